@@ -1,0 +1,30 @@
+// The kernel language as GLSL 450 for Vulkan.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+
+namespace tg {
+
+/// A shader with, for each of its lines, where the line came from.
+struct GlslText {
+  std::string text;
+  std::vector<Loc> lineLocs;                 ///< lineLocs[i] is of line i + 1; null where no op stands behind it
+  std::vector<std::string_view> lineOps;     ///< the op printed on that line, "tgk.add", or ""
+};
+
+/// Prints a verified kernel as a compute shader with entry point main. Parameter i is descriptor
+/// set 0, binding i: a uniform texel buffer where its type says texel, else a storage buffer.
+/// Names of the kernel stay; every float is `precise`, so nothing is contracted or reassociated.
+/// f32 buffers that are added to atomically are declared as uint, the sum being a compare-and-swap
+/// loop over their bits.
+/// What GLSL leaves open is fixed here, and the kernel interpreter agrees: x/0 is the largest u32 and
+/// 0 for i32, x%0 is 0, min and max give NaN when an operand is NaN, sign(NaN) is 0, shift counts are
+/// taken mod 32. Casts of floats outside the integer's range stay open.
+Result<GlslText> printGlsl(const Item& kernel);
+
+}  // namespace tg

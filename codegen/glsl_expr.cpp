@@ -1,0 +1,266 @@
+#include "codegen/glsl_expr.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+
+namespace tg {
+
+std::string glslType(const Type& scalar) {
+  struct Names {
+    const char *one, *many;
+  };
+  Names names = scalar.dtype == DType::i32   ? Names{"int", "ivec"}
+                : scalar.dtype == DType::u32 ? Names{"uint", "uvec"}
+                : scalar.dtype == DType::i1  ? Names{"bool", "bvec"}
+                                             : Names{"float", "vec"};
+  return scalar.lanes == 1 ? names.one : fmt::format("{}{}", names.many, scalar.lanes);
+}
+
+static std::string floatLiteral(double value) {
+  float rounded = static_cast<float>(value);
+  bool plain = std::isfinite(rounded) && !(rounded == 0 && std::signbit(rounded));
+  if (!plain) return fmt::format("uintBitsToFloat({:#010x}u)", std::bit_cast<uint32_t>(rounded));
+  std::string text = formatF32(rounded);
+  return rounded < 0 ? "(" + text + ")" : text;
+}
+
+std::string glslLiteral(const Operand& literal, DType dtype) {
+  int64_t integer = literal.isInteger ? literal.integer : static_cast<int64_t>(literal.real);
+  switch (dtype) {
+    case DType::f32:
+    case DType::f16: return floatLiteral(literal.number());
+    case DType::u32: return fmt::format("{}u", static_cast<uint32_t>(integer));
+    case DType::i1: return literal.number() != 0 ? "true" : "false";
+    case DType::i32: break;
+  }
+  int32_t value = static_cast<int32_t>(integer);
+  if (value == INT32_MIN) return "int(0x80000000u)";   // its absolute value is no int
+  return value < 0 ? fmt::format("({})", value) : fmt::format("{}", value);
+}
+
+char glslLane(int64_t lane) { return "xyzw"[lane]; }
+
+std::string GlslHelpers::need(const std::string& kind, const Type& type) {
+  std::string& text = texts_[kind + glslType(type)];
+  if (!text.empty()) return "tg" + kind;
+  std::string t = glslType(type);
+  if (kind == "Min" || kind == "Max") {
+    std::string beats = type.lanes == 1 ? fmt::format("y {} x", kind == "Min" ? "<" : ">")
+                                        : fmt::format("{}(y, x)", kind == "Min" ? "lessThan" : "greaterThan");
+    text = fmt::format("{0} tg{1}({0} x, {0} y) {{ return mix(mix(x, y, {2}), y, isnan(y)); }}\n", t, kind, beats);
+  } else if (type.dtype == DType::u32) {
+    // The divisor is replaced, not only the result: hardware may trap on a division that is thrown away.
+    text = kind == "Div" ? "uint tgDiv(uint x, uint y) { return y == 0u ? 0xffffffffu : x / max(y, 1u); }\n"
+                         : "uint tgMod(uint x, uint y) { return y == 0u ? 0u : x % max(y, 1u); }\n";
+  } else if (kind == "Div") {
+    text = "int tgDiv(int x, int y) {\n"
+           "  int q = x / (y == 0 || y == -1 ? 1 : y);\n"
+           "  return y == 0 ? 0 : y == -1 ? -q : q;\n"
+           "}\n";
+  } else {
+    need("Div", type);
+    text = "int tgMod(int x, int y) { return y == 0 ? 0 : x - y * tgDiv(x, y); }\n";
+  }
+  return "tg" + kind;
+}
+
+std::string GlslHelpers::text() const {
+  std::string out;
+  for (const auto& [key, text] : texts_) out += text;   // "Div…" comes before "Mod…", which calls it
+  return out;
+}
+
+namespace {
+
+class Expression {
+ public:
+  Expression(const Op& op, const std::vector<GlslOperand>& operands, GlslHelpers& helpers)
+      : op_(op), operands_(operands), helpers_(helpers), lanes_(op.results.empty() ? 1 : op.result()->type.lanes) {}
+
+  std::string print();
+
+ private:
+  const std::string& text(int index) const { return operands_[index].text; }
+  const Type& type(int index) const { return operands_[index].type; }
+  DType dtype() const { return operands_[0].type.dtype; }
+  /// Operand `index`, repeated to the width of the result.
+  std::string wide(int index) const {
+    const Type& own = type(index);
+    if (own.lanes == lanes_) return text(index);
+    return fmt::format("{}({})", glslType(Type::scalar(own.dtype, lanes_)), text(index));
+  }
+  /// One lane of operand `index`.
+  std::string lane(int index, int at) const {
+    return type(index).lanes == 1 ? text(index) : fmt::format("{}.{}", text(index), glslLane(at));
+  }
+  std::string infix(const char* sign) const {
+    return fmt::format("{} {} {}", lanes_ == 1 ? text(0) : wide(0), sign, lanes_ == 1 ? text(1) : wide(1));
+  }
+  std::string call(std::string_view function) const;
+  std::string compare(const char* sign, const char* function) const {
+    return lanes_ == 1 ? infix(sign) : call(function);
+  }
+  std::string divide(const char* kind, const char* sign);
+  std::string minMax(const char* kind);
+  std::string sign() const;
+  std::string logic(const char* word, const char* bits);
+  std::string invert() const;
+  std::string shift(const char* sign) const;
+  std::string select() const;
+  std::string cast() const;
+  std::string bitcast() const;
+
+  const Op& op_;
+  const std::vector<GlslOperand>& operands_;
+  GlslHelpers& helpers_;
+  int lanes_;
+};
+
+std::string Expression::call(std::string_view function) const {
+  std::string out = fmt::format("{}(", function);
+  for (size_t index = 0; index < operands_.size(); ++index)
+    out += (index ? ", " : "") + wide(static_cast<int>(index));
+  return out + ")";
+}
+
+std::string Expression::divide(const char* kind, const char* sign) {
+  const Operand* by = operands_[1].literal;
+  bool harmless = by && by->number() != 0 && (dtype() == DType::u32 || (by->number() > 0 && *sign == '/'));
+  if (isFloat(dtype()) || harmless) return infix(sign);
+  std::string function = helpers_.need(kind, Type::scalar(dtype()));
+  if (lanes_ == 1) return call(function);
+  std::string out = glslType(op_.result()->type) + "(";
+  for (int at = 0; at < lanes_; ++at)
+    out += fmt::format("{}{}({}, {})", at ? ", " : "", function, lane(0, at), lane(1, at));
+  return out + ")";
+}
+
+std::string Expression::minMax(const char* kind) {
+  bool min = kind[1] == 'i';
+  if (!isFloat(dtype())) return call(min ? "min" : "max");
+  const Operand* limit = operands_[1].literal;
+  if (lanes_ == 1 && limit && !std::isnan(limit->number()))
+    return fmt::format("{} {} {} ? {} : {}", text(0), min ? ">" : "<", text(1), text(1), text(0));
+  return call(helpers_.need(kind, op_.result()->type));
+}
+
+std::string Expression::sign() const {
+  if (dtype() == DType::u32) return fmt::format("min({}, 1u)", text(0));
+  if (dtype() == DType::i32) return call("sign");
+  if (lanes_ == 1) return fmt::format("float({0} > 0.0) - float({0} < 0.0)", text(0));
+  return fmt::format("{0}(greaterThan({1}, {0}(0.0))) - {0}(lessThan({1}, {0}(0.0)))", glslType(type(0)), text(0));
+}
+
+std::string Expression::logic(const char* word, const char* bits) {
+  if (dtype() != DType::i1) return infix(bits);
+  if (lanes_ == 1) return infix(word);
+  switch (*word) {
+    case '&': return fmt::format("mix({0}, {1}, {0})", wide(0), wide(1));
+    case '|': return fmt::format("mix({1}, {0}, {0})", wide(0), wide(1));
+    default: return call("notEqual");
+  }
+}
+
+std::string Expression::invert() const {
+  if (dtype() != DType::i1) return "~" + text(0);
+  return lanes_ == 1 ? "!" + text(0) : call("not");
+}
+
+std::string Expression::shift(const char* sign) const {
+  const char* suffix = type(1).dtype == DType::u32 ? "u" : "";
+  if (const Operand* count = operands_[1].literal)
+    return fmt::format("{} {} {}{}", wide(0), sign, count->integer & 31, suffix);
+  return fmt::format("{} {} ({} & 31{})", wide(0), sign, text(1), suffix);
+}
+
+std::string Expression::select() const {
+  if (type(0).lanes == 1) return fmt::format("{} ? {} : {}", text(0), wide(1), wide(2));
+  return fmt::format("mix({}, {}, {})", wide(2), wide(1), text(0));
+}
+
+std::string Expression::cast() const {
+  DType from = dtype(), to = op_.result()->type.dtype;
+  if (from == to) return text(0);
+  if (to != DType::i1) return fmt::format("{}({})", glslType(op_.result()->type), text(0));
+  std::string zero = isFloat(from) ? "0.0" : from == DType::u32 ? "0u" : "0";
+  if (lanes_ == 1) return fmt::format("{} != {}", text(0), zero);
+  return fmt::format("notEqual({}, {}({}))", text(0), glslType(type(0)), zero);
+}
+
+std::string Expression::bitcast() const {
+  DType from = dtype(), to = op_.result()->type.dtype;
+  if (from == to) return text(0);
+  if (isFloat(from)) return call(to == DType::i32 ? "floatBitsToInt" : "floatBitsToUint");
+  if (isFloat(to)) return call(from == DType::i32 ? "intBitsToFloat" : "uintBitsToFloat");
+  return fmt::format("{}({})", glslType(op_.result()->type), text(0));
+}
+
+std::string Expression::print() {
+  using enum KernelOp;
+  switch (kernelOp(op_.code)) {
+    case k_add: return infix("+");
+    case k_sub: return infix("-");
+    case k_mul: return infix("*");
+    case k_div: return divide("Div", "/");
+    case k_mod: return divide("Mod", "%");
+    case k_min: return minMax("Min");
+    case k_max: return minMax("Max");
+    case k_pow: return call("pow");
+    case k_fma: return call("fma");
+    case k_neg: return "-" + wide(0);
+    case k_abs: return dtype() == DType::u32 ? text(0) : call("abs");
+    case k_sign: return sign();
+    case k_floor: return call("floor");
+    case k_sqrt: return call("sqrt");
+    case k_rsqrt: return call("inversesqrt");
+    case k_exp: return call("exp");
+    case k_log: return call("log");
+    case k_and: return logic("&&", "&");
+    case k_or: return logic("||", "|");
+    case k_xor: return logic("^^", "^");
+    case k_not: return invert();
+    case k_shl: return shift("<<");
+    case k_shr: return shift(">>");
+    case k_lt: return compare("<", "lessThan");
+    case k_le: return compare("<=", "lessThanEqual");
+    case k_gt: return compare(">", "greaterThan");
+    case k_ge: return compare(">=", "greaterThanEqual");
+    case k_eq: return compare("==", "equal");
+    case k_ne: return compare("!=", "notEqual");
+    case k_select: return select();
+    case k_cast: return cast();
+    case k_bitcast: return bitcast();
+    case k_vec: return fmt::format("{}({})", glslType(op_.result()->type), [&] {
+      std::string lanes;
+      for (const GlslOperand& lane : operands_) lanes += (lanes.empty() ? "" : ", ") + lane.text;
+      return lanes;
+    }());
+    case k_extract: return lane(0, static_cast<int>(op_.operands[1].integer));
+    case k_global_id:
+    case k_local_id:
+    case k_workgroup_id:
+    case k_num_workgroups:
+    case k_dim:
+    case k_load:
+    case k_store:
+    case k_atomic_add:
+    case k_shared:
+    case k_local:
+    case k_if:
+    case k_for:
+    case k_yield:
+    case k_barrier:
+    case k_workgroup_reduce: return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string glslExpression(const Op& op, const std::vector<GlslOperand>& operands, GlslHelpers& helpers) {
+  return Expression(op, operands, helpers).print();
+}
+
+}  // namespace tg

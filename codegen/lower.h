@@ -1,0 +1,31 @@
+// Lowering of one fused region to one kernel.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "ir/target.h"
+
+namespace tg {
+
+struct LoweredKernel {
+  std::unique_ptr<Item> kernel;   ///< kind kernel, no name yet
+
+  /// What each kernel parameter stands for. A binding may have several parameters (a texel view of
+  /// vectors beside one of scalars) or none when the region does not read it.
+  struct Param {
+    bool isResult = false;
+    int index = 0;                ///< binding or result slot
+  };
+  std::vector<Param> params;
+  /// Workgroups along x, y, z.
+  std::array<int64_t, 3> grid{1, 1, 1};
+};
+
+/// Lowers a tg.fused op by its schedule. `mayTexel[binding]` allows reads of that binding through a
+/// texel view: the target wants them and the bytes alias no result. Errors name a limit of the target.
+Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel);
+
+}  // namespace tg

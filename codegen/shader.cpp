@@ -1,0 +1,81 @@
+#include "codegen/shader.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <shaderc/shaderc.hpp>
+#include <spirv-tools/libspirv.hpp>
+
+namespace tg {
+namespace {
+
+constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_1;
+
+/// One for the process: the compiler keeps its parsed built-in declarations as long as any lives.
+const shaderc::Compiler& compiler() {
+  static const shaderc::Compiler kCompiler;
+  return kCompiler;
+}
+
+std::string numbered(const std::string& text) {
+  std::string out;
+  int number = 0;
+  for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos; start = end + 1)
+    out += fmt::format("{:4}  {}\n", ++number, text.substr(start, end - start));
+  return out;
+}
+
+/// The line of the first complaint in `name:LINE: error: …`, or 0.
+size_t complainedLine(const std::string& messages, const std::string& name) {
+  size_t at = messages.find(name + ":");
+  return at == std::string::npos ? 0 : std::strtoul(messages.c_str() + at + name.size() + 1, nullptr, 10);
+}
+
+Error refused(const GlslText& glsl, const std::string& name, const std::string& who, std::string messages, size_t line) {
+  while (messages.ends_with('\n')) messages.pop_back();
+  Loc loc;
+  std::string_view op;
+  if (line >= 1 && line <= glsl.lineLocs.size()) loc = glsl.lineLocs[line - 1];
+  if (line >= 1 && line <= glsl.lineOps.size()) op = glsl.lineOps[line - 1];
+  std::string behind = op.empty() ? "" : fmt::format(", printed from {}", op);
+  return failAt(loc, fmt::format("kernel @{}{}: {} refuses the shader: {}", name, behind, who, messages))
+      .note(nullptr, "the shader is\n" + numbered(glsl.text));
+}
+
+Result<void> validate(const std::vector<uint32_t>& words, const GlslText& glsl, const std::string& name) {
+  std::string messages;
+  spvtools::SpirvTools tools(kEnvironment);
+  tools.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t& position, const char* message) {
+    messages += fmt::format("word {}: {}\n", position.index, message);
+  });
+  if (tools.Validate(words)) return {};
+  return refused(glsl, name, "spirv-val", messages, 0);
+}
+
+}  // namespace
+
+Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
+                                          const ShaderOptions& options) {
+  shaderc::CompileOptions settings;
+  settings.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
+  settings.SetOptimizationLevel(options.optimize ? shaderc_optimization_level_performance
+                                                 : shaderc_optimization_level_zero);
+  auto compiled = compiler().CompileGlslToSpv(glsl.text.data(), glsl.text.size(), shaderc_compute_shader,
+                                              kernelName.c_str(), "main", settings);
+  if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) {
+    std::string messages = compiled.GetErrorMessage();
+    return refused(glsl, kernelName, "shaderc", messages, complainedLine(messages, kernelName));
+  }
+  std::vector<uint32_t> words(compiled.cbegin(), compiled.cend());
+  TG_CHECK(validate(words, glsl, kernelName));
+  return words;
+}
+
+std::string disassemble(const std::vector<uint32_t>& words) {
+  std::string text;
+  spvtools::SpirvTools tools(kEnvironment);
+  bool fine = tools.Disassemble(words, &text, SPV_BINARY_TO_TEXT_OPTION_INDENT | SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES);
+  return fine ? text : "; not a SPIR-V module\n";
+}
+
+}  // namespace tg

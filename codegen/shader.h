@@ -1,0 +1,25 @@
+// GLSL to SPIR-V, validated in process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "codegen/glsl.h"
+
+namespace tg {
+
+struct ShaderOptions {
+  bool optimize = true;   ///< SPIRV-Tools' performance passes; they leave `precise` arithmetic as it is
+};
+
+/// Compiles a shader for Vulkan 1.1 and validates the words. An error names the kernel, the op behind the
+/// offending line and its location, what the compiler said with its line, and holds the numbered text
+/// as a note. Callers may compile in several threads at once.
+Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
+                                          const ShaderOptions& options = {});
+
+/// SPIR-V as assembly text with friendly names; a message instead when the words are no module.
+std::string disassemble(const std::vector<uint32_t>& words);
+
+}  // namespace tg

@@ -1,0 +1,76 @@
+#include "ir/access.h"
+
+#include <unordered_set>
+
+namespace tg {
+
+std::vector<Value*> bindingSources(const Op& fused, int binding) {
+  const Operand& source = fused.operands[binding].items[0];
+  if (source.kind != Operand::Kind::group) return {source.value};
+  std::vector<Value*> members;
+  for (const Operand& member : source.items) members.push_back(member.value);
+  return members;
+}
+
+std::vector<ResultSlot> resultSlots(const Op& fused) {
+  std::vector<ResultSlot> slots;
+  if (fused.groups.empty()) {
+    for (int index = 0; index < static_cast<int>(fused.results.size()); ++index) slots.push_back({index, 1, false});
+    return slots;
+  }
+  int first = 0;
+  for (int members : fused.groups) {
+    slots.push_back({first, members == 0 ? 1 : members, members != 0});
+    first += slots.back().count;
+  }
+  return slots;
+}
+
+std::vector<Type> typesOf(const std::vector<Value*>& values) {
+  std::vector<Type> types;
+  for (const Value* value : values) types.push_back(value->type);
+  return types;
+}
+
+int64_t placedBytes(const Value& value) {
+  if (!value.place || value.place->pitch == 0 || value.type.rank() == 0) return value.type.bytes();
+  return value.type.elements() / value.type.shape.back() * value.place->pitch * byteSize(value.type.dtype);
+}
+
+/// Ops whose element i is a function of the operands' elements i, where extents agree.
+static bool keepsElements(const Op& op) {
+  switch (op.code) {
+    case Opcode::cast:
+    case Opcode::stop_gradient:
+    case Opcode::one_minus_pow:
+    case Opcode::gelu:
+    case Opcode::gelu_grad:
+    case Opcode::adam_update:
+    case Opcode::reshape:
+    case Opcode::broadcast_to: return true;
+    default: return op.info().scalar != Scalar::none;
+  }
+}
+
+bool readsOnlyWrittenElement(const Op& fused, int binding, int result) {
+  if (fused.attr("schedule").text != "map" || fused.regions.empty()) return false;
+  const Value* source = fused.operands[binding].value;
+  const int64_t count = source->type.elements();
+  std::unordered_set<const Value*> reached{source};
+  for (const auto& op : fused.regions[0]->ops) {
+    bool reads = false;
+    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { reads |= reached.count(value) > 0; });
+    if (!reads || op->code == Opcode::yield) continue;
+    if (!keepsElements(*op)) return false;
+    for (const auto& value : op->results) {
+      if (value->type.elements() != count) return false;
+      reached.insert(value.get());
+    }
+  }
+  const Op* yield = fused.regions[0]->terminator();
+  if (!yield || result >= yield->numOperands()) return false;
+  const Value* written = yield->in(result);
+  return reached.count(written) > 0 && byteSize(written->type.dtype) == byteSize(source->type.dtype);
+}
+
+}  // namespace tg

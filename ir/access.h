@@ -1,0 +1,34 @@
+// How a fused region touches memory: its bindings, its result slots, and whether it may write a
+// result over the bytes of an operand.
+#pragma once
+
+#include <vector>
+
+#include "ir/module.h"
+
+namespace tg {
+
+/// The values a binding of a tg.fused op reads: one, or the members of a group in order.
+std::vector<Value*> bindingSources(const Op& fused, int binding);
+
+/// One thing a region yields: a single result or a group of `count` results, flat in the region.
+struct ResultSlot {
+  int first = 0;        ///< index into Op::results
+  int count = 1;
+  bool group = false;
+};
+std::vector<ResultSlot> resultSlots(const Op& fused);
+
+/// The types of some values, as groupBytes wants them.
+std::vector<Type> typesOf(const std::vector<Value*>& values);
+/// Bytes a placed value spans, its pitch included.
+int64_t placedBytes(const Value& value);
+
+/// Whether a map kernel reads this binding solely at the element of the result slot it is about to
+/// write, so that the slot may take over the binding's bytes: the schedule is a map, from the
+/// block argument only elementwise ops of its own extent and order-preserving reshapes lead on, and
+/// the slot is reached with equal element count and size. A broadcast, transpose, slice, reduction,
+/// gather or contraction of the binding, anywhere in the region, says no.
+bool readsOnlyWrittenElement(const Op& fused, int binding, int result);
+
+}  // namespace tg

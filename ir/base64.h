@@ -1,0 +1,14 @@
+// Base64 (RFC 4648, with padding) for binaries in text.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tg {
+
+std::string base64Encode(std::string_view bytes);
+/// Nothing when the text is no base64.
+std::optional<std::string> base64Decode(std::string_view text);
+
+}  // namespace tg

@@ -1,0 +1,198 @@
+#include "ir/builder.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "ir/infer.h"
+
+namespace tg {
+
+static void takeNames(const Block& block, NameTable& names) {
+  for (const auto& arg : block.args) names.take(arg->name);
+  for (const auto& op : block.ops) {
+    for (const auto& result : op->results) names.take(result->name);
+    for (const auto& region : op->regions) takeNames(*region, names);
+  }
+}
+
+NameTable::NameTable(const Item& item) { takeNames(item.body, *this); }
+
+std::string NameTable::unique(std::string_view hint) {
+  std::string base(hint.empty() ? "v" : hint);
+  if (taken_.insert(base).second) return base;
+  int& next = next_.try_emplace(base, 2).first->second;
+  for (;; ++next) {
+    std::string candidate = fmt::format("{}_{}", base, next);
+    if (taken_.insert(candidate).second) return candidate;
+  }
+}
+
+Builder::Builder(Module* module, Item* item)
+    : module_(module), item_(item), block_(&item->body), names_(*item) {}
+
+/// The hint of a value without one: the op's name without its dialect.
+static std::string_view bareName(const OpInfo& row) {
+  size_t dot = row.name.find('.');
+  return dot == std::string_view::npos ? row.name : row.name.substr(dot + 1);
+}
+
+Op* Builder::create(Opcode code, std::vector<Operand> operands, AttrList attrs, std::vector<Type> declared) {
+  auto op = std::make_unique<Op>(code);
+  op->operands = std::move(operands);
+  for (NamedAttr& attr : attrs) op->setAttr(attr.name, std::move(attr.value));
+  op->loc = loc_;
+  for (const Type& type : declared) {
+    op->results.push_back(std::make_unique<Value>());
+    op->results.back()->type = type;
+  }
+  Result<std::vector<Type>> types = infer(*op, module_, item_);
+  if (!types) {
+    std::fprintf(stderr, "invariant: built op does not infer: %s", types.error().str().c_str());
+    std::abort();
+  }
+  op->results.clear();
+  for (const Type& type : *types) {
+    op->results.push_back(std::make_unique<Value>());
+    op->results.back()->type = type;
+    op->results.back()->name = hint_;
+  }
+  return append(std::move(op));
+}
+
+Op* Builder::append(std::unique_ptr<Op> op) {
+  for (auto& result : op->results) {
+    result->name = names_.unique(result->name.empty() ? bareName(op->info()) : result->name);
+    result->def = op.get();
+    if (!result->loc) result->loc = op->loc;
+  }
+  block_->ops.push_back(std::move(op));
+  return block_->ops.back().get();
+}
+
+Value* Builder::op(Opcode code, const std::vector<Value*>& operands, AttrList attrs, std::vector<Type> declared) {
+  std::vector<Operand> slots;
+  slots.reserve(operands.size());
+  for (Value* value : operands) slots.push_back(Operand::of(value));
+  Op* made = create(code, std::move(slots), std::move(attrs), std::move(declared));
+  return made->results.empty() ? nullptr : made->result();
+}
+
+Value* Builder::constant(double value, Type type) {
+  Operand literal = isFloat(type.dtype) ? Operand::literal(static_cast<double>(static_cast<float>(value)))
+                                        : Operand::literal(static_cast<int64_t>(value));
+  return create(Opcode::constant, {literal}, {}, {type})->result();
+}
+
+Value* Builder::reduce(Opcode code, Value* x, std::vector<int64_t> axes, bool keepdims) {
+  return op(code, {x}, {{"axes", Attr::ints(axes)}, {"keepdims", Attr::boolean(keepdims)}});
+}
+Value* Builder::sum(Value* x, std::vector<int64_t> axes, bool keepdims) {
+  return reduce(Opcode::sum, x, std::move(axes), keepdims);
+}
+
+static Attr shapeAttr(const Shape& shape) { return Attr::ints({shape.begin(), shape.end()}); }
+
+Value* Builder::reshape(Value* x, const Shape& shape) {
+  if (x->type.shape == shape) return x;
+  return op(Opcode::reshape, {x}, {{"shape", shapeAttr(shape)}});
+}
+Value* Builder::broadcastTo(Value* x, const Shape& shape) {
+  if (x->type.shape == shape) return x;
+  return op(Opcode::broadcast_to, {x}, {{"shape", shapeAttr(shape)}});
+}
+Value* Builder::transpose(Value* x, std::vector<int64_t> perm) {
+  return op(Opcode::transpose, {x}, {{"perm", Attr::ints(perm)}});
+}
+Value* Builder::cast(Value* x, DType dtype) {
+  if (x->type.dtype == dtype) return x;
+  return op(Opcode::cast, {x}, {}, {Type::tensor(dtype, x->type.shape)});
+}
+
+Value* Builder::sumTo(Value* x, const Shape& shape) {
+  const Shape& from = x->type.shape;
+  if (from == shape) return x;
+  int added = from.rank() - shape.rank();
+  std::vector<int64_t> axes;
+  for (int axis = 0; axis < from.rank(); ++axis)
+    if (axis < added || (shape[axis - added] == 1 && from[axis] != 1)) axes.push_back(axis);
+  Value* summed = axes.empty() ? x : sum(x, axes, false);
+  return reshape(summed, shape);
+}
+
+static std::unique_ptr<Block> cloneBlock(const Block& block, std::unordered_map<const Value*, Value*>& map);
+
+static Operand cloneOperand(const Operand& operand, const std::unordered_map<const Value*, Value*>& map) {
+  Operand copy = operand;
+  if (copy.value) {
+    auto it = map.find(copy.value);
+    if (it != map.end()) copy.value = it->second;
+  }
+  for (Operand& item : copy.items) item = cloneOperand(item, map);
+  return copy;
+}
+
+static std::unique_ptr<Value> cloneValue(const Value& value, std::unordered_map<const Value*, Value*>& map) {
+  auto copy = std::make_unique<Value>(value);
+  if (copy->place && copy->place->inplace) {
+    auto it = map.find(copy->place->inplace);
+    if (it != map.end()) copy->place->inplace = it->second;
+  }
+  map[&value] = copy.get();
+  return copy;
+}
+
+std::unique_ptr<Op> cloneOp(const Op& op, std::unordered_map<const Value*, Value*>& map) {
+  auto copy = std::make_unique<Op>(op.code);
+  copy->attrs = op.attrs;
+  copy->groups = op.groups;
+  copy->loc = op.loc;
+  // Regions first: bindings define their arguments.
+  for (const auto& region : op.regions) copy->regions.push_back(cloneBlock(*region, map));
+  for (const Operand& operand : op.operands) copy->operands.push_back(cloneOperand(operand, map));
+  for (const auto& result : op.results) {
+    copy->results.push_back(cloneValue(*result, map));
+    copy->results.back()->def = copy.get();
+  }
+  return copy;
+}
+
+static void cloneInto(const Block& from, Block& to, std::unordered_map<const Value*, Value*>& map) {
+  for (const auto& arg : from.args) {
+    to.args.push_back(cloneValue(*arg, map));
+    to.args.back()->block = &to;
+  }
+  for (const auto& op : from.ops) to.ops.push_back(cloneOp(*op, map));
+}
+
+static std::unique_ptr<Block> cloneBlock(const Block& block, std::unordered_map<const Value*, Value*>& map) {
+  auto copy = std::make_unique<Block>();
+  cloneInto(block, *copy, map);
+  return copy;
+}
+
+std::unique_ptr<Module> clone(const Module& module) {
+  auto copy = std::make_unique<Module>();
+  copy->name = module.name;
+  copy->stage = module.stage;
+  copy->attrs = module.attrs;
+  copy->loc = module.loc;
+  for (const auto& item : module.items) {
+    Item* to = copy->add(item->kind, item->name);
+    to->attrs = item->attrs;
+    to->loc = item->loc;
+    to->type = item->type;
+    to->place = item->place;
+    to->results = item->results;
+    to->workgroup = item->workgroup;
+    to->bytes = item->bytes;
+    to->code = item->code;
+    std::unordered_map<const Value*, Value*> map;
+    cloneInto(item->body, to->body, map);
+    for (const Operand& extent : item->grid) to->grid.push_back(cloneOperand(extent, map));
+  }
+  return copy;
+}
+
+}  // namespace tg

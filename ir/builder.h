@@ -1,0 +1,83 @@
+// Builds ops at the end of a block, inferring their types and giving unique names.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+
+namespace tg {
+
+/// Names taken in one function or kernel. A pass makes a fresh one, so that names depend only on
+/// the text that came in: `hint`, else `hint_2`, `hint_3`, … whichever is free first.
+class NameTable {
+ public:
+  NameTable() = default;
+  explicit NameTable(const Item& item);
+  std::string unique(std::string_view hint);
+  void take(const std::string& name) { taken_.insert(name); }
+
+ private:
+  std::unordered_set<std::string> taken_;
+  std::unordered_map<std::string, int> next_;
+};
+
+class Builder {
+ public:
+  /// Builds into `item`'s body (or another block of it, see setBlock). `module` resolves symbols.
+  Builder(Module* module, Item* item);
+
+  Block* block() const { return block_; }
+  /// Ops go to the end of this block from now on.
+  void setBlock(Block* block) { block_ = block; }
+  /// Location and name hint of the ops built next; an empty hint falls back to the op's name.
+  void setLoc(Loc loc) { loc_ = std::move(loc); }
+  void setHint(std::string hint) { hint_ = std::move(hint); }
+  const Loc& loc() const { return loc_; }
+  NameTable& names() { return names_; }
+  Module* module() const { return module_; }
+  Item* item() const { return item_; }
+
+  /// Appends an op. `declared` gives the result types where they are free. An op that does not
+  /// infer is a broken invariant of the caller.
+  Op* create(Opcode code, std::vector<Operand> operands, AttrList attrs = {}, std::vector<Type> declared = {});
+  /// The same for an op with value operands, returning its first result (null without one).
+  Value* op(Opcode code, const std::vector<Value*>& operands, AttrList attrs = {}, std::vector<Type> declared = {});
+  /// A finished op made elsewhere; names of its results are made unique.
+  Op* append(std::unique_ptr<Op> op);
+
+  // Tensor shorthands.
+  Value* constant(double value, Type type);
+  Value* scalar(double value) { return constant(value, Type::tensor(DType::f32, {})); }
+  Value* binary(Opcode code, Value* a, Value* b) { return op(code, {a, b}); }
+  Value* sum(Value* x, std::vector<int64_t> axes, bool keepdims = false);
+  Value* reduce(Opcode code, Value* x, std::vector<int64_t> axes, bool keepdims);
+  Value* reshape(Value* x, const Shape& shape);
+  Value* broadcastTo(Value* x, const Shape& shape);
+  Value* transpose(Value* x, std::vector<int64_t> perm);
+  Value* cast(Value* x, DType dtype);
+  /// Sums x down to `shape`, undoing a broadcast.
+  Value* sumTo(Value* x, const Shape& shape);
+
+ private:
+  Module* module_;
+  Item* item_;
+  Block* block_;
+  NameTable names_;
+  Loc loc_;
+  std::string hint_;
+};
+
+/// Emits the primitives a composite stands for into the builder's block and returns its results.
+/// `operands` replaces the op's own value operands (same order, missing optional ones left out).
+std::vector<Value*> decompose(const Op& op, const std::vector<Value*>& operands, Builder& builder);
+
+/// Copies an op with operands replaced through `map` (values not in it stay), nested regions
+/// included. Result names are taken as they are; the caller makes them unique by Builder::append.
+std::unique_ptr<Op> cloneOp(const Op& op, std::unordered_map<const Value*, Value*>& map);
+
+}  // namespace tg

@@ -1,0 +1,55 @@
+// The table of decompositions. A composite row without an entry here does not compile.
+#include "ir/decompose/decompose.h"
+
+namespace tg {
+namespace {
+
+using Expand = decomposition::Results (*)(const decomposition::Composite&);
+
+/// The expansion of a composite row; rows that are primitives have none.
+template <Opcode>
+constexpr Expand kExpand = nullptr;
+#define EXPAND(id, fn) \
+  template <>          \
+  constexpr Expand kExpand<Opcode::id> = decomposition::fn
+EXPAND(softmax, softmax);
+EXPAND(softmax_grad, softmaxGrad);
+EXPAND(log_softmax, logSoftmax);
+EXPAND(log_softmax_grad, logSoftmaxGrad);
+EXPAND(cross_entropy, crossEntropy);
+EXPAND(cross_entropy_grad, crossEntropyGrad);
+EXPAND(layer_norm, layerNorm);
+EXPAND(layer_norm_grad, layerNormGrad);
+EXPAND(gelu, gelu);
+EXPAND(gelu_grad, geluGrad);
+EXPAND(embedding, embedding);
+EXPAND(adam_update, adamUpdate);
+#undef EXPAND
+
+namespace check {
+using namespace table;
+#define OP(id, name, slots, attrs, results, regions, traits, ...)                 \
+  static_assert(bool((traits) & composite) == (kExpand<Opcode::id> != nullptr),   \
+                "a composite row has a decomposition, and no other row: " name);
+#include "ir/ops.def"
+#undef OP
+}  // namespace check
+
+constexpr Expand kExpansions[] = {
+#define OP(id, ...) kExpand<Opcode::id>,
+#include "ir/ops.def"
+#include "ir/kernel/ops.def"
+#undef OP
+};
+
+}  // namespace
+
+std::vector<Value*> decompose(const Op& op, const std::vector<Value*>& operands, Builder& builder) {
+  Expand expand = kExpansions[static_cast<int>(op.code)];
+  assert(expand && "decompose: not a composite op");
+  std::vector<Value*> results;
+  for (const TensorExpr& result : expand({op, operands, builder})) results.push_back(result.value);
+  return results;
+}
+
+}  // namespace tg

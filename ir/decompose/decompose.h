@@ -1,0 +1,38 @@
+// The room of decompositions: one entry for each composite row of the op table.
+#pragma once
+
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/tensor_expr.h"
+
+namespace tg::decomposition {
+
+/// A composite op about to be expanded: its attributes, and operands that may not be its own.
+struct Composite {
+  const Op& op;
+  const std::vector<Value*>& operands;
+  Builder& builder;
+
+  /// Operand `index`; empty when an optional one is missing.
+  TensorExpr operator[](size_t index) const {
+    return {&builder, index < operands.size() ? operands[index] : nullptr};
+  }
+};
+using Results = std::vector<TensorExpr>;
+
+// By family; the formulas stand in each file.
+Results softmax(const Composite& composite);
+Results softmaxGrad(const Composite& composite);
+Results logSoftmax(const Composite& composite);
+Results logSoftmaxGrad(const Composite& composite);
+Results crossEntropy(const Composite& composite);
+Results crossEntropyGrad(const Composite& composite);
+Results layerNorm(const Composite& composite);
+Results layerNormGrad(const Composite& composite);
+Results gelu(const Composite& composite);
+Results geluGrad(const Composite& composite);
+Results embedding(const Composite& composite);
+Results adamUpdate(const Composite& composite);
+
+}  // namespace tg::decomposition

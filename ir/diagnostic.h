@@ -1,0 +1,28 @@
+// Diagnostics: one clear, located message with its notes, and how it is shown.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/location.h"
+
+namespace tg {
+
+enum class Severity : uint8_t { error, warning, remark, note };
+
+struct Diagnostic {
+  Severity severity = Severity::error;
+  Loc loc;
+  std::string message;
+  std::vector<Diagnostic> notes;
+};
+
+/// Receives diagnostics that do not end the work (warnings, remarks). Errors travel in `Result`.
+using DiagnosticHandler = std::function<void(const Diagnostic&)>;
+
+/// `file:line:col: error: message`, the source line, a caret, then the notes in the same form and
+/// one line for each step of the origin chain.
+std::string render(const Diagnostic& diagnostic);
+
+}  // namespace tg

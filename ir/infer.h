@@ -1,0 +1,26 @@
+// Inference is verification: an op's result types follow from its operands, or there is a labelled
+// reason why not.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+
+namespace tg {
+
+/// The result types of an op from its operands and attributes. Ops whose type is free (param,
+/// constant, iota, cast's element type, kernel buffers) read it from the results the op already has.
+/// An error is labelled with the constraint, `tg.matmul [matmul.c2]: inner dimensions differ: 8 and 9`.
+/// `module` resolves symbols and may be null; `func` is the enclosing item.
+Result<std::vector<Type>> infer(const Op& op, const Module* module, const Item* func);
+
+/// The NumPy broadcast of two shapes, or nothing.
+std::optional<Shape> broadcast(const Shape& a, const Shape& b);
+/// A possibly negative axis as 0..rank-1, or -1 when out of range.
+int normalAxis(int64_t axis, int rank);
+/// The shape after reducing `axes`.
+Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool keepdims);
+
+}  // namespace tg

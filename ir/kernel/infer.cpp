@@ -1,0 +1,394 @@
+// Type inference of the kernel dialect: one case for each row of ir/kernel/ops.def.
+#include <fmt/format.h>
+
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+namespace {
+
+using Types = std::vector<Type>;
+using table::TypeClass;
+
+/// An error of `op` under a constraint's label; a label is the row's id and the constraint's name.
+Error violation(const Op& op, std::string_view constraint, const std::string& why) {
+  static constexpr std::string_view kIds[] = {
+#define OP(id, ...) #id,
+#include "ir/kernel/ops.def"
+#undef OP
+  };
+  std::string_view id = kIds[static_cast<int>(kernelOp(op.code))];
+  return failAt(op.loc, fmt::format("{} [{}.{}]: {}", op.info().name, id, constraint, why));
+}
+
+bool inClass(TypeClass wanted, DType dtype) {
+  switch (wanted) {
+    case TypeClass::any: return true;
+    case TypeClass::num: return dtype != DType::i1;
+    case TypeClass::flt: return isFloat(dtype);
+    case TypeClass::integer: return dtype == DType::i32 || dtype == DType::u32;
+    case TypeClass::boolean: return dtype == DType::i1;
+  }
+  return false;
+}
+
+std::string_view nameOf(TypeClass wanted) {
+  switch (wanted) {
+    case TypeClass::any: return "a scalar or short vector";
+    case TypeClass::num: return "a number";
+    case TypeClass::flt: return "a float";
+    case TypeClass::integer: return "an integer";
+    case TypeClass::boolean: return "bool";
+  }
+  return "";
+}
+
+bool isPlain(const Operand& operand) {
+  return operand.kind == Operand::Kind::value || operand.kind == Operand::Kind::literal;
+}
+
+/// Whether a literal names a value of an element type; any number does of a float type.
+bool represents(const Operand& literal, DType dtype) {
+  if (isFloat(dtype)) return true;
+  int64_t least = dtype == DType::i32 ? INT32_MIN : 0;
+  int64_t most = dtype == DType::i32 ? INT32_MAX : dtype == DType::u32 ? UINT32_MAX : 1;
+  return literal.isInteger && literal.integer >= least && literal.integer <= most;
+}
+
+/// Checks that operand `index` is a value or literal of its slot's class.
+Result<Type> plainOperand(const Op& op, int index) {
+  const auto& slots = op.info().slots;
+  const auto& slot = slots[index < slots.size() ? index : slots.size() - 1];
+  if (index >= op.numOperands() || !isPlain(op.operands[index]))
+    return violation(op, slot.name, fmt::format("operand `{}` is missing or not a value", slot.name));
+  Type type = operandType(op, op.operands[index]);
+  if (type.kind == Type::Kind::none)
+    return violation(op, slot.name, fmt::format("the literal `{}` stands alone, so the result's type must say its type",
+                                                slot.name));
+  if (!type.isScalar() || !inClass(slot.type, type.dtype))
+    return violation(op, slot.name, fmt::format("`{}` must be {}, not {}", slot.name, nameOf(slot.type), type.str()));
+  if (op.operands[index].isLiteral() && !represents(op.operands[index], type.dtype))
+    return violation(op, slot.name, fmt::format("{} is no {}", op.operands[index].number(), name(type.dtype)));
+  return type;
+}
+
+/// The common type of two lane-wise operands, a scalar being repeated beside a vector.
+Result<Type> common(const Op& op, const Type& a, const Type& b) {
+  if (a.dtype != b.dtype)
+    return violation(op, "c1", fmt::format("the element types differ: {} and {}", a.str(), b.str()));
+  if (a.lanes != b.lanes && a.lanes != 1 && b.lanes != 1)
+    return violation(op, "c1", fmt::format("the widths differ: {} and {}", a.str(), b.str()));
+  return a.lanes >= b.lanes ? a : b;
+}
+
+/// A literal repeated to a declared vector, when nothing but literals stands in the op.
+Type widened(const Op& op, Type type) {
+  for (const Operand& operand : op.operands)
+    if (!operand.isLiteral()) return type;
+  if (!op.results.empty() && op.result()->type.isScalar()) type.lanes = op.result()->type.lanes;
+  return type;
+}
+
+Result<Types> laneWise(const Op& op, int first = 0) {
+  TG_TRY(Type type, plainOperand(op, first));
+  for (int index = first + 1; index < op.info().slots.size(); ++index) {
+    TG_TRY(Type other, plainOperand(op, index));
+    TG_TRY(type, common(op, type, other));
+  }
+  return Types{first == 0 ? widened(op, type) : type};
+}
+
+Result<Types> comparison(const Op& op) {
+  if (op.numOperands() == 2 && op.operands[0].isLiteral() && op.operands[1].isLiteral())
+    return violation(op, "c1", "two literals say no type to compare in");
+  TG_TRY(Types types, laneWise(op));
+  return Types{Type::scalar(DType::i1, types[0].lanes)};
+}
+
+Result<Types> bitwise(const Op& op) {
+  TG_TRY(Types types, laneWise(op));
+  if (isFloat(types[0].dtype)) return violation(op, "c1", fmt::format("{} has no bitwise operations", types[0].str()));
+  return types;
+}
+
+Result<Types> select(const Op& op) {
+  TG_TRY(Type cond, plainOperand(op, 0));
+  TG_TRY(Types types, laneWise(op, 1));
+  Type& type = types[0];
+  bool literals = op.operands[1].isLiteral() && op.operands[2].isLiteral();
+  if (literals) type.lanes = op.result()->type.lanes;
+  if (cond.lanes != 1 && type.lanes == 1) type.lanes = cond.lanes;
+  if (cond.lanes != 1 && cond.lanes != type.lanes)
+    return violation(op, "c1", fmt::format("the condition {} has another width than {}", cond.str(), type.str()));
+  return types;
+}
+
+Result<Type> declared(const Op& op) {
+  if (op.results.size() != 1 || !op.result()->type.isScalar())
+    return violation(op, "result", "the result's type must be given, a scalar or short vector");
+  return op.result()->type;
+}
+
+Result<Types> conversion(const Op& op, bool bits) {
+  TG_TRY(Type type, declared(op));
+  if (op.numOperands() != 1 || op.operands[0].kind != Operand::Kind::value)
+    return violation(op, "x", "`x` must be a value");
+  TG_TRY(Type from, plainOperand(op, 0));
+  if (from.lanes != type.lanes)
+    return violation(op, "c1", fmt::format("the lanes change: {} to {}", from.str(), type.str()));
+  if (bits && (from.dtype == DType::i1 || type.dtype == DType::i1)) return violation(op, "c2", "bool has no bits to reuse");
+  return Types{type};
+}
+
+Result<Types> vector(const Op& op) {
+  TG_TRY(Type type, declared(op));
+  int count = op.numOperands();
+  if (type.lanes == 1) return violation(op, "c1", fmt::format("{} is not a vector", type.str()));
+  if (count != 1 && count != type.lanes)
+    return violation(op, "c1", fmt::format("{} needs 1 or {} scalars, not {}", type.str(), type.lanes, count));
+  for (int index = 0; index < count; ++index) {
+    TG_TRY(Type lane, plainOperand(op, index));
+    if (lane != Type::scalar(type.dtype))
+      return violation(op, "c1", fmt::format("lane {} is {}, not {}", index, lane.str(), name(type.dtype)));
+  }
+  return Types{type};
+}
+
+/// The literal operand `index` as an integer in 0..count-1.
+Result<int64_t> position(const Op& op, int index, int64_t count, std::string_view what) {
+  if (index >= op.numOperands() || !op.operands[index].isLiteral() || !op.operands[index].isInteger)
+    return violation(op, "c1", fmt::format("the {} must be an integer literal", what));
+  int64_t at = op.operands[index].integer;
+  if (at < 0 || at >= count) return violation(op, "c1", fmt::format("{} {} is not in 0..{}", what, at, count - 1));
+  return at;
+}
+
+Result<Types> extract(const Op& op) {
+  TG_TRY(Type type, plainOperand(op, 0));
+  TG_TRY([[maybe_unused]] int64_t lane, position(op, 1, type.lanes, "lane"));
+  return Types{Type::scalar(type.dtype)};
+}
+
+Result<Types> identity(const Op& op) {
+  TG_TRY([[maybe_unused]] int64_t axis, position(op, 0, 3, "axis"));
+  return Types{Type::scalar(DType::u32)};
+}
+
+Result<Types> extent(const Op& op) {
+  if (op.numOperands() != 2 || op.operands[0].kind != Operand::Kind::value || !op.in(0)->type.isBuffer())
+    return violation(op, "buffer", "`buffer` must be a buffer");
+  TG_TRY([[maybe_unused]] int64_t axis, position(op, 1, op.in(0)->type.rank(), "axis"));
+  return Types{Type::scalar(DType::u32)};
+}
+
+bool mayLoad(BufMode mode) { return mode != BufMode::out && mode != BufMode::accum; }
+bool mayStore(BufMode mode) { return mode != BufMode::in && mode != BufMode::accum; }
+bool mayAccumulate(BufMode mode) {
+  return mode == BufMode::accum || mode == BufMode::inout || mode == BufMode::shared;
+}
+
+/// The element that operand `index` names; `modes` says which buffers serve, `rangeLabel` which
+/// constraint a constant index outside its axis breaks.
+Result<Type> element(const Op& op, int index, bool (*modes)(BufMode), std::string_view rangeLabel) {
+  if (index >= op.numOperands() || op.operands[index].kind != Operand::Kind::element ||
+      !op.operands[index].value->type.isBuffer())
+    return violation(op, "c1", "an element of a buffer is missing");
+  const Operand& place = op.operands[index];
+  const Type& buffer = place.value->type;
+  int given = static_cast<int>(place.items.size());
+  if (given != buffer.rank())
+    return violation(op, "c1", fmt::format("%{} has {} axes, but {} indices are given", place.value->name, buffer.rank(), given));
+  if (!modes(buffer.mode) || (buffer.texel && modes != mayLoad))
+    return violation(op, "c2", fmt::format("%{} is `{}{}`", place.value->name, name(buffer.mode), buffer.texel ? ", texel" : ""));
+  for (int axis = 0; axis < given; ++axis) {
+    const Operand& at = place.items[axis];
+    if (!at.isLiteral()) {
+      Type type = at.kind == Operand::Kind::value ? at.value->type : Type{};
+      if (type != Type::scalar(DType::u32) && type != Type::scalar(DType::i32))
+        return violation(op, "c1", fmt::format("index {} must be u32 or i32, not {}", axis, type.str()));
+      continue;
+    }
+    int64_t extent = buffer.shape[axis];
+    if (!at.isInteger || at.integer < 0 || (extent != Shape::kDynamic && at.integer >= extent))
+      return violation(op, rangeLabel, fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, extent - 1));
+  }
+  return elementType(buffer);
+}
+
+Result<Types> storing(const Op& op, bool atomic) {
+  TG_TRY(Type wanted, element(op, 1, atomic ? mayAccumulate : mayStore, "c4"));
+  if (atomic && wanted.lanes != 1) return violation(op, "c3", fmt::format("{} is added to lane by lane, not as one", wanted.str()));
+  TG_TRY(Type type, plainOperand(op, 0));
+  bool literal = op.operands[0].isLiteral();
+  if (type != wanted && !(literal && type.dtype == wanted.dtype))
+    return violation(op, "c3", fmt::format("the value is {}, the element {}", type.str(), wanted.str()));
+  return Types{};
+}
+
+Result<Types> memory(const Op& op, BufMode mode) {
+  bool fits = op.results.size() == 1 && op.result()->type.isBuffer() && op.result()->type.mode == mode;
+  if (fits)
+    for (int64_t extent : op.result()->type.shape) fits = fits && extent > 0;
+  if (!fits) return violation(op, "c1", fmt::format("the type must be buf<…, {}> with static extents", name(mode)));
+  return Types{op.result()->type};
+}
+
+/// Checks a body's yield against the types it must give.
+Result<void> checkYield(const Op& op, const Block& body, const Types& types, std::string_view label) {
+  const Op* yield = yieldOf(body);
+  size_t given = yield ? yield->operands.size() : 0;
+  if (given != types.size())
+    return violation(op, label, fmt::format("a body yields {} values, not {}", given, types.size()));
+  for (size_t index = 0; index < given; ++index) {
+    const Operand& operand = yield->operands[index];
+    bool fits = operand.isLiteral() ? represents(operand, types[index].dtype)
+                                    : operand.kind == Operand::Kind::value && operand.value->type == types[index];
+    if (!fits)
+      return violation(op, label, fmt::format("yielded value {} is {}, not {}", index,
+                                              operand.value ? operand.value->type.str() : "a literal", types[index].str()));
+  }
+  return {};
+}
+
+Result<Types> branch(const Op& op) {
+  TG_TRY(Type cond, plainOperand(op, 0));
+  if (cond.lanes != 1) return violation(op, "cond", fmt::format("`cond` must be one bool, not {}", cond.str()));
+  Types types;
+  for (const auto& result : op.results) types.push_back(result->type);
+  if (op.regions.empty() || (!types.empty() && !yieldOf(*op.regions[0]))) return types;   // still being built
+  if (!types.empty() && op.regions.size() != 2) return violation(op, "c1", "a result needs an else body");
+  for (const auto& region : op.regions) TG_CHECK(checkYield(op, *region, types, "c1"));
+  return types;
+}
+
+Result<void> checkCount(const Op& op, const Operand& operand, std::string_view what, int64_t least) {
+  bool fits = operand.isLiteral() ? operand.isInteger && operand.integer >= least && operand.integer <= UINT32_MAX
+                                  : operand.kind == Operand::Kind::value && operand.value->type == Type::scalar(DType::u32);
+  if (!fits) return violation(op, what, fmt::format("`{}` must be u32, at least {}", what, least));
+  return {};
+}
+
+Result<Types> carried(const Op& op) {
+  Types types;
+  for (const Operand& binding : iterArgs(op)) {
+    const Type& type = binding.value->type;
+    const Operand& first = binding.items[0];
+    bool fits = first.isLiteral() ? represents(first, type.dtype) : first.value && first.value->type == type;
+    fits = fits && type.isScalar();
+    if (!fits)
+      return violation(op, "c1", fmt::format("%{} is {}, its first value {}", binding.value->name, type.str(),
+                                             first.value ? first.value->type.str() : "a literal"));
+    types.push_back(type);
+  }
+  return types;
+}
+
+Result<Types> loop(const Op& op) {
+  const Operand* to = op.keyword("to");
+  if (op.operands.empty() || op.operands[0].kind != Operand::Kind::binding || !to || to->items.size() != 1)
+    return violation(op, "index", "the form is `%k = first to(limit)`");
+  TG_CHECK(checkCount(op, op.operands[0].items[0], "index", 0));
+  TG_CHECK(checkCount(op, to->items[0], "to", 0));
+  if (const Operand* step = op.keyword("step")) TG_CHECK(checkCount(op, step->items[0], "step", 1));
+  TG_TRY(Types types, carried(op));
+  if (!op.results.empty() && op.results.size() != types.size())
+    return violation(op, "c1", fmt::format("{} results for {} carried values", op.results.size(), types.size()));
+  for (size_t index = 0; index < op.results.size(); ++index)
+    if (op.result(static_cast<int>(index))->type != types[index])
+      return violation(op, "c1", fmt::format("result {} is {}, the carried value {}", index,
+                                             op.result(static_cast<int>(index))->type.str(), types[index].str()));
+  bool built = !op.regions.empty() && (types.empty() || yieldOf(*op.regions[0]));
+  if (built) TG_CHECK(checkYield(op, *op.regions[0], types, "c2"));
+  return types;
+}
+
+}  // namespace
+
+const Op* yieldOf(const Block& body) {
+  if (body.ops.empty() || body.ops.back()->code != Opcode::k_yield) return nullptr;
+  return body.ops.back().get();
+}
+
+const std::vector<Operand>& iterArgs(const Op& loop) {
+  static const std::vector<Operand> kNone;
+  const Operand* keyword = loop.keyword("iter_args");
+  return keyword ? keyword->items : kNone;
+}
+
+Type literalType(const Op& op) {
+  if (op.code == Opcode::k_store || op.code == Opcode::k_atomic_add)
+    return Type::scalar(op.operands[1].value->type.dtype);
+  if (op.code == Opcode::k_yield || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast) return {};
+  if (op.code == Opcode::k_if) return Type::scalar(DType::i1);
+  size_t first = op.code == Opcode::k_select ? 1 : 0;
+  for (size_t index = first; index < op.operands.size(); ++index)
+    if (op.operands[index].kind == Operand::Kind::value) return Type::scalar(op.operands[index].value->type.dtype);
+  if (op.results.empty() || !op.result()->type.isScalar()) return {};
+  return Type::scalar(op.result()->type.dtype);
+}
+
+Type operandType(const Op& op, const Operand& operand) {
+  if (!operand.isLiteral()) return operand.value->type;
+  if (op.code == Opcode::k_select && &operand == op.operands.data()) return Type::scalar(DType::i1);
+  return literalType(op);
+}
+
+Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
+  using enum KernelOp;
+  switch (kernelOp(op.code)) {
+    case k_global_id:
+    case k_local_id:
+    case k_workgroup_id:
+    case k_num_workgroups: return identity(op);
+    case k_dim: return extent(op);
+    case k_add:
+    case k_sub:
+    case k_mul:
+    case k_div:
+    case k_mod:
+    case k_min:
+    case k_max:
+    case k_pow:
+    case k_fma:
+    case k_neg:
+    case k_abs:
+    case k_sign:
+    case k_floor:
+    case k_sqrt:
+    case k_rsqrt:
+    case k_exp:
+    case k_log:
+    case k_shl:
+    case k_shr:
+    case k_workgroup_reduce: return laneWise(op);
+    case k_and:
+    case k_or:
+    case k_xor:
+    case k_not: return bitwise(op);
+    case k_lt:
+    case k_le:
+    case k_gt:
+    case k_ge:
+    case k_eq:
+    case k_ne: return comparison(op);
+    case k_select: return select(op);
+    case k_cast: return conversion(op, false);
+    case k_bitcast: return conversion(op, true);
+    case k_vec: return vector(op);
+    case k_extract: return extract(op);
+    case k_load: {
+      TG_TRY(Type type, element(op, 0, mayLoad, "c3"));
+      return Types{type};
+    }
+    case k_store: return storing(op, false);
+    case k_atomic_add: return storing(op, true);
+    case k_shared: return memory(op, BufMode::shared);
+    case k_local: return memory(op, BufMode::local);
+    case k_if: return branch(op);
+    case k_for: return loop(op);
+    case k_yield:
+    case k_barrier: return Types{};
+  }
+  return Types{};
+}
+
+}  // namespace tg

@@ -1,0 +1,74 @@
+// The kernel dialect apart from its table: what every room that handles kernel ops shares.
+#pragma once
+
+#include <unordered_set>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+
+namespace tg {
+
+/// The kernel dialect's opcodes alone, so that a room's switch over them is exhaustive.
+enum class KernelOp : uint8_t {
+#define OP(id, ...) id,
+#include "ir/kernel/ops.def"
+#undef OP
+};
+
+/// The place of the first kernel op in Opcode: the tensor rows come before.
+constexpr int kFirstKernelOp = 0
+#define OP(id, ...) +1
+#include "ir/ops.def"
+#undef OP
+    ;
+
+constexpr bool isKernelOp(Opcode code) { return static_cast<int>(code) >= kFirstKernelOp; }
+/// `code` must be a kernel op.
+constexpr KernelOp kernelOp(Opcode code) { return static_cast<KernelOp>(static_cast<int>(code) - kFirstKernelOp); }
+
+/// The result types of a kernel op, or the labelled reason why it has none:
+/// `tgk.add [k_add.c1]: the element types differ: f32 and i32`. Free types (cast, bitcast, vec, shared,
+/// local, if, operations on literals alone) are read from the results the op already has. Bodies of
+/// if and for are checked against the types once they end in a yield.
+Result<std::vector<Type>> inferKernelOp(const Op& op, const Item* func);
+
+/// The type a literal operand of an op takes: that of a value beside it, else the result's; of a
+/// store, the buffer's element. Kind none where the op's text alone does not say (yield, cast) and for
+/// conditions and indices, which are bool and u32.
+Type literalType(const Op& op);
+
+/// The type of an operand that is a value or a literal of `op`.
+Type operandType(const Op& op, const Operand& operand);
+
+/// The type of one element of a buffer.
+inline Type elementType(const Type& buffer) { return Type::scalar(buffer.dtype, buffer.lanes); }
+
+/// The yield that ends a body, or null.
+const Op* yieldOf(const Block& body);
+
+/// The iter_args of a `tgk.for` as bindings (block argument, first value); empty when missing.
+const std::vector<Operand>& iterArgs(const Op& loop);
+
+/// Whether every invocation of a workgroup holds the same value, for all values of one kernel.
+/// Literals, workgroup ids, extents, loads of `in` buffers at uniform indices and reductions over the
+/// workgroup are uniform; other invocation ids and loads are not.
+class Uniformity {
+ public:
+  explicit Uniformity(const Item& kernel);
+  bool uniform(const Value* value) const { return !divergent_.contains(value); }
+  bool uniform(const Operand& operand) const;
+
+ private:
+  bool resultUniform(const Op& op) const;
+  void visit(const Block& body);
+  void visitIf(const Op& op);
+  void visitFor(const Op& op);
+  void mark(const Value* value);
+
+  std::array<int64_t, 3> workgroup_;
+  std::unordered_set<const Value*> divergent_;
+  bool changed_ = false;
+};
+
+}  // namespace tg

@@ -1,0 +1,222 @@
+// Verifies one kernel. Inference judges each op by itself; here stand scopes, declared types, uniform
+// control flow around barriers, and the launch shape.
+#include "ir/verify.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+namespace {
+
+// Beyond these no device of today runs a kernel; a target's own limits are checked where kernels are made.
+constexpr int64_t kMaxInvocations = 1024;
+constexpr int64_t kMaxSharedBytes = 65536;
+
+class KernelVerifier {
+ public:
+  explicit KernelVerifier(const Item& kernel) : kernel_(kernel) {}
+  Result<void> run();
+
+ private:
+  void launch();
+  void parameters();
+  void body(const Block& block);
+  bool judge(const Op& op);
+  bool operandsVisible(const Op& op);
+  bool structure(const Op& op);
+  bool bindings(const Op& op);
+  bool results(const Op& op);
+  void nested(const Op& op, const Block& region);
+  bool scalarType(const Op& op, const Type& type);
+  void meetings(const Block& block, bool uniform, const Uniformity& uniformity);
+
+  void report(const Loc& loc, std::string message) { errors_.append(failAt(loc, std::move(message))); }
+  void kernelError(std::string_view label, const std::string& why) {
+    report(kernel_.loc, fmt::format("kernel @{} [kernel.{}]: {}", kernel_.name, label, why));
+  }
+  void opError(const Op& op, std::string_view label, const std::string& why) {
+    report(op.loc, fmt::format("{} [kernel.{}]: {}", op.info().name, label, why));
+  }
+
+  const Item& kernel_;
+  std::unordered_set<const Value*> visible_;
+  std::unordered_set<std::string> names_;
+  int64_t sharedBytes_ = 0;
+  Error errors_;
+};
+
+Result<void> KernelVerifier::run() {
+  launch();
+  parameters();
+  body(kernel_.body);
+  if (sharedBytes_ > kMaxSharedBytes)
+    kernelError("shared", fmt::format("{} bytes of shared memory, more than {}", sharedBytes_, kMaxSharedBytes));
+  if (errors_.empty()) meetings(kernel_.body, true, Uniformity(kernel_));   // relies on well-formed ops
+  if (!errors_.empty()) return std::move(errors_);
+  return {};
+}
+
+void KernelVerifier::launch() {
+  int64_t product = 1;
+  for (int64_t size : kernel_.workgroup) {
+    if (size < 1 || size > kMaxInvocations) return kernelError("workgroup", fmt::format("a local size of {}", size));
+    product *= size;
+  }
+  if (product > kMaxInvocations)
+    kernelError("workgroup", fmt::format("{} invocations, more than {}", product, kMaxInvocations));
+  if (kernel_.grid.empty() || kernel_.grid.size() > 3)
+    kernelError("grid", fmt::format("{} extents, not 1 to 3", kernel_.grid.size()));
+  for (const Operand& extent : kernel_.grid)
+    if (extent.isLiteral() && (!extent.isInteger || extent.integer < 1 || extent.integer > UINT32_MAX))
+      kernelError("grid", fmt::format("an extent of {}", extent.number()));
+}
+
+void KernelVerifier::parameters() {
+  for (const auto& arg : kernel_.body.args) {
+    const Type& type = arg->type;
+    auto complain = [&](const std::string& why) { kernelError("param", fmt::format("%{} {}", arg->name, why)); };
+    if (!names_.insert(arg->name).second) complain("names two values");
+    visible_.insert(arg.get());
+    if (!type.isBuffer()) {
+      complain(fmt::format("is {}, not a buffer", type.str()));
+      continue;
+    }
+    if (type.mode == BufMode::shared || type.mode == BufMode::local)
+      complain(fmt::format("is `{}`, which only tgk.{} makes", name(type.mode), name(type.mode)));
+    if (type.texel && type.mode != BufMode::in) complain("is read through texels, so its mode is `in`");
+    if (type.dtype == DType::i1) complain("holds bool; a buffer holds 0 and 1 as u32");
+    if (type.dtype == DType::f16) complain("holds f16, which kernels do not read");
+    for (int axis = 0; axis < type.rank(); ++axis) {
+      bool open = type.shape[axis] == Shape::kDynamic;
+      if (open ? axis != 0 : type.shape[axis] < 1)
+        complain(fmt::format("has extent {} on axis {}; only axis 0 may be open", open ? "?" : std::to_string(type.shape[axis]), axis));
+    }
+  }
+}
+
+void KernelVerifier::body(const Block& block) {
+  for (const auto& op : block.ops) {
+    bool last = op == block.ops.back();
+    if (op->code == Opcode::k_yield && (!last || &block == &kernel_.body))
+      opError(*op, "yield", "a yield ends a body of if or for");
+    if (judge(*op))
+      for (const auto& region : op->regions) nested(*op, *region);
+    for (const auto& result : op->results) visible_.insert(result.get());   // also of a bad op: one error is enough
+  }
+  for (const auto& op : block.ops)
+    for (const auto& result : op->results) visible_.erase(result.get());
+}
+
+/// Judges one op without its bodies; false when these cannot be judged any more.
+bool KernelVerifier::judge(const Op& op) {
+  if (isKernelOp(op.code)) return operandsVisible(op) && structure(op) && results(op);
+  opError(op, "op", "this op does not stand in a kernel");
+  return false;
+}
+
+bool KernelVerifier::operandsVisible(const Op& op) {
+  bool fine = true;
+  forEachUse(op, [&](Value* value) {
+    if (fine && !visible_.contains(value)) {
+      opError(op, "scope", fmt::format("%{} is not defined here", value ? value->name : "?"));
+      fine = false;
+    }
+  });
+  return fine;
+}
+
+bool KernelVerifier::structure(const Op& op) {
+  size_t regions = op.regions.size();
+  if (op.code == Opcode::k_if ? regions != 1 && regions != 2 : regions != (op.code == Opcode::k_for ? 1u : 0u)) {
+    opError(op, "body", fmt::format("{} bodies", regions));
+    return false;
+  }
+  if (op.code == Opcode::k_for) return bindings(op);
+  for (const auto& region : op.regions)
+    if (!region->args.empty()) {
+      opError(op, "body", "a body of if has no arguments");
+      return false;
+    }
+  return true;
+}
+
+/// The arguments of a loop's body are its index and its carried values, in order.
+bool KernelVerifier::bindings(const Op& op) {
+  const auto& args = op.regions[0]->args;
+  const auto& carried = iterArgs(op);
+  bool fine = !op.operands.empty() && args.size() == carried.size() + 1 && op.operands[0].value == args[0].get() &&
+              args[0]->type == Type::scalar(DType::u32);
+  for (size_t index = 0; fine && index < carried.size(); ++index)
+    fine = carried[index].kind == Operand::Kind::binding && carried[index].value == args[index + 1].get();
+  if (!fine) opError(op, "body", "the body's arguments are the u32 index and the carried values");
+  return fine;
+}
+
+bool KernelVerifier::results(const Op& op) {
+  auto types = inferKernelOp(op, &kernel_);
+  if (!types) {
+    errors_.append(types.takeError());
+    return false;
+  }
+  if (types->size() != op.results.size()) {
+    opError(op, "result", fmt::format("{} results are named, the op has {}", op.results.size(), types->size()));
+    return false;
+  }
+  for (size_t index = 0; index < types->size(); ++index) {
+    const Value& result = *op.results[index];
+    if (!names_.insert(result.name).second) opError(op, "scope", fmt::format("%{} names two values", result.name));
+    if (result.type != (*types)[index]) {
+      opError(op, "result", fmt::format("%{} is declared {}, but is {}", result.name, result.type.str(), (*types)[index].str()));
+      return false;
+    }
+    if (!scalarType(op, result.type)) return false;
+  }
+  return true;
+}
+
+bool KernelVerifier::scalarType(const Op& op, const Type& type) {
+  bool memory = type.isBuffer();
+  if (type.dtype == DType::f16 || (memory && (type.dtype == DType::i1 || type.texel))) {
+    opError(op, "type", fmt::format("{} does not exist in a kernel", type.str()));
+    return false;
+  }
+  if (memory && type.mode == BufMode::shared) sharedBytes_ += type.bytes();
+  return true;
+}
+
+void KernelVerifier::nested(const Op& op, const Block& region) {
+  for (const auto& arg : region.args) {
+    visible_.insert(arg.get());
+    if (!names_.insert(arg->name).second) opError(op, "scope", fmt::format("%{} names two values", arg->name));
+  }
+  body(region);
+  for (const auto& arg : region.args) visible_.erase(arg.get());
+}
+
+/// Whether all invocations of a workgroup enter an op's bodies, and equally often.
+bool entersUniformly(const Op& op, const Uniformity& uniformity) {
+  if (op.code == Opcode::k_if) return uniformity.uniform(op.operands[0]);
+  const Operand* step = op.keyword("step");
+  return uniformity.uniform(op.operands[0].items[0]) && uniformity.uniform(*op.keyword("to")) &&
+         (!step || uniformity.uniform(*step));
+}
+
+/// Barriers and reductions stand only where all invocations of a workgroup arrive.
+void KernelVerifier::meetings(const Block& block, bool uniform, const Uniformity& uniformity) {
+  for (const auto& op : block.ops) {
+    bool meets = op->code == Opcode::k_barrier || op->code == Opcode::k_workgroup_reduce;
+    if (meets && !uniform)
+      report(op->loc, fmt::format("{} [{}.c1]: invocations of a workgroup may part before it", op->info().name,
+                                  op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
+    for (const auto& region : op->regions) meetings(*region, uniform && entersUniformly(*op, uniformity), uniformity);
+  }
+}
+
+}  // namespace
+
+Result<void> verifyKernel(const Item& kernel) { return KernelVerifier(kernel).run(); }
+
+}  // namespace tg

@@ -1,0 +1,176 @@
+// What a program is: values, ops, blocks, module items. Passive data; builder.h makes it,
+// verify.h judges it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/attr.h"
+#include "ir/location.h"
+#include "ir/op_info.h"
+#include "ir/type.h"
+
+namespace tg {
+
+class Op;
+struct Block;
+struct Value;
+
+/// Where a value lives from stage planned on: `@arena[1024] inplace(%a) pitch(68)`.
+struct Place {
+  std::string buffer;         ///< "persistent", "io" or "arena"
+  int64_t offset = 0;         ///< bytes
+  Value* inplace = nullptr;   ///< the dying operand whose bytes it takes over
+  int64_t pitch = 0;          ///< elements from one row (last axis) to the next; 0 means dense
+  bool operator==(const Place&) const = default;
+};
+
+/// One SSA value: a result of an op, or an argument of a block (def is null then).
+struct Value {
+  Type type;
+  std::string name;           ///< without '%'; unique in its function or kernel
+  Op* def = nullptr;
+  Block* block = nullptr;     ///< of an argument: the block it belongs to
+  AttrList attrs;             ///< of a function's argument: host, schedule, batch
+  std::optional<Place> place;
+  Loc loc;
+};
+
+/// One operand as it stands in the text.
+struct Operand {
+  enum class Kind : uint8_t { value, symbol, element, range, group, binding, literal, keyword };
+  Kind kind = Kind::value;
+  bool isInteger = false;        ///< literal: written as an integer
+  Value* value = nullptr;        ///< value; element: the buffer; binding: the block argument it defines
+  std::string text;              ///< symbol, keyword, range: the name
+  int64_t integer = 0;           ///< literal
+  double real = 0;               ///< literal
+  std::vector<Operand> items;    ///< element: indices; group: members; binding: the source;
+                                 ///< keyword: arguments; range: literals offset and bytes
+
+  static Operand of(Value* value);
+  static Operand symbol(std::string name);
+  static Operand literal(int64_t value);
+  static Operand literal(double value);
+  static Operand element(Value* buffer, std::vector<Operand> indices);
+  static Operand range(std::string buffer, int64_t offset, int64_t bytes);
+  static Operand group(const std::vector<Value*>& members);
+  static Operand binding(Value* target, Operand source);
+  static Operand keyword(std::string name, std::vector<Operand> args);
+  bool isLiteral() const { return kind == Kind::literal; }
+  double number() const { return isInteger ? static_cast<double>(integer) : real; }
+};
+
+struct Block {
+  std::vector<std::unique_ptr<Value>> args;
+  std::vector<std::unique_ptr<Op>> ops;
+  Op* terminator() const;
+  Value* addArg(Type type, std::string name);
+};
+
+class Op {
+ public:
+  explicit Op(Opcode code) : code(code) {}
+  const OpInfo& info() const { return tg::info(code); }
+
+  Opcode code;
+  std::vector<Operand> operands;
+  AttrList attrs;                                  ///< in row order, defaults left out
+  std::vector<std::unique_ptr<Value>> results;     ///< flat; see groups
+  /// Empty when every result stands alone; else one entry for each result slot: 0 for a single
+  /// value, n for a group `[%a, …]` of n members.
+  std::vector<int> groups;
+  std::vector<std::unique_ptr<Block>> regions;
+  Loc loc;
+
+  Value* result(int index = 0) const { return results[index].get(); }
+  /// The value of operand `index`, which must be of kind value.
+  Value* in(int index) const { return operands[index].value; }
+  int numOperands() const { return static_cast<int>(operands.size()); }
+  /// The operand with this keyword, or null.
+  const Operand* keyword(std::string_view name) const;
+  Operand* keyword(std::string_view name);
+
+  /// Attributes, falling back to the row's default.
+  Attr attr(std::string_view name) const;
+  int64_t intAttr(std::string_view name) const;
+  double realAttr(std::string_view name) const;
+  bool flag(std::string_view name) const;
+  std::string word(std::string_view name) const;           ///< words and strings
+  std::vector<int64_t> ints(std::string_view name) const;
+  void setAttr(std::string_view name, Attr value);         ///< keeps row order, drops defaults
+};
+
+enum class ItemKind : uint8_t { param, state, func, kernel, buffer, binary };
+std::string_view name(ItemKind kind);
+
+struct NamedType {
+  std::string name;
+  Type type;
+};
+
+/// One item of a module. Which members mean something depends on the kind.
+struct Item {
+  ItemKind kind = ItemKind::param;
+  std::string name;                       ///< without '@'
+  AttrList attrs;
+  Loc loc;
+  Type type;                              ///< param, state
+  std::optional<Place> place;             ///< param, state: home
+  Block body;                             ///< func, kernel; its args are the parameters
+  std::vector<NamedType> results;         ///< func
+  std::array<int64_t, 3> workgroup{1, 1, 1};   ///< kernel: local size
+  std::vector<Operand> grid;                   ///< kernel: 1..3 extents in workgroups
+  int64_t bytes = 0;                      ///< buffer: size
+  std::vector<uint32_t> code;             ///< binary: SPIR-V words
+
+  Value* arg(std::string_view name) const;
+};
+
+struct Module {
+  std::string name;
+  Stage stage = Stage::tensor;
+  AttrList attrs;                         ///< target, train_pipeline
+  std::vector<std::unique_ptr<Item>> items;
+  Loc loc;
+
+  Item* find(ItemKind kind, std::string_view name) const;
+  Item* func(std::string_view name) const { return find(ItemKind::func, name); }
+  /// A param or state by name.
+  Item* storage(std::string_view name) const;
+  Item* add(ItemKind kind, std::string name);
+  std::vector<Item*> all(ItemKind kind) const;
+};
+
+/// Calls fn on every value an op reads, in text order, sources of bindings and indices included;
+/// fn may replace the pointer. Nested regions are not entered.
+void forEachUse(Op& op, const std::function<void(Value*&)>& fn);
+void forEachUse(const Op& op, const std::function<void(Value*)>& fn);
+/// Calls fn on every op of the block and of nested regions, in text order.
+void walk(const Block& block, const std::function<void(Op&)>& fn);
+
+/// Who uses what, for one function or kernel body: built once, not kept up to date.
+class UseDef {
+ public:
+  explicit UseDef(const Block& body);
+  const std::vector<Op*>& users(const Value* value) const;
+  bool unused(const Value* value) const { return users(value).empty(); }
+
+ private:
+  std::unordered_map<const Value*, std::vector<Op*>> users_;
+  std::vector<Op*> none_;
+};
+
+/// A deep copy. Names, locations and attributes stay.
+std::unique_ptr<Module> clone(const Module& module);
+
+/// Bytes of a group's members laid out one after the other, each on a 16-byte boundary; the group's
+/// flat tensor has this many bytes / 4 elements. `offsets`, when given, receives each member's start.
+int64_t groupBytes(const std::vector<Type>& members, std::vector<int64_t>* offsets = nullptr);
+
+}  // namespace tg

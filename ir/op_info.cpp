@@ -1,0 +1,102 @@
+#include "ir/op_info.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace tg {
+
+namespace table {
+namespace {
+
+// The vocabulary of ops.def.
+using enum TypeClass;
+constexpr Slot val(std::string_view name, TypeClass type) { return {name, SlotKind::value, type}; }
+constexpr Slot opt(std::string_view name, TypeClass type) { return {name, SlotKind::optional, type}; }
+constexpr Slot vals(std::string_view name, TypeClass type) { return {name, SlotKind::values, type}; }
+constexpr Slot sym(std::string_view name) { return {name, SlotKind::symbol, any}; }
+constexpr Slot lit(std::string_view name) { return {name, SlotKind::literal, any}; }
+constexpr Slot elem(std::string_view name) { return {name, SlotKind::element, any}; }
+constexpr Slot bind(std::string_view name) { return {name, SlotKind::bindings, any}; }
+constexpr Slot onebind(std::string_view name) { return {name, SlotKind::binding, any}; }
+constexpr Slot key(std::string_view name) { return {name, SlotKind::keyword, any}; }
+constexpr Slot arglist(std::string_view name) { return {name, SlotKind::args, any}; }
+
+constexpr AttrRow index(std::string_view name, std::string_view fallback) { return {name, AttrKind::integer, fallback, ""}; }
+constexpr AttrRow real(std::string_view name, std::string_view fallback) { return {name, AttrKind::real, fallback, ""}; }
+constexpr AttrRow flag(std::string_view name, std::string_view fallback) { return {name, AttrKind::boolean, fallback, ""}; }
+constexpr AttrRow text(std::string_view name, std::string_view fallback) { return {name, AttrKind::string, fallback, ""}; }
+constexpr AttrRow word(std::string_view name, std::string_view fallback, std::string_view choices) {
+  return {name, AttrKind::word, fallback, choices};
+}
+constexpr AttrRow ints(std::string_view name, std::string_view fallback = "") { return {name, AttrKind::ints, fallback, ""}; }
+constexpr AttrRow anyattr(std::string_view name, std::string_view fallback) { return {name, AttrKind::any, fallback, ""}; }
+
+template <class... Ts>
+constexpr List<Slot, 8> operands(Ts... slots) { return List<Slot, 8>(slots...); }
+template <class... Ts>
+constexpr List<AttrRow, 6> attributes(Ts... rows) { return List<AttrRow, 6>(rows...); }
+constexpr Results results(int count) { return {count < 0 ? 0 : count, 0, count < 0}; }
+
+constexpr OpInfo kOps[] = {
+#define OP(id, name, slots, attrs, res, regions, traits, where, fusion, scalar, summary, constraints, example) \
+  {Opcode::id, name, slots, attrs, res, regions, traits, where, Fusion::fusion, Scalar::scalar, summary, constraints, example},
+#include "ir/ops.def"
+#include "ir/kernel/ops.def"
+#undef OP
+};
+
+}  // namespace
+}  // namespace table
+
+const OpInfo& info(Opcode code) { return table::kOps[static_cast<int>(code)]; }
+
+const OpInfo* findOp(std::string_view name) {
+  static const std::unordered_map<std::string_view, const OpInfo*> byName = [] {
+    std::unordered_map<std::string_view, const OpInfo*> out;
+    for (const OpInfo& row : table::kOps) out.emplace(row.name, &row);
+    return out;
+  }();
+  auto it = byName.find(name);
+  return it == byName.end() ? nullptr : it->second;
+}
+
+static int editDistance(std::string_view a, std::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    int diagonal = row[0];
+    row[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      int substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view nearestOp(std::string_view name) {
+  std::string_view best;
+  int bestDistance = 4;
+  if (name.size() > 64) return best;
+  for (const OpInfo& row : table::kOps) {
+    int distance = editDistance(name, row.name);
+    if (distance < bestDistance) bestDistance = distance, best = row.name;
+  }
+  return best;
+}
+
+const table::AttrRow* OpInfo::attr(std::string_view name) const {
+  for (const table::AttrRow& row : attrs)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+std::string_view name(Stage stage) {
+  constexpr std::string_view names[] = {"tensor", "fused", "planned", "kernel", "spirv"};
+  return names[static_cast<int>(stage)];
+}
+
+}  // namespace tg

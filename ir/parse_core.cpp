@@ -1,0 +1,254 @@
+#include "ir/parse_core.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+
+#include "ir/parser.h"
+
+namespace tg {
+
+std::optional<Number> parseNumber(std::string_view text) {
+  Number number;
+  const char* end = text.data() + text.size();
+  auto [stop, error] = std::from_chars(text.data(), end, number.integer);
+  if (error == std::errc() && stop == end) {
+    number.isInteger = true;
+    return number;
+  }
+  if (text.empty()) return std::nullopt;
+  std::string copy(text);
+  char* parsed = nullptr;
+  number.real = std::strtod(copy.c_str(), &parsed);
+  if (*parsed != '\0') return std::nullopt;
+  return number;
+}
+
+std::string unescape(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 1 == text.size()) {
+      out += text[i];
+      continue;
+    }
+    char c = text[++i];
+    out += c == 'n' ? '\n' : c == 't' ? '\t' : c;
+  }
+  return out;
+}
+
+Error ParseCore::expected(std::string_view what) const {
+  const Token& token = lex_.peek();
+  if (token.kind == Token::Kind::end) return errorHere(fmt::format("expected {} before the end of the text", what));
+  std::string shown(token.text.substr(0, 40));
+  for (char& c : shown)
+    if (static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) > 126) c = '?';
+  const char* sigil = token.kind == Token::Kind::value ? "%" : token.kind == Token::Kind::symbol ? "@" : "";
+  return errorHere(fmt::format("expected {} before '{}{}'", what, sigil, shown));
+}
+
+bool ParseCore::accept(std::string_view punct) {
+  if (!lex_.peek().is(punct)) return false;
+  lex_.next();
+  return true;
+}
+Result<void> ParseCore::expect(std::string_view punct) {
+  if (accept(punct)) return {};
+  return expected(fmt::format("'{}'", punct));
+}
+Result<std::string> ParseCore::expectWord(std::string_view what) {
+  if (lex_.peek().kind != Token::Kind::word) return expected(what);
+  return std::string(lex_.next().text);
+}
+Result<std::string> ParseCore::expectSymbol(std::string_view what) {
+  if (lex_.peek().kind != Token::Kind::symbol) return expected(what);
+  return std::string(lex_.next().text);
+}
+Result<int64_t> ParseCore::expectInt(std::string_view what) {
+  if (lex_.peek().kind == Token::Kind::number)
+    if (auto number = parseNumber(lex_.peek().text); number && number->isInteger) {
+      lex_.next();
+      return number->integer;
+    }
+  return expected(what);
+}
+
+Token ParseCore::peekSecond() {
+  uint32_t offset = lex_.peek().offset;
+  lex_.next();
+  Token second = lex_.peek();
+  lex_.rewind(offset);
+  return second;
+}
+
+static std::optional<DType> dtypeNamed(std::string_view text) {
+  for (DType dtype : {DType::f32, DType::f16, DType::i32, DType::i1, DType::u32})
+    if (text == name(dtype)) return dtype;
+  return std::nullopt;
+}
+
+/// `f32`, `bool`, `vec4<f32>`; lanes and dtype of a kernel scalar.
+static std::optional<Type> scalarNamed(std::string_view text) {
+  int lanes = 1;
+  if (text.starts_with("vec") && text.size() > 6 && text[4] == '<' && text.back() == '>') {
+    lanes = text[3] - '0';
+    if (lanes != 2 && lanes != 4) return std::nullopt;
+    text = text.substr(5, text.size() - 6);
+  }
+  if (text == "bool") return Type::scalar(DType::i1, lanes);
+  auto dtype = dtypeNamed(text);
+  if (!dtype || *dtype == DType::i1) return std::nullopt;
+  return Type::scalar(*dtype, lanes);
+}
+
+/// Splits `2x3xREST` into extents and REST; nothing when an extent is malformed or too many.
+static std::optional<std::pair<Shape, std::string_view>> splitShape(std::string_view text) {
+  Shape shape;
+  while (!text.empty() && (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '?')) {
+    size_t x = text.find('x');
+    if (x == std::string_view::npos || shape.rank() == kMaxRank) return std::nullopt;
+    std::string_view extent = text.substr(0, x);
+    int64_t value = Shape::kDynamic;
+    if (extent != "?") {
+      auto number = parseNumber(extent);
+      if (!number || !number->isInteger || number->integer < 1 || number->integer > (int64_t{1} << 40)) return std::nullopt;
+      value = number->integer;
+    }
+    shape.push(value);
+    text = text.substr(x + 1);
+  }
+  return std::pair{shape, text};
+}
+
+static std::string_view trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+Result<Type> ParseCore::parseType() {
+  Loc loc = here();
+  TG_TRY(std::string head, expectWord("a type"));
+  if (head == "tensor") {
+    TG_CHECK(expect("<"));
+    std::string_view raw = trim(lex_.rawUntil('>'));
+    auto split = splitShape(raw);
+    auto dtype = split ? dtypeNamed(split->second) : std::nullopt;
+    if (!dtype) return failAt(loc, fmt::format("'tensor<{}>' is no tensor type", raw.substr(0, 60)));
+    for (int64_t dim : split->first)
+      if (dim == Shape::kDynamic) return failAt(loc, "a tensor's extents are fixed; '?' is for kernel buffers");
+    return Type::tensor(*dtype, split->first);
+  }
+  if (head == "buf") {
+    TG_CHECK(expect("<"));
+    std::string_view raw = trim(lex_.rawUntil(','));
+    auto split = splitShape(raw);
+    auto element = split ? scalarNamed(split->second) : std::nullopt;
+    if (!element) return failAt(loc, fmt::format("'{}' is no buffer shape and element", raw.substr(0, 60)));
+    TG_TRY(std::string modeName, expectWord("a buffer mode"));
+    std::optional<BufMode> mode;
+    for (int m = 0; m <= static_cast<int>(BufMode::tape); ++m)
+      if (modeName == name(static_cast<BufMode>(m))) mode = static_cast<BufMode>(m);
+    if (!mode) return failAt(loc, fmt::format("'{}' is no buffer mode; known: in out inout accum shared local tape", modeName));
+    bool texel = false;
+    if (accept(",")) {
+      TG_TRY(std::string word, expectWord("'texel'"));
+      if (word != "texel") return failAt(loc, fmt::format("expected 'texel', got '{}'", word));
+      texel = true;
+    }
+    TG_CHECK(expect(">"));
+    return Type::buffer(element->dtype, element->lanes, split->first, *mode, texel);
+  }
+  if (head.starts_with("vec") && accept("<")) head += '<' + std::string(trim(lex_.rawUntil('>'))) + '>';
+  if (auto scalar = scalarNamed(head)) return *scalar;
+  return failAt(loc, fmt::format("'{}' is no type", head.substr(0, 60)));
+}
+
+Result<Attr> ParseCore::parseAttrList(std::string_view close, int depth) {
+  Attr list = Attr::array({});
+  if (accept(close)) return list;
+  do {
+    TG_TRY(Attr element, parseAttrValue(depth + 1));
+    list.list.push_back(std::move(element));
+  } while (accept(","));
+  TG_CHECK(expect(close));
+  return list;
+}
+
+Result<AttrList> ParseCore::parseAttrMembers(int depth) {
+  AttrList members;
+  if (accept("}")) return members;
+  do {
+    Loc loc = here();
+    TG_TRY(std::string memberName, expectWord("an attribute's name"));
+    TG_CHECK(expect("="));
+    if (find(members, memberName)) return failAt(loc, fmt::format("attribute '{}' is given twice", memberName));
+    TG_TRY(Attr value, parseAttrValue(depth + 1));
+    members.push_back({std::move(memberName), std::move(value)});
+  } while (accept(","));
+  TG_CHECK(expect("}"));
+  return members;
+}
+
+Result<Attr> ParseCore::parseAttrWord(int depth) {
+  std::string word(lex_.next().text);
+  if (word == "true" || word == "false") return Attr::boolean(word == "true");
+  if (word == "inf") return Attr::of(std::numeric_limits<double>::infinity());
+  if (word == "nan") return Attr::of(std::numeric_limits<double>::quiet_NaN());
+  if (accept("(")) {
+    TG_TRY(Attr args, parseAttrList(")", depth));
+    return Attr::call(std::move(word), std::move(args.list));
+  }
+  if (word == "dense" && accept("<")) {
+    TG_TRY(Attr args, parseAttrList(">", depth));
+    Attr call = Attr::call(std::move(word), std::move(args.list));
+    call.angle = true;
+    return call;
+  }
+  if (accept("{")) {
+    TG_TRY(AttrList named, parseAttrMembers(depth));
+    return Attr::call(std::move(word), {}, std::move(named));
+  }
+  return Attr::word(std::move(word));
+}
+
+Result<Attr> ParseCore::parseAttrValue(int depth) {
+  if (depth > kMaxNesting) return errorHere("attributes are nested too deeply");
+  const Token token = lex_.peek();
+  switch (token.kind) {
+    case Token::Kind::number: {
+      auto number = parseNumber(token.text);
+      if (!number) return errorHere(fmt::format("'{}' is no number", token.text.substr(0, 40)));
+      lex_.next();
+      return number->isInteger ? Attr::of(number->integer) : Attr::of(number->real);
+    }
+    case Token::Kind::string: lex_.next(); return Attr::string(unescape(token.text));
+    case Token::Kind::symbol: lex_.next(); return Attr::symbol(std::string(token.text));
+    case Token::Kind::word: return parseAttrWord(depth);
+    default: break;
+  }
+  if (accept("[")) return parseAttrList("]", depth);
+  if (accept("{")) {
+    TG_TRY(AttrList members, parseAttrMembers(depth));
+    return Attr::dictionary(std::move(members));
+  }
+  return expected("an attribute value");
+}
+
+namespace {
+struct AttrParser : ParseCore {
+  using ParseCore::ParseCore;
+  Result<Attr> run() {
+    TG_TRY(Attr value, parseAttrValue());
+    if (lex_.peek().kind != Token::Kind::end) return expected("the end");
+    return value;
+  }
+};
+}  // namespace
+
+Result<Attr> parseAttr(std::string_view text, std::string fileName) {
+  auto file = std::make_shared<SourceFile>(SourceFile{std::move(fileName), std::string(text)});
+  return AttrParser(std::move(file)).run();
+}
+
+}  // namespace tg

@@ -1,0 +1,29 @@
+// Text to module and back. Print, parse, print is a fixpoint at every stage.
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "ir/module.h"
+#include "ir/result.h"
+
+namespace tg {
+
+/// Parses one module; the first error ends it and carries file, line and column. The result is
+/// well-formed text, not yet verified (verify.h).
+Result<std::unique_ptr<Module>> parse(std::string_view text, std::string fileName);
+/// Reads and parses a file; "-" is standard input.
+Result<std::unique_ptr<Module>> parseFile(const std::string& path);
+/// Parses an attribute value alone, as in pass options: `matmul{tile=[8,8]}`.
+Result<Attr> parseAttr(std::string_view text, std::string fileName = "<attribute>");
+
+struct PrintOptions {
+  bool locations = false;   ///< append loc(…) to ops and items
+};
+std::string print(const Module& module, const PrintOptions& options = {});
+std::string print(const Item& item, const PrintOptions& options = {});
+std::string print(const Op& op, const PrintOptions& options = {});
+
+}  // namespace tg

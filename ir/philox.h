@@ -1,0 +1,42 @@
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): random bits
+// as a pure function of a counter and a key, so that every executor draws the same ones in any order.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+namespace tg {
+
+using PhiloxCounter = std::array<uint32_t, 4>;
+using PhiloxKey = std::array<uint32_t, 2>;
+
+/// Four independent 32-bit words for one counter under one key, after ten rounds.
+constexpr std::array<uint32_t, 4> philox(PhiloxCounter counter, PhiloxKey key) {
+  constexpr uint64_t kMul0 = 0xD2511F53u, kMul1 = 0xCD9E8D57u;
+  constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = kMul0 * counter[0], product1 = kMul1 * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(product0)};
+    key = {key[0] + kWeyl0, key[1] + kWeyl1};
+  }
+  return counter;
+}
+
+/// The low and high half of a 64-bit seed or index, as key or counter words.
+constexpr uint32_t lowWord(uint64_t bits) { return static_cast<uint32_t>(bits); }
+constexpr uint32_t highWord(uint64_t bits) { return static_cast<uint32_t>(bits >> 32); }
+
+/// A multiple of 2^-24 in [0, 1), exact in f32.
+constexpr float philoxUniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
+/// A standard normal value of two words (Box-Muller, the cosine branch), |value| < 5.8. The first
+/// uniform is shifted to (0, 1], which keeps the logarithm finite.
+inline double philoxNormal(uint32_t word0, uint32_t word1) {
+  const double radius = std::sqrt(-2.0 * std::log((static_cast<double>(word0 >> 8) + 1.0) * 0x1p-24));
+  return radius * std::cos(2.0 * std::numbers::pi * static_cast<double>(philoxUniform(word1)));
+}
+
+}  // namespace tg

@@ -1,0 +1,43 @@
+// The scalar table: elementwise meaning, derivative and kernel form, each written once and
+// instantiated over f64 (interpreters), tensors (gradient rules) and kernel values (lowering).
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+namespace tg {
+
+enum class Scalar : uint8_t {
+  none,
+#define SCALAR(id, arity, value, grads, lower, lo, hi, ulps) id,
+#include "ir/scalar.def"
+#undef SCALAR
+};
+
+struct ScalarInfo {
+  std::string_view name;
+  int arity;
+  std::string_view value;   ///< the formula of the value, as written in the table
+  std::string_view grads;   ///< the formulas of the operand gradients, g being the result's
+  double lo, hi;            ///< input domain the sweeps draw from
+  double ulps;              ///< error allowed on a device, in units of f32 rounding of the result
+};
+const ScalarInfo& info(Scalar scalar);
+
+// Functions the table's formulas use that <cmath> lacks, for f64.
+namespace scalar_math {
+inline double sigmoid(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline double min2(double x, double y) { return std::isnan(x) || x <= y ? x : y; }
+inline double max2(double x, double y) { return std::isnan(x) || x >= y ? x : y; }
+inline double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+inline double select(bool c, double a, double b) { return c ? a : b; }
+}  // namespace scalar_math
+
+/// The value in f64. Comparisons give 0 or 1.
+double evalScalar(Scalar scalar, double x, double y = 0, double z = 0);
+
+}  // namespace tg

@@ -1,0 +1,48 @@
+// A target is data: limits a device imposes and preferences that lowering asks about. Lowering
+// never asks for a device by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/attr.h"
+#include "ir/result.h"
+
+namespace tg {
+
+struct Target {
+  std::string name = "vulkan-min";
+
+  // Limits: a runtime refuses a module made for larger ones than its device has.
+  int64_t maxInvocations = 128;        ///< invocations in a workgroup
+  int64_t maxWorkgroupX = 128;         ///< local size along x
+  int64_t maxGrid = 65535;             ///< workgroups along each dimension
+  int64_t sharedBytes = 16384;         ///< shared memory per workgroup
+  int64_t storageRange = 134217728;    ///< bytes one storage binding may span
+  int64_t texelElements = 65536;       ///< texels one texel view may span
+  int64_t bindings = 8;                ///< storage buffers per kernel (texel views apart)
+  int64_t alignment = 256;             ///< byte alignment of a binding's offset
+  int64_t subgroup = 1;                ///< subgroup width the kernels may rely on; 1 means none
+
+  // Preferences: how to make kernels fast; never refused.
+  std::string reads = "storage";       ///< "storage" | "texel"
+  std::string reduce = "workgroup";    ///< "lane": one invocation per row | "workgroup"
+  std::string matmul = "shared";       ///< "register" | "shared"
+  int64_t workgroup = 64;              ///< invocations of a map kernel's workgroup
+  int64_t parallel = 4096;             ///< invocations that keep the device busy
+};
+
+/// The names of the targets that ship with the compiler, in a fixed order.
+std::vector<std::string_view> targetNames();
+/// A shipped target by name; an error lists the known names.
+Result<Target> targetByName(std::string_view name);
+/// Reads a target from JSON; missing members keep vulkan-min's values, unknown ones are an error.
+Result<Target> targetFromJson(std::string_view json, std::string_view file);
+std::string targetToJson(const Target& target);
+/// The form written on a module: `target = {name = "lavapipe", …}`, every member printed.
+Attr targetToAttr(const Target& target);
+Result<Target> targetFromAttr(const Attr& attr);
+
+}  // namespace tg

@@ -1,0 +1,58 @@
+#include "ir/type.h"
+
+#include <fmt/format.h>
+
+namespace tg {
+
+std::string_view name(DType dtype) {
+  constexpr std::string_view names[] = {"f32", "f16", "i32", "i1", "u32"};
+  return names[static_cast<int>(dtype)];
+}
+
+int64_t byteSize(DType dtype) { return dtype == DType::f16 ? 2 : 4; }
+
+std::string_view name(BufMode mode) {
+  constexpr std::string_view names[] = {"in", "out", "inout", "accum", "shared", "local", "tape"};
+  return names[static_cast<int>(mode)];
+}
+
+int64_t Shape::elements() const {
+  int64_t count = 1;
+  for (int64_t dim : *this) count *= dim;
+  return count;
+}
+
+bool Shape::operator==(const Shape& other) const {
+  if (rank_ != other.rank_) return false;
+  for (int axis = 0; axis < rank_; ++axis)
+    if (dims_[axis] != other.dims_[axis]) return false;
+  return true;
+}
+
+std::string Shape::str() const {
+  std::string out;
+  for (int axis = 0; axis < rank_; ++axis) {
+    if (axis) out += 'x';
+    out += dims_[axis] == kDynamic ? "?" : std::to_string(dims_[axis]);
+  }
+  return out;
+}
+
+static std::string elementString(const Type& type) {
+  std::string_view base = type.dtype == DType::i1 ? "bool" : name(type.dtype);
+  return type.lanes == 1 ? std::string(base) : fmt::format("vec{}<{}>", type.lanes, base);
+}
+
+std::string Type::str() const {
+  switch (kind) {
+    case Kind::none: return "none";
+    case Kind::scalar: return elementString(*this);
+    case Kind::tensor: return fmt::format("tensor<{}{}{}>", shape.str(), shape.rank() ? "x" : "", name(dtype));
+    case Kind::buffer:
+      return fmt::format("buf<{}{}{}, {}{}>", shape.str(), shape.rank() ? "x" : "", elementString(*this),
+                         name(mode), texel ? ", texel" : "");
+  }
+  return "";
+}
+
+}  // namespace tg

@@ -1,0 +1,21 @@
+// The verifier: structure from the op table, types from inference, stages, scopes, symbols.
+#pragma once
+
+#include "ir/module.h"
+#include "ir/result.h"
+
+namespace tg {
+
+/// Checks a whole module against its stage; the error holds every finding, in text order.
+/// From stage planned on this includes verifyPlan.
+Result<void> verify(const Module& module);
+
+/// Proves a planned (or later) module's memory: no two live values overlap unless one is a legal
+/// in-place successor, every range lies in its buffer, groups are laid out in order, texel
+/// operands alias no output of their dispatch. Independent of the planner.
+Result<void> verifyPlan(const Module& module);
+
+/// Checks one kernel: types, scopes, uniform barriers, constant indices in range, buffer modes.
+Result<void> verifyKernel(const Item& kernel);
+
+}  // namespace tg

@@ -1,0 +1,146 @@
+// Passes and pipelines as a library: text both ways, verification around each pass,
+// instrumentation hooks, failures that name the pass.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "passes/options.h"
+
+namespace tg {
+
+/// What a pass may tell the outside besides its error.
+struct PassContext {
+  DiagnosticHandler onDiagnostic;   ///< remarks and warnings; may be empty
+  void remark(const Loc& loc, std::string message) const {
+    if (onDiagnostic) onDiagnostic({Severity::remark, loc, std::move(message), {}});
+  }
+};
+
+// The passes themselves: `Result<void> runFuse`-like functions named run_<id>.
+#define PASS(id, name, tool, from, to, library, Options, summary) \
+  Result<void> run_##id(Module& module, const Options& options, const PassContext& context);
+#include "passes/passes.def"
+#undef PASS
+
+/// One option of a pass, as text. `type` is bool, int, double or string.
+struct OptionInfo {
+  std::string name, type, fallback, help;
+};
+
+/// A pass with its options bound, ready to run.
+using PassFunction = std::function<Result<void>(Module&, const PassContext&)>;
+/// Binds options; an error names the option and lists the known ones.
+using PassFactory = std::function<Result<PassFunction>(const AttrList&)>;
+
+/// A pass's card: what passes.def and its options struct say.
+struct PassInfo {
+  std::string name, tool;
+  Stage from = Stage::tensor, to = Stage::tensor;
+  std::string summary;
+  std::vector<OptionInfo> options;
+  /// Empty when the library that holds the pass is not part of this program.
+  PassFactory make;
+
+  /// A pass from one stage to a later one takes every stage between as well: spirv-emit (planned to
+  /// spirv) takes a kernel module.
+  bool accepts(Stage stage) const { return stage == from || (from < stage && stage < to); }
+  /// And may be told to stop at one between: spirv-emit{emit=kernel}.
+  bool mayGive(Stage stage) const { return stage == to || (from < stage && stage < to); }
+  const OptionInfo* option(std::string_view name) const;
+};
+
+/// All passes: the rows of passes.def in order, then registered ones. References into it stay valid.
+const std::deque<PassInfo>& passes();
+/// By name; `_` and `-` are the same. Null when unknown.
+const PassInfo* findPass(std::string_view name);
+/// Adds a pass of the caller's own; an error when the name is taken. Register before the first
+/// pipeline is parsed: the registry has no lock.
+Result<void> registerPass(PassInfo info);
+/// Gives a row of passes.def whose library is linked apart its function.
+void linkPass(std::string_view name, PassFactory make);
+
+/// A text other than the module's own that a module can be written as, such as glsl.
+struct Emitter {
+  std::string name;
+  std::function<Result<std::string>(const Module&)> emit;
+};
+const std::deque<Emitter>& emitters();
+/// Replaces an emitter of the same name.
+void registerEmitter(Emitter emitter);
+
+/// The known name nearest to a misspelt one, or "" when none is near.
+std::string nearestName(std::string_view name, const std::vector<std::string>& known);
+
+/// One step of a pipeline: a pass and its options, each an Attr of the option's type.
+struct PipelineStep {
+  const PassInfo* pass = nullptr;
+  AttrList options;
+};
+
+/// Options as text, `lr=1e-3,clip-norm=1` or `{lr=1e-3 clip-norm=1}`; a bool alone means true. Values
+/// run to the next comma, space or brace outside of quotes and brackets. Errors point into the text.
+Result<AttrList> parsePassOptions(const PassInfo& pass, std::string_view text);
+/// One value as the option's type.
+Result<Attr> parsePassOption(const PassInfo& pass, const OptionInfo& option, std::string_view text);
+
+/// Called around passes; `before` and `after` get the module as it is then. `after` is not called
+/// for a pass that fails. `index` counts from 0.
+struct Instrumentation {
+  std::function<void(const PipelineStep&, int index, const Module&)> before;
+  std::function<void(const PipelineStep&, int index, const Module&, double milliseconds)> after;
+};
+
+class PassManager {
+ public:
+  /// Parses `append-grad,append-adam{lr=1e-3},fuse`; an error points into the text and names the
+  /// nearest pass or the known options. `builtin.module(…)` and `func.func(…)` around passes are
+  /// accepted and dropped.
+  static Result<PassManager> parse(std::string_view pipeline);
+  PassManager& add(const PassInfo& pass, AttrList options = {});
+  PassManager& instrument(Instrumentation hooks);
+  PassManager& onDiagnostic(DiagnosticHandler handler);
+  /// Where a reproducer is written when a pass breaks an invariant; "" writes none.
+  PassManager& reproducer(std::string path);
+  /// Print and re-parse the module between passes (the default in debug builds).
+  PassManager& roundTrip(bool on);
+
+  /// The pipeline as text, re-parsable: the options that differ from their defaults, or all.
+  std::string str(bool defaults = false) const;
+  const std::vector<PipelineStep>& steps() const { return steps_; }
+  std::vector<PipelineStep>& steps() { return steps_; }
+  /// Runs all passes. Options are bound before the first one runs. Before each, the module's stage must
+  /// be the pass's; before and after each, the module is verified. On failure the module is left as
+  /// the failing pass left it. A module that a pass breaks is that pass's bug and is called so.
+  Result<void> run(std::unique_ptr<Module>& module) const;
+
+ private:
+  Result<void> runStep(int index, const PassFunction& pass, std::unique_ptr<Module>& module) const;
+  std::string strFrom(int first, bool defaults) const;
+  std::string writeReproducer(int index, const std::string& before) const;
+
+  std::vector<PipelineStep> steps_;
+  std::vector<Instrumentation> hooks_;
+  DiagnosticHandler handler_;
+  std::string reproducer_;
+#ifdef NDEBUG
+  bool roundTrip_ = false;
+#else
+  bool roundTrip_ = true;
+#endif
+};
+
+/// The text of a reproducer: how to run it as a comment, then the module.
+std::string reproducerText(const std::string& pipeline, const std::string& module);
+
+/// Whether a name matches a pattern of literal characters, `*` and `?`; several patterns may be
+/// joined by `|`.
+bool globMatch(std::string_view pattern, std::string_view name);
+
+}  // namespace tg

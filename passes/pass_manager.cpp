@@ -1,0 +1,136 @@
+// Runs a pipeline: stage check, verification before and after each pass, hooks, reproducers.
+#include <chrono>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "passes/pass.h"
+
+namespace tg {
+
+PassManager& PassManager::add(const PassInfo& pass, AttrList options) {
+  steps_.push_back({&pass, std::move(options)});
+  return *this;
+}
+
+PassManager& PassManager::instrument(Instrumentation hooks) {
+  hooks_.push_back(std::move(hooks));
+  return *this;
+}
+
+PassManager& PassManager::onDiagnostic(DiagnosticHandler handler) {
+  handler_ = std::move(handler);
+  return *this;
+}
+
+PassManager& PassManager::reproducer(std::string path) {
+  reproducer_ = std::move(path);
+  return *this;
+}
+
+PassManager& PassManager::roundTrip(bool on) {
+  roundTrip_ = on;
+  return *this;
+}
+
+static Result<PassFunction> bind(const PipelineStep& step) {
+  if (!step.pass->make) {
+    std::string other = step.pass->tool.empty() ? "" : " or " + step.pass->tool;
+    return fail(fmt::format("{} is not part of this program; use tg-opt{}", step.pass->name, other));
+  }
+  return step.pass->make(step.options);
+}
+
+// What would take a module from its stage to the one a pass wants, when a pass does.
+static std::string howToReach(Stage from, Stage to) {
+  std::string out;
+  Stage at = from;
+  for (const PassInfo& pass : passes()) {
+    if (at == to) break;
+    if (pass.from != at || pass.to <= at || pass.to > to) continue;
+    out += (out.empty() ? "" : ",") + pass.name;
+    at = pass.to;
+  }
+  return at == to && from != to ? out : "";
+}
+
+static Error wrongStage(const PassInfo& pass, const Module& module) {
+  std::string wanted;
+  for (int stage = static_cast<int>(pass.from); stage <= static_cast<int>(pass.to); ++stage)
+    if (pass.accepts(static_cast<Stage>(stage)))
+      wanted += fmt::format("{}stage({})", wanted.empty() ? "" : " or ", name(static_cast<Stage>(stage)));
+  Error error = failAt(module.loc, fmt::format("{} needs {}, the module is stage({})", pass.name, wanted,
+                                               name(module.stage)));
+  std::string missing = howToReach(module.stage, pass.from);
+  if (missing.empty()) return error;
+  return std::move(error).note(nullptr, fmt::format("run first: {}", missing));
+}
+
+// An error of ours: what a pass left behind is not a module.
+static Error brokenBy(const PipelineStep& step, std::string what, Error why, const std::string& reproducer) {
+  Error error = fail(fmt::format("pass {} {}: a bug in the compiler, not in the input", step.pass->name, what));
+  for (const Diagnostic& diagnostic : why.diagnostics())
+    error = std::move(error).note(diagnostic.loc, diagnostic.message);
+  if (!reproducer.empty()) error = std::move(error).note(nullptr, reproducer);
+  return error;
+}
+
+std::string reproducerText(const std::string& pipeline, const std::string& module) {
+  return fmt::format("// Reproduce: tg-opt --pass-pipeline='{}' THIS_FILE\n{}", pipeline, module);
+}
+
+std::string PassManager::writeReproducer(int index, const std::string& before) const {
+  if (reproducer_.empty()) return "";
+  std::ofstream file(reproducer_, std::ios::binary);
+  file << reproducerText(strFrom(index, false), before);
+  file.close();
+  return file ? fmt::format("the module before the pass is in {}", reproducer_)
+              : fmt::format("the reproducer {} cannot be written", reproducer_);
+}
+
+Result<void> PassManager::runStep(int index, const PassFunction& pass, std::unique_ptr<Module>& module) const {
+  const PipelineStep& step = steps_[index];
+  if (!step.pass->accepts(module->stage)) return wrongStage(*step.pass, *module);
+  for (const Instrumentation& hook : hooks_)
+    if (hook.before) hook.before(step, index, *module);
+
+  std::string before = reproducer_.empty() ? "" : print(*module);
+  auto start = std::chrono::steady_clock::now();
+  Result<void> done = pass(*module, {handler_});
+  double elapsed = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (!done) return done.takeError().note(nullptr, fmt::format("in pass {}", step.pass->name));
+
+  if (!step.pass->mayGive(module->stage)) {
+    Error why = fail(fmt::format("it promises stage({}), the module is stage({})", name(step.pass->to), name(module->stage)));
+    return brokenBy(step, "left the wrong stage", std::move(why), writeReproducer(index, before));
+  }
+  if (auto valid = verify(*module); !valid)
+    return brokenBy(step, "made an invalid module", valid.takeError(), writeReproducer(index, before));
+  for (const Instrumentation& hook : hooks_)
+    if (hook.after) hook.after(step, index, *module, elapsed);
+  if (!roundTrip_) return {};
+
+  auto again = tg::parse(print(*module, {.locations = true}), fmt::format("<after {}>", step.pass->name));
+  Result<void> valid = again ? verify(**again) : Result<void>(again.takeError());
+  if (valid && print(**again) != print(*module)) valid = fail("the second print differs from the first");
+  if (!valid)
+    return brokenBy(step, "made a module whose text does not read back", valid.takeError(), writeReproducer(index, before));
+  module = *std::move(again);
+  return {};
+}
+
+Result<void> PassManager::run(std::unique_ptr<Module>& module) const {
+  std::vector<PassFunction> bound;
+  for (const PipelineStep& step : steps_) {
+    TG_TRY(PassFunction pass, bind(step));
+    bound.push_back(std::move(pass));
+  }
+  TG_CHECK(verify(*module));
+  for (size_t index = 0; index < steps_.size(); ++index)
+    TG_CHECK(runStep(static_cast<int>(index), bound[index], module));
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,110 @@
+#include "passes/pass_options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+namespace option_text {
+
+std::string show(bool value) { return value ? "true" : "false"; }
+std::string show(int64_t value) { return std::to_string(value); }
+std::string show(double value) { return fmt::format("{}", value); }
+
+// Bare where the pipeline's scanner takes it whole, quoted otherwise.
+std::string show(const std::string& value) {
+  auto bare = [](unsigned char c) { return std::isalnum(c) || std::string_view("_.*?|/@:+-").find(c) != std::string::npos; };
+  if (!value.empty() && std::all_of(value.begin(), value.end(), bare)) return value;
+  std::string out = "\"";
+  for (char c : value) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+bool read(const Attr& attr, bool& out) {
+  if (attr.kind != Attr::Kind::boolean) return false;
+  out = attr.integer != 0;
+  return true;
+}
+
+bool read(const Attr& attr, int64_t& out) {
+  if (attr.kind != Attr::Kind::integer) return false;
+  out = attr.integer;
+  return true;
+}
+
+bool read(const Attr& attr, double& out) {
+  if (!attr.isNumber()) return false;
+  out = attr.number();
+  return true;
+}
+
+bool read(const Attr& attr, std::string& out) {
+  if (attr.kind != Attr::Kind::string && attr.kind != Attr::Kind::word) return false;
+  out = attr.text;
+  return true;
+}
+
+}  // namespace option_text
+
+Error unknownOption(std::string_view pass, std::string_view option, const std::vector<OptionInfo>& known) {
+  if (known.empty()) return fail(fmt::format("{} has no options, '{}' is none", pass, option));
+  std::vector<std::string> names;
+  std::string list;
+  for (const OptionInfo& info : known) {
+    names.push_back(info.name);
+    list += (list.empty() ? "" : ", ") + info.name;
+  }
+  std::string near = nearestName(option, names);
+  return fail(fmt::format("{} has no option '{}'{}; options: {}", pass, option,
+                          near.empty() ? "" : fmt::format("; did you mean '{}'?", near), list));
+}
+
+Error badOption(std::string_view pass, const OptionInfo& option, std::string_view value) {
+  return fail(fmt::format("{}: option '{}' takes {} {}, not '{}'", pass, option.name,
+                          option.type == "int" ? "an" : "a", option.type, value));
+}
+
+static std::string unquoted(std::string_view text) {
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
+  std::string out;
+  for (size_t i = 1; i + 1 < text.size(); ++i) {
+    if (text[i] == '\\' && i + 2 < text.size()) ++i;
+    out += text[i];
+  }
+  return out;
+}
+
+template <class T>
+static bool readWhole(std::string_view text, T& out) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+Result<Attr> parsePassOption(const PassInfo& pass, const OptionInfo& option, std::string_view text) {
+  if (option.type == "bool") {
+    for (std::string_view yes : {"true", "1", "on", "yes"})
+      if (text == yes) return Attr::boolean(true);
+    for (std::string_view no : {"false", "0", "off", "no"})
+      if (text == no) return Attr::boolean(false);
+    return badOption(pass.name, option, text);
+  }
+  if (option.type == "int") {
+    int64_t value = 0;
+    if (!readWhole(text, value)) return badOption(pass.name, option, text);
+    return Attr::of(value);
+  }
+  if (option.type == "double") {
+    double value = 0;
+    if (!readWhole(text, value) || !std::isfinite(value)) return badOption(pass.name, option, text);
+    return Attr::of(value);
+  }
+  return Attr::string(unquoted(text));
+}
+
+}  // namespace tg

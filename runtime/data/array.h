@@ -1,0 +1,45 @@
+// A dense host tensor: what files are read into and what is uploaded to a device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/result.h"
+#include "ir/type.h"
+
+namespace tg {
+
+/// Row-major elements of `dtype`, byteSize(dtype) each: i1 is a 4-byte 0/1, f16 two bytes.
+struct HostArray {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<std::byte> bytes;
+
+  /// All elements zero. `type` is a tensor without dynamic extents.
+  static HostArray zeros(const Type& type);
+  static HostArray zeros(DType dtype, Shape shape) { return zeros(Type::tensor(dtype, shape)); }
+
+  Type type() const { return Type::tensor(dtype, shape); }
+  int64_t elements() const { return shape.elements(); }
+
+  /// The elements in place; the dtype must be f32.
+  std::span<float> f32();
+  std::span<const float> f32() const;
+  /// The elements in place; the dtype must be i32 or i1 (as 0/1).
+  std::span<int32_t> i32();
+  std::span<const int32_t> i32() const;
+
+  /// Element `index` in row-major order, exact for every dtype.
+  double at(int64_t index) const;
+  /// Stores `value` rounded to the dtype: floats to nearest even; integers towards zero and clamped
+  /// to their range, NaN as 0; i1 as value != 0.
+  void set(int64_t index, double value);
+};
+
+/// The shape of extents that come from outside: an error for more than kMaxRank dimensions, a
+/// negative extent, or 2^48 elements and more.
+Result<Shape> checkedShape(std::span<const int64_t> dims);
+
+}  // namespace tg

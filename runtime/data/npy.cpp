@@ -1,0 +1,200 @@
+#include "runtime/data/npy.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "runtime/data/elements.h"
+#include "runtime/data/file_io.h"
+
+namespace tg {
+
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+
+struct NpyHeader {
+  std::string descr;
+  bool fortranOrder = false;
+  std::vector<int64_t> dims;
+};
+
+/// Reads the Python dictionary literal of a header; each step is false at anything unexpected.
+class HeaderParser {
+ public:
+  explicit HeaderParser(std::string_view text) : text_(text) {}
+
+  std::optional<NpyHeader> parse() {
+    NpyHeader header;
+    unsigned seen = 0;
+    if (!take('{')) return std::nullopt;
+    while (!take('}')) {
+      std::string key;
+      if (!parseString(key) || !take(':') || !parseEntry(key, header, seen)) return std::nullopt;
+      if (take(',')) continue;
+      if (!take('}')) return std::nullopt;
+      break;
+    }
+    skipSpace();
+    if (seen != 7 || !text_.empty()) return std::nullopt;
+    return header;
+  }
+
+ private:
+  bool parseEntry(const std::string& key, NpyHeader& header, unsigned& seen) {
+    if (key == "descr") {
+      seen |= 1;
+      return parseString(header.descr);
+    }
+    if (key == "fortran_order") {
+      seen |= 2;
+      header.fortranOrder = takeWord("True");
+      return header.fortranOrder || takeWord("False");
+    }
+    seen |= 4;
+    return key == "shape" && parseTuple(header.dims);
+  }
+
+  void skipSpace() {
+    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n')) text_.remove_prefix(1);
+  }
+  bool take(char wanted) {
+    skipSpace();
+    if (text_.empty() || text_.front() != wanted) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+  bool takeWord(std::string_view word) {
+    skipSpace();
+    if (!text_.starts_with(word)) return false;
+    text_.remove_prefix(word.size());
+    return true;
+  }
+  bool parseString(std::string& out) {
+    skipSpace();
+    if (text_.empty() || (text_.front() != '\'' && text_.front() != '"')) return false;
+    const size_t end = text_.find(text_.front(), 1);
+    if (end == std::string_view::npos) return false;
+    out = text_.substr(1, end - 1);
+    text_.remove_prefix(end + 1);
+    return true;
+  }
+  bool parseTuple(std::vector<int64_t>& dims) {
+    dims.clear();
+    if (!take('(')) return false;
+    while (!take(')')) {
+      skipSpace();
+      int64_t dim = 0;
+      const auto [end, status] = std::from_chars(text_.data(), text_.data() + text_.size(), dim);
+      if (status != std::errc()) return false;
+      text_.remove_prefix(static_cast<size_t>(end - text_.data()));
+      dims.push_back(dim);
+      if (take(',')) continue;
+      return take(')');
+    }
+    return true;
+  }
+
+  std::string_view text_;
+};
+
+constexpr std::pair<std::string_view, FileType> kDescriptors[] = {
+    {"f4", FileType::f32}, {"f8", FileType::f64}, {"f2", FileType::f16}, {"i4", FileType::i32},
+    {"i8", FileType::i64}, {"u4", FileType::u32}, {"u8", FileType::u64}, {"i2", FileType::i16},
+    {"u2", FileType::u16}, {"i1", FileType::i8},  {"u1", FileType::u8},  {"b1", FileType::boolean}};
+
+std::optional<FileType> fileTypeOf(std::string_view descr) {
+  if (descr.size() != 3) return std::nullopt;
+  for (const auto& [spelling, type] : kDescriptors) {
+    if (descr.substr(1) != spelling) continue;
+    // Only single bytes have no byte order.
+    const bool ordered = descr[0] == '<' || descr[0] == '=';
+    if (ordered || (descr[0] == '|' && byteSize(type) == 1)) return type;
+  }
+  return std::nullopt;
+}
+
+/// The header's text, and the bytes after it.
+struct NpyParts {
+  std::string_view header;
+  std::span<const std::byte> data;
+};
+
+Result<NpyParts> splitNpy(std::span<const std::byte> bytes, std::string_view where) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!text.starts_with(kMagic))
+    return fail(fmt::format("{}: expected a .npy array, got another format", where));
+  if (text.size() < 10) return fail(fmt::format("{}: the .npy header is cut off", where));
+  const int version = static_cast<uint8_t>(text[6]);
+  if (version != 1 && version != 2)
+    return fail(fmt::format("{}: expected .npy version 1 or 2, got {}", where, version));
+  const size_t start = version == 1 ? 10 : 12;
+  if (text.size() < start) return fail(fmt::format("{}: the .npy header is cut off", where));
+  uint32_t length = 0;
+  std::memcpy(&length, bytes.data() + 8, version == 1 ? 2 : 4);
+  if (text.size() - start < length)
+    return fail(fmt::format("{}: the .npy header is cut off: expected {} bytes, got {}", where, length,
+                            text.size() - start));
+  return NpyParts{text.substr(start, length), bytes.subspan(start + length)};
+}
+
+}  // namespace
+
+Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where) {
+  TG_TRY(const NpyParts parts, splitNpy(bytes, where));
+  const auto header = HeaderParser(parts.header).parse();
+  if (!header)
+    return fail(fmt::format("{}: expected a .npy header with descr, fortran_order and shape of a plain array",
+                            where));
+  const auto type = fileTypeOf(header->descr);
+  if (!type)
+    return fail(
+        fmt::format("{}: expected one of the dtypes <f4 <f8 <f2 <i4 <i8 <i2 <u4 <u8 <u2 |i1 |u1 |b1, got {}",
+                    where, header->descr));
+  if (header->fortranOrder)
+    return fail(fmt::format(
+        "{}: expected an array in C order, got Fortran order (save numpy.ascontiguousarray(a))", where));
+  auto shape = checkedShape(header->dims);
+  if (!shape) return fail(fmt::format("{}: {}", where, shape.error().message()));
+  auto array = fromFileElements(*type, *shape, parts.data);
+  if (!array) return fail(fmt::format("{}: {}", where, array.error().message()));
+  return array;
+}
+
+Result<HostArray> readNpy(const std::string& path) {
+  TG_TRY(const auto bytes, readFile(path));
+  return parseNpy(bytes, path);
+}
+
+std::vector<std::byte> formatNpy(const HostArray& array) {
+  const FileType type = tg::fileTypeOf(array.dtype);
+  std::string_view spelling;
+  for (const auto& [text, candidate] : kDescriptors)
+    if (candidate == type) spelling = text;
+  std::string dims;
+  for (const int64_t dim : array.shape) dims += fmt::format("{}{}", dims.empty() ? "" : " ", dim) + ",";
+  // A tuple of one keeps its comma; longer ones are written as NumPy writes them.
+  if (array.shape.rank() > 1) dims.pop_back();
+  std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
+                                   byteSize(type) == 1 ? '|' : '<', spelling, dims);
+  // The elements start at a multiple of 64 bytes.
+  header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
+  header += '\n';
+  std::string start(kMagic);
+  start += {'\1', '\0', static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
+  start += header;
+  std::vector<std::byte> bytes(start.size());
+  std::memcpy(bytes.data(), start.data(), start.size());
+  const auto elements = toFileElements(array);
+  bytes.insert(bytes.end(), elements.begin(), elements.end());
+  return bytes;
+}
+
+Result<void> writeNpy(const std::string& path, const HostArray& array) {
+  return writeFile(path, formatNpy(array));
+}
+
+}  // namespace tg

@@ -1,0 +1,220 @@
+#include "runtime/data/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "runtime/data/elements.h"
+#include "runtime/data/file_io.h"
+
+namespace tg {
+
+namespace {
+
+using nlohmann::json;
+
+/// A header this long belongs to no real file; the bound keeps a hostile one from filling memory.
+constexpr uint64_t kMaxHeader = 32u << 20;
+constexpr const char* kMetadata = "__metadata__";
+
+constexpr std::pair<std::string_view, FileType> kTypes[] = {
+    {"F32", FileType::f32}, {"F16", FileType::f16}, {"BF16", FileType::bf16},    {"F64", FileType::f64},
+    {"I32", FileType::i32}, {"I64", FileType::i64}, {"BOOL", FileType::boolean}, {"U32", FileType::u32},
+    {"I16", FileType::i16}, {"I8", FileType::i8},   {"U16", FileType::u16},      {"U8", FileType::u8}};
+
+struct Entry {
+  std::string name;
+  FileType type = FileType::f32;
+  Shape shape;
+  uint64_t begin = 0, end = 0;
+};
+
+Error broken(std::string_view where, std::string what) {
+  return fail(fmt::format("{}: malformed safetensors header: {}", where, what));
+}
+
+Result<json> parseHeader(std::string_view text, std::string_view where) {
+  // A name that appears twice keeps one entry only in the object, so the keys are counted.
+  size_t keys = 0;
+  int deepest = 0;
+  const auto watch = [&](int depth, json::parse_event_t event, json&) {
+    keys += event == json::parse_event_t::key && depth == 1;
+    deepest = std::max(deepest, depth);
+    // What lies deeper than {name: {field: [value]}} is dropped here and refused below.
+    return depth <= 3;
+  };
+  json header = json::parse(text, watch, /*allow_exceptions=*/false);
+  if (!header.is_object() || deepest > 3) return broken(where, "expected a JSON object of tensors");
+  if (header.size() != keys) return broken(where, "a tensor name appears twice");
+  return header;
+}
+
+Result<Entry> readEntry(const std::string& name, const json& fields, std::string_view where) {
+  const auto bad = [&](std::string_view what) {
+    return broken(where, fmt::format("tensor '{}': {}", name, what));
+  };
+  if (!fields.is_object()) return bad("expected an object");
+  const auto dtype = fields.find("dtype"), dims = fields.find("shape"), offsets = fields.find("data_offsets");
+  if (dtype == fields.end() || !dtype->is_string()) return bad("expected a string dtype");
+  if (dims == fields.end() || !dims->is_array()) return bad("expected an array shape");
+  const auto isNatural = [](const json& value) { return value.is_number_unsigned(); };
+  if (!std::all_of(dims->begin(), dims->end(), isNatural)) return bad("expected extents of 0 and more");
+  if (offsets == fields.end() || !offsets->is_array() || offsets->size() != 2 ||
+      !std::all_of(offsets->begin(), offsets->end(), isNatural))
+    return bad("expected data_offsets of two numbers");
+
+  Entry entry{name, FileType::f32, {}, (*offsets)[0].get<uint64_t>(), (*offsets)[1].get<uint64_t>()};
+  const auto spelled = dtype->get<std::string>();
+  const auto* type =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& row) { return row.first == spelled; });
+  if (type == std::end(kTypes))
+    return fail(
+        fmt::format("{}: tensor '{}': expected F32, F16, BF16, F64, I8 to I64, U8 to U32 or BOOL, got {}",
+                    where, name, spelled));
+  entry.type = type->second;
+  auto shape = checkedShape(dims->get<std::vector<int64_t>>());
+  if (!shape) return bad(shape.error().message());
+  entry.shape = *shape;
+  const auto size = static_cast<uint64_t>(entry.shape.elements() * byteSize(entry.type));
+  if (entry.begin > entry.end || entry.end - entry.begin != size)
+    return bad(fmt::format("expected {} bytes, got data_offsets {} to {}", size, entry.begin, entry.end));
+  return entry;
+}
+
+Result<void> readMetadata(const json& fields, std::map<std::string, std::string>& metadata,
+                          std::string_view where) {
+  if (!fields.is_object()) return broken(where, "expected __metadata__ to be an object of strings");
+  for (const auto& [key, value] : fields.items()) {
+    if (!value.is_string())
+      return broken(where, fmt::format("expected the metadata '{}' to be a string", key));
+    metadata[key] = value.get<std::string>();
+  }
+  return {};
+}
+
+/// The entries in the order of their bytes, which must follow each other without holes.
+Result<void> checkLayout(std::vector<Entry>& entries, uint64_t dataSize, std::string_view where) {
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  uint64_t at = 0;
+  for (const Entry& entry : entries) {
+    if (entry.begin != at)
+      return broken(
+          where, fmt::format("tensor '{}': expected its bytes at {}, got {}", entry.name, at, entry.begin));
+    at = entry.end;
+  }
+  if (at != dataSize)
+    return fail(fmt::format("{}: expected {} bytes of tensors, got {}: the file is cut off or has more in it",
+                            where, at, dataSize));
+  return {};
+}
+
+Result<std::string> quoted(const std::string& text) {
+  try {
+    return json(text).dump();
+  } catch (const json::exception&) {
+    return fail(fmt::format("expected names and metadata in UTF-8, got '{}'", text));
+  }
+}
+
+std::string_view spelling(FileType type) {
+  for (const auto& [text, candidate] : kTypes)
+    if (candidate == type) return text;
+  return "";
+}
+
+Result<std::string> formatHeader(const Safetensors& content) {
+  std::string header = "{";
+  if (!content.metadata.empty()) {
+    std::string pairs;
+    for (const auto& [key, value] : content.metadata) {
+      TG_TRY(const std::string name, quoted(key));
+      TG_TRY(const std::string text, quoted(value));
+      pairs += fmt::format("{}{}:{}", pairs.empty() ? "" : ",", name, text);
+    }
+    header += fmt::format("\"{}\":{{{}}}", kMetadata, pairs);
+  }
+  std::set<std::string_view> names;
+  int64_t at = 0;
+  for (const auto& [name, array] : content.tensors) {
+    if (name == kMetadata || !names.insert(name).second)
+      return fail(
+          fmt::format("expected distinct tensor names, got '{}'{}", name, name == kMetadata ? "" : " twice"));
+    TG_TRY(const std::string key, quoted(name));
+    const FileType type = fileTypeOf(array.dtype);
+    const int64_t end = at + array.elements() * byteSize(type);
+    std::string dims;
+    for (const int64_t dim : array.shape) dims += fmt::format("{}{}", dims.empty() ? "" : ",", dim);
+    header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                          header.size() > 1 ? "," : "", key, spelling(type), dims, at, end);
+    at = end;
+  }
+  header += '}';
+  // The tensors start at a multiple of 8 bytes.
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (header.size() > kMaxHeader) return fail("too many tensors and metadata for one safetensors file");
+  return header;
+}
+
+}  // namespace
+
+const HostArray* Safetensors::find(std::string_view name) const {
+  for (const auto& [candidate, array] : tensors)
+    if (candidate == name) return &array;
+  return nullptr;
+}
+
+Result<void> writeSafetensors(const std::string& path, const Safetensors& content) {
+  auto header = formatHeader(content);
+  if (!header) return fail(fmt::format("{}: {}", path, header.error().message()));
+  TG_TRY(AtomicFile file, AtomicFile::create(path));
+  const uint64_t size = header->size();
+  TG_CHECK(file.write(std::as_bytes(std::span(&size, 1))));
+  TG_CHECK(file.write(std::as_bytes(std::span(*header))));
+  for (const auto& [name, array] : content.tensors) TG_CHECK(file.write(toFileElements(array)));
+  return file.commit();
+}
+
+Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where) {
+  uint64_t size = 0;
+  if (bytes.size() < sizeof(size))
+    return broken(where, fmt::format("the file has only {} bytes", bytes.size()));
+  std::memcpy(&size, bytes.data(), sizeof(size));
+  bytes = bytes.subspan(sizeof(size));
+  if (size > kMaxHeader || size > bytes.size())
+    return broken(where, fmt::format("it claims {} bytes, expected at most {}", size,
+                                     std::min<uint64_t>(kMaxHeader, bytes.size())));
+  TG_TRY(const json header, parseHeader({reinterpret_cast<const char*>(bytes.data()), size}, where));
+  const auto data = bytes.subspan(size);
+
+  Safetensors content;
+  std::vector<Entry> entries;
+  for (const auto& [name, fields] : header.items()) {
+    if (name == kMetadata) {
+      TG_CHECK(readMetadata(fields, content.metadata, where));
+      continue;
+    }
+    TG_TRY(Entry entry, readEntry(name, fields, where));
+    entries.push_back(std::move(entry));
+  }
+  TG_CHECK(checkLayout(entries, data.size(), where));
+  for (Entry& entry : entries) {
+    auto array =
+        fromFileElements(entry.type, entry.shape, data.subspan(entry.begin, entry.end - entry.begin));
+    if (!array) return fail(fmt::format("{}: tensor '{}': {}", where, entry.name, array.error().message()));
+    content.tensors.emplace_back(std::move(entry.name), std::move(*array));
+  }
+  return content;
+}
+
+Result<Safetensors> readSafetensors(const std::string& path) {
+  TG_TRY(const auto bytes, readFile(path));
+  return parseSafetensors(bytes, path);
+}
+
+}  // namespace tg

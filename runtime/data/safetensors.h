@@ -1,0 +1,37 @@
+// The safetensors format: named arrays with a JSON header. Parameters and checkpoints are kept in it.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/result.h"
+#include "runtime/data/array.h"
+
+namespace tg {
+
+struct Safetensors {
+  /// In the order of their bytes in the file.
+  std::vector<std::pair<std::string, HostArray>> tensors;
+  std::map<std::string, std::string> metadata;
+
+  /// The tensor of that name, or null.
+  const HostArray* find(std::string_view name) const;
+};
+
+/// Writes f32 as F32, f16 as F16, i32 as I32, u32 as U32 and i1 as BOOL. The file is replaced
+/// atomically: whoever reads it sees all of the old one or all of the new one. Names must be
+/// distinct UTF-8 other than `__metadata__`.
+Result<void> writeSafetensors(const std::string& path, const Safetensors& content);
+
+/// Reads F32, F64, F16 and BF16 as f32, I32, I64 (if it fits), I16, I8, U16 and U8 as i32, U32 as
+/// u32, BOOL as i1. A header that does not describe the file's bytes exactly is an error.
+Result<Safetensors> readSafetensors(const std::string& path);
+/// The same of bytes in memory; `where` names them in errors.
+Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where);
+
+}  // namespace tg

@@ -1,0 +1,219 @@
+#include "runtime/data/spec.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "ir/philox.h"
+#include "runtime/data/npy.h"
+
+namespace tg {
+
+namespace {
+
+/// Keeps the draws apart from those of other uses of the same seed.
+constexpr uint32_t kRandStream = 0x72616e64;
+/// Integers without a bound stay small enough to be ids of most tables.
+constexpr int32_t kDefaultBelow = 10;
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+template <class T>
+std::optional<T> parseNumber(std::string_view text) {
+  text = trimmed(text);
+  T value{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || status != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> parseValue(std::string_view text) {
+  if (trimmed(text) == "true") return 1;
+  if (trimmed(text) == "false") return 0;
+  return parseNumber<double>(text);
+}
+
+/// `64x784xf32`, `f32`.
+Result<Type> parseType(std::string_view text) {
+  std::vector<int64_t> dims;
+  std::string_view rest = trimmed(text);
+  while (!rest.empty() && rest.front() >= '0' && rest.front() <= '9') {
+    const size_t cross = rest.find('x');
+    const auto dim = parseNumber<int64_t>(rest.substr(0, cross));
+    if (!dim || cross == std::string_view::npos)
+      return fail(fmt::format("expected a type such as 64x784xf32, got '{}'", text));
+    dims.push_back(*dim);
+    rest.remove_prefix(cross + 1);
+  }
+  TG_TRY(const Shape shape, checkedShape(dims));
+  for (const DType dtype : {DType::f32, DType::f16, DType::i32, DType::i1, DType::u32})
+    if (rest == name(dtype)) return Type::tensor(dtype, shape);
+  return fail(
+      fmt::format("expected a type such as 64x784xf32, with f32, f16, i32, u32 or i1, got '{}'", text));
+}
+
+/// Calls `take` with each part between commas; false as soon as it is.
+template <class Take>
+bool forEachPart(std::string_view text, Take take) {
+  if (trimmed(text).empty()) return true;
+  while (true) {
+    const size_t comma = text.find(',');
+    if (!take(text.substr(0, comma))) return false;
+    if (comma == std::string_view::npos) return true;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Result<void> parseFile(std::string_view path, InputSpec& spec) {
+  // The last `.npz:` ends the path, so that other colons may stand in it.
+  const size_t colon = path.rfind(".npz:");
+  if (colon != std::string_view::npos || path.ends_with(".npz")) {
+    spec.kind = InputSpec::Kind::npz;
+    spec.path = path.substr(0, colon == std::string_view::npos ? colon : colon + 4);
+    if (colon != std::string_view::npos) spec.key = path.substr(colon + 5);
+    return {};
+  }
+  if (!path.ends_with(".npy"))
+    return fail(fmt::format("expected @FILE.npy, @FILE.npz or @FILE.npz:KEY, got '@{}'", path));
+  spec.kind = InputSpec::Kind::npy;
+  spec.path = path;
+  return {};
+}
+
+Result<void> parseRand(std::string_view arguments, InputSpec& spec) {
+  spec.kind = InputSpec::Kind::rand;
+  const size_t comma = arguments.find(',');
+  const auto seed = parseNumber<uint64_t>(arguments.substr(0, comma));
+  bool valid = seed.has_value();
+  if (comma != std::string_view::npos) {
+    spec.below = parseNumber<int32_t>(arguments.substr(comma + 1));
+    valid = valid && spec.below && *spec.below > 0;
+  }
+  if (!valid) return fail(fmt::format("expected rand(SEED) or rand(SEED,BELOW), got 'rand({})'", arguments));
+  spec.seed = *seed;
+  return {};
+}
+
+Result<void> parseList(std::string_view elements, InputSpec& spec) {
+  spec.kind = InputSpec::Kind::list;
+  std::string_view wrong;
+  const bool good = forEachPart(elements, [&](std::string_view part) {
+    const auto value = parseValue(part);
+    if (value) spec.values.push_back(*value);
+    wrong = part;
+    return value.has_value();
+  });
+  if (!good) return fail(fmt::format("expected a list of numbers, got '{}' in it", trimmed(wrong)));
+  return {};
+}
+
+Result<void> parseSource(std::string_view source, InputSpec& spec) {
+  if (source.starts_with("@")) return parseFile(source.substr(1), spec);
+  if (const size_t equals = source.find('='); equals != std::string_view::npos) {
+    TG_TRY(spec.type, parseType(source.substr(0, equals)));
+    source = trimmed(source.substr(equals + 1));
+    if (source.starts_with("@")) return fail("a file has its own type; expected no other before '@'");
+  }
+  if (source.starts_with("rand(") && source.ends_with(")"))
+    return parseRand(source.substr(5, source.size() - 6), spec);
+  if (source.starts_with("[") && source.ends_with("]"))
+    return parseList(source.substr(1, source.size() - 2), spec);
+  const auto value = parseValue(source);
+  if (!value)
+    return fail(fmt::format("expected @FILE, a number, a list [..] or rand(SEED), got '{}'", source));
+  spec.values = {*value};
+  return {};
+}
+
+bool holds(DType dtype, double value) {
+  switch (dtype) {
+  case DType::f32:
+  case DType::f16: return true;
+  case DType::i1: return value == 0 || value == 1;
+  case DType::i32:
+    return value == std::trunc(value) && value >= std::numeric_limits<int32_t>::min() &&
+           value <= std::numeric_limits<int32_t>::max();
+  case DType::u32:
+    return value == std::trunc(value) && value >= 0 && value <= std::numeric_limits<uint32_t>::max();
+  }
+  return false;
+}
+
+Result<HostArray> fromValues(const InputSpec& spec, const Type& expected) {
+  HostArray array = HostArray::zeros(expected);
+  const int64_t count = array.elements();
+  if (spec.kind == InputSpec::Kind::list && static_cast<int64_t>(spec.values.size()) != count)
+    return fail(
+        fmt::format("expected {} elements for {}, got {}", count, expected.str(), spec.values.size()));
+  for (const double value : spec.values)
+    if (!holds(expected.dtype, value))
+      return fail(fmt::format("expected values of {}, got {}", name(expected.dtype), value));
+  const bool fill = spec.kind == InputSpec::Kind::fill;
+  for (int64_t index = 0; index < count; ++index)
+    array.set(index, spec.values[fill ? 0 : static_cast<size_t>(index)]);
+  return array;
+}
+
+Result<HostArray> fromRand(const InputSpec& spec, const Type& expected) {
+  const bool flags = expected.dtype == DType::i1;
+  if (flags && spec.below.value_or(2) > 2)
+    return fail(fmt::format("expected a bound of at most 2 for i1, got {}", *spec.below));
+  const bool normal = isFloat(expected.dtype) && !spec.below;
+  const auto below = static_cast<uint64_t>(spec.below.value_or(flags ? 2 : kDefaultBelow));
+  HostArray array = HostArray::zeros(expected);
+  const PhiloxKey key{lowWord(spec.seed), highWord(spec.seed)};
+  const int64_t count = array.elements();
+  for (int64_t index = 0; index < count; ++index) {
+    const auto place = static_cast<uint64_t>(index);
+    const auto words = philox({lowWord(place), highWord(place), kRandStream, 0}, key);
+    // The high bits of word * below are even over the range without a division.
+    const auto small = static_cast<double>(words[0] * below >> 32);
+    array.set(index, normal ? philoxNormal(words[0], words[1]) : small);
+  }
+  return array;
+}
+
+Result<HostArray> loadAny(const InputSpec& spec, const Type& expected) {
+  switch (spec.kind) {
+  case InputSpec::Kind::npy: return readNpy(spec.path);
+  case InputSpec::Kind::npz: return readNpz(spec.path, spec.key);
+  case InputSpec::Kind::fill:
+  case InputSpec::Kind::list: return fromValues(spec, expected);
+  case InputSpec::Kind::rand: return fromRand(spec, expected);
+  }
+  return fail("unknown kind of input");
+}
+
+}  // namespace
+
+Result<std::pair<std::string, InputSpec>> parseInputSpec(std::string_view text) {
+  const size_t equals = text.find('=');
+  std::string_view input = trimmed(text.substr(0, equals));
+  if (input.starts_with("%")) input.remove_prefix(1);
+  if (equals == std::string_view::npos || input.empty())
+    return fail(fmt::format("expected an input as NAME=SOURCE, got '{}'", text));
+  InputSpec spec;
+  if (auto parsed = parseSource(trimmed(text.substr(equals + 1)), spec); !parsed)
+    return fail(fmt::format("input '{}': {}", input, parsed.error().message()));
+  return std::pair(std::string(input), std::move(spec));
+}
+
+Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view input) {
+  const auto mismatch = [&](const Type& got) {
+    return fail(fmt::format("input '{}': expected {}, got {}{}", input, expected.str(), got.str(),
+                            spec.path.empty() ? "" : fmt::format(" from {}", spec.path)));
+  };
+  if (spec.type && *spec.type != expected) return mismatch(*spec.type);
+  auto array = loadAny(spec, expected);
+  if (!array) return fail(fmt::format("input '{}': {}", input, array.error().message()));
+  if (array->type() != expected) return mismatch(array->type());
+  return array;
+}
+
+}  // namespace tg

@@ -1,0 +1,71 @@
+// Evaluation rules of elementwise ops that are no row of the scalar table. Part of eval_ops.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/infer.h"
+#include "ir/scalar.h"
+#include "runtime/interp/eval_ops.h"
+#include "runtime/interp/strided.h"
+
+namespace tg {
+
+/// Rows of the scalar table: NumPy broadcasting of up to three operands.
+inline void evalByScalar(EvalCall& call) {
+  const Scalar scalar = call.op.info().scalar;
+  NdArray& out = call.out[0];
+  std::array<Strides, 3> strides{};
+  std::array<const double*, 3> data{};
+  for (size_t k = 0; k < 3; ++k) {
+    const NdArray& operand = *call.in[std::min(k, call.in.size() - 1)];
+    strides[k] = broadcastStrides(operand.shape(), out.shape());
+    data[k] = operand.data.data();
+  }
+  // A product of integers may need more bits than f64 has; only its low 32 bits count.
+  const bool product = scalar == Scalar::mul || scalar == Scalar::square;
+  const bool integers = !isFloat(out.type.dtype) && product;
+  visit<3>(out.shape(), strides, {}, [&](int64_t at, const std::array<int64_t, 3>& from) {
+    const double x = data[0][from[0]], y = data[1][from[1]], z = data[2][from[2]];
+    if (integers)
+      out.data[at] = roundTo(out.type.dtype, static_cast<double>(static_cast<uint32_t>(static_cast<int64_t>(x)) *
+                                                                 static_cast<uint32_t>(static_cast<int64_t>(y))));
+    else
+      out.data[at] = evalScalar(scalar, x, y, z);
+  });
+}
+
+inline void evalCast(EvalCall& call) {
+  const NdArray& x = *call.in[0];
+  for (size_t i = 0; i < x.data.size(); ++i)
+    call.out[0].data[i] = castTo(call.out[0].type.dtype, x.type.dtype, x.data[i]);
+}
+
+inline void evalOneMinusPow(EvalCall& call) {
+  const double logBase = std::log(call.op.realAttr("base"));
+  for (size_t i = 0; i < call.in[0]->data.size(); ++i)
+    call.out[0].data[i] = -std::expm1(call.in[0]->data[i] * logBase);
+}
+
+inline void evalIota(EvalCall& call) {
+  Strides strides{};
+  strides[normalAxis(call.op.intAttr("axis"), call.out[0].type.rank())] = 1;
+  visit(call.out[0].shape(), strides, 0, [&](int64_t at, int64_t index) {
+    call.out[0].data[at] = static_cast<double>(index);
+  });
+}
+
+/// Appends the numbers of a literal or of a nested list of them.
+inline void flatten(const Operand& operand, std::vector<double>& into) {
+  if (operand.isLiteral()) into.push_back(operand.number());
+  for (const Operand& item : operand.items) flatten(item, into);
+}
+
+inline void evalConstant(EvalCall& call) {
+  std::vector<double> numbers;
+  flatten(call.op.operands[0], numbers);
+  for (size_t i = 0; i < call.out[0].data.size(); ++i)
+    call.out[0].data[i] = call.op.operands[0].isLiteral() ? numbers[0] : numbers[i];
+}
+
+}  // namespace tg

@@ -1,0 +1,51 @@
+// Evaluation rules of ops with indices. An id outside [0, n) reads as zero, receives nothing and is
+// counted. Part of eval_ops.cpp.
+#pragma once
+
+#include <algorithm>
+
+#include "runtime/interp/eval_ops.h"
+
+namespace tg {
+
+/// Calls fn(position, id) for every id inside [0, extent) and counts the others.
+template <class Fn>
+void forEachId(EvalCall& call, const NdArray& ids, int64_t extent, Fn&& fn) {
+  for (size_t at = 0; at < ids.data.size(); ++at) {
+    const double id = ids.data[at];
+    if (id >= 0 && id < static_cast<double>(extent))
+      fn(static_cast<int64_t>(at), static_cast<int64_t>(id));
+    else
+      ++call.context.outOfRange;
+  }
+}
+
+inline void evalGather(EvalCall& call) {
+  const NdArray& table = *call.in[0];
+  const int64_t rows = table.shape()[0], width = table.type.elements() / rows;
+  forEachId(call, *call.in[1], rows, [&](int64_t at, int64_t id) {
+    std::copy_n(table.data.begin() + id * width, width, call.out[0].data.begin() + at * width);
+  });
+}
+
+inline void evalScatterAdd(EvalCall& call) {
+  const NdArray &ids = *call.in[0], &updates = *call.in[1];
+  const int64_t width = updates.type.elements() / ids.type.elements();
+  forEachId(call, ids, call.op.intAttr("rows"), [&](int64_t at, int64_t id) {
+    for (int64_t i = 0; i < width; ++i) call.out[0].data[id * width + i] += updates.data[at * width + i];
+  });
+}
+
+inline void evalOneHot(EvalCall& call) {
+  const int64_t depth = call.op.intAttr("depth");
+  forEachId(call, *call.in[0], depth, [&](int64_t at, int64_t id) { call.out[0].data[at * depth + id] = 1; });
+}
+
+/// A composite that compares its targets with the classes instead of reading by them: its
+/// decomposition has nothing to count, so the targets are counted here.
+inline void countTargets(EvalCall& call) {
+  if (call.op.code == Opcode::cross_entropy || call.op.code == Opcode::cross_entropy_grad)
+    forEachId(call, *call.in[1], call.in[0]->shape().back(), [](int64_t, int64_t) {});
+}
+
+}  // namespace tg

@@ -1,0 +1,163 @@
+#include "runtime/interp/eval_ops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ir/builder.h"
+#include "runtime/interp/eval_elementwise.h"
+#include "runtime/interp/eval_index.h"
+#include "runtime/interp/eval_reduce.h"
+#include "runtime/interp/eval_shape.h"
+
+namespace tg {
+
+namespace {
+
+constexpr EvalEntry rule(void (*function)(EvalCall&)) { return {EvalKind::rule, function, {}}; }
+constexpr EvalEntry notInStage(std::string_view reason) { return {EvalKind::notInStage, nullptr, reason}; }
+
+template <Opcode code>
+constexpr EvalEntry missing() {
+  static_assert(code == Opcode::param && code == Opcode::state, "an op of ir/ops.def has no evaluation entry");
+  return {};
+}
+
+// The room. Rows with a scalar and composites have their entry by their row.
+template <Opcode code> constexpr EvalEntry kEntry = missing<code>();
+
+template <> constexpr EvalEntry kEntry<Opcode::constant> = rule(evalConstant);
+template <> constexpr EvalEntry kEntry<Opcode::iota> = rule(evalIota);
+template <> constexpr EvalEntry kEntry<Opcode::one_minus_pow> = rule(evalOneMinusPow);
+template <> constexpr EvalEntry kEntry<Opcode::cast> = rule(evalCast);
+template <> constexpr EvalEntry kEntry<Opcode::sum> = rule(evalSum);
+template <> constexpr EvalEntry kEntry<Opcode::mean> = rule(evalMean);
+template <> constexpr EvalEntry kEntry<Opcode::max_reduce> = rule(evalMaxReduce);
+template <> constexpr EvalEntry kEntry<Opcode::argmax> = rule(evalArgmax);
+template <> constexpr EvalEntry kEntry<Opcode::reshape> = rule(evalReshape);
+template <> constexpr EvalEntry kEntry<Opcode::transpose> = rule(evalTranspose);
+template <> constexpr EvalEntry kEntry<Opcode::slice> = rule(evalSlice);
+template <> constexpr EvalEntry kEntry<Opcode::pad> = rule(evalPad);
+template <> constexpr EvalEntry kEntry<Opcode::concat> = rule(evalConcat);
+template <> constexpr EvalEntry kEntry<Opcode::broadcast_to> = rule(evalBroadcastTo);
+template <> constexpr EvalEntry kEntry<Opcode::matmul> = rule(evalMatmul);
+template <> constexpr EvalEntry kEntry<Opcode::gather> = rule(evalGather);
+template <> constexpr EvalEntry kEntry<Opcode::scatter_add> = rule(evalScatterAdd);
+template <> constexpr EvalEntry kEntry<Opcode::one_hot> = rule(evalOneHot);
+
+constexpr EvalEntry kWalked = notInStage("the interpreter's walk over the function does this itself");
+template <> constexpr EvalEntry kEntry<Opcode::param> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::state> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::update> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::param_grad> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::capture> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::fused> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::yield> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::return_> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::home> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::dispatch> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::barrier> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::fill> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::copy> = kWalked;
+template <> constexpr EvalEntry kEntry<Opcode::grad> = notInStage("run append-grad first: it expands tg.grad into ops");
+
+template <Opcode code, Scalar scalar, unsigned traits>
+constexpr EvalEntry entryOf() {
+  if constexpr (scalar != Scalar::none)
+    return {EvalKind::byScalar, evalByScalar, {}};
+  else if constexpr ((traits & table::composite) != 0)
+    return {EvalKind::decomposes, nullptr, {}};
+  else
+    return kEntry<code>;
+}
+
+using namespace table;
+constexpr EvalEntry kEntries[] = {
+#define OP(id, name, slots, attrs, res, regions, traits, where, fusion, scalarId, ...) \
+  entryOf<Opcode::id, Scalar::scalarId, (traits)>(),
+#include "ir/ops.def"
+#undef OP
+};
+constexpr EvalEntry kKernelCode = notInStage("kernel code: the kernel interpreter runs it");
+
+/// Result arrays of an op, zero-filled.
+std::vector<NdArray> resultsOf(const Op& op) {
+  std::vector<NdArray> out;
+  out.reserve(op.results.size());
+  for (const auto& result : op.results) out.push_back(NdArray::zeros(result->type));
+  return out;
+}
+
+Result<std::vector<NdArray>> evalDecomposed(EvalCall& call) {
+  countTargets(call);
+  Module module;
+  Item* scratch = module.add(ItemKind::func, "decomposition");
+  Environment environment;
+  std::vector<Value*> arguments;
+  for (const NdArray* operand : call.in) {
+    arguments.push_back(scratch->body.addArg(operand->type, fmt::format("x{}", arguments.size())));
+    environment.borrow(arguments.back(), operand);
+  }
+  Builder builder(&module, scratch);
+  builder.setLoc(call.op.loc);
+  const std::vector<Value*> results = decompose(call.op, arguments, builder);
+  for (const auto& op : scratch->body.ops) TG_CHECK(evalInto(*op, environment, call.context));
+  std::vector<NdArray> out;
+  for (const Value* result : results) out.push_back(environment.at(result));
+  return out;
+}
+
+}  // namespace
+
+const EvalEntry& evalEntry(Opcode code) {
+  const auto index = static_cast<size_t>(code);
+  return index < std::size(kEntries) ? kEntries[index] : kKernelCode;
+}
+
+Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const> operands, EvalContext& context) {
+  const EvalEntry& entry = evalEntry(op.code);
+  if (entry.kind == EvalKind::notInStage)
+    return failAt(op.loc, fmt::format("{} cannot be evaluated: {}", op.info().name, entry.reason));
+  if (entry.kind == EvalKind::decomposes) {
+    EvalCall call{op, operands, {}, context};
+    return evalDecomposed(call);
+  }
+  std::vector<NdArray> out = resultsOf(op);
+  EvalCall call{op, operands, out, context};
+  entry.rule(call);
+  for (NdArray& array : out)
+    if (context.exact || !isFloat(array.type.dtype)) roundAll(array);
+  return out;
+}
+
+std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
+  const Opcode code = op.code;
+  if (code != Opcode::sum && code != Opcode::mean && code != Opcode::matmul && code != Opcode::scatter_add)
+    return std::nullopt;
+  // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|.
+  std::vector<NdArray> absolute;
+  for (const NdArray* operand : operands) {
+    absolute.push_back(*operand);
+    if (isFloat(operand->type.dtype))
+      for (double& value : absolute.back().data) value = std::fabs(value);
+  }
+  std::vector<const NdArray*> pointers;
+  for (const NdArray& operand : absolute) pointers.push_back(&operand);
+  std::vector<NdArray> out = resultsOf(op);
+  EvalContext context;
+  EvalCall call{op, pointers, out, context};
+  evalEntry(code).rule(call);
+  return std::move(out[0]);
+}
+
+Result<void> evalInto(const Op& op, Environment& environment, EvalContext& context) {
+  std::vector<const NdArray*> operands;
+  for (const Operand& operand : op.operands)
+    if (operand.kind == Operand::Kind::value) operands.push_back(&environment.at(operand.value));
+  TG_TRY(std::vector<NdArray> results, evalOp(op, operands, context));
+  for (size_t i = 0; i < results.size(); ++i) environment.own(op.results[i].get(), std::move(results[i]));
+  return {};
+}
+
+}  // namespace tg

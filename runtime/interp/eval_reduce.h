@@ -1,0 +1,99 @@
+// Evaluation rules of reductions and the matrix product. Part of eval_ops.cpp.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "ir/infer.h"
+#include "ir/scalar.h"
+#include "runtime/interp/eval_ops.h"
+#include "runtime/interp/strided.h"
+
+namespace tg {
+
+/// Strides into the reduced tensor at the axes of `shape`: 0 along the reduced ones.
+inline Strides reducedStrides(const Shape& shape, const std::vector<int64_t>& axes) {
+  Shape kept = shape;
+  for (int64_t axis : axes) kept[normalAxis(axis, shape.rank())] = 1;
+  return broadcastStrides(kept, shape);
+}
+
+/// Calls fn(element of x, its place in the result) in row-major order of x.
+template <class Fn>
+void forEachReduced(EvalCall& call, Fn&& fn) {
+  const NdArray& x = *call.in[0];
+  visit(x.shape(), reducedStrides(x.shape(), call.op.ints("axes")), 0,
+        [&](int64_t from, int64_t to) { fn(x.data[from], call.out[0].data[to]); });
+}
+
+inline void evalSum(EvalCall& call) {
+  // Integer sums wrap as they go, so that they never outgrow what f64 holds exactly.
+  const DType dtype = call.out[0].type.dtype;
+  if (isFloat(dtype))
+    forEachReduced(call, [](double x, double& total) { total += x; });
+  else
+    forEachReduced(call, [&](double x, double& total) { total = roundTo(dtype, total + x); });
+}
+
+inline void evalMean(EvalCall& call) {
+  evalSum(call);
+  const auto count = static_cast<double>(call.in[0]->data.size() / call.out[0].data.size());
+  for (double& value : call.out[0].data) value /= count;
+}
+
+inline void evalMaxReduce(EvalCall& call) {
+  std::fill(call.out[0].data.begin(), call.out[0].data.end(), -std::numeric_limits<double>::infinity());
+  forEachReduced(call, [](double x, double& most) { most = scalar_math::max2(x, most); });
+}
+
+inline void evalArgmax(EvalCall& call) {
+  const NdArray& x = *call.in[0];
+  const int axis = normalAxis(call.op.intAttr("axis"), x.type.rank());
+  const int64_t step = denseStrides(x.shape())[axis];
+  Shape kept = x.shape();
+  kept[axis] = 1;
+  visit(kept, broadcastStrides(x.shape(), x.shape()), 0, [&](int64_t at, int64_t from) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < x.shape()[axis]; ++i)
+      if (x.data[from + i * step] > x.data[from + best * step]) best = i;
+    call.out[0].data[at] = static_cast<double>(best);
+  });
+}
+
+/// One operand of a matrix product: where its matrices are and how they are read.
+struct MatrixOperand {
+  Strides batch{};             ///< offset of a matrix, at the axes of the batch
+  int64_t rowStep, colStep;    ///< of the matrix as multiplied, transposed already
+  int64_t rows, cols;
+
+  MatrixOperand(const Shape& shape, const Shape& batchShape, bool transposed) {
+    const int rank = shape.rank();
+    rows = shape[rank - 2], cols = shape[rank - 1];
+    rowStep = cols, colStep = 1;
+    if (transposed) std::swap(rows, cols), std::swap(rowStep, colStep);
+    Shape leading = shape;
+    leading.resize(rank - 2);
+    batch = broadcastStrides(leading, batchShape);
+    for (int64_t& step : batch) step *= shape[rank - 2] * shape[rank - 1];
+  }
+};
+
+inline void evalMatmul(EvalCall& call) {
+  NdArray& out = call.out[0];
+  Shape batch = out.shape();
+  batch.resize(out.type.rank() - 2);
+  const MatrixOperand a(call.in[0]->shape(), batch, call.op.flag("transpose_a"));
+  const MatrixOperand b(call.in[1]->shape(), batch, call.op.flag("transpose_b"));
+  visit<2>(batch, {a.batch, b.batch}, {}, [&](int64_t index, const std::array<int64_t, 2>& from) {
+    const double* lhs = call.in[0]->data.data() + from[0];
+    const double* rhs = call.in[1]->data.data() + from[1];
+    double* to = out.data.data() + index * a.rows * b.cols;
+    for (int64_t i = 0; i < a.rows; ++i)
+      for (int64_t j = 0; j < b.cols; ++j)
+        for (int64_t k = 0; k < a.cols; ++k)
+          to[i * b.cols + j] += lhs[i * a.rowStep + k * a.colStep] * rhs[k * b.rowStep + j * b.colStep];
+  });
+}
+
+}  // namespace tg

@@ -1,0 +1,66 @@
+// Evaluation rules of ops that only move elements. Part of eval_ops.cpp.
+#pragma once
+
+#include <algorithm>
+
+#include "ir/infer.h"
+#include "runtime/interp/eval_ops.h"
+#include "runtime/interp/strided.h"
+
+namespace tg {
+
+/// out[i] = x[start + Σ index·strides].
+inline void readStrided(EvalCall& call, const Strides& strides, int64_t start) {
+  const NdArray& x = *call.in[0];
+  visit(call.out[0].shape(), strides, start, [&](int64_t at, int64_t from) { call.out[0].data[at] = x.data[from]; });
+}
+
+inline void evalReshape(EvalCall& call) { call.out[0].data = call.in[0]->data; }
+
+inline void evalBroadcastTo(EvalCall& call) {
+  readStrided(call, broadcastStrides(call.in[0]->shape(), call.out[0].shape()), 0);
+}
+
+inline void evalTranspose(EvalCall& call) {
+  const Strides dense = denseStrides(call.in[0]->shape());
+  const std::vector<int64_t> perm = call.op.ints("perm");
+  Strides strides{};
+  for (size_t axis = 0; axis < perm.size(); ++axis)
+    strides[axis] = dense[normalAxis(perm[axis], call.in[0]->type.rank())];
+  readStrided(call, strides, 0);
+}
+
+inline void evalSlice(EvalCall& call) {
+  const std::vector<int64_t> starts = call.op.ints("starts"), steps = call.op.ints("strides");
+  Strides strides = denseStrides(call.in[0]->shape());
+  int64_t start = 0;
+  for (size_t axis = 0; axis < starts.size(); ++axis) {
+    start += starts[axis] * strides[axis];
+    if (!steps.empty()) strides[axis] *= steps[axis];
+  }
+  readStrided(call, strides, start);
+}
+
+/// out[start + position of x's element] = x, over x.
+inline void writeBlock(const NdArray& x, NdArray& out, const std::vector<int64_t>& corner) {
+  const Strides strides = denseStrides(out.shape());
+  int64_t start = 0;
+  for (size_t axis = 0; axis < corner.size(); ++axis) start += corner[axis] * strides[axis];
+  visit(x.shape(), strides, start, [&](int64_t from, int64_t at) { out.data[at] = x.data[from]; });
+}
+
+inline void evalPad(EvalCall& call) {
+  std::fill(call.out[0].data.begin(), call.out[0].data.end(), call.op.realAttr("value"));
+  writeBlock(*call.in[0], call.out[0], call.op.ints("low"));
+}
+
+inline void evalConcat(EvalCall& call) {
+  const int axis = normalAxis(call.op.intAttr("axis"), call.out[0].type.rank());
+  std::vector<int64_t> corner(static_cast<size_t>(call.out[0].type.rank()), 0);
+  for (const NdArray* part : call.in) {
+    writeBlock(*part, call.out[0], corner);
+    corner[axis] += part->shape()[axis];
+  }
+}
+
+}  // namespace tg

@@ -1,0 +1,73 @@
+// The reference interpreter: runs a function of a module of any stage, plainly. It is the oracle
+// the compiler's passes and the devices are compared with (`tolerance.h` says how closely).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "runtime/interp/kernel_interp.h"
+#include "runtime/interp/nd_array.h"
+
+namespace tg {
+
+/// wide: floats stay f64 from op to op (where a planned buffer holds a value, it is rounded).
+/// exact: every op's result is rounded to its type. automatic: wide for stages tensor and fused,
+/// exact from planned on. Kernels round always.
+enum class InterpMode : uint8_t { automatic, wide, exact };
+
+struct InterpOptions {
+  InterpMode mode = InterpMode::automatic;
+  KernelRunOptions kernel;   ///< schedule of a kernel's lanes; bounds and race checks
+};
+
+struct RunCounters {
+  int64_t outOfRange = 0;              ///< ids outside their table, kernel accesses outside a buffer
+  int64_t races = 0;                   ///< data races of kernels
+  std::vector<std::string> findings;   ///< a line for each of the kernels' findings
+};
+
+struct RunResult {
+  std::vector<std::pair<std::string, NdArray>> results;   ///< in the function's order
+  std::map<std::string, NdArray> captures;                ///< by capture name
+  std::map<std::string, NdArray> paramGrads;              ///< by parameter
+  RunCounters counters;
+
+  /// A result by name, or null.
+  const NdArray* result(std::string_view name) const;
+};
+
+/// What the stages keep between calls.
+class InterpState;
+
+class Interpreter {
+ public:
+  /// `module` is verified and outlives the interpreter. Params and states start as zeros. An error
+  /// when a planned module has a param or state without a home.
+  static Result<Interpreter> create(const Module& module, const InterpOptions& options = {});
+  Interpreter(Interpreter&&) noexcept;
+  Interpreter& operator=(Interpreter&&) noexcept;
+  ~Interpreter();
+
+  /// Sets a param or state. Errors: no such name (the known ones are listed), another type, a wrong
+  /// number of elements.
+  Result<void> setStorage(const std::string& name, const NdArray& value);
+  Result<NdArray> storage(const std::string& name) const;
+
+  /// Runs a function with all its arguments, host scalars included, by name. Errors: no such
+  /// function, a missing or unknown input, a wrong shape or element type, an op that cannot be
+  /// evaluated. Before planned, params and states read as at entry and updates commit at the end;
+  /// after an error nothing is updated. From planned on the arena starts as NaN patterns.
+  Result<RunResult> run(const std::string& function, const std::map<std::string, NdArray>& inputs);
+
+ private:
+  explicit Interpreter(std::unique_ptr<InterpState> state);
+  std::unique_ptr<InterpState> state_;
+};
+
+}  // namespace tg

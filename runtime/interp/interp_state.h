@@ -1,0 +1,62 @@
+// What the interpreter's files share: one walk for each kind of stage, and how regions run.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/interp/eval_ops.h"
+#include "runtime/interp/interp.h"
+#include "runtime/interp/planned_memory.h"
+
+namespace tg {
+
+class InterpState {
+ public:
+  InterpState(const Module& theModule, const InterpOptions& theOptions)
+      : module(theModule), options(theOptions), memory(theModule) {}
+
+  const Module& module;
+  InterpOptions options;
+  std::map<std::string, NdArray> storage;   ///< stages tensor and fused: params and states
+  PlannedMemory memory;                     ///< from planned on
+
+  bool planned() const { return module.stage >= Stage::planned; }
+  bool exact() const {
+    return options.mode == InterpMode::exact || (options.mode == InterpMode::automatic && planned());
+  }
+};
+
+/// One call of a function: its inputs are checked and in the order of its arguments.
+struct InterpCall {
+  InterpState& state;
+  const Item& function;
+  std::span<const NdArray* const> inputs;
+  EvalContext context;
+  RunResult result;
+};
+
+/// Stages tensor and fused: values are arrays, updates commit at the end.
+Result<void> runTensors(InterpCall& call);
+/// Stage planned: every region reads and writes bytes.
+Result<void> runPlanned(InterpCall& call);
+/// Stages kernel and spirv: commands over bytes, kernels lane by lane.
+Result<void> runCommands(InterpCall& call);
+
+/// Runs the body of a tg.fused on one array for each binding and returns what it yields: one array
+/// for each result slot, a flat one for a group.
+Result<std::vector<NdArray>> evalRegion(const Op& fused, std::span<const NdArray* const> bindings,
+                                        EvalContext& context);
+/// How many results each slot of a tg.fused has: 1, or the number of members of a group.
+std::vector<int> slotSizes(const Op& fused);
+inline bool isGroupSlot(const Op& fused, size_t slot) { return !fused.groups.empty() && fused.groups[slot] > 0; }
+
+/// Poisons the arena and the function's outputs, then stores the inputs.
+Result<void> beginPlannedCall(InterpCall& call);
+/// Reads results, captures and param_grads from their places.
+Result<void> collectOutputs(InterpCall& call);
+/// The place of a function-level value, or an error that names it.
+Result<Place> placeOf(const Value& value);
+
+}  // namespace tg

@@ -1,0 +1,41 @@
+#include "runtime/interp/nd_array.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/data/half.h"
+
+namespace tg {
+
+/// The low 32 bits of an integral value of any size.
+static uint32_t lowBits(double value) {
+  if (!std::isfinite(value)) return 0;
+  if (std::fabs(value) >= 0x1p62) value = std::fmod(value, 0x1p32);
+  return static_cast<uint32_t>(static_cast<int64_t>(value));
+}
+
+double roundTo(DType dtype, double value) {
+  switch (dtype) {
+    case DType::f32: return static_cast<double>(static_cast<float>(value));
+    case DType::f16: return static_cast<double>(halfToFloat(halfFromDouble(value)));
+    case DType::i32: return static_cast<double>(static_cast<int32_t>(lowBits(value)));
+    case DType::u32: return static_cast<double>(lowBits(value));
+    case DType::i1: return value != 0 ? 1 : 0;
+  }
+  return value;
+}
+
+double castTo(DType to, DType from, double value) {
+  if (isFloat(to)) return value;
+  if (to == DType::i1 || !isFloat(from)) return roundTo(to, value);
+  if (std::isnan(value)) return 0;
+  const double low = to == DType::i32 ? -0x1p31 : 0;
+  const double high = to == DType::i32 ? 0x1p31 - 1 : 0x1p32 - 1;
+  return std::clamp(std::trunc(value), low, high);
+}
+
+void roundAll(NdArray& array) {
+  for (double& value : array.data) value = roundTo(array.type.dtype, value);
+}
+
+}  // namespace tg

@@ -1,0 +1,111 @@
+// The pipeline cache on disk. A driver checks only the header it wrote, so the file carries a checksum
+// of the whole: a torn or damaged file must not reach the driver.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runtime/vulkan/device_state.h"
+
+namespace tg::vulkan {
+
+namespace {
+
+constexpr char magic[8] = {'t', 'g', 'p', 'i', 'p', 'e', '0', '1'};
+
+struct FileHeader {
+  char magic[8];
+  uint64_t bytes;
+  uint64_t checksum;
+};
+
+std::vector<char> readAll(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::vector<char>(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+}
+
+/// The driver's part of a file, or empty when the file is not whole.
+std::span<const char> payload(const std::vector<char>& file) {
+  FileHeader header;
+  if (file.size() < sizeof header) return {};
+  std::memcpy(&header, file.data(), sizeof header);
+  std::span<const char> data(file.data() + sizeof header, file.size() - sizeof header);
+  if (std::memcmp(header.magic, magic, sizeof magic) || header.bytes != data.size()) return {};
+  if (XXH3_64bits(data.data(), data.size()) != header.checksum) return {};
+  return data;
+}
+
+bool madeBy(const Probe& probe, std::span<const char> data) {
+  VkPipelineCacheHeaderVersionOne header;
+  if (data.size() < sizeof header) return false;
+  std::memcpy(&header, data.data(), sizeof header);
+  return header.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE && header.vendorID == probe.vendorId &&
+         header.deviceID == probe.deviceId &&
+         !std::memcmp(header.pipelineCacheUUID, probe.cacheUuid, VK_UUID_SIZE);
+}
+
+}  // namespace
+
+Result<bool> Device::loadCache(const std::string& path) {
+  const std::vector<char> file = readAll(path);
+  const std::span<const char> data = payload(file);
+  if (!madeBy(state_->probe, data)) return false;
+  const VolkDeviceTable& vk = state_->vk();
+  auto info = typed<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
+  info.initialDataSize = data.size();
+  info.pInitialData = data.data();
+  VkPipelineCache raw;
+  VkResult result = vk.vkCreatePipelineCache(state_->raw(), &info, nullptr, &raw);
+  if (result != VK_SUCCESS)
+    return state_->failure(result, fmt::format("loading the pipeline cache '{}'", path));
+  Handle<VkPipelineCache> loaded(state_->raw(), raw, vk.vkDestroyPipelineCache);
+  // The mutex keeps the destination, which merging needs alone, from pipelines being made.
+  std::lock_guard lock(state_->pipelinesMutex);
+  result = vk.vkMergePipelineCaches(state_->raw(), state_->cache.get(), 1, &raw);
+  if (result != VK_SUCCESS)
+    return state_->failure(result, fmt::format("loading the pipeline cache '{}'", path));
+  return true;
+}
+
+Result<void> Device::saveCache(const std::string& path) {
+  const VolkDeviceTable& vk = state_->vk();
+  std::vector<char> data;
+  VkResult result = VK_INCOMPLETE;
+  while (result == VK_INCOMPLETE) {
+    size_t size = 0;
+    result = vk.vkGetPipelineCacheData(state_->raw(), state_->cache.get(), &size, nullptr);
+    if (result != VK_SUCCESS) break;
+    data.resize(size);
+    result = vk.vkGetPipelineCacheData(state_->raw(), state_->cache.get(), &size, data.data());
+    data.resize(size);
+  }
+  if (result != VK_SUCCESS) return state_->failure(result, "reading the pipeline cache");
+
+  FileHeader header{{}, data.size(), XXH3_64bits(data.data(), data.size())};
+  std::memcpy(header.magic, magic, sizeof magic);
+  static std::atomic<int> serial{0};
+  const std::string temporary = fmt::format("{}.{}.{}.tmp", path, getpid(), serial++);
+  std::ofstream out(temporary, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&header), sizeof header);
+  out.write(data.data(), std::streamsize(data.size()));
+  out.close();
+  std::error_code error;
+  if (!out) {
+    std::filesystem::remove(temporary, error);
+    return fail(fmt::format("the pipeline cache '{}' cannot be written", path));
+  }
+  std::filesystem::rename(temporary, path, error);
+  if (!error) return {};
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  return fail(fmt::format("the pipeline cache '{}' cannot be written: {}", path, error.message()));
+}
+
+}  // namespace tg::vulkan

@@ -1,0 +1,109 @@
+#include "runtime/vulkan/command_check.h"
+
+#include <fmt/format.h>
+
+#include "runtime/vulkan/device_state.h"
+
+namespace tg::vulkan {
+
+const std::string& labelOf(const Dispatch& dispatch) {
+  return dispatch.label.empty() ? dispatch.pipeline->name() : dispatch.label;
+}
+
+int64_t bytesOf(const Binding& binding) {
+  return binding.bytes >= 0 ? binding.bytes : binding.buffer->bytes() - binding.offset;
+}
+
+namespace {
+
+Result<void> checkRange(Device& device, const std::string& who, const Buffer* buffer, int64_t offset,
+                        int64_t bytes) {
+  if (!buffer || &buffer->device() != &device)
+    return fail(fmt::format("{} names no buffer of this device", who));
+  if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes() && bytes <= buffer->bytes() - offset) return {};
+  return fail(fmt::format("{} takes {} bytes at byte {}, outside buffer '{}' of {} bytes", who, bytes, offset,
+                          buffer->name(), buffer->bytes()));
+}
+
+Result<void> checkAlignment(const std::string& who, int64_t offset, VkDeviceSize alignment,
+                            const char* limit) {
+  if (offset % int64_t(alignment) == 0) return {};
+  return fail(
+      fmt::format("{} starts at byte {}, which is no multiple of {} ({})", who, offset, alignment, limit));
+}
+
+Result<void> checkBinding(Device& device, const std::string& who, const Binding& binding, BindingKind kind) {
+  if (!binding.buffer) return fail(fmt::format("{} names no buffer of this device", who));
+  const int64_t bytes = bytesOf(binding);
+  TG_CHECK(checkRange(device, who, binding.buffer, binding.offset, bytes));
+  if (!bytes) return fail(fmt::format("{} is empty", who));
+  const VkPhysicalDeviceLimits& limits = device.state().probe.limits;
+  if (kind == BindingKind::storage) {
+    TG_CHECK(checkAlignment(who, binding.offset, limits.minStorageBufferOffsetAlignment,
+                            "minStorageBufferOffsetAlignment"));
+    if (bytes <= int64_t(limits.maxStorageBufferRange)) return {};
+    return fail(fmt::format("{} spans {} bytes of buffer '{}'; {} limits a storage binding to {} "
+                            "(maxStorageBufferRange)",
+                            who, bytes, binding.buffer->name(), device.info().name,
+                            limits.maxStorageBufferRange));
+  }
+  TG_CHECK(checkAlignment(who, binding.offset, limits.minTexelBufferOffsetAlignment,
+                          "minTexelBufferOffsetAlignment"));
+  // Vulkan wants a view at a multiple of its texels too, whatever the device's alignment.
+  TG_CHECK(checkAlignment(who, binding.offset, VkDeviceSize(texelBytes(kind)), "the bytes of a texel"));
+  const int64_t texels = (bytes + texelBytes(kind) - 1) / texelBytes(kind);
+  if (texels <= int64_t(limits.maxTexelBufferElements)) return {};
+  return fail(
+      fmt::format("{} spans {} texels of buffer '{}'; {} limits a texel view to {} (maxTexelBufferElements)",
+                  who, texels, binding.buffer->name(), device.info().name, limits.maxTexelBufferElements));
+}
+
+Result<void> check(Device& device, const Dispatch& d) {
+  if (!d.pipeline || &d.pipeline->device() != &device)
+    return fail("a dispatch has no pipeline of this device");
+  const std::string who = fmt::format("dispatch '{}'", labelOf(d));
+  const auto& kinds = d.pipeline->bindings();
+  if (d.bindings.size() != kinds.size()) {
+    return fail(
+        fmt::format("{} binds {} buffers and its kernel takes {}", who, d.bindings.size(), kinds.size()));
+  }
+  const VkPhysicalDeviceLimits& limits = device.state().probe.limits;
+  for (size_t i = 0; i < 3; ++i) {
+    if (d.grid[i] <= limits.maxComputeWorkGroupCount[i]) continue;
+    return fail(fmt::format("{} has {} workgroups along {}; {} limits them to {} (maxComputeWorkGroupCount)",
+                            who, d.grid[i], "xyz"[i], device.info().name,
+                            limits.maxComputeWorkGroupCount[i]));
+  }
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    TG_CHECK(checkBinding(device, fmt::format("binding {} of {}", i, who), d.bindings[i], kinds[i]));
+  }
+  return {};
+}
+
+Result<void> check(Device&, const Barrier&) { return {}; }
+
+Result<void> check(Device& device, const Fill& f) {
+  TG_CHECK(checkRange(device, "a fill", f.buffer, f.offset, f.bytes));
+  if (f.bytes <= 0) return fail(fmt::format("a fill of buffer '{}' is empty", f.buffer->name()));
+  TG_CHECK(checkAlignment("a fill", f.offset, 4, "whole words"));
+  if (f.bytes % 4) return fail(fmt::format("a fill of {} bytes is no multiple of 4 (whole words)", f.bytes));
+  return {};
+}
+
+Result<void> check(Device& device, const Copy& c) {
+  TG_CHECK(checkRange(device, "a copy's source", c.source, c.sourceOffset, c.bytes));
+  TG_CHECK(checkRange(device, "a copy's target", c.target, c.targetOffset, c.bytes));
+  if (c.bytes <= 0) return fail(fmt::format("a copy into buffer '{}' is empty", c.target->name()));
+  const int64_t distance = std::abs(c.sourceOffset - c.targetOffset);
+  if (c.source != c.target || distance >= c.bytes) return {};
+  return fail(fmt::format("a copy of {} bytes inside buffer '{}' from byte {} to {} overlaps itself", c.bytes,
+                          c.source->name(), c.sourceOffset, c.targetOffset));
+}
+
+}  // namespace
+
+Result<void> checkCommand(Device& device, const Command& command) {
+  return std::visit([&](const auto& c) { return check(device, c); }, command);
+}
+
+}  // namespace tg::vulkan

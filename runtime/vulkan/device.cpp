@@ -1,0 +1,138 @@
+#include "runtime/vulkan/device.h"
+
+#include <fmt/format.h>
+
+#include "runtime/vulkan/device_state.h"
+
+namespace tg::vulkan {
+
+namespace {
+
+struct Opening {
+  std::shared_ptr<Instance> instance;
+  std::vector<Probe> probes;
+  std::vector<DeviceInfo> infos;
+};
+
+Result<Opening> probeAll(bool validation, std::shared_ptr<ValidationLog> log) {
+  Opening opening;
+  TG_TRY(opening.instance, Instance::create(validation, std::move(log)));
+  TG_TRY(opening.probes, probeDevices(opening.instance->raw()));
+  for (const Probe& probe : opening.probes) opening.infos.push_back(probe.info);
+  return opening;
+}
+
+/// Turns on what kernels may use, where the device has it. Robust access stays off.
+VkResult createLogicalDevice(DeviceState& state) {
+  const Probe& probe = state.probe;
+  const float priority = 1;
+  auto queue = typed<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO);
+  queue.queueFamilyIndex = probe.queueFamily;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+
+  auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
+  auto v11 = typed<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
+  auto v12 = typed<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  auto v13 = typed<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
+  core.pNext = &v11;
+  v11.pNext = &v12;
+  if (probe.apiVersion >= VK_API_VERSION_1_3) v12.pNext = &v13;
+  core.features.shaderInt64 = probe.info.int64;
+  core.features.shaderInt16 = probe.int16;
+  v11.storageBuffer16BitAccess = probe.info.float16;
+  v12.shaderFloat16 = probe.info.float16;
+  v12.timelineSemaphore = VK_TRUE;
+  v13.subgroupSizeControl = probe.choosesSubgroup;
+
+  auto info = typed<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO);
+  info.pNext = &core;
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  VkResult result = vkCreateDevice(probe.physical, &info, nullptr, &state.device.raw);
+  if (result != VK_SUCCESS) return result;
+  countHandles(1);
+  volkLoadDeviceTable(&state.device.vk, state.raw());
+  state.vk().vkGetDeviceQueue(state.raw(), probe.queueFamily, 0, &state.queue);
+  return VK_SUCCESS;
+}
+
+VkResult createDeviceObjects(DeviceState& state) {
+  const VolkDeviceTable& vk = state.vk();
+  auto type = typed<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  auto semaphoreInfo = typed<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO);
+  semaphoreInfo.pNext = &type;
+  VkSemaphore semaphore;
+  VkResult result = vk.vkCreateSemaphore(state.raw(), &semaphoreInfo, nullptr, &semaphore);
+  if (result != VK_SUCCESS) return result;
+  state.timeline = Handle<VkSemaphore>(state.raw(), semaphore, vk.vkDestroySemaphore);
+  state.setName(VK_OBJECT_TYPE_SEMAPHORE, semaphore, "submissions");
+
+  auto cacheInfo = typed<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
+  VkPipelineCache cache;
+  result = vk.vkCreatePipelineCache(state.raw(), &cacheInfo, nullptr, &cache);
+  if (result != VK_SUCCESS) return result;
+  state.cache = Handle<VkPipelineCache>(state.raw(), cache, vk.vkDestroyPipelineCache);
+  state.setName(VK_OBJECT_TYPE_PIPELINE_CACHE, cache, "pipelines");
+
+  auto poolInfo = typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
+  poolInfo.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT | VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  poolInfo.queueFamilyIndex = state.probe.queueFamily;
+  VkCommandPool pool;
+  result = vk.vkCreateCommandPool(state.raw(), &poolInfo, nullptr, &pool);
+  if (result != VK_SUCCESS) return result;
+  state.transferPool = Handle<VkCommandPool>(state.raw(), pool, vk.vkDestroyCommandPool);
+  state.setName(VK_OBJECT_TYPE_COMMAND_POOL, pool, "transfers");
+
+  auto commands = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
+  commands.commandPool = pool;
+  commands.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  commands.commandBufferCount = 1;
+  result = vk.vkAllocateCommandBuffers(state.raw(), &commands, &state.transferCommands);
+  if (result == VK_SUCCESS) state.setName(VK_OBJECT_TYPE_COMMAND_BUFFER, state.transferCommands, "transfer");
+  return result;
+}
+
+}  // namespace
+
+Result<std::vector<DeviceInfo>> listDevices() {
+  TG_TRY(Opening opening, probeAll(false, nullptr));
+  return std::move(opening.infos);
+}
+
+Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
+  auto log = std::make_shared<ValidationLog>(options.ignoredMessages);
+  TG_TRY(Opening opening, probeAll(options.validation, log));
+  TG_TRY(Selection selection, selectDevice(opening.infos, options.select));
+
+  std::shared_ptr<Device> device(new Device());
+  device->log_ = std::move(log);
+  device->why_ = std::move(selection.why);
+  device->state_ = std::make_unique<DeviceState>();
+  DeviceState& state = *device->state_;
+  state.instance = std::move(opening.instance);
+  state.probe = std::move(opening.probes[size_t(selection.index)]);
+  state.stageTransfers = options.stageTransfers;
+  VkResult result = createLogicalDevice(state);
+  if (result == VK_SUCCESS) result = createDeviceObjects(state);
+  if (result != VK_SUCCESS) return state.failure(result, "opening it");
+  return device;
+}
+
+Device::~Device() = default;
+
+const DeviceInfo& Device::info() const { return state_->probe.info; }
+
+Result<void> Device::waitIdle() { return state_->waitFor(state_->newest()); }
+
+Result<void> Device::waitFor(uint64_t submission) { return state_->waitFor(submission); }
+
+Result<uint64_t> Device::completed() {
+  uint64_t value = 0;
+  VkResult result = state_->vk().vkGetSemaphoreCounterValue(state_->raw(), state_->timeline.get(), &value);
+  if (result != VK_SUCCESS) return state_->failure(result, "asking what has finished");
+  return value;
+}
+
+}  // namespace tg::vulkan

@@ -1,0 +1,103 @@
+#include "runtime/vulkan/device_state.h"
+
+#include <fmt/format.h>
+
+namespace tg::vulkan {
+
+LogicalDevice::~LogicalDevice() {
+  if (!raw) return;
+  vk.vkDestroyDevice(raw, nullptr);
+  countHandles(-1);
+}
+
+Error DeviceState::failure(VkResult result, const std::string& doing) {
+  const std::string& name = probe.info.name;
+  if (result == VK_ERROR_DEVICE_LOST) {
+    lost = true;
+    return fail(
+        fmt::format("the device {} was lost while {} (VK_ERROR_DEVICE_LOST): its driver gave up on it, most "
+                    "often after a kernel ran too long or touched memory that is not its own; what it held "
+                    "is gone and it must be opened again",
+                    name, doing));
+  }
+  if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
+    return fail(fmt::format("the device {} ran out of memory while {} ({}): buffers hold {} of its {} bytes",
+                            name, doing, resultName(result), allocatedBytes.load(), probe.info.heapBytes));
+  }
+  return fail(
+      fmt::format("the device {} failed while {}: {} ({})", name, doing, resultName(result), int(result)));
+}
+
+Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {
+  std::lock_guard lock(queueMutex);
+  if (lost) return failure(VK_ERROR_DEVICE_LOST, "submitting commands");
+  const uint64_t value = submitted + 1;
+  const VkSemaphore semaphore = timeline.get();
+  auto values = typed<VkTimelineSemaphoreSubmitInfo>(VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO);
+  values.signalSemaphoreValueCount = 1;
+  values.pSignalSemaphoreValues = &value;
+  auto info = typed<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
+  info.pNext = &values;
+  info.commandBufferCount = 1;
+  info.pCommandBuffers = &commands;
+  info.signalSemaphoreCount = 1;
+  info.pSignalSemaphores = &semaphore;
+  VkResult result = vk().vkQueueSubmit(queue, 1, &info, VK_NULL_HANDLE);
+  if (result != VK_SUCCESS) return failure(result, "submitting commands");
+  submitted = value;
+  return value;
+}
+
+Result<void> DeviceState::waitFor(uint64_t submission) {
+  if (lost) return failure(VK_ERROR_DEVICE_LOST, "waiting for commands");
+  const VkSemaphore semaphore = timeline.get();
+  auto info = typed<VkSemaphoreWaitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO);
+  info.semaphoreCount = 1;
+  info.pSemaphores = &semaphore;
+  info.pValues = &submission;
+  VkResult result = vk().vkWaitSemaphores(raw(), &info, UINT64_MAX);
+  if (result != VK_SUCCESS) return failure(result, "waiting for commands");
+  return {};
+}
+
+uint64_t DeviceState::newest() {
+  std::lock_guard lock(queueMutex);
+  return submitted;
+}
+
+void memoryBarrier(const VolkDeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags srcStage,
+                   VkAccessFlags src, VkPipelineStageFlags dstStage, VkAccessFlags dst) {
+  auto barrier = typed<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
+  barrier.srcAccessMask = src;
+  barrier.dstAccessMask = dst;
+  vk.vkCmdPipelineBarrier(commands, srcStage, dstStage, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+Result<void> DeviceState::runOnce(const std::function<void(VkCommandBuffer)>& record) {
+  auto begin = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
+  begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  VkResult result = vk().vkBeginCommandBuffer(transferCommands, &begin);
+  if (result != VK_SUCCESS) return failure(result, "recording a transfer");
+  const VkPipelineStageFlags work = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+  const VkAccessFlags writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  memoryBarrier(vk(), transferCommands, work, writes, VK_PIPELINE_STAGE_TRANSFER_BIT,
+                VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+  record(transferCommands);
+  memoryBarrier(vk(), transferCommands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT,
+                VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  result = vk().vkEndCommandBuffer(transferCommands);
+  if (result != VK_SUCCESS) return failure(result, "recording a transfer");
+  TG_TRY(const uint64_t submission, submit(transferCommands));
+  return waitFor(submission);
+}
+
+void DeviceState::nameObject(VkObjectType type, uint64_t object, const std::string& name) {
+  if (!instance->debugUtils()) return;
+  auto info = typed<VkDebugUtilsObjectNameInfoEXT>(VK_STRUCTURE_TYPE_DEBUG_UTILS_OBJECT_NAME_INFO_EXT);
+  info.objectType = type;
+  info.objectHandle = object;
+  info.pObjectName = name.c_str();
+  vkSetDebugUtilsObjectNameEXT(raw(), &info);
+}
+
+}  // namespace tg::vulkan

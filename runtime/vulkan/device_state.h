@@ -1,0 +1,87 @@
+// The inside of an open device. Internal to this folder.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <unordered_map>
+
+#include "runtime/vulkan/instance.h"
+#include "runtime/vulkan/probe.h"
+
+namespace tg::vulkan {
+
+class Pipeline;
+
+struct LogicalDevice {
+  VkDevice raw = VK_NULL_HANDLE;
+  VolkDeviceTable vk{};
+  LogicalDevice() = default;
+  LogicalDevice(const LogicalDevice&) = delete;
+  LogicalDevice& operator=(const LogicalDevice&) = delete;
+  ~LogicalDevice();
+};
+
+enum class MemoryKind : uint8_t;
+
+/// One buffer with its own memory.
+struct Allocation {
+  Handle<VkDeviceMemory> memory;
+  Handle<VkBuffer> buffer;
+  std::byte* mapped = nullptr;
+  int64_t bytes = 0;     ///< as asked for
+  int64_t capacity = 0;  ///< as allocated, a multiple of 256
+  std::string name;
+};
+
+struct DeviceState {
+  std::shared_ptr<Instance> instance;
+  Probe probe;
+  bool stageTransfers = false;
+  LogicalDevice device;
+  VkQueue queue = VK_NULL_HANDLE;
+  Handle<VkSemaphore> timeline;
+  Handle<VkPipelineCache> cache;
+
+  std::mutex queueMutex;   ///< guards the queue and `submitted`
+  uint64_t submitted = 0;  ///< timeline value of the newest submission
+  std::atomic<bool> lost{false};
+  std::atomic<int64_t> allocatedBytes{0};
+
+  std::mutex transferMutex;  ///< guards the three below
+  Handle<VkCommandPool> transferPool;
+  VkCommandBuffer transferCommands = VK_NULL_HANDLE;
+  Allocation staging;
+
+  std::mutex pipelinesMutex;
+  std::unordered_map<std::string, std::weak_ptr<Pipeline>> pipelines;  ///< by content
+
+  const VolkDeviceTable& vk() const { return device.vk; }
+  VkDevice raw() const { return device.raw; }
+
+  /// The error for a Vulkan call that failed while `doing` something.
+  Error failure(VkResult result, const std::string& doing);
+  /// Submits and returns the submission's number.
+  Result<uint64_t> submit(VkCommandBuffer commands);
+  Result<void> waitFor(uint64_t submission);
+  uint64_t newest();
+  /// Records commands that run after everything submitted before, and waits for them.
+  /// The caller holds `transferMutex`.
+  Result<void> runOnce(const std::function<void(VkCommandBuffer)>& record);
+
+  template <class T>
+  void setName(VkObjectType type, T object, const std::string& name) {
+    nameObject(type, uint64_t(object), name);
+  }
+
+ private:
+  void nameObject(VkObjectType type, uint64_t object, const std::string& name);
+};
+
+/// Uninitialised memory; see `Buffer::create` for the errors.
+Result<Allocation> allocate(DeviceState& state, const std::string& name, int64_t bytes, MemoryKind kind);
+
+/// One barrier over all memory, between the stages and accesses given.
+void memoryBarrier(const VolkDeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags srcStage,
+                   VkAccessFlags src, VkPipelineStageFlags dstStage, VkAccessFlags dst);
+
+}  // namespace tg::vulkan

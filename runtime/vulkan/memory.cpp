@@ -1,0 +1,158 @@
+#include "runtime/vulkan/memory.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "runtime/vulkan/device_state.h"
+
+namespace tg::vulkan {
+
+namespace {
+
+/// Allocations are whole multiples of this, so that a last vec4 texel or word may be addressed whole.
+constexpr int64_t granule = 256;
+
+/// The first memory type with all of `wanted` and none of `unwanted`, or -1.
+int findType(const DeviceState& state, uint32_t allowed, VkMemoryPropertyFlags wanted,
+             VkMemoryPropertyFlags unwanted) {
+  const VkPhysicalDeviceMemoryProperties& memory = state.probe.memory;
+  for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+    const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
+    if ((allowed >> i & 1) && (flags & wanted) == wanted && !(flags & unwanted)) return int(i);
+  }
+  return -1;
+}
+
+/// Mapped memory is coherent, so nothing is ever flushed. Where the host reads results, cached memory
+/// is many times faster. AMD's uncached kinds (the last two flags) are slow for everything.
+int chooseType(const DeviceState& state, uint32_t allowed, MemoryKind kind) {
+  constexpr VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  constexpr VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+  constexpr VkMemoryPropertyFlags mapped =
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  constexpr VkMemoryPropertyFlags never =
+      VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_PROTECTED_BIT |
+      VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD | VK_MEMORY_PROPERTY_DEVICE_UNCACHED_BIT_AMD;
+  const bool mapLocal = state.probe.info.unifiedMemory && !state.stageTransfers;
+  const VkMemoryPropertyFlags byPreference[2][3] = {
+      {mapLocal ? local | mapped | cached : local, mapLocal ? local | mapped : local, local},
+      {mapped | cached, mapped, mapped}};
+  for (VkMemoryPropertyFlags wanted : byPreference[kind == MemoryKind::host]) {
+    if (int type = findType(state, allowed, wanted, never); type >= 0) return type;
+  }
+  return -1;
+}
+
+Result<void> checkSize(const DeviceState& state, const std::string& name, int64_t bytes) {
+  const DeviceInfo& info = state.probe.info;
+  if (bytes < 0) return fail(fmt::format("buffer '{}' has a negative size ({} bytes)", name, bytes));
+  if (bytes > info.heapBytes) {
+    return fail(fmt::format("buffer '{}' needs {} bytes, more than the {} bytes of memory that {} has", name,
+                            bytes, info.heapBytes, info.name));
+  }
+  if (bytes > info.maxAllocationBytes) {
+    return fail(fmt::format("buffer '{}' needs {} bytes, but {} limits one allocation to {} bytes", name,
+                            bytes, info.name, info.maxAllocationBytes));
+  }
+  return {};
+}
+
+Result<void> createBuffer(DeviceState& state, Allocation& made) {
+  auto info = typed<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
+  info.size = VkDeviceSize(made.capacity);
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT |
+               VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  VkBuffer raw;
+  VkResult result = state.vk().vkCreateBuffer(state.raw(), &info, nullptr, &raw);
+  if (result != VK_SUCCESS) return state.failure(result, fmt::format("creating buffer '{}'", made.name));
+  made.buffer = Handle<VkBuffer>(state.raw(), raw, state.vk().vkDestroyBuffer);
+  state.setName(VK_OBJECT_TYPE_BUFFER, raw, made.name);
+  return {};
+}
+
+Result<void> bindMemory(DeviceState& state, Allocation& made, MemoryKind kind) {
+  const VolkDeviceTable& vk = state.vk();
+  VkMemoryRequirements needs;
+  vk.vkGetBufferMemoryRequirements(state.raw(), made.buffer.get(), &needs);
+  const int type = chooseType(state, needs.memoryTypeBits, kind);
+  if (type < 0) {
+    return fail(
+        fmt::format("{} has no memory of the kind buffer '{}' needs", state.probe.info.name, made.name));
+  }
+  auto info = typed<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
+  info.allocationSize = needs.size;
+  info.memoryTypeIndex = uint32_t(type);
+  const std::string doing = fmt::format("allocating buffer '{}' of {} bytes", made.name, made.bytes);
+  VkDeviceMemory raw;
+  VkResult result = vk.vkAllocateMemory(state.raw(), &info, nullptr, &raw);
+  if (result != VK_SUCCESS) return state.failure(result, doing);
+  made.memory = Handle<VkDeviceMemory>(state.raw(), raw, vk.vkFreeMemory);
+  state.setName(VK_OBJECT_TYPE_DEVICE_MEMORY, raw, made.name);
+  result = vk.vkBindBufferMemory(state.raw(), made.buffer.get(), raw, 0);
+  if (result != VK_SUCCESS) return state.failure(result, doing);
+
+  const VkMemoryPropertyFlags flags = state.probe.memory.memoryTypes[type].propertyFlags;
+  const bool map = kind == MemoryKind::host || (state.probe.info.unifiedMemory && !state.stageTransfers);
+  if (!map || !(flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)) return {};
+  void* address = nullptr;
+  result = vk.vkMapMemory(state.raw(), raw, 0, VK_WHOLE_SIZE, 0, &address);
+  if (result != VK_SUCCESS) return state.failure(result, fmt::format("mapping buffer '{}'", made.name));
+  made.mapped = static_cast<std::byte*>(address);
+  return {};
+}
+
+}  // namespace
+
+Result<Allocation> allocate(DeviceState& state, const std::string& name, int64_t bytes, MemoryKind kind) {
+  TG_CHECK(checkSize(state, name, bytes));
+  Allocation made;
+  made.name = name;
+  made.bytes = bytes;
+  made.capacity = std::max(granule, (bytes + granule - 1) / granule * granule);
+  TG_CHECK(createBuffer(state, made));
+  TG_CHECK(bindMemory(state, made, kind));
+  state.allocatedBytes += made.capacity;
+  return made;
+}
+
+Result<std::unique_ptr<Buffer>> Buffer::create(Device& device, const BufferOptions& options) {
+  DeviceState& state = device.state();
+  TG_TRY(Allocation made, allocate(state, options.name, options.bytes, options.kind));
+  std::unique_ptr<Buffer> buffer(new Buffer());
+  buffer->device_ = device.shared_from_this();
+  buffer->allocation_ = std::make_unique<Allocation>(std::move(made));
+  const Allocation& a = buffer->allocation();
+  if (a.mapped) {
+    std::memset(a.mapped, 0, size_t(a.capacity));
+    return buffer;
+  }
+  std::lock_guard lock(state.transferMutex);
+  TG_CHECK(state.runOnce([&](VkCommandBuffer commands) {
+    state.vk().vkCmdFillBuffer(commands, a.buffer.get(), 0, VK_WHOLE_SIZE, 0);
+  }));
+  return buffer;
+}
+
+Buffer::~Buffer() {
+  DeviceState& state = device_->state();
+  // A lost device finishes nothing, and destroying its objects is then allowed at once.
+  if (auto waited = state.waitFor(state.newest()); !waited) state.lost = true;
+  state.allocatedBytes -= allocation_->capacity;
+}
+
+const std::string& Buffer::name() const { return allocation_->name; }
+int64_t Buffer::bytes() const { return allocation_->bytes; }
+std::byte* Buffer::mapped() const { return allocation_->mapped; }
+
+Result<void> Buffer::write(int64_t offset, int64_t bytes, const void* data) {
+  const HostWrite one{this, offset, bytes, data};
+  return transfer(*device_, {&one, 1}, {});
+}
+
+Result<void> Buffer::read(int64_t offset, int64_t bytes, void* data) {
+  const HostRead one{this, offset, bytes, data};
+  return transfer(*device_, {}, {&one, 1});
+}
+
+}  // namespace tg::vulkan

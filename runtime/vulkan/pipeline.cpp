@@ -1,0 +1,217 @@
+#include "runtime/vulkan/pipeline.h"
+
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+#include <thread>
+
+#include <fmt/format.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runtime/vulkan/device_state.h"
+#include "runtime/vulkan/pipeline_state.h"
+
+namespace tg::vulkan {
+
+int64_t texelBytes(BindingKind kind) {
+  switch (kind) {
+  case BindingKind::storage: return 0;
+  case BindingKind::texelF32:
+  case BindingKind::texelI32:
+  case BindingKind::texelU32: return 4;
+  case BindingKind::texelF32x4:
+  case BindingKind::texelI32x4:
+  case BindingKind::texelU32x4: return 16;
+  }
+  return 0;
+}
+
+Pipeline::~Pipeline() = default;
+
+/// Makes one pipeline; its members return false after setting `refusal`.
+struct PipelineMaker {
+  Device& device;
+  const KernelCode& kernel;
+  std::shared_ptr<Pipeline> made;
+  std::string refusal;
+
+  void make() {
+    made.reset(new Pipeline());
+    made->name_ = kernel.name;
+    made->bindings_ = kernel.bindings;
+    made->device_ = device.shared_from_this();
+    made->state_ = std::make_unique<PipelineState>();
+    if (!makeLayouts() || !makePipeline()) made.reset();
+  }
+
+ private:
+  bool ok(VkResult result) {
+    if (result == VK_SUCCESS) return true;
+    refusal = fmt::format("{} ({})", resultName(result), int(result));
+    return false;
+  }
+
+  bool makeLayouts() {
+    DeviceState& state = device.state();
+    PipelineState& p = *made->state_;
+    std::vector<VkDescriptorSetLayoutBinding> bindings;
+    for (size_t i = 0; i < kernel.bindings.size(); ++i) {
+      const bool storage = kernel.bindings[i] == BindingKind::storage;
+      bindings.push_back(
+          {uint32_t(i), storage ? VK_DESCRIPTOR_TYPE_STORAGE_BUFFER : VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER,
+           1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
+    }
+    auto setInfo =
+        typed<VkDescriptorSetLayoutCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO);
+    setInfo.bindingCount = uint32_t(bindings.size());
+    setInfo.pBindings = bindings.data();
+    VkDescriptorSetLayout set;
+    if (!ok(state.vk().vkCreateDescriptorSetLayout(state.raw(), &setInfo, nullptr, &set))) return false;
+    p.setLayout = {state.raw(), set, state.vk().vkDestroyDescriptorSetLayout};
+    state.setName(VK_OBJECT_TYPE_DESCRIPTOR_SET_LAYOUT, set, kernel.name);
+
+    auto info = typed<VkPipelineLayoutCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO);
+    info.setLayoutCount = 1;
+    info.pSetLayouts = &set;
+    VkPipelineLayout layout;
+    if (!ok(state.vk().vkCreatePipelineLayout(state.raw(), &info, nullptr, &layout))) return false;
+    p.layout = {state.raw(), layout, state.vk().vkDestroyPipelineLayout};
+    state.setName(VK_OBJECT_TYPE_PIPELINE_LAYOUT, layout, kernel.name);
+    return true;
+  }
+
+  bool makePipeline() {
+    DeviceState& state = device.state();
+    auto moduleInfo = typed<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
+    moduleInfo.codeSize = kernel.spirv.size() * sizeof(uint32_t);
+    moduleInfo.pCode = kernel.spirv.data();
+    VkShaderModule rawModule;
+    if (!ok(state.vk().vkCreateShaderModule(state.raw(), &moduleInfo, nullptr, &rawModule))) return false;
+    Handle<VkShaderModule> module(state.raw(), rawModule, state.vk().vkDestroyShaderModule);
+    state.setName(VK_OBJECT_TYPE_SHADER_MODULE, rawModule, kernel.name);
+
+    auto width = typed<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
+        VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
+    width.requiredSubgroupSize = kernel.subgroupSize;
+    auto info = typed<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
+    info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+    info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+    info.stage.module = rawModule;
+    info.stage.pName = "main";
+    if (kernel.subgroupSize && state.probe.minSubgroup != state.probe.maxSubgroup) info.stage.pNext = &width;
+    info.layout = made->state_->layout.get();
+    VkPipeline raw;
+    if (!ok(state.vk().vkCreateComputePipelines(state.raw(), state.cache.get(), 1, &info, nullptr, &raw)))
+      return false;
+    made->state_->pipeline = {state.raw(), raw, state.vk().vkDestroyPipeline};
+    state.setName(VK_OBJECT_TYPE_PIPELINE, raw, kernel.name);
+    return true;
+  }
+};
+
+namespace {
+
+constexpr uint32_t spirvMagic = 0x07230203;
+
+/// Why a kernel cannot be given to the driver, or empty. Drivers may crash on what is not SPIR-V.
+std::string preflight(const Probe& probe, const KernelCode& kernel) {
+  if (kernel.spirv.size() < 5 || kernel.spirv[0] != spirvMagic) return "its code is not SPIR-V";
+  const auto storage =
+      size_t(std::count(kernel.bindings.begin(), kernel.bindings.end(), BindingKind::storage));
+  const size_t texels = kernel.bindings.size() - storage;
+  const VkPhysicalDeviceLimits& limits = probe.limits;
+  if (storage > limits.maxPerStageDescriptorStorageBuffers) {
+    return fmt::format("it binds {} storage buffers and the limit is {}", storage,
+                       limits.maxPerStageDescriptorStorageBuffers);
+  }
+  if (texels > limits.maxPerStageDescriptorSampledImages) {
+    return fmt::format("it binds {} texel buffers and the limit is {}", texels,
+                       limits.maxPerStageDescriptorSampledImages);
+  }
+  if (kernel.bindings.size() > limits.maxPerStageResources) {
+    return fmt::format("it binds {} buffers and the limit is {}", kernel.bindings.size(),
+                       limits.maxPerStageResources);
+  }
+  const uint32_t width = kernel.subgroupSize;
+  const bool fixed = probe.minSubgroup == probe.maxSubgroup;
+  if (width &&
+      (width < probe.minSubgroup || width > probe.maxSubgroup || (!fixed && !probe.choosesSubgroup))) {
+    return fmt::format("it relies on subgroups of {} and the device has {}", width,
+                       fixed ? fmt::format("{}", probe.minSubgroup)
+                             : fmt::format("{} to {}", probe.minSubgroup, probe.maxSubgroup));
+  }
+  return "";
+}
+
+std::string contentKey(const KernelCode& kernel) {
+  const XXH128_hash_t hash = XXH3_128bits(kernel.spirv.data(), kernel.spirv.size() * sizeof(uint32_t));
+  std::string key = fmt::format("{:016x}{:016x} {} ", hash.high64, hash.low64, kernel.subgroupSize);
+  for (BindingKind kind : kernel.bindings) key += char('a' + int(kind));
+  return key;
+}
+
+void runOnAllProcessors(std::vector<PipelineMaker>& jobs) {
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i = next++; i < jobs.size(); i = next++) jobs[i].make();
+  };
+  const size_t wanted = std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()), jobs.size());
+  std::vector<std::thread> threads;
+  try {
+    while (threads.size() + 1 < wanted) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // A system without threads to spare compiles on those there are.
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+}
+
+Error refusals(const Device& device, const std::vector<std::string>& all, size_t kernels) {
+  std::string text =
+      fmt::format("{} of {} kernels cannot be used on {}: ", all.size(), kernels, device.info().name);
+  for (size_t i = 0; i < all.size(); ++i) text += (i ? "; " : "") + all[i];
+  return fail(std::move(text));
+}
+
+}  // namespace
+
+Result<std::vector<std::shared_ptr<Pipeline>>> createPipelines(Device& device,
+                                                               std::span<const KernelCode> kernels) {
+  DeviceState& state = device.state();
+  std::lock_guard lock(state.pipelinesMutex);
+  std::vector<std::shared_ptr<Pipeline>> result(kernels.size());
+  std::vector<std::string> refused(kernels.size());
+  std::unordered_map<std::string, size_t> jobOf;  // by content
+  std::vector<std::string> keys(kernels.size());
+  std::vector<PipelineMaker> jobs;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    refused[i] = preflight(state.probe, kernels[i]);
+    if (!refused[i].empty()) continue;
+    keys[i] = contentKey(kernels[i]);
+    if (auto known = state.pipelines.find(keys[i]); known != state.pipelines.end())
+      result[i] = known->second.lock();
+    if (!result[i] && jobOf.try_emplace(keys[i], jobs.size()).second)
+      jobs.push_back({device, kernels[i], {}, {}});
+  }
+  runOnAllProcessors(jobs);
+  std::vector<std::string> bad;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (refused[i].empty() && !result[i]) {
+      const PipelineMaker& job = jobs[jobOf.at(keys[i])];
+      result[i] = job.made;
+      refused[i] = job.refusal;
+    }
+    if (result[i]) {
+      state.pipelines[keys[i]] = result[i];
+    } else {
+      bad.push_back(fmt::format("'{}': {}", kernels[i].name, refused[i]));
+    }
+  }
+  std::erase_if(state.pipelines, [](const auto& entry) { return entry.second.expired(); });
+  if (!bad.empty()) return refusals(device, bad, kernels.size());
+  return result;
+}
+
+}  // namespace tg::vulkan

@@ -1,0 +1,67 @@
+// Compute pipelines from SPIR-V.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/vulkan/device.h"
+
+namespace tg::vulkan {
+
+/// How a kernel sees a buffer: as storage, or as read-only texels of one or four components.
+enum class BindingKind : uint8_t {
+  storage,
+  texelF32,
+  texelF32x4,
+  texelI32,
+  texelI32x4,
+  texelU32,
+  texelU32x4
+};
+
+/// Bytes of one texel; 0 for storage.
+int64_t texelBytes(BindingKind kind);
+
+/// A compiled kernel with the entry point "main". Its bindings are in descriptor set 0, numbered by
+/// their position here.
+struct KernelCode {
+  std::string name;
+  std::vector<uint32_t> spirv;
+  std::vector<BindingKind> bindings;
+  uint32_t subgroupSize = 0;  ///< the subgroup width the code relies on; 0 when it relies on none
+};
+
+struct PipelineState;
+
+/// A kernel ready to be dispatched on one device. Equal kernels share one, under the first one's name.
+class Pipeline {
+ public:
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::vector<BindingKind>& bindings() const { return bindings_; }
+  const Device& device() const { return *device_; }
+
+  /// For the other files of this folder.
+  const PipelineState& state() const { return *state_; }
+
+ private:
+  friend struct PipelineMaker;
+  Pipeline() = default;
+  std::string name_;
+  std::vector<BindingKind> bindings_;
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<PipelineState> state_;
+};
+
+/// One pipeline per kernel, in order, compiled on all processors. Equal code is compiled once, also
+/// across calls while a pipeline of it is alive. One error names every kernel that cannot be used,
+/// each with the driver's answer or the limit it exceeds.
+Result<std::vector<std::shared_ptr<Pipeline>>> createPipelines(Device& device,
+                                                               std::span<const KernelCode> kernels);
+
+}  // namespace tg::vulkan

@@ -1,0 +1,214 @@
+#include "runtime/vulkan/probe.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace tg::vulkan {
+
+namespace {
+
+/// The oldest version with timeline semaphores in its core.
+constexpr uint32_t neededApi = VK_API_VERSION_1_2;
+
+const char* typeName(VkPhysicalDeviceType type) {
+  switch (type) {
+  case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return "discrete";
+  case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return "integrated";
+  case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return "virtual";
+  case VK_PHYSICAL_DEVICE_TYPE_CPU: return "cpu";
+  default: return "other";
+  }
+}
+
+std::string versionString(uint32_t v) {
+  return fmt::format("{}.{}.{}", VK_API_VERSION_MAJOR(v), VK_API_VERSION_MINOR(v), VK_API_VERSION_PATCH(v));
+}
+
+std::string uuidString(const uint8_t* bytes) {
+  std::string text;
+  for (uint32_t i = 0; i < VK_UUID_SIZE; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", bytes[i]);
+  }
+  return text;
+}
+
+/// Lower case letters, digits, '.' and single dashes, so that the name needs no quoting anywhere.
+std::string targetName(const std::string& name) {
+  std::string text;
+  for (unsigned char c : name) {
+    if (std::isalnum(c) || c == '.') {
+      text += char(std::tolower(c));
+    } else if (!text.empty() && text.back() != '-') {
+      text += '-';
+    }
+  }
+  while (!text.empty() && text.back() == '-') text.pop_back();
+  return text.empty() ? "device" : text;
+}
+
+struct Properties {
+  VkPhysicalDeviceProperties2 core{};
+  VkPhysicalDeviceIDProperties id{};
+  VkPhysicalDeviceMaintenance3Properties allocation{};
+  VkPhysicalDeviceSubgroupProperties subgroup{};
+  VkPhysicalDeviceDriverProperties driver{};
+  VkPhysicalDeviceVulkan13Properties v13{};
+};
+
+/// Version 1.3's structure repeats what the others hold, and is only asked for what they lack.
+void queryProperties(VkPhysicalDevice physical, uint32_t api, Properties& p) {
+  p.core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  p.id.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES;
+  p.allocation.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES;
+  p.subgroup.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES;
+  p.driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
+  p.v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
+  if (api >= VK_API_VERSION_1_1) {
+    p.core.pNext = &p.id;
+    p.id.pNext = &p.allocation;
+    p.allocation.pNext = &p.subgroup;
+  }
+  if (api >= VK_API_VERSION_1_2) p.subgroup.pNext = &p.driver;
+  if (api >= VK_API_VERSION_1_3) p.driver.pNext = &p.v13;
+  vkGetPhysicalDeviceProperties2(physical, &p.core);
+}
+
+void queryFeatures(Probe& probe) {
+  auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
+  auto v11 = typed<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
+  auto v12 = typed<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  auto v13 = typed<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
+  core.pNext = &v11;
+  v11.pNext = &v12;
+  if (probe.apiVersion >= VK_API_VERSION_1_3) v12.pNext = &v13;
+  vkGetPhysicalDeviceFeatures2(probe.physical, &core);
+  probe.info.float16 = v12.shaderFloat16 && v11.storageBuffer16BitAccess;
+  probe.info.int64 = core.features.shaderInt64;
+  probe.int16 = core.features.shaderInt16;
+  probe.choosesSubgroup = v13.subgroupSizeControl;
+}
+
+/// The first family that computes: where graphics and compute share one, drivers list it first and it
+/// is the one with every feature. Transfers are allowed on every such family.
+bool findQueueFamily(Probe& probe) {
+  uint32_t count = 0;
+  vkGetPhysicalDeviceQueueFamilyProperties(probe.physical, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  vkGetPhysicalDeviceQueueFamilyProperties(probe.physical, &count, families.data());
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
+    probe.queueFamily = i;
+    probe.timestampBits = families[i].timestampValidBits;
+    return true;
+  }
+  return false;
+}
+
+void fillMemory(Probe& probe) {
+  vkGetPhysicalDeviceMemoryProperties(probe.physical, &probe.memory);
+  for (uint32_t i = 0; i < probe.memory.memoryHeapCount; ++i) {
+    const VkMemoryHeap& heap = probe.memory.memoryHeaps[i];
+    if (!(heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)) continue;
+    probe.info.heapBytes = std::max(probe.info.heapBytes, int64_t(heap.size));
+  }
+  const VkMemoryPropertyFlags both = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
+                                     VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                     VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  bool mappable = false;
+  for (uint32_t i = 0; i < probe.memory.memoryTypeCount; ++i) {
+    mappable |= (probe.memory.memoryTypes[i].propertyFlags & both) == both;
+  }
+  probe.info.unifiedMemory = mappable && (probe.info.type == "cpu" || probe.info.type == "integrated");
+}
+
+void fillTarget(Probe& probe, const VkPhysicalDeviceSubgroupProperties& subgroup) {
+  const VkPhysicalDeviceLimits& limits = probe.limits;
+  Target& t = probe.info.target;
+  t.name = targetName(probe.info.name);
+  t.maxInvocations = limits.maxComputeWorkGroupInvocations;
+  t.maxWorkgroupX = limits.maxComputeWorkGroupSize[0];
+  t.maxGrid = *std::min_element(limits.maxComputeWorkGroupCount, limits.maxComputeWorkGroupCount + 3);
+  t.sharedBytes = limits.maxComputeSharedMemorySize;
+  t.storageRange = limits.maxStorageBufferRange;
+  t.texelElements = limits.maxTexelBufferElements;
+  t.bindings = std::min({limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers,
+                         limits.maxPerStageResources});
+  t.alignment = int64_t(std::max<VkDeviceSize>(
+      {limits.minStorageBufferOffsetAlignment, limits.minTexelBufferOffsetAlignment, 16}));
+  const VkSubgroupFeatureFlags needed =
+      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+  const bool usable = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+                      (subgroup.supportedOperations & needed) == needed &&
+                      (probe.minSubgroup == probe.maxSubgroup || probe.choosesSubgroup);
+  t.subgroup = usable ? subgroup.subgroupSize : 1;
+  const bool cpu = probe.info.type == "cpu";
+  t.reads = cpu ? "texel" : "storage";
+  t.reduce = cpu ? "lane" : "workgroup";
+  t.matmul = cpu ? "register" : "shared";
+  t.workgroup = std::min<int64_t>(cpu ? 64 : 128, t.maxInvocations);
+  t.parallel = cpu ? 64 : 65536;
+}
+
+Probe probeDevice(VkPhysicalDevice physical, int index) {
+  Probe probe;
+  probe.physical = physical;
+  VkPhysicalDeviceProperties base;
+  vkGetPhysicalDeviceProperties(physical, &base);
+  Properties p;
+  p.core.properties = base;
+  if (base.apiVersion >= VK_API_VERSION_1_1) queryProperties(physical, base.apiVersion, p);
+  probe.limits = base.limits;
+  probe.apiVersion = base.apiVersion;
+  probe.vendorId = base.vendorID;
+  probe.deviceId = base.deviceID;
+  std::memcpy(probe.cacheUuid, base.pipelineCacheUUID, VK_UUID_SIZE);
+
+  DeviceInfo& info = probe.info;
+  info.index = index;
+  info.name = base.deviceName;
+  info.type = typeName(base.deviceType);
+  info.driver = fmt::format("{} {}", p.driver.driverName, p.driver.driverInfo);
+  info.api = versionString(base.apiVersion);
+  info.uuid = uuidString(p.id.deviceUUID);
+  fillMemory(probe);
+  info.maxAllocationBytes = std::min(
+      info.heapBytes, int64_t(std::min<VkDeviceSize>(p.allocation.maxMemoryAllocationSize, INT64_MAX)));
+  if (p.v13.maxBufferSize) {
+    info.maxAllocationBytes =
+        std::min(info.maxAllocationBytes, int64_t(std::min<VkDeviceSize>(p.v13.maxBufferSize, INT64_MAX)));
+  }
+  if (base.apiVersion < neededApi) {
+    info.unusable = fmt::format("it offers Vulkan {} and 1.2 is needed", info.api);
+  } else if (!findQueueFamily(probe)) {
+    info.unusable = "it has no compute queue";
+  } else {
+    queryFeatures(probe);
+  }
+  info.timestamps = probe.timestampBits != 0;
+  probe.minSubgroup = p.v13.minSubgroupSize ? p.v13.minSubgroupSize : p.subgroup.subgroupSize;
+  probe.maxSubgroup = p.v13.maxSubgroupSize ? p.v13.maxSubgroupSize : p.subgroup.subgroupSize;
+  fillTarget(probe, p.subgroup);
+  return probe;
+}
+
+}  // namespace
+
+Result<std::vector<Probe>> probeDevices(VkInstance instance) {
+  uint32_t count = 0;
+  VkResult result = vkEnumeratePhysicalDevices(instance, &count, nullptr);
+  std::vector<VkPhysicalDevice> physical(count);
+  if (result == VK_SUCCESS) result = vkEnumeratePhysicalDevices(instance, &count, physical.data());
+  if (result != VK_SUCCESS && result != VK_INCOMPLETE) {
+    return fail(fmt::format("the Vulkan devices could not be listed: {}", resultName(result)));
+  }
+  physical.resize(count);
+  std::vector<Probe> probes;
+  for (uint32_t i = 0; i < count; ++i) probes.push_back(probeDevice(physical[i], int(i)));
+  return probes;
+}
+
+}  // namespace tg::vulkan

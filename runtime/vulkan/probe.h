@@ -1,0 +1,28 @@
+// What a physical device is and can do. Internal to this folder.
+#pragma once
+
+#include <vector>
+
+#include "runtime/vulkan/device.h"
+#include "runtime/vulkan/handle.h"
+
+namespace tg::vulkan {
+
+struct Probe {
+  VkPhysicalDevice physical = VK_NULL_HANDLE;
+  DeviceInfo info;
+  VkPhysicalDeviceLimits limits{};
+  VkPhysicalDeviceMemoryProperties memory{};
+  uint32_t apiVersion = 0, vendorId = 0, deviceId = 0;
+  uint8_t cacheUuid[VK_UUID_SIZE] = {};
+  uint32_t minSubgroup = 1, maxSubgroup = 1;
+  bool choosesSubgroup = false;  ///< a pipeline may require a subgroup size between the two
+  bool int16 = false;
+  uint32_t queueFamily = 0;
+  uint32_t timestampBits = 0;
+};
+
+/// All physical devices of an instance, in the drivers' order.
+Result<std::vector<Probe>> probeDevices(VkInstance instance);
+
+}  // namespace tg::vulkan

@@ -1,0 +1,191 @@
+#include "runtime/vulkan/recording.h"
+
+#include <fmt/format.h>
+
+#include "runtime/vulkan/command_check.h"
+#include "runtime/vulkan/descriptors.h"
+#include "runtime/vulkan/pipeline_state.h"
+
+namespace tg::vulkan {
+
+namespace {
+
+constexpr VkPipelineStageFlags workStages =
+    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+constexpr VkAccessFlags workWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+constexpr VkAccessFlags workAccesses = workWrites | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+
+}  // namespace
+
+struct Recording::Impl {
+  std::shared_ptr<Device> owner;
+  std::string name;
+  std::vector<std::shared_ptr<Pipeline>> pipelines;  ///< kept alive
+  Handle<VkQueryPool> queries;                       ///< two per dispatch, or none
+  Descriptors descriptors;
+  Handle<VkCommandPool> pool;
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+
+  DeviceState& state() { return owner->state(); }
+  const VolkDeviceTable& vk() { return state().vk(); }
+
+  Result<void> createQueries(int64_t dispatches);
+  Result<void> createCommandBuffer();
+  Result<void> record(const std::vector<Command>& all, int64_t dispatches);
+
+  void add(const Dispatch& dispatch, uint32_t number);
+  void add(const Barrier&) {
+    memoryBarrier(vk(), commands, workStages, workWrites, workStages, workAccesses);
+  }
+  void add(const Fill& fill) {
+    vk().vkCmdFillBuffer(commands, fill.buffer->allocation().buffer.get(), VkDeviceSize(fill.offset),
+                         VkDeviceSize(fill.bytes), fill.value);
+  }
+  void add(const Copy& copy) {
+    const VkBufferCopy region{VkDeviceSize(copy.sourceOffset), VkDeviceSize(copy.targetOffset),
+                              VkDeviceSize(copy.bytes)};
+    vk().vkCmdCopyBuffer(commands, copy.source->allocation().buffer.get(),
+                         copy.target->allocation().buffer.get(), 1, &region);
+  }
+};
+
+Result<void> Recording::Impl::createQueries(int64_t dispatches) {
+  if (!state().probe.info.timestamps) {
+    return fail(
+        fmt::format("{} cannot time dispatches: its queue has no timestamps", state().probe.info.name));
+  }
+  if (!dispatches) return {};
+  auto info = typed<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
+  info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+  info.queryCount = uint32_t(2 * dispatches);
+  VkQueryPool raw;
+  VkResult result = vk().vkCreateQueryPool(state().raw(), &info, nullptr, &raw);
+  if (result != VK_SUCCESS)
+    return state().failure(result, fmt::format("creating the timestamps of '{}'", name));
+  queries = Handle<VkQueryPool>(state().raw(), raw, vk().vkDestroyQueryPool);
+  state().setName(VK_OBJECT_TYPE_QUERY_POOL, raw, name);
+  return {};
+}
+
+Result<void> Recording::Impl::createCommandBuffer() {
+  auto poolInfo = typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
+  poolInfo.queueFamilyIndex = state().probe.queueFamily;
+  VkCommandPool raw;
+  VkResult result = vk().vkCreateCommandPool(state().raw(), &poolInfo, nullptr, &raw);
+  if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
+  pool = Handle<VkCommandPool>(state().raw(), raw, vk().vkDestroyCommandPool);
+  state().setName(VK_OBJECT_TYPE_COMMAND_POOL, raw, name);
+  auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
+  info.commandPool = raw;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  result = vk().vkAllocateCommandBuffers(state().raw(), &info, &commands);
+  if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
+  state().setName(VK_OBJECT_TYPE_COMMAND_BUFFER, commands, name);
+  return {};
+}
+
+void Recording::Impl::add(const Dispatch& dispatch, uint32_t number) {
+  const PipelineState& pipeline = dispatch.pipeline->state();
+  const VkDescriptorSet set = descriptors.set(number);
+  const bool labelled = state().instance->debugUtils();
+  auto label = typed<VkDebugUtilsLabelEXT>(VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT);
+  label.pLabelName = labelOf(dispatch).c_str();
+  if (labelled) vkCmdBeginDebugUtilsLabelEXT(commands, &label);
+  vk().vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.pipeline.get());
+  vk().vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.layout.get(), 0, 1, &set, 0,
+                               nullptr);
+  // Both ends are the time when all earlier work is done: the start of a pipeline is not held back by
+  // barriers, so a time taken there would charge a dispatch with what it waits for.
+  const VkPipelineStageFlagBits done = VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT;
+  if (queries) vk().vkCmdWriteTimestamp(commands, done, queries.get(), 2 * number);
+  vk().vkCmdDispatch(commands, dispatch.grid[0], dispatch.grid[1], dispatch.grid[2]);
+  if (queries) vk().vkCmdWriteTimestamp(commands, done, queries.get(), 2 * number + 1);
+  if (labelled) vkCmdEndDebugUtilsLabelEXT(commands);
+}
+
+Result<void> Recording::Impl::record(const std::vector<Command>& all, int64_t dispatches) {
+  auto begin = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
+  // A step may be submitted again before the last one has finished.
+  begin.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
+  VkResult result = vk().vkBeginCommandBuffer(commands, &begin);
+  if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
+  memoryBarrier(vk(), commands, workStages | VK_PIPELINE_STAGE_HOST_BIT,
+                workWrites | VK_ACCESS_HOST_WRITE_BIT, workStages, workAccesses);
+  if (queries) vk().vkCmdResetQueryPool(commands, queries.get(), 0, uint32_t(2 * dispatches));
+  uint32_t number = 0;
+  for (const Command& command : all) {
+    std::visit(
+        [&](const auto& c) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(c)>, Dispatch>) {
+            pipelines.push_back(c.pipeline);
+            add(c, number++);
+          } else {
+            add(c);
+          }
+        },
+        command);
+  }
+  memoryBarrier(vk(), commands, workStages, workWrites, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  result = vk().vkEndCommandBuffer(commands);
+  if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
+  return {};
+}
+
+Result<std::unique_ptr<Recording>> Recording::create(Device& device, std::vector<Command> commands,
+                                                     RecordingOptions options) {
+  std::unique_ptr<Recording> recording(new Recording());
+  for (const Command& command : commands) {
+    TG_CHECK(checkCommand(device, command));
+    recording->dispatches_ += std::holds_alternative<Dispatch>(command);
+    recording->fills_ += std::holds_alternative<Fill>(command);
+    recording->copies_ += std::holds_alternative<Copy>(command);
+  }
+  recording->impl_ = std::make_unique<Impl>();
+  Impl& impl = *recording->impl_;
+  impl.owner = device.shared_from_this();
+  impl.name = std::move(options.name);
+  if (options.timestamps) TG_CHECK(impl.createQueries(recording->dispatches_));
+  TG_CHECK(impl.descriptors.create(impl.state(), commands, impl.name));
+  TG_CHECK(impl.createCommandBuffer());
+  TG_CHECK(impl.record(commands, recording->dispatches_));
+  return recording;
+}
+
+Recording::~Recording() {
+  // Once the device is lost nothing runs any more and its objects may be destroyed at once.
+  if (impl_ && lastSubmission_) (void)impl_->state().waitFor(lastSubmission_);
+}
+
+Result<void> Recording::submit() {
+  TG_TRY(lastSubmission_, impl_->state().submit(impl_->commands));
+  return {};
+}
+
+Result<void> Recording::wait() { return impl_->state().waitFor(lastSubmission_); }
+
+Result<std::vector<double>> Recording::dispatchMicroseconds() {
+  if (dispatches_ && !impl_->queries)
+    return fail(fmt::format("'{}' was recorded without timestamps", impl_->name));
+  if (!lastSubmission_) return fail(fmt::format("'{}' was never submitted, so it has no times", impl_->name));
+  TG_CHECK(wait());
+  DeviceState& state = impl_->state();
+  std::vector<uint64_t> ticks(size_t(2 * dispatches_));
+  if (ticks.empty()) return std::vector<double>();
+  VkResult result = impl_->vk().vkGetQueryPoolResults(
+      state.raw(), impl_->queries.get(), 0, uint32_t(ticks.size()), ticks.size() * sizeof(uint64_t),
+      ticks.data(), sizeof(uint64_t), VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+  if (result != VK_SUCCESS)
+    return state.failure(result, fmt::format("reading the times of '{}'", impl_->name));
+  // The counter may be narrower than 64 bits and wrap between two readings.
+  const uint32_t bits = state.probe.timestampBits;
+  const uint64_t mask = bits >= 64 ? UINT64_MAX : (uint64_t(1) << bits) - 1;
+  std::vector<double> times;
+  for (size_t i = 0; i < ticks.size(); i += 2) {
+    times.push_back(double((ticks[i + 1] - ticks[i]) & mask) * double(state.probe.limits.timestampPeriod) /
+                    1000.0);
+  }
+  return times;
+}
+
+}  // namespace tg::vulkan

@@ -1,0 +1,92 @@
+// Work recorded once and submitted many times.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/vulkan/memory.h"
+#include "runtime/vulkan/pipeline.h"
+
+namespace tg::vulkan {
+
+/// A part of a buffer bound to a kernel; `bytes` -1 means up to the buffer's end. As texels a part
+/// need not be a whole number of them: the last one reads on into the padding every buffer has.
+struct Binding {
+  Buffer* buffer = nullptr;
+  int64_t offset = 0;
+  int64_t bytes = -1;
+};
+
+struct Dispatch {
+  std::shared_ptr<Pipeline> pipeline;
+  std::array<uint32_t, 3> grid{1, 1, 1};  ///< workgroups
+  std::vector<Binding> bindings;          ///< one per binding of the pipeline
+  std::string label;                      ///< for errors and graphics debuggers; the kernel's name when empty
+};
+
+/// Everything before is finished and visible to everything after.
+struct Barrier {};
+
+/// Sets whole 32-bit words: offset and bytes are multiples of 4.
+struct Fill {
+  Buffer* buffer = nullptr;
+  int64_t offset = 0, bytes = 0;
+  uint32_t value = 0;
+};
+
+/// The two ranges do not overlap.
+struct Copy {
+  Buffer* source = nullptr;
+  int64_t sourceOffset = 0;
+  Buffer* target = nullptr;
+  int64_t targetOffset = 0;
+  int64_t bytes = 0;
+};
+
+using Command = std::variant<Dispatch, Barrier, Fill, Copy>;
+
+struct RecordingOptions {
+  std::string name = "recording";
+  bool timestamps = false;  ///< time every dispatch on the device
+};
+
+/// One command buffer. Each submission starts after everything submitted before it has finished,
+/// sees the host's writes to mapped memory, and makes its own visible to the host. Not for several
+/// threads at once.
+class Recording {
+ public:
+  /// An error names the dispatch and the limit or range that a command breaks.
+  static Result<std::unique_ptr<Recording>> create(Device& device, std::vector<Command> commands,
+                                                   RecordingOptions options = {});
+  /// Waits for the last submission.
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  /// Queues the commands once more; earlier submissions may still be running.
+  Result<void> submit();
+  /// Blocks until the last submission has finished.
+  Result<void> wait();
+  /// The last submission's number, for `Device::waitFor`; 0 before the first.
+  uint64_t lastSubmission() const { return lastSubmission_; }
+
+  /// Device time of each dispatch of the last submission, in order, waiting for it. Dispatches with no
+  /// barrier between them overlap, and each is then charged from when those before it had finished.
+  Result<std::vector<double>> dispatchMicroseconds();
+
+  int64_t dispatchCount() const { return dispatches_; }
+  int64_t fillCount() const { return fills_; }
+  int64_t copyCount() const { return copies_; }
+
+ private:
+  struct Impl;
+  Recording() = default;
+  std::unique_ptr<Impl> impl_;
+  uint64_t lastSubmission_ = 0;
+  int64_t dispatches_ = 0, fills_ = 0, copies_ = 0;
+};
+
+}  // namespace tg::vulkan

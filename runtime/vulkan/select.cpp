@@ -1,0 +1,93 @@
+// Choosing a device from a list: text in, index and reason out.
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+#include "runtime/vulkan/device.h"
+
+namespace tg::vulkan {
+
+namespace {
+
+int rank(const DeviceInfo& info) {
+  static constexpr std::string_view order[] = {"discrete", "integrated", "virtual", "cpu"};
+  return int(std::find(std::begin(order), std::end(order), info.type) - std::begin(order));
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return char(std::tolower(c)); });
+  return result;
+}
+
+std::string listing(std::span<const DeviceInfo> devices) {
+  std::string text;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const DeviceInfo& d = devices[i];
+    text += fmt::format("{}{}: {} ({})", i ? ", " : "", i, d.name, d.type);
+    if (!d.unusable.empty()) text += " unusable: " + d.unusable;
+  }
+  return text;
+}
+
+/// The usable device of the best type among those that `fits` accepts, the first of equals; or -1.
+template <class Fits>
+int best(std::span<const DeviceInfo> devices, Fits fits) {
+  int found = -1;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].unusable.empty() || !fits(devices[i])) continue;
+    if (found < 0 || rank(devices[i]) < rank(devices[size_t(found)])) found = int(i);
+  }
+  return found;
+}
+
+bool allDigits(std::string_view text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+/// A number that is one of the indices. Other numbers may still be part of a name ("4090").
+bool isIndex(std::string_view text, size_t count) {
+  return allDigits(text) && text.size() < 6 && size_t(std::stoi(std::string(text))) < count;
+}
+
+}  // namespace
+
+Result<Selection> selectDevice(std::span<const DeviceInfo> devices, std::string_view select) {
+  if (devices.empty()) return fail("no Vulkan device was found");
+  const std::string wanted = lower(select);
+  auto chosen = [&](int index, std::string why) -> Result<Selection> {
+    return Selection{index, std::move(why)};
+  };
+
+  if (wanted.empty() || wanted == "auto") {
+    const int i = best(devices, [](const DeviceInfo&) { return true; });
+    if (i < 0) return fail("no Vulkan device can be used; there are: " + listing(devices));
+    const std::string& type = devices[size_t(i)].type;
+    if (devices.size() == 1) return chosen(i, "the only device");
+    return chosen(i,
+                  fmt::format("the first {} device, preferring discrete > integrated > virtual > cpu", type));
+  }
+  if (wanted == "cpu") {
+    const int i = best(devices, [](const DeviceInfo& d) { return d.type == "cpu"; });
+    if (i < 0) return fail("no Vulkan device of type cpu; there are: " + listing(devices));
+    return chosen(i, "the first cpu device");
+  }
+  if (isIndex(wanted, devices.size())) {
+    const int i = std::stoi(wanted);
+    const DeviceInfo& d = devices[size_t(i)];
+    if (!d.unusable.empty())
+      return fail(fmt::format("device {} ({}) cannot be used: {}", i, d.name, d.unusable));
+    return chosen(i, fmt::format("device {} was asked for", i));
+  }
+  int i = best(devices, [&](const DeviceInfo& d) { return d.uuid == wanted; });
+  if (i >= 0) return chosen(i, "its UUID was asked for");
+  i = best(devices, [&](const DeviceInfo& d) { return lower(d.name).find(wanted) != std::string::npos; });
+  if (i >= 0) return chosen(i, fmt::format("its name contains '{}'", select));
+  return fail(fmt::format("no usable Vulkan device is '{}' by index, UUID or part of its name; there are: {}",
+                          select, listing(devices)));
+}
+
+}  // namespace tg::vulkan

@@ -1,0 +1,47 @@
+"""The textual suite. Run `tools/test.sh`, or one folder of it:
+/usr/lib/llvm-19/build/utils/lit/lit.py -v build/release/test --filter=passes/fuse
+"""
+import glob
+import os
+import shutil
+
+import lit.formats
+
+config.name = "tensorgrad"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".tgir", ".test"]
+config.excludes = ["inputs", "unit"]
+config.test_source_root = os.path.join(config.tg_source_dir, "test")
+config.test_exec_root = config.tg_test_exec_root
+
+
+def findTool(name, *places):
+    """The path of one of LLVM's test tools, under any of the names Debian gives it."""
+    versioned = sorted(glob.glob(f"/usr/lib/llvm-*/bin/{name}"), reverse=True)
+    path = next(filter(None, map(shutil.which, [*places, *versioned])), None)
+    if path is None:
+        lit_config.fatal(f"{name} not found: install llvm-19-tools")
+    return path
+
+
+config.substitutions += [
+    (r"\bFileCheck\b", findTool("FileCheck", "/usr/lib/llvm-19/bin/FileCheck", "FileCheck-19", "FileCheck")),
+    # Only where a command begins, so that an argument may hold the word.
+    (r"((?:^|[|;&()]) *)not(?= )", r"\1" + findTool("not", "/usr/lib/llvm-19/bin/not", "not-19", "not")),
+    ("%root", config.tg_source_dir),
+    ("%bin", config.tg_bin_dir),
+]
+config.environment["PATH"] = config.tg_bin_dir + os.pathsep + os.environ["PATH"]
+
+if config.tg_asan:
+    config.available_features.add("asan")
+    config.environment["ASAN_OPTIONS"] = "detect_leaks=1"
+if config.tg_debug:
+    config.available_features.add("debug")
+if config.tg_vulkan:
+    config.available_features.add("vulkan")
+    config.environment["VK_INSTANCE_LAYERS"] = "VK_LAYER_KHRONOS_validation"
+    config.environment["VK_LAYER_SETTINGS_PATH"] = os.path.join(config.test_source_root, "vk_layer_settings.txt")
+for name in ("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "XDG_RUNTIME_DIR", "HOME", "LP_NUM_THREADS"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]

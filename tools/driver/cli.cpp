@@ -1,0 +1,256 @@
+#include "tools/driver/cli.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tools/driver/listings.h"
+
+namespace tg {
+
+namespace {
+
+constexpr const char* kPassGroup = "Passes, run in the order given";
+
+/// `--mlir_print-IR=x` as `--print-IR=x`: underscores are dashes, MLIR's spellings are aliases.
+std::string normalFlag(const std::string& arg) {
+  if (arg.size() < 3 || arg.compare(0, 2, "--") != 0) return arg;
+  size_t equals = arg.find('=');
+  std::string name = arg.substr(2, equals == std::string::npos ? equals : equals - 2);
+  std::replace(name.begin(), name.end(), '_', '-');
+  if (name.compare(0, 5, "mlir-") == 0) name.erase(0, 5);
+  if (name == "print-debuginfo") name = "print-loc";
+  if (name == "pass-pipeline-crash-reproducer" || name == "generate-reproducer") name = "crash-reproducer";
+  return "--" + name + (equals == std::string::npos ? "" : arg.substr(equals));
+}
+
+/// Builds one tool's options and reads one command line.
+class CommandLine {
+ public:
+  explicit CommandLine(const PassInfo* only) : only_(only), app_(about(only), only ? only->tool : "tg-opt") {
+    command_.tool = app_.get_name();
+    addInput();
+    if (only_) addOptionsOf(*only_);
+    else addPasses();
+    addLooking();
+    app_.get_formatter()->column_width(36);
+    app_.get_formatter()->label("TEXT", "");
+  }
+  ParsedCommand parse(int argc, char** argv);
+
+ private:
+  static std::string about(const PassInfo* only) {
+    if (only) return fmt::format("{} ({} to {})", only->summary, name(only->from), name(only->to));
+    return "Runs passes over a module: text in, text out.";
+  }
+  void addInput();
+  void addPasses();
+  void addOptionsOf(const PassInfo& pass);
+  void addLooking();
+  CLI::Option* text(const std::string& flag, std::string& into, const std::string& help) {
+    return app_.add_option(flag, into, help)->type_name("")->group("Output and checks");
+  }
+  void toggle(const std::string& flag, bool& into, const std::string& help) {
+    app_.add_flag(flag, into, help)->group("Output and checks");
+  }
+  std::optional<std::string> unknownFlag(const std::vector<std::string>& args) const;
+  Result<void> collectPasses();
+  Result<void> checkNames();
+  bool answered() const;
+
+  const PassInfo* only_;
+  CLI::App app_;
+  Command command_;
+  std::string pipelineText_, helpPass_;
+  bool listPasses_ = false, listOps_ = false, version_ = false;
+  std::map<const CLI::Option*, const PassInfo*> passFlags_;
+  std::map<const CLI::Option*, const OptionInfo*> optionFlags_;
+  std::vector<std::string> inputs_;
+};
+
+void CommandLine::addInput() {
+  app_.set_help_flag("-h,--help", "print this help");
+  app_.add_option("FILE", inputs_, "the module; - or nothing is standard input")->type_name("")->expected(0, -1);
+  text("-o,--output", command_.output, "write here, whole or not at all (default: standard output)");
+}
+
+void CommandLine::addPasses() {
+  for (const PassInfo& pass : passes()) {
+    CLI::Option* flag = app_.add_flag("--" + pass.name, pass.summary)->group(kPassGroup);
+    flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    passFlags_[flag] = &pass;
+  }
+  auto add = [&](const std::string& flag, std::string& into, const std::string& help) {
+    app_.add_option(flag, into, help)->type_name("")->group("Pipelines");
+  };
+  add("--pass-pipeline", pipelineText_, "the passes as text: 'append-grad,append-adam{lr=1e-3},fuse'");
+  add("--help-pass", helpPass_, "print the options of a pass");
+  add("--target", command_.target, "for fuse: a shipped target, a JSON file, or auto");
+  app_.add_flag("--list-passes", listPasses_, "print all passes")->group("Pipelines");
+  app_.add_flag("--list-ops", listOps_, "print all ops and how each is differentiated")->group("Pipelines");
+}
+
+void CommandLine::addOptionsOf(const PassInfo& pass) {
+  std::string group = fmt::format("Options of {}", pass.name);
+  for (const OptionInfo& info : pass.options) {
+    std::string help = fmt::format("{} (default: {})", info.help, info.fallback);
+    std::string flag = "--" + info.name;
+    CLI::Option* option = info.type == "bool" ? app_.add_flag(flag, help)
+                                              : app_.add_option(flag)->description(help)->type_name("");
+    option->group(group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    optionFlags_[option] = &info;
+  }
+}
+
+void CommandLine::addLooking() {
+  if (!app_.get_option_no_throw("--emit")) {
+    std::string forms = "text";
+    for (const Emitter& emitter : emitters()) forms += " | " + emitter.name;
+    text("--emit", command_.emit, "what to write: " + forms);
+  }
+  toggle("--split-input-file", command_.split, "treat sections between '// -----' as files of their own");
+  toggle("--verify-diagnostics", command_.verifyDiagnostics, "compare with // expected-error@below {{...}}");
+  toggle("--verify-roundtrip", command_.verifyRoundtrip, "check that printing and parsing is the identity");
+  toggle("--print-loc", command_.printLoc, "print the location of every op");
+  toggle("--print-ir-before-all", command_.printBeforeAll, "print the module before each pass");
+  toggle("--print-ir-after-all", command_.printAfterAll, "print the module after each pass");
+  auto names = [&](const std::string& flag, std::vector<std::string>& into, const std::string& help) {
+    app_.add_option(flag, into, help)->type_name("")->delimiter(',')->group("Output and checks");
+  };
+  names("--print-ir-before", command_.printBefore, "print the module before these passes");
+  names("--print-ir-after", command_.printAfter, "print the module after these passes");
+  text("--print-ir-tree-dir", command_.treeDir, "write the module after each pass to DIR/NN_pass.tgir");
+  toggle("--dump-pass-pipeline", command_.dumpPipeline, "print the pipeline with every option");
+  toggle("--timing", command_.timing, "print how long each pass took");
+  text("--crash-reproducer", command_.reproducer, "where to save the module a pass fails on (none: nowhere)");
+  app_.add_flag("--version", version_, "print the version")->group("Output and checks");
+}
+
+std::optional<std::string> CommandLine::unknownFlag(const std::vector<std::string>& args) const {
+  for (const std::string& arg : args) {
+    if (arg == "--") return {};
+    if (arg.size() < 3 || arg.compare(0, 2, "--") != 0) continue;
+    std::string name = arg.substr(0, arg.find('='));
+    if (app_.get_option_no_throw(name)) continue;
+    std::vector<std::string> known;
+    for (const CLI::Option* option : app_.get_options())
+      for (const std::string& longName : option->get_lnames()) known.push_back(longName);
+    std::string near = nearestName(std::string_view(name).substr(2), known);
+    return fmt::format("unknown flag {}{}", name, near.empty() ? "; see --help" : "; did you mean --" + near + "?");
+  }
+  return {};
+}
+
+// Flags of passes become steps in the order of the command line; a pass tool has one step.
+Result<void> CommandLine::collectPasses() {
+  if (only_) {
+    AttrList options;
+    for (const OptionInfo& info : only_->options)
+      for (auto [flag, owner] : optionFlags_) {
+        if (owner != &info || flag->count() == 0) continue;
+        TG_TRY(Attr value, parsePassOption(*only_, info, flag->results().back()));
+        options.push_back({info.name, std::move(value)});
+      }
+    command_.pipeline.add(*only_, std::move(options));
+    return {};
+  }
+  std::map<const CLI::Option*, size_t> seen;
+  for (const CLI::Option* flag : app_.parse_order()) {
+    auto pass = passFlags_.find(flag);
+    if (pass == passFlags_.end()) continue;
+    std::string value = flag->results()[seen[flag]++];
+    // CLI11 gives a flag without a value the text "true".
+    TG_TRY(AttrList options, parsePassOptions(*pass->second, value == "true" ? "" : value));
+    command_.pipeline.add(*pass->second, std::move(options));
+  }
+  if (pipelineText_.empty()) return {};
+  if (!command_.pipeline.steps().empty()) return fail("give the passes by flags or by --pass-pipeline, not both");
+  TG_TRY(command_.pipeline, PassManager::parse(pipelineText_));
+  return {};
+}
+
+Result<void> CommandLine::checkNames() {
+  if (inputs_.size() > 1) return fail(fmt::format("one input file, not {}: '{}' and '{}'", inputs_.size(), inputs_[0], inputs_[1]));
+  if (!inputs_.empty()) command_.input = inputs_[0];
+  for (auto* names : {&command_.printBefore, &command_.printAfter})
+    for (std::string& name : *names) {
+      const PassInfo* pass = findPass(name);
+      if (!pass) return fail(fmt::format("no pass is named '{}'; see tg-opt --list-passes", name));
+      name = pass->name;
+    }
+  // `spirv-emit{emit=glsl}` names an emitter: the pass stops at kernels, which the emitter then writes.
+  if (!command_.pipeline.steps().empty()) {
+    PipelineStep& last = command_.pipeline.steps().back();
+    const Attr* given = find(last.options, "emit");
+    for (const Emitter& emitter : emitters())
+      if (given && given->text == emitter.name) {
+        command_.emit = emitter.name;
+        set(last.options, "emit", Attr::string("kernel"));
+        break;
+      }
+  }
+  std::string forms = "text";
+  for (const Emitter& emitter : emitters()) {
+    if (command_.emit == emitter.name) return {};
+    forms += ", " + emitter.name;
+  }
+  if (command_.emit == "text") return {};
+  return fail(fmt::format("{} cannot write '{}'; it can write: {}", command_.tool, command_.emit, forms));
+}
+
+ParsedCommand CommandLine::parse(int argc, char** argv) {
+  auto wrong = [&](std::string_view why) {
+    fmt::print(stderr, "{}: error: {}\n", command_.tool, why);
+    return ParsedCommand{2, {}};
+  };
+  std::vector<std::string> args;
+  bool flags = true;
+  for (int i = 1; i < argc; ++i) {
+    flags = flags && std::string_view(argv[i]) != "--";
+    args.push_back(flags ? normalFlag(argv[i]) : argv[i]);
+  }
+  if (auto unknown = unknownFlag(args)) return wrong(*unknown);
+  try {
+    std::reverse(args.begin(), args.end());   // CLI11 takes a vector from its end
+    app_.parse(std::move(args));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app_.help());
+    return {0, {}};
+  } catch (const CLI::ParseError& error) {
+    return wrong(error.what());
+  }
+  if (!helpPass_.empty()) {
+    const PassInfo* pass = findPass(helpPass_);
+    if (!pass) return wrong(fmt::format("no pass is named '{}'; see --list-passes", helpPass_));
+    fmt::print("{}", passHelp(*pass));
+    return {0, {}};
+  }
+  if (answered()) return {0, {}};
+  if (auto collected = collectPasses(); !collected) {
+    const Error& error = collected.error();
+    bool located = placeOf(error.diagnostics().front().loc) != nullptr;
+    if (!located) return wrong(error.message());
+    fmt::print(stderr, "{}", error.str());
+    return {2, {}};
+  }
+  if (auto checked = checkNames(); !checked) return wrong(checked.error().message());
+  return {std::nullopt, std::move(command_)};
+}
+
+bool CommandLine::answered() const {
+  if (listPasses_) fmt::print("{}", passList());
+  if (listOps_) fmt::print("{}", opList());
+  if (version_) fmt::print("{}", versionText());
+  return listPasses_ || listOps_ || version_;
+}
+
+}  // namespace
+
+PrintOptions Command::printOptions() const { return {.locations = printLoc}; }
+
+ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only) { return CommandLine(only).parse(argc, argv); }
+
+}  // namespace tg

@@ -1,0 +1,45 @@
+// The command line of tg-opt and the pass tools, parsed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/parser.h"
+#include "passes/pass.h"
+#include "tools/driver/driver.h"
+
+namespace tg {
+
+/// What one invocation asks for.
+struct Command {
+  std::string tool = "tg-opt";
+  std::string input = "-";        ///< a path, "-" for standard input
+  std::string output = "-";       ///< a path, "-" for standard output
+  PassManager pipeline;
+  std::string emit = "text";      ///< text or the name of an emitter
+  std::string target;             ///< for passes with an option `target` that none is given
+  bool split = false, verifyDiagnostics = false, verifyRoundtrip = false;
+  bool timing = false, dumpPipeline = false, printLoc = false;
+  bool printBeforeAll = false, printAfterAll = false;
+  std::vector<std::string> printBefore, printAfter;   ///< names of passes
+  std::string treeDir;
+  std::string reproducer;         ///< "" is the default name, "none" writes none
+
+  PrintOptions printOptions() const;
+};
+
+/// The command, or the exit code of a command line that is already answered (help, lists) or wrong
+/// (the reason is on standard error).
+struct ParsedCommand {
+  std::optional<int> exit;
+  Command command;
+};
+/// `only` is the pass of a pass tool, null for tg-opt.
+ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only);
+
+/// Replaces every `target` of the pipeline that is not a shipped name: a JSON file by its content,
+/// `auto` by the device's data, so that passes read no files and no devices.
+Result<void> resolveTargets(Command& command, const OptHooks& hooks);
+
+}  // namespace tg

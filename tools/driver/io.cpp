@@ -1,0 +1,97 @@
+#include "tools/driver/io.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+namespace fs = std::filesystem;
+
+static Error cannot(std::string_view what, const std::string& path) {
+  return fail(fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
+}
+
+static Result<std::string> readAll(int file, const std::string& path) {
+  std::string text;
+  char buffer[65536];
+  for (;;) {
+    ssize_t count = ::read(file, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return cannot("read", path);
+    if (count == 0) break;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+  size_t zero = text.find('\0');
+  if (zero != std::string::npos)
+    return fail(fmt::format("{} is not text: byte {} is zero", path == "-" ? "standard input" : path, zero));
+  return text;
+}
+
+Result<std::string> readInput(const std::string& path) {
+  if (path == "-") {
+    if (::isatty(0)) fmt::print(stderr, "reading standard input; end it with Ctrl-D\n");
+    return readAll(0, path);
+  }
+  if (std::error_code error; fs::is_directory(path, error)) return fail(fmt::format("{} is a directory", path));
+  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return cannot("open", path);
+  auto text = readAll(file, path);
+  ::close(file);
+  return text;
+}
+
+static bool writeAll(int file, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    ssize_t count = ::write(file, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+static Result<void> writeThrough(const std::string& path, const std::string& text) {
+  int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (file < 0) return cannot("write", path);
+  bool good = writeAll(file, text);
+  good = ::close(file) == 0 && good;
+  if (!good) return cannot("write", path);
+  return {};
+}
+
+Result<void> writeOutput(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    if (!writeAll(1, text)) return cannot("write", "standard output");
+    return {};
+  }
+  std::error_code error;
+  fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) return fail(fmt::format("cannot write {}: it is a directory", path));
+  if (fs::exists(status) && !fs::is_regular_file(status)) return writeThrough(path, text);
+  // A link stays a link: its target is what is replaced.
+  std::string target = fs::exists(status) ? fs::canonical(path, error).string() : path;
+  std::string temporary = target + ".XXXXXX";
+  int file = ::mkstemp(temporary.data());
+  if (file < 0) return cannot("write", path);
+  // mkstemp makes the file private; give it the mode it would have had, or has.
+  mode_t mask = ::umask(0);
+  ::umask(mask);
+  mode_t mode = fs::exists(status) ? static_cast<mode_t>(status.permissions()) & 0777 : 0666 & ~mask;
+  bool good = writeAll(file, text) && ::fchmod(file, mode) == 0;
+  good = ::close(file) == 0 && good;
+  if (good && ::rename(temporary.c_str(), target.c_str()) == 0) return {};
+  Error why = cannot("write", path);
+  ::unlink(temporary.c_str());
+  return why;
+}
+
+}  // namespace tg

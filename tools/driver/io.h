@@ -1,0 +1,17 @@
+// Files of the tools: inputs read whole, outputs written whole or not at all.
+#pragma once
+
+#include <string>
+
+#include "ir/result.h"
+
+namespace tg {
+
+/// The text of a file, or of standard input for "-". A directory, a missing file and binary data are
+/// errors that say so.
+Result<std::string> readInput(const std::string& path);
+/// Writes to a temporary file beside `path` and renames it; "-" is standard output. What is there and
+/// is no regular file (a pipe, /dev/null) is written to directly.
+Result<void> writeOutput(const std::string& path, const std::string& text);
+
+}  // namespace tg

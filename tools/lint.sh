@@ -1,0 +1,79 @@
+#!/bin/bash
+# Layout, names and size of the tree's sources.
+#   tools/lint.sh [--all] [BASE]   clang-tidy on the files changed since BASE (default: where this
+#                                  branch left origin/main, else the parent commit), or on all
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+all=0
+base=
+for option in "$@"; do
+  case $option in
+    --all) all=1 ;;
+    -*) echo "usage: tools/lint.sh [--all] [BASE]" >&2; exit 2 ;;
+    *) base=$option ;;
+  esac
+done
+max_lines=600
+failures=0
+
+complain() {
+  echo "lint: $1"
+  failures=$((failures + 1))
+}
+
+sources() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
+
+changed() {
+  if [ "$all" -eq 0 ] && [ -z "$base" ]; then
+    base=$(git merge-base HEAD origin/main 2>/dev/null) || base=
+    # On main itself the branch point is HEAD, which would hide the commit under test.
+    if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then base=$(git rev-parse -q --verify HEAD~1); fi
+  fi
+  if [ "$all" -eq 1 ] || [ -z "$base" ]; then
+    sources '*.cpp'
+  else
+    { git diff --name-only --diff-filter=d "$base" -- '*.cpp'
+      git ls-files --others --exclude-standard -- '*.cpp'; } | sort -u
+  fi
+}
+
+if ! git rev-parse -q --is-inside-work-tree >/dev/null; then
+  echo "lint: needs a git checkout" >&2
+  exit 1
+fi
+mapfile -t code < <(sources '*.h' '*.cpp')
+mapfile -t texts < <(sources '*.h' '*.cpp' '*.def' '*.py' '*.py.in' '*.sh' '*.tgir' '*.test' '*.md' '*CMakeLists.txt')
+
+if [ ${#code[@]} -gt 0 ]; then
+  clang-format --dry-run -Werror "${code[@]}" || complain "layout: run clang-format -i on the files above"
+fi
+
+# Tables are one row a thing, so their length says nothing.
+for file in "${code[@]}" $(sources '*.py' '*.sh'); do
+  lines=$(wc -l < "$file")
+  [ "$lines" -le "$max_lines" ] || complain "$file has $lines lines, more than $max_lines"
+done
+
+marks='\b(TO''DO|FIX''ME|X''XX)\b'
+if [ ${#texts[@]} -gt 0 ] && grep -nE "$marks" "${texts[@]}"; then
+  complain "open work belongs in an issue or in a test marked XFAIL"
+fi
+
+if python3 tools/check_layers.py; then :; else complain "includes against the layers"; fi
+
+mapfile -t tidy < <(changed)
+if [ ${#tidy[@]} -gt 0 ]; then
+  if [ ! -f build/release/compile_commands.json ]; then
+    complain "clang-tidy needs build/release/compile_commands.json: run cmake --preset release"
+  else
+    echo "clang-tidy on ${#tidy[@]} files"
+    # The database holds GCC's options, some of which clang does not know.
+    printf '%s\0' "${tidy[@]}" | xargs -0 -n 4 -P "$(nproc)" clang-tidy -p build/release --quiet \
+      --extra-arg=-Wno-unknown-warning-option 2> >(grep -vE '^[0-9]+ warnings? generated' >&2) ||
+      complain "clang-tidy"
+  fi
+fi
+
+echo "lint: ${#code[@]} sources, $failures complaints"
+[ "$failures" -eq 0 ]

@@ -1,0 +1,88 @@
+#!/bin/bash
+# Installs what is missing, builds, and runs every test. The last line is `N passed, N failed`.
+#   --fast   leave out the sanitizer build and the lint
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+. tools/packages.sh
+
+fast=0
+for option in "$@"; do
+  case $option in
+    --fast) fast=1 ;;
+    *) echo "usage: tools/test.sh [--fast]" >&2; exit 2 ;;
+  esac
+done
+
+passed=0
+failed=0
+jobs=$(nproc)
+lit=/usr/lib/llvm-19/build/utils/lit/lit.py
+
+finish() {
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+  exit
+}
+
+# step NAME COMMAND…: counts as one test.
+step() {
+  local name=$1
+  shift
+  echo "== $name"
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+    return 1
+  fi
+}
+
+# suite NAME REPORT COMMAND…: counts the cases of the JUnit report the command writes.
+suite() {
+  local name=$1 report=$2 good bad
+  shift 2
+  echo "== $name"
+  mkdir -p "$(dirname "$report")"
+  rm -f "$report"
+  "$@"
+  local status=$?
+  read -r good bad < <(python3 tools/count_results.py "$report" "$status")
+  echo "$name: ${good:=0} passed, ${bad:=1} failed"
+  passed=$((passed + good))
+  failed=$((failed + bad))
+}
+
+build() { cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs"; }
+
+# runSuites PRESET [option of ctest…]
+runSuites() {
+  local preset=$1 dir=$PWD/build/$1
+  shift
+  suite "unit tests, $preset" "$dir/ctest.xml" \
+    ctest --test-dir "$dir" -j "$jobs" --output-on-failure --output-junit "$dir/ctest.xml" "$@"
+  suite "lit, $preset" "$dir/lit.xml" \
+    python3 "$lit" -sv --no-progress-bar -j "$jobs" --xunit-xml-output "$dir/lit.xml" "$dir/test"
+}
+
+echo "== packages"
+if ! installMissing "$build_packages" "$test_packages"; then
+  failed=1
+  finish
+fi
+
+# The tests mean the same device everywhere: Mesa's on the CPU, unless the caller names another.
+if [ -z "${VK_ICD_FILENAMES:-}${VK_DRIVER_FILES:-}" ]; then
+  for icd in /usr/share/vulkan/icd.d/lvp_icd.*.json; do
+    [ -e "$icd" ] && export VK_ICD_FILENAMES=$icd
+  done
+fi
+
+step "build, release" build release || finish
+runSuites release
+
+if [ "$fast" -eq 0 ]; then
+  step "lint" tools/lint.sh
+  step "build, asan" build asan && runSuites asan -L asan
+fi
+finish
