@@ -89,8 +89,8 @@ class GlslPrinter {
   Survey survey_;
   GlslNames names_;
   GlslHelpers helpers_;
-  std::map<std::string, std::string> reductions_;   ///< by name: the function's text
-  std::map<std::string, std::string> scratch_;      ///< by name: shared memory of the reductions
+  std::map<std::string, std::string> reductions_;  ///< by name: the function's text
+  std::map<std::string, std::string> scratch_;     ///< by name: shared memory of the reductions
   Lines shared_, main_;
 };
 
@@ -108,7 +108,7 @@ GlslText GlslPrinter::print() {
   out.add("layout(local_size_x = {}, local_size_y = {}, local_size_z = {}) in;", size[0], size[1], size[2]);
 
   main_.depth = 1;
-  std::swap(out, shared_);   // the header comes first, then what body() finds it needs
+  std::swap(out, shared_);  // the header comes first, then what body() finds it needs
   for (size_t index = 0; index < kernel_.body.args.size(); ++index)
     parameter(*kernel_.body.args[index], static_cast<int>(index));
   body(kernel_.body);
@@ -143,7 +143,7 @@ void GlslPrinter::parameter(const Value& param, int binding) {
                        : param.type.mode == BufMode::out ? "writeonly "
                        : coherent(param)                 ? "coherent "
                                                          : "";
-  shared_.add("layout(std430, set = 0, binding = {}) {}restrict buffer B{} {{ {} {}[]; }};", binding, access, binding,
+  shared_.add("layout(std430, set = 0, binding = {}) {}buffer B{} {{ {} {}[]; }};", binding, access, binding,
               storedType(param), name);
 }
 
@@ -218,14 +218,16 @@ void GlslPrinter::store(const Op& op) {
 void GlslPrinter::atomicAdd(const Op& op) {
   const Operand& element = op.operands[1];
   if (isFloat(element.value->type.dtype)) return atomicAddFloat(op, place(element));
-  main_.add("atomicAdd({}, {});", place(element), operandText(op.operands[0], elementType(element.value->type)));
+  main_.add("atomicAdd({}, {});", place(element),
+            operandText(op.operands[0], elementType(element.value->type)));
 }
 
 void GlslPrinter::atomicAddFloat(const Op& op, const std::string& place) {
   std::string seen = names_.unique("seen"), sum = names_.unique("sum"), was = names_.unique("was");
   main_.add("for (uint {} = {};;) {{", seen, place);
   ++main_.depth;
-  main_.add("precise float {} = uintBitsToFloat({}) + {};", sum, seen, operandText(op.operands[0], Type::scalar(DType::f32)));
+  main_.add("precise float {} = uintBitsToFloat({}) + {};", sum, seen,
+            operandText(op.operands[0], Type::scalar(DType::f32)));
   main_.add("uint {} = atomicCompSwap({}, {}, floatBitsToUint({}));", was, place, seen, sum);
   main_.add("if ({} == {}) break;", was, seen);
   main_.add("{} = {};", seen, was);
@@ -239,7 +241,8 @@ std::string GlslPrinter::extent(const Op& op) {
   if (buffer.type.shape[static_cast<int>(axis)] != Shape::kDynamic)
     return fmt::format("{}u", buffer.type.shape[static_cast<int>(axis)]);
   const std::string& name = names_.of(&buffer);
-  std::string all = buffer.type.texel ? fmt::format("uint(textureSize({}))", name) : fmt::format("uint({}.length())", name);
+  std::string all =
+      buffer.type.texel ? fmt::format("uint(textureSize({}))", name) : fmt::format("uint({}.length())", name);
   int64_t row = 1;
   for (int other = 1; other < buffer.type.rank(); ++other) row *= buffer.type.shape[other];
   return row == 1 ? all : fmt::format("{} / {}u", all, row);
@@ -248,8 +251,8 @@ std::string GlslPrinter::extent(const Op& op) {
 void GlslPrinter::memory(const Op& op) {
   Lines& lines = op.code == Opcode::k_shared ? shared_ : main_;
   lines.op = &op;
-  lines.add("{}{} {}[{}];", op.code == Opcode::k_shared ? "shared " : "", storedType(*op.result()), names_.of(op.result()),
-            op.result()->type.elements());
+  lines.add("{}{} {}[{}];", op.code == Opcode::k_shared ? "shared " : "", storedType(*op.result()),
+            names_.of(op.result()), op.result()->type.elements());
   lines.op = nullptr;
 }
 
@@ -271,26 +274,27 @@ std::string GlslPrinter::reduce(const Op& op) {
   scratch_[lanes] = fmt::format("shared {} {}[{}];\n", type, lanes, count);
   std::string x = fmt::format("{}[at]", lanes), y = fmt::format("{}[at + width]", lanes);
   bool flt = isFloat(op.result()->type.dtype);
-  std::string fold = kind == "add" ? fmt::format("{} + {}", x, y)
-                     : flt ? fmt::format("{}({}, {})", helpers_.need(kind == "min" ? "Min" : "Max", op.result()->type), x, y)
-                           : fmt::format("{}({}, {})", kind, x, y);
-  reductions_[function] = fmt::format(
-      "{0} {1}({0} x) {{\n"
-      "  uint at = gl_LocalInvocationIndex;\n"
-      "  {2}[at] = x;\n"
-      "  barrier();\n"
-      "  for (uint width = {3}u; width > 0u; width >>= 1) {{\n"
-      "    if (at < width && at + width < {4}u) {{\n"
-      "      {5} folded = {6};\n"
-      "      {2}[at] = folded;\n"
-      "    }}\n"
-      "    barrier();\n"
-      "  }}\n"
-      "  {0} result = {2}[0];\n"
-      "  barrier();\n"
-      "  return result;\n"
-      "}}\n",
-      type, function, lanes, std::bit_ceil(count) / 2, count, qualified(op.result()->type), fold);
+  std::string fold =
+      kind == "add" ? fmt::format("{} + {}", x, y)
+      : flt ? fmt::format("{}({}, {})", helpers_.need(kind == "min" ? "Min" : "Max", op.result()->type), x, y)
+            : fmt::format("{}({}, {})", kind, x, y);
+  reductions_[function] =
+      fmt::format("{0} {1}({0} x) {{\n"
+                  "  uint at = gl_LocalInvocationIndex;\n"
+                  "  {2}[at] = x;\n"
+                  "  barrier();\n"
+                  "  for (uint width = {3}u; width > 0u; width >>= 1) {{\n"
+                  "    if (at < width && at + width < {4}u) {{\n"
+                  "      {5} folded = {6};\n"
+                  "      {2}[at] = folded;\n"
+                  "    }}\n"
+                  "    barrier();\n"
+                  "  }}\n"
+                  "  {0} result = {2}[0];\n"
+                  "  barrier();\n"
+                  "  return result;\n"
+                  "}}\n",
+                  type, function, lanes, std::bit_ceil(count) / 2, count, qualified(op.result()->type), fold);
   return fmt::format("{}({})", function, operandText(op.operands[0], op.result()->type));
 }
 
@@ -332,7 +336,8 @@ void GlslPrinter::yieldToLoop(const Op& op) {
     std::string target = names_.of(carried[index].value), source = operandText(next, type);
     if (source == target) continue;
     bool clobbered = false;
-    for (size_t before = 0; before < index; ++before) clobbered |= next.value == carried[before].value && next.value;
+    for (size_t before = 0; before < index; ++before)
+      clobbered |= next.value == carried[before].value && next.value;
     if (clobbered) {
       std::string copy = names_.unique(target + "_next");
       main_.add("{} {} = {};", qualified(type), copy, source);
@@ -349,13 +354,15 @@ void GlslPrinter::loop(const Op& op) {
     // Result and carried value are one variable; it takes the result's name.
     const Value* argument = carried[index].value;
     if (index < op.results.size()) names_.alias(argument, op.results[index].get());
-    main_.add("{} {} = {};", qualified(argument->type), names_.of(argument), operandText(carried[index].items[0], argument->type));
+    main_.add("{} {} = {};", qualified(argument->type), names_.of(argument),
+              operandText(carried[index].items[0], argument->type));
   }
   Type count = Type::scalar(DType::u32);
   const std::string& index = names_.of(op.operands[0].value);
   const Operand* step = op.keyword("step");
   main_.add("{}for (uint {} = {}; {} < {}; {} += {}) {{", op.flag("unroll") ? "[[unroll]] " : "", index,
-            operandText(op.operands[0].items[0], count), index, operandText(op.keyword("to")->items[0], count), index,
+            operandText(op.operands[0].items[0], count), index,
+            operandText(op.keyword("to")->items[0], count), index,
             step ? operandText(step->items[0], count) : "1u");
   ++main_.depth;
   body(*op.regions[0]);
@@ -368,57 +375,59 @@ void GlslPrinter::loop(const Op& op) {
 void GlslPrinter::op(const Op& op) {
   using enum KernelOp;
   main_.op = &op;
-  auto id = [&](const char* builtin) { define(op, fmt::format("{}.{}", builtin, glslLane(op.operands[0].integer))); };
+  auto id = [&](const char* builtin) {
+    define(op, fmt::format("{}.{}", builtin, glslLane(op.operands[0].integer)));
+  };
   switch (kernelOp(op.code)) {
-    case k_global_id: id("gl_GlobalInvocationID"); break;
-    case k_local_id: id("gl_LocalInvocationID"); break;
-    case k_workgroup_id: id("gl_WorkGroupID"); break;
-    case k_num_workgroups: id("gl_NumWorkGroups"); break;
-    case k_dim: define(op, extent(op)); break;
-    case k_load: define(op, load(op)); break;
-    case k_store: store(op); break;
-    case k_atomic_add: atomicAdd(op); break;
-    case k_shared:
-    case k_local: memory(op); break;
-    case k_if: branch(op); break;
-    case k_for: loop(op); break;
-    case k_yield: break;
-    case k_barrier: barrier(); break;
-    case k_workgroup_reduce: define(op, reduce(op)); break;
-    case k_add:
-    case k_sub:
-    case k_mul:
-    case k_div:
-    case k_mod:
-    case k_min:
-    case k_max:
-    case k_pow:
-    case k_fma:
-    case k_neg:
-    case k_abs:
-    case k_sign:
-    case k_floor:
-    case k_sqrt:
-    case k_rsqrt:
-    case k_exp:
-    case k_log:
-    case k_and:
-    case k_or:
-    case k_xor:
-    case k_not:
-    case k_shl:
-    case k_shr:
-    case k_lt:
-    case k_le:
-    case k_gt:
-    case k_ge:
-    case k_eq:
-    case k_ne:
-    case k_select:
-    case k_cast:
-    case k_bitcast:
-    case k_vec:
-    case k_extract: define(op, expression(op)); break;
+  case k_global_id: id("gl_GlobalInvocationID"); break;
+  case k_local_id: id("gl_LocalInvocationID"); break;
+  case k_workgroup_id: id("gl_WorkGroupID"); break;
+  case k_num_workgroups: id("gl_NumWorkGroups"); break;
+  case k_dim: define(op, extent(op)); break;
+  case k_load: define(op, load(op)); break;
+  case k_store: store(op); break;
+  case k_atomic_add: atomicAdd(op); break;
+  case k_shared:
+  case k_local: memory(op); break;
+  case k_if: branch(op); break;
+  case k_for: loop(op); break;
+  case k_yield: break;
+  case k_barrier: barrier(); break;
+  case k_workgroup_reduce: define(op, reduce(op)); break;
+  case k_add:
+  case k_sub:
+  case k_mul:
+  case k_div:
+  case k_mod:
+  case k_min:
+  case k_max:
+  case k_pow:
+  case k_fma:
+  case k_neg:
+  case k_abs:
+  case k_sign:
+  case k_floor:
+  case k_sqrt:
+  case k_rsqrt:
+  case k_exp:
+  case k_log:
+  case k_and:
+  case k_or:
+  case k_xor:
+  case k_not:
+  case k_shl:
+  case k_shr:
+  case k_lt:
+  case k_le:
+  case k_gt:
+  case k_ge:
+  case k_eq:
+  case k_ne:
+  case k_select:
+  case k_cast:
+  case k_bitcast:
+  case k_vec:
+  case k_extract: define(op, expression(op)); break;
   }
   main_.op = nullptr;
 }
@@ -426,7 +435,8 @@ void GlslPrinter::op(const Op& op) {
 }  // namespace
 
 Result<GlslText> printGlsl(const Item& kernel) {
-  if (kernel.kind != ItemKind::kernel) return failAt(kernel.loc, fmt::format("@{} is no kernel", kernel.name));
+  if (kernel.kind != ItemKind::kernel)
+    return failAt(kernel.loc, fmt::format("@{} is no kernel", kernel.name));
   return GlslPrinter(kernel).print();
 }
 

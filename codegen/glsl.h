@@ -13,8 +13,8 @@ namespace tg {
 /// A shader with, for each of its lines, where the line came from.
 struct GlslText {
   std::string text;
-  std::vector<Loc> lineLocs;                 ///< lineLocs[i] is of line i + 1; null where no op stands behind it
-  std::vector<std::string_view> lineOps;     ///< the op printed on that line, "tgk.add", or ""
+  std::vector<Loc> lineLocs;              ///< lineLocs[i] is of line i + 1; null where no op stands behind it
+  std::vector<std::string_view> lineOps;  ///< the op printed on that line, "tgk.add", or ""
 };
 
 /// Prints a verified kernel as a compute shader with entry point main. Parameter i is descriptor
@@ -25,6 +25,7 @@ struct GlslText {
 /// What GLSL leaves open is fixed here, and the kernel interpreter agrees: x/0 is the largest u32 and
 /// 0 for i32, x%0 is 0, min and max give NaN when an operand is NaN, sign(NaN) is 0, shift counts are
 /// taken mod 32. Casts of floats outside the integer's range stay open.
+/// fma prints as GLSL's fma, which some drivers (Mesa 22.3's llvmpipe) round twice.
 Result<GlslText> printGlsl(const Item& kernel);
 
 }  // namespace tg

@@ -29,14 +29,14 @@ static std::string floatLiteral(double value) {
 std::string glslLiteral(const Operand& literal, DType dtype) {
   int64_t integer = literal.isInteger ? literal.integer : static_cast<int64_t>(literal.real);
   switch (dtype) {
-    case DType::f32:
-    case DType::f16: return floatLiteral(literal.number());
-    case DType::u32: return fmt::format("{}u", static_cast<uint32_t>(integer));
-    case DType::i1: return literal.number() != 0 ? "true" : "false";
-    case DType::i32: break;
+  case DType::f32:
+  case DType::f16: return floatLiteral(literal.number());
+  case DType::u32: return fmt::format("{}u", static_cast<uint32_t>(integer));
+  case DType::i1: return literal.number() != 0 ? "true" : "false";
+  case DType::i32: break;
   }
   int32_t value = static_cast<int32_t>(integer);
-  if (value == INT32_MIN) return "int(0x80000000u)";   // its absolute value is no int
+  if (value == INT32_MIN) return "int(0x80000000u)";  // its absolute value is no int
   return value < 0 ? fmt::format("({})", value) : fmt::format("{}", value);
 }
 
@@ -49,7 +49,8 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
   if (kind == "Min" || kind == "Max") {
     std::string beats = type.lanes == 1 ? fmt::format("y {} x", kind == "Min" ? "<" : ">")
                                         : fmt::format("{}(y, x)", kind == "Min" ? "lessThan" : "greaterThan");
-    text = fmt::format("{0} tg{1}({0} x, {0} y) {{ return mix(mix(x, y, {2}), y, isnan(y)); }}\n", t, kind, beats);
+    text = fmt::format("{0} tg{1}({0} x, {0} y) {{ return mix(mix(x, y, {2}), y, isnan(y)); }}\n", t, kind,
+                       beats);
   } else if (type.dtype == DType::u32) {
     // The divisor is replaced, not only the result: hardware may trap on a division that is thrown away.
     text = kind == "Div" ? "uint tgDiv(uint x, uint y) { return y == 0u ? 0xffffffffu : x / max(y, 1u); }\n"
@@ -68,7 +69,7 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
 
 std::string GlslHelpers::text() const {
   std::string out;
-  for (const auto& [key, text] : texts_) out += text;   // "Div…" comes before "Mod…", which calls it
+  for (const auto& [key, text] : texts_) out += text;  // "Div…" comes before "Mod…", which calls it
   return out;
 }
 
@@ -77,7 +78,8 @@ namespace {
 class Expression {
  public:
   Expression(const Op& op, const std::vector<GlslOperand>& operands, GlslHelpers& helpers)
-      : op_(op), operands_(operands), helpers_(helpers), lanes_(op.results.empty() ? 1 : op.result()->type.lanes) {}
+      : op_(op), operands_(operands), helpers_(helpers),
+        lanes_(op.results.empty() ? 1 : op.result()->type.lanes) {}
 
   std::string print();
 
@@ -150,16 +152,17 @@ std::string Expression::sign() const {
   if (dtype() == DType::u32) return fmt::format("min({}, 1u)", text(0));
   if (dtype() == DType::i32) return call("sign");
   if (lanes_ == 1) return fmt::format("float({0} > 0.0) - float({0} < 0.0)", text(0));
-  return fmt::format("{0}(greaterThan({1}, {0}(0.0))) - {0}(lessThan({1}, {0}(0.0)))", glslType(type(0)), text(0));
+  return fmt::format("{0}(greaterThan({1}, {0}(0.0))) - {0}(lessThan({1}, {0}(0.0)))", glslType(type(0)),
+                     text(0));
 }
 
 std::string Expression::logic(const char* word, const char* bits) {
   if (dtype() != DType::i1) return infix(bits);
   if (lanes_ == 1) return infix(word);
   switch (*word) {
-    case '&': return fmt::format("mix({0}, {1}, {0})", wide(0), wide(1));
-    case '|': return fmt::format("mix({1}, {0}, {0})", wide(0), wide(1));
-    default: return call("notEqual");
+  case '&': return fmt::format("mix({0}, {1}, {0})", wide(0), wide(1));
+  case '|': return fmt::format("mix({1}, {0}, {0})", wide(0), wide(1));
+  default: return call("notEqual");
   }
 }
 
@@ -200,59 +203,60 @@ std::string Expression::bitcast() const {
 std::string Expression::print() {
   using enum KernelOp;
   switch (kernelOp(op_.code)) {
-    case k_add: return infix("+");
-    case k_sub: return infix("-");
-    case k_mul: return infix("*");
-    case k_div: return divide("Div", "/");
-    case k_mod: return divide("Mod", "%");
-    case k_min: return minMax("Min");
-    case k_max: return minMax("Max");
-    case k_pow: return call("pow");
-    case k_fma: return call("fma");
-    case k_neg: return "-" + wide(0);
-    case k_abs: return dtype() == DType::u32 ? text(0) : call("abs");
-    case k_sign: return sign();
-    case k_floor: return call("floor");
-    case k_sqrt: return call("sqrt");
-    case k_rsqrt: return call("inversesqrt");
-    case k_exp: return call("exp");
-    case k_log: return call("log");
-    case k_and: return logic("&&", "&");
-    case k_or: return logic("||", "|");
-    case k_xor: return logic("^^", "^");
-    case k_not: return invert();
-    case k_shl: return shift("<<");
-    case k_shr: return shift(">>");
-    case k_lt: return compare("<", "lessThan");
-    case k_le: return compare("<=", "lessThanEqual");
-    case k_gt: return compare(">", "greaterThan");
-    case k_ge: return compare(">=", "greaterThanEqual");
-    case k_eq: return compare("==", "equal");
-    case k_ne: return compare("!=", "notEqual");
-    case k_select: return select();
-    case k_cast: return cast();
-    case k_bitcast: return bitcast();
-    case k_vec: return fmt::format("{}({})", glslType(op_.result()->type), [&] {
+  case k_add: return infix("+");
+  case k_sub: return infix("-");
+  case k_mul: return infix("*");
+  case k_div: return divide("Div", "/");
+  case k_mod: return divide("Mod", "%");
+  case k_min: return minMax("Min");
+  case k_max: return minMax("Max");
+  case k_pow: return call("pow");
+  case k_fma: return call("fma");
+  case k_neg: return "-" + wide(0);
+  case k_abs: return dtype() == DType::u32 ? text(0) : call("abs");
+  case k_sign: return sign();
+  case k_floor: return call("floor");
+  case k_sqrt: return call("sqrt");
+  case k_rsqrt: return call("inversesqrt");
+  case k_exp: return call("exp");
+  case k_log: return call("log");
+  case k_and: return logic("&&", "&");
+  case k_or: return logic("||", "|");
+  case k_xor: return logic("^^", "^");
+  case k_not: return invert();
+  case k_shl: return shift("<<");
+  case k_shr: return shift(">>");
+  case k_lt: return compare("<", "lessThan");
+  case k_le: return compare("<=", "lessThanEqual");
+  case k_gt: return compare(">", "greaterThan");
+  case k_ge: return compare(">=", "greaterThanEqual");
+  case k_eq: return compare("==", "equal");
+  case k_ne: return compare("!=", "notEqual");
+  case k_select: return select();
+  case k_cast: return cast();
+  case k_bitcast: return bitcast();
+  case k_vec:
+    return fmt::format("{}({})", glslType(op_.result()->type), [&] {
       std::string lanes;
       for (const GlslOperand& lane : operands_) lanes += (lanes.empty() ? "" : ", ") + lane.text;
       return lanes;
     }());
-    case k_extract: return lane(0, static_cast<int>(op_.operands[1].integer));
-    case k_global_id:
-    case k_local_id:
-    case k_workgroup_id:
-    case k_num_workgroups:
-    case k_dim:
-    case k_load:
-    case k_store:
-    case k_atomic_add:
-    case k_shared:
-    case k_local:
-    case k_if:
-    case k_for:
-    case k_yield:
-    case k_barrier:
-    case k_workgroup_reduce: return "";
+  case k_extract: return lane(0, static_cast<int>(op_.operands[1].integer));
+  case k_global_id:
+  case k_local_id:
+  case k_workgroup_id:
+  case k_num_workgroups:
+  case k_dim:
+  case k_load:
+  case k_store:
+  case k_atomic_add:
+  case k_shared:
+  case k_local:
+  case k_if:
+  case k_for:
+  case k_yield:
+  case k_barrier:
+  case k_workgroup_reduce: return "";
   }
   return "";
 }

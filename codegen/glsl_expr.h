@@ -33,7 +33,7 @@ class GlslHelpers {
 struct GlslOperand {
   std::string text;
   Type type;
-  const Operand* literal = nullptr;   ///< when it is one
+  const Operand* literal = nullptr;  ///< when it is one
 };
 
 /// The expression of a pure op over printed operands. Empty for ops that are no arithmetic (memory,

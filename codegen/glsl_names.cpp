@@ -10,39 +10,45 @@ namespace {
 /// (a variable of that name would hide the function).
 const std::unordered_set<std::string_view>& reservedWords() {
   static const std::unordered_set<std::string_view> kWords = {
-      "active", "asm", "atomic_uint", "attribute", "bool", "break", "buffer", "case", "cast", "centroid", "class",
-      "coherent", "common", "const", "continue", "default", "demote", "discard", "do", "double", "else", "enum",
-      "extern", "external", "false", "filter", "fixed", "flat", "float", "for", "goto", "half", "highp", "if", "in",
-      "inline", "inout", "input", "int", "interface", "invariant", "layout", "long", "lowp", "main", "mediump",
-      "namespace", "noinline", "noperspective", "nonuniformEXT", "out", "output", "packed", "partition", "patch",
-      "precise", "precision", "public", "readonly", "resource", "restrict", "return", "sample", "shared", "short",
-      "sizeof", "smooth", "static", "struct", "subroutine", "superp", "switch", "template", "this", "true", "typedef",
-      "uint", "uniform", "union", "unsigned", "using", "varying", "void", "volatile", "while", "writeonly",
+      "active", "asm", "atomic_uint", "attribute", "bool", "break", "buffer", "case", "cast", "centroid",
+      "class", "coherent", "common", "const", "continue", "default", "demote", "discard", "do", "double",
+      "else", "enum", "extern", "external", "false", "filter", "fixed", "flat", "float", "for", "goto",
+      "half", "highp", "if", "in", "inline", "inout", "input", "int", "interface", "invariant", "layout",
+      "long", "lowp", "main", "mediump", "namespace", "noinline", "noperspective", "nonuniformEXT", "out",
+      "output", "packed", "partition", "patch", "precise", "precision", "public", "readonly", "resource",
+      "restrict", "return", "sample", "shared", "short", "sizeof", "smooth", "static", "struct", "subroutine",
+      "superp", "switch", "template", "this", "true", "typedef", "uint", "uniform", "union", "unsigned",
+      "using", "varying", "void", "volatile", "while", "writeonly",
       // functions
       "abs", "any", "all", "atomicAdd", "atomicCompSwap", "barrier", "equal", "exp", "floatBitsToInt",
-      "floatBitsToUint", "floor", "fma", "greaterThan", "greaterThanEqual", "intBitsToFloat", "inversesqrt", "isnan",
-      "lessThan", "lessThanEqual", "log", "max", "memoryBarrierBuffer", "min", "mix", "not", "notEqual", "pow", "sign",
-      "sqrt", "texelFetch", "textureSize", "uintBitsToFloat"};
+      "floatBitsToUint", "floor", "fma", "greaterThan", "greaterThanEqual", "intBitsToFloat", "inversesqrt",
+      "isnan", "lessThan", "lessThanEqual", "log", "max", "memoryBarrierBuffer", "min", "mix", "not",
+      "notEqual", "pow", "sign", "sqrt", "texelFetch", "textureSize", "uintBitsToFloat"};
   return kWords;
 }
 
 /// Families of type names: a stem and a digit (vec4, mat3x2), or anything after a stem (image2D).
 bool isTypeName(std::string_view name) {
   for (std::string_view stem : {"vec", "dvec", "ivec", "uvec", "bvec", "hvec", "fvec", "mat", "dmat"})
-    if (name.size() > stem.size() && name.starts_with(stem) && std::isdigit(static_cast<unsigned char>(name[stem.size()])))
+    if (name.size() > stem.size() && name.starts_with(stem) &&
+        std::isdigit(static_cast<unsigned char>(name[stem.size()])))
       return true;
   if (name.starts_with('i') || name.starts_with('u')) name.remove_prefix(1);
-  return name.starts_with("sampler") || name.starts_with("mage") || name.starts_with("image") || name.starts_with("texture");
+  return name.starts_with("sampler") || name.starts_with("mage") || name.starts_with("image") ||
+         name.starts_with("texture");
 }
 
 std::string identifier(std::string_view name) {
   std::string out;
   for (char c : name) {
     bool word = std::isalnum(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 128;
-    if (word) out += c;
-    else if (out.empty() || out.back() != '_') out += '_';   // two in a row are reserved
+    if (word)
+      out += c;
+    else if (out.empty() || out.back() != '_')
+      out += '_';  // two in a row are reserved
   }
-  bool own = out.starts_with("gl_") || out.starts_with("tg") || std::isdigit(static_cast<unsigned char>(out[0]));
+  bool own =
+      out.starts_with("gl_") || out.starts_with("tg") || std::isdigit(static_cast<unsigned char>(out[0]));
   if (own) out = "v" + out;
   if (reservedWords().contains(out) || isTypeName(out)) out += "_";
   return out;

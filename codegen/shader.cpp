@@ -31,7 +31,8 @@ size_t complainedLine(const std::string& messages, const std::string& name) {
   return at == std::string::npos ? 0 : std::strtoul(messages.c_str() + at + name.size() + 1, nullptr, 10);
 }
 
-Error refused(const GlslText& glsl, const std::string& name, const std::string& who, std::string messages, size_t line) {
+Error refused(const GlslText& glsl, const std::string& name, const std::string& who, std::string messages,
+              size_t line) {
   while (messages.ends_with('\n')) messages.pop_back();
   Loc loc;
   std::string_view op;
@@ -45,9 +46,10 @@ Error refused(const GlslText& glsl, const std::string& name, const std::string& 
 Result<void> validate(const std::vector<uint32_t>& words, const GlslText& glsl, const std::string& name) {
   std::string messages;
   spvtools::SpirvTools tools(kEnvironment);
-  tools.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t& position, const char* message) {
-    messages += fmt::format("word {}: {}\n", position.index, message);
-  });
+  tools.SetMessageConsumer(
+      [&](spv_message_level_t, const char*, const spv_position_t& position, const char* message) {
+        messages += fmt::format("word {}: {}\n", position.index, message);
+      });
   if (tools.Validate(words)) return {};
   return refused(glsl, name, "spirv-val", messages, 0);
 }
@@ -74,7 +76,8 @@ Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::strin
 std::string disassemble(const std::vector<uint32_t>& words) {
   std::string text;
   spvtools::SpirvTools tools(kEnvironment);
-  bool fine = tools.Disassemble(words, &text, SPV_BINARY_TO_TEXT_OPTION_INDENT | SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES);
+  bool fine = tools.Disassemble(words, &text,
+                                SPV_BINARY_TO_TEXT_OPTION_INDENT | SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES);
   return fine ? text : "; not a SPIR-V module\n";
 }
 

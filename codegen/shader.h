@@ -10,7 +10,7 @@
 namespace tg {
 
 struct ShaderOptions {
-  bool optimize = true;   ///< SPIRV-Tools' performance passes; they leave `precise` arithmetic as it is
+  bool optimize = true;  ///< SPIRV-Tools' performance passes; they leave `precise` arithmetic as it is
 };
 
 /// Compiles a shader for Vulkan 1.1 and validates the words. An error names the kernel, the op behind the

@@ -28,24 +28,27 @@ EXPAND(adam_update, adamUpdate);
 
 namespace check {
 using namespace table;
-#define OP(id, name, slots, attrs, results, regions, traits, ...)                 \
-  static_assert(bool((traits) & composite) == (kExpand<Opcode::id> != nullptr),   \
+#define OP(id, name, slots, attrs, results, regions, traits, ...)             \
+  static_assert(bool((traits)&composite) == (kExpand<Opcode::id> != nullptr), \
                 "a composite row has a decomposition, and no other row: " name);
 #include "ir/ops.def"
 #undef OP
 }  // namespace check
 
-constexpr Expand kExpansions[] = {
-#define OP(id, ...) kExpand<Opcode::id>,
+Expand expansionOf(Opcode code) {
+  switch (code) {
+#define OP(id, ...) \
+  case Opcode::id: return kExpand<Opcode::id>;
 #include "ir/ops.def"
-#include "ir/kernel/ops.def"
 #undef OP
-};
+  default: return nullptr;
+  }
+}
 
 }  // namespace
 
 std::vector<Value*> decompose(const Op& op, const std::vector<Value*>& operands, Builder& builder) {
-  Expand expand = kExpansions[static_cast<int>(op.code)];
+  Expand expand = expansionOf(op.code);
   assert(expand && "decompose: not a composite op");
   std::vector<Value*> results;
   for (const TensorExpr& result : expand({op, operands, builder})) results.push_back(result.value);

@@ -42,8 +42,10 @@ constexpr Results results(int count) { return {count < 0 ? 0 : count, 0, count <
 constexpr OpInfo kOps[] = {
 #define OP(id, name, slots, attrs, res, regions, traits, where, fusion, scalar, summary, constraints, example) \
   {Opcode::id, name, slots, attrs, res, regions, traits, where, Fusion::fusion, Scalar::scalar, summary, constraints, example},
+// clang-format off
 #include "ir/ops.def"
 #include "ir/kernel/ops.def"
+// clang-format on
 #undef OP
 };
 

@@ -13,14 +13,18 @@ namespace tg {
 
 enum class Opcode : uint16_t {
 #define OP(id, ...) id,
+// clang-format off
 #include "ir/ops.def"
 #include "ir/kernel/ops.def"
+// clang-format on
 #undef OP
 };
 constexpr int kOpcodeCount = 0
 #define OP(id, ...) +1
+// clang-format off
 #include "ir/ops.def"
 #include "ir/kernel/ops.def"
+// clang-format on
 #undef OP
     ;
 

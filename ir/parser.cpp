@@ -49,6 +49,7 @@ class Parser : ParseCore {
   Result<Loc> locationBody(int depth);
   bool startsAttributes();
   bool startsOperand() const;
+  bool startsResults();
   Result<void> define(Value* value, const Loc& loc);
   Result<Value*> lookup();
 
@@ -125,6 +126,12 @@ bool Parser::startsOperand() const {
   const Token& token = lex_.peek();
   return token.kind == Token::Kind::value || token.kind == Token::Kind::number || token.kind == Token::Kind::symbol ||
          token.is("[") || token.isWord("inf") || token.isWord("nan") || token.isWord("true") || token.isWord("false") || token.isWord("dense");
+}
+
+/// Whether the results of the next op begin here, `%r =` or `%r, …`, after an op without types.
+bool Parser::startsResults() {
+  if (lex_.peek().is("[")) return true;
+  return lex_.peek().kind == Token::Kind::value && (peekSecond().is("=") || peekSecond().is(","));
 }
 
 Result<Operand> Parser::literalToken() {
@@ -254,7 +261,7 @@ Result<void> Parser::operandList(Op& op) {
         first = false;
     }
   }
-  if (lex_.peek().is(",") || startsOperand())
+  if (lex_.peek().is(",") || (startsOperand() && !startsResults()))
     return failAt(op.loc, fmt::format("{}: too many operands; it takes {}", op.info().name, op.info().slots.size()));
   return {};
 }

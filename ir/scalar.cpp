@@ -14,9 +14,10 @@ const ScalarInfo& info(Scalar scalar) { return kScalars[static_cast<int>(scalar)
 double evalScalar(Scalar scalar, double x, double y, double z) {
   using namespace scalar_math;
   switch (scalar) {
-    case Scalar::none: break;
+  case Scalar::none: break;
 #define SCALAR(id, arity, value, grads, lower, lo, hi, ulps) \
-  case Scalar::id: return value;
+  case Scalar::id:                                           \
+    return value;
 #include "ir/scalar.def"
 #undef SCALAR
   }

@@ -29,8 +29,8 @@ E polynomial(const E& x, const double (&coefficients)[N]) {
 /// to ±1 where exp overflows.
 template <class E>
 E lowerTanh(const E& x) {
-  static constexpr double kNear[] = {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2,
-                                     1.33314422036e-1, -3.33332819422e-1};
+  static constexpr double kNear[] = {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1,
+                                     -3.33332819422e-1};
   E a = abs(x);
   E z = x * x;
   E near = polynomial(z, kNear) * z * x + x;
@@ -42,14 +42,14 @@ E lowerTanh(const E& x) {
 /// no lane forms inf or nan.
 template <class E>
 E lowerErf(const E& x) {
-  static constexpr double kNear[] = {7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3,
-                                     -2.685381193529856e-2, 1.128358514861418e-1, -3.761262582423300e-1,
+  static constexpr double kNear[] = {7.853861353153693e-5,  -8.010193625184903e-4, 5.188327685732524e-3,
+                                     -2.685381193529856e-2, 1.128358514861418e-1,  -3.761262582423300e-1,
                                      1.128379165726710e+0};
-  static constexpr double kMiddle[] = {2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1,
-                                       -5.824733027278666e-1, 6.210004621745983e-1, -4.944515323274145e-1,
-                                       3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1};
-  static constexpr double kFar[] = {-1.047766399936249e+1, 1.297719955372516e+1, -7.495518717768503e+0,
-                                    2.921019019210786e+0, -1.015265279202700e+0, 4.218463358204948e-1,
+  static constexpr double kMiddle[] = {2.326819970068386e-2,  -1.387039388740657e-1, 3.687424674597105e-1,
+                                       -5.824733027278666e-1, 6.210004621745983e-1,  -4.944515323274145e-1,
+                                       3.404879937665872e-1,  -2.741127028184656e-1, 5.638259427386472e-1};
+  static constexpr double kFar[] = {-1.047766399936249e+1, 1.297719955372516e+1,  -7.495518717768503e+0,
+                                    2.921019019210786e+0,  -1.015265279202700e+0, 4.218463358204948e-1,
                                     -2.820767439740514e-1, 5.641895067754075e-1};
   E a = max(abs(x), 1.0);
   E q = 1.0 / a;
@@ -70,10 +70,12 @@ std::vector<E> scalarGrads(Scalar scalar, std::span<const E> operands, const E& 
   [[maybe_unused]] const E z = operands.size() > 2 ? operands[2] : E{};
   [[maybe_unused]] const E& r = result;
   switch (scalar) {
-    case Scalar::none: break;
-#define TG_SCALAR_LIST(...) {__VA_ARGS__}
+  case Scalar::none: break;
+#define TG_SCALAR_LIST(...) \
+  { __VA_ARGS__ }
 #define SCALAR(id, arity, value, grads, lower, lo, hi, ulps) \
-  case Scalar::id: return std::vector<E> TG_SCALAR_LIST grads;
+  case Scalar::id:                                           \
+    return std::vector<E> TG_SCALAR_LIST grads;
 #include "ir/scalar.def"
 #undef SCALAR
 #undef TG_SCALAR_LIST
@@ -97,9 +99,10 @@ E scalarLower(Scalar scalar, std::span<const E> operands) {
   [[maybe_unused]] const E z = operands.size() > 2 ? operands[2] : E{};
   [[maybe_unused]] const ScalarBuiltin<E> builtin{scalar, operands};
   switch (scalar) {
-    case Scalar::none: break;
+  case Scalar::none: break;
 #define SCALAR(id, arity, value, grads, lower, lo, hi, ulps) \
-  case Scalar::id: return lower;
+  case Scalar::id:                                           \
+    return lower;
 #include "ir/scalar.def"
 #undef SCALAR
   }

@@ -50,9 +50,9 @@ std::vector<int64_t> allAxes(int rank);
 /// The index along `axis` at each element of `shape`, i32.
 TensorExpr iota(Builder& builder, const Shape& shape, int axis);
 
-#define TG_EXPR_BINARY(fn, code)                                                                              \
-  inline TensorExpr fn(const TensorExpr& a, const TensorExpr& b) { return a.binary(Opcode::code, b); }        \
-  inline TensorExpr fn(const TensorExpr& a, double b) { return a.binary(Opcode::code, a.constant(b)); }       \
+#define TG_EXPR_BINARY(fn, code)                                                                        \
+  inline TensorExpr fn(const TensorExpr& a, const TensorExpr& b) { return a.binary(Opcode::code, b); }  \
+  inline TensorExpr fn(const TensorExpr& a, double b) { return a.binary(Opcode::code, a.constant(b)); } \
   inline TensorExpr fn(double a, const TensorExpr& b) { return b.constant(a).binary(Opcode::code, b); }
 TG_EXPR_BINARY(operator+, add)
 TG_EXPR_BINARY(operator-, sub)

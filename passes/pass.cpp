@@ -18,7 +18,13 @@ namespace tg {
 static std::deque<PassInfo>& registry() {
   static std::deque<PassInfo> all = {
 #define PASS(id, name, tool, from, to, library, Options, summary) \
-  {name, tool, Stage::from, Stage::to, summary, describeOptions<Options>(), TG_FACTORY_##library(id, name, Options)},
+  {name,                                                          \
+   tool,                                                          \
+   Stage::from,                                                   \
+   Stage::to,                                                     \
+   summary,                                                       \
+   describeOptions<Options>(),                                    \
+   TG_FACTORY_##library(id, name, Options)},
 #include "passes/passes.def"
 #undef PASS
   };
@@ -85,7 +91,8 @@ static int editDistance(std::string_view a, std::string_view b) {
         cost[i][j] = static_cast<int>(i + j);
         continue;
       }
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      cost[i][j] =
+          std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
     }

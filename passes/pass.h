@@ -17,7 +17,7 @@ namespace tg {
 
 /// What a pass may tell the outside besides its error.
 struct PassContext {
-  DiagnosticHandler onDiagnostic;   ///< remarks and warnings; may be empty
+  DiagnosticHandler onDiagnostic;  ///< remarks and warnings; may be empty
   void remark(const Loc& loc, std::string message) const {
     if (onDiagnostic) onDiagnostic({Severity::remark, loc, std::move(message), {}});
   }

@@ -61,8 +61,8 @@ static Error wrongStage(const PassInfo& pass, const Module& module) {
   for (int stage = static_cast<int>(pass.from); stage <= static_cast<int>(pass.to); ++stage)
     if (pass.accepts(static_cast<Stage>(stage)))
       wanted += fmt::format("{}stage({})", wanted.empty() ? "" : " or ", name(static_cast<Stage>(stage)));
-  Error error = failAt(module.loc, fmt::format("{} needs {}, the module is stage({})", pass.name, wanted,
-                                               name(module.stage)));
+  Error error = failAt(
+      module.loc, fmt::format("{} needs {}, the module is stage({})", pass.name, wanted, name(module.stage)));
   std::string missing = howToReach(module.stage, pass.from);
   if (missing.empty()) return error;
   return std::move(error).note(nullptr, fmt::format("run first: {}", missing));
@@ -70,10 +70,11 @@ static Error wrongStage(const PassInfo& pass, const Module& module) {
 
 // An error of ours: what a pass left behind is not a module.
 static Error brokenBy(const PipelineStep& step, std::string what, Error why, const std::string& reproducer) {
-  Error error = fail(fmt::format("pass {} {}: a bug in the compiler, not in the input", step.pass->name, what));
+  Error error =
+      fail(fmt::format("pass {} {}: a bug in the compiler, not in the input", step.pass->name, what));
   for (const Diagnostic& diagnostic : why.diagnostics())
-    error = std::move(error).note(diagnostic.loc, diagnostic.message);
-  if (!reproducer.empty()) error = std::move(error).note(nullptr, reproducer);
+    std::move(error).note(diagnostic.loc, diagnostic.message);
+  if (!reproducer.empty()) std::move(error).note(nullptr, reproducer);
   return error;
 }
 
@@ -90,7 +91,8 @@ std::string PassManager::writeReproducer(int index, const std::string& before) c
               : fmt::format("the reproducer {} cannot be written", reproducer_);
 }
 
-Result<void> PassManager::runStep(int index, const PassFunction& pass, std::unique_ptr<Module>& module) const {
+Result<void> PassManager::runStep(int index, const PassFunction& pass,
+                                  std::unique_ptr<Module>& module) const {
   const PipelineStep& step = steps_[index];
   if (!step.pass->accepts(module->stage)) return wrongStage(*step.pass, *module);
   for (const Instrumentation& hook : hooks_)
@@ -99,11 +101,13 @@ Result<void> PassManager::runStep(int index, const PassFunction& pass, std::uniq
   std::string before = reproducer_.empty() ? "" : print(*module);
   auto start = std::chrono::steady_clock::now();
   Result<void> done = pass(*module, {handler_});
-  double elapsed = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  double elapsed =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (!done) return done.takeError().note(nullptr, fmt::format("in pass {}", step.pass->name));
 
   if (!step.pass->mayGive(module->stage)) {
-    Error why = fail(fmt::format("it promises stage({}), the module is stage({})", name(step.pass->to), name(module->stage)));
+    Error why = fail(fmt::format("it promises stage({}), the module is stage({})", name(step.pass->to),
+                                 name(module->stage)));
     return brokenBy(step, "left the wrong stage", std::move(why), writeReproducer(index, before));
   }
   if (auto valid = verify(*module); !valid)
@@ -116,7 +120,8 @@ Result<void> PassManager::runStep(int index, const PassFunction& pass, std::uniq
   Result<void> valid = again ? verify(**again) : Result<void>(again.takeError());
   if (valid && print(**again) != print(*module)) valid = fail("the second print differs from the first");
   if (!valid)
-    return brokenBy(step, "made a module whose text does not read back", valid.takeError(), writeReproducer(index, before));
+    return brokenBy(step, "made a module whose text does not read back", valid.takeError(),
+                    writeReproducer(index, before));
   module = *std::move(again);
   return {};
 }

@@ -16,7 +16,9 @@ std::string show(double value) { return fmt::format("{}", value); }
 
 // Bare where the pipeline's scanner takes it whole, quoted otherwise.
 std::string show(const std::string& value) {
-  auto bare = [](unsigned char c) { return std::isalnum(c) || std::string_view("_.*?|/@:+-").find(c) != std::string::npos; };
+  auto bare = [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_.*?|/@:+-").find(c) != std::string::npos;
+  };
   if (!value.empty() && std::all_of(value.begin(), value.end(), bare)) return value;
   std::string out = "\"";
   for (char c : value) {
@@ -61,7 +63,7 @@ Error unknownOption(std::string_view pass, std::string_view option, const std::v
     list += (list.empty() ? "" : ", ") + info.name;
   }
   std::string near = nearestName(option, names);
-  return fail(fmt::format("{} has no option '{}'{}; options: {}", pass, option,
+  return fail(fmt::format("{} has no option '{}'{} (options: {})", pass, option,
                           near.empty() ? "" : fmt::format("; did you mean '{}'?", near), list));
 }
 

@@ -21,7 +21,7 @@ bool read(const Attr& attr, double& out);
 bool read(const Attr& attr, std::string& out);
 }  // namespace option_text
 
-/// `append-adam has no option 'rl'; did you mean 'lr'? options: func, lr, …`
+/// `append-adam has no option 'rl'; did you mean 'lr'? (options: func, lr, …)`
 Error unknownOption(std::string_view pass, std::string_view option, const std::vector<OptionInfo>& known);
 /// `append-adam: option 'lr' takes a double, not abc`
 Error badOption(std::string_view pass, const OptionInfo& option, std::string_view value);
@@ -63,8 +63,7 @@ Result<Options> readOptions(std::string_view pass, const AttrList& attrs) {
 
 /// The factory of a pass function that takes an options struct.
 template <class Options>
-PassFactory passFactory(std::string name,
-                        Result<void> (*run)(Module&, const Options&, const PassContext&)) {
+PassFactory passFactory(std::string name, Result<void> (*run)(Module&, const Options&, const PassContext&)) {
   return [name = std::move(name), run](const AttrList& attrs) -> Result<PassFunction> {
     TG_TRY(Options options, readOptions<Options>(name, attrs));
     return PassFunction([run, options = std::move(options)](Module& module, const PassContext& context) {

@@ -18,7 +18,8 @@ constexpr int kDeepestNesting = 32;
 class PipelineScanner {
  public:
   PipelineScanner(std::string_view text, std::string name)
-      : file_(std::make_shared<SourceFile>(SourceFile{std::move(name), std::string(text)})), text_(file_->text) {}
+      : file_(std::make_shared<SourceFile>(SourceFile{std::move(name), std::string(text)})),
+        text_(file_->text) {}
 
   Result<void> parseSteps(std::vector<PipelineStep>& steps, int depth = 0);
   /// Options up to the closing brace or, without braces, to the end of the text.
@@ -76,7 +77,8 @@ Error unknownPass(Loc loc, std::string_view name) {
     list += (list.empty() ? "" : ", ") + pass.name;
   }
   std::string near = nearestName(name, names);
-  std::string hint = near.empty() ? fmt::format("; passes: {}", list) : fmt::format("; did you mean '{}'?", near);
+  std::string hint =
+      near.empty() ? fmt::format("; passes: {}", list) : fmt::format("; did you mean '{}'?", near);
   return failAt(std::move(loc), fmt::format("no pass is named '{}'{}", name, hint));
 }
 
@@ -120,13 +122,14 @@ Result<AttrList> PipelineScanner::parseOptions(const PassInfo& pass, bool braces
     if (name.empty()) return failHere(fmt::format("expected the name of an option of {}", pass.name));
     const OptionInfo* option = pass.option(name);
     if (!option) return failAt(loc, unknownOption(pass.name, name, pass.options).message());
-    if (find(out, option->name)) return failAt(loc, fmt::format("{}: option '{}' is given twice", pass.name, option->name));
+    if (find(out, option->name))
+      return failAt(loc, fmt::format("{}: option '{}' is given twice", pass.name, option->name));
     std::string_view text = "true";
     if (take('=')) {
       TG_TRY(text, value(braces));
     } else if (option->type != "bool") {
-      return failHere(fmt::format("{}: option '{}' needs a value: {}={}", pass.name, option->name, option->name,
-                                  option->type));
+      return failHere(fmt::format("{}: option '{}' needs a value: {}={}", pass.name, option->name,
+                                  option->name, option->type));
     }
     auto parsed = parsePassOption(pass, *option, text);
     if (!parsed) return failAt(loc, parsed.error().message());
@@ -149,7 +152,8 @@ Result<std::string_view> PipelineScanner::value(bool braces) {
       open += c == '(' ? ')' : c == '[' ? ']' : '}';
     } else if (!open.empty() && c == open.back()) {
       open.pop_back();
-    } else if (open.empty() && (c == ',' || (c == '}' && braces) || std::isspace(static_cast<unsigned char>(c)))) {
+    } else if (open.empty() &&
+               (c == ',' || (c == '}' && braces) || std::isspace(static_cast<unsigned char>(c)))) {
       break;
     }
   }
@@ -178,12 +182,12 @@ Result<AttrList> parsePassOptions(const PassInfo& pass, std::string_view text) {
 
 static std::string optionText(const Attr& value) {
   switch (value.kind) {
-    case Attr::Kind::boolean: return option_text::show(value.integer != 0);
-    case Attr::Kind::integer: return option_text::show(value.integer);
-    case Attr::Kind::real: return option_text::show(value.real);
-    case Attr::Kind::string:
-    case Attr::Kind::word: return option_text::show(value.text);
-    default: return option_text::show(value.str());
+  case Attr::Kind::boolean: return option_text::show(value.integer != 0);
+  case Attr::Kind::integer: return option_text::show(value.integer);
+  case Attr::Kind::real: return option_text::show(value.real);
+  case Attr::Kind::string:
+  case Attr::Kind::word: return option_text::show(value.text);
+  default: return option_text::show(value.str());
   }
 }
 

@@ -5,7 +5,7 @@ namespace tg::decomposition {
 
 namespace {
 struct RowStatistics {
-  TensorExpr mean, centred, rstd;   ///< rstd = 1/√(var + eps)
+  TensorExpr mean, centred, rstd;  ///< rstd = 1/√(var + eps)
 };
 }  // namespace
 

@@ -5,9 +5,9 @@
 
 namespace tg::decomposition {
 
-static constexpr double kRootHalf = 0.70710678118654752;        // 1/√2
-static constexpr double kInvRootTwoPi = 0.39894228040143268;    // 1/√(2π)
-static constexpr double kRootTwoOverPi = 0.79788456080286536;   // √(2/π)
+static constexpr double kRootHalf = 0.70710678118654752;       // 1/√2
+static constexpr double kInvRootTwoPi = 0.39894228040143268;   // 1/√(2π)
+static constexpr double kRootTwoOverPi = 0.79788456080286536;  // √(2/π)
 static constexpr double kCubic = 0.044715;
 
 /// √(2/π)·(x + 0.044715·x³)
@@ -36,9 +36,7 @@ Results geluGrad(const Composite& composite) {
   return {dy * (cdf + x * phi)};
 }
 
-Results embedding(const Composite& composite) {
-  return {composite[0].binary(Opcode::gather, composite[1])};
-}
+Results embedding(const Composite& composite) { return {composite[0].binary(Opcode::gather, composite[1])}; }
 
 // m' = β₁m + (1-β₁)g, v' = β₂v + (1-β₂)g², p' = (1-shrink)·p - lr_t·m'/(√v' + ε). 1-β is formed in
 // f64 and rounded once: 1 - f32(0.999) is 1.3e-5 off.

@@ -22,22 +22,22 @@ Error violation(const Op& op, std::string_view constraint, const std::string& wh
 
 bool inClass(TypeClass wanted, DType dtype) {
   switch (wanted) {
-    case TypeClass::any: return true;
-    case TypeClass::num: return dtype != DType::i1;
-    case TypeClass::flt: return isFloat(dtype);
-    case TypeClass::integer: return dtype == DType::i32 || dtype == DType::u32;
-    case TypeClass::boolean: return dtype == DType::i1;
+  case TypeClass::any: return true;
+  case TypeClass::num: return dtype != DType::i1;
+  case TypeClass::flt: return isFloat(dtype);
+  case TypeClass::integer: return dtype == DType::i32 || dtype == DType::u32;
+  case TypeClass::boolean: return dtype == DType::i1;
   }
   return false;
 }
 
 std::string_view nameOf(TypeClass wanted) {
   switch (wanted) {
-    case TypeClass::any: return "a scalar or short vector";
-    case TypeClass::num: return "a number";
-    case TypeClass::flt: return "a float";
-    case TypeClass::integer: return "an integer";
-    case TypeClass::boolean: return "bool";
+  case TypeClass::any: return "a scalar or short vector";
+  case TypeClass::num: return "a number";
+  case TypeClass::flt: return "a float";
+  case TypeClass::integer: return "an integer";
+  case TypeClass::boolean: return "bool";
   }
   return "";
 }
@@ -62,12 +62,15 @@ Result<Type> plainOperand(const Op& op, int index) {
     return violation(op, slot.name, fmt::format("operand `{}` is missing or not a value", slot.name));
   Type type = operandType(op, op.operands[index]);
   if (type.kind == Type::Kind::none)
-    return violation(op, slot.name, fmt::format("the literal `{}` stands alone, so the result's type must say its type",
-                                                slot.name));
+    return violation(
+        op, slot.name,
+        fmt::format("the literal `{}` stands alone, so the result's type must say its type", slot.name));
   if (!type.isScalar() || !inClass(slot.type, type.dtype))
-    return violation(op, slot.name, fmt::format("`{}` must be {}, not {}", slot.name, nameOf(slot.type), type.str()));
+    return violation(op, slot.name,
+                     fmt::format("`{}` must be {}, not {}", slot.name, nameOf(slot.type), type.str()));
   if (op.operands[index].isLiteral() && !represents(op.operands[index], type.dtype))
-    return violation(op, slot.name, fmt::format("{} is no {}", op.operands[index].number(), name(type.dtype)));
+    return violation(op, slot.name,
+                     fmt::format("{} is no {}", op.operands[index].number(), name(type.dtype)));
   return type;
 }
 
@@ -106,7 +109,8 @@ Result<Types> comparison(const Op& op) {
 
 Result<Types> bitwise(const Op& op) {
   TG_TRY(Types types, laneWise(op));
-  if (isFloat(types[0].dtype)) return violation(op, "c1", fmt::format("{} has no bitwise operations", types[0].str()));
+  if (isFloat(types[0].dtype))
+    return violation(op, "c1", fmt::format("{} has no bitwise operations", types[0].str()));
   return types;
 }
 
@@ -118,7 +122,8 @@ Result<Types> select(const Op& op) {
   if (literals) type.lanes = op.result()->type.lanes;
   if (cond.lanes != 1 && type.lanes == 1) type.lanes = cond.lanes;
   if (cond.lanes != 1 && cond.lanes != type.lanes)
-    return violation(op, "c1", fmt::format("the condition {} has another width than {}", cond.str(), type.str()));
+    return violation(op, "c1",
+                     fmt::format("the condition {} has another width than {}", cond.str(), type.str()));
   return types;
 }
 
@@ -135,7 +140,8 @@ Result<Types> conversion(const Op& op, bool bits) {
   TG_TRY(Type from, plainOperand(op, 0));
   if (from.lanes != type.lanes)
     return violation(op, "c1", fmt::format("the lanes change: {} to {}", from.str(), type.str()));
-  if (bits && (from.dtype == DType::i1 || type.dtype == DType::i1)) return violation(op, "c2", "bool has no bits to reuse");
+  if (bits && (from.dtype == DType::i1 || type.dtype == DType::i1))
+    return violation(op, "c2", "bool has no bits to reuse");
   return Types{type};
 }
 
@@ -144,7 +150,8 @@ Result<Types> vector(const Op& op) {
   int count = op.numOperands();
   if (type.lanes == 1) return violation(op, "c1", fmt::format("{} is not a vector", type.str()));
   if (count != 1 && count != type.lanes)
-    return violation(op, "c1", fmt::format("{} needs 1 or {} scalars, not {}", type.str(), type.lanes, count));
+    return violation(op, "c1",
+                     fmt::format("{} needs 1 or {} scalars, not {}", type.str(), type.lanes, count));
   for (int index = 0; index < count; ++index) {
     TG_TRY(Type lane, plainOperand(op, index));
     if (lane != Type::scalar(type.dtype))
@@ -158,7 +165,8 @@ Result<int64_t> position(const Op& op, int index, int64_t count, std::string_vie
   if (index >= op.numOperands() || !op.operands[index].isLiteral() || !op.operands[index].isInteger)
     return violation(op, "c1", fmt::format("the {} must be an integer literal", what));
   int64_t at = op.operands[index].integer;
-  if (at < 0 || at >= count) return violation(op, "c1", fmt::format("{} {} is not in 0..{}", what, at, count - 1));
+  if (at < 0 || at >= count)
+    return violation(op, "c1", fmt::format("{} {} is not in 0..{}", what, at, count - 1));
   return at;
 }
 
@@ -196,9 +204,13 @@ Result<Type> element(const Op& op, int index, bool (*modes)(BufMode), std::strin
   const Type& buffer = place.value->type;
   int given = static_cast<int>(place.items.size());
   if (given != buffer.rank())
-    return violation(op, "c1", fmt::format("%{} has {} axes, but {} indices are given", place.value->name, buffer.rank(), given));
+    return violation(
+        op, "c1",
+        fmt::format("%{} has {} axes, but {} indices are given", place.value->name, buffer.rank(), given));
   if (!modes(buffer.mode) || (buffer.texel && modes != mayLoad))
-    return violation(op, "c2", fmt::format("%{} is `{}{}`", place.value->name, name(buffer.mode), buffer.texel ? ", texel" : ""));
+    return violation(
+        op, "c2",
+        fmt::format("%{} is `{}{}`", place.value->name, name(buffer.mode), buffer.texel ? ", texel" : ""));
   for (int axis = 0; axis < given; ++axis) {
     const Operand& at = place.items[axis];
     if (!at.isLiteral()) {
@@ -209,14 +221,16 @@ Result<Type> element(const Op& op, int index, bool (*modes)(BufMode), std::strin
     }
     int64_t extent = buffer.shape[axis];
     if (!at.isInteger || at.integer < 0 || (extent != Shape::kDynamic && at.integer >= extent))
-      return violation(op, rangeLabel, fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, extent - 1));
+      return violation(op, rangeLabel,
+                       fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, extent - 1));
   }
   return elementType(buffer);
 }
 
 Result<Types> storing(const Op& op, bool atomic) {
   TG_TRY(Type wanted, element(op, 1, atomic ? mayAccumulate : mayStore, "c4"));
-  if (atomic && wanted.lanes != 1) return violation(op, "c3", fmt::format("{} is added to lane by lane, not as one", wanted.str()));
+  if (atomic && wanted.lanes != 1)
+    return violation(op, "c3", fmt::format("{} is added to lane by lane, not as one", wanted.str()));
   TG_TRY(Type type, plainOperand(op, 0));
   bool literal = op.operands[0].isLiteral();
   if (type != wanted && !(literal && type.dtype == wanted.dtype))
@@ -228,7 +242,8 @@ Result<Types> memory(const Op& op, BufMode mode) {
   bool fits = op.results.size() == 1 && op.result()->type.isBuffer() && op.result()->type.mode == mode;
   if (fits)
     for (int64_t extent : op.result()->type.shape) fits = fits && extent > 0;
-  if (!fits) return violation(op, "c1", fmt::format("the type must be buf<…, {}> with static extents", name(mode)));
+  if (!fits)
+    return violation(op, "c1", fmt::format("the type must be buf<…, {}> with static extents", name(mode)));
   return Types{op.result()->type};
 }
 
@@ -240,29 +255,34 @@ Result<void> checkYield(const Op& op, const Block& body, const Types& types, std
     return violation(op, label, fmt::format("a body yields {} values, not {}", given, types.size()));
   for (size_t index = 0; index < given; ++index) {
     const Operand& operand = yield->operands[index];
-    bool fits = operand.isLiteral() ? represents(operand, types[index].dtype)
-                                    : operand.kind == Operand::Kind::value && operand.value->type == types[index];
+    bool fits = operand.isLiteral()
+                    ? represents(operand, types[index].dtype)
+                    : operand.kind == Operand::Kind::value && operand.value->type == types[index];
     if (!fits)
-      return violation(op, label, fmt::format("yielded value {} is {}, not {}", index,
-                                              operand.value ? operand.value->type.str() : "a literal", types[index].str()));
+      return violation(op, label,
+                       fmt::format("yielded value {} is {}, not {}", index,
+                                   operand.value ? operand.value->type.str() : "a literal",
+                                   types[index].str()));
   }
   return {};
 }
 
 Result<Types> branch(const Op& op) {
   TG_TRY(Type cond, plainOperand(op, 0));
-  if (cond.lanes != 1) return violation(op, "cond", fmt::format("`cond` must be one bool, not {}", cond.str()));
+  if (cond.lanes != 1)
+    return violation(op, "cond", fmt::format("`cond` must be one bool, not {}", cond.str()));
   Types types;
   for (const auto& result : op.results) types.push_back(result->type);
-  if (op.regions.empty() || (!types.empty() && !yieldOf(*op.regions[0]))) return types;   // still being built
+  if (op.regions.empty() || (!types.empty() && !yieldOf(*op.regions[0]))) return types;  // still being built
   if (!types.empty() && op.regions.size() != 2) return violation(op, "c1", "a result needs an else body");
   for (const auto& region : op.regions) TG_CHECK(checkYield(op, *region, types, "c1"));
   return types;
 }
 
 Result<void> checkCount(const Op& op, const Operand& operand, std::string_view what, int64_t least) {
-  bool fits = operand.isLiteral() ? operand.isInteger && operand.integer >= least && operand.integer <= UINT32_MAX
-                                  : operand.kind == Operand::Kind::value && operand.value->type == Type::scalar(DType::u32);
+  bool fits = operand.isLiteral()
+                  ? operand.isInteger && operand.integer >= least && operand.integer <= UINT32_MAX
+                  : operand.kind == Operand::Kind::value && operand.value->type == Type::scalar(DType::u32);
   if (!fits) return violation(op, what, fmt::format("`{}` must be u32, at least {}", what, least));
   return {};
 }
@@ -275,8 +295,9 @@ Result<Types> carried(const Op& op) {
     bool fits = first.isLiteral() ? represents(first, type.dtype) : first.value && first.value->type == type;
     fits = fits && type.isScalar();
     if (!fits)
-      return violation(op, "c1", fmt::format("%{} is {}, its first value {}", binding.value->name, type.str(),
-                                             first.value ? first.value->type.str() : "a literal"));
+      return violation(op, "c1",
+                       fmt::format("%{} is {}, its first value {}", binding.value->name, type.str(),
+                                   first.value ? first.value->type.str() : "a literal"));
     types.push_back(type);
   }
   return types;
@@ -291,11 +312,13 @@ Result<Types> loop(const Op& op) {
   if (const Operand* step = op.keyword("step")) TG_CHECK(checkCount(op, step->items[0], "step", 1));
   TG_TRY(Types types, carried(op));
   if (!op.results.empty() && op.results.size() != types.size())
-    return violation(op, "c1", fmt::format("{} results for {} carried values", op.results.size(), types.size()));
+    return violation(op, "c1",
+                     fmt::format("{} results for {} carried values", op.results.size(), types.size()));
   for (size_t index = 0; index < op.results.size(); ++index)
     if (op.result(static_cast<int>(index))->type != types[index])
-      return violation(op, "c1", fmt::format("result {} is {}, the carried value {}", index,
-                                             op.result(static_cast<int>(index))->type.str(), types[index].str()));
+      return violation(op, "c1",
+                       fmt::format("result {} is {}, the carried value {}", index,
+                                   op.result(static_cast<int>(index))->type.str(), types[index].str()));
   bool built = !op.regions.empty() && (types.empty() || yieldOf(*op.regions[0]));
   if (built) TG_CHECK(checkYield(op, *op.regions[0], types, "c2"));
   return types;
@@ -321,7 +344,8 @@ Type literalType(const Op& op) {
   if (op.code == Opcode::k_if) return Type::scalar(DType::i1);
   size_t first = op.code == Opcode::k_select ? 1 : 0;
   for (size_t index = first; index < op.operands.size(); ++index)
-    if (op.operands[index].kind == Operand::Kind::value) return Type::scalar(op.operands[index].value->type.dtype);
+    if (op.operands[index].kind == Operand::Kind::value)
+      return Type::scalar(op.operands[index].value->type.dtype);
   if (op.results.empty() || !op.result()->type.isScalar()) return {};
   return Type::scalar(op.result()->type.dtype);
 }
@@ -335,58 +359,58 @@ Type operandType(const Op& op, const Operand& operand) {
 Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
   using enum KernelOp;
   switch (kernelOp(op.code)) {
-    case k_global_id:
-    case k_local_id:
-    case k_workgroup_id:
-    case k_num_workgroups: return identity(op);
-    case k_dim: return extent(op);
-    case k_add:
-    case k_sub:
-    case k_mul:
-    case k_div:
-    case k_mod:
-    case k_min:
-    case k_max:
-    case k_pow:
-    case k_fma:
-    case k_neg:
-    case k_abs:
-    case k_sign:
-    case k_floor:
-    case k_sqrt:
-    case k_rsqrt:
-    case k_exp:
-    case k_log:
-    case k_shl:
-    case k_shr:
-    case k_workgroup_reduce: return laneWise(op);
-    case k_and:
-    case k_or:
-    case k_xor:
-    case k_not: return bitwise(op);
-    case k_lt:
-    case k_le:
-    case k_gt:
-    case k_ge:
-    case k_eq:
-    case k_ne: return comparison(op);
-    case k_select: return select(op);
-    case k_cast: return conversion(op, false);
-    case k_bitcast: return conversion(op, true);
-    case k_vec: return vector(op);
-    case k_extract: return extract(op);
-    case k_load: {
-      TG_TRY(Type type, element(op, 0, mayLoad, "c3"));
-      return Types{type};
-    }
-    case k_store: return storing(op, false);
-    case k_atomic_add: return storing(op, true);
-    case k_shared: return memory(op, BufMode::shared);
-    case k_local: return memory(op, BufMode::local);
-    case k_if: return branch(op);
-    case k_for: return loop(op);
-    case k_yield:
-    case k_barrier: return Types{};
+  case k_global_id:
+  case k_local_id:
+  case k_workgroup_id:
+  case k_num_workgroups: return identity(op);
+  case k_dim: return extent(op);
+  case k_add:
+  case k_sub:
+  case k_mul:
+  case k_div:
+  case k_mod:
+  case k_min:
+  case k_max:
+  case k_pow:
+  case k_fma:
+  case k_neg:
+  case k_abs:
+  case k_sign:
+  case k_floor:
+  case k_sqrt:
+  case k_rsqrt:
+  case k_exp:
+  case k_log:
+  case k_shl:
+  case k_shr:
+  case k_workgroup_reduce: return laneWise(op);
+  case k_and:
+  case k_or:
+  case k_xor:
+  case k_not: return bitwise(op);
+  case k_lt:
+  case k_le:
+  case k_gt:
+  case k_ge:
+  case k_eq:
+  case k_ne: return comparison(op);
+  case k_select: return select(op);
+  case k_cast: return conversion(op, false);
+  case k_bitcast: return conversion(op, true);
+  case k_vec: return vector(op);
+  case k_extract: return extract(op);
+  case k_load: {
+    TG_TRY(Type type, element(op, 0, mayLoad, "c3"));
+    return Types{type};
+  }
+  case k_store: return storing(op, false);
+  case k_atomic_add: return storing(op, true);
+  case k_shared: return memory(op, BufMode::shared);
+  case k_local: return memory(op, BufMode::local);
+  case k_if: return branch(op);
+  case k_for: return loop(op);
+  case k_yield:
+  case k_barrier: return Types{};
   }
   return Types{};
 }

@@ -25,7 +25,9 @@ constexpr int kFirstKernelOp = 0
 
 constexpr bool isKernelOp(Opcode code) { return static_cast<int>(code) >= kFirstKernelOp; }
 /// `code` must be a kernel op.
-constexpr KernelOp kernelOp(Opcode code) { return static_cast<KernelOp>(static_cast<int>(code) - kFirstKernelOp); }
+constexpr KernelOp kernelOp(Opcode code) {
+  return static_cast<KernelOp>(static_cast<int>(code) - kFirstKernelOp);
+}
 
 /// The result types of a kernel op, or the labelled reason why it has none:
 /// `tgk.add [k_add.c1]: the element types differ: f32 and i32`. Free types (cast, bitcast, vec, shared,

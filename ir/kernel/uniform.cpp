@@ -22,18 +22,18 @@ void Uniformity::mark(const Value* value) { changed_ |= divergent_.insert(value)
 
 bool Uniformity::resultUniform(const Op& op) const {
   switch (op.code) {
-    case Opcode::k_workgroup_id:
-    case Opcode::k_num_workgroups:
-    case Opcode::k_dim:
-    case Opcode::k_shared:
-    case Opcode::k_local:
-    case Opcode::k_workgroup_reduce: return true;
-    case Opcode::k_global_id:
-    case Opcode::k_local_id: return workgroup_[op.operands[0].integer] == 1;
-    case Opcode::k_load:
-      if (op.operands[0].value->type.mode != BufMode::in) return false;
-      break;
-    default: break;
+  case Opcode::k_workgroup_id:
+  case Opcode::k_num_workgroups:
+  case Opcode::k_dim:
+  case Opcode::k_shared:
+  case Opcode::k_local:
+  case Opcode::k_workgroup_reduce: return true;
+  case Opcode::k_global_id:
+  case Opcode::k_local_id: return workgroup_[op.operands[0].integer] == 1;
+  case Opcode::k_load:
+    if (op.operands[0].value->type.mode != BufMode::in) return false;
+    break;
+  default: break;
   }
   for (const Operand& operand : op.operands)
     if (!uniform(operand)) return false;

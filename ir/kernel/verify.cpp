@@ -24,6 +24,7 @@ class KernelVerifier {
   void launch();
   void parameters();
   void body(const Block& block);
+  void leave(const Value& value);
   bool judge(const Op& op);
   bool operandsVisible(const Op& op);
   bool structure(const Op& op);
@@ -43,7 +44,7 @@ class KernelVerifier {
 
   const Item& kernel_;
   std::unordered_set<const Value*> visible_;
-  std::unordered_set<std::string> names_;
+  std::unordered_set<std::string> names_;  ///< of visible values
   int64_t sharedBytes_ = 0;
   Error errors_;
 };
@@ -53,8 +54,9 @@ Result<void> KernelVerifier::run() {
   parameters();
   body(kernel_.body);
   if (sharedBytes_ > kMaxSharedBytes)
-    kernelError("shared", fmt::format("{} bytes of shared memory, more than {}", sharedBytes_, kMaxSharedBytes));
-  if (errors_.empty()) meetings(kernel_.body, true, Uniformity(kernel_));   // relies on well-formed ops
+    kernelError("shared",
+                fmt::format("{} bytes of shared memory, more than {}", sharedBytes_, kMaxSharedBytes));
+  if (errors_.empty()) meetings(kernel_.body, true, Uniformity(kernel_));  // relies on well-formed ops
   if (!errors_.empty()) return std::move(errors_);
   return {};
 }
@@ -62,7 +64,8 @@ Result<void> KernelVerifier::run() {
 void KernelVerifier::launch() {
   int64_t product = 1;
   for (int64_t size : kernel_.workgroup) {
-    if (size < 1 || size > kMaxInvocations) return kernelError("workgroup", fmt::format("a local size of {}", size));
+    if (size < 1 || size > kMaxInvocations)
+      return kernelError("workgroup", fmt::format("a local size of {}", size));
     product *= size;
   }
   if (product > kMaxInvocations)
@@ -77,7 +80,9 @@ void KernelVerifier::launch() {
 void KernelVerifier::parameters() {
   for (const auto& arg : kernel_.body.args) {
     const Type& type = arg->type;
-    auto complain = [&](const std::string& why) { kernelError("param", fmt::format("%{} {}", arg->name, why)); };
+    auto complain = [&](const std::string& why) {
+      kernelError("param", fmt::format("%{} {}", arg->name, why));
+    };
     if (!names_.insert(arg->name).second) complain("names two values");
     visible_.insert(arg.get());
     if (!type.isBuffer()) {
@@ -92,7 +97,8 @@ void KernelVerifier::parameters() {
     for (int axis = 0; axis < type.rank(); ++axis) {
       bool open = type.shape[axis] == Shape::kDynamic;
       if (open ? axis != 0 : type.shape[axis] < 1)
-        complain(fmt::format("has extent {} on axis {}; only axis 0 may be open", open ? "?" : std::to_string(type.shape[axis]), axis));
+        complain(fmt::format("has extent {} on axis {}; only axis 0 may be open",
+                             open ? "?" : std::to_string(type.shape[axis]), axis));
     }
   }
 }
@@ -104,10 +110,16 @@ void KernelVerifier::body(const Block& block) {
       opError(*op, "yield", "a yield ends a body of if or for");
     if (judge(*op))
       for (const auto& region : op->regions) nested(*op, *region);
-    for (const auto& result : op->results) visible_.insert(result.get());   // also of a bad op: one error is enough
+    for (const auto& result : op->results)
+      visible_.insert(result.get());  // also of a bad op: one error is enough
   }
   for (const auto& op : block.ops)
-    for (const auto& result : op->results) visible_.erase(result.get());
+    for (const auto& result : op->results) leave(*result);
+}
+
+void KernelVerifier::leave(const Value& value) {
+  visible_.erase(&value);
+  names_.erase(value.name);
 }
 
 /// Judges one op without its bodies; false when these cannot be judged any more.
@@ -130,7 +142,8 @@ bool KernelVerifier::operandsVisible(const Op& op) {
 
 bool KernelVerifier::structure(const Op& op) {
   size_t regions = op.regions.size();
-  if (op.code == Opcode::k_if ? regions != 1 && regions != 2 : regions != (op.code == Opcode::k_for ? 1u : 0u)) {
+  if (op.code == Opcode::k_if ? regions != 1 && regions != 2
+                              : regions != (op.code == Opcode::k_for ? 1u : 0u)) {
     opError(op, "body", fmt::format("{} bodies", regions));
     return false;
   }
@@ -147,8 +160,8 @@ bool KernelVerifier::structure(const Op& op) {
 bool KernelVerifier::bindings(const Op& op) {
   const auto& args = op.regions[0]->args;
   const auto& carried = iterArgs(op);
-  bool fine = !op.operands.empty() && args.size() == carried.size() + 1 && op.operands[0].value == args[0].get() &&
-              args[0]->type == Type::scalar(DType::u32);
+  bool fine = !op.operands.empty() && args.size() == carried.size() + 1 &&
+              op.operands[0].value == args[0].get() && args[0]->type == Type::scalar(DType::u32);
   for (size_t index = 0; fine && index < carried.size(); ++index)
     fine = carried[index].kind == Operand::Kind::binding && carried[index].value == args[index + 1].get();
   if (!fine) opError(op, "body", "the body's arguments are the u32 index and the carried values");
@@ -162,14 +175,18 @@ bool KernelVerifier::results(const Op& op) {
     return false;
   }
   if (types->size() != op.results.size()) {
-    opError(op, "result", fmt::format("{} results are named, the op has {}", op.results.size(), types->size()));
+    opError(op, "result",
+            fmt::format("{} results are named, the op has {}", op.results.size(), types->size()));
     return false;
   }
   for (size_t index = 0; index < types->size(); ++index) {
     const Value& result = *op.results[index];
-    if (!names_.insert(result.name).second) opError(op, "scope", fmt::format("%{} names two values", result.name));
+    if (!names_.insert(result.name).second)
+      opError(op, "scope", fmt::format("%{} names two values in one scope", result.name));
     if (result.type != (*types)[index]) {
-      opError(op, "result", fmt::format("%{} is declared {}, but is {}", result.name, result.type.str(), (*types)[index].str()));
+      opError(op, "result",
+              fmt::format("%{} is declared {}, but is {}", result.name, result.type.str(),
+                          (*types)[index].str()));
       return false;
     }
     if (!scalarType(op, result.type)) return false;
@@ -190,10 +207,11 @@ bool KernelVerifier::scalarType(const Op& op, const Type& type) {
 void KernelVerifier::nested(const Op& op, const Block& region) {
   for (const auto& arg : region.args) {
     visible_.insert(arg.get());
-    if (!names_.insert(arg->name).second) opError(op, "scope", fmt::format("%{} names two values", arg->name));
+    if (!names_.insert(arg->name).second)
+      opError(op, "scope", fmt::format("%{} names two values in one scope", arg->name));
   }
   body(region);
-  for (const auto& arg : region.args) visible_.erase(arg.get());
+  for (const auto& arg : region.args) leave(*arg);
 }
 
 /// Whether all invocations of a workgroup enter an op's bodies, and equally often.
@@ -209,9 +227,11 @@ void KernelVerifier::meetings(const Block& block, bool uniform, const Uniformity
   for (const auto& op : block.ops) {
     bool meets = op->code == Opcode::k_barrier || op->code == Opcode::k_workgroup_reduce;
     if (meets && !uniform)
-      report(op->loc, fmt::format("{} [{}.c1]: invocations of a workgroup may part before it", op->info().name,
-                                  op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
-    for (const auto& region : op->regions) meetings(*region, uniform && entersUniformly(*op, uniformity), uniformity);
+      report(op->loc,
+             fmt::format("{} [{}.c1]: invocations of a workgroup may part before it", op->info().name,
+                         op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
+    for (const auto& region : op->regions)
+      meetings(*region, uniform && entersUniformly(*op, uniformity), uniformity);
   }
 }
 

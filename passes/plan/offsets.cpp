@@ -22,14 +22,16 @@ int64_t lowerBound(const std::vector<Alloc>& allocs) {
   return *std::max_element(live.begin(), live.end());
 }
 
-/// The lowest offset of the tightest gap between the placed allocations that are alive together
+enum class Fit { tightest, lowest };
+
+/// The start of the tightest or the lowest gap between the placed allocations that are alive together
 /// with `alloc`, or the end of them.
-static int64_t bestFit(const Alloc& alloc, const std::vector<const Alloc*>& placed) {
+static int64_t fitting(const Alloc& alloc, const std::vector<const Alloc*>& placed, Fit fit) {
   int64_t cursor = 0, best = -1, bestGap = 0;
   for (const Alloc* other : placed) {
     if (other->first > alloc.last || alloc.first > other->last) continue;
     int64_t gap = other->offset - cursor;
-    if (gap >= alloc.bytes && (best < 0 || gap < bestGap)) {
+    if (gap >= alloc.bytes && (best < 0 || (fit == Fit::tightest && gap < bestGap))) {
       best = cursor;
       bestGap = gap;
     }
@@ -39,13 +41,13 @@ static int64_t bestFit(const Alloc& alloc, const std::vector<const Alloc*>& plac
 }
 
 /// Places in the given order; returns the bytes needed.
-static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order) {
+static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, Fit fit) {
   std::vector<const Alloc*> placed;   // by offset
   placed.reserve(allocs.size());
   int64_t total = 0;
   for (int index : order) {
     Alloc& alloc = allocs[index];
-    alloc.offset = bestFit(alloc, placed);
+    alloc.offset = fitting(alloc, placed, fit);
     auto below = [](const Alloc* a, const Alloc* b) { return a->offset < b->offset; };
     placed.insert(std::upper_bound(placed.begin(), placed.end(), &alloc, below), &alloc);
     total = std::max(total, alloc.offset + alloc.bytes);
@@ -86,22 +88,51 @@ static std::vector<int> byExecution(const std::vector<Alloc>& allocs) {
   return order;
 }
 
+namespace {
+
+/// The best layout so far.
+struct Best {
+  std::vector<Alloc> allocs;
+  int64_t total = 0;
+
+  void offer(const std::vector<Alloc>& from, const std::vector<int>& order, Fit fit) {
+    std::vector<Alloc> attempt = from;
+    int64_t needed = pack(attempt, order, fit);
+    if (!allocs.empty() && needed >= total) return;
+    *this = {std::move(attempt), needed};
+  }
+};
+
+/// What ends highest is placed first next time: repairs orders that strand a large value late.
+void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) {
+  constexpr int64_t kPairs = 5'000'000;   // pairs looked at, some ten milliseconds
+  int64_t count = static_cast<int64_t>(order.size());
+  int64_t rounds = std::min<int64_t>(2 * count, kPairs / std::max<int64_t>(1, count * count));
+  std::vector<Alloc> attempt = best.allocs;
+  for (int64_t round = 0; round < rounds && best.total > bound; ++round) {
+    int64_t needed = pack(attempt, order, fit);
+    if (needed < best.total) best = {attempt, needed};
+    auto end = [&](int index) { return attempt[index].offset + attempt[index].bytes; };
+    auto highest = std::max_element(order.begin(), order.end(), [&](int a, int b) { return end(a) < end(b); });
+    std::rotate(order.begin(), highest, highest + 1);
+  }
+}
+
+}  // namespace
+
 int64_t assignOffsets(std::vector<Alloc>& allocs) {
   if (allocs.empty()) return 0;
   const int64_t bound = lowerBound(allocs);
-  std::vector<Alloc> best;
-  int64_t bestTotal = 0;
-  for (auto* heuristic : {bySize, byBreadth, byExecution}) {
-    std::vector<Alloc> attempt = allocs;
-    int64_t total = pack(attempt, heuristic(attempt));
-    if (best.empty() || total < bestTotal) {
-      best = std::move(attempt);
-      bestTotal = total;
-    }
-    if (bestTotal == bound) break;
-  }
-  allocs = std::move(best);
-  return bestTotal;
+  const auto heuristics = {bySize, byBreadth, byExecution};
+  Best best;
+  for (Fit fit : {Fit::tightest, Fit::lowest})
+    for (auto* heuristic : heuristics)
+      if (best.allocs.empty() || best.total > bound) best.offer(allocs, heuristic(allocs), fit);
+  for (Fit fit : {Fit::tightest, Fit::lowest})
+    for (auto* heuristic : heuristics)
+      if (best.total > bound) promoteHighest(best, heuristic(allocs), fit, bound);
+  allocs = std::move(best.allocs);
+  return best.total;
 }
 
 }  // namespace tg::plan

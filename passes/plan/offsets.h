@@ -19,7 +19,8 @@ std::vector<int64_t> liveBytes(const std::vector<Alloc>& allocs);
 /// The most bytes alive at once: no layout is smaller.
 int64_t lowerBound(const std::vector<Alloc>& allocs);
 /// Gives every allocation an offset and returns the bytes needed: the smallest of greedy by size,
-/// greedy by breadth (Pisarchyk and Lee, arXiv 2001.03288) and best fit in execution order.
+/// greedy by breadth (Pisarchyk and Lee, arXiv 2001.03288) and best fit in execution order, in the
+/// tightest and in the lowest gap, then improved by placing what ends highest earlier.
 int64_t assignOffsets(std::vector<Alloc>& allocs);
 
 }  // namespace tg::plan

@@ -28,8 +28,9 @@ inline void evalByScalar(EvalCall& call) {
   visit<3>(out.shape(), strides, {}, [&](int64_t at, const std::array<int64_t, 3>& from) {
     const double x = data[0][from[0]], y = data[1][from[1]], z = data[2][from[2]];
     if (integers)
-      out.data[at] = roundTo(out.type.dtype, static_cast<double>(static_cast<uint32_t>(static_cast<int64_t>(x)) *
-                                                                 static_cast<uint32_t>(static_cast<int64_t>(y))));
+      out.data[at] =
+          roundTo(out.type.dtype, static_cast<double>(static_cast<uint32_t>(static_cast<int64_t>(x)) *
+                                                      static_cast<uint32_t>(static_cast<int64_t>(y))));
     else
       out.data[at] = evalScalar(scalar, x, y, z);
   });
@@ -50,9 +51,8 @@ inline void evalOneMinusPow(EvalCall& call) {
 inline void evalIota(EvalCall& call) {
   Strides strides{};
   strides[normalAxis(call.op.intAttr("axis"), call.out[0].type.rank())] = 1;
-  visit(call.out[0].shape(), strides, 0, [&](int64_t at, int64_t index) {
-    call.out[0].data[at] = static_cast<double>(index);
-  });
+  visit(call.out[0].shape(), strides, 0,
+        [&](int64_t at, int64_t index) { call.out[0].data[at] = static_cast<double>(index); });
 }
 
 /// Appends the numbers of a literal or of a nested list of them.

@@ -20,47 +20,58 @@ constexpr EvalEntry notInStage(std::string_view reason) { return {EvalKind::notI
 
 template <Opcode code>
 constexpr EvalEntry missing() {
-  static_assert(code == Opcode::param && code == Opcode::state, "an op of ir/ops.def has no evaluation entry");
+  static_assert(code == Opcode::param && code == Opcode::state,
+                "an op of ir/ops.def has no evaluation entry");
   return {};
 }
 
 // The room. Rows with a scalar and composites have their entry by their row.
-template <Opcode code> constexpr EvalEntry kEntry = missing<code>();
+template <Opcode code>
+constexpr EvalEntry kEntry = missing<code>();
 
-template <> constexpr EvalEntry kEntry<Opcode::constant> = rule(evalConstant);
-template <> constexpr EvalEntry kEntry<Opcode::iota> = rule(evalIota);
-template <> constexpr EvalEntry kEntry<Opcode::one_minus_pow> = rule(evalOneMinusPow);
-template <> constexpr EvalEntry kEntry<Opcode::cast> = rule(evalCast);
-template <> constexpr EvalEntry kEntry<Opcode::sum> = rule(evalSum);
-template <> constexpr EvalEntry kEntry<Opcode::mean> = rule(evalMean);
-template <> constexpr EvalEntry kEntry<Opcode::max_reduce> = rule(evalMaxReduce);
-template <> constexpr EvalEntry kEntry<Opcode::argmax> = rule(evalArgmax);
-template <> constexpr EvalEntry kEntry<Opcode::reshape> = rule(evalReshape);
-template <> constexpr EvalEntry kEntry<Opcode::transpose> = rule(evalTranspose);
-template <> constexpr EvalEntry kEntry<Opcode::slice> = rule(evalSlice);
-template <> constexpr EvalEntry kEntry<Opcode::pad> = rule(evalPad);
-template <> constexpr EvalEntry kEntry<Opcode::concat> = rule(evalConcat);
-template <> constexpr EvalEntry kEntry<Opcode::broadcast_to> = rule(evalBroadcastTo);
-template <> constexpr EvalEntry kEntry<Opcode::matmul> = rule(evalMatmul);
-template <> constexpr EvalEntry kEntry<Opcode::gather> = rule(evalGather);
-template <> constexpr EvalEntry kEntry<Opcode::scatter_add> = rule(evalScatterAdd);
-template <> constexpr EvalEntry kEntry<Opcode::one_hot> = rule(evalOneHot);
+#define RULE(id, function) \
+  template <>              \
+  constexpr EvalEntry kEntry<Opcode::id> = rule(function)
+RULE(constant, evalConstant);
+RULE(iota, evalIota);
+RULE(one_minus_pow, evalOneMinusPow);
+RULE(cast, evalCast);
+RULE(sum, evalSum);
+RULE(mean, evalMean);
+RULE(max_reduce, evalMaxReduce);
+RULE(argmax, evalArgmax);
+RULE(reshape, evalReshape);
+RULE(transpose, evalTranspose);
+RULE(slice, evalSlice);
+RULE(pad, evalPad);
+RULE(concat, evalConcat);
+RULE(broadcast_to, evalBroadcastTo);
+RULE(matmul, evalMatmul);
+RULE(gather, evalGather);
+RULE(scatter_add, evalScatterAdd);
+RULE(one_hot, evalOneHot);
 
 constexpr EvalEntry kWalked = notInStage("the interpreter's walk over the function does this itself");
-template <> constexpr EvalEntry kEntry<Opcode::param> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::state> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::update> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::param_grad> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::capture> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::fused> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::yield> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::return_> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::home> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::dispatch> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::barrier> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::fill> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::copy> = kWalked;
-template <> constexpr EvalEntry kEntry<Opcode::grad> = notInStage("run append-grad first: it expands tg.grad into ops");
+#define WALKED(id) \
+  template <>      \
+  constexpr EvalEntry kEntry<Opcode::id> = kWalked
+WALKED(param);
+WALKED(state);
+WALKED(update);
+WALKED(param_grad);
+WALKED(capture);
+WALKED(fused);
+WALKED(yield);
+WALKED(return_);
+WALKED(home);
+WALKED(dispatch);
+WALKED(barrier);
+WALKED(fill);
+WALKED(copy);
+#undef RULE
+#undef WALKED
+template <>
+constexpr EvalEntry kEntry<Opcode::grad> = notInStage("run append-grad first: it expands tg.grad into ops");
 
 template <Opcode code, Scalar scalar, unsigned traits>
 constexpr EvalEntry entryOf() {
@@ -115,7 +126,8 @@ const EvalEntry& evalEntry(Opcode code) {
   return index < std::size(kEntries) ? kEntries[index] : kKernelCode;
 }
 
-Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const> operands, EvalContext& context) {
+Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const> operands,
+                                    EvalContext& context) {
   const EvalEntry& entry = evalEntry(op.code);
   if (entry.kind == EvalKind::notInStage)
     return failAt(op.loc, fmt::format("{} cannot be evaluated: {}", op.info().name, entry.reason));

@@ -17,8 +17,8 @@ namespace tg {
 
 /// How evaluation goes, and what it counts on its way.
 struct EvalContext {
-  bool exact = false;       ///< round every op's result to its type; else floats stay f64
-  int64_t outOfRange = 0;   ///< ids outside their table, once for each op that meets one
+  bool exact = false;      ///< round every op's result to its type; else floats stay f64
+  int64_t outOfRange = 0;  ///< ids outside their table, once for each op that meets one
 };
 
 /// One op being evaluated. `in` holds the value operands in order; `out` is typed and zero-filled.
@@ -45,7 +45,8 @@ const EvalEntry& evalEntry(Opcode code);
 
 /// The results of a verified op for operands of its operands' types. Integers wrap at 32 bits. An
 /// error only for an op that has no evaluation.
-Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const> operands, EvalContext& context);
+Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const> operands,
+                                    EvalContext& context);
 
 /// For each element of the first result, the sum of |terms| added up for it: sum, mean, matmul and
 /// scatter_add. Nothing for other ops. It scales their tolerance.

@@ -63,8 +63,8 @@ inline void evalArgmax(EvalCall& call) {
 
 /// One operand of a matrix product: where its matrices are and how they are read.
 struct MatrixOperand {
-  Strides batch{};             ///< offset of a matrix, at the axes of the batch
-  int64_t rowStep, colStep;    ///< of the matrix as multiplied, transposed already
+  Strides batch{};           ///< offset of a matrix, at the axes of the batch
+  int64_t rowStep, colStep;  ///< of the matrix as multiplied, transposed already
   int64_t rows, cols;
 
   MatrixOperand(const Shape& shape, const Shape& batchShape, bool transposed) {

@@ -12,7 +12,8 @@ namespace tg {
 /// out[i] = x[start + Σ index·strides].
 inline void readStrided(EvalCall& call, const Strides& strides, int64_t start) {
   const NdArray& x = *call.in[0];
-  visit(call.out[0].shape(), strides, start, [&](int64_t at, int64_t from) { call.out[0].data[at] = x.data[from]; });
+  visit(call.out[0].shape(), strides, start,
+        [&](int64_t at, int64_t from) { call.out[0].data[at] = x.data[from]; });
 }
 
 inline void evalReshape(EvalCall& call) { call.out[0].data = call.in[0]->data; }

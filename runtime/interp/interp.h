@@ -23,19 +23,20 @@ enum class InterpMode : uint8_t { automatic, wide, exact };
 
 struct InterpOptions {
   InterpMode mode = InterpMode::automatic;
-  KernelRunOptions kernel;   ///< schedule of a kernel's lanes; bounds and race checks
+  KernelRunOptions kernel;  ///< schedule of a kernel's lanes; bounds and race checks
 };
 
 struct RunCounters {
-  int64_t outOfRange = 0;              ///< ids outside their table, kernel accesses outside a buffer
-  int64_t races = 0;                   ///< data races of kernels
-  std::vector<std::string> findings;   ///< a line for each of the kernels' findings
+  int64_t outOfRange = 0;             ///< ids outside their table, kernel accesses outside a buffer
+  int64_t races = 0;                  ///< data races of kernels
+  int64_t rewrites = 0;               ///< kernels' second stores to an element of an `out` buffer
+  std::vector<std::string> findings;  ///< a line for each of the kernels' findings
 };
 
 struct RunResult {
-  std::vector<std::pair<std::string, NdArray>> results;   ///< in the function's order
-  std::map<std::string, NdArray> captures;                ///< by capture name
-  std::map<std::string, NdArray> paramGrads;              ///< by parameter
+  std::vector<std::pair<std::string, NdArray>> results;  ///< in the function's order
+  std::map<std::string, NdArray> captures;               ///< by capture name
+  std::map<std::string, NdArray> paramGrads;             ///< by parameter
   RunCounters counters;
 
   /// A result by name, or null.

@@ -19,8 +19,8 @@ class InterpState {
 
   const Module& module;
   InterpOptions options;
-  std::map<std::string, NdArray> storage;   ///< stages tensor and fused: params and states
-  PlannedMemory memory;                     ///< from planned on
+  std::map<std::string, NdArray> storage;  ///< stages tensor and fused: params and states
+  PlannedMemory memory;                    ///< from planned on
 
   bool planned() const { return module.stage >= Stage::planned; }
   bool exact() const {
@@ -50,13 +50,20 @@ Result<std::vector<NdArray>> evalRegion(const Op& fused, std::span<const NdArray
                                         EvalContext& context);
 /// How many results each slot of a tg.fused has: 1, or the number of members of a group.
 std::vector<int> slotSizes(const Op& fused);
-inline bool isGroupSlot(const Op& fused, size_t slot) { return !fused.groups.empty() && fused.groups[slot] > 0; }
+inline bool isGroupSlot(const Op& fused, size_t slot) {
+  return !fused.groups.empty() && fused.groups[slot] > 0;
+}
+
+/// The bytes an argument such as `in(@arena[0:64])` names.
+Result<std::span<std::byte>> bytesOf(PlannedMemory& memory, const Op& op, const Operand& argument);
+/// tg.fill: zeros.
+Result<void> runFill(PlannedMemory& memory, const Op& op);
 
 /// Poisons the arena and the function's outputs, then stores the inputs.
 Result<void> beginPlannedCall(InterpCall& call);
 /// Reads results, captures and param_grads from their places.
 Result<void> collectOutputs(InterpCall& call);
-/// The place of a function-level value, or an error that names it.
-Result<Place> placeOf(const Value& value);
+/// Where a function-level value lives, or an error that names it.
+Result<const Place*> homeOf(const Value& value);
 
 }  // namespace tg

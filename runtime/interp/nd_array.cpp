@@ -16,11 +16,11 @@ static uint32_t lowBits(double value) {
 
 double roundTo(DType dtype, double value) {
   switch (dtype) {
-    case DType::f32: return static_cast<double>(static_cast<float>(value));
-    case DType::f16: return static_cast<double>(halfToFloat(halfFromDouble(value)));
-    case DType::i32: return static_cast<double>(static_cast<int32_t>(lowBits(value)));
-    case DType::u32: return static_cast<double>(lowBits(value));
-    case DType::i1: return value != 0 ? 1 : 0;
+  case DType::f32: return static_cast<double>(static_cast<float>(value));
+  case DType::f16: return static_cast<double>(halfToFloat(halfFromDouble(value)));
+  case DType::i32: return static_cast<double>(static_cast<int32_t>(lowBits(value)));
+  case DType::u32: return static_cast<double>(lowBits(value));
+  case DType::i1: return value != 0 ? 1 : 0;
   }
   return value;
 }

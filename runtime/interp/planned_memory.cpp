@@ -28,11 +28,11 @@ T load(const std::byte* from) {
 
 double decode(DType dtype, const std::byte* from) {
   switch (dtype) {
-    case DType::f32: return static_cast<double>(load<float>(from));
-    case DType::f16: return static_cast<double>(halfToFloat(load<uint16_t>(from)));
-    case DType::i32: return load<int32_t>(from);
-    case DType::u32: return load<uint32_t>(from);
-    case DType::i1: return load<uint32_t>(from) != 0;
+  case DType::f32: return static_cast<double>(load<float>(from));
+  case DType::f16: return static_cast<double>(halfToFloat(load<uint16_t>(from)));
+  case DType::i32: return load<int32_t>(from);
+  case DType::u32: return load<uint32_t>(from);
+  case DType::i1: return load<uint32_t>(from) != 0;
   }
   return 0;
 }
@@ -44,11 +44,11 @@ void store(T value, std::byte* to) {
 
 void encode(DType dtype, double value, std::byte* to) {
   switch (dtype) {
-    case DType::f32: return store(static_cast<float>(value), to);
-    case DType::f16: return store(halfFromDouble(value), to);
-    case DType::i32: return store(static_cast<int32_t>(roundTo(dtype, value)), to);
-    case DType::u32: return store(static_cast<uint32_t>(roundTo(dtype, value)), to);
-    case DType::i1: return store<uint32_t>(value != 0, to);
+  case DType::f32: return store(static_cast<float>(value), to);
+  case DType::f16: return store(halfFromDouble(value), to);
+  case DType::i32: return store(static_cast<int32_t>(roundTo(dtype, value)), to);
+  case DType::u32: return store(static_cast<uint32_t>(roundTo(dtype, value)), to);
+  case DType::i1: return store<uint32_t>(value != 0, to);
   }
 }
 
@@ -67,7 +67,8 @@ void forEachElement(const Type& type, const Place& place, Fn&& fn) {
   const Rows rows(type, place);
   const int64_t size = byteSize(type.dtype);
   for (int64_t row = 0; row < rows.count; ++row)
-    for (int64_t col = 0; col < rows.length; ++col) fn(row * rows.length + col, (row * rows.pitch + col) * size);
+    for (int64_t col = 0; col < rows.length; ++col)
+      fn(row * rows.length + col, (row * rows.pitch + col) * size);
 }
 
 }  // namespace
@@ -78,7 +79,8 @@ int64_t placedBytes(const Type& type, const Place& place) {
 }
 
 PlannedMemory::PlannedMemory(const Module& module) {
-  for (const Item* item : module.all(ItemKind::buffer)) buffers_[item->name].resize(static_cast<size_t>(item->bytes));
+  for (const Item* item : module.all(ItemKind::buffer))
+    buffers_[item->name].resize(static_cast<size_t>(item->bytes));
 }
 
 Result<std::span<std::byte>> PlannedMemory::range(const std::string& buffer, int64_t offset, int64_t length,
@@ -87,8 +89,8 @@ Result<std::span<std::byte>> PlannedMemory::range(const std::string& buffer, int
   if (it == buffers_.end()) return failAt(loc, fmt::format("the module has no buffer @{}", buffer));
   const auto size = static_cast<int64_t>(it->second.size());
   if (offset < 0 || length < 0 || length > size || offset > size - length)
-    return failAt(loc, fmt::format("@{}[{}] with {} bytes is outside the buffer of {} bytes", buffer, offset, length,
-                                   size));
+    return failAt(loc, fmt::format("@{}[{}] with {} bytes is outside the buffer of {} bytes", buffer, offset,
+                                   length, size));
   return std::span(it->second).subspan(static_cast<size_t>(offset), static_cast<size_t>(length));
 }
 

@@ -20,7 +20,8 @@ class PlannedMemory {
   explicit PlannedMemory(const Module& module);
 
   /// The bytes [offset, offset + length) of a buffer, or an error at `loc` that says what does not fit.
-  Result<std::span<std::byte>> range(const std::string& buffer, int64_t offset, int64_t length, const Loc& loc);
+  Result<std::span<std::byte>> range(const std::string& buffer, int64_t offset, int64_t length,
+                                     const Loc& loc);
   /// A tensor from its place; i1 is 4 bytes, true when not 0.
   Result<NdArray> read(const Type& type, const Place& place, const Loc& loc);
   /// Rounds a tensor to its type and stores it. Bytes between the rows of a pitch stay.

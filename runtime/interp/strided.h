@@ -53,7 +53,8 @@ void visit(const Shape& shape, const std::array<Strides, N>& strides, std::array
 /// The same for one operand: fn(index, offset).
 template <class Fn>
 void visit(const Shape& shape, const Strides& strides, int64_t start, Fn&& fn) {
-  visit<1>(shape, {strides}, {start}, [&](int64_t at, const std::array<int64_t, 1>& offset) { fn(at, offset[0]); });
+  visit<1>(shape, {strides}, {start},
+           [&](int64_t at, const std::array<int64_t, 1>& offset) { fn(at, offset[0]); });
 }
 
 }  // namespace tg

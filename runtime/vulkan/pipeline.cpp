@@ -115,9 +115,18 @@ namespace {
 
 constexpr uint32_t spirvMagic = 0x07230203;
 
-/// Why a kernel cannot be given to the driver, or empty. Drivers may crash on what is not SPIR-V.
+/// A header and whole instructions. Drivers and layers may crash on anything else.
+bool wellFormed(const std::vector<uint32_t>& code) {
+  constexpr size_t headerWords = 5;
+  if (code.size() <= headerWords || code[0] != spirvMagic) return false;
+  size_t at = headerWords;
+  while (at < code.size() && code[at] >> 16) at += code[at] >> 16;
+  return at == code.size();
+}
+
+/// Why a kernel cannot be given to the driver, or empty.
 std::string preflight(const Probe& probe, const KernelCode& kernel) {
-  if (kernel.spirv.size() < 5 || kernel.spirv[0] != spirvMagic) return "its code is not SPIR-V";
+  if (!wellFormed(kernel.spirv)) return "its code is not whole SPIR-V";
   const auto storage =
       size_t(std::count(kernel.bindings.begin(), kernel.bindings.end(), BindingKind::storage));
   const size_t texels = kernel.bindings.size() - storage;

@@ -32,12 +32,13 @@ class CommandLine {
  public:
   explicit CommandLine(const PassInfo* only) : only_(only), app_(about(only), only ? only->tool : "tg-opt") {
     command_.tool = app_.get_name();
+    if (only_)
+      addOptionsOf(*only_);
+    else
+      addPasses();
     addInput();
-    if (only_) addOptionsOf(*only_);
-    else addPasses();
     addLooking();
     app_.get_formatter()->column_width(36);
-    app_.get_formatter()->label("TEXT", "");
   }
   ParsedCommand parse(int argc, char** argv);
 
@@ -50,13 +51,14 @@ class CommandLine {
   void addPasses();
   void addOptionsOf(const PassInfo& pass);
   void addLooking();
-  CLI::Option* text(const std::string& flag, std::string& into, const std::string& help) {
-    return app_.add_option(flag, into, help)->type_name("")->group("Output and checks");
+  void text(const std::string& flag, const char* value, std::string& into, const std::string& help) {
+    app_.add_option(flag, into, help)->option_text(value)->group("Output and checks");
   }
   void toggle(const std::string& flag, bool& into, const std::string& help) {
     app_.add_flag(flag, into, help)->group("Output and checks");
   }
   std::optional<std::string> unknownFlag(const std::vector<std::string>& args) const;
+  void keepEmptyValues(std::vector<std::string>& args) const;
   Result<void> collectPasses();
   Result<void> checkNames();
   bool answered() const;
@@ -73,8 +75,10 @@ class CommandLine {
 
 void CommandLine::addInput() {
   app_.set_help_flag("-h,--help", "print this help");
-  app_.add_option("FILE", inputs_, "the module; - or nothing is standard input")->type_name("")->expected(0, -1);
-  text("-o,--output", command_.output, "write here, whole or not at all (default: standard output)");
+  app_.add_option("FILE", inputs_, "the module; - or nothing is standard input")
+      ->option_text(" ")
+      ->expected(0, -1);
+  text("-o,--output", "FILE", command_.output, "write here, whole or not at all (default: standard output)");
 }
 
 void CommandLine::addPasses() {
@@ -83,12 +87,13 @@ void CommandLine::addPasses() {
     flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     passFlags_[flag] = &pass;
   }
-  auto add = [&](const std::string& flag, std::string& into, const std::string& help) {
-    app_.add_option(flag, into, help)->type_name("")->group("Pipelines");
+  auto add = [&](const std::string& flag, const char* value, std::string& into, const std::string& help) {
+    app_.add_option(flag, into, help)->option_text(value)->group("Pipelines");
   };
-  add("--pass-pipeline", pipelineText_, "the passes as text: 'append-grad,append-adam{lr=1e-3},fuse'");
-  add("--help-pass", helpPass_, "print the options of a pass");
-  add("--target", command_.target, "for fuse: a shipped target, a JSON file, or auto");
+  add("--pass-pipeline", "TEXT", pipelineText_,
+      "the passes as text: 'append-grad,append-adam{lr=1e-3},fuse'");
+  add("--help-pass", "PASS", helpPass_, "print the options of a pass");
+  add("--target", "TARGET", command_.target, "for fuse: a shipped target, a JSON file, or auto");
   app_.add_flag("--list-passes", listPasses_, "print all passes")->group("Pipelines");
   app_.add_flag("--list-ops", listOps_, "print all ops and how each is differentiated")->group("Pipelines");
 }
@@ -98,8 +103,9 @@ void CommandLine::addOptionsOf(const PassInfo& pass) {
   for (const OptionInfo& info : pass.options) {
     std::string help = fmt::format("{} (default: {})", info.help, info.fallback);
     std::string flag = "--" + info.name;
-    CLI::Option* option = info.type == "bool" ? app_.add_flag(flag, help)
-                                              : app_.add_option(flag)->description(help)->type_name("");
+    CLI::Option* option = info.type == "bool"
+                              ? app_.add_flag(flag, help)
+                              : app_.add_option(flag)->description(help)->option_text(info.type);
     option->group(group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     optionFlags_[option] = &info;
   }
@@ -109,7 +115,7 @@ void CommandLine::addLooking() {
   if (!app_.get_option_no_throw("--emit")) {
     std::string forms = "text";
     for (const Emitter& emitter : emitters()) forms += " | " + emitter.name;
-    text("--emit", command_.emit, "what to write: " + forms);
+    text("--emit", "FORM", command_.emit, "what to write: " + forms);
   }
   toggle("--split-input-file", command_.split, "treat sections between '// -----' as files of their own");
   toggle("--verify-diagnostics", command_.verifyDiagnostics, "compare with // expected-error@below {{...}}");
@@ -118,14 +124,20 @@ void CommandLine::addLooking() {
   toggle("--print-ir-before-all", command_.printBeforeAll, "print the module before each pass");
   toggle("--print-ir-after-all", command_.printAfterAll, "print the module after each pass");
   auto names = [&](const std::string& flag, std::vector<std::string>& into, const std::string& help) {
-    app_.add_option(flag, into, help)->type_name("")->delimiter(',')->group("Output and checks");
+    app_.add_option(flag, into, help)
+        ->option_text("PASS,...")
+        ->allow_extra_args(false)
+        ->delimiter(',')
+        ->group("Output and checks");
   };
   names("--print-ir-before", command_.printBefore, "print the module before these passes");
   names("--print-ir-after", command_.printAfter, "print the module after these passes");
-  text("--print-ir-tree-dir", command_.treeDir, "write the module after each pass to DIR/NN_pass.tgir");
+  text("--print-ir-tree-dir", "DIR", command_.treeDir,
+       "write the module after each pass to DIR/NN_pass.tgir");
   toggle("--dump-pass-pipeline", command_.dumpPipeline, "print the pipeline with every option");
   toggle("--timing", command_.timing, "print how long each pass took");
-  text("--crash-reproducer", command_.reproducer, "where to save the module a pass fails on (none: nowhere)");
+  text("--crash-reproducer", "FILE", command_.reproducer,
+       "where to save the module a pass fails on (none: nowhere)");
   app_.add_flag("--version", version_, "print the version")->group("Output and checks");
 }
 
@@ -139,9 +151,22 @@ std::optional<std::string> CommandLine::unknownFlag(const std::vector<std::strin
     for (const CLI::Option* option : app_.get_options())
       for (const std::string& longName : option->get_lnames()) known.push_back(longName);
     std::string near = nearestName(std::string_view(name).substr(2), known);
-    return fmt::format("unknown flag {}{}", name, near.empty() ? "; see --help" : "; did you mean --" + near + "?");
+    return fmt::format("unknown flag {}{}", name,
+                       near.empty() ? "; see --help" : "; did you mean --" + near + "?");
   }
   return {};
+}
+
+// CLI11 takes the next argument for `--flag=`; the empty value is one of its own.
+void CommandLine::keepEmptyValues(std::vector<std::string>& args) const {
+  for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
+    if (args[i].compare(0, 2, "--") != 0 || args[i].back() != '=') continue;
+    std::string name = args[i].substr(0, args[i].size() - 1);
+    const CLI::Option* option = app_.get_option_no_throw(name);
+    if (!option) continue;
+    args[i] = name;
+    if (option->get_expected_max() > 0) args.insert(args.begin() + i + 1, "");
+  }
 }
 
 // Flags of passes become steps in the order of the command line; a pass tool has one step.
@@ -167,13 +192,15 @@ Result<void> CommandLine::collectPasses() {
     command_.pipeline.add(*pass->second, std::move(options));
   }
   if (pipelineText_.empty()) return {};
-  if (!command_.pipeline.steps().empty()) return fail("give the passes by flags or by --pass-pipeline, not both");
+  if (!command_.pipeline.steps().empty())
+    return fail("give the passes by flags or by --pass-pipeline, not both");
   TG_TRY(command_.pipeline, PassManager::parse(pipelineText_));
   return {};
 }
 
 Result<void> CommandLine::checkNames() {
-  if (inputs_.size() > 1) return fail(fmt::format("one input file, not {}: '{}' and '{}'", inputs_.size(), inputs_[0], inputs_[1]));
+  if (inputs_.size() > 1)
+    return fail(fmt::format("one input file, not {}: '{}' and '{}'", inputs_.size(), inputs_[0], inputs_[1]));
   if (!inputs_.empty()) command_.input = inputs_[0];
   for (auto* names : {&command_.printBefore, &command_.printAfter})
     for (std::string& name : *names) {
@@ -213,8 +240,9 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
     args.push_back(flags ? normalFlag(argv[i]) : argv[i]);
   }
   if (auto unknown = unknownFlag(args)) return wrong(*unknown);
+  keepEmptyValues(args);
   try {
-    std::reverse(args.begin(), args.end());   // CLI11 takes a vector from its end
+    std::reverse(args.begin(), args.end());  // CLI11 takes a vector from its end
     app_.parse(std::move(args));
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app_.help());
@@ -251,6 +279,8 @@ bool CommandLine::answered() const {
 
 PrintOptions Command::printOptions() const { return {.locations = printLoc}; }
 
-ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only) { return CommandLine(only).parse(argc, argv); }
+ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only) {
+  return CommandLine(only).parse(argc, argv);
+}
 
 }  // namespace tg

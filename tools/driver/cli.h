@@ -14,17 +14,17 @@ namespace tg {
 /// What one invocation asks for.
 struct Command {
   std::string tool = "tg-opt";
-  std::string input = "-";        ///< a path, "-" for standard input
-  std::string output = "-";       ///< a path, "-" for standard output
+  std::string input = "-";   ///< a path, "-" for standard input
+  std::string output = "-";  ///< a path, "-" for standard output
   PassManager pipeline;
-  std::string emit = "text";      ///< text or the name of an emitter
-  std::string target;             ///< for passes with an option `target` that none is given
+  std::string emit = "text";  ///< text or the name of an emitter
+  std::string target;         ///< for passes with an option `target` that none is given
   bool split = false, verifyDiagnostics = false, verifyRoundtrip = false;
   bool timing = false, dumpPipeline = false, printLoc = false;
   bool printBeforeAll = false, printAfterAll = false;
-  std::vector<std::string> printBefore, printAfter;   ///< names of passes
+  std::vector<std::string> printBefore, printAfter;  ///< names of passes
   std::string treeDir;
-  std::string reproducer;         ///< "" is the default name, "none" writes none
+  std::string reproducer;  ///< "" is the default name, "none" writes none
 
   PrintOptions printOptions() const;
 };

@@ -13,7 +13,7 @@ namespace tg {
 
 /// What a program that links more than passes can add.
 struct OptHooks {
-  std::function<Result<Target>()> deviceTarget;   ///< answers `target=auto`; empty refuses it
+  std::function<Result<Target>()> deviceTarget;  ///< answers `target=auto`; empty refuses it
 };
 
 /// tg-opt: any pipeline over a module.

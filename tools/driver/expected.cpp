@@ -14,10 +14,10 @@ constexpr uint32_t kAbove = UINT32_MAX - 1, kBelow = UINT32_MAX;
 
 std::string_view severityName(Severity severity) {
   switch (severity) {
-    case Severity::error: return "error";
-    case Severity::warning: return "warning";
-    case Severity::remark: return "remark";
-    case Severity::note: return "note";
+  case Severity::error: return "error";
+  case Severity::warning: return "warning";
+  case Severity::remark: return "remark";
+  case Severity::note: return "note";
   }
   return "";
 }
@@ -36,7 +36,8 @@ std::optional<Severity> takeSeverity(std::string_view& text) {
 
 /// `@below`, `@+2`, … or nothing, as an absolute line.
 std::optional<uint32_t> takePlace(std::string_view& text, uint32_t line) {
-  while (takeWord(text, " ")) {}
+  while (takeWord(text, " ")) {
+  }
   if (!takeWord(text, "@")) return line;
   if (takeWord(text, "above")) return kAbove;
   if (takeWord(text, "below")) return kBelow;
@@ -52,7 +53,8 @@ std::optional<uint32_t> takePlace(std::string_view& text, uint32_t line) {
 
 }  // namespace
 
-ExpectedDiagnostics::ExpectedDiagnostics(std::string_view text, std::string fileName) : fileName_(std::move(fileName)) {
+ExpectedDiagnostics::ExpectedDiagnostics(std::string_view text, std::string fileName)
+    : fileName_(std::move(fileName)) {
   size_t last = text.rfind(kMark);
   uint32_t number = 1;
   for (size_t begin = 0; last != std::string_view::npos && begin <= last; ++number) {
@@ -83,13 +85,14 @@ void ExpectedDiagnostics::scanLine(std::string_view line, uint32_t number) {
   for (size_t at = rest.find(kMark); at != std::string_view::npos; at = rest.find(kMark)) {
     rest.remove_prefix(at + kMark.size());
     auto severity = takeSeverity(rest);
-    if (!severity) continue;   // prose that happens to hold the word
+    if (!severity) continue;  // prose that happens to hold the word
     auto place = takePlace(rest, number);
-    while (takeWord(rest, " ")) {}
+    while (takeWord(rest, " ")) {
+    }
     size_t close = rest.find("}}");
     if (!place || !rest.starts_with("{{") || close == std::string_view::npos) {
-      unexpected_ += fmt::format("{}:{}: error: malformed expectation: expected-{}[@PLACE] {{{{text}}}}\n", fileName_,
-                                 number, severityName(*severity));
+      unexpected_ += fmt::format("{}:{}: error: malformed expectation: expected-{}[@PLACE] {{{{text}}}}\n",
+                                 fileName_, number, severityName(*severity));
       continue;
     }
     expected_.push_back({*severity, *place, std::string(rest.substr(2, close - 2)), number});
@@ -123,9 +126,10 @@ std::string ExpectedDiagnostics::mismatches() const {
   std::string out = unexpected_;
   for (const Expectation& expectation : expected_) {
     if (expectation.met) continue;
-    std::string where = expectation.line == 0 ? "without a place" : fmt::format("on line {}", expectation.line);
-    out += fmt::format("{}:{}: error: expected {} {} was not produced: {}\n", fileName_, expectation.writtenAt,
-                       severityName(expectation.severity), where, expectation.text);
+    std::string where =
+        expectation.line == 0 ? "without a place" : fmt::format("on line {}", expectation.line);
+    out += fmt::format("{}:{}: error: expected {} {} was not produced: {}\n", fileName_,
+                       expectation.writtenAt, severityName(expectation.severity), where, expectation.text);
   }
   return out;
 }

@@ -27,7 +27,7 @@ class ExpectedDiagnostics {
  private:
   struct Expectation {
     Severity severity;
-    uint32_t line;          ///< 0: a diagnostic without a place
+    uint32_t line;  ///< 0: a diagnostic without a place
     std::string text;
     uint32_t writtenAt;
     bool met = false;

@@ -41,7 +41,8 @@ Result<std::string> readInput(const std::string& path) {
     if (::isatty(0)) fmt::print(stderr, "reading standard input; end it with Ctrl-D\n");
     return readAll(0, path);
   }
-  if (std::error_code error; fs::is_directory(path, error)) return fail(fmt::format("{} is a directory", path));
+  if (std::error_code error; fs::is_directory(path, error))
+    return fail(fmt::format("{} is a directory", path));
   int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return cannot("open", path);
   auto text = readAll(file, path);

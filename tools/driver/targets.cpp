@@ -25,7 +25,8 @@ static Result<std::string> targetData(const std::string& text, const OptHooks& h
   if (text.starts_with('{')) return text;
   if (text == "auto") {
     if (!hooks.deviceTarget)
-      return fail("target 'auto' needs a device, which this tool does not ask for: use tg-opt, or a name or file");
+      return fail(
+          "target 'auto' needs a device, which this tool does not ask for: use tg-opt, or a name or file");
     TG_TRY(Target target, hooks.deviceTarget());
     return onOneLine(targetToJson(target));
   }

@@ -1,0 +1,116 @@
+// Emits the kernel code for one element (or four) of any value of a region, by pulling: a value's
+// code is its op's code over its operands' codes at the mapped indices. Whatever stands in a region
+// can be pulled; schedules only decide which elements are pulled where.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/index.h"
+#include "codegen/kernel_builder.h"
+#include "codegen/lower.h"
+
+namespace tg {
+
+/// A region whose composites are expanded: the form lowering works on.
+struct PlainRegion {
+  Module scratch;                     ///< owns the ops
+  Block* body = nullptr;
+  std::vector<Value*> bindings;       ///< block arguments, by binding
+  std::vector<Value*> yields;         ///< by result slot
+};
+Result<std::unique_ptr<PlainRegion>> plainRegion(const Op& fused);
+
+/// How reductions that depend on nothing finer than the row are computed.
+struct RowLanes {
+  int64_t width = 1;   ///< invocations that share a row; 1 leaves every reduction to one invocation
+  Index lane;          ///< this invocation's number among them
+  int level = 0;       ///< scopes up to this depth are the same for all of them
+};
+
+class RegionEmitter {
+ public:
+  RegionEmitter(KernelBuilder& kernel, IndexSpace& space, const Op& fused, const PlainRegion& region, const std::vector<bool>& mayTexel);
+
+  /// The element of v at the indices; a vector of four where the lane variable takes part.
+  KV emit(const Value* v, const Indices& at);
+  /// Element `offset` of v in row-major order.
+  KV emitLinear(const Value* v, const Index& offset);
+  /// Declares the code of v at these indices, as a tiled contraction does.
+  void define(const Value* v, const Indices& at, const KV& value);
+  /// Stores the element(s) of result slot `slot` at a row-major offset; four when offset has lanes.
+  void store(int slot, const Index& offset);
+
+  void shareRows(RowLanes rows) { rows_ = rows; }
+  /// Computes every reduction along rows of the given length at a row, so that later uses find it.
+  void pullRowReductions(const Index& row, int64_t length);
+
+  using AtTwo = std::function<KV(const Index&, const Index&)>;
+  /// body(a, b) where a < countA and b < countB, else 0; the body sees indices that are always inside.
+  KV within(const Index& a, int64_t countA, const Index& b, int64_t countB, const AtTwo& body);
+  /// Runs body(a, b) only where a < countA and b < countB.
+  void whereInside(const Index& a, int64_t countA, const Index& b, int64_t countB, const std::function<void(const Index&, const Index&)>& body);
+
+  const std::vector<LoweredKernel::Param>& params() const { return params_; }
+  /// Loads of scalars where a vector was asked for; a schedule compares trials by it.
+  int splitLoads() const { return splitLoads_; }
+  const std::string& problem() const { return problem_; }
+
+  KernelBuilder& kernel() { return kernel_; }
+  IndexSpace& space() { return space_; }
+
+ private:
+  KV compute(const Value* v, const Indices& at);
+  KV load(int binding, const Indices& at);
+  KV lanewise(const Value* v, const Indices& at);
+  KV elementwise(const Op& op, const Indices& at);
+  KV broadcastOperand(const Value* v, const Shape& to, const Indices& at);
+  KV constant(const Op& op, const Indices& at);
+  KV iota(const Op& op, const Indices& at);
+  KV reshape(const Op& op, const Indices& at);
+  KV slice(const Op& op, const Indices& at);
+  KV pad(const Op& op, const Indices& at);
+  KV concat(const Op& op, const Indices& at);
+  KV gather(const Op& op, const Indices& at);
+  KV oneHot(const Op& op, const Indices& at);
+  KV scatterAdd(const Op& op, const Indices& at);
+  KV reduction(const Op& op, const Indices& at);
+  KV argmax(const Op& op, const Indices& at);
+  KV dotProduct(const Op& op, const Indices& at);
+  KV sharedReduction(const Op& op, const Indices& at, const std::vector<int>& axes, int level);
+
+  /// Where a part [low, low + extent) of an axis is hit: the condition and an index that is always
+  /// inside. `split` asks to go lane by lane.
+  struct Hit {
+    KV cond;
+    Index inside;
+    bool split = false;
+  };
+  Hit hit(const Index& at, int64_t low, int64_t extent);
+  KV horizontal(const KV& vector, Opcode combine);
+  /// Carries `init` over an axis in pieces of `step`, unrolled; placed at `level`.
+  std::vector<KV> over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,
+                       const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body);
+  int levelOf(const Indices& at) const;
+  Value* parameterFor(bool isResult, int slot, bool vector);
+
+  KernelBuilder& kernel_;
+  IndexSpace& space_;
+  const Op& fused_;
+  const PlainRegion& region_;
+  const std::vector<bool>& mayTexel_;
+  RowLanes rows_;
+  std::vector<LoweredKernel::Param> params_;
+  std::unordered_map<std::string, Value*> buffers_;
+  std::unordered_map<const Value*, int> bindingOf_;
+  struct Known {
+    KV value;
+    int scope;
+  };
+  std::unordered_map<std::string, Known> known_;
+  int splitLoads_ = 0;
+  std::string problem_;
+};
+
+}  // namespace tg

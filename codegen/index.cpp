@@ -1,0 +1,240 @@
+#include "codegen/index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tg {
+
+std::string Index::key() const {
+  std::string out = std::to_string(c);
+  for (auto [variable, factor] : terms) out += fmt::format("+{}*{}", factor, variable);
+  return out;
+}
+
+IndexSpace::IndexSpace(KernelBuilder& kernel) : kernel_(kernel) {
+  variables_.push_back({{}, kLanes, 1, Part::none, -1, 0});
+}
+
+Index IndexSpace::variable(const KV& value, int64_t range, int64_t align) {
+  if (value.isLiteral()) return constant(static_cast<int64_t>(value.number));
+  if (range == 1) return constant(0);
+  for (size_t i = 1; i < variables_.size(); ++i)
+    if (variables_[i].value.value == value.value && variables_[i].range == range) return {0, {{static_cast<int>(i), 1}}};
+  variables_.push_back({value, range, align, Part::none, -1, 0});
+  return {0, {{static_cast<int>(variables_.size()) - 1, 1}}};
+}
+
+int64_t IndexSpace::factor(const Index& a, int variable) {
+  for (auto [id, factor] : a.terms)
+    if (id == variable) return factor;
+  return 0;
+}
+
+/// n·(x / n) + x % n is x again.
+void IndexSpace::rejoin(Index& a) const {
+  for (bool again = true; again;) {
+    again = false;
+    for (auto [id, factor] : a.terms) {
+      const Variable& q = variables_[static_cast<size_t>(id)];
+      if (q.part != Part::quotient || factor % q.n != 0) continue;
+      const Division& whole = divisions_[static_cast<size_t>(q.whole)];
+      int64_t unit = factor / q.n;
+      if (this->factor(a, whole.remainder) != unit) continue;
+      int quotient = id, remainder = whole.remainder;
+      std::erase_if(a.terms, [&](const auto& term) { return term.first == quotient || term.first == remainder; });
+      a = add(a, scale(whole.base, unit));
+      again = true;
+      break;
+    }
+  }
+}
+
+Index IndexSpace::add(const Index& a, const Index& b) const {
+  Index out;
+  out.c = a.c + b.c;
+  size_t i = 0, j = 0;
+  while (i < a.terms.size() || j < b.terms.size()) {
+    bool left = j == b.terms.size() || (i < a.terms.size() && a.terms[i].first < b.terms[j].first);
+    bool both = !left && i < a.terms.size() && a.terms[i].first == b.terms[j].first;
+    if (left) out.terms.push_back(a.terms[i++]);
+    else if (!both) out.terms.push_back(b.terms[j++]);
+    else {
+      int64_t sum = a.terms[i].second + b.terms[j].second;
+      if (sum) out.terms.push_back({a.terms[i].first, sum});
+      ++i, ++j;
+    }
+  }
+  rejoin(out);
+  return out;
+}
+
+Index IndexSpace::scale(const Index& a, int64_t factor) const {
+  Index out;
+  if (factor == 0) return out;
+  out = a;
+  out.c *= factor;
+  for (auto& term : out.terms) term.second *= factor;
+  return out;
+}
+
+int64_t IndexSpace::max(const Index& a) const {
+  int64_t out = a.c;
+  for (auto [id, factor] : a.terms)
+    if (factor > 0) out += factor * (variables_[static_cast<size_t>(id)].range - 1);
+  return out;
+}
+
+int64_t IndexSpace::align(const Index& a) const {
+  int64_t out = a.c;
+  for (auto [id, factor] : a.terms) out = std::gcd(out, factor * variables_[static_cast<size_t>(id)].align);
+  return out == 0 ? int64_t{1} << 30 : std::abs(out);
+}
+
+IndexSpace::Division& IndexSpace::division(const Index& base, int64_t n) {
+  std::string key = fmt::format("{}/{}", base.key(), n);
+  auto [it, fresh] = divided_.try_emplace(key, static_cast<int>(divisions_.size()));
+  if (fresh) {
+    KV value = materialize(base);
+    int64_t range = max(base) / n + 1;
+    int at = it->second;
+    int quotient = static_cast<int>(variables_.size());
+    variables_.push_back({kernel_.op(Opcode::k_div, {value, KernelBuilder::u32(n)}, DType::u32), range, 1, Part::quotient, at, n});
+    variables_.push_back({kernel_.op(Opcode::k_mod, {value, KernelBuilder::u32(n)}, DType::u32), n, 1, Part::remainder, at, n});
+    divisions_.push_back({base, quotient, quotient + 1});
+  }
+  return divisions_[static_cast<size_t>(it->second)];
+}
+
+/// Splits a into n·whole + rest, rest holding the terms that n does not divide.
+static void split(const Index& a, int64_t n, Index& whole, Index& rest) {
+  int64_t r = a.c % n;
+  if (r < 0) r += n;
+  whole.c = (a.c - r) / n;
+  rest.c = r;
+  for (auto [id, factor] : a.terms) {
+    if (factor % n == 0) whole.terms.push_back({id, factor / n});
+    else rest.terms.push_back({id, factor});
+  }
+}
+
+/// The largest divisor of n that divides every factor of rest.
+static int64_t commonFactor(const Index& rest, int64_t n) {
+  int64_t g = n;
+  for (auto [id, factor] : rest.terms) g = std::gcd(g, factor);
+  return g;
+}
+
+bool IndexSpace::laneSplits(const Index& a, int64_t n) const {
+  if (!usesLane(a)) return true;
+  Index whole, rest;
+  split(a, n, whole, rest);
+  if (!usesLane(rest) || max(rest) < n) return true;
+  // Lanes 0..3 stay within one quotient when the rest without them is a multiple of four and n is too.
+  return factor(rest, kLane) == 1 && n % kLanes == 0 && align(atLane(rest, 0)) % kLanes == 0;
+}
+
+Index IndexSpace::div(const Index& a, int64_t n) {
+  if (n == 1) return a;
+  Index whole, rest;
+  split(a, n, whole, rest);
+  if (rest.terms.empty() || max(rest) < n) return whole;
+  if (usesLane(rest)) rest = atLane(rest, 0);   // laneSplits holds: the lanes share the quotient
+  if (max(rest) < n) return whole;
+  int64_t g = commonFactor(rest, n);
+  if (g > 1) {
+    Index reduced = rest;
+    reduced.c /= g;
+    for (auto& term : reduced.terms) term.second /= g;
+    return add(whole, div(reduced, n / g));
+  }
+  return add(whole, Index{0, {{division(rest, n).quotient, 1}}});
+}
+
+Index IndexSpace::mod(const Index& a, int64_t n) {
+  if (n == 1) return constant(0);
+  Index whole, rest;
+  split(a, n, whole, rest);
+  if (rest.terms.empty() || max(rest) < n) return rest;
+  if (usesLane(rest)) return add(mod(atLane(rest, 0), n), lane());
+  int64_t g = commonFactor(rest, n);
+  if (g > 1) {
+    Index reduced = rest;
+    int64_t low = rest.c % g;
+    reduced.c /= g;
+    for (auto& term : reduced.terms) term.second /= g;
+    return add(scale(mod(reduced, n / g), g), constant(low));
+  }
+  return {0, {{division(rest, n).remainder, 1}}};
+}
+
+Index IndexSpace::linear(const Indices& indices, const Shape& shape) const {
+  Index out;
+  int64_t stride = 1;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    if (shape[axis] != 1) out = add(out, scale(indices[static_cast<size_t>(axis)], stride));
+    stride *= shape[axis];
+  }
+  return out;
+}
+
+Indices IndexSpace::delinear(const Index& offset, const Shape& shape) {
+  Indices out(static_cast<size_t>(shape.rank()));
+  int last = -1;   // the outermost axis with more than one element needs no remainder
+  for (int axis = shape.rank() - 1; axis >= 0; --axis)
+    if (shape[axis] != 1) last = axis;
+  Index left = offset;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    if (shape[axis] == 1) continue;
+    if (axis == last) {
+      out[static_cast<size_t>(axis)] = left;
+      break;
+    }
+    out[static_cast<size_t>(axis)] = mod(left, shape[axis]);
+    left = div(left, shape[axis]);
+  }
+  return out;
+}
+
+bool IndexSpace::usesLane(const Indices& indices) {
+  return std::any_of(indices.begin(), indices.end(), [](const Index& index) { return usesLane(index); });
+}
+
+Index IndexSpace::atLane(const Index& a, int lane) {
+  Index out = a;
+  out.c += lane * factor(a, kLane);
+  std::erase_if(out.terms, [](const auto& term) { return term.first == kLane; });
+  return out;
+}
+
+Indices IndexSpace::atLane(const Indices& indices, int lane) {
+  Indices out;
+  for (const Index& index : indices) out.push_back(atLane(index, lane));
+  return out;
+}
+
+KV IndexSpace::materialize(const Index& a) {
+  if (int64_t stride = factor(a, kLane)) {
+    std::vector<KV> steps;
+    for (int lane = 0; lane < kLanes; ++lane) steps.push_back(KernelBuilder::u32(lane * stride));
+    return kernel_.add(materialize(atLane(a, 0)), kernel_.vec(steps));
+  }
+  KV sum = KernelBuilder::u32(0);
+  bool negative = a.c < 0;
+  for (auto [id, factor] : a.terms) {
+    const KV& value = variables_[static_cast<size_t>(id)].value;
+    sum = kernel_.add(sum, kernel_.mul(value, KernelBuilder::u32(factor)));
+  }
+  if (negative) return kernel_.op(Opcode::k_sub, {sum, KernelBuilder::u32(-a.c)}, DType::u32);
+  return kernel_.add(sum, KernelBuilder::u32(a.c));
+}
+
+int IndexSpace::level(const Index& a) const {
+  int level = 0;
+  for (auto [id, factor] : a.terms)
+    if (id != kLane) level = std::max(level, variables_[static_cast<size_t>(id)].value.level);
+  return level;
+}
+
+}  // namespace tg

@@ -1,0 +1,39 @@
+// The schedules' lowerings. Private to codegen/.
+#pragma once
+
+#include "codegen/emit_region.h"
+
+namespace tg {
+
+/// What every schedule's lowering works with.
+struct LowerContext {
+  const Op& fused;
+  const Target& target;
+  const PlainRegion& region;
+  const std::vector<bool>& mayTexel;
+  const Attr& schedule;
+  KernelBuilder& kernel;
+  IndexSpace& space;
+  RegionEmitter& emitter;
+  LoweredKernel& out;
+
+  int64_t option(std::string_view name, int64_t fallback) const {
+    const Attr* found = schedule.find(name);
+    return found ? found->integer : fallback;
+  }
+  /// A number 0 … count-1 for each invocation of a one-dimensional launch of `count` invocations in
+  /// groups of `workgroup`; sets the kernel's local size and grid. The body runs under the bound.
+  void launch(int64_t count, int64_t workgroup, const std::function<void(const Index&)>& body);
+  /// The same for whole workgroups: the body gets the group's number, uniform in it.
+  void launchGroups(int64_t groups, int64_t workgroup, const std::function<void(const Index&)>& body);
+
+ private:
+  Index groupIndex(int64_t groups);
+};
+
+Result<void> lowerMap(LowerContext& c);
+Result<void> lowerRow(LowerContext& c);
+Result<void> lowerMatmul(LowerContext& c);
+Result<void> lowerMatmulShared(LowerContext& c);
+
+}  // namespace tg

@@ -1,0 +1,104 @@
+#include "codegen/schedule.h"
+
+#include <algorithm>
+
+#include "ir/infer.h"
+
+namespace tg {
+
+std::optional<RowSpace> rowSpaceOf(const Op& op) {
+  using table::Fusion;
+  Fusion fusion = op.info().fusion;
+  if (fusion != Fusion::reduce && fusion != Fusion::row) return std::nullopt;
+  const Shape& shape = op.in(0)->type.shape;
+  int rank = shape.rank();
+  if (rank == 0) return std::nullopt;
+  int first = rank - 1;   // the reduced axes are first..rank-1
+  if (op.info().attr("axis")) {
+    if (normalAxis(op.intAttr("axis"), rank) != rank - 1) return std::nullopt;
+  } else if (op.info().attr("axes")) {
+    std::vector<int> axes;
+    for (int64_t axis : op.ints("axes")) axes.push_back(normalAxis(axis, rank));
+    std::sort(axes.begin(), axes.end());
+    if (axes.empty()) return std::nullopt;
+    first = axes[0];
+    for (size_t i = 0; i < axes.size(); ++i)
+      if (axes[i] != first + static_cast<int>(i)) return std::nullopt;
+    // Axes of extent 1 behind the reduced ones do not keep them from being last.
+    for (int axis = first + static_cast<int>(axes.size()); axis < rank; ++axis)
+      if (shape[axis] != 1) return std::nullopt;
+  }
+  RowSpace space{1, 1};
+  for (int axis = 0; axis < rank; ++axis) (axis < first ? space.rows : space.length) *= shape[axis];
+  return space;
+}
+
+namespace {
+
+/// The largest divisor of n among the candidates, which end with 1.
+int64_t divisor(int64_t n, std::initializer_list<int64_t> candidates) {
+  for (int64_t candidate : candidates)
+    if (n % candidate == 0) return candidate;
+  return 1;
+}
+
+int64_t roundUpToPowerOfTwo(int64_t n) {
+  int64_t power = 1;
+  while (power < n) power *= 2;
+  return power;
+}
+
+Attr scheduleAttr(const char* kind, AttrList members) { return Attr::call(kind, {}, std::move(members)); }
+
+Attr matmulSchedule(const Op& product, const Target& target) {
+  const Shape& shape = product.result()->type.shape;
+  int64_t m = shape[shape.rank() - 2], n = shape.back();
+  int64_t batch = shape.elements() / (m * n);
+  if (target.matmul == "shared" && m >= 16 && n >= 16) {
+    int64_t invocations = std::min<int64_t>(target.maxInvocations, 64);
+    int64_t side = invocations >= 64 ? 8 : 4;
+    return scheduleAttr("matmul", {{"tile", Attr::ints({4, 4})}, {"shared", Attr::ints({side * 4, side * 4, 16})}});
+  }
+  // A tile as large as registers allow while enough invocations remain to fill the device.
+  int64_t tileM = divisor(m, {8, 7, 6, 5, 4, 3, 2, 1}), tileN = divisor(n, {8, 4, 7, 6, 5, 3, 2, 1});
+  auto invocations = [&] { return batch * (m / tileM) * (n / tileN); };
+  if (invocations() < target.parallel && tileN == 8) tileN = 4;
+  while (invocations() < target.parallel && tileM % 2 == 0 && tileM > 2) tileM /= 2;
+  int64_t workgroup = std::clamp<int64_t>(roundUpToPowerOfTwo(n / tileN), 8, std::min<int64_t>(target.maxInvocations, 64));
+  return scheduleAttr("matmul", {{"tile", Attr::ints({tileM, tileN})}, {"workgroup", Attr::of(workgroup)}});
+}
+
+}  // namespace
+
+Attr chooseSchedule(const Op& fused, const Target& target) {
+  const Op* product = nullptr;
+  int products = 0;
+  std::optional<RowSpace> rows;
+  bool mixed = false;
+  for (const auto& op : fused.regions[0]->ops) {
+    if (op->info().fusion == table::Fusion::contraction) product = op.get(), ++products;
+    if (auto space = rowSpaceOf(*op)) {
+      mixed = mixed || (rows && !(*rows == *space));
+      rows = space;
+    } else if (op->info().fusion == table::Fusion::reduce || op->info().fusion == table::Fusion::row) {
+      mixed = true;
+    }
+  }
+  const Op* yield = fused.regions[0]->terminator();
+  auto everyYield = [&](auto fits) {
+    return std::all_of(yield->operands.begin(), yield->operands.end(), [&](const Operand& operand) { return fits(operand.value->type); });
+  };
+  if (products == 1 && !rows && !mixed && everyYield([&](const Type& type) { return type.elements() == product->result()->type.elements(); }))
+    return matmulSchedule(*product, target);
+  if (rows && !mixed && everyYield([&](const Type& type) { return type.elements() == rows->rows || type.elements() == rows->rows * rows->length; })) {
+    int64_t lanes = 1;
+    if (target.reduce == "workgroup") lanes = std::min<int64_t>(target.workgroup, roundUpToPowerOfTwo(rows->length));
+    int64_t vec = rows->length % 4 == 0 && lanes == 1 ? 4 : 1;
+    int64_t workgroup = lanes > 1 ? lanes : std::clamp<int64_t>(roundUpToPowerOfTwo(rows->rows / target.parallel * 8), 8, target.workgroup);
+    return scheduleAttr("row", {{"lanes", Attr::of(lanes)}, {"vec", Attr::of(vec)}, {"workgroup", Attr::of(workgroup)}});
+  }
+  bool vector = everyYield([](const Type& type) { return type.elements() % 4 == 0; });
+  return scheduleAttr("map", {{"vec", Attr::of(vector ? int64_t{4} : int64_t{1})}, {"workgroup", Attr::of(target.workgroup)}});
+}
+
+}  // namespace tg

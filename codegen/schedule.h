@@ -1,0 +1,28 @@
+// Schedules: how a region becomes one kernel. A pure function of region and target, without shaderc,
+// so that fuse writes schedules into the text and spirv-emit chooses nothing.
+//
+//   map{vec = 4, workgroup = 64}                 one invocation for vec elements of each result
+//   row{lanes = 1, vec = 4, workgroup = 64}      lanes invocations for a row, reductions along it
+//   matmul{tile = [8, 8], workgroup = 8}         a register tile of the product for each invocation
+//   matmul{tile = [4, 4], shared = [32, 32, 16]} the same, operands staged in shared memory
+#pragma once
+
+#include <optional>
+
+#include "ir/module.h"
+#include "ir/target.h"
+
+namespace tg {
+
+Attr chooseSchedule(const Op& fused, const Target& target);
+
+/// Rows of a region whose reductions run along the last elements of a value.
+struct RowSpace {
+  int64_t rows = 0, length = 0;
+  bool operator==(const RowSpace&) const = default;
+};
+/// The rows an op reduces along: of reductions over trailing axes and of row composites over the
+/// last axis. Nothing for other ops.
+std::optional<RowSpace> rowSpaceOf(const Op& op);
+
+}  // namespace tg

@@ -1,0 +1,42 @@
+// Who wrote each byte of each buffer last.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace tg {
+
+class ByteOwners {
+ public:
+  static constexpr int kNone = -1;   ///< never written
+  static constexpr int kZero = 0;    ///< reads as zero
+
+  struct Range {
+    std::string buffer;
+    int64_t offset = 0;
+    int64_t bytes = 0;
+    bool operator==(const Range&) const = default;
+  };
+  struct Piece {
+    int64_t begin, end;
+    int owner;
+  };
+
+  void write(const Range& range, int owner);
+  /// The first written piece of a range that another owner than this one has.
+  std::optional<Piece> foreign(const Range& range, int owner) const;
+  /// Whether every byte of a range is the owner's.
+  bool owns(const Range& range, int owner) const;
+
+  static bool overlap(const Range& a, const Range& b) {
+    return a.buffer == b.buffer && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+  }
+
+ private:
+  using Pieces = std::map<int64_t, Piece>;   ///< by begin, disjoint
+  std::map<std::string, Pieces> buffers_;
+};
+
+}  // namespace tg

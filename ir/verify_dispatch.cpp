@@ -1,0 +1,230 @@
+#include "ir/verify_dispatch.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "ir/byte_owners.h"
+#include "ir/parser.h"
+
+namespace tg {
+
+std::string kernelHash(const Item& kernel) {
+  std::string text = print(kernel);
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+namespace {
+
+using Range = ByteOwners::Range;
+
+/// One byte range a command touches.
+struct Access {
+  Range range;
+  std::string_view mode;   ///< in, out, inout, texel
+  bool reads() const { return mode != "out"; }
+  bool writes() const { return mode == "out" || mode == "inout"; }
+};
+
+class DispatchVerifier {
+ public:
+  explicit DispatchVerifier(const Module& module) : module_(module) {}
+  Result<void> run();
+
+ private:
+  void report(const Op& op, std::string_view label, std::string message) {
+    errors_.append(failAt(op.loc, fmt::format("{} [plan.{}]: {}", op.info().name, label, message)));
+  }
+  void hashes();
+  void place(const Loc& loc, const Value& value);
+  bool accesses(const Op& op, std::vector<Access>* out);
+  bool inside(const Op& op, const Access& access);
+  void dispatch(const Op& op, const std::vector<Access>& accesses);
+  void parameters(const Op& op, const std::vector<Access>& accesses, const std::vector<std::string>& modes, const Item* kernel);
+  void aliases(const Op& op, const std::vector<Access>& accesses);
+  void hazards(const Op& op, const std::vector<Access>& accesses);
+  void command(const Op& op);
+
+  const Module& module_;
+  Error errors_;
+  std::unordered_map<std::string, const Item*> kernels_, binaries_;
+  std::vector<std::pair<Access, const Op*>> pending_;   ///< since the last barrier
+};
+
+void DispatchVerifier::hashes() {
+  for (const auto& item : module_.items) {
+    if (item->kind == ItemKind::kernel) kernels_[item->name] = item.get();
+    if (item->kind == ItemKind::binary) binaries_[item->name] = item.get();
+  }
+  for (const auto& item : module_.items) {
+    if (item->kind != ItemKind::binary || !kernels_.contains(item->name)) continue;
+    const Attr* written = find(item->attrs, "kernel_hash");
+    std::string hash = kernelHash(*kernels_.at(item->name));
+    if (written && written->text == hash) continue;
+    errors_.append(failAt(item->loc, fmt::format("binary @{} [plan.hash]: was compiled from another kernel: its kernel_hash is "
+                                                 "{}, the kernel's is \"{}\"",
+                                                 item->name, written ? written->str() : "missing", hash))
+                       .note(kernels_.at(item->name)->loc, "the kernel is here"));
+  }
+}
+
+void DispatchVerifier::place(const Loc& loc, const Value& value) {
+  const Item* buffer = value.place ? module_.find(ItemKind::buffer, value.place->buffer) : nullptr;
+  if (buffer && value.place->offset >= 0 && value.place->offset + value.type.bytes() <= buffer->bytes) return;
+  errors_.append(failAt(loc, fmt::format("%{} [plan.range]: {}", value.name,
+                                         buffer ? fmt::format("ends outside of @{}, which has {} bytes", buffer->name, buffer->bytes)
+                                                : "is in no buffer")));
+}
+
+bool DispatchVerifier::inside(const Op& op, const Access& access) {
+  const Range& range = access.range;
+  const Item* buffer = module_.find(ItemKind::buffer, range.buffer);
+  if (!buffer) {
+    report(op, "range", fmt::format("there is no buffer @{}", range.buffer));
+    return false;
+  }
+  if (range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes) {
+    report(op, "range", fmt::format("bytes {} to {} are outside of @{}, which has {}", range.offset, range.offset + range.bytes,
+                                    range.buffer, buffer->bytes));
+    return false;
+  }
+  int64_t wanted = access.mode == "texel" ? 16 : 4;
+  if (range.offset % wanted == 0) return true;
+  report(op, "align", fmt::format("offset {} is no multiple of {}", range.offset, wanted));
+  return false;
+}
+
+/// Reads `args(in(@a[0:4]), …)`; false when something about it is wrong, which is then reported.
+bool DispatchVerifier::accesses(const Op& op, std::vector<Access>* out) {
+  const Operand* args = op.keyword("args");
+  bool good = args != nullptr;
+  for (size_t index = 0; good && index < args->items.size(); ++index) {
+    const Operand& arg = args->items[index];
+    bool known = arg.text == "in" || arg.text == "out" || arg.text == "inout" || arg.text == "texel";
+    good = arg.kind == Operand::Kind::keyword && known && arg.items.size() == 1 && arg.items[0].kind == Operand::Kind::range;
+    if (!good) break;
+    const Operand& range = arg.items[0];
+    out->push_back({{range.text, range.items[0].integer, range.items[1].integer}, arg.text});
+  }
+  if (!good) {
+    report(op, "args", "wants args(in(@buffer[offset:bytes]), …), each in, out, inout or texel");
+    return false;
+  }
+  for (const Access& access : *out) good = inside(op, access) && good;
+  return good;
+}
+
+void DispatchVerifier::parameters(const Op& op, const std::vector<Access>& accesses, const std::vector<std::string>& modes,
+                                  const Item* kernel) {
+  if (accesses.size() != modes.size())
+    return report(op, "args", fmt::format("@{} has {} parameters, {} ranges are given", op.operands[0].text, modes.size(), accesses.size()));
+  for (size_t index = 0; index < modes.size(); ++index) {
+    std::string param = kernel ? "%" + kernel->body.args[index]->name : fmt::format("parameter {}", index);
+    if (accesses[index].mode != modes[index])
+      report(op, "args", fmt::format("{} of @{} is {}, the range is {}", param, op.operands[0].text, modes[index], accesses[index].mode));
+    if (!kernel) continue;
+    const Type& type = kernel->body.args[index]->type;
+    bool isStatic = type.isBuffer();
+    for (int64_t extent : type.shape) isStatic = isStatic && extent != Shape::kDynamic;
+    if (isStatic && accesses[index].range.bytes < type.bytes())
+      report(op, "range", fmt::format("{} of @{} takes {} bytes, the range has {}", param, op.operands[0].text, type.bytes(),
+                                      accesses[index].range.bytes));
+  }
+}
+
+std::string modeOf(const Type& type) {
+  if (type.texel) return "texel";
+  return type.mode == BufMode::in || type.mode == BufMode::out ? std::string(name(type.mode)) : "inout";
+}
+
+/// Within one dispatch nothing orders invocations: outputs are apart from each other and from texel
+/// views; a storage input may be an output's own bytes, read at the element written.
+void DispatchVerifier::aliases(const Op& op, const std::vector<Access>& accesses) {
+  auto text = [](const Range& range) { return fmt::format("@{}[{}:{}]", range.buffer, range.offset, range.bytes); };
+  for (size_t a = 0; a < accesses.size(); ++a) {
+    for (size_t b = 0; b < accesses.size(); ++b) {
+      const Access &from = accesses[a], &to = accesses[b];
+      if (a == b || !to.writes() || !ByteOwners::overlap(from.range, to.range)) continue;
+      if (from.mode == "texel") {
+        report(op, "texel", fmt::format("the texel range {} overlaps {}, which is written", text(from.range), text(to.range)));
+      } else if (from.writes()) {
+        if (a < b) report(op, "overlap", fmt::format("{} and {} are both written", text(from.range), text(to.range)));
+      } else if (from.range.offset != to.range.offset || (from.range.bytes + 15) / 16 != (to.range.bytes + 15) / 16) {
+        report(op, "inplace", fmt::format("{} is read and {} written: they overlap but are not the same", text(from.range), text(to.range)));
+      }
+    }
+  }
+}
+
+void DispatchVerifier::dispatch(const Op& op, const std::vector<Access>& accesses) {
+  const std::string& name = op.operands[0].text;
+  const Operand* grid = op.keyword("grid");
+  bool good = grid && !grid->items.empty() && grid->items.size() <= 3;
+  for (size_t axis = 0; good && axis < grid->items.size(); ++axis)
+    good = grid->items[axis].isLiteral() && grid->items[axis].isInteger && grid->items[axis].integer > 0;
+  if (!good) report(op, "grid", "wants grid(x, y, z) with positive extents");
+  std::vector<std::string> modes;
+  const Item* kernel = kernels_.contains(name) ? kernels_.at(name) : nullptr;
+  if (kernel) {
+    for (const auto& arg : kernel->body.args) modes.push_back(modeOf(arg->type));
+  } else if (binaries_.contains(name)) {
+    if (const Attr* written = find(binaries_.at(name)->attrs, "modes"))
+      for (const Attr& mode : written->list) modes.push_back(mode.text);
+  } else {
+    return report(op, "kernel", fmt::format("there is no kernel @{}", name));
+  }
+  if (module_.stage == Stage::spirv && !binaries_.contains(name))
+    report(op, "kernel", fmt::format("there is no binary @{}", name));
+  parameters(op, accesses, modes, kernel);
+  aliases(op, accesses);
+}
+
+/// Commands between two barriers may run at the same time.
+void DispatchVerifier::hazards(const Op& op, const std::vector<Access>& accesses) {
+  for (const Access& access : accesses) {
+    for (const auto& [earlier, from] : pending_) {
+      if (!access.writes() && !earlier.writes()) continue;
+      if (!ByteOwners::overlap(access.range, earlier.range)) continue;
+      errors_.append(failAt(op.loc, fmt::format("{} [plan.barrier]: {} @{}[{}:{}], which an earlier command {}, without a barrier between",
+                                                op.info().name, access.writes() ? "writes" : "reads", access.range.buffer,
+                                                access.range.offset, access.range.bytes, earlier.writes() ? "writes" : "reads"))
+                         .note(from->loc, "the earlier command is here"));
+      return;
+    }
+  }
+  for (const Access& access : accesses) pending_.push_back({access, &op});
+}
+
+void DispatchVerifier::command(const Op& op) {
+  for (const auto& result : op.results) place(result->loc, *result);
+  if (op.code == Opcode::barrier) pending_.clear();
+  if (op.code != Opcode::dispatch && op.code != Opcode::fill && op.code != Opcode::copy) return;
+  std::vector<Access> touched;
+  if (!accesses(op, &touched)) return;
+  if (op.code == Opcode::dispatch) dispatch(op, touched);
+  if (op.code == Opcode::fill && (touched.size() != 1 || touched[0].mode != "out"))
+    return report(op, "args", "wants args(out(@buffer[offset:bytes]))");
+  if (op.code == Opcode::copy) {
+    if (touched.size() != 2 || touched[0].mode != "in" || touched[1].mode != "out" || touched[0].range.bytes != touched[1].range.bytes)
+      return report(op, "args", "wants args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal length");
+    if (ByteOwners::overlap(touched[0].range, touched[1].range)) report(op, "overlap", "copies a range over itself");
+  }
+  hazards(op, touched);
+}
+
+Result<void> DispatchVerifier::run() {
+  hashes();
+  for (const auto& item : module_.items) {
+    if (item->kind != ItemKind::func) continue;
+    pending_.clear();
+    for (const auto& arg : item->body.args) place(arg->loc, *arg);
+    for (const auto& op : item->body.ops) command(*op);
+  }
+  if (!errors_.empty()) return std::move(errors_);
+  return {};
+}
+
+}  // namespace
+
+Result<void> verifyDispatches(const Module& module) { return DispatchVerifier(module).run(); }
+
+}  // namespace tg

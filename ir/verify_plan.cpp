@@ -1,0 +1,418 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/access.h"
+#include "ir/byte_owners.h"
+#include "ir/verify.h"
+#include "ir/verify_dispatch.h"
+
+namespace tg {
+namespace {
+
+constexpr int64_t kMemberAlignment = 16;
+
+/// Executes a planned module's memory in text order: who wrote each byte last. A value is intact when
+/// it owns all its bytes at every read, which is what "no two live values overlap" means.
+class PlanVerifier {
+ public:
+  explicit PlanVerifier(const Module& module) : module_(module) {}
+  Result<void> run();
+
+ private:
+  using Range = ByteOwners::Range;
+  struct Owner {
+    std::string name;
+    Loc loc;
+  };
+
+  void report(const Loc& loc, std::string message, const Loc& noteLoc = nullptr, std::string note = "");
+  std::string label(const Op& op, std::string_view name) const { return fmt::format("{} [plan.{}]", op.info().name, name); }
+  bool inBuffer(const Loc& loc, std::string_view what, const Place& place, int64_t bytes);
+  void homes();
+  void ioAcrossFunctions();
+
+  void function(const Item& func);
+  void start(const Item& func);
+  void arguments(const Item& func);
+  bool placed(const Op& op);
+  void operation(const Op& op);
+  void region(const Op& op);
+  void groupOperand(const Op& op, int binding);
+  void read(const Op& op, const Value& value);
+  void resultRoom(const Op& op, const Value& value);
+  void overlapsOperands(const Op& op, int slotIndex, const ResultSlot& slot, const Range& range);
+  bool inPlaceLegal(const Op& op, int slotIndex, const Value& result, int binding, const Range& range);
+  void write(const Op& op, const ResultSlot& slot, const Range& range);
+  void fill(const Op& op);
+  void update(const Op& op);
+  void mustBeIo(const Op& op);
+
+  Range rangeOf(const Value& value) const { return {value.place->buffer, value.place->offset, placedBytes(value)}; }
+  Range slotRange(const Op& op, const ResultSlot& slot) const;
+  Range sourceRange(const Op& op, int binding) const;
+  int newOwner(std::string name, Loc loc) {
+    owners_.push_back({std::move(name), std::move(loc)});
+    return static_cast<int>(owners_.size()) - 1;
+  }
+
+  const Module& module_;
+  Error errors_;
+  // Of the function at hand.
+  const Item* func_ = nullptr;
+  ByteOwners bytes_;
+  std::vector<Owner> owners_;
+  std::unordered_map<const Value*, int> ownerOf_;
+  std::unordered_map<std::string, int> entryOf_;                     ///< owner of a symbol's value at entry
+  std::unordered_map<const Op*, int> position_;
+  std::unordered_map<const Value*, int> lastUse_;
+  std::unordered_map<const Value*, std::vector<std::string>> updates_;
+  std::vector<std::pair<Range, const Item*>> io_;
+};
+
+void PlanVerifier::report(const Loc& loc, std::string message, const Loc& noteLoc, std::string note) {
+  Error error = failAt(loc, std::move(message));
+  if (!note.empty()) std::move(error).note(noteLoc, std::move(note));
+  errors_.append(std::move(error));
+}
+
+bool PlanVerifier::inBuffer(const Loc& loc, std::string_view what, const Place& place, int64_t bytes) {
+  const Item* buffer = module_.find(ItemKind::buffer, place.buffer);
+  if (!buffer) {
+    report(loc, fmt::format("{} [plan.range]: there is no buffer @{}", what, place.buffer));
+    return false;
+  }
+  if (place.offset < 0 || place.offset + bytes > buffer->bytes) {
+    report(loc, fmt::format("{} [plan.range]: bytes {} to {} are outside of @{}, which has {}", what, place.offset,
+                            place.offset + bytes, place.buffer, buffer->bytes));
+    return false;
+  }
+  if (place.offset % kMemberAlignment == 0) return true;
+  report(loc, fmt::format("{} [plan.align]: offset {} is no multiple of {}", what, place.offset, kMemberAlignment));
+  return false;
+}
+
+/// Parameters and states have homes of their own.
+void PlanVerifier::homes() {
+  ByteOwners taken;
+  std::vector<const Item*> items;
+  for (const auto& item : module_.items) {
+    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    std::string what = fmt::format("@{}", item->name);
+    if (!item->place || item->place->buffer != "persistent") {
+      report(item->loc, fmt::format("{} [plan.home]: has no home in @persistent", what));
+      continue;
+    }
+    if (!inBuffer(item->loc, what, *item->place, item->type.bytes())) continue;
+    Range range{"persistent", item->place->offset, item->type.bytes()};
+    if (auto other = taken.foreign(range, -1); other && other->owner >= 0)
+      report(item->loc, fmt::format("{} [plan.home]: its home overlaps that of @{}", what, items[other->owner]->name),
+             items[other->owner]->loc, "which is here");
+    taken.write(range, static_cast<int>(items.size()));
+    items.push_back(item.get());
+  }
+}
+
+/// A function's inputs and results stay valid until its own next call, whatever else runs.
+void PlanVerifier::ioAcrossFunctions() {
+  std::sort(io_.begin(), io_.end(), [](const auto& a, const auto& b) { return a.first.offset < b.first.offset; });
+  int64_t end = 0;
+  const Item* holder = nullptr;
+  for (const auto& [range, func] : io_) {
+    if (holder && func != holder && range.offset < end)
+      report(func->loc, fmt::format("@{} [plan.io]: its bytes {} to {} of @io are also those of @{}", func->name,
+                                    range.offset, range.offset + range.bytes, holder->name),
+             holder->loc, "which is here");
+    if (range.offset + range.bytes <= end) continue;
+    end = range.offset + range.bytes;
+    holder = func;
+  }
+}
+
+PlanVerifier::Range PlanVerifier::slotRange(const Op& op, const ResultSlot& slot) const {
+  const Value& first = *op.result(slot.first);
+  if (!slot.group) return rangeOf(first);
+  std::vector<Type> types;
+  for (int member = 0; member < slot.count; ++member) types.push_back(op.result(slot.first + member)->type);
+  return {first.place->buffer, first.place->offset, groupBytes(types)};
+}
+
+PlanVerifier::Range PlanVerifier::sourceRange(const Op& op, int binding) const {
+  std::vector<Value*> sources = bindingSources(op, binding);
+  if (op.operands[binding].items[0].kind != Operand::Kind::group) return rangeOf(*sources[0]);
+  return {sources[0]->place->buffer, sources[0]->place->offset, groupBytes(typesOf(sources))};
+}
+
+void PlanVerifier::start(const Item& func) {
+  func_ = &func;
+  bytes_ = ByteOwners();
+  owners_.clear();
+  ownerOf_.clear();
+  entryOf_.clear();
+  position_.clear();
+  lastUse_.clear();
+  updates_.clear();
+  newOwner("a fill", nullptr);   // ByteOwners::kZero
+  if (const Item* persistent = module_.find(ItemKind::buffer, "persistent"))
+    bytes_.write({"persistent", 0, persistent->bytes}, ByteOwners::kZero);
+  for (const auto& item : module_.items) {
+    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    entryOf_[item->name] = newOwner("@" + item->name, item->loc);
+    bytes_.write({"persistent", item->place->offset, item->type.bytes()}, entryOf_[item->name]);
+  }
+  for (int index = 0; index < static_cast<int>(func.body.ops.size()); ++index) {
+    const Op& op = *func.body.ops[index];
+    position_[&op] = index;
+    forEachUse(op, [&](Value* value) { lastUse_[value] = index; });
+    if (op.code == Opcode::update) updates_[op.in(1)].push_back(op.operands[0].text);
+  }
+}
+
+void PlanVerifier::arguments(const Item& func) {
+  for (const auto& arg : func.body.args) {
+    std::string what = fmt::format("argument %{}", arg->name);
+    if (!arg->place || arg->place->buffer != "io") {
+      report(arg->loc, fmt::format("{} [plan.home]: has no place in @io", what));
+      continue;
+    }
+    if (!inBuffer(arg->loc, what, *arg->place, placedBytes(*arg))) continue;
+    Range range = rangeOf(*arg);
+    if (auto other = bytes_.foreign(range, ByteOwners::kNone))
+      report(arg->loc, fmt::format("{} [plan.overlap]: its bytes are also those of {}", what, owners_[other->owner].name),
+             owners_[other->owner].loc, "which is here");
+    ownerOf_[arg.get()] = newOwner("%" + arg->name, arg->loc);
+    bytes_.write(range, ownerOf_[arg.get()]);
+    io_.push_back({range, func_});
+  }
+}
+
+/// Whether all values of an op can be looked at.
+bool PlanVerifier::placed(const Op& op) {
+  bool good = true;
+  for (const auto& result : op.results) {
+    if (!result->place) {
+      report(result->loc, fmt::format("{}: %{} has no place", label(op, "place"), result->name));
+      good = false;
+    } else {
+      good = inBuffer(result->loc, fmt::format("%{}", result->name), *result->place, placedBytes(*result)) && good;
+    }
+  }
+  return good;
+}
+
+void PlanVerifier::read(const Op& op, const Value& value) {
+  auto owner = ownerOf_.find(&value);
+  if (owner == ownerOf_.end()) return;   // reported where it has no good place
+  auto other = bytes_.foreign(rangeOf(value), owner->second);
+  if (!other) return;
+  const Owner& writer = owners_[other->owner];
+  report(op.loc, fmt::format("{}: %{} is read here, after {} has overwritten its bytes {} to {} of @{}",
+                             label(op, "overlap"), value.name, writer.name, other->begin, other->end, value.place->buffer),
+         writer.loc, "overwritten here");
+}
+
+void PlanVerifier::groupOperand(const Op& op, int binding) {
+  std::vector<Value*> members = bindingSources(op, binding);
+  std::vector<int64_t> offsets;
+  int64_t total = groupBytes(typesOf(members), &offsets);
+  const Place& first = *members[0]->place;
+  for (size_t index = 0; index < members.size(); ++index) {
+    const Place& at = *members[index]->place;
+    if (at.buffer != first.buffer || at.offset != first.offset + offsets[index] || at.pitch)
+      return report(op.loc, fmt::format("{}: %{} is at @{}[{}], not at @{}[{}] where the group has it", label(op, "group"),
+                                        members[index]->name, at.buffer, at.offset, first.buffer, first.offset + offsets[index]),
+                    members[index]->loc, fmt::format("%{} is defined here", members[index]->name));
+    int64_t from = first.offset + offsets[index] + members[index]->type.bytes();
+    int64_t to = first.offset + (index + 1 < members.size() ? offsets[index + 1] : total);
+    bool zero = from == to || bytes_.owns({first.buffer, from, to - from}, ByteOwners::kZero);
+    if (!zero)
+      return report(op.loc, fmt::format("{}: the padding after %{}, bytes {} to {} of @{}, does not read as zero",
+                                        label(op, "padding"), members[index]->name, from, to, first.buffer));
+  }
+  if (const Item* buffer = module_.find(ItemKind::buffer, first.buffer); buffer && first.offset + total > buffer->bytes)
+    report(op.loc, fmt::format("{}: the group of %{} ends outside of @{}", label(op, "range"), members[0]->name, first.buffer));
+}
+
+/// @persistent holds homes alone: what is written there is the new value of that home's symbol.
+void PlanVerifier::resultRoom(const Op& op, const Value& value) {
+  const std::string& buffer = value.place->buffer;
+  if (buffer == "io") io_.push_back({rangeOf(value), func_});
+  if (buffer != "persistent") return;
+  auto symbols = updates_.find(&value);
+  if (symbols != updates_.end())
+    for (const std::string& name : symbols->second)
+      if (const Item* symbol = module_.storage(name); symbol && symbol->place->offset == value.place->offset) return;
+  report(value.loc, fmt::format("{}: %{} is at @persistent[{}], which is no home of a symbol it updates", label(op, "home"),
+                                value.name, value.place->offset));
+}
+
+/// Whether a result may stand on the bytes of a binding of its own region.
+bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result, int binding, const Range& range) {
+  std::vector<Value*> sources = bindingSources(op, binding);
+  auto bad = [&](std::string why) {
+    report(result.loc, fmt::format("{}: %{} in place of %{}: {}", label(op, "inplace"), result.name, sources[0]->name, why),
+           sources[0]->loc, fmt::format("%{} is defined here", sources[0]->name));
+    return false;
+  };
+  Range source = sourceRange(op, binding);
+  if (source.offset != range.offset || source.bytes != range.bytes) return bad("their bytes are not the same");
+  for (Value* value : sources)
+    if (lastUse_[value] > position_[&op]) return bad(fmt::format("%{} is read again later", value->name));
+  if (!readsOnlyWrittenElement(op, binding, slotIndex)) return bad("the region reads it not only at the element it writes");
+  return true;
+}
+
+void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlot& slot, const Range& range) {
+  const Value& result = *op.result(slot.first);
+  const Value* inplace = result.place->inplace;
+  bool named = false;
+  for (int binding = 0; binding < op.numOperands(); ++binding) {
+    std::vector<Value*> sources = bindingSources(op, binding);
+    bool here = inplace && ownerOf_.contains(inplace) && ownerOf_.at(sources[0]) == ownerOf_.at(inplace);
+    named |= here;
+    if (!ByteOwners::overlap(sourceRange(op, binding), range)) {
+      if (here) {
+        inPlaceLegal(op, slotIndex, result, binding, range);
+        return;
+      }
+      continue;
+    }
+    if (!here) {
+      report(result.loc, fmt::format("{}: %{} overwrites %{}, which its region reads", label(op, "overlap"), result.name, sources[0]->name),
+             sources[0]->loc, fmt::format("%{} is defined here", sources[0]->name));
+      return;
+    }
+    if (!inPlaceLegal(op, slotIndex, result, binding, range)) return;
+  }
+  if (inplace && !named)
+    report(result.loc, fmt::format("{}: %{} in place of %{}, which is no operand", label(op, "inplace"), result.name, inplace->name));
+}
+
+void PlanVerifier::write(const Op& op, const ResultSlot& slot, const Range& range) {
+  // A group's kernel writes the padding it spans as it writes zeros.
+  if (slot.group) bytes_.write(range, ByteOwners::kZero);
+  for (int member = 0; member < slot.count; ++member) {
+    const Value& value = *op.result(slot.first + member);
+    ownerOf_[&value] = newOwner("%" + value.name, value.loc);
+    bytes_.write(rangeOf(value), ownerOf_[&value]);
+  }
+}
+
+void PlanVerifier::region(const Op& op) {
+  for (int binding = 0; binding < op.numOperands(); ++binding) {
+    std::vector<Value*> sources = bindingSources(op, binding);
+    bool known = std::all_of(sources.begin(), sources.end(), [&](Value* value) { return ownerOf_.contains(value); });
+    if (!known) return;   // reported where the source was defined
+    for (Value* value : sources) read(op, *value);
+    if (op.operands[binding].items[0].kind == Operand::Kind::group) groupOperand(op, binding);
+  }
+  std::vector<ResultSlot> slots = resultSlots(op);
+  for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
+    Range range = slotRange(op, slots[index]);
+    overlapsOperands(op, index, slots[index], range);
+    for (int other = 0; other < index; ++other)
+      if (ByteOwners::overlap(slotRange(op, slots[other]), range))
+        report(op.result(slots[index].first)->loc,
+               fmt::format("{}: %{} and %{} are written by one region to the same bytes", label(op, "overlap"),
+                           op.result(slots[other].first)->name, op.result(slots[index].first)->name));
+    for (int member = 0; member < slots[index].count; ++member) {
+      resultRoom(op, *op.result(slots[index].first + member));
+      if (member == 0) continue;
+      std::vector<Type> before;
+      for (int each = 0; each < member; ++each) before.push_back(op.result(slots[index].first + each)->type);
+      const Place& at = *op.result(slots[index].first + member)->place;
+      if (at.buffer != range.buffer || at.offset != range.offset + groupBytes(before))
+        report(op.loc, fmt::format("{}: %{} is not where its group has it", label(op, "group"), op.result(slots[index].first + member)->name));
+    }
+  }
+  for (const ResultSlot& slot : slots) write(op, slot, slotRange(op, slot));
+}
+
+void PlanVerifier::fill(const Op& op) {
+  const Operand* args = op.keyword("args");
+  bool formed = args && args->items.size() == 1 && args->items[0].items.size() == 1 &&
+                args->items[0].text == "out" && args->items[0].items[0].kind == Operand::Kind::range;
+  if (!formed) return report(op.loc, fmt::format("{}: wants args(out(@buffer[offset:bytes]))", label(op, "fill")));
+  const Operand& to = args->items[0].items[0];
+  Range range{to.text, to.items[0].integer, to.items[1].integer};
+  const Item* buffer = module_.find(ItemKind::buffer, range.buffer);
+  if (!buffer || range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes)
+    return report(op.loc, fmt::format("{}: bytes {} to {} are outside of @{}", label(op, "range"), range.offset,
+                                      range.offset + range.bytes, range.buffer));
+  if (range.buffer == "persistent")
+    return report(op.loc, fmt::format("{}: @persistent holds homes alone", label(op, "home")));
+  bytes_.write(range, ByteOwners::kZero);
+}
+
+void PlanVerifier::update(const Op& op) {
+  const Value& value = *op.in(1);
+  const Item* symbol = module_.storage(op.operands[0].text);
+  if (!symbol || !ownerOf_.contains(&value)) return;
+  read(op, value);
+  Range home{"persistent", symbol->place->offset, symbol->type.bytes()};
+  Range from = rangeOf(value);
+  if (from == home) return;
+  bytes_.write(home, newOwner(fmt::format("the update of @{}", symbol->name), op.loc));
+}
+
+/// What the host reads after the step stays in @io.
+void PlanVerifier::mustBeIo(const Op& op) {
+  forEachUse(op, [&](Value* value) {
+    if (!ownerOf_.contains(value)) return;
+    if (value->place->buffer != "io")
+      report(op.loc, fmt::format("{}: %{} is in @{}; what the host reads lives in @io", label(op, "home"), value->name, value->place->buffer),
+             value->loc, fmt::format("%{} is defined here", value->name));
+  });
+}
+
+void PlanVerifier::operation(const Op& op) {
+  if (!placed(op)) return;
+  switch (op.code) {
+    case Opcode::param:
+    case Opcode::state: {
+      const Item* symbol = module_.storage(op.operands[0].text);
+      if (!symbol) return;
+      if (!(*op.result()->place == *symbol->place))
+        return report(op.loc, fmt::format("{}: %{} is at @{}[{}], the home of @{} is @persistent[{}]", label(op, "home"), op.result()->name,
+                                          op.result()->place->buffer, op.result()->place->offset, symbol->name, symbol->place->offset));
+      ownerOf_[op.result()] = entryOf_[symbol->name];
+      return;
+    }
+    case Opcode::fused: return region(op);
+    case Opcode::fill: return fill(op);
+    case Opcode::update: return update(op);
+    case Opcode::param_grad:
+    case Opcode::capture:
+    case Opcode::return_: return mustBeIo(op);
+    default: return;
+  }
+}
+
+void PlanVerifier::function(const Item& func) {
+  start(func);
+  arguments(func);
+  for (const auto& op : func.body.ops) operation(*op);
+  // Nothing may have overwritten what the host reads once the step has ended.
+  for (const auto& op : func.body.ops)
+    if (op->code == Opcode::param_grad || op->code == Opcode::capture || op->code == Opcode::return_)
+      forEachUse(static_cast<const Op&>(*op), [&](Value* value) { read(*op, *value); });
+}
+
+Result<void> PlanVerifier::run() {
+  homes();
+  if (!errors_.empty()) return std::move(errors_);
+  for (const Item* func : module_.all(ItemKind::func)) function(*func);
+  ioAcrossFunctions();
+  if (!errors_.empty()) return std::move(errors_);
+  return {};
+}
+
+}  // namespace
+
+Result<void> verifyPlan(const Module& module) {
+  if (module.stage == Stage::planned) return PlanVerifier(module).run();
+  if (module.stage > Stage::planned) return verifyDispatches(module);
+  return {};
+}
+
+}  // namespace tg

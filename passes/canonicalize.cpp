@@ -1,0 +1,180 @@
+// canonicalize: folds constants and identities.
+//
+//   %k = tg.constant 2.0                  %k = tg.constant 2.0
+//   %r = tg.mul %k, %k             →      %r = tg.constant 4.0
+//   %y = tg.reshape %x {shape = [2]}      (uses of %y read %x, of shape 2)
+//
+// Folds: elementwise ops over constants (f32 results rounded once, i32 wrapped); x+0, x-0, x·1, x/1;
+// -(-x); views, means and maxima of constants; views and casts that change nothing; a transpose of a
+// transpose, a reshape of a reshape; reductions over axes of extent 1. Not x·0, which is nan for an
+// infinite x, and nothing through stop_gradient, which means something to append-grad.
+// Requires: stage tensor. Ensures: the same values, up to the sign of zero in x+0.
+// Where: before cse, which then sees more equal ops; fuse runs it.
+#include <cmath>
+
+#include "ir/infer.h"
+#include "passes/pass.h"
+#include "passes/rewrite.h"
+
+namespace tg {
+namespace {
+
+/// The literal of a constant whose elements are all equal.
+const Operand* splat(const Value* value) {
+  if (!value->def || value->def->code != Opcode::constant) return nullptr;
+  const Operand& literal = value->def->operands[0];
+  return literal.isLiteral() ? &literal : nullptr;
+}
+bool isSplat(const Value* value, double number) {
+  const Operand* literal = splat(value);
+  return literal && literal->number() == number;
+}
+
+void becomeConstant(Op& op, double value) {
+  bool real = isFloat(op.result()->type.dtype);
+  op.code = Opcode::constant;
+  op.attrs.clear();
+  op.operands = {real ? Operand::literal(static_cast<double>(static_cast<float>(value)))
+                      : Operand::literal(static_cast<int64_t>(value))};
+}
+
+int64_t wrapped(Scalar scalar, int64_t x, int64_t y) {
+  uint32_t a = static_cast<uint32_t>(x), b = static_cast<uint32_t>(y);
+  uint32_t r = scalar == Scalar::add ? a + b : scalar == Scalar::sub ? a - b : a * b;
+  return static_cast<int32_t>(r);
+}
+
+/// Turns an elementwise op over constants into a constant.
+bool foldConstants(Op& op) {
+  Scalar scalar = op.info().scalar;
+  const Type& type = op.result()->type;
+  if (scalar == Scalar::none || scalar == Scalar::stop_gradient) return false;
+  if (type.dtype != DType::f32 && type.dtype != DType::i32) return false;
+  const Operand* literals[3] = {};
+  for (int i = 0; i < op.numOperands(); ++i)
+    if (!(literals[i] = splat(op.in(i)))) return false;
+  bool integer = type.dtype == DType::i32;
+  bool wraps = scalar == Scalar::add || scalar == Scalar::sub || scalar == Scalar::mul;
+  if (integer && !wraps) return false;
+  if (integer) {
+    becomeConstant(op, static_cast<double>(wrapped(scalar, literals[0]->integer, literals[1]->integer)));
+    return true;
+  }
+  auto number = [&](int i) { return literals[i] ? literals[i]->number() : 0; };
+  becomeConstant(op, evalScalar(scalar, number(0), number(1), number(2)));
+  return true;
+}
+
+/// Turns a rearrangement, an average or a maximum of equal elements into a constant; a sum only of
+/// zeros, because other sums round.
+bool foldSplat(Op& op) {
+  switch (op.code) {
+  case Opcode::reshape:
+  case Opcode::transpose:
+  case Opcode::broadcast_to:
+  case Opcode::slice:
+  case Opcode::mean:
+  case Opcode::max_reduce: break;
+  case Opcode::sum:
+    if (isSplat(op.in(0), 0)) break;
+    return false;
+  default: return false;
+  }
+  const Operand* literal = splat(op.in(0));
+  if (!literal) return false;
+  Operand value = *literal;
+  op.code = Opcode::constant;
+  op.attrs.clear();
+  op.operands = {value};
+  return true;
+}
+
+bool sameType(const Op& op, const Value* value) { return value->type == op.result()->type; }
+
+/// The operand an arithmetic identity reduces the op to.
+Value* foldIdentity(const Op& op) {
+  auto neutral = [&](int kept, double number) {
+    return isSplat(op.in(1 - kept), number) && sameType(op, op.in(kept)) ? op.in(kept) : nullptr;
+  };
+  switch (op.code) {
+  case Opcode::add:
+    if (Value* x = neutral(0, 0)) return x;
+    return neutral(1, 0);
+  case Opcode::mul:
+    if (Value* x = neutral(0, 1)) return x;
+    return neutral(1, 1);
+  case Opcode::sub: return neutral(0, 0);
+  case Opcode::div: return neutral(0, 1);
+  case Opcode::neg: {
+    const Op* inner = op.in(0)->def;
+    return inner && inner->code == Opcode::neg ? inner->in(0) : nullptr;
+  }
+  default: return nullptr;
+  }
+}
+
+bool isIdentityPermutation(const std::vector<int64_t>& perm) {
+  for (size_t i = 0; i < perm.size(); ++i)
+    if (normalAxis(perm[i], static_cast<int>(perm.size())) != static_cast<int>(i)) return false;
+  return true;
+}
+
+/// A transpose of a transpose becomes one, a reshape of a reshape reads the innermost.
+void mergeViews(Op& op) {
+  const Op* inner = op.in(0)->def;
+  if (!inner || inner->code != op.code) return;
+  if (op.code == Opcode::reshape) op.operands[0] = Operand::of(inner->in(0));
+  if (op.code == Opcode::transpose) {
+    std::vector<int64_t> first = inner->ints("perm"), perm;
+    int rank = static_cast<int>(first.size());
+    for (int64_t axis : op.ints("perm")) perm.push_back(normalAxis(first[normalAxis(axis, rank)], rank));
+    op.setAttr("perm", Attr::ints(perm));
+    op.operands[0] = Operand::of(inner->in(0));
+  }
+}
+
+/// The operand of a view, cast or reduction that changes nothing.
+Value* foldView(Op& op) {
+  if (op.code == Opcode::reshape || op.code == Opcode::transpose) mergeViews(op);
+  if (op.numOperands() != 1 || !sameType(op, op.in(0))) return nullptr;
+  switch (op.code) {
+  case Opcode::reshape:
+  case Opcode::broadcast_to:
+  case Opcode::cast:
+  case Opcode::slice:
+  case Opcode::pad:
+  case Opcode::concat:
+  case Opcode::sum:
+  case Opcode::mean:
+  case Opcode::max_reduce: return op.in(0);
+  case Opcode::transpose: return isIdentityPermutation(op.ints("perm")) ? op.in(0) : nullptr;
+  default: return nullptr;
+  }
+}
+
+/// A reduction over axes of extent 1 only drops them.
+void reductionToReshape(Op& op) {
+  if (op.code != Opcode::sum && op.code != Opcode::mean && op.code != Opcode::max_reduce) return;
+  if (op.in(0)->type.elements() != op.result()->type.elements() || sameType(op, op.in(0))) return;
+  const Shape& shape = op.result()->type.shape;
+  op.code = Opcode::reshape;
+  op.attrs.clear();
+  op.setAttr("shape", Attr::ints({shape.begin(), shape.end()}));
+}
+
+}  // namespace
+
+Result<void> run_canonicalize(Module& module, const NoOptions&, const PassContext&) {
+  for (Item* func : module.all(ItemKind::func))
+    replaceOps(*func, [](Op& op) -> Value* {
+      if (op.results.size() != 1 || op.operands.empty() || op.operands[0].kind != Operand::Kind::value)
+        return nullptr;
+      if (foldConstants(op) || foldSplat(op)) return nullptr;
+      if (Value* other = foldIdentity(op)) return other;
+      reductionToReshape(op);
+      return foldView(op);
+    });
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,61 @@
+// fuse: one kernel per region.
+//   before:  %z = tg.matmul %x, %w   %a = tg.add %z, %b   %h = tg.relu %a
+//   after:   %h = tg.fused (%x = %x, %w = %w, %b = %b) {schedule = matmul{tile = [8, 8]}} { matmul; add; relu; yield }
+// Requires stage(tensor) without tg.grad. Ensures stage(fused): every op sits in a region that one
+// kernel computes; views, constants and iota are copied into their readers; the module carries its
+// target; captures and gradients that are not kept are gone.
+// After append-grad and append-adam, so that backward and update chains fuse too; before plan, which
+// needs final lifetimes.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "ir/target.h"
+#include "passes/fuse/fuse.h"
+#include "passes/pass.h"
+
+namespace tg {
+
+/// A shipped name, a JSON file, or JSON text.
+static Result<Target> resolveTarget(const std::string& option) {
+  if (option.starts_with("{")) return targetFromJson(option, "target");
+  bool file = option.find('/') != std::string::npos || option.ends_with(".json");
+  if (!file) return targetByName(option);
+  std::ifstream in(option);
+  if (!in) return fail(fmt::format("target file {} cannot be opened", option));
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  return targetFromJson(text, option);
+}
+
+static void dropUnkept(Item& func, const FuseOptions& options) {
+  std::erase_if(func.body.ops, [&](const std::unique_ptr<Op>& op) {
+    if (op->code == Opcode::param_grad) return !options.keepGrads;
+    return op->code == Opcode::capture && !globMatch(options.keepCaptures, op->word("name"));
+  });
+}
+
+Result<void> run_fuse(Module& module, const FuseOptions& options, const PassContext& context) {
+  if (!options.tuning.empty()) return fail(fmt::format("tuning file {}: schedules are not read from files yet", options.tuning));
+  TG_TRY(Target target, resolveTarget(options.target));
+  for (Item* func : module.all(ItemKind::func)) {
+    for (const auto& op : func->body.ops)
+      if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");
+    dropUnkept(*func, options);
+  }
+  TG_CHECK(run_canonicalize(module, {}, context));
+  TG_CHECK(run_cse(module, {}, context));
+  TG_CHECK(run_dce(module, {}, context));
+  for (Item* func : module.all(ItemKind::func)) {
+    fuse::flattenOptimizer(module, *func, target);
+    fuse::prepare(module, *func, target);
+    std::vector<fuse::Report> reports = fuse::formRegions(module, *func, target);
+    if (options.report)
+      for (fuse::Report& report : reports) context.remark(report.loc, std::move(report.text));
+  }
+  set(module.attrs, "target", targetToAttr(target));
+  module.stage = Stage::fused;
+  return {};
+}
+
+}  // namespace tg

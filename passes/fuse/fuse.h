@@ -1,0 +1,40 @@
+// The parts of fuse. Private to passes/fuse*.cpp.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/module.h"
+#include "ir/result.h"
+#include "ir/target.h"
+#include "passes/pass.h"
+
+namespace tg::fuse {
+
+/// Rewrites that make regions possible: a reduced cross entropy into rows and a mean, row composites
+/// to the last axis, long reductions into two stages.
+void prepare(Module& module, Item& func, const Target& target);
+
+/// Merges all updates of an optimizer into one tg.fused over groups, and the gradient norm's sums of
+/// squares into another. Other ops stay tensor ops.
+void flattenOptimizer(Module& module, Item& func, const Target& target);
+
+/// What `--report` says of one kernel.
+struct Report {
+  Loc loc;
+  std::string text;
+};
+
+/// Partitions the function's remaining tensor ops into tg.fused regions and gives each a schedule.
+std::vector<Report> formRegions(Module& module, Item& func, const Target& target);
+
+/// Whether ops of this kind are copied into every region that reads them: views, constants, iota.
+bool isInline(const Op& op);
+/// The value a chain of order-preserving views starts from.
+Value* throughReshapes(Value* value);
+/// A divisor of n that is at most `limit`, the largest there is; 1 when there is none.
+int64_t divisorUpTo(int64_t n, int64_t limit);
+
+}  // namespace tg::fuse

@@ -1,0 +1,118 @@
+#include <algorithm>
+
+#include "ir/infer.h"
+#include "passes/fuse/fuse.h"
+
+namespace tg::fuse {
+namespace {
+
+/// Replaces ops one by one: the body is rebuilt in order, values of replaced ops mapped on the way.
+class Preparer {
+ public:
+  Preparer(Module& module, Item& func, const Target& target) : builder_(&module, &func), func_(func), target_(target) {}
+
+  void run() {
+    std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops);
+    func_.body.ops.clear();
+    for (auto& op : old) {
+      forEachUse(*op, [&](Value*& value) {
+        if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
+      });
+      builder_.setLoc(op->loc);
+      Value* value = replacement(*op);
+      if (!value) {
+        func_.body.ops.push_back(std::move(op));
+        continue;
+      }
+      value->name = op->result()->name;
+      replaced_[op->result()] = value;
+      dropped_.push_back(std::move(op));
+    }
+  }
+
+ private:
+  /// Emits what stands for an op and returns its value, or null to keep the op.
+  Value* replacement(const Op& op) {
+    if (op.code == Opcode::cross_entropy && op.word("reduction") != "none") return crossEntropy(op);
+    if (op.info().fusion == table::Fusion::row && op.info().attr("axis")) return rowsLast(op);
+    if (op.code == Opcode::sum || op.code == Opcode::mean || op.code == Opcode::max_reduce) return reduction(op);
+    return nullptr;
+  }
+
+  Value* crossEntropy(const Op& op) {
+    Value* rows = builder_.op(Opcode::cross_entropy, {op.in(0), op.in(1)}, {{"reduction", Attr::word("none")}});
+    std::vector<int64_t> axes;
+    for (int axis = 0; axis < rows->type.rank(); ++axis) axes.push_back(axis);
+    bool mean = op.word("reduction") == "mean";
+    Value* split = splitReduction(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
+    return split ? split : builder_.reduce(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
+  }
+
+  /// softmax and friends along another axis: transposed to the last one and back, which are views.
+  Value* rowsLast(const Op& op) {
+    int rank = op.in(0)->type.rank();
+    int axis = normalAxis(op.intAttr("axis"), rank);
+    if (axis == rank - 1) return nullptr;
+    std::vector<int64_t> perm;
+    for (int i = 0; i < rank; ++i) perm.push_back(i);
+    std::swap(perm[static_cast<size_t>(axis)], perm[static_cast<size_t>(rank - 1)]);
+    std::vector<Value*> operands;
+    for (int i = 0; i < op.numOperands(); ++i) operands.push_back(builder_.transpose(op.in(i), perm));
+    AttrList attrs = op.attrs;
+    tg::erase(attrs, "axis");
+    return builder_.transpose(builder_.op(op.code, operands, attrs), perm);
+  }
+
+  Value* reduction(const Op& op) { return splitReduction(op.code, op.in(0), op.ints("axes"), op.flag("keepdims")); }
+
+  /// A reduction of neighbouring axes in two stages when one stage leaves the device idle; null when
+  /// it does not, or when the count has no useful divisor.
+  Value* splitReduction(Opcode code, Value* x, std::vector<int64_t> axes, bool keepdims) {
+    const Shape& shape = x->type.shape;
+    if (axes.empty()) return nullptr;
+    for (int64_t& axis : axes) axis = normalAxis(axis, shape.rank());
+    std::sort(axes.begin(), axes.end());
+    for (size_t i = 0; i < axes.size(); ++i)
+      if (axes[i] != axes[0] + static_cast<int64_t>(i)) return nullptr;
+    int64_t before = 1, count = 1, after = 1;
+    for (int axis = 0; axis < shape.rank(); ++axis) (axis < axes[0] ? before : axis <= axes.back() ? count : after) *= shape[axis];
+    bool shared = target_.reduce == "workgroup" && after == 1;
+    int64_t longest = shared ? 64 * target_.workgroup : std::max<int64_t>(128, (1 << 18) / target_.parallel);
+    if (before * after >= target_.parallel || count <= longest) return nullptr;
+    int64_t pieces = divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), count / 16)));
+    if (pieces < 2) return nullptr;
+    Opcode stage = code == Opcode::max_reduce ? code : Opcode::sum;
+    Value* first = builder_.reduce(stage, builder_.reshape(x, {before, pieces, count / pieces, after}), {2}, false);
+    Value* second = builder_.reduce(stage, first, {1}, false);
+    if (code == Opcode::mean) second = builder_.binary(Opcode::mul, second, builder_.constant(1.0 / static_cast<double>(count), Type::tensor(x->type.dtype, {})));
+    // A reshape of equal shape would be the value itself; the caller renames what it gets either way.
+    return builder_.reshape(second, reducedShape(shape, axes, keepdims));
+  }
+
+  Builder builder_;
+  Item& func_;
+  const Target& target_;
+  std::unordered_map<const Value*, Value*> replaced_;
+  std::vector<std::unique_ptr<Op>> dropped_;
+};
+
+}  // namespace
+
+bool isInline(const Op& op) {
+  return op.info().has(table::view) || op.code == Opcode::constant || op.code == Opcode::iota || op.code == Opcode::stop_gradient;
+}
+
+Value* throughReshapes(Value* value) {
+  while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient)) value = value->def->in(0);
+  return value;
+}
+
+int64_t divisorUpTo(int64_t n, int64_t limit) {
+  for (int64_t candidate = std::min(n, limit); candidate > 1; --candidate)
+    if (n % candidate == 0) return candidate;
+  return 1;
+}
+
+void prepare(Module& module, Item& func, const Target& target) { Preparer(module, func, target).run(); }
+
+}  // namespace tg::fuse

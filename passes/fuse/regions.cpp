@@ -1,0 +1,404 @@
+// Partition into regions: each op starts alone and joins the region of a producer when one kernel can
+// compute both; the best producer is the one whose value is largest, since that value then need not
+// travel through memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "codegen/schedule.h"
+#include "passes/fuse/fuse.h"
+
+namespace tg::fuse {
+namespace {
+
+using table::Fusion;
+
+/// What one kernel computes in common: the shape of its loops.
+enum class Space : uint8_t { map, row, product, sum, closed };
+
+struct Region {
+  Space space = Space::map;
+  int64_t elements = 0;          ///< map, product, sum: of each result
+  RowSpace rows;                 ///< row
+  Shape summed;                  ///< sum: the operand's shape, which horizontal partners share
+  std::vector<Op*> ops;          ///< in text order
+  std::set<int> producers;       ///< regions it reads from
+  int first = 0;                 ///< text position of its first op
+  bool alive = true;
+};
+
+class Former {
+ public:
+  Former(Module& module, Item& func, const Target& target) : module_(module), func_(func), target_(target), names_(func) {}
+  std::vector<Report> run();
+
+ private:
+  void keepEffects();
+  void partition();
+  Region alone(const Op& op) const;
+  bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
+  int bestProducer(Op& op, const Region& own, std::string& why);
+  bool reaches(int from, int to) const;
+  bool fits(const Region& region, const Op& op) const;
+  void link(int region, const Op& op);
+  void emit();
+  std::unique_ptr<Op> build(const Region& region);
+  std::vector<Value*> bases(const Op& op) const;
+
+  Module& module_;
+  Item& func_;
+  const Target& target_;
+  NameTable names_;
+  std::unordered_set<const Op*> forced_;          // views that must become values of their own
+  std::vector<Region> regions_;
+  std::unordered_map<const Op*, int> regionOf_;
+  std::unordered_map<const Op*, int> position_;
+  std::unordered_map<const Value*, std::vector<Op*>> readers_;   // through inline ops
+  std::unordered_map<const Value*, Value*> replaced_;
+  std::vector<Report> reports_;
+  std::vector<std::string> whyAlone_;
+};
+
+bool isBoundary(const Op& op) {
+  switch (op.code) {
+    case Opcode::param:
+    case Opcode::state:
+    case Opcode::update:
+    case Opcode::param_grad:
+    case Opcode::capture:
+    case Opcode::return_: return true;
+    default: return false;
+  }
+}
+
+/// Values that effects and results name must be regions' results: a view or a bare argument gets a
+/// copy region.
+void Former::keepEffects() {
+  std::vector<std::unique_ptr<Op>> body;
+  for (auto& op : func_.body.ops) {
+    if (isBoundary(*op) || op->code == Opcode::fused)
+      forEachUse(*op, [&](Value*& value) {
+        if (value->def && !isBoundary(*value->def)) {
+          if (isInline(*value->def)) forced_.insert(value->def);
+          return;
+        }
+        if (op->code == Opcode::fused) return;   // reads arguments and parameters where they are
+        auto copy = std::make_unique<Op>(Opcode::reshape);
+        copy->loc = op->loc;
+        copy->operands = {Operand::of(value)};
+        copy->attrs = {{"shape", Attr::ints({value->type.shape.begin(), value->type.shape.end()})}};
+        copy->results.push_back(std::make_unique<Value>());
+        copy->result()->type = value->type;
+        copy->result()->name = names_.unique(value->name);
+        copy->result()->def = copy.get();
+        copy->result()->loc = op->loc;
+        value = copy->result();
+        forced_.insert(copy.get());
+        body.push_back(std::move(copy));
+      });
+    body.push_back(std::move(op));
+  }
+  func_.body.ops = std::move(body);
+}
+
+Region Former::alone(const Op& op) const {
+  Region region;
+  region.elements = op.results.empty() ? 0 : op.result()->type.elements();
+  if (op.code == Opcode::fused) region.space = Space::closed;
+  else if (auto rows = rowSpaceOf(op)) region.space = Space::row, region.rows = *rows;
+  else if (op.info().fusion == Fusion::contraction) region.space = Space::product;
+  else if (op.info().fusion == Fusion::reduce || op.info().fusion == Fusion::row) region.space = Space::sum, region.summed = op.in(0)->type.shape;
+  else if (op.info().fusion == Fusion::scatter) region.space = Space::closed;
+  return region;
+}
+
+/// The values an op reads, with inline ops looked through: regions' results, arguments, parameters.
+std::vector<Value*> Former::bases(const Op& op) const {
+  std::vector<Value*> out;
+  std::function<void(Value*)> visit = [&](Value* value) {
+    if (value->def && isInline(*value->def) && !forced_.contains(value->def)) {
+      forEachUse(static_cast<const Op&>(*value->def), visit);
+      return;
+    }
+    if (std::find(out.begin(), out.end(), value) == out.end()) out.push_back(value);
+  };
+  forEachUse(op, visit);
+  return out;
+}
+
+bool Former::reaches(int from, int to) const {
+  // Whether region `to` depends on region `from`.
+  std::vector<int> work{to};
+  std::set<int> seen;
+  while (!work.empty()) {
+    int at = work.back();
+    work.pop_back();
+    if (at == from) return true;
+    if (!seen.insert(at).second) continue;
+    for (int producer : regions_[static_cast<size_t>(at)].producers) work.push_back(producer);
+  }
+  return false;
+}
+
+/// Whether the region with this op stays within the target's bindings: distinct values read, values
+/// read outside, and two more for values that are read both by element and by vector.
+bool Former::fits(const Region& region, const Op& op) const {
+  std::set<const Value*> inputs, outputs;
+  std::set<const Op*> inside(region.ops.begin(), region.ops.end());
+  inside.insert(&op);
+  for (const Op* each : inside) {
+    for (Value* base : bases(*each))
+      if (!base->def || !inside.contains(base->def)) inputs.insert(base);
+    for (const auto& result : each->results) {
+      auto it = readers_.find(result.get());
+      if (it == readers_.end()) continue;
+      for (const Op* reader : it->second)
+        if (!inside.contains(reader)) outputs.insert(result.get());
+    }
+  }
+  int64_t storage = static_cast<int64_t>(outputs.size()) + (target_.reads == "texel" ? 0 : static_cast<int64_t>(inputs.size()) + 2);
+  return storage <= target_.bindings && inputs.size() + outputs.size() <= 24;
+}
+
+/// Whether `value`, as `op` reads it, keeps its element order: only reshapes lie between.
+static bool keepsOrder(const Op& op, const Value* base) {
+  bool found = false;
+  forEachUse(op, [&](Value* value) { found = found || (throughReshapes(value) == base); });
+  return found;
+}
+
+bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {
+  int64_t elements = own.elements;
+  bool ordered = keepsOrder(op, through);
+  auto isRowSized = [&](int64_t count, const RowSpace& rows) { return count == rows.rows * rows.length || count == rows.rows; };
+  switch (own.space) {
+    case Space::map:
+      if (other.space == Space::row && isRowSized(elements, other.rows) && through->type.elements() == other.rows.rows && other.rows.rows > 1) return true;
+      if (!ordered || through->type.elements() != elements || other.space == Space::closed) return false;
+      return other.space == Space::row ? isRowSized(elements, other.rows) : elements == other.elements;
+    case Space::row:
+      if (other.space == Space::row) return own.rows == other.rows && ordered;
+      if (other.space == Space::map) return ordered && other.elements == own.rows.rows * own.rows.length && through->type.elements() == other.elements && own.rows.length > 1;
+      return false;
+    case Space::sum: {
+      // A producer read by nobody else is computed on the way; it must not be a sum itself.
+      if (other.space != Space::map || !ordered) return false;
+      for (const Op* each : other.ops)
+        for (const auto& result : each->results) {
+          auto it = readers_.find(result.get());
+          if (it == readers_.end()) continue;
+          for (const Op* reader : it->second) {
+            auto at = regionOf_.find(reader);
+            bool inside = reader == &op || (at != regionOf_.end() && &regions_[static_cast<size_t>(at->second)] == &other);
+            if (!inside) return false;
+          }
+        }
+      return true;
+    }
+    default: return false;
+  }
+}
+
+int Former::bestProducer(Op& op, const Region& own, std::string& why) {
+  int best = -1;
+  int64_t bestBytes = -1;
+  for (Value* base : bases(op)) {
+    if (!base->def) continue;
+    auto it = regionOf_.find(base->def);
+    if (it == regionOf_.end()) continue;
+    int candidate = it->second;
+    const Region& other = regions_[static_cast<size_t>(candidate)];
+    if (!joins(op, own, other, base)) {
+      why = fmt::format("%{}'s kernel has other loops", base->name);
+      continue;
+    }
+    if (!fits(other, op)) {
+      why = fmt::format("with %{} it would bind more buffers than target {} has", base->name, target_.name);
+      continue;
+    }
+    bool cycle = false;
+    for (Value* operand : bases(op)) {
+      auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
+      if (producer != regionOf_.end() && producer->second != candidate && reaches(candidate, producer->second)) cycle = true;
+    }
+    if (cycle) {
+      why = fmt::format("another operand depends on %{}'s kernel", base->name);
+      continue;
+    }
+    if (base->type.bytes() > bestBytes) best = candidate, bestBytes = base->type.bytes();
+  }
+  return best;
+}
+
+void Former::link(int region, const Op& op) {
+  for (Value* base : bases(op)) {
+    auto it = base->def ? regionOf_.find(base->def) : regionOf_.end();
+    if (it != regionOf_.end() && it->second != region) regions_[static_cast<size_t>(region)].producers.insert(it->second);
+  }
+}
+
+void Former::partition() {
+  int at = 0;
+  for (auto& op : func_.body.ops) {
+    position_[op.get()] = at++;
+    bool skipped = isInline(*op) && !forced_.contains(op.get());
+    if (skipped) continue;
+    for (Value* base : bases(*op)) readers_[base].push_back(op.get());
+  }
+  for (auto& op : func_.body.ops) {
+    if (isBoundary(*op) || (isInline(*op) && !forced_.contains(op.get()))) continue;
+    Region own = alone(*op);
+    std::string why;
+    int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why);
+    if (home < 0 && own.space == Space::sum) {
+      // Sums over one tensor side by side: the gradients of a gain and a bias.
+      for (Value* base : bases(*op))
+        for (const Op* reader : readers_[base]) {
+          auto it = regionOf_.find(reader);
+          if (it == regionOf_.end() || home >= 0) continue;
+          const Region& other = regions_[static_cast<size_t>(it->second)];
+          bool cycle = false;
+          for (Value* operand : bases(*op)) {
+            auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
+            if (producer != regionOf_.end() && reaches(it->second, producer->second)) cycle = true;
+          }
+          if (other.space == Space::sum && other.summed == own.summed && other.elements == own.elements && !cycle && fits(other, *op)) home = it->second;
+        }
+    }
+    if (home < 0) {
+      home = static_cast<int>(regions_.size());
+      own.first = position_[op.get()];
+      regions_.push_back(own);
+      whyAlone_.push_back(why);
+    }
+    Region& region = regions_[static_cast<size_t>(home)];
+    if (region.space == Space::map && (own.space == Space::row || own.space == Space::sum)) {
+      region.space = own.space;
+      region.rows = own.rows;
+      region.summed = own.summed;
+      region.elements = own.elements;
+    }
+    region.ops.push_back(op.get());
+    regionOf_[op.get()] = home;
+    link(home, *op);
+  }
+}
+
+std::unique_ptr<Op> Former::build(const Region& region) {
+  auto fused = std::make_unique<Op>(Opcode::fused);
+  fused->regions.push_back(std::make_unique<Block>());
+  Block* body = fused->regions[0].get();
+  Item holder;
+  holder.kind = ItemKind::func;
+  Builder builder(&module_, &holder);
+  builder.setBlock(body);
+  std::unordered_map<const Value*, Value*> inner;
+  std::set<const Op*> inside(region.ops.begin(), region.ops.end());
+  std::function<Value*(Value*)> resolve = [&](Value* value) -> Value* {
+    if (auto it = inner.find(value); it != inner.end()) return it->second;
+    if (value->def && isInline(*value->def) && !forced_.contains(value->def)) {
+      std::unordered_map<const Value*, Value*> map;
+      forEachUse(static_cast<const Op&>(*value->def), [&](Value* operand) { map[operand] = resolve(operand); });
+      Op* copy = builder.append(cloneOp(*value->def, map));
+      return inner[value] = copy->result();
+    }
+    Value* outer = replaced_.contains(value) ? replaced_[value] : value;
+    Value* arg = body->addArg(value->type, builder.names().unique(value->name));
+    arg->loc = value->loc;
+    fused->operands.push_back(Operand::binding(arg, Operand::of(outer)));
+    return inner[value] = arg;
+  };
+  std::vector<Operand> yielded;
+  const Op* main = region.ops[0];
+  for (Op* op : region.ops) {
+    if (op->info().fusion == Fusion::contraction || op->info().fusion == Fusion::row) main = op;
+    std::unordered_map<const Value*, Value*> map;
+    forEachUse(static_cast<const Op&>(*op), [&](Value* operand) { map[operand] = resolve(operand); });
+    Op* copy = builder.append(cloneOp(*op, map));
+    for (size_t i = 0; i < op->results.size(); ++i) inner[op->result(static_cast<int>(i))] = copy->result(static_cast<int>(i));
+  }
+  for (Op* op : region.ops)
+    for (const auto& result : op->results) {
+      auto it = readers_.find(result.get());
+      bool outside = it != readers_.end() && std::any_of(it->second.begin(), it->second.end(), [&](const Op* reader) { return !inside.contains(reader); });
+      if (!outside) continue;
+      yielded.push_back(Operand::of(inner.at(result.get())));
+      auto value = std::make_unique<Value>();
+      value->type = result->type;
+      value->name = result->name;
+      value->loc = result->loc;
+      value->def = fused.get();
+      replaced_[result.get()] = value.get();
+      fused->results.push_back(std::move(value));
+    }
+  fused->loc = main->loc;
+  builder.setLoc(main->loc);
+  builder.create(Opcode::yield, std::move(yielded));
+  fused->attrs.push_back({"schedule", chooseSchedule(*fused, target_)});
+  return fused;
+}
+
+/// Regions in dependency order, otherwise in text order of their last op; then the effects.
+void Former::emit() {
+  std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops), body, effects;
+  func_.body.ops.clear();
+  std::unordered_map<const Op*, std::unique_ptr<Op>> prebuilt;
+  for (auto& op : old) {
+    if (op->code == Opcode::param || op->code == Opcode::state) body.push_back(std::move(op));
+    else if (isBoundary(*op)) effects.push_back(std::move(op));
+  }
+  std::vector<int> waiting(regions_.size(), 0), last(regions_.size(), 0);
+  std::vector<std::vector<int>> consumers(regions_.size());
+  for (size_t r = 0; r < regions_.size(); ++r) {
+    waiting[r] = static_cast<int>(regions_[r].producers.size());
+    for (int producer : regions_[r].producers) consumers[static_cast<size_t>(producer)].push_back(static_cast<int>(r));
+    for (const Op* op : regions_[r].ops) last[r] = std::max(last[r], position_[op]);
+  }
+  std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> ready;
+  for (size_t r = 0; r < regions_.size(); ++r)
+    if (waiting[r] == 0) ready.push({last[r], static_cast<int>(r)});
+  auto remap = [&](Op& op) {
+    forEachUse(op, [&](Value*& value) {
+      if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
+    });
+  };
+  while (!ready.empty()) {
+    size_t r = static_cast<size_t>(ready.top().second);
+    ready.pop();
+    Region& region = regions_[r];
+    if (region.ops[0]->code == Opcode::fused) {
+      auto it = std::find_if(old.begin(), old.end(), [&](const auto& op) { return op.get() == region.ops[0]; });
+      remap(**it);
+      body.push_back(std::move(*it));
+    } else {
+      body.push_back(build(region));
+    }
+    std::string holds;
+    for (const Op* op : region.ops) holds += fmt::format("{}{}", holds.empty() ? "" : " ", op->info().name);
+    const Op& made = *body.back();
+    reports_.push_back({made.loc, fmt::format("kernel of %{}: {} [{}]{}{}", made.result()->name, made.attr("schedule").str(), holds,
+                                              whyAlone_[r].empty() ? "" : "; starts here because ", whyAlone_[r])});
+    for (int consumer : consumers[r])
+      if (--waiting[static_cast<size_t>(consumer)] == 0) ready.push({last[static_cast<size_t>(consumer)], consumer});
+  }
+  for (auto& op : effects) {
+    remap(*op);
+    body.push_back(std::move(op));
+  }
+  func_.body.ops = std::move(body);
+}
+
+std::vector<Report> Former::run() {
+  keepEffects();
+  partition();
+  emit();
+  return std::move(reports_);
+}
+
+}  // namespace
+
+std::vector<Report> formRegions(Module& module, Item& func, const Target& target) { return Former(module, func, target).run(); }
+
+}  // namespace tg::fuse

@@ -1,0 +1,145 @@
+#include "passes/grad_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "passes/grad_rules/grad_rules.h"
+
+namespace tg {
+
+/// Whether an op hands no gradient on although its entry is a formula.
+static bool stopsGradient(const Op& op) {
+  Scalar scalar = op.info().scalar;
+  return scalar == Scalar::stop_gradient || scalar == Scalar::sign;
+}
+
+Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector<Value*>& wrt) {
+  auto& ops = func_.body.ops;
+  forwardEnd_ = ops.size();
+  active_.insert(wrt.begin(), wrt.end());
+  markActive(0, forwardEnd_);
+  builder_.setHint("");
+  if (active_.count(loss)) {
+    builder_.setLoc(derivedLoc("grad", loss->loc));
+    accumulate(loss, builder_.constant(1, loss->type));
+    if (auto walked = backward(0, forwardEnd_); !walked) {
+      ops.resize(forwardEnd_);
+      return walked.takeError().note(loss->loc, fmt::format("on the way from the loss %{}", loss->name));
+    }
+  }
+  std::vector<Value*> out;
+  for (Value* value : wrt) {
+    Value*& gradient = gradients_[value];
+    if (!gradient) {
+      builder_.setLoc(derivedLoc("grad", value->loc));
+      gradient = builder_.constant(0, value->type);
+      unnamed_.insert(gradient);
+    }
+    nameAfter(gradient, value);
+    out.push_back(gradient);
+  }
+  dropDead(out);
+  return out;
+}
+
+/// Marks the floating-point results of ops that read an active value.
+void GradEngine::markActive(size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) {
+    const Op& op = *func_.body.ops[i];
+    if (stopsGradient(op)) continue;
+    bool reads = false;
+    forEachUse(op, [&](Value* value) { reads = reads || active_.count(value); });
+    if (!reads) continue;
+    for (const auto& result : op.results)
+      if (isFloat(result->type.dtype)) active_.insert(result.get());
+  }
+}
+
+Result<void> GradEngine::backward(size_t begin, size_t end) {
+  for (size_t i = end; i-- > begin;) TG_CHECK(differentiate(*func_.body.ops[i]));
+  return {};
+}
+
+Result<void> GradEngine::differentiate(Op& op) {
+  std::vector<Value*> resultGrads;
+  bool reached = false;
+  for (const auto& result : op.results) {
+    auto it = gradients_.find(result.get());
+    resultGrads.push_back(it == gradients_.end() ? nullptr : it->second);
+    if (!resultGrads.back()) continue;
+    reached = true;
+    nameAfter(resultGrads.back(), result.get());
+  }
+  std::vector<bool> wanted;
+  for (const Operand& operand : op.operands)
+    wanted.push_back(operand.kind == Operand::Kind::value && active_.count(operand.value));
+  if (!reached || std::find(wanted.begin(), wanted.end(), true) == wanted.end()) return {};
+
+  if (!inDecomposition_) builder_.setLoc(derivedLoc("grad", op.loc));
+  const GradEntry& entry = gradEntry(op.code);
+  if (entry.kind == GradKind::decomposes) return byDecomposition(op, resultGrads);
+  if (!entry.apply)
+    return failAt(op.loc,
+                  fmt::format("append-grad [append-grad.c6]: {} has no gradient: {}; cut the path with "
+                              "tg.stop_gradient if none is meant",
+                              op.info().name, entry.text));
+  GradContext context{op, builder_, resultGrads, wanted};
+  std::vector<TensorExpr> grads = entry.apply(context);
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i] || !wanted[i]) continue;
+    Value* operand = op.operands[i].value;
+    accumulate(operand, builder_.sumTo(grads[i].value, operand->type.shape));
+  }
+  return {};
+}
+
+/// Emits the op's decomposition once more and differentiates that.
+Result<void> GradEngine::byDecomposition(Op& op, const std::vector<Value*>& resultGrads) {
+  std::vector<Value*> operands;
+  for (const Operand& operand : op.operands) operands.push_back(operand.value);
+  size_t begin = func_.body.ops.size();
+  std::vector<Value*> results = decompose(op, operands, builder_);
+  size_t end = func_.body.ops.size();
+  markActive(begin, end);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (resultGrads[i]) accumulate(results[i], resultGrads[i]);
+  bool outer = std::exchange(inDecomposition_, true);
+  TG_CHECK(backward(begin, end));
+  inDecomposition_ = outer;
+  return {};
+}
+
+void GradEngine::accumulate(Value* value, Value* gradient) {
+  Value*& sum = gradients_[value];
+  if (gradient->def && !sum) unnamed_.insert(gradient);
+  if (sum) {
+    sum = builder_.binary(Opcode::add, sum, gradient);
+    unnamed_.insert(sum);
+  } else {
+    sum = gradient;
+  }
+}
+
+/// Calls a gradient d_NAME after the first value it belongs to, once it is complete.
+void GradEngine::nameAfter(Value* gradient, const Value* value) {
+  if (unnamed_.erase(gradient)) gradient->name = builder_.names().unique("d_" + value->name);
+}
+
+void GradEngine::dropDead(const std::vector<Value*>& live) {
+  auto& ops = func_.body.ops;
+  std::unordered_set<const Value*> needed(live.begin(), live.end());
+  std::vector<std::unique_ptr<Op>> kept;
+  while (ops.size() > forwardEnd_) {
+    std::unique_ptr<Op> op = std::move(ops.back());
+    ops.pop_back();
+    bool isNeeded = false;
+    for (const auto& result : op->results) isNeeded = isNeeded || needed.count(result.get());
+    if (!isNeeded) continue;
+    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { needed.insert(value); });
+    kept.push_back(std::move(op));
+  }
+  for (auto it = kept.rbegin(); it != kept.rend(); ++it) ops.push_back(std::move(*it));
+}
+
+}  // namespace tg

@@ -1,0 +1,43 @@
+// Reverse-mode differentiation of straight-line code: the walk, without any op's formula.
+#pragma once
+
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace tg {
+
+/// Differentiates what stands in a function's body so far, appending to it. Use one engine for one
+/// gradient.
+class GradEngine {
+ public:
+  /// `builder` appends to the body of `func`.
+  GradEngine(Builder& builder, Item& func) : builder_(builder), func_(func) {}
+
+  /// The gradient of `loss` (rank 0, float) with respect to each of `wrt`, of that value's type; zeros
+  /// where the loss does not depend on it. Only ops on a path from `wrt` to `loss` are differentiated,
+  /// and only what the results need is left in the body. An error names an op on such a path that has
+  /// no gradient; nothing of it stays in the body.
+  Result<std::vector<Value*>> gradients(Value* loss, const std::vector<Value*>& wrt);
+
+ private:
+  void markActive(size_t begin, size_t end);
+  Result<void> backward(size_t begin, size_t end);
+  Result<void> differentiate(Op& op);
+  Result<void> byDecomposition(Op& op, const std::vector<Value*>& resultGrads);
+  void accumulate(Value* value, Value* gradient);
+  void nameAfter(Value* gradient, const Value* value);
+  void dropDead(const std::vector<Value*>& live);
+
+  Builder& builder_;
+  Item& func_;
+  size_t forwardEnd_ = 0;  ///< ops before this were there already
+  bool inDecomposition_ = false;
+  std::unordered_set<const Value*> active_;  ///< depend on `wrt`
+  std::unordered_map<const Value*, Value*> gradients_;
+  std::unordered_set<const Value*> unnamed_;  ///< appended, not called d_… yet
+};
+
+}  // namespace tg

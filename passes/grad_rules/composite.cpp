@@ -1,0 +1,49 @@
+#include "passes/grad_rules/composite.h"
+
+namespace tg::grad_rules {
+
+/// An op over values with some of the forward op's attributes.
+static TensorExpr fast(const GradContext& context, Opcode code, const std::vector<TensorExpr>& operands,
+                       const std::vector<std::string_view>& attrs) {
+  std::vector<Value*> values;
+  for (const TensorExpr& operand : operands) values.push_back(operand.value);
+  AttrList list;
+  for (std::string_view attr : attrs) list.push_back({std::string(attr), context.op.attr(attr)});
+  return {&context.builder, context.builder.op(code, values, list)};
+}
+
+// Masked elements of a causal softmax are 0 in r, which is all its gradient needs to know.
+Grads softmax(const GradContext& context) {
+  return {fast(context, Opcode::softmax_grad, {context.result(), context.g()}, {"axis"})};
+}
+
+Grads logSoftmax(const GradContext& context) {
+  return {fast(context, Opcode::log_softmax_grad, {context.result(), context.g()}, {"axis", "causal"})};
+}
+
+Grads crossEntropy(const GradContext& context) {
+  TensorExpr g = context.g(), targets = context.in(1);
+  int64_t rows = targets.value->type.elements();
+  if (context.op.word("reduction") == "mean" && rows > 1) g = g / static_cast<double>(rows);
+  return {fast(context, Opcode::cross_entropy_grad, {context.in(0), targets, g}, {}), {}};
+}
+
+Grads layerNorm(const GradContext& context) {
+  TensorExpr x = context.in(0), g = context.g();
+  Grads grads(3);
+  if (context.wants(0) || context.wants(1)) {
+    TensorExpr dx = fast(context, Opcode::layer_norm_grad, {x, context.in(1), g}, {"eps"});
+    const Op& op = *dx.value->def;
+    TensorExpr mean{&context.builder, op.result(1)}, rstd{&context.builder, op.result(2)};
+    if (context.wants(0)) grads[0] = dx;
+    if (context.wants(1)) grads[1] = (g * (x - mean) * rstd).sumTo(context.in(1).shape());
+  }
+  if (context.wants(2)) grads[2] = g.sumTo(context.in(2).shape());
+  return grads;
+}
+
+Grads gelu(const GradContext& context) {
+  return {fast(context, Opcode::gelu_grad, {context.in(0), context.g()}, {"approximate"})};
+}
+
+}  // namespace tg::grad_rules

@@ -1,0 +1,15 @@
+// Elementwise gradients: rows of the scalar table, and the two maps without a scalar.
+#pragma once
+
+#include "passes/grad_rules/entries.h"
+
+namespace tg::grad_rules {
+
+Grads byScalar(const GradContext& context);
+Grads cast(const GradContext& context);
+Grads oneMinusPow(const GradContext& context);
+
+TG_GRAD_RULE(cast, "dx = g as x's element type", cast);
+TG_GRAD_RULE(one_minus_pow, "dt = g·(r - 1)·ln base", oneMinusPow);
+
+}  // namespace tg::grad_rules

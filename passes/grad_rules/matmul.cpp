@@ -1,0 +1,44 @@
+// All four transpose forms are products with transpose flags, never a transpose op. A right operand
+// shared by the batch (a weight) gets one rank-2 product over batch and rows together, not a batched
+// product and a sum.
+#include "passes/grad_rules/matmul.h"
+
+namespace tg::grad_rules {
+
+static TensorExpr product(const TensorExpr& a, const TensorExpr& b, bool transposeA, bool transposeB) {
+  return {a.builder, a.builder->op(Opcode::matmul, {a.value, b.value},
+                                   {{"transpose_a", Attr::boolean(transposeA)},
+                                    {"transpose_b", Attr::boolean(transposeB)}})};
+}
+
+/// Leading axes and rows as one: [B, T, N] becomes [B·T, N].
+static TensorExpr flat(const TensorExpr& x) {
+  int64_t columns = x.shape().back();
+  return x.reshape({x.value->type.elements() / columns, columns});
+}
+
+/// Whether an operand is one matrix for every batch element.
+static bool isOneMatrix(const TensorExpr& x) {
+  return x.value->type.elements() == x.shape().back() * x.shape()[x.rank() - 2];
+}
+
+// With A' = A or Aᵀ as the flag says, and B' likewise: r = A'·B', dA' = g·B'ᵀ, dB' = A'ᵀ·g. Where the
+// flag is set the operand's own gradient is the transpose, formed by swapping the factors.
+Grads matmul(const GradContext& context) {
+  TensorExpr a = context.in(0), b = context.in(1), g = context.g();
+  bool ta = context.op.flag("transpose_a"), tb = context.op.flag("transpose_b");
+  Grads grads(2);
+  if (context.wants(0)) grads[0] = ta ? product(b, g, tb, true) : product(g, b, false, !tb);
+  if (!context.wants(1)) return grads;
+  if (!ta && g.rank() > 2 && isOneMatrix(b) && !isOneMatrix(a)) {
+    // Rows of a and g agree in number and order: a has every batch axis of g, or b would have it.
+    TensorExpr rows = flat(a), gRows = flat(g);
+    grads[1] =
+        (tb ? product(gRows, rows, true, false) : product(rows, gRows, true, false)).reshape(b.shape());
+  } else {
+    grads[1] = tb ? product(g, a, true, ta) : product(a, g, !ta, false);
+  }
+  return grads;
+}
+
+}  // namespace tg::grad_rules

@@ -1,0 +1,30 @@
+#include "passes/grad_rules/reduce.h"
+
+#include "ir/infer.h"
+
+namespace tg::grad_rules {
+
+/// `reduced`, a tensor of the result's shape, in a shape that broadcasts to x's.
+static TensorExpr withAxes(const GradContext& context, const TensorExpr& reduced) {
+  if (reduced.rank() == 0) return reduced;
+  return reduced.reshape(reducedShape(context.in(0).shape(), context.op.ints("axes"), true));
+}
+
+Grads sum(const GradContext& context) {
+  return {withAxes(context, context.g()).broadcastTo(context.in(0).shape())};
+}
+
+Grads mean(const GradContext& context) {
+  double count =
+      static_cast<double>(context.in(0).value->type.elements() / context.g().value->type.elements());
+  return {withAxes(context, context.g() / count).broadcastTo(context.in(0).shape())};
+}
+
+Grads maxReduce(const GradContext& context) {
+  TensorExpr x = context.in(0);
+  TensorExpr attains = eq(x, withAxes(context, context.result()));
+  TensorExpr count = attains.cast(x.dtype()).sum(context.op.ints("axes"), true);
+  return {select(attains, withAxes(context, context.g()) / count, 0.0)};
+}
+
+}  // namespace tg::grad_rules

@@ -1,0 +1,347 @@
+// lower-kernels: regions become kernels, a function becomes a list of commands.
+//
+//   %h = tg.fused (%a = %x) {schedule = map{}} : tensor<64xf32> -> @arena[0] { … tg.relu … }
+//   return %h : tensor<64xf32>
+// becomes
+//   tg.dispatch @k0_relu grid(1, 1, 1) args(in(@io[0:256]), out(@arena[0:256])) {label = "h: relu"}
+//   %h = tg.home : tensor<64xf32> -> @arena[0]
+//   return %h : tensor<64xf32>
+//   …
+//   kernel @k0_relu(…) workgroup(64, 1, 1) grid(1, 1, 1) { … }
+//
+// Requires: stage planned. Ensures: functions hold dispatches, fills, copies and barriers only; a barrier
+// stands exactly where a command touches bytes an earlier one since the last barrier wrote, or writes
+// bytes it read; equal kernels stand once.
+//
+// It stands after plan, because ranges are places, and before the shader compiler, because kernels are
+// the last form that reads and runs without a device.
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "codegen/lower.h"
+#include "ir/access.h"
+#include "ir/byte_owners.h"
+#include "ir/parser.h"
+#include "passes/pass.h"
+
+namespace tg {
+namespace {
+
+using Range = ByteOwners::Range;
+
+Range placeOf(const std::vector<Value*>& values, bool group) {
+  const Place& place = *values[0]->place;
+  return {place.buffer, place.offset, group ? groupBytes(typesOf(values)) : placedBytes(*values[0])};
+}
+
+Range bindingRange(const Op& op, int binding) {
+  return placeOf(bindingSources(op, binding), op.operands[binding].items[0].kind == Operand::Kind::group);
+}
+
+Range slotRange(const Op& op, const ResultSlot& slot) {
+  std::vector<Value*> values;
+  for (int member = 0; member < slot.count; ++member) values.push_back(op.result(slot.first + member));
+  return placeOf(values, slot.group);
+}
+
+/// The op a kernel is named after: the heaviest class wins, then the last in the text.
+const Op* mainOp(const Op& fused) {
+  auto weight = [](const Op& op) {
+    switch (op.info().fusion) {
+      case table::Fusion::contraction: return 6;
+      case table::Fusion::row: return 5;
+      case table::Fusion::scatter: return 4;
+      case table::Fusion::reduce: return 3;
+      case table::Fusion::map: return op.info().has(table::composite) ? 2 : 1;
+      default: return 0;
+    }
+  };
+  const Op* best = nullptr;
+  for (const auto& op : fused.regions[0]->ops)
+    if (op->code != Opcode::yield && (!best || weight(*op) >= weight(*best))) best = op.get();
+  return best;
+}
+
+std::string mainWord(const Op& fused) {
+  const Op* op = mainOp(fused);
+  if (!op) return "copy";
+  std::string_view name = op->info().name;
+  return std::string(name.substr(name.find('.') + 1));
+}
+
+void eachValue(Block& block, const std::function<void(Value&)>& fn) {
+  for (auto& arg : block.args) fn(*arg);
+  for (auto& op : block.ops) {
+    for (auto& result : op->results) fn(*result);
+    for (auto& region : op->regions) eachValue(*region, fn);
+  }
+}
+
+/// The kernel's text with its name and its values' names left out of account.
+std::string namelessText(Item& kernel) {
+  std::vector<std::string> names;
+  eachValue(kernel.body, [&](Value& value) {
+    names.push_back(std::move(value.name));
+    value.name = std::to_string(names.size());
+  });
+  std::string text = print(kernel);
+  size_t next = 0;
+  eachValue(kernel.body, [&](Value& value) { value.name = std::move(names[next++]); });
+  return text;
+}
+
+/// The kernels of the module so far: those equal but for names stand once, under the first's.
+class KernelTable {
+ public:
+  /// The name of the kernel, which is taken over when it is new.
+  std::string add(std::unique_ptr<Item> kernel, const std::string& word) {
+    kernel->name.clear();
+    auto [entry, fresh] = names_.try_emplace(namelessText(*kernel));
+    if (fresh) {
+      entry->second = fmt::format("k{}_{}", kernels_.size(), word);
+      kernel->name = entry->second;
+      kernels_.push_back(std::move(kernel));
+    }
+    return entry->second;
+  }
+  std::vector<std::unique_ptr<Item>> take() { return std::move(kernels_); }
+
+ private:
+  std::unordered_map<std::string, std::string> names_;
+  std::vector<std::unique_ptr<Item>> kernels_;
+};
+
+class FunctionLowering {
+ public:
+  FunctionLowering(Module& module, Item& func, const Target& target, KernelTable& kernels, const PassContext& context)
+      : module_(module), func_(func), target_(target), kernels_(kernels), context_(context) {}
+  Result<void> run();
+
+ private:
+  struct Access {
+    Range range;
+    std::string mode;   ///< in, out, inout, texel
+  };
+
+  Result<void> dispatch(const Op& fused);
+  Result<LoweredKernel> lower(const Op& fused) const;
+  Result<void> checkLimits(const Op& fused, const LoweredKernel& lowered, const std::vector<Access>& accesses) const;
+  std::vector<Access> accessesOf(const Op& fused, const LoweredKernel& lowered) const;
+  void fill(const Op& op);
+  void copies();
+  void homes();
+  void command(std::unique_ptr<Op> op, const std::vector<Access>& accesses);
+  void order(const std::vector<Access>& accesses, const Loc& loc);
+
+  static Operand argument(const Access& access) {
+    return Operand::keyword(access.mode, {Operand::range(access.range.buffer, access.range.offset, access.range.bytes)});
+  }
+
+  Module& module_;
+  Item& func_;
+  const Target& target_;
+  KernelTable& kernels_;
+  const PassContext& context_;
+  std::vector<std::unique_ptr<Op>> out_;
+  std::unordered_map<std::string, std::vector<Range>> read_, written_;   ///< since the last barrier, by buffer
+};
+
+bool overlapsAny(const std::unordered_map<std::string, std::vector<Range>>& ranges, const Range& range) {
+  auto of = ranges.find(range.buffer);
+  if (of == ranges.end()) return false;
+  for (const Range& other : of->second)
+    if (ByteOwners::overlap(other, range)) return true;
+  return false;
+}
+
+/// Puts a barrier where a command reads what is being written, or writes what is being read or written.
+void FunctionLowering::order(const std::vector<Access>& accesses, const Loc& loc) {
+  bool hazard = false;
+  for (const Access& access : accesses) {
+    hazard |= overlapsAny(written_, access.range);
+    hazard |= (access.mode == "out" || access.mode == "inout") && overlapsAny(read_, access.range);
+  }
+  if (hazard) {
+    auto barrier = std::make_unique<Op>(Opcode::barrier);
+    barrier->loc = loc;
+    out_.push_back(std::move(barrier));
+    read_.clear();
+    written_.clear();
+  }
+  for (const Access& access : accesses) {
+    if (access.mode != "out") read_[access.range.buffer].push_back(access.range);
+    if (access.mode == "out" || access.mode == "inout") written_[access.range.buffer].push_back(access.range);
+  }
+}
+
+void FunctionLowering::command(std::unique_ptr<Op> op, const std::vector<Access>& accesses) {
+  order(accesses, op->loc);
+  std::vector<Operand> args;
+  for (const Access& access : accesses) args.push_back(argument(access));
+  op->operands.push_back(Operand::keyword("args", std::move(args)));
+  out_.push_back(std::move(op));
+}
+
+/// Lowers a region with texel reads where bytes and limits allow them.
+Result<LoweredKernel> FunctionLowering::lower(const Op& fused) const {
+  std::vector<bool> mayTexel(fused.operands.size(), target_.reads == "texel");
+  for (int binding = 0; binding < fused.numOperands(); ++binding)
+    for (const ResultSlot& slot : resultSlots(fused))
+      if (ByteOwners::overlap(bindingRange(fused, binding), slotRange(fused, slot))) mayTexel[binding] = false;
+  TG_TRY(LoweredKernel lowered, lowerRegion(fused, target_, mayTexel));
+  bool tooLong = false;
+  for (size_t index = 0; index < lowered.params.size(); ++index) {
+    const Type& type = lowered.kernel->body.args[index]->type;
+    int binding = lowered.params[index].index;
+    if (!type.texel || type.elements() <= target_.texelElements || !mayTexel[binding]) continue;
+    tooLong = true;
+    mayTexel[binding] = false;
+    context_.remark(fused.loc, fmt::format("%{} has {} texels, more than the {} of a view on target '{}'; it is read as storage",
+                                           bindingSources(fused, binding)[0]->name, type.elements(),
+                                           target_.texelElements, target_.name));
+  }
+  if (!tooLong) return lowered;
+  return lowerRegion(fused, target_, mayTexel);
+}
+
+/// A parameter's range is its place, and as long as its type: a view of whole texels may end in the
+/// padding behind the value.
+std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fused, const LoweredKernel& lowered) const {
+  std::vector<ResultSlot> slots = resultSlots(fused);
+  std::vector<Access> accesses;
+  for (size_t index = 0; index < lowered.params.size(); ++index) {
+    const LoweredKernel::Param& param = lowered.params[index];
+    const Type& type = lowered.kernel->body.args[index]->type;
+    Range range = param.isResult ? slotRange(fused, slots[param.index]) : bindingRange(fused, param.index);
+    range.bytes = std::max(range.bytes, type.bytes());
+    std::string mode = type.texel ? "texel" : type.mode == BufMode::in ? "in" : type.mode == BufMode::out ? "out" : "inout";
+    accesses.push_back({std::move(range), std::move(mode)});
+  }
+  return accesses;
+}
+
+Result<void> FunctionLowering::checkLimits(const Op& fused, const LoweredKernel& lowered, const std::vector<Access>& accesses) const {
+  std::string what = fmt::format("the kernel of %{}", fused.result()->name);
+  int64_t storage = 0;
+  std::vector<ResultSlot> slots = resultSlots(fused);
+  for (size_t index = 0; index < accesses.size(); ++index) {
+    if (accesses[index].mode == "texel") continue;
+    ++storage;
+    if (accesses[index].range.bytes <= target_.storageRange) continue;
+    const LoweredKernel::Param& param = lowered.params[index];
+    const Value* value = param.isResult ? fused.result(slots[param.index].first) : bindingSources(fused, param.index)[0];
+    return failAt(fused.loc, fmt::format("{} binds %{} with {} bytes, more than the {} one binding may span on target '{}'", what,
+                                         value->name, accesses[index].range.bytes, target_.storageRange, target_.name))
+        .note(value->loc, fmt::format("%{} is defined here", value->name));
+  }
+  if (storage > target_.bindings)
+    return failAt(fused.loc, fmt::format("{} has {} storage buffers, more than the {} of target '{}'", what, storage,
+                                         target_.bindings, target_.name));
+  for (int64_t extent : lowered.grid)
+    if (extent > target_.maxGrid)
+      return failAt(fused.loc, fmt::format("{} has a grid of {} workgroups along one dimension, more than the {} of target '{}'",
+                                           what, extent, target_.maxGrid, target_.name));
+  return {};
+}
+
+Result<void> FunctionLowering::dispatch(const Op& fused) {
+  TG_TRY(LoweredKernel lowered, lower(fused));
+  std::vector<Access> accesses = accessesOf(fused, lowered);
+  TG_CHECK(checkLimits(fused, lowered, accesses));
+  std::string word = mainWord(fused);
+  std::vector<Operand> grid;
+  for (int64_t extent : lowered.grid) grid.push_back(Operand::literal(extent));
+  lowered.kernel->kind = ItemKind::kernel;
+  lowered.kernel->grid = grid;
+  lowered.kernel->loc = fused.loc;
+  auto op = std::make_unique<Op>(Opcode::dispatch);
+  op->loc = fused.loc;
+  op->operands.push_back(Operand::symbol(kernels_.add(std::move(lowered.kernel), word)));
+  op->operands.push_back(Operand::keyword("grid", std::move(grid)));
+  op->setAttr("label", Attr::string(fmt::format("{}: {}", fused.result()->name, word)));
+  command(std::move(op), accesses);
+  return {};
+}
+
+void FunctionLowering::fill(const Op& op) {
+  const Operand& range = op.keyword("args")->items[0].items[0];
+  auto copy = std::make_unique<Op>(Opcode::fill);
+  copy->loc = op.loc;
+  command(std::move(copy), {{{range.text, range.items[0].integer, range.items[1].integer}, "out"}});
+}
+
+/// Commits what was not written to its home already. The verifier has proved that no reader follows.
+void FunctionLowering::copies() {
+  for (const auto& op : func_.body.ops) {
+    if (op->code != Opcode::update) continue;
+    const Item& symbol = *module_.storage(op->operands[0].text);
+    Range from = placeOf({op->in(1)}, false);
+    Range to{symbol.place->buffer, symbol.place->offset, symbol.type.bytes()};
+    if (from == to) continue;
+    auto copy = std::make_unique<Op>(Opcode::copy);
+    copy->loc = op->loc;
+    command(std::move(copy), {{from, "in"}, {to, "out"}});
+  }
+}
+
+/// Values that the host reads keep their names and places.
+void FunctionLowering::homes() {
+  std::unordered_map<const Value*, Value*> homeOf;
+  for (auto& op : func_.body.ops) {
+    if (op->code != Opcode::param_grad && op->code != Opcode::capture && op->code != Opcode::return_) continue;
+    forEachUse(*op, [&](Value*& value) {
+      if (!value->def) return;
+      Value*& home = homeOf[value];
+      if (!home) {
+        auto named = std::make_unique<Op>(Opcode::home);
+        named->loc = value->loc;
+        named->results.push_back(std::make_unique<Value>(*value));
+        home = named->result();
+        home->def = named.get();
+        home->place->inplace = nullptr;
+        out_.push_back(std::move(named));
+      }
+      value = home;
+    });
+  }
+  for (auto& op : func_.body.ops)
+    if (op->code == Opcode::param_grad || op->code == Opcode::capture || op->code == Opcode::return_)
+      out_.push_back(std::move(op));
+}
+
+Result<void> FunctionLowering::run() {
+  Error errors;
+  for (const auto& op : func_.body.ops) {
+    if (op->code == Opcode::fill) fill(*op);
+    if (op->code != Opcode::fused) continue;
+    if (auto lowered = dispatch(*op); !lowered) errors.append(lowered.takeError());
+  }
+  if (!errors.empty()) return errors;
+  copies();
+  homes();
+  // Old ops go last: the values that homes replace belong to them.
+  func_.body.ops = std::move(out_);
+  return {};
+}
+
+}  // namespace
+
+Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassContext& context) {
+  Target target;
+  if (const Attr* written = find(module.attrs, "target")) {
+    TG_TRY(target, targetFromAttr(*written));
+  }
+  KernelTable kernels;
+  Error errors;
+  for (Item* func : module.all(ItemKind::func))
+    if (auto lowered = FunctionLowering(module, *func, target, kernels, context).run(); !lowered)
+      errors.append(lowered.takeError());
+  if (!errors.empty()) return errors;
+  for (auto& kernel : kernels.take()) module.items.push_back(std::move(kernel));
+  module.stage = Stage::kernel;
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,220 @@
+// plan: gives every value of a fused module a place.
+//
+//   param @w : tensor<4xf32>
+//   %h = tg.fused (%a = %x) {schedule = map{}} : tensor<4xf32> { … }
+// becomes
+//   param @w : tensor<4xf32> -> @persistent[0]
+//   buffer @persistent : 256
+//   %h = tg.fused (%a = %x) {schedule = map{}} : tensor<4xf32> -> @arena[0] { … }
+//
+// Requires: stage fused. Ensures: every value has a place, text order is execution order, updates stand
+// at the end, `plan = {…}` on the module says how many bytes each buffer takes and the lower bound of the
+// arena. ir/verify_plan.cpp proves the result without this file's help.
+//
+// It stands after fuse, because only regions are values in memory, and before lowering, because which
+// bytes alias decides how a kernel may read them.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/builder.h"
+#include "passes/pass.h"
+#include "passes/plan/function_plan.h"
+
+namespace tg {
+namespace {
+
+using plan::FunctionPlan;
+using plan::roundUp;
+using plan::Unit;
+
+/// Text order becomes execution order: commits come last.
+void moveUpdatesToEnd(Item& func) {
+  auto& ops = func.body.ops;
+  auto isEnd = [](const std::unique_ptr<Op>& op) { return op->code == Opcode::update || op->code == Opcode::return_; };
+  std::stable_partition(ops.begin(), ops.end(), [&](const auto& op) { return !isEnd(op); });
+  std::stable_partition(ops.begin(), ops.end(), [](const auto& op) { return op->code != Opcode::return_; });
+}
+
+/// A region that copies a parameter or state as it is at entry, for readers that outlive it: results,
+/// captures, gradients and updates of another symbol.
+Op* copyOfEntry(Item& func, Value* source, NameTable& names) {
+  auto op = std::make_unique<Op>(Opcode::fused);
+  op->loc = derivedLoc("plan", source->loc);
+  op->regions.push_back(std::make_unique<Block>());
+  Block& body = *op->regions[0];
+  Value* arg = body.addArg(source->type, names.unique(source->name));
+  auto yield = std::make_unique<Op>(Opcode::yield);
+  yield->operands.push_back(Operand::of(arg));
+  yield->loc = op->loc;
+  body.ops.push_back(std::move(yield));
+  op->operands.push_back(Operand::binding(arg, Operand::of(source)));
+  op->setAttr("schedule", Attr::call("map"));
+  auto result = std::make_unique<Value>();
+  result->type = source->type;
+  result->name = names.unique(source->name);
+  result->def = op.get();
+  result->loc = op->loc;
+  op->results.push_back(std::move(result));
+  auto& ops = func.body.ops;
+  auto at = std::find_if(ops.begin(), ops.end(), [&](const auto& each) { return each.get() == source->def; });
+  return ops.insert(at + 1, std::move(op))->get();
+}
+
+void copyEntryValues(Item& func) {
+  NameTable names(func);
+  std::vector<Op*> readers;
+  for (const auto& op : func.body.ops)
+    if (op->code == Opcode::update || op->code == Opcode::param_grad || op->code == Opcode::capture ||
+        op->code == Opcode::return_)
+      readers.push_back(op.get());
+  std::map<std::string, Value*> copies;   // by the source's name
+  for (Op* op : readers)
+    forEachUse(*op, [&](Value*& value) {
+      if (!plan::isSymbolRead(*value)) return;
+      if (op->code == Opcode::update && value->def->operands[0].text == op->operands[0].text) return;
+      Value*& copy = copies[value->name];
+      if (!copy) copy = copyOfEntry(func, value, names)->result();
+      value = copy;
+    });
+}
+
+/// Groups of parameters and states as runs of indices into `symbols`; result groups that update symbols
+/// wish for the same order, so that they may be written in place.
+Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std::vector<Item*>& symbols) {
+  std::map<std::string, int> keyOf;
+  for (size_t key = 0; key < symbols.size(); ++key) keyOf[symbols[key]->name] = static_cast<int>(key);
+  std::vector<plan::Sequence> sequences;
+  for (const Item* func : module.all(ItemKind::func)) {
+    std::map<std::string, std::string> updates;   // value -> symbol
+    for (const auto& op : func->body.ops)
+      if (op->code == Opcode::update) updates.emplace(op->in(1)->name, op->operands[0].text);
+    for (const auto& op : func->body.ops) {
+      if (op->code != Opcode::fused) continue;
+      for (int binding = 0; binding < op->numOperands(); ++binding) {
+        if (op->operands[binding].items[0].kind != Operand::Kind::group) continue;
+        plan::Sequence sequence{{}, op.get(), true};
+        for (Value* value : bindingSources(*op, binding))
+          if (plan::isSymbolRead(*value)) sequence.keys.push_back(keyOf.at(value->def->operands[0].text));
+        if (!sequence.keys.empty()) sequences.push_back(std::move(sequence));
+      }
+      for (const ResultSlot& slot : resultSlots(*op)) {
+        plan::Sequence wish{{}, op.get(), false};
+        for (int member = 0; slot.group && member < slot.count; ++member) {
+          auto update = updates.find(op->result(slot.first + member)->name);
+          if (update != updates.end()) wish.keys.push_back(keyOf.at(update->second));
+        }
+        if (slot.group && static_cast<int>(wish.keys.size()) == slot.count) sequences.push_back(std::move(wish));
+      }
+    }
+  }
+  auto nameOf = [&](int key) { return "@" + symbols[key]->name; };
+  return plan::mergeRuns(std::move(sequences), static_cast<int>(symbols.size()), nameOf);
+}
+
+Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, const Target& target) {
+  if (bytes <= target.storageRange) return {};
+  std::string what = members == 1 ? fmt::format("@{} : {}", symbol.name, symbol.type.str())
+                                  : fmt::format("the group of @{} and {} more", symbol.name, members - 1);
+  return failAt(symbol.loc, fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'", what,
+                                        bytes, target.storageRange, target.name));
+}
+
+/// Gives params and states their homes; returns the size of @persistent.
+Result<int64_t> placeSymbols(Module& module, const Target& target) {
+  std::vector<Item*> symbols;
+  for (const auto& item : module.items)
+    if (item->kind == ItemKind::param || item->kind == ItemKind::state) {
+      item->place.reset();
+      symbols.push_back(item.get());
+    }
+  TG_TRY(std::vector<std::vector<int>> runs, symbolRuns(module, symbols));
+  std::vector<const std::vector<int>*> runOf(symbols.size(), nullptr);
+  for (const auto& run : runs)
+    for (int key : run) runOf[key] = &run;
+  Error errors;
+  int64_t end = 0;
+  for (size_t key = 0; key < symbols.size(); ++key) {
+    if (symbols[key]->place) continue;
+    std::vector<int> members = runOf[key] ? *runOf[key] : std::vector<int>{static_cast<int>(key)};
+    std::vector<Type> types;
+    for (int member : members) types.push_back(symbols[member]->type);
+    std::vector<int64_t> offsets;
+    int64_t bytes = groupBytes(types, &offsets);
+    if (auto checked = checkRange(*symbols[members[0]], runOf[key] ? bytes : types[0].bytes(),
+                                  static_cast<int64_t>(members.size()), target);
+        !checked)
+      errors.append(checked.takeError());
+    for (size_t member = 0; member < members.size(); ++member)
+      symbols[members[member]]->place = Place{"persistent", end + offsets[member], nullptr, 0};
+    end = roundUp(end + bytes, target.alignment);
+  }
+  if (!errors.empty()) return errors;
+  return end;
+}
+
+void report(const Item& func, const FunctionPlan& planned, const PassContext& context) {
+  const Op* at = nullptr;
+  std::vector<const Unit*> live = planned.livePeak(&at);
+  if (live.empty()) return context.remark(func.loc, fmt::format("@{} has no transient values", func.name));
+  std::string where = at->results.empty() ? std::string(at->info().name) : "%" + at->result()->name;
+  context.remark(func.loc, fmt::format("@{}: {} bytes of arena for {} live at the peak, at {}; values live there: {}",
+                                       func.name, planned.arenaBytes(), planned.arenaBound(), where, live.size()));
+  for (const Unit* unit : live) {
+    const Value& value = *unit->members[0];
+    std::string what = unit->group ? fmt::format("the group of %{} and {} more", value.name, unit->members.size() - 1)
+                                   : fmt::format("%{} : {}", value.name, value.type.str());
+    context.remark(value.loc, fmt::format("live at the peak of @{}: {}, {} bytes{}", func.name, what, unit->bytes,
+                                          unit->takesOver >= 0 ? fmt::format(", in place of %{}", unit->inplace->name) : ""));
+  }
+}
+
+void writeSizes(Module& module, int64_t persistent, int64_t io, int64_t arena, int64_t bound) {
+  set(module.attrs, "plan", Attr::dictionary({{"arena", Attr::of(arena)}, {"lower_bound", Attr::of(bound)},
+                                             {"persistent", Attr::of(persistent)}, {"io", Attr::of(io)}}));
+  // Buffers stand before the functions that use them.
+  auto firstFunc = std::find_if(module.items.begin(), module.items.end(), [](const auto& item) { return item->kind == ItemKind::func; });
+  for (auto& [name, bytes] : std::vector<std::pair<std::string, int64_t>>{{"arena", arena}, {"io", io}, {"persistent", persistent}}) {
+    auto buffer = std::make_unique<Item>();
+    buffer->kind = ItemKind::buffer;
+    buffer->name = name;
+    buffer->bytes = bytes;
+    buffer->loc = module.loc;
+    firstFunc = module.items.insert(firstFunc, std::move(buffer));
+  }
+}
+
+}  // namespace
+
+Result<void> run_plan(Module& module, const PlanOptions& options, const PassContext& context) {
+  Target target;
+  if (const Attr* written = find(module.attrs, "target")) {
+    TG_TRY(target, targetFromAttr(*written));
+  }
+  for (Item* func : module.all(ItemKind::func)) {
+    moveUpdatesToEnd(*func);
+    copyEntryValues(*func);
+  }
+  TG_TRY(int64_t persistent, placeSymbols(module, target));
+  Error errors;
+  int64_t io = 0, arena = 0, bound = 0;
+  for (Item* func : module.all(ItemKind::func)) {
+    FunctionPlan planned(module, *func, target);
+    if (auto analysed = planned.analyse(); !analysed) {
+      errors.append(analysed.takeError());
+      continue;
+    }
+    if (options.report) report(*func, planned, context);
+    io = planned.apply(io);
+    arena = std::max(arena, planned.arenaBytes());
+    bound = std::max(bound, planned.arenaBound());
+  }
+  if (!errors.empty()) return errors;
+  writeSizes(module, persistent, io, arena, bound);
+  module.stage = Stage::planned;
+  return {};
+}
+
+}  // namespace tg

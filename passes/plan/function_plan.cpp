@@ -1,0 +1,412 @@
+#include "passes/plan/function_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tg::plan {
+
+/// The result slot a value is in.
+struct SlotOf {
+  int index = 0;
+  std::vector<Value*> values;
+  int64_t bytes = 0;
+  bool group = false;
+};
+
+namespace {
+
+std::string describe(const Unit& unit) {
+  if (!unit.group) return fmt::format("%{} : {}", unit.members[0]->name, unit.members[0]->type.str());
+  return fmt::format("[%{}, …] of {} members", unit.members[0]->name, unit.members.size());
+}
+
+int64_t bytesOf(const std::vector<Value*>& values, bool group) {
+  return group ? groupBytes(typesOf(values)) : values[0]->type.bytes();
+}
+
+SlotOf slotOf(const Value& value) {
+  std::vector<ResultSlot> slots = resultSlots(*value.def);
+  for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
+    SlotOf slot{index, {}, 0, slots[index].group};
+    bool holds = false;
+    for (int member = 0; member < slots[index].count; ++member) {
+      slot.values.push_back(value.def->result(slots[index].first + member));
+      holds |= slot.values.back() == &value;
+    }
+    slot.bytes = bytesOf(slot.values, slot.group);
+    if (holds) return slot;
+  }
+  return {};
+}
+
+}  // namespace
+
+void FunctionPlan::findUses() {
+  for (const auto& arg : func_.body.args) position_[arg.get()] = 0;
+  for (int index = 0; index < static_cast<int>(func_.body.ops.size()); ++index) {
+    Op& op = *func_.body.ops[index];
+    for (const auto& result : op.results) {
+      position_[result.get()] = index;
+      if (isSymbolRead(*result)) reads_[op.operands[0].text].push_back(result.get());
+    }
+    if (op.code == Opcode::update) updates_.try_emplace(op.in(1), op.operands[0].text);
+    if (op.code != Opcode::fused) {
+      forEachUse(static_cast<const Op&>(op), [&](Value* value) { uses_[value].push_back({index, -1}); });
+      continue;
+    }
+    for (int binding = 0; binding < op.numOperands(); ++binding)
+      for (Value* value : bindingSources(op, binding)) uses_[value].push_back({index, binding});
+  }
+}
+
+void FunctionPlan::addUnit(std::vector<Value*> members, bool group) {
+  Unit unit;
+  unit.members = std::move(members);
+  unit.group = group;
+  if (group) {
+    unit.bytes = groupBytes(typesOf(unit.members), &unit.offsets);
+  } else {
+    unit.bytes = unit.members[0]->type.bytes();
+    unit.offsets = {0};
+  }
+  for (Value* member : unit.members) unitOf_[member] = static_cast<int>(units_.size());
+  units_.push_back(std::move(unit));
+}
+
+/// Groups of the function's own values become runs; the rest stand alone. Groups of parameters and
+/// states were laid out with the homes.
+Result<void> FunctionPlan::findUnits() {
+  std::vector<Value*> values;
+  std::unordered_map<const Value*, int> keyOf;
+  auto addValue = [&](Value* value) {
+    keyOf[value] = static_cast<int>(values.size());
+    values.push_back(value);
+  };
+  for (const auto& arg : func_.body.args) addValue(arg.get());
+  for (const auto& op : func_.body.ops)
+    for (const auto& result : op->results)
+      if (!isSymbolRead(*result)) addValue(result.get());
+
+  std::vector<Sequence> sequences;
+  for (const auto& op : func_.body.ops) {
+    if (op->code != Opcode::fused) continue;
+    for (const ResultSlot& slot : resultSlots(*op)) {
+      if (!slot.group) continue;
+      Sequence sequence{{}, op.get(), true};
+      for (int member = 0; member < slot.count; ++member) sequence.keys.push_back(keyOf[op->result(slot.first + member)]);
+      sequences.push_back(std::move(sequence));
+    }
+    for (int binding = 0; binding < op->numOperands(); ++binding) {
+      if (op->operands[binding].items[0].kind != Operand::Kind::group) continue;
+      std::vector<Value*> members = bindingSources(*op, binding);
+      auto symbols = std::count_if(members.begin(), members.end(), [](Value* value) { return isSymbolRead(*value); });
+      if (symbols == static_cast<long>(members.size())) continue;
+      if (symbols != 0)
+        return failAt(op->loc, fmt::format("tg.fused [plan.group]: the group of %{} mixes parameters or states with "
+                                           "values of the step; they live in different buffers",
+                                           op->operands[binding].value->name));
+      Sequence sequence{{}, op.get(), true};
+      for (Value* member : members) sequence.keys.push_back(keyOf[member]);
+      sequences.push_back(std::move(sequence));
+    }
+  }
+  auto nameOf = [&](int key) { return "%" + values[key]->name; };
+  TG_TRY(std::vector<std::vector<int>> runs, mergeRuns(std::move(sequences), static_cast<int>(values.size()), nameOf));
+  std::vector<int> runAt(values.size(), -1);
+  std::vector<bool> inRun(values.size(), false);
+  for (size_t run = 0; run < runs.size(); ++run) {
+    runAt[*std::min_element(runs[run].begin(), runs[run].end())] = static_cast<int>(run);
+    for (int key : runs[run]) inRun[key] = true;
+  }
+  for (size_t key = 0; key < values.size(); ++key) {
+    if (!inRun[key]) addUnit({values[key]}, false);
+    if (runAt[key] < 0) continue;
+    std::vector<Value*> members;
+    for (int member : runs[runAt[key]]) members.push_back(values[member]);
+    addUnit(std::move(members), true);
+  }
+  return {};
+}
+
+void FunctionPlan::setLifetimes() {
+  for (Unit& unit : units_) {
+    unit.first = position_.at(unit.members[0]);
+    unit.last = unit.first;
+    for (Value* member : unit.members) {
+      int defined = position_.at(member);
+      unit.first = std::min(unit.first, defined);
+      unit.last = std::max(unit.last, defined);
+      for (const Use& use : uses_[member]) unit.last = std::max(unit.last, use.op);
+    }
+  }
+}
+
+/// Whether `successor`, in a slot that starts at `start` in @persistent, may be written over the old
+/// value of its symbol: everything that reads that value comes earlier, or is the producing region
+/// reading the same bytes solely at the element it writes.
+bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start) const {
+  auto reads = reads_.find(symbol.name);
+  if (reads == reads_.end()) return true;
+  int defined = position_.at(&successor);
+  for (const Value* read : reads->second) {
+    auto uses = uses_.find(read);
+    if (uses == uses_.end()) continue;
+    for (const Use& use : uses->second) {
+      if (use.op < defined) continue;
+      if (use.op > defined || use.binding < 0) return false;
+      const Op& op = *func_.body.ops[use.op];
+      std::vector<Value*> sources = bindingSources(op, use.binding);
+      bool group = op.operands[use.binding].items[0].kind == Operand::Kind::group;
+      int64_t sourceStart = module_.storage(sources[0]->def->operands[0].text)->place->offset;
+      if (sourceStart != start || bytesOf(sources, group) != slot.bytes) return false;
+      if (!readsOnlyWrittenElement(op, use.binding, slot.index)) return false;
+    }
+  }
+  return true;
+}
+
+/// Whether every member may be written straight to the home of the symbol it updates.
+bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
+  for (size_t index = 0; index < unit.members.size(); ++index) {
+    const Value& member = *unit.members[index];
+    auto update = updates_.find(&member);
+    if (update == updates_.end() || !member.def) return false;
+    int64_t at = module_.storage(update->second)->place->offset;
+    if (index == 0) *home = at;
+    if (at != *home + unit.offsets[index]) return false;
+  }
+  for (const Value* member : unit.members) {
+    // The slot's bytes: a group of results is a part of the unit, or the whole of it.
+    SlotOf slot = slotOf(*member);
+    auto at = std::find(unit.members.begin(), unit.members.end(), slot.values[0]) - unit.members.begin();
+    if (!homeIsFree(*module_.storage(updates_.at(member)), *member, slot, *home + unit.offsets[at])) return false;
+  }
+  return true;
+}
+
+void FunctionPlan::setRooms() {
+  std::vector<Unit*> io;
+  for (const auto& arg : func_.body.args) io.push_back(&units_[unitOf_.at(arg.get())]);
+  for (const auto& op : func_.body.ops) {
+    if (op->code != Opcode::return_ && op->code != Opcode::capture && op->code != Opcode::param_grad) continue;
+    forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
+      if (auto unit = unitOf_.find(value); unit != unitOf_.end()) io.push_back(&units_[unit->second]);
+    });
+  }
+  for (Unit* unit : io) unit->room = Unit::Room::io;
+  for (Unit& unit : units_)
+    if (unit.room == Unit::Room::arena && fitsHome(unit, &unit.home)) unit.room = Unit::Room::home;
+}
+
+bool FunctionPlan::defines(const Unit& unit, const Op& op, const ResultSlot& slot) const {
+  if (slot.group != unit.group || slot.count != static_cast<int>(unit.members.size())) return false;
+  for (int member = 0; member < slot.count; ++member)
+    if (op.result(slot.first + member) != unit.members[member]) return false;
+  return true;
+}
+
+/// The kernel of a result group writes the padding it spans. Other padding reads as zero: that of
+/// homes from the session's start on, elsewhere by a fill before the first member is written.
+void FunctionPlan::setFills() {
+  for (Unit& unit : units_) {
+    if (!unit.group || unit.room == Unit::Room::home) continue;
+    for (size_t index = 0; index < unit.members.size(); ++index) {
+      const Value* member = unit.members[index];
+      int64_t from = unit.offsets[index] + member->type.bytes();
+      int64_t to = index + 1 < unit.members.size() ? unit.offsets[index + 1] : unit.bytes;
+      if (from == to || (member->def && slotOf(*member).group)) continue;
+      if (unit.fillFrom == unit.fillTo) unit.fillFrom = from;
+      unit.fillTo = to;
+    }
+  }
+}
+
+/// A binding of the op whose dying bytes the slot's unit may take over, or -1.
+int FunctionPlan::inPlaceBinding(int opIndex, const ResultSlot& slot, int slotIndex, const Unit& unit) const {
+  const Op& op = *func_.body.ops[opIndex];
+  for (int binding = 0; binding < op.numOperands(); ++binding) {
+    std::vector<Value*> sources = bindingSources(op, binding);
+    bool group = op.operands[binding].items[0].kind == Operand::Kind::group;
+    auto found = unitOf_.find(sources[0]);
+    if (found == unitOf_.end()) continue;
+    const Unit& source = units_[found->second];
+    if (source.room != Unit::Room::arena || source.last != opIndex || source.members != sources) continue;
+    if (group != source.group || group != slot.group || source.bytes != unit.bytes) continue;
+    // Every read of these bytes by the region counts, through other bindings too.
+    bool legal = !source.taken;
+    for (Value* member : sources)
+      for (const Use& use : uses_.at(member))
+        if (use.op == opIndex)
+          legal = legal && bindingSources(op, use.binding) == sources && readsOnlyWrittenElement(op, use.binding, slotIndex);
+    if (legal) return binding;
+  }
+  return -1;
+}
+
+void FunctionPlan::tryInPlace(int opIndex, const ResultSlot& slot, int slotIndex) {
+  const Op& op = *func_.body.ops[opIndex];
+  int index = unitOf_.at(op.result(slot.first));
+  Unit& unit = units_[index];
+  if (unit.room != Unit::Room::arena || unit.fillFrom != unit.fillTo || !defines(unit, op, slot)) return;
+  int binding = inPlaceBinding(opIndex, slot, slotIndex, unit);
+  if (binding < 0) return;
+  unit.inplace = bindingSources(op, binding)[0];
+  unit.takesOver = unitOf_.at(unit.inplace);
+  units_[unit.takesOver].taken = true;
+}
+
+void FunctionPlan::chooseInPlace() {
+  for (int index = 0; index < static_cast<int>(func_.body.ops.size()); ++index) {
+    const Op& op = *func_.body.ops[index];
+    if (op.code != Opcode::fused) continue;
+    std::vector<ResultSlot> slots = resultSlots(op);
+    for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) tryInPlace(index, slots[slot], slot);
+  }
+}
+
+/// One allocation for each chain of units in place of each other.
+std::vector<Alloc> FunctionPlan::allocations() const {
+  std::vector<Alloc> allocs;
+  std::vector<int> allocOf(units_.size(), -1);
+  for (size_t index = 0; index < units_.size(); ++index) {
+    const Unit& unit = units_[index];
+    if (unit.room != Unit::Room::arena) continue;
+    // A predecessor is defined earlier, so its allocation exists.
+    if (unit.takesOver >= 0) {
+      allocOf[index] = allocOf[unit.takesOver];
+      allocs[allocOf[index]].last = std::max(allocs[allocOf[index]].last, unit.last);
+      continue;
+    }
+    allocOf[index] = static_cast<int>(allocs.size());
+    allocs.push_back({roundUp(unit.bytes, target_.alignment), unit.first, unit.last, 0});
+  }
+  return allocs;
+}
+
+void FunctionPlan::pack() {
+  std::vector<Alloc> allocs = allocations();
+  arenaBytes_ = assignOffsets(allocs);
+  arenaBound_ = lowerBound(allocs);
+  offset_.assign(units_.size(), 0);
+  size_t next = 0;
+  for (size_t index = 0; index < units_.size(); ++index) {
+    if (units_[index].room != Unit::Room::arena) continue;
+    offset_[index] = units_[index].takesOver >= 0 ? offset_[units_[index].takesOver] : allocs[next++].offset;
+  }
+}
+
+/// Bytes shared with a result cannot be read through a texel view. A target that prefers texel
+/// reads keeps only the in-place results that hold the arena down.
+void FunctionPlan::dropNeedlessInPlace() {
+  if (target_.reads != "texel") return;
+  std::vector<Unit> all = units_;
+  int64_t budget = arenaBytes_;
+  for (Unit& unit : units_) unit.takesOver = -1;
+  std::vector<int64_t> live = liveBytes(allocations());
+  for (size_t index = 0; index < units_.size(); ++index) {
+    Unit& unit = units_[index];
+    bool needed = unit.first < static_cast<int>(live.size()) && live[unit.first] > budget;
+    if (needed) unit.takesOver = all[index].takesOver;
+    else unit.inplace = nullptr;
+  }
+  pack();
+  if (arenaBytes_ <= budget) return;
+  units_ = std::move(all);
+  pack();
+}
+
+Result<void> FunctionPlan::checkRanges() const {
+  Error errors;
+  for (const Unit& unit : units_)
+    if (unit.bytes > target_.storageRange)
+      errors.append(failAt(unit.members[0]->loc,
+                           fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'",
+                                       describe(unit), unit.bytes, target_.storageRange, target_.name)));
+  if (!errors.empty()) return errors;
+  return {};
+}
+
+Result<void> FunctionPlan::analyse() {
+  findUses();
+  TG_CHECK(findUnits());
+  TG_CHECK(checkRanges());
+  setLifetimes();
+  setRooms();
+  setFills();
+  chooseInPlace();
+  pack();
+  dropNeedlessInPlace();
+  return {};
+}
+
+/// A home that its region also reads is spelled in place, as in the arena.
+void FunctionPlan::markHomesInPlace() {
+  for (const auto& op : func_.body.ops) {
+    if (op->code != Opcode::fused) continue;
+    for (const ResultSlot& slot : resultSlots(*op)) {
+      int64_t start = op->result(slot.first)->place->offset;
+      if (op->result(slot.first)->place->buffer != "persistent") continue;
+      for (int binding = 0; binding < op->numOperands(); ++binding) {
+        Value* source = bindingSources(*op, binding)[0];
+        if (!isSymbolRead(*source) || source->place->offset != start) continue;
+        for (int member = 0; member < slot.count; ++member) op->result(slot.first + member)->place->inplace = source;
+      }
+    }
+  }
+}
+
+/// Puts each group's fill before the op that writes the group first.
+void FunctionPlan::insertFills() {
+  std::unordered_map<int, std::vector<std::unique_ptr<Op>>> fills;
+  for (const Unit& unit : units_) {
+    if (unit.fillFrom == unit.fillTo) continue;
+    const Place& first = *unit.members[0]->place;
+    Operand range = Operand::range(first.buffer, first.offset + unit.fillFrom, unit.fillTo - unit.fillFrom);
+    auto fill = std::make_unique<Op>(Opcode::fill);
+    fill->operands = {Operand::keyword("args", {Operand::keyword("out", {range})})};
+    fill->loc = derivedLoc("plan", unit.members[0]->loc);
+    fills[unit.first].push_back(std::move(fill));
+  }
+  std::vector<std::unique_ptr<Op>> body;
+  for (size_t index = 0; index < func_.body.ops.size(); ++index) {
+    for (auto& fill : fills[static_cast<int>(index)]) body.push_back(std::move(fill));
+    body.push_back(std::move(func_.body.ops[index]));
+  }
+  func_.body.ops = std::move(body);
+}
+
+int64_t FunctionPlan::apply(int64_t ioOffset) {
+  for (size_t index = 0; index < units_.size(); ++index) {
+    const Unit& unit = units_[index];
+    Place start{"arena", offset_[index], unit.inplace, 0};
+    if (unit.room == Unit::Room::io) {
+      start = {"io", ioOffset, nullptr, 0};
+      ioOffset = roundUp(ioOffset + unit.bytes, target_.alignment);
+    } else if (unit.room == Unit::Room::home) {
+      start = {"persistent", unit.home, nullptr, 0};
+    }
+    for (size_t member = 0; member < unit.members.size(); ++member) {
+      unit.members[member]->place = start;
+      unit.members[member]->place->offset += unit.offsets[member];
+    }
+  }
+  for (const auto& op : func_.body.ops)
+    for (const auto& result : op->results)
+      if (isSymbolRead(*result)) result->place = module_.storage(op->operands[0].text)->place;
+  markHomesInPlace();
+  insertFills();
+  return ioOffset;
+}
+
+std::vector<const Unit*> FunctionPlan::livePeak(const Op** at) const {
+  std::vector<int64_t> sums = liveBytes(allocations());
+  int peak = static_cast<int>(std::max_element(sums.begin(), sums.end()) - sums.begin());
+  std::vector<const Unit*> units;
+  for (const Unit& unit : units_)
+    if (unit.room == Unit::Room::arena && unit.first <= peak && peak <= unit.last) units.push_back(&unit);
+  *at = func_.body.ops[peak].get();
+  return units;
+}
+
+}  // namespace tg::plan

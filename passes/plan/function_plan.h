@@ -1,0 +1,95 @@
+// Places for the values of one function.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/access.h"
+#include "ir/module.h"
+#include "ir/result.h"
+#include "ir/target.h"
+#include "passes/plan/groups.h"
+#include "passes/plan/offsets.h"
+
+namespace tg::plan {
+
+constexpr int64_t roundUp(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+/// `%a` or `[%a, %b, …]`: what must be contiguous, a lone value or the run of a group.
+struct Unit {
+  enum class Room { home, io, arena };
+  std::vector<Value*> members;
+  std::vector<int64_t> offsets;   ///< of the members, from the unit's start
+  int64_t bytes = 0;
+  bool group = false;
+  Room room = Room::arena;
+  int first = 0, last = 0;        ///< ops that write it first and read it last
+  int64_t home = 0;               ///< room home: offset in @persistent
+  int takesOver = -1;             ///< the unit whose bytes it takes, in place
+  bool taken = false;             ///< another unit takes its bytes
+  Value* inplace = nullptr;       ///< and the first operand value that names them
+  /// Padding between separately written members, zeroed before the first is written.
+  int64_t fillFrom = 0, fillTo = 0;
+};
+
+struct SlotOf;
+
+/// Lifetimes, rooms and offsets of one function of a fused module. Symbols have their homes already.
+class FunctionPlan {
+ public:
+  FunctionPlan(const Module& module, Item& func, const Target& target) : module_(module), func_(func), target_(target) {}
+
+  /// Finds units, lifetimes and rooms, chooses what is in place, packs the arena.
+  Result<void> analyse();
+  /// Writes places and fills, taking io bytes from `ioOffset` on. Returns the new end of @io.
+  int64_t apply(int64_t ioOffset);
+
+  int64_t arenaBytes() const { return arenaBytes_; }
+  int64_t arenaBound() const { return arenaBound_; }
+  /// Units of the arena alive where most bytes are, in order of definition, and that op. Before apply.
+  std::vector<const Unit*> livePeak(const Op** at) const;
+
+ private:
+  struct Use {
+    int op;        ///< index into the function's ops
+    int binding;   ///< of a tg.fused, else -1
+  };
+  Result<void> findUnits();
+  void findUses();
+  void addUnit(std::vector<Value*> members, bool group);
+  void setLifetimes();
+  void setRooms();
+  void setFills();
+  bool fitsHome(const Unit& unit, int64_t* home) const;
+  bool homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start) const;
+  void chooseInPlace();
+  void tryInPlace(int op, const ResultSlot& slot, int slotIndex);
+  int inPlaceBinding(int op, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
+  void dropNeedlessInPlace();
+  std::vector<Alloc> allocations() const;
+  void pack();
+  bool defines(const Unit& unit, const Op& op, const ResultSlot& slot) const;
+  Result<void> checkRanges() const;
+  void markHomesInPlace();
+  void insertFills();
+
+  const Module& module_;
+  Item& func_;
+  const Target& target_;
+  std::vector<Unit> units_;
+  std::unordered_map<const Value*, int> unitOf_;
+  std::unordered_map<const Value*, int> position_;                 ///< op index of the definition; 0 for arguments
+  std::unordered_map<const Value*, std::vector<Use>> uses_;
+  std::unordered_map<const Value*, std::string> updates_;          ///< value -> the first symbol it updates
+  std::unordered_map<std::string, std::vector<const Value*>> reads_;   ///< symbol -> results of its param/state ops
+  std::vector<int64_t> offset_;                                    ///< arena offset of each unit
+  int64_t arenaBytes_ = 0, arenaBound_ = 0;
+};
+
+/// Whether a value is a parameter or state as it is at entry.
+inline bool isSymbolRead(const Value& value) {
+  return value.def && (value.def->code == Opcode::param || value.def->code == Opcode::state);
+}
+
+}  // namespace tg::plan

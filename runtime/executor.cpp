@@ -1,0 +1,285 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "runtime/executor_program.h"
+
+namespace tg {
+
+using vulkan::Buffer;
+
+namespace {
+
+// Inputs and results up to here live in memory the host maps, so that a step needs no transfer of its own;
+// larger ones (kept gradients, captures) stay where kernels are fast and are staged.
+constexpr int64_t kMappedIoBytes = int64_t(1) << 20;
+
+/// Moves rows between a dense host array and bytes whose rows lie `pitch` elements apart.
+template <class Move>
+void eachRow(const Type& type, int64_t pitch, Move move) {
+  int64_t element = byteSize(type.dtype);
+  int64_t row = type.rank() ? type.shape.back() * element : element;
+  int64_t rows = type.bytes() / row;
+  for (int64_t i = 0; i < rows; ++i) move(i * row, i * pitch * element, static_cast<size_t>(row));
+}
+
+/// Bytes from a value's first to its last, its pitch included.
+int64_t spanBytes(const Type& type, int64_t pitch) {
+  if (!pitch || !type.rank()) return type.bytes();
+  int64_t rows = type.elements() / type.shape.back();
+  return ((rows - 1) * pitch + type.shape.back()) * byteSize(type.dtype);
+}
+
+/// Kernels the functions dispatch.
+std::set<std::string> kernelsOf(const std::vector<const Item*>& funcs) {
+  std::set<std::string> names;
+  for (const Item* func : funcs)
+    for (const auto& op : func->body.ops)
+      if (op->code == Opcode::dispatch) names.insert(op->operands[0].text);
+  return names;
+}
+
+}  // namespace
+
+Result<void> checkLimits(const Target& module, const Target& device, std::string_view deviceName) {
+  std::string over;
+  auto atMost = [&](std::string_view limit, int64_t needs, int64_t has) {
+    if (needs > has) over += fmt::format("{}{} {} (the device: {})", over.empty() ? "" : ", ", limit, needs, has);
+  };
+  atMost("max_invocations", module.maxInvocations, device.maxInvocations);
+  atMost("max_workgroup_x", module.maxWorkgroupX, device.maxWorkgroupX);
+  atMost("max_grid", module.maxGrid, device.maxGrid);
+  atMost("shared_bytes", module.sharedBytes, device.sharedBytes);
+  atMost("storage_range", module.storageRange, device.storageRange);
+  atMost("texel_elements", module.texelElements, device.texelElements);
+  atMost("bindings", module.bindings, device.bindings);
+  // The other way round: offsets that suit a coarser device suit a finer one.
+  if (module.alignment < device.alignment)
+    over += fmt::format("{}alignment {} (the device: {})", over.empty() ? "" : ", ", module.alignment, device.alignment);
+  if (over.empty()) return {};
+  return fail(fmt::format("the module is made for target '{}', whose limits {} lacks: {}", module.name, deviceName, over));
+}
+
+Result<std::unique_ptr<Executor>> Executor::create(const Module& module, std::shared_ptr<vulkan::Device> device) {
+  std::unique_ptr<Executor> executor(new Executor);
+  executor->device_ = std::move(device);
+  TG_CHECK(executor->addModule(module, ""));
+  return executor;
+}
+
+Result<void> Executor::addFunction(const Module& sibling, const std::string& function) {
+  if (!sibling.func(function)) return failAt(sibling.loc, fmt::format("the sibling has no function @{}", function));
+  return addModule(sibling, function);
+}
+
+// `only` names one function, "" means all.
+Result<void> Executor::addModule(const Module& module, const std::string& only) {
+  if (module.stage != Stage::spirv)
+    return fail(fmt::format("a device runs modules of stage spirv; this one is of stage {}", name(module.stage)));
+  const Attr* target = tg::find(module.attrs, "target");
+  if (!target) return failAt(module.loc, "the module does not say its target");
+  TG_TRY(Target made, targetFromAttr(*target));
+  TG_CHECK(checkLimits(made, device_->info().target, device_->info().name));
+  Program program;
+  std::vector<const Item*> funcs;
+  for (const Item* func : module.all(ItemKind::func))
+    if (only.empty() || func->name == only) funcs.push_back(func);
+  TG_CHECK(makePipelines(module, program, kernelsOf(funcs)));
+  TG_CHECK(makeBuffers(module, program));
+  TG_CHECK(shareStorage(module, program));
+  std::map<std::string, Function> functions;
+  for (const Item* func : funcs) {
+    TG_TRY(Function function, makeFunction(*func, program));
+    functions.emplace(func->name, std::move(function));
+  }
+  for (auto& [name, function] : functions) functions_.insert_or_assign(name, std::move(function));
+  return {};
+}
+
+Result<void> Executor::makeBuffers(const Module& module, Program& program) {
+  for (const Item* item : module.all(ItemKind::buffer)) {
+    // A module without parameters still names its buffers; Vulkan has no empty ones.
+    int64_t bytes = std::max<int64_t>(item->bytes, 16);
+    bool shared = item->name != "io";
+    Buffer*& own = item->name == "persistent" ? persistent_ : arena_;
+    if (shared && own && own->bytes() >= bytes) {
+      program.buffers[item->name] = own;
+      continue;
+    }
+    if (item->name == "persistent" && own)
+      return fail(fmt::format("the sibling's parameters take {} bytes, this module's {}", bytes, own->bytes()));
+    bool mapped = item->name == "io" && bytes <= kMappedIoBytes;
+    TG_TRY(auto buffer, Buffer::create(*device_, {item->name, bytes,
+                                                  mapped ? vulkan::MemoryKind::host : vulkan::MemoryKind::device}));
+    program.buffers[item->name] = buffer.get();
+    if (shared) own = buffer.get();
+    buffers_.push_back(std::move(buffer));
+  }
+  return {};
+}
+
+// The first module's homes count; a sibling's must be the same.
+Result<void> Executor::shareStorage(const Module& module, const Program& program) {
+  bool first = functions_.empty();
+  for (const auto& item : module.items) {
+    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    if (!item->place) return failAt(item->loc, fmt::format("@{} has no home", item->name));
+    TG_TRY(Buffer * buffer, program.buffer(item->place->buffer));
+    Slot slot{item->name, item->type, buffer, item->place->offset, item->place->pitch};
+    if (first) {
+      storage_[item->name] = slot;
+      continue;
+    }
+    auto own = storage_.find(item->name);
+    if (own == storage_.end() || own->second.type != slot.type || own->second.offset != slot.offset ||
+        own->second.pitch != slot.pitch)
+      return failAt(item->loc, fmt::format("@{} has another home in the functions to add", item->name));
+  }
+  return {};
+}
+
+Result<void> Executor::makePipelines(const Module& module, Program& program, const std::set<std::string>& wanted) {
+  std::vector<vulkan::KernelCode> codes;
+  for (const Item* binary : module.all(ItemKind::binary)) {
+    if (!wanted.contains(binary->name)) continue;
+    TG_TRY(auto bindings, bindingsOf(module, *binary));
+    codes.push_back({binary->name, binary->code, std::move(bindings), 0});
+  }
+  TG_TRY(auto pipelines, vulkan::createPipelines(*device_, codes));
+  for (size_t i = 0; i < codes.size(); ++i) program.pipelines[codes[i].name] = pipelines[i];
+  return {};
+}
+
+Result<Executor::Function> Executor::makeFunction(const Item& func, const Program& program) {
+  Function function;
+  auto slot = [&](std::string name, const Value& value) -> Result<Slot> {
+    if (!value.place) return failAt(value.loc, fmt::format("%{} has no place", value.name));
+    TG_TRY(Buffer * buffer, program.buffer(value.place->buffer));
+    return Slot{std::move(name), value.type, buffer, value.place->offset, value.place->pitch};
+  };
+  auto add = [&](std::vector<Slot>& to, std::string name, const Value& value) -> Result<void> {
+    TG_TRY(Slot made, slot(std::move(name), value));
+    to.push_back(std::move(made));
+    return {};
+  };
+  for (const auto& arg : func.body.args) TG_CHECK(add(function.inputs, arg->name, *arg));
+  for (const auto& op : func.body.ops) {
+    if (op->code == Opcode::capture) TG_CHECK(add(function.captures, op->word("name"), *op->in(0)));
+    if (op->code == Opcode::param_grad) TG_CHECK(add(function.grads, op->operands[0].text, *op->in(1)));
+    if (op->code != Opcode::return_) continue;
+    for (int i = 0; i < op->numOperands(); ++i)
+      TG_CHECK(add(function.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
+  }
+  TG_TRY(auto commands, program.commandsOf(func));
+  for (const vulkan::Command& command : commands)
+    function.counts.barriers += std::holds_alternative<vulkan::Barrier>(command);
+  TG_TRY(function.recording, vulkan::Recording::create(*device_, std::move(commands), {func.name, false}));
+  function.counts.dispatches = function.recording->dispatchCount();
+  function.counts.fills = function.recording->fillCount();
+  function.counts.copies = function.recording->copyCount();
+  return function;
+}
+
+Result<const Executor::Function*> Executor::find(const std::string& function) const {
+  if (auto found = functions_.find(function); found != functions_.end()) return &found->second;
+  std::string known;
+  for (const auto& [own, unused] : functions_) known += (known.empty() ? "@" : ", @") + own;
+  return fail(fmt::format("there is no function @{}; the module has {}", function, known.empty() ? "none" : known));
+}
+
+Result<const Executor::Slot*> Executor::storageSlot(const std::string& name) const {
+  if (auto found = storage_.find(name); found != storage_.end()) return &found->second;
+  return fail(fmt::format("the module has no param or state @{}", name));
+}
+
+Result<void> Executor::setStorage(const std::string& name, const HostArray& value) {
+  TG_TRY(const Slot* slot, storageSlot(name));
+  if (value.type() != slot->type)
+    return fail(fmt::format("@{} is {}, not {}", name, slot->type.str(), value.type().str()));
+  if (!slot->pitch) return slot->buffer->write(slot->offset, slot->type.bytes(), value.bytes.data());
+  std::vector<std::byte> spread(static_cast<size_t>(spanBytes(slot->type, slot->pitch)));
+  eachRow(slot->type, slot->pitch,
+          [&](int64_t dense, int64_t apart, size_t bytes) { std::memcpy(&spread[apart], &value.bytes[dense], bytes); });
+  return slot->buffer->write(slot->offset, static_cast<int64_t>(spread.size()), spread.data());
+}
+
+Result<HostArray> Executor::storage(const std::string& name) {
+  TG_TRY(const Slot* slot, storageSlot(name));
+  TG_TRY(NamedArrays read, readSlots({slot, 1}));
+  return std::move(read.front().second);
+}
+
+Result<void> Executor::submit(const std::string& function, const Inputs& inputs) {
+  TG_TRY(const Function* found, find(function));
+  std::vector<std::pair<std::string, Type>> arguments;
+  for (const Slot& slot : found->inputs) arguments.emplace_back(slot.name, slot.type);
+  TG_CHECK(checkInputs(function, arguments, inputs));
+  std::vector<vulkan::HostWrite> writes;
+  std::vector<std::vector<std::byte>> spread;
+  for (const Slot& slot : found->inputs) {
+    const HostArray& value = inputs.find(slot.name)->second;
+    const std::byte* data = value.bytes.data();
+    if (slot.pitch) {
+      auto& rows = spread.emplace_back(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
+      eachRow(slot.type, slot.pitch,
+              [&](int64_t dense, int64_t apart, size_t bytes) { std::memcpy(&rows[apart], data + dense, bytes); });
+      data = rows.data();
+    }
+    writes.push_back({slot.buffer, slot.offset, spanBytes(slot.type, slot.pitch), data});
+  }
+  TG_CHECK(vulkan::transfer(*device_, writes, {}));
+  return found->recording->submit();
+}
+
+Result<NamedArrays> Executor::readSlots(std::span<const Slot> slots) {
+  NamedArrays out;
+  std::vector<vulkan::HostRead> reads;
+  std::vector<std::vector<std::byte>> spread(slots.size());
+  for (const Slot& slot : slots) out.emplace_back(slot.name, HostArray::zeros(slot.type));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& slot = slots[i];
+    std::byte* data = out[i].second.bytes.data();
+    if (slot.pitch) {
+      spread[i].resize(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
+      data = spread[i].data();
+    }
+    reads.push_back({slot.buffer, slot.offset, spanBytes(slot.type, slot.pitch), data});
+  }
+  TG_CHECK(vulkan::transfer(*device_, {}, reads));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!slots[i].pitch) continue;
+    eachRow(slots[i].type, slots[i].pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
+      std::memcpy(&out[i].second.bytes[dense], &spread[i][apart], bytes);
+    });
+  }
+  return out;
+}
+
+Result<RunOutputs> Executor::read(const std::string& function, bool captures) {
+  TG_TRY(const Function* found, find(function));
+  RunOutputs out;
+  TG_TRY(out.results, readSlots(found->results));
+  if (!captures) return out;
+  TG_TRY(out.captures, readSlots(found->captures));
+  return out;
+}
+
+Result<RunOutputs> Executor::run(const std::string& function, const Inputs& inputs, bool captures) {
+  TG_CHECK(submit(function, inputs));
+  return read(function, captures);
+}
+
+Result<NamedArrays> Executor::paramGrads(const std::string& function) {
+  TG_TRY(const Function* found, find(function));
+  return readSlots(found->grads);
+}
+
+Result<FunctionCounts> Executor::counts(const std::string& function) const {
+  TG_TRY(const Function* found, find(function));
+  return found->counts;
+}
+
+}  // namespace tg

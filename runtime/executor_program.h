@@ -1,0 +1,28 @@
+// A spirv module's kernels and commands in the terms of runtime/vulkan. Internal to the executor.
+#pragma once
+
+#include <map>
+
+#include "runtime/executor.h"
+
+namespace tg {
+
+/// What the commands of one module refer to.
+struct Executor::Program {
+  std::map<std::string, vulkan::Buffer*, std::less<>> buffers;
+  std::map<std::string, std::shared_ptr<vulkan::Pipeline>, std::less<>> pipelines;
+
+  Result<vulkan::Buffer*> buffer(const std::string& name) const;
+  /// The commands of a function in text order.
+  Result<std::vector<vulkan::Command>> commandsOf(const Item& func) const;
+
+ private:
+  Result<vulkan::Dispatch> dispatch(const Op& op) const;
+  Result<vulkan::Binding> binding(const Op& op, const Operand& argument) const;
+};
+
+/// How a binary sees its buffers: by its kernel's parameters, whose hash must then be the binary's, or
+/// by its `modes` where the kernel has been stripped.
+Result<std::vector<vulkan::BindingKind>> bindingsOf(const Module& module, const Item& binary);
+
+}  // namespace tg

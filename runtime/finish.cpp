@@ -1,0 +1,76 @@
+#include "runtime/finish.h"
+
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "codegen/register.h"
+#include "passes/pass.h"
+
+namespace tg {
+
+namespace {
+
+/// The registry has no lock, and sessions may be made in several threads.
+void linkCodegen() {
+  static std::once_flag once;
+  std::call_once(once, registerCodegenPasses);
+}
+
+Result<void> runManager(PassManager manager, Finished& work, const DiagnosticHandler& onDiagnostic) {
+  manager.instrument({{}, [&work](const PipelineStep& step, int, const Module&, double milliseconds) {
+                        work.milliseconds.emplace_back(step.pass->name, milliseconds);
+                      }});
+  if (onDiagnostic) manager.onDiagnostic(onDiagnostic);
+  return manager.run(work.module);
+}
+
+PassManager restOfPipeline(Stage stage, const Target& target, const FinishOptions& options) {
+  FuseOptions defaults;
+  AttrList fuse = {{"target", Attr::string(targetOption(target))}};
+  if (options.keepCaptures != defaults.keepCaptures) fuse.push_back({"keep-captures", Attr::string(options.keepCaptures)});
+  if (options.keepGrads != defaults.keepGrads) fuse.push_back({"keep-grads", Attr::boolean(options.keepGrads)});
+  if (options.tuning != defaults.tuning) fuse.push_back({"tuning", Attr::string(options.tuning)});
+  PassManager manager;
+  if (stage == Stage::tensor) manager.add(*findPass("fuse"), std::move(fuse));
+  if (stage <= Stage::fused) manager.add(*findPass("plan"));
+  if (stage <= Stage::kernel) manager.add(*findPass("spirv-emit"));
+  return manager;
+}
+
+}  // namespace
+
+std::string targetOption(const Target& target) {
+  std::string line;
+  bool indent = false;
+  for (char c : targetToJson(target)) {
+    indent = c == '\n' || (indent && c == ' ');
+    if (!indent) line += c;
+  }
+  return line;
+}
+
+Result<Finished> runPasses(std::unique_ptr<Module> module, const std::string& pipeline,
+                           const DiagnosticHandler& onDiagnostic) {
+  linkCodegen();
+  Finished work{std::move(module), {}};
+  TG_TRY(PassManager manager, PassManager::parse(pipeline));
+  TG_CHECK(runManager(std::move(manager), work, onDiagnostic));
+  return work;
+}
+
+Result<Finished> finish(std::unique_ptr<Module> module, const Target& target, const FinishOptions& options) {
+  linkCodegen();
+  Finished work{std::move(module), {}};
+  if (!options.trainPipeline.empty()) {
+    if (work.module->stage != Stage::tensor)
+      return failAt(work.module->loc, fmt::format("the pipeline '{}' is for modules of stage tensor; this one is of stage {}",
+                                                  options.trainPipeline, name(work.module->stage)));
+    TG_TRY(work, runPasses(std::move(work.module), options.trainPipeline, options.onDiagnostic));
+  }
+  if (work.module->stage == Stage::spirv) return work;
+  TG_CHECK(runManager(restOfPipeline(work.module->stage, target, options), work, options.onDiagnostic));
+  return work;
+}
+
+}  // namespace tg

@@ -1,0 +1,41 @@
+// Takes a module of any stage to stage spirv: the rest of the pipeline, for one target.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "ir/target.h"
+
+namespace tg {
+
+struct FinishOptions {
+  std::string trainPipeline;        ///< passes to run first on a module of stage tensor, as text
+  std::string keepCaptures = "*";   ///< fuse's option keep-captures
+  bool keepGrads = false;           ///< fuse's option keep-grads
+  std::string tuning;               ///< fuse's option tuning: a file
+  DiagnosticHandler onDiagnostic;   ///< remarks of the passes; may be empty
+};
+
+/// A finished module and what making it took.
+struct Finished {
+  std::unique_ptr<Module> module;
+  std::vector<std::pair<std::string, double>> milliseconds;   ///< by pass, in order
+};
+
+/// Runs `trainPipeline`, then what is left of exactly `fuse{target=…},plan,spirv-emit`. The target is
+/// for a module that has none yet; one of stage fused or later keeps its own. The result is, byte for
+/// byte, what the same passes give as separate tools for an equal target.
+Result<Finished> finish(std::unique_ptr<Module> module, const Target& target, const FinishOptions& options = {});
+
+/// Runs a pipeline as text; the first half of `finish`.
+Result<Finished> runPasses(std::unique_ptr<Module> module, const std::string& pipeline,
+                           const DiagnosticHandler& onDiagnostic = {});
+
+/// The target as one line of JSON, which fuse's option `target` takes.
+std::string targetOption(const Target& target);
+
+}  // namespace tg

@@ -1,0 +1,122 @@
+#include "runtime/interp/interp.h"
+
+#include <fmt/format.h>
+
+#include "runtime/interp/interp_state.h"
+
+namespace tg {
+
+const NdArray* RunResult::result(std::string_view name) const {
+  for (const auto& [key, value] : results)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+Interpreter::Interpreter(std::unique_ptr<InterpState> state) : state_(std::move(state)) {}
+Interpreter::Interpreter(Interpreter&&) noexcept = default;
+Interpreter& Interpreter::operator=(Interpreter&&) noexcept = default;
+Interpreter::~Interpreter() = default;
+
+static bool isStorage(const Item& item) {
+  return item.kind == ItemKind::param || item.kind == ItemKind::state;
+}
+
+Result<Interpreter> Interpreter::create(const Module& module, const InterpOptions& options) {
+  auto state = std::make_unique<InterpState>(module, options);
+  for (const auto& item : module.items) {
+    if (!isStorage(*item)) continue;
+    if (!state->planned()) {
+      state->storage.emplace(item->name, NdArray::zeros(item->type));
+    } else if (!item->place) {
+      return failAt(item->loc, fmt::format("{} @{} has no home in a module of stage {}", name(item->kind),
+                                           item->name, name(module.stage)));
+    } else {
+      TG_CHECK(state->memory.range(item->place->buffer, item->place->offset,
+                                   placedBytes(item->type, *item->place), item->loc));
+    }
+  }
+  return Interpreter(std::move(state));
+}
+
+/// Names of a module's items for an error: `@a, @b`, or "none".
+template <class Filter>
+static std::string listItems(const Module& module, Filter&& filter) {
+  std::string out;
+  for (const auto& item : module.items)
+    if (filter(*item)) out += fmt::format("{}@{}", out.empty() ? "" : ", ", item->name);
+  return out.empty() ? "none" : out;
+}
+
+/// Checks that an array given for `what` has the type and as many elements as the type says.
+static Result<void> checkArray(const std::string& what, const Loc& loc, const Type& type,
+                               const NdArray& array) {
+  if (array.type != type)
+    return failAt(loc, fmt::format("{} is {}, but {} was given", what, type.str(), array.type.str()));
+  if (static_cast<int64_t>(array.data.size()) != type.elements())
+    return failAt(
+        loc, fmt::format("{} has {} elements, but {} were given", what, type.elements(), array.data.size()));
+  return {};
+}
+
+static Result<const Item*> findStorage(const Module& module, const std::string& name) {
+  if (const Item* item = module.storage(name)) return item;
+  return fail(fmt::format("no param or state @{}; the module has {}", name, listItems(module, isStorage)));
+}
+
+Result<void> Interpreter::setStorage(const std::string& name, const NdArray& value) {
+  TG_TRY(const Item* item, findStorage(state_->module, name));
+  TG_CHECK(checkArray(fmt::format("{} @{}", tg::name(item->kind), name), item->loc, item->type, value));
+  if (state_->planned()) return state_->memory.write(value, *item->place, item->loc);
+  NdArray& stored = state_->storage[name];
+  stored = value;
+  if (state_->exact()) roundAll(stored);
+  return {};
+}
+
+Result<NdArray> Interpreter::storage(const std::string& name) const {
+  TG_TRY(const Item* item, findStorage(state_->module, name));
+  if (state_->planned()) return state_->memory.read(item->type, *item->place, item->loc);
+  return state_->storage.at(name);
+}
+
+/// The inputs in the order of the function's arguments, each of its argument's type.
+static Result<std::vector<const NdArray*>> orderInputs(const Item& function,
+                                                       const std::map<std::string, NdArray>& inputs) {
+  std::vector<const NdArray*> ordered;
+  for (const auto& arg : function.body.args) {
+    auto it = inputs.find(arg->name);
+    if (it == inputs.end())
+      return failAt(arg->loc,
+                    fmt::format("@{} needs the input %{}: {}", function.name, arg->name, arg->type.str()));
+    TG_CHECK(checkArray(fmt::format("input %{} of @{}", arg->name, function.name), arg->loc, arg->type,
+                        it->second));
+    ordered.push_back(&it->second);
+  }
+  for (const auto& [name, array] : inputs) {
+    if (function.arg(name)) continue;
+    std::string known;
+    for (const auto& arg : function.body.args)
+      known += fmt::format("{}%{}", known.empty() ? "" : ", ", arg->name);
+    return failAt(function.loc, fmt::format("@{} has no input %{}; it takes {}", function.name, name,
+                                            known.empty() ? "none" : known));
+  }
+  return ordered;
+}
+
+Result<RunResult> Interpreter::run(const std::string& function,
+                                   const std::map<std::string, NdArray>& inputs) {
+  const Module& module = state_->module;
+  const Item* item = module.func(function);
+  if (!item)
+    return fail(fmt::format("no function @{}; the module has {}", function,
+                            listItems(module, [](const Item& each) { return each.kind == ItemKind::func; })));
+  TG_TRY(std::vector<const NdArray*> ordered, orderInputs(*item, inputs));
+  InterpCall call{*state_, *item, ordered, {state_->exact(), 0}, {}};
+  TG_CHECK(module.stage < Stage::planned    ? runTensors(call)
+           : module.stage == Stage::planned ? runPlanned(call)
+                                            : runCommands(call));
+  call.result.counters.outOfRange += call.context.outOfRange;
+  return std::move(call.result);
+}
+
+}  // namespace tg

@@ -1,0 +1,74 @@
+// Stages kernel and spirv: a straight list of commands over bytes. Barriers order nothing here,
+// because each command ends before the next begins.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "runtime/interp/interp_state.h"
+
+namespace tg {
+
+namespace {
+
+class CommandWalk {
+ public:
+  explicit CommandWalk(InterpCall& call) : call_(call), memory_(call.state.memory) {}
+
+  Result<void> run() {
+    TG_CHECK(beginPlannedCall(call_));
+    for (const auto& op : call_.function.body.ops) {
+      if (op->code == Opcode::dispatch) TG_CHECK(dispatch(*op));
+      if (op->code == Opcode::fill) TG_CHECK(runFill(memory_, *op));
+      if (op->code == Opcode::copy) TG_CHECK(copy(*op));
+    }
+    return collectOutputs(call_);
+  }
+
+ private:
+  Result<void> dispatch(const Op& op) {
+    const std::string& name = op.operands[0].text;
+    const Item* kernel = call_.state.module.find(ItemKind::kernel, name);
+    if (!kernel)
+      return failAt(op.loc,
+                    fmt::format("the module holds no source of kernel @{} to interpret; strip-kernels "
+                                "removes it, spirv-emit keeps it",
+                                name));
+    std::vector<KernelBuffer> buffers;
+    for (const Operand& argument : op.keyword("args")->items) {
+      TG_TRY(std::span<std::byte> bytes, bytesOf(memory_, op, argument));
+      buffers.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
+    }
+    std::array<int64_t, 3> grid{1, 1, 1};
+    const std::vector<Operand>& extents = op.keyword("grid")->items;
+    for (size_t axis = 0; axis < extents.size(); ++axis) grid[axis] = extents[axis].integer;
+    TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, call_.state.options.kernel));
+    RunCounters& counters = call_.result.counters;
+    counters.outOfRange += counted.outOfRange;
+    counters.races += counted.races;
+    counters.rewrites += counted.rewrites;
+    for (const std::string& finding : counted.findings)
+      counters.findings.push_back(fmt::format("@{}: {}", name, finding));
+    return {};
+  }
+
+  Result<void> copy(const Op& op) {
+    std::span<std::byte> from, to;
+    for (const Operand& argument : op.operands[0].items) {
+      TG_TRY(std::span<std::byte> bytes, bytesOf(memory_, op, argument));
+      (argument.text == "in" ? from : to) = bytes;
+    }
+    if (from.size() != to.size())
+      return failAt(op.loc, fmt::format("tg.copy of {} bytes to {} bytes", from.size(), to.size()));
+    if (!from.empty()) std::memmove(to.data(), from.data(), from.size());
+    return {};
+  }
+
+  InterpCall& call_;
+  PlannedMemory& memory_;
+};
+
+}  // namespace
+
+Result<void> runCommands(InterpCall& call) { return CommandWalk(call).run(); }
+
+}  // namespace tg

@@ -1,0 +1,166 @@
+// Stage planned: values exist only as the bytes of their places. A region reads its operands there
+// when its turn comes, so a place given away too early is a wrong number here.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/interp/interp_state.h"
+
+namespace tg {
+
+Result<const Place*> homeOf(const Value& value) {
+  if (value.place) return &*value.place;
+  return failAt(value.loc, fmt::format("%{} has no place", value.name));
+}
+
+Result<std::span<std::byte>> bytesOf(PlannedMemory& memory, const Op& op, const Operand& argument) {
+  const Operand* range = &argument;
+  while (range->kind == Operand::Kind::keyword) range = &range->items[0];
+  return memory.range(range->text, range->items[0].integer, range->items[1].integer, op.loc);
+}
+
+Result<void> runFill(PlannedMemory& memory, const Op& op) {
+  for (const Operand& argument : op.operands[0].items) {
+    TG_TRY(std::span<std::byte> bytes, bytesOf(memory, op, argument));
+    std::ranges::fill(bytes, std::byte{0});
+  }
+  return {};
+}
+
+/// The values a function shows to its caller, in text order.
+static std::vector<const Value*> outputs(const Item& function) {
+  std::vector<const Value*> out;
+  for (const auto& op : function.body.ops)
+    if (op->code == Opcode::return_ || op->code == Opcode::capture || op->code == Opcode::param_grad)
+      for (const Operand& operand : op->operands)
+        if (operand.kind == Operand::Kind::value) out.push_back(operand.value);
+  return out;
+}
+
+Result<void> beginPlannedCall(InterpCall& call) {
+  PlannedMemory& memory = call.state.memory;
+  memory.poisonArena();
+  for (const Value* value : outputs(call.function)) {
+    TG_TRY(const Place* place, homeOf(*value));
+    if (place->buffer == "io") TG_CHECK(memory.poison(value->type, *place, value->loc));
+  }
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const Value& arg = *call.function.body.args[i];
+    TG_TRY(const Place* place, homeOf(arg));
+    TG_CHECK(memory.write(*call.inputs[i], *place, arg.loc));
+  }
+  return {};
+}
+
+Result<void> collectOutputs(InterpCall& call) {
+  auto read = [&](const Value& value) -> Result<NdArray> {
+    TG_TRY(const Place* place, homeOf(value));
+    return call.state.memory.read(value.type, *place, value.loc);
+  };
+  for (const auto& op : call.function.body.ops) {
+    if (op->code == Opcode::capture) {
+      TG_TRY(call.result.captures[op->word("name")], read(*op->in(0)));
+    } else if (op->code == Opcode::param_grad) {
+      TG_TRY(call.result.paramGrads[op->operands[0].text], read(*op->in(1)));
+    } else if (op->code == Opcode::return_) {
+      for (int i = 0; i < op->numOperands(); ++i) {
+        TG_TRY(NdArray array, read(*op->in(i)));
+        call.result.results.emplace_back(call.function.results[i].name, std::move(array));
+      }
+    }
+  }
+  return {};
+}
+
+namespace {
+
+/// Half-open bytes of one buffer.
+struct Extent {
+  std::string buffer;
+  int64_t begin, end;
+  bool operator==(const Extent&) const = default;
+};
+
+class PlannedWalk {
+ public:
+  explicit PlannedWalk(InterpCall& call) : call_(call), memory_(call.state.memory) {}
+
+  Result<void> run() {
+    TG_CHECK(beginPlannedCall(call_));
+    for (const auto& op : call_.function.body.ops) {
+      if (op->code == Opcode::fused) TG_CHECK(fused(*op));
+      if (op->code == Opcode::fill) TG_CHECK(runFill(memory_, *op));
+    }
+    for (const auto& op : call_.function.body.ops)
+      if (op->code == Opcode::update) TG_CHECK(commit(*op));
+    return collectOutputs(call_);
+  }
+
+ private:
+  /// A binding's tensor, read from its place; a group is one flat tensor from its first member on.
+  Result<NdArray> bind(const Operand& binding) {
+    const Operand& source = binding.items[0];
+    const Value& first = source.kind == Operand::Kind::group ? *source.items[0].value : *source.value;
+    TG_TRY(const Place* place, homeOf(first));
+    return memory_.read(binding.value->type, *place, first.loc);
+  }
+
+  Result<void> fused(const Op& op) {
+    TG_CHECK(poisonResults(op));
+    std::vector<NdArray> arrays;
+    for (const Operand& binding : op.operands) {
+      TG_TRY(NdArray array, bind(binding));
+      arrays.push_back(std::move(array));
+    }
+    std::vector<const NdArray*> bindings;
+    for (const NdArray& array : arrays) bindings.push_back(&array);
+    TG_TRY(std::vector<NdArray> yielded, evalRegion(op, bindings, call_.context));
+    const std::vector<int> sizes = slotSizes(op);
+    for (size_t slot = 0, at = 0; slot < sizes.size(); at += sizes[slot++]) {
+      TG_TRY(const Place* place, homeOf(*op.results[at]));
+      TG_CHECK(memory_.write(yielded[slot], *place, op.loc));
+    }
+    return {};
+  }
+
+  static Extent extentOf(const Value& value, const Place& place) {
+    return {place.buffer, place.offset, place.offset + placedBytes(value.type, place)};
+  }
+
+  /// A dispatch may write its results before it has read all operands: only a result that takes
+  /// over an operand's very bytes leaves that operand readable.
+  Result<void> poisonResults(const Op& op) {
+    std::vector<Extent> reads;
+    std::vector<const Value*> sources;
+    forEachUse(op, [&](Value* value) { sources.push_back(value); });
+    for (const Value* value : sources) {
+      TG_TRY(const Place* place, homeOf(*value));
+      reads.push_back(extentOf(*value, *place));
+    }
+    for (const auto& result : op.results) {
+      TG_TRY(const Place* place, homeOf(*result));
+      const bool inPlace =
+          place->inplace || std::ranges::find(reads, extentOf(*result, *place)) != reads.end();
+      if (!inPlace) TG_CHECK(memory_.poison(result->type, *place, result->loc));
+    }
+    return {};
+  }
+
+  /// Free when the new value lives at the symbol's home already, else a copy at the end.
+  Result<void> commit(const Op& op) {
+    const Item* item = call_.state.module.storage(op.operands[0].text);
+    TG_TRY(const Place* from, homeOf(*op.in(1)));
+    if (from->buffer == item->place->buffer && from->offset == item->place->offset) return {};
+    TG_TRY(NdArray value, memory_.read(item->type, *from, op.loc));
+    return memory_.write(value, *item->place, op.loc);
+  }
+
+  InterpCall& call_;
+  PlannedMemory& memory_;
+};
+
+}  // namespace
+
+Result<void> runPlanned(InterpCall& call) { return PlannedWalk(call).run(); }
+
+}  // namespace tg

@@ -1,0 +1,100 @@
+// Stages tensor and fused: every value is an array, nothing shares bytes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/interp/interp_state.h"
+
+namespace tg {
+
+namespace {
+
+class TensorWalk {
+ public:
+  explicit TensorWalk(InterpCall& call) : call_(call) {}
+
+  Result<void> run() {
+    const Block& body = call_.function.body;
+    for (size_t i = 0; i < call_.inputs.size(); ++i) {
+      NdArray input = *call_.inputs[i];
+      if (call_.context.exact) roundAll(input);
+      environment_.own(body.args[i].get(), std::move(input));
+    }
+    for (const auto& op : body.ops) TG_CHECK(step(*op));
+    for (auto& [symbol, array] : updates_) call_.state.storage[symbol] = std::move(array);
+    return {};
+  }
+
+ private:
+  Result<void> step(const Op& op) {
+    switch (op.code) {
+    case Opcode::param:
+    case Opcode::state:
+      environment_.borrow(op.result(), &call_.state.storage.at(op.operands[0].text));
+      return {};
+    case Opcode::update: updates_[op.operands[0].text] = environment_.at(op.in(1)); return {};
+    case Opcode::param_grad:
+      call_.result.paramGrads[op.operands[0].text] = environment_.at(op.in(1));
+      return {};
+    case Opcode::capture: call_.result.captures[op.word("name")] = environment_.at(op.in(0)); return {};
+    case Opcode::return_:
+      for (int i = 0; i < op.numOperands(); ++i)
+        call_.result.results.emplace_back(call_.function.results[i].name, environment_.at(op.in(i)));
+      return {};
+    case Opcode::fused: return fused(op);
+    default: return evalInto(op, environment_, call_.context);
+    }
+  }
+
+  /// What a binding's source is inside the region: the value, or a group's members in one flat tensor.
+  const NdArray* bind(const Operand& binding) {
+    const Operand& source = binding.items[0];
+    if (source.kind != Operand::Kind::group) return &environment_.at(source.value);
+    NdArray flat = NdArray::zeros(binding.value->type);
+    std::vector<Type> types;
+    for (const Operand& member : source.items) types.push_back(member.value->type);
+    std::vector<int64_t> offsets;
+    groupBytes(types, &offsets);
+    for (size_t i = 0; i < types.size(); ++i)
+      std::ranges::copy(environment_.at(source.items[i].value).data, flat.data.begin() + offsets[i] / 4);
+    return &groups_.emplace_back(std::move(flat));
+  }
+
+  Result<void> fused(const Op& op) {
+    std::vector<const NdArray*> bindings;
+    for (const Operand& binding : op.operands) bindings.push_back(bind(binding));
+    TG_TRY(std::vector<NdArray> yielded, evalRegion(op, bindings, call_.context));
+    groups_.clear();
+    const std::vector<int> sizes = slotSizes(op);
+    for (size_t slot = 0, at = 0; slot < sizes.size(); at += sizes[slot++]) {
+      if (isGroupSlot(op, slot))
+        split(op, at, sizes[slot], yielded[slot]);
+      else
+        environment_.own(op.results[at].get(), std::move(yielded[slot]));
+    }
+    return {};
+  }
+
+  void split(const Op& op, size_t first, int count, const NdArray& flat) {
+    std::vector<Type> types;
+    for (int i = 0; i < count; ++i) types.push_back(op.results[first + i]->type);
+    std::vector<int64_t> offsets;
+    groupBytes(types, &offsets);
+    for (int i = 0; i < count; ++i) {
+      NdArray member = NdArray::zeros(types[i]);
+      std::copy_n(flat.data.begin() + offsets[i] / 4, member.data.size(), member.data.begin());
+      environment_.own(op.results[first + i].get(), std::move(member));
+    }
+  }
+
+  InterpCall& call_;
+  Environment environment_;
+  std::deque<NdArray> groups_;
+  std::map<std::string, NdArray> updates_;
+};
+
+}  // namespace
+
+Result<void> runTensors(InterpCall& call) { return TensorWalk(call).run(); }
+
+}  // namespace tg

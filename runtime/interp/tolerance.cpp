@@ -1,0 +1,108 @@
+#include "runtime/interp/tolerance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tg {
+
+ToleranceClass toleranceClass(const OpInfo& op) {
+  if (op.scalar != Scalar::none) return ToleranceClass::elementwise;
+  switch (op.code) {
+  case Opcode::cast:
+  case Opcode::one_minus_pow: return ToleranceClass::elementwise;
+  case Opcode::sum:
+  case Opcode::mean:
+  case Opcode::matmul:
+  case Opcode::scatter_add: return ToleranceClass::reduction;
+  case Opcode::embedding: return ToleranceClass::exact;
+  default: break;
+  }
+  if (!op.has(table::composite)) return ToleranceClass::exact;
+  return op.fusion == table::Fusion::map ? ToleranceClass::map : ToleranceClass::row;
+}
+
+double epsilonOf(DType dtype) { return dtype == DType::f32 ? 0x1p-23 : dtype == DType::f16 ? 0x1p-10 : 0; }
+
+/// Ulps of an elementwise row: cast rounds once; one_minus_pow is a kernel expression good to 2.
+static double elementwiseUlps(const OpInfo& op) {
+  if (op.scalar != Scalar::none) return info(op.scalar).ulps;
+  return op.code == Opcode::cast ? 1 : 2;
+}
+
+/// Ulps for sums of `length` terms: the products' roundings, a division, and the partial sums'.
+static double reductionUlps(int64_t length) {
+  const auto terms = static_cast<double>(std::max<int64_t>(length, 1));
+  return 2 + std::min(terms, 2 * std::sqrt(terms));
+}
+
+double opTolerance(const OpInfo& op, int64_t reductionLength, double magnitude, DType dtype) {
+  constexpr double kMapUlps = 32;  // the longest chain: erf or tanh, then products
+  constexpr double kRowUlps = 64;  // exp of a difference, a sum, a quotient, a product
+  double ulps = 0;
+  switch (toleranceClass(op)) {
+  case ToleranceClass::exact: return 0;
+  case ToleranceClass::elementwise: ulps = elementwiseUlps(op); break;
+  case ToleranceClass::reduction: ulps = reductionUlps(reductionLength); break;
+  case ToleranceClass::map: ulps = kMapUlps; break;
+  case ToleranceClass::row: ulps = kRowUlps + reductionUlps(reductionLength); break;
+  }
+  if (ulps == 0 || !isFloat(dtype)) return 0;
+  // Devices may flush results below the smallest normal to zero.
+  const double flushed = dtype == DType::f32 ? 0x1p-126 : 0x1p-14;
+  return ulps * epsilonOf(dtype) * magnitude + flushed;
+}
+
+/// How far two values are apart: 0 for equal infinities and for two NaNs, infinite when only one is finite.
+static double distance(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
+  return std::fabs(a - b);
+}
+
+namespace {
+
+/// What one tensor's elements are held to.
+struct Bounds {
+  double allowed = 0;  ///< float elements that both oracles have finite
+
+  Bounds(const NdArray& wide, const NdArray& exact, double floor) {
+    double error = 0, largest = 0;
+    for (size_t i = 0; i < wide.data.size(); ++i) {
+      if (!std::isfinite(wide.data[i]) || !std::isfinite(exact.data[i])) continue;
+      error = std::max(error, std::fabs(exact.data[i] - wide.data[i]));
+      largest = std::max(largest, std::fabs(wide.data[i]));
+    }
+    allowed = 4 * error + floor * largest + 0x1p-126;
+  }
+};
+
+}  // namespace
+
+bool wholeFunctionClose(const NdArray& device, const NdArray& wide, const NdArray& exact, double floor,
+                        std::string* why) {
+  if (device.type != wide.type || exact.type != wide.type || device.data.size() != wide.data.size() ||
+      exact.data.size() != wide.data.size()) {
+    if (why)
+      *why = fmt::format("types differ: {}, {}, {}", device.type.str(), wide.type.str(), exact.type.str());
+    return false;
+  }
+  const bool real = isFloat(wide.type.dtype);
+  const Bounds bounds(wide, exact, floor);
+  double worst = 0;
+  for (size_t i = 0; i < wide.data.size(); ++i) {
+    if (!real && wide.data[i] != exact.data[i]) continue;
+    const bool finite = std::isfinite(wide.data[i]) && std::isfinite(exact.data[i]);
+    const double off = distance(device.data[i], finite ? wide.data[i] : exact.data[i]);
+    if (off <= (real && finite ? bounds.allowed : 0) || off <= worst) continue;
+    worst = off;
+    if (why)
+      *why = fmt::format("element {}: {} where the oracle has {} (exact {}); off by {:.3g}, allowed {:.3g}",
+                         i, device.data[i], wide.data[i], exact.data[i], off, real ? bounds.allowed : 0);
+  }
+  return worst == 0;
+}
+
+}  // namespace tg

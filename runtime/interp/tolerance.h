@@ -1,0 +1,49 @@
+// The one tolerance table: how far an executor may be from the f64 oracle. Tests ask it and state
+// no tolerance of their own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ir/op_info.h"
+#include "runtime/interp/nd_array.h"
+
+namespace tg {
+
+/// What bounds the error of one op whose operands are exact.
+enum class ToleranceClass : uint8_t {
+  exact,        ///< moves, selects, counts: bits agree
+  elementwise,  ///< ulps of the result, from the scalar table
+  reduction,    ///< a sum of terms, in any order
+  map,          ///< a composite without reductions: a chain of elementwise functions
+  row,          ///< a composite with reductions along a row
+};
+ToleranceClass toleranceClass(const OpInfo& op);
+
+/// The spacing of floats at 1: 2^-23 for f32, 2^-10 for f16, 0 for other types.
+double epsilonOf(DType dtype);
+
+/// The error |got - reference| allowed for one element of an op's result; `dtype` is the result's.
+/// `magnitude` is the scale the error grows with:
+///   exact        is not read;
+///   elementwise  |reference|;
+///   reduction    the sum of |terms| (evalMagnitude);
+///   map, row     the largest of |reference| and |operand| over the element's row.
+/// `reductionLength` is the number of terms of one sum: K of a matmul, the updates of one row of a
+/// scatter_add, the row of a composite; 1 where nothing is summed. The constant grows with its square
+/// root, as independent roundings do: an executor that sums a long row naively in one chain of equal
+/// terms may exceed it, which is meant.
+double opTolerance(const OpInfo& op, int64_t reductionLength, double magnitude, DType dtype = DType::f32);
+
+/// The default of wholeFunctionClose: 16 ulps of f32.
+constexpr double kWholeFunctionFloor = 0x1p-19;
+
+/// Whole functions, one result at a time: |device - wide| <= 4·E + floor·M for every element, E being
+/// the largest |exact - wide| and M the largest |wide| of the tensor (one element's own error may be
+/// zero by luck). Where the oracle is not finite the device must agree with it. Integers and i1 must
+/// be equal wherever wide and exact agree; elsewhere they stand at a boundary and are not compared.
+/// The types must be equal. `why`, when given, receives a line about the worst offender.
+bool wholeFunctionClose(const NdArray& device, const NdArray& wide, const NdArray& exact,
+                        double floor = kWholeFunctionFloor, std::string* why = nullptr);
+
+}  // namespace tg

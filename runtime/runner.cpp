@@ -1,0 +1,36 @@
+#include "runtime/runner.h"
+
+#include <fmt/format.h>
+
+namespace tg {
+
+const HostArray* RunOutputs::result(std::string_view name) const {
+  for (const auto& [own, array] : results)
+    if (own == name) return &array;
+  return nullptr;
+}
+
+Result<void> checkInputs(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
+                         const Inputs& inputs) {
+  for (const auto& [name, type] : arguments) {
+    auto given = inputs.find(name);
+    if (given == inputs.end())
+      return fail(fmt::format("@{}: input '{}' of type {} is missing", function, name, type.str()));
+    if (given->second.type() != type)
+      return fail(fmt::format("@{}: input '{}' is {}, but {} is expected", function, name,
+                              given->second.type().str(), type.str()));
+  }
+  for (const auto& [name, array] : inputs) {
+    std::string known;
+    bool found = false;
+    for (const auto& [own, type] : arguments) {
+      found = found || own == name;
+      known += (known.empty() ? "" : ", ") + own;
+    }
+    if (!found)
+      return fail(fmt::format("@{} has no input '{}'; it has {}", function, name, known.empty() ? "none" : known));
+  }
+  return {};
+}
+
+}  // namespace tg

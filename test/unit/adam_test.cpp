@@ -1,0 +1,184 @@
+// append-adam against the closed formulas, written once more here in f64.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "passes/pass.h"
+#include "runtime/interp/interp.h"
+
+namespace tg::test {
+namespace {
+
+// The loss a·w + b·c has the constant gradients a and b.
+constexpr const char* kLinear = R"(module @m {
+  param @w : tensor<3xf32> {init = randn(1.0)}
+  param @b : tensor<2xf32> {init = zeros}
+  func @train(%a: tensor<3xf32>, %c: tensor<2xf32>) -> (loss: tensor<f32>) {
+    %w = tg.param @w : tensor<3xf32>
+    %b = tg.param @b : tensor<2xf32>
+    %wa = tg.mul %w, %a : tensor<3xf32>
+    %bc = tg.mul %b, %c : tensor<2xf32>
+    %s = tg.sum %wa {axes = [0]} : tensor<f32>
+    %t = tg.sum %bc {axes = [0]} : tensor<f32>
+    %loss = tg.add %s, %t : tensor<f32>
+    return %loss : tensor<f32>
+  }
+}
+)";
+
+using Doubles = std::vector<double>;
+
+std::unique_ptr<Module> prepared(const std::string& text, const AppendAdamOptions& options) {
+  auto module = parse(text, "test.tgir");
+  if (!module) {
+    ADD_FAILURE() << module.error().str();
+    return nullptr;
+  }
+  auto grad = run_append_grad(**module, {}, {});
+  EXPECT_TRUE(grad) << (grad ? "" : grad.error().str());
+  auto adam = run_append_adam(**module, options, {});
+  EXPECT_TRUE(adam) << (adam ? "" : adam.error().str());
+  auto valid = verify(**module);
+  EXPECT_TRUE(valid) << (valid ? "" : valid.error().str()) << print(**module);
+  // The pass's output is what its text says.
+  auto again = parse(print(**module), "again.tgir");
+  EXPECT_TRUE(again && print(**again) == print(**module));
+  return std::move(*module);
+}
+
+NdArray vec(const Doubles& data) {
+  return {Type::tensor(DType::f32, {static_cast<int64_t>(data.size())}), data};
+}
+
+/// Adam of one parameter with gradient g(step), in plain f64.
+struct Reference {
+  Doubles p, m, v;
+  void step(int t, const Doubles& g, double lr, const AppendAdamOptions& o, double decay) {
+    m.resize(p.size()), v.resize(p.size());
+    double rate = lr * std::sqrt(1 - std::pow(o.beta2, t)) / (1 - std::pow(o.beta1, t));
+    for (size_t i = 0; i < p.size(); ++i) {
+      m[i] = o.beta1 * m[i] + (1 - o.beta1) * g[i];
+      v[i] = o.beta2 * v[i] + (1 - o.beta2) * g[i] * g[i];
+      p[i] = (1 - lr * decay) * p[i] - rate * m[i] / (std::sqrt(v[i]) + o.eps);
+    }
+  }
+};
+
+void expectClose(const Doubles& got, const Doubles& want, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  // β is rounded to f32 in the text: 6e-8 relative, growing slowly with the steps.
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], 2e-6 * std::max(1e-3, std::abs(want[i]))) << what << "[" << i << "]";
+}
+
+/// Runs steps with changing gradients and rates beside the reference.
+void compare(const AppendAdamOptions& options, double decayW, double decayB, int steps = 7) {
+  auto module = prepared(kLinear, options);
+  ASSERT_TRUE(module);
+  auto session = Interpreter::create(*module);
+  Reference w{{0.5, -1, 2}, {}, {}}, b{{0.25, -3}, {}, {}};
+  ASSERT_TRUE(session->setStorage("w", vec(w.p)) && session->setStorage("b", vec(b.p)));
+  for (int t = 1; t <= steps; ++t) {
+    Doubles a = {0.1 * t, -2.0, 1.5 / t}, c = {3.0, 0.01 * t};
+    double lr = 0.01 / t, squares = 0;
+    auto run = session->run("train", {{"a", vec(a)}, {"c", vec(c)}, {"lr", NdArray::scalar(lr)}});
+    ASSERT_TRUE(run) << run.error().str();
+    for (double g : a) squares += g * g;
+    for (double g : c) squares += g * g;
+    double norm = std::sqrt(squares);
+    EXPECT_NEAR(run->result("grad_norm")->data[0], norm, 1e-6);
+    EXPECT_EQ(run->paramGrads.at("w").data, a);  // the gradients themselves are not clipped
+    double scale = options.clipNorm > 0 ? std::min(1.0, options.clipNorm / (norm + 1e-6)) : 1;
+    for (double& g : a) g *= scale;
+    for (double& g : c) g *= scale;
+    w.step(t, a, lr, options, decayW);
+    b.step(t, c, lr, options, decayB);
+    expectClose(session->storage("w")->data, w.p, fmt::format("w after {}", t));
+    expectClose(session->storage("b")->data, b.p, fmt::format("b after {}", t));
+    expectClose(session->storage("adam.m.w")->data, w.m, "m");
+    expectClose(session->storage("adam.v.w")->data, w.v, "v");
+    EXPECT_EQ(session->storage("adam.t")->data, Doubles{static_cast<double>(t)});
+  }
+}
+
+TEST(Adam, FollowsTheFormula) { compare({}, 0, 0); }
+
+TEST(Adam, OtherBetasAndEps) {
+  AppendAdamOptions options;
+  options.beta1 = 0.5, options.beta2 = 0.75, options.eps = 0.125;
+  compare(options, 0, 0);
+}
+
+TEST(Adam, DecayFollowsTheInit) {
+  AppendAdamOptions options;
+  options.weightDecay = 0.5;
+  compare(options, 0.5, 0);  // @b starts as zeros
+}
+
+TEST(Adam, NoDecayPattern) {
+  AppendAdamOptions options;
+  options.weightDecay = 0.5, options.noDecay = "w*";
+  compare(options, 0, 0);
+}
+
+TEST(Adam, ClipsByTheGlobalNorm) {
+  AppendAdamOptions options;
+  options.clipNorm = 1;
+  compare(options, 0, 0);
+}
+
+TEST(Adam, ALooseClipChangesNothing) {
+  AppendAdamOptions options;
+  options.clipNorm = 1000;
+  compare(options, 0, 0);
+}
+
+/// Which parameters get a shrink operand.
+std::vector<std::string> decayed(const std::string& items, const AppendAdamOptions& options) {
+  std::string names, body, text;
+  auto module = prepared(
+      fmt::format("module @m {{\n{}  func @train() -> (loss: tensor<f32>) {{\n"
+                  "    %loss = tg.constant 1.0 : tensor<f32>\n    return %loss : tensor<f32>\n  }}\n}}\n",
+                  items),
+      options);
+  std::vector<std::string> out;
+  if (!module) return out;
+  for (const auto& op : module->func("train")->body.ops)
+    if (op->code == Opcode::adam_update && op->numOperands() == 6)
+      out.push_back(op->in(0)->def->operands[0].text);
+  return out;
+}
+
+TEST(Adam, WhoDecays) {
+  AppendAdamOptions options;
+  options.weightDecay = 0.1;
+  const std::string items = "  param @none : tensor<2xf32>\n"
+                            "  param @zeros : tensor<2xf32> {init = zeros}\n"
+                            "  param @ones : tensor<2xf32> {init = ones}\n"
+                            "  param @constant : tensor<2xf32> {init = constant(0.5)}\n"
+                            "  param @normal : tensor<2xf32> {init = randn(0.1)}\n"
+                            "  param @forced : tensor<2xf32> {init = zeros, decay = true}\n"
+                            "  param @spared : tensor<2xf32> {init = randn(0.1), decay = false}\n";
+  EXPECT_EQ(decayed(items, options), (std::vector<std::string>{"none", "normal", "forced"}));
+  // The parameter's own attribute is stronger than the pattern.
+  options.noDecay = "n*|forced";
+  EXPECT_EQ(decayed(items, options), (std::vector<std::string>{"forced"}));
+  options.weightDecay = 0;
+  EXPECT_TRUE(decayed(items, options).empty());
+}
+
+TEST(Adam, KeepsTheAuthorsLearningRate) {
+  std::string text = kLinear;
+  text.replace(text.find("%c: tensor<2xf32>)"), 18,
+               "%c: tensor<2xf32>, %rate: tensor<f32> {host = \"lr\", schedule = cosine(0.1, 0.0, 100)})");
+  auto module = prepared(text, {});
+  ASSERT_TRUE(module);
+  EXPECT_EQ(module->func("train")->body.args.size(), 3u);
+  EXPECT_EQ(module->func("train")->body.args[2]->name, "rate");
+}
+
+}  // namespace
+}  // namespace tg::test

@@ -1,0 +1,169 @@
+// What the drivers do when a pass of ours is wrong: it crashes, or leaves a broken module.
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "ir/parser.h"
+#include "passes/pass_options.h"
+#include "tools/driver/driver.h"
+#include "tools/driver/expected.h"
+#include "tools/driver/io.h"
+
+namespace tg {
+namespace {
+
+constexpr const char* kModule = "module @m {\n  func @f(%x: tensor<2xf32>) -> (y: tensor<2xf32>) {\n"
+                                "    return %x : tensor<2xf32>\n  }\n}\n";
+
+Result<void> runAborting(Module&, const NoOptions&, const PassContext&) { std::abort(); }
+Result<void> runFaulting(Module&, const NoOptions&, const PassContext&) {
+  std::raise(SIGSEGV);
+  return {};
+}
+Result<void> runBreaking(Module& module, const NoOptions&, const PassContext&) {
+  module.func("f")->body.ops.back()->operands.clear();
+  return {};
+}
+
+void addPass(const std::string& name, Result<void> (*run)(Module&, const NoOptions&, const PassContext&)) {
+  if (findPass(name)) return;  // the death tests are a suite of their own
+  ASSERT_TRUE(registerPass(
+      {name, "", Stage::tensor, Stage::tensor, "A pass.", {}, passFactory<NoOptions>(name, run)}));
+}
+
+class DriverTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    addPass("t-abort", runAborting);
+    addPass("t-fault", runFaulting);
+    addPass("t-break", runBreaking);
+  }
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("driver_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::create_directories(folder_);
+    ASSERT_TRUE(writeOutput(path("in.tgir"), kModule));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path(const char* name) const { return folder_ / name; }
+  static int opt(std::vector<std::string> args) {
+    args.insert(args.begin(), "tg-opt");
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    return optMain(static_cast<int>(argv.size()), argv.data());
+  }
+  static std::string textOf(const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  std::filesystem::path folder_;
+};
+using DriverDeathTest = DriverTest;
+
+TEST_F(DriverTest, ABrokenModuleLeavesAReproducerAndNoOutput) {
+  EXPECT_EQ(
+      opt({"--t-break", path("in.tgir"), "-o", path("out.tgir"), "--crash-reproducer=" + path("r.tgir")}), 1);
+  EXPECT_FALSE(std::filesystem::exists(path("out.tgir")));
+  EXPECT_EQ(textOf(path("r.tgir")),
+            std::string("// Reproduce: tg-opt --pass-pipeline='t-break' THIS_FILE\n") + kModule);
+  EXPECT_EQ(opt({"--pass-pipeline=t-break", path("r.tgir"), "--crash-reproducer=none"}), 1);
+}
+
+TEST_F(DriverTest, AReproducerIsWrittenByDefaultAndCanBeRefused) {
+  std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  auto count = [] {
+    return std::distance(std::filesystem::directory_iterator("."), std::filesystem::directory_iterator());
+  };
+  EXPECT_EQ(opt({"--t-break", "in.tgir", "--crash-reproducer=none"}), 1);
+  EXPECT_EQ(count(), 1);
+  EXPECT_EQ(opt({"--t-break", "in.tgir"}), 1);
+  EXPECT_EQ(count(), 2);
+  std::filesystem::current_path(before);
+}
+
+// Killed by the signal; a sanitizer's own handler, which comes next, may end the process itself.
+bool crashed(int status, int signal) {
+  return testing::KilledBySignal(signal)(status) || (WIFEXITED(status) && WEXITSTATUS(status) != 0);
+}
+
+TEST_F(DriverDeathTest, ACrashSavesTheModuleAndStaysACrash) {
+  for (auto crash : {std::pair("--t-abort", SIGABRT), std::pair("--t-fault", SIGSEGV)}) {
+    const char* flag = crash.first;
+    int signal = crash.second;
+    EXPECT_EXIT(
+        opt({flag, path("in.tgir"), "-o", path("out.tgir"), "--crash-reproducer=" + path("c.tgir")}),
+        [signal](int status) { return crashed(status, signal); },
+        "crashed: a bug in the compiler, not in the input");
+    EXPECT_FALSE(std::filesystem::exists(path("out.tgir")));
+    EXPECT_EQ(textOf(path("c.tgir")),
+              std::string("// Reproduce: tg-opt --pass-pipeline='") + (flag + 2) + "' THIS_FILE\n" + kModule);
+    std::filesystem::remove(path("c.tgir"));
+  }
+}
+
+TEST_F(DriverTest, OutputsReplaceWholeFilesAndKeepLinksAndModes) {
+  ASSERT_TRUE(writeOutput(path("target"), "old"));
+  std::filesystem::permissions(path("target"), std::filesystem::perms(0640));
+  std::filesystem::create_symlink("target", path("link"));
+  ASSERT_TRUE(writeOutput(path("link"), "new"));
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(textOf(path("target")), "new");
+  EXPECT_EQ(std::filesystem::status(path("target")).permissions(), std::filesystem::perms(0640));
+  EXPECT_FALSE(writeOutput(path("no/where"), "x"));
+  EXPECT_FALSE(writeOutput(folder_, "x"));
+}
+
+Diagnostic at(Severity severity, uint32_t line, std::string message) {
+  auto node = std::make_shared<LocNode>();
+  node->file = std::make_shared<SourceFile>(SourceFile{"f", ""});
+  node->line = line;
+  node->col = 1;
+  return {severity, node, std::move(message), {}};
+}
+
+TEST(Expected, PlacesCountFromTheExpectation) {
+  std::string text =
+      "// expected-error@below {{a}}\n// expected-remark@+1 {{b}}\nx // expected-warning {{c}}\ny\n"
+      "// expected-error@above {{d}}\n// expected-error@unknown {{e}}\n";
+  ExpectedDiagnostics expected(text, "f");
+  // Line 3 holds an expectation itself, so the first one means line 4.
+  expected.see(at(Severity::error, 4, "a!"));
+  expected.see(at(Severity::remark, 3, "b"));
+  expected.see(at(Severity::warning, 3, "c"));
+  expected.see(at(Severity::error, 4, "d"));
+  expected.see({Severity::error, nullptr, "e", {}});
+  EXPECT_EQ(expected.mismatches(), "");
+}
+
+TEST(Expected, EachExpectationIsMetOnceAndOnlyByItsSeverityAndLine) {
+  auto mismatches = [](const Diagnostic& diagnostic) {
+    ExpectedDiagnostics expected("x // expected-error {{a}}\n", "f");
+    expected.see(at(Severity::error, 1, "a"));
+    expected.see(diagnostic);
+    return expected.mismatches();
+  };
+  EXPECT_EQ(mismatches(at(Severity::note, 1, "a")), "");
+  EXPECT_EQ(mismatches(at(Severity::error, 1, "a")), "f:1:1: error: unexpected error: a\n");
+  EXPECT_EQ(mismatches(at(Severity::remark, 1, "a")), "f:1:1: error: unexpected remark: a\n");
+  ExpectedDiagnostics wrong("x // expected-error {{a}}\n", "f");
+  wrong.see(at(Severity::warning, 1, "a"));
+  EXPECT_EQ(wrong.mismatches(), "f:1:1: error: unexpected warning: a\n"
+                                "f:1: error: expected error on line 1 was not produced: a\n");
+}
+
+TEST(Expected, ProseIsNoExpectation) {
+  EXPECT_EQ(ExpectedDiagnostics("// the expected-value of x\n", "f").mismatches(), "");
+  EXPECT_NE(ExpectedDiagnostics("// expected-error@belo {{x}}\n", "f").mismatches(), "");
+  EXPECT_NE(ExpectedDiagnostics("// expected-error {{x}\n", "f").mismatches(), "");
+  EXPECT_NE(ExpectedDiagnostics("// expected-error@-5 {{x}}\n", "f").mismatches(), "");
+}
+
+}  // namespace
+}  // namespace tg

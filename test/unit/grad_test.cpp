@@ -1,0 +1,474 @@
+// Gradients against central differences in f64, for every differentiable op of the table, first and
+// second order, through the interpreter.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "passes/grad_rules/grad_rules.h"
+#include "passes/pass.h"
+#include "runtime/interp/interp.h"
+#include "test/unit/grad_cases.h"
+
+namespace tg::test {
+namespace {
+
+using Inputs = std::map<std::string, NdArray>;
+
+std::unique_ptr<Module> parsed(const std::string& text) {
+  auto module = parse(text, "test.tgir");
+  if (!module) {
+    ADD_FAILURE() << module.error().str() << text;
+    return nullptr;
+  }
+  auto valid = verify(**module);
+  EXPECT_TRUE(valid) << (valid ? "" : valid.error().str()) << text;
+  return valid ? std::move(*module) : nullptr;
+}
+
+/// Expands the gradients of @train and verifies the outcome; false after a reported failure.
+bool expand(Module& module) {
+  auto done = run_append_grad(module, {}, {});
+  EXPECT_TRUE(done) << (done ? "" : done.error().str()) << print(module);
+  if (!done) return false;
+  auto valid = verify(module);
+  EXPECT_TRUE(valid) << (valid ? "" : valid.error().str()) << print(module);
+  return bool(valid);
+}
+
+std::vector<NdArray> evaluate(const Module& module, const Inputs& inputs) {
+  auto interpreter = Interpreter::create(module);
+  EXPECT_TRUE(interpreter);
+  auto run = interpreter->run("train", inputs);
+  EXPECT_TRUE(run) << (run ? "" : run.error().str()) << print(module);
+  std::vector<NdArray> values;
+  if (run)
+    for (auto& [name, value] : run->results) values.push_back(std::move(value));
+  return values;
+}
+
+/// The text of a case as a scalar function: Σ over results of Σ weight·result.
+struct Program {
+  std::vector<std::string> args, floats;  ///< `%a: tensor<…>`; names of differentiable inputs
+  std::vector<std::string> floatTypes;
+  std::string body;  ///< defines %loss
+
+  std::string text(const std::string& more, const std::string& results, const std::string& returned) const {
+    return fmt::format("module @m {{\n  param @p : tensor<f32>\n  func @train({}) -> ({}) {{\n    {}\n{}    "
+                       "return {}\n  }}\n}}\n",
+                       fmt::join(args, ", "), results, body, more, returned);
+  }
+  std::string forward() const { return text("", "loss: tensor<f32>", "%loss : tensor<f32>"); }
+};
+
+std::string tensor(const std::string& type) { return "tensor<" + type + ">"; }
+int rankOf(const std::string& type) { return static_cast<int>(std::count(type.begin(), type.end(), 'x')); }
+std::string axesOf(const std::string& type) {
+  std::vector<int> axes(rankOf(type));
+  std::iota(axes.begin(), axes.end(), 0);
+  return fmt::format("[{}]", fmt::join(axes, ", "));
+}
+
+/// Lines that define %NAME as Σ value·weight.
+std::string weightedSum(const std::string& name, const std::string& value, const std::string& weight,
+                        const std::string& type) {
+  return fmt::format(
+      "    %{0}_w = tg.mul %{1}, %{2} : {3}\n    %{0} = tg.sum %{0}_w {{axes = {4}}} : tensor<f32>\n", name,
+      value, weight, tensor(type), axesOf(type));
+}
+
+Program programOf(const GradCase& gradCase) {
+  Program program;
+  for (size_t i = 0; i < gradCase.inputs.size(); ++i) {
+    std::string name(1, static_cast<char>('a' + i)), type = gradCase.inputs[i].type;
+    program.args.push_back(fmt::format("%{}: {}", name, tensor(type)));
+    if (type.ends_with("f32")) program.floats.push_back(name), program.floatTypes.push_back(type);
+  }
+  program.body = gradCase.body + "\n";
+  for (size_t i = 0; i < gradCase.results.size(); ++i) {
+    std::string type = gradCase.results[i], value = fmt::format("r{}", i);
+    if (type.ends_with("i1")) {
+      type = type.substr(0, type.size() - 2) + "f32";
+      program.body += fmt::format("    %f{0} = tg.cast %r{0} : {1}\n", i, tensor(type));
+      value = fmt::format("f{}", i);
+    }
+    program.args.push_back(fmt::format("%w{}: {}", i, tensor(type)));
+    std::string sum = i + 1 == gradCase.results.size() && i == 0 ? "loss" : fmt::format("s{}", i);
+    program.body += weightedSum(sum, value, fmt::format("w{}", i), type);
+    if (i > 0)
+      program.body += fmt::format("    %{} = tg.add %{}, %s{} : tensor<f32>\n",
+                                  i + 1 == gradCase.results.size() ? "loss" : fmt::format("t{}", i),
+                                  i == 1 ? std::string("s0") : fmt::format("t{}", i - 1), i);
+  }
+  return program;
+}
+
+/// `%d_a, %d_b = tg.grad %LOSS, %a, %b : …`
+std::string gradLine(const Program& program, const std::string& prefix, const std::string& loss) {
+  std::vector<std::string> names, wrt, types;
+  for (size_t i = 0; i < program.floats.size(); ++i) {
+    names.push_back("%" + prefix + program.floats[i]);
+    wrt.push_back("%" + program.floats[i]);
+    types.push_back(tensor(program.floatTypes[i]));
+  }
+  return fmt::format("    {} = tg.grad %{}, {} : {}\n", fmt::join(names, ", "), loss, fmt::join(wrt, ", "),
+                     fmt::join(types, ", "));
+}
+
+/// The program with gradients; `order` 2 differentiates Σ v·gradient instead of the loss.
+std::string withGradients(const Program& program, int order) {
+  Program made = program;
+  std::string more = gradLine(program, "d_", "loss"), value = "loss", prefix = "d_";
+  if (order == 2) {
+    value = "h0", prefix = "e_";
+    for (size_t i = 0; i < program.floats.size(); ++i) {
+      const std::string& name = program.floats[i];
+      made.args.push_back(fmt::format("%v_{}: {}", name, tensor(program.floatTypes[i])));
+      more += weightedSum(fmt::format("g{}", i), "d_" + name, "v_" + name, program.floatTypes[i]);
+      std::string before = i == 0 ? "" : value;
+      value = fmt::format("h{}", i);
+      more += i == 0 ? "    %h0 = tg.neg %g0 : tensor<f32>\n"
+                     : fmt::format("    %{} = tg.add %{}, %g{} : tensor<f32>\n", value, before, i);
+    }
+    more += gradLine(program, "e_", value);
+  }
+  std::string results = "value: tensor<f32>", returned = "%" + value, types = "tensor<f32>";
+  for (size_t i = 0; i < program.floats.size(); ++i) {
+    results += fmt::format(", g_{}: {}", program.floats[i], tensor(program.floatTypes[i]));
+    returned += ", %" + prefix + program.floats[i];
+    types += ", " + tensor(program.floatTypes[i]);
+  }
+  return made.text(more, results, returned + " : " + types);
+}
+
+/// Distinct values on a grid that no other input shares and that stays away from 0, so that no draw
+/// is near a kink or a tie.
+NdArray draw(const Type& type, double lo, double hi, int index, std::mt19937& random) {
+  NdArray array = NdArray::zeros(type);
+  if (type.dtype != DType::f32) {
+    std::uniform_int_distribution<int> pick(type.dtype == DType::i1 ? 0 : static_cast<int>(lo),
+                                            type.dtype == DType::i1 ? 1 : static_cast<int>(hi));
+    for (double& value : array.data) value = pick(random);
+    return array;
+  }
+  constexpr int kSteps = 80;
+  std::vector<int> steps(kSteps);
+  std::iota(steps.begin(), steps.end(), 0);
+  std::shuffle(steps.begin(), steps.end(), random);
+  for (size_t i = 0; i < array.data.size(); ++i)
+    array.data[i] = lo + (hi - lo) * (steps[i % kSteps] + 0.2 + 0.25 * index) / kSteps;
+  return array;
+}
+
+Inputs drawInputs(const Module& module, const GradCase& gradCase, std::mt19937& random) {
+  Inputs inputs;
+  const auto& args = module.func("train")->body.args;
+  for (size_t i = 0; i < args.size(); ++i) {
+    bool own = i < gradCase.inputs.size();
+    inputs[args[i]->name] = draw(args[i]->type, own ? gradCase.inputs[i].lo : -1.5,
+                                 own ? gradCase.inputs[i].hi : 1.5, own ? static_cast<int>(i) : 0, random);
+  }
+  return inputs;
+}
+
+/// d f/d input[element], fourth order in the step.
+double centralDifference(const std::function<double(const Inputs&)>& f, Inputs inputs,
+                         const std::string& name, size_t element) {
+  constexpr double kStep = 1e-3;
+  double& x = inputs[name].data[element];
+  double at = x;
+  auto value = [&](double offset) {
+    x = at + offset * kStep;
+    return f(inputs);
+  };
+  return (8 * (value(1) - value(-1)) - (value(2) - value(-2))) / (12 * kStep);
+}
+
+/// Compares gradients, the results after the first, with differences of `f`. The bound covers the
+/// rounding of the rules' constants to f32.
+void expectDifferences(const std::vector<NdArray>& results, const Program& program, const Inputs& inputs,
+                       const std::function<double(const Inputs&)>& f, const std::string& text) {
+  ASSERT_EQ(results.size(), program.floats.size() + 1);
+  for (size_t i = 0; i < program.floats.size(); ++i) {
+    const std::string& name = program.floats[i];
+    const std::vector<double>& got = results[i + 1].data;
+    std::vector<double> want;
+    double scale = 1;
+    for (size_t k = 0; k < got.size(); ++k) {
+      want.push_back(centralDifference(f, inputs, name, k));
+      scale = std::max(scale, std::abs(want.back()));
+    }
+    for (size_t k = 0; k < got.size(); ++k)
+      ASSERT_NEAR(got[k], want[k], 2e-6 * scale) << "d/d" << name << "[" << k << "] of\n" << text;
+  }
+}
+
+/// ops whose gradient is none by definition, so that differences say nothing about it.
+bool cutsGradient(Opcode code) { return code == Opcode::stop_gradient; }
+
+void checkCase(const GradCase& gradCase, int order, std::mt19937& random) {
+  Program program = programOf(gradCase);
+  std::string text = withGradients(program, order);
+  auto forward = parsed(order == 1 ? program.forward() : text), backward = parsed(text);
+  ASSERT_TRUE(forward && backward);
+  ASSERT_TRUE(expand(*backward));
+  if (order == 2) {
+    // Differences of the first-order gradient, whose own correctness order 1 shows.
+    Inputs inputs = drawInputs(*backward, gradCase, random);
+    auto f = [&](const Inputs& at) { return evaluate(*backward, at)[0].data[0]; };
+    expectDifferences(evaluate(*backward, inputs), program, inputs, f, print(*backward));
+    return;
+  }
+  Inputs inputs = drawInputs(*backward, gradCase, random);
+  std::vector<NdArray> results = evaluate(*backward, inputs);
+  if (cutsGradient(gradCase.code)) {
+    for (double value : results.at(1).data) ASSERT_EQ(value, 0);
+    return;
+  }
+  auto f = [&](const Inputs& at) { return evaluate(*forward, at)[0].data[0]; };
+  expectDifferences(results, program, inputs, f, print(*backward));
+}
+
+TEST(Grad, EveryDifferentiableOpHasACase) {
+  std::set<Opcode> covered;
+  for (const GradCase& gradCase : gradCases()) covered.insert(gradCase.code);
+  for (int i = 0; i < kOpcodeCount; ++i) {
+    auto code = static_cast<Opcode>(i);
+    GradKind kind = gradEntry(code).kind;
+    bool differentiable =
+        kind == GradKind::rule || kind == GradKind::byScalar || kind == GradKind::decomposes;
+    EXPECT_TRUE(!differentiable || covered.count(code)) << info(code).name << " has no gradient case";
+    EXPECT_FALSE(gradEntry(code).text.empty()) << info(code).name;
+  }
+}
+
+TEST(Grad, MatchesCentralDifferences) {
+  std::mt19937 random(1);
+  for (const GradCase& gradCase : gradCases()) {
+    SCOPED_TRACE(gradCase.body);
+    checkCase(gradCase, 1, random);
+    if (HasFatalFailure()) FAIL() << info(gradCase.code).name;
+  }
+}
+
+TEST(Grad, GradientsOfGradientsMatchCentralDifferences) {
+  std::mt19937 random(2);
+  for (const GradCase& gradCase : gradCases()) {
+    if (cutsGradient(gradCase.code)) continue;
+    SCOPED_TRACE(gradCase.body);
+    checkCase(gradCase, 2, random);
+    if (HasFatalFailure()) FAIL() << info(gradCase.code).name;
+  }
+}
+
+/// Replaces every composite op of @train by its decomposition.
+void decomposeAll(Module& module) {
+  Item& func = *module.func("train");
+  std::vector<std::unique_ptr<Op>> old = std::move(func.body.ops), dropped;
+  func.body.ops.clear();
+  Builder builder(&module, &func);
+  std::unordered_map<const Value*, Value*> replaced;
+  for (auto& op : old) {
+    forEachUse(*op, [&](Value*& value) {
+      if (auto it = replaced.find(value); it != replaced.end()) value = it->second;
+    });
+    if (!op->info().has(table::composite)) {
+      func.body.ops.push_back(std::move(op));
+      continue;
+    }
+    std::vector<Value*> operands;
+    for (const Operand& operand : op->operands) operands.push_back(operand.value);
+    std::vector<Value*> results = decompose(*op, operands, builder);
+    for (size_t i = 0; i < results.size(); ++i) replaced[op->results[i].get()] = results[i];
+    dropped.push_back(std::move(op));
+  }
+}
+
+TEST(Grad, CompositesAgreeWithTheirDecompositions) {
+  std::mt19937 random(3);
+  int composites = 0;
+  for (const GradCase& gradCase : gradCases()) {
+    if (!info(gradCase.code).has(table::composite)) continue;
+    ++composites;
+    auto fast = parsed(withGradients(programOf(gradCase), 1)), plain = clone(*fast);
+    decomposeAll(*plain);
+    ASSERT_TRUE(expand(*fast) && expand(*plain));
+    Inputs inputs = drawInputs(*fast, gradCase, random);
+    std::vector<NdArray> a = evaluate(*fast, inputs), b = evaluate(*plain, inputs);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i)
+      for (size_t k = 0; k < a[i].data.size(); ++k)
+        ASSERT_NEAR(a[i].data[k], b[i].data[k], 1e-6 * std::max(1.0, std::abs(b[i].data[k])))
+            << gradCase.body;
+  }
+  EXPECT_GT(composites, 0);
+}
+
+// canonicalize, cse and dce keep the meaning of every case's forward and backward, and a second round
+// finds nothing left to do. Folded constants are rounded to f32, hence the bound.
+TEST(Cleanup, KeepsMeaningAndSettles) {
+  std::mt19937 random(4);
+  auto cleanUp = [](Module& module) {
+    EXPECT_TRUE(run_canonicalize(module, {}, {}) && run_cse(module, {}, {}) && run_dce(module, {}, {}));
+  };
+  size_t before = 0, after = 0;
+  for (const GradCase& gradCase : gradCases()) {
+    auto plain = parsed(withGradients(programOf(gradCase), 1));
+    ASSERT_TRUE(plain && expand(*plain));
+    auto clean = clone(*plain);
+    cleanUp(*clean);
+    ASSERT_TRUE(verify(*clean)) << print(*clean);
+    before += plain->func("train")->body.ops.size(), after += clean->func("train")->body.ops.size();
+    Inputs inputs = drawInputs(*plain, gradCase, random);
+    std::vector<NdArray> a = evaluate(*plain, inputs), b = evaluate(*clean, inputs);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i)
+      for (size_t k = 0; k < a[i].data.size(); ++k)
+        ASSERT_NEAR(a[i].data[k], b[i].data[k], 1e-6 * std::max(1.0, std::abs(a[i].data[k])))
+            << print(*clean);
+    std::string once = print(*clean);
+    cleanUp(*clean);
+    EXPECT_EQ(print(*clean), once);
+  }
+  EXPECT_LT(after, before);
+}
+
+// Passes depend on the text alone: a module that was printed and parsed in between gives the same.
+TEST(Grad, PrintingInBetweenChangesNothing) {
+  for (const GradCase& gradCase : gradCases()) {
+    auto direct = parsed(withGradients(programOf(gradCase), 2));
+    ASSERT_TRUE(direct && expand(*direct));
+    auto again = parsed(print(*direct));
+    ASSERT_TRUE(again);
+    ASSERT_TRUE(run_append_adam(*direct, {}, {}) && run_append_adam(*again, {}, {}));
+    ASSERT_EQ(print(*direct), print(*again));
+  }
+}
+
+/// The gradient of Σ w·op(…) at one point, w = 1, 2, 3, …
+std::vector<double> gradientAt(const std::string& line, const std::vector<double>& a,
+                               const std::vector<double>& b, const std::string& resultType, size_t which) {
+  std::string ta = fmt::format("{}xf32", a.size()), tb = fmt::format("{}xf32", b.size());
+  GradCase gradCase{Opcode::add, "%r0 = " + line, {{ta}, {tb}}, {resultType}};
+  auto module = parsed(withGradients(programOf(gradCase), 1));
+  if (!module || !expand(*module)) return {};
+  Type result = module->func("train")->arg("w0")->type;
+  NdArray weights = NdArray::zeros(result);
+  std::iota(weights.data.begin(), weights.data.end(), 1.0);
+  Inputs inputs = {{"a", {module->func("train")->arg("a")->type, a}},
+                   {"b", {module->func("train")->arg("b")->type, b}},
+                   {"w0", weights}};
+  return evaluate(*module, inputs).at(which + 1).data;
+}
+
+using Doubles = std::vector<double>;
+
+TEST(Grad, TiesAndKinks) {
+  EXPECT_EQ(gradientAt("tg.max %a, %b : tensor<3xf32>", {1, 2, 3}, {1, 5, 0}, "3xf32", 0),
+            (Doubles{1, 0, 3}));
+  EXPECT_EQ(gradientAt("tg.max %a, %b : tensor<3xf32>", {1, 2, 3}, {1, 5, 0}, "3xf32", 1),
+            (Doubles{0, 2, 0}));
+  EXPECT_EQ(gradientAt("tg.min %a, %b : tensor<3xf32>", {1, 2, 3}, {1, 5, 0}, "3xf32", 0),
+            (Doubles{1, 2, 0}));
+  EXPECT_EQ(gradientAt("tg.min %a, %b : tensor<3xf32>", {1, 2, 3}, {1, 5, 0}, "3xf32", 1),
+            (Doubles{0, 0, 3}));
+  EXPECT_EQ(gradientAt("tg.relu %a : tensor<3xf32>", {0, -1, 2}, {0}, "3xf32", 0), (Doubles{0, 0, 3}));
+  EXPECT_EQ(gradientAt("tg.abs %a : tensor<3xf32>", {0, -1, 2}, {0}, "3xf32", 0), (Doubles{0, -2, 3}));
+  EXPECT_EQ(gradientAt("tg.max_reduce %a {axes = [0]} : tensor<f32>", {4, 1, 4}, {0}, "f32", 0),
+            (Doubles{0.5, 0, 0.5}));
+}
+
+// Rows far out of range of exp: the forms that subtract the maximum stay finite and exact.
+TEST(Grad, LargeLogitsStayFinite) {
+  for (const char* op : {"softmax", "log_softmax"}) {
+    Doubles d = gradientAt(fmt::format("tg.{} %a : tensor<3xf32>", op), {1000, -1000, 999}, {0}, "3xf32", 0);
+    for (double value : d) EXPECT_TRUE(std::isfinite(value)) << op;
+  }
+}
+
+/// @train of a module text after append-grad, run with parameters set.
+RunResult runTrain(const std::string& text, const Inputs& inputs, const Inputs& params) {
+  auto module = parsed(text);
+  if (!module || !expand(*module)) return {};
+  auto interpreter = Interpreter::create(*module);
+  for (const auto& [name, value] : params) EXPECT_TRUE(interpreter->setStorage(name, value));
+  auto run = interpreter->run("train", inputs);
+  EXPECT_TRUE(run) << (run ? "" : run.error().str());
+  return run ? std::move(*run) : RunResult{};
+}
+
+// f(x) = Σ x³ has the Hessian diag(6x), so H·v = 6·x·v.
+TEST(Grad, HessianVectorProduct) {
+  RunResult run = runTrain(R"(module @m {
+  param @x : tensor<3xf32>
+  func @train(%v: tensor<3xf32>) -> (loss: tensor<f32>, hv: tensor<3xf32>) {
+    %x = tg.param @x : tensor<3xf32>
+    %x2 = tg.square %x : tensor<3xf32>
+    %x3 = tg.mul %x2, %x : tensor<3xf32>
+    %f = tg.sum %x3 {axes = [0]} : tensor<f32>
+    %g = tg.grad %f, %x : tensor<3xf32>
+    %gv = tg.mul %g, %v : tensor<3xf32>
+    %dot = tg.sum %gv {axes = [0]} : tensor<f32>
+    %hv = tg.grad %dot, %x : tensor<3xf32>
+    return %f, %hv : tensor<f32>, tensor<3xf32>
+  }
+}
+)",
+                           {{"v", {Type::tensor(DType::f32, {3}), {1, 2, -1}}}},
+                           {{"x", {Type::tensor(DType::f32, {3}), {0.5, -1, 2}}}});
+  ASSERT_EQ(run.results.size(), 2u);
+  EXPECT_EQ(run.results[1].second.data, (Doubles{3, -12, -12}));
+  EXPECT_EQ(run.paramGrads.at("x").data, (Doubles{0.75, 3, 12}));  // 3x²
+}
+
+// D(x) = Σ w·x²; the penalty (Σ (dD/dx)²) = Σ 4w²x² has d/dw = 8wx².
+TEST(Grad, GradientPenalty) {
+  RunResult run = runTrain(R"(module @m {
+  param @w : tensor<2xf32>
+  func @train(%x: tensor<2xf32>) -> (loss: tensor<f32>) {
+    %w = tg.param @w : tensor<2xf32>
+    %sq = tg.square %x : tensor<2xf32>
+    %wx = tg.mul %w, %sq : tensor<2xf32>
+    %d = tg.sum %wx {axes = [0]} : tensor<f32>
+    %dx = tg.grad %d, %x : tensor<2xf32>
+    %dx2 = tg.square %dx : tensor<2xf32>
+    %penalty = tg.sum %dx2 {axes = [0]} : tensor<f32>
+    return %penalty : tensor<f32>
+  }
+}
+)",
+                           {{"x", {Type::tensor(DType::f32, {2}), {2, -1}}}},
+                           {{"w", {Type::tensor(DType::f32, {2}), {0.5, 3}}}});
+  EXPECT_EQ(run.paramGrads.at("w").data, (Doubles{16, 24}));
+}
+
+// A parameter read twice gets both contributions; one the loss does not reach gets zeros.
+TEST(Grad, ParametersReadTwiceOrNever) {
+  RunResult run = runTrain(R"(module @m {
+  param @w : tensor<2xf32>
+  param @never : tensor<3xf32>
+  func @train(%x: tensor<2xf32>) -> (loss: tensor<f32>) {
+    %w = tg.param @w : tensor<2xf32>
+    %again = tg.param @w : tensor<2xf32>
+    %a = tg.mul %w, %x : tensor<2xf32>
+    %b = tg.mul %a, %again : tensor<2xf32>
+    %loss = tg.sum %b {axes = [0]} : tensor<f32>
+    return %loss : tensor<f32>
+  }
+}
+)",
+                           {{"x", {Type::tensor(DType::f32, {2}), {2, -1}}}},
+                           {{"w", {Type::tensor(DType::f32, {2}), {0.5, 3}}}});
+  EXPECT_EQ(run.paramGrads.at("w").data, (Doubles{2, -6}));  // 2wx
+  EXPECT_EQ(run.paramGrads.at("never").data, (Doubles{0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace tg::test

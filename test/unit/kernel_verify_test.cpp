@@ -1,0 +1,228 @@
+// Every constraint of the kernel op table refuses something, with its label and the line.
+#include <set>
+
+#include <fmt/format.h>
+
+#include "ir/kernel/kernel.h"
+#include "test/unit/kernel_text.h"
+
+namespace tg::test {
+namespace {
+
+struct Refusal {
+  std::string label, body;
+};
+
+/// A kernel around a body that may use %f (f32), %i (i32), %u (u32), %b (bool), %v (vec4<f32>) and buffers.
+std::string around(const std::string& body) {
+  return R"(kernel @k(%x: buf<4xf32, in>, %y: buf<4xi32, in>, %p: buf<4xu32, in>, %m: buf<2x4xf32, inout>,
+      %o: buf<4xf32, out>, %a: buf<4xf32, accum>, %q: buf<4xvec4<f32>, inout>, %t: buf<4xf32, in, texel>)
+      workgroup(4) grid(1) {
+    %l = tgk.local_id 0 : u32
+    %f = tgk.load %x[%l] : f32
+    %i = tgk.load %y[%l] : i32
+    %u = tgk.load %p[%l] : u32
+    %b = tgk.lt %u, 2 : bool
+    %v = tgk.vec %f : vec4<f32>
+    %w = tgk.vec %f, %f : vec2<f32>
+    )" + body +
+         "\n}";
+}
+
+std::vector<Refusal> refusals() {
+  std::vector<Refusal> all = {
+      {"k_dim.buffer", "%d = tgk.dim %f, 0 : u32"},
+      {"k_dim.c1", "%d = tgk.dim %m, 2 : u32"},
+      {"k_add.c1", "%r = tgk.add %v, %w : vec4<f32>"},
+      {"k_add.rhs", "%r = tgk.add %i, 1.5 : i32"},
+      {"k_add.rhs", "%r = tgk.add %u, -1 : u32"},
+      {"k_fma.c1", "%r = tgk.fma %f, %v, %w : vec4<f32>"},
+      {"k_fma.a", "%r = tgk.fma %i, %i, %i : i32"},
+      {"k_neg.x", "%r = tgk.neg %b : bool"},
+      {"k_exp.x", "%r = tgk.exp %u : u32"},
+      {"k_shl.x", "%r = tgk.shl %f, %f : f32"},
+      {"k_not.c1", "%r = tgk.not %f : f32"},
+      {"k_lt.c1", "%r = tgk.lt 1, 2 : bool"},
+      {"k_select.cond", "%r = tgk.select %u, %f, %f : f32"},
+      {"k_select.c1", "%r = tgk.select %b, %f, %i : f32"},
+      {"k_select.c1", "%c = tgk.lt %w, 0.0 : vec2<bool>\n%r = tgk.select %c, %v, %v : vec4<f32>"},
+      {"k_cast.c1", "%r = tgk.cast %v : i32"},
+      {"k_cast.x", "%r = tgk.cast 1.0 : i32"},
+      {"k_bitcast.c1", "%r = tgk.bitcast %v : u32"},
+      {"k_bitcast.c2", "%r = tgk.bitcast %b : u32"},
+      {"k_vec.c1", "%r = tgk.vec %f, %f : vec4<f32>"},
+      {"k_vec.c1", "%r = tgk.vec %f, %i : vec2<f32>"},
+      {"k_extract.c1", "%r = tgk.extract %w, 2 : f32"},
+      {"k_load.c1", "%r = tgk.load %m[%l] : f32"},
+      {"k_load.c1", "%r = tgk.load %x[%f] : f32"},
+      {"k_load.c2", "%r = tgk.load %o[%l] : f32"},
+      {"k_load.c2", "%r = tgk.load %a[%l] : f32"},
+      {"k_load.c3", "%r = tgk.load %m[1, 4] : f32"},
+      {"k_store.c1", "tgk.store %f, %m[%l]"},
+      {"k_store.c2", "tgk.store %f, %x[%l]"},
+      {"k_store.c2", "tgk.store %f, %a[%l]"},
+      {"k_store.c3", "tgk.store %i, %o[%l]"},
+      {"k_store.c4", "tgk.store %f, %o[-1]"},
+      {"k_atomic_add.c1", "tgk.atomic_add %f, %m[%l]"},
+      {"k_atomic_add.c2", "tgk.atomic_add %f, %o[%l]"},
+      {"k_atomic_add.c3", "tgk.atomic_add %i, %a[%l]"},
+      {"k_atomic_add.c3", "tgk.atomic_add %v, %q[%l]"},
+      {"k_atomic_add.c4", "tgk.atomic_add %f, %a[4]"},
+      {"k_shared.c1", "%s = tgk.shared : buf<4xf32, local>"},
+      {"k_shared.c1", "%s = tgk.shared : buf<?xf32, shared>"},
+      {"k_local.c1", "%s = tgk.local : buf<4xf32, shared>"},
+      {"k_if.cond", "tgk.if %u {\n}"},
+      {"k_if.c1", "%r = tgk.if %b : f32 {\ntgk.yield %f : f32\n} else {\ntgk.yield %i : i32\n}"},
+      {"k_if.c1", "%r = tgk.if %b : f32 {\ntgk.yield %f : f32\n}"},
+      {"k_for.to", "tgk.for %k = 0 to(%f) {\n}"},
+      {"k_for.step", "tgk.for %k = 0 to(4) step(0) {\n}"},
+      {"k_for.c1", "%r = tgk.for %k = 0 to(4) iter_args(%c = %i) : f32 {\ntgk.yield %c : f32\n}"},
+      {"k_for.c2", "%r = tgk.for %k = 0 to(4) iter_args(%c = %f) : f32 {\ntgk.yield %k : u32\n}"},
+      {"k_barrier.c1", "tgk.if %b {\ntgk.barrier\n}"},
+      {"k_barrier.c1", "tgk.for %k = 0 to(%l) {\ntgk.barrier\n}"},
+      {"k_barrier.c1",
+       "%n = tgk.for %k = 0 to(4) iter_args(%c = 0) : u32 {\ntgk.for %j = 0 to(%c) {\ntgk.barrier\n}\n"
+       "%d = tgk.add %c, %l : u32\ntgk.yield %d : u32\n}"},
+      {"k_workgroup_reduce.c1", "tgk.if %b {\n%r = tgk.workgroup_reduce %f : f32\n}"},
+      {"kernel.result", "%r = tgk.add %f, %f : i32"},
+      {"kernel.type", "%s = tgk.shared : buf<4xbool, shared>"},
+      {"kernel.yield", "tgk.yield %f : f32"},
+      {"kernel.shared", "%s = tgk.shared : buf<65536xf32, shared>"},
+  };
+  for (const char* op : {"global_id", "local_id", "workgroup_id", "num_workgroups"})
+    all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} 3 : u32", op)});
+  for (const char* op : {"add", "sub", "mul", "div", "min", "max"})
+    all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %f, %i : f32", op)});
+  for (const char* op : {"mod", "and", "or", "xor", "shl", "shr"})
+    all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %u, %i : u32", op)});
+  for (const char* op : {"and", "or", "xor"})
+    all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %f, %f : f32", op)});
+  for (const char* op : {"lt", "le", "gt", "ge", "eq", "ne"})
+    all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %u, %i : bool", op)});
+  all.push_back({"k_pow.c1", "%r = tgk.pow %v, %w : vec4<f32>"});
+  return all;
+}
+
+TEST(KernelVerify, EachConstraintRefuses) {
+  for (const Refusal& refusal : refusals()) {
+    auto module = kernels(around(refusal.body));
+    ASSERT_TRUE(module);
+    auto checked = verifyKernel(*module->find(ItemKind::kernel, "k"));
+    ASSERT_FALSE(checked) << refusal.body;
+    const Diagnostic& first = checked.error().diagnostics().front();
+    EXPECT_NE(first.message.find("[" + refusal.label + "]"), std::string::npos) << refusal.body << "\n"
+                                                                                << first.message;
+    ASSERT_TRUE(placeOf(first.loc)) << first.message;
+    EXPECT_EQ(checked.error().diagnostics().size(), 1u) << checked.error().str();
+  }
+}
+
+TEST(KernelVerify, EveryLabelOfTheTableIsTried) {
+  std::set<std::string> tried;
+  for (const Refusal& refusal : refusals()) tried.insert(refusal.label);
+  const char* ids[] = {
+#define OP(id, ...) #id,
+#include "ir/kernel/ops.def"
+#undef OP
+  };
+  int labels = 0;
+  for (size_t index = 0; index < std::size(ids); ++index) {
+    const OpInfo& row = info(static_cast<Opcode>(kFirstKernelOp + static_cast<int>(index)));
+    for (int number = 1; number <= 9; ++number) {
+      if (row.constraints.find(fmt::format("c{}: ", number)) == std::string_view::npos) continue;
+      ++labels;
+      EXPECT_TRUE(tried.contains(fmt::format("{}.c{}", ids[index], number))) << row.name << " c" << number;
+    }
+  }
+  EXPECT_GT(labels, 40);
+}
+
+TEST(KernelVerify, UniformFlowMayHoldBarriers) {
+  auto module = kernels(R"(kernel @k(%x: buf<4xf32, in>, %n: buf<1xu32, in>) workgroup(4) grid(2) {
+    %g = tgk.workgroup_id 0 : u32
+    %c = tgk.load %n[0] : u32
+    %row = tgk.local_id 1 : u32
+    %to = tgk.add %c, %row : u32
+    %m = tgk.for %k = %g to(%to) step(%c) iter_args(%acc = 0) : u32 {
+      %b = tgk.lt %k, %acc : bool
+      tgk.if %b {
+        tgk.barrier
+      }
+      %l = tgk.local_id 0 : u32
+      %v = tgk.load %x[%l] : f32
+      %s = tgk.workgroup_reduce %v : f32
+      %positive = tgk.gt %s, 0.0 : bool
+      %next = tgk.if %positive : u32 {
+        tgk.barrier
+        tgk.yield %k : u32
+      } else {
+        tgk.yield 7 : u32
+      }
+      tgk.yield %next : u32
+    }
+  })");
+  verified(*module);
+}
+
+TEST(KernelVerify, LaunchAndParameters) {
+  auto message = [](const std::string& head) {
+    auto module = kernels("kernel @k" + head + " {\n}");
+    auto checked = verifyKernel(*module->find(ItemKind::kernel, "k"));
+    return checked ? std::string("accepted") : checked.error().message();
+  };
+  EXPECT_EQ(message("(%x: buf<4xf32, in>) workgroup(8, 8, 16) grid(65536, 2, 1)"), "accepted");
+  EXPECT_NE(message("(%x: buf<4xf32, in>) workgroup(0) grid(1)").find("[kernel.workgroup]"),
+            std::string::npos);
+  EXPECT_NE(message("(%x: buf<4xf32, in>) workgroup(64, 64) grid(1)").find("4096 invocations"),
+            std::string::npos);
+  EXPECT_NE(message("(%x: buf<4xf32, in>) workgroup(1) grid(0)").find("[kernel.grid]"), std::string::npos);
+  EXPECT_NE(message("(%x: buf<4xf32, in>) workgroup(1) grid(1, 1, 1, 1)").find("[kernel.grid]"),
+            std::string::npos);
+  EXPECT_NE(message("(%x: buf<4xf32, shared>) workgroup(1) grid(1)").find("only tgk.shared makes"),
+            std::string::npos);
+  EXPECT_NE(message("(%x: buf<4xf32, out, texel>) workgroup(1) grid(1)").find("texels"), std::string::npos);
+  EXPECT_NE(message("(%x: buf<4xbool, in>) workgroup(1) grid(1)").find("as u32"), std::string::npos);
+  EXPECT_NE(message("(%x: buf<4xf16, in>) workgroup(1) grid(1)").find("f16"), std::string::npos);
+  EXPECT_NE(message("(%x: buf<2x?xf32, in>) workgroup(1) grid(1)").find("only axis 0 may be open"),
+            std::string::npos);
+  EXPECT_NE(message("(%x: f32) workgroup(1) grid(1)").find("not a buffer"), std::string::npos);
+}
+
+TEST(KernelVerify, ValuesStayInTheirScope) {
+  auto module = kernels(around("tgk.if %b {\n%r = tgk.add %f, 1.0 : f32\ntgk.store %r, %o[%l]\n}"));
+  Item& kernel = *module->find(ItemKind::kernel, "k");
+  Op& branch = *kernel.body.ops.back();
+  auto store = std::move(branch.regions[0]->ops.back());
+  branch.regions[0]->ops.pop_back();
+  kernel.body.ops.push_back(std::move(store));  // text cannot say this; a pass can
+  auto checked = verifyKernel(kernel);
+  ASSERT_FALSE(checked);
+  EXPECT_NE(checked.error().message().find("tgk.store [kernel.scope]: %r is not defined here"),
+            std::string::npos)
+      << checked.error().message();
+}
+
+TEST(KernelVerify, PrintParsePrintIsAFixpoint) {
+  auto module =
+      kernels(around(R"(%r = tgk.for %k = 0 to(%u) step(2) iter_args(%c = %f) {unroll = true} : f32 {
+      %n = tgk.if %b : f32 {
+        tgk.yield %c : f32
+      } else {
+        %e = tgk.extract %v, 3 : f32
+        tgk.yield %e : f32
+      }
+      tgk.yield %n : f32
+    }
+    tgk.store %r, %o[%l]
+    %z = tgk.load %m[1, %i] : f32
+    tgk.barrier
+    %last = tgk.workgroup_reduce %z {kind = max} : f32)"));
+  verified(*module);
+  std::string once = print(*module);
+  auto again = parse(once, "again.tgir");
+  ASSERT_TRUE(again) << again.error().str() << once;
+  EXPECT_EQ(print(**again), once);
+}
+
+}  // namespace
+}  // namespace tg::test

@@ -1,0 +1,148 @@
+// planned → kernel → spirv: commands, barriers, equal kernels, copies, limits.
+#include "codegen/emit_glsl.h"
+#include "ir/verify_dispatch.h"
+#include "plan_support.h"
+
+namespace tg::test {
+namespace {
+
+const std::string kT = "tensor<64xf32>";
+
+/// A planned module lowered to kernels, verified, barriers and all.
+std::unique_ptr<Module> lowered(const std::string& text, const PassContext& context = {}) {
+  auto module = planned(text);
+  if (!module) return nullptr;
+  auto ran = run_lower_kernels(*module, {}, context);
+  EXPECT_TRUE(ran) << (ran ? "" : ran.error().str());
+  if (!ran) return nullptr;
+  auto verified = verify(*module);
+  EXPECT_TRUE(verified) << (verified ? "" : verified.error().str()) << print(*module);
+  return module;
+}
+
+/// The commands of @train by name, `dispatch` ones with their label.
+std::vector<std::string> commands(const Module& module) {
+  std::vector<std::string> out;
+  for (const auto& op : module.func("train")->body.ops)
+    out.push_back(op->code == Opcode::dispatch ? op->word("label") : std::string(op->info().name));
+  return out;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(LowerKernels, BarriersStandAtHazardsAlone) {
+  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (a: " + kT + ", b: " + kT + ", c: " + kT + ") {\n" +
+                                    unary("a", "x", kT) + unary("b", "x", kT, "exp") + added("c", "a", "b", kT) +
+                                    "    return %a, %b, %c : " + kT + ", " + kT + ", " + kT + "\n  }\n"));
+  ASSERT_TRUE(module);
+  EXPECT_EQ(commands(*module), (Texts{"a: relu", "b: exp", "tg.barrier", "c: add", "tg.home", "tg.home", "tg.home", "return"}));
+}
+
+TEST(LowerKernels, EqualKernelsStandOnce) {
+  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (c: " + kT + ") {\n" + unary("a", "x", kT, "exp") +
+                                    unary("b", "a", kT, "neg") + unary("c", "b", kT, "neg") + "    return %c : " + kT + "\n  }\n",
+                                "alignment = 16"));
+  ASSERT_TRUE(module);
+  auto kernels = module->all(ItemKind::kernel);
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(kernels[0]->name, "k0_exp");
+  EXPECT_EQ(kernels[1]->name, "k1_neg");
+}
+
+TEST(LowerKernels, UpdatesThatAreNotInPlaceAreCopiedAfterAllReads) {
+  auto module = lowered(fusedModule("  param @w : " + kT + "\n  func @train() -> (y: " + kT + ") {\n    %w = tg.param @w : " + kT + "\n" +
+                                    unary("n", "w", kT, "neg") + "    tg.update @w, %n\n" + added("y", "w", "n", kT) +
+                                    "    return %y : " + kT + "\n  }\n"));
+  ASSERT_TRUE(module);
+  EXPECT_EQ(commands(*module), (Texts{"n: neg", "tg.barrier", "y: add", "tg.barrier", "tg.copy", "tg.home", "return"}));
+}
+
+TEST(LowerKernels, UpdatesInPlaceCostNothing) {
+  auto module = lowered(fusedModule("  param @w : " + kT + "\n  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n    %w = tg.param @w : " + kT +
+                                    "\n" + added("y", "w", "x", kT) + added("n", "w", "x", kT) + "    tg.update @w, %n\n    return %y : " + kT +
+                                    "\n  }\n"));
+  ASSERT_TRUE(module);
+  EXPECT_EQ(commands(*module), (Texts{"y: add", "tg.barrier", "n: add", "tg.home", "return"}));
+}
+
+TEST(LowerKernels, BytesSharedWithAResultAreNotReadAsTexels) {
+  std::string text = "  param @w : " + kT + "\n  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n    %w = tg.param @w : " + kT + "\n" +
+                     unary("y", "x", kT) + added("n", "w", "x", kT) + "    tg.update @w, %n\n    return %y : " + kT + "\n  }\n";
+  auto module = lowered(fusedModule(text, "alignment = 16, reads = \"texel\""));
+  ASSERT_TRUE(module);
+  int texel = 0, in = 0;
+  for (const auto& op : module->func("train")->body.ops)
+    if (op->code == Opcode::dispatch)
+      for (const Operand& arg : op->keyword("args")->items) {
+        texel += arg.text == "texel";
+        in += arg.text == "in";
+        EXPECT_TRUE(arg.text != "in" || arg.items[0].text == "persistent");
+      }
+  EXPECT_EQ(texel, 2);   // %x, twice
+  EXPECT_EQ(in, 1);      // @w
+}
+
+TEST(LowerKernels, ViewsOverTheTexelLimitFallBackToStorage) {
+  std::vector<std::string> remarks;
+  PassContext context;
+  context.onDiagnostic = [&](const Diagnostic& diagnostic) { remarks.push_back(diagnostic.message); };
+  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" + unary("y", "x", kT) + "    return %y : " + kT + "\n  }\n",
+                                    "alignment = 16, reads = \"texel\", texel_elements = 8"),
+                        context);
+  ASSERT_TRUE(module);
+  ASSERT_EQ(remarks.size(), 1u);
+  EXPECT_EQ(remarks[0].substr(0, 7), "%x has ");
+  EXPECT_EQ(print(*module).find("texel}"), std::string::npos);
+}
+
+TEST(LowerKernels, TooManyBindingsIsALocatedError) {
+  auto module = planned(fusedModule("  func @train(%x: " + kT + ", %z: " + kT + ") -> (y: " + kT + ") {\n" + added("y", "x", "z", kT) +
+                                        "    return %y : " + kT + "\n  }\n",
+                                    "alignment = 16, bindings = 2"));
+  ASSERT_TRUE(module);
+  auto ran = run_lower_kernels(*module, {}, {});
+  ASSERT_FALSE(ran);
+  EXPECT_EQ(locString(ran.error().diagnostics()[0].loc), "test.tgir:3:5");
+  EXPECT_NE(ran.error().message().find("the kernel of %y"), std::string::npos);
+}
+
+TEST(SpirvEmit, BinariesStandBesideTheirKernels) {
+  auto module = planned(fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" + unary("h", "x", kT) + unary("y", "h", kT, "exp") +
+                                    "    return %y : " + kT + "\n  }\n"));
+  ASSERT_TRUE(module);
+  auto ran = run_spirv_emit(*module, {}, {});
+  ASSERT_TRUE(ran) << ran.error().str();
+  EXPECT_EQ(module->stage, Stage::spirv);
+  EXPECT_TRUE(verify(*module));
+  for (const Item* kernel : module->all(ItemKind::kernel)) {
+    const Item* binary = module->find(ItemKind::binary, kernel->name);
+    ASSERT_TRUE(binary);
+    EXPECT_EQ(binary->code.at(0), 0x07230203u);   // SPIR-V's magic number
+    EXPECT_EQ(find(binary->attrs, "modes")->str(), "[in, out]");
+  }
+  auto glsl = emitGlsl(*module);
+  ASSERT_TRUE(glsl);
+  EXPECT_NE(glsl->find("// kernel @k0_relu\n#version 450"), std::string::npos);
+  ASSERT_TRUE(run_strip_kernels(*module, {}, {}));
+  EXPECT_TRUE(module->all(ItemKind::kernel).empty());
+  EXPECT_TRUE(verify(*module));
+}
+
+TEST(SpirvEmit, StopsWhereItIsTold) {
+  std::string text = fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" + unary("y", "x", kT) + "    return %y : " + kT + "\n  }\n");
+  auto kernels = planned(text);
+  ASSERT_TRUE(run_spirv_emit(*kernels, {.emit = "kernel"}, {}));
+  EXPECT_EQ(kernels->stage, Stage::kernel);
+  // And goes on from there to the same bytes.
+  auto direct = planned(text);
+  ASSERT_TRUE(run_spirv_emit(*direct, {}, {}));
+  ASSERT_TRUE(run_spirv_emit(*kernels, {}, {}));
+  EXPECT_EQ(print(*kernels), print(*direct));
+  auto wrong = planned(text);
+  auto ran = run_spirv_emit(*wrong, {.emit = "ptx"}, {});
+  ASSERT_FALSE(ran);
+  EXPECT_EQ(ran.error().message(), "spirv-emit: emit=ptx is unknown; known: kernel, glsl, spirv");
+}
+
+}  // namespace
+}  // namespace tg::test

@@ -1,0 +1,316 @@
+// The registry, pipeline text and the pass manager, with passes of our own: the shipped ones have
+// tests that know what they do.
+#include "passes/pass.h"
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "passes/pass_options.h"
+
+namespace tg {
+namespace {
+
+struct DummyOptions {
+  bool loud = false;
+  int64_t count = 3;
+  double rate = 0.5;
+  std::string names = "*";
+  static constexpr auto fields() {
+    return std::tuple{
+        option("loud", &DummyOptions::loud, "say something"),
+        option("count", &DummyOptions::count, "how often"),
+        option("rate", &DummyOptions::rate, "how fast"),
+        option("some-names", &DummyOptions::names, "which"),
+    };
+  }
+};
+
+DummyOptions lastSeen;
+Result<void> runDummy(Module& module, const DummyOptions& options, const PassContext& context) {
+  lastSeen = options;
+  if (options.loud) context.remark(module.loc, "dummy was here");
+  return {};
+}
+Result<void> runFailing(Module& module, const NoOptions&, const PassContext&) {
+  return failAt(module.func("f")->loc, "cannot do this");
+}
+// Leaves a return that does not fit the function's results.
+Result<void> runBreaking(Module& module, const NoOptions&, const PassContext&) {
+  module.func("f")->body.ops.back()->operands.clear();
+  return {};
+}
+Result<void> runStaying(Module&, const NoOptions&, const PassContext&) { return {}; }
+// A name no text can hold: fine in memory, lost when printed.
+Result<void> runUnprintable(Module& module, const NoOptions&, const PassContext&) {
+  module.func("f")->body.args[0]->name = "a b";
+  return {};
+}
+
+template <class Options>
+void addPass(const std::string& name, Stage from, Stage to,
+             Result<void> (*run)(Module&, const Options&, const PassContext&)) {
+  PassInfo info{
+      name, "", from, to, "A pass of the test.", describeOptions<Options>(), passFactory<Options>(name, run)};
+  auto added = registerPass(std::move(info));
+  ASSERT_TRUE(added) << added.error().str();
+}
+
+class PassTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    addPass<DummyOptions>("t-dummy", Stage::tensor, Stage::tensor, runDummy);
+    addPass<NoOptions>("t-fail", Stage::tensor, Stage::tensor, runFailing);
+    addPass<NoOptions>("t-break", Stage::tensor, Stage::tensor, runBreaking);
+    addPass<NoOptions>("t-stay", Stage::tensor, Stage::fused, runStaying);
+    addPass<NoOptions>("t-unprintable", Stage::tensor, Stage::tensor, runUnprintable);
+    addPass<NoOptions>("t-far", Stage::planned, Stage::spirv, runStaying);
+  }
+  static std::unique_ptr<Module> module(const std::string& stage = "") {
+    auto parsed = tg::parse("module @m " + stage +
+                                " {\n  func @f(%x: tensor<2xf32>) -> (y: tensor<2xf32>) {\n"
+                                "    return %x : tensor<2xf32>\n  }\n}\n",
+                            "m.tgir");
+    EXPECT_TRUE(parsed) << parsed.error().str();
+    return *std::move(parsed);
+  }
+  static PassManager pipeline(const std::string& text) {
+    auto parsed = PassManager::parse(text);
+    EXPECT_TRUE(parsed) << parsed.error().str();
+    return *std::move(parsed);
+  }
+  static std::string errorOf(const std::string& text) {
+    auto parsed = PassManager::parse(text);
+    return parsed ? "" : parsed.error().str();
+  }
+};
+
+TEST_F(PassTest, EveryRowOfTheTableIsRegisteredInOrder) {
+  std::vector<std::string> rows = {
+#define PASS(id, name, ...) name,
+#include "passes/passes.def"
+#undef PASS
+  };
+  ASSERT_GE(passes().size(), rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(passes()[i].name, rows[i]);
+  EXPECT_EQ(findPass("append_adam"), findPass("append-adam"));
+  EXPECT_EQ(findPass("nope"), nullptr);
+}
+
+TEST_F(PassTest, ATakenNameAndABadNameAreErrors) {
+  EXPECT_FALSE(registerPass({"fuse", "", Stage::tensor, Stage::tensor, "", {}, {}}));
+  EXPECT_FALSE(registerPass({"a,b", "", Stage::tensor, Stage::tensor, "", {}, {}}));
+  EXPECT_EQ(findPass("a,b"), nullptr);
+}
+
+TEST_F(PassTest, OptionsReachThePass) {
+  auto m = module();
+  ASSERT_TRUE(pipeline("t-dummy{loud=true,count=-7,rate=1e-3,some-names=l1.*|l2.w}").run(m));
+  EXPECT_TRUE(lastSeen.loud);
+  EXPECT_EQ(lastSeen.count, -7);
+  EXPECT_EQ(lastSeen.rate, 1e-3);
+  EXPECT_EQ(lastSeen.names, "l1.*|l2.w");
+  ASSERT_TRUE(pipeline("t-dummy{ rate=2 loud some_names=cosine(1e-3, 0, 50) }").run(m));
+  EXPECT_TRUE(lastSeen.loud);
+  EXPECT_EQ(lastSeen.count, 3);
+  EXPECT_EQ(lastSeen.rate, 2);
+  EXPECT_EQ(lastSeen.names, "cosine(1e-3, 0, 50)");
+  ASSERT_TRUE(pipeline("t_dummy{some-names=\"a \\\"b\\\", c}\"}").run(m));
+  EXPECT_EQ(lastSeen.names, "a \"b\", c}");
+}
+
+TEST_F(PassTest, PipelinesPrintWhatDiffersAndReadBack) {
+  for (const char* text :
+       {"", "t-dummy", "cse,t-dummy{count=4,some-names=\"\"},dce", "t-dummy{some-names=\"a b\"}",
+        "t-dummy{loud=true,rate=0.001,some-names=\"{\\\"a\\\": [1, 2]}\"}"})
+    EXPECT_EQ(pipeline(text).str(), text);
+  EXPECT_EQ(pipeline("t-dummy{count=3 rate=0.5}").str(), "t-dummy");
+  EXPECT_EQ(pipeline("t-dummy").str(true), "t-dummy{loud=false,count=3,rate=0.5,some-names=*}");
+  EXPECT_EQ(pipeline(pipeline("t-dummy").str(true)).str(), "t-dummy");
+  EXPECT_EQ(pipeline("builtin.module( cse, func.func(dce,t-dummy{loud}) )").str(),
+            "cse,dce,t-dummy{loud=true}");
+}
+
+TEST_F(PassTest, ErrorsPointIntoThePipeline) {
+  EXPECT_EQ(
+      errorOf("cse,t-dumny"),
+      "<pipeline>:1:5: error: no pass is named 't-dumny'; did you mean 't-dummy'?\ncse,t-dumny\n    ^\n");
+  EXPECT_NE(errorOf("t-dummy{cuont=1}")
+                .find("1:9: error: t-dummy has no option 'cuont'; did you mean 'count'? "
+                      "(options: loud, count, rate, some-names)"),
+            std::string::npos);
+  EXPECT_NE(errorOf("cse{a=1}").find("cse has no options, 'a' is none"), std::string::npos);
+  EXPECT_NE(errorOf("t-dummy{count=1.5}").find("option 'count' takes an int, not '1.5'"), std::string::npos);
+  EXPECT_NE(errorOf("t-dummy{rate=fast}").find("option 'rate' takes a double, not 'fast'"),
+            std::string::npos);
+  EXPECT_NE(errorOf("t-dummy{rate=nan}").find("takes a double, not 'nan'"), std::string::npos);
+  EXPECT_NE(errorOf("t-dummy{loud=maybe}").find("option 'loud' takes a bool, not 'maybe'"),
+            std::string::npos);
+  EXPECT_NE(errorOf("t-dummy{count}").find("option 'count' needs a value"), std::string::npos);
+  EXPECT_NE(errorOf("t-dummy{count=1,count=2}").find("option 'count' is given twice"), std::string::npos);
+  for (const char* text : {",", "cse,", "cse dce", "cse{", "t-dummy{count=1", "t-dummy{some-names=(a}",
+                           "module(cse", "t-dummy{some-names=\"a}", "cse)", "{}", "cse;dce"})
+    EXPECT_NE(errorOf(text), "") << text;
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "module(";
+  EXPECT_NE(errorOf(deep), "");
+}
+
+TEST_F(PassTest, OptionsGivenAsAttributesAreChecked) {
+  auto m = module();
+  PassManager wrongType;
+  wrongType.add(*findPass("t-dummy"), {{"count", Attr::string("x")}});
+  auto done = wrongType.run(m);
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().message().find("t-dummy: option 'count' takes an int"), std::string::npos);
+  PassManager unknown;
+  unknown.add(*findPass("t-dummy"), {{"nope", Attr::of(int64_t{1})}});
+  EXPECT_FALSE(unknown.run(m));
+}
+
+TEST_F(PassTest, StagesAreChecked) {
+  auto m = module("stage(fused)");
+  auto done = pipeline("t-dummy").run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message(), "t-dummy needs stage(tensor), the module is stage(fused)");
+  EXPECT_EQ(placeOf(done.error().diagnostics()[0].loc)->file->name, "m.tgir");
+  m = module();
+  done = pipeline("t-far").run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message(),
+            "t-far needs stage(planned) or stage(kernel), the module is stage(tensor)");
+  EXPECT_NE(done.error().str().find("note: run first: fuse,plan"), std::string::npos);
+}
+
+TEST_F(PassTest, APassUpToALaterStageTakesAndGivesWhatLiesBetween) {
+  const PassInfo& emit = *findPass("spirv-emit");
+  EXPECT_TRUE(emit.accepts(Stage::planned) && emit.accepts(Stage::kernel));
+  EXPECT_FALSE(emit.accepts(Stage::fused) || emit.accepts(Stage::spirv));
+  EXPECT_TRUE(emit.mayGive(Stage::kernel) && emit.mayGive(Stage::spirv) && !emit.mayGive(Stage::planned));
+  const PassInfo& fuse = *findPass("fuse");
+  EXPECT_TRUE(fuse.accepts(Stage::tensor) && !fuse.accepts(Stage::fused) && !fuse.mayGive(Stage::tensor));
+  const PassInfo& strip = *findPass("strip-kernels");
+  EXPECT_TRUE(strip.accepts(Stage::spirv) && strip.mayGive(Stage::spirv) && !strip.accepts(Stage::kernel));
+}
+
+TEST_F(PassTest, AFailureNamesThePassAndRunsNothingAfterIt) {
+  auto m = module();
+  std::vector<std::string> seen;
+  PassManager manager = pipeline("t-dummy,t-fail,t-dummy");
+  manager.instrument({[&](const PipelineStep& step, int index, const Module&) {
+                        seen.push_back("before " + step.pass->name + std::to_string(index));
+                      },
+                      [&](const PipelineStep& step, int index, const Module&, double milliseconds) {
+                        EXPECT_GE(milliseconds, 0);
+                        seen.push_back("after " + step.pass->name + std::to_string(index));
+                      }});
+  auto done = manager.roundTrip(false).run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().str(),
+            "m.tgir:2:3: error: cannot do this\n  func @f(%x: tensor<2xf32>) -> (y: tensor<2xf32>) "
+            "{\n  ^\nnote: in pass t-fail\n");
+  EXPECT_EQ(seen, (std::vector<std::string>{"before t-dummy0", "after t-dummy0", "before t-fail1"}));
+}
+
+TEST_F(PassTest, RemarksReachTheHandler) {
+  auto m = module();
+  std::vector<std::string> said;
+  PassManager manager = pipeline("t-dummy{loud}");
+  manager.onDiagnostic([&](const Diagnostic& diagnostic) { said.push_back(diagnostic.message); });
+  ASSERT_TRUE(manager.run(m));
+  EXPECT_EQ(said, std::vector<std::string>{"dummy was here"});
+}
+
+TEST_F(PassTest, AnInvalidInputIsTheInputsFault) {
+  auto m = module();
+  m->func("f")->body.ops.back()->operands.clear();
+  auto done = pipeline("t-dummy").run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().str().find("a bug in the compiler"), std::string::npos);
+}
+
+// The reproducer must fail in the same way when its own instructions are followed.
+TEST_F(PassTest, ABrokenModuleIsThePassesFaultAndLeavesAReproducer) {
+  std::string path = testing::TempDir() + "tg_reproducer.tgir";
+  auto m = module();
+  std::string before = print(*m);
+  auto done = pipeline("t-dummy,t-break,t-dummy{count=9}").reproducer(path).run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message(),
+            "pass t-break made an invalid module: a bug in the compiler, not in the input");
+  EXPECT_NE(done.error().str().find("note: the module before the pass is in " + path), std::string::npos);
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(),
+            "// Reproduce: tg-opt --pass-pipeline='t-break,t-dummy{count=9}' THIS_FILE\n" + before);
+  auto again = tg::parse(text.str(), path);
+  ASSERT_TRUE(again) << again.error().str();
+  EXPECT_FALSE(pipeline("t-break,t-dummy{count=9}").run(*again));
+  std::remove(path.c_str());
+}
+
+TEST_F(PassTest, APassThatDoesNotReachItsStageIsCaught) {
+  auto m = module();
+  auto done = pipeline("t-stay").run(m);
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().str().find("it promises stage(fused), the module is stage(tensor)"),
+            std::string::npos);
+}
+
+TEST_F(PassTest, RoundTripsBetweenPassesCatchWhatTextCannotHold) {
+  auto m = module();
+  EXPECT_TRUE(pipeline("t-unprintable").roundTrip(false).run(m));
+  m = module();
+  auto done = pipeline("t-unprintable").roundTrip(true).run(m);
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().message().find("t-unprintable made a module whose text does not read back"),
+            std::string::npos);
+  m = module();
+  const Module* old = m.get();
+  ASSERT_TRUE(pipeline("t-dummy").roundTrip(true).run(m));
+  EXPECT_NE(m.get(), old);
+  EXPECT_EQ(locString(m->func("f")->body.ops[0]->loc), "m.tgir:3:5") << "locations survive the round trip";
+}
+
+TEST_F(PassTest, APassThatIsNotLinkedSaysWhereItIs) {
+  PassInfo card{"t-card", "tg-card", Stage::tensor, Stage::tensor, "", {}, {}};
+  ASSERT_TRUE(registerPass(card));
+  auto m = module();
+  auto done = pipeline("t-card").run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message(), "t-card is not part of this program; use tg-opt or tg-card");
+}
+
+TEST(Names, Nearest) {
+  std::vector<std::string> known = {"append-grad", "append-adam", "fuse", "plan"};
+  EXPECT_EQ(nearestName("fues", known), "fuse");
+  EXPECT_EQ(nearestName("adam", known), "append-adam");
+  EXPECT_EQ(nearestName("apend-grad", known), "append-grad");
+  EXPECT_EQ(nearestName("zzzz", known), "");
+  EXPECT_EQ(nearestName("", known), "");
+}
+
+TEST(Names, Glob) {
+  EXPECT_TRUE(globMatch("*", ""));
+  EXPECT_TRUE(globMatch("*", "l1.w"));
+  EXPECT_TRUE(globMatch("l?.w", "l1.w"));
+  EXPECT_FALSE(globMatch("l?.w", "l.w"));
+  EXPECT_TRUE(globMatch("*.b|*.gain", "h.3.gain"));
+  EXPECT_FALSE(globMatch("*.b|*.gain", "h.3.w"));
+  EXPECT_TRUE(globMatch("a*b*c", "axxbyyc"));
+  EXPECT_FALSE(globMatch("a*b*c", "axxbyy"));
+  EXPECT_FALSE(globMatch("l1", "l1.w"));
+  EXPECT_FALSE(globMatch("l1.w", "l1"));
+  EXPECT_TRUE(globMatch("", ""));
+  EXPECT_FALSE(globMatch("", "a"));
+  EXPECT_TRUE(globMatch("|a", "a"));
+  EXPECT_FALSE(globMatch(std::string(40, '*') + "b", std::string(2000, 'a')));
+}
+
+}  // namespace
+}  // namespace tg

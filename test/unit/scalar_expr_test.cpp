@@ -1,0 +1,180 @@
+// The scalar table over plain numbers: values, gradients, and the single-precision kernel forms.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ir/scalar_expr.h"
+
+namespace tg::test {
+namespace {
+
+/// An expression type that computes at once; `T` is f64 for gradients, f32 for kernel forms.
+template <class T>
+struct Number {
+  T value = 0;
+  bool present = false;
+  Number() = default;
+  Number(T number) : value(number), present(true) {}
+};
+template <class T>
+Number<T> constant(double number) {
+  return {static_cast<T>(number)};
+}
+
+#define NUMBER_BINARY(fn, expression)      \
+  template <class T>                       \
+  Number<T> fn(Number<T> a, Number<T> b) { \
+    T x = a.value, y = b.value;            \
+    return {static_cast<T>(expression)};   \
+  }                                        \
+  template <class T>                       \
+  Number<T> fn(Number<T> a, double b) {    \
+    return fn(a, constant<T>(b));          \
+  }                                        \
+  template <class T>                       \
+  Number<T> fn(double a, Number<T> b) {    \
+    return fn(constant<T>(a), b);          \
+  }
+NUMBER_BINARY(operator+, x + y)
+NUMBER_BINARY(operator-, x - y)
+NUMBER_BINARY(operator*, x* y)
+NUMBER_BINARY(operator/, x / y)
+NUMBER_BINARY(pow, std::pow(x, y))
+NUMBER_BINARY(min, x <= y ? x : y)
+NUMBER_BINARY(max, x >= y ? x : y)
+NUMBER_BINARY(lt, x < y)
+NUMBER_BINARY(le, x <= y)
+NUMBER_BINARY(gt, x > y)
+NUMBER_BINARY(ge, x >= y)
+NUMBER_BINARY(eq, x == y)
+#define NUMBER_UNARY(fn, expression)     \
+  template <class T>                     \
+  Number<T> fn(Number<T> a) {            \
+    T x = a.value;                       \
+    return {static_cast<T>(expression)}; \
+  }
+NUMBER_UNARY(operator-, -x)
+NUMBER_UNARY(exp, std::exp(x))
+NUMBER_UNARY(log, std::log(x))
+NUMBER_UNARY(sqrt, std::sqrt(x))
+NUMBER_UNARY(rsqrt, 1 / std::sqrt(x))
+NUMBER_UNARY(tanh, std::tanh(x))
+NUMBER_UNARY(sigmoid, 1 / (1 + std::exp(-x)))
+NUMBER_UNARY(abs, std::abs(x))
+NUMBER_UNARY(sign, (x > 0) - (x < 0))
+template <class T>
+Number<T> select(Number<T> c, Number<T> a, Number<T> b) {
+  return c.value != 0 ? a : b;
+}
+template <class T>
+Number<T> select(Number<T> c, Number<T> a, double b) {
+  return select(c, a, constant<T>(b));
+}
+template <class T>
+Number<T> select(Number<T> c, double a, Number<T> b) {
+  return select(c, constant<T>(a), b);
+}
+template <class T>
+Number<T> builtinScalar(Scalar scalar, std::span<const Number<T>> operands) {
+  double values[3] = {};
+  for (size_t i = 0; i < operands.size(); ++i) values[i] = operands[i].value;
+  return constant<T>(evalScalar(scalar, values[0], values[1], values[2]));
+}
+
+std::vector<Scalar> allScalars() {
+  std::vector<Scalar> out;
+#define SCALAR(id, ...) out.push_back(Scalar::id);
+#include "ir/scalar.def"
+#undef SCALAR
+  return out;
+}
+
+/// Points of the row's domain for each operand, off the grid on which operands meet.
+std::vector<std::vector<double>> pointsOf(const ScalarInfo& row) {
+  std::vector<std::vector<double>> points;
+  for (int i = 0; i < 40; ++i) {
+    std::vector<double> point;
+    for (int k = 0; k < row.arity; ++k)
+      point.push_back(row.lo + (row.hi - row.lo) * ((i * (k + 7)) % 40 + 0.3 + 0.2 * k) / 40);
+    if (row.name == "select") point[0] = i % 2;
+    points.push_back(point);
+  }
+  return points;
+}
+
+TEST(ScalarTable, GradientsMatchDifferences) {
+  using E = Number<double>;
+  for (Scalar scalar : allScalars()) {
+    const ScalarInfo& row = info(scalar);
+    for (const auto& point : pointsOf(row)) {
+      auto value = [&](std::vector<double> at) {
+        at.resize(3);
+        return evalScalar(scalar, at[0], at[1], at[2]);
+      };
+      std::vector<E> operands(point.begin(), point.end());
+      std::vector<E> grads = scalarGrads<E>(scalar, operands, E(value(point)), E(1.5));
+      ASSERT_EQ(grads.size(), point.size()) << row.name;
+      for (size_t k = 0; k < point.size(); ++k) {
+        if (scalar == Scalar::stop_gradient || (scalar == Scalar::select && k == 0)) {
+          EXPECT_FALSE(grads[k].present) << row.name;
+          continue;
+        }
+        std::vector<double> up = point, down = point;
+        up[k] += 1e-5, down[k] -= 1e-5;
+        double want = 1.5 * (value(up) - value(down)) / 2e-5;
+        EXPECT_NEAR(grads[k].value, want, 1e-6 * std::max(1.0, std::abs(want)))
+            << row.name << " at " << point[0];
+      }
+    }
+  }
+}
+
+/// Distance in units of the last place of an f32 of the reference's size.
+double ulps(float got, double want) {
+  double unit = std::ldexp(1.0, std::max(std::ilogb(want), -126) - 23);
+  return std::abs(got - want) / unit;
+}
+
+// The kernel forms in f32, against f64, within the ulps that the table grants a device.
+TEST(ScalarTable, KernelFormsAreWithinTheirUlps) {
+  using E = Number<float>;
+  for (Scalar scalar : allScalars()) {
+    const ScalarInfo& row = info(scalar);
+    for (const auto& point : pointsOf(row)) {
+      std::vector<E> operands;
+      std::vector<double> at;
+      for (double x : point)
+        operands.push_back(E(static_cast<float>(x))), at.push_back(static_cast<float>(x));
+      at.resize(3);
+      double want = evalScalar(scalar, at[0], at[1], at[2]);
+      float got = scalarLower<E>(scalar, operands).value;
+      if (want == 0)
+        EXPECT_EQ(got, 0) << row.name;
+      else
+        EXPECT_LE(ulps(got, want), std::max(row.ulps, 0.5)) << row.name << " at " << at[0];
+    }
+  }
+}
+
+// Densely, over the branches of both polynomials and far into saturation.
+TEST(ScalarTable, TanhAndErf) {
+  double worstTanh = 0, worstErf = 0;
+  for (int i = -120000; i <= 120000; ++i) {
+    float x = static_cast<float>(i) * 1e-4f;
+    if (x == 0) continue;
+    worstTanh =
+        std::max(worstTanh, ulps(lowerTanh(Number<float>(x)).value, std::tanh(static_cast<double>(x))));
+    worstErf = std::max(worstErf, ulps(lowerErf(Number<float>(x)).value, std::erf(static_cast<double>(x))));
+  }
+  EXPECT_LE(worstTanh, info(Scalar::tanh).ulps);
+  EXPECT_LE(worstErf, info(Scalar::erf).ulps);
+  for (float sign : {-1.0f, 1.0f}) {
+    EXPECT_EQ(lowerTanh(Number<float>(sign * 200)).value, sign);  // exp overflows here
+    EXPECT_EQ(lowerErf(Number<float>(sign * 200)).value, sign);
+    EXPECT_EQ(lowerTanh(Number<float>(sign * 0)).value, 0);
+    EXPECT_EQ(lowerErf(Number<float>(sign * 0)).value, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tg::test

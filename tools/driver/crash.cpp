@@ -1,0 +1,90 @@
+// Saves the module a pass crashed on. The handler runs in a broken process: it only writes bytes that
+// were made ready before the pass started.
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <string>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "tools/driver/instruments.h"
+
+namespace tg {
+
+namespace {
+
+constexpr std::array kSignals = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+struct Saved {
+  std::string path, text, message;
+  std::array<struct sigaction, kSignals.size()> before{};
+  std::array<char, 65536> stack{};  // a handler for an overflown stack needs another one
+};
+Saved* saved = nullptr;
+
+void put(int file, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    ssize_t count = ::write(file, text.data() + done, text.size() - done);
+    if (count <= 0) return;
+    done += static_cast<size_t>(count);
+  }
+}
+
+void onCrash(int signal) {
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &saved->before[i], nullptr);
+  if (!saved->text.empty()) {
+    int file = ::open(saved->path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (file >= 0) {
+      put(file, saved->text);
+      ::close(file);
+      put(2, saved->message);
+    }
+  }
+  ::raise(signal);
+}
+
+}  // namespace
+
+CrashGuard::CrashGuard(std::string path) {
+  if (path.empty()) return;
+  saved = new Saved;
+  saved->path = std::move(path);
+  stack_t stack{};
+  stack.ss_sp = saved->stack.data();
+  stack.ss_size = saved->stack.size();
+  ::sigaltstack(&stack, nullptr);
+  struct sigaction action {};
+  action.sa_handler = onCrash;
+  action.sa_flags = SA_ONSTACK;
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &saved->before[i]);
+}
+
+CrashGuard::~CrashGuard() {
+  if (!saved) return;
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &saved->before[i], nullptr);
+  stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  ::sigaltstack(&none, nullptr);
+  delete saved;
+  saved = nullptr;
+}
+
+void CrashGuard::watch(PassManager& pipeline) {
+  if (!saved) return;
+  Instrumentation hooks;
+  hooks.before = [steps = pipeline.steps()](const PipelineStep& step, int index, const Module& module) {
+    PassManager rest;
+    for (size_t i = index; i < steps.size(); ++i) rest.add(*steps[i].pass, steps[i].options);
+    saved->message = fmt::format("error: pass {} crashed: a bug in the compiler, not in the input\n"
+                                 "note: the module before the pass is in {}\n",
+                                 step.pass->name, saved->path);
+    saved->text = reproducerText(rest.str(), print(module));
+  };
+  hooks.after = [](const PipelineStep&, int, const Module&, double) { saved->text.clear(); };
+  pipeline.instrument(std::move(hooks));
+}
+
+}  // namespace tg

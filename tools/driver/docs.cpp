@@ -1,0 +1,221 @@
+#include "tools/driver/docs.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "passes/grad_rules/grad_rules.h"
+#include "passes/pass.h"
+#include "tools/driver/listings.h"
+
+namespace tg {
+
+namespace {
+
+/// Text inside a table's cell: a bar would end it.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+/// A code span that survives bars in a table and backticks in the text.
+std::string code(std::string_view text) { return "`" + cell(text) + "`"; }
+
+std::string_view typeClass(table::TypeClass type) {
+  switch (type) {
+  case table::TypeClass::any: return "any element type";
+  case table::TypeClass::num: return "f32, f16 or integer";
+  case table::TypeClass::flt: return "f32 or f16";
+  case table::TypeClass::integer: return "integer";
+  case table::TypeClass::boolean: return "i1";
+  }
+  return "";
+}
+
+std::string slotKind(const table::Slot& slot) {
+  using enum table::SlotKind;
+  switch (slot.kind) {
+  case value: return fmt::format("value, {}", typeClass(slot.type));
+  case optional: return fmt::format("value, {}; may be missing", typeClass(slot.type));
+  case values: return fmt::format("any number of values, {}", typeClass(slot.type));
+  case symbol: return "symbol, `@name`";
+  case element: return "element, `%buffer[%i, …]`";
+  case literal: return "literal";
+  case bindings: return "bindings, `(%a = %x, %g = [%y, %z])`";
+  case binding: return "binding, `%i = 0`";
+  case keyword: return fmt::format("`{}(…)`", slot.name);
+  case args: return "`args(in(@buffer[offset:bytes]), …)`";
+  case none: break;
+  }
+  return "";
+}
+
+std::string_view attrKind(table::AttrKind kind) {
+  using enum table::AttrKind;
+  switch (kind) {
+  case integer: return "integer";
+  case real: return "real";
+  case boolean: return "boolean";
+  case string: return "string";
+  case word: return "word";
+  case symbol: return "symbol";
+  case ints: return "integers";
+  case any: return "any";
+  case none: break;
+  }
+  return "";
+}
+
+std::string placesOf(const OpInfo& op) {
+  constexpr std::pair<table::Where, const char*> kPlaces[] = {
+      {table::inTensor, "tensor functions"},
+      {table::inFused, "fused functions"},
+      {table::inPlanned, "planned functions"},
+      {table::inDispatch, "kernel and spirv functions"},
+      {table::inRegion, "regions"},
+      {table::inKernel, "kernels"}};
+  std::string out;
+  for (auto [place, text] : kPlaces)
+    if (op.mayStand(place)) out += (out.empty() ? "" : ", ") + std::string(text);
+  return out;
+}
+
+std::string traitsOf(const OpInfo& op) {
+  constexpr std::pair<table::Trait, const char*> kTraits[] = {
+      {table::pure, "pure"}, {table::commutative, "commutative"}, {table::composite, "composite"},
+      {table::view, "view"}, {table::terminator, "terminator"},   {table::effect, "effect"},
+      {table::leaf, "leaf"}};
+  std::string out;
+  for (auto [trait, text] : kTraits)
+    if (op.has(trait)) out += (out.empty() ? "" : ", ") + std::string(text);
+  return out.empty() ? "none" : out;
+}
+
+/// `c1: …; c2: ….` as a list whose labels are those of the diagnostics: `matmul.c1`, `k_load.c1`.
+std::string constraintsOf(const OpInfo& op) {
+  std::string_view rest = op.constraints;
+  std::string label(op.name.substr(op.name.find('.') == std::string_view::npos ? 0 : op.name.find('.') + 1));
+  if (op.mayStand(table::inKernel)) label = "k_" + label;
+  std::string out;
+  while (!rest.empty()) {
+    // The next entry starts at "; cN: ".
+    size_t end = 0;
+    do {
+      end = rest.find("; c", end + 1);
+    } while (end != std::string_view::npos && rest.find(':', end) > end + 6);
+    std::string_view entry = rest.substr(0, end);
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 2);
+    size_t colon = entry.find(": ");
+    if (entry.ends_with('.')) entry.remove_suffix(1);
+    out += fmt::format("- `{}.{}` {}\n", label, entry.substr(0, colon), entry.substr(colon + 2));
+  }
+  return out;
+}
+
+std::string gradientOf(const OpInfo& op) {
+  const GradEntry& entry = gradEntry(op.code);
+  switch (entry.kind) {
+  case GradKind::rule: return fmt::format("Gradient: `{}`.", entry.text);
+  case GradKind::byScalar: return fmt::format("Gradient: `{}`, by the scalar table.", entry.text);
+  case GradKind::decomposes: return fmt::format("Gradient: {}.", entry.text);
+  case GradKind::notDifferentiable: return fmt::format("No gradient: {}.", entry.text);
+  case GradKind::notInStage: return fmt::format("No gradient is taken of it: {}.", entry.text);
+  }
+  return "";
+}
+
+/// The function body of a row as a module that verifies: the arguments every example may use, and a
+/// return of nothing.
+std::string exampleModule(const OpInfo& op) {
+  std::string body, line;
+  for (char c : std::string(op.example) + "\n") {
+    line += c;
+    if (c != '\n') continue;
+    body += "    " + line;
+    line.clear();
+  }
+  std::string items;
+  bool storage = op.example.find('@') != std::string_view::npos;
+  if (storage) items = "  param @p : tensor<4x3xf32> {init = zeros}\n  state @q : tensor<f32>\n";
+  std::string read;
+  if (op.example.find("%p0") != std::string_view::npos) read = "    %p0 = tg.param @p : tensor<4x3xf32>\n";
+  constexpr std::pair<const char*, const char*> kArgs[] = {
+      {"x", "2x4xf32"}, {"y", "2x4xf32"}, {"w", "4x3xf32"}, {"b", "4xf32"},
+      {"i", "2xi32"},   {"c", "2x4xi1"},  {"s", "f32"},     {"t", "8x4xf32"}};
+  std::string args;
+  for (auto [name, type] : kArgs) {
+    std::string use = fmt::format("%{}", name);
+    bool used = false;
+    for (size_t at = op.example.find(use); at != std::string_view::npos; at = op.example.find(use, at + 1)) {
+      char next = at + use.size() < op.example.size() ? op.example[at + use.size()] : ' ';
+      used = used || !(std::isalnum(static_cast<unsigned char>(next)) || next == '_');
+    }
+    if (used) args += fmt::format("{}%{}: tensor<{}>", args.empty() ? "" : ", ", name, type);
+  }
+  return fmt::format("module @example {{\n{}  func @f({}) {{\n{}{}    return\n  }}\n}}\n", items, args, read,
+                     body);
+}
+
+std::string opSection(const OpInfo& op) {
+  std::string out = fmt::format("### {}\n\n{}\n\n", op.name, op.summary);
+  if (op.slots.size() > 0) {
+    out += "| operand | form |\n|---|---|\n";
+    for (const table::Slot& slot : op.slots)
+      out += fmt::format("| {} | {} |\n", code(slot.name), cell(slotKind(slot)));
+    out += "\n";
+  }
+  if (op.attrs.size() > 0) {
+    out += "| attribute | kind | default |\n|---|---|---|\n";
+    for (const table::AttrRow& row : op.attrs) {
+      std::string kind = row.choices.empty() ? std::string(attrKind(row.kind)) : code(row.choices);
+      out += fmt::format("| {} | {} | {} |\n", code(row.name), kind,
+                         row.fallback.empty() ? "required" : code(row.fallback));
+    }
+    out += "\n";
+  }
+  out += fmt::format("Stands in: {}. Traits: {}. Fusion: {}.\n", placesOf(op), traitsOf(op),
+                     op.fusion == table::Fusion::none ? "none" : fusionName(op.fusion));
+  if (op.mayStand(table::inTensor)) out += gradientOf(op) + "\n";
+  if (std::string constraints = constraintsOf(op); !constraints.empty()) out += "\n" + constraints;
+  if (!op.example.empty()) out += fmt::format("\n```mlir\n{}```\n", exampleModule(op));
+  return out + "\n";
+}
+
+}  // namespace
+
+std::string opsPage() {
+  std::string out = "# Ops\n\nGenerated by `gen-docs` from `ir/ops.def`, `ir/kernel/ops.def` and "
+                    "`passes/grad_rules/`; edit those.\nIn gradients `g` is the gradient of the result.\n";
+  std::string dialect;
+  for (int index = 0; index < kOpcodeCount; ++index) {
+    const OpInfo& op = info(static_cast<Opcode>(index));
+    std::string own = op.name.starts_with("tgk.") ? "Kernel ops" : "Tensor ops";
+    if (own != dialect) out += fmt::format("\n## {}\n\n", own);
+    dialect = own;
+    out += opSection(op);
+  }
+  out.pop_back();
+  return out;
+}
+
+std::string passesPage() {
+  std::string out =
+      "# Passes\n\nGenerated by `gen-docs` from `passes/passes.def` and `passes/options.h`; edit those.\n"
+      "Every pass is a flag of `tg-opt` and a name in `--pass-pipeline`.\n";
+  for (const PassInfo& pass : passes()) {
+    out += fmt::format("\n## {}\n\n{}\n\nStage {} to {}.", pass.name, pass.summary, name(pass.from),
+                       name(pass.to));
+    if (!pass.tool.empty()) out += fmt::format(" Tool: `{}`.", pass.tool);
+    out += "\n";
+    if (pass.options.empty()) continue;
+    out += "\n| option | type | default | meaning |\n|---|---|---|---|\n";
+    for (const OptionInfo& option : pass.options)
+      out += fmt::format("| `{}` | {} | `{}` | {} |\n", option.name, option.type, option.fallback,
+                         cell(option.help));
+  }
+  return out;
+}
+
+}  // namespace tg

@@ -1,0 +1,13 @@
+// The generated pages: everything in them comes from a table, so a test can compare them with one.
+#pragma once
+
+#include <string>
+
+namespace tg {
+
+/// docs/ops.md: every op of both dialects with operands, attributes, constraints, gradient, example.
+std::string opsPage();
+/// docs/passes.md: every pass with stages, tool and options.
+std::string passesPage();
+
+}  // namespace tg

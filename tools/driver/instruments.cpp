@@ -1,0 +1,78 @@
+#include "tools/driver/instruments.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "tools/driver/io.h"
+
+namespace tg {
+
+static bool listed(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void addPrinting(PassManager& pipeline, const Command& command) {
+  auto printer = [options = command.printOptions()](const char* when, bool all,
+                                                    std::vector<std::string> names) {
+    return [=](const PipelineStep& step, const Module& module) {
+      if (!all && !listed(names, step.pass->name)) return;
+      fmt::print(stderr, "// -----// IR Dump {} {} //----- //\n{}\n", when, step.pass->name,
+                 print(module, options));
+    };
+  };
+  Instrumentation hooks;
+  if (command.printBeforeAll || !command.printBefore.empty())
+    hooks.before = [show = printer("Before", command.printBeforeAll, command.printBefore)](
+                       const PipelineStep& step, int, const Module& module) { show(step, module); };
+  if (command.printAfterAll || !command.printAfter.empty())
+    hooks.after = [show = printer("After", command.printAfterAll, command.printAfter)](
+                      const PipelineStep& step, int, const Module& module, double) { show(step, module); };
+  if (hooks.before || hooks.after) pipeline.instrument(std::move(hooks));
+}
+
+Result<void> addTree(PassManager& pipeline, const Command& command, int section) {
+  if (command.treeDir.empty()) return {};
+  std::filesystem::path folder = command.treeDir;
+  if (section > 0) folder /= fmt::format("section_{}", section);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return fail(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+  auto write = [folder, options = command.printOptions()](int number, const std::string& name,
+                                                          const Module& module) {
+    std::string path = folder / fmt::format("{:02}_{}.tgir", number, name);
+    if (auto written = writeOutput(path, print(module, options)); !written)
+      fmt::print(stderr, "{}", written.error().str());
+  };
+  Instrumentation hooks;
+  hooks.before = [write](const PipelineStep&, int index, const Module& module) {
+    if (index == 0) write(0, "input", module);
+  };
+  hooks.after = [write](const PipelineStep& step, int index, const Module& module, double) {
+    write(index + 1, step.pass->name, module);
+  };
+  pipeline.instrument(std::move(hooks));
+  return {};
+}
+
+void Timing::watch(PassManager& pipeline) {
+  Instrumentation hooks;
+  hooks.after = [this](const PipelineStep& step, int, const Module&, double milliseconds) {
+    add(step.pass->name, milliseconds);
+  };
+  pipeline.instrument(std::move(hooks));
+}
+
+std::string Timing::table() const {
+  double total = 0;
+  for (const auto& [name, milliseconds] : rows_) total += milliseconds;
+  std::string out = "  time ms   share  step\n";
+  for (const auto& [name, milliseconds] : rows_)
+    out += fmt::format("{:9.3f}  {:5.1f}%  {}\n", milliseconds, total > 0 ? 100 * milliseconds / total : 0,
+                       name);
+  return out + fmt::format("{:9.3f}  100.0%  total\n", total);
+}
+
+}  // namespace tg

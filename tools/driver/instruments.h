@@ -1,0 +1,40 @@
+// What the driver hangs on a pipeline: printing between passes, timing, saving the module of a crash.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/driver/cli.h"
+
+namespace tg {
+
+/// --print-ir-before/-after, to standard error.
+void addPrinting(PassManager& pipeline, const Command& command);
+/// --print-ir-tree-dir: DIR/00_input.tgir, DIR/01_<first pass>.tgir, …; sections of a split file get a
+/// folder each (`section` counts from 1, 0 for a file that is not split).
+Result<void> addTree(PassManager& pipeline, const Command& command, int section);
+
+/// Names and milliseconds in the order they happened.
+class Timing {
+ public:
+  void add(std::string name, double milliseconds) { rows_.emplace_back(std::move(name), milliseconds); }
+  void watch(PassManager& pipeline);
+  std::string table() const;
+
+ private:
+  std::vector<std::pair<std::string, double>> rows_;
+};
+
+/// While alive, a crash inside a pass (an assertion, a bad access) saves the module as it was before the
+/// pass to `path` and says so, before the process ends as it would have. "" saves nothing.
+class CrashGuard {
+ public:
+  explicit CrashGuard(std::string path);
+  ~CrashGuard();
+  CrashGuard(const CrashGuard&) = delete;
+  CrashGuard& operator=(const CrashGuard&) = delete;
+  void watch(PassManager& pipeline);
+};
+
+}  // namespace tg

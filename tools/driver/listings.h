@@ -1,0 +1,20 @@
+// What the tools say about themselves: all of it derived from the tables.
+#pragma once
+
+#include <string>
+
+#include "passes/pass.h"
+
+namespace tg {
+
+/// --list-passes: name, stages, tool, summary, a line each.
+std::string passList();
+/// --help-pass: a pass with its options, types and defaults.
+std::string passHelp(const PassInfo& pass);
+/// --list-ops: name, fusion class, kind of its gradient entry and meaning, then the counts.
+std::string opList();
+std::string versionText();
+/// The word for a fusion class; "-" for an op that is never fused.
+std::string_view fusionName(table::Fusion fusion);
+
+}  // namespace tg

@@ -1,0 +1,210 @@
+// The flow of one invocation: read, split, run the pipeline over each section, compare or print.
+#include <chrono>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "tools/driver/cli.h"
+#include "tools/driver/expected.h"
+#include "tools/driver/instruments.h"
+#include "tools/driver/io.h"
+
+namespace tg {
+
+namespace {
+
+// More than these say no more: the first errors of a garbled file are the useful ones.
+constexpr size_t kMostErrors = 20;
+constexpr std::string_view kSplitMark = "// -----";
+
+using Clock = std::chrono::steady_clock;
+double millisecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+void show(const Error& error) {
+  size_t count = 0;
+  for (const Diagnostic& diagnostic : error.diagnostics()) {
+    if (++count > kMostErrors) break;
+    fmt::print(stderr, "{}", render(diagnostic));
+  }
+  if (error.diagnostics().size() > kMostErrors)
+    fmt::print(stderr, "note: {} more errors are not shown\n", error.diagnostics().size() - kMostErrors);
+}
+
+/// The sections between marks. Each starts with the newlines of all before it, so that its lines keep
+/// their numbers in the file.
+std::vector<std::string> sectionsOf(const std::string& text, bool split) {
+  if (!split) return {text};
+  std::vector<std::string> out(1);
+  size_t lines = 0;
+  for (size_t begin = 0; begin < text.size(); ++lines) {
+    size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = std::string_view(text).substr(begin, end - begin);
+    size_t last = line.find_last_not_of(" \t\r");
+    if (line.substr(0, last == std::string_view::npos ? 0 : last + 1) == kSplitMark)
+      out.emplace_back(lines + 1, '\n');
+    else
+      out.back().append(line).append("\n");
+    begin = end + 1;
+  }
+  return out;
+}
+
+bool isBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
+
+/// `tg-crash-<hash of the input>.tgir`, so that two failures do not overwrite each other.
+std::string reproducerPath(const Command& command, const std::string& text) {
+  if (command.reproducer == "none") return "";
+  if (!command.reproducer.empty()) return command.reproducer;
+  uint32_t hash = 2166136261u;  // FNV-1a
+  for (unsigned char c : text) hash = (hash ^ c) * 16777619u;
+  return fmt::format("tg-crash-{:08x}.tgir", hash);
+}
+
+class Invocation {
+ public:
+  explicit Invocation(Command command) : command_(std::move(command)) {}
+  int run();
+
+ private:
+  bool runSection(const std::string& text, int section);
+  Result<std::string> process(const std::string& text, int section, const DiagnosticHandler& handler);
+  Result<void> checkRoundTrip(const Module& module, std::string_view when) const;
+  Result<std::string> write(const Module& module) const;
+
+  Command command_;
+  std::string fileName_, reproducer_, output_;
+  Timing timing_;
+};
+
+Result<void> Invocation::checkRoundTrip(const Module& module, std::string_view when) const {
+  if (!command_.verifyRoundtrip) return {};
+  std::string text = print(module);
+  auto again = parse(text, fmt::format("<{} printed>", when));
+  if (!again) {
+    Error error = fail(fmt::format("round trip: the printed {} does not parse", when));
+    error.append(again.takeError());
+    return error;
+  }
+  std::string second = print(**again);
+  if (second == text) return {};
+  size_t at = 0, line = 1;
+  for (; at < text.size() && at < second.size() && text[at] == second[at]; ++at) line += text[at] == '\n';
+  auto lineAt = [&](const std::string& from) {
+    size_t begin = from.rfind('\n', at == 0 ? 0 : at - 1);
+    begin = begin == std::string::npos ? 0 : begin + 1;
+    return from.substr(begin, from.find('\n', begin) - begin);
+  };
+  return fail(fmt::format("round trip: the {} changes on line {}, from\n{}\nto\n{}", when, line, lineAt(text),
+                          lineAt(second)));
+}
+
+Result<std::string> Invocation::write(const Module& module) const {
+  for (const Emitter& emitter : emitters())
+    if (emitter.name == command_.emit) return emitter.emit(module);
+  return print(module, command_.printOptions());
+}
+
+Result<std::string> Invocation::process(const std::string& text, int section,
+                                        const DiagnosticHandler& handler) {
+  auto start = Clock::now();
+  TG_TRY(std::unique_ptr<Module> module, parse(text, fileName_));
+  timing_.add("parse", millisecondsSince(start));
+  TG_CHECK(checkRoundTrip(*module, "input"));
+
+  PassManager pipeline = command_.pipeline;
+  CrashGuard guard(reproducer_);
+  pipeline.onDiagnostic(handler).reproducer(reproducer_);
+  if (command_.verifyRoundtrip) pipeline.roundTrip(true);
+  addPrinting(pipeline, command_);
+  TG_CHECK(addTree(pipeline, command_, section));
+  timing_.watch(pipeline);
+  guard.watch(pipeline);
+  TG_CHECK(pipeline.run(module));
+  TG_CHECK(checkRoundTrip(*module, "output"));
+
+  start = Clock::now();
+  TG_TRY(std::string out, write(*module));
+  timing_.add(command_.emit == "text" ? "print" : command_.emit, millisecondsSince(start));
+  return out;
+}
+
+// Whether the section did what it should: succeed, or fail exactly as its comments say.
+bool Invocation::runSection(const std::string& text, int section) {
+  if (!command_.verifyDiagnostics) {
+    auto done = process(text, section,
+                        [](const Diagnostic& diagnostic) { fmt::print(stderr, "{}", render(diagnostic)); });
+    if (!done)
+      show(done.error());
+    else
+      output_ += *done;
+    return static_cast<bool>(done);
+  }
+  ExpectedDiagnostics expected(text, fileName_);
+  auto done = process(text, section, [&](const Diagnostic& diagnostic) { expected.see(diagnostic); });
+  if (!done)
+    expected.see(done.error());
+  else
+    output_ += *done;
+  std::string mismatches = expected.mismatches();
+  fmt::print(stderr, "{}", mismatches);
+  return mismatches.empty();
+}
+
+int Invocation::run() {
+  auto text = readInput(command_.input);
+  if (!text) {
+    fmt::print(stderr, "{}: {}", command_.tool, text.error().str());
+    return 1;
+  }
+  fileName_ = command_.input == "-" ? "<stdin>" : command_.input;
+  reproducer_ = reproducerPath(command_, *text);
+  if (command_.dumpPipeline)
+    fmt::print(stderr, "Pass Manager with {} passes:\n{}\n", command_.pipeline.steps().size(),
+               command_.pipeline.str(true));
+  bool good = true, first = true;
+  std::vector<std::string> sections = sectionsOf(*text, command_.split);
+  for (size_t index = 0; index < sections.size(); ++index) {
+    if (command_.split && isBlank(sections[index])) continue;
+    size_t before = output_.size();
+    good = runSection(sections[index], command_.split ? static_cast<int>(index) + 1 : 0) && good;
+    if (output_.size() > before && !first) output_.insert(before, fmt::format("{}\n", kSplitMark));
+    first = first && output_.size() == before;
+  }
+  if (command_.timing) fmt::print(stderr, "{}", timing_.table());
+  if (!good) return 1;
+  if (auto written = writeOutput(command_.output, output_); !written) {
+    fmt::print(stderr, "{}: {}", command_.tool, written.error().str());
+    return 1;
+  }
+  return 0;
+}
+
+int runTool(ParsedCommand parsed, const OptHooks& hooks) {
+  if (parsed.exit) return *parsed.exit;
+  if (auto resolved = resolveTargets(parsed.command, hooks); !resolved) {
+    fmt::print(stderr, "{}: {}", parsed.command.tool, resolved.error().str());
+    return 2;
+  }
+  return Invocation(std::move(parsed.command)).run();
+}
+
+}  // namespace
+
+int optMain(int argc, char** argv, const OptHooks& hooks) {
+  return runTool(parseCommand(argc, argv, nullptr), hooks);
+}
+
+int passToolMain(int argc, char** argv, const char* passName, const OptHooks& hooks) {
+  const PassInfo* pass = findPass(passName);
+  if (!pass) {
+    fmt::print(stderr, "no pass is named '{}'\n", passName);
+    return 2;
+  }
+  return runTool(parseCommand(argc, argv, pass), hooks);
+}
+
+}  // namespace tg

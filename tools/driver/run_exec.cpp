@@ -1,0 +1,154 @@
+// tg-run exec: one call of one function.
+#include <cmath>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "runtime/data/npy.h"
+#include "runtime/data/spec.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+namespace {
+
+// Beyond these a print is no longer read by a person; --output writes them all.
+constexpr int64_t kPrintedElements = 1000;
+
+struct ExecFlags {
+  std::string entry;
+  std::vector<std::string> inputs, outputs, expected, captures;
+  double rtol = 1e-4, atol = 1e-6;
+};
+
+std::string number(const HostArray& array, int64_t index) {
+  if (array.dtype == DType::f32) return formatF32(array.at(index));
+  return array.dtype == DType::f16 ? formatReal(array.at(index)) : fmt::format("{}", array.at(index));
+}
+
+/// `name=2x2xf32=[1.0,2.0,3.0,4.0]`: a line that --input and --expected-output take back.
+std::string asSpec(const std::string& name, const HostArray& array) {
+  std::string shape = array.shape.str();
+  std::string text = fmt::format("{}={}{}{}=", name, shape, shape.empty() ? "" : "x", tg::name(array.dtype));
+  int64_t shown = std::min(array.elements(), kPrintedElements);
+  if (array.shape.rank() == 0) return text + number(array, 0);
+  text += '[';
+  for (int64_t i = 0; i < shown; ++i) text += (i ? "," : "") + number(array, i);
+  return text + (shown < array.elements() ? fmt::format(",… {} more]", array.elements() - shown) : "]");
+}
+
+/// The only function, or @predict.
+Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
+  std::vector<Item*> funcs = module.all(ItemKind::func);
+  std::string known;
+  for (const Item* func : funcs) known += (known.empty() ? "@" : ", @") + func->name;
+  std::string name = wanted.starts_with('@') ? wanted.substr(1) : wanted;
+  if (name.empty() && funcs.size() == 1) return funcs.front();
+  const Item* found = module.func(name.empty() ? "predict" : name);
+  if (found) return found;
+  if (name.empty()) return fail(fmt::format("say which function with --entry=NAME: the module has {}", known));
+  return fail(fmt::format("there is no function @{}; the module has {}", name, known.empty() ? "none" : known));
+}
+
+Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs) {
+  Inputs inputs;
+  for (const std::string& text : specs) {
+    TG_TRY(auto spec, parseInputSpec(text));
+    const Value* arg = func.arg(spec.first);
+    std::string known;
+    for (const auto& own : func.body.args) known += (known.empty() ? "" : ", ") + own->name;
+    if (!arg) return fail(fmt::format("@{} has no input '{}'; it has {}", func.name, spec.first, known.empty() ? "none" : known));
+    TG_TRY(HostArray value, load(spec.second, arg->type, spec.first));
+    inputs.insert_or_assign(spec.first, std::move(value));
+  }
+  for (const auto& arg : func.body.args)
+    if (!inputs.contains(arg->name) && !find(arg->attrs, "host"))
+      return fail(fmt::format("input '{0}' of type {1} is missing: give --input={0}=SPEC, such as {0}=@{0}.npy or {0}=rand(0)",
+                              arg->name, arg->type.str()));
+  return inputs;
+}
+
+/// "" when all elements agree within the tolerances, else how the first and worst differ.
+std::string difference(const std::string& name, const HostArray& got, const HostArray& expected, const ExecFlags& flags) {
+  int64_t wrong = 0, first = 0, worst = 0;
+  double largest = -1;
+  for (int64_t i = 0; i < got.elements(); ++i) {
+    double a = got.at(i), b = expected.at(i), apart = std::fabs(a - b);
+    if (a == b || (std::isnan(a) && std::isnan(b)) || apart <= flags.atol + flags.rtol * std::fabs(b)) continue;
+    if (wrong++ == 0) first = i;
+    if (!(apart <= largest)) largest = apart, worst = i;
+  }
+  if (!wrong) return "";
+  auto pair = [&](int64_t i) { return fmt::format("[{}] is {}, expected {}", i, number(got, i), number(expected, i)); };
+  return fmt::format("{}: {} of {} elements differ (rtol {}, atol {}); first {}; worst {}\n", name, wrong, got.elements(),
+                     flags.rtol, flags.atol, pair(first), pair(worst));
+}
+
+Result<std::string> compare(const RunOutputs& outputs, const ExecFlags& flags) {
+  std::string wrong;
+  for (const std::string& text : flags.expected) {
+    TG_TRY(auto spec, parseInputSpec(text));
+    const HostArray* got = outputs.result(spec.first);
+    if (!got) return fail(fmt::format("--expected-output names '{}', which is no result", spec.first));
+    TG_TRY(HostArray expected, load(spec.second, got->type(), spec.first));
+    wrong += difference(spec.first, *got, expected, flags);
+  }
+  return wrong;
+}
+
+Result<void> write(const RunOutputs& outputs, const ExecFlags& flags) {
+  for (const std::string& text : flags.outputs) {
+    size_t equals = text.find('=');
+    if (equals == std::string::npos || text.compare(equals + 1, 1, "@") != 0)
+      return fail(fmt::format("--output={}: give NAME=@FILE.npy", text));
+    const HostArray* got = outputs.result(text.substr(0, equals));
+    if (!got) return fail(fmt::format("--output names '{}', which is no result", text.substr(0, equals)));
+    TG_CHECK(writeNpy(text.substr(equals + 2), *got));
+  }
+  return {};
+}
+
+}  // namespace
+
+int runExec(const Arguments& args) {
+  CLI::App app("Calls a function once and prints its results, in the form --input takes.", "tg-run exec");
+  ModelFlags model;
+  ExecFlags flags;
+  addModelFlags(app, model);
+  app.add_option("--entry", flags.entry, "the function; the only one, or predict, by default")->option_text("NAME");
+  app.add_option("--input", flags.inputs, "x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")->option_text("NAME=SPEC");
+  app.add_option("--output", flags.outputs, "write a result instead of printing it")->option_text("NAME=@FILE");
+  app.add_option("--capture", flags.captures, "print a captured value too")->option_text("NAME");
+  app.add_option("--expected-output", flags.expected, "compare; exit 3 on a mismatch")->option_text("NAME=SPEC");
+  app.add_option("--rtol", flags.rtol, "relative tolerance of the comparison")->capture_default_str();
+  app.add_option("--atol", flags.atol, "absolute tolerance of the comparison")->capture_default_str();
+  if (auto exit = parseVerb(app, args)) return *exit;
+
+  std::unique_ptr<Module> module;
+  if (int code = loadModule(app, model, module)) return code;
+  auto entry = entryOf(*module, flags.entry);
+  if (!entry) return report(app, exitInput, entry.error());
+  auto inputs = inputsOf(**entry, flags.inputs);
+  if (!inputs) return report(app, exitInput, inputs.error());
+  std::string name = (*entry)->name;
+
+  OpenModel open;
+  if (int code = openModel(app, model, std::move(module), {name}, open)) return code;
+  if (!open.session->device()) fmt::print(stderr, "note: running on the reference interpreter\n");
+  auto outputs = open.session->run(name, *inputs, flags.captures);
+  if (!outputs) return report(app, open.session->device() ? exitDevice : exitInput, outputs.error());
+  for (const auto& [result, value] : outputs->results) {
+    bool written = false;
+    for (const std::string& output : flags.outputs) written = written || output.starts_with(result + "=");
+    if (!written) fmt::print("{}\n", asSpec(result, value));
+  }
+  for (const auto& [capture, value] : outputs->captures) fmt::print("{}\n", asSpec(capture, value));
+  if (auto written = write(*outputs, flags); !written) return report(app, exitInput, written.error());
+  auto wrong = compare(*outputs, flags);
+  if (!wrong) return report(app, exitInput, wrong.error());
+  if (wrong->empty()) return exitOk;
+  fmt::print(stderr, "{}", *wrong);
+  return exitNumeric;
+}
+
+}  // namespace tg

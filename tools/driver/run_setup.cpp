@@ -1,0 +1,210 @@
+#include "tools/driver/run_setup.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "runtime/data/safetensors.h"
+#include "runtime/finish.h"
+#include "tools/driver/io.h"
+#include "tools/driver/work.h"
+
+namespace tg {
+
+int report(const CLI::App& app, int code, const Error& error) {
+  fmt::print(stderr, "{}: {}", app.get_name(), error.str());
+  return code;
+}
+int report(const CLI::App& app, int code, const std::string& message) {
+  return report(app, code, fail(message));
+}
+
+std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
+  Arguments reversed(args.rbegin(), args.rend());  // CLI11 takes a vector from its end
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return exitOk;
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), error.what(), app.get_name());
+    return exitUsage;
+  }
+  return {};
+}
+
+void addModelFlags(CLI::App& app, ModelFlags& flags) {
+  app.add_option("FILE", flags.file, "the module, of any stage; - or nothing is standard input")
+      ->option_text(" ");
+  auto add = [&](const char* flag, const char* value, std::string& into, const char* help) {
+    app.add_option(flag, into, help)->option_text(value)->group("Model and device");
+  };
+  add("--device", "DEVICE", flags.device,
+      "auto (default), cpu, an index, a UUID, a part of the name, or interp");
+  add("--target", "TARGET", flags.target,
+      "compile for a shipped target or a JSON file instead of the device's limits");
+  add("--pipeline", "PASSES", flags.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'");
+  add("--weights", "FILE", flags.weights, "safetensors with parameters to start from");
+  add("--tuning", "FILE", flags.tuning, "schedules measured on the device");
+  add("--emit-module", "FILE", flags.emitModule, "write the finished module here");
+  app.add_option("--seed", flags.seed, "of parameters and random ops")
+      ->option_text("N")
+      ->group("Model and device");
+  app.add_flag("--validation", flags.validation, "run under the Vulkan validation layer")
+      ->group("Model and device");
+  app.add_flag("--no-cache", flags.noCache, "do not keep compiled pipelines on disk")
+      ->group("Model and device");
+  app.get_formatter()->column_width(34);
+}
+
+double OpenModel::compileMs() const {
+  double sum = 0;
+  for (const auto& [phase, ms] : milliseconds) sum += ms;
+  return sum;
+}
+
+int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out) {
+  auto text = readInput(flags.file);
+  if (!text) return report(app, exitInput, text.error());
+  auto module = parse(*text, flags.file == "-" ? "<stdin>" : flags.file);
+  if (!module) return report(app, exitInput, module.error());
+  if (auto good = verify(**module); !good) return report(app, exitInput, good.error());
+  out = std::move(*module);
+  return exitOk;
+}
+
+bool hasUpdate(const Module& module, const std::string& function) {
+  const Item* func = module.func(function);
+  if (!func) return false;
+  // From stage kernel on an update is a write to a home, which the text no longer tells from others.
+  if (module.stage >= Stage::kernel) return true;
+  return std::any_of(func->body.ops.begin(), func->body.ops.end(),
+                     [](const auto& op) { return op->code == Opcode::update; });
+}
+
+namespace {
+
+/// Drops functions nobody will call, before they are compiled.
+void keepFunctions(Module& module, const std::vector<std::string>& entries) {
+  if (module.stage != Stage::tensor) return;
+  std::erase_if(module.items, [&](const std::unique_ptr<Item>& item) {
+    return item->kind == ItemKind::func &&
+           std::find(entries.begin(), entries.end(), item->name) == entries.end();
+  });
+}
+
+std::string cacheFile() {
+  namespace fs = std::filesystem;
+  const char* own = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (!own && !home) return "";
+  fs::path folder = (own ? fs::path(own) : fs::path(home) / ".cache") / "tensorgrad";
+  std::error_code error;
+  fs::create_directories(folder, error);
+  return error ? "" : (folder / "pipelines.bin").string();
+}
+
+/// Mesa's CPU device hands every dispatch to a pool of threads, which costs more than a tiny kernel. Its
+/// size is read once, when the driver is loaded.
+bool leavePoolOut(const Module& module) {
+  if (std::getenv("LP_NUM_THREADS") || !isTiny(module)) return false;
+  return ::setenv("LP_NUM_THREADS", "0", 0) == 0;
+}
+
+Result<Target> targetOf(const std::string& text) {
+  bool file = text.find('/') != std::string::npos || text.ends_with(".json");
+  if (!file) return targetByName(text);
+  TG_TRY(std::string json, readInput(text));
+  return targetFromJson(json, text);
+}
+
+Result<void> loadWeights(Session& session, const std::string& path) {
+  TG_TRY(Safetensors file, readSafetensors(path));
+  NamedArrays params;
+  for (const Item* param : session.module().all(ItemKind::param)) {
+    const HostArray* value = file.find(param->name);
+    if (!value) return fail(fmt::format("{} has no tensor '{}'", path, param->name));
+    params.emplace_back(param->name, *value);
+  }
+  return session.uploadParams(params);
+}
+
+/// An error with a place in the text is the input's; any other one of a session is the device's.
+int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc) ? exitInput : exitDevice; }
+
+int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& module, SessionOptions& options) {
+  options.device = flags.device;
+  options.seed = flags.seed;
+  options.keepGrads = false;
+  if (flags.device == "interp") return exitOk;
+  bool poolLeftOut = leavePoolOut(module);
+  auto device = vulkan::Device::open({flags.device, flags.validation, false, {}});
+  if (!device) return report(app, exitDevice, device.error());
+  options.shared = *device;
+  if (!flags.noCache) options.cache = cacheFile();
+  const vulkan::DeviceInfo& info = (*device)->info();
+  if (poolLeftOut && info.name.find("llvmpipe") != std::string::npos)
+    fmt::print(
+        stderr,
+        "note: the model is tiny, so LP_NUM_THREADS=0 is set: kernels run without Mesa's thread pool\n");
+  if (info.type == "cpu" && flags.device == "auto")
+    fmt::print(stderr, "warning: running on the CPU device {}; --device=cpu says that this is meant\n",
+               info.name);
+  return exitOk;
+}
+
+int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptions& options,
+                std::unique_ptr<Module>& module, OpenModel& out) {
+  if (!options.shared && flags.target.empty()) {
+    if (flags.emitModule.empty()) return exitOk;
+    return report(app, exitUsage, "--emit-module with --device=interp wants a --target");
+  }
+  Target target;
+  if (flags.target.empty()) {
+    target = options.shared->info().target;
+  } else {
+    auto given = targetOf(flags.target);
+    if (!given) return report(app, exitUsage, given.error());
+    target = *given;
+  }
+  FinishOptions rest;
+  rest.tuning = flags.tuning;
+  auto done = finish(std::move(module), target, rest);
+  if (!done) return report(app, exitInput, done.error());
+  module = std::move(done->module);
+  for (auto& phase : done->milliseconds) out.milliseconds.push_back(std::move(phase));
+  if (flags.emitModule.empty()) return exitOk;
+  auto written = writeOutput(flags.emitModule, print(*module));
+  return written ? exitOk : report(app, exitInput, written.error());
+}
+
+}  // namespace
+
+int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
+              const std::vector<std::string>& entries, OpenModel& out) {
+  if (!flags.pipeline.empty()) {
+    auto ran = runPasses(std::move(module), flags.pipeline);
+    if (!ran) return report(app, exitInput, ran.error());
+    module = std::move(ran->module);
+    out.milliseconds = std::move(ran->milliseconds);
+  }
+  if (flags.emitModule.empty()) keepFunctions(*module, entries);
+  out.source = clone(*module);
+  SessionOptions options;
+  if (int code = openDevice(app, flags, *module, options)) return code;
+  if (int code = finishModel(app, flags, options, module, out)) return code;
+  auto session = Session::create(std::move(module), options);
+  if (!session) return report(app, codeOf(session.error()), session.error());
+  out.session = std::move(*session);
+  for (const auto& phase : out.session->info().milliseconds) out.milliseconds.push_back(phase);
+  if (flags.weights.empty()) return exitOk;
+  auto loaded = loadWeights(*out.session, flags.weights);
+  return loaded ? exitOk : report(app, exitInput, loaded.error());
+}
+
+}  // namespace tg

@@ -1,0 +1,59 @@
+// What the verbs of tg-run share: flags about the model and the device, and the way from a file to a
+// session.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/session.h"
+#include "tools/driver/run.h"
+
+namespace tg {
+
+enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3, exitDevice = 4 };
+
+/// Prints an error after the verb's name and returns the code.
+int report(const CLI::App& app, int code, const Error& error);
+int report(const CLI::App& app, int code, const std::string& message);
+
+/// Parses a verb's arguments; an exit code when that answered (help) or failed (the reason is printed).
+std::optional<int> parseVerb(CLI::App& app, const Arguments& args);
+
+struct ModelFlags {
+  std::string file = "-";
+  std::string device = "auto";
+  std::string target;      ///< "" is the device's
+  std::string pipeline;    ///< passes to run first
+  std::string weights;     ///< safetensors with params to start from
+  std::string emitModule;  ///< write the finished module here
+  std::string tuning;
+  uint64_t seed = 0;
+  bool validation = false, noCache = false;
+};
+void addModelFlags(CLI::App& app, ModelFlags& flags);
+
+/// A session and what making it took.
+struct OpenModel {
+  std::unique_ptr<Session> session;
+  std::shared_ptr<const Module> source;                      ///< as it was before fuse
+  std::vector<std::pair<std::string, double>> milliseconds;  ///< of compilation, by phase
+  double compileMs() const;
+};
+
+/// Runs the pipeline of the flags, opens the device, finishes and loads the module. Only the functions in
+/// `entries` are compiled, unless the module is to be written. 0, or an exit code after printing why.
+int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
+              const std::vector<std::string>& entries, OpenModel& out);
+
+/// Reads and verifies the module of the flags. 0, or an exit code after printing why.
+int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out);
+
+/// Whether a function commits anything: one that does learns or counts.
+bool hasUpdate(const Module& module, const std::string& function);
+
+}  // namespace tg

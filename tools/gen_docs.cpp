@@ -1,0 +1,14 @@
+// gen-docs DIR: writes DIR/ops.md and DIR/passes.md from the tables.
+#include <cstdio>
+#include <string>
+
+#include "tools/driver/docs.h"
+#include "tools/driver/io.h"
+
+int main(int argc, char** argv) {
+  std::string folder = argc == 2 ? argv[1] : "";
+  bool good = !folder.empty() && tg::writeOutput(folder + "/ops.md", tg::opsPage()) &&
+              tg::writeOutput(folder + "/passes.md", tg::passesPage());
+  if (!good) std::fputs("usage: gen-docs DIR, an existing folder\n", stderr);
+  return good ? 0 : 2;
+}

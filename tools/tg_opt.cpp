@@ -1,0 +1,8 @@
+// tg-opt: any pipeline over a module (tools/driver/driver.h).
+#include "codegen/register.h"
+#include "tools/driver/driver.h"
+
+int main(int argc, char** argv) {
+  tg::registerCodegenPasses();
+  return tg::optMain(argc, argv);
+}
