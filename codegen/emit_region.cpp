@@ -365,8 +365,9 @@ std::vector<KV> RegionEmitter::over(int level, int64_t extent, int64_t step, con
     return carried;
   }
   int64_t unroll = trips % 4 == 0 ? 4 : trips % 2 == 0 ? 2 : 1;
-  return kernel_.loop(level, KernelBuilder::u32(0), extent, step * unroll, init, [&](const KV& k, const std::vector<KV>& inside) {
-    Index base = space_.variable(k, extent, step * unroll);
+  // The loop counts rounds, so that multiples of the step stay visible to the index algebra.
+  return kernel_.loop(level, KernelBuilder::u32(0), trips / unroll, 1, init, [&](const KV& k, const std::vector<KV>& inside) {
+    Index base = space_.scale(space_.variable(k, trips / unroll), step * unroll);
     std::vector<KV> values = inside;
     for (int64_t part = 0; part < unroll; ++part) values = body(space_.add(base, IndexSpace::constant(part * step)), values);
     return values;
@@ -375,8 +376,10 @@ std::vector<KV> RegionEmitter::over(int level, int64_t extent, int64_t step, con
 
 KV RegionEmitter::horizontal(const KV& vector, Opcode combine) {
   DType dtype = vector.type.dtype;
-  auto pair = [&](const KV& a, const KV& b) { return kernel_.op(combine, {a, b}, dtype); };
-  return pair(pair(kernel_.extract(vector, 0), kernel_.extract(vector, 1)), pair(kernel_.extract(vector, 2), kernel_.extract(vector, 3)));
+  std::array<KV, kLanes> lanes;
+  for (int lane = 0; lane < kLanes; ++lane) lanes[static_cast<size_t>(lane)] = kernel_.extract(vector, lane);
+  KV low = kernel_.op(combine, {lanes[0], lanes[1]}, dtype), high = kernel_.op(combine, {lanes[2], lanes[3]}, dtype);
+  return kernel_.op(combine, {low, high}, dtype);
 }
 
 /// The start value of a reduction.

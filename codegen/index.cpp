@@ -41,7 +41,7 @@ void IndexSpace::rejoin(Index& a) const {
       if (q.part != Part::quotient || factor % q.n != 0) continue;
       const Division& whole = divisions_[static_cast<size_t>(q.whole)];
       int64_t unit = factor / q.n;
-      if (this->factor(a, whole.remainder) != unit) continue;
+      if (whole.remainder < 0 || this->factor(a, whole.remainder) != unit) continue;
       int quotient = id, remainder = whole.remainder;
       std::erase_if(a.terms, [&](const auto& term) { return term.first == quotient || term.first == remainder; });
       a = add(a, scale(whole.base, unit));
@@ -92,19 +92,19 @@ int64_t IndexSpace::align(const Index& a) const {
   return out == 0 ? int64_t{1} << 30 : std::abs(out);
 }
 
-IndexSpace::Division& IndexSpace::division(const Index& base, int64_t n) {
+int IndexSpace::division(const Index& base, int64_t n, Part part) {
   std::string key = fmt::format("{}/{}", base.key(), n);
   auto [it, fresh] = divided_.try_emplace(key, static_cast<int>(divisions_.size()));
-  if (fresh) {
-    KV value = materialize(base);
-    int64_t range = max(base) / n + 1;
-    int at = it->second;
-    int quotient = static_cast<int>(variables_.size());
-    variables_.push_back({kernel_.op(Opcode::k_div, {value, KernelBuilder::u32(n)}, DType::u32), range, 1, Part::quotient, at, n});
-    variables_.push_back({kernel_.op(Opcode::k_mod, {value, KernelBuilder::u32(n)}, DType::u32), n, 1, Part::remainder, at, n});
-    divisions_.push_back({base, quotient, quotient + 1});
-  }
-  return divisions_[static_cast<size_t>(it->second)];
+  if (fresh) divisions_.push_back({base, n});
+  size_t at = static_cast<size_t>(it->second);
+  bool quotient = part == Part::quotient;
+  int known = quotient ? divisions_[at].quotient : divisions_[at].remainder;
+  if (known >= 0) return known;
+  KV value = kernel_.op(quotient ? Opcode::k_div : Opcode::k_mod, {materialize(base), KernelBuilder::u32(n)}, DType::u32);
+  int made = static_cast<int>(variables_.size());
+  variables_.push_back({value, quotient ? max(base) / n + 1 : n, 1, part, it->second, n});
+  (quotient ? divisions_[at].quotient : divisions_[at].remainder) = made;
+  return made;
 }
 
 /// Splits a into n·whole + rest, rest holding the terms that n does not divide.
@@ -149,7 +149,7 @@ Index IndexSpace::div(const Index& a, int64_t n) {
     for (auto& term : reduced.terms) term.second /= g;
     return add(whole, div(reduced, n / g));
   }
-  return add(whole, Index{0, {{division(rest, n).quotient, 1}}});
+  return add(whole, Index{0, {{division(rest, n, Part::quotient), 1}}});
 }
 
 Index IndexSpace::mod(const Index& a, int64_t n) {
@@ -166,7 +166,7 @@ Index IndexSpace::mod(const Index& a, int64_t n) {
     for (auto& term : reduced.terms) term.second /= g;
     return add(scale(mod(reduced, n / g), g), constant(low));
   }
-  return {0, {{division(rest, n).remainder, 1}}};
+  return {0, {{division(rest, n, Part::remainder), 1}}};
 }
 
 Index IndexSpace::linear(const Indices& indices, const Shape& shape) const {

@@ -68,9 +68,10 @@ class IndexSpace {
   };
   struct Division {
     Index base;
-    int quotient, remainder;
+    int64_t n;
+    int quotient = -1, remainder = -1;   ///< variables, made when first asked for
   };
-  Division& division(const Index& base, int64_t n);
+  int division(const Index& base, int64_t n, Part part);
   void rejoin(Index& a) const;
 
   KernelBuilder& kernel_;

@@ -92,8 +92,8 @@ Result<void> lowerRow(LowerContext& c) {
       statistics(row);
       if (!anyFull) return;
       c.kernel.hint("j");
-      c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rows.length, vec, {}, [&](const KV& j, const std::vector<KV>&) {
-        Index column = c.space.variable(j, rows.length, vec);
+      c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rows.length / vec, 1, {}, [&](const KV& j, const std::vector<KV>&) {
+        Index column = c.space.scale(c.space.variable(j, rows.length / vec), vec);
         elements(row, vec == kLanes ? c.space.add(column, IndexSpace::lane()) : column);
         return std::vector<KV>{};
       });

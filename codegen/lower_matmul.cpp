@@ -76,7 +76,7 @@ class Strip {
   Strip(LowerContext& c, const Product& p, int which) : c_(c), p_(p), which_(which), alongK_(preferAlongK(c, p, which)) {}
 
   void load(const Indices& lead, const Index& first, int64_t count, const Index& k, int64_t depth) {
-    parts_.assign(static_cast<size_t>(count), std::vector<KV>(static_cast<size_t>(depth)));
+    parts_.assign(static_cast<size_t>(count), std::vector<Part>(static_cast<size_t>(depth)));
     bool vector = alongK_ ? depth == kLanes : count % kLanes == 0 && c_.space.align(first) % kLanes == 0;
     int64_t outerCount = alongK_ ? count : depth, innerCount = alongK_ ? depth : count;
     for (int64_t outer = 0; outer < outerCount; ++outer)
@@ -86,28 +86,37 @@ class Strip {
         if (vector) (alongK_ ? depthAt : at) = c_.space.add(alongK_ ? depthAt : at, IndexSpace::lane());
         KV loaded = element(c_.emitter, p_, which_, lead, which_ == 0 ? at : depthAt, which_ == 0 ? depthAt : at);
         for (int64_t lane = 0; lane < (vector ? kLanes : 1); ++lane)
-          set(position + (alongK_ ? 0 : lane), deep + (alongK_ ? lane : 0), vector ? c_.kernel.extract(loaded, static_cast<int>(lane)) : loaded);
+          parts_[static_cast<size_t>(position + (alongK_ ? 0 : lane))][static_cast<size_t>(deep + (alongK_ ? lane : 0))] = {loaded, static_cast<int>(lane)};
         if (vector && !alongK_) vectors_[{position, deep}] = loaded;
       }
   }
-  const KV& at(int64_t position, int64_t k) const { return parts_[static_cast<size_t>(position)][static_cast<size_t>(k)]; }
+  KV at(int64_t position, int64_t k) {
+    const Part& part = parts_[static_cast<size_t>(position)][static_cast<size_t>(k)];
+    return c_.kernel.extract(part.loaded, part.lane);
+  }
   /// Four neighbouring positions at one k as a vector.
   KV four(int64_t position, int64_t k) {
     auto it = vectors_.find({position, k});
     if (it != vectors_.end()) return it->second;
-    return c_.kernel.vec({at(position, k), at(position + 1, k), at(position + 2, k), at(position + 3, k)});
+    std::vector<KV> lanes;
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes.push_back(at(position + lane, k));
+    return c_.kernel.vec(lanes);
   }
   void clear() { vectors_.clear(); }
 
  private:
   Index shifted(const Index& index, int64_t by) const { return c_.space.add(index, IndexSpace::constant(by)); }
-  void set(int64_t position, int64_t k, const KV& value) { parts_[static_cast<size_t>(position)][static_cast<size_t>(k)] = value; }
+  /// A lane of what a load gave; taken out when it is used.
+  struct Part {
+    KV loaded;
+    int lane = 0;
+  };
 
   LowerContext& c_;
   const Product& p_;
   int which_;
   bool alongK_;
-  std::vector<std::vector<KV>> parts_;
+  std::vector<std::vector<Part>> parts_;
   std::map<std::pair<int64_t, int64_t>, KV> vectors_;
 };
 
@@ -152,8 +161,8 @@ Result<void> lowerMatmul(LowerContext& c) {
     if (vector) zero = c.kernel.splat(zero);
     std::vector<KV> acc(static_cast<size_t>(tileM * perRow), zero);
     c.kernel.hint("k");
-    acc = c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), p.k, depth, acc, [&](const KV& kValue, const std::vector<KV>& carried) {
-      Index k = c.space.variable(kValue, p.k, depth);
+    acc = c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), p.k / depth, 1, acc, [&](const KV& round, const std::vector<KV>& carried) {
+      Index k = c.space.scale(c.space.variable(round, p.k / depth), depth);
       a.clear(), b.clear();
       a.load(lead, m0, tileM, k, depth);
       b.load(lead, n0, tileN, k, depth);
@@ -162,7 +171,8 @@ Result<void> lowerMatmul(LowerContext& c) {
         for (int64_t i = 0; i < tileM; ++i)
           for (int64_t j = 0; j < perRow; ++j) {
             KV& sum = sums[static_cast<size_t>(i * perRow + j)];
-            sum = c.kernel.fma(a.at(i, deep), vector ? b.four(j * kLanes, deep) : b.at(j, deep), sum);
+            KV left = a.at(i, deep), right = vector ? b.four(j * kLanes, deep) : b.at(j, deep);
+            sum = c.kernel.fma(left, right, sum);
           }
       return sums;
     });

@@ -15,7 +15,8 @@ std::vector<Value*> bindingSources(const Op& fused, int binding) {
 std::vector<ResultSlot> resultSlots(const Op& fused) {
   std::vector<ResultSlot> slots;
   if (fused.groups.empty()) {
-    for (int index = 0; index < static_cast<int>(fused.results.size()); ++index) slots.push_back({index, 1, false});
+    for (int index = 0; index < static_cast<int>(fused.results.size()); ++index)
+      slots.push_back({index, 1, false});
     return slots;
   }
   int first = 0;
@@ -40,15 +41,15 @@ int64_t placedBytes(const Value& value) {
 /// Ops whose element i is a function of the operands' elements i, where extents agree.
 static bool keepsElements(const Op& op) {
   switch (op.code) {
-    case Opcode::cast:
-    case Opcode::stop_gradient:
-    case Opcode::one_minus_pow:
-    case Opcode::gelu:
-    case Opcode::gelu_grad:
-    case Opcode::adam_update:
-    case Opcode::reshape:
-    case Opcode::broadcast_to: return true;
-    default: return op.info().scalar != Scalar::none;
+  case Opcode::cast:
+  case Opcode::stop_gradient:
+  case Opcode::one_minus_pow:
+  case Opcode::gelu:
+  case Opcode::gelu_grad:
+  case Opcode::adam_update:
+  case Opcode::reshape:
+  case Opcode::broadcast_to: return true;
+  default: return op.info().scalar != Scalar::none;
   }
 }
 
@@ -69,6 +70,8 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result) {
   }
   const Op* yield = fused.regions[0]->terminator();
   if (!yield || result >= yield->numOperands()) return false;
+  for (const Operand& slot : yield->operands)
+    if (slot.value->type.elements() > count) return false;
   const Value* written = yield->in(result);
   return reached.count(written) > 0 && byteSize(written->type.dtype) == byteSize(source->type.dtype);
 }

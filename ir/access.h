@@ -13,7 +13,7 @@ std::vector<Value*> bindingSources(const Op& fused, int binding);
 
 /// One thing a region yields: a single result or a group of `count` results, flat in the region.
 struct ResultSlot {
-  int first = 0;        ///< index into Op::results
+  int first = 0;  ///< index into Op::results
   int count = 1;
   bool group = false;
 };
@@ -28,7 +28,9 @@ int64_t placedBytes(const Value& value);
 /// write, so that the slot may take over the binding's bytes: the schedule is a map, from the
 /// block argument only elementwise ops of its own extent and order-preserving reshapes lead on, and
 /// the slot is reached with equal element count and size. A broadcast, transpose, slice, reduction,
-/// gather or contraction of the binding, anywhere in the region, says no.
+/// gather or contraction of the binding, anywhere in the region, says no. So does a larger result:
+/// one invocation computes an element of all largest results after loading each operand's element
+/// once, and smaller results in code of their own, which may load again after a store.
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result);
 
 }  // namespace tg

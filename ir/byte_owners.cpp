@@ -30,9 +30,11 @@ std::optional<ByteOwners::Piece> ByteOwners::foreign(const Range& range, int own
   auto pieces = buffers_.find(range.buffer);
   if (pieces == buffers_.end()) return {};
   const int64_t end = range.offset + range.bytes;
-  for (auto piece = firstAfter(pieces->second, range.offset); piece != pieces->second.end() && piece->second.begin < end; ++piece)
+  for (auto piece = firstAfter(pieces->second, range.offset);
+       piece != pieces->second.end() && piece->second.begin < end; ++piece)
     if (piece->second.owner != owner)
-      return Piece{std::max(piece->second.begin, range.offset), std::min(piece->second.end, end), piece->second.owner};
+      return Piece{std::max(piece->second.begin, range.offset), std::min(piece->second.end, end),
+                   piece->second.owner};
   return {};
 }
 
@@ -41,7 +43,8 @@ bool ByteOwners::owns(const Range& range, int owner) const {
   int64_t at = range.offset;
   const int64_t end = range.offset + range.bytes;
   if (pieces == buffers_.end()) return at >= end;
-  for (auto piece = firstAfter(pieces->second, at); piece != pieces->second.end() && piece->second.begin < end; ++piece) {
+  for (auto piece = firstAfter(pieces->second, at);
+       piece != pieces->second.end() && piece->second.begin < end; ++piece) {
     if (piece->second.begin > at || piece->second.owner != owner) return false;
     at = piece->second.end;
   }

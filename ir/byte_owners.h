@@ -10,8 +10,8 @@ namespace tg {
 
 class ByteOwners {
  public:
-  static constexpr int kNone = -1;   ///< never written
-  static constexpr int kZero = 0;    ///< reads as zero
+  static constexpr int kNone = -1;  ///< never written
+  static constexpr int kZero = 0;   ///< reads as zero
 
   struct Range {
     std::string buffer;
@@ -35,7 +35,7 @@ class ByteOwners {
   }
 
  private:
-  using Pieces = std::map<int64_t, Piece>;   ///< by begin, disjoint
+  using Pieces = std::map<int64_t, Piece>;  ///< by begin, disjoint
   std::map<std::string, Pieces> buffers_;
 };
 

@@ -26,7 +26,7 @@ class Error {
     for (auto& diagnostic : other.all_) all_.push_back(std::move(diagnostic));
   }
   /// Adds a note to the last diagnostic.
-  Error&& note(Loc loc, std::string text) && {
+  Error note(Loc loc, std::string text) && {
     all_.back().notes.push_back({Severity::note, std::move(loc), std::move(text), {}});
     return std::move(*this);
   }

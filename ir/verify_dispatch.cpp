@@ -20,7 +20,7 @@ using Range = ByteOwners::Range;
 /// One byte range a command touches.
 struct Access {
   Range range;
-  std::string_view mode;   ///< in, out, inout, texel
+  std::string_view mode;  ///< in, out, inout, texel
   bool reads() const { return mode != "out"; }
   bool writes() const { return mode == "out" || mode == "inout"; }
 };
@@ -39,7 +39,8 @@ class DispatchVerifier {
   bool accesses(const Op& op, std::vector<Access>* out);
   bool inside(const Op& op, const Access& access);
   void dispatch(const Op& op, const std::vector<Access>& accesses);
-  void parameters(const Op& op, const std::vector<Access>& accesses, const std::vector<std::string>& modes, const Item* kernel);
+  void parameters(const Op& op, const std::vector<Access>& accesses, const std::vector<std::string>& modes,
+                  const Item* kernel);
   void aliases(const Op& op, const std::vector<Access>& accesses);
   void hazards(const Op& op, const std::vector<Access>& accesses);
   void command(const Op& op);
@@ -47,7 +48,7 @@ class DispatchVerifier {
   const Module& module_;
   Error errors_;
   std::unordered_map<std::string, const Item*> kernels_, binaries_;
-  std::vector<std::pair<Access, const Op*>> pending_;   ///< since the last barrier
+  std::vector<std::pair<Access, const Op*>> pending_;  ///< since the last barrier
 };
 
 void DispatchVerifier::hashes() {
@@ -60,10 +61,12 @@ void DispatchVerifier::hashes() {
     const Attr* written = find(item->attrs, "kernel_hash");
     std::string hash = kernelHash(*kernels_.at(item->name));
     if (written && written->text == hash) continue;
-    errors_.append(failAt(item->loc, fmt::format("binary @{} [plan.hash]: was compiled from another kernel: its kernel_hash is "
-                                                 "{}, the kernel's is \"{}\"",
-                                                 item->name, written ? written->str() : "missing", hash))
-                       .note(kernels_.at(item->name)->loc, "the kernel is here"));
+    errors_.append(
+        failAt(item->loc,
+               fmt::format("binary @{} [plan.hash]: was compiled from another kernel: its kernel_hash is "
+                           "{}, the kernel's is \"{}\"",
+                           item->name, written ? written->str() : "missing", hash))
+            .note(kernels_.at(item->name)->loc, "the kernel is here"));
   }
 }
 
@@ -71,7 +74,8 @@ void DispatchVerifier::place(const Loc& loc, const Value& value) {
   const Item* buffer = value.place ? module_.find(ItemKind::buffer, value.place->buffer) : nullptr;
   if (buffer && value.place->offset >= 0 && value.place->offset + value.type.bytes() <= buffer->bytes) return;
   errors_.append(failAt(loc, fmt::format("%{} [plan.range]: {}", value.name,
-                                         buffer ? fmt::format("ends outside of @{}, which has {} bytes", buffer->name, buffer->bytes)
+                                         buffer ? fmt::format("ends outside of @{}, which has {} bytes",
+                                                              buffer->name, buffer->bytes)
                                                 : "is in no buffer")));
 }
 
@@ -83,8 +87,9 @@ bool DispatchVerifier::inside(const Op& op, const Access& access) {
     return false;
   }
   if (range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes) {
-    report(op, "range", fmt::format("bytes {} to {} are outside of @{}, which has {}", range.offset, range.offset + range.bytes,
-                                    range.buffer, buffer->bytes));
+    report(op, "range",
+           fmt::format("bytes {} to {} are outside of @{}, which has {}", range.offset,
+                       range.offset + range.bytes, range.buffer, buffer->bytes));
     return false;
   }
   int64_t wanted = access.mode == "texel" ? 16 : 4;
@@ -100,7 +105,8 @@ bool DispatchVerifier::accesses(const Op& op, std::vector<Access>* out) {
   for (size_t index = 0; good && index < args->items.size(); ++index) {
     const Operand& arg = args->items[index];
     bool known = arg.text == "in" || arg.text == "out" || arg.text == "inout" || arg.text == "texel";
-    good = arg.kind == Operand::Kind::keyword && known && arg.items.size() == 1 && arg.items[0].kind == Operand::Kind::range;
+    good = arg.kind == Operand::Kind::keyword && known && arg.items.size() == 1 &&
+           arg.items[0].kind == Operand::Kind::range;
     if (!good) break;
     const Operand& range = arg.items[0];
     out->push_back({{range.text, range.items[0].integer, range.items[1].integer}, arg.text});
@@ -113,21 +119,26 @@ bool DispatchVerifier::accesses(const Op& op, std::vector<Access>* out) {
   return good;
 }
 
-void DispatchVerifier::parameters(const Op& op, const std::vector<Access>& accesses, const std::vector<std::string>& modes,
-                                  const Item* kernel) {
+void DispatchVerifier::parameters(const Op& op, const std::vector<Access>& accesses,
+                                  const std::vector<std::string>& modes, const Item* kernel) {
   if (accesses.size() != modes.size())
-    return report(op, "args", fmt::format("@{} has {} parameters, {} ranges are given", op.operands[0].text, modes.size(), accesses.size()));
+    return report(op, "args",
+                  fmt::format("@{} has {} parameters, {} ranges are given", op.operands[0].text, modes.size(),
+                              accesses.size()));
   for (size_t index = 0; index < modes.size(); ++index) {
     std::string param = kernel ? "%" + kernel->body.args[index]->name : fmt::format("parameter {}", index);
     if (accesses[index].mode != modes[index])
-      report(op, "args", fmt::format("{} of @{} is {}, the range is {}", param, op.operands[0].text, modes[index], accesses[index].mode));
+      report(op, "args",
+             fmt::format("{} of @{} is {}, the range is {}", param, op.operands[0].text, modes[index],
+                         accesses[index].mode));
     if (!kernel) continue;
     const Type& type = kernel->body.args[index]->type;
     bool isStatic = type.isBuffer();
     for (int64_t extent : type.shape) isStatic = isStatic && extent != Shape::kDynamic;
     if (isStatic && accesses[index].range.bytes < type.bytes())
-      report(op, "range", fmt::format("{} of @{} takes {} bytes, the range has {}", param, op.operands[0].text, type.bytes(),
-                                      accesses[index].range.bytes));
+      report(op, "range",
+             fmt::format("{} of @{} takes {} bytes, the range has {}", param, op.operands[0].text,
+                         type.bytes(), accesses[index].range.bytes));
   }
 }
 
@@ -139,17 +150,25 @@ std::string modeOf(const Type& type) {
 /// Within one dispatch nothing orders invocations: outputs are apart from each other and from texel
 /// views; a storage input may be an output's own bytes, read at the element written.
 void DispatchVerifier::aliases(const Op& op, const std::vector<Access>& accesses) {
-  auto text = [](const Range& range) { return fmt::format("@{}[{}:{}]", range.buffer, range.offset, range.bytes); };
+  auto text = [](const Range& range) {
+    return fmt::format("@{}[{}:{}]", range.buffer, range.offset, range.bytes);
+  };
   for (size_t a = 0; a < accesses.size(); ++a) {
     for (size_t b = 0; b < accesses.size(); ++b) {
       const Access &from = accesses[a], &to = accesses[b];
       if (a == b || !to.writes() || !ByteOwners::overlap(from.range, to.range)) continue;
       if (from.mode == "texel") {
-        report(op, "texel", fmt::format("the texel range {} overlaps {}, which is written", text(from.range), text(to.range)));
+        report(op, "texel",
+               fmt::format("the texel range {} overlaps {}, which is written", text(from.range),
+                           text(to.range)));
       } else if (from.writes()) {
-        if (a < b) report(op, "overlap", fmt::format("{} and {} are both written", text(from.range), text(to.range)));
-      } else if (from.range.offset != to.range.offset || (from.range.bytes + 15) / 16 != (to.range.bytes + 15) / 16) {
-        report(op, "inplace", fmt::format("{} is read and {} written: they overlap but are not the same", text(from.range), text(to.range)));
+        if (a < b)
+          report(op, "overlap", fmt::format("{} and {} are both written", text(from.range), text(to.range)));
+      } else if (from.range.offset != to.range.offset ||
+                 (from.range.bytes + 15) / 16 != (to.range.bytes + 15) / 16) {
+        report(op, "inplace",
+               fmt::format("{} is read and {} written: they overlap but are not the same", text(from.range),
+                           text(to.range)));
       }
     }
   }
@@ -184,10 +203,14 @@ void DispatchVerifier::hazards(const Op& op, const std::vector<Access>& accesses
     for (const auto& [earlier, from] : pending_) {
       if (!access.writes() && !earlier.writes()) continue;
       if (!ByteOwners::overlap(access.range, earlier.range)) continue;
-      errors_.append(failAt(op.loc, fmt::format("{} [plan.barrier]: {} @{}[{}:{}], which an earlier command {}, without a barrier between",
-                                                op.info().name, access.writes() ? "writes" : "reads", access.range.buffer,
-                                                access.range.offset, access.range.bytes, earlier.writes() ? "writes" : "reads"))
-                         .note(from->loc, "the earlier command is here"));
+      errors_.append(
+          failAt(
+              op.loc,
+              fmt::format(
+                  "{} [plan.barrier]: {} @{}[{}:{}], which an earlier command {}, without a barrier between",
+                  op.info().name, access.writes() ? "writes" : "reads", access.range.buffer,
+                  access.range.offset, access.range.bytes, earlier.writes() ? "writes" : "reads"))
+              .note(from->loc, "the earlier command is here"));
       return;
     }
   }
@@ -204,9 +227,12 @@ void DispatchVerifier::command(const Op& op) {
   if (op.code == Opcode::fill && (touched.size() != 1 || touched[0].mode != "out"))
     return report(op, "args", "wants args(out(@buffer[offset:bytes]))");
   if (op.code == Opcode::copy) {
-    if (touched.size() != 2 || touched[0].mode != "in" || touched[1].mode != "out" || touched[0].range.bytes != touched[1].range.bytes)
-      return report(op, "args", "wants args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal length");
-    if (ByteOwners::overlap(touched[0].range, touched[1].range)) report(op, "overlap", "copies a range over itself");
+    if (touched.size() != 2 || touched[0].mode != "in" || touched[1].mode != "out" ||
+        touched[0].range.bytes != touched[1].range.bytes)
+      return report(op, "args",
+                    "wants args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal length");
+    if (ByteOwners::overlap(touched[0].range, touched[1].range))
+      report(op, "overlap", "copies a range over itself");
   }
   hazards(op, touched);
 }

@@ -27,7 +27,9 @@ class PlanVerifier {
   };
 
   void report(const Loc& loc, std::string message, const Loc& noteLoc = nullptr, std::string note = "");
-  std::string label(const Op& op, std::string_view name) const { return fmt::format("{} [plan.{}]", op.info().name, name); }
+  std::string label(const Op& op, std::string_view name) const {
+    return fmt::format("{} [plan.{}]", op.info().name, name);
+  }
   bool inBuffer(const Loc& loc, std::string_view what, const Place& place, int64_t bytes);
   void homes();
   void ioAcrossFunctions();
@@ -48,7 +50,9 @@ class PlanVerifier {
   void update(const Op& op);
   void mustBeIo(const Op& op);
 
-  Range rangeOf(const Value& value) const { return {value.place->buffer, value.place->offset, placedBytes(value)}; }
+  Range rangeOf(const Value& value) const {
+    return {value.place->buffer, value.place->offset, placedBytes(value)};
+  }
   Range slotRange(const Op& op, const ResultSlot& slot) const;
   Range sourceRange(const Op& op, int binding) const;
   int newOwner(std::string name, Loc loc) {
@@ -63,7 +67,7 @@ class PlanVerifier {
   ByteOwners bytes_;
   std::vector<Owner> owners_;
   std::unordered_map<const Value*, int> ownerOf_;
-  std::unordered_map<std::string, int> entryOf_;                     ///< owner of a symbol's value at entry
+  std::unordered_map<std::string, int> entryOf_;  ///< owner of a symbol's value at entry
   std::unordered_map<const Op*, int> position_;
   std::unordered_map<const Value*, int> lastUse_;
   std::unordered_map<const Value*, std::vector<std::string>> updates_;
@@ -83,12 +87,13 @@ bool PlanVerifier::inBuffer(const Loc& loc, std::string_view what, const Place& 
     return false;
   }
   if (place.offset < 0 || place.offset + bytes > buffer->bytes) {
-    report(loc, fmt::format("{} [plan.range]: bytes {} to {} are outside of @{}, which has {}", what, place.offset,
-                            place.offset + bytes, place.buffer, buffer->bytes));
+    report(loc, fmt::format("{} [plan.range]: bytes {} to {} are outside of @{}, which has {}", what,
+                            place.offset, place.offset + bytes, place.buffer, buffer->bytes));
     return false;
   }
   if (place.offset % kMemberAlignment == 0) return true;
-  report(loc, fmt::format("{} [plan.align]: offset {} is no multiple of {}", what, place.offset, kMemberAlignment));
+  report(loc, fmt::format("{} [plan.align]: offset {} is no multiple of {}", what, place.offset,
+                          kMemberAlignment));
   return false;
 }
 
@@ -106,7 +111,8 @@ void PlanVerifier::homes() {
     if (!inBuffer(item->loc, what, *item->place, item->type.bytes())) continue;
     Range range{"persistent", item->place->offset, item->type.bytes()};
     if (auto other = taken.foreign(range, -1); other && other->owner >= 0)
-      report(item->loc, fmt::format("{} [plan.home]: its home overlaps that of @{}", what, items[other->owner]->name),
+      report(item->loc,
+             fmt::format("{} [plan.home]: its home overlaps that of @{}", what, items[other->owner]->name),
              items[other->owner]->loc, "which is here");
     taken.write(range, static_cast<int>(items.size()));
     items.push_back(item.get());
@@ -115,13 +121,15 @@ void PlanVerifier::homes() {
 
 /// A function's inputs and results stay valid until its own next call, whatever else runs.
 void PlanVerifier::ioAcrossFunctions() {
-  std::sort(io_.begin(), io_.end(), [](const auto& a, const auto& b) { return a.first.offset < b.first.offset; });
+  std::sort(io_.begin(), io_.end(),
+            [](const auto& a, const auto& b) { return a.first.offset < b.first.offset; });
   int64_t end = 0;
   const Item* holder = nullptr;
   for (const auto& [range, func] : io_) {
     if (holder && func != holder && range.offset < end)
-      report(func->loc, fmt::format("@{} [plan.io]: its bytes {} to {} of @io are also those of @{}", func->name,
-                                    range.offset, range.offset + range.bytes, holder->name),
+      report(func->loc,
+             fmt::format("@{} [plan.io]: its bytes {} to {} of @io are also those of @{}", func->name,
+                         range.offset, range.offset + range.bytes, holder->name),
              holder->loc, "which is here");
     if (range.offset + range.bytes <= end) continue;
     end = range.offset + range.bytes;
@@ -152,7 +160,7 @@ void PlanVerifier::start(const Item& func) {
   position_.clear();
   lastUse_.clear();
   updates_.clear();
-  newOwner("a fill", nullptr);   // ByteOwners::kZero
+  newOwner("a fill", nullptr);  // ByteOwners::kZero
   if (const Item* persistent = module_.find(ItemKind::buffer, "persistent"))
     bytes_.write({"persistent", 0, persistent->bytes}, ByteOwners::kZero);
   for (const auto& item : module_.items) {
@@ -178,8 +186,10 @@ void PlanVerifier::arguments(const Item& func) {
     if (!inBuffer(arg->loc, what, *arg->place, placedBytes(*arg))) continue;
     Range range = rangeOf(*arg);
     if (auto other = bytes_.foreign(range, ByteOwners::kNone))
-      report(arg->loc, fmt::format("{} [plan.overlap]: its bytes are also those of {}", what, owners_[other->owner].name),
-             owners_[other->owner].loc, "which is here");
+      report(
+          arg->loc,
+          fmt::format("{} [plan.overlap]: its bytes are also those of {}", what, owners_[other->owner].name),
+          owners_[other->owner].loc, "which is here");
     ownerOf_[arg.get()] = newOwner("%" + arg->name, arg->loc);
     bytes_.write(range, ownerOf_[arg.get()]);
     io_.push_back({range, func_});
@@ -194,7 +204,8 @@ bool PlanVerifier::placed(const Op& op) {
       report(result->loc, fmt::format("{}: %{} has no place", label(op, "place"), result->name));
       good = false;
     } else {
-      good = inBuffer(result->loc, fmt::format("%{}", result->name), *result->place, placedBytes(*result)) && good;
+      good = inBuffer(result->loc, fmt::format("%{}", result->name), *result->place, placedBytes(*result)) &&
+             good;
     }
   }
   return good;
@@ -202,12 +213,14 @@ bool PlanVerifier::placed(const Op& op) {
 
 void PlanVerifier::read(const Op& op, const Value& value) {
   auto owner = ownerOf_.find(&value);
-  if (owner == ownerOf_.end()) return;   // reported where it has no good place
+  if (owner == ownerOf_.end()) return;  // reported where it has no good place
   auto other = bytes_.foreign(rangeOf(value), owner->second);
   if (!other) return;
   const Owner& writer = owners_[other->owner];
-  report(op.loc, fmt::format("{}: %{} is read here, after {} has overwritten its bytes {} to {} of @{}",
-                             label(op, "overlap"), value.name, writer.name, other->begin, other->end, value.place->buffer),
+  report(op.loc,
+         fmt::format("{}: %{} is read here, after {} has overwritten its bytes {} to {} of @{}",
+                     label(op, "overlap"), value.name, writer.name, other->begin, other->end,
+                     value.place->buffer),
          writer.loc, "overwritten here");
 }
 
@@ -219,18 +232,23 @@ void PlanVerifier::groupOperand(const Op& op, int binding) {
   for (size_t index = 0; index < members.size(); ++index) {
     const Place& at = *members[index]->place;
     if (at.buffer != first.buffer || at.offset != first.offset + offsets[index] || at.pitch)
-      return report(op.loc, fmt::format("{}: %{} is at @{}[{}], not at @{}[{}] where the group has it", label(op, "group"),
-                                        members[index]->name, at.buffer, at.offset, first.buffer, first.offset + offsets[index]),
+      return report(op.loc,
+                    fmt::format("{}: %{} is at @{}[{}], not at @{}[{}] where the group has it",
+                                label(op, "group"), members[index]->name, at.buffer, at.offset, first.buffer,
+                                first.offset + offsets[index]),
                     members[index]->loc, fmt::format("%{} is defined here", members[index]->name));
     int64_t from = first.offset + offsets[index] + members[index]->type.bytes();
     int64_t to = first.offset + (index + 1 < members.size() ? offsets[index + 1] : total);
     bool zero = from == to || bytes_.owns({first.buffer, from, to - from}, ByteOwners::kZero);
     if (!zero)
-      return report(op.loc, fmt::format("{}: the padding after %{}, bytes {} to {} of @{}, does not read as zero",
-                                        label(op, "padding"), members[index]->name, from, to, first.buffer));
+      return report(op.loc,
+                    fmt::format("{}: the padding after %{}, bytes {} to {} of @{}, does not read as zero",
+                                label(op, "padding"), members[index]->name, from, to, first.buffer));
   }
-  if (const Item* buffer = module_.find(ItemKind::buffer, first.buffer); buffer && first.offset + total > buffer->bytes)
-    report(op.loc, fmt::format("{}: the group of %{} ends outside of @{}", label(op, "range"), members[0]->name, first.buffer));
+  if (const Item* buffer = module_.find(ItemKind::buffer, first.buffer);
+      buffer && first.offset + total > buffer->bytes)
+    report(op.loc, fmt::format("{}: the group of %{} ends outside of @{}", label(op, "range"),
+                               members[0]->name, first.buffer));
 }
 
 /// @persistent holds homes alone: what is written there is the new value of that home's symbol.
@@ -241,24 +259,30 @@ void PlanVerifier::resultRoom(const Op& op, const Value& value) {
   auto symbols = updates_.find(&value);
   if (symbols != updates_.end())
     for (const std::string& name : symbols->second)
-      if (const Item* symbol = module_.storage(name); symbol && symbol->place->offset == value.place->offset) return;
-  report(value.loc, fmt::format("{}: %{} is at @persistent[{}], which is no home of a symbol it updates", label(op, "home"),
-                                value.name, value.place->offset));
+      if (const Item* symbol = module_.storage(name); symbol && symbol->place->offset == value.place->offset)
+        return;
+  report(value.loc, fmt::format("{}: %{} is at @persistent[{}], which is no home of a symbol it updates",
+                                label(op, "home"), value.name, value.place->offset));
 }
 
 /// Whether a result may stand on the bytes of a binding of its own region.
-bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result, int binding, const Range& range) {
+bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result, int binding,
+                                const Range& range) {
   std::vector<Value*> sources = bindingSources(op, binding);
   auto bad = [&](std::string why) {
-    report(result.loc, fmt::format("{}: %{} in place of %{}: {}", label(op, "inplace"), result.name, sources[0]->name, why),
-           sources[0]->loc, fmt::format("%{} is defined here", sources[0]->name));
+    report(
+        result.loc,
+        fmt::format("{}: %{} in place of %{}: {}", label(op, "inplace"), result.name, sources[0]->name, why),
+        sources[0]->loc, fmt::format("%{} is defined here", sources[0]->name));
     return false;
   };
   Range source = sourceRange(op, binding);
-  if (source.offset != range.offset || source.bytes != range.bytes) return bad("their bytes are not the same");
+  if (source.offset != range.offset || source.bytes != range.bytes)
+    return bad("their bytes are not the same");
   for (Value* value : sources)
     if (lastUse_[value] > position_[&op]) return bad(fmt::format("%{} is read again later", value->name));
-  if (!readsOnlyWrittenElement(op, binding, slotIndex)) return bad("the region reads it not only at the element it writes");
+  if (!readsOnlyWrittenElement(op, binding, slotIndex))
+    return bad("the region reads it not only at the element it writes");
   return true;
 }
 
@@ -278,14 +302,17 @@ void PlanVerifier::overlapsOperands(const Op& op, int slotIndex, const ResultSlo
       continue;
     }
     if (!here) {
-      report(result.loc, fmt::format("{}: %{} overwrites %{}, which its region reads", label(op, "overlap"), result.name, sources[0]->name),
+      report(result.loc,
+             fmt::format("{}: %{} overwrites %{}, which its region reads", label(op, "overlap"), result.name,
+                         sources[0]->name),
              sources[0]->loc, fmt::format("%{} is defined here", sources[0]->name));
       return;
     }
     if (!inPlaceLegal(op, slotIndex, result, binding, range)) return;
   }
   if (inplace && !named)
-    report(result.loc, fmt::format("{}: %{} in place of %{}, which is no operand", label(op, "inplace"), result.name, inplace->name));
+    report(result.loc, fmt::format("{}: %{} in place of %{}, which is no operand", label(op, "inplace"),
+                                   result.name, inplace->name));
 }
 
 void PlanVerifier::write(const Op& op, const ResultSlot& slot, const Range& range) {
@@ -301,8 +328,9 @@ void PlanVerifier::write(const Op& op, const ResultSlot& slot, const Range& rang
 void PlanVerifier::region(const Op& op) {
   for (int binding = 0; binding < op.numOperands(); ++binding) {
     std::vector<Value*> sources = bindingSources(op, binding);
-    bool known = std::all_of(sources.begin(), sources.end(), [&](Value* value) { return ownerOf_.contains(value); });
-    if (!known) return;   // reported where the source was defined
+    bool known =
+        std::all_of(sources.begin(), sources.end(), [&](Value* value) { return ownerOf_.contains(value); });
+    if (!known) return;  // reported where the source was defined
     for (Value* value : sources) read(op, *value);
     if (op.operands[binding].items[0].kind == Operand::Kind::group) groupOperand(op, binding);
   }
@@ -313,8 +341,9 @@ void PlanVerifier::region(const Op& op) {
     for (int other = 0; other < index; ++other)
       if (ByteOwners::overlap(slotRange(op, slots[other]), range))
         report(op.result(slots[index].first)->loc,
-               fmt::format("{}: %{} and %{} are written by one region to the same bytes", label(op, "overlap"),
-                           op.result(slots[other].first)->name, op.result(slots[index].first)->name));
+               fmt::format("{}: %{} and %{} are written by one region to the same bytes",
+                           label(op, "overlap"), op.result(slots[other].first)->name,
+                           op.result(slots[index].first)->name));
     for (int member = 0; member < slots[index].count; ++member) {
       resultRoom(op, *op.result(slots[index].first + member));
       if (member == 0) continue;
@@ -322,7 +351,8 @@ void PlanVerifier::region(const Op& op) {
       for (int each = 0; each < member; ++each) before.push_back(op.result(slots[index].first + each)->type);
       const Place& at = *op.result(slots[index].first + member)->place;
       if (at.buffer != range.buffer || at.offset != range.offset + groupBytes(before))
-        report(op.loc, fmt::format("{}: %{} is not where its group has it", label(op, "group"), op.result(slots[index].first + member)->name));
+        report(op.loc, fmt::format("{}: %{} is not where its group has it", label(op, "group"),
+                                   op.result(slots[index].first + member)->name));
     }
   }
   for (const ResultSlot& slot : slots) write(op, slot, slotRange(op, slot));
@@ -332,13 +362,14 @@ void PlanVerifier::fill(const Op& op) {
   const Operand* args = op.keyword("args");
   bool formed = args && args->items.size() == 1 && args->items[0].items.size() == 1 &&
                 args->items[0].text == "out" && args->items[0].items[0].kind == Operand::Kind::range;
-  if (!formed) return report(op.loc, fmt::format("{}: wants args(out(@buffer[offset:bytes]))", label(op, "fill")));
+  if (!formed)
+    return report(op.loc, fmt::format("{}: wants args(out(@buffer[offset:bytes]))", label(op, "fill")));
   const Operand& to = args->items[0].items[0];
   Range range{to.text, to.items[0].integer, to.items[1].integer};
   const Item* buffer = module_.find(ItemKind::buffer, range.buffer);
   if (!buffer || range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes)
-    return report(op.loc, fmt::format("{}: bytes {} to {} are outside of @{}", label(op, "range"), range.offset,
-                                      range.offset + range.bytes, range.buffer));
+    return report(op.loc, fmt::format("{}: bytes {} to {} are outside of @{}", label(op, "range"),
+                                      range.offset, range.offset + range.bytes, range.buffer));
   if (range.buffer == "persistent")
     return report(op.loc, fmt::format("{}: @persistent holds homes alone", label(op, "home")));
   bytes_.write(range, ByteOwners::kZero);
@@ -360,7 +391,9 @@ void PlanVerifier::mustBeIo(const Op& op) {
   forEachUse(op, [&](Value* value) {
     if (!ownerOf_.contains(value)) return;
     if (value->place->buffer != "io")
-      report(op.loc, fmt::format("{}: %{} is in @{}; what the host reads lives in @io", label(op, "home"), value->name, value->place->buffer),
+      report(op.loc,
+             fmt::format("{}: %{} is in @{}; what the host reads lives in @io", label(op, "home"),
+                         value->name, value->place->buffer),
              value->loc, fmt::format("%{} is defined here", value->name));
   });
 }
@@ -368,23 +401,24 @@ void PlanVerifier::mustBeIo(const Op& op) {
 void PlanVerifier::operation(const Op& op) {
   if (!placed(op)) return;
   switch (op.code) {
-    case Opcode::param:
-    case Opcode::state: {
-      const Item* symbol = module_.storage(op.operands[0].text);
-      if (!symbol) return;
-      if (!(*op.result()->place == *symbol->place))
-        return report(op.loc, fmt::format("{}: %{} is at @{}[{}], the home of @{} is @persistent[{}]", label(op, "home"), op.result()->name,
-                                          op.result()->place->buffer, op.result()->place->offset, symbol->name, symbol->place->offset));
-      ownerOf_[op.result()] = entryOf_[symbol->name];
-      return;
-    }
-    case Opcode::fused: return region(op);
-    case Opcode::fill: return fill(op);
-    case Opcode::update: return update(op);
-    case Opcode::param_grad:
-    case Opcode::capture:
-    case Opcode::return_: return mustBeIo(op);
-    default: return;
+  case Opcode::param:
+  case Opcode::state: {
+    const Item* symbol = module_.storage(op.operands[0].text);
+    if (!symbol) return;
+    if (!(*op.result()->place == *symbol->place))
+      return report(op.loc, fmt::format("{}: %{} is at @{}[{}], the home of @{} is @persistent[{}]",
+                                        label(op, "home"), op.result()->name, op.result()->place->buffer,
+                                        op.result()->place->offset, symbol->name, symbol->place->offset));
+    ownerOf_[op.result()] = entryOf_[symbol->name];
+    return;
+  }
+  case Opcode::fused: return region(op);
+  case Opcode::fill: return fill(op);
+  case Opcode::update: return update(op);
+  case Opcode::param_grad:
+  case Opcode::capture:
+  case Opcode::return_: return mustBeIo(op);
+  default: return;
   }
 }
 

@@ -50,12 +50,12 @@ Range slotRange(const Op& op, const ResultSlot& slot) {
 const Op* mainOp(const Op& fused) {
   auto weight = [](const Op& op) {
     switch (op.info().fusion) {
-      case table::Fusion::contraction: return 6;
-      case table::Fusion::row: return 5;
-      case table::Fusion::scatter: return 4;
-      case table::Fusion::reduce: return 3;
-      case table::Fusion::map: return op.info().has(table::composite) ? 2 : 1;
-      default: return 0;
+    case table::Fusion::contraction: return 6;
+    case table::Fusion::row: return 5;
+    case table::Fusion::scatter: return 4;
+    case table::Fusion::reduce: return 3;
+    case table::Fusion::map: return op.info().has(table::composite) ? 2 : 1;
+    default: return 0;
     }
   };
   const Op* best = nullptr;
@@ -115,19 +115,21 @@ class KernelTable {
 
 class FunctionLowering {
  public:
-  FunctionLowering(Module& module, Item& func, const Target& target, KernelTable& kernels, const PassContext& context)
+  FunctionLowering(Module& module, Item& func, const Target& target, KernelTable& kernels,
+                   const PassContext& context)
       : module_(module), func_(func), target_(target), kernels_(kernels), context_(context) {}
   Result<void> run();
 
  private:
   struct Access {
     Range range;
-    std::string mode;   ///< in, out, inout, texel
+    std::string mode;  ///< in, out, inout, texel
   };
 
   Result<void> dispatch(const Op& fused);
   Result<LoweredKernel> lower(const Op& fused) const;
-  Result<void> checkLimits(const Op& fused, const LoweredKernel& lowered, const std::vector<Access>& accesses) const;
+  Result<void> checkLimits(const Op& fused, const LoweredKernel& lowered,
+                           const std::vector<Access>& accesses) const;
   std::vector<Access> accessesOf(const Op& fused, const LoweredKernel& lowered) const;
   void fill(const Op& op);
   void copies();
@@ -136,7 +138,8 @@ class FunctionLowering {
   void order(const std::vector<Access>& accesses, const Loc& loc);
 
   static Operand argument(const Access& access) {
-    return Operand::keyword(access.mode, {Operand::range(access.range.buffer, access.range.offset, access.range.bytes)});
+    return Operand::keyword(access.mode,
+                            {Operand::range(access.range.buffer, access.range.offset, access.range.bytes)});
   }
 
   Module& module_;
@@ -145,7 +148,7 @@ class FunctionLowering {
   KernelTable& kernels_;
   const PassContext& context_;
   std::vector<std::unique_ptr<Op>> out_;
-  std::unordered_map<std::string, std::vector<Range>> read_, written_;   ///< since the last barrier, by buffer
+  std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
 };
 
 bool overlapsAny(const std::unordered_map<std::string, std::vector<Range>>& ranges, const Range& range) {
@@ -189,7 +192,8 @@ Result<LoweredKernel> FunctionLowering::lower(const Op& fused) const {
   std::vector<bool> mayTexel(fused.operands.size(), target_.reads == "texel");
   for (int binding = 0; binding < fused.numOperands(); ++binding)
     for (const ResultSlot& slot : resultSlots(fused))
-      if (ByteOwners::overlap(bindingRange(fused, binding), slotRange(fused, slot))) mayTexel[binding] = false;
+      if (ByteOwners::overlap(bindingRange(fused, binding), slotRange(fused, slot)))
+        mayTexel[binding] = false;
   TG_TRY(LoweredKernel lowered, lowerRegion(fused, target_, mayTexel));
   bool tooLong = false;
   for (size_t index = 0; index < lowered.params.size(); ++index) {
@@ -198,9 +202,11 @@ Result<LoweredKernel> FunctionLowering::lower(const Op& fused) const {
     if (!type.texel || type.elements() <= target_.texelElements || !mayTexel[binding]) continue;
     tooLong = true;
     mayTexel[binding] = false;
-    context_.remark(fused.loc, fmt::format("%{} has {} texels, more than the {} of a view on target '{}'; it is read as storage",
-                                           bindingSources(fused, binding)[0]->name, type.elements(),
-                                           target_.texelElements, target_.name));
+    context_.remark(
+        fused.loc,
+        fmt::format("%{} has {} texels, more than the {} of a view on target '{}'; it is read as storage",
+                    bindingSources(fused, binding)[0]->name, type.elements(), target_.texelElements,
+                    target_.name));
   }
   if (!tooLong) return lowered;
   return lowerRegion(fused, target_, mayTexel);
@@ -208,7 +214,8 @@ Result<LoweredKernel> FunctionLowering::lower(const Op& fused) const {
 
 /// A parameter's range is its place, and as long as its type: a view of whole texels may end in the
 /// padding behind the value.
-std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fused, const LoweredKernel& lowered) const {
+std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fused,
+                                                                   const LoweredKernel& lowered) const {
   std::vector<ResultSlot> slots = resultSlots(fused);
   std::vector<Access> accesses;
   for (size_t index = 0; index < lowered.params.size(); ++index) {
@@ -216,13 +223,17 @@ std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fus
     const Type& type = lowered.kernel->body.args[index]->type;
     Range range = param.isResult ? slotRange(fused, slots[param.index]) : bindingRange(fused, param.index);
     range.bytes = std::max(range.bytes, type.bytes());
-    std::string mode = type.texel ? "texel" : type.mode == BufMode::in ? "in" : type.mode == BufMode::out ? "out" : "inout";
+    std::string mode = type.texel                  ? "texel"
+                       : type.mode == BufMode::in  ? "in"
+                       : type.mode == BufMode::out ? "out"
+                                                   : "inout";
     accesses.push_back({std::move(range), std::move(mode)});
   }
   return accesses;
 }
 
-Result<void> FunctionLowering::checkLimits(const Op& fused, const LoweredKernel& lowered, const std::vector<Access>& accesses) const {
+Result<void> FunctionLowering::checkLimits(const Op& fused, const LoweredKernel& lowered,
+                                           const std::vector<Access>& accesses) const {
   std::string what = fmt::format("the kernel of %{}", fused.result()->name);
   int64_t storage = 0;
   std::vector<ResultSlot> slots = resultSlots(fused);
@@ -231,18 +242,23 @@ Result<void> FunctionLowering::checkLimits(const Op& fused, const LoweredKernel&
     ++storage;
     if (accesses[index].range.bytes <= target_.storageRange) continue;
     const LoweredKernel::Param& param = lowered.params[index];
-    const Value* value = param.isResult ? fused.result(slots[param.index].first) : bindingSources(fused, param.index)[0];
-    return failAt(fused.loc, fmt::format("{} binds %{} with {} bytes, more than the {} one binding may span on target '{}'", what,
-                                         value->name, accesses[index].range.bytes, target_.storageRange, target_.name))
+    const Value* value =
+        param.isResult ? fused.result(slots[param.index].first) : bindingSources(fused, param.index)[0];
+    return failAt(fused.loc,
+                  fmt::format(
+                      "{} binds %{} with {} bytes, more than the {} one binding may span on target '{}'",
+                      what, value->name, accesses[index].range.bytes, target_.storageRange, target_.name))
         .note(value->loc, fmt::format("%{} is defined here", value->name));
   }
   if (storage > target_.bindings)
-    return failAt(fused.loc, fmt::format("{} has {} storage buffers, more than the {} of target '{}'", what, storage,
-                                         target_.bindings, target_.name));
+    return failAt(fused.loc, fmt::format("{} has {} storage buffers, more than the {} of target '{}'", what,
+                                         storage, target_.bindings, target_.name));
   for (int64_t extent : lowered.grid)
     if (extent > target_.maxGrid)
-      return failAt(fused.loc, fmt::format("{} has a grid of {} workgroups along one dimension, more than the {} of target '{}'",
-                                           what, extent, target_.maxGrid, target_.name));
+      return failAt(
+          fused.loc,
+          fmt::format("{} has a grid of {} workgroups along one dimension, more than the {} of target '{}'",
+                      what, extent, target_.maxGrid, target_.name));
   return {};
 }
 
@@ -290,7 +306,8 @@ void FunctionLowering::copies() {
 void FunctionLowering::homes() {
   std::unordered_map<const Value*, Value*> homeOf;
   for (auto& op : func_.body.ops) {
-    if (op->code != Opcode::param_grad && op->code != Opcode::capture && op->code != Opcode::return_) continue;
+    if (op->code != Opcode::param_grad && op->code != Opcode::capture && op->code != Opcode::return_)
+      continue;
     forEachUse(*op, [&](Value*& value) {
       if (!value->def) return;
       Value*& home = homeOf[value];

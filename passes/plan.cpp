@@ -33,7 +33,9 @@ using plan::Unit;
 /// Text order becomes execution order: commits come last.
 void moveUpdatesToEnd(Item& func) {
   auto& ops = func.body.ops;
-  auto isEnd = [](const std::unique_ptr<Op>& op) { return op->code == Opcode::update || op->code == Opcode::return_; };
+  auto isEnd = [](const std::unique_ptr<Op>& op) {
+    return op->code == Opcode::update || op->code == Opcode::return_;
+  };
   std::stable_partition(ops.begin(), ops.end(), [&](const auto& op) { return !isEnd(op); });
   std::stable_partition(ops.begin(), ops.end(), [](const auto& op) { return op->code != Opcode::return_; });
 }
@@ -70,7 +72,7 @@ void copyEntryValues(Item& func) {
     if (op->code == Opcode::update || op->code == Opcode::param_grad || op->code == Opcode::capture ||
         op->code == Opcode::return_)
       readers.push_back(op.get());
-  std::map<std::string, Value*> copies;   // by the source's name
+  std::map<std::string, Value*> copies;  // by the source's name
   for (Op* op : readers)
     forEachUse(*op, [&](Value*& value) {
       if (!plan::isSymbolRead(*value)) return;
@@ -88,7 +90,7 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
   for (size_t key = 0; key < symbols.size(); ++key) keyOf[symbols[key]->name] = static_cast<int>(key);
   std::vector<plan::Sequence> sequences;
   for (const Item* func : module.all(ItemKind::func)) {
-    std::map<std::string, std::string> updates;   // value -> symbol
+    std::map<std::string, std::string> updates;  // value -> symbol
     for (const auto& op : func->body.ops)
       if (op->code == Opcode::update) updates.emplace(op->in(1)->name, op->operands[0].text);
     for (const auto& op : func->body.ops) {
@@ -106,7 +108,8 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
           auto update = updates.find(op->result(slot.first + member)->name);
           if (update != updates.end()) wish.keys.push_back(keyOf.at(update->second));
         }
-        if (slot.group && static_cast<int>(wish.keys.size()) == slot.count) sequences.push_back(std::move(wish));
+        if (slot.group && static_cast<int>(wish.keys.size()) == slot.count)
+          sequences.push_back(std::move(wish));
       }
     }
   }
@@ -118,8 +121,9 @@ Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, cons
   if (bytes <= target.storageRange) return {};
   std::string what = members == 1 ? fmt::format("@{} : {}", symbol.name, symbol.type.str())
                                   : fmt::format("the group of @{} and {} more", symbol.name, members - 1);
-  return failAt(symbol.loc, fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'", what,
-                                        bytes, target.storageRange, target.name));
+  return failAt(symbol.loc,
+                fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'", what,
+                            bytes, target.storageRange, target.name));
 }
 
 /// Gives params and states their homes; returns the size of @persistent.
@@ -160,23 +164,32 @@ void report(const Item& func, const FunctionPlan& planned, const PassContext& co
   std::vector<const Unit*> live = planned.livePeak(&at);
   if (live.empty()) return context.remark(func.loc, fmt::format("@{} has no transient values", func.name));
   std::string where = at->results.empty() ? std::string(at->info().name) : "%" + at->result()->name;
-  context.remark(func.loc, fmt::format("@{}: {} bytes of arena for {} live at the peak, at {}; values live there: {}",
-                                       func.name, planned.arenaBytes(), planned.arenaBound(), where, live.size()));
+  context.remark(func.loc,
+                 fmt::format("@{}: {} bytes of arena for {} live at the peak, at {}; values live there: {}",
+                             func.name, planned.arenaBytes(), planned.arenaBound(), where, live.size()));
   for (const Unit* unit : live) {
     const Value& value = *unit->members[0];
-    std::string what = unit->group ? fmt::format("the group of %{} and {} more", value.name, unit->members.size() - 1)
-                                   : fmt::format("%{} : {}", value.name, value.type.str());
-    context.remark(value.loc, fmt::format("live at the peak of @{}: {}, {} bytes{}", func.name, what, unit->bytes,
-                                          unit->takesOver >= 0 ? fmt::format(", in place of %{}", unit->inplace->name) : ""));
+    std::string what = unit->group
+                           ? fmt::format("the group of %{} and {} more", value.name, unit->members.size() - 1)
+                           : fmt::format("%{} : {}", value.name, value.type.str());
+    context.remark(
+        value.loc,
+        fmt::format("live at the peak of @{}: {}, {} bytes{}", func.name, what, unit->bytes,
+                    unit->takesOver >= 0 ? fmt::format(", in place of %{}", unit->inplace->name) : ""));
   }
 }
 
 void writeSizes(Module& module, int64_t persistent, int64_t io, int64_t arena, int64_t bound) {
-  set(module.attrs, "plan", Attr::dictionary({{"arena", Attr::of(arena)}, {"lower_bound", Attr::of(bound)},
-                                             {"persistent", Attr::of(persistent)}, {"io", Attr::of(io)}}));
+  set(module.attrs, "plan",
+      Attr::dictionary({{"arena", Attr::of(arena)},
+                        {"lower_bound", Attr::of(bound)},
+                        {"persistent", Attr::of(persistent)},
+                        {"io", Attr::of(io)}}));
   // Buffers stand before the functions that use them.
-  auto firstFunc = std::find_if(module.items.begin(), module.items.end(), [](const auto& item) { return item->kind == ItemKind::func; });
-  for (auto& [name, bytes] : std::vector<std::pair<std::string, int64_t>>{{"arena", arena}, {"io", io}, {"persistent", persistent}}) {
+  auto firstFunc = std::find_if(module.items.begin(), module.items.end(),
+                                [](const auto& item) { return item->kind == ItemKind::func; });
+  for (auto& [name, bytes] : std::vector<std::pair<std::string, int64_t>>{
+           {"arena", arena}, {"io", io}, {"persistent", persistent}}) {
     auto buffer = std::make_unique<Item>();
     buffer->kind = ItemKind::buffer;
     buffer->name = name;

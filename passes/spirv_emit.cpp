@@ -40,7 +40,8 @@ Result<std::unique_ptr<Item>> compile(const Item& kernel) {
     modes.push_back(arg->type.texel ? Attr::call("texel", {Attr::word(texel)})
                                     : Attr::word(plain ? std::string(name(arg->type.mode)) : "inout"));
   }
-  binary->attrs = {{"kernel_hash", Attr::string(kernelHash(kernel))}, {"modes", Attr::array(std::move(modes))}};
+  binary->attrs = {{"kernel_hash", Attr::string(kernelHash(kernel))},
+                   {"modes", Attr::array(std::move(modes))}};
   return binary;
 }
 
@@ -49,7 +50,8 @@ std::vector<std::optional<Result<std::unique_ptr<Item>>>> compileAll(const std::
   std::vector<std::optional<Result<std::unique_ptr<Item>>>> binaries(kernels.size());
   std::atomic<size_t> next = 0;
   auto work = [&] {
-    for (size_t index = next++; index < kernels.size(); index = next++) binaries[index].emplace(compile(*kernels[index]));
+    for (size_t index = next++; index < kernels.size(); index = next++)
+      binaries[index].emplace(compile(*kernels[index]));
   };
   size_t cores = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> workers;

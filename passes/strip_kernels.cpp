@@ -22,7 +22,8 @@ Result<void> run_strip_kernels(Module& module, const NoOptions&, const PassConte
   Error errors;
   for (const Item* kernel : module.all(ItemKind::kernel))
     if (!module.find(ItemKind::binary, kernel->name))
-      errors.append(failAt(kernel->loc, fmt::format("kernel @{} has no binary; without its source it is lost", kernel->name)));
+      errors.append(failAt(
+          kernel->loc, fmt::format("kernel @{} has no binary; without its source it is lost", kernel->name)));
   if (!errors.empty()) return errors;
   std::erase_if(module.items, [](const auto& item) { return item->kind == ItemKind::kernel; });
   return {};

@@ -245,7 +245,8 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
       chain.push_back(op.get());
       if (leaf->type.rank() > 0) {
         const auto& users = uses_.users(leaf);
-        bool full = users.size() == 1 && users[0]->code == Opcode::sum && users[0]->result()->type.elements() == 1;
+        // A tensor of one element is reshaped, not summed.
+        bool full = users.size() == 1 && (users[0]->code == Opcode::sum || users[0]->code == Opcode::reshape) && users[0]->result()->type.rank() == 0;
         if (!full) return;
         leaf = users[0]->result();
         chain.push_back(users[0]);

@@ -94,25 +94,29 @@ Result<void> FunctionPlan::findUnits() {
     for (const ResultSlot& slot : resultSlots(*op)) {
       if (!slot.group) continue;
       Sequence sequence{{}, op.get(), true};
-      for (int member = 0; member < slot.count; ++member) sequence.keys.push_back(keyOf[op->result(slot.first + member)]);
+      for (int member = 0; member < slot.count; ++member)
+        sequence.keys.push_back(keyOf[op->result(slot.first + member)]);
       sequences.push_back(std::move(sequence));
     }
     for (int binding = 0; binding < op->numOperands(); ++binding) {
       if (op->operands[binding].items[0].kind != Operand::Kind::group) continue;
       std::vector<Value*> members = bindingSources(*op, binding);
-      auto symbols = std::count_if(members.begin(), members.end(), [](Value* value) { return isSymbolRead(*value); });
+      auto symbols =
+          std::count_if(members.begin(), members.end(), [](Value* value) { return isSymbolRead(*value); });
       if (symbols == static_cast<long>(members.size())) continue;
       if (symbols != 0)
-        return failAt(op->loc, fmt::format("tg.fused [plan.group]: the group of %{} mixes parameters or states with "
-                                           "values of the step; they live in different buffers",
-                                           op->operands[binding].value->name));
+        return failAt(op->loc,
+                      fmt::format("tg.fused [plan.group]: the group of %{} mixes parameters or states with "
+                                  "values of the step; they live in different buffers",
+                                  op->operands[binding].value->name));
       Sequence sequence{{}, op.get(), true};
       for (Value* member : members) sequence.keys.push_back(keyOf[member]);
       sequences.push_back(std::move(sequence));
     }
   }
   auto nameOf = [&](int key) { return "%" + values[key]->name; };
-  TG_TRY(std::vector<std::vector<int>> runs, mergeRuns(std::move(sequences), static_cast<int>(values.size()), nameOf));
+  TG_TRY(std::vector<std::vector<int>> runs,
+         mergeRuns(std::move(sequences), static_cast<int>(values.size()), nameOf));
   std::vector<int> runAt(values.size(), -1);
   std::vector<bool> inRun(values.size(), false);
   for (size_t run = 0; run < runs.size(); ++run) {
@@ -145,7 +149,8 @@ void FunctionPlan::setLifetimes() {
 /// Whether `successor`, in a slot that starts at `start` in @persistent, may be written over the old
 /// value of its symbol: everything that reads that value comes earlier, or is the producing region
 /// reading the same bytes solely at the element it writes.
-bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start) const {
+bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot,
+                              int64_t start) const {
   auto reads = reads_.find(symbol.name);
   if (reads == reads_.end()) return true;
   int defined = position_.at(&successor);
@@ -180,7 +185,8 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
     // The slot's bytes: a group of results is a part of the unit, or the whole of it.
     SlotOf slot = slotOf(*member);
     auto at = std::find(unit.members.begin(), unit.members.end(), slot.values[0]) - unit.members.begin();
-    if (!homeIsFree(*module_.storage(updates_.at(member)), *member, slot, *home + unit.offsets[at])) return false;
+    if (!homeIsFree(*module_.storage(updates_.at(member)), *member, slot, *home + unit.offsets[at]))
+      return false;
   }
   return true;
 }
@@ -189,7 +195,8 @@ void FunctionPlan::setRooms() {
   std::vector<Unit*> io;
   for (const auto& arg : func_.body.args) io.push_back(&units_[unitOf_.at(arg.get())]);
   for (const auto& op : func_.body.ops) {
-    if (op->code != Opcode::return_ && op->code != Opcode::capture && op->code != Opcode::param_grad) continue;
+    if (op->code != Opcode::return_ && op->code != Opcode::capture && op->code != Opcode::param_grad)
+      continue;
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
       if (auto unit = unitOf_.find(value); unit != unitOf_.end()) io.push_back(&units_[unit->second]);
     });
@@ -238,7 +245,8 @@ int FunctionPlan::inPlaceBinding(int opIndex, const ResultSlot& slot, int slotIn
     for (Value* member : sources)
       for (const Use& use : uses_.at(member))
         if (use.op == opIndex)
-          legal = legal && bindingSources(op, use.binding) == sources && readsOnlyWrittenElement(op, use.binding, slotIndex);
+          legal = legal && bindingSources(op, use.binding) == sources &&
+                  readsOnlyWrittenElement(op, use.binding, slotIndex);
     if (legal) return binding;
   }
   return -1;
@@ -307,8 +315,10 @@ void FunctionPlan::dropNeedlessInPlace() {
   for (size_t index = 0; index < units_.size(); ++index) {
     Unit& unit = units_[index];
     bool needed = unit.first < static_cast<int>(live.size()) && live[unit.first] > budget;
-    if (needed) unit.takesOver = all[index].takesOver;
-    else unit.inplace = nullptr;
+    if (needed)
+      unit.takesOver = all[index].takesOver;
+    else
+      unit.inplace = nullptr;
   }
   pack();
   if (arenaBytes_ <= budget) return;
@@ -320,9 +330,10 @@ Result<void> FunctionPlan::checkRanges() const {
   Error errors;
   for (const Unit& unit : units_)
     if (unit.bytes > target_.storageRange)
-      errors.append(failAt(unit.members[0]->loc,
-                           fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'",
-                                       describe(unit), unit.bytes, target_.storageRange, target_.name)));
+      errors.append(
+          failAt(unit.members[0]->loc,
+                 fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'",
+                             describe(unit), unit.bytes, target_.storageRange, target_.name)));
   if (!errors.empty()) return errors;
   return {};
 }
@@ -350,7 +361,8 @@ void FunctionPlan::markHomesInPlace() {
       for (int binding = 0; binding < op->numOperands(); ++binding) {
         Value* source = bindingSources(*op, binding)[0];
         if (!isSymbolRead(*source) || source->place->offset != start) continue;
-        for (int member = 0; member < slot.count; ++member) op->result(slot.first + member)->place->inplace = source;
+        for (int member = 0; member < slot.count; ++member)
+          op->result(slot.first + member)->place->inplace = source;
       }
     }
   }

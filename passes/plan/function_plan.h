@@ -14,21 +14,23 @@
 
 namespace tg::plan {
 
-constexpr int64_t roundUp(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+constexpr int64_t roundUp(int64_t bytes, int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 /// `%a` or `[%a, %b, …]`: what must be contiguous, a lone value or the run of a group.
 struct Unit {
   enum class Room { home, io, arena };
   std::vector<Value*> members;
-  std::vector<int64_t> offsets;   ///< of the members, from the unit's start
+  std::vector<int64_t> offsets;  ///< of the members, from the unit's start
   int64_t bytes = 0;
   bool group = false;
   Room room = Room::arena;
-  int first = 0, last = 0;        ///< ops that write it first and read it last
-  int64_t home = 0;               ///< room home: offset in @persistent
-  int takesOver = -1;             ///< the unit whose bytes it takes, in place
-  bool taken = false;             ///< another unit takes its bytes
-  Value* inplace = nullptr;       ///< and the first operand value that names them
+  int first = 0, last = 0;   ///< ops that write it first and read it last
+  int64_t home = 0;          ///< room home: offset in @persistent
+  int takesOver = -1;        ///< the unit whose bytes it takes, in place
+  bool taken = false;        ///< another unit takes its bytes
+  Value* inplace = nullptr;  ///< and the first operand value that names them
   /// Padding between separately written members, zeroed before the first is written.
   int64_t fillFrom = 0, fillTo = 0;
 };
@@ -38,7 +40,8 @@ struct SlotOf;
 /// Lifetimes, rooms and offsets of one function of a fused module. Symbols have their homes already.
 class FunctionPlan {
  public:
-  FunctionPlan(const Module& module, Item& func, const Target& target) : module_(module), func_(func), target_(target) {}
+  FunctionPlan(const Module& module, Item& func, const Target& target)
+      : module_(module), func_(func), target_(target) {}
 
   /// Finds units, lifetimes and rooms, chooses what is in place, packs the arena.
   Result<void> analyse();
@@ -52,8 +55,8 @@ class FunctionPlan {
 
  private:
   struct Use {
-    int op;        ///< index into the function's ops
-    int binding;   ///< of a tg.fused, else -1
+    int op;       ///< index into the function's ops
+    int binding;  ///< of a tg.fused, else -1
   };
   Result<void> findUnits();
   void findUses();
@@ -79,11 +82,12 @@ class FunctionPlan {
   const Target& target_;
   std::vector<Unit> units_;
   std::unordered_map<const Value*, int> unitOf_;
-  std::unordered_map<const Value*, int> position_;                 ///< op index of the definition; 0 for arguments
+  std::unordered_map<const Value*, int> position_;  ///< op index of the definition; 0 for arguments
   std::unordered_map<const Value*, std::vector<Use>> uses_;
-  std::unordered_map<const Value*, std::string> updates_;          ///< value -> the first symbol it updates
-  std::unordered_map<std::string, std::vector<const Value*>> reads_;   ///< symbol -> results of its param/state ops
-  std::vector<int64_t> offset_;                                    ///< arena offset of each unit
+  std::unordered_map<const Value*, std::string> updates_;  ///< value -> the first symbol it updates
+  std::unordered_map<std::string, std::vector<const Value*>>
+      reads_;                    ///< symbol -> results of its param/state ops
+  std::vector<int64_t> offset_;  ///< arena offset of each unit
   int64_t arenaBytes_ = 0, arenaBound_ = 0;
 };
 

@@ -41,7 +41,8 @@ Result<std::vector<std::vector<int>>> mergeRuns(std::vector<Sequence> sequences,
       return failAt(sequence.op->loc, fmt::format("{} [plan.group]: a member stands twice in the group {}",
                                                   sequence.op->info().name, list(sequence.keys, nameOf)));
     }
-    auto taken = std::find_if(sequence.keys.begin(), sequence.keys.end(), [&](int key) { return runOf[key] >= 0; });
+    auto taken =
+        std::find_if(sequence.keys.begin(), sequence.keys.end(), [&](int key) { return runOf[key] >= 0; });
     if (taken == sequence.keys.end()) {
       for (int key : sequence.keys) runOf[key] = static_cast<int>(runs.size());
       runs.push_back({sequence.keys, sequence.op});

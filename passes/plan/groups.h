@@ -13,8 +13,8 @@ namespace tg::plan {
 /// One group somewhere in the text, its members as keys 0..n-1.
 struct Sequence {
   std::vector<int> keys;
-  const Op* op = nullptr;   ///< for messages
-  bool required = true;     ///< else a wish, dropped where it does not fit
+  const Op* op = nullptr;  ///< for messages
+  bool required = true;    ///< else a wish, dropped where it does not fit
 };
 
 /// The runs that hold all required sequences as contiguous parts, in order of their lowest key. An

@@ -42,7 +42,7 @@ static int64_t fitting(const Alloc& alloc, const std::vector<const Alloc*>& plac
 
 /// Places in the given order; returns the bytes needed.
 static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, Fit fit) {
-  std::vector<const Alloc*> placed;   // by offset
+  std::vector<const Alloc*> placed;  // by offset
   placed.reserve(allocs.size());
   int64_t total = 0;
   for (int index : order) {
@@ -58,7 +58,8 @@ static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, F
 static std::vector<int> bySize(const std::vector<Alloc>& allocs) {
   std::vector<int> order(allocs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return allocs[a].bytes > allocs[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return allocs[a].bytes > allocs[b].bytes; });
   return order;
 }
 
@@ -84,7 +85,8 @@ static std::vector<int> byBreadth(const std::vector<Alloc>& allocs) {
 
 static std::vector<int> byExecution(const std::vector<Alloc>& allocs) {
   std::vector<int> order = bySize(allocs);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return allocs[a].first < allocs[b].first; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return allocs[a].first < allocs[b].first; });
   return order;
 }
 
@@ -105,7 +107,7 @@ struct Best {
 
 /// What ends highest is placed first next time: repairs orders that strand a large value late.
 void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) {
-  constexpr int64_t kPairs = 5'000'000;   // pairs looked at, some ten milliseconds
+  constexpr int64_t kPairs = 5'000'000;  // pairs looked at, some ten milliseconds
   int64_t count = static_cast<int64_t>(order.size());
   int64_t rounds = std::min<int64_t>(2 * count, kPairs / std::max<int64_t>(1, count * count));
   std::vector<Alloc> attempt = best.allocs;
@@ -113,7 +115,8 @@ void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) 
     int64_t needed = pack(attempt, order, fit);
     if (needed < best.total) best = {attempt, needed};
     auto end = [&](int index) { return attempt[index].offset + attempt[index].bytes; };
-    auto highest = std::max_element(order.begin(), order.end(), [&](int a, int b) { return end(a) < end(b); });
+    auto highest =
+        std::max_element(order.begin(), order.end(), [&](int a, int b) { return end(a) < end(b); });
     std::rotate(order.begin(), highest, highest + 1);
   }
 }

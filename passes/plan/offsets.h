@@ -8,7 +8,7 @@ namespace tg::plan {
 
 /// Bytes alive from op `first` to op `last`, both included.
 struct Alloc {
-  int64_t bytes = 0;   ///< a multiple of the alignment
+  int64_t bytes = 0;  ///< a multiple of the alignment
   int first = 0;
   int last = 0;
   int64_t offset = 0;

@@ -31,17 +31,20 @@ std::vector<std::string> commands(const Module& module) {
 using Texts = std::vector<std::string>;
 
 TEST(LowerKernels, BarriersStandAtHazardsAlone) {
-  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (a: " + kT + ", b: " + kT + ", c: " + kT + ") {\n" +
-                                    unary("a", "x", kT) + unary("b", "x", kT, "exp") + added("c", "a", "b", kT) +
+  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (a: " + kT + ", b: " + kT +
+                                    ", c: " + kT + ") {\n" + unary("a", "x", kT) +
+                                    unary("b", "x", kT, "exp") + added("c", "a", "b", kT) +
                                     "    return %a, %b, %c : " + kT + ", " + kT + ", " + kT + "\n  }\n"));
   ASSERT_TRUE(module);
-  EXPECT_EQ(commands(*module), (Texts{"a: relu", "b: exp", "tg.barrier", "c: add", "tg.home", "tg.home", "tg.home", "return"}));
+  EXPECT_EQ(commands(*module),
+            (Texts{"a: relu", "b: exp", "tg.barrier", "c: add", "tg.home", "tg.home", "tg.home", "return"}));
 }
 
 TEST(LowerKernels, EqualKernelsStandOnce) {
-  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (c: " + kT + ") {\n" + unary("a", "x", kT, "exp") +
-                                    unary("b", "a", kT, "neg") + unary("c", "b", kT, "neg") + "    return %c : " + kT + "\n  }\n",
-                                "alignment = 16"));
+  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (c: " + kT + ") {\n" +
+                                        unary("a", "x", kT, "exp") + unary("b", "a", kT, "neg") +
+                                        unary("c", "b", kT, "neg") + "    return %c : " + kT + "\n  }\n",
+                                    "alignment = 16"));
   ASSERT_TRUE(module);
   auto kernels = module->all(ItemKind::kernel);
   ASSERT_EQ(kernels.size(), 2u);
@@ -50,24 +53,28 @@ TEST(LowerKernels, EqualKernelsStandOnce) {
 }
 
 TEST(LowerKernels, UpdatesThatAreNotInPlaceAreCopiedAfterAllReads) {
-  auto module = lowered(fusedModule("  param @w : " + kT + "\n  func @train() -> (y: " + kT + ") {\n    %w = tg.param @w : " + kT + "\n" +
-                                    unary("n", "w", kT, "neg") + "    tg.update @w, %n\n" + added("y", "w", "n", kT) +
+  auto module = lowered(fusedModule("  param @w : " + kT + "\n  func @train() -> (y: " + kT +
+                                    ") {\n    %w = tg.param @w : " + kT + "\n" + unary("n", "w", kT, "neg") +
+                                    "    tg.update @w, %n\n" + added("y", "w", "n", kT) +
                                     "    return %y : " + kT + "\n  }\n"));
   ASSERT_TRUE(module);
-  EXPECT_EQ(commands(*module), (Texts{"n: neg", "tg.barrier", "y: add", "tg.barrier", "tg.copy", "tg.home", "return"}));
+  EXPECT_EQ(commands(*module),
+            (Texts{"n: neg", "tg.barrier", "y: add", "tg.barrier", "tg.copy", "tg.home", "return"}));
 }
 
 TEST(LowerKernels, UpdatesInPlaceCostNothing) {
-  auto module = lowered(fusedModule("  param @w : " + kT + "\n  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n    %w = tg.param @w : " + kT +
-                                    "\n" + added("y", "w", "x", kT) + added("n", "w", "x", kT) + "    tg.update @w, %n\n    return %y : " + kT +
+  auto module = lowered(fusedModule("  param @w : " + kT + "\n  func @train(%x: " + kT + ") -> (y: " + kT +
+                                    ") {\n    %w = tg.param @w : " + kT + "\n" + added("y", "w", "x", kT) +
+                                    added("n", "w", "x", kT) + "    tg.update @w, %n\n    return %y : " + kT +
                                     "\n  }\n"));
   ASSERT_TRUE(module);
   EXPECT_EQ(commands(*module), (Texts{"y: add", "tg.barrier", "n: add", "tg.home", "return"}));
 }
 
 TEST(LowerKernels, BytesSharedWithAResultAreNotReadAsTexels) {
-  std::string text = "  param @w : " + kT + "\n  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n    %w = tg.param @w : " + kT + "\n" +
-                     unary("y", "x", kT) + added("n", "w", "x", kT) + "    tg.update @w, %n\n    return %y : " + kT + "\n  }\n";
+  std::string text = "  param @w : " + kT + "\n  func @train(%x: " + kT + ") -> (y: " + kT +
+                     ") {\n    %w = tg.param @w : " + kT + "\n" + unary("y", "x", kT) +
+                     added("n", "w", "x", kT) + "    tg.update @w, %n\n    return %y : " + kT + "\n  }\n";
   auto module = lowered(fusedModule(text, "alignment = 16, reads = \"texel\""));
   ASSERT_TRUE(module);
   int texel = 0, in = 0;
@@ -78,15 +85,16 @@ TEST(LowerKernels, BytesSharedWithAResultAreNotReadAsTexels) {
         in += arg.text == "in";
         EXPECT_TRUE(arg.text != "in" || arg.items[0].text == "persistent");
       }
-  EXPECT_EQ(texel, 2);   // %x, twice
-  EXPECT_EQ(in, 1);      // @w
+  EXPECT_EQ(texel, 2);  // %x, twice
+  EXPECT_EQ(in, 1);     // @w
 }
 
 TEST(LowerKernels, ViewsOverTheTexelLimitFallBackToStorage) {
   std::vector<std::string> remarks;
   PassContext context;
   context.onDiagnostic = [&](const Diagnostic& diagnostic) { remarks.push_back(diagnostic.message); };
-  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" + unary("y", "x", kT) + "    return %y : " + kT + "\n  }\n",
+  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" +
+                                        unary("y", "x", kT) + "    return %y : " + kT + "\n  }\n",
                                     "alignment = 16, reads = \"texel\", texel_elements = 8"),
                         context);
   ASSERT_TRUE(module);
@@ -96,8 +104,8 @@ TEST(LowerKernels, ViewsOverTheTexelLimitFallBackToStorage) {
 }
 
 TEST(LowerKernels, TooManyBindingsIsALocatedError) {
-  auto module = planned(fusedModule("  func @train(%x: " + kT + ", %z: " + kT + ") -> (y: " + kT + ") {\n" + added("y", "x", "z", kT) +
-                                        "    return %y : " + kT + "\n  }\n",
+  auto module = planned(fusedModule("  func @train(%x: " + kT + ", %z: " + kT + ") -> (y: " + kT + ") {\n" +
+                                        added("y", "x", "z", kT) + "    return %y : " + kT + "\n  }\n",
                                     "alignment = 16, bindings = 2"));
   ASSERT_TRUE(module);
   auto ran = run_lower_kernels(*module, {}, {});
@@ -107,8 +115,9 @@ TEST(LowerKernels, TooManyBindingsIsALocatedError) {
 }
 
 TEST(SpirvEmit, BinariesStandBesideTheirKernels) {
-  auto module = planned(fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" + unary("h", "x", kT) + unary("y", "h", kT, "exp") +
-                                    "    return %y : " + kT + "\n  }\n"));
+  auto module =
+      planned(fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" + unary("h", "x", kT) +
+                          unary("y", "h", kT, "exp") + "    return %y : " + kT + "\n  }\n"));
   ASSERT_TRUE(module);
   auto ran = run_spirv_emit(*module, {}, {});
   ASSERT_TRUE(ran) << ran.error().str();
@@ -117,7 +126,7 @@ TEST(SpirvEmit, BinariesStandBesideTheirKernels) {
   for (const Item* kernel : module->all(ItemKind::kernel)) {
     const Item* binary = module->find(ItemKind::binary, kernel->name);
     ASSERT_TRUE(binary);
-    EXPECT_EQ(binary->code.at(0), 0x07230203u);   // SPIR-V's magic number
+    EXPECT_EQ(binary->code.at(0), 0x07230203u);  // SPIR-V's magic number
     EXPECT_EQ(find(binary->attrs, "modes")->str(), "[in, out]");
   }
   auto glsl = emitGlsl(*module);
@@ -129,7 +138,8 @@ TEST(SpirvEmit, BinariesStandBesideTheirKernels) {
 }
 
 TEST(SpirvEmit, StopsWhereItIsTold) {
-  std::string text = fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" + unary("y", "x", kT) + "    return %y : " + kT + "\n  }\n");
+  std::string text = fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" +
+                                 unary("y", "x", kT) + "    return %y : " + kT + "\n  }\n");
   auto kernels = planned(text);
   ASSERT_TRUE(run_spirv_emit(*kernels, {.emit = "kernel"}, {}));
   EXPECT_EQ(kernels->stage, Stage::kernel);

@@ -30,8 +30,8 @@ inline std::string unary(const std::string& name, const std::string& source, con
 }
 
 /// A region `name = a + b`.
-inline std::string added(const std::string& name, const std::string& a, const std::string& b, const std::string& type,
-                         const std::string& schedule = "map{vec = 1}") {
+inline std::string added(const std::string& name, const std::string& a, const std::string& b,
+                         const std::string& type, const std::string& schedule = "map{vec = 1}") {
   return fmt::format("    %{0} = tg.fused (%{0}_a = %{1}, %{0}_b = %{2}) {{schedule = {4}}} : {3} {{\n"
                      "      %{0}_out = tg.add %{0}_a, %{0}_b : {3}\n"
                      "      tg.yield %{0}_out : {3}\n    }}\n",

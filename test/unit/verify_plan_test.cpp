@@ -73,7 +73,9 @@ const std::string kPlanned = R"(module @m stage(planned) {
 }
 )";
 
-std::string after(const std::string& from, const std::string& to) { return finding(edited(kPlanned, from, to)); }
+std::string after(const std::string& from, const std::string& to) {
+  return finding(edited(kPlanned, from, to));
+}
 
 TEST(VerifyPlan, TheTextAsItStandsIsGood) {
   EXPECT_EQ(finding(kPlanned), "");
@@ -83,14 +85,18 @@ TEST(VerifyPlan, TheTextAsItStandsIsGood) {
 }
 
 TEST(VerifyPlan, Range) {
-  EXPECT_EQ(after("buffer @arena : 96", "buffer @arena : 56"), "%e [plan.range]: bytes 48 to 64 are outside of @arena, which has 56");
+  EXPECT_EQ(after("buffer @arena : 96", "buffer @arena : 56"),
+            "%e [plan.range]: bytes 48 to 64 are outside of @arena, which has 56");
   EXPECT_EQ(after("-> @persistent[16]\n  buffer", "-> @persistent[64]\n  buffer"),
             "@u [plan.range]: bytes 64 to 76 are outside of @persistent, which has 64");
   EXPECT_EQ(after("-> @arena[32]", "-> @heap[32]"), "%d [plan.range]: there is no buffer @heap");
-  EXPECT_EQ(after("out(@arena[44:4])", "out(@arena[94:4])"), "tg.fill [plan.range]: bytes 94 to 98 are outside of @arena");
+  EXPECT_EQ(after("out(@arena[44:4])", "out(@arena[94:4])"),
+            "tg.fill [plan.range]: bytes 94 to 98 are outside of @arena");
 }
 
-TEST(VerifyPlan, Align) { EXPECT_EQ(after("-> @arena[16]", "-> @arena[20]"), "%n [plan.align]: offset 20 is no multiple of 16"); }
+TEST(VerifyPlan, Align) {
+  EXPECT_EQ(after("-> @arena[16]", "-> @arena[20]"), "%n [plan.align]: offset 20 is no multiple of 16");
+}
 
 TEST(VerifyPlan, Place) { EXPECT_EQ(after(" -> @arena[16]", ""), "tg.fused [plan.place]: %n has no place"); }
 
@@ -99,13 +105,16 @@ TEST(VerifyPlan, OverlapAcrossOps) {
   EXPECT_EQ(after("-> @arena[16]", "-> @arena[0]"),
             "tg.fused [plan.overlap]: %k is read here, after %n has overwritten its bytes 0 to 4 of @arena");
   // The fill as well.
-  EXPECT_EQ(after("out(@arena[44:4])", "out(@arena[12:4])"),
-            "tg.fused [plan.overlap]: %k is read here, after a fill has overwritten its bytes 12 to 16 of @arena");
+  EXPECT_EQ(
+      after("out(@arena[44:4])", "out(@arena[12:4])"),
+      "tg.fused [plan.overlap]: %k is read here, after a fill has overwritten its bytes 12 to 16 of @arena");
 }
 
 TEST(VerifyPlan, OverlapWithinOneRegion) {
-  EXPECT_EQ(after("@arena[0] inplace(%h)", "@arena[0]"), "tg.fused [plan.overlap]: %k overwrites %h, which its region reads");
-  EXPECT_EQ(after("-> @arena[48] {", "-> @arena[0] {"), "tg.fused [plan.overlap]: %e overwrites %k, which its region reads");
+  EXPECT_EQ(after("@arena[0] inplace(%h)", "@arena[0]"),
+            "tg.fused [plan.overlap]: %k overwrites %h, which its region reads");
+  EXPECT_EQ(after("-> @arena[48] {", "-> @arena[0] {"),
+            "tg.fused [plan.overlap]: %e overwrites %k, which its region reads");
   EXPECT_EQ(finding(R"(module @m stage(planned) {
   buffer @io : 64
   func @f(%x: tensor<4xf32> -> @io[0], %z: tensor<4xf32> -> @io[0]) -> (y: tensor<4xf32>) {
@@ -127,9 +136,11 @@ TEST(VerifyPlan, OverlapWithinOneRegion) {
 
 TEST(VerifyPlan, InPlace) {
   const std::string k = "%k = tg.fused (%a = %h) {schedule = map} : tensor<4xf32> -> @arena[0] inplace(%h)";
-  EXPECT_EQ(after(k, "%k = tg.fused (%a = %h) {schedule = row} : tensor<4xf32> -> @arena[0] inplace(%h)"),
-            "tg.fused [plan.inplace]: %k in place of %h: the region reads it not only at the element it writes");
-  EXPECT_EQ(after("(%a = %k) {schedule = map} : tensor<4xf32> -> @arena[48]", "(%a = %h) {schedule = map} : tensor<4xf32> -> @arena[48]"),
+  EXPECT_EQ(
+      after(k, "%k = tg.fused (%a = %h) {schedule = row} : tensor<4xf32> -> @arena[0] inplace(%h)"),
+      "tg.fused [plan.inplace]: %k in place of %h: the region reads it not only at the element it writes");
+  EXPECT_EQ(after("(%a = %k) {schedule = map} : tensor<4xf32> -> @arena[48]",
+                  "(%a = %h) {schedule = map} : tensor<4xf32> -> @arena[48]"),
             "tg.fused [plan.inplace]: %k in place of %h: %h is read again later");
   EXPECT_EQ(after("@arena[0] inplace(%h)", "@arena[16] inplace(%h)"),
             "tg.fused [plan.inplace]: %k in place of %h: their bytes are not the same");
@@ -150,14 +161,19 @@ TEST(VerifyPlan, Padding) {
 TEST(VerifyPlan, Home) {
   EXPECT_EQ(after("@u : tensor<3xf32> -> @persistent[16]", "@u : tensor<3xf32> -> @persistent[0]"),
             "@u [plan.home]: its home overlaps that of @w");
-  EXPECT_EQ(after("@u : tensor<3xf32> -> @persistent[16]", "@u : tensor<3xf32>"), "@u [plan.home]: has no home in @persistent");
-  EXPECT_EQ(after("%u = tg.param @u : tensor<3xf32> -> @persistent[16]", "%u = tg.param @u : tensor<3xf32> -> @persistent[32]"),
+  EXPECT_EQ(after("@u : tensor<3xf32> -> @persistent[16]", "@u : tensor<3xf32>"),
+            "@u [plan.home]: has no home in @persistent");
+  EXPECT_EQ(after("%u = tg.param @u : tensor<3xf32> -> @persistent[16]",
+                  "%u = tg.param @u : tensor<3xf32> -> @persistent[32]"),
             "tg.param [plan.home]: %u is at @persistent[32], the home of @u is @persistent[16]");
   EXPECT_EQ(after("-> @arena[16]", "-> @persistent[32]"),
             "tg.fused [plan.home]: %n is at @persistent[32], which is no home of a symbol it updates");
-  EXPECT_EQ(after("-> @io[16]", "-> @arena[80]"), "return [plan.home]: %y is in @arena; what the host reads lives in @io");
-  EXPECT_EQ(after("%x: tensor<4xf32> -> @io[0]", "%x: tensor<4xf32> -> @arena[64]"), "argument %x [plan.home]: has no place in @io");
-  EXPECT_EQ(after("out(@arena[44:4])", "out(@persistent[48:4])"), "tg.fill [plan.home]: @persistent holds homes alone");
+  EXPECT_EQ(after("-> @io[16]", "-> @arena[80]"),
+            "return [plan.home]: %y is in @arena; what the host reads lives in @io");
+  EXPECT_EQ(after("%x: tensor<4xf32> -> @io[0]", "%x: tensor<4xf32> -> @arena[64]"),
+            "argument %x [plan.home]: has no place in @io");
+  EXPECT_EQ(after("out(@arena[44:4])", "out(@persistent[48:4])"),
+            "tg.fill [plan.home]: @persistent holds homes alone");
 }
 
 TEST(VerifyPlan, Update) {
@@ -165,13 +181,17 @@ TEST(VerifyPlan, Update) {
   EXPECT_EQ(after("(%a = %q, %b = %k)", "(%a = %q, %b = %w)"),
             "tg.fused [plan.inplace]: %q in place of %w: %w is read again later");
   std::string copied = edited(kPlanned, "    tg.update @u, %d\n", "");
-  EXPECT_EQ(finding(edited(copied, "    %n = tg.fused", "    %f = tg.fused (%a = %u) {schedule = map} : tensor<3xf32> -> @arena[16] {\n"
-                                                         "      tg.yield %a : tensor<3xf32>\n    }\n    tg.update @u, %f\n    %n = tg.fused")),
-            "tg.fused [plan.overlap]: %u is read here, after the update of @u has overwritten its bytes 16 to 28 of @persistent");
+  EXPECT_EQ(
+      finding(edited(copied, "    %n = tg.fused",
+                     "    %f = tg.fused (%a = %u) {schedule = map} : tensor<3xf32> -> @arena[16] {\n"
+                     "      tg.yield %a : tensor<3xf32>\n    }\n    tg.update @u, %f\n    %n = tg.fused")),
+      "tg.fused [plan.overlap]: %u is read here, after the update of @u has overwritten its bytes 16 to 28 "
+      "of @persistent");
 }
 
 TEST(VerifyPlan, Fill) {
-  EXPECT_EQ(after("args(out(@arena[44:4]))", "args(in(@arena[44:4]))"), "tg.fill [plan.fill]: wants args(out(@buffer[offset:bytes]))");
+  EXPECT_EQ(after("args(out(@arena[44:4]))", "args(in(@arena[44:4]))"),
+            "tg.fill [plan.fill]: wants args(out(@buffer[offset:bytes]))");
 }
 
 TEST(VerifyPlan, IoAcrossFunctions) {
@@ -203,7 +223,9 @@ const std::string kKernels = R"(module @m stage(kernel) {
 }
 )";
 
-std::string commands(const std::string& from, const std::string& to) { return finding(edited(kKernels, from, to)); }
+std::string commands(const std::string& from, const std::string& to) {
+  return finding(edited(kKernels, from, to));
+}
 
 TEST(VerifyDispatch, TheTextAsItStandsIsGood) {
   EXPECT_EQ(finding(kKernels), "");
@@ -213,41 +235,56 @@ TEST(VerifyDispatch, TheTextAsItStandsIsGood) {
 }
 
 TEST(VerifyDispatch, Ranges) {
-  EXPECT_EQ(commands("out(@arena[0:16])", "out(@arena[52:16])"), "tg.dispatch [plan.range]: bytes 52 to 68 are outside of @arena, which has 64");
-  EXPECT_EQ(commands("out(@arena[0:16])", "out(@heap[0:16])"), "tg.dispatch [plan.range]: there is no buffer @heap");
-  EXPECT_EQ(commands("out(@arena[0:16])", "out(@arena[0:12])"), "tg.dispatch [plan.range]: %c of @k0 takes 16 bytes, the range has 12");
-  EXPECT_EQ(commands("texel(@io[0:16])", "texel(@io[8:16])"), "tg.dispatch [plan.align]: offset 8 is no multiple of 16");
-  EXPECT_EQ(commands("tensor<4xf32> -> @io[32]", "tensor<4xf32> -> @io[56]"), "%y [plan.range]: ends outside of @io, which has 64 bytes");
+  EXPECT_EQ(commands("out(@arena[0:16])", "out(@arena[52:16])"),
+            "tg.dispatch [plan.range]: bytes 52 to 68 are outside of @arena, which has 64");
+  EXPECT_EQ(commands("out(@arena[0:16])", "out(@heap[0:16])"),
+            "tg.dispatch [plan.range]: there is no buffer @heap");
+  EXPECT_EQ(commands("out(@arena[0:16])", "out(@arena[0:12])"),
+            "tg.dispatch [plan.range]: %c of @k0 takes 16 bytes, the range has 12");
+  EXPECT_EQ(commands("texel(@io[0:16])", "texel(@io[8:16])"),
+            "tg.dispatch [plan.align]: offset 8 is no multiple of 16");
+  EXPECT_EQ(commands("tensor<4xf32> -> @io[32]", "tensor<4xf32> -> @io[56]"),
+            "%y [plan.range]: ends outside of @io, which has 64 bytes");
 }
 
 TEST(VerifyDispatch, Aliases) {
   EXPECT_EQ(commands("out(@arena[0:16])", "out(@io[0:16])"),
             "tg.dispatch [plan.texel]: the texel range @io[0:16] overlaps @io[0:16], which is written");
   EXPECT_EQ(commands("in(@io[32:16])", "in(@io[40:16])"),
-            "tg.dispatch [plan.inplace]: @io[40:16] is read and @io[32:16] written: they overlap but are not the same");
+            "tg.dispatch [plan.inplace]: @io[40:16] is read and @io[32:16] written: they overlap but are not "
+            "the same");
   std::string two = edited(kKernels, "%b: buf<4xf32, in>", "%b: buf<4xf32, inout>");
   EXPECT_EQ(finding(edited(two, "in(@arena[32:16])", "inout(@arena[0:16])")),
             "tg.dispatch [plan.overlap]: @arena[0:16] and @arena[0:16] are both written");
-  EXPECT_EQ(commands("out(@arena[16:16])", "out(@arena[8:16])"), "tg.copy [plan.overlap]: copies a range over itself");
+  EXPECT_EQ(commands("out(@arena[16:16])", "out(@arena[8:16])"),
+            "tg.copy [plan.overlap]: copies a range over itself");
 }
 
 TEST(VerifyDispatch, Barriers) {
-  EXPECT_EQ(commands("    tg.barrier\n", ""),
-            "tg.copy [plan.barrier]: reads @arena[0:16], which an earlier command writes, without a barrier between");
+  EXPECT_EQ(commands("    tg.barrier\n", ""), "tg.copy [plan.barrier]: reads @arena[0:16], which an earlier "
+                                              "command writes, without a barrier between");
   EXPECT_EQ(commands("out(@arena[48:16])", "out(@arena[0:16])"),
-            "tg.fill [plan.barrier]: writes @arena[0:16], which an earlier command reads, without a barrier between");
+            "tg.fill [plan.barrier]: writes @arena[0:16], which an earlier command reads, without a barrier "
+            "between");
   EXPECT_EQ(commands("out(@arena[48:16])", "out(@arena[16:16])"),
-            "tg.fill [plan.barrier]: writes @arena[16:16], which an earlier command writes, without a barrier between");
+            "tg.fill [plan.barrier]: writes @arena[16:16], which an earlier command writes, without a "
+            "barrier between");
 }
 
 TEST(VerifyDispatch, Form) {
-  EXPECT_EQ(commands("tg.dispatch @k0", "tg.dispatch @k1"), "tg.dispatch [plan.kernel]: there is no kernel @k1");
-  EXPECT_EQ(commands("grid(1, 1, 1) args", "grid(0, 1, 1) args"), "tg.dispatch [plan.grid]: wants grid(x, y, z) with positive extents");
-  EXPECT_EQ(commands(", out(@arena[0:16])) {label", ") {label"), "tg.dispatch [plan.args]: @k0 has 3 parameters, 2 ranges are given");
-  EXPECT_EQ(commands("in(@arena[32:16])", "texel(@arena[32:16])"), "tg.dispatch [plan.args]: %b of @k0 is in, the range is texel");
+  EXPECT_EQ(commands("tg.dispatch @k0", "tg.dispatch @k1"),
+            "tg.dispatch [plan.kernel]: there is no kernel @k1");
+  EXPECT_EQ(commands("grid(1, 1, 1) args", "grid(0, 1, 1) args"),
+            "tg.dispatch [plan.grid]: wants grid(x, y, z) with positive extents");
+  EXPECT_EQ(commands(", out(@arena[0:16])) {label", ") {label"),
+            "tg.dispatch [plan.args]: @k0 has 3 parameters, 2 ranges are given");
+  EXPECT_EQ(commands("in(@arena[32:16])", "texel(@arena[32:16])"),
+            "tg.dispatch [plan.args]: %b of @k0 is in, the range is texel");
   EXPECT_EQ(commands("in(@arena[0:16]), out(@arena[16:16])", "in(@arena[0:16]), out(@arena[16:12])"),
-            "tg.copy [plan.args]: wants args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal length");
-  EXPECT_EQ(commands("tg.fill args(out(", "tg.fill args(in("), "tg.fill [plan.args]: wants args(out(@buffer[offset:bytes]))");
+            "tg.copy [plan.args]: wants args(in(@buffer[offset:bytes]), out(@buffer[offset:bytes])) of equal "
+            "length");
+  EXPECT_EQ(commands("tg.fill args(out(", "tg.fill args(in("),
+            "tg.fill [plan.args]: wants args(out(@buffer[offset:bytes]))");
 }
 
 TEST(VerifyDispatch, ABinaryCarriesItsKernelsHash) {
@@ -255,9 +292,12 @@ TEST(VerifyDispatch, ABinaryCarriesItsKernelsHash) {
   std::string hash = kernelHash(*module->find(ItemKind::kernel, "k0"));
   std::string text = edited(kKernels, "stage(kernel)", "stage(spirv)");
   EXPECT_EQ(finding(text), "tg.dispatch [plan.kernel]: there is no binary @k0");
-  text.replace(text.rfind('}'), 1, fmt::format("  binary @k0 {{kernel_hash = \"{}\", modes = [texel, in, out]}} \"AwIjBw==\"\n}}", hash));
+  text.replace(
+      text.rfind('}'), 1,
+      fmt::format("  binary @k0 {{kernel_hash = \"{}\", modes = [texel, in, out]}} \"AwIjBw==\"\n}}", hash));
   EXPECT_EQ(finding(text), "");
-  EXPECT_EQ(finding(edited(text, "%t = tgk.add", "%t = tgk.sub")).substr(0, 53), "binary @k0 [plan.hash]: was compiled from another ker");
+  EXPECT_EQ(finding(edited(text, "%t = tgk.add", "%t = tgk.sub")).substr(0, 53),
+            "binary @k0 [plan.hash]: was compiled from another ker");
   // Without its source a binary's modes still judge the ranges.
   size_t kernel = text.find("  kernel @k0"), binary = text.find("  binary @k0");
   std::string stripped = text.substr(0, kernel) + text.substr(binary);

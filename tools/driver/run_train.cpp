@@ -115,6 +115,12 @@ class Training {
  private:
   Session& session() { return *open_.session; }
 
+  double secondsLeft(int64_t step) const {
+    bool first = step == first_ + 1;
+    double each = first ? secondsSince(start_) : secondsSince(afterFirst_) / static_cast<double>(step - first_ - 1);
+    return each * static_cast<double>(flags_.steps - step);
+  }
+
   void printStep(const StepResult& step) {
     double seconds = secondsSince(logged_);
     auto steps = static_cast<double>(step.step - loggedStep_);
@@ -124,9 +130,10 @@ class Training {
     fmt::print("step {}/{} | loss {:.4f}{} | lr {:.2e} | {:.1f} ms | {:.0f} {}/s | eta {}\n", step.step, flags_.steps,
                step.loss, norm, step.learningRate, seconds * 1e3 / steps,
                steps * static_cast<double>(data_->itemsPerStep()) / seconds, data_->unit(),
-               duration(secondsSince(start_) / static_cast<double>(step.step - first_) *
-                        static_cast<double>(flags_.steps - step.step)));
+               duration(secondsLeft(step.step)));
     std::fflush(stdout);
+    // The first step pays for what drivers do once, so the time left is told from those after it.
+    if (step.step == first_ + 1) afterFirst_ = Clock::now();
     logged_ = Clock::now();
     loggedStep_ = step.step;
   }
@@ -154,7 +161,7 @@ class Training {
   const ModelFlags& model_;
   OpenModel open_;
   std::unique_ptr<TrainData> data_;
-  Clock::time_point start_, logged_;
+  Clock::time_point start_, logged_, afterFirst_;
   int64_t first_ = 0, loggedStep_ = 0;
   std::deque<double> last_;
 };
