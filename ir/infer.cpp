@@ -20,6 +20,15 @@ std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   return out;
 }
 
+bool hasValidExtents(const Shape& shape) {
+  int64_t left = kMaxElements;
+  for (int64_t extent : shape) {
+    if (extent < 1 || extent > left) return false;
+    left /= extent;
+  }
+  return true;
+}
+
 int normalAxis(int64_t axis, int rank) {
   if (axis < 0) axis += rank;
   return axis >= 0 && axis < rank ? static_cast<int>(axis) : -1;
@@ -122,6 +131,7 @@ Result<Types> reshape(const Context& c) {
   for (size_t i = 0; i < extents.size(); ++i) {
     if (extents[i] == -1 && wild < 0) wild = static_cast<int>(i);
     else if (extents[i] < 1) return c.error(2, fmt::format("extent {} is not allowed", extents[i]));
+    else if (extents[i] > kMaxElements / known) return c.error(1, fmt::format("{} has too many elements", c.op.attr("shape").str()), 0);
     else known *= extents[i];
   }
   int64_t total = c.in(0).elements();
@@ -159,7 +169,7 @@ Result<Types> slice(const Context& c) {
     if (starts[i] < 0 || starts[i] >= limits[i] || limits[i] > extent)
       return c.error(2, fmt::format("[{}, {}) is no range of axis {} with extent {}", starts[i], limits[i], i, extent), 0);
     if (strides[i] < 1) return c.error(3, fmt::format("stride {} is not positive", strides[i]));
-    shape.push((limits[i] - starts[i] + strides[i] - 1) / strides[i]);
+    shape.push(1 + (limits[i] - starts[i] - 1) / strides[i]);
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
@@ -171,6 +181,7 @@ Result<Types> pad(const Context& c) {
   Shape shape;
   for (size_t i = 0; i < rank; ++i) {
     if (low[i] < 0 || high[i] < 0) return c.error(2, "entries of low and high must not be negative");
+    if (std::max(low[i], high[i]) > kMaxElements) return c.error(2, fmt::format("an entry is over {}", kMaxElements));
     shape.push(low[i] + c.shape(0)[static_cast<int>(i)] + high[i]);
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
@@ -235,6 +246,7 @@ Result<Types> scatterAdd(const Context& c) {
   bool prefix = c.in(1).rank() >= lead;
   for (int axis = 0; prefix && axis < lead; ++axis) prefix = c.shape(0)[axis] == c.shape(1)[axis];
   if (!prefix) return c.error(1, fmt::format("updates {} do not start with the ids' axes {}", c.in(1).str(), c.in(0).str()), 1);
+  if (c.in(1).rank() - lead == kMaxRank) return c.error(1, "the result's rank is too high", 1);
   if (c.op.intAttr("rows") < 1) return c.error(2, fmt::format("rows = {} is not positive", c.op.intAttr("rows")));
   Shape shape{c.op.intAttr("rows")};
   for (int axis = lead; axis < c.in(1).rank(); ++axis) shape.push(c.shape(1)[axis]);
@@ -356,7 +368,9 @@ Result<Types> fused(const Context& c) {
       std::vector<Type> memberTypes(types.begin() + static_cast<long>(next), types.begin() + static_cast<long>(next) + members);
       wanted = Type::tensor(wanted.dtype, {groupBytes(memberTypes) / 4});
     }
-    const Type& yielded = yield->in(static_cast<int>(slot))->type;
+    const Value* value = yield->in(static_cast<int>(slot));
+    if (!value) return c.error(2, fmt::format("result {} is {}, the region yields a literal", slot, wanted.str()));
+    const Type& yielded = value->type;
     if (!(yielded == wanted)) return c.error(2, fmt::format("result {} is {}, the region yields {}", slot, wanted.str(), yielded.str()));
     next += members ? static_cast<size_t>(members) : 1;
   }
@@ -464,7 +478,11 @@ Result<Types> inferTensorOp(const Context& c) {
 }  // namespace
 
 Result<std::vector<Type>> infer(const Op& op, const Module* module, const Item* func) {
-  return inferTensorOp(Context{op, module, func});
+  TG_TRY(Types types, inferTensorOp(Context{op, module, func}));
+  for (const Type& type : types)
+    if (type.isTensor() && !hasValidExtents(type.shape))
+      return failAt(op.loc, fmt::format("{}: the result {} has too many elements; the most are {}", op.info().name, type.str(), kMaxElements));
+  return types;
 }
 
 }  // namespace tg

@@ -18,6 +18,11 @@ Result<std::vector<Type>> infer(const Op& op, const Module* module, const Item* 
 
 /// The NumPy broadcast of two shapes, or nothing.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);
+/// The most elements a tensor may have: far above any device's memory, far below where a count of bytes
+/// would overflow.
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+/// Whether every extent is 1 or more and their product at most kMaxElements.
+bool hasValidExtents(const Shape& shape);
 /// A possibly negative axis as 0..rank-1, or -1 when out of range.
 int normalAxis(int64_t axis, int rank);
 /// The shape after reducing `axes`.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "ir/infer.h"
 #include "ir/parser.h"
 
 namespace tg {
@@ -137,6 +138,7 @@ Result<Type> ParseCore::parseType() {
     if (!dtype) return failAt(loc, fmt::format("'tensor<{}>' is no tensor type", raw.substr(0, 60)));
     for (int64_t dim : split->first)
       if (dim == Shape::kDynamic) return failAt(loc, "a tensor's extents are fixed; '?' is for kernel buffers");
+    if (!hasValidExtents(split->first)) return failAt(loc, fmt::format("'tensor<{}>' has more than {} elements", raw.substr(0, 60), kMaxElements));
     return Type::tensor(*dtype, split->first);
   }
   if (head == "buf") {
@@ -145,6 +147,9 @@ Result<Type> ParseCore::parseType() {
     auto split = splitShape(raw);
     auto element = split ? scalarNamed(split->second) : std::nullopt;
     if (!element) return failAt(loc, fmt::format("'{}' is no buffer shape and element", raw.substr(0, 60)));
+    Shape fixed;
+    for (int64_t dim : split->first) fixed.push(dim == Shape::kDynamic ? 1 : dim);
+    if (!hasValidExtents(fixed)) return failAt(loc, fmt::format("'{}' has more than {} elements", raw.substr(0, 60), kMaxElements));
     TG_TRY(std::string modeName, expectWord("a buffer mode"));
     std::optional<BufMode> mode;
     for (int m = 0; m <= static_cast<int>(BufMode::tape); ++m)

@@ -242,6 +242,10 @@ Result<void> Parser::operandList(Op& op) {
         TG_TRY(std::vector<Operand> bound, operandsUntil(")", 0));
         for (Operand& operand : bound) {
           if (operand.kind != Operand::Kind::binding) return failAt(op.loc, fmt::format("{}: expected bindings '%a = %x'", op.info().name));
+          const Operand& source = operand.items[0];
+          bool good = source.kind == Operand::Kind::value || (source.kind == Operand::Kind::group && !source.items.empty());
+          for (const Operand& member : source.items) good = good && member.kind == Operand::Kind::value;
+          if (!good) return failAt(operand.value->loc, fmt::format("{}: %{} is bound to neither a value nor a group [%x, …] of values", op.info().name, operand.value->name));
           op.operands.push_back(std::move(operand));
         }
         break;

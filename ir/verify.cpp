@@ -146,6 +146,8 @@ void Verifier::types(const Op& op, const Item& func) {
   const table::Results& wanted = op.info().results;
   if (!wanted.variadic && static_cast<int>(op.results.size()) != wanted.count)
     return report(op.loc, fmt::format("{}: has {} results, not {}", op.info().name, wanted.count, op.results.size()));
+  if (!op.groups.empty() && op.code != Opcode::fused)
+    return report(op.loc, fmt::format("{}: only tg.fused has groups of results", op.info().name));
   Result<std::vector<Type>> inferred = infer(op, &module_, &func);
   if (!inferred) return report(inferred.takeError());
   if (inferred->size() != op.results.size())
@@ -179,10 +181,12 @@ void Verifier::returned(const Item& func) {
   if (!last || last->code != Opcode::return_) return report(func.loc, fmt::format("@{} does not end with return", func.name));
   if (last->operands.size() != func.results.size())
     return report(last->loc, fmt::format("return [return.c1]: @{} has {} results, {} are returned", func.name, func.results.size(), last->operands.size()));
-  for (size_t i = 0; i < func.results.size(); ++i)
+  for (size_t i = 0; i < func.results.size(); ++i) {
+    if (!last->in(static_cast<int>(i))) continue;   // a literal, which is reported as an operand
     if (!(last->in(static_cast<int>(i))->type == func.results[i].type))
       report(last->loc, fmt::format("return [return.c1]: result '{}' is {}, %{} is {}", func.results[i].name, func.results[i].type.str(),
                                     last->in(static_cast<int>(i))->name, last->in(static_cast<int>(i))->type.str()));
+  }
 }
 
 /// Effects that name something must name it once in a function.

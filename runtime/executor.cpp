@@ -47,7 +47,8 @@ std::set<std::string> kernelsOf(const std::vector<const Item*>& funcs) {
 Result<void> checkLimits(const Target& module, const Target& device, std::string_view deviceName) {
   std::string over;
   auto atMost = [&](std::string_view limit, int64_t needs, int64_t has) {
-    if (needs > has) over += fmt::format("{}{} {} (the device: {})", over.empty() ? "" : ", ", limit, needs, has);
+    if (needs > has)
+      over += fmt::format("{}{} {} (the device: {})", over.empty() ? "" : ", ", limit, needs, has);
   };
   atMost("max_invocations", module.maxInvocations, device.maxInvocations);
   atMost("max_workgroup_x", module.maxWorkgroupX, device.maxWorkgroupX);
@@ -58,12 +59,15 @@ Result<void> checkLimits(const Target& module, const Target& device, std::string
   atMost("bindings", module.bindings, device.bindings);
   // The other way round: offsets that suit a coarser device suit a finer one.
   if (module.alignment < device.alignment)
-    over += fmt::format("{}alignment {} (the device: {})", over.empty() ? "" : ", ", module.alignment, device.alignment);
+    over += fmt::format("{}alignment {} (the device: {})", over.empty() ? "" : ", ", module.alignment,
+                        device.alignment);
   if (over.empty()) return {};
-  return fail(fmt::format("the module is made for target '{}', whose limits {} lacks: {}", module.name, deviceName, over));
+  return fail(fmt::format("the module is made for target '{}', whose limits {} lacks: {}", module.name,
+                          deviceName, over));
 }
 
-Result<std::unique_ptr<Executor>> Executor::create(const Module& module, std::shared_ptr<vulkan::Device> device) {
+Result<std::unique_ptr<Executor>> Executor::create(const Module& module,
+                                                   std::shared_ptr<vulkan::Device> device) {
   std::unique_ptr<Executor> executor(new Executor);
   executor->device_ = std::move(device);
   TG_CHECK(executor->addModule(module, ""));
@@ -71,14 +75,16 @@ Result<std::unique_ptr<Executor>> Executor::create(const Module& module, std::sh
 }
 
 Result<void> Executor::addFunction(const Module& sibling, const std::string& function) {
-  if (!sibling.func(function)) return failAt(sibling.loc, fmt::format("the sibling has no function @{}", function));
+  if (!sibling.func(function))
+    return failAt(sibling.loc, fmt::format("the sibling has no function @{}", function));
   return addModule(sibling, function);
 }
 
 // `only` names one function, "" means all.
 Result<void> Executor::addModule(const Module& module, const std::string& only) {
   if (module.stage != Stage::spirv)
-    return fail(fmt::format("a device runs modules of stage spirv; this one is of stage {}", name(module.stage)));
+    return fail(
+        fmt::format("a device runs modules of stage spirv; this one is of stage {}", name(module.stage)));
   const Attr* target = tg::find(module.attrs, "target");
   if (!target) return failAt(module.loc, "the module does not say its target");
   TG_TRY(Target made, targetFromAttr(*target));
@@ -110,10 +116,12 @@ Result<void> Executor::makeBuffers(const Module& module, Program& program) {
       continue;
     }
     if (item->name == "persistent" && own)
-      return fail(fmt::format("the sibling's parameters take {} bytes, this module's {}", bytes, own->bytes()));
+      return fail(
+          fmt::format("the sibling's parameters take {} bytes, this module's {}", bytes, own->bytes()));
     bool mapped = item->name == "io" && bytes <= kMappedIoBytes;
-    TG_TRY(auto buffer, Buffer::create(*device_, {item->name, bytes,
-                                                  mapped ? vulkan::MemoryKind::host : vulkan::MemoryKind::device}));
+    TG_TRY(auto buffer,
+           Buffer::create(*device_, {item->name, bytes,
+                                     mapped ? vulkan::MemoryKind::host : vulkan::MemoryKind::device}));
     program.buffers[item->name] = buffer.get();
     if (shared) own = buffer.get();
     buffers_.push_back(std::move(buffer));
@@ -141,7 +149,8 @@ Result<void> Executor::shareStorage(const Module& module, const Program& program
   return {};
 }
 
-Result<void> Executor::makePipelines(const Module& module, Program& program, const std::set<std::string>& wanted) {
+Result<void> Executor::makePipelines(const Module& module, Program& program,
+                                     const std::set<std::string>& wanted) {
   std::vector<vulkan::KernelCode> codes;
   for (const Item* binary : module.all(ItemKind::binary)) {
     if (!wanted.contains(binary->name)) continue;
@@ -187,7 +196,8 @@ Result<const Executor::Function*> Executor::find(const std::string& function) co
   if (auto found = functions_.find(function); found != functions_.end()) return &found->second;
   std::string known;
   for (const auto& [own, unused] : functions_) known += (known.empty() ? "@" : ", @") + own;
-  return fail(fmt::format("there is no function @{}; the module has {}", function, known.empty() ? "none" : known));
+  return fail(
+      fmt::format("there is no function @{}; the module has {}", function, known.empty() ? "none" : known));
 }
 
 Result<const Executor::Slot*> Executor::storageSlot(const std::string& name) const {
@@ -201,8 +211,9 @@ Result<void> Executor::setStorage(const std::string& name, const HostArray& valu
     return fail(fmt::format("@{} is {}, not {}", name, slot->type.str(), value.type().str()));
   if (!slot->pitch) return slot->buffer->write(slot->offset, slot->type.bytes(), value.bytes.data());
   std::vector<std::byte> spread(static_cast<size_t>(spanBytes(slot->type, slot->pitch)));
-  eachRow(slot->type, slot->pitch,
-          [&](int64_t dense, int64_t apart, size_t bytes) { std::memcpy(&spread[apart], &value.bytes[dense], bytes); });
+  eachRow(slot->type, slot->pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
+    std::memcpy(&spread[apart], &value.bytes[dense], bytes);
+  });
   return slot->buffer->write(slot->offset, static_cast<int64_t>(spread.size()), spread.data());
 }
 
@@ -224,8 +235,9 @@ Result<void> Executor::submit(const std::string& function, const Inputs& inputs)
     const std::byte* data = value.bytes.data();
     if (slot.pitch) {
       auto& rows = spread.emplace_back(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
-      eachRow(slot.type, slot.pitch,
-              [&](int64_t dense, int64_t apart, size_t bytes) { std::memcpy(&rows[apart], data + dense, bytes); });
+      eachRow(slot.type, slot.pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
+        std::memcpy(&rows[apart], data + dense, bytes);
+      });
       data = rows.data();
     }
     writes.push_back({slot.buffer, slot.offset, spanBytes(slot.type, slot.pitch), data});

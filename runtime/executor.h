@@ -26,7 +26,8 @@ class Executor : public Runner {
  public:
   /// Makes the buffers, pipelines and recordings of a verified module. Params and states are zero.
   /// Errors: another stage, a binary that is not of its kernel, a limit, memory, the driver's refusals.
-  static Result<std::unique_ptr<Executor>> create(const Module& module, std::shared_ptr<vulkan::Device> device);
+  static Result<std::unique_ptr<Executor>> create(const Module& module,
+                                                  std::shared_ptr<vulkan::Device> device);
 
   /// Takes a function of another module over the same params and states, which must have the same homes.
   /// It takes the place of one that has its name already.
@@ -51,7 +52,7 @@ class Executor : public Runner {
     std::string name;
     Type type;
     vulkan::Buffer* buffer = nullptr;
-    int64_t offset = 0, pitch = 0;   ///< bytes; elements from one row to the next, 0 when dense
+    int64_t offset = 0, pitch = 0;  ///< bytes; elements from one row to the next, 0 when dense
   };
   struct Function {
     std::vector<Slot> inputs, results, captures, grads;
@@ -71,7 +72,7 @@ class Executor : public Runner {
   Result<NamedArrays> readSlots(std::span<const Slot> slots);
 
   std::shared_ptr<vulkan::Device> device_;
-  std::vector<std::unique_ptr<vulkan::Buffer>> buffers_;   ///< outlive the recordings that name them
+  std::vector<std::unique_ptr<vulkan::Buffer>> buffers_;  ///< outlive the recordings that name them
   vulkan::Buffer* persistent_ = nullptr;
   vulkan::Buffer* arena_ = nullptr;
   std::unordered_map<std::string, Slot> storage_;

@@ -13,11 +13,11 @@ namespace {
 Result<BindingKind> texelKind(const Loc& loc, DType dtype, int lanes) {
   bool wide = lanes == 4;
   if (lanes == 1 || wide) switch (dtype) {
-      case DType::f32: return wide ? BindingKind::texelF32x4 : BindingKind::texelF32;
-      case DType::i32: return wide ? BindingKind::texelI32x4 : BindingKind::texelI32;
-      case DType::i1:
-      case DType::u32: return wide ? BindingKind::texelU32x4 : BindingKind::texelU32;
-      case DType::f16: break;
+    case DType::f32: return wide ? BindingKind::texelF32x4 : BindingKind::texelF32;
+    case DType::i32: return wide ? BindingKind::texelI32x4 : BindingKind::texelI32;
+    case DType::i1:
+    case DType::u32: return wide ? BindingKind::texelU32x4 : BindingKind::texelU32;
+    case DType::f16: break;
     }
   return failAt(loc, fmt::format("no texel view holds {} of {}", lanes, name(dtype)));
 }
@@ -25,7 +25,8 @@ Result<BindingKind> texelKind(const Loc& loc, DType dtype, int lanes) {
 /// A mode of a stripped kernel: `in`, `out`, `inout`, `texel(f32)`, `texel(f32x4)`, ….
 Result<BindingKind> kindOfMode(const Item& binary, const Attr& mode) {
   if (mode.text == "in" || mode.text == "out" || mode.text == "inout") return BindingKind::storage;
-  constexpr std::pair<std::string_view, DType> texels[] = {{"f32", DType::f32}, {"i32", DType::i32}, {"u32", DType::u32}};
+  constexpr std::pair<std::string_view, DType> texels[] = {
+      {"f32", DType::f32}, {"i32", DType::i32}, {"u32", DType::u32}};
   for (const auto& [word, dtype] : texels) {
     if (mode.text != "texel" || mode.list.size() != 1) continue;
     if (mode.list[0].text == word) return texelKind(binary.loc, dtype, 1);
@@ -41,7 +42,8 @@ Result<std::vector<BindingKind>> bindingsOf(const Module& module, const Item& bi
   const Item* kernel = module.find(ItemKind::kernel, binary.name);
   if (!kernel) {
     const Attr* modes = find(binary.attrs, "modes");
-    if (!modes) return failAt(binary.loc, fmt::format("binary @{} has neither a kernel nor modes", binary.name));
+    if (!modes)
+      return failAt(binary.loc, fmt::format("binary @{} has neither a kernel nor modes", binary.name));
     for (const Attr& mode : modes->list) {
       TG_TRY(BindingKind kind, kindOfMode(binary, mode));
       kinds.push_back(kind);
@@ -51,8 +53,11 @@ Result<std::vector<BindingKind>> bindingsOf(const Module& module, const Item& bi
   const Attr* hash = find(binary.attrs, "kernel_hash");
   std::string expected = kernelHash(*kernel);
   if (!hash || hash->text != expected)
-    return failAt(binary.loc, fmt::format("binary @{} is not made of the kernel beside it: its kernel_hash is {}, the kernel's {}",
-                                          binary.name, hash ? hash->text : "missing", expected))
+    return failAt(
+               binary.loc,
+               fmt::format(
+                   "binary @{} is not made of the kernel beside it: its kernel_hash is {}, the kernel's {}",
+                   binary.name, hash ? hash->text : "missing", expected))
         .note(kernel->loc, "the kernel; run spirv-emit again after an edit");
   for (const auto& arg : kernel->body.args) {
     const Type& type = arg->type;
@@ -113,7 +118,8 @@ Result<std::vector<vulkan::Command>> Executor::Program::commandsOf(const Item& f
       continue;
     }
     TG_TRY(vulkan::Binding second, binding(*op, args[1]));
-    commands.emplace_back(vulkan::Copy{first.buffer, first.offset, second.buffer, second.offset, first.bytes});
+    commands.emplace_back(
+        vulkan::Copy{first.buffer, first.offset, second.buffer, second.offset, first.bytes});
   }
   return commands;
 }

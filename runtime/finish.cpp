@@ -28,8 +28,10 @@ Result<void> runManager(PassManager manager, Finished& work, const DiagnosticHan
 PassManager restOfPipeline(Stage stage, const Target& target, const FinishOptions& options) {
   FuseOptions defaults;
   AttrList fuse = {{"target", Attr::string(targetOption(target))}};
-  if (options.keepCaptures != defaults.keepCaptures) fuse.push_back({"keep-captures", Attr::string(options.keepCaptures)});
-  if (options.keepGrads != defaults.keepGrads) fuse.push_back({"keep-grads", Attr::boolean(options.keepGrads)});
+  if (options.keepCaptures != defaults.keepCaptures)
+    fuse.push_back({"keep-captures", Attr::string(options.keepCaptures)});
+  if (options.keepGrads != defaults.keepGrads)
+    fuse.push_back({"keep-grads", Attr::boolean(options.keepGrads)});
   if (options.tuning != defaults.tuning) fuse.push_back({"tuning", Attr::string(options.tuning)});
   PassManager manager;
   if (stage == Stage::tensor) manager.add(*findPass("fuse"), std::move(fuse));
@@ -64,8 +66,9 @@ Result<Finished> finish(std::unique_ptr<Module> module, const Target& target, co
   Finished work{std::move(module), {}};
   if (!options.trainPipeline.empty()) {
     if (work.module->stage != Stage::tensor)
-      return failAt(work.module->loc, fmt::format("the pipeline '{}' is for modules of stage tensor; this one is of stage {}",
-                                                  options.trainPipeline, name(work.module->stage)));
+      return failAt(work.module->loc,
+                    fmt::format("the pipeline '{}' is for modules of stage tensor; this one is of stage {}",
+                                options.trainPipeline, name(work.module->stage)));
     TG_TRY(work, runPasses(std::move(work.module), options.trainPipeline, options.onDiagnostic));
   }
   if (work.module->stage == Stage::spirv) return work;

@@ -13,23 +13,24 @@
 namespace tg {
 
 struct FinishOptions {
-  std::string trainPipeline;        ///< passes to run first on a module of stage tensor, as text
-  std::string keepCaptures = "*";   ///< fuse's option keep-captures
-  bool keepGrads = false;           ///< fuse's option keep-grads
-  std::string tuning;               ///< fuse's option tuning: a file
-  DiagnosticHandler onDiagnostic;   ///< remarks of the passes; may be empty
+  std::string trainPipeline;       ///< passes to run first on a module of stage tensor, as text
+  std::string keepCaptures = "*";  ///< fuse's option keep-captures
+  bool keepGrads = false;          ///< fuse's option keep-grads
+  std::string tuning;              ///< fuse's option tuning: a file
+  DiagnosticHandler onDiagnostic;  ///< remarks of the passes; may be empty
 };
 
 /// A finished module and what making it took.
 struct Finished {
   std::unique_ptr<Module> module;
-  std::vector<std::pair<std::string, double>> milliseconds;   ///< by pass, in order
+  std::vector<std::pair<std::string, double>> milliseconds;  ///< by pass, in order
 };
 
 /// Runs `trainPipeline`, then what is left of exactly `fuse{target=…},plan,spirv-emit`. The target is
 /// for a module that has none yet; one of stage fused or later keeps its own. The result is, byte for
 /// byte, what the same passes give as separate tools for an equal target.
-Result<Finished> finish(std::unique_ptr<Module> module, const Target& target, const FinishOptions& options = {});
+Result<Finished> finish(std::unique_ptr<Module> module, const Target& target,
+                        const FinishOptions& options = {});
 
 /// Runs a pipeline as text; the first half of `finish`.
 Result<Finished> runPasses(std::unique_ptr<Module> module, const std::string& pipeline,

@@ -31,7 +31,7 @@ class InterpRunner : public Runner {
 
   std::shared_ptr<const Module> module_;
   Interpreter interpreter_;
-  std::map<std::string, NamedArrays> grads_;   ///< of each function's last call
+  std::map<std::string, NamedArrays> grads_;  ///< of each function's last call
 };
 
 }  // namespace tg

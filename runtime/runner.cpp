@@ -10,8 +10,8 @@ const HostArray* RunOutputs::result(std::string_view name) const {
   return nullptr;
 }
 
-Result<void> checkInputs(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
-                         const Inputs& inputs) {
+Result<void> checkInputs(std::string_view function,
+                         const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs) {
   for (const auto& [name, type] : arguments) {
     auto given = inputs.find(name);
     if (given == inputs.end())
@@ -28,7 +28,8 @@ Result<void> checkInputs(std::string_view function, const std::vector<std::pair<
       known += (known.empty() ? "" : ", ") + own;
     }
     if (!found)
-      return fail(fmt::format("@{} has no input '{}'; it has {}", function, name, known.empty() ? "none" : known));
+      return fail(
+          fmt::format("@{} has no input '{}'; it has {}", function, name, known.empty() ? "none" : known));
   }
   return {};
 }

@@ -18,8 +18,8 @@ using NamedArrays = std::vector<std::pair<std::string, HostArray>>;
 using Inputs = std::map<std::string, HostArray>;
 
 struct RunOutputs {
-  NamedArrays results;    ///< in the function's order
-  NamedArrays captures;   ///< those the module kept
+  NamedArrays results;   ///< in the function's order
+  NamedArrays captures;  ///< those the module kept
   /// A result by name, or null.
   const HostArray* result(std::string_view name) const;
 };
@@ -41,7 +41,7 @@ class Runner {
 };
 
 /// Refuses inputs that are not exactly `arguments` (name and type of each), naming what differs.
-Result<void> checkInputs(std::string_view function, const std::vector<std::pair<std::string, Type>>& arguments,
-                         const Inputs& inputs);
+Result<void> checkInputs(std::string_view function,
+                         const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs);
 
 }  // namespace tg

@@ -13,7 +13,7 @@ namespace {
 
 struct Form {
   std::string_view name, usage;
-  size_t numbers;   ///< leading arguments that are numbers
+  size_t numbers;  ///< leading arguments that are numbers
   size_t args;
 };
 constexpr Form kForms[] = {
@@ -66,7 +66,8 @@ Result<double> learningRate(const Attr& schedule, int64_t step) {
     return at(0) * std::pow(at(1), std::floor((s - 1) / every));
   }
   const Attr& steps = schedule.list[2];
-  auto passed = std::count_if(steps.list.begin(), steps.list.end(), [&](const Attr& m) { return m.number() <= s; });
+  auto passed =
+      std::count_if(steps.list.begin(), steps.list.end(), [&](const Attr& m) { return m.number() <= s; });
   return at(0) * std::pow(at(1), static_cast<double>(passed));
 }
 

@@ -42,7 +42,8 @@ Result<HostArray> firstValue(const Item& item, uint64_t seed) {
   for (const Attr& arg : init->list) flatten(arg, args);
   if (init->text != "dense") return initialValue(item.name, item.type, init->text, args, seed);
   if (static_cast<int64_t>(args.size()) != item.type.elements())
-    return failAt(item.loc, fmt::format("@{}: dense gives {} values for {}", item.name, args.size(), item.type.str()));
+    return failAt(item.loc,
+                  fmt::format("@{}: dense gives {} values for {}", item.name, args.size(), item.type.str()));
   HostArray value = HostArray::zeros(item.type);
   for (size_t i = 0; i < args.size(); ++i) value.set(static_cast<int64_t>(i), args[i]);
   return value;
@@ -99,8 +100,9 @@ Result<void> Session::finishModule(std::unique_ptr<Module> module) {
   }
   if (module->stage == Stage::tensor) source_ = clone(*module);
   Target target = options_.target ? *options_.target : device_->info().target;
-  TG_TRY(Finished done, finish(std::move(module), target, {"", options_.keepCaptures, options_.keepGrads,
-                                                           options_.tuning, options_.onDiagnostic}));
+  TG_TRY(Finished done,
+         finish(std::move(module), target,
+                {"", options_.keepCaptures, options_.keepGrads, options_.tuning, options_.onDiagnostic}));
   for (auto& phase : done.milliseconds) info_.milliseconds.push_back(std::move(phase));
   module_ = std::move(done.module);
   return {};
@@ -157,11 +159,15 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
     if (host->text == "lr") {
       const Attr* schedule = find(arg->attrs, "schedule");
       if (!rate_ && !schedule)
-        return failAt(arg->loc, fmt::format("%{} has no schedule: give it one, or call setLearningRate", arg->name));
+        return failAt(arg->loc,
+                      fmt::format("%{} has no schedule: give it one, or call setLearningRate", arg->name));
       double lr = 0;
-      if (rate_) lr = *rate_;
-      else if (auto scheduled = learningRate(*schedule, step)) lr = *scheduled;
-      else return failAt(arg->loc, scheduled.error().message());
+      if (rate_)
+        lr = *rate_;
+      else if (auto scheduled = learningRate(*schedule, step))
+        lr = *scheduled;
+      else
+        return failAt(arg->loc, scheduled.error().message());
       value.set(0, lr);
       if (rate) *rate = lr;
     }
@@ -170,7 +176,8 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
   return {};
 }
 
-Result<RunOutputs> Session::call(const std::string& function, Inputs inputs, int64_t step, bool captures, double* rate) {
+Result<RunOutputs> Session::call(const std::string& function, Inputs inputs, int64_t step, bool captures,
+                                 double* rate) {
   if (const Item* func = module_->func(function)) TG_CHECK(fillHostScalars(*func, step, inputs, rate));
   return runner_->run(function, inputs, captures);
 }
@@ -213,23 +220,27 @@ const Item* Session::current(const std::string& function) const {
 // Another compilation of the function, with the captures asked for, over the same params and states.
 Result<void> Session::keepAlso(const std::string& function, const std::vector<std::string>& captures) {
   const Item* running = current(function);
-  if (!running) return {};   // the call says so
+  if (!running) return {};  // the call says so
   const Item* written = source_ ? source_->func(function) : running;
   std::string missing, kept, known;
   for (const auto& op : written->body.ops)
-    if (op->code == Opcode::capture) known += fmt::format("{}{}", known.empty() ? "" : ", ", op->word("name"));
+    if (op->code == Opcode::capture)
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", op->word("name"));
   for (const std::string& capture : captures) {
     if (!hasCapture(*written, capture))
-      return fail(fmt::format("@{} has no capture '{}'; it has {}", function, capture, known.empty() ? "none" : known));
+      return fail(fmt::format("@{} has no capture '{}'; it has {}", function, capture,
+                              known.empty() ? "none" : known));
     if (!hasCapture(*running, capture)) missing = capture;
     kept += (kept.empty() ? "" : "|") + capture;
   }
   if (missing.empty()) return {};
-  remark(fmt::format("capture '{}' of @{} is not kept: the function is compiled once more", missing, function));
+  remark(
+      fmt::format("capture '{}' of @{} is not kept: the function is compiled once more", missing, function));
   for (const auto& op : running->body.ops)
     if (op->code == Opcode::capture) kept += "|" + op->word("name");
   Target target = options_.target ? *options_.target : device_->info().target;
-  TG_TRY(Finished done, finish(clone(*source_), target, {"", kept, options_.keepGrads, options_.tuning, options_.onDiagnostic}));
+  TG_TRY(Finished done, finish(clone(*source_), target,
+                               {"", kept, options_.keepGrads, options_.tuning, options_.onDiagnostic}));
   TG_CHECK(static_cast<Executor&>(*runner_).addFunction(*done.module, function));
   variants_[function] = std::move(done.module);
   return {};
@@ -274,7 +285,8 @@ Result<void> Session::upload(ItemKind kind, const NamedArrays& values, bool part
   std::string missing;
   for (const Item* item : module_->all(kind))
     if (!given(item->name)) missing += (missing.empty() ? "@" : ", @") + item->name;
-  if (!partial && !missing.empty()) return fail(fmt::format("no value for {}; a part alone wants `partial`", missing));
+  if (!partial && !missing.empty())
+    return fail(fmt::format("no value for {}; a part alone wants `partial`", missing));
   for (const auto& [name, value] : values) {
     const Item* item = module_->find(kind, name);
     if (!item) return fail(fmt::format("the module has no {} @{}", tg::name(kind), name));
@@ -309,8 +321,10 @@ Result<NamedArrays> Session::downloadParamGrads() {
   if (lastStep_.empty()) return fail("there are no gradients before the first step");
   TG_TRY(NamedArrays grads, runner_->paramGrads(lastStep_));
   if (grads.empty())
-    return fail(fmt::format("@{} keeps no gradients: make the session with keepGrads, of a module with tg.param_grad "
-                            "(append-grad)", lastStep_));
+    return fail(
+        fmt::format("@{} keeps no gradients: make the session with keepGrads, of a module with tg.param_grad "
+                    "(append-grad)",
+                    lastStep_));
   return grads;
 }
 

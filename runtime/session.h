@@ -18,26 +18,26 @@ namespace tg {
 struct SessionOptions {
   /// As vulkan::selectDevice takes it; `interp` is the reference interpreter, which needs no device.
   std::string device = "auto";
-  std::shared_ptr<vulkan::Device> shared;   ///< use this open device instead
-  bool validation = false;                  ///< run under the validation layer
-  std::string cache;                        ///< file of compiled pipelines, read and kept up to date; "" is none
-  std::optional<Target> target;             ///< compile for this target instead of the device's own
-  uint64_t seed = 0;                        ///< of parameters and of random ops
-  bool keepGrads = true;                    ///< downloadParamGrads works
-  std::string keepCaptures = "*";           ///< by name pattern; others cost a second compilation when asked for
-  std::string trainPipeline;                ///< run first, such as append-grad,append-adam{lr=1e-3}
-  std::string tuning;                       ///< file of measured schedules
-  std::string trainFunction = "train";      ///< what `step` calls
-  DiagnosticHandler onDiagnostic;           ///< remarks and what the session says once; may be empty
+  std::shared_ptr<vulkan::Device> shared;  ///< use this open device instead
+  bool validation = false;                 ///< run under the validation layer
+  std::string cache;                    ///< file of compiled pipelines, read and kept up to date; "" is none
+  std::optional<Target> target;         ///< compile for this target instead of the device's own
+  uint64_t seed = 0;                    ///< of parameters and of random ops
+  bool keepGrads = true;                ///< downloadParamGrads works
+  std::string keepCaptures = "*";       ///< by name pattern; others cost a second compilation when asked for
+  std::string trainPipeline;            ///< run first, such as append-grad,append-adam{lr=1e-3}
+  std::string tuning;                   ///< file of measured schedules
+  std::string trainFunction = "train";  ///< what `step` calls
+  DiagnosticHandler onDiagnostic;       ///< remarks and what the session says once; may be empty
 };
 
 struct SessionInfo {
-  std::string device, why, driver;   ///< names for people; driver is empty on the interpreter
-  int64_t parameters = 0;            ///< elements of all params
+  std::string device, why, driver;  ///< names for people; driver is empty on the interpreter
+  int64_t parameters = 0;           ///< elements of all params
   /// Bytes, 0 on the interpreter before stage planned. The arena bytes of a step are the first three.
   int64_t persistentBytes = 0, ioBytes = 0, arenaBytes = 0;
-  int64_t lowerBoundBytes = 0;       ///< no plan of the same order has a smaller arena
-  std::vector<std::pair<std::string, double>> milliseconds;   ///< of compilation, by phase
+  int64_t lowerBoundBytes = 0;  ///< no plan of the same order has a smaller arena
+  std::vector<std::pair<std::string, double>> milliseconds;  ///< of compilation, by phase
 };
 
 struct StepResult {
@@ -100,7 +100,8 @@ class Session {
   Result<void> initialise(ItemKind kind);
   Result<void> upload(ItemKind kind, const NamedArrays& values, bool partial);
   Result<NamedArrays> download(ItemKind kind);
-  Result<RunOutputs> call(const std::string& function, Inputs inputs, int64_t step, bool captures, double* rate);
+  Result<RunOutputs> call(const std::string& function, Inputs inputs, int64_t step, bool captures,
+                          double* rate);
   void remark(std::string message) const;
   void measure();
 
@@ -108,12 +109,12 @@ class Session {
   SessionInfo info_;
   std::shared_ptr<vulkan::Device> device_;
   std::shared_ptr<const Module> module_;
-  std::unique_ptr<Module> source_;   ///< the module before fuse, for functions compiled later
-  std::map<std::string, std::shared_ptr<const Module>> variants_;   ///< functions compiled once more
+  std::unique_ptr<Module> source_;  ///< the module before fuse, for functions compiled later
+  std::map<std::string, std::shared_ptr<const Module>> variants_;  ///< functions compiled once more
   std::unique_ptr<Runner> runner_;
   std::mutex mutex_;
   std::optional<double> rate_;
-  std::string lastStep_;             ///< the function of the last step
+  std::string lastStep_;  ///< the function of the last step
   int64_t steps_ = 0;
 };
 

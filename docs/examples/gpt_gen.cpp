@@ -17,7 +17,9 @@ class Parameters {
  public:
   explicit Parameters(Module& module) : module_(module) {}
   void matrix(const std::string& name, int64_t rows, int64_t columns) { add(name, {rows, columns}, randn()); }
-  void vector(const std::string& name, int64_t size, const char* init) { add(name, {size}, Attr::word(init)); }
+  void vector(const std::string& name, int64_t size, const char* init) {
+    add(name, {size}, Attr::word(init));
+  }
   void linear(const std::string& name, int64_t in, int64_t out) {
     matrix(name + ".w", in, out);
     vector(name + ".b", out, "zeros");
@@ -78,7 +80,8 @@ class Forward {
  private:
   TensorExpr param(const std::string& name) {
     builder_.setHint(name);
-    Value* value = builder_.create(Opcode::param, {Operand::symbol(name)}, {}, {module_.storage(name)->type})->result();
+    Value* value =
+        builder_.create(Opcode::param, {Operand::symbol(name)}, {}, {module_.storage(name)->type})->result();
     builder_.setHint("");
     return {&builder_, value};
   }
@@ -111,26 +114,30 @@ class Forward {
     TensorExpr slice = hinted(hint + "_part", Opcode::slice, {qkv.value},
                               {{"starts", Attr::ints({0, 0, part * width})},
                                {"limits", Attr::ints({batch_, config_.block, (part + 1) * width})}});
-    TensorExpr split = named(hint + "_split", slice.reshape({batch_, config_.block, config_.heads, width / config_.heads}));
+    TensorExpr split =
+        named(hint + "_split", slice.reshape({batch_, config_.block, config_.heads, width / config_.heads}));
     return hinted(hint, Opcode::transpose, {split.value}, {{"perm", Attr::ints({0, 2, 1, 3})}});
   }
   TensorExpr attention(TensorExpr x) {
     TensorExpr qkv = linear(x, block_ + "attn.qkv", short_ + "qkv");
     TensorExpr q = head(qkv, 0, short_ + "q"), k = head(qkv, 1, short_ + "k"), v = head(qkv, 2, short_ + "v");
-    TensorExpr products = hinted(short_ + "qk", Opcode::matmul, {q.value, k.value}, {{"transpose_b", Attr::boolean(true)}});
+    TensorExpr products =
+        hinted(short_ + "qk", Opcode::matmul, {q.value, k.value}, {{"transpose_b", Attr::boolean(true)}});
     double perHead = static_cast<double>(config_.width / config_.heads);
     TensorExpr scores = named(short_ + "scores", products * (1.0 / std::sqrt(perHead)));
-    TensorExpr weights = hinted(short_ + "weights", Opcode::softmax, {scores.value}, {{"causal", Attr::boolean(true)}});
+    TensorExpr weights =
+        hinted(short_ + "weights", Opcode::softmax, {scores.value}, {{"causal", Attr::boolean(true)}});
     TensorExpr mixed = hinted(short_ + "mixed", Opcode::matmul, {weights.value, v.value});
-    TensorExpr apart = hinted(short_ + "mixed_t", Opcode::transpose, {mixed.value}, {{"perm", Attr::ints({0, 2, 1, 3})}});
+    TensorExpr apart =
+        hinted(short_ + "mixed_t", Opcode::transpose, {mixed.value}, {{"perm", Attr::ints({0, 2, 1, 3})}});
     TensorExpr joined = named(short_ + "heads", apart.reshape({batch_, config_.block, config_.width}));
     return linear(joined, block_ + "attn.proj", short_ + "attn");
   }
   TensorExpr feedForward(TensorExpr x) {
     TensorExpr hidden = linear(x, block_ + "mlp.fc", short_ + "fc");
-    TensorExpr active = config_.activation == "relu"
-                            ? hinted(short_ + "act", Opcode::relu, {hidden.value})
-                            : hinted(short_ + "act", Opcode::gelu, {hidden.value}, {{"approximate", Attr::word("tanh")}});
+    TensorExpr active = config_.activation == "relu" ? hinted(short_ + "act", Opcode::relu, {hidden.value})
+                                                     : hinted(short_ + "act", Opcode::gelu, {hidden.value},
+                                                              {{"approximate", Attr::word("tanh")}});
     return linear(active, block_ + "mlp.out", short_ + "mlp");
   }
 
@@ -138,7 +145,7 @@ class Forward {
   Module& module_;
   Builder builder_;
   int64_t batch_;
-  std::string block_, short_;   ///< prefixes of the parameters and of the values of the block at hand
+  std::string block_, short_;  ///< prefixes of the parameters and of the values of the block at hand
 };
 
 void addTrain(const GptConfig& config, Module& module) {

@@ -11,13 +11,13 @@
 namespace tg {
 
 struct GptConfig {
-  int64_t vocab = 96;    ///< token ids are 0 … vocab-1
-  int64_t block = 64;    ///< T, the tokens a prediction sees
+  int64_t vocab = 96;  ///< token ids are 0 … vocab-1
+  int64_t block = 64;  ///< T, the tokens a prediction sees
   int64_t layers = 2;
   int64_t heads = 4;
-  int64_t width = 64;    ///< C, a multiple of heads
-  int64_t batch = 16;    ///< B, sequences in a training step
-  std::string activation = "relu";   ///< of the feed-forward layers: relu or gelu (tanh form)
+  int64_t width = 64;               ///< C, a multiple of heads
+  int64_t batch = 16;               ///< B, sequences in a training step
+  std::string activation = "relu";  ///< of the feed-forward layers: relu or gelu (tanh form)
   /// Written on the module, so that `tg-run train` knows what to append.
   std::string trainPipeline = "append-grad,append-adam{lr=1e-3}";
 };

@@ -6,7 +6,8 @@
 #include "ir/parser.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Prints a GPT of nanoGPT's shape as a module: @train and @predict over shared parameters.", "gpt-gen");
+  CLI::App app("Prints a GPT of nanoGPT's shape as a module: @train and @predict over shared parameters.",
+               "gpt-gen");
   tg::GptConfig config;
   app.add_option("--vocab", config.vocab, "token ids")->capture_default_str();
   app.add_option("--block", config.block, "tokens a prediction sees")->capture_default_str();
@@ -15,7 +16,8 @@ int main(int argc, char** argv) {
   app.add_option("--width", config.width, "channels, a multiple of the heads")->capture_default_str();
   app.add_option("--batch", config.batch, "sequences in a training step")->capture_default_str();
   app.add_option("--act", config.activation, "relu or gelu")->capture_default_str();
-  app.add_option("--pipeline", config.trainPipeline, "what tg-run train appends; '' writes none")->capture_default_str();
+  app.add_option("--pipeline", config.trainPipeline, "what tg-run train appends; '' writes none")
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -41,7 +41,7 @@ module @mlp attributes {train_pipeline = "append-grad,append-adam{lr=1e-3}"} {
 
 struct GptRow {
   const char* name;
-  GptConfig config;   ///< vocab, block, layers, heads, width, batch, activation
+  GptConfig config;  ///< vocab, block, layers, heads, width, batch, activation
 };
 const GptRow kGpts[] = {
     {"gpt-nano", {65, 64, 2, 4, 64, 16, "relu", GptConfig().trainPipeline}},

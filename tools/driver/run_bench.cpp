@@ -25,7 +25,7 @@ struct BenchFlags {
 };
 
 struct Timing {
-  std::vector<double> milliseconds;   ///< of each step, sorted
+  std::vector<double> milliseconds;  ///< of each step, sorted
   double firstLoss = 0, lastLoss = 0;
   double median() const { return milliseconds[milliseconds.size() / 2]; }
 };
@@ -49,7 +49,9 @@ Result<Inputs> randomInputs(const Item& func) {
 Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags& flags) {
   Timing timing;
   using Clock = std::chrono::steady_clock;
-  auto since = [](Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); };
+  auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
   for (int i = 0; i < flags.warmup; ++i) {
     TG_TRY(StepResult step, session.step(inputs));
     if (i == 0) timing.firstLoss = step.loss;
@@ -95,17 +97,19 @@ Json toJson(const std::string& model, const OpenModel& open, int64_t kernels, co
 void printText(const Json& row) {
   auto number = [&](const char* key) { return row[key].get<double>(); };
   fmt::print("{} on {}\n", row["model"].get<std::string>(), row["device"].get<std::string>());
-  fmt::print("  step      {:.3f} ms median, {:.3f} ms min of {} steps\n", number("ms_median"), number("ms_min"),
-             row["steps"].get<int64_t>());
+  fmt::print("  step      {:.3f} ms median, {:.3f} ms min of {} steps\n", number("ms_median"),
+             number("ms_min"), row["steps"].get<int64_t>());
   fmt::print("  kernels   {} (dispatches, copies and fills of a step)\n", row["kernels"].get<int64_t>());
-  fmt::print("  arena     {} bytes: persistent {}, io {}, transient {} (lower bound {})\n", row["arena_bytes"].get<int64_t>(),
-             row["persistent_bytes"].get<int64_t>(), row["io_bytes"].get<int64_t>(), row["transient_bytes"].get<int64_t>(),
+  fmt::print("  arena     {} bytes: persistent {}, io {}, transient {} (lower bound {})\n",
+             row["arena_bytes"].get<int64_t>(), row["persistent_bytes"].get<int64_t>(),
+             row["io_bytes"].get<int64_t>(), row["transient_bytes"].get<int64_t>(),
              row["transient_lower_bound_bytes"].get<int64_t>());
   std::string phases;
   for (const auto& [phase, ms] : row["compile_phases_ms"].items())
     phases += fmt::format("{}{} {:.1f}", phases.empty() ? "" : ", ", phase, ms.get<double>());
   fmt::print("  compile   {:.1f} ms: {}\n", number("compile_ms"), phases);
-  fmt::print("  loss      {:.4f} first, {:.4f} last (the same inputs in every step)\n", number("first_loss"), number("last_loss"));
+  fmt::print("  loss      {:.4f} first, {:.4f} last (the same inputs in every step)\n", number("first_loss"),
+             number("last_loss"));
 }
 
 int loadBenchModel(const CLI::App& app, ModelFlags& model, std::unique_ptr<Module>& module) {
@@ -115,7 +119,8 @@ int loadBenchModel(const CLI::App& app, ModelFlags& model, std::unique_ptr<Modul
   } else if (int code = loadModule(app, model, module)) {
     return code;
   }
-  if (!module->func(kTrain)) return report(app, exitInput, fmt::format("{} has no function @train", model.file));
+  if (!module->func(kTrain))
+    return report(app, exitInput, fmt::format("{} has no function @train", model.file));
   const Attr* own = find(module->attrs, "train_pipeline");
   if (model.pipeline.empty() && own && module->stage == Stage::tensor && !hasUpdate(*module, kTrain))
     model.pipeline = own->text;
@@ -126,12 +131,17 @@ int loadBenchModel(const CLI::App& app, ModelFlags& model, std::unique_ptr<Modul
 
 int runBench(const Arguments& args) {
   CLI::App app("Times steps of @train on random inputs. FILE may be a workload: " +
-                   fmt::format("{}.", fmt::join(benchModelNames(), ", ")), "tg-run bench");
+                   fmt::format("{}.", fmt::join(benchModelNames(), ", ")),
+               "tg-run bench");
   ModelFlags model;
   BenchFlags flags;
   addModelFlags(app, model);
-  app.add_option("--steps", flags.steps, "steps to time, at least")->capture_default_str()->check(CLI::Range(kLeastSteps, kMostSteps));
-  app.add_option("--warmup", flags.warmup, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--steps", flags.steps, "steps to time, at least")
+      ->capture_default_str()
+      ->check(CLI::Range(kLeastSteps, kMostSteps));
+  app.add_option("--warmup", flags.warmup, "steps before")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--min-time", flags.minTime, "seconds of steps, at least")->capture_default_str();
   app.add_flag("--json", flags.json, "print JSON");
   if (auto exit = parseVerb(app, args)) return *exit;
@@ -146,8 +156,10 @@ int runBench(const Arguments& args) {
   if (!timing) return report(app, open.session->device() ? exitDevice : exitInput, timing.error());
   auto kernels = open.session->kernels(kTrain);
   Json row = toJson(model.file, open, kernels ? *kernels : 0, *timing);
-  if (flags.json) fmt::print("{}\n", row.dump(2));
-  else printText(row);
+  if (flags.json)
+    fmt::print("{}\n", row.dump(2));
+  else
+    printText(row);
   return exitOk;
 }
 

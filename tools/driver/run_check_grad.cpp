@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "passes/pass.h"
 #include "ir/philox.h"
+#include "passes/pass.h"
 #include "runtime/data/init.h"
 #include "runtime/data/spec.h"
 #include "runtime/finish.h"
@@ -70,7 +70,10 @@ Result<void> Check::setParams() {
   for (const Item* param : module_.all(ItemKind::param)) {
     NdArray value = randomLike(param->type, seed_, salt++);
     // Of the size a trained matrix has, so that activations neither vanish nor saturate.
-    double scale = param->type.rank() < 2 ? 0.3 : 1 / std::sqrt(static_cast<double>(param->type.elements() / param->type.shape.back()));
+    double scale =
+        param->type.rank() < 2
+            ? 0.3
+            : 1 / std::sqrt(static_cast<double>(param->type.elements() / param->type.shape.back()));
     for (double& x : value.data) x *= scale;
     TG_CHECK(interpreter_.setStorage(param->name, value));
     params_[param->name] = std::move(value);
@@ -130,16 +133,20 @@ Result<std::string> Check::compare(const Item& param, int sample) {
   // Rounding of the losses in f64, amplified by the division.
   double noise = 1e-15 * (std::fabs(above) + std::fabs(below)) / flags_.eps;
   double apart = std::fabs(analytic - numeric);
-  if (apart <= flags_.atol + noise + flags_.rtol * std::max(scale, std::fabs(numeric)) && std::isfinite(analytic)) return std::string();
-  return fmt::format("@{}: the gradient gives {:.9g} along direction {}, differences give {:.9g}\n", param.name, analytic,
-                     sample, numeric);
+  if (apart <= flags_.atol + noise + flags_.rtol * std::max(scale, std::fabs(numeric)) &&
+      std::isfinite(analytic))
+    return std::string();
+  return fmt::format("@{}: the gradient gives {:.9g} along direction {}, differences give {:.9g}\n",
+                     param.name, analytic, sample, numeric);
 }
 
-Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, const ModelFlags& model, const CheckFlags& flags) {
+Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, const ModelFlags& model,
+                                              const CheckFlags& flags) {
   std::string pipeline = model.pipeline;
   const Item* func = module->func(flags.function);
   if (!func) return fail(fmt::format("{} has no function @{}", model.file, flags.function));
-  bool has = std::any_of(func->body.ops.begin(), func->body.ops.end(), [](const auto& op) { return op->code == Opcode::param_grad; });
+  bool has = std::any_of(func->body.ops.begin(), func->body.ops.end(),
+                         [](const auto& op) { return op->code == Opcode::param_grad; });
   if (pipeline.empty() && !has) pipeline = fmt::format("append-grad{{func={}}}", flags.function);
   if (pipeline.empty()) return module;
   TG_TRY(Finished done, runPasses(std::move(module), pipeline));
@@ -149,16 +156,22 @@ Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, co
 }  // namespace
 
 int runCheckGrad(const Arguments& args) {
-  CLI::App app("Compares the gradient of every parameter with central differences along random directions, in f64. "
-               "Parameters and inputs are random. Exit 3 when one is wrong.", "tg-run check-grad");
+  CLI::App app(
+      "Compares the gradient of every parameter with central differences along random directions, in f64. "
+      "Parameters and inputs are random. Exit 3 when one is wrong.",
+      "tg-run check-grad");
   ModelFlags model;
   CheckFlags flags;
   app.add_option("FILE", model.file, "the module, of stage tensor or fused")->option_text(" ");
-  app.add_option("--func", flags.function, "the function whose first result is differentiated")->capture_default_str();
+  app.add_option("--func", flags.function, "the function whose first result is differentiated")
+      ->capture_default_str();
   app.add_option("--wrt", flags.wrt, "parameters to check, by name pattern")->capture_default_str();
-  app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")->option_text("NAME=SPEC");
+  app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
+      ->option_text("NAME=SPEC");
   app.add_option("--pipeline", model.pipeline, "instead of append-grad, on a module without gradients");
-  app.add_option("--samples", flags.samples, "directions for each parameter")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--samples", flags.samples, "directions for each parameter")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--eps", flags.eps, "step of the differences")->capture_default_str();
   app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str();
   app.add_option("--seed", model.seed, "of directions, parameters and inputs")->capture_default_str();
@@ -187,7 +200,8 @@ int runCheckGrad(const Arguments& args) {
     wrong += !finding.empty();
     fmt::print("{}", finding);
   }
-  if (!checked) return report(app, exitInput, fmt::format("--wrt={} names no parameter with a gradient", flags.wrt));
+  if (!checked)
+    return report(app, exitInput, fmt::format("--wrt={} names no parameter with a gradient", flags.wrt));
   fmt::print("{} of {} parameters agree with central differences\n", checked - wrong, checked);
   return wrong ? exitNumeric : exitOk;
 }

@@ -46,8 +46,10 @@ Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
   if (name.empty() && funcs.size() == 1) return funcs.front();
   const Item* found = module.func(name.empty() ? "predict" : name);
   if (found) return found;
-  if (name.empty()) return fail(fmt::format("say which function with --entry=NAME: the module has {}", known));
-  return fail(fmt::format("there is no function @{}; the module has {}", name, known.empty() ? "none" : known));
+  if (name.empty())
+    return fail(fmt::format("say which function with --entry=NAME: the module has {}", known));
+  return fail(
+      fmt::format("there is no function @{}; the module has {}", name, known.empty() ? "none" : known));
 }
 
 Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs) {
@@ -57,31 +59,38 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
     const Value* arg = func.arg(spec.first);
     std::string known;
     for (const auto& own : func.body.args) known += (known.empty() ? "" : ", ") + own->name;
-    if (!arg) return fail(fmt::format("@{} has no input '{}'; it has {}", func.name, spec.first, known.empty() ? "none" : known));
+    if (!arg)
+      return fail(fmt::format("@{} has no input '{}'; it has {}", func.name, spec.first,
+                              known.empty() ? "none" : known));
     TG_TRY(HostArray value, load(spec.second, arg->type, spec.first));
     inputs.insert_or_assign(spec.first, std::move(value));
   }
   for (const auto& arg : func.body.args)
     if (!inputs.contains(arg->name) && !find(arg->attrs, "host"))
-      return fail(fmt::format("input '{0}' of type {1} is missing: give --input={0}=SPEC, such as {0}=@{0}.npy or {0}=rand(0)",
-                              arg->name, arg->type.str()));
+      return fail(fmt::format(
+          "input '{0}' of type {1} is missing: give --input={0}=SPEC, such as {0}=@{0}.npy or {0}=rand(0)",
+          arg->name, arg->type.str()));
   return inputs;
 }
 
 /// "" when all elements agree within the tolerances, else how the first and worst differ.
-std::string difference(const std::string& name, const HostArray& got, const HostArray& expected, const ExecFlags& flags) {
+std::string difference(const std::string& name, const HostArray& got, const HostArray& expected,
+                       const ExecFlags& flags) {
   int64_t wrong = 0, first = 0, worst = 0;
   double largest = -1;
   for (int64_t i = 0; i < got.elements(); ++i) {
     double a = got.at(i), b = expected.at(i), apart = std::fabs(a - b);
-    if (a == b || (std::isnan(a) && std::isnan(b)) || apart <= flags.atol + flags.rtol * std::fabs(b)) continue;
+    if (a == b || (std::isnan(a) && std::isnan(b)) || apart <= flags.atol + flags.rtol * std::fabs(b))
+      continue;
     if (wrong++ == 0) first = i;
     if (!(apart <= largest)) largest = apart, worst = i;
   }
   if (!wrong) return "";
-  auto pair = [&](int64_t i) { return fmt::format("[{}] is {}, expected {}", i, number(got, i), number(expected, i)); };
-  return fmt::format("{}: {} of {} elements differ (rtol {}, atol {}); first {}; worst {}\n", name, wrong, got.elements(),
-                     flags.rtol, flags.atol, pair(first), pair(worst));
+  auto pair = [&](int64_t i) {
+    return fmt::format("[{}] is {}, expected {}", i, number(got, i), number(expected, i));
+  };
+  return fmt::format("{}: {} of {} elements differ (rtol {}, atol {}); first {}; worst {}\n", name, wrong,
+                     got.elements(), flags.rtol, flags.atol, pair(first), pair(worst));
 }
 
 Result<std::string> compare(const RunOutputs& outputs, const ExecFlags& flags) {
@@ -115,11 +124,15 @@ int runExec(const Arguments& args) {
   ModelFlags model;
   ExecFlags flags;
   addModelFlags(app, model);
-  app.add_option("--entry", flags.entry, "the function; the only one, or predict, by default")->option_text("NAME");
-  app.add_option("--input", flags.inputs, "x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")->option_text("NAME=SPEC");
-  app.add_option("--output", flags.outputs, "write a result instead of printing it")->option_text("NAME=@FILE");
+  app.add_option("--entry", flags.entry, "the function; the only one, or predict, by default")
+      ->option_text("NAME");
+  app.add_option("--input", flags.inputs, "x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")
+      ->option_text("NAME=SPEC");
+  app.add_option("--output", flags.outputs, "write a result instead of printing it")
+      ->option_text("NAME=@FILE");
   app.add_option("--capture", flags.captures, "print a captured value too")->option_text("NAME");
-  app.add_option("--expected-output", flags.expected, "compare; exit 3 on a mismatch")->option_text("NAME=SPEC");
+  app.add_option("--expected-output", flags.expected, "compare; exit 3 on a mismatch")
+      ->option_text("NAME=SPEC");
   app.add_option("--rtol", flags.rtol, "relative tolerance of the comparison")->capture_default_str();
   app.add_option("--atol", flags.atol, "absolute tolerance of the comparison")->capture_default_str();
   if (auto exit = parseVerb(app, args)) return *exit;

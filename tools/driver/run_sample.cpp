@@ -33,7 +33,8 @@ Result<const Item*> predictor(const Module& module) {
            logits.rank() == 3 && logits.shape[0] == 1 && logits.shape[1] == ids.shape[1];
   }
   if (fits) return func;
-  return fail("sampling calls @predict(%tokens: tensor<1xTxi32>) -> tensor<1xTxVxf32>, which the module does not have");
+  return fail("sampling calls @predict(%tokens: tensor<1xTxi32>) -> tensor<1xTxVxf32>, which the module does "
+              "not have");
 }
 
 /// One of the first `count` logits of a position, drawn by e^(logit/temperature); the largest at 0.
@@ -42,16 +43,19 @@ int32_t draw(std::span<const float> logits, double temperature, float uniform) {
   if (temperature <= 0) return static_cast<int32_t>(largest - logits.begin());
   std::vector<double> sums;
   double total = 0;
-  for (float logit : logits) sums.push_back(total += std::exp((static_cast<double>(logit) - *largest) / temperature));
+  for (float logit : logits)
+    sums.push_back(total += std::exp((static_cast<double>(logit) - *largest) / temperature));
   auto found = std::upper_bound(sums.begin(), sums.end(), static_cast<double>(uniform) * total);
   return static_cast<int32_t>(std::min(found - sums.begin(), static_cast<std::ptrdiff_t>(logits.size()) - 1));
 }
 
 class Sampler {
  public:
-  Sampler(Session& session, const Item& func, const Vocabulary& vocabulary, const SampleFlags& flags, uint64_t seed)
-      : session_(session), vocabulary_(vocabulary), flags_(flags), seed_(seed), argument_(func.body.args[0]->name),
-        ids_(func.body.args[0]->type), classes_(func.results[0].type.shape.back()) {}
+  Sampler(Session& session, const Item& func, const Vocabulary& vocabulary, const SampleFlags& flags,
+          uint64_t seed)
+      : session_(session), vocabulary_(vocabulary), flags_(flags), seed_(seed),
+        argument_(func.body.args[0]->name), ids_(func.body.args[0]->type),
+        classes_(func.results[0].type.shape.back()) {}
 
   /// Prints the prompt and what follows it, as it comes.
   Result<void> run() {
@@ -79,7 +83,9 @@ class Sampler {
     inputs.emplace(argument_, std::move(window));
     TG_TRY(RunOutputs out, session_.run(kPredict, inputs));
     auto classes = static_cast<size_t>(std::min<int64_t>(classes_, vocabulary_.size()));
-    auto logits = std::as_const(out.results[0].second).f32().subspan((count - 1) * static_cast<size_t>(classes_), classes);
+    auto logits = std::as_const(out.results[0].second)
+                      .f32()
+                      .subspan((count - 1) * static_cast<size_t>(classes_), classes);
     auto i = static_cast<uint64_t>(index);
     auto words = philox({lowWord(i), highWord(i), 0x73616d70u, 0}, {lowWord(seed_), highWord(seed_)});
     return draw(logits, flags_.temperature, philoxUniform(words[0]));
@@ -97,20 +103,26 @@ class Sampler {
 }  // namespace
 
 int runSample(const Arguments& args) {
-  CLI::App app("Continues a text with @predict. FILE may be a folder that tg-run train --run-dir made.", "tg-run sample");
+  CLI::App app("Continues a text with @predict. FILE may be a folder that tg-run train --run-dir made.",
+               "tg-run sample");
   ModelFlags model;
   SampleFlags flags;
   addModelFlags(app, model);
-  app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")->option_text("TEXT");
-  app.add_option("--tokens", flags.tokens, "how many to add")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app.add_option("--temperature", flags.temperature, "0 takes the likeliest, 1 the model's own odds")->capture_default_str();
+  app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")
+      ->option_text("TEXT");
+  app.add_option("--tokens", flags.tokens, "how many to add")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--temperature", flags.temperature, "0 takes the likeliest, 1 the model's own odds")
+      ->capture_default_str();
   if (auto exit = parseVerb(app, args)) return *exit;
   if (std::filesystem::is_directory(model.file)) {
     std::string folder = model.file;
     model.file = folder + "/model.tgir";
     if (model.weights.empty()) model.weights = folder + "/model.safetensors";
   }
-  if (model.weights.empty()) return report(app, exitUsage, "say which parameters: --weights=model.safetensors");
+  if (model.weights.empty())
+    return report(app, exitUsage, "say which parameters: --weights=model.safetensors");
 
   std::unique_ptr<Module> module;
   if (int code = loadModule(app, model, module)) return code;
@@ -118,7 +130,8 @@ int runSample(const Arguments& args) {
   if (!func) return report(app, exitInput, func.error());
   auto checkpoint = readCheckpoint(model.weights);
   if (!checkpoint) return report(app, exitInput, checkpoint.error());
-  if (!checkpoint->vocabulary) return report(app, exitInput, model.weights + " does not say what its tokens stand for");
+  if (!checkpoint->vocabulary)
+    return report(app, exitInput, model.weights + " does not say what its tokens stand for");
   OpenModel open;
   if (int code = openModel(app, model, std::move(module), {kPredict}, open)) return code;
   const Item& predict = *open.source->func(kPredict);

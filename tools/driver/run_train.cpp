@@ -20,7 +20,7 @@ namespace tg {
 namespace {
 
 constexpr const char* kTrain = "train";
-constexpr size_t kFinalSteps = 20;   // the loss reported at the end is the mean over these
+constexpr size_t kFinalSteps = 20;  // the loss reported at the end is the mean over these
 
 struct TrainFlags {
   std::string data, out, runDir, resume;
@@ -29,7 +29,9 @@ struct TrainFlags {
 };
 
 using Clock = std::chrono::steady_clock;
-double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 std::atomic<int> interruptedBy = 0;
 
@@ -51,8 +53,9 @@ class Interrupts {
 };
 
 std::string shellWord(const std::string& word) {
-  bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                                       "_-+./:=,@%") == std::string::npos;
+  bool plain =
+      !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                              "_-+./:=,@%") == std::string::npos;
   if (plain) return word;
   std::string quoted = "'";
   for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -62,8 +65,10 @@ std::string shellWord(const std::string& word) {
 std::string resumeCommand(const Arguments& args, const std::string& file) {
   std::string command = "tg-run train";
   for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--resume") ++i;
-    else if (!args[i].starts_with("--resume=")) command += " " + shellWord(args[i]);
+    if (args[i] == "--resume")
+      ++i;
+    else if (!args[i].starts_with("--resume="))
+      command += " " + shellWord(args[i]);
   }
   return command + " --resume=" + shellWord(file);
 }
@@ -73,14 +78,17 @@ std::string duration(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-std::string megabytes(int64_t bytes) { return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
 
 void printHeader(const OpenModel& open, const ModelFlags& model) {
   const SessionInfo& info = open.session->info();
   fmt::print("device {} ({})\n", info.device, info.why);
   if (!info.driver.empty()) fmt::print("driver {}\n", info.driver);
   auto kernels = open.session->kernels(kTrain);
-  fmt::print("seed {} | parameters {} | arena {} (persistent {}, io {}, transient {}, lower bound {}) | kernels {} | "
+  fmt::print("seed {} | parameters {} | arena {} (persistent {}, io {}, transient {}, lower bound {}) | "
+             "kernels {} | "
              "compile {:.0f} ms\n",
              model.seed, info.parameters, megabytes(info.persistentBytes + info.ioBytes + info.arenaBytes),
              megabytes(info.persistentBytes), megabytes(info.ioBytes), megabytes(info.arenaBytes),
@@ -89,9 +97,10 @@ void printHeader(const OpenModel& open, const ModelFlags& model) {
 
 class Training {
  public:
-  Training(const CLI::App& app, const Arguments& args, const TrainFlags& flags, const ModelFlags& model, OpenModel open,
-           std::unique_ptr<TrainData> data)
-      : app_(app), args_(args), flags_(flags), model_(model), open_(std::move(open)), data_(std::move(data)) {}
+  Training(const CLI::App& app, const Arguments& args, const TrainFlags& flags, const ModelFlags& model,
+           OpenModel open, std::unique_ptr<TrainData> data)
+      : app_(app), args_(args), flags_(flags), model_(model), open_(std::move(open)), data_(std::move(data)) {
+  }
 
   int run() {
     Interrupts interrupts;
@@ -104,10 +113,12 @@ class Training {
       if (!step) return report(app_, session().device() ? exitDevice : exitInput, step.error());
       last_.push_back(step->loss);
       if (last_.size() > kFinalSteps) last_.pop_front();
-      bool shown = step->step == first_ + 1 || step->step % flags_.logEvery == 0 || step->step == flags_.steps;
+      bool shown =
+          step->step == first_ + 1 || step->step % flags_.logEvery == 0 || step->step == flags_.steps;
       if (shown || !std::isfinite(step->loss)) printStep(*step);
       if (!std::isfinite(step->loss))
-        return report(app_, exitNumeric, fmt::format("the loss is {} at step {}; nothing is saved", step->loss, step->step));
+        return report(app_, exitNumeric,
+                      fmt::format("the loss is {} at step {}; nothing is saved", step->loss, step->step));
     }
     return end();
   }
@@ -117,7 +128,8 @@ class Training {
 
   double secondsLeft(int64_t step) const {
     bool first = step == first_ + 1;
-    double each = first ? secondsSince(start_) : secondsSince(afterFirst_) / static_cast<double>(step - first_ - 1);
+    double each =
+        first ? secondsSince(start_) : secondsSince(afterFirst_) / static_cast<double>(step - first_ - 1);
     return each * static_cast<double>(flags_.steps - step);
   }
 
@@ -127,8 +139,8 @@ class Training {
     std::string norm;
     for (const auto& [name, value] : step.results)
       if (name == "grad_norm") norm = fmt::format(" | norm {:.4g}", value.at(0));
-    fmt::print("step {}/{} | loss {:.4f}{} | lr {:.2e} | {:.1f} ms | {:.0f} {}/s | eta {}\n", step.step, flags_.steps,
-               step.loss, norm, step.learningRate, seconds * 1e3 / steps,
+    fmt::print("step {}/{} | loss {:.4f}{} | lr {:.2e} | {:.1f} ms | {:.0f} {}/s | eta {}\n", step.step,
+               flags_.steps, step.loss, norm, step.learningRate, seconds * 1e3 / steps,
                steps * static_cast<double>(data_->itemsPerStep()) / seconds, data_->unit(),
                duration(secondsLeft(step.step)));
     std::fflush(stdout);
@@ -150,8 +162,10 @@ class Training {
                  secondsSince(start_), last_.size(), mean);
     if (!flags_.out.empty()) fmt::print("saved {}\n", flags_.out);
     if (!interruptedBy) return exitOk;
-    if (flags_.out.empty()) fmt::print("interrupted at step {}; nothing is saved: there is no --out\n", session().steps());
-    else fmt::print("interrupted at step {}. Resume: {}\n", session().steps(), resumeCommand(args_, flags_.out));
+    if (flags_.out.empty())
+      fmt::print("interrupted at step {}; nothing is saved: there is no --out\n", session().steps());
+    else
+      fmt::print("interrupted at step {}. Resume: {}\n", session().steps(), resumeCommand(args_, flags_.out));
     return 128 + interruptedBy;
   }
 
@@ -172,11 +186,13 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
   if (!module.func(kTrain)) return fail(fmt::format("{} has no function @train", model.file));
   if (!model.pipeline.empty()) return model.pipeline;
   if (hasUpdate(module, kTrain)) return std::string();
-  if (const Attr* own = find(module.attrs, "train_pipeline"); own && module.stage == Stage::tensor) return own->text;
-  return fail(fmt::format("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
-                          "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
-                          "or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
-                          model.file));
+  if (const Attr* own = find(module.attrs, "train_pipeline"); own && module.stage == Stage::tensor)
+    return own->text;
+  return fail(
+      fmt::format("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
+                  "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
+                  "or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
+                  model.file));
 }
 
 /// Folder, model text and the name of the parameters' file.
@@ -194,7 +210,8 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
     return app.add_option(flag, into, help)->option_text(value)->group("Training");
   };
   add("--data", "DATA", flags.data, "text:FILE, or 'x=@x.npy,y=@y.npy' with rows drawn for each step");
-  add("--steps", "N", flags.steps, "steps in all, those before --resume included (default 100)")->check(CLI::PositiveNumber);
+  add("--steps", "N", flags.steps, "steps in all, those before --resume included (default 100)")
+      ->check(CLI::PositiveNumber);
   add("--lr", "RATE", flags.lr, "learning rate instead of the module's schedule");
   add("--log-every", "N", flags.logEvery, "steps between lines (default 10)")->check(CLI::PositiveNumber);
   add("--out", "FILE", flags.out, "save parameters and optimizer state here (safetensors)");
@@ -202,7 +219,8 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
   add("--resume", "FILE", flags.resume, "go on from a file that --out wrote");
 }
 
-int open(const CLI::App& app, ModelFlags& model, TrainFlags& flags, OpenModel& opened, std::unique_ptr<TrainData>& data) {
+int open(const CLI::App& app, ModelFlags& model, TrainFlags& flags, OpenModel& opened,
+         std::unique_ptr<TrainData>& data) {
   std::unique_ptr<Module> module;
   if (int code = loadModule(app, model, module)) return code;
   auto pipeline = pipelineOf(*module, model);
@@ -218,8 +236,10 @@ int open(const CLI::App& app, ModelFlags& model, TrainFlags& flags, OpenModel& o
   auto source = openTrainData(flags.data, *module->func(kTrain), model.seed);
   if (!source) return report(app, exitInput, source.error());
   data = std::move(*source);
-  if (checkpoint.vocabulary && data->vocabulary() && checkpoint.vocabulary->symbols() != data->vocabulary()->symbols())
-    return report(app, exitInput, fmt::format("the text has other characters than the one {} was trained on", flags.resume));
+  if (checkpoint.vocabulary && data->vocabulary() &&
+      checkpoint.vocabulary->symbols() != data->vocabulary()->symbols())
+    return report(app, exitInput,
+                  fmt::format("the text has other characters than the one {} was trained on", flags.resume));
   if (auto ready = prepareRunDir(flags, *module); !ready) return report(app, exitInput, ready.error());
   if (int code = openModel(app, model, std::move(module), {kTrain}, opened)) return code;
   if (flags.resume.empty()) return exitOk;

@@ -11,7 +11,8 @@ namespace tg {
 
 namespace {
 
-constexpr const char *kStep = "tensorgrad.step", *kSeed = "tensorgrad.seed", *kVocabulary = "tensorgrad.vocabulary";
+constexpr const char *kStep = "tensorgrad.step", *kSeed = "tensorgrad.seed",
+                     *kVocabulary = "tensorgrad.vocabulary";
 
 Result<uint64_t> integer(const Safetensors& file, const char* key, const std::string& path) {
   auto found = file.metadata.find(key);
@@ -25,7 +26,8 @@ Result<uint64_t> integer(const Safetensors& file, const char* key, const std::st
 
 }  // namespace
 
-Result<void> saveCheckpoint(const std::string& path, Session& session, uint64_t seed, const Vocabulary* vocabulary) {
+Result<void> saveCheckpoint(const std::string& path, Session& session, uint64_t seed,
+                            const Vocabulary* vocabulary) {
   Safetensors file;
   TG_TRY(file.tensors, session.downloadParams());
   TG_TRY(NamedArrays states, session.downloadStates());
@@ -54,7 +56,8 @@ Result<void> restore(Session& session, const Checkpoint& checkpoint, const std::
     for (const Item* item : session.module().all(kind)) {
       auto found = std::find_if(checkpoint.tensors.begin(), checkpoint.tensors.end(),
                                 [&](const auto& tensor) { return tensor.first == item->name; });
-      if (found == checkpoint.tensors.end()) return fail(fmt::format("{} has no tensor '{}'", path, item->name));
+      if (found == checkpoint.tensors.end())
+        return fail(fmt::format("{} has no tensor '{}'", path, item->name));
       out.push_back(*found);
     }
     return out;

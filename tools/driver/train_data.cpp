@@ -26,18 +26,20 @@ Result<void> checkIds(const Item& func, const Value& arg, const HostArray& ids, 
   if (!limit) return {};
   for (int32_t id : ids.i32())
     if (id < 0 || id >= limit)
-      return fail(fmt::format("{} holds the id {}, but %{} indexes {} rows: ids are 0 … {}", source, id, arg.name, limit,
-                              limit - 1));
+      return fail(fmt::format("{} holds the id {}, but %{} indexes {} rows: ids are 0 … {}", source, id,
+                              arg.name, limit, limit - 1));
   return {};
 }
 
 class TextTrainData : public TrainData {
  public:
   TextTrainData(TextData data, const Value& inputs, const Value& targets, uint64_t seed)
-      : data_(std::move(data)), inputs_(inputs.name), targets_(targets.name), shape_(inputs.type.shape), seed_(seed) {}
+      : data_(std::move(data)), inputs_(inputs.name), targets_(targets.name), shape_(inputs.type.shape),
+        seed_(seed) {}
 
   Result<Inputs> batch(int64_t step) const override {
-    TG_TRY(Windows windows, sampleWindows(data_.tokens, seed_, static_cast<uint64_t>(step), shape_[0], shape_[1]));
+    TG_TRY(Windows windows,
+           sampleWindows(data_.tokens, seed_, static_cast<uint64_t>(step), shape_[0], shape_[1]));
     Inputs out;
     out.emplace(inputs_, std::move(windows.x));
     out.emplace(targets_, std::move(windows.y));
@@ -59,13 +61,15 @@ Result<std::unique_ptr<TrainData>> openText(const std::string& path, const Item&
   bool fits = args.size() == 2 && args[0]->type == args[1]->type && args[0]->type.dtype == DType::i32 &&
               args[0]->type.rank() == 2;
   if (!fits)
-    return fail(fmt::format("text data feeds two i32 inputs [batch, length], tokens and targets; @{} has others", func.name));
+    return fail(fmt::format(
+        "text data feeds two i32 inputs [batch, length], tokens and targets; @{} has others", func.name));
   TG_TRY(TextData data, readText(path));
   for (const Value* arg : args) {
     int64_t limit = idLimit(func, arg);
     if (limit && data.vocabulary.size() > limit)
-      return fail(fmt::format("{} has {} distinct characters, but %{} indexes {} rows: give the model a vocabulary of {} or more",
-                              path, data.vocabulary.size(), arg->name, limit, data.vocabulary.size()));
+      return fail(fmt::format(
+          "{} has {} distinct characters, but %{} indexes {} rows: give the model a vocabulary of {} or more",
+          path, data.vocabulary.size(), arg->name, limit, data.vocabulary.size()));
   }
   TG_TRY(Windows probe, sampleWindows(data.tokens, seed, 1, args[0]->type.shape[0], args[0]->type.shape[1]));
   return std::unique_ptr<TrainData>(new TextTrainData(std::move(data), *args[0], *args[1], seed));
@@ -74,7 +78,7 @@ Result<std::unique_ptr<TrainData>> openText(const std::string& path, const Item&
 /// One input: rows of a file, or the same array for every step.
 struct Column {
   std::string name;
-  Type type;         ///< the function's
+  Type type;  ///< the function's
   HostArray array;
   bool rows = false;
 };
@@ -85,7 +89,8 @@ class ColumnTrainData : public TrainData {
 
   Result<Inputs> batch(int64_t step) const override {
     Inputs out;
-    for (const Column& column : columns_) out.emplace(column.name, column.rows ? draw(column, step) : column.array);
+    for (const Column& column : columns_)
+      out.emplace(column.name, column.rows ? draw(column, step) : column.array);
     return out;
   }
   int64_t itemsPerStep() const override {
@@ -103,9 +108,11 @@ class ColumnTrainData : public TrainData {
     size_t bytes = column.array.bytes.size() / total;
     auto s = static_cast<uint64_t>(step);
     for (int64_t b = 0; b < column.type.shape[0]; ++b) {
-      auto words = philox({static_cast<uint32_t>(b), lowWord(s), highWord(s), 0x726f7773u}, {lowWord(seed_), highWord(seed_)});
+      auto words = philox({static_cast<uint32_t>(b), lowWord(s), highWord(s), 0x726f7773u},
+                          {lowWord(seed_), highWord(seed_)});
       uint64_t row = (static_cast<uint64_t>(words[1]) << 32 | words[0]) % total;
-      std::memcpy(out.bytes.data() + static_cast<size_t>(b) * bytes, column.array.bytes.data() + row * bytes, bytes);
+      std::memcpy(out.bytes.data() + static_cast<size_t>(b) * bytes, column.array.bytes.data() + row * bytes,
+                  bytes);
     }
     return out;
   }
@@ -121,8 +128,10 @@ std::vector<std::string> splitBindings(const std::string& text) {
   for (char c : text) {
     depth += c == '(' || c == '[';
     depth -= c == ')' || c == ']';
-    if (c == ',' && depth == 0) out.emplace_back();
-    else out.back() += c;
+    if (c == ',' && depth == 0)
+      out.emplace_back();
+    else
+      out.back() += c;
   }
   return out;
 }
@@ -138,7 +147,8 @@ Result<Column> openColumn(const std::string& binding, const Item& func) {
     TG_TRY(column.array, load(source, arg->type, spec.first));
     return column;
   }
-  TG_TRY(column.array, source.kind == InputSpec::Kind::npy ? readNpy(source.path) : readNpz(source.path, source.key));
+  TG_TRY(column.array,
+         source.kind == InputSpec::Kind::npy ? readNpy(source.path) : readNpz(source.path, source.key));
   Shape row = column.array.shape;
   column.rows = row.rank() > 0 && row.rank() == arg->type.rank();
   if (column.rows) row[0] = arg->type.shape[0];
@@ -164,12 +174,14 @@ Result<std::unique_ptr<TrainData>> openColumns(const std::string& text, const It
       return fail(fmt::format("'{}' has {} rows and '{}' {}: the same rows are drawn of both", first->name,
                               first->array.shape[0], column.name, column.array.shape[0]));
     if (column.type.shape[0] != first->type.shape[0])
-      return fail(fmt::format("'{}' takes {} rows a step and '{}' {}: the same rows are drawn for both", first->name,
-                              first->type.shape[0], column.name, column.type.shape[0]));
+      return fail(fmt::format("'{}' takes {} rows a step and '{}' {}: the same rows are drawn for both",
+                              first->name, first->type.shape[0], column.name, column.type.shape[0]));
   }
   for (const Value* arg : dataArguments(func))
-    if (std::none_of(columns.begin(), columns.end(), [&](const Column& column) { return column.name == arg->name; }))
-      return fail(fmt::format("input '{0}' of type {1} has no data: give --data '…,{0}=@{0}.npy'", arg->name, arg->type.str()));
+    if (std::none_of(columns.begin(), columns.end(),
+                     [&](const Column& column) { return column.name == arg->name; }))
+      return fail(fmt::format("input '{0}' of type {1} has no data: give --data '…,{0}=@{0}.npy'", arg->name,
+                              arg->type.str()));
   return std::unique_ptr<TrainData>(new ColumnTrainData(std::move(columns), seed));
 }
 
@@ -183,17 +195,17 @@ int64_t idLimit(const Item& func, const Value* argument) {
   };
   for (const auto& op : func.body.ops) {
     switch (op->code) {
-      case Opcode::reshape:
-      case Opcode::transpose:
-      case Opcode::slice:
-      case Opcode::broadcast_to:
-        if (origin.contains(op->in(0))) origin[op->result()] = argument;
-        break;
-      case Opcode::gather:
-      case Opcode::embedding: note(op->in(1), op->in(0)->type.shape[0]); break;
-      case Opcode::cross_entropy: note(op->in(1), op->in(0)->type.shape.back()); break;
-      case Opcode::one_hot: note(op->in(0), op->intAttr("depth")); break;
-      default: break;
+    case Opcode::reshape:
+    case Opcode::transpose:
+    case Opcode::slice:
+    case Opcode::broadcast_to:
+      if (origin.contains(op->in(0))) origin[op->result()] = argument;
+      break;
+    case Opcode::gather:
+    case Opcode::embedding: note(op->in(1), op->in(0)->type.shape[0]); break;
+    case Opcode::cross_entropy: note(op->in(1), op->in(0)->type.shape.back()); break;
+    case Opcode::one_hot: note(op->in(0), op->intAttr("depth")); break;
+    default: break;
     }
   }
   return limit;
@@ -202,8 +214,10 @@ int64_t idLimit(const Item& func, const Value* argument) {
 Result<std::unique_ptr<TrainData>> openTrainData(const std::string& text, const Item& func, uint64_t seed) {
   constexpr std::string_view kText = "text:";
   if (text.starts_with(kText)) return openText(text.substr(kText.size()), func, seed);
-  if (text.empty() && dataArguments(func).empty()) return std::unique_ptr<TrainData>(new ColumnTrainData({}, seed));
-  if (text.empty()) return fail("say where the inputs come from: --data=text:FILE or --data 'x=@x.npy,y=@y.npy'");
+  if (text.empty() && dataArguments(func).empty())
+    return std::unique_ptr<TrainData>(new ColumnTrainData({}, seed));
+  if (text.empty())
+    return fail("say where the inputs come from: --data=text:FILE or --data 'x=@x.npy,y=@y.npy'");
   return openColumns(text, func, seed);
 }
 
