@@ -335,12 +335,26 @@ Result<Types> storageWrite(const Context& c, bool update) {
   return Types{};
 }
 
+/// Whether a literal is a value of an element type; any number is one of a float type.
+bool represents(const Operand& literal, DType dtype) {
+  if (isFloat(dtype)) return true;
+  int64_t least = dtype == DType::i32 ? INT32_MIN : 0;
+  int64_t most = dtype == DType::i32 ? INT32_MAX : dtype == DType::u32 ? UINT32_MAX : 1;
+  return literal.isInteger && literal.integer >= least && literal.integer <= most;
+}
+
 Result<Types> constant(const Context& c) {
   TG_TRY(Type type, c.declared());
   const Operand& value = c.op.operands[0];
   if (value.kind == Operand::Kind::keyword && static_cast<int64_t>(value.items.size()) != type.elements())
     return c.error(1, fmt::format("dense gives {} values for {}", value.items.size(), type.str()));
-  if (value.isLiteral() && !value.isInteger && !isFloat(type.dtype)) return failAt(c.op.loc, fmt::format("tg.constant: {} is no {}", formatReal(value.real), name(type.dtype)));
+  auto check = [&](const Operand& literal) -> Result<void> {
+    if (!literal.isLiteral()) return failAt(c.op.loc, "tg.constant: dense takes numbers alone");
+    if (represents(literal, type.dtype)) return {};
+    return failAt(c.op.loc, fmt::format("tg.constant: {} is no {}", literal.isInteger ? std::to_string(literal.integer) : formatReal(literal.real), name(type.dtype)));
+  };
+  if (value.isLiteral()) TG_CHECK(check(value));
+  for (const Operand& item : value.items) TG_CHECK(check(item));
   return Types{type};
 }
 

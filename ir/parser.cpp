@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -141,6 +142,8 @@ Result<Operand> Parser::literalToken() {
   if (token.text == "true" || token.text == "false") return Operand::literal(static_cast<int64_t>(token.text == "true"));
   auto number = parseNumber(token.text);
   if (!number) return failAt(lex_.locAt(token.offset), fmt::format("'{}' is no number", token.text.substr(0, 40)));
+  if (!number->isInteger && token.text != "-inf" && std::isinf(static_cast<float>(number->real)))
+    return failAt(lex_.locAt(token.offset), fmt::format("'{}' is too large for f32; write inf if that is meant", token.text.substr(0, 40)));
   // Literals are rounded to f32 where they are read, so that every later stage sees the same value.
   return number->isInteger ? Operand::literal(number->integer)
                            : Operand::literal(static_cast<double>(static_cast<float>(number->real)));
@@ -254,7 +257,8 @@ Result<void> Parser::operandList(Op& op) {
         if (accept(",")) TG_CHECK(positional(op, slot));
         break;
       case SlotKind::values:
-        while (first ? startsOperand() : accept(",")) {
+        // `%y =` after an op without operands begins the next op.
+        while (first ? startsOperand() && !(lex_.peek().kind == Token::Kind::value && peekSecond().is("=")) : accept(",")) {
           TG_CHECK(positional(op, slot));
           first = false;
         }

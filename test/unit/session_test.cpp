@@ -316,6 +316,24 @@ TEST_F(SessionTest, finishedModulesRunAsTheyAre) {
   EXPECT_TRUE(sameBits(*(*session)->downloadParams(), *(*bare)->downloadParams()));
 }
 
+TEST_F(SessionTest, commandsAreThoseOfTheText) {
+  auto module = parse(finished(device_->info().target), "done.tgir");
+  ASSERT_TRUE(module);
+  auto executor = Executor::create(**module, device_);
+  ASSERT_TRUE(executor) << executor.error().str();
+  for (const char* function : {"train", "predict"}) {
+    std::map<Opcode, int64_t> written;
+    for (const auto& op : (*module)->func(function)->body.ops) ++written[op->code];
+    auto counts = (*executor)->counts(function);
+    ASSERT_TRUE(counts);
+    EXPECT_EQ(counts->dispatches, written[Opcode::dispatch]);
+    EXPECT_EQ(counts->barriers, written[Opcode::barrier]);
+    EXPECT_EQ(counts->copies, written[Opcode::copy]);
+    EXPECT_EQ(counts->fills, written[Opcode::fill]);
+    EXPECT_GT(counts->barriers, 0) << function;
+  }
+}
+
 TEST_F(SessionTest, everyShippedTargetRunsWhereItsLimitsFit) {
   auto oracle = interpreter();
   double expected = lossAfter(*oracle, 3);
