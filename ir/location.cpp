@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/attr.h"
+
 namespace tg {
 
 Loc derivedLoc(std::string how, const Loc& origin) {
@@ -24,7 +26,7 @@ std::string locString(const Loc& loc) {
 }
 
 static std::string locBody(const LocNode& node) {
-  if (node.file) return fmt::format("\"{}\":{}:{}", node.file->name, node.line, node.col);
+  if (node.file) return fmt::format("{}:{}:{}", Attr::string(node.file->name).str(), node.line, node.col);
   return fmt::format("{}({})", node.how, node.origin ? locBody(*node.origin) : "unknown");
 }
 

@@ -304,8 +304,11 @@ Result<void> Parser::resultNames(Op& op) {
 
 Result<void> Parser::types(Op& op) {
   if (!accept(":")) {
-    if (!op.results.empty()) return expected("':' and the result types");
-    return {};
+    if (op.results.empty()) return {};
+    // When the line is over, the next one is not to blame.
+    if (placeOf(here())->line != placeOf(op.loc)->line)
+      return failAt(op.loc, fmt::format("{}: expected ':' and the result types at the end", op.info().name));
+    return expected("':' and the result types");
   }
   std::vector<Type> parsed;
   do {

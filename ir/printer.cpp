@@ -33,7 +33,8 @@ class Printer {
   void block(const Block& block, int indent);
   void argument(const Value& value);
   void location(const Loc& loc) {
-    if (options_.locations && loc) put(" {}", locAttr(loc));
+    // An unknown one is written too: without it, reading the text again would make up a place.
+    if (options_.locations) put(" {}", locAttr(loc));
   }
   /// Runs fn for each result slot with its first member and member count (0: a single value).
   template <class Fn>

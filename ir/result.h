@@ -26,8 +26,12 @@ class Error {
     for (auto& diagnostic : other.all_) all_.push_back(std::move(diagnostic));
   }
   /// Adds a note to the last diagnostic.
-  Error note(Loc loc, std::string text) && {
+  void addNote(Loc loc, std::string text) {
     all_.back().notes.push_back({Severity::note, std::move(loc), std::move(text), {}});
+  }
+  /// The same on an error that is about to be returned.
+  [[nodiscard]] Error note(Loc loc, std::string text) && {
+    addNote(std::move(loc), std::move(text));
     return std::move(*this);
   }
   bool empty() const { return all_.empty(); }

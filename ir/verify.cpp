@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "ir/infer.h"
@@ -68,6 +69,7 @@ class Verifier {
  private:
   void report(Error error) { errors_.append(std::move(error)); }
   void report(const Loc& loc, std::string message) { report(failAt(loc, std::move(message))); }
+  void knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs, std::initializer_list<std::string_view> known);
   void storage(const Item& item);
   void function(const Item& func);
   void functionEffects(const Item& func);
@@ -195,7 +197,7 @@ void Verifier::functionEffects(const Item& func) {
   for (const auto& op : func.body.ops) {
     std::string key;
     if (op->code == Opcode::update || op->code == Opcode::param_grad) key = op->operands[0].text;
-    else if (op->code == Opcode::capture) key = op->word("name");
+    else if (const Attr* given = find(op->attrs, "name"); given && op->code == Opcode::capture) key = given->text;
     else continue;
     if (seen.insert({op->code, key}).second) continue;
     if (op->code == Opcode::capture) report(op->loc, fmt::format("tg.capture [capture.c1]: '{}' is captured twice in @{}", key, func.name));
@@ -209,8 +211,13 @@ void Verifier::functionEffects(const Item& func) {
 }
 
 void Verifier::function(const Item& func) {
+  knownAttrs(func.loc, "@" + func.name, func.attrs, {"every"});
   for (const auto& arg : func.body.args) {
     if (!arg->type.isTensor()) report(arg->loc, fmt::format("argument %{} is {}, not a tensor", arg->name, arg->type.str()));
+    knownAttrs(arg->loc, "%" + arg->name, arg->attrs, {"host", "schedule", "batch"});
+    const Attr* batch = find(arg->attrs, "batch");
+    if (batch && (batch->kind != Attr::Kind::integer || batch->integer < 0 || batch->integer >= arg->type.rank()))
+      report(arg->loc, fmt::format("%{}: attribute 'batch' is an axis of {}, not {}", arg->name, arg->type.str(), batch->str()));
     const Attr* host = find(arg->attrs, "host");
     if (!host) continue;
     bool known = (host->text == "lr" && arg->type == Type::tensor(DType::f32, {})) ||
@@ -224,12 +231,18 @@ void Verifier::function(const Item& func) {
   functionEffects(func);
 }
 
+void Verifier::knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs, std::initializer_list<std::string_view> known) {
+  for (const NamedAttr& attr : attrs)
+    if (std::find(known.begin(), known.end(), attr.name) == known.end())
+      report(loc, fmt::format("{}: unknown attribute '{}'; known: {}", owner, attr.name, fmt::join(known, ", ")));
+}
+
 void Verifier::storage(const Item& item) {
   if (!item.type.isTensor()) return report(item.loc, fmt::format("@{} is {}, not a tensor", item.name, item.type.str()));
-  static const std::set<std::string_view> paramAttrs{"init", "decay"}, stateAttrs{"init"};
-  for (const NamedAttr& attr : item.attrs)
-    if (!(item.kind == ItemKind::param ? paramAttrs : stateAttrs).contains(attr.name))
-      report(item.loc, fmt::format("@{}: unknown attribute '{}'; known: {}", item.name, attr.name, item.kind == ItemKind::param ? "init, decay" : "init"));
+  if (item.kind == ItemKind::param) knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "decay"});
+  else knownAttrs(item.loc, "@" + item.name, item.attrs, {"init"});
+  if (const Attr* decay = find(item.attrs, "decay"); decay && item.kind == ItemKind::param && decay->kind != Attr::Kind::boolean)
+    report(item.loc, fmt::format("@{}: attribute 'decay' is true or false, not {}", item.name, decay->str()));
   const Attr* init = find(item.attrs, "init");
   if (!init) return;
   static const std::set<std::string_view> kinds{"zeros", "ones", "constant", "randn", "uniform", "kaiming", "xavier", "dense"};
@@ -242,6 +255,7 @@ void Verifier::storage(const Item& item) {
 }
 
 Result<void> Verifier::run() {
+  knownAttrs(module_.loc, "module @" + module_.name, module_.attrs, {"target", "plan", "train_pipeline"});
   for (const auto& item : module_.items) {
     switch (item->kind) {
       case ItemKind::param:
@@ -253,6 +267,7 @@ Result<void> Verifier::run() {
           if (auto checked = verifyKernel(*item); !checked) report(checked.takeError());
         break;
       case ItemKind::buffer:
+        if (item->bytes < 0) report(item->loc, fmt::format("@{}: a size of {} bytes", item->name, item->bytes));
         if (module_.stage < Stage::planned) report(item->loc, fmt::format("a buffer may not stand at stage {}", name(module_.stage)));
         break;
       case ItemKind::binary:

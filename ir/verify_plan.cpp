@@ -76,7 +76,7 @@ class PlanVerifier {
 
 void PlanVerifier::report(const Loc& loc, std::string message, const Loc& noteLoc, std::string note) {
   Error error = failAt(loc, std::move(message));
-  if (!note.empty()) std::move(error).note(noteLoc, std::move(note));
+  if (!note.empty()) error.addNote(noteLoc, std::move(note));
   errors_.append(std::move(error));
 }
 

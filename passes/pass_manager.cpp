@@ -73,8 +73,8 @@ static Error brokenBy(const PipelineStep& step, std::string what, Error why, con
   Error error =
       fail(fmt::format("pass {} {}: a bug in the compiler, not in the input", step.pass->name, what));
   for (const Diagnostic& diagnostic : why.diagnostics())
-    std::move(error).note(diagnostic.loc, diagnostic.message);
-  if (!reproducer.empty()) std::move(error).note(nullptr, reproducer);
+    error.addNote(diagnostic.loc, diagnostic.message);
+  if (!reproducer.empty()) error.addNote(nullptr, reproducer);
   return error;
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "volk.h"
+#include <volk.h>
 
 namespace tg::vulkan {
 

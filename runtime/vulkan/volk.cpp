@@ -8,5 +8,5 @@
 
 #pragma GCC visibility push(hidden)
 #define VOLK_IMPLEMENTATION
-#include "volk.h"
+#include <volk.h>
 #pragma GCC visibility pop

@@ -1,7 +1,7 @@
 // planned → kernel → spirv: commands, barriers, equal kernels, copies, limits.
 #include "codegen/emit_glsl.h"
 #include "ir/verify_dispatch.h"
-#include "plan_support.h"
+#include "test/unit/plan_support.h"
 
 namespace tg::test {
 namespace {

@@ -4,7 +4,7 @@
 #include "ir/access.h"
 #include "passes/plan/groups.h"
 #include "passes/plan/offsets.h"
-#include "plan_support.h"
+#include "test/unit/plan_support.h"
 
 namespace tg::test {
 namespace {

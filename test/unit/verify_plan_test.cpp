@@ -1,6 +1,6 @@
 // verifyPlan on hand-edited modules: a good text, one edit, the label it triggers.
 #include "ir/verify_dispatch.h"
-#include "plan_support.h"
+#include "test/unit/plan_support.h"
 
 namespace tg::test {
 namespace {

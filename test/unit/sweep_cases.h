@@ -1,0 +1,51 @@
+// The cases of the numeric sweep: for every op of the table shapes that reach its corners, views
+// that feed it, and inputs from its domain.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/builder.h"
+#include "runtime/interp/nd_array.h"
+
+namespace tg::test {
+
+/// How a tensor argument is drawn.
+enum class Draw : uint8_t {
+  spread,   ///< f32 values uniform in [lo, hi]; integers uniform in [lo, hi]; i1 a coin
+  coarse,   ///< whole numbers in [lo, hi] whatever the type, so that values are equal often
+};
+struct SweepInput {
+  Type type;
+  double lo = -2, hi = 2;
+  Draw draw = Draw::spread;
+};
+
+/// One function body over the inputs. `code` is the op under test, which `build` appends exactly once;
+/// the other ops it appends are views, so that their error is zero.
+struct SweepCase {
+  Opcode code;
+  std::string name;  ///< `matmul 65x33 · 33x8 ta`
+  std::vector<SweepInput> inputs;
+  std::function<std::vector<Value*>(Builder&, const std::vector<Value*>&)> build;
+};
+
+/// Whether the sweep must hold a case of the op: every op of a region except leaves and structure.
+bool needsSweep(const OpInfo& row);
+/// All cases, in the order of the table.
+std::vector<SweepCase> sweepCases();
+/// Cases that need more workgroups than a grid has along one axis: one of map, row, matmul and scatter,
+/// each with at least `groups` rows or elements.
+std::vector<SweepCase> manyGroupCases(int64_t groups);
+
+/// A module of stage tensor with one function @f over all arguments `c<case>_<input>`, whose results are
+/// `c<case>_r<i>`.
+std::unique_ptr<Module> moduleOf(const std::vector<SweepCase>& cases, size_t first, size_t count);
+/// Values for the arguments of moduleOf; the seed is the case's number.
+std::map<std::string, NdArray> inputsOf(const std::vector<SweepCase>& cases, size_t first, size_t count);
+
+}  // namespace tg::test

@@ -1,0 +1,171 @@
+// Every op of the table on every executor, against the f64 oracle: the interpreter at each stage, kernels lane
+// by lane, Vulkan under the validation layer, for each shipped target.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <set>
+
+#include "ir/verify.h"
+#include "test/unit/sweep_cases.h"
+#include "test/unit/sweep_oracle.h"
+#include "test/unit/sweep_runs.h"
+
+namespace tg::test {
+namespace {
+
+constexpr size_t kBatch = 64;  ///< cases of one module
+
+const char* nameOf(ToleranceClass kind) {
+  static constexpr const char* names[] = {"exact", "elementwise", "reduction", "map", "row"};
+  return names[static_cast<int>(kind)];
+}
+
+/// The largest error in units of the tolerance, by executor and class; 1 is the limit.
+class Worst {
+ public:
+  void take(const std::string& stage, ToleranceClass kind, double ratio, const std::string& where) {
+    auto& [worst, at] = seen_[stage][nameOf(kind)];
+    if (ratio > worst || at.empty()) worst = ratio, at = where;
+  }
+  ~Worst() {
+    for (const auto& [stage, kinds] : seen_)
+      for (const auto& [kind, worst] : kinds)
+        if (worst.first > 0)
+          std::cout << fmt::format("  {:<10} {:<12} {:.3f} of the tolerance at {}\n", stage, kind, worst.first, worst.second);
+  }
+
+ private:
+  std::map<std::string, std::map<std::string, std::pair<double, std::string>>> seen_;
+};
+
+/// How far apart two values are; equal infinities and NaNs agree.
+double distance(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  return std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : INFINITY;
+}
+
+class Checker {
+ public:
+  Checker(const std::vector<SweepCase>& cases, std::string target) : cases_(cases), target_(std::move(target)) {}
+
+  void check(const std::string& stage, const std::map<std::string, Expected>& expected, const Results& got) {
+    EXPECT_EQ(got.size(), expected.size()) << stage;
+    for (const auto& [name, want] : expected) {
+      auto own = got.find(name);
+      if (own == got.end()) {
+        ADD_FAILURE() << stage << " has no " << describe(name);
+        continue;
+      }
+      checkOne(stage, name, want, own->second);
+    }
+  }
+
+ private:
+  std::string describe(const std::string& name) const {
+    const size_t number = std::strtoul(name.c_str() + 1, nullptr, 10);
+    return fmt::format("{} (case {}, result {})", cases_[number].name, number, name.substr(name.find('_') + 1));
+  }
+  void checkOne(const std::string& stage, const std::string& name, const Expected& want, const NdArray& got) {
+    ASSERT_EQ(got.type.str(), want.value.type.str()) << describe(name);
+    double worst = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < got.data.size(); ++i) {
+      const double off = distance(got.data[i], want.value.data[i]), allowed = want.tolerance.data[i];
+      const double ratio = off == 0 ? 0 : allowed > 0 ? off / allowed : INFINITY;
+      if (ratio > worst) worst = ratio, at = i;
+    }
+    worst_.take(stage, want.kind, worst, describe(name));
+    EXPECT_LE(worst, 1) << fmt::format("{}: target {}, {}, element {}: {:.9g} instead of {:.9g}, tolerance {:.3g}", describe(name), target_,
+                                       stage, at, got.data[at], want.value.data[at], want.tolerance.data[at]);
+  }
+
+  const std::vector<SweepCase>& cases_;
+  std::string target_;
+  Worst worst_;
+};
+
+/// Runs some cases as one module everywhere.
+void sweep(Gpu& gpu, const std::vector<SweepCase>& cases, size_t first, size_t count, const Target& target, Checker& checker, int orders) {
+  std::unique_ptr<Module> tensor = moduleOf(cases, first, count);
+  auto valid = verify(*tensor);
+  ASSERT_TRUE(valid) << valid.error().str();
+  const Arrays inputs = inputsOf(cases, first, count);
+  const std::map<std::string, Expected> expected = expectedOf(*tensor, inputs);
+  checker.check("tensor", expected, interpret(*tensor, "f", inputs));
+  Stages stages = stagesOf(*tensor, target);
+  ASSERT_TRUE(stages.fused && stages.planned && stages.spirv);
+  checker.check("fused", expected, interpret(*stages.fused, "f", inputs));
+  checker.check("planned", expected, interpret(*stages.planned, "f", inputs));
+  for (int order = 0; order < orders; ++order) {
+    InterpOptions options;
+    options.kernel = laneOrder(static_cast<int>(first / kBatch) + order);
+    checker.check("kernel", expected, interpret(*stages.spirv, "f", inputs, {}, options));
+  }
+  std::vector<Results> run = gpu.run(*stages.spirv, {"f"}, {inputs});
+  ASSERT_EQ(run.size(), 1u);
+  checker.check("vulkan", expected, run[0]);
+}
+
+Target target(const std::string& name) {
+  auto found = targetByName(name);
+  EXPECT_TRUE(found);
+  return *found;
+}
+
+TEST(SweepTable, EveryOpHasACase) {
+  std::set<Opcode> covered;
+  const std::vector<SweepCase> cases = sweepCases();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::unique_ptr<Module> module = moduleOf(cases, i, 1);
+    int found = 0;
+    for (const auto& op : module->func("f")->body.ops) found += op->code == cases[i].code;
+    EXPECT_GE(found, 1) << cases[i].name << " holds no " << info(cases[i].code).name;
+    covered.insert(cases[i].code);
+  }
+  for (int i = 0; i < kOpcodeCount; ++i) {
+    const auto code = static_cast<Opcode>(i);
+    EXPECT_TRUE(!needsSweep(info(code)) || covered.count(code)) << info(code).name << " has no case in the sweep";
+  }
+}
+
+/// Each target in parts of several modules.
+constexpr int kParts = 3;
+class Sweep : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+TEST_P(Sweep, MatchesTheOracle) {
+  const auto& [name, part] = GetParam();
+  const std::vector<SweepCase> cases = sweepCases();
+  Gpu gpu;
+  Checker checker(cases, name);
+  for (size_t first = part * kBatch; first < cases.size(); first += kParts * kBatch)
+    sweep(gpu, cases, first, std::min(kBatch, cases.size() - first), target(name), checker, name == "gpu" ? 1 : 2);
+}
+INSTANTIATE_TEST_SUITE_P(Targets, Sweep,
+                         ::testing::Combine(::testing::Values("lavapipe", "gpu", "vulkan-min"), ::testing::Range(0, kParts)),
+                         [](const auto& info) {
+                           std::string name = std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+                           for (char& c : name)
+                             if (c == '-') c = '_';
+                           return name;
+                         });
+
+/// Groups beyond the limit along x go on along y: with a tiny limit, and with the real one.
+TEST(SweepGroups, MoreThanOneAxisHolds) {
+  Gpu gpu;
+  for (const char* reduce : {"lane", "workgroup"})
+    for (const char* matmul : {"register", "shared"})
+      for (const auto& [limit, groups] : {std::pair{11, 100}, std::pair{65535, 66000}}) {
+        if (limit == 65535 && (std::string(reduce) == "lane") != (std::string(matmul) == "register")) continue;
+        const std::vector<SweepCase> cases = manyGroupCases(groups);
+        Target tiny = target("vulkan-min");
+        tiny.maxGrid = limit, tiny.workgroup = 1, tiny.parallel = 1 << 20;
+        tiny.reduce = reduce, tiny.matmul = matmul;
+        Checker checker(cases, fmt::format("max_grid={} {} {}", limit, reduce, matmul));
+        sweep(gpu, cases, 0, cases.size(), tiny, checker, 1);
+      }
+}
+
+}  // namespace
+}  // namespace tg::test
