@@ -10,17 +10,9 @@
 #include "codegen/index.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/lower.h"
+#include "codegen/plain_region.h"
 
 namespace tg {
-
-/// A region whose composites are expanded: the form lowering works on.
-struct PlainRegion {
-  Module scratch;                     ///< owns the ops
-  Block* body = nullptr;
-  std::vector<Value*> bindings;       ///< block arguments, by binding
-  std::vector<Value*> yields;         ///< by result slot
-};
-Result<std::unique_ptr<PlainRegion>> plainRegion(const Op& fused);
 
 /// How reductions that depend on nothing finer than the row are computed.
 struct RowLanes {
@@ -28,6 +20,17 @@ struct RowLanes {
   Index lane;          ///< this invocation's number among them
   int level = 0;       ///< scopes up to this depth are the same for all of them
 };
+
+class RegionEmitter;
+
+/// The lowering room's entry for one op.
+struct Lowering {
+  enum class Kind : uint8_t { byScalar, rule, decomposes, notHere };
+  Kind kind = Kind::notHere;
+  KV (RegionEmitter::*pull)(const Op& op, const Indices& at) = nullptr;   ///< rule
+  std::string_view reason;                                                ///< notHere
+};
+const Lowering& loweringOf(Opcode code);
 
 class RegionEmitter {
  public:
@@ -61,6 +64,8 @@ class RegionEmitter {
   IndexSpace& space() { return space_; }
 
  private:
+  friend struct LoweringRules;
+
   KV compute(const Value* v, const Indices& at);
   KV load(int binding, const Indices& at);
   KV lanewise(const Value* v, const Indices& at);
@@ -68,6 +73,10 @@ class RegionEmitter {
   KV broadcastOperand(const Value* v, const Shape& to, const Indices& at);
   KV constant(const Op& op, const Indices& at);
   KV iota(const Op& op, const Indices& at);
+  KV cast(const Op& op, const Indices& at);
+  KV oneMinusPow(const Op& op, const Indices& at);
+  KV broadcastTo(const Op& op, const Indices& at);
+  KV transpose(const Op& op, const Indices& at);
   KV reshape(const Op& op, const Indices& at);
   KV slice(const Op& op, const Indices& at);
   KV pad(const Op& op, const Indices& at);
@@ -78,7 +87,9 @@ class RegionEmitter {
   KV reduction(const Op& op, const Indices& at);
   KV argmax(const Op& op, const Indices& at);
   KV dotProduct(const Op& op, const Indices& at);
-  KV sharedReduction(const Op& op, const Indices& at, const std::vector<int>& axes, int level);
+  KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);
+  /// The operand's indices with those of the reduced axes left open.
+  static Indices keptIndices(const Op& op, const Indices& at);
 
   /// Where a part [low, low + extent) of an axis is hit: the condition and an index that is always
   /// inside. `split` asks to go lane by lane.

@@ -135,6 +135,15 @@ bool IndexSpace::laneSplits(const Index& a, int64_t n) const {
   return factor(rest, kLane) == 1 && n % kLanes == 0 && align(atLane(rest, 0)) % kLanes == 0;
 }
 
+bool IndexSpace::laneDelinearizes(const Index& offset, const Shape& shape) {
+  Index left = offset;
+  for (int axis = shape.rank() - 1; axis > 0 && usesLane(left); --axis) {
+    if (!laneSplits(left, shape[axis])) return false;
+    left = div(left, shape[axis]);
+  }
+  return true;
+}
+
 Index IndexSpace::div(const Index& a, int64_t n) {
   if (n == 1) return a;
   Index whole, rest;

@@ -52,6 +52,8 @@ class IndexSpace {
   static Indices atLane(const Indices& indices, int lane);
   /// Whether dividing by n keeps the lanes apart from opaque variables.
   bool laneSplits(const Index& a, int64_t n) const;
+  /// The same for every division that delinear makes.
+  bool laneDelinearizes(const Index& offset, const Shape& shape);
 
   /// The index as a u32 value: a scalar, or a vector of four where the lane variable takes part.
   KV materialize(const Index& a);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <unordered_set>
 
 #include "codegen/lower_schedules.h"
 #include "codegen/schedule.h"
@@ -123,6 +125,30 @@ Result<void> lowerRow(LowerContext& c) {
   return {};
 }
 
+/// Removes pure ops nobody reads: index parts and lanes that pulling made on the way.
+static void dropUnused(Block& block) {
+  std::unordered_set<const Value*> used;
+  std::function<void(const Block&)> visit = [&](const Block& inside) {
+    for (auto it = inside.ops.rbegin(); it != inside.ops.rend(); ++it) {
+      const Op& op = **it;
+      bool live = !op.info().has(table::pure);
+      for (const auto& result : op.results) live = live || used.contains(result.get());
+      if (!live) continue;
+      for (const auto& region : op.regions) visit(*region);
+      forEachUse(op, [&](Value* value) { used.insert(value); });
+    }
+  };
+  visit(block);
+  std::function<void(Block&)> sweep = [&](Block& inside) {
+    std::erase_if(inside.ops, [&](const std::unique_ptr<Op>& op) {
+      return op->info().has(table::pure) && std::none_of(op->results.begin(), op->results.end(), [&](const auto& result) { return used.contains(result.get()); });
+    });
+    for (auto& op : inside.ops)
+      for (auto& region : op->regions) sweep(*region);
+  };
+  sweep(block);
+}
+
 static Result<void> checkLimits(const LoweredKernel& lowered, const Op& fused, const Target& target) {
   int64_t storage = 0;
   for (const auto& arg : lowered.kernel->body.args) storage += !arg->type.texel;
@@ -147,7 +173,7 @@ static Result<void> lowerScheduled(LowerContext& c) {
 }
 
 Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel) {
-  TG_TRY(std::unique_ptr<PlainRegion> region, plainRegion(fused));
+  std::unique_ptr<PlainRegion> region = plainRegion(fused);
   Attr schedule = fused.attr("schedule");
   LoweredKernel lowered;
   lowered.kernel = std::make_unique<Item>();
@@ -159,6 +185,7 @@ Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const s
   LowerContext context{fused, target, *region, mayTexel, schedule, kernel, space, emitter, lowered};
   TG_CHECK(lowerScheduled(context));
   if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
+  dropUnused(lowered.kernel->body);
   lowered.params = emitter.params();
   for (int64_t extent : lowered.grid) lowered.kernel->grid.push_back(Operand::literal(extent));
   TG_CHECK(checkLimits(lowered, fused, target));

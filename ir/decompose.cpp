@@ -6,12 +6,17 @@ namespace {
 
 using Expand = decomposition::Results (*)(const decomposition::Composite&);
 
-/// The expansion of a composite row; rows that are primitives have none.
+/// The expansion of a composite row; rows that are primitives have none. (`given` beside the pointer,
+/// because a sanitized build does not compare pointers at compile time.)
+struct Expansion {
+  bool given = false;
+  Expand expand = nullptr;
+};
 template <Opcode>
-constexpr Expand kExpand = nullptr;
+constexpr Expansion kExpand{};
 #define EXPAND(id, fn) \
   template <>          \
-  constexpr Expand kExpand<Opcode::id> = decomposition::fn
+  constexpr Expansion kExpand<Opcode::id> = {true, decomposition::fn}
 EXPAND(softmax, softmax);
 EXPAND(softmax_grad, softmaxGrad);
 EXPAND(log_softmax, logSoftmax);
@@ -29,7 +34,7 @@ EXPAND(adam_update, adamUpdate);
 namespace check {
 using namespace table;
 #define OP(id, name, slots, attrs, results, regions, traits, ...)             \
-  static_assert(bool((traits)&composite) == (kExpand<Opcode::id> != nullptr), \
+  static_assert(bool((traits)&composite) == kExpand<Opcode::id>.given, \
                 "a composite row has a decomposition, and no other row: " name);
 #include "ir/ops.def"
 #undef OP
@@ -38,7 +43,7 @@ using namespace table;
 Expand expansionOf(Opcode code) {
   switch (code) {
 #define OP(id, ...) \
-  case Opcode::id: return kExpand<Opcode::id>;
+  case Opcode::id: return kExpand<Opcode::id>.expand;
 #include "ir/ops.def"
 #undef OP
   default: return nullptr;

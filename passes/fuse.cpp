@@ -36,7 +36,8 @@ static void dropUnkept(Item& func, const FuseOptions& options) {
 }
 
 Result<void> run_fuse(Module& module, const FuseOptions& options, const PassContext& context) {
-  if (!options.tuning.empty()) return fail(fmt::format("tuning file {}: schedules are not read from files yet", options.tuning));
+  TG_TRY(AttrList tuning, fuse::readTuning(options.tuning));
+  std::unordered_set<std::string> tuned;
   TG_TRY(Target target, resolveTarget(options.target));
   for (Item* func : module.all(ItemKind::func)) {
     for (const auto& op : func->body.ops)
@@ -50,9 +51,12 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
     fuse::flattenOptimizer(module, *func, target);
     fuse::prepare(module, *func, target);
     std::vector<fuse::Report> reports = fuse::formRegions(module, *func, target);
+    fuse::applyTuning(*func, tuning, tuned);
     if (options.report)
       for (fuse::Report& report : reports) context.remark(report.loc, std::move(report.text));
   }
+  for (const NamedAttr& entry : tuning)
+    if (!tuned.contains(entry.name)) context.remark(module.loc, fmt::format("tuning file {}: no region has the key {}", options.tuning, entry.name));
   set(module.attrs, "target", targetToAttr(target));
   module.stage = Stage::fused;
   return {};

@@ -80,7 +80,9 @@ class Flattener {
   }
 
  private:
+  bool joins(const Op& update) const;
   void collect();
+  const Op* placeFor(const std::vector<Update>& updates) const;
   void flatten(std::vector<Update>& updates);
   void findScaling(std::vector<Update>& updates, Value*& scale);
   void materialise(std::vector<Update>& updates);
@@ -93,20 +95,57 @@ class Flattener {
   UseDef uses_;
   NameTable names_;
   std::map<std::string, std::vector<Update>> groups_;
+  std::unordered_set<const Value*> taken_;   ///< p, m and v of the updates so far
   std::unordered_set<const Op*> dropped_;
   std::unordered_map<const Op*, std::vector<std::unique_ptr<Op>>> before_;   // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
   std::vector<std::unique_ptr<Op>> graveyard_;
 };
 
+/// Whether p, m and v are read from parameters and states, each once, and the decay is one number: then they
+/// have homes that a group can lay out. Any other update is a map like others.
+bool Flattener::joins(const Op& update) const {
+  if (update.numOperands() > 5 && update.in(5)->type.rank() != 0) return false;
+  std::unordered_set<const Value*> read;
+  for (int index : {0, 2, 3}) {
+    const Op* def = update.in(index)->def;
+    if (!def || (def->code != Opcode::param && def->code != Opcode::state)) return false;
+    read.insert(update.in(index));
+  }
+  return read.size() == 3 && std::none_of(read.begin(), read.end(), [&](const Value* value) { return taken_.contains(value); });
+}
+
 void Flattener::collect() {
+  std::map<std::string, std::string> shrinks;   // by key: the one decay its updates share
   for (auto& op : func_.body.ops) {
-    if (op->code != Opcode::adam_update) continue;
-    // Updates join when everything but the tensors is the same.
+    if (op->code != Opcode::adam_update || !joins(*op)) continue;
+    for (int index : {0, 2, 3}) taken_.insert(op->in(index));
+    // Updates join when everything but the tensors is the same; those without decay join any.
     std::string key = op->in(4)->name;
     for (const NamedAttr& attr : op->attrs) key += '|' + attr.name + attr.value.str();
+    if (op->numOperands() > 5 && shrinks.try_emplace(key, op->in(5)->name).first->second != op->in(5)->name)
+      key += "|shrink " + op->in(5)->name;
     groups_[key].push_back({op.get(), op->in(1), nullptr});
   }
+}
+
+/// The last of the updates in the text, or null when one of their results is read before it.
+const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
+  std::unordered_set<const Op*> ours;
+  std::unordered_set<const Value*> results;
+  for (const Update& update : updates) {
+    ours.insert(update.op);
+    for (const auto& result : update.op->results) results.insert(result.get());
+  }
+  const Op* last = nullptr;
+  bool early = false, readBefore = false;
+  for (const auto& op : func_.body.ops) {
+    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { early = early || results.contains(value); });
+    if (!ours.contains(op.get())) continue;
+    last = op.get();
+    readBefore = early;
+  }
+  return readBefore ? nullptr : last;
 }
 
 /// Clipping scales every gradient by one number: the flat kernel does that itself.
@@ -159,6 +198,8 @@ void Flattener::materialise(std::vector<Update>& updates) {
 }
 
 void Flattener::flatten(std::vector<Update>& updates) {
+  const Op* last = placeFor(updates);
+  if (!last) return;
   Value* scale = nullptr;
   findScaling(updates, scale);
   // Decayed parameters first, so that decay is a question of the index.
@@ -183,10 +224,6 @@ void Flattener::flatten(std::vector<Update>& updates) {
 
   const Op& first = *updates[0].op;
   // Not before the last of them: all operands exist there.
-  const Op* last = updates[0].op;
-  for (const auto& op : func_.body.ops)
-    for (const Update& update : updates)
-      if (op.get() == update.op) last = update.op;
   FlatRegion region(module_, first.loc);
   Builder& b = region.builder();
   Value* flatP = region.bindGroup("p", p);

@@ -30,6 +30,14 @@ struct Report {
 /// Partitions the function's remaining tensor ops into tg.fused regions and gives each a schedule.
 std::vector<Report> formRegions(Module& module, Item& func, const Target& target);
 
+/// The name a tuning file gives a region: a hash of its text without the schedule.
+std::string regionKey(const Op& fused);
+/// Reads a tuning file; "" gives an empty table.
+Result<AttrList> readTuning(const std::string& path);
+/// Gives the regions of a function the schedules that the table has for them; `used` collects the
+/// keys that were met.
+void applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::string>& used);
+
 /// Whether ops of this kind are copied into every region that reads them: views, constants, iota.
 bool isInline(const Op& op);
 /// The value a chain of order-preserving views starts from.

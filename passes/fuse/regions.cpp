@@ -378,7 +378,7 @@ void Former::emit() {
     std::string holds;
     for (const Op* op : region.ops) holds += fmt::format("{}{}", holds.empty() ? "" : " ", op->info().name);
     const Op& made = *body.back();
-    reports_.push_back({made.loc, fmt::format("kernel of %{}: {} [{}]{}{}", made.result()->name, made.attr("schedule").str(), holds,
+    reports_.push_back({made.loc, fmt::format("kernel of %{}: {} [{}] key {}{}{}", made.result()->name, made.attr("schedule").str(), holds, regionKey(made),
                                               whyAlone_[r].empty() ? "" : "; starts here because ", whyAlone_[r])});
     for (int consumer : consumers[r])
       if (--waiting[static_cast<size_t>(consumer)] == 0) ready.push({last[static_cast<size_t>(consumer)], consumer});

@@ -46,6 +46,7 @@ class DriverTest : public testing::Test {
   void SetUp() override {
     folder_ = std::filesystem::path(testing::TempDir()) /
               ("driver_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(folder_);  // a run that was killed leaves its files
     std::filesystem::create_directories(folder_);
     ASSERT_TRUE(writeOutput(path("in.tgir"), kModule));
   }

@@ -100,7 +100,7 @@ std::vector<NdArray> tolerancesOf(const Op& op, const Arrays& in, const std::vec
 Result<std::vector<NdArray>> moved(const Op& view, const Arrays& tolerances, EvalContext& context) {
   std::unordered_map<const Value*, Value*> none;
   std::unique_ptr<Op> op = cloneOp(view, none);
-  erase(op->attrs, "value");
+  tg::erase(op->attrs, "value");
   for (auto& result : op->results) result->type.dtype = DType::f32;
   return evalOp(*op, tolerances, context);
 }

@@ -1,0 +1,206 @@
+// Pulling of reductions, contractions and scatters: what needs a loop.
+#include <algorithm>
+#include <limits>
+
+#include "codegen/emit_region.h"
+#include "codegen/schedule.h"
+#include "ir/infer.h"
+
+namespace tg {
+
+std::vector<KV> RegionEmitter::over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,
+                                    const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body) {
+  int64_t trips = extent / step;
+  constexpr int64_t kInline = 4;   // so few trips cost less as straight code than a loop's bookkeeping
+  std::vector<KV> carried = init;
+  if (trips <= kInline) {
+    kernel_.at(level, [&] {
+      for (int64_t trip = 0; trip < trips; ++trip) carried = body(IndexSpace::constant(trip * step), carried);
+    });
+    return carried;
+  }
+  int64_t unroll = trips % 4 == 0 ? 4 : trips % 2 == 0 ? 2 : 1;
+  // The loop counts rounds, so that multiples of the step stay visible to the index algebra.
+  return kernel_.loop(level, KernelBuilder::u32(0), trips / unroll, 1, init, [&](const KV& k, const std::vector<KV>& inside) {
+    Index base = space_.scale(space_.variable(k, trips / unroll), step * unroll);
+    std::vector<KV> values = inside;
+    for (int64_t part = 0; part < unroll; ++part) values = body(space_.add(base, IndexSpace::constant(part * step)), values);
+    return values;
+  });
+}
+
+KV RegionEmitter::horizontal(const KV& vector, Opcode combine) {
+  DType dtype = vector.type.dtype;
+  std::array<KV, kLanes> lanes;
+  for (int lane = 0; lane < kLanes; ++lane) lanes[static_cast<size_t>(lane)] = kernel_.extract(vector, lane);
+  KV low = kernel_.op(combine, {lanes[0], lanes[1]}, dtype), high = kernel_.op(combine, {lanes[2], lanes[3]}, dtype);
+  return kernel_.op(combine, {low, high}, dtype);
+}
+
+/// The start value of a reduction.
+static KV neutral(Opcode code, DType dtype) {
+  if (code != Opcode::max_reduce) return KernelBuilder::literal(dtype, 0);
+  return KernelBuilder::literal(dtype, isFloat(dtype) ? -std::numeric_limits<double>::infinity() : -2147483648.0);
+}
+
+Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {
+  int rank = op.in(0)->type.rank();
+  std::array<bool, kMaxRank> reduced{};
+  for (int64_t axis : op.ints("axes")) reduced[static_cast<size_t>(normalAxis(axis, rank))] = true;
+  Indices in(static_cast<size_t>(rank));
+  for (size_t axis = 0, next = 0; axis < in.size(); ++axis) {
+    if (!reduced[axis]) in[axis] = at[next++];
+    else if (op.flag("keepdims")) ++next;
+  }
+  return in;
+}
+
+KV RegionEmitter::reduction(const Op& op, const Indices& at) {
+  const Shape& shape = op.in(0)->type.shape;
+  std::vector<int> axes;
+  for (int64_t axis : op.ints("axes")) axes.push_back(normalAxis(axis, shape.rank()));
+  std::sort(axes.begin(), axes.end());
+  std::erase_if(axes, [&](int axis) { return shape[axis] == 1; });
+  int level = levelOf(at);
+  if (rows_.width > 1 && level <= rows_.level && !IndexSpace::usesLane(at)) return sharedReduction(op, keptIndices(op, at), axes, level);
+
+  Indices in = keptIndices(op, at);
+  Opcode combine = op.code == Opcode::max_reduce ? Opcode::k_max : Opcode::k_add;
+  DType dtype = op.result()->type.dtype;
+  bool vector = !axes.empty() && shape[axes.back()] % kLanes == 0 && !IndexSpace::usesLane(at);
+  bool lanes = vector || IndexSpace::usesLane(at);
+  KV start = neutral(op.code, dtype);
+  kernel_.at(level, [&] { start = lanes ? kernel_.splat(start) : start; });
+  std::function<KV(size_t, const KV&, int)> nest = [&](size_t depth, const KV& acc, int loopLevel) -> KV {
+    if (depth == axes.size()) {
+      KV element = emit(op.in(0), in);
+      return kernel_.op(combine, {acc, element}, dtype);
+    }
+    bool inner = depth + 1 == axes.size();
+    int axis = axes[depth];
+    return over(loopLevel, shape[axis], inner && vector ? kLanes : 1, {acc}, [&](const Index& index, const std::vector<KV>& carried) {
+      in[static_cast<size_t>(axis)] = inner && vector ? space_.add(index, IndexSpace::lane()) : index;
+      return std::vector<KV>{nest(depth + 1, carried[0], kernel_.depth())};
+    })[0];
+  };
+  KV out;
+  kernel_.at(level, [&] {
+    out = nest(0, start, level);
+    if (vector) out = horizontal(out, combine);
+    if (op.code == Opcode::mean) {
+      int64_t count = 1;
+      for (int axis : axes) count *= shape[axis];
+      out = kernel_.mul(out, KernelBuilder::f32(1.0 / static_cast<double>(count)));
+    }
+  });
+  return out;
+}
+
+/// A reduction the row's invocations share: each takes every width-th element, then they combine.
+KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level) {
+  const Shape& shape = op.in(0)->type.shape;
+  Shape inner;
+  for (int axis : axes) inner.push(shape[axis]);
+  int64_t count = inner.elements();
+  Opcode combine = op.code == Opcode::max_reduce ? Opcode::k_max : Opcode::k_add;
+  DType dtype = op.result()->type.dtype;
+  KV out;
+  kernel_.at(level, [&] {
+    KV start = neutral(op.code, dtype);
+    int64_t rounds = (count + rows_.width - 1) / rows_.width;
+    KV partial = over(level, rounds, 1, {start}, [&](const Index& round, const std::vector<KV>& carried) {
+      Index offset = space_.add(space_.scale(round, rows_.width), rows_.lane);
+      auto take = [&](const Index& element) {
+        Indices parts = space_.delinear(element, inner);
+        for (size_t i = 0; i < axes.size(); ++i) in[static_cast<size_t>(axes[i])] = parts[i];
+        return emit(op.in(0), in);
+      };
+      KV element;
+      if (space_.max(offset) < count) element = take(offset);
+      else {
+        Hit part = hit(offset, 0, count);
+        element = kernel_.select(part.cond, take(part.inside), start);
+      }
+      return std::vector<KV>{kernel_.op(combine, {carried[0], element}, dtype)};
+    })[0];
+    out = kernel_.workgroupReduce(partial, combine == Opcode::k_max ? "max" : "add");
+    if (op.code == Opcode::mean) out = kernel_.mul(out, KernelBuilder::f32(1.0 / static_cast<double>(count)));
+  });
+  return out;
+}
+
+KV RegionEmitter::argmax(const Op& op, const Indices& at) {
+  if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
+  const Shape& shape = op.in(0)->type.shape;
+  int axis = normalAxis(op.intAttr("axis"), shape.rank());
+  Indices in = at;
+  if (op.flag("keepdims")) in[static_cast<size_t>(axis)] = {};
+  else in.insert(in.begin() + axis, Index{});
+  DType dtype = op.in(0)->type.dtype;
+  int level = levelOf(at);
+  // The first element starts, so that rows of -inf or NaN still give an index in range.
+  KV first = emit(op.in(0), in);
+  std::vector<KV> best = over(level, shape[axis], 1, {first, KernelBuilder::literal(DType::i32, 0)}, [&](const Index& index, const std::vector<KV>& carried) {
+    in[static_cast<size_t>(axis)] = index;
+    KV element = emit(op.in(0), in);
+    KV better = kernel_.op(Opcode::k_gt, {element, carried[0]}, DType::i1);
+    KV here = kernel_.cast(space_.materialize(index), DType::i32);
+    return std::vector<KV>{kernel_.op(Opcode::k_select, {better, element, carried[0]}, dtype), kernel_.select(better, here, carried[1])};
+  });
+  return best[1];
+}
+
+KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
+  if (IndexSpace::usesLane(at[0])) return lanewise(op.result(), at);
+  const Type &ids = op.in(0)->type, &updates = op.in(1)->type;
+  KV row = kernel_.cast(space_.materialize(at[0]), DType::i32);
+  int level = levelOf(at);
+  KV start = KernelBuilder::literal(updates.dtype, 0);
+  if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { start = kernel_.splat(start); });
+  return over(level, ids.elements(), 1, {start}, [&](const Index& n, const std::vector<KV>& carried) {
+    Indices in = space_.delinear(n, ids.shape);
+    KV id = emit(op.in(0), in);
+    in.insert(in.end(), at.begin() + 1, at.end());
+    KV same = kernel_.op(Opcode::k_eq, {id, row}, DType::i1);
+    return std::vector<KV>{kernel_.guarded(same, carried[0], [&] { return kernel_.add(carried[0], emit(op.in(1), in)); })};
+  })[0];
+}
+
+KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
+  const Shape& a = op.in(0)->type.shape;
+  bool ta = op.flag("transpose_a"), tb = op.flag("transpose_b");
+  int64_t inner = a[a.rank() - (ta ? 2 : 1)];
+  auto operand = [&](int which, const Index& row, const Index& column) {
+    const Shape& shape = op.in(which)->type.shape;
+    Indices in;
+    int lead = shape.rank() - 2, added = static_cast<int>(at.size()) - shape.rank();
+    for (int axis = 0; axis < lead; ++axis) in.push_back(shape[axis] == 1 ? Index{} : at[static_cast<size_t>(axis + added)]);
+    in.push_back(row);
+    in.push_back(column);
+    return emit(op.in(which), in);
+  };
+  bool outer = IndexSpace::usesLane(at);
+  bool vector = !outer && inner % kLanes == 0;
+  int level = levelOf(at);
+  KV start = KernelBuilder::f32(0);
+  kernel_.at(level, [&] { start = outer || vector ? kernel_.splat(start) : start; });
+  const Index &m = at[at.size() - 2], &n = at[at.size() - 1];
+  KV sum = over(level, inner, vector ? kLanes : 1, {start}, [&](const Index& index, const std::vector<KV>& carried) {
+    Index k = vector ? space_.add(index, IndexSpace::lane()) : index;
+    KV x = ta ? operand(0, k, m) : operand(0, m, k);
+    KV y = tb ? operand(1, n, k) : operand(1, k, n);
+    return std::vector<KV>{kernel_.fma(x, y, carried[0])};
+  })[0];
+  if (vector) kernel_.at(level, [&] { sum = horizontal(sum, Opcode::k_add); });
+  return sum;
+}
+
+void RegionEmitter::pullRowReductions(const Index& row, int64_t length) {
+  for (const auto& op : region_.body->ops) {
+    auto space = rowSpaceOf(*op);
+    if (op->info().fusion == table::Fusion::reduce && space && space->length == length && op->result()->type.elements() == space->rows)
+      emitLinear(op->result(), row);
+  }
+}
+
+}  // namespace tg

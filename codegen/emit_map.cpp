@@ -1,0 +1,176 @@
+// Pulling of elementwise ops, leaves, views and indexing.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/emit_region.h"
+#include "codegen/kernel_expr.h"
+#include "ir/infer.h"
+
+namespace tg {
+
+KV RegionEmitter::broadcastOperand(const Value* v, const Shape& to, const Indices& at) {
+  int added = to.rank() - v->type.rank();
+  Indices in;
+  for (int axis = 0; axis < v->type.rank(); ++axis)
+    in.push_back(v->type.shape[axis] == 1 ? IndexSpace::constant(0) : at[static_cast<size_t>(axis + added)]);
+  return emit(v, in);
+}
+
+KV RegionEmitter::elementwise(const Op& op, const Indices& at) {
+  std::vector<KV> operands;
+  for (int i = 0; i < op.numOperands(); ++i) operands.push_back(broadcastOperand(op.in(i), op.result()->type.shape, at));
+  kernel_.hint(op.result()->name);
+  KV value = lowerScalar(kernel_, op.info().scalar, operands);
+  kernel_.hint("");
+  return value;
+}
+
+KV RegionEmitter::constant(const Op& op, const Indices& at) {
+  DType dtype = op.result()->type.dtype;
+  const Operand& value = op.operands[0];
+  if (value.isLiteral()) return KernelBuilder::literal(dtype, value.number());
+  constexpr size_t kLargestTable = 256;   // beyond this a parameter with init = dense<…> is the right form
+  if (value.items.size() > kLargestTable && problem_.empty())
+    problem_ = fmt::format("a constant of {} different values; make it a param with init = dense<…>", value.items.size());
+  KV index = space_.materialize(space_.linear(at, op.result()->type.shape));
+  KV out = KernelBuilder::literal(dtype, value.items[0].number());
+  for (size_t i = 1; i < std::min(value.items.size(), kLargestTable); ++i) {
+    KV here = kernel_.op(Opcode::k_eq, {index, KernelBuilder::u32(static_cast<int64_t>(i))}, DType::i1);
+    out = kernel_.select(here, KernelBuilder::literal(dtype, value.items[i].number()), out);
+  }
+  return out;
+}
+
+KV RegionEmitter::iota(const Op& op, const Indices& at) {
+  int axis = normalAxis(op.intAttr("axis"), op.result()->type.rank());
+  return kernel_.cast(space_.materialize(at[static_cast<size_t>(axis)]), op.result()->type.dtype);
+}
+
+KV RegionEmitter::reshape(const Op& op, const Indices& at) {
+  const Shape& to = op.in(0)->type.shape;
+  Index offset = space_.linear(at, op.result()->type.shape);
+  if (!space_.laneDelinearizes(offset, to)) return lanewise(op.result(), at);
+  return emit(op.in(0), space_.delinear(offset, to));
+}
+
+KV RegionEmitter::slice(const Op& op, const Indices& at) {
+  std::vector<int64_t> starts = op.ints("starts"), strides = op.ints("strides");
+  Indices in;
+  for (size_t i = 0; i < at.size(); ++i)
+    in.push_back(space_.add(space_.scale(at[i], strides.empty() ? 1 : strides[i]), IndexSpace::constant(starts[i])));
+  return emit(op.in(0), in);
+}
+
+RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t extent) {
+  Hit out{KernelBuilder::literal(DType::i1, 1), space_.add(at, IndexSpace::constant(-low)), false};
+  bool needLow = low > 0, needHigh = space_.max(at) >= low + extent;
+  if (!needLow && !needHigh) return out;
+  Index base = IndexSpace::atLane(at, 0);
+  bool lanes = IndexSpace::usesLane(at);
+  if (lanes && (IndexSpace::factor(at, kLane) != 1 || low % kLanes || extent % kLanes || space_.align(base) % kLanes)) {
+    out.split = true;
+    return out;
+  }
+  if (base.isConstant()) {
+    bool inside = base.c >= low && base.c < low + extent;
+    out.cond = KernelBuilder::literal(DType::i1, inside);
+    out.inside = space_.add(IndexSpace::constant(inside ? base.c - low : 0), lanes ? IndexSpace::lane() : Index{});
+    return out;
+  }
+  KV value = space_.materialize(base);
+  KV above = kernel_.op(Opcode::k_ge, {value, KernelBuilder::u32(low)}, DType::i1);
+  KV below = kernel_.op(Opcode::k_lt, {value, KernelBuilder::u32(low + extent)}, DType::i1);
+  out.cond = needLow && needHigh ? kernel_.op(Opcode::k_and, {above, below}, DType::i1) : needLow ? above : below;
+  KV shifted = low ? kernel_.op(Opcode::k_sub, {value, KernelBuilder::u32(low)}, DType::u32) : value;
+  KV safe = kernel_.select(out.cond, shifted, KernelBuilder::u32(0));
+  out.inside = space_.add(space_.variable(safe, extent, lanes ? kLanes : 1), lanes ? IndexSpace::lane() : Index{});
+  return out;
+}
+
+KV RegionEmitter::within(const Index& a, int64_t countA, const Index& b, int64_t countB, const AtTwo& body) {
+  Hit first = hit(a, 0, countA), second = hit(b, 0, countB);
+  KV value = kernel_.select(second.cond, body(first.inside, second.inside), KernelBuilder::f32(0));
+  return kernel_.select(first.cond, value, KernelBuilder::f32(0));
+}
+
+void RegionEmitter::whereInside(const Index& a, int64_t countA, const Index& b, int64_t countB, const std::function<void(const Index&, const Index&)>& body) {
+  auto bound = [&](const Index& index, int64_t count, const std::function<void(const Index&)>& inside) {
+    if (space_.max(index) < count) return inside(index);
+    KV value = space_.materialize(index);
+    kernel_.guard(kernel_.op(Opcode::k_lt, {value, KernelBuilder::u32(count)}, DType::i1), [&] { inside(space_.variable(value, count)); });
+  };
+  bound(a, countA, [&](const Index& insideA) { bound(b, countB, [&](const Index& insideB) { body(insideA, insideB); }); });
+}
+
+KV RegionEmitter::pad(const Op& op, const Indices& at) {
+  std::vector<int64_t> low = op.ints("low"), high = op.ints("high");
+  const Shape& inner = op.in(0)->type.shape;
+  KV cond = KernelBuilder::literal(DType::i1, 1);
+  Indices in;
+  for (size_t i = 0; i < at.size(); ++i) {
+    Hit part = hit(at[i], low[i], inner[static_cast<int>(i)]);
+    if (part.split) return lanewise(op.result(), at);
+    if (part.cond.is(0)) cond = part.cond;
+    else if (!part.cond.isLiteral() && !cond.is(0)) cond = cond.is(1) ? part.cond : kernel_.op(Opcode::k_and, {cond, part.cond}, DType::i1);
+    in.push_back(part.inside);
+  }
+  KV fill = KernelBuilder::literal(op.result()->type.dtype, op.realAttr("value"));
+  return cond.is(0) ? fill : kernel_.select(cond, emit(op.in(0), in), fill);
+}
+
+KV RegionEmitter::concat(const Op& op, const Indices& at) {
+  size_t axis = static_cast<size_t>(normalAxis(op.intAttr("axis"), op.result()->type.rank()));
+  KV out;
+  bool any = false;
+  int64_t low = op.result()->type.shape[static_cast<int>(axis)];
+  for (int i = op.numOperands() - 1; i >= 0; --i) {
+    int64_t extent = op.in(i)->type.shape[static_cast<int>(axis)];
+    low -= extent;
+    Hit part = hit(at[axis], low, extent);
+    if (part.split) return lanewise(op.result(), at);
+    if (part.cond.is(0)) continue;
+    Indices in = at;
+    in[axis] = part.inside;
+    KV piece = emit(op.in(i), in);
+    out = any ? kernel_.select(part.cond, piece, out) : piece;
+    any = true;
+  }
+  return out;
+}
+
+KV RegionEmitter::gather(const Op& op, const Indices& at) {
+  const Type &table = op.in(0)->type, &ids = op.in(1)->type;
+  Indices idAt(at.begin(), at.begin() + ids.rank());
+  if (IndexSpace::usesLane(idAt)) return lanewise(op.result(), at);
+  KV id = emit(op.in(1), idAt);
+  KV zero = KernelBuilder::literal(DType::i32, 0), rows = KernelBuilder::literal(DType::i32, static_cast<double>(table.shape[0]));
+  KV cond = kernel_.op(Opcode::k_and, {kernel_.op(Opcode::k_ge, {id, zero}, DType::i1), kernel_.op(Opcode::k_lt, {id, rows}, DType::i1)}, DType::i1);
+  KV safe = kernel_.cast(kernel_.select(cond, id, zero), DType::u32);
+  Indices in{space_.variable(safe, table.shape[0])};
+  in.insert(in.end(), at.begin() + ids.rank(), at.end());
+  return kernel_.select(cond, emit(op.in(0), in), KernelBuilder::literal(table.dtype, 0));
+}
+
+KV RegionEmitter::oneHot(const Op& op, const Indices& at) {
+  KV id = emit(op.in(0), Indices(at.begin(), at.end() - 1));
+  KV column = kernel_.cast(space_.materialize(at.back()), DType::i32);
+  return kernel_.select(kernel_.op(Opcode::k_eq, {id, column}, DType::i1), KernelBuilder::f32(1), KernelBuilder::f32(0));
+}
+
+KV RegionEmitter::cast(const Op& op, const Indices& at) { return kernel_.cast(emit(op.in(0), at), op.result()->type.dtype); }
+
+KV RegionEmitter::oneMinusPow(const Op& op, const Indices& at) {
+  return lowerOneMinusPow(kernel_, emit(op.in(0), at), op.realAttr("base"));
+}
+
+KV RegionEmitter::broadcastTo(const Op& op, const Indices& at) { return broadcastOperand(op.in(0), op.result()->type.shape, at); }
+
+KV RegionEmitter::transpose(const Op& op, const Indices& at) {
+  std::vector<int64_t> perm = op.ints("perm");
+  Indices in(at.size());
+  for (size_t i = 0; i < perm.size(); ++i) in[static_cast<size_t>(perm[i])] = at[i];
+  return emit(op.in(0), in);
+}
+
+}  // namespace tg

@@ -1,0 +1,64 @@
+#include "codegen/plain_region.h"
+
+#include <unordered_map>
+
+namespace tg {
+
+/// Emits an op's primitives for given operands, expanding what a decomposition itself leaves composite.
+static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& operands, Builder& builder) {
+  if (!op.info().has(table::composite)) {
+    std::unordered_map<const Value*, Value*> map;
+    for (int i = 0, next = 0; i < op.numOperands(); ++i)
+      if (op.operands[i].kind == Operand::Kind::value) map[op.in(i)] = operands[static_cast<size_t>(next++)];
+    Op* copy = builder.append(cloneOp(op, map));
+    std::vector<Value*> out;
+    for (auto& result : copy->results) out.push_back(result.get());
+    return out;
+  }
+  // Decompose aside, then expand what came out.
+  Block* target = builder.block();
+  Block aside;
+  builder.setBlock(&aside);
+  std::vector<Value*> results = decompose(op, operands, builder);
+  builder.setBlock(target);
+  std::unordered_map<const Value*, Value*> map;
+  auto mapped = [&](Value* value) {
+    auto it = map.find(value);
+    return it == map.end() ? value : it->second;
+  };
+  for (const auto& part : aside.ops) {
+    std::vector<Value*> inputs;
+    forEachUse(static_cast<const Op&>(*part), [&](Value* value) { inputs.push_back(mapped(value)); });
+    std::vector<Value*> made = expand(*part, inputs, builder);
+    for (size_t i = 0; i < made.size(); ++i) map[part->result(static_cast<int>(i))] = made[i];
+  }
+  for (Value*& result : results) result = mapped(result);
+  return results;
+}
+
+std::unique_ptr<PlainRegion> plainRegion(const Op& fused) {
+  auto region = std::make_unique<PlainRegion>();
+  Item* item = region->scratch.add(ItemKind::func, "region");
+  Builder builder(nullptr, item);
+  std::unordered_map<const Value*, Value*> map;
+  for (const auto& arg : fused.regions[0]->args) {
+    Value* copy = item->body.addArg(arg->type, builder.names().unique(arg->name));
+    region->bindings.push_back(copy);
+    map[arg.get()] = copy;
+  }
+  for (const auto& op : fused.regions[0]->ops) {
+    std::vector<Value*> operands;
+    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { operands.push_back(map.at(value)); });
+    if (op->code == Opcode::yield) {
+      region->yields = operands;
+      break;
+    }
+    builder.setLoc(op->loc);
+    std::vector<Value*> made = expand(*op, operands, builder);
+    for (size_t i = 0; i < made.size(); ++i) map[op->result(static_cast<int>(i))] = made[i];
+  }
+  region->body = &item->body;
+  return region;
+}
+
+}  // namespace tg

@@ -1,0 +1,395 @@
+// The grammar of ops: results, operands, attributes, types, places, regions.
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "ir/parser_rules.h"
+
+namespace tg {
+
+using table::Slot;
+using table::SlotKind;
+
+bool Parser::startsAttributes() {
+  if (!lex_.peek().is("{")) return false;
+  uint32_t offset = lex_.peek().offset;
+  lex_.next();
+  bool word = lex_.peek().kind == Token::Kind::word;
+  if (word) lex_.next();
+  bool attributes = word && lex_.peek().is("=");
+  lex_.rewind(offset);
+  return attributes;
+}
+
+bool Parser::startsOperand() const {
+  const Token& token = lex_.peek();
+  return token.kind == Token::Kind::value || token.kind == Token::Kind::number || token.kind == Token::Kind::symbol ||
+         token.is("[") || token.isWord("inf") || token.isWord("nan") || token.isWord("true") || token.isWord("false") || token.isWord("dense");
+}
+
+/// Whether the results of the next op begin here, `%r =` or `%r, …`, after an op without types.
+bool Parser::startsResults() {
+  if (lex_.peek().is("[")) return true;
+  return lex_.peek().kind == Token::Kind::value && (peekSecond().is("=") || peekSecond().is(","));
+}
+
+Result<Operand> Parser::literalToken() {
+  const Token token = lex_.next();
+  if (token.text == "inf") return Operand::literal(std::numeric_limits<double>::infinity());
+  if (token.text == "nan") return Operand::literal(std::numeric_limits<double>::quiet_NaN());
+  if (token.text == "true" || token.text == "false") return Operand::literal(static_cast<int64_t>(token.text == "true"));
+  auto number = parseNumber(token.text);
+  if (!number) return failAt(lex_.locAt(token.offset), fmt::format("'{}' is no number", token.text.substr(0, 40)));
+  if (!number->isInteger && token.text != "-inf" && std::isinf(static_cast<float>(number->real)))
+    return failAt(lex_.locAt(token.offset), fmt::format("'{}' is too large for f32; write inf if that is meant", token.text.substr(0, 40)));
+  // Literals are rounded to f32 where they are read, so that every later stage sees the same value.
+  return number->isInteger ? Operand::literal(number->integer)
+                           : Operand::literal(static_cast<double>(static_cast<float>(number->real)));
+}
+
+Result<std::vector<Operand>> Parser::operandsUntil(std::string_view close, int depth) {
+  std::vector<Operand> out;
+  if (accept(close)) return out;
+  do {
+    TG_TRY(Operand item, operand(depth + 1));
+    out.push_back(std::move(item));
+  } while (accept(","));
+  TG_CHECK(expect(close));
+  return out;
+}
+
+/// `%a = source`: the target becomes an argument of the op's region.
+Result<Operand> Parser::binding() {
+  Loc loc = here();
+  auto target = std::make_unique<Value>();
+  target->name = std::string(lex_.next().text);
+  target->loc = loc;
+  TG_CHECK(expect("="));
+  TG_TRY(Operand source, operand());
+  pending_.push_back(std::move(target));
+  return Operand::binding(pending_.back().get(), std::move(source));
+}
+
+Result<Operand> Parser::operand(int depth) {
+  if (depth > kMaxNesting) return errorHere("operands are nested too deeply");
+  const Token token = lex_.peek();
+  if (token.kind == Token::Kind::value) {
+    if (peekSecond().is("=")) return binding();
+    TG_TRY(Value * value, lookup());
+    if (!accept("[")) return Operand::of(value);
+    TG_TRY(std::vector<Operand> indices, operandsUntil("]", depth));
+    return Operand::element(value, std::move(indices));
+  }
+  if (token.kind == Token::Kind::symbol) {
+    lex_.next();
+    if (!accept("[")) return Operand::symbol(std::string(token.text));
+    TG_TRY(int64_t offset, expectInt("a byte offset"));
+    TG_CHECK(expect(":"));
+    TG_TRY(int64_t bytes, expectInt("a byte length"));
+    TG_CHECK(expect("]"));
+    return Operand::range(std::string(token.text), offset, bytes);
+  }
+  if (accept("[")) {
+    Operand group;
+    group.kind = Operand::Kind::group;
+    TG_TRY(group.items, operandsUntil("]", depth));
+    return group;
+  }
+  if (token.kind == Token::Kind::word && peekSecond().is("(")) {
+    std::string word(lex_.next().text);
+    lex_.next();
+    TG_TRY(std::vector<Operand> args, operandsUntil(")", depth));
+    return Operand::keyword(std::move(word), std::move(args));
+  }
+  if (startsOperand()) return literalToken();
+  return expected("an operand");
+}
+
+/// One operand of a slot that stands between commas.
+Result<void> Parser::positional(Op& op, const Slot& slot) {
+  TG_TRY(Operand parsed, operand());
+  using Kind = Operand::Kind;
+  bool fits = true;
+  switch (slot.kind) {
+    case SlotKind::symbol: fits = parsed.kind == Kind::symbol; break;
+    case SlotKind::element: fits = parsed.kind == Kind::element; break;
+    case SlotKind::binding: fits = parsed.kind == Kind::binding; break;
+    case SlotKind::literal: fits = parsed.kind == Kind::literal || (parsed.kind == Kind::keyword && parsed.text == "dense"); break;
+    default: fits = parsed.kind == Kind::value || parsed.kind == Kind::literal; break;
+  }
+  if (!fits) return failAt(op.loc, fmt::format("{}: operand '{}' has the wrong form", op.info().name, slot.name));
+  op.operands.push_back(std::move(parsed));
+  return {};
+}
+
+Result<void> Parser::operandList(Op& op) {
+  bool first = true;
+  auto wrongCount = [&](std::string_view slot) {
+    return failAt(op.loc, fmt::format("{}: operand '{}' is missing", op.info().name, slot));
+  };
+  for (const Slot& slot : op.info().slots) {
+    switch (slot.kind) {
+      case SlotKind::keyword:
+      case SlotKind::args:
+        if (lex_.peek().isWord(slot.name)) {
+          TG_TRY(Operand parsed, operand());
+          op.operands.push_back(std::move(parsed));
+        } else if (slot.kind == SlotKind::args) {
+          return wrongCount(slot.name);
+        }
+        break;
+      case SlotKind::bindings: {
+        TG_CHECK(expect("("));
+        TG_TRY(std::vector<Operand> bound, operandsUntil(")", 0));
+        for (Operand& operand : bound) {
+          if (operand.kind != Operand::Kind::binding) return failAt(op.loc, fmt::format("{}: expected bindings '%a = %x'", op.info().name));
+          const Operand& source = operand.items[0];
+          bool good = source.kind == Operand::Kind::value || (source.kind == Operand::Kind::group && !source.items.empty());
+          for (const Operand& member : source.items) good = good && member.kind == Operand::Kind::value;
+          if (!good) return failAt(operand.value->loc, fmt::format("{}: %{} is bound to neither a value nor a group [%x, …] of values", op.info().name, operand.value->name));
+          op.operands.push_back(std::move(operand));
+        }
+        break;
+      }
+      case SlotKind::optional:
+        if (accept(",")) TG_CHECK(positional(op, slot));
+        break;
+      case SlotKind::values:
+        // `%y =` after an op without operands begins the next op.
+        while (first ? startsOperand() && !(lex_.peek().kind == Token::Kind::value && peekSecond().is("=")) : accept(",")) {
+          TG_CHECK(positional(op, slot));
+          first = false;
+        }
+        break;
+      default:
+        if (first ? !startsOperand() : !accept(",")) return wrongCount(slot.name);
+        TG_CHECK(positional(op, slot));
+        first = false;
+    }
+  }
+  if (lex_.peek().is(",") || (startsOperand() && !startsResults()))
+    return failAt(op.loc, fmt::format("{}: too many operands; it takes {}", op.info().name, op.info().slots.size()));
+  return {};
+}
+
+Result<void> Parser::resultNames(Op& op) {
+  auto one = [&]() -> Result<void> {
+    if (lex_.peek().kind != Token::Kind::value) return expected("a result name");
+    op.results.push_back(std::make_unique<Value>());
+    Value& value = *op.results.back();
+    value.loc = here();
+    value.name = std::string(lex_.next().text);
+    value.def = &op;
+    return {};
+  };
+  bool anyGroup = false;
+  do {
+    if (accept("[")) {
+      size_t before = op.results.size();
+      do TG_CHECK(one());
+      while (accept(","));
+      TG_CHECK(expect("]"));
+      op.groups.push_back(static_cast<int>(op.results.size() - before));
+      anyGroup = true;
+    } else {
+      TG_CHECK(one());
+      op.groups.push_back(0);
+    }
+  } while (accept(","));
+  if (!anyGroup) op.groups.clear();
+  return expect("=");
+}
+
+Result<void> Parser::types(Op& op) {
+  if (!accept(":")) {
+    if (op.results.empty()) return {};
+    // When the line is over, the next one is not to blame.
+    if (placeOf(here())->line != placeOf(op.loc)->line)
+      return failAt(op.loc, fmt::format("{}: expected ':' and the result types at the end", op.info().name));
+    return expected("':' and the result types");
+  }
+  std::vector<Type> parsed;
+  do {
+    if (accept("[")) {
+      do {
+        TG_TRY(Type type, parseType());
+        parsed.push_back(type);
+      } while (accept(","));
+      TG_CHECK(expect("]"));
+    } else {
+      TG_TRY(Type type, parseType());
+      parsed.push_back(type);
+    }
+  } while (accept(","));
+  if (op.info().has(table::terminator)) {
+    // A terminator prints its operands' types.
+    if (parsed.size() != op.operands.size())
+      return failAt(op.loc, fmt::format("{}: {} operands but {} types", op.info().name, op.operands.size(), parsed.size()));
+    for (size_t i = 0; i < parsed.size(); ++i)
+      if (op.operands[i].value && !(op.operands[i].value->type == parsed[i]))
+        return std::move(failAt(op.loc, fmt::format("{}: %{} has type {}, not {}", op.info().name, op.operands[i].value->name,
+                                                    op.operands[i].value->type.str(), parsed[i].str())))
+            .note(op.operands[i].value->loc, "defined here");
+    return {};
+  }
+  if (parsed.size() != op.results.size())
+    return failAt(op.loc, fmt::format("{}: {} results but {} types", op.info().name, op.results.size(), parsed.size()));
+  for (size_t i = 0; i < parsed.size(); ++i) op.results[i]->type = parsed[i];
+  return {};
+}
+
+Result<Place> Parser::place() {
+  Place place;
+  TG_TRY(place.buffer, expectSymbol("a buffer"));
+  TG_CHECK(expect("["));
+  TG_TRY(place.offset, expectInt("a byte offset"));
+  TG_CHECK(expect("]"));
+  for (;;) {
+    if (lex_.peek().isWord("inplace")) {
+      lex_.next();
+      TG_CHECK(expect("("));
+      TG_TRY(place.inplace, lookup());
+      TG_CHECK(expect(")"));
+    } else if (lex_.peek().isWord("pitch")) {
+      lex_.next();
+      TG_CHECK(expect("("));
+      TG_TRY(place.pitch, expectInt("a pitch in elements"));
+      TG_CHECK(expect(")"));
+    } else {
+      return place;
+    }
+  }
+}
+
+Result<void> Parser::places(Op& op) {
+  if (!accept("->")) return {};
+  size_t next = 0;
+  size_t slots = op.groups.empty() ? op.results.size() : op.groups.size();
+  for (size_t slot = 0; slot < slots; ++slot) {
+    if (slot) TG_CHECK(expect(","));
+    TG_TRY(Place at, place());
+    int members = op.groups.empty() ? 0 : op.groups[slot];
+    if (members == 0) {
+      op.results[next++]->place = at;
+      continue;
+    }
+    std::vector<Type> memberTypes;
+    for (int m = 0; m < members; ++m) memberTypes.push_back(op.results[next + m]->type);
+    std::vector<int64_t> offsets;
+    groupBytes(memberTypes, &offsets);
+    for (int m = 0; m < members; ++m) {
+      Place member = at;
+      member.offset += offsets[m];
+      op.results[next++]->place = member;
+    }
+  }
+  return {};
+}
+
+/// Types of the arguments that the op's bindings define: a source's own, a group's flat tensor, the
+/// carried values' result types, u32 for a loop index.
+Result<void> Parser::typeBindings(Op& op) {
+  size_t carried = 0;
+  auto typeOne = [&](Operand& bound, bool iter) {
+    Operand& source = bound.items[0];
+    if (op.code == Opcode::k_for)
+      bound.value->type = iter && carried < op.results.size() ? op.results[carried++]->type : Type::scalar(DType::u32);
+    else if (source.kind == Operand::Kind::group) {
+      std::vector<Type> members;
+      for (Operand& member : source.items)
+        if (member.value) members.push_back(member.value->type);
+      bound.value->type = Type::tensor(members.empty() ? DType::f32 : members[0].dtype, {groupBytes(members) / 4});
+    } else if (source.value) {
+      bound.value->type = source.value->type;
+    }
+  };
+  for (Operand& operand : op.operands) {
+    if (operand.kind == Operand::Kind::binding) typeOne(operand, false);
+    if (operand.kind == Operand::Kind::keyword)
+      for (Operand& item : operand.items)
+        if (item.kind == Operand::Kind::binding) typeOne(item, true);
+  }
+  return {};
+}
+
+Result<void> Parser::regions(Op& op) {
+  std::vector<std::unique_ptr<Value>> bound = std::move(pending_);
+  pending_.clear();
+  if (op.info().regions == 0) {
+    if (!bound.empty()) return failAt(op.loc, fmt::format("{}: takes no bindings", op.info().name));
+    return {};
+  }
+  if (++depth_ > kMaxNesting) return failAt(op.loc, "regions are nested too deeply");
+  TG_CHECK(typeBindings(op));
+  bool isolated = op.code == Opcode::fused;
+  for (int index = 0; index < op.info().regions; ++index) {
+    if (index > 0) {
+      if (!lex_.peek().isWord("else")) break;
+      lex_.next();
+    }
+    TG_CHECK(expect("{"));
+    Scope outer;
+    std::vector<std::string_view> outerDefined;
+    if (isolated) std::swap(outer, scope_), std::swap(outerDefined, defined_);
+    size_t mark = defined_.size();
+    op.regions.push_back(std::make_unique<Block>());
+    Block& body = *op.regions.back();
+    if (index == 0)
+      for (auto& value : bound) {
+        value->block = &body;
+        TG_CHECK(define(value.get(), value->loc));
+        body.args.push_back(std::move(value));
+      }
+    TG_CHECK(block(body));
+    while (defined_.size() > mark) scope_.erase(defined_.back()), defined_.pop_back();
+    if (isolated) std::swap(outer, scope_), std::swap(outerDefined, defined_);
+  }
+  --depth_;
+  return {};
+}
+
+Result<std::unique_ptr<Op>> Parser::op() {
+  Loc loc = here();
+  auto named = std::make_unique<Op>(Opcode::yield);   // holds the results until the name is known
+  if (lex_.peek().kind == Token::Kind::value || lex_.peek().is("[")) TG_CHECK(resultNames(*named));
+  Loc nameLoc = here();
+  TG_TRY(std::string opName, expectWord("an op"));
+  const OpInfo* row = findOp(opName);
+  if (!row) {
+    std::string_view near = nearestOp(opName);
+    return failAt(nameLoc, fmt::format("unknown op '{}'{}", opName.substr(0, 60), near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  }
+  named->code = row->code;
+  named->loc = loc;
+  std::unique_ptr<Op> op = std::move(named);
+  TG_CHECK(operandList(*op));
+  if (startsAttributes()) {
+    lex_.next();
+    TG_TRY(AttrList attrs, parseAttrMembers());
+    for (NamedAttr& attr : attrs) op->setAttr(attr.name, std::move(attr.value));
+  }
+  TG_CHECK(types(*op));
+  TG_CHECK(places(*op));
+  TG_CHECK(regions(*op));
+  TG_CHECK(location(op->loc));
+  if (op->code == Opcode::constant && !op->operands.empty() && !op->results.empty() && isFloat(op->result()->type.dtype)) {
+    auto toReal = [](Operand& literal) {
+      if (literal.isLiteral() && literal.isInteger) literal = Operand::literal(static_cast<double>(literal.integer));
+    };
+    toReal(op->operands[0]);
+    for (Operand& item : op->operands[0].items) toReal(item);
+  }
+  for (auto& result : op->results) TG_CHECK(define(result.get(), result->loc));
+  return op;
+}
+
+Result<void> Parser::block(Block& block) {
+  while (!accept("}")) {
+    if (lex_.peek().kind == Token::Kind::end) return expected("'}'");
+    TG_TRY(std::unique_ptr<Op> parsed, op());
+    block.ops.push_back(std::move(parsed));
+  }
+  return {};
+}
+
+}  // namespace tg
