@@ -2,6 +2,7 @@
 // and the global gradient norm one sum over the flat gradients.
 #include <algorithm>
 #include <map>
+#include <string>
 #include <unordered_set>
 
 #include "codegen/schedule.h"
@@ -95,7 +96,7 @@ class Flattener {
   UseDef uses_;
   NameTable names_;
   std::map<std::string, std::vector<Update>> groups_;
-  std::unordered_set<const Value*> taken_;   ///< p, m and v of the updates so far
+  std::unordered_set<std::string> taken_;   ///< symbols that the updates so far read
   std::unordered_set<const Op*> dropped_;
   std::unordered_map<const Op*, std::vector<std::unique_ptr<Op>>> before_;   // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
@@ -106,20 +107,20 @@ class Flattener {
 /// have homes that a group can lay out. Any other update is a map like others.
 bool Flattener::joins(const Op& update) const {
   if (update.numOperands() > 5 && update.in(5)->type.rank() != 0) return false;
-  std::unordered_set<const Value*> read;
+  std::unordered_set<std::string> read;
   for (int index : {0, 2, 3}) {
     const Op* def = update.in(index)->def;
     if (!def || (def->code != Opcode::param && def->code != Opcode::state)) return false;
-    read.insert(update.in(index));
+    read.insert(def->operands[0].text);
   }
-  return read.size() == 3 && std::none_of(read.begin(), read.end(), [&](const Value* value) { return taken_.contains(value); });
+  return read.size() == 3 && std::none_of(read.begin(), read.end(), [&](const std::string& name) { return taken_.contains(name); });
 }
 
 void Flattener::collect() {
   std::map<std::string, std::string> shrinks;   // by key: the one decay its updates share
   for (auto& op : func_.body.ops) {
     if (op->code != Opcode::adam_update || !joins(*op)) continue;
-    for (int index : {0, 2, 3}) taken_.insert(op->in(index));
+    for (int index : {0, 2, 3}) taken_.insert(op->in(index)->def->operands[0].text);
     // Updates join when everything but the tensors is the same; those without decay join any.
     std::string key = op->in(4)->name;
     for (const NamedAttr& attr : op->attrs) key += '|' + attr.name + attr.value.str();
