@@ -54,6 +54,17 @@ constexpr OpInfo kOps[] = {
 
 const OpInfo& info(Opcode code) { return table::kOps[static_cast<int>(code)]; }
 
+bool admits(table::TypeClass wanted, DType dtype) {
+  switch (wanted) {
+    case table::TypeClass::any: return true;
+    case table::TypeClass::num: return dtype != DType::i1;
+    case table::TypeClass::flt: return isFloat(dtype);
+    case table::TypeClass::integer: return dtype == DType::i32 || dtype == DType::u32;
+    case table::TypeClass::boolean: return dtype == DType::i1;
+  }
+  return false;
+}
+
 const OpInfo* findOp(std::string_view name) {
   static const std::unordered_map<std::string_view, const OpInfo*> byName = [] {
     std::unordered_map<std::string_view, const OpInfo*> out;

@@ -123,6 +123,8 @@ struct OpInfo {
 };
 
 const OpInfo& info(Opcode code);
+/// Whether an element type belongs to a class.
+bool admits(table::TypeClass wanted, DType dtype);
 /// Looks an op up by its printed name; null when unknown.
 const OpInfo* findOp(std::string_view name);
 /// The known name nearest to a misspelt one, or "".

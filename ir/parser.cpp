@@ -84,6 +84,18 @@ Result<void> Parser::arguments(Item& item) {
   return expect(")");
 }
 
+/// What functions and kernels end with.
+Result<void> Parser::attributesAndBody(Item& item) {
+  if (lex_.peek().isWord("attributes")) {
+    lex_.next();
+    TG_CHECK(expect("{"));
+    TG_TRY(item.attrs, parseAttrMembers());
+  }
+  TG_CHECK(expect("{"));
+  TG_CHECK(block(item.body));
+  return location(item.loc);
+}
+
 Result<void> Parser::func() {
   Item* item = module_->items.back().get();
   TG_CHECK(arguments(*item));
@@ -98,14 +110,7 @@ Result<void> Parser::func() {
     } while (accept(","));
     TG_CHECK(expect(")"));
   }
-  if (lex_.peek().isWord("attributes")) {
-    lex_.next();
-    TG_CHECK(expect("{"));
-    TG_TRY(item->attrs, parseAttrMembers());
-  }
-  TG_CHECK(expect("{"));
-  TG_CHECK(block(item->body));
-  return location(item->loc);
+  return attributesAndBody(*item);
 }
 
 Result<void> Parser::kernel() {
@@ -122,14 +127,7 @@ Result<void> Parser::kernel() {
   if (!lex_.peek().isWord("grid")) return expected("'grid(…)'");
   TG_TRY(Operand grid, operand());
   item->grid = std::move(grid.items);
-  if (lex_.peek().isWord("attributes")) {
-    lex_.next();
-    TG_CHECK(expect("{"));
-    TG_TRY(item->attrs, parseAttrMembers());
-  }
-  TG_CHECK(expect("{"));
-  TG_CHECK(block(item->body));
-  return location(item->loc);
+  return attributesAndBody(*item);
 }
 
 Result<void> Parser::binary() {

@@ -25,6 +25,7 @@ class Parser : ParseCore {
   Result<void> kernel();
   Result<void> binary();
   Result<void> arguments(Item& item);
+  Result<void> attributesAndBody(Item& item);
 
   Result<void> block(Block& block);
   Result<std::unique_ptr<Op>> op();

@@ -14,17 +14,6 @@ using table::AttrKind;
 using table::SlotKind;
 using table::TypeClass;
 
-bool admits(TypeClass wanted, DType dtype) {
-  switch (wanted) {
-    case TypeClass::any: return true;
-    case TypeClass::num: return dtype != DType::i1;
-    case TypeClass::flt: return isFloat(dtype);
-    case TypeClass::integer: return dtype == DType::i32 || dtype == DType::u32;
-    case TypeClass::boolean: return dtype == DType::i1;
-  }
-  return false;
-}
-
 std::string_view describe(TypeClass wanted) {
   constexpr std::string_view names[] = {"any type", "a number", "a float", "an integer", "i1"};
   return names[static_cast<int>(wanted)];

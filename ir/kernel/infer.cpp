@@ -20,17 +20,6 @@ Error violation(const Op& op, std::string_view constraint, const std::string& wh
   return failAt(op.loc, fmt::format("{} [{}.{}]: {}", op.info().name, id, constraint, why));
 }
 
-bool inClass(TypeClass wanted, DType dtype) {
-  switch (wanted) {
-  case TypeClass::any: return true;
-  case TypeClass::num: return dtype != DType::i1;
-  case TypeClass::flt: return isFloat(dtype);
-  case TypeClass::integer: return dtype == DType::i32 || dtype == DType::u32;
-  case TypeClass::boolean: return dtype == DType::i1;
-  }
-  return false;
-}
-
 std::string_view nameOf(TypeClass wanted) {
   switch (wanted) {
   case TypeClass::any: return "a scalar or short vector";
@@ -65,7 +54,7 @@ Result<Type> plainOperand(const Op& op, int index) {
     return violation(
         op, slot.name,
         fmt::format("the literal `{}` stands alone, so the result's type must say its type", slot.name));
-  if (!type.isScalar() || !inClass(slot.type, type.dtype))
+  if (!type.isScalar() || !admits(slot.type, type.dtype))
     return violation(op, slot.name,
                      fmt::format("`{}` must be {}, not {}", slot.name, nameOf(slot.type), type.str()));
   if (op.operands[index].isLiteral() && !represents(op.operands[index], type.dtype))
