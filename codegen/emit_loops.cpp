@@ -8,10 +8,11 @@
 
 namespace tg {
 
-std::vector<KV> RegionEmitter::over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,
-                                    const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body) {
+std::vector<KV>
+RegionEmitter::over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,
+                    const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body) {
   int64_t trips = extent / step;
-  constexpr int64_t kInline = 4;   // so few trips cost less as straight code than a loop's bookkeeping
+  constexpr int64_t kInline = 4;  // so few trips cost less as straight code than a loop's bookkeeping
   std::vector<KV> carried = init;
   if (trips <= kInline) {
     kernel_.at(level, [&] {
@@ -21,26 +22,30 @@ std::vector<KV> RegionEmitter::over(int level, int64_t extent, int64_t step, con
   }
   int64_t unroll = trips % 4 == 0 ? 4 : trips % 2 == 0 ? 2 : 1;
   // The loop counts rounds, so that multiples of the step stay visible to the index algebra.
-  return kernel_.loop(level, KernelBuilder::u32(0), trips / unroll, 1, init, [&](const KV& k, const std::vector<KV>& inside) {
-    Index base = space_.scale(space_.variable(k, trips / unroll), step * unroll);
-    std::vector<KV> values = inside;
-    for (int64_t part = 0; part < unroll; ++part) values = body(space_.add(base, IndexSpace::constant(part * step)), values);
-    return values;
-  });
+  return kernel_.loop(level, KernelBuilder::u32(0), trips / unroll, 1, init,
+                      [&](const KV& k, const std::vector<KV>& inside) {
+                        Index base = space_.scale(space_.variable(k, trips / unroll), step * unroll);
+                        std::vector<KV> values = inside;
+                        for (int64_t part = 0; part < unroll; ++part)
+                          values = body(space_.add(base, IndexSpace::constant(part * step)), values);
+                        return values;
+                      });
 }
 
 KV RegionEmitter::horizontal(const KV& vector, Opcode combine) {
   DType dtype = vector.type.dtype;
   std::array<KV, kLanes> lanes;
   for (int lane = 0; lane < kLanes; ++lane) lanes[static_cast<size_t>(lane)] = kernel_.extract(vector, lane);
-  KV low = kernel_.op(combine, {lanes[0], lanes[1]}, dtype), high = kernel_.op(combine, {lanes[2], lanes[3]}, dtype);
+  KV low = kernel_.op(combine, {lanes[0], lanes[1]}, dtype),
+     high = kernel_.op(combine, {lanes[2], lanes[3]}, dtype);
   return kernel_.op(combine, {low, high}, dtype);
 }
 
 /// The start value of a reduction.
 static KV neutral(Opcode code, DType dtype) {
   if (code != Opcode::max_reduce) return KernelBuilder::literal(dtype, 0);
-  return KernelBuilder::literal(dtype, isFloat(dtype) ? -std::numeric_limits<double>::infinity() : -2147483648.0);
+  return KernelBuilder::literal(dtype,
+                                isFloat(dtype) ? -std::numeric_limits<double>::infinity() : -2147483648.0);
 }
 
 Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {
@@ -49,8 +54,10 @@ Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {
   for (int64_t axis : op.ints("axes")) reduced[static_cast<size_t>(normalAxis(axis, rank))] = true;
   Indices in(static_cast<size_t>(rank));
   for (size_t axis = 0, next = 0; axis < in.size(); ++axis) {
-    if (!reduced[axis]) in[axis] = at[next++];
-    else if (op.flag("keepdims")) ++next;
+    if (!reduced[axis])
+      in[axis] = at[next++];
+    else if (op.flag("keepdims"))
+      ++next;
   }
   return in;
 }
@@ -62,7 +69,8 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   std::sort(axes.begin(), axes.end());
   std::erase_if(axes, [&](int axis) { return shape[axis] == 1; });
   int level = levelOf(at);
-  if (rows_.width > 1 && level <= rows_.level && !IndexSpace::usesLane(at)) return sharedReduction(op, keptIndices(op, at), axes, level);
+  if (rows_.width > 1 && level <= rows_.level && !IndexSpace::usesLane(at))
+    return sharedReduction(op, keptIndices(op, at), axes, level);
 
   Indices in = keptIndices(op, at);
   Opcode combine = op.code == Opcode::max_reduce ? Opcode::k_max : Opcode::k_add;
@@ -78,10 +86,12 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
     }
     bool inner = depth + 1 == axes.size();
     int axis = axes[depth];
-    return over(loopLevel, shape[axis], inner && vector ? kLanes : 1, {acc}, [&](const Index& index, const std::vector<KV>& carried) {
-      in[static_cast<size_t>(axis)] = inner && vector ? space_.add(index, IndexSpace::lane()) : index;
-      return std::vector<KV>{nest(depth + 1, carried[0], kernel_.depth())};
-    })[0];
+    return over(loopLevel, shape[axis], inner && vector ? kLanes : 1, {acc},
+                [&](const Index& index, const std::vector<KV>& carried) {
+                  in[static_cast<size_t>(axis)] =
+                      inner && vector ? space_.add(index, IndexSpace::lane()) : index;
+                  return std::vector<KV>{nest(depth + 1, carried[0], kernel_.depth())};
+                })[0];
   };
   KV out;
   kernel_.at(level, [&] {
@@ -116,7 +126,8 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
         return emit(op.in(0), in);
       };
       KV element;
-      if (space_.max(offset) < count) element = take(offset);
+      if (space_.max(offset) < count)
+        element = take(offset);
       else {
         Hit part = hit(offset, 0, count);
         element = kernel_.select(part.cond, take(part.inside), start);
@@ -134,19 +145,24 @@ KV RegionEmitter::argmax(const Op& op, const Indices& at) {
   const Shape& shape = op.in(0)->type.shape;
   int axis = normalAxis(op.intAttr("axis"), shape.rank());
   Indices in = at;
-  if (op.flag("keepdims")) in[static_cast<size_t>(axis)] = {};
-  else in.insert(in.begin() + axis, Index{});
+  if (op.flag("keepdims"))
+    in[static_cast<size_t>(axis)] = {};
+  else
+    in.insert(in.begin() + axis, Index{});
   DType dtype = op.in(0)->type.dtype;
   int level = levelOf(at);
   // The first element starts, so that rows of -inf or NaN still give an index in range.
   KV first = emit(op.in(0), in);
-  std::vector<KV> best = over(level, shape[axis], 1, {first, KernelBuilder::literal(DType::i32, 0)}, [&](const Index& index, const std::vector<KV>& carried) {
-    in[static_cast<size_t>(axis)] = index;
-    KV element = emit(op.in(0), in);
-    KV better = kernel_.op(Opcode::k_gt, {element, carried[0]}, DType::i1);
-    KV here = kernel_.cast(space_.materialize(index), DType::i32);
-    return std::vector<KV>{kernel_.op(Opcode::k_select, {better, element, carried[0]}, dtype), kernel_.select(better, here, carried[1])};
-  });
+  std::vector<KV> best =
+      over(level, shape[axis], 1, {first, KernelBuilder::literal(DType::i32, 0)},
+           [&](const Index& index, const std::vector<KV>& carried) {
+             in[static_cast<size_t>(axis)] = index;
+             KV element = emit(op.in(0), in);
+             KV better = kernel_.op(Opcode::k_gt, {element, carried[0]}, DType::i1);
+             KV here = kernel_.cast(space_.materialize(index), DType::i32);
+             return std::vector<KV>{kernel_.op(Opcode::k_select, {better, element, carried[0]}, dtype),
+                                    kernel_.select(better, here, carried[1])};
+           });
   return best[1];
 }
 
@@ -162,7 +178,8 @@ KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
     KV id = emit(op.in(0), in);
     in.insert(in.end(), at.begin() + 1, at.end());
     KV same = kernel_.op(Opcode::k_eq, {id, row}, DType::i1);
-    return std::vector<KV>{kernel_.guarded(same, carried[0], [&] { return kernel_.add(carried[0], emit(op.in(1), in)); })};
+    return std::vector<KV>{
+        kernel_.guarded(same, carried[0], [&] { return kernel_.add(carried[0], emit(op.in(1), in)); })};
   })[0];
 }
 
@@ -174,7 +191,8 @@ KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
     const Shape& shape = op.in(which)->type.shape;
     Indices in;
     int lead = shape.rank() - 2, added = static_cast<int>(at.size()) - shape.rank();
-    for (int axis = 0; axis < lead; ++axis) in.push_back(shape[axis] == 1 ? Index{} : at[static_cast<size_t>(axis + added)]);
+    for (int axis = 0; axis < lead; ++axis)
+      in.push_back(shape[axis] == 1 ? Index{} : at[static_cast<size_t>(axis + added)]);
     in.push_back(row);
     in.push_back(column);
     return emit(op.in(which), in);
@@ -185,12 +203,13 @@ KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
   KV start = KernelBuilder::f32(0);
   kernel_.at(level, [&] { start = outer || vector ? kernel_.splat(start) : start; });
   const Index &m = at[at.size() - 2], &n = at[at.size() - 1];
-  KV sum = over(level, inner, vector ? kLanes : 1, {start}, [&](const Index& index, const std::vector<KV>& carried) {
-    Index k = vector ? space_.add(index, IndexSpace::lane()) : index;
-    KV x = ta ? operand(0, k, m) : operand(0, m, k);
-    KV y = tb ? operand(1, n, k) : operand(1, k, n);
-    return std::vector<KV>{kernel_.fma(x, y, carried[0])};
-  })[0];
+  KV sum = over(level, inner, vector ? kLanes : 1, {start},
+                [&](const Index& index, const std::vector<KV>& carried) {
+                  Index k = vector ? space_.add(index, IndexSpace::lane()) : index;
+                  KV x = ta ? operand(0, k, m) : operand(0, m, k);
+                  KV y = tb ? operand(1, n, k) : operand(1, k, n);
+                  return std::vector<KV>{kernel_.fma(x, y, carried[0])};
+                })[0];
   if (vector) kernel_.at(level, [&] { sum = horizontal(sum, Opcode::k_add); });
   return sum;
 }
@@ -198,7 +217,8 @@ KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
 void RegionEmitter::pullRowReductions(const Index& row, int64_t length) {
   for (const auto& op : region_.body->ops) {
     auto space = rowSpaceOf(*op);
-    if (op->info().fusion == table::Fusion::reduce && space && space->length == length && op->result()->type.elements() == space->rows)
+    if (op->info().fusion == table::Fusion::reduce && space && space->length == length &&
+        op->result()->type.elements() == space->rows)
       emitLinear(op->result(), row);
   }
 }

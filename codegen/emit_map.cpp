@@ -19,7 +19,8 @@ KV RegionEmitter::broadcastOperand(const Value* v, const Shape& to, const Indice
 
 KV RegionEmitter::elementwise(const Op& op, const Indices& at) {
   std::vector<KV> operands;
-  for (int i = 0; i < op.numOperands(); ++i) operands.push_back(broadcastOperand(op.in(i), op.result()->type.shape, at));
+  for (int i = 0; i < op.numOperands(); ++i)
+    operands.push_back(broadcastOperand(op.in(i), op.result()->type.shape, at));
   kernel_.hint(op.result()->name);
   KV value = lowerScalar(kernel_, op.info().scalar, operands);
   kernel_.hint("");
@@ -30,9 +31,10 @@ KV RegionEmitter::constant(const Op& op, const Indices& at) {
   DType dtype = op.result()->type.dtype;
   const Operand& value = op.operands[0];
   if (value.isLiteral()) return KernelBuilder::literal(dtype, value.number());
-  constexpr size_t kLargestTable = 256;   // beyond this a parameter with init = dense<…> is the right form
+  constexpr size_t kLargestTable = 256;  // beyond this a parameter with init = dense<…> is the right form
   if (value.items.size() > kLargestTable && problem_.empty())
-    problem_ = fmt::format("a constant of {} different values; make it a param with init = dense<…>", value.items.size());
+    problem_ = fmt::format("a constant of {} different values; make it a param with init = dense<…>",
+                           value.items.size());
   KV index = space_.materialize(space_.linear(at, op.result()->type.shape));
   KV out = KernelBuilder::literal(dtype, value.items[0].number());
   for (size_t i = 1; i < std::min(value.items.size(), kLargestTable); ++i) {
@@ -58,7 +60,8 @@ KV RegionEmitter::slice(const Op& op, const Indices& at) {
   std::vector<int64_t> starts = op.ints("starts"), strides = op.ints("strides");
   Indices in;
   for (size_t i = 0; i < at.size(); ++i)
-    in.push_back(space_.add(space_.scale(at[i], strides.empty() ? 1 : strides[i]), IndexSpace::constant(starts[i])));
+    in.push_back(
+        space_.add(space_.scale(at[i], strides.empty() ? 1 : strides[i]), IndexSpace::constant(starts[i])));
   return emit(op.in(0), in);
 }
 
@@ -68,23 +71,28 @@ RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t exte
   if (!needLow && !needHigh) return out;
   Index base = IndexSpace::atLane(at, 0);
   bool lanes = IndexSpace::usesLane(at);
-  if (lanes && (IndexSpace::factor(at, kLane) != 1 || low % kLanes || extent % kLanes || space_.align(base) % kLanes)) {
+  if (lanes && (IndexSpace::factor(at, kLane) != 1 || low % kLanes || extent % kLanes ||
+                space_.align(base) % kLanes)) {
     out.split = true;
     return out;
   }
   if (base.isConstant()) {
     bool inside = base.c >= low && base.c < low + extent;
     out.cond = KernelBuilder::literal(DType::i1, inside);
-    out.inside = space_.add(IndexSpace::constant(inside ? base.c - low : 0), lanes ? IndexSpace::lane() : Index{});
+    out.inside =
+        space_.add(IndexSpace::constant(inside ? base.c - low : 0), lanes ? IndexSpace::lane() : Index{});
     return out;
   }
   KV value = space_.materialize(base);
   KV above = kernel_.op(Opcode::k_ge, {value, KernelBuilder::u32(low)}, DType::i1);
   KV below = kernel_.op(Opcode::k_lt, {value, KernelBuilder::u32(low + extent)}, DType::i1);
-  out.cond = needLow && needHigh ? kernel_.op(Opcode::k_and, {above, below}, DType::i1) : needLow ? above : below;
+  out.cond = needLow && needHigh ? kernel_.op(Opcode::k_and, {above, below}, DType::i1)
+             : needLow           ? above
+                                 : below;
   KV shifted = low ? kernel_.op(Opcode::k_sub, {value, KernelBuilder::u32(low)}, DType::u32) : value;
   KV safe = kernel_.select(out.cond, shifted, KernelBuilder::u32(0));
-  out.inside = space_.add(space_.variable(safe, extent, lanes ? kLanes : 1), lanes ? IndexSpace::lane() : Index{});
+  out.inside =
+      space_.add(space_.variable(safe, extent, lanes ? kLanes : 1), lanes ? IndexSpace::lane() : Index{});
   return out;
 }
 
@@ -94,13 +102,17 @@ KV RegionEmitter::within(const Index& a, int64_t countA, const Index& b, int64_t
   return kernel_.select(first.cond, value, KernelBuilder::f32(0));
 }
 
-void RegionEmitter::whereInside(const Index& a, int64_t countA, const Index& b, int64_t countB, const std::function<void(const Index&, const Index&)>& body) {
+void RegionEmitter::whereInside(const Index& a, int64_t countA, const Index& b, int64_t countB,
+                                const std::function<void(const Index&, const Index&)>& body) {
   auto bound = [&](const Index& index, int64_t count, const std::function<void(const Index&)>& inside) {
     if (space_.max(index) < count) return inside(index);
     KV value = space_.materialize(index);
-    kernel_.guard(kernel_.op(Opcode::k_lt, {value, KernelBuilder::u32(count)}, DType::i1), [&] { inside(space_.variable(value, count)); });
+    kernel_.guard(kernel_.op(Opcode::k_lt, {value, KernelBuilder::u32(count)}, DType::i1),
+                  [&] { inside(space_.variable(value, count)); });
   };
-  bound(a, countA, [&](const Index& insideA) { bound(b, countB, [&](const Index& insideB) { body(insideA, insideB); }); });
+  bound(a, countA, [&](const Index& insideA) {
+    bound(b, countB, [&](const Index& insideB) { body(insideA, insideB); });
+  });
 }
 
 KV RegionEmitter::pad(const Op& op, const Indices& at) {
@@ -111,8 +123,10 @@ KV RegionEmitter::pad(const Op& op, const Indices& at) {
   for (size_t i = 0; i < at.size(); ++i) {
     Hit part = hit(at[i], low[i], inner[static_cast<int>(i)]);
     if (part.split) return lanewise(op.result(), at);
-    if (part.cond.is(0)) cond = part.cond;
-    else if (!part.cond.isLiteral() && !cond.is(0)) cond = cond.is(1) ? part.cond : kernel_.op(Opcode::k_and, {cond, part.cond}, DType::i1);
+    if (part.cond.is(0))
+      cond = part.cond;
+    else if (!part.cond.isLiteral() && !cond.is(0))
+      cond = cond.is(1) ? part.cond : kernel_.op(Opcode::k_and, {cond, part.cond}, DType::i1);
     in.push_back(part.inside);
   }
   KV fill = KernelBuilder::literal(op.result()->type.dtype, op.realAttr("value"));
@@ -144,8 +158,12 @@ KV RegionEmitter::gather(const Op& op, const Indices& at) {
   Indices idAt(at.begin(), at.begin() + ids.rank());
   if (IndexSpace::usesLane(idAt)) return lanewise(op.result(), at);
   KV id = emit(op.in(1), idAt);
-  KV zero = KernelBuilder::literal(DType::i32, 0), rows = KernelBuilder::literal(DType::i32, static_cast<double>(table.shape[0]));
-  KV cond = kernel_.op(Opcode::k_and, {kernel_.op(Opcode::k_ge, {id, zero}, DType::i1), kernel_.op(Opcode::k_lt, {id, rows}, DType::i1)}, DType::i1);
+  KV zero = KernelBuilder::literal(DType::i32, 0),
+     rows = KernelBuilder::literal(DType::i32, static_cast<double>(table.shape[0]));
+  KV cond = kernel_.op(
+      Opcode::k_and,
+      {kernel_.op(Opcode::k_ge, {id, zero}, DType::i1), kernel_.op(Opcode::k_lt, {id, rows}, DType::i1)},
+      DType::i1);
   KV safe = kernel_.cast(kernel_.select(cond, id, zero), DType::u32);
   Indices in{space_.variable(safe, table.shape[0])};
   in.insert(in.end(), at.begin() + ids.rank(), at.end());
@@ -155,16 +173,21 @@ KV RegionEmitter::gather(const Op& op, const Indices& at) {
 KV RegionEmitter::oneHot(const Op& op, const Indices& at) {
   KV id = emit(op.in(0), Indices(at.begin(), at.end() - 1));
   KV column = kernel_.cast(space_.materialize(at.back()), DType::i32);
-  return kernel_.select(kernel_.op(Opcode::k_eq, {id, column}, DType::i1), KernelBuilder::f32(1), KernelBuilder::f32(0));
+  return kernel_.select(kernel_.op(Opcode::k_eq, {id, column}, DType::i1), KernelBuilder::f32(1),
+                        KernelBuilder::f32(0));
 }
 
-KV RegionEmitter::cast(const Op& op, const Indices& at) { return kernel_.cast(emit(op.in(0), at), op.result()->type.dtype); }
+KV RegionEmitter::cast(const Op& op, const Indices& at) {
+  return kernel_.cast(emit(op.in(0), at), op.result()->type.dtype);
+}
 
 KV RegionEmitter::oneMinusPow(const Op& op, const Indices& at) {
   return lowerOneMinusPow(kernel_, emit(op.in(0), at), op.realAttr("base"));
 }
 
-KV RegionEmitter::broadcastTo(const Op& op, const Indices& at) { return broadcastOperand(op.in(0), op.result()->type.shape, at); }
+KV RegionEmitter::broadcastTo(const Op& op, const Indices& at) {
+  return broadcastOperand(op.in(0), op.result()->type.shape, at);
+}
 
 KV RegionEmitter::transpose(const Op& op, const Indices& at) {
   std::vector<int64_t> perm = op.ints("perm");

@@ -7,7 +7,8 @@
 
 namespace tg {
 
-RegionEmitter::RegionEmitter(KernelBuilder& kernel, IndexSpace& space, const Op& fused, const PlainRegion& region, const std::vector<bool>& mayTexel)
+RegionEmitter::RegionEmitter(KernelBuilder& kernel, IndexSpace& space, const Op& fused,
+                             const PlainRegion& region, const std::vector<bool>& mayTexel)
     : kernel_(kernel), space_(space), fused_(fused), region_(region), mayTexel_(mayTexel) {
   for (size_t i = 0; i < region.bindings.size(); ++i) bindingOf_[region.bindings[i]] = static_cast<int>(i);
 }
@@ -58,10 +59,12 @@ static DType stored(DType dtype) { return dtype == DType::i1 ? DType::u32 : dtyp
 Value* RegionEmitter::parameterFor(bool isResult, int slot, bool vector) {
   std::string key = fmt::format("{}{}{}", isResult ? 'r' : 'b', slot, vector ? 'v' : 's');
   if (auto it = buffers_.find(key); it != buffers_.end()) return it->second;
-  const Value* value = isResult ? region_.yields[static_cast<size_t>(slot)] : region_.bindings[static_cast<size_t>(slot)];
+  const Value* value =
+      isResult ? region_.yields[static_cast<size_t>(slot)] : region_.bindings[static_cast<size_t>(slot)];
   bool texel = !isResult && mayTexel_[static_cast<size_t>(slot)];
   int64_t elements = value->type.elements() / (vector ? kLanes : 1);
-  Type type = Type::buffer(stored(value->type.dtype), vector ? kLanes : 1, {elements}, isResult ? BufMode::out : BufMode::in, texel);
+  Type type = Type::buffer(stored(value->type.dtype), vector ? kLanes : 1, {elements},
+                           isResult ? BufMode::out : BufMode::in, texel);
   params_.push_back({isResult, slot});
   std::string hint = value->name;
   return buffers_[key] = kernel_.parameter(type, hint);
@@ -70,15 +73,22 @@ Value* RegionEmitter::parameterFor(bool isResult, int slot, bool vector) {
 KV RegionEmitter::load(int binding, const Indices& at) {
   const Type& type = region_.bindings[static_cast<size_t>(binding)]->type;
   Index offset = space_.linear(at, type.shape);
-  auto finish = [&](KV value) { return type.dtype == DType::i1 ? kernel_.op(Opcode::k_ne, {value, KernelBuilder::u32(0)}, DType::i1) : value; };
-  if (!IndexSpace::usesLane(offset)) return finish(kernel_.load(parameterFor(false, binding, false), space_.materialize(offset)));
+  auto finish = [&](KV value) {
+    return type.dtype == DType::i1 ? kernel_.op(Opcode::k_ne, {value, KernelBuilder::u32(0)}, DType::i1)
+                                   : value;
+  };
+  if (!IndexSpace::usesLane(offset))
+    return finish(kernel_.load(parameterFor(false, binding, false), space_.materialize(offset)));
   Index base = IndexSpace::atLane(offset, 0);
-  if (IndexSpace::factor(offset, kLane) == 1 && space_.align(base) % kLanes == 0 && type.elements() % kLanes == 0)
-    return finish(kernel_.load(parameterFor(false, binding, true), space_.materialize(space_.div(base, kLanes))));
+  if (IndexSpace::factor(offset, kLane) == 1 && space_.align(base) % kLanes == 0 &&
+      type.elements() % kLanes == 0)
+    return finish(
+        kernel_.load(parameterFor(false, binding, true), space_.materialize(space_.div(base, kLanes))));
   ++splitLoads_;
   std::vector<KV> lanes;
   for (int lane = 0; lane < kLanes; ++lane)
-    lanes.push_back(finish(kernel_.load(parameterFor(false, binding, false), space_.materialize(IndexSpace::atLane(offset, lane)))));
+    lanes.push_back(finish(kernel_.load(parameterFor(false, binding, false),
+                                        space_.materialize(IndexSpace::atLane(offset, lane)))));
   return kernel_.vec(lanes);
 }
 
@@ -86,7 +96,8 @@ void RegionEmitter::store(int slot, const Index& offset) {
   const Value* value = region_.yields[static_cast<size_t>(slot)];
   bool vector = IndexSpace::usesLane(offset);
   KV element = emitLinear(value, offset);
-  if (value->type.dtype == DType::i1) element = kernel_.select(element, KernelBuilder::u32(1), KernelBuilder::u32(0));
+  if (value->type.dtype == DType::i1)
+    element = kernel_.select(element, KernelBuilder::u32(1), KernelBuilder::u32(0));
   Index index = vector ? space_.div(IndexSpace::atLane(offset, 0), kLanes) : offset;
   kernel_.store(element, parameterFor(true, slot, vector), space_.materialize(index));
 }
@@ -144,16 +155,18 @@ const Lowering& loweringOf(Opcode code) {
   static constexpr Lowering decomposes{Lowering::Kind::decomposes, nullptr, {}};
   static constexpr Lowering kernelOp{Lowering::Kind::notHere, nullptr, "it is what regions are lowered to"};
   switch (code) {
-#define OP(id, name, slots, attrs, results, regions, traits, where, fusion, scalar, ...)                                 \
-  case Opcode::id: {                                                                                                     \
-    constexpr bool elementwise = Scalar::scalar != Scalar::none, expands = ((traits)&composite) != 0;                    \
-    constexpr bool given = LoweringRules::entry<Opcode::id>.kind == Lowering::Kind::rule || !LoweringRules::entry<Opcode::id>.reason.empty(); \
-    static_assert(elementwise + expands + given == 1, "an op is lowered by scalar, by decomposition or by one rule: " name); \
-    return elementwise ? byScalar : expands ? decomposes : LoweringRules::entry<Opcode::id>;                             \
+#define OP(id, name, slots, attrs, results, regions, traits, where, fusion, scalar, ...)              \
+  case Opcode::id: {                                                                                  \
+    constexpr bool elementwise = Scalar::scalar != Scalar::none, expands = ((traits)&composite) != 0; \
+    constexpr bool given = LoweringRules::entry<Opcode::id>.kind == Lowering::Kind::rule ||           \
+                           !LoweringRules::entry<Opcode::id>.reason.empty();                          \
+    static_assert(elementwise + expands + given == 1,                                                 \
+                  "an op is lowered by scalar, by decomposition or by one rule: " name);              \
+    return elementwise ? byScalar : expands ? decomposes : LoweringRules::entry<Opcode::id>;          \
   }
 #include "ir/ops.def"
 #undef OP
-    default: return kernelOp;
+  default: return kernelOp;
   }
 }
 

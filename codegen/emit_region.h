@@ -16,9 +16,9 @@ namespace tg {
 
 /// How reductions that depend on nothing finer than the row are computed.
 struct RowLanes {
-  int64_t width = 1;   ///< invocations that share a row; 1 leaves every reduction to one invocation
-  Index lane;          ///< this invocation's number among them
-  int level = 0;       ///< scopes up to this depth are the same for all of them
+  int64_t width = 1;  ///< invocations that share a row; 1 leaves every reduction to one invocation
+  Index lane;         ///< this invocation's number among them
+  int level = 0;      ///< scopes up to this depth are the same for all of them
 };
 
 class RegionEmitter;
@@ -27,14 +27,15 @@ class RegionEmitter;
 struct Lowering {
   enum class Kind : uint8_t { byScalar, rule, decomposes, notHere };
   Kind kind = Kind::notHere;
-  KV (RegionEmitter::*pull)(const Op& op, const Indices& at) = nullptr;   ///< rule
-  std::string_view reason;                                                ///< notHere
+  KV (RegionEmitter::*pull)(const Op& op, const Indices& at) = nullptr;  ///< rule
+  std::string_view reason;                                               ///< notHere
 };
 const Lowering& loweringOf(Opcode code);
 
 class RegionEmitter {
  public:
-  RegionEmitter(KernelBuilder& kernel, IndexSpace& space, const Op& fused, const PlainRegion& region, const std::vector<bool>& mayTexel);
+  RegionEmitter(KernelBuilder& kernel, IndexSpace& space, const Op& fused, const PlainRegion& region,
+                const std::vector<bool>& mayTexel);
 
   /// The element of v at the indices; a vector of four where the lane variable takes part.
   KV emit(const Value* v, const Indices& at);
@@ -53,7 +54,8 @@ class RegionEmitter {
   /// body(a, b) where a < countA and b < countB, else 0; the body sees indices that are always inside.
   KV within(const Index& a, int64_t countA, const Index& b, int64_t countB, const AtTwo& body);
   /// Runs body(a, b) only where a < countA and b < countB.
-  void whereInside(const Index& a, int64_t countA, const Index& b, int64_t countB, const std::function<void(const Index&, const Index&)>& body);
+  void whereInside(const Index& a, int64_t countA, const Index& b, int64_t countB,
+                   const std::function<void(const Index&, const Index&)>& body);
 
   const std::vector<LoweredKernel::Param>& params() const { return params_; }
   /// Loads of scalars where a vector was asked for; a schedule compares trials by it.

@@ -21,7 +21,8 @@ Index IndexSpace::variable(const KV& value, int64_t range, int64_t align) {
   if (value.isLiteral()) return constant(static_cast<int64_t>(value.number));
   if (range == 1) return constant(0);
   for (size_t i = 1; i < variables_.size(); ++i)
-    if (variables_[i].value.value == value.value && variables_[i].range == range) return {0, {{static_cast<int>(i), 1}}};
+    if (variables_[i].value.value == value.value && variables_[i].range == range)
+      return {0, {{static_cast<int>(i), 1}}};
   variables_.push_back({value, range, align, Part::none, -1, 0});
   return {0, {{static_cast<int>(variables_.size()) - 1, 1}}};
 }
@@ -43,7 +44,8 @@ void IndexSpace::rejoin(Index& a) const {
       int64_t unit = factor / q.n;
       if (whole.remainder < 0 || this->factor(a, whole.remainder) != unit) continue;
       int quotient = id, remainder = whole.remainder;
-      std::erase_if(a.terms, [&](const auto& term) { return term.first == quotient || term.first == remainder; });
+      std::erase_if(a.terms,
+                    [&](const auto& term) { return term.first == quotient || term.first == remainder; });
       a = add(a, scale(whole.base, unit));
       again = true;
       break;
@@ -58,8 +60,10 @@ Index IndexSpace::add(const Index& a, const Index& b) const {
   while (i < a.terms.size() || j < b.terms.size()) {
     bool left = j == b.terms.size() || (i < a.terms.size() && a.terms[i].first < b.terms[j].first);
     bool both = !left && i < a.terms.size() && a.terms[i].first == b.terms[j].first;
-    if (left) out.terms.push_back(a.terms[i++]);
-    else if (!both) out.terms.push_back(b.terms[j++]);
+    if (left)
+      out.terms.push_back(a.terms[i++]);
+    else if (!both)
+      out.terms.push_back(b.terms[j++]);
     else {
       int64_t sum = a.terms[i].second + b.terms[j].second;
       if (sum) out.terms.push_back({a.terms[i].first, sum});
@@ -100,7 +104,8 @@ int IndexSpace::division(const Index& base, int64_t n, Part part) {
   bool quotient = part == Part::quotient;
   int known = quotient ? divisions_[at].quotient : divisions_[at].remainder;
   if (known >= 0) return known;
-  KV value = kernel_.op(quotient ? Opcode::k_div : Opcode::k_mod, {materialize(base), KernelBuilder::u32(n)}, DType::u32);
+  KV value = kernel_.op(quotient ? Opcode::k_div : Opcode::k_mod, {materialize(base), KernelBuilder::u32(n)},
+                        DType::u32);
   int made = static_cast<int>(variables_.size());
   variables_.push_back({value, quotient ? max(base) / n + 1 : n, 1, part, it->second, n});
   (quotient ? divisions_[at].quotient : divisions_[at].remainder) = made;
@@ -114,8 +119,10 @@ static void split(const Index& a, int64_t n, Index& whole, Index& rest) {
   whole.c = (a.c - r) / n;
   rest.c = r;
   for (auto [id, factor] : a.terms) {
-    if (factor % n == 0) whole.terms.push_back({id, factor / n});
-    else rest.terms.push_back({id, factor});
+    if (factor % n == 0)
+      whole.terms.push_back({id, factor / n});
+    else
+      rest.terms.push_back({id, factor});
   }
 }
 
@@ -149,7 +156,7 @@ Index IndexSpace::div(const Index& a, int64_t n) {
   Index whole, rest;
   split(a, n, whole, rest);
   if (rest.terms.empty() || max(rest) < n) return whole;
-  if (usesLane(rest)) rest = atLane(rest, 0);   // laneSplits holds: the lanes share the quotient
+  if (usesLane(rest)) rest = atLane(rest, 0);  // laneSplits holds: the lanes share the quotient
   if (max(rest) < n) return whole;
   int64_t g = commonFactor(rest, n);
   if (g > 1) {
@@ -190,7 +197,7 @@ Index IndexSpace::linear(const Indices& indices, const Shape& shape) const {
 
 Indices IndexSpace::delinear(const Index& offset, const Shape& shape) {
   Indices out(static_cast<size_t>(shape.rank()));
-  int last = -1;   // the outermost axis with more than one element needs no remainder
+  int last = -1;  // the outermost axis with more than one element needs no remainder
   for (int axis = shape.rank() - 1; axis >= 0; --axis)
     if (shape[axis] != 1) last = axis;
   Index left = offset;

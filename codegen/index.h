@@ -13,7 +13,7 @@ namespace tg {
 /// c + Σ factor·variable. Variables are numbers an IndexSpace gave out.
 struct Index {
   int64_t c = 0;
-  std::vector<std::pair<int, int64_t>> terms;   ///< (variable, factor), by variable, factors not 0
+  std::vector<std::pair<int, int64_t>> terms;  ///< (variable, factor), by variable, factors not 0
   bool isConstant() const { return terms.empty(); }
   bool operator==(const Index&) const = default;
   std::string key() const;
@@ -42,8 +42,8 @@ class IndexSpace {
   Index linear(const Indices& indices, const Shape& shape) const;
   Indices delinear(const Index& offset, const Shape& shape);
 
-  int64_t max(const Index& a) const;          ///< the largest value it takes
-  int64_t align(const Index& a) const;        ///< a number all its values are multiples of
+  int64_t max(const Index& a) const;    ///< the largest value it takes
+  int64_t align(const Index& a) const;  ///< a number all its values are multiples of
   static int64_t factor(const Index& a, int variable);
   static bool usesLane(const Index& a) { return factor(a, kLane) != 0; }
   static bool usesLane(const Indices& indices);
@@ -57,7 +57,7 @@ class IndexSpace {
 
   /// The index as a u32 value: a scalar, or a vector of four where the lane variable takes part.
   KV materialize(const Index& a);
-  int level(const Index& a) const;            ///< depth of the innermost scope it needs
+  int level(const Index& a) const;  ///< depth of the innermost scope it needs
 
  private:
   enum class Part : uint8_t { none, quotient, remainder };
@@ -65,13 +65,13 @@ class IndexSpace {
     KV value;
     int64_t range, align;
     Part part;
-    int whole;   ///< which division it came from
+    int whole;  ///< which division it came from
     int64_t n;
   };
   struct Division {
     Index base;
     int64_t n;
-    int quotient = -1, remainder = -1;   ///< variables, made when first asked for
+    int quotient = -1, remainder = -1;  ///< variables, made when first asked for
   };
   int division(const Index& base, int64_t n, Part part);
   void rejoin(Index& a) const;

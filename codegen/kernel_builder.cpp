@@ -7,7 +7,9 @@
 
 namespace tg {
 
-KernelBuilder::KernelBuilder(Item* kernel) : kernel_(kernel) { scopes_.push_back({&kernel->body, false, nextId_++, {}}); }
+KernelBuilder::KernelBuilder(Item* kernel) : kernel_(kernel) {
+  scopes_.push_back({&kernel->body, false, nextId_++, {}});
+}
 
 KV KernelBuilder::literal(DType dtype, double value) {
   KV out;
@@ -26,7 +28,8 @@ Operand KernelBuilder::operand(const KV& value) const {
   return Operand::literal(static_cast<int64_t>(value.number));
 }
 
-Op* KernelBuilder::place(int level, Opcode code, std::vector<Operand> operands, std::vector<Type> results, AttrList attrs) {
+Op* KernelBuilder::place(int level, Opcode code, std::vector<Operand> operands, std::vector<Type> results,
+                         AttrList attrs) {
   auto op = std::make_unique<Op>(code);
   op->operands = std::move(operands);
   op->attrs = std::move(attrs);
@@ -55,8 +58,10 @@ KV KernelBuilder::result(Op* op, int level, int index) {
 static std::string keyOf(Opcode code, const std::vector<KV>& operands, DType dtype) {
   std::string key = fmt::format("{}:{}", static_cast<int>(code), static_cast<int>(dtype));
   for (const KV& operand : operands) {
-    if (operand.value) key += '%' + operand.value->name;
-    else key += fmt::format("#{}:{}", operand.number, std::signbit(operand.number));
+    if (operand.value)
+      key += '%' + operand.value->name;
+    else
+      key += fmt::format("#{}:{}", operand.number, std::signbit(operand.number));
   }
   return key;
 }
@@ -74,9 +79,12 @@ static bool fold(Opcode code, const std::vector<KV>& in, DType dtype, KV& out) {
   if (code == Opcode::k_div && b.is(1)) return out = a, true;
   if (!integer || dtype == DType::i1 || !a.isLiteral() || !b.isLiteral()) return false;
   double value = 0;
-  if (code == Opcode::k_add) value = a.number + b.number;
-  else if (code == Opcode::k_mul) value = a.number * b.number;
-  else return false;
+  if (code == Opcode::k_add)
+    value = a.number + b.number;
+  else if (code == Opcode::k_mul)
+    value = a.number * b.number;
+  else
+    return false;
   return out = KernelBuilder::literal(dtype, value), true;
 }
 
@@ -107,7 +115,10 @@ KV KernelBuilder::select(const KV& cond, const KV& a, const KV& b) {
 
 KV KernelBuilder::cast(const KV& x, DType dtype) {
   if (x.type.dtype == dtype) return x;
-  if (x.isLiteral()) return literal(dtype, dtype == DType::i1 ? x.number != 0 : isFloat(dtype) ? x.number : std::trunc(x.number));
+  if (x.isLiteral())
+    return literal(dtype, dtype == DType::i1 ? x.number != 0
+                          : isFloat(dtype)   ? x.number
+                                             : std::trunc(x.number));
   return op(Opcode::k_cast, {x}, dtype);
 }
 
@@ -124,7 +135,9 @@ KV KernelBuilder::vec(const std::vector<KV>& lanes) {
   if (auto it = known.find(key); it != known.end()) return it->second;
   std::vector<Operand> slots;
   for (const KV& lane : lanes) slots.push_back(operand(lane));
-  KV out = result(place(level, Opcode::k_vec, std::move(slots), {Type::scalar(dtype, static_cast<int>(lanes.size()))}), level);
+  KV out = result(
+      place(level, Opcode::k_vec, std::move(slots), {Type::scalar(dtype, static_cast<int>(lanes.size()))}),
+      level);
   known.emplace(std::move(key), out);
   return out;
 }
@@ -134,7 +147,9 @@ KV KernelBuilder::extract(const KV& vector, int lane) {
   auto& known = scopes_[static_cast<size_t>(vector.level)].known;
   std::string key = fmt::format("x{}%{}", lane, vector.value->name);
   if (auto it = known.find(key); it != known.end()) return it->second;
-  Op* op = place(vector.level, Opcode::k_extract, {operand(vector), Operand::literal(static_cast<int64_t>(lane))}, {Type::scalar(vector.type.dtype)});
+  Op* op =
+      place(vector.level, Opcode::k_extract, {operand(vector), Operand::literal(static_cast<int64_t>(lane))},
+            {Type::scalar(vector.type.dtype)});
   return known.emplace(std::move(key), result(op, vector.level)).first->second;
 }
 
@@ -166,12 +181,14 @@ KV KernelBuilder::load(Value* buffer, const KV& index) {
   auto& known = scopes_[static_cast<size_t>(level)].known;
   std::string key = fmt::format("load%{}{}", buffer->name, keyOf(Opcode::k_load, {index}, DType::u32));
   if (auto it = known.find(key); it != known.end()) return it->second;
-  Op* op = place(level, Opcode::k_load, {Operand::element(buffer, {operand(index)})}, {Type::scalar(buffer->type.dtype, buffer->type.lanes)});
+  Op* op = place(level, Opcode::k_load, {Operand::element(buffer, {operand(index)})},
+                 {Type::scalar(buffer->type.dtype, buffer->type.lanes)});
   return known.emplace(std::move(key), result(op, level)).first->second;
 }
 
 KV KernelBuilder::loadHere(Value* buffer, const KV& index) {
-  Op* op = place(depth(), Opcode::k_load, {Operand::element(buffer, {operand(index)})}, {Type::scalar(buffer->type.dtype, buffer->type.lanes)});
+  Op* op = place(depth(), Opcode::k_load, {Operand::element(buffer, {operand(index)})},
+                 {Type::scalar(buffer->type.dtype, buffer->type.lanes)});
   return result(op, depth());
 }
 
@@ -190,17 +207,20 @@ Value* KernelBuilder::sharedBuffer(Type type, std::string_view hint) {
 KV KernelBuilder::workgroupReduce(const KV& x, std::string_view kind) {
   AttrList attrs;
   if (kind != "add") attrs.push_back({"kind", Attr::word(std::string(kind))});
-  return result(place(depth(), Opcode::k_workgroup_reduce, {operand(x)}, {x.type}, std::move(attrs)), depth());
+  return result(place(depth(), Opcode::k_workgroup_reduce, {operand(x)}, {x.type}, std::move(attrs)),
+                depth());
 }
 
 void KernelBuilder::at(int level, const std::function<void()>& fn) {
-  std::vector<Scope> aside(std::make_move_iterator(scopes_.begin() + level + 1), std::make_move_iterator(scopes_.end()));
+  std::vector<Scope> aside(std::make_move_iterator(scopes_.begin() + level + 1),
+                           std::make_move_iterator(scopes_.end()));
   scopes_.resize(static_cast<size_t>(level) + 1);
   fn();
   for (Scope& scope : aside) scopes_.push_back(std::move(scope));
 }
 
-std::vector<KV> KernelBuilder::bodyOf(Block* block, bool guard, const std::function<std::vector<KV>()>& body) {
+std::vector<KV> KernelBuilder::bodyOf(Block* block, bool guard,
+                                      const std::function<std::vector<KV>()>& body) {
   scopes_.push_back({block, guard, nextId_++, {}});
   std::vector<KV> yielded = body();
   std::vector<Operand> slots;
@@ -210,7 +230,8 @@ std::vector<KV> KernelBuilder::bodyOf(Block* block, bool guard, const std::funct
   return yielded;
 }
 
-std::vector<KV> KernelBuilder::loop(int level, const KV& from, int64_t to, int64_t step, const std::vector<KV>& init, const LoopBody& body) {
+std::vector<KV> KernelBuilder::loop(int level, const KV& from, int64_t to, int64_t step,
+                                    const std::vector<KV>& init, const LoopBody& body) {
   std::vector<KV> results;
   std::string loopHint = hint_;
   hint_.clear();
@@ -247,7 +268,8 @@ std::vector<KV> KernelBuilder::loop(int level, const KV& from, int64_t to, int64
     op->regions.push_back(std::move(block));
     Block* outer = scopes_.back().block;
     outer->ops.push_back(std::move(op));
-    for (size_t i = 0; i < init.size(); ++i) results.push_back(result(outer->ops.back().get(), level, static_cast<int>(i)));
+    for (size_t i = 0; i < init.size(); ++i)
+      results.push_back(result(outer->ops.back().get(), level, static_cast<int>(i)));
   });
   return results;
 }
@@ -268,7 +290,8 @@ KV KernelBuilder::guarded(const KV& cond, const KV& otherwise, const std::functi
     type = value.lanes() > type.lanes ? value.type : type;
     return std::vector<KV>{value.lanes() < type.lanes ? splat(value) : value};
   });
-  bodyOf(other.get(), true, [&] { return std::vector<KV>{otherwise.lanes() < type.lanes ? splat(otherwise) : otherwise}; });
+  bodyOf(other.get(), true,
+         [&] { return std::vector<KV>{otherwise.lanes() < type.lanes ? splat(otherwise) : otherwise}; });
   Op* op = place(depth(), Opcode::k_if, {operand(cond)}, {type});
   op->regions.push_back(std::move(then));
   op->regions.push_back(std::move(other));

@@ -17,7 +17,7 @@ struct KV {
   Value* value = nullptr;
   Type type = Type::scalar(DType::f32);
   double number = 0;
-  int level = 0;   ///< depth of the scope it lives in; 0 is the kernel's body
+  int level = 0;  ///< depth of the scope it lives in; 0 is the kernel's body
 
   bool isLiteral() const { return value == nullptr; }
   bool is(double literal) const { return isLiteral() && number == literal; }
@@ -60,7 +60,8 @@ class KernelBuilder {
 
   using LoopBody = std::function<std::vector<KV>(const KV& index, const std::vector<KV>& carried)>;
   /// for index = from to `to` step `step`, carrying values; placed in the scope of depth `level`.
-  std::vector<KV> loop(int level, const KV& from, int64_t to, int64_t step, const std::vector<KV>& init, const LoopBody& body);
+  std::vector<KV> loop(int level, const KV& from, int64_t to, int64_t step, const std::vector<KV>& init,
+                       const LoopBody& body);
   /// Runs `body` where cond holds, here.
   void guard(const KV& cond, const std::function<void()>& body);
   /// A value computed only where cond holds, else `otherwise`.
@@ -83,7 +84,8 @@ class KernelBuilder {
     int id;
     std::unordered_map<std::string, KV> known;
   };
-  Op* place(int level, Opcode code, std::vector<Operand> operands, std::vector<Type> results, AttrList attrs = {});
+  Op* place(int level, Opcode code, std::vector<Operand> operands, std::vector<Type> results,
+            AttrList attrs = {});
   KV result(Op* op, int level, int index = 0);
   Operand operand(const KV& value) const;
   std::vector<KV> bodyOf(Block* block, bool guard, const std::function<std::vector<KV>()>& body);

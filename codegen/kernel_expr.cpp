@@ -9,21 +9,21 @@ namespace tg {
 /// The kernel op with the same function as `scalar`.
 static Opcode kernelOpOf(Scalar scalar) {
   switch (scalar) {
-    case Scalar::add: return Opcode::k_add;
-    case Scalar::sub: return Opcode::k_sub;
-    case Scalar::mul: return Opcode::k_mul;
-    case Scalar::div: return Opcode::k_div;
-    case Scalar::min: return Opcode::k_min;
-    case Scalar::max: return Opcode::k_max;
-    case Scalar::pow: return Opcode::k_pow;
-    case Scalar::neg: return Opcode::k_neg;
-    case Scalar::abs: return Opcode::k_abs;
-    case Scalar::sign: return Opcode::k_sign;
-    case Scalar::sqrt: return Opcode::k_sqrt;
-    case Scalar::rsqrt: return Opcode::k_rsqrt;
-    case Scalar::exp: return Opcode::k_exp;
-    case Scalar::log: return Opcode::k_log;
-    default: assert(false && "the scalar table has a kernel form for this one"); return Opcode::k_add;
+  case Scalar::add: return Opcode::k_add;
+  case Scalar::sub: return Opcode::k_sub;
+  case Scalar::mul: return Opcode::k_mul;
+  case Scalar::div: return Opcode::k_div;
+  case Scalar::min: return Opcode::k_min;
+  case Scalar::max: return Opcode::k_max;
+  case Scalar::pow: return Opcode::k_pow;
+  case Scalar::neg: return Opcode::k_neg;
+  case Scalar::abs: return Opcode::k_abs;
+  case Scalar::sign: return Opcode::k_sign;
+  case Scalar::sqrt: return Opcode::k_sqrt;
+  case Scalar::rsqrt: return Opcode::k_rsqrt;
+  case Scalar::exp: return Opcode::k_exp;
+  case Scalar::log: return Opcode::k_log;
+  default: assert(false && "the scalar table has a kernel form for this one"); return Opcode::k_add;
   }
 }
 
@@ -43,7 +43,7 @@ KV lowerScalar(KernelBuilder& kernel, Scalar scalar, const std::vector<KV>& oper
 /// e^p for p <= 0, by e^p = 2^k·e^r with |r| <= ln2/2 and a Taylor polynomial.
 static KExpr expNegative(const KExpr& p) {
   constexpr double kLn2 = 0.693147180559945309417;
-  const double high = 0.693359375;   // 355/512: k·high is exact
+  const double high = 0.693359375;  // 355/512: k·high is exact
   const double low = kLn2 - high;
   KernelBuilder& kernel = *p.kernel;
   KExpr k = floor(max(p, -86.0) * (1 / kLn2) + 0.5);

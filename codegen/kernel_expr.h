@@ -30,12 +30,14 @@ KExpr compare(Opcode code, const A& a, const B& b) {
   const KExpr& like = owner(a, b);
   return {like.kernel, like.kernel->op(code, {lift(like, a), lift(like, b)}, DType::i1)};
 }
-inline KExpr unary(Opcode code, const KExpr& x) { return {x.kernel, x.kernel->op(code, {x.v}, x.v.type.dtype)}; }
+inline KExpr unary(Opcode code, const KExpr& x) {
+  return {x.kernel, x.kernel->op(code, {x.v}, x.v.type.dtype)};
+}
 }  // namespace kexpr
 
-#define TG_KEXPR_BINARY(function, code)                                                           \
-  inline KExpr function(const KExpr& a, const KExpr& b) { return kexpr::binary(code, a, b); }     \
-  inline KExpr function(const KExpr& a, double b) { return kexpr::binary(code, a, b); }           \
+#define TG_KEXPR_BINARY(function, code)                                                       \
+  inline KExpr function(const KExpr& a, const KExpr& b) { return kexpr::binary(code, a, b); } \
+  inline KExpr function(const KExpr& a, double b) { return kexpr::binary(code, a, b); }       \
   inline KExpr function(double a, const KExpr& b) { return kexpr::binary(code, a, b); }
 TG_KEXPR_BINARY(operator+, Opcode::k_add)
 TG_KEXPR_BINARY(operator-, Opcode::k_sub)
@@ -46,8 +48,8 @@ TG_KEXPR_BINARY(min, Opcode::k_min)
 TG_KEXPR_BINARY(pow, Opcode::k_pow)
 #undef TG_KEXPR_BINARY
 
-#define TG_KEXPR_COMPARE(function, code)                                                          \
-  inline KExpr function(const KExpr& a, const KExpr& b) { return kexpr::compare(code, a, b); }    \
+#define TG_KEXPR_COMPARE(function, code)                                                       \
+  inline KExpr function(const KExpr& a, const KExpr& b) { return kexpr::compare(code, a, b); } \
   inline KExpr function(const KExpr& a, double b) { return kexpr::compare(code, a, b); }
 TG_KEXPR_COMPARE(lt, Opcode::k_lt)
 TG_KEXPR_COMPARE(le, Opcode::k_le)
@@ -68,9 +70,12 @@ inline KExpr floor(const KExpr& x) { return kexpr::unary(Opcode::k_floor, x); }
 template <class A, class B>
 KExpr select(const KExpr& cond, const A& a, const B& b) {
   KExpr like = [&] {
-    if constexpr (std::is_same_v<A, KExpr>) return a;
-    else if constexpr (std::is_same_v<B, KExpr>) return b;
-    else return KExpr{cond.kernel, KernelBuilder::f32(0)};
+    if constexpr (std::is_same_v<A, KExpr>)
+      return a;
+    else if constexpr (std::is_same_v<B, KExpr>)
+      return b;
+    else
+      return KExpr{cond.kernel, KernelBuilder::f32(0)};
   }();
   return {cond.kernel, cond.kernel->select(cond.v, kexpr::lift(like, a), kexpr::lift(like, b))};
 }

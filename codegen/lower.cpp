@@ -17,12 +17,14 @@ Index LowerContext::groupIndex(int64_t groups) {
   int64_t y = (groups + x - 1) / x;
   out.grid = {x, y, 1};
   Index group = space.variable(kernel.id(Opcode::k_workgroup_id, 0), x);
-  if (y > 1) group = space.add(group, space.scale(space.variable(kernel.id(Opcode::k_workgroup_id, 1), y), x));
+  if (y > 1)
+    group = space.add(group, space.scale(space.variable(kernel.id(Opcode::k_workgroup_id, 1), y), x));
   return group;
 }
 
 /// Runs the body under `index < count` where the index could be larger, with an index known to be smaller.
-static void bounded(LowerContext& c, const Index& index, int64_t count, const std::function<void(const Index&)>& body) {
+static void bounded(LowerContext& c, const Index& index, int64_t count,
+                    const std::function<void(const Index&)>& body) {
   if (c.space.max(index) < count) return body(index);
   KV value = c.space.materialize(index);
   KV inside = c.kernel.op(Opcode::k_lt, {value, KernelBuilder::u32(count)}, DType::i1);
@@ -40,7 +42,8 @@ void LowerContext::launch(int64_t count, int64_t workgroup, const std::function<
   bounded(*this, space.add(space.scale(groupIndex(groups), workgroup), lane), count, body);
 }
 
-void LowerContext::launchGroups(int64_t groups, int64_t workgroup, const std::function<void(const Index&)>& body) {
+void LowerContext::launchGroups(int64_t groups, int64_t workgroup,
+                                const std::function<void(const Index&)>& body) {
   out.kernel->workgroup = {workgroup, 1, 1};
   bounded(*this, groupIndex(groups), groups, body);
 }
@@ -75,7 +78,9 @@ static RowSpace rowsOf(const LowerContext& c) {
 Result<void> lowerRow(LowerContext& c) {
   RowSpace rows = rowsOf(c);
   int64_t lanes = c.option("lanes", 1), vec = c.option("vec", 1);
-  auto isFull = [&](size_t slot) { return rows.length > 1 && c.region.yields[slot]->type.elements() == rows.rows * rows.length; };
+  auto isFull = [&](size_t slot) {
+    return rows.length > 1 && c.region.yields[slot]->type.elements() == rows.rows * rows.length;
+  };
   bool anyFull = false;
   for (size_t slot = 0; slot < c.region.yields.size(); ++slot) anyFull = anyFull || isFull(slot);
 
@@ -94,11 +99,12 @@ Result<void> lowerRow(LowerContext& c) {
       statistics(row);
       if (!anyFull) return;
       c.kernel.hint("j");
-      c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rows.length / vec, 1, {}, [&](const KV& j, const std::vector<KV>&) {
-        Index column = c.space.scale(c.space.variable(j, rows.length / vec), vec);
-        elements(row, vec == kLanes ? c.space.add(column, IndexSpace::lane()) : column);
-        return std::vector<KV>{};
-      });
+      c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rows.length / vec, 1, {},
+                    [&](const KV& j, const std::vector<KV>&) {
+                      Index column = c.space.scale(c.space.variable(j, rows.length / vec), vec);
+                      elements(row, vec == kLanes ? c.space.add(column, IndexSpace::lane()) : column);
+                      return std::vector<KV>{};
+                    });
     });
     return {};
   }
@@ -116,11 +122,12 @@ Result<void> lowerRow(LowerContext& c) {
     c.emitter.pullRowReductions(row, rows.length);
     int64_t rounds = (rows.length + lanes - 1) / lanes;
     c.kernel.hint("round");
-    c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rounds, 1, {}, [&](const KV& round, const std::vector<KV>&) {
-      Index column = c.space.add(c.space.scale(c.space.variable(round, rounds), lanes), lane);
-      bounded(c, column, rows.length, [&](const Index& at) { elements(row, at); });
-      return std::vector<KV>{};
-    });
+    c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rounds, 1, {},
+                  [&](const KV& round, const std::vector<KV>&) {
+                    Index column = c.space.add(c.space.scale(c.space.variable(round, rounds), lanes), lane);
+                    bounded(c, column, rows.length, [&](const Index& at) { elements(row, at); });
+                    return std::vector<KV>{};
+                  });
   });
   return {};
 }
@@ -141,7 +148,9 @@ static void dropUnused(Block& block) {
   visit(block);
   std::function<void(Block&)> sweep = [&](Block& inside) {
     std::erase_if(inside.ops, [&](const std::unique_ptr<Op>& op) {
-      return op->info().has(table::pure) && std::none_of(op->results.begin(), op->results.end(), [&](const auto& result) { return used.contains(result.get()); });
+      return op->info().has(table::pure) &&
+             std::none_of(op->results.begin(), op->results.end(),
+                          [&](const auto& result) { return used.contains(result.get()); });
     });
     for (auto& op : inside.ops)
       for (auto& region : op->regions) sweep(*region);
@@ -153,14 +162,19 @@ static Result<void> checkLimits(const LoweredKernel& lowered, const Op& fused, c
   int64_t storage = 0;
   for (const auto& arg : lowered.kernel->body.args) storage += !arg->type.texel;
   if (storage > target.bindings)
-    return failAt(fused.loc, fmt::format("the kernel of %{} binds {} storage buffers, target {} has {}", fused.result()->name, storage, target.name, target.bindings));
+    return failAt(fused.loc, fmt::format("the kernel of %{} binds {} storage buffers, target {} has {}",
+                                         fused.result()->name, storage, target.name, target.bindings));
   int64_t invocations = lowered.kernel->workgroup[0];
   if (invocations > target.maxInvocations || invocations > target.maxWorkgroupX)
-    return failAt(fused.loc, fmt::format("the kernel of %{} needs {} invocations a workgroup, target {} has {}", fused.result()->name, invocations, target.name,
-                                         std::min(target.maxInvocations, target.maxWorkgroupX)));
+    return failAt(fused.loc,
+                  fmt::format("the kernel of %{} needs {} invocations a workgroup, target {} has {}",
+                              fused.result()->name, invocations, target.name,
+                              std::min(target.maxInvocations, target.maxWorkgroupX)));
   for (int64_t extent : lowered.grid)
     if (extent > target.maxGrid)
-      return failAt(fused.loc, fmt::format("the kernel of %{} needs {} workgroups along an axis, target {} has {}", fused.result()->name, extent, target.name, target.maxGrid));
+      return failAt(fused.loc,
+                    fmt::format("the kernel of %{} needs {} workgroups along an axis, target {} has {}",
+                                fused.result()->name, extent, target.name, target.maxGrid));
   return {};
 }
 
@@ -169,7 +183,8 @@ static Result<void> lowerScheduled(LowerContext& c) {
   if (kind == "map") return lowerMap(c);
   if (kind == "row") return lowerRow(c);
   if (kind == "matmul") return c.schedule.find("shared") ? lowerMatmulShared(c) : lowerMatmul(c);
-  return failAt(c.fused.loc, fmt::format("schedule {} is unknown; known: map, row, matmul", c.schedule.str()));
+  return failAt(c.fused.loc,
+                fmt::format("schedule {} is unknown; known: map, row, matmul", c.schedule.str()));
 }
 
 Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel) {

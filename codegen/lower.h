@@ -11,13 +11,13 @@
 namespace tg {
 
 struct LoweredKernel {
-  std::unique_ptr<Item> kernel;   ///< kind kernel, no name yet
+  std::unique_ptr<Item> kernel;  ///< kind kernel, no name yet
 
   /// What each kernel parameter stands for. A binding may have several parameters (a texel view of
   /// vectors beside one of scalars) or none when the region does not read it.
   struct Param {
     bool isResult = false;
-    int index = 0;                ///< binding or result slot
+    int index = 0;  ///< binding or result slot
   };
   std::vector<Param> params;
   /// Workgroups along x, y, z.

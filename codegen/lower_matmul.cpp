@@ -32,12 +32,14 @@ Product findProduct(const PlainRegion& region) {
 }
 
 /// Operand `which` at (batch, row, column) of its untransposed view.
-KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row, const Index& column) {
+KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
+           const Index& column) {
   bool transposed = which == 0 ? p.ta : p.tb;
   const Shape& shape = p.op->in(which)->type.shape;
   int own = shape.rank() - 2, added = static_cast<int>(lead.size()) - own;
   Indices at;
-  for (int axis = 0; axis < own; ++axis) at.push_back(shape[axis] == 1 ? Index{} : lead[static_cast<size_t>(axis + added)]);
+  for (int axis = 0; axis < own; ++axis)
+    at.push_back(shape[axis] == 1 ? Index{} : lead[static_cast<size_t>(axis + added)]);
   at.push_back(transposed ? column : row);
   at.push_back(transposed ? row : column);
   return emitter.emit(p.op->in(which), at);
@@ -73,7 +75,8 @@ bool preferAlongK(const LowerContext& c, const Product& p, int which) {
 /// part[position][k] taken out of whatever vectors the loads gave.
 class Strip {
  public:
-  Strip(LowerContext& c, const Product& p, int which) : c_(c), p_(p), which_(which), alongK_(preferAlongK(c, p, which)) {}
+  Strip(LowerContext& c, const Product& p, int which)
+      : c_(c), p_(p), which_(which), alongK_(preferAlongK(c, p, which)) {}
 
   void load(const Indices& lead, const Index& first, int64_t count, const Index& k, int64_t depth) {
     parts_.assign(static_cast<size_t>(count), std::vector<Part>(static_cast<size_t>(depth)));
@@ -84,9 +87,11 @@ class Strip {
         int64_t position = alongK_ ? outer : inner, deep = alongK_ ? inner : outer;
         Index at = shifted(first, position), depthAt = shifted(k, deep);
         if (vector) (alongK_ ? depthAt : at) = c_.space.add(alongK_ ? depthAt : at, IndexSpace::lane());
-        KV loaded = element(c_.emitter, p_, which_, lead, which_ == 0 ? at : depthAt, which_ == 0 ? depthAt : at);
+        KV loaded =
+            element(c_.emitter, p_, which_, lead, which_ == 0 ? at : depthAt, which_ == 0 ? depthAt : at);
         for (int64_t lane = 0; lane < (vector ? kLanes : 1); ++lane)
-          parts_[static_cast<size_t>(position + (alongK_ ? 0 : lane))][static_cast<size_t>(deep + (alongK_ ? lane : 0))] = {loaded, static_cast<int>(lane)};
+          parts_[static_cast<size_t>(position + (alongK_ ? 0 : lane))]
+                [static_cast<size_t>(deep + (alongK_ ? lane : 0))] = {loaded, static_cast<int>(lane)};
         if (vector && !alongK_) vectors_[{position, deep}] = loaded;
       }
   }
@@ -105,7 +110,9 @@ class Strip {
   void clear() { vectors_.clear(); }
 
  private:
-  Index shifted(const Index& index, int64_t by) const { return c_.space.add(index, IndexSpace::constant(by)); }
+  Index shifted(const Index& index, int64_t by) const {
+    return c_.space.add(index, IndexSpace::constant(by));
+  }
   /// A lane of what a load gave; taken out when it is used.
   struct Part {
     KV loaded;
@@ -122,18 +129,20 @@ class Strip {
 
 /// Stores every result of the region at the tile's elements, the product being in `acc`
 /// (row-major, `width` accumulators a row of `lanes` columns each).
-void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index& m0, const Index& n0, int64_t tileM, int64_t tileN, bool vector,
-              const std::vector<KV>& acc) {
+void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index& m0, const Index& n0,
+              int64_t tileM, int64_t tileN, bool vector, const std::vector<KV>& acc) {
   Indices lead = c.space.delinear(batch, p.lead);
   int64_t step = vector ? kLanes : 1, next = 0;
   for (int64_t i = 0; i < tileM; ++i)
     for (int64_t j = 0; j < tileN; j += step, ++next) {
       Index row = c.space.add(m0, IndexSpace::constant(i)), column = c.space.add(n0, IndexSpace::constant(j));
       if (vector) column = c.space.add(column, IndexSpace::lane());
-      Index offset = c.space.add(c.space.scale(batch, p.m * p.n), c.space.add(c.space.scale(row, p.n), column));
+      Index offset =
+          c.space.add(c.space.scale(batch, p.m * p.n), c.space.add(c.space.scale(row, p.n), column));
       Indices at = c.space.delinear(offset, p.op->result()->type.shape);
       c.emitter.define(p.op->result(), at, acc[static_cast<size_t>(next)]);
-      for (size_t slot = 0; slot < c.region.yields.size(); ++slot) c.emitter.store(static_cast<int>(slot), offset);
+      for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
+        c.emitter.store(static_cast<int>(slot), offset);
     }
 }
 
@@ -144,40 +153,44 @@ Result<void> lowerMatmul(LowerContext& c) {
   const Attr* tile = c.schedule.find("tile");
   std::vector<int64_t> extents = tile ? tile->asInts() : std::vector<int64_t>{};
   if (extents.size() != 2 || p.m % extents[0] != 0 || p.n % extents[1] != 0)
-    return failAt(c.fused.loc, fmt::format("schedule {} does not divide the product of {} by {}", c.schedule.str(), p.m, p.n));
+    return failAt(c.fused.loc, fmt::format("schedule {} does not divide the product of {} by {}",
+                                           c.schedule.str(), p.m, p.n));
   int64_t tileM = extents[0], tileN = extents[1];
   int64_t across = p.n / tileN, down = p.m / tileM;
   bool vector = tileN % kLanes == 0;
   int64_t depth = p.k % kLanes == 0 ? kLanes : 1;
   Strip a(c, p, 0), b(c, p, 1);
-  c.launch(p.batch * down * across, std::min(c.option("workgroup", 8), c.target.maxInvocations), [&](const Index& tileIndex) {
-    // Neighbouring invocations take neighbouring columns, so that they read the same rows of A.
-    Index column = c.space.mod(tileIndex, across), rest = c.space.div(tileIndex, across);
-    Index row = c.space.mod(rest, down), batch = c.space.div(rest, down);
-    Index m0 = c.space.scale(row, tileM), n0 = c.space.scale(column, tileN);
-    Indices lead = c.space.delinear(batch, p.lead);
-    int64_t perRow = vector ? tileN / kLanes : tileN;
-    KV zero = KernelBuilder::f32(0);
-    if (vector) zero = c.kernel.splat(zero);
-    std::vector<KV> acc(static_cast<size_t>(tileM * perRow), zero);
-    c.kernel.hint("k");
-    acc = c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), p.k / depth, 1, acc, [&](const KV& round, const std::vector<KV>& carried) {
-      Index k = c.space.scale(c.space.variable(round, p.k / depth), depth);
-      a.clear(), b.clear();
-      a.load(lead, m0, tileM, k, depth);
-      b.load(lead, n0, tileN, k, depth);
-      std::vector<KV> sums = carried;
-      for (int64_t deep = 0; deep < depth; ++deep)
-        for (int64_t i = 0; i < tileM; ++i)
-          for (int64_t j = 0; j < perRow; ++j) {
-            KV& sum = sums[static_cast<size_t>(i * perRow + j)];
-            KV left = a.at(i, deep), right = vector ? b.four(j * kLanes, deep) : b.at(j, deep);
-            sum = c.kernel.fma(left, right, sum);
-          }
-      return sums;
-    });
-    epilogue(c, p, batch, m0, n0, tileM, tileN, vector, acc);
-  });
+  c.launch(p.batch * down * across, std::min(c.option("workgroup", 8), c.target.maxInvocations),
+           [&](const Index& tileIndex) {
+             // Neighbouring invocations take neighbouring columns, so that they read the same rows of A.
+             Index column = c.space.mod(tileIndex, across), rest = c.space.div(tileIndex, across);
+             Index row = c.space.mod(rest, down), batch = c.space.div(rest, down);
+             Index m0 = c.space.scale(row, tileM), n0 = c.space.scale(column, tileN);
+             Indices lead = c.space.delinear(batch, p.lead);
+             int64_t perRow = vector ? tileN / kLanes : tileN;
+             KV zero = KernelBuilder::f32(0);
+             if (vector) zero = c.kernel.splat(zero);
+             std::vector<KV> acc(static_cast<size_t>(tileM * perRow), zero);
+             c.kernel.hint("k");
+             acc = c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), p.k / depth, 1, acc,
+                                 [&](const KV& round, const std::vector<KV>& carried) {
+                                   Index k = c.space.scale(c.space.variable(round, p.k / depth), depth);
+                                   a.clear(), b.clear();
+                                   a.load(lead, m0, tileM, k, depth);
+                                   b.load(lead, n0, tileN, k, depth);
+                                   std::vector<KV> sums = carried;
+                                   for (int64_t deep = 0; deep < depth; ++deep)
+                                     for (int64_t i = 0; i < tileM; ++i)
+                                       for (int64_t j = 0; j < perRow; ++j) {
+                                         KV& sum = sums[static_cast<size_t>(i * perRow + j)];
+                                         KV left = a.at(i, deep),
+                                            right = vector ? b.four(j * kLanes, deep) : b.at(j, deep);
+                                         sum = c.kernel.fma(left, right, sum);
+                                       }
+                                   return sums;
+                                 });
+             epilogue(c, p, batch, m0, n0, tileM, tileN, vector, acc);
+           });
   return {};
 }
 
@@ -190,7 +203,8 @@ Result<void> lowerMatmulShared(LowerContext& c) {
   int64_t across = blockN / tile[1], invocations = across * (blockM / tile[0]);
   int64_t bytes = (blockM + blockN) * depth * 4;
   if (bytes > c.target.sharedBytes)
-    return failAt(c.fused.loc, fmt::format("schedule {} needs {} bytes of shared memory, target {} has {}", c.schedule.str(), bytes, c.target.name, c.target.sharedBytes));
+    return failAt(c.fused.loc, fmt::format("schedule {} needs {} bytes of shared memory, target {} has {}",
+                                           c.schedule.str(), bytes, c.target.name, c.target.sharedBytes));
   int64_t groupsN = (p.n + blockN - 1) / blockN, groupsM = (p.m + blockM - 1) / blockM;
   KernelBuilder& kernel = c.kernel;
   c.launchGroups(p.batch * groupsM * groupsN, invocations, [&](const Index& group) {
@@ -198,55 +212,70 @@ Result<void> lowerMatmulShared(LowerContext& c) {
     Index row = c.space.mod(rest, groupsM), batch = c.space.div(rest, groupsM);
     Indices lead = c.space.delinear(batch, p.lead);
     Index lane = c.space.variable(kernel.id(Opcode::k_local_id, 0), invocations);
-    Index laneN = c.space.scale(c.space.mod(lane, across), tile[1]), laneM = c.space.scale(c.space.div(lane, across), tile[0]);
-    Value* stage[2] = {kernel.sharedBuffer(Type::buffer(DType::f32, 1, {depth * blockM}, BufMode::shared), "tile_a"),
-                       kernel.sharedBuffer(Type::buffer(DType::f32, 1, {depth * blockN}, BufMode::shared), "tile_b")};
+    Index laneN = c.space.scale(c.space.mod(lane, across), tile[1]),
+          laneM = c.space.scale(c.space.div(lane, across), tile[0]);
+    Value* stage[2] = {
+        kernel.sharedBuffer(Type::buffer(DType::f32, 1, {depth * blockM}, BufMode::shared), "tile_a"),
+        kernel.sharedBuffer(Type::buffer(DType::f32, 1, {depth * blockN}, BufMode::shared), "tile_b")};
     KV zero = KernelBuilder::f32(0);
     std::vector<KV> acc(static_cast<size_t>(tile[0] * tile[1]), zero);
     int64_t steps = (p.k + depth - 1) / depth;
     kernel.hint("step");
-    acc = kernel.loop(kernel.depth(), KernelBuilder::u32(0), steps, 1, acc, [&](const KV& step, const std::vector<KV>& carried) {
-      Index k0 = c.space.scale(c.space.variable(step, steps), depth);
-      for (int which = 0; which < 2; ++which) {
-        // Element e of a stage is (k = e / block, position = e % block); elements outside are zero.
-        int64_t block = which == 0 ? blockM : blockN, extent = which == 0 ? p.m : p.n;
-        Index origin = c.space.scale(which == 0 ? row : column, block);
-        for (int64_t part = 0; part < depth * block; part += invocations) {
-          Index e = c.space.add(lane, IndexSpace::constant(part));
-          auto fill = [&] {
-            Index k = c.space.add(k0, c.space.div(e, block)), at = c.space.add(origin, c.space.mod(e, block));
-            KV loaded = c.emitter.within(k, p.k, at, extent, [&](const Index& kIn, const Index& atIn) {
-              return element(c.emitter, p, which, lead, which == 0 ? atIn : kIn, which == 0 ? kIn : atIn);
-            });
-            kernel.store(loaded, stage[which], c.space.materialize(e));
-          };
-          if (part + invocations <= depth * block) fill();
-          else kernel.guard(kernel.op(Opcode::k_lt, {c.space.materialize(e), KernelBuilder::u32(depth * block)}, DType::i1), fill);
-        }
-      }
-      kernel.barrier();
-      std::vector<KV> sums = carried;
-      for (int64_t deep = 0; deep < depth; ++deep) {
-        std::vector<KV> x, y;
-        for (int64_t i = 0; i < tile[0]; ++i)
-          x.push_back(kernel.loadHere(stage[0], c.space.materialize(c.space.add(laneM, IndexSpace::constant(deep * blockM + i)))));
-        for (int64_t j = 0; j < tile[1]; ++j)
-          y.push_back(kernel.loadHere(stage[1], c.space.materialize(c.space.add(laneN, IndexSpace::constant(deep * blockN + j)))));
-        for (int64_t i = 0; i < tile[0]; ++i)
-          for (int64_t j = 0; j < tile[1]; ++j) {
-            KV& sum = sums[static_cast<size_t>(i * tile[1] + j)];
-            sum = kernel.fma(x[static_cast<size_t>(i)], y[static_cast<size_t>(j)], sum);
+    acc = kernel.loop(
+        kernel.depth(), KernelBuilder::u32(0), steps, 1, acc,
+        [&](const KV& step, const std::vector<KV>& carried) {
+          Index k0 = c.space.scale(c.space.variable(step, steps), depth);
+          for (int which = 0; which < 2; ++which) {
+            // Element e of a stage is (k = e / block, position = e % block); elements outside are zero.
+            int64_t block = which == 0 ? blockM : blockN, extent = which == 0 ? p.m : p.n;
+            Index origin = c.space.scale(which == 0 ? row : column, block);
+            for (int64_t part = 0; part < depth * block; part += invocations) {
+              Index e = c.space.add(lane, IndexSpace::constant(part));
+              auto fill = [&] {
+                Index k = c.space.add(k0, c.space.div(e, block)),
+                      at = c.space.add(origin, c.space.mod(e, block));
+                KV loaded = c.emitter.within(k, p.k, at, extent, [&](const Index& kIn, const Index& atIn) {
+                  return element(c.emitter, p, which, lead, which == 0 ? atIn : kIn, which == 0 ? kIn : atIn);
+                });
+                kernel.store(loaded, stage[which], c.space.materialize(e));
+              };
+              if (part + invocations <= depth * block)
+                fill();
+              else
+                kernel.guard(kernel.op(Opcode::k_lt,
+                                       {c.space.materialize(e), KernelBuilder::u32(depth * block)},
+                                       DType::i1),
+                             fill);
+            }
           }
-      }
-      kernel.barrier();
-      return sums;
-    });
-    Index m0 = c.space.add(c.space.scale(row, blockM), laneM), n0 = c.space.add(c.space.scale(column, blockN), laneN);
+          kernel.barrier();
+          std::vector<KV> sums = carried;
+          for (int64_t deep = 0; deep < depth; ++deep) {
+            std::vector<KV> x, y;
+            for (int64_t i = 0; i < tile[0]; ++i)
+              x.push_back(kernel.loadHere(stage[0], c.space.materialize(c.space.add(
+                                                        laneM, IndexSpace::constant(deep * blockM + i)))));
+            for (int64_t j = 0; j < tile[1]; ++j)
+              y.push_back(kernel.loadHere(stage[1], c.space.materialize(c.space.add(
+                                                        laneN, IndexSpace::constant(deep * blockN + j)))));
+            for (int64_t i = 0; i < tile[0]; ++i)
+              for (int64_t j = 0; j < tile[1]; ++j) {
+                KV& sum = sums[static_cast<size_t>(i * tile[1] + j)];
+                sum = kernel.fma(x[static_cast<size_t>(i)], y[static_cast<size_t>(j)], sum);
+              }
+          }
+          kernel.barrier();
+          return sums;
+        });
+    Index m0 = c.space.add(c.space.scale(row, blockM), laneM),
+          n0 = c.space.add(c.space.scale(column, blockN), laneN);
     for (int64_t i = 0; i < tile[0]; ++i)
       for (int64_t j = 0; j < tile[1]; ++j) {
         Index mi = c.space.add(m0, IndexSpace::constant(i)), nj = c.space.add(n0, IndexSpace::constant(j));
         const KV& sum = acc[static_cast<size_t>(i * tile[1] + j)];
-        c.emitter.whereInside(mi, p.m, nj, p.n, [&](const Index& mIn, const Index& nIn) { epilogue(c, p, batch, mIn, nIn, 1, 1, false, {sum}); });
+        c.emitter.whereInside(mi, p.m, nj, p.n, [&](const Index& mIn, const Index& nIn) {
+          epilogue(c, p, batch, mIn, nIn, 1, 1, false, {sum});
+        });
       }
   });
   return {};

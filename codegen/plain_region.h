@@ -11,10 +11,10 @@ namespace tg {
 
 /// A region whose composites are expanded.
 struct PlainRegion {
-  Module scratch;                     ///< owns the ops
+  Module scratch;  ///< owns the ops
   Block* body = nullptr;
-  std::vector<Value*> bindings;       ///< block arguments, by binding
-  std::vector<Value*> yields;         ///< by result slot
+  std::vector<Value*> bindings;  ///< block arguments, by binding
+  std::vector<Value*> yields;    ///< by result slot
 };
 std::unique_ptr<PlainRegion> plainRegion(const Op& fused);
 

@@ -13,7 +13,7 @@ std::optional<RowSpace> rowSpaceOf(const Op& op) {
   const Shape& shape = op.in(0)->type.shape;
   int rank = shape.rank();
   if (rank == 0) return std::nullopt;
-  int first = rank - 1;   // the reduced axes are first..rank-1
+  int first = rank - 1;  // the reduced axes are first..rank-1
   if (op.info().attr("axis")) {
     if (normalAxis(op.intAttr("axis"), rank) != rank - 1) return std::nullopt;
   } else if (op.info().attr("axes")) {
@@ -57,14 +57,16 @@ Attr matmulSchedule(const Op& product, const Target& target) {
   if (target.matmul == "shared" && m >= 16 && n >= 16) {
     int64_t invocations = std::min<int64_t>(target.maxInvocations, 64);
     int64_t side = invocations >= 64 ? 8 : 4;
-    return scheduleAttr("matmul", {{"tile", Attr::ints({4, 4})}, {"shared", Attr::ints({side * 4, side * 4, 16})}});
+    return scheduleAttr("matmul",
+                        {{"tile", Attr::ints({4, 4})}, {"shared", Attr::ints({side * 4, side * 4, 16})}});
   }
   // A tile as large as registers allow while enough invocations remain to fill the device.
   int64_t tileM = divisor(m, {8, 7, 6, 5, 4, 3, 2, 1}), tileN = divisor(n, {8, 4, 7, 6, 5, 3, 2, 1});
   auto invocations = [&] { return batch * (m / tileM) * (n / tileN); };
   if (invocations() < target.parallel && tileN == 8) tileN = 4;
   while (invocations() < target.parallel && tileM % 2 == 0 && tileM > 2) tileM /= 2;
-  int64_t workgroup = std::clamp<int64_t>(roundUpToPowerOfTwo(n / tileN), 8, std::min<int64_t>(target.maxInvocations, 64));
+  int64_t workgroup =
+      std::clamp<int64_t>(roundUpToPowerOfTwo(n / tileN), 8, std::min<int64_t>(target.maxInvocations, 64));
   return scheduleAttr("matmul", {{"tile", Attr::ints({tileM, tileN})}, {"workgroup", Attr::of(workgroup)}});
 }
 
@@ -86,19 +88,28 @@ Attr chooseSchedule(const Op& fused, const Target& target) {
   }
   const Op* yield = fused.regions[0]->terminator();
   auto everyYield = [&](auto fits) {
-    return std::all_of(yield->operands.begin(), yield->operands.end(), [&](const Operand& operand) { return fits(operand.value->type); });
+    return std::all_of(yield->operands.begin(), yield->operands.end(),
+                       [&](const Operand& operand) { return fits(operand.value->type); });
   };
-  if (products == 1 && !rows && !mixed && everyYield([&](const Type& type) { return type.elements() == product->result()->type.elements(); }))
+  if (products == 1 && !rows && !mixed &&
+      everyYield([&](const Type& type) { return type.elements() == product->result()->type.elements(); }))
     return matmulSchedule(*product, target);
-  if (rows && !mixed && everyYield([&](const Type& type) { return type.elements() == rows->rows || type.elements() == rows->rows * rows->length; })) {
+  if (rows && !mixed && everyYield([&](const Type& type) {
+        return type.elements() == rows->rows || type.elements() == rows->rows * rows->length;
+      })) {
     int64_t lanes = 1;
-    if (target.reduce == "workgroup") lanes = std::min<int64_t>(target.workgroup, roundUpToPowerOfTwo(rows->length));
+    if (target.reduce == "workgroup")
+      lanes = std::min<int64_t>(target.workgroup, roundUpToPowerOfTwo(rows->length));
     int64_t vec = rows->length % 4 == 0 && lanes == 1 ? 4 : 1;
-    int64_t workgroup = lanes > 1 ? lanes : std::clamp<int64_t>(roundUpToPowerOfTwo(rows->rows / target.parallel * 8), 8, target.workgroup);
-    return scheduleAttr("row", {{"lanes", Attr::of(lanes)}, {"vec", Attr::of(vec)}, {"workgroup", Attr::of(workgroup)}});
+    int64_t workgroup = lanes > 1 ? lanes
+                                  : std::clamp<int64_t>(roundUpToPowerOfTwo(rows->rows / target.parallel * 8),
+                                                        8, target.workgroup);
+    return scheduleAttr(
+        "row", {{"lanes", Attr::of(lanes)}, {"vec", Attr::of(vec)}, {"workgroup", Attr::of(workgroup)}});
   }
   bool vector = everyYield([](const Type& type) { return type.elements() % 4 == 0; });
-  return scheduleAttr("map", {{"vec", Attr::of(vector ? int64_t{4} : int64_t{1})}, {"workgroup", Attr::of(target.workgroup)}});
+  return scheduleAttr("map", {{"vec", Attr::of(vector ? int64_t{4} : int64_t{1})},
+                              {"workgroup", Attr::of(target.workgroup)}});
 }
 
 }  // namespace tg

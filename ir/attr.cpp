@@ -77,10 +77,14 @@ bool Attr::operator==(const Attr& other) const {
 static std::string escaped(const std::string& text) {
   std::string out;
   for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else
+      out += c;
   }
   return out;
 }
@@ -100,19 +104,19 @@ static std::string joined(const std::vector<NamedAttr>& dict) {
 
 std::string Attr::str() const {
   switch (kind) {
-    case Kind::none: return "none";
-    case Kind::boolean: return integer ? "true" : "false";
-    case Kind::integer: return std::to_string(integer);
-    case Kind::real: return formatReal(real);
-    case Kind::string: return '"' + escaped(text) + '"';
-    case Kind::word: return text;
-    case Kind::symbol: return '@' + text;
-    case Kind::array: return '[' + joined(list) + ']';
-    case Kind::call:
-      if (angle) return text + '<' + joined(list) + '>';
-      if (!dict.empty()) return text + '{' + joined(dict) + '}';
-      return text + '(' + joined(list) + ')';
-    case Kind::dict: return '{' + joined(dict) + '}';
+  case Kind::none: return "none";
+  case Kind::boolean: return integer ? "true" : "false";
+  case Kind::integer: return std::to_string(integer);
+  case Kind::real: return formatReal(real);
+  case Kind::string: return '"' + escaped(text) + '"';
+  case Kind::word: return text;
+  case Kind::symbol: return '@' + text;
+  case Kind::array: return '[' + joined(list) + ']';
+  case Kind::call:
+    if (angle) return text + '<' + joined(list) + '>';
+    if (!dict.empty()) return text + '{' + joined(dict) + '}';
+    return text + '(' + joined(list) + ')';
+  case Kind::dict: return '{' + joined(dict) + '}';
   }
   return "";
 }

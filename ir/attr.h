@@ -15,12 +15,12 @@ struct NamedAttr;
 struct Attr {
   enum class Kind : uint8_t { none, boolean, integer, real, string, word, symbol, array, call, dict };
   Kind kind = Kind::none;
-  bool angle = false;             ///< call: printed with <…> (dense)
-  int64_t integer = 0;            ///< boolean (0/1) and integer
-  double real = 0;                ///< real
-  std::string text;               ///< string, word, symbol, the callee of a call
-  std::vector<Attr> list;         ///< array elements, positional arguments of a call
-  std::vector<NamedAttr> dict;    ///< members of a dict, named arguments of a call
+  bool angle = false;           ///< call: printed with <…> (dense)
+  int64_t integer = 0;          ///< boolean (0/1) and integer
+  double real = 0;              ///< real
+  std::string text;             ///< string, word, symbol, the callee of a call
+  std::vector<Attr> list;       ///< array elements, positional arguments of a call
+  std::vector<NamedAttr> dict;  ///< members of a dict, named arguments of a call
 
   static Attr boolean(bool value);
   static Attr of(int64_t value);

@@ -5,16 +5,17 @@
 
 namespace tg {
 
-static constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static constexpr std::string_view kAlphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 std::string base64Encode(std::string_view bytes) {
   std::string out;
   out.reserve((bytes.size() + 2) / 3 * 4);
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t bits = 0;
-    for (size_t j = 0; j < 3; ++j) bits = bits << 8 | (i + j < bytes.size() ? static_cast<uint8_t>(bytes[i + j]) : 0);
-    for (size_t j = 0; j < 4; ++j)
-      out += i + j > bytes.size() ? '=' : kAlphabet[bits >> (18 - 6 * j) & 63];
+    for (size_t j = 0; j < 3; ++j)
+      bits = bits << 8 | (i + j < bytes.size() ? static_cast<uint8_t>(bytes[i + j]) : 0);
+    for (size_t j = 0; j < 4; ++j) out += i + j > bytes.size() ? '=' : kAlphabet[bits >> (18 - 6 * j) & 63];
   }
   return out;
 }
@@ -23,7 +24,8 @@ std::optional<std::string> base64Decode(std::string_view text) {
   static const std::array<int8_t, 256> values = [] {
     std::array<int8_t, 256> table{};
     table.fill(-1);
-    for (size_t i = 0; i < kAlphabet.size(); ++i) table[static_cast<uint8_t>(kAlphabet[i])] = static_cast<int8_t>(i);
+    for (size_t i = 0; i < kAlphabet.size(); ++i)
+      table[static_cast<uint8_t>(kAlphabet[i])] = static_cast<int8_t>(i);
     return table;
   }();
   if (text.size() % 4 != 0) return std::nullopt;

@@ -71,7 +71,8 @@ Op* Builder::append(std::unique_ptr<Op> op) {
   return block_->ops.back().get();
 }
 
-Value* Builder::op(Opcode code, const std::vector<Value*>& operands, AttrList attrs, std::vector<Type> declared) {
+Value* Builder::op(Opcode code, const std::vector<Value*>& operands, AttrList attrs,
+                   std::vector<Type> declared) {
   std::vector<Operand> slots;
   slots.reserve(operands.size());
   for (Value* value : operands) slots.push_back(Operand::of(value));

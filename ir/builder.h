@@ -44,9 +44,11 @@ class Builder {
 
   /// Appends an op. `declared` gives the result types where they are free. An op that does not
   /// infer is a broken invariant of the caller.
-  Op* create(Opcode code, std::vector<Operand> operands, AttrList attrs = {}, std::vector<Type> declared = {});
+  Op* create(Opcode code, std::vector<Operand> operands, AttrList attrs = {},
+             std::vector<Type> declared = {});
   /// The same for an op with value operands, returning its first result (null without one).
-  Value* op(Opcode code, const std::vector<Value*>& operands, AttrList attrs = {}, std::vector<Type> declared = {});
+  Value* op(Opcode code, const std::vector<Value*>& operands, AttrList attrs = {},
+            std::vector<Type> declared = {});
   /// A finished op made elsewhere; names of its results are made unique.
   Op* append(std::unique_ptr<Op> op);
 

@@ -33,7 +33,7 @@ EXPAND(adam_update, adamUpdate);
 
 namespace check {
 using namespace table;
-#define OP(id, name, slots, attrs, results, regions, traits, ...)             \
+#define OP(id, name, slots, attrs, results, regions, traits, ...)      \
   static_assert(bool((traits)&composite) == kExpand<Opcode::id>.given, \
                 "a composite row has a decomposition, and no other row: " name);
 #include "ir/ops.def"
@@ -43,7 +43,8 @@ using namespace table;
 Expand expansionOf(Opcode code) {
   switch (code) {
 #define OP(id, ...) \
-  case Opcode::id: return kExpand<Opcode::id>.expand;
+  case Opcode::id:  \
+    return kExpand<Opcode::id>.expand;
 #include "ir/ops.def"
 #undef OP
   default: return nullptr;

@@ -8,10 +8,10 @@ namespace tg {
 
 static std::string_view severityName(Severity severity) {
   switch (severity) {
-    case Severity::error: return "error";
-    case Severity::warning: return "warning";
-    case Severity::remark: return "remark";
-    case Severity::note: return "note";
+  case Severity::error: return "error";
+  case Severity::warning: return "warning";
+  case Severity::remark: return "remark";
+  case Severity::note: return "note";
   }
   return "";
 }

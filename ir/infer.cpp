@@ -39,8 +39,10 @@ Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool ke
   for (int64_t axis : axes) reduced[normalAxis(axis, shape.rank())] = true;
   Shape out;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (!reduced[axis]) out.push(shape[axis]);
-    else if (keepdims) out.push(1);
+    if (!reduced[axis])
+      out.push(shape[axis]);
+    else if (keepdims)
+      out.push(1);
   }
   return out;
 }
@@ -63,7 +65,8 @@ struct Context {
     std::string label(name.substr(name.find('.') + 1));
     Error out = failAt(op.loc, fmt::format("{} [{}.c{}]: {}", name, label, constraint, message));
     if (note >= 0 && op.operands[note].value)
-      return std::move(out).note(op.operands[note].value->loc, fmt::format("%{} is defined here", op.operands[note].value->name));
+      return std::move(out).note(op.operands[note].value->loc,
+                                 fmt::format("%{} is defined here", op.operands[note].value->name));
     return out;
   }
   std::string_view label() const { return op.info().name; }
@@ -81,21 +84,24 @@ Result<Types> elementwise(const Context& c) {
   int count = op.numOperands();
   for (int i = first + 1; i < count; ++i)
     if (c.in(i).dtype != c.in(first).dtype)
-      return c.error(1, fmt::format("element types differ: {} and {}", name(c.in(first).dtype), name(c.in(i).dtype)), i);
+      return c.error(
+          1, fmt::format("element types differ: {} and {}", name(c.in(first).dtype), name(c.in(i).dtype)), i);
   Shape shape = c.shape(0);
   for (int i = 1; i < count; ++i) {
     auto joined = broadcast(shape, c.shape(i));
-    if (!joined) return c.error(2, fmt::format("shapes do not broadcast: {} and {}", c.in(i - 1).str(), c.in(i).str()), i);
+    if (!joined)
+      return c.error(2, fmt::format("shapes do not broadcast: {} and {}", c.in(i - 1).str(), c.in(i).str()),
+                     i);
     shape = *joined;
   }
   DType dtype = c.in(first).dtype;
   switch (op.info().scalar) {
-    case Scalar::less:
-    case Scalar::less_equal:
-    case Scalar::greater:
-    case Scalar::greater_equal:
-    case Scalar::equal: dtype = DType::i1; break;
-    default: break;
+  case Scalar::less:
+  case Scalar::less_equal:
+  case Scalar::greater:
+  case Scalar::greater_equal:
+  case Scalar::equal: dtype = DType::i1; break;
+  default: break;
   }
   return Types{Type::tensor(dtype, shape)};
 }
@@ -104,7 +110,8 @@ Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int r
   std::array<bool, kMaxRank> seen{};
   for (int64_t axis : axes) {
     int normal = normalAxis(axis, rank);
-    if (normal < 0) return c.error(constraint, fmt::format("axis {} is out of range for rank {}", axis, rank));
+    if (normal < 0)
+      return c.error(constraint, fmt::format("axis {} is out of range for rank {}", axis, rank));
     if (seen[normal]) return c.error(constraint, fmt::format("axis {} is given twice", axis));
     seen[normal] = true;
   }
@@ -125,20 +132,26 @@ Result<Types> argReduction(const Context& c) {
 
 Result<Types> reshape(const Context& c) {
   std::vector<int64_t> extents = c.op.ints("shape");
-  if (extents.size() > kMaxRank) return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
+  if (extents.size() > kMaxRank)
+    return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
   int64_t known = 1;
   int wild = -1;
   for (size_t i = 0; i < extents.size(); ++i) {
-    if (extents[i] == -1 && wild < 0) wild = static_cast<int>(i);
-    else if (extents[i] < 1) return c.error(2, fmt::format("extent {} is not allowed", extents[i]));
-    else if (extents[i] > kMaxElements / known) return c.error(1, fmt::format("{} has too many elements", c.op.attr("shape").str()), 0);
-    else known *= extents[i];
+    if (extents[i] == -1 && wild < 0)
+      wild = static_cast<int>(i);
+    else if (extents[i] < 1)
+      return c.error(2, fmt::format("extent {} is not allowed", extents[i]));
+    else if (extents[i] > kMaxElements / known)
+      return c.error(1, fmt::format("{} has too many elements", c.op.attr("shape").str()), 0);
+    else
+      known *= extents[i];
   }
   int64_t total = c.in(0).elements();
   if (wild >= 0 && total % known == 0) extents[static_cast<size_t>(wild)] = total / known, known = total;
   Shape shape;
   for (int64_t extent : extents) shape.push(extent);
-  if (known != total) return c.error(1, fmt::format("{} elements do not reshape to {}", total, c.op.attr("shape").str()), 0);
+  if (known != total)
+    return c.error(1, fmt::format("{} elements do not reshape to {}", total, c.op.attr("shape").str()), 0);
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
@@ -153,12 +166,14 @@ Result<Types> transpose(const Context& c) {
     seen[axis] = true;
     shape.push(c.shape(0)[static_cast<int>(axis)]);
   }
-  if (static_cast<int>(perm.size()) != rank) return c.error(1, fmt::format("{} is no permutation of {} axes", c.op.attr("perm").str(), rank), 0);
+  if (static_cast<int>(perm.size()) != rank)
+    return c.error(1, fmt::format("{} is no permutation of {} axes", c.op.attr("perm").str(), rank), 0);
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
 Result<Types> slice(const Context& c) {
-  std::vector<int64_t> starts = c.op.ints("starts"), limits = c.op.ints("limits"), strides = c.op.ints("strides");
+  std::vector<int64_t> starts = c.op.ints("starts"), limits = c.op.ints("limits"),
+                       strides = c.op.ints("strides");
   size_t rank = static_cast<size_t>(c.in(0).rank());
   if (strides.empty()) strides.assign(rank, 1);
   if (starts.size() != rank || limits.size() != rank || strides.size() != rank)
@@ -167,7 +182,9 @@ Result<Types> slice(const Context& c) {
   for (size_t i = 0; i < rank; ++i) {
     int64_t extent = c.shape(0)[static_cast<int>(i)];
     if (starts[i] < 0 || starts[i] >= limits[i] || limits[i] > extent)
-      return c.error(2, fmt::format("[{}, {}) is no range of axis {} with extent {}", starts[i], limits[i], i, extent), 0);
+      return c.error(
+          2, fmt::format("[{}, {}) is no range of axis {} with extent {}", starts[i], limits[i], i, extent),
+          0);
     if (strides[i] < 1) return c.error(3, fmt::format("stride {} is not positive", strides[i]));
     shape.push(1 + (limits[i] - starts[i] - 1) / strides[i]);
   }
@@ -177,11 +194,13 @@ Result<Types> slice(const Context& c) {
 Result<Types> pad(const Context& c) {
   std::vector<int64_t> low = c.op.ints("low"), high = c.op.ints("high");
   size_t rank = static_cast<size_t>(c.in(0).rank());
-  if (low.size() != rank || high.size() != rank) return c.error(1, fmt::format("low and high need {} entries", rank), 0);
+  if (low.size() != rank || high.size() != rank)
+    return c.error(1, fmt::format("low and high need {} entries", rank), 0);
   Shape shape;
   for (size_t i = 0; i < rank; ++i) {
     if (low[i] < 0 || high[i] < 0) return c.error(2, "entries of low and high must not be negative");
-    if (std::max(low[i], high[i]) > kMaxElements) return c.error(2, fmt::format("an entry is over {}", kMaxElements));
+    if (std::max(low[i], high[i]) > kMaxElements)
+      return c.error(2, fmt::format("an entry is over {}", kMaxElements));
     shape.push(low[i] + c.shape(0)[static_cast<int>(i)] + high[i]);
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
@@ -191,13 +210,16 @@ Result<Types> concat(const Context& c) {
   if (c.op.operands.empty()) return c.error(1, "nothing to join");
   Shape shape = c.shape(0);
   int axis = normalAxis(c.op.intAttr("axis"), shape.rank());
-  if (axis < 0) return c.error(3, fmt::format("axis {} is out of range for rank {}", c.op.intAttr("axis"), shape.rank()));
+  if (axis < 0)
+    return c.error(3, fmt::format("axis {} is out of range for rank {}", c.op.intAttr("axis"), shape.rank()));
   for (int i = 1; i < c.op.numOperands(); ++i) {
     const Type& other = c.in(i);
     if (other.dtype != c.in(0).dtype || other.rank() != shape.rank())
-      return c.error(1, fmt::format("element types or ranks differ: {} and {}", c.in(0).str(), other.str()), i);
+      return c.error(1, fmt::format("element types or ranks differ: {} and {}", c.in(0).str(), other.str()),
+                     i);
     for (int d = 0; d < shape.rank(); ++d)
-      if (d != axis && other.shape[d] != shape[d]) return c.error(2, fmt::format("extents differ: {} and {}", c.in(0).str(), other.str()), i);
+      if (d != axis && other.shape[d] != shape[d])
+        return c.error(2, fmt::format("extents differ: {} and {}", c.in(0).str(), other.str()), i);
     shape[axis] += other.shape[axis];
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
@@ -206,17 +228,22 @@ Result<Types> concat(const Context& c) {
 Result<Types> broadcastTo(const Context& c) {
   Shape target;
   std::vector<int64_t> extents = c.op.ints("shape");
-  if (extents.size() > kMaxRank) return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
+  if (extents.size() > kMaxRank)
+    return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
   for (int64_t extent : extents) target.push(extent);
   auto joined = broadcast(c.shape(0), target);
-  if (!joined || !(*joined == target)) return c.error(1, fmt::format("{} does not broadcast to {}", c.in(0).str(), c.op.attr("shape").str()), 0);
+  if (!joined || !(*joined == target))
+    return c.error(1, fmt::format("{} does not broadcast to {}", c.in(0).str(), c.op.attr("shape").str()), 0);
   return Types{Type::tensor(c.in(0).dtype, target)};
 }
 
 Result<Types> matmul(const Context& c) {
   const Type &a = c.in(0), &b = c.in(1);
-  if (a.dtype != b.dtype) return c.error(1, fmt::format("element types differ: {} and {}", name(a.dtype), name(b.dtype)), 1);
-  if (a.rank() < 2 || b.rank() < 2) return c.error(3, fmt::format("operands need rank 2 or more: {} and {}", a.str(), b.str()), a.rank() < 2 ? 0 : 1);
+  if (a.dtype != b.dtype)
+    return c.error(1, fmt::format("element types differ: {} and {}", name(a.dtype), name(b.dtype)), 1);
+  if (a.rank() < 2 || b.rank() < 2)
+    return c.error(3, fmt::format("operands need rank 2 or more: {} and {}", a.str(), b.str()),
+                   a.rank() < 2 ? 0 : 1);
   bool ta = c.op.flag("transpose_a"), tb = c.op.flag("transpose_b");
   int64_t m = a.shape[a.rank() - (ta ? 1 : 2)], ka = a.shape[a.rank() - (ta ? 2 : 1)];
   int64_t kb = b.shape[b.rank() - (tb ? 1 : 2)], n = b.shape[b.rank() - (tb ? 2 : 1)];
@@ -234,7 +261,8 @@ Result<Types> matmul(const Context& c) {
 
 Result<Types> gather(const Context& c) {
   if (c.in(0).rank() < 1) return c.error(1, "the table has rank 0", 0);
-  if (c.op.code == Opcode::embedding && c.in(0).rank() != 2) return c.error(1, fmt::format("the table is {}, not of rank 2", c.in(0).str()), 0);
+  if (c.op.code == Opcode::embedding && c.in(0).rank() != 2)
+    return c.error(1, fmt::format("the table is {}, not of rank 2", c.in(0).str()), 0);
   Shape shape = c.shape(1);
   if (shape.rank() + c.in(0).rank() - 1 > kMaxRank) return c.error(1, "the result's rank is too high", 0);
   for (int axis = 1; axis < c.in(0).rank(); ++axis) shape.push(c.shape(0)[axis]);
@@ -245,16 +273,20 @@ Result<Types> scatterAdd(const Context& c) {
   int lead = c.in(0).rank();
   bool prefix = c.in(1).rank() >= lead;
   for (int axis = 0; prefix && axis < lead; ++axis) prefix = c.shape(0)[axis] == c.shape(1)[axis];
-  if (!prefix) return c.error(1, fmt::format("updates {} do not start with the ids' axes {}", c.in(1).str(), c.in(0).str()), 1);
+  if (!prefix)
+    return c.error(
+        1, fmt::format("updates {} do not start with the ids' axes {}", c.in(1).str(), c.in(0).str()), 1);
   if (c.in(1).rank() - lead == kMaxRank) return c.error(1, "the result's rank is too high", 1);
-  if (c.op.intAttr("rows") < 1) return c.error(2, fmt::format("rows = {} is not positive", c.op.intAttr("rows")));
+  if (c.op.intAttr("rows") < 1)
+    return c.error(2, fmt::format("rows = {} is not positive", c.op.intAttr("rows")));
   Shape shape{c.op.intAttr("rows")};
   for (int axis = lead; axis < c.in(1).rank(); ++axis) shape.push(c.shape(1)[axis]);
   return Types{Type::tensor(c.in(1).dtype, shape)};
 }
 
 Result<Types> oneHot(const Context& c) {
-  if (c.op.intAttr("depth") < 1) return c.error(1, fmt::format("depth = {} is not positive", c.op.intAttr("depth")));
+  if (c.op.intAttr("depth") < 1)
+    return c.error(1, fmt::format("depth = {} is not positive", c.op.intAttr("depth")));
   Shape shape = c.shape(0);
   if (shape.rank() == kMaxRank) return c.error(1, "the result's rank is too high", 0);
   shape.push(c.op.intAttr("depth"));
@@ -265,9 +297,12 @@ Result<Types> oneHot(const Context& c) {
 Result<Types> alongAxis(const Context& c) {
   int rank = c.in(0).rank();
   bool gradient = c.op.numOperands() == 2;
-  if (gradient && !(c.in(0) == c.in(1))) return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
+  if (gradient && !(c.in(0) == c.in(1)))
+    return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
   int axis = normalAxis(c.op.intAttr("axis"), rank);
-  if (axis < 0) return c.error(gradient ? 2 : 1, fmt::format("axis {} is out of range for rank {}", c.op.intAttr("axis"), rank), 0);
+  if (axis < 0)
+    return c.error(gradient ? 2 : 1,
+                   fmt::format("axis {} is out of range for rank {}", c.op.intAttr("axis"), rank), 0);
   if (c.op.info().attr("causal") && c.op.flag("causal") && !gradient && (rank < 2 || axis != rank - 1))
     return c.error(2, "causal needs the last axis of a tensor of rank 2 or more", 0);
   return Types{c.in(0)};
@@ -277,7 +312,8 @@ Result<void> checkTargets(const Context& c) {
   Shape rows = c.shape(0);
   if (rows.rank() == 0) return c.error(1, "logits have rank 0", 0);
   rows.resize(rows.rank() - 1);
-  if (!(c.shape(1) == rows)) return c.error(1, fmt::format("targets {} do not match logits {}", c.in(1).str(), c.in(0).str()), 1);
+  if (!(c.shape(1) == rows))
+    return c.error(1, fmt::format("targets {} do not match logits {}", c.in(1).str(), c.in(0).str()), 1);
   return {};
 }
 
@@ -289,7 +325,8 @@ Result<Types> crossEntropy(const Context& c) {
 
 Result<Types> crossEntropyGrad(const Context& c) {
   TG_CHECK(checkTargets(c));
-  if (c.in(2).rank() != 0 && !(c.shape(2) == c.shape(1))) return c.error(2, fmt::format("dy is {}, neither rank 0 nor of the targets' shape", c.in(2).str()), 2);
+  if (c.in(2).rank() != 0 && !(c.shape(2) == c.shape(1)))
+    return c.error(2, fmt::format("dy is {}, neither rank 0 nor of the targets' shape", c.in(2).str()), 2);
   return Types{c.in(0)};
 }
 
@@ -299,7 +336,10 @@ Result<Types> layerNorm(const Context& c) {
   int vectors = gradient ? 1 : 2;
   for (int i = 1; i <= vectors; ++i)
     if (x.rank() < 1 || !(c.shape(i) == Shape{x.shape.back()}))
-      return c.error(1, fmt::format("{} is {}, not a vector of the last extent of {}", c.op.info().slots[i].name, c.in(i).str(), x.str()), i);
+      return c.error(1,
+                     fmt::format("{} is {}, not a vector of the last extent of {}", c.op.info().slots[i].name,
+                                 c.in(i).str(), x.str()),
+                     i);
   if (!gradient) return Types{x};
   if (!(c.in(2) == x)) return c.error(2, fmt::format("types differ: {} and {}", x.str(), c.in(2).str()), 2);
   Shape rows = x.shape;
@@ -309,11 +349,13 @@ Result<Types> layerNorm(const Context& c) {
 
 Result<Types> adamUpdate(const Context& c) {
   for (int i = 1; i < 4; ++i)
-    if (!(c.in(i) == c.in(0))) return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(i).str()), i);
+    if (!(c.in(i) == c.in(0)))
+      return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(i).str()), i);
   if (c.in(4).rank() != 0) return c.error(2, fmt::format("lr_t is {}, not rank 0", c.in(4).str()), 4);
   if (c.op.numOperands() > 5) {
     auto joined = broadcast(c.shape(0), c.shape(5));
-    if (!joined || !(*joined == c.shape(0))) return c.error(3, fmt::format("shrink {} does not broadcast to {}", c.in(5).str(), c.in(0).str()), 5);
+    if (!joined || !(*joined == c.shape(0)))
+      return c.error(3, fmt::format("shrink {} does not broadcast to {}", c.in(5).str(), c.in(0).str()), 5);
   }
   return Types{c.in(0), c.in(0), c.in(0)};
 }
@@ -323,15 +365,23 @@ Result<Types> storageRead(const Context& c, ItemKind kind) {
   const Item* item = c.module ? c.module->find(kind, symbol) : nullptr;
   if (c.module && !item) return c.error(1, fmt::format("@{} is not declared as a {}", symbol, name(kind)));
   TG_TRY(Type type, c.declared());
-  if (item && !(item->type == type)) return std::move(c.error(2, fmt::format("@{} is {}, not {}", symbol, item->type.str(), type.str()))).note(item->loc, "declared here");
+  if (item && !(item->type == type))
+    return std::move(c.error(2, fmt::format("@{} is {}, not {}", symbol, item->type.str(), type.str())))
+        .note(item->loc, "declared here");
   return Types{type};
 }
 
 Result<Types> storageWrite(const Context& c, bool update) {
   const std::string& symbol = c.op.operands[0].text;
-  const Item* item = c.module ? (update ? c.module->storage(symbol) : c.module->find(ItemKind::param, symbol)) : nullptr;
-  if (c.module && !item) return c.error(1, fmt::format("@{} is not declared as a {}", symbol, update ? "param or state" : "param"));
-  if (item && !(item->type == c.in(1))) return std::move(c.error(2, fmt::format("@{} is {}, the value is {}", symbol, item->type.str(), c.in(1).str()))).note(item->loc, "declared here");
+  const Item* item =
+      c.module ? (update ? c.module->storage(symbol) : c.module->find(ItemKind::param, symbol)) : nullptr;
+  if (c.module && !item)
+    return c.error(1,
+                   fmt::format("@{} is not declared as a {}", symbol, update ? "param or state" : "param"));
+  if (item && !(item->type == c.in(1)))
+    return std::move(
+               c.error(2, fmt::format("@{} is {}, the value is {}", symbol, item->type.str(), c.in(1).str())))
+        .note(item->loc, "declared here");
   return Types{};
 }
 
@@ -351,7 +401,10 @@ Result<Types> constant(const Context& c) {
   auto check = [&](const Operand& literal) -> Result<void> {
     if (!literal.isLiteral()) return failAt(c.op.loc, "tg.constant: dense takes numbers alone");
     if (represents(literal, type.dtype)) return {};
-    return failAt(c.op.loc, fmt::format("tg.constant: {} is no {}", literal.isInteger ? std::to_string(literal.integer) : formatReal(literal.real), name(type.dtype)));
+    return failAt(c.op.loc,
+                  fmt::format("tg.constant: {} is no {}",
+                              literal.isInteger ? std::to_string(literal.integer) : formatReal(literal.real),
+                              name(type.dtype)));
   };
   if (value.isLiteral()) TG_CHECK(check(value));
   for (const Operand& item : value.items) TG_CHECK(check(item));
@@ -359,7 +412,9 @@ Result<Types> constant(const Context& c) {
 }
 
 Result<Types> gradients(const Context& c) {
-  if (c.in(0).rank() != 0 || c.in(0).dtype != DType::f32) return c.error(1, fmt::format("the loss has type {}; reduce it with tg.mean or tg.sum", c.in(0).str()), 0);
+  if (c.in(0).rank() != 0 || c.in(0).dtype != DType::f32)
+    return c.error(1, fmt::format("the loss has type {}; reduce it with tg.mean or tg.sum", c.in(0).str()),
+                   0);
   Types out;
   for (int i = 1; i < c.op.numOperands(); ++i) out.push_back(c.in(i));
   if (out.empty()) return c.error(2, "nothing to differentiate with respect to");
@@ -373,19 +428,24 @@ Result<Types> fused(const Context& c) {
   const Op* yield = c.op.regions.empty() ? nullptr : c.op.regions[0]->terminator();
   if (!yield || yield->code != Opcode::yield) return c.error(1, "the region does not end with tg.yield");
   size_t slots = c.op.groups.empty() ? types.size() : c.op.groups.size();
-  if (yield->operands.size() != slots) return c.error(1, fmt::format("{} result slots but {} yielded values", slots, yield->operands.size()));
+  if (yield->operands.size() != slots)
+    return c.error(1, fmt::format("{} result slots but {} yielded values", slots, yield->operands.size()));
   size_t next = 0;
   for (size_t slot = 0; slot < slots; ++slot) {
     int members = c.op.groups.empty() ? 0 : c.op.groups[slot];
     Type wanted = types[next];
     if (members) {
-      std::vector<Type> memberTypes(types.begin() + static_cast<long>(next), types.begin() + static_cast<long>(next) + members);
+      std::vector<Type> memberTypes(types.begin() + static_cast<long>(next),
+                                    types.begin() + static_cast<long>(next) + members);
       wanted = Type::tensor(wanted.dtype, {groupBytes(memberTypes) / 4});
     }
     const Value* value = yield->in(static_cast<int>(slot));
-    if (!value) return c.error(2, fmt::format("result {} is {}, the region yields a literal", slot, wanted.str()));
+    if (!value)
+      return c.error(2, fmt::format("result {} is {}, the region yields a literal", slot, wanted.str()));
     const Type& yielded = value->type;
-    if (!(yielded == wanted)) return c.error(2, fmt::format("result {} is {}, the region yields {}", slot, wanted.str(), yielded.str()));
+    if (!(yielded == wanted))
+      return c.error(2,
+                     fmt::format("result {} is {}, the region yields {}", slot, wanted.str(), yielded.str()));
     next += members ? static_cast<size_t>(members) : 1;
   }
   return types;
@@ -393,98 +453,102 @@ Result<Types> fused(const Context& c) {
 
 Result<Types> iota(const Context& c) {
   TG_TRY(Type type, c.declared());
-  if (normalAxis(c.op.intAttr("axis"), type.rank()) < 0) return c.error(1, fmt::format("axis {} is out of range for {}", c.op.intAttr("axis"), type.str()));
+  if (normalAxis(c.op.intAttr("axis"), type.rank()) < 0)
+    return c.error(1, fmt::format("axis {} is out of range for {}", c.op.intAttr("axis"), type.str()));
   return Types{type};
 }
 
 Result<Types> inferTensorOp(const Context& c) {
   switch (c.op.code) {
-    case Opcode::param: return storageRead(c, ItemKind::param);
-    case Opcode::state: return storageRead(c, ItemKind::state);
-    case Opcode::constant: return constant(c);
-    case Opcode::iota: return iota(c);
-    case Opcode::update: return storageWrite(c, true);
-    case Opcode::param_grad: return storageWrite(c, false);
-    case Opcode::grad: return gradients(c);
-    case Opcode::add:
-    case Opcode::sub:
-    case Opcode::mul:
-    case Opcode::div:
-    case Opcode::min:
-    case Opcode::max:
-    case Opcode::pow:
-    case Opcode::neg:
-    case Opcode::abs:
-    case Opcode::sign:
-    case Opcode::sqrt:
-    case Opcode::rsqrt:
-    case Opcode::exp:
-    case Opcode::log:
-    case Opcode::tanh:
-    case Opcode::sigmoid:
-    case Opcode::erf:
-    case Opcode::relu:
-    case Opcode::square:
-    case Opcode::less:
-    case Opcode::less_equal:
-    case Opcode::greater:
-    case Opcode::greater_equal:
-    case Opcode::equal:
-    case Opcode::select:
-    case Opcode::stop_gradient: return elementwise(c);
-    case Opcode::one_minus_pow:
-      if (double base = c.op.realAttr("base"); !(base > 0 && base < 1)) return c.error(1, fmt::format("base {} is not between 0 and 1", base));
-      return Types{Type::tensor(DType::f32, c.shape(0))};
-    case Opcode::cast: {
-      TG_TRY(Type type, c.declared());
-      if (!(type.shape == c.shape(0))) return c.error(1, fmt::format("{} does not cast to {}", c.in(0).str(), type.str()), 0);
-      return Types{type};
-    }
-    case Opcode::sum:
-    case Opcode::mean:
-    case Opcode::max_reduce: return reduction(c);
-    case Opcode::argmax: return argReduction(c);
-    case Opcode::reshape: return reshape(c);
-    case Opcode::transpose: return transpose(c);
-    case Opcode::slice: return slice(c);
-    case Opcode::pad: return pad(c);
-    case Opcode::concat: return concat(c);
-    case Opcode::broadcast_to: return broadcastTo(c);
-    case Opcode::matmul: return matmul(c);
-    case Opcode::gather:
-    case Opcode::embedding: return gather(c);
-    case Opcode::scatter_add: return scatterAdd(c);
-    case Opcode::one_hot: return oneHot(c);
-    case Opcode::softmax:
-    case Opcode::softmax_grad:
-    case Opcode::log_softmax:
-    case Opcode::log_softmax_grad: return alongAxis(c);
-    case Opcode::cross_entropy: return crossEntropy(c);
-    case Opcode::cross_entropy_grad: return crossEntropyGrad(c);
-    case Opcode::layer_norm:
-    case Opcode::layer_norm_grad: return layerNorm(c);
-    case Opcode::gelu: return Types{c.in(0)};
-    case Opcode::gelu_grad:
-      if (!(c.in(0) == c.in(1))) return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
-      return Types{c.in(0)};
-    case Opcode::adam_update: return adamUpdate(c);
-    case Opcode::fused: return fused(c);
-    case Opcode::home: {
-      TG_TRY(Type type, c.declared());
-      if (!c.op.result()->place) return c.error(1, "the result has no place");
-      return Types{type};
-    }
-    case Opcode::capture:
-    case Opcode::yield:
-    case Opcode::return_:
-    case Opcode::dispatch:
-    case Opcode::barrier:
-    case Opcode::fill:
-    case Opcode::copy: return Types{};
+  case Opcode::param: return storageRead(c, ItemKind::param);
+  case Opcode::state: return storageRead(c, ItemKind::state);
+  case Opcode::constant: return constant(c);
+  case Opcode::iota: return iota(c);
+  case Opcode::update: return storageWrite(c, true);
+  case Opcode::param_grad: return storageWrite(c, false);
+  case Opcode::grad: return gradients(c);
+  case Opcode::add:
+  case Opcode::sub:
+  case Opcode::mul:
+  case Opcode::div:
+  case Opcode::min:
+  case Opcode::max:
+  case Opcode::pow:
+  case Opcode::neg:
+  case Opcode::abs:
+  case Opcode::sign:
+  case Opcode::sqrt:
+  case Opcode::rsqrt:
+  case Opcode::exp:
+  case Opcode::log:
+  case Opcode::tanh:
+  case Opcode::sigmoid:
+  case Opcode::erf:
+  case Opcode::relu:
+  case Opcode::square:
+  case Opcode::less:
+  case Opcode::less_equal:
+  case Opcode::greater:
+  case Opcode::greater_equal:
+  case Opcode::equal:
+  case Opcode::select:
+  case Opcode::stop_gradient: return elementwise(c);
+  case Opcode::one_minus_pow:
+    if (double base = c.op.realAttr("base"); !(base > 0 && base < 1))
+      return c.error(1, fmt::format("base {} is not between 0 and 1", base));
+    return Types{Type::tensor(DType::f32, c.shape(0))};
+  case Opcode::cast: {
+    TG_TRY(Type type, c.declared());
+    if (!(type.shape == c.shape(0)))
+      return c.error(1, fmt::format("{} does not cast to {}", c.in(0).str(), type.str()), 0);
+    return Types{type};
+  }
+  case Opcode::sum:
+  case Opcode::mean:
+  case Opcode::max_reduce: return reduction(c);
+  case Opcode::argmax: return argReduction(c);
+  case Opcode::reshape: return reshape(c);
+  case Opcode::transpose: return transpose(c);
+  case Opcode::slice: return slice(c);
+  case Opcode::pad: return pad(c);
+  case Opcode::concat: return concat(c);
+  case Opcode::broadcast_to: return broadcastTo(c);
+  case Opcode::matmul: return matmul(c);
+  case Opcode::gather:
+  case Opcode::embedding: return gather(c);
+  case Opcode::scatter_add: return scatterAdd(c);
+  case Opcode::one_hot: return oneHot(c);
+  case Opcode::softmax:
+  case Opcode::softmax_grad:
+  case Opcode::log_softmax:
+  case Opcode::log_softmax_grad: return alongAxis(c);
+  case Opcode::cross_entropy: return crossEntropy(c);
+  case Opcode::cross_entropy_grad: return crossEntropyGrad(c);
+  case Opcode::layer_norm:
+  case Opcode::layer_norm_grad: return layerNorm(c);
+  case Opcode::gelu: return Types{c.in(0)};
+  case Opcode::gelu_grad:
+    if (!(c.in(0) == c.in(1)))
+      return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
+    return Types{c.in(0)};
+  case Opcode::adam_update: return adamUpdate(c);
+  case Opcode::fused: return fused(c);
+  case Opcode::home: {
+    TG_TRY(Type type, c.declared());
+    if (!c.op.result()->place) return c.error(1, "the result has no place");
+    return Types{type};
+  }
+  case Opcode::capture:
+  case Opcode::yield:
+  case Opcode::return_:
+  case Opcode::dispatch:
+  case Opcode::barrier:
+  case Opcode::fill:
+  case Opcode::copy: return Types{};
 #define OP(id, ...) case Opcode::id:
 #include "ir/kernel/ops.def"
 #undef OP
-      return inferKernelOp(c.op, c.func);
+    return inferKernelOp(c.op, c.func);
   }
   return Types{};
 }
@@ -495,7 +559,8 @@ Result<std::vector<Type>> infer(const Op& op, const Module* module, const Item* 
   TG_TRY(Types types, inferTensorOp(Context{op, module, func}));
   for (const Type& type : types)
     if (type.isTensor() && !hasValidExtents(type.shape))
-      return failAt(op.loc, fmt::format("{}: the result {} has too many elements; the most are {}", op.info().name, type.str(), kMaxElements));
+      return failAt(op.loc, fmt::format("{}: the result {} has too many elements; the most are {}",
+                                        op.info().name, type.str(), kMaxElements));
   return types;
 }
 

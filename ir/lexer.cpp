@@ -10,7 +10,9 @@ static bool isWordChar(char c) {
 }
 static bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
-Lexer::Lexer(std::shared_ptr<const SourceFile> file) : file_(std::move(file)), text_(file_->text) { advance(); }
+Lexer::Lexer(std::shared_ptr<const SourceFile> file) : file_(std::move(file)), text_(file_->text) {
+  advance();
+}
 
 Token Lexer::next() {
   Token token = token_;
@@ -59,9 +61,12 @@ static size_t numberLength(std::string_view text, size_t at) {
     char c = text[i];
     bool digit = hex ? std::isxdigit(static_cast<unsigned char>(c)) != 0 : isDigit(c);
     bool exponent = hex ? (c == 'p' || c == 'P') : (c == 'e' || c == 'E');
-    if (exponent && i + 1 < text.size() && (text[i + 1] == '+' || text[i + 1] == '-')) i += 2;
-    else if (digit || exponent || c == '.') ++i;
-    else break;
+    if (exponent && i + 1 < text.size() && (text[i + 1] == '+' || text[i + 1] == '-'))
+      i += 2;
+    else if (digit || exponent || c == '.')
+      ++i;
+    else
+      break;
   }
   return i - at;
 }
@@ -93,7 +98,8 @@ void Lexer::advance() {
     return take(c == '%' ? Token::Kind::value : Token::Kind::symbol, 1, length);
   }
   bool negative = c == '-' && at_ + 1 < text_.size();
-  if (isDigit(c) || (negative && isDigit(text_[at_ + 1]))) return take(Token::Kind::number, 0, numberLength(text_, at_));
+  if (isDigit(c) || (negative && isDigit(text_[at_ + 1])))
+    return take(Token::Kind::number, 0, numberLength(text_, at_));
   if (negative && (text_.substr(at_ + 1, 3) == "inf" || text_.substr(at_ + 1, 3) == "nan"))
     return take(Token::Kind::number, 0, 4);
   if (text_.substr(at_, 2) == "->") return take(Token::Kind::arrow, 0, 2);
@@ -105,7 +111,8 @@ void Lexer::advance() {
     ++at_;
     return;
   }
-  if (std::string_view("{}()[]<>,:=?").find(c) != std::string_view::npos) return take(Token::Kind::punct, 0, 1);
+  if (std::string_view("{}()[]<>,:=?").find(c) != std::string_view::npos)
+    return take(Token::Kind::punct, 0, 1);
   take(Token::Kind::bad, 0, 1);
 }
 

@@ -12,9 +12,12 @@ namespace tg {
 struct Token {
   enum class Kind : uint8_t { word, value, symbol, number, string, punct, arrow, end, bad };
   Kind kind = Kind::end;
-  std::string_view text;   ///< words whole (`tg.add`, `2x3xf32` is lexed by type rules); values and symbols without sigil
-  uint32_t offset = 0;     ///< byte offset of the first character
-  bool is(std::string_view punct) const { return (kind == Kind::punct || kind == Kind::arrow) && text == punct; }
+  std::string_view
+      text;  ///< words whole (`tg.add`, `2x3xf32` is lexed by type rules); values and symbols without sigil
+  uint32_t offset = 0;  ///< byte offset of the first character
+  bool is(std::string_view punct) const {
+    return (kind == Kind::punct || kind == Kind::arrow) && text == punct;
+  }
   bool isWord(std::string_view word) const { return kind == Kind::word && text == word; }
 };
 

@@ -135,7 +135,8 @@ Item* Module::find(ItemKind kind, std::string_view name) const {
 }
 Item* Module::storage(std::string_view name) const {
   for (const auto& item : items)
-    if ((item->kind == ItemKind::param || item->kind == ItemKind::state) && item->name == name) return item.get();
+    if ((item->kind == ItemKind::param || item->kind == ItemKind::state) && item->name == name)
+      return item.get();
   return nullptr;
 }
 Item* Module::add(ItemKind kind, std::string name) {

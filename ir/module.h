@@ -23,20 +23,20 @@ struct Value;
 
 /// Where a value lives from stage planned on: `@arena[1024] inplace(%a) pitch(68)`.
 struct Place {
-  std::string buffer;         ///< "persistent", "io" or "arena"
-  int64_t offset = 0;         ///< bytes
-  Value* inplace = nullptr;   ///< the dying operand whose bytes it takes over
-  int64_t pitch = 0;          ///< elements from one row (last axis) to the next; 0 means dense
+  std::string buffer;        ///< "persistent", "io" or "arena"
+  int64_t offset = 0;        ///< bytes
+  Value* inplace = nullptr;  ///< the dying operand whose bytes it takes over
+  int64_t pitch = 0;         ///< elements from one row (last axis) to the next; 0 means dense
   bool operator==(const Place&) const = default;
 };
 
 /// One SSA value: a result of an op, or an argument of a block (def is null then).
 struct Value {
   Type type;
-  std::string name;           ///< without '%'; unique in its function or kernel
+  std::string name;  ///< without '%'; unique in its function or kernel
   Op* def = nullptr;
-  Block* block = nullptr;     ///< of an argument: the block it belongs to
-  AttrList attrs;             ///< of a function's argument: host, schedule, batch
+  Block* block = nullptr;  ///< of an argument: the block it belongs to
+  AttrList attrs;          ///< of a function's argument: host, schedule, batch
   std::optional<Place> place;
   Loc loc;
 };
@@ -45,13 +45,13 @@ struct Value {
 struct Operand {
   enum class Kind : uint8_t { value, symbol, element, range, group, binding, literal, keyword };
   Kind kind = Kind::value;
-  bool isInteger = false;        ///< literal: written as an integer
-  Value* value = nullptr;        ///< value; element: the buffer; binding: the block argument it defines
-  std::string text;              ///< symbol, keyword, range: the name
-  int64_t integer = 0;           ///< literal
-  double real = 0;               ///< literal
-  std::vector<Operand> items;    ///< element: indices; group: members; binding: the source;
-                                 ///< keyword: arguments; range: literals offset and bytes
+  bool isInteger = false;      ///< literal: written as an integer
+  Value* value = nullptr;      ///< value; element: the buffer; binding: the block argument it defines
+  std::string text;            ///< symbol, keyword, range: the name
+  int64_t integer = 0;         ///< literal
+  double real = 0;             ///< literal
+  std::vector<Operand> items;  ///< element: indices; group: members; binding: the source;
+                               ///< keyword: arguments; range: literals offset and bytes
 
   static Operand of(Value* value);
   static Operand symbol(std::string name);
@@ -80,8 +80,8 @@ class Op {
 
   Opcode code;
   std::vector<Operand> operands;
-  AttrList attrs;                                  ///< in row order, defaults left out
-  std::vector<std::unique_ptr<Value>> results;     ///< flat; see groups
+  AttrList attrs;                               ///< in row order, defaults left out
+  std::vector<std::unique_ptr<Value>> results;  ///< flat; see groups
   /// Empty when every result stands alone; else one entry for each result slot: 0 for a single
   /// value, n for a group `[%a, …]` of n members.
   std::vector<int> groups;
@@ -101,9 +101,9 @@ class Op {
   int64_t intAttr(std::string_view name) const;
   double realAttr(std::string_view name) const;
   bool flag(std::string_view name) const;
-  std::string word(std::string_view name) const;           ///< words and strings
+  std::string word(std::string_view name) const;  ///< words and strings
   std::vector<int64_t> ints(std::string_view name) const;
-  void setAttr(std::string_view name, Attr value);         ///< keeps row order, drops defaults
+  void setAttr(std::string_view name, Attr value);  ///< keeps row order, drops defaults
 };
 
 enum class ItemKind : uint8_t { param, state, func, kernel, buffer, binary };
@@ -117,17 +117,17 @@ struct NamedType {
 /// One item of a module. Which members mean something depends on the kind.
 struct Item {
   ItemKind kind = ItemKind::param;
-  std::string name;                       ///< without '@'
+  std::string name;  ///< without '@'
   AttrList attrs;
   Loc loc;
-  Type type;                              ///< param, state
-  std::optional<Place> place;             ///< param, state: home
-  Block body;                             ///< func, kernel; its args are the parameters
-  std::vector<NamedType> results;         ///< func
-  std::array<int64_t, 3> workgroup{1, 1, 1};   ///< kernel: local size
-  std::vector<Operand> grid;                   ///< kernel: 1..3 extents in workgroups
-  int64_t bytes = 0;                      ///< buffer: size
-  std::vector<uint32_t> code;             ///< binary: SPIR-V words
+  Type type;                                  ///< param, state
+  std::optional<Place> place;                 ///< param, state: home
+  Block body;                                 ///< func, kernel; its args are the parameters
+  std::vector<NamedType> results;             ///< func
+  std::array<int64_t, 3> workgroup{1, 1, 1};  ///< kernel: local size
+  std::vector<Operand> grid;                  ///< kernel: 1..3 extents in workgroups
+  int64_t bytes = 0;                          ///< buffer: size
+  std::vector<uint32_t> code;                 ///< binary: SPIR-V words
 
   Value* arg(std::string_view name) const;
 };
@@ -135,7 +135,7 @@ struct Item {
 struct Module {
   std::string name;
   Stage stage = Stage::tensor;
-  AttrList attrs;                         ///< target, train_pipeline
+  AttrList attrs;  ///< target, train_pipeline
   std::vector<std::unique_ptr<Item>> items;
   Loc loc;
 

@@ -23,25 +23,43 @@ constexpr Slot onebind(std::string_view name) { return {name, SlotKind::binding,
 constexpr Slot key(std::string_view name) { return {name, SlotKind::keyword, any}; }
 constexpr Slot arglist(std::string_view name) { return {name, SlotKind::args, any}; }
 
-constexpr AttrRow index(std::string_view name, std::string_view fallback) { return {name, AttrKind::integer, fallback, ""}; }
-constexpr AttrRow real(std::string_view name, std::string_view fallback) { return {name, AttrKind::real, fallback, ""}; }
-constexpr AttrRow flag(std::string_view name, std::string_view fallback) { return {name, AttrKind::boolean, fallback, ""}; }
-constexpr AttrRow text(std::string_view name, std::string_view fallback) { return {name, AttrKind::string, fallback, ""}; }
+constexpr AttrRow index(std::string_view name, std::string_view fallback) {
+  return {name, AttrKind::integer, fallback, ""};
+}
+constexpr AttrRow real(std::string_view name, std::string_view fallback) {
+  return {name, AttrKind::real, fallback, ""};
+}
+constexpr AttrRow flag(std::string_view name, std::string_view fallback) {
+  return {name, AttrKind::boolean, fallback, ""};
+}
+constexpr AttrRow text(std::string_view name, std::string_view fallback) {
+  return {name, AttrKind::string, fallback, ""};
+}
 constexpr AttrRow word(std::string_view name, std::string_view fallback, std::string_view choices) {
   return {name, AttrKind::word, fallback, choices};
 }
-constexpr AttrRow ints(std::string_view name, std::string_view fallback = "") { return {name, AttrKind::ints, fallback, ""}; }
-constexpr AttrRow anyattr(std::string_view name, std::string_view fallback) { return {name, AttrKind::any, fallback, ""}; }
+constexpr AttrRow ints(std::string_view name, std::string_view fallback = "") {
+  return {name, AttrKind::ints, fallback, ""};
+}
+constexpr AttrRow anyattr(std::string_view name, std::string_view fallback) {
+  return {name, AttrKind::any, fallback, ""};
+}
 
 template <class... Ts>
-constexpr List<Slot, 8> operands(Ts... slots) { return List<Slot, 8>(slots...); }
+constexpr List<Slot, 8> operands(Ts... slots) {
+  return List<Slot, 8>(slots...);
+}
 template <class... Ts>
-constexpr List<AttrRow, 6> attributes(Ts... rows) { return List<AttrRow, 6>(rows...); }
+constexpr List<AttrRow, 6> attributes(Ts... rows) {
+  return List<AttrRow, 6>(rows...);
+}
 constexpr Results results(int count) { return {count < 0 ? 0 : count, 0, count < 0}; }
 
 constexpr OpInfo kOps[] = {
-#define OP(id, name, slots, attrs, res, regions, traits, where, fusion, scalar, summary, constraints, example) \
-  {Opcode::id, name, slots, attrs, res, regions, traits, where, Fusion::fusion, Scalar::scalar, summary, constraints, example},
+#define OP(id, name, slots, attrs, res, regions, traits, where, fusion, scalar, summary, constraints, \
+           example)                                                                                   \
+  {Opcode::id, name,           slots,          attrs,   res,         regions, traits,                 \
+   where,      Fusion::fusion, Scalar::scalar, summary, constraints, example},
 // clang-format off
 #include "ir/ops.def"
 #include "ir/kernel/ops.def"
@@ -56,11 +74,11 @@ const OpInfo& info(Opcode code) { return table::kOps[static_cast<int>(code)]; }
 
 bool admits(table::TypeClass wanted, DType dtype) {
   switch (wanted) {
-    case table::TypeClass::any: return true;
-    case table::TypeClass::num: return dtype != DType::i1;
-    case table::TypeClass::flt: return isFloat(dtype);
-    case table::TypeClass::integer: return dtype == DType::i32 || dtype == DType::u32;
-    case table::TypeClass::boolean: return dtype == DType::i1;
+  case table::TypeClass::any: return true;
+  case table::TypeClass::num: return dtype != DType::i1;
+  case table::TypeClass::flt: return isFloat(dtype);
+  case table::TypeClass::integer: return dtype == DType::i32 || dtype == DType::u32;
+  case table::TypeClass::boolean: return dtype == DType::i1;
   }
   return false;
 }

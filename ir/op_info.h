@@ -36,7 +36,19 @@ namespace table {
 
 /// What a slot accepts. `values` and `groups` are variadic; `element` is `%buf[%i, …]`;
 /// `range` is `@buffer[offset:bytes]`; `bindings` is `(%a = %x, …)`; `keyword` is `name(…)`.
-enum class SlotKind : uint8_t { none, value, optional, values, symbol, element, literal, bindings, binding, keyword, args };
+enum class SlotKind : uint8_t {
+  none,
+  value,
+  optional,
+  values,
+  symbol,
+  element,
+  literal,
+  bindings,
+  binding,
+  keyword,
+  args
+};
 
 /// Element-type classes; `flt` is f16 or f32, `num` adds integers, `any` adds i1.
 enum class TypeClass : uint8_t { any, num, flt, integer, boolean };
@@ -52,8 +64,8 @@ enum class AttrKind : uint8_t { none, integer, real, boolean, string, word, symb
 struct AttrRow {
   std::string_view name;
   AttrKind kind = AttrKind::none;
-  std::string_view fallback;   ///< default as text; "" means the attribute is required
-  std::string_view choices;    ///< words: "mean|sum|none"
+  std::string_view fallback;  ///< default as text; "" means the attribute is required
+  std::string_view choices;   ///< words: "mean|sum|none"
 };
 
 /// How many results an op has: exactly `count`, or any number (`variadic`), the last
@@ -66,22 +78,22 @@ struct Results {
 
 // Where an op may stand.
 enum Where : uint16_t {
-  inTensor = 1,      ///< a function of stage tensor
-  inFused = 2,       ///< a function of stage fused
-  inPlanned = 4,     ///< a function of stage planned
-  inDispatch = 8,    ///< a function of stage kernel or spirv
-  inRegion = 16,     ///< the body of a tg.fused
-  inKernel = 32,     ///< the body of a kernel
+  inTensor = 1,    ///< a function of stage tensor
+  inFused = 2,     ///< a function of stage fused
+  inPlanned = 4,   ///< a function of stage planned
+  inDispatch = 8,  ///< a function of stage kernel or spirv
+  inRegion = 16,   ///< the body of a tg.fused
+  inKernel = 32,   ///< the body of a kernel
 };
 
 enum Trait : uint16_t {
   pure = 1,
   commutative = 2,
-  composite = 4,    ///< defined by its decomposition
-  view = 8,         ///< an index map; never a kernel of its own
+  composite = 4,  ///< defined by its decomposition
+  view = 8,       ///< an index map; never a kernel of its own
   terminator = 16,
-  effect = 32,      ///< kept by dce
-  leaf = 64,        ///< no tensor operands
+  effect = 32,  ///< kept by dce
+  leaf = 64,    ///< no tensor operands
 };
 
 /// What fusion sees.
@@ -104,18 +116,18 @@ struct List {
 
 struct OpInfo {
   Opcode code;
-  std::string_view name;                 ///< "tg.add"
+  std::string_view name;  ///< "tg.add"
   table::List<table::Slot, 8> slots;
   table::List<table::AttrRow, 6> attrs;
   table::Results results;
-  int regions;                           ///< number of regions; tgk.if may print one less
+  int regions;  ///< number of regions; tgk.if may print one less
   uint16_t traits;
   uint16_t where;
   table::Fusion fusion;
-  Scalar scalar;                         ///< elementwise rows; Scalar::none otherwise
+  Scalar scalar;  ///< elementwise rows; Scalar::none otherwise
   std::string_view summary;
-  std::string_view constraints;          ///< "c1: …; c2: …" or ""
-  std::string_view example;              ///< lines of a function body over %x %y (2x4xf32) and friends
+  std::string_view constraints;  ///< "c1: …; c2: …" or ""
+  std::string_view example;      ///< lines of a function body over %x %y (2x4xf32) and friends
 
   bool has(table::Trait trait) const { return traits & trait; }
   bool mayStand(table::Where place) const { return where & place; }

@@ -40,7 +40,8 @@ std::string unescape(std::string_view text) {
 
 Error ParseCore::expected(std::string_view what) const {
   const Token& token = lex_.peek();
-  if (token.kind == Token::Kind::end) return errorHere(fmt::format("expected {} before the end of the text", what));
+  if (token.kind == Token::Kind::end)
+    return errorHere(fmt::format("expected {} before the end of the text", what));
   std::string shown(token.text.substr(0, 40));
   for (char& c : shown)
     if (static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) > 126) c = '?';
@@ -112,7 +113,8 @@ static std::optional<std::pair<Shape, std::string_view>> splitShape(std::string_
     int64_t value = Shape::kDynamic;
     if (extent != "?") {
       auto number = parseNumber(extent);
-      if (!number || !number->isInteger || number->integer < 1 || number->integer > (int64_t{1} << 40)) return std::nullopt;
+      if (!number || !number->isInteger || number->integer < 1 || number->integer > (int64_t{1} << 40))
+        return std::nullopt;
       value = number->integer;
     }
     shape.push(value);
@@ -137,8 +139,11 @@ Result<Type> ParseCore::parseType() {
     auto dtype = split ? dtypeNamed(split->second) : std::nullopt;
     if (!dtype) return failAt(loc, fmt::format("'tensor<{}>' is no tensor type", raw.substr(0, 60)));
     for (int64_t dim : split->first)
-      if (dim == Shape::kDynamic) return failAt(loc, "a tensor's extents are fixed; '?' is for kernel buffers");
-    if (!hasValidExtents(split->first)) return failAt(loc, fmt::format("'tensor<{}>' has more than {} elements", raw.substr(0, 60), kMaxElements));
+      if (dim == Shape::kDynamic)
+        return failAt(loc, "a tensor's extents are fixed; '?' is for kernel buffers");
+    if (!hasValidExtents(split->first))
+      return failAt(loc,
+                    fmt::format("'tensor<{}>' has more than {} elements", raw.substr(0, 60), kMaxElements));
     return Type::tensor(*dtype, split->first);
   }
   if (head == "buf") {
@@ -149,12 +154,15 @@ Result<Type> ParseCore::parseType() {
     if (!element) return failAt(loc, fmt::format("'{}' is no buffer shape and element", raw.substr(0, 60)));
     Shape fixed;
     for (int64_t dim : split->first) fixed.push(dim == Shape::kDynamic ? 1 : dim);
-    if (!hasValidExtents(fixed)) return failAt(loc, fmt::format("'{}' has more than {} elements", raw.substr(0, 60), kMaxElements));
+    if (!hasValidExtents(fixed))
+      return failAt(loc, fmt::format("'{}' has more than {} elements", raw.substr(0, 60), kMaxElements));
     TG_TRY(std::string modeName, expectWord("a buffer mode"));
     std::optional<BufMode> mode;
     for (int m = 0; m <= static_cast<int>(BufMode::tape); ++m)
       if (modeName == name(static_cast<BufMode>(m))) mode = static_cast<BufMode>(m);
-    if (!mode) return failAt(loc, fmt::format("'{}' is no buffer mode; known: in out inout accum shared local tape", modeName));
+    if (!mode)
+      return failAt(
+          loc, fmt::format("'{}' is no buffer mode; known: in out inout accum shared local tape", modeName));
     bool texel = false;
     if (accept(",")) {
       TG_TRY(std::string word, expectWord("'texel'"));
@@ -187,7 +195,8 @@ Result<AttrList> ParseCore::parseAttrMembers(int depth) {
     Loc loc = here();
     TG_TRY(std::string memberName, expectWord("an attribute's name"));
     TG_CHECK(expect("="));
-    if (find(members, memberName)) return failAt(loc, fmt::format("attribute '{}' is given twice", memberName));
+    if (find(members, memberName))
+      return failAt(loc, fmt::format("attribute '{}' is given twice", memberName));
     TG_TRY(Attr value, parseAttrValue(depth + 1));
     members.push_back({std::move(memberName), std::move(value)});
   } while (accept(","));
@@ -221,16 +230,16 @@ Result<Attr> ParseCore::parseAttrValue(int depth) {
   if (depth > kMaxNesting) return errorHere("attributes are nested too deeply");
   const Token token = lex_.peek();
   switch (token.kind) {
-    case Token::Kind::number: {
-      auto number = parseNumber(token.text);
-      if (!number) return errorHere(fmt::format("'{}' is no number", token.text.substr(0, 40)));
-      lex_.next();
-      return number->isInteger ? Attr::of(number->integer) : Attr::of(number->real);
-    }
-    case Token::Kind::string: lex_.next(); return Attr::string(unescape(token.text));
-    case Token::Kind::symbol: lex_.next(); return Attr::symbol(std::string(token.text));
-    case Token::Kind::word: return parseAttrWord(depth);
-    default: break;
+  case Token::Kind::number: {
+    auto number = parseNumber(token.text);
+    if (!number) return errorHere(fmt::format("'{}' is no number", token.text.substr(0, 40)));
+    lex_.next();
+    return number->isInteger ? Attr::of(number->integer) : Attr::of(number->real);
+  }
+  case Token::Kind::string: lex_.next(); return Attr::string(unescape(token.text));
+  case Token::Kind::symbol: lex_.next(); return Attr::symbol(std::string(token.text));
+  case Token::Kind::word: return parseAttrWord(depth);
+  default: break;
   }
   if (accept("[")) return parseAttrList("]", depth);
   if (accept("{")) {

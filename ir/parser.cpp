@@ -15,7 +15,8 @@ namespace tg {
 Result<void> Parser::define(Value* value, const Loc& loc) {
   auto [it, fresh] = scope_.emplace(value->name, value);
   if (!fresh)
-    return std::move(failAt(loc, fmt::format("redefinition of %{}", value->name))).note(it->second->loc, "first defined here");
+    return std::move(failAt(loc, fmt::format("redefinition of %{}", value->name)))
+        .note(it->second->loc, "first defined here");
   defined_.push_back(value->name);
   return {};
 }
@@ -168,7 +169,8 @@ Result<void> Parser::item() {
   for (int k = 0; k <= static_cast<int>(ItemKind::binary); ++k)
     if (kindName == name(static_cast<ItemKind>(k))) kind = static_cast<ItemKind>(k);
   if (!kind)
-    return failAt(loc, fmt::format("'{}' is no module item; known: param state func kernel buffer binary", kindName.substr(0, 60)));
+    return failAt(loc, fmt::format("'{}' is no module item; known: param state func kernel buffer binary",
+                                   kindName.substr(0, 60)));
   Loc nameLoc = here();
   TG_TRY(std::string itemName, expectSymbol("the item's name"));
   auto sharesNames = [](ItemKind a, ItemKind b) {
@@ -177,16 +179,17 @@ Result<void> Parser::item() {
   };
   for (const auto& other : module_->items)
     if (other->name == itemName && sharesNames(other->kind, *kind))
-      return std::move(failAt(nameLoc, fmt::format("redefinition of @{}", itemName))).note(other->loc, "first defined here");
+      return std::move(failAt(nameLoc, fmt::format("redefinition of @{}", itemName)))
+          .note(other->loc, "first defined here");
   Item* item = module_->add(*kind, std::move(itemName));
   item->loc = loc;
   scope_.clear();
   defined_.clear();
   switch (*kind) {
-    case ItemKind::func: return func();
-    case ItemKind::kernel: return kernel();
-    case ItemKind::binary: return binary();
-    default: return storageItem(*kind);
+  case ItemKind::func: return func();
+  case ItemKind::kernel: return kernel();
+  case ItemKind::binary: return binary();
+  default: return storageItem(*kind);
   }
 }
 
@@ -204,7 +207,9 @@ Result<std::unique_ptr<Module>> Parser::module() {
     bool known = false;
     for (int s = 0; s <= static_cast<int>(Stage::spirv); ++s)
       if (stageName == name(static_cast<Stage>(s))) module_->stage = static_cast<Stage>(s), known = true;
-    if (!known) return failAt(loc, fmt::format("'{}' is no stage; known: tensor fused planned kernel spirv", stageName));
+    if (!known)
+      return failAt(loc,
+                    fmt::format("'{}' is no stage; known: tensor fused planned kernel spirv", stageName));
     TG_CHECK(expect(")"));
   }
   if (lex_.peek().isWord("attributes")) {

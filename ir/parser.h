@@ -20,7 +20,7 @@ Result<std::unique_ptr<Module>> parseFile(const std::string& path);
 Result<Attr> parseAttr(std::string_view text, std::string fileName = "<attribute>");
 
 struct PrintOptions {
-  bool locations = false;   ///< append loc(…) to ops and items
+  bool locations = false;  ///< append loc(…) to ops and items
 };
 std::string print(const Module& module, const PrintOptions& options = {});
 std::string print(const Item& item, const PrintOptions& options = {});

@@ -23,8 +23,9 @@ bool Parser::startsAttributes() {
 
 bool Parser::startsOperand() const {
   const Token& token = lex_.peek();
-  return token.kind == Token::Kind::value || token.kind == Token::Kind::number || token.kind == Token::Kind::symbol ||
-         token.is("[") || token.isWord("inf") || token.isWord("nan") || token.isWord("true") || token.isWord("false") || token.isWord("dense");
+  return token.kind == Token::Kind::value || token.kind == Token::Kind::number ||
+         token.kind == Token::Kind::symbol || token.is("[") || token.isWord("inf") || token.isWord("nan") ||
+         token.isWord("true") || token.isWord("false") || token.isWord("dense");
 }
 
 /// Whether the results of the next op begin here, `%r =` or `%r, …`, after an op without types.
@@ -37,11 +38,15 @@ Result<Operand> Parser::literalToken() {
   const Token token = lex_.next();
   if (token.text == "inf") return Operand::literal(std::numeric_limits<double>::infinity());
   if (token.text == "nan") return Operand::literal(std::numeric_limits<double>::quiet_NaN());
-  if (token.text == "true" || token.text == "false") return Operand::literal(static_cast<int64_t>(token.text == "true"));
+  if (token.text == "true" || token.text == "false")
+    return Operand::literal(static_cast<int64_t>(token.text == "true"));
   auto number = parseNumber(token.text);
-  if (!number) return failAt(lex_.locAt(token.offset), fmt::format("'{}' is no number", token.text.substr(0, 40)));
+  if (!number)
+    return failAt(lex_.locAt(token.offset), fmt::format("'{}' is no number", token.text.substr(0, 40)));
   if (!number->isInteger && token.text != "-inf" && std::isinf(static_cast<float>(number->real)))
-    return failAt(lex_.locAt(token.offset), fmt::format("'{}' is too large for f32; write inf if that is meant", token.text.substr(0, 40)));
+    return failAt(
+        lex_.locAt(token.offset),
+        fmt::format("'{}' is too large for f32; write inf if that is meant", token.text.substr(0, 40)));
   // Literals are rounded to f32 where they are read, so that every later stage sees the same value.
   return number->isInteger ? Operand::literal(number->integer)
                            : Operand::literal(static_cast<double>(static_cast<float>(number->real)));
@@ -111,13 +116,16 @@ Result<void> Parser::positional(Op& op, const Slot& slot) {
   using Kind = Operand::Kind;
   bool fits = true;
   switch (slot.kind) {
-    case SlotKind::symbol: fits = parsed.kind == Kind::symbol; break;
-    case SlotKind::element: fits = parsed.kind == Kind::element; break;
-    case SlotKind::binding: fits = parsed.kind == Kind::binding; break;
-    case SlotKind::literal: fits = parsed.kind == Kind::literal || (parsed.kind == Kind::keyword && parsed.text == "dense"); break;
-    default: fits = parsed.kind == Kind::value || parsed.kind == Kind::literal; break;
+  case SlotKind::symbol: fits = parsed.kind == Kind::symbol; break;
+  case SlotKind::element: fits = parsed.kind == Kind::element; break;
+  case SlotKind::binding: fits = parsed.kind == Kind::binding; break;
+  case SlotKind::literal:
+    fits = parsed.kind == Kind::literal || (parsed.kind == Kind::keyword && parsed.text == "dense");
+    break;
+  default: fits = parsed.kind == Kind::value || parsed.kind == Kind::literal; break;
   }
-  if (!fits) return failAt(op.loc, fmt::format("{}: operand '{}' has the wrong form", op.info().name, slot.name));
+  if (!fits)
+    return failAt(op.loc, fmt::format("{}: operand '{}' has the wrong form", op.info().name, slot.name));
   op.operands.push_back(std::move(parsed));
   return {};
 }
@@ -129,46 +137,53 @@ Result<void> Parser::operandList(Op& op) {
   };
   for (const Slot& slot : op.info().slots) {
     switch (slot.kind) {
-      case SlotKind::keyword:
-      case SlotKind::args:
-        if (lex_.peek().isWord(slot.name)) {
-          TG_TRY(Operand parsed, operand());
-          op.operands.push_back(std::move(parsed));
-        } else if (slot.kind == SlotKind::args) {
-          return wrongCount(slot.name);
-        }
-        break;
-      case SlotKind::bindings: {
-        TG_CHECK(expect("("));
-        TG_TRY(std::vector<Operand> bound, operandsUntil(")", 0));
-        for (Operand& operand : bound) {
-          if (operand.kind != Operand::Kind::binding) return failAt(op.loc, fmt::format("{}: expected bindings '%a = %x'", op.info().name));
-          const Operand& source = operand.items[0];
-          bool good = source.kind == Operand::Kind::value || (source.kind == Operand::Kind::group && !source.items.empty());
-          for (const Operand& member : source.items) good = good && member.kind == Operand::Kind::value;
-          if (!good) return failAt(operand.value->loc, fmt::format("{}: %{} is bound to neither a value nor a group [%x, …] of values", op.info().name, operand.value->name));
-          op.operands.push_back(std::move(operand));
-        }
-        break;
+    case SlotKind::keyword:
+    case SlotKind::args:
+      if (lex_.peek().isWord(slot.name)) {
+        TG_TRY(Operand parsed, operand());
+        op.operands.push_back(std::move(parsed));
+      } else if (slot.kind == SlotKind::args) {
+        return wrongCount(slot.name);
       }
-      case SlotKind::optional:
-        if (accept(",")) TG_CHECK(positional(op, slot));
-        break;
-      case SlotKind::values:
-        // `%y =` after an op without operands begins the next op.
-        while (first ? startsOperand() && !(lex_.peek().kind == Token::Kind::value && peekSecond().is("=")) : accept(",")) {
-          TG_CHECK(positional(op, slot));
-          first = false;
-        }
-        break;
-      default:
-        if (first ? !startsOperand() : !accept(",")) return wrongCount(slot.name);
+      break;
+    case SlotKind::bindings: {
+      TG_CHECK(expect("("));
+      TG_TRY(std::vector<Operand> bound, operandsUntil(")", 0));
+      for (Operand& operand : bound) {
+        if (operand.kind != Operand::Kind::binding)
+          return failAt(op.loc, fmt::format("{}: expected bindings '%a = %x'", op.info().name));
+        const Operand& source = operand.items[0];
+        bool good = source.kind == Operand::Kind::value ||
+                    (source.kind == Operand::Kind::group && !source.items.empty());
+        for (const Operand& member : source.items) good = good && member.kind == Operand::Kind::value;
+        if (!good)
+          return failAt(operand.value->loc,
+                        fmt::format("{}: %{} is bound to neither a value nor a group [%x, …] of values",
+                                    op.info().name, operand.value->name));
+        op.operands.push_back(std::move(operand));
+      }
+      break;
+    }
+    case SlotKind::optional:
+      if (accept(",")) TG_CHECK(positional(op, slot));
+      break;
+    case SlotKind::values:
+      // `%y =` after an op without operands begins the next op.
+      while (first ? startsOperand() && !(lex_.peek().kind == Token::Kind::value && peekSecond().is("="))
+                   : accept(",")) {
         TG_CHECK(positional(op, slot));
         first = false;
+      }
+      break;
+    default:
+      if (first ? !startsOperand() : !accept(",")) return wrongCount(slot.name);
+      TG_CHECK(positional(op, slot));
+      first = false;
     }
   }
   if (lex_.peek().is(",") || (startsOperand() && !startsResults()))
-    return failAt(op.loc, fmt::format("{}: too many operands; it takes {}", op.info().name, op.info().slots.size()));
+    return failAt(op.loc,
+                  fmt::format("{}: too many operands; it takes {}", op.info().name, op.info().slots.size()));
   return {};
 }
 
@@ -224,16 +239,19 @@ Result<void> Parser::types(Op& op) {
   if (op.info().has(table::terminator)) {
     // A terminator prints its operands' types.
     if (parsed.size() != op.operands.size())
-      return failAt(op.loc, fmt::format("{}: {} operands but {} types", op.info().name, op.operands.size(), parsed.size()));
+      return failAt(op.loc, fmt::format("{}: {} operands but {} types", op.info().name, op.operands.size(),
+                                        parsed.size()));
     for (size_t i = 0; i < parsed.size(); ++i)
       if (op.operands[i].value && !(op.operands[i].value->type == parsed[i]))
-        return std::move(failAt(op.loc, fmt::format("{}: %{} has type {}, not {}", op.info().name, op.operands[i].value->name,
+        return std::move(failAt(op.loc, fmt::format("{}: %{} has type {}, not {}", op.info().name,
+                                                    op.operands[i].value->name,
                                                     op.operands[i].value->type.str(), parsed[i].str())))
             .note(op.operands[i].value->loc, "defined here");
     return {};
   }
   if (parsed.size() != op.results.size())
-    return failAt(op.loc, fmt::format("{}: {} results but {} types", op.info().name, op.results.size(), parsed.size()));
+    return failAt(
+        op.loc, fmt::format("{}: {} results but {} types", op.info().name, op.results.size(), parsed.size()));
   for (size_t i = 0; i < parsed.size(); ++i) op.results[i]->type = parsed[i];
   return {};
 }
@@ -293,12 +311,14 @@ Result<void> Parser::typeBindings(Op& op) {
   auto typeOne = [&](Operand& bound, bool iter) {
     Operand& source = bound.items[0];
     if (op.code == Opcode::k_for)
-      bound.value->type = iter && carried < op.results.size() ? op.results[carried++]->type : Type::scalar(DType::u32);
+      bound.value->type =
+          iter && carried < op.results.size() ? op.results[carried++]->type : Type::scalar(DType::u32);
     else if (source.kind == Operand::Kind::group) {
       std::vector<Type> members;
       for (Operand& member : source.items)
         if (member.value) members.push_back(member.value->type);
-      bound.value->type = Type::tensor(members.empty() ? DType::f32 : members[0].dtype, {groupBytes(members) / 4});
+      bound.value->type =
+          Type::tensor(members.empty() ? DType::f32 : members[0].dtype, {groupBytes(members) / 4});
     } else if (source.value) {
       bound.value->type = source.value->type;
     }
@@ -350,14 +370,15 @@ Result<void> Parser::regions(Op& op) {
 
 Result<std::unique_ptr<Op>> Parser::op() {
   Loc loc = here();
-  auto named = std::make_unique<Op>(Opcode::yield);   // holds the results until the name is known
+  auto named = std::make_unique<Op>(Opcode::yield);  // holds the results until the name is known
   if (lex_.peek().kind == Token::Kind::value || lex_.peek().is("[")) TG_CHECK(resultNames(*named));
   Loc nameLoc = here();
   TG_TRY(std::string opName, expectWord("an op"));
   const OpInfo* row = findOp(opName);
   if (!row) {
     std::string_view near = nearestOp(opName);
-    return failAt(nameLoc, fmt::format("unknown op '{}'{}", opName.substr(0, 60), near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+    return failAt(nameLoc, fmt::format("unknown op '{}'{}", opName.substr(0, 60),
+                                       near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
   }
   named->code = row->code;
   named->loc = loc;
@@ -372,9 +393,11 @@ Result<std::unique_ptr<Op>> Parser::op() {
   TG_CHECK(places(*op));
   TG_CHECK(regions(*op));
   TG_CHECK(location(op->loc));
-  if (op->code == Opcode::constant && !op->operands.empty() && !op->results.empty() && isFloat(op->result()->type.dtype)) {
+  if (op->code == Opcode::constant && !op->operands.empty() && !op->results.empty() &&
+      isFloat(op->result()->type.dtype)) {
     auto toReal = [](Operand& literal) {
-      if (literal.isLiteral() && literal.isInteger) literal = Operand::literal(static_cast<double>(literal.integer));
+      if (literal.isLiteral() && literal.isInteger)
+        literal = Operand::literal(static_cast<double>(literal.integer));
     };
     toReal(op->operands[0]);
     for (Operand& item : op->operands[0].items) toReal(item);

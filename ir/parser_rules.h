@@ -51,8 +51,8 @@ class Parser : ParseCore {
 
   std::unique_ptr<Module> module_;
   Scope scope_;
-  std::vector<std::string_view> defined_;               // names in scope, newest last, to undo
-  std::vector<std::unique_ptr<Value>> pending_;         // arguments bound by the op being parsed
+  std::vector<std::string_view> defined_;        // names in scope, newest last, to undo
+  std::vector<std::unique_ptr<Value>> pending_;  // arguments bound by the op being parsed
   std::vector<Value*> pendingIter_;
   int depth_ = 0;
 };

@@ -59,7 +59,8 @@ void Printer::eachSlot(const Op& op, Fn fn) {
 void Printer::attrs(const AttrList& attrs) {
   if (attrs.empty()) return;
   out_ += " {";
-  for (size_t i = 0; i < attrs.size(); ++i) put("{}{} = {}", i ? ", " : "", attrs[i].name, attrs[i].value.str());
+  for (size_t i = 0; i < attrs.size(); ++i)
+    put("{}{} = {}", i ? ", " : "", attrs[i].name, attrs[i].value.str());
   out_ += '}';
 }
 
@@ -72,32 +73,36 @@ void Printer::operands(const std::vector<Operand>& list) {
 
 void Printer::operand(const Operand& operand) {
   switch (operand.kind) {
-    case Operand::Kind::value: put("%{}", operand.value->name); return;
-    case Operand::Kind::symbol: put("@{}", operand.text); return;
-    case Operand::Kind::literal:
-      if (operand.isInteger) put("{}", operand.integer);
-      else out_ += formatF32(operand.real);
-      return;
-    case Operand::Kind::element:
-      put("%{}[", operand.value->name);
-      operands(operand.items);
-      out_ += ']';
-      return;
-    case Operand::Kind::range: put("@{}[{}:{}]", operand.text, operand.items[0].integer, operand.items[1].integer); return;
-    case Operand::Kind::group:
-      out_ += '[';
-      operands(operand.items);
-      out_ += ']';
-      return;
-    case Operand::Kind::binding:
-      put("%{} = ", operand.value->name);
-      this->operand(operand.items[0]);
-      return;
-    case Operand::Kind::keyword:
-      put("{}(", operand.text);
-      operands(operand.items);
-      out_ += ')';
-      return;
+  case Operand::Kind::value: put("%{}", operand.value->name); return;
+  case Operand::Kind::symbol: put("@{}", operand.text); return;
+  case Operand::Kind::literal:
+    if (operand.isInteger)
+      put("{}", operand.integer);
+    else
+      out_ += formatF32(operand.real);
+    return;
+  case Operand::Kind::element:
+    put("%{}[", operand.value->name);
+    operands(operand.items);
+    out_ += ']';
+    return;
+  case Operand::Kind::range:
+    put("@{}[{}:{}]", operand.text, operand.items[0].integer, operand.items[1].integer);
+    return;
+  case Operand::Kind::group:
+    out_ += '[';
+    operands(operand.items);
+    out_ += ']';
+    return;
+  case Operand::Kind::binding:
+    put("%{} = ", operand.value->name);
+    this->operand(operand.items[0]);
+    return;
+  case Operand::Kind::keyword:
+    put("{}(", operand.text);
+    operands(operand.items);
+    out_ += ')';
+    return;
   }
 }
 
@@ -215,37 +220,37 @@ void Printer::item(const Item& item) {
     out_ += "  }";
   };
   switch (item.kind) {
-    case ItemKind::param:
-    case ItemKind::state:
-      put(" : {}", item.type.str());
-      attrs(item.attrs);
-      if (item.place) {
-        out_ += " -> ";
-        place(*item.place);
-      }
-      break;
-    case ItemKind::buffer: put(" : {}", item.bytes); break;
-    case ItemKind::func:
-      arguments();
-      if (!item.results.empty()) {
-        out_ += " -> (";
-        for (size_t i = 0; i < item.results.size(); ++i)
-          put("{}{}: {}", i ? ", " : "", item.results[i].name, item.results[i].type.str());
-        out_ += ')';
-      }
-      body();
-      break;
-    case ItemKind::kernel:
-      arguments();
-      put(" workgroup({}, {}, {}) grid(", item.workgroup[0], item.workgroup[1], item.workgroup[2]);
-      operands(item.grid);
+  case ItemKind::param:
+  case ItemKind::state:
+    put(" : {}", item.type.str());
+    attrs(item.attrs);
+    if (item.place) {
+      out_ += " -> ";
+      place(*item.place);
+    }
+    break;
+  case ItemKind::buffer: put(" : {}", item.bytes); break;
+  case ItemKind::func:
+    arguments();
+    if (!item.results.empty()) {
+      out_ += " -> (";
+      for (size_t i = 0; i < item.results.size(); ++i)
+        put("{}{}: {}", i ? ", " : "", item.results[i].name, item.results[i].type.str());
       out_ += ')';
-      body();
-      break;
-    case ItemKind::binary:
-      attrs(item.attrs);
-      put(" \"{}\"", base64Encode({reinterpret_cast<const char*>(item.code.data()), item.code.size() * 4}));
-      break;
+    }
+    body();
+    break;
+  case ItemKind::kernel:
+    arguments();
+    put(" workgroup({}, {}, {}) grid(", item.workgroup[0], item.workgroup[1], item.workgroup[2]);
+    operands(item.grid);
+    out_ += ')';
+    body();
+    break;
+  case ItemKind::binary:
+    attrs(item.attrs);
+    put(" \"{}\"", base64Encode({reinterpret_cast<const char*>(item.code.data()), item.code.size() * 4}));
+    break;
   }
   location(item.loc);
   out_ += '\n';

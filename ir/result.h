@@ -17,7 +17,9 @@ class Error {
  public:
   Error() = default;
   explicit Error(Diagnostic diagnostic) { all_.push_back(std::move(diagnostic)); }
-  Error(Loc loc, std::string message) { all_.push_back({Severity::error, std::move(loc), std::move(message), {}}); }
+  Error(Loc loc, std::string message) {
+    all_.push_back({Severity::error, std::move(loc), std::move(message), {}});
+  }
 
   const std::vector<Diagnostic>& diagnostics() const { return all_; }
   /// The first message, without its location.
@@ -81,12 +83,12 @@ class [[nodiscard]] Result<void> {
 /// `TG_TRY(value, expression)`: declares `value` from a Result, or returns its error.
 #define TG_CONCAT_(a, b) a##b
 #define TG_CONCAT(a, b) TG_CONCAT_(a, b)
-#define TG_TRY(decl, ...)                                                             \
-  auto TG_CONCAT(tgTry_, __LINE__) = (__VA_ARGS__);                                   \
-  if (!TG_CONCAT(tgTry_, __LINE__)) return TG_CONCAT(tgTry_, __LINE__).takeError();   \
+#define TG_TRY(decl, ...)                                                           \
+  auto TG_CONCAT(tgTry_, __LINE__) = (__VA_ARGS__);                                 \
+  if (!TG_CONCAT(tgTry_, __LINE__)) return TG_CONCAT(tgTry_, __LINE__).takeError(); \
   decl = *std::move(TG_CONCAT(tgTry_, __LINE__))
 /// `TG_CHECK(expression)`: returns the error of a Result<void>.
-#define TG_CHECK(...)                                                                 \
+#define TG_CHECK(...) \
   if (auto tgCheck = (__VA_ARGS__); !tgCheck) return tgCheck.takeError()
 
 }  // namespace tg

@@ -20,10 +20,10 @@ enum class Scalar : uint8_t {
 struct ScalarInfo {
   std::string_view name;
   int arity;
-  std::string_view value;   ///< the formula of the value, as written in the table
-  std::string_view grads;   ///< the formulas of the operand gradients, g being the result's
-  double lo, hi;            ///< input domain the sweeps draw from
-  double ulps;              ///< error allowed on a device, in units of f32 rounding of the result
+  std::string_view value;  ///< the formula of the value, as written in the table
+  std::string_view grads;  ///< the formulas of the operand gradients, g being the result's
+  double lo, hi;           ///< input domain the sweeps draw from
+  double ulps;             ///< error allowed on a device, in units of f32 rounding of the result
 };
 const ScalarInfo& info(Scalar scalar);
 

@@ -35,9 +35,11 @@ void eachMember(T& target, Fn fn) {
 }
 
 Result<void> check(const Target& target) {
-  auto oneOf = [&](std::string_view member, const std::string& value, std::string_view a, std::string_view b) -> Result<void> {
+  auto oneOf = [&](std::string_view member, const std::string& value, std::string_view a,
+                   std::string_view b) -> Result<void> {
     if (value == a || value == b) return {};
-    return fail(fmt::format("target '{}': {} = \"{}\" is neither \"{}\" nor \"{}\"", target.name, member, value, a, b));
+    return fail(fmt::format("target '{}': {} = \"{}\" is neither \"{}\" nor \"{}\"", target.name, member,
+                            value, a, b));
   };
   TG_CHECK(oneOf("reads", target.reads, "storage", "texel"));
   TG_CHECK(oneOf("reduce", target.reduce, "lane", "workgroup"));
@@ -49,7 +51,8 @@ Result<void> check(const Target& target) {
   if (!positive) return fail(fmt::format("target '{}': every limit must be positive", target.name));
   // Offsets stay representable on every device when they are a power of two of at least a texel.
   if (target.alignment < 16 || (target.alignment & (target.alignment - 1)))
-    return fail(fmt::format("target '{}': alignment {} is no power of two of 16 or more", target.name, target.alignment));
+    return fail(fmt::format("target '{}': alignment {} is no power of two of 16 or more", target.name,
+                            target.alignment));
   return {};
 }
 
@@ -82,8 +85,10 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     ++used;
     using T = std::decay_t<decltype(member)>;
     bool fits = std::is_same_v<T, std::string> ? it->is_string() : it->is_number_integer();
-    if (fits) member = it->template get<T>();
-    else wrong = name;
+    if (fits)
+      member = it->template get<T>();
+    else
+      wrong = name;
   });
   if (!wrong.empty()) return fail(fmt::format("{}: member '{}' has the wrong type", file, wrong));
   for (const auto& [key, value] : json.items()) {
@@ -104,8 +109,10 @@ std::string targetToJson(const Target& target) {
 Attr targetToAttr(const Target& target) {
   AttrList members;
   eachMember(target, [&](const char* name, const auto& member) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::string>) members.push_back({name, Attr::string(member)});
-    else members.push_back({name, Attr::of(member)});
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::string>)
+      members.push_back({name, Attr::string(member)});
+    else
+      members.push_back({name, Attr::of(member)});
   });
   return Attr::dictionary(std::move(members));
 }
@@ -119,12 +126,16 @@ Result<Target> targetFromAttr(const Attr& attr) {
       if (name != given.name) return;
       using T = std::decay_t<decltype(member)>;
       known = given.value.kind == (std::is_same_v<T, std::string> ? Attr::Kind::string : Attr::Kind::integer);
-      if constexpr (std::is_same_v<T, std::string>) member = given.value.text;
-      else member = given.value.integer;
+      if constexpr (std::is_same_v<T, std::string>)
+        member = given.value.text;
+      else
+        member = given.value.integer;
     });
     if (!known) wrong = given.name;
   }
-  if (attr.kind != Attr::Kind::dict || !wrong.empty()) return fail(fmt::format("the module's target attribute is malformed{}{}", wrong.empty() ? "" : " at ", wrong));
+  if (attr.kind != Attr::Kind::dict || !wrong.empty())
+    return fail(
+        fmt::format("the module's target attribute is malformed{}{}", wrong.empty() ? "" : " at ", wrong));
   TG_CHECK(check(target));
   return target;
 }

@@ -16,22 +16,22 @@ struct Target {
   std::string name = "vulkan-min";
 
   // Limits: a runtime refuses a module made for larger ones than its device has.
-  int64_t maxInvocations = 128;        ///< invocations in a workgroup
-  int64_t maxWorkgroupX = 128;         ///< local size along x
-  int64_t maxGrid = 65535;             ///< workgroups along each dimension
-  int64_t sharedBytes = 16384;         ///< shared memory per workgroup
-  int64_t storageRange = 134217728;    ///< bytes one storage binding may span
-  int64_t texelElements = 65536;       ///< texels one texel view may span
-  int64_t bindings = 8;                ///< storage buffers per kernel (texel views apart)
-  int64_t alignment = 256;             ///< byte alignment of a binding's offset
-  int64_t subgroup = 1;                ///< subgroup width the kernels may rely on; 1 means none
+  int64_t maxInvocations = 128;      ///< invocations in a workgroup
+  int64_t maxWorkgroupX = 128;       ///< local size along x
+  int64_t maxGrid = 65535;           ///< workgroups along each dimension
+  int64_t sharedBytes = 16384;       ///< shared memory per workgroup
+  int64_t storageRange = 134217728;  ///< bytes one storage binding may span
+  int64_t texelElements = 65536;     ///< texels one texel view may span
+  int64_t bindings = 8;              ///< storage buffers per kernel (texel views apart)
+  int64_t alignment = 256;           ///< byte alignment of a binding's offset
+  int64_t subgroup = 1;              ///< subgroup width the kernels may rely on; 1 means none
 
   // Preferences: how to make kernels fast; never refused.
-  std::string reads = "storage";       ///< "storage" | "texel"
-  std::string reduce = "workgroup";    ///< "lane": one invocation per row | "workgroup"
-  std::string matmul = "shared";       ///< "register" | "shared"
-  int64_t workgroup = 64;              ///< invocations of a map kernel's workgroup
-  int64_t parallel = 4096;             ///< invocations that keep the device busy
+  std::string reads = "storage";     ///< "storage" | "texel"
+  std::string reduce = "workgroup";  ///< "lane": one invocation per row | "workgroup"
+  std::string matmul = "shared";     ///< "register" | "shared"
+  int64_t workgroup = 64;            ///< invocations of a map kernel's workgroup
+  int64_t parallel = 4096;           ///< invocations that keep the device busy
 };
 
 /// The names of the targets that ship with the compiler, in a fixed order.

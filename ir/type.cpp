@@ -45,12 +45,12 @@ static std::string elementString(const Type& type) {
 
 std::string Type::str() const {
   switch (kind) {
-    case Kind::none: return "none";
-    case Kind::scalar: return elementString(*this);
-    case Kind::tensor: return fmt::format("tensor<{}{}{}>", shape.str(), shape.rank() ? "x" : "", name(dtype));
-    case Kind::buffer:
-      return fmt::format("buf<{}{}{}, {}{}>", shape.str(), shape.rank() ? "x" : "", elementString(*this),
-                         name(mode), texel ? ", texel" : "");
+  case Kind::none: return "none";
+  case Kind::scalar: return elementString(*this);
+  case Kind::tensor: return fmt::format("tensor<{}{}{}>", shape.str(), shape.rank() ? "x" : "", name(dtype));
+  case Kind::buffer:
+    return fmt::format("buf<{}{}{}, {}{}>", shape.str(), shape.rank() ? "x" : "", elementString(*this),
+                       name(mode), texel ? ", texel" : "");
   }
   return "";
 }

@@ -63,10 +63,10 @@ struct Type {
   enum class Kind : uint8_t { none, tensor, scalar, buffer };
   Kind kind = Kind::none;
   DType dtype = DType::f32;
-  uint8_t lanes = 1;                ///< 1, 2 or 4: the width of a kernel scalar or buffer element
-  BufMode mode = BufMode::in;       ///< buffers only
-  bool texel = false;               ///< buffers only: read through a texel view, element = one texel
-  Shape shape;                      ///< tensors and buffers
+  uint8_t lanes = 1;           ///< 1, 2 or 4: the width of a kernel scalar or buffer element
+  BufMode mode = BufMode::in;  ///< buffers only
+  bool texel = false;          ///< buffers only: read through a texel view, element = one texel
+  Shape shape;                 ///< tensors and buffers
 
   static Type tensor(DType dtype, Shape shape) { return {Kind::tensor, dtype, 1, BufMode::in, false, shape}; }
   static Type scalar(DType dtype, int lanes = 1) {

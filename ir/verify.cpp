@@ -21,32 +21,32 @@ std::string_view describe(TypeClass wanted) {
 
 bool admits(const table::AttrRow& row, const Attr& value) {
   switch (row.kind) {
-    case AttrKind::integer: return value.kind == Attr::Kind::integer;
-    case AttrKind::real: return value.isNumber();
-    case AttrKind::boolean: return value.kind == Attr::Kind::boolean;
-    case AttrKind::string: return value.kind == Attr::Kind::string;
-    case AttrKind::symbol: return value.kind == Attr::Kind::symbol;
-    case AttrKind::ints: return value.kind == Attr::Kind::array && value.asInts().size() == value.list.size();
-    case AttrKind::any: return true;
-    case AttrKind::none: return false;
-    case AttrKind::word: {
-      if (value.kind != Attr::Kind::word) return false;
-      return fmt::format("|{}|", row.choices).find('|' + value.text + '|') != std::string::npos;
-    }
+  case AttrKind::integer: return value.kind == Attr::Kind::integer;
+  case AttrKind::real: return value.isNumber();
+  case AttrKind::boolean: return value.kind == Attr::Kind::boolean;
+  case AttrKind::string: return value.kind == Attr::Kind::string;
+  case AttrKind::symbol: return value.kind == Attr::Kind::symbol;
+  case AttrKind::ints: return value.kind == Attr::Kind::array && value.asInts().size() == value.list.size();
+  case AttrKind::any: return true;
+  case AttrKind::none: return false;
+  case AttrKind::word: {
+    if (value.kind != Attr::Kind::word) return false;
+    return fmt::format("|{}|", row.choices).find('|' + value.text + '|') != std::string::npos;
+  }
   }
   return false;
 }
 
 std::string describe(const table::AttrRow& row) {
   switch (row.kind) {
-    case AttrKind::integer: return "an integer";
-    case AttrKind::real: return "a number";
-    case AttrKind::boolean: return "true or false";
-    case AttrKind::string: return "a string";
-    case AttrKind::symbol: return "a symbol";
-    case AttrKind::ints: return "a list of integers";
-    case AttrKind::word: return fmt::format("one of {}", row.choices);
-    default: return "a value";
+  case AttrKind::integer: return "an integer";
+  case AttrKind::real: return "a number";
+  case AttrKind::boolean: return "true or false";
+  case AttrKind::string: return "a string";
+  case AttrKind::symbol: return "a symbol";
+  case AttrKind::ints: return "a list of integers";
+  case AttrKind::word: return fmt::format("one of {}", row.choices);
+  default: return "a value";
   }
 }
 
@@ -58,7 +58,8 @@ class Verifier {
  private:
   void report(Error error) { errors_.append(std::move(error)); }
   void report(const Loc& loc, std::string message) { report(failAt(loc, std::move(message))); }
-  void knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs, std::initializer_list<std::string_view> known);
+  void knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs,
+                  std::initializer_list<std::string_view> known);
   void storage(const Item& item);
   void function(const Item& func);
   void functionEffects(const Item& func);
@@ -75,10 +76,10 @@ class Verifier {
 
 table::Where functionPlace(Stage stage) {
   switch (stage) {
-    case Stage::tensor: return table::inTensor;
-    case Stage::fused: return table::inFused;
-    case Stage::planned: return table::inPlanned;
-    default: return table::inDispatch;
+  case Stage::tensor: return table::inTensor;
+  case Stage::fused: return table::inFused;
+  case Stage::planned: return table::inPlanned;
+  default: return table::inDispatch;
   }
 }
 
@@ -92,14 +93,17 @@ bool Verifier::attributes(const Op& op) {
     const table::AttrRow* row = op.info().attr(attr.name);
     if (!row) {
       std::string known;
-      for (const auto& each : op.info().attrs) known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
-      bad(fmt::format("unknown attribute '{}'; {}", attr.name, known.empty() ? "it has none" : "known: " + known));
+      for (const auto& each : op.info().attrs)
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
+      bad(fmt::format("unknown attribute '{}'; {}", attr.name,
+                      known.empty() ? "it has none" : "known: " + known));
     } else if (!admits(*row, attr.value)) {
       bad(fmt::format("attribute '{}' is {}, not {}", attr.name, describe(*row), attr.value.str()));
     }
   }
   for (const table::AttrRow& row : op.info().attrs)
-    if (row.fallback.empty() && !find(op.attrs, row.name)) bad(fmt::format("attribute '{}' is required", row.name));
+    if (row.fallback.empty() && !find(op.attrs, row.name))
+      bad(fmt::format("attribute '{}' is required", row.name));
   return good;
 }
 
@@ -117,16 +121,19 @@ bool Verifier::operands(const Op& op) {
     if (row.kind == SlotKind::literal) continue;
     if (operand.isLiteral()) {
       if (kernel) continue;
-      report(op.loc, fmt::format("{}: operand '{}' must be a value; write a tg.constant", op.info().name, row.name));
+      report(op.loc,
+             fmt::format("{}: operand '{}' must be a value; write a tg.constant", op.info().name, row.name));
       return false;
     }
     if (!admits(row.type, operand.value->type.dtype)) {
-      report(std::move(failAt(op.loc, fmt::format("{}: operand '{}' is {}, not {}", op.info().name, row.name, operand.value->type.str(), describe(row.type))))
+      report(std::move(failAt(op.loc, fmt::format("{}: operand '{}' is {}, not {}", op.info().name, row.name,
+                                                  operand.value->type.str(), describe(row.type))))
                  .note(operand.value->loc, fmt::format("%{} is defined here", operand.value->name)));
       return false;
     }
     if (!kernel && !operand.value->type.isTensor()) {
-      report(op.loc, fmt::format("{}: operand '{}' is {}, not a tensor", op.info().name, row.name, operand.value->type.str()));
+      report(op.loc, fmt::format("{}: operand '{}' is {}, not a tensor", op.info().name, row.name,
+                                 operand.value->type.str()));
       return false;
     }
   }
@@ -136,47 +143,58 @@ bool Verifier::operands(const Op& op) {
 void Verifier::types(const Op& op, const Item& func) {
   const table::Results& wanted = op.info().results;
   if (!wanted.variadic && static_cast<int>(op.results.size()) != wanted.count)
-    return report(op.loc, fmt::format("{}: has {} results, not {}", op.info().name, wanted.count, op.results.size()));
+    return report(op.loc,
+                  fmt::format("{}: has {} results, not {}", op.info().name, wanted.count, op.results.size()));
   if (!op.groups.empty() && op.code != Opcode::fused)
     return report(op.loc, fmt::format("{}: only tg.fused has groups of results", op.info().name));
   Result<std::vector<Type>> inferred = infer(op, &module_, &func);
   if (!inferred) return report(inferred.takeError());
   if (inferred->size() != op.results.size())
-    return report(op.loc, fmt::format("{}: has {} results, not {}", op.info().name, inferred->size(), op.results.size()));
+    return report(op.loc, fmt::format("{}: has {} results, not {}", op.info().name, inferred->size(),
+                                      op.results.size()));
   for (size_t i = 0; i < op.results.size(); ++i)
     if (!((*inferred)[i] == op.results[i]->type))
-      report(op.loc, fmt::format("{}: result %{} is {}, not {}", op.info().name, op.results[i]->name, (*inferred)[i].str(), op.results[i]->type.str()));
+      report(op.loc, fmt::format("{}: result %{} is {}, not {}", op.info().name, op.results[i]->name,
+                                 (*inferred)[i].str(), op.results[i]->type.str()));
 }
 
 void Verifier::op(const Op& op, const Item& func, table::Where where) {
   if (!op.info().mayStand(where)) {
-    std::string_view place = where == table::inRegion ? "a tg.fused region" : where == table::inKernel ? "a kernel" : "a function";
-    return report(op.loc, fmt::format("{} may not stand in {} at stage {}", op.info().name, place, name(module_.stage)));
+    std::string_view place = where == table::inRegion   ? "a tg.fused region"
+                             : where == table::inKernel ? "a kernel"
+                                                        : "a function";
+    return report(op.loc, fmt::format("{} may not stand in {} at stage {}", op.info().name, place,
+                                      name(module_.stage)));
   }
   bool good = attributes(op);
   good = operands(op) && good;
-  for (const auto& region : op.regions) block(*region, func, op.code == Opcode::fused ? table::inRegion : where);
+  for (const auto& region : op.regions)
+    block(*region, func, op.code == Opcode::fused ? table::inRegion : where);
   if (good) types(op, func);
 }
 
 void Verifier::block(const Block& block, const Item& func, table::Where where) {
   for (size_t i = 0; i < block.ops.size(); ++i) {
     const Op& current = *block.ops[i];
-    if (current.info().has(table::terminator) && i + 1 < block.ops.size()) report(block.ops[i + 1]->loc, fmt::format("an op stands after {}", current.info().name));
+    if (current.info().has(table::terminator) && i + 1 < block.ops.size())
+      report(block.ops[i + 1]->loc, fmt::format("an op stands after {}", current.info().name));
     op(current, func, where);
   }
 }
 
 void Verifier::returned(const Item& func) {
   const Op* last = func.body.terminator();
-  if (!last || last->code != Opcode::return_) return report(func.loc, fmt::format("@{} does not end with return", func.name));
+  if (!last || last->code != Opcode::return_)
+    return report(func.loc, fmt::format("@{} does not end with return", func.name));
   if (last->operands.size() != func.results.size())
-    return report(last->loc, fmt::format("return [return.c1]: @{} has {} results, {} are returned", func.name, func.results.size(), last->operands.size()));
+    return report(last->loc, fmt::format("return [return.c1]: @{} has {} results, {} are returned", func.name,
+                                         func.results.size(), last->operands.size()));
   for (size_t i = 0; i < func.results.size(); ++i) {
-    if (!last->in(static_cast<int>(i))) continue;   // a literal, which is reported as an operand
+    if (!last->in(static_cast<int>(i))) continue;  // a literal, which is reported as an operand
     if (!(last->in(static_cast<int>(i))->type == func.results[i].type))
-      report(last->loc, fmt::format("return [return.c1]: result '{}' is {}, %{} is {}", func.results[i].name, func.results[i].type.str(),
-                                    last->in(static_cast<int>(i))->name, last->in(static_cast<int>(i))->type.str()));
+      report(last->loc, fmt::format("return [return.c1]: result '{}' is {}, %{} is {}", func.results[i].name,
+                                    func.results[i].type.str(), last->in(static_cast<int>(i))->name,
+                                    last->in(static_cast<int>(i))->type.str()));
   }
 }
 
@@ -185,83 +203,109 @@ void Verifier::functionEffects(const Item& func) {
   std::set<std::pair<Opcode, std::string>> seen;
   for (const auto& op : func.body.ops) {
     std::string key;
-    if (op->code == Opcode::update || op->code == Opcode::param_grad) key = op->operands[0].text;
-    else if (const Attr* given = find(op->attrs, "name"); given && op->code == Opcode::capture) key = given->text;
-    else continue;
-    if (seen.insert({op->code, key}).second) continue;
-    if (op->code == Opcode::capture) report(op->loc, fmt::format("tg.capture [capture.c1]: '{}' is captured twice in @{}", key, func.name));
+    if (op->code == Opcode::update || op->code == Opcode::param_grad)
+      key = op->operands[0].text;
+    else if (const Attr* given = find(op->attrs, "name"); given && op->code == Opcode::capture)
+      key = given->text;
     else
-      report(op->loc, fmt::format("{} [{}.c3]: @{} has a second {} in @{}", op->info().name, op->info().name.substr(3), key,
-                                  op->code == Opcode::update ? "update" : "gradient", func.name));
+      continue;
+    if (seen.insert({op->code, key}).second) continue;
+    if (op->code == Opcode::capture)
+      report(op->loc, fmt::format("tg.capture [capture.c1]: '{}' is captured twice in @{}", key, func.name));
+    else
+      report(op->loc,
+             fmt::format("{} [{}.c3]: @{} has a second {} in @{}", op->info().name, op->info().name.substr(3),
+                         key, op->code == Opcode::update ? "update" : "gradient", func.name));
   }
   std::set<std::string> results;
   for (const NamedType& result : func.results)
-    if (!results.insert(result.name).second) report(func.loc, fmt::format("@{} has two results named '{}'", func.name, result.name));
+    if (!results.insert(result.name).second)
+      report(func.loc, fmt::format("@{} has two results named '{}'", func.name, result.name));
 }
 
 void Verifier::function(const Item& func) {
   knownAttrs(func.loc, "@" + func.name, func.attrs, {"every"});
   for (const auto& arg : func.body.args) {
-    if (!arg->type.isTensor()) report(arg->loc, fmt::format("argument %{} is {}, not a tensor", arg->name, arg->type.str()));
+    if (!arg->type.isTensor())
+      report(arg->loc, fmt::format("argument %{} is {}, not a tensor", arg->name, arg->type.str()));
     knownAttrs(arg->loc, "%" + arg->name, arg->attrs, {"host", "schedule", "batch"});
     const Attr* batch = find(arg->attrs, "batch");
-    if (batch && (batch->kind != Attr::Kind::integer || batch->integer < 0 || batch->integer >= arg->type.rank()))
-      report(arg->loc, fmt::format("%{}: attribute 'batch' is an axis of {}, not {}", arg->name, arg->type.str(), batch->str()));
+    if (batch &&
+        (batch->kind != Attr::Kind::integer || batch->integer < 0 || batch->integer >= arg->type.rank()))
+      report(arg->loc, fmt::format("%{}: attribute 'batch' is an axis of {}, not {}", arg->name,
+                                   arg->type.str(), batch->str()));
     const Attr* host = find(arg->attrs, "host");
     if (!host) continue;
     bool known = (host->text == "lr" && arg->type == Type::tensor(DType::f32, {})) ||
                  (host->text == "rng" && arg->type == Type::tensor(DType::i32, {2})) ||
                  (host->text == "loss_scale" && arg->type == Type::tensor(DType::f32, {}));
     if (!known)
-      report(arg->loc, fmt::format("%{} is no host scalar: known are \"lr\" tensor<f32>, \"rng\" tensor<2xi32>, \"loss_scale\" tensor<f32>", arg->name));
+      report(arg->loc, fmt::format("%{} is no host scalar: known are \"lr\" tensor<f32>, \"rng\" "
+                                   "tensor<2xi32>, \"loss_scale\" tensor<f32>",
+                                   arg->name));
   }
   block(func.body, func, functionPlace(module_.stage));
   returned(func);
   functionEffects(func);
 }
 
-void Verifier::knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs, std::initializer_list<std::string_view> known) {
+void Verifier::knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs,
+                          std::initializer_list<std::string_view> known) {
   for (const NamedAttr& attr : attrs)
     if (std::find(known.begin(), known.end(), attr.name) == known.end())
-      report(loc, fmt::format("{}: unknown attribute '{}'; known: {}", owner, attr.name, fmt::join(known, ", ")));
+      report(loc,
+             fmt::format("{}: unknown attribute '{}'; known: {}", owner, attr.name, fmt::join(known, ", ")));
 }
 
 void Verifier::storage(const Item& item) {
-  if (!item.type.isTensor()) return report(item.loc, fmt::format("@{} is {}, not a tensor", item.name, item.type.str()));
-  if (item.kind == ItemKind::param) knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "decay"});
-  else knownAttrs(item.loc, "@" + item.name, item.attrs, {"init"});
-  if (const Attr* decay = find(item.attrs, "decay"); decay && item.kind == ItemKind::param && decay->kind != Attr::Kind::boolean)
+  if (!item.type.isTensor())
+    return report(item.loc, fmt::format("@{} is {}, not a tensor", item.name, item.type.str()));
+  if (item.kind == ItemKind::param)
+    knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "decay"});
+  else
+    knownAttrs(item.loc, "@" + item.name, item.attrs, {"init"});
+  if (const Attr* decay = find(item.attrs, "decay");
+      decay && item.kind == ItemKind::param && decay->kind != Attr::Kind::boolean)
     report(item.loc, fmt::format("@{}: attribute 'decay' is true or false, not {}", item.name, decay->str()));
   const Attr* init = find(item.attrs, "init");
   if (!init) return;
-  static const std::set<std::string_view> kinds{"zeros", "ones", "constant", "randn", "uniform", "kaiming", "xavier", "dense"};
+  static const std::set<std::string_view> kinds{"zeros",   "ones",    "constant", "randn",
+                                                "uniform", "kaiming", "xavier",   "dense"};
   bool named = init->kind == Attr::Kind::word || init->kind == Attr::Kind::call;
   if (!named || !kinds.contains(init->text) || (item.kind == ItemKind::state && init->text != "constant"))
-    return report(item.loc, fmt::format("@{}: init = {} is unknown; known: {}", item.name, init->str(),
-                                        item.kind == ItemKind::state ? "constant(v)" : "zeros ones constant(v) randn(std) uniform(lo, hi) kaiming(gain) xavier(gain) dense<…>"));
+    return report(
+        item.loc,
+        fmt::format(
+            "@{}: init = {} is unknown; known: {}", item.name, init->str(),
+            item.kind == ItemKind::state
+                ? "constant(v)"
+                : "zeros ones constant(v) randn(std) uniform(lo, hi) kaiming(gain) xavier(gain) dense<…>"));
   if (init->text == "dense" && static_cast<int64_t>(init->list.size()) != item.type.elements())
-    report(item.loc, fmt::format("@{}: dense gives {} values for {}", item.name, init->list.size(), item.type.str()));
+    report(item.loc,
+           fmt::format("@{}: dense gives {} values for {}", item.name, init->list.size(), item.type.str()));
 }
 
 Result<void> Verifier::run() {
   knownAttrs(module_.loc, "module @" + module_.name, module_.attrs, {"target", "plan", "train_pipeline"});
   for (const auto& item : module_.items) {
     switch (item->kind) {
-      case ItemKind::param:
-      case ItemKind::state: storage(*item); break;
-      case ItemKind::func: function(*item); break;
-      case ItemKind::kernel:
-        block(item->body, *item, table::inKernel);
-        if (errors_.empty())
-          if (auto checked = verifyKernel(*item); !checked) report(checked.takeError());
-        break;
-      case ItemKind::buffer:
-        if (item->bytes < 0) report(item->loc, fmt::format("@{}: a size of {} bytes", item->name, item->bytes));
-        if (module_.stage < Stage::planned) report(item->loc, fmt::format("a buffer may not stand at stage {}", name(module_.stage)));
-        break;
-      case ItemKind::binary:
-        if (module_.stage != Stage::spirv) report(item->loc, fmt::format("a binary may not stand at stage {}", name(module_.stage)));
-        break;
+    case ItemKind::param:
+    case ItemKind::state: storage(*item); break;
+    case ItemKind::func: function(*item); break;
+    case ItemKind::kernel:
+      block(item->body, *item, table::inKernel);
+      if (errors_.empty())
+        if (auto checked = verifyKernel(*item); !checked) report(checked.takeError());
+      break;
+    case ItemKind::buffer:
+      if (item->bytes < 0) report(item->loc, fmt::format("@{}: a size of {} bytes", item->name, item->bytes));
+      if (module_.stage < Stage::planned)
+        report(item->loc, fmt::format("a buffer may not stand at stage {}", name(module_.stage)));
+      break;
+    case ItemKind::binary:
+      if (module_.stage != Stage::spirv)
+        report(item->loc, fmt::format("a binary may not stand at stage {}", name(module_.stage)));
+      break;
     }
   }
   if (!errors_.empty()) return std::move(errors_);

@@ -1,6 +1,7 @@
 // fuse: one kernel per region.
 //   before:  %z = tg.matmul %x, %w   %a = tg.add %z, %b   %h = tg.relu %a
-//   after:   %h = tg.fused (%x = %x, %w = %w, %b = %b) {schedule = matmul{tile = [8, 8]}} { matmul; add; relu; yield }
+//   after:   %h = tg.fused (%x = %x, %w = %w, %b = %b) {schedule = matmul{tile = [8, 8]}} { matmul; add;
+//   relu; yield }
 // Requires stage(tensor) without tg.grad. Ensures stage(fused): every op sits in a region that one
 // kernel computes; views, constants and iota are copied into their readers; the module carries its
 // target; captures and gradients that are not kept are gone.
@@ -56,7 +57,9 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
       for (fuse::Report& report : reports) context.remark(report.loc, std::move(report.text));
   }
   for (const NamedAttr& entry : tuning)
-    if (!tuned.contains(entry.name)) context.remark(module.loc, fmt::format("tuning file {}: no region has the key {}", options.tuning, entry.name));
+    if (!tuned.contains(entry.name))
+      context.remark(module.loc,
+                     fmt::format("tuning file {}: no region has the key {}", options.tuning, entry.name));
   set(module.attrs, "target", targetToAttr(target));
   module.stage = Stage::fused;
   return {};

@@ -72,8 +72,7 @@ static Error wrongStage(const PassInfo& pass, const Module& module) {
 static Error brokenBy(const PipelineStep& step, std::string what, Error why, const std::string& reproducer) {
   Error error =
       fail(fmt::format("pass {} {}: a bug in the compiler, not in the input", step.pass->name, what));
-  for (const Diagnostic& diagnostic : why.diagnostics())
-    error.addNote(diagnostic.loc, diagnostic.message);
+  for (const Diagnostic& diagnostic : why.diagnostics()) error.addNote(diagnostic.loc, diagnostic.message);
   if (!reproducer.empty()) error.addNote(nullptr, reproducer);
   return error;
 }

@@ -63,13 +63,14 @@ class FlatRegion {
 
 struct Update {
   Op* op;
-  Value* gradient;   ///< the unscaled one when `scale` is set
+  Value* gradient;  ///< the unscaled one when `scale` is set
   Op* scaling = nullptr;
 };
 
 class Flattener {
  public:
-  Flattener(Module& module, Item& func, const Target& target) : module_(module), func_(func), target_(target), uses_(func.body), names_(func) {}
+  Flattener(Module& module, Item& func, const Target& target)
+      : module_(module), func_(func), target_(target), uses_(func.body), names_(func) {}
 
   void run() {
     collect();
@@ -96,9 +97,9 @@ class Flattener {
   UseDef uses_;
   NameTable names_;
   std::map<std::string, std::vector<Update>> groups_;
-  std::unordered_set<std::string> taken_;   ///< symbols that the updates so far read
+  std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
   std::unordered_set<const Op*> dropped_;
-  std::unordered_map<const Op*, std::vector<std::unique_ptr<Op>>> before_;   // new ops by the op they precede
+  std::unordered_map<const Op*, std::vector<std::unique_ptr<Op>>> before_;  // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
   std::vector<std::unique_ptr<Op>> graveyard_;
 };
@@ -113,11 +114,12 @@ bool Flattener::joins(const Op& update) const {
     if (!def || (def->code != Opcode::param && def->code != Opcode::state)) return false;
     read.insert(def->operands[0].text);
   }
-  return read.size() == 3 && std::none_of(read.begin(), read.end(), [&](const std::string& name) { return taken_.contains(name); });
+  return read.size() == 3 && std::none_of(read.begin(), read.end(),
+                                          [&](const std::string& name) { return taken_.contains(name); });
 }
 
 void Flattener::collect() {
-  std::map<std::string, std::string> shrinks;   // by key: the one decay its updates share
+  std::map<std::string, std::string> shrinks;  // by key: the one decay its updates share
   for (auto& op : func_.body.ops) {
     if (op->code != Opcode::adam_update || !joins(*op)) continue;
     for (int index : {0, 2, 3}) taken_.insert(op->in(index)->def->operands[0].text);
@@ -153,8 +155,9 @@ const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
 void Flattener::findScaling(std::vector<Update>& updates, Value*& scale) {
   for (const Update& update : updates) {
     Op* def = update.gradient->def;
-    bool scaled = def && def->code == Opcode::mul && def->in(1)->type.rank() == 0 && def->in(0)->type == update.gradient->type &&
-                  uses_.users(update.gradient).size() == 1 && (!scale || scale == def->in(1));
+    bool scaled = def && def->code == Opcode::mul && def->in(1)->type.rank() == 0 &&
+                  def->in(0)->type == update.gradient->type && uses_.users(update.gradient).size() == 1 &&
+                  (!scale || scale == def->in(1));
     if (!scaled) {
       scale = nullptr;
       return;
@@ -172,7 +175,8 @@ void Flattener::materialise(std::vector<Update>& updates) {
   std::unordered_set<const Value*> taken;
   for (Update& update : updates) {
     Value* base = throughReshapes(update.gradient);
-    bool own = base->def && !isInline(*base->def) && base->def->code != Opcode::param && base->def->code != Opcode::state;
+    bool own = base->def && !isInline(*base->def) && base->def->code != Opcode::param &&
+               base->def->code != Opcode::state;
     if (own && taken.insert(base).second) {
       update.gradient = base;
       continue;
@@ -204,7 +208,9 @@ void Flattener::flatten(std::vector<Update>& updates) {
   Value* scale = nullptr;
   findScaling(updates, scale);
   // Decayed parameters first, so that decay is a question of the index.
-  std::stable_sort(updates.begin(), updates.end(), [](const Update& a, const Update& b) { return a.op->numOperands() > b.op->numOperands(); });
+  std::stable_sort(updates.begin(), updates.end(), [](const Update& a, const Update& b) {
+    return a.op->numOperands() > b.op->numOperands();
+  });
   std::vector<Value*> unscaled;
   for (const Update& update : updates) unscaled.push_back(update.gradient);
   materialise(updates);
@@ -245,7 +251,8 @@ void Flattener::flatten(std::vector<Update>& updates) {
       b.setHint("index");
       Value* position = b.op(Opcode::iota, {}, {}, {index});
       b.setHint("decays");
-      Value* limit = b.constant(static_cast<double>(FlatRegion::groupElements(decayed)), Type::tensor(DType::i32, {}));
+      Value* limit =
+          b.constant(static_cast<double>(FlatRegion::groupElements(decayed)), Type::tensor(DType::i32, {}));
       Value* decays = b.binary(Opcode::less, position, limit);
       b.setHint("shrinks");
       inner = b.op(Opcode::select, {decays, inner, b.scalar(0)});
@@ -258,21 +265,23 @@ void Flattener::flatten(std::vector<Update>& updates) {
   Op* made = b.block()->ops.back().get();
   region.yields({made->result(0), made->result(1), made->result(2)});
   for (int which = 0; which < 3; ++which) {
-    for (const Update& update : updates) region.result(update.op->result(which)->type, update.op->result(which)->name);
+    for (const Update& update : updates)
+      region.result(update.op->result(which)->type, update.op->result(which)->name);
     region.op().groups.push_back(static_cast<int>(updates.size()));
   }
   for (size_t i = 0; i < updates.size(); ++i) {
     dropped_.insert(updates[i].op);
     if (updates[i].scaling) dropped_.insert(updates[i].scaling);
     for (int which = 0; which < 3; ++which)
-      replaced_[updates[i].op->result(which)] = region.op().result(which * static_cast<int>(updates.size()) + static_cast<int>(i));
+      replaced_[updates[i].op->result(which)] =
+          region.op().result(which * static_cast<int>(updates.size()) + static_cast<int>(i));
   }
   before_[last].push_back(region.finish(target_));
 }
 
 /// The add chain over sums of squares of exactly these gradients becomes one two-stage sum.
 void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
-  std::unordered_set<const Value*> leaves;   // sums of squares and the chain's sums so far
+  std::unordered_set<const Value*> leaves;  // sums of squares and the chain's sums so far
   std::vector<const Op*> chain;
   for (Value* gradient : gradients) {
     const Value* leaf = nullptr;
@@ -284,7 +293,9 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
       if (leaf->type.rank() > 0) {
         const auto& users = uses_.users(leaf);
         // A tensor of one element is reshaped, not summed.
-        bool full = users.size() == 1 && (users[0]->code == Opcode::sum || users[0]->code == Opcode::reshape) && users[0]->result()->type.rank() == 0;
+        bool full = users.size() == 1 &&
+                    (users[0]->code == Opcode::sum || users[0]->code == Opcode::reshape) &&
+                    users[0]->result()->type.rank() == 0;
         if (!full) return;
         leaf = users[0]->result();
         chain.push_back(users[0]);
@@ -313,7 +324,8 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   Builder& b = region.builder();
   Value* flat = region.bindGroup("g", gradients);
   int64_t count = flat->type.elements();
-  int64_t pieces = divisorUpTo(count / 4, std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / 256)));
+  int64_t pieces =
+      divisorUpTo(count / 4, std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / 256)));
   b.setHint("squares");
   Value* squares = b.op(Opcode::square, {flat});
   b.setHint("rows");
@@ -348,14 +360,18 @@ void Flattener::rebuild() {
   for (auto& op : func_.body.ops) {
     if (auto it = before_.find(op.get()); it != before_.end())
       for (auto& made : it->second) push(std::move(made));
-    if (dropped_.contains(op.get())) graveyard_.push_back(std::move(op));
-    else push(std::move(op));
+    if (dropped_.contains(op.get()))
+      graveyard_.push_back(std::move(op));
+    else
+      push(std::move(op));
   }
   func_.body.ops = std::move(body);
 }
 
 }  // namespace
 
-void flattenOptimizer(Module& module, Item& func, const Target& target) { Flattener(module, func, target).run(); }
+void flattenOptimizer(Module& module, Item& func, const Target& target) {
+  Flattener(module, func, target).run();
+}
 
 }  // namespace tg::fuse

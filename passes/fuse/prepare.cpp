@@ -9,7 +9,8 @@ namespace {
 /// Replaces ops one by one: the body is rebuilt in order, values of replaced ops mapped on the way.
 class Preparer {
  public:
-  Preparer(Module& module, Item& func, const Target& target) : builder_(&module, &func), func_(func), target_(target) {}
+  Preparer(Module& module, Item& func, const Target& target)
+      : builder_(&module, &func), func_(func), target_(target) {}
 
   void run() {
     std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops);
@@ -35,12 +36,14 @@ class Preparer {
   Value* replacement(const Op& op) {
     if (op.code == Opcode::cross_entropy && op.word("reduction") != "none") return crossEntropy(op);
     if (op.info().fusion == table::Fusion::row && op.info().attr("axis")) return rowsLast(op);
-    if (op.code == Opcode::sum || op.code == Opcode::mean || op.code == Opcode::max_reduce) return reduction(op);
+    if (op.code == Opcode::sum || op.code == Opcode::mean || op.code == Opcode::max_reduce)
+      return reduction(op);
     return nullptr;
   }
 
   Value* crossEntropy(const Op& op) {
-    Value* rows = builder_.op(Opcode::cross_entropy, {op.in(0), op.in(1)}, {{"reduction", Attr::word("none")}});
+    Value* rows =
+        builder_.op(Opcode::cross_entropy, {op.in(0), op.in(1)}, {{"reduction", Attr::word("none")}});
     std::vector<int64_t> axes;
     for (int axis = 0; axis < rows->type.rank(); ++axis) axes.push_back(axis);
     bool mean = op.word("reduction") == "mean";
@@ -63,7 +66,9 @@ class Preparer {
     return builder_.transpose(builder_.op(op.code, operands, attrs), perm);
   }
 
-  Value* reduction(const Op& op) { return splitReduction(op.code, op.in(0), op.ints("axes"), op.flag("keepdims")); }
+  Value* reduction(const Op& op) {
+    return splitReduction(op.code, op.in(0), op.ints("axes"), op.flag("keepdims"));
+  }
 
   /// A reduction of neighbouring axes in two stages when one stage leaves the device idle; null when
   /// it does not, or when the count has no useful divisor.
@@ -75,16 +80,22 @@ class Preparer {
     for (size_t i = 0; i < axes.size(); ++i)
       if (axes[i] != axes[0] + static_cast<int64_t>(i)) return nullptr;
     int64_t before = 1, count = 1, after = 1;
-    for (int axis = 0; axis < shape.rank(); ++axis) (axis < axes[0] ? before : axis <= axes.back() ? count : after) *= shape[axis];
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      (axis < axes[0] ? before : axis <= axes.back() ? count : after) *= shape[axis];
     bool shared = target_.reduce == "workgroup" && after == 1;
     int64_t longest = shared ? 64 * target_.workgroup : std::max<int64_t>(128, (1 << 18) / target_.parallel);
     if (before * after >= target_.parallel || count <= longest) return nullptr;
-    int64_t pieces = divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), count / 16)));
+    int64_t pieces =
+        divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), count / 16)));
     if (pieces < 2) return nullptr;
     Opcode stage = code == Opcode::max_reduce ? code : Opcode::sum;
-    Value* first = builder_.reduce(stage, builder_.reshape(x, {before, pieces, count / pieces, after}), {2}, false);
+    Value* first =
+        builder_.reduce(stage, builder_.reshape(x, {before, pieces, count / pieces, after}), {2}, false);
     Value* second = builder_.reduce(stage, first, {1}, false);
-    if (code == Opcode::mean) second = builder_.binary(Opcode::mul, second, builder_.constant(1.0 / static_cast<double>(count), Type::tensor(x->type.dtype, {})));
+    if (code == Opcode::mean)
+      second = builder_.binary(
+          Opcode::mul, second,
+          builder_.constant(1.0 / static_cast<double>(count), Type::tensor(x->type.dtype, {})));
     // A reshape of equal shape would be the value itself; the caller renames what it gets either way.
     return builder_.reshape(second, reducedShape(shape, axes, keepdims));
   }
@@ -99,11 +110,13 @@ class Preparer {
 }  // namespace
 
 bool isInline(const Op& op) {
-  return op.info().has(table::view) || op.code == Opcode::constant || op.code == Opcode::iota || op.code == Opcode::stop_gradient;
+  return op.info().has(table::view) || op.code == Opcode::constant || op.code == Opcode::iota ||
+         op.code == Opcode::stop_gradient;
 }
 
 Value* throughReshapes(Value* value) {
-  while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient)) value = value->def->in(0);
+  while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient))
+    value = value->def->in(0);
   return value;
 }
 

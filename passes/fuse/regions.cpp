@@ -20,18 +20,19 @@ enum class Space : uint8_t { map, row, product, sum, closed };
 
 struct Region {
   Space space = Space::map;
-  int64_t elements = 0;          ///< map, product, sum: of each result
-  RowSpace rows;                 ///< row
-  Shape summed;                  ///< sum: the operand's shape, which horizontal partners share
-  std::vector<Op*> ops;          ///< in text order
-  std::set<int> producers;       ///< regions it reads from
-  int first = 0;                 ///< text position of its first op
+  int64_t elements = 0;     ///< map, product, sum: of each result
+  RowSpace rows;            ///< row
+  Shape summed;             ///< sum: the operand's shape, which horizontal partners share
+  std::vector<Op*> ops;     ///< in text order
+  std::set<int> producers;  ///< regions it reads from
+  int first = 0;            ///< text position of its first op
   bool alive = true;
 };
 
 class Former {
  public:
-  Former(Module& module, Item& func, const Target& target) : module_(module), func_(func), target_(target), names_(func) {}
+  Former(Module& module, Item& func, const Target& target)
+      : module_(module), func_(func), target_(target), names_(func) {}
   std::vector<Report> run();
 
  private:
@@ -51,11 +52,11 @@ class Former {
   Item& func_;
   const Target& target_;
   NameTable names_;
-  std::unordered_set<const Op*> forced_;          // views that must become values of their own
+  std::unordered_set<const Op*> forced_;  // views that must become values of their own
   std::vector<Region> regions_;
   std::unordered_map<const Op*, int> regionOf_;
   std::unordered_map<const Op*, int> position_;
-  std::unordered_map<const Value*, std::vector<Op*>> readers_;   // through inline ops
+  std::unordered_map<const Value*, std::vector<Op*>> readers_;  // through inline ops
   std::unordered_map<const Value*, Value*> replaced_;
   std::vector<Report> reports_;
   std::vector<std::string> whyAlone_;
@@ -63,13 +64,13 @@ class Former {
 
 bool isBoundary(const Op& op) {
   switch (op.code) {
-    case Opcode::param:
-    case Opcode::state:
-    case Opcode::update:
-    case Opcode::param_grad:
-    case Opcode::capture:
-    case Opcode::return_: return true;
-    default: return false;
+  case Opcode::param:
+  case Opcode::state:
+  case Opcode::update:
+  case Opcode::param_grad:
+  case Opcode::capture:
+  case Opcode::return_: return true;
+  default: return false;
   }
 }
 
@@ -84,7 +85,7 @@ void Former::keepEffects() {
           if (isInline(*value->def)) forced_.insert(value->def);
           return;
         }
-        if (op->code == Opcode::fused) return;   // reads arguments and parameters where they are
+        if (op->code == Opcode::fused) return;  // reads arguments and parameters where they are
         auto copy = std::make_unique<Op>(Opcode::reshape);
         copy->loc = op->loc;
         copy->operands = {Operand::of(value)};
@@ -106,11 +107,16 @@ void Former::keepEffects() {
 Region Former::alone(const Op& op) const {
   Region region;
   region.elements = op.results.empty() ? 0 : op.result()->type.elements();
-  if (op.code == Opcode::fused) region.space = Space::closed;
-  else if (auto rows = rowSpaceOf(op)) region.space = Space::row, region.rows = *rows;
-  else if (op.info().fusion == Fusion::contraction) region.space = Space::product;
-  else if (op.info().fusion == Fusion::reduce || op.info().fusion == Fusion::row) region.space = Space::sum, region.summed = op.in(0)->type.shape;
-  else if (op.info().fusion == Fusion::scatter) region.space = Space::closed;
+  if (op.code == Opcode::fused)
+    region.space = Space::closed;
+  else if (auto rows = rowSpaceOf(op))
+    region.space = Space::row, region.rows = *rows;
+  else if (op.info().fusion == Fusion::contraction)
+    region.space = Space::product;
+  else if (op.info().fusion == Fusion::reduce || op.info().fusion == Fusion::row)
+    region.space = Space::sum, region.summed = op.in(0)->type.shape;
+  else if (op.info().fusion == Fusion::scatter)
+    region.space = Space::closed;
   return region;
 }
 
@@ -158,7 +164,8 @@ bool Former::fits(const Region& region, const Op& op) const {
         if (!inside.contains(reader)) outputs.insert(result.get());
     }
   }
-  int64_t storage = static_cast<int64_t>(outputs.size()) + (target_.reads == "texel" ? 0 : static_cast<int64_t>(inputs.size()) + 2);
+  int64_t storage = static_cast<int64_t>(outputs.size()) +
+                    (target_.reads == "texel" ? 0 : static_cast<int64_t>(inputs.size()) + 2);
   return storage <= target_.bindings && inputs.size() + outputs.size() <= 24;
 }
 
@@ -172,32 +179,39 @@ static bool keepsOrder(const Op& op, const Value* base) {
 bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {
   int64_t elements = own.elements;
   bool ordered = keepsOrder(op, through);
-  auto isRowSized = [&](int64_t count, const RowSpace& rows) { return count == rows.rows * rows.length || count == rows.rows; };
+  auto isRowSized = [&](int64_t count, const RowSpace& rows) {
+    return count == rows.rows * rows.length || count == rows.rows;
+  };
   switch (own.space) {
-    case Space::map:
-      if (other.space == Space::row && isRowSized(elements, other.rows) && through->type.elements() == other.rows.rows && other.rows.rows > 1) return true;
-      if (!ordered || through->type.elements() != elements || other.space == Space::closed) return false;
-      return other.space == Space::row ? isRowSized(elements, other.rows) : elements == other.elements;
-    case Space::row:
-      if (other.space == Space::row) return own.rows == other.rows && ordered;
-      if (other.space == Space::map) return ordered && other.elements == own.rows.rows * own.rows.length && through->type.elements() == other.elements && own.rows.length > 1;
-      return false;
-    case Space::sum: {
-      // A producer read by nobody else is computed on the way; it must not be a sum itself.
-      if (other.space != Space::map || !ordered) return false;
-      for (const Op* each : other.ops)
-        for (const auto& result : each->results) {
-          auto it = readers_.find(result.get());
-          if (it == readers_.end()) continue;
-          for (const Op* reader : it->second) {
-            auto at = regionOf_.find(reader);
-            bool inside = reader == &op || (at != regionOf_.end() && &regions_[static_cast<size_t>(at->second)] == &other);
-            if (!inside) return false;
-          }
-        }
+  case Space::map:
+    if (other.space == Space::row && isRowSized(elements, other.rows) &&
+        through->type.elements() == other.rows.rows && other.rows.rows > 1)
       return true;
-    }
-    default: return false;
+    if (!ordered || through->type.elements() != elements || other.space == Space::closed) return false;
+    return other.space == Space::row ? isRowSized(elements, other.rows) : elements == other.elements;
+  case Space::row:
+    if (other.space == Space::row) return own.rows == other.rows && ordered;
+    if (other.space == Space::map)
+      return ordered && other.elements == own.rows.rows * own.rows.length &&
+             through->type.elements() == other.elements && own.rows.length > 1;
+    return false;
+  case Space::sum: {
+    // A producer read by nobody else is computed on the way; it must not be a sum itself.
+    if (other.space != Space::map || !ordered) return false;
+    for (const Op* each : other.ops)
+      for (const auto& result : each->results) {
+        auto it = readers_.find(result.get());
+        if (it == readers_.end()) continue;
+        for (const Op* reader : it->second) {
+          auto at = regionOf_.find(reader);
+          bool inside = reader == &op ||
+                        (at != regionOf_.end() && &regions_[static_cast<size_t>(at->second)] == &other);
+          if (!inside) return false;
+        }
+      }
+    return true;
+  }
+  default: return false;
   }
 }
 
@@ -221,7 +235,9 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
     bool cycle = false;
     for (Value* operand : bases(op)) {
       auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
-      if (producer != regionOf_.end() && producer->second != candidate && reaches(candidate, producer->second)) cycle = true;
+      if (producer != regionOf_.end() && producer->second != candidate &&
+          reaches(candidate, producer->second))
+        cycle = true;
     }
     if (cycle) {
       why = fmt::format("another operand depends on %{}'s kernel", base->name);
@@ -235,7 +251,8 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
 void Former::link(int region, const Op& op) {
   for (Value* base : bases(op)) {
     auto it = base->def ? regionOf_.find(base->def) : regionOf_.end();
-    if (it != regionOf_.end() && it->second != region) regions_[static_cast<size_t>(region)].producers.insert(it->second);
+    if (it != regionOf_.end() && it->second != region)
+      regions_[static_cast<size_t>(region)].producers.insert(it->second);
   }
 }
 
@@ -264,7 +281,9 @@ void Former::partition() {
             auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
             if (producer != regionOf_.end() && reaches(it->second, producer->second)) cycle = true;
           }
-          if (other.space == Space::sum && other.summed == own.summed && other.elements == own.elements && !cycle && fits(other, *op)) home = it->second;
+          if (other.space == Space::sum && other.summed == own.summed && other.elements == own.elements &&
+              !cycle && fits(other, *op))
+            home = it->second;
         }
     }
     if (home < 0) {
@@ -300,7 +319,8 @@ std::unique_ptr<Op> Former::build(const Region& region) {
     if (auto it = inner.find(value); it != inner.end()) return it->second;
     if (value->def && isInline(*value->def) && !forced_.contains(value->def)) {
       std::unordered_map<const Value*, Value*> map;
-      forEachUse(static_cast<const Op&>(*value->def), [&](Value* operand) { map[operand] = resolve(operand); });
+      forEachUse(static_cast<const Op&>(*value->def),
+                 [&](Value* operand) { map[operand] = resolve(operand); });
       Op* copy = builder.append(cloneOp(*value->def, map));
       return inner[value] = copy->result();
     }
@@ -317,12 +337,15 @@ std::unique_ptr<Op> Former::build(const Region& region) {
     std::unordered_map<const Value*, Value*> map;
     forEachUse(static_cast<const Op&>(*op), [&](Value* operand) { map[operand] = resolve(operand); });
     Op* copy = builder.append(cloneOp(*op, map));
-    for (size_t i = 0; i < op->results.size(); ++i) inner[op->result(static_cast<int>(i))] = copy->result(static_cast<int>(i));
+    for (size_t i = 0; i < op->results.size(); ++i)
+      inner[op->result(static_cast<int>(i))] = copy->result(static_cast<int>(i));
   }
   for (Op* op : region.ops)
     for (const auto& result : op->results) {
       auto it = readers_.find(result.get());
-      bool outside = it != readers_.end() && std::any_of(it->second.begin(), it->second.end(), [&](const Op* reader) { return !inside.contains(reader); });
+      bool outside =
+          it != readers_.end() && std::any_of(it->second.begin(), it->second.end(),
+                                              [&](const Op* reader) { return !inside.contains(reader); });
       if (!outside) continue;
       yielded.push_back(Operand::of(inner.at(result.get())));
       auto value = std::make_unique<Value>();
@@ -346,14 +369,17 @@ void Former::emit() {
   func_.body.ops.clear();
   std::unordered_map<const Op*, std::unique_ptr<Op>> prebuilt;
   for (auto& op : old) {
-    if (op->code == Opcode::param || op->code == Opcode::state) body.push_back(std::move(op));
-    else if (isBoundary(*op)) effects.push_back(std::move(op));
+    if (op->code == Opcode::param || op->code == Opcode::state)
+      body.push_back(std::move(op));
+    else if (isBoundary(*op))
+      effects.push_back(std::move(op));
   }
   std::vector<int> waiting(regions_.size(), 0), last(regions_.size(), 0);
   std::vector<std::vector<int>> consumers(regions_.size());
   for (size_t r = 0; r < regions_.size(); ++r) {
     waiting[r] = static_cast<int>(regions_[r].producers.size());
-    for (int producer : regions_[r].producers) consumers[static_cast<size_t>(producer)].push_back(static_cast<int>(r));
+    for (int producer : regions_[r].producers)
+      consumers[static_cast<size_t>(producer)].push_back(static_cast<int>(r));
     for (const Op* op : regions_[r].ops) last[r] = std::max(last[r], position_[op]);
   }
   std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> ready;
@@ -369,7 +395,8 @@ void Former::emit() {
     ready.pop();
     Region& region = regions_[r];
     if (region.ops[0]->code == Opcode::fused) {
-      auto it = std::find_if(old.begin(), old.end(), [&](const auto& op) { return op.get() == region.ops[0]; });
+      auto it =
+          std::find_if(old.begin(), old.end(), [&](const auto& op) { return op.get() == region.ops[0]; });
       remap(**it);
       body.push_back(std::move(*it));
     } else {
@@ -378,10 +405,13 @@ void Former::emit() {
     std::string holds;
     for (const Op* op : region.ops) holds += fmt::format("{}{}", holds.empty() ? "" : " ", op->info().name);
     const Op& made = *body.back();
-    reports_.push_back({made.loc, fmt::format("kernel of %{}: {} [{}] key {}{}{}", made.result()->name, made.attr("schedule").str(), holds, regionKey(made),
-                                              whyAlone_[r].empty() ? "" : "; starts here because ", whyAlone_[r])});
+    reports_.push_back(
+        {made.loc, fmt::format("kernel of %{}: {} [{}] key {}{}{}", made.result()->name,
+                               made.attr("schedule").str(), holds, regionKey(made),
+                               whyAlone_[r].empty() ? "" : "; starts here because ", whyAlone_[r])});
     for (int consumer : consumers[r])
-      if (--waiting[static_cast<size_t>(consumer)] == 0) ready.push({last[static_cast<size_t>(consumer)], consumer});
+      if (--waiting[static_cast<size_t>(consumer)] == 0)
+        ready.push({last[static_cast<size_t>(consumer)], consumer});
   }
   for (auto& op : effects) {
     remap(*op);
@@ -399,6 +429,8 @@ std::vector<Report> Former::run() {
 
 }  // namespace
 
-std::vector<Report> formRegions(Module& module, Item& func, const Target& target) { return Former(module, func, target).run(); }
+std::vector<Report> formRegions(Module& module, Item& func, const Target& target) {
+  return Former(module, func, target).run();
+}
 
 }  // namespace tg::fuse

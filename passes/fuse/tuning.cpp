@@ -26,7 +26,8 @@ Result<AttrList> readTuning(const std::string& path) {
   if (!in) return fail(fmt::format("tuning file {} cannot be opened", path));
   std::string text(std::istreambuf_iterator<char>(in), {});
   TG_TRY(Attr table, parseAttr(text, path));
-  if (table.kind != Attr::Kind::dict) return fail(fmt::format("tuning file {} is no {{key = schedule, …}}", path));
+  if (table.kind != Attr::Kind::dict)
+    return fail(fmt::format("tuning file {} is no {{key = schedule, …}}", path));
   return table.dict;
 }
 

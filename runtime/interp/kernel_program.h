@@ -49,34 +49,28 @@ T truncated(float x) {
 #define TG_LANE_CODES(X)                                                                                     \
   X(move, u, x.u)                                                                                            \
   X(addF, f, x.f + y.f)                                                                                      \
-  X(addI, u, x.u + y.u) X(subF, f, x.f - y.f) X(subI, u, x.u - y.u) X(mulF, f, x.f* y.f) X(                  \
-      mulI, u, x.u* y.u) X(divF, f, x.f / y.f) X(divI, i, lane_math::div(x.i, y.i))                          \
-      X(divU, u, lane_math::div(x.u, y.u)) X(modI, i, lane_math::mod(x.i, y.i)) X(                           \
-          modU, u, lane_math::mod(x.u, y.u)) X(minF, f, lane_math::min(x.f, y.f))                            \
-          X(minI, i, std::min(x.i, y.i)) X(minU, u, std::min(x.u, y.u)) X(maxF, f, lane_math::max(x.f, y.f)) \
-              X(maxI, i, std::max(x.i, y.i)) X(maxU, u, std::max(x.u, y.u)) X(                               \
-                  powF, f, lane_math::rounded(std::pow(double{x.f}, double{y.f})))                           \
+  X(addI, u, x.u + y.u)                                                                                      \
+  X(subF, f, x.f - y.f) X(subI, u, x.u - y.u) X(mulF, f, x.f* y.f) X(mulI, u, x.u* y.u) X(                   \
+      divF, f, x.f / y.f) X(divI, i, lane_math::div(x.i, y.i)) X(divU, u, lane_math::div(x.u, y.u))          \
+      X(modI, i, lane_math::mod(x.i, y.i)) X(modU, u, lane_math::mod(x.u, y.u)) X(                           \
+          minF, f, lane_math::min(x.f, y.f)) X(minI, i, std::min(x.i, y.i)) X(minU, u, std::min(x.u, y.u))   \
+          X(maxF, f, lane_math::max(x.f, y.f)) X(maxI, i, std::max(x.i, y.i)) X(maxU, u, std::max(x.u, y.u)) \
+              X(powF, f, lane_math::rounded(std::pow(double{x.f}, double{y.f})))                             \
                   X(fmaF, f, std::fma(x.f, y.f, z.f)) X(negF, f, -x.f) X(negI, u, 0u - x.u) X(               \
-                      absF,                                                                                  \
-                      f, std::fabs(x.f)) X(absI, u, x.i < 0 ? 0u - x.u : x.u)                                \
-                      X(signF, f, lane_math::sign(x.f)) X(signI, i, lane_math::sign(x.i)) X(                 \
-                          signU, u,                                                                          \
-                          x.u != 0) X(floorF, f, std::floor(x.f))                                            \
-                          X(sqrtF, f,                                                                        \
-                            std::sqrt(x.f)) X(rsqrtF, f, lane_math::rounded(1 / std::sqrt(double{x.f})))     \
-                              X(expF, f, lane_math::rounded(std::exp(double{x.f}))) X(                       \
-                                  logF,                                                                      \
-                                  f, lane_math::rounded(std::log(double{x.f}))) X(andW, u, x.u& y.u)         \
-                                  X(orW, u, x.u | y.u) X(xorW, u, x.u ^ y.u) X(notI, u, ~x.u) X(             \
-                                      notB,                                                                  \
-                                      u, x.u ^ 1u) X(shl, u, x.u << (y.u & 31))                              \
-                                      X(shrU, u, x.u >> (y.u & 31)) X(shrI, i, x.i >> (y.u & 31))            \
-                                          X(ltF, u, x.f < y.f) X(ltI, u, x.i < y.i) X(ltU, u, x.u < y.u) X(  \
-                                              leF, u,                                                        \
-                                              x.f <= y.f) X(leI, u, x.i <= y.i)                              \
-                                              X(leU, u, x.u <= y.u) X(eqF, u, x.f == y.f)                    \
-                                                  X(eqW, u, x.u == y.u) X(neF, u, x.f != y.f)                \
-                                                      X(neW, u, x.u != y.u) X(select, u, x.u ? y.u : z.u)    \
+                      absF, f, std::fabs(x.f)) X(absI, u, x.i < 0 ? 0u - x.u : x.u)                          \
+                      X(signF, f, lane_math::sign(x.f)) X(signI, i, lane_math::sign(x.i))                    \
+                          X(signU, u, x.u != 0) X(floorF, f, std::floor(x.f)) X(sqrtF, f, std::sqrt(x.f))    \
+                              X(rsqrtF, f, lane_math::rounded(1 / std::sqrt(double{x.f}))) X(                \
+                                  expF, f, lane_math::rounded(std::exp(double{x.f})))                        \
+                                  X(logF, f, lane_math::rounded(std::log(double{x.f}))) X(andW, u, x.u& y.u) \
+                                      X(orW, u, x.u | y.u) X(xorW, u, x.u ^ y.u) X(notI, u, ~x.u)            \
+                                          X(notB, u, x.u ^ 1u) X(shl, u, x.u << (y.u & 31)) X(               \
+                                              shrU, u, x.u >> (y.u & 31)) X(shrI, i, x.i >> (y.u & 31))      \
+                                              X(ltF, u, x.f < y.f) X(ltI, u, x.i < y.i) X(ltU, u, x.u < y.u) \
+                                                  X(leF, u, x.f <= y.f) X(leI, u, x.i <= y.i) X(             \
+                                                      leU, u, x.u <= y.u) X(eqF, u, x.f == y.f)              \
+                                                      X(eqW, u, x.u == y.u) X(neF, u, x.f != y.f) X(         \
+                                                          neW, u, x.u != y.u) X(select, u, x.u ? y.u : z.u)  \
                                                           X(toI, i, lane_math::truncated<int32_t>(x.f))      \
                                                               X(toU, u, lane_math::truncated<uint32_t>(x.f)) \
                                                                   X(fromI, f, static_cast<float>(x.i))       \

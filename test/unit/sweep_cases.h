@@ -16,8 +16,8 @@ namespace tg::test {
 
 /// How a tensor argument is drawn.
 enum class Draw : uint8_t {
-  spread,   ///< f32 values uniform in [lo, hi]; integers uniform in [lo, hi]; i1 a coin
-  coarse,   ///< whole numbers in [lo, hi] whatever the type, so that values are equal often
+  spread,  ///< f32 values uniform in [lo, hi]; integers uniform in [lo, hi]; i1 a coin
+  coarse,  ///< whole numbers in [lo, hi] whatever the type, so that values are equal often
 };
 struct SweepInput {
   Type type;

@@ -48,9 +48,9 @@ class RowMagnitudes {
   }
   void take(const NdArray& array) {
     for (size_t i = 0; i < array.data.size(); ++i) {
-      double& largest = wholeRows(array)                       ? rows_[rowOf(i)]
+      double& largest = wholeRows(array)                                             ? rows_[rowOf(i)]
                         : array.data.size() == rows_.size() && array.data.size() > 1 ? rows_[i]
-                                                               : all_;
+                                                                                     : all_;
       largest = std::max(largest, std::fabs(array.data[i]));
     }
   }
@@ -72,7 +72,8 @@ int64_t termsOf(const Op& op, const Arrays& in, const NdArray& out, size_t eleme
     return a[a.rank() - (op.flag("transpose_a") ? 2 : 1)];
   }
   case Opcode::scatter_add: {
-    const auto row = static_cast<double>(static_cast<int64_t>(element) / (out.shape().elements() / out.shape()[0]));
+    const auto row =
+        static_cast<double>(static_cast<int64_t>(element) / (out.shape().elements() / out.shape()[0]));
     return std::count(in[0]->data.begin(), in[0]->data.end(), row);
   }
   default: return 1;
@@ -82,7 +83,8 @@ int64_t termsOf(const Op& op, const Arrays& in, const NdArray& out, size_t eleme
 std::vector<NdArray> tolerancesOf(const Op& op, const Arrays& in, const std::vector<NdArray>& out) {
   const ToleranceClass kind = toleranceClass(op.info());
   std::vector<NdArray> tolerances;
-  for (const NdArray& result : out) tolerances.push_back(NdArray::zeros(Type::tensor(DType::f32, result.shape())));
+  for (const NdArray& result : out)
+    tolerances.push_back(NdArray::zeros(Type::tensor(DType::f32, result.shape())));
   if (kind == ToleranceClass::exact) return tolerances;
   const std::optional<NdArray> sums = evalMagnitude(op, in);
   std::optional<RowMagnitudes> rows;
@@ -107,7 +109,8 @@ Result<std::vector<NdArray>> moved(const Op& view, const Arrays& tolerances, Eva
 
 }  // namespace
 
-std::map<std::string, Expected> expectedOf(const Module& module, const std::map<std::string, NdArray>& inputs) {
+std::map<std::string, Expected> expectedOf(const Module& module,
+                                           const std::map<std::string, NdArray>& inputs) {
   const Item& func = *module.func("f");
   std::unordered_map<const Value*, Expected> at;
   for (const auto& arg : func.body.args) {
@@ -118,7 +121,8 @@ std::map<std::string, Expected> expectedOf(const Module& module, const std::map<
   EvalContext context;
   for (const auto& op : func.body.ops) {
     if (op->code == Opcode::return_) {
-      for (int i = 0; i < op->numOperands(); ++i) results[func.results[static_cast<size_t>(i)].name] = at[op->in(i)];
+      for (int i = 0; i < op->numOperands(); ++i)
+        results[func.results[static_cast<size_t>(i)].name] = at[op->in(i)];
       break;
     }
     Arrays in, tolerances;
@@ -141,7 +145,8 @@ std::map<std::string, Expected> expectedOf(const Module& module, const std::map<
       return {};
     }
     for (size_t i = 0; i < values->size(); ++i)
-      at[op->result(static_cast<int>(i))] = {(*values)[i], (*allowed)[i], view ? at[op->in(0)].kind : toleranceClass(op->info())};
+      at[op->result(static_cast<int>(i))] = {(*values)[i], (*allowed)[i],
+                                             view ? at[op->in(0)].kind : toleranceClass(op->info())};
   }
   return results;
 }

@@ -20,6 +20,7 @@ struct Expected {
 
 /// The results of @f in order of name. A failure is reported when an op other than a view reads a value that
 /// is not exact, because nothing bounds its error then.
-std::map<std::string, Expected> expectedOf(const Module& module, const std::map<std::string, NdArray>& inputs);
+std::map<std::string, Expected> expectedOf(const Module& module,
+                                           const std::map<std::string, NdArray>& inputs);
 
 }  // namespace tg::test

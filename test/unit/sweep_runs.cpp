@@ -26,8 +26,8 @@ Stages stagesOf(const Module& tensor, const Target& target) {
   return stages;
 }
 
-Results interpret(const Module& module, const std::string& function, const Arrays& inputs, const Arrays& storage,
-                  const InterpOptions& options) {
+Results interpret(const Module& module, const std::string& function, const Arrays& inputs,
+                  const Arrays& storage, const InterpOptions& options) {
   auto interp = Interpreter::create(module, options);
   if (!interp) {
     ADD_FAILURE() << interp.error().str();

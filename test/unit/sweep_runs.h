@@ -26,8 +26,8 @@ Stages stagesOf(const Module& tensor, const Target& target);
 using Results = std::map<std::string, NdArray>;
 
 /// The interpreter. Findings of kernels are failures.
-Results interpret(const Module& module, const std::string& function, const Arrays& inputs, const Arrays& storage = {},
-                  const InterpOptions& options = {});
+Results interpret(const Module& module, const std::string& function, const Arrays& inputs,
+                  const Arrays& storage = {}, const InterpOptions& options = {});
 
 /// One open device under the validation layer for a test's life; afterwards nothing may have been reported or
 /// be left alive.

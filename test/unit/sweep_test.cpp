@@ -1,5 +1,5 @@
-// Every op of the table on every executor, against the f64 oracle: the interpreter at each stage, kernels lane
-// by lane, Vulkan under the validation layer, for each shipped target.
+// Every op of the table on every executor, against the f64 oracle: the interpreter at each stage, kernels
+// lane by lane, Vulkan under the validation layer, for each shipped target.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,8 @@ class Worst {
     for (const auto& [stage, kinds] : seen_)
       for (const auto& [kind, worst] : kinds)
         if (worst.first > 0)
-          std::cout << fmt::format("  {:<10} {:<12} {:.3f} of the tolerance at {}\n", stage, kind, worst.first, worst.second);
+          std::cout << fmt::format("  {:<10} {:<12} {:.3f} of the tolerance at {}\n", stage, kind,
+                                   worst.first, worst.second);
   }
 
  private:
@@ -49,7 +50,8 @@ double distance(double a, double b) {
 
 class Checker {
  public:
-  Checker(const std::vector<SweepCase>& cases, std::string target) : cases_(cases), target_(std::move(target)) {}
+  Checker(const std::vector<SweepCase>& cases, std::string target)
+      : cases_(cases), target_(std::move(target)) {}
 
   void check(const std::string& stage, const std::map<std::string, Expected>& expected, const Results& got) {
     EXPECT_EQ(got.size(), expected.size()) << stage;
@@ -66,7 +68,8 @@ class Checker {
  private:
   std::string describe(const std::string& name) const {
     const size_t number = std::strtoul(name.c_str() + 1, nullptr, 10);
-    return fmt::format("{} (case {}, result {})", cases_[number].name, number, name.substr(name.find('_') + 1));
+    return fmt::format("{} (case {}, result {})", cases_[number].name, number,
+                       name.substr(name.find('_') + 1));
   }
   void checkOne(const std::string& stage, const std::string& name, const Expected& want, const NdArray& got) {
     ASSERT_EQ(got.type.str(), want.value.type.str()) << describe(name);
@@ -78,8 +81,9 @@ class Checker {
       if (ratio > worst) worst = ratio, at = i;
     }
     worst_.take(stage, want.kind, worst, describe(name));
-    EXPECT_LE(worst, 1) << fmt::format("{}: target {}, {}, element {}: {:.9g} instead of {:.9g}, tolerance {:.3g}", describe(name), target_,
-                                       stage, at, got.data[at], want.value.data[at], want.tolerance.data[at]);
+    EXPECT_LE(worst, 1) << fmt::format(
+        "{}: target {}, {}, element {}: {:.9g} instead of {:.9g}, tolerance {:.3g}", describe(name), target_,
+        stage, at, got.data[at], want.value.data[at], want.tolerance.data[at]);
   }
 
   const std::vector<SweepCase>& cases_;
@@ -88,7 +92,8 @@ class Checker {
 };
 
 /// Runs some cases as one module everywhere.
-void sweep(Gpu& gpu, const std::vector<SweepCase>& cases, size_t first, size_t count, const Target& target, Checker& checker, int orders) {
+void sweep(Gpu& gpu, const std::vector<SweepCase>& cases, size_t first, size_t count, const Target& target,
+           Checker& checker, int orders) {
   std::unique_ptr<Module> tensor = moduleOf(cases, first, count);
   auto valid = verify(*tensor);
   ASSERT_TRUE(valid) << valid.error().str();
@@ -127,7 +132,8 @@ TEST(SweepTable, EveryOpHasACase) {
   }
   for (int i = 0; i < kOpcodeCount; ++i) {
     const auto code = static_cast<Opcode>(i);
-    EXPECT_TRUE(!needsSweep(info(code)) || covered.count(code)) << info(code).name << " has no case in the sweep";
+    EXPECT_TRUE(!needsSweep(info(code)) || covered.count(code))
+        << info(code).name << " has no case in the sweep";
   }
 }
 
@@ -140,12 +146,15 @@ TEST_P(Sweep, MatchesTheOracle) {
   Gpu gpu;
   Checker checker(cases, name);
   for (size_t first = part * kBatch; first < cases.size(); first += kParts * kBatch)
-    sweep(gpu, cases, first, std::min(kBatch, cases.size() - first), target(name), checker, name == "gpu" ? 1 : 2);
+    sweep(gpu, cases, first, std::min(kBatch, cases.size() - first), target(name), checker,
+          name == "gpu" ? 1 : 2);
 }
 INSTANTIATE_TEST_SUITE_P(Targets, Sweep,
-                         ::testing::Combine(::testing::Values("lavapipe", "gpu", "vulkan-min"), ::testing::Range(0, kParts)),
+                         ::testing::Combine(::testing::Values("lavapipe", "gpu", "vulkan-min"),
+                                            ::testing::Range(0, kParts)),
                          [](const auto& info) {
-                           std::string name = std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+                           std::string name =
+                               std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
                            for (char& c : name)
                              if (c == '-') c = '_';
                            return name;
@@ -157,7 +166,8 @@ TEST(SweepGroups, MoreThanOneAxisHolds) {
   for (const char* reduce : {"lane", "workgroup"})
     for (const char* matmul : {"register", "shared"})
       for (const auto& [limit, groups] : {std::pair{11, 100}, std::pair{65535, 66000}}) {
-        if (limit == 65535 && (std::string(reduce) == "lane") != (std::string(matmul) == "register")) continue;
+        if (limit == 65535 && (std::string(reduce) == "lane") != (std::string(matmul) == "register"))
+          continue;
         const std::vector<SweepCase> cases = manyGroupCases(groups);
         Target tiny = target("vulkan-min");
         tiny.maxGrid = limit, tiny.workgroup = 1, tiny.parallel = 1 << 20;
