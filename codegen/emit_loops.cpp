@@ -69,7 +69,10 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   std::sort(axes.begin(), axes.end());
   std::erase_if(axes, [&](int axis) { return shape[axis] == 1; });
   int level = levelOf(at);
-  if (rows_.width > 1 && level <= rows_.level && !IndexSpace::usesLane(at))
+  // Not for another row in each invocation, as where a result reads the rows transposed.
+  bool sameRow =
+      std::all_of(at.begin(), at.end(), [&](const Index& index) { return space_.follows(index, rows_.row); });
+  if (rows_.width > 1 && level <= rows_.level && sameRow)
     return sharedReduction(op, keptIndices(op, at), axes, level);
 
   Indices in = keptIndices(op, at);

@@ -17,6 +17,7 @@ namespace tg {
 /// How reductions that depend on nothing finer than the row are computed.
 struct RowLanes {
   int64_t width = 1;  ///< invocations that share a row; 1 leaves every reduction to one invocation
+  Index row;          ///< the row, the same for all of them
   Index lane;         ///< this invocation's number among them
   int level = 0;      ///< scopes up to this depth are the same for all of them
 };

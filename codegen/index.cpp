@@ -230,6 +230,14 @@ Indices IndexSpace::atLane(const Indices& indices, int lane) {
   return out;
 }
 
+bool IndexSpace::follows(const Index& a, const Index& from) const {
+  return std::all_of(a.terms.begin(), a.terms.end(), [&](const auto& term) {
+    if (factor(from, term.first) != 0) return true;
+    const Variable& part = variables_[static_cast<size_t>(term.first)];
+    return part.part != Part::none && follows(divisions_[static_cast<size_t>(part.whole)].base, from);
+  });
+}
+
 KV IndexSpace::materialize(const Index& a) {
   if (int64_t stride = factor(a, kLane)) {
     std::vector<KV> steps;

@@ -55,6 +55,9 @@ class IndexSpace {
   /// The same for every division that delinear makes.
   bool laneDelinearizes(const Index& offset, const Shape& shape);
 
+  /// Whether a has no variables but those of `from` and what divisions of these gave.
+  bool follows(const Index& a, const Index& from) const;
+
   /// The index as a u32 value: a scalar, or a vector of four where the lane variable takes part.
   KV materialize(const Index& a);
   int level(const Index& a) const;  ///< depth of the innermost scope it needs

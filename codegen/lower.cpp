@@ -111,7 +111,7 @@ Result<void> lowerRow(LowerContext& c) {
   c.launchGroups(rows.rows, lanes, [&](const Index& row) {
     KV local = c.kernel.id(Opcode::k_local_id, 0);
     Index lane = c.space.variable(local, lanes);
-    c.emitter.shareRows({lanes, lane, c.kernel.depth()});
+    c.emitter.shareRows({lanes, row, lane, c.kernel.depth()});
     KV first = c.kernel.op(Opcode::k_eq, {local, KernelBuilder::u32(0)}, DType::i1);
     // Statistics are computed by all invocations, then stored by the first.
     for (size_t slot = 0; slot < c.region.yields.size(); ++slot)

@@ -16,6 +16,9 @@ namespace tg {
 
 // Deeper nesting than this is garbage, not a program; it bounds the recursion.
 constexpr int kMaxNesting = 64;
+/// Offsets and sizes in bytes, and pitches in elements, stay below these: sums and products of what a text
+/// says then fit 64 bits.
+constexpr int64_t kMaxBytes = int64_t{1} << 50, kMaxPitch = int64_t{1} << 20;
 
 class ParseCore {
  public:
@@ -30,7 +33,8 @@ class ParseCore {
   Result<void> expect(std::string_view punct);
   Result<std::string> expectWord(std::string_view what);
   Result<std::string> expectSymbol(std::string_view what);
-  Result<int64_t> expectInt(std::string_view what);
+  /// At most `most`.
+  Result<int64_t> expectInt(std::string_view what, int64_t most = INT64_MAX);
   /// The token after the current one, without moving.
   Token peekSecond();
 

@@ -149,7 +149,7 @@ Result<void> Parser::storageItem(ItemKind kind) {
   Item* item = module_->items.back().get();
   TG_CHECK(expect(":"));
   if (kind == ItemKind::buffer) {
-    TG_TRY(item->bytes, expectInt("a byte size"));
+    TG_TRY(item->bytes, expectInt("a byte size", kMaxBytes));
     return location(item->loc);
   }
   TG_TRY(item->type, parseType());

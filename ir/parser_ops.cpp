@@ -88,9 +88,9 @@ Result<Operand> Parser::operand(int depth) {
   if (token.kind == Token::Kind::symbol) {
     lex_.next();
     if (!accept("[")) return Operand::symbol(std::string(token.text));
-    TG_TRY(int64_t offset, expectInt("a byte offset"));
+    TG_TRY(int64_t offset, expectInt("a byte offset", kMaxBytes));
     TG_CHECK(expect(":"));
-    TG_TRY(int64_t bytes, expectInt("a byte length"));
+    TG_TRY(int64_t bytes, expectInt("a byte length", kMaxBytes));
     TG_CHECK(expect("]"));
     return Operand::range(std::string(token.text), offset, bytes);
   }
@@ -260,7 +260,7 @@ Result<Place> Parser::place() {
   Place place;
   TG_TRY(place.buffer, expectSymbol("a buffer"));
   TG_CHECK(expect("["));
-  TG_TRY(place.offset, expectInt("a byte offset"));
+  TG_TRY(place.offset, expectInt("a byte offset", kMaxBytes));
   TG_CHECK(expect("]"));
   for (;;) {
     if (lex_.peek().isWord("inplace")) {
@@ -271,7 +271,7 @@ Result<Place> Parser::place() {
     } else if (lex_.peek().isWord("pitch")) {
       lex_.next();
       TG_CHECK(expect("("));
-      TG_TRY(place.pitch, expectInt("a pitch in elements"));
+      TG_TRY(place.pitch, expectInt("a pitch in elements", kMaxPitch));
       TG_CHECK(expect(")"));
     } else {
       return place;

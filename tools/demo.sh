@@ -11,7 +11,7 @@ trap 'echo "demo: $ended"' EXIT
 text=/usr/share/common-licenses/GPL-3
 out=build/demo
 bin=build/release/bin
-steps=800
+steps=600
 bound=2.3
 
 echo "== packages"
@@ -21,7 +21,7 @@ echo "== build"
 cmake --preset release -DTG_TESTS=OFF
 cmake --build --preset release -j "$(nproc)" --target tg-run gpt-gen
 
-# The device is named, so that every machine prints the same losses, one with a GPU too.
+# Mesa's CPU device, on a machine with a GPU too.
 device=cpu
 
 echo "== the model"
@@ -35,8 +35,8 @@ echo "== train on $text"
 "$bin/tg-run" train "$out/gpt.tgir" --data="text:$text" --steps="$steps" --lr=2e-3 --log-every=50 \
   --device="$device" --run-dir="$out/run" | tee "$out/train.log"
 
-# The run's last figures: `800 steps in 51.0 s | mean loss of the last 20 steps 1.3035`.
-read -r seconds loss < <(sed -nE 's/^[0-9]+ steps in ([0-9.]+) s \| mean loss .* (\S+)$/\1 \2/p' "$out/train.log")
+# The run's last figures: `600 steps in 125.0 s | mean loss of the last 20 steps 1.5446`.
+read -r seconds loss < <(sed -nE 's/^[0-9]+ steps in ([0-9.]+) s \| mean loss .* (\S+)$/\1 \2/p' "$out/train.log") || true
 if ! awk -v loss="${loss:-none}" -v bound="$bound" 'BEGIN { exit !(loss ~ /^[0-9.]+$/ && loss + 0 < bound) }'; then
   ended="failed: the mean loss of the last 20 steps is ${loss:-not told}, not below $bound"
   exit 1

@@ -88,6 +88,9 @@ class Flattener {
   void flatten(std::vector<Update>& updates);
   void findScaling(std::vector<Update>& updates, Value*& scale);
   void materialise(std::vector<Update>& updates);
+  Value* makeBefore(const Op* at, Opcode code, std::vector<Operand> operands, AttrList attrs, Type type,
+                    const std::string& hint);
+  std::vector<Value*> bindNumbers(FlatRegion& region, const std::vector<Value*>& numbers, const Op* at);
   void flattenNorm(const std::vector<Value*>& gradients);
   void rebuild();
 
@@ -170,6 +173,53 @@ void Flattener::findScaling(std::vector<Update>& updates, Value*& scale) {
   }
 }
 
+/// An op of the function's level that will stand before another.
+Value* Flattener::makeBefore(const Op* at, Opcode code, std::vector<Operand> operands, AttrList attrs,
+                             Type type, const std::string& hint) {
+  auto op = std::make_unique<Op>(code);
+  op->loc = at->loc;
+  op->operands = std::move(operands);
+  op->attrs = std::move(attrs);
+  op->results.push_back(std::make_unique<Value>());
+  Value* result = op->result();
+  result->type = type;
+  result->name = names_.unique(hint);
+  result->loc = at->loc;
+  result->def = op.get();
+  before_[at].push_back(std::move(op));
+  return result;
+}
+
+/// Binds rank-0 values. Where each of them would take a storage buffer that the target lacks, one tensor
+/// holds them all.
+std::vector<Value*> Flattener::bindNumbers(FlatRegion& region, const std::vector<Value*>& numbers,
+                                           const Op* at) {
+  constexpr size_t kGroups = 7;  // p, g, m, v and three results
+  std::vector<Value*> inner;
+  if (target_.reads == "texel" || static_cast<int64_t>(kGroups + numbers.size()) <= target_.bindings) {
+    for (Value* number : numbers)
+      inner.push_back(region.bind(number->name, Operand::of(number), number->type));
+    return inner;
+  }
+  std::vector<Operand> pieces;
+  for (Value* number : numbers) {
+    const Type one = Type::tensor(DType::f32, {1});
+    pieces.push_back(Operand::of(makeBefore(at, Opcode::reshape, {Operand::of(number)},
+                                            {{"shape", Attr::ints({1})}}, one, number->name)));
+  }
+  const Type type = Type::tensor(DType::f32, {static_cast<int64_t>(numbers.size())});
+  Value* packed =
+      makeBefore(at, Opcode::concat, std::move(pieces), {{"axis", Attr::of(int64_t{0})}}, type, "numbers");
+  Value* bound = region.bind(packed->name, Operand::of(packed), type);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto start = static_cast<int64_t>(i);
+    Value* element = region.builder().op(
+        Opcode::slice, {bound}, {{"starts", Attr::ints({start})}, {"limits", Attr::ints({start + 1})}});
+    inner.push_back(region.builder().reshape(element, {}));
+  }
+  return inner;
+}
+
 /// Members of a group are values of their own: each gradient once, and not a view that reorders.
 void Flattener::materialise(std::vector<Update>& updates) {
   std::unordered_set<const Value*> taken;
@@ -182,23 +232,10 @@ void Flattener::materialise(std::vector<Update>& updates) {
       continue;
     }
     // A product with one is no view, so a region computes it.
-    auto one = std::make_unique<Op>(Opcode::constant);
-    one->operands = {Operand::literal(1.0)};
-    one->results.push_back(std::make_unique<Value>());
-    one->result()->type = Type::tensor(DType::f32, {});
-    one->result()->name = names_.unique("one");
-    one->result()->def = one.get();
-    auto copy = std::make_unique<Op>(Opcode::mul);
-    copy->loc = update.op->loc;
-    copy->operands = {Operand::of(update.gradient), Operand::of(one->result())};
-    copy->results.push_back(std::make_unique<Value>());
-    copy->result()->type = update.gradient->type;
-    copy->result()->name = names_.unique(update.gradient->name);
-    copy->result()->def = copy.get();
-    update.gradient = copy->result();
-    auto& list = before_[update.op];
-    list.push_back(std::move(one));
-    list.push_back(std::move(copy));
+    Value* one = makeBefore(update.op, Opcode::constant, {Operand::literal(1.0)}, {},
+                            Type::tensor(DType::f32, {}), "one");
+    update.gradient = makeBefore(update.op, Opcode::mul, {Operand::of(update.gradient), Operand::of(one)}, {},
+                                 update.gradient->type, update.gradient->name);
   }
 }
 
@@ -237,15 +274,17 @@ void Flattener::flatten(std::vector<Update>& updates) {
   Value* flatG = region.bindGroup("g", g);
   Value* flatM = region.bindGroup("m", m);
   Value* flatV = region.bindGroup("v", v);
-  Value* rate = region.bind(first.in(4)->name, Operand::of(first.in(4)), first.in(4)->type);
+  std::vector<Value*> outside{first.in(4)};
+  if (scale) outside.push_back(scale);
+  if (shrink) outside.push_back(shrink);
+  std::vector<Value*> numbers = bindNumbers(region, outside, last);
   if (scale) {
-    Value* inner = region.bind(scale->name, Operand::of(scale), scale->type);
     b.setHint("scaled");
-    flatG = b.binary(Opcode::mul, flatG, inner);
+    flatG = b.binary(Opcode::mul, flatG, numbers[1]);
   }
-  std::vector<Value*> operands{flatP, flatG, flatM, flatV, rate};
+  std::vector<Value*> operands{flatP, flatG, flatM, flatV, numbers[0]};
   if (shrink) {
-    Value* inner = region.bind(shrink->name, Operand::of(shrink), shrink->type);
+    Value* inner = numbers.back();
     if (decayed.size() < updates.size()) {
       Type index = Type::tensor(DType::i32, flatP->type.shape);
       b.setHint("index");

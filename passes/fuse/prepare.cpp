@@ -20,6 +20,10 @@ class Preparer {
         if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
       });
       builder_.setLoc(op->loc);
+      if (bindsTooMuch(*op)) {
+        expand(std::move(op));
+        continue;
+      }
       Value* value = replacement(*op);
       if (!value) {
         func_.body.ops.push_back(std::move(op));
@@ -32,6 +36,25 @@ class Preparer {
   }
 
  private:
+  /// A composite that alone has more operands and results than a kernel may bind: its primitives spread over
+  /// several regions.
+  bool bindsTooMuch(const Op& op) const {
+    if (!op.info().has(table::composite)) return false;
+    int64_t bound = static_cast<int64_t>(op.results.size());
+    if (target_.reads != "texel") bound += op.numOperands();
+    return bound > target_.bindings;
+  }
+  void expand(std::unique_ptr<Op> op) {
+    std::vector<Value*> operands;
+    for (const Operand& operand : op->operands) operands.push_back(operand.value);
+    std::vector<Value*> results = decompose(*op, operands, builder_);
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i]->name = op->results[i]->name;
+      replaced_[op->results[i].get()] = results[i];
+    }
+    dropped_.push_back(std::move(op));
+  }
+
   /// Emits what stands for an op and returns its value, or null to keep the op.
   Value* replacement(const Op& op) {
     if (op.code == Opcode::cross_entropy && op.word("reduction") != "none") return crossEntropy(op);

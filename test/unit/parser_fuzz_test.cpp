@@ -1,0 +1,332 @@
+// Damaged modules: whatever is done to a text of any stage, reading it gives a module or located errors, and
+// a module that verifies goes through the passes of its stage without breaking them. Seeded, so that a
+// failure repeats.
+#include <cctype>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "passes/pass.h"
+
+namespace tg {
+namespace {
+
+/// A small model with everything a stage's text can hold, so that thousands of them take seconds.
+constexpr const char* kModel = R"(
+module @m attributes {train_pipeline = "append-grad"} {
+  param @l.w : tensor<4x3xf32> {init = kaiming}
+  param @l.b : tensor<3xf32> {init = dense<0.5, -0.0, inf>, decay = false}
+  state @seen : tensor<i32> {init = constant(1)}
+  func @train(%x: tensor<2x4xf32> {batch = 0}, %ids: tensor<2xi32>) -> (loss: tensor<f32>, out: tensor<2x3xf32>) {
+    %w = tg.param @l.w : tensor<4x3xf32>
+    %b = tg.param @l.b : tensor<3xf32>
+    %z = tg.matmul %x, %w : tensor<2x3xf32>
+    %a = tg.add %z, %b : tensor<2x3xf32>
+    %s = tg.softmax %a {axis = 1} : tensor<2x3xf32>
+    %t = tg.transpose %s {perm = [1, 0]} : tensor<3x2xf32>
+    %r = tg.reshape %t {shape = [-1]} : tensor<6xf32>
+    %c = tg.slice %r {starts = [1], limits = [6], strides = [2]} : tensor<3xf32>
+    %p = tg.pad %c {low = [1], high = [0], value = -1.5} : tensor<4xf32>
+    %m = tg.mean %p {axes = [0]} : tensor<f32>
+    %e = tg.cross_entropy %a, %ids {reduction = sum} : tensor<f32>
+    %loss = tg.add %m, %e : tensor<f32>
+    %n = tg.state @seen : tensor<i32>
+    %one = tg.constant 1 : tensor<i32>
+    %next = tg.add %n, %one : tensor<i32>
+    tg.update @seen, %next
+    tg.capture %a {name = "a \"b\""}
+    return %loss, %a : tensor<f32>, tensor<2x3xf32>
+  }
+}
+)";
+
+/// The passes that follow a stage, short of the ones that need a shader compiler.
+const char* restFrom(Stage stage) {
+  switch (stage) {
+  case Stage::tensor: return "append-grad,append-adam,fuse,plan";
+  case Stage::fused: return "plan";
+  default: return "";
+  }
+}
+
+std::string throughPasses(std::string_view text, const char* pipeline) {
+  auto module = parse(text, "seed.tgir");
+  EXPECT_TRUE(module) << module.error().str();
+  auto passes = PassManager::parse(pipeline);
+  EXPECT_TRUE(passes) << passes.error().str();
+  auto ran = passes->reproducer("").run(*module);
+  EXPECT_TRUE(ran) << ran.error().str();
+  return print(**module);
+}
+
+class Mutator {
+ public:
+  explicit Mutator(uint64_t seed) : random_(seed) {}
+
+  std::string mutate(std::string text) {
+    if (pick(4) != 0) return swapAlike(std::move(text));
+    for (size_t times = 1 + pick(2); times > 0 && !text.empty(); --times) change(text);
+    return text;
+  }
+
+ private:
+  // std::uniform_int_distribution differs between libraries.
+  size_t pick(size_t count) { return static_cast<size_t>(random_() % count); }
+
+  static bool isWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+
+  /// A token, as begin and length: a run of word characters with its sigil, or one other character.
+  std::pair<size_t, size_t> token(const std::string& text) {
+    size_t at = pick(text.size());
+    while (at > 0 && isWord(text[at]) && isWord(text[at - 1])) --at;
+    size_t end = at + 1;
+    if (isWord(text[at]))
+      while (end < text.size() && isWord(text[end])) ++end;
+    if (at > 0 && (text[at - 1] == '%' || text[at - 1] == '@')) --at;
+    return {at, end - at};
+  }
+
+  /// What a token is: a value, a symbol, a type, a number, another word, or its one character.
+  static char kindOf(std::string_view token) {
+    if (token.starts_with("tg") || token.starts_with("tensor")) return token[2];
+    if (std::isdigit(static_cast<unsigned char>(token[0]))) return '0';
+    return std::isalpha(static_cast<unsigned char>(token[0])) ? 'a' : token[0];
+  }
+
+  /// Puts tokens, or lines, in the place of others of their kind: most such texts parse.
+  std::string swapAlike(std::string text) {
+    for (size_t times = 1 + pick(2); times > 0 && !text.empty(); --times) {
+      if (pick(5) == 0) {
+        size_t begin = text.rfind('\n', pick(text.size()));
+        size_t end = begin == std::string::npos ? begin : text.find('\n', begin + 1);
+        if (end == std::string::npos) continue;
+        std::string line = text.substr(begin, end - begin);
+        text.erase(begin, line.size());
+        size_t to = text.find('\n', pick(text.size()));
+        if (pick(2) && to != std::string::npos) text.insert(to, line);
+        continue;
+      }
+      auto [at, length] = token(text);
+      static const char* const kNumbers[] = {"0", "9223372036854775807", "1099511627776", "4294967295", "0.5",
+                                             "7"};
+      if (std::isdigit(static_cast<unsigned char>(text[at])) && pick(3) == 0) {
+        text.replace(at, length, kNumbers[pick(std::size(kNumbers))]);
+        continue;
+      }
+      for (int attempt = 0; attempt < 20; ++attempt) {
+        auto [from, fromLength] = token(text);
+        std::string other = text.substr(from, fromLength);
+        if (from == at || kindOf(other) != kindOf(std::string_view(text).substr(at, length))) continue;
+        text.replace(at, length, other);
+        break;
+      }
+    }
+    return text;
+  }
+
+  void change(std::string& text) {
+    static const char* const kPieces[] = {"-1",
+                                          "0",
+                                          "9223372036854775807",
+                                          "-9223372036854775808",
+                                          "4294967296",
+                                          "1e400",
+                                          "nan",
+                                          "-0.0",
+                                          "[]",
+                                          "{",
+                                          "}",
+                                          "(",
+                                          "[",
+                                          "%x",
+                                          "%nope",
+                                          "@l.w",
+                                          "@arena",
+                                          "tensor<f32>",
+                                          "tensor<1x1x1x1x1x1x1x1xf32>",
+                                          "vec4<f32>",
+                                          "\"",
+                                          "//",
+                                          "true",
+                                          "1.0",
+                                          "loc(unknown)",
+                                          "-> @arena[0]",
+                                          "else",
+                                          "= ",
+                                          "tg.fused",
+                                          "return",
+                                          "\\"};
+    switch (pick(6)) {
+    case 0: text[pick(text.size())] ^= static_cast<char>(1u << pick(8)); return;
+    case 1: text.resize(pick(text.size())); return;
+    case 2: {
+      auto [at, length] = token(text);
+      text.erase(at, length);
+      return;
+    }
+    case 3: {
+      auto [at, length] = token(text);
+      text.insert(at, text.substr(at, length) + (pick(2) ? " " : ""));
+      return;
+    }
+    case 4: {  // a token in the place of another
+      auto [at, length] = token(text);
+      auto [from, fromLength] = token(text);
+      text.replace(at, length, text.substr(from, fromLength));
+      return;
+    }
+    default: {
+      auto [at, length] = token(text);
+      text.replace(at, length, kPieces[pick(std::size(kPieces))]);
+      return;
+    }
+    }
+  }
+
+  std::mt19937_64 random_;
+};
+
+struct Counts {
+  int cases = 0, parsed = 0, verified = 0, passed = 0;
+};
+
+/// Every error says where. The one exception is the end of an empty text.
+void expectLocated(const Error& error, const std::string& text) {
+  ASSERT_FALSE(error.diagnostics().empty());
+  for (const Diagnostic& diagnostic : error.diagnostics()) {
+    EXPECT_FALSE(diagnostic.message.empty());
+    EXPECT_NE(placeOf(diagnostic.loc), nullptr) << diagnostic.message << "\n" << text;
+  }
+}
+
+void tryText(const std::string& text, Counts& counts) {
+  ++counts.cases;
+  auto module = parse(text, "fuzz.tgir");
+  if (!module) return expectLocated(module.error(), text);
+  ++counts.parsed;
+  auto verified = verify(**module);
+  if (!verified) return expectLocated(verified.error(), text);
+  ++counts.verified;
+
+  std::string printed = print(**module);
+  auto again = parse(printed, "printed.tgir");
+  ASSERT_TRUE(again) << again.error().str() << text;
+  EXPECT_EQ(print(**again), printed) << text;
+
+  auto passes = PassManager::parse(restFrom((*module)->stage));
+  ASSERT_TRUE(passes) << passes.error().str();
+  auto ran = passes->reproducer("").run(*module);
+  if (ran)
+    ++counts.passed;
+  else
+    for (const Diagnostic& diagnostic : ran.error().diagnostics())
+      EXPECT_EQ(diagnostic.message.find("bug"), std::string::npos) << ran.error().str() << text;
+}
+
+void fuzz(const std::string& text, uint64_t seed, int cases, Counts& counts) {
+  Mutator mutator(seed);
+  for (int index = 0; index < cases && !testing::Test::HasFailure(); ++index) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", case " << index);
+    tryText(mutator.mutate(text), counts);
+  }
+}
+
+/// A run whose every case is refused at once would test the first line alone.
+void expectDepth(const Counts& counts) {
+  EXPECT_GT(counts.parsed, counts.cases / 10);
+  EXPECT_GT(counts.verified, counts.cases / 20);
+  EXPECT_LT(counts.verified, counts.cases);
+}
+
+TEST(ParserFuzz, tensorStage) {
+  Counts counts;
+  fuzz(throughPasses(kModel, ""), 1, 4000, counts);
+  expectDepth(counts);
+  EXPECT_GT(counts.passed, 0);
+}
+
+TEST(ParserFuzz, gradientsAndAdam) {
+  Counts counts;
+  fuzz(throughPasses(kModel, "append-grad,append-adam"), 2, 1500, counts);
+  expectDepth(counts);
+}
+
+TEST(ParserFuzz, fusedStage) {
+  Counts counts;
+  fuzz(throughPasses(kModel, "append-grad,append-adam,fuse"), 3, 1500, counts);
+  expectDepth(counts);
+  EXPECT_GT(counts.passed, 0);
+}
+
+TEST(ParserFuzz, plannedStage) {
+  Counts counts;
+  fuzz(throughPasses(kModel, "append-grad,append-adam,fuse,plan"), 4, 1500, counts);
+  expectDepth(counts);
+}
+
+TEST(ParserFuzz, kernelStage) {
+  Counts counts;
+  fuzz(R"(
+module @m stage(kernel) {
+  buffer @io : 4096
+  kernel @k(%a: buf<4x8xf32, in>, %v: buf<?xvec4<f32>, in, texel>, %n: buf<4xi32, inout>, %o: buf<4xvec4<f32>, out>) workgroup(4, 2, 1) grid(2, 1) {
+    %i = tgk.global_id 0 : u32
+    %m = tgk.shared : buf<16xf32, shared>
+    %e = tgk.load %a[%i, 0] : f32
+    %w = tgk.load %v[%i] : vec4<f32>
+    %acc, %count = tgk.for %k = 0 to(8) step(2) iter_args(%s = %e, %c = 0) {unroll = true} : f32, i32 {
+      %x = tgk.load %a[%i, %k] : f32
+      %s2 = tgk.fma %x, %x, %s : f32
+      %c2 = tgk.add %c, 1 : i32
+      tgk.yield %s2, %c2 : f32, i32
+    }
+    tgk.barrier
+    %t = tgk.gt %acc, 0.0 : bool
+    %r = tgk.if %t : f32 {
+      %x = tgk.exp %acc : f32
+      tgk.yield %x : f32
+    } else {
+      tgk.yield 1.0
+    }
+    tgk.atomic_add %count, %n[%i]
+    %q = tgk.vec %r, 0.0, %r, 1.0 : vec4<f32>
+    tgk.store %q, %o[%i]
+  }
+  func @f(%x: tensor<4xf32> -> @io[0]) -> (out: tensor<4xf32>) {
+    tg.fill args(out(@io[2048:16]))
+    tg.barrier
+    tg.dispatch @k grid(2, 1, 1) args(in(@io[0:128]), texel(@io[1024:64]), inout(@io[2048:16]), out(@io[3072:64])) {label = "k"}
+    %y = tg.home : tensor<4xf32> -> @io[16]
+    return %y : tensor<4xf32>
+  }
+}
+)",
+       5, 3000, counts);
+  expectDepth(counts);
+}
+
+TEST(ParserFuzz, sinExample) {
+  std::ifstream in(TG_SOURCE_DIR "/docs/examples/sin.tgir");
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  ASSERT_FALSE(text.empty());
+  Counts counts;
+  fuzz(text, 6, 500, counts);
+  expectDepth(counts);
+}
+
+/// Every prefix of the model, one byte at a time.
+TEST(ParserFuzz, truncations) {
+  std::string text = throughPasses(kModel, "");
+  for (size_t length = 0; length + 2 < text.size(); ++length) {  // without "}\n" at least
+    auto module = parse(text.substr(0, length), "cut.tgir");
+    ASSERT_FALSE(module) << length;
+    expectLocated(module.error(), text.substr(0, length));
+  }
+}
+
+}  // namespace
+}  // namespace tg
