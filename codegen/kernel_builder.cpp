@@ -66,7 +66,22 @@ static std::string keyOf(Opcode code, const std::vector<KV>& operands, DType dty
   return key;
 }
 
-/// Integer arithmetic on literals, and identities that hold for every value of the type.
+/// A comparison of two literals, which as text would say nothing of their type.
+static bool foldComparison(Opcode code, double a, double b, KV& out) {
+  bool holds = false;
+  switch (code) {
+  case Opcode::k_lt: holds = a < b; break;
+  case Opcode::k_le: holds = a <= b; break;
+  case Opcode::k_gt: holds = a > b; break;
+  case Opcode::k_ge: holds = a >= b; break;
+  case Opcode::k_eq: holds = a == b; break;
+  case Opcode::k_ne: holds = a != b; break;
+  default: return false;
+  }
+  return out = KernelBuilder::literal(DType::i1, holds), true;
+}
+
+/// Integer arithmetic and comparisons on literals, and identities that hold for every value of the type.
 static bool fold(Opcode code, const std::vector<KV>& in, DType dtype, KV& out) {
   if (in.size() != 2) return false;
   const KV &a = in[0], &b = in[1];
@@ -77,6 +92,7 @@ static bool fold(Opcode code, const std::vector<KV>& in, DType dtype, KV& out) {
   if (code == Opcode::k_mul && b.is(1)) return out = a, true;
   if (code == Opcode::k_mul && a.is(1)) return out = b, true;
   if (code == Opcode::k_div && b.is(1)) return out = a, true;
+  if (a.isLiteral() && b.isLiteral() && foldComparison(code, a.number, b.number, out)) return true;
   if (!integer || dtype == DType::i1 || !a.isLiteral() || !b.isLiteral()) return false;
   double value = 0;
   if (code == Opcode::k_add)

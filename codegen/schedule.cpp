@@ -101,9 +101,10 @@ Attr chooseSchedule(const Op& fused, const Target& target) {
     if (target.reduce == "workgroup")
       lanes = std::min<int64_t>(target.workgroup, roundUpToPowerOfTwo(rows->length));
     int64_t vec = rows->length % 4 == 0 && lanes == 1 ? 4 : 1;
-    int64_t workgroup = lanes > 1 ? lanes
-                                  : std::clamp<int64_t>(roundUpToPowerOfTwo(rows->rows / target.parallel * 8),
-                                                        8, target.workgroup);
+    int64_t workgroup = lanes > 1
+                            ? lanes
+                            : std::clamp<int64_t>(roundUpToPowerOfTwo(rows->rows / target.parallel * 8),
+                                                  std::min<int64_t>(8, target.workgroup), target.workgroup);
     return scheduleAttr(
         "row", {{"lanes", Attr::of(lanes)}, {"vec", Attr::of(vec)}, {"workgroup", Attr::of(workgroup)}});
   }

@@ -293,12 +293,13 @@ Result<Types> carried(const Op& op) {
 }
 
 Result<Types> loop(const Op& op) {
-  const Operand* to = op.keyword("to");
-  if (op.operands.empty() || op.operands[0].kind != Operand::Kind::binding || !to || to->items.size() != 1)
-    return violation(op, "index", "the form is `%k = first to(limit)`");
+  const Operand *to = op.keyword("to"), *step = op.keyword("step");
+  if (op.operands.empty() || op.operands[0].kind != Operand::Kind::binding || !to || to->items.size() != 1 ||
+      (step && step->items.size() != 1))
+    return violation(op, "index", "the form is `%k = first to(limit) step(by)`");
   TG_CHECK(checkCount(op, op.operands[0].items[0], "index", 0));
   TG_CHECK(checkCount(op, to->items[0], "to", 0));
-  if (const Operand* step = op.keyword("step")) TG_CHECK(checkCount(op, step->items[0], "step", 1));
+  if (step) TG_CHECK(checkCount(op, step->items[0], "step", 1));
   TG_TRY(Types types, carried(op));
   if (!op.results.empty() && op.results.size() != types.size())
     return violation(op, "c1",

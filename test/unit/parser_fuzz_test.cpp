@@ -244,7 +244,7 @@ void expectDepth(const Counts& counts) {
 
 TEST(ParserFuzz, tensorStage) {
   Counts counts;
-  fuzz(throughPasses(kModel, ""), 1, 4000, counts);
+  fuzz(throughPasses(kModel, ""), 1, 2000, counts);
   expectDepth(counts);
   EXPECT_GT(counts.passed, 0);
 }

@@ -360,7 +360,7 @@ void addRows(Cases& out) {
     out.plain(code, {{f32({2, 7, 4})}}, axis(1));
     out.plain(grad, {{f32({2, 7, 4}), -2, 0}, {f32({2, 7, 4})}}, axis(-2));
     for (Shape shape : {Shape{8, 8}, Shape{3, 8}, Shape{8, 3}, Shape{2, 3, 5, 5}, Shape{1, 4}, Shape{4, 1},
-                        Shape{33, 70}}) {
+                        Shape{1, 1}, Shape{1, 3}, Shape{33, 70}}) {
       out.plain(code, {{f32(shape), -4, 4}}, {{"causal", Attr::boolean(true)}});
       if (code == log_softmax)
         out.plain(grad, {{f32(shape), -4, 0}, {f32(shape)}}, {{"causal", Attr::boolean(true)}});
@@ -466,13 +466,17 @@ std::vector<SweepCase> sweepCases() {
   return out.out;
 }
 
-std::vector<SweepCase> manyGroupCases(int64_t groups) {
+std::vector<SweepCase> manyGroupCases(int64_t groups, int64_t workgroup, const Target& target) {
   using enum Opcode;
   Cases out;
-  const int64_t n = groups | 1;  // odd, so that no vector of four divides it
+  const int64_t n = groups * workgroup | 1;  // odd, so that no vector of four divides it
+  const bool rowsAreGroups = target.reduce == "workgroup", tilesAreGroups = target.matmul == "shared";
   out.plain(add, {{f32({n})}, {f32({})}});
-  out.plain(softmax, {{f32({n, 3})}});
-  out.plain(matmul, {{f32({n, 2, 2})}, {f32({2, 3})}});
+  out.plain(softmax, {{f32({rowsAreGroups ? groups | 1 : n, 3})}});
+  if (tilesAreGroups)
+    out.plain(matmul, {{f32({groups, 16, 1})}, {f32({1, 16})}});
+  else
+    out.plain(matmul, {{f32({n, 1, 2})}, {f32({2, 1})}});
   out.plain(scatter_add, {{i32({9}), 0, static_cast<double>(n - 1)}, {f32({9})}}, {{"rows", Attr::of(n)}});
   return out.out;
 }

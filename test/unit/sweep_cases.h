@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/target.h"
 #include "runtime/interp/nd_array.h"
 
 namespace tg::test {
@@ -38,9 +39,9 @@ struct SweepCase {
 bool needsSweep(const OpInfo& row);
 /// All cases, in the order of the table.
 std::vector<SweepCase> sweepCases();
-/// Cases that need more workgroups than a grid has along one axis: one of map, row, matmul and scatter,
-/// each with at least `groups` rows or elements.
-std::vector<SweepCase> manyGroupCases(int64_t groups);
+/// One case of each kernel family, map, row, matmul and scatter, that takes at least `groups` workgroups of
+/// `workgroup` invocations on the target.
+std::vector<SweepCase> manyGroupCases(int64_t groups, int64_t workgroup, const Target& target);
 
 /// A module of stage tensor with one function @f over all arguments `c<case>_<input>`, whose results are
 /// `c<case>_r<i>`.

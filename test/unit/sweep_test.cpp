@@ -160,22 +160,33 @@ INSTANTIATE_TEST_SUITE_P(Targets, Sweep,
                            return name;
                          });
 
-/// Groups beyond the limit along x go on along y: with a tiny limit, and with the real one.
-TEST(SweepGroups, MoreThanOneAxisHolds) {
-  Gpu gpu;
-  for (const char* reduce : {"lane", "workgroup"})
-    for (const char* matmul : {"register", "shared"})
-      for (const auto& [limit, groups] : {std::pair{11, 100}, std::pair{65535, 66000}}) {
-        if (limit == 65535 && (std::string(reduce) == "lane") != (std::string(matmul) == "register"))
-          continue;
-        const std::vector<SweepCase> cases = manyGroupCases(groups);
-        Target tiny = target("vulkan-min");
-        tiny.maxGrid = limit, tiny.workgroup = 1, tiny.parallel = 1 << 20;
-        tiny.reduce = reduce, tiny.matmul = matmul;
-        Checker checker(cases, fmt::format("max_grid={} {} {}", limit, reduce, matmul));
-        sweep(gpu, cases, 0, cases.size(), tiny, checker, 1);
-      }
+/// Dispatches that use more than one axis of the grid.
+int spreadDispatches(const Module& module) {
+  int count = 0;
+  for (const auto& op : module.func("f")->body.ops)
+    if (op->code == Opcode::dispatch) count += op->keyword("grid")->items[1].integer > 1;
+  return count;
 }
+
+/// Groups beyond the limit along x go on along y: with a tiny limit, and with the real one.
+void sweepGroups(int64_t limit, int64_t groups, const char* reduce, const char* matmul) {
+  constexpr int64_t kWorkgroup = 8;
+  Target narrow = target("vulkan-min");
+  narrow.maxGrid = limit, narrow.workgroup = kWorkgroup, narrow.parallel = 1 << 20;
+  narrow.reduce = reduce, narrow.matmul = matmul;
+  const std::vector<SweepCase> cases = manyGroupCases(groups, kWorkgroup, narrow);
+  Gpu gpu;
+  Checker checker(cases, fmt::format("max_grid={} {} {}", limit, reduce, matmul));
+  Stages stages = stagesOf(*moduleOf(cases, 0, cases.size()), narrow);
+  ASSERT_TRUE(stages.spirv);
+  EXPECT_EQ(spreadDispatches(*stages.spirv), static_cast<int>(cases.size()));
+  sweep(gpu, cases, 0, cases.size(), narrow, checker, 1);
+}
+TEST(SweepGroups, GoOnAlongYBeyondATinyLimit) {
+  for (const char* reduce : {"lane", "workgroup"})
+    for (const char* matmul : {"register", "shared"}) sweepGroups(11, 100, reduce, matmul);
+}
+TEST(SweepGroups, GoOnAlongYBeyondTheRealLimit) { sweepGroups(65535, 66000, "workgroup", "register"); }
 
 }  // namespace
 }  // namespace tg::test
