@@ -46,13 +46,16 @@ T truncated(float x) {
 
 // Instructions that compute one register from up to three: name, field of the result, value. Sums, products,
 // quotients and roots of floats are the rounded exact ones, as f64 followed by rounding would give.
+// clang-format off
 #define TG_LANE_CODES(X)                                                                                     \
   X(move, u, x.u)                                                                                            \
   X(addF, f, x.f + y.f)                                                                                      \
   X(addI, u, x.u + y.u)                                                                                      \
   X(subF, f, x.f - y.f)                                                                                      \
-  X(subI, u, x.u - y.u) X(mulF, f, x.f* y.f) X(mulI, u, x.u* y.u) X(divF, f, x.f / y.f) X(                   \
-      divI, i, lane_math::div(x.i, y.i)) X(divU, u, lane_math::div(x.u, y.u))                                \
+  X(subI, u, x.u - y.u)                                                                                      \
+  X(mulF, f, x.f* y.f)                                                                                       \
+  X(mulI, u, x.u* y.u)                                                                                       \
+  X(divF, f, x.f / y.f) X(divI, i, lane_math::div(x.i, y.i)) X(divU, u, lane_math::div(x.u, y.u))            \
       X(modI, i, lane_math::mod(x.i, y.i)) X(modU, u, lane_math::mod(x.u, y.u)) X(                           \
           minF, f, lane_math::min(x.f, y.f)) X(minI, i, std::min(x.i, y.i)) X(minU, u, std::min(x.u, y.u))   \
           X(maxF, f, lane_math::max(x.f, y.f)) X(maxI, i, std::max(x.i, y.i)) X(maxU, u, std::max(x.u, y.u)) \
@@ -83,6 +86,7 @@ T truncated(float x) {
                                                                                     std::min<uint64_t>(      \
                                                                                         uint64_t{x.u} + y.u, \
                                                                                         UINT32_MAX)))
+// clang-format on
 
 enum class Code : uint8_t {
 #define X(name, field, value) name,
