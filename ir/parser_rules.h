@@ -53,7 +53,6 @@ class Parser : ParseCore {
   Scope scope_;
   std::vector<std::string_view> defined_;        // names in scope, newest last, to undo
   std::vector<std::unique_ptr<Value>> pending_;  // arguments bound by the op being parsed
-  std::vector<Value*> pendingIter_;
   int depth_ = 0;
 };
 
