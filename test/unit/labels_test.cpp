@@ -1,0 +1,49 @@
+// Every constraint a row of the op table states is provoked by a text test that expects its label.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "ir/op_info.h"
+
+namespace tg::test {
+namespace {
+
+/// The labels, `matmul.c2`, of the errors that the files below test/ir and test/passes expect.
+std::set<std::string> expectedLabels() {
+  std::set<std::string> labels;
+  for (const char* folder : {"/test/ir", "/test/passes"})
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::string(TG_SOURCE_DIR) + folder)) {
+      std::ifstream file(entry.path());
+      for (std::string line; std::getline(file, line);) {
+        if (line.find("expected-error") == std::string::npos) continue;
+        for (size_t at = line.find('['); at != std::string::npos; at = line.find('[', at + 1))
+          if (size_t end = line.find(']', at); end != std::string::npos)
+            labels.insert(line.substr(at + 1, end - at - 1));
+      }
+    }
+  return labels;
+}
+
+TEST(Labels, EveryConstraintOfATensorOpIsProvoked) {
+  std::set<std::string> labels = expectedLabels();
+  int constraints = 0;
+  for (int i = 0; i < kOpcodeCount; ++i) {
+    const OpInfo& row = info(static_cast<Opcode>(i));
+    if (row.mayStand(table::inKernel)) continue;  // kernel_verify_test provokes those
+    std::string name(row.name.substr(row.name.find('.') + 1));
+    for (int number = 1; row.constraints.find(fmt::format("c{}: ", number)) != std::string_view::npos;
+         ++number, ++constraints)
+      EXPECT_TRUE(labels.count(fmt::format("{}.c{}", name, number)))
+          << "no test expects [" << name << ".c" << number << "]: " << row.constraints;
+  }
+  EXPECT_GT(constraints, 100);
+}
+
+}  // namespace
+}  // namespace tg::test

@@ -1,0 +1,299 @@
+// Mutants of the gradients: each op that append-grad emits is broken in every way that still verifies, and
+// the comparison with central differences must notice. A mutant that cleans up to the same program is
+// equivalent and counted apart. Composite rows of gradients (softmax_grad, …) are expanded first, so their
+// formulas are broken too.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "ir/infer.h"
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "passes/grad_rules/grad_rules.h"
+#include "passes/pass.h"
+#include "test/unit/grad_programs.h"
+
+namespace tg::test {
+namespace {
+
+/// One way to break the op at a place of @train: false where it does not apply.
+struct Mutation {
+  const char* name;
+  std::function<bool(Module&, size_t)> apply;
+};
+
+Op& opAt(Module& module, size_t index) { return *module.func("train")->body.ops[index]; }
+
+/// Every reader of `from` after `index` reads `to` instead.
+void redirect(Module& module, size_t index, Value* from, Value* to) {
+  auto& ops = module.func("train")->body.ops;
+  for (size_t i = index; i < ops.size(); ++i)
+    forEachUse(*ops[i], [&](Value*& value) {
+      if (value == from) value = to;
+    });
+}
+
+/// The op's result replaced by its operand, where the types agree.
+bool becomeOperand(Module& module, size_t index, int operand) {
+  Op& op = opAt(module, index);
+  if (op.results.size() != 1 || operand >= op.numOperands()) return false;
+  if (op.operands[static_cast<size_t>(operand)].kind != Operand::Kind::value) return false;
+  if (!(op.in(operand)->type == op.result()->type)) return false;
+  redirect(module, index + 1, op.result(), op.in(operand));
+  return true;
+}
+
+/// Emits ops behind `index` that compute a stand-in for the op's result, which its readers then take.
+bool standIn(Module& module, size_t index, const std::function<Value*(Builder&, Op&)>& make) {
+  Item* func = module.func("train");
+  Op& op = opAt(module, index);
+  if (op.results.empty()) return false;
+  std::vector<std::unique_ptr<Op>> tail;
+  for (size_t i = index + 1; i < func->body.ops.size(); ++i) tail.push_back(std::move(func->body.ops[i]));
+  func->body.ops.resize(index + 1);
+  Builder builder(&module, func);
+  Value* value = make(builder, op);
+  size_t next = func->body.ops.size();
+  for (auto& later : tail) func->body.ops.push_back(std::move(later));
+  if (!value || !(value->type == op.result()->type)) return false;
+  redirect(module, next, op.result(), value);
+  return true;
+}
+
+bool swapOperands(Module& module, size_t index, int a, int b) {
+  Op& op = opAt(module, index);
+  if (op.info().has(table::commutative) || std::max(a, b) >= op.numOperands()) return false;
+  std::swap(op.operands[static_cast<size_t>(a)], op.operands[static_cast<size_t>(b)]);
+  return true;
+}
+
+bool toggleFlag(Module& module, size_t index, size_t which) {
+  Op& op = opAt(module, index);
+  for (const table::AttrRow& row : op.info().attrs)
+    if (row.kind == table::AttrKind::boolean && which-- == 0) {
+      op.setAttr(row.name, Attr::boolean(!op.flag(row.name)));
+      return true;
+    }
+  return false;
+}
+
+bool changeConstant(Module& module, size_t index, const std::function<double(double)>& change) {
+  Op& op = opAt(module, index);
+  if (op.code != Opcode::constant || !op.operands[0].isLiteral()) return false;
+  if (!isFloat(op.result()->type.dtype)) return false;
+  op.operands[0] = Operand::literal(change(op.operands[0].number()));
+  return true;
+}
+
+const std::vector<Mutation>& mutations() {
+  static const std::vector<Mutation> all = {
+      {"flip the sign",
+       [](Module& m, size_t i) {
+         if (!isFloat(opAt(m, i).result()->type.dtype) || opAt(m, i).code == Opcode::constant) return false;
+         return standIn(m, i, [](Builder& b, Op& op) { return b.op(Opcode::neg, {op.result()}); });
+       }},
+      {"keep operand 0 alone", [](Module& m, size_t i) { return becomeOperand(m, i, 0); }},
+      {"keep operand 1 alone", [](Module& m, size_t i) { return becomeOperand(m, i, 1); }},
+      {"keep operand 2 alone", [](Module& m, size_t i) { return becomeOperand(m, i, 2); }},
+      {"swap operands 0 and 1", [](Module& m, size_t i) { return swapOperands(m, i, 0, 1); }},
+      {"swap operands 1 and 2", [](Module& m, size_t i) { return swapOperands(m, i, 1, 2); }},
+      {"forget to sum",
+       [](Module& m, size_t i) {
+         if (opAt(m, i).code != Opcode::sum && opAt(m, i).code != Opcode::mean) return false;
+         return standIn(m, i, [](Builder& b, Op& op) {
+           // One summand instead of all.
+           std::vector<int64_t> starts(static_cast<size_t>(op.in(0)->type.rank()), 0), limits;
+           Shape kept = reducedShape(op.in(0)->type.shape, op.ints("axes"), true);
+           for (int64_t extent : kept) limits.push_back(extent);
+           Value* first = b.op(Opcode::slice, {op.in(0)},
+                               {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}});
+           return b.reshape(first, op.result()->type.shape);
+         });
+       }},
+      {"toggle flag 0", [](Module& m, size_t i) { return toggleFlag(m, i, 0); }},
+      {"toggle flag 1", [](Module& m, size_t i) { return toggleFlag(m, i, 1); }},
+      {"constant + 1",
+       [](Module& m, size_t i) { return changeConstant(m, i, [](double c) { return c + 1; }); }},
+      {"constant negated",
+       [](Module& m, size_t i) { return changeConstant(m, i, [](double c) { return 0 - c; }); }},
+      {"constant doubled",
+       [](Module& m, size_t i) { return changeConstant(m, i, [](double c) { return 2 * c; }); }},
+  };
+  return all;
+}
+
+/// The text with the values of @train numbered in order, after cleaning up.
+std::string normalForm(const Module& module) {
+  std::unique_ptr<Module> clean = clone(module);
+  EXPECT_TRUE(run_canonicalize(*clean, {}, {}) && run_cse(*clean, {}, {}) && run_dce(*clean, {}, {}));
+  int next = 0;
+  for (const auto& op : clean->func("train")->body.ops)
+    for (const auto& result : op->results) result->name = fmt::format("v{}", next++);
+  return print(*clean);
+}
+
+/// Inputs, and the difference quotients of the loss there, by differentiable input.
+struct Point {
+  Inputs inputs;
+  std::vector<std::vector<double>> want;
+};
+
+/// Whether a gradient differs from the difference quotients.
+bool differs(const Module& module, const Point& point) {
+  auto interpreter = Interpreter::create(module);
+  if (!interpreter) return true;
+  auto run = interpreter->run("train", point.inputs);
+  if (!run || run->results.size() != point.want.size() + 1) return true;
+  for (size_t i = 0; i < point.want.size(); ++i) {
+    const std::vector<double>&want = point.want[i], &got = run->results[i + 1].second.data;
+    double scale = 1;
+    for (double value : want) scale = std::max(scale, std::abs(value));
+    for (size_t k = 0; k < want.size(); ++k)
+      if (!(std::abs(got[k] - want[k]) <= kGradientTolerance * scale)) return true;
+  }
+  return false;
+}
+
+/// Draws to compare at: plain ones; then, where the rule's own gradient equals the quotients there too,
+/// values so large that e^x overflows, values equal in pairs, and indices one beyond either end.
+std::vector<Point> pointsOf(const GradCase& gradCase, const Program& program, const Module& forward,
+                            const Module& backward, std::mt19937& random) {
+  auto at = [&](Inputs inputs) {
+    Point point{std::move(inputs), {}};
+    auto f = [&](const Inputs& x) { return evaluate(forward, x)[0].data[0]; };
+    for (const std::string& name : program.floats) {
+      point.want.emplace_back();
+      for (size_t k = 0; k < point.inputs[name].data.size(); ++k)
+        point.want.back().push_back(centralDifference(f, point.inputs, name, k));
+    }
+    return point;
+  };
+  std::vector<Point> points;
+  for (int draw = 0; draw < 4; ++draw) {
+    points.push_back(at(drawInputs(backward, gradCase, random)));
+    EXPECT_FALSE(differs(backward, points.back())) << print(backward);
+  }
+  Inputs large = points[0].inputs, larger = points[3].inputs, pairs = points[1].inputs;
+  Inputs below = points[2].inputs, above = points[2].inputs;
+  for (size_t i = 0; i < gradCase.inputs.size(); ++i) {
+    std::string name(1, static_cast<char>('a' + i));
+    for (size_t k = 0; k < large[name].data.size(); ++k) {
+      bool real = isFloat(large[name].type.dtype), index = large[name].type.dtype == DType::i32;
+      if (real) large[name].data[k] *= 1000, larger[name].data[k] *= 2000;
+      if (real) pairs[name].data[k] = pairs[name].data[k & ~size_t{1}];
+      if (index)
+        below[name].data[k] = gradCase.inputs[i].lo - 1, above[name].data[k] = gradCase.inputs[i].hi + 1;
+    }
+  }
+  for (Inputs* special : {&large, &larger, &pairs, &below, &above}) {
+    Point point = at(*special);
+    if (!differs(backward, point)) points.push_back(std::move(point));
+  }
+  return points;
+}
+
+/// Whether a broken op computes the same function for a reason of algebra that cleaning up does not see.
+bool sameByAlgebra(Opcode row, const Op& op, std::string_view mutation) {
+  // Without a second derivative to come it is the identity.
+  if (op.code == Opcode::stop_gradient && mutation.starts_with("keep")) return true;
+  // e^z stands above and below in e^z / Σ e^z, so its sign cancels.
+  bool ratio = row == Opcode::cross_entropy || row == Opcode::cross_entropy_grad;
+  if (ratio && op.code == Opcode::exp && mutation == "flip the sign") return true;
+  // The normalised row stands twice in n·mean(h·n), so its sign cancels.
+  bool signs = mutation == "flip the sign" || mutation == "swap operands 0 and 1";
+  return row == Opcode::layer_norm && signs && (op.code == Opcode::sub || op.code == Opcode::mul);
+}
+
+struct Tally {
+  int mutants = 0, killed = 0, equivalent = 0;
+  std::map<std::string, std::vector<std::string>>
+      survivors;  ///< by mutation and place, the cases it survived
+};
+
+/// Expands the composite ops that are not of the forward program.
+void expandBackward(Module& module, const std::set<std::string>& forward);
+
+void mutate(const GradCase& gradCase, std::mt19937& random, Tally& tally) {
+  Program program = programOf(gradCase);
+  auto forward = parsed(program.forward()), backward = parsed(withGradients(program, 1));
+  ASSERT_TRUE(forward && backward);
+  ASSERT_TRUE(expand(*backward));
+  std::set<std::string> given;
+  for (const auto& op : forward->func("train")->body.ops)
+    for (const auto& result : op->results) given.insert(result->name);
+  expandBackward(*backward, given);
+  // The gradient of the parameter that no case reads is nobody's rule.
+  std::erase_if(backward->func("train")->body.ops,
+                [](const std::unique_ptr<Op>& op) { return op->code == Opcode::param_grad; });
+  std::vector<Point> points = pointsOf(gradCase, program, *forward, *backward, random);
+  std::string same = normalForm(*backward);
+  const auto& ops = backward->func("train")->body.ops;
+  for (size_t index = 0; index < ops.size(); ++index) {
+    if (ops[index]->results.empty() || given.count(ops[index]->result()->name)) continue;
+    for (const Mutation& mutation : mutations()) {
+      std::unique_ptr<Module> mutant = clone(*backward);
+      if (!mutation.apply(*mutant, index) || !verify(*mutant)) continue;
+      ++tally.mutants;
+      if (std::any_of(points.begin(), points.end(), [&](const Point& at) { return differs(*mutant, at); }))
+        ++tally.killed;
+      else if (normalForm(*mutant) == same || sameByAlgebra(gradCase.code, *ops[index], mutation.name))
+        ++tally.equivalent;
+      else
+        tally.survivors[std::string(info(gradCase.code).name)].push_back(
+            fmt::format("{} of %{} ({}) in\n{}", mutation.name, ops[index]->result()->name,
+                        ops[index]->info().name, print(*backward)));
+    }
+  }
+}
+
+void expandBackward(Module& module, const std::set<std::string>& forward) {
+  Item& func = *module.func("train");
+  std::vector<std::unique_ptr<Op>> old = std::move(func.body.ops), dropped;
+  func.body.ops.clear();
+  Builder builder(&module, &func);
+  std::unordered_map<const Value*, Value*> replaced;
+  for (auto& op : old) {
+    forEachUse(*op, [&](Value*& value) {
+      if (auto it = replaced.find(value); it != replaced.end()) value = it->second;
+    });
+    bool own = !op->results.empty() && !forward.count(op->result()->name);
+    if (!own || !op->info().has(table::composite)) {
+      func.body.ops.push_back(std::move(op));
+      continue;
+    }
+    std::vector<Value*> operands;
+    for (const Operand& operand : op->operands) operands.push_back(operand.value);
+    std::vector<Value*> results = decompose(*op, operands, builder);
+    for (size_t i = 0; i < results.size(); ++i) replaced[op->results[i].get()] = results[i];
+    dropped.push_back(std::move(op));
+  }
+}
+
+TEST(Mutants, OfEveryGradientRuleDie) {
+  std::mt19937 random(7);
+  Tally tally;
+  std::set<Opcode> rules;
+  for (const GradCase& gradCase : gradCases()) {
+    if (cutsGradient(gradCase.code)) continue;
+    rules.insert(gradCase.code);
+    SCOPED_TRACE(gradCase.body);
+    mutate(gradCase, random, tally);
+    if (HasFatalFailure()) return;
+  }
+  int survivors = 0;
+  for (const auto& [name, all] : tally.survivors) {
+    survivors += static_cast<int>(all.size());
+    for (const std::string& one : all) ADD_FAILURE() << name << ": " << one;
+  }
+  fmt::print("{} rules, {} mutants: {} killed, {} equivalent, {} survive\n", rules.size(), tally.mutants,
+             tally.killed, tally.equivalent, survivors);
+  EXPECT_GT(tally.killed, 0);
+}
+
+}  // namespace
+}  // namespace tg::test
