@@ -54,6 +54,10 @@ class Verifier {
  public:
   explicit Verifier(const Module& module) : module_(module) {}
   Result<void> run();
+  Result<void> form(const Op& op) {
+    if (attributes(op) && operands(op)) return {};
+    return std::move(errors_);
+  }
 
  private:
   void report(Error error) { errors_.append(std::move(error)); }
@@ -316,5 +320,6 @@ Result<void> Verifier::run() {
 }  // namespace
 
 Result<void> verify(const Module& module) { return Verifier(module).run(); }
+Result<void> verifyForm(const Op& op) { return Verifier(Module{}).form(op); }
 
 }  // namespace tg

@@ -10,6 +10,9 @@ namespace tg {
 /// From stage planned on this includes verifyPlan.
 Result<void> verify(const Module& module);
 
+/// Checks the form of one op, which need not have results yet: its attributes and its operands' classes.
+Result<void> verifyForm(const Op& op);
+
 /// Proves a planned (or later) module's memory: no two live values overlap unless one is a legal
 /// in-place successor, every range lies in its buffer, groups are laid out in order, texel
 /// operands alias no output of their dispatch. Independent of the planner.

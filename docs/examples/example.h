@@ -1,0 +1,57 @@
+// What the example programs share: how they are called, and how they end.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "ir/module.h"
+#include "ir/parser.h"
+#include "ir/result.h"
+
+namespace tg::example {
+
+/// An example is called without arguments to train, with --tgir to print its model as text, and with
+/// --device=NAME to train on another device than the best one; `interp` is the reference interpreter.
+struct Call {
+  bool text = false;
+  std::string device = "auto";
+  bool wrong = false;
+};
+
+inline Call parseCall(int argc, char** argv) {
+  Call call;
+  for (int i = 1; i < argc; ++i) {
+    std::string_view arg = argv[i];
+    if (arg == "--tgir")
+      call.text = true;
+    else if (arg.starts_with("--device="))
+      call.device = arg.substr(9);
+    else
+      call.wrong = true;
+  }
+  if (call.wrong) std::fprintf(stderr, "usage: %s [--tgir] [--device=NAME]\n", argv[0]);
+  return call;
+}
+
+/// Exit codes as the tools have them.
+inline int misused() { return 2; }
+inline int failed(const Error& error) {
+  std::fputs(error.str().c_str(), stderr);
+  return 1;
+}
+inline int printed(const Module& module, std::string_view title) {
+  std::string text = print(module);
+  std::printf("// %.*s\n%s", static_cast<int>(title.size()), title.data(), text.c_str());
+  return 0;
+}
+/// Says whether the figure that the example trains for was reached: 0, or 3.
+inline int judged(const char* what, double got, double wanted, bool smaller) {
+  bool good = smaller ? got < wanted : got > wanted;
+  std::printf("%s %.4f, wanted %s %.4f: %s\n", what, got, smaller ? "<" : ">", wanted,
+              good ? "ok" : "missed");
+  return good ? 0 : 3;
+}
+
+}  // namespace tg::example

@@ -1,0 +1,95 @@
+#include "ir/trace/module.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/trace/recorder.h"
+
+namespace tg::nn {
+
+const Shape& Param::shape() const {
+  static const Shape none;
+  return node_ ? node_->type.shape : none;
+}
+DType Param::dtype() const { return node_ ? node_->type.dtype : DType::f32; }
+
+Arg::Arg(const Param& param, std::source_location site)
+    : tensor_(Recorder::read(param.node().get(), site)), site_(site) {}
+
+/// The init of a parameter whose values the caller makes.
+static Result<Attr> madeInit(const Init& init, const Type& type, const Loc& loc) {
+  int64_t size = type.elements();
+  Init::Values values = init.maker()(size, type.shape);
+  if (static_cast<int64_t>(values.size()) != size)
+    return failAt(loc, fmt::format("the init gives {} values for {}", values.size(), type.str()));
+  std::vector<Attr> list;
+  list.reserve(values.size());
+  for (float value : values) list.push_back(Attr::of(static_cast<double>(value)));
+  Attr dense = Attr::call("dense", std::move(list));
+  dense.angle = true;
+  return dense;
+}
+
+Result<AttrList> initAttrs(const ParamOptions& options, const Dims& shape, const Loc& loc) {
+  TG_TRY(Type type, tensorType(options.dtype, shape, loc));
+  Attr init = options.init.spec();
+  if (options.init.maker()) {
+    TG_TRY(init, madeInit(options.init, type, loc));
+  }
+  AttrList attrs{{"init", std::move(init)}};
+  if (options.decay) attrs.push_back({"decay", Attr::boolean(*options.decay)});
+  return attrs;
+}
+
+Module::Module() : node_(std::make_shared<ModuleNode>()) {}
+
+/// What keeps `name` from being a new member's.
+static Result<void> checkMember(const ModuleNode& node, const Key& name) {
+  bool plain = isName(name.text) && name.text.find_first_of(".$") == std::string::npos;
+  if (!plain)
+    return failAt(locOf(name.site),
+                  fmt::format("'{}' is no name of a member: letters, digits and '_'", name.text));
+  for (const ModuleNode::Member& member : node.members)
+    if (member.name == name.text)
+      return failAt(locOf(name.site), fmt::format("a module has two members named '{}'", name.text));
+  if (Recorder::active())
+    return failAt(
+        locOf(name.site),
+        fmt::format("'{}' is declared while tracing; a model is made before it is traced", name.text));
+  return {};
+}
+
+/// Keeps an error for trace(), and tells the trace that is under way.
+static void declarationError(ModuleNode& node, Error error) {
+  if (Recorder* recorder = Recorder::active()) recorder->reject(error);
+  node.errors.append(std::move(error));
+}
+
+Param Module::param(const Key& name, const Dims& shape, const ParamOptions& options) {
+  auto node = std::make_shared<ParamNode>();
+  node->name = name.text;
+  node->loc = locOf(name.site);
+  Result<AttrList> attrs = initAttrs(options, shape, node->loc);
+  Result<void> member = checkMember(*node_, name);
+  node->failed = !attrs || !member;
+  if (node->failed) {
+    declarationError(*node_, member ? attrs.takeError() : member.takeError());
+  } else {
+    node->type = *tensorType(options.dtype, shape, node->loc);
+    node->attrs = *std::move(attrs);
+    node_->members.push_back({name.text, node, nullptr});
+  }
+  Param param;
+  param.node_ = std::move(node);
+  return param;
+}
+
+void Module::adopt(const Key& name, const std::shared_ptr<ModuleNode>& module) {
+  if (auto member = checkMember(*node_, name); !member)
+    declarationError(*node_, member.takeError());
+  else
+    node_->members.push_back({name.text, nullptr, module});
+}
+
+}  // namespace tg::nn

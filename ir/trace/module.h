@@ -1,0 +1,147 @@
+// A model's parameters: a tree of modules, whose paths are the parameters' names.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/attr.h"
+#include "ir/trace/tensor.h"
+
+namespace tg::nn {
+
+/// How a parameter's first values come about. `kaiming` and `xavier` are normal with the deviations
+/// gain/√fan_in and gain·√(2/(fan_in + fan_out)), gains √2 and 1 unless given.
+class Init {
+ public:
+  using Values = std::vector<float>;
+  /// Gives the values, row-major; it is called once, when the parameter is declared.
+  using Maker = std::function<Values(int64_t size, const Shape& shape)>;
+
+  static Init zeros() { return Init(Attr::word("zeros")); }
+  static Init ones() { return Init(Attr::word("ones")); }
+  static Init constant(double value) { return Init(Attr::call("constant", {Attr::of(value)})); }
+  static Init randn(double std = 0.02) { return Init(Attr::call("randn", {Attr::of(std)})); }
+  static Init uniform(double low, double high) {
+    return Init(Attr::call("uniform", {Attr::of(low), Attr::of(high)}));
+  }
+  static Init kaiming() { return Init(Attr::word("kaiming")); }
+  static Init kaiming(double gain) { return Init(Attr::call("kaiming", {Attr::of(gain)})); }
+  static Init xavier() { return Init(Attr::word("xavier")); }
+  static Init xavier(double gain) { return Init(Attr::call("xavier", {Attr::of(gain)})); }
+  /// Values of the caller's; they stand in the module's text as dense<…>.
+  static Init from(Maker maker) {
+    Init init{Attr()};
+    init.maker_ = std::move(maker);
+    return init;
+  }
+
+  const Attr& spec() const { return spec_; }
+  const Maker& maker() const { return maker_; }
+
+ private:
+  explicit Init(Attr spec) : spec_(std::move(spec)) {}
+  Attr spec_;
+  Maker maker_;
+};
+
+struct ParamOptions {
+  Init init = Init::randn();
+  /// Whether weight decay applies; when not said, it does unless the init is zeros, ones or constant.
+  std::optional<bool> decay = std::nullopt;
+  DType dtype = DType::f32;
+};
+
+struct ParamNode;
+struct ModuleNode;
+
+/// A parameter of a module: a handle, cheap to copy. Copies are the same parameter; one that stands at
+/// two places of a model (tied weights) has the name of the first; a plain `Param head = tokens.w;` ties as
+/// well.
+class Param {
+ public:
+  /// A parameter that no module declared; reading it is an error.
+  Param() = default;
+  const Shape& shape() const;
+  DType dtype() const;
+  const std::shared_ptr<const ParamNode>& node() const { return node_; }
+
+ private:
+  friend class Module;
+  std::shared_ptr<const ParamNode> node_;
+};
+
+/// Base of everything with parameters. Derive, and declare members with their names:
+///
+///     struct Block : Module {
+///       Linear in = child("in", Linear(64, 256)), out = child("out", Linear(256, 64));
+///       Param scale = param("scale", {64}, {.init = Init::ones()});
+///       Tensor operator()(Tensor x) const { return x + out(relu(in(x * scale))); }
+///     };
+///     struct Model : Module {
+///       std::vector<Block> blocks = children("blocks", 4, [](int64_t) { return Block(); });
+///     };
+///
+/// gives blocks.0.in.w, blocks.0.in.b, …, blocks.3.scale. A module is a handle as well: a copy is the
+/// same module with the same parameters. What is wrong with a declaration is reported by trace().
+class Module {
+ public:
+  Module();
+  const std::shared_ptr<ModuleNode>& node() const { return node_; }
+
+ protected:
+  /// Declares a parameter; names are unique in a module, of letters, digits and '_'.
+  Param param(const Key& name, const Dims& shape, const ParamOptions& options = {});
+
+  /// Declares a module as part of this one and returns it.
+  template <class M>
+  M child(const Key& name, M module) {
+    adopt(name, module.node());
+    return module;
+  }
+  /// Declares a list of modules, named by their indices.
+  template <class M>
+  std::vector<M> children(const Key& name, std::vector<M> modules) {
+    Module list;
+    for (size_t i = 0; i < modules.size(); ++i)
+      list.adopt(Key(std::to_string(i), name.site), modules[i].node());
+    adopt(name, list.node());
+    return modules;
+  }
+  /// The same, each made by `make(index)`.
+  template <class Make>
+  auto children(const Key& name, int64_t count, Make make) {
+    std::vector<decltype(make(int64_t{0}))> modules;
+    for (int64_t i = 0; i < count; ++i) modules.push_back(make(i));
+    return children(name, std::move(modules));
+  }
+
+ private:
+  void adopt(const Key& name, const std::shared_ptr<ModuleNode>& module);
+  std::shared_ptr<ModuleNode> node_;
+};
+
+/// What one declaration holds; made by Module::param.
+struct ParamNode {
+  std::string name;  ///< the last part of its path
+  Type type;
+  AttrList attrs;  ///< init and decay, as the module's text has them
+  Loc loc;
+  bool failed = false;  ///< its declaration is an error; reading it says nothing more
+};
+
+/// The tree behind the handles, in the order of the declarations.
+struct ModuleNode {
+  struct Member {
+    std::string name;
+    std::shared_ptr<const ParamNode> param;  ///< either this
+    std::shared_ptr<ModuleNode> module;      ///< or this
+  };
+  std::vector<Member> members;
+  Error errors;
+};
+
+}  // namespace tg::nn

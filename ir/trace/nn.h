@@ -1,0 +1,64 @@
+// Layers: modules with a call operator. Parameters are named w and b, gain and bias.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+
+#include "ir/trace/module.h"
+#include "ir/trace/ops.h"
+
+namespace tg::nn {
+
+struct LinearOptions {
+  bool bias = true;
+  Init init = Init::randn();
+};
+
+/// x·w + b: [..., in] to [..., out]. w is [in, out]; b is [out], zeros.
+class Linear : public Module {
+ public:
+  Linear(int64_t in, int64_t out, const LinearOptions& options = {}, Site site = Site::current());
+  Tensor operator()(const Arg& x) const;
+
+  Param w;
+  Param b;  ///< empty without bias
+
+ private:
+  bool bias_;
+};
+
+/// Rows of a table by i32 ids: [...] to [..., width]. w is [count, width].
+class Embedding : public Module {
+ public:
+  Embedding(int64_t count, int64_t width, const Init& init = Init::randn(), Site site = Site::current());
+  Tensor operator()(const Arg& ids) const;
+
+  Param w;
+};
+
+/// (x - mean)/√(var + eps)·gain + bias over the last axis, of extent `width`.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(int64_t width, double eps = 1e-5, Site site = Site::current());
+  Tensor operator()(const Arg& x) const;
+
+  Param gain;  ///< ones, not decayed
+  Param bias;  ///< zeros, not decayed
+
+ private:
+  double eps_;
+};
+
+/// x/√(mean x² + eps)·gain over the last axis, of extent `width`.
+class RMSNorm : public Module {
+ public:
+  explicit RMSNorm(int64_t width, double eps = 1e-6, Site site = Site::current());
+  Tensor operator()(const Arg& x) const;
+
+  Param gain;  ///< ones, not decayed
+
+ private:
+  double eps_;
+};
+
+}  // namespace tg::nn

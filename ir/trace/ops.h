@@ -1,0 +1,152 @@
+// The operations a model is written with: one function for each op of the tensor stage (ops.def says
+// which; docs/ops.md has their meaning and constraints), operators, and what is often made of them.
+// An axis may count from the end. Numbers are accepted wherever a tensor beside them tells their type.
+// An operation outside a trace, or of shapes that do not fit, gives an invalid tensor and a located error.
+#pragma once
+
+#include <optional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op_info.h"
+#include "ir/trace/module.h"
+#include "ir/trace/tensor.h"
+
+namespace tg::nn {
+
+using Site = std::source_location;
+
+#define UNARY(op, function) Tensor function(const Arg& x);
+#define BINARY(op, function) Tensor function(const Arg& a, const Arg& b);
+#define FN(op, call)
+#define INTERNAL(op, why)
+#include "ir/trace/ops.def"
+#undef UNARY
+#undef BINARY
+#undef FN
+#undef INTERNAL
+
+// Operators. Comparisons give i1; == stays C++'s own, equal(a, b) compares elements.
+Tensor operator-(const Arg& x);
+Tensor operator+(const Arg& a, const Arg& b);
+Tensor operator-(const Arg& a, const Arg& b);
+Tensor operator*(const Arg& a, const Arg& b);
+Tensor operator/(const Arg& a, const Arg& b);
+Tensor operator<(const Arg& a, const Arg& b);
+Tensor operator<=(const Arg& a, const Arg& b);
+Tensor operator>(const Arg& a, const Arg& b);
+Tensor operator>=(const Arg& a, const Arg& b);
+
+// What a function gets from outside. Names are the function's or the module's; see trace.h for inputs
+// that are declared beforehand.
+/// An input of the function being traced, filled at each call.
+Tensor tensorInput(const Key& name, const Dims& shape, DType dtype = DType::f32);
+/// A parameter by its full name, declared when no function did so before; without options it is
+/// randn(0.02), or as it was declared.
+Tensor paramInput(const Key& name, const Dims& shape, const std::optional<ParamOptions>& options = {});
+/// A state: kept from step to step, filled with `init` at first.
+Tensor stateInput(const Key& name, const Dims& shape, DType dtype = DType::f32, double init = 0);
+/// At the end of the step the parameter or state becomes `value`.
+void update(const Arg& storage, const Arg& value);
+/// Keeps a value readable after the step under `name`, and gives it back.
+Tensor capture(const Key& name, const Arg& x);
+/// The same value, under a name of its own in the module's text.
+Tensor named(const Key& name, const Arg& x);
+/// The step's random key, i32[2], which the host fills.
+Tensor randomKey(Site site = Site::current());
+/// The gradients of a rank-0 f32 value with respect to values it was computed from.
+std::vector<Tensor> grad(const Arg& loss, const Args& wrt);
+
+// Constants.
+Tensor constant(double value, const Dims& shape = {}, DType dtype = DType::f32, Site site = Site::current());
+/// Row-major values.
+Tensor constant(const std::vector<double>& values, const Dims& shape, DType dtype = DType::f32,
+                Site site = Site::current());
+Tensor zeros(const Dims& shape, DType dtype = DType::f32, Site site = Site::current());
+Tensor ones(const Dims& shape, DType dtype = DType::f32, Site site = Site::current());
+/// 0, 1, …, n-1.
+Tensor arange(int64_t n, DType dtype = DType::i32, Site site = Site::current());
+/// Each element is its index along the axis.
+Tensor iota(const Dims& shape, int axis, DType dtype = DType::i32, Site site = Site::current());
+
+// Elementwise.
+/// `a` where the condition holds, else `b`.
+Tensor where(const Arg& cond, const Arg& a, const Arg& b);
+Tensor cast(const Arg& x, DType dtype);
+enum class Gelu : uint8_t { exact, tanh };
+Tensor gelu(const Arg& x, Gelu form = Gelu::exact);
+
+// Reductions: over all axes unless some are given.
+Tensor sum(const Arg& x, const Axes& axes = {}, bool keepdims = false);
+Tensor mean(const Arg& x, const Axes& axes = {}, bool keepdims = false);
+Tensor maxReduce(const Arg& x, const Axes& axes = {}, bool keepdims = false);
+Tensor argmax(const Arg& x, int axis = -1, bool keepdims = false);
+/// The last axis stays, with extent 1.
+Tensor meanLast(const Arg& x);
+/// The last axis goes.
+Tensor sumLast(const Arg& x);
+Tensor sumAll(const Arg& x);
+
+// Structure.
+/// One extent may be -1.
+Tensor reshape(const Arg& x, const Dims& shape);
+/// Joins the axes from `first` to the last.
+Tensor flatten(const Arg& x, int first = 0);
+/// Axis i of the result is axis perm[i] of x.
+Tensor transpose(const Arg& x, const Dims& perm);
+Tensor swapAxes(const Arg& x, int a, int b);
+/// Elements start, start + stride, … below limit along one axis; negative ones count from the end.
+Tensor slice(const Arg& x, int axis, int64_t start, int64_t limit, int64_t stride = 1);
+Tensor slice(const Arg& x, const Dims& starts, const Dims& limits, const Dims& strides = {});
+/// slice along the last axis.
+Tensor sliceLastRange(const Arg& x, int64_t start, int64_t limit);
+Tensor pad(const Arg& x, const Dims& low, const Dims& high, double value = 0);
+Tensor concat(const Args& xs, int axis = 0);
+Tensor broadcastTo(const Arg& x, const Dims& shape);
+/// [..., T, D] to [..., heads, T, D/heads].
+Tensor splitHeads(const Arg& x, int64_t heads);
+/// [..., H, T, d] to [..., T, H·d].
+Tensor mergeHeads(const Arg& x);
+
+// Contraction and indexing.
+struct MatmulOptions {
+  bool transposeA = false, transposeB = false;
+};
+/// Of the last two axes; leading axes broadcast.
+Tensor matmul(const Arg& a, const Arg& b, const MatmulOptions& options = {});
+Tensor gather(const Arg& table, const Arg& ids);
+Tensor scatterAdd(const Arg& ids, const Arg& updates, int64_t rows);
+Tensor oneHot(const Arg& ids, int64_t depth, DType dtype = DType::f32);
+/// Rows of a [vocab, width] table.
+Tensor embedding(const Arg& table, const Arg& ids);
+
+// Rows and losses.
+Tensor softmax(const Arg& x, int axis = -1);
+Tensor logSoftmax(const Arg& x, int axis = -1);
+/// Over the last axis, of the columns up to the row's own in the last two axes.
+Tensor softmaxCausalLast(const Arg& x);
+Tensor logSoftmaxLast(const Arg& x);
+/// `fill` above the diagonal of the last two axes: where column > row + (columns - rows).
+Tensor whereCausal(const Arg& x, double fill);
+enum class Reduction : uint8_t { mean, sum, none };
+/// -log softmax(logits)[target] over the last axis; targets are i32 of the leading axes.
+Tensor crossEntropy(const Arg& logits, const Arg& targets, Reduction reduction = Reduction::mean);
+/// The same without reduction.
+Tensor crossEntropyLast(const Arg& logits, const Arg& targets);
+/// -logProbs[target] over the last axis, of log-probabilities.
+Tensor nllLoss(const Arg& logProbs, const Arg& targets, Reduction reduction = Reduction::mean);
+Tensor layerNorm(const Arg& x, const Arg& gain, const Arg& bias, double eps = 1e-5);
+/// x/√(mean x² + eps)·gain over the last axis.
+Tensor rmsNorm(const Arg& x, const Arg& gain, double eps = 1e-6);
+
+/// How a model calls an op, "" for one that passes make.
+struct Spelling {
+  Opcode op;
+  std::string_view call;
+};
+/// The rows of ops.def.
+const std::vector<Spelling>& spellings();
+
+}  // namespace tg::nn

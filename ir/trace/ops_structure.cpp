@@ -1,0 +1,127 @@
+// The operations that move elements without computing with them.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "ir/infer.h"
+#include "ir/trace/ops.h"
+#include "ir/trace/recorder.h"
+
+namespace tg::nn {
+
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+Tensor make(Opcode code, const Arg& x, AttrList attrs) {
+  return Recorder::emit(x.site(), {.code = code, .operands = {x}, .attrs = std::move(attrs)});
+}
+
+int64_t fromFront(int64_t axis, int rank) {
+  int normal = normalAxis(axis, rank);
+  return normal < 0 ? axis : normal;
+}
+
+Ints extentsOf(const Arg& x) { return {x.shape().begin(), x.shape().end()}; }
+
+/// An error about an axis, unless the operand is invalid, whose error is known already.
+Tensor badAxis(const Arg& x, const char* function, int64_t axis) {
+  if (!x.tensor().valid()) return x.tensor();
+  return Recorder::fail(x.site(), fmt::format("{}: axis {} is out of range for {}", function, axis,
+                                              Type::tensor(x.tensor().dtype(), x.shape()).str()));
+}
+
+}  // namespace
+
+Tensor reshape(const Arg& x, const Dims& shape) {
+  return make(Opcode::reshape, x, {{"shape", Attr::ints(shape.values())}});
+}
+
+Tensor flatten(const Arg& x, int first) {
+  int axis = normalAxis(first, x.rank());
+  if (axis < 0) return badAxis(x, "flatten", first);
+  Ints shape = extentsOf(x);
+  shape.resize(static_cast<size_t>(axis));
+  shape.push_back(-1);
+  return reshape(x, shape);
+}
+
+Tensor transpose(const Arg& x, const Dims& perm) {
+  Ints axes = perm.values();
+  for (int64_t& axis : axes) axis = fromFront(axis, x.rank());
+  return make(Opcode::transpose, x, {{"perm", Attr::ints(axes)}});
+}
+
+Tensor swapAxes(const Arg& x, int a, int b) {
+  int first = normalAxis(a, x.rank()), second = normalAxis(b, x.rank());
+  if (first < 0 || second < 0) return badAxis(x, "swapAxes", first < 0 ? a : b);
+  Ints perm(static_cast<size_t>(x.rank()));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[static_cast<size_t>(first)], perm[static_cast<size_t>(second)]);
+  return transpose(x, perm);
+}
+
+Tensor slice(const Arg& x, int axis, int64_t start, int64_t limit, int64_t stride) {
+  int at = normalAxis(axis, x.rank());
+  if (at < 0) return badAxis(x, "slice", axis);
+  Ints starts(static_cast<size_t>(x.rank()), 0), limits = extentsOf(x), strides(starts.size(), 1);
+  auto place = static_cast<size_t>(at);
+  int64_t extent = limits[place];
+  starts[place] = start < 0 ? start + extent : start;
+  limits[place] = limit < 0 ? limit + extent : limit;
+  strides[place] = stride;
+  return slice(x, starts, limits, stride == 1 ? Dims() : Dims(strides));
+}
+
+Tensor slice(const Arg& x, const Dims& starts, const Dims& limits, const Dims& strides) {
+  return make(Opcode::slice, x,
+              {{"starts", Attr::ints(starts.values())},
+               {"limits", Attr::ints(limits.values())},
+               {"strides", Attr::ints(strides.values())}});
+}
+
+Tensor sliceLastRange(const Arg& x, int64_t start, int64_t limit) { return slice(x, -1, start, limit); }
+
+Tensor pad(const Arg& x, const Dims& low, const Dims& high, double value) {
+  return make(
+      Opcode::pad, x,
+      {{"low", Attr::ints(low.values())}, {"high", Attr::ints(high.values())}, {"value", Attr::of(value)}});
+}
+
+Tensor concat(const Args& xs, int axis) {
+  int rank = xs.list().empty() ? 0 : xs.list().front().rank();
+  return Recorder::emit(
+      xs.site(),
+      {.code = Opcode::concat, .operands = xs.list(), .attrs = {{"axis", Attr::of(fromFront(axis, rank))}}});
+}
+
+Tensor broadcastTo(const Arg& x, const Dims& shape) {
+  return make(Opcode::broadcast_to, x, {{"shape", Attr::ints(shape.values())}});
+}
+
+Tensor splitHeads(const Arg& x, int64_t heads) {
+  CallSite here(x.site());
+  if (!x.tensor().valid()) return x.tensor();
+  Ints shape = extentsOf(x);
+  if (x.rank() < 2 || heads < 1 || shape.back() % heads)
+    return Recorder::fail(x.site(), fmt::format("splitHeads: {} does not split into {} heads",
+                                                Type::tensor(x.tensor().dtype(), x.shape()).str(), heads));
+  int64_t width = shape.back() / heads;
+  shape.back() = heads;
+  shape.push_back(width);
+  return swapAxes(reshape(x, shape), -2, -3);
+}
+
+Tensor mergeHeads(const Arg& x) {
+  CallSite here(x.site());
+  if (!x.tensor().valid()) return x.tensor();
+  if (x.rank() < 3) return Recorder::fail(x.site(), "mergeHeads: the operand needs rank 3 or more");
+  Tensor apart = swapAxes(x, -2, -3);
+  Ints shape = extentsOf(apart);
+  int64_t width = shape.back();
+  shape.pop_back();
+  shape.back() *= width;
+  return reshape(apart, shape);
+}
+
+}  // namespace tg::nn

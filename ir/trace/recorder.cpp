@@ -1,0 +1,462 @@
+#include "ir/trace/recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cctype>
+#include <cmath>
+
+#include "ir/infer.h"
+#include "ir/verify.h"
+
+namespace tg::nn {
+
+namespace {
+
+thread_local Recorder* activeRecorder = nullptr;
+thread_local const std::source_location* outermostSite = nullptr;
+
+/// Function numbers are never used twice, so that a tensor outlives its function safely. 0 is none.
+uint64_t nextFunction() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+std::vector<Tensor> repeated(const Tensor& tensor, int count) {
+  return std::vector<Tensor>(static_cast<size_t>(count), tensor);
+}
+
+/// A constant's name from its value: c0.5, cm1.0 for -1, c1em05 for 1e-05.
+std::string constantName(const Operand& literal) {
+  std::string text = literal.isInteger ? std::to_string(literal.integer) : formatF32(literal.real);
+  std::string out = "c";
+  for (char c : text)
+    if (c != '+') out += c == '-' ? 'm' : c;
+  return out;
+}
+
+}  // namespace
+
+Loc locOf(const std::source_location& site) {
+  LocNode node;
+  node.file = std::make_shared<const SourceFile>(SourceFile{site.file_name(), ""});
+  node.line = site.line();
+  node.col = site.column();
+  return std::make_shared<const LocNode>(std::move(node));
+}
+
+bool isName(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$';
+  });
+}
+
+Result<Type> tensorType(DType dtype, const Dims& dims, const Loc& loc) {
+  if (dims.values().size() > kMaxRank)
+    return failAt(loc, fmt::format("{} extents are over the most, {}", dims.values().size(), kMaxRank));
+  Shape shape;
+  for (int64_t extent : dims.values()) shape.push(extent);
+  if (!hasValidExtents(shape))
+    return failAt(loc, fmt::format("the extents [{}] are not positive or too many elements",
+                                   fmt::join(dims.values(), ", ")));
+  return Type::tensor(dtype, shape);
+}
+
+Item* declareStorage(tg::Module& module, ItemKind kind, const std::string& name, const Type& type,
+                     AttrList attrs, const Loc& loc) {
+  auto item = std::make_unique<Item>();
+  item->kind = kind;
+  item->name = name;
+  item->type = type;
+  item->attrs = std::move(attrs);
+  item->loc = loc;
+  Item* made = item.get();
+  auto at = std::find_if(module.items.begin(), module.items.end(), [](const auto& each) {
+    return each->kind != ItemKind::param && each->kind != ItemKind::state;
+  });
+  module.items.insert(at, std::move(item));
+  return made;
+}
+
+CallSite::CallSite(const std::source_location& site) : outermost_(!outermostSite) {
+  if (outermost_) outermostSite = &site;
+}
+CallSite::~CallSite() {
+  if (outermost_) outermostSite = nullptr;
+}
+const std::source_location& CallSite::of(const std::source_location& site) {
+  return outermostSite ? *outermostSite : site;
+}
+
+Recorder::Recorder(tg::Module& module, Item& func, const ModelNames& names)
+    : module_(module), func_(func), names_(names), builder_(&module, &func), number_(nextFunction()) {
+  activeRecorder = this;
+}
+Recorder::~Recorder() { activeRecorder = nullptr; }
+Recorder* Recorder::active() { return activeRecorder; }
+
+Tensor Recorder::handle(Value* value) const {
+  Tensor tensor;
+  tensor.value_ = value;
+  tensor.function_ = number_;
+  tensor.type_ = value->type;
+  tensor.loc_ = value->loc;
+  return tensor;
+}
+
+static std::shared_ptr<const Error> shared(Error error) {
+  return std::make_shared<const Error>(std::move(error));
+}
+
+Tensor Recorder::reject(Error error) {
+  errors_.append(error);
+  Tensor tensor;
+  tensor.function_ = number_;
+  tensor.loc_ = error.diagnostics().front().loc;
+  tensor.failure_ = shared(std::move(error));
+  return tensor;
+}
+
+Tensor Recorder::fail(const std::source_location& at, std::string message) {
+  Error error = failAt(locOf(CallSite::of(at)), std::move(message));
+  if (activeRecorder) return activeRecorder->reject(std::move(error));
+  Tensor tensor;
+  tensor.loc_ = error.diagnostics().front().loc;
+  tensor.failure_ = shared(std::move(error));
+  return tensor;
+}
+
+Result<Value*> Recorder::valueOf(const Tensor& tensor, std::string_view user, const Loc& loc) const {
+  if (tensor.valid() && tensor.function_ == number_) return tensor.value_;
+  if (tensor.valid())
+    return failAt(loc, fmt::format("{}: an operand belongs to another trace than @{}; a value cannot leave "
+                                   "the function it was traced in",
+                                   user, func_.name))
+        .note(tensor.loc_, "it was made here");
+  if (tensor.failure_) return *tensor.failure_;
+  return failAt(loc, fmt::format("{}: an operand is an empty Tensor", user));
+}
+
+/// A number as a literal of an element type.
+static Result<Operand> literalOf(double number, DType dtype, std::string_view user, const Loc& loc) {
+  if (isFloat(dtype)) return Operand::literal(static_cast<double>(static_cast<float>(number)));
+  if (number != std::floor(number) || std::fabs(number) > 0x1p53)
+    return failAt(loc, fmt::format("{}: {} is no {}", user, formatReal(number), tg::name(dtype)));
+  return Operand::literal(static_cast<int64_t>(number));
+}
+
+Result<Value*> Recorder::literal(Operand value, const Type& type, const Loc& loc) {
+  Value* unshared = nullptr;
+  bool shares = value.isLiteral() && type.rank() == 0;
+  Value*& made = shares ? numbers_[{std::bit_cast<uint64_t>(value.number()), type.dtype}] : unshared;
+  if (made) return made;
+  auto op = std::make_unique<Op>(Opcode::constant);
+  std::string hint = value.isLiteral() ? constantName(value) : "constant";
+  op->operands = {std::move(value)};
+  op->loc = loc;
+  op->results.push_back(std::make_unique<Value>());
+  op->results.back()->type = type;
+  op->results.back()->name = hint;
+  if (auto types = infer(*op, &module_, &func_); !types) return types.takeError();
+  made = builder_.append(std::move(op))->result();
+  hints_[made] = hint;
+  return made;
+}
+
+Result<Value*> Recorder::number(double number, DType dtype, std::string_view user, const Loc& loc) {
+  TG_TRY(Operand value, literalOf(number, dtype, user, loc));
+  return literal(std::move(value), Type::tensor(dtype, {}), loc);
+}
+
+Tensor Recorder::constant(const std::source_location& at, const std::vector<double>& values,
+                          const Dims& shape, DType dtype) {
+  const std::source_location& site = CallSite::of(at);
+  if (!activeRecorder) return fail(site, "constant needs a trace");
+  Recorder& self = *activeRecorder;
+  Loc loc = locOf(site);
+  Result<Type> type = tensorType(dtype, shape, loc);
+  if (!type) return self.reject(type.takeError());
+  std::vector<Operand> literals;
+  for (double value : values) {
+    Result<Operand> each = literalOf(value, dtype, "constant", loc);
+    if (!each) return self.reject(each.takeError());
+    literals.push_back(*std::move(each));
+  }
+  Operand value = literals.size() == 1 ? literals[0] : Operand::keyword("dense", std::move(literals));
+  Result<Value*> made = self.literal(std::move(value), *type, loc);
+  return made ? self.handle(*made) : self.reject(made.takeError());
+}
+
+std::variant<std::vector<Value*>, Tensor> Recorder::operandsOf(const Emission& op, const Loc& loc) {
+  std::string_view user = info(op.code).name;
+  auto like =
+      std::find_if(op.operands.begin(), op.operands.end(), [](const Arg& a) { return !a.isNumber(); });
+  if (like == op.operands.end() && !op.operands.empty())
+    return reject(failAt(loc, fmt::format("{}: one operand must be a tensor", user)));
+  std::vector<Value*> values;
+  // Tensors first: an invalid one leaves no constant behind.
+  for (const Arg& arg : op.operands) {
+    values.push_back(nullptr);
+    if (arg.isNumber()) continue;
+    const Tensor& tensor = arg.tensor();
+    Result<Value*> value = valueOf(tensor, user, loc);
+    if (value)
+      values.back() = *value;
+    else if (tensor.failure_ && tensor.function_ == number_)
+      return tensor;
+    else
+      return reject(value.takeError());
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i]) continue;
+    Result<Value*> value = number(op.operands[i].number(), like->tensor().dtype(), user, loc);
+    if (!value) return reject(value.takeError());
+    values[i] = *value;
+  }
+  return values;
+}
+
+std::vector<Tensor> Recorder::append(const Loc& loc, Emission emission, int count) {
+  auto values = operandsOf(emission, loc);
+  if (auto* silenced = std::get_if<Tensor>(&values)) return repeated(*silenced, count);
+  auto op = std::make_unique<Op>(emission.code);
+  for (Value* value : std::get<0>(values)) op->operands.push_back(Operand::of(value));
+  for (NamedAttr& attr : emission.attrs) op->setAttr(attr.name, std::move(attr.value));
+  op->loc = loc;
+  for (const Type& type : emission.declared) {
+    op->results.push_back(std::make_unique<Value>());
+    op->results.back()->type = type;
+  }
+  if (auto form = verifyForm(*op); !form) return repeated(reject(form.takeError()), count);
+  auto types = infer(*op, &module_, &func_);
+  if (!types) return repeated(reject(types.takeError()), count);
+  op->results.clear();
+  for (const Type& type : *types) {
+    op->results.push_back(std::make_unique<Value>());
+    op->results.back()->type = type;
+    op->results.back()->name = emission.hint;
+  }
+  Op* made = builder_.append(std::move(op));
+  std::vector<Tensor> out;
+  for (const auto& result : made->results) {
+    if (!emission.hint.empty()) hints_[result.get()] = emission.hint;
+    out.push_back(handle(result.get()));
+  }
+  return out;
+}
+
+std::vector<Tensor> Recorder::emitAll(const std::source_location& at, Emission op, int count) {
+  const std::source_location& site = CallSite::of(at);
+  if (activeRecorder) return activeRecorder->append(locOf(site), std::move(op), count);
+  for (const Arg& arg : op.operands)
+    if (!arg.isNumber() && arg.tensor().failure_) return repeated(arg.tensor(), count);
+  return repeated(
+      fail(site, fmt::format("{}: operations need a trace; call them from a function given to trace()",
+                             info(op.code).name)),
+      count);
+}
+
+Tensor Recorder::emit(const std::source_location& site, Emission op) {
+  return emitAll(site, std::move(op), 1).front();
+}
+
+Tensor Recorder::readStorage(ItemKind kind, const std::string& name, const Type& type, const Loc& loc) {
+  Value*& value = reads_[name];
+  if (value) return handle(value);
+  auto op = std::make_unique<Op>(kind == ItemKind::param ? Opcode::param : Opcode::state);
+  op->operands = {Operand::symbol(name)};
+  op->loc = loc;
+  op->results.push_back(std::make_unique<Value>());
+  op->results.back()->type = type;
+  op->results.back()->name = name;
+  value = builder_.append(std::move(op))->result();
+  hints_[value] = name;
+  return handle(value);
+}
+
+Tensor Recorder::read(const ParamNode* param, const std::source_location& at) {
+  const std::source_location& site = CallSite::of(at);
+  if (!param) return fail(site, "an empty Param is read; declare it with param(name, shape)");
+  if (!activeRecorder) return fail(site, fmt::format("parameter '{}' is read outside a trace", param->name));
+  if (param->failed) {
+    Tensor silent;
+    silent.function_ = activeRecorder->number_;
+    silent.failure_ = shared(failAt(param->loc, fmt::format("parameter '{}' is not declared", param->name)));
+    return silent;
+  }
+  auto path = activeRecorder->names_.paths.find(param);
+  if (path != activeRecorder->names_.paths.end())
+    return activeRecorder->readStorage(ItemKind::param, path->second, param->type, locOf(site));
+  return activeRecorder->reject(
+      failAt(locOf(site), fmt::format("parameter '{}' is no part of the model that is traced; declare its "
+                                      "module with child(name, module)",
+                                      param->name))
+          .note(param->loc, "it was declared here"));
+}
+
+Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int batch) {
+  Loc loc = locOf(CallSite::of(name.site));
+  if (!isName(name.text)) return reject(failAt(loc, fmt::format("'{}' is no name of an input", name.text)));
+  for (const auto& arg : func_.body.args)
+    if (arg->name == name.text)
+      return reject(failAt(loc, fmt::format("@{} has two inputs named '{}'", func_.name, name.text)));
+  Result<Type> type = tensorType(dtype, shape, loc);
+  if (!type) return reject(type.takeError());
+  if (batch >= type->rank())
+    return reject(failAt(
+        loc, fmt::format("input '{}': the batch axis {} is none of {}", name.text, batch, type->str())));
+  Value* arg = func_.body.addArg(*type, builder_.names().unique(name.text));
+  arg->name = name.text;  // a value of that name is renamed when the function ends
+  arg->loc = loc;
+  if (batch >= 0) arg->attrs = {{"batch", Attr::of(int64_t{batch})}};
+  return handle(arg);
+}
+
+Tensor Recorder::storage(ItemKind kind, const Key& name, const Dims& shape, DType dtype,
+                         const std::optional<AttrList>& attrs, const AttrList& fresh) {
+  Loc loc = locOf(CallSite::of(name.site));
+  if (!isName(name.text))
+    return reject(failAt(loc, fmt::format("'{}' is no name of a {}", name.text, tg::name(kind))));
+  Result<Type> type = tensorType(dtype, shape, loc);
+  if (!type) return reject(type.takeError());
+  Item* item = module_.storage(name.text);
+  if (!item) item = declareStorage(module_, kind, name.text, *type, attrs.value_or(fresh), loc);
+  bool same = item->kind == kind && item->type == *type && (!attrs || *attrs == item->attrs);
+  if (!same)
+    return reject(failAt(loc, fmt::format("@{} is declared as a {} {} already, with other properties",
+                                          name.text, tg::name(item->kind), item->type.str()))
+                      .note(item->loc, "declared here"));
+  return readStorage(kind, name.text, *type, loc);
+}
+
+Tensor Recorder::key(const std::source_location& at) {
+  const std::source_location& site = CallSite::of(at);
+  if (!activeRecorder) return fail(site, "random operations need a trace");
+  Recorder& self = *activeRecorder;
+  if (!self.key_) {
+    self.key_ = self.func_.body.addArg(Type::tensor(DType::i32, {2}), "");
+    std::string name = "rng";
+    for (int next = 2; self.func_.arg(name); ++next) name = fmt::format("rng_{}", next);
+    self.key_->name = name;
+    self.key_->loc = locOf(site);
+    self.key_->attrs = {{"host", Attr::string("rng")}};
+  }
+  return self.handle(self.key_);
+}
+
+Tensor Recorder::name(std::string name, const Tensor& tensor) {
+  if (tensor.valid() && tensor.value_->def) given_[tensor.value_] = std::move(name);
+  return tensor;
+}
+
+Tensor Recorder::capture(const Key& name, const Arg& value) {
+  Loc loc = locOf(CallSite::of(name.site));
+  auto values = operandsOf({.code = Opcode::capture, .operands = {value}}, loc);
+  if (auto* silenced = std::get_if<Tensor>(&values)) return *silenced;
+  auto [first, added] = captures_.emplace(name.text, loc);
+  if (!added)
+    return reject(failAt(loc, fmt::format("tg.capture [capture.c1]: '{}' is captured twice in @{}", name.text,
+                                          func_.name))
+                      .note(first->second, "the first capture"));
+  append(loc, {.code = Opcode::capture, .operands = {value}, .attrs = {{"name", Attr::string(name.text)}}},
+         0);
+  Value* captured = std::get<0>(values).front();
+  if (isName(name.text) && captured->def) given_.try_emplace(captured, name.text);
+  return value.tensor();
+}
+
+void Recorder::update(const Arg& storage, const Arg& value) {
+  Loc loc = locOf(CallSite::of(storage.site()));
+  auto values = operandsOf({.code = Opcode::update, .operands = {storage, value}}, loc);
+  if (std::holds_alternative<Tensor>(values)) return;
+  auto [target, source] = std::pair(std::get<0>(values)[0], std::get<0>(values)[1]);
+  const Op* read = target->def;
+  if (!read || (read->code != Opcode::param && read->code != Opcode::state)) {
+    reject(failAt(loc, "update: the first operand is no parameter or state")
+               .note(target->loc, "it was made here"));
+    return;
+  }
+  auto op = std::make_unique<Op>(Opcode::update);
+  op->operands = {Operand::symbol(read->operands[0].text), Operand::of(source)};
+  op->loc = loc;
+  if (auto types = infer(*op, &module_, &func_); !types) {
+    reject(types.takeError());
+    return;
+  }
+  auto [first, added] = updates_.emplace(read->operands[0].text, loc);
+  if (added)
+    builder_.append(std::move(op));
+  else
+    reject(failAt(loc, fmt::format("tg.update [update.c3]: @{} has a second update in @{}", first->first,
+                                   func_.name))
+               .note(first->second, "the first update"));
+}
+
+Tensor Recorder::hinted(const Module& module, const Tensor& tensor) {
+  if (!activeRecorder || !tensor.valid() || !tensor.value_->def) return tensor;
+  auto it = activeRecorder->names_.paths.find(module.node().get());
+  if (it != activeRecorder->names_.paths.end()) activeRecorder->hints_[tensor.value_] = it->second;
+  return tensor;
+}
+
+/// Moves what is read of the module to the front, in the module's order: where it happened to be read
+/// first depends on the order in which a C++ compiler evaluates arguments.
+void Recorder::readsFirst() {
+  std::unordered_map<std::string, size_t> places;
+  for (const auto& item : module_.items) places.emplace(item->name, places.size());
+  size_t rest = places.size();
+  auto place = [&](const std::unique_ptr<Op>& op) {
+    bool read = op->code == Opcode::param || op->code == Opcode::state;
+    return read ? places.at(op->operands[0].text) : rest;
+  };
+  std::stable_sort(func_.body.ops.begin(), func_.body.ops.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+}
+
+void Recorder::nameValues(const std::vector<std::pair<std::string, Tensor>>& results) {
+  for (const auto& [result, tensor] : results)
+    if (tensor.value_->def && isName(result)) given_.try_emplace(tensor.value_, result);
+  NameTable names;
+  for (const auto& arg : func_.body.args) names.take(arg->name);
+  for (bool author : {true, false})
+    for (const auto& op : func_.body.ops)
+      for (const auto& value : op->results) {
+        auto given = given_.find(value.get());
+        if ((given != given_.end()) != author) continue;
+        auto hint = hints_.find(value.get());
+        std::string_view own = op->info().name;
+        value->name = names.unique(author                 ? std::string_view(given->second)
+                                   : hint != hints_.end() ? std::string_view(hint->second)
+                                                          : own.substr(own.find('.') + 1));
+      }
+}
+
+void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results,
+                      const std::source_location& site) {
+  Loc loc = locOf(site);
+  auto op = std::make_unique<Op>(Opcode::return_);
+  op->loc = loc;
+  for (const auto& [name, tensor] : results) {
+    Result<Value*> value = valueOf(tensor, "return", loc);
+    if (!value) {
+      if (!tensor.failure_ || tensor.function_ != number_) reject(value.takeError());
+      continue;
+    }
+    bool twice = std::any_of(func_.results.begin(), func_.results.end(),
+                             [&name = name](const NamedType& other) { return other.name == name; });
+    if (twice || !isName(name))
+      reject(failAt(loc, twice ? fmt::format("@{} has two results named '{}'", func_.name, name)
+                               : fmt::format("'{}' is no name of a result", name)));
+    op->operands.push_back(Operand::of(*value));
+    func_.results.push_back({name, (*value)->type});
+  }
+  if (results.empty()) reject(failAt(loc, fmt::format("@{} has no result", func_.name)));
+  if (!errors_.empty()) return;
+  builder_.append(std::move(op));
+  readsFirst();
+  nameValues(results);
+}
+
+}  // namespace tg::nn

@@ -1,0 +1,141 @@
+// Inside the front end: the function that is being traced, and how operations append to it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/trace/module.h"
+#include "ir/trace/tensor.h"
+
+namespace tg::nn {
+
+/// A place in a C++ source as a location of the IR.
+Loc locOf(const std::source_location& site);
+
+/// Whether `name` can follow a % or @ of the text: letters, digits, '_', '.' and '$'.
+bool isName(std::string_view name);
+
+/// The attributes that declare a parameter: what its init is, or makes.
+Result<AttrList> initAttrs(const ParamOptions& options, const Dims& shape, const Loc& loc);
+
+/// Adds a parameter or state to a module, in front of its functions.
+Item* declareStorage(tg::Module& module, ItemKind kind, const std::string& name, const Type& type,
+                     AttrList attrs, const Loc& loc);
+
+/// A type of these extents, or what is wrong with them.
+Result<Type> tensorType(DType dtype, const Dims& shape, const Loc& loc);
+
+/// The names of a model's parameters and modules by their nodes.
+struct ModelNames {
+  std::unordered_map<const void*, std::string> paths;
+};
+
+/// While one lives, every operation of this thread is placed at `site`: an operation that is made of
+/// others points at its caller. The outermost wins.
+class CallSite {
+ public:
+  explicit CallSite(const std::source_location& site);
+  ~CallSite();
+  CallSite(const CallSite&) = delete;
+  CallSite& operator=(const CallSite&) = delete;
+  /// `site`, or that of the outermost CallSite.
+  static const std::source_location& of(const std::source_location& site);
+
+ private:
+  bool outermost_;
+};
+
+/// An operation to append.
+struct Emission {
+  Opcode code;
+  std::vector<Arg> operands;
+  AttrList attrs = {};
+  std::vector<Type> declared = {};  ///< result types where they are free
+  std::string hint = {};            ///< names the result when nothing better does
+};
+
+/// Appends to one function. At most one is at work in a thread.
+class Recorder {
+ public:
+  Recorder(tg::Module& module, Item& func, const ModelNames& names);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// The one at work in this thread, or null.
+  static Recorder* active();
+
+  // Operations. Each is an error outside a trace; an error gives invalid tensors.
+  static Tensor emit(const std::source_location& site, Emission op);
+  /// The same for several results; `count` invalid ones on error.
+  static std::vector<Tensor> emitAll(const std::source_location& site, Emission op, int count);
+  /// A constant: one value for every element, or row-major values.
+  static Tensor constant(const std::source_location& site, const std::vector<double>& values,
+                         const Dims& shape, DType dtype);
+  /// An error at `site`: kept for trace() when there is one, and in the tensor.
+  static Tensor fail(const std::source_location& site, std::string message);
+  /// The same for the function at work.
+  Tensor reject(Error error);
+  /// Names a result by the path of the module that made it, unless the author names it.
+  static Tensor hinted(const Module& module, const Tensor& tensor);
+  /// The value of a parameter in the active function.
+  static Tensor read(const ParamNode* param, const std::source_location& site);
+
+  /// An argument of the function.
+  Tensor argument(const Key& name, const Dims& shape, DType dtype, int batch);
+  /// A parameter or state of the module, declared on first use. One that is there already must have the
+  /// same type, and the attributes if any are given; a new one gets `fresh` when none are.
+  Tensor storage(ItemKind kind, const Key& name, const Dims& shape, DType dtype,
+                 const std::optional<AttrList>& attrs, const AttrList& fresh);
+  /// The host's random key, an argument that appears on first use.
+  static Tensor key(const std::source_location& site);
+  /// 1, 2, … : tells the function's random operations apart.
+  int64_t nextSalt() { return ++salts_; }
+  /// Gives the value a name of the caller's.
+  Tensor name(std::string name, const Tensor& tensor);
+  Tensor capture(const Key& name, const Arg& value);
+  void update(const Arg& storage, const Arg& value);
+  /// Ends the function with its results, named.
+  void finish(const std::vector<std::pair<std::string, Tensor>>& results, const std::source_location& site);
+  const Error& errors() const { return errors_; }
+
+ private:
+  Tensor handle(Value* value) const;
+  /// A tensor's value here, or the error that it is not usable.
+  Result<Value*> valueOf(const Tensor& tensor, std::string_view user, const Loc& loc) const;
+  Result<Value*> number(double number, DType dtype, std::string_view user, const Loc& loc);
+  /// A constant of this literal; rank-0 ones are made once.
+  Result<Value*> literal(Operand value, const Type& type, const Loc& loc);
+  /// The operation's values; an empty error stands for one that is known already.
+  std::variant<std::vector<Value*>, Tensor> operandsOf(const Emission& op, const Loc& loc);
+  std::vector<Tensor> append(const Loc& loc, Emission op, int count);
+  Tensor readStorage(ItemKind kind, const std::string& name, const Type& type, const Loc& loc);
+  void readsFirst();
+  void nameValues(const std::vector<std::pair<std::string, Tensor>>& results);
+
+  tg::Module& module_;
+  Item& func_;
+  const ModelNames& names_;
+  Builder builder_;
+  uint64_t number_;
+  int64_t salts_ = 0;
+  Error errors_;
+  std::unordered_map<const Value*, std::string> given_;   ///< names by the author
+  std::unordered_map<const Value*, std::string> hints_;   ///< names by the path of a module or a parameter
+  std::map<std::string, Value*> reads_;                   ///< storage read so far
+  std::map<std::pair<uint64_t, DType>, Value*> numbers_;  ///< constants made so far
+  std::map<std::string, Loc> captures_;
+  std::map<std::string, Loc> updates_;
+  Value* key_ = nullptr;
+};
+
+}  // namespace tg::nn

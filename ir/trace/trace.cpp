@@ -1,0 +1,168 @@
+#include "ir/trace/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/trace/recorder.h"
+#include "ir/verify.h"
+
+namespace tg::nn {
+
+Tensor Inputs::operator[](const Key& name) const {
+  std::string known;
+  for (const auto& [each, tensor] : all_) {
+    if (each == name.text) return tensor;
+    known += (known.empty() ? "" : ", ") + each;
+  }
+  return Recorder::fail(name.site, fmt::format("no input is named '{}'; {}", name.text,
+                                               known.empty() ? "the function has none" : "known: " + known));
+}
+
+Outputs::Outputs(const Tensor& one) {
+  bool loss = one.valid() && one.rank() == 0 && one.dtype() == DType::f32;
+  all_.emplace_back(loss ? "loss" : "result", one);
+}
+Outputs::Outputs(const std::vector<Tensor>& several) {
+  for (const Tensor& tensor : several) all_.emplace_back(fmt::format("result{}", all_.size()), tensor);
+}
+Outputs::Outputs(std::initializer_list<Named> named) {
+  for (const Named& each : named) all_.emplace_back(each.name, each.tensor);
+}
+
+namespace {
+
+/// Appends to a module; unless it is kept, the module is as before in the end.
+class Addition {
+ public:
+  explicit Addition(tg::Module& module) : module_(module) {
+    for (const auto& item : module.items) before_.push_back(item.get());
+  }
+  ~Addition() {
+    if (kept_) return;
+    std::erase_if(module_.items, [&](const std::unique_ptr<Item>& item) {
+      return std::find(before_.begin(), before_.end(), item.get()) == before_.end();
+    });
+  }
+  Addition(const Addition&) = delete;
+  Addition& operator=(const Addition&) = delete;
+
+  /// Verifies the whole and keeps it if all is well.
+  Result<void> finish(Error errors) {
+    if (!errors.empty()) return errors;
+    TG_CHECK(verify(module_));
+    kept_ = true;
+    return {};
+  }
+
+ private:
+  tg::Module& module_;
+  std::vector<Item*> before_;
+  bool kept_ = false;
+};
+
+/// Names every parameter and module by its first path and declares the parameters.
+class Declaration {
+ public:
+  explicit Declaration(tg::Module& module) : module_(module) {}
+  void walk(const ModuleNode& node, const std::string& path) {
+    if (!names.paths.emplace(&node, path).second) return;
+    errors.append(node.errors);
+    for (const ModuleNode::Member& member : node.members) {
+      std::string full = path.empty() ? member.name : path + "." + member.name;
+      if (member.module)
+        walk(*member.module, full);
+      else if (names.paths.emplace(member.param.get(), full).second)
+        declare(*member.param, full);
+    }
+  }
+
+  ModelNames names;
+  Error errors;
+
+ private:
+  void declare(const ParamNode& param, const std::string& name) {
+    const Item* there = module_.storage(name);
+    if (!there)
+      declareStorage(module_, ItemKind::param, name, param.type, param.attrs, param.loc);
+    else if (there->kind != ItemKind::param || !(there->type == param.type) || there->attrs != param.attrs)
+      errors.append(failAt(param.loc, fmt::format("@{} is declared as a {} {} already, with other properties",
+                                                  name, tg::name(there->kind), there->type.str()))
+                        .note(there->loc, "declared here"));
+  }
+  tg::Module& module_;
+};
+
+/// Traces one function into the module; gives its errors.
+Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name,
+                    const std::function<Outputs(Recorder&)>& body) {
+  Loc loc = locOf(name.site);
+  if (!isName(name.text)) return failAt(loc, fmt::format("'{}' is no name of a function", name.text));
+  if (module.func(name.text))
+    return failAt(loc, fmt::format("the module has a function @{} already", name.text));
+  Item* func = module.add(ItemKind::func, name.text);
+  func->loc = loc;
+  Recorder recorder(module, *func, names);
+  Outputs outputs = body(recorder);
+  recorder.finish(outputs.all(), name.site);
+  return recorder.errors();
+}
+
+Result<void> nested(const Site& site) {
+  if (!Recorder::active()) return {};
+  return failAt(locOf(site), "a trace begins inside another trace");
+}
+
+}  // namespace
+
+Result<void> traceInto(tg::Module& module, const Module& model, const std::vector<Function>& functions,
+                       Site site) {
+  TG_CHECK(nested(site));
+  if (!isName(module.name))
+    return failAt(locOf(site), fmt::format("'{}' is no name of a module", module.name));
+  Addition addition(module);
+  Declaration declaration(module);
+  declaration.walk(*model.node(), "");
+  if (!declaration.errors.empty()) return std::move(declaration.errors);
+  Error errors;
+  for (const Function& function : functions)
+    errors.append(traceFunction(module, declaration.names, function.name, [&](Recorder& recorder) {
+      Inputs inputs;
+      for (const Input& input : function.inputs)
+        inputs.add(input.name.text, recorder.argument(input.name, input.shape, input.dtype, input.batch));
+      return function.body(inputs);
+    }));
+  return addition.finish(std::move(errors));
+}
+
+Result<void> traceInto(tg::Module& module, const std::function<Outputs()>& body, const Key& function) {
+  TG_CHECK(nested(function.site));
+  if (!isName(module.name))
+    return failAt(locOf(function.site), fmt::format("'{}' is no name of a module", module.name));
+  Addition addition(module);
+  return addition.finish(traceFunction(module, {}, function, [&](Recorder&) { return body(); }));
+}
+
+static std::unique_ptr<tg::Module> emptyModule(const TraceOptions& options) {
+  auto module = std::make_unique<tg::Module>();
+  module->name = options.name;
+  if (!options.trainPipeline.empty())
+    module->attrs = {{"train_pipeline", Attr::string(options.trainPipeline)}};
+  return module;
+}
+
+Result<std::unique_ptr<tg::Module>> trace(const Module& model, const std::vector<Function>& functions,
+                                          const TraceOptions& options, Site site) {
+  auto module = emptyModule(options);
+  TG_CHECK(traceInto(*module, model, functions, site));
+  return module;
+}
+
+Result<std::unique_ptr<tg::Module>> trace(const std::function<Outputs()>& body, const TraceOptions& options,
+                                          const Key& function) {
+  auto module = emptyModule(options);
+  TG_CHECK(traceInto(*module, body, function));
+  return module;
+}
+
+}  // namespace tg::nn
