@@ -48,15 +48,17 @@ int main(int argc, char** argv) {
   if (!module) return tg::example::failed(module.error());
   if (call.text) return tg::example::printed(**module, "sin_mlp.tgir: what sin_mlp.cpp traces.");
 
-  auto session = tg::Session::create(
-      *std::move(module),
-      {.device = call.device, .seed = 1, .trainPipeline = "append-grad,append-adam{lr=5e-3}"});
+  tg::SessionOptions options;
+  options.device = call.device;
+  options.seed = 1;
+  options.trainPipeline = "append-grad,append-adam{lr=5e-3}";
+  auto session = tg::Session::create(*std::move(module), options);
   if (!session) return tg::example::failed(session.error());
   tg::HostArray x = points(256), y = sinOf(x);
-  for (int step = 1; step <= 400; ++step) {
+  for (int step = 1; step <= 1000; ++step) {
     auto done = (*session)->step({{"x", x}, {"y", y}});
     if (!done) return tg::example::failed(done.error());
-    if (step % 100 == 0) std::printf("step %d: loss %.6f\n", step, done->loss);
+    if (step % 250 == 0) std::printf("step %d: loss %.6f\n", step, done->loss);
   }
 
   tg::HostArray asked = points(16), expected = sinOf(asked);

@@ -215,13 +215,13 @@ Tensor whereCausal(const Arg& x, double fill) {
   return where(iota(square, 1) <= iota(square, 0) + (columns - rows), x, fill);
 }
 
-Tensor crossEntropy(const Arg& logits, const Arg& targets, Reduction reduction) {
+Tensor crossEntropy(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options) {
   constexpr const char* words[] = {"mean", "sum", "none"};
   return make(Opcode::cross_entropy, {logits, targets},
-              {{"reduction", Attr::word(words[static_cast<int>(reduction)])}});
+              {{"reduction", Attr::word(words[static_cast<int>(options.reduction)])}});
 }
 Tensor crossEntropyLast(const Arg& logits, const Arg& targets) {
-  return crossEntropy(logits, targets, Reduction::none);
+  return crossEntropy(logits, targets, {.reduction = Reduction::none});
 }
 Tensor nllLoss(const Arg& logProbs, const Arg& targets, Reduction reduction) {
   CallSite here(logProbs.site());

@@ -131,8 +131,11 @@ Tensor logSoftmaxLast(const Arg& x);
 /// `fill` above the diagonal of the last two axes: where column > row + (columns - rows).
 Tensor whereCausal(const Arg& x, double fill);
 enum class Reduction : uint8_t { mean, sum, none };
+struct CrossEntropyOptions {
+  Reduction reduction = Reduction::mean;
+};
 /// -log softmax(logits)[target] over the last axis; targets are i32 of the leading axes.
-Tensor crossEntropy(const Arg& logits, const Arg& targets, Reduction reduction = Reduction::mean);
+Tensor crossEntropy(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options = {});
 /// The same without reduction.
 Tensor crossEntropyLast(const Arg& logits, const Arg& targets);
 /// -logProbs[target] over the last axis, of log-probabilities.

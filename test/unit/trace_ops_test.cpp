@@ -100,7 +100,7 @@ const std::map<Opcode, std::function<Tensor()>>& calls() {
       {Opcode::one_hot, [] { return oneHot(ids(), 3); }},
       {Opcode::softmax, [] { return softmax(x(), 0); }},
       {Opcode::log_softmax, [] { return logSoftmax(x()); }},
-      {Opcode::cross_entropy, [] { return crossEntropy(x(), ids(), Reduction::sum); }},
+      {Opcode::cross_entropy, [] { return crossEntropy(x(), ids(), {.reduction = Reduction::sum}); }},
       {Opcode::layer_norm, [] { return layerNorm(x(), ones({4}), zeros({4})); }},
       {Opcode::gelu, [] { return gelu(x(), Gelu::tanh); }},
       {Opcode::embedding, [] { return embedding(x(), ids()); }},
