@@ -23,12 +23,15 @@ NdArray vector(std::vector<double> data) {
 /// of the type T.
 std::vector<double> gradient(const std::string& line, const std::string& wrt, const std::vector<double>& x,
                              const std::vector<double>& y, const std::vector<double>& weight) {
-  std::string text =
-      "module @m {\n func @f(%x: T, %y: T, %w: T) -> (dx: T) {\n  " + line +
-      "\n  %p = tg.mul %r, %w : T\n  %s = tg.sum %p {axes = [0]} : tensor<f32>\n  %d = tg.grad %s, %" + wrt +
-      " : T\n  return %d : T\n }\n}\n";
+  std::string text = "module @m {\n param @p : tensor<f32>\n func @train(%x: T, %y: T, %w: T) -> (loss: "
+                     "tensor<f32>, dx: T) {\n  " +
+                     line +
+                     "\n  %weighted = tg.mul %r, %w : T\n  %s = tg.sum %weighted {axes = [0]} : "
+                     "tensor<f32>\n  %d = tg.grad %s, %" +
+                     wrt + " : T\n  return %s, %d : tensor<f32>, T\n }\n}\n";
   const std::string type = "tensor<" + std::to_string(x.size()) + "xf32>";
   for (size_t at; (at = text.find(": T")) != std::string::npos;) text.replace(at, 3, ": " + type);
+  for (size_t at; (at = text.find(", T\n")) != std::string::npos;) text.replace(at, 3, ", " + type);
   auto module = parse(text, "edge.tgir");
   EXPECT_TRUE(module) << (module ? "" : module.error().str());
   if (!module) return {};
@@ -37,9 +40,9 @@ std::vector<double> gradient(const std::string& line, const std::string& wrt, co
   auto expanded = run_append_grad(**module, {}, {});
   EXPECT_TRUE(expanded) << (expanded ? "" : expanded.error().str());
   auto interpreter = Interpreter::create(**module);
-  auto run = interpreter->run("f", {{"x", vector(x)}, {"y", vector(y)}, {"w", vector(weight)}});
+  auto run = interpreter->run("train", {{"x", vector(x)}, {"y", vector(y)}, {"w", vector(weight)}});
   EXPECT_TRUE(run) << (run ? "" : run.error().str());
-  return run ? run->results.at(0).second.data : std::vector<double>{};
+  return run ? run->results.at(1).second.data : std::vector<double>{};
 }
 
 void expectNear(const std::vector<double>& got, const std::vector<double>& want) {
