@@ -88,7 +88,8 @@ class RegionEmitter {
   KV oneHot(const Op& op, const Indices& at);
   KV scatterAdd(const Op& op, const Indices& at);
   KV reduction(const Op& op, const Indices& at);
-  KV argmax(const Op& op, const Indices& at);
+  KV argExtremum(const Op& op, const Indices& at);
+  KV cumsum(const Op& op, const Indices& at);
   KV dotProduct(const Op& op, const Indices& at);
   KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);
   /// The operand's indices with those of the reduced axes left open.

@@ -27,6 +27,9 @@ EXPAND(layer_norm, layerNorm);
 EXPAND(layer_norm_grad, layerNormGrad);
 EXPAND(gelu, gelu);
 EXPAND(gelu_grad, geluGrad);
+EXPAND(clamp, clamp);
+EXPAND(leaky_relu, leakyRelu);
+EXPAND(logsumexp, logSumExp);
 EXPAND(embedding, embedding);
 EXPAND(adam_update, adamUpdate);
 #undef EXPAND

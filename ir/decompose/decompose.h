@@ -32,6 +32,9 @@ Results layerNorm(const Composite& composite);
 Results layerNormGrad(const Composite& composite);
 Results gelu(const Composite& composite);
 Results geluGrad(const Composite& composite);
+Results clamp(const Composite& composite);
+Results leakyRelu(const Composite& composite);
+Results logSumExp(const Composite& composite);
 Results embedding(const Composite& composite);
 Results adamUpdate(const Composite& composite);
 
