@@ -70,7 +70,7 @@ void addRunningSums(std::vector<SweepCase>& out) {
                          {"exclusive", Attr::boolean(exclusive)}}));
   };
   for (const Form& form : forms)
-    for (int pass = 0; pass < 2; ++pass, ++turn) add(f32(form.shape), form.axis, (turn + pass) & 1, turn & 2);
+    for (bool reverse : {false, true}) add(f32(form.shape), form.axis, reverse, ++turn & 2);
   add(f32({9000}), 0, false, false);
   add(f32({9000}), 0, true, true);
   add(Type::tensor(DType::i32, {5, 9}), 1, true, false);
