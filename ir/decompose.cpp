@@ -29,6 +29,11 @@ EXPAND(gelu, gelu);
 EXPAND(gelu_grad, geluGrad);
 EXPAND(embedding, embedding);
 EXPAND(adam_update, adamUpdate);
+EXPAND(swap_axes, swapAxes);
+EXPAND(stack, stack);
+EXPAND(split, split);
+EXPAND(tile, tile);
+EXPAND(where_causal, whereCausal);
 #undef EXPAND
 
 namespace check {

@@ -50,6 +50,9 @@ RULE(matmul, evalMatmul);
 RULE(gather, evalGather);
 RULE(scatter_add, evalScatterAdd);
 RULE(one_hot, evalOneHot);
+RULE(flip, evalFlip);
+RULE(take_along_axis, evalTakeAlongAxis);
+RULE(take_along_axis_grad, evalTakeAlongAxisGrad);
 
 constexpr EvalEntry kWalked = notInStage("the interpreter's walk over the function does this itself");
 #define WALKED(id) \
@@ -145,7 +148,8 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
 
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
   const Opcode code = op.code;
-  if (code != Opcode::sum && code != Opcode::mean && code != Opcode::matmul && code != Opcode::scatter_add)
+  if (code != Opcode::sum && code != Opcode::mean && code != Opcode::matmul && code != Opcode::scatter_add &&
+      code != Opcode::take_along_axis_grad)
     return std::nullopt;
   // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|.
   std::vector<NdArray> absolute;
