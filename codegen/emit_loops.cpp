@@ -209,14 +209,48 @@ KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
   int level = levelOf(at);
   KV start = KernelBuilder::literal(updates.dtype, 0);
   if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { start = kernel_.splat(start); });
-  return over(level, ids.elements(), 1, {start}, [&](const Index& n, const std::vector<KV>& carried) {
+  auto step = [&](const Index& n, const KV& sum) {
     Indices in = space_.delinear(n, ids.shape);
     KV id = emit(op.in(0), in);
     in.insert(in.end(), at.begin() + 1, at.end());
     KV same = kernel_.op(Opcode::k_eq, {id, row}, DType::i1);
-    return std::vector<KV>{
-        kernel_.guarded(same, carried[0], [&] { return kernel_.add(carried[0], emit(op.in(1), in)); })};
+    return kernel_.guarded(same, sum, [&] { return kernel_.add(sum, emit(op.in(1), in)); });
+  };
+  if (op.numOperands() < 3)
+    return over(level, ids.elements(), 1, {start}, [&](const Index& n, const std::vector<KV>& carried) {
+      return std::vector<KV>{step(n, carried[0])};
+    })[0];
+  // Blocks without an id of this row's bucket are skipped; the others are searched in order.
+  const Shape& near = op.in(2)->type.shape;
+  int64_t block = ids.elements() / near[1], rows = op.intAttr("rows");
+  Index bucket = space_.div(at[0], (rows + near[0] - 1) / near[0]);
+  return over(level, near[1], 1, {start}, [&](const Index& k, const std::vector<KV>& carried) {
+    KV flag = emit(op.in(2), {bucket, k});
+    KV holds = kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
+    return std::vector<KV>{kernel_.guarded(holds, carried[0], [&] {
+      return over(kernel_.depth(), block, 1, {carried[0]}, [&](const Index& n, const std::vector<KV>& sum) {
+        return std::vector<KV>{step(space_.add(space_.scale(k, block), n), sum[0])};
+      })[0];
+    })};
   })[0];
+}
+
+KV RegionEmitter::takeAlongAxisGrad(const Op& op, const Indices& at) {
+  const Type& updates = op.in(1)->type;
+  size_t axis = static_cast<size_t>(normalAxis(op.intAttr("axis"), updates.rank()));
+  if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);
+  KV place = kernel_.cast(space_.materialize(at[axis]), DType::i32);
+  int level = levelOf(at);
+  KV start = KernelBuilder::literal(updates.dtype, 0);
+  if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { start = kernel_.splat(start); });
+  Indices in = at;
+  return over(level, updates.shape[static_cast<int>(axis)], 1, {start},
+              [&](const Index& n, const std::vector<KV>& carried) {
+                in[axis] = n;
+                KV same = kernel_.op(Opcode::k_eq, {emit(op.in(0), in), place}, DType::i1);
+                KV sum = kernel_.add(carried[0], emit(op.in(1), in));
+                return std::vector<KV>{kernel_.select(same, sum, carried[0])};
+              })[0];
 }
 
 KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {

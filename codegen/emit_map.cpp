@@ -115,19 +115,40 @@ void RegionEmitter::whereInside(const Index& a, int64_t countA, const Index& b, 
   });
 }
 
+KV RegionEmitter::flip(const Op& op, const Indices& at) {
+  const Shape& shape = op.result()->type.shape;
+  Indices in = at;
+  for (int64_t given : op.ints("axes")) {
+    int axis = normalAxis(given, shape.rank());
+    Index& index = in[static_cast<size_t>(axis)];
+    index = space_.add(IndexSpace::constant(shape[axis] - 1), space_.scale(index, -1));
+  }
+  return emit(op.in(0), in);
+}
+
 KV RegionEmitter::pad(const Op& op, const Indices& at) {
-  std::vector<int64_t> low = op.ints("low"), high = op.ints("high");
+  std::vector<int64_t> low = op.ints("low"), interior = op.ints("interior");
   const Shape& inner = op.in(0)->type.shape;
   KV cond = KernelBuilder::literal(DType::i1, 1);
+  auto require = [&](const KV& also) {
+    if (also.is(0))
+      cond = also;
+    else if (!also.isLiteral() && !cond.is(0))
+      cond = cond.is(1) ? also : kernel_.op(Opcode::k_and, {cond, also}, DType::i1);
+  };
   Indices in;
   for (size_t i = 0; i < at.size(); ++i) {
-    Hit part = hit(at[i], low[i], inner[static_cast<int>(i)]);
+    int64_t step = interior.empty() ? 1 : interior[i] + 1;
+    if (step > 1 && IndexSpace::usesLane(at[i])) return lanewise(op.result(), at);
+    Hit part = hit(at[i], low[i], (inner[static_cast<int>(i)] - 1) * step + 1);
     if (part.split) return lanewise(op.result(), at);
-    if (part.cond.is(0))
-      cond = part.cond;
-    else if (!part.cond.isLiteral() && !cond.is(0))
-      cond = cond.is(1) ? part.cond : kernel_.op(Opcode::k_and, {cond, part.cond}, DType::i1);
-    in.push_back(part.inside);
+    require(part.cond);
+    Index off = space_.mod(part.inside, step);
+    if (off.isConstant())
+      require(KernelBuilder::literal(DType::i1, off.c == 0));
+    else
+      require(kernel_.op(Opcode::k_eq, {space_.materialize(off), KernelBuilder::u32(0)}, DType::i1));
+    in.push_back(space_.div(part.inside, step));
   }
   KV fill = KernelBuilder::literal(op.result()->type.dtype, op.realAttr("value"));
   return cond.is(0) ? fill : kernel_.select(cond, emit(op.in(0), in), fill);
@@ -135,14 +156,19 @@ KV RegionEmitter::pad(const Op& op, const Indices& at) {
 
 KV RegionEmitter::concat(const Op& op, const Indices& at) {
   size_t axis = static_cast<size_t>(normalAxis(op.intAttr("axis"), op.result()->type.rank()));
+  // All hits before the first load: where one part makes the lanes go apart, no other is read by vectors.
+  std::vector<Hit> hits;
+  int64_t low = 0;
+  for (int i = 0; i < op.numOperands(); ++i) {
+    int64_t extent = op.in(i)->type.shape[static_cast<int>(axis)];
+    hits.push_back(hit(at[axis], low, extent));
+    if (hits.back().split) return lanewise(op.result(), at);
+    low += extent;
+  }
   KV out;
   bool any = false;
-  int64_t low = op.result()->type.shape[static_cast<int>(axis)];
   for (int i = op.numOperands() - 1; i >= 0; --i) {
-    int64_t extent = op.in(i)->type.shape[static_cast<int>(axis)];
-    low -= extent;
-    Hit part = hit(at[axis], low, extent);
-    if (part.split) return lanewise(op.result(), at);
+    const Hit& part = hits[static_cast<size_t>(i)];
     if (part.cond.is(0)) continue;
     Indices in = at;
     in[axis] = part.inside;
@@ -153,21 +179,35 @@ KV RegionEmitter::concat(const Op& op, const Indices& at) {
   return out;
 }
 
+RegionEmitter::Hit RegionEmitter::idHit(const KV& id, int64_t extent) {
+  KV zero = KernelBuilder::literal(DType::i32, 0),
+     end = KernelBuilder::literal(DType::i32, static_cast<double>(extent));
+  KV cond = kernel_.op(
+      Opcode::k_and,
+      {kernel_.op(Opcode::k_ge, {id, zero}, DType::i1), kernel_.op(Opcode::k_lt, {id, end}, DType::i1)},
+      DType::i1);
+  KV safe = kernel_.cast(kernel_.select(cond, id, zero), DType::u32);
+  return {cond, space_.variable(safe, extent), false};
+}
+
 KV RegionEmitter::gather(const Op& op, const Indices& at) {
   const Type &table = op.in(0)->type, &ids = op.in(1)->type;
   Indices idAt(at.begin(), at.begin() + ids.rank());
   if (IndexSpace::usesLane(idAt)) return lanewise(op.result(), at);
-  KV id = emit(op.in(1), idAt);
-  KV zero = KernelBuilder::literal(DType::i32, 0),
-     rows = KernelBuilder::literal(DType::i32, static_cast<double>(table.shape[0]));
-  KV cond = kernel_.op(
-      Opcode::k_and,
-      {kernel_.op(Opcode::k_ge, {id, zero}, DType::i1), kernel_.op(Opcode::k_lt, {id, rows}, DType::i1)},
-      DType::i1);
-  KV safe = kernel_.cast(kernel_.select(cond, id, zero), DType::u32);
-  Indices in{space_.variable(safe, table.shape[0])};
+  Hit row = idHit(emit(op.in(1), idAt), table.shape[0]);
+  Indices in{row.inside};
   in.insert(in.end(), at.begin() + ids.rank(), at.end());
-  return kernel_.select(cond, emit(op.in(0), in), KernelBuilder::literal(table.dtype, 0));
+  return kernel_.select(row.cond, emit(op.in(0), in), KernelBuilder::literal(table.dtype, 0));
+}
+
+KV RegionEmitter::takeAlongAxis(const Op& op, const Indices& at) {
+  if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
+  const Type& x = op.in(0)->type;
+  int axis = normalAxis(op.intAttr("axis"), x.rank());
+  Hit place = idHit(emit(op.in(1), at), x.shape[axis]);
+  Indices in = at;
+  in[static_cast<size_t>(axis)] = place.inside;
+  return kernel_.select(place.cond, emit(op.in(0), in), KernelBuilder::literal(x.dtype, 0));
 }
 
 KV RegionEmitter::oneHot(const Op& op, const Indices& at) {

@@ -80,7 +80,8 @@ KV RegionEmitter::load(int binding, const Indices& at) {
   if (!IndexSpace::usesLane(offset))
     return finish(kernel_.load(parameterFor(false, binding, false), space_.materialize(offset)));
   Index base = IndexSpace::atLane(offset, 0);
-  if (IndexSpace::factor(offset, kLane) == 1 && space_.align(base) % kLanes == 0 &&
+  bool vectors = !byElement_ || mayTexel_[static_cast<size_t>(binding)];
+  if (vectors && IndexSpace::factor(offset, kLane) == 1 && space_.align(base) % kLanes == 0 &&
       type.elements() % kLanes == 0)
     return finish(
         kernel_.load(parameterFor(false, binding, true), space_.materialize(space_.div(base, kLanes))));
@@ -135,6 +136,9 @@ RULE(matmul, dotProduct);
 RULE(gather, gather);
 RULE(scatter_add, scatterAdd);
 RULE(one_hot, oneHot);
+RULE(flip, flip);
+RULE(take_along_axis, takeAlongAxis);
+RULE(take_along_axis_grad, takeAlongAxisGrad);
 NOT_HERE(param, "a region gets parameters as bindings");
 NOT_HERE(state, "a region gets states as bindings");
 NOT_HERE(update, "it is a place, or a copy");

@@ -47,6 +47,8 @@ class RegionEmitter {
   /// Stores the element(s) of result slot `slot` at a row-major offset; four when offset has lanes.
   void store(int slot, const Index& offset);
 
+  /// From now on storage buffers are read by element alone, so that none is bound a second time as vectors.
+  void readByElement() { byElement_ = true; }
   void shareRows(RowLanes rows) { rows_ = rows; }
   /// Computes every reduction along rows of the given length at a row, so that later uses find it.
   void pullRowReductions(const Index& row, int64_t length);
@@ -86,6 +88,9 @@ class RegionEmitter {
   KV concat(const Op& op, const Indices& at);
   KV gather(const Op& op, const Indices& at);
   KV oneHot(const Op& op, const Indices& at);
+  KV flip(const Op& op, const Indices& at);
+  KV takeAlongAxis(const Op& op, const Indices& at);
+  KV takeAlongAxisGrad(const Op& op, const Indices& at);
   KV scatterAdd(const Op& op, const Indices& at);
   KV reduction(const Op& op, const Indices& at);
   KV argExtremum(const Op& op, const Indices& at);
@@ -103,6 +108,8 @@ class RegionEmitter {
     bool split = false;
   };
   Hit hit(const Index& at, int64_t low, int64_t extent);
+  /// An id as an index: whether it is in [0, extent), and an index that always is.
+  Hit idHit(const KV& id, int64_t extent);
   KV horizontal(const KV& vector, Opcode combine);
   /// Carries `init` over an axis in pieces of `step`, unrolled; placed at `level`.
   std::vector<KV> over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,
@@ -125,6 +132,7 @@ class RegionEmitter {
   };
   std::unordered_map<std::string, Known> known_;
   int splitLoads_ = 0;
+  bool byElement_ = false;
   std::string problem_;
 };
 

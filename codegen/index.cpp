@@ -112,18 +112,18 @@ int IndexSpace::division(const Index& base, int64_t n, Part part) {
   return made;
 }
 
-/// Splits a into n·whole + rest, rest holding the terms that n does not divide.
-static void split(const Index& a, int64_t n, Index& whole, Index& rest) {
-  int64_t r = a.c % n;
-  if (r < 0) r += n;
-  whole.c = (a.c - r) / n;
-  rest.c = r;
+void IndexSpace::split(const Index& a, int64_t n, Index& whole, Index& rest) const {
+  int64_t least = a.c;  // of what rest takes
   for (auto [id, factor] : a.terms) {
-    if (factor % n == 0)
+    if (factor % n == 0) {
       whole.terms.push_back({id, factor / n});
-    else
-      rest.terms.push_back({id, factor});
+      continue;
+    }
+    rest.terms.push_back({id, factor});
+    if (factor < 0) least += factor * (variables_[static_cast<size_t>(id)].range - 1);
   }
+  whole.c = (least - (least % n + n) % n) / n;
+  rest.c = a.c - n * whole.c;
 }
 
 /// The largest divisor of n that divides every factor of rest.
@@ -241,17 +241,24 @@ bool IndexSpace::follows(const Index& a, const Index& from) const {
 KV IndexSpace::materialize(const Index& a) {
   if (int64_t stride = factor(a, kLane)) {
     std::vector<KV> steps;
-    for (int lane = 0; lane < kLanes; ++lane) steps.push_back(KernelBuilder::u32(lane * stride));
-    return kernel_.add(materialize(atLane(a, 0)), kernel_.vec(steps));
+    bool down = stride < 0;
+    for (int lane = 0; lane < kLanes; ++lane) steps.push_back(KernelBuilder::u32(lane * std::abs(stride)));
+    return kernel_.op(down ? Opcode::k_sub : Opcode::k_add, {materialize(atLane(a, 0)), kernel_.vec(steps)},
+                      DType::u32);
   }
+  // What is added comes first, so that no partial sum is below zero.
   KV sum = KernelBuilder::u32(0);
-  bool negative = a.c < 0;
-  for (auto [id, factor] : a.terms) {
-    const KV& value = variables_[static_cast<size_t>(id)].value;
-    sum = kernel_.add(sum, kernel_.mul(value, KernelBuilder::u32(factor)));
-  }
-  if (negative) return kernel_.op(Opcode::k_sub, {sum, KernelBuilder::u32(-a.c)}, DType::u32);
-  return kernel_.add(sum, KernelBuilder::u32(a.c));
+  auto take = [&](bool down) {
+    for (auto [id, factor] : a.terms) {
+      if ((factor < 0) != down) continue;
+      KV term = kernel_.mul(variables_[static_cast<size_t>(id)].value, KernelBuilder::u32(std::abs(factor)));
+      sum = down ? kernel_.op(Opcode::k_sub, {sum, term}, DType::u32) : kernel_.add(sum, term);
+    }
+  };
+  take(false);
+  if (a.c > 0) sum = kernel_.add(sum, KernelBuilder::u32(a.c));
+  take(true);
+  return a.c < 0 ? kernel_.op(Opcode::k_sub, {sum, KernelBuilder::u32(-a.c)}, DType::u32) : sum;
 }
 
 int IndexSpace::level(const Index& a) const {

@@ -10,7 +10,8 @@
 
 namespace tg {
 
-/// c + Σ factor·variable. Variables are numbers an IndexSpace gave out.
+/// c + Σ factor·variable. Variables are numbers an IndexSpace gave out. Factors may be negative, as where an
+/// axis is read backwards; the whole never is.
 struct Index {
   int64_t c = 0;
   std::vector<std::pair<int, int64_t>> terms;  ///< (variable, factor), by variable, factors not 0
@@ -76,6 +77,8 @@ class IndexSpace {
     int64_t n;
     int quotient = -1, remainder = -1;  ///< variables, made when first asked for
   };
+  /// Splits a into n·whole + rest: rest holds the terms that n does not divide, and is never negative.
+  void split(const Index& a, int64_t n, Index& whole, Index& rest) const;
   int division(const Index& base, int64_t n, Part part);
   void rejoin(Index& a) const;
 

@@ -158,9 +158,14 @@ static void dropUnused(Block& block) {
   sweep(block);
 }
 
-static Result<void> checkLimits(const LoweredKernel& lowered, const Op& fused, const Target& target) {
+static int64_t storageBuffers(const LoweredKernel& lowered) {
   int64_t storage = 0;
   for (const auto& arg : lowered.kernel->body.args) storage += !arg->type.texel;
+  return storage;
+}
+
+static Result<void> checkLimits(const LoweredKernel& lowered, const Op& fused, const Target& target) {
+  int64_t storage = storageBuffers(lowered);
   if (storage > target.bindings)
     return failAt(fused.loc, fmt::format("the kernel of %{} binds {} storage buffers, target {} has {}",
                                          fused.result()->name, storage, target.name, target.bindings));
@@ -187,7 +192,8 @@ static Result<void> lowerScheduled(LowerContext& c) {
                 fmt::format("schedule {} is unknown; known: map, row, matmul", c.schedule.str()));
 }
 
-Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel) {
+static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
+                                          const std::vector<bool>& mayTexel, bool byElement) {
   std::unique_ptr<PlainRegion> region = plainRegion(fused);
   Attr schedule = fused.attr("schedule");
   LoweredKernel lowered;
@@ -197,12 +203,24 @@ Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const s
   KernelBuilder kernel(lowered.kernel.get());
   IndexSpace space(kernel);
   RegionEmitter emitter(kernel, space, fused, *region, mayTexel);
+  if (byElement) emitter.readByElement();
   LowerContext context{fused, target, *region, mayTexel, schedule, kernel, space, emitter, lowered};
   TG_CHECK(lowerScheduled(context));
   if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
   dropUnused(lowered.kernel->body);
   lowered.params = emitter.params();
   for (int64_t extent : lowered.grid) lowered.kernel->grid.push_back(Operand::literal(extent));
+  return lowered;
+}
+
+Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel) {
+  TG_TRY(LoweredKernel lowered, lowerReading(fused, target, mayTexel, false));
+  // A tensor read both by element and by vector is bound twice. Where that is one too many, all are read by
+  // element: slower, and within what fuse counts.
+  if (storageBuffers(lowered) > target.bindings) {
+    TG_TRY(LoweredKernel single, lowerReading(fused, target, mayTexel, true));
+    if (storageBuffers(single) <= target.bindings) lowered = std::move(single);
+  }
   TG_CHECK(checkLimits(lowered, fused, target));
   return lowered;
 }

@@ -49,6 +49,7 @@ static bool keepsElements(const Op& op) {
   case Opcode::gelu:
   case Opcode::gelu_grad:
   case Opcode::adam_update:
+  case Opcode::where_causal:
   case Opcode::reshape:
   case Opcode::broadcast_to: return true;
   default: return op.info().scalar != Scalar::none;

@@ -32,6 +32,11 @@ EXPAND(leaky_relu, leakyRelu);
 EXPAND(logsumexp, logSumExp);
 EXPAND(embedding, embedding);
 EXPAND(adam_update, adamUpdate);
+EXPAND(swap_axes, swapAxes);
+EXPAND(stack, stack);
+EXPAND(split, split);
+EXPAND(tile, tile);
+EXPAND(where_causal, whereCausal);
 #undef EXPAND
 
 namespace check {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/infer_context.h"
 #include "ir/kernel/kernel.h"
 
 namespace tg {
@@ -50,33 +51,9 @@ Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool ke
 
 namespace {
 
-using Types = std::vector<Type>;
-
-/// What every inference reads: the op, its operands' types, its place in the module.
-struct Context {
-  const Op& op;
-  const Module* module;
-  const Item* func;
-
-  const Type& in(int index) const { return op.in(index)->type; }
-  const Shape& shape(int index) const { return in(index).shape; }
-  /// A labelled error; notes where operand `note` was defined.
-  Error error(int constraint, std::string message, int note = -1) const {
-    std::string_view name = op.info().name;
-    std::string label(name.substr(name.find('.') + 1));
-    Error out = failAt(op.loc, fmt::format("{} [{}.c{}]: {}", name, label, constraint, message));
-    if (note >= 0 && op.operands[note].value)
-      return std::move(out).note(op.operands[note].value->loc,
-                                 fmt::format("%{} is defined here", op.operands[note].value->name));
-    return out;
-  }
-  std::string_view label() const { return op.info().name; }
-  /// The type the op already has, for ops whose type is free.
-  Result<Type> declared() const {
-    if (op.results.empty()) return failAt(op.loc, fmt::format("{}: the result type must be given", label()));
-    return op.results[0]->type;
-  }
-};
+using inference::checkAxes;
+using inference::Context;
+using inference::Types;
 
 Result<Types> elementwise(const Context& c) {
   const Op& op = c.op;
@@ -99,18 +76,6 @@ Result<Types> elementwise(const Context& c) {
   }
   DType dtype = givesCondition(op.info().scalar) ? DType::i1 : c.in(first).dtype;
   return Types{Type::tensor(dtype, shape)};
-}
-
-Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int rank, int constraint) {
-  std::array<bool, kMaxRank> seen{};
-  for (int64_t axis : axes) {
-    int normal = normalAxis(axis, rank);
-    if (normal < 0)
-      return c.error(constraint, fmt::format("axis {} is out of range for rank {}", axis, rank));
-    if (seen[normal]) return c.error(constraint, fmt::format("axis {} is given twice", axis));
-    seen[normal] = true;
-  }
-  return {};
 }
 
 Result<Types> reduction(const Context& c) {
@@ -202,16 +167,22 @@ Result<Types> slice(const Context& c) {
 }
 
 Result<Types> pad(const Context& c) {
-  std::vector<int64_t> low = c.op.ints("low"), high = c.op.ints("high");
+  std::vector<int64_t> low = c.op.ints("low"), high = c.op.ints("high"), interior = c.op.ints("interior");
   size_t rank = static_cast<size_t>(c.in(0).rank());
+  if (interior.empty()) interior.assign(rank, 0);
   if (low.size() != rank || high.size() != rank)
     return c.error(1, fmt::format("low and high need {} entries", rank), 0);
+  if (interior.size() != rank) return c.error(1, fmt::format("interior needs {} entries, or none", rank), 0);
   Shape shape;
   for (size_t i = 0; i < rank; ++i) {
+    int64_t extent = c.shape(0)[static_cast<int>(i)];
     if (low[i] < 0 || high[i] < 0) return c.error(2, "entries of low and high must not be negative");
+    if (interior[i] < 0) return c.error(2, "entries of interior must not be negative");
     if (std::max(low[i], high[i]) > kMaxElements)
       return c.error(2, fmt::format("an entry is over {}", kMaxElements));
-    shape.push(low[i] + c.shape(0)[static_cast<int>(i)] + high[i]);
+    if (interior[i] > kMaxElements / extent)
+      return c.error(2, fmt::format("interior {} is over {}", interior[i], kMaxElements / extent));
+    shape.push(low[i] + (extent - 1) * (interior[i] + 1) + 1 + high[i]);
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
@@ -289,6 +260,14 @@ Result<Types> scatterAdd(const Context& c) {
   if (c.in(1).rank() - lead == kMaxRank) return c.error(1, "the result's rank is too high", 1);
   if (c.op.intAttr("rows") < 1)
     return c.error(2, fmt::format("rows = {} is not positive", c.op.intAttr("rows")));
+  if (c.op.numOperands() > 2) {
+    const Type& near = c.in(2);
+    if (near.rank() != 2 || near.shape[0] > c.op.intAttr("rows") || c.in(0).elements() % near.shape[1] != 0)
+      return c.error(
+          3,
+          fmt::format("near is {} for {} rows and ids {}", near.str(), c.op.intAttr("rows"), c.in(0).str()),
+          2);
+  }
   Shape shape{c.op.intAttr("rows")};
   for (int axis = lead; axis < c.in(1).rank(); ++axis) shape.push(c.shape(1)[axis]);
   return Types{Type::tensor(c.in(1).dtype, shape)};
@@ -507,6 +486,14 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::pad: return pad(c);
   case Opcode::concat: return concat(c);
   case Opcode::broadcast_to: return broadcastTo(c);
+  case Opcode::flip:
+  case Opcode::swap_axes:
+  case Opcode::stack:
+  case Opcode::split:
+  case Opcode::tile:
+  case Opcode::where_causal:
+  case Opcode::take_along_axis:
+  case Opcode::take_along_axis_grad: return inference::structure(c);
   case Opcode::matmul: return matmul(c);
   case Opcode::gather:
   case Opcode::embedding: return gather(c);

@@ -73,6 +73,7 @@ bool foldSplat(Op& op) {
   case Opcode::transpose:
   case Opcode::broadcast_to:
   case Opcode::slice:
+  case Opcode::flip:
   case Opcode::mean:
   case Opcode::max_reduce:
   case Opcode::min_reduce: break;

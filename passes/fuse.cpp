@@ -59,6 +59,7 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
       if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");
     TG_CHECK(refuseHalves(*func));
     dropUnkept(*func, options);
+    fuse::expandViews(module, *func);
   }
   TG_CHECK(run_canonicalize(module, {}, context));
   TG_CHECK(run_cse(module, {}, context));

@@ -37,5 +37,13 @@ Results leakyRelu(const Composite& composite);
 Results logSumExp(const Composite& composite);
 Results embedding(const Composite& composite);
 Results adamUpdate(const Composite& composite);
+Results swapAxes(const Composite& composite);
+Results stack(const Composite& composite);
+Results split(const Composite& composite);
+Results tile(const Composite& composite);
+Results whereCausal(const Composite& composite);
+
+/// Where row i may look causally: column j <= i + (columns - rows), over the last two axes of x's shape.
+TensorExpr causalMask(const TensorExpr& x);
 
 }  // namespace tg::decomposition

@@ -5,8 +5,7 @@
 
 namespace tg::decomposition {
 
-/// Where a causal row may look: column j <= row i + (columns - rows), over the last two axes.
-static TensorExpr causalMask(const TensorExpr& x) {
+TensorExpr causalMask(const TensorExpr& x) {
   int64_t rows = x.shape()[x.rank() - 2], columns = x.shape().back();
   TensorExpr row = iota(*x.builder, {rows, columns}, 0);
   TensorExpr column = iota(*x.builder, {rows, columns}, 1);

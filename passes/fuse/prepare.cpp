@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/infer.h"
 #include "passes/fuse/fuse.h"
@@ -65,6 +66,8 @@ class Preparer {
     case Opcode::max_reduce:
     case Opcode::min_reduce: return reduction(op);
     case Opcode::cumsum: return cumsum(op);
+    case Opcode::concat: return concat(op);
+    case Opcode::scatter_add: return scatterAdd(op);
     default: return nullptr;
     }
   }
@@ -92,6 +95,73 @@ class Preparer {
     AttrList attrs = op.attrs;
     tg::erase(attrs, "axis");
     return builder_.transpose(builder_.op(op.code, operands, attrs), perm);
+  }
+
+  /// How many of the operands from `first` on one kernel may join: distinct storage buffers beside the
+  /// result, and texel views as many as every device has.
+  size_t joinable(const std::vector<Value*>& parts, size_t first) const {
+    constexpr size_t kTexelViews = 16;  // Vulkan's least maxPerStageDescriptorSampledImages
+    std::unordered_set<const Value*> storage, texel;
+    size_t end = first;
+    for (; end < parts.size(); ++end) {
+      bool view = target_.reads == "texel" && parts[end]->type.elements() <= target_.texelElements;
+      (view ? texel : storage).insert(parts[end]);
+      if (static_cast<int64_t>(storage.size()) + 1 > target_.bindings || texel.size() > kTexelViews) break;
+    }
+    return end - first;
+  }
+
+  /// A join of more tensors than a kernel may bind, as joins of joins; null when one kernel can do it.
+  Value* concat(const Op& op) {
+    std::vector<Value*> parts;
+    for (const Operand& operand : op.operands) parts.push_back(operand.value);
+    if (joinable(parts, 0) == parts.size()) return nullptr;
+    AttrList attrs = {{"axis", op.attr("axis")}};
+    while (joinable(parts, 0) < parts.size()) {
+      std::vector<Value*> joined;
+      for (size_t at = 0; at < parts.size();) {
+        size_t count = joinable(parts, at);
+        if (count < 2 && at == 0) return nullptr;  // the target binds less than two operands and a result
+        std::vector<Value*> some(parts.begin() + static_cast<long>(at),
+                                 parts.begin() + static_cast<long>(at + count));
+        joined.push_back(count == 1 ? some[0] : builder_.op(Opcode::concat, some, attrs));
+        at += count;
+      }
+      parts = std::move(joined);
+    }
+    return builder_.op(Opcode::concat, parts, attrs);
+  }
+
+  /// Every row of a scatter looks at every id. With many of both, a kernel before it finds which blocks of
+  /// ids have any near which rows; the order of the sums stays. Blocks are long, because drivers of CPUs
+  /// unroll short loops into code that runs whatever the branch says.
+  Value* scatterAdd(const Op& op) {
+    constexpr int64_t kWork = 1 << 22, kMany = 256, kFlags = 1 << 20;
+    Value* ids = op.in(0);
+    int64_t rows = op.intAttr("rows"), count = ids->type.elements(), block = divisorUpTo(count, 256);
+    bool large = rows >= kMany && count >= kMany && rows * count >= kWork && block >= 16;
+    if (op.numOperands() > 2 || !large) return nullptr;
+    int64_t blocks = count / block;
+    int64_t width = std::max<int64_t>(16, (rows * blocks + kFlags - 1) / kFlags);  // rows of a bucket
+    int64_t buckets = (rows + width - 1) / width;
+    const Type number = Type::tensor(DType::i32, {});
+    auto literal = [&](int64_t value) { return builder_.constant(static_cast<double>(value), number); };
+    // The first row of each bucket, 0, width, 2·width, …, as a view of indices that no kernel stores.
+    Value* index = builder_.op(Opcode::iota, {}, {}, {Type::tensor(DType::i32, {buckets * width})});
+    Value* first = builder_.op(Opcode::slice, {index},
+                               {{"starts", Attr::ints({0})},
+                                {"limits", Attr::ints({buckets * width})},
+                                {"strides", Attr::ints({width})}});
+    Value* off = builder_.binary(Opcode::sub, builder_.reshape(ids, {1, blocks, block}),
+                                 builder_.reshape(first, {buckets, 1, 1}));
+    Value* below = builder_.op(Opcode::select,
+                               {builder_.binary(Opcode::less, off, literal(width)), literal(1), literal(0)});
+    Value* inside = builder_.op(Opcode::select,
+                                {builder_.binary(Opcode::greater_equal, off, literal(0)), below, literal(0)});
+    builder_.setHint("near");
+    Value* near = builder_.reduce(Opcode::max_reduce, inside, {2}, false);
+    builder_.setHint("");
+    return builder_.op(Opcode::scatter_add, {ids, op.in(1), near}, {{"rows", op.attr("rows")}});
   }
 
   Value* reduction(const Op& op) {

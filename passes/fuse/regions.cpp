@@ -164,8 +164,13 @@ bool Former::fits(const Region& region, const Op& op) const {
         if (!inside.contains(reader)) outputs.insert(result.get());
     }
   }
-  int64_t storage = static_cast<int64_t>(outputs.size()) +
-                    (target_.reads == "texel" ? 0 : static_cast<int64_t>(inputs.size()) + 2);
+  int64_t storage = static_cast<int64_t>(outputs.size());
+  if (target_.reads == "texel")  // what spans more texels than a view may is read as storage
+    storage += std::count_if(inputs.begin(), inputs.end(), [&](const Value* value) {
+      return value->type.elements() > target_.texelElements;
+    });
+  else
+    storage += static_cast<int64_t>(inputs.size()) + 2;
   return storage <= target_.bindings && inputs.size() + outputs.size() <= 24;
 }
 

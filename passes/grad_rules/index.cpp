@@ -1,5 +1,7 @@
 #include "passes/grad_rules/index.h"
 
+#include "ir/infer.h"
+
 namespace tg::grad_rules {
 
 Grads gather(const GradContext& context) {
@@ -11,6 +13,20 @@ Grads gather(const GradContext& context) {
 
 Grads scatterAdd(const GradContext& context) {
   return {{}, context.g().binary(Opcode::gather, context.in(0))};
+}
+
+Grads takeAlongAxis(const GradContext& context) {
+  const Shape& shape = context.in(0).shape();
+  int64_t extent = shape[normalAxis(context.op.intAttr("axis"), shape.rank())];
+  Value* dx = context.builder.op(Opcode::take_along_axis_grad, {context.op.in(1), context.g().value},
+                                 {{"axis", context.op.attr("axis")}, {"extent", Attr::of(extent)}});
+  return {{&context.builder, dx}, {}};
+}
+
+Grads takeAlongAxisGrad(const GradContext& context) {
+  Value* dy = context.builder.op(Opcode::take_along_axis, {context.g().value, context.op.in(0)},
+                                 {{"axis", context.op.attr("axis")}});
+  return {{}, {&context.builder, dy}};
 }
 
 }  // namespace tg::grad_rules

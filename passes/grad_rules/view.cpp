@@ -1,40 +1,35 @@
 #include "passes/grad_rules/view.h"
 
+#include <algorithm>
+
 #include "ir/infer.h"
 
 namespace tg::grad_rules {
 
 using Ints = std::vector<int64_t>;
 
-static TensorExpr sliced(const TensorExpr& x, const Ints& starts, const Ints& limits) {
+/// x[starts : limits : strides], or x where that is all of it; no strides are strides of 1.
+static TensorExpr sliced(const TensorExpr& x, const Ints& starts, const Ints& limits,
+                         const Ints& strides = {}) {
   bool whole = true;
   for (int axis = 0; axis < x.rank(); ++axis)
     whole = whole && starts[axis] == 0 && limits[axis] == x.shape()[axis];
-  if (whole) return x;
-  return {x.builder, x.builder->op(Opcode::slice, {x.value},
-                                   {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}})};
+  bool steps = std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride != 1; });
+  if (whole && !steps) return x;
+  AttrList attrs = {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}};
+  if (steps) attrs.push_back({"strides", Attr::ints(strides)});
+  return {x.builder, x.builder->op(Opcode::slice, {x.value}, std::move(attrs))};
 }
 
-static TensorExpr padded(const TensorExpr& x, const Ints& low, const Ints& high) {
-  bool none = true;
-  for (int axis = 0; axis < x.rank(); ++axis) none = none && low[axis] == 0 && high[axis] == 0;
-  if (none) return x;
-  return {x.builder,
-          x.builder->op(Opcode::pad, {x.value}, {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}})};
-}
-
-/// Puts stride-1 zeros between the elements along an axis: n elements become (n-1)·stride + 1. Each
-/// element is padded to a group of `stride`, and the zeros after the last one are cut off.
-static TensorExpr dilated(const TensorExpr& x, int axis, int64_t stride) {
-  Shape shape = x.shape();
-  int64_t count = shape[axis], before = 1, after = 1;
-  if (stride == 1 || count == 1) return x;
-  for (int i = 0; i < axis; ++i) before *= shape[i];
-  for (int i = axis + 1; i < shape.rank(); ++i) after *= shape[i];
-  TensorExpr groups = padded(x.reshape({before, count, 1, after}), {0, 0, 0, 0}, {0, 0, stride - 1, 0});
-  TensorExpr flat = groups.reshape({before, count * stride, after});
-  shape[axis] = (count - 1) * stride + 1;
-  return sliced(flat, {0, 0, 0}, {before, shape[axis], after}).reshape(shape);
+/// x with zeros around and, where `interior` is given, between its elements.
+static TensorExpr padded(const TensorExpr& x, const Ints& low, const Ints& high, const Ints& interior = {}) {
+  auto none = [](const Ints& counts) {
+    return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 0; });
+  };
+  if (none(low) && none(high) && none(interior)) return x;
+  AttrList attrs = {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}};
+  if (!none(interior)) attrs.push_back({"interior", Attr::ints(interior)});
+  return {x.builder, x.builder->op(Opcode::pad, {x.value}, std::move(attrs))};
 }
 
 Grads reshape(const GradContext& context) { return {context.g().reshape(context.in(0).shape())}; }
@@ -49,20 +44,23 @@ Grads transpose(const GradContext& context) {
 
 Grads slice(const GradContext& context) {
   const Shape& whole = context.in(0).shape();
-  Ints low = context.op.ints("starts"), strides = context.op.ints("strides"), high;
+  Ints low = context.op.ints("starts"), interior = context.op.ints("strides"), high;
   TensorExpr g = context.g();
+  for (int64_t& stride : interior) --stride;
   for (int axis = 0; axis < whole.rank(); ++axis) {
-    if (!strides.empty()) g = dilated(g, axis, strides[axis]);
-    high.push_back(whole[axis] - low[axis] - g.shape()[axis]);
+    int64_t stride = interior.empty() ? 1 : interior[axis] + 1;
+    high.push_back(whole[axis] - low[axis] - (g.shape()[axis] - 1) * stride - 1);
   }
-  return {padded(g, low, high)};
+  return {padded(g, low, high, interior)};
 }
 
 Grads pad(const GradContext& context) {
   const Shape& inner = context.in(0).shape();
-  Ints starts = context.op.ints("low"), limits = starts;
-  for (int axis = 0; axis < inner.rank(); ++axis) limits[axis] += inner[axis];
-  return {sliced(context.g(), starts, limits)};
+  Ints starts = context.op.ints("low"), limits = starts, strides = context.op.ints("interior");
+  for (int64_t& stride : strides) ++stride;
+  for (int axis = 0; axis < inner.rank(); ++axis)
+    limits[axis] += (inner[axis] - 1) * (strides.empty() ? 1 : strides[axis]) + 1;
+  return {sliced(context.g(), starts, limits, strides)};
 }
 
 Grads concat(const GradContext& context) {
@@ -76,6 +74,35 @@ Grads concat(const GradContext& context) {
     starts[axis] = limits[axis];
   }
   return grads;
+}
+
+Grads flip(const GradContext& context) {
+  return {{&context.builder,
+           context.builder.op(Opcode::flip, {context.g().value}, {{"axes", context.op.attr("axes")}})}};
+}
+
+Grads swapAxes(const GradContext& context) {
+  return {{&context.builder,
+           context.builder.op(Opcode::swap_axes, {context.g().value},
+                              {{"axis0", context.op.attr("axis0")}, {"axis1", context.op.attr("axis1")}})}};
+}
+
+Grads split(const GradContext& context) {
+  std::vector<Value*> parts;
+  for (size_t i = 0; i < context.op.results.size(); ++i) {
+    const Type& type = context.op.results[i]->type;
+    Value* g = context.resultGrads[i];
+    // No gradient reaches this part: its place holds zeros.
+    parts.push_back(g ? g
+                      : context.builder.broadcastTo(context.builder.constant(0, Type::tensor(type.dtype, {})),
+                                                    type.shape));
+  }
+  return {{&context.builder, context.builder.op(Opcode::concat, parts, {{"axis", context.op.attr("axis")}})}};
+}
+
+Grads whereCausal(const GradContext& context) {
+  return {{&context.builder,
+           context.builder.op(Opcode::where_causal, {context.g().value}, {{"fill", Attr::of(0.0)}})}};
 }
 
 Grads broadcastTo(const GradContext& context) { return {context.g().sumTo(context.in(0).shape())}; }

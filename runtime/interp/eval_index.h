@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/infer.h"
 #include "runtime/interp/eval_ops.h"
 
 namespace tg {
@@ -34,6 +35,30 @@ inline void evalScatterAdd(EvalCall& call) {
   forEachId(call, ids, call.op.intAttr("rows"), [&](int64_t at, int64_t id) {
     for (int64_t i = 0; i < width; ++i) call.out[0].data[id * width + i] += updates.data[at * width + i];
   });
+}
+
+/// Calls fn(position, place) for every element of `ids` along an axis of `shape`: its place in a tensor of
+/// that shape; ids outside are counted.
+template <class Fn>
+void forEachAlong(EvalCall& call, const NdArray& ids, const Shape& shape, int axis, Fn&& fn) {
+  int64_t after = 1;
+  for (int i = axis + 1; i < shape.rank(); ++i) after *= shape[i];
+  forEachId(call, ids, shape[axis], [&](int64_t at, int64_t id) {
+    const int64_t before = at / (after * ids.shape()[axis]);
+    fn(at, (before * shape[axis] + id) * after + at % after);
+  });
+}
+
+inline void evalTakeAlongAxis(EvalCall& call) {
+  const NdArray& x = *call.in[0];
+  forEachAlong(call, *call.in[1], x.shape(), normalAxis(call.op.intAttr("axis"), x.type.rank()),
+               [&](int64_t at, int64_t place) { call.out[0].data[at] = x.data[place]; });
+}
+
+inline void evalTakeAlongAxisGrad(EvalCall& call) {
+  NdArray& out = call.out[0];
+  forEachAlong(call, *call.in[0], out.shape(), normalAxis(call.op.intAttr("axis"), out.type.rank()),
+               [&](int64_t at, int64_t place) { out.data[place] += call.in[1]->data[at]; });
 }
 
 inline void evalOneHot(EvalCall& call) {

@@ -53,6 +53,9 @@ RULE(matmul, evalMatmul);
 RULE(gather, evalGather);
 RULE(scatter_add, evalScatterAdd);
 RULE(one_hot, evalOneHot);
+RULE(flip, evalFlip);
+RULE(take_along_axis, evalTakeAlongAxis);
+RULE(take_along_axis_grad, evalTakeAlongAxisGrad);
 
 constexpr EvalEntry kWalked = notInStage("the interpreter's walk over the function does this itself");
 #define WALKED(id) \
@@ -146,11 +149,21 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
   return out;
 }
 
+/// Ops whose result elements are sums of products of their float operands.
+static bool addsTerms(Opcode code) {
+  switch (code) {
+  case Opcode::sum:
+  case Opcode::mean:
+  case Opcode::cumsum:
+  case Opcode::matmul:
+  case Opcode::scatter_add:
+  case Opcode::take_along_axis_grad: return true;
+  default: return false;
+  }
+}
+
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
-  const Opcode code = op.code;
-  if (code != Opcode::sum && code != Opcode::mean && code != Opcode::matmul && code != Opcode::scatter_add &&
-      code != Opcode::cumsum)
-    return std::nullopt;
+  if (!addsTerms(op.code)) return std::nullopt;
   // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|.
   std::vector<NdArray> absolute;
   for (const NdArray* operand : operands) {
@@ -163,7 +176,7 @@ std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* cons
   std::vector<NdArray> out = resultsOf(op);
   EvalContext context;
   EvalCall call{op, pointers, out, context};
-  evalEntry(code).rule(call);
+  evalEntry(op.code).rule(call);
   return std::move(out[0]);
 }
 

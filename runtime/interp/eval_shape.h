@@ -42,17 +42,34 @@ inline void evalSlice(EvalCall& call) {
   readStrided(call, strides, start);
 }
 
-/// out[start + position of x's element] = x, over x.
-inline void writeBlock(const NdArray& x, NdArray& out, const std::vector<int64_t>& corner) {
-  const Strides strides = denseStrides(out.shape());
+/// Each reversed axis is read from its last element backwards.
+inline void evalFlip(EvalCall& call) {
+  const Shape& shape = call.in[0]->shape();
+  Strides strides = denseStrides(shape);
   int64_t start = 0;
-  for (size_t axis = 0; axis < corner.size(); ++axis) start += corner[axis] * strides[axis];
+  for (int64_t given : call.op.ints("axes")) {
+    const int axis = normalAxis(given, shape.rank());
+    start += (shape[axis] - 1) * strides[axis];
+    strides[axis] = -strides[axis];
+  }
+  readStrided(call, strides, start);
+}
+
+/// out[corner + (interior + 1)·position of x's element] = x, over x.
+inline void writeBlock(const NdArray& x, NdArray& out, const std::vector<int64_t>& corner,
+                       const std::vector<int64_t>& interior = {}) {
+  Strides strides = denseStrides(out.shape());
+  int64_t start = 0;
+  for (size_t axis = 0; axis < corner.size(); ++axis) {
+    start += corner[axis] * strides[axis];
+    if (!interior.empty()) strides[axis] *= interior[axis] + 1;
+  }
   visit(x.shape(), strides, start, [&](int64_t from, int64_t at) { out.data[at] = x.data[from]; });
 }
 
 inline void evalPad(EvalCall& call) {
   std::fill(call.out[0].data.begin(), call.out[0].data.end(), call.op.realAttr("value"));
-  writeBlock(*call.in[0], call.out[0], call.op.ints("low"));
+  writeBlock(*call.in[0], call.out[0], call.op.ints("low"), call.op.ints("interior"));
 }
 
 inline void evalConcat(EvalCall& call) {

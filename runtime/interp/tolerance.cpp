@@ -18,11 +18,13 @@ ToleranceClass toleranceClass(const OpInfo& op) {
   case Opcode::mean:
   case Opcode::cumsum:
   case Opcode::matmul:
-  case Opcode::scatter_add: return ToleranceClass::reduction;
+  case Opcode::scatter_add:
+  case Opcode::take_along_axis_grad: return ToleranceClass::reduction;
+  case Opcode::where_causal:
   case Opcode::embedding: return ToleranceClass::exact;
   default: break;
   }
-  if (!op.has(table::composite)) return ToleranceClass::exact;
+  if (!op.has(table::composite) || op.fusion == table::Fusion::view) return ToleranceClass::exact;
   return op.fusion == table::Fusion::map ? ToleranceClass::map : ToleranceClass::row;
 }
 

@@ -91,6 +91,38 @@ static void addViews(std::vector<GradCase>& out) {
   out.push_back(one(broadcast_to, "%a {shape = [2, 3, 4]}", {{"3x1xf32"}}, {"2x3x4xf32"}));
 }
 
+static void addStructure(std::vector<GradCase>& out) {
+  using enum Opcode;
+  out.push_back(one(pad, "%a {low = [1, 0], high = [0, 2], interior = [2, 1]}", {{"2x3xf32"}}, {"5x7xf32"}));
+  out.push_back(one(pad, "%a {low = [0], high = [0], interior = [3]}", {{"1xf32"}}, {"1xf32"}));
+  out.push_back(
+      one(slice, "%a {starts = [0, 0], limits = [5, 7], strides = [1, 3]}", {{"5x7xf32"}}, {"5x3xf32"}));
+  out.push_back(one(flip, "%a {axes = [1]}", {{"2x3xf32"}}, {"2x3xf32"}));
+  out.push_back(one(flip, "%a {axes = [-1, 0]}", {{"2x3x2xf32"}}, {"2x3x2xf32"}));
+  out.push_back(one(swap_axes, "%a {axis0 = 0, axis1 = -1}", {{"2x3x4xf32"}}, {"4x3x2xf32"}));
+  out.push_back(one(stack, "%a, %b, %c {axis = 1}", {{"2x3xf32"}, {"2x3xf32"}, {"2x3xf32"}}, {"2x3x3xf32"}));
+  out.push_back(one(stack, "%a, %b {axis = -1}", {{"3xf32"}, {"3xf32"}}, {"3x2xf32"}));
+  out.push_back(
+      one(split, "%a {axis = 1, sizes = [1, 3, 2]}", {{"2x6xf32"}}, {"2x1xf32", "2x3xf32", "2x2xf32"}));
+  out.push_back(one(split, "%a {axis = 0, sections = 2}", {{"4xf32"}}, {"2xf32", "2xf32"}));
+  // No gradient reaches the parts that nobody reads.
+  out.push_back(
+      {split,
+       "%u, %r0, %v = tg.split %a {axis = 0, sizes = [1, 2, 1]} : tensor<1x3xf32>, tensor<2x3xf32>, "
+       "tensor<1x3xf32>",
+       {{"4x3xf32"}},
+       {"2x3xf32"}});
+  out.push_back(one(tile, "%a {repeats = [2, 3]}", {{"2x3xf32"}}, {"4x9xf32"}));
+  out.push_back(one(tile, "%a {repeats = [2, 1, 3]}", {{"2x1xf32"}}, {"2x2x3xf32"}));
+  for (const char* type : {"3x3xf32", "2x4xf32", "2x4x2xf32"})
+    out.push_back(one(where_causal, "%a {fill = -5.0}", {{type}}, {type}));
+  // Ids draw repeats and indices outside on both sides.
+  out.push_back(one(take_along_axis, "%a, %b {axis = 1}", {{"2x3xf32"}, {"2x5xi32", -1, 3}}, {"2x5xf32"}));
+  out.push_back(one(take_along_axis, "%a, %b {axis = 0}", {{"3x2xf32"}, {"4x2xi32", -1, 3}}, {"4x2xf32"}));
+  out.push_back(one(take_along_axis_grad, "%a, %b {axis = -1, extent = 3}", {{"2x5xi32", -1, 3}, {"2x5xf32"}},
+                    {"2x3xf32"}));
+}
+
 /// Every transpose form over every way the leading axes can meet.
 static void addMatmuls(std::vector<GradCase>& out) {
   static const std::vector<std::string> kBatches[] = {
@@ -181,6 +213,7 @@ std::vector<GradCase> gradCases() {
   addViews(out);
   addMatmuls(out);
   addIndexing(out);
+  addStructure(out);
   addSoftmaxes(out);
   addOthers(out);
   return out;

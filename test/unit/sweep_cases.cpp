@@ -467,6 +467,7 @@ std::vector<SweepCase> sweepCases() {
   addRows(out);
   addMapComposites(out);
   for (SweepCase& each : elementwiseCases()) out.out.push_back(std::move(each));
+  for (SweepCase& each : structureCases()) out.out.push_back(std::move(each));
   return out.out;
 }
 

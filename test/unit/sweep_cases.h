@@ -39,6 +39,8 @@ struct SweepCase {
 bool needsSweep(const OpInfo& row);
 /// Rounding and trigonometry beyond the table's domain, powers of any sign, clamps and running sums.
 std::vector<SweepCase> elementwiseCases();
+/// Of these, rearrangements along axes, reads by index along one, and joins of many tensors.
+std::vector<SweepCase> structureCases();
 /// All cases, in the order of the table.
 std::vector<SweepCase> sweepCases();
 /// One case of each kernel family, map, row, matmul and scatter, that takes at least `groups` workgroups of

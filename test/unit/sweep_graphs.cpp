@@ -138,7 +138,21 @@ class Grower {
     if (rank == 0) return builder_.broadcastTo(x, {3, 4});
     std::vector<int64_t> low(static_cast<size_t>(rank), 0), high(shape.begin(), shape.end()), perm;
     const auto axis = static_cast<size_t>(pick(rank));
-    switch (pick(5)) {
+    switch (pick(9)) {
+    case 5:
+      if (high[axis] < 3) return nullptr;
+      low[axis] = pick(2);
+      return op(Opcode::slice, {x},
+                {{"starts", Attr::ints(low)},
+                 {"limits", Attr::ints(high)},
+                 {"strides", Attr::ints(stepsOf(rank, axis, 2 + pick(2)))}});
+    case 6:
+      return op(Opcode::pad, {x},
+                {{"low", Attr::ints(low)},
+                 {"high", Attr::ints(std::vector<int64_t>(static_cast<size_t>(rank), pick(2)))},
+                 {"interior", Attr::ints(stepsOf(rank, axis, 1 + pick(2), 0))}});
+    case 7: return op(Opcode::flip, {x}, {{"axes", Attr::ints({static_cast<int64_t>(axis)})}});
+    case 8: return arranged(x, static_cast<int64_t>(axis));
     case 0:
       for (int i = rank; i-- > 0;) perm.push_back(i);
       return builder_.transpose(x, perm);
@@ -159,8 +173,39 @@ class Grower {
                 {{"axis", Attr::of(static_cast<int64_t>(axis))}});
     }
   }
+  /// `step` along the axis, `rest` along the others.
+  static std::vector<int64_t> stepsOf(int rank, size_t axis, int64_t step, int64_t rest = 1) {
+    std::vector<int64_t> steps(static_cast<size_t>(rank), rest);
+    steps[axis] = step;
+    return steps;
+  }
+  /// Composites of views.
+  Value* arranged(Value* x, int64_t axis) {
+    const int rank = x->type.rank();
+    switch (pick(4)) {
+    case 0:
+      return op(Opcode::swap_axes, {x},
+                {{"axis0", Attr::of(axis)}, {"axis1", Attr::of(int64_t{pick(rank)})}});
+    case 1:
+      return rank > 3 ? nullptr : op(Opcode::stack, {x, op(Opcode::tanh, {x})}, {{"axis", Attr::of(axis)}});
+    case 2:
+      return op(Opcode::tile, {x}, {{"repeats", Attr::ints(stepsOf(rank, static_cast<size_t>(axis), 2))}});
+    default: {
+      const int64_t extent = x->type.shape[static_cast<int>(axis)];
+      if (extent < 2) return nullptr;
+      Op* parts = builder_.create(Opcode::split, {Operand::of(x)},
+                                  {{"axis", Attr::of(axis)}, {"sizes", Attr::ints({1, extent - 1})}});
+      values_.push_back(parts->result(0));
+      return parts->result(1);
+    }
+    }
+  }
   Value* indexing(Value* x) {
-    switch (pick(3)) {
+    switch (pick(4)) {
+    case 3: {
+      if (x->type.rank() != 1) return nullptr;
+      return op(Opcode::take_along_axis, {x, ids_}, {{"axis", Attr::of(int64_t{0})}});
+    }
     case 0: return x->type.rank() == 0 ? nullptr : op(Opcode::gather, {x, ids_});
     case 1:
       if (x->type.rank() == 0 || x->type.shape[0] != ids_->type.shape[0]) return nullptr;

@@ -81,6 +81,16 @@ int64_t termsOf(const Op& op, const Arrays& in, const NdArray& out, size_t eleme
         static_cast<double>(static_cast<int64_t>(element) / (out.shape().elements() / out.shape()[0]));
     return std::count(in[0]->data.begin(), in[0]->data.end(), row);
   }
+  case Opcode::take_along_axis_grad: {
+    const int axis = normalAxis(op.intAttr("axis"), out.shape().rank());
+    int64_t after = 1, count = in[0]->shape()[axis], extent = out.shape()[axis], terms = 0;
+    for (int i = axis + 1; i < out.shape().rank(); ++i) after *= out.shape()[i];
+    const auto at = static_cast<int64_t>(element);
+    for (int64_t n = 0; n < count; ++n)
+      terms += in[0]->data[static_cast<size_t>((at / (after * extent) * count + n) * after + at % after)] ==
+               static_cast<double>(at / after % extent);
+    return terms;
+  }
   default: return 1;
   }
 }

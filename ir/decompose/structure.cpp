@@ -1,0 +1,67 @@
+// Rearrangements: composites of views, of which no kernel sees more than the index arithmetic, and the causal
+// selection.
+#include "ir/decompose/decompose.h"
+#include "ir/infer.h"
+
+namespace tg::decomposition {
+
+Results swapAxes(const Composite& composite) {
+  TensorExpr x = composite[0];
+  std::vector<int64_t> perm = allAxes(x.rank());
+  std::swap(perm[static_cast<size_t>(normalAxis(composite.op.intAttr("axis0"), x.rank()))],
+            perm[static_cast<size_t>(normalAxis(composite.op.intAttr("axis1"), x.rank()))]);
+  return {{&composite.builder, composite.builder.transpose(x.value, perm)}};
+}
+
+// concat of the operands with an axis of extent 1 put in
+Results stack(const Composite& composite) {
+  const Shape& shape = composite[0].shape();
+  int at = normalAxis(composite.op.intAttr("axis"), shape.rank() + 1);
+  Shape one;
+  for (int axis = 0; axis <= shape.rank(); ++axis)
+    one.push(axis == at ? 1 : shape[axis < at ? axis : axis - 1]);
+  std::vector<Value*> parts;
+  for (Value* operand : composite.operands) parts.push_back(composite.builder.reshape(operand, one));
+  return {{&composite.builder,
+           composite.builder.op(Opcode::concat, parts, {{"axis", Attr::of(static_cast<int64_t>(at))}})}};
+}
+
+Results split(const Composite& composite) {
+  TensorExpr x = composite[0];
+  int axis = normalAxis(composite.op.intAttr("axis"), x.rank());
+  int64_t sections = composite.op.intAttr("sections");
+  std::vector<int64_t> sizes = composite.op.ints("sizes");
+  if (sections) sizes.assign(static_cast<size_t>(sections), x.shape()[axis] / sections);
+  std::vector<int64_t> starts(static_cast<size_t>(x.rank()), 0), limits(x.shape().begin(), x.shape().end());
+  Results out;
+  for (int64_t size : sizes) {
+    limits[static_cast<size_t>(axis)] = starts[static_cast<size_t>(axis)] + size;
+    out.push_back({&composite.builder,
+                   composite.builder.op(Opcode::slice, {x.value},
+                                        {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}})});
+    starts[static_cast<size_t>(axis)] += size;
+  }
+  return out;
+}
+
+// Each repeated axis of extent n stands as 1xn, is broadcast to times x n, and joined again.
+Results tile(const Composite& composite) {
+  TensorExpr x = composite[0];
+  std::vector<int64_t> repeats = composite.op.ints("repeats");
+  int rank = static_cast<int>(repeats.size()), added = rank - x.rank();
+  Shape apart, repeated, joined;
+  for (int axis = 0; axis < rank; ++axis) {
+    int64_t extent = axis < added ? 1 : x.shape()[axis - added], times = repeats[static_cast<size_t>(axis)];
+    if (times > 1) apart.push(1), repeated.push(times);
+    if (extent > 1 || times == 1) apart.push(extent), repeated.push(extent);
+    joined.push(extent * times);
+  }
+  return {x.reshape(apart).broadcastTo(repeated).reshape(joined)};
+}
+
+Results whereCausal(const Composite& composite) {
+  TensorExpr x = composite[0];
+  return {select(causalMask(x), x, composite.op.realAttr("fill"))};
+}
+
+}  // namespace tg::decomposition

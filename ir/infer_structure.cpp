@@ -1,0 +1,158 @@
+// Inference of rearrangements along axes, and of reads by index along one.
+#include <array>
+
+#include "ir/infer.h"
+#include "ir/infer_context.h"
+
+namespace tg::inference {
+
+Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int rank, int constraint) {
+  std::array<bool, kMaxRank> seen{};
+  for (int64_t axis : axes) {
+    int normal = normalAxis(axis, rank);
+    if (normal < 0)
+      return c.error(constraint, fmt::format("axis {} is out of range for rank {}", axis, rank));
+    if (seen[normal]) return c.error(constraint, fmt::format("axis {} is given twice", axis));
+    seen[normal] = true;
+  }
+  return {};
+}
+
+namespace {
+
+/// The axis an attribute names, for a tensor of a rank.
+Result<int> axisOf(const Context& c, std::string_view attr, int rank, int constraint) {
+  int64_t given = c.op.intAttr(attr);
+  int axis = normalAxis(given, rank);
+  if (axis < 0) return c.error(constraint, fmt::format("axis {} is out of range for rank {}", given, rank));
+  return axis;
+}
+
+Result<Types> flip(const Context& c) {
+  TG_CHECK(checkAxes(c, c.op.ints("axes"), c.in(0).rank(), 1));
+  return Types{c.in(0)};
+}
+
+Result<Types> swapAxes(const Context& c) {
+  Type type = c.in(0);
+  TG_TRY(int a, axisOf(c, "axis0", type.rank(), 1));
+  TG_TRY(int b, axisOf(c, "axis1", type.rank(), 1));
+  std::swap(type.shape[a], type.shape[b]);
+  return Types{type};
+}
+
+Result<Types> stack(const Context& c) {
+  if (c.op.operands.empty()) return c.error(1, "nothing to join");
+  for (int i = 1; i < c.op.numOperands(); ++i)
+    if (!(c.in(i) == c.in(0)))
+      return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(i).str()), i);
+  int rank = c.in(0).rank() + 1;
+  if (rank > kMaxRank) return c.error(2, fmt::format("the result's rank is over {}", kMaxRank), 0);
+  TG_TRY(int at, axisOf(c, "axis", rank, 2));
+  Shape shape;
+  for (int axis = 0; axis < rank; ++axis)
+    shape.push(axis == at ? c.op.numOperands() : c.shape(0)[axis < at ? axis : axis - 1]);
+  return Types{Type::tensor(c.in(0).dtype, shape)};
+}
+
+Result<Types> split(const Context& c) {
+  TG_TRY(int axis, axisOf(c, "axis", c.in(0).rank(), 1));
+  std::vector<int64_t> sizes = c.op.ints("sizes");
+  int64_t sections = c.op.intAttr("sections"), extent = c.shape(0)[axis];
+  if ((sections != 0) == !sizes.empty()) return c.error(2, "give either sections or sizes");
+  if (sections != 0) {
+    if (sections < 0 || extent % sections != 0)
+      return c.error(
+          3, fmt::format("{} sections do not divide axis {} with extent {}", sections, axis, extent), 0);
+    sizes.assign(static_cast<size_t>(sections), extent / sections);
+  }
+  int64_t left = extent;
+  for (int64_t size : sizes) {
+    if (size < 1 || size > left)
+      return c.error(
+          4,
+          fmt::format("sizes {} do not cut axis {} with extent {}", c.op.attr("sizes").str(), axis, extent),
+          0);
+    left -= size;
+  }
+  if (left)
+    return c.error(4,
+                   fmt::format("sizes {} leave {} of axis {} with extent {}", c.op.attr("sizes").str(), left,
+                               axis, extent),
+                   0);
+  Types out(sizes.size(), c.in(0));
+  for (size_t i = 0; i < sizes.size(); ++i) out[i].shape[axis] = sizes[i];
+  return out;
+}
+
+Result<Types> tile(const Context& c) {
+  std::vector<int64_t> repeats = c.op.ints("repeats");
+  int rank = static_cast<int>(std::min<size_t>(repeats.size(), kMaxRank + 1));
+  int added = rank - c.in(0).rank();
+  if (added < 0) return c.error(1, fmt::format("repeats need {} entries or more", c.in(0).rank()), 0);
+  if (rank > kMaxRank) return c.error(3, fmt::format("the result's rank is over {}", kMaxRank), 0);
+  Shape shape;
+  int split = 0;  // axes that the expansion holds twice: repeated ones of more than one element
+  for (int axis = 0; axis < rank; ++axis) {
+    int64_t extent = axis < added ? 1 : c.shape(0)[axis - added], times = repeats[static_cast<size_t>(axis)];
+    if (times < 1) return c.error(2, fmt::format("repeat {} is not positive", times));
+    if (times > kMaxElements / extent)
+      return c.error(2, fmt::format("repeat {} is over {}", times, kMaxElements / extent));
+    split += times > 1 && extent > 1;
+    shape.push(extent * times);
+  }
+  if (rank + split > kMaxRank)
+    return c.error(
+        3, fmt::format("rank {} with {} repeated axes is over {}; tile in two steps", rank, split, kMaxRank),
+        0);
+  return Types{Type::tensor(c.in(0).dtype, shape)};
+}
+
+Result<Types> whereCausal(const Context& c) {
+  const Type& x = c.in(0);
+  if (x.rank() < 2) return c.error(1, fmt::format("x is {}, of rank under 2", x.str()), 0);
+  double fill = c.op.realAttr("fill");
+  bool whole =
+      fill >= INT32_MIN && fill <= INT32_MAX && fill == static_cast<double>(static_cast<int64_t>(fill));
+  if (!isFloat(x.dtype) && !whole) return c.error(2, fmt::format("fill {} is no {}", fill, name(x.dtype)), 0);
+  return Types{x};
+}
+
+Result<Types> takeAlongAxis(const Context& c) {
+  const Type &x = c.in(0), &ids = c.in(1);
+  TG_TRY(int axis, axisOf(c, "axis", x.rank(), 1));
+  bool fits = ids.rank() == x.rank();
+  for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || ids.shape[i] == x.shape[i];
+  if (!fits)
+    return c.error(2, fmt::format("ids {} do not match {} on the axes beside {}", ids.str(), x.str(), axis),
+                   1);
+  return Types{Type::tensor(x.dtype, ids.shape)};
+}
+
+Result<Types> takeAlongAxisGrad(const Context& c) {
+  Type type = c.in(1);
+  TG_TRY(int axis, axisOf(c, "axis", type.rank(), 1));
+  if (!(c.shape(0) == c.shape(1)))
+    return c.error(2, fmt::format("shapes differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
+  int64_t extent = c.op.intAttr("extent");
+  if (extent < 1) return c.error(3, fmt::format("extent = {} is not positive", extent));
+  type.shape[axis] = extent;
+  return Types{type};
+}
+
+}  // namespace
+
+Result<Types> structure(const Context& c) {
+  switch (c.op.code) {
+  case Opcode::flip: return flip(c);
+  case Opcode::swap_axes: return swapAxes(c);
+  case Opcode::stack: return stack(c);
+  case Opcode::split: return split(c);
+  case Opcode::tile: return tile(c);
+  case Opcode::where_causal: return whereCausal(c);
+  case Opcode::take_along_axis: return takeAlongAxis(c);
+  default: return takeAlongAxisGrad(c);
+  }
+}
+
+}  // namespace tg::inference
