@@ -12,7 +12,7 @@
 // a state, and @apply, which the host runs after every N-th call, holds the sums as its gradients and clears
 // them. An optimizer pass puts its updates there.
 //
-//   state @g.w                                       func @apply() {every = N} {
+//   state @g.w                                       func @apply() attributes {every = N} {
 //   func @train … {                                    %g_w = tg.state @g.w
 //     %g_w_next = tg.add %g_w, %d_w / N                tg.param_grad @w, %g_w
 //     tg.update @g.w, %g_w_next                        tg.update @g.w, 0
@@ -129,15 +129,17 @@ class Accumulation {
 
   /// Appends to the function without its terminator; `gradients` are those of `params`.
   void run(const std::vector<Item*>& params, const std::vector<Value*>& gradients) {
+    std::vector<Value*> next;
     for (size_t i = 0; i < params.size(); ++i) {
       declare(*params[i]);
       builder_.setLoc(derivedLoc("grad", params[i]->loc));
       Value* share = builder_.binary(Opcode::mul, gradients[i], reciprocal());
       Value* sum = read(builder_, *params[i]);
       builder_.setHint(stateOf(*params[i]) + "_next");
-      Value* next = builder_.binary(Opcode::add, sum, share);
-      builder_.create(Opcode::update, {Operand::symbol(stateOf(*params[i])), Operand::of(next)});
+      next.push_back(builder_.binary(Opcode::add, sum, share));
     }
+    for (size_t i = 0; i < params.size(); ++i)
+      builder_.create(Opcode::update, {Operand::symbol(stateOf(*params[i])), Operand::of(next[i])});
     addApply(params);
   }
 

@@ -1,5 +1,6 @@
 // The optimizer as one kernel: the updates of a function become one update of flat groups, the global
-// gradient norm one sum over the flat gradients, and the clearing of summed gradients one flat zero.
+// gradient norm one sum over the flat gradients; sums of gradients over several calls are added to by one
+// kernel and cleared by another.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <unordered_set>
 
 #include "codegen/schedule.h"
+#include "ir/access.h"
 #include "passes/fuse/fuse.h"
 
 namespace tg::fuse {
@@ -66,12 +68,13 @@ class FlatRegion {
 struct Form {
   std::vector<int> kept;  ///< operands read from a parameter or state; result i is the next kept[i]
   std::vector<const char*> names;
-  int rate;   ///< rank 0
-  int decay;  ///< rank 0 here; an operand of every parameter, or only of those that decay
+  int rate = -1;   ///< rank 0; -1: there is none
+  int decay = -1;  ///< rank 0 here; an operand of every parameter, or only of those that decay
 };
 
 std::optional<Form> formOf(const Op& op) {
   if (op.code == Opcode::adam_update) return Form{{0, 2, 3}, {"p", "m", "v"}, 4, 5};
+  if (op.code == Opcode::add) return Form{{0}, {"sum"}};
   if (op.code != Opcode::sgd_update) return std::nullopt;
   if (op.numOperands() > 4) return Form{{0, 4}, {"p", "v"}, 2, 3};
   return Form{{0}, {"p"}, 2, 3};
@@ -85,7 +88,7 @@ bool isZero(const Value& value) {
 /// The decay of an update, or null: none, or a constant zero.
 Value* decayOf(const Op& op) {
   int index = formOf(op)->decay;
-  if (index >= op.numOperands() || isZero(*op.in(index))) return nullptr;
+  if (index < 0 || index >= op.numOperands() || isZero(*op.in(index))) return nullptr;
   return op.in(index);
 }
 
@@ -111,9 +114,11 @@ class Flattener {
 
  private:
   bool joins(const Op& update) const;
+  bool accumulates(const Op& add) const;
   void collect();
   const Op* placeFor(const std::vector<Update>& updates) const;
   void flatten(std::vector<Update>& updates);
+  void orderAsElsewhere(std::vector<Update>& updates) const;
   void findScaling(std::vector<Update>& updates, Value*& scale);
   void materialise(std::vector<Update>& updates);
   Value* makeBefore(const Op* at, Opcode code, std::vector<Operand> operands, AttrList attrs, Type type,
@@ -142,7 +147,8 @@ class Flattener {
 /// they have homes that a group can lay out. Any other update is a map like others.
 bool Flattener::joins(const Op& update) const {
   const Form form = *formOf(update);
-  if (form.decay < update.numOperands() && update.in(form.decay)->type.rank() != 0) return false;
+  if (update.code == Opcode::add && !accumulates(update)) return false;
+  if (const Value* decay = decayOf(update); decay && decay->type.rank() != 0) return false;
   std::unordered_set<std::string> read;
   for (int index : form.kept) {
     const Op* def = update.in(index)->def;
@@ -154,6 +160,16 @@ bool Flattener::joins(const Op& update) const {
                       [&](const std::string& name) { return taken_.contains(name); });
 }
 
+/// Whether the op is @s + x, for nothing but an update of @s.
+bool Flattener::accumulates(const Op& add) const {
+  const Value *sum = add.in(0), *result = add.result();
+  if (!sum->def || sum->def->code != Opcode::state || uses_.users(sum).size() != 1) return false;
+  if (!(sum->type == add.in(1)->type) || sum->type.dtype != DType::f32) return false;
+  const std::vector<Op*>& users = uses_.users(result);
+  return users.size() == 1 && users[0]->code == Opcode::update &&
+         users[0]->operands[0].text == sum->def->operands[0].text;
+}
+
 void Flattener::collect() {
   std::map<std::string, std::string> decays;  // by key: the one decay its updates share
   for (auto& op : func_.body.ops) {
@@ -161,7 +177,8 @@ void Flattener::collect() {
     if (!form || !joins(*op)) continue;
     for (int index : form->kept) taken_.insert(op->in(index)->def->operands[0].text);
     // Updates join when everything but the tensors is the same; those without decay join any.
-    std::string key = std::string(op->info().name) + '|' + op->in(form->rate)->name;
+    std::string key(op->info().name);
+    if (form->rate >= 0) key += '|' + op->in(form->rate)->name;
     for (const NamedAttr& attr : op->attrs) key += '|' + attr.name + attr.value.str();
     const Value* decay = decayOf(*op);
     if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
@@ -187,6 +204,26 @@ const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
     readBefore = early;
   }
   return readBefore ? nullptr : last;
+}
+
+/// Sums stand in one order in all functions, since they have one home. One whose function has its groups
+/// already, because it decays some parameters and others not, gives the order.
+void Flattener::orderAsElsewhere(std::vector<Update>& updates) const {
+  std::map<std::string, size_t> order;
+  for (const Item* func : module_.all(ItemKind::func))
+    for (const auto& op : func->body.ops) {
+      if (op->code != Opcode::fused) continue;
+      for (int binding = 0; binding < op->numOperands(); ++binding)
+        for (const Value* source : bindingSources(*op, binding))
+          if (source->def && source->def->code == Opcode::state)
+            order.try_emplace(source->def->operands[0].text, order.size());
+    }
+  auto rank = [&](const Update& update) {
+    auto at = order.find(update.op->in(0)->def->operands[0].text);
+    return at == order.end() ? order.size() : at->second;
+  };
+  std::stable_sort(updates.begin(), updates.end(),
+                   [&](const Update& a, const Update& b) { return rank(a) < rank(b); });
 }
 
 /// Clipping scales every gradient by one number: the flat kernel does that itself.
@@ -305,13 +342,16 @@ Value* Flattener::decayByIndex(FlatRegion& region, Value* decay, const std::vect
 }
 
 void Flattener::flatten(std::vector<Update>& updates) {
+  const Form form = *formOf(*updates[0].op);
   const Op* last = placeFor(updates);
-  if (!last) return;
+  const bool optimizer = form.rate >= 0;
+  if (!last || (!optimizer && updates.size() < 2)) return;
   Value* scale = nullptr;
   findScaling(updates, scale);
   // Decayed parameters first, so that decay is a question of the index.
   std::stable_sort(updates.begin(), updates.end(),
                    [](const Update& a, const Update& b) { return decayOf(*a.op) && !decayOf(*b.op); });
+  if (!optimizer) orderAsElsewhere(updates);
   std::vector<Value*> unscaled;
   for (const Update& update : updates) unscaled.push_back(update.gradient);
   materialise(updates);
@@ -323,11 +363,10 @@ void Flattener::flatten(std::vector<Update>& updates) {
     gradients.push_back(updates[i].gradient);
     if (Value* own = decayOf(*updates[i].op)) decay = own, decayed.push_back(updates[i].op->in(0));
   }
-  if (same) flattenNorm(gradients);
-  clearTogether(gradients);
+  if (same && optimizer) flattenNorm(gradients);
+  if (optimizer) clearTogether(gradients);
 
   const Op& first = *updates[0].op;
-  const Form form = *formOf(first);
   // Not before the last of them: all operands exist there.
   FlatRegion region(module_, first.loc);
   Builder& b = region.builder();
@@ -340,20 +379,21 @@ void Flattener::flatten(std::vector<Update>& updates) {
   bindKept(0);
   operands[1] = region.bindGroup("g", gradients);
   for (size_t which = 1; which < form.kept.size(); ++which) bindKept(which);
-  std::vector<Value*> outside{first.in(form.rate)};
+  std::vector<Value*> outside;
+  if (optimizer) outside.push_back(first.in(form.rate));
   if (scale) outside.push_back(scale);
   if (decay) outside.push_back(decay);
   std::vector<Value*> numbers = bindNumbers(region, outside, 2 * form.kept.size() + 1, last);
-  operands[form.rate] = numbers[0];
+  if (optimizer) operands[form.rate] = numbers[0];
   if (scale) {
     b.setHint("scaled");
-    operands[1] = b.binary(Opcode::mul, operands[1], numbers[1]);
+    operands[1] = b.binary(Opcode::mul, operands[1], numbers[optimizer ? 1 : 0]);
   }
   if (decay) {
     bool all = decayed.size() == updates.size();
     operands.resize(std::max(operands.size(), static_cast<size_t>(form.decay) + 1));
     operands[form.decay] = all ? numbers.back() : decayByIndex(region, numbers.back(), decayed);
-  } else if (form.decay < first.numOperands()) {
+  } else if (form.decay >= 0 && form.decay < first.numOperands()) {
     b.setHint("decay");
     operands[form.decay] = b.scalar(0);
   }

@@ -145,8 +145,9 @@ void comparesOn(const Gpu& gpu, const std::string& optimizer, int accumulate, co
 TEST(TrainOptimizers, StepsOnVulkanAreThoseOfTheInterpreter) {
   Gpu gpu;
   for (const char* optimizer : kOptimizers)
-    for (int accumulate : {1, 2})
-      for (const char* target : {"lavapipe", "vulkan-min"}) comparesOn(gpu, optimizer, accumulate, target);
+    for (int accumulate : {1, 2}) comparesOn(gpu, optimizer, accumulate, "lavapipe");
+  // Few bindings and no texel reads: numbers share a tensor.
+  for (const char* optimizer : {kOptimizers[1], kOptimizers[5]}) comparesOn(gpu, optimizer, 2, "vulkan-min");
 }
 
 /// Another batch size is another module: the same parameters learn from it.

@@ -101,7 +101,8 @@ void CommandLine::addPasses() {
 void CommandLine::addOptionsOf(const PassInfo& pass) {
   std::string group = fmt::format("Options of {}", pass.name);
   for (const OptionInfo& info : pass.options) {
-    std::string help = fmt::format("{} (default: {})", info.help, info.fallback);
+    // Const: CLI11 takes any other string for the place that the value goes to.
+    const std::string help = fmt::format("{} (default: {})", info.help, info.fallback);
     std::string flag = "--" + info.name;
     bool alone = info.type == "bool" || !info.bare.empty();
     CLI::Option* option =
