@@ -37,6 +37,7 @@ EXPAND(stack, stack);
 EXPAND(split, split);
 EXPAND(tile, tile);
 EXPAND(where_causal, whereCausal);
+EXPAND(sgd_update, sgdUpdate);
 #undef EXPAND
 
 namespace check {

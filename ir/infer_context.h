@@ -46,5 +46,7 @@ Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int r
 
 /// flip, swap_axes, stack, split, tile, where_causal, take_along_axis and its gradient.
 Result<Types> structure(const Context& c);
+/// adam_update and sgd_update.
+Result<Types> optimizer(const Context& c);
 
 }  // namespace tg::inference

@@ -4,71 +4,73 @@
 #include <cmath>
 #include <numbers>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "ir/parser.h"
+#include "ir/rate_schedule.h"
+
 namespace tg {
-
-namespace {
-
-struct Form {
-  std::string_view name, usage;
-  size_t numbers;  ///< leading arguments that are numbers
-  size_t args;
-};
-constexpr Form kForms[] = {
-    {"constant", "constant(x)", 1, 1},
-    {"linear", "linear(peak, final, steps)", 3, 3},
-    {"cosine", "cosine(peak, final, steps)", 3, 3},
-    {"warmup", "warmup(peak, steps, after)", 2, 3},
-    {"staircase", "staircase(peak, gamma, every)", 3, 3},
-    {"multistep", "multistep(peak, gamma, [steps])", 2, 3},
-};
-
-Result<const Form*> formOf(const Attr& schedule) {
-  std::string known;
-  for (const Form& form : kForms) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", form.usage);
-    if (schedule.text != form.name) continue;
-    bool fits = schedule.kind == Attr::Kind::call && schedule.list.size() == form.args;
-    for (size_t i = 0; fits && i < form.numbers; ++i) fits = schedule.list[i].isNumber();
-    if (!fits) return fail(fmt::format("schedule {} is not {}", schedule.str(), form.usage));
-    return &form;
-  }
-  return fail(fmt::format("unknown schedule {}; there are {}", schedule.str(), known));
-}
-
-}  // namespace
 
 Result<double> learningRate(const Attr& schedule, int64_t step) {
   if (schedule.isNumber()) return schedule.number();
-  TG_TRY(const Form* form, formOf(schedule));
-  auto at = [&](size_t index) { return schedule.list[index].number(); };
+  TG_TRY(RateKind kind, rateKind(schedule));
+  auto arg = [&](size_t index) { return schedule.list[index].number(); };
   auto s = static_cast<double>(step);
-  auto positive = [&](size_t index) -> Result<double> {
-    if (at(index) > 0) return at(index);
-    return fail(fmt::format("schedule {}: {} must be positive", schedule.str(), schedule.list[index].str()));
-  };
-  if (form->name == "constant") return at(0);
-  if (form->name == "linear" || form->name == "cosine") {
-    TG_TRY(double steps, positive(2));
-    double part = std::min(s / steps, 1.0);
-    if (form->name == "linear") return at(0) + (at(1) - at(0)) * part;
-    return at(1) + 0.5 * (at(0) - at(1)) * (1 + std::cos(std::numbers::pi * part));
+  switch (kind) {
+  case RateKind::constant: return arg(0);
+  case RateKind::linear: return arg(0) + (arg(1) - arg(0)) * std::min(s / arg(2), 1.0);
+  case RateKind::cosine:
+    return arg(1) + 0.5 * (arg(0) - arg(1)) * (1 + std::cos(std::numbers::pi * std::min(s / arg(2), 1.0)));
+  case RateKind::warmup:
+    if (s <= arg(1)) return arg(0) * s / arg(1);
+    return learningRate(schedule.list[2], step - static_cast<int64_t>(arg(1)));
+  case RateKind::staircase: return arg(0) * std::pow(arg(1), std::floor((s - 1) / arg(2)));
+  case RateKind::multistep: break;
   }
-  if (form->name == "warmup") {
-    TG_TRY(double steps, positive(1));
-    if (s <= steps) return at(0) * s / steps;
-    return learningRate(schedule.list[2], step - static_cast<int64_t>(steps));
-  }
-  if (form->name == "staircase") {
-    TG_TRY(double every, positive(2));
-    return at(0) * std::pow(at(1), std::floor((s - 1) / every));
-  }
-  const Attr& steps = schedule.list[2];
-  auto passed =
-      std::count_if(steps.list.begin(), steps.list.end(), [&](const Attr& m) { return m.number() <= s; });
-  return at(0) * std::pow(at(1), static_cast<double>(passed));
+  const std::vector<Attr>& marks = schedule.list[2].list;
+  auto passed = std::count_if(marks.begin(), marks.end(), [&](const Attr& m) { return m.number() <= s; });
+  return arg(0) * std::pow(arg(1), static_cast<double>(passed));
+}
+
+Result<void> LearningRate::set(std::string_view text, int64_t atStep) {
+  TG_TRY(Attr schedule, parseAttr(text, "<schedule>"));
+  return set(schedule, atStep);
+}
+
+Result<void> LearningRate::set(const Attr& schedule, int64_t atStep) {
+  TG_CHECK(checkRateSchedule(schedule));
+  // A checked schedule has a rate at every step.
+  TG_CHECK(set([schedule](int64_t step) { return *learningRate(schedule, step); }, atStep, schedule.str()));
+  isText_ = true;
+  return {};
+}
+
+Result<void> LearningRate::set(double rate, int64_t atStep) {
+  return set(Attr::call("constant", {Attr::of(rate)}), atStep);
+}
+
+Result<void> LearningRate::set(Function function, int64_t atStep, std::string name) {
+  if (!function) return fail("the learning rate is an empty function");
+  if (atStep < 0) return fail(fmt::format("a schedule cannot begin at step {}", atStep));
+  function_ = std::move(function);
+  text_ = std::move(name);
+  start_ = atStep;
+  isText_ = false;
+  return {};
+}
+
+void LearningRate::clear() { *this = LearningRate(); }
+
+Result<double> LearningRate::at(int64_t step) const {
+  if (!function_) return fail("there is no learning-rate schedule");
+  if (step <= start_)
+    return fail(fmt::format("the learning rate {} begins after step {}; it has none for step {}", text_,
+                            start_, step));
+  double rate = function_(step - start_);
+  if (std::isfinite(rate)) return rate;
+  return fail(fmt::format("the learning rate {} is {} at its step {}", text_, rate, step - start_));
 }
 
 }  // namespace tg

@@ -45,5 +45,6 @@ Results whereCausal(const Composite& composite);
 
 /// Where row i may look causally: column j <= i + (columns - rows), over the last two axes of x's shape.
 TensorExpr causalMask(const TensorExpr& x);
+Results sgdUpdate(const Composite& composite);
 
 }  // namespace tg::decomposition

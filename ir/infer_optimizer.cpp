@@ -1,0 +1,59 @@
+// Types of the optimizer updates.
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "ir/infer.h"
+#include "ir/infer_context.h"
+
+namespace tg::inference {
+
+namespace {
+
+Result<void> sameAsP(const Context& c, int operand) {
+  const Type &p = c.in(0), &other = c.in(operand);
+  if (other == p) return {};
+  return c.error(1, fmt::format("types differ: {} and {}", p.str(), other.str()), operand);
+}
+
+bool broadcastsToP(const Context& c, int operand) {
+  const Shape& p = c.shape(0);
+  auto joined = broadcast(p, c.shape(operand));
+  return joined && *joined == p;
+}
+
+Result<Types> adam(const Context& c) {
+  const Type& p = c.in(0);
+  for (int operand = 1; operand < 4; ++operand) TG_CHECK(sameAsP(c, operand));
+  if (c.in(4).rank() != 0) return c.error(2, fmt::format("lr_t is {}, not rank 0", c.in(4).str()), 4);
+  if (c.op.numOperands() > 5 && !broadcastsToP(c, 5))
+    return c.error(3, fmt::format("shrink {} does not broadcast to {}", c.in(5).str(), p.str()), 5);
+  return Types{p, p, p};
+}
+
+Result<Types> sgd(const Context& c) {
+  const Type& p = c.in(0);
+  const Type &lr = c.in(2), &decay = c.in(3);
+  const bool hasVelocity = c.op.numOperands() > 4;
+  TG_CHECK(sameAsP(c, 1));
+  if (hasVelocity) TG_CHECK(sameAsP(c, 4));
+  if (lr.rank() != 0 || lr.dtype != p.dtype)
+    return c.error(2, fmt::format("lr is {}, not {}", lr.str(), Type::tensor(p.dtype, {}).str()), 2);
+  if (decay.dtype != p.dtype || !broadcastsToP(c, 3))
+    return c.error(3, fmt::format("decay {} does not broadcast to {}", decay.str(), p.str()), 3);
+  const double momentum = c.op.realAttr("momentum");
+  if (!std::isfinite(momentum) || momentum < 0)
+    return c.error(4, fmt::format("momentum {} is not a number from 0 on", momentum));
+  if (momentum > 0 && !hasVelocity)
+    return c.error(4, fmt::format("momentum {} needs the velocity v", momentum));
+  if (momentum == 0 && hasVelocity) return c.error(4, "a velocity v without a momentum", 4);
+  if (c.op.flag("nesterov") && momentum == 0) return c.error(5, "nesterov needs a momentum");
+  if (!hasVelocity) return Types{p};
+  return Types{p, p};
+}
+
+}  // namespace
+
+Result<Types> optimizer(const Context& c) { return c.op.code == Opcode::adam_update ? adam(c) : sgd(c); }
+
+}  // namespace tg::inference
