@@ -79,10 +79,11 @@ void addFlips(Cases& out) {
   out.plain(flip, {{f32({1})}}, ints("axes", {0}));
   out.plain(flip, {{f32({1031})}}, ints("axes", {0}));
   out.plain(flip, {{f32({2, 3, 5, 4})}}, ints("axes", {1, 3}));
-  out.add(flip, {{f32({6, 10})}}, "reshaped before and behind", [](Builder& b, const Values& in) {
-    Value* x = b.op(flip, {b.reshape(in[0], {4, 15})}, ints("axes", {0, 1}));
-    return Values{b.reshape(x, {5, 3, 4}), b.transpose(b.reshape(x, {12, 5}), {1, 0})};
-  });
+  out.add(flip, {{f32({10, 6})}}, "transposed and reshaped before, reshaped behind",
+          [](Builder& b, const Values& in) {
+            Value* x = b.op(flip, {b.reshape(b.transpose(in[0], {1, 0}), {4, 15})}, ints("axes", {0, 1}));
+            return Values{b.reshape(x, {5, 3, 4}), b.transpose(b.reshape(x, {12, 5}), {1, 0})};
+          });
   out.add(flip, {{f32({4, 6})}}, "of a pad, then strided", [](Builder& b, const Values& in) {
     Value* x = b.op(flip, {b.op(pad, in, padding({1, 2}, {0, 3}, {0, 1}))}, ints("axes", {1}));  // 5x16
     return Values{x, b.op(slice, {x},
