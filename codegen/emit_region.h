@@ -87,6 +87,9 @@ class RegionEmitter {
   KV gather(const Op& op, const Indices& at);
   KV oneHot(const Op& op, const Indices& at);
   KV scatterAdd(const Op& op, const Indices& at);
+  KV unfold(const Op& op, const Indices& at);
+  KV fold(const Op& op, const Indices& at);
+  Index windowOffset(const Index& k, int64_t size, int64_t dilation);
   KV reduction(const Op& op, const Indices& at);
   KV argmax(const Op& op, const Indices& at);
   KV dotProduct(const Op& op, const Indices& at);

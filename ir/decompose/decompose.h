@@ -34,5 +34,14 @@ Results gelu(const Composite& composite);
 Results geluGrad(const Composite& composite);
 Results embedding(const Composite& composite);
 Results adamUpdate(const Composite& composite);
+Results conv2d(const Composite& composite);
+Results conv2dGradInput(const Composite& composite);
+Results conv2dGradWeight(const Composite& composite);
+Results convTranspose2d(const Composite& composite);
+Results maxPool2d(const Composite& composite);
+Results maxPool2dGrad(const Composite& composite);
+Results avgPool2d(const Composite& composite);
+Results avgPool2dGrad(const Composite& composite);
+Results upsampleNearest2d(const Composite& composite);
 
 }  // namespace tg::decomposition

@@ -20,7 +20,7 @@ class Preparer {
         if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
       });
       builder_.setLoc(op->loc);
-      if (bindsTooMuch(*op)) {
+      if (bindsTooMuch(*op) || opensUp(*op)) {
         expand(std::move(op));
         continue;
       }
@@ -43,6 +43,13 @@ class Preparer {
     int64_t bound = static_cast<int64_t>(op.results.size());
     if (target_.reads != "texel") bound += op.numOperands();
     return bound > target_.bindings;
+  }
+  /// A composite of views alone, or of views around a product: views go to whatever reads them, and the product
+  /// gets a schedule of its own.
+  static bool opensUp(const Op& op) {
+    table::Fusion fusion = op.info().fusion;
+    return op.info().has(table::composite) &&
+           (fusion == table::Fusion::view || fusion == table::Fusion::contraction);
   }
   void expand(std::unique_ptr<Op> op) {
     std::vector<Value*> operands;

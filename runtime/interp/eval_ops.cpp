@@ -10,6 +10,8 @@
 #include "runtime/interp/eval_index.h"
 #include "runtime/interp/eval_reduce.h"
 #include "runtime/interp/eval_shape.h"
+#include "runtime/interp/eval_window.h"
+#include "runtime/interp/tolerance.h"
 
 namespace tg {
 
@@ -50,6 +52,8 @@ RULE(matmul, evalMatmul);
 RULE(gather, evalGather);
 RULE(scatter_add, evalScatterAdd);
 RULE(one_hot, evalOneHot);
+RULE(unfold, evalUnfold);
+RULE(fold, evalFold);
 
 constexpr EvalEntry kWalked = notInStage("the interpreter's walk over the function does this itself");
 #define WALKED(id) \
@@ -144,23 +148,22 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
 }
 
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
-  const Opcode code = op.code;
-  if (code != Opcode::sum && code != Opcode::mean && code != Opcode::matmul && code != Opcode::scatter_add)
-    return std::nullopt;
-  // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|.
+  if (toleranceClass(op.info()) != ToleranceClass::reduction) return std::nullopt;
+  // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|; the x
+  // of max_pool2d_grad only selects terms.
   std::vector<NdArray> absolute;
   for (const NdArray* operand : operands) {
+    const bool selects = op.code == Opcode::max_pool2d_grad && absolute.empty();
     absolute.push_back(*operand);
-    if (isFloat(operand->type.dtype))
+    if (isFloat(operand->type.dtype) && !selects)
       for (double& value : absolute.back().data) value = std::fabs(value);
   }
   std::vector<const NdArray*> pointers;
   for (const NdArray& operand : absolute) pointers.push_back(&operand);
-  std::vector<NdArray> out = resultsOf(op);
   EvalContext context;
-  EvalCall call{op, pointers, out, context};
-  evalEntry(code).rule(call);
-  return std::move(out[0]);
+  auto out = evalOp(op, pointers, context);
+  if (!out) return std::nullopt;
+  return std::move((*out)[0]);
 }
 
 Result<void> evalInto(const Op& op, Environment& environment, EvalContext& context) {
