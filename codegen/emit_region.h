@@ -70,7 +70,8 @@ class RegionEmitter {
   friend struct LoweringRules;
 
   KV compute(const Value* v, const Indices& at);
-  KV load(int binding, const Indices& at);
+  /// Element `offset` of a binding in row-major order.
+  KV load(int binding, const Index& offset);
   KV lanewise(const Value* v, const Indices& at);
   KV elementwise(const Op& op, const Indices& at);
   KV broadcastOperand(const Value* v, const Shape& to, const Indices& at);
@@ -105,6 +106,9 @@ class RegionEmitter {
     bool split = false;
   };
   Hit hit(const Index& at, int64_t low, int64_t extent);
+  /// The window of a fold that holds an element of the axis in a round, and its place k in the window; the
+  /// rounds together meet every window once.
+  Hit hitWindow(const Op& fold, const Index& element, const Index& trip, Index* k);
   KV horizontal(const KV& vector, Opcode combine);
   /// Carries `init` over an axis in pieces of `step`, unrolled; placed at `level`.
   std::vector<KV> over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,

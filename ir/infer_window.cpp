@@ -36,8 +36,9 @@ Result<Types> unfold(const Context& c) {
   TG_CHECK(checkSteps(c, size, "size"));
   WindowAxis window{size, c.op.intAttr("step"), 0, std::abs(c.op.intAttr("dilation"))};
   if (window.count(x[axis]) < 1)
-    return c.error(3, fmt::format("a window over {} elements does not fit extent {} of axis {}",
-                                  window.span(), x[axis], axis),
+    return c.error(3,
+                   fmt::format("a window over {} elements does not fit extent {} of axis {}", window.span(),
+                               x[axis], axis),
                    0);
   if (x.rank() == kMaxRank) return c.error(4, "the result's rank is too high", 0);
   Shape shape = x;
@@ -50,14 +51,15 @@ Result<Types> fold(const Context& c) {
   const Shape& p = c.shape(0);
   int axis = p.rank() < 2 ? -1 : normalAxis(c.op.intAttr("axis"), p.rank() - 1);
   if (axis < 0)
-    return c.error(1, fmt::format("axis {} is no axis of the fold of {}", c.op.intAttr("axis"), c.in(0).str()),
-                   0);
+    return c.error(
+        1, fmt::format("axis {} is no axis of the fold of {}", c.op.intAttr("axis"), c.in(0).str()), 0);
   int64_t extent = c.op.intAttr("extent");
   TG_CHECK(checkSteps(c, extent, "extent"));
   WindowAxis window{p.back(), c.op.intAttr("step"), 0, std::abs(c.op.intAttr("dilation"))};
   if (window.count(extent) != p[axis])
-    return c.error(3, fmt::format("extent {} has {} windows of {} elements, axis {} of {} has {}", extent,
-                                  window.count(extent), window.size, axis, c.in(0).str(), p[axis]),
+    return c.error(3,
+                   fmt::format("extent {} has {} windows of {} elements, axis {} of {} has {}", extent,
+                               window.count(extent), window.size, axis, c.in(0).str(), p[axis]),
                    0);
   Shape shape = p;
   shape.resize(p.rank() - 1);
@@ -68,11 +70,10 @@ Result<Types> fold(const Context& c) {
 Result<void> checkRanks(const Context& c) {
   for (int i = 0; i < c.op.numOperands(); ++i)
     if (c.in(i).rank() != 4)
-      return c.error(
-          1, fmt::format("{} is {}, not of rank 4", c.op.info().slots[i].name, c.in(i).str()), i);
+      return c.error(1, fmt::format("{} is {}, not of rank 4", c.op.info().slots[i].name, c.in(i).str()), i);
   if (c.op.numOperands() > 1 && c.in(0).dtype != c.in(1).dtype)
-    return c.error(1, fmt::format("element types differ: {} and {}", name(c.in(0).dtype), name(c.in(1).dtype)),
-                   1);
+    return c.error(
+        1, fmt::format("element types differ: {} and {}", name(c.in(0).dtype), name(c.in(1).dtype)), 1);
   return {};
 }
 
@@ -108,8 +109,9 @@ Result<void> checkGroups(const Context& c, int64_t first, int64_t second, int no
 Result<std::array<int64_t, 2>> countWindows(const Context& c, const Window& window, int64_t h, int64_t w) {
   std::array<int64_t, 2> counts{window[0].count(h), window[1].count(w)};
   if (counts[0] < 1 || counts[1] < 1)
-    return c.error(4, fmt::format("a window of {}x{} elements does not fit {}x{}", window[0].span(),
-                                  window[1].span(), h + 2 * window[0].padding, w + 2 * window[1].padding),
+    return c.error(4,
+                   fmt::format("a window of {}x{} elements does not fit {}x{}", window[0].span(),
+                               window[1].span(), h + 2 * window[0].padding, w + 2 * window[1].padding),
                    0);
   return counts;
 }
@@ -118,8 +120,8 @@ Result<std::array<int64_t, 2>> countWindows(const Context& c, const Window& wind
 Result<void> checkResult(const Context& c, const Window& window, int64_t h, int64_t w, int dy) {
   TG_TRY(auto counts, countWindows(c, window, h, w));
   if (c.shape(dy)[2] != counts[0] || c.shape(dy)[3] != counts[1])
-    return c.error(4, fmt::format("dy is {}, its H and W should be {}x{}", c.in(dy).str(), counts[0], counts[1]),
-                   dy);
+    return c.error(
+        4, fmt::format("dy is {}, its H and W should be {}x{}", c.in(dy).str(), counts[0], counts[1]), dy);
   return {};
 }
 
@@ -128,8 +130,9 @@ Result<Types> conv2d(const Context& c) {
   int64_t groups = c.op.intAttr("groups");
   TG_CHECK(checkGroups(c, x[1], w[0], 0));
   if (w[1] != x[1] / groups)
-    return c.error(3, fmt::format("w is {}, its second extent should be {} channels / {} groups",
-                                  c.in(1).str(), x[1], groups),
+    return c.error(3,
+                   fmt::format("w is {}, its second extent should be {} channels / {} groups", c.in(1).str(),
+                               x[1], groups),
                    1);
   TG_TRY(auto counts, countWindows(c, windowOf(c.op, {w[2], w[3]}), x[2], x[3]));
   return Types{Type::tensor(c.in(0).dtype, {x[0], w[0], counts[0], counts[1]})};
@@ -138,12 +141,10 @@ Result<Types> conv2d(const Context& c) {
 Result<Types> convGradInput(const Context& c) {
   const Shape &w = c.shape(0), &dy = c.shape(1);
   std::vector<int64_t> size = c.op.ints("input_size");
-  if (dy[1] != w[0])
-    return c.error(3, fmt::format("dy has {} channels, w gives {}", dy[1], w[0]), 1);
+  if (dy[1] != w[0]) return c.error(3, fmt::format("dy has {} channels, w gives {}", dy[1], w[0]), 1);
   TG_CHECK(checkGroups(c, dy[1], w[0], 0));
   TG_CHECK(checkResult(c, windowOf(c.op, {w[2], w[3]}), size[0], size[1], 1));
-  return Types{Type::tensor(c.in(1).dtype,
-                            {dy[0], w[1] * c.op.intAttr("groups"), size[0], size[1]})};
+  return Types{Type::tensor(c.in(1).dtype, {dy[0], w[1] * c.op.intAttr("groups"), size[0], size[1]})};
 }
 
 Result<Types> convGradWeight(const Context& c) {
@@ -157,8 +158,7 @@ Result<Types> convGradWeight(const Context& c) {
 
 Result<Types> convTranspose(const Context& c) {
   const Shape &x = c.shape(0), &w = c.shape(1);
-  if (x[1] != w[0])
-    return c.error(3, fmt::format("x has {} channels, w takes {}", x[1], w[0]), 1);
+  if (x[1] != w[0]) return c.error(3, fmt::format("x has {} channels, w takes {}", x[1], w[0]), 1);
   TG_CHECK(checkGroups(c, x[1], w[0], 0));
   Window window = windowOf(c.op, {w[2], w[3]});
   std::vector<int64_t> extra = c.op.ints("output_padding");
@@ -168,7 +168,8 @@ Result<Types> convTranspose(const Context& c) {
     int64_t more = extra[static_cast<size_t>(i)];
     if (more >= axis.step)
       return c.error(4, fmt::format("output_padding {} is not below stride {}", more, axis.step));
-    if (axis.step > kMaxElements / x[2 + i]) return c.error(4, fmt::format("stride {} is too large", axis.step));
+    if (axis.step > kMaxElements / x[2 + i])
+      return c.error(4, fmt::format("stride {} is too large", axis.step));
     int64_t extent = (x[2 + i] - 1) * axis.step - 2 * axis.padding + axis.span() + more;
     if (extent < 1) return c.error(4, fmt::format("the result's extent would be {}", extent), 0);
     shape.push(extent);

@@ -35,9 +35,9 @@ static TensorExpr extended(const TensorExpr& x, std::array<int64_t, 2> before, s
     out.value = x.builder->op(Opcode::slice, {out.value},
                               {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}});
   if (pads)
-    out.value = x.builder->op(
-        Opcode::pad, {out.value},
-        {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}, {"value", Attr::of(value)}});
+    out.value =
+        x.builder->op(Opcode::pad, {out.value},
+                      {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}, {"value", Attr::of(value)}});
   return out;
 }
 
@@ -128,8 +128,8 @@ Results conv2dGradWeight(const Composite& composite) {
   int64_t positions = dy.shape()[kH] * dy.shape()[kW], size = window[0].size * window[1].size;
   TensorExpr left = transposed(dy.reshape({images, groups, outputs / groups, positions}), {1, 2, 0, 3})
                         .reshape({groups, outputs / groups, images * positions});
-  TensorExpr right = transposed(windows, {1, 4, 5, 0, 2, 3})
-                         .reshape({groups, channels / groups * size, images * positions});
+  TensorExpr right =
+      transposed(windows, {1, 4, 5, 0, 2, 3}).reshape({groups, channels / groups * size, images * positions});
   TensorExpr dw = product(left, right, false, true);
   return {dw.reshape({outputs, channels / groups, window[0].size, window[1].size})};
 }
@@ -159,8 +159,9 @@ static TensorExpr gradByScatter(const TensorExpr& w, const TensorExpr& dy, const
   int64_t outputs = w.shape()[0], inputs = w.shape()[1];
   TensorExpr kernels = w.reshape({groups, outputs / groups, inputs * window[0].size * window[1].size});
   TensorExpr right = dy.reshape({shape[0], groups, outputs / groups, shape[kH] * shape[kW]});
-  TensorExpr p = product(kernels, right, true, false)
-                     .reshape({shape[0], groups * inputs, window[0].size, window[1].size, shape[kH], shape[kW]});
+  TensorExpr p =
+      product(kernels, right, true, false)
+          .reshape({shape[0], groups * inputs, window[0].size, window[1].size, shape[kH], shape[kW]});
   return folded(transposed(p, {0, 1, 4, 5, 2, 3}), window, size);
 }
 
@@ -206,7 +207,8 @@ Results maxPool2dGrad(const Composite& composite) {
 
 /// Elements of x inside each window along an axis, as f32.
 static TensorExpr insideAlong(Builder& builder, const WindowAxis& axis, int64_t count, int64_t extent) {
-  TensorExpr first = iota(builder, {count}, 0) * static_cast<double>(axis.step) - static_cast<double>(axis.padding);
+  TensorExpr first =
+      iota(builder, {count}, 0) * static_cast<double>(axis.step) - static_cast<double>(axis.padding);
   TensorExpr behind = min(first + static_cast<double>(axis.size), static_cast<double>(extent));
   return (behind - max(first, 0.0)).cast(DType::f32);
 }
@@ -215,7 +217,7 @@ static TensorExpr insideAlong(Builder& builder, const WindowAxis& axis, int64_t 
 static TensorExpr averaged(const TensorExpr& sums, const Op& op, const Window& window,
                            std::array<int64_t, 2> image) {
   bool uniform = op.flag("count_include_pad") || (window[0].padding == 0 && window[1].padding == 0);
-  if (uniform) return sums * (1.0 / static_cast<double>(window[0].size * window[1].size));
+  if (uniform) return sums / static_cast<double>(window[0].size * window[1].size);
   int64_t rows = window[0].count(image[0]), columns = window[1].count(image[1]);
   TensorExpr down = insideAlong(*sums.builder, window[0], rows, image[0]).reshape({rows, 1});
   return sums / (down * insideAlong(*sums.builder, window[1], columns, image[1])).cast(sums.dtype());

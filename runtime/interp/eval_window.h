@@ -30,8 +30,7 @@ inline void evalFold(EvalCall& call) {
   int64_t start = 0;
   const NdArray& p = *call.in[0];
   const Strides strides = windowStrides(call.op, call.out[0].shape(), p.shape().back(), &start);
-  visit(p.shape(), strides, start,
-        [&](int64_t from, int64_t at) { call.out[0].data[at] += p.data[from]; });
+  visit(p.shape(), strides, start, [&](int64_t from, int64_t at) { call.out[0].data[at] += p.data[from]; });
 }
 
 }  // namespace tg

@@ -227,8 +227,8 @@ TEST(Pooling, MaximumAndItsGradient) {
     });
     const std::string attrs = pool.attrs() + ", dilation = " + text(pool.dilation);
     const std::string out = type(pool.out());
-    EXPECT_EQ(
-        evaluate(fmt::format("%r = tg.max_pool2d %x {{{}}} : {}", attrs, out), out, {{"x", x}}).data, y);
+    EXPECT_EQ(evaluate(fmt::format("%r = tg.max_pool2d %x {{{}}} : {}", attrs, out), out, {{"x", x}}).data,
+              y);
     expectNear(evaluate(fmt::format("%r = tg.max_pool2d_grad %x, %y {{{}}} : {}", attrs, type(pool.x)),
                         type(pool.x), {{"x", x}, {"y", dy}}),
                dx);
@@ -251,8 +251,8 @@ TEST(Pooling, MeanAndItsGradient) {
       const NdArray x = scattered(pool.x), dy = scattered(pool.out());
       std::vector<double> y(dy.data.size(), 0), dx(x.data.size(), 0);
       pool.eachWindow([&](int64_t at, const std::vector<int64_t>& inside) {
-        const auto over =
-            static_cast<double>(counts ? pool.kernel[0] * pool.kernel[1] : static_cast<int64_t>(inside.size()));
+        const auto over = static_cast<double>(counts ? pool.kernel[0] * pool.kernel[1]
+                                                     : static_cast<int64_t>(inside.size()));
         for (int64_t each : inside) {
           y[at] += x.data[each] / over;
           dx[each] += dy.data[at] / over;

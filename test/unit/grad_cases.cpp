@@ -169,9 +169,11 @@ static void addWindows(std::vector<GradCase>& out) {
                 y = fmt::format("{}xf32", form.y);
     out.push_back(one(conv2d, fmt::format("%a, %b {{{}}}", form.attrs), {{x}, {w}}, {y}));
     out.push_back(one(conv2d_grad_input,
-                      fmt::format("%a, %b {{input_size = [{}], {}}}", form.image, form.attrs), {{w}, {y}}, {x}));
+                      fmt::format("%a, %b {{input_size = [{}], {}}}", form.image, form.attrs), {{w}, {y}},
+                      {x}));
     out.push_back(one(conv2d_grad_weight,
-                      fmt::format("%a, %b {{kernel_size = [{}], {}}}", form.kernel, form.attrs), {{x}, {y}}, {w}));
+                      fmt::format("%a, %b {{kernel_size = [{}], {}}}", form.kernel, form.attrs), {{x}, {y}},
+                      {w}));
   }
   out.push_back(one(conv_transpose2d, "%a, %b", {{"1x2x2x3xf32"}, {"2x1x2x2xf32"}}, {"1x1x3x4xf32"}));
   out.push_back(one(conv_transpose2d,
@@ -188,8 +190,8 @@ static void addWindows(std::vector<GradCase>& out) {
     for (bool counts : {true, false}) {
       std::string own = fmt::format("{}, count_include_pad = {}", attrs, counts);
       out.push_back(one(avg_pool2d, fmt::format("%a {{{}}}", own), {CaseInput{image}}, {pooled}));
-      out.push_back(one(avg_pool2d_grad, fmt::format("%a {{input_size = [{}], {}}}", size, own), {CaseInput{pooled}},
-                        {image}));
+      out.push_back(one(avg_pool2d_grad, fmt::format("%a {{input_size = [{}], {}}}", size, own),
+                        {CaseInput{pooled}}, {image}));
     }
   }
   out.push_back(one(upsample_nearest2d, "%a {scale = [2, 3]}", {{"1x2x2x2xf32"}}, {"1x2x4x6xf32"}));

@@ -93,7 +93,8 @@ void addConvolutions(Cases& out) {
   out.plain(conv_transpose2d, {{f32({2, 3, 4, 5})}, {f32({3, 2, 3, 2})}}, upwards);
   out.plain(conv_transpose2d, {{f32({1, 4, 6, 6})}, {f32({4, 1, 3, 3})}}, {{"groups", Attr::of(int64_t{2})}});
   const Conv& conv = kConvs[0];
-  out.out.push_back({conv2d, "conv2d of a transposed image, sliced behind",
+  out.out.push_back({conv2d,
+                     "conv2d of a transposed image, sliced behind",
                      {{f32({2, 7, 9, 3})}, {f32(conv.w)}},
                      [conv](Builder& b, const Values& in) {
                        Value* y = b.op(conv2d, {b.transpose(in[0], {0, 3, 1, 2}), in[1]}, conv.attrs());

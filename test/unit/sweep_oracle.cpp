@@ -72,10 +72,8 @@ int64_t termsOf(const Op& op, const Arrays& in, const NdArray& out, size_t eleme
     return a[a.rank() - (op.flag("transpose_a") ? 2 : 1)];
   }
   case Opcode::conv2d: return in[1]->shape().elements() / in[1]->shape()[0];
-  case Opcode::conv_transpose2d:
-    return in[1]->shape().elements() / in[1]->shape()[1] / op.intAttr("groups");
-  case Opcode::conv2d_grad_input:
-    return in[0]->shape().elements() / in[0]->shape()[1] / op.intAttr("groups");
+  case Opcode::conv_transpose2d: return in[1]->shape().elements() / in[1]->shape()[1] / op.intAttr("groups");
+  case Opcode::conv2d_grad_input: return in[0]->shape().elements() / in[0]->shape()[1] / op.intAttr("groups");
   case Opcode::conv2d_grad_weight: return in[1]->shape().elements() / in[1]->shape()[1];
   case Opcode::fold: return in[0]->shape().back();
   case Opcode::max_pool2d_grad:
