@@ -52,6 +52,10 @@ KV RegionEmitter::iota(const Op& op, const Indices& at) {
 KV RegionEmitter::reshape(const Op& op, const Indices& at) {
   const Shape& to = op.in(0)->type.shape;
   Index offset = space_.linear(at, op.result()->type.shape);
+  const Value* origin = op.in(0);
+  while (origin->def && origin->def->code == Opcode::reshape) origin = origin->def->in(0);
+  // In memory a shape means nothing: four lanes need not fit its rows.
+  if (auto it = bindingOf_.find(origin); it != bindingOf_.end()) return load(it->second, offset);
   if (!space_.laneDelinearizes(offset, to)) return lanewise(op.result(), at);
   return emit(op.in(0), space_.delinear(offset, to));
 }

@@ -70,9 +70,8 @@ Value* RegionEmitter::parameterFor(bool isResult, int slot, bool vector) {
   return buffers_[key] = kernel_.parameter(type, hint);
 }
 
-KV RegionEmitter::load(int binding, const Indices& at) {
+KV RegionEmitter::load(int binding, const Index& offset) {
   const Type& type = region_.bindings[static_cast<size_t>(binding)]->type;
-  Index offset = space_.linear(at, type.shape);
   auto finish = [&](KV value) {
     return type.dtype == DType::i1 ? kernel_.op(Opcode::k_ne, {value, KernelBuilder::u32(0)}, DType::i1)
                                    : value;
@@ -139,6 +138,8 @@ RULE(one_hot, oneHot);
 RULE(flip, flip);
 RULE(take_along_axis, takeAlongAxis);
 RULE(take_along_axis_grad, takeAlongAxisGrad);
+RULE(unfold, unfold);
+RULE(fold, fold);
 NOT_HERE(param, "a region gets parameters as bindings");
 NOT_HERE(state, "a region gets states as bindings");
 NOT_HERE(update, "it is a place, or a copy");
@@ -178,7 +179,8 @@ const Lowering& loweringOf(Opcode code) {
 }
 
 KV RegionEmitter::compute(const Value* v, const Indices& at) {
-  if (auto it = bindingOf_.find(v); it != bindingOf_.end()) return load(it->second, at);
+  if (auto it = bindingOf_.find(v); it != bindingOf_.end())
+    return load(it->second, space_.linear(at, v->type.shape));
   const Op& op = *v->def;
   const Lowering& lowering = loweringOf(op.code);
   if (lowering.kind == Lowering::Kind::byScalar) return elementwise(op, at);

@@ -72,7 +72,8 @@ class RegionEmitter {
   friend struct LoweringRules;
 
   KV compute(const Value* v, const Indices& at);
-  KV load(int binding, const Indices& at);
+  /// Element `offset` of a binding in row-major order.
+  KV load(int binding, const Index& offset);
   KV lanewise(const Value* v, const Indices& at);
   KV elementwise(const Op& op, const Indices& at);
   KV broadcastOperand(const Value* v, const Shape& to, const Indices& at);
@@ -92,6 +93,9 @@ class RegionEmitter {
   KV takeAlongAxis(const Op& op, const Indices& at);
   KV takeAlongAxisGrad(const Op& op, const Indices& at);
   KV scatterAdd(const Op& op, const Indices& at);
+  KV unfold(const Op& op, const Indices& at);
+  KV fold(const Op& op, const Indices& at);
+  Index windowOffset(const Index& k, int64_t size, int64_t dilation);
   KV reduction(const Op& op, const Indices& at);
   KV argExtremum(const Op& op, const Indices& at);
   KV cumsum(const Op& op, const Indices& at);
@@ -110,6 +114,9 @@ class RegionEmitter {
   Hit hit(const Index& at, int64_t low, int64_t extent);
   /// An id as an index: whether it is in [0, extent), and an index that always is.
   Hit idHit(const KV& id, int64_t extent);
+  /// The window of a fold that holds an element of the axis in a round, and its place k in the window; the
+  /// rounds together meet every window once.
+  Hit hitWindow(const Op& fold, const Index& element, const Index& trip, Index* k);
   KV horizontal(const KV& vector, Opcode combine);
   /// Carries `init` over an axis in pieces of `step`, unrolled; placed at `level`.
   std::vector<KV> over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,

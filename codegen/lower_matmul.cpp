@@ -139,8 +139,13 @@ void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index
       if (vector) column = c.space.add(column, IndexSpace::lane());
       Index offset =
           c.space.add(c.space.scale(batch, p.m * p.n), c.space.add(c.space.scale(row, p.n), column));
-      Indices at = c.space.delinear(offset, p.op->result()->type.shape);
-      c.emitter.define(p.op->result(), at, acc[static_cast<size_t>(next)]);
+      const Shape& shape = p.op->result()->type.shape;
+      const KV& sum = acc[static_cast<size_t>(next)];
+      c.emitter.define(p.op->result(), c.space.delinear(offset, shape), sum);
+      // A result whose rows four lanes do not divide is stored lane by lane.
+      for (int lane = 0; vector && lane < kLanes; ++lane)
+        c.emitter.define(p.op->result(), c.space.delinear(IndexSpace::atLane(offset, lane), shape),
+                         c.kernel.extract(sum, lane));
       for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
         c.emitter.store(static_cast<int>(slot), offset);
     }

@@ -38,6 +38,15 @@ EXPAND(split, split);
 EXPAND(tile, tile);
 EXPAND(where_causal, whereCausal);
 EXPAND(sgd_update, sgdUpdate);
+EXPAND(conv2d, conv2d);
+EXPAND(conv2d_grad_input, conv2dGradInput);
+EXPAND(conv2d_grad_weight, conv2dGradWeight);
+EXPAND(conv_transpose2d, convTranspose2d);
+EXPAND(max_pool2d, maxPool2d);
+EXPAND(max_pool2d_grad, maxPool2dGrad);
+EXPAND(avg_pool2d, avgPool2d);
+EXPAND(avg_pool2d_grad, avgPool2dGrad);
+EXPAND(upsample_nearest2d, upsampleNearest2d);
 #undef EXPAND
 
 namespace check {

@@ -501,6 +501,17 @@ Result<Types> inferTensorOp(const Context& c) {
     return Types{c.in(0)};
   case Opcode::adam_update:
   case Opcode::sgd_update: return inference::optimizer(c);
+  case Opcode::unfold:
+  case Opcode::fold:
+  case Opcode::conv2d:
+  case Opcode::conv2d_grad_input:
+  case Opcode::conv2d_grad_weight:
+  case Opcode::conv_transpose2d:
+  case Opcode::max_pool2d:
+  case Opcode::max_pool2d_grad:
+  case Opcode::avg_pool2d:
+  case Opcode::avg_pool2d_grad:
+  case Opcode::upsample_nearest2d: return inference::window(c);
   case Opcode::fused: return fused(c);
   case Opcode::home: {
     TG_TRY(Type type, c.declared());

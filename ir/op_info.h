@@ -97,7 +97,8 @@ enum Trait : uint16_t {
 };
 
 /// What fusion sees.
-enum class Fusion : uint8_t { none, map, view, reduce, row, contraction, scatter, leaf };
+/// `window`: an element reads a neighbourhood of each operand, most elements of it once.
+enum class Fusion : uint8_t { none, map, view, reduce, row, contraction, scatter, leaf, window };
 
 template <class T, int N>
 struct List {

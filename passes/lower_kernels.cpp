@@ -52,7 +52,8 @@ const Op* mainOp(const Op& fused) {
     switch (op.info().fusion) {
     case table::Fusion::contraction: return 6;
     case table::Fusion::row: return 5;
-    case table::Fusion::scatter: return 4;
+    case table::Fusion::scatter:
+    case table::Fusion::window: return 4;
     case table::Fusion::reduce: return 3;
     case table::Fusion::map: return op.info().has(table::composite) ? 2 : 1;
     default: return 0;

@@ -46,5 +46,14 @@ Results whereCausal(const Composite& composite);
 /// Where row i may look causally: column j <= i + (columns - rows), over the last two axes of x's shape.
 TensorExpr causalMask(const TensorExpr& x);
 Results sgdUpdate(const Composite& composite);
+Results conv2d(const Composite& composite);
+Results conv2dGradInput(const Composite& composite);
+Results conv2dGradWeight(const Composite& composite);
+Results convTranspose2d(const Composite& composite);
+Results maxPool2d(const Composite& composite);
+Results maxPool2dGrad(const Composite& composite);
+Results avgPool2d(const Composite& composite);
+Results avgPool2dGrad(const Composite& composite);
+Results upsampleNearest2d(const Composite& composite);
 
 }  // namespace tg::decomposition

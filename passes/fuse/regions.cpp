@@ -20,7 +20,7 @@ enum class Space : uint8_t { map, row, product, sum, closed };
 
 struct Region {
   Space space = Space::map;
-  int64_t elements = 0;     ///< map, product, sum: of each result
+  int64_t elements = 0;     ///< map, product, sum: of each result; a window is a sum here
   RowSpace rows;            ///< row
   Shape summed;             ///< sum: the operand's shape, which horizontal partners share
   std::vector<Op*> ops;     ///< in text order
@@ -115,6 +115,8 @@ Region Former::alone(const Op& op) const {
     region.space = Space::product;
   else if (op.info().fusion == Fusion::reduce || op.info().fusion == Fusion::row)
     region.space = Space::sum, region.summed = op.in(0)->type.shape;
+  else if (op.info().fusion == Fusion::window)
+    region.space = Space::sum, region.summed = op.in(0)->type.shape;
   else if (op.info().fusion == Fusion::scatter)
     region.space = Space::closed;
   return region;
@@ -201,8 +203,10 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
              through->type.elements() == other.elements && own.rows.length > 1;
     return false;
   case Space::sum: {
-    // A producer read by nobody else is computed on the way; it must not be a sum itself.
-    if (other.space != Space::map || !ordered) return false;
+    // A producer read by nobody else is computed on the way; it must not be a sum itself, except for a fold
+    // of a fold, which reads each element of it once.
+    bool folds = op.code == Opcode::fold && through->def->code == Opcode::fold;
+    if ((other.space != Space::map && !folds) || !ordered) return false;
     for (const Op* each : other.ops)
       for (const auto& result : each->results) {
         auto it = readers_.find(result.get());
@@ -298,7 +302,7 @@ void Former::partition() {
       whyAlone_.push_back(why);
     }
     Region& region = regions_[static_cast<size_t>(home)];
-    if (region.space == Space::map && (own.space == Space::row || own.space == Space::sum)) {
+    if (own.space == Space::sum || (region.space == Space::map && own.space == Space::row)) {
       region.space = own.space;
       region.rows = own.rows;
       region.summed = own.summed;

@@ -6,6 +6,7 @@
 #include "passes/grad_rules/matmul.h"
 #include "passes/grad_rules/reduce.h"
 #include "passes/grad_rules/view.h"
+#include "passes/grad_rules/window.h"
 
 namespace tg {
 

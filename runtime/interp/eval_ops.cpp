@@ -10,6 +10,8 @@
 #include "runtime/interp/eval_index.h"
 #include "runtime/interp/eval_reduce.h"
 #include "runtime/interp/eval_shape.h"
+#include "runtime/interp/eval_window.h"
+#include "runtime/interp/tolerance.h"
 
 namespace tg {
 
@@ -56,6 +58,8 @@ RULE(one_hot, evalOneHot);
 RULE(flip, evalFlip);
 RULE(take_along_axis, evalTakeAlongAxis);
 RULE(take_along_axis_grad, evalTakeAlongAxisGrad);
+RULE(unfold, evalUnfold);
+RULE(fold, evalFold);
 
 constexpr EvalEntry kWalked = notInStage("the interpreter's walk over the function does this itself");
 #define WALKED(id) \
@@ -149,35 +153,23 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
   return out;
 }
 
-/// Ops whose result elements are sums of products of their float operands.
-static bool addsTerms(Opcode code) {
-  switch (code) {
-  case Opcode::sum:
-  case Opcode::mean:
-  case Opcode::cumsum:
-  case Opcode::matmul:
-  case Opcode::scatter_add:
-  case Opcode::take_along_axis_grad: return true;
-  default: return false;
-  }
-}
-
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
-  if (!addsTerms(op.code)) return std::nullopt;
-  // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|.
+  if (toleranceClass(op.info()) != ToleranceClass::reduction) return std::nullopt;
+  // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|; the x
+  // of max_pool2d_grad only selects terms.
   std::vector<NdArray> absolute;
   for (const NdArray* operand : operands) {
+    const bool selects = op.code == Opcode::max_pool2d_grad && absolute.empty();
     absolute.push_back(*operand);
-    if (isFloat(operand->type.dtype))
+    if (isFloat(operand->type.dtype) && !selects)
       for (double& value : absolute.back().data) value = std::fabs(value);
   }
   std::vector<const NdArray*> pointers;
   for (const NdArray& operand : absolute) pointers.push_back(&operand);
-  std::vector<NdArray> out = resultsOf(op);
   EvalContext context;
-  EvalCall call{op, pointers, out, context};
-  evalEntry(op.code).rule(call);
-  return std::move(out[0]);
+  auto out = evalOp(op, pointers, context);
+  if (!out) return std::nullopt;
+  return std::move((*out)[0]);
 }
 
 Result<void> evalInto(const Op& op, Environment& environment, EvalContext& context) {

@@ -202,6 +202,58 @@ static void addOthers(std::vector<GradCase>& out) {
   }
 }
 
+/// Windows with every attribute; the gradients of the convolution rows are those of each other.
+static void addWindows(std::vector<GradCase>& out) {
+  using enum Opcode;
+  for (int dilation : {1, -1, 2}) {
+    std::string attrs = fmt::format("step = 2, dilation = {}}}", dilation);
+    int windows = dilation == 2 ? 2 : 3;
+    std::string p = fmt::format("2x{}x2x3xf32", windows);
+    out.push_back(one(unfold, "%a {axis = 1, size = 3, " + attrs, {{"2x7x2xf32"}}, {p}));
+    out.push_back(one(fold, "%a {axis = 1, extent = 7, " + attrs, {CaseInput{p}}, {"2x7x2xf32"}));
+  }
+  struct Form {
+    const char *attrs, *x, *w, *y, *image, *kernel;
+  };
+  static constexpr Form kForms[] = {
+      {"padding = [1, 0]", "2x2x4x3", "3x2x2x3", "2x3x5x1", "4, 3", "2, 3"},
+      {"stride = [2, 1], dilation = [1, 2]", "1x2x5x4", "1x2x2x2", "1x1x2x2", "5, 4", "2, 2"},
+      {"padding = [0, 1], groups = 2", "1x4x3x2", "2x2x2x2", "1x2x2x3", "3, 2", "2, 2"},
+      {"stride = [2, 2], padding = [1, 1], groups = 3", "1x3x4x3", "3x1x3x2", "1x3x2x2", "4, 3", "3, 2"},
+  };
+  for (const Form& form : kForms) {
+    std::string x = fmt::format("{}xf32", form.x), w = fmt::format("{}xf32", form.w),
+                y = fmt::format("{}xf32", form.y);
+    out.push_back(one(conv2d, fmt::format("%a, %b {{{}}}", form.attrs), {{x}, {w}}, {y}));
+    out.push_back(one(conv2d_grad_input,
+                      fmt::format("%a, %b {{input_size = [{}], {}}}", form.image, form.attrs), {{w}, {y}},
+                      {x}));
+    out.push_back(one(conv2d_grad_weight,
+                      fmt::format("%a, %b {{kernel_size = [{}], {}}}", form.kernel, form.attrs), {{x}, {y}},
+                      {w}));
+  }
+  out.push_back(one(conv_transpose2d, "%a, %b", {{"1x2x2x3xf32"}, {"2x1x2x2xf32"}}, {"1x1x3x4xf32"}));
+  out.push_back(one(conv_transpose2d,
+                    "%a, %b {stride = [2, 3], padding = [1, 0], output_padding = [1, 0], groups = 2}",
+                    {{"1x2x2x2xf32"}, {"2x1x2x2xf32"}}, {"1x2x3x5xf32"}));
+  static constexpr const char* kPools[][4] = {
+      {"kernel = [2, 2]", "1x2x4x4", "1x2x2x2", "4, 4"},
+      {"kernel = [3, 2], stride = [1, 2], padding = [1, 1]", "2x1x3x4", "2x1x3x3", "3, 4"},
+  };
+  for (auto [attrs, x, y, size] : kPools) {
+    std::string image = fmt::format("{}xf32", x), pooled = fmt::format("{}xf32", y);
+    out.push_back(one(max_pool2d, fmt::format("%a {{{}}}", attrs), {CaseInput{image}}, {pooled}));
+    out.push_back(one(max_pool2d_grad, fmt::format("%a, %b {{{}}}", attrs), {{image}, {pooled}}, {image}));
+    for (bool counts : {true, false}) {
+      std::string own = fmt::format("{}, count_include_pad = {}", attrs, counts);
+      out.push_back(one(avg_pool2d, fmt::format("%a {{{}}}", own), {CaseInput{image}}, {pooled}));
+      out.push_back(one(avg_pool2d_grad, fmt::format("%a {{input_size = [{}], {}}}", size, own),
+                        {CaseInput{pooled}}, {image}));
+    }
+  }
+  out.push_back(one(upsample_nearest2d, "%a {scale = [2, 3]}", {{"1x2x2x2xf32"}}, {"1x2x4x6xf32"}));
+}
+
 std::vector<GradCase> gradCases() {
   std::vector<GradCase> out;
   for (int i = 0; i < kOpcodeCount; ++i) {
@@ -216,6 +268,7 @@ std::vector<GradCase> gradCases() {
   addStructure(out);
   addSoftmaxes(out);
   addOthers(out);
+  addWindows(out);
   return out;
 }
 

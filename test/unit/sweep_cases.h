@@ -43,6 +43,8 @@ std::vector<SweepCase> elementwiseCases();
 std::vector<SweepCase> structureCases();
 /// All cases, in the order of the table.
 std::vector<SweepCase> sweepCases();
+/// The part of them about windows, convolutions and pooling.
+std::vector<SweepCase> windowCases();
 /// One case of each kernel family, map, row, matmul and scatter, that takes at least `groups` workgroups of
 /// `workgroup` invocations on the target.
 std::vector<SweepCase> manyGroupCases(int64_t groups, int64_t workgroup, const Target& target);

@@ -76,6 +76,14 @@ int64_t termsOf(const Op& op, const Arrays& in, const NdArray& out, size_t eleme
     const Shape& a = in[0]->shape();
     return a[a.rank() - (op.flag("transpose_a") ? 2 : 1)];
   }
+  case Opcode::conv2d: return in[1]->shape().elements() / in[1]->shape()[0];
+  case Opcode::conv_transpose2d: return in[1]->shape().elements() / in[1]->shape()[1] / op.intAttr("groups");
+  case Opcode::conv2d_grad_input: return in[0]->shape().elements() / in[0]->shape()[1] / op.intAttr("groups");
+  case Opcode::conv2d_grad_weight: return in[1]->shape().elements() / in[1]->shape()[1];
+  case Opcode::fold: return in[0]->shape().back();
+  case Opcode::max_pool2d_grad:
+  case Opcode::avg_pool2d:
+  case Opcode::avg_pool2d_grad: return op.ints("kernel")[0] * op.ints("kernel")[1];
   case Opcode::scatter_add: {
     const auto row =
         static_cast<double>(static_cast<int64_t>(element) / (out.shape().elements() / out.shape()[0]));

@@ -1,0 +1,91 @@
+// Pulling of windows: unfold as an index map, fold as a sum over the windows an element lies in.
+#include "codegen/emit_region.h"
+#include "ir/infer.h"
+
+namespace tg {
+
+/// How far element k of a window is from the window's first in the axis: k·dilation, or counted from the
+/// far end when the dilation is negative. Indices never get negative terms.
+Index RegionEmitter::windowOffset(const Index& k, int64_t size, int64_t dilation) {
+  if (dilation > 0) return space_.scale(k, dilation);
+  Index fromEnd = IndexSpace::constant(size - 1 - k.c);
+  if (!k.isConstant()) {
+    KV reversed =
+        kernel_.op(Opcode::k_sub, {KernelBuilder::u32(size - 1), space_.materialize(k)}, DType::u32);
+    fromEnd = space_.variable(reversed, size);
+  }
+  return space_.scale(fromEnd, -dilation);
+}
+
+KV RegionEmitter::unfold(const Op& op, const Indices& at) {
+  int64_t size = op.intAttr("size"), dilation = op.intAttr("dilation");
+  if (dilation < 0 && IndexSpace::usesLane(at.back())) return lanewise(op.result(), at);
+  Indices in(at.begin(), at.end() - 1);
+  Index& position = in[static_cast<size_t>(normalAxis(op.intAttr("axis"), op.in(0)->type.rank()))];
+  position = space_.add(space_.scale(position, op.intAttr("step")), windowOffset(at.back(), size, dilation));
+  return emit(op.in(0), in);
+}
+
+RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, const Index& trip, Index* k) {
+  const Shape& windows = op.in(0)->type.shape;
+  int64_t step = op.intAttr("step"), dilation = op.intAttr("dilation"), size = windows.back();
+  int64_t count = windows[normalAxis(op.intAttr("axis"), op.result()->type.rank())];
+  auto below = [&](const KV& value, int64_t limit) {
+    return kernel_.op(Opcode::k_lt, {value, KernelBuilder::u32(limit)}, DType::i1);
+  };
+  auto both = [&](const KV& a, const KV& b) {
+    return a.is(1) ? b : b.is(1) ? a : kernel_.op(Opcode::k_and, {a, b}, DType::i1);
+  };
+  Hit hit{KernelBuilder::literal(DType::i1, 1), {}, false};
+  KV window;
+  if (dilation == 1 || dilation == -1) {
+    // i = q·step + r lies in windows q - t at r + t·step: nothing to try in between.
+    Index q = space_.div(element, step);
+    Index within = space_.add(space_.mod(element, step), space_.scale(trip, step));
+    if (space_.max(within) >= size) {
+      KV value = space_.materialize(within);
+      hit.cond = below(value, size);
+      within = space_.variable(value, size);
+    }
+    *k = dilation > 0 ? within : windowOffset(within, size, -1);
+    if (trip == IndexSpace::constant(0) && space_.max(q) < count) {
+      hit.inside = q;
+      return hit;
+    }
+    window = kernel_.op(Opcode::k_sub, {space_.materialize(q), space_.materialize(trip)}, DType::u32);
+  } else {
+    *k = trip;
+    KV offset = space_.materialize(windowOffset(trip, size, dilation));
+    window = kernel_.op(Opcode::k_sub, {space_.materialize(element), offset}, DType::u32);
+    if (step > 1) {
+      KV over = kernel_.op(Opcode::k_mod, {window, KernelBuilder::u32(step)}, DType::u32);
+      hit.cond = kernel_.op(Opcode::k_eq, {over, KernelBuilder::u32(0)}, DType::i1);
+      window = kernel_.op(Opcode::k_div, {window, KernelBuilder::u32(step)}, DType::u32);
+    }
+  }
+  // A difference below zero wraps to above any count.
+  hit.cond = both(hit.cond, below(window, count));
+  hit.inside = space_.variable(window, count);
+  return hit;
+}
+
+KV RegionEmitter::fold(const Op& op, const Indices& at) {
+  size_t axis = static_cast<size_t>(normalAxis(op.intAttr("axis"), op.result()->type.rank()));
+  if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);
+  int64_t size = op.in(0)->type.shape.back(), step = op.intAttr("step"), dilation = op.intAttr("dilation");
+  int64_t trips = dilation == 1 || dilation == -1 ? (size + step - 1) / step : size;
+  int level = levelOf(at);
+  KV start = KernelBuilder::literal(op.result()->type.dtype, 0);
+  if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { start = kernel_.splat(start); });
+  return over(level, trips, 1, {start}, [&](const Index& trip, const std::vector<KV>& carried) {
+    Indices in = at;
+    Index k;
+    Hit window = hitWindow(op, at[axis], trip, &k);
+    in[axis] = window.inside;
+    in.push_back(k);
+    auto more = [&] { return kernel_.add(carried[0], emit(op.in(0), in)); };
+    return std::vector<KV>{window.cond.is(1) ? more() : kernel_.guarded(window.cond, carried[0], more)};
+  })[0];
+}
+
+}  // namespace tg

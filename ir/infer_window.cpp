@@ -1,0 +1,225 @@
+// Types of unfold, fold, convolutions and pooling.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "ir/infer.h"
+#include "ir/infer_context.h"
+#include "ir/window.h"
+
+namespace tg::inference {
+namespace {
+
+constexpr int64_t kMaxEntry = INT32_MAX;  // so that no product of two entries overflows
+
+/// Size, step and dilation of an unfold or fold.
+Result<void> checkSteps(const Context& c, int64_t size, const char* sizeName) {
+  int64_t step = c.op.intAttr("step"), dilation = c.op.intAttr("dilation");
+  if (size < 1 || step < 1)
+    return c.error(2, fmt::format("{} = {} and step = {} must be positive", sizeName, size, step));
+  if (dilation == 0) return c.error(2, "dilation must not be 0");
+  if (std::max(size, step) > kMaxEntry || dilation > kMaxEntry || dilation < -kMaxEntry)
+    return c.error(2, fmt::format("an attribute is over {}", kMaxEntry));
+  return {};
+}
+
+Result<Types> unfold(const Context& c) {
+  const Shape& x = c.shape(0);
+  int axis = normalAxis(c.op.intAttr("axis"), x.rank());
+  if (axis < 0)
+    return c.error(1, fmt::format("axis {} is out of range for {}", c.op.intAttr("axis"), c.in(0).str()), 0);
+  int64_t size = c.op.intAttr("size");
+  TG_CHECK(checkSteps(c, size, "size"));
+  WindowAxis window{size, c.op.intAttr("step"), 0, std::abs(c.op.intAttr("dilation"))};
+  if (window.count(x[axis]) < 1)
+    return c.error(3,
+                   fmt::format("a window over {} elements does not fit extent {} of axis {}", window.span(),
+                               x[axis], axis),
+                   0);
+  if (x.rank() == kMaxRank) return c.error(4, "the result's rank is too high", 0);
+  Shape shape = x;
+  shape[axis] = window.count(x[axis]);
+  shape.push(size);
+  return Types{Type::tensor(c.in(0).dtype, shape)};
+}
+
+Result<Types> fold(const Context& c) {
+  const Shape& p = c.shape(0);
+  int axis = p.rank() < 2 ? -1 : normalAxis(c.op.intAttr("axis"), p.rank() - 1);
+  if (axis < 0)
+    return c.error(
+        1, fmt::format("axis {} is no axis of the fold of {}", c.op.intAttr("axis"), c.in(0).str()), 0);
+  int64_t extent = c.op.intAttr("extent");
+  TG_CHECK(checkSteps(c, extent, "extent"));
+  WindowAxis window{p.back(), c.op.intAttr("step"), 0, std::abs(c.op.intAttr("dilation"))};
+  if (window.count(extent) != p[axis])
+    return c.error(3,
+                   fmt::format("extent {} has {} windows of {} elements, axis {} of {} has {}", extent,
+                               window.count(extent), window.size, axis, c.in(0).str(), p[axis]),
+                   0);
+  Shape shape = p;
+  shape.resize(p.rank() - 1);
+  shape[axis] = extent;
+  return Types{Type::tensor(c.in(0).dtype, shape)};
+}
+
+Result<void> checkRanks(const Context& c) {
+  for (int i = 0; i < c.op.numOperands(); ++i)
+    if (c.in(i).rank() != 4)
+      return c.error(1, fmt::format("{} is {}, not of rank 4", c.op.info().slots[i].name, c.in(i).str()), i);
+  if (c.op.numOperands() > 1 && c.in(0).dtype != c.in(1).dtype)
+    return c.error(
+        1, fmt::format("element types differ: {} and {}", name(c.in(0).dtype), name(c.in(1).dtype)), 1);
+  return {};
+}
+
+/// Every attribute of two entries that the op has, each entry at least its least.
+Result<void> checkPairs(const Context& c) {
+  static constexpr std::pair<const char*, int64_t> kLeast[] = {
+      {"kernel", 1},  {"kernel_size", 1}, {"input_size", 1}, {"stride", 1},
+      {"padding", 0}, {"dilation", 1},    {"scale", 1},      {"output_padding", 0}};
+  for (auto [attr, least] : kLeast) {
+    if (!c.op.info().attr(attr)) continue;
+    std::vector<int64_t> entries = c.op.ints(attr);
+    bool pools = c.op.info().fusion == table::Fusion::window;
+    if (entries.empty() && pools && std::string_view(attr) == "stride") continue;
+    if (entries.size() != 2)
+      return c.error(2, fmt::format("{} needs two entries, not {}", attr, c.op.attr(attr).str()));
+    for (int64_t entry : entries)
+      if (entry < least || entry > kMaxEntry)
+        return c.error(2, fmt::format("{} = {} is outside {}..{}", attr, entry, least, kMaxEntry));
+  }
+  return {};
+}
+
+/// Whether `groups` divides both numbers of channels, one of them a group's alone times groups.
+Result<void> checkGroups(const Context& c, int64_t first, int64_t second, int note) {
+  int64_t groups = c.op.intAttr("groups");
+  if (groups < 1 || first % groups != 0 || second % groups != 0)
+    return c.error(3, fmt::format("groups = {} does not divide {} and {} channels", groups, first, second),
+                   note);
+  return {};
+}
+
+/// The number of windows along H and W over images of these extents, when they all fit.
+Result<std::array<int64_t, 2>> countWindows(const Context& c, const Window& window, int64_t h, int64_t w) {
+  std::array<int64_t, 2> counts{window[0].count(h), window[1].count(w)};
+  if (counts[0] < 1 || counts[1] < 1)
+    return c.error(4,
+                   fmt::format("a window of {}x{} elements does not fit {}x{}", window[0].span(),
+                               window[1].span(), h + 2 * window[0].padding, w + 2 * window[1].padding),
+                   0);
+  return counts;
+}
+
+/// dy, an operand, against what the forward op gives for images of these extents.
+Result<void> checkResult(const Context& c, const Window& window, int64_t h, int64_t w, int dy) {
+  TG_TRY(auto counts, countWindows(c, window, h, w));
+  if (c.shape(dy)[2] != counts[0] || c.shape(dy)[3] != counts[1])
+    return c.error(
+        4, fmt::format("dy is {}, its H and W should be {}x{}", c.in(dy).str(), counts[0], counts[1]), dy);
+  return {};
+}
+
+Result<Types> conv2d(const Context& c) {
+  const Shape &x = c.shape(0), &w = c.shape(1);
+  int64_t groups = c.op.intAttr("groups");
+  TG_CHECK(checkGroups(c, x[1], w[0], 0));
+  if (w[1] != x[1] / groups)
+    return c.error(3,
+                   fmt::format("w is {}, its second extent should be {} channels / {} groups", c.in(1).str(),
+                               x[1], groups),
+                   1);
+  TG_TRY(auto counts, countWindows(c, windowOf(c.op, {w[2], w[3]}), x[2], x[3]));
+  return Types{Type::tensor(c.in(0).dtype, {x[0], w[0], counts[0], counts[1]})};
+}
+
+Result<Types> convGradInput(const Context& c) {
+  const Shape &w = c.shape(0), &dy = c.shape(1);
+  std::vector<int64_t> size = c.op.ints("input_size");
+  if (dy[1] != w[0]) return c.error(3, fmt::format("dy has {} channels, w gives {}", dy[1], w[0]), 1);
+  TG_CHECK(checkGroups(c, dy[1], w[0], 0));
+  TG_CHECK(checkResult(c, windowOf(c.op, {w[2], w[3]}), size[0], size[1], 1));
+  return Types{Type::tensor(c.in(1).dtype, {dy[0], w[1] * c.op.intAttr("groups"), size[0], size[1]})};
+}
+
+Result<Types> convGradWeight(const Context& c) {
+  const Shape &x = c.shape(0), &dy = c.shape(1);
+  std::vector<int64_t> size = c.op.ints("kernel_size");
+  if (x[0] != dy[0]) return c.error(3, fmt::format("N differs: {} and {}", x[0], dy[0]), 1);
+  TG_CHECK(checkGroups(c, x[1], dy[1], 1));
+  TG_CHECK(checkResult(c, windowOf(c.op), x[2], x[3], 1));
+  return Types{Type::tensor(c.in(0).dtype, {dy[1], x[1] / c.op.intAttr("groups"), size[0], size[1]})};
+}
+
+Result<Types> convTranspose(const Context& c) {
+  const Shape &x = c.shape(0), &w = c.shape(1);
+  if (x[1] != w[0]) return c.error(3, fmt::format("x has {} channels, w takes {}", x[1], w[0]), 1);
+  TG_CHECK(checkGroups(c, x[1], w[0], 0));
+  Window window = windowOf(c.op, {w[2], w[3]});
+  std::vector<int64_t> extra = c.op.ints("output_padding");
+  Shape shape{x[0], w[1] * c.op.intAttr("groups")};
+  for (int i = 0; i < 2; ++i) {
+    const WindowAxis& axis = window[static_cast<size_t>(i)];
+    int64_t more = extra[static_cast<size_t>(i)];
+    if (more >= axis.step)
+      return c.error(4, fmt::format("output_padding {} is not below stride {}", more, axis.step));
+    if (axis.step > kMaxElements / x[2 + i])
+      return c.error(4, fmt::format("stride {} is too large", axis.step));
+    int64_t extent = (x[2 + i] - 1) * axis.step - 2 * axis.padding + axis.span() + more;
+    if (extent < 1) return c.error(4, fmt::format("the result's extent would be {}", extent), 0);
+    shape.push(extent);
+  }
+  return Types{Type::tensor(c.in(0).dtype, shape)};
+}
+
+Result<Types> pool(const Context& c) {
+  Window window = windowOf(c.op);
+  for (const WindowAxis& axis : window)
+    if (2 * axis.padding > axis.size)
+      return c.error(3, fmt::format("padding {} is over half of kernel {}", axis.padding, axis.size));
+  const Shape& shape = c.shape(0);
+  if (c.op.code == Opcode::avg_pool2d_grad) {
+    std::vector<int64_t> size = c.op.ints("input_size");
+    TG_CHECK(checkResult(c, window, size[0], size[1], 0));
+    return Types{Type::tensor(c.in(0).dtype, {shape[0], shape[1], size[0], size[1]})};
+  }
+  TG_TRY(auto counts, countWindows(c, window, shape[2], shape[3]));
+  Type pooled = Type::tensor(c.in(0).dtype, {shape[0], shape[1], counts[0], counts[1]});
+  if (c.op.code != Opcode::max_pool2d_grad) return Types{pooled};
+  if (!(c.in(1) == pooled))
+    return c.error(5, fmt::format("dy is {}, the pooled x {}", c.in(1).str(), pooled.str()), 1);
+  return Types{c.in(0)};
+}
+
+Result<Types> upsample(const Context& c) {
+  std::vector<int64_t> scale = c.op.ints("scale");
+  Shape shape = c.shape(0);
+  for (int i = 0; i < 2; ++i) {
+    int64_t factor = scale[static_cast<size_t>(i)];
+    if (factor > kMaxElements / shape[2 + i])
+      return c.error(2, fmt::format("{} times scale {} is too large", shape[2 + i], factor));
+    shape[2 + i] *= factor;
+  }
+  return Types{Type::tensor(c.in(0).dtype, shape)};
+}
+
+}  // namespace
+
+Result<Types> window(const Context& c) {
+  if (c.op.code == Opcode::unfold) return unfold(c);
+  if (c.op.code == Opcode::fold) return fold(c);
+  TG_CHECK(checkRanks(c));
+  TG_CHECK(checkPairs(c));
+  switch (c.op.code) {
+  case Opcode::conv2d: return conv2d(c);
+  case Opcode::conv2d_grad_input: return convGradInput(c);
+  case Opcode::conv2d_grad_weight: return convGradWeight(c);
+  case Opcode::conv_transpose2d: return convTranspose(c);
+  case Opcode::upsample_nearest2d: return upsample(c);
+  default: return pool(c);
+  }
+}
+
+}  // namespace tg::inference

@@ -1,0 +1,78 @@
+#include "passes/grad_rules/window.h"
+
+namespace tg::grad_rules {
+
+/// An op with those of the forward op's attributes that both rows have, and `extra`.
+static TensorExpr sibling(const GradContext& context, Opcode code, const std::vector<TensorExpr>& operands,
+                          AttrList extra = {}) {
+  std::vector<Value*> values;
+  for (const TensorExpr& operand : operands) values.push_back(operand.value);
+  for (const table::AttrRow& row : info(code).attrs)
+    if (context.op.info().attr(row.name) && !find(extra, row.name))
+      extra.push_back({std::string(row.name), context.op.attr(row.name)});
+  return {&context.builder, context.builder.op(code, values, std::move(extra))};
+}
+
+/// H and W of an NxCxHxW value as an attribute.
+static AttrList imageSize(const char* name, const TensorExpr& x) {
+  return {{name, Attr::ints({x.shape()[2], x.shape()[3]})}};
+}
+
+/// conv2d_grad_input(w, dy) for an x like `image`; conv2d_grad_weight(x, dy) for a w like `kernels`.
+static TensorExpr toInput(const GradContext& c, const TensorExpr& w, const TensorExpr& dy,
+                          const TensorExpr& image) {
+  return sibling(c, Opcode::conv2d_grad_input, {w, dy}, imageSize("input_size", image));
+}
+static TensorExpr toWeight(const GradContext& c, const TensorExpr& x, const TensorExpr& dy,
+                           const TensorExpr& kernels) {
+  return sibling(c, Opcode::conv2d_grad_weight, {x, dy}, imageSize("kernel_size", kernels));
+}
+
+Grads unfold(const GradContext& c) {
+  int64_t axis = c.op.intAttr("axis");
+  const Shape& x = c.in(0).shape();
+  int64_t extent = x[static_cast<int>(axis < 0 ? axis + x.rank() : axis)];
+  return {sibling(c, Opcode::fold, {c.g()}, {{"extent", Attr::of(extent)}})};
+}
+
+Grads fold(const GradContext& c) {
+  return {sibling(c, Opcode::unfold, {c.g()}, {{"size", Attr::of(c.in(0).shape().back())}})};
+}
+
+Grads conv2d(const GradContext& c) {
+  Grads grads(2);
+  if (c.wants(0)) grads[0] = toInput(c, c.in(1), c.g(), c.in(0));
+  if (c.wants(1)) grads[1] = toWeight(c, c.in(0), c.g(), c.in(1));
+  return grads;
+}
+
+Grads conv2dGradInput(const GradContext& c) {
+  Grads grads(2);
+  if (c.wants(0)) grads[0] = toWeight(c, c.g(), c.in(1), c.in(0));
+  if (c.wants(1)) grads[1] = sibling(c, Opcode::conv2d, {c.g(), c.in(0)});
+  return grads;
+}
+
+Grads conv2dGradWeight(const GradContext& c) {
+  Grads grads(2);
+  if (c.wants(0)) grads[0] = toInput(c, c.g(), c.in(1), c.in(0));
+  if (c.wants(1)) grads[1] = sibling(c, Opcode::conv2d, {c.in(0), c.g()});
+  return grads;
+}
+
+Grads convTranspose2d(const GradContext& c) {
+  Grads grads(2);
+  if (c.wants(0)) grads[0] = sibling(c, Opcode::conv2d, {c.g(), c.in(1)});
+  if (c.wants(1)) grads[1] = toWeight(c, c.g(), c.in(0), c.in(1));
+  return grads;
+}
+
+Grads maxPool2d(const GradContext& c) { return {sibling(c, Opcode::max_pool2d_grad, {c.in(0), c.g()})}; }
+
+Grads avgPool2d(const GradContext& c) {
+  return {sibling(c, Opcode::avg_pool2d_grad, {c.g()}, imageSize("input_size", c.in(0)))};
+}
+
+Grads avgPool2dGrad(const GradContext& c) { return {sibling(c, Opcode::avg_pool2d, {c.g()})}; }
+
+}  // namespace tg::grad_rules

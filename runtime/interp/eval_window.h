@@ -1,0 +1,36 @@
+// Evaluation rules of unfold and its adjoint. Part of eval_ops.cpp.
+#pragma once
+
+#include "ir/infer.h"
+#include "ir/window.h"
+#include "runtime/interp/eval_ops.h"
+#include "runtime/interp/strided.h"
+
+namespace tg {
+
+/// The offset into x of each element of x's windows: strides over the windows' shape, and where they start.
+inline Strides windowStrides(const Op& op, const Shape& x, int64_t size, int64_t* start) {
+  const int axis = normalAxis(op.intAttr("axis"), x.rank());
+  const int64_t dilation = op.intAttr("dilation");
+  Strides strides = denseStrides(x);
+  *start = firstOfWindow(size, dilation) * strides[axis];
+  strides[x.rank()] = dilation * strides[axis];
+  strides[axis] *= op.intAttr("step");
+  return strides;
+}
+
+inline void evalUnfold(EvalCall& call) {
+  int64_t start = 0;
+  const Strides strides = windowStrides(call.op, call.in[0]->shape(), call.op.intAttr("size"), &start);
+  visit(call.out[0].shape(), strides, start,
+        [&](int64_t at, int64_t from) { call.out[0].data[at] = call.in[0]->data[from]; });
+}
+
+inline void evalFold(EvalCall& call) {
+  int64_t start = 0;
+  const NdArray& p = *call.in[0];
+  const Strides strides = windowStrides(call.op, call.out[0].shape(), p.shape().back(), &start);
+  visit(p.shape(), strides, start, [&](int64_t from, int64_t at) { call.out[0].data[at] += p.data[from]; });
+}
+
+}  // namespace tg
