@@ -29,6 +29,10 @@ EXPAND(gelu, gelu);
 EXPAND(gelu_grad, geluGrad);
 EXPAND(embedding, embedding);
 EXPAND(adam_update, adamUpdate);
+EXPAND(attention, attention);
+EXPAND(attention_grad, attentionGrad);
+EXPAND(attention_grad_q, attentionGradQ);
+EXPAND(attention_grad_kv, attentionGradKv);
 #undef EXPAND
 
 namespace check {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/infer_context.h"
 #include "ir/kernel/kernel.h"
 
 namespace tg {
@@ -49,33 +50,8 @@ Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool ke
 
 namespace {
 
-using Types = std::vector<Type>;
-
-/// What every inference reads: the op, its operands' types, its place in the module.
-struct Context {
-  const Op& op;
-  const Module* module;
-  const Item* func;
-
-  const Type& in(int index) const { return op.in(index)->type; }
-  const Shape& shape(int index) const { return in(index).shape; }
-  /// A labelled error; notes where operand `note` was defined.
-  Error error(int constraint, std::string message, int note = -1) const {
-    std::string_view name = op.info().name;
-    std::string label(name.substr(name.find('.') + 1));
-    Error out = failAt(op.loc, fmt::format("{} [{}.c{}]: {}", name, label, constraint, message));
-    if (note >= 0 && op.operands[note].value)
-      return std::move(out).note(op.operands[note].value->loc,
-                                 fmt::format("%{} is defined here", op.operands[note].value->name));
-    return out;
-  }
-  std::string_view label() const { return op.info().name; }
-  /// The type the op already has, for ops whose type is free.
-  Result<Type> declared() const {
-    if (op.results.empty()) return failAt(op.loc, fmt::format("{}: the result type must be given", label()));
-    return op.results[0]->type;
-  }
-};
+using inference::Context;
+using inference::Types;
 
 Result<Types> elementwise(const Context& c) {
   const Op& op = c.op;
@@ -532,6 +508,10 @@ Result<Types> inferTensorOp(const Context& c) {
       return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
     return Types{c.in(0)};
   case Opcode::adam_update: return adamUpdate(c);
+  case Opcode::attention:
+  case Opcode::attention_grad:
+  case Opcode::attention_grad_q:
+  case Opcode::attention_grad_kv: return inference::attention(c);
   case Opcode::fused: return fused(c);
   case Opcode::home: {
     TG_TRY(Type type, c.declared());

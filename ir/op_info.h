@@ -97,7 +97,7 @@ enum Trait : uint16_t {
 };
 
 /// What fusion sees.
-enum class Fusion : uint8_t { none, map, view, reduce, row, contraction, scatter, leaf };
+enum class Fusion : uint8_t { none, map, view, reduce, row, contraction, scatter, leaf, attention };
 
 template <class T, int N>
 struct List {

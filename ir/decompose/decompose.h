@@ -34,5 +34,15 @@ Results gelu(const Composite& composite);
 Results geluGrad(const Composite& composite);
 Results embedding(const Composite& composite);
 Results adamUpdate(const Composite& composite);
+Results attention(const Composite& composite);
+Results attentionGrad(const Composite& composite);
+Results attentionGradQ(const Composite& composite);
+Results attentionGradKv(const Composite& composite);
+
+/// Where a causal row may look: column j <= row i + (columns - rows), over the last two axes of x.
+TensorExpr causalMask(const TensorExpr& x);
+/// x where the mask holds and the lowest finite value elsewhere, which exp makes 0 without an inf - inf;
+/// x itself where the mask is empty.
+TensorExpr masked(const TensorExpr& mask, const TensorExpr& x);
 
 }  // namespace tg::decomposition

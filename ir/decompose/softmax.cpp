@@ -5,8 +5,7 @@
 
 namespace tg::decomposition {
 
-/// Where a causal row may look: column j <= row i + (columns - rows), over the last two axes.
-static TensorExpr causalMask(const TensorExpr& x) {
+TensorExpr causalMask(const TensorExpr& x) {
   int64_t rows = x.shape()[x.rank() - 2], columns = x.shape().back();
   TensorExpr row = iota(*x.builder, {rows, columns}, 0);
   TensorExpr column = iota(*x.builder, {rows, columns}, 1);
@@ -18,8 +17,7 @@ static TensorExpr shifted(const TensorExpr& x, int64_t axis) {
   return x - stopGradient(x.maxOver({axis}, true));
 }
 
-/// x with masked elements at the lowest finite value: exp makes them 0, and no inf - inf arises.
-static TensorExpr masked(const TensorExpr& mask, const TensorExpr& x) {
+TensorExpr masked(const TensorExpr& mask, const TensorExpr& x) {
   return mask ? select(mask, x, x.lowest()) : x;
 }
 

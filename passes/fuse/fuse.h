@@ -14,7 +14,8 @@
 namespace tg::fuse {
 
 /// Rewrites that make regions possible: a reduced cross entropy into rows and a mean, row composites
-/// to the last axis, long reductions into two stages.
+/// to the last axis, long reductions into two stages, an attention's gradient into its two kernels and
+/// short attentions into matmul, softmax, matmul.
 void prepare(Module& module, Item& func, const Target& target);
 
 /// Merges all updates of an optimizer into one tg.fused over groups, and the gradient norm's sums of

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "codegen/schedule.h"
 #include "ir/infer.h"
 #include "passes/fuse/fuse.h"
 
@@ -15,27 +16,29 @@ class Preparer {
   void run() {
     std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops);
     func_.body.ops.clear();
-    for (auto& op : old) {
-      forEachUse(*op, [&](Value*& value) {
-        if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
-      });
-      builder_.setLoc(op->loc);
-      if (bindsTooMuch(*op)) {
-        expand(std::move(op));
-        continue;
-      }
-      Value* value = replacement(*op);
-      if (!value) {
-        func_.body.ops.push_back(std::move(op));
-        continue;
-      }
-      value->name = op->result()->name;
-      replaced_[op->result()] = value;
-      dropped_.push_back(std::move(op));
-    }
+    for (auto& op : old) take(std::move(op));
   }
 
  private:
+  /// Puts an op, or what replaces it, at the end of the body.
+  void take(std::unique_ptr<Op> op) {
+    forEachUse(*op, [&](Value*& value) { value = replacedBy(value); });
+    builder_.setLoc(op->loc);
+    if (bindsTooMuch(*op) || !oneRegion(*op)) return expand(std::move(op));
+    Value* value = replacement(*op);
+    if (!value) {
+      func_.body.ops.push_back(std::move(op));
+      return;
+    }
+    value->name = op->result()->name;
+    replaced_[op->result()] = value;
+    dropped_.push_back(std::move(op));
+  }
+  Value* replacedBy(Value* value) const {
+    auto it = replaced_.find(value);
+    return it == replaced_.end() ? value : it->second;
+  }
+
   /// A composite that alone has more operands and results than a kernel may bind: its primitives spread over
   /// several regions.
   bool bindsTooMuch(const Op& op) const {
@@ -44,14 +47,24 @@ class Preparer {
     if (target_.reads != "texel") bound += op.numOperands();
     return bound > target_.bindings;
   }
+  /// Whether an op is computed by one kernel. An attention gradient is two kernels; short attentions are
+  /// faster through their scores.
+  bool oneRegion(const Op& op) const {
+    if (op.info().fusion != table::Fusion::attention) return true;
+    return op.code != Opcode::attention_grad && streamsScores(op, target_);
+  }
+  /// Decomposes an op and takes the parts one by one.
   void expand(std::unique_ptr<Op> op) {
     std::vector<Value*> operands;
     for (const Operand& operand : op->operands) operands.push_back(operand.value);
+    Block parts;
+    Block* body = builder_.block();
+    builder_.setBlock(&parts);
     std::vector<Value*> results = decompose(*op, operands, builder_);
-    for (size_t i = 0; i < results.size(); ++i) {
-      results[i]->name = op->results[i]->name;
-      replaced_[op->results[i].get()] = results[i];
-    }
+    builder_.setBlock(body);
+    for (size_t i = 0; i < results.size(); ++i) results[i]->name = op->results[i]->name;
+    for (auto& part : parts.ops) take(std::move(part));
+    for (size_t i = 0; i < results.size(); ++i) replaced_[op->results[i].get()] = replacedBy(results[i]);
     dropped_.push_back(std::move(op));
   }
 

@@ -463,6 +463,7 @@ std::vector<SweepCase> sweepCases() {
   addIndexing(out);
   addRows(out);
   addMapComposites(out);
+  for (SweepCase& each : attentionCases()) out.out.push_back(std::move(each));
   return out.out;
 }
 

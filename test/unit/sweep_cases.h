@@ -37,6 +37,8 @@ struct SweepCase {
 
 /// Whether the sweep must hold a case of the op: every op of a region except leaves and structure.
 bool needsSweep(const OpInfo& row);
+/// The cases of attention and its gradients, a part of all.
+std::vector<SweepCase> attentionCases();
 /// All cases, in the order of the table.
 std::vector<SweepCase> sweepCases();
 /// One case of each kernel family, map, row, matmul and scatter, that takes at least `groups` workgroups of
