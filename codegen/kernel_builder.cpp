@@ -246,7 +246,7 @@ std::vector<KV> KernelBuilder::bodyOf(Block* block, bool guard,
   return yielded;
 }
 
-std::vector<KV> KernelBuilder::loop(int level, const KV& from, int64_t to, int64_t step,
+std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, int64_t step,
                                     const std::vector<KV>& init, const LoopBody& body) {
   std::vector<KV> results;
   std::string loopHint = hint_;
@@ -255,7 +255,7 @@ std::vector<KV> KernelBuilder::loop(int level, const KV& from, int64_t to, int64
     auto op = std::make_unique<Op>(Opcode::k_for);
     auto block = std::make_unique<Block>();
     Value* index = block->addArg(Type::scalar(DType::u32), names_.unique(loopHint.empty() ? "k" : loopHint));
-    op->operands = {Operand::binding(index, operand(from)), Operand::keyword("to", {Operand::literal(to)})};
+    op->operands = {Operand::binding(index, operand(from)), Operand::keyword("to", {operand(to)})};
     if (step != 1) op->operands.push_back(Operand::keyword("step", {Operand::literal(step)}));
     std::vector<KV> carried;
     std::vector<Operand> bindings;

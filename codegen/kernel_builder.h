@@ -60,8 +60,12 @@ class KernelBuilder {
 
   using LoopBody = std::function<std::vector<KV>(const KV& index, const std::vector<KV>& carried)>;
   /// for index = from to `to` step `step`, carrying values; placed in the scope of depth `level`.
-  std::vector<KV> loop(int level, const KV& from, int64_t to, int64_t step, const std::vector<KV>& init,
+  std::vector<KV> loop(int level, const KV& from, const KV& to, int64_t step, const std::vector<KV>& init,
                        const LoopBody& body);
+  std::vector<KV> loop(int level, const KV& from, int64_t to, int64_t step, const std::vector<KV>& init,
+                       const LoopBody& body) {
+    return loop(level, from, u32(to), step, init, body);
+  }
   /// Runs `body` where cond holds, here.
   void guard(const KV& cond, const std::function<void()>& body);
   /// A value computed only where cond holds, else `otherwise`.

@@ -4,9 +4,15 @@
 
 namespace tg {
 
+/// Whether a region's schedule computes the op as a whole.
+static bool keepsWhole(const Op& fused, const Op& op) {
+  return op.info().fusion == table::Fusion::attention && fused.attr("schedule").text == "attention";
+}
+
 /// Emits an op's primitives for given operands, expanding what a decomposition itself leaves composite.
-static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& operands, Builder& builder) {
-  if (!op.info().has(table::composite)) {
+static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& operands, Builder& builder,
+                                  bool whole = false) {
+  if (whole || !op.info().has(table::composite)) {
     std::unordered_map<const Value*, Value*> map;
     for (int i = 0, next = 0; i < op.numOperands(); ++i)
       if (op.operands[i].kind == Operand::Kind::value) map[op.in(i)] = operands[static_cast<size_t>(next++)];
@@ -54,7 +60,7 @@ std::unique_ptr<PlainRegion> plainRegion(const Op& fused) {
       break;
     }
     builder.setLoc(op->loc);
-    std::vector<Value*> made = expand(*op, operands, builder);
+    std::vector<Value*> made = expand(*op, operands, builder, keepsWhole(fused, *op));
     for (size_t i = 0; i < made.size(); ++i) map[op->result(static_cast<int>(i))] = made[i];
   }
   region->body = &item->body;

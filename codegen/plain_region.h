@@ -9,7 +9,7 @@
 
 namespace tg {
 
-/// A region whose composites are expanded.
+/// A region whose composites are expanded, but for those that the schedule computes as a whole.
 struct PlainRegion {
   Module scratch;  ///< owns the ops
   Block* body = nullptr;

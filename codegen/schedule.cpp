@@ -70,9 +70,48 @@ Attr matmulSchedule(const Op& product, const Target& target) {
   return scheduleAttr("matmul", {{"tile", Attr::ints({tileM, tileN})}, {"workgroup", Attr::of(workgroup)}});
 }
 
+/// Queries, keys and widths of an attention row; batch is the product of the leading axes.
+struct AttentionSizes {
+  int64_t queries, keys, width, valueWidth, batch;
+  explicit AttentionSizes(const Op& op) {
+    const Shape &q = op.in(0)->type.shape, &v = op.in(2)->type.shape;
+    int rank = q.rank();
+    queries = q[rank - 2], keys = v[rank - 2], width = q.back(), valueWidth = v.back();
+    batch = q.elements() / (queries * width);
+  }
+};
+
+Attr attentionSchedule(const Op& op, const Target& target) {
+  AttentionSizes size(op);
+  bool forKeys = op.code == Opcode::attention_grad_kv;
+  int64_t own = forKeys ? size.keys : size.queries, other = forKeys ? size.queries : size.keys;
+  // A row of the other side is read once for all rows of the tile, as in a register-tiled product, where few
+  // invocations keep the device busy. Elsewhere neighbours share the read through the cache.
+  int64_t tile = 1;
+  if (target.matmul == "register") {
+    tile = op.code == Opcode::attention ? divisor(own, {4, 3, 2, 1}) : divisor(own, {2, 1});
+    while (tile % 2 == 0 && size.batch * (own / tile) < target.parallel) tile /= 2;
+  }
+  int64_t block = divisor(other, {4, 3, 2, 1});
+  int64_t workgroup = std::min<int64_t>(target.matmul == "register" ? 8 : 64, target.maxInvocations);
+  return scheduleAttr(
+      "attention",
+      {{"tile", Attr::of(tile)}, {"block", Attr::of(block)}, {"workgroup", Attr::of(workgroup)}});
+}
+
 }  // namespace
 
+bool streamsScores(const Op& attention, const Target& target) {
+  AttentionSizes size(attention);
+  // More than this does not fit the registers of an invocation.
+  constexpr int64_t kWidest = 256;
+  return size.width + size.valueWidth <= kWidest &&
+         size.batch * size.queries * size.keys * 4 >= target.streamScores;
+}
+
 Attr chooseSchedule(const Op& fused, const Target& target) {
+  for (const auto& op : fused.regions[0]->ops)
+    if (op->info().fusion == table::Fusion::attention) return attentionSchedule(*op, target);
   const Op* product = nullptr;
   int products = 0;
   std::optional<RowSpace> rows;

@@ -5,6 +5,8 @@
 //   row{lanes = 1, vec = 4, workgroup = 64}      lanes invocations for a row, reductions along it
 //   matmul{tile = [8, 8], workgroup = 8}         a register tile of the product for each invocation
 //   matmul{tile = [4, 4], shared = [32, 32, 16]} the same, operands staged in shared memory
+//   attention{tile = 4, block = 4, workgroup = 8} tile rows for each invocation, which reads the rows of the
+//                                                other side block by block and never stores a score
 #pragma once
 
 #include <optional>
@@ -24,5 +26,9 @@ struct RowSpace {
 /// The rows an op reduces along: of reductions over trailing axes and of row composites over the
 /// last axis. Nothing for other ops.
 std::optional<RowSpace> rowSpaceOf(const Op& op);
+
+/// Whether an attention row is worth a kernel that recomputes its scores: they take too many bytes, and one
+/// invocation can hold the rows. Otherwise its decomposition is faster, which computes each score once.
+bool streamsScores(const Op& attention, const Target& target);
 
 }  // namespace tg

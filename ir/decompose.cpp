@@ -47,6 +47,10 @@ EXPAND(max_pool2d_grad, maxPool2dGrad);
 EXPAND(avg_pool2d, avgPool2d);
 EXPAND(avg_pool2d_grad, avgPool2dGrad);
 EXPAND(upsample_nearest2d, upsampleNearest2d);
+EXPAND(attention, attention);
+EXPAND(attention_grad, attentionGrad);
+EXPAND(attention_grad_q, attentionGradQ);
+EXPAND(attention_grad_kv, attentionGradKv);
 #undef EXPAND
 
 namespace check {

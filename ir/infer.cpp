@@ -512,6 +512,10 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::avg_pool2d:
   case Opcode::avg_pool2d_grad:
   case Opcode::upsample_nearest2d: return inference::window(c);
+  case Opcode::attention:
+  case Opcode::attention_grad:
+  case Opcode::attention_grad_q:
+  case Opcode::attention_grad_kv: return inference::attention(c);
   case Opcode::fused: return fused(c);
   case Opcode::home: {
     TG_TRY(Type type, c.declared());

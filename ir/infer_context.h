@@ -50,5 +50,7 @@ Result<Types> structure(const Context& c);
 Result<Types> window(const Context& c);
 /// adam_update and sgd_update.
 Result<Types> optimizer(const Context& c);
+/// attention and its gradients.
+Result<Types> attention(const Context& c);
 
 }  // namespace tg::inference

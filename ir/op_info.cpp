@@ -53,7 +53,10 @@ template <class... Ts>
 constexpr List<AttrRow, 6> attributes(Ts... rows) {
   return List<AttrRow, 6>(rows...);
 }
-constexpr Results results(int count) { return {count < 0 ? 0 : count, 0, count < 0}; }
+/// Exactly `count` results, any number when negative; the last `optional` may be missing.
+constexpr Results results(int count, int optional = 0) {
+  return {count < 0 ? 0 : count, optional, count < 0};
+}
 
 constexpr OpInfo kOps[] = {
 #define OP(id, name, slots, attrs, res, regions, traits, where, fusion, scalar, summary, constraints, \

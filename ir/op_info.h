@@ -98,7 +98,7 @@ enum Trait : uint16_t {
 
 /// What fusion sees.
 /// `window`: an element reads a neighbourhood of each operand, most elements of it once.
-enum class Fusion : uint8_t { none, map, view, reduce, row, contraction, scatter, leaf, window };
+enum class Fusion : uint8_t { none, map, view, reduce, row, contraction, scatter, leaf, window, attention };
 
 template <class T, int N>
 struct List {

@@ -32,6 +32,7 @@ void eachMember(T& target, Fn fn) {
   fn("matmul", target.matmul);
   fn("workgroup", target.workgroup);
   fn("parallel", target.parallel);
+  fn("stream_scores", target.streamScores);
 }
 
 Result<void> check(const Target& target) {

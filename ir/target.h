@@ -32,6 +32,7 @@ struct Target {
   std::string matmul = "shared";     ///< "register" | "shared"
   int64_t workgroup = 64;            ///< invocations of a map kernel's workgroup
   int64_t parallel = 4096;           ///< invocations that keep the device busy
+  int64_t streamScores = 1 << 20;    ///< bytes of attention scores from which they are not stored
 };
 
 /// The names of the targets that ship with the compiler, in a fixed order.

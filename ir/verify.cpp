@@ -149,9 +149,11 @@ bool Verifier::operands(const Op& op) {
 
 void Verifier::types(const Op& op, const Item& func) {
   const table::Results& wanted = op.info().results;
-  if (!wanted.variadic && static_cast<int>(op.results.size()) != wanted.count)
+  const int given = static_cast<int>(op.results.size()), least = wanted.count - wanted.optional;
+  if (!wanted.variadic && (given < least || given > wanted.count))
     return report(op.loc,
-                  fmt::format("{}: has {} results, not {}", op.info().name, wanted.count, op.results.size()));
+                  fmt::format("{}: has {}{} results, not {}", op.info().name,
+                              wanted.optional ? fmt::format("{} to ", least) : "", wanted.count, given));
   if (!op.groups.empty() && op.code != Opcode::fused)
     return report(op.loc, fmt::format("{}: only tg.fused has groups of results", op.info().name));
   Result<std::vector<Type>> inferred = infer(op, &module_, &func);

@@ -70,6 +70,12 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
       if ((find(func->attrs, "every") != nullptr) == repeated) fuse::flattenOptimizer(module, *func, target);
   for (Item* func : module.all(ItemKind::func)) {
     fuse::prepare(module, *func, target);
+  }
+  // What prepare took apart may compute a thing twice, as the gradient of a short attention does its scores,
+  // or compute what nobody reads.
+  TG_CHECK(run_cse(module, {}, context));
+  TG_CHECK(run_dce(module, {}, context));
+  for (Item* func : module.all(ItemKind::func)) {
     std::vector<fuse::Report> reports = fuse::formRegions(module, *func, target);
     fuse::applyTuning(*func, tuning, tuned);
     if (options.report)

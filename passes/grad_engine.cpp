@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 
+#include "ir/infer.h"
 #include "passes/grad_rules/grad_rules.h"
 
 namespace tg {
@@ -67,6 +69,25 @@ Result<void> GradEngine::backward(size_t begin, size_t end) {
   return {};
 }
 
+/// Gives an op the optional results that the text left out: its gradient reads them.
+static void addOptionalResults(Op& op, Builder& builder) {
+  const table::Results& row = op.info().results;
+  if (row.variadic || static_cast<int>(op.results.size()) == row.count) return;
+  std::unordered_map<const Value*, Value*> none;
+  std::unique_ptr<Op> whole = cloneOp(op, none);
+  whole->results.clear();
+  auto types = infer(*whole, builder.module(), builder.item());
+  assert(types && "a verified op infers");
+  for (size_t i = op.results.size(); i < types->size(); ++i) {
+    op.results.push_back(std::make_unique<Value>());
+    Value& added = *op.results.back();
+    added.type = (*types)[i];
+    added.name = builder.names().unique(op.result()->name + "_saved");
+    added.loc = op.loc;
+    added.def = &op;
+  }
+}
+
 Result<void> GradEngine::differentiate(Op& op) {
   std::vector<Value*> resultGrads;
   bool reached = false;
@@ -84,6 +105,8 @@ Result<void> GradEngine::differentiate(Op& op) {
 
   if (!inDecomposition_) builder_.setLoc(derivedLoc("grad", op.loc));
   const GradEntry& entry = gradEntry(op.code);
+  addOptionalResults(op, builder_);
+  resultGrads.resize(op.results.size());
   if (entry.kind == GradKind::decomposes) return byDecomposition(op, resultGrads);
   if (!entry.apply)
     return failAt(op.loc,

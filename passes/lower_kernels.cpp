@@ -50,6 +50,7 @@ Range slotRange(const Op& op, const ResultSlot& slot) {
 const Op* mainOp(const Op& fused) {
   auto weight = [](const Op& op) {
     switch (op.info().fusion) {
+    case table::Fusion::attention: return 7;
     case table::Fusion::contraction: return 6;
     case table::Fusion::row: return 5;
     case table::Fusion::scatter:

@@ -118,16 +118,29 @@ class Forward {
         named(hint + "_split", slice.reshape({batch_, config_.block, config_.heads, width / config_.heads}));
     return hinted(hint, Opcode::transpose, {split.value}, {{"perm", Attr::ints({0, 2, 1, 3})}});
   }
-  TensorExpr attention(TensorExpr x) {
-    TensorExpr qkv = linear(x, block_ + "attn.qkv", short_ + "qkv");
-    TensorExpr q = head(qkv, 0, short_ + "q"), k = head(qkv, 1, short_ + "k"), v = head(qkv, 2, short_ + "v");
+  /// softmax(q·kᵀ/√(C/H))·v, causal.
+  TensorExpr softmaxMixed(TensorExpr q, TensorExpr k, TensorExpr v) {
     TensorExpr products =
         hinted(short_ + "qk", Opcode::matmul, {q.value, k.value}, {{"transpose_b", Attr::boolean(true)}});
     double perHead = static_cast<double>(config_.width / config_.heads);
     TensorExpr scores = named(short_ + "scores", products * (1.0 / std::sqrt(perHead)));
     TensorExpr weights =
         hinted(short_ + "weights", Opcode::softmax, {scores.value}, {{"causal", Attr::boolean(true)}});
-    TensorExpr mixed = hinted(short_ + "mixed", Opcode::matmul, {weights.value, v.value});
+    return hinted(short_ + "mixed", Opcode::matmul, {weights.value, v.value});
+  }
+  /// The same as one op; its row statistics are left out, append-grad adds them where they are read.
+  TensorExpr attentionMixed(TensorExpr q, TensorExpr k, TensorExpr v) {
+    builder_.setHint(short_ + "mixed");
+    Op* op =
+        builder_.create(Opcode::attention, {Operand::of(q.value), Operand::of(k.value), Operand::of(v.value)},
+                        {{"causal", Attr::boolean(true)}}, {q.value->type});
+    builder_.setHint("");
+    return {&builder_, op->result()};
+  }
+  TensorExpr attention(TensorExpr x) {
+    TensorExpr qkv = linear(x, block_ + "attn.qkv", short_ + "qkv");
+    TensorExpr q = head(qkv, 0, short_ + "q"), k = head(qkv, 1, short_ + "k"), v = head(qkv, 2, short_ + "v");
+    TensorExpr mixed = config_.mixing == "attention" ? attentionMixed(q, k, v) : softmaxMixed(q, k, v);
     TensorExpr apart =
         hinted(short_ + "mixed_t", Opcode::transpose, {mixed.value}, {{"perm", Attr::ints({0, 2, 1, 3})}});
     TensorExpr joined = named(short_ + "heads", apart.reshape({batch_, config_.block, config_.width}));
@@ -180,6 +193,8 @@ Result<std::unique_ptr<Module>> makeGpt(const GptConfig& config) {
     return fail(fmt::format("the width {} is no multiple of {} heads", config.width, config.heads));
   if (config.activation != "relu" && config.activation != "gelu")
     return fail(fmt::format("the activation is relu or gelu, not '{}'", config.activation));
+  if (config.mixing != "softmax" && config.mixing != "attention")
+    return fail(fmt::format("heads mix by softmax or attention, not '{}'", config.mixing));
   auto module = std::make_unique<Module>();
   module->name = "gpt";
   if (!config.trainPipeline.empty()) module->attrs = {{"train_pipeline", Attr::string(config.trainPipeline)}};

@@ -18,6 +18,8 @@ struct GptConfig {
   int64_t width = 64;               ///< C, a multiple of heads
   int64_t batch = 16;               ///< B, sequences in a training step
   std::string activation = "relu";  ///< of the feed-forward layers: relu or gelu (tanh form)
+  /// How heads mix: softmax (matmul, softmax, matmul) or attention (the op tg.attention).
+  std::string mixing = "softmax";
   /// Written on the module, so that `tg-run train` knows what to append.
   std::string trainPipeline = "append-grad,append-adam{lr=1e-3}";
 };

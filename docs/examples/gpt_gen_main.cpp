@@ -16,6 +16,8 @@ int main(int argc, char** argv) {
   app.add_option("--width", config.width, "channels, a multiple of the heads")->capture_default_str();
   app.add_option("--batch", config.batch, "sequences in a training step")->capture_default_str();
   app.add_option("--act", config.activation, "relu or gelu")->capture_default_str();
+  app.add_option("--mixing", config.mixing, "softmax: matmul, softmax, matmul; attention: tg.attention")
+      ->capture_default_str();
   app.add_option("--pipeline", config.trainPipeline, "what tg-run train appends; '' writes none")
       ->capture_default_str();
   try {

@@ -55,5 +55,13 @@ Results maxPool2dGrad(const Composite& composite);
 Results avgPool2d(const Composite& composite);
 Results avgPool2dGrad(const Composite& composite);
 Results upsampleNearest2d(const Composite& composite);
+Results attention(const Composite& composite);
+Results attentionGrad(const Composite& composite);
+Results attentionGradQ(const Composite& composite);
+Results attentionGradKv(const Composite& composite);
+
+/// x where the mask holds and the lowest finite value elsewhere, which exp makes 0 without an inf - inf;
+/// x itself where the mask is empty.
+TensorExpr masked(const TensorExpr& mask, const TensorExpr& x);
 
 }  // namespace tg::decomposition

@@ -17,8 +17,7 @@ static TensorExpr shifted(const TensorExpr& x, int64_t axis) {
   return x - stopGradient(x.maxOver({axis}, true));
 }
 
-/// x with masked elements at the lowest finite value: exp makes them 0, and no inf - inf arises.
-static TensorExpr masked(const TensorExpr& mask, const TensorExpr& x) {
+TensorExpr masked(const TensorExpr& mask, const TensorExpr& x) {
   return mask ? select(mask, x, x.lowest()) : x;
 }
 

@@ -18,7 +18,8 @@ void expandViews(Module& module, Item& func);
 
 /// Rewrites that make regions possible: a reduced cross entropy into rows and a mean, row composites
 /// to the last axis, long reductions into two stages, joins of more tensors than a kernel may bind into
-/// joins of joins, large scatters with blocks to skip.
+/// joins of joins, large scatters with blocks to skip, an attention's gradient into its two kernels and
+/// short attentions into matmul, softmax, matmul.
 void prepare(Module& module, Item& func, const Target& target);
 
 /// Merges all updates of an optimizer into one tg.fused over groups, and the gradient norm's sums of

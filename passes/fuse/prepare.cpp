@@ -2,6 +2,7 @@
 #include <array>
 #include <unordered_set>
 
+#include "codegen/schedule.h"
 #include "ir/infer.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/fuse.h"
@@ -24,13 +25,11 @@ class Preparer {
   }
 
  private:
+  /// Puts an op, or what replaces it, at the end of the body.
   void take(std::unique_ptr<Op> op) {
-    forEachUse(*op, [&](Value*& value) {
-      for (auto it = replaced_.find(value); it != replaced_.end(); it = replaced_.find(value))
-        value = it->second;
-    });
+    forEachUse(*op, [&](Value*& value) { value = replacedBy(value); });
     builder_.setLoc(op->loc);
-    if (bindsTooMuch(*op) || opensUp(*op)) return expand(std::move(op));
+    if (bindsTooMuch(*op) || opensUp(*op) || !oneRegion(*op)) return expand(std::move(op));
     Value* value = replacement(*op);
     if (!value) {
       func_.body.ops.push_back(std::move(op));
@@ -40,6 +39,12 @@ class Preparer {
     replaced_[op->result()] = value;
     dropped_.push_back(std::move(op));
   }
+  Value* replacedBy(Value* value) const {
+    for (auto it = replaced_.find(value); it != replaced_.end(); it = replaced_.find(value))
+      value = it->second;
+    return value;
+  }
+
   /// A composite that alone has more operands and results than a kernel may bind: its primitives spread over
   /// several regions.
   bool bindsTooMuch(const Op& op) const {
@@ -48,27 +53,30 @@ class Preparer {
     if (target_.reads != "texel") bound += op.numOperands();
     return bound > target_.bindings;
   }
-  /// A composite of views alone, or of views around a product: views go to whatever reads them, and the
-  /// product gets a schedule of its own.
+  /// A composite of views around a product: views go to whatever reads them, and the product gets a
+  /// schedule of its own.
   static bool opensUp(const Op& op) {
-    table::Fusion fusion = op.info().fusion;
-    return op.info().has(table::composite) &&
-           (fusion == table::Fusion::view || fusion == table::Fusion::contraction);
+    return op.info().has(table::composite) && op.info().fusion == table::Fusion::contraction;
   }
+  /// Whether an op is computed by one kernel. An attention gradient is two kernels; short attentions are
+  /// faster through their scores.
+  bool oneRegion(const Op& op) const {
+    if (op.info().fusion != table::Fusion::attention) return true;
+    return op.code != Opcode::attention_grad && streamsScores(op, target_);
+  }
+  /// Decomposes an op and takes the parts one by one.
   void expand(std::unique_ptr<Op> op) {
     std::vector<Value*> operands;
     for (const Operand& operand : op->operands) operands.push_back(operand.value);
-    size_t before = func_.body.ops.size();
+    Block parts;
+    Block* body = builder_.block();
+    builder_.setBlock(&parts);
     std::vector<Value*> results = decompose(*op, operands, builder_);
-    for (size_t i = 0; i < results.size(); ++i) {
-      results[i]->name = op->results[i]->name;
-      replaced_[op->results[i].get()] = results[i];
-    }
+    builder_.setBlock(body);
+    for (size_t i = 0; i < results.size(); ++i) results[i]->name = op->results[i]->name;
+    for (auto& part : parts.ops) take(std::move(part));
+    for (size_t i = 0; i < results.size(); ++i) replaced_[op->results[i].get()] = replacedBy(results[i]);
     dropped_.push_back(std::move(op));
-    std::vector<std::unique_ptr<Op>> parts;
-    for (size_t i = before; i < func_.body.ops.size(); ++i) parts.push_back(std::move(func_.body.ops[i]));
-    func_.body.ops.resize(before);
-    for (auto& part : parts) take(std::move(part));
   }
 
   /// Emits what stands for an op and returns its value, or null to keep the op.

@@ -117,7 +117,7 @@ Region Former::alone(const Op& op) const {
     region.space = Space::sum, region.summed = op.in(0)->type.shape;
   else if (op.info().fusion == Fusion::window)
     region.space = Space::sum, region.summed = op.in(0)->type.shape;
-  else if (op.info().fusion == Fusion::scatter)
+  else if (op.info().fusion == Fusion::scatter || op.info().fusion == Fusion::attention)
     region.space = Space::closed;
   return region;
 }

@@ -1,5 +1,6 @@
 // The table of gradients: rows with a scalar by the scalar table, kernel ops never, the rest by the
 // entry of their family. A row without an entry does not compile.
+#include "passes/grad_rules/attention.h"
 #include "passes/grad_rules/composite.h"
 #include "passes/grad_rules/elementwise.h"
 #include "passes/grad_rules/index.h"

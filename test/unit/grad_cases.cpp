@@ -177,6 +177,32 @@ static void addSoftmaxes(std::vector<GradCase>& out) {
   out.push_back(one(cross_entropy_grad, "%a, %b, %c", {{"4xf32"}, {"i32", 0, 3}, {"f32"}}, {"4xf32"}));
 }
 
+/// Fewer and more keys than queries, rows that see nothing, every optional operand; dlse flows through both
+/// results of attention.
+static void addAttention(std::vector<GradCase>& out) {
+  using enum Opcode;
+  struct Sizes {
+    std::string lead;
+    int queries, keys, width, valueWidth;
+  };
+  for (const Sizes& s : {Sizes{"", 3, 4, 2, 3}, Sizes{"2x", 3, 2, 2, 2}, Sizes{"2x1x", 2, 2, 3, 1}})
+    for (const char* attrs : {"", " {causal = true}", " {causal = true, scale = 0.3}"}) {
+      auto of = [&](int rows, int columns) { return fmt::format("{}{}x{}xf32", s.lead, rows, columns); };
+      CaseInput q{of(s.queries, s.width)}, k{of(s.keys, s.width)}, v{of(s.keys, s.valueWidth)},
+          o{of(s.queries, s.valueWidth)}, rows{fmt::format("{}{}xf32", s.lead, s.queries), 0, 2};
+      std::string six = "%a, %b, %c, %d, %e, %f";
+      out.push_back(one(attention, std::string("%a, %b, %c") + attrs, {q, k, v}, {o.type, rows.type}));
+      out.push_back(one(attention, std::string("%a, %b, %c") + attrs, {q, k, v}, {o.type}));
+      // The gradients' own gradients have many operands each: a batch and a scale change nothing there.
+      if (s.lead.size() > 2 || std::string_view(attrs).find("scale") != std::string_view::npos) continue;
+      out.push_back(one(attention_grad, six + attrs, {q, k, v, o, rows, o}, {q.type, k.type, v.type}));
+      out.push_back(
+          one(attention_grad, six + ", %g" + attrs, {q, k, v, o, rows, o, rows}, {q.type, k.type, v.type}));
+      out.push_back(one(attention_grad_q, six + attrs, {q, k, v, rows, rows, o}, {q.type}));
+      out.push_back(one(attention_grad_kv, six + attrs, {q, k, v, rows, rows, o}, {k.type, v.type}));
+    }
+}
+
 static void addOthers(std::vector<GradCase>& out) {
   using enum Opcode;
   out.push_back({cast,
@@ -267,6 +293,7 @@ std::vector<GradCase> gradCases() {
   addIndexing(out);
   addStructure(out);
   addSoftmaxes(out);
+  addAttention(out);
   addOthers(out);
   addWindows(out);
   return out;

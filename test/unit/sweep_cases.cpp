@@ -488,6 +488,7 @@ std::vector<SweepCase> sweepCases() {
   for (SweepCase& each : structureCases()) out.out.push_back(std::move(each));
   addSgd(out);
   for (SweepCase& each : windowCases()) out.out.push_back(std::move(each));
+  for (SweepCase& each : attentionCases()) out.out.push_back(std::move(each));
   return out.out;
 }
 

@@ -41,6 +41,8 @@ bool needsSweep(const OpInfo& row);
 std::vector<SweepCase> elementwiseCases();
 /// Of these, rearrangements along axes, reads by index along one, and joins of many tensors.
 std::vector<SweepCase> structureCases();
+/// The cases of attention and its gradients, a part of all.
+std::vector<SweepCase> attentionCases();
 /// All cases, in the order of the table.
 std::vector<SweepCase> sweepCases();
 /// The part of them about windows, convolutions and pooling.

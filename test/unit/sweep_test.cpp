@@ -160,6 +160,28 @@ INSTANTIATE_TEST_SUITE_P(Targets, Sweep,
                            return name;
                          });
 
+/// Attention whose scores no kernel stores, at sizes where the targets as they are would store them.
+class StreamedAttention : public ::testing::TestWithParam<std::string> {};
+TEST_P(StreamedAttention, MatchesTheOracle) {
+  Target streaming = target(GetParam());
+  streaming.streamScores = 1;
+  const std::vector<SweepCase> cases = attentionCases();
+  Stages stages = stagesOf(*moduleOf(cases, 0, cases.size()), streaming);
+  ASSERT_TRUE(stages.fused);
+  size_t streamed = 0;
+  for (const auto& op : stages.fused->func("f")->body.ops)
+    streamed += op->code == Opcode::fused && op->attr("schedule").text == "attention";
+  EXPECT_GE(streamed, cases.size());
+  Gpu gpu;
+  Checker checker(cases, GetParam());
+  for (size_t first = 0; first < cases.size(); first += kBatch)
+    sweep(gpu, cases, first, std::min(kBatch, cases.size() - first), streaming, checker, 1);
+}
+INSTANTIATE_TEST_SUITE_P(Targets, StreamedAttention, ::testing::Values("lavapipe", "gpu", "vulkan-min"),
+                         [](const auto& info) {
+                           return info.param == "vulkan-min" ? "vulkan_min" : info.param;
+                         });
+
 /// Dispatches that use more than one axis of the grid.
 int spreadDispatches(const Module& module) {
   int count = 0;

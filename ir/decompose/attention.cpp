@@ -1,0 +1,106 @@
+// attention and its gradients: the plain formulas over the whole T×S matrix of scores. The gradients take
+// the row statistics the forward pass saved, lse = log Σ e^s, so that p = e^(s - lse) needs no sum.
+#include <cmath>
+
+#include "ir/decompose/decompose.h"
+
+namespace tg::decomposition {
+
+namespace {
+
+TensorExpr product(const TensorExpr& a, const TensorExpr& b, bool transposeA, bool transposeB) {
+  AttrList attrs = {{"transpose_a", Attr::boolean(transposeA)}, {"transpose_b", Attr::boolean(transposeB)}};
+  return {a.builder, a.builder->op(Opcode::matmul, {a.value, b.value}, attrs)};
+}
+
+/// A value of each row beside the row's elements.
+TensorExpr column(const TensorExpr& rows) {
+  Shape shape = rows.shape();
+  shape.push(1);
+  return rows.reshape(shape);
+}
+
+double scaleOf(const Composite& composite) {
+  double scale = composite.op.realAttr("scale");
+  return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(composite[0].shape().back()));
+}
+
+/// The scores and where they count; no mask where all do.
+struct Scores {
+  TensorExpr s, mask;
+};
+
+// s = q·kᵀ·scale
+Scores scoresOf(const Composite& composite) {
+  Scores scores;
+  scores.s = product(composite[0], composite[1], false, true) * scaleOf(composite);
+  if (composite.op.flag("causal")) scores.mask = causalMask(scores.s);
+  return scores;
+}
+
+// log Σ e^s = max + log Σ e^(s-max), and 0 for a row that sees nothing
+TensorExpr logSumExp(const Scores& scores) {
+  int64_t last = scores.s.rank() - 1;
+  TensorExpr z = masked(scores.mask, scores.s);
+  TensorExpr top = stopGradient(z.maxOver({last}, true));
+  TensorExpr e = exp(z - top);
+  bool emptyRows = scores.mask && z.shape()[z.rank() - 2] > z.shape().back();
+  TensorExpr total = (emptyRows ? select(scores.mask, e, 0.0) : e).sum({last});
+  top = top.reshape(total.shape());
+  if (!emptyRows) return top + log(total);
+  TensorExpr any = gt(total, 0.0);
+  return select(any, top + log(select(any, total, 1.0)), 0.0);
+}
+
+struct Backward {
+  TensorExpr p, ds;
+};
+
+// p = e^(s - lse), ds = p·(do·vᵀ - δ)·scale
+Backward backward(const Composite& composite) {
+  TensorExpr v = composite[2], lse = composite[3], delta = composite[4], dy = composite[5];
+  Scores scores = scoresOf(composite);
+  TensorExpr p = exp(masked(scores.mask, scores.s) - column(lse));
+  TensorExpr ds = p * (product(dy, v, false, true) - column(delta)) * scaleOf(composite);
+  return {p, ds};
+}
+
+}  // namespace
+
+// o = softmax(s)·v
+Results attention(const Composite& composite) {
+  Scores scores = scoresOf(composite);
+  TensorExpr p{&composite.builder,
+               composite.builder.op(Opcode::softmax, {scores.s.value},
+                                    {{"causal", Attr::boolean(composite.op.flag("causal"))}})};
+  Results results = {product(p, composite[2], false, false)};
+  if (composite.op.results.size() > 1) results.push_back(logSumExp(scores));
+  return results;
+}
+
+// δ = Σ do·o - dlse, then both parts
+Results attentionGrad(const Composite& composite) {
+  TensorExpr o = composite[3], lse = composite[4], dy = composite[5], dlse = composite[6];
+  TensorExpr delta = (dy * o).sum({o.rank() - 1});
+  if (dlse) delta = delta - dlse;
+  std::vector<Value*> operands = {composite[0].value, composite[1].value, composite[2].value,
+                                  lse.value,          delta.value,        dy.value};
+  AttrList attrs = {{"causal", composite.op.attr("causal")}, {"scale", composite.op.attr("scale")}};
+  Builder& builder = composite.builder;
+  TensorExpr dq{&builder, builder.op(Opcode::attention_grad_q, operands, attrs)};
+  TensorExpr dk{&builder, builder.op(Opcode::attention_grad_kv, operands, attrs)};
+  return {dq, dk, {&builder, dk.value->def->result(1)}};
+}
+
+// dq = ds·k
+Results attentionGradQ(const Composite& composite) {
+  return {product(backward(composite).ds, composite[1], false, false)};
+}
+
+// dk = dsᵀ·q, dv = pᵀ·do
+Results attentionGradKv(const Composite& composite) {
+  Backward parts = backward(composite);
+  return {product(parts.ds, composite[0], true, false), product(parts.p, composite[5], true, false)};
+}
+
+}  // namespace tg::decomposition
