@@ -27,6 +27,27 @@ class Linear : public Module {
   bool bias_;
 };
 
+struct Conv2dOptions {
+  Dims stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  int64_t groups = 1;
+  bool bias = true;
+  Init init = Init::kaiming();
+};
+
+/// [N, in, H, W] to [N, out, H', W']. w is [out, in/groups, size, size]; b is [out, 1, 1], zeros.
+class Conv2d : public Module {
+ public:
+  Conv2d(int64_t in, int64_t out, int64_t size, const Conv2dOptions& options = {},
+         Site site = Site::current());
+  Tensor operator()(const Arg& x) const;
+
+  Param w;
+  Param b;  ///< empty without bias
+
+ private:
+  Conv2dOptions options_;
+};
+
 /// Rows of a table by i32 ids: [...] to [..., width]. w is [count, width].
 class Embedding : public Module {
  public:

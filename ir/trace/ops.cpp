@@ -9,18 +9,31 @@
 
 namespace tg::nn {
 
-namespace {
-
-Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs = {}) {
+Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs) {
   Site site = operands.front().site();
   return Recorder::emit(site, {.code = code, .operands = std::move(operands), .attrs = std::move(attrs)});
 }
 
-/// An axis counted from the front when it is in range, else as it is, for inference to refuse.
+std::vector<Tensor> makeAll(Opcode code, std::vector<Arg> operands, AttrList attrs, int count) {
+  Site site = operands.front().site();
+  return Recorder::emitAll(site, {.code = code, .operands = std::move(operands), .attrs = std::move(attrs)},
+                           count);
+}
+
+Tensor makeTyped(Opcode code, std::vector<Arg> operands, const Dims& shape, DType dtype, AttrList attrs,
+                 const Site& site) {
+  Result<Type> type = tensorType(dtype, shape, nullptr);
+  if (!type) return Recorder::fail(site, fmt::format("{}: {}", info(code).name, type.error().message()));
+  return Recorder::emit(
+      site, {.code = code, .operands = std::move(operands), .attrs = std::move(attrs), .declared = {*type}});
+}
+
 int64_t fromFront(int64_t axis, int rank) {
   int normal = normalAxis(axis, rank);
   return normal < 0 ? axis : normal;
 }
+
+namespace {
 
 Tensor reduce(Opcode code, const Arg& x, const Axes& axes, bool keepdims) {
   return make(code, {x}, {{"axes", Attr::ints(axes.of(x.rank()))}, {"keepdims", Attr::boolean(keepdims)}});
@@ -33,13 +46,6 @@ Tensor reduced(const Arg& x, Reduction reduction) {
   case Reduction::none: break;
   }
   return x.tensor();
-}
-
-/// An op without operands whose type is given.
-Tensor leaf(Opcode code, const Dims& shape, DType dtype, AttrList attrs, const Site& site) {
-  Result<Type> type = tensorType(dtype, shape, nullptr);
-  if (!type) return Recorder::fail(site, fmt::format("{}: {}", info(code).name, type.error().message()));
-  return Recorder::emit(site, {.code = code, .operands = {}, .attrs = std::move(attrs), .declared = {*type}});
 }
 
 }  // namespace
@@ -146,7 +152,7 @@ Tensor ones(const Dims& shape, DType dtype, Site site) { return constant(1, shap
 Tensor arange(int64_t n, DType dtype, Site site) { return iota({n}, 0, dtype, site); }
 Tensor iota(const Dims& shape, int axis, DType dtype, Site site) {
   int64_t front = fromFront(axis, static_cast<int>(shape.values().size()));
-  return leaf(Opcode::iota, shape, dtype, {{"axis", Attr::of(front)}}, site);
+  return makeTyped(Opcode::iota, {}, shape, dtype, {{"axis", Attr::of(front)}}, site);
 }
 
 Tensor where(const Arg& cond, const Arg& a, const Arg& b) {
@@ -167,14 +173,35 @@ Tensor gelu(const Arg& x, Gelu form) {
   return make(Opcode::gelu, {x}, {{"approximate", Attr::word(form == Gelu::tanh ? "tanh" : "none")}});
 }
 
+Tensor clamp(const Arg& x, double lo, double hi) {
+  return make(Opcode::clamp, {x}, {{"lo", Attr::of(lo)}, {"hi", Attr::of(hi)}});
+}
+Tensor leakyRelu(const Arg& x, double slope) {
+  return make(Opcode::leaky_relu, {x}, {{"slope", Attr::of(slope)}});
+}
+
 Tensor sum(const Arg& x, const Axes& axes, bool keepdims) { return reduce(Opcode::sum, x, axes, keepdims); }
 Tensor mean(const Arg& x, const Axes& axes, bool keepdims) { return reduce(Opcode::mean, x, axes, keepdims); }
 Tensor maxReduce(const Arg& x, const Axes& axes, bool keepdims) {
   return reduce(Opcode::max_reduce, x, axes, keepdims);
 }
-Tensor argmax(const Arg& x, int axis, bool keepdims) {
-  return make(Opcode::argmax, {x},
+Tensor minReduce(const Arg& x, const Axes& axes, bool keepdims) {
+  return reduce(Opcode::min_reduce, x, axes, keepdims);
+}
+Tensor logsumexp(const Arg& x, const Axes& axes, bool keepdims) {
+  return reduce(Opcode::logsumexp, x, axes, keepdims);
+}
+static Tensor argReduce(Opcode code, const Arg& x, int axis, bool keepdims) {
+  return make(code, {x},
               {{"axis", Attr::of(fromFront(axis, x.rank()))}, {"keepdims", Attr::boolean(keepdims)}});
+}
+Tensor argmax(const Arg& x, int axis, bool keepdims) { return argReduce(Opcode::argmax, x, axis, keepdims); }
+Tensor argmin(const Arg& x, int axis, bool keepdims) { return argReduce(Opcode::argmin, x, axis, keepdims); }
+Tensor cumsum(const Arg& x, int axis, const CumsumOptions& options) {
+  return make(Opcode::cumsum, {x},
+              {{"axis", Attr::of(fromFront(axis, x.rank()))},
+               {"reverse", Attr::boolean(options.reverse)},
+               {"exclusive", Attr::boolean(options.exclusive)}});
 }
 Tensor meanLast(const Arg& x) { return mean(x, -1, true); }
 Tensor sumLast(const Arg& x) { return sum(x, -1); }
@@ -207,18 +234,15 @@ Tensor softmaxCausalLast(const Arg& x) {
 Tensor logSoftmaxLast(const Arg& x) { return logSoftmax(x, -1); }
 
 Tensor whereCausal(const Arg& x, double fill) {
-  CallSite here(x.site());
-  if (!x.tensor().valid()) return make(Opcode::select, {x, x, x});
-  if (x.rank() < 2) return Recorder::fail(x.site(), "whereCausal: the operand needs rank 2 or more");
-  int64_t rows = x.shape()[x.rank() - 2], columns = x.shape().back();
-  Dims square{rows, columns};
-  return where(iota(square, 1) <= iota(square, 0) + (columns - rows), x, fill);
+  return make(Opcode::where_causal, {x}, {{"fill", Attr::of(fill)}});
 }
 
 Tensor crossEntropy(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options) {
   constexpr const char* words[] = {"mean", "sum", "none"};
   return make(Opcode::cross_entropy, {logits, targets},
-              {{"reduction", Attr::word(words[static_cast<int>(options.reduction)])}});
+              {{"reduction", Attr::word(words[static_cast<int>(options.reduction)])},
+               {"ignore_index", options.ignoreIndex ? Attr::of(*options.ignoreIndex) : Attr::word("none")},
+               {"label_smoothing", Attr::of(options.labelSmoothing)}});
 }
 Tensor crossEntropyLast(const Arg& logits, const Arg& targets) {
   return crossEntropy(logits, targets, {.reduction = Reduction::none});
@@ -234,8 +258,16 @@ Tensor layerNorm(const Arg& x, const Arg& gain, const Arg& bias, double eps) {
   return make(Opcode::layer_norm, {x, gain, bias}, {{"eps", Attr::of(eps)}});
 }
 Tensor rmsNorm(const Arg& x, const Arg& gain, double eps) {
-  CallSite here(x.site());
-  return x * rsqrt(mean(square(x), -1, true) + eps) * gain;
+  return make(Opcode::rms_norm, {x, gain}, {{"eps", Attr::of(eps)}});
+}
+std::pair<Tensor, Tensor> rope(const Arg& q, const Arg& k, const RopeOptions& options) {
+  std::vector<Tensor> turned = makeAll(
+      Opcode::rope, {q, k}, {{"base", Attr::of(options.base)}, {"offset", Attr::of(options.offset)}}, 2);
+  return {turned[0], turned[1]};
+}
+Tensor attention(const Arg& q, const Arg& k, const Arg& v, const AttentionOptions& options) {
+  return makeAll(Opcode::attention, {q, k, v},
+                 {{"causal", Attr::boolean(options.causal)}, {"scale", Attr::of(options.scale)}}, 1)[0];
 }
 
 }  // namespace tg::nn

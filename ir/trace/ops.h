@@ -8,6 +8,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/op_info.h"
@@ -78,11 +79,23 @@ Tensor cast(const Arg& x, DType dtype);
 enum class Gelu : uint8_t { exact, tanh };
 Tensor gelu(const Arg& x, Gelu form = Gelu::exact);
 
+/// x between two bounds.
+Tensor clamp(const Arg& x, double lo, double hi);
+Tensor leakyRelu(const Arg& x, double slope = 0.01);
+
 // Reductions: over all axes unless some are given.
 Tensor sum(const Arg& x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(const Arg& x, const Axes& axes = {}, bool keepdims = false);
 Tensor maxReduce(const Arg& x, const Axes& axes = {}, bool keepdims = false);
+Tensor minReduce(const Arg& x, const Axes& axes = {}, bool keepdims = false);
+Tensor logsumexp(const Arg& x, const Axes& axes = {}, bool keepdims = false);
 Tensor argmax(const Arg& x, int axis = -1, bool keepdims = false);
+Tensor argmin(const Arg& x, int axis = -1, bool keepdims = false);
+struct CumsumOptions {
+  bool reverse = false, exclusive = false;
+};
+/// Sums of the elements up to each along the axis.
+Tensor cumsum(const Arg& x, int axis = -1, const CumsumOptions& options = {});
 /// The last axis stays, with extent 1.
 Tensor meanLast(const Arg& x);
 /// The last axis goes.
@@ -105,6 +118,22 @@ Tensor sliceLastRange(const Arg& x, int64_t start, int64_t limit);
 Tensor pad(const Arg& x, const Dims& low, const Dims& high, double value = 0);
 Tensor concat(const Args& xs, int axis = 0);
 Tensor broadcastTo(const Arg& x, const Dims& shape);
+/// In reverse order along the axes, all unless some are given.
+Tensor flip(const Arg& x, const Axes& axes = {});
+/// x side by side, repeats[i] times along axis i.
+Tensor tile(const Arg& x, const Dims& repeats);
+/// Joins tensors of one type along a new axis.
+Tensor stack(const Args& xs, int axis = 0);
+/// Equal sections along the axis, or parts of the given sizes.
+std::vector<Tensor> split(const Arg& x, int64_t sections, int axis = 0);
+std::vector<Tensor> split(const Arg& x, const Dims& sizes, int axis = 0);
+/// Windows of `size` elements along the axis, on a new last axis.
+struct WindowOptions {
+  int64_t step = 1, dilation = 1;
+};
+Tensor unfold(const Arg& x, int axis, int64_t size, const WindowOptions& options = {});
+/// The adjoint of unfold: overlapping windows, the last axis, summed along an axis of this extent.
+Tensor fold(const Arg& x, int axis, int64_t extent, const WindowOptions& options = {});
 /// [..., T, D] to [..., heads, T, D/heads].
 Tensor splitHeads(const Arg& x, int64_t heads);
 /// [..., H, T, d] to [..., T, H·d].
@@ -119,8 +148,46 @@ Tensor matmul(const Arg& a, const Arg& b, const MatmulOptions& options = {});
 Tensor gather(const Arg& table, const Arg& ids);
 Tensor scatterAdd(const Arg& ids, const Arg& updates, int64_t rows);
 Tensor oneHot(const Arg& ids, int64_t depth, DType dtype = DType::f32);
+/// Along the axis the elements that ids name; the other extents are equal.
+Tensor takeAlongAxis(const Arg& x, const Arg& ids, int axis = -1);
 /// Rows of a [vocab, width] table.
 Tensor embedding(const Arg& table, const Arg& ids);
+
+// Convolution and pooling of [N, C, H, W]; two entries are those of H and W.
+struct ConvOptions {
+  Dims stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  int64_t groups = 1;
+};
+/// w is [K, C/groups, kh, kw].
+Tensor conv2d(const Arg& x, const Arg& w, const ConvOptions& options = {});
+struct ConvTransposeOptions {
+  Dims stride = {1, 1}, padding = {0, 0}, outputPadding = {0, 0}, dilation = {1, 1};
+  int64_t groups = 1;
+};
+/// w is [C, K/groups, kh, kw].
+Tensor convTranspose2d(const Arg& x, const Arg& w, const ConvTransposeOptions& options = {});
+struct PoolOptions {
+  Dims stride = {};  ///< the kernel's when empty
+  Dims padding = {0, 0};
+};
+struct MaxPoolOptions : PoolOptions {
+  Dims dilation = {1, 1};
+};
+struct AvgPoolOptions : PoolOptions {
+  bool countIncludePad = true;
+};
+Tensor maxPool2d(const Arg& x, const Dims& kernel, const MaxPoolOptions& options = {});
+Tensor avgPool2d(const Arg& x, const Dims& kernel, const AvgPoolOptions& options = {});
+Tensor upsampleNearest2d(const Arg& x, const Dims& scale = {2, 2});
+
+// Random numbers: of the host's key, with a salt that counts the function's random operations.
+/// Uniform in [low, high).
+Tensor randomUniform(const Dims& shape, double low = 0, double high = 1, Site site = Site::current());
+Tensor randomNormal(const Dims& shape, double mean = 0, double std = 1, Site site = Site::current());
+/// x/(1-p) with probability 1-p, else 0.
+Tensor dropout(const Arg& x, double p);
+/// Classes drawn with the probabilities softmax(logits) along the axis.
+Tensor categorical(const Arg& logits, int axis = -1);
 
 // Rows and losses.
 Tensor softmax(const Arg& x, int axis = -1);
@@ -133,6 +200,8 @@ Tensor whereCausal(const Arg& x, double fill);
 enum class Reduction : uint8_t { mean, sum, none };
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
+  std::optional<int64_t> ignoreIndex = {};  ///< rows with this target count nowhere
+  double labelSmoothing = 0;
 };
 /// -log softmax(logits)[target] over the last axis; targets are i32 of the leading axes.
 Tensor crossEntropy(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options = {});
@@ -143,6 +212,19 @@ Tensor nllLoss(const Arg& logProbs, const Arg& targets, Reduction reduction = Re
 Tensor layerNorm(const Arg& x, const Arg& gain, const Arg& bias, double eps = 1e-5);
 /// x/√(mean x² + eps)·gain over the last axis.
 Tensor rmsNorm(const Arg& x, const Arg& gain, double eps = 1e-6);
+
+struct RopeOptions {
+  double base = 10000;
+  int64_t offset = 0;  ///< the position of the first row
+};
+/// Turns queries and keys [..., T, D] by their positions.
+std::pair<Tensor, Tensor> rope(const Arg& q, const Arg& k, const RopeOptions& options = {});
+struct AttentionOptions {
+  bool causal = false;
+  double scale = 0;  ///< 0 means 1/√D
+};
+/// softmax(q·kᵀ·scale)·v over q [..., T, D], k [..., S, D], v [..., S, Dv].
+Tensor attention(const Arg& q, const Arg& k, const Arg& v, const AttentionOptions& options = {});
 
 /// How a model calls an op, "" for one that passes make.
 struct Spelling {

@@ -1,7 +1,7 @@
 // The operations that move elements without computing with them.
 #include <fmt/format.h>
 
-#include <numeric>
+#include <algorithm>
 
 #include "ir/infer.h"
 #include "ir/trace/ops.h"
@@ -12,15 +12,6 @@ namespace tg::nn {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-Tensor make(Opcode code, const Arg& x, AttrList attrs) {
-  return Recorder::emit(x.site(), {.code = code, .operands = {x}, .attrs = std::move(attrs)});
-}
-
-int64_t fromFront(int64_t axis, int rank) {
-  int normal = normalAxis(axis, rank);
-  return normal < 0 ? axis : normal;
-}
 
 Ints extentsOf(const Arg& x) { return {x.shape().begin(), x.shape().end()}; }
 
@@ -34,7 +25,7 @@ Tensor badAxis(const Arg& x, const char* function, int64_t axis) {
 }  // namespace
 
 Tensor reshape(const Arg& x, const Dims& shape) {
-  return make(Opcode::reshape, x, {{"shape", Attr::ints(shape.values())}});
+  return make(Opcode::reshape, {x}, {{"shape", Attr::ints(shape.values())}});
 }
 
 Tensor flatten(const Arg& x, int first) {
@@ -49,16 +40,43 @@ Tensor flatten(const Arg& x, int first) {
 Tensor transpose(const Arg& x, const Dims& perm) {
   Ints axes = perm.values();
   for (int64_t& axis : axes) axis = fromFront(axis, x.rank());
-  return make(Opcode::transpose, x, {{"perm", Attr::ints(axes)}});
+  return make(Opcode::transpose, {x}, {{"perm", Attr::ints(axes)}});
 }
 
 Tensor swapAxes(const Arg& x, int a, int b) {
-  int first = normalAxis(a, x.rank()), second = normalAxis(b, x.rank());
-  if (first < 0 || second < 0) return badAxis(x, "swapAxes", first < 0 ? a : b);
-  Ints perm(static_cast<size_t>(x.rank()));
-  std::iota(perm.begin(), perm.end(), 0);
-  std::swap(perm[static_cast<size_t>(first)], perm[static_cast<size_t>(second)]);
-  return transpose(x, perm);
+  return make(Opcode::swap_axes, {x},
+              {{"axis0", Attr::of(fromFront(a, x.rank()))}, {"axis1", Attr::of(fromFront(b, x.rank()))}});
+}
+
+Tensor flip(const Arg& x, const Axes& axes) {
+  return make(Opcode::flip, {x}, {{"axes", Attr::ints(axes.of(x.rank()))}});
+}
+
+Tensor tile(const Arg& x, const Dims& repeats) {
+  return make(Opcode::tile, {x}, {{"repeats", Attr::ints(repeats.values())}});
+}
+
+Tensor stack(const Args& xs, int axis) {
+  int rank = xs.list().empty() ? 0 : xs.list().front().rank() + 1;
+  return Recorder::emit(
+      xs.site(),
+      {.code = Opcode::stack, .operands = xs.list(), .attrs = {{"axis", Attr::of(fromFront(axis, rank))}}});
+}
+
+std::vector<Tensor> split(const Arg& x, int64_t sections, int axis) {
+  int count = static_cast<int>(std::clamp<int64_t>(sections, 1, kMaxElements));
+  return makeAll(Opcode::split, {x},
+                 {{"axis", Attr::of(fromFront(axis, x.rank()))}, {"sections", Attr::of(sections)}}, count);
+}
+
+std::vector<Tensor> split(const Arg& x, const Dims& sizes, int axis) {
+  return makeAll(Opcode::split, {x},
+                 {{"axis", Attr::of(fromFront(axis, x.rank()))}, {"sizes", Attr::ints(sizes.values())}},
+                 std::max(1, static_cast<int>(sizes.values().size())));
+}
+
+Tensor takeAlongAxis(const Arg& x, const Arg& ids, int axis) {
+  return make(Opcode::take_along_axis, {x, ids}, {{"axis", Attr::of(fromFront(axis, x.rank()))}});
 }
 
 Tensor slice(const Arg& x, int axis, int64_t start, int64_t limit, int64_t stride) {
@@ -74,7 +92,7 @@ Tensor slice(const Arg& x, int axis, int64_t start, int64_t limit, int64_t strid
 }
 
 Tensor slice(const Arg& x, const Dims& starts, const Dims& limits, const Dims& strides) {
-  return make(Opcode::slice, x,
+  return make(Opcode::slice, {x},
               {{"starts", Attr::ints(starts.values())},
                {"limits", Attr::ints(limits.values())},
                {"strides", Attr::ints(strides.values())}});
@@ -84,7 +102,7 @@ Tensor sliceLastRange(const Arg& x, int64_t start, int64_t limit) { return slice
 
 Tensor pad(const Arg& x, const Dims& low, const Dims& high, double value) {
   return make(
-      Opcode::pad, x,
+      Opcode::pad, {x},
       {{"low", Attr::ints(low.values())}, {"high", Attr::ints(high.values())}, {"value", Attr::of(value)}});
 }
 
@@ -96,7 +114,7 @@ Tensor concat(const Args& xs, int axis) {
 }
 
 Tensor broadcastTo(const Arg& x, const Dims& shape) {
-  return make(Opcode::broadcast_to, x, {{"shape", Attr::ints(shape.values())}});
+  return make(Opcode::broadcast_to, {x}, {{"shape", Attr::ints(shape.values())}});
 }
 
 Tensor splitHeads(const Arg& x, int64_t heads) {

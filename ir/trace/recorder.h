@@ -63,6 +63,16 @@ struct Emission {
   std::string hint = {};            ///< names the result when nothing better does
 };
 
+/// An operation of these operands, placed where the first was written.
+Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs = {});
+/// The same for several results.
+std::vector<Tensor> makeAll(Opcode code, std::vector<Arg> operands, AttrList attrs, int count);
+/// An op whose result type is given: constants, iota, random numbers.
+Tensor makeTyped(Opcode code, std::vector<Arg> operands, const Dims& shape, DType dtype, AttrList attrs,
+                 const std::source_location& site);
+/// An axis counted from the front when it is in range, else as it is, for inference to refuse.
+int64_t fromFront(int64_t axis, int rank);
+
 /// Appends to one function. At most one is at work in a thread.
 class Recorder {
  public:

@@ -21,6 +21,7 @@ using Values = std::vector<double>;
 // Operands of the cases.
 Tensor x() { return tensorInput("x", {2, 4}); }
 Tensor ids() { return tensorInput("ids", {2}, DType::i32); }
+Tensor image() { return reshape(x(), {1, 1, 2, 4}); }
 /// An operand that the op's first slot admits.
 Tensor operandOf(Opcode code) {
   switch (tg::info(code).slots[0].type) {
@@ -104,6 +105,66 @@ const std::map<Opcode, std::function<Tensor()>>& calls() {
       {Opcode::layer_norm, [] { return layerNorm(x(), ones({4}), zeros({4})); }},
       {Opcode::gelu, [] { return gelu(x(), Gelu::tanh); }},
       {Opcode::embedding, [] { return embedding(x(), ids()); }},
+      {Opcode::clamp, [] { return clamp(x(), -1, 1); }},
+      {Opcode::leaky_relu, [] { return leakyRelu(x(), 0.2); }},
+      {Opcode::min_reduce, [] { return minReduce(x(), -1); }},
+      {Opcode::logsumexp, [] { return logsumexp(x(), -1); }},
+      {Opcode::argmin, [] { return argmin(x(), 0); }},
+      {Opcode::cumsum, [] { return cumsum(x(), -1, {.reverse = true}); }},
+      {Opcode::swap_axes, [] { return swapAxes(x(), 0, -1); }},
+      {Opcode::flip, [] { return flip(x(), -1); }},
+      {Opcode::tile,
+       [] {
+         return tile(x(), {2, 1});
+       }},
+      {Opcode::stack,
+       [] {
+         Tensor a = x();
+         return stack({a, a}, -1);
+       }},
+      {Opcode::split, [] { return split(x(), 2, -1)[1]; }},
+      {Opcode::unfold, [] { return unfold(x(), -1, 3); }},
+      {Opcode::fold, [] { return fold(unfold(x(), -1, 3), -1, 4); }},
+      {Opcode::conv2d,
+       [] {
+         return conv2d(image(), ones({2, 1, 2, 2}), {.padding = {1, 0}});
+       }},
+      {Opcode::conv_transpose2d,
+       [] {
+         return convTranspose2d(image(), ones({1, 2, 2, 2}), {.stride = {2, 2}});
+       }},
+      {Opcode::max_pool2d,
+       [] {
+         return maxPool2d(image(), {2, 2});
+       }},
+      {Opcode::avg_pool2d,
+       [] {
+         return avgPool2d(image(), {2, 2}, AvgPoolOptions{{{1, 1}}, false});
+       }},
+      {Opcode::upsample_nearest2d, [] { return upsampleNearest2d(image()); }},
+      {Opcode::random_uniform,
+       [] {
+         return randomUniform({2, 3}, -1, 1);
+       }},
+      {Opcode::random_normal,
+       [] {
+         return randomNormal({2, 3});
+       }},
+      {Opcode::dropout, [] { return dropout(x(), 0.5); }},
+      {Opcode::categorical, [] { return categorical(x()); }},
+      {Opcode::where_causal, [] { return whereCausal(x(), -5); }},
+      {Opcode::take_along_axis, [] { return takeAlongAxis(x(), argmax(x(), -1, true), -1); }},
+      {Opcode::rms_norm, [] { return rmsNorm(x(), ones({4})); }},
+      {Opcode::rope,
+       [] {
+         Tensor a = x();
+         return rope(a, a, {.offset = 3}).second;
+       }},
+      {Opcode::attention,
+       [] {
+         Tensor a = x();
+         return attention(a, a, a, {.causal = true});
+       }},
   };
   return all;
 }
