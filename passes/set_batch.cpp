@@ -87,7 +87,7 @@ class Batch {
       if (auto it = suspects_.find(value); it != suspects_.end()) suspect = it->second;
     });
     if (!source) return leaveAlone(op, suspect);
-    if (op.results.empty()) return suspect ? guess(op, suspect) : Result<void>();
+    if (suspect && op.results.empty()) return guess(op, suspect);
     TG_CHECK(rewriteAttributes(op, *source));
     return retype(op, *source, suspect);
   }

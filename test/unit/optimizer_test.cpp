@@ -273,8 +273,7 @@ void accumulates(const std::string& optimizer, const std::string& rest) {
     for (const char* name : {"w", "b"})
       expectClose(many->storage(name)->data, one->storage(name)->data,
                   fmt::format("{} after {}", name, step));
-    for (const char* name : {"g.w", "g.b"})
-      EXPECT_EQ(norm(many->storage(name)->data), 0) << name;
+    for (const char* name : {"g.w", "g.b"}) EXPECT_EQ(norm(many->storage(name)->data), 0) << name;
   }
 }
 
