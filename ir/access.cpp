@@ -47,6 +47,7 @@ static bool keepsElements(const Op& op) {
   case Opcode::gelu:
   case Opcode::gelu_grad:
   case Opcode::adam_update:
+  case Opcode::sgd_update:
   case Opcode::reshape:
   case Opcode::broadcast_to: return true;
   default: return op.info().scalar != Scalar::none;

@@ -29,6 +29,7 @@ EXPAND(gelu, gelu);
 EXPAND(gelu_grad, geluGrad);
 EXPAND(embedding, embedding);
 EXPAND(adam_update, adamUpdate);
+EXPAND(sgd_update, sgdUpdate);
 #undef EXPAND
 
 namespace check {

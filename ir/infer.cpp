@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/infer_optimizer.h"
 #include "ir/kernel/kernel.h"
 
 namespace tg {
@@ -347,19 +348,6 @@ Result<Types> layerNorm(const Context& c) {
   return Types{x, Type::tensor(x.dtype, rows), Type::tensor(x.dtype, rows)};
 }
 
-Result<Types> adamUpdate(const Context& c) {
-  for (int i = 1; i < 4; ++i)
-    if (!(c.in(i) == c.in(0)))
-      return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(i).str()), i);
-  if (c.in(4).rank() != 0) return c.error(2, fmt::format("lr_t is {}, not rank 0", c.in(4).str()), 4);
-  if (c.op.numOperands() > 5) {
-    auto joined = broadcast(c.shape(0), c.shape(5));
-    if (!joined || !(*joined == c.shape(0)))
-      return c.error(3, fmt::format("shrink {} does not broadcast to {}", c.in(5).str(), c.in(0).str()), 5);
-  }
-  return Types{c.in(0), c.in(0), c.in(0)};
-}
-
 Result<Types> storageRead(const Context& c, ItemKind kind) {
   const std::string& symbol = c.op.operands[0].text;
   const Item* item = c.module ? c.module->find(kind, symbol) : nullptr;
@@ -531,7 +519,8 @@ Result<Types> inferTensorOp(const Context& c) {
     if (!(c.in(0) == c.in(1)))
       return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
     return Types{c.in(0)};
-  case Opcode::adam_update: return adamUpdate(c);
+  case Opcode::adam_update:
+  case Opcode::sgd_update: return inferOptimizer(c.op);
   case Opcode::fused: return fused(c);
   case Opcode::home: {
     TG_TRY(Type type, c.declared());

@@ -34,5 +34,6 @@ Results gelu(const Composite& composite);
 Results geluGrad(const Composite& composite);
 Results embedding(const Composite& composite);
 Results adamUpdate(const Composite& composite);
+Results sgdUpdate(const Composite& composite);
 
 }  // namespace tg::decomposition

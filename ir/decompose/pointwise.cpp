@@ -1,4 +1,4 @@
-// gelu and its gradient, embedding, the Adam update.
+// gelu and its gradient, embedding.
 #include <cmath>
 
 #include "ir/decompose/decompose.h"
@@ -37,19 +37,5 @@ Results geluGrad(const Composite& composite) {
 }
 
 Results embedding(const Composite& composite) { return {composite[0].binary(Opcode::gather, composite[1])}; }
-
-// m' = β₁m + (1-β₁)g, v' = β₂v + (1-β₂)g², p' = (1-shrink)·p - lr_t·m'/(√v' + ε). 1-β is formed in
-// f64 and rounded once: 1 - f32(0.999) is 1.3e-5 off.
-Results adamUpdate(const Composite& composite) {
-  const Op& op = composite.op;
-  TensorExpr p = composite[0], g = composite[1], m = composite[2], v = composite[3];
-  TensorExpr lr = composite[4], shrink = composite[5];
-  double beta1 = op.realAttr("beta1"), beta2 = op.realAttr("beta2");
-  TensorExpr m2 = beta1 * m + (1 - beta1) * g;
-  TensorExpr v2 = beta2 * v + (1 - beta2) * square(g);
-  TensorExpr step = lr * m2 / (sqrt(v2) + op.realAttr("eps"));
-  TensorExpr kept = shrink ? (1.0 - shrink) * p : p;
-  return {kept - step, m2, v2};
-}
 
 }  // namespace tg::decomposition

@@ -25,5 +25,6 @@ TG_GRAD_DECOMPOSES(cross_entropy_grad);
 TG_GRAD_DECOMPOSES(layer_norm_grad);
 TG_GRAD_DECOMPOSES(gelu_grad);
 TG_NO_GRAD(adam_update, "an optimizer's step is not part of a loss");
+TG_NO_GRAD(sgd_update, "an optimizer's step is not part of a loss");
 
 }  // namespace tg::grad_rules

@@ -442,6 +442,24 @@ void addMapComposites(Cases& out) {
   adam({1030}, {}, {{"beta1", Attr::of(0.5)}, {"beta2", Attr::of(0.9)}, {"eps", Attr::of(0.01)}});
 }
 
+void addSgd(Cases& out) {
+  using enum Opcode;
+  auto sgd = [&](Shape shape, Type decay, AttrList attrs = {}) {
+    std::vector<SweepInput> inputs = {{f32(shape)}, {f32(shape)}, {f32({}), 0.001, 0.1}, {decay, 0, 0.1}};
+    if (!attrs.empty()) inputs.push_back({f32(shape)});
+    out.plain(sgd_update, inputs, attrs);
+  };
+  const AttrList heavy = {{"momentum", Attr::of(0.9)}};
+  const AttrList ahead = {{"momentum", Attr::of(0.5)}, {"nesterov", Attr::boolean(true)}};
+  for (const AttrList& attrs : {AttrList{}, heavy, ahead}) {
+    sgd({}, f32({}), attrs);
+    sgd({64, 5}, f32({}), attrs);
+    sgd({5, 3}, f32({5, 3}), attrs);
+    sgd({5, 4}, f32({4}), attrs);
+    sgd({1030}, f32({}), attrs);
+  }
+}
+
 }  // namespace
 
 bool needsSweep(const OpInfo& row) {
@@ -463,6 +481,7 @@ std::vector<SweepCase> sweepCases() {
   addIndexing(out);
   addRows(out);
   addMapComposites(out);
+  addSgd(out);
   return out.out;
 }
 
