@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ir/infer.h"
+#include "ir/rate_schedule.h"
 
 namespace tg {
 namespace {
@@ -58,6 +59,8 @@ class Verifier {
  private:
   void report(Error error) { errors_.append(std::move(error)); }
   void report(const Loc& loc, std::string message) { report(failAt(loc, std::move(message))); }
+  void repetition(const Item& func);
+  void schedule(const Value& arg, const Attr* host);
   void knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs,
                   std::initializer_list<std::string_view> known);
   void storage(const Item& item);
@@ -225,6 +228,7 @@ void Verifier::functionEffects(const Item& func) {
 
 void Verifier::function(const Item& func) {
   knownAttrs(func.loc, "@" + func.name, func.attrs, {"every"});
+  repetition(func);
   for (const auto& arg : func.body.args) {
     if (!arg->type.isTensor())
       report(arg->loc, fmt::format("argument %{} is {}, not a tensor", arg->name, arg->type.str()));
@@ -235,6 +239,7 @@ void Verifier::function(const Item& func) {
       report(arg->loc, fmt::format("%{}: attribute 'batch' is an axis of {}, not {}", arg->name,
                                    arg->type.str(), batch->str()));
     const Attr* host = find(arg->attrs, "host");
+    schedule(*arg, host);
     if (!host) continue;
     bool known = (host->text == "lr" && arg->type == Type::tensor(DType::f32, {})) ||
                  (host->text == "rng" && arg->type == Type::tensor(DType::i32, {2})) ||
@@ -247,6 +252,28 @@ void Verifier::function(const Item& func) {
   block(func.body, func, functionPlace(module_.stage));
   returned(func);
   functionEffects(func);
+}
+
+/// A function that the host calls after every n-th step takes nothing but what the host fills in.
+void Verifier::repetition(const Item& func) {
+  const Attr* every = find(func.attrs, "every");
+  if (!every) return;
+  if (every->kind != Attr::Kind::integer || every->integer < 1)
+    report(func.loc, fmt::format("@{}: attribute 'every' is a number of steps from 1 on, not {}", func.name,
+                                 every->str()));
+  for (const auto& arg : func.body.args)
+    if (!find(arg->attrs, "host"))
+      report(arg->loc, fmt::format("%{} is no host scalar; @{} runs by itself every {} steps", arg->name,
+                                   func.name, every->str()));
+}
+
+void Verifier::schedule(const Value& arg, const Attr* host) {
+  const Attr* written = find(arg.attrs, "schedule");
+  if (!written) return;
+  if (!host || host->text != "lr")
+    return report(arg.loc, fmt::format("%{}: a schedule belongs to a host scalar \"lr\"", arg.name));
+  if (auto checked = checkRateSchedule(*written); !checked)
+    report(arg.loc, fmt::format("%{}: {}", arg.name, checked.error().message()));
 }
 
 void Verifier::knownAttrs(const Loc& loc, std::string_view owner, const AttrList& attrs,

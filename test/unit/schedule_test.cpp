@@ -1,6 +1,9 @@
 // Learning-rate schedules against values worked out by hand.
 #include "runtime/schedule.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "ir/parser.h"
@@ -59,8 +62,92 @@ TEST(Schedule, constantsAndPlainNumbers) {
 TEST(Schedule, errorsSayTheForm) {
   EXPECT_NE(refusal("cosin(1, 0, 5)").find("cosine(peak, final, steps)"), std::string::npos);
   EXPECT_NE(refusal("cosine(1, 0)").find("is not cosine(peak, final, steps)"), std::string::npos);
-  EXPECT_NE(refusal("linear(1, 0, 0)").find("must be positive"), std::string::npos);
-  EXPECT_NE(refusal("warmup(1, 0, constant(1))").find("must be positive"), std::string::npos);
+  EXPECT_NE(refusal("linear(1, 0, 0)").find("not a positive number of steps"), std::string::npos);
+  EXPECT_NE(refusal("warmup(1, 0, constant(1))").find("not a positive number of steps"), std::string::npos);
+}
+
+TEST(Schedule, nestsAsDeepAsWritten) {
+  const char* text = "warmup(1e-3, 100, cosine(1e-3, 0, 900))";
+  EXPECT_DOUBLE_EQ(rate(text, 1), 1e-5);
+  EXPECT_DOUBLE_EQ(rate(text, 100), 1e-3);
+  EXPECT_NEAR(rate(text, 550), 0.5e-3, 1e-15);
+  EXPECT_NEAR(rate(text, 1000), 0, 1e-15);
+  EXPECT_NEAR(rate(text, 5000), 0, 1e-15);
+  EXPECT_DOUBLE_EQ(rate("warmup(1.0, 2, warmup(4.0, 2, staircase(8.0, 0.5, 2)))", 3), 2);
+  EXPECT_DOUBLE_EQ(rate("warmup(1.0, 2, warmup(4.0, 2, staircase(8.0, 0.5, 2)))", 6), 8);
+  EXPECT_DOUBLE_EQ(rate("warmup(1.0, 2, warmup(4.0, 2, staircase(8.0, 0.5, 2)))", 7), 4);
+}
+
+// The formulas once more, over every step that could be a boundary.
+TEST(Schedule, everyKindOverManySteps) {
+  for (int64_t step = 1; step <= 60; ++step) {
+    double s = static_cast<double>(step), part = std::min(s / 40, 1.0);
+    EXPECT_DOUBLE_EQ(rate("constant(0.25)", step), 0.25);
+    EXPECT_DOUBLE_EQ(rate("linear(0.5, 0.125, 40)", step), 0.5 - 0.375 * part);
+    EXPECT_NEAR(rate("cosine(0.5, 0.125, 40)", step), 0.3125 + 0.1875 * std::cos(std::acos(-1.0) * part),
+                1e-15);
+    EXPECT_DOUBLE_EQ(rate("warmup(0.5, 20, linear(0.5, 0.0, 40))", step),
+                     step <= 20 ? 0.5 * s / 20 : 0.5 - 0.5 * (s - 20) / 40);
+    EXPECT_DOUBLE_EQ(rate("staircase(0.5, 0.5, 7)", step), 0.5 * std::pow(0.5, (step - 1) / 7));
+    int passed = (step >= 3) + (step >= 30) + (step >= 10);
+    EXPECT_DOUBLE_EQ(rate("multistep(0.5, 0.1, [3, 30, 10])", step), 0.5 * std::pow(0.1, passed));
+  }
+}
+
+double at(const LearningRate& rate, int64_t step) {
+  auto value = rate.at(step);
+  EXPECT_TRUE(value) << value.error().message();
+  return value ? *value : -1;
+}
+
+TEST(LearningRate, aChangeCountsFromItself) {
+  LearningRate rate;
+  EXPECT_FALSE(rate);
+  EXPECT_FALSE(rate.at(1));
+  ASSERT_TRUE(rate.set("linear(1.0, 0.0, 10)", 0));
+  EXPECT_DOUBLE_EQ(at(rate, 4), 0.6);
+  ASSERT_TRUE(rate.set("linear(1.0, 0.0, 10)", 4));
+  EXPECT_DOUBLE_EQ(at(rate, 5), 0.9);
+  EXPECT_DOUBLE_EQ(at(rate, 14), 0.0);
+  EXPECT_EQ(rate.start(), 4);
+  EXPECT_EQ(rate.text(), "linear(1.0, 0.0, 10)");
+  EXPECT_TRUE(rate.isText());
+  auto early = rate.at(4);
+  ASSERT_FALSE(early);
+  EXPECT_EQ(early.error().message(),
+            "the learning rate linear(1.0, 0.0, 10) begins after step 4; it has none for step 4");
+  rate.rebase(0);
+  EXPECT_DOUBLE_EQ(at(rate, 4), 0.6);
+  rate.clear();
+  EXPECT_FALSE(rate);
+}
+
+TEST(LearningRate, numbersAndFunctions) {
+  LearningRate rate;
+  ASSERT_TRUE(rate.set(0.125, 7));
+  EXPECT_DOUBLE_EQ(at(rate, 1000), 0.125);
+  EXPECT_EQ(rate.text(), "constant(0.125)");
+  ASSERT_TRUE(rate.set([](int64_t step) { return 1.0 / static_cast<double>(step); }, 10));
+  EXPECT_DOUBLE_EQ(at(rate, 11), 1);
+  EXPECT_DOUBLE_EQ(at(rate, 14), 0.25);
+  EXPECT_FALSE(rate.isText());
+  ASSERT_TRUE(rate.set([](int64_t step) { return std::log(static_cast<double>(step) - 1); }, 0, "log"));
+  auto infinite = rate.at(1);
+  ASSERT_FALSE(infinite);
+  EXPECT_EQ(infinite.error().message(), "the learning rate log is -inf at its step 1");
+}
+
+TEST(LearningRate, anErrorKeepsWhatWas) {
+  LearningRate rate;
+  ASSERT_TRUE(rate.set("staircase(1.0, 0.5, 10)", 0));
+  EXPECT_FALSE(rate.set("staircase(1.0, 0.5)", 5));
+  EXPECT_FALSE(rate.set("staircase(1.0, ", 5));
+  EXPECT_FALSE(rate.set("warmup(1.0, 5, sine(1))", 5));
+  EXPECT_FALSE(rate.set(std::nan(""), 5));
+  EXPECT_FALSE(rate.set(LearningRate::Function(), 5));
+  EXPECT_FALSE(rate.set("constant(1.0)", -1));
+  EXPECT_EQ(rate.text(), "staircase(1.0, 0.5, 10)");
+  EXPECT_DOUBLE_EQ(at(rate, 11), 0.5);
 }
 
 }  // namespace
