@@ -8,16 +8,30 @@
 //                                           tg.param_grad @w, %d_w
 //                                           return %loss
 //
+// With accumulate=N the gradient of one step is the mean over N calls: @train adds a N-th of each gradient to
+// a state, and @apply, which the host runs after every N-th call, holds the sums as its gradients and clears
+// them. An optimizer pass puts its updates there.
+//
+//   state @g.w                                       func @apply() attributes {every = N} {
+//   func @train … {                                    %g_w = tg.state @g.w
+//     %g_w_next = tg.add %g_w, %d_w / N                tg.param_grad @w, %g_w
+//     tg.update @g.w, %g_w_next                        tg.update @g.w, 0
+//
 // Requires: stage tensor.
 //   c1: the function exists; c2: it has a result; c3: that is a rank-0 f32; c4: it has no tg.param_grad
 //   yet; c5: the pattern names a parameter; c6: every op on a path from a parameter to the loss has a
-//   gradient.
+//   gradient; c7: accumulate is 1 or more; c8: then @apply and the states @g.NAME are not there yet.
 // Ensures: no tg.grad is left; one tg.param_grad for each parameter the pattern names, zeros where the
-//   loss does not depend on it. Function results, captures and updates stay as they are.
+//   loss does not depend on it. Function results, captures and updates stay as they are. The gradients that
+//   @train names are those of its call, undivided; those of @apply are the means.
 // Where: first of all, so that every later pass sees forward and backward as one program.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "passes/grad_engine.h"
 #include "passes/lookup.h"
@@ -107,7 +121,103 @@ Result<std::vector<Item*>> chosenParams(const Module& module, const Item& func, 
   return chosen;
 }
 
-Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std::vector<Item*>& params) {
+/// Sums of gradients over several calls, and the function that hands them on.
+class Accumulation {
+ public:
+  Accumulation(Module& module, Item& func, int64_t calls)
+      : module_(module), train_(func), calls_(calls), builder_(&module, &func) {}
+
+  /// Appends to the function without its terminator; `gradients` are those of `params`.
+  void run(const std::vector<Item*>& params, const std::vector<Value*>& gradients) {
+    std::vector<Value*> next;
+    for (size_t i = 0; i < params.size(); ++i) {
+      declare(*params[i]);
+      builder_.setLoc(derivedLoc("grad", params[i]->loc));
+      Value* share = builder_.binary(Opcode::mul, gradients[i], reciprocal());
+      Value* sum = read(builder_, *params[i]);
+      builder_.setHint(stateOf(*params[i]) + "_next");
+      next.push_back(builder_.binary(Opcode::add, sum, share));
+    }
+    for (size_t i = 0; i < params.size(); ++i)
+      builder_.create(Opcode::update, {Operand::symbol(stateOf(*params[i])), Operand::of(next[i])});
+    addApply(params);
+  }
+
+  static std::string stateOf(const Item& param) { return "g." + param.name; }
+  static constexpr const char* kApply = "apply";
+
+ private:
+  Value* reciprocal() {
+    builder_.setHint("share");
+    if (!reciprocal_) reciprocal_ = builder_.scalar(1.0 / static_cast<double>(calls_));
+    return reciprocal_;
+  }
+
+  static Value* read(Builder& builder, const Item& param) {
+    builder.setHint("g_" + param.name);
+    return builder.create(Opcode::state, {Operand::symbol(stateOf(param))}, {}, {param.type})->result();
+  }
+
+  void declare(const Item& param) {
+    auto state = std::make_unique<Item>();
+    state->kind = ItemKind::state;
+    state->name = stateOf(param);
+    state->type = param.type;
+    state->loc = derivedLoc("grad", param.loc);
+    auto& items = module_.items;
+    auto at = items.begin();
+    for (auto it = items.begin(); it != items.end(); ++it)
+      if ((*it)->kind == ItemKind::param || (*it)->kind == ItemKind::state) at = it + 1;
+    items.insert(at, std::move(state));
+  }
+
+  /// Right behind the function whose calls it counts.
+  void addApply(const std::vector<Item*>& params) {
+    auto& items = module_.items;
+    auto at =
+        std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.get() == &train_; });
+    auto made = std::make_unique<Item>();
+    Item& apply = *made;
+    apply.kind = ItemKind::func;
+    apply.name = kApply;
+    apply.loc = derivedLoc("grad", train_.loc);
+    apply.attrs.push_back({"every", Attr::of(calls_)});
+    items.insert(at + 1, std::move(made));
+    Builder builder(&module_, &apply);
+    for (const Item* param : params) {
+      builder.setLoc(derivedLoc("grad", param->loc));
+      Value* sum = read(builder, *param);
+      builder.setHint("zero");
+      Value* zero = builder.constant(0, param->type);
+      builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(sum)});
+      builder.create(Opcode::update, {Operand::symbol(stateOf(*param)), Operand::of(zero)});
+    }
+    builder.setLoc(apply.loc);
+    builder.create(Opcode::return_, {});
+  }
+
+  Module& module_;
+  Item& train_;
+  int64_t calls_;
+  Builder builder_;
+  Value* reciprocal_ = nullptr;
+};
+
+Result<void> checkAccumulation(const Module& module, const Item& func, const std::vector<Item*>& params,
+                               int64_t calls) {
+  if (calls < 1) return failure(func.loc, 7, fmt::format("accumulate={} is not 1 or more", calls));
+  if (calls == 1) return {};
+  if (const Item* old = module.func(Accumulation::kApply))
+    return failure(old->loc, 8, "the module has @apply already; accumulation puts its updates there");
+  for (const Item* param : params)
+    if (const Item* old = module.storage(Accumulation::stateOf(*param)))
+      return failure(old->loc, 8,
+                     fmt::format("the module has @{} already; accumulation sums there", old->name));
+  return {};
+}
+
+Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std::vector<Item*>& params,
+                              int64_t calls) {
   auto& ops = func.body.ops;
   std::unique_ptr<Op> end = std::move(ops.back());
   ops.pop_back();
@@ -127,6 +237,7 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
     }
   Builder builder(&module, &func);
   auto gradients = GradEngine(builder, func).gradients(loss, wrt);
+  std::vector<Value*> totals;
   if (gradients) {
     for (const Item* param : params) {
       builder.setLoc(derivedLoc("grad", param->loc));
@@ -136,7 +247,9 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
         total = total ? builder.binary(Opcode::add, total, (*gradients)[slot]) : (*gradients)[slot];
       if (!total) total = builder.constant(0, param->type);
       builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(total)});
+      totals.push_back(total);
     }
+    if (calls > 1) Accumulation(module, func, calls).run(params, totals);
   }
   ops.push_back(std::move(end));
   if (!gradients) return gradients.takeError();
@@ -158,9 +271,10 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
                      fmt::format("@{} already has a gradient of @{}; append-grad runs once", func->name,
                                  op->operands[0].text));
   TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
+  TG_CHECK(checkAccumulation(module, *func, params, options.accumulate));
   for (Item* each : module.all(ItemKind::func)) TG_CHECK(GradExpansion(module, *each).run());
   TG_TRY(Value * loss, findLoss(*func));
-  return appendParamGrads(module, *func, loss, params);
+  return appendParamGrads(module, *func, loss, params, options.accumulate);
 }
 
 }  // namespace tg

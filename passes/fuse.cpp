@@ -63,8 +63,11 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
   TG_CHECK(run_canonicalize(module, {}, context));
   TG_CHECK(run_cse(module, {}, context));
   TG_CHECK(run_dce(module, {}, context));
+  // A function that runs every n-th step orders the sums that the others add to.
+  for (bool repeated : {true, false})
+    for (Item* func : module.all(ItemKind::func))
+      if ((find(func->attrs, "every") != nullptr) == repeated) fuse::flattenOptimizer(module, *func, target);
   for (Item* func : module.all(ItemKind::func)) {
-    fuse::flattenOptimizer(module, *func, target);
     fuse::prepare(module, *func, target);
     std::vector<fuse::Report> reports = fuse::formRegions(module, *func, target);
     fuse::applyTuning(*func, tuning, tuned);

@@ -8,16 +8,19 @@
 
 namespace tg {
 
-/// One field of an options struct: its text name, the member, what it means.
+/// One field of an options struct: its text name, the member, what it means, and for some strings what the
+/// name alone stands for (null: a value must follow).
 template <class S, class T>
 struct OptionField {
   const char* name;
   T S::*member;
   const char* help;
+  const char* bare = nullptr;
 };
 template <class S, class T>
-constexpr OptionField<S, T> option(const char* name, T S::*member, const char* help) {
-  return {name, member, help};
+constexpr OptionField<S, T> option(const char* name, T S::*member, const char* help,
+                                   const char* bare = nullptr) {
+  return {name, member, help, bare};
 }
 
 struct NoOptions {
@@ -27,33 +30,80 @@ struct NoOptions {
 struct AppendGradOptions {
   std::string func = "train";
   std::string wrt = "*";
+  int64_t accumulate = 1;
   static constexpr auto fields() {
     return std::tuple{
         option("func", &AppendGradOptions::func, "the function whose first result is differentiated"),
         option("wrt", &AppendGradOptions::wrt, "parameters to differentiate, by name pattern"),
+        option("accumulate", &AppendGradOptions::accumulate,
+               "calls whose mean gradient makes one step; from 2 on updates go to @apply"),
     };
   }
 };
 
-struct AppendAdamOptions {
+/// What every optimizer takes.
+struct OptimizerOptions {
   std::string func = "train";
   double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
   double weightDecay = 0;
   std::string noDecay;
   double clipNorm = 0;
+  std::string normalizeGrads;
+  static constexpr auto rate() {
+    return std::tuple{
+        option("func", &OptimizerOptions::func, "the function that was differentiated"),
+        option("lr", &OptimizerOptions::lr, "learning rate the host starts with"),
+    };
+  }
+  static constexpr auto gradients(const char* decayHelp) {
+    return std::tuple{
+        option("weight-decay", &OptimizerOptions::weightDecay, decayHelp),
+        option("no-decay", &OptimizerOptions::noDecay, "parameters never decayed, by name pattern"),
+        option("clip-norm", &OptimizerOptions::clipNorm, "largest global gradient norm; 0 is no clipping"),
+        option("normalize-grads", &OptimizerOptions::normalizeGrads,
+               "parameters whose gradient is scaled to norm 1 before clipping, by name pattern; alone: all",
+               "*"),
+    };
+  }
+};
+
+struct AppendAdamOptions : OptimizerOptions {
+  std::string kind = "adam";
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  static constexpr auto fields() {
+    return std::tuple_cat(
+        rate(),
+        std::tuple{
+            option("kind", &AppendAdamOptions::kind, "adam | adamw: adamw insists on a weight decay"),
+            option("beta1", &AppendAdamOptions::beta1, "decay of the first moment"),
+            option("beta2", &AppendAdamOptions::beta2, "decay of the second moment"),
+            option("eps", &AppendAdamOptions::eps, "added to the root of the second moment"),
+        },
+        gradients("decoupled weight decay (AdamW); 0 is Adam"));
+  }
+};
+
+struct AppendSgdOptions : OptimizerOptions {
+  double momentum = 0;
+  bool nesterov = false;
+  static constexpr auto fields() {
+    return std::tuple_cat(
+        rate(),
+        std::tuple{
+            option("momentum", &AppendSgdOptions::momentum, "share of the velocity kept; 0 keeps none"),
+            option("nesterov", &AppendSgdOptions::nesterov, "step to where the velocity leads next"),
+        },
+        gradients("times the parameter, added to its gradient (L2)"));
+  }
+};
+
+struct SetBatchOptions {
+  int64_t n = 0;
   static constexpr auto fields() {
     return std::tuple{
-        option("func", &AppendAdamOptions::func, "the function that holds the gradients"),
-        option("lr", &AppendAdamOptions::lr, "learning rate the host starts with"),
-        option("beta1", &AppendAdamOptions::beta1, "decay of the first moment"),
-        option("beta2", &AppendAdamOptions::beta2, "decay of the second moment"),
-        option("eps", &AppendAdamOptions::eps, "added to the root of the second moment"),
-        option("weight-decay", &AppendAdamOptions::weightDecay, "decoupled weight decay (AdamW); 0 is Adam"),
-        option("no-decay", &AppendAdamOptions::noDecay, "parameters never decayed, by name pattern"),
-        option("clip-norm", &AppendAdamOptions::clipNorm, "largest global gradient norm; 0 is no clipping"),
+        option("n", &SetBatchOptions::n, "the new extent of every axis that an argument calls its batch"),
     };
   }
 };

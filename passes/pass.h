@@ -32,6 +32,7 @@ struct PassContext {
 /// One option of a pass, as text. `type` is bool, int, double or string.
 struct OptionInfo {
   std::string name, type, fallback, help;
+  std::string bare;  ///< of a string: what the name without a value stands for; "" wants a value
 };
 
 /// A pass with its options bound, ready to run.

@@ -33,7 +33,7 @@ std::vector<OptionInfo> describeOptions() {
   const Options fresh;
   auto add = [&](const auto&... field) {
     (out.push_back({field.name, option_text::typeName(fresh.*(field.member)),
-                    option_text::show(fresh.*(field.member)), field.help}),
+                    option_text::show(fresh.*(field.member)), field.help, field.bare ? field.bare : ""}),
      ...);
   };
   std::apply(add, Options::fields());

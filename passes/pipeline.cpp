@@ -127,6 +127,8 @@ Result<AttrList> PipelineScanner::parseOptions(const PassInfo& pass, bool braces
     std::string_view text = "true";
     if (take('=')) {
       TG_TRY(text, value(braces));
+    } else if (!option->bare.empty()) {
+      text = option->bare;
     } else if (option->type != "bool") {
       return failHere(fmt::format("{}: option '{}' needs a value: {}={}", pass.name, option->name,
                                   option->name, option->type));

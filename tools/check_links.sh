@@ -1,5 +1,5 @@
 #!/bin/bash
-# check_links.sh BIN: tg-grad, tg-adam, tg-fuse and tg-plan hold no part of a shader compiler or of
+# check_links.sh BIN: tg-grad, tg-adam, tg-sgd, tg-fuse and tg-plan hold no part of a shader compiler or of
 # Vulkan. That the same search finds both in the tools that do need them shows that it can find.
 set -uo pipefail
 bin=$1
@@ -17,11 +17,11 @@ complain() {
   echo "links: $1"
   status=1
 }
-for tool in tg-grad tg-adam tg-fuse tg-plan tg-spirv-emit tg-run; do
+for tool in tg-grad tg-adam tg-sgd tg-fuse tg-plan tg-spirv-emit tg-run; do
   [ -x "$bin/$tool" ] || complain "$bin/$tool is not there"
 done
 [ $status -eq 0 ] || exit 1
-for tool in tg-grad tg-adam tg-fuse tg-plan; do
+for tool in tg-grad tg-adam tg-sgd tg-fuse tg-plan; do
   found=$(traces $tool "$shaders|$vulkan" | tr '\n' ' ')
   [ -z "$found" ] || complain "$tool holds $found"
 done

@@ -1,11 +1,14 @@
-// The optimizer as one kernel: every adam_update of a function becomes one update of flat groups,
-// and the global gradient norm one sum over the flat gradients.
+// The optimizer as one kernel: the updates of a function become one update of flat groups, the global
+// gradient norm one sum over the flat gradients; sums of gradients over several calls are added to by one
+// kernel and cleared by another.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
 #include "codegen/schedule.h"
+#include "ir/access.h"
 #include "passes/fuse/fuse.h"
 
 namespace tg::fuse {
@@ -61,6 +64,34 @@ class FlatRegion {
   std::unique_ptr<Builder> builder_;
 };
 
+/// Where an optimizer's op has what. The gradient is operand 1.
+struct Form {
+  std::vector<int> kept;  ///< operands read from a parameter or state; result i is the next kept[i]
+  std::vector<const char*> names;
+  int rate = -1;   ///< rank 0; -1: there is none
+  int decay = -1;  ///< rank 0 here; an operand of every parameter, or only of those that decay
+};
+
+std::optional<Form> formOf(const Op& op) {
+  if (op.code == Opcode::adam_update) return Form{{0, 2, 3}, {"p", "m", "v"}, 4, 5};
+  if (op.code == Opcode::add) return Form{{0}, {"sum"}};
+  if (op.code != Opcode::sgd_update) return std::nullopt;
+  if (op.numOperands() > 4) return Form{{0, 4}, {"p", "v"}, 2, 3};
+  return Form{{0}, {"p"}, 2, 3};
+}
+
+bool isZero(const Value& value) {
+  return value.def && value.def->code == Opcode::constant && value.def->operands[0].isLiteral() &&
+         value.def->operands[0].number() == 0;
+}
+
+/// The decay of an update, or null: none, or a constant zero.
+Value* decayOf(const Op& op) {
+  int index = formOf(op)->decay;
+  if (index < 0 || index >= op.numOperands() || isZero(*op.in(index))) return nullptr;
+  return op.in(index);
+}
+
 struct Update {
   Op* op;
   Value* gradient;  ///< the unscaled one when `scale` is set
@@ -83,14 +114,19 @@ class Flattener {
 
  private:
   bool joins(const Op& update) const;
+  bool accumulates(const Op& add) const;
   void collect();
   const Op* placeFor(const std::vector<Update>& updates) const;
   void flatten(std::vector<Update>& updates);
+  void orderAsElsewhere(std::vector<Update>& updates) const;
   void findScaling(std::vector<Update>& updates, Value*& scale);
   void materialise(std::vector<Update>& updates);
   Value* makeBefore(const Op* at, Opcode code, std::vector<Operand> operands, AttrList attrs, Type type,
                     const std::string& hint);
-  std::vector<Value*> bindNumbers(FlatRegion& region, const std::vector<Value*>& numbers, const Op* at);
+  std::vector<Value*> bindNumbers(FlatRegion& region, const std::vector<Value*>& numbers, size_t groups,
+                                  const Op* at);
+  Value* decayByIndex(FlatRegion& region, Value* decay, const std::vector<Value*>& decayed);
+  void clearTogether(const std::vector<Value*>& gradients);
   void flattenNorm(const std::vector<Value*>& gradients);
   void rebuild();
 
@@ -107,30 +143,46 @@ class Flattener {
   std::vector<std::unique_ptr<Op>> graveyard_;
 };
 
-/// Whether p, m and v are read from parameters and states, each once, and the decay is one number: then they
-/// have homes that a group can lay out. Any other update is a map like others.
+/// Whether parameter and states are read from their symbols, each once, and the decay is one number: then
+/// they have homes that a group can lay out. Any other update is a map like others.
 bool Flattener::joins(const Op& update) const {
-  if (update.numOperands() > 5 && update.in(5)->type.rank() != 0) return false;
+  const Form form = *formOf(update);
+  if (update.code == Opcode::add && !accumulates(update)) return false;
+  if (const Value* decay = decayOf(update); decay && decay->type.rank() != 0) return false;
   std::unordered_set<std::string> read;
-  for (int index : {0, 2, 3}) {
+  for (int index : form.kept) {
     const Op* def = update.in(index)->def;
     if (!def || (def->code != Opcode::param && def->code != Opcode::state)) return false;
     read.insert(def->operands[0].text);
   }
-  return read.size() == 3 && std::none_of(read.begin(), read.end(),
-                                          [&](const std::string& name) { return taken_.contains(name); });
+  return read.size() == form.kept.size() &&
+         std::none_of(read.begin(), read.end(),
+                      [&](const std::string& name) { return taken_.contains(name); });
+}
+
+/// Whether the op is @s + x, for nothing but an update of @s.
+bool Flattener::accumulates(const Op& add) const {
+  const Value *sum = add.in(0), *result = add.result();
+  if (!sum->def || sum->def->code != Opcode::state || uses_.users(sum).size() != 1) return false;
+  if (!(sum->type == add.in(1)->type) || sum->type.dtype != DType::f32) return false;
+  const std::vector<Op*>& users = uses_.users(result);
+  return users.size() == 1 && users[0]->code == Opcode::update &&
+         users[0]->operands[0].text == sum->def->operands[0].text;
 }
 
 void Flattener::collect() {
-  std::map<std::string, std::string> shrinks;  // by key: the one decay its updates share
+  std::map<std::string, std::string> decays;  // by key: the one decay its updates share
   for (auto& op : func_.body.ops) {
-    if (op->code != Opcode::adam_update || !joins(*op)) continue;
-    for (int index : {0, 2, 3}) taken_.insert(op->in(index)->def->operands[0].text);
+    const std::optional<Form> form = formOf(*op);
+    if (!form || !joins(*op)) continue;
+    for (int index : form->kept) taken_.insert(op->in(index)->def->operands[0].text);
     // Updates join when everything but the tensors is the same; those without decay join any.
-    std::string key = op->in(4)->name;
+    std::string key(op->info().name);
+    if (form->rate >= 0) key += '|' + op->in(form->rate)->name;
     for (const NamedAttr& attr : op->attrs) key += '|' + attr.name + attr.value.str();
-    if (op->numOperands() > 5 && shrinks.try_emplace(key, op->in(5)->name).first->second != op->in(5)->name)
-      key += "|shrink " + op->in(5)->name;
+    const Value* decay = decayOf(*op);
+    if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
+      key += "|decay " + decay->name;
     groups_[key].push_back({op.get(), op->in(1), nullptr});
   }
 }
@@ -152,6 +204,26 @@ const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
     readBefore = early;
   }
   return readBefore ? nullptr : last;
+}
+
+/// Sums stand in one order in all functions, since they have one home. One whose function has its groups
+/// already, because it decays some parameters and others not, gives the order.
+void Flattener::orderAsElsewhere(std::vector<Update>& updates) const {
+  std::map<std::string, size_t> order;
+  for (const Item* func : module_.all(ItemKind::func))
+    for (const auto& op : func->body.ops) {
+      if (op->code != Opcode::fused) continue;
+      for (int binding = 0; binding < op->numOperands(); ++binding)
+        for (const Value* source : bindingSources(*op, binding))
+          if (source->def && source->def->code == Opcode::state)
+            order.try_emplace(source->def->operands[0].text, order.size());
+    }
+  auto rank = [&](const Update& update) {
+    auto at = order.find(update.op->in(0)->def->operands[0].text);
+    return at == order.end() ? order.size() : at->second;
+  };
+  std::stable_sort(updates.begin(), updates.end(),
+                   [&](const Update& a, const Update& b) { return rank(a) < rank(b); });
 }
 
 /// Clipping scales every gradient by one number: the flat kernel does that itself.
@@ -190,39 +262,55 @@ Value* Flattener::makeBefore(const Op* at, Opcode code, std::vector<Operand> ope
   return result;
 }
 
-/// Binds rank-0 values. Where each of them would take a storage buffer that the target lacks, one tensor
-/// holds them all.
+/// Binds rank-0 values; constants are repeated inside. Where each of the others would take a storage buffer
+/// that the target lacks beside the groups, one tensor holds them all.
 std::vector<Value*> Flattener::bindNumbers(FlatRegion& region, const std::vector<Value*>& numbers,
-                                           const Op* at) {
-  constexpr size_t kGroups = 7;  // p, g, m, v and three results
-  std::vector<Value*> inner;
-  if (target_.reads == "texel" || static_cast<int64_t>(kGroups + numbers.size()) <= target_.bindings) {
-    for (Value* number : numbers)
-      inner.push_back(region.bind(number->name, Operand::of(number), number->type));
+                                           size_t groups, const Op* at) {
+  std::vector<Value*> inner(numbers.size());
+  std::vector<size_t> bound;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Op* def = numbers[i]->def;
+    if (def && def->code == Opcode::constant) {
+      region.builder().setHint(numbers[i]->name);
+      inner[i] = region.builder().create(Opcode::constant, def->operands, {}, {numbers[i]->type})->result();
+    } else {
+      bound.push_back(i);
+    }
+  }
+  if (target_.reads == "texel" || static_cast<int64_t>(groups + bound.size()) <= target_.bindings) {
+    for (size_t i : bound)
+      inner[i] = region.bind(numbers[i]->name, Operand::of(numbers[i]), numbers[i]->type);
     return inner;
   }
   std::vector<Operand> pieces;
-  for (Value* number : numbers) {
+  for (size_t i : bound) {
+    Value* number = numbers[i];
     const Type one = Type::tensor(DType::f32, {1});
     pieces.push_back(Operand::of(makeBefore(at, Opcode::reshape, {Operand::of(number)},
                                             {{"shape", Attr::ints({1})}}, one, number->name)));
   }
-  const Type type = Type::tensor(DType::f32, {static_cast<int64_t>(numbers.size())});
+  const Type type = Type::tensor(DType::f32, {static_cast<int64_t>(bound.size())});
   Value* packed =
       makeBefore(at, Opcode::concat, std::move(pieces), {{"axis", Attr::of(int64_t{0})}}, type, "numbers");
-  Value* bound = region.bind(packed->name, Operand::of(packed), type);
-  for (size_t i = 0; i < numbers.size(); ++i) {
+  Value* all = region.bind(packed->name, Operand::of(packed), type);
+  for (size_t i = 0; i < bound.size(); ++i) {
     const auto start = static_cast<int64_t>(i);
     Value* element = region.builder().op(
-        Opcode::slice, {bound}, {{"starts", Attr::ints({start})}, {"limits", Attr::ints({start + 1})}});
-    inner.push_back(region.builder().reshape(element, {}));
+        Opcode::slice, {all}, {{"starts", Attr::ints({start})}, {"limits", Attr::ints({start + 1})}});
+    inner[bound[i]] = region.builder().reshape(element, {});
   }
   return inner;
 }
 
-/// Members of a group are values of their own: each gradient once, and not a view that reorders.
+/// Members of a group are values of their own: each gradient once, and not a view that reorders. States have
+/// homes, so a group holds them alone or not at all.
 void Flattener::materialise(std::vector<Update>& updates) {
   std::unordered_set<const Value*> taken;
+  std::unordered_set<std::string> states;
+  for (Update& update : updates)
+    if (const Op* def = update.gradient->def; def && def->code == Opcode::state)
+      states.insert(def->operands[0].text);
+  if (states.size() == updates.size()) return;
   for (Update& update : updates) {
     Value* base = throughReshapes(update.gradient);
     bool own = base->def && !isInline(*base->def) && base->def->code != Opcode::param &&
@@ -239,83 +327,126 @@ void Flattener::materialise(std::vector<Update>& updates) {
   }
 }
 
+/// The decay of a group whose first members alone decay: a question of the index.
+Value* Flattener::decayByIndex(FlatRegion& region, Value* decay, const std::vector<Value*>& decayed) {
+  Builder& b = region.builder();
+  Type index = Type::tensor(DType::i32, region.op().regions[0]->args[0]->type.shape);
+  b.setHint("index");
+  Value* position = b.op(Opcode::iota, {}, {}, {index});
+  b.setHint("decays");
+  Value* limit =
+      b.constant(static_cast<double>(FlatRegion::groupElements(decayed)), Type::tensor(DType::i32, {}));
+  Value* decays = b.binary(Opcode::less, position, limit);
+  b.setHint("decay");
+  return b.op(Opcode::select, {decays, decay, b.scalar(0)});
+}
+
 void Flattener::flatten(std::vector<Update>& updates) {
+  const Form form = *formOf(*updates[0].op);
   const Op* last = placeFor(updates);
-  if (!last) return;
+  const bool optimizer = form.rate >= 0;
+  if (!last || (!optimizer && updates.size() < 2)) return;
   Value* scale = nullptr;
   findScaling(updates, scale);
   // Decayed parameters first, so that decay is a question of the index.
-  std::stable_sort(updates.begin(), updates.end(), [](const Update& a, const Update& b) {
-    return a.op->numOperands() > b.op->numOperands();
-  });
+  std::stable_sort(updates.begin(), updates.end(),
+                   [](const Update& a, const Update& b) { return decayOf(*a.op) && !decayOf(*b.op); });
+  if (!optimizer) orderAsElsewhere(updates);
   std::vector<Value*> unscaled;
   for (const Update& update : updates) unscaled.push_back(update.gradient);
   materialise(updates);
   bool same = true;
-  std::vector<Value*> p, g, m, v;
-  std::vector<Value*> decayed;
-  Value* shrink = nullptr;
+  std::vector<Value*> gradients, decayed;
+  Value* decay = nullptr;
   for (size_t i = 0; i < updates.size(); ++i) {
-    const Update& update = updates[i];
-    same = same && throughReshapes(unscaled[i]) == update.gradient;
-    p.push_back(update.op->in(0));
-    g.push_back(update.gradient);
-    m.push_back(update.op->in(2));
-    v.push_back(update.op->in(3));
-    if (update.op->numOperands() > 5) shrink = update.op->in(5), decayed.push_back(update.op->in(0));
+    same = same && throughReshapes(unscaled[i]) == updates[i].gradient;
+    gradients.push_back(updates[i].gradient);
+    if (Value* own = decayOf(*updates[i].op)) decay = own, decayed.push_back(updates[i].op->in(0));
   }
-  if (same) flattenNorm(g);
+  if (same && optimizer) flattenNorm(gradients);
+  if (optimizer) clearTogether(gradients);
 
   const Op& first = *updates[0].op;
   // Not before the last of them: all operands exist there.
   FlatRegion region(module_, first.loc);
   Builder& b = region.builder();
-  Value* flatP = region.bindGroup("p", p);
-  Value* flatG = region.bindGroup("g", g);
-  Value* flatM = region.bindGroup("m", m);
-  Value* flatV = region.bindGroup("v", v);
-  std::vector<Value*> outside{first.in(4)};
+  std::vector<Value*> operands(static_cast<size_t>(first.numOperands()));
+  auto bindKept = [&](size_t which) {
+    std::vector<Value*> members;
+    for (const Update& update : updates) members.push_back(update.op->in(form.kept[which]));
+    operands[form.kept[which]] = region.bindGroup(form.names[which], members);
+  };
+  bindKept(0);
+  operands[1] = region.bindGroup("g", gradients);
+  for (size_t which = 1; which < form.kept.size(); ++which) bindKept(which);
+  std::vector<Value*> outside;
+  if (optimizer) outside.push_back(first.in(form.rate));
   if (scale) outside.push_back(scale);
-  if (shrink) outside.push_back(shrink);
-  std::vector<Value*> numbers = bindNumbers(region, outside, last);
+  if (decay) outside.push_back(decay);
+  std::vector<Value*> numbers = bindNumbers(region, outside, 2 * form.kept.size() + 1, last);
+  if (optimizer) operands[form.rate] = numbers[0];
   if (scale) {
     b.setHint("scaled");
-    flatG = b.binary(Opcode::mul, flatG, numbers[1]);
+    operands[1] = b.binary(Opcode::mul, operands[1], numbers[optimizer ? 1 : 0]);
   }
-  std::vector<Value*> operands{flatP, flatG, flatM, flatV, numbers[0]};
-  if (shrink) {
-    Value* inner = numbers.back();
-    if (decayed.size() < updates.size()) {
-      Type index = Type::tensor(DType::i32, flatP->type.shape);
-      b.setHint("index");
-      Value* position = b.op(Opcode::iota, {}, {}, {index});
-      b.setHint("decays");
-      Value* limit =
-          b.constant(static_cast<double>(FlatRegion::groupElements(decayed)), Type::tensor(DType::i32, {}));
-      Value* decays = b.binary(Opcode::less, position, limit);
-      b.setHint("shrinks");
-      inner = b.op(Opcode::select, {decays, inner, b.scalar(0)});
-    }
-    operands.push_back(inner);
+  if (decay) {
+    bool all = decayed.size() == updates.size();
+    operands.resize(std::max(operands.size(), static_cast<size_t>(form.decay) + 1));
+    operands[form.decay] = all ? numbers.back() : decayByIndex(region, numbers.back(), decayed);
+  } else if (form.decay >= 0 && form.decay < first.numOperands()) {
+    b.setHint("decay");
+    operands[form.decay] = b.scalar(0);
   }
   b.setHint("");
   b.setHint("new");
-  b.op(Opcode::adam_update, operands, first.attrs);
+  b.op(first.code, operands, first.attrs);
   Op* made = b.block()->ops.back().get();
-  region.yields({made->result(0), made->result(1), made->result(2)});
-  for (int which = 0; which < 3; ++which) {
+  const int results = static_cast<int>(form.kept.size()), count = static_cast<int>(updates.size());
+  std::vector<Value*> yielded;
+  for (int which = 0; which < results; ++which) {
+    yielded.push_back(made->result(which));
     for (const Update& update : updates)
       region.result(update.op->result(which)->type, update.op->result(which)->name);
-    region.op().groups.push_back(static_cast<int>(updates.size()));
+    region.op().groups.push_back(count);
   }
-  for (size_t i = 0; i < updates.size(); ++i) {
+  region.yields(yielded);
+  for (int i = 0; i < count; ++i) {
     dropped_.insert(updates[i].op);
     if (updates[i].scaling) dropped_.insert(updates[i].scaling);
-    for (int which = 0; which < 3; ++which)
-      replaced_[updates[i].op->result(which)] =
-          region.op().result(which * static_cast<int>(updates.size()) + static_cast<int>(i));
+    for (int which = 0; which < results; ++which)
+      replaced_[updates[i].op->result(which)] = region.op().result(which * count + i);
   }
   before_[last].push_back(region.finish(target_));
+}
+
+/// Gradients that are states, summed over several calls, are cleared behind everything that reads them: one
+/// region writes zero to all of them.
+void Flattener::clearTogether(const std::vector<Value*>& gradients) {
+  std::vector<Op*> updates;
+  for (const Value* gradient : gradients) {
+    if (!gradient->def || gradient->def->code != Opcode::state) return;
+    for (const auto& op : func_.body.ops)
+      if (op->code == Opcode::update && op->operands[0].text == gradient->def->operands[0].text &&
+          isZero(*op->in(1)))
+        updates.push_back(op.get());
+  }
+  if (updates.size() != gradients.size()) return;
+  FlatRegion region(module_, updates[0]->loc);
+  Builder& b = region.builder();
+  b.setHint("zero");
+  region.yields({b.constant(0, Type::tensor(DType::f32, {FlatRegion::groupElements(gradients)}))});
+  for (const Value* gradient : gradients)
+    region.result(gradient->type, names_.unique(gradient->name + "_cleared"));
+  region.op().groups.push_back(static_cast<int>(gradients.size()));
+  std::vector<std::unique_ptr<Op>>& end = before_[func_.body.terminator()];
+  for (size_t i = 0; i < updates.size(); ++i) {
+    auto update = std::make_unique<Op>(Opcode::update);
+    update->loc = updates[i]->loc;
+    update->operands = {updates[i]->operands[0], Operand::of(region.op().result(static_cast<int>(i)))};
+    end.push_back(std::move(update));
+    dropped_.insert(updates[i]);
+  }
+  end.insert(end.end() - static_cast<long>(updates.size()), region.finish(target_));
 }
 
 /// The add chain over sums of squares of exactly these gradients becomes one two-stage sum.

@@ -101,11 +101,12 @@ void CommandLine::addPasses() {
 void CommandLine::addOptionsOf(const PassInfo& pass) {
   std::string group = fmt::format("Options of {}", pass.name);
   for (const OptionInfo& info : pass.options) {
-    std::string help = fmt::format("{} (default: {})", info.help, info.fallback);
+    // Const: CLI11 takes any other string for the place that the value goes to.
+    const std::string help = fmt::format("{} (default: {})", info.help, info.fallback);
     std::string flag = "--" + info.name;
-    CLI::Option* option = info.type == "bool"
-                              ? app_.add_flag(flag, help)
-                              : app_.add_option(flag)->description(help)->option_text(info.type);
+    bool alone = info.type == "bool" || !info.bare.empty();
+    CLI::Option* option =
+        alone ? app_.add_flag(flag, help) : app_.add_option(flag)->description(help)->option_text(info.type);
     option->group(group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     optionFlags_[option] = &info;
   }
@@ -176,7 +177,10 @@ Result<void> CommandLine::collectPasses() {
     for (const OptionInfo& info : only_->options)
       for (auto [flag, owner] : optionFlags_) {
         if (owner != &info || flag->count() == 0) continue;
-        TG_TRY(Attr value, parsePassOption(*only_, info, flag->results().back()));
+        // CLI11 gives a flag without a value the text "true".
+        const std::string& given = flag->results().back();
+        bool alone = !info.bare.empty() && given == "true";
+        TG_TRY(Attr value, parsePassOption(*only_, info, alone ? info.bare : given));
         options.push_back({info.name, std::move(value)});
       }
     command_.pipeline.add(*only_, std::move(options));

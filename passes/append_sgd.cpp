@@ -1,0 +1,94 @@
+// append-sgd: gradient descent, with momentum or without.
+//
+// What: for each gradient one tg.sgd_update, and with a momentum a velocity as state.
+//
+//   tg.param_grad @w, %d_w      →    state @sgd.v.w
+//                                    %w_next, %v = tg.sgd_update %w, %d_w, %lr, %decay, %v_w {momentum = 0.9}
+//                                    tg.update @w, %w_next   tg.update @sgd.v.w, %v
+//
+//   d = g + wd·p (decay is L2: the velocity sees it), v' = momentum·v + d, p' = p - lr·v', or
+//   p - lr·(d + momentum·v') if nesterov. Normalizing, clipping, grad_norm, lr and who decays are those of
+//   append-adam.
+// Requires: stage tensor, after append-grad.
+//   c1 to c7: optimizer/optimizer.h; c8: nesterov has a momentum.
+// Ensures: one tg.update for each of these parameters and velocities; the param_grads stay. A parameter
+//   without a gradient is left as it is, decay included, and a remark names it. After
+//   append-grad{accumulate=N} all of it stands in the function that has the summed gradients.
+// Where: after append-grad, whose gradients it reads; before fuse, so that the updates fuse too.
+#include <cmath>
+
+#include "passes/optimizer/optimizer.h"
+
+namespace tg {
+namespace {
+
+using optimizer::Site;
+using optimizer::StepBuilder;
+using optimizer::Target;
+
+class Sgd {
+ public:
+  Sgd(Module& module, const Site& site, const AppendSgdOptions& options)
+      : step_(module, site, options, "sgd"), options_(options) {}
+
+  void run() {
+    if (options_.momentum > 0)
+      for (const Target& target : step_.targets())
+        step_.addState("v." + target.param->name, target.param->type);
+    rate_ = step_.learningRate();
+    for (const Target& target : step_.targets()) step(target);
+    for (auto& [symbol, value] : next_) step_.update(symbol, value);
+    step_.finish();
+  }
+
+ private:
+  /// The decay of all parameters that decay, or of all that do not: one value each.
+  Value* decay(bool decays) {
+    TensorExpr& value = decay_[decays];
+    if (!value)
+      value = step_.named(decays ? "decay" : "no_decay",
+                          step_.expr(step_.builder().scalar(decays ? options_.weightDecay : 0)));
+    return value.value;
+  }
+
+  void step(const Target& target) {
+    const std::string& name = target.param->name;
+    std::vector<Operand> operands;
+    for (Value* value : {target.value, target.grad.value, rate_.value, decay(target.decays)})
+      operands.push_back(Operand::of(value));
+    AttrList attrs;
+    if (options_.momentum > 0) {
+      operands.push_back(Operand::of(step_.readState("v." + name, "v_" + name)));
+      attrs.push_back({"momentum", Attr::of(options_.momentum)});
+      if (options_.nesterov) attrs.push_back({"nesterov", Attr::boolean(true)});
+    }
+    Op* op = step_.builder().create(Opcode::sgd_update, std::move(operands), std::move(attrs));
+    next_.emplace_back(name, step_.named(name + "_next", step_.expr(op->result(0))).value);
+    if (options_.momentum > 0)
+      next_.emplace_back(step_.stateName("v." + name),
+                         step_.named("v_" + name + "_next", step_.expr(op->result(1))).value);
+  }
+
+  StepBuilder step_;
+  const AppendSgdOptions& options_;
+  TensorExpr rate_;
+  TensorExpr decay_[2];
+  std::vector<std::pair<std::string, Value*>> next_;
+};
+
+}  // namespace
+
+Result<void> run_append_sgd(Module& module, const AppendSgdOptions& options, const PassContext& context) {
+  TG_TRY(Site site, optimizer::findSite("append-sgd", module, options));
+  std::vector<std::string> states;
+  for (const Item* param : optimizer::paramsWithGradient(site, module))
+    states.push_back("sgd.v." + param->name);
+  TG_CHECK(optimizer::check(site, module, options, states, {{"momentum", options.momentum, 0, INFINITY}}));
+  if (options.nesterov && options.momentum == 0)
+    return optimizer::failure(site.pass, site.step->loc, 8, "nesterov needs a momentum; give momentum");
+  optimizer::remarkFrozen(site, context);
+  Sgd(module, site, options).run();
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,253 @@
+#include "passes/optimizer/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "passes/lookup.h"
+
+namespace tg::optimizer {
+
+namespace {
+
+constexpr double kClipEps = 1e-6;
+constexpr double kNormalizeEps = 1e-8;
+
+bool initIsConstant(const Item& param) {
+  const Attr* init = find(param.attrs, "init");
+  return init && (init->text == "zeros" || init->text == "ones" || init->text == "constant");
+}
+
+/// The parameter's own attribute wins, then the pattern, then what its init suggests.
+bool decays(const Item& param, const std::string& noDecay) {
+  if (const Attr* own = find(param.attrs, "decay")) return own->integer != 0;
+  if (!noDecay.empty() && globMatch(noDecay, param.name)) return false;
+  return !initIsConstant(param);
+}
+
+/// The tg.param_grad of a parameter, or null.
+const Op* gradientOf(const Item& func, const std::string& param) {
+  for (const auto& op : func.body.ops)
+    if (op->code == Opcode::param_grad && op->operands[0].text == param) return op.get();
+  return nullptr;
+}
+
+bool anyMatches(const std::string& pattern, const std::vector<Item*>& items) {
+  return std::any_of(items.begin(), items.end(),
+                     [&](const Item* item) { return globMatch(pattern, item->name); });
+}
+
+Result<void> checkUpdates(const Site& site) {
+  for (const Item* func : {site.train, site.step})
+    for (const auto& op : func->body.ops) {
+      if (op->code != Opcode::update) continue;
+      const std::string& name = op->operands[0].text;
+      if (const Op* other = gradientOf(*site.step, name))
+        return failure(site.pass, op->loc, 5, fmt::format("@{} is updated here and has a gradient", name))
+            .note(other->loc, "the gradient");
+    }
+  return {};
+}
+
+Result<void> checkPatterns(const Site& site, const Module& module, const OptimizerOptions& options) {
+  std::vector<Item*> params = module.all(ItemKind::param);
+  if (!options.noDecay.empty() && !anyMatches(options.noDecay, params))
+    return failure(
+        site.pass, site.step->loc, 4,
+        fmt::format("no-decay={} names no parameter; there are {}", options.noDecay, namesOf(params)));
+  std::vector<Item*> trained = paramsWithGradient(site, module);
+  if (!options.normalizeGrads.empty() && !anyMatches(options.normalizeGrads, trained))
+    return failure(site.pass, site.step->loc, 6,
+                   fmt::format("normalize-grads={} names no parameter with a gradient; there are {}",
+                               options.normalizeGrads, namesOf(trained)));
+  return {};
+}
+
+}  // namespace
+
+Error failure(std::string_view pass, const Loc& loc, int constraint, std::string message) {
+  return failAt(loc, fmt::format("{} [{}.c{}]: {}", pass, pass, constraint, message));
+}
+
+Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options) {
+  Site site{pass, module.func(options.func), nullptr};
+  if (!site.train)
+    return failure(pass, module.loc, 1,
+                   fmt::format("there is no func @{}; the module has {}", options.func,
+                               namesOf(module.all(ItemKind::func))));
+  site.step = site.train;
+  for (Item* func : module.all(ItemKind::func))
+    if (find(func->attrs, "every")) site.step = func;
+  const auto& ops = site.step->body.ops;
+  if (std::none_of(ops.begin(), ops.end(), [](const auto& op) { return op->code == Opcode::param_grad; }))
+    return failure(pass, site.step->loc, 2,
+                   fmt::format("@{} has no gradients; run append-grad first", site.step->name));
+  return site;
+}
+
+Result<void> check(const Site& site, const Module& module, const OptimizerOptions& options,
+                   const std::vector<std::string>& states, const std::vector<Range>& ranges) {
+  for (const std::string& name : states)
+    if (const Item* old = module.storage(name))
+      return failure(site.pass, old->loc, 3,
+                     fmt::format("the module has @{} already; {} runs once", name, site.pass));
+  TG_CHECK(checkUpdates(site));
+  TG_CHECK(checkPatterns(site, module, options));
+  std::vector<Range> all = {{"weight-decay", options.weightDecay, 0, INFINITY},
+                            {"clip-norm", options.clipNorm, 0, INFINITY},
+                            {"lr", options.lr, -INFINITY, INFINITY}};
+  all.insert(all.end(), ranges.begin(), ranges.end());
+  for (const Range& range : all)
+    if (!std::isfinite(range.value) || range.value < range.from || range.value >= range.to)
+      return failure(
+          site.pass, site.step->loc, 7,
+          fmt::format("{}={} is not in [{}, {})", range.option, range.value, range.from, range.to));
+  return {};
+}
+
+std::vector<Item*> paramsWithGradient(const Site& site, const Module& module) {
+  std::vector<Item*> params;
+  for (const auto& op : site.step->body.ops)
+    if (op->code == Opcode::param_grad) params.push_back(module.storage(op->operands[0].text));
+  return params;
+}
+
+void remarkFrozen(const Site& site, const PassContext& context) {
+  for (const auto& op : site.train->body.ops)
+    if (op->code == Opcode::param && !gradientOf(*site.step, op->operands[0].text))
+      context.remark(op->loc, fmt::format("@{} has no gradient and stays as it is", op->operands[0].text));
+}
+
+StepBuilder::StepBuilder(Module& module, const Site& site, const OptimizerOptions& options,
+                         std::string prefix)
+    : module_(module), site_(site), func_(*site.step), options_(options), prefix_(std::move(prefix)),
+      builder_(&module, site.step) {
+  end_ = std::move(func_.body.ops.back());
+  func_.body.ops.pop_back();
+  builder_.setLoc(derivedLoc(prefix_, func_.loc));
+  collect();
+  gradNorm();
+  if (options_.clipNorm > 0) clip();
+}
+
+TensorExpr StepBuilder::named(const std::string& name, TensorExpr value) {
+  value.value->name = builder_.names().unique(name);
+  return value;
+}
+
+/// The gradients in the text's order, each with a read of its parameter.
+void StepBuilder::collect() {
+  std::vector<std::pair<std::string, Value*>> grads;
+  for (const auto& op : func_.body.ops)
+    if (op->code == Opcode::param_grad) grads.push_back({op->operands[0].text, op->in(1)});
+  for (auto& [name, grad] : grads) {
+    Value* value = nullptr;
+    for (const auto& op : func_.body.ops)
+      if (!value && op->code == Opcode::param && op->operands[0].text == name) value = op->result();
+    Item* param = module_.storage(name);
+    if (!value) {
+      value = builder_.create(Opcode::param, {Operand::symbol(name)}, {}, {param->type})->result();
+      value = named(name, expr(value)).value;
+    }
+    targets_.push_back(
+        {param, value, expr(grad), options_.weightDecay > 0 && decays(*param, options_.noDecay)});
+  }
+}
+
+TensorExpr StepBuilder::sumOfSquares(const TensorExpr& grad) {
+  TensorExpr squares = square(grad);
+  return squares.rank() > 0 ? squares.sum(allAxes(squares.rank())) : squares;
+}
+
+/// ‖g‖₂ over all gradients, after those that the pattern names were divided by their own norm. What the
+/// division leaves of a norm n is n/(n + ε): no second look at the elements.
+void StepBuilder::gradNorm() {
+  TensorExpr total;
+  for (Target& target : targets_) {
+    const std::string& name = target.param->name;
+    TensorExpr squares = sumOfSquares(target.grad);
+    if (!options_.normalizeGrads.empty() && globMatch(options_.normalizeGrads, name)) {
+      TensorExpr norm = named("norm_" + name, sqrt(squares));
+      TensorExpr divisor = norm + kNormalizeEps;
+      target.grad = named("normalized_" + name, target.grad / divisor);
+      squares = square(norm / divisor);
+    }
+    total = total ? total + squares : squares;
+  }
+  norm_ = named("grad_norm", sqrt(total));
+}
+
+void StepBuilder::clip() {
+  TensorExpr ratio = options_.clipNorm / (norm_ + kClipEps);
+  TensorExpr scale = named("clip", min(1.0, ratio));
+  for (Target& target : targets_) target.grad = named("clipped_" + target.param->name, target.grad * scale);
+}
+
+void StepBuilder::addState(const std::string& name, const Type& type, bool explicitInit) {
+  auto state = std::make_unique<Item>();
+  state->kind = ItemKind::state;
+  state->name = stateName(name);
+  state->type = type;
+  state->loc = builder_.loc();
+  if (explicitInit) state->attrs.push_back({"init", Attr::call("constant", {Attr::of(int64_t{0})})});
+  auto& items = module_.items;
+  auto at = items.begin();
+  for (auto it = items.begin(); it != items.end(); ++it)
+    if ((*it)->kind == ItemKind::param || (*it)->kind == ItemKind::state) at = it + 1;
+  items.insert(at, std::move(state));
+}
+
+Value* StepBuilder::readState(const std::string& name, const std::string& hint) {
+  std::string full = stateName(name);
+  Op* op = builder_.create(Opcode::state, {Operand::symbol(full)}, {}, {module_.storage(full)->type});
+  return named(hint, expr(op->result())).value;
+}
+
+/// The differentiated function's own learning rate, when the updates go to another one: the argument
+/// moves there, or a copy of it if the function reads it.
+std::unique_ptr<Value> StepBuilder::authorsRate() {
+  if (site_.train == site_.step) return nullptr;
+  auto& args = site_.train->body.args;
+  for (auto it = args.begin(); it != args.end(); ++it) {
+    const Attr* host = find((*it)->attrs, "host");
+    if (!host || host->text != "lr") continue;
+    auto copy = std::make_unique<Value>(**it);
+    if (UseDef(site_.train->body).unused(it->get())) args.erase(it);
+    return copy;
+  }
+  return nullptr;
+}
+
+TensorExpr StepBuilder::learningRate() {
+  for (const auto& arg : func_.body.args)
+    if (const Attr* host = find(arg->attrs, "host"); host && host->text == "lr") return expr(arg.get());
+  std::unique_ptr<Value> own = authorsRate();
+  Value* arg =
+      func_.body.addArg(Type::tensor(DType::f32, {}), builder_.names().unique(own ? own->name : "lr"));
+  if (own) {
+    arg->attrs = own->attrs;
+    arg->loc = own->loc;
+    return expr(arg);
+  }
+  arg->attrs.push_back({"host", Attr::string("lr")});
+  arg->attrs.push_back({"schedule", Attr::call("constant", {Attr::of(options_.lr)})});
+  arg->loc = builder_.loc();
+  return expr(arg);
+}
+
+void StepBuilder::update(const std::string& symbol, Value* value) {
+  builder_.create(Opcode::update, {Operand::symbol(symbol), Operand::of(value)});
+}
+
+void StepBuilder::finish() {
+  std::string name = "grad_norm";
+  for (const NamedType& result : func_.results)
+    if (result.name == name) name += "_" + prefix_;
+  func_.results.push_back({name, Type::tensor(DType::f32, {})});
+  end_->operands.push_back(Operand::of(norm_.value));
+  func_.body.ops.push_back(std::move(end_));
+}
+
+}  // namespace tg::optimizer

@@ -1,0 +1,102 @@
+// What the optimizer passes share: which function takes the updates, what may go wrong, gradients
+// normalized and clipped, who decays, the host's learning rate, states and their updates. Private to
+// passes/append_adam.cpp, passes/append_sgd.cpp and this folder.
+//
+// Constraints that both passes label with their own name:
+//   c1: the function exists; c2: it has gradients; c3: the states to be added are not there yet;
+//   c4: no-decay names a parameter; c5: nothing else updates a parameter that has a gradient;
+//   c6: normalize-grads names a parameter that has a gradient; c7: the numbers are in their ranges.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/tensor_expr.h"
+#include "passes/pass.h"
+
+namespace tg::optimizer {
+
+/// `append-sgd [append-sgd.c3]: …`
+Error failure(std::string_view pass, const Loc& loc, int constraint, std::string message);
+
+/// Where an optimizer reads its gradients and puts its updates.
+struct Site {
+  std::string_view pass;
+  Item* train = nullptr;  ///< the function that was differentiated
+  /// The function that holds the summed gradients and runs after every n-th step, if append-grad made one
+  /// (accumulate); else `train`.
+  Item* step = nullptr;
+};
+
+/// The site, or c1 or c2.
+Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options);
+
+/// One number of the options and the range it must be in, for c7.
+struct Range {
+  const char* option;
+  double value, from, to;  ///< the end `to` is outside; `from` belongs to the range
+};
+
+/// Constraints c3 to c7. `states` are the names the pass is going to declare, `ranges` its own numbers.
+Result<void> check(const Site& site, const Module& module, const OptimizerOptions& options,
+                   const std::vector<std::string>& states, const std::vector<Range>& ranges);
+
+/// The parameters with a gradient at the site, in the order of their gradients.
+std::vector<Item*> paramsWithGradient(const Site& site, const Module& module);
+/// Tells of parameters that the trained function reads and that have no gradient: they stay as they are.
+void remarkFrozen(const Site& site, const PassContext& context);
+
+/// A parameter with a gradient.
+struct Target {
+  Item* param = nullptr;
+  Value* value = nullptr;  ///< the parameter when the step begins
+  TensorExpr grad;         ///< normalized and clipped
+  bool decays = false;     ///< and the weight decay is not 0
+};
+
+/// Builds the updates behind a function's body. Between construction and finish() the body has no
+/// terminator.
+class StepBuilder {
+ public:
+  /// Collects the gradients, normalizes and clips them. `prefix` begins the names of states.
+  StepBuilder(Module& module, const Site& site, const OptimizerOptions& options, std::string prefix);
+
+  std::vector<Target>& targets() { return targets_; }
+  Builder& builder() { return builder_; }
+  TensorExpr expr(Value* value) { return {&builder_, value}; }
+  /// The same value under a name of its own.
+  TensorExpr named(const std::string& name, TensorExpr value);
+  std::string stateName(const std::string& name) const { return prefix_ + "." + name; }
+
+  /// Declares state `prefix.name`; states stand after the last param or state.
+  void addState(const std::string& name, const Type& type, bool explicitInit = false);
+  /// A read of state `prefix.name`.
+  Value* readState(const std::string& name, const std::string& hint);
+  /// The argument the host fills with the learning rate; an author's own keeps its schedule.
+  TensorExpr learningRate();
+  /// tg.update of a param or state by its full name.
+  void update(const std::string& symbol, Value* value);
+  /// Adds the result grad_norm and the terminator.
+  void finish();
+
+ private:
+  void collect();
+  void gradNorm();
+  TensorExpr sumOfSquares(const TensorExpr& grad);
+  void clip();
+  std::unique_ptr<Value> authorsRate();
+
+  Module& module_;
+  const Site& site_;
+  Item& func_;
+  const OptimizerOptions& options_;
+  std::string prefix_;
+  Builder builder_;
+  std::unique_ptr<Op> end_;
+  std::vector<Target> targets_;
+  TensorExpr norm_;
+};
+
+}  // namespace tg::optimizer
