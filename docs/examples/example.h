@@ -1,14 +1,19 @@
 // What the example programs share: how they are called, and how they end.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/module.h"
 #include "ir/parser.h"
 #include "ir/result.h"
+#include "runtime/session.h"
 
 namespace tg::example {
 
@@ -46,6 +51,29 @@ inline int printed(const Module& module, std::string_view title) {
   std::printf("// %.*s\n%s", static_cast<int>(title.size()), title.data(), text.c_str());
   return 0;
 }
+/// Arrays of values, row-major.
+inline HostArray floats(const Shape& shape, const std::vector<float>& values) {
+  HostArray array = HostArray::zeros(DType::f32, shape);
+  std::copy(values.begin(), values.end(), array.f32().begin());
+  return array;
+}
+inline HostArray integers(const Shape& shape, const std::vector<int32_t>& values) {
+  HostArray array = HostArray::zeros(DType::i32, shape);
+  std::copy(values.begin(), values.end(), array.i32().begin());
+  return array;
+}
+
+/// Trains on one batch after another; the loss is printed ten times on the way.
+inline Result<void> train(Session& session, int steps, const std::function<Inputs()>& batch) {
+  for (int step = 1; step <= steps; ++step) {
+    auto done = session.step(batch());
+    if (!done) return done.error();
+    if (step == 1 || step % std::max(1, steps / 10) == 0)
+      std::printf("step %d: loss %.5f\n", step, done->loss);
+  }
+  return {};
+}
+
 /// Says whether the figure that the example trains for was reached: 0, or 3.
 inline int judged(const char* what, double got, double wanted, bool smaller) {
   bool good = smaller ? got < wanted : got > wanted;
