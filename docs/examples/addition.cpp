@@ -3,6 +3,9 @@
 // problems of which most were never shown.
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <vector>
 
 #include "docs/examples/example.h"

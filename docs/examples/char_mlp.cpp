@@ -1,6 +1,9 @@
 // A character model of first names: the next letter from the three before it, by an embedding and two layers.
 // The figure is the mean loss over all letters of the list; knowing nothing gives log 27 = 3.3.
-#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,8 @@
 // A 1-64-64-1 network learns sin(x) on [-π, π]; the worst error between the training points is the figure.
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <memory>
 #include <numbers>
 
 #include "docs/examples/example.h"

@@ -58,9 +58,8 @@ struct ParamOptions {
 struct ParamNode;
 struct ModuleNode;
 
-/// A parameter of a module: a handle, cheap to copy. Copies are the same parameter; one that stands at
-/// two places of a model (tied weights) has the name of the first; a plain `Param head = tokens.w;` ties as
-/// well.
+/// A parameter of a module: a handle, cheap to copy. A copy is the same parameter under the same name: a
+/// plain member `Param head = tokens.w;` ties two weights.
 class Param {
  public:
   /// A parameter that no module declared; reading it is an error.

@@ -70,10 +70,12 @@ class Declaration {
     errors.append(node.errors);
     for (const ModuleNode::Member& member : node.members) {
       std::string full = path.empty() ? member.name : path + "." + member.name;
-      if (member.module)
+      if (member.module) {
         walk(*member.module, full);
-      else if (names.paths.emplace(member.param.get(), full).second)
+      } else {
+        names.paths[member.param.get()] = full;
         declare(*member.param, full);
+      }
     }
   }
 

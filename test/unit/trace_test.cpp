@@ -1,16 +1,15 @@
 // The C++ front end: names, ties, errors at the author's line, and what each function appends.
 #include "ir/trace/trace.h"
 
-#include <cmath>
-#include <set>
+#include <memory>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "ir/parser.h"
-#include "ir/verify.h"
-#include "passes/pass.h"
-#include "runtime/interp/interp.h"
 #include "test/unit/trace_support.h"
 
 namespace trace_user {  // outside of tg, as a model is
