@@ -132,6 +132,8 @@ RULE(matmul, dotProduct);
 RULE(gather, gather);
 RULE(scatter_add, scatterAdd);
 RULE(one_hot, oneHot);
+RULE(random_uniform, randomUniform);
+RULE(random_normal, randomNormal);
 NOT_HERE(param, "a region gets parameters as bindings");
 NOT_HERE(state, "a region gets states as bindings");
 NOT_HERE(update, "it is a place, or a copy");

@@ -3,6 +3,7 @@
 // can be pulled; schedules only decide which elements are pulled where.
 #pragma once
 
+#include <array>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -86,10 +87,14 @@ class RegionEmitter {
   KV concat(const Op& op, const Indices& at);
   KV gather(const Op& op, const Indices& at);
   KV oneHot(const Op& op, const Indices& at);
+  KV randomUniform(const Op& op, const Indices& at);
+  KV randomNormal(const Op& op, const Indices& at);
   KV scatterAdd(const Op& op, const Indices& at);
   KV reduction(const Op& op, const Indices& at);
   KV argmax(const Op& op, const Indices& at);
   KV dotProduct(const Op& op, const Indices& at);
+  /// The four words of a quad of a random op's elements.
+  std::array<KV, kLanes> randomQuad(const Op& op, const Index& quad);
   KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);
   /// The operand's indices with those of the reduced axes left open.
   static Indices keptIndices(const Op& op, const Indices& at);

@@ -25,10 +25,14 @@ EXPAND(cross_entropy, crossEntropy);
 EXPAND(cross_entropy_grad, crossEntropyGrad);
 EXPAND(layer_norm, layerNorm);
 EXPAND(layer_norm_grad, layerNormGrad);
+EXPAND(rms_norm, rmsNorm);
+EXPAND(rms_norm_grad, rmsNormGrad);
 EXPAND(gelu, gelu);
 EXPAND(gelu_grad, geluGrad);
 EXPAND(embedding, embedding);
 EXPAND(adam_update, adamUpdate);
+EXPAND(dropout, dropout);
+EXPAND(categorical, categorical);
 #undef EXPAND
 
 namespace check {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/infer_context.h"
 #include "ir/kernel/kernel.h"
 
 namespace tg {
@@ -49,33 +50,7 @@ Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool ke
 
 namespace {
 
-using Types = std::vector<Type>;
-
-/// What every inference reads: the op, its operands' types, its place in the module.
-struct Context {
-  const Op& op;
-  const Module* module;
-  const Item* func;
-
-  const Type& in(int index) const { return op.in(index)->type; }
-  const Shape& shape(int index) const { return in(index).shape; }
-  /// A labelled error; notes where operand `note` was defined.
-  Error error(int constraint, std::string message, int note = -1) const {
-    std::string_view name = op.info().name;
-    std::string label(name.substr(name.find('.') + 1));
-    Error out = failAt(op.loc, fmt::format("{} [{}.c{}]: {}", name, label, constraint, message));
-    if (note >= 0 && op.operands[note].value)
-      return std::move(out).note(op.operands[note].value->loc,
-                                 fmt::format("%{} is defined here", op.operands[note].value->name));
-    return out;
-  }
-  std::string_view label() const { return op.info().name; }
-  /// The type the op already has, for ops whose type is free.
-  Result<Type> declared() const {
-    if (op.results.empty()) return failAt(op.loc, fmt::format("{}: the result type must be given", label()));
-    return op.results[0]->type;
-  }
-};
+using namespace inference;
 
 Result<Types> elementwise(const Context& c) {
   const Op& op = c.op;
@@ -308,28 +283,6 @@ Result<Types> alongAxis(const Context& c) {
   return Types{c.in(0)};
 }
 
-Result<void> checkTargets(const Context& c) {
-  Shape rows = c.shape(0);
-  if (rows.rank() == 0) return c.error(1, "logits have rank 0", 0);
-  rows.resize(rows.rank() - 1);
-  if (!(c.shape(1) == rows))
-    return c.error(1, fmt::format("targets {} do not match logits {}", c.in(1).str(), c.in(0).str()), 1);
-  return {};
-}
-
-Result<Types> crossEntropy(const Context& c) {
-  TG_CHECK(checkTargets(c));
-  bool none = c.op.word("reduction") == "none";
-  return Types{Type::tensor(c.in(0).dtype, none ? c.shape(1) : Shape{})};
-}
-
-Result<Types> crossEntropyGrad(const Context& c) {
-  TG_CHECK(checkTargets(c));
-  if (c.in(2).rank() != 0 && !(c.shape(2) == c.shape(1)))
-    return c.error(2, fmt::format("dy is {}, neither rank 0 nor of the targets' shape", c.in(2).str()), 2);
-  return Types{c.in(0)};
-}
-
 Result<Types> layerNorm(const Context& c) {
   bool gradient = c.op.code == Opcode::layer_norm_grad;
   const Type& x = c.in(0);
@@ -464,6 +417,10 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::state: return storageRead(c, ItemKind::state);
   case Opcode::constant: return constant(c);
   case Opcode::iota: return iota(c);
+  case Opcode::random_uniform: return randomUniform(c);
+  case Opcode::random_normal: return randomNormal(c);
+  case Opcode::dropout: return dropout(c);
+  case Opcode::categorical: return categorical(c);
   case Opcode::update: return storageWrite(c, true);
   case Opcode::param_grad: return storageWrite(c, false);
   case Opcode::grad: return gradients(c);
@@ -526,6 +483,8 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::cross_entropy_grad: return crossEntropyGrad(c);
   case Opcode::layer_norm:
   case Opcode::layer_norm_grad: return layerNorm(c);
+  case Opcode::rms_norm: return rmsNorm(c);
+  case Opcode::rms_norm_grad: return rmsNormGrad(c);
   case Opcode::gelu: return Types{c.in(0)};
   case Opcode::gelu_grad:
     if (!(c.in(0) == c.in(1)))

@@ -28,11 +28,18 @@ Results logSoftmax(const Composite& composite);
 Results logSoftmaxGrad(const Composite& composite);
 Results crossEntropy(const Composite& composite);
 Results crossEntropyGrad(const Composite& composite);
+Results rmsNorm(const Composite& composite);
+Results rmsNormGrad(const Composite& composite);
 Results layerNorm(const Composite& composite);
 Results layerNormGrad(const Composite& composite);
 Results gelu(const Composite& composite);
 Results geluGrad(const Composite& composite);
 Results embedding(const Composite& composite);
 Results adamUpdate(const Composite& composite);
+Results dropout(const Composite& composite);
+Results categorical(const Composite& composite);
+
+/// x minus its maximum along the axis, which is under stop_gradient.
+TensorExpr shifted(const TensorExpr& x, int64_t axis);
 
 }  // namespace tg::decomposition

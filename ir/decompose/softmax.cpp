@@ -1,4 +1,4 @@
-// softmax, log_softmax, cross_entropy and their gradients, in the forms that do not overflow: the
+// softmax, log_softmax and their gradients, in the forms that do not overflow: the
 // row's maximum is subtracted first. It cancels in the value, so it stands under stop_gradient.
 #include "ir/decompose/decompose.h"
 #include "ir/infer.h"
@@ -14,9 +14,7 @@ static TensorExpr causalMask(const TensorExpr& x) {
   return le(column, row);
 }
 
-static TensorExpr shifted(const TensorExpr& x, int64_t axis) {
-  return x - stopGradient(x.maxOver({axis}, true));
-}
+TensorExpr shifted(const TensorExpr& x, int64_t axis) { return x - stopGradient(x.maxOver({axis}, true)); }
 
 /// x with masked elements at the lowest finite value: exp makes them 0, and no inf - inf arises.
 static TensorExpr masked(const TensorExpr& mask, const TensorExpr& x) {
@@ -65,44 +63,6 @@ Results logSoftmaxGrad(const Composite& composite) {
   if (mask) dy = select(mask, dy, 0.0);
   TensorExpr dx = dy - exp(y) * dy.sum({axis}, true);
   return {mask ? select(mask, dx, 0.0) : dx};
-}
-
-/// The targets with a last axis of 1, beside the logits' rows.
-static TensorExpr asColumn(const TensorExpr& targets) {
-  Shape shape = targets.shape();
-  shape.push(1);
-  return targets.reshape(shape);
-}
-
-/// True at each row's target class; nowhere in a row whose target is outside the classes.
-static TensorExpr isTarget(const TensorExpr& logits, const TensorExpr& column) {
-  return eq(iota(*logits.builder, {logits.shape().back()}, 0), column);
-}
-
-// Σ over classes of select(class = target, log Σ e^z - z, 0), then the reduction over rows
-Results crossEntropy(const Composite& composite) {
-  TensorExpr logits = composite[0], targets = composite[1];
-  int64_t axis = logits.rank() - 1;
-  TensorExpr z = shifted(logits, axis);
-  TensorExpr surprise = log(exp(z).sum({axis}, true)) - z;
-  TensorExpr rows = select(isTarget(logits, asColumn(targets)), surprise, 0.0).sum({axis});
-  std::string reduction = composite.op.word("reduction");
-  if (reduction == "none" || rows.rank() == 0) return {rows};
-  return {reduction == "sum" ? rows.sum(allAxes(rows.rank())) : rows.mean(allAxes(rows.rank()))};
-}
-
-// (softmax(logits) - onehot(target))·dy, dy being 0 for rows whose target is outside
-Results crossEntropyGrad(const Composite& composite) {
-  TensorExpr logits = composite[0], targets = composite[1], dy = composite[2];
-  int64_t axis = logits.rank() - 1;
-  TensorExpr column = asColumn(targets);
-  TensorExpr e = exp(shifted(logits, axis));
-  TensorExpr p = e / e.sum({axis}, true);
-  TensorExpr hit = isTarget(logits, column);
-  TensorExpr weight = dy.rank() > 0 ? asColumn(dy) : dy;
-  weight = select(ge(column, 0.0), weight, 0.0);
-  weight = select(lt(column, static_cast<double>(logits.shape().back())), weight, 0.0);
-  return {select(hit, p - 1.0, p) * weight};
 }
 
 }  // namespace tg::decomposition

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "passes/fuse/fuse.h"
 
@@ -20,7 +21,8 @@ class Preparer {
         if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
       });
       builder_.setLoc(op->loc);
-      if (bindsTooMuch(*op)) {
+      // A draw over rows is a map and a reduction, which find their schedules by themselves.
+      if (bindsTooMuch(*op) || op->code == Opcode::categorical) {
         expand(std::move(op));
         continue;
       }
@@ -65,11 +67,17 @@ class Preparer {
   }
 
   Value* crossEntropy(const Op& op) {
-    Value* rows =
-        builder_.op(Opcode::cross_entropy, {op.in(0), op.in(1)}, {{"reduction", Attr::word("none")}});
+    AttrList attrs = op.attrs;
+    tg::set(attrs, "reduction", Attr::word("none"));
+    Value* rows = builder_.op(Opcode::cross_entropy, {op.in(0), op.in(1)}, attrs);
     std::vector<int64_t> axes;
     for (int axis = 0; axis < rows->type.rank(); ++axis) axes.push_back(axis);
     bool mean = op.word("reduction") == "mean";
+    if (mean && ignoredTarget(op)) {
+      Value* total = splitReduction(Opcode::sum, rows, axes, false);
+      TensorExpr sum{&builder_, total ? total : builder_.reduce(Opcode::sum, rows, axes, false)};
+      return (sum / countedRows(op, {&builder_, op.in(1)}, sum.dtype())).value;
+    }
     Value* split = splitReduction(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
     return split ? split : builder_.reduce(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
   }

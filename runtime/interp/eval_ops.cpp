@@ -8,6 +8,7 @@
 #include "ir/builder.h"
 #include "runtime/interp/eval_elementwise.h"
 #include "runtime/interp/eval_index.h"
+#include "runtime/interp/eval_random.h"
 #include "runtime/interp/eval_reduce.h"
 #include "runtime/interp/eval_shape.h"
 
@@ -50,6 +51,8 @@ RULE(matmul, evalMatmul);
 RULE(gather, evalGather);
 RULE(scatter_add, evalScatterAdd);
 RULE(one_hot, evalOneHot);
+RULE(random_uniform, evalRandomUniform);
+RULE(random_normal, evalRandomNormal);
 
 constexpr EvalEntry kWalked = notInStage("the interpreter's walk over the function does this itself");
 #define WALKED(id) \
@@ -119,6 +122,17 @@ Result<std::vector<NdArray>> evalDecomposed(EvalCall& call) {
   return out;
 }
 
+/// |mean| + |std·z|, the terms of a normal value.
+NdArray normalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
+  std::vector<NdArray> out = resultsOf(op);
+  EvalContext context;
+  EvalCall call{op, operands, out, context};
+  evalRandomNormal(call);
+  const double mean = op.realAttr("mean");
+  for (double& value : out[0].data) value = std::fabs(mean) + std::fabs(value - mean);
+  return std::move(out[0]);
+}
+
 }  // namespace
 
 const EvalEntry& evalEntry(Opcode code) {
@@ -145,6 +159,7 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
 
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
   const Opcode code = op.code;
+  if (code == Opcode::random_normal) return normalMagnitude(op, operands);
   if (code != Opcode::sum && code != Opcode::mean && code != Opcode::matmul && code != Opcode::scatter_add)
     return std::nullopt;
   // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|.

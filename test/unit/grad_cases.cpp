@@ -157,6 +157,7 @@ std::vector<GradCase> gradCases() {
   addIndexing(out);
   addSoftmaxes(out);
   addOthers(out);
+  addRandomGradCases(out);
   return out;
 }
 

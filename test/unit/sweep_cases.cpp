@@ -463,6 +463,7 @@ std::vector<SweepCase> sweepCases() {
   addIndexing(out);
   addRows(out);
   addMapComposites(out);
+  for (SweepCase& sweepCase : randomSweepCases()) out.out.push_back(std::move(sweepCase));
   return out.out;
 }
 

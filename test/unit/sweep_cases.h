@@ -39,6 +39,8 @@ struct SweepCase {
 bool needsSweep(const OpInfo& row);
 /// All cases, in the order of the table.
 std::vector<SweepCase> sweepCases();
+/// Those of random ops, rms_norm and cross_entropy's options; sweepCases has them too.
+std::vector<SweepCase> randomSweepCases();
 /// One case of each kernel family, map, row, matmul and scatter, that takes at least `groups` workgroups of
 /// `workgroup` invocations on the target.
 std::vector<SweepCase> manyGroupCases(int64_t groups, int64_t workgroup, const Target& target);

@@ -1,0 +1,54 @@
+// What type inference of the tensor dialect reads, and its families. Private to ir/infer*.cpp.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+
+namespace tg::inference {
+
+using Types = std::vector<Type>;
+
+/// What every inference reads: the op, its operands' types, its place in the module.
+struct Context {
+  const Op& op;
+  const Module* module;
+  const Item* func;
+
+  const Type& in(int index) const { return op.in(index)->type; }
+  const Shape& shape(int index) const { return in(index).shape; }
+  /// A labelled error; notes where operand `note` was defined.
+  Error error(int constraint, std::string message, int note = -1) const {
+    std::string_view name = op.info().name;
+    std::string label(name.substr(name.find('.') + 1));
+    Error out = failAt(op.loc, fmt::format("{} [{}.c{}]: {}", name, label, constraint, message));
+    if (note >= 0 && op.operands[note].value)
+      return std::move(out).note(op.operands[note].value->loc,
+                                 fmt::format("%{} is defined here", op.operands[note].value->name));
+    return out;
+  }
+  std::string_view label() const { return op.info().name; }
+  /// The type the op already has, for ops whose type is free.
+  Result<Type> declared() const {
+    if (op.results.empty()) return failAt(op.loc, fmt::format("{}: the result type must be given", label()));
+    return op.results[0]->type;
+  }
+};
+
+// ir/infer_random.cpp
+Result<Types> randomUniform(const Context& c);
+Result<Types> randomNormal(const Context& c);
+Result<Types> dropout(const Context& c);
+Result<Types> categorical(const Context& c);
+
+// ir/infer_transformer.cpp
+Result<Types> crossEntropy(const Context& c);
+Result<Types> crossEntropyGrad(const Context& c);
+Result<Types> rmsNorm(const Context& c);
+Result<Types> rmsNormGrad(const Context& c);
+
+}  // namespace tg::inference
