@@ -41,11 +41,19 @@ KV RegionEmitter::horizontal(const KV& vector, Opcode combine) {
   return kernel_.op(combine, {low, high}, dtype);
 }
 
+/// How a reduction combines two elements.
+static Opcode combiner(Opcode code) {
+  return code == Opcode::max_reduce   ? Opcode::k_max
+         : code == Opcode::min_reduce ? Opcode::k_min
+                                      : Opcode::k_add;
+}
+
 /// The start value of a reduction.
-static KV neutral(Opcode code, DType dtype) {
-  if (code != Opcode::max_reduce) return KernelBuilder::literal(dtype, 0);
-  return KernelBuilder::literal(dtype,
-                                isFloat(dtype) ? -std::numeric_limits<double>::infinity() : -2147483648.0);
+static KV neutral(Opcode combine, DType dtype) {
+  if (combine == Opcode::k_add) return KernelBuilder::literal(dtype, 0);
+  double most = isFloat(dtype) ? std::numeric_limits<double>::infinity() : 2147483647.0;
+  if (combine == Opcode::k_min) return KernelBuilder::literal(dtype, most);
+  return KernelBuilder::literal(dtype, isFloat(dtype) ? -most : -most - 1);
 }
 
 Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {
@@ -76,11 +84,11 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
     return sharedReduction(op, keptIndices(op, at), axes, level);
 
   Indices in = keptIndices(op, at);
-  Opcode combine = op.code == Opcode::max_reduce ? Opcode::k_max : Opcode::k_add;
+  Opcode combine = combiner(op.code);
   DType dtype = op.result()->type.dtype;
   bool vector = !axes.empty() && shape[axes.back()] % kLanes == 0 && !IndexSpace::usesLane(at);
   bool lanes = vector || IndexSpace::usesLane(at);
-  KV start = neutral(op.code, dtype);
+  KV start = neutral(combine, dtype);
   kernel_.at(level, [&] { start = lanes ? kernel_.splat(start) : start; });
   std::function<KV(size_t, const KV&, int)> nest = [&](size_t depth, const KV& acc, int loopLevel) -> KV {
     if (depth == axes.size()) {
@@ -115,11 +123,11 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
   Shape inner;
   for (int axis : axes) inner.push(shape[axis]);
   int64_t count = inner.elements();
-  Opcode combine = op.code == Opcode::max_reduce ? Opcode::k_max : Opcode::k_add;
+  Opcode combine = combiner(op.code);
   DType dtype = op.result()->type.dtype;
   KV out;
   kernel_.at(level, [&] {
-    KV start = neutral(op.code, dtype);
+    KV start = neutral(combine, dtype);
     int64_t rounds = (count + rows_.width - 1) / rows_.width;
     KV partial = over(level, rounds, 1, {start}, [&](const Index& round, const std::vector<KV>& carried) {
       Index offset = space_.add(space_.scale(round, rows_.width), rows_.lane);
@@ -137,13 +145,14 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
       }
       return std::vector<KV>{kernel_.op(combine, {carried[0], element}, dtype)};
     })[0];
-    out = kernel_.workgroupReduce(partial, combine == Opcode::k_max ? "max" : "add");
+    const char* kind = combine == Opcode::k_max ? "max" : combine == Opcode::k_min ? "min" : "add";
+    out = kernel_.workgroupReduce(partial, kind);
     if (op.code == Opcode::mean) out = kernel_.mul(out, KernelBuilder::f32(1.0 / static_cast<double>(count)));
   });
   return out;
 }
 
-KV RegionEmitter::argmax(const Op& op, const Indices& at) {
+KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
   const Shape& shape = op.in(0)->type.shape;
   int axis = normalAxis(op.intAttr("axis"), shape.rank());
@@ -154,6 +163,7 @@ KV RegionEmitter::argmax(const Op& op, const Indices& at) {
     in.insert(in.begin() + axis, Index{});
   DType dtype = op.in(0)->type.dtype;
   int level = levelOf(at);
+  Opcode beats = op.code == Opcode::argmin ? Opcode::k_lt : Opcode::k_gt;
   // The first element starts, so that rows of -inf or NaN still give an index in range.
   KV first = emit(op.in(0), in);
   std::vector<KV> best =
@@ -161,12 +171,35 @@ KV RegionEmitter::argmax(const Op& op, const Indices& at) {
            [&](const Index& index, const std::vector<KV>& carried) {
              in[static_cast<size_t>(axis)] = index;
              KV element = emit(op.in(0), in);
-             KV better = kernel_.op(Opcode::k_gt, {element, carried[0]}, DType::i1);
+             KV better = kernel_.op(beats, {element, carried[0]}, DType::i1);
              KV here = kernel_.cast(space_.materialize(index), DType::i32);
              return std::vector<KV>{kernel_.op(Opcode::k_select, {better, element, carried[0]}, dtype),
                                     kernel_.select(better, here, carried[1])};
            });
   return best[1];
+}
+
+/// Goes over the whole axis and adds what lies on the right side; fuse keeps long axes away.
+KV RegionEmitter::cumsum(const Op& op, const Indices& at) {
+  const Type& type = op.in(0)->type;
+  auto axis = static_cast<size_t>(normalAxis(op.intAttr("axis"), type.rank()));
+  bool reverse = op.flag("reverse"), exclusive = op.flag("exclusive");
+  Opcode counts =
+      reverse ? (exclusive ? Opcode::k_gt : Opcode::k_ge) : (exclusive ? Opcode::k_lt : Opcode::k_le);
+  int level = levelOf(at);
+  KV zero = KernelBuilder::literal(type.dtype, 0), start = zero, here;
+  kernel_.at(level, [&] {
+    here = space_.materialize(at[axis]);
+    if (IndexSpace::usesLane(at)) start = kernel_.splat(zero);
+  });
+  Indices in = at;
+  return over(level, type.shape[static_cast<int>(axis)], 1, {start},
+              [&](const Index& index, const std::vector<KV>& carried) {
+                in[axis] = index;
+                KV element = emit(op.in(0), in);
+                KV cond = kernel_.op(counts, {space_.materialize(index), here}, DType::i1);
+                return std::vector<KV>{kernel_.add(carried[0], kernel_.select(cond, element, zero))};
+              })[0];
 }
 
 KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {

@@ -91,7 +91,8 @@ class RegionEmitter {
   KV randomNormal(const Op& op, const Indices& at);
   KV scatterAdd(const Op& op, const Indices& at);
   KV reduction(const Op& op, const Indices& at);
-  KV argmax(const Op& op, const Indices& at);
+  KV argExtremum(const Op& op, const Indices& at);
+  KV cumsum(const Op& op, const Indices& at);
   KV dotProduct(const Op& op, const Indices& at);
   /// The four words of a quad of a random op's elements.
   std::array<KV, kLanes> randomQuad(const Op& op, const Index& quad);

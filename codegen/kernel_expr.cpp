@@ -15,7 +15,9 @@ static Opcode kernelOpOf(Scalar scalar) {
   case Scalar::div: return Opcode::k_div;
   case Scalar::min: return Opcode::k_min;
   case Scalar::max: return Opcode::k_max;
-  case Scalar::pow: return Opcode::k_pow;
+  case Scalar::and_: return Opcode::k_and;
+  case Scalar::or_: return Opcode::k_or;
+  case Scalar::not_: return Opcode::k_not;
   case Scalar::neg: return Opcode::k_neg;
   case Scalar::abs: return Opcode::k_abs;
   case Scalar::sign: return Opcode::k_sign;

@@ -56,6 +56,7 @@ TG_KEXPR_COMPARE(le, Opcode::k_le)
 TG_KEXPR_COMPARE(gt, Opcode::k_gt)
 TG_KEXPR_COMPARE(ge, Opcode::k_ge)
 TG_KEXPR_COMPARE(eq, Opcode::k_eq)
+TG_KEXPR_COMPARE(ne, Opcode::k_ne)
 #undef TG_KEXPR_COMPARE
 
 inline KExpr operator-(const KExpr& x) { return kexpr::unary(Opcode::k_neg, x); }

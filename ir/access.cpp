@@ -45,6 +45,8 @@ static bool keepsElements(const Op& op) {
   case Opcode::stop_gradient:
   case Opcode::one_minus_pow:
   case Opcode::dropout:  // of x; see where its key is told apart
+  case Opcode::clamp:
+  case Opcode::leaky_relu:
   case Opcode::gelu:
   case Opcode::gelu_grad:
   case Opcode::adam_update:

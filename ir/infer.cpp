@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/infer_context.h"
 #include "ir/kernel/kernel.h"
@@ -57,6 +58,8 @@ Result<Types> elementwise(const Context& c) {
   bool select = op.code == Opcode::select;
   int first = select ? 1 : 0;
   int count = op.numOperands();
+  // Logic has no choice of element types, so that its first constraint is the shapes'.
+  int shapes = admits(op.info().slots[first].type, DType::f32) ? 2 : 1;
   for (int i = first + 1; i < count; ++i)
     if (c.in(i).dtype != c.in(first).dtype)
       return c.error(
@@ -65,19 +68,11 @@ Result<Types> elementwise(const Context& c) {
   for (int i = 1; i < count; ++i) {
     auto joined = broadcast(shape, c.shape(i));
     if (!joined)
-      return c.error(2, fmt::format("shapes do not broadcast: {} and {}", c.in(i - 1).str(), c.in(i).str()),
-                     i);
+      return c.error(shapes,
+                     fmt::format("shapes do not broadcast: {} and {}", c.in(i - 1).str(), c.in(i).str()), i);
     shape = *joined;
   }
-  DType dtype = c.in(first).dtype;
-  switch (op.info().scalar) {
-  case Scalar::less:
-  case Scalar::less_equal:
-  case Scalar::greater:
-  case Scalar::greater_equal:
-  case Scalar::equal: dtype = DType::i1; break;
-  default: break;
-  }
+  DType dtype = givesCondition(op.info().scalar) ? DType::i1 : c.in(first).dtype;
   return Types{Type::tensor(dtype, shape)};
 }
 
@@ -103,6 +98,21 @@ Result<Types> argReduction(const Context& c) {
   std::vector<int64_t> axes{c.op.intAttr("axis")};
   TG_CHECK(checkAxes(c, axes, c.in(0).rank(), 1));
   return Types{Type::tensor(DType::i32, reducedShape(c.shape(0), axes, c.op.flag("keepdims")))};
+}
+
+Result<Types> cumsum(const Context& c) {
+  TG_CHECK(checkAxes(c, {c.op.intAttr("axis")}, c.in(0).rank(), 1));
+  return Types{c.in(0)};
+}
+
+Result<Types> clamp(const Context& c) {
+  double lo = c.op.realAttr("lo"), hi = c.op.realAttr("hi");
+  if (!(lo <= hi)) return c.error(1, fmt::format("lo = {} is not below hi = {}", lo, hi));
+  for (double bound : {lo, hi})
+    if (c.in(0).dtype == DType::i32 &&
+        !(bound >= INT32_MIN && bound <= INT32_MAX && bound == std::trunc(bound)))
+      return c.error(2, fmt::format("bound {} is no i32", bound));
+  return Types{c.in(0)};
 }
 
 Result<Types> reshape(const Context& c) {
@@ -424,32 +434,10 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::update: return storageWrite(c, true);
   case Opcode::param_grad: return storageWrite(c, false);
   case Opcode::grad: return gradients(c);
-  case Opcode::add:
-  case Opcode::sub:
-  case Opcode::mul:
-  case Opcode::div:
-  case Opcode::min:
-  case Opcode::max:
-  case Opcode::pow:
-  case Opcode::neg:
-  case Opcode::abs:
-  case Opcode::sign:
-  case Opcode::sqrt:
-  case Opcode::rsqrt:
-  case Opcode::exp:
-  case Opcode::log:
-  case Opcode::tanh:
-  case Opcode::sigmoid:
-  case Opcode::erf:
-  case Opcode::relu:
-  case Opcode::square:
-  case Opcode::less:
-  case Opcode::less_equal:
-  case Opcode::greater:
-  case Opcode::greater_equal:
-  case Opcode::equal:
-  case Opcode::select:
-  case Opcode::stop_gradient: return elementwise(c);
+#define SCALAR(id, ...) case Opcode::id:
+#include "ir/scalar.def"
+#undef SCALAR
+    return elementwise(c);
   case Opcode::one_minus_pow:
     if (double base = c.op.realAttr("base"); !(base > 0 && base < 1))
       return c.error(1, fmt::format("base {} is not between 0 and 1", base));
@@ -462,8 +450,14 @@ Result<Types> inferTensorOp(const Context& c) {
   }
   case Opcode::sum:
   case Opcode::mean:
-  case Opcode::max_reduce: return reduction(c);
-  case Opcode::argmax: return argReduction(c);
+  case Opcode::max_reduce:
+  case Opcode::min_reduce:
+  case Opcode::logsumexp: return reduction(c);
+  case Opcode::argmax:
+  case Opcode::argmin: return argReduction(c);
+  case Opcode::cumsum: return cumsum(c);
+  case Opcode::clamp: return clamp(c);
+  case Opcode::leaky_relu: return Types{c.in(0)};
   case Opcode::reshape: return reshape(c);
   case Opcode::transpose: return transpose(c);
   case Opcode::slice: return slice(c);
@@ -485,6 +479,7 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::layer_norm_grad: return layerNorm(c);
   case Opcode::rms_norm: return rmsNorm(c);
   case Opcode::rms_norm_grad: return rmsNormGrad(c);
+  case Opcode::rope: return rope(c);
   case Opcode::gelu: return Types{c.in(0)};
   case Opcode::gelu_grad:
     if (!(c.in(0) == c.in(1)))

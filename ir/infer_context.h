@@ -50,5 +50,6 @@ Result<Types> crossEntropy(const Context& c);
 Result<Types> crossEntropyGrad(const Context& c);
 Result<Types> rmsNorm(const Context& c);
 Result<Types> rmsNormGrad(const Context& c);
+Result<Types> rope(const Context& c);
 
 }  // namespace tg::inference

@@ -1,4 +1,6 @@
-// Types of cross_entropy and rms_norm, and of their gradients.
+// Types of cross_entropy, rms_norm and rope, and of their gradients.
+#include <cmath>
+
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "ir/infer_context.h"
@@ -57,6 +59,27 @@ Result<Types> rmsNormGrad(const Context& c) {
   Shape rows = x.shape;
   rows[x.rank() - 1] = 1;
   return Types{x, Type::tensor(x.dtype, rows)};
+}
+
+Result<Types> rope(const Context& c) {
+  const Type &q = c.in(0), &k = c.in(1);
+  for (int i = 0; i < 2; ++i)
+    if (c.in(i).rank() < 2 || c.shape(i).back() % 2 != 0)
+      return c.error(1,
+                     fmt::format("{} is {}, not of rank 2 or more with an even last extent",
+                                 c.op.info().slots[i].name, c.in(i).str()),
+                     i);
+  if (q.dtype != k.dtype || q.shape.back() != k.shape.back() ||
+      q.shape[q.rank() - 2] != k.shape[k.rank() - 2])
+    return c.error(2, fmt::format("element types or last two extents differ: {} and {}", q.str(), k.str()),
+                   1);
+  const double base = c.op.realAttr("base");
+  if (!(base > 0) || !std::isfinite(base))
+    return c.error(3, fmt::format("base = {} is not positive and finite", formatReal(base)));
+  // Positions stay exact in f32.
+  if (const int64_t offset = c.op.intAttr("offset"); offset < 0 || offset > 1 << 24)
+    return c.error(4, fmt::format("offset = {} is not in 0 … {}", offset, 1 << 24));
+  return Types{q, k};
 }
 
 }  // namespace tg::inference

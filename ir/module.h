@@ -63,7 +63,8 @@ struct Operand {
   static Operand binding(Value* target, Operand source);
   static Operand keyword(std::string name, std::vector<Operand> args);
   bool isLiteral() const { return kind == Kind::literal; }
-  double number() const { return isInteger ? static_cast<double>(integer) : real; }
+  /// A literal as a real; `-0` written as an integer keeps its sign in `real`.
+  double number() const { return isInteger && integer != 0 ? static_cast<double>(integer) : real; }
 };
 
 struct Block {

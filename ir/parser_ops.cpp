@@ -48,8 +48,10 @@ Result<Operand> Parser::literalToken() {
         lex_.locAt(token.offset),
         fmt::format("'{}' is too large for f32; write inf if that is meant", token.text.substr(0, 40)));
   // Literals are rounded to f32 where they are read, so that every later stage sees the same value.
-  return number->isInteger ? Operand::literal(number->integer)
-                           : Operand::literal(static_cast<double>(static_cast<float>(number->real)));
+  if (!number->isInteger) return Operand::literal(static_cast<double>(static_cast<float>(number->real)));
+  Operand literal = Operand::literal(number->integer);
+  if (number->integer == 0 && token.text.starts_with('-')) literal.real = -0.0;
+  return literal;
 }
 
 Result<std::vector<Operand>> Parser::operandsUntil(std::string_view close, int depth) {
@@ -396,8 +398,7 @@ Result<std::unique_ptr<Op>> Parser::op() {
   if (op->code == Opcode::constant && !op->operands.empty() && !op->results.empty() &&
       isFloat(op->result()->type.dtype)) {
     auto toReal = [](Operand& literal) {
-      if (literal.isLiteral() && literal.isInteger)
-        literal = Operand::literal(static_cast<double>(literal.integer));
+      if (literal.isLiteral() && literal.isInteger) literal = Operand::literal(literal.number());
     };
     toReal(op->operands[0]);
     for (Operand& item : op->operands[0].items) toReal(item);

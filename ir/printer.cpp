@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iterator>
 
 #include "ir/base64.h"
@@ -77,7 +78,7 @@ void Printer::operand(const Operand& operand) {
   case Operand::Kind::symbol: put("@{}", operand.text); return;
   case Operand::Kind::literal:
     if (operand.isInteger)
-      put("{}", operand.integer);
+      put("{}{}", operand.integer == 0 && std::signbit(operand.real) ? "-" : "", operand.integer);
     else
       out_ += formatF32(operand.real);
     return;

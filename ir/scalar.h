@@ -34,8 +34,13 @@ inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 inline double min2(double x, double y) { return std::isnan(x) || x <= y ? x : y; }
 inline double max2(double x, double y) { return std::isnan(x) || x >= y ? x : y; }
 inline double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+/// x^y with a zero base without sign: 0 to a negative power is inf.
+inline double power(double x, double y) { return std::pow(x == 0 ? 0.0 : x, y); }
 inline double select(bool c, double a, double b) { return c ? a : b; }
 }  // namespace scalar_math
+
+/// Whether the value is a condition, 0 or 1: comparisons and logic.
+constexpr bool givesCondition(Scalar scalar) { return scalar >= Scalar::less && scalar <= Scalar::not_; }
 
 /// The value in f64. Comparisons give 0 or 1.
 double evalScalar(Scalar scalar, double x, double y = 0, double z = 0);

@@ -4,12 +4,14 @@
 //   operators + - * / between E and E, E and double, double and E; unary -
 //   exp log sqrt rsqrt tanh sigmoid sign abs (E); pow min max (E, E or double)
 //   lt le gt ge eq (E, E or double), giving a condition as an E
+//   sin cos (E) for gradients; floor (E) and ne (E, E) for kernel forms
 //   select(E condition, E or double, E or double)
 //   E builtinScalar(Scalar, std::span<const E>): the function E has ready-made (scalarLower only)
 // They are found by argument-dependent lookup, so each user brings its own: tensors for gradient
 // rules, kernel values for lowering, f64 for tests.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -58,6 +60,90 @@ E lowerErf(const E& x) {
   E erfc = exp(-(a * a)) * q * tail;
   E near = x * polynomial(E(x * x), kNear);
   return select(lt(abs(x), 1.0), near, sign(x) * (1.0 - erfc));
+}
+
+/// The nearest whole number, the even one at a tie. x - floor(x) is exact or rounds to 1.
+template <class E>
+E lowerRound(const E& x) {
+  E low = floor(x);
+  E part = x - low;
+  E high = low + 1.0;
+  E even = select(eq(low - 2.0 * floor(low * 0.5), 0.0), low, high);
+  return select(lt(part, 0.5), low, select(gt(part, 0.5), high, even));
+}
+
+/// Sine and cosine of x - k·π/2, the k nearest to x.
+template <class E>
+struct QuarterTurns {
+  E k, sine, cosine;
+};
+
+/// π/2 is taken off in parts of 11 bits, whose products with k are exact up to |x| = 8192 whatever the
+/// rounding and without a fused fma; what is left is good to 2^-44 absolutely and to 2^-24 relatively.
+/// Then Cephes' polynomials on [-π/4, π/4]. Far outside the range the remainder is kept near it, so
+/// that results stay within [-1, 1].
+template <class E>
+QuarterTurns<E> quarterTurns(const E& x) {
+  static constexpr double kSine[] = {-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1};
+  static constexpr double kCosine[] = {2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2};
+  E k = floor(x * 0.63661977236758134 + 0.5);
+  E r = ((x - k * 1.5703125) - k * 0.00048375129699707031) - k * 7.5495336204767227e-8;
+  r = max(min(r - k * 2.5633441515945188e-12, 0.8), -0.8);
+  E z = r * r;
+  return {k, polynomial(z, kSine) * z * r + r, polynomial(z, kCosine) * z * z - 0.5 * z + 1.0};
+}
+
+/// Whether a whole number is odd.
+template <class E>
+E isOdd(const E& k) {
+  return eq(k - 2.0 * floor(k * 0.5), 1.0);
+}
+
+template <class E>
+E lowerSin(const E& x) {
+  QuarterTurns<E> turns = quarterTurns(x);
+  E value = select(isOdd(turns.k), turns.cosine, turns.sine);
+  return select(isOdd(floor(turns.k * 0.5)), -value, value);
+}
+
+template <class E>
+E lowerCos(const E& x) {
+  QuarterTurns<E> turns = quarterTurns(x);
+  E value = select(isOdd(turns.k), turns.sine, turns.cosine);
+  return select(isOdd(floor((turns.k + 1.0) * 0.5)), -value, value);
+}
+
+template <class E>
+E lowerTan(const E& x) {
+  QuarterTurns<E> turns = quarterTurns(x);
+  E odd = isOdd(turns.k);
+  return select(odd, turns.cosine, turns.sine) / select(odd, -turns.sine, turns.cosine);
+}
+
+/// x^y from a power of |x|, which is all the builtin knows: sign, zeros and whole exponents are put
+/// right around it. The builtin never sees 0.
+template <class E>
+E lowerPow(const E& x, const E& y) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  E zero = eq(x, 0.0);
+  E size = pow(select(zero, 1.0, abs(x)), y);
+  E whole = eq(floor(y), y);
+  E negative = select(whole, select(isOdd(y), -size, size), kNan);
+  E value = select(lt(x, 0.0), negative, size);
+  value = select(zero, select(gt(y, 0.0), 0.0, kInfinity), value);
+  return select(eq(y, 0.0), 1.0, value);
+}
+
+/// max(x, 0) + log1p(e^-|x|), the logarithm as 2·atanh(e/(2+e)): no digits are lost where e is small,
+/// as they would be in 1 + e.
+template <class E>
+E lowerSoftplus(const E& x) {
+  static constexpr double kSeries[] = {1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3};
+  E e = exp(-abs(x));
+  E s = e / (2.0 + e);
+  E z = s * s;
+  return max(x, 0.0) + 2.0 * s * (polynomial(z, kSeries) * z + 1.0);
 }
 
 /// The gradients of a scalar function's operands, one for each, empty where none flows. `result` is

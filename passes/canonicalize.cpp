@@ -5,11 +5,11 @@
 //   %y = tg.reshape %x {shape = [2]}      (uses of %y read %x, of shape 2)
 //
 // Folds: elementwise ops over constants (f32 results rounded once, i32 wrapped); x+0, x-0, x·1, x/1;
-// -(-x); dropout of p = 0; views, means and maxima of constants; views and casts that change nothing; a
-// transpose of a transpose, a reshape of a reshape; reductions over axes of extent 1. Not x·0, which is nan
-// for an infinite x, and nothing through stop_gradient, which means something to append-grad. Requires: stage
-// tensor. Ensures: the same values, up to the sign of zero in x+0. Where: before cse, which then sees more
-// equal ops; fuse runs it.
+// -(-x); dropout of p = 0; views, means and extrema of constants; views and casts that change nothing;
+// a transpose of a transpose, a reshape of a reshape; reductions over axes of extent 1. Not x·0, which
+// is nan for an infinite x, and nothing through stop_gradient, which means something to append-grad.
+// Requires: stage tensor. Ensures: the same values, up to the sign of zero in x+0.
+// Where: before cse, which then sees more equal ops; fuse runs it.
 #include <cmath>
 
 #include "ir/infer.h"
@@ -65,7 +65,7 @@ bool foldConstants(Op& op) {
   return true;
 }
 
-/// Turns a rearrangement, an average or a maximum of equal elements into a constant; a sum only of
+/// Turns a rearrangement, an average or an extremum of equal elements into a constant; a sum only of
 /// zeros, because other sums round.
 bool foldSplat(Op& op) {
   switch (op.code) {
@@ -74,7 +74,8 @@ bool foldSplat(Op& op) {
   case Opcode::broadcast_to:
   case Opcode::slice:
   case Opcode::mean:
-  case Opcode::max_reduce: break;
+  case Opcode::max_reduce:
+  case Opcode::min_reduce: break;
   case Opcode::sum:
     if (isSplat(op.in(0), 0)) break;
     return false;
@@ -147,7 +148,8 @@ Value* foldView(Op& op) {
   case Opcode::concat:
   case Opcode::sum:
   case Opcode::mean:
-  case Opcode::max_reduce: return op.in(0);
+  case Opcode::max_reduce:
+  case Opcode::min_reduce: return op.in(0);
   case Opcode::transpose: return isIdentityPermutation(op.ints("perm")) ? op.in(0) : nullptr;
   default: return nullptr;
   }
@@ -155,7 +157,9 @@ Value* foldView(Op& op) {
 
 /// A reduction over axes of extent 1 only drops them.
 void reductionToReshape(Op& op) {
-  if (op.code != Opcode::sum && op.code != Opcode::mean && op.code != Opcode::max_reduce) return;
+  if (op.code != Opcode::sum && op.code != Opcode::mean && op.code != Opcode::max_reduce &&
+      op.code != Opcode::min_reduce)
+    return;
   if (op.in(0)->type.elements() != op.result()->type.elements() || sameType(op, op.in(0))) return;
   const Shape& shape = op.result()->type.shape;
   op.code = Opcode::reshape;

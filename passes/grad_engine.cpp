@@ -10,8 +10,14 @@ namespace tg {
 
 /// Whether an op hands no gradient on although its entry is a formula.
 static bool stopsGradient(const Op& op) {
-  Scalar scalar = op.info().scalar;
-  return scalar == Scalar::stop_gradient || scalar == Scalar::sign;
+  switch (op.info().scalar) {
+  case Scalar::stop_gradient:
+  case Scalar::sign:
+  case Scalar::floor:
+  case Scalar::ceil:
+  case Scalar::round: return true;
+  default: return false;
+  }
 }
 
 Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector<Value*>& wrt) {

@@ -1,4 +1,4 @@
-// gelu and its gradient, embedding, the Adam update.
+// gelu and its gradient, clamp, leaky_relu, embedding, the Adam update.
 #include <cmath>
 
 #include "ir/decompose/decompose.h"
@@ -34,6 +34,16 @@ Results geluGrad(const Composite& composite) {
   TensorExpr phi = exp(-0.5 * square(x)) * kInvRootTwoPi;
   TensorExpr cdf = 0.5 * (1.0 + erf(x * kRootHalf));
   return {dy * (cdf + x * phi)};
+}
+
+// min(max(x, lo), hi): ties go to the left, so that the gradient passes at the bounds
+Results clamp(const Composite& composite) {
+  return {min(max(composite[0], composite.op.realAttr("lo")), composite.op.realAttr("hi"))};
+}
+
+Results leakyRelu(const Composite& composite) {
+  TensorExpr x = composite[0];
+  return {select(gt(x, 0.0), x, x * composite.op.realAttr("slope"))};
 }
 
 Results embedding(const Composite& composite) { return {composite[0].binary(Opcode::gather, composite[1])}; }

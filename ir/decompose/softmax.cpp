@@ -1,4 +1,4 @@
-// softmax, log_softmax and their gradients, in the forms that do not overflow: the
+// softmax, log_softmax, logsumexp and their gradients, in the forms that do not overflow: the
 // row's maximum is subtracted first. It cancels in the value, so it stands under stop_gradient.
 #include "ir/decompose/decompose.h"
 #include "ir/infer.h"
@@ -63,6 +63,15 @@ Results logSoftmaxGrad(const Composite& composite) {
   if (mask) dy = select(mask, dy, 0.0);
   TensorExpr dx = dy - exp(y) * dy.sum({axis}, true);
   return {mask ? select(mask, dx, 0.0) : dx};
+}
+
+// m + log Σ e^(x-m), m the maximum. m is kept finite, so that rows of -inf alone form no inf - inf.
+Results logSumExp(const Composite& composite) {
+  TensorExpr x = composite[0];
+  std::vector<int64_t> axes = composite.op.ints("axes");
+  TensorExpr m = stopGradient(min(max(x.maxOver(axes, true), x.lowest()), -x.lowest()));
+  TensorExpr r = log(exp(x - m).sum(axes, true)) + m;
+  return {r.reshape(reducedShape(x.shape(), axes, composite.op.flag("keepdims")))};
 }
 
 }  // namespace tg::decomposition

@@ -61,9 +61,14 @@ class Preparer {
   Value* replacement(const Op& op) {
     if (op.code == Opcode::cross_entropy && op.word("reduction") != "none") return crossEntropy(op);
     if (op.info().fusion == table::Fusion::row && op.info().attr("axis")) return rowsLast(op);
-    if (op.code == Opcode::sum || op.code == Opcode::mean || op.code == Opcode::max_reduce)
-      return reduction(op);
-    return nullptr;
+    switch (op.code) {
+    case Opcode::sum:
+    case Opcode::mean:
+    case Opcode::max_reduce:
+    case Opcode::min_reduce: return reduction(op);
+    case Opcode::cumsum: return cumsum(op);
+    default: return nullptr;
+    }
   }
 
   Value* crossEntropy(const Op& op) {
@@ -119,7 +124,7 @@ class Preparer {
     int64_t pieces =
         divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), count / 16)));
     if (pieces < 2) return nullptr;
-    Opcode stage = code == Opcode::max_reduce ? code : Opcode::sum;
+    Opcode stage = code == Opcode::max_reduce || code == Opcode::min_reduce ? code : Opcode::sum;
     Value* first =
         builder_.reduce(stage, builder_.reshape(x, {before, pieces, count / pieces, after}), {2}, false);
     Value* second = builder_.reduce(stage, first, {1}, false);
@@ -129,6 +134,42 @@ class Preparer {
           builder_.constant(1.0 / static_cast<double>(count), Type::tensor(x->type.dtype, {})));
     // A reshape of equal shape would be the value itself; the caller renames what it gets either way.
     return builder_.reshape(second, reducedShape(shape, axes, keepdims));
+  }
+
+  static constexpr int64_t kSumBlock = 64;
+
+  Value* cumsum(const Op& op) {
+    const Shape& shape = op.in(0)->type.shape;
+    int axis = normalAxis(op.intAttr("axis"), shape.rank());
+    if (shape[axis] <= 2 * kSumBlock) return nullptr;
+    return runningSum(op.in(0), axis, op.flag("reverse"), op.flag("exclusive"));
+  }
+
+  /// A running sum. Along a long axis it is those of blocks plus the running sum of the blocks' totals, so
+  /// that an element adds up a block and not the whole axis.
+  Value* runningSum(Value* x, int axis, bool reverse, bool exclusive) {
+    const Shape shape = x->type.shape;
+    int64_t before = 1, count = shape[axis], after = 1;
+    if (count <= 2 * kSumBlock)
+      return builder_.op(Opcode::cumsum, {x},
+                         {{"axis", Attr::of(int64_t{axis})},
+                          {"reverse", Attr::boolean(reverse)},
+                          {"exclusive", Attr::boolean(exclusive)}});
+    for (int at = 0; at < shape.rank(); ++at)
+      if (at != axis) (at < axis ? before : after) *= shape[at];
+    int64_t blocks = (count + kSumBlock - 1) / kSumBlock, missing = blocks * kSumBlock - count;
+    Value* flat = builder_.reshape(x, {before, count, after});
+    if (missing)
+      flat = builder_.op(Opcode::pad, {flat},
+                         {{"low", Attr::ints({0, 0, 0})}, {"high", Attr::ints({0, missing, 0})}});
+    Value* split = builder_.reshape(flat, {before, blocks, kSumBlock, after});
+    Value* inner = runningSum(split, 2, reverse, exclusive);
+    Value* offsets = runningSum(builder_.sum(split, {2}, true), 1, reverse, true);
+    Value* sums = builder_.reshape(builder_.binary(Opcode::add, inner, offsets), flat->type.shape);
+    if (missing)
+      sums = builder_.op(Opcode::slice, {sums},
+                         {{"starts", Attr::ints({0, 0, 0})}, {"limits", Attr::ints({before, count, after})}});
+    return builder_.reshape(sums, shape);
   }
 
   Builder builder_;

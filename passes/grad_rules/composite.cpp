@@ -59,6 +59,19 @@ Grads rmsNorm(const GradContext& context) {
   return grads;
 }
 
+// A rotation's transpose is the rotation back. Where one gradient is missing the other stands in for it and
+// its result is not used.
+Grads rope(const GradContext& context) {
+  TensorExpr q = context.g(0) ? context.g(0) : context.g(1), k = context.g(1) ? context.g(1) : context.g(0);
+  AttrList attrs = context.op.attrs;
+  tg::set(attrs, "inverse", Attr::boolean(!context.op.flag("inverse")));
+  const Op& back = *context.builder.op(Opcode::rope, {q.value, k.value}, attrs)->def;
+  Grads grads(2);
+  if (context.g(0)) grads[0] = {&context.builder, back.result(0)};
+  if (context.g(1)) grads[1] = {&context.builder, back.result(1)};
+  return grads;
+}
+
 Grads gelu(const GradContext& context) {
   return {fast(context, Opcode::gelu_grad, {context.in(0), context.g()}, {"approximate"})};
 }

@@ -11,6 +11,7 @@ Grads logSoftmax(const GradContext& context);
 Grads crossEntropy(const GradContext& context);
 Grads layerNorm(const GradContext& context);
 Grads rmsNorm(const GradContext& context);
+Grads rope(const GradContext& context);
 Grads gelu(const GradContext& context);
 
 TG_GRAD_RULE(softmax, "dx = softmax_grad(r, g)", softmax);
@@ -28,6 +29,7 @@ TG_GRAD_DECOMPOSES(softmax_grad);
 TG_GRAD_DECOMPOSES(log_softmax_grad);
 TG_GRAD_DECOMPOSES(cross_entropy_grad);
 TG_GRAD_DECOMPOSES(layer_norm_grad);
+TG_GRAD_RULE(rope, "dq, dk = rope(g_q, g_k) the other way round (inverse)", rope);
 TG_GRAD_DECOMPOSES(rms_norm_grad);
 TG_GRAD_DECOMPOSES(gelu_grad);
 TG_NO_GRAD(adam_update, "an optimizer's step is not part of a loss");

@@ -1,4 +1,4 @@
-// Elementwise gradients: rows of the scalar table, and the two maps without a scalar.
+// Elementwise gradients: rows of the scalar table, and the maps without a scalar.
 #pragma once
 
 #include "passes/grad_rules/entries.h"
@@ -11,5 +11,8 @@ Grads oneMinusPow(const GradContext& context);
 
 TG_GRAD_RULE(cast, "dx = g as x's element type", cast);
 TG_GRAD_RULE(one_minus_pow, "dt = g·(r - 1)·ln base", oneMinusPow);
+
+TG_GRAD_DECOMPOSES(clamp);
+TG_GRAD_DECOMPOSES(leaky_relu);
 
 }  // namespace tg::grad_rules

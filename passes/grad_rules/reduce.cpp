@@ -20,11 +20,25 @@ Grads mean(const GradContext& context) {
   return {withAxes(context, context.g() / count).broadcastTo(context.in(0).shape())};
 }
 
-Grads maxReduce(const GradContext& context) {
+Grads extremum(const GradContext& context) {
   TensorExpr x = context.in(0);
   TensorExpr attains = eq(x, withAxes(context, context.result()));
   TensorExpr count = attains.cast(x.dtype()).sum(context.op.ints("axes"), true);
   return {select(attains, withAxes(context, context.g()) / count, 0.0)};
+}
+
+// r is -inf where all of x is: raised to a finite value, x - r stays -inf there.
+Grads logSumExp(const GradContext& context) {
+  TensorExpr x = context.in(0);
+  TensorExpr r = max(withAxes(context, context.result()), x.lowest());
+  return {withAxes(context, context.g()) * exp(x - r)};
+}
+
+Grads cumsum(const GradContext& context) {
+  AttrList attrs{{"axis", context.op.attr("axis")},
+                 {"reverse", Attr::boolean(!context.op.flag("reverse"))},
+                 {"exclusive", Attr::boolean(context.op.flag("exclusive"))}};
+  return {{&context.builder, context.builder.op(Opcode::cumsum, {context.g().value}, attrs)}};
 }
 
 }  // namespace tg::grad_rules

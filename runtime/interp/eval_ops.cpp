@@ -40,7 +40,10 @@ RULE(cast, evalCast);
 RULE(sum, evalSum);
 RULE(mean, evalMean);
 RULE(max_reduce, evalMaxReduce);
-RULE(argmax, evalArgmax);
+RULE(argmax, evalArgExtremum);
+RULE(min_reduce, evalMinReduce);
+RULE(argmin, evalArgExtremum);
+RULE(cumsum, evalCumsum);
 RULE(reshape, evalReshape);
 RULE(transpose, evalTranspose);
 RULE(slice, evalSlice);
@@ -160,7 +163,8 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
   const Opcode code = op.code;
   if (code == Opcode::random_normal) return normalMagnitude(op, operands);
-  if (code != Opcode::sum && code != Opcode::mean && code != Opcode::matmul && code != Opcode::scatter_add)
+  if (code != Opcode::sum && code != Opcode::mean && code != Opcode::matmul && code != Opcode::scatter_add &&
+      code != Opcode::cumsum)
     return std::nullopt;
   // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|.
   std::vector<NdArray> absolute;

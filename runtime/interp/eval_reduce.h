@@ -47,17 +47,50 @@ inline void evalMaxReduce(EvalCall& call) {
   forEachReduced(call, [](double x, double& most) { most = scalar_math::max2(x, most); });
 }
 
-inline void evalArgmax(EvalCall& call) {
-  const NdArray& x = *call.in[0];
-  const int axis = normalAxis(call.op.intAttr("axis"), x.type.rank());
+inline void evalMinReduce(EvalCall& call) {
+  std::fill(call.out[0].data.begin(), call.out[0].data.end(), std::numeric_limits<double>::infinity());
+  forEachReduced(call, [](double x, double& least) { least = scalar_math::min2(x, least); });
+}
+
+/// Calls fn(first element, distance of neighbours, number) for each line of x along the axis.
+template <class Fn>
+void forEachLine(const NdArray& x, int axis, Fn&& fn) {
   const int64_t step = denseStrides(x.shape())[axis];
   Shape kept = x.shape();
   kept[axis] = 1;
-  visit(kept, broadcastStrides(x.shape(), x.shape()), 0, [&](int64_t at, int64_t from) {
+  visit(kept, broadcastStrides(x.shape(), x.shape()), 0,
+        [&](int64_t at, int64_t from) { fn(from, step, at); });
+}
+
+/// argmax and argmin: the first that no other beats.
+inline void evalArgExtremum(EvalCall& call) {
+  const NdArray& x = *call.in[0];
+  const int axis = normalAxis(call.op.intAttr("axis"), x.type.rank());
+  const bool least = call.op.code == Opcode::argmin;
+  forEachLine(x, axis, [&](int64_t from, int64_t step, int64_t at) {
     int64_t best = 0;
-    for (int64_t i = 1; i < x.shape()[axis]; ++i)
-      if (x.data[from + i * step] > x.data[from + best * step]) best = i;
+    for (int64_t i = 1; i < x.shape()[axis]; ++i) {
+      const double candidate = x.data[from + i * step], holder = x.data[from + best * step];
+      if (least ? candidate < holder : candidate > holder) best = i;
+    }
     call.out[0].data[at] = static_cast<double>(best);
+  });
+}
+
+inline void evalCumsum(EvalCall& call) {
+  const NdArray& x = *call.in[0];
+  const int axis = normalAxis(call.op.intAttr("axis"), x.type.rank());
+  const int64_t extent = x.shape()[axis];
+  const bool reverse = call.op.flag("reverse"), exclusive = call.op.flag("exclusive");
+  const DType dtype = x.type.dtype;
+  forEachLine(x, axis, [&](int64_t from, int64_t step, int64_t) {
+    double total = 0;
+    for (int64_t i = 0; i < extent; ++i) {
+      const int64_t at = from + (reverse ? extent - 1 - i : i) * step;
+      const double next = isFloat(dtype) ? total + x.data[at] : roundTo(dtype, total + x.data[at]);
+      call.out[0].data[at] = exclusive ? total : next;
+      total = next;
+    }
   });
 }
 

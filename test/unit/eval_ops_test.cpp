@@ -86,6 +86,12 @@ TEST(Elementwise, ScalarRowsHaveTheirMeaning) {
     term *= -x * x / (n + 1);
   }
   erf *= 2 / std::sqrt(std::numbers::pi);
+  double sine = 0;
+  term = x;
+  for (int n = 1; n < 30; n += 2) {
+    sine += term;
+    term *= -x * x / ((n + 1) * (n + 2));
+  }
   const double e2 = std::exp(2 * x);
   const std::map<std::string, double> expected{{"add", 2.25},
                                                {"sub", -0.75},
@@ -111,14 +117,25 @@ TEST(Elementwise, ScalarRowsHaveTheirMeaning) {
                                                {"greater", 0},
                                                {"greater_equal", 0},
                                                {"equal", 0},
-                                               {"stop_gradient", 0.75}};
+                                               {"stop_gradient", 0.75},
+                                               {"not_equal", 1},
+                                               {"floor", 0},
+                                               {"ceil", 1},
+                                               {"round", 1},
+                                               {"reciprocal", 4.0 / 3},
+                                               {"sin", sine},
+                                               {"cos", std::sqrt(1 - sine * sine)},
+                                               {"tan", sine / std::sqrt(1 - sine * sine)},
+                                               {"silu", 0.75 - 0.75 / (std::exp(x) + 1)},
+                                               {"softplus", std::log(1 + std::exp(x))}};
   for (int i = 0; i < kOpcodeCount; ++i) {
     const OpInfo& row = info(static_cast<Opcode>(i));
-    if (row.scalar == Scalar::none || row.mayStand(table::inKernel) || row.code == Opcode::select) continue;
+    if (row.scalar == Scalar::none || row.mayStand(table::inKernel) ||
+        row.slots[0].type == table::TypeClass::boolean)
+      continue;
     const std::string name(row.name.substr(3));
     ASSERT_TRUE(expected.contains(name)) << "no expected value for " << name;
-    const bool compares = row.fusion == table::Fusion::map && name.find_first_of("leg") == 0 &&
-                          (name.starts_with("less") || name.starts_with("greater") || name == "equal");
+    const bool compares = givesCondition(row.scalar);
     const std::string type = compares ? "tensor<i1>" : "tensor<f32>";
     const std::string operands = info(row.scalar).arity == 2 ? "%x, %y" : "%x";
     expectNear(evaluate("%r = tg." + name + " " + operands + " : " + type, type,

@@ -1,4 +1,4 @@
-// rms_norm and cross_entropy's options against formulas computed here.
+// rms_norm, rope and cross_entropy's options against formulas computed here.
 #include <cmath>
 
 #include "test/unit/interp_test_support.h"
@@ -18,6 +18,48 @@ TEST(RmsNorm, DividesByTheRootMeanSquare) {
   expectNear(evaluate("%r = tg.rms_norm %x, %v {eps = 0.25} : tensor<2x4xf32>", "tensor<2x4xf32>",
                       {{"v", gain}, {"x", x}}),
              expected);
+}
+
+TEST(Rope, TurnsPairsByTheirPosition) {
+  const NdArray q = scattered({2, 3, 4}), k = scattered({3, 4});
+  auto run = [&](const std::string& result) {
+    return evaluate("%a, %b = tg.rope %q, %k {base = 16.0, offset = 5} : tensor<2x3x4xf32>, tensor<3x4xf32>\n"
+                    "%r = tg.reshape %" +
+                        result + " {shape = [-1]} : tensor<" + (result == "a" ? "24" : "12") + "xf32>",
+                    result == "a" ? "tensor<24xf32>" : "tensor<12xf32>", {{"k", k}, {"q", q}})
+        .data;
+  };
+  auto expect = [](const NdArray& x, const std::vector<double>& got) {
+    for (size_t row = 0; row < x.data.size() / 4; ++row)
+      for (size_t i = 0; i < 2; ++i) {
+        // 16^(-2i/4) is 1, then 1/4: its logarithm's f32 costs 1e-7.
+        const double angle = (5.0 + static_cast<double>(row % 3)) * (i ? 0.25 : 1.0);
+        const double a = x.data[row * 4 + i], b = x.data[row * 4 + i + 2];
+        EXPECT_NEAR(got[row * 4 + i], a * std::cos(angle) - b * std::sin(angle), 1e-6);
+        EXPECT_NEAR(got[row * 4 + i + 2], b * std::cos(angle) + a * std::sin(angle), 1e-6);
+      }
+  };
+  expect(q, run("a"));
+  expect(k, run("b"));
+}
+
+// What attention reads of a pair depends on how far apart it is, not on where it stands.
+TEST(Rope, ProductsDependOnDistance) {
+  auto scores = [](int offset) {
+    return evaluate("%a, %b = tg.rope %q, %k {offset = " + std::to_string(offset) +
+                        "} : tensor<6x8xf32>, tensor<6x8xf32>\n"
+                        "%r = tg.matmul %a, %b {transpose_b = true} : tensor<6x6xf32>",
+                    "tensor<6x6xf32>", {{"k", scattered({6, 8})}, {"q", scattered({6, 8})}})
+        .data;
+  };
+  const std::vector<double> here = scores(0), there = scores(1000);
+  for (size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(here[i], there[i], 1e-9 * 36);
+  const NdArray x = scattered({4, 6});
+  const NdArray back =
+      evaluate("%a, %b = tg.rope %x, %x {offset = 3} : tensor<4x6xf32>, tensor<4x6xf32>\n"
+               "%r, %c = tg.rope %a, %b {offset = 3, inverse = true} : tensor<4x6xf32>, tensor<4x6xf32>",
+               "tensor<4x6xf32>", {{"x", x}});
+  expectNear(back, x.data);
 }
 
 /// What one row costs: (1-s)·nll + s·the mean of -log p over the classes.

@@ -21,6 +21,17 @@ static GradCase one(Opcode code, const std::string& line, std::vector<CaseInput>
           std::move(results)};
 }
 
+/// Logic, whose operands are comparisons of what the differences move.
+static GradCase logicCase(const OpInfo& row) {
+  std::string operands = info(row.scalar).arity == 2 ? "%p, %q" : "%p";
+  return {row.code,
+          fmt::format("%p = tg.less %a, %b : tensor<2x3xi1>\n    %q = tg.greater %a, %c : tensor<2x3xi1>\n"
+                      "    %r0 = {} {} : tensor<2x3xi1>",
+                      row.name, operands),
+          {{"2x3xf32"}, {"3xf32"}, {"f32"}},
+          {"2x3xi1"}};
+}
+
 /// Elementwise rows: equal shapes, each operand broadcast, rank 0 beside a matrix.
 static void addScalarCases(const OpInfo& row, std::vector<GradCase>& out) {
   const ScalarInfo& scalar = info(row.scalar);
@@ -30,6 +41,8 @@ static void addScalarCases(const OpInfo& row, std::vector<GradCase>& out) {
       {{"2x3x", "2x3x"}, {"2x3x", "3x"}, {"2x1x", "3x"}, {"", "2x3x"}, {"1x3x", "2x1x"}},
       {{"2x3x", "2x3x", "2x3x"}, {"2x1x", "3x", "2x3x"}, {"2x3x", "", "2x1x"}},
   };
+  if (givesCondition(row.scalar) && row.slots[0].type == table::TypeClass::boolean)
+    return out.push_back(logicCase(row));
   for (const auto& shapes : kShapes[scalar.arity]) {
     std::vector<CaseInput> inputs;
     std::string operands;
@@ -38,19 +51,28 @@ static void addScalarCases(const OpInfo& row, std::vector<GradCase>& out) {
       inputs.push_back({shapes[i] + (condition ? "i1" : "f32"), scalar.lo, scalar.hi});
       operands += fmt::format("{}%{}", i ? ", " : "", static_cast<char>('a' + i));
     }
-    bool compares = row.scalar >= Scalar::less && row.scalar <= Scalar::equal;
+    bool compares = givesCondition(row.scalar);
     std::string shape = shapes.size() == 1 ? shapes[0] : "2x3x";
     out.push_back(one(row.code, operands, inputs, {shape + (compares ? "i1" : "f32")}));
   }
 }
 
 static void addReductions(std::vector<GradCase>& out) {
-  for (Opcode code : {Opcode::sum, Opcode::mean, Opcode::max_reduce}) {
+  for (Opcode code : {Opcode::sum, Opcode::mean, Opcode::max_reduce, Opcode::min_reduce, Opcode::logsumexp}) {
     out.push_back(one(code, "%a {axes = [1]}", {{"2x4xf32"}}, {"2xf32"}));
     out.push_back(one(code, "%a {axes = [0, 1]}", {{"2x4xf32"}}, {"f32"}));
     out.push_back(one(code, "%a {axes = [-1], keepdims = true}", {{"2x4xf32"}}, {"2x1xf32"}));
     out.push_back(one(code, "%a {axes = [2, 0]}", {{"2x3x4xf32"}}, {"3xf32"}));
     out.push_back(one(code, "%a {axes = [0, 1], keepdims = true}", {{"2x3xf32"}}, {"1x1xf32"}));
+  }
+}
+
+static void addRunningSums(std::vector<GradCase>& out) {
+  for (const char* form :
+       {"", ", reverse = true", ", exclusive = true", ", reverse = true, exclusive = true"}) {
+    out.push_back(one(Opcode::cumsum, fmt::format("%a {{axis = 0{}}}", form), {{"5xf32"}}, {"5xf32"}));
+    out.push_back(
+        one(Opcode::cumsum, fmt::format("%a {{axis = -2{}}}", form), {{"2x3x2xf32"}}, {"2x3x2xf32"}));
   }
 }
 
@@ -130,6 +152,9 @@ static void addOthers(std::vector<GradCase>& out) {
                  {{"2x3xf32"}},
                  {"2x3xf32"}});
   out.push_back(one(one_minus_pow, "%a {base = 0.9}", {{"3xf32", 0.5, 4}}, {"3xf32"}));
+  out.push_back(one(clamp, "%a {lo = -0.51, hi = 0.77}", {{"4x5xf32"}}, {"4x5xf32"}));
+  out.push_back(one(leaky_relu, "%a", {{"2x3xf32"}}, {"2x3xf32"}));
+  out.push_back(one(leaky_relu, "%a {slope = 0.3}", {{"4x5xf32"}}, {"4x5xf32"}));
   for (const char* eps : {"", " {eps = 0.5}"}) {
     std::string norm = std::string("%a, %b, %c") + eps;
     out.push_back(one(layer_norm, norm, {{"3x4xf32"}, {"4xf32"}, {"4xf32"}}, {"3x4xf32"}));
@@ -152,6 +177,7 @@ std::vector<GradCase> gradCases() {
     if (row.mayStand(table::inTensor) && row.scalar != Scalar::none) addScalarCases(row, out);
   }
   addReductions(out);
+  addRunningSums(out);
   addViews(out);
   addMatmuls(out);
   addIndexing(out);

@@ -1,4 +1,4 @@
-// Gradient cases through random ops with a fixed key, of rms_norm and of cross_entropy's options.
+// Gradient cases through random ops with a fixed key, of rms_norm, rope and of cross_entropy's options.
 #include <fmt/format.h>
 
 #include "test/unit/grad_cases.h"
@@ -43,6 +43,19 @@ void addRandomGradCases(std::vector<GradCase>& out) {
                  "%r0 = tg.rms_norm %a, %b : tensor<2x2x4xf32>",
                  {{"2x2x4xf32"}, {"4xf32"}},
                  {"2x2x4xf32"}});
+  for (const char* attrs : {"", " {base = 20.0, offset = 3}", " {inverse = true}"})
+    out.push_back({Opcode::rope,
+                   fmt::format("%r0, %r1 = tg.rope %a, %b{} : tensor<2x3x4xf32>, tensor<3x4xf32>", attrs),
+                   {{"2x3x4xf32"}, {"3x4xf32"}},
+                   {"2x3x4xf32", "3x4xf32"}});
+  // Only one of the pair is used.
+  for (const char* kept : {"q", "k"})
+    out.push_back({Opcode::rope,
+                   fmt::format("%q, %k = tg.rope %a, %a : tensor<3x2xf32>, tensor<3x2xf32>\n"
+                               "    %r0 = tg.square %{} : tensor<3x2xf32>",
+                               kept),
+                   {{"3x2xf32"}},
+                   {"3x2xf32"}});
   for (const char* options :
        {"ignore_index = -1", "label_smoothing = 0.2", "ignore_index = 1, label_smoothing = 0.4"}) {
     for (const char* reduction : {"mean", "sum", "none"}) {

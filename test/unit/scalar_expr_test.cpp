@@ -47,6 +47,7 @@ NUMBER_BINARY(le, x <= y)
 NUMBER_BINARY(gt, x > y)
 NUMBER_BINARY(ge, x >= y)
 NUMBER_BINARY(eq, x == y)
+NUMBER_BINARY(ne, x != y)
 #define NUMBER_UNARY(fn, expression)     \
   template <class T>                     \
   Number<T> fn(Number<T> a) {            \
@@ -60,6 +61,9 @@ NUMBER_UNARY(sqrt, std::sqrt(x))
 NUMBER_UNARY(rsqrt, 1 / std::sqrt(x))
 NUMBER_UNARY(tanh, std::tanh(x))
 NUMBER_UNARY(sigmoid, 1 / (1 + std::exp(-x)))
+NUMBER_UNARY(sin, std::sin(x))
+NUMBER_UNARY(cos, std::cos(x))
+NUMBER_UNARY(floor, std::floor(x))
 NUMBER_UNARY(abs, std::abs(x))
 NUMBER_UNARY(sign, (x > 0) - (x < 0))
 template <class T>
@@ -73,6 +77,10 @@ Number<T> select(Number<T> c, Number<T> a, double b) {
 template <class T>
 Number<T> select(Number<T> c, double a, Number<T> b) {
   return select(c, constant<T>(a), b);
+}
+template <class T>
+Number<T> select(Number<T> c, double a, double b) {
+  return select(c, constant<T>(a), constant<T>(b));
 }
 template <class T>
 Number<T> builtinScalar(Scalar scalar, std::span<const Number<T>> operands) {
@@ -174,6 +182,105 @@ TEST(ScalarTable, TanhAndErf) {
     EXPECT_EQ(lowerTanh(Number<float>(sign * 0)).value, 0);
     EXPECT_EQ(lowerErf(Number<float>(sign * 0)).value, 0);
   }
+}
+
+// Over the whole range the row promises, evenly and at the floats nearest to multiples of π/2, where
+// the reduction has the most to cancel and sine, cosine and tangent have their zeros and poles.
+TEST(ScalarTable, SineCosineTangentUpTo8192) {
+  double worst[3] = {};
+  auto check = [&](float x) {
+    const double at = x, want[] = {std::sin(at), std::cos(at), std::tan(at)};
+    const float got[] = {lowerSin(Number<float>(x)).value, lowerCos(Number<float>(x)).value,
+                         lowerTan(Number<float>(x)).value};
+    for (int i = 0; i < 3; ++i)
+      if (std::abs(got[i] - want[i]) > 0x1p-40) worst[i] = std::max(worst[i], ulps(got[i], want[i]));
+  };
+  for (int i = -50000; i <= 50000; ++i) check(static_cast<float>(i) * 0.16384f);
+  for (int k = -5215; k <= 5215; ++k) {
+    const float near = static_cast<float>(k * (std::acos(-1.0) / 2));
+    for (float x : {std::nextafter(near, -1e9f), near, std::nextafter(near, 1e9f)}) check(x);
+  }
+  EXPECT_LE(worst[0], info(Scalar::sin).ulps);
+  EXPECT_LE(worst[1], info(Scalar::cos).ulps);
+  EXPECT_LE(worst[2], info(Scalar::tan).ulps);
+  EXPECT_EQ(lowerSin(Number<float>(0.0f)).value, 0);
+  EXPECT_EQ(lowerCos(Number<float>(0.0f)).value, 1);
+  for (float x : {1e5f, 1e7f, -3e20f}) EXPECT_LE(std::abs(lowerSin(Number<float>(x)).value), 1);
+}
+
+TEST(ScalarTable, RoundHalfToEven) {
+  const float cases[][2] = {{0.5f, 0},
+                            {1.5f, 2},
+                            {2.5f, 2},
+                            {-0.5f, 0},
+                            {-1.5f, -2},
+                            {-2.5f, -2},
+                            {0.49999997f, 0},
+                            {0.7f, 1},
+                            {-0.7f, -1},
+                            {-0.49999997f, 0},
+                            {3, 3},
+                            {8388609, 8388609},
+                            {4194303.5f, 4194304},
+                            {1e20f, 1e20f},
+                            {-1e-10f, 0}};
+  for (const auto& [x, want] : cases) {
+    EXPECT_EQ(lowerRound(Number<float>(x)).value, want) << x;
+    EXPECT_EQ(evalScalar(Scalar::round, x), want) << x;
+  }
+}
+
+// Bases of every sign against exponents of every kind; the builtin stands for a device's, which knows
+// positive bases alone.
+TEST(ScalarTable, PowerOfAnySign) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const double cases[][3] = {
+      {2, 3, 8},    {-2, 3, -8},    {-2, 2, 4},   {-2, -1, -0.5}, {-2, 0, 1},
+      {0, 0, 1},    {0, 2, 0},      {0, 0.5, 0},  {0, -1, inf},   {-0.0, -1, inf},
+      {-0.0, 3, 0}, {-2, 0.5, nan}, {4, 0.5, 2},  {-1, 1e9, 1},   {-1, 3e4 + 1, -1},
+      {inf, 0, 1},  {inf, 2, inf},  {2, -inf, 0}, {0, inf, 0},
+  };
+  for (const auto& [x, y, want] : cases) {
+    const float got =
+        lowerPow(Number<float>(static_cast<float>(x)), Number<float>(static_cast<float>(y))).value;
+    const double value = evalScalar(Scalar::pow, x, y);
+    if (std::isnan(want)) {
+      EXPECT_TRUE(std::isnan(got) && std::isnan(value)) << x << "^" << y;
+      continue;
+    }
+    EXPECT_EQ(got, static_cast<float>(want)) << x << "^" << y;
+    EXPECT_EQ(value, want) << x << "^" << y;
+  }
+}
+
+// Where the formulas have something to avoid: 0·inf, the logarithm of what is not positive.
+TEST(ScalarTable, GradientsOfPowerAtItsEdges) {
+  using E = Number<double>;
+  const double ln2 = std::log(2.0);
+  const double cases[][4] = {
+      // x, y, d/dx, d/dy
+      {2, 3, 12, 8 * ln2}, {-2, 3, 12, 0}, {-2, 2, -4, 0}, {-2, -1, -0.25, 0}, {-2, 0, 0, 0},
+      {0, 2, 0, 0},        {0, 1, 1, 0},   {0, 0, 0, 0},   {0, 3, 0, 0},       {2, 0, 0, ln2},
+  };
+  for (const auto& [x, y, dx, dy] : cases) {
+    const E operands[] = {E(x), E(y)};
+    const auto grads = scalarGrads<E>(Scalar::pow, operands, E(evalScalar(Scalar::pow, x, y)), E(1.0));
+    EXPECT_NEAR(grads[0].value, dx, 1e-12) << x << "^" << y;
+    EXPECT_NEAR(grads[1].value, dy, 1e-12) << x << "^" << y;
+  }
+}
+
+// Far from 0 on both sides, where log(1 + e^x) in f32 would be 0 or inf.
+TEST(ScalarTable, SoftplusKeepsItsDigits) {
+  double worst = 0;
+  for (int i = -8000; i <= 10000; ++i) {
+    const float x = static_cast<float>(i) * 0.01f;
+    worst = std::max(
+        worst, ulps(lowerSoftplus(Number<float>(x)).value, std::log1p(std::exp(static_cast<double>(x)))));
+  }
+  EXPECT_LE(worst, 4);
+  EXPECT_EQ(lowerSoftplus(Number<float>(-1000.0f)).value, 0);
+  EXPECT_EQ(lowerSoftplus(Number<float>(1000.0f)).value, 1000);
 }
 
 }  // namespace

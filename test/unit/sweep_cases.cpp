@@ -78,7 +78,7 @@ const std::vector<Pair> kPairs = {
 const std::vector<Shape> kShapes = {{}, {1}, {7}, {3, 64}, {5, 1, 3}, {1031}, {2, 1, 3, 2, 4}, {300, 4}};
 
 /// Comparisons and ties need equal operands now and then.
-bool isDiscrete(const OpInfo& row) { return row.scalar >= Scalar::less && row.scalar <= Scalar::equal; }
+bool isDiscrete(const OpInfo& row) { return givesCondition(row.scalar); }
 SweepInput argument(const OpInfo& row, int slot, const Shape& shape, bool integer, bool coarse) {
   if (row.slots[slot].type == table::TypeClass::boolean) return {i1(shape)};
   const ScalarInfo& scalar = info(row.scalar);
@@ -166,13 +166,13 @@ void addReductions(Cases& out) {
       {{4, 257}, {-1}},
       {{3, 4, 1}, {1}},
   };
+  auto picks = [](Opcode code) { return code == max_reduce || code == min_reduce; };
   int turn = 0;
-  for (Opcode code : {sum, mean, max_reduce}) {
+  for (Opcode code : {sum, mean, max_reduce, min_reduce, logsumexp}) {
     for (size_t i = 0; i < forms.size(); ++i, ++turn) {
       AttrList attrs = ints("axes", forms[i].axes);
       if (turn % 2) attrs.push_back({"keepdims", Attr::boolean(true)});
-      out.plain(code,
-                {{f32(forms[i].shape), -2, 2, code == max_reduce && turn % 3 ? Draw::coarse : Draw::spread}},
+      out.plain(code, {{f32(forms[i].shape), -2, 2, picks(code) && turn % 3 ? Draw::coarse : Draw::spread}},
                 attrs);
     }
     for (int form = 0; form < 4; ++form)
@@ -188,16 +188,19 @@ void addReductions(Cases& out) {
           },
           fmt::format("of a view {}, transposed", form));
   }
-  for (Opcode code : {sum, max_reduce}) out.plain(code, {{i32({5, 9}), -50, 50}}, ints("axes", {1}));
-  for (Draw draw : {Draw::spread, Draw::coarse}) {
-    out.plain(argmax, {{f32({5, 9}), -2, 2, draw}}, axis(1));
-    out.plain(argmax, {{f32({64, 3}), -2, 2, draw}},
-              {{"axis", Attr::of(int64_t{0})}, {"keepdims", Attr::boolean(true)}});
-    out.plain(argmax, {{f32({4, 256}), -1, 1, draw}}, axis(-1));
-    out.plain(argmax, {{f32({2, 7, 3}), -1, 1, draw}}, axis(1));
+  for (Opcode code : {sum, max_reduce, min_reduce})
+    out.plain(code, {{i32({5, 9}), -50, 50}}, ints("axes", {1}));
+  for (Opcode code : {argmax, argmin}) {
+    for (Draw draw : {Draw::spread, Draw::coarse}) {
+      out.plain(code, {{f32({5, 9}), -2, 2, draw}}, axis(1));
+      out.plain(code, {{f32({64, 3}), -2, 2, draw}},
+                {{"axis", Attr::of(int64_t{0})}, {"keepdims", Attr::boolean(true)}});
+      out.plain(code, {{f32({4, 256}), -1, 1, draw}}, axis(-1));
+      out.plain(code, {{f32({2, 7, 3}), -1, 1, draw}}, axis(1));
+    }
+    out.plain(code, {{f32({1})}}, axis(0));
+    out.plain(code, {{i32({3, 8}), -2, 2}}, axis(1));
   }
-  out.plain(argmax, {{f32({1})}}, axis(0));
-  out.plain(argmax, {{i32({3, 8}), -2, 2}}, axis(1));
 }
 
 void addViews(Cases& out) {
@@ -463,6 +466,7 @@ std::vector<SweepCase> sweepCases() {
   addIndexing(out);
   addRows(out);
   addMapComposites(out);
+  for (SweepCase& each : elementwiseCases()) out.out.push_back(std::move(each));
   for (SweepCase& sweepCase : randomSweepCases()) out.out.push_back(std::move(sweepCase));
   return out.out;
 }

@@ -37,9 +37,11 @@ struct SweepCase {
 
 /// Whether the sweep must hold a case of the op: every op of a region except leaves and structure.
 bool needsSweep(const OpInfo& row);
+/// Rounding and trigonometry beyond the table's domain, powers of any sign, clamps and running sums.
+std::vector<SweepCase> elementwiseCases();
 /// All cases, in the order of the table.
 std::vector<SweepCase> sweepCases();
-/// Those of random ops, rms_norm and cross_entropy's options; sweepCases has them too.
+/// Those of random ops, rms_norm, rope and cross_entropy's options; sweepCases has them too.
 std::vector<SweepCase> randomSweepCases();
 /// One case of each kernel family, map, row, matmul and scatter, that takes at least `groups` workgroups of
 /// `workgroup` invocations on the target.

@@ -1,4 +1,4 @@
-// Sweep cases of random ops, rms_norm and cross_entropy's options.
+// Sweep cases of random ops, rms_norm, rope and cross_entropy's options.
 #include <fmt/format.h>
 
 #include "test/unit/sweep_cases.h"
@@ -116,6 +116,20 @@ void addRows(std::vector<SweepCase>& out) {
     }
 }
 
+void addRope(std::vector<SweepCase>& out) {
+  plain(out, Opcode::rope, {{f32({1, 2})}, {f32({1, 2})}});
+  plain(out, Opcode::rope, {{f32({9, 6})}, {f32({9, 6})}});
+  plain(out, Opcode::rope, {{f32({2, 3, 5, 8})}, {f32({2, 3, 5, 8})}});
+  plain(out, Opcode::rope, {{f32({2, 4, 5, 8})}, {f32({2, 1, 5, 8})}}, {{"offset", Attr::of(int64_t{7})}});
+  plain(out, Opcode::rope, {{f32({33, 16})}, {f32({3, 33, 16})}},
+        {{"base", Attr::of(500.0)}, {"inverse", Attr::boolean(true)}});
+  add(out, Opcode::rope, "of heads behind positions, and back", {{f32({5, 3, 8})}, {f32({5, 3, 8})}},
+      [](Builder& b, const Values& in) {
+        Value* q = b.op(Opcode::rope, {b.transpose(in[0], {1, 0, 2}), b.transpose(in[1], {1, 0, 2})});
+        return Values{b.transpose(q, {1, 0, 2}), b.transpose(q->def->result(1), {1, 0, 2})};
+      });
+}
+
 }  // namespace
 
 std::vector<SweepCase> randomSweepCases() {
@@ -124,6 +138,7 @@ std::vector<SweepCase> randomSweepCases() {
   addDropout(out);
   addCategorical(out);
   addRows(out);
+  addRope(out);
   return out;
 }
 

@@ -21,10 +21,14 @@ using Arrays = std::vector<const NdArray*>;
 class RowMagnitudes {
  public:
   RowMagnitudes(const Op& op, const Arrays& in, const std::vector<NdArray>& out) : shape_(in[0]->shape()) {
-    // A composite of class map has rows of one element each.
-    axis_ = op.info().fusion == table::Fusion::map ? shape_.rank() : shape_.rank() - 1;
+    // A composite bounded by element has rows of one element each.
+    axis_ = toleranceClass(op.info()) == ToleranceClass::map ? shape_.rank() : shape_.rank() - 1;
     if (op.info().attr("axis")) axis_ = normalAxis(op.intAttr("axis"), shape_.rank());
-    for (int i = 0; i < shape_.rank(); ++i) (i < axis_ ? outer_ : i == axis_ ? length_ : inner_) *= shape_[i];
+    if (op.info().attr("axes"))  // one row that holds everything
+      length_ = shape_.elements();
+    else
+      for (int i = 0; i < shape_.rank(); ++i)
+        (i < axis_ ? outer_ : i == axis_ ? length_ : inner_) *= shape_[i];
     rows_.assign(static_cast<size_t>(outer_ * inner_), 0.0);
     for (const NdArray* array : in)
       if (isFloat(array->type.dtype)) take(*array);
@@ -67,6 +71,7 @@ int64_t termsOf(const Op& op, const Arrays& in, const NdArray& out, size_t eleme
   switch (op.code) {
   case Opcode::sum:
   case Opcode::mean: return in[0]->shape().elements() / out.shape().elements();
+  case Opcode::cumsum: return in[0]->shape()[normalAxis(op.intAttr("axis"), in[0]->shape().rank())];
   case Opcode::matmul: {
     const Shape& a = in[0]->shape();
     return a[a.rank() - (op.flag("transpose_a") ? 2 : 1)];
