@@ -140,6 +140,8 @@ RULE(take_along_axis, takeAlongAxis);
 RULE(take_along_axis_grad, takeAlongAxisGrad);
 RULE(unfold, unfold);
 RULE(fold, fold);
+RULE(random_uniform, randomUniform);
+RULE(random_normal, randomNormal);
 NOT_HERE(param, "a region gets parameters as bindings");
 NOT_HERE(state, "a region gets states as bindings");
 NOT_HERE(update, "it is a place, or a copy");

@@ -3,6 +3,7 @@
 // can be pulled; schedules only decide which elements are pulled where.
 #pragma once
 
+#include <array>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -92,6 +93,8 @@ class RegionEmitter {
   KV flip(const Op& op, const Indices& at);
   KV takeAlongAxis(const Op& op, const Indices& at);
   KV takeAlongAxisGrad(const Op& op, const Indices& at);
+  KV randomUniform(const Op& op, const Indices& at);
+  KV randomNormal(const Op& op, const Indices& at);
   KV scatterAdd(const Op& op, const Indices& at);
   KV unfold(const Op& op, const Indices& at);
   KV fold(const Op& op, const Indices& at);
@@ -100,6 +103,8 @@ class RegionEmitter {
   KV argExtremum(const Op& op, const Indices& at);
   KV cumsum(const Op& op, const Indices& at);
   KV dotProduct(const Op& op, const Indices& at);
+  /// The four words of a quad of a random op's elements.
+  std::array<KV, kLanes> randomQuad(const Op& op, const Index& quad);
   KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);
   /// The operand's indices with those of the reduced axes left open.
   static Indices keptIndices(const Op& op, const Indices& at);

@@ -397,6 +397,7 @@ void GlslPrinter::op(const Op& op) {
   case k_add:
   case k_sub:
   case k_mul:
+  case k_mulhi:
   case k_div:
   case k_mod:
   case k_min:

@@ -46,7 +46,11 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
   std::string& text = texts_[kind + glslType(type)];
   if (!text.empty()) return "tg" + kind;
   std::string t = glslType(type);
-  if (kind == "Min" || kind == "Max") {
+  if (kind == "MulHi") {
+    text = fmt::format("{0} tgMulHi({0} x, {0} y) {{\n  {0} high, low;\n  umulExtended(x, y, high, low);\n"
+                       "  return high;\n}}\n",
+                       t);
+  } else if (kind == "Min" || kind == "Max") {
     std::string beats = type.lanes == 1 ? fmt::format("y {} x", kind == "Min" ? "<" : ">")
                                         : fmt::format("{}(y, x)", kind == "Min" ? "lessThan" : "greaterThan");
     text = fmt::format("{0} tg{1}({0} x, {0} y) {{ return mix(mix(x, y, {2}), y, isnan(y)); }}\n", t, kind,
@@ -206,6 +210,7 @@ std::string Expression::print() {
   case k_add: return infix("+");
   case k_sub: return infix("-");
   case k_mul: return infix("*");
+  case k_mulhi: return call(helpers_.need("MulHi", op_.result()->type));
   case k_div: return divide("Div", "/");
   case k_mod: return divide("Mod", "%");
   case k_min: return minMax("Min");

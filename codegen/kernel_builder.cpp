@@ -89,18 +89,26 @@ static bool fold(Opcode code, const std::vector<KV>& in, DType dtype, KV& out) {
   if (code == Opcode::k_add && integer && b.is(0)) return out = a, true;
   if (code == Opcode::k_add && integer && a.is(0)) return out = b, true;
   if (code == Opcode::k_sub && integer && b.is(0)) return out = a, true;
+  if (code == Opcode::k_xor && integer && b.is(0)) return out = a, true;
+  if (code == Opcode::k_xor && integer && a.is(0)) return out = b, true;
   if (code == Opcode::k_mul && b.is(1)) return out = a, true;
   if (code == Opcode::k_mul && a.is(1)) return out = b, true;
   if (code == Opcode::k_div && b.is(1)) return out = a, true;
   if (a.isLiteral() && b.isLiteral() && foldComparison(code, a.number, b.number, out)) return true;
   if (!integer || dtype == DType::i1 || !a.isLiteral() || !b.isLiteral()) return false;
-  double value = 0;
-  if (code == Opcode::k_add)
-    value = a.number + b.number;
-  else if (code == Opcode::k_mul)
-    value = a.number * b.number;
-  else
-    return false;
+  // 32 bits each, so that the product fits; results wrap as a device's do.
+  const uint64_t x = static_cast<uint32_t>(static_cast<int64_t>(a.number)),
+                 y = static_cast<uint32_t>(static_cast<int64_t>(b.number));
+  uint64_t bits = 0;
+  switch (code) {
+  case Opcode::k_add: bits = x + y; break;
+  case Opcode::k_mul: bits = x * y; break;
+  case Opcode::k_mulhi: bits = x * y >> 32; break;
+  case Opcode::k_xor: bits = x ^ y; break;
+  default: return false;
+  }
+  const auto word = static_cast<uint32_t>(bits);
+  double value = dtype == DType::i32 ? static_cast<double>(static_cast<int32_t>(word)) : word;
   return out = KernelBuilder::literal(dtype, value), true;
 }
 

@@ -44,6 +44,7 @@ static bool keepsElements(const Op& op) {
   case Opcode::cast:
   case Opcode::stop_gradient:
   case Opcode::one_minus_pow:
+  case Opcode::dropout:  // of x; see where its key is told apart
   case Opcode::clamp:
   case Opcode::leaky_relu:
   case Opcode::gelu:
@@ -67,6 +68,7 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result) {
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) { reads |= reached.count(value) > 0; });
     if (!reads || op->code == Opcode::yield) continue;
     if (!keepsElements(*op)) return false;
+    if (op->code == Opcode::dropout && reached.count(op->in(1))) return false;  // every element reads the key
     for (const auto& value : op->results) {
       if (value->type.elements() != count) return false;
       reached.insert(value.get());

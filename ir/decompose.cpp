@@ -25,6 +25,9 @@ EXPAND(cross_entropy, crossEntropy);
 EXPAND(cross_entropy_grad, crossEntropyGrad);
 EXPAND(layer_norm, layerNorm);
 EXPAND(layer_norm_grad, layerNormGrad);
+EXPAND(rope, rope);
+EXPAND(rms_norm, rmsNorm);
+EXPAND(rms_norm_grad, rmsNormGrad);
 EXPAND(gelu, gelu);
 EXPAND(gelu_grad, geluGrad);
 EXPAND(clamp, clamp);
@@ -51,6 +54,8 @@ EXPAND(attention, attention);
 EXPAND(attention_grad, attentionGrad);
 EXPAND(attention_grad_q, attentionGradQ);
 EXPAND(attention_grad_kv, attentionGradKv);
+EXPAND(dropout, dropout);
+EXPAND(categorical, categorical);
 #undef EXPAND
 
 namespace check {

@@ -51,9 +51,7 @@ Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool ke
 
 namespace {
 
-using inference::checkAxes;
-using inference::Context;
-using inference::Types;
+using namespace inference;
 
 Result<Types> elementwise(const Context& c) {
   const Op& op = c.op;
@@ -297,28 +295,6 @@ Result<Types> alongAxis(const Context& c) {
   return Types{c.in(0)};
 }
 
-Result<void> checkTargets(const Context& c) {
-  Shape rows = c.shape(0);
-  if (rows.rank() == 0) return c.error(1, "logits have rank 0", 0);
-  rows.resize(rows.rank() - 1);
-  if (!(c.shape(1) == rows))
-    return c.error(1, fmt::format("targets {} do not match logits {}", c.in(1).str(), c.in(0).str()), 1);
-  return {};
-}
-
-Result<Types> crossEntropy(const Context& c) {
-  TG_CHECK(checkTargets(c));
-  bool none = c.op.word("reduction") == "none";
-  return Types{Type::tensor(c.in(0).dtype, none ? c.shape(1) : Shape{})};
-}
-
-Result<Types> crossEntropyGrad(const Context& c) {
-  TG_CHECK(checkTargets(c));
-  if (c.in(2).rank() != 0 && !(c.shape(2) == c.shape(1)))
-    return c.error(2, fmt::format("dy is {}, neither rank 0 nor of the targets' shape", c.in(2).str()), 2);
-  return Types{c.in(0)};
-}
-
 Result<Types> layerNorm(const Context& c) {
   bool gradient = c.op.code == Opcode::layer_norm_grad;
   const Type& x = c.in(0);
@@ -440,6 +416,10 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::state: return storageRead(c, ItemKind::state);
   case Opcode::constant: return constant(c);
   case Opcode::iota: return iota(c);
+  case Opcode::random_uniform: return randomUniform(c);
+  case Opcode::random_normal: return randomNormal(c);
+  case Opcode::dropout: return dropout(c);
+  case Opcode::categorical: return categorical(c);
   case Opcode::update: return storageWrite(c, true);
   case Opcode::param_grad: return storageWrite(c, false);
   case Opcode::grad: return gradients(c);
@@ -494,6 +474,9 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::cross_entropy_grad: return crossEntropyGrad(c);
   case Opcode::layer_norm:
   case Opcode::layer_norm_grad: return layerNorm(c);
+  case Opcode::rms_norm: return rmsNorm(c);
+  case Opcode::rms_norm_grad: return rmsNormGrad(c);
+  case Opcode::rope: return rope(c);
   case Opcode::gelu: return Types{c.in(0)};
   case Opcode::gelu_grad:
     if (!(c.in(0) == c.in(1)))

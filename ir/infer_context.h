@@ -53,4 +53,17 @@ Result<Types> optimizer(const Context& c);
 /// attention and its gradients.
 Result<Types> attention(const Context& c);
 
+// ir/infer_random.cpp
+Result<Types> randomUniform(const Context& c);
+Result<Types> randomNormal(const Context& c);
+Result<Types> dropout(const Context& c);
+Result<Types> categorical(const Context& c);
+
+// ir/infer_transformer.cpp
+Result<Types> crossEntropy(const Context& c);
+Result<Types> crossEntropyGrad(const Context& c);
+Result<Types> rmsNorm(const Context& c);
+Result<Types> rmsNormGrad(const Context& c);
+Result<Types> rope(const Context& c);
+
 }  // namespace tg::inference

@@ -39,4 +39,18 @@ inline double philoxNormal(uint32_t word0, uint32_t word1) {
   return radius * std::cos(2.0 * std::numbers::pi * static_cast<double>(philoxUniform(word1)));
 }
 
+/// A random op's words: element i of its result draws from those of quad i/4.
+constexpr std::array<uint32_t, 4> philoxQuad(uint64_t quad, uint32_t salt, PhiloxKey key) {
+  return philox({lowWord(quad), highWord(quad), salt, 0}, key);
+}
+
+/// A quarter of a turn as a word: philoxNormal(a, b - kQuarterTurn) is the sine branch of (a, b).
+constexpr uint32_t kQuarterTurn = 0x40000000u;
+
+/// The standard normal value of element 4·quad + lane: two words make two values, cosine then sine.
+inline double philoxNormalOf(const std::array<uint32_t, 4>& words, int lane) {
+  const auto pair = static_cast<size_t>(lane & 2);
+  return philoxNormal(words[pair], words[pair + 1] - (lane & 1 ? kQuarterTurn : 0));
+}
+
 }  // namespace tg

@@ -5,9 +5,9 @@
 //   %y = tg.reshape %x {shape = [2]}      (uses of %y read %x, of shape 2)
 //
 // Folds: elementwise ops over constants (f32 results rounded once, i32 wrapped); x+0, x-0, x·1, x/1;
-// -(-x); views, means and extrema of constants; views and casts that change nothing; a transpose of a
-// transpose, a reshape of a reshape; reductions over axes of extent 1. Not x·0, which is nan for an
-// infinite x, and nothing through stop_gradient, which means something to append-grad.
+// -(-x); dropout of p = 0; views, means and extrema of constants; views and casts that change nothing;
+// a transpose of a transpose, a reshape of a reshape; reductions over axes of extent 1. Not x·0, which
+// is nan for an infinite x, and nothing through stop_gradient, which means something to append-grad.
 // Requires: stage tensor. Ensures: the same values, up to the sign of zero in x+0.
 // Where: before cse, which then sees more equal ops; fuse runs it.
 #include <cmath>
@@ -105,6 +105,7 @@ Value* foldIdentity(const Op& op) {
   case Opcode::mul:
     if (Value* x = neutral(0, 1)) return x;
     return neutral(1, 1);
+  case Opcode::dropout: return op.realAttr("p") == 0 ? op.in(0) : nullptr;
   case Opcode::sub: return neutral(0, 0);
   case Opcode::div: return neutral(0, 1);
   case Opcode::neg: {

@@ -28,6 +28,9 @@ Results logSoftmax(const Composite& composite);
 Results logSoftmaxGrad(const Composite& composite);
 Results crossEntropy(const Composite& composite);
 Results crossEntropyGrad(const Composite& composite);
+Results rope(const Composite& composite);
+Results rmsNorm(const Composite& composite);
+Results rmsNormGrad(const Composite& composite);
 Results layerNorm(const Composite& composite);
 Results layerNormGrad(const Composite& composite);
 Results gelu(const Composite& composite);
@@ -63,5 +66,10 @@ Results attentionGradKv(const Composite& composite);
 /// x where the mask holds and the lowest finite value elsewhere, which exp makes 0 without an inf - inf;
 /// x itself where the mask is empty.
 TensorExpr masked(const TensorExpr& mask, const TensorExpr& x);
+Results dropout(const Composite& composite);
+Results categorical(const Composite& composite);
+
+/// x minus its maximum along the axis, which is under stop_gradient.
+TensorExpr shifted(const TensorExpr& x, int64_t axis);
 
 }  // namespace tg::decomposition

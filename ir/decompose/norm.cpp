@@ -1,4 +1,4 @@
-// layer_norm and its gradient, over the last axis.
+// layer_norm, rms_norm and their gradients, over the last axis.
 #include "ir/decompose/decompose.h"
 
 namespace tg::decomposition {
@@ -35,6 +35,27 @@ Results layerNormGrad(const Composite& composite) {
   TensorExpr tilt = (h * n).mean({axis}, true);
   TensorExpr dx = row.rstd * (h - level - n * tilt);
   return {dx, row.mean, row.rstd};
+}
+
+/// 1/√(mean(x²) + eps) of each row
+static TensorExpr inverseRms(const TensorExpr& x, double eps) {
+  return rsqrt(square(x).mean({x.rank() - 1}, true) + eps);
+}
+
+// x·s·gain with s = 1/√(mean(x²) + eps)
+Results rmsNorm(const Composite& composite) {
+  TensorExpr x = composite[0], gain = composite[1];
+  return {x * inverseRms(x, composite.op.realAttr("eps")) * gain};
+}
+
+// With n = x·s and h = dy·gain: dx = s·(h - n·mean(h·n))
+Results rmsNormGrad(const Composite& composite) {
+  TensorExpr x = composite[0], gain = composite[1], dy = composite[2];
+  TensorExpr s = inverseRms(x, composite.op.realAttr("eps"));
+  TensorExpr n = x * s;
+  TensorExpr h = dy * gain;
+  TensorExpr tilt = (h * n).mean({x.rank() - 1}, true);
+  return {s * (h - n * tilt), s};
 }
 
 }  // namespace tg::decomposition

@@ -1,4 +1,4 @@
-// softmax, log_softmax, logsumexp, cross_entropy and their gradients, in the forms that do not overflow: the
+// softmax, log_softmax, logsumexp and their gradients, in the forms that do not overflow: the
 // row's maximum is subtracted first. It cancels in the value, so it stands under stop_gradient.
 #include "ir/decompose/decompose.h"
 #include "ir/infer.h"
@@ -13,9 +13,7 @@ TensorExpr causalMask(const TensorExpr& x) {
   return le(column, row);
 }
 
-static TensorExpr shifted(const TensorExpr& x, int64_t axis) {
-  return x - stopGradient(x.maxOver({axis}, true));
-}
+TensorExpr shifted(const TensorExpr& x, int64_t axis) { return x - stopGradient(x.maxOver({axis}, true)); }
 
 TensorExpr masked(const TensorExpr& mask, const TensorExpr& x) {
   return mask ? select(mask, x, x.lowest()) : x;
@@ -72,44 +70,6 @@ Results logSumExp(const Composite& composite) {
   TensorExpr m = stopGradient(min(max(x.maxOver(axes, true), x.lowest()), -x.lowest()));
   TensorExpr r = log(exp(x - m).sum(axes, true)) + m;
   return {r.reshape(reducedShape(x.shape(), axes, composite.op.flag("keepdims")))};
-}
-
-/// The targets with a last axis of 1, beside the logits' rows.
-static TensorExpr asColumn(const TensorExpr& targets) {
-  Shape shape = targets.shape();
-  shape.push(1);
-  return targets.reshape(shape);
-}
-
-/// True at each row's target class; nowhere in a row whose target is outside the classes.
-static TensorExpr isTarget(const TensorExpr& logits, const TensorExpr& column) {
-  return eq(iota(*logits.builder, {logits.shape().back()}, 0), column);
-}
-
-// Σ over classes of select(class = target, log Σ e^z - z, 0), then the reduction over rows
-Results crossEntropy(const Composite& composite) {
-  TensorExpr logits = composite[0], targets = composite[1];
-  int64_t axis = logits.rank() - 1;
-  TensorExpr z = shifted(logits, axis);
-  TensorExpr surprise = log(exp(z).sum({axis}, true)) - z;
-  TensorExpr rows = select(isTarget(logits, asColumn(targets)), surprise, 0.0).sum({axis});
-  std::string reduction = composite.op.word("reduction");
-  if (reduction == "none" || rows.rank() == 0) return {rows};
-  return {reduction == "sum" ? rows.sum(allAxes(rows.rank())) : rows.mean(allAxes(rows.rank()))};
-}
-
-// (softmax(logits) - onehot(target))·dy, dy being 0 for rows whose target is outside
-Results crossEntropyGrad(const Composite& composite) {
-  TensorExpr logits = composite[0], targets = composite[1], dy = composite[2];
-  int64_t axis = logits.rank() - 1;
-  TensorExpr column = asColumn(targets);
-  TensorExpr e = exp(shifted(logits, axis));
-  TensorExpr p = e / e.sum({axis}, true);
-  TensorExpr hit = isTarget(logits, column);
-  TensorExpr weight = dy.rank() > 0 ? asColumn(dy) : dy;
-  weight = select(ge(column, 0.0), weight, 0.0);
-  weight = select(lt(column, static_cast<double>(logits.shape().back())), weight, 0.0);
-  return {select(hit, p - 1.0, p) * weight};
 }
 
 }  // namespace tg::decomposition

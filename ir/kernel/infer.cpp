@@ -103,6 +103,13 @@ Result<Types> bitwise(const Op& op) {
   return types;
 }
 
+Result<Types> highProduct(const Op& op) {
+  TG_TRY(Types types, laneWise(op));
+  if (types[0].dtype != DType::u32)
+    return violation(op, "c1", fmt::format("{} has no high product, only u32 has", types[0].str()));
+  return types;
+}
+
 Result<Types> select(const Op& op) {
   TG_TRY(Type cond, plainOperand(op, 0));
   TG_TRY(Types types, laneWise(op, 1));
@@ -378,6 +385,7 @@ Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
   case k_or:
   case k_xor:
   case k_not: return bitwise(op);
+  case k_mulhi: return highProduct(op);
   case k_lt:
   case k_le:
   case k_gt:

@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "codegen/schedule.h"
+#include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/fuse.h"
@@ -54,9 +55,10 @@ class Preparer {
     return bound > target_.bindings;
   }
   /// A composite of views around a product: views go to whatever reads them, and the product gets a
-  /// schedule of its own.
+  /// schedule of its own. A draw over rows is a map and a reduction, which find theirs by themselves.
   static bool opensUp(const Op& op) {
-    return op.info().has(table::composite) && op.info().fusion == table::Fusion::contraction;
+    bool product = op.info().has(table::composite) && op.info().fusion == table::Fusion::contraction;
+    return product || op.code == Opcode::categorical;
   }
   /// Whether an op is computed by one kernel. An attention gradient is two kernels; short attentions are
   /// faster through their scores.
@@ -97,11 +99,17 @@ class Preparer {
   }
 
   Value* crossEntropy(const Op& op) {
-    Value* rows =
-        builder_.op(Opcode::cross_entropy, {op.in(0), op.in(1)}, {{"reduction", Attr::word("none")}});
+    AttrList attrs = op.attrs;
+    tg::set(attrs, "reduction", Attr::word("none"));
+    Value* rows = builder_.op(Opcode::cross_entropy, {op.in(0), op.in(1)}, attrs);
     std::vector<int64_t> axes;
     for (int axis = 0; axis < rows->type.rank(); ++axis) axes.push_back(axis);
     bool mean = op.word("reduction") == "mean";
+    if (mean && ignoredTarget(op)) {
+      Value* total = splitReduction(Opcode::sum, rows, axes, false);
+      TensorExpr sum{&builder_, total ? total : builder_.reduce(Opcode::sum, rows, axes, false)};
+      return (sum / countedRows(op, {&builder_, op.in(1)}, sum.dtype())).value;
+    }
     Value* split = splitReduction(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
     return split ? split : builder_.reduce(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
   }

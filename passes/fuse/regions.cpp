@@ -224,6 +224,17 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
   }
 }
 
+/// Whether passes over rows would repeat draws of the map they read, one number a call: that costs more than
+/// four a call once and a trip through memory. Of few elements the dispatch in between would cost more.
+static bool repeatsDraws(const Region& own, const Region& other) {
+  constexpr int64_t kFew = 4096;
+  if (own.space != Space::row || other.space != Space::map || other.elements <= kFew) return false;
+  return std::any_of(other.ops.begin(), other.ops.end(), [](const Op* op) {
+    return op->code == Opcode::random_uniform || op->code == Opcode::random_normal ||
+           op->code == Opcode::dropout;
+  });
+}
+
 int Former::bestProducer(Op& op, const Region& own, std::string& why) {
   int best = -1;
   int64_t bestBytes = -1;
@@ -235,6 +246,10 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
     const Region& other = regions_[static_cast<size_t>(candidate)];
     if (!joins(op, own, other, base)) {
       why = fmt::format("%{}'s kernel has other loops", base->name);
+      continue;
+    }
+    if (repeatsDraws(own, other)) {
+      why = fmt::format("%{} holds random draws, which its passes over a row would repeat", base->name);
       continue;
     }
     if (!fits(other, op)) {

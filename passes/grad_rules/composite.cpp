@@ -1,5 +1,7 @@
 #include "passes/grad_rules/composite.h"
 
+#include "ir/cross_entropy.h"
+
 namespace tg::grad_rules {
 
 /// An op over values with some of the forward op's attributes.
@@ -24,8 +26,13 @@ Grads logSoftmax(const GradContext& context) {
 Grads crossEntropy(const GradContext& context) {
   TensorExpr g = context.g(), targets = context.in(1);
   int64_t rows = targets.value->type.elements();
-  if (context.op.word("reduction") == "mean" && rows > 1) g = g / static_cast<double>(rows);
-  return {fast(context, Opcode::cross_entropy_grad, {context.in(0), targets, g}, {}), {}};
+  const bool mean = context.op.word("reduction") == "mean";
+  if (mean && rows > 1)
+    g = ignoredTarget(context.op) ? g / countedRows(context.op, targets, g.dtype())
+                                  : g / static_cast<double>(rows);
+  return {fast(context, Opcode::cross_entropy_grad, {context.in(0), targets, g},
+               {"ignore_index", "label_smoothing"}),
+          {}};
 }
 
 Grads layerNorm(const GradContext& context) {
@@ -39,6 +46,29 @@ Grads layerNorm(const GradContext& context) {
     if (context.wants(1)) grads[1] = (g * (x - mean) * rstd).sumTo(context.in(1).shape());
   }
   if (context.wants(2)) grads[2] = g.sumTo(context.in(2).shape());
+  return grads;
+}
+
+Grads rmsNorm(const GradContext& context) {
+  TensorExpr x = context.in(0), g = context.g();
+  TensorExpr dx = fast(context, Opcode::rms_norm_grad, {x, context.in(1), g}, {"eps"});
+  TensorExpr s{&context.builder, dx.value->def->result(1)};
+  Grads grads(2);
+  if (context.wants(0)) grads[0] = dx;
+  if (context.wants(1)) grads[1] = (g * x * s).sumTo(context.in(1).shape());
+  return grads;
+}
+
+// A rotation's transpose is the rotation back. Where one gradient is missing the other stands in for it and
+// its result is not used.
+Grads rope(const GradContext& context) {
+  TensorExpr q = context.g(0) ? context.g(0) : context.g(1), k = context.g(1) ? context.g(1) : context.g(0);
+  AttrList attrs = context.op.attrs;
+  tg::set(attrs, "inverse", Attr::boolean(!context.op.flag("inverse")));
+  const Op& back = *context.builder.op(Opcode::rope, {q.value, k.value}, attrs)->def;
+  Grads grads(2);
+  if (context.g(0)) grads[0] = {&context.builder, back.result(0)};
+  if (context.g(1)) grads[1] = {&context.builder, back.result(1)};
   return grads;
 }
 

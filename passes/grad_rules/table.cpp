@@ -5,6 +5,7 @@
 #include "passes/grad_rules/elementwise.h"
 #include "passes/grad_rules/index.h"
 #include "passes/grad_rules/matmul.h"
+#include "passes/grad_rules/random.h"
 #include "passes/grad_rules/reduce.h"
 #include "passes/grad_rules/view.h"
 #include "passes/grad_rules/window.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "runtime/interp/eval_ops.h"
 
@@ -67,10 +68,13 @@ inline void evalOneHot(EvalCall& call) {
 }
 
 /// A composite that compares its targets with the classes instead of reading by them: its
-/// decomposition has nothing to count, so the targets are counted here.
+/// decomposition has nothing to count, so the targets are counted here, but for ignored ones.
 inline void countTargets(EvalCall& call) {
-  if (call.op.code == Opcode::cross_entropy || call.op.code == Opcode::cross_entropy_grad)
-    forEachId(call, *call.in[1], call.in[0]->shape().back(), [](int64_t, int64_t) {});
+  if (call.op.code != Opcode::cross_entropy && call.op.code != Opcode::cross_entropy_grad) return;
+  NdArray targets = *call.in[1];
+  if (std::optional<int64_t> ignored = ignoredTarget(call.op))
+    std::erase(targets.data, static_cast<double>(*ignored));
+  forEachId(call, targets, call.in[0]->shape().back(), [](int64_t, int64_t) {});
 }
 
 }  // namespace tg

@@ -8,6 +8,7 @@
 #include "ir/builder.h"
 #include "runtime/interp/eval_elementwise.h"
 #include "runtime/interp/eval_index.h"
+#include "runtime/interp/eval_random.h"
 #include "runtime/interp/eval_reduce.h"
 #include "runtime/interp/eval_shape.h"
 #include "runtime/interp/eval_window.h"
@@ -60,6 +61,8 @@ RULE(take_along_axis, evalTakeAlongAxis);
 RULE(take_along_axis_grad, evalTakeAlongAxisGrad);
 RULE(unfold, evalUnfold);
 RULE(fold, evalFold);
+RULE(random_uniform, evalRandomUniform);
+RULE(random_normal, evalRandomNormal);
 
 constexpr EvalEntry kWalked = notInStage("the interpreter's walk over the function does this itself");
 #define WALKED(id) \
@@ -129,6 +132,17 @@ Result<std::vector<NdArray>> evalDecomposed(EvalCall& call) {
   return out;
 }
 
+/// |mean| + |std·z|, the terms of a normal value.
+NdArray normalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
+  std::vector<NdArray> out = resultsOf(op);
+  EvalContext context;
+  EvalCall call{op, operands, out, context};
+  evalRandomNormal(call);
+  const double mean = op.realAttr("mean");
+  for (double& value : out[0].data) value = std::fabs(mean) + std::fabs(value - mean);
+  return std::move(out[0]);
+}
+
 }  // namespace
 
 const EvalEntry& evalEntry(Opcode code) {
@@ -154,6 +168,7 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
 }
 
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands) {
+  if (op.code == Opcode::random_normal) return normalMagnitude(op, operands);
   if (toleranceClass(op.info()) != ToleranceClass::reduction) return std::nullopt;
   // Each is a sum of products of its float operands, so their absolute values give the sum of |terms|; the x
   // of max_pool2d_grad only selects terms.

@@ -48,8 +48,8 @@ const EvalEntry& evalEntry(Opcode code);
 Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const> operands,
                                     EvalContext& context);
 
-/// For each element of the first result, the sum of |terms| added up for it: sum, mean, cumsum, matmul,
-/// scatter_add and take_along_axis_grad. Nothing for other ops. It scales their tolerance.
+/// For each element of the first result, the sum of |terms| added up for it: ops of the tolerance class
+/// `reduction`, and random_normal. Nothing for other ops. It scales their tolerance.
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands);
 
 /// Values while a block runs, owned here or borrowed from a longer-lived place.

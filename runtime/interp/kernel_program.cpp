@@ -282,6 +282,7 @@ void Flattener::op(const Op& op) {
   case k_add: arithmetic(op, Code::addF, Code::addI, Code::addI); break;
   case k_sub: arithmetic(op, Code::subF, Code::subI, Code::subI); break;
   case k_mul: arithmetic(op, Code::mulF, Code::mulI, Code::mulI); break;
+  case k_mulhi: lanes(op, Code::mulHi); break;
   case k_div: arithmetic(op, Code::divF, Code::divI, Code::divU); break;
   case k_mod: arithmetic(op, Code::modU, Code::modI, Code::modU); break;
   case k_min: arithmetic(op, Code::minF, Code::minI, Code::minU); break;

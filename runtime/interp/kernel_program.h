@@ -55,6 +55,7 @@ T truncated(float x) {
   X(subI, u, x.u - y.u)                                                                                      \
   X(mulF, f, x.f* y.f)                                                                                       \
   X(mulI, u, x.u* y.u)                                                                                       \
+  X(mulHi, u, static_cast<uint32_t>(uint64_t{x.u} * y.u >> 32))                                              \
   X(divF, f, x.f / y.f) X(divI, i, lane_math::div(x.i, y.i)) X(divU, u, lane_math::div(x.u, y.u))            \
       X(modI, i, lane_math::mod(x.i, y.i)) X(modU, u, lane_math::mod(x.u, y.u)) X(                           \
           minF, f, lane_math::min(x.f, y.f)) X(minI, i, std::min(x.i, y.i)) X(minU, u, std::min(x.u, y.u))   \

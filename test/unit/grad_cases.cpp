@@ -296,6 +296,7 @@ std::vector<GradCase> gradCases() {
   addAttention(out);
   addOthers(out);
   addWindows(out);
+  addRandomGradCases(out);
   return out;
 }
 

@@ -28,4 +28,7 @@ struct GradCase {
 /// without a case is left out, which the sweep reports.
 std::vector<GradCase> gradCases();
 
+/// Adds those of random ops, rms_norm, rope and cross_entropy's options.
+void addRandomGradCases(std::vector<GradCase>& out);
+
 }  // namespace tg::test

@@ -242,6 +242,8 @@ TEST(KernelInterp, IntegerArithmetic) {
     expectWords("tgk.sub", type, type, [](U a, U b) { return low(int64_t{a} - int64_t{b}); });
     expectWords("tgk.mul", type, type,
                 [](U a, U b) { return low(static_cast<int64_t>(uint64_t{a} * uint64_t{b})); });
+    if (!s)
+      expectWords("tgk.mulhi", type, type, [](U a, U b) { return static_cast<U>(uint64_t{a} * b >> 32); });
     expectWords("tgk.div", type, type, [s](U a, U b) {
       return b == 0 ? (s ? 0 : UINT32_MAX) : s ? low(wide(a) / wide(b)) : a / b;
     });

@@ -93,8 +93,9 @@ std::vector<Refusal> refusals() {
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} 3 : u32", op)});
   for (const char* op : {"add", "sub", "mul", "div", "min", "max"})
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %f, %i : f32", op)});
-  for (const char* op : {"mod", "and", "or", "xor", "shl", "shr"})
+  for (const char* op : {"mod", "mulhi", "and", "or", "xor", "shl", "shr"})
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %u, %i : u32", op)});
+  all.push_back({"k_mulhi.c1", "%r = tgk.mulhi %i, %i : i32"});
   for (const char* op : {"and", "or", "xor"})
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %f, %f : f32", op)});
   for (const char* op : {"lt", "le", "gt", "ge", "eq", "ne"})

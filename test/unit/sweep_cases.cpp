@@ -489,6 +489,7 @@ std::vector<SweepCase> sweepCases() {
   addSgd(out);
   for (SweepCase& each : windowCases()) out.out.push_back(std::move(each));
   for (SweepCase& each : attentionCases()) out.out.push_back(std::move(each));
+  for (SweepCase& sweepCase : randomSweepCases()) out.out.push_back(std::move(sweepCase));
   return out.out;
 }
 

@@ -47,6 +47,8 @@ std::vector<SweepCase> attentionCases();
 std::vector<SweepCase> sweepCases();
 /// The part of them about windows, convolutions and pooling.
 std::vector<SweepCase> windowCases();
+/// Those of random ops, rms_norm, rope and cross_entropy's options; sweepCases has them too.
+std::vector<SweepCase> randomSweepCases();
 /// One case of each kernel family, map, row, matmul and scatter, that takes at least `groups` workgroups of
 /// `workgroup` invocations on the target.
 std::vector<SweepCase> manyGroupCases(int64_t groups, int64_t workgroup, const Target& target);

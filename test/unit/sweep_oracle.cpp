@@ -21,8 +21,8 @@ using Arrays = std::vector<const NdArray*>;
 class RowMagnitudes {
  public:
   RowMagnitudes(const Op& op, const Arrays& in, const std::vector<NdArray>& out) : shape_(in[0]->shape()) {
-    // A composite of class map has rows of one element each.
-    axis_ = op.info().fusion == table::Fusion::map ? shape_.rank() : shape_.rank() - 1;
+    // A composite bounded by element has rows of one element each.
+    axis_ = toleranceClass(op.info()) == ToleranceClass::map ? shape_.rank() : shape_.rank() - 1;
     if (op.info().attr("axis")) axis_ = normalAxis(op.intAttr("axis"), shape_.rank());
     if (op.info().attr("axes"))  // one row that holds everything
       length_ = shape_.elements();

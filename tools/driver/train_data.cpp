@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
+#include <optional>
+#include <unordered_set>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "ir/cross_entropy.h"
 #include "ir/philox.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/spec.h"
@@ -21,11 +24,45 @@ std::vector<const Value*> dataArguments(const Item& func) {
   return out;
 }
 
+/// A table or an axis of classes that an argument's ids choose from.
+struct IdReader {
+  int64_t rows;
+  std::optional<int64_t> ignored;  ///< an id outside that is allowed
+
+  bool admits(int64_t id) const { return (id >= 0 && id < rows) || id == ignored; }
+};
+
+/// Everything that reads ids from an argument of a function of stage tensor, also through views.
+std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
+  std::unordered_set<const Value*> ids = {argument};
+  std::vector<IdReader> out;
+  auto note = [&](const Value* value, int64_t rows, std::optional<int64_t> ignored = {}) {
+    if (ids.contains(value)) out.push_back({rows, ignored});
+  };
+  for (const auto& op : func.body.ops) {
+    switch (op->code) {
+    case Opcode::reshape:
+    case Opcode::transpose:
+    case Opcode::slice:
+    case Opcode::broadcast_to:
+      if (ids.contains(op->in(0))) ids.insert(op->result());
+      break;
+    case Opcode::gather:
+    case Opcode::embedding: note(op->in(1), op->in(0)->type.shape[0]); break;
+    case Opcode::cross_entropy: note(op->in(1), op->in(0)->type.shape.back(), ignoredTarget(*op)); break;
+    case Opcode::one_hot: note(op->in(0), op->intAttr("depth")); break;
+    default: break;
+    }
+  }
+  return out;
+}
+
 Result<void> checkIds(const Item& func, const Value& arg, const HostArray& ids, std::string_view source) {
   int64_t limit = idLimit(func, &arg);
   if (!limit) return {};
+  const std::vector<IdReader> readers = readersOf(func, &arg);
   for (int32_t id : ids.i32())
-    if (id < 0 || id >= limit)
+    if (!std::all_of(readers.begin(), readers.end(), [&](const IdReader& each) { return each.admits(id); }))
       return fail(fmt::format("{} holds the id {}, but %{} indexes {} rows: ids are 0 … {}", source, id,
                               arg.name, limit, limit - 1));
   return {};
@@ -188,26 +225,9 @@ Result<std::unique_ptr<TrainData>> openColumns(const std::string& text, const It
 }  // namespace
 
 int64_t idLimit(const Item& func, const Value* argument) {
-  std::unordered_map<const Value*, const Value*> origin = {{argument, argument}};
   int64_t limit = 0;
-  auto note = [&](const Value* ids, int64_t rows) {
-    if (origin.contains(ids)) limit = limit ? std::min(limit, rows) : rows;
-  };
-  for (const auto& op : func.body.ops) {
-    switch (op->code) {
-    case Opcode::reshape:
-    case Opcode::transpose:
-    case Opcode::slice:
-    case Opcode::broadcast_to:
-      if (origin.contains(op->in(0))) origin[op->result()] = argument;
-      break;
-    case Opcode::gather:
-    case Opcode::embedding: note(op->in(1), op->in(0)->type.shape[0]); break;
-    case Opcode::cross_entropy: note(op->in(1), op->in(0)->type.shape.back()); break;
-    case Opcode::one_hot: note(op->in(0), op->intAttr("depth")); break;
-    default: break;
-    }
-  }
+  for (const IdReader& reader : readersOf(func, argument))
+    limit = limit ? std::min(limit, reader.rows) : reader.rows;
   return limit;
 }
 

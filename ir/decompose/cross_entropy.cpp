@@ -1,0 +1,88 @@
+// cross_entropy and its gradient.
+#include "ir/cross_entropy.h"
+
+#include "ir/decompose/decompose.h"
+#include "ir/infer.h"
+
+namespace tg {
+
+std::optional<int64_t> ignoredTarget(const Op& crossEntropy) {
+  const Attr attr = crossEntropy.attr("ignore_index");
+  if (attr.kind != Attr::Kind::integer) return std::nullopt;
+  return attr.integer;
+}
+
+TensorExpr countedRows(const Op& crossEntropy, const TensorExpr& targets, DType dtype) {
+  const double ignored = static_cast<double>(*ignoredTarget(crossEntropy));
+  TensorExpr skipped = eq(targets, ignored).cast(dtype).sum(allAxes(targets.rank()));
+  return max(static_cast<double>(targets.value->type.elements()) - skipped, 1.0);
+}
+
+namespace decomposition {
+
+/// The targets with a last axis of 1, beside the logits' rows; ignored ones moved outside the classes.
+static TensorExpr asColumn(const Composite& composite) {
+  TensorExpr targets = composite[1];
+  if (std::optional<int64_t> ignored = ignoredTarget(composite.op))
+    targets = select(eq(targets, static_cast<double>(*ignored)), -1.0, targets);
+  Shape shape = targets.shape();
+  shape.push(1);
+  return targets.reshape(shape);
+}
+
+/// True at each row's target class; nowhere in a row whose target is outside the classes.
+static TensorExpr isTarget(const TensorExpr& logits, const TensorExpr& column) {
+  return eq(iota(*logits.builder, {logits.shape().back()}, 0), column);
+}
+
+/// x in rows whose target is one of the classes, else 0.
+static TensorExpr whereInside(const TensorExpr& column, int64_t classes, const TensorExpr& x) {
+  TensorExpr above = select(ge(column, 0.0), x, 0.0);
+  return select(lt(column, static_cast<double>(classes)), above, 0.0);
+}
+
+/// What each class of a row is expected to have: `hit` for its target, `other` for the rest.
+struct Expectation {
+  double hit = 1, other = 0;
+  explicit Expectation(const Composite& composite) {
+    const double smoothing = composite.op.realAttr("label_smoothing");
+    other = smoothing / static_cast<double>(composite[0].shape().back());
+    hit = 1 - smoothing + other;
+  }
+};
+
+// Σ over classes of q·(log Σ e^z - z), then the reduction over the rows that count
+Results crossEntropy(const Composite& composite) {
+  TensorExpr logits = composite[0], column = asColumn(composite);
+  int64_t axis = logits.rank() - 1;
+  TensorExpr z = shifted(logits, axis);
+  TensorExpr surprise = log(exp(z).sum({axis}, true)) - z;
+  TensorExpr hit = isTarget(logits, column);
+  const Expectation q(composite);
+  TensorExpr terms = q.other == 0 ? select(hit, surprise, 0.0)
+                                  : whereInside(column, logits.shape().back(),
+                                                select(hit, q.hit * surprise, q.other * surprise));
+  TensorExpr rows = terms.sum({axis});
+  std::string reduction = composite.op.word("reduction");
+  if (reduction == "none" || rows.rank() == 0) return {rows};
+  const std::vector<int64_t> all = allAxes(rows.rank());
+  if (reduction == "sum") return {rows.sum(all)};
+  if (!ignoredTarget(composite.op)) return {rows.mean(all)};
+  return {rows.sum(all) / countedRows(composite.op, composite[1], rows.dtype())};
+}
+
+// (softmax(logits) - q)·dy, dy being 0 for rows whose target is outside
+Results crossEntropyGrad(const Composite& composite) {
+  TensorExpr logits = composite[0], dy = composite[2], column = asColumn(composite);
+  int64_t axis = logits.rank() - 1;
+  TensorExpr e = exp(shifted(logits, axis));
+  TensorExpr p = e / e.sum({axis}, true);
+  TensorExpr hit = isTarget(logits, column);
+  TensorExpr weight = dy.rank() > 0 ? dy.reshape(column.shape()) : dy;
+  weight = whereInside(column, logits.shape().back(), weight);
+  const Expectation q(composite);
+  return {select(hit, p - q.hit, q.other == 0 ? p : p - q.other) * weight};
+}
+
+}  // namespace decomposition
+}  // namespace tg

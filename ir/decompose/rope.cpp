@@ -1,0 +1,40 @@
+// rope, rotate-half form (Su et al., "RoFormer", 2021): the halves of a row are the two coordinates.
+#include <cmath>
+
+#include "ir/decompose/decompose.h"
+
+namespace tg::decomposition {
+
+/// Columns [from, to) of the last axis.
+static TensorExpr columns(const TensorExpr& x, int64_t from, int64_t to) {
+  std::vector<int64_t> starts(static_cast<size_t>(x.rank()), 0), limits(x.shape().begin(), x.shape().end());
+  starts.back() = from;
+  limits.back() = to;
+  return {x.builder, x.builder->op(Opcode::slice, {x.value},
+                                   {{"starts", Attr::ints(starts)}, {"limits", Attr::ints(limits)}})};
+}
+
+static TensorExpr rotated(const TensorExpr& x, const TensorExpr& cosine, const TensorExpr& sine) {
+  const int64_t width = x.shape().back();
+  TensorExpr a = columns(x, 0, width / 2), b = columns(x, width / 2, width);
+  TensorExpr c = cosine.cast(x.dtype()), s = sine.cast(x.dtype());
+  Value* joined = x.builder->op(Opcode::concat, {(a * c - b * s).value, (b * c + a * s).value},
+                                {{"axis", Attr::of(int64_t{x.rank() - 1})}});
+  return {x.builder, joined};
+}
+
+// θ = (offset + t)·base^(-2i/D); (a, b) becomes (a·cos θ - b·sin θ, b·cos θ + a·sin θ)
+Results rope(const Composite& composite) {
+  TensorExpr q = composite[0], k = composite[1];
+  const Op& op = composite.op;
+  const int64_t rows = q.shape()[q.rank() - 2], width = q.shape().back();
+  const double slope = -2 * std::log(op.realAttr("base")) / static_cast<double>(width);
+  TensorExpr position = iota(composite.builder, {rows, 1}, 0).cast(DType::f32);
+  if (int64_t offset = op.intAttr("offset")) position = position + static_cast<double>(offset);
+  TensorExpr angle = position * exp(iota(composite.builder, {1, width / 2}, 1).cast(DType::f32) * slope);
+  TensorExpr sine = sin(angle), cosine = cos(angle);
+  if (op.flag("inverse")) sine = -sine;
+  return {rotated(q, cosine, sine), rotated(k, cosine, sine)};
+}
+
+}  // namespace tg::decomposition

@@ -1,0 +1,64 @@
+// Types of the random ops.
+#include <cmath>
+
+#include "ir/infer.h"
+#include "ir/infer_context.h"
+
+namespace tg::inference {
+
+/// What all of them share: a key and a salt.
+static Result<void> checkKey(const Context& c, int rng) {
+  if (!(c.in(rng) == Type::tensor(DType::i32, {2})))
+    return c.error(1, fmt::format("the key is {}, not tensor<2xi32>", c.in(rng).str()), rng);
+  const int64_t salt = c.op.intAttr("salt");
+  if (salt < 0 || salt > UINT32_MAX)
+    return c.error(2, fmt::format("salt = {} is not in 0 … {}", salt, UINT32_MAX));
+  return {};
+}
+
+/// The declared type of a draw.
+static Result<Type> drawn(const Context& c) {
+  TG_CHECK(checkKey(c, 0));
+  TG_TRY(Type type, c.declared());
+  if (type.dtype != DType::f32)
+    return c.error(3, fmt::format("the result is {}; draw f32 and cast it", type.str()));
+  return type;
+}
+
+/// Whether a number is finite once it is rounded to f32.
+static bool isFinite(double value) { return std::isfinite(static_cast<float>(value)); }
+
+Result<Types> randomUniform(const Context& c) {
+  TG_TRY(Type type, drawn(c));
+  const double low = c.op.realAttr("low"), high = c.op.realAttr("high");
+  if (!isFinite(low) || !isFinite(high) || !isFinite(high - low) ||
+      !(static_cast<float>(low) < static_cast<float>(high)))
+    return c.error(4, fmt::format("[{}, {}) is no interval of f32", low, high));
+  return Types{type};
+}
+
+Result<Types> randomNormal(const Context& c) {
+  TG_TRY(Type type, drawn(c));
+  const double mean = c.op.realAttr("mean"), std = c.op.realAttr("std");
+  if (!isFinite(mean) || !isFinite(std) || std < 0)
+    return c.error(4, fmt::format("there is no normal distribution of mean {} and std {}", mean, std));
+  return Types{type};
+}
+
+Result<Types> dropout(const Context& c) {
+  TG_CHECK(checkKey(c, 1));
+  const auto p = static_cast<float>(c.op.realAttr("p"));
+  if (!(p >= 0 && p < 1))
+    return c.error(3, fmt::format("p = {} is not in [0, 1)", formatReal(c.op.realAttr("p"))));
+  return Types{c.in(0)};
+}
+
+Result<Types> categorical(const Context& c) {
+  TG_CHECK(checkKey(c, 1));
+  const int64_t axis = c.op.intAttr("axis");
+  if (normalAxis(axis, c.in(0).rank()) < 0)
+    return c.error(3, fmt::format("axis {} is out of range for rank {}", axis, c.in(0).rank()), 0);
+  return Types{Type::tensor(DType::i32, reducedShape(c.shape(0), {axis}, false))};
+}
+
+}  // namespace tg::inference

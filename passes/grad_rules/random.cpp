@@ -1,0 +1,10 @@
+#include "passes/grad_rules/random.h"
+
+namespace tg::grad_rules {
+
+Grads dropout(const GradContext& context) {
+  Value* dx = context.builder.op(Opcode::dropout, {context.g().value, context.op.in(1)}, context.op.attrs);
+  return {{&context.builder, dx}, {}};
+}
+
+}  // namespace tg::grad_rules

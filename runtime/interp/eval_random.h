@@ -1,0 +1,42 @@
+// Evaluation rules of random ops. Part of eval_ops.cpp.
+#pragma once
+
+#include "ir/philox.h"
+#include "runtime/interp/eval_ops.h"
+
+namespace tg {
+
+/// Calls fn(element, words of its quad, place in the quad) for every element of the result.
+template <class Fn>
+void forEachDraw(EvalCall& call, Fn&& fn) {
+  const NdArray& rng = *call.in[0];
+  auto word = [&](size_t i) { return static_cast<uint32_t>(static_cast<int32_t>(rng.data[i])); };
+  const PhiloxKey key{word(0), word(1)};
+  const auto salt = static_cast<uint32_t>(call.op.intAttr("salt"));
+  std::vector<double>& out = call.out[0].data;
+  for (size_t first = 0; first < out.size(); first += 4) {
+    const auto words = philoxQuad(first / 4, salt, key);
+    for (size_t lane = 0; lane < 4 && first + lane < out.size(); ++lane)
+      fn(out[first + lane], words, static_cast<int>(lane));
+  }
+}
+
+/// An f32 product and an f32 sum also where floats stay f64 elsewhere: that is the op's meaning. (f64 holds
+/// the exact product, and a sum rounded to f64 first rounds to the same f32.)
+inline void evalRandomUniform(EvalCall& call) {
+  const double low = call.op.realAttr("low");
+  const auto width = static_cast<float>(call.op.realAttr("high") - low), start = static_cast<float>(low);
+  forEachDraw(call, [&](double& value, const auto& words, int lane) {
+    const double u = philoxUniform(words[static_cast<size_t>(lane)]);
+    value = static_cast<float>(static_cast<double>(static_cast<float>(u * width)) + start);
+  });
+}
+
+inline void evalRandomNormal(EvalCall& call) {
+  const double mean = call.op.realAttr("mean"), std = call.op.realAttr("std");
+  forEachDraw(call, [&](double& value, const auto& words, int lane) {
+    value = mean + std * philoxNormalOf(words, lane);
+  });
+}
+
+}  // namespace tg
