@@ -126,9 +126,14 @@ struct FuseOptions {
 };
 
 struct PlanOptions {
+  int64_t reserve = 0;
   bool report = false;
   static constexpr auto fields() {
-    return std::tuple{option("report", &PlanOptions::report, "print what is live at the peak")};
+    return std::tuple{
+        option("reserve", &PlanOptions::reserve,
+               "bytes at the start of @persistent for parameters that come with a home"),
+        option("report", &PlanOptions::report, "print what is live at the peak"),
+    };
   }
 };
 

@@ -7,6 +7,9 @@
 //   buffer @persistent : 256
 //   %h = tg.fused (%a = %x) {schedule = map{}} : tensor<4xf32> -> @arena[0] { … }
 //
+// A param or state that comes with a home keeps it: its bytes are shared with another module, whose buffers
+// take the first `reserve` bytes of @persistent. What has none yet is placed behind them.
+//
 // Requires: stage fused. Ensures: every value has a place, text order is execution order, updates stand
 // at the end, `plan = {…}` on the module says how many bytes each buffer takes and the lower bound of the
 // arena. ir/verify_plan.cpp proves the result without this file's help.
@@ -83,6 +86,31 @@ void copyEntryValues(Item& func) {
     });
 }
 
+/// Whether a sequence holds symbols that came with homes: then nothing is left to lay out, and what the
+/// region binds as one range must be one already.
+Result<bool> isSettled(const plan::Sequence& sequence, const std::vector<Item*>& symbols) {
+  std::vector<Type> types;
+  int homes = 0;
+  for (int key : sequence.keys) {
+    types.push_back(symbols[key]->type);
+    homes += symbols[key]->place.has_value();
+  }
+  if (homes == 0) return false;
+  if (!sequence.required) return true;
+  std::vector<int64_t> offsets;
+  groupBytes(types, &offsets);
+  const Item& first = *symbols[sequence.keys[0]];
+  for (size_t i = 0; i < sequence.keys.size(); ++i) {
+    const Item& member = *symbols[sequence.keys[i]];
+    if (first.place && member.place && member.place->offset == first.place->offset + offsets[i]) continue;
+    return failAt(sequence.op->loc,
+                  fmt::format("{} [plan.group]: @{} and @{} are bound as one range, but their homes, which "
+                              "are given, are not one behind the other",
+                              sequence.op->info().name, first.name, member.name));
+  }
+  return true;
+}
+
 /// Groups of parameters and states as runs of indices into `symbols`; result groups that update symbols
 /// wish for the same order, so that they may be written in place.
 Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std::vector<Item*>& symbols) {
@@ -100,7 +128,9 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
         plan::Sequence sequence{{}, op.get(), true};
         for (Value* value : bindingSources(*op, binding))
           if (plan::isSymbolRead(*value)) sequence.keys.push_back(keyOf.at(value->def->operands[0].text));
-        if (!sequence.keys.empty()) sequences.push_back(std::move(sequence));
+        if (sequence.keys.empty()) continue;
+        TG_TRY(bool settled, isSettled(sequence, symbols));
+        if (!settled) sequences.push_back(std::move(sequence));
       }
       for (const ResultSlot& slot : resultSlots(*op)) {
         plan::Sequence wish{{}, op.get(), false};
@@ -108,8 +138,9 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
           auto update = updates.find(op->result(slot.first + member)->name);
           if (update != updates.end()) wish.keys.push_back(keyOf.at(update->second));
         }
-        if (slot.group && static_cast<int>(wish.keys.size()) == slot.count)
-          sequences.push_back(std::move(wish));
+        if (!slot.group || static_cast<int>(wish.keys.size()) != slot.count) continue;
+        TG_TRY(bool settled, isSettled(wish, symbols));
+        if (!settled) sequences.push_back(std::move(wish));
       }
     }
   }
@@ -126,12 +157,22 @@ Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, cons
                             bytes, target.storageRange, target.name));
 }
 
+Result<void> checkGiven(const Item& symbol, int64_t reserve) {
+  if (!symbol.place) return {};
+  const Place& home = *symbol.place;
+  if (home.buffer == "persistent" && home.offset >= 0 && home.offset + symbol.type.bytes() <= reserve)
+    return {};
+  return failAt(symbol.loc, fmt::format("@{} comes with the home @{}[{}], which is not in the {} bytes that "
+                                        "plan{{reserve}} sets aside in @persistent",
+                                        symbol.name, home.buffer, home.offset, reserve));
+}
+
 /// Gives params and states their homes; returns the size of @persistent.
-Result<int64_t> placeSymbols(Module& module, const Target& target) {
+Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reserve) {
   std::vector<Item*> symbols;
   for (const auto& item : module.items)
     if (item->kind == ItemKind::param || item->kind == ItemKind::state) {
-      item->place.reset();
+      TG_CHECK(checkGiven(*item, reserve));
       symbols.push_back(item.get());
     }
   TG_TRY(std::vector<std::vector<int>> runs, symbolRuns(module, symbols));
@@ -139,7 +180,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target) {
   for (const auto& run : runs)
     for (int key : run) runOf[key] = &run;
   Error errors;
-  int64_t end = 0;
+  int64_t end = roundUp(reserve, target.alignment);
   for (size_t key = 0; key < symbols.size(); ++key) {
     if (symbols[key]->place) continue;
     std::vector<int> members = runOf[key] ? *runOf[key] : std::vector<int>{static_cast<int>(key)};
@@ -210,7 +251,7 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
     moveUpdatesToEnd(*func);
     copyEntryValues(*func);
   }
-  TG_TRY(int64_t persistent, placeSymbols(module, target));
+  TG_TRY(int64_t persistent, placeSymbols(module, target, options.reserve));
   Error errors;
   int64_t io = 0, arena = 0, bound = 0;
   for (Item* func : module.all(ItemKind::func)) {

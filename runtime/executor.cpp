@@ -67,21 +67,25 @@ Result<void> checkLimits(const Target& module, const Target& device, std::string
 }
 
 Result<std::unique_ptr<Executor>> Executor::create(const Module& module,
-                                                   std::shared_ptr<vulkan::Device> device) {
+                                                   std::shared_ptr<vulkan::Device> device,
+                                                   const BorrowedBuffers& borrowed) {
   std::unique_ptr<Executor> executor(new Executor);
   executor->device_ = std::move(device);
-  TG_CHECK(executor->addModule(module, ""));
+  executor->reserve_ = borrowed.reserve;
+  for (const auto& window : borrowed.windows) executor->persistent_.push_back({window.base, window.buffer});
+  TG_CHECK(executor->addModule(module, "", ""));
   return executor;
 }
 
-Result<void> Executor::addFunction(const Module& sibling, const std::string& function) {
-  if (!sibling.func(function))
-    return failAt(sibling.loc, fmt::format("the sibling has no function @{}", function));
-  return addModule(sibling, function);
+Result<void> Executor::addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
+                                   const std::string& key) {
+  if (!sibling->func(function))
+    return failAt(sibling->loc, fmt::format("the sibling has no function @{}", function));
+  return addModule(*sibling, function, key);
 }
 
-// `only` names one function, "" means all.
-Result<void> Executor::addModule(const Module& module, const std::string& only) {
+// `only` names one function, which is called by `key`; "" means all, by their names.
+Result<void> Executor::addModule(const Module& module, const std::string& only, const std::string& key) {
   if (module.stage != Stage::spirv)
     return fail(
         fmt::format("a device runs modules of stage spirv; this one is of stage {}", name(module.stage)));
@@ -99,7 +103,8 @@ Result<void> Executor::addModule(const Module& module, const std::string& only) 
   std::map<std::string, Function> functions;
   for (const Item* func : funcs) {
     TG_TRY(Function function, makeFunction(*func, program));
-    functions.emplace(func->name, std::move(function));
+    function.buffers = program.allBuffers();
+    functions.emplace(only.empty() ? func->name : key, std::move(function));
   }
   for (auto& [name, function] : functions) functions_.insert_or_assign(name, std::move(function));
   return {};
@@ -107,43 +112,59 @@ Result<void> Executor::addModule(const Module& module, const std::string& only) 
 
 Result<void> Executor::makeBuffers(const Module& module, Program& program) {
   for (const Item* item : module.all(ItemKind::buffer)) {
-    // A module without parameters still names its buffers; Vulkan has no empty ones.
-    int64_t bytes = std::max<int64_t>(item->bytes, 16);
-    bool shared = item->name != "io";
-    Buffer*& own = item->name == "persistent" ? persistent_ : arena_;
-    if (shared && own && own->bytes() >= bytes) {
-      program.buffers[item->name] = own;
+    if (item->name == "persistent") {
+      TG_CHECK(makePersistent(*item));
+      program.buffers[item->name] = persistent_;
       continue;
     }
-    if (item->name == "persistent" && own)
-      return fail(
-          fmt::format("the sibling's parameters take {} bytes, this module's {}", bytes, own->bytes()));
+    // A module without transient values still names its buffers; Vulkan has no empty ones.
+    int64_t bytes = std::max<int64_t>(item->bytes, 16);
+    if (item->name == "arena" && arena_ && arena_->bytes() >= bytes) {
+      program.buffers[item->name] = {{0, arena_}};
+      continue;
+    }
     bool mapped = item->name == "io" && bytes <= kMappedIoBytes;
-    TG_TRY(auto buffer,
+    TG_TRY(std::shared_ptr<Buffer> buffer,
            Buffer::create(*device_, {item->name, bytes,
                                      mapped ? vulkan::MemoryKind::host : vulkan::MemoryKind::device}));
-    program.buffers[item->name] = buffer.get();
-    if (shared) own = buffer.get();
-    buffers_.push_back(std::move(buffer));
+    program.buffers[item->name] = {{0, buffer}};
+    if (item->name == "arena") arena_ = std::move(buffer);
   }
+  return {};
+}
+
+// The first module's own part is made once; siblings have none.
+Result<void> Executor::makePersistent(const Item& item) {
+  if (!functions_.empty() || !storage_.empty()) {
+    if (item.bytes <= persistentBytes()) return {};
+    return fail(fmt::format("the sibling's parameters take {} bytes, this module's {}", item.bytes,
+                            persistentBytes()));
+  }
+  int64_t own = item.bytes - reserve_;
+  if (own <= 0 && !persistent_.empty()) return {};
+  TG_TRY(std::shared_ptr<Buffer> buffer,
+         Buffer::create(*device_, {item.name, std::max<int64_t>(own, 16), vulkan::MemoryKind::device}));
+  persistent_.push_back({reserve_, std::move(buffer)});
   return {};
 }
 
 // The first module's homes count; a sibling's must be the same.
 Result<void> Executor::shareStorage(const Module& module, const Program& program) {
-  bool first = functions_.empty();
+  bool first = functions_.empty() && storage_.empty();
   for (const auto& item : module.items) {
     if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
     if (!item->place) return failAt(item->loc, fmt::format("@{} has no home", item->name));
-    TG_TRY(Buffer * buffer, program.buffer(item->place->buffer));
-    Slot slot{item->name, item->type, buffer, item->place->offset, item->place->pitch};
+    const Place& home = *item->place;
+    auto bytes = program.range(home.buffer, home.offset, spanBytes(item->type, home.pitch));
+    if (!bytes) return failAt(item->loc, bytes.error().message());
+    Slot slot{item->name, item->type, bytes->buffer, bytes->offset, home.pitch};
     if (first) {
       storage_[item->name] = slot;
       continue;
     }
     auto own = storage_.find(item->name);
-    if (own == storage_.end() || own->second.type != slot.type || own->second.offset != slot.offset ||
-        own->second.pitch != slot.pitch)
+    if (own == storage_.end() || own->second.type != slot.type || own->second.buffer != slot.buffer ||
+        own->second.offset != slot.offset || own->second.pitch != slot.pitch)
       return failAt(item->loc, fmt::format("@{} has another home in the functions to add", item->name));
   }
   return {};
@@ -164,10 +185,13 @@ Result<void> Executor::makePipelines(const Module& module, Program& program,
 
 Result<Executor::Function> Executor::makeFunction(const Item& func, const Program& program) {
   Function function;
+  function.name = func.name;
   auto slot = [&](std::string name, const Value& value) -> Result<Slot> {
     if (!value.place) return failAt(value.loc, fmt::format("%{} has no place", value.name));
-    TG_TRY(Buffer * buffer, program.buffer(value.place->buffer));
-    return Slot{std::move(name), value.type, buffer, value.place->offset, value.place->pitch};
+    const Place& place = *value.place;
+    TG_TRY(vulkan::Binding bytes,
+           program.range(place.buffer, place.offset, spanBytes(value.type, place.pitch)));
+    return Slot{std::move(name), value.type, bytes.buffer, bytes.offset, place.pitch};
   };
   auto add = [&](std::vector<Slot>& to, std::string name, const Value& value) -> Result<void> {
     TG_TRY(Slot made, slot(std::move(name), value));
@@ -194,10 +218,7 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
 
 Result<const Executor::Function*> Executor::find(const std::string& function) const {
   if (auto found = functions_.find(function); found != functions_.end()) return &found->second;
-  std::string known;
-  for (const auto& [own, unused] : functions_) known += (known.empty() ? "@" : ", @") + own;
-  return fail(
-      fmt::format("there is no function @{}; the module has {}", function, known.empty() ? "none" : known));
+  return noFunction(function, functions_);
 }
 
 Result<const Executor::Slot*> Executor::storageSlot(const std::string& name) const {
@@ -223,11 +244,22 @@ Result<HostArray> Executor::storage(const std::string& name) {
   return std::move(read.front().second);
 }
 
+Result<ParamBuffer> Executor::share(const std::string& name) {
+  TG_TRY(const Slot* slot, storageSlot(name));
+  ParamBuffer out{slot->type, device_->info().name, nullptr, slot->offset, nullptr, nullptr};
+  for (const Segment& segment : persistent_)
+    if (segment.buffer.get() == slot->buffer) out.buffer = segment.buffer;
+  if (out.buffer && !slot->pitch) return out;
+  return fail(fmt::format("@{} has a home that no other session can use: it has a pitch, or is not in "
+                          "@persistent",
+                          name));
+}
+
 Result<void> Executor::submit(const std::string& function, const Inputs& inputs) {
   TG_TRY(const Function* found, find(function));
   std::vector<std::pair<std::string, Type>> arguments;
   for (const Slot& slot : found->inputs) arguments.emplace_back(slot.name, slot.type);
-  TG_CHECK(checkInputs(function, arguments, inputs));
+  TG_CHECK(checkInputs(found->name, arguments, inputs));
   std::vector<vulkan::HostWrite> writes;
   std::vector<std::vector<std::byte>> spread;
   for (const Slot& slot : found->inputs) {

@@ -21,20 +21,35 @@ struct FunctionCounts {
   int64_t kernels() const { return dispatches + fills + copies; }
 };
 
+/// Buffers of other sessions, seen as the first `reserve` bytes of a module's @persistent. What the module
+/// places there is theirs; its own params and states lie behind.
+struct BorrowedBuffers {
+  struct Window {
+    int64_t base = 0;  ///< where the buffer's first byte stands in @persistent
+    std::shared_ptr<vulkan::Buffer> buffer;
+  };
+  std::vector<Window> windows;  ///< apart from each other
+  int64_t reserve = 0;          ///< behind the last window
+};
+
 /// Each function is recorded once and replayed. Not for several threads at once.
 class Executor : public Runner {
  public:
-  /// Makes the buffers, pipelines and recordings of a verified module. Params and states are zero.
+  /// Makes the buffers, pipelines and recordings of a verified module. Own params and states are zero.
   /// Errors: another stage, a binary that is not of its kernel, a limit, memory, the driver's refusals.
-  static Result<std::unique_ptr<Executor>> create(const Module& module,
-                                                  std::shared_ptr<vulkan::Device> device);
+  static Result<std::unique_ptr<Executor>>
+  create(const Module& module, std::shared_ptr<vulkan::Device> device, const BorrowedBuffers& borrowed = {});
 
-  /// Takes a function of another module over the same params and states, which must have the same homes.
-  /// It takes the place of one that has its name already.
-  Result<void> addFunction(const Module& sibling, const std::string& function);
+  /// The sibling's params and states must have the same homes as here.
+  Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
+                           const std::string& key) override;
+  void dropFunction(const std::string& key) override { functions_.erase(key); }
+  /// Bytes of @persistent.
+  int64_t persistentBytes() const { return persistent_.empty() ? 0 : persistent_.back().end(); }
 
   Result<void> setStorage(const std::string& name, const HostArray& value) override;
   Result<HostArray> storage(const std::string& name) override;
+  Result<ParamBuffer> share(const std::string& name) override;
   Result<RunOutputs> run(const std::string& function, const Inputs& inputs, bool captures) override;
   Result<NamedArrays> paramGrads(const std::string& function) override;
 
@@ -54,15 +69,25 @@ class Executor : public Runner {
     vulkan::Buffer* buffer = nullptr;
     int64_t offset = 0, pitch = 0;  ///< bytes; elements from one row to the next, 0 when dense
   };
+  /// A buffer, or the part of one that is a buffer of its own, as the module's text sees it.
+  struct Segment {
+    int64_t base = 0;
+    std::shared_ptr<vulkan::Buffer> buffer;
+    int64_t end() const { return base + buffer->bytes(); }
+  };
+  using Segments = std::vector<Segment>;  ///< in order of their bases
   struct Function {
+    std::string name;
     std::vector<Slot> inputs, results, captures, grads;
+    std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< outlive the recording that names them
     std::unique_ptr<vulkan::Recording> recording;
     FunctionCounts counts;
   };
   struct Program;
 
   Executor() = default;
-  Result<void> addModule(const Module& module, const std::string& only);
+  Result<void> addModule(const Module& module, const std::string& only, const std::string& key);
+  Result<void> makePersistent(const Item& item);
   Result<void> makeBuffers(const Module& module, Program& program);
   Result<void> shareStorage(const Module& module, const Program& program);
   Result<void> makePipelines(const Module& module, Program& program, const std::set<std::string>& wanted);
@@ -72,9 +97,9 @@ class Executor : public Runner {
   Result<NamedArrays> readSlots(std::span<const Slot> slots);
 
   std::shared_ptr<vulkan::Device> device_;
-  std::vector<std::unique_ptr<vulkan::Buffer>> buffers_;  ///< outlive the recordings that name them
-  vulkan::Buffer* persistent_ = nullptr;
-  vulkan::Buffer* arena_ = nullptr;
+  int64_t reserve_ = 0;                    ///< bytes of @persistent that are borrowed
+  Segments persistent_;                    ///< the windows on borrowed buffers, then this executor's own
+  std::shared_ptr<vulkan::Buffer> arena_;  ///< large enough for every function so far
   std::unordered_map<std::string, Slot> storage_;
   std::map<std::string, Function> functions_;
 };

@@ -71,17 +71,31 @@ Result<std::vector<BindingKind>> bindingsOf(const Module& module, const Item& bi
   return kinds;
 }
 
-Result<vulkan::Buffer*> Executor::Program::buffer(const std::string& name) const {
+Result<vulkan::Binding> Executor::Program::range(const std::string& name, int64_t offset,
+                                                 int64_t bytes) const {
   auto found = buffers.find(name);
   if (found == buffers.end()) return fail(fmt::format("the module has no buffer @{}", name));
-  return found->second;
+  // Of a single buffer the recording checks the range.
+  const Segments& segments = found->second;
+  for (const Segment& segment : segments)
+    if (segments.size() == 1 || (segment.base <= offset && offset + bytes <= segment.end()))
+      return vulkan::Binding{segment.buffer.get(), offset - segment.base, bytes};
+  return fail(fmt::format("@{}[{}:{}] does not lie in one of the buffers it is made of", name, offset,
+                          offset + bytes));
+}
+
+std::vector<std::shared_ptr<vulkan::Buffer>> Executor::Program::allBuffers() const {
+  std::vector<std::shared_ptr<vulkan::Buffer>> out;
+  for (const auto& [name, segments] : buffers)
+    for (const Segment& segment : segments) out.push_back(segment.buffer);
+  return out;
 }
 
 Result<vulkan::Binding> Executor::Program::binding(const Op& op, const Operand& argument) const {
-  const Operand& range = argument.items.front();
-  auto found = buffer(range.text);
+  const Operand& named = argument.items.front();
+  auto found = range(named.text, named.items[0].integer, named.items[1].integer);
   if (!found) return failAt(op.loc, found.error().message());
-  return vulkan::Binding{*found, range.items[0].integer, range.items[1].integer};
+  return *found;
 }
 
 Result<vulkan::Dispatch> Executor::Program::dispatch(const Op& op) const {

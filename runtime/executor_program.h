@@ -9,10 +9,12 @@ namespace tg {
 
 /// What the commands of one module refer to.
 struct Executor::Program {
-  std::map<std::string, vulkan::Buffer*, std::less<>> buffers;
+  std::map<std::string, Segments, std::less<>> buffers;
   std::map<std::string, std::shared_ptr<vulkan::Pipeline>, std::less<>> pipelines;
 
-  Result<vulkan::Buffer*> buffer(const std::string& name) const;
+  /// The part of a buffer that holds these bytes of @name.
+  Result<vulkan::Binding> range(const std::string& name, int64_t offset, int64_t bytes) const;
+  std::vector<std::shared_ptr<vulkan::Buffer>> allBuffers() const;
   /// The commands of a function in text order.
   Result<std::vector<vulkan::Command>> commandsOf(const Item& func) const;
 

@@ -34,9 +34,15 @@ PassManager restOfPipeline(Stage stage, const Target& target, const FinishOption
     fuse.push_back({"keep-grads", Attr::boolean(options.keepGrads)});
   if (options.tuning != defaults.tuning) fuse.push_back({"tuning", Attr::string(options.tuning)});
   PassManager manager;
-  if (stage == Stage::tensor) manager.add(*findPass("fuse"), std::move(fuse));
-  if (stage <= Stage::fused) manager.add(*findPass("plan"));
-  if (stage <= Stage::kernel) manager.add(*findPass("spirv-emit"));
+  AttrList plan;
+  if (options.reserve) plan.push_back({"reserve", Attr::of(options.reserve)});
+  auto add = [&](Stage result, const char* pass, AttrList set) {
+    if (stage < result && result <= options.until) manager.add(*findPass(pass), std::move(set));
+  };
+  add(Stage::fused, "fuse", std::move(fuse));
+  add(Stage::planned, "plan", std::move(plan));
+  if (options.until == Stage::kernel) add(Stage::kernel, "lower-kernels", {});
+  add(Stage::spirv, "spirv-emit", {});
   return manager;
 }
 

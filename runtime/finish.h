@@ -17,6 +17,8 @@ struct FinishOptions {
   std::string keepCaptures = "*";  ///< fuse's option keep-captures
   bool keepGrads = false;          ///< fuse's option keep-grads
   std::string tuning;              ///< fuse's option tuning: a file
+  int64_t reserve = 0;             ///< plan's option reserve, for params that come with homes
+  Stage until = Stage::spirv;      ///< where to stop
   DiagnosticHandler onDiagnostic;  ///< remarks of the passes; may be empty
 };
 

@@ -17,39 +17,73 @@ HostArray toHostArray(const NdArray& array) {
 }
 
 Result<std::unique_ptr<InterpRunner>> InterpRunner::create(std::shared_ptr<const Module> module,
-                                                           const InterpOptions& options) {
+                                                           const InterpOptions& options,
+                                                           const ParamBuffers& shared) {
+  std::unique_ptr<InterpRunner> runner(new InterpRunner(options));
   TG_TRY(Interpreter interpreter, Interpreter::create(*module, options));
-  return std::unique_ptr<InterpRunner>(new InterpRunner(std::move(module), std::move(interpreter)));
+  for (const auto& [name, param] : shared) TG_CHECK(interpreter.shareStorage(name, param.array));
+  runner->base_ = std::make_shared<Program>(Program{std::move(module), std::move(interpreter)});
+  for (const Item* func : runner->base_->module->all(ItemKind::func))
+    runner->functions_[func->name] = {runner->base_, func->name, {}};
+  return runner;
 }
 
 Result<void> InterpRunner::setStorage(const std::string& name, const HostArray& value) {
-  return interpreter_.setStorage(name, toNdArray(value));
+  return base_->interpreter.setStorage(name, toNdArray(value));
 }
 
 Result<HostArray> InterpRunner::storage(const std::string& name) {
-  TG_TRY(NdArray value, interpreter_.storage(name));
+  TG_TRY(NdArray value, base_->interpreter.storage(name));
   return toHostArray(value);
 }
 
-Result<RunOutputs> InterpRunner::run(const std::string& function, const Inputs& inputs, bool captures) {
-  if (const Item* func = module_->func(function)) {
-    std::vector<std::pair<std::string, Type>> arguments;
-    for (const auto& arg : func->body.args) arguments.emplace_back(arg->name, arg->type);
-    TG_CHECK(checkInputs(function, arguments, inputs));
+Result<ParamBuffer> InterpRunner::share(const std::string& name) {
+  ParamBuffer out;
+  TG_TRY(out.array, base_->interpreter.sharedStorage(name));
+  out.type = out.array->type;
+  out.device = "interp";
+  return out;
+}
+
+Result<void> InterpRunner::addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
+                                       const std::string& key) {
+  TG_TRY(Interpreter interpreter, Interpreter::create(*sibling, options_));
+  for (const auto& item : sibling->items) {
+    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    TG_TRY(std::shared_ptr<NdArray> array, base_->interpreter.sharedStorage(item->name));
+    TG_CHECK(interpreter.shareStorage(item->name, std::move(array)));
   }
+  auto program = std::make_shared<Program>(Program{std::move(sibling), std::move(interpreter)});
+  functions_[key] = {std::move(program), function, {}};
+  return {};
+}
+
+Result<InterpRunner::Function*> InterpRunner::find(const std::string& key) {
+  if (auto found = functions_.find(key); found != functions_.end()) return &found->second;
+  return noFunction(key, functions_);
+}
+
+Result<RunOutputs> InterpRunner::run(const std::string& key, const Inputs& inputs, bool captures) {
+  TG_TRY(Function * function, find(key));
+  std::vector<std::pair<std::string, Type>> arguments;
+  for (const auto& arg : function->program->module->func(function->name)->body.args)
+    arguments.emplace_back(arg->name, arg->type);
+  TG_CHECK(checkInputs(function->name, arguments, inputs));
   std::map<std::string, NdArray> values;
   for (const auto& [name, array] : inputs) values.emplace(name, toNdArray(array));
-  TG_TRY(RunResult result, interpreter_.run(function, values));
+  TG_TRY(RunResult result, function->program->interpreter.run(function->name, values));
   RunOutputs out;
   for (const auto& [name, array] : result.results) out.results.emplace_back(name, toHostArray(array));
   if (captures)
     for (const auto& [name, array] : result.captures) out.captures.emplace_back(name, toHostArray(array));
-  NamedArrays& grads = grads_[function];
-  grads.clear();
-  for (const auto& [name, array] : result.paramGrads) grads.emplace_back(name, toHostArray(array));
+  function->grads.clear();
+  for (const auto& [name, array] : result.paramGrads) function->grads.emplace_back(name, toHostArray(array));
   return out;
 }
 
-Result<NamedArrays> InterpRunner::paramGrads(const std::string& function) { return grads_[function]; }
+Result<NamedArrays> InterpRunner::paramGrads(const std::string& key) {
+  TG_TRY(Function * function, find(key));
+  return function->grads;
+}
 
 }  // namespace tg

@@ -16,22 +16,38 @@ HostArray toHostArray(const NdArray& array);
 /// Runs a module of any stage.
 class InterpRunner : public Runner {
  public:
-  /// `module` is verified.
+  /// `module` is verified. Params in `shared` use that memory instead of their own; then the module is of
+  /// stage tensor or fused.
   static Result<std::unique_ptr<InterpRunner>> create(std::shared_ptr<const Module> module,
-                                                      const InterpOptions& options = {});
+                                                      const InterpOptions& options = {},
+                                                      const ParamBuffers& shared = {});
 
   Result<void> setStorage(const std::string& name, const HostArray& value) override;
   Result<HostArray> storage(const std::string& name) override;
-  Result<RunOutputs> run(const std::string& function, const Inputs& inputs, bool captures) override;
-  Result<NamedArrays> paramGrads(const std::string& function) override;
+  Result<ParamBuffer> share(const std::string& name) override;
+  Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
+                           const std::string& key) override;
+  void dropFunction(const std::string& key) override { functions_.erase(key); }
+  Result<RunOutputs> run(const std::string& key, const Inputs& inputs, bool captures) override;
+  Result<NamedArrays> paramGrads(const std::string& key) override;
 
  private:
-  InterpRunner(std::shared_ptr<const Module> module, Interpreter interpreter)
-      : module_(std::move(module)), interpreter_(std::move(interpreter)) {}
+  struct Program {
+    std::shared_ptr<const Module> module;
+    Interpreter interpreter;
+  };
+  struct Function {
+    std::shared_ptr<Program> program;
+    std::string name;
+    NamedArrays grads;  ///< of the last call
+  };
 
-  std::shared_ptr<const Module> module_;
-  Interpreter interpreter_;
-  std::map<std::string, NamedArrays> grads_;  ///< of each function's last call
+  explicit InterpRunner(const InterpOptions& options) : options_(options) {}
+  Result<Function*> find(const std::string& key);
+
+  InterpOptions options_;
+  std::shared_ptr<Program> base_;  ///< owns the params and states
+  std::map<std::string, Function> functions_;
 };
 
 }  // namespace tg

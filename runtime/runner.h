@@ -1,15 +1,18 @@
-// What runs the functions of one module and keeps its parameters between calls: a Vulkan device
+// What runs the functions of a module and keeps its parameters between calls: a Vulkan device
 // (executor.h) or the reference interpreter (interp_runner.h).
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ir/module.h"
 #include "ir/result.h"
 #include "runtime/data/array.h"
+#include "runtime/param_buffer.h"
 
 namespace tg {
 
@@ -24,6 +27,7 @@ struct RunOutputs {
   const HostArray* result(std::string_view name) const;
 };
 
+/// Functions are called by keys: their names, or the ones `addFunction` was given.
 class Runner {
  public:
   virtual ~Runner() = default;
@@ -31,14 +35,31 @@ class Runner {
   /// Sets a param or state. Errors: no such name, another type.
   virtual Result<void> setStorage(const std::string& name, const HostArray& value) = 0;
   virtual Result<HostArray> storage(const std::string& name) = 0;
+  /// The memory of a param or state, without `turn`.
+  virtual Result<ParamBuffer> share(const std::string& name) = 0;
+
+  /// Takes a function of another module over the same params and states, under a key. It takes the place
+  /// of one that has the key already.
+  virtual Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
+                                   const std::string& key) = 0;
+  /// Forgets a function and what only it needed.
+  virtual void dropFunction(const std::string& key) = 0;
 
   /// Runs a function with all its arguments, host scalars included, by name. Errors: no such function,
   /// a missing or unknown input, another type; then nothing has run.
-  virtual Result<RunOutputs> run(const std::string& function, const Inputs& inputs, bool captures) = 0;
+  virtual Result<RunOutputs> run(const std::string& key, const Inputs& inputs, bool captures) = 0;
   /// The parameter gradients of the function's last call, by parameter. None when the module did not
   /// keep them.
-  virtual Result<NamedArrays> paramGrads(const std::string& function) = 0;
+  virtual Result<NamedArrays> paramGrads(const std::string& key) = 0;
 };
+
+/// The error for a key that `functions`, a map by key, lacks.
+template <class Map>
+Error noFunction(const std::string& key, const Map& functions) {
+  std::string known;
+  for (const auto& [own, unused] : functions) known += (known.empty() ? "@" : ", @") + own;
+  return fail("there is no function @" + key + "; the module has " + (known.empty() ? "none" : known));
+}
 
 /// Refuses inputs that are not exactly `arguments` (name and type of each), naming what differs.
 Result<void> checkInputs(std::string_view function,

@@ -1,153 +1,90 @@
 #include "runtime/session.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 
 #include <fmt/format.h>
 
-#include "ir/verify.h"
-#include "runtime/data/init.h"
-#include "runtime/executor.h"
-#include "runtime/finish.h"
-#include "runtime/interp_runner.h"
-#include "runtime/schedule.h"
+#include "runtime/session_program.h"
 
 namespace tg {
 
 namespace {
 
-class Stopwatch {
- public:
-  double milliseconds() const {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-/// The elements of a nested list in row-major order.
-void flatten(const Attr& attr, std::vector<double>& out) {
-  if (attr.isNumber()) out.push_back(attr.number());
-  for (const Attr& member : attr.list) flatten(member, out);
+/// The function that updates from accumulated gradients: the one that says after how many steps. Null
+/// where each step updates.
+const Item* applyOf(const Module& module) {
+  for (const Item* func : module.all(ItemKind::func))
+    if (find(func->attrs, "every")) return func;
+  return nullptr;
 }
 
-Result<HostArray> firstValue(const Item& item, uint64_t seed) {
-  const Attr* init = find(item.attrs, "init");
-  if (!init) {
-    if (item.kind == ItemKind::state) return HostArray::zeros(item.type);
-    return initialValue(item.name, item.type, "randn", std::vector<double>{0.02}, seed);
-  }
-  std::vector<double> args;
-  for (const Attr& arg : init->list) flatten(arg, args);
-  if (init->text != "dense") return initialValue(item.name, item.type, init->text, args, seed);
-  if (static_cast<int64_t>(args.size()) != item.type.elements())
-    return failAt(item.loc,
-                  fmt::format("@{}: dense gives {} values for {}", item.name, args.size(), item.type.str()));
-  HostArray value = HostArray::zeros(item.type);
-  for (size_t i = 0; i < args.size(); ++i) value.set(static_cast<int64_t>(i), args[i]);
-  return value;
+/// Steps for each update.
+int64_t everyOf(const Module& module) {
+  const Item* apply = applyOf(module);
+  return apply ? find(apply->attrs, "every")->integer : 1;
 }
 
-bool hasCapture(const Item& func, const std::string& capture) {
-  for (const auto& op : func.body.ops)
-    if (op->code == Opcode::capture && op->word("name") == capture) return true;
-  return false;
+Captures toCaptures(const std::string& function, const SessionProgram::Callable& callable, NamedArrays kept) {
+  std::erase_if(kept, [&](const auto& capture) {
+    return std::find(callable.read.begin(), callable.read.end(), capture.first) == callable.read.end();
+  });
+  return {function, callable.captures, std::move(kept)};
 }
 
 }  // namespace
 
+const HostArray* CallOutputs::result(std::string_view name) const {
+  for (const auto& [own, array] : results)
+    if (own == name) return &array;
+  return nullptr;
+}
+
+Session::Session(SessionOptions options) : options_(std::move(options)) {}
+
+Session::~Session() { close(); }
+
 Result<std::unique_ptr<Session>> Session::create(std::unique_ptr<Module> module, SessionOptions options) {
   std::unique_ptr<Session> session(new Session(std::move(options)));
-  TG_CHECK(verify(*module));
   TG_CHECK(session->openDevice());
-  TG_CHECK(session->finishModule(std::move(module)));
-  TG_CHECK(session->makeRunner());
-  session->measure();
-  TG_CHECK(session->reset(session->options_.seed));
+  TG_TRY(session->program_, SessionProgram::create(std::move(module), session->options_, session->device_));
+  session->publish();
+  TG_CHECK(session->reset());
   return session;
 }
 
-void Session::remark(std::string message) const {
-  if (options_.onDiagnostic) options_.onDiagnostic({Severity::remark, nullptr, std::move(message), {}});
-}
-
 Result<void> Session::openDevice() {
-  if (options_.device == "interp" && !options_.shared) {
-    info_.device = "interp";
-    info_.why = "the reference interpreter was asked for";
-    return {};
-  }
-  device_ = options_.shared;
-  if (!device_) {
-    TG_TRY(device_, vulkan::Device::open({options_.device, options_.validation, false, {}}));
-  }
-  info_.device = device_->info().name;
-  info_.why = device_->why();
-  info_.driver = device_->info().driver;
+  device_ = options_.device.open;
+  if (device_ || options_.device.name == "interp") return {};
+  TG_TRY(device_, vulkan::Device::open({options_.device.name, options_.validation, false, {}}));
   return {};
 }
 
-Result<void> Session::finishModule(std::unique_ptr<Module> module) {
-  if (!options_.trainPipeline.empty()) {
-    TG_TRY(Finished trained, runPasses(std::move(module), options_.trainPipeline, options_.onDiagnostic));
-    info_.milliseconds = std::move(trained.milliseconds);
-    module = std::move(trained.module);
-  }
-  if (!device_) {
-    module_ = std::move(module);
-    return {};
-  }
-  if (module->stage == Stage::tensor) source_ = clone(*module);
-  Target target = options_.target ? *options_.target : device_->info().target;
-  TG_TRY(Finished done,
-         finish(std::move(module), target,
-                {"", options_.keepCaptures, options_.keepGrads, options_.tuning, options_.onDiagnostic}));
-  for (auto& phase : done.milliseconds) info_.milliseconds.push_back(std::move(phase));
-  module_ = std::move(done.module);
-  return {};
+void Session::publish() {
+  std::lock_guard lock(viewMutex_);
+  info_ = program_->info();
+  module_ = program_->module();
 }
 
-Result<void> Session::makeRunner() {
-  if (!device_) {
-    TG_TRY(runner_, InterpRunner::create(module_));
-    return {};
-  }
-  Stopwatch watch;
-  // A cache that cannot be read or written costs time and nothing else.
-  if (!options_.cache.empty()) (void)device_->loadCache(options_.cache);
-  TG_TRY(runner_, Executor::create(*module_, device_));
-  info_.milliseconds.emplace_back("pipelines", watch.milliseconds());
-  if (!options_.cache.empty()) (void)device_->saveCache(options_.cache);
-  return {};
+Result<double> Session::rateAt(const Value& argument, int64_t step) const {
+  if (rate_) return rate_.at(step);
+  const Attr* schedule = find(argument.attrs, "schedule");
+  if (!schedule)
+    return failAt(argument.loc,
+                  fmt::format("%{} has no schedule: give it one, or call setLearningRate", argument.name));
+  auto rate = learningRate(*schedule, step);
+  if (!rate) return failAt(argument.loc, rate.error().message());
+  return *rate;
 }
 
-void Session::measure() {
-  for (const Item* param : module_->all(ItemKind::param)) info_.parameters += param->type.elements();
-  for (const Item* buffer : module_->all(ItemKind::buffer)) {
-    int64_t& bytes = buffer->name == "persistent" ? info_.persistentBytes
-                     : buffer->name == "io"       ? info_.ioBytes
-                                                  : info_.arenaBytes;
-    bytes = buffer->bytes;
-  }
-  const Attr* plan = find(module_->attrs, "plan");
-  const Attr* bound = plan ? plan->find("lower_bound") : nullptr;
-  if (bound) info_.lowerBoundBytes = bound->integer;
-}
-
-Result<int64_t> Session::kernels(const std::string& function) const {
-  const auto* executor = dynamic_cast<const Executor*>(runner_.get());
-  if (!executor) return 0;
-  TG_TRY(FunctionCounts counts, executor->counts(function));
-  return counts.kernels();
-}
-
+// `step` counts from 1. Schedules see the steps of the optimizer, random ops every one.
 Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate) const {
+  int64_t every = everyOf(*program_->module());
   for (const auto& arg : func.body.args) {
     const Attr* host = find(arg->attrs, "host");
     if (!host) continue;
-    if (inputs.contains(arg->name)) {
-      if (host->text == "lr" && rate) *rate = inputs[arg->name].at(0);
+    if (auto given = inputs.find(arg->name); given != inputs.end()) {
+      if (host->text == "lr" && given->second.elements() == 1) *rate = given->second.at(0);
       continue;
     }
     HostArray value = HostArray::zeros(arg->type);
@@ -157,175 +94,214 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
       value.i32()[1] = static_cast<int32_t>(step - 1);
     }
     if (host->text == "lr") {
-      const Attr* schedule = find(arg->attrs, "schedule");
-      if (!rate_ && !schedule)
-        return failAt(arg->loc,
-                      fmt::format("%{} has no schedule: give it one, or call setLearningRate", arg->name));
-      double lr = 0;
-      if (rate_)
-        lr = *rate_;
-      else if (auto scheduled = learningRate(*schedule, step))
-        lr = *scheduled;
-      else
-        return failAt(arg->loc, scheduled.error().message());
-      value.set(0, lr);
-      if (rate) *rate = lr;
+      TG_TRY(*rate, rateAt(*arg, (step - 1) / every + 1));
+      value.set(0, *rate);
     }
     inputs.emplace(arg->name, std::move(value));
   }
   return {};
 }
 
-Result<RunOutputs> Session::call(const std::string& function, Inputs inputs, int64_t step, bool captures,
-                                 double* rate) {
-  if (const Item* func = module_->func(function)) TG_CHECK(fillHostScalars(*func, step, inputs, rate));
-  return runner_->run(function, inputs, captures);
+Result<void> Session::checkLoss() const {
+  TG_TRY(const Item* func, program_->function(options_.trainFunction));
+  if (func->results.empty())
+    return failAt(func->loc, fmt::format("@{} has no result that could be its loss; call it with run",
+                                         options_.trainFunction));
+  const NamedType& first = func->results.front();
+  if (first.type == Type::tensor(DType::f32, {})) return {};
+  return failAt(func->loc,
+                fmt::format("step wants a loss, a rank-0 f32, as the first result of @{}, which is "
+                            "'{}' : {}; call it with run",
+                            options_.trainFunction, first.name, first.type.str()));
 }
 
-Result<StepResult> Session::step(const Inputs& inputs) {
-  std::lock_guard lock(mutex_);
+Result<StepResult> Session::call(const std::string& function, Inputs inputs,
+                                 const std::vector<std::string>& captures) {
   StepResult out;
   out.step = steps_ + 1;
-  const std::string& function = options_.trainFunction;
-  TG_TRY(RunOutputs outputs, call(function, inputs, out.step, false, &out.learningRate));
-  steps_ = out.step;
-  lastStep_ = function;
-  if (outputs.results.empty()) return fail(fmt::format("@{} has no result that could be its loss", function));
-  out.loss = outputs.results.front().second.at(0);
+  TG_TRY(SessionProgram::Callable callable, program_->callable(function, inputs, captures));
+  TG_CHECK(fillHostScalars(*callable.func, out.step, inputs, &out.learningRate));
+  TG_TRY(RunOutputs outputs, program_->runner().run(callable.key, inputs, !captures.empty()));
   out.results = std::move(outputs.results);
+  out.captures = toCaptures(function, callable, std::move(outputs.captures));
+  if (function != options_.trainFunction) return out;
+  steps_ = out.step;
+  lastStep_ = callable.key;
+  program_->pin(callable.key);
+  TG_CHECK(apply(out));
   return out;
 }
 
-Result<RunOutputs> Session::run(const std::string& function, const Inputs& inputs,
-                                const std::vector<std::string>& captures) {
-  std::lock_guard lock(mutex_);
-  if (!captures.empty()) TG_CHECK(keepAlso(function, captures));
-  bool training = function == options_.trainFunction;
-  TG_TRY(RunOutputs out, call(function, inputs, steps_ + 1, !captures.empty(), nullptr));
-  if (training) {
-    ++steps_;
-    lastStep_ = function;
-  }
-  std::erase_if(out.captures, [&](const auto& capture) {
-    return std::find(captures.begin(), captures.end(), capture.first) == captures.end();
+/// After each N-th step of accumulated gradients, the update.
+Result<void> Session::apply(StepResult& out) {
+  const Item* func = applyOf(*program_->module());
+  if (!func) return {};
+  out.applied = out.step % everyOf(*program_->module()) == 0;
+  if (!out.applied) return {};
+  Inputs scalars;
+  TG_CHECK(fillHostScalars(*func, out.step, scalars, &out.learningRate));
+  TG_TRY(RunOutputs applied, program_->runner().run(func->name, scalars, false));
+  for (auto& result : applied.results) out.results.push_back(std::move(result));
+  return {};
+}
+
+CallResult<StepResult> Session::step(const Inputs& inputs, const std::vector<std::string>& captures) {
+  return serve<StepResult>([&]() -> Result<StepResult> {
+    TG_CHECK(checkLoss());
+    TG_TRY(StepResult out, call(options_.trainFunction, inputs, captures));
+    out.loss = out.results.front().second.at(0);
+    return out;
   });
-  return out;
 }
 
-const Item* Session::current(const std::string& function) const {
-  auto variant = variants_.find(function);
-  return variant == variants_.end() ? module_->func(function) : variant->second->func(function);
+CallResult<CallOutputs> Session::run(const std::string& function, const Inputs& inputs,
+                                     const std::vector<std::string>& captures) {
+  return serve<CallOutputs>([&]() -> Result<CallOutputs> {
+    TG_TRY(StepResult out, call(function, inputs, captures));
+    return CallOutputs{std::move(out.results), std::move(out.captures)};
+  });
 }
 
-// Another compilation of the function, with the captures asked for, over the same params and states.
-Result<void> Session::keepAlso(const std::string& function, const std::vector<std::string>& captures) {
-  const Item* running = current(function);
-  if (!running) return {};  // the call says so
-  const Item* written = source_ ? source_->func(function) : running;
-  std::string missing, kept, known;
-  for (const auto& op : written->body.ops)
-    if (op->code == Opcode::capture)
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", op->word("name"));
-  for (const std::string& capture : captures) {
-    if (!hasCapture(*written, capture))
-      return fail(fmt::format("@{} has no capture '{}'; it has {}", function, capture,
-                              known.empty() ? "none" : known));
-    if (!hasCapture(*running, capture)) missing = capture;
-    kept += (kept.empty() ? "" : "|") + capture;
-  }
-  if (missing.empty()) return {};
-  remark(
-      fmt::format("capture '{}' of @{} is not kept: the function is compiled once more", missing, function));
-  for (const auto& op : running->body.ops)
-    if (op->code == Opcode::capture) kept += "|" + op->word("name");
-  Target target = options_.target ? *options_.target : device_->info().target;
-  TG_TRY(Finished done, finish(clone(*source_), target,
-                               {"", kept, options_.keepGrads, options_.tuning, options_.onDiagnostic}));
-  TG_CHECK(static_cast<Executor&>(*runner_).addFunction(*done.module, function));
-  variants_[function] = std::move(done.module);
-  return {};
+CallResult<void> Session::attach(std::unique_ptr<Module> forward) {
+  return serve<void>([&]() -> Result<void> {
+    std::unique_ptr<Module> given = clone(*forward);
+    TG_CHECK(program_->attach(std::move(forward)));
+    attached_.push_back(std::move(given));
+    return {};
+  });
 }
 
-Result<void> Session::initialise(ItemKind kind) {
-  for (const Item* item : module_->all(kind)) {
-    TG_TRY(HostArray value, firstValue(*item, options_.seed));
-    TG_CHECK(runner_->setStorage(item->name, value));
-  }
-  return {};
-}
-
-Result<void> Session::reset(uint64_t seed) {
-  std::lock_guard lock(mutex_);
-  options_.seed = seed;
-  TG_CHECK(initialise(ItemKind::param));
-  TG_CHECK(initialise(ItemKind::state));
-  steps_ = 0;
-  return {};
-}
-
-Result<void> Session::resetOptimizerState() {
-  std::lock_guard lock(mutex_);
-  TG_CHECK(initialise(ItemKind::state));
-  steps_ = 0;
-  return {};
-}
-
-void Session::setLearningRate(std::optional<double> rate) {
-  std::lock_guard lock(mutex_);
-  rate_ = rate;
-}
-
-Result<void> Session::upload(ItemKind kind, const NamedArrays& values, bool partial) {
-  std::lock_guard lock(mutex_);
-  auto given = [&](const std::string& name) {
-    for (const auto& [own, value] : values)
-      if (own == name) return true;
-    return false;
-  };
-  std::string missing;
-  for (const Item* item : module_->all(kind))
-    if (!given(item->name)) missing += (missing.empty() ? "@" : ", @") + item->name;
-  if (!partial && !missing.empty())
-    return fail(fmt::format("no value for {}; a part alone wants `partial`", missing));
-  for (const auto& [name, value] : values) {
-    const Item* item = module_->find(kind, name);
-    if (!item) return fail(fmt::format("the module has no {} @{}", tg::name(kind), name));
-    if (item->type != value.type())
-      return fail(fmt::format("@{} is {}, not {}", name, item->type.str(), value.type().str()));
-  }
-  for (const auto& [name, value] : values) TG_CHECK(runner_->setStorage(name, value));
-  return {};
-}
-
-Result<NamedArrays> Session::download(ItemKind kind) {
-  std::lock_guard lock(mutex_);
-  NamedArrays out;
-  for (const Item* item : module_->all(kind)) {
-    TG_TRY(HostArray value, runner_->storage(item->name));
-    out.emplace_back(item->name, std::move(value));
-  }
-  return out;
-}
-
-Result<void> Session::uploadParams(const NamedArrays& values, bool partial) {
-  return upload(ItemKind::param, values, partial);
-}
-Result<NamedArrays> Session::downloadParams() { return download(ItemKind::param); }
-Result<void> Session::uploadStates(const NamedArrays& values, bool partial) {
-  return upload(ItemKind::state, values, partial);
-}
-Result<NamedArrays> Session::downloadStates() { return download(ItemKind::state); }
-
-Result<NamedArrays> Session::downloadParamGrads() {
-  std::lock_guard lock(mutex_);
-  if (lastStep_.empty()) return fail("there are no gradients before the first step");
-  TG_TRY(NamedArrays grads, runner_->paramGrads(lastStep_));
-  if (grads.empty())
+Result<void> Session::replace(std::unique_ptr<Module> module, const ReplaceOptions& replacing) {
+  SessionOptions options = options_;
+  options.seed = replacing.seed.value_or(options.seed);
+  options.trainPipeline = replacing.optimizer.value_or(options.trainPipeline);
+  TG_TRY(auto program, SessionProgram::create(std::move(module), options, device_));
+  std::string before = program_->optimizer(), after = program->optimizer();
+  if (before != after && !before.empty() && !after.empty())
     return fail(
-        fmt::format("@{} keeps no gradients: make the session with keepGrads, of a module with tg.param_grad "
-                    "(append-grad)",
-                    lastStep_));
-  return grads;
+        fmt::format("replaceModule: the session trains with {}, the new module with {}: make a session "
+                    "of its own for that",
+                    before, after));
+  for (const auto& forward : attached_) TG_CHECK(program->attach(clone(*forward)));
+  TG_CHECK(initialise(*program, ItemKind::param, options.seed));
+  TG_CHECK(initialise(*program, ItemKind::state, options.seed));
+  options_ = std::move(options);
+  program_ = std::move(program);
+  rate_.clear();
+  lastStep_.clear();
+  steps_ = 0;
+  publish();
+  return {};
+}
+
+CallResult<void> Session::replaceModule(std::unique_ptr<Module> module, ReplaceOptions options) {
+  auto turn = queue_.enterInstead("the session was given another module before the call's turn");
+  if (!turn) return CallResult<void>::aborted(turn.takeError());
+  return replace(std::move(module), options);
+}
+
+void Session::close() {
+  queue_.close("the session is closed");
+  std::lock_guard lock(viewMutex_);
+  program_.reset();
+  module_.reset();
+}
+
+template <class Schedule>
+CallResult<void> Session::replaceRate(Schedule schedule) {
+  return serve<void>([&]() -> Result<void> {
+    if (!program_->hasHostScalar("lr"))
+      return fail("setLearningRate: no function has an argument {host = \"lr\"}, the rate of its updates; "
+                  "append-adam makes one, as in the train pipeline append-grad,append-adam");
+    return rate_.set(std::move(schedule), steps_ / everyOf(*program_->module()));
+  });
+}
+
+CallResult<void> Session::setLearningRate(double rate) { return replaceRate(rate); }
+CallResult<void> Session::setLearningRate(std::string_view schedule) { return replaceRate(schedule); }
+CallResult<void> Session::setLearningRate(LearningRate::Function function) {
+  return replaceRate(std::move(function));
+}
+
+CallResult<void> Session::resetLearningRate() {
+  return serve<void>([&]() -> Result<void> {
+    rate_.clear();
+    return {};
+  });
+}
+
+CallResult<void> Session::setSteps(int64_t steps) {
+  return serve<void>([&]() -> Result<void> {
+    if (steps < 0) return fail(fmt::format("setSteps: {} is negative", steps));
+    steps_ = steps;
+    int64_t applied = steps / everyOf(*program_->module());
+    if (applied < rate_.start()) rate_.rebase(applied);
+    return {};
+  });
+}
+
+SessionInfo Session::info() const {
+  std::lock_guard lock(viewMutex_);
+  return info_;
+}
+
+std::shared_ptr<const Module> Session::module() const {
+  std::lock_guard lock(viewMutex_);
+  return module_;
+}
+
+std::vector<std::string> Session::paramNames() const {
+  std::vector<std::string> out;
+  if (auto own = module())
+    for (const Item* param : own->all(ItemKind::param)) out.push_back(param->name);
+  return out;
+}
+
+CallResult<std::unique_ptr<Module>> Session::module(Stage stage) {
+  return serve<std::unique_ptr<Module>>([&] { return program_->moduleAt(stage); });
+}
+
+CallResult<std::shared_ptr<const Module>> Session::moduleFor(const std::string& function,
+                                                             const std::map<std::string, Shape>& shapes) {
+  using Out = std::shared_ptr<const Module>;
+  return serve<Out>([&]() -> Result<Out> {
+    TG_TRY(const Item* func, program_->function(function));
+    Inputs inputs;
+    std::vector<std::pair<std::string, Type>> arguments;
+    for (const auto& arg : func->body.args) {
+      auto shape = shapes.find(arg->name);
+      bool host = find(arg->attrs, "host");
+      Shape given = shape == shapes.end() && host ? arg->type.shape : Shape{};
+      if (shape != shapes.end()) given = shape->second;
+      if (shape != shapes.end() || host) inputs.emplace(arg->name, HostArray::zeros(arg->type.dtype, given));
+    }
+    for (const auto& [name, shape] : shapes)
+      if (!func->arg(name)) inputs.emplace(name, HostArray::zeros(DType::f32, shape));
+    TG_TRY(SessionProgram::Callable callable, program_->callable(function, inputs, {}));
+    for (const auto& arg : callable.func->body.args) arguments.emplace_back(arg->name, arg->type);
+    TG_CHECK(checkInputs(function, arguments, inputs));
+    return program_->moduleOf(callable);
+  });
+}
+
+CallResult<int64_t> Session::kernelCount(const std::string& function) {
+  return serve<int64_t>([&]() -> Result<int64_t> {
+    TG_CHECK(program_->function(function));
+    return program_->kernelCount(function);
+  });
+}
+
+CallResult<Shape> Session::outputShape(const std::string& function, std::string_view result) {
+  return serve<Shape>([&]() -> Result<Shape> {
+    TG_TRY(const Item* func, program_->function(function));
+    std::string known;
+    for (const NamedType& own : func->results) {
+      if (result.empty() || own.name == result) return own.type.shape;
+      known += (known.empty() ? "" : ", ") + own.name;
+    }
+    return fail(
+        fmt::format("@{} has no result '{}'; it has {}", function, result, known.empty() ? "none" : known));
+  });
 }
 
 }  // namespace tg

@@ -1,25 +1,40 @@
 // A module at work: its parameters on a device, its functions ready to be called.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/module.h"
 #include "ir/result.h"
 #include "ir/target.h"
+#include "runtime/call_queue.h"
+#include "runtime/captures.h"
+#include "runtime/param_buffer.h"
 #include "runtime/runner.h"
+#include "runtime/schedule.h"
 #include "runtime/vulkan/device.h"
 
 namespace tg {
 
+/// A device by name, as vulkan::selectDevice takes it (`interp` is the reference interpreter, which needs
+/// none), or one that is open, which sessions then share.
+struct DeviceChoice {
+  std::string name = "auto";
+  std::shared_ptr<vulkan::Device> open;
+  DeviceChoice() = default;
+  DeviceChoice(const char* byName) : name(byName) {}
+  DeviceChoice(std::string byName) : name(std::move(byName)) {}
+  DeviceChoice(std::shared_ptr<vulkan::Device> device) : open(std::move(device)) {}
+};
+
 struct SessionOptions {
-  /// As vulkan::selectDevice takes it; `interp` is the reference interpreter, which needs no device.
-  std::string device = "auto";
-  std::shared_ptr<vulkan::Device> shared;  ///< use this open device instead
-  bool validation = false;                 ///< run under the validation layer
+  DeviceChoice device;
+  bool validation = false;              ///< run under the validation layer, when the device is opened here
   std::string cache;                    ///< file of compiled pipelines, read and kept up to date; "" is none
   std::optional<Target> target;         ///< compile for this target instead of the device's own
   uint64_t seed = 0;                    ///< of parameters and of random ops
@@ -28,7 +43,12 @@ struct SessionOptions {
   std::string trainPipeline;            ///< run first, such as append-grad,append-adam{lr=1e-3}
   std::string tuning;                   ///< file of measured schedules
   std::string trainFunction = "train";  ///< what `step` calls
-  DiagnosticHandler onDiagnostic;       ///< remarks and what the session says once; may be empty
+  /// Parameters to use in place of own ones of these names: `params()` of other sessions on the device. They
+  /// are not initialised. Names the module lacks are passed over.
+  ParamBuffers sharedParams;
+  int cachedBatches = 8;  ///< batch sizes kept compiled for each function
+  DiagnosticHandler
+      onDiagnostic;  ///< remarks and what the session says once; may be empty. Calls nothing here
 };
 
 struct SessionInfo {
@@ -40,82 +60,145 @@ struct SessionInfo {
   std::vector<std::pair<std::string, double>> milliseconds;  ///< of compilation, by phase
 };
 
-struct StepResult {
-  double loss = 0;          ///< the first result
-  NamedArrays results;      ///< all of them
-  int64_t step = 0;         ///< this step, counted from 1
-  double learningRate = 0;  ///< what the host filled in; 0 for a function without one
+struct CallOutputs {
+  NamedArrays results;  ///< in the function's order
+  Captures captures;
+  /// A result by name, or null.
+  const HostArray* result(std::string_view name) const;
 };
 
-/// Calls from several threads are served one after the other.
+struct StepResult : CallOutputs {
+  double loss = 0;          ///< the first result
+  int64_t step = 0;         ///< this step, counted from 1
+  bool applied = true;      ///< false when the gradients were only accumulated
+  double learningRate = 0;  ///< what the host filled in; 0 where nothing asked for one
+};
+
+struct UploadOptions {
+  bool partial = false;  ///< names may be missing
+};
+struct ResetOptions {
+  bool params = true;     ///< by `init` and the seed; borrowed ones stay
+  bool optimizer = true;  ///< states by `init`, step 0
+  std::optional<uint64_t> seed;
+};
+struct ReplaceOptions {
+  std::optional<uint64_t> seed;          ///< else the session's
+  std::optional<std::string> optimizer;  ///< a train pipeline in place of the session's
+};
+
+class SessionProgram;
+
+/// Calls from several threads are served one after the other, in the order they were made. Every one gives a
+/// CallResult: completed, failed (the session goes on as if the call had not been made) or aborted (the
+/// session was closed or given another module before the call's turn).
 class Session {
  public:
   /// Verifies and finishes the module, opens the device, makes and initialises params and states.
   static Result<std::unique_ptr<Session>> create(std::unique_ptr<Module> module, SessionOptions options = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
-  /// One call of the train function. Host scalars are filled in: `lr` by its schedule, `rng` with (seed,
-  /// steps before this one), `loss_scale` with 1; one given as an input wins.
-  Result<StepResult> step(const Inputs& inputs);
-  /// One call of any function. `captures` names values kept by tg.capture to return as well; those the
-  /// session does not keep make it compile the function once more.
-  Result<RunOutputs> run(const std::string& function, const Inputs& inputs,
-                         const std::vector<std::string>& captures = {});
+  /// One call of the train function, whose first result is the loss, a rank-0 f32. Without updates in it,
+  /// parameters stay as they are. Where the module has `func @apply {every = N}`, each N-th step calls that
+  /// too. Host scalars are filled in: `lr` by its schedule, `rng` with (seed, steps before this one),
+  /// `loss_scale` with 1; one given as an input wins. Inputs of arguments with `{batch = AXIS}` choose the
+  /// batch size, and each new one compiles the function once more. `captures` names values kept by tg.capture
+  /// to return as well, "*" being all; those the session does not keep cost one compilation too.
+  CallResult<StepResult> step(const Inputs& inputs, const std::vector<std::string>& captures = {});
+  /// One call of any function. One of the train function counts as a step.
+  CallResult<CallOutputs> run(const std::string& function, const Inputs& inputs,
+                              const std::vector<std::string>& captures = {});
 
-  /// Params by name. Without `partial` all must be given. On an error nothing is changed.
-  Result<void> uploadParams(const NamedArrays& values, bool partial = false);
-  Result<NamedArrays> downloadParams();
+  /// Adds the functions of a module of any stage before planned. Its params and states are ones of this
+  /// session, by name and type.
+  CallResult<void> attach(std::unique_ptr<Module> forward);
+  /// Aborts the waiting calls and starts over with another module: new params, states and schedules, step 0.
+  /// Attached functions stay. Errors, which leave all as it was: those of `create`, an attached function that
+  /// does not fit, another kind of optimizer. Sessions that borrow params keep the old ones.
+  CallResult<void> replaceModule(std::unique_ptr<Module> module, ReplaceOptions options = {});
+  /// Aborts the waiting calls and all later ones, waits for the running one and frees everything but what
+  /// other sessions borrow.
+  void close();
+
+  /// Params by name. Unless `partial`, all must be given. On an error nothing is changed.
+  CallResult<void> uploadParams(const NamedArrays& values, UploadOptions options = {});
+  CallResult<NamedArrays> downloadParams();
   /// The same for states: moments, step counters.
-  Result<void> uploadStates(const NamedArrays& values, bool partial = false);
-  Result<NamedArrays> downloadStates();
+  CallResult<void> uploadStates(const NamedArrays& values, UploadOptions options = {});
+  CallResult<NamedArrays> downloadStates();
   /// The gradients of the last step; an error when there was none or the session does not keep them.
-  Result<NamedArrays> downloadParamGrads();
+  CallResult<NamedArrays> downloadParamGrads();
+  /// Where the params live, for `sharedParams` of other sessions.
+  CallResult<ParamBuffers> params();
 
-  /// Params by `init` and the seed, states by `init`, step 0.
-  Result<void> reset(uint64_t seed);
-  /// States by `init`, step 0; params stay.
-  Result<void> resetOptimizerState();
-  /// Replaces the schedules; without a value they count again.
-  void setLearningRate(std::optional<double> rate);
+  CallResult<void> reset(ResetOptions options = {});
+  CallResult<void> resetOptimizerState() { return reset({.params = false, .optimizer = true, .seed = {}}); }
+  /// Replaces the schedules of the module from the next step on, which is step 1 of the new one. An error
+  /// when no function has an argument `{host = "lr"}`.
+  CallResult<void> setLearningRate(double rate);
+  CallResult<void> setLearningRate(std::string_view schedule);  ///< as an attribute spells it
+  CallResult<void> setLearningRate(LearningRate::Function function);
+  /// Goes back to the module's schedules.
+  CallResult<void> resetLearningRate();
 
+  /// Steps so far, the merely accumulating ones included.
   int64_t steps() const { return steps_; }
   /// Goes on counting from here, after states were uploaded.
-  void setSteps(int64_t steps) { steps_ = steps; }
+  CallResult<void> setSteps(int64_t steps);
 
-  const SessionInfo& info() const { return info_; }
-  /// The module as it was finished.
-  const Module& module() const { return *module_; }
+  SessionInfo info() const;
+  /// The module as it was finished; null once the session is closed.
+  std::shared_ptr<const Module> module() const;
+  /// The module at a stage from tensor to spirv; not before the one it was given at.
+  CallResult<std::unique_ptr<Module>> module(Stage stage);
+  /// The finished module that a call of `function` with inputs of these shapes runs.
+  CallResult<std::shared_ptr<const Module>> moduleFor(const std::string& function,
+                                                      const std::map<std::string, Shape>& shapes);
   /// Dispatches, copies and fills recorded for one call; 0 on the interpreter.
-  Result<int64_t> kernels(const std::string& function) const;
+  CallResult<int64_t> kernelCount(const std::string& function);
+  /// The shape of a result, by default the first.
+  CallResult<Shape> outputShape(const std::string& function, std::string_view result = "");
+  std::vector<std::string> paramNames() const;
   /// Null on the interpreter.
   const std::shared_ptr<vulkan::Device>& device() const { return device_; }
+  /// Calls that wait for their turn.
+  size_t waitingCalls() const { return queue_.waiting(); }
 
  private:
-  explicit Session(SessionOptions options) : options_(std::move(options)) {}
+  explicit Session(SessionOptions options);
+  template <class T, class Body>
+  CallResult<T> serve(Body body);
   Result<void> openDevice();
-  Result<void> finishModule(std::unique_ptr<Module> module);
-  Result<void> makeRunner();
   Result<void> fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate) const;
-  const Item* current(const std::string& function) const;
-  Result<void> keepAlso(const std::string& function, const std::vector<std::string>& captures);
-  Result<void> initialise(ItemKind kind);
+  Result<double> rateAt(const Value& argument, int64_t step) const;
+  Result<StepResult> call(const std::string& function, Inputs inputs,
+                          const std::vector<std::string>& captures);
+  Result<void> apply(StepResult& out);
+  Result<void> checkLoss() const;
+  Result<void> replace(std::unique_ptr<Module> module, const ReplaceOptions& options);
+  Result<void> initialise(SessionProgram& program, ItemKind kind, uint64_t seed);
   Result<void> upload(ItemKind kind, const NamedArrays& values, bool partial);
   Result<NamedArrays> download(ItemKind kind);
-  Result<RunOutputs> call(const std::string& function, Inputs inputs, int64_t step, bool captures,
-                          double* rate);
-  void remark(std::string message) const;
-  void measure();
+  template <class Schedule>
+  CallResult<void> replaceRate(Schedule schedule);
+  void publish();
 
   SessionOptions options_;
-  SessionInfo info_;
   std::shared_ptr<vulkan::Device> device_;
+  CallQueue queue_;
+
+  // In turn only.
+  std::unique_ptr<SessionProgram> program_;
+  std::vector<std::unique_ptr<Module>> attached_;  ///< as they were given
+  LearningRate rate_;
+  std::string lastStep_;  ///< the runner's key of the last step
+  std::atomic<int64_t> steps_ = 0;
+
+  mutable std::mutex viewMutex_;  ///< guards the two below
+  SessionInfo info_;
   std::shared_ptr<const Module> module_;
-  std::unique_ptr<Module> source_;  ///< the module before fuse, for functions compiled later
-  std::map<std::string, std::shared_ptr<const Module>> variants_;  ///< functions compiled once more
-  std::unique_ptr<Runner> runner_;
-  std::mutex mutex_;
-  std::optional<double> rate_;
-  std::string lastStep_;  ///< the function of the last step
-  int64_t steps_ = 0;
 };
 
 }  // namespace tg

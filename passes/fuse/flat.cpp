@@ -107,7 +107,7 @@ class Flattener {
     collect();
     for (auto& [key, updates] : groups_) {
       (void)key;
-      flatten(updates);
+      for (std::vector<Update>& part : adjoining(std::move(updates))) flatten(part);
     }
     rebuild();
   }
@@ -116,6 +116,8 @@ class Flattener {
   bool joins(const Op& update) const;
   bool accumulates(const Op& add) const;
   void collect();
+  bool follows(const Update& before, const Update& after) const;
+  std::vector<std::vector<Update>> adjoining(std::vector<Update> updates) const;
   const Op* placeFor(const std::vector<Update>& updates) const;
   void flatten(std::vector<Update>& updates);
   void orderAsElsewhere(std::vector<Update>& updates) const;
@@ -185,6 +187,38 @@ void Flattener::collect() {
       key += "|decay " + decay->name;
     groups_[key].push_back({op.get(), op->in(1), nullptr});
   }
+}
+
+/// Whether a group may hold the symbols of one update behind those of another. Homes that plan chooses allow
+/// any order; those that are given, because another module shares them, must lie so already.
+bool Flattener::follows(const Update& before, const Update& after) const {
+  const Form form = *formOf(*before.op);
+  for (int index : form.kept) {
+    const Item* first = module_.storage(before.op->in(index)->def->operands[0].text);
+    const Item* second = module_.storage(after.op->in(index)->def->operands[0].text);
+    if (first->place.has_value() != second->place.has_value()) return false;
+    if (first->place && second->place->offset != first->place->offset + groupBytes({first->type}))
+      return false;
+  }
+  return true;
+}
+
+/// The updates in the order of their group, split where one may not follow the other.
+std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> updates) const {
+  if (formOf(*updates[0].op)->rate < 0) orderAsElsewhere(updates);
+  // Decayed parameters first, so that decay is a question of the index; given homes in their order.
+  auto rank = [&](const Update& update) {
+    const Item* symbol = module_.storage(update.op->in(0)->def->operands[0].text);
+    return std::pair(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1);
+  };
+  std::stable_sort(updates.begin(), updates.end(),
+                   [&](const Update& a, const Update& b) { return rank(a) < rank(b); });
+  std::vector<std::vector<Update>> parts;
+  for (Update& update : updates) {
+    if (parts.empty() || !follows(parts.back().back(), update)) parts.emplace_back();
+    parts.back().push_back(update);
+  }
+  return parts;
 }
 
 /// The last of the updates in the text, or null when one of their results is read before it.
@@ -348,10 +382,6 @@ void Flattener::flatten(std::vector<Update>& updates) {
   if (!last || (!optimizer && updates.size() < 2)) return;
   Value* scale = nullptr;
   findScaling(updates, scale);
-  // Decayed parameters first, so that decay is a question of the index.
-  std::stable_sort(updates.begin(), updates.end(),
-                   [](const Update& a, const Update& b) { return decayOf(*a.op) && !decayOf(*b.op); });
-  if (!optimizer) orderAsElsewhere(updates);
   std::vector<Value*> unscaled;
   for (const Update& update : updates) unscaled.push_back(update.gradient);
   materialise(updates);

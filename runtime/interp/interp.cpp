@@ -26,7 +26,7 @@ Result<Interpreter> Interpreter::create(const Module& module, const InterpOption
   for (const auto& item : module.items) {
     if (!isStorage(*item)) continue;
     if (!state->planned()) {
-      state->storage.emplace(item->name, NdArray::zeros(item->type));
+      state->storage.emplace(item->name, std::make_shared<NdArray>(NdArray::zeros(item->type)));
     } else if (!item->place) {
       return failAt(item->loc, fmt::format("{} @{} has no home in a module of stage {}", name(item->kind),
                                            item->name, name(module.stage)));
@@ -67,7 +67,7 @@ Result<void> Interpreter::setStorage(const std::string& name, const NdArray& val
   TG_TRY(const Item* item, findStorage(state_->module, name));
   TG_CHECK(checkArray(fmt::format("{} @{}", tg::name(item->kind), name), item->loc, item->type, value));
   if (state_->planned()) return state_->memory.write(value, *item->place, item->loc);
-  NdArray& stored = state_->storage[name];
+  NdArray& stored = *state_->storage.at(name);
   stored = value;
   if (state_->exact()) roundAll(stored);
   return {};
@@ -76,7 +76,24 @@ Result<void> Interpreter::setStorage(const std::string& name, const NdArray& val
 Result<NdArray> Interpreter::storage(const std::string& name) const {
   TG_TRY(const Item* item, findStorage(state_->module, name));
   if (state_->planned()) return state_->memory.read(item->type, *item->place, item->loc);
-  return state_->storage.at(name);
+  return *state_->storage.at(name);
+}
+
+Result<std::shared_ptr<NdArray>> Interpreter::sharedStorage(const std::string& name) const {
+  TG_TRY(const Item* item, findStorage(state_->module, name));
+  if (!state_->planned()) return state_->storage.at(name);
+  return failAt(item->loc,
+                fmt::format("@{} is bytes of a plan, which the interpreter does not share; a module "
+                            "of stage tensor or fused can share it",
+                            name));
+}
+
+Result<void> Interpreter::shareStorage(const std::string& name, std::shared_ptr<NdArray> array) {
+  TG_CHECK(sharedStorage(name));
+  const Item* item = state_->module.storage(name);
+  TG_CHECK(checkArray(fmt::format("{} @{}", tg::name(item->kind), name), item->loc, item->type, *array));
+  state_->storage[name] = std::move(array);
+  return {};
 }
 
 /// The inputs in the order of the function's arguments, each of its argument's type.

@@ -59,6 +59,10 @@ class Interpreter {
   /// number of elements.
   Result<void> setStorage(const std::string& name, const NdArray& value);
   Result<NdArray> storage(const std::string& name) const;
+  /// The array that holds a param or state, and its replacement by that of another interpreter: both then
+  /// see each other's updates. Errors: as for setStorage, and stage planned or later.
+  Result<std::shared_ptr<NdArray>> sharedStorage(const std::string& name) const;
+  Result<void> shareStorage(const std::string& name, std::shared_ptr<NdArray> array);
 
   /// Runs a function with all its arguments, host scalars included, by name. Errors: no such
   /// function, a missing or unknown input, a wrong shape or element type, an op that cannot be

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,8 +20,9 @@ class InterpState {
 
   const Module& module;
   InterpOptions options;
-  std::map<std::string, NdArray> storage;  ///< stages tensor and fused: params and states
-  PlannedMemory memory;                    ///< from planned on
+  /// Stages tensor and fused: params and states, which other interpreters may use too.
+  std::map<std::string, std::shared_ptr<NdArray>> storage;
+  PlannedMemory memory;  ///< from planned on
 
   bool planned() const { return module.stage >= Stage::planned; }
   bool exact() const {

@@ -21,7 +21,7 @@ class TensorWalk {
       environment_.own(body.args[i].get(), std::move(input));
     }
     for (const auto& op : body.ops) TG_CHECK(step(*op));
-    for (auto& [symbol, array] : updates_) call_.state.storage[symbol] = std::move(array);
+    for (auto& [symbol, array] : updates_) *call_.state.storage.at(symbol) = std::move(array);
     return {};
   }
 
@@ -30,7 +30,7 @@ class TensorWalk {
     switch (op.code) {
     case Opcode::param:
     case Opcode::state:
-      environment_.borrow(op.result(), &call_.state.storage.at(op.operands[0].text));
+      environment_.borrow(op.result(), call_.state.storage.at(op.operands[0].text).get());
       return {};
     case Opcode::update: updates_[op.operands[0].text] = environment_.at(op.in(1)); return {};
     case Opcode::param_grad:

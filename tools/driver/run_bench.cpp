@@ -72,7 +72,7 @@ Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags&
 using Json = nlohmann::ordered_json;
 
 Json toJson(const std::string& model, const OpenModel& open, int64_t kernels, const Timing& timing) {
-  const SessionInfo& info = open.session->info();
+  SessionInfo info = open.session->info();
   Json phases = Json::object();
   for (const auto& [phase, ms] : open.milliseconds) phases[phase] = phases.value(phase, 0.0) + ms;
   return {{"model", model},
@@ -154,7 +154,7 @@ int runBench(const Arguments& args) {
   if (int code = openModel(app, model, std::move(module), {kTrain}, open)) return code;
   auto timing = measure(*open.session, *inputs, flags);
   if (!timing) return report(app, open.session->device() ? exitDevice : exitInput, timing.error());
-  auto kernels = open.session->kernels(kTrain);
+  auto kernels = open.session->kernelCount(kTrain);
   Json row = toJson(model.file, open, kernels ? *kernels : 0, *timing);
   if (flags.json)
     fmt::print("{}\n", row.dump(2));

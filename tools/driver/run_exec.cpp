@@ -93,7 +93,7 @@ std::string difference(const std::string& name, const HostArray& got, const Host
                      got.elements(), flags.rtol, flags.atol, pair(first), pair(worst));
 }
 
-Result<std::string> compare(const RunOutputs& outputs, const ExecFlags& flags) {
+Result<std::string> compare(const CallOutputs& outputs, const ExecFlags& flags) {
   std::string wrong;
   for (const std::string& text : flags.expected) {
     TG_TRY(auto spec, parseInputSpec(text));
@@ -105,7 +105,7 @@ Result<std::string> compare(const RunOutputs& outputs, const ExecFlags& flags) {
   return wrong;
 }
 
-Result<void> write(const RunOutputs& outputs, const ExecFlags& flags) {
+Result<void> write(const CallOutputs& outputs, const ExecFlags& flags) {
   for (const std::string& text : flags.outputs) {
     size_t equals = text.find('=');
     if (equals == std::string::npos || text.compare(equals + 1, 1, "@") != 0)
@@ -155,7 +155,7 @@ int runExec(const Arguments& args) {
     for (const std::string& output : flags.outputs) written = written || output.starts_with(result + "=");
     if (!written) fmt::print("{}\n", asSpec(result, value));
   }
-  for (const auto& [capture, value] : outputs->captures) fmt::print("{}\n", asSpec(capture, value));
+  for (const auto& [capture, value] : outputs->captures.read()) fmt::print("{}\n", asSpec(capture, value));
   if (auto written = write(*outputs, flags); !written) return report(app, exitInput, written.error());
   auto wrong = compare(*outputs, flags);
   if (!wrong) return report(app, exitInput, wrong.error());

@@ -81,7 +81,7 @@ class Sampler {
     std::copy(ids.end() - static_cast<std::ptrdiff_t>(count), ids.end(), window.i32().begin());
     Inputs inputs;
     inputs.emplace(argument_, std::move(window));
-    TG_TRY(RunOutputs out, session_.run(kPredict, inputs));
+    TG_TRY(CallOutputs out, session_.run(kPredict, inputs));
     auto classes = static_cast<size_t>(std::min<int64_t>(classes_, vocabulary_.size()));
     auto logits = std::as_const(out.results[0].second)
                       .f32()

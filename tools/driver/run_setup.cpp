@@ -126,7 +126,7 @@ Result<Target> targetOf(const std::string& text) {
 Result<void> loadWeights(Session& session, const std::string& path) {
   TG_TRY(Safetensors file, readSafetensors(path));
   NamedArrays params;
-  for (const Item* param : session.module().all(ItemKind::param)) {
+  for (const Item* param : session.module()->all(ItemKind::param)) {
     const HostArray* value = file.find(param->name);
     if (!value) return fail(fmt::format("{} has no tensor '{}'", path, param->name));
     params.emplace_back(param->name, *value);
@@ -138,14 +138,14 @@ Result<void> loadWeights(Session& session, const std::string& path) {
 int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc) ? exitInput : exitDevice; }
 
 int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& module, SessionOptions& options) {
-  options.device = flags.device;
+  options.device = DeviceChoice(flags.device);
   options.seed = flags.seed;
   options.keepGrads = false;
   if (flags.device == "interp") return exitOk;
   bool poolLeftOut = leavePoolOut(module);
   auto device = vulkan::Device::open({flags.device, flags.validation, false, {}});
   if (!device) return report(app, exitDevice, device.error());
-  options.shared = *device;
+  options.device.open = *device;
   if (!flags.noCache) options.cache = cacheFile();
   const vulkan::DeviceInfo& info = (*device)->info();
   if (poolLeftOut && info.name.find("llvmpipe") != std::string::npos)
@@ -160,13 +160,13 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
 
 int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptions& options,
                 std::unique_ptr<Module>& module, OpenModel& out) {
-  if (!options.shared && flags.target.empty()) {
+  if (!options.device.open && flags.target.empty()) {
     if (flags.emitModule.empty()) return exitOk;
     return report(app, exitUsage, "--emit-module with --device=interp wants a --target");
   }
   Target target;
   if (flags.target.empty()) {
-    target = options.shared->info().target;
+    target = options.device.open->info().target;
   } else {
     auto given = targetOf(flags.target);
     if (!given) return report(app, exitUsage, given.error());
@@ -201,7 +201,8 @@ int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Modu
   auto session = Session::create(std::move(module), options);
   if (!session) return report(app, codeOf(session.error()), session.error());
   out.session = std::move(*session);
-  for (const auto& phase : out.session->info().milliseconds) out.milliseconds.push_back(phase);
+  const SessionInfo info = out.session->info();
+  for (const auto& phase : info.milliseconds) out.milliseconds.push_back(phase);
   if (flags.weights.empty()) return exitOk;
   auto loaded = loadWeights(*out.session, flags.weights);
   return loaded ? exitOk : report(app, exitInput, loaded.error());

@@ -83,10 +83,10 @@ std::string megabytes(int64_t bytes) {
 }
 
 void printHeader(const OpenModel& open, const ModelFlags& model) {
-  const SessionInfo& info = open.session->info();
+  SessionInfo info = open.session->info();
   fmt::print("device {} ({})\n", info.device, info.why);
   if (!info.driver.empty()) fmt::print("driver {}\n", info.driver);
-  auto kernels = open.session->kernels(kTrain);
+  auto kernels = open.session->kernelCount(kTrain);
   fmt::print("seed {} | parameters {} | arena {} (persistent {}, io {}, transient {}, lower bound {}) | "
              "kernels {} | "
              "compile {:.0f} ms\n",
@@ -259,7 +259,10 @@ int runTrain(const Arguments& args) {
   OpenModel opened;
   std::unique_ptr<TrainData> data;
   if (int code = open(app, model, flags, opened, data)) return code;
-  if (app.count("--lr")) opened.session->setLearningRate(flags.lr);
+  if (app.count("--lr")) {
+    auto set = opened.session->setLearningRate(flags.lr);
+    if (!set) return report(app, exitInput, set.error());
+  }
   printHeader(opened, model);
   if (flags.out.empty()) fmt::print("parameters are not saved: there is no --out\n");
   std::fflush(stdout);

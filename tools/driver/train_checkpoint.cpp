@@ -53,7 +53,7 @@ Result<Checkpoint> readCheckpoint(const std::string& path) {
 Result<void> restore(Session& session, const Checkpoint& checkpoint, const std::string& path) {
   auto pick = [&](ItemKind kind) -> Result<NamedArrays> {
     NamedArrays out;
-    for (const Item* item : session.module().all(kind)) {
+    for (const Item* item : session.module()->all(kind)) {
       auto found = std::find_if(checkpoint.tensors.begin(), checkpoint.tensors.end(),
                                 [&](const auto& tensor) { return tensor.first == item->name; });
       if (found == checkpoint.tensors.end())
@@ -66,8 +66,7 @@ Result<void> restore(Session& session, const Checkpoint& checkpoint, const std::
   TG_TRY(NamedArrays states, pick(ItemKind::state));
   TG_CHECK(session.uploadParams(params));
   TG_CHECK(session.uploadStates(states));
-  session.setSteps(checkpoint.step);
-  return {};
+  return session.setSteps(checkpoint.step);
 }
 
 }  // namespace tg

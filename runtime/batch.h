@@ -1,0 +1,22 @@
+// A batch dimension chosen by the inputs of a call: arguments with `{batch = AXIS}`.
+#pragma once
+
+#include <optional>
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "runtime/runner.h"
+
+namespace tg {
+
+/// The size that the inputs imply for the function's batch arguments. Each of these may come in its shape,
+/// with any extent along its batch axis, or flat, as a whole number of rows; flat ones are given their shape.
+/// Nothing when the function has no batch argument, or when an input is missing or differs in more than the
+/// batch, which `checkInputs` then reports. Errors: two inputs imply different sizes; the length of a flat
+/// one is no multiple of a row's.
+Result<std::optional<int64_t>> batchOf(const Item& func, Inputs& inputs);
+
+/// Whether every batch argument has this size already.
+bool hasBatch(const Item& func, int64_t size);
+
+}  // namespace tg

@@ -1,0 +1,79 @@
+// Who may use a session: one call at a time, in the order they were made.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+
+#include "ir/result.h"
+
+namespace tg {
+
+enum class CallStatus : uint8_t { completed, aborted, failed };
+
+/// What became of a call: a value, nothing because the session was closed or got another module before the
+/// call's turn came, or the reason it failed. Reads as a `Result` in which an aborted call is an error too.
+template <class T>
+class [[nodiscard]] CallResult : public Result<T> {
+ public:
+  using Result<T>::Result;
+  CallResult(Result<T> result) : Result<T>(std::move(result)) {}
+  static CallResult aborted(Error why) {
+    CallResult out(std::move(why));
+    out.aborted_ = true;
+    return out;
+  }
+  CallStatus status() const {
+    if (*this) return CallStatus::completed;
+    return aborted_ ? CallStatus::aborted : CallStatus::failed;
+  }
+
+ private:
+  bool aborted_ = false;
+};
+
+/// All members may be called from several threads.
+class CallQueue {
+ public:
+  /// A call's turn, over when it is destroyed.
+  class Turn {
+   public:
+    explicit Turn(CallQueue* queue) : queue_(queue) {}
+    Turn(Turn&& other) noexcept : queue_(std::exchange(other.queue_, nullptr)) {}
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    Turn& operator=(Turn&&) = delete;
+    ~Turn() {
+      if (queue_) queue_->leave();
+    }
+
+   private:
+    CallQueue* queue_;
+  };
+
+  /// Waits until the calls made before are done. An error when the call is aborted instead.
+  Result<Turn> enter();
+  /// The same, but first aborts the calls that are waiting, giving them this reason.
+  Result<Turn> enterInstead(const std::string& why);
+  /// Aborts the waiting calls and all later ones, then waits until the running one is done.
+  void close(const std::string& why);
+  /// Calls that wait for their turn.
+  size_t waiting() const;
+
+ private:
+  struct Waiter {
+    std::string aborted;  ///< why; "" while it waits
+  };
+  void leave();
+  void abortWaiting(const std::string& why);
+  Result<Turn> wait(std::unique_lock<std::mutex>& lock);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Waiter*> waiting_;
+  bool busy_ = false;
+  std::string closed_;  ///< why; "" while it is open
+};
+
+}  // namespace tg

@@ -1,0 +1,29 @@
+// Where a session keeps one parameter: a handle that other sessions can bind.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "ir/type.h"
+#include "runtime/interp/nd_array.h"
+#include "runtime/vulkan/memory.h"
+
+namespace tg {
+
+/// A parameter's memory. Copies share it, and it lives as long as the last of them.
+struct ParamBuffer {
+  Type type;
+  std::string device;                      ///< for people
+  std::shared_ptr<vulkan::Buffer> buffer;  ///< on a device: holds the parameter from `offset` bytes on
+  int64_t offset = 0;
+  std::shared_ptr<NdArray> array;    ///< on the interpreter, in place of a buffer
+  std::shared_ptr<std::mutex> turn;  ///< held by whoever computes with the memory
+};
+
+/// By the parameter's name, without '@'.
+using ParamBuffers = std::map<std::string, ParamBuffer, std::less<>>;
+
+}  // namespace tg

@@ -1,0 +1,433 @@
+#include "runtime/session_program.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "runtime/batch.h"
+#include "runtime/interp_runner.h"
+
+namespace tg {
+
+namespace {
+
+class Stopwatch {
+ public:
+  double milliseconds() const {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+std::map<std::string, Type, std::less<>> capturesOf(const Item& func) {
+  std::map<std::string, Type, std::less<>> out;
+  for (const auto& op : func.body.ops)
+    if (op->code == Opcode::capture) out.emplace(op->word("name"), op->in(0)->type);
+  return out;
+}
+
+bool holdsGradients(const Item& func) {
+  return std::any_of(func.body.ops.begin(), func.body.ops.end(), [](const auto& op) {
+    return op->code == Opcode::param_grad || op->code == Opcode::update;
+  });
+}
+
+void keepOnly(Module& module, const std::string& function) {
+  std::erase_if(module.items, [&](const std::unique_ptr<Item>& item) {
+    return item->kind == ItemKind::func && item->name != function;
+  });
+}
+
+bool isStorage(const Item& item) { return item.kind == ItemKind::param || item.kind == ItemKind::state; }
+
+int64_t roundUp(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
+
+int64_t persistentBytes(const Module& module) {
+  const Item* buffer = module.find(ItemKind::buffer, "persistent");
+  return buffer ? buffer->bytes : 0;
+}
+
+template <class Map>
+std::string names(const Map& map) {
+  std::string out;
+  for (const auto& [name, value] : map) out += (out.empty() ? "@" : ", @") + name;
+  return out;
+}
+
+}  // namespace
+
+void SessionProgram::remark(std::string message) const {
+  if (options_.onDiagnostic) options_.onDiagnostic({Severity::remark, nullptr, std::move(message), {}});
+}
+
+Target SessionProgram::target() const {
+  if (options_.target) return *options_.target;
+  return device_ ? device_->info().target : Target{};
+}
+
+FinishOptions SessionProgram::finishing(int64_t reserve) const {
+  FinishOptions out;
+  out.keepCaptures = options_.keepCaptures;
+  out.keepGrads = options_.keepGrads;
+  out.tuning = options_.tuning;
+  out.reserve = reserve;
+  out.onDiagnostic = options_.onDiagnostic;
+  return out;
+}
+
+Result<std::unique_ptr<SessionProgram>> SessionProgram::create(std::unique_ptr<Module> module,
+                                                               const SessionOptions& options,
+                                                               std::shared_ptr<vulkan::Device> device) {
+  std::unique_ptr<SessionProgram> program(new SessionProgram(options));
+  program->device_ = std::move(device);
+  TG_CHECK(verify(*module));
+  program->describeDevice();
+  TG_CHECK(program->borrow(*module));
+  TG_CHECK(program->compile(std::move(module)));
+  TG_CHECK(program->makeRunner());
+  program->measure();
+  return program;
+}
+
+void SessionProgram::describeDevice() {
+  if (!device_) {
+    info_.device = "interp";
+    info_.why = "the reference interpreter was asked for";
+    return;
+  }
+  info_.device = device_->info().name;
+  info_.why = device_->why();
+  info_.driver = device_->info().driver;
+}
+
+Result<void> SessionProgram::checkBorrowed(const Item& param, const ParamBuffer& shared) const {
+  bool here = device_ ? shared.buffer && &shared.buffer->device() == device_.get() : shared.array != nullptr;
+  if (!here)
+    return failAt(
+        param.loc,
+        fmt::format("sharedParams: @{} lives on {}, this session runs on {}{}: give both sessions one "
+                    "device, options.device = other.device()",
+                    param.name, shared.device, info_.device,
+                    shared.device == info_.device ? ", opened once more" : ""));
+  if (shared.type == param.type) return {};
+  return failAt(param.loc,
+                fmt::format("sharedParams: @{} is {} ({} bytes) here, and {} ({} bytes) there", param.name,
+                            param.type.str(), param.type.bytes(), shared.type.str(), shared.type.bytes()));
+}
+
+// Each buffer that holds a shared parameter becomes a window on the first bytes of @persistent, so that what
+// adjoins there adjoins here; the parameters get their homes before anything is compiled.
+Result<void> SessionProgram::borrow(Module& module) {
+  turns_ = {turn_};
+  int64_t step = std::max<int64_t>(256, target().alignment);
+  std::map<const vulkan::Buffer*, int64_t> bases;
+  for (Item* param : module.all(ItemKind::param)) {
+    auto shared = options_.sharedParams.find(param->name);
+    if (shared == options_.sharedParams.end()) continue;
+    TG_CHECK(checkBorrowed(*param, shared->second));
+    if (module.stage > Stage::fused)
+      return failAt(param->loc, fmt::format("sharedParams: @{} has its home already, since the module is of "
+                                            "stage {}; give one of stage tensor or fused",
+                                            param->name, name(module.stage)));
+    borrowed_.emplace(param->name, shared->second);
+    if (shared->second.turn) turns_.push_back(shared->second.turn);
+    if (!device_) continue;
+    auto [base, fresh] = bases.try_emplace(shared->second.buffer.get(), windows_.reserve);
+    if (fresh) {
+      windows_.windows.push_back({windows_.reserve, shared->second.buffer});
+      windows_.reserve = roundUp(windows_.reserve + shared->second.buffer->bytes(), step);
+    }
+    param->place = Place{"persistent", base->second + shared->second.offset, nullptr, 0};
+  }
+  std::sort(turns_.begin(), turns_.end());
+  turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
+  if (options_.sharedParams.empty() || !borrowed_.empty()) return {};
+  return failAt(module.loc,
+                fmt::format("sharedParams: the module has none of {}", names(options_.sharedParams)));
+}
+
+Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
+  if (module->stage == Stage::tensor) written_ = clone(*module);
+  if (!options_.trainPipeline.empty()) {
+    TG_TRY(Finished trained, runPasses(std::move(module), options_.trainPipeline, options_.onDiagnostic));
+    info_.milliseconds = std::move(trained.milliseconds);
+    module = std::move(trained.module);
+  }
+  if (module->stage == Stage::tensor) trained_ = clone(*module);
+  if (device_) {
+    TG_TRY(Finished done, finish(std::move(module), target(), finishing(windows_.reserve)));
+    for (auto& phase : done.milliseconds) info_.milliseconds.push_back(std::move(phase));
+    module = std::move(done.module);
+  }
+  module_ = std::move(module);
+  for (const Item* func : module_->all(ItemKind::func)) addSource(func->name, {written_, trained_, module_});
+  return {};
+}
+
+void SessionProgram::addSource(const std::string& function, Source source) {
+  const Module& original = source.trained ? *source.trained : *source.compiled;
+  variants_[{function, 0}] = {function, source.compiled, capturesOf(*original.func(function)), 0};
+  sources_[function] = std::move(source);
+}
+
+Result<void> SessionProgram::makeRunner() {
+  if (!device_) {
+    TG_TRY(runner_, InterpRunner::create(module_, {}, borrowed_));
+    return {};
+  }
+  Stopwatch watch;
+  // A cache that cannot be read or written costs time and nothing else.
+  if (!options_.cache.empty()) (void)device_->loadCache(options_.cache);
+  TG_TRY(runner_, Executor::create(*module_, device_, windows_));
+  info_.milliseconds.emplace_back("pipelines", watch.milliseconds());
+  if (!options_.cache.empty()) (void)device_->saveCache(options_.cache);
+  return {};
+}
+
+void SessionProgram::measure() {
+  for (const Item* param : module_->all(ItemKind::param)) info_.parameters += param->type.elements();
+  for (const Item* buffer : module_->all(ItemKind::buffer)) {
+    int64_t& bytes = buffer->name == "persistent" ? info_.persistentBytes
+                     : buffer->name == "io"       ? info_.ioBytes
+                                                  : info_.arenaBytes;
+    bytes = buffer->bytes;
+  }
+  const Attr* plan = find(module_->attrs, "plan");
+  const Attr* bound = plan ? plan->find("lower_bound") : nullptr;
+  if (bound) info_.lowerBoundBytes = bound->integer;
+}
+
+/// Another module over the params and states of this one, finished.
+Result<std::unique_ptr<Module>> SessionProgram::finishSibling(std::unique_ptr<Module> module,
+                                                              const std::string& captures) {
+  if (!device_) return module;
+  for (const auto& item : module->items)
+    if (isStorage(*item) && module->stage < Stage::planned) item->place = module_->storage(item->name)->place;
+  FinishOptions rest = finishing(persistentBytes(*module_));
+  rest.keepCaptures = captures;
+  TG_TRY(Finished done, finish(std::move(module), target(), rest));
+  return std::move(done.module);
+}
+
+Result<void> SessionProgram::attach(std::unique_ptr<Module> forward) {
+  TG_CHECK(verify(*forward));
+  for (const auto& item : forward->items) {
+    if (item->kind == ItemKind::func && sources_.contains(item->name))
+      return failAt(item->loc, fmt::format("attach: the session has a function @{} already", item->name));
+    if (!isStorage(*item)) continue;
+    const Item* own = module_->find(item->kind, item->name);
+    if (!own) {
+      std::string known;
+      for (const Item* each : module_->all(item->kind)) known += (known.empty() ? "@" : ", @") + each->name;
+      return failAt(item->loc, fmt::format("attach: the session has no {} @{}; it has {}",
+                                           tg::name(item->kind), item->name, known.empty() ? "none" : known));
+    }
+    if (own->type != item->type)
+      return failAt(item->loc, fmt::format("attach: @{} is {}, in the session {}", item->name,
+                                           item->type.str(), own->type.str()));
+  }
+  std::shared_ptr<const Module> written;
+  if (forward->stage == Stage::tensor) written = clone(*forward);
+  TG_TRY(std::shared_ptr<const Module> done, finishSibling(std::move(forward), options_.keepCaptures));
+  for (const Item* func : done->all(ItemKind::func)) {
+    auto added = runner_->addFunction(done, func->name, func->name);
+    if (added) continue;
+    for (const Item* before : done->all(ItemKind::func)) runner_->dropFunction(before->name);
+    return added;
+  }
+  for (const Item* func : done->all(ItemKind::func)) addSource(func->name, {written, written, done});
+  return {};
+}
+
+Result<const Item*> SessionProgram::function(const std::string& name) const {
+  if (auto found = sources_.find(name); found != sources_.end()) return found->second.compiled->func(name);
+  return noFunction(name, sources_);
+}
+
+Result<std::vector<std::string>>
+SessionProgram::wantedCaptures(const std::string& function, const Variant* variant, const Source& source,
+                               const std::vector<std::string>& captures) const {
+  const Module& original = source.trained ? *source.trained : *source.compiled;
+  auto known = variant ? variant->captures : capturesOf(*original.func(function));
+  std::vector<std::string> wanted;
+  for (const std::string& capture : captures) {
+    if (known.empty())
+      return fail(fmt::format("@{} has no captures: mark the values to read with tg.capture", function));
+    if (capture == "*") {
+      for (const auto& [name, type] : known) wanted.push_back(name);
+      continue;
+    }
+    if (!known.contains(capture)) {
+      std::string list;
+      for (const auto& [name, type] : known) list += (list.empty() ? "" : ", ") + name;
+      return fail(fmt::format("@{} has no capture '{}'; it has {}", function, capture, list));
+    }
+    wanted.push_back(capture);
+  }
+  return wanted;
+}
+
+Result<SessionProgram::Callable> SessionProgram::callable(const std::string& function, Inputs& inputs,
+                                                          const std::vector<std::string>& captures) {
+  TG_TRY(const Item* func, this->function(function));
+  const Source source = sources_.at(function);
+  TG_TRY(std::optional<int64_t> size, batchOf(*func, inputs));
+  VariantId id{function, size && !hasBatch(*func, *size) ? *size : 0};
+  auto found = variants_.find(id);
+  const Variant* variant = found == variants_.end() ? nullptr : &found->second;
+  TG_TRY(std::vector<std::string> read, wantedCaptures(function, variant, source, captures));
+  if (variant) {
+    auto kept = capturesOf(*variant->module->func(function));
+    auto lost =
+        std::find_if(read.begin(), read.end(), [&](const auto& name) { return !kept.contains(name); });
+    if (lost != read.end()) {
+      remark(fmt::format("capture '{}' of @{} is not kept: the function is compiled once more", *lost,
+                         function));
+      std::vector<std::string> keeping = read;
+      for (const auto& [name, type] : kept) keeping.push_back(name);
+      TG_CHECK(makeVariant(source, id, keeping));
+    }
+  } else {
+    remark(fmt::format("@{} is compiled for a batch of {}", function, *size));
+    TG_CHECK(makeVariant(source, id, read));
+    dropOldSizes(function);
+  }
+  Variant& ready = variants_.at(id);
+  ready.used = ++clock_;
+  return Callable{ready.key, ready.module->func(function), ready.captures, std::move(read)};
+}
+
+/// The function's module at stage tensor for another batch size, with its gradients when it had them.
+Result<std::unique_ptr<Module>> SessionProgram::resized(const Source& source, const std::string& function,
+                                                        int64_t size) {
+  if (!source.written)
+    return fail(fmt::format("@{} cannot be compiled for a batch of {}: the session was given a module of a "
+                            "later stage than tensor",
+                            function, size));
+  const Item& written = *source.written->func(function);
+  if (holdsGradients(written))
+    return failAt(
+        written.loc,
+        fmt::format("@{} holds gradients for the batch it was written with, so it cannot be compiled "
+                    "for one of {}: give the session the module without them and the passes as "
+                    "trainPipeline",
+                    function, size));
+  std::unique_ptr<Module> module = clone(*source.written);
+  keepOnly(*module, function);
+  std::string pipeline = fmt::format("set-batch{{n={}}}", size);
+  if (print(written) != print(*source.trained->func(function))) pipeline += "," + options_.trainPipeline;
+  TG_TRY(Finished done, runPasses(std::move(module), pipeline, options_.onDiagnostic));
+  return std::move(done.module);
+}
+
+Result<void> SessionProgram::makeVariant(const Source& source, const VariantId& id,
+                                         const std::vector<std::string>& captures) {
+  const auto& [function, size] = id;
+  std::unique_ptr<Module> module;
+  if (size) {
+    TG_TRY(module, resized(source, function, size));
+  } else {
+    module = clone(*source.trained);
+  }
+  keepOnly(*module, function);
+  Variant variant{size ? fmt::format("{}#{}", function, size) : function, nullptr,
+                  capturesOf(*module->func(function)), ++clock_};
+  std::string kept = options_.keepCaptures;
+  for (const std::string& capture : captures) kept += (kept.empty() ? "" : "|") + capture;
+  TG_TRY(variant.module, finishSibling(std::move(module), kept));
+  TG_CHECK(runner_->addFunction(variant.module, function, variant.key));
+  variants_[id] = std::move(variant);
+  return {};
+}
+
+/// The size a function was written with does not count, and the last step's gradients stay readable.
+void SessionProgram::dropOldSizes(const std::string& function) {
+  auto first = variants_.upper_bound({function, 0});
+  auto last = variants_.upper_bound({function, std::numeric_limits<int64_t>::max()});
+  while (std::distance(first, last) > std::max(options_.cachedBatches, 1)) {
+    auto oldest = first;
+    for (auto it = first; it != last; ++it)
+      if (it->second.key != pinned_ &&
+          (oldest->second.key == pinned_ || it->second.used < oldest->second.used))
+        oldest = it;
+    if (oldest->second.key == pinned_) return;
+    runner_->dropFunction(oldest->second.key);
+    bool atFirst = oldest == first;
+    auto next = variants_.erase(oldest);
+    if (atFirst) first = next;
+  }
+}
+
+Result<std::shared_ptr<const Module>> SessionProgram::moduleOf(const Callable& callable) const {
+  for (const auto& [id, variant] : variants_)
+    if (variant.key == callable.key) return variant.module;
+  return noFunction(callable.key, sources_);
+}
+
+Result<std::unique_ptr<Module>> SessionProgram::moduleAt(Stage stage) const {
+  if (stage == module_->stage) return clone(*module_);
+  if (!trained_)
+    return fail(fmt::format("the session was given a module of stage {} and keeps no earlier one",
+                            name(module_->stage)));
+  if (stage == Stage::tensor) return clone(*trained_);
+  FinishOptions rest = finishing(windows_.reserve);
+  rest.until = stage;
+  TG_TRY(Finished done, finish(clone(*trained_), target(), rest));
+  return std::move(done.module);
+}
+
+bool SessionProgram::hasHostScalar(std::string_view role) const {
+  for (const auto& [name, source] : sources_)
+    for (const auto& arg : source.compiled->func(name)->body.args)
+      if (const Attr* host = find(arg->attrs, "host"); host && host->text == role) return true;
+  return false;
+}
+
+std::string SessionProgram::optimizer() const {
+  std::string kind;
+  auto look = [&](std::string_view text) {
+    for (const char* each : {"adam", "sgd"})
+      if (text.starts_with(std::string(each) + ".") || text.ends_with(std::string(each) + "_update"))
+        kind = each;
+  };
+  const Module& module = trained_ ? *trained_ : *module_;
+  for (const Item* state : module.all(ItemKind::state)) look(state->name);
+  for (const Item* func : module.all(ItemKind::func)) walk(func->body, [&](Op& op) { look(op.info().name); });
+  return kind;
+}
+
+Result<ParamBuffers> SessionProgram::params() {
+  ParamBuffers out;
+  for (const Item* param : module_->all(ItemKind::param)) {
+    auto borrowed = borrowed_.find(param->name);
+    if (borrowed != borrowed_.end()) {
+      out.insert(*borrowed);
+      continue;
+    }
+    TG_TRY(ParamBuffer own, runner_->share(param->name));
+    own.turn = turn_;
+    out.emplace(param->name, std::move(own));
+  }
+  return out;
+}
+
+std::vector<std::unique_lock<std::mutex>> SessionProgram::lockMemory() {
+  std::vector<std::unique_lock<std::mutex>> held;
+  for (const auto& turn : turns_) held.emplace_back(*turn);
+  return held;
+}
+
+Result<int64_t> SessionProgram::kernelCount(const std::string& key) const {
+  const auto* executor = dynamic_cast<const Executor*>(runner_.get());
+  if (!executor) return int64_t{0};
+  TG_TRY(FunctionCounts counts, executor->counts(key));
+  return counts.kernels();
+}
+
+}  // namespace tg

@@ -1,0 +1,123 @@
+// What a session has compiled: its module, the functions attached later, and each of them for other batch
+// sizes or captures, all over one set of parameters. Internal to the session.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "runtime/executor.h"
+#include "runtime/finish.h"
+#include "runtime/session.h"
+
+namespace tg {
+
+class SessionProgram {
+ public:
+  /// A function ready to be called, by `key` of the runner.
+  struct Callable {
+    std::string key;
+    const Item* func = nullptr;
+    std::map<std::string, Type, std::less<>> captures;  ///< all it can be asked for
+    std::vector<std::string> read;                      ///< those the call asks for
+  };
+
+  /// Compiles the module; params and states are zero, or those of `options.sharedParams`. `device` is null
+  /// for the interpreter.
+  static Result<std::unique_ptr<SessionProgram>> create(std::unique_ptr<Module> module,
+                                                        const SessionOptions& options,
+                                                        std::shared_ptr<vulkan::Device> device);
+  /// Adds the functions of a module over params and states of this one.
+  Result<void> attach(std::unique_ptr<Module> forward);
+
+  /// The function for the inputs' batch size and these captures ("*" are all), compiled now if it has to be.
+  /// Flat batch inputs are given their shape.
+  Result<Callable> callable(const std::string& function, Inputs& inputs,
+                            const std::vector<std::string>& captures);
+  /// A function as it was first compiled, or an error that lists the known ones.
+  Result<const Item*> function(const std::string& name) const;
+  /// The module that holds the function for these inputs.
+  Result<std::shared_ptr<const Module>> moduleOf(const Callable& callable) const;
+  /// The module at an earlier stage or its own.
+  Result<std::unique_ptr<Module>> moduleAt(Stage stage) const;
+  /// Whether some function has a host scalar of this role.
+  bool hasHostScalar(std::string_view role) const;
+  /// "adam", "sgd" or "": what updates the parameters.
+  std::string optimizer() const;
+  /// Keeps the function with this key however many sizes follow.
+  void pin(const std::string& key) { pinned_ = key; }
+
+  Runner& runner() { return *runner_; }
+  const std::shared_ptr<const Module>& module() const { return module_; }
+  const SessionInfo& info() const { return info_; }
+  bool isBorrowed(const std::string& param) const { return borrowed_.contains(param); }
+  Result<ParamBuffers> params();
+  /// Locks the memory of this session and of those it borrows from.
+  std::vector<std::unique_lock<std::mutex>> lockMemory();
+  Result<int64_t> kernelCount(const std::string& key) const;
+
+ private:
+  /// What a function is compiled from again.
+  struct Source {
+    std::shared_ptr<const Module> written;   ///< before the train pipeline; null when its stage is later
+    std::shared_ptr<const Module> trained;   ///< after it; null when its stage is later
+    std::shared_ptr<const Module> compiled;  ///< as first compiled
+  };
+  struct Variant {
+    std::string key;
+    std::shared_ptr<const Module> module;
+    std::map<std::string, Type, std::less<>> captures;
+    uint64_t used = 0;  ///< of the calls, when it was last asked for
+  };
+  using VariantId = std::pair<std::string, int64_t>;  ///< function, batch size; 0 is as written
+
+  explicit SessionProgram(const SessionOptions& options) : options_(options) {}
+  void describeDevice();
+  Result<void> borrow(Module& module);
+  Result<void> checkBorrowed(const Item& param, const ParamBuffer& shared) const;
+  Result<void> compile(std::unique_ptr<Module> module);
+  Result<std::unique_ptr<Module>> finishSibling(std::unique_ptr<Module> module, const std::string& captures);
+  Result<std::unique_ptr<Module>> resized(const Source& source, const std::string& function, int64_t size);
+  Result<void> makeVariant(const Source& source, const VariantId& id,
+                           const std::vector<std::string>& captures);
+  Result<std::vector<std::string>> wantedCaptures(const std::string& function, const Variant* variant,
+                                                  const Source& source,
+                                                  const std::vector<std::string>& captures) const;
+  void addSource(const std::string& function, Source source);
+  void dropOldSizes(const std::string& function);
+  Result<void> makeRunner();
+  void measure();
+  void remark(std::string message) const;
+  Target target() const;
+  FinishOptions finishing(int64_t reserve) const;
+
+  SessionOptions options_;
+  SessionInfo info_;
+  std::shared_ptr<vulkan::Device> device_;
+  BorrowedBuffers windows_;
+  ParamBuffers borrowed_;
+  std::shared_ptr<const Module> written_, trained_, module_;
+  std::map<std::string, Source> sources_;
+  std::map<VariantId, Variant> variants_;
+  std::unique_ptr<Runner> runner_;
+  /// Of this session and of those it borrows from, by address: all sessions lock in one order.
+  std::vector<std::shared_ptr<std::mutex>> turns_;
+  std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
+  std::string pinned_;
+  uint64_t clock_ = 0;
+};
+
+/// Runs a call's body when its turn has come, with the memory it may touch locked.
+template <class T, class Body>
+CallResult<T> Session::serve(Body body) {
+  auto turn = queue_.enter();
+  if (!turn) return CallResult<T>::aborted(turn.takeError());
+  auto memory = program_->lockMemory();
+  return CallResult<T>(body());
+}
+
+}  // namespace tg

@@ -1,0 +1,133 @@
+// A session's parameters and states: their first values, and moving them to and from the host.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtime/data/init.h"
+#include "runtime/session.h"
+#include "runtime/session_program.h"
+
+namespace tg {
+
+namespace {
+
+/// The elements of a nested list in row-major order.
+void flatten(const Attr& attr, std::vector<double>& out) {
+  if (attr.isNumber()) out.push_back(attr.number());
+  for (const Attr& member : attr.list) flatten(member, out);
+}
+
+Result<HostArray> firstValue(const Item& item, uint64_t seed) {
+  const Attr* init = find(item.attrs, "init");
+  if (!init) {
+    if (item.kind == ItemKind::state) return HostArray::zeros(item.type);
+    return initialValue(item.name, item.type, "randn", std::vector<double>{0.02}, seed);
+  }
+  std::vector<double> args;
+  for (const Attr& arg : init->list) flatten(arg, args);
+  if (init->text != "dense") return initialValue(item.name, item.type, init->text, args, seed);
+  if (static_cast<int64_t>(args.size()) != item.type.elements())
+    return failAt(item.loc,
+                  fmt::format("@{}: dense gives {} values for {}", item.name, args.size(), item.type.str()));
+  HostArray value = HostArray::zeros(item.type);
+  for (size_t i = 0; i < args.size(); ++i) value.set(static_cast<int64_t>(i), args[i]);
+  return value;
+}
+
+std::string known(const Module& module, ItemKind kind) {
+  std::string out;
+  for (const Item* item : module.all(kind)) out += (out.empty() ? "@" : ", @") + item->name;
+  return out.empty() ? "none" : out;
+}
+
+/// Every name and type, before anything is written.
+Result<void> checkUpload(const Module& module, ItemKind kind, const NamedArrays& values, bool partial) {
+  std::map<std::string, int> given;
+  for (const auto& [name, value] : values) {
+    const Item* item = module.find(kind, name);
+    if (!item)
+      return fail(
+          fmt::format("the module has no {} @{}; it has {}", tg::name(kind), name, known(module, kind)));
+    if (item->type != value.type())
+      return fail(fmt::format("@{} is {}, of {} elements, and not {}, of {}", name, item->type.str(),
+                              item->type.elements(), value.type().str(), value.elements()));
+    if (static_cast<int64_t>(value.bytes.size()) != item->type.bytes())
+      return fail(
+          fmt::format("@{} takes {} bytes, and {} were given", name, item->type.bytes(), value.bytes.size()));
+    if (given[name]++) return fail(fmt::format("@{} is given twice", name));
+  }
+  std::string missing;
+  for (const Item* item : module.all(kind))
+    if (!given.contains(item->name)) missing += (missing.empty() ? "@" : ", @") + item->name;
+  if (partial || missing.empty()) return {};
+  return fail(fmt::format("no value for {}; the module has {}, and giving a part of them wants `partial`",
+                          missing, known(module, kind)));
+}
+
+}  // namespace
+
+Result<void> Session::initialise(SessionProgram& program, ItemKind kind, uint64_t seed) {
+  for (const Item* item : program.module()->all(kind)) {
+    if (kind == ItemKind::param && program.isBorrowed(item->name)) continue;
+    TG_TRY(HostArray value, firstValue(*item, seed));
+    TG_CHECK(program.runner().setStorage(item->name, value));
+  }
+  return {};
+}
+
+CallResult<void> Session::reset(ResetOptions options) {
+  return serve<void>([&]() -> Result<void> {
+    options_.seed = options.seed.value_or(options_.seed);
+    if (options.params) TG_CHECK(initialise(*program_, ItemKind::param, options_.seed));
+    if (!options.optimizer) return {};
+    TG_CHECK(initialise(*program_, ItemKind::state, options_.seed));
+    steps_ = 0;
+    rate_.rebase(0);
+    return {};
+  });
+}
+
+Result<void> Session::upload(ItemKind kind, const NamedArrays& values, bool partial) {
+  TG_CHECK(checkUpload(*program_->module(), kind, values, partial));
+  for (const auto& [name, value] : values) TG_CHECK(program_->runner().setStorage(name, value));
+  return {};
+}
+
+Result<NamedArrays> Session::download(ItemKind kind) {
+  NamedArrays out;
+  for (const Item* item : program_->module()->all(kind)) {
+    TG_TRY(HostArray value, program_->runner().storage(item->name));
+    out.emplace_back(item->name, std::move(value));
+  }
+  return out;
+}
+
+CallResult<void> Session::uploadParams(const NamedArrays& values, UploadOptions options) {
+  return serve<void>([&] { return upload(ItemKind::param, values, options.partial); });
+}
+CallResult<NamedArrays> Session::downloadParams() {
+  return serve<NamedArrays>([&] { return download(ItemKind::param); });
+}
+CallResult<void> Session::uploadStates(const NamedArrays& values, UploadOptions options) {
+  return serve<void>([&] { return upload(ItemKind::state, values, options.partial); });
+}
+CallResult<NamedArrays> Session::downloadStates() {
+  return serve<NamedArrays>([&] { return download(ItemKind::state); });
+}
+CallResult<ParamBuffers> Session::params() {
+  return serve<ParamBuffers>([&] { return program_->params(); });
+}
+
+CallResult<NamedArrays> Session::downloadParamGrads() {
+  return serve<NamedArrays>([&]() -> Result<NamedArrays> {
+    if (lastStep_.empty()) return fail("there are no gradients before the first step");
+    TG_TRY(NamedArrays grads, program_->runner().paramGrads(lastStep_));
+    if (!grads.empty()) return grads;
+    return fail(
+        fmt::format("@{} keeps no gradients: make the session with keepGrads, of a module with tg.param_grad "
+                    "(append-grad)",
+                    options_.trainFunction));
+  });
+}
+
+}  // namespace tg

@@ -1,0 +1,194 @@
+// A batch size chosen by the inputs of a call, and gradients accumulated over several.
+#include "test/unit/session_support.h"
+
+namespace tg {
+namespace {
+
+/// The small model with the batch axes said.
+std::unique_ptr<Module> batched() {
+  std::string text = edited(kModel, "%x: tensor<5x3xf32>", "%x: tensor<5x3xf32> {batch = 0}");
+  text = edited(text, "%y: tensor<5x2xf32>", "%y: tensor<5x2xf32> {batch = 0}");
+  return parsed(edited(text, "%x: tensor<2x3xf32>", "%x: tensor<2x3xf32> {batch = 0}"));
+}
+
+Inputs rows(int64_t size) { return {{"x", ramp({size, 3}, -1, 0.15)}, {"y", ramp({size, 2}, 0.5, -0.1)}}; }
+
+TEST_F(SessionTest, inputsChooseTheBatch) {
+  auto session = open(batched(), options());
+  for (int64_t size : {7, 1, 5, 7}) {
+    ASSERT_TRUE(session->reset());
+    SessionOptions plain = options();
+    std::string n = std::to_string(size);
+    auto fixed = open(parsed(edited(kModel, "<5x", "<" + n + "x")), plain);
+    for (int i = 0; i < 3; ++i) {
+      auto got = session->step(rows(size), {"hidden"});
+      ASSERT_TRUE(got) << got.error().str();
+      EXPECT_EQ(got->loss, fixed->step(rows(size))->loss) << size;
+      EXPECT_EQ(*got->captures.shape("hidden"), (Shape{size, 8}));
+      EXPECT_EQ(got->captures.get("hidden")->shape, (Shape{size, 8}));
+    }
+    EXPECT_TRUE(sameBits(*session->downloadParams(), *fixed->downloadParams()));
+    EXPECT_TRUE(sameBits(*session->downloadStates(), *fixed->downloadStates()));
+    EXPECT_TRUE(sameBits(*session->downloadParamGrads(), *fixed->downloadParamGrads()));
+  }
+}
+
+TEST_F(SessionTest, oneTrainingUsesSeveralSizes) {
+  auto session = open(batched(), options());
+  auto oracle = open(batched(), interpOptions());
+  for (int64_t size : {5, 3, 5, 8, 3}) {
+    auto got = session->step(rows(size)), expected = oracle->step(rows(size));
+    ASSERT_TRUE(got && expected);
+    EXPECT_NEAR(got->loss, expected->loss, 1e-5);
+  }
+  expectClose(*session->downloadParams(), *oracle->downloadParams(), 1e-5);
+  EXPECT_EQ(session->steps(), 5);
+  auto four = session->run("predict", {{"x", ramp({4, 3}, 0, 0.1)}});
+  ASSERT_TRUE(four) << four.error().str();
+  EXPECT_EQ(four->results[0].second.shape, (Shape{4, 2}));
+  expectClose(four->results, oracle->run("predict", {{"x", ramp({4, 3}, 0, 0.1)}})->results, 1e-5);
+}
+
+TEST_F(SessionTest, flatInputsAreWholeRows) {
+  auto session = open(batched(), options()), other = open(batched(), options());
+  Inputs flat{{"x", ramp({18}, -1, 0.15)}, {"y", ramp({12}, 0.5, -0.1)}};
+  auto got = session->step(flat);
+  ASSERT_TRUE(got) << got.error().str();
+  EXPECT_EQ(got->loss, other->step(rows(6))->loss);
+}
+
+TEST_F(SessionTest, sizesThatDisagreeRunNothing) {
+  auto session = open(batched(), options());
+  NamedArrays before = *session->downloadParams();
+  Inputs apart = rows(7);
+  apart.insert_or_assign("y", ramp({6, 2}, 0, 1));
+  EXPECT_EQ(messageOf(session->step(apart)), "@train: input 'x' implies a batch of 7, input 'y' one of 6");
+  apart.insert_or_assign("y", ramp({13}, 0, 1));
+  EXPECT_EQ(
+      messageOf(session->step(apart)),
+      "@train: input 'y' has 13 elements, which is no multiple of 2, the elements of tensor<5x2xf32> for "
+      "a batch of one");
+  apart.insert_or_assign("y", ramp({7, 3}, 0, 1));
+  EXPECT_EQ(messageOf(session->step(apart)),
+            "@train: input 'x' is tensor<7x3xf32>, but tensor<5x3xf32> is expected");
+  apart.erase("y");
+  EXPECT_FALSE(session->step(apart));
+  EXPECT_FALSE(heard("compiled for a batch"));
+  EXPECT_TRUE(sameBits(*session->downloadParams(), before));
+  EXPECT_EQ(session->steps(), 0);
+  EXPECT_TRUE(session->step(rows(7)));
+}
+
+TEST_F(SessionTest, leastRecentlyUsedSizeIsDropped) {
+  SessionOptions few = options();
+  few.cachedBatches = 2;
+  auto session = open(batched(), few);
+  auto compiles = [&](int64_t size) {
+    said_.clear();
+    EXPECT_TRUE(session->step(rows(size)));
+    return heard("@train is compiled for a batch of " + std::to_string(size));
+  };
+  EXPECT_TRUE(compiles(2));
+  EXPECT_TRUE(compiles(3));
+  EXPECT_FALSE(compiles(2));
+  EXPECT_TRUE(compiles(4));  // drops 3
+  EXPECT_FALSE(compiles(2));
+  EXPECT_FALSE(compiles(5));  // as written
+  int64_t handles = vulkan::liveHandles();
+  EXPECT_TRUE(compiles(3));  // drops 4
+  EXPECT_TRUE(compiles(4));
+  EXPECT_NEAR(static_cast<double>(vulkan::liveHandles()), static_cast<double>(handles), 1);
+  EXPECT_EQ(session->downloadParamGrads()->size(), 3u);
+}
+
+TEST_F(SessionTest, gradientsForOneBatchOnly) {
+  auto trained = open(batched(), options())->module(Stage::tensor);
+  ASSERT_TRUE(trained);
+  SessionOptions plain = options();
+  plain.trainPipeline.clear();
+  auto session = open(std::move(*trained), plain);
+  EXPECT_NE(messageOf(session->step(rows(7))).find("give the session the module without them"),
+            std::string::npos);
+  EXPECT_TRUE(session->step(rows(5)));
+  auto finished = open(batched(), options())->module(Stage::spirv);
+  auto late = open(std::move(*finished), plain);
+  EXPECT_NE(messageOf(late->step(rows(7))).find("a later stage than tensor"), std::string::npos);
+  EXPECT_TRUE(late->step(rows(5)));
+}
+
+TEST_F(SessionTest, moduleForShapes) {
+  auto session = open(batched(), options());
+  auto seven = session->moduleFor("train", {{"x", {7, 3}}, {"y", {7, 2}}});
+  ASSERT_TRUE(seven) << seven.error().str();
+  EXPECT_EQ((*seven)->func("train")->arg("x")->type.shape, (Shape{7, 3}));
+  EXPECT_EQ(*session->moduleFor("train", {{"x", {5, 3}}, {"y", {5, 2}}}), session->module());
+  EXPECT_FALSE(session->moduleFor("train", {{"x", {7, 3}}, {"y", {6, 2}}}));
+  EXPECT_FALSE(session->moduleFor("train", {{"x", {7, 3}}}));
+  EXPECT_FALSE(session->moduleFor("train", {{"x", {7, 3}}, {"y", {7, 2}}, {"z", {1}}}));
+}
+
+/// w ← w - lr·Σ over two steps of x/2, in place of gradients.
+constexpr const char* kAccumulating = R"(
+module @accumulating {
+  param @w : tensor<4xf32> {init = ones}
+  state @g.w : tensor<4xf32>
+  func @train(%x: tensor<4xf32>) -> (loss: tensor<f32>) {
+    %g = tg.state @g.w : tensor<4xf32>
+    %half = tg.constant 0.5 : tensor<f32>
+    %part = tg.mul %x, %half : tensor<4xf32>
+    %sum = tg.add %g, %part : tensor<4xf32>
+    %loss = tg.mean %x {axes = [0]} : tensor<f32>
+    tg.update @g.w, %sum
+    return %loss : tensor<f32>
+  }
+  func @apply(%lr: tensor<f32> {host = "lr", schedule = linear(1.0, 0.0, 4)}) -> (norm: tensor<f32>) attributes {every = 2} {
+    %w = tg.param @w : tensor<4xf32>
+    %g = tg.state @g.w : tensor<4xf32>
+    %step = tg.mul %g, %lr : tensor<4xf32>
+    %new = tg.sub %w, %step : tensor<4xf32>
+    %zero = tg.constant 0.0 : tensor<4xf32>
+    %norm = tg.mean %g {axes = [0]} : tensor<f32>
+    tg.update @w, %new
+    tg.update @g.w, %zero
+    return %norm : tensor<f32>
+  }
+}
+)";
+
+TEST_F(SessionTest, applyIsCalledAfterEachNthStep) {
+  SessionOptions plain = options();
+  plain.trainPipeline.clear();
+  auto module = parse(kAccumulating, "accumulating.tgir");
+  ASSERT_TRUE(module) << module.error().str();
+  auto session = open(clone(**module), plain);
+  ASSERT_TRUE(session);
+  auto w = [&](Session& of) { return (*of.downloadParams())[0].second.at(0); };
+  auto step = [&](Session& of, double x) {
+    auto out = of.step({{"x", ramp({4}, x, 0)}});
+    EXPECT_TRUE(out) << out.error().str();
+    return std::move(*out);
+  };
+  StepResult first = step(*session, 1);
+  EXPECT_FALSE(first.applied);
+  EXPECT_EQ(first.result("norm"), nullptr);
+  EXPECT_EQ(w(*session), 1);
+  StepResult second = step(*session, 0.5);
+  EXPECT_TRUE(second.applied);
+  EXPECT_EQ(second.step, 2);
+  EXPECT_EQ(second.learningRate, 0.75);  // the optimizer's first step
+  EXPECT_EQ(second.result("norm")->at(0), 0.75);
+  EXPECT_EQ(w(*session), 1 - 0.75 * 0.75);
+  step(*session, 1);
+  // The micro-step goes with the states into another session.
+  auto resumed = open(clone(**module), plain);
+  ASSERT_TRUE(resumed->uploadParams(*session->downloadParams()));
+  ASSERT_TRUE(resumed->uploadStates(*session->downloadStates()));
+  ASSERT_TRUE(resumed->setSteps(session->steps()));
+  for (Session* each : {session.get(), resumed.get()}) {
+    EXPECT_EQ(step(*each, 1).learningRate, 0.5);
+    EXPECT_EQ(w(*each), 1 - 0.75 * 0.75 - 0.5);
+  }
+}
+
+}  // namespace
+}  // namespace tg

@@ -1,0 +1,176 @@
+// Calls from several threads: their order, and what becomes of those that wait when a session ends.
+#include "test/unit/session_support.h"
+
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <thread>
+
+namespace tg {
+namespace {
+
+void waitFor(const std::function<bool()>& condition) {
+  while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+std::unique_ptr<Session> onInterpreter(SessionOptions options = interpOptions()) {
+  auto session = Session::create(model(), std::move(options));
+  EXPECT_TRUE(session) << session.error().str();
+  return session ? std::move(*session) : nullptr;
+}
+
+TEST(CallQueueTest, servesInTheOrderOfTheCalls) {
+  CallQueue queue;
+  std::vector<int> order;
+  std::vector<std::thread> threads;
+  {
+    auto held = queue.enter();
+    ASSERT_TRUE(held);
+    for (int i = 0; i < 8; ++i) {
+      threads.emplace_back([&, i] {
+        auto turn = queue.enter();
+        ASSERT_TRUE(turn);
+        order.push_back(i);
+      });
+      waitFor([&] { return queue.waiting() == static_cast<size_t>(i) + 1; });
+    }
+    EXPECT_TRUE(order.empty());
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(CallQueueTest, whoeverReplacesGoesFirst) {
+  CallQueue queue;
+  std::atomic<int> aborted = 0;
+  std::string why;
+  std::vector<std::thread> threads;
+  {
+    auto held = queue.enter();
+    for (size_t i = 0; i < 3; ++i) {
+      threads.emplace_back([&] { aborted += !queue.enter(); });
+      waitFor([&] { return queue.waiting() == i + 1; });
+    }
+    threads.emplace_back([&] { EXPECT_TRUE(queue.enterInstead("replaced")); });
+    waitFor([&] { return aborted == 3; });
+  }
+  for (std::thread& thread : threads) thread.join();
+  queue.close("closed");
+  auto late = queue.enter();
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().message(), "closed");
+}
+
+TEST_F(SessionTest, callsFromThreadsAreServedInTurn) {
+  auto session = open(options()), alone = open(options());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { lossAfter(*session, 5); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(session->steps(), 20);
+  lossAfter(*alone, 20);
+  EXPECT_TRUE(sameBits(*session->downloadParams(), *alone->downloadParams()));
+}
+
+TEST(SessionQueueTest, everyKindOfCallMayComeFromAnyThread) {
+  auto session = onInterpreter(), alone = onInterpreter();
+  SessionOptions borrowing = interpOptions();
+  borrowing.trainPipeline.clear();
+  borrowing.sharedParams = *session->params();
+  auto reader = onInterpreter(borrowing);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back([&] { lossAfter(*session, 4); });
+  threads.emplace_back([&] {
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_TRUE(session->downloadParams());
+      EXPECT_GE(session->steps(), 0);
+      EXPECT_EQ(session->info().device, "interp");
+      EXPECT_EQ(session->paramNames().size(), 3u);
+      EXPECT_FALSE(session->step({}));
+    }
+  });
+  threads.emplace_back([&] {
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_TRUE(reader->run("predict", {{"x", ramp({2, 3}, 0, 1)}}));
+      EXPECT_TRUE(reader->downloadParams());
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(session->steps(), 12);
+  lossAfter(*alone, 12);
+  EXPECT_TRUE(sameBits(*session->downloadParams(), *alone->downloadParams()));
+}
+
+TEST(SessionQueueTest, failedCallsLetTheNextOnesRun) {
+  auto session = onInterpreter();
+  auto failed = session->step({});
+  EXPECT_EQ(failed.status(), CallStatus::failed);
+  auto next = session->step(trainInputs());
+  EXPECT_EQ(next.status(), CallStatus::completed);
+  EXPECT_EQ(next->step, 1);
+}
+
+/// A session whose next call of @train stays in its turn until `release`: it asks the learning rate for a
+/// number, and the function that gives it waits.
+class HeldSession : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    session_ = onInterpreter();
+    ASSERT_TRUE(session_->setLearningRate([this](int64_t) {
+      entered_.count_down();
+      release_.wait();
+      return 0.01;
+    }));
+    running_ = std::thread([this] { held_ = session_->step(trainInputs()).status(); });
+    entered_.wait();
+    waiting_ = std::thread([this] {
+      auto out = session_->step(trainInputs());
+      waited_ = out.status();
+      if (!out) why_ = out.error().message();
+    });
+    waitFor([this] { return session_->waitingCalls() == 1; });
+  }
+  void TearDown() override {
+    for (std::thread* thread : {&running_, &waiting_})
+      if (thread->joinable()) thread->join();
+  }
+
+  std::unique_ptr<Session> session_;
+  std::latch entered_{1}, release_{1};
+  std::thread running_, waiting_;
+  CallStatus held_ = CallStatus::failed, waited_ = CallStatus::failed;
+  std::string why_;
+};
+
+TEST_F(HeldSession, closingAbortsWhatWaits) {
+  std::thread closing([this] { session_->close(); });
+  waiting_.join();
+  release_.count_down();
+  closing.join();
+  running_.join();
+  EXPECT_EQ(held_, CallStatus::completed);
+  EXPECT_EQ(waited_, CallStatus::aborted);
+  EXPECT_EQ(why_, "the session is closed");
+  auto late = session_->downloadParams();
+  EXPECT_EQ(late.status(), CallStatus::aborted);
+  EXPECT_EQ(session_->replaceModule(model()).status(), CallStatus::aborted);
+  EXPECT_EQ(session_->module(), nullptr);
+  session_->close();
+}
+
+TEST_F(HeldSession, replacingAbortsWhatWaits) {
+  CallStatus replaced = CallStatus::failed;
+  std::thread replacing([&] { replaced = session_->replaceModule(model()).status(); });
+  waiting_.join();
+  release_.count_down();
+  replacing.join();
+  running_.join();
+  EXPECT_EQ(held_, CallStatus::completed);
+  EXPECT_EQ(waited_, CallStatus::aborted);
+  EXPECT_EQ(why_, "the session was given another module before the call's turn");
+  EXPECT_EQ(replaced, CallStatus::completed);
+  EXPECT_EQ(session_->steps(), 0);
+  EXPECT_TRUE(session_->step(trainInputs()));
+}
+
+}  // namespace
+}  // namespace tg
