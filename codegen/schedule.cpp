@@ -87,12 +87,13 @@ Attr attentionSchedule(const Op& op, const Target& target) {
   int64_t own = forKeys ? size.keys : size.queries, other = forKeys ? size.queries : size.keys;
   // A row of the other side is read once for all rows of the tile, as in a register-tiled product, where few
   // invocations keep the device busy. Elsewhere neighbours share the read through the cache.
-  int64_t tile = 1;
+  int64_t tile = 1, wide = size.width + size.valueWidth;
   if (target.matmul == "register") {
+    constexpr int64_t kHeld = 256;  // floats of the tile's rows and sums; more spill, and compile slowly
     tile = op.code == Opcode::attention ? divisor(own, {4, 3, 2, 1}) : divisor(own, {2, 1});
-    while (tile % 2 == 0 && size.batch * (own / tile) < target.parallel) tile /= 2;
+    while (tile % 2 == 0 && (size.batch * (own / tile) < target.parallel || tile * wide > kHeld)) tile /= 2;
   }
-  int64_t block = divisor(other, {4, 3, 2, 1});
+  int64_t block = wide > 128 ? divisor(other, {2, 1}) : divisor(other, {4, 3, 2, 1});
   int64_t workgroup = std::min<int64_t>(target.matmul == "register" ? 8 : 64, target.maxInvocations);
   return scheduleAttr(
       "attention",
@@ -103,8 +104,11 @@ Attr attentionSchedule(const Op& op, const Target& target) {
 
 bool streamsScores(const Op& attention, const Target& target) {
   AttentionSizes size(attention);
-  // More than this does not fit the registers of an invocation.
-  constexpr int64_t kWidest = 256;
+  // Stored scores are computed once, streamed ones in each of the three kernels of a training step; storing
+  // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.2 times as long
+  // with 128 KiB of scores (T 16), 0.4 with 512 KiB (T 64, D 16), 0.8 with 1 MiB (T 128, D 32), 0.5 with 2
+  // MiB.
+  constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
   return size.width + size.valueWidth <= kWidest &&
          size.batch * size.queries * size.keys * 4 >= target.streamScores;
 }

@@ -25,23 +25,23 @@ double scaleOf(const Composite& composite) {
   return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(composite[0].shape().back()));
 }
 
-/// The scores and where they count; no mask where all do.
+/// The scores, masked where they do not count, and where they do; no mask where all do.
 struct Scores {
-  TensorExpr s, mask;
+  TensorExpr z, mask;
 };
 
-// s = q·kᵀ·scale
+// q·kᵀ·scale. Forward and backward read the scores masked only, so that one of their matrices is stored.
 Scores scoresOf(const Composite& composite) {
-  Scores scores;
-  scores.s = product(composite[0], composite[1], false, true) * scaleOf(composite);
-  if (composite.op.flag("causal")) scores.mask = causalMask(scores.s);
-  return scores;
+  TensorExpr s = product(composite[0], composite[1], false, true) * scaleOf(composite);
+  TensorExpr mask;
+  if (composite.op.flag("causal")) mask = causalMask(s);
+  return {masked(mask, s), mask};
 }
 
 // log Σ e^s = max + log Σ e^(s-max), and 0 for a row that sees nothing
 TensorExpr logSumExp(const Scores& scores) {
-  int64_t last = scores.s.rank() - 1;
-  TensorExpr z = masked(scores.mask, scores.s);
+  TensorExpr z = scores.z;
+  int64_t last = z.rank() - 1;
   TensorExpr top = stopGradient(z.maxOver({last}, true));
   TensorExpr e = exp(z - top);
   bool emptyRows = scores.mask && z.shape()[z.rank() - 2] > z.shape().back();
@@ -60,18 +60,18 @@ struct Backward {
 Backward backward(const Composite& composite) {
   TensorExpr v = composite[2], lse = composite[3], delta = composite[4], dy = composite[5];
   Scores scores = scoresOf(composite);
-  TensorExpr p = exp(masked(scores.mask, scores.s) - column(lse));
+  TensorExpr p = exp(scores.z - column(lse));
   TensorExpr ds = p * (product(dy, v, false, true) - column(delta)) * scaleOf(composite);
   return {p, ds};
 }
 
 }  // namespace
 
-// o = softmax(s)·v
+// o = softmax(s)·v; a row that sees nothing is softmax's to make zero, which masks once more
 Results attention(const Composite& composite) {
   Scores scores = scoresOf(composite);
   TensorExpr p{&composite.builder,
-               composite.builder.op(Opcode::softmax, {scores.s.value},
+               composite.builder.op(Opcode::softmax, {scores.z.value},
                                     {{"causal", Attr::boolean(composite.op.flag("causal"))}})};
   Results results = {product(p, composite[2], false, false)};
   if (composite.op.results.size() > 1) results.push_back(logSumExp(scores));

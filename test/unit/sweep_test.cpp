@@ -165,6 +165,7 @@ class StreamedAttention : public ::testing::TestWithParam<std::string> {};
 TEST_P(StreamedAttention, MatchesTheOracle) {
   Target streaming = target(GetParam());
   streaming.streamScores = 1;
+  streaming.parallel = 1;  // tiles as large as they get
   const std::vector<SweepCase> cases = attentionCases();
   Stages stages = stagesOf(*moduleOf(cases, 0, cases.size()), streaming);
   ASSERT_TRUE(stages.fused);
