@@ -105,9 +105,10 @@ Attr attentionSchedule(const Op& op, const Target& target) {
 bool streamsScores(const Op& attention, const Target& target) {
   AttentionSizes size(attention);
   // Stored scores are computed once, streamed ones in each of the three kernels of a training step; storing
-  // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.2 times as long
-  // with 128 KiB of scores (T 16), 0.4 with 512 KiB (T 64, D 16), 0.8 with 1 MiB (T 128, D 32), 0.5 with 2
-  // MiB.
+  // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.1 times as long
+  // with 128 KiB of scores (T 16, D 16) and 256 KiB (T 64, D 64), 0.8 with 512 KiB (T 64, D 16), 0.75 with 1
+  // MiB (T 128, D 32), 1.0 with 2 MiB (T 256, D 32); a whole GPT step 0.68 at T 1024, in a fifth of the
+  // memory.
   constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
   return size.width + size.valueWidth <= kWidest &&
          size.batch * size.queries * size.keys * 4 >= target.streamScores;
