@@ -113,9 +113,11 @@ int main(int argc, char** argv) {
   if (!session) return tg::example::failed(session.error());
 
   constexpr int kSteps = 600;
+  auto falling = (*session)->setLearningRate(
+      [](int64_t step) { return 3e-3 * (1 - static_cast<double>(step - 1) / kSteps) + 1e-4; });
+  if (!falling) return tg::example::failed(falling.error());
   uint32_t random = 1;
   for (int step = 0; step < kSteps; ++step) {
-    (*session)->setLearningRate(3e-3 * (1 - static_cast<double>(step) / kSteps) + 1e-4);
     Problems shown = problems(random, true);
     auto done = (*session)->step({{"text", shown.text}, {"next", shown.next}});
     if (!done) return tg::example::failed(done.error());

@@ -83,7 +83,7 @@ static tg::Result<std::string> sampled(tg::Session& session, uint32_t& random) {
   std::string name;
   tg::HostArray before = tg::HostArray::zeros(tg::DType::i32, {1, kBefore});
   while (name.size() < 12) {
-    TG_TRY(tg::RunOutputs got, session.run("predict", {{"before", before}}));
+    TG_TRY(tg::CallOutputs got, session.run("predict", {{"before", before}}));
     random = random * 1664525U + 1013904223U;
     double left = static_cast<double>(random >> 8) / (1 << 24);
     int32_t letter = 0;

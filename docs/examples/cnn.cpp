@@ -1,6 +1,10 @@
 // A convolutional network tells shapes apart on 28x28 images that the program draws: disc, ring, square,
 // cross, stripes, each somewhere, of some size, under noise.
+
+#include <algorithm>
 #include <cmath>
+#include <random>
+#include <vector>
 
 #include "docs/examples/example.h"
 #include "ir/trace/trace.h"

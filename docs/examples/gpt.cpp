@@ -1,7 +1,10 @@
 // A small GPT of today's parts: rotary positions, RMS normalisation without biases, gated SiLU, and one table
 // for the tokens that go in and those that come out. It learns to count aloud: "...ninety-eight, ninety-nine,
 // one, two...".
+
+#include <random>
 #include <string>
+#include <vector>
 
 #include "docs/examples/example.h"
 #include "ir/trace/trace.h"

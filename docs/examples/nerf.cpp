@@ -1,7 +1,10 @@
 // A coordinate network in the manner of NeRF: it gets a point of the plane, as sines and cosines of doubling
 // frequencies, and gives the colour of a picture there. The picture is a formula.
+
 #include <cmath>
 #include <numbers>
+#include <random>
+#include <vector>
 
 #include "docs/examples/example.h"
 #include "ir/trace/trace.h"

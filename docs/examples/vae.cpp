@@ -1,6 +1,9 @@
 // A small variational autoencoder of 12x12 images of a bright spot: two latent numbers, the reparametrised
 // normal sample, the KL divergence to the standard normal.
+
 #include <cmath>
+#include <random>
+#include <vector>
 
 #include "docs/examples/example.h"
 #include "ir/trace/trace.h"

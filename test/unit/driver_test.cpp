@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "ir/parser.h"
@@ -72,7 +73,7 @@ TEST_F(DriverTest, ABrokenModuleLeavesAReproducerAndNoOutput) {
       opt({"--t-break", path("in.tgir"), "-o", path("out.tgir"), "--crash-reproducer=" + path("r.tgir")}), 1);
   EXPECT_FALSE(std::filesystem::exists(path("out.tgir")));
   EXPECT_EQ(textOf(path("r.tgir")),
-            std::string("// Reproduce: tg-opt --pass-pipeline='t-break' THIS_FILE\n") + kModule);
+            fmt::format("// Reproduce: tg-opt --pass-pipeline='t-break' THIS_FILE\n{}", kModule));
   EXPECT_EQ(opt({"--pass-pipeline=t-break", path("r.tgir"), "--crash-reproducer=none"}), 1);
 }
 
