@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   auto session = tg::Session::create(*std::move(module), options);
   if (!session) return tg::example::failed(session.error());
   std::mt19937 random(1);
-  auto trained = tg::example::train(**session, 150, [&] { return drawBatch(random, kBatch); });
+  auto trained = tg::example::train(**session, 400, [&] { return drawBatch(random, kBatch); });
   if (!trained) return tg::example::failed(trained.error());
 
   tg::Inputs fresh = drawBatch(random, kTests);
