@@ -33,22 +33,22 @@ struct DeviceChoice {
 };
 
 struct SessionOptions {
-  DeviceChoice device;
+  DeviceChoice device = {};
   bool validation = false;              ///< run under the validation layer, when the device is opened here
-  std::string cache;                    ///< file of compiled pipelines, read and kept up to date; "" is none
-  std::optional<Target> target;         ///< compile for this target instead of the device's own
+  std::string cache = {};               ///< file of compiled pipelines, read and kept up to date; "" is none
+  std::optional<Target> target = {};    ///< compile for this target instead of the device's own
   uint64_t seed = 0;                    ///< of parameters and of random ops
   bool keepGrads = true;                ///< downloadParamGrads works
   std::string keepCaptures = "*";       ///< by name pattern; others cost a second compilation when asked for
-  std::string trainPipeline;            ///< run first, such as append-grad,append-adam{lr=1e-3}
-  std::string tuning;                   ///< file of measured schedules
+  std::string trainPipeline = {};       ///< run first, such as append-grad,append-adam{lr=1e-3}
+  std::string tuning = {};              ///< file of measured schedules
   std::string trainFunction = "train";  ///< what `step` calls
   /// Parameters to use in place of own ones of these names: `params()` of other sessions on the device. They
   /// are not initialised. Names the module lacks are passed over.
-  ParamBuffers sharedParams;
+  ParamBuffers sharedParams = {};
   int cachedBatches = 8;  ///< batch sizes kept compiled for each function
-  DiagnosticHandler
-      onDiagnostic;  ///< remarks and what the session says once; may be empty. Calls nothing here
+  DiagnosticHandler onDiagnostic =
+      {};  ///< remarks and what the session says once; may be empty. Calls nothing here
 };
 
 struct SessionInfo {

@@ -9,5 +9,7 @@ namespace tg {
 std::string opsPage();
 /// docs/passes.md: every pass with stages, tool and options.
 std::string passesPage();
+/// docs/from-typescript.md: what stands for each op kind and export of the library for TypeScript.
+std::string mappingPage();
 
 }  // namespace tg
