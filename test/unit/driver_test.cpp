@@ -9,7 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "ir/parser.h"
+#include "ir/verify.h"
 #include "passes/pass_options.h"
+#include "tools/driver/bench_models.h"
 #include "tools/driver/driver.h"
 #include "tools/driver/expected.h"
 #include "tools/driver/io.h"
@@ -165,6 +167,14 @@ TEST(Expected, ProseIsNoExpectation) {
   EXPECT_NE(ExpectedDiagnostics("// expected-error@belo {{x}}\n", "f").mismatches(), "");
   EXPECT_NE(ExpectedDiagnostics("// expected-error {{x}\n", "f").mismatches(), "");
   EXPECT_NE(ExpectedDiagnostics("// expected-error@-5 {{x}}\n", "f").mismatches(), "");
+}
+
+TEST(BenchModels, AreModulesThatVerify) {
+  for (const std::string& name : benchModelNames()) {
+    auto made = benchModel(name);
+    ASSERT_TRUE(made && *made) << name << ": " << (*made).error().str();
+    EXPECT_TRUE(verify(***made)) << name;
+  }
 }
 
 }  // namespace

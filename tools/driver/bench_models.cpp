@@ -41,12 +41,13 @@ module @mlp attributes {train_pipeline = "append-grad,append-adam{lr=1e-3}"} {
 
 struct GptRow {
   const char* name;
-  GptConfig config;  ///< vocab, block, layers, heads, width, batch, activation
+  GptConfig config;
 };
 const GptRow kGpts[] = {
-    {"gpt-nano", {65, 64, 2, 4, 64, 16, "relu", GptConfig().trainPipeline}},
-    {"gpt-micro", {65, 128, 4, 4, 128, 16, "relu", GptConfig().trainPipeline}},
-    {"gpt-char", {65, 256, 6, 6, 384, 64, "gelu", GptConfig().trainPipeline}},
+    {"gpt-nano", {.vocab = 65}},
+    {"gpt-micro", {.vocab = 65, .block = 128, .layers = 4, .width = 128}},
+    {"gpt-char",
+     {.vocab = 65, .block = 256, .layers = 6, .heads = 6, .width = 384, .batch = 64, .activation = "gelu"}},
 };
 
 }  // namespace
