@@ -94,11 +94,19 @@ void ValidationLog::clear() {
 }
 
 Result<std::shared_ptr<Instance>> Instance::create(bool validation, std::shared_ptr<ValidationLog> log) {
+  // Never destroyed: each time the last instance goes the loader unloads the driver, and NVIDIA's cannot be
+  // loaded more than a few times by one process.
+  static auto* const kept = new std::shared_ptr<Instance>();
   std::lock_guard lock(loaderMutex);
+  if (!validation && *kept) return *kept;
   TG_CHECK(loadLoader());
   std::shared_ptr<Instance> instance(new Instance());
-  instance->log_ = std::move(log);
+  if (validation) instance->log_ = std::move(log);
   TG_CHECK(instance->initialize(validation));
+  if (!validation) {
+    *kept = instance;
+    countHandles(-1);  // the process's, not a caller's
+  }
   return instance;
 }
 

@@ -11,7 +11,8 @@ namespace tg::vulkan {
 
 class Instance {
  public:
-  /// `log` receives what the layer reports; null when `validation` is off.
+  /// `log` receives what the layer reports; null when `validation` is off. Without validation there is one
+  /// instance for all callers, which lasts as long as the process.
   static Result<std::shared_ptr<Instance>> create(bool validation, std::shared_ptr<ValidationLog> log);
   ~Instance();
   Instance(const Instance&) = delete;

@@ -401,6 +401,16 @@ TEST(VulkanDevices, ListMatchesWhatIsOpened) {
   EXPECT_EQ(liveHandles(), 0);
 }
 
+// Many more times than a driver can be loaded by one process, which is why the instance stays.
+TEST(VulkanDevices, OpenAndCloseManyTimes) {
+  for (int round = 0; round < 20; ++round) {
+    auto opened = Device::open({});
+    ASSERT_TRUE(opened) << "round " << round << ": " << opened.error().message();
+    opened->reset();
+    EXPECT_EQ(liveHandles(), 0);
+  }
+}
+
 TEST(VulkanDevices, BadSelectionNamesWhatThereIs) {
   auto opened = Device::open({"no such device", false, false, {}});
   ASSERT_FALSE(opened);
