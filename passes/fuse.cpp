@@ -15,6 +15,7 @@
 #include "ir/target.h"
 #include "passes/fuse/fuse.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg {
 
@@ -59,7 +60,8 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
       if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");
     TG_CHECK(refuseHalves(*func));
     dropUnkept(*func, options);
-    fuse::expandViews(module, *func);
+    // Composites that are nothing but views and joins of them live inside regions, as index arithmetic.
+    expandOps(module, *func, [](const Op& op) { return op.info().fusion == table::Fusion::view; });
   }
   TG_CHECK(run_canonicalize(module, {}, context));
   TG_CHECK(run_cse(module, {}, context));

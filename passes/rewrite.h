@@ -1,11 +1,14 @@
-// What the clean-up passes share: visiting the ops of every function with values replaced on the way.
+// What passes that rewrite functions share: visiting ops with values replaced on the way, and taking
+// composites apart.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
+#include "ir/builder.h"
 #include "ir/module.h"
 
 namespace tg {
@@ -28,6 +31,39 @@ inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
     }
   }
   func.body.ops = std::move(kept);
+}
+
+/// Emits the primitives a composite stands for at the builder's place and returns its results. They take the
+/// op's names; one that is an operand of the op, as of a view that changes nothing, keeps its own.
+inline std::vector<Value*> expandOp(const Op& op, Builder& builder) {
+  std::vector<Value*> operands;
+  for (const Operand& operand : op.operands) operands.push_back(operand.value);
+  std::vector<Value*> results = decompose(op, operands, builder);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (std::find(operands.begin(), operands.end(), results[i]) == operands.end())
+      results[i]->name = op.results[i]->name;
+  return results;
+}
+
+/// Replaces the composites of a function that `chosen` accepts by the primitives they stand for.
+inline void expandOps(Module& module, Item& func, const std::function<bool(const Op&)>& chosen) {
+  Builder builder(&module, &func);
+  std::vector<std::unique_ptr<Op>> old = std::move(func.body.ops), dropped;
+  func.body.ops.clear();
+  std::unordered_map<const Value*, Value*> replaced;
+  for (auto& op : old) {
+    forEachUse(*op, [&](Value*& value) {
+      if (auto it = replaced.find(value); it != replaced.end()) value = it->second;
+    });
+    if (!op->info().has(table::composite) || !chosen(*op)) {
+      func.body.ops.push_back(std::move(op));
+      continue;
+    }
+    builder.setLoc(op->loc);
+    std::vector<Value*> results = expandOp(*op, builder);
+    for (size_t i = 0; i < results.size(); ++i) replaced[op->results[i].get()] = results[i];
+    dropped.push_back(std::move(op));
+  }
 }
 
 }  // namespace tg

@@ -13,9 +13,6 @@
 
 namespace tg::fuse {
 
-/// Replaces composites whose fusion class is `view` by the views they are.
-void expandViews(Module& module, Item& func);
-
 /// Rewrites that make regions possible: a reduced cross entropy into rows and a mean, row composites
 /// to the last axis, long reductions into two stages, joins of more tensors than a kernel may bind into
 /// joins of joins, large scatters with blocks to skip, an attention's gradient into its two kernels and

@@ -7,6 +7,7 @@
 #include "ir/infer.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/fuse.h"
+#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -68,14 +69,11 @@ class Preparer {
   }
   /// Decomposes an op and takes the parts one by one.
   void expand(std::unique_ptr<Op> op) {
-    std::vector<Value*> operands;
-    for (const Operand& operand : op->operands) operands.push_back(operand.value);
     Block parts;
     Block* body = builder_.block();
     builder_.setBlock(&parts);
-    std::vector<Value*> results = decompose(*op, operands, builder_);
+    std::vector<Value*> results = expandOp(*op, builder_);
     builder_.setBlock(body);
-    for (size_t i = 0; i < results.size(); ++i) results[i]->name = op->results[i]->name;
     for (auto& part : parts.ops) take(std::move(part));
     for (size_t i = 0; i < results.size(); ++i) replaced_[op->results[i].get()] = replacedBy(results[i]);
     dropped_.push_back(std::move(op));
