@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "codegen/emit_region.h"
-#include "codegen/kernel_expr.h"
+#include "ir/kernel/expr.h"
 #include "ir/infer.h"
 
 namespace tg {

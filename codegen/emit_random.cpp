@@ -3,7 +3,7 @@
 #include <numbers>
 
 #include "codegen/emit_region.h"
-#include "codegen/kernel_expr.h"
+#include "ir/kernel/expr.h"
 #include "ir/scalar_expr.h"
 
 namespace tg {

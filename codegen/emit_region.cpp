@@ -148,6 +148,7 @@ NOT_HERE(update, "it is a place, or a copy");
 NOT_HERE(param_grad, "it names a value");
 NOT_HERE(capture, "it names a value");
 NOT_HERE(grad, "append-grad expands it");
+NOT_HERE(custom, "its kernel is there already");
 NOT_HERE(fused, "it is the kernel");
 NOT_HERE(yield, "the schedule stores what it yields");
 NOT_HERE(return_, "it names values");

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "codegen/index.h"
-#include "codegen/kernel_builder.h"
+#include "ir/kernel/builder.h"
 #include "codegen/lower.h"
 #include "codegen/plain_region.h"
 

@@ -394,6 +394,54 @@ void GlslPrinter::op(const Op& op) {
   case k_yield: break;
   case k_barrier: barrier(); break;
   case k_workgroup_reduce: define(op, reduce(op)); break;
+  case k_ceil:
+  case k_round:
+  case k_trunc:
+  case k_exp2:
+  case k_log2:
+  case k_reciprocal:
+  case k_sin:
+  case k_cos:
+  case k_tan:
+  case k_asin:
+  case k_acos:
+  case k_atan:
+  case k_sinh:
+  case k_cosh:
+  case k_tanh:
+  case k_erf:
+  case k_stop_gradient:
+  case k_popcount:
+  case k_clz:
+  case k_ctz:
+  case k_reverse_bits:
+  case k_isnan:
+  case k_isinf:
+  case k_isfinite:
+  case k_rotl:
+  case k_rotr:
+  case k_add_sat:
+  case k_sub_sat:
+  case k_mul_sat:
+  case k_abs_diff:
+  case k_atomic_and:
+  case k_atomic_or:
+  case k_atomic_xor:
+  case k_atomic_min:
+  case k_atomic_max:
+  case k_atomic_exchange:
+  case k_atomic_compare_exchange:
+  case k_accumulate:
+  case k_exact_add:
+  case k_exact_load:
+  case k_exact_store:
+  case k_subgroup_size:
+  case k_subgroup_id:
+  case k_subgroup_lane:
+  case k_subgroup_reduce:
+  case k_subgroup_shuffle:
+  case k_subgroup_ballot:
+  case k_call: assert(false); break;  // glsl helper
   case k_add:
   case k_sub:
   case k_mul:

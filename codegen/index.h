@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/kernel_builder.h"
+#include "ir/kernel/builder.h"
 
 namespace tg {
 

@@ -423,6 +423,7 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::update: return storageWrite(c, true);
   case Opcode::param_grad: return storageWrite(c, false);
   case Opcode::grad: return gradients(c);
+  case Opcode::custom: return inference::custom(c);
 #define SCALAR(id, ...) case Opcode::id:
 #include "ir/scalar.def"
 #undef SCALAR

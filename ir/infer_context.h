@@ -53,6 +53,9 @@ Result<Types> optimizer(const Context& c);
 /// attention and its gradients.
 Result<Types> attention(const Context& c);
 
+/// tg.custom.
+Result<Types> custom(const Context& c);
+
 // ir/infer_random.cpp
 Result<Types> randomUniform(const Context& c);
 Result<Types> randomNormal(const Context& c);

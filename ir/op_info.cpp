@@ -16,6 +16,7 @@ constexpr Slot val(std::string_view name, TypeClass type) { return {name, SlotKi
 constexpr Slot opt(std::string_view name, TypeClass type) { return {name, SlotKind::optional, type}; }
 constexpr Slot vals(std::string_view name, TypeClass type) { return {name, SlotKind::values, type}; }
 constexpr Slot sym(std::string_view name) { return {name, SlotKind::symbol, any}; }
+constexpr Slot callee(std::string_view name) { return {name, SlotKind::callee, any}; }
 constexpr Slot lit(std::string_view name) { return {name, SlotKind::literal, any}; }
 constexpr Slot elem(std::string_view name) { return {name, SlotKind::element, any}; }
 constexpr Slot bind(std::string_view name) { return {name, SlotKind::bindings, any}; }

@@ -35,7 +35,8 @@ std::string_view name(Stage stage);
 namespace table {
 
 /// What a slot accepts. `values` and `groups` are variadic; `element` is `%buf[%i, …]`;
-/// `range` is `@buffer[offset:bytes]`; `bindings` is `(%a = %x, …)`; `keyword` is `name(…)`.
+/// `range` is `@buffer[offset:bytes]`; `bindings` is `(%a = %x, …)`; `keyword` is `name(…)`;
+/// `callee` is `@f` with the `values` that follow it in parentheses, `@f(%a, %b)`.
 enum class SlotKind : uint8_t {
   none,
   value,
@@ -44,6 +45,7 @@ enum class SlotKind : uint8_t {
   symbol,
   element,
   literal,
+  callee,
   bindings,
   binding,
   keyword,
@@ -97,8 +99,21 @@ enum Trait : uint16_t {
 };
 
 /// What fusion sees.
-/// `window`: an element reads a neighbourhood of each operand, most elements of it once.
-enum class Fusion : uint8_t { none, map, view, reduce, row, contraction, scatter, leaf, window, attention };
+/// `custom`: a kernel of the module's own, a region by itself. `window`: an element reads a neighbourhood of
+/// each operand, most elements of it once.
+enum class Fusion : uint8_t {
+  none,
+  map,
+  view,
+  reduce,
+  row,
+  contraction,
+  scatter,
+  leaf,
+  window,
+  attention,
+  custom
+};
 
 template <class T, int N>
 struct List {

@@ -118,6 +118,7 @@ Result<void> Parser::positional(Op& op, const Slot& slot) {
   using Kind = Operand::Kind;
   bool fits = true;
   switch (slot.kind) {
+  case SlotKind::callee:
   case SlotKind::symbol: fits = parsed.kind == Kind::symbol; break;
   case SlotKind::element: fits = parsed.kind == Kind::element; break;
   case SlotKind::binding: fits = parsed.kind == Kind::binding; break;
@@ -148,6 +149,18 @@ Result<void> Parser::operandList(Op& op) {
         return wrongCount(slot.name);
       }
       break;
+    case SlotKind::callee: {
+      TG_CHECK(positional(op, slot));
+      TG_CHECK(expect("("));
+      TG_TRY(std::vector<Operand> inputs, operandsUntil(")", 0));
+      for (Operand& input : inputs) {
+        if (input.kind != Operand::Kind::value && input.kind != Operand::Kind::literal)
+          return failAt(op.loc,
+                        fmt::format("{}: an input of @{} is no value", op.info().name, op.operands[0].text));
+        op.operands.push_back(std::move(input));
+      }
+      return {};
+    }
     case SlotKind::bindings: {
       TG_CHECK(expect("("));
       TG_TRY(std::vector<Operand> bound, operandsUntil(")", 0));

@@ -114,6 +114,12 @@ void Printer::opOperands(const Op& op) {
     out_ += ')';
     return;
   }
+  if (op.info().slots.size() && op.info().slots[0].kind == table::SlotKind::callee) {
+    put(" @{}(", op.operands[0].text);
+    operands({op.operands.begin() + 1, op.operands.end()});
+    out_ += ')';
+    return;
+  }
   bool first = true;
   for (const Operand& operand : op.operands) {
     bool keyword = operand.kind == Operand::Kind::keyword && operand.text != "dense";

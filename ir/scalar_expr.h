@@ -99,6 +99,55 @@ E isOdd(const E& k) {
   return eq(k - 2.0 * floor(k * 0.5), 1.0);
 }
 
+/// The arc tangent (Cephes atanf): |x| is brought to [0, tan(π/8)] by a reciprocal or a quotient.
+template <class E>
+E lowerAtan(const E& x) {
+  static constexpr double kSeries[] = {8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1,
+                                       -3.33329491539e-1};
+  E a = abs(x);
+  E far = gt(a, 2.414213562373095), middle = gt(a, 0.41421356237309503);
+  E t = select(far, -1.0 / max(a, 1.0), select(middle, (a - 1.0) / (a + 1.0), a));
+  E base = select(far, 1.5707963267948966, select(middle, E(a * 0.0 + 0.78539816339744831), E(a * 0.0)));
+  E z = t * t;
+  return sign(x) * (base + (polynomial(z, kSeries) * z * t + t));
+}
+
+/// The arc sine for |x| <= 1/2, given x and z = x² (Cephes asinf).
+template <class E>
+E asinSmall(const E& x, const E& z) {
+  static constexpr double kSeries[] = {4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2,
+                                       1.6666752422e-1};
+  return polynomial(z, kSeries) * z * x + x;
+}
+
+/// The arc sine: beyond 1/2 by π/2 - 2·asin(√((1-|x|)/2)).
+template <class E>
+E lowerAsin(const E& x) {
+  E a = abs(x);
+  E z = select(gt(a, 0.5), 0.5 * (1.0 - a), a * a);
+  E t = select(gt(a, 0.5), sqrt(max(z, 0.0)), a);
+  E small = asinSmall(t, z);
+  E value = sign(x) * select(gt(a, 0.5), 1.5707963267948966 - 2.0 * small, small);
+  return select(gt(a, 1.0), E(sqrt(1.0 - a)), value);  // NaN outside of [-1, 1]
+}
+
+template <class E>
+E lowerAcos(const E& x) {
+  E a = abs(x);
+  E half = 2.0 * asinSmall(E(sqrt(0.5 * (1.0 - a))), E(0.5 * (1.0 - a)));
+  return select(gt(a, 0.5), select(lt(x, 0.0), 3.1415926535897931 - half, half),
+                1.5707963267948966 - asinSmall(x, E(x * x)));
+}
+
+/// The hyperbolic sine: a polynomial below 1, else by exp.
+template <class E>
+E lowerSinh(const E& x) {
+  static constexpr double kNear[] = {2.03721912945e-4, 8.33028376239e-3, 1.66667160211e-1};
+  E z = x * x;
+  E near = polynomial(z, kNear) * z * x + x;
+  return select(lt(abs(x), 1.0), near, 0.5 * (exp(x) - exp(-x)));
+}
+
 template <class E>
 E lowerSin(const E& x) {
   QuarterTurns<E> turns = quarterTurns(x);

@@ -16,6 +16,7 @@ static bool stopsGradient(const Op& op) {
   case Scalar::stop_gradient:
   case Scalar::sign:
   case Scalar::floor:
+  case Scalar::trunc:
   case Scalar::ceil:
   case Scalar::round: return true;
   default: return false;

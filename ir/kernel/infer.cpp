@@ -110,6 +110,46 @@ Result<Types> highProduct(const Op& op) {
   return types;
 }
 
+Result<Types> unsignedOnly(const Op& op) {
+  TG_TRY(Types types, laneWise(op));
+  if (types[0].dtype != DType::u32) return violation(op, "c2", fmt::format("{} is not u32", types[0].str()));
+  return types;
+}
+
+Result<Types> test(const Op& op) {
+  TG_TRY(Types types, laneWise(op));
+  return Types{Type::scalar(DType::i1, types[0].lanes)};
+}
+
+Result<Types> reduction(const Op& op, std::string_view label) {
+  TG_TRY(Types types, laneWise(op));
+  std::string kind = op.word("kind");
+  if (isFloat(types[0].dtype) && (kind == "and" || kind == "or" || kind == "xor"))
+    return violation(op, label, fmt::format("{} has no bitwise operations", types[0].str()));
+  return types;
+}
+
+Result<Types> shuffle(const Op& op) {
+  TG_TRY(Type type, plainOperand(op, 0));
+  TG_TRY(Type lane, plainOperand(op, 1));
+  if (op.operands[1].isLiteral() ? !op.operands[1].isInteger : lane != Type::scalar(DType::u32))
+    return violation(op, "c1", fmt::format("the lane is {}, not u32", lane.str()));
+  return Types{type};
+}
+
+Result<Types> ballot(const Op& op) {
+  TG_TRY(Type cond, plainOperand(op, 0));
+  if (cond.lanes != 1) return violation(op, "c1", fmt::format("{} is not one bool", cond.str()));
+  return Types{Type::scalar(DType::u32, 4)};
+}
+
+/// Which func is called is known only with the module (verifyCalls); here the results stand as declared.
+Result<Types> call(const Op& op) {
+  Types types;
+  for (const auto& result : op.results) types.push_back(result->type);
+  return types;
+}
+
 Result<Types> select(const Op& op) {
   TG_TRY(Type cond, plainOperand(op, 0));
   TG_TRY(Types types, laneWise(op, 1));
@@ -186,23 +226,21 @@ Result<Types> extent(const Op& op) {
 
 bool mayLoad(BufMode mode) { return mode != BufMode::out && mode != BufMode::accum; }
 bool mayStore(BufMode mode) { return mode != BufMode::in && mode != BufMode::accum; }
-bool mayAccumulate(BufMode mode) {
-  return mode == BufMode::accum || mode == BufMode::inout || mode == BufMode::shared;
+bool mayAccumulate(BufMode mode) { return mode != BufMode::in && mode != BufMode::out; }
+bool mayExchange(BufMode mode) {
+  return mode == BufMode::inout || mode == BufMode::tape || mode == BufMode::shared;
 }
+bool mayAdd(BufMode mode) { return mode == BufMode::accum || mayExchange(mode); }
 
-/// The element that operand `index` names; `modes` says which buffers serve, `rangeLabel` which
-/// constraint a constant index outside its axis breaks.
-Result<Type> element(const Op& op, int index, bool (*modes)(BufMode), std::string_view rangeLabel) {
-  if (index >= op.numOperands() || op.operands[index].kind != Operand::Kind::element ||
-      !op.operands[index].value->type.isBuffer())
-    return violation(op, "c1", "an element of a buffer is missing");
-  const Operand& place = op.operands[index];
+/// Checks the indices of an element, one for each of the first `rank` axes of a buffer that `modes` admits;
+/// `rangeLabel` is the constraint that a constant index outside its axis breaks.
+Result<void> indices(const Op& op, const Operand& place, int rank, bool (*modes)(BufMode),
+                     std::string_view rangeLabel) {
   const Type& buffer = place.value->type;
   int given = static_cast<int>(place.items.size());
-  if (given != buffer.rank())
+  if (given != rank)
     return violation(
-        op, "c1",
-        fmt::format("%{} has {} axes, but {} indices are given", place.value->name, buffer.rank(), given));
+        op, "c1", fmt::format("%{} has {} axes, but {} indices are given", place.value->name, rank, given));
   if (!modes(buffer.mode) || (buffer.texel && modes != mayLoad))
     return violation(
         op, "c2",
@@ -220,17 +258,67 @@ Result<Type> element(const Op& op, int index, bool (*modes)(BufMode), std::strin
       return violation(op, rangeLabel,
                        fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, extent - 1));
   }
-  return elementType(buffer);
+  return {};
 }
 
-Result<Types> storing(const Op& op, bool atomic) {
-  TG_TRY(Type wanted, element(op, 1, atomic ? mayAccumulate : mayStore, "c4"));
-  if (atomic && wanted.lanes != 1)
-    return violation(op, "c3", fmt::format("{} is added to lane by lane, not as one", wanted.str()));
-  TG_TRY(Type type, plainOperand(op, 0));
-  bool literal = op.operands[0].isLiteral();
+/// The type of the element that operand `index` names.
+Result<Type> element(const Op& op, int index, bool (*modes)(BufMode), std::string_view rangeLabel) {
+  if (index < 0 || index >= op.numOperands() || op.operands[index].kind != Operand::Kind::element ||
+      !op.operands[index].value->type.isBuffer())
+    return violation(op, "c1", "an element of a buffer is missing");
+  const Operand& place = op.operands[index];
+  TG_CHECK(indices(op, place, place.value->type.rank(), modes, rangeLabel));
+  return elementType(place.value->type);
+}
+
+Result<Types> storing(const Op& op, bool (*modes)(BufMode), int value = 0) {
+  TG_TRY(Type wanted, element(op, op.numOperands() - 1, modes, "c4"));
+  TG_TRY(Type type, plainOperand(op, value));
+  bool literal = op.operands[value].isLiteral();
   if (type != wanted && !(literal && type.dtype == wanted.dtype))
     return violation(op, "c3", fmt::format("the value is {}, the element {}", type.str(), wanted.str()));
+  return Types{};
+}
+
+/// Atomics work on one 32-bit word; the old value is a result if the op names one.
+Result<Types> atomic(const Op& op, int value = 0) {
+  TG_TRY(Type wanted,
+         element(op, op.numOperands() - 1, op.code == Opcode::k_atomic_add ? mayAdd : mayExchange, "c4"));
+  if (wanted.lanes != 1 || op.operands.back().value->type.dtype == DType::f16)
+    return violation(
+        op, "c3",
+        fmt::format("the element is {}, not one 32-bit scalar", op.operands.back().value->type.str()));
+  TG_CHECK(storing(op, op.code == Opcode::k_atomic_add ? mayAdd : mayExchange, value));
+  return op.results.empty() ? Types{} : Types{wanted};
+}
+
+Result<Types> compareExchange(const Op& op) {
+  TG_TRY(Types types, atomic(op, 1));
+  TG_TRY(Type expected, plainOperand(op, 0));
+  Type wanted = elementType(op.operands.back().value->type);
+  if (expected != wanted)
+    return violation(op, "c3", fmt::format("`expected` is {}, the element {}", expected.str(), wanted.str()));
+  return types;
+}
+
+/// The place of an exact sum: an i32 buffer without its last axis, which has kExactWords words.
+Result<void> exactElement(const Op& op, int index, bool (*modes)(BufMode), std::string_view rangeLabel) {
+  bool given = index < op.numOperands() && op.operands[index].kind == Operand::Kind::element &&
+               op.operands[index].value->type.isBuffer();
+  const Type* buffer = given ? &op.operands[index].value->type : nullptr;
+  if (!buffer || buffer->rank() < 2 || buffer->shape.back() != kExactWords)
+    return violation(op, "c1",
+                     fmt::format("an exact sum is the last axis of a buffer, of {} words", kExactWords));
+  if (buffer->dtype != DType::i32 || buffer->lanes != 1)
+    return violation(op, "c2", fmt::format("the words are {}, not i32", elementType(*buffer).str()));
+  return indices(op, op.operands[index], buffer->rank() - 1, modes, rangeLabel);
+}
+
+Result<Types> exactStoring(const Op& op, bool (*modes)(BufMode)) {
+  TG_CHECK(exactElement(op, 1, modes, "c4"));
+  const Operand& value = op.operands[0];
+  if (!value.isLiteral() && !(value.value && value.value->type == Type::scalar(DType::f32)))
+    return violation(op, "c3", "the value must be one f32");
   return Types{};
 }
 
@@ -335,8 +423,8 @@ const std::vector<Operand>& iterArgs(const Op& loop) {
 }
 
 Type literalType(const Op& op) {
-  if (op.code == Opcode::k_store || op.code == Opcode::k_atomic_add)
-    return Type::scalar(op.operands[1].value->type.dtype);
+  if (op.numOperands() >= 2 && op.operands.back().kind == Operand::Kind::element && op.operands.back().value)
+    return Type::scalar(elementType(op.operands.back().value->type).dtype);  // what is stored or added
   if (op.code == Opcode::k_yield || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast) return {};
   if (op.code == Opcode::k_if) return Type::scalar(DType::i1);
   size_t first = op.code == Opcode::k_select ? 1 : 0;
@@ -349,6 +437,7 @@ Type literalType(const Op& op) {
 
 Type operandType(const Op& op, const Operand& operand) {
   if (!operand.isLiteral()) return operand.value->type;
+  if (op.code == Opcode::k_subgroup_shuffle && &operand == &op.operands[1]) return Type::scalar(DType::u32);
   if (op.code == Opcode::k_select && &operand == op.operands.data()) return Type::scalar(DType::i1);
   return literalType(op);
 }
@@ -380,7 +469,43 @@ Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
   case k_log:
   case k_shl:
   case k_shr:
-  case k_workgroup_reduce: return laneWise(op);
+  case k_ceil:
+  case k_round:
+  case k_trunc:
+  case k_exp2:
+  case k_log2:
+  case k_reciprocal:
+  case k_sin:
+  case k_cos:
+  case k_tan:
+  case k_asin:
+  case k_acos:
+  case k_atan:
+  case k_sinh:
+  case k_cosh:
+  case k_tanh:
+  case k_erf:
+  case k_stop_gradient:
+  case k_popcount:
+  case k_clz:
+  case k_ctz:
+  case k_reverse_bits: return laneWise(op);
+  case k_isnan:
+  case k_isinf:
+  case k_isfinite: return test(op);
+  case k_rotl:
+  case k_rotr:
+  case k_add_sat:
+  case k_sub_sat:
+  case k_mul_sat:
+  case k_abs_diff: return unsignedOnly(op);
+  case k_workgroup_reduce: return reduction(op, "c2");
+  case k_subgroup_reduce: return reduction(op, "c1");
+  case k_subgroup_shuffle: return shuffle(op);
+  case k_subgroup_ballot: return ballot(op);
+  case k_subgroup_size:
+  case k_subgroup_id:
+  case k_subgroup_lane: return Types{Type::scalar(DType::u32)};
   case k_and:
   case k_or:
   case k_xor:
@@ -401,8 +526,23 @@ Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
     TG_TRY(Type type, element(op, 0, mayLoad, "c3"));
     return Types{type};
   }
-  case k_store: return storing(op, false);
-  case k_atomic_add: return storing(op, true);
+  case k_store: return storing(op, mayStore);
+  case k_atomic_add:
+  case k_atomic_and:
+  case k_atomic_or:
+  case k_atomic_xor:
+  case k_atomic_min:
+  case k_atomic_max:
+  case k_atomic_exchange: return atomic(op);
+  case k_atomic_compare_exchange: return compareExchange(op);
+  case k_accumulate: return storing(op, mayAccumulate);
+  case k_exact_add: return exactStoring(op, mayAccumulate);
+  case k_exact_store: return exactStoring(op, mayStore);
+  case k_exact_load: {
+    TG_CHECK(exactElement(op, 0, mayLoad, "c3"));
+    return Types{Type::scalar(DType::f32)};
+  }
+  case k_call: return call(op);
   case k_shared: return memory(op, BufMode::shared);
   case k_local: return memory(op, BufMode::local);
   case k_if: return branch(op);

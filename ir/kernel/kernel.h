@@ -43,8 +43,14 @@ Type literalType(const Op& op);
 /// The type of an operand that is a value or a literal of `op`.
 Type operandType(const Op& op, const Operand& operand);
 
-/// The type of one element of a buffer.
-inline Type elementType(const Type& buffer) { return Type::scalar(buffer.dtype, buffer.lanes); }
+/// The type of one element of a buffer as kernels compute with it: f16 is storage only, its loads give f32.
+inline Type elementType(const Type& buffer) {
+  return Type::scalar(buffer.dtype == DType::f16 ? DType::f32 : buffer.dtype, buffer.lanes);
+}
+
+/// Words of an exact sum (tgk.exact_add): 320 bits of two's complement fixed point whose lowest bit is
+/// 2^-149, least word first, and one word of flags: 1 = NaN, 2 = +inf, 4 = -inf was added.
+constexpr int64_t kExactWords = 11;
 
 /// The yield that ends a body, or null.
 const Op* yieldOf(const Block& body);

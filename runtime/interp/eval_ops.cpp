@@ -73,6 +73,7 @@ WALKED(state);
 WALKED(update);
 WALKED(param_grad);
 WALKED(capture);
+WALKED(custom);
 WALKED(fused);
 WALKED(yield);
 WALKED(return_);

@@ -42,6 +42,7 @@ std::string slotKind(const table::Slot& slot) {
   case optional: return fmt::format("value, {}; may be missing", typeClass(slot.type));
   case values: return fmt::format("any number of values, {}", typeClass(slot.type));
   case symbol: return "symbol, `@name`";
+  case callee: return "callee, `@name(…)`";
   case element: return "element, `%buffer[%i, …]`";
   case literal: return "literal";
   case bindings: return "bindings, `(%a = %x, %g = [%y, %z])`";

@@ -1,4 +1,4 @@
-#include "codegen/kernel_expr.h"
+#include "ir/kernel/expr.h"
 
 #include <cmath>
 
@@ -25,6 +25,9 @@ static Opcode kernelOpOf(Scalar scalar) {
   case Scalar::rsqrt: return Opcode::k_rsqrt;
   case Scalar::exp: return Opcode::k_exp;
   case Scalar::log: return Opcode::k_log;
+  case Scalar::exp2: return Opcode::k_exp2;
+  case Scalar::log2: return Opcode::k_log2;
+  case Scalar::trunc: return Opcode::k_trunc;
   default: assert(false && "the scalar table has a kernel form for this one"); return Opcode::k_add;
   }
 }

@@ -1,4 +1,4 @@
-#include "codegen/kernel_builder.h"
+#include "ir/kernel/builder.h"
 
 #include <fmt/format.h>
 

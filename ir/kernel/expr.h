@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "codegen/kernel_builder.h"
+#include "ir/kernel/builder.h"
 #include "ir/scalar.h"
 
 namespace tg {
@@ -66,6 +66,9 @@ inline KExpr exp(const KExpr& x) { return kexpr::unary(Opcode::k_exp, x); }
 inline KExpr log(const KExpr& x) { return kexpr::unary(Opcode::k_log, x); }
 inline KExpr sqrt(const KExpr& x) { return kexpr::unary(Opcode::k_sqrt, x); }
 inline KExpr rsqrt(const KExpr& x) { return kexpr::unary(Opcode::k_rsqrt, x); }
+inline KExpr trunc(const KExpr& x) { return kexpr::unary(Opcode::k_trunc, x); }
+inline KExpr exp2(const KExpr& x) { return kexpr::unary(Opcode::k_exp2, x); }
+inline KExpr log2(const KExpr& x) { return kexpr::unary(Opcode::k_log2, x); }
 inline KExpr floor(const KExpr& x) { return kexpr::unary(Opcode::k_floor, x); }
 
 template <class A, class B>
