@@ -68,8 +68,8 @@ TEST(Inline, CallsInCallsGetNamesOfTheirOwn) {
             kernel(R"(    %i = tgk.local_id 0 : u32
     %a = tgk.load %x[%i] : f32
     %y_2 = tgk.mul %a, %a : f32
-    %y_3 = tgk.mul %y_2, %y_2 : f32
-    %r = tgk.add %y_3, %a : f32
+    %y_4 = tgk.mul %y_2, %y_2 : f32
+    %r = tgk.add %y_4, %a : f32
     tgk.store %r, %y[%i]
 )"));
 }

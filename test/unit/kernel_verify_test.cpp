@@ -27,8 +27,8 @@ const std::string kHelpers = R"(func @half(%x: f32) -> (y: f32) {
 std::string around(const std::string& body) {
   return R"(kernel @k(%x: buf<4xf32, in>, %y: buf<4xi32, in>, %p: buf<4xu32, in>, %m: buf<2x4xf32, inout>,
       %o: buf<4xf32, out>, %a: buf<4xf32, accum>, %q: buf<4xvec4<f32>, inout>, %t: buf<4xf32, in, texel>,
-      %n: buf<4xi32, inout>, %g: buf<4xvec2<i32>, inout>, %h: buf<4xf16, inout>, %e: buf<2x11xi32, inout>,
-      %d: buf<2x11xi32, accum>) workgroup(4) grid(1) {
+      %n0: buf<4xi32, inout>, %g0: buf<4xvec2<i32>, inout>, %h0: buf<4xf16, inout>, %e0: buf<2x11xi32, inout>,
+      %d0: buf<2x11xi32, accum>) workgroup(4) grid(1) {
     %l = tgk.local_id 0 : u32
     %f = tgk.load %x[%l] : f32
     %i = tgk.load %y[%l] : i32
@@ -45,20 +45,20 @@ std::vector<Refusal> exactRefusals() {
   return {
       {"k_accumulate.c1", "tgk.accumulate %f, %m[0]"},
       {"k_accumulate.c2", "tgk.accumulate %f, %o[0]"},
-      {"k_accumulate.c3", "tgk.accumulate %f, %h[0]"},
+      {"k_accumulate.c3", "tgk.accumulate %f, %h0[0]"},
       {"k_accumulate.c3", "tgk.accumulate %v, %m[0, 0]"},
       {"k_accumulate.c4", "tgk.accumulate %f, %m[2, 0]"},
-      {"k_exact_add.c1", "tgk.exact_add %f, %n[0]"},
+      {"k_exact_add.c1", "tgk.exact_add %f, %n0[0]"},
       {"k_exact_add.c2", "%s = tgk.local : buf<2x11xi32, local>\ntgk.exact_add %f, %s[0]"},
-      {"k_exact_add.c3", "tgk.exact_add %v, %e[0]"},
-      {"k_exact_add.c4", "tgk.exact_add %f, %e[2]"},
-      {"k_exact_load.c1", "%r = tgk.exact_load %e[0, 0] : f32"},
-      {"k_exact_load.c2", "%r = tgk.exact_load %d[0] : f32"},
-      {"k_exact_load.c3", "%r = tgk.exact_load %e[2] : f32"},
-      {"k_exact_store.c1", "tgk.exact_store %f, %e[0, 0]"},
-      {"k_exact_store.c2", "tgk.exact_store %f, %d[0]"},
-      {"k_exact_store.c3", "tgk.exact_store %v, %e[0]"},
-      {"k_exact_store.c4", "tgk.exact_store %f, %e[2]"},
+      {"k_exact_add.c3", "tgk.exact_add %v, %e0[0]"},
+      {"k_exact_add.c4", "tgk.exact_add %f, %e0[2]"},
+      {"k_exact_load.c1", "%r = tgk.exact_load %e0[0, 0] : f32"},
+      {"k_exact_load.c2", "%r = tgk.exact_load %d0[0] : f32"},
+      {"k_exact_load.c3", "%r = tgk.exact_load %e0[2] : f32"},
+      {"k_exact_store.c1", "tgk.exact_store %f, %e0[0, 0]"},
+      {"k_exact_store.c2", "tgk.exact_store %f, %d0[0]"},
+      {"k_exact_store.c3", "tgk.exact_store %v, %e0[0]"},
+      {"k_exact_store.c4", "tgk.exact_store %f, %e0[2]"},
       {"k_workgroup_reduce.c2", "%r = tgk.workgroup_reduce %f {kind = and} : f32"},
       {"k_subgroup_reduce.c1", "%r = tgk.subgroup_reduce %f {kind = or} : f32"},
       {"k_subgroup_shuffle.c1", "%r = tgk.subgroup_shuffle %f, %i : f32"},
@@ -151,10 +151,11 @@ std::vector<Refusal> refusals() {
   }
   for (const char* op : {"and", "or", "xor", "min", "max", "exchange", "compare_exchange"}) {
     std::string values = op == std::string("compare_exchange") ? "%i, %i" : "%i";
-    all.push_back({fmt::format("k_atomic_{}.c1", op), fmt::format("tgk.atomic_{} {}, %n[0, 0]", op, values)});
+    all.push_back(
+        {fmt::format("k_atomic_{}.c1", op), fmt::format("tgk.atomic_{} {}, %n0[0, 0]", op, values)});
     all.push_back({fmt::format("k_atomic_{}.c2", op), fmt::format("tgk.atomic_{} {}, %y[0]", op, values)});
-    all.push_back({fmt::format("k_atomic_{}.c3", op), fmt::format("tgk.atomic_{} {}, %g[0]", op, values)});
-    all.push_back({fmt::format("k_atomic_{}.c4", op), fmt::format("tgk.atomic_{} {}, %n[4]", op, values)});
+    all.push_back({fmt::format("k_atomic_{}.c3", op), fmt::format("tgk.atomic_{} {}, %g0[0]", op, values)});
+    all.push_back({fmt::format("k_atomic_{}.c4", op), fmt::format("tgk.atomic_{} {}, %n0[4]", op, values)});
   }
   for (const Refusal& each : exactRefusals()) all.push_back(each);
   return all;
