@@ -466,7 +466,7 @@ void Judge::judge(std::mt19937& random) {
 
 TEST(IndexEnumeration, ClaimsHoldOnRandomKernels) {
   Claims claims;
-  constexpr unsigned kPrograms = 1500;
+  constexpr unsigned kPrograms = 400;
   for (unsigned seed = 0; seed < kPrograms && !HasFailure(); ++seed) {
     Program program(seed);
     auto module = kernels(program.text());
@@ -481,7 +481,6 @@ TEST(IndexEnumeration, ClaimsHoldOnRandomKernels) {
   EXPECT_GT(claims.inRange, claims.asked / 4);
   EXPECT_GT(claims.repeats, claims.asked / 10);
   EXPECT_GT(claims.trips, static_cast<int>(kPrograms / 2));
-  RecordProperty("claims", fmt::format("{} of {}", claims.lanePrivate, claims.asked));
 }
 
 }  // namespace
