@@ -466,7 +466,7 @@ void Judge::judge(std::mt19937& random) {
 
 TEST(IndexEnumeration, ClaimsHoldOnRandomKernels) {
   Claims claims;
-  constexpr unsigned kPrograms = 400;
+  constexpr unsigned kPrograms = 1000;
   for (unsigned seed = 0; seed < kPrograms && !HasFailure(); ++seed) {
     Program program(seed);
     auto module = kernels(program.text());
