@@ -103,7 +103,6 @@ bool Decoder::decodes(const Equation& equation, int symbol) const {
   Wide lo = 0, hi = 0;
   Interval range{INT64_MAX, INT64_MIN};
   for (size_t index = 0; index < equation.size(); ++index) {
-    if (equation[index].coefficient(symbol) != factor) return false;
     Affine varying = equation[index] - common;
     Interval width = bounds_.of(settled(varying), scopes_[index]);
     Interval own = bounds_.symbol(symbol, scopes_[index]);

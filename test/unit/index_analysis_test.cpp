@@ -155,6 +155,10 @@ const Pattern kPatterns[] = {
     {"laneOnly", "tgk.store 1.0, %y[%l]", false, false, true, "64xf32"},
     {"laneOnlyOpen", "tgk.store 1.0, %y[%l]", false, false, false, "64xf32", kOpenGrid},
     {"wrapped", "%a = tgk.mul %i, 2147483648 : u32\n tgk.store 1.0, %y[%a]", false, false, true},
+    {"wrapsAround", "%a = tgk.mul %i, 2147483648 : u32\n tgk.store 1.0, %y[%a]", false, false, true, "?xf32",
+     "1"},
+    {"otherStride", "%a = tgk.mul %i, 2 : u32\n tgk.store 1.0, %y[%i]\n tgk.store 1.0, %y[%a]", false, true,
+     true, "512xf32"},
     {"shortRows", "%b = tgk.mul %w, 63 : u32\n %a = tgk.add %b, %l : u32\n tgk.store 1.0, %y[%a]", false,
      false, true, "512xf32"},
     {"overlappingTime",
@@ -218,6 +222,11 @@ TEST(IndexAnalysis, Ranges) {
   } else {
     tgk.yield 20
   }
+  %two = tgk.sub %l, 2 : u32
+  %below = tgk.lt %two, %loaded : bool
+  tgk.if %below {
+    %anything = tgk.add %l, 0 : u32
+  }
   %a = tgk.le %i, 5 : bool
   %b = tgk.gt %i, 2 : bool
   %c = tgk.and %a, %b : bool
@@ -249,6 +258,7 @@ TEST(IndexAnalysis, Ranges) {
       {"zeros", "0..32"},
       {"lim", "0..3"},
       {"nw", "4..4"},
+      {"anything", "0..63"},
       {"branch", "1..20"},
       {"guarded", "3..5"},
       {"q", "1..2"},

@@ -53,7 +53,6 @@ class Program {
   std::vector<Shape> shapes() const { return {{kTable}, {rows_}, {rows_, columns_}}; }
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
-  bool open() const { return open_; }
 
  private:
   static constexpr int64_t kTable = 16;
