@@ -284,7 +284,7 @@ TEST(KernelInterpMemory, TapesHoldWhatWasWrittenBefore) {
       workgroup(3) grid(2) {
     %i = tgk.global_id 0 : u32
     %v = tgk.load %x[%i] : f32
-    tgk.for %k = 0 to(3) iter_args(%h = %v) : f32 {
+    %last = tgk.for %k = 0 to(3) iter_args(%h = %v) : f32 {
       tgk.store %h, %t[%k, %i]
       %n = tgk.mul %h, %h : f32
       tgk.yield %n : f32

@@ -140,5 +140,35 @@ TEST(KernelInterp, IfResultsVectorsAndLocals) {
          });
 }
 
+TEST(KernelInterp, CallsAreInlinedFromTheModule) {
+  auto module = kernels(R"(func @square(%x: f32) -> (y: f32) {
+    %y = tgk.mul %x, %x : f32
+    return %y : f32
+  }
+  func @norm(%x: f32, %y: f32) -> (n: f32) {
+    %a = tgk.call @square(%x) : f32
+    %b = tgk.call @square(%y) : f32
+    %s = tgk.add %a, %b : f32
+    %n = tgk.sqrt %s : f32
+    return %n : f32
+  }
+  kernel @k(%x: buf<4xf32, in>, %o: buf<4xf32, out>) workgroup(4) grid(1) {
+    %i = tgk.global_id 0 : u32
+    %v = tgk.load %x[%i] : f32
+    %n = tgk.call @norm(%v, 4.0) : f32
+    tgk.store %n, %o[%i]
+  })");
+  Memory memory{bytesOf<float>({3, 0, -3, 7.5f}), Memory::value_type(16)};
+  for (KernelRunOptions options : schedules()) {
+    options.module = module.get();
+    EXPECT_TRUE(run(*module->find(ItemKind::kernel, "k"), memory, options).findings.empty());
+    EXPECT_EQ(valuesOf<float>(memory[1]), (std::vector<float>{5, 4, 5, 8.5f}));
+  }
+  std::vector<KernelBuffer> buffers{{memory[0].data(), 16}, {memory[1].data(), 16}};
+  auto alone = runKernel(*module->find(ItemKind::kernel, "k"), buffers, {1, 1, 1});
+  ASSERT_FALSE(alone);
+  EXPECT_NE(alone.error().message().find("calls @norm, and the run is given no module"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tg::test
