@@ -7,7 +7,7 @@
 
 namespace tg {
 
-/// One word of shadow for each word of memory. Time runs in epochs: a barrier or a new workgroup begins
+/// One cell of shadow for each word of memory. Time runs in epochs: a barrier or a new workgroup begins
 /// one, so that two accesses of a workgroup are ordered when their epochs differ. Nothing orders the
 /// accesses of two workgroups to the same storage.
 class RaceShadow {
@@ -18,12 +18,15 @@ class RaceShadow {
   RaceShadow(int64_t words, bool acrossGroups)
       : cells_(static_cast<size_t>(words)), acrossGroups_(acrossGroups) {}
 
-  /// Notes an access by an invocation (numbered over the whole grid) and says whether it races.
+  /// Notes an access by an invocation (numbered over the whole grid) and says whether it races; then `other`
+  /// becomes the invocation that last wrote, or else read, the word.
   /// `groupStart` is the first epoch of the current workgroup; epochs start at 1.
-  bool touch(int64_t word, Kind kind, uint32_t lane, uint32_t epoch, uint32_t groupStart) {
+  bool touch(int64_t word, Kind kind, uint32_t lane, uint32_t epoch, uint32_t groupStart, uint32_t& other) {
     Cell& cell = cells_[static_cast<size_t>(word)];
+    uint32_t last = cell.writeEpoch ? cell.writer : cell.reader;
     age(cell, groupStart);
     bool raced = races(cell, kind, lane, epoch);
+    if (raced) other = last;
     note(cell, kind, lane, epoch);
     return raced;
   }
@@ -34,10 +37,10 @@ class RaceShadow {
     cell.written = true;
     return before;
   }
-  /// The invocation that last wrote, or else read, the word.
-  uint32_t lastLane(int64_t word) const {
+  /// Whether nobody wrote a word: in this workgroup if every workgroup has it anew, else in the dispatch.
+  bool unwritten(int64_t word, uint32_t groupStart) const {
     const Cell& cell = cells_[static_cast<size_t>(word)];
-    return cell.writeEpoch ? cell.writer : cell.reader;
+    return acrossGroups_ ? !cell.everWritten : cell.writeEpoch < groupStart;
   }
 
  private:
@@ -49,7 +52,8 @@ class RaceShadow {
     bool anyPlain : 1 = false;                                       // among all writes so far
     bool foreignWrite : 1 = false;                                   // by an earlier workgroup
     bool foreignRead : 1 = false;
-    bool written : 1 = false;
+    bool everWritten : 1 = false;  // atomics included
+    bool written : 1 = false;      // noted by rewritten()
   };
 
   /// What an earlier workgroup did becomes foreign.
@@ -82,6 +86,7 @@ class RaceShadow {
     cell.manyWriters = again && (cell.manyWriters || cell.writer != lane);
     cell.onlyAtomics = kind == Kind::atomic && (!again || cell.onlyAtomics);
     cell.anyPlain |= kind == Kind::write;
+    cell.everWritten = true;
     cell.writer = lane;
     cell.writeEpoch = epoch;
   }
