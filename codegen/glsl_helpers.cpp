@@ -43,7 +43,8 @@ std::string mulSat(const Type& type) {
 constexpr const char* kHalfValue = R"(float tgHalfValue(uint half16) {
   uint sign = (half16 & 0x8000u) << 16, digits = half16 & 0x7fffu;
   uint size = (digits << 13) + 0x38000000u;
-  if (digits < 0x400u) size = floatBitsToUint(float(digits) * 5.9604644775390625e-08);
+  precise float small = float(digits) * 5.9604644775390625e-08;
+  if (digits < 0x400u) size = floatBitsToUint(small);
   if (digits >= 0x7c00u) size = 0x7f800000u | digits << 13;
   return uintBitsToFloat(sign | size);
 }

@@ -4,6 +4,7 @@
 
 #include "ir/builder.h"
 #include "ir/kernel/expr.h"
+#include "ir/kernel/inline.h"
 #include "ir/kernel/kernel.h"
 
 namespace tg {
@@ -96,7 +97,8 @@ void Expander::expand(Op& op, Ops& out) {
 
 bool isLegal(const Op& op) { return op.code != Opcode::k_call && !isExpanded(op.code); }
 
-void legalize(const Module*, Item& kernel) {
+void legalize(const Module* module, Item& kernel) {
+  if (module) inlineCalls(*module, kernel);
   bool legal = true;
   walk(kernel.body, [&](Op& op) { legal = legal && isLegal(op); });
   if (!legal) Expander(kernel).block(kernel.body);
