@@ -145,6 +145,9 @@ TEST_F(KernelDevice, FunctionsWithinTheirUlps) {
       auto got = valuesOf<float>(memory[2]);
       for (size_t n = 0; n < kCount; ++n) {
         double want = evalScalar(row.scalar, a[n], b[n]);
+        // Of a logarithm near 1 Vulkan bounds the absolute error.
+        bool logarithm = row.scalar == Scalar::log || row.scalar == Scalar::log2;
+        if (logarithm && a[n] >= 0.5f && a[n] <= 2 && std::abs(got[n] - want) <= 0x1p-21) continue;
         EXPECT_LE(ulps(got[n], want), std::max(scalar.ulps, 0.5))
             << row.name << " of " << a[n] << ", " << b[n];
       }
