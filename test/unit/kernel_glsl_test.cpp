@@ -5,13 +5,24 @@
 
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
+#include "ir/kernel/legalize.h"
 #include "test/unit/kernel_text.h"
 
 namespace tg::test {
 namespace {
 
-GlslText printed(const Module& module) {
-  auto glsl = printGlsl(verified(module));
+Target everyFeature() {
+  Target target;
+  target.subgroups = target.floatAtomics = target.halfStorage = true;
+  return target;
+}
+
+/// The shader of kernel @k, which is legalized first.
+GlslText printed(Module& module) {
+  verified(module);
+  Item* kernel = module.find(ItemKind::kernel, "k");
+  legalize(&module, *kernel);
+  auto glsl = printGlsl(verified(module), everyFeature());
   EXPECT_TRUE(glsl);
   EXPECT_EQ(static_cast<size_t>(std::count(glsl->text.begin(), glsl->text.end(), '\n')),
             glsl->lineLocs.size());
@@ -72,7 +83,9 @@ void main() {
 const char* const kEverything =
     R"(kernel @k(%x: buf<4x8xf32, in>, %n: buf<?xi32, in>, %t: buf<16xvec4<f32>, in, texel>,
     %s1: buf<16xu32, in, texel>,
-    %m: buf<4x8xf32, inout>, %acc: buf<8xf32, accum>, %cnt: buf<8xi32, accum>,
+    %m: buf<4x8xf32, inout>, %acc: buf<8xf32, accum>, %cnt: buf<8xi32, accum>, %un: buf<8xu32, inout>,
+    %fm: buf<8xf32, inout>, %ex: buf<8x11xi32, accum>, %et: buf<8x11xi32, tape>, %ha: buf<8xf16, in>,
+    %hv: buf<8xvec4<f16>, inout>,
     %q: buf<?x2xvec4<f32>, out>, %tp: buf<64xf32, tape>)
     workgroup(4, 2) grid(2, 2) {
   %g = tgk.global_id 0 : u32
@@ -192,6 +205,69 @@ const char* const kEverything =
   tgk.store 0.0, %q[%l, 0]
   tgk.store %c3, %tp[%g]
   %mm = tgk.load %m[%l, %g] : f32
+  %z0 = tgk.ceil %f : f32
+  %z1 = tgk.round %z0 : f32
+  %z2 = tgk.trunc %z1 : f32
+  %z3 = tgk.exp2 %z2 : f32
+  %z4 = tgk.log2 %z3 : f32
+  %z5 = tgk.reciprocal %z4 : f32
+  %z6 = tgk.sin %z5 : f32
+  %z7 = tgk.cos %z6 : f32
+  %z8 = tgk.tan %z7 : f32
+  %z9 = tgk.asin %z8 : f32
+  %y0 = tgk.acos %z9 : f32
+  %y1 = tgk.atan %y0 : f32
+  %y2 = tgk.sinh %y1 : f32
+  %y3 = tgk.cosh %y2 : f32
+  %y4 = tgk.tanh 0.5 : f32
+  %y5 = tgk.erf %v14 : vec4<f32>
+  %y6 = tgk.stop_gradient %y5 : vec4<f32>
+  %y7 = tgk.sin %y6 : vec4<f32>
+  %y8 = tgk.mul %y3, %y4 : f32
+  %n0 = tgk.isnan %y8 : bool
+  %n1 = tgk.isinf %y7 : vec4<bool>
+  %n2 = tgk.isfinite %y8 : bool
+  %p0 = tgk.popcount %u : u32
+  %p1 = tgk.clz %i : i32
+  %p2 = tgk.ctz %v11 : vec4<u32>
+  %p3 = tgk.reverse_bits %v9 : vec4<i32>
+  %p4 = tgk.rotl %u, %p0 : u32
+  %p5 = tgk.rotr %v11, 5 : vec4<u32>
+  %p6 = tgk.add_sat %p4, 7 : u32
+  %p7 = tgk.sub_sat %p6, %u : u32
+  %p8 = tgk.mul_sat %p5, %p7 : vec4<u32>
+  %p9 = tgk.abs_diff %p8, %u : vec4<u32>
+  tgk.atomic_and %u, %un[0]
+  %q0 = tgk.atomic_or 3, %un[%l] : u32
+  tgk.atomic_xor %q0, %un[1]
+  tgk.atomic_min %u, %un[2]
+  tgk.atomic_max %u, %un[3]
+  %q1 = tgk.atomic_exchange %f, %fm[%l] : f32
+  %q2 = tgk.atomic_compare_exchange %q1, 0.5, %fm[1] : f32
+  %q3 = tgk.atomic_add %q2, %fm[2] : f32
+  tgk.accumulate %q3, %acc[%g]
+  tgk.accumulate 1.5, %lo[2]
+  tgk.exact_add %q3, %ex[%l]
+  tgk.exact_store %q3, %et[3]
+  %x0 = tgk.exact_load %et[%g] : f32
+  %h0 = tgk.load %ha[%l] : f32
+  %h1 = tgk.load %hv[0] : vec4<f32>
+  %h2 = tgk.mul %h1, %h0 : vec4<f32>
+  tgk.store %h2, %hv[%l]
+  %s0 = tgk.subgroup_size : u32
+  %s2 = tgk.subgroup_id : u32
+  %s3 = tgk.subgroup_lane : u32
+  %s4 = tgk.subgroup_reduce %h2 {kind = max} : vec4<f32>
+  %s5 = tgk.subgroup_reduce %s3 {kind = xor} : u32
+  %s6 = tgk.subgroup_shuffle %b5, 0 : bool
+  %s7 = tgk.subgroup_ballot %s6 : vec4<u32>
+  %w3 = tgk.workgroup_reduce %s5 {kind = and} : u32
+  %called = tgk.call @helper(%x0, 2.0) : f32
+  tgk.store %called, %lo[0]
+}
+func @helper(%hx: f32, %hy: f32) -> (r: f32) {
+  %r = tgk.mul %hx, %hy : f32
+  return %r : f32
 })";
 
 TEST(KernelGlsl, CoversTheTable) {
@@ -323,9 +399,75 @@ TEST(KernelGlsl, MemoryQualifiersFollowUse) {
   GlslText glsl = printed(*module);
   EXPECT_TRUE(has(glsl.text, "binding = 0) coherent buffer B0 { float x[]; };"));
   EXPECT_TRUE(has(glsl.text, "binding = 1) buffer B1 { float y[]; };"));
-  EXPECT_TRUE(has(glsl.text, "binding = 2) buffer B2 { uint a[]; };"));  // atomic floats are bits
+  EXPECT_TRUE(has(glsl.text, "binding = 2) buffer B2 { float a[]; };"));
   EXPECT_TRUE(has(glsl.text, "memoryBarrierBuffer();\n  barrier();"));
   compiled(glsl);
+}
+
+// Without native additions the sum is a loop over bits; with them only exchanges need the bits.
+TEST(KernelGlsl, FloatAtomicsFollowTheTarget) {
+  auto module = kernels(
+      R"(kernel @k(%a: buf<1xf32, accum>, %b: buf<1xf32, inout>) workgroup(8) grid(1) {
+    tgk.atomic_add 1.0, %a[0]
+    tgk.atomic_add 1.0, %b[0]
+    tgk.atomic_exchange 1.0, %b[0]
+  })");
+  auto plain = printGlsl(verified(*module)), native = printGlsl(verified(*module), everyFeature());
+  ASSERT_TRUE(plain && native);
+  EXPECT_TRUE(has(plain->text, "binding = 0) buffer B0 { uint a[]; };"));
+  EXPECT_FALSE(has(plain->text, "GL_EXT_shader_atomic_float"));
+  EXPECT_TRUE(has(native->text, "#extension GL_EXT_shader_atomic_float : require"));
+  EXPECT_TRUE(has(native->text, "binding = 0) buffer B0 { float a[]; };"));
+  EXPECT_TRUE(has(native->text, "atomicAdd(a[0], 1.0);"));
+  EXPECT_TRUE(has(native->text, "binding = 1) buffer B1 { uint b[]; };"));
+  EXPECT_TRUE(has(native->text, "atomicExchange(b[0], floatBitsToUint(1.0));"));
+  compiled(*plain);
+  compiled(*native);
+}
+
+TEST(KernelGlsl, MissingFeaturesAreNamedWhereTheyAreNeeded) {
+  auto module = kernels(R"(kernel @k(%h: buf<4xf16, in>, %o: buf<4xf32, out>) workgroup(4) grid(1) {
+    %l = tgk.subgroup_lane : u32
+    %v = tgk.load %h[%l] : f32
+    %s = tgk.subgroup_reduce %v : f32
+    tgk.store %s, %o[%l]
+  })");
+  auto glsl = printGlsl(verified(*module));
+  ASSERT_FALSE(glsl);
+  std::string shown = glsl.error().str();
+  EXPECT_TRUE(has(shown, "kernel @k [kernel.feature]: %h holds f16 and needs `half_storage`, which target "
+                         "'vulkan-min' lacks"))
+      << shown;
+  EXPECT_TRUE(
+      has(shown, "kernel_test.tgir:3:5: error: tgk.subgroup_lane [kernel.feature]: needs `subgroups`"))
+      << shown;
+  EXPECT_TRUE(has(shown, "tgk.subgroup_reduce [kernel.feature]")) << shown;
+  EXPECT_TRUE(printGlsl(verified(*module), everyFeature()));
+}
+
+TEST(KernelGlsl, WhatIsNotLegalIsRefused) {
+  auto module = kernels(R"(kernel @k(%o: buf<?x4xf32, out>) workgroup(1) grid(1) {
+    %s = tgk.sin 0.5 : f32
+    tgk.store %s, %o[0, 0]
+  })");
+  auto glsl = printGlsl(verified(*module));
+  ASSERT_FALSE(glsl);
+  EXPECT_TRUE(has(glsl.error().str(), "kernel_test.tgir:3:5: error: tgk.sin has no form in a shader"))
+      << glsl.error().str();
+}
+
+// Expansions verify, read back, and leave what is legal alone.
+TEST(Legalize, KeepsTheKernelWhole) {
+  auto module = kernels(kEverything);
+  Item* kernel = module->find(ItemKind::kernel, "k");
+  legalize(module.get(), *kernel);
+  walk(kernel->body, [](Op& op) { EXPECT_TRUE(isLegal(op)) << op.info().name; });
+  std::string once = print(verified(*module));
+  legalize(module.get(), *kernel);
+  EXPECT_EQ(print(*kernel), once);
+  auto again = kernels(once);
+  EXPECT_EQ(print(verified(*again)), once);
+  EXPECT_TRUE(has(once, "%y3 = "));  // results keep their names
 }
 
 TEST(KernelShader, ErrorsNameTheKernelTheOpAndTheLine) {

@@ -208,6 +208,44 @@ TEST(ScalarTable, SineCosineTangentUpTo8192) {
   for (float x : {1e5f, 1e7f, -3e20f}) EXPECT_LE(std::abs(lowerSin(Number<float>(x)).value), 1);
 }
 
+// Densely, over all branches and up to the ends of the domain.
+TEST(ScalarTable, InverseAndHyperbolicFunctions) {
+  using F = Number<float>;
+  struct Case {
+    Scalar scalar;
+    float lo, hi;
+    double worst = 0;
+  };
+  Case cases[] = {{Scalar::asin, -1, 1},
+                  {Scalar::acos, -1, 1},
+                  {Scalar::atan, -40, 40},
+                  {Scalar::sinh, -80, 80},
+                  {Scalar::cosh, -80, 80}};
+  for (Case& each : cases) {
+    for (int i = 0; i <= 40000; ++i) {
+      const float x = each.lo + (each.hi - each.lo) * static_cast<float>(i) / 40000;
+      const F operands[] = {F(x)};
+      const double want = evalScalar(each.scalar, x);
+      each.worst = std::max(each.worst, ulps(scalarLower<F>(each.scalar, operands).value, want));
+    }
+    for (float x : {1e-30f, 1e-10f, 1e-5f, 1e-3f}) {  // where little is left of x
+      const F operands[] = {F(x)};
+      each.worst =
+          std::max(each.worst, ulps(scalarLower<F>(each.scalar, operands).value, evalScalar(each.scalar, x)));
+    }
+    EXPECT_LE(each.worst, info(each.scalar).ulps) << info(each.scalar).name;
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(std::isnan(lowerAsin(F(1.0001f)).value) && std::isnan(lowerAcos(F(-1.0001f)).value));
+  EXPECT_EQ(lowerAcos(F(1)).value, 0);
+  EXPECT_EQ(lowerAsin(F(0.0f)).value, 0);
+  EXPECT_EQ(lowerAtan(F(inf)).value, 1.57079637f);
+  EXPECT_EQ(lowerAtan(F(-inf)).value, -1.57079637f);
+  EXPECT_EQ(lowerSinh(F(0.0f)).value, 0);
+  EXPECT_EQ(lowerSinh(F(100.0f)).value, inf);
+  EXPECT_EQ(lowerSinh(F(-100.0f)).value, -inf);
+}
+
 TEST(ScalarTable, RoundHalfToEven) {
   const float cases[][2] = {{0.5f, 0},
                             {1.5f, 2},

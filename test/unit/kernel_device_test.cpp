@@ -1,0 +1,214 @@
+// Arithmetic of the kernel language on a device, against the interpreter and against what is known.
+#include "test/unit/kernel_device.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "ir/scalar.h"
+
+namespace tg::test {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+/// `count` elements in vectors of `lanes`: "36xvec4<u32>".
+std::string elements(size_t count, const std::string& type, int lanes) {
+  return lanes == 1 ? fmt::format("{}x{}", count, type)
+                    : fmt::format("{}xvec{}<{}>", count / static_cast<size_t>(lanes), lanes, type);
+}
+
+/// A kernel that stores each op of `ops` over %x, %y (of `type`) in a row of its own. Conditions are stored
+/// as 0 and 1.
+std::string rowsKernel(const std::vector<std::string>& ops, const std::string& type,
+                       const std::string& result, size_t count, int lanes) {
+  auto of = [&](const std::string& scalar) {
+    return lanes == 1 ? scalar : fmt::format("vec{}<{}>", lanes, scalar);
+  };
+  size_t length = count / static_cast<size_t>(lanes);
+  std::string row = elements(count, result == "bool" ? "u32" : result, lanes);
+  std::string text = fmt::format(
+      "kernel @k(%a: buf<{0}, in>, %b: buf<{0}, in>, %o: buf<{1}x{2}, out>) workgroup(64) grid({3}) {{\n"
+      "  %i = tgk.global_id 0 : u32\n  %inside = tgk.lt %i, {4} : bool\n  tgk.if %inside {{\n"
+      "    %x = tgk.load %a[%i] : {5}\n    %y = tgk.load %b[%i] : {5}\n",
+      elements(count, type, lanes), ops.size(), row, (length + 63) / 64, length, of(type));
+  for (size_t k = 0; k < ops.size(); ++k) {
+    text += fmt::format("    %r{0} = tgk.{1} : {2}\n", k, ops[k], of(result));
+    if (result == "bool") text += fmt::format("    %s{0} = tgk.cast %r{0} : {1}\n", k, of("u32"));
+    text += fmt::format("    tgk.store %{1}{0}, %o[{0}, %i]\n", k, result == "bool" ? "s" : "r");
+  }
+  return text + "  }\n}\n";
+}
+
+const std::vector<uint32_t> kBits = {0,          1,          2,       3,          7,          31,
+                                     32,         33,         63,      0x7fffffff, 0x80000000, 0x80000001,
+                                     0xfffffffe, 0xffffffff, 0x10000, 0xdeadbeef};
+
+/// All pairs of boundary values.
+std::pair<std::vector<uint32_t>, std::vector<uint32_t>> pairs() {
+  std::pair<std::vector<uint32_t>, std::vector<uint32_t>> out;
+  for (uint32_t a : kBits)
+    for (uint32_t b : kBits) out.first.push_back(a), out.second.push_back(b);
+  return out;
+}
+
+class KernelDevice : public DeviceTest {
+ protected:
+  /// Runs integer ops on device and interpreter and compares all bits; returns the results, row by row.
+  std::vector<uint32_t> integers(const std::vector<std::string>& ops, const std::string& type,
+                                 const std::string& result, int lanes) {
+    auto [a, b] = pairs();
+    auto module = kernels(rowsKernel(ops, type, result, a.size(), lanes));
+    Memory memory{bytesOf(a), bytesOf(b), std::vector<std::byte>(a.size() * 4 * ops.size())};
+    Memory expected = memory;
+    run(verified(*module), expected);
+    onDevice(*module, memory);
+    auto got = valuesOf<uint32_t>(memory[2]), want = valuesOf<uint32_t>(expected[2]);
+    for (size_t k = 0; k < got.size(); ++k)
+      EXPECT_EQ(got[k], want[k]) << ops[k / a.size()] << " " << type << " lanes " << lanes << " of "
+                                 << a[k % a.size()] << ", " << b[k % a.size()];
+    return got;
+  }
+};
+
+TEST_F(KernelDevice, IntegersBitForBit) {
+  const std::vector<std::string> both = {
+      "add %x, %y", "sub %x, %y", "mul %x, %y",  "div %x, %y", "mod %x, %y", "min %x, %y",     "max %x, %y",
+      "neg %x",     "abs %x",     "sign %x",     "and %x, %y", "or %x, %y",  "xor %x, %y",     "not %x",
+      "shl %x, %y", "shr %x, %y", "popcount %x", "clz %x",     "ctz %x",     "reverse_bits %x"};
+  std::vector<std::string> wide = both;
+  for (const char* op : {"mulhi", "rotl", "rotr", "add_sat", "sub_sat", "mul_sat", "abs_diff"})
+    wide.push_back(fmt::format("{} %x, %y", op));
+  wide.push_back("rotl %x, 0");
+  wide.push_back("rotr 1, %y");
+  wide.push_back("add_sat %x, 4294967295");
+  for (int lanes : {1, 4}) {
+    integers(both, "i32", "i32", lanes);
+    integers(wide, "u32", "u32", lanes);
+    for (const char* type : {"i32", "u32"})
+      integers({"lt %x, %y", "le %x, %y", "gt %x, %y", "ge %x, %y", "eq %x, %y", "ne %x, %y"}, type, "bool",
+               lanes);
+  }
+}
+
+// Against C++ and not the interpreter, which could be wrong in the same way.
+TEST_F(KernelDevice, BitOperationsAreWhatTheySay) {
+  const std::vector<std::string> ops = {
+      "popcount %x",  "clz %x",         "ctz %x",         "rotl %x, %y",    "rotr %x, %y",
+      "mulhi %x, %y", "add_sat %x, %y", "sub_sat %x, %y", "mul_sat %x, %y", "abs_diff %x, %y"};
+  auto got = integers(ops, "u32", "u32", 2);
+  auto [a, b] = pairs();
+  for (size_t i = 0; i < a.size(); ++i) {
+    uint64_t x = a[i], y = b[i], most = UINT32_MAX;
+    const uint64_t want[] = {static_cast<uint64_t>(std::popcount(a[i])),
+                             static_cast<uint64_t>(std::countl_zero(a[i])),
+                             static_cast<uint64_t>(std::countr_zero(a[i])),
+                             std::rotl(a[i], static_cast<int>(y & 31)),
+                             std::rotr(a[i], static_cast<int>(y & 31)),
+                             x * y >> 32,
+                             std::min(x + y, most),
+                             x > y ? x - y : 0,
+                             std::min(x * y, most),
+                             x > y ? x - y : y - x};
+    for (size_t k = 0; k < ops.size(); ++k)
+      EXPECT_EQ(got[k * a.size() + i], want[k]) << ops[k] << " " << x << " " << y;
+  }
+}
+
+/// Distance in units of the last place of an f32 of the reference's size.
+double ulps(float got, double want) {
+  return std::abs(got - want) / std::ldexp(1.0, std::max(want == 0 ? -126 : std::ilogb(want), -126) - 23);
+}
+
+// Over the domain of each row of the scalar table, within the ulps the row grants.
+TEST_F(KernelDevice, FunctionsWithinTheirUlps) {
+  constexpr size_t kCount = 256;
+  for (int i = 0; i < kOpcodeCount; ++i) {
+    const OpInfo& row = tg::info(static_cast<Opcode>(i));
+    if (!row.mayStand(table::inKernel) || row.scalar == Scalar::none || row.scalar == Scalar::select ||
+        givesCondition(row.scalar))
+      continue;
+    const ScalarInfo& scalar = info(row.scalar);
+    std::vector<float> a, b;
+    for (size_t n = 0; n < kCount; ++n) {
+      a.push_back(
+          static_cast<float>(scalar.lo + (scalar.hi - scalar.lo) * (static_cast<double>(n) + 0.3) / kCount));
+      b.push_back(static_cast<float>(scalar.lo + (scalar.hi - scalar.lo) *
+                                                     (static_cast<double>(n * 37 % kCount) + 0.6) / kCount));
+    }
+    std::string op = fmt::format("{} %x{}", row.name.substr(4), scalar.arity == 2 ? ", %y" : "");
+    for (int lanes : {1, 4}) {
+      auto module = kernels(rowsKernel({op}, "f32", "f32", kCount, lanes));
+      verified(*module);
+      Memory memory{bytesOf(a), bytesOf(b), std::vector<std::byte>(kCount * 4)};
+      onDevice(*module, memory);
+      auto got = valuesOf<float>(memory[2]);
+      for (size_t n = 0; n < kCount; ++n) {
+        double want = evalScalar(row.scalar, a[n], b[n]);
+        // Of a logarithm near 1 Vulkan bounds the absolute error.
+        bool logarithm = row.scalar == Scalar::log || row.scalar == Scalar::log2;
+        if (logarithm && a[n] >= 0.5f && a[n] <= 2 && std::abs(got[n] - want) <= 0x1p-21) continue;
+        EXPECT_LE(ulps(got[n], want), std::max(scalar.ulps, 0.5))
+            << row.name << " of " << a[n] << ", " << b[n];
+      }
+    }
+  }
+}
+
+TEST_F(KernelDevice, FloatsAtTheirEdges) {
+  std::vector<float> x{0,     -0.0f,   1e-40f, -1e-40f, 0.5f,          -0.5f,   1.5f,     2.5f,
+                       -2.5f, 8388609, kInf,   -kInf,   std::nanf(""), 3.4e38f, -3.4e38f, 0x1p-126f};
+  const std::vector<std::string> tests = {"isnan %x", "isinf %x", "isfinite %x"};
+  const std::vector<std::string> ops = {"floor %x", "ceil %x",    "trunc %x",   "round %x",        "abs %x",
+                                        "neg %x",   "min %x, %y", "max %x, %y", "stop_gradient %x"};
+  std::vector<float> y(x.rbegin(), x.rend());
+  for (int lanes : {1, 4}) {
+    Memory memory{bytesOf(x), bytesOf(y), std::vector<std::byte>(x.size() * 4 * tests.size())};
+    onDevice(*kernels(rowsKernel(tests, "f32", "bool", x.size(), lanes)), memory);
+    auto got = valuesOf<uint32_t>(memory[2]);
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_EQ(got[i], static_cast<uint32_t>(std::isnan(x[i]))) << x[i];
+      EXPECT_EQ(got[x.size() + i], static_cast<uint32_t>(std::isinf(x[i]))) << x[i];
+      EXPECT_EQ(got[2 * x.size() + i], static_cast<uint32_t>(std::isfinite(x[i]))) << x[i];
+    }
+    memory[2].assign(x.size() * 4 * ops.size(), {});
+    onDevice(*kernels(rowsKernel(ops, "f32", "f32", x.size(), lanes)), memory);
+    auto values = valuesOf<float>(memory[2]);
+    for (size_t i = 0; i < x.size(); ++i) {
+      bool nan = std::isnan(x[i]) || std::isnan(y[i]);
+      const float want[] = {std::floor(x[i]),
+                            std::ceil(x[i]),
+                            std::trunc(x[i]),
+                            std::nearbyint(x[i]),
+                            std::abs(x[i]),
+                            -x[i],
+                            nan ? std::nanf("") : std::min(x[i], y[i]),
+                            nan ? std::nanf("") : std::max(x[i], y[i]),
+                            x[i]};
+      for (size_t k = 0; k < ops.size(); ++k) {
+        float value = values[k * x.size() + i];
+        bool subnormal = x[i] != 0 && std::abs(x[i]) < 0x1p-126f;  // a device may flush it
+        if (subnormal || (k > 5 && y[i] != 0 && std::abs(y[i]) < 0x1p-126f)) continue;
+        EXPECT_TRUE(value == want[k] || (std::isnan(value) && std::isnan(want[k])))
+            << ops[k] << " " << x[i] << ": " << value;
+      }
+    }
+  }
+}
+
+TEST_F(KernelDevice, AShaderThatNeedsMoreIsRefused) {
+  auto code = compiled(*kernels(R"(kernel @k(%o: buf<1xu32, out>) workgroup(1) grid(1) {
+    tgk.store 1, %o[0]
+  })"));
+  ASSERT_EQ(code[5], 2u << 16 | 17u);      // OpCapability Shader comes first
+  for (uint32_t missing : {10u, 5345u}) {  // Float64, VulkanMemoryModel
+    std::vector<uint32_t> words = code;
+    words.insert(words.begin() + 5, {2u << 16 | 17u, missing});
+    std::string message = refusal(words);
+    EXPECT_NE(message.find(fmt::format("'k': it needs SPIR-V capability {}", missing)), std::string::npos)
+        << message;
+  }
+}
+
+}  // namespace
+}  // namespace tg::test
