@@ -3,6 +3,7 @@
 
 #include "codegen/lower.h"
 #include "ir/kernel/custom.h"
+#include "ir/kernel/inline.h"
 #include "ir/kernel/specialize.h"
 
 namespace tg {
@@ -38,6 +39,7 @@ Result<LoweredKernel> lowerCustom(const Module& module, const Op& fused, const T
   TG_CHECK(checkLimits(custom, source, target));
   LoweredKernel out;
   out.kernel = specialize(source, boundShapes(custom, source));
+  inlineCalls(module, *out.kernel);
   tg::erase(out.kernel->attrs, "vjp");  // of no use to what runs, and it names a kernel that goes
   for (size_t axis = 0; axis < out.grid.size(); ++axis) out.grid[axis] = out.kernel->grid[axis].integer;
   for (const CustomParam& param : customParams(source)) {

@@ -387,8 +387,9 @@ Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassConte
     if (auto lowered = FunctionLowering(module, *func, target, kernels, context).run(); !lowered)
       errors.append(lowered.takeError());
   if (!errors.empty()) return errors;
-  // The sources of custom kernels have been made static where they are called.
-  std::erase_if(module.items, [](const auto& item) { return item->kind == ItemKind::kernel; });
+  // The sources of custom kernels, and the funcs they call, have been made static where they are called.
+  std::erase_if(module.items,
+                [](const auto& item) { return item->kind == ItemKind::kernel || isKernelFunc(*item); });
   for (auto& kernel : kernels.take()) module.items.push_back(std::move(kernel));
   module.stage = Stage::kernel;
   return {};

@@ -56,7 +56,7 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands);
 
 /// The results of a tg.custom: its kernel on arrays. An access outside of a buffer, a race, or an `out`
-/// element written twice is an error here, which names the op.
+/// element written twice or undefined memory that is read is an error here, which names the op.
 Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* const> inputs,
                                         EvalContext& context);
 
