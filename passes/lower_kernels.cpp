@@ -21,10 +21,12 @@
 
 #include <unordered_map>
 
+#include "codegen/features.h"
 #include "codegen/lower.h"
 #include "ir/access.h"
 #include "ir/byte_owners.h"
 #include "ir/kernel/custom.h"
+#include "ir/kernel/legalize.h"
 #include "ir/parser.h"
 #include "passes/pass.h"
 
@@ -377,10 +379,7 @@ Result<void> FunctionLowering::run() {
 }  // namespace
 
 Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassContext& context) {
-  Target target;
-  if (const Attr* written = find(module.attrs, "target")) {
-    TG_TRY(target, targetFromAttr(*written));
-  }
+  TG_TRY(Target target, targetOf(module.attrs));
   KernelTable kernels;
   Error errors;
   for (Item* func : module.all(ItemKind::func))
@@ -391,6 +390,11 @@ Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassConte
   std::erase_if(module.items,
                 [](const auto& item) { return item->kind == ItemKind::kernel || isKernelFunc(*item); });
   for (auto& kernel : kernels.take()) module.items.push_back(std::move(kernel));
+  for (Item* kernel : module.all(ItemKind::kernel)) {
+    legalize(&module, *kernel);
+    if (auto fits = checkFeatures(*kernel, target); !fits) errors.append(fits.takeError());
+  }
+  if (!errors.empty()) return errors;
   module.stage = Stage::kernel;
   return {};
 }
