@@ -68,20 +68,19 @@ Result<void> checkBatch(const Context& c, const Item& kernel, const std::vector<
 
 }  // namespace
 
+static bool isReshape(const Op& op) { return op.code == Opcode::reshape || op.code == Opcode::stop_gradient; }
+
 Result<void> customRegion(const Context& c) {
   const Op* custom = customOf(c.op);
   if (!custom) return {};
   bool alone = c.op.groups.empty();
   for (const Operand& binding : c.op.operands) alone = alone && binding.items[0].kind != Operand::Kind::group;
-  for (const auto& op : c.op.regions[0]->ops) {
-    bool view = op->code == Opcode::reshape || op->code == Opcode::stop_gradient;
-    alone = alone && (op.get() == custom || view || op->code == Opcode::yield);
-  }
-  for (int input = 1; input < custom->numOperands(); ++input) {
+  for (const auto& op : c.op.regions[0]->ops)
+    alone = alone && (op.get() == custom || isReshape(*op) || op->code == Opcode::yield);
+  for (int input = 1; alone && input < custom->numOperands(); ++input) {
     const Value* value = custom->in(input);
-    while (value->def && value->def != custom && value->def->code != Opcode::custom)
-      value = value->def->in(0);
-    alone = alone && !value->def;
+    while (value->def && isReshape(*value->def)) value = value->def->in(0);
+    alone = !value->def;
   }
   const Op* yield = c.op.regions[0]->terminator();
   bool all = yield->operands.size() == custom->results.size();
