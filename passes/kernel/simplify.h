@@ -16,6 +16,14 @@ namespace tg {
 /// All of the parts below, until nothing changes. Doing it twice is doing it once.
 void simplifyKernel(Item& kernel);
 
+/// Replaces what is known by literals and by what it equals: arithmetic on literals, identities that hold for
+/// every value, extents, branches whose condition is known, loops of no trip or one, carried values that stay
+/// as they start. What loses its readers stays; dropDead removes it.
+void foldConstants(Item& kernel);
+
+/// Merges equal pure ops, and equal loads of what nobody writes, into the first one in scope.
+void mergeEqual(Item& kernel);
+
 /// Removes what nobody reads: pure ops, loops and ifs without effect, carried values and results, stores to
 /// shared, local and tape buffers that are never loaded, the declarations of buffers, and barriers
 /// with no access to order. Parameters stay.
