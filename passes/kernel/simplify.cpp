@@ -32,6 +32,7 @@ void simplifyKernel(Item& kernel) {
     foldConstants(kernel);
     hoistInvariants(kernel);
     mergeEqual(kernel);
+    recogniseReductions(kernel);
     dropDead(kernel);
   }
 }

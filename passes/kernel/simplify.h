@@ -38,6 +38,11 @@ std::vector<bool> dropUnusedParams(Item& kernel, const std::vector<bool>& keep);
 /// in range for certain and nobody writes the buffer.
 void hoistInvariants(Item& kernel);
 
+/// Replaces trees in shared memory that fold one value of each invocation by tgk.workgroup_reduce, where the
+/// workgroup is 1-d, a power of two, as large as the buffer, and the strides halve, which is the order of
+/// workgroup_reduce. The loops and barriers of a tree stay, without effect, for dropDead.
+void recogniseReductions(Item& kernel);
+
 /// Gives a value whose name another value of the kernel has a name of its own, as moving ops between scopes
 /// needs.
 void makeNamesUnique(Item& kernel);
