@@ -148,6 +148,9 @@ void Printer::resultNames(const Op& op) {
 
 void Printer::types(const Op& op) {
   if (op.info().has(table::terminator)) {
+    // A literal does not say its type, so that beside one no types stand.
+    for (const Operand& operand : op.operands)
+      if (!operand.value) return;
     for (size_t i = 0; i < op.operands.size(); ++i)
       if (op.operands[i].value) put("{}{}", i ? ", " : " : ", op.operands[i].value->type.str());
     return;

@@ -133,9 +133,9 @@ void Folder::replaceGone(Value& value, Operand by, Ops& out) {
 /// The ops of a body in place of the op that holds it; the op's results are what the body yields.
 void Folder::inlined(Op& op, Block* body, Ops& out) {
   if (!body) return;
-  for (auto& inner : body->ops)
-    if (inner->code != Opcode::k_yield) visit(std::move(inner), out);
   const Op* yield = yieldOf(*body);
+  for (auto& inner : body->ops)
+    if (inner.get() != yield) visit(std::move(inner), out);
   for (size_t index = 0; index < op.results.size(); ++index)
     replaceGone(*op.results[index], resolved(yield->operands[index]), out);
 }

@@ -323,10 +323,14 @@ void recogniseReductions(Item& kernel) {
     if (op.code != Opcode::k_shared || op.result()->type.rank() != 1 || op.result()->type.lanes != 1) return;
     if (op.result()->type.shape[0] == size && op.result()->type.dtype != DType::f16) buffers.push_back(&op);
   });
+  bool any = false;
   for (const Op* buffer : buffers) {
     Tree tree(kernel, *buffer);
-    if (tree.match()) tree.replace();
+    if (!tree.match()) continue;
+    tree.replace();
+    any = true;
   }
+  if (any) dropDead(kernel);  // the loads of a tree without stores would read undefined memory
 }
 
 }  // namespace tg

@@ -40,7 +40,7 @@ void hoistInvariants(Item& kernel);
 
 /// Replaces trees in shared memory that fold one value of each invocation by tgk.workgroup_reduce, where the
 /// workgroup is 1-d, a power of two, as large as the buffer, and the strides halve, which is the order of
-/// workgroup_reduce. The loops and barriers of a tree stay, without effect, for dropDead.
+/// workgroup_reduce. What is left of a tree goes with all that is dead.
 void recogniseReductions(Item& kernel);
 
 /// Gives a value whose name another value of the kernel has a name of its own, as moving ops between scopes

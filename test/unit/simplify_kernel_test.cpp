@@ -1,0 +1,192 @@
+// Canonicalisation of kernels: random kernels and those of the tests' texts compute the same bits before and
+// after, under several schedules, without a finding that was not there.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "passes/kernel/simplify.h"
+#include "test/unit/kernel_text.h"
+#include "test/unit/random_kernel.h"
+
+namespace tg::test {
+namespace {
+
+Item& kernelOf(const Module& module, const std::string& name = "k") {
+  return *module.find(ItemKind::kernel, name);
+}
+
+/// Bytes for each parameter: floats from a few that matter, small integers, counted on from `seed`.
+Memory memoryFor(const Item& kernel, uint32_t seed) {
+  static const float kFloats[] = {0.0f,  -0.0f, 1.0f,   -1.5f,    0.3f, 3.7f,
+                                  -2.2f, 1e30f, 1e-30f, INFINITY, NAN,  2.0f};
+  std::mt19937 random(seed);
+  Memory memory;
+  for (const auto& param : kernel.body.args) {
+    Type type = param->type;
+    for (int axis = 0; axis < type.rank(); ++axis)
+      if (type.shape[axis] == Shape::kDynamic) type.shape[axis] = 16;
+    std::vector<uint32_t> words(static_cast<size_t>(type.elements() * type.lanes));
+    bool filled = type.mode == BufMode::in || type.mode == BufMode::inout;
+    for (uint32_t& word : words)
+      if (filled)
+        word = isFloat(type.dtype) ? std::bit_cast<uint32_t>(kFloats[random() % std::size(kFloats)])
+                                   : random() % 12;
+    memory.push_back(bytesOf(words));
+  }
+  return memory;
+}
+
+/// The memory's words, all NaNs of floats alike.
+std::vector<std::vector<uint32_t>> wordsOf(const Item& kernel, const Memory& memory) {
+  std::vector<std::vector<uint32_t>> out;
+  for (size_t at = 0; at < memory.size(); ++at) {
+    const Type& type = kernel.body.args[at]->type;
+    out.push_back(type.mode == BufMode::tape ? std::vector<uint32_t>() : valuesOf<uint32_t>(memory[at]));
+    if (!isFloat(type.dtype)) continue;
+    for (uint32_t& word : out.back())
+      if (std::isnan(std::bit_cast<float>(word))) word = 0x7fc00000;
+  }
+  return out;
+}
+
+int64_t findings(const KernelCounters& counters) {
+  return counters.outOfRange + counters.races + counters.rewrites + counters.uninitialised;
+}
+
+/// What a kernel makes of one memory under a few schedules.
+struct Runs {
+  std::vector<KernelRunOptions> turns = {{LaneOrder::roundRobin, true, true},
+                                         {LaneOrder::wholeLane, false, true},
+                                         {LaneOrder::shuffled, false, true, 7}};
+  Memory memory;
+  std::vector<std::vector<std::vector<uint32_t>>> results;
+  bool clean = true;  ///< without findings; of others nothing is promised
+
+  explicit Runs(const Item& kernel) : memory(memoryFor(kernel, 5)) {
+    for (const KernelRunOptions& options : turns) {
+      Memory copy = memory;
+      clean = clean && findings(run(kernel, copy, options)) == 0;
+      results.push_back(wordsOf(kernel, copy));
+    }
+  }
+  /// Compares another form of the kernel under the first `count` schedules.
+  void expectSame(const Item& kernel, const std::string& what, size_t count) const {
+    for (size_t turn = 0; clean && turn < count; ++turn) {
+      Memory copy = memory;
+      KernelCounters counters = run(kernel, copy, turns[turn]);
+      EXPECT_EQ(findings(counters), 0) << what << counters.findings.front() << print(kernel);
+      EXPECT_EQ(wordsOf(kernel, copy), results[turn]) << what << print(kernel);
+    }
+  }
+};
+
+/// The kernel verifies, and its text reads back as it is.
+void expectSound(const Module& module, const Item& kernel, const std::string& what) {
+  auto checked = verifyKernel(kernel);
+  ASSERT_TRUE(checked) << what << checked.error().str() << print(kernel);
+  auto again = parse(print(module), "again.tgir");
+  ASSERT_TRUE(again) << what << again.error().str();
+  EXPECT_EQ(print(**again), print(module)) << what;
+}
+
+/// All checks of one kernel of a module; returns whether it ran without findings.
+bool check(const Module& original, const std::string& name) {
+  struct Part {
+    const char* name;
+    void (*run)(Item&);
+  };
+  static const Part kParts[] = {{"fold", foldConstants},
+                                {"merge", mergeEqual},
+                                {"dead", dropDead},
+                                {"hoist", hoistInvariants},
+                                {"reductions", recogniseReductions},
+                                {"all", simplifyKernel}};
+  Runs runs(kernelOf(original, name));
+  for (const Part& part : kParts) {
+    auto after = clone(original);
+    Item& kernel = kernelOf(*after, name);
+    part.run(kernel);
+    std::string what = std::string(part.name) + ": ";
+    expectSound(*after, kernel, what);
+    if (::testing::Test::HasFailure()) return false;
+    bool all = part.run == simplifyKernel;
+    runs.expectSame(kernel, what, all ? runs.turns.size() : 1);
+    if (!all) continue;
+    std::string once = print(kernel);
+    part.run(kernel);
+    EXPECT_EQ(print(kernel), once);
+  }
+  return runs.clean;
+}
+
+int64_t opsOf(const Item& kernel, Opcode code) {
+  int64_t count = 0;
+  walk(kernel.body, [&](Op& op) { count += op.code == code; });
+  return count;
+}
+
+TEST(SimplifyKernel, RandomKernelsStayTheSame) {
+  uint32_t clean = 0, reduced = 0, shorter = 0;
+  const uint32_t kernelsMade = 60;
+  for (uint32_t seed = 0; seed < kernelsMade; ++seed) {
+    std::string text = randomKernel(seed);
+    auto module = kernels(text);
+    ASSERT_TRUE(module);
+    verified(*module);
+    clean += check(*module, "k");
+    ASSERT_FALSE(HasFailure()) << "seed " << seed << "\n" << text;
+    Item& kernel = kernelOf(*module);
+    size_t size = print(kernel).size();
+    int64_t reductions = opsOf(kernel, Opcode::k_workgroup_reduce);
+    simplifyKernel(kernel);
+    shorter += print(kernel).size() < size;
+    reduced += opsOf(kernel, Opcode::k_workgroup_reduce) > reductions;
+  }
+  EXPECT_EQ(clean, kernelsMade);  // the generator writes no wrong kernel
+  EXPECT_GT(shorter, kernelsMade * 9 / 10);
+  EXPECT_GT(reduced, kernelsMade / 10);
+}
+
+TEST(SimplifyKernel, KernelsOfTheTextsStayTheSame) {
+  int ran = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TG_SOURCE_DIR "/test/passes")) {
+    if (entry.path().filename().string().rfind("canonicalize-kernels", 0) != 0) continue;
+    std::ifstream file(entry.path());
+    std::stringstream text;
+    text << file.rdbuf();
+    auto module = parse(text.str(), entry.path().string());
+    ASSERT_TRUE(module) << module.error().str();
+    for (const Item* kernel : (*module)->all(ItemKind::kernel)) {
+      ran += check(**module, kernel->name);
+      ASSERT_FALSE(HasFailure()) << entry.path() << " @" << kernel->name;
+    }
+  }
+  EXPECT_GE(ran, 20);
+}
+
+TEST(SimplifyKernel, UnusedParametersGo) {
+  auto module =
+      kernels(R"(kernel @k(%x: buf<8xf32, in>, %t: buf<8xf32, tape>, %y: buf<8xf32, in>, %o: buf<8xf32, out>)
+      workgroup(8) grid(1) {
+    %i = tgk.global_id 0 : u32
+    %v = tgk.load %x[%i] : f32
+    tgk.store %v, %t[%i]
+    tgk.store %v, %o[%i]
+  })");
+  Item& kernel = kernelOf(*module);
+  simplifyKernel(kernel);
+  EXPECT_EQ(kernel.body.args.size(), 4u);
+  EXPECT_EQ(dropUnusedParams(kernel, {false, false, true, false}),
+            (std::vector<bool>{true, false, true, true}));
+  ASSERT_EQ(kernel.body.args.size(), 3u);
+  EXPECT_EQ(kernel.body.args[1]->name, "y");
+  verified(*module);
+}
+
+}  // namespace
+}  // namespace tg::test
