@@ -169,6 +169,54 @@ TEST(SimplifyKernel, KernelsOfTheTextsStayTheSame) {
   EXPECT_GE(ran, 20);
 }
 
+/// A kernel that applies each op to every pair of a literal and a loaded value, either way round, and to
+/// every pair of literals.
+std::string literalKernel(const std::string& type, const std::vector<std::string>& ops,
+                          const std::vector<std::string>& literals) {
+  std::string body;
+  int rows = 0;
+  auto row = [&](const std::string& op, const std::string& a, const std::string& b) {
+    body += fmt::format("    %r{0} = tgk.{1} {2}, {3} : {4}\n    tgk.store %r{0}, %o[{0}, %i]\n", rows, op, a,
+                        b, type);
+    ++rows;
+  };
+  for (const std::string& op : ops) {
+    row(op, "%v", "%v");
+    for (const std::string& a : literals) {
+      row(op, a, "%v");
+      row(op, "%v", a);
+      for (const std::string& b : literals) row(op, a, b);
+    }
+  }
+  return fmt::format("  kernel @k(%x: buf<16x{0}, in>, %o: buf<{1}x16x{0}, out>) workgroup(16) grid(1) {{\n"
+                     "    %i = tgk.local_id 0 : u32\n    %v = tgk.load %x[%i] : {0}\n{2}  }}",
+                     type, rows, body);
+}
+
+TEST(SimplifyKernel, EveryOpWithEveryLiteral) {
+  const std::string texts[] = {
+      literalKernel("f32", {"add", "sub", "mul", "div", "min", "max"},
+                    {"0.0", "-0.0", "1.0", "-1.5", "inf", "1e-40", "0.1"}),
+      literalKernel("u32",
+                    {"add", "sub", "mul", "div", "mod", "mulhi", "min", "max", "and", "or", "xor", "shl",
+                     "shr", "rotl", "rotr", "add_sat", "sub_sat", "mul_sat", "abs_diff"},
+                    {"0", "1", "3", "32", "2147483648", "4294967295"}),
+      literalKernel("i32",
+                    {"add", "sub", "mul", "div", "mod", "min", "max", "and", "or", "xor", "shl", "shr"},
+                    {"0", "1", "-1", "-7", "-2147483648", "2147483647"})};
+  for (const std::string& text : texts) {
+    auto module = kernels(text);
+    ASSERT_TRUE(module);
+    Runs runs(verified(*module));
+    Item& kernel = kernelOf(*module);
+    foldConstants(kernel);
+    runs.expectSame(verified(*module), "fold: ", 1);
+    simplifyKernel(kernel);
+    runs.expectSame(verified(*module), "all: ", 1);
+    EXPECT_TRUE(runs.clean);
+  }
+}
+
 TEST(SimplifyKernel, UnusedParametersGo) {
   auto module =
       kernels(R"(kernel @k(%x: buf<8xf32, in>, %t: buf<8xf32, tape>, %y: buf<8xf32, in>, %o: buf<8xf32, out>)
