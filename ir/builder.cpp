@@ -173,26 +173,31 @@ static std::unique_ptr<Block> cloneBlock(const Block& block, std::unordered_map<
   return copy;
 }
 
+std::unique_ptr<Item> cloneItem(const Item& item) {
+  auto to = std::make_unique<Item>();
+  to->kind = item.kind;
+  to->name = item.name;
+  to->attrs = item.attrs;
+  to->loc = item.loc;
+  to->type = item.type;
+  to->place = item.place;
+  to->results = item.results;
+  to->workgroup = item.workgroup;
+  to->bytes = item.bytes;
+  to->code = item.code;
+  std::unordered_map<const Value*, Value*> map;
+  cloneInto(item.body, to->body, map);
+  for (const Operand& extent : item.grid) to->grid.push_back(cloneOperand(extent, map));
+  return to;
+}
+
 std::unique_ptr<Module> clone(const Module& module) {
   auto copy = std::make_unique<Module>();
   copy->name = module.name;
   copy->stage = module.stage;
   copy->attrs = module.attrs;
   copy->loc = module.loc;
-  for (const auto& item : module.items) {
-    Item* to = copy->add(item->kind, item->name);
-    to->attrs = item->attrs;
-    to->loc = item->loc;
-    to->type = item->type;
-    to->place = item->place;
-    to->results = item->results;
-    to->workgroup = item->workgroup;
-    to->bytes = item->bytes;
-    to->code = item->code;
-    std::unordered_map<const Value*, Value*> map;
-    cloneInto(item->body, to->body, map);
-    for (const Operand& extent : item->grid) to->grid.push_back(cloneOperand(extent, map));
-  }
+  for (const auto& item : module.items) copy->items.push_back(cloneItem(*item));
   return copy;
 }
 

@@ -82,4 +82,7 @@ std::vector<Value*> decompose(const Op& op, const std::vector<Value*>& operands,
 /// included. Result names are taken as they are; the caller makes them unique by Builder::append.
 std::unique_ptr<Op> cloneOp(const Op& op, std::unordered_map<const Value*, Value*>& map);
 
+/// A deep copy of an item. Names, locations and attributes stay.
+std::unique_ptr<Item> cloneItem(const Item& item);
+
 }  // namespace tg

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "ir/kernel/kernel.h"
+#include "ir/kernel/specialize.h"
 
 namespace tg {
 namespace {
@@ -70,11 +71,7 @@ void KernelVerifier::launch() {
   }
   if (product > kMaxInvocations)
     kernelError("workgroup", fmt::format("{} invocations, more than {}", product, kMaxInvocations));
-  if (kernel_.grid.empty() || kernel_.grid.size() > 3)
-    kernelError("grid", fmt::format("{} extents, not 1 to 3", kernel_.grid.size()));
-  for (const Operand& extent : kernel_.grid)
-    if (extent.isLiteral() && (!extent.isInteger || extent.integer < 1 || extent.integer > UINT32_MAX))
-      kernelError("grid", fmt::format("an extent of {}", extent.number()));
+  if (auto grid = checkGrid(kernel_); !grid) errors_.append(grid.takeError());
 }
 
 void KernelVerifier::parameters() {

@@ -1,0 +1,128 @@
+#include "ir/kernel/specialize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "ir/builder.h"
+
+namespace tg {
+
+namespace {
+
+constexpr int64_t kMaxExtent = std::numeric_limits<uint32_t>::max();
+
+/// An extent of the grid, for known shapes.
+using Extent = std::optional<int64_t>;
+
+Extent inRange(__int128 value) {
+  if (value > std::numeric_limits<int64_t>::max() || value < std::numeric_limits<int64_t>::min()) return {};
+  return static_cast<int64_t>(value);
+}
+
+Extent combine(std::string_view name, __int128 a, __int128 b) {
+  if (name == "add") return inRange(a + b);
+  if (name == "sub") return inRange(a - b);
+  if (name == "mul") return inRange(a * b);
+  if (name == "min") return inRange(std::min(a, b));
+  if (name == "max") return inRange(std::max(a, b));
+  if (b == 0) return {};
+  __int128 quotient = a / b - (a % b != 0 && (a < 0) != (b < 0));  // rounded down
+  return inRange(name == "div" || quotient * b == a ? quotient : quotient + 1);
+}
+
+bool isFunction(std::string_view name) {
+  constexpr std::string_view known[] = {"ceildiv", "div", "add", "sub", "mul", "min", "max"};
+  return std::find(std::begin(known), std::end(known), name) != std::end(known);
+}
+
+Error gridError(const Item& kernel, std::string_view why) {
+  return failAt(kernel.loc, fmt::format("kernel @{} [kernel.grid]: {}", kernel.name, why));
+}
+
+int parameterIndex(const Item& kernel, const Value* value) {
+  const auto& args = kernel.body.args;
+  auto at = std::find_if(args.begin(), args.end(), [&](const auto& arg) { return arg.get() == value; });
+  return at == args.end() ? -1 : static_cast<int>(at - args.begin());
+}
+
+Result<void> checkDim(const Item& kernel, const Operand& dim) {
+  bool formed = dim.items.size() == 2 && dim.items[0].kind == Operand::Kind::value &&
+                dim.items[1].isLiteral() && dim.items[1].isInteger;
+  if (!formed) return gridError(kernel, "wants dim(%parameter, axis)");
+  const Value& value = *dim.items[0].value;
+  if (parameterIndex(kernel, &value) < 0)
+    return gridError(kernel, fmt::format("%{} is no parameter", value.name));
+  int64_t axis = dim.items[1].integer;
+  if (axis < 0 || axis >= value.type.rank())
+    return gridError(kernel, fmt::format("%{} has no axis {}", value.name, axis));
+  return {};
+}
+
+Result<void> checkExtent(const Item& kernel, const Operand& extent) {
+  if (extent.isLiteral()) {
+    if (extent.isInteger) return {};
+    return gridError(kernel, fmt::format("an extent of {}", extent.number()));
+  }
+  if (extent.kind == Operand::Kind::keyword && extent.text == "dim") return checkDim(kernel, extent);
+  if (extent.kind != Operand::Kind::keyword || !isFunction(extent.text))
+    return gridError(
+        kernel, "an extent is a number, dim(%p, axis), or ceildiv, div, add, sub, mul, min or max of two");
+  if (extent.items.size() != 2)
+    return gridError(kernel, fmt::format("{} takes 2 extents, not {}", extent.text, extent.items.size()));
+  for (const Operand& item : extent.items) TG_CHECK(checkExtent(kernel, item));
+  return {};
+}
+
+Extent evaluate(const Item& kernel, const std::vector<Shape>& shapes, const Operand& extent) {
+  if (extent.isLiteral()) return extent.integer;
+  if (extent.text == "dim") {
+    const Shape& shape = shapes[static_cast<size_t>(parameterIndex(kernel, extent.items[0].value))];
+    return shape[static_cast<int>(extent.items[1].integer)];
+  }
+  Extent a = evaluate(kernel, shapes, extent.items[0]), b = evaluate(kernel, shapes, extent.items[1]);
+  if (!a || !b) return {};
+  return combine(extent.text, *a, *b);
+}
+
+}  // namespace
+
+Result<void> checkGrid(const Item& kernel) {
+  if (kernel.grid.empty() || kernel.grid.size() > 3)
+    return gridError(kernel, fmt::format("{} extents, not 1 to 3", kernel.grid.size()));
+  for (const Operand& extent : kernel.grid) {
+    TG_CHECK(checkExtent(kernel, extent));
+    if (extent.isLiteral() && (extent.integer < 1 || extent.integer > kMaxExtent))
+      return gridError(kernel, fmt::format("an extent of {}", extent.integer));
+  }
+  return {};
+}
+
+Result<std::array<int64_t, 3>> evaluateGrid(const Item& kernel, const std::vector<Shape>& shapes) {
+  TG_CHECK(checkGrid(kernel));
+  assert(shapes.size() == kernel.body.args.size());
+  std::array<int64_t, 3> grid{1, 1, 1};
+  for (size_t axis = 0; axis < kernel.grid.size(); ++axis) {
+    Extent extent = evaluate(kernel, shapes, kernel.grid[axis]);
+    if (!extent) return gridError(kernel, fmt::format("axis {} divides by zero or overflows", axis));
+    if (*extent < 1 || *extent > kMaxExtent)
+      return gridError(kernel, fmt::format("axis {} has {} workgroups", axis, *extent));
+    grid[axis] = *extent;
+  }
+  return grid;
+}
+
+std::unique_ptr<Item> specialize(const Item& kernel, const std::vector<Shape>& shapes) {
+  auto grid = evaluateGrid(kernel, shapes);
+  assert(grid && "specialize: evaluateGrid refuses these shapes");
+  std::unique_ptr<Item> copy = cloneItem(kernel);
+  for (size_t index = 0; index < shapes.size(); ++index) copy->body.args[index]->type.shape = shapes[index];
+  copy->grid.clear();
+  for (int64_t extent : *grid) copy->grid.push_back(Operand::literal(extent));
+  return copy;
+}
+
+}  // namespace tg
