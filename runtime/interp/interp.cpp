@@ -125,8 +125,10 @@ Result<RunResult> Interpreter::run(const std::string& function,
   const Module& module = state_->module;
   const Item* item = module.func(function);
   if (!item)
-    return fail(fmt::format("no function @{}; the module has {}", function,
-                            listItems(module, [](const Item& each) { return each.kind == ItemKind::func; })));
+    return fail(
+        fmt::format("no function @{}; the module has {}", function, listItems(module, [](const Item& each) {
+                      return each.kind == ItemKind::func && !isKernelFunc(each);
+                    })));
   TG_TRY(std::vector<const NdArray*> ordered, orderInputs(*item, inputs));
   InterpCall call{*state_, *item, ordered, {state_->exact(), 0}, {}};
   TG_CHECK(module.stage < Stage::planned    ? runTensors(call)
