@@ -88,8 +88,7 @@ void Activity::forward(const Block& block) {
     if (op->code == Opcode::k_if) {
       for (const auto& region : op->regions)
         if (const Op* yield = yieldOf(*region))
-          for (size_t i = 0; i < op->results.size(); ++i)
-            spread(yield->operands[i], op->results[i].get());
+          for (size_t i = 0; i < op->results.size(); ++i) spread(yield->operands[i], op->results[i].get());
     } else if (op->code == Opcode::k_for) {
       forwardLoop(*op);
     } else if (elementOf(*op)) {
@@ -155,8 +154,8 @@ void Activity::backwardLoop(const Op& op) {
   const auto& carried = iterArgs(op);
   const Op* yield = yieldOf(*op.regions[0]);
   for (size_t i = 0; i < carried.size(); ++i) {
-    bool wanted = useful_.contains(carried[i].value) ||
-                  (!op.results.empty() && useful_.contains(op.results[i].get()));
+    bool wanted =
+        useful_.contains(carried[i].value) || (!op.results.empty() && useful_.contains(op.results[i].get()));
     if (!wanted) continue;
     if (yield->operands[i].value) mark(useful_, yield->operands[i].value);
     if (carried[i].items[0].value) mark(useful_, carried[i].items[0].value);

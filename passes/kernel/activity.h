@@ -44,7 +44,4 @@ class Activity {
 /// Whether an op's result has a derivative in its float operands that is not zero everywhere.
 bool carriesGradient(const Op& op);
 
-/// The place of the value that an op brings to an element: 1 of a compare-exchange, else 0.
-inline int broughtOperand(const Op& op) { return op.code == Opcode::k_atomic_compare_exchange ? 1 : 0; }
-
 }  // namespace tg

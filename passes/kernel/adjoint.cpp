@@ -40,7 +40,7 @@ void AdjointSweep::reverse(const Block& block) {
 void AdjointSweep::reverseOp(const Op& op) {
   builder_.setLoc(derivedLoc("vjp", op.loc));
   if (op.code == Opcode::k_barrier) return builder_.barrier();
-  if (op.code == Opcode::k_workgroup_reduce && facts_.meetsInside()) builder_.barrier();
+  if (op.code == Opcode::k_workgroup_reduce && memory_.changes()) builder_.barrier();  // it orders memory too
   if (!activity_.active(op)) return meetIfNeeded(op);
   if (op.code == Opcode::k_if) return reverseIf(op);
   if (op.code == Opcode::k_for) return reverseLoop(op);
@@ -90,10 +90,6 @@ void AdjointSweep::reverseBody(const Block& body, const std::vector<KV>& yielded
   reverse(body);
 }
 
-static KV widened(KernelBuilder& builder, const KV& value, const Type& type) {
-  return value.lanes() < type.lanes ? builder.splat(value, type.lanes) : value;
-}
-
 void AdjointSweep::reverseIf(const Op& op) {
   std::vector<KV> gs;
   for (const auto& result : op.results) gs.push_back(take(result.get()));
@@ -118,7 +114,8 @@ void AdjointSweep::reverseIf(const Op& op) {
   KernelBuilder::BranchBody otherwise;
   if (!types.empty() || op.regions.size() > 1) otherwise = [&] { return body(1); };
   KV cond = replay_.operand(op, 0);
-  std::vector<KV> results = builder_.branch(cond, types, [&] { return body(0); }, otherwise);
+  std::vector<KV> results = builder_.branch(
+      cond, types, [&] { return body(0); }, otherwise);
   for (size_t i = 0; i < results.size(); ++i)
     if (reached[i]) add(outside[i], results[i]);
 }
@@ -134,11 +131,10 @@ void AdjointSweep::reverseLoop(const Op& op) {
     const Value* result = op.results.empty() ? nullptr : op.results[i].get();
     if (!activity_.active(bindings[i].value) && !(result && activity_.active(result))) continue;
     carried.push_back(i);
-    init.push_back(widened(builder_, result ? take(result) : KernelBuilder::f32(0), bindings[i].value->type));
+    init.push_back(builder_.widened(result ? take(result) : KernelBuilder::f32(0), bindings[i].value->type));
   }
   std::vector<const Value*> outside = captured(op);
-  for (const Value* value : outside)
-    init.push_back(widened(builder_, KernelBuilder::f32(0), value->type));
+  for (const Value* value : outside) init.push_back(builder_.widened(KernelBuilder::f32(0), value->type));
   std::vector<bool> reached(outside.size(), false);
 
   replay_.keepCarried(op);
@@ -156,7 +152,7 @@ void AdjointSweep::reverseLoop(const Op& op) {
     for (size_t i = 0; i < carried.size(); ++i) yielded[carried[i]] = values[i];
     reverseBody(block, yielded);
     for (size_t i : carried)
-      out.push_back(widened(builder_, take(bindings[i].value), bindings[i].value->type));
+      out.push_back(builder_.widened(take(bindings[i].value), bindings[i].value->type));
     for (size_t i = 0; i < outside.size(); ++i) {
       KV more = take(outside[i]);
       reached[i] = !more.is(0);
@@ -170,8 +166,8 @@ void AdjointSweep::reverseLoop(const Op& op) {
     for (size_t i = 0; i < carried.size(); ++i) add(bindings[carried[i]].items[0], init[i]);
     return;
   }
-  std::vector<KV> results = builder_.loop(builder_.depth(), KernelBuilder::u32(0), bounds.trips,
-                                          KernelBuilder::u32(1), init, body);
+  std::vector<KV> results =
+      builder_.loop(builder_.depth(), KernelBuilder::u32(0), bounds.trips, KernelBuilder::u32(1), init, body);
   for (size_t i = 0; i < carried.size(); ++i) add(bindings[carried[i]].items[0], results[i]);
   for (size_t i = 0; i < outside.size(); ++i)
     if (reached[i]) add(outside[i], results[carried.size() + i]);

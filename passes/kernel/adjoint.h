@@ -15,11 +15,7 @@ class AdjointSweep {
  public:
   AdjointSweep(const Module& module, const KernelFacts& facts, const Activity& activity, Replay& replay,
                KernelBuilder& builder, AdjointMemory& memory)
-      : module_(module),
-        facts_(facts),
-        activity_(activity),
-        replay_(replay),
-        builder_(builder),
+      : module_(module), facts_(facts), activity_(activity), replay_(replay), builder_(builder),
         memory_(memory) {}
 
   /// Walks the kernel's body backward, after Replay::sweep.
@@ -48,9 +44,9 @@ class AdjointSweep {
   KV productOfOthers(const Op& op, const KV& x, const KV& r);
   KV reduced(const Op& op, const KV& x, std::string_view kind);
   KV place(const Op& op);
-  bool linear(const Op& op) const;
-  /// A term of an adjoint of `g`: zero where g is, whatever the factor.
-  KV settled(const Op& op, const KV& g, const KV& term);
+  bool hasPole(const Op& op, size_t index) const;
+  /// The term of operand `index` in an adjoint of `g`: zero where g is, whatever the factor.
+  KV settled(const Op& op, size_t index, const KV& g, const KV& term);
 
   void add(const Operand& operand, const KV& g);
   void add(const Value* value, KV g);

@@ -19,11 +19,7 @@ Type AdjointMemory::adjointType(const Type& primal, BufMode mode) {
 
 AdjointMemory::AdjointMemory(const KernelFacts& facts, const Activity& activity, Replay& replay,
                              KernelBuilder& builder, std::unordered_map<const Value*, Value*> adjoints)
-    : facts_(facts),
-      activity_(activity),
-      replay_(replay),
-      builder_(builder),
-      adjoints_(std::move(adjoints)) {
+    : facts_(facts), activity_(activity), replay_(replay), builder_(builder), adjoints_(std::move(adjoints)) {
   // Only what the backward sweep touches counts: loads whose result is inactive leave no trace.
   std::unordered_map<const Value*, std::vector<const Op*>> touched;
   walk(facts.kernel().body, [&](Op& op) {
@@ -56,12 +52,20 @@ void AdjointMemory::prepare() {
     BufMode mode = op.result()->type.mode;
     Type type = adjointType(op.result()->type, mode);
     std::string hint = "d_" + op.result()->name;
-    Value* made = mode == BufMode::shared ? builder_.sharedBuffer(type, hint) : builder_.localBuffer(type, hint);
+    Value* made =
+        mode == BufMode::shared ? builder_.sharedBuffer(type, hint) : builder_.localBuffer(type, hint);
     adjoints_[op.result()] = made;
     zero(made, mode == BufMode::shared);
     shared |= mode == BufMode::shared;
   });
   if (shared) builder_.barrier();
+}
+
+bool AdjointMemory::changes() const {
+  return std::any_of(adjoints_.begin(), adjoints_.end(), [](const auto& each) {
+    BufMode mode = each.second->type.mode;
+    return mode == BufMode::inout || mode == BufMode::shared;
+  });
 }
 
 /// Zeros in all elements, each invocation of the workgroup taking its share of shared ones.

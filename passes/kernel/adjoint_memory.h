@@ -29,6 +29,9 @@ class AdjointMemory {
   void clear(const Operand& element);
   void add(const Operand& element, const KV& g, bool uniformFlow);
 
+  /// Whether there are adjoints that are both read and written.
+  bool changes() const;
+
   /// The invocation's place in its workgroup.
   KV localIndex();
 

@@ -1,5 +1,6 @@
 // What an op's result adjoint gives its operands. Functions of the scalar table bring their derivative
 // along; here stand the ops the table does not have.
+#include <algorithm>
 #include <array>
 
 #include "ir/kernel/expr.h"
@@ -10,19 +11,36 @@
 namespace tg {
 
 /// Whether the derivative uses no value.
-bool AdjointSweep::linear(const Op& op) const {
+static bool isLinear(const Op& op) {
   return op.code == Opcode::k_add || op.code == Opcode::k_sub || op.code == Opcode::k_neg;
 }
 
-KV AdjointSweep::settled(const Op& op, const KV& g, const KV& term) {
-  bool singular = activity_.singular(op.result());
-  for (const Operand& operand : op.operands)
-    singular = singular || (operand.kind == Operand::Kind::value && activity_.singular(operand.value));
-  if (!singular || linear(op) || term.isLiteral()) return term;
+/// Whether what the adjoint of operand `index` is multiplied with may be infinite or NaN.
+bool AdjointSweep::hasPole(const Op& op, size_t index) const {
+  auto singular = [&](const Operand& operand) {
+    return operand.kind == Operand::Kind::value && activity_.singular(operand.value);
+  };
+  switch (op.code) {
+  case Opcode::k_add:
+  case Opcode::k_sub:
+  case Opcode::k_neg:
+  case Opcode::k_select:
+  case Opcode::k_min:
+  case Opcode::k_max: return false;
+  case Opcode::k_mul:
+  case Opcode::k_fma: return index < 2 && singular(op.operands[1 - index]);
+  default:
+    return activity_.singular(op.result()) || std::any_of(op.operands.begin(), op.operands.end(), singular);
+  }
+}
+
+KV AdjointSweep::settled(const Op& op, size_t index, const KV& g, const KV& term) {
+  if (!hasPole(op, index) || term.isLiteral()) return term;
   // A finite factor has given 0 already, so that this choice is seen only where the factor is not finite,
   // and derivatives of the VJP stay right everywhere else.
   KV zero = KernelBuilder::f32(0);
-  KV lost = builder_.op(Opcode::k_and, {builder_.op(Opcode::k_eq, {g, zero}), builder_.op(Opcode::k_ne, {term, zero})});
+  KV lost = builder_.op(Opcode::k_and,
+                        {builder_.op(Opcode::k_eq, {g, zero}), builder_.op(Opcode::k_ne, {term, zero})});
   return builder_.select(lost, zero, term);
 }
 
@@ -36,10 +54,11 @@ void AdjointSweep::distribute(const Op& op, const KV& g) {
   switch (op.code) {
   case Opcode::k_fma: {
     KV a = replay_.operand(op, 0), b = replay_.operand(op, 1);
-    std::array<KV, 3> terms{settled(op, g, builder_.mul(g, b)), settled(op, g, builder_.mul(g, a)), g};
+    std::array<KV, 3> terms{settled(op, 0, g, builder_.mul(g, b)), settled(op, 1, g, builder_.mul(g, a)), g};
     for (size_t i = 0; i < 3; ++i) {
       bool narrow = op.operands[i].value && op.operands[i].value->type.lanes < g.lanes();
-      if (activity_.active(op.operands[i])) add(op.operands[i], narrow ? sumOfLanes(builder_, terms[i]) : terms[i]);
+      if (activity_.active(op.operands[i]))
+        add(op.operands[i], narrow ? sumOfLanes(builder_, terms[i]) : terms[i]);
     }
     return;
   }
@@ -63,7 +82,7 @@ void AdjointSweep::distribute(const Op& op, const KV& g) {
 
 void AdjointSweep::distributeScalar(const Op& op, const KV& g) {
   std::vector<KExpr> operands;
-  bool needsValues = !linear(op);
+  bool needsValues = !isLinear(op);
   for (int i = 0; i < op.numOperands(); ++i) {
     bool value = needsValues || op.operands[static_cast<size_t>(i)].isLiteral();
     operands.push_back({&builder_, value ? replay_.operand(op, i) : g});
@@ -74,7 +93,7 @@ void AdjointSweep::distributeScalar(const Op& op, const KV& g) {
   for (size_t i = 0; i < grads.size(); ++i) {
     const Operand& operand = op.operands[i];
     if (!grads[i].kernel || !activity_.active(operand)) continue;
-    KV term = settled(op, g, grads[i].v);
+    KV term = settled(op, i, g, grads[i].v);
     add(operand, operand.value->type.lanes < term.lanes() ? sumOfLanes(builder_, term) : term);
   }
 }
@@ -108,15 +127,16 @@ void AdjointSweep::distributeReduce(const Op& op, const KV& g) {
   std::string kind = op.word("kind");
   if (kind == "add") return add(op.operands[0], total);
   KV x = replay_.operand(op, 0), r = replay_.primal(op.result());
-  if (kind == "mul") return add(op.operands[0], settled(op, total, builder_.mul(total, productOfOthers(op, x, r))));
+  if (kind == "mul")
+    return add(op.operands[0], settled(op, 0, total, builder_.mul(total, productOfOthers(op, x, r))));
   // The first invocation that has the extremum takes the adjoint.
   KV here = place(op);
   KV none = KernelBuilder::u32(UINT32_MAX);
   KV at = builder_.op(Opcode::k_select, {builder_.op(Opcode::k_eq, {x, r}), here, none}, DType::u32);
   KV first = reduced(op, at, "min");
-  add(op.operands[0], builder_.op(Opcode::k_select,
-                                  {builder_.op(Opcode::k_eq, {first, here}), total, KernelBuilder::f32(0)},
-                                  DType::f32));
+  add(op.operands[0],
+      builder_.op(Opcode::k_select, {builder_.op(Opcode::k_eq, {first, here}), total, KernelBuilder::f32(0)},
+                  DType::f32));
 }
 
 /// y[i] = x[lane i], so x[j] gets the adjoints of all i whose lane is j: each lane that arrived is asked for
@@ -127,8 +147,8 @@ void AdjointSweep::distributeShuffle(const Op& op, const KV& g) {
   std::array<KV, 4> words;
   for (int i = 0; i < 4; ++i) words[static_cast<size_t>(i)] = builder_.extract(ballot, i);
   const Type& type = op.in(0)->type;
-  KV zero = widened(builder_, KernelBuilder::f32(0), type);
-  KV dy = widened(builder_, g, type);
+  KV zero = builder_.widened(KernelBuilder::f32(0), type);
+  KV dy = builder_.widened(g, type);
   std::vector<KV> sums = builder_.loop(
       builder_.depth(), KernelBuilder::u32(0), builder_.subgroup(Opcode::k_subgroup_size),
       KernelBuilder::u32(1), {zero}, [&](const KV& source, const std::vector<KV>& sum) {
@@ -136,7 +156,8 @@ void AdjointSweep::distributeShuffle(const Op& op, const KV& g) {
         for (int i = 2; i >= 0; --i)
           word = builder_.select(builder_.op(Opcode::k_lt, {source, KernelBuilder::u32(32 * (i + 1))}),
                                  words[static_cast<size_t>(i)], word);
-        KV bit = builder_.op(Opcode::k_and, {builder_.op(Opcode::k_shr, {word, source}), KernelBuilder::u32(1)});
+        KV bit =
+            builder_.op(Opcode::k_and, {builder_.op(Opcode::k_shr, {word, source}), KernelBuilder::u32(1)});
         KV arrived = builder_.op(Opcode::k_ne, {bit, KernelBuilder::u32(0)});
         KV from = builder_.select(arrived, source, here);
         KV theirs = builder_.subgroupShuffle(dy, from);
@@ -155,7 +176,7 @@ void AdjointSweep::distributeCall(const Op& op) {
   for (const auto& result : op.results) {
     KV g = take(result.get());
     any = any || !g.is(0);
-    if (isFloat(result->type.dtype)) gs.push_back(widened(builder_, g, result->type));
+    if (isFloat(result->type.dtype)) gs.push_back(builder_.widened(g, result->type));
   }
   const Item* callee = module_.func(op.operands[0].text);
   const Attr* own = callee ? find(callee->attrs, "vjp") : nullptr;

@@ -13,7 +13,8 @@ class StripMiner {
 
  private:
   using Ops = std::vector<std::unique_ptr<Op>>;
-  Operand make(Ops& ops, Opcode code, std::vector<Operand> operands, std::string_view hint, DType dtype = DType::u32);
+  Operand make(Ops& ops, Opcode code, std::vector<Operand> operands, std::string_view hint,
+               DType dtype = DType::u32);
   void split(Ops& out, std::unique_ptr<Op> loop);
 
   NameTable names_;
@@ -21,7 +22,8 @@ class StripMiner {
   Loc loc_;
 };
 
-Operand StripMiner::make(Ops& ops, Opcode code, std::vector<Operand> operands, std::string_view hint, DType dtype) {
+Operand StripMiner::make(Ops& ops, Opcode code, std::vector<Operand> operands, std::string_view hint,
+                         DType dtype) {
   auto op = std::make_unique<Op>(code);
   op->operands = std::move(operands);
   op->loc = loc_;
@@ -49,7 +51,8 @@ void StripMiner::visit(Block& block) {
   block.ops = std::move(out);
 }
 
-/// for k = from to(to) step(s)  →  n = trips; for c = 0 to(n) step(N): for j = 0 to(min(N, n - c)): k = from + (c + j)·s
+/// for k = from to(to) step(s)  →  n = trips; for c = 0 to(n) step(N): for j = 0 to(min(N, n - c)): k = from
+/// + (c + j)·s
 void StripMiner::split(Ops& out, std::unique_ptr<Op> loop) {
   loc_ = loop->loc;
   const Operand from = loop->operands[0].items[0], to = loop->keyword("to")->items[0];
@@ -65,7 +68,8 @@ void StripMiner::split(Ops& out, std::unique_ptr<Op> loop) {
       count = make(out, Opcode::k_sub, {above, from}, "span");
     }
     if (!byOne) {
-      Operand whole = make(out, Opcode::k_div, {count, step}, "whole"), part = make(out, Opcode::k_mod, {count, step}, "part");
+      Operand whole = make(out, Opcode::k_div, {count, step}, "whole"),
+              part = make(out, Opcode::k_mod, {count, step}, "part");
       Operand more = make(out, Opcode::k_min, {part, lit(1)}, "more");
       count = make(out, Opcode::k_add, {whole, more}, "trips");
     }
@@ -107,7 +111,8 @@ void StripMiner::split(Ops& out, std::unique_ptr<Op> loop) {
     fix(*op);
     for (auto& region : op->regions) walk(*region, fix);
   }
-  body.ops.insert(body.ops.begin(), std::make_move_iterator(head.begin()), std::make_move_iterator(head.end()));
+  body.ops.insert(body.ops.begin(), std::make_move_iterator(head.begin()),
+                  std::make_move_iterator(head.end()));
   std::vector<std::unique_ptr<Value>> results = std::move(loop->results);
   loop->operands = {Operand::binding(inner, lit(0)), Operand::keyword("to", {length}),
                     Operand::keyword("iter_args", innerArgs)};

@@ -15,7 +15,9 @@ const std::vector<KernelVjpRefusal>& kernelVjpRefusals() {
        "use tgk.store where one invocation writes the element, or pass the value through tgk.stop_gradient"},
       {"g3", "exact sums are what gradients are lowered to; they have no derivative themselves",
        "differentiate the kernel before fuse makes its sums exact, or write it with tgk.atomic_add"},
-      {"g4", "the gradient needs its old value, and a second run of the kernel may hand the old values out otherwise",
+      {"g4",
+       "the gradient needs its old value, and a second run of the kernel may hand the old values out "
+       "otherwise",
        "let a kernel of its own write the old values to a buffer that this one reads"},
       {"g5", "a value to keep has more than 8 axes: loops around it, launch axes and lanes",
        "write the inner loops as one, or launch on one axis"},
@@ -48,7 +50,8 @@ Result<void> checkDifferentiable(const KernelFacts& facts, const Activity& activ
       errors.append(refusal(op, Refusal::oldValue));
     else if (op.code == Opcode::k_atomic_exchange || op.code == Opcode::k_atomic_compare_exchange)
       errors.append(refusal(op, Refusal::exchange));
-    else if (op.code == Opcode::k_exact_add || op.code == Opcode::k_exact_store || op.code == Opcode::k_exact_load)
+    else if (op.code == Opcode::k_exact_add || op.code == Opcode::k_exact_store ||
+             op.code == Opcode::k_exact_load)
       errors.append(refusal(op, Refusal::exact));
   });
   if (!errors.empty()) return errors;

@@ -76,8 +76,8 @@ int64_t KernelFacts::staticTrips(const Op& loop) {
 static std::vector<int> launchAxesOf(const Item& kernel) {
   std::vector<int> axes;
   for (size_t axis = 0; axis < 3; ++axis) {
-    bool one = axis >= kernel.grid.size() ||
-               (kernel.grid[axis].isLiteral() && kernel.grid[axis].integer == 1);
+    bool one =
+        axis >= kernel.grid.size() || (kernel.grid[axis].isLiteral() && kernel.grid[axis].integer == 1);
     if (!one || kernel.workgroup[axis] != 1) axes.push_back(static_cast<int>(axis));
   }
   return axes;
@@ -85,9 +85,7 @@ static std::vector<int> launchAxesOf(const Item& kernel) {
 
 Replay::Replay(const KernelFacts& facts, KernelBuilder& builder,
                std::unordered_map<const Value*, Value*> buffers)
-    : facts_(facts),
-      builder_(builder),
-      buffers_(std::move(buffers)),
+    : facts_(facts), builder_(builder), buffers_(std::move(buffers)),
       launchAxes_(launchAxesOf(facts.kernel())) {
   walk(facts.kernel().body, [&](Op& op) {
     if (op.code != Opcode::k_shared && op.code != Opcode::k_local) return;
@@ -137,10 +135,6 @@ std::vector<KV> Replay::indices(const Operand& element) {
   return out;
 }
 
-KV Replay::widened(const KV& value, const Type& type) {
-  return value.lanes() < type.lanes ? builder_.splat(value, type.lanes) : value;
-}
-
 /// Gives the value's block, the innermost open one, the value.
 void Replay::make(const Value* value) {
   const Op* op = value->def;
@@ -157,7 +151,8 @@ void Replay::make(const Value* value) {
     for (int i = 1; i < op->numOperands(); ++i) inputs.push_back(operand(*op, i));
     for (const auto& result : op->results) types.push_back(result->type);
     std::vector<KV> results = builder_.call(op->operands[0].text, inputs, types);
-    for (size_t i = 0; i < results.size(); ++i) frames_.back().memo[op->result(static_cast<int>(i))] = results[i];
+    for (size_t i = 0; i < results.size(); ++i)
+      frames_.back().memo[op->result(static_cast<int>(i))] = results[i];
   } else {
     KV made = compute(*op);
     frames_.back().memo[value] = made;
@@ -189,9 +184,11 @@ KV Replay::compute(const Op& op) {
     case Opcode::k_extract: return builder_.extract(in[0], static_cast<int>(op.operands[1].integer));
     case Opcode::k_load: return builder_.loadHere(buffer(elementOf(op)->value), at);
     case Opcode::k_exact_load: return builder_.exactLoad(buffer(elementOf(op)->value), at);
-    case Opcode::k_workgroup_reduce: return builder_.workgroupReduce(widened(in[0], type), op.word("kind"));
-    case Opcode::k_subgroup_reduce: return builder_.subgroupReduce(widened(in[0], type), op.word("kind"));
-    case Opcode::k_subgroup_shuffle: return builder_.subgroupShuffle(widened(in[0], type), in[1]);
+    case Opcode::k_workgroup_reduce:
+      return builder_.workgroupReduce(builder_.widened(in[0], type), op.word("kind"));
+    case Opcode::k_subgroup_reduce:
+      return builder_.subgroupReduce(builder_.widened(in[0], type), op.word("kind"));
+    case Opcode::k_subgroup_shuffle: return builder_.subgroupShuffle(builder_.widened(in[0], type), in[1]);
     case Opcode::k_subgroup_ballot: return builder_.subgroupBallot(in[0]);
     default: return builder_.op(op.code, in, type.dtype);
     }
@@ -206,7 +203,7 @@ std::vector<KV> Replay::yields(const Block& block, const std::vector<Type>& type
   const Op* yield = yieldOf(block);
   std::vector<KV> out;
   for (size_t i = 0; i < types.size() && yield && i < yield->operands.size(); ++i)
-    out.push_back(widened(primal(yield->operands[i], types[i].dtype), types[i]));
+    out.push_back(builder_.widened(primal(yield->operands[i], types[i].dtype), types[i]));
   return out;
 }
 
@@ -222,14 +219,16 @@ void Replay::branchAgain(const Op& op) {
     return out;
   };
   KV cond = operand(op, 0);
-  std::vector<KV> results = builder_.branch(cond, types, [&] { return body(0); }, [&] { return body(1); });
+  std::vector<KV> results = builder_.branch(
+      cond, types, [&] { return body(0); }, [&] { return body(1); });
   for (size_t i = 0; i < results.size(); ++i) frames_.back().memo[op.results[i].get()] = results[i];
 }
 
 LoopBounds Replay::bounds(const Op& loop) {
   const Operand* step = loop.keyword("step");
   LoopBounds out{primal(loop.operands[0].items[0], DType::u32),
-                 step ? primal(step->items[0], DType::u32) : KernelBuilder::u32(1), {}};
+                 step ? primal(step->items[0], DType::u32) : KernelBuilder::u32(1),
+                 {}};
   if (int64_t trips = KernelFacts::staticTrips(loop); trips >= 0) {
     out.trips = KernelBuilder::u32(trips);
     return out;
@@ -237,11 +236,12 @@ LoopBounds Replay::bounds(const Op& loop) {
   KV to = primal(loop.keyword("to")->items[0], DType::u32);
   KV span = to;
   if (!out.from.is(0))
-    span = builder_.select(builder_.op(Opcode::k_lt, {out.from, to}), builder_.op(Opcode::k_sub, {to, out.from}),
-                           KernelBuilder::u32(0));
+    span = builder_.select(builder_.op(Opcode::k_lt, {out.from, to}),
+                           builder_.op(Opcode::k_sub, {to, out.from}), KernelBuilder::u32(0));
   out.trips = span;
   if (!out.step.is(1)) {
-    KV part = builder_.op(Opcode::k_ne, {builder_.op(Opcode::k_mod, {span, out.step}), KernelBuilder::u32(0)});
+    KV part =
+        builder_.op(Opcode::k_ne, {builder_.op(Opcode::k_mod, {span, out.step}), KernelBuilder::u32(0)});
     out.trips = builder_.add(builder_.op(Opcode::k_div, {span, out.step}), builder_.cast(part, DType::u32));
   }
   return out;
@@ -259,23 +259,24 @@ std::vector<KV> Replay::runLoop(const Op& op, Kind kind, bool keepThem,
   std::vector<Type> types;
   for (const Operand& binding : iterArgs(op)) {
     types.push_back(binding.value->type);
-    init.push_back(widened(primal(binding.items[0], types.back().dtype), types.back()));
+    init.push_back(builder_.widened(primal(binding.items[0], types.back().dtype), types.back()));
   }
   builder_.setLoc(derivedLoc("vjp", op.loc));
   builder_.hint(block.args[0]->name);
-  return builder_.loop(builder_.depth(), from, to, step, init, [&](const KV& index, const std::vector<KV>& carried) {
-    KV trip = builder_.op(Opcode::k_div, {builder_.op(Opcode::k_sub, {index, from}), step});
-    frames_.push_back({&block, builder_.depth(), kind, uniform, trip, {}, {}});
-    frames_.back().memo[block.args[0].get()] = index;
-    for (size_t i = 0; i < carried.size(); ++i) {
-      frames_.back().memo[block.args[i + 1].get()] = carried[i];
-      if (keepThem) keep(block.args[i + 1].get(), carried[i], {&op});
-    }
-    body(block);
-    std::vector<KV> out = yields(block, types);
-    frames_.pop_back();
-    return out;
-  });
+  return builder_.loop(
+      builder_.depth(), from, to, step, init, [&](const KV& index, const std::vector<KV>& carried) {
+        KV trip = builder_.op(Opcode::k_div, {builder_.op(Opcode::k_sub, {index, from}), step});
+        frames_.push_back({&block, builder_.depth(), kind, uniform, trip, {}, {}});
+        frames_.back().memo[block.args[0].get()] = index;
+        for (size_t i = 0; i < carried.size(); ++i) {
+          frames_.back().memo[block.args[i + 1].get()] = carried[i];
+          if (keepThem) keep(block.args[i + 1].get(), carried[i], {&op});
+        }
+        body(block);
+        std::vector<KV> out = yields(block, types);
+        frames_.pop_back();
+        return out;
+      });
 }
 
 void Replay::loopAgain(const Op& op, bool keepThem) {
@@ -353,7 +354,8 @@ void Replay::forwardIf(const Op& op) {
   const std::vector<Type> own = types;
   std::vector<std::vector<const Value*>> memory(2);
   for (size_t region = 0; loopDepth_ == 0 && region < op.regions.size(); ++region)
-    for (const Value* value : memory[region] = facts_.memoryIn(*op.regions[region])) types.push_back(value->type);
+    for (const Value* value : memory[region] = facts_.memoryIn(*op.regions[region]))
+      types.push_back(value->type);
   bool uniform = uniformFlow() && facts_.entersUniformly(op);
   auto body = [&](size_t region) {
     std::vector<KV> out;
@@ -371,7 +373,8 @@ void Replay::forwardIf(const Op& op) {
   KernelBuilder::BranchBody otherwise;
   if (!types.empty() || op.regions.size() > 1) otherwise = [&] { return body(1); };
   KV cond = operand(op, 0);
-  std::vector<KV> results = builder_.branch(cond, types, [&] { return body(0); }, otherwise);
+  std::vector<KV> results = builder_.branch(
+      cond, types, [&] { return body(0); }, otherwise);
   size_t next = 0;
   for (const auto& result : op.results) frames_.back().memo[result.get()] = results[next++];
   for (const auto& side : memory)
@@ -380,7 +383,8 @@ void Replay::forwardIf(const Op& op) {
 
 void Replay::forwardLoop(const Op& op) {
   bool outermost = loopDepth_++ == 0;
-  std::vector<KV> results = runLoop(op, Kind::forward, outermost, [&](const Block& block) { forward(block); });
+  std::vector<KV> results =
+      runLoop(op, Kind::forward, outermost, [&](const Block& block) { forward(block); });
   --loopDepth_;
   if (outermost) keptForward_.insert(&op);
   for (size_t i = 0; i < op.results.size(); ++i) frames_.back().memo[op.results[i].get()] = results[i];
@@ -435,7 +439,8 @@ std::vector<KV> Replay::place(const Slot& slot) {
   std::vector<KV> at;
   for (const Op* loop : slot.loops) {
     const Block* body = loop->regions[0].get();
-    auto frame = std::find_if(frames_.rbegin(), frames_.rend(), [&](const Frame& f) { return f.block == body; });
+    auto frame =
+        std::find_if(frames_.rbegin(), frames_.rend(), [&](const Frame& f) { return f.block == body; });
     at.push_back(frame->trip);
   }
   if (!slot.local)
@@ -483,8 +488,7 @@ KV Replay::fetch(const Value* value) {
   }
   builder_.hint("");
   KV out = lanes.size() == 1 ? lanes[0] : builder_.vec(lanes);
-  if (slot.type.dtype == DType::i1)
-    out = builder_.op(Opcode::k_ne, {out, KernelBuilder::u32(0)}, DType::i1);
+  if (slot.type.dtype == DType::i1) out = builder_.op(Opcode::k_ne, {out, KernelBuilder::u32(0)}, DType::i1);
   return out;
 }
 

@@ -59,8 +59,7 @@ struct LoopBounds {
 class Replay {
  public:
   /// Builds into `builder`; `buffers` maps the kernel's parameters to those of the VJP.
-  Replay(const KernelFacts& facts, KernelBuilder& builder,
-         std::unordered_map<const Value*, Value*> buffers);
+  Replay(const KernelFacts& facts, KernelBuilder& builder, std::unordered_map<const Value*, Value*> buffers);
 
   /// Runs the kernel's body without its stores to out and accum buffers, keeping what memory holds.
   void sweep();
@@ -127,7 +126,6 @@ class Replay {
   std::vector<KV> place(const Slot& slot);
   void keep(const Value* value, const KV& held, std::vector<const Op*> loops);
   KV fetch(const Value* value);
-  KV widened(const KV& value, const Type& type);
 
   const KernelFacts& facts_;
   KernelBuilder& builder_;

@@ -53,9 +53,8 @@ class VjpMaker {
 /// Whether a kernel takes the old value of one of the buffer's elements.
 bool takesOldValues(const KernelFacts& facts, const Value* buffer) {
   bool takes = false;
-  walk(facts.kernel().body, [&](Op& op) {
-    takes |= writesElement(op) && elementOf(op)->value == buffer && !op.results.empty();
-  });
+  walk(facts.kernel().body,
+       [&](Op& op) { takes |= writesElement(op) && elementOf(op)->value == buffer && !op.results.empty(); });
   return takes;
 }
 
@@ -71,7 +70,8 @@ Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, 
                      std::vector<const Value*>& out) {
   auto fits = [&](const Value& arg) {
     BufMode mode = arg.type.mode;
-    return mode == BufMode::inout || (inputs ? mode == BufMode::in : mode == BufMode::out || mode == BufMode::accum);
+    return mode == BufMode::inout ||
+           (inputs ? mode == BufMode::in : mode == BufMode::out || mode == BufMode::accum);
   };
   if (names.empty()) {
     for (const auto& arg : kernel.body.args)
@@ -84,17 +84,17 @@ Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, 
     if (!arg) {
       std::string known;
       for (const auto& each : kernel.body.args) known += (known.empty() ? "%" : ", %") + each->name;
-      return failAt(kernel.loc, fmt::format("kernel-vjp [kernel-vjp.c2]: {} names %{}, but @{} has {}", which, name,
-                                            kernel.name, known));
+      return failAt(kernel.loc, fmt::format("kernel-vjp [kernel-vjp.c2]: {} names %{}, but @{} has {}", which,
+                                            name, kernel.name, known));
     }
     if (!isFloat(arg->type.dtype))
       return failAt(arg->loc ? arg->loc : kernel.loc,
-                    fmt::format("kernel-vjp [kernel-vjp.c3]: {} names %{}, which holds {}, not a float", which, name,
-                                tg::name(arg->type.dtype)));
+                    fmt::format("kernel-vjp [kernel-vjp.c3]: {} names %{}, which holds {}, not a float",
+                                which, name, tg::name(arg->type.dtype)));
     if (!fits(*arg))
       return failAt(arg->loc ? arg->loc : kernel.loc,
-                    fmt::format("kernel-vjp [kernel-vjp.c4]: {} names %{}, whose mode is {}, not {}", which, name,
-                                tg::name(arg->type.mode), modes));
+                    fmt::format("kernel-vjp [kernel-vjp.c4]: {} names %{}, whose mode is {}, not {}", which,
+                                name, tg::name(arg->type.mode), modes));
     if (std::find(out.begin(), out.end(), arg) == out.end()) out.push_back(arg);
   }
   return {};
@@ -121,7 +121,8 @@ Result<KernelVjp> VjpMaker::run() {
       type.mode = BufMode::tape;  // a copy of which only its own loads matter; see settleModes
     else if (type.mode != BufMode::tape)
       type.mode = BufMode::in;
-    primal_[arg.get()] = parameter(arg.get(), arg->type.mode == BufMode::tape ? Role::tape : Role::primal, type, arg->name);
+    primal_[arg.get()] =
+        parameter(arg.get(), arg->type.mode == BufMode::tape ? Role::tape : Role::primal, type, arg->name);
   }
   for (const auto& arg : source_->body.args) {
     auto in = [&](const std::vector<const Value*>& list) {
@@ -132,7 +133,8 @@ Result<KernelVjp> VjpMaker::run() {
     if (!asked && !(scratch && activity.active(arg.get()))) continue;
     Role role = scratch ? Role::adjoint : mode == BufMode::in ? Role::gradient : Role::cotangent;
     BufMode own = scratch ? BufMode::inout : mode == BufMode::in ? BufMode::accum : BufMode::in;
-    adjoint_[arg.get()] = parameter(arg.get(), role, AdjointMemory::adjointType(arg->type, own), "d_" + arg->name);
+    adjoint_[arg.get()] =
+        parameter(arg.get(), role, AdjointMemory::adjointType(arg->type, own), "d_" + arg->name);
   }
   Replay replay(facts, *builder_, primal_);
   AdjointMemory memory(facts, activity, replay, *builder_, adjoint_);
@@ -159,7 +161,8 @@ void VjpMaker::mapGrid() {
 /// Whether an operand is, or holds, an element of the buffer.
 static bool reads(const Operand& operand, const Value* buffer) {
   if (operand.kind == Operand::Kind::element && operand.value == buffer) return true;
-  return std::any_of(operand.items.begin(), operand.items.end(), [&](const Operand& item) { return reads(item, buffer); });
+  return std::any_of(operand.items.begin(), operand.items.end(),
+                     [&](const Operand& item) { return reads(item, buffer); });
 }
 
 static void replace(Operand& operand, const Value* from, Value* to) {
@@ -208,7 +211,8 @@ Result<KernelVjp> VjpMaker::finish(const Replay& replay) {
   std::vector<bool> keep;
   for (const auto& arg : made_->body.args) {
     auto role = roles_.find(arg.get());
-    keep.push_back(role != roles_.end() && (role->second.role == Role::gradient || role->second.role == Role::adjoint));
+    keep.push_back(role != roles_.end() &&
+                   (role->second.role == Role::gradient || role->second.role == Role::adjoint));
   }
   std::vector<const Value*> before;
   for (const auto& arg : made_->body.args) before.push_back(arg.get());

@@ -3,8 +3,8 @@
 //
 // The VJP runs the kernel once forward for what its memory holds on the way, then backward. Operands of a
 // backward step are computed again where they are needed; what memory held, and the carried values of loops,
-// are kept in `tape` buffers, or in `local` ones where the trips are few. Buffers that are read and written have
-// an adjoint buffer beside them, whose elements are taken and cleared where the kernel overwrites them.
+// are kept in `tape` buffers, or in `local` ones where the trips are few. Buffers that are read and written
+// have an adjoint buffer beside them, whose elements are taken and cleared where the kernel overwrites them.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,8 @@ struct KernelVjpParam {
     primal,     ///< a buffer of the kernel as it was before it ran (out and accum: only its extents are read)
     cotangent,  ///< of an out or accum result, `in`
     gradient,   ///< of an `in`, accum: starts at zero
-    adjoint,    ///< of an inout or tape: its cotangent (or zeros) goes in, the gradient of what it held comes out
+    adjoint,    ///< of an inout or tape: its cotangent (or zeros) goes in, the gradient of what it held comes
+                ///< out
     tape        ///< scratch
   };
   Role role = Role::primal;
@@ -53,13 +54,13 @@ struct KernelVjp {
 };
 
 /// The VJP of a verified kernel. An error says of each op on a path from `wrt` to `of` that has no derivative
-/// where it stands, why, and what to do; a name in the request that is no such parameter is an error that lists
-/// the ones there are.
+/// where it stands, why, and what to do; a name in the request that is no such parameter is an error that
+/// lists the ones there are.
 Result<KernelVjp> differentiateKernel(const Module& module, const Item& kernel,
                                       const KernelVjpRequest& request);
 
-/// The shape of a tape parameter of the VJP when the kernel's parameters have these shapes (in elements of the
-/// buffers, nothing open). The error names a loop whose trips these shapes do not bound.
+/// The shape of a tape parameter of the VJP when the kernel's parameters have these shapes (in elements of
+/// the buffers, nothing open). The error names a loop whose trips these shapes do not bound.
 Result<Shape> tapeShape(const KernelVjp& vjp, int param, const Item& primal,
                         const std::vector<Shape>& shapes);
 
