@@ -23,13 +23,14 @@ enum class InterpMode : uint8_t { automatic, wide, exact };
 
 struct InterpOptions {
   InterpMode mode = InterpMode::automatic;
-  KernelRunOptions kernel;  ///< schedule of a kernel's lanes; bounds and race checks
+  KernelRunOptions kernel;  ///< schedule of a kernel's lanes; bounds and race checks; not wide
 };
 
 struct RunCounters {
   int64_t outOfRange = 0;             ///< ids outside their table, kernel accesses outside a buffer
   int64_t races = 0;                  ///< data races of kernels
   int64_t rewrites = 0;               ///< kernels' second stores to an element of an `out` buffer
+  int64_t uninitialised = 0;          ///< kernels' reads of shared, local or tape elements nobody wrote
   std::vector<std::string> findings;  ///< a line for each of the kernels' findings
 };
 

@@ -41,11 +41,14 @@ class CommandWalk {
     std::array<int64_t, 3> grid{1, 1, 1};
     const std::vector<Operand>& extents = op.keyword("grid")->items;
     for (size_t axis = 0; axis < extents.size(); ++axis) grid[axis] = extents[axis].integer;
+    if (call_.state.options.kernel.wide)
+      return failAt(op.loc, "planned memory holds f32: its kernels cannot run wide");
     TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, call_.state.options.kernel));
     RunCounters& counters = call_.result.counters;
     counters.outOfRange += counted.outOfRange;
     counters.races += counted.races;
     counters.rewrites += counted.rewrites;
+    counters.uninitialised += counted.uninitialised;
     for (const std::string& finding : counted.findings)
       counters.findings.push_back(fmt::format("@{}: {}", name, finding));
     return {};

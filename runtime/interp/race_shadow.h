@@ -7,7 +7,7 @@
 
 namespace tg {
 
-/// One word of shadow for each word of memory. Time runs in epochs: a barrier or a new workgroup begins
+/// One cell of shadow for each word of memory. Time runs in epochs: a barrier or a new workgroup begins
 /// one, so that two accesses of a workgroup are ordered when their epochs differ. Nothing orders the
 /// accesses of two workgroups to the same storage.
 class RaceShadow {
@@ -34,6 +34,11 @@ class RaceShadow {
     cell.written = true;
     return before;
   }
+  /// Whether nobody wrote a word: in this workgroup if every workgroup has it anew, else in the dispatch.
+  bool unwritten(int64_t word, uint32_t groupStart) const {
+    const Cell& cell = cells_[static_cast<size_t>(word)];
+    return acrossGroups_ ? !cell.everWritten : cell.writeEpoch < groupStart;
+  }
   /// The invocation that last wrote, or else read, the word.
   uint32_t lastLane(int64_t word) const {
     const Cell& cell = cells_[static_cast<size_t>(word)];
@@ -49,7 +54,8 @@ class RaceShadow {
     bool anyPlain : 1 = false;                                       // among all writes so far
     bool foreignWrite : 1 = false;                                   // by an earlier workgroup
     bool foreignRead : 1 = false;
-    bool written : 1 = false;
+    bool everWritten : 1 = false;  // atomics included
+    bool written : 1 = false;      // noted by rewritten()
   };
 
   /// What an earlier workgroup did becomes foreign.
@@ -82,6 +88,7 @@ class RaceShadow {
     cell.manyWriters = again && (cell.manyWriters || cell.writer != lane);
     cell.onlyAtomics = kind == Kind::atomic && (!again || cell.onlyAtomics);
     cell.anyPlain |= kind == Kind::write;
+    cell.everWritten = true;
     cell.writer = lane;
     cell.writeEpoch = epoch;
   }

@@ -563,9 +563,12 @@ TEST(KernelInterp, UndefinedMemoryIsNan) {
     tgk.store %a, %o[0]
     tgk.store %b, %o[1]
   })");
-  runAll(verified(*module), {Memory::value_type(8)}, [](const Memory& memory) {
+  for (const KernelRunOptions& options : schedules()) {
+    Memory memory{Memory::value_type(8)};
+    KernelCounters counters = run(verified(*module), memory, options);
+    EXPECT_EQ(counters.uninitialised, 2);
     for (float value : valuesOf<float>(memory[0])) EXPECT_TRUE(std::isnan(value));
-  });
+  }
 }
 
 }  // namespace

@@ -1,0 +1,122 @@
+// What is wrong with a kernel's accesses, counted and described.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "runtime/interp/kernel_memory.h"
+
+namespace tg {
+namespace {
+constexpr size_t kFindings = 16;
+}
+
+void KernelFindings::add(const Op& op, std::string_view buffer, const Visit& visit, const std::string& what) {
+  if (counters_.findings.size() >= kFindings) return;
+  std::string at = locString(op.loc);
+  counters_.findings.push_back(fmt::format("{}{}{}{}{}: {}, invocation {}", at, at.empty() ? "" : ": ",
+                                           op.info().name, buffer.empty() ? "" : " on %", buffer, what,
+                                           visit.global));
+}
+
+void KernelFindings::outOfRange(const Access& access, const Visit& visit, const std::vector<int64_t>& index) {
+  if (access.ofSum) return;  // the store that follows says it
+  ++counters_.outOfRange;
+  add(*access.op, access.buffer->name, visit,
+      fmt::format("index [{}] is out of range", fmt::join(index, ", ")));
+}
+
+void KernelFindings::race(const Access& access, const Visit& visit, int64_t element, uint32_t other) {
+  ++counters_.races;
+  add(*access.op, access.buffer->name, visit,
+      fmt::format("element {} races with invocation {}", element, other));
+}
+
+void KernelFindings::rewrite(const Access& access, const Visit& visit, int64_t element) {
+  ++counters_.rewrites;
+  add(*access.op, access.buffer->name, visit, fmt::format("element {} is written again", element));
+}
+
+void KernelFindings::uninitialised(const Access& access, const Visit& visit, int64_t element) {
+  ++counters_.uninitialised;
+  add(*access.op, access.buffer->name, visit, fmt::format("element {} was never written", element));
+}
+
+void KernelFindings::absentLane(const Op& op, const Visit& visit, uint32_t lane) {
+  ++counters_.uninitialised;
+  add(op, {}, visit, fmt::format("lane {} of the subgroup has not arrived", lane));
+}
+
+void KernelFindings::bind(std::span<const KernelBuffer> buffers, std::vector<Region>& regions) {
+  std::vector<size_t> byAddress(buffers.size());
+  for (size_t index = 0; index < buffers.size(); ++index) byAddress[index] = index;
+  std::sort(byAddress.begin(), byAddress.end(),
+            [&](size_t a, size_t b) { return buffers[a].data < buffers[b].data; });
+  shadows_.reserve(buffers.size() + 1);
+  for (size_t first = 0, last; first < byAddress.size(); first = last) {
+    std::byte* start = buffers[byAddress[first]].data;
+    std::byte* end = start;
+    bool written = false;
+    int64_t unit = INT64_MAX;  // bytes of a cell
+    for (last = first; last < byAddress.size() && (last == first || buffers[byAddress[last]].data < end);
+         ++last) {
+      const KernelBuffer& buffer = buffers[byAddress[last]];
+      end = std::max(end, buffer.data + buffer.bytes);
+      written |= program_.memories[byAddress[last]].mode != BufMode::in;
+      unit = std::min(unit, regions[byAddress[last]].stride);
+    }
+    if (!written) continue;
+    shadows_.emplace_back((end - start + unit - 1) / unit, true);
+    for (size_t at = first; at < last; ++at) {
+      Region& region = regions[byAddress[at]];
+      region.shadow = &shadows_.back();
+      region.shadowStart = (region.data - start) / unit;
+      region.cells = region.stride / unit;
+    }
+  }
+  shadows_.emplace_back(program_.sharedWords, false);
+  for (size_t index = buffers.size(); index < regions.size(); ++index) {
+    if (program_.memories[index].mode != BufMode::shared) continue;
+    regions[index].shadow = &shadows_.back();
+    regions[index].shadowStart = program_.memories[index].start;
+  }
+}
+
+void KernelFindings::check(const Access& access, const Region& region, int64_t word, const Visit& visit,
+                           RaceShadow::Kind kind, bool looks) {
+  const Memory& memory = program_.memories[access.memory];
+  bool raced = false, again = false, missing = false;
+  uint32_t other = 0;
+  int64_t first = region.shadowStart + word * region.cells, last = first + access.width * region.cells;
+  for (int64_t at = first; at < last; ++at) {
+    if (looks && memory.startsUndefined()) missing |= region.shadow->unwritten(at, visit.groupStart);
+    if (access.ofSum) continue;
+    if (!raced) other = region.shadow->lastLane(at);
+    raced |= region.shadow->touch(at, kind, visit.global, visit.epoch, visit.groupStart);
+    if (kind == RaceShadow::Kind::write && memory.mode == BufMode::out) again |= region.shadow->rewritten(at);
+  }
+  int64_t element = word / access.width;
+  if (missing) uninitialised(access, visit, element);
+  if (raced) race(access, visit, element, other);
+  if (again) rewrite(access, visit, element);
+}
+
+void KernelFindings::checkLocal(const Access& access, int64_t word, const Visit& visit, RaceShadow::Kind kind,
+                                bool looks) {
+  bool missing = false;
+  for (uint32_t part = 0; part < access.width; ++part) {
+    auto written = localWritten_[static_cast<size_t>(word + part)];
+    missing |= looks && !written;
+    if (kind != RaceShadow::Kind::read) written = true;
+  }
+  if (!missing) return;
+  const Memory& memory = program_.memories[access.memory];
+  int64_t start = static_cast<int64_t>(visit.lane) * program_.localWords + memory.start;
+  uninitialised(access, visit, (word - start) / access.width);
+}
+
+void KernelFindings::forgetLocals(uint32_t lanes) {
+  localWritten_.assign(static_cast<size_t>(lanes) * program_.localWords, false);
+}
+
+}  // namespace tg

@@ -1,0 +1,105 @@
+// Invocations of a flattened kernel taking turns, over registers of one real type.
+#pragma once
+
+#include <random>
+#include <span>
+#include <vector>
+
+#include "ir/result.h"
+#include "runtime/interp/kernel_interp.h"
+#include "runtime/interp/kernel_memory.h"
+#include "runtime/interp/kernel_program.h"
+
+namespace tg {
+
+template <class Real>
+class KernelMachine {
+ public:
+  /// All of them outlive the machine; buffers fit the program's memories.
+  KernelMachine(const Item& kernel, const Program& program, std::span<const KernelBuffer> buffers,
+                std::array<int64_t, 3> grid, const KernelRunOptions& options);
+  Result<KernelCounters> run();
+
+ private:
+  using Word = LaneWord<Real>;
+  using Kind = RaceShadow::Kind;
+  enum class Pace : uint8_t { free, toStore, counted };
+  /// `together` waits for its subgroup, `waiting` for its workgroup.
+  enum class Status : uint8_t { running, together, waiting, done };
+
+  // kernel_machine.cpp: workgroups, turns, instructions.
+  Result<void> group(int64_t index);
+  void startLanes();
+  void advance();
+  void advanceLockstep();
+  void advanceShuffled();
+  template <Pace pace>
+  void step(uint32_t lane);
+  void atomic(const Atomic& atomic, Word* regs, const Visit& visit);
+  void exact(const Instr& in, Word* regs, const Visit& visit);
+
+  // kernel_meeting.cpp: where invocations wait for each other.
+  Result<bool> meet();
+  void reduce(const Reduction& reduction);
+  bool meetSubgroups();
+  std::vector<uint32_t> position(uint32_t lane) const;
+  void collect(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
+  void shuffle(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
+  void ballot(const Collective& collective, std::span<const uint32_t> lanes);
+  std::vector<Word> gather(const Reduction& from, uint32_t part, std::span<const uint32_t> lanes) const;
+
+  Word* laneRegs(uint32_t lane) { return &regs_[static_cast<size_t>(lane) * program_.registers]; }
+  const Word* laneRegs(uint32_t lane) const { return &regs_[static_cast<size_t>(lane) * program_.registers]; }
+  Visit visit(uint32_t lane) const {
+    return {lane, static_cast<uint32_t>(group_ * lanes_) + lane, epoch_, groupStart_};
+  }
+  const Instr& standsAt(uint32_t lane) const { return program_.code[pc_[lane] - 1]; }
+
+  const Item& kernel_;
+  const Program& program_;
+  std::array<int64_t, 3> grid_;
+  KernelRunOptions options_;
+  uint32_t lanes_;
+  KernelMemory<Real> memory_;
+  std::vector<Word> initial_, regs_;
+  std::vector<uint32_t> pc_, order_, all_;
+  std::vector<Status> status_;
+  std::mt19937_64 random_;
+  uint32_t turns_ = 0;  // instructions left, of Pace::counted
+  uint32_t epoch_ = 0, groupStart_ = 0;
+  int64_t group_ = 0;
+  bool zeroStep_ = false;
+};
+
+/// Two values by a folding's kind.
+template <class Real>
+LaneWord<Real> folded(const Folding& folding, LaneWord<Real> x, LaneWord<Real> y) {
+  using enum Folding::Kind;
+  bool real = isFloat(folding.dtype), isSigned = folding.dtype == DType::i32;
+  LaneWord<Real> out{};
+  switch (folding.kind) {
+  case add: real ? void(out.f = x.f + y.f) : void(out.u = x.u + y.u); break;
+  case mul: real ? void(out.f = x.f * y.f) : void(out.u = x.u * y.u); break;
+  case max:
+    if (real)
+      out.f = lane_math::max(x.f, y.f);
+    else
+      out.u = isSigned ? static_cast<uint32_t>(std::max(x.i, y.i)) : std::max(x.u, y.u);
+    break;
+  case min:
+    if (real)
+      out.f = lane_math::min(x.f, y.f);
+    else
+      out.u = isSigned ? static_cast<uint32_t>(std::min(x.i, y.i)) : std::min(x.u, y.u);
+    break;
+  case bitAnd: out.u = x.u & y.u; break;
+  case bitOr: out.u = x.u | y.u; break;
+  case bitXor: out.u = x.u ^ y.u; break;
+  }
+  return out;
+}
+
+extern template class KernelMachine<float>;
+extern template class KernelMachine<double>;
+
+}  // namespace tg

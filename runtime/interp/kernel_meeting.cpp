@@ -1,0 +1,138 @@
+// Where invocations wait for each other: barriers, reductions, ops of a subgroup.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/interp/kernel_machine.h"
+
+namespace tg {
+
+template <class Real>
+std::vector<LaneWord<Real>> KernelMachine<Real>::gather(const Reduction& from, uint32_t part,
+                                                        std::span<const uint32_t> lanes) const {
+  std::vector<Word> out;
+  for (uint32_t lane : lanes) out.push_back(laneRegs(lane)[from.source + (from.repeated ? 0 : part)]);
+  return out;
+}
+
+/// The tree of the printed shader: a power of two of invocations takes in the other half, halving.
+template <class Real>
+void KernelMachine<Real>::reduce(const Reduction& reduction) {
+  for (uint32_t part = 0; part < reduction.width; ++part) {
+    std::vector<Word> values = gather(reduction, part, all_);
+    for (uint32_t width = std::bit_ceil(lanes_) / 2; width > 0; width >>= 1)
+      for (uint32_t at = 0; at < width && at + width < lanes_; ++at)
+        values[at] = folded<Real>(reduction.folding, values[at], values[at + width]);
+    for (uint32_t lane = 0; lane < lanes_; ++lane) laneRegs(lane)[reduction.dst + part] = values[0];
+  }
+}
+
+/// Lets the workgroup go on after a barrier; false when all invocations are done.
+template <class Real>
+Result<bool> KernelMachine<Real>::meet() {
+  if (std::all_of(status_.begin(), status_.end(), [](Status status) { return status == Status::done; }))
+    return false;
+  for (uint32_t lane = 0; lane < lanes_; ++lane) {
+    if (status_[lane] == Status::waiting && pc_[lane] == pc_[order_[0]]) continue;
+    uint32_t waiting = 0;
+    while (status_[waiting] != Status::waiting) ++waiting;
+    const Op* op = program_.ops[pc_[waiting] - 1];
+    return failAt(op->loc, fmt::format("kernel @{}: {} is reached by some invocations of a workgroup only",
+                                       kernel_.name, op->info().name));
+  }
+  const Instr& at = standsAt(0);
+  if (at.code == Code::reduce) reduce(program_.reductions[at.a]);
+  std::fill(status_.begin(), status_.end(), Status::running);
+  ++epoch_;
+  return true;
+}
+
+/// Where an invocation stands at a collective: each loop around it and which turn of it, then the place.
+/// Compared like words, positions grow as an invocation goes on.
+template <class Real>
+std::vector<uint32_t> KernelMachine<Real>::position(uint32_t lane) const {
+  std::vector<uint32_t> out;
+  for (const auto& [loop, turn] : program_.collectives[standsAt(lane).a].loops) {
+    out.push_back(loop);
+    out.push_back(laneRegs(lane)[turn].u);
+  }
+  out.push_back(pc_[lane]);
+  return out;
+}
+
+/// Once every invocation stands: in each subgroup, those at the earliest collective do it. False when
+/// nobody waits for one.
+template <class Real>
+bool KernelMachine<Real>::meetSubgroups() {
+  bool any = false;
+  if (program_.collectives.empty()) return false;
+  for (uint32_t first = 0; first < lanes_; first += options_.subgroupSize) {
+    std::vector<uint32_t> meeting, earliest;
+    for (uint32_t lane = first; lane < std::min(lanes_, first + options_.subgroupSize); ++lane) {
+      if (status_[lane] != Status::together) continue;
+      std::vector<uint32_t> here = position(lane);
+      if (meeting.empty() || here < earliest) {
+        meeting.clear();
+        earliest = here;
+      }
+      if (here == earliest) meeting.push_back(lane);
+    }
+    if (meeting.empty()) continue;
+    any = true;
+    collect(program_.collectives[standsAt(meeting[0]).a], *program_.ops[pc_[meeting[0]] - 1], meeting);
+    for (uint32_t lane : meeting) status_[lane] = Status::running;
+  }
+  return any;
+}
+
+template <class Real>
+void KernelMachine<Real>::collect(const Collective& collective, const Op& op,
+                                  std::span<const uint32_t> lanes) {
+  if (collective.kind == Collective::Kind::shuffle) return shuffle(collective, op, lanes);
+  if (collective.kind == Collective::Kind::ballot) return ballot(collective, lanes);
+  const Reduction& reduction = collective.reduction;
+  for (uint32_t part = 0; part < reduction.width; ++part) {
+    std::vector<Word> values = gather(reduction, part, lanes);
+    Word sum = values[0];
+    for (size_t at = 1; at < values.size(); ++at) sum = folded<Real>(reduction.folding, sum, values[at]);
+    for (uint32_t lane : lanes) laneRegs(lane)[reduction.dst + part] = sum;
+  }
+}
+
+/// The value of a lane that is not there is undefined: a NaN pattern, and a finding.
+template <class Real>
+void KernelMachine<Real>::shuffle(const Collective& collective, const Op& op,
+                                  std::span<const uint32_t> lanes) {
+  const Reduction& moved = collective.reduction;
+  uint32_t first = lanes[0] - lanes[0] % options_.subgroupSize;
+  std::vector<size_t> from;  // lanes.size() where the lane is absent
+  for (uint32_t lane : lanes) {
+    uint32_t wanted = laneRegs(lane)[collective.lane].u;
+    size_t at = 0;
+    while (at < lanes.size() && lanes[at] - first != wanted) ++at;
+    from.push_back(at);
+    if (at == lanes.size() && options_.checks) memory_.findings().absentLane(op, visit(lane), wanted);
+  }
+  for (uint32_t part = 0; part < moved.width; ++part) {
+    std::vector<Word> values = gather(moved, part, lanes);
+    values.push_back(memory_.poison());
+    for (size_t at = 0; at < lanes.size(); ++at) laneRegs(lanes[at])[moved.dst + part] = values[from[at]];
+  }
+}
+
+template <class Real>
+void KernelMachine<Real>::ballot(const Collective& collective, std::span<const uint32_t> lanes) {
+  std::array<uint32_t, 4> bits{};
+  std::vector<Word> conditions = gather(collective.reduction, 0, lanes);
+  for (size_t at = 0; at < lanes.size(); ++at) {
+    uint32_t lane = lanes[at] % options_.subgroupSize;
+    if (conditions[at].u) bits[lane / 32] |= 1u << lane % 32;
+  }
+  for (uint32_t lane : lanes)
+    for (uint32_t part = 0; part < 4; ++part) laneRegs(lane)[collective.reduction.dst + part].u = bits[part];
+}
+
+template class KernelMachine<float>;
+template class KernelMachine<double>;
+
+}  // namespace tg

@@ -1,0 +1,202 @@
+// The memory of a running kernel: where elements are, and what is wrong with an access.
+#pragma once
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "runtime/data/half.h"
+#include "runtime/interp/kernel_interp.h"
+#include "runtime/interp/kernel_program.h"
+#include "runtime/interp/race_shadow.h"
+
+namespace tg {
+
+/// Where a memory's words are while the kernel runs.
+struct Region {
+  std::byte* data = nullptr;  ///< storage; null for shared and local
+  int64_t stride = 0;         ///< bytes of a word
+  RaceShadow* shadow = nullptr;
+  int64_t shadowStart = 0;  ///< of the region's first word in the shadow
+  int64_t cells = 1;        ///< of a word in the shadow
+};
+
+/// Who accesses memory, and when: epochs as in RaceShadow.
+struct Visit {
+  uint32_t lane = 0;    ///< in the workgroup
+  uint32_t global = 0;  ///< in the grid
+  uint32_t epoch = 0, groupStart = 0;
+};
+
+/// What was found, and where: the part that knows no real type.
+class KernelFindings {
+ public:
+  explicit KernelFindings(const Program& program) : program_(program) {}
+  void outOfRange(const Access& access, const Visit& visit, const std::vector<int64_t>& index);
+  void race(const Access& access, const Visit& visit, int64_t element, uint32_t other);
+  void rewrite(const Access& access, const Visit& visit, int64_t element);
+  void uninitialised(const Access& access, const Visit& visit, int64_t element);
+  void absentLane(const Op& op, const Visit& visit, uint32_t lane);
+  KernelCounters take() { return std::move(counters_); }
+
+  /// Gives the parameters' regions their bytes and, where something is written, shadows; shared memory
+  /// one too. Buffers that overlap get one shadow together, so that a race through two names of the same
+  /// bytes is seen.
+  void bind(std::span<const KernelBuffer> buffers, std::vector<Region>& regions);
+  /// Looks at an access in the shadow of its region; `looks` when the old contents matter.
+  void check(const Access& access, const Region& region, int64_t word, const Visit& visit,
+             RaceShadow::Kind kind, bool looks);
+  /// Looks at an access to memory of the invocation, which no other sees.
+  void checkLocal(const Access& access, int64_t word, const Visit& visit, RaceShadow::Kind kind, bool looks);
+  /// A workgroup begins: local memory is new.
+  void forgetLocals(uint32_t lanes);
+
+ private:
+  void add(const Op& op, std::string_view buffer, const Visit& visit, const std::string& what);
+
+  const Program& program_;
+  KernelCounters counters_;
+  std::vector<RaceShadow> shadows_;
+  std::vector<bool> localWritten_;
+};
+
+template <class Real>
+class KernelMemory {
+ public:
+  using Word = LaneWord<Real>;
+  using Kind = RaceShadow::Kind;
+  static constexpr bool kWide = std::is_same_v<Real, double>;
+
+  KernelMemory(const Program& program, std::span<const KernelBuffer> buffers, uint32_t lanes, bool checks)
+      : program_(program), lanes_(lanes), checks_(checks), shared_(program.sharedWords),
+        local_(static_cast<size_t>(lanes) * program.localWords), regions_(program.memories.size()),
+        findings_(program) {
+    for (size_t index = 0; index < regions_.size(); ++index) {
+      const Memory& memory = program.memories[index];
+      bool given = index < buffers.size();
+      regions_[index].data = given ? buffers[index].data : nullptr;
+      regions_[index].stride = given ? kernelElementBytes(memory.buffer->type.dtype, kWide) : sizeof(Word);
+    }
+    if (checks) findings_.bind(buffers, regions_);
+  }
+
+  KernelFindings& findings() { return findings_; }
+
+  /// A workgroup begins: its shared and local memory hold NaN patterns that no arithmetic makes.
+  void startGroup() {
+    std::fill(shared_.begin(), shared_.end(), poison());
+    std::fill(local_.begin(), local_.end(), poison());
+    if (checks_ && program_.localWords) findings_.forgetLocals(lanes_);
+  }
+  static Word poison() {
+    Word out{};
+    if constexpr (kWide)
+      out.f = std::bit_cast<double>(uint64_t{0x7ff800007fc0dead});
+    else
+      out.u = 0x7fc0dead;
+    return out;
+  }
+
+  /// The first byte of what an access names, or null when it is out of range. `looks` when the old
+  /// contents matter to the kernel.
+  std::byte* locate(const Access& access, const Word* regs, const Visit& visit, Kind kind, bool looks) {
+    const Memory& memory = program_.memories[access.memory];
+    int64_t element = 0;
+    for (size_t axis = 0; axis < access.index.size(); ++axis) {
+      Word at = regs[access.index[axis]];
+      int64_t index = access.isSigned[axis] ? int64_t{at.i} : int64_t{at.u};
+      if (index < 0 || index >= memory.extents[axis]) {
+        outside(access, regs, visit);
+        return nullptr;
+      }
+      element = element * memory.extents[axis] + index;
+    }
+    int64_t word = element * access.width;
+    const Region& region = regions_[access.memory];
+    if (region.shadow) findings_.check(access, region, word, visit, kind, looks);
+    if (region.data) return region.data + region.stride * word;
+    if (memory.mode == BufMode::shared) return bytes(shared_[static_cast<size_t>(memory.start + word)]);
+    int64_t local = static_cast<int64_t>(visit.lane) * program_.localWords + memory.start + word;
+    if (checks_) findings_.checkLocal(access, local, visit, kind, looks);
+    return bytes(local_[static_cast<size_t>(local)]);
+  }
+
+  void load(const Access& access, const Word* regs, const Visit& visit, Word* to) {
+    const std::byte* from = locate(access, regs, visit, Kind::read, true);
+    if (!from) {
+      std::memset(to, 0, sizeof(Word) * access.width);
+      return;
+    }
+    if (plain(access)) {
+      std::memcpy(to, from, sizeof(Word) * access.width);
+      return;
+    }
+    for (uint32_t part = 0; part < access.width; ++part) to[part] = get(access, from, part);
+  }
+
+  void store(const Access& access, const Word* regs, const Visit& visit, const Word* value) {
+    std::byte* to = locate(access, regs, visit, Kind::write, false);
+    if (!to) return;
+    if (plain(access)) {
+      std::memcpy(to, value, sizeof(Word) * access.width);
+      return;
+    }
+    for (uint32_t part = 0; part < access.width; ++part) put(access, to, part, value[part]);
+  }
+
+  /// One part of an element that was located.
+  Word get(const Access& access, const std::byte* from, uint32_t part) const {
+    int64_t stride = regions_[access.memory].stride;
+    from += stride * part;
+    Word out{};
+    if (stride == sizeof(Word)) {
+      std::memcpy(&out, from, sizeof(Word));
+    } else if (program_.memories[access.memory].format == Memory::Format::half) {
+      uint16_t bits;
+      std::memcpy(&bits, from, 2);
+      out.f = halfToFloat(bits);
+    } else {
+      std::memcpy(&out.u, from, 4);
+    }
+    return out;
+  }
+  void put(const Access& access, std::byte* to, uint32_t part, Word value) const {
+    int64_t stride = regions_[access.memory].stride;
+    to += stride * part;
+    bool half = !kWide && program_.memories[access.memory].format == Memory::Format::half;
+    if (half) {
+      uint16_t bits = halfFromDouble(double{value.f});
+      if (stride == 2) {
+        std::memcpy(to, &bits, 2);
+        return;
+      }
+      value.f = halfToFloat(bits);  // shared and local memory keep the rounded value
+    }
+    std::memcpy(to, &value, static_cast<size_t>(stride));  // of a wide integer, the 4 bytes it has
+  }
+
+ private:
+  /// Whether memory holds elements as registers do.
+  bool plain(const Access& access) const {
+    return regions_[access.memory].stride == sizeof(Word) &&
+           (kWide || program_.memories[access.memory].format != Memory::Format::half);
+  }
+  static std::byte* bytes(Word& word) { return reinterpret_cast<std::byte*>(&word); }
+  void outside(const Access& access, const Word* regs, const Visit& visit) {
+    std::vector<int64_t> index;
+    for (size_t axis = 0; axis < access.index.size(); ++axis) {
+      Word at = regs[access.index[axis]];
+      index.push_back(access.isSigned[axis] ? int64_t{at.i} : int64_t{at.u});
+    }
+    findings_.outOfRange(access, visit, index);
+  }
+
+  const Program& program_;
+  uint32_t lanes_;
+  bool checks_;
+  std::vector<Word> shared_, local_;
+  std::vector<Region> regions_;
+  KernelFindings findings_;
+};
+
+}  // namespace tg
