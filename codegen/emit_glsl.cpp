@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/glsl.h"
+#include "ir/kernel/legalize.h"
 
 namespace tg {
 
@@ -13,10 +14,13 @@ Result<std::string> emitGlsl(const Module& module) {
         fmt::format("GLSL is written of stage kernel or spirv, the module is stage({}); lower it with "
                     "spirv-emit{{emit=glsl}}",
                     name(module.stage)));
+  TG_TRY(Target target, targetOf(module.attrs));
+  std::unique_ptr<Module> copy = clone(module);
   std::string text;
   Error errors;
-  for (const Item* kernel : module.all(ItemKind::kernel)) {
-    Result<GlslText> glsl = printGlsl(*kernel);
+  for (Item* kernel : copy->all(ItemKind::kernel)) {
+    legalize(copy.get(), *kernel);
+    Result<GlslText> glsl = printGlsl(*kernel, target);
     if (!glsl)
       errors.append(glsl.takeError());
     else

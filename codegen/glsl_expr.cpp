@@ -42,41 +42,6 @@ std::string glslLiteral(const Operand& literal, DType dtype) {
 
 char glslLane(int64_t lane) { return "xyzw"[lane]; }
 
-std::string GlslHelpers::need(const std::string& kind, const Type& type) {
-  std::string& text = texts_[kind + glslType(type)];
-  if (!text.empty()) return "tg" + kind;
-  std::string t = glslType(type);
-  if (kind == "MulHi") {
-    text = fmt::format("{0} tgMulHi({0} x, {0} y) {{\n  {0} high, low;\n  umulExtended(x, y, high, low);\n"
-                       "  return high;\n}}\n",
-                       t);
-  } else if (kind == "Min" || kind == "Max") {
-    std::string beats = type.lanes == 1 ? fmt::format("y {} x", kind == "Min" ? "<" : ">")
-                                        : fmt::format("{}(y, x)", kind == "Min" ? "lessThan" : "greaterThan");
-    text = fmt::format("{0} tg{1}({0} x, {0} y) {{ return mix(mix(x, y, {2}), y, isnan(y)); }}\n", t, kind,
-                       beats);
-  } else if (type.dtype == DType::u32) {
-    // The divisor is replaced, not only the result: hardware may trap on a division that is thrown away.
-    text = kind == "Div" ? "uint tgDiv(uint x, uint y) { return y == 0u ? 0xffffffffu : x / max(y, 1u); }\n"
-                         : "uint tgMod(uint x, uint y) { return y == 0u ? 0u : x % max(y, 1u); }\n";
-  } else if (kind == "Div") {
-    text = "int tgDiv(int x, int y) {\n"
-           "  int q = x / (y == 0 || y == -1 ? 1 : y);\n"
-           "  return y == 0 ? 0 : y == -1 ? -q : q;\n"
-           "}\n";
-  } else {
-    need("Div", type);
-    text = "int tgMod(int x, int y) { return y == 0 ? 0 : x - y * tgDiv(x, y); }\n";
-  }
-  return "tg" + kind;
-}
-
-std::string GlslHelpers::text() const {
-  std::string out;
-  for (const auto& [key, text] : texts_) out += text;  // "Div…" comes before "Mod…", which calls it
-  return out;
-}
-
 namespace {
 
 class Expression {
@@ -117,6 +82,11 @@ class Expression {
   std::string select() const;
   std::string cast() const;
   std::string bitcast() const;
+  std::string bitTest(const char* sign, const char* function) const;
+  std::string unsignedText() const;
+  std::string toResult(const char* function, const std::string& argument) const;
+  std::string countTrailing() const;
+  std::string rotate(const char* there, const char* back) const;
 
   const Op& op_;
   const std::vector<GlslOperand>& operands_;
@@ -204,6 +174,36 @@ std::string Expression::bitcast() const {
   return fmt::format("{}({})", glslType(op_.result()->type), text(0));
 }
 
+/// Compares |x| with infinity by their bits: isnan and isinf are a compiler's to reason away.
+std::string Expression::bitTest(const char* sign, const char* function) const {
+  std::string bits = fmt::format("floatBitsToUint({}) & 0x7fffffffu", wide(0));
+  if (lanes_ == 1) return fmt::format("({}) {} 0x7f800000u", bits, sign);
+  return fmt::format("{}({}, uvec{}(0x7f800000u))", function, bits, lanes_);
+}
+
+std::string Expression::unsignedText() const {
+  if (dtype() == DType::u32) return wide(0);
+  return fmt::format("{}({})", glslType(Type::scalar(DType::u32, lanes_)), wide(0));
+}
+
+/// A built-in function that gives int, as the result's type.
+std::string Expression::toResult(const char* function, const std::string& argument) const {
+  std::string value = fmt::format("{}({})", function, argument);
+  return dtype() == DType::i32 ? value : fmt::format("{}({})", glslType(op_.result()->type), value);
+}
+
+/// findLSB(0) is -1, the largest u32.
+std::string Expression::countTrailing() const {
+  Type type = Type::scalar(DType::u32, lanes_);
+  std::string count = fmt::format("min({}(findLSB({})), 32u)", glslType(type), wide(0));
+  return dtype() == DType::u32 ? count : fmt::format("{}({})", glslType(op_.result()->type), count);
+}
+
+std::string Expression::rotate(const char* there, const char* back) const {
+  const std::string x = wide(0), count = wide(1);
+  return fmt::format("({0} {2} ({1} & 31u)) | ({0} {3} (-{1} & 31u))", x, count, there, back);
+}
+
 std::string Expression::print() {
   using enum KernelOp;
   switch (kernelOp(op_.code)) {
@@ -247,69 +247,26 @@ std::string Expression::print() {
       return lanes;
     }());
   case k_extract: return lane(0, static_cast<int>(op_.operands[1].integer));
-  case k_global_id:
-  case k_local_id:
-  case k_workgroup_id:
-  case k_num_workgroups:
-  case k_dim:
-  case k_load:
-  case k_store:
-  case k_atomic_add:
-  case k_shared:
-  case k_local:
-  case k_if:
-  case k_for:
-  case k_yield:
-  case k_barrier:
-  case k_workgroup_reduce: return "";
-  case k_ceil:
-  case k_round:
-  case k_trunc:
-  case k_exp2:
-  case k_log2:
-  case k_reciprocal:
-  case k_sin:
-  case k_cos:
-  case k_tan:
-  case k_asin:
-  case k_acos:
-  case k_atan:
-  case k_sinh:
-  case k_cosh:
-  case k_tanh:
-  case k_erf:
-  case k_stop_gradient:
-  case k_popcount:
-  case k_clz:
-  case k_ctz:
-  case k_reverse_bits:
-  case k_isnan:
-  case k_isinf:
-  case k_isfinite:
-  case k_rotl:
-  case k_rotr:
-  case k_add_sat:
-  case k_sub_sat:
-  case k_mul_sat:
-  case k_abs_diff:
-  case k_atomic_and:
-  case k_atomic_or:
-  case k_atomic_xor:
-  case k_atomic_min:
-  case k_atomic_max:
-  case k_atomic_exchange:
-  case k_atomic_compare_exchange:
-  case k_accumulate:
-  case k_exact_add:
-  case k_exact_load:
-  case k_exact_store:
-  case k_subgroup_size:
-  case k_subgroup_id:
-  case k_subgroup_lane:
-  case k_subgroup_reduce:
-  case k_subgroup_shuffle:
-  case k_subgroup_ballot:
-  case k_call: return "";  // glsl helper
+  case k_ceil: return call("ceil");
+  case k_trunc: return call("trunc");
+  case k_exp2: return call("exp2");
+  case k_log2: return call("log2");
+  case k_reciprocal: return "1.0 / " + text(0);
+  case k_stop_gradient: return text(0);
+  case k_isnan: return bitTest(">", "greaterThan");
+  case k_isinf: return bitTest("==", "equal");
+  case k_isfinite: return bitTest("<", "lessThan");
+  case k_popcount: return toResult("bitCount", text(0));
+  case k_clz: return toResult("31 - findMSB", unsignedText());
+  case k_ctz: return countTrailing();
+  case k_reverse_bits: return call("bitfieldReverse");
+  case k_rotl: return rotate("<<", ">>");
+  case k_rotr: return rotate(">>", "<<");
+  case k_add_sat: return fmt::format("{0} + min({1}, ~{0})", wide(0), wide(1));
+  case k_sub_sat: return fmt::format("{0} - min({0}, {1})", wide(0), wide(1));
+  case k_mul_sat: return call(helpers_.need("MulSat", op_.result()->type));
+  case k_abs_diff: return fmt::format("max({0}, {1}) - min({0}, {1})", wide(0), wide(1));
+  default: break;  // no arithmetic, or expanded by legalize
   }
   return "";
 }

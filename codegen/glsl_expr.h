@@ -20,7 +20,8 @@ char glslLane(int64_t lane);
 /// Functions that printed expressions call, each printed once before main.
 class GlslHelpers {
  public:
-  /// The name of a function of that kind over `type`: "Min", "Max", "Div" or "Mod".
+  /// The name of a function of that kind over `type`: "Min", "Max", "Div", "Mod", "MulHi", "MulSat",
+  /// "SubgroupMin", "SubgroupMax", "HalfValue" (of bits as u32), "HalfBits", "ExactTerm" or "ExactRound".
   std::string need(const std::string& kind, const Type& type);
   /// The functions needed so far, in a fixed order.
   std::string text() const;

@@ -20,10 +20,14 @@ const std::unordered_set<std::string_view>& reservedWords() {
       "superp", "switch", "template", "this", "true", "typedef", "uint", "uniform", "union", "unsigned",
       "using", "varying", "void", "volatile", "while", "writeonly",
       // functions
-      "abs", "any", "all", "atomicAdd", "atomicCompSwap", "barrier", "equal", "exp", "floatBitsToInt",
-      "floatBitsToUint", "floor", "fma", "greaterThan", "greaterThanEqual", "intBitsToFloat", "inversesqrt",
-      "isnan", "lessThan", "lessThanEqual", "log", "max", "memoryBarrierBuffer", "min", "mix", "not",
-      "notEqual", "pow", "sign", "sqrt", "texelFetch", "textureSize", "uintBitsToFloat"};
+      "abs", "any", "all", "atomicAdd", "atomicAnd", "atomicCompSwap", "atomicExchange", "atomicMax",
+      "atomicMin", "atomicOr", "atomicXor", "barrier", "bitCount", "bitfieldReverse", "ceil", "equal", "exp",
+      "exp2", "findLSB", "findMSB", "floatBitsToInt", "floatBitsToUint", "floor", "fma", "greaterThan",
+      "greaterThanEqual", "intBitsToFloat", "inversesqrt", "isnan", "lessThan", "lessThanEqual", "log",
+      "log2", "max", "memoryBarrierBuffer", "min", "mix", "not", "notEqual", "pow", "sign", "sqrt",
+      "subgroupAdd", "subgroupAnd", "subgroupBallot", "subgroupMax", "subgroupMin", "subgroupMul",
+      "subgroupOr", "subgroupShuffle", "subgroupXor", "texelFetch", "textureSize", "trunc", "u16vec2",
+      "u16vec4", "uint16_t", "uintBitsToFloat"};
   return kWords;
 }
 

@@ -17,7 +17,8 @@ struct LoweredKernel {
   /// vectors beside one of scalars) or none when the region does not read it.
   struct Param {
     bool isResult = false;
-    int index = 0;  ///< binding or result slot
+    int index = 0;     ///< binding or result slot
+    int binding = -1;  ///< of an inout result: the binding whose value it starts with
   };
   std::vector<Param> params;
   /// Workgroups along x, y, z.
@@ -27,5 +28,9 @@ struct LoweredKernel {
 /// Lowers a tg.fused op by its schedule. `mayTexel[binding]` allows reads of that binding through a
 /// texel view: the target wants them and the bytes alias no result. Errors name a limit of the target.
 Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel);
+
+/// Lowers a tg.fused op around a tg.custom: the kernel of `module` that it calls, made static, with its
+/// parameters in their order. Errors name a limit of the target.
+Result<LoweredKernel> lowerCustom(const Module& module, const Op& fused, const Target& target);
 
 }  // namespace tg

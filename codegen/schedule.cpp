@@ -115,8 +115,10 @@ bool streamsScores(const Op& attention, const Target& target) {
 }
 
 Attr chooseSchedule(const Op& fused, const Target& target) {
-  for (const auto& op : fused.regions[0]->ops)
+  for (const auto& op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) return attentionSchedule(*op, target);
+    if (op->code == Opcode::custom) return Attr::call("custom");
+  }
   const Op* product = nullptr;
   int products = 0;
   std::optional<RowSpace> rows;

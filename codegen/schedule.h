@@ -7,6 +7,7 @@
 //   matmul{tile = [4, 4], shared = [32, 32, 16]} the same, operands staged in shared memory
 //   attention{tile = 4, block = 4, workgroup = 8} tile rows for each invocation, which reads the rows of the
 //                                                other side block by block and never stores a score
+//   custom                                       a tg.custom alone, whose kernel is there already
 #pragma once
 
 #include <optional>

@@ -2,6 +2,8 @@
 
 #include <unordered_set>
 
+#include "ir/kernel/custom.h"
+
 namespace tg {
 
 std::vector<Value*> bindingSources(const Op& fused, int binding) {
@@ -58,7 +60,22 @@ static bool keepsElements(const Op& op) {
   }
 }
 
-bool readsOnlyWrittenElement(const Op& fused, int binding, int result) {
+/// Whether a custom kernel's result is what the inout parameter of a binding, and no other, holds.
+static bool takesOver(const Op& fused, const Op& custom, int binding, int result, const Module& module) {
+  const Item* kernel = customKernel(custom, module);
+  const Op* yield = fused.regions[0]->terminator();
+  if (!kernel || !yield || result >= yield->numOperands()) return false;
+  bool found = false;
+  for (const CustomParam& param : customParams(*kernel)) {
+    if (param.input < 0 || customBinding(fused, custom, param.input) != binding) continue;
+    if (found || param.result < 0 || yield->in(result) != custom.result(param.result)) return false;
+    found = true;
+  }
+  return found;
+}
+
+bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module) {
+  if (const Op* custom = customOf(fused)) return takesOver(fused, *custom, binding, result, module);
   if (fused.attr("schedule").text != "map" || fused.regions.empty()) return false;
   const Value* source = fused.operands[binding].value;
   const int64_t count = source->type.elements();

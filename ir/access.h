@@ -31,6 +31,9 @@ int64_t placedBytes(const Value& value);
 /// gather or contraction of the binding, anywhere in the region, says no. So does a larger result:
 /// one invocation computes an element of all largest results after loading each operand's element
 /// once, and smaller results in code of their own, which may load again after a store.
-bool readsOnlyWrittenElement(const Op& fused, int binding, int result);
+///
+/// A custom kernel reads and writes an inout parameter in one place: its result takes over the binding's
+/// bytes when the kernel, which `module` holds, reads the binding through no other parameter.
+bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module);
 
 }  // namespace tg

@@ -400,6 +400,7 @@ Result<Types> fused(const Context& c) {
                      fmt::format("result {} is {}, the region yields {}", slot, wanted.str(), yielded.str()));
     next += members ? static_cast<size_t>(members) : 1;
   }
+  TG_CHECK(inference::customRegion(c));
   return types;
 }
 

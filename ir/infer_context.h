@@ -53,8 +53,10 @@ Result<Types> optimizer(const Context& c);
 /// attention and its gradients.
 Result<Types> attention(const Context& c);
 
-/// tg.custom.
+// ir/infer_custom.cpp
 Result<Types> custom(const Context& c);
+/// What the region of a tg.fused may hold beside a tg.custom.
+Result<void> customRegion(const Context& c);
 
 // ir/infer_random.cpp
 Result<Types> randomUniform(const Context& c);

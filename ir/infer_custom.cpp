@@ -1,11 +1,119 @@
 // Types of tg.custom: the kernel's parameters against the operands and the declared results.
+#include <algorithm>
+
 #include "ir/infer_context.h"
+#include "ir/kernel/custom.h"
+#include "ir/kernel/specialize.h"
 
 namespace tg::inference {
+
+namespace {
+
+/// Whether elements of a tensor are those of a buffer. The words of an i32 may be read as u32; an i1 is read
+/// as a u32 of 0 or 1, and never written, for nothing says that a kernel writes these alone.
+bool elementsFit(const Type& tensor, const Type& buffer) {
+  if (tensor.dtype == buffer.dtype) return tensor.dtype != DType::i1;
+  if (buffer.dtype != DType::u32) return false;
+  return tensor.dtype == DType::i32 || (tensor.dtype == DType::i1 && buffer.mode == BufMode::in);
+}
+
+Result<void> checkCounts(const Context& c, const Item& kernel, const std::vector<CustomParam>& params) {
+  int inputs = 0, results = 0;
+  for (const CustomParam& param : params) {
+    inputs += param.input >= 0;
+    results += param.result >= 0;
+  }
+  if (results == 0) return c.error(2, fmt::format("@{} has no result", kernel.name));
+  if (c.op.numOperands() - 1 != inputs)
+    return c.error(2, fmt::format("@{} has {} in and inout parameters, {} inputs are given", kernel.name,
+                                  inputs, c.op.numOperands() - 1));
+  if (static_cast<int>(c.op.results.size()) != results)
+    return c.error(2, fmt::format("@{} has {} out, inout, accum and tape parameters, {} results are named",
+                                  kernel.name, results, c.op.results.size()));
+  return {};
+}
+
+Result<void> checkFit(const Context& c, const Value& param, const Value& value, int note) {
+  const Type& buffer = param.type;
+  std::string pair =
+      fmt::format("%{}: {} is bound to %{}: {}", param.name, buffer.str(), value.name, value.type.str());
+  if (!buffer.isBuffer() || buffer.mode == BufMode::shared || buffer.mode == BufMode::local || buffer.texel)
+    return c.error(3, fmt::format("{}; only plain buffers are bound", pair), note);
+  if (!elementsFit(value.type, buffer)) return c.error(3, fmt::format("{}: the elements differ", pair), note);
+  if (!boundShape(value.type, buffer))
+    return c.error(
+        3,
+        fmt::format("{}: the extents differ{}", pair,
+                    buffer.lanes > 1 ? fmt::format(", the last counts vectors of {}", buffer.lanes) : ""),
+        note);
+  return {};
+}
+
+/// `batch = [0, -1]` names open axes.
+Result<void> checkBatch(const Context& c, const Item& kernel, const std::vector<CustomParam>& params) {
+  std::vector<int64_t> axes = c.op.ints("batch");
+  if (axes.empty()) return {};
+  if (axes.size() != c.op.results.size())
+    return c.error(5, fmt::format("batch gives {} axes for {} results", axes.size(), c.op.results.size()));
+  for (size_t index = 0; index < params.size(); ++index) {
+    if (params[index].result < 0) continue;
+    const Value& arg = *kernel.body.args[index];
+    int64_t axis = axes[static_cast<size_t>(params[index].result)];
+    if (axis == -1) continue;
+    if (axis < 0 || axis >= arg.type.rank() || arg.type.shape[static_cast<int>(axis)] != Shape::kDynamic)
+      return c.error(5, fmt::format("axis {} of %{}: {} is not open", axis, arg.name, arg.type.str()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> customRegion(const Context& c) {
+  const Op* custom = customOf(c.op);
+  if (!custom) return {};
+  bool alone = c.op.groups.empty();
+  for (const Operand& binding : c.op.operands) alone = alone && binding.items[0].kind != Operand::Kind::group;
+  for (const auto& op : c.op.regions[0]->ops) {
+    bool view = op->code == Opcode::reshape || op->code == Opcode::stop_gradient;
+    alone = alone && (op.get() == custom || view || op->code == Opcode::yield);
+  }
+  for (int input = 1; input < custom->numOperands(); ++input) {
+    const Value* value = custom->in(input);
+    while (value->def && value->def != custom && value->def->code != Opcode::custom)
+      value = value->def->in(0);
+    alone = alone && !value->def;
+  }
+  const Op* yield = c.op.regions[0]->terminator();
+  bool all = yield->operands.size() == custom->results.size();
+  for (size_t index = 0; all && index < custom->results.size(); ++index)
+    all = yield->in(static_cast<int>(index)) == custom->results[index].get();
+  if (alone && all) return {};
+  return c.error(3, "a tg.custom stands with nothing but reshapes of its inputs, and all its results are "
+                    "yielded in order");
+}
 
 Result<Types> custom(const Context& c) {
   Types types;
   for (const auto& result : c.op.results) types.push_back(result->type);
+  if (!c.module) return types;
+  const Item* kernel = customKernel(c.op, *c.module);
+  if (!kernel) return c.error(1, fmt::format("there is no kernel @{}", c.op.operands[0].text));
+  std::vector<CustomParam> params = customParams(*kernel);
+  TG_CHECK(checkCounts(c, *kernel, params));
+  for (size_t index = 0; index < params.size(); ++index) {
+    const Value& arg = *kernel->body.args[index];
+    const auto [input, result] = params[index];
+    if (input >= 0) TG_CHECK(checkFit(c, arg, *c.op.in(input + 1), input + 1));
+    if (result >= 0) TG_CHECK(checkFit(c, arg, *c.op.result(result), -1));
+    if (input >= 0 && result >= 0 && !(c.in(input + 1) == c.op.result(result)->type))
+      return c.error(3,
+                     fmt::format("%{} takes {} and gives {}", arg.name, c.in(input + 1).str(),
+                                 c.op.result(result)->type.str()),
+                     input + 1);
+  }
+  TG_CHECK(checkBatch(c, *kernel, params));
+  if (auto grid = evaluateGrid(*kernel, boundShapes(c.op, *kernel)); !grid)
+    return c.error(4, grid.error().message());
   return types;
 }
 

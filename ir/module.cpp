@@ -133,6 +133,22 @@ Item* Module::find(ItemKind kind, std::string_view name) const {
     if (item->kind == kind && item->name == name) return item.get();
   return nullptr;
 }
+bool isKernelFunc(const Item& item) {
+  if (item.kind != ItemKind::func || item.results.empty()) return false;
+  return std::all_of(item.body.args.begin(), item.body.args.end(),
+                     [](const auto& arg) { return arg->type.isScalar(); }) &&
+         std::all_of(item.results.begin(), item.results.end(),
+                     [](const NamedType& result) { return result.type.isScalar(); });
+}
+
+Item* Module::func(std::string_view name) const {
+  Item* found = find(ItemKind::func, name);
+  return found && !isKernelFunc(*found) ? found : nullptr;
+}
+Item* Module::kernelFunc(std::string_view name) const {
+  Item* found = find(ItemKind::func, name);
+  return found && isKernelFunc(*found) ? found : nullptr;
+}
 Item* Module::storage(std::string_view name) const {
   for (const auto& item : items)
     if ((item->kind == ItemKind::param || item->kind == ItemKind::state) && item->name == name)
@@ -148,7 +164,7 @@ Item* Module::add(ItemKind kind, std::string name) {
 std::vector<Item*> Module::all(ItemKind kind) const {
   std::vector<Item*> out;
   for (const auto& item : items)
-    if (item->kind == kind) out.push_back(item.get());
+    if (item->kind == kind && !isKernelFunc(*item)) out.push_back(item.get());
   return out;
 }
 

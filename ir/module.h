@@ -133,6 +133,10 @@ struct Item {
   Value* arg(std::string_view name) const;
 };
 
+/// Whether an item is a func whose arguments and results, one at least, are kernel scalars or short vectors:
+/// a helper that kernels call, not a function of the model.
+bool isKernelFunc(const Item& item);
+
 struct Module {
   std::string name;
   Stage stage = Stage::tensor;
@@ -141,10 +145,14 @@ struct Module {
   Loc loc;
 
   Item* find(ItemKind kind, std::string_view name) const;
-  Item* func(std::string_view name) const { return find(ItemKind::func, name); }
+  /// A function over tensors; see kernelFunc for the others.
+  Item* func(std::string_view name) const;
+  /// A func of kernel scalars, which kernels call.
+  Item* kernelFunc(std::string_view name) const;
   /// A param or state by name.
   Item* storage(std::string_view name) const;
   Item* add(ItemKind kind, std::string name);
+  /// The items of a kind; of funcs, those over tensors.
   std::vector<Item*> all(ItemKind kind) const;
 };
 

@@ -90,7 +90,13 @@ Result<void> Parser::attributesAndBody(Item& item) {
   if (lex_.peek().isWord("attributes")) {
     lex_.next();
     TG_CHECK(expect("{"));
-    TG_TRY(item.attrs, parseAttrMembers());
+    Loc loc = here();
+    TG_TRY(AttrList attrs, parseAttrMembers());
+    for (NamedAttr& attr : attrs) {
+      if (find(item.attrs, attr.name))
+        return failAt(loc, fmt::format("attribute '{}' is given twice", attr.name));
+      item.attrs.push_back(std::move(attr));
+    }
   }
   TG_CHECK(expect("{"));
   TG_CHECK(block(item.body));
@@ -128,6 +134,13 @@ Result<void> Parser::kernel() {
   if (!lex_.peek().isWord("grid")) return expected("'grid(…)'");
   TG_TRY(Operand grid, operand());
   item->grid = std::move(grid.items);
+  if (lex_.peek().isWord("vjp")) {
+    lex_.next();
+    TG_CHECK(expect("("));
+    TG_TRY(std::string gradient, expectSymbol("the kernel that is the gradient"));
+    item->attrs.push_back({"vjp", Attr::symbol(std::move(gradient))});
+    TG_CHECK(expect(")"));
+  }
   return attributesAndBody(*item);
 }
 

@@ -148,6 +148,9 @@ void Printer::resultNames(const Op& op) {
 
 void Printer::types(const Op& op) {
   if (op.info().has(table::terminator)) {
+    // A literal does not say its type, so that beside one no types stand.
+    for (const Operand& operand : op.operands)
+      if (!operand.value) return;
     for (size_t i = 0; i < op.operands.size(); ++i)
       if (op.operands[i].value) put("{}{}", i ? ", " : " : ", op.operands[i].value->type.str());
     return;
@@ -218,9 +221,14 @@ void Printer::item(const Item& item) {
     out_ += ')';
   };
   auto body = [&] {
-    if (!item.attrs.empty()) {
+    AttrList rest = item.attrs;
+    if (const Attr* vjp = find(rest, "vjp"); vjp && item.kind == ItemKind::kernel) {
+      put(" vjp({})", vjp->str());
+      erase(rest, "vjp");
+    }
+    if (!rest.empty()) {
       out_ += " attributes";
-      attrs(item.attrs);
+      attrs(rest);
     }
     out_ += " {\n";
     block(item.body, 4);

@@ -27,6 +27,9 @@ void eachMember(T& target, Fn fn) {
   fn("bindings", target.bindings);
   fn("alignment", target.alignment);
   fn("subgroup", target.subgroup);
+  fn("subgroups", target.subgroups);
+  fn("float_atomics", target.floatAtomics);
+  fn("half_storage", target.halfStorage);
   fn("reads", target.reads);
   fn("reduce", target.reduce);
   fn("matmul", target.matmul);
@@ -85,7 +88,9 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     if (it == json.end()) return;
     ++used;
     using T = std::decay_t<decltype(member)>;
-    bool fits = std::is_same_v<T, std::string> ? it->is_string() : it->is_number_integer();
+    bool fits = std::is_same_v<T, std::string> ? it->is_string()
+                : std::is_same_v<T, bool>      ? it->is_boolean()
+                                               : it->is_number_integer();
     if (fits)
       member = it->template get<T>();
     else
@@ -110,8 +115,11 @@ std::string targetToJson(const Target& target) {
 Attr targetToAttr(const Target& target) {
   AttrList members;
   eachMember(target, [&](const char* name, const auto& member) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::string>)
+    using T = std::decay_t<decltype(member)>;
+    if constexpr (std::is_same_v<T, std::string>)
       members.push_back({name, Attr::string(member)});
+    else if constexpr (std::is_same_v<T, bool>)
+      members.push_back({name, Attr::boolean(member)});
     else
       members.push_back({name, Attr::of(member)});
   });
@@ -126,7 +134,9 @@ Result<Target> targetFromAttr(const Attr& attr) {
     eachMember(target, [&](std::string_view name, auto& member) {
       if (name != given.name) return;
       using T = std::decay_t<decltype(member)>;
-      known = given.value.kind == (std::is_same_v<T, std::string> ? Attr::Kind::string : Attr::Kind::integer);
+      known = given.value.kind == (std::is_same_v<T, std::string> ? Attr::Kind::string
+                                   : std::is_same_v<T, bool>      ? Attr::Kind::boolean
+                                                                  : Attr::Kind::integer);
       if constexpr (std::is_same_v<T, std::string>)
         member = given.value.text;
       else
@@ -139,6 +149,11 @@ Result<Target> targetFromAttr(const Attr& attr) {
         fmt::format("the module's target attribute is malformed{}{}", wrong.empty() ? "" : " at ", wrong));
   TG_CHECK(check(target));
   return target;
+}
+
+Result<Target> targetOf(const AttrList& attrs) {
+  const Attr* written = find(attrs, "target");
+  return written ? targetFromAttr(*written) : Target{};
 }
 
 }  // namespace tg

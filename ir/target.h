@@ -26,6 +26,11 @@ struct Target {
   int64_t alignment = 256;           ///< byte alignment of a binding's offset
   int64_t subgroup = 1;              ///< subgroup width the kernels may rely on; 1 means none
 
+  // Features: a kernel that needs one its target lacks is refused where it is compiled.
+  bool subgroups = false;     ///< tgk.subgroup_reduce, subgroup_shuffle, subgroup_ballot and their ids
+  bool floatAtomics = false;  ///< f32 additions to storage are one instruction; else a compare-and-swap loop
+  bool halfStorage = false;   ///< storage buffers of f16
+
   // Preferences: how to make kernels fast; never refused.
   std::string reads = "storage";     ///< "storage" | "texel"
   std::string reduce = "workgroup";  ///< "lane": one invocation per row | "workgroup"
@@ -45,5 +50,7 @@ std::string targetToJson(const Target& target);
 /// The form written on a module: `target = {name = "lavapipe", …}`, every member printed.
 Attr targetToAttr(const Target& target);
 Result<Target> targetFromAttr(const Attr& attr);
+/// The target that stands among a module's attributes; vulkan-min when none does.
+Result<Target> targetOf(const AttrList& attrs);
 
 }  // namespace tg

@@ -70,6 +70,7 @@ class Verifier {
   void storage(const Item& item);
   void function(const Item& func);
   void functionEffects(const Item& func);
+  void kernelCode(const Item& item);
   void returned(const Item& func);
   void block(const Block& block, const Item& func, table::Where where);
   void op(const Op& op, const Item& func, table::Where where);
@@ -260,6 +261,22 @@ void Verifier::function(const Item& func) {
   functionEffects(func);
 }
 
+/// A kernel, or a func that kernels call: the form of its ops, then what the kernel verifier proves of it.
+void Verifier::kernelCode(const Item& item) {
+  const size_t before = errors_.diagnostics().size();
+  const bool kernel = item.kind == ItemKind::kernel;
+  for (const NamedAttr& attr : item.attrs)
+    if (attr.name != "vjp" || attr.value.kind != Attr::Kind::symbol)
+      report(item.loc, fmt::format("@{} [{}.attr]: unknown attribute '{}'; known: vjp = @name", item.name,
+                                   kernel ? "kernel" : "kernel-func", attr.name));
+  for (const auto& each : item.body.ops)
+    if (kernel || each->code != Opcode::return_) op(*each, item, table::inKernel);
+  if (errors_.diagnostics().size() != before) return;  // what follows relies on well-formed ops
+  if (auto checked = kernel ? verifyKernel(item) : verifyKernelFunc(item); !checked)
+    report(checked.takeError());
+  if (auto checked = verifyKernelSymbols(item, module_); !checked) report(checked.takeError());
+}
+
 /// A function that the host calls after every n-th step takes nothing but what the host fills in.
 void Verifier::repetition(const Item& func) {
   const Attr* every = find(func.attrs, "every");
@@ -324,12 +341,8 @@ Result<void> Verifier::run() {
     switch (item->kind) {
     case ItemKind::param:
     case ItemKind::state: storage(*item); break;
-    case ItemKind::func: function(*item); break;
-    case ItemKind::kernel:
-      block(item->body, *item, table::inKernel);
-      if (errors_.empty())
-        if (auto checked = verifyKernel(*item); !checked) report(checked.takeError());
-      break;
+    case ItemKind::func: isKernelFunc(*item) ? kernelCode(*item) : function(*item); break;
+    case ItemKind::kernel: kernelCode(*item); break;
     case ItemKind::buffer:
       if (item->bytes < 0) report(item->loc, fmt::format("@{}: a size of {} bytes", item->name, item->bytes));
       if (module_.stage < Stage::planned)

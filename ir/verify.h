@@ -21,4 +21,10 @@ Result<void> verifyPlan(const Module& module);
 /// Checks one kernel: types, scopes, uniform barriers, constant indices in range, buffer modes.
 Result<void> verifyKernel(const Item& kernel);
 
+/// Checks a func of kernel scalars: its ops compute from values alone, and it returns what it says.
+Result<void> verifyKernelFunc(const Item& func);
+
+/// Checks what a kernel or a func of kernel scalars names in its module: the funcs it calls and its `vjp`.
+Result<void> verifyKernelSymbols(const Item& item, const Module& module);
+
 }  // namespace tg

@@ -240,7 +240,7 @@ void DispatchVerifier::command(const Op& op) {
 Result<void> DispatchVerifier::run() {
   hashes();
   for (const auto& item : module_.items) {
-    if (item->kind != ItemKind::func) continue;
+    if (item->kind != ItemKind::func || isKernelFunc(*item)) continue;
     pending_.clear();
     for (const auto& arg : item->body.args) place(arg->loc, *arg);
     for (const auto& op : item->body.ops) command(*op);

@@ -281,7 +281,7 @@ bool PlanVerifier::inPlaceLegal(const Op& op, int slotIndex, const Value& result
     return bad("their bytes are not the same");
   for (Value* value : sources)
     if (lastUse_[value] > position_[&op]) return bad(fmt::format("%{} is read again later", value->name));
-  if (!readsOnlyWrittenElement(op, binding, slotIndex))
+  if (!readsOnlyWrittenElement(op, binding, slotIndex, module_))
     return bad("the region reads it not only at the element it writes");
   return true;
 }

@@ -4,7 +4,8 @@
 //   relu; yield }
 // Requires stage(tensor) without tg.grad. Ensures stage(fused): every op sits in a region that one
 // kernel computes; views, constants and iota are copied into their readers; the module carries its
-// target; captures and gradients that are not kept are gone.
+// target; captures and gradients that are not kept are gone; the sums of custom kernels are exact, unless
+// deterministic is off (passes/fuse/exact_sums.h).
 // After append-grad and append-adam, so that backward and update chains fuse too; before plan, which
 // needs final lifetimes.
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include <iterator>
 
 #include "ir/target.h"
+#include "passes/fuse/exact_sums.h"
 #include "passes/fuse/fuse.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
@@ -63,6 +65,7 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
     // Composites that are nothing but views and joins of them live inside regions, as index arithmetic.
     expandOps(module, *func, [](const Op& op) { return op.info().fusion == table::Fusion::view; });
   }
+  if (options.deterministic) fuse::makeSumsExact(module, target, context);
   TG_CHECK(run_canonicalize(module, {}, context));
   TG_CHECK(run_cse(module, {}, context));
   TG_CHECK(run_dce(module, {}, context));

@@ -11,7 +11,8 @@
 //
 // Requires: stage planned. Ensures: functions hold dispatches, fills, copies and barriers only; a barrier
 // stands exactly where a command touches bytes an earlier one since the last barrier wrote, or writes
-// bytes it read; equal kernels stand once.
+// bytes it read; equal kernels stand once. The kernel of a tg.custom is made static; before its dispatch a
+// fill zeroes what it only adds to, and a copy brings an inout its value where it does not stand in place.
 //
 // It stands after plan, because ranges are places, and before the shader compiler, because kernels are
 // the last form that reads and runs without a device.
@@ -20,9 +21,12 @@
 
 #include <unordered_map>
 
+#include "codegen/features.h"
 #include "codegen/lower.h"
 #include "ir/access.h"
 #include "ir/byte_owners.h"
+#include "ir/kernel/custom.h"
+#include "ir/kernel/legalize.h"
 #include "ir/parser.h"
 #include "passes/pass.h"
 
@@ -134,6 +138,9 @@ class FunctionLowering {
                            const std::vector<Access>& accesses) const;
   std::vector<Access> accessesOf(const Op& fused, const LoweredKernel& lowered) const;
   void fill(const Op& op);
+  void zero(const Range& range, const Loc& loc);
+  void copy(const Range& from, const Range& to, const Loc& loc);
+  void startValues(const Op& fused, const LoweredKernel& lowered, const std::vector<Access>& accesses);
   void copies();
   void homes();
   void command(std::unique_ptr<Op> op, const std::vector<Access>& accesses);
@@ -191,6 +198,7 @@ void FunctionLowering::command(std::unique_ptr<Op> op, const std::vector<Access>
 
 /// Lowers a region with texel reads where bytes and limits allow them.
 Result<LoweredKernel> FunctionLowering::lower(const Op& fused) const {
+  if (customOf(fused)) return lowerCustom(module_, fused, target_);
   std::vector<bool> mayTexel(fused.operands.size(), target_.reads == "texel");
   for (int binding = 0; binding < fused.numOperands(); ++binding)
     for (const ResultSlot& slot : resultSlots(fused))
@@ -268,7 +276,9 @@ Result<void> FunctionLowering::dispatch(const Op& fused) {
   TG_TRY(LoweredKernel lowered, lower(fused));
   std::vector<Access> accesses = accessesOf(fused, lowered);
   TG_CHECK(checkLimits(fused, lowered, accesses));
-  std::string word = mainWord(fused);
+  startValues(fused, lowered, accesses);
+  const Op* custom = customOf(fused);
+  std::string word = custom ? custom->operands[0].text : mainWord(fused);
   std::vector<Operand> grid;
   for (int64_t extent : lowered.grid) grid.push_back(Operand::literal(extent));
   lowered.kernel->kind = ItemKind::kernel;
@@ -283,11 +293,35 @@ Result<void> FunctionLowering::dispatch(const Op& fused) {
   return {};
 }
 
+void FunctionLowering::zero(const Range& range, const Loc& loc) {
+  auto op = std::make_unique<Op>(Opcode::fill);
+  op->loc = loc;
+  command(std::move(op), {{range, "out"}});
+}
+
+void FunctionLowering::copy(const Range& from, const Range& to, const Loc& loc) {
+  auto op = std::make_unique<Op>(Opcode::copy);
+  op->loc = loc;
+  command(std::move(op), {{from, "in"}, {to, "out"}});
+}
+
 void FunctionLowering::fill(const Op& op) {
   const Operand& range = op.keyword("args")->items[0].items[0];
-  auto copy = std::make_unique<Op>(Opcode::fill);
-  copy->loc = op.loc;
-  command(std::move(copy), {{{range.text, range.items[0].integer, range.items[1].integer}, "out"}});
+  zero({range.text, range.items[0].integer, range.items[1].integer}, op.loc);
+}
+
+/// What a custom kernel finds in the bytes of its results: zeros to add to, and the values that an inout
+/// starts with, unless it stands in their place.
+void FunctionLowering::startValues(const Op& fused, const LoweredKernel& lowered,
+                                   const std::vector<Access>& accesses) {
+  for (size_t index = 0; index < lowered.params.size(); ++index) {
+    const LoweredKernel::Param& param = lowered.params[index];
+    const Range& to = accesses[index].range;
+    if (lowered.kernel->body.args[index]->type.mode == BufMode::accum) zero(to, fused.loc);
+    if (param.binding < 0) continue;
+    Range from = bindingRange(fused, param.binding);
+    if (!(from == to)) copy(from, to, fused.loc);
+  }
 }
 
 /// Commits what was not written to its home already. The verifier has proved that no reader follows.
@@ -297,10 +331,7 @@ void FunctionLowering::copies() {
     const Item& symbol = *module_.storage(op->operands[0].text);
     Range from = placeOf({op->in(1)}, false);
     Range to{symbol.place->buffer, symbol.place->offset, symbol.type.bytes()};
-    if (from == to) continue;
-    auto copy = std::make_unique<Op>(Opcode::copy);
-    copy->loc = op->loc;
-    command(std::move(copy), {{from, "in"}, {to, "out"}});
+    if (!(from == to)) copy(from, to, op->loc);
   }
 }
 
@@ -348,17 +379,22 @@ Result<void> FunctionLowering::run() {
 }  // namespace
 
 Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassContext& context) {
-  Target target;
-  if (const Attr* written = find(module.attrs, "target")) {
-    TG_TRY(target, targetFromAttr(*written));
-  }
+  TG_TRY(Target target, targetOf(module.attrs));
   KernelTable kernels;
   Error errors;
   for (Item* func : module.all(ItemKind::func))
     if (auto lowered = FunctionLowering(module, *func, target, kernels, context).run(); !lowered)
       errors.append(lowered.takeError());
   if (!errors.empty()) return errors;
+  // The sources of custom kernels, and the funcs they call, have been made static where they are called.
+  std::erase_if(module.items,
+                [](const auto& item) { return item->kind == ItemKind::kernel || isKernelFunc(*item); });
   for (auto& kernel : kernels.take()) module.items.push_back(std::move(kernel));
+  for (Item* kernel : module.all(ItemKind::kernel)) {
+    legalize(&module, *kernel);
+    if (auto fits = checkFeatures(*kernel, target); !fits) errors.append(fits.takeError());
+  }
+  if (!errors.empty()) return errors;
   module.stage = Stage::kernel;
   return {};
 }

@@ -113,6 +113,7 @@ struct FuseOptions {
   std::string keepCaptures = "*";
   bool keepGrads = false;
   std::string tuning;
+  bool deterministic = true;
   bool report = false;
   static constexpr auto fields() {
     return std::tuple{
@@ -120,6 +121,8 @@ struct FuseOptions {
         option("keep-captures", &FuseOptions::keepCaptures, "captures to keep, by name pattern"),
         option("keep-grads", &FuseOptions::keepGrads, "keep parameter gradients readable after the step"),
         option("tuning", &FuseOptions::tuning, "a file of schedules measured on the target"),
+        option("deterministic", &FuseOptions::deterministic,
+               "make the f32 sums of custom kernels exact, so that no order of invocations shows"),
         option("report", &FuseOptions::report, "say for each kernel what it holds and why it ends there"),
     };
   }

@@ -243,10 +243,7 @@ void writeSizes(Module& module, int64_t persistent, int64_t io, int64_t arena, i
 }  // namespace
 
 Result<void> run_plan(Module& module, const PlanOptions& options, const PassContext& context) {
-  Target target;
-  if (const Attr* written = find(module.attrs, "target")) {
-    TG_TRY(target, targetFromAttr(*written));
-  }
+  TG_TRY(Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) {
     moveUpdatesToEnd(*func);
     copyEntryValues(*func);

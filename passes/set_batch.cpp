@@ -19,6 +19,7 @@
 #include <unordered_map>
 
 #include "ir/infer.h"
+#include "ir/kernel/custom.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -86,6 +87,7 @@ class Batch {
       if (!source) source = resizedOf(value);
       if (auto it = suspects_.find(value); it != suspects_.end()) suspect = it->second;
     });
+    if (!source && op.code == Opcode::custom && !op.ints("batch").empty()) return resizeResults(op);
     if (!source) return leaveAlone(op, suspect);
     if (suspect && op.results.empty()) return guess(op, suspect);
     TG_CHECK(rewriteAttributes(op, *source));
@@ -106,7 +108,8 @@ class Batch {
   /// attribute `shape`.
   static bool writesShape(const Op& op) {
     if (op.code == Opcode::param || op.code == Opcode::state) return false;
-    return op.info().has(table::leaf) || find(op.attrs, "shape") || op.code == Opcode::broadcast_to;
+    bool declares = op.code == Opcode::broadcast_to || op.code == Opcode::custom;
+    return op.info().has(table::leaf) || find(op.attrs, "shape") || declares;
   }
 
   bool mentions(const Type& type) const {
@@ -126,6 +129,7 @@ class Batch {
   Result<void> rewriteAttributes(Op& op, const Resized& source) {
     if (op.code == Opcode::reshape) return checkReshape(op, source);
     if (op.code == Opcode::slice) return rewriteSlice(op, source);
+    if (op.code == Opcode::custom) return resizeResults(op);
     if (find(op.attrs, "shape"))
       return failure(op.loc, 5,
                      fmt::format("{} writes the shape {} of a value that has the batch", op.info().name,
@@ -172,6 +176,35 @@ class Batch {
       limits[axis] = now;
     }
     op.setAttr("limits", Attr::ints(limits));
+    return {};
+  }
+
+  /// The results of a custom kernel have the extents they are declared with, except where it says their
+  /// batch.
+  Result<void> resizeResults(Op& op) {
+    std::vector<int64_t> axes = op.ints("batch");
+    const Item* kernel = customKernel(op, module_);
+    bool open = false;
+    for (const auto& arg : kernel->body.args)
+      for (int64_t extent : arg->type.shape)
+        open = open || (arg->type.mode != BufMode::in && extent == Shape::kDynamic);
+    if (axes.empty() && open)
+      return failure(
+          op.loc, 5,
+          fmt::format("the results of @{} have open extents; write batch = [0, …], the axis of each "
+                      "that holds the batch, -1 for none",
+                      kernel->name));
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (axes[i] < 0) continue;
+      Value& result = *op.results[i];
+      int64_t& extent = result.type.shape[static_cast<int>(axes[i])];
+      if (extent % old_ != 0)
+        return failure(op.loc, 5,
+                       fmt::format("axis {} of %{} is {}, no multiple of the batch {}", axes[i], result.name,
+                                   extent, old_));
+      resized_[&result] = {result.type, static_cast<int>(axes[i]), extent / old_};
+      extent = extent / old_ * n_;
+    }
     return {};
   }
 

@@ -18,14 +18,15 @@
 
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
+#include "ir/kernel/legalize.h"
 #include "ir/verify_dispatch.h"
 #include "passes/pass.h"
 
 namespace tg {
 namespace {
 
-Result<std::unique_ptr<Item>> compile(const Item& kernel) {
-  TG_TRY(GlslText glsl, printGlsl(kernel));
+Result<std::unique_ptr<Item>> compile(const Item& kernel, const Target& target) {
+  TG_TRY(GlslText glsl, printGlsl(kernel, target));
   TG_TRY(std::vector<uint32_t> words, compileGlsl(glsl, kernel.name));
   auto binary = std::make_unique<Item>();
   binary->kind = ItemKind::binary;
@@ -46,12 +47,13 @@ Result<std::unique_ptr<Item>> compile(const Item& kernel) {
 }
 
 /// Compiles all kernels, as many at a time as there are cores.
-std::vector<std::optional<Result<std::unique_ptr<Item>>>> compileAll(const std::vector<Item*>& kernels) {
+std::vector<std::optional<Result<std::unique_ptr<Item>>>> compileAll(const std::vector<Item*>& kernels,
+                                                                     const Target& target) {
   std::vector<std::optional<Result<std::unique_ptr<Item>>>> binaries(kernels.size());
   std::atomic<size_t> next = 0;
   auto work = [&] {
     for (size_t index = next++; index < kernels.size(); index = next++)
-      binaries[index].emplace(compile(*kernels[index]));
+      binaries[index].emplace(compile(*kernels[index], target));
   };
   size_t cores = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> workers;
@@ -67,9 +69,11 @@ Result<void> run_spirv_emit(Module& module, const SpirvEmitOptions& options, con
   if (options.emit != "kernel" && options.emit != "glsl" && options.emit != "spirv")
     return fail(fmt::format("spirv-emit: emit={} is unknown; known: kernel, glsl, spirv", options.emit));
   if (module.stage == Stage::planned) TG_CHECK(run_lower_kernels(module, {}, context));
-  if (options.emit != "spirv") return {};
   std::vector<Item*> kernels = module.all(ItemKind::kernel);
-  std::vector<std::optional<Result<std::unique_ptr<Item>>>> binaries = compileAll(kernels);
+  for (Item* kernel : kernels) legalize(&module, *kernel);
+  if (options.emit != "spirv") return {};
+  TG_TRY(Target target, targetOf(module.attrs));
+  std::vector<std::optional<Result<std::unique_ptr<Item>>>> binaries = compileAll(kernels, target);
   Error errors;
   for (auto& binary : binaries)
     if (!*binary) errors.append(binary->takeError());

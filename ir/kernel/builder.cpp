@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace tg {
 
-KernelBuilder::KernelBuilder(Item* kernel) : kernel_(kernel) {
+KernelBuilder::KernelBuilder(Item* kernel) : kernel_(kernel), names_(*kernel) {
   scopes_.push_back({&kernel->body, false, nextId_++, {}});
 }
 
@@ -33,12 +34,14 @@ Op* KernelBuilder::place(int level, Opcode code, std::vector<Operand> operands, 
   auto op = std::make_unique<Op>(code);
   op->operands = std::move(operands);
   op->attrs = std::move(attrs);
+  op->loc = loc_;
   std::string_view bare = op->info().name.substr(4);
   for (const Type& type : results) {
     auto value = std::make_unique<Value>();
     value->type = type;
     value->name = names_.unique(hint_.empty() ? bare : hint_);
     value->def = op.get();
+    value->loc = loc_;
     op->results.push_back(std::move(value));
   }
   hint_.clear();
@@ -55,7 +58,7 @@ KV KernelBuilder::result(Op* op, int level, int index) {
   return out;
 }
 
-static std::string keyOf(Opcode code, const std::vector<KV>& operands, DType dtype) {
+std::string KernelBuilder::keyOf(Opcode code, const std::vector<KV>& operands, DType dtype) {
   std::string key = fmt::format("{}:{}", static_cast<int>(code), static_cast<int>(dtype));
   for (const KV& operand : operands) {
     if (operand.value)
@@ -81,8 +84,19 @@ static bool foldComparison(Opcode code, double a, double b, KV& out) {
   return out = KernelBuilder::literal(DType::i1, holds), true;
 }
 
+/// A test of a literal, which as text would say nothing of its type.
+static bool foldTest(Opcode code, const KV& x, KV& out) {
+  switch (code) {
+  case Opcode::k_isnan: return out = KernelBuilder::literal(DType::i1, std::isnan(x.number)), true;
+  case Opcode::k_isinf: return out = KernelBuilder::literal(DType::i1, std::isinf(x.number)), true;
+  case Opcode::k_isfinite: return out = KernelBuilder::literal(DType::i1, std::isfinite(x.number)), true;
+  default: return false;
+  }
+}
+
 /// Integer arithmetic and comparisons on literals, and identities that hold for every value of the type.
 static bool fold(Opcode code, const std::vector<KV>& in, DType dtype, KV& out) {
+  if (in.size() == 1 && in[0].isLiteral()) return foldTest(code, in[0], out);
   if (in.size() != 2) return false;
   const KV &a = in[0], &b = in[1];
   bool integer = !isFloat(dtype);
@@ -132,6 +146,13 @@ KV KernelBuilder::op(Opcode code, std::vector<KV> operands, DType dtype) {
   return out;
 }
 
+KV KernelBuilder::op(Opcode code, std::vector<KV> operands) {
+  bool test = code >= Opcode::k_lt && code <= Opcode::k_ne;
+  test = test || code == Opcode::k_isnan || code == Opcode::k_isinf || code == Opcode::k_isfinite;
+  DType dtype = test ? DType::i1 : operands[code == Opcode::k_select ? 1 : 0].type.dtype;
+  return op(code, std::move(operands), dtype);
+}
+
 KV KernelBuilder::select(const KV& cond, const KV& a, const KV& b) {
   if (cond.isLiteral()) return cond.number != 0 ? a : b;
   return op(Opcode::k_select, {cond, a, b}, a.type.dtype);
@@ -144,6 +165,20 @@ KV KernelBuilder::cast(const KV& x, DType dtype) {
                           : isFloat(dtype)   ? x.number
                                              : std::trunc(x.number));
   return op(Opcode::k_cast, {x}, dtype);
+}
+
+KV KernelBuilder::bitcast(const KV& x, DType dtype) {
+  if (x.type.dtype == dtype) return x;
+  if (!x.isLiteral()) return op(Opcode::k_bitcast, {x}, dtype);
+  auto bits = isFloat(x.type.dtype) ? std::bit_cast<uint32_t>(static_cast<float>(x.number))
+                                    : static_cast<uint32_t>(static_cast<int64_t>(x.number));
+  return literal(dtype, isFloat(dtype)        ? std::bit_cast<float>(bits)
+                        : dtype == DType::i32 ? static_cast<int32_t>(bits)
+                                              : static_cast<double>(bits));
+}
+
+KV KernelBuilder::stopGradient(const KV& x) {
+  return x.isLiteral() ? x : op(Opcode::k_stop_gradient, {x}, x.type.dtype);
 }
 
 KV KernelBuilder::vec(const std::vector<KV>& lanes) {
@@ -177,12 +212,12 @@ KV KernelBuilder::extract(const KV& vector, int lane) {
   return known.emplace(std::move(key), result(op, vector.level)).first->second;
 }
 
-KV KernelBuilder::splat(const KV& x) {
-  if (x.lanes() == 4) return x;
+KV KernelBuilder::splat(const KV& x, int lanes) {
+  if (x.lanes() == lanes) return x;
   auto& known = scopes_[static_cast<size_t>(x.level)].known;
-  std::string key = keyOf(Opcode::k_vec, {x}, x.type.dtype);
+  std::string key = fmt::format("v{}{}", lanes, keyOf(Opcode::k_vec, {x}, x.type.dtype));
   if (auto it = known.find(key); it != known.end()) return it->second;
-  Op* op = place(x.level, Opcode::k_vec, {operand(x)}, {Type::scalar(x.type.dtype, 4)});
+  Op* op = place(x.level, Opcode::k_vec, {operand(x)}, {Type::scalar(x.type.dtype, lanes)});
   return known.emplace(std::move(key), result(op, x.level)).first->second;
 }
 
@@ -198,41 +233,6 @@ int KernelBuilder::guardDepth() const {
   for (int level = depth(); level > 0; --level)
     if (scopes_[static_cast<size_t>(level)].guard) return level;
   return 0;
-}
-
-KV KernelBuilder::load(Value* buffer, const KV& index) {
-  int level = std::max(index.level, guardDepth());
-  auto& known = scopes_[static_cast<size_t>(level)].known;
-  std::string key = fmt::format("load%{}{}", buffer->name, keyOf(Opcode::k_load, {index}, DType::u32));
-  if (auto it = known.find(key); it != known.end()) return it->second;
-  Op* op = place(level, Opcode::k_load, {Operand::element(buffer, {operand(index)})},
-                 {Type::scalar(buffer->type.dtype, buffer->type.lanes)});
-  return known.emplace(std::move(key), result(op, level)).first->second;
-}
-
-KV KernelBuilder::loadHere(Value* buffer, const KV& index) {
-  Op* op = place(depth(), Opcode::k_load, {Operand::element(buffer, {operand(index)})},
-                 {Type::scalar(buffer->type.dtype, buffer->type.lanes)});
-  return result(op, depth());
-}
-
-void KernelBuilder::store(const KV& value, Value* buffer, const KV& index) {
-  KV stored = value.lanes() < buffer->type.lanes ? splat(value) : value;
-  place(depth(), Opcode::k_store, {operand(stored), Operand::element(buffer, {operand(index)})}, {});
-}
-
-void KernelBuilder::barrier() { place(depth(), Opcode::k_barrier, {}, {}); }
-
-Value* KernelBuilder::sharedBuffer(Type type, std::string_view hint) {
-  hint_ = hint;
-  return place(0, Opcode::k_shared, {}, {type})->result();
-}
-
-KV KernelBuilder::workgroupReduce(const KV& x, std::string_view kind) {
-  AttrList attrs;
-  if (kind != "add") attrs.push_back({"kind", Attr::word(std::string(kind))});
-  return result(place(depth(), Opcode::k_workgroup_reduce, {operand(x)}, {x.type}, std::move(attrs)),
-                depth());
 }
 
 void KernelBuilder::at(int level, const std::function<void()>& fn) {
@@ -254,17 +254,18 @@ std::vector<KV> KernelBuilder::bodyOf(Block* block, bool guard,
   return yielded;
 }
 
-std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, int64_t step,
+std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, const KV& step,
                                     const std::vector<KV>& init, const LoopBody& body) {
   std::vector<KV> results;
   std::string loopHint = hint_;
   hint_.clear();
   at(level, [&] {
     auto op = std::make_unique<Op>(Opcode::k_for);
+    op->loc = loc_;
     auto block = std::make_unique<Block>();
     Value* index = block->addArg(Type::scalar(DType::u32), names_.unique(loopHint.empty() ? "k" : loopHint));
     op->operands = {Operand::binding(index, operand(from)), Operand::keyword("to", {operand(to)})};
-    if (step != 1) op->operands.push_back(Operand::keyword("step", {Operand::literal(step)}));
+    if (!step.is(1)) op->operands.push_back(Operand::keyword("step", {operand(step)}));
     std::vector<KV> carried;
     std::vector<Operand> bindings;
     for (const KV& start : init) {
@@ -304,6 +305,31 @@ void KernelBuilder::guard(const KV& cond, const std::function<void()>& body) {
   bodyOf(block.get(), true, [&] { return body(), std::vector<KV>{}; });
   Op* op = place(depth(), Opcode::k_if, {operand(cond)}, {});
   op->regions.push_back(std::move(block));
+}
+
+std::vector<KV> KernelBuilder::branch(const KV& cond, const std::vector<Type>& types, const BranchBody& then,
+                                      const BranchBody& otherwise) {
+  auto run = [&](const BranchBody& body) {
+    std::vector<KV> values = body();
+    for (size_t i = 0; i < values.size(); ++i) values[i] = widened(values[i], types[i]);
+    return values;
+  };
+  if (cond.isLiteral()) {
+    if (cond.number != 0) return run(then);
+    return otherwise ? run(otherwise) : std::vector<KV>{};
+  }
+  std::string branchHint = hint_;
+  hint_.clear();
+  auto thenBlock = std::make_unique<Block>(), elseBlock = std::make_unique<Block>();
+  bodyOf(thenBlock.get(), true, [&] { return run(then); });
+  if (otherwise) bodyOf(elseBlock.get(), true, [&] { return run(otherwise); });
+  hint_ = branchHint;
+  Op* op = place(depth(), Opcode::k_if, {operand(cond)}, types);
+  op->regions.push_back(std::move(thenBlock));
+  if (otherwise) op->regions.push_back(std::move(elseBlock));
+  std::vector<KV> results;
+  for (size_t i = 0; i < types.size(); ++i) results.push_back(result(op, depth(), static_cast<int>(i)));
+  return results;
 }
 
 KV KernelBuilder::guarded(const KV& cond, const KV& otherwise, const std::function<KV()>& body) {

@@ -26,7 +26,10 @@ struct KV {
 
 class KernelBuilder {
  public:
+  /// Appends to the kernel's body; names already taken there stay apart from new ones.
   explicit KernelBuilder(Item* kernel);
+  /// The place that ops built from now on are said to come from.
+  void setLoc(Loc loc) { loc_ = std::move(loc); }
 
   static KV f32(double value) { return literal(DType::f32, value); }
   static KV u32(int64_t value) { return literal(DType::u32, static_cast<double>(value)); }
@@ -37,37 +40,88 @@ class KernelBuilder {
 
   /// A pure op. The result has `dtype` and the widest operand's lanes.
   KV op(Opcode code, std::vector<KV> operands, DType dtype);
+  /// The same with the element type that the row implies: bool of comparisons and tests, else that of the
+  /// first operand (of a select, of its first branch).
+  KV op(Opcode code, std::vector<KV> operands);
   KV add(const KV& a, const KV& b) { return op(Opcode::k_add, {a, b}, a.type.dtype); }
   KV mul(const KV& a, const KV& b) { return op(Opcode::k_mul, {a, b}, a.type.dtype); }
   KV fma(const KV& a, const KV& b, const KV& c) { return op(Opcode::k_fma, {a, b, c}, DType::f32); }
   KV select(const KV& cond, const KV& a, const KV& b);
   KV cast(const KV& x, DType dtype);
-  /// Four scalars as a vector.
+  KV bitcast(const KV& x, DType dtype);
+  /// x, through which no gradient flows.
+  KV stopGradient(const KV& x);
+  /// Two or four scalars as a vector.
   KV vec(const std::vector<KV>& lanes);
   KV extract(const KV& vector, int lane);
   /// x in every lane of a vector; a vector stays.
-  KV splat(const KV& x);
-  /// One of tgk.global_id, local_id, workgroup_id along an axis.
+  KV splat(const KV& x, int lanes = 4);
+  /// A scalar in every lane that a type has; what is as wide stays.
+  KV widened(const KV& value, const Type& wanted);
+  /// One of tgk.global_id, local_id, workgroup_id, num_workgroups along an axis.
   KV id(Opcode code, int axis);
+  /// One of tgk.subgroup_size, subgroup_id, subgroup_lane.
+  KV subgroup(Opcode code) { return op(code, {}, DType::u32); }
+  /// The extent of a buffer's axis: a literal unless it is open.
+  KV dim(Value* buffer, int axis);
+  /// A call of a helper func; the results have the given types.
+  std::vector<KV> call(std::string_view function, const std::vector<KV>& inputs,
+                       const std::vector<Type>& results);
+
+  // Memory: one index, u32 or i32, for each axis. A scalar stored to a buffer of vectors is repeated.
+
   /// A load from a buffer nobody writes; placed no further out than the innermost guard.
-  KV load(Value* buffer, const KV& index);
-  /// A load that sees earlier stores (shared memory): placed here.
-  KV loadHere(Value* buffer, const KV& index);
-  void store(const KV& value, Value* buffer, const KV& index);
-  void barrier();
+  KV load(Value* buffer, const std::vector<KV>& index);
+  KV load(Value* buffer, const KV& index) { return load(buffer, std::vector<KV>{index}); }
+  /// A load that sees earlier stores: placed here.
+  KV loadHere(Value* buffer, const std::vector<KV>& index);
+  KV loadHere(Value* buffer, const KV& index) { return loadHere(buffer, std::vector<KV>{index}); }
+  void store(const KV& value, Value* buffer, const std::vector<KV>& index);
+  void store(const KV& value, Value* buffer, const KV& index) {
+    store(value, buffer, std::vector<KV>{index});
+  }
+  /// Adds to an element that no other invocation touches.
+  void accumulate(const KV& value, Value* buffer, const std::vector<KV>& index);
+  /// One of the atomics with one value; gives the old element when `wantOld`, else an empty literal.
+  KV atomic(Opcode code, const KV& value, Value* buffer, const std::vector<KV>& index, bool wantOld = false);
+  KV atomicCompareExchange(const KV& expected, const KV& value, Value* buffer, const std::vector<KV>& index,
+                           bool wantOld = false);
+  // Exact sums: the index leaves out the last axis, of kExactWords words.
+  void exactAdd(const KV& value, Value* buffer, const std::vector<KV>& index);
+  KV exactLoad(Value* buffer, const std::vector<KV>& index);
+  void exactStore(const KV& value, Value* buffer, const std::vector<KV>& index);
+
   Value* sharedBuffer(Type type, std::string_view hint);
+  Value* localBuffer(Type type, std::string_view hint);
+
+  // Cooperation, placed here. Kinds of reductions: add mul max min and or xor.
+
+  void barrier();
   KV workgroupReduce(const KV& x, std::string_view kind);
+  KV subgroupReduce(const KV& x, std::string_view kind);
+  KV subgroupShuffle(const KV& x, const KV& lane);
+  KV subgroupBallot(const KV& cond);
 
   using LoopBody = std::function<std::vector<KV>(const KV& index, const std::vector<KV>& carried)>;
-  /// for index = from to `to` step `step`, carrying values; placed in the scope of depth `level`.
-  std::vector<KV> loop(int level, const KV& from, const KV& to, int64_t step, const std::vector<KV>& init,
+  /// for index = from to `to` step `step`, carrying values; placed in the scope of depth `level`, which must
+  /// have the bounds and the first values. A body that is to run here takes depth().
+  std::vector<KV> loop(int level, const KV& from, const KV& to, const KV& step, const std::vector<KV>& init,
                        const LoopBody& body);
+  std::vector<KV> loop(int level, const KV& from, const KV& to, int64_t step, const std::vector<KV>& init,
+                       const LoopBody& body) {
+    return loop(level, from, to, u32(step), init, body);
+  }
   std::vector<KV> loop(int level, const KV& from, int64_t to, int64_t step, const std::vector<KV>& init,
                        const LoopBody& body) {
-    return loop(level, from, u32(to), step, init, body);
+    return loop(level, from, u32(to), u32(step), init, body);
   }
   /// Runs `body` where cond holds, here.
   void guard(const KV& cond, const std::function<void()>& body);
+  using BranchBody = std::function<std::vector<KV>()>;
+  /// An if with one result for each type, here; scalars that a body gives for vectors are repeated. Without
+  /// results `otherwise` may be empty. A literal condition runs one body and makes no if.
+  std::vector<KV> branch(const KV& cond, const std::vector<Type>& types, const BranchBody& then,
+                         const BranchBody& otherwise = {});
   /// A value computed only where cond holds, else `otherwise`.
   KV guarded(const KV& cond, const KV& otherwise, const std::function<KV()>& body);
 
@@ -88,10 +142,14 @@ class KernelBuilder {
     int id;
     std::unordered_map<std::string, KV> known;
   };
+  /// What tells a pure op from others with the same code in one scope.
+  static std::string keyOf(Opcode code, const std::vector<KV>& operands, DType dtype);
   Op* place(int level, Opcode code, std::vector<Operand> operands, std::vector<Type> results,
             AttrList attrs = {});
   KV result(Op* op, int level, int index = 0);
   Operand operand(const KV& value) const;
+  Operand element(Value* buffer, const std::vector<KV>& index) const;
+  KV reduce(Opcode code, const KV& x, std::string_view kind);
   std::vector<KV> bodyOf(Block* block, bool guard, const std::function<std::vector<KV>()>& body);
 
   Item* kernel_;
@@ -99,6 +157,7 @@ class KernelBuilder {
   std::vector<Scope> scopes_;
   int nextId_ = 0;
   std::string hint_;
+  Loc loc_;
 };
 
 }  // namespace tg

@@ -1,26 +1,16 @@
 // Type inference of the kernel dialect: one case for each row of ir/kernel/ops.def.
 #include <fmt/format.h>
 
-#include "ir/kernel/kernel.h"
+#include <algorithm>
+
+#include "ir/kernel/infer_detail.h"
 
 namespace tg {
-namespace {
+namespace kernel_inference {
 
-using Types = std::vector<Type>;
 using table::TypeClass;
 
-/// An error of `op` under a constraint's label; a label is the row's id and the constraint's name.
-Error violation(const Op& op, std::string_view constraint, const std::string& why) {
-  static constexpr std::string_view kIds[] = {
-#define OP(id, ...) #id,
-#include "ir/kernel/ops.def"
-#undef OP
-  };
-  std::string_view id = kIds[static_cast<int>(kernelOp(op.code))];
-  return failAt(op.loc, fmt::format("{} [{}.{}]: {}", op.info().name, id, constraint, why));
-}
-
-std::string_view nameOf(TypeClass wanted) {
+static std::string_view nameOf(TypeClass wanted) {
   switch (wanted) {
   case TypeClass::any: return "a scalar or short vector";
   case TypeClass::num: return "a number";
@@ -31,11 +21,20 @@ std::string_view nameOf(TypeClass wanted) {
   return "";
 }
 
-bool isPlain(const Operand& operand) {
+static bool isPlain(const Operand& operand) {
   return operand.kind == Operand::Kind::value || operand.kind == Operand::Kind::literal;
 }
 
-/// Whether a literal names a value of an element type; any number does of a float type.
+Error violation(const Op& op, std::string_view constraint, const std::string& why) {
+  static constexpr std::string_view kIds[] = {
+#define OP(id, ...) #id,
+#include "ir/kernel/ops.def"
+#undef OP
+  };
+  std::string_view id = kIds[static_cast<int>(kernelOp(op.code))];
+  return failAt(op.loc, fmt::format("{} [{}.{}]: {}", op.info().name, id, constraint, why));
+}
+
 bool represents(const Operand& literal, DType dtype) {
   if (isFloat(dtype)) return true;
   int64_t least = dtype == DType::i32 ? INT32_MIN : 0;
@@ -43,7 +42,6 @@ bool represents(const Operand& literal, DType dtype) {
   return literal.isInteger && literal.integer >= least && literal.integer <= most;
 }
 
-/// Checks that operand `index` is a value or literal of its slot's class.
 Result<Type> plainOperand(const Op& op, int index) {
   const auto& slots = op.info().slots;
   const auto& slot = slots[index < slots.size() ? index : slots.size() - 1];
@@ -62,6 +60,8 @@ Result<Type> plainOperand(const Op& op, int index) {
                      fmt::format("{} is no {}", op.operands[index].number(), name(type.dtype)));
   return type;
 }
+
+namespace {
 
 /// The common type of two lane-wise operands, a scalar being repeated beside a vector.
 Result<Type> common(const Op& op, const Type& a, const Type& b) {
@@ -116,7 +116,10 @@ Result<Types> unsignedOnly(const Op& op) {
   return types;
 }
 
+/// A question about a float. A literal's answer is known, and the result would not say its type.
 Result<Types> test(const Op& op) {
+  if (op.numOperands() == 1 && op.operands[0].isLiteral())
+    return violation(op, "x", "`x` must be a value; what a literal is, is known");
   TG_TRY(Types types, laneWise(op));
   return Types{Type::scalar(DType::i1, types[0].lanes)};
 }
@@ -141,13 +144,6 @@ Result<Types> ballot(const Op& op) {
   TG_TRY(Type cond, plainOperand(op, 0));
   if (cond.lanes != 1) return violation(op, "c1", fmt::format("{} is not one bool", cond.str()));
   return Types{Type::scalar(DType::u32, 4)};
-}
-
-/// Which func is called is known only with the module (verifyCalls); here the results stand as declared.
-Result<Types> call(const Op& op) {
-  Types types;
-  for (const auto& result : op.results) types.push_back(result->type);
-  return types;
 }
 
 Result<Types> select(const Op& op) {
@@ -224,192 +220,8 @@ Result<Types> extent(const Op& op) {
   return Types{Type::scalar(DType::u32)};
 }
 
-bool mayLoad(BufMode mode) { return mode != BufMode::out && mode != BufMode::accum; }
-bool mayStore(BufMode mode) { return mode != BufMode::in && mode != BufMode::accum; }
-bool mayAccumulate(BufMode mode) { return mode != BufMode::in && mode != BufMode::out; }
-bool mayExchange(BufMode mode) {
-  return mode == BufMode::inout || mode == BufMode::tape || mode == BufMode::shared;
-}
-bool mayAdd(BufMode mode) { return mode == BufMode::accum || mayExchange(mode); }
-
-/// Checks the indices of an element, one for each of the first `rank` axes of a buffer that `modes` admits;
-/// `rangeLabel` is the constraint that a constant index outside its axis breaks.
-Result<void> indices(const Op& op, const Operand& place, int rank, bool (*modes)(BufMode),
-                     std::string_view rangeLabel) {
-  const Type& buffer = place.value->type;
-  int given = static_cast<int>(place.items.size());
-  if (given != rank)
-    return violation(
-        op, "c1", fmt::format("%{} has {} axes, but {} indices are given", place.value->name, rank, given));
-  if (!modes(buffer.mode) || (buffer.texel && modes != mayLoad))
-    return violation(
-        op, "c2",
-        fmt::format("%{} is `{}{}`", place.value->name, name(buffer.mode), buffer.texel ? ", texel" : ""));
-  for (int axis = 0; axis < given; ++axis) {
-    const Operand& at = place.items[axis];
-    if (!at.isLiteral()) {
-      Type type = at.kind == Operand::Kind::value ? at.value->type : Type{};
-      if (type != Type::scalar(DType::u32) && type != Type::scalar(DType::i32))
-        return violation(op, "c1", fmt::format("index {} must be u32 or i32, not {}", axis, type.str()));
-      continue;
-    }
-    int64_t extent = buffer.shape[axis];
-    if (!at.isInteger || at.integer < 0 || (extent != Shape::kDynamic && at.integer >= extent))
-      return violation(op, rangeLabel,
-                       fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, extent - 1));
-  }
-  return {};
-}
-
-/// The type of the element that operand `index` names.
-Result<Type> element(const Op& op, int index, bool (*modes)(BufMode), std::string_view rangeLabel) {
-  if (index < 0 || index >= op.numOperands() || op.operands[index].kind != Operand::Kind::element ||
-      !op.operands[index].value->type.isBuffer())
-    return violation(op, "c1", "an element of a buffer is missing");
-  const Operand& place = op.operands[index];
-  TG_CHECK(indices(op, place, place.value->type.rank(), modes, rangeLabel));
-  return elementType(place.value->type);
-}
-
-Result<Types> storing(const Op& op, bool (*modes)(BufMode), int value = 0) {
-  TG_TRY(Type wanted, element(op, op.numOperands() - 1, modes, "c4"));
-  TG_TRY(Type type, plainOperand(op, value));
-  bool literal = op.operands[value].isLiteral();
-  if (type != wanted && !(literal && type.dtype == wanted.dtype))
-    return violation(op, "c3", fmt::format("the value is {}, the element {}", type.str(), wanted.str()));
-  return Types{};
-}
-
-/// Atomics work on one 32-bit word; the old value is a result if the op names one.
-Result<Types> atomic(const Op& op, int value = 0) {
-  TG_TRY(Type wanted,
-         element(op, op.numOperands() - 1, op.code == Opcode::k_atomic_add ? mayAdd : mayExchange, "c4"));
-  if (wanted.lanes != 1 || op.operands.back().value->type.dtype == DType::f16)
-    return violation(
-        op, "c3",
-        fmt::format("the element is {}, not one 32-bit scalar", op.operands.back().value->type.str()));
-  TG_CHECK(storing(op, op.code == Opcode::k_atomic_add ? mayAdd : mayExchange, value));
-  return op.results.empty() ? Types{} : Types{wanted};
-}
-
-Result<Types> compareExchange(const Op& op) {
-  TG_TRY(Types types, atomic(op, 1));
-  TG_TRY(Type expected, plainOperand(op, 0));
-  Type wanted = elementType(op.operands.back().value->type);
-  if (expected != wanted)
-    return violation(op, "c3", fmt::format("`expected` is {}, the element {}", expected.str(), wanted.str()));
-  return types;
-}
-
-/// The place of an exact sum: an i32 buffer without its last axis, which has kExactWords words.
-Result<void> exactElement(const Op& op, int index, bool (*modes)(BufMode), std::string_view rangeLabel) {
-  bool given = index < op.numOperands() && op.operands[index].kind == Operand::Kind::element &&
-               op.operands[index].value->type.isBuffer();
-  const Type* buffer = given ? &op.operands[index].value->type : nullptr;
-  if (!buffer || buffer->rank() < 2 || buffer->shape.back() != kExactWords)
-    return violation(op, "c1",
-                     fmt::format("an exact sum is the last axis of a buffer, of {} words", kExactWords));
-  if (buffer->dtype != DType::i32 || buffer->lanes != 1)
-    return violation(op, "c2", fmt::format("the words are {}, not i32", elementType(*buffer).str()));
-  return indices(op, op.operands[index], buffer->rank() - 1, modes, rangeLabel);
-}
-
-Result<Types> exactStoring(const Op& op, bool (*modes)(BufMode)) {
-  TG_CHECK(exactElement(op, 1, modes, "c4"));
-  const Operand& value = op.operands[0];
-  if (!value.isLiteral() && !(value.value && value.value->type == Type::scalar(DType::f32)))
-    return violation(op, "c3", "the value must be one f32");
-  return Types{};
-}
-
-Result<Types> memory(const Op& op, BufMode mode) {
-  bool fits = op.results.size() == 1 && op.result()->type.isBuffer() && op.result()->type.mode == mode;
-  if (fits)
-    for (int64_t extent : op.result()->type.shape) fits = fits && extent > 0;
-  if (!fits)
-    return violation(op, "c1", fmt::format("the type must be buf<…, {}> with static extents", name(mode)));
-  return Types{op.result()->type};
-}
-
-/// Checks a body's yield against the types it must give.
-Result<void> checkYield(const Op& op, const Block& body, const Types& types, std::string_view label) {
-  const Op* yield = yieldOf(body);
-  size_t given = yield ? yield->operands.size() : 0;
-  if (given != types.size())
-    return violation(op, label, fmt::format("a body yields {} values, not {}", given, types.size()));
-  for (size_t index = 0; index < given; ++index) {
-    const Operand& operand = yield->operands[index];
-    bool fits = operand.isLiteral()
-                    ? represents(operand, types[index].dtype)
-                    : operand.kind == Operand::Kind::value && operand.value->type == types[index];
-    if (!fits)
-      return violation(op, label,
-                       fmt::format("yielded value {} is {}, not {}", index,
-                                   operand.value ? operand.value->type.str() : "a literal",
-                                   types[index].str()));
-  }
-  return {};
-}
-
-Result<Types> branch(const Op& op) {
-  TG_TRY(Type cond, plainOperand(op, 0));
-  if (cond.lanes != 1)
-    return violation(op, "cond", fmt::format("`cond` must be one bool, not {}", cond.str()));
-  Types types;
-  for (const auto& result : op.results) types.push_back(result->type);
-  if (op.regions.empty() || (!types.empty() && !yieldOf(*op.regions[0]))) return types;  // still being built
-  if (!types.empty() && op.regions.size() != 2) return violation(op, "c1", "a result needs an else body");
-  for (const auto& region : op.regions) TG_CHECK(checkYield(op, *region, types, "c1"));
-  return types;
-}
-
-Result<void> checkCount(const Op& op, const Operand& operand, std::string_view what, int64_t least) {
-  bool fits = operand.isLiteral()
-                  ? operand.isInteger && operand.integer >= least && operand.integer <= UINT32_MAX
-                  : operand.kind == Operand::Kind::value && operand.value->type == Type::scalar(DType::u32);
-  if (!fits) return violation(op, what, fmt::format("`{}` must be u32, at least {}", what, least));
-  return {};
-}
-
-Result<Types> carried(const Op& op) {
-  Types types;
-  for (const Operand& binding : iterArgs(op)) {
-    const Type& type = binding.value->type;
-    const Operand& first = binding.items[0];
-    bool fits = first.isLiteral() ? represents(first, type.dtype) : first.value && first.value->type == type;
-    fits = fits && type.isScalar();
-    if (!fits)
-      return violation(op, "c1",
-                       fmt::format("%{} is {}, its first value {}", binding.value->name, type.str(),
-                                   first.value ? first.value->type.str() : "a literal"));
-    types.push_back(type);
-  }
-  return types;
-}
-
-Result<Types> loop(const Op& op) {
-  const Operand *to = op.keyword("to"), *step = op.keyword("step");
-  if (op.operands.empty() || op.operands[0].kind != Operand::Kind::binding || !to || to->items.size() != 1 ||
-      (step && step->items.size() != 1))
-    return violation(op, "index", "the form is `%k = first to(limit) step(by)`");
-  TG_CHECK(checkCount(op, op.operands[0].items[0], "index", 0));
-  TG_CHECK(checkCount(op, to->items[0], "to", 0));
-  if (step) TG_CHECK(checkCount(op, step->items[0], "step", 1));
-  TG_TRY(Types types, carried(op));
-  if (!op.results.empty() && op.results.size() != types.size())
-    return violation(op, "c1",
-                     fmt::format("{} results for {} carried values", op.results.size(), types.size()));
-  for (size_t index = 0; index < op.results.size(); ++index)
-    if (op.result(static_cast<int>(index))->type != types[index])
-      return violation(op, "c1",
-                       fmt::format("result {} is {}, the carried value {}", index,
-                                   op.result(static_cast<int>(index))->type.str(), types[index].str()));
-  bool built = !op.regions.empty() && (types.empty() || yieldOf(*op.regions[0]));
-  if (built) TG_CHECK(checkYield(op, *op.regions[0], types, "c2"));
-  return types;
-}
-
 }  // namespace
+}  // namespace kernel_inference
 
 const Op* yieldOf(const Block& body) {
   if (body.ops.empty() || body.ops.back()->code != Opcode::k_yield) return nullptr;
@@ -423,12 +235,16 @@ const std::vector<Operand>& iterArgs(const Op& loop) {
 }
 
 Type literalType(const Op& op) {
+  if (op.code == Opcode::k_exact_add || op.code == Opcode::k_exact_store) return Type::scalar(DType::f32);
   if (op.numOperands() >= 2 && op.operands.back().kind == Operand::Kind::element && op.operands.back().value)
     return Type::scalar(elementType(op.operands.back().value->type).dtype);  // what is stored or added
-  if (op.code == Opcode::k_yield || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast) return {};
-  if (op.code == Opcode::k_if) return Type::scalar(DType::i1);
-  size_t first = op.code == Opcode::k_select ? 1 : 0;
-  for (size_t index = first; index < op.operands.size(); ++index)
+  if (op.code == Opcode::k_yield || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast ||
+      op.code == Opcode::k_call)
+    return {};
+  if (op.code == Opcode::k_if || op.code == Opcode::k_subgroup_ballot) return Type::scalar(DType::i1);
+  size_t first = op.code == Opcode::k_select ? 1 : 0, end = op.operands.size();
+  if (op.code == Opcode::k_subgroup_shuffle) end = std::min<size_t>(end, 1);  // the lane is of another type
+  for (size_t index = first; index < end; ++index)
     if (op.operands[index].kind == Operand::Kind::value)
       return Type::scalar(op.operands[index].value->type.dtype);
   if (op.results.empty() || !op.result()->type.isScalar()) return {};
@@ -437,13 +253,15 @@ Type literalType(const Op& op) {
 
 Type operandType(const Op& op, const Operand& operand) {
   if (!operand.isLiteral()) return operand.value->type;
-  if (op.code == Opcode::k_subgroup_shuffle && &operand == &op.operands[1]) return Type::scalar(DType::u32);
+  if (op.code == Opcode::k_subgroup_shuffle && &operand != op.operands.data())
+    return Type::scalar(DType::u32);
   if (op.code == Opcode::k_select && &operand == op.operands.data()) return Type::scalar(DType::i1);
   return literalType(op);
 }
 
 Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
   using enum KernelOp;
+  using namespace kernel_inference;
   switch (kernelOp(op.code)) {
   case k_global_id:
   case k_local_id:
@@ -522,11 +340,8 @@ Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
   case k_bitcast: return conversion(op, true);
   case k_vec: return vector(op);
   case k_extract: return extract(op);
-  case k_load: {
-    TG_TRY(Type type, element(op, 0, mayLoad, "c3"));
-    return Types{type};
-  }
-  case k_store: return storing(op, mayStore);
+  case k_load: return load(op);
+  case k_store: return store(op);
   case k_atomic_add:
   case k_atomic_and:
   case k_atomic_or:
@@ -535,13 +350,10 @@ Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
   case k_atomic_max:
   case k_atomic_exchange: return atomic(op);
   case k_atomic_compare_exchange: return compareExchange(op);
-  case k_accumulate: return storing(op, mayAccumulate);
-  case k_exact_add: return exactStoring(op, mayAccumulate);
-  case k_exact_store: return exactStoring(op, mayStore);
-  case k_exact_load: {
-    TG_CHECK(exactElement(op, 0, mayLoad, "c3"));
-    return Types{Type::scalar(DType::f32)};
-  }
+  case k_accumulate: return accumulate(op);
+  case k_exact_add: return exactAdd(op);
+  case k_exact_load: return exactLoad(op);
+  case k_exact_store: return exactStore(op);
   case k_call: return call(op);
   case k_shared: return memory(op, BufMode::shared);
   case k_local: return memory(op, BufMode::local);

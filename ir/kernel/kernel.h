@@ -59,8 +59,9 @@ const Op* yieldOf(const Block& body);
 const std::vector<Operand>& iterArgs(const Op& loop);
 
 /// Whether every invocation of a workgroup holds the same value, for all values of one kernel.
-/// Literals, workgroup ids, extents, loads of `in` buffers at uniform indices and reductions over the
-/// workgroup are uniform; other invocation ids and loads are not.
+/// Literals, workgroup ids, extents, the subgroup size, loads of `in` buffers at uniform indices, reductions
+/// over the workgroup and what is computed or called with uniform values are uniform; other invocation ids
+/// and loads, subgroup operations and the old values of atomics are not.
 class Uniformity {
  public:
   explicit Uniformity(const Item& kernel);

@@ -30,7 +30,21 @@ bool Uniformity::resultUniform(const Op& op) const {
   case Opcode::k_workgroup_reduce: return true;
   case Opcode::k_global_id:
   case Opcode::k_local_id: return workgroup_[op.operands[0].integer] == 1;
+  case Opcode::k_subgroup_id:
+  case Opcode::k_subgroup_lane:
+  case Opcode::k_subgroup_reduce:
+  case Opcode::k_subgroup_shuffle:
+  case Opcode::k_subgroup_ballot:
+  case Opcode::k_atomic_add:
+  case Opcode::k_atomic_and:
+  case Opcode::k_atomic_or:
+  case Opcode::k_atomic_xor:
+  case Opcode::k_atomic_min:
+  case Opcode::k_atomic_max:
+  case Opcode::k_atomic_exchange:
+  case Opcode::k_atomic_compare_exchange: return false;
   case Opcode::k_load:
+  case Opcode::k_exact_load:
     if (op.operands[0].value->type.mode != BufMode::in) return false;
     break;
   default: break;

@@ -1,5 +1,5 @@
-// Verifies one kernel. Inference judges each op by itself; here stand scopes, declared types, uniform
-// control flow around barriers, and the launch shape.
+// Verifies one kernel, or one func that kernels call. Inference judges each op by itself; here stand scopes,
+// declared types, uniform control flow around barriers, and the launch shape.
 #include "ir/verify.h"
 
 #include <fmt/format.h>
@@ -18,12 +18,17 @@ constexpr int64_t kMaxSharedBytes = 65536;
 
 class KernelVerifier {
  public:
-  explicit KernelVerifier(const Item& kernel) : kernel_(kernel) {}
+  explicit KernelVerifier(const Item& kernel)
+      : kernel_(kernel), room_(kernel.kind == ItemKind::func ? "kernel-func" : "kernel") {}
   Result<void> run();
+  Result<void> runFunc();
 
  private:
   void launch();
   void parameters();
+  void parameter(const Value& value);
+  void arguments();
+  void returned();
   void body(const Block& block);
   void leave(const Value& value);
   bool judge(const Op& op);
@@ -37,13 +42,15 @@ class KernelVerifier {
 
   void report(const Loc& loc, std::string message) { errors_.append(failAt(loc, std::move(message))); }
   void kernelError(std::string_view label, const std::string& why) {
-    report(kernel_.loc, fmt::format("kernel @{} [kernel.{}]: {}", kernel_.name, label, why));
+    report(kernel_.loc,
+           fmt::format("{} @{} [{}.{}]: {}", name(kernel_.kind), kernel_.name, room_, label, why));
   }
   void opError(const Op& op, std::string_view label, const std::string& why) {
-    report(op.loc, fmt::format("{} [kernel.{}]: {}", op.info().name, label, why));
+    report(op.loc, fmt::format("{} [{}.{}]: {}", op.info().name, room_, label, why));
   }
 
   const Item& kernel_;
+  const std::string_view room_;  ///< what labels begin with
   std::unordered_set<const Value*> visible_;
   std::unordered_set<std::string> names_;  ///< of visible values
   int64_t sharedBytes_ = 0;
@@ -62,6 +69,64 @@ Result<void> KernelVerifier::run() {
   return {};
 }
 
+/// A func of scalars: no memory, no invocation, so that what it gives depends on its arguments alone.
+Result<void> KernelVerifier::runFunc() {
+  arguments();
+  body(kernel_.body);
+  if (errors_.empty()) returned();
+  if (!errors_.empty()) return std::move(errors_);
+  return {};
+}
+
+void KernelVerifier::arguments() {
+  auto check = [&](const std::string& name, const Type& type) {
+    if (type.dtype == DType::f16)
+      kernelError("type", fmt::format("{} is {}; kernels compute in f32", name, type.str()));
+  };
+  for (const auto& arg : kernel_.body.args) {
+    check("%" + arg->name, arg->type);
+    visible_.insert(arg.get());
+    if (!names_.insert(arg->name).second)
+      kernelError("scope", fmt::format("%{} names two values", arg->name));
+  }
+  for (const NamedType& result : kernel_.results) check("result " + result.name, result.type);
+}
+
+void KernelVerifier::returned() {
+  const Op* last = kernel_.body.terminator();
+  if (!last || last->code != Opcode::return_) return kernelError("return", "it does not end with return");
+  if (last->operands.size() != kernel_.results.size())
+    return opError(*last, "return",
+                   fmt::format("{} values for {} results", last->operands.size(), kernel_.results.size()));
+  for (size_t index = 0; index < kernel_.results.size(); ++index) {
+    const Operand& value = last->operands[index];
+    const NamedType& wanted = kernel_.results[index];
+    if (!value.value)
+      opError(*last, "return", fmt::format("result '{}' is a literal, not a value", wanted.name));
+    else if (value.value->type != wanted.type)
+      opError(*last, "return",
+              fmt::format("result '{}' is {}, %{} is {}", wanted.name, wanted.type.str(), value.value->name,
+                          value.value->type.str()));
+  }
+}
+
+/// What a func of scalars may do: compute, branch, loop and call.
+bool computes(Opcode code) {
+  switch (code) {
+  case Opcode::k_global_id:
+  case Opcode::k_local_id:
+  case Opcode::k_workgroup_id:
+  case Opcode::k_num_workgroups:
+  case Opcode::k_subgroup_size:
+  case Opcode::k_subgroup_id:
+  case Opcode::k_subgroup_lane: return false;
+  case Opcode::k_if:
+  case Opcode::k_for:
+  case Opcode::k_yield: return true;
+  default: return info(code).has(table::pure);
+  }
+}
+
 void KernelVerifier::launch() {
   int64_t product = 1;
   for (int64_t size : kernel_.workgroup) {
@@ -76,28 +141,28 @@ void KernelVerifier::launch() {
 
 void KernelVerifier::parameters() {
   for (const auto& arg : kernel_.body.args) {
-    const Type& type = arg->type;
-    auto complain = [&](const std::string& why) {
-      kernelError("param", fmt::format("%{} {}", arg->name, why));
-    };
-    if (!names_.insert(arg->name).second) complain("names two values");
     visible_.insert(arg.get());
-    if (!type.isBuffer()) {
-      complain(fmt::format("is {}, not a buffer", type.str()));
-      continue;
-    }
-    if (type.mode == BufMode::shared || type.mode == BufMode::local)
-      complain(fmt::format("is `{}`, which only tgk.{} makes", name(type.mode), name(type.mode)));
-    if (type.texel && type.mode != BufMode::in) complain("is read through texels, so its mode is `in`");
-    if (type.dtype == DType::i1) complain("holds bool; a buffer holds 0 and 1 as u32");
-    if (type.dtype == DType::f16) complain("holds f16, which kernels do not read");
-    for (int axis = 0; axis < type.rank(); ++axis) {
-      bool open = type.shape[axis] == Shape::kDynamic;
-      if (open ? axis != 0 : type.shape[axis] < 1)
-        complain(fmt::format("has extent {} on axis {}; only axis 0 may be open",
-                             open ? "?" : std::to_string(type.shape[axis]), axis));
-    }
+    parameter(*arg);
   }
+}
+
+void KernelVerifier::parameter(const Value& value) {
+  const Type& type = value.type;
+  auto complain = [&](const std::string& why) {
+    kernelError("param", fmt::format("%{} {}", value.name, why));
+  };
+  if (!names_.insert(value.name).second) complain("names two values");
+  if (!type.isBuffer()) return complain(fmt::format("is {}, not a buffer", type.str()));
+  if (type.mode == BufMode::shared || type.mode == BufMode::local)
+    complain(fmt::format("is `{}`, which only tgk.{} makes", name(type.mode), name(type.mode)));
+  if (type.texel && type.mode != BufMode::in) complain("is read through texels, so its mode is `in`");
+  if (type.dtype == DType::i1) complain("holds bool; a buffer holds 0 and 1 as u32");
+  if (type.dtype == DType::f16 && type.mode == BufMode::accum)
+    complain("adds up in f16, which would lose what is added; sums are f32");
+  if (type.dtype == DType::f16 && type.texel) complain("is f16, which texels do not hold");
+  for (int axis = 0; axis < type.rank(); ++axis)
+    if (type.shape[axis] != Shape::kDynamic && type.shape[axis] < 1)
+      complain(fmt::format("has extent {} on axis {}", type.shape[axis], axis));
 }
 
 void KernelVerifier::body(const Block& block) {
@@ -121,8 +186,15 @@ void KernelVerifier::leave(const Value& value) {
 
 /// Judges one op without its bodies; false when these cannot be judged any more.
 bool KernelVerifier::judge(const Op& op) {
+  const bool func = kernel_.kind == ItemKind::func;
+  if (func && op.code == Opcode::return_ && &op == kernel_.body.terminator()) return operandsVisible(op);
+  if (func && isKernelOp(op.code) && !computes(op.code)) {
+    opError(op, "op", "a func computes from its arguments alone; pass it what it needs");
+    return false;
+  }
   if (isKernelOp(op.code)) return operandsVisible(op) && structure(op) && results(op);
-  opError(op, "op", "this op does not stand in a kernel");
+  opError(op, "op",
+          fmt::format("this op does not stand in a {}", func ? "func of kernel scalars" : "kernel"));
   return false;
 }
 
@@ -235,5 +307,6 @@ void KernelVerifier::meetings(const Block& block, bool uniform, const Uniformity
 }  // namespace
 
 Result<void> verifyKernel(const Item& kernel) { return KernelVerifier(kernel).run(); }
+Result<void> verifyKernelFunc(const Item& func) { return KernelVerifier(func).runFunc(); }
 
 }  // namespace tg

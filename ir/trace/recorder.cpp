@@ -222,6 +222,7 @@ std::vector<Tensor> Recorder::append(const Loc& loc, Emission emission, int coun
   auto values = operandsOf(emission, loc);
   if (auto* silenced = std::get_if<Tensor>(&values)) return repeated(*silenced, count);
   auto op = std::make_unique<Op>(emission.code);
+  if (!emission.callee.empty()) op->operands.push_back(Operand::symbol(emission.callee));
   for (Value* value : std::get<0>(values)) op->operands.push_back(Operand::of(value));
   for (NamedAttr& attr : emission.attrs) op->setAttr(attr.name, std::move(attr.value));
   op->loc = loc;

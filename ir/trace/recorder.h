@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/trace/custom.h"
 #include "ir/trace/module.h"
 #include "ir/trace/tensor.h"
 
@@ -61,6 +62,7 @@ struct Emission {
   AttrList attrs = {};
   std::vector<Type> declared = {};  ///< result types where they are free
   std::string hint = {};            ///< names the result when nothing better does
+  std::string callee = {};          ///< the symbol of an op that calls one
 };
 
 /// An operation of these operands, placed where the first was written.
@@ -88,6 +90,9 @@ class Recorder {
   static Tensor emit(const std::source_location& site, Emission op);
   /// The same for several results; `count` invalid ones on error.
   static std::vector<Tensor> emitAll(const std::source_location& site, Emission op, int count);
+  /// The same for a tg.custom of this kernel, which the module gets.
+  static std::vector<Tensor> call(const std::source_location& site, const Kernel& kernel, Emission op,
+                                  int count);
   /// A constant: one value for every element, or row-major values.
   static Tensor constant(const std::source_location& site, const std::vector<double>& values,
                          const Dims& shape, DType dtype);
@@ -120,6 +125,8 @@ class Recorder {
 
  private:
   Tensor handle(Value* value) const;
+  /// Adds a kernel and what it needs to the module, unless they are there.
+  Result<void> add(const Kernel& kernel, const Loc& loc);
   /// A tensor's value here, or the error that it is not usable.
   Result<Value*> valueOf(const Tensor& tensor, std::string_view user, const Loc& loc) const;
   Result<Value*> number(double number, DType dtype, std::string_view user, const Loc& loc);

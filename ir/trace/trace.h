@@ -21,6 +21,7 @@
 
 #include "ir/module.h"
 #include "ir/result.h"
+#include "ir/trace/custom.h"
 #include "ir/trace/module.h"
 #include "ir/trace/nn.h"
 #include "ir/trace/ops.h"

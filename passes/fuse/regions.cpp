@@ -52,7 +52,8 @@ class Former {
   Item& func_;
   const Target& target_;
   NameTable names_;
-  std::unordered_set<const Op*> forced_;  // views that must become values of their own
+  /// Views that must become values of their own, and the ops that read them as such.
+  std::unordered_map<const Op*, const Op*> forced_;
   std::vector<Region> regions_;
   std::unordered_map<const Op*, int> regionOf_;
   std::unordered_map<const Op*, int> position_;
@@ -74,18 +75,26 @@ bool isBoundary(const Op& op) {
   }
 }
 
+/// Whether a value is a view, constant or iota other than reshapes of something that stands in memory.
+bool isInlineBelowReshapes(Value& value) {
+  const Value* base = throughReshapes(&value);
+  return base->def && isInline(*base->def);
+}
+
 /// Values that effects and results name must be regions' results: a view or a bare argument gets a
-/// copy region.
+/// copy region. So must what a custom kernel reads; reshapes change nothing in memory.
 void Former::keepEffects() {
   std::vector<std::unique_ptr<Op>> body;
   for (auto& op : func_.body.ops) {
-    if (isBoundary(*op) || op->code == Opcode::fused)
+    bool inPlace = op->code == Opcode::fused || op->code == Opcode::custom;
+    if (isBoundary(*op) || inPlace)
       forEachUse(*op, [&](Value*& value) {
+        if (op->code == Opcode::custom && !isInlineBelowReshapes(*value)) return;
         if (value->def && !isBoundary(*value->def)) {
-          if (isInline(*value->def)) forced_.insert(value->def);
+          if (isInline(*value->def)) forced_.emplace(value->def, op.get());
           return;
         }
-        if (op->code == Opcode::fused) return;  // reads arguments and parameters where they are
+        if (inPlace) return;  // reads arguments and parameters where they are
         auto copy = std::make_unique<Op>(Opcode::reshape);
         copy->loc = op->loc;
         copy->operands = {Operand::of(value)};
@@ -96,7 +105,7 @@ void Former::keepEffects() {
         copy->result()->def = copy.get();
         copy->result()->loc = op->loc;
         value = copy->result();
-        forced_.insert(copy.get());
+        forced_.emplace(copy.get(), op.get());
         body.push_back(std::move(copy));
       });
     body.push_back(std::move(op));
@@ -113,6 +122,8 @@ Region Former::alone(const Op& op) const {
     region.space = Space::row, region.rows = *rows;
   else if (op.info().fusion == Fusion::contraction)
     region.space = Space::product;
+  else if (op.code == Opcode::custom)
+    region.space = Space::closed;
   else if (op.info().fusion == Fusion::reduce || op.info().fusion == Fusion::row)
     region.space = Space::sum, region.summed = op.in(0)->type.shape;
   else if (op.info().fusion == Fusion::window)
@@ -314,6 +325,8 @@ void Former::partition() {
       home = static_cast<int>(regions_.size());
       own.first = position_[op.get()];
       regions_.push_back(own);
+      if (auto at = forced_.find(op.get()); at != forced_.end() && at->second->code == Opcode::custom)
+        why = fmt::format("the kernel @{} reads it from memory", at->second->operands[0].text);
       whyAlone_.push_back(why);
     }
     Region& region = regions_[static_cast<size_t>(home)];
@@ -370,7 +383,7 @@ std::unique_ptr<Op> Former::build(const Region& region) {
       bool outside =
           it != readers_.end() && std::any_of(it->second.begin(), it->second.end(),
                                               [&](const Op* reader) { return !inside.contains(reader); });
-      if (!outside) continue;
+      if (!outside && op->code != Opcode::custom) continue;  // a custom kernel writes all its results
       yielded.push_back(Operand::of(inner.at(result.get())));
       auto value = std::make_unique<Value>();
       value->type = result->type;

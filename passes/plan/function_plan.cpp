@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ir/kernel/custom.h"
+
 namespace tg::plan {
 
 /// The result slot a value is in.
@@ -165,7 +167,7 @@ bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const 
       bool group = op.operands[use.binding].items[0].kind == Operand::Kind::group;
       int64_t sourceStart = module_.storage(sources[0]->def->operands[0].text)->place->offset;
       if (sourceStart != start || bytesOf(sources, group) != slot.bytes) return false;
-      if (!readsOnlyWrittenElement(op, use.binding, slot.index)) return false;
+      if (!readsOnlyWrittenElement(op, use.binding, slot.index, module_)) return false;
     }
   }
   return true;
@@ -246,7 +248,7 @@ int FunctionPlan::inPlaceBinding(int opIndex, const ResultSlot& slot, int slotIn
       for (const Use& use : uses_.at(member))
         if (use.op == opIndex)
           legal = legal && bindingSources(op, use.binding) == sources &&
-                  readsOnlyWrittenElement(op, use.binding, slotIndex);
+                  readsOnlyWrittenElement(op, use.binding, slotIndex, module_);
     if (legal) return binding;
   }
   return -1;
@@ -315,6 +317,9 @@ void FunctionPlan::dropNeedlessInPlace() {
   for (size_t index = 0; index < units_.size(); ++index) {
     Unit& unit = units_[index];
     bool needed = unit.first < static_cast<int>(live.size()) && live[unit.first] > budget;
+    // A custom kernel reads no texels; out of place its inout costs a copy.
+    const Op* def = unit.members[0]->def;
+    needed = needed || (def && def->code == Opcode::fused && customOf(*def));
     if (needed)
       unit.takesOver = all[index].takesOver;
     else

@@ -73,7 +73,6 @@ WALKED(state);
 WALKED(update);
 WALKED(param_grad);
 WALKED(capture);
-WALKED(custom);
 WALKED(fused);
 WALKED(yield);
 WALKED(return_);
@@ -84,6 +83,8 @@ WALKED(fill);
 WALKED(copy);
 #undef RULE
 #undef WALKED
+template <>
+constexpr EvalEntry kEntry<Opcode::custom> = notInStage("evalOp runs its kernel");
 template <>
 constexpr EvalEntry kEntry<Opcode::grad> = notInStage("run append-grad first: it expands tg.grad into ops");
 
@@ -153,6 +154,7 @@ const EvalEntry& evalEntry(Opcode code) {
 
 Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const> operands,
                                     EvalContext& context) {
+  if (op.code == Opcode::custom) return evalCustom(op, operands, context);
   const EvalEntry& entry = evalEntry(op.code);
   if (entry.kind == EvalKind::notInStage)
     return failAt(op.loc, fmt::format("{} cannot be evaluated: {}", op.info().name, entry.reason));

@@ -11,14 +11,17 @@
 
 #include "ir/module.h"
 #include "ir/result.h"
+#include "runtime/interp/kernel_interp.h"
 #include "runtime/interp/nd_array.h"
 
 namespace tg {
 
 /// How evaluation goes, and what it counts on its way.
 struct EvalContext {
-  bool exact = false;      ///< round every op's result to its type; else floats stay f64
-  int64_t outOfRange = 0;  ///< ids outside their table, once for each op that meets one
+  bool exact = false;              ///< round every op's result to its type; else floats stay f64
+  int64_t outOfRange = 0;          ///< ids outside their table, once for each op that meets one
+  const Module* module = nullptr;  ///< holds the kernels of tg.custom; null: there is none to run
+  KernelRunOptions kernel;         ///< how they are run
 };
 
 /// One op being evaluated. `in` holds the value operands in order; `out` is typed and zero-filled.
@@ -51,6 +54,11 @@ Result<std::vector<NdArray>> evalOp(const Op& op, std::span<const NdArray* const
 /// For each element of the first result, the sum of |terms| added up for it: ops of the tolerance class
 /// `reduction`, and random_normal. Nothing for other ops. It scales their tolerance.
 std::optional<NdArray> evalMagnitude(const Op& op, std::span<const NdArray* const> operands);
+
+/// The results of a tg.custom: its kernel on arrays. An access outside of a buffer, a race, or an `out`
+/// element written twice or undefined memory that is read is an error here, which names the op.
+Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* const> inputs,
+                                        EvalContext& context);
 
 /// Values while a block runs, owned here or borrowed from a longer-lived place.
 class Environment {

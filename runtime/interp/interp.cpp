@@ -125,10 +125,12 @@ Result<RunResult> Interpreter::run(const std::string& function,
   const Module& module = state_->module;
   const Item* item = module.func(function);
   if (!item)
-    return fail(fmt::format("no function @{}; the module has {}", function,
-                            listItems(module, [](const Item& each) { return each.kind == ItemKind::func; })));
+    return fail(
+        fmt::format("no function @{}; the module has {}", function, listItems(module, [](const Item& each) {
+                      return each.kind == ItemKind::func && !isKernelFunc(each);
+                    })));
   TG_TRY(std::vector<const NdArray*> ordered, orderInputs(*item, inputs));
-  InterpCall call{*state_, *item, ordered, {state_->exact(), 0}, {}};
+  InterpCall call{*state_, *item, ordered, {state_->exact(), 0, &module, state_->options.kernel}, {}};
   TG_CHECK(module.stage < Stage::planned    ? runTensors(call)
            : module.stage == Stage::planned ? runPlanned(call)
                                             : runCommands(call));

@@ -2,55 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <cstring>
-
-#include "runtime/data/half.h"
+#include "runtime/interp/element_bytes.h"
 
 namespace tg {
 
 namespace {
-
-// As f32 a quiet NaN, as i32 negative.
-constexpr uint32_t kPoison = 0xFFC0DEADu;
-
-void poisonBytes(std::span<std::byte> bytes) {
-  for (size_t at = 0; at < bytes.size(); at += sizeof kPoison)
-    std::memcpy(bytes.data() + at, &kPoison, std::min(sizeof kPoison, bytes.size() - at));
-}
-
-template <class T>
-T load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-double decode(DType dtype, const std::byte* from) {
-  switch (dtype) {
-  case DType::f32: return static_cast<double>(load<float>(from));
-  case DType::f16: return static_cast<double>(halfToFloat(load<uint16_t>(from)));
-  case DType::i32: return load<int32_t>(from);
-  case DType::u32: return load<uint32_t>(from);
-  case DType::i1: return load<uint32_t>(from) != 0;
-  }
-  return 0;
-}
-
-template <class T>
-void store(T value, std::byte* to) {
-  std::memcpy(to, &value, sizeof value);
-}
-
-void encode(DType dtype, double value, std::byte* to) {
-  switch (dtype) {
-  case DType::f32: return store(static_cast<float>(value), to);
-  case DType::f16: return store(halfFromDouble(value), to);
-  case DType::i32: return store(static_cast<int32_t>(roundTo(dtype, value)), to);
-  case DType::u32: return store(static_cast<uint32_t>(roundTo(dtype, value)), to);
-  case DType::i1: return store<uint32_t>(value != 0, to);
-  }
-}
 
 /// Extent of the last axis, 1 for rank 0, and how far apart its rows start, in elements.
 struct Rows {
@@ -98,7 +54,7 @@ Result<NdArray> PlannedMemory::read(const Type& type, const Place& place, const 
   TG_TRY(std::span<std::byte> bytes, range(place.buffer, place.offset, placedBytes(type, place), loc));
   NdArray array = NdArray::zeros(type);
   forEachElement(type, place, [&](int64_t at, int64_t offset) {
-    array.data[at] = decode(type.dtype, bytes.data() + offset);
+    array.data[at] = decodeElement(type.dtype, bytes.data() + offset);
   });
   return array;
 }
@@ -106,7 +62,7 @@ Result<NdArray> PlannedMemory::read(const Type& type, const Place& place, const 
 Result<void> PlannedMemory::write(const NdArray& array, const Place& place, const Loc& loc) {
   TG_TRY(std::span<std::byte> bytes, range(place.buffer, place.offset, placedBytes(array.type, place), loc));
   forEachElement(array.type, place, [&](int64_t at, int64_t offset) {
-    encode(array.type.dtype, array.data[at], bytes.data() + offset);
+    encodeElement(array.type.dtype, array.data[at], bytes.data() + offset);
   });
   return {};
 }

@@ -35,18 +35,28 @@ VkResult createLogicalDevice(DeviceState& state) {
   auto v11 = typed<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
   auto v12 = typed<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
   auto v13 = typed<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
+  auto atomics = typed<VkPhysicalDeviceShaderAtomicFloatFeaturesEXT>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT);
   core.pNext = &v11;
   v11.pNext = &v12;
   if (probe.apiVersion >= VK_API_VERSION_1_3) v12.pNext = &v13;
   core.features.shaderInt64 = probe.info.int64;
   core.features.shaderInt16 = probe.int16;
-  v11.storageBuffer16BitAccess = probe.info.float16;
+  v11.storageBuffer16BitAccess = probe.info.target.halfStorage;
   v12.shaderFloat16 = probe.info.float16;
   v12.timelineSemaphore = VK_TRUE;
   v13.subgroupSizeControl = probe.choosesSubgroup;
 
   auto info = typed<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO);
   info.pNext = &core;
+  const char* extensions[] = {VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME};
+  if (probe.floatAtomics) {
+    atomics.shaderBufferFloat32AtomicAdd = VK_TRUE;
+    atomics.pNext = core.pNext;
+    core.pNext = &atomics;
+    info.enabledExtensionCount = 1;
+    info.ppEnabledExtensionNames = extensions;
+  }
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   VkResult result = vkCreateDevice(probe.physical, &info, nullptr, &state.device.raw);

@@ -10,6 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "runtime/vulkan/capabilities.h"
 #include "runtime/vulkan/device_state.h"
 #include "runtime/vulkan/pipeline_state.h"
 
@@ -127,6 +128,7 @@ bool wellFormed(const std::vector<uint32_t>& code) {
 /// Why a kernel cannot be given to the driver, or empty.
 std::string preflight(const Probe& probe, const KernelCode& kernel) {
   if (!wellFormed(kernel.spirv)) return "its code is not whole SPIR-V";
+  if (std::string missing = missingFeature(probe, kernel.spirv); !missing.empty()) return missing;
   const auto storage =
       size_t(std::count(kernel.bindings.begin(), kernel.bindings.end(), BindingKind::storage));
   const size_t texels = kernel.bindings.size() - storage;

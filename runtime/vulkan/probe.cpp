@@ -77,15 +77,35 @@ void queryProperties(VkPhysicalDevice physical, uint32_t api, Properties& p) {
   vkGetPhysicalDeviceProperties2(physical, &p.core);
 }
 
+bool hasExtension(VkPhysicalDevice physical, const char* name) {
+  uint32_t count = 0;
+  vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> all(count);
+  vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, all.data());
+  all.resize(count);
+  return std::any_of(all.begin(), all.end(), [&](const VkExtensionProperties& each) {
+    return !std::strcmp(each.extensionName, name);
+  });
+}
+
 void queryFeatures(Probe& probe) {
   auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   auto v11 = typed<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
   auto v12 = typed<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
   auto v13 = typed<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
+  auto atomics = typed<VkPhysicalDeviceShaderAtomicFloatFeaturesEXT>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT);
   core.pNext = &v11;
   v11.pNext = &v12;
   if (probe.apiVersion >= VK_API_VERSION_1_3) v12.pNext = &v13;
+  if (hasExtension(probe.physical, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME)) {
+    atomics.pNext = core.pNext;
+    core.pNext = &atomics;
+  }
   vkGetPhysicalDeviceFeatures2(probe.physical, &core);
+  probe.floatAtomics = atomics.shaderBufferFloat32AtomicAdd;
+  probe.info.target.floatAtomics = probe.floatAtomics;
+  probe.info.target.halfStorage = v11.storageBuffer16BitAccess;
   probe.info.float16 = v12.shaderFloat16 && v11.storageBuffer16BitAccess;
   probe.info.int64 = core.features.shaderInt64;
   probe.int16 = core.features.shaderInt16;
@@ -139,11 +159,11 @@ void fillTarget(Probe& probe, const VkPhysicalDeviceSubgroupProperties& subgroup
                          limits.maxPerStageResources});
   t.alignment = int64_t(std::max<VkDeviceSize>(
       {limits.minStorageBufferOffsetAlignment, limits.minTexelBufferOffsetAlignment, 16}));
-  const VkSubgroupFeatureFlags needed =
-      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-  const bool usable = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
-                      (subgroup.supportedOperations & needed) == needed &&
-                      (probe.minSubgroup == probe.maxSubgroup || probe.choosesSubgroup);
+  const VkSubgroupFeatureFlags needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
+                                        VK_SUBGROUP_FEATURE_SHUFFLE_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT;
+  t.subgroups = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+                (subgroup.supportedOperations & needed) == needed;
+  const bool usable = t.subgroups && (probe.minSubgroup == probe.maxSubgroup || probe.choosesSubgroup);
   t.subgroup = usable ? subgroup.subgroupSize : 1;
   const bool cpu = probe.info.type == "cpu";
   t.reads = cpu ? "texel" : "storage";

@@ -328,7 +328,7 @@ TEST(Access, ReadsOnlyWrittenElement) {
                                        type, result, body, schedule)));
     auto verified = verify(*module);
     EXPECT_TRUE(verified) << (verified ? "" : verified.error().str());
-    return readsOnlyWrittenElement(*module->func("f")->body.ops[0], 0, 0);
+    return readsOnlyWrittenElement(*module->func("f")->body.ops[0], 0, 0, *module);
   };
   const std::string t = "tensor<4x4xf32>";
   EXPECT_TRUE(reads(t, t, "%r = tg.mul %a, %k : tensor<4x4xf32>\n"));
@@ -358,7 +358,7 @@ TEST(Access, ReadsOnlyWrittenElement) {
                          "\n      %k = tg.constant 1.0 : tensor<32xf32>\n      tg.yield %r, %k : " + t +
                          ", tensor<32xf32>\n    }\n    return %y : " + t + "\n  }\n"));
   ASSERT_TRUE(module);
-  EXPECT_FALSE(readsOnlyWrittenElement(*module->func("f")->body.ops[0], 0, 0));
+  EXPECT_FALSE(readsOnlyWrittenElement(*module->func("f")->body.ops[0], 0, 0, *module));
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ namespace {
 void keepFunctions(Module& module, const std::vector<std::string>& entries) {
   if (module.stage != Stage::tensor) return;
   std::erase_if(module.items, [&](const std::unique_ptr<Item>& item) {
-    return item->kind == ItemKind::func &&
+    return item->kind == ItemKind::func && !isKernelFunc(*item) &&
            std::find(entries.begin(), entries.end(), item->name) == entries.end();
   });
 }

@@ -1,0 +1,212 @@
+// The functions that printed shaders call, each as text.
+#include <fmt/format.h>
+
+#include "codegen/glsl_expr.h"
+#include "codegen/glsl_printer.h"
+#include "ir/kernel/exact_sum.h"
+
+namespace tg {
+namespace {
+
+static_assert(exact_sum::kWords == kExactWords);
+
+std::string minMax(const std::string& kind, const Type& type) {
+  std::string beats = type.lanes == 1 ? fmt::format("y {} x", kind == "Min" ? "<" : ">")
+                                      : fmt::format("{}(y, x)", kind == "Min" ? "lessThan" : "greaterThan");
+  return fmt::format("{0} tg{1}({0} x, {0} y) {{ return mix(mix(x, y, {2}), y, isnan(y)); }}\n",
+                     glslType(type), kind, beats);
+}
+
+/// What a device makes of NaN in its own minimum is open; here it wins.
+std::string subgroupMinMax(const std::string& kind, const Type& type) {
+  const char* own = kind == "SubgroupMin" ? "subgroupMin" : "subgroupMax";
+  std::string isNan = type.lanes == 1 ? "(floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u"
+                                      : fmt::format("greaterThan(floatBitsToUint(x) & 0x7fffffffu, "
+                                                    "uvec{}(0x7f800000u))",
+                                                    type.lanes);
+  std::string any = type.lanes == 1 ? "found != 0u" : fmt::format("notEqual(found, uvec{}(0u))", type.lanes);
+  return fmt::format("{0} tg{1}({0} x) {{\n"
+                     "  {2} found = subgroupOr({2}({3}));\n"
+                     "  return mix({4}(mix(x, {0}(0.0), {5})), {0}(uintBitsToFloat(0x7fc00000u)), {5});\n"
+                     "}}\n",
+                     glslType(type), kind, glslType(Type::scalar(DType::u32, type.lanes)), isNan, own, any);
+}
+
+std::string mulSat(const Type& type) {
+  std::string over = type.lanes == 1 ? "high != 0u" : fmt::format("notEqual(high, {}(0u))", glslType(type));
+  return fmt::format("{0} tgMulSat({0} x, {0} y) {{\n  {0} high, low;\n  umulExtended(x, y, high, low);\n"
+                     "  return mix(low, {0}(0xffffffffu), {1});\n}}\n",
+                     glslType(type), over);
+}
+
+// Bits of f16 to f32. Of what lies below 2^-14 the value is a whole number of 2^-24.
+constexpr const char* kHalfValue = R"(float tgHalfValue(uint half16) {
+  uint sign = (half16 & 0x8000u) << 16, digits = half16 & 0x7fffu;
+  uint size = (digits << 13) + 0x38000000u;
+  precise float small = float(digits) * 5.9604644775390625e-08;
+  if (digits < 0x400u) size = floatBitsToUint(small);
+  if (digits >= 0x7c00u) size = 0x7f800000u | digits << 13;
+  return uintBitsToFloat(sign | size);
+}
+)";
+
+// f32 to the nearest f16, the even one at a tie. 0x477ff000 is 65520, from which on it is infinity;
+// 0x38800000 is 2^-14, below which digits are dropped one by one.
+constexpr const char* kHalfBits = R"(uint tgHalfBits(float x) {
+  uint bits = floatBitsToUint(x), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
+  if (size > 0x7f800000u) return sign | 0x7e00u;
+  if (size >= 0x477ff000u) return sign | 0x7c00u;
+  uint drop = 13u, digits = size - 0x38000000u;
+  if (size < 0x38800000u) {
+    drop = 126u - (size >> 23);
+    digits = drop > 24u ? 0u : size & 0x7fffffu | 0x800000u;
+    drop = min(drop, 25u);
+  }
+  uint even = digits >> drop, rest = digits & (1u << drop) - 1u, tie = 1u << drop - 1u;
+  return sign | even + uint(rest > tie || rest == tie && (even & 1u) != 0u);
+}
+)";
+
+/// A function of one lane, applied to each.
+std::string eachLane(const char* function, const Type& from, const Type& to) {
+  std::string lanes;
+  for (int lane = 0; lane < from.lanes; ++lane)
+    lanes += fmt::format("{}{}(x.{})", lane ? ", " : "", function, glslLane(lane));
+  return fmt::format("{0} {1}({2} x) {{ return {0}({3}); }}\n", glslType(to), function, glslType(from),
+                     lanes);
+}
+
+// An f32 as ±(low + high·2^32) at a word of an exact sum, or as flags; see ir/kernel/exact_sum.h.
+constexpr const char* kExactTerm =
+    R"(uint tgExactTerm(float value, out uint word, out uint low, out uint high) {
+  uint bits = floatBitsToUint(value), exponent = bits >> 23 & 255u, fraction = bits & 0x7fffffu;
+  uint shift = max(exponent, 1u) - 1u, offset = shift & 31u;
+  uint digits = exponent == 0u ? fraction : fraction | 0x800000u;
+  if (exponent == 255u) digits = 0u;
+  word = shift >> 5;
+  low = digits << offset;
+  high = offset == 0u ? 0u : digits >> 32u - offset;
+  return exponent < 255u ? 0u : fraction != 0u ? 1u : 2u << (bits >> 31);
+}
+)";
+
+constexpr const char* kExactRound = R"(float tgExactRound(uint words[11]) {
+  uint flags = words[10] & 7u;
+  if (flags == 2u || flags == 4u) return uintBitsToFloat(flags == 2u ? 0x7f800000u : 0xff800000u);
+  if (flags != 0u) return uintBitsToFloat(0x7fc00000u);
+  uint sign = words[9] & 0x80000000u, carry = 1u;
+  int top = -1;
+  for (int at = 0; at < 10; ++at) {
+    if (sign != 0u) {
+      words[at] = ~words[at] + carry;
+      carry = words[at] == 0u ? carry : 0u;
+    }
+    if (words[at] != 0u) top = at;
+  }
+  if (top < 0) return 0.0;
+  int highest = 32 * top + findMSB(words[top]);
+  if (highest < 24) return uintBitsToFloat(sign | words[0]);
+  if (highest > 276) return uintBitsToFloat(sign | 0x7f800000u);
+  int word = highest - 24 >> 5, offset = highest - 24 & 31;
+  uint digits = words[word] >> offset;
+  if (offset != 0 && word < 9) digits |= words[word + 1] << 32 - offset;
+  digits &= 0x1ffffffu;
+  bool rest = (words[word] & (1u << offset) - 1u) != 0u;
+  for (int at = 0; at < word; ++at) rest = rest || words[at] != 0u;
+  uint bits = (uint(highest - 23) << 23) + (digits >> 1);
+  bits += digits & 1u & uint(rest || (digits & 2u) != 0u);
+  return uintBitsToFloat(sign | bits);
+}
+)";
+
+constexpr const char* kExactAdd = R"(void {0}(uint at, float value) {{
+  uint word, amount, next, flags = tgExactTerm(value, word, amount, next);
+  if (flags != 0u) atomicOr({1}[at + 10u], int(flags));
+  bool negative = floatBitsToUint(value) >> 31 != 0u;
+  for (; word < 10u && (amount | next) != 0u; ++word) {{
+    uint carry = 0u;
+    if (amount != 0u) {{
+      uint before = uint(atomicAdd({1}[at + word], int(negative ? 0u - amount : amount)));
+      carry = uint(negative ? before < amount : before > ~amount);
+    }}
+    amount = next + carry;
+    next = 0u;
+  }}
+}}
+)";
+
+constexpr const char* kExactLoad = R"(float {0}(uint at) {{
+  uint words[11];
+  for (uint word = 0u; word < 11u; ++word) words[word] = uint({1}[at + word]);
+  return tgExactRound(words);
+}}
+)";
+
+constexpr const char* kExactStore = R"(void {0}(uint at, float value) {{
+  uint first, low, high, flags = tgExactTerm(value, first, low, high), carry = 1u;
+  bool negative = floatBitsToUint(value) >> 31 != 0u;
+  for (uint word = 0u; word < 10u; ++word) {{
+    uint digits = word == first ? low : word == first + 1u ? high : 0u;
+    if (negative) {{
+      digits = ~digits + carry;
+      carry = digits == 0u ? carry : 0u;
+    }}
+    {1}[at + word] = int(digits);
+  }}
+  {1}[at + 10u] = int(flags);
+}}
+)";
+
+}  // namespace
+
+std::string exactFunction(const std::string& kind, const std::string& function, const std::string& buffer) {
+  const char* text = kind == "Add" ? kExactAdd : kind == "Load" ? kExactLoad : kExactStore;
+  return fmt::format(fmt::runtime(text), function, buffer);
+}
+
+std::string GlslHelpers::need(const std::string& kind, const Type& type) {
+  std::string& text = texts_[kind + glslType(type)];
+  std::string name = "tg" + kind;
+  if (!text.empty()) return name;
+  std::string t = glslType(type);
+  bool vector = type.lanes > 1;
+  if (vector && kind.starts_with("Half")) need(kind, Type::scalar(type.dtype));
+  if (kind == "MulHi") {
+    text = fmt::format("{0} tgMulHi({0} x, {0} y) {{\n  {0} high, low;\n  umulExtended(x, y, high, low);\n"
+                       "  return high;\n}}\n",
+                       t);
+  } else if (kind == "MulSat") {
+    text = mulSat(type);
+  } else if (kind == "Min" || kind == "Max") {
+    text = minMax(kind, type);
+  } else if (kind.starts_with("Subgroup")) {
+    text = subgroupMinMax(kind, type);
+  } else if (kind == "HalfValue") {
+    text = vector ? eachLane("tgHalfValue", type, Type::scalar(DType::f32, type.lanes)) : kHalfValue;
+  } else if (kind == "HalfBits") {
+    text = vector ? eachLane("tgHalfBits", type, Type::scalar(DType::u32, type.lanes)) : kHalfBits;
+  } else if (kind == "ExactTerm" || kind == "ExactRound") {
+    text = kind == "ExactTerm" ? kExactTerm : kExactRound;
+  } else if (type.dtype == DType::u32) {
+    // The divisor is replaced, not only the result: hardware may trap on a division that is thrown away.
+    text = kind == "Div" ? "uint tgDiv(uint x, uint y) { return y == 0u ? 0xffffffffu : x / max(y, 1u); }\n"
+                         : "uint tgMod(uint x, uint y) { return y == 0u ? 0u : x % max(y, 1u); }\n";
+  } else if (kind == "Div") {
+    text = "int tgDiv(int x, int y) {\n"
+           "  int q = x / (y == 0 || y == -1 ? 1 : y);\n"
+           "  return y == 0 ? 0 : y == -1 ? -q : q;\n"
+           "}\n";
+  } else {
+    need("Div", type);
+    text = "int tgMod(int x, int y) { return y == 0 ? 0 : x - y * tgDiv(x, y); }\n";
+  }
+  return name;
+}
+
+std::string GlslHelpers::text() const {
+  std::string out;
+  for (const auto& [key, text] : texts_) out += text;  // "Div…" before "Mod…", which calls it; lanes last
+  return out;
+}
+
+}  // namespace tg

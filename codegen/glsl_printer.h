@@ -1,0 +1,124 @@
+// The inside of printGlsl: one class whose members are spread over glsl.cpp (shape and control flow),
+// glsl_memory.cpp (parameters, loads, stores, atomics) and glsl_cooperate.cpp (what invocations do together).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "codegen/glsl.h"
+#include "codegen/glsl_expr.h"
+#include "codegen/glsl_names.h"
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+
+/// What must be known of a kernel before its first line is printed.
+struct GlslSurvey {
+  std::unordered_set<const Value*> loaded, written;
+  std::unordered_set<const Value*> floatBits;  ///< f32 buffers declared as uint, for atomics on their bits
+  bool barriers = false, reductions = false;
+  bool texels = false, unrolls = false, halves = false, nativeAdds = false;
+  bool subgroupBasic = false, subgroupArithmetic = false, subgroupShuffle = false, subgroupBallot = false;
+
+  GlslSurvey(const Item& kernel, const Target& target);
+
+ private:
+  void visit(const Op& op);
+};
+
+/// Lines of text with the op that stands behind each.
+class GlslLines {
+ public:
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    out_.text += std::string(2 * depth, ' ') + fmt::format(format, std::forward<Args>(args)...) + "\n";
+    out_.lineLocs.push_back(op ? op->loc : nullptr);
+    out_.lineOps.push_back(op ? op->info().name : std::string_view());
+  }
+  void append(const GlslLines& other) {
+    out_.text += other.out_.text;
+    out_.lineLocs.insert(out_.lineLocs.end(), other.out_.lineLocs.begin(), other.out_.lineLocs.end());
+    out_.lineOps.insert(out_.lineOps.end(), other.out_.lineOps.begin(), other.out_.lineOps.end());
+  }
+  /// Adds a text of several lines that no op stands behind.
+  void block(std::string_view text) {
+    for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
+      add("{}", text.substr(0, end));
+  }
+  GlslText take() { return std::move(out_); }
+
+  int depth = 0;
+  const Op* op = nullptr;
+
+ private:
+  GlslText out_;
+};
+
+class GlslPrinter {
+ public:
+  GlslPrinter(const Item& kernel, const Target& target)
+      : kernel_(kernel), survey_(kernel, target), target_(target) {}
+  GlslText print();
+
+ private:
+  // glsl.cpp
+  void extensions(GlslLines& out) const;
+  void body(const Block& block);
+  void op(const Op& op);
+  void define(const Op& op, const std::string& expression);
+  void branch(const Op& op);
+  void branchBody(const Op& op, const Block& block);
+  void loop(const Op& op);
+  void yieldToLoop(const Op& op);
+  std::string operandText(const Operand& operand, const Type& type);
+  std::string expression(const Op& op);
+
+  // glsl_memory.cpp
+  void parameter(const Value& param, int binding);
+  void declare(const Op& op);
+  void store(const Op& op);
+  void write(const Operand& element, const std::string& value);
+  void accumulate(const Op& op);
+  void atomic(const Op& op, std::string_view function);
+  void atomicAdd(const Op& op);
+  void atomicAddLoop(const Op& op);
+  void compareExchange(const Op& op);
+  void keepOld(const Op& op, const std::string& call, bool bits);
+  std::string load(const Op& op);
+  std::string read(const Operand& element);
+  std::string extent(const Op& op);
+  std::string exact(const Op& op);
+  std::string place(const Operand& element);
+  std::string flatIndex(const Operand& element);
+  std::string storedType(const Value& buffer) const;
+  bool coherent(const Value& param) const;
+  bool anyCoherent() const;
+
+  // glsl_cooperate.cpp
+  void barrier();
+  std::string workgroupReduce(const Op& op);
+  std::string subgroupReduce(const Op& op);
+  std::string subgroupShuffle(const Op& op);
+
+  const Item& kernel_;
+  GlslSurvey survey_;
+  const Target& target_;
+  GlslNames names_;
+  GlslHelpers helpers_;
+  std::map<std::string, std::string> functions_;  ///< by name: reductions, exact sums of a buffer
+  std::map<std::string, std::string> scratch_;    ///< by name: shared memory of the reductions
+  GlslLines shared_, main_;
+};
+
+/// A scalar type as the type of a variable: `precise float`, `uint`.
+std::string glslVariable(const Type& type);
+
+/// The functions that add to, read and set the exact sums of one buffer, which a shader cannot pass on.
+std::string exactFunction(const std::string& kind, const std::string& function, const std::string& buffer);
+
+}  // namespace tg

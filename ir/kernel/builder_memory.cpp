@@ -1,0 +1,135 @@
+// The kernel builder's ops on memory and between invocations.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/kernel/builder.h"
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+
+Operand KernelBuilder::element(Value* buffer, const std::vector<KV>& index) const {
+  std::vector<Operand> slots;
+  for (const KV& at : index) slots.push_back(operand(at));
+  return Operand::element(buffer, std::move(slots));
+}
+
+KV KernelBuilder::widened(const KV& value, const Type& wanted) {
+  return value.lanes() < wanted.lanes ? splat(value, wanted.lanes) : value;
+}
+
+KV KernelBuilder::dim(Value* buffer, int axis) {
+  if (int64_t extent = buffer->type.shape[axis]; extent != Shape::kDynamic) return u32(extent);
+  auto& known = scopes_[0].known;
+  std::string key = fmt::format("dim{}%{}", axis, buffer->name);
+  if (auto it = known.find(key); it != known.end()) return it->second;
+  Op* op = place(0, Opcode::k_dim, {Operand::of(buffer), Operand::literal(static_cast<int64_t>(axis))},
+                 {Type::scalar(DType::u32)});
+  return known.emplace(std::move(key), result(op, 0)).first->second;
+}
+
+std::vector<KV> KernelBuilder::call(std::string_view function, const std::vector<KV>& inputs,
+                                    const std::vector<Type>& results) {
+  std::vector<Operand> slots{Operand::symbol(std::string(function))};
+  int level = 0;
+  for (const KV& input : inputs) {
+    slots.push_back(operand(input));
+    level = std::max(level, input.level);
+  }
+  Op* op = place(level, Opcode::k_call, std::move(slots), results);
+  std::vector<KV> out;
+  for (size_t i = 0; i < results.size(); ++i) out.push_back(result(op, level, static_cast<int>(i)));
+  return out;
+}
+
+KV KernelBuilder::load(Value* buffer, const std::vector<KV>& index) {
+  int level = guardDepth();
+  for (const KV& at : index) level = std::max(level, at.level);
+  auto& known = scopes_[static_cast<size_t>(level)].known;
+  std::string key = fmt::format("load%{}{}", buffer->name, keyOf(Opcode::k_load, index, DType::u32));
+  if (auto it = known.find(key); it != known.end()) return it->second;
+  Op* op = place(level, Opcode::k_load, {element(buffer, index)}, {elementType(buffer->type)});
+  return known.emplace(std::move(key), result(op, level)).first->second;
+}
+
+KV KernelBuilder::loadHere(Value* buffer, const std::vector<KV>& index) {
+  return result(place(depth(), Opcode::k_load, {element(buffer, index)}, {elementType(buffer->type)}),
+                depth());
+}
+
+void KernelBuilder::store(const KV& value, Value* buffer, const std::vector<KV>& index) {
+  KV stored = widened(value, buffer->type);
+  place(depth(), Opcode::k_store, {operand(stored), element(buffer, index)}, {});
+}
+
+void KernelBuilder::accumulate(const KV& value, Value* buffer, const std::vector<KV>& index) {
+  KV added = widened(value, buffer->type);
+  place(depth(), Opcode::k_accumulate, {operand(added), element(buffer, index)}, {});
+}
+
+KV KernelBuilder::atomic(Opcode code, const KV& value, Value* buffer, const std::vector<KV>& index,
+                         bool wantOld) {
+  std::vector<Type> results;
+  if (wantOld) results.push_back(elementType(buffer->type));
+  Op* op = place(depth(), code, {operand(value), element(buffer, index)}, std::move(results));
+  return wantOld ? result(op, depth()) : KV{};
+}
+
+KV KernelBuilder::atomicCompareExchange(const KV& expected, const KV& value, Value* buffer,
+                                        const std::vector<KV>& index, bool wantOld) {
+  std::vector<Type> results;
+  if (wantOld) results.push_back(elementType(buffer->type));
+  Op* op = place(depth(), Opcode::k_atomic_compare_exchange,
+                 {operand(expected), operand(value), element(buffer, index)}, std::move(results));
+  return wantOld ? result(op, depth()) : KV{};
+}
+
+void KernelBuilder::exactAdd(const KV& value, Value* buffer, const std::vector<KV>& index) {
+  place(depth(), Opcode::k_exact_add, {operand(value), element(buffer, index)}, {});
+}
+
+KV KernelBuilder::exactLoad(Value* buffer, const std::vector<KV>& index) {
+  return result(place(depth(), Opcode::k_exact_load, {element(buffer, index)}, {Type::scalar(DType::f32)}),
+                depth());
+}
+
+void KernelBuilder::exactStore(const KV& value, Value* buffer, const std::vector<KV>& index) {
+  place(depth(), Opcode::k_exact_store, {operand(value), element(buffer, index)}, {});
+}
+
+Value* KernelBuilder::sharedBuffer(Type type, std::string_view hint) {
+  hint_ = hint;
+  return place(0, Opcode::k_shared, {}, {type})->result();
+}
+
+Value* KernelBuilder::localBuffer(Type type, std::string_view hint) {
+  hint_ = hint;
+  return place(0, Opcode::k_local, {}, {type})->result();
+}
+
+void KernelBuilder::barrier() { place(depth(), Opcode::k_barrier, {}, {}); }
+
+KV KernelBuilder::reduce(Opcode code, const KV& x, std::string_view kind) {
+  AttrList attrs;
+  if (kind != "add") attrs.push_back({"kind", Attr::word(std::string(kind))});
+  return result(place(depth(), code, {operand(x)}, {x.type}, std::move(attrs)), depth());
+}
+
+KV KernelBuilder::workgroupReduce(const KV& x, std::string_view kind) {
+  return reduce(Opcode::k_workgroup_reduce, x, kind);
+}
+
+KV KernelBuilder::subgroupReduce(const KV& x, std::string_view kind) {
+  return reduce(Opcode::k_subgroup_reduce, x, kind);
+}
+
+KV KernelBuilder::subgroupShuffle(const KV& x, const KV& lane) {
+  return result(place(depth(), Opcode::k_subgroup_shuffle, {operand(x), operand(lane)}, {x.type}), depth());
+}
+
+KV KernelBuilder::subgroupBallot(const KV& cond) {
+  return result(place(depth(), Opcode::k_subgroup_ballot, {operand(cond)}, {Type::scalar(DType::u32, 4)}),
+                depth());
+}
+
+}  // namespace tg

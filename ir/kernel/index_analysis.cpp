@@ -1,0 +1,98 @@
+#include "ir/kernel/index_analysis.h"
+
+#include <algorithm>
+
+#include "ir/kernel/index_decode.h"
+
+namespace tg {
+
+using indexing::Affine;
+using indexing::Bounds;
+using indexing::Decoder;
+using indexing::elementOf;
+using indexing::Forms;
+
+IndexAnalysis::IndexAnalysis(const Item& kernel, const std::vector<Shape>* shapes)
+    : forms_(std::make_unique<Forms>(kernel, shapes)), bounds_(std::make_unique<Bounds>(*forms_)) {}
+IndexAnalysis::~IndexAnalysis() = default;
+IndexAnalysis::IndexAnalysis(IndexAnalysis&&) noexcept = default;
+IndexAnalysis& IndexAnalysis::operator=(IndexAnalysis&&) noexcept = default;
+
+static IndexAnalysis::Interval rangeIn(const Forms& forms, const Bounds& bounds, const Operand& operand,
+                                       int scope) {
+  if (operand.isLiteral()) return {operand.integer, operand.integer};
+  return bounds.value(forms.form(operand), operand.value->type.dtype, scope);
+}
+
+IndexAnalysis::Interval IndexAnalysis::range(const Operand& operand) const {
+  return rangeIn(*forms_, *bounds_, operand, operand.value ? forms_->scopeOf(*operand.value) : 0);
+}
+
+IndexAnalysis::Interval IndexAnalysis::range(const Operand& operand, const Op& at) const {
+  return rangeIn(*forms_, *bounds_, operand, forms_->scopeOf(at));
+}
+
+std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
+  // Closed bounds of 2^32 values always exist; only what holds without them is worth a tape.
+  constexpr int64_t kUnknown = int64_t{1} << 36;
+  int scope = forms_->scopeOf(loop);
+  const Operand &from = loop.operands[0].items[0], &to = loop.keyword("to")->items[0];
+  const Operand* step = loop.keyword("step");
+  int64_t by = step ? std::max<int64_t>(range(step->items[0], loop).lo, 1) : 1;
+  auto exactFrom = bounds_->exact(forms_->form(from), DType::u32, scope);
+  auto exactTo = bounds_->exact(forms_->form(to), DType::u32, scope);
+  auto most = [&](bool open) {
+    int64_t span = bounds_->value(forms_->form(to), DType::u32, scope, open).hi - range(from, loop).lo;
+    if (exactFrom && exactTo) span = std::min(span, bounds_->upper(*exactTo - *exactFrom, scope, open));
+    return span <= 0 ? 0 : (span - 1) / by + 1;
+  };
+  // Where the index may wrap around, the loop may start again.
+  if (range(to, loop).hi + by > indexing::kWrap) return {};
+  if (step && range(step->items[0], loop).hi + range(to, loop).hi > indexing::kWrap) return {};
+  if (most(true) >= kUnknown) return {};
+  return most(false);
+}
+
+bool IndexAnalysis::lanePrivate(const std::vector<const Op*>& accesses) const {
+  if (accesses.empty()) return true;
+  BufMode mode = elementOf(*accesses[0]).value->type.mode;
+  if (mode == BufMode::local) return true;
+  Decoder decoder(*forms_, *bounds_, accesses);
+  if (mode == BufMode::shared) decoder.sameGroup();
+  decoder.run();
+  return decoder.invocationKnown();
+}
+
+bool IndexAnalysis::injective(const Op& access) const {
+  const indexing::Scope& scope = forms_->scope(forms_->scopeOf(access));
+  if (!scope.countsLoops) return false;
+  BufMode mode = elementOf(access).value->type.mode;
+  Decoder decoder(*forms_, *bounds_, {&access});
+  if (mode == BufMode::shared) decoder.sameGroup();
+  if (mode == BufMode::local) decoder.sameInvocation();
+  decoder.run();
+  return decoder.invocationKnown() &&
+         std::all_of(scope.loops.begin(), scope.loops.end(), [&](int loop) { return decoder.known(loop); });
+}
+
+bool IndexAnalysis::certainlyRepeats(const std::vector<const Op*>& stores) const {
+  return indexing::foundTwice(*forms_, *bounds_, stores);
+}
+
+bool IndexAnalysis::inRange(const Op& access) const {
+  const Operand& element = elementOf(access);
+  int scope = forms_->scopeOf(access);
+  for (size_t axis = 0; axis < element.items.size(); ++axis) {
+    const Operand& index = element.items[axis];
+    Affine extent = forms_->extent(element.value, static_cast<int>(axis));
+    Interval values = range(index, access);
+    if (values.lo >= 0 && values.hi < bounds_->lower(extent, scope)) continue;
+    DType dtype = index.isLiteral() ? DType::u32 : index.value->type.dtype;
+    auto exact = bounds_->exact(forms_->form(index), dtype, scope);
+    if (!exact || bounds_->lower(*exact, scope) < 0) return false;
+    if (bounds_->lower(extent - Affine::of(1) - *exact, scope) < 0) return false;
+  }
+  return true;
+}
+
+}  // namespace tg

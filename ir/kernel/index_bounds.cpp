@@ -1,0 +1,206 @@
+// Intervals of affine forms and of the symbols in them.
+#include <algorithm>
+#include <bit>
+
+#include "ir/kernel/index_forms.h"
+
+namespace tg::indexing {
+namespace {
+
+constexpr Wide kLimit = Wide{1} << 62;
+constexpr int kDepth = 3;  // facts that are added up to bound one form
+
+int64_t clamped(Wide value) { return static_cast<int64_t>(std::clamp(value, -kLimit, kLimit)); }
+
+Wide floorDiv(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+/// The least value of factor · [lo, hi].
+Wide least(int64_t factor, Interval range) { return Wide{factor} * (factor > 0 ? range.lo : range.hi); }
+
+/// The shift by multiples of 2^32 that takes all of [lo, hi] into `window`, if there is one.
+std::optional<int64_t> shiftInto(Interval range, Interval window) {
+  Wide shift = -floorDiv(Wide{range.lo} - window.lo, kWrap) * kWrap;
+  if (range.lo + shift < window.lo || range.hi + shift > window.hi) return {};
+  return static_cast<int64_t>(shift);
+}
+
+Interval within(Interval a, Interval b) {
+  Interval both{std::max(a.lo, b.lo), std::min(a.hi, b.hi)};
+  return both.lo <= both.hi ? both : a;  // empty: the place is never reached
+}
+
+/// All ones from the highest one down.
+int64_t filled(int64_t value) {
+  return value <= 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(value) + 1)) - 1;
+}
+
+}  // namespace
+
+Interval wholeRange(DType dtype) {
+  if (dtype == DType::i32) return {INT32_MIN, INT32_MAX};
+  if (dtype == DType::i1) return {0, 1};
+  return {0, UINT32_MAX};
+}
+
+int64_t Bounds::lower(const Affine& form, int scope, bool open) const {
+  return clamped(lowerWide(form, scope, open, kDepth));
+}
+int64_t Bounds::upper(const Affine& form, int scope, bool open) const { return -lower(-form, scope, open); }
+Interval Bounds::of(const Affine& form, int scope, bool open) const {
+  return {lower(form, scope, open), upper(form, scope, open)};
+}
+
+/// By intervals of the symbols; and better by taking away facts, multiples of forms that are not negative,
+/// that cancel a symbol.
+Wide Bounds::lowerWide(const Affine& form, int scope, bool open, int depth) const {
+  Wide best = form.constant;
+  for (const auto& [id, factor] : form.terms) best += least(factor, symbol(id, scope, open));
+  if (depth == 0 || form.terms.empty() || !small(form)) return best;
+  auto use = [&](const Affine& fact) {
+    if (!small(fact)) return;
+    int64_t tried = 0;
+    for (const auto& [id, factor] : fact.terms) {
+      int64_t mine = form.coefficient(id);
+      if (mine == 0 || (mine > 0) != (factor > 0) || mine % factor != 0) continue;
+      int64_t times = mine / factor;
+      if (times == tried || times > (1 << 20)) continue;
+      tried = times;
+      best = std::max(best, lowerWide(sum(form, fact, -times), scope, open, depth - 1));
+    }
+  };
+  for (const Affine& fact : forms_.facts(scope)) use(fact);
+  for (const auto& [id, factor] : form.terms)
+    for (const Affine& fact : forms_.symbol(id).facts) use(fact);
+  return best;
+}
+
+Interval Bounds::value(const Affine& form, DType dtype, int scope, bool open) const {
+  Interval range = of(form, scope, open), whole = wholeRange(dtype);
+  if (open) return {range.lo >= whole.lo ? range.lo : whole.lo < 0 ? -kOpen : 0, std::min(range.hi, kOpen)};
+  auto shift = shiftInto(range, whole);
+  return shift ? Interval{range.lo + *shift, range.hi + *shift} : whole;
+}
+
+std::optional<Affine> Bounds::exact(const Affine& form, DType dtype, int scope) const {
+  auto shift = shiftInto(of(form, scope), wholeRange(dtype));
+  if (!shift) return {};
+  Affine out = form;
+  out.constant += *shift;
+  return out;
+}
+
+std::optional<Affine> Bounds::exactWithin(const Affine& form, Interval window, int scope) const {
+  if (window.lo > window.hi) return {};
+  Interval range = of(form, scope);
+  // The value is form + shift + 2^32·m for one m; only m = 0 may reach into the window.
+  Wide shift = -floorDiv(Wide{range.lo} - window.lo, kWrap) * kWrap;
+  for (Wide each : {shift - kWrap, shift, shift + kWrap}) {
+    if (range.lo + each <= Wide{window.hi} - kWrap || range.hi + each >= Wide{window.lo} + kWrap) continue;
+    if (range.hi + each < window.lo || range.lo + each > window.hi) continue;
+    Affine out = form;
+    out.constant += static_cast<int64_t>(each);
+    return out;
+  }
+  return {};
+}
+
+Interval Bounds::base(int id, bool open) const {
+  const Symbol& it = forms_.symbol(id);
+  if (!open || !it.open) return it.base;
+  return {it.dtype == DType::i32 ? -kOpen : it.base.lo, kOpen};
+}
+
+Interval Bounds::symbol(int id, int scope, bool open) const {
+  int64_t key = (int64_t{scope} << 32) + int64_t{id} * 2 + open;
+  size_t facts = forms_.facts(scope).size();
+  Known& known = known_[key];
+  if (known.ready && known.facts == facts) return known.interval;
+  if (known.busy) return base(id, open);
+  known.busy = true;
+  Interval computed = within(base(id, open), compute(id, scope, open));
+  known_[key] = {computed, true, false, facts};
+  return computed;
+}
+
+Interval Bounds::compute(int id, int scope, bool open) const {
+  const Symbol& it = forms_.symbol(id);
+  Wide lo = -kLimit, hi = kLimit;
+  if (it.kind == Symbol::Kind::derived) {
+    std::vector<Interval> operands;
+    for (const Affine& operand : it.operands) operands.push_back(value(operand, it.dtype, scope, open));
+    Interval range = derived(it.code, it.dtype, operands);
+    if (!open || range != wholeRange(it.dtype)) lo = range.lo, hi = range.hi;
+  }
+  // constant + factor·s + rest >= 0 bounds s by the most that the rest can be.
+  auto use = [&](const Affine& fact) {
+    int64_t factor = fact.coefficient(id);
+    if (factor == 0) return;
+    Wide most = fact.constant;
+    for (const auto& [other, times] : fact.terms)
+      if (other != id) most -= least(-times, base(other, open));
+    if (factor > 0)
+      lo = std::max(lo, -floorDiv(most, factor));
+    else
+      hi = std::min(hi, floorDiv(most, -Wide{factor}));
+  };
+  for (const Affine& fact : forms_.facts(scope)) use(fact);
+  for (const Affine& fact : it.facts) use(fact);
+  return {clamped(lo), clamped(hi)};
+}
+
+static Interval bitCount(Opcode code, Interval x) {
+  if (code == Opcode::k_clz && x.lo > 0) return {0, std::countl_zero(static_cast<uint32_t>(x.lo))};
+  return {0, 32};
+}
+
+/// Of operations whose u32 or non-negative operands give monotonic results.
+static Interval unsignedRange(Opcode code, const std::vector<Interval>& x, Interval whole) {
+  Interval a = x[0], b = x.size() > 1 ? x[1] : Interval{};
+  auto fits = [&](Wide lo, Wide hi) {
+    return lo >= whole.lo && hi <= whole.hi ? Interval{clamped(lo), clamped(hi)} : whole;
+  };
+  switch (code) {
+  case Opcode::k_mul: return fits(Wide{a.lo} * b.lo, Wide{a.hi} * b.hi);
+  case Opcode::k_div: return b.lo > 0 ? Interval{a.lo / b.hi, a.hi / b.lo} : whole;
+  case Opcode::k_mod:
+    if (b.lo == 0 && whole.lo < 0) return whole;
+    return {0, std::min(a.hi, std::max<int64_t>(b.hi - 1, 0))};
+  case Opcode::k_and: return {0, std::min(a.hi, b.hi)};
+  case Opcode::k_or: return {std::max(a.lo, b.lo), filled(std::max(a.hi, b.hi))};
+  case Opcode::k_xor: return {0, filled(std::max(a.hi, b.hi))};
+  case Opcode::k_shr: return b.hi < 32 ? Interval{a.lo >> b.hi, a.hi >> b.lo} : Interval{0, a.hi};
+  case Opcode::k_shl: return b.hi < 32 ? fits(Wide{a.lo} << b.lo, Wide{a.hi} << b.hi) : whole;
+  case Opcode::k_add_sat: return {std::min(a.lo + b.lo, whole.hi), std::min(a.hi + b.hi, whole.hi)};
+  case Opcode::k_sub_sat: return {std::max<int64_t>(a.lo - b.hi, 0), std::max<int64_t>(a.hi - b.lo, 0)};
+  case Opcode::k_mul_sat:
+    return {clamped(std::min<Wide>(Wide{a.lo} * b.lo, whole.hi)),
+            clamped(std::min<Wide>(Wide{a.hi} * b.hi, whole.hi))};
+  case Opcode::k_mulhi: return {clamped(Wide{a.lo} * b.lo >> 32), clamped(Wide{a.hi} * b.hi >> 32)};
+  case Opcode::k_abs_diff: return {0, std::max({a.hi - b.lo, b.hi - a.lo, int64_t{0}})};
+  case Opcode::k_abs: return a;
+  case Opcode::k_sign: return {a.lo > 0, a.hi > 0};
+  default: return whole;
+  }
+}
+
+Interval Bounds::derived(Opcode code, DType dtype, const std::vector<Interval>& x) {
+  Interval whole = wholeRange(dtype);
+  switch (code) {
+  case Opcode::k_min: return {std::min(x[0].lo, x[1].lo), std::min(x[0].hi, x[1].hi)};
+  case Opcode::k_max: return {std::max(x[0].lo, x[1].lo), std::max(x[0].hi, x[1].hi)};
+  case Opcode::k_select:
+  case Opcode::k_if: return {std::min(x[0].lo, x[1].lo), std::max(x[0].hi, x[1].hi)};
+  case Opcode::k_popcount:
+  case Opcode::k_clz:
+  case Opcode::k_ctz: return bitCount(code, x[0]);
+  case Opcode::k_sign:
+    if (x[0].lo < 0) return {-1, x[0].hi > 0};
+    break;
+  default: break;
+  }
+  for (const Interval& operand : x)
+    if (operand.lo < 0) return whole;
+  return unsignedRange(code, x, whole);
+}
+
+}  // namespace tg::indexing

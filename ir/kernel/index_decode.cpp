@@ -1,0 +1,129 @@
+// Mixed radix: an index axis whose form is C·v + low + high, with low in a window of C values and high a
+// multiple of C times the number of values of v, gives v away.
+#include "ir/kernel/index_decode.h"
+
+#include <algorithm>
+
+namespace tg::indexing {
+
+const Operand& elementOf(const Op& access) {
+  bool loads = access.code == Opcode::k_load || access.code == Opcode::k_exact_load;
+  return loads ? access.operands[0] : access.operands.back();
+}
+
+Decoder::Decoder(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& accesses)
+    : forms_(forms), bounds_(bounds) {
+  size_t rank = kMaxRank;
+  for (const Op* access : accesses) {
+    scopes_.push_back(forms_.scopeOf(*access));
+    rank = std::min(rank, elementOf(*access).items.size());
+  }
+  for (size_t axis = 0; axis < rank; ++axis) {
+    Equation equation;
+    for (const Op* access : accesses) equation.push_back(forms_.form(elementOf(*access).items[axis]));
+    equations_.push_back(std::move(equation));
+  }
+  zeros();
+}
+
+/// A form that is 0 at every access is as good as an index.
+void Decoder::zeros() {
+  for (const Affine& zero : forms_.zeros(scopes_[0])) {
+    bool common = true;
+    for (int scope : scopes_) {
+      auto here = forms_.zeros(scope);
+      common = common && std::find(here.begin(), here.end(), zero) != here.end();
+    }
+    if (common) equations_.emplace_back(scopes_.size(), zero);
+  }
+}
+
+void Decoder::sameGroup() {
+  for (int axis = 0; axis < 3; ++axis)
+    if (int id = forms_.groupSymbol(axis); id >= 0) known_.insert(id);
+}
+
+void Decoder::sameInvocation() {
+  sameGroup();
+  for (int axis = 0; axis < 3; ++axis)
+    if (int id = forms_.localSymbol(axis); id >= 0) known_.insert(id);
+}
+
+bool Decoder::known(int symbol) const {
+  std::set<int> asked;
+  return known(symbol, asked);
+}
+
+bool Decoder::known(int symbol, std::set<int>& asked) const {
+  const Symbol& it = forms_.symbol(symbol);
+  if (known_.contains(symbol) || it.kind == Symbol::Kind::launch) return true;
+  if (it.isVolatile || (it.kind != Symbol::Kind::derived && it.kind != Symbol::Kind::opaque)) return false;
+  if (!asked.insert(symbol).second) return true;  // a carried value, from itself
+  return std::all_of(it.inputs.begin(), it.inputs.end(), [&](int input) { return known(input, asked); });
+}
+
+bool Decoder::invocationKnown() const {
+  for (int axis = 0; axis < 3; ++axis)
+    for (int id : {forms_.localSymbol(axis), forms_.groupSymbol(axis)})
+      if (id >= 0 && !known(id)) return false;
+  return true;
+}
+
+void Decoder::run() {
+  for (bool more = true; more;) {
+    more = false;
+    for (const Equation& equation : equations_)
+      for (const auto& [symbol, factor] : equation[0].terms)
+        if (!known(symbol) && decodes(equation, symbol)) more = known_.insert(symbol).second;
+  }
+}
+
+bool Decoder::decodes(const Equation& equation, int symbol) const {
+  int64_t factor = equation[0].coefficient(symbol);
+  Affine common;
+  for (const auto& [id, times] : equation[0].terms) {
+    bool same = known(id);
+    for (const Affine& form : equation) same = same && form.coefficient(id) == times;
+    if (same) common.terms[id] = times;
+  }
+  Equation rest;
+  Wide lo = 0, hi = 0;
+  Interval range{INT64_MAX, INT64_MIN};
+  for (size_t index = 0; index < equation.size(); ++index) {
+    if (equation[index].coefficient(symbol) != factor) return false;
+    Affine varying = equation[index] - common;
+    Interval width = bounds_.of(varying, scopes_[index]), own = bounds_.symbol(symbol, scopes_[index]);
+    lo = index ? std::min<Wide>(lo, width.lo) : width.lo;
+    hi = index ? std::max<Wide>(hi, width.hi) : width.hi;
+    range = {std::min(range.lo, own.lo), std::max(range.hi, own.hi)};
+    rest.push_back(sum(varying, Affine::symbol(symbol), -factor));
+  }
+  if (hi - lo >= kWrap) return false;  // congruent indices may come from different values
+  int64_t unit = factor < 0 ? -factor : factor;
+  if (windowed(rest, unit, 0)) return true;
+  Wide period = Wide{unit} * (range.hi - range.lo + 1);
+  return period < kWrap && windowed(rest, unit, static_cast<int64_t>(period));
+}
+
+/// Whether the forms, up to multiples of `period` (0: none), stay in one window of `width` values.
+bool Decoder::windowed(const Equation& rest, int64_t width, int64_t period) const {
+  Wide least = 0, most = 0;
+  for (size_t index = 0; index < rest.size(); ++index) {
+    Affine low = rest[index];
+    if (period > 0) std::erase_if(low.terms, [&](const auto& term) { return term.second % period == 0; });
+    Interval range = bounds_.of(low, scopes_[index]);
+    Wide shift = 0;
+    if (period > 0 && index > 0) {  // to the place nearest to the first
+      Wide off = (Wide{range.lo} - least) % period;
+      if (off < 0) off += period;
+      if (off > period / 2) off -= period;
+      shift = least + off - range.lo;
+    }
+    if (index == 0) least = range.lo, most = range.hi;
+    least = std::min(least, range.lo + shift);
+    most = std::max(most, range.hi + shift);
+  }
+  return most - least < width;
+}
+
+}  // namespace tg::indexing

@@ -1,0 +1,47 @@
+// Whether equal indices mean equal invocations. Private to ir/kernel/index_*.cpp.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "ir/kernel/index_forms.h"
+
+namespace tg::indexing {
+
+/// What an access touches.
+const Operand& elementOf(const Op& access);
+
+/// Two executions, each of any of some accesses, that touch one element: which symbols have one value in
+/// both?
+class Decoder {
+ public:
+  Decoder(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& accesses);
+
+  /// Takes it as given that the invocations are in one workgroup, or are one.
+  void sameGroup();
+  void sameInvocation();
+  /// Draws every conclusion.
+  void run();
+  bool known(int symbol) const;
+  /// Whether the invocation is known in all its axes.
+  bool invocationKnown() const;
+
+ private:
+  /// The values of forms, one for each access, are equal mod 2^32.
+  using Equation = std::vector<Affine>;
+  bool known(int symbol, std::set<int>& asked) const;
+  bool decodes(const Equation& equation, int symbol) const;
+  bool windowed(const Equation& rest, int64_t width, int64_t period) const;
+  void zeros();
+
+  const Forms& forms_;
+  const Bounds& bounds_;
+  std::vector<int> scopes_;  ///< of the accesses
+  std::vector<Equation> equations_;
+  std::set<int> known_;
+};
+
+/// Whether two executions of these stores to one buffer certainly touch one element.
+bool foundTwice(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& stores);
+
+}  // namespace tg::indexing

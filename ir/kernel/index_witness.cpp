@@ -1,0 +1,172 @@
+// Looks for two executions of stores that certainly touch one element, among a few corners of the launch.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "ir/kernel/index_decode.h"
+
+namespace tg::indexing {
+namespace {
+
+constexpr size_t kMaxPoints = 4096;
+
+/// The values of invocation and iteration symbols at one execution.
+using Point = std::map<int, int64_t>;
+
+class Witness {
+ public:
+  Witness(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& stores)
+      : forms_(forms), bounds_(bounds), stores_(stores), uniform_(forms, bounds, stores) {}
+  bool found() const;
+
+ private:
+  std::vector<Point> points(const Op& store) const;
+  std::vector<int64_t> corners(int symbol, int detail) const;
+  bool happens(const Op& store, const Point& point) const;
+  std::optional<std::string> element(const Op& store, const Point& point) const;
+  std::optional<Affine> at(const Affine& form, const Point& point) const;
+  std::optional<int64_t> evaluate(int symbol, const Point& point) const;
+
+  const Forms& forms_;
+  const Bounds& bounds_;
+  const std::vector<const Op*>& stores_;
+  const Decoder uniform_;  ///< knows what is the same in the whole dispatch
+};
+
+std::optional<int64_t> apply(Opcode code, DType dtype, int64_t a, int64_t b) {
+  if (dtype != DType::u32) return {};
+  auto x = static_cast<uint32_t>(a), y = static_cast<uint32_t>(b);
+  switch (code) {
+  case Opcode::k_mul: return x * y;
+  case Opcode::k_div: return y ? x / y : UINT32_MAX;
+  case Opcode::k_mod: return y ? x % y : 0;
+  case Opcode::k_min: return std::min(x, y);
+  case Opcode::k_max: return std::max(x, y);
+  case Opcode::k_and: return x & y;
+  case Opcode::k_or: return x | y;
+  case Opcode::k_xor: return x ^ y;
+  case Opcode::k_shr: return x >> (y & 31);
+  case Opcode::k_shl: return x << (y & 31);
+  default: return {};
+  }
+}
+
+std::optional<int64_t> Witness::evaluate(int symbol, const Point& point) const {
+  if (auto found = point.find(symbol); found != point.end()) return found->second;
+  const Symbol& it = forms_.symbol(symbol);
+  if (it.kind != Symbol::Kind::derived || it.operands.size() != 2) return {};
+  auto a = at(it.operands[0], point), b = at(it.operands[1], point);
+  if (!a || !b || !a->isConstant() || !b->isConstant()) return {};
+  return apply(it.code, it.dtype, a->constant, b->constant);
+}
+
+/// The form with all symbols that the point settles replaced; nullopt where 64 bits might not hold it.
+std::optional<Affine> Witness::at(const Affine& form, const Point& point) const {
+  constexpr int64_t kMaxFactor = int64_t{1} << 26;  // times values of 32 bits, for a few terms
+  Affine out = Affine::of(form.constant);
+  for (const auto& [symbol, factor] : form.terms) {
+    if (factor >= kMaxFactor || factor <= -kMaxFactor) return {};
+    if (auto value = evaluate(symbol, point))
+      out.constant += factor * *value;
+    else
+      out.terms[symbol] = factor;
+  }
+  return out;
+}
+
+/// Whether the point is an execution: all conditions around hold, whatever is left open.
+bool Witness::happens(const Op& store, const Point& point) const {
+  for (int scope = forms_.scopeOf(store); scope >= 0; scope = forms_.scope(scope).parent)
+    for (const Affine& fact : forms_.scope(scope).facts) {
+      auto value = at(fact, point);
+      if (!value || bounds_.lower(*value, 0) < 0) return false;
+    }
+  return true;
+}
+
+/// Text that names the element; nullopt if it is not sure to exist, or depends on the data.
+std::optional<std::string> Witness::element(const Op& store, const Point& point) const {
+  const Operand& element = elementOf(store);
+  std::string text;
+  for (size_t axis = 0; axis < element.items.size(); ++axis) {
+    auto index = at(forms_.form(element.items[axis]), point);
+    if (!index) return {};
+    for (const auto& [symbol, factor] : index->terms)
+      if (!uniform_.known(symbol)) return {};
+    auto exact = bounds_.exact(*index, DType::u32, 0);
+    Affine extent = forms_.extent(element.value, static_cast<int>(axis));
+    if (!exact || bounds_.lower(extent - Affine::of(1) - *exact, 0) < 0) return {};
+    text += exact->key() + " ";
+  }
+  return text;
+}
+
+std::vector<int64_t> Witness::corners(int symbol, int detail) const {
+  const Symbol& it = forms_.symbol(symbol);
+  int64_t last = it.base.hi;
+  if (it.kind == Symbol::Kind::group && it.open) last = 0;
+  std::vector<int64_t> out{0, 1};
+  if (detail > 0) out.push_back(last);
+  if (detail > 1) out.insert(out.end(), {2, last / 2, (last + 1) / 2});
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  std::erase_if(out, [&](int64_t each) { return each > last; });
+  return out;
+}
+
+std::vector<Point> Witness::points(const Op& store) const {
+  BufMode mode = elementOf(store).value->type.mode;
+  std::vector<int> free = forms_.scope(forms_.scopeOf(store)).loops;
+  Point start;
+  for (int axis = 0; axis < 3; ++axis) {
+    int local = forms_.localSymbol(axis), group = forms_.groupSymbol(axis);
+    bool oneGroup = mode == BufMode::local || mode == BufMode::shared;
+    auto vary = [&](int symbol, bool fixed) {
+      if (symbol >= 0 && fixed) start[symbol] = 0;
+      if (symbol >= 0 && !fixed) free.push_back(symbol);
+    };
+    vary(local, mode == BufMode::local);
+    vary(group, oneGroup);
+  }
+  size_t count = kMaxPoints + 1;
+  int detail = 3;
+  while (count > kMaxPoints && detail-- > 0) {
+    count = 1;
+    for (int symbol : free) count *= corners(symbol, detail).size();
+  }
+  if (detail < 0) return {start};
+  std::vector<Point> out{start};
+  for (int symbol : free) {
+    std::vector<Point> longer;
+    for (const Point& point : out)
+      for (int64_t value : corners(symbol, detail)) {
+        longer.push_back(point);
+        longer.back()[symbol] = value;
+      }
+    out = std::move(longer);
+  }
+  return out;
+}
+
+bool Witness::found() const {
+  std::unordered_set<std::string> seen;
+  for (const Op* store : stores_) {
+    if (!forms_.scope(forms_.scopeOf(*store)).complete) continue;
+    for (const Point& point : points(*store)) {
+      if (!happens(*store, point)) continue;
+      auto touched = element(*store, point);
+      if (touched && !seen.insert(*touched).second) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool foundTwice(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& stores) {
+  return !stores.empty() && Witness(forms, bounds, stores).found();
+}
+
+}  // namespace tg::indexing

@@ -1,0 +1,96 @@
+// Inference of the kernel ops with bodies, and of calls.
+#include <fmt/format.h>
+
+#include "ir/kernel/infer_detail.h"
+
+namespace tg::kernel_inference {
+namespace {
+
+/// Checks a body's yield against the types it must give.
+Result<void> checkYield(const Op& op, const Block& body, const Types& types, std::string_view label) {
+  const Op* yield = yieldOf(body);
+  size_t given = yield ? yield->operands.size() : 0;
+  if (given != types.size())
+    return violation(op, label, fmt::format("a body yields {} values, not {}", given, types.size()));
+  for (size_t index = 0; index < given; ++index) {
+    const Operand& operand = yield->operands[index];
+    bool fits = operand.isLiteral()
+                    ? represents(operand, types[index].dtype)
+                    : operand.kind == Operand::Kind::value && operand.value->type == types[index];
+    if (!fits)
+      return violation(op, label,
+                       fmt::format("yielded value {} is {}, not {}", index,
+                                   operand.value ? operand.value->type.str() : "a literal",
+                                   types[index].str()));
+  }
+  return {};
+}
+
+Result<void> checkCount(const Op& op, const Operand& operand, std::string_view what, int64_t least) {
+  bool fits = operand.isLiteral()
+                  ? operand.isInteger && operand.integer >= least && operand.integer <= UINT32_MAX
+                  : operand.kind == Operand::Kind::value && operand.value->type == Type::scalar(DType::u32);
+  if (!fits) return violation(op, what, fmt::format("`{}` must be u32, at least {}", what, least));
+  return {};
+}
+
+Result<Types> carried(const Op& op) {
+  Types types;
+  for (const Operand& binding : iterArgs(op)) {
+    const Type& type = binding.value->type;
+    const Operand& first = binding.items[0];
+    bool fits = first.isLiteral() ? represents(first, type.dtype) : first.value && first.value->type == type;
+    fits = fits && type.isScalar();
+    if (!fits)
+      return violation(op, "c1",
+                       fmt::format("%{} is {}, its first value {}", binding.value->name, type.str(),
+                                   first.value ? first.value->type.str() : "a literal"));
+    types.push_back(type);
+  }
+  return types;
+}
+
+}  // namespace
+
+Result<Types> branch(const Op& op) {
+  TG_TRY(Type cond, plainOperand(op, 0));
+  if (cond.lanes != 1)
+    return violation(op, "cond", fmt::format("`cond` must be one bool, not {}", cond.str()));
+  Types types;
+  for (const auto& result : op.results) types.push_back(result->type);
+  if (op.regions.empty() || (!types.empty() && !yieldOf(*op.regions[0]))) return types;  // still being built
+  if (!types.empty() && op.regions.size() != 2) return violation(op, "c1", "a result needs an else body");
+  for (const auto& region : op.regions) TG_CHECK(checkYield(op, *region, types, "c1"));
+  return types;
+}
+
+Result<Types> loop(const Op& op) {
+  const Operand *to = op.keyword("to"), *step = op.keyword("step");
+  if (op.operands.empty() || op.operands[0].kind != Operand::Kind::binding || !to || to->items.size() != 1 ||
+      (step && step->items.size() != 1))
+    return violation(op, "index", "the form is `%k = first to(limit) step(by)`");
+  TG_CHECK(checkCount(op, op.operands[0].items[0], "index", 0));
+  TG_CHECK(checkCount(op, to->items[0], "to", 0));
+  if (step) TG_CHECK(checkCount(op, step->items[0], "step", 1));
+  TG_TRY(Types types, carried(op));
+  if (!op.results.empty() && op.results.size() != types.size())
+    return violation(op, "c1",
+                     fmt::format("{} results for {} carried values", op.results.size(), types.size()));
+  for (size_t index = 0; index < op.results.size(); ++index)
+    if (op.result(static_cast<int>(index))->type != types[index])
+      return violation(op, "c1",
+                       fmt::format("result {} is {}, the carried value {}", index,
+                                   op.result(static_cast<int>(index))->type.str(), types[index].str()));
+  bool built = !op.regions.empty() && (types.empty() || yieldOf(*op.regions[0]));
+  if (built) TG_CHECK(checkYield(op, *op.regions[0], types, "c2"));
+  return types;
+}
+
+/// Which func is called is known only with the module (verifyCalls); here the results stand as declared.
+Result<Types> call(const Op& op) {
+  Types types;
+  for (const auto& result : op.results) types.push_back(result->type);
+  return types;
+}
+
+}  // namespace tg::kernel_inference

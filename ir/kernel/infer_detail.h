@@ -1,0 +1,37 @@
+// What the families of kernel inference share. Errors of an op carry a constraint's label.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/kernel/kernel.h"
+
+namespace tg::kernel_inference {
+
+using Types = std::vector<Type>;
+
+/// An error of `op` under a constraint's label; a label is the row's id and the constraint's name.
+Error violation(const Op& op, std::string_view constraint, const std::string& why);
+/// Whether a literal names a value of an element type; any number does of a float type.
+bool represents(const Operand& literal, DType dtype);
+/// The type of operand `index`, which must be a value or literal of its slot's class.
+Result<Type> plainOperand(const Op& op, int index);
+
+// Memory.
+Result<Types> load(const Op& op);
+Result<Types> store(const Op& op);
+Result<Types> atomic(const Op& op);
+Result<Types> compareExchange(const Op& op);
+Result<Types> accumulate(const Op& op);
+Result<Types> exactAdd(const Op& op);
+Result<Types> exactLoad(const Op& op);
+Result<Types> exactStore(const Op& op);
+Result<Types> memory(const Op& op, BufMode mode);
+
+// Control.
+Result<Types> branch(const Op& op);
+Result<Types> loop(const Op& op);
+Result<Types> call(const Op& op);
+
+}  // namespace tg::kernel_inference

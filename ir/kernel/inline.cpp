@@ -1,0 +1,108 @@
+#include "ir/kernel/inline.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include "ir/builder.h"
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+namespace {
+
+using Ops = std::vector<std::unique_ptr<Op>>;
+
+class Inliner {
+ public:
+  Inliner(const Module& module, Item& kernel, bool keepOwnVjp)
+      : module_(module), names_(kernel), keepOwnVjp_(keepOwnVjp) {}
+
+  /// Rebuilds a block op by op.
+  void block(Block& block) {
+    Ops before = std::exchange(block.ops, {});
+    for (auto& op : before) emit(std::move(op), block.ops);
+  }
+
+ private:
+  void emit(std::unique_ptr<Op> op, Ops& out);
+  void expand(const Op& call, const Item& callee, Ops& out);
+  Value* input(const Op& call, const Operand& operand, const Type& type, Ops& out);
+  void rename(Op& op);
+
+  const Module& module_;
+  NameTable names_;
+  bool keepOwnVjp_;
+  std::unordered_map<const Value*, Value*> results_;  ///< of calls that are gone
+  Ops gone_;  ///< those calls: their results' addresses stay taken while results_ knows them
+};
+
+void Inliner::emit(std::unique_ptr<Op> op, Ops& out) {
+  forEachUse(*op, [&](Value*& value) {
+    if (auto it = results_.find(value); it != results_.end()) value = it->second;
+  });
+  const Item* callee = op->code == Opcode::k_call ? module_.kernelFunc(op->operands[0].text) : nullptr;
+  if (callee && !(keepOwnVjp_ && find(callee->attrs, "vjp"))) {
+    expand(*op, *callee, out);
+    gone_.push_back(std::move(op));
+    return;
+  }
+  for (auto& region : op->regions) block(*region);
+  out.push_back(std::move(op));
+}
+
+void Inliner::expand(const Op& call, const Item& callee, Ops& out) {
+  std::unordered_map<const Value*, Value*> map;
+  for (size_t index = 0; index < callee.body.args.size(); ++index) {
+    const Value* arg = callee.body.args[index].get();
+    map[arg] = input(call, call.operands[index + 1], arg->type, out);
+  }
+  for (const auto& op : callee.body.ops) {
+    if (op->code == Opcode::return_) break;
+    auto copy = cloneOp(*op, map);
+    rename(*copy);
+    emit(std::move(copy), out);
+  }
+  const Op* last = callee.body.terminator();
+  for (size_t index = 0; index < call.results.size(); ++index) {
+    Value* value = last->operands[index].value;
+    if (auto it = map.find(value); it != map.end()) value = it->second;
+    if (auto it = results_.find(value); it != results_.end()) value = it->second;
+    results_[call.result(static_cast<int>(index))] = value;
+  }
+}
+
+/// The value of a call's input. A literal, which only its place gives a type, becomes a value of its own.
+Value* Inliner::input(const Op& call, const Operand& operand, const Type& type, Ops& out) {
+  if (operand.value) return operand.value;
+  Opcode code = type.lanes > 1            ? Opcode::k_vec
+                : type.dtype == DType::i1 ? Opcode::k_and
+                                          : Opcode::k_stop_gradient;
+  auto op = std::make_unique<Op>(code);
+  op->loc = call.loc;
+  op->operands = {operand};
+  if (code == Opcode::k_and) op->operands.push_back(operand);
+  auto value = std::make_unique<Value>();
+  value->type = type;
+  value->name = names_.unique("literal");
+  value->def = op.get();
+  value->loc = call.loc;
+  op->results.push_back(std::move(value));
+  out.push_back(std::move(op));
+  return out.back()->result();
+}
+
+/// Names that are free in the kernel for what an op and its bodies define.
+void Inliner::rename(Op& op) {
+  for (auto& result : op.results) result->name = names_.unique(result->name);
+  for (auto& region : op.regions) {
+    for (auto& arg : region->args) arg->name = names_.unique(arg->name);
+    for (auto& inner : region->ops) rename(*inner);
+  }
+}
+
+}  // namespace
+
+void inlineCalls(const Module& module, Item& kernel, bool keepOwnVjp) {
+  Inliner(module, kernel, keepOwnVjp).block(kernel.body);
+}
+
+}  // namespace tg

@@ -1,0 +1,14 @@
+// Calls of helper funcs, replaced by the funcs' bodies.
+#pragma once
+
+#include "ir/module.h"
+
+namespace tg {
+
+/// Replaces every tgk.call in a kernel (or in a func of kernel scalars) by the body of the func it names,
+/// calls inside that included; values get names that are free in the kernel and keep their locations. With
+/// `keepOwnVjp`, calls of funcs that name their own gradient stay. The module must verify: the funcs exist
+/// and none calls itself.
+void inlineCalls(const Module& module, Item& kernel, bool keepOwnVjp = false);
+
+}  // namespace tg

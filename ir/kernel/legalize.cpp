@@ -1,0 +1,107 @@
+#include "ir/kernel/legalize.h"
+
+#include <utility>
+
+#include "ir/builder.h"
+#include "ir/kernel/expr.h"
+#include "ir/kernel/inline.h"
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+namespace {
+
+using Ops = std::vector<std::unique_ptr<Op>>;
+
+bool isExpanded(Opcode code) {
+  switch (code) {
+  case Opcode::k_round:
+  case Opcode::k_sin:
+  case Opcode::k_cos:
+  case Opcode::k_tan:
+  case Opcode::k_asin:
+  case Opcode::k_acos:
+  case Opcode::k_atan:
+  case Opcode::k_sinh:
+  case Opcode::k_cosh:
+  case Opcode::k_tanh:
+  case Opcode::k_erf: return true;
+  default: return false;
+  }
+}
+
+class Expander {
+ public:
+  explicit Expander(Item& kernel) : names_(kernel) {}
+
+  /// Rebuilds a block op by op.
+  void block(Block& block) {
+    Ops before = std::exchange(block.ops, {});
+    for (auto& op : before) emit(std::move(op), block.ops);
+  }
+
+ private:
+  void emit(std::unique_ptr<Op> op, Ops& out);
+  void expand(Op& op, Ops& out);
+
+  NameTable names_;
+  std::unordered_map<const Value*, Value*> replaced_;
+  Ops gone_;  ///< their results' addresses stay taken while replaced_ knows them
+};
+
+void Expander::emit(std::unique_ptr<Op> op, Ops& out) {
+  forEachUse(*op, [&](Value*& value) {
+    if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
+  });
+  if (isExpanded(op->code)) {
+    expand(*op, out);
+    gone_.push_back(std::move(op));
+    return;
+  }
+  for (auto& region : op->regions) block(*region);
+  out.push_back(std::move(op));
+}
+
+/// Builds the function's form in a kernel of its own and moves it here. The last op takes the result's name.
+void Expander::expand(Op& op, Ops& out) {
+  Item scratch;
+  scratch.kind = ItemKind::kernel;
+  KernelBuilder builder(&scratch);
+  KV x;
+  x.type = op.result()->type;
+  if (op.operands[0].isLiteral()) {  // which only its place gives a type
+    auto literal = std::make_unique<Op>(Opcode::k_stop_gradient);
+    literal->operands = op.operands;
+    auto value = std::make_unique<Value>();
+    value->type = x.type;
+    value->name = "literal";
+    value->def = literal.get();
+    x.value = value.get();
+    literal->results.push_back(std::move(value));
+    scratch.body.ops.push_back(std::move(literal));
+  } else {
+    x.value = op.in(0);
+  }
+  KV form = lowerScalar(builder, op.info().scalar, {x});
+  for (auto& made : scratch.body.ops) {
+    made->loc = op.loc;
+    for (auto& result : made->results) {
+      result->loc = op.loc;
+      result->name = result.get() == form.value ? op.result()->name : names_.unique(result->name);
+    }
+    out.push_back(std::move(made));
+  }
+  replaced_[op.result()] = form.value;
+}
+
+}  // namespace
+
+bool isLegal(const Op& op) { return op.code != Opcode::k_call && !isExpanded(op.code); }
+
+void legalize(const Module* module, Item& kernel) {
+  if (module) inlineCalls(*module, kernel);
+  bool legal = true;
+  walk(kernel.body, [&](Op& op) { legal = legal && isLegal(op); });
+  if (!legal) Expander(kernel).block(kernel.body);
+}
+
+}  // namespace tg

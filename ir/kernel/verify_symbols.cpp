@@ -1,0 +1,188 @@
+// What kernels and their helper funcs name: the funcs they call, and gradients of the user's own.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/kernel/infer_detail.h"
+#include "ir/verify.h"
+
+namespace tg {
+namespace {
+
+using kernel_inference::represents;
+using kernel_inference::violation;
+
+class SymbolVerifier {
+ public:
+  SymbolVerifier(const Item& item, const Module& module) : item_(item), module_(module) {}
+  Result<void> run();
+
+ private:
+  void call(const Op& op);
+  void results(const Op& op, const Item& callee);
+  void kernelVjp(const std::string& name);
+  void gradientParameter(const Value& param);
+  void matches(const Value& param, const Value& primal, bool gradient);
+  void funcVjp(const std::string& name);
+
+  void report(Error error) { errors_.append(std::move(error)); }
+  void vjpError(const std::string& why) {
+    report(failAt(item_.loc, fmt::format("{} @{} [{}.vjp]: {}", name(item_.kind), item_.name,
+                                         item_.kind == ItemKind::kernel ? "kernel" : "kernel-func", why)));
+  }
+
+  const Item& item_;
+  const Module& module_;
+  Error errors_;
+};
+
+Result<void> SymbolVerifier::run() {
+  walk(item_.body, [&](Op& op) {
+    if (op.code == Opcode::k_call) call(op);
+  });
+  if (const Attr* vjp = find(item_.attrs, "vjp"))
+    item_.kind == ItemKind::kernel ? kernelVjp(vjp->text) : funcVjp(vjp->text);
+  if (!errors_.empty()) return std::move(errors_);
+  return {};
+}
+
+/// Whether `from` reaches `wanted` by calls; funcs in `seen` are known not to.
+bool reaches(const Item& from, const Item& wanted, const Module& module,
+             std::unordered_set<const Item*>& seen) {
+  if (&from == &wanted) return true;
+  if (!seen.insert(&from).second) return false;
+  bool found = false;
+  walk(from.body, [&](Op& op) {
+    if (found || op.code != Opcode::k_call) return;
+    const Item* next = module.kernelFunc(op.operands[0].text);
+    found = next && reaches(*next, wanted, module, seen);
+  });
+  return found;
+}
+
+void SymbolVerifier::call(const Op& op) {
+  const std::string& name = op.operands[0].text;
+  const Item* callee = module_.kernelFunc(name);
+  if (!callee) {
+    std::string known;
+    for (const auto& item : module_.items)
+      if (isKernelFunc(*item)) known += (known.empty() ? "@" : ", @") + item->name;
+    return report(violation(op, "c1",
+                            fmt::format("there is no func @{} of kernel scalars; the module has {}", name,
+                                        known.empty() ? "none" : known)));
+  }
+  const auto& args = callee->body.args;
+  if (op.operands.size() - 1 != args.size())
+    return report(violation(
+        op, "c2", fmt::format("@{} takes {} inputs, not {}", name, args.size(), op.operands.size() - 1)));
+  for (size_t index = 0; index < args.size(); ++index) {
+    const Operand& input = op.operands[index + 1];
+    const Type& wanted = args[index]->type;
+    if (input.value ? input.value->type == wanted : represents(input, wanted.dtype)) continue;
+    return report(violation(op, "c2",
+                            fmt::format("%{} of @{} is {}, the input {}", args[index]->name, name,
+                                        wanted.str(), input.value ? input.value->type.str() : "a literal")));
+  }
+  results(op, *callee);
+  std::unordered_set<const Item*> seen;
+  if (item_.kind == ItemKind::func && reaches(*callee, item_, module_, seen))
+    report(violation(op, "c3", fmt::format("@{} would call itself; write a loop", item_.name)));
+}
+
+void SymbolVerifier::results(const Op& op, const Item& callee) {
+  if (op.results.size() != callee.results.size())
+    return report(violation(
+        op, "c2",
+        fmt::format("@{} has {} results, not {}", callee.name, callee.results.size(), op.results.size())));
+  for (size_t index = 0; index < op.results.size(); ++index)
+    if (op.results[index]->type != callee.results[index].type)
+      return report(
+          violation(op, "c2",
+                    fmt::format("result '{}' of @{} is {}, not {}", callee.results[index].name, callee.name,
+                                callee.results[index].type.str(), op.results[index]->type.str())));
+}
+
+/// A kernel's own gradient takes its parameters by their names: `x` reads a value of the kernel, `d_x` is
+/// the cotangent of a result or the gradient of an input, `tape` parameters are scratch.
+void SymbolVerifier::kernelVjp(const std::string& name) {
+  const Item* gradient = module_.find(ItemKind::kernel, name);
+  if (!gradient) return vjpError(fmt::format("there is no kernel @{}", name));
+  for (const auto& param : gradient->body.args)
+    if (param->type.isBuffer() && param->type.mode != BufMode::tape) gradientParameter(*param);
+}
+
+void SymbolVerifier::gradientParameter(const Value& param) {
+  if (const Value* primal = item_.arg(param.name)) return matches(param, *primal, false);
+  const Value* primal = param.name.starts_with("d_") ? item_.arg(param.name.substr(2)) : nullptr;
+  if (primal) return matches(param, *primal, true);
+  std::string known;
+  for (const auto& arg : item_.body.args)
+    known += fmt::format("{}%{} %d_{}", known.empty() ? "" : " ", arg->name, arg->name);
+  vjpError(fmt::format("its gradient's parameter %{} is none of {}, nor a tape", param.name, known));
+}
+
+/// The modes that a gradient's parameter may have, given its primal's.
+std::vector<BufMode> gradientModes(BufMode primal, bool gradient) {
+  if (primal == BufMode::tape) return {};
+  if (!gradient) return {BufMode::in};
+  if (primal == BufMode::in) return {BufMode::out, BufMode::accum};
+  return {primal == BufMode::inout ? BufMode::inout : BufMode::in};
+}
+
+void SymbolVerifier::matches(const Value& param, const Value& primal, bool gradient) {
+  const Type &type = param.type, &of = primal.type;
+  auto complain = [&](const std::string& why) {
+    vjpError(fmt::format("its gradient's parameter %{} {}", param.name, why));
+  };
+  if (!of.isBuffer()) return;
+  if (gradient && !isFloat(of.dtype))
+    return complain(fmt::format("is for %{}, which is {} and has no gradient", primal.name, of.str()));
+  std::vector<BufMode> modes = gradientModes(of.mode, gradient);
+  if (modes.empty()) return complain(fmt::format("is for %{}, a tape, whose contents are lost", primal.name));
+  if (std::find(modes.begin(), modes.end(), type.mode) == modes.end())
+    return complain(fmt::format("is `{}`, not `{}`{}", tg::name(type.mode), tg::name(modes[0]),
+                                modes.size() > 1 ? " or `accum`" : ""));
+  DType dtype = gradient ? DType::f32 : of.dtype;
+  bool same = type.dtype == dtype && type.lanes == of.lanes && type.rank() == of.rank();
+  for (int axis = 0; same && axis < of.rank(); ++axis)
+    same = type.shape[axis] == of.shape[axis] || type.shape[axis] == Shape::kDynamic ||
+           of.shape[axis] == Shape::kDynamic;
+  if (!same)
+    complain(fmt::format("is {}, %{} is {}{}", type.str(), primal.name, of.str(),
+                         gradient && of.dtype != DType::f32 ? "; gradients are f32" : ""));
+}
+
+/// The gradient of a func takes its arguments and the cotangents of its float results, and gives the
+/// gradients of its float arguments.
+void SymbolVerifier::funcVjp(const std::string& name) {
+  const Item* gradient = module_.kernelFunc(name);
+  if (!gradient) return vjpError(fmt::format("there is no func @{} of kernel scalars", name));
+  std::vector<Type> inputs, results;
+  for (const auto& arg : item_.body.args) {
+    inputs.push_back(arg->type);
+    if (isFloat(arg->type.dtype)) results.push_back(arg->type);
+  }
+  for (const NamedType& result : item_.results)
+    if (isFloat(result.type.dtype)) inputs.push_back(result.type);
+  std::vector<Type> givenInputs, givenResults;
+  for (const auto& arg : gradient->body.args) givenInputs.push_back(arg->type);
+  for (const NamedType& result : gradient->results) givenResults.push_back(result.type);
+  auto list = [](const std::vector<Type>& types) {
+    std::string text;
+    for (const Type& type : types) text += (text.empty() ? "" : ", ") + type.str();
+    return text;
+  };
+  if (givenInputs != inputs || givenResults != results)
+    vjpError(fmt::format("@{} is ({}) -> ({}), not ({}) -> ({}): arguments, cotangents of the float results, "
+                         "then the gradients of the float arguments",
+                         name, list(givenInputs), list(givenResults), list(inputs), list(results)));
+}
+
+}  // namespace
+
+Result<void> verifyKernelSymbols(const Item& item, const Module& module) {
+  return SymbolVerifier(item, module).run();
+}
+
+}  // namespace tg

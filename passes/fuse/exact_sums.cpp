@@ -1,0 +1,317 @@
+#include "passes/fuse/exact_sums.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/builder.h"
+#include "ir/kernel/custom.h"
+#include "ir/kernel/kernel.h"
+#include "ir/parser.h"
+
+namespace tg::fuse {
+namespace {
+
+/// The buffer an op reads or writes an element of, or null.
+Value* bufferOf(const Op& op) {
+  for (const Operand& operand : op.operands)
+    if (operand.kind == Operand::Kind::element) return operand.value;
+  return nullptr;
+}
+
+/// The same buffer with the words of exact sums on a new last axis.
+Type withWords(Type type) {
+  type.dtype = DType::i32;
+  if (type.rank() == 0) type.shape.push(1);
+  type.shape.push(kExactWords);
+  return type;
+}
+
+/// How the ops of a kernel touch one f32 buffer.
+struct Uses {
+  Value* buffer = nullptr;
+  bool sums = false;    ///< an f32 atomic_add
+  std::string problem;  ///< why it cannot become exact
+  Loc loc;              ///< of the addition, or of the problem
+};
+
+Uses usesOf(const Item& kernel, Value* buffer) {
+  Uses uses{buffer, false, {}, {}};
+  walk(kernel.body, [&](Op& op) {
+    if (bufferOf(op) != buffer) return;
+    bool plain = op.code == Opcode::k_load || op.code == Opcode::k_store || op.code == Opcode::k_accumulate;
+    if (op.code == Opcode::k_atomic_add) {
+      if (!uses.sums) uses.loc = op.loc;
+      uses.sums = true;
+      if (op.results.empty()) return;
+    } else if (plain) {
+      return;
+    }
+    if (!uses.problem.empty()) return;
+    uses.problem = op.code == Opcode::k_atomic_add ? "the value before the addition is used"
+                                                   : fmt::format("{} touches it too", op.info().name);
+    uses.loc = op.loc;
+  });
+  if (uses.problem.empty() && buffer->type.rank() == kMaxRank)
+    uses.problem = "its rank is the highest there is";
+  return uses;
+}
+
+bool isF32Sum(const Type& type) { return type.dtype == DType::f32 && type.lanes == 1; }
+
+/// The f32 buffers of a kernel that invocations add to atomically.
+std::vector<Uses> summedBuffers(const Item& kernel) {
+  std::vector<Uses> found;
+  auto look = [&](Value* buffer) {
+    if (!isF32Sum(buffer->type)) return;
+    Uses uses = usesOf(kernel, buffer);
+    if (uses.sums) found.push_back(std::move(uses));
+  };
+  for (const auto& arg : kernel.body.args) look(arg.get());
+  walk(kernel.body, [&](Op& op) {
+    if (op.code == Opcode::k_shared) look(op.result());
+  });
+  return found;
+}
+
+Opcode exactForm(Opcode code) {
+  switch (code) {
+  case Opcode::k_load: return Opcode::k_exact_load;
+  case Opcode::k_store: return Opcode::k_exact_store;
+  default: return Opcode::k_exact_add;
+  }
+}
+
+/// Turns the accesses of a block to the given buffers into those of exact sums.
+void rewriteAccesses(Block& block, const std::unordered_set<const Value*>& buffers) {
+  for (auto& op : block.ops) {
+    for (auto& region : op->regions) rewriteAccesses(*region, buffers);
+    if (buffers.contains(bufferOf(*op))) op->code = exactForm(op->code);
+  }
+}
+
+int64_t sharedBytes(const Item& kernel) {
+  int64_t bytes = 0;
+  walk(kernel.body, [&](const Op& op) {
+    if (op.code == Opcode::k_shared) bytes += op.result()->type.bytes();
+  });
+  return bytes;
+}
+
+/// Kernels between f32 and the words of exact sums, one for each rank.
+class Conversions {
+ public:
+  explicit Conversions(Module& module) : module_(module) {}
+
+  /// Rounds sums to f32, or splits f32 into words.
+  std::string name(bool round, int rank) {
+    std::string& name = names_[{round, rank}];
+    if (!name.empty()) return name;
+    name = unique(fmt::format("exact_{}{}", round ? "round" : "split", rank));
+    auto parsed = parse(text(name, round, rank), "exact sums");
+    assert(parsed && "a generated kernel does not parse");
+    module_.items.push_back(std::move((*parsed)->items[0]));
+    module_.items.back()->loc = module_.loc;
+    return name;
+  }
+
+ private:
+  std::string unique(const std::string& wanted) const {
+    std::string name = wanted;
+    for (int next = 2; module_.find(ItemKind::kernel, name); ++next)
+      name = fmt::format("{}_{}", wanted, next);
+    return name;
+  }
+
+  /// One invocation for each element; its index is taken apart along the axes.
+  static std::string text(const std::string& name, bool round, int rank) {
+    std::string open, count = "dim(%x, 0)", body, indices;
+    for (int axis = 0; axis < rank; ++axis) open += "?x";
+    for (int axis = 1; axis < rank; ++axis) count = fmt::format("mul({}, dim(%x, {}))", count, axis);
+    std::string total = "%d0";
+    for (int axis = 0; axis < rank; ++axis) {
+      body += fmt::format("%d{} = tgk.dim %x, {} : u32\n", axis, axis);
+      if (axis == 0) continue;
+      body += fmt::format("%n{} = tgk.mul {}, %d{} : u32\n", axis, total, axis);
+      total = fmt::format("%n{}", axis);
+    }
+    // Workgroups beyond what every device has along x go on along y.
+    body += "%gx = tgk.workgroup_id 0 : u32\n%gy = tgk.workgroup_id 1 : u32\n%l = tgk.local_id 0 : u32\n"
+            "%nx = tgk.num_workgroups 0 : u32\n%row = tgk.mul %gy, %nx : u32\n%g = tgk.add %row, %gx : u32\n"
+            "%at = tgk.mul %g, 64 : u32\n%i = tgk.add %at, %l : u32\n";
+    body += fmt::format("%in = tgk.lt %i, {} : bool\ntgk.if %in {{\n", total);
+    std::string rest = "%i";
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      std::string index = rest;
+      if (axis > 0) {
+        index = fmt::format("%i{}", axis);
+        body += fmt::format("{} = tgk.mod {}, %d{} : u32\n%r{} = tgk.div {}, %d{} : u32\n", index, rest, axis,
+                            axis, rest, axis);
+        rest = fmt::format("%r{}", axis);
+      }
+      indices = index + (indices.empty() ? "" : ", ") + indices;
+    }
+    std::string plain = fmt::format("buf<{}f32, ", open),
+                words = fmt::format("buf<{}{}xi32, ", open, kExactWords);
+    body += fmt::format("%v = tgk.{} %x[{}] : f32\ntgk.{} %v, %y[{}]\n}}\n", round ? "exact_load" : "load",
+                        indices, round ? "store" : "exact_store", indices);
+    return fmt::format("module @exact {{\nkernel @{1}(%x: {2}in>, %y: {3}out>) workgroup(64) "
+                       "grid(min(ceildiv({0}, 64), 65535), ceildiv({0}, 4194240)) {{\n{4}}}\n}}\n",
+                       count, name, round ? words : plain, round ? plain : words, body);
+  }
+
+  Module& module_;
+  std::map<std::pair<bool, int>, std::string> names_;
+};
+
+/// One kernel made exact: which parameters hold words now.
+using Exact = std::vector<bool>;
+
+class SumRewriter {
+ public:
+  SumRewriter(Module& module, const Target& target, const PassContext& context)
+      : module_(module), target_(target), context_(context), conversions_(module) {}
+
+  void run() {
+    for (const Item* func : module_.all(ItemKind::func))
+      for (const auto& op : func->body.ops)
+        if (op->code == Opcode::custom) measure(*op);
+    for (Item* func : module_.all(ItemKind::func)) {
+      bool any = false;
+      for (const auto& op : func->body.ops)
+        if (op->code == Opcode::custom) any = rewritten(*op) || any;
+      if (any) rewriteCalls(*func);
+    }
+  }
+
+ private:
+  /// Notes how many elements each parameter of a kernel has at most.
+  void measure(const Op& custom) {
+    const Item& kernel = *customKernel(custom, module_);
+    std::vector<Shape> shapes = boundShapes(custom, kernel);
+    for (size_t index = 0; index < shapes.size(); ++index) {
+      int64_t& most = elements_[kernel.body.args[index].get()];
+      most = std::max(most, shapes[index].elements());
+    }
+  }
+
+  /// Why exact sums in place of a buffer are too much for the target, or "". `shared` are the bytes of shared
+  /// memory so far, which the buffer's words are added to.
+  std::string excess(const Value& buffer, int64_t& shared) const {
+    if (buffer.type.mode != BufMode::shared) {
+      int64_t bytes = elements_.at(&buffer) * kExactWords * byteSize(DType::i32);
+      if (bytes <= target_.storageRange) return "";
+      return fmt::format(
+          "exact sums would take {} bytes, more than the {} one binding may span on target '{}'", bytes,
+          target_.storageRange, target_.name);
+    }
+    int64_t bytes = shared + buffer.type.bytes() * (kExactWords - 1);
+    if (bytes > target_.sharedBytes)
+      return fmt::format("exact sums would take {} bytes of shared memory, more than the {} of target '{}'",
+                         bytes, target_.sharedBytes, target_.name);
+    shared = bytes;
+    return "";
+  }
+
+  /// Whether the kernel of a tg.custom has exact sums among its parameters or in shared memory.
+  bool rewritten(const Op& custom) {
+    Item* kernel = module_.find(ItemKind::kernel, custom.operands[0].text);
+    auto [entry, fresh] = exact_.try_emplace(kernel);
+    if (fresh) entry->second = rewriteKernel(*kernel);
+    return std::find(entry->second.begin(), entry->second.end(), true) != entry->second.end();
+  }
+
+  void keep(const Item& kernel, const Uses& uses, const std::string& why) const {
+    context_.remark(uses.loc, fmt::format("the sum in %{} of @{} depends on the order of the device: {}",
+                                          uses.buffer->name, kernel.name, why));
+  }
+
+  Exact rewriteKernel(Item& kernel) {
+    std::unordered_set<const Value*> chosen;
+    int64_t shared = sharedBytes(kernel);
+    for (const Uses& uses : summedBuffers(kernel)) {
+      std::string why = uses.problem.empty() ? excess(*uses.buffer, shared) : uses.problem;
+      if (!why.empty()) {
+        keep(kernel, uses, why);
+        continue;
+      }
+      chosen.insert(uses.buffer);
+      uses.buffer->type = withWords(uses.buffer->type);
+    }
+    rewriteAccesses(kernel.body, chosen);
+    if (!chosen.empty()) tg::erase(kernel.attrs, "vjp");  // gradients are there; its parameters match no more
+    Exact exact;
+    for (const auto& arg : kernel.body.args) exact.push_back(chosen.contains(arg.get()));
+    return exact;
+  }
+
+  void rewriteCalls(Item& func) {
+    Builder builder(&module_, &func);
+    UseDef uses(func.body);
+    std::vector<std::unique_ptr<Op>> old = std::move(func.body.ops);
+    func.body.ops.clear();
+    for (auto& op : old) {
+      auto exact = op->code == Opcode::custom ? exact_.find(customKernel(*op, module_)) : exact_.end();
+      if (exact == exact_.end())
+        func.body.ops.push_back(std::move(op));
+      else
+        rewriteCall(builder, std::move(op), exact->second, uses);
+    }
+  }
+
+  Op* convert(Builder& builder, bool round, Value* value, const Type& type) {
+    int rank = std::max(1, (round ? type : value->type).rank());
+    std::string kernel = conversions_.name(round, rank);
+    return builder.create(Opcode::custom, {Operand::symbol(kernel), Operand::of(value)}, {}, {type});
+  }
+
+  /// Operands are split before the call; behind it each result that readers know is made of its words.
+  void rewriteCall(Builder& builder, std::unique_ptr<Op> op, const Exact& exact, const UseDef& uses) {
+    std::vector<CustomParam> params = customParams(*customKernel(*op, module_));
+    builder.setLoc(op->loc);
+    for (size_t index = 0; index < params.size(); ++index) {
+      if (!exact[index] || params[index].input < 0) continue;
+      Operand& input = op->operands[static_cast<size_t>(params[index].input) + 1];
+      builder.setHint(input.value->name + "_sums");
+      input.value = convert(builder, false, input.value, withWords(input.value->type))->result();
+    }
+    Op& custom = *op;
+    builder.block()->ops.push_back(std::move(op));
+    for (size_t index = 0; index < params.size(); ++index) {
+      if (!exact[index] || params[index].result < 0) continue;
+      std::unique_ptr<Value>& slot = custom.results[static_cast<size_t>(params[index].result)];
+      if (uses.unused(slot.get())) {
+        slot->type = withWords(slot->type);
+        continue;
+      }
+      std::unique_ptr<Value> known = std::move(slot);
+      slot = std::make_unique<Value>();
+      slot->type = withWords(known->type);
+      slot->name = builder.names().unique(known->name + "_sums");
+      slot->loc = known->loc;
+      slot->def = &custom;
+      Op* rounded = convert(builder, true, slot.get(), known->type);
+      known->def = rounded;
+      rounded->results[0] = std::move(known);
+    }
+  }
+
+  Module& module_;
+  const Target& target_;
+  const PassContext& context_;
+  Conversions conversions_;
+  std::unordered_map<const Item*, Exact> exact_;
+  std::unordered_map<const Value*, int64_t> elements_;  ///< of a parameter, at most
+};
+
+}  // namespace
+
+void makeSumsExact(Module& module, const Target& target, const PassContext& context) {
+  SumRewriter(module, target, context).run();
+}
+
+}  // namespace tg::fuse

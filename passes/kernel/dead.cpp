@@ -1,0 +1,277 @@
+// Dead code of a kernel. Everything starts dead; what the outside sees is marked, then what that needs.
+// A carried value that only feeds itself, and a buffer that is only written, are never marked.
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/kernel/kernel.h"
+#include "passes/kernel/effects.h"
+#include "passes/kernel/simplify.h"
+
+namespace tg {
+namespace {
+
+class Liveness {
+ public:
+  explicit Liveness(const Item& kernel);
+  bool live(const Op* op) const { return ops_.contains(op); }
+  bool live(const Value* value) const { return values_.contains(value); }
+  /// Whether carried value `index` of a loop is needed, as its argument or its result.
+  bool carried(const Op* loop, size_t index) const { return carried_.contains({loop, index}); }
+
+ private:
+  void index(const Block& block, const Op* owner);
+  bool isRoot(const Op& op) const;
+  void keep(const Op* op);
+  void need(const Operand& operand);
+  void need(const Value* value);
+  void needCarried(const Op* loop, size_t index);
+  void needOperands(const Op& op);
+  void needSource(const Value* value);
+  void read(const Value* buffer);
+  void drain();
+
+  std::unordered_map<const Block*, const Op*> owner_;
+  std::unordered_map<const Op*, const Op*> parent_;
+  std::unordered_map<const Value*, std::vector<const Op*>> writers_;
+  std::vector<const Op*> roots_, keptOps_;
+  std::vector<const Value*> needed_;
+  std::unordered_set<const Op*> ops_;
+  std::unordered_set<const Value*> values_, read_;
+  std::set<std::pair<const Op*, size_t>> carried_;
+};
+
+Liveness::Liveness(const Item& kernel) {
+  index(kernel.body, nullptr);
+  for (const Operand& extent : kernel.grid) need(extent);
+  for (const Op* op : roots_) keep(op);
+  drain();
+}
+
+void Liveness::index(const Block& block, const Op* owner) {
+  owner_[&block] = owner;
+  for (const auto& op : block.ops) {
+    parent_[op.get()] = owner;
+    if (writesElement(*op)) writers_[elementOf(*op)->value].push_back(op.get());
+    if (isRoot(*op)) roots_.push_back(op.get());
+    for (const auto& region : op->regions) index(*region, op.get());
+  }
+}
+
+/// Whether the outside, or another invocation, sees that the op is there.
+bool Liveness::isRoot(const Op& op) const {
+  if (meets(op)) return true;
+  if (!writesElement(op)) return false;
+  BufMode mode = elementOf(op)->value->type.mode;
+  return mode == BufMode::out || mode == BufMode::inout || mode == BufMode::accum;
+}
+
+void Liveness::keep(const Op* op) {
+  if (op && ops_.insert(op).second) keptOps_.push_back(op);
+}
+
+void Liveness::need(const Value* value) {
+  if (values_.insert(value).second) needed_.push_back(value);
+}
+
+void Liveness::need(const Operand& operand) {
+  if (operand.value) need(operand.value);
+  for (const Operand& item : operand.items) need(item);
+}
+
+void Liveness::needCarried(const Op* loop, size_t index) {
+  if (!carried_.insert({loop, index}).second) return;
+  need(iterArgs(*loop)[index].items[0]);
+  if (const Op* yield = yieldOf(*loop->regions[0])) need(yield->operands[index]);
+}
+
+/// What an op needs to be done, whoever reads its results.
+void Liveness::needOperands(const Op& op) {
+  if (op.code == Opcode::k_workgroup_reduce) return;  // without a reader only the meeting counts
+  for (const Operand& operand : op.operands) {
+    if (operand.kind == Operand::Kind::binding)
+      need(operand.items[0]);
+    else if (operand.kind != Operand::Kind::keyword || operand.text != "iter_args")
+      need(operand);
+  }
+}
+
+void Liveness::read(const Value* buffer) {
+  if (!read_.insert(buffer).second) return;
+  for (const Op* writer : writers_[buffer]) keep(writer);
+}
+
+/// What a value is made of.
+void Liveness::needSource(const Value* value) {
+  const Op* op = value->def ? value->def : owner_[value->block];
+  keep(op);
+  if (!op) return;  // a parameter
+  const auto& values = value->def ? op->results : value->block->args;
+  size_t index = 0;
+  while (values[index].get() != value) ++index;
+  if (!value->def) {
+    if (index > 0) needCarried(op, index - 1);
+  } else if (op->code == Opcode::k_for) {
+    needCarried(op, index);
+  } else if (op->code == Opcode::k_if) {
+    for (const auto& region : op->regions) need(yieldOf(*region)->operands[index]);
+  } else if (op->code == Opcode::k_workgroup_reduce) {
+    need(op->operands[0]);
+  } else if (const Operand* element = elementOf(*op)) {
+    read(element->value);
+  }
+}
+
+void Liveness::drain() {
+  while (!keptOps_.empty() || !needed_.empty()) {
+    if (!keptOps_.empty()) {
+      const Op* op = keptOps_.back();
+      keptOps_.pop_back();
+      keep(parent_[op]);
+      needOperands(*op);
+    } else {
+      const Value* value = needed_.back();
+      needed_.pop_back();
+      needSource(value);
+    }
+  }
+}
+
+/// Removes the entries of a list whose places `gone` names.
+template <class T>
+void removeAt(std::vector<T>& list, const std::vector<bool>& gone, size_t shift = 0) {
+  size_t next = 0;
+  std::erase_if(list, [&](const T&) {
+    size_t at = next++;
+    return at >= shift && gone[at - shift];
+  });
+}
+
+void shrinkLoop(Op& loop, const Liveness& liveness) {
+  Operand* keyword = loop.keyword("iter_args");
+  if (!keyword) return;
+  std::vector<bool> gone;
+  for (size_t index = 0; index < keyword->items.size(); ++index)
+    gone.push_back(!liveness.carried(&loop, index));
+  if (!gone.empty()) removeAt(loop.regions[0]->ops.back()->operands, gone);
+  removeAt(loop.regions[0]->args, gone, 1);
+  removeAt(keyword->items, gone);
+  if (!loop.results.empty()) removeAt(loop.results, gone);
+  if (keyword->items.empty())
+    std::erase_if(loop.operands, [&](const Operand& operand) { return &operand == keyword; });
+}
+
+bool isEmpty(const Block& body) { return body.ops.empty() || (body.ops.size() == 1 && yieldOf(body)); }
+
+void shrinkIf(Op& op, const Liveness& liveness) {
+  std::vector<bool> gone;
+  for (const auto& result : op.results) gone.push_back(!liveness.live(result.get()));
+  if (!gone.empty())
+    for (auto& region : op.regions) removeAt(region->ops.back()->operands, gone);
+  removeAt(op.results, gone);
+}
+
+void sweep(Block& block, const Liveness& liveness) {
+  std::erase_if(block.ops, [&](const std::unique_ptr<Op>& op) {
+    return op->code != Opcode::k_yield && !liveness.live(op.get());
+  });
+  for (auto& op : block.ops) {
+    if (op->code == Opcode::k_for) shrinkLoop(*op, liveness);
+    if (op->code == Opcode::k_if) shrinkIf(*op, liveness);
+    for (auto& region : op->regions) sweep(*region, liveness);
+    if (op->code == Opcode::k_if && op->results.empty() && op->regions.size() == 2 &&
+        isEmpty(*op->regions[1]))
+      op->regions.pop_back();
+    bool unread = op->results.size() == 1 && !liveness.live(op->result());
+    if (unread && writesElement(*op)) op->results.clear();  // an atomic's old value
+    if (unread && op->code == Opcode::k_workgroup_reduce) {
+      Loc loc = op->loc;
+      op = std::make_unique<Op>(Opcode::k_barrier);
+      op->loc = loc;
+    }
+  }
+}
+
+/// Whether a barrier beside the op orders it against other invocations.
+bool isOrdered(const Op& op) {
+  if (talksToSubgroup(op) || op.code == Opcode::k_call) return true;
+  const Operand* element = elementOf(op);
+  return element && element->value->type.mode != BufMode::local && element->value->type.mode != BufMode::in;
+}
+
+bool holdsOrdered(const Op& op) {
+  bool found = isOrdered(op) || op.code == Opcode::k_barrier;
+  for (const auto& region : op.regions)
+    walk(*region, [&](Op& inner) { found |= isOrdered(inner) || inner.code == Opcode::k_barrier; });
+  return found;
+}
+
+/// Removes barriers that follow another, or the kernel's start, with nothing to order between. `clean` says
+/// whether that is so where the block starts; the result, whether it is where it ends.
+bool dropRepeatedBarriers(Block& block, bool clean, bool& changed) {
+  std::vector<std::unique_ptr<Op>> kept;
+  for (auto& op : block.ops) {
+    if (op->code == Opcode::k_barrier && clean) {
+      changed = true;
+      continue;
+    }
+    if (op->code == Opcode::k_barrier) {
+      clean = true;
+    } else if (op->regions.empty()) {
+      clean = clean && !isOrdered(*op);
+    } else if (holdsOrdered(*op)) {
+      bool before = clean && op->code == Opcode::k_if, after = clean || op->regions.size() == 2;
+      for (auto& region : op->regions) after &= dropRepeatedBarriers(*region, before, changed);
+      clean = after && op->code == Opcode::k_if;
+    }
+    kept.push_back(std::move(op));
+  }
+  block.ops = std::move(kept);
+  return clean;
+}
+
+/// Removes barriers behind which nothing is left to order.
+void dropLastBarriers(Block& body, bool& changed) {
+  for (size_t at = body.ops.size(); at-- > 0;) {
+    if (body.ops[at]->code == Opcode::k_barrier) {
+      body.ops.erase(body.ops.begin() + static_cast<std::ptrdiff_t>(at));
+      changed = true;
+    } else if (holdsOrdered(*body.ops[at])) {
+      return;
+    }
+  }
+}
+
+bool names(const Operand& operand, const Value* value) {
+  return operand.value == value || std::any_of(operand.items.begin(), operand.items.end(),
+                                               [&](const Operand& item) { return names(item, value); });
+}
+
+}  // namespace
+
+void dropDead(Item& kernel) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    sweep(kernel.body, Liveness(kernel));
+    dropRepeatedBarriers(kernel.body, true, changed);
+    dropLastBarriers(kernel.body, changed);
+  }
+}
+
+std::vector<bool> dropUnusedParams(Item& kernel, const std::vector<bool>& keep) {
+  std::unordered_set<const Value*> used;
+  walk(kernel.body, [&](Op& op) { forEachUse(op, [&](Value*& value) { used.insert(value); }); });
+  std::vector<bool> kept, gone;
+  for (size_t index = 0; index < kernel.body.args.size(); ++index) {
+    const Value* param = kernel.body.args[index].get();
+    bool inGrid = std::any_of(kernel.grid.begin(), kernel.grid.end(),
+                              [&](const Operand& extent) { return names(extent, param); });
+    kept.push_back(keep[index] || inGrid || used.contains(param));
+    gone.push_back(!kept.back());
+  }
+  removeAt(kernel.body.args, gone);
+  return kept;
+}
+
+}  // namespace tg

@@ -1,0 +1,125 @@
+// Loop-invariant code of a kernel moves before its loop. Inner loops come first, so that what leaves one of
+// them is looked at again in the next.
+#include <algorithm>
+#include <iterator>
+#include <unordered_set>
+
+#include "ir/kernel/kernel.h"
+#include "passes/kernel/effects.h"
+#include "passes/kernel/simplify.h"
+
+namespace tg {
+namespace {
+
+using Ops = std::vector<std::unique_ptr<Op>>;
+
+/// Whether a loop's body runs at least once for certain.
+bool runs(const Op& loop) {
+  const Operand &from = loop.operands[0].items[0], &to = loop.keyword("to")->items[0];
+  return from.isLiteral() && to.isLiteral() && from.integer < to.integer;
+}
+
+/// Whether an access is in range for certain: a literal index of a static extent was checked by the
+/// verifier, and an open extent is at least 1.
+bool inRange(const Operand& element) {
+  for (size_t axis = 0; axis < element.items.size(); ++axis) {
+    const Operand& at = element.items[axis];
+    bool open = element.value->type.shape[static_cast<int>(axis)] == Shape::kDynamic;
+    if (!at.isLiteral() || (open && at.integer != 0)) return false;
+  }
+  return true;
+}
+
+/// What may leave one loop.
+class Loop {
+ public:
+  Loop(Op& loop, const std::unordered_set<const Value*>& writtenAnywhere);
+  Ops takeInvariants() {
+    take(*op_.regions[0], runs(op_));
+    return std::move(taken_);
+  }
+
+ private:
+  void define(const Block& block);
+  void take(Block& block, bool always);
+  bool movable(const Op& op, bool always) const;
+  bool movableLoad(const Op& op, bool always) const;
+
+  Op& op_;
+  const std::unordered_set<const Value*>& writtenAnywhere_;
+  std::unordered_set<const Value*> inside_, writtenHere_;
+  bool meets_ = false;
+  Ops taken_;
+};
+
+Loop::Loop(Op& loop, const std::unordered_set<const Value*>& writtenAnywhere)
+    : op_(loop), writtenAnywhere_(writtenAnywhere) {
+  define(*loop.regions[0]);
+}
+
+void Loop::define(const Block& block) {
+  for (const auto& arg : block.args) inside_.insert(arg.get());
+  for (const auto& op : block.ops) {
+    for (const auto& result : op->results) inside_.insert(result.get());
+    if (writesElement(*op)) writtenHere_.insert(elementOf(*op)->value);
+    meets_ |= meets(*op);
+    for (const auto& region : op->regions) define(*region);
+  }
+}
+
+/// A load that is not done always may be the only access of its kind to what another invocation writes;
+/// done by all invocations it would be a race.
+bool Loop::movableLoad(const Op& op, bool always) const {
+  const Value* buffer = elementOf(op)->value;
+  bool constant = !writtenAnywhere_.contains(buffer), own = buffer->type.mode == BufMode::local;
+  if (!constant && (writtenHere_.contains(buffer) || (meets_ && !own))) return false;
+  return always || ((constant || own) && inRange(*elementOf(op)));
+}
+
+bool Loop::movable(const Op& op, bool always) const {
+  bool load = isLoad(op);
+  if (!load && !isArithmetic(op)) return false;
+  bool invariant = true;
+  forEachUse(op, [&](Value* value) { invariant &= !inside_.contains(value); });
+  return invariant && (!load || movableLoad(op, always));
+}
+
+/// Takes from a block in the loop. What still stands in an inner loop depends on that.
+void Loop::take(Block& block, bool always) {
+  Ops kept;
+  for (auto& op : block.ops) {
+    if (movable(*op, always)) {
+      for (const auto& result : op->results) inside_.erase(result.get());
+      taken_.push_back(std::move(op));
+      continue;
+    }
+    if (op->code == Opcode::k_if)
+      for (auto& region : op->regions) take(*region, false);
+    kept.push_back(std::move(op));
+  }
+  block.ops = std::move(kept);
+}
+
+void hoist(Block& block, const std::unordered_set<const Value*>& written) {
+  Ops ops;
+  for (auto& op : block.ops) {
+    for (auto& region : op->regions) hoist(*region, written);
+    if (op->code == Opcode::k_for)
+      std::ranges::move(Loop(*op, written).takeInvariants(), std::back_inserter(ops));
+    ops.push_back(std::move(op));
+  }
+  block.ops = std::move(ops);
+}
+
+}  // namespace
+
+void hoistInvariants(Item& kernel) {
+  makeNamesUnique(kernel);
+  std::unordered_set<const Value*> written;
+  walk(kernel.body, [&](Op& op) {
+    if (writesElement(op)) written.insert(elementOf(op)->value);
+  });
+  hoist(kernel.body, written);
+}
+
+}  // namespace tg
