@@ -17,7 +17,7 @@ void AdjointSweep::add(const Value* value, KV g) {
   KV& sum = sums_.back()[value];
   bool first = sum.isLiteral() && sum.number == 0;
   builder_.hint(first ? "" : "d_" + value->name);
-  sum = first ? g : builder_.add(sum, g);
+  sum = builder_.widened(first ? g : builder_.add(sum, g), value->type);
   builder_.hint("");
 }
 

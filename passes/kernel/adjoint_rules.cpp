@@ -50,15 +50,16 @@ static KV sumOfLanes(KernelBuilder& builder, const KV& vector) {
   return sum;
 }
 
-void AdjointSweep::distribute(const Op& op, const KV& g) {
+void AdjointSweep::distribute(const Op& op, const KV& narrow) {
+  KV g = builder_.widened(narrow, op.result()->type);
   switch (op.code) {
   case Opcode::k_fma: {
     KV a = replay_.operand(op, 0), b = replay_.operand(op, 1);
     std::array<KV, 3> terms{settled(op, 0, g, builder_.mul(g, b)), settled(op, 1, g, builder_.mul(g, a)), g};
     for (size_t i = 0; i < 3; ++i) {
-      bool narrow = op.operands[i].value && op.operands[i].value->type.lanes < g.lanes();
+      bool scalar = op.operands[i].value && op.operands[i].value->type.lanes < g.lanes();
       if (activity_.active(op.operands[i]))
-        add(op.operands[i], narrow ? sumOfLanes(builder_, terms[i]) : terms[i]);
+        add(op.operands[i], scalar ? sumOfLanes(builder_, terms[i]) : terms[i]);
     }
     return;
   }

@@ -10,6 +10,7 @@
 #include "passes/kernel/adjoint.h"
 #include "passes/kernel/checkpoint.h"
 #include "passes/kernel/effects.h"
+#include "passes/kernel/lift.h"
 #include "passes/kernel/refusal.h"
 #include "passes/kernel/simplify.h"
 
@@ -238,6 +239,7 @@ Result<KernelVjp> differentiateKernel(const Module& module, const Item& kernel,
   inlineCalls(module, *source, true);
   dropDead(*source);
   hoistInvariants(*source);
+  liftUniformLoads(*source);
   return VjpMaker(module, source, request).run();
 }
 
