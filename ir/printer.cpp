@@ -224,7 +224,7 @@ void Printer::item(const Item& item) {
     AttrList rest = item.attrs;
     if (const Attr* vjp = find(rest, "vjp"); vjp && item.kind == ItemKind::kernel) {
       put(" vjp({})", vjp->str());
-      erase(rest, "vjp");
+      tg::erase(rest, std::string_view("vjp"));
     }
     if (!rest.empty()) {
       out_ += " attributes";

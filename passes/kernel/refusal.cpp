@@ -23,8 +23,6 @@ const std::vector<KernelVjpRefusal>& kernelVjpRefusals() {
        "write the inner loops as one, or launch on one axis"},
       {"g6", "nothing bounds its trips, so that what each must keep has no size",
        "bound the limit: `%n = tgk.min %limit, 64`"},
-      {"g7", "the func has no gradient of its own that could be called",
-       "give it `attributes {vjp = @…}`, or none, so that it is inlined"},
   };
   return kRows;
 }
