@@ -152,7 +152,7 @@ bool GradientJudge::givenVjp() {
 
 bool GradientJudge::vjp() {
   if (!test_.vjp.empty()) return givenVjp();
-  KernelVjpRequest request{test_.wrt, test_.of, "", test_.checkpoint};
+  KernelVjpRequest request{test_.wrt, test_.of, test_.kernel + ".vjp", test_.checkpoint};
   auto made = differentiateKernel(*module_, *kernel_, request);
   if (!made) return found(GradFault::refused, made.error().str());
   params_ = made->params;
@@ -193,8 +193,9 @@ bool GradientJudge::bindVjp() {
     if (!test_.arrays.contains(of))
       return found(GradFault::verify, "a role is of an unknown parameter " + of);
     array.shape = test_.arrays.at(of).shape;
+    BufMode mode = param(of)->type.mode;
     if (params_[i].role == Role::primal)
-      array = param(of)->type.mode == BufMode::out ? forward_.arrays.at(of) : test_.arrays.at(of);
+      array = !test_.vjp.empty() && mode == BufMode::out ? forward_.arrays.at(of) : test_.arrays.at(of);
     if (params_[i].role == Role::gradient) array.values.clear();
     bool given = params_[i].role == Role::cotangent || params_[i].role == Role::adjoint;
     if (!given) continue;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "ir/kernel/inline.h"
 #include "ir/kernel/specialize.h"
 #include "test/unit/kernel_grad_check.h"
 
@@ -84,8 +85,11 @@ int64_t KernelOutcome::faults() const {
   return counters.outOfRange + counters.races + counters.rewrites + counters.uninitialised;
 }
 
-Result<KernelOutcome> runArrays(const Module&, const Item& kernel, const KernelArrays& arrays,
+Result<KernelOutcome> runArrays(const Module& module, const Item& original, const KernelArrays& arrays,
                                 const KernelSchedule& schedule) {
+  std::unique_ptr<Module> copy = clone(module);
+  Item& kernel = *copy->find(ItemKind::kernel, original.name);
+  inlineCalls(*copy, kernel);
   std::vector<std::vector<std::byte>> memory;
   std::vector<KernelBuffer> buffers;
   std::vector<Shape> shapes;

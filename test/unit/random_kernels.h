@@ -12,7 +12,8 @@ KernelGradCase randomKernel(uint64_t seed);
 
 /// The smallest kernel that delta debugging reaches from a case whose check finds a fault, with the same
 /// fault: ops are dropped, their results replaced by literals or operands, loops shortened, while the
-/// forward kernel stays free of faults. Returns the case itself when it has no fault.
+/// forward kernel stays free of faults. Returns the case itself when it has no fault, or
+/// when its own kernel is at fault.
 KernelGradCase reduceKernel(const KernelGradCase& test);
 
 }  // namespace tg::test
