@@ -235,12 +235,7 @@ const std::vector<Operand>& iterArgs(const Op& loop) {
 }
 
 Type literalType(const Op& op) {
-<<<<<<< HEAD
   if (op.code == Opcode::k_exact_add || op.code == Opcode::k_exact_store) return Type::scalar(DType::f32);
-=======
-  if (op.code == Opcode::k_exact_add || op.code == Opcode::k_exact_store)
-    return Type::scalar(DType::f32);  // the words are i32, the term is not
->>>>>>> h/interp
   if (op.numOperands() >= 2 && op.operands.back().kind == Operand::Kind::element && op.operands.back().value)
     return Type::scalar(elementType(op.operands.back().value->type).dtype);  // what is stored or added
   if (op.code == Opcode::k_yield || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast ||

@@ -248,13 +248,14 @@ std::string mappingPage() {
   return out;
 }
 
-<<<<<<< HEAD
 /// What the gradient of a kernel does not pass.
 static std::string refusalTable() {
   std::string out = "\n| refusal | why | way out |\n|---|---|---|\n";
   for (const KernelVjpRefusal& row : kernelVjpRefusals())
     out += fmt::format("| `kernel-vjp.{}` | {} | {} |\n", row.label, cell(row.why), cell(row.fix));
-=======
+  return out;
+}
+
 std::string kernelMappingPage() {
   struct Row {
     std::string_view group, there, here, text;
@@ -281,7 +282,6 @@ std::string kernelMappingPage() {
     out += fmt::format("| {} | {} | {} |\n", cell(row.there), cell(row.here),
                        row.text.empty() ? "" : code(row.text));
   }
->>>>>>> h/lang
   return out;
 }
 
