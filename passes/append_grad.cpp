@@ -20,7 +20,9 @@
 // Requires: stage tensor.
 //   c1: the function exists; c2: it has a result; c3: that is a rank-0 f32; c4: it has no tg.param_grad
 //   yet; c5: the pattern names a parameter; c6: every op on a path from a parameter to the loss has a
-//   gradient; c7: accumulate is 1 or more; c8: then @apply and the states @g.NAME are not there yet.
+//   gradient; c7: accumulate is 1 or more; c8: then @apply and the states @g.NAME are not there yet;
+//   c9: scratch of a kernel's own VJP has static extents.
+// A tg.custom is differentiated as kernel-vjp does it, unless its kernel names a VJP of its own.
 // Ensures: no tg.grad is left; one tg.param_grad for each parameter the pattern names, zeros where the
 //   loss does not depend on it. Function results, captures and updates stay as they are. The gradients that
 //   @train names are those of its call, undivided; those of @apply are the means.
@@ -48,7 +50,8 @@ Error failure(const Loc& loc, int constraint, std::string message) {
 /// comes before the one that reads it.
 class GradExpansion {
  public:
-  GradExpansion(Module& module, Item& func) : func_(func), builder_(&module, &func) {}
+  GradExpansion(Module& module, Item& func, int64_t checkpoint)
+      : func_(func), builder_(&module, &func), checkpoint_(checkpoint) {}
 
   Result<void> run() {
     auto& ops = func_.body.ops;
@@ -75,7 +78,7 @@ class GradExpansion {
   Result<void> expand(Op& op) {
     std::vector<Value*> wrt;
     for (int i = 1; i < op.numOperands(); ++i) wrt.push_back(op.in(i));
-    TG_TRY(std::vector<Value*> gradients, GradEngine(builder_, func_).gradients(op.in(0), wrt));
+    TG_TRY(std::vector<Value*> gradients, GradEngine(builder_, func_, checkpoint_).gradients(op.in(0), wrt));
     for (size_t i = 0; i < gradients.size(); ++i) {
       Value* named = op.result(static_cast<int>(i));
       replaced_[named] = gradients[i];
@@ -89,6 +92,7 @@ class GradExpansion {
 
   Item& func_;
   Builder builder_;
+  int64_t checkpoint_;
   std::unordered_map<const Value*, Value*> replaced_;
   std::vector<std::unique_ptr<Op>> done_;  ///< expanded ops, alive as long as they are keys
 };
@@ -217,7 +221,7 @@ Result<void> checkAccumulation(const Module& module, const Item& func, const std
 }
 
 Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std::vector<Item*>& params,
-                              int64_t calls) {
+                              const AppendGradOptions& options) {
   auto& ops = func.body.ops;
   std::unique_ptr<Op> end = std::move(ops.back());
   ops.pop_back();
@@ -236,7 +240,7 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
       wrt.push_back(reads[read]);
     }
   Builder builder(&module, &func);
-  auto gradients = GradEngine(builder, func).gradients(loss, wrt);
+  auto gradients = GradEngine(builder, func, options.checkpoint).gradients(loss, wrt);
   std::vector<Value*> totals;
   if (gradients) {
     for (const Item* param : params) {
@@ -249,7 +253,7 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
       builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(total)});
       totals.push_back(total);
     }
-    if (calls > 1) Accumulation(module, func, calls).run(params, totals);
+    if (options.accumulate > 1) Accumulation(module, func, options.accumulate).run(params, totals);
   }
   ops.push_back(std::move(end));
   if (!gradients) return gradients.takeError();
@@ -272,9 +276,10 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
                                  op->operands[0].text));
   TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
   TG_CHECK(checkAccumulation(module, *func, params, options.accumulate));
-  for (Item* each : module.all(ItemKind::func)) TG_CHECK(GradExpansion(module, *each).run());
+  for (Item* each : module.all(ItemKind::func))
+    TG_CHECK(GradExpansion(module, *each, options.checkpoint).run());
   TG_TRY(Value * loss, findLoss(*func));
-  return appendParamGrads(module, *func, loss, params, options.accumulate);
+  return appendParamGrads(module, *func, loss, params, options);
 }
 
 }  // namespace tg

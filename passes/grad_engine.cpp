@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "ir/infer.h"
+#include "passes/grad_rules/custom.h"
 #include "passes/grad_rules/grad_rules.h"
 
 namespace tg {
@@ -109,13 +110,18 @@ Result<void> GradEngine::differentiate(Op& op) {
   addOptionalResults(op, builder_);
   resultGrads.resize(op.results.size());
   if (entry.kind == GradKind::decomposes) return byDecomposition(op, resultGrads);
-  if (!entry.apply)
+  if (!entry.apply && op.code != Opcode::custom)
     return failAt(op.loc,
                   fmt::format("append-grad [append-grad.c6]: {} has no gradient: {}; cut the path with "
                               "tg.stop_gradient if none is meant",
                               op.info().name, entry.text));
   GradContext context{op, builder_, resultGrads, wanted};
-  std::vector<TensorExpr> grads = entry.apply(context);
+  std::vector<TensorExpr> grads;
+  if (op.code == Opcode::custom) {
+    TG_TRY(grads, grad_rules::custom(context, checkpoint_));
+  } else {
+    grads = entry.apply(context);
+  }
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i] || !wanted[i]) continue;
     Value* operand = op.operands[i].value;

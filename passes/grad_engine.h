@@ -13,8 +13,9 @@ namespace tg {
 /// gradient.
 class GradEngine {
  public:
-  /// `builder` appends to the body of `func`.
-  GradEngine(Builder& builder, Item& func) : builder_(builder), func_(func) {}
+  /// `builder` appends to the body of `func`. `checkpoint` is for the loops of kernels: see KernelVjpRequest.
+  GradEngine(Builder& builder, Item& func, int64_t checkpoint = 0)
+      : builder_(builder), func_(func), checkpoint_(checkpoint) {}
 
   /// The gradient of `loss` (rank 0, float) with respect to each of `wrt`, of that value's type; zeros
   /// where the loss does not depend on it. Only ops on a path from `wrt` to `loss` are differentiated,
@@ -33,6 +34,7 @@ class GradEngine {
 
   Builder& builder_;
   Item& func_;
+  int64_t checkpoint_;
   size_t forwardEnd_ = 0;  ///< ops before this were there already
   bool inDecomposition_ = false;
   std::unordered_set<const Value*> active_;  ///< depend on `wrt`

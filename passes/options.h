@@ -31,12 +31,16 @@ struct AppendGradOptions {
   std::string func = "train";
   std::string wrt = "*";
   int64_t accumulate = 1;
+  int64_t checkpoint = 0;
   static constexpr auto fields() {
     return std::tuple{
         option("func", &AppendGradOptions::func, "the function whose first result is differentiated"),
         option("wrt", &AppendGradOptions::wrt, "parameters to differentiate, by name pattern"),
         option("accumulate", &AppendGradOptions::accumulate,
                "calls whose mean gradient makes one step; from 2 on updates go to @apply"),
+        option(
+            "checkpoint", &AppendGradOptions::checkpoint,
+            "trips of a kernel's loop between kept states, which are computed again; 0 keeps every trip's"),
     };
   }
 };
@@ -104,6 +108,25 @@ struct SetBatchOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("n", &SetBatchOptions::n, "the new extent of every axis that an argument calls its batch"),
+    };
+  }
+};
+
+struct KernelVjpOptions {
+  std::string kernel;
+  std::string wrt;
+  std::string of;
+  int64_t checkpoint = 0;
+  static constexpr auto fields() {
+    return std::tuple{
+        option("kernel", &KernelVjpOptions::kernel,
+               "the kernel; @NAME before the other options says the same; none: the only one"),
+        option("wrt", &KernelVjpOptions::wrt,
+               "parameters to differentiate by, [x, w]; none: all in and inout floats"),
+        option("of", &KernelVjpOptions::of,
+               "results to differentiate, [o]; none: all out, inout and accum floats"),
+        option("checkpoint", &KernelVjpOptions::checkpoint,
+               "trips of a loop between kept states, which are computed again; 0 keeps every trip's"),
     };
   }
 };

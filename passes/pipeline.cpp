@@ -34,18 +34,18 @@ class PipelineScanner {
     ++at_;
     return true;
   }
-  Error failHere(std::string message) { return failAt(locAt(at_), std::move(message)); }
-
- private:
-  void skipSpace() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-  }
   std::string_view word() {
     skipSpace();
     size_t begin = at_;
     auto inWord = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; };
     while (at_ < text_.size() && inWord(text_[at_])) ++at_;
     return text_.substr(begin, at_ - begin);
+  }
+  Error failHere(std::string message) { return failAt(locAt(at_), std::move(message)); }
+
+ private:
+  void skipSpace() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
   }
   Result<std::string_view> value(bool braces);
   Result<void> parseStep(std::vector<PipelineStep>& steps, int depth);
@@ -176,8 +176,13 @@ Result<PassManager> PassManager::parse(std::string_view pipeline) {
 
 Result<AttrList> parsePassOptions(const PassInfo& pass, std::string_view text) {
   PipelineScanner scanner(text, fmt::format("<options of {}>", pass.name));
+  AttrList kernel;
+  if (pass.option("kernel") && scanner.take('@'))
+    kernel.push_back({"kernel", Attr::string(std::string(scanner.word()))});
   bool braces = scanner.take('{');
   TG_TRY(AttrList out, scanner.parseOptions(pass, braces));
+  if (!kernel.empty() && find(out, "kernel")) return scanner.failHere("the kernel is named twice");
+  out.insert(out.begin(), kernel.begin(), kernel.end());
   if (!scanner.atEnd()) return scanner.failHere("expected nothing after the options");
   return out;
 }

@@ -56,6 +56,8 @@ class KernelBuilder {
   KV extract(const KV& vector, int lane);
   /// x in every lane of a vector; a vector stays.
   KV splat(const KV& x, int lanes = 4);
+  /// A scalar in every lane that a type has; what is as wide stays.
+  KV widened(const KV& value, const Type& wanted);
   /// One of tgk.global_id, local_id, workgroup_id, num_workgroups along an axis.
   KV id(Opcode code, int axis);
   /// One of tgk.subgroup_size, subgroup_id, subgroup_lane.
@@ -147,8 +149,6 @@ class KernelBuilder {
   KV result(Op* op, int level, int index = 0);
   Operand operand(const KV& value) const;
   Operand element(Value* buffer, const std::vector<KV>& index) const;
-  /// A value as wide as an element of a buffer.
-  KV widened(const KV& value, const Type& wanted);
   KV reduce(Opcode code, const KV& x, std::string_view kind);
   std::vector<KV> bodyOf(Block* block, bool guard, const std::function<std::vector<KV>()>& body);
 

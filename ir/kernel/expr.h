@@ -70,6 +70,10 @@ inline KExpr trunc(const KExpr& x) { return kexpr::unary(Opcode::k_trunc, x); }
 inline KExpr exp2(const KExpr& x) { return kexpr::unary(Opcode::k_exp2, x); }
 inline KExpr log2(const KExpr& x) { return kexpr::unary(Opcode::k_log2, x); }
 inline KExpr floor(const KExpr& x) { return kexpr::unary(Opcode::k_floor, x); }
+inline KExpr tanh(const KExpr& x) { return kexpr::unary(Opcode::k_tanh, x); }
+inline KExpr sin(const KExpr& x) { return kexpr::unary(Opcode::k_sin, x); }
+inline KExpr cos(const KExpr& x) { return kexpr::unary(Opcode::k_cos, x); }
+inline KExpr sigmoid(const KExpr& x) { return 1.0 / (1.0 + exp(-x)); }
 
 template <class A, class B>
 KExpr select(const KExpr& cond, const A& a, const B& b) {

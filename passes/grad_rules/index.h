@@ -17,6 +17,4 @@ TG_GRAD_RULE(take_along_axis, "dx = take_along_axis_grad(ids, g)", takeAlongAxis
 TG_GRAD_RULE(take_along_axis_grad, "ddy = take_along_axis(g, ids)", takeAlongAxisGrad);
 TG_NO_GRAD(one_hot, "its operand is an index");
 
-TG_NO_GRAD(custom, "not yet");
-
 }  // namespace tg::grad_rules

@@ -2,6 +2,7 @@
 // entry of their family. A row without an entry does not compile.
 #include "passes/grad_rules/attention.h"
 #include "passes/grad_rules/composite.h"
+#include "passes/grad_rules/custom.h"
 #include "passes/grad_rules/elementwise.h"
 #include "passes/grad_rules/index.h"
 #include "passes/grad_rules/matmul.h"

@@ -33,4 +33,7 @@ inline bool isArithmetic(const Op& op) {
   return op.info().has(table::pure) && op.regions.empty() && !elementOf(op) && op.code != Opcode::k_call;
 }
 
+/// The place of the value that an op brings to an element: 1 of a compare-exchange, else 0.
+inline int broughtOperand(const Op& op) { return op.code == Opcode::k_atomic_compare_exchange ? 1 : 0; }
+
 }  // namespace tg

@@ -7,6 +7,7 @@
 
 #include "ir/trace/ops.h"
 #include "passes/grad_rules/grad_rules.h"
+#include "passes/kernel/vjp.h"
 #include "passes/pass.h"
 #include "tools/driver/listings.h"
 
@@ -247,6 +248,14 @@ std::string mappingPage() {
   return out;
 }
 
+/// What the gradient of a kernel does not pass.
+static std::string refusalTable() {
+  std::string out = "\n| refusal | why | way out |\n|---|---|---|\n";
+  for (const KernelVjpRefusal& row : kernelVjpRefusals())
+    out += fmt::format("| `kernel-vjp.{}` | {} | {} |\n", row.label, cell(row.why), cell(row.fix));
+  return out;
+}
+
 std::string kernelMappingPage() {
   struct Row {
     std::string_view group, there, here, text;
@@ -285,6 +294,7 @@ std::string passesPage() {
                        name(pass.to));
     if (!pass.tool.empty()) out += fmt::format(" Tool: `{}`.", pass.tool);
     out += "\n";
+    if (pass.name == "kernel-vjp") out += refusalTable();
     if (pass.options.empty()) continue;
     out += "\n| option | type | default | meaning |\n|---|---|---|---|\n";
     for (const OptionInfo& option : pass.options)

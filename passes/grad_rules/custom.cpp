@@ -1,0 +1,209 @@
+#include "passes/grad_rules/custom.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/kernel/custom.h"
+#include "ir/parser.h"
+#include "passes/kernel/vjp.h"
+
+namespace tg::grad_rules {
+namespace {
+
+/// What a call of the VJP needs: a tensor for each parameter that takes one, a type for each result.
+class CustomGradient {
+ public:
+  CustomGradient(const GradContext& context, const Item& kernel)
+      : c_(context), kernel_(kernel), params_(customParams(kernel)) {}
+
+  Result<Grads> generated(int64_t checkpoint);
+  Result<Grads> written(const Item& vjp);
+
+ private:
+  int indexOf(std::string_view name) const;
+  const Type& primalType(int param) const;
+  Value* primalValue(int param) const;
+  Value* cotangent(int param);
+  Value* zeros(const Type& type) { return c_.builder.constant(0, type); }
+  bool wantsInput(int param) const;
+  std::vector<std::string> wanted() const;
+  std::vector<std::string> reached() const;
+  Result<const Item*> place(KernelVjp& vjp);
+  void bind(const Value& arg, Value* input, const Type& result, int gradientOf);
+  Grads call(const Item& vjp);
+
+  const GradContext& c_;
+  const Item& kernel_;
+  std::vector<CustomParam> params_;
+  std::vector<Operand> inputs_;
+  std::vector<Type> results_;
+  std::vector<int> gradientOf_;  ///< for each result the kernel's parameter whose gradient it is, or -1
+};
+
+int CustomGradient::indexOf(std::string_view name) const {
+  const auto& args = kernel_.body.args;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (args[i]->name == name) return static_cast<int>(i);
+  return -1;
+}
+
+/// The tensor that a parameter was bound to: of an inout, what went in.
+Value* CustomGradient::primalValue(int param) const {
+  const CustomParam& bound = params_[static_cast<size_t>(param)];
+  return bound.input >= 0 ? c_.op.in(bound.input + 1) : c_.op.result(bound.result);
+}
+
+const Type& CustomGradient::primalType(int param) const { return primalValue(param)->type; }
+
+bool CustomGradient::wantsInput(int param) const {
+  int input = params_[static_cast<size_t>(param)].input;
+  return input >= 0 && c_.wants(input + 1) && isFloat(primalType(param).dtype);
+}
+
+/// The gradient of a result in f32, zeros where none flows.
+Value* CustomGradient::cotangent(int param) {
+  int result = params_[static_cast<size_t>(param)].result;
+  Type type = primalType(param);
+  type.dtype = DType::f32;
+  Value* gradient = result < 0 ? nullptr : c_.resultGrads[static_cast<size_t>(result)];
+  if (!gradient) return zeros(type);
+  return gradient->type.dtype == DType::f32 ? gradient : c_.builder.cast(gradient, DType::f32);
+}
+
+std::vector<std::string> CustomGradient::wanted() const {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < params_.size(); ++i)
+    if (wantsInput(static_cast<int>(i))) out.push_back(kernel_.body.args[i]->name);
+  return out;
+}
+
+std::vector<std::string> CustomGradient::reached() const {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Value& arg = *kernel_.body.args[i];
+    int result = params_[i].result;
+    if (result >= 0 && c_.resultGrads[static_cast<size_t>(result)] && arg.type.mode != BufMode::tape &&
+        isFloat(arg.type.dtype))
+      out.push_back(arg.name);
+  }
+  return out;
+}
+
+/// The parameter's input and result, as its mode wants them.
+void CustomGradient::bind(const Value& arg, Value* input, const Type& result, int gradientOf) {
+  BufMode mode = arg.type.mode;
+  if (mode == BufMode::in || mode == BufMode::inout) inputs_.push_back(Operand::of(input));
+  if (mode == BufMode::in) return;
+  results_.push_back(result);
+  gradientOf_.push_back(gradientOf);
+}
+
+Grads CustomGradient::call(const Item& vjp) {
+  std::vector<Operand> operands{Operand::symbol(vjp.name)};
+  operands.insert(operands.end(), inputs_.begin(), inputs_.end());
+  Op* op = c_.builder.create(Opcode::custom, std::move(operands), {}, results_);
+  Grads grads(c_.op.operands.size());
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (gradientOf_[i] < 0) continue;
+    Value* gradient = op->result(static_cast<int>(i));
+    DType dtype = primalType(gradientOf_[i]).dtype;
+    if (dtype != DType::f32) gradient = c_.builder.cast(gradient, dtype);
+    grads[static_cast<size_t>(params_[static_cast<size_t>(gradientOf_[i])].input) + 1] = {&c_.builder,
+                                                                                          gradient};
+  }
+  return grads;
+}
+
+/// Puts the kernel into the module, or finds the one that is equal to it.
+Result<const Item*> CustomGradient::place(KernelVjp& vjp) {
+  Module& module = *c_.builder.module();
+  for (int n = 1;; ++n) {
+    vjp.kernel->name = n == 1 ? kernel_.name + ".vjp" : fmt::format("{}.vjp_{}", kernel_.name, n);
+    const Item* there = module.find(ItemKind::kernel, vjp.kernel->name);
+    if (there && print(*there) == print(*vjp.kernel)) return there;
+    if (there) continue;
+    auto at = std::find_if(module.items.begin(), module.items.end(),
+                           [&](const auto& item) { return item.get() == &kernel_; });
+    return module.items.insert(at + 1, std::move(vjp.kernel))->get();
+  }
+}
+
+Result<Grads> CustomGradient::generated(int64_t checkpoint) {
+  KernelVjpRequest request{wanted(), reached(), kernel_.name + ".vjp", checkpoint};
+  if (request.wrt.empty() || request.of.empty()) return Grads(c_.op.operands.size());
+  Module& module = *c_.builder.module();
+  TG_TRY(KernelVjp vjp, differentiateKernel(module, kernel_, request));
+  std::vector<Shape> shapes = boundShapes(c_.op, kernel_);
+  std::vector<Type> tapes;
+  for (size_t i = 0; i < vjp.params.size(); ++i) {
+    Type buffer = vjp.kernel->body.args[i]->type;
+    if (vjp.params[i].role == KernelVjpParam::Role::tape) {
+      TG_TRY(buffer.shape, tapeShape(vjp, static_cast<int>(i), kernel_, shapes));
+    }
+    if (buffer.lanes > 1) buffer.shape[buffer.shape.rank() - 1] *= buffer.lanes;
+    tapes.push_back(Type::tensor(buffer.dtype == DType::u32 ? DType::i32 : buffer.dtype, buffer.shape));
+  }
+  const std::vector<KernelVjpParam> params = vjp.params;
+  TG_TRY(const Item* made, place(vjp));
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Value& arg = *made->body.args[i];
+    int of = indexOf(params[i].of);
+    using Role = KernelVjpParam::Role;
+    Role role = params[i].role;
+    if (role == Role::tape) {
+      bind(arg, nullptr, tapes[i], -1);
+    } else if (role == Role::primal) {
+      bind(arg, primalValue(of), primalType(of), -1);
+    } else {
+      Type type = primalType(of);
+      type.dtype = DType::f32;
+      bool gives = wantsInput(of) && (role == Role::gradient || role == Role::adjoint);
+      bind(arg, role == Role::gradient ? nullptr : cotangent(of), type, gives ? of : -1);
+    }
+  }
+  return call(*made);
+}
+
+/// Parameters of a VJP that a person wrote are known by their names.
+Result<Grads> CustomGradient::written(const Item& vjp) {
+  for (const auto& arg : vjp.body.args) {
+    int primal = indexOf(arg->name);
+    int of = arg->name.starts_with("d_") ? indexOf(arg->name.substr(2)) : -1;
+    if (primal >= 0) {
+      bind(*arg, primalValue(primal), primalType(primal), -1);
+    } else if (of >= 0) {
+      const CustomParam& bound = params_[static_cast<size_t>(of)];
+      Type type = primalType(of);
+      if (isFloat(type.dtype)) type.dtype = DType::f32;
+      bool gives = bound.input >= 0 && arg->type.mode != BufMode::in && c_.wants(bound.input + 1);
+      bool takes = arg->type.mode == BufMode::in || arg->type.mode == BufMode::inout;
+      bind(*arg, takes ? cotangent(of) : nullptr, type, gives ? of : -1);
+    } else {
+      for (int64_t extent : arg->type.shape)
+        if (extent == Shape::kDynamic)
+          return failAt(
+              arg->loc ? arg->loc : vjp.loc,
+              fmt::format("append-grad [append-grad.c9]: %{} of @{} is scratch of an open extent; give "
+                          "it extents",
+                          arg->name, vjp.name));
+      Type type = Type::tensor(arg->type.dtype == DType::u32 ? DType::i32 : arg->type.dtype, arg->type.shape);
+      if (arg->type.lanes > 1) type.shape[type.shape.rank() - 1] *= arg->type.lanes;
+      bind(*arg, nullptr, type, -1);
+    }
+  }
+  return call(vjp);
+}
+
+}  // namespace
+
+Result<Grads> custom(const GradContext& context, int64_t checkpoint) {
+  const Module& module = *context.builder.module();
+  const Item* kernel = customKernel(context.op, module);
+  CustomGradient gradient(context, *kernel);
+  const Attr* own = find(kernel->attrs, "vjp");
+  if (!own) return gradient.generated(checkpoint);
+  return gradient.written(*module.find(ItemKind::kernel, own->text));
+}
+
+}  // namespace tg::grad_rules

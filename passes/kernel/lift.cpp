@@ -1,0 +1,68 @@
+#include "passes/kernel/lift.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/kernel/index_analysis.h"
+#include "ir/kernel/kernel.h"
+#include "passes/kernel/effects.h"
+#include "passes/kernel/simplify.h"
+
+namespace tg {
+namespace {
+
+class Lifter {
+ public:
+  explicit Lifter(Item& kernel) {
+    IndexAnalysis analysis(kernel);
+    Uniformity uniformity(kernel);
+    std::unordered_set<const Value*> written;
+    walk(kernel.body, [&](Op& op) {
+      if (writesElement(op)) written.insert(elementOf(op)->value);
+    });
+    walk(kernel.body, [&](Op& op) {
+      if (op.code == Opcode::k_load && !written.contains(elementOf(op)->value) &&
+          uniformity.uniform(*elementOf(op)) && analysis.inRange(op))
+        liftable_.insert(&op);
+    });
+    lift(kernel.body);
+  }
+
+ private:
+  using Ops = std::vector<std::unique_ptr<Op>>;
+
+  void lift(Block& block) {
+    Ops out;
+    for (auto& op : block.ops) {
+      for (auto& region : op->regions) lift(*region);
+      if (op->code == Opcode::k_if)
+        for (auto& region : op->regions) take(*region, out);
+      out.push_back(std::move(op));
+    }
+    block.ops = std::move(out);
+  }
+
+  void take(Block& region, Ops& out) {
+    std::unordered_set<const Value*> inside;
+    Ops kept;
+    for (auto& op : region.ops) {
+      bool free = liftable_.contains(op.get());
+      forEachUse(static_cast<const Op&>(*op), [&](Value* value) { free &= !inside.contains(value); });
+      if (!free)
+        for (const auto& result : op->results) inside.insert(result.get());
+      (free ? out : kept).push_back(std::move(op));
+    }
+    region.ops = std::move(kept);
+  }
+
+  std::unordered_set<const Op*> liftable_;
+};
+
+}  // namespace
+
+void liftUniformLoads(Item& kernel) {
+  makeNamesUnique(kernel);
+  Lifter lifter(kernel);
+}
+
+}  // namespace tg

@@ -1,0 +1,329 @@
+#include "passes/kernel/replay.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "passes/kernel/effects.h"
+
+namespace tg {
+
+// ------------------------------------------------------------------------------------------ values
+
+static std::vector<int> launchAxesOf(const Item& kernel) {
+  std::vector<int> axes;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    bool one =
+        axis >= kernel.grid.size() || (kernel.grid[axis].isLiteral() && kernel.grid[axis].integer == 1);
+    if (!one || kernel.workgroup[axis] != 1) axes.push_back(static_cast<int>(axis));
+  }
+  return axes;
+}
+
+Replay::Replay(const KernelFacts& facts, KernelBuilder& builder,
+               std::unordered_map<const Value*, Value*> buffers)
+    : facts_(facts), builder_(builder), buffers_(std::move(buffers)),
+      launchAxes_(launchAxesOf(facts.kernel())) {
+  walk(facts.kernel().body, [&](Op& op) {
+    if (op.code != Opcode::k_shared && op.code != Opcode::k_local) return;
+    const Value* made = op.result();
+    buffers_[made] = op.code == Opcode::k_shared ? builder_.sharedBuffer(made->type, made->name)
+                                                 : builder_.localBuffer(made->type, made->name);
+  });
+}
+
+void Replay::open(const Block& block, bool uniform, const KV* index, const KV* trip) {
+  frames_.push_back({&block, builder_.depth(), Kind::backward, uniform, trip ? *trip : KV{}, {}, {}});
+  if (index) frames_.back().memo[block.args[0].get()] = *index;
+}
+
+/// Runs `body` as if the blocks inside frame `frame` were not open.
+void Replay::run(size_t frame, const Body& body) {
+  std::vector<Frame> aside(std::make_move_iterator(frames_.begin() + static_cast<std::ptrdiff_t>(frame) + 1),
+                           std::make_move_iterator(frames_.end()));
+  frames_.erase(frames_.begin() + static_cast<std::ptrdiff_t>(frame) + 1, frames_.end());
+  builder_.at(frames_.back().level, body);
+  for (Frame& each : aside) frames_.push_back(std::move(each));
+}
+
+KV Replay::primal(const Value* value) {
+  const Block* owner = facts_.owner(value);
+  size_t frame = frames_.size();
+  while (frames_[--frame].block != owner) assert(frame > 0 && "the value's block is open");
+  auto& memo = frames_[frame].memo;
+  if (auto it = memo.find(value); it != memo.end()) return it->second;
+  run(frame, [&] { make(value); });
+  return frames_[frame].memo.at(value);
+}
+
+KV Replay::primal(const Operand& operand, DType wanted) {
+  if (operand.isLiteral()) return KernelBuilder::literal(wanted, operand.number());
+  return primal(operand.value);
+}
+
+KV Replay::operand(const Op& op, int index) {
+  const Operand& operand = op.operands[static_cast<size_t>(index)];
+  return primal(operand, operand.isLiteral() ? operandType(op, operand).dtype : DType::f32);
+}
+
+std::vector<KV> Replay::indices(const Operand& element) {
+  std::vector<KV> out;
+  for (const Operand& item : element.items) out.push_back(primal(item, DType::u32));
+  return out;
+}
+
+/// Gives the value's block, the innermost open one, the value.
+void Replay::make(const Value* value) {
+  const Op* op = value->def;
+  if (!op || facts_.isMemory(value)) {
+    KV held = fetch(value);
+    frames_.back().memo[value] = held;
+  } else if (op->code == Opcode::k_for) {
+    loopAgain(*op, frames_.back().kind == Kind::backward);
+  } else if (op->code == Opcode::k_if) {
+    branchAgain(*op);
+  } else if (op->code == Opcode::k_call) {
+    std::vector<KV> inputs;
+    std::vector<Type> types;
+    for (int i = 1; i < op->numOperands(); ++i) inputs.push_back(operand(*op, i));
+    for (const auto& result : op->results) types.push_back(result->type);
+    std::vector<KV> results = builder_.call(op->operands[0].text, inputs, types);
+    for (size_t i = 0; i < results.size(); ++i)
+      frames_.back().memo[op->result(static_cast<int>(i))] = results[i];
+  } else {
+    KV made = compute(*op);
+    frames_.back().memo[value] = made;
+  }
+}
+
+/// An op without regions that may be done again.
+KV Replay::compute(const Op& op) {
+  const Type& type = op.result()->type;
+  std::vector<KV> in;
+  bool special = op.info().slots.count > 0 && op.info().slots[0].kind == table::SlotKind::literal;
+  if (!special && op.code != Opcode::k_dim && !elementOf(op))
+    for (int i = 0; i < op.numOperands(); ++i)
+      if (op.code != Opcode::k_extract || i == 0) in.push_back(operand(op, i));
+  std::vector<KV> at = elementOf(op) ? indices(*elementOf(op)) : std::vector<KV>{};
+  builder_.setLoc(derivedLoc("vjp", op.loc));
+  builder_.hint(op.result()->name);
+  KV out = [&] {
+    switch (op.code) {
+    case Opcode::k_global_id:
+    case Opcode::k_local_id:
+    case Opcode::k_workgroup_id:
+    case Opcode::k_num_workgroups: return builder_.id(op.code, static_cast<int>(op.operands[0].integer));
+    case Opcode::k_dim: return builder_.dim(buffer(op.in(0)), static_cast<int>(op.operands[1].integer));
+    case Opcode::k_select: return builder_.select(in[0], in[1], in[2]);
+    case Opcode::k_cast: return builder_.cast(in[0], type.dtype);
+    case Opcode::k_bitcast: return builder_.bitcast(in[0], type.dtype);
+    case Opcode::k_vec: return in.size() == 1 ? builder_.splat(in[0], type.lanes) : builder_.vec(in);
+    case Opcode::k_extract: return builder_.extract(in[0], static_cast<int>(op.operands[1].integer));
+    case Opcode::k_load: return builder_.loadHere(buffer(elementOf(op)->value), at);
+    case Opcode::k_exact_load: return builder_.exactLoad(buffer(elementOf(op)->value), at);
+    case Opcode::k_workgroup_reduce:
+      return builder_.workgroupReduce(builder_.widened(in[0], type), op.word("kind"));
+    case Opcode::k_subgroup_reduce:
+      return builder_.subgroupReduce(builder_.widened(in[0], type), op.word("kind"));
+    case Opcode::k_subgroup_shuffle: return builder_.subgroupShuffle(builder_.widened(in[0], type), in[1]);
+    case Opcode::k_subgroup_ballot: return builder_.subgroupBallot(in[0]);
+    default: return builder_.op(op.code, in, type.dtype);
+    }
+  }();
+  builder_.hint("");
+  return out;
+}
+
+// ------------------------------------------------------------------------------------ control flow
+
+std::vector<KV> Replay::yields(const Block& block, const std::vector<Type>& types) {
+  const Op* yield = yieldOf(block);
+  std::vector<KV> out;
+  for (size_t i = 0; i < types.size() && yield && i < yield->operands.size(); ++i)
+    out.push_back(builder_.widened(primal(yield->operands[i], types[i].dtype), types[i]));
+  return out;
+}
+
+void Replay::branchAgain(const Op& op) {
+  std::vector<Type> types;
+  for (const auto& result : op.results) types.push_back(result->type);
+  bool uniform = uniformFlow() && facts_.entersUniformly(op);
+  auto body = [&](size_t region) {
+    const Block& block = *op.regions[region];
+    frames_.push_back({&block, builder_.depth(), Kind::again, uniform, {}, {}, {}});
+    std::vector<KV> out = yields(block, types);
+    frames_.pop_back();
+    return out;
+  };
+  KV cond = operand(op, 0);
+  std::vector<KV> results = builder_.branch(
+      cond, types, [&] { return body(0); }, [&] { return body(1); });
+  for (size_t i = 0; i < results.size(); ++i) frames_.back().memo[op.results[i].get()] = results[i];
+}
+
+LoopBounds Replay::bounds(const Op& loop) {
+  const Operand* step = loop.keyword("step");
+  LoopBounds out{primal(loop.operands[0].items[0], DType::u32),
+                 step ? primal(step->items[0], DType::u32) : KernelBuilder::u32(1),
+                 {}};
+  if (int64_t trips = KernelFacts::staticTrips(loop); trips >= 0) {
+    out.trips = KernelBuilder::u32(trips);
+    return out;
+  }
+  KV to = primal(loop.keyword("to")->items[0], DType::u32);
+  KV span = to;
+  if (!out.from.is(0))
+    span = builder_.select(builder_.op(Opcode::k_lt, {out.from, to}),
+                           builder_.op(Opcode::k_sub, {to, out.from}), KernelBuilder::u32(0));
+  out.trips = span;
+  if (!out.step.is(1)) {
+    KV part =
+        builder_.op(Opcode::k_ne, {builder_.op(Opcode::k_mod, {span, out.step}), KernelBuilder::u32(0)});
+    out.trips = builder_.add(builder_.op(Opcode::k_div, {span, out.step}), builder_.cast(part, DType::u32));
+  }
+  return out;
+}
+
+/// Emits a loop like `op`, its body by `body`; `keep` stores the carried values of each trip.
+std::vector<KV> Replay::runLoop(const Op& op, Kind kind, bool keepThem,
+                                const std::function<void(const Block&)>& body) {
+  const Block& block = *op.regions[0];
+  bool uniform = uniformFlow() && facts_.entersUniformly(op);
+  const Operand* by = op.keyword("step");
+  KV from = primal(op.operands[0].items[0], DType::u32), to = primal(op.keyword("to")->items[0], DType::u32);
+  KV step = by ? primal(by->items[0], DType::u32) : KernelBuilder::u32(1);
+  std::vector<KV> init;
+  std::vector<Type> types;
+  for (const Operand& binding : iterArgs(op)) {
+    types.push_back(binding.value->type);
+    init.push_back(builder_.widened(primal(binding.items[0], types.back().dtype), types.back()));
+  }
+  builder_.setLoc(derivedLoc("vjp", op.loc));
+  builder_.hint(block.args[0]->name);
+  return builder_.loop(
+      builder_.depth(), from, to, step, init, [&](const KV& index, const std::vector<KV>& carried) {
+        KV trip = builder_.op(Opcode::k_div, {builder_.op(Opcode::k_sub, {index, from}), step});
+        frames_.push_back({&block, builder_.depth(), kind, uniform, trip, {}, {}});
+        frames_.back().memo[block.args[0].get()] = index;
+        for (size_t i = 0; i < carried.size(); ++i) {
+          frames_.back().memo[block.args[i + 1].get()] = carried[i];
+          if (keepThem) keep(block.args[i + 1].get(), carried[i], {&op});
+        }
+        body(block);
+        std::vector<KV> out = yields(block, types);
+        frames_.pop_back();
+        return out;
+      });
+}
+
+void Replay::loopAgain(const Op& op, bool keepThem) {
+  keepThem = keepThem && !keptForward_.contains(&op);
+  std::vector<KV> results = runLoop(op, Kind::again, keepThem, [](const Block&) {});
+  Frame& frame = frames_.back();
+  if (keepThem) frame.kept.insert(&op);
+  for (size_t i = 0; i < op.results.size(); ++i) frame.memo[op.results[i].get()] = results[i];
+}
+
+void Replay::keepCarried(const Op& loop) {
+  if (iterArgs(loop).empty() || keptForward_.contains(&loop) || frames_.back().kept.contains(&loop)) return;
+  loopAgain(loop, true);
+}
+
+// ------------------------------------------------------------------------------------------ sweep
+
+void Replay::sweep() {
+  frames_.push_back({&facts_.kernel().body, builder_.depth(), Kind::forward, true, {}, {}, {}});
+  forward(facts_.kernel().body);
+  frames_.back().kind = Kind::backward;
+}
+
+void Replay::forward(const Block& block) {
+  for (const auto& op : block.ops) forwardOp(*op);
+}
+
+void Replay::forwardOp(const Op& op) {
+  if (op.code == Opcode::k_if) return forwardIf(op);
+  if (op.code == Opcode::k_for) return forwardLoop(op);
+  if (op.code == Opcode::k_shared || op.code == Opcode::k_local || op.code == Opcode::k_yield) return;
+  if (op.code == Opcode::k_barrier) {
+    builder_.setLoc(derivedLoc("vjp", op.loc));
+    return builder_.barrier();
+  }
+  if (writesElement(op)) return forwardWrite(op);
+  if (!isLoad(op) || !facts_.isMutable(elementOf(op)->value)) {
+    for (const auto& result : op.results) primal(result.get());
+    return;
+  }
+  KV loaded = compute(op);
+  frames_.back().memo[op.result()] = loaded;
+  keep(op.result(), loaded, facts_.loopsAround(op.result()));
+}
+
+void Replay::forwardWrite(const Op& op) {
+  const Operand& element = *elementOf(op);
+  BufMode mode = element.value->type.mode;
+  if (mode == BufMode::out || (mode == BufMode::accum && op.results.empty())) return;
+  std::vector<KV> at = indices(element);
+  KV value = operand(op, broughtOperand(op));
+  Value* target = buffer(element.value);
+  builder_.setLoc(derivedLoc("vjp", op.loc));
+  bool wantOld = !op.results.empty();
+  KV old;
+  switch (op.code) {
+  case Opcode::k_store: return builder_.store(value, target, at);
+  case Opcode::k_accumulate: return builder_.accumulate(value, target, at);
+  case Opcode::k_exact_add: return builder_.exactAdd(value, target, at);
+  case Opcode::k_exact_store: return builder_.exactStore(value, target, at);
+  case Opcode::k_atomic_compare_exchange:
+    old = builder_.atomicCompareExchange(operand(op, 0), value, target, at, wantOld);
+    break;
+  default: old = builder_.atomic(op.code, value, target, at, wantOld); break;
+  }
+  if (!wantOld) return;
+  frames_.back().memo[op.result()] = old;
+  keep(op.result(), old, facts_.loopsAround(op.result()));
+}
+
+/// Memory read inside, but in no loop, comes out as results of the if.
+void Replay::forwardIf(const Op& op) {
+  std::vector<Type> types;
+  for (const auto& result : op.results) types.push_back(result->type);
+  const std::vector<Type> own = types;
+  std::vector<std::vector<const Value*>> memory(2);
+  for (size_t region = 0; loopDepth_ == 0 && region < op.regions.size(); ++region)
+    for (const Value* value : memory[region] = facts_.memoryIn(*op.regions[region]))
+      types.push_back(value->type);
+  bool uniform = uniformFlow() && facts_.entersUniformly(op);
+  auto body = [&](size_t region) {
+    std::vector<KV> out;
+    if (region < op.regions.size()) {
+      frames_.push_back({op.regions[region].get(), builder_.depth(), Kind::forward, uniform, {}, {}, {}});
+      forward(*op.regions[region]);
+      out = yields(*op.regions[region], own);
+      frames_.pop_back();
+    }
+    for (size_t side = 0; side < 2; ++side)
+      for (const Value* value : memory[side])
+        out.push_back(side == region ? held_.at(value) : KernelBuilder::literal(value->type.dtype, 0));
+    return out;
+  };
+  KernelBuilder::BranchBody otherwise;
+  if (!types.empty() || op.regions.size() > 1) otherwise = [&] { return body(1); };
+  KV cond = operand(op, 0);
+  std::vector<KV> results = builder_.branch(
+      cond, types, [&] { return body(0); }, otherwise);
+  size_t next = 0;
+  for (const auto& result : op.results) frames_.back().memo[result.get()] = results[next++];
+  for (const auto& side : memory)
+    for (const Value* value : side) held_[value] = results[next++];
+}
+
+void Replay::forwardLoop(const Op& op) {
+  bool outermost = loopDepth_++ == 0;
+  std::vector<KV> results =
+      runLoop(op, Kind::forward, outermost, [&](const Block& block) { forward(block); });
+  --loopDepth_;
+  if (outermost) keptForward_.insert(&op);
+  for (size_t i = 0; i < op.results.size(); ++i) frames_.back().memo[op.results[i].get()] = results[i];
+}
+
+}  // namespace tg

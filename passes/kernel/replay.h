@@ -1,0 +1,106 @@
+// The primal side of a VJP: the forward sweep, what it keeps, and how a backward step gets at a value of the
+// kernel again.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/kernel/builder.h"
+#include "ir/kernel/kernel.h"
+#include "passes/kernel/kernel_facts.h"
+
+namespace tg {
+
+/// What a reversed loop needs to know of its primal.
+struct LoopBounds {
+  KV from, step, trips;
+};
+
+class Replay {
+ public:
+  /// Builds into `builder`; `buffers` maps the kernel's parameters to those of the VJP.
+  Replay(const KernelFacts& facts, KernelBuilder& builder, std::unordered_map<const Value*, Value*> buffers);
+
+  /// Runs the kernel's body without its stores to out and accum buffers, keeping what memory holds.
+  void sweep();
+
+  /// A value of the kernel here, where it belongs to an open block: computed or fetched at most once for
+  /// each block.
+  KV primal(const Value* value);
+  /// An operand, of which a literal has type `wanted`.
+  KV primal(const Operand& operand, DType wanted);
+  /// Operand `index` of an op that is a value or a literal.
+  KV operand(const Op& op, int index);
+  /// The indices of an element.
+  std::vector<KV> indices(const Operand& element);
+  Value* buffer(const Value* primal) const { return buffers_.at(primal); }
+
+  LoopBounds bounds(const Op& loop);
+  /// Runs a loop forward here to keep its carried values, unless they are kept already.
+  void keepCarried(const Op& loop);
+
+  /// Opens a block for a backward step: `index` is the loop's index and `trip` counts from 0; null of an if.
+  void open(const Block& block, bool uniform, const KV* index = nullptr, const KV* trip = nullptr);
+  void close() { frames_.pop_back(); }
+  /// Whether all invocations of the workgroup are where we are.
+  bool uniformFlow() const { return frames_.back().uniform; }
+
+  /// The launch axes that are not 1, whose global ids tell invocations apart.
+  const std::vector<int>& launchAxes() const { return launchAxes_; }
+  /// The trips that the axes of a kept buffer count.
+  const std::unordered_map<const Value*, std::vector<const Op*>>& tapes() const { return tapes_; }
+  bool rankExceeded() const { return rankExceeded_; }
+
+ private:
+  enum class Kind : uint8_t { forward, backward, again };
+  struct Frame {
+    const Block* block;
+    int level;
+    Kind kind;
+    bool uniform;
+    KV trip;  ///< of a loop's body
+    std::unordered_map<const Value*, KV> memo;
+    std::unordered_set<const Op*> kept;  ///< loops whose carried values were kept since the block opened
+  };
+  struct Slot {
+    Value* buffer = nullptr;
+    std::vector<const Op*> loops;
+    bool local = false;
+    Type type;
+  };
+  using Body = std::function<void()>;
+
+  void forward(const Block& block);
+  void forwardOp(const Op& op);
+  void forwardWrite(const Op& op);
+  void forwardIf(const Op& op);
+  void forwardLoop(const Op& op);
+  void run(size_t frame, const Body& body);
+  void make(const Value* value);
+  KV compute(const Op& op);
+  void branchAgain(const Op& op);
+  void loopAgain(const Op& op, bool keep);
+  std::vector<KV> runLoop(const Op& op, Kind kind, bool keep, const std::function<void(const Block&)>& body);
+  std::vector<KV> yields(const Block& block, const std::vector<Type>& types);
+  Slot& slotOf(const Value* value, std::vector<const Op*> loops);
+  std::vector<KV> place(const Slot& slot);
+  void keep(const Value* value, const KV& held, std::vector<const Op*> loops);
+  KV fetch(const Value* value);
+
+  const KernelFacts& facts_;
+  KernelBuilder& builder_;
+  std::unordered_map<const Value*, Value*> buffers_;
+  std::vector<Frame> frames_;
+  std::unordered_map<const Value*, KV> held_;  ///< memory outside of loops, as values of the body
+  std::unordered_map<const Value*, Slot> slots_;
+  std::unordered_map<const Value*, std::vector<const Op*>> tapes_;
+  std::unordered_set<const Op*> keptForward_;
+  std::vector<int> launchAxes_;
+  int loopDepth_ = 0;
+  bool rankExceeded_ = false;
+};
+
+}  // namespace tg

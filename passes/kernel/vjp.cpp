@@ -1,0 +1,269 @@
+#include "passes/kernel/vjp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ir/kernel/inline.h"
+#include "ir/kernel/specialize.h"
+#include "passes/kernel/adjoint.h"
+#include "passes/kernel/checkpoint.h"
+#include "passes/kernel/effects.h"
+#include "passes/kernel/lift.h"
+#include "passes/kernel/refusal.h"
+#include "passes/kernel/simplify.h"
+
+namespace tg {
+
+std::string_view name(KernelVjpParam::Role role) {
+  constexpr std::string_view kNames[] = {"primal", "cotangent", "gradient", "adjoint", "tape"};
+  return kNames[static_cast<int>(role)];
+}
+
+namespace {
+
+using Role = KernelVjpParam::Role;
+
+/// The VJP kernel while it is made.
+class VjpMaker {
+ public:
+  VjpMaker(const Module& module, std::shared_ptr<Item> source, const KernelVjpRequest& request)
+      : module_(module), source_(std::move(source)), request_(request) {}
+
+  Result<KernelVjp> run();
+
+ private:
+  void declare();
+  Value* parameter(const Value* primal, Role role, Type type, const std::string& hint);
+  void mapGrid();
+  void readExtentsElsewhere();
+  void settleModes();
+  Result<KernelVjp> finish(const Replay& replay);
+
+  const Module& module_;
+  std::shared_ptr<Item> source_;
+  const KernelVjpRequest& request_;
+  std::vector<const Value*> wrt_, of_;
+  std::unique_ptr<Item> made_;
+  std::unique_ptr<KernelBuilder> builder_;
+  std::unordered_map<const Value*, Value*> primal_, adjoint_;
+  std::unordered_map<const Value*, KernelVjpParam> roles_;  ///< of the VJP's parameters
+};
+
+/// Whether a kernel takes the old value of one of the buffer's elements.
+bool takesOldValues(const KernelFacts& facts, const Value* buffer) {
+  bool takes = false;
+  walk(facts.kernel().body,
+       [&](Op& op) { takes |= writesElement(op) && elementOf(op)->value == buffer && !op.results.empty(); });
+  return takes;
+}
+
+Value* VjpMaker::parameter(const Value* primal, Role role, Type type, const std::string& hint) {
+  Value* made = builder_->parameter(type, hint);
+  made->loc = primal->loc;
+  roles_[made] = {role, primal->name};
+  return made;
+}
+
+/// Names given by the request, or all that could be.
+Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, bool inputs,
+                     std::vector<const Value*>& out) {
+  auto fits = [&](const Value& arg) {
+    BufMode mode = arg.type.mode;
+    return mode == BufMode::inout ||
+           (inputs ? mode == BufMode::in : mode == BufMode::out || mode == BufMode::accum);
+  };
+  if (names.empty()) {
+    for (const auto& arg : kernel.body.args)
+      if (isFloat(arg->type.dtype) && fits(*arg)) out.push_back(arg.get());
+    return {};
+  }
+  std::string_view which = inputs ? "wrt" : "of", modes = inputs ? "in or inout" : "out, inout or accum";
+  for (const std::string& name : names) {
+    const Value* arg = kernel.arg(name);
+    if (!arg) {
+      std::string known;
+      for (const auto& each : kernel.body.args) known += (known.empty() ? "%" : ", %") + each->name;
+      return failAt(kernel.loc, fmt::format("kernel-vjp [kernel-vjp.c2]: {} names %{}, but @{} has {}", which,
+                                            name, kernel.name, known));
+    }
+    if (!isFloat(arg->type.dtype))
+      return failAt(arg->loc ? arg->loc : kernel.loc,
+                    fmt::format("kernel-vjp [kernel-vjp.c3]: {} names %{}, which holds {}, not a float",
+                                which, name, tg::name(arg->type.dtype)));
+    if (!fits(*arg))
+      return failAt(arg->loc ? arg->loc : kernel.loc,
+                    fmt::format("kernel-vjp [kernel-vjp.c4]: {} names %{}, whose mode is {}, not {}", which,
+                                name, tg::name(arg->type.mode), modes));
+    if (std::find(out.begin(), out.end(), arg) == out.end()) out.push_back(arg);
+  }
+  return {};
+}
+
+Result<KernelVjp> VjpMaker::run() {
+  TG_CHECK(resolve(*source_, request_.wrt, true, wrt_));
+  TG_CHECK(resolve(*source_, request_.of, false, of_));
+  if (request_.checkpoint > 0) stripMine(*source_, request_.checkpoint);
+  KernelFacts facts(*source_);
+  Activity activity(*source_, wrt_, of_);
+  TG_CHECK(checkDifferentiable(facts, activity));
+
+  made_ = std::make_unique<Item>();
+  made_->kind = ItemKind::kernel;
+  made_->name = request_.name.empty() ? source_->name + ".vjp" : request_.name;
+  made_->loc = derivedLoc("vjp", source_->loc);
+  made_->workgroup = source_->workgroup;
+  builder_ = std::make_unique<KernelBuilder>(made_.get());
+  for (const auto& arg : source_->body.args) {
+    Type type = arg->type;
+    bool scratch = type.mode == BufMode::accum && takesOldValues(facts, arg.get());
+    if (facts.isMutable(arg.get()) && (type.mode == BufMode::inout || scratch))
+      type.mode = BufMode::tape;  // a copy of which only its own loads matter; see settleModes
+    else if (type.mode != BufMode::tape)
+      type.mode = BufMode::in;
+    primal_[arg.get()] =
+        parameter(arg.get(), arg->type.mode == BufMode::tape ? Role::tape : Role::primal, type, arg->name);
+  }
+  for (const auto& arg : source_->body.args) {
+    auto in = [&](const std::vector<const Value*>& list) {
+      return std::find(list.begin(), list.end(), arg.get()) != list.end();
+    };
+    BufMode mode = arg->type.mode;
+    bool asked = in(wrt_) || in(of_), scratch = mode == BufMode::inout || mode == BufMode::tape;
+    if (!asked && !(scratch && activity.active(arg.get()))) continue;
+    Role role = scratch ? Role::adjoint : mode == BufMode::in ? Role::gradient : Role::cotangent;
+    BufMode own = scratch ? BufMode::inout : mode == BufMode::in ? BufMode::accum : BufMode::in;
+    adjoint_[arg.get()] =
+        parameter(arg.get(), role, AdjointMemory::adjointType(arg->type, own), "d_" + arg->name);
+  }
+  Replay replay(facts, *builder_, primal_);
+  AdjointMemory memory(facts, activity, replay, *builder_, adjoint_);
+  replay.sweep();
+  memory.prepare();
+  AdjointSweep(module_, facts, activity, replay, *builder_, memory).run();
+  if (replay.rankExceeded()) return refusal(*source_, Refusal::rank);
+  mapGrid();
+  dropDead(*made_);
+  TG_CHECK(checkRepeatable(*made_));
+  return finish(replay);
+}
+
+static void remap(Operand& operand, const std::unordered_map<const Value*, Value*>& map) {
+  if (operand.value) operand.value = map.at(operand.value);
+  for (Operand& item : operand.items) remap(item, map);
+}
+
+void VjpMaker::mapGrid() {
+  made_->grid = source_->grid;
+  for (Operand& extent : made_->grid) remap(extent, primal_);
+}
+
+/// Whether an operand is, or holds, an element of the buffer.
+static bool reads(const Operand& operand, const Value* buffer) {
+  if (operand.kind == Operand::Kind::element && operand.value == buffer) return true;
+  return std::any_of(operand.items.begin(), operand.items.end(),
+                     [&](const Operand& item) { return reads(item, buffer); });
+}
+
+static void replace(Operand& operand, const Value* from, Value* to) {
+  if (operand.value == from) operand.value = to;
+  for (Operand& item : operand.items) replace(item, from, to);
+}
+
+/// A buffer of which only the extents matter is not asked for when its adjoint has the same.
+void VjpMaker::readExtentsElsewhere() {
+  for (const auto& arg : source_->body.args) {
+    Value* primal = primal_.at(arg.get());
+    auto it = adjoint_.find(arg.get());
+    if (it == adjoint_.end() || it->second->type.lanes != arg->type.lanes) continue;
+    bool read = false;
+    walk(made_->body, [&](Op& op) {
+      for (const Operand& operand : op.operands) read |= reads(operand, primal);
+    });
+    if (read) continue;
+    walk(made_->body, [&](Op& op) {
+      for (Operand& operand : op.operands) replace(operand, primal, it->second);
+    });
+    for (Operand& extent : made_->grid) replace(extent, primal, it->second);
+  }
+}
+
+/// Buffers that were made tapes so that their dead stores go get their modes back.
+void VjpMaker::settleModes() {
+  std::unordered_set<const Value*> written;
+  walk(made_->body, [&](Op& op) {
+    if (writesElement(op)) written.insert(elementOf(op)->value);
+  });
+  for (const auto& arg : source_->body.args) {
+    Value* primal = primal_.at(arg.get());
+    if (arg->type.mode == BufMode::inout)
+      primal->type.mode = written.contains(primal) ? BufMode::inout : BufMode::in;
+    else if (arg->type.mode == BufMode::accum)
+      primal->type.mode = BufMode::in;
+  }
+}
+
+Result<KernelVjp> VjpMaker::finish(const Replay& replay) {
+  settleModes();
+  readExtentsElsewhere();
+  KernelVjp out;
+  out.source = source_;
+  std::vector<bool> keep;
+  for (const auto& arg : made_->body.args) {
+    auto role = roles_.find(arg.get());
+    keep.push_back(role != roles_.end() &&
+                   (role->second.role == Role::gradient || role->second.role == Role::adjoint));
+  }
+  std::vector<const Value*> before;
+  for (const auto& arg : made_->body.args) before.push_back(arg.get());
+  std::vector<bool> there = dropUnusedParams(*made_, keep);
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!there[i]) continue;
+    auto role = roles_.find(before[i]);
+    out.params.push_back(role == roles_.end() ? KernelVjpParam{Role::tape, ""} : role->second);
+    KernelVjp::TapeAxes axes;
+    if (auto tape = replay.tapes().find(before[i]); tape != replay.tapes().end())
+      axes = {tape->second, replay.launchAxes()};
+    out.axes.push_back(std::move(axes));
+  }
+  out.kernel = std::move(made_);
+  return out;
+}
+
+}  // namespace
+
+Result<KernelVjp> differentiateKernel(const Module& module, const Item& kernel,
+                                      const KernelVjpRequest& request) {
+  std::shared_ptr<Item> source = cloneItem(kernel);
+  inlineCalls(module, *source, true);
+  dropDead(*source);
+  hoistInvariants(*source);
+  liftUniformLoads(*source);
+  return VjpMaker(module, source, request).run();
+}
+
+Result<Shape> tapeShape(const KernelVjp& vjp, int param, const Item& primal,
+                        const std::vector<Shape>& shapes) {
+  auto at = static_cast<size_t>(param);
+  const KernelVjpParam& role = vjp.params[at];
+  for (size_t i = 0; i < primal.body.args.size(); ++i)
+    if (!role.of.empty() && primal.body.args[i]->name == role.of) return shapes[i];
+  TG_TRY(auto grid, evaluateGrid(primal, shapes));
+  IndexAnalysis analysis(*vjp.source, &shapes);
+  Shape shape = vjp.kernel->body.args[at]->type.shape;
+  int axis = 0;
+  for (const Op* loop : vjp.axes[at].loops) {
+    std::optional<int64_t> trips = analysis.tripCount(*loop);
+    if (!trips && shape[axis] == Shape::kDynamic) return refusal(*loop, Refusal::trips);
+    if (shape[axis] == Shape::kDynamic) shape[axis] = std::max<int64_t>(1, *trips);
+    ++axis;
+  }
+  for (int each : vjp.axes[at].launch) {
+    auto launch = static_cast<size_t>(each);
+    shape[axis++] = grid[launch] * primal.workgroup[launch];
+  }
+  return shape;
+}
+
+}  // namespace tg

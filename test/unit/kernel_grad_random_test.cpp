@@ -1,0 +1,56 @@
+// Random kernels: their VJPs against central differences. TG_KERNEL_SEEDS=n runs n seeds (the nightly count
+// is in test/CMakeLists.txt), TG_KERNEL_FIRST=s begins with another one; a failure prints the reduced kernel.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "test/unit/kernel_grad_regressions.h"
+#include "test/unit/random_kernels.h"
+
+namespace tg::test {
+namespace {
+
+uint64_t setting(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+/// What of all seeds must have been tested for the run to mean something.
+struct Tally {
+  int compared = 0, kinks = 0, kernels = 0;
+};
+
+void run(uint64_t first, uint64_t count, Tally* tally) {
+  int failures = 0;
+  for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
+    KernelGradCase test = randomKernel(seed);
+    KernelGradReport report = checkKernelGradient(test);
+    ++tally->kernels;
+    tally->compared += report.compared;
+    tally->kinks += report.kinks;
+    if (report.fault == GradFault::none) continue;
+    ++failures;
+    KernelGradCase small = reduceKernel(test);
+    KernelGradReport why = checkKernelGradient(small);
+    ADD_FAILURE() << "seed " << seed << ", " << name(why.fault) << ": " << why.what << "\n"
+                  << small.text << "\n"
+                  << why.vjp;
+  }
+}
+
+TEST(RandomKernels, GradientsAreThoseOfDifferences) {
+  Tally tally;
+  run(setting("TG_KERNEL_FIRST", 1), setting("TG_KERNEL_SEEDS", 300), &tally);
+  EXPECT_GT(tally.compared, 10 * tally.kernels);
+  EXPECT_LT(tally.kinks, tally.compared / 20);
+}
+
+class KernelGradRegressions : public ::testing::TestWithParam<NamedKernelGrad> {};
+
+TEST_P(KernelGradRegressions, Stays) { expectKernelGradient(GetParam().test); }
+
+INSTANTIATE_TEST_SUITE_P(All, KernelGradRegressions, ::testing::ValuesIn(kernelGradRegressions()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tg::test

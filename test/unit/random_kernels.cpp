@@ -1,0 +1,462 @@
+// The statements and buffers of random kernels.
+#include "test/unit/random_kernels.h"
+
+#include <fmt/format.h>
+
+#include "test/unit/kernel_writer.h"
+
+namespace tg::test {
+namespace {
+
+/// Memory that the generator knows how to use without races.
+struct Memory {
+  enum class Kind : uint8_t { own, meeting, sums };
+  Kind kind = Kind::own;  ///< touched by one invocation; written by one between barriers; only added to
+  std::string name;
+  std::string prefix;   ///< indices before the last: "%i, " or "%g, " or ""
+  int extent = 1;       ///< of the last axis
+  bool atomic = false;  ///< meeting: atomics are allowed on it
+};
+
+class Generator {
+ public:
+  explicit Generator(uint64_t seed) : random_(seed), text_(random_) {}
+  KernelGradCase run(uint64_t seed);
+
+ private:
+  void launch();
+  void inputs();
+  void memory();
+  void results();
+  void parameter(const std::string& name, const std::string& element, Shape shape, const char* mode,
+                 KernelArray array);
+  KernelArray values(Shape shape, int lanes = 1);
+  void begin();
+  void initialise(const Memory& memory);
+  void statements(int count);
+  void statement();
+  void load();
+  void loop();
+  void branch();
+  void access();
+  void meeting();
+  void exchange(const Memory& memory);
+  void histogram(const Memory& memory);
+  void broadcast(const Memory& memory);
+  void collective();
+  void stopped();
+  void finish();
+  bool has(Memory::Kind kind) const;
+  const Memory& any(Memory::Kind kind);
+
+  KernelRandom random_;
+  KernelText text_;
+  KernelGradCase case_;
+  std::string params_, head_;
+  int lanes_ = 4, groups_ = 1, rows_ = 4;
+  bool uniform_ = true;  ///< the statement being written runs in all invocations of a workgroup
+  int nesting_ = 0, budget_ = 0;
+  struct Input {
+    std::string name;
+    Shape shape;
+    int lanes;
+  };
+  std::vector<Input> inputs_;
+  std::vector<Memory> memory_;
+  struct Output {
+    std::string name;
+    int trips;  ///< 0: one element for each invocation
+  };
+  std::vector<Output> outputs_;
+};
+
+KernelArray Generator::values(Shape shape, int lanes) {
+  KernelArray out{shape, {}};
+  for (int64_t i = 0; i < shape.elements() * lanes; ++i) out.values.push_back(random_.value());
+  return out;
+}
+
+void Generator::parameter(const std::string& name, const std::string& element, Shape shape, const char* mode,
+                          KernelArray array) {
+  std::string extents;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    extents += random_.chance(40) ? "?x" : fmt::format("{}x", shape[axis]);
+  params_ += fmt::format("{}%{}: buf<{}{}, {}>", params_.empty() ? "" : ", ", name, extents, element, mode);
+  case_.arrays[name] = std::move(array);
+}
+
+void Generator::launch() {
+  lanes_ = random_.of(std::vector<int>{1, 2, 4, 4, 4, 8});
+  groups_ = random_.between(1, 3);
+  rows_ = lanes_ * groups_;
+  if (lanes_ > 1 && random_.chance(30)) rows_ -= random_.between(1, lanes_ - 1);
+  bool square = lanes_ >= 4 && random_.chance(20);
+  head_ = square ? fmt::format("workgroup({}, 2) grid({})", lanes_ / 2, groups_)
+                 : fmt::format("workgroup({}) grid({})", lanes_, groups_);
+  if (square) {
+    text_.line("%lx = tgk.local_id 0 : u32");
+    text_.line("%ly = tgk.local_id 1 : u32");
+    text_.line(fmt::format("%lr = tgk.mul %ly, {} : u32", lanes_ / 2));
+    text_.line("%l = tgk.add %lr, %lx : u32");
+  } else {
+    text_.line("%l = tgk.local_id 0 : u32");
+  }
+  text_.line("%g = tgk.workgroup_id 0 : u32");
+  text_.line(fmt::format("%gl = tgk.mul %g, {} : u32", lanes_));
+  text_.line("%i = tgk.add %gl, %l : u32");
+  text_.addInt("%g", true);
+  text_.addInt("%l", false);
+  text_.addInt("%i", false);
+}
+
+void Generator::inputs() {
+  int count = random_.between(1, 3);
+  for (int at = 0; at < count; ++at) {
+    std::string name = fmt::format("x{}", at);
+    Shape shape = random_.chance(35) ? Shape{random_.between(2, 4), random_.between(1, 3)}
+                                     : Shape{random_.between(1, 9)};
+    int lanes = random_.chance(20) ? random_.chance(50) ? 4 : 2 : 1;
+    std::string element = lanes > 1 ? fmt::format("vec{}<f32>", lanes) : random_.chance(12) ? "f16" : "f32";
+    parameter(name, element, shape, "in", values(shape, lanes));
+    case_.wrt.push_back(name);
+    inputs_.push_back({name, shape, lanes});
+  }
+  KernelArray numbers{{random_.between(3, 8)}, {}};
+  for (int64_t i = 0; i < numbers.shape[0]; ++i) numbers.values.push_back(random_.below(7));
+  parameter("n", "u32", numbers.shape, "in", numbers);
+  parameter("z", "f32", {4}, "in", values({4}));
+}
+
+/// Memory of each kind, or of none.
+void Generator::memory() {
+  using enum Memory::Kind;
+  if (random_.chance(45)) {
+    int extent = random_.between(1, 4);
+    text_.line(fmt::format("%m = tgk.local : buf<{}xf32, local>", extent));
+    memory_.push_back({own, "%m", "", extent, false});
+  }
+  if (random_.chance(30)) {
+    int extent = random_.between(1, 3);
+    Shape shape{rows_, extent};
+    bool tape = random_.chance(50);
+    parameter("t", "f32", shape, tape ? "tape" : "inout", tape ? KernelArray{shape, {}} : values(shape));
+    if (!tape) case_.wrt.push_back("t"), case_.of.push_back("t");
+    memory_.push_back({own, "%t", "%i, ", extent, false});
+  }
+  if (rows_ == lanes_ * groups_ && random_.chance(45)) {
+    text_.line(fmt::format("%s = tgk.shared : buf<{}xf32, shared>", lanes_));
+    memory_.push_back({meeting, "%s", "", lanes_, true});
+  }
+  if (rows_ == lanes_ * groups_ && random_.chance(20)) {
+    Shape shape{groups_, lanes_};
+    bool tape = random_.chance(50);
+    parameter("e", "f32", shape, tape ? "tape" : "inout", tape ? KernelArray{shape, {}} : values(shape));
+    if (!tape) case_.wrt.push_back("e"), case_.of.push_back("e");
+    memory_.push_back({meeting, "%e", "%g, ", lanes_, true});
+  }
+  if (random_.chance(40)) {
+    int extent = random_.between(1, 4);
+    parameter("a", "f32", {extent}, "accum", {{extent}, {}});
+    case_.of.push_back("a");
+    memory_.push_back({sums, "%a", "", extent, true});
+  }
+}
+
+void Generator::results() {
+  int count = random_.between(1, 2);
+  for (int at = 0; at < count; ++at) {
+    std::string name = fmt::format("o{}", at);
+    int trips = random_.chance(25) ? random_.between(1, 3) : 0;
+    Shape shape = trips ? Shape{rows_, trips} : Shape{rows_};
+    parameter(name, random_.chance(10) ? "f16" : "f32", shape, "out", {shape, {}});
+    if (at == 0 || random_.chance(80)) case_.of.push_back(name);
+    outputs_.push_back({name, trips});
+  }
+}
+
+void Generator::initialise(const Memory& memory) {
+  if (memory.kind != Memory::Kind::own) return;
+  if (memory.name == "%t" && case_.arrays.at("t").values.size() && random_.chance(60)) return;  // has values
+  if (memory.extent > 1 && random_.chance(40)) {
+    std::string k = text_.fresh("k");
+    text_.open(fmt::format("tgk.for {} = 0 to({})", k, memory.extent));
+    text_.addInt(k, true);
+    text_.line(fmt::format("tgk.store {}, {}[{}{}]", text_.number(4, 30), memory.name, memory.prefix, k));
+    text_.close();
+    return;
+  }
+  for (int at = 0; at < memory.extent; ++at)
+    text_.line(fmt::format("tgk.store {}, {}[{}{}]", text_.number(4, 30), memory.name, memory.prefix, at));
+}
+
+void Generator::load() {
+  if (random_.chance(15)) {
+    std::string at =
+        text_.index(static_cast<int>(case_.arrays.at("n").shape[0]), uniform_ && random_.chance(50));
+    bool fixed = at[0] != '%';
+    text_.addInt(text_.let(fmt::format("tgk.load %n[{}] : u32", at), "u"), fixed);
+    return;
+  }
+  const Input& input = random_.of(inputs_);
+  std::string at;
+  for (int axis = 0; axis < input.shape.rank(); ++axis)
+    at += (axis ? ", " : "") + text_.index(static_cast<int>(input.shape[axis]));
+  std::string type = input.lanes > 1 ? fmt::format("vec{}<f32>", input.lanes) : "f32";
+  text_.addFloat({text_.let(fmt::format("tgk.load %{}[{}] : {}", input.name, at, type)), input.lanes, 2});
+}
+
+bool Generator::has(Memory::Kind kind) const {
+  for (const Memory& memory : memory_)
+    if (memory.kind == kind) return true;
+  return false;
+}
+
+const Memory& Generator::any(Memory::Kind kind) {
+  std::vector<const Memory*> all;
+  for (const Memory& memory : memory_)
+    if (memory.kind == kind) all.push_back(&memory);
+  return *random_.of(all);
+}
+
+/// Reads and writes of memory that one invocation has to itself, and sums of all.
+void Generator::access() {
+  bool own = has(Memory::Kind::own), sums = has(Memory::Kind::sums);
+  if (sums && (!own || random_.chance(25))) {
+    const Memory& memory = any(Memory::Kind::sums);
+    std::string value = text_.number(4, 0);
+    text_.line(fmt::format("tgk.atomic_add {}, {}[{}]", value, memory.name, text_.index(memory.extent)));
+    return;
+  }
+  if (!own) return load();
+  const Memory& memory = any(Memory::Kind::own);
+  std::string place = fmt::format("{}[{}{}]", memory.name, memory.prefix, text_.index(memory.extent));
+  int kind = random_.below(10);
+  if (kind < 5) return text_.addFloat({text_.let(fmt::format("tgk.load {} : f32", place)), 1, 16});
+  if (kind < 8) return text_.line(fmt::format("tgk.store {}, {}", text_.number(4), place));
+  if (kind < 9) return text_.line(fmt::format("tgk.accumulate {}, {}", text_.number(1), place));
+  std::string old = text_.let(fmt::format("tgk.load {} : f32", place));
+  std::string next = text_.let(fmt::format("tgk.mul {}, {} : f32", old, text_.number(1)));
+  std::string bounded = text_.let(fmt::format("tgk.sin {} : f32", next));
+  text_.line(fmt::format("tgk.store {}, {}", bounded, place));
+}
+
+/// Each invocation writes its slot, all meet, each reads others' slots, all meet.
+void Generator::exchange(const Memory& memory) {
+  std::string slot =
+      random_.chance(70) ? "%l" : text_.let(fmt::format("tgk.sub {}, %l : u32", lanes_ - 1), "u");
+  text_.line(fmt::format("tgk.store {}, {}[{}{}]", text_.number(4), memory.name, memory.prefix, slot));
+  text_.line("tgk.barrier");
+  for (int reads = random_.between(1, 2); reads > 0; --reads) {
+    std::string at = random_.chance(50)
+                         ? text_.let(fmt::format("tgk.add %l, {} : u32", random_.between(0, 3)), "u")
+                         : text_.integer(false, 10);
+    std::string near = text_.let(fmt::format("tgk.mod {}, {} : u32", at, lanes_), "u");
+    text_.addFloat(
+        {text_.let(fmt::format("tgk.load {}[{}{}] : f32", memory.name, memory.prefix, near)), 1, 4});
+  }
+  text_.line("tgk.barrier");
+}
+
+/// Slots start at something, all add to some, all meet and read.
+void Generator::histogram(const Memory& memory) {
+  text_.line(fmt::format("tgk.store {}, {}[{}%l]", random_.chance(50) ? "0.0" : text_.number(4), memory.name,
+                         memory.prefix));
+  text_.line("tgk.barrier");
+  std::string value = text_.number(1, 0);
+  text_.line(
+      fmt::format("tgk.atomic_add {}, {}[{}{}]", value, memory.name, memory.prefix, text_.index(lanes_)));
+  text_.line("tgk.barrier");
+  text_.addFloat({text_.let(fmt::format("tgk.load {}[{}%l] : f32", memory.name, memory.prefix)), 1, 12});
+  text_.line("tgk.barrier");
+}
+
+/// One invocation speaks, all listen.
+void Generator::broadcast(const Memory& memory) {
+  std::string who = text_.let(fmt::format("tgk.eq %l, {} : bool", random_.below(lanes_)), "c");
+  text_.open("tgk.if " + who);
+  text_.arithmetic();
+  text_.line(fmt::format("tgk.store {}, {}[{}0]", text_.number(4, 0), memory.name, memory.prefix));
+  text_.close();
+  text_.line("tgk.barrier");
+  text_.addFloat({text_.let(fmt::format("tgk.load {}[{}0] : f32", memory.name, memory.prefix)), 1, 4});
+  text_.line("tgk.barrier");
+}
+
+void Generator::meeting() {
+  const Memory& memory = any(Memory::Kind::meeting);
+  switch (random_.below(4)) {
+  case 0: return histogram(memory);
+  case 1: return broadcast(memory);
+  default: return exchange(memory);
+  }
+}
+
+void Generator::collective() {
+  std::string a = text_.number(4, 0);
+  static const std::vector<std::string> kKinds{"add", "add", "max", "min"};
+  if (lanes_ % 4 == 0 && random_.chance(40)) {
+    if (random_.chance(50)) {
+      text_.addFloat(
+          {text_.let(fmt::format("tgk.subgroup_reduce {} {{kind = {}}} : f32", a, random_.of(kKinds))), 1,
+           16});
+      return;
+    }
+    std::string lane = text_.let("tgk.subgroup_lane : u32", "u");
+    std::string from = text_.let(
+        fmt::format("tgk.{} {}, {} : u32", random_.chance(50) ? "xor" : "and", lane, random_.between(1, 3)),
+        "u");
+    text_.addFloat({text_.let(fmt::format("tgk.subgroup_shuffle {}, {} : f32", a, from)), 1, 4});
+    return;
+  }
+  text_.addFloat(
+      {text_.let(fmt::format("tgk.workgroup_reduce {} {{kind = {}}} : f32", a, random_.of(kKinds))), 1, 32});
+}
+
+/// A value without gradient, of an input that none is asked of: differences see the same.
+void Generator::stopped() {
+  std::string z = text_.let(fmt::format("tgk.load %z[{}] : f32", text_.index(4)));
+  std::string e = text_.let(fmt::format("tgk.{} {} : f32", random_.chance(50) ? "exp" : "tanh", z));
+  text_.addFloat({text_.let(fmt::format("tgk.stop_gradient {} : f32", e)), 1, 8});
+}
+
+void Generator::branch() {
+  bool uniform = uniform_ && random_.chance(40);
+  std::string cond = text_.condition(uniform);
+  int results = random_.below(3);
+  std::string names, types;
+  std::vector<std::string> fresh;
+  for (int at = 0; at < results; ++at) {
+    fresh.push_back(text_.fresh("r"));
+    names += (at ? ", " : "") + fresh.back();
+    types += at ? ", f32" : "f32";
+  }
+  bool was = std::exchange(uniform_, uniform);
+  ++nesting_;
+  text_.open(results ? fmt::format("{} = tgk.if {} : {}", names, cond, types) : "tgk.if " + cond);
+  auto body = [&] {
+    statements(random_.between(1, 4));
+    std::string yields;
+    for (int at = 0; at < results; ++at) yields += (at ? ", " : "") + text_.number(4);
+    std::string of;  // types stand for values alone, as the printer writes them
+    for (int at = 0; at < results; ++at) of += at ? ", f32" : "f32";
+    if (results) text_.line(fmt::format("tgk.yield {} : {}", yields, of));
+  };
+  body();
+  if (results || random_.chance(50)) {
+    text_.otherwise();
+    body();
+  }
+  text_.close();
+  --nesting_;
+  uniform_ = was;
+  for (const std::string& name : fresh) text_.addFloat({name, 1, 4});
+}
+
+void Generator::loop() {
+  bool uniform = uniform_ && random_.chance(70);
+  std::string to = std::to_string(random_.below(5));
+  if (random_.chance(40)) to = text_.index(5, uniform);
+  int from = random_.chance(25) ? random_.between(1, 2) : 0,
+      step = random_.chance(25) ? random_.between(2, 3) : 1;
+  if (to[0] == '%' && !uniform) uniform = false;
+  if (to[0] != '%') uniform = uniform_;
+  int carried = random_.below(3);
+  std::string names, types, args;
+  std::vector<std::string> fresh, inner;
+  for (int at = 0; at < carried; ++at) {
+    fresh.push_back(text_.fresh("r"));
+    inner.push_back(text_.fresh("b"));
+    names += (at ? ", " : "") + fresh.back();
+    types += at ? ", f32" : "f32";
+    args += fmt::format("{}{} = {}", at ? ", " : "", inner.back(), text_.number(4));
+  }
+  std::string k = text_.fresh("k");
+  std::string header = fmt::format("tgk.for {} = {} to({})", k, from, to);
+  if (step > 1) header += fmt::format(" step({})", step);
+  if (carried) header = fmt::format("{} = {} iter_args({}) : {}", names, header, args, types);
+  bool was = std::exchange(uniform_, uniform);
+  ++nesting_;
+  text_.open(header);
+  text_.addInt(k, uniform);
+  for (const std::string& name : inner) text_.addFloat({name, 1, 4});
+  statements(random_.between(1, 5));
+  std::string yields;
+  for (int at = 0; at < carried; ++at) yields += (at ? ", " : "") + text_.number(4, 3);
+  if (carried) text_.line(fmt::format("tgk.yield {} : {}", yields, types));
+  text_.close();
+  --nesting_;
+  uniform_ = was;
+  for (const std::string& name : fresh) text_.addFloat({name, 1, 4});
+}
+
+void Generator::statement() {
+  --budget_;
+  int kind = random_.below(100);
+  if (kind < 34) return text_.arithmetic();
+  if (kind < 46) return load();
+  if (kind < 62) return access();
+  if (kind < 72 && nesting_ < 3 && budget_ > 0) return loop();
+  if (kind < 82 && nesting_ < 3 && budget_ > 0) return branch();
+  if (kind < 91 && uniform_ && has(Memory::Kind::meeting)) return meeting();
+  if (kind < 95 && uniform_) return collective();
+  if (kind < 97) return stopped();
+  text_.arithmetic();
+}
+
+void Generator::statements(int count) {
+  for (int at = 0; at < count; ++at) statement();
+}
+
+void Generator::begin() {
+  if (rows_ < lanes_ * groups_) {
+    text_.line(fmt::format("%in = tgk.lt %i, {} : bool", rows_));
+    text_.open("tgk.if %in");
+    uniform_ = false;
+  }
+  for (int at = 0; at < 2; ++at) load();
+  for (const Memory& memory : memory_) initialise(memory);
+}
+
+void Generator::finish() {
+  for (const Output& output : outputs_) {
+    if (output.trips == 0) {
+      std::string sum = text_.let(
+          fmt::format("tgk.fma {}, {}, {} : f32", text_.number(4, 0), text_.number(4), text_.number(4, 0)));
+      std::string at =
+          random_.chance(25) ? text_.let(fmt::format("tgk.sub {}, %i : u32", rows_ - 1), "u") : "%i";
+      text_.line(fmt::format("tgk.store {}, %{}[{}]", sum, output.name, at));
+      continue;
+    }
+    std::string k = text_.fresh("k");
+    text_.open(fmt::format("tgk.for {} = 0 to({})", k, output.trips));
+    text_.addInt(k, true);
+    ++nesting_;
+    statements(2);
+    --nesting_;
+    text_.line(fmt::format("tgk.store {}, %{}[%i, {}]", text_.number(4, 0), output.name, k));
+    text_.close();
+  }
+  if (rows_ < lanes_ * groups_) text_.close();
+}
+
+KernelGradCase Generator::run(uint64_t seed) {
+  case_.seed = seed;
+  case_.samples = 12;
+  case_.f32Tolerance = 1e-3;
+  budget_ = 18;
+  launch();
+  inputs();
+  memory();
+  results();
+  begin();
+  statements(random_.between(3, 9));
+  finish();
+  case_.text = fmt::format("kernel @k({}) {} {{\n{}}}", params_, head_, text_.body());
+  return std::move(case_);
+}
+
+}  // namespace
+
+KernelGradCase randomKernel(uint64_t seed) { return Generator(seed).run(seed); }
+
+}  // namespace tg::test
