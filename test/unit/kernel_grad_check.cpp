@@ -193,6 +193,8 @@ bool GradientJudge::bindVjp() {
     if (!test_.arrays.contains(of))
       return found(GradFault::verify, "a role is of an unknown parameter " + of);
     array.shape = test_.arrays.at(of).shape;
+    if (arg.type.lanes < param(of)->type.lanes)  // sums of vectors: their lanes stand on the last axis
+      array.shape[array.shape.rank() - 1] *= param(of)->type.lanes;
     BufMode mode = param(of)->type.mode;
     if (params_[i].role == Role::primal)
       array = !test_.vjp.empty() && mode == BufMode::out ? forward_.arrays.at(of) : test_.arrays.at(of);
@@ -200,7 +202,7 @@ bool GradientJudge::bindVjp() {
     bool given = params_[i].role == Role::cotangent || params_[i].role == Role::adjoint;
     if (!given) continue;
     if (listed(of_, of))
-      array = cotangents_.at(of);
+      array.values = cotangents_.at(of).values;
     else
       array.values.assign(static_cast<size_t>(array.shape.elements() * arg.type.lanes), 0);
     if (params_[i].role == Role::cotangent && !listed(of_, of))
