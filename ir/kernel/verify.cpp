@@ -5,7 +5,10 @@
 #include <fmt/format.h>
 
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
+#include "ir/kernel/index_analysis.h"
 #include "ir/kernel/kernel.h"
 #include "ir/kernel/specialize.h"
 
@@ -39,6 +42,7 @@ class KernelVerifier {
   void nested(const Op& op, const Block& region);
   bool scalarType(const Op& op, const Type& type);
   void meetings(const Block& block, bool uniform, const Uniformity& uniformity);
+  void rewrites();
 
   void report(const Loc& loc, std::string message) { errors_.append(failAt(loc, std::move(message))); }
   void kernelError(std::string_view label, const std::string& why) {
@@ -64,7 +68,10 @@ Result<void> KernelVerifier::run() {
   if (sharedBytes_ > kMaxSharedBytes)
     kernelError("shared",
                 fmt::format("{} bytes of shared memory, more than {}", sharedBytes_, kMaxSharedBytes));
-  if (errors_.empty()) meetings(kernel_.body, true, Uniformity(kernel_));  // relies on well-formed ops
+  if (errors_.empty()) {  // what follows relies on well-formed ops
+    meetings(kernel_.body, true, Uniformity(kernel_));
+    rewrites();
+  }
   if (!errors_.empty()) return std::move(errors_);
   return {};
 }
@@ -301,6 +308,32 @@ void KernelVerifier::meetings(const Block& block, bool uniform, const Uniformity
                          op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
     for (const auto& region : op->regions)
       meetings(*region, uniform && entersUniformly(*op, uniformity), uniformity);
+  }
+}
+
+/// Each element of an `out` buffer is written at most once; what certainly breaks that is an error, what
+/// data decide shows when the kernel runs.
+void KernelVerifier::rewrites() {
+  std::vector<std::pair<const Value*, std::vector<const Op*>>> stores;
+  for (const auto& arg : kernel_.body.args)
+    if (arg->type.isBuffer() && arg->type.mode == BufMode::out) stores.push_back({arg.get(), {}});
+  walk(kernel_.body, [&](Op& op) {
+    if (op.code != Opcode::k_store && op.code != Opcode::k_exact_store) return;
+    for (auto& [buffer, all] : stores)
+      if (op.operands.back().value == buffer) all.push_back(&op);
+  });
+  IndexAnalysis indices(kernel_);
+  for (const auto& [buffer, all] : stores) {
+    // The store to name: one that repeats by itself, else the last of those that together do.
+    const Op* repeated = nullptr;
+    for (const Op* store : all)
+      if (!repeated && indices.certainlyRepeats({store})) repeated = store;
+    const bool together = !repeated && all.size() > 1 && indices.certainlyRepeats(all);
+    if (together) repeated = all.back();
+    if (repeated)
+      opError(*repeated, "out",
+              fmt::format("{} an element of %{} more than once; what is written again is `inout`",
+                          together ? "writes, with the stores before it," : "writes", buffer->name));
   }
 }
 

@@ -200,30 +200,34 @@ bool isOrdered(const Op& op) {
   return element && element->value->type.mode != BufMode::local && element->value->type.mode != BufMode::in;
 }
 
-bool holdsOrdered(const Op& op) {
-  bool found = isOrdered(op) || op.code == Opcode::k_barrier;
-  for (const auto& region : op.regions)
-    walk(*region, [&](Op& inner) { found |= isOrdered(inner) || inner.code == Opcode::k_barrier; });
+bool holdsAny(const Op& op, bool (*wanted)(const Op&)) {
+  bool found = wanted(op);
+  for (const auto& region : op.regions) walk(*region, [&](Op& inner) { found |= wanted(inner); });
   return found;
 }
+
+bool isBarrier(const Op& op) { return op.code == Opcode::k_barrier; }
 
 /// Removes barriers that follow another, or the kernel's start, with nothing to order between. `clean` says
 /// whether that is so where the block starts; the result, whether it is where it ends.
 bool dropRepeatedBarriers(Block& block, bool clean, bool& changed) {
   std::vector<std::unique_ptr<Op>> kept;
   for (auto& op : block.ops) {
-    if (op->code == Opcode::k_barrier && clean) {
+    if (isBarrier(*op) && clean) {
       changed = true;
       continue;
     }
-    if (op->code == Opcode::k_barrier) {
+    bool ordered = holdsAny(*op, isOrdered), loop = op->code == Opcode::k_for;
+    if (isBarrier(*op)) {
       clean = true;
     } else if (op->regions.empty()) {
-      clean = clean && !isOrdered(*op);
-    } else if (holdsOrdered(*op)) {
-      bool before = clean && op->code == Opcode::k_if, after = clean || op->regions.size() == 2;
-      for (auto& region : op->regions) after &= dropRepeatedBarriers(*region, before, changed);
-      clean = after && op->code == Opcode::k_if;
+      clean = clean && !ordered;
+    } else if (ordered || holdsAny(*op, isBarrier)) {
+      // A body may run after itself, or not at all.
+      bool after = clean || op->regions.size() == 2;
+      for (auto& region : op->regions)
+        after &= dropRepeatedBarriers(*region, clean && !(loop && ordered), changed);
+      clean = after && !(loop && ordered);
     }
     kept.push_back(std::move(op));
   }
@@ -237,7 +241,7 @@ void dropLastBarriers(Block& body, bool& changed) {
     if (body.ops[at]->code == Opcode::k_barrier) {
       body.ops.erase(body.ops.begin() + static_cast<std::ptrdiff_t>(at));
       changed = true;
-    } else if (holdsOrdered(*body.ops[at])) {
+    } else if (holdsAny(*body.ops[at], isOrdered) || holdsAny(*body.ops[at], isBarrier)) {
       return;
     }
   }

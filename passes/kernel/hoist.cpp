@@ -67,13 +67,15 @@ void Loop::define(const Block& block) {
   }
 }
 
-/// A load that is not done always may be the only access of its kind to what another invocation writes;
-/// done by all invocations it would be a race.
+/// A load that is not done always may be the only one of what another invocation writes, or of what is
+/// not written yet; done by all invocations it would be a race or read garbage.
 bool Loop::movableLoad(const Op& op, bool always) const {
   const Value* buffer = elementOf(op)->value;
-  bool constant = !writtenAnywhere_.contains(buffer), own = buffer->type.mode == BufMode::local;
-  if (!constant && (writtenHere_.contains(buffer) || (meets_ && !own))) return false;
-  return always || ((constant || own) && inRange(*elementOf(op)));
+  BufMode mode = buffer->type.mode;
+  bool constant = !writtenAnywhere_.contains(buffer);
+  bool ordered = meets_ && mode != BufMode::local;
+  if (!constant && (writtenHere_.contains(buffer) || ordered)) return false;
+  return always || (constant && (mode == BufMode::in || mode == BufMode::inout) && inRange(*elementOf(op)));
 }
 
 bool Loop::movable(const Op& op, bool always) const {

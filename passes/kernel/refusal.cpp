@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <unordered_map>
+
+#include "ir/kernel/index_analysis.h"
 #include "passes/kernel/effects.h"
 #include "passes/kernel/vjp.h"
 
@@ -33,7 +36,12 @@ static Error refused(const Loc& loc, std::string_view op, Refusal which) {
       .note(loc, fmt::format("fix: {}", row.fix));
 }
 
-Error refusal(const Op& op, Refusal which) { return refused(op.loc, op.info().name, which); }
+/// An op of the VJP is said to be the kernel's op it comes from.
+Error refusal(const Op& op, Refusal which) {
+  Loc loc = op.loc;
+  while (loc && loc->how == "vjp") loc = loc->origin;
+  return refused(loc, op.info().name, which);
+}
 
 Error refusal(const Item& kernel, Refusal which) {
   return refused(kernel.loc, fmt::format("kernel @{}", kernel.name), which);
@@ -57,9 +65,17 @@ Result<void> checkDifferentiable(const KernelFacts& facts, const Activity& activ
 }
 
 Result<void> checkRepeatable(const Item& vjp) {
+  std::unordered_map<const Value*, std::vector<const Op*>> accesses;
+  walk(vjp.body, [&](Op& op) {
+    if (const Operand* element = elementOf(op)) accesses[element->value].push_back(&op);
+  });
+  IndexAnalysis analysis(vjp);
   Error errors;
   walk(vjp.body, [&](Op& op) {
-    if (writesElement(op) && !op.results.empty()) errors.append(refusal(op, Refusal::order));
+    if (!writesElement(op) || op.results.empty()) return;
+    const Value* buffer = elementOf(op)->value;
+    bool alone = buffer->type.mode == BufMode::local || analysis.lanePrivate(accesses[buffer]);
+    if (!alone) errors.append(refusal(op, Refusal::order));
   });
   if (!errors.empty()) return errors;
   return {};

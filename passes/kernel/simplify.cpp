@@ -29,7 +29,10 @@ void makeNamesUnique(Item& kernel) {
 void simplifyKernel(Item& kernel) {
   for (std::string before, now = print(kernel); now != before; now = print(kernel)) {
     before = std::move(now);
+    foldConstants(kernel);
     hoistInvariants(kernel);
+    mergeEqual(kernel);
+    recogniseReductions(kernel);
     dropDead(kernel);
   }
 }

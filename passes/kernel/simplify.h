@@ -16,6 +16,14 @@ namespace tg {
 /// All of the parts below, until nothing changes. Doing it twice is doing it once.
 void simplifyKernel(Item& kernel);
 
+/// Replaces what is known by literals and by what it equals: arithmetic on literals, identities that hold for
+/// every value, extents, branches whose condition is known, loops of no trip or one, carried values that stay
+/// as they start. What loses its readers stays; dropDead removes it.
+void foldConstants(Item& kernel);
+
+/// Merges equal pure ops, and equal loads of what nobody writes, into the first one in scope.
+void mergeEqual(Item& kernel);
+
 /// Removes what nobody reads: pure ops, loops and ifs without effect, carried values and results, stores to
 /// shared, local and tape buffers that are never loaded, the declarations of buffers, and barriers
 /// with no access to order. Parameters stay.
@@ -29,6 +37,11 @@ std::vector<bool> dropUnusedParams(Item& kernel, const std::vector<bool>& keep);
 /// memory that the loop does not change. A load that may not have been done moves only when its index is
 /// in range for certain and nobody writes the buffer.
 void hoistInvariants(Item& kernel);
+
+/// Replaces trees in shared memory that fold one value of each invocation by tgk.workgroup_reduce, where the
+/// workgroup is 1-d, a power of two, as large as the buffer, and the strides halve, which is the order of
+/// workgroup_reduce. What is left of a tree goes with all that is dead.
+void recogniseReductions(Item& kernel);
 
 /// Gives a value whose name another value of the kernel has a name of its own, as moving ops between scopes
 /// needs.

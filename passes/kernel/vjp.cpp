@@ -111,7 +111,7 @@ Result<KernelVjp> VjpMaker::run() {
 
   made_ = std::make_unique<Item>();
   made_->kind = ItemKind::kernel;
-  made_->name = request_.name;
+  made_->name = request_.name.empty() ? source_->name + ".vjp" : request_.name;
   made_->loc = derivedLoc("vjp", source_->loc);
   made_->workgroup = source_->workgroup;
   builder_ = std::make_unique<KernelBuilder>(made_.get());

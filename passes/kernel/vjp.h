@@ -20,7 +20,7 @@ namespace tg {
 struct KernelVjpRequest {
   std::vector<std::string> wrt;  ///< in and inout parameters; empty: all of f32 and f16
   std::vector<std::string> of;   ///< out, inout and accum parameters; empty: all of f32 and f16
-  std::string name;              ///< of the new kernel
+  std::string name;              ///< of the new kernel; empty: the name of the kernel and ".vjp"
   /// Loops of more trips than this keep their carried values once in so many trips and compute those between
   /// again; 0 keeps them all.
   int64_t checkpoint = 0;

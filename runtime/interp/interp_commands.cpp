@@ -43,7 +43,9 @@ class CommandWalk {
     for (size_t axis = 0; axis < extents.size(); ++axis) grid[axis] = extents[axis].integer;
     if (call_.state.options.kernel.wide)
       return failAt(op.loc, "planned memory holds f32: its kernels cannot run wide");
-    TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, call_.state.options.kernel));
+    KernelRunOptions options = call_.state.options.kernel;
+    options.module = &call_.state.module;
+    TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, options));
     RunCounters& counters = call_.result.counters;
     counters.outOfRange += counted.outOfRange;
     counters.races += counted.races;

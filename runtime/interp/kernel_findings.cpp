@@ -82,25 +82,6 @@ void KernelFindings::bind(std::span<const KernelBuffer> buffers, std::vector<Reg
   }
 }
 
-void KernelFindings::check(const Access& access, const Region& region, int64_t word, const Visit& visit,
-                           RaceShadow::Kind kind, bool looks) {
-  const Memory& memory = program_.memories[access.memory];
-  bool raced = false, again = false, missing = false;
-  uint32_t other = 0;
-  int64_t first = region.shadowStart + word * region.cells, last = first + access.width * region.cells;
-  for (int64_t at = first; at < last; ++at) {
-    if (looks && memory.startsUndefined()) missing |= region.shadow->unwritten(at, visit.groupStart);
-    if (access.ofSum) continue;
-    if (!raced) other = region.shadow->lastLane(at);
-    raced |= region.shadow->touch(at, kind, visit.global, visit.epoch, visit.groupStart);
-    if (kind == RaceShadow::Kind::write && memory.mode == BufMode::out) again |= region.shadow->rewritten(at);
-  }
-  int64_t element = word / access.width;
-  if (missing) uninitialised(access, visit, element);
-  if (raced) race(access, visit, element, other);
-  if (again) rewrite(access, visit, element);
-}
-
 void KernelFindings::checkLocal(const Access& access, int64_t word, const Visit& visit, RaceShadow::Kind kind,
                                 bool looks) {
   bool missing = false;

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <memory>
+#include <vector>
 
+#include "ir/builder.h"
+#include "ir/kernel/inline.h"
 #include "runtime/interp/kernel_machine.h"
 #include "runtime/interp/kernel_program.h"
 
@@ -56,9 +60,10 @@ Result<void> checkRun(const Item& kernel, std::array<int64_t, 3> grid, const Ker
   if (!std::has_single_bit(options.subgroupSize) || options.subgroupSize > kLargestSubgroup)
     return failAt(kernel.loc, fmt::format("kernel @{}: a subgroup size of {}, not a power of two up to {}",
                                           kernel.name, options.subgroupSize, kLargestSubgroup));
-  if (const Op* call = firstCall(kernel.body))
-    return failAt(call->loc, fmt::format("kernel @{}: the call of @{} is not inlined", kernel.name,
-                                         call->operands[0].text));
+  const Op* call = options.module ? nullptr : firstCall(kernel.body);
+  if (call)
+    return failAt(call->loc, fmt::format("kernel @{} calls @{}, and the run is given no module to find it in",
+                                         kernel.name, call->operands[0].text));
   return {};
 }
 
@@ -76,9 +81,15 @@ Result<KernelCounters> runKernel(const Item& kernel, std::span<KernelBuffer> buf
     shapes.push_back(shape);
   }
   TG_CHECK(checkRun(kernel, grid, options));
-  Program program = flatten(kernel, shapes, options.subgroupSize);
-  if (options.wide) return KernelMachine<double>(kernel, program, buffers, grid, options).run();
-  return KernelMachine<float>(kernel, program, buffers, grid, options).run();
+  std::unique_ptr<Item> inlined;
+  if (firstCall(kernel.body)) {
+    inlined = cloneItem(kernel);
+    inlineCalls(*options.module, *inlined);
+  }
+  const Item& flat = inlined ? *inlined : kernel;
+  Program program = flatten(flat, shapes, options.subgroupSize);
+  if (options.wide) return KernelMachine<double>(flat, program, buffers, grid, options).run();
+  return KernelMachine<float>(flat, program, buffers, grid, options).run();
 }
 
 }  // namespace tg

@@ -44,6 +44,8 @@ struct KernelRunOptions {
   /// bytes. A bitcast rounds to f32 first, and from bits gives the f32's value; exact_add and exact_store
   /// round what they add to f32.
   bool wide = false;
+  /// The module the kernel is of, where the funcs it calls stand; a kernel without calls needs none.
+  const Module* module = nullptr;
 };
 
 /// What went wrong while the kernel ran; it runs to its end all the same.
@@ -74,8 +76,8 @@ inline int64_t kernelElementBytes(DType dtype, bool wide) {
 /// those go on that stand at the earliest place, counting the turns of the loops around it: just those
 /// that pass this place in this turn, whatever the schedule. A reduction goes from the lowest lane up.
 ///
-/// Errors: buffers that do not fit, open extents that nothing settles, a call of a func, a subgroup size that
-/// cannot be, a step of 0, a barrier that only some invocations reach.
+/// Errors: buffers that do not fit, open extents that nothing settles, a call without a module, a subgroup
+/// size that cannot be, a step of 0, a barrier that only some invocations reach.
 Result<KernelCounters> runKernel(const Item& kernel, std::span<KernelBuffer> buffers,
                                  std::array<int64_t, 3> grid, const KernelRunOptions& options = {});
 

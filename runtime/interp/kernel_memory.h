@@ -45,7 +45,26 @@ class KernelFindings {
   void bind(std::span<const KernelBuffer> buffers, std::vector<Region>& regions);
   /// Looks at an access in the shadow of its region; `looks` when the old contents matter.
   void check(const Access& access, const Region& region, int64_t word, const Visit& visit,
-             RaceShadow::Kind kind, bool looks);
+             RaceShadow::Kind kind, bool looks) {
+    const Memory& memory = program_.memories[access.memory];
+    int64_t element = word / access.width;
+    int64_t first = region.shadowStart + word * region.cells, last = first + access.width * region.cells;
+    if (looks && memory.startsUndefined()) {
+      bool missing = false;
+      for (int64_t at = first; at < last; ++at) missing |= region.shadow->unwritten(at, visit.groupStart);
+      if (missing) uninitialised(access, visit, element);
+    }
+    if (access.ofSum) return;
+    bool raced = false, again = false, once = kind == RaceShadow::Kind::write && memory.mode == BufMode::out;
+    uint32_t other = 0, unused = 0;
+    for (int64_t at = first; at < last; ++at) {
+      raced |=
+          region.shadow->touch(at, kind, visit.global, visit.epoch, visit.groupStart, raced ? unused : other);
+      if (once) again |= region.shadow->rewritten(at);
+    }
+    if (raced) race(access, visit, element, other);
+    if (again) rewrite(access, visit, element);
+  }
   /// Looks at an access to memory of the invocation, which no other sees.
   void checkLocal(const Access& access, int64_t word, const Visit& visit, RaceShadow::Kind kind, bool looks);
   /// A workgroup begins: local memory is new.

@@ -18,12 +18,15 @@ class RaceShadow {
   RaceShadow(int64_t words, bool acrossGroups)
       : cells_(static_cast<size_t>(words)), acrossGroups_(acrossGroups) {}
 
-  /// Notes an access by an invocation (numbered over the whole grid) and says whether it races.
+  /// Notes an access by an invocation (numbered over the whole grid) and says whether it races; then `other`
+  /// becomes the invocation that last wrote, or else read, the word.
   /// `groupStart` is the first epoch of the current workgroup; epochs start at 1.
-  bool touch(int64_t word, Kind kind, uint32_t lane, uint32_t epoch, uint32_t groupStart) {
+  bool touch(int64_t word, Kind kind, uint32_t lane, uint32_t epoch, uint32_t groupStart, uint32_t& other) {
     Cell& cell = cells_[static_cast<size_t>(word)];
+    uint32_t last = cell.writeEpoch ? cell.writer : cell.reader;
     age(cell, groupStart);
     bool raced = races(cell, kind, lane, epoch);
+    if (raced) other = last;
     note(cell, kind, lane, epoch);
     return raced;
   }
@@ -38,11 +41,6 @@ class RaceShadow {
   bool unwritten(int64_t word, uint32_t groupStart) const {
     const Cell& cell = cells_[static_cast<size_t>(word)];
     return acrossGroups_ ? !cell.everWritten : cell.writeEpoch < groupStart;
-  }
-  /// The invocation that last wrote, or else read, the word.
-  uint32_t lastLane(int64_t word) const {
-    const Cell& cell = cells_[static_cast<size_t>(word)];
-    return cell.writeEpoch ? cell.writer : cell.reader;
   }
 
  private:

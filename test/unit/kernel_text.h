@@ -50,6 +50,7 @@ inline std::vector<KernelRunOptions> schedules() {
   std::vector<KernelRunOptions> out;
   for (LaneOrder order : {LaneOrder::roundRobin, LaneOrder::wholeLane, LaneOrder::lockstep})
     for (bool reversed : {false, true}) out.push_back({order, reversed, true});
+  for (uint64_t seed : {1, 2}) out.push_back({LaneOrder::shuffled, false, true, seed});
   return out;
 }
 
@@ -71,7 +72,7 @@ inline void runAll(const Item& kernel, const Memory& memory,
     Memory copy = memory;
     KernelCounters counters = run(kernel, copy, options);
     EXPECT_TRUE(counters.findings.empty()) << counters.findings.front();
-    EXPECT_EQ(counters.outOfRange + counters.races + counters.rewrites, 0);
+    EXPECT_EQ(counters.outOfRange + counters.races + counters.rewrites + counters.uninitialised, 0);
     check(copy);
   }
 }

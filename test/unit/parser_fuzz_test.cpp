@@ -309,6 +309,56 @@ module @m stage(kernel) {
   expectDepth(counts);
 }
 
+TEST(ParserFuzz, kernelsOfAUser) {
+  Counts counts;
+  fuzz(R"(
+module @m {
+  func @norm(%x: f32, %s: vec2<f32>) -> (y: f32, big: bool) attributes {vjp = @norm_vjp} {
+    %e = tgk.extract %s, 1 : f32
+    %y = tgk.call @half(%e) : f32
+    %big = tgk.isfinite %x : bool
+    return %y, %big : f32, bool
+  }
+  func @norm_vjp(%x: f32, %s: vec2<f32>, %d_y: f32) -> (d_x: f32, d_s: vec2<f32>) {
+    %d_s = tgk.vec %d_y, 0.0 : vec2<f32>
+    return %d_y, %d_s : f32, vec2<f32>
+  }
+  func @half(%x: f32) -> (y: f32) {
+    %y = tgk.mul %x, 0.5 : f32
+    return %y : f32
+  }
+  kernel @k(%x: buf<?x4xf16, in>, %n: buf<?xu32, inout>, %q: buf<11xi32, accum>, %e: buf<2x11xi32, tape>, %y: buf<?x4xf32, out>) workgroup(4, 1, 1) grid(ceildiv(dim(%x, 0), 4), 1) vjp(@k_vjp) {
+    %i = tgk.global_id 0 : u32
+    %l = tgk.local : buf<4x2xf32, local>
+    %v = tgk.load %x[%i, 3] : f32
+    %w = tgk.vec %v : vec2<f32>
+    %r, %b = tgk.call @norm(%v, %w) : f32, bool
+    %old = tgk.atomic_compare_exchange 0, %i, %n[%i] : u32
+    tgk.atomic_max %old, %n[%i]
+    tgk.accumulate %r, %l[%i, 0]
+    %m = tgk.subgroup_ballot %b : vec4<u32>
+    %t = tgk.subgroup_shuffle %r, 0 : f32
+    %u = tgk.subgroup_reduce %t {kind = min} : f32
+    tgk.exact_store %u, %e[1]
+    %z = tgk.exact_load %e[1] : f32
+    %s = tgk.if %b : f32 {
+      tgk.yield %z : f32
+    } else {
+      tgk.yield 1.0
+    }
+    tgk.store %s, %y[%i, 3]
+  }
+  kernel @k_vjp(%x: buf<?x4xf16, in>, %d_y: buf<?x4xf32, in>, %d_x: buf<?x4xf32, accum>) workgroup(4, 1, 1) grid(1) {
+    %i = tgk.global_id 0 : u32
+    %g = tgk.load %d_y[%i, 0] : f32
+    tgk.atomic_add %g, %d_x[%i, 0]
+  }
+}
+)",
+       7, 2000, counts);
+  expectDepth(counts);
+}
+
 TEST(ParserFuzz, sinExample) {
   std::ifstream in(TG_SOURCE_DIR "/docs/examples/sin.tgir");
   std::string text(std::istreambuf_iterator<char>(in), {});

@@ -11,5 +11,7 @@ std::string opsPage();
 std::string passesPage();
 /// docs/from-typescript.md: what stands for each op kind and export of the library for TypeScript.
 std::string mappingPage();
+/// docs/from-kernel-ir.md: what stands for each construct of another kernel IR.
+std::string kernelMappingPage();
 
 }  // namespace tg

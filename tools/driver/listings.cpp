@@ -13,8 +13,8 @@
 namespace tg {
 
 std::string_view fusionName(table::Fusion fusion) {
-  constexpr std::array<std::string_view, 10> kNames = {
-      "-", "map", "view", "reduce", "row", "contraction", "scatter", "leaf", "window", "attention"};
+  constexpr std::array<std::string_view, 11> kNames = {
+      "-", "map", "view", "reduce", "row", "contraction", "scatter", "leaf", "window", "attention", "custom"};
   return kNames[static_cast<size_t>(fusion)];
 }
 

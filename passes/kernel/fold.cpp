@@ -1,0 +1,250 @@
+// Constant folding of a kernel: goes once through the text, knowing of each value whether it equals a literal
+// or another value. A value that becomes a literal stays as `tgk.select true, c, c`, for the few users
+// that cannot name a literal; without one it is dead.
+#include <unordered_map>
+
+#include "ir/kernel/kernel.h"
+#include "passes/kernel/effects.h"
+#include "passes/kernel/fold_values.h"
+#include "passes/kernel/simplify.h"
+
+namespace tg {
+namespace {
+
+using Ops = std::vector<std::unique_ptr<Op>>;
+
+/// Whether an op's operand may be written as this literal. A literal's type comes from what stands beside it,
+/// which some ops do not have; a literal index must be in range.
+bool mayBeLiteral(const Op& op, size_t index) {
+  switch (op.code) {
+  case Opcode::k_cast:
+  case Opcode::k_bitcast:
+  case Opcode::k_isnan:
+  case Opcode::k_isinf:
+  case Opcode::k_isfinite:
+  case Opcode::k_subgroup_ballot:
+  case Opcode::k_exact_add:
+  case Opcode::k_exact_store:
+  case Opcode::k_call: return false;
+  case Opcode::k_subgroup_shuffle: return index == 1;
+  default: return true;
+  }
+}
+
+bool indexMayBeLiteral(const Operand& element, size_t axis, const Operand& literal) {
+  int64_t extent = element.value->type.shape[static_cast<int>(axis)];
+  return literal.integer >= 0 && (extent == Shape::kDynamic || literal.integer < extent);
+}
+
+class Folder {
+ public:
+  explicit Folder(Item& kernel) : kernel_(kernel) {}
+  void run() { block(kernel_.body); }
+
+ private:
+  void block(Block& block);
+  void visit(std::unique_ptr<Op> op, Ops& out);
+  void visitIf(std::unique_ptr<Op> op, Ops& out);
+  void visitFor(std::unique_ptr<Op> op, Ops& out);
+  void plain(std::unique_ptr<Op> op, Ops& out);
+  void inlined(Op& op, Block* body, Ops& out);
+  void settleCarried(Op& loop);
+  void substitute(Op& op);
+  void substituteValue(Operand& operand, bool mayBeLiteral);
+  KnownOperand known(const Op& op, const Operand& operand) const;
+  Operand resolved(const Operand& operand) const;
+  bool equal(const Operand& a, const Operand& b, const Type& type) const;
+  void replaceGone(Value& value, Operand by, Ops& out);
+
+  Item& kernel_;
+  std::unordered_map<const Value*, Operand> known_;   ///< a literal, or another value
+  std::unordered_map<const Value*, Value*> holders_;  ///< of values that are gone: who has their constant
+  Ops gone_;  ///< kept until the end, so that pointers to their values stay unique
+};
+
+void Folder::block(Block& block) {
+  Ops old = std::move(block.ops), out;
+  block.ops.clear();
+  for (auto& op : old) visit(std::move(op), out);
+  block.ops = std::move(out);
+}
+
+/// What a value or literal is by now.
+Operand Folder::resolved(const Operand& operand) const {
+  auto it = operand.kind == Operand::Kind::value ? known_.find(operand.value) : known_.end();
+  return it == known_.end() ? operand : it->second;
+}
+
+KnownOperand Folder::known(const Op& op, const Operand& operand) const {
+  KnownOperand out;
+  out.type = operandType(op, operand);
+  Operand now = resolved(operand);
+  if (now.isLiteral() && out.type.kind != Type::Kind::none) out.word = literalWord(now, out.type.dtype);
+  out.value = now.isLiteral() ? operand.value : now.value;
+  return out;
+}
+
+void Folder::substituteValue(Operand& operand, bool mayBeLiteral) {
+  Operand now = resolved(operand);
+  if (!now.isLiteral() || mayBeLiteral) {
+    operand = now;
+  } else if (auto it = holders_.find(operand.value); it != holders_.end()) {
+    operand.value = it->second;
+  }
+}
+
+void Folder::substitute(Op& op) {
+  for (size_t index = 0; index < op.operands.size(); ++index) {
+    Operand& operand = op.operands[index];
+    if (operand.kind == Operand::Kind::value) substituteValue(operand, mayBeLiteral(op, index));
+    bool step = operand.kind == Operand::Kind::keyword && operand.text == "step";
+    for (size_t at = 0; at < operand.items.size(); ++at) {
+      Operand& item =
+          operand.items[at].kind == Operand::Kind::binding ? operand.items[at].items[0] : operand.items[at];
+      Operand now = resolved(item);
+      bool fits = !step || now.integer != 0;
+      if (operand.kind == Operand::Kind::element && now.isLiteral())
+        fits = indexMayBeLiteral(operand, at, now);
+      substituteValue(item, fits);
+    }
+  }
+}
+
+/// Stands in for a value whose op or block goes away.
+void Folder::replaceGone(Value& value, Operand by, Ops& out) {
+  if (by.isLiteral()) {
+    auto holder = std::make_unique<Op>(Opcode::k_select);
+    holder->operands = {Operand::literal(int64_t{1}), by, by};
+    auto result = std::make_unique<Value>();
+    result->type = value.type;
+    result->name = value.name;
+    result->def = holder.get();
+    holders_[&value] = result.get();
+    if (value.type.lanes == 1)
+      known_[result.get()] = by;
+    else
+      by = Operand::of(result.get());  // in place of a vector a literal would be a scalar
+    holder->results.push_back(std::move(result));
+    out.push_back(std::move(holder));
+  }
+  known_[&value] = std::move(by);
+}
+
+/// The ops of a body in place of the op that holds it; the op's results are what the body yields.
+void Folder::inlined(Op& op, Block* body, Ops& out) {
+  if (!body) return;
+  const Op* yield = yieldOf(*body);
+  for (auto& inner : body->ops)
+    if (inner.get() != yield) visit(std::move(inner), out);
+  for (size_t index = 0; index < op.results.size(); ++index)
+    replaceGone(*op.results[index], resolved(yield->operands[index]), out);
+}
+
+void Folder::visitIf(std::unique_ptr<Op> op, Ops& out) {
+  Operand cond = resolved(op->operands[0]);
+  if (cond.isLiteral()) {
+    Block* taken = cond.integer              ? op->regions[0].get()
+                   : op->regions.size() == 2 ? op->regions[1].get()
+                                             : nullptr;
+    Op& gone = *gone_.emplace_back(std::move(op));
+    return inlined(gone, taken, out);
+  }
+  substitute(*op);
+  for (size_t index = 0; index < op->regions.size(); ++index) {
+    known_[cond.value] = Operand::literal(int64_t{index == 0});
+    block(*op->regions[index]);
+    known_.erase(cond.value);
+  }
+  for (size_t index = 0; index < op->results.size(); ++index) {
+    const Operand &a = yieldOf(*op->regions[0])->operands[index],
+                  &b = yieldOf(*op->regions[1])->operands[index];
+    const Type& type = op->results[index]->type;
+    if (equal(a, b, type) && (!a.isLiteral() || type.lanes == 1)) known_[op->results[index].get()] = a;
+  }
+  out.push_back(std::move(op));
+}
+
+bool Folder::equal(const Operand& a, const Operand& b, const Type& type) const {
+  if (a.isLiteral() != b.isLiteral()) return false;
+  return a.isLiteral() ? literalWord(a, type.dtype) == literalWord(b, type.dtype) : a.value == b.value;
+}
+
+/// A carried value that each trip yields as it was, or as its first value, is that value.
+void Folder::settleCarried(Op& loop) {
+  const auto& carried = iterArgs(loop);
+  const Op* yield = yieldOf(*loop.regions[0]);
+  for (size_t index = 0; index < carried.size(); ++index) {
+    const Operand &first = carried[index].items[0], &next = yield->operands[index];
+    const Type& type = carried[index].value->type;
+    if (next.value != carried[index].value && !equal(resolved(next), first, type)) continue;
+    if (first.isLiteral() && type.lanes != 1) continue;
+    known_[carried[index].value] = first;
+    if (!loop.results.empty()) known_[loop.results[index].get()] = first;
+  }
+}
+
+void Folder::visitFor(std::unique_ptr<Op> op, Ops& out) {
+  substitute(*op);
+  const Operand from = op->operands[0].items[0], to = op->keyword("to")->items[0];
+  const Operand* step = op->keyword("step");
+  const Operand by = step ? step->items[0] : Operand::literal(int64_t{1});
+  bool counted = from.isLiteral() && to.isLiteral();
+  bool none = counted && from.integer >= to.integer;
+  bool once = counted && !none && by.isLiteral() && from.integer + by.integer >= to.integer;
+  if (!none && !once) {
+    settleCarried(*op);
+    block(*op->regions[0]);
+    out.push_back(std::move(op));
+    return;
+  }
+  Op& loop = *gone_.emplace_back(std::move(op));
+  const auto& carried = iterArgs(loop);
+  if (none) {
+    for (size_t index = 0; index < loop.results.size(); ++index)
+      replaceGone(*loop.results[index], carried[index].items[0], out);
+    return;
+  }
+  replaceGone(*loop.operands[0].value, from, out);
+  for (const Operand& binding : carried) replaceGone(*binding.value, binding.items[0], out);
+  inlined(loop, loop.regions[0].get(), out);
+}
+
+void Folder::plain(std::unique_ptr<Op> op, Ops& out) {
+  std::optional<Operand> folded;
+  if (isArithmetic(*op) && op->results.size() == 1) {
+    std::vector<KnownOperand> in;
+    for (const Operand& operand : op->operands) in.push_back(known(*op, operand));
+    folded = foldOp(*op, in, kernel_);
+  }
+  if (folded) folded = resolved(*folded);
+  if (!folded) {
+    substitute(*op);
+    out.push_back(std::move(op));
+  } else if (!folded->isLiteral()) {
+    known_[op->result()] = *folded;
+    gone_.push_back(std::move(op));
+  } else {
+    known_[op->result()] = *folded;
+    op->code = Opcode::k_select;
+    op->operands = {Operand::literal(int64_t{1}), *folded, *folded};
+    out.push_back(std::move(op));
+  }
+}
+
+void Folder::visit(std::unique_ptr<Op> op, Ops& out) {
+  if (op->code == Opcode::k_if)
+    visitIf(std::move(op), out);
+  else if (op->code == Opcode::k_for)
+    visitFor(std::move(op), out);
+  else
+    plain(std::move(op), out);
+}
+
+}  // namespace
+
+void foldConstants(Item& kernel) {
+  makeNamesUnique(kernel);
+  Folder(kernel).run();
+}
+
+}  // namespace tg

@@ -1,0 +1,386 @@
+#include "passes/kernel/fold_values.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+namespace {
+
+using Word = uint32_t;
+using Words = std::vector<Word>;
+using MaybeWord = std::optional<Word>;
+
+Word bits(float x) { return std::bit_cast<Word>(x); }
+float asFloat(Word word) { return std::bit_cast<float>(word); }
+int32_t asInt(Word word) { return std::bit_cast<int32_t>(word); }
+
+MaybeWord compared(Opcode code, auto x, auto y) {
+  switch (code) {
+  case Opcode::k_lt: return x < y;
+  case Opcode::k_le: return x <= y;
+  case Opcode::k_gt: return x > y;
+  case Opcode::k_ge: return x >= y;
+  case Opcode::k_eq: return x == y;
+  case Opcode::k_ne: return x != y;
+  default: return {};
+  }
+}
+
+MaybeWord unaryFloat(Opcode code, float x) {
+  switch (code) {
+  case Opcode::k_neg: return bits(-x);
+  case Opcode::k_abs: return bits(std::fabs(x));
+  case Opcode::k_sign: return std::isnan(x) ? MaybeWord() : bits(static_cast<float>((x > 0) - (x < 0)));
+  case Opcode::k_floor: return bits(std::floor(x));
+  case Opcode::k_ceil: return bits(std::ceil(x));
+  case Opcode::k_round: return bits(std::nearbyint(x));
+  case Opcode::k_trunc: return bits(std::trunc(x));
+  case Opcode::k_sqrt: return bits(std::sqrt(x));
+  case Opcode::k_reciprocal: return bits(1.0f / x);
+  case Opcode::k_stop_gradient: return bits(x);
+  case Opcode::k_isnan: return std::isnan(x);
+  case Opcode::k_isinf: return std::isinf(x);
+  case Opcode::k_isfinite: return std::isfinite(x);
+  default: return {};
+  }
+}
+
+MaybeWord binaryFloat(Opcode code, float x, float y) {
+  switch (code) {
+  case Opcode::k_add: return bits(x + y);
+  case Opcode::k_sub: return bits(x - y);
+  case Opcode::k_mul: return bits(x * y);
+  case Opcode::k_div: return bits(x / y);
+  case Opcode::k_min: return bits(y < x || std::isnan(y) ? y : x);
+  case Opcode::k_max: return bits(y > x || std::isnan(y) ? y : x);
+  default: return compared(code, x, y);
+  }
+}
+
+Word reversed(Word x) {
+  Word out = 0;
+  for (int bit = 0; bit < 32; ++bit) out |= (x >> bit & 1) << (31 - bit);
+  return out;
+}
+
+MaybeWord unaryInteger(Opcode code, Word x, DType dtype) {
+  bool isSigned = dtype == DType::i32, negative = isSigned && asInt(x) < 0;
+  switch (code) {
+  case Opcode::k_neg: return 0u - x;
+  case Opcode::k_abs: return negative ? 0u - x : x;
+  case Opcode::k_sign: return negative ? UINT32_MAX : x != 0;
+  case Opcode::k_not: return dtype == DType::i1 ? x ^ 1u : ~x;
+  case Opcode::k_popcount: return std::popcount(x);
+  case Opcode::k_clz: return std::countl_zero(x);
+  case Opcode::k_ctz: return std::countr_zero(x);
+  case Opcode::k_reverse_bits: return reversed(x);
+  case Opcode::k_stop_gradient: return x;
+  default: return {};
+  }
+}
+
+/// Division as the language defines it: u32 x/0 is the largest, x%0 is 0; i32 x/0 and x%0 are 0, and the
+/// least by -1 wraps.
+MaybeWord divided(Opcode code, Word x, Word y, bool isSigned) {
+  bool quotient = code == Opcode::k_div;
+  if (!isSigned) return quotient ? (y == 0 ? UINT32_MAX : x / y) : (y == 0 ? 0 : x % y);
+  if (y == 0) return 0;
+  if (asInt(y) == -1) return quotient ? 0u - x : 0;
+  return static_cast<Word>(quotient ? asInt(x) / asInt(y) : asInt(x) % asInt(y));
+}
+
+MaybeWord binaryInteger(Opcode code, Word x, Word y, DType dtype) {
+  bool isSigned = dtype == DType::i32, less = isSigned ? asInt(x) < asInt(y) : x < y;
+  uint64_t sum = uint64_t{x} + y, product = uint64_t{x} * y;
+  switch (code) {
+  case Opcode::k_add: return x + y;
+  case Opcode::k_sub: return x - y;
+  case Opcode::k_mul: return x * y;
+  case Opcode::k_mulhi: return static_cast<Word>(product >> 32);
+  case Opcode::k_div:
+  case Opcode::k_mod: return divided(code, x, y, isSigned);
+  case Opcode::k_min: return less ? x : y;
+  case Opcode::k_max: return less ? y : x;
+  case Opcode::k_and: return x & y;
+  case Opcode::k_or: return x | y;
+  case Opcode::k_xor: return x ^ y;
+  case Opcode::k_shl: return x << (y & 31);
+  case Opcode::k_shr: return isSigned ? static_cast<Word>(asInt(x) >> (y & 31)) : x >> (y & 31);
+  case Opcode::k_rotl: return std::rotl(x, static_cast<int>(y & 31));
+  case Opcode::k_rotr: return std::rotr(x, static_cast<int>(y & 31));
+  case Opcode::k_add_sat: return static_cast<Word>(std::min<uint64_t>(sum, UINT32_MAX));
+  case Opcode::k_sub_sat: return x < y ? 0 : x - y;
+  case Opcode::k_mul_sat: return static_cast<Word>(std::min<uint64_t>(product, UINT32_MAX));
+  case Opcode::k_abs_diff: return x < y ? y - x : x - y;
+  default: return isSigned ? compared(code, asInt(x), asInt(y)) : compared(code, x, y);
+  }
+}
+
+template <class T>
+Word truncated(float x) {
+  if (std::isnan(x)) return 0;
+  double whole = std::trunc(static_cast<double>(x));
+  return static_cast<Word>(static_cast<T>(
+      std::clamp<double>(whole, std::numeric_limits<T>::min(), std::numeric_limits<T>::max())));
+}
+
+Word converted(Word x, DType from, DType to) {
+  if (to == DType::i1) return isFloat(from) ? asFloat(x) != 0 : x != 0;
+  if (isFloat(from) && !isFloat(to))
+    return to == DType::i32 ? truncated<int32_t>(asFloat(x)) : truncated<uint32_t>(asFloat(x));
+  if (!isFloat(from) && isFloat(to))
+    return bits(from == DType::i32 ? static_cast<float>(asInt(x)) : static_cast<float>(x));
+  return x;
+}
+
+/// The op on scalar constants.
+MaybeWord evaluated(const Op& op, const Words& x, DType dtype) {
+  if (op.code == Opcode::k_select) return x[0] ? x[1] : x[2];
+  if (op.code == Opcode::k_cast) return converted(x[0], dtype, op.result()->type.dtype);
+  if (op.code == Opcode::k_bitcast) return x[0];
+  if (op.code == Opcode::k_fma) return bits(std::fma(asFloat(x[0]), asFloat(x[1]), asFloat(x[2])));
+  if (x.size() == 1)
+    return isFloat(dtype) ? unaryFloat(op.code, asFloat(x[0])) : unaryInteger(op.code, x[0], dtype);
+  if (x.size() != 2) return {};
+  return isFloat(dtype) ? binaryFloat(op.code, asFloat(x[0]), asFloat(x[1]))
+                        : binaryInteger(op.code, x[0], x[1], dtype);
+}
+
+/// Identities of one op: what it equals whatever its unknown operands are.
+class Identities {
+ public:
+  Identities(const Op& op, const std::vector<KnownOperand>& in, const Item& kernel)
+      : op_(op), in_(in), kernel_(kernel) {}
+  std::optional<Operand> run() const;
+
+ private:
+  std::optional<Operand> operand(int index) const;
+  std::optional<Operand> constant(Word word) const;
+  std::optional<Operand> integer() const;
+  std::optional<Operand> boolean() const;
+  std::optional<Operand> real() const;
+  std::optional<Operand> comparison() const;
+  std::optional<Operand> lane() const;
+  const Op* source(int index) const { return in_[index].value ? in_[index].value->def : nullptr; }
+  bool is(int index, Word word) const { return in_[index].word == word; }
+  bool is(int index, float x) const { return in_[index].word == bits(x); }
+  bool same(int a, int b) const {
+    return in_[a].word ? in_[a].word == in_[b].word && in_[a].type == in_[b].type
+                       : in_[a].value && in_[a].value == in_[b].value;
+  }
+  std::pair<int64_t, int64_t> range(int index) const;
+
+  const Op& op_;
+  const std::vector<KnownOperand>& in_;
+  const Item& kernel_;
+};
+
+/// Operand `index` as the result, when it has the result's type.
+std::optional<Operand> Identities::operand(int index) const {
+  const KnownOperand& known = in_[index];
+  if (known.type.dtype != op_.result()->type.dtype || known.type.lanes != op_.result()->type.lanes) return {};
+  if (known.word) return constant(*known.word);
+  return Operand::of(known.value);
+}
+
+std::optional<Operand> Identities::constant(Word word) const {
+  if (op_.result()->type.lanes != 1) return {};
+  return wordLiteral(word, op_.result()->type.dtype);
+}
+
+std::optional<Operand> Identities::integer() const {
+  Word ones = UINT32_MAX;
+  switch (op_.code) {
+  case Opcode::k_add:
+  case Opcode::k_or:
+  case Opcode::k_xor:
+  case Opcode::k_add_sat:
+  case Opcode::k_abs_diff:
+    if (is(0, 0u)) return operand(1);
+    if (is(1, 0u)) return operand(0);
+    break;
+  case Opcode::k_mul:
+  case Opcode::k_mul_sat:
+    if (is(0, 1u)) return operand(1);
+    if (is(1, 1u)) return operand(0);
+    if (is(0, 0u) || is(1, 0u)) return constant(0);
+    break;
+  case Opcode::k_mulhi:
+    if (is(0, 0u) || is(1, 0u) || is(0, 1u) || is(1, 1u)) return constant(0);
+    break;
+  case Opcode::k_and:
+    if (is(0, 0u) || is(1, 0u)) return constant(0);
+    if (is(0, ones)) return operand(1);
+    if (is(1, ones)) return operand(0);
+    break;
+  case Opcode::k_sub:
+  case Opcode::k_sub_sat:
+    if (is(1, 0u)) return operand(0);
+    break;
+  case Opcode::k_div:
+    if (is(1, 1u)) return operand(0);
+    break;
+  case Opcode::k_mod:
+    if (is(1, 1u)) return constant(0);
+    break;
+  case Opcode::k_shl:
+  case Opcode::k_shr:
+  case Opcode::k_rotl:
+  case Opcode::k_rotr:
+    if (in_[1].word && (*in_[1].word & 31) == 0) return operand(0);
+    break;
+  case Opcode::k_abs:
+    if (op_.result()->type.dtype == DType::u32) return operand(0);
+    break;
+  default: break;
+  }
+  if (in_.size() != 2 || !same(0, 1)) return {};
+  switch (op_.code) {
+  case Opcode::k_sub:
+  case Opcode::k_sub_sat:
+  case Opcode::k_xor:
+  case Opcode::k_abs_diff: return constant(0);
+  case Opcode::k_and:
+  case Opcode::k_or: return operand(0);
+  default: return {};
+  }
+}
+
+std::optional<Operand> Identities::boolean() const {
+  bool both = op_.code == Opcode::k_and, either = op_.code == Opcode::k_or;
+  if (op_.code == Opcode::k_not && source(0) && source(0)->code == Opcode::k_not &&
+      !source(0)->operands[0].isLiteral())
+    return Operand::of(source(0)->in(0));
+  if (in_.size() != 2 || (!both && !either && op_.code != Opcode::k_xor)) return {};
+  for (int index : {0, 1}) {
+    if (is(index, both ? 1u : 0u)) return operand(1 - index);
+    if (both && is(index, 0u)) return constant(0);
+    if (either && is(index, 1u)) return constant(1);
+  }
+  if (!same(0, 1)) return {};
+  return both || either ? operand(0) : constant(0);
+}
+
+/// x + 0 is not x for x = -0, and x·0 not 0 for an infinite x: they stay.
+std::optional<Operand> Identities::real() const {
+  switch (op_.code) {
+  case Opcode::k_mul:
+    if (is(0, 1.0f)) return operand(1);
+    [[fallthrough]];
+  case Opcode::k_div:
+    if (is(1, 1.0f)) return operand(0);
+    break;
+  case Opcode::k_add:
+    if (is(0, -0.0f)) return operand(1);
+    if (is(1, -0.0f)) return operand(0);
+    break;
+  case Opcode::k_sub:
+    if (is(1, 0.0f)) return operand(0);
+    break;
+  case Opcode::k_neg:
+    if (source(0) && source(0)->code == Opcode::k_neg && !source(0)->operands[0].isLiteral())
+      return Operand::of(source(0)->in(0));
+    break;
+  default: break;
+  }
+  return {};
+}
+
+/// The values a u32 operand may have.
+std::pair<int64_t, int64_t> Identities::range(int index) const {
+  if (in_[index].word) return {*in_[index].word, *in_[index].word};
+  if (const Op* from = source(index); from && from->code == Opcode::k_local_id)
+    return {0, kernel_.workgroup[static_cast<size_t>(from->operands[0].integer)] - 1};
+  return {0, UINT32_MAX};
+}
+
+std::optional<Operand> Identities::comparison() const {
+  Opcode code = op_.code;
+  bool differs = code == Opcode::k_ne || code == Opcode::k_lt || code == Opcode::k_gt;
+  if (same(0, 1) && (!isFloat(in_[0].type.dtype) || code == Opcode::k_lt || code == Opcode::k_gt))
+    return constant(!differs);
+  if (in_[0].type.dtype != DType::u32) return {};
+  bool swapped = code == Opcode::k_gt || code == Opcode::k_le;  // a > b is b < a, a <= b is not b < a
+  auto [leastA, mostA] = range(swapped);
+  auto [leastB, mostB] = range(!swapped);
+  bool negated = code == Opcode::k_le || code == Opcode::k_ge;
+  if (code == Opcode::k_eq || code == Opcode::k_ne) {
+    if (mostA < leastB || mostB < leastA) return constant(differs);
+  } else {
+    if (mostA < leastB) return constant(!negated);
+    if (leastA >= mostB) return constant(negated);
+  }
+  return {};
+}
+
+/// A lane of a vector that was made of scalars.
+std::optional<Operand> Identities::lane() const {
+  const Op* made = source(0);
+  if (!made || made->code != Opcode::k_vec) return {};
+  return made->operands[made->numOperands() == 1 ? 0 : static_cast<size_t>(op_.operands[1].integer)];
+}
+
+std::optional<Operand> Identities::run() const {
+  switch (op_.code) {
+  case Opcode::k_local_id:
+    return kernel_.workgroup[static_cast<size_t>(op_.operands[0].integer)] == 1 ? constant(0) : std::nullopt;
+  case Opcode::k_dim: {
+    int64_t extent = op_.in(0)->type.shape[static_cast<int>(op_.operands[1].integer)];
+    return extent == Shape::kDynamic ? std::nullopt : constant(static_cast<Word>(extent));
+  }
+  case Opcode::k_extract: return lane();
+  case Opcode::k_select:
+    if (in_[0].word) return operand(*in_[0].word ? 1 : 2);
+    return same(1, 2) ? operand(1) : std::nullopt;
+  case Opcode::k_cast:
+  case Opcode::k_bitcast:
+    if (op_.code == Opcode::k_bitcast && source(0) && source(0)->code == Opcode::k_bitcast &&
+        source(0)->in(0)->type == op_.result()->type)
+      return Operand::of(source(0)->in(0));
+    return operand(0);
+  case Opcode::k_min:
+  case Opcode::k_max: return same(0, 1) ? operand(0) : std::nullopt;
+  case Opcode::k_lt:
+  case Opcode::k_le:
+  case Opcode::k_gt:
+  case Opcode::k_ge:
+  case Opcode::k_eq:
+  case Opcode::k_ne: return comparison();
+  default: break;
+  }
+  DType dtype = op_.result()->type.dtype;
+  return dtype == DType::i1 ? boolean() : isFloat(dtype) ? real() : integer();
+}
+
+}  // namespace
+
+uint32_t literalWord(const Operand& literal, DType dtype) {
+  if (isFloat(dtype)) return bits(static_cast<float>(literal.number()));
+  return static_cast<Word>(literal.isInteger ? literal.integer : static_cast<int64_t>(literal.real));
+}
+
+std::optional<Operand> wordLiteral(uint32_t word, DType dtype) {
+  if (isFloat(dtype)) {
+    if (std::isnan(asFloat(word))) return {};
+    return Operand::literal(static_cast<double>(asFloat(word)));
+  }
+  return Operand::literal(dtype == DType::i32 ? int64_t{asInt(word)} : int64_t{word});
+}
+
+std::optional<Operand> foldOp(const Op& op, const std::vector<KnownOperand>& in, const Item& kernel) {
+  Words words;
+  for (const KnownOperand& known : in)
+    if (known.word) words.push_back(*known.word);
+  bool plain = op.code != Opcode::k_vec && op.code != Opcode::k_extract && op.code != Opcode::k_dim;
+  if (plain && !in.empty() && words.size() == in.size() && op.result()->type.lanes == 1) {
+    MaybeWord word = evaluated(op, words, in[op.code == Opcode::k_select ? 1 : 0].type.dtype);
+    if (word) return wordLiteral(*word, op.result()->type.dtype);
+  }
+  return Identities(op, in, kernel).run();
+}
+
+}  // namespace tg

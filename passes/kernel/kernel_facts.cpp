@@ -1,0 +1,71 @@
+#include "passes/kernel/kernel_facts.h"
+
+#include <algorithm>
+
+#include "passes/kernel/effects.h"
+
+namespace tg {
+
+KernelFacts::KernelFacts(const Item& kernel) : kernel_(kernel), uniformity_(kernel) {
+  for (const auto& arg : kernel.body.args) owner_[arg.get()] = &kernel.body;
+  visit(kernel.body, nullptr);
+}
+
+void KernelFacts::visit(const Block& block, const Op* parent) {
+  parent_[&block] = parent;
+  for (const auto& op : block.ops) {
+    for (const auto& result : op->results) owner_[result.get()] = &block;
+    if (writesElement(*op)) mutable_.insert(elementOf(*op)->value);
+    if (parent && meets(*op)) meetsInside_ = true;
+    for (const auto& region : op->regions) {
+      for (const auto& arg : region->args) owner_[arg.get()] = region.get();
+      outer_[region.get()] = &block;
+      visit(*region, op.get());
+    }
+  }
+}
+
+std::vector<const Op*> KernelFacts::loopsAround(const Value* value) const {
+  std::vector<const Op*> loops;
+  for (const Block* block = owner(value); const Op* op = parent_.at(block); block = outer_.at(block))
+    if (op->code == Opcode::k_for) loops.push_back(op);
+  std::reverse(loops.begin(), loops.end());
+  return loops;
+}
+
+bool KernelFacts::isMemory(const Value* value) const {
+  if (!value->def) return false;
+  const Operand* element = elementOf(*value->def);
+  return element && (writesElement(*value->def) || isMutable(element->value));
+}
+
+std::vector<const Value*> KernelFacts::memoryIn(const Block& block) const {
+  std::vector<const Value*> out;
+  for (const auto& op : block.ops) {
+    for (const auto& result : op->results)
+      if (isMemory(result.get())) out.push_back(result.get());
+    if (op->code != Opcode::k_if) continue;
+    for (const auto& region : op->regions) {
+      std::vector<const Value*> inner = memoryIn(*region);
+      out.insert(out.end(), inner.begin(), inner.end());
+    }
+  }
+  return out;
+}
+
+bool KernelFacts::entersUniformly(const Op& op) const {
+  if (op.code == Opcode::k_if) return uniformity_.uniform(op.operands[0]);
+  const Operand* step = op.keyword("step");
+  return uniformity_.uniform(op.operands[0].items[0]) && uniformity_.uniform(*op.keyword("to")) &&
+         (!step || uniformity_.uniform(*step));
+}
+
+int64_t KernelFacts::staticTrips(const Op& loop) {
+  const Operand &from = loop.operands[0].items[0], &to = loop.keyword("to")->items[0];
+  const Operand* step = loop.keyword("step");
+  if (!from.isLiteral() || !to.isLiteral() || (step && !step->items[0].isLiteral())) return -1;
+  int64_t by = step ? step->items[0].integer : 1;
+  return std::max<int64_t>(0, (to.integer - from.integer + by - 1) / by);
+}
+
+}  // namespace tg

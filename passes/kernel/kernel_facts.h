@@ -1,0 +1,50 @@
+// What of a kernel's structure its gradient asks for.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+
+/// Facts about a kernel that never change while it is differentiated.
+class KernelFacts {
+ public:
+  explicit KernelFacts(const Item& kernel);
+  const Item& kernel() const { return kernel_; }
+  /// The block whose op or argument the value is.
+  const Block* owner(const Value* value) const { return owner_.at(value); }
+  /// The loops around a value, outermost first.
+  std::vector<const Op*> loopsAround(const Value* value) const;
+  /// Whether the value stands nowhere but in the kernel's body and bodies of `if`.
+  bool outsideLoops(const Value* value) const { return loopsAround(value).empty(); }
+  /// Whether anything is written to the buffer.
+  bool isMutable(const Value* buffer) const { return mutable_.contains(buffer); }
+  /// Whether the value comes from memory that changes: it can only be kept, not computed again.
+  bool isMemory(const Value* value) const;
+  /// Results of memory in a block and its ifs, but not in loops.
+  std::vector<const Value*> memoryIn(const Block& block) const;
+  /// Whether invocations meet inside an if or loop, which then must stay uniform.
+  bool meetsInside() const { return meetsInside_; }
+  const Uniformity& uniformity() const { return uniformity_; }
+  /// Whether all invocations of a workgroup enter an op's bodies, and equally often.
+  bool entersUniformly(const Op& op) const;
+  /// The trips of a loop whose bounds are literals, else -1.
+  static int64_t staticTrips(const Op& loop);
+
+ private:
+  void visit(const Block& block, const Op* parent);
+
+  const Item& kernel_;
+  Uniformity uniformity_;
+  std::unordered_map<const Value*, const Block*> owner_;
+  std::unordered_map<const Block*, const Op*> parent_;
+  std::unordered_map<const Block*, const Block*> outer_;
+  std::unordered_set<const Value*> mutable_;
+  bool meetsInside_ = false;
+};
+
+}  // namespace tg

@@ -1,0 +1,69 @@
+// Equal ops of a kernel merge into the first that is in scope.
+#include <unordered_map>
+#include <unordered_set>
+
+#include "passes/kernel/effects.h"
+#include "passes/kernel/simplify.h"
+#include "passes/op_key.h"
+
+namespace tg {
+namespace {
+
+class Merger {
+ public:
+  explicit Merger(Item& kernel) : kernel_(kernel) {
+    walk(kernel.body, [&](Op& op) {
+      if (writesElement(op)) written_.insert(elementOf(op)->value);
+    });
+  }
+  void run() { block(kernel_.body); }
+
+ private:
+  void block(Block& block);
+  bool mergeable(const Op& op) const {
+    return isArithmetic(op) || (isLoad(op) && !written_.contains(elementOf(op)->value));
+  }
+  const Op* find(const std::string& key) const;
+
+  Item& kernel_;
+  std::unordered_set<const Value*> written_;
+  ValueNumbering numbers_;
+  std::vector<std::unordered_map<std::string, const Op*>> scopes_;
+  std::unordered_map<const Value*, Value*> merged_;
+  std::vector<std::unique_ptr<Op>> gone_;  // kept until the end, so that pointers to values stay unique
+};
+
+const Op* Merger::find(const std::string& key) const {
+  for (const auto& scope : scopes_)
+    if (auto it = scope.find(key); it != scope.end()) return it->second;
+  return nullptr;
+}
+
+void Merger::block(Block& block) {
+  scopes_.emplace_back();
+  std::vector<std::unique_ptr<Op>> kept;
+  for (auto& op : block.ops) {
+    forEachUse(*op, [&](Value*& value) {
+      if (auto it = merged_.find(value); it != merged_.end()) value = it->second;
+    });
+    for (auto& region : op->regions) this->block(*region);
+    if (mergeable(*op)) {
+      std::string key = keyOf(*op, numbers_);
+      if (const Op* first = find(key)) {
+        merged_[op->result()] = first->result();
+        gone_.push_back(std::move(op));
+        continue;
+      }
+      scopes_.back()[std::move(key)] = op.get();
+    }
+    kept.push_back(std::move(op));
+  }
+  block.ops = std::move(kept);
+  scopes_.pop_back();
+}
+
+}  // namespace
+
+void mergeEqual(Item& kernel) { Merger(kernel).run(); }
+
+}  // namespace tg

@@ -1,0 +1,336 @@
+// Trees in shared memory that are tgk.workgroup_reduce by hand:
+//
+//   tgk.store %v, %s[%l]
+//   tgk.barrier
+//   for each stride %w = n/2, n/4, …, 1 { tgk.if %l < %w { s[l] = s[l] + s[l + w] } tgk.barrier }
+//   … tgk.load %s[0] …
+//
+// with the strides in a loop (shifted, or carried) or written out. workgroup_reduce adds in this very order,
+// so floats stay the same to the bit; other orders are left alone. What remains of the tree is dead.
+#include <bit>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/builder.h"
+#include "ir/kernel/kernel.h"
+#include "passes/kernel/effects.h"
+#include "passes/kernel/fold_values.h"
+#include "passes/kernel/simplify.h"
+
+namespace tg {
+namespace {
+
+constexpr int64_t kMostTrips = 32;  // a stride of 32 bits has no more halves
+
+/// Constants that values have in one trip of a loop.
+using Known = std::unordered_map<const Value*, uint32_t>;
+
+std::optional<uint32_t> evaluate(const Operand& operand, const Known& known, const Item& kernel) {
+  if (operand.isLiteral()) return literalWord(operand, DType::u32);
+  if (auto it = known.find(operand.value); it != known.end()) return it->second;
+  const Op* op = operand.value->def;
+  if (!op || !isArithmetic(*op) || operand.value->type != Type::scalar(DType::u32)) return {};
+  std::vector<KnownOperand> in;
+  for (const Operand& each : op->operands) {
+    KnownOperand one{operandType(*op, each), {}, each.value};
+    if (one.type == Type::scalar(DType::u32)) one.word = evaluate(each, known, kernel);
+    in.push_back(one);
+  }
+  std::optional<Operand> folded = foldOp(*op, in, kernel);
+  if (!folded || !folded->isLiteral()) return {};
+  return literalWord(*folded, DType::u32);
+}
+
+bool isLane(const Operand& operand) {
+  return operand.value && operand.value->def && operand.value->def->code == Opcode::k_local_id &&
+         operand.value->def->operands[0].integer == 0;
+}
+
+bool isIndex(const Op& access, int64_t literal) {
+  const Operand& at = elementOf(access)->items[0];
+  return at.isLiteral() && at.integer == literal;
+}
+
+/// One `if %l < %w { s[l] = s[l] op s[l + w] }`.
+struct Stage {
+  const Op* guard = nullptr;  ///< the if
+  const Op* loop = nullptr;   ///< that holds it, or null
+  const Op* own = nullptr;    ///< load of s[l]
+  const Op* other = nullptr;  ///< load of s[l + w]
+  const Op* store = nullptr;
+};
+
+/// Where an access stands: its block and the ops around it, innermost first.
+struct Place {
+  Op* op;
+  std::vector<const Op*> around;
+};
+
+/// The tree over one shared buffer, if all its uses are one.
+class Tree {
+ public:
+  Tree(Item& kernel, const Op& buffer) : kernel_(kernel), buffer_(buffer.result()) {}
+  bool match();
+  void replace();
+
+ private:
+  void collect(const Block& block, std::vector<const Op*>& around);
+  bool matchFirst();
+  bool matchStage(size_t at);
+  bool matchStages();
+  bool stride(const Stage& stage, const Known& known);
+  bool strides(const Stage& stage);
+  bool ordered(const Op& op);
+  bool inOrder();
+  bool laneZero(const Place& load) const;
+
+  Item& kernel_;
+  const Value* buffer_;
+  bool otherUse_ = false;
+  std::vector<Place> places_;
+  Block* block_ = nullptr;  // holds the first store
+  size_t outer_ = 0;        // how many ops stand around it
+  std::vector<Stage> stages_;
+  std::vector<Place> reads_;
+  int64_t next_ = 0;  // the stride expected next
+  Opcode code_ = Opcode::k_add;
+  bool met_ = false;  // a barrier since the last access
+};
+
+void Tree::collect(const Block& block, std::vector<const Op*>& around) {
+  for (const auto& op : block.ops) {
+    const Operand* element = elementOf(*op);
+    if (element && element->value == buffer_)
+      places_.push_back({op.get(), {around.rbegin(), around.rend()}});
+    else
+      forEachUse(std::as_const(*op), [&](Value* value) { otherUse_ |= value == buffer_; });
+    around.push_back(op.get());
+    for (const auto& region : op->regions) collect(*region, around);
+    around.pop_back();
+  }
+}
+
+Block* blockOf(Block& block, const Op* op) {
+  for (auto& each : block.ops) {
+    if (each.get() == op) return &block;
+    for (auto& region : each->regions)
+      if (Block* found = blockOf(*region, op)) return found;
+  }
+  return nullptr;
+}
+
+bool Tree::matchFirst() {
+  if (otherUse_ || places_.size() < 5 || places_[0].op->code != Opcode::k_store) return false;
+  if (!isLane(elementOf(*places_[0].op)->items[0])) return false;
+  block_ = blockOf(kernel_.body, places_[0].op);
+  outer_ = places_[0].around.size();
+  return true;
+}
+
+/// Three accesses from `at` on as a stage; whether the indices fit is seen when its stride is known.
+bool Tree::matchStage(size_t at) {
+  if (at + 2 >= places_.size()) return false;
+  const auto& around = places_[at].around;
+  size_t depth = around.size() - std::min(around.size(), outer_);
+  if (depth != 1 && depth != 2) return false;
+  Stage stage;
+  stage.guard = around[0];
+  stage.loop = depth == 2 ? around[1] : nullptr;
+  if (stage.guard->code != Opcode::k_if || (stage.loop && stage.loop->code != Opcode::k_for)) return false;
+  if (blockOf(*block_, stage.guard) != (stage.loop ? stage.loop->regions[0].get() : block_)) return false;
+  for (size_t each : {at + 1, at + 2})
+    if (places_[each].around != around) return false;
+  stage.store = places_[at + 2].op;
+  if (blockOf(*block_, stage.store) != stage.guard->regions[0].get()) return false;
+  const Op* fold = stage.store->operands[0].value ? stage.store->operands[0].value->def : nullptr;
+  if (stage.store->code != Opcode::k_store || !fold) return false;
+  bool known = fold->code == Opcode::k_add || fold->code == Opcode::k_mul || fold->code == Opcode::k_max ||
+               fold->code == Opcode::k_min;
+  if (!known || (!stages_.empty() && fold->code != code_)) return false;
+  code_ = fold->code;
+  for (int side : {0, 1}) {
+    const Op* load = fold->operands[side].value ? fold->operands[side].value->def : nullptr;
+    if (load != places_[at].op && load != places_[at + 1].op) return false;
+    if (load->code != Opcode::k_load) return false;
+    (isLane(elementOf(*load)->items[0]) ? stage.own : stage.other) = load;
+  }
+  if (!stage.own || !stage.other) return false;
+  // min and max tell their operands apart (-0 and 0, nan), sums and products do not.
+  bool swapped = fold->operands[0].value->def != stage.own;
+  if (swapped && (code_ == Opcode::k_max || code_ == Opcode::k_min)) return false;
+  if (stage.loop && !stages_.empty() && stages_.back().loop == stage.loop) return false;
+  stages_.push_back(stage);
+  return true;
+}
+
+bool Tree::matchStages() {
+  size_t at = 1;
+  while (at < places_.size() && !(isLoad(*places_[at].op) && isIndex(*places_[at].op, 0))) {
+    if (!matchStage(at)) return false;
+    at += 3;
+  }
+  for (; at < places_.size(); ++at) {
+    if (places_[at].op->code != Opcode::k_load || !isIndex(*places_[at].op, 0)) return false;
+    if (!blockOf(*block_, places_[at].op)) return false;
+    reads_.push_back(places_[at]);
+  }
+  return !stages_.empty() && !reads_.empty();
+}
+
+/// Whether a stage with these constants is the one expected next.
+bool Tree::stride(const Stage& stage, const Known& known) {
+  const Op* test = stage.guard->operands[0].value ? stage.guard->operands[0].value->def : nullptr;
+  if (!test || (test->code != Opcode::k_lt && test->code != Opcode::k_gt)) return false;
+  int lane = test->code == Opcode::k_gt;
+  if (!isLane(test->operands[lane])) return false;
+  const Operand& at = elementOf(*stage.other)->items[0];
+  const Op* sum = at.value ? at.value->def : nullptr;
+  if (!sum || sum->code != Opcode::k_add || next_ == 0) return false;
+  int side = isLane(sum->operands[1]);
+  if (!isLane(sum->operands[side])) return false;
+  bool fits = isLane(elementOf(*stage.store)->items[0]) &&
+              evaluate(test->operands[1 - lane], known, kernel_) == next_ &&
+              evaluate(sum->operands[1 - side], known, kernel_) == next_;
+  next_ /= 2;
+  return fits;
+}
+
+bool Tree::strides(const Stage& stage) {
+  if (!stage.loop) return stride(stage, {});
+  const Op& loop = *stage.loop;
+  const Operand *to = &loop.keyword("to")->items[0], *step = loop.keyword("step");
+  const Operand& from = loop.operands[0].items[0];
+  if (!from.isLiteral() || !to->isLiteral() || (step && !step->items[0].isLiteral())) return false;
+  int64_t by = step ? step->items[0].integer : 1;
+  if ((to->integer - from.integer) / by > kMostTrips) return false;
+  Known known;
+  for (const Operand& binding : iterArgs(loop))
+    if (auto first = evaluate(binding.items[0], {}, kernel_)) known[binding.value] = *first;
+  for (int64_t index = from.integer; index < to->integer; index += by) {
+    known[loop.operands[0].value] = static_cast<uint32_t>(index);
+    if (!stride(stage, known)) return false;
+    Known after;
+    const auto& carried = iterArgs(loop);
+    for (size_t each = 0; each < carried.size(); ++each)
+      if (auto next = evaluate(yieldOf(*loop.regions[0])->operands[each], known, kernel_))
+        after[carried[each].value] = *next;
+    known = std::move(after);
+  }
+  return true;
+}
+
+/// Whether only the first invocation reaches a load.
+bool Tree::laneZero(const Place& load) const {
+  for (size_t at = 0; at + outer_ < load.around.size(); ++at) {
+    const Op& guard = *load.around[at];
+    const Op* test =
+        guard.code == Opcode::k_if && guard.operands[0].value ? guard.operands[0].value->def : nullptr;
+    if (!test || test->code != Opcode::k_eq || !blockOf(*guard.regions[0], load.op)) continue;
+    for (int lane : {0, 1})
+      if (isLane(test->operands[lane]) && test->operands[1 - lane].isLiteral() &&
+          test->operands[1 - lane].integer == 0)
+        return true;
+  }
+  return false;
+}
+
+/// Follows the barriers and the accesses of an op that stands beside the first store.
+bool Tree::ordered(const Op& op) {
+  if (op.code == Opcode::k_barrier) met_ = true;
+  for (const Stage& stage : stages_) {
+    if (stage.guard == &op) {
+      if (!met_) return false;
+      met_ = false;
+    }
+    if (stage.loop != &op) continue;
+    for (int trip : {0, 1}) {  // the second sees the first end
+      static_cast<void>(trip);
+      for (const auto& inner : op.regions[0]->ops)
+        if (!ordered(*inner)) return false;
+    }
+  }
+  for (const Place& read : reads_)
+    if ((read.op == &op ||
+         (read.around.size() > outer_ && read.around[read.around.size() - outer_ - 1] == &op)) &&
+        !met_ && !laneZero(read))
+      return false;
+  return true;
+}
+
+bool Tree::inOrder() {
+  bool started = false;
+  for (const auto& op : block_->ops) {
+    if (started && !ordered(*op)) return false;
+    started |= op.get() == places_[0].op;
+  }
+  return true;
+}
+
+bool Tree::match() {
+  std::vector<const Op*> around;
+  collect(kernel_.body, around);
+  if (!matchFirst() || !matchStages() || !inOrder()) return false;
+  next_ = kernel_.workgroup[0] / 2;
+  for (const Stage& stage : stages_)
+    if (!strides(stage)) return false;
+  return next_ == 0;
+}
+
+/// Puts the reduction where the first store was, its result in place of the loads, and takes the tree's
+/// stores away.
+void Tree::replace() {
+  auto reduce = std::make_unique<Op>(Opcode::k_workgroup_reduce);
+  reduce->loc = stages_[0].store->loc;
+  reduce->operands = {places_[0].op->operands[0]};
+  reduce->setAttr("kind", Attr::word(std::string(info(code_).name.substr(4))));
+  auto result = std::make_unique<Value>();
+  result->type = elementType(buffer_->type);
+  result->name = reads_[0].op->result()->name;
+  result->def = reduce.get();
+  Value* sum = result.get();
+  reduce->results.push_back(std::move(result));
+
+  std::unordered_set<const Value*> replaced;
+  std::unordered_set<const Op*> removed;
+  for (const Stage& stage : stages_) removed.insert(stage.store);
+  for (const Place& read : reads_) {
+    replaced.insert(read.op->result());
+    removed.insert(read.op);
+  }
+  walk(kernel_.body, [&](Op& op) {
+    forEachUse(op, [&](Value*& value) {
+      if (replaced.contains(value)) value = sum;
+    });
+  });
+  for (auto& op : block_->ops)
+    if (op.get() == places_[0].op) {
+      op = std::move(reduce);
+      break;
+    }
+  for (const Op* op : removed)
+    std::erase_if(blockOf(kernel_.body, op)->ops, [&](const auto& each) { return each.get() == op; });
+}
+
+}  // namespace
+
+void recogniseReductions(Item& kernel) {
+  int64_t size = kernel.workgroup[0];
+  if (size < 2 || !std::has_single_bit(static_cast<uint64_t>(size))) return;
+  if (kernel.workgroup[1] != 1 || kernel.workgroup[2] != 1) return;
+  makeNamesUnique(kernel);
+  std::vector<const Op*> buffers;
+  walk(kernel.body, [&](Op& op) {
+    if (op.code != Opcode::k_shared || op.result()->type.rank() != 1 || op.result()->type.lanes != 1) return;
+    if (op.result()->type.shape[0] == size && op.result()->type.dtype != DType::f16) buffers.push_back(&op);
+  });
+  bool any = false;
+  for (const Op* buffer : buffers) {
+    Tree tree(kernel, *buffer);
+    if (!tree.match()) continue;
+    tree.replace();
+    any = true;
+  }
+  if (any) dropDead(kernel);  // the loads of a tree without stores would read undefined memory
+}
+
+}  // namespace tg

@@ -1,0 +1,167 @@
+// Kernels built in C++: they verify and read as what was meant.
+#include "ir/kernel/builder.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+
+namespace tg::test {
+namespace {
+
+Item kernelItem() {
+  Item item;
+  item.kind = ItemKind::kernel;
+  item.name = "k";
+  item.workgroup = {4, 1, 1};
+  item.grid = {Operand::literal(int64_t{1})};
+  return item;
+}
+
+/// The body of a kernel that verifies, as text.
+std::string bodyOf(const Item& item) {
+  auto checked = verifyKernel(item);
+  EXPECT_TRUE(checked) << checked.error().str() << print(item);
+  std::string text = print(item);
+  return text.substr(text.find("{\n") + 2);
+}
+
+TEST(KernelBuilder, MemoryHasAnIndexForEachAxis) {
+  Item item = kernelItem();
+  KernelBuilder b(&item);
+  Value* x = b.parameter(Type::buffer(DType::f16, 1, {4, Shape::kDynamic}, BufMode::in), "x");
+  Value* n = b.parameter(Type::buffer(DType::u32, 1, {4}, BufMode::inout), "n");
+  Value* q = b.parameter(Type::buffer(DType::i32, 1, {4, 11}, BufMode::inout), "q");
+  Value* s = b.sharedBuffer(Type::buffer(DType::f32, 2, {4}, BufMode::shared), "s");
+  KV i = b.id(Opcode::k_local_id, 0);
+  EXPECT_TRUE(b.dim(x, 0).is(4));
+  KV last = b.op(Opcode::k_sub, {b.dim(x, 1), KernelBuilder::u32(1)});
+  KV v = b.load(x, {i, last});
+  EXPECT_EQ(b.load(x, {i, last}).value, v.value);  // nobody writes it
+  b.store(v, s, {i});
+  b.accumulate(KernelBuilder::f32(1), s, {i});
+  KV old = b.atomic(Opcode::k_atomic_max, i, n, {KernelBuilder::u32(0)}, true);
+  b.atomicCompareExchange(old, KernelBuilder::u32(7), n, {KernelBuilder::u32(1)});
+  b.exactAdd(v, q, {i});
+  b.exactStore(b.exactLoad(q, {i}), q, {i});
+  EXPECT_EQ(bodyOf(item), R"(    %s = tgk.shared : buf<4xvec2<f32>, shared>
+    %local_id = tgk.local_id 0 : u32
+    %dim = tgk.dim %x, 1 : u32
+    %sub = tgk.sub %dim, 1 : u32
+    %load = tgk.load %x[%local_id, %sub] : f32
+    %vec = tgk.vec %load : vec2<f32>
+    tgk.store %vec, %s[%local_id]
+    %vec_2 = tgk.vec 1.0 : vec2<f32>
+    tgk.accumulate %vec_2, %s[%local_id]
+    %atomic_max = tgk.atomic_max %local_id, %n[0] : u32
+    tgk.atomic_compare_exchange %atomic_max, 7, %n[1]
+    tgk.exact_add %load, %q[%local_id]
+    %exact_load = tgk.exact_load %q[%local_id] : f32
+    tgk.exact_store %exact_load, %q[%local_id]
+  }
+)");
+}
+
+TEST(KernelBuilder, BranchesAndLoopsGiveSeveralValues) {
+  Item item = kernelItem();
+  KernelBuilder b(&item);
+  Value* x = b.parameter(Type::buffer(DType::f32, 1, {4}, BufMode::in), "x");
+  Value* y = b.parameter(Type::buffer(DType::f32, 1, {4}, BufMode::out), "y");
+  KV i = b.id(Opcode::k_local_id, 0);
+  KV v = b.load(x, i);
+  KV positive = b.op(Opcode::k_gt, {v, KernelBuilder::f32(0)});
+  std::vector<KV> both = b.branch(
+      positive, {Type::scalar(DType::f32), Type::scalar(DType::u32)},
+      [&] {
+        return std::vector<KV>{b.op(Opcode::k_sqrt, {v}), i};
+      },
+      [&] {
+        return std::vector<KV>{KernelBuilder::f32(0), KernelBuilder::u32(3)};
+      });
+  std::vector<KV> sum = b.loop(b.depth(), KernelBuilder::u32(0), KernelBuilder::u32(8), both[1], {both[0]},
+                               [&](const KV& k, const std::vector<KV>& carried) {
+                                 return std::vector<KV>{b.add(carried[0], b.cast(k, DType::f32))};
+                               });
+  b.store(sum[0], y, i);
+  b.branch(positive, {}, [] { return std::vector<KV>{}; });
+  EXPECT_EQ(bodyOf(item), R"(    %local_id = tgk.local_id 0 : u32
+    %load = tgk.load %x[%local_id] : f32
+    %gt = tgk.gt %load, 0.0 : bool
+    %sqrt = tgk.sqrt %load : f32
+    %if, %if_2 = tgk.if %gt : f32, u32 {
+      tgk.yield %sqrt, %local_id : f32, u32
+    } else {
+      tgk.yield 0.0, 3
+    }
+    %sum = tgk.for %k = 0 to(8) step(%if_2) iter_args(%acc = %if) : f32 {
+      %cast = tgk.cast %k : f32
+      %add = tgk.add %acc, %cast : f32
+      tgk.yield %add : f32
+    }
+    tgk.store %sum, %y[%local_id]
+    tgk.if %gt {
+      tgk.yield
+    }
+  }
+)");
+}
+
+TEST(KernelBuilder, ALiteralConditionMakesNoIf) {
+  Item item = kernelItem();
+  KernelBuilder b(&item);
+  int taken = 0;
+  auto body = [&](int which) {
+    return [&taken, which] { return taken = which, std::vector<KV>{KernelBuilder::f32(which)}; };
+  };
+  EXPECT_TRUE(
+      b.branch(KernelBuilder::literal(DType::i1, 0), {Type::scalar(DType::f32)}, body(1), body(2))[0].is(2));
+  EXPECT_EQ(taken, 2);
+  EXPECT_TRUE(item.body.ops.empty());
+}
+
+TEST(KernelBuilder, LiteralsFold) {
+  Item item = kernelItem();
+  KernelBuilder b(&item);
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(b.op(Opcode::k_isinf, {KernelBuilder::f32(inf)}).is(1));
+  EXPECT_TRUE(b.op(Opcode::k_isfinite, {KernelBuilder::f32(inf)}).is(0));
+  EXPECT_TRUE(b.bitcast(KernelBuilder::f32(1), DType::u32).is(0x3f800000));
+  EXPECT_TRUE(b.bitcast(KernelBuilder::u32(0xffffffff), DType::i32).is(-1));
+  EXPECT_TRUE(b.bitcast(KernelBuilder::literal(DType::i32, -1073741824), DType::f32).is(-2));
+  EXPECT_TRUE(item.body.ops.empty());
+}
+
+TEST(KernelBuilder, CooperationAndCalls) {
+  Item item = kernelItem();
+  KernelBuilder b(&item);
+  Value* x = b.parameter(Type::buffer(DType::f32, 1, {4}, BufMode::in), "x");
+  Value* t = b.localBuffer(Type::buffer(DType::u32, 1, {2}, BufMode::local), "t");
+  KV v = b.stopGradient(b.load(x, b.id(Opcode::k_global_id, 0)));
+  KV sum = b.subgroupReduce(v, "add");
+  KV other = b.subgroupShuffle(sum, b.subgroup(Opcode::k_subgroup_lane));
+  KV mask = b.subgroupBallot(b.op(Opcode::k_isnan, {other}));
+  b.store(b.extract(mask, 0), t, KernelBuilder::u32(0));
+  KV called = b.call("half", {other, KernelBuilder::f32(2)}, {Type::scalar(DType::f32)})[0];
+  b.workgroupReduce(called, "max");
+  EXPECT_EQ(bodyOf(item), R"(    %t = tgk.local : buf<2xu32, local>
+    %global_id = tgk.global_id 0 : u32
+    %load = tgk.load %x[%global_id] : f32
+    %stop_gradient = tgk.stop_gradient %load : f32
+    %subgroup_reduce = tgk.subgroup_reduce %stop_gradient : f32
+    %subgroup_lane = tgk.subgroup_lane : u32
+    %subgroup_shuffle = tgk.subgroup_shuffle %subgroup_reduce, %subgroup_lane : f32
+    %isnan = tgk.isnan %subgroup_shuffle : bool
+    %subgroup_ballot = tgk.subgroup_ballot %isnan : vec4<u32>
+    %extract = tgk.extract %subgroup_ballot, 0 : u32
+    tgk.store %extract, %t[0]
+    %call = tgk.call @half(%subgroup_shuffle, 2.0) : f32
+    %workgroup_reduce = tgk.workgroup_reduce %call {kind = max} : f32
+  }
+)");
+}
+
+}  // namespace
+}  // namespace tg::test
