@@ -117,7 +117,7 @@ bool streamsScores(const Op& attention, const Target& target) {
 Attr chooseSchedule(const Op& fused, const Target& target) {
   for (const auto& op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) return attentionSchedule(*op, target);
-    if (op->code == Opcode::custom) return Attr::call("custom");
+    if (op->code == Opcode::custom) return Attr::word("custom");
   }
   const Op* product = nullptr;
   int products = 0;
