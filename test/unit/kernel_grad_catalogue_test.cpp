@@ -54,7 +54,8 @@ TEST(KernelGradRefusals, EarlyReturnIsNotInTheLanguage) {
 /// Old values of atomics may be handed out otherwise when the kernel runs again: the refusal says where.
 TEST(KernelGradRefusals, OldValueAsIndex) {
   KernelGradCase test;
-  test.text = R"(kernel @k(%x: buf<8xf32, in>, %c: buf<4xu32, inout>, %o: buf<4xf32, out>) workgroup(4) grid(1) {
+  test.text =
+      R"(kernel @k(%x: buf<8xf32, in>, %c: buf<4xu32, inout>, %o: buf<4xf32, out>) workgroup(4) grid(1) {
     %i = tgk.global_id 0 : u32
     %old = tgk.atomic_add 2, %c[%i] : u32
     %v = tgk.load %x[%old] : f32

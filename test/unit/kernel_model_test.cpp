@@ -100,9 +100,10 @@ std::string stepModel() {
 std::string stepTwin() {
   std::string body = kStepHead;
   for (int t = 0; t < 5; ++t) {
-    body += fmt::format("%c{0} = tg.slice %z {{starts = [{0}, 0, 0], limits = [{1}, 6, 24]}} : tensor<1x6x24xf32>\n"
-                        "%x{0} = tg.reshape %c{0} {{shape = [6, 24]}} : tensor<6x24xf32>\n",
-                        t, t + 1);
+    body += fmt::format(
+        "%c{0} = tg.slice %z {{starts = [{0}, 0, 0], limits = [{1}, 6, 24]}} : tensor<1x6x24xf32>\n"
+        "%x{0} = tg.reshape %c{0} {{shape = [6, 24]}} : tensor<6x24xf32>\n",
+        t, t + 1);
     if (t > 0)
       body += fmt::format("%q{0} = tg.mul %h{1}, %u : tensor<6x24xf32>\n%a{0} = tg.add %q{0}, %x{0} : "
                           "tensor<6x24xf32>\n%h{0} = tg.tanh %a{0} : tensor<6x24xf32>\n",
@@ -208,16 +209,14 @@ TEST(KernelModels, RecurrenceTrainsLikeTensorOps) { expectSameTraining(stepModel
 TEST(KernelModels, FromCpp) {
   using namespace nn;
   const Kernel norm(kernelsOf("row_norm")), mish(kernelsOf("activation"));
-  auto traced = trace(
-      [&]() -> Outputs {
-        Tensor x = tensorInput("x", {20, 3}), y = tensorInput("y", {20, 1});
-        Tensor w1 = paramInput("w1", {3, 40}), gain = paramInput("gain", {40}), b = paramInput("b", {40});
-        Tensor w2 = paramInput("w2", {40, 1});
-        Tensor n = custom(norm, {matmul(x, w1), gain}, KernelResult{.shape = {20, 40}, .batch = 0});
-        Tensor h = custom(mish, {n, b}, KernelResult{.shape = {20, 40}, .batch = 0});
-        return {{"loss", mean(square(matmul(h, w2) - y), {0, 1})}};
-      },
-      "train");
+  auto traced = trace([&]() -> Outputs {
+    Tensor x = tensorInput("x", {20, 3}), y = tensorInput("y", {20, 1});
+    Tensor w1 = paramInput("w1", {3, 40}), gain = paramInput("gain", {40}), b = paramInput("b", {40});
+    Tensor w2 = paramInput("w2", {40, 1});
+    Tensor n = custom(norm, {matmul(x, w1), gain}, KernelResult{.shape = {20, 40}, .batch = 0});
+    Tensor h = custom(mish, {n, b}, KernelResult{.shape = {20, 40}, .batch = 0});
+    return {{"loss", mean(square(matmul(h, w2) - y), {0, 1})}};
+  });
   ASSERT_TRUE(traced) << traced.error().str();
   expectSameTraining(print(**traced), normTwin());
 }
