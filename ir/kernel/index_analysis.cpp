@@ -33,8 +33,6 @@ IndexAnalysis::Interval IndexAnalysis::range(const Operand& operand, const Op& a
 }
 
 std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
-  // Closed bounds of 2^32 values always exist; only what holds without them is worth a tape.
-  constexpr int64_t kUnknown = int64_t{1} << 36;
   int scope = forms_->scopeOf(loop);
   const Operand &from = loop.operands[0].items[0], &to = loop.keyword("to")->items[0];
   const Operand* step = loop.keyword("step");
@@ -49,7 +47,8 @@ std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
   // Where the index may wrap around, the loop may start again.
   if (range(to, loop).hi + by > indexing::kWrap) return {};
   if (step && range(step->items[0], loop).hi + range(to, loop).hi > indexing::kWrap) return {};
-  if (most(true) >= kUnknown) return {};
+  // Bounds by the limits of types and launches always exist; only what holds without them is worth a tape.
+  if (most(true) >= Bounds::kUnknown) return {};
   return most(false);
 }
 

@@ -19,9 +19,11 @@ class Bounds;
 /// parameter, in order) settles open extents; without it they, and a grid that depends on them, are unknown,
 /// but at least 1. The kernel must outlive the analysis and stay as it is.
 ///
-/// Assumed of every launch, as devices bound both: extents of buffers are below 2^31, and so is the number
-/// of invocations along an axis. Answers hold for executions whose accesses stay in range; u32 and i32
-/// arithmetic wraps, and is taken as exact only where the intervals show that it does not.
+/// Assumed of every launch: extents of buffers are below 2^31, and so is the number of invocations along an
+/// axis; and where the grid or an extent is unknown, `lanePrivate` and `injective` take it to be small enough
+/// that no index wraps around because of it (with `shapes` nothing of the kind is assumed). Answers hold for
+/// executions whose accesses stay in range; u32 and i32 arithmetic wraps, and is taken as exact only where
+/// the intervals show that it does not.
 class IndexAnalysis {
  public:
   struct Interval {

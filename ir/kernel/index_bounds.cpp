@@ -1,6 +1,7 @@
 // Intervals of affine forms and of the symbols in them.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "ir/kernel/index_forms.h"
 
@@ -47,7 +48,9 @@ int64_t Bounds::lower(const Affine& form, int scope, bool open) const {
 }
 int64_t Bounds::upper(const Affine& form, int scope, bool open) const { return -lower(-form, scope, open); }
 Interval Bounds::of(const Affine& form, int scope, bool open) const {
-  return {lower(form, scope, open), upper(form, scope, open)};
+  Interval range{lower(form, scope, open), upper(form, scope, open)};
+  if (range.lo > range.hi) std::swap(range.lo, range.hi);  // guards contradict each other: never reached
+  return range;
 }
 
 /// By intervals of the symbols; and better by taking away facts, multiples of forms that are not negative,

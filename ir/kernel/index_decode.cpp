@@ -3,6 +3,7 @@
 #include "ir/kernel/index_decode.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tg::indexing {
 
@@ -78,6 +79,18 @@ void Decoder::run() {
   }
 }
 
+/// The form without terms that an unknown launch alone makes large: these are taken not to wrap.
+Affine Decoder::settled(const Affine& form) const {
+  constexpr int64_t kMaxFactor = int64_t{1} << 24;
+  Affine out = form;
+  std::erase_if(out.terms, [&](const auto& term) {
+    const Symbol& it = forms_.symbol(term.first);
+    bool launched = it.kind == Symbol::Kind::group || it.kind == Symbol::Kind::iteration;
+    return launched && it.open && kMaxFactor > std::abs(term.second);
+  });
+  return out;
+}
+
 bool Decoder::decodes(const Equation& equation, int symbol) const {
   int64_t factor = equation[0].coefficient(symbol);
   Affine common;
@@ -90,9 +103,9 @@ bool Decoder::decodes(const Equation& equation, int symbol) const {
   Wide lo = 0, hi = 0;
   Interval range{INT64_MAX, INT64_MIN};
   for (size_t index = 0; index < equation.size(); ++index) {
-    if (equation[index].coefficient(symbol) != factor) return false;
     Affine varying = equation[index] - common;
-    Interval width = bounds_.of(varying, scopes_[index]), own = bounds_.symbol(symbol, scopes_[index]);
+    Interval width = bounds_.of(settled(varying), scopes_[index]);
+    Interval own = bounds_.symbol(symbol, scopes_[index]);
     lo = index ? std::min<Wide>(lo, width.lo) : width.lo;
     hi = index ? std::max<Wide>(hi, width.hi) : width.hi;
     range = {std::min(range.lo, own.lo), std::max(range.hi, own.hi)};

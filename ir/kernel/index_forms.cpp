@@ -302,7 +302,7 @@ Affine FormsBuilder::iteration(const Op& op, int scope, int inner, Affine& step)
   int64_t most = exactFrom && exactTo ? bounds_.upper(*exactTo - *exactFrom, scope) : limit.hi - first.lo;
   most = std::clamp<int64_t>(most, 1, UINT32_MAX);
   made.base = regular ? Interval{0, (most - 1) / by1} : Interval{0, std::max<int64_t>(limit.hi - 1, 0)};
-  made.open = true;
+  made.open = bounds_.value(to, DType::u32, scope, true).hi >= Bounds::kUnknown;
   if (!regular) step = {};
   bool once = regular && made.base.hi == 0;
   Affine count = once ? Affine::of(0) : Affine::symbol(add(std::move(made)));

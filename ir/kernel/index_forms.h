@@ -93,6 +93,8 @@ class Forms {
 class Bounds {
  public:
   static constexpr int64_t kOpen = int64_t{1} << 50;
+  /// No open bound that the text settles is as large; what `kOpen` reaches through a division may be.
+  static constexpr int64_t kUnknown = int64_t{1} << 36;
   explicit Bounds(const Forms& forms) : forms_(forms) {}
 
   Interval of(const Affine& form, int scope, bool open = false) const;

@@ -62,17 +62,19 @@ std::optional<int64_t> Witness::evaluate(int symbol, const Point& point) const {
   return apply(it.code, it.dtype, a->constant, b->constant);
 }
 
-/// The form with all symbols that the point settles replaced; nullopt where 64 bits might not hold it.
+/// The form with all symbols that the point settles replaced; nullopt where 64 bits do not hold it.
 std::optional<Affine> Witness::at(const Affine& form, const Point& point) const {
-  constexpr int64_t kMaxFactor = int64_t{1} << 26;  // times values of 32 bits, for a few terms
-  Affine out = Affine::of(form.constant);
+  constexpr Wide kMost = Wide{1} << 60;
+  Affine out;
+  Wide constant = form.constant;
   for (const auto& [symbol, factor] : form.terms) {
-    if (factor >= kMaxFactor || factor <= -kMaxFactor) return {};
     if (auto value = evaluate(symbol, point))
-      out.constant += factor * *value;
+      constant += Wide{factor} * *value;
     else
       out.terms[symbol] = factor;
   }
+  if (constant > kMost || constant < -kMost) return {};
+  out.constant = static_cast<int64_t>(constant);
   return out;
 }
 
