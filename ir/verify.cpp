@@ -272,9 +272,10 @@ void Verifier::kernelCode(const Item& item) {
   for (const auto& each : item.body.ops)
     if (kernel || each->code != Opcode::return_) op(*each, item, table::inKernel);
   if (errors_.diagnostics().size() != before) return;  // what follows relies on well-formed ops
-  if (auto checked = kernel ? verifyKernel(item) : verifyKernelFunc(item); !checked)
-    report(checked.takeError());
-  if (auto checked = verifyKernelSymbols(item, module_); !checked) report(checked.takeError());
+  auto checked = kernel ? verifyKernel(item) : verifyKernelFunc(item);
+  if (checked && kernel && module_.stage < Stage::kernel) checked = verifyKernelWrites(item);
+  if (!checked) report(checked.takeError());
+  if (auto named = verifyKernelSymbols(item, module_); !named) report(named.takeError());
 }
 
 /// A function that the host calls after every n-th step takes nothing but what the host fills in.

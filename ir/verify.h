@@ -21,6 +21,11 @@ Result<void> verifyPlan(const Module& module);
 /// Checks one kernel: types, scopes, uniform barriers, constant indices in range, buffer modes.
 Result<void> verifyKernel(const Item& kernel);
 
+/// Checks that no element of an `out` buffer is certainly written twice. The kernel passes verifyKernel. This
+/// takes milliseconds for a large kernel, so that verify does it where users' kernels stand, before stage
+/// kernel; generated kernels are covered by runs on the interpreter.
+Result<void> verifyKernelWrites(const Item& kernel);
+
 /// Checks a func of kernel scalars: its ops compute from values alone, and it returns what it says.
 Result<void> verifyKernelFunc(const Item& func);
 

@@ -25,6 +25,7 @@ class KernelVerifier {
       : kernel_(kernel), room_(kernel.kind == ItemKind::func ? "kernel-func" : "kernel") {}
   Result<void> run();
   Result<void> runFunc();
+  Result<void> runWrites();
 
  private:
   void launch();
@@ -68,10 +69,13 @@ Result<void> KernelVerifier::run() {
   if (sharedBytes_ > kMaxSharedBytes)
     kernelError("shared",
                 fmt::format("{} bytes of shared memory, more than {}", sharedBytes_, kMaxSharedBytes));
-  if (errors_.empty()) {  // what follows relies on well-formed ops
-    meetings(kernel_.body, true, Uniformity(kernel_));
-    rewrites();
-  }
+  if (errors_.empty()) meetings(kernel_.body, true, Uniformity(kernel_));  // relies on well-formed ops
+  if (!errors_.empty()) return std::move(errors_);
+  return {};
+}
+
+Result<void> KernelVerifier::runWrites() {
+  rewrites();
   if (!errors_.empty()) return std::move(errors_);
   return {};
 }
@@ -340,6 +344,7 @@ void KernelVerifier::rewrites() {
 }  // namespace
 
 Result<void> verifyKernel(const Item& kernel) { return KernelVerifier(kernel).run(); }
+Result<void> verifyKernelWrites(const Item& kernel) { return KernelVerifier(kernel).runWrites(); }
 Result<void> verifyKernelFunc(const Item& func) { return KernelVerifier(func).runFunc(); }
 
 }  // namespace tg

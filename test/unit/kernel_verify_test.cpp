@@ -167,6 +167,7 @@ TEST(KernelVerify, EachConstraintRefuses) {
     ASSERT_TRUE(module);
     const Item& kernel = *module->find(ItemKind::kernel, "k");
     auto checked = verifyKernel(kernel);
+    if (checked) checked = verifyKernelWrites(kernel);
     if (checked) checked = verifyKernelSymbols(kernel, *module);
     ASSERT_FALSE(checked) << refusal.body;
     const Diagnostic& first = checked.error().diagnostics().front();
