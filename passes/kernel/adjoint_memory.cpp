@@ -1,5 +1,7 @@
 #include "passes/kernel/adjoint_memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "passes/kernel/effects.h"
@@ -51,7 +53,7 @@ void AdjointMemory::prepare() {
     if (!activity_.active(op.result())) return;
     BufMode mode = op.result()->type.mode;
     Type type = adjointType(op.result()->type, mode);
-    std::string hint = "d_" + op.result()->name;
+    std::string hint = fmt::format("d_{}", op.result()->name);
     Value* made =
         mode == BufMode::shared ? builder_.sharedBuffer(type, hint) : builder_.localBuffer(type, hint);
     adjoints_[op.result()] = made;
