@@ -78,10 +78,7 @@ void Flattener::assign(const Value* target, const Operand& source) {
 
 void Flattener::memory(const Value* buffer, const Shape& shape) {
   const Type& type = buffer->type;
-  auto format = type.dtype == DType::f16   ? Memory::Format::half
-                : type.dtype == DType::f32 ? Memory::Format::real
-                                           : Memory::Format::word;
-  Memory made{buffer, type.mode, format, {shape.begin(), shape.end()}, 0, shape.elements() * type.lanes};
+  Memory made{buffer, type.mode, {shape.begin(), shape.end()}, 0, shape.elements() * type.lanes};
   uint32_t* total = made.mode == BufMode::shared  ? &program_.sharedWords
                     : made.mode == BufMode::local ? &program_.localWords
                                                   : nullptr;

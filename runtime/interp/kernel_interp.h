@@ -39,8 +39,9 @@ struct KernelRunOptions {
                               ///< bytes for each word written
   uint64_t seed = 0;          ///< of LaneOrder::shuffled; the same seed gives the same run
   uint32_t subgroupSize = 4;  ///< a power of two up to 128
-  /// f64 in place of f32 and f16: registers, literals, functions and memory, nothing is rounded, so that
-  /// central differences are good to 1e-9. Elements of float buffers are 8-byte doubles, integers keep 4
+  /// f64 in place of f32 and f16: registers, functions and memory, nothing is rounded, so that central
+  /// differences are good to 1e-9. Literals are what the op holds; the parser makes them f32, a builder need
+  /// not. Elements of float buffers are 8-byte doubles, integers keep 4
   /// bytes. A bitcast rounds to f32 first, and from bits gives the f32's value; exact_add and exact_store
   /// round what they add to f32.
   bool wide = false;

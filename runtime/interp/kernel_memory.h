@@ -170,7 +170,7 @@ class KernelMemory {
     Word out{};
     if (stride == sizeof(Word)) {
       std::memcpy(&out, from, sizeof(Word));
-    } else if (program_.memories[access.memory].format == Memory::Format::half) {
+    } else if (stride == 2) {  // f16
       uint16_t bits;
       std::memcpy(&bits, from, 2);
       out.f = halfToFloat(bits);
@@ -182,24 +182,17 @@ class KernelMemory {
   void put(const Access& access, std::byte* to, uint32_t part, Word value) const {
     int64_t stride = regions_[access.memory].stride;
     to += stride * part;
-    bool half = !kWide && program_.memories[access.memory].format == Memory::Format::half;
-    if (half) {
+    if (stride == 2) {
       uint16_t bits = halfFromDouble(double{value.f});
-      if (stride == 2) {
-        std::memcpy(to, &bits, 2);
-        return;
-      }
-      value.f = halfToFloat(bits);  // shared and local memory keep the rounded value
+      std::memcpy(to, &bits, 2);
+      return;
     }
-    std::memcpy(to, &value, static_cast<size_t>(stride));  // of a wide integer, the 4 bytes it has
+    std::memcpy(to, &value, static_cast<size_t>(stride));  // of an integer beside f64, the 4 it has
   }
 
  private:
   /// Whether memory holds elements as registers do.
-  bool plain(const Access& access) const {
-    return regions_[access.memory].stride == sizeof(Word) &&
-           (kWide || program_.memories[access.memory].format != Memory::Format::half);
-  }
+  bool plain(const Access& access) const { return regions_[access.memory].stride == sizeof(Word); }
   static std::byte* bytes(Word& word) { return reinterpret_cast<std::byte*>(&word); }
   void outside(const Access& access, const Word* regs, const Visit& visit) {
     std::vector<int64_t> index;

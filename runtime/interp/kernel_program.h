@@ -29,11 +29,8 @@ struct Access {
 
 /// A buffer of the kernel: parameters first, then shared and local memory.
 struct Memory {
-  /// What its words hold; `half` is an f16, a float in registers.
-  enum class Format : uint8_t { word, real, half };
   const Value* buffer;
   BufMode mode;
-  Format format;
   std::vector<int64_t> extents;
   uint32_t start = 0;  ///< shared and local: first word among the workgroup's or invocation's
   int64_t words = 0;   ///< lanes of all elements

@@ -199,15 +199,14 @@ TEST(KernelInterpMemory, ExactSumsFlagWhatIsNotFinite) {
 
 TEST(KernelInterpMemory, HalvesAreRoundedWhereTheyAreStored) {
   auto module = kernels(R"(kernel @k(%x: buf<8xf32, in>, %h: buf<8xf16, out>, %s: buf<4xvec2<f16>, inout>,
-      %o: buf<8xf32, out>) workgroup(8) grid(1) {
+      %t: buf<8xf16, tape>, %o: buf<8xf32, out>) workgroup(8) grid(1) {
     %i = tgk.global_id 0 : u32
     %v = tgk.load %x[%i] : f32
     tgk.store %v, %h[%i]
-    %sh = tgk.shared : buf<8xf16, shared>
-    tgk.store %v, %sh[%i]
+    tgk.store %v, %t[%i]
     tgk.barrier
     %j = tgk.sub 7, %i : u32
-    %w = tgk.load %sh[%j] : f32
+    %w = tgk.load %t[%j] : f32
     tgk.store %w, %o[%i]
     %low = tgk.lt %i, 4 : bool
     tgk.if %low {
@@ -224,10 +223,11 @@ TEST(KernelInterpMemory, HalvesAreRoundedWhereTheyAreStored) {
   std::reverse(rounded.begin(), rounded.end());
   std::vector<uint16_t> pairs{0x3c00, 0x4000, 0x7bff, 0x0001, 0x3555, 0, 0x8000, 0xbc00},
       tripled{0x4200, 0x4600, 0x7c00, 0x0003, 0x3c00, 0, 0x8000, 0xc200};
-  runAll(verified(*module), {bytesOf(x), Memory::value_type(16), bytesOf(pairs), Memory::value_type(32)},
+  runAll(verified(*module),
+         {bytesOf(x), Memory::value_type(16), bytesOf(pairs), Memory::value_type(16), Memory::value_type(32)},
          [&](const Memory& memory) {
            EXPECT_EQ(valuesOf<uint16_t>(memory[1]), bits);
-           EXPECT_EQ(valuesOf<float>(memory[3]), rounded);
+           EXPECT_EQ(valuesOf<float>(memory[4]), rounded);
            EXPECT_EQ(valuesOf<uint16_t>(memory[2]), tripled);
          });
 }

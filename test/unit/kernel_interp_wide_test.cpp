@@ -42,6 +42,8 @@ std::vector<T> wideOf(const std::string& op, const std::vector<std::pair<double,
   return out;
 }
 
+const double kTenth = 0.1f;  // what the literal 0.1 of a text is
+
 const std::vector<std::pair<double, double>> kPairs = {
     {0.1, 0.3}, {0.7, -0.2}, {0.99, 1e-40}, {1e-300, 1e300}, {0.123456789012345, 2.5}};
 
@@ -59,11 +61,11 @@ TEST(KernelInterpWide, ArithmeticIsOfDoubles) {
   expectFormula("tgk.min %a, %b", [](double a, double b) { return a < b ? a : b; });
   expectFormula("tgk.max %a, %b", [](double a, double b) { return a < b ? b : a; });
   expectFormula("tgk.pow %a, %b", [](double a, double b) { return std::pow(a, b); });
-  expectFormula("tgk.fma %a, %b, 0.1", [](double a, double b) { return std::fma(a, b, 0.1); });
+  expectFormula("tgk.fma %a, %b, 0.1", [](double a, double b) { return std::fma(a, b, kTenth); });
   expectFormula("tgk.neg %b", [](double, double b) { return -b; });
   expectFormula("tgk.abs %b", [](double, double b) { return std::fabs(b); });
   expectFormula("tgk.sign %b", [](double, double b) { return b > 0 ? 1.0 : -1.0; });
-  expectFormula("tgk.add %a, 0.1", [](double a, double) { return a + 0.1; });  // a literal is a double too
+  expectFormula("tgk.add %a, 0.1", [](double a, double) { return a + kTenth; });
 }
 
 TEST(KernelInterpWide, FunctionsAreOfDoubles) {
@@ -107,10 +109,10 @@ TEST(KernelInterpWide, CastsTestsAndBits) {
   })",
           {bytesOf<uint32_t>({0x3dcccccd, 0x7f800000, 0x80000001}), Memory::value_type(96)},
           [](const Memory& memory) {
-            const double tenth = 0.1f, inf = std::numeric_limits<double>::infinity(), tiny = -0x1p-149;
+            const double inf = std::numeric_limits<double>::infinity(), tiny = -0x1p-149;
             EXPECT_EQ(valuesOf<double>(memory[1]),
-                      (std::vector<double>{tenth, 1036831949.0, tenth, 0, inf, 2139095040.0, 0.1, 1, tiny,
-                                           2147483649.0, tiny, 0}));
+                      (std::vector<double>{kTenth, 1036831949.0, kTenth, 0, inf, 2139095040.0, kTenth, 1,
+                                           tiny, 2147483649.0, tiny, 0}));
           });
 }
 
@@ -176,7 +178,7 @@ TEST(KernelInterpWide, ReductionsAndAtomicsOfDoubles) {
   })",
           {bytesOf<double>({0.1, 0.2, 0.3, 0.7}), bytesOf<double>({0.9, 0, 0, 0}), Memory::value_type(40)},
           [](const Memory& memory) {
-            EXPECT_EQ(valuesOf<double>(memory[1]), (std::vector<double>(4, 0.1 + 0.1)));
+            EXPECT_EQ(valuesOf<double>(memory[1]), (std::vector<double>(4, kTenth + kTenth)));
             EXPECT_EQ(valuesOf<double>(memory[2]),
                       (std::vector<double>{(0.1 + 0.3) + (0.2 + 0.7), 0.1 * 0.2 * 0.3 * 0.7, 0.3, 0.9, 0.1}));
           });
@@ -238,9 +240,9 @@ TEST(KernelInterpWide, CentralDifferencesAreGoodTo1em9) {
     return valuesOf<double>(memory[1])[0];
   };
   const double w = 0.8, step = 1e-5;
-  double h = 0.3, dh = 0;
+  double h = 0.3f, dh = 0;
   for (int t = 0; t < 6; ++t) {
-    double y = std::tanh(std::fma(w, h, 0.2));
+    double y = std::tanh(std::fma(w, h, double{0.2f}));
     dh = (1 - y * y) * (h + w * dh);
     h = y;
   }
