@@ -153,11 +153,15 @@ tgk.store %y, %o[%i])",
             {0.25, 1, 1, 1.0 / 9}, {4, -1, 0, 9}),
        false},
       {"MaskedDivision",
-       map4(kLoad + R"(%c = tgk.ne %v, 0.0 : bool
+       [] {
+         KernelGradCase test = map4(kLoad + R"(%c = tgk.ne %v, 0.0 : bool
 %r = tgk.div 1.0, %v : f32
 %y = tgk.select %c, %r, 0.0 : f32
 tgk.store %y, %o[%i])",
-            {-1.0 / 16, -1, 0, -1.0 / 81}, {4, -1, 0, 9}),
+                                    {-1.0 / 16, -1, 0, -1.0 / 81}, {4, -1, 0, 9});
+         test.differences = false;  // across the pole they are huge, and the same on both sides
+         return test;
+       }(),
        false},
   };
 }

@@ -51,6 +51,25 @@ TEST(KernelGradRefusals, EarlyReturnIsNotInTheLanguage) {
   EXPECT_NE(module.error().str().find("early.tgir:6:7: error: "), std::string::npos) << module.error().str();
 }
 
+/// Old values of atomics may be handed out otherwise when the kernel runs again: the refusal says where.
+TEST(KernelGradRefusals, OldValueAsIndex) {
+  KernelGradCase test;
+  test.text =
+      R"(kernel @k(%x: buf<8xf32, in>, %c: buf<4xu32, inout>, %o: buf<4xf32, out>) workgroup(4) grid(1) {
+    %i = tgk.global_id 0 : u32
+    %old = tgk.atomic_add 2, %c[%i] : u32
+    %v = tgk.load %x[%old] : f32
+    %s = tgk.sin %v : f32
+    tgk.store %s, %o[%i]
+  })";
+  test.arrays = {{"x", drawn({8}, 16)}, {"c", given({0, 1, 3, 5})}, {"o", room({4})}};
+  KernelGradReport report = checkKernelGradient(test);
+  EXPECT_EQ(report.fault, GradFault::refused);
+  EXPECT_NE(report.what.find("kernel.tgir:4:5: error: tgk.atomic_add [kernel-vjp."), std::string::npos)
+      << report.what;
+  EXPECT_NE(report.what.find("fix: "), std::string::npos) << report.what;
+}
+
 /// The judge itself: each kind of fault is seen.
 KernelGradCase faulty(const std::string& rule) {
   KernelGradCase test;

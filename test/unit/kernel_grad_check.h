@@ -28,6 +28,7 @@ struct KernelSchedule {
   LaneOrder order = LaneOrder::wholeLane;
   bool reversed = false;
   bool wide = true;
+  bool checks = true;  ///< look for faults
 };
 std::string str(const KernelSchedule& schedule);
 

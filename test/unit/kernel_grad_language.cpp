@@ -290,24 +290,6 @@ tgk.for %m = 0 to(6) {
 %y01 = tgk.fma %y0, %y1, %y2 : f32
 %y = tgk.add %y01, %y3 : f32
 tgk.store %y, %o[%i])")},
-      {"OldValueAsIndex",
-       [] {
-         KernelGradCase test = make(
-             R"(kernel @k(%x: buf<8xf32, in>, %c: buf<4xu32, inout>, %o: buf<4xf32, out>) workgroup(4) grid(1) {
-  %i = tgk.global_id 0 : u32
-  %r = tgk.for %k = 0 to(4) iter_args(%a = 0.5) : f32 {
-    %old = tgk.atomic_add 2, %c[%i] : u32
-    %j = tgk.mod %old, 8 : u32
-    %v = tgk.load %x[%j] : f32
-    %p = tgk.fma %a, %v, 0.25 : f32
-    %s = tgk.sin %p : f32
-    tgk.yield %s : f32
-  }
-  tgk.store %r, %o[%i]
-})",
-             {{"x", drawn({8}, 16)}, {"c", given({0, 1, 3, 6})}, {"o", room({4})}});
-         return test;
-       }()},
       {"TwoAxes",
        make(
            R"(kernel @k(%x: buf<5x7xf32, in>, %w: buf<7xf32, in>, %o: buf<7x5xf32, out>) workgroup(2, 3) grid(3, 3) {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 
-#include "ir/kernel/inline.h"
 #include "ir/kernel/specialize.h"
 #include "test/unit/kernel_grad_check.h"
 
@@ -85,11 +84,8 @@ int64_t KernelOutcome::faults() const {
   return counters.outOfRange + counters.races + counters.rewrites + counters.uninitialised;
 }
 
-Result<KernelOutcome> runArrays(const Module& module, const Item& original, const KernelArrays& arrays,
+Result<KernelOutcome> runArrays(const Module& module, const Item& kernel, const KernelArrays& arrays,
                                 const KernelSchedule& schedule) {
-  std::unique_ptr<Module> copy = clone(module);
-  Item& kernel = *copy->find(ItemKind::kernel, original.name);
-  inlineCalls(*copy, kernel);
   std::vector<std::vector<std::byte>> memory;
   std::vector<KernelBuffer> buffers;
   std::vector<Shape> shapes;
@@ -104,8 +100,9 @@ Result<KernelOutcome> runArrays(const Module& module, const Item& original, cons
     buffers.push_back({memory[i].data(), static_cast<int64_t>(memory[i].size())});
     buffers.back().shape = shapes[i];
   }
-  KernelRunOptions options{schedule.order, schedule.reversed, true};
+  KernelRunOptions options{schedule.order, schedule.reversed, schedule.checks};
   options.wide = schedule.wide;
+  options.module = &module;
   TG_TRY(auto grid, evaluateGrid(kernel, shapes));
   KernelOutcome outcome;
   TG_TRY(outcome.counters, runKernel(kernel, buffers, grid, options));

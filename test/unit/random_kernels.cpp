@@ -441,7 +441,7 @@ void Generator::finish() {
 
 KernelGradCase Generator::run(uint64_t seed) {
   case_.seed = seed;
-  case_.samples = 12;
+  case_.samples = 6;
   case_.f32Tolerance = 1e-3;
   budget_ = 18;
   launch();
