@@ -179,7 +179,7 @@ void AdjointSweep::distributeCall(const Op& op) {
     any = any || !g.is(0);
     if (isFloat(result->type.dtype)) gs.push_back(builder_.widened(g, result->type));
   }
-  const Item* callee = module_.func(op.operands[0].text);
+  const Item* callee = module_.kernelFunc(op.operands[0].text);
   const Attr* own = callee ? find(callee->attrs, "vjp") : nullptr;
   if (!any || !own) return;
   std::vector<Type> types;

@@ -206,6 +206,7 @@ void VjpMaker::settleModes() {
 
 Result<KernelVjp> VjpMaker::finish(const Replay& replay) {
   settleModes();
+  simplifyKernel(*made_);
   readExtentsElsewhere();
   KernelVjp out;
   out.source = source_;
@@ -237,8 +238,9 @@ Result<KernelVjp> differentiateKernel(const Module& module, const Item& kernel,
                                       const KernelVjpRequest& request) {
   std::shared_ptr<Item> source = cloneItem(kernel);
   inlineCalls(module, *source, true);
-  dropDead(*source);
-  hoistInvariants(*source);
+  // What a gradient is taken of had better be short: a tree in shared memory becomes a reduction, whose
+  // adjoint is one too, and a load that leaves a loop is added to once.
+  simplifyKernel(*source);
   liftUniformLoads(*source);
   return VjpMaker(module, source, request).run();
 }

@@ -339,7 +339,7 @@ KernelGradCase GradientJudge::second() {
   out.arrays = vjpArrays_;
   out.checkpoint = test_.checkpoint;
   out.seed = test_.seed + 1;
-  out.samples = 12;
+  out.samples = 4;
   out.f32Tolerance = 10 * test_.f32Tolerance;
   for (size_t i = 0; i < params_.size(); ++i) {
     const Value& arg = *vjpKernel_->body.args[i];

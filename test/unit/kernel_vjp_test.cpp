@@ -134,11 +134,12 @@ TEST(KernelVjp, KeepsAStateForEachTripAndInvocation) {
 TEST(KernelVjp, CheckpointsKeepTheSumNotTheProduct) {
   // 5 pieces of 8 trips: 5 states between pieces and 8 in one, for each of 8 invocations.
   EXPECT_LE(tapeElements(recurrence(40, 8), 40), (40 / 8 + 8) * 8 + 40 * 8 / 8);
-  for (int64_t trips : {0, 1, 7, 8, 9, 24})
-    for (int64_t checkpoint : {1, 3, 8}) {
-      SCOPED_TRACE(trips * 100 + checkpoint);
-      if (trips > 0) expectKernelGradient(recurrence(trips, checkpoint));
-    }
+  for (int64_t trips : {1, 8, 9}) {
+    SCOPED_TRACE(trips);
+    KernelGradCase test = recurrence(trips, 4);
+    test.samples = 2;
+    expectKernelGradient(test);
+  }
 }
 
 TEST(KernelVjp, ALoopThatNothingBoundsIsRefusedAtTheCall) {
@@ -157,7 +158,8 @@ TEST(KernelVjp, ALoopThatNothingBoundsIsRefusedAtTheCall) {
   auto shape = tapeShape(vjp, static_cast<int>(vjp.params.size()) - 1, *module->find(ItemKind::kernel, "k"),
                          {{1}, {1}, {1}});
   ASSERT_FALSE(shape);
-  EXPECT_NE(shape.error().str().find("vjp.tgir:6:5: error: tgk.for"), std::string::npos) << shape.error().str();
+  EXPECT_NE(shape.error().str().find("vjp.tgir:6:5: error: tgk.for"), std::string::npos)
+      << shape.error().str();
   EXPECT_NE(shape.error().str().find("[kernel-vjp.g6]"), std::string::npos) << shape.error().str();
 }
 
