@@ -12,6 +12,8 @@ KernelBuilder::KernelBuilder(Item* kernel) : kernel_(kernel), names_(*kernel) {
   scopes_.push_back({&kernel->body, false, nextId_++, {}});
 }
 
+void KernelBuilder::hint(std::string_view text) { hint_ = text; }
+
 KV KernelBuilder::literal(DType dtype, double value) {
   KV out;
   out.type = Type::scalar(dtype);

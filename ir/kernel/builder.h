@@ -133,7 +133,7 @@ class KernelBuilder {
   void at(int level, const std::function<void()>& fn);
   /// A number that identifies the open scope of a depth; results remembered under it die with it.
   int scopeId(int level) const { return scopes_[static_cast<size_t>(level)].id; }
-  void hint(std::string_view text) { hint_ = text; }
+  void hint(std::string_view text);
 
  private:
   struct Scope {
