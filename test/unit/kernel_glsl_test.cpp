@@ -86,7 +86,7 @@ const char* const kEverything =
     %m: buf<4x8xf32, inout>, %acc: buf<8xf32, accum>, %cnt: buf<8xi32, accum>, %un: buf<8xu32, inout>,
     %fm: buf<8xf32, inout>, %ex: buf<8x11xi32, accum>, %et: buf<8x11xi32, tape>, %ha: buf<8xf16, in>,
     %hv: buf<8xvec4<f16>, inout>,
-    %q: buf<?x2xvec4<f32>, out>, %tp: buf<64xf32, tape>)
+    %q: buf<?x2xvec4<f32>, inout>, %tp: buf<64xf32, tape>)
     workgroup(4, 2) grid(2, 2) {
   %g = tgk.global_id 0 : u32
   %l = tgk.local_id 1 : u32
