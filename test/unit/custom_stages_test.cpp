@@ -285,7 +285,8 @@ module @bad {
   }
   kernel @twice(%x: buf<?xf32, in>, %o: buf<?xf32, out>) workgroup(4) grid(1) {
     %v = tgk.load %x[0] : f32
-    tgk.store %v, %o[0]
+    %one = tgk.cast %v : u32
+    tgk.store %v, %o[%one]
   }
   func @past(%x: tensor<4xf32>) -> (y: tensor<4xf32>) {
     %y = tg.custom @past(%x) : tensor<4xf32>
