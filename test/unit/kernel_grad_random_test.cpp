@@ -47,6 +47,7 @@ TEST(RandomKernels, GradientsAreThoseOfDifferences) {
 
 class KernelGradRegressions : public ::testing::TestWithParam<NamedKernelGrad> {};
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(KernelGradRegressions);  // none was found yet
 TEST_P(KernelGradRegressions, Stays) { expectKernelGradient(GetParam().test); }
 
 INSTANTIATE_TEST_SUITE_P(All, KernelGradRegressions, ::testing::ValuesIn(kernelGradRegressions()),
