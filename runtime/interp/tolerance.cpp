@@ -72,7 +72,8 @@ double opTolerance(const OpInfo& op, int64_t reductionLength, double magnitude, 
   const double flushed = dtype == DType::f32 ? 0x1p-126 : 0x1p-14;
   // Near 1 a device's logarithm is bounded in absolute terms: 2^-21 between 0.5 and 2, by Vulkan's table of
   // the precision of GLSL.std.450 instructions.
-  const bool nearOne = op.scalar == Scalar::log && dtype == DType::f32 && magnitude <= std::numbers::ln2;
+  const double atTwo = op.scalar == Scalar::log ? std::numbers::ln2 : op.scalar == Scalar::log2 ? 1 : -1;
+  const bool nearOne = dtype == DType::f32 && magnitude <= atTwo;
   return ulps * epsilonOf(dtype) * magnitude + flushed + (nearOne ? 0x1p-21 : 0);
 }
 

@@ -290,6 +290,16 @@ tgk.for %m = 0 to(6) {
 %y01 = tgk.fma %y0, %y1, %y2 : f32
 %y = tgk.add %y01, %y3 : f32
 tgk.store %y, %o[%i])")},
+      {"OldValueAsIndex",
+       make(
+           R"(kernel @k(%x: buf<8xf32, in>, %c: buf<4xu32, inout>, %o: buf<4xf32, out>) workgroup(4) grid(1) {
+  %i = tgk.global_id 0 : u32
+  %old = tgk.atomic_add 2, %c[%i] : u32
+  %v = tgk.load %x[%old] : f32
+  %s = tgk.sin %v : f32
+  tgk.store %s, %o[%i]
+})",
+           {{"x", drawn({8}, 16)}, {"c", given({0, 1, 3, 5})}, {"o", room({4})}})},
       {"TwoAxes",
        make(
            R"(kernel @k(%x: buf<5x7xf32, in>, %w: buf<7xf32, in>, %o: buf<7x5xf32, out>) workgroup(2, 3) grid(3, 3) {
