@@ -280,6 +280,14 @@ static void addWindows(std::vector<GradCase>& out) {
   out.push_back(one(upsample_nearest2d, "%a {scale = [2, 3]}", {{"1x2x2x2xf32"}}, {"1x2x4x6xf32"}));
 }
 
+/// The kernel stands in grad_programs.cpp.
+static void addKernels(std::vector<GradCase>& out) {
+  const std::vector<CaseInput> inputs{{"5x3xf32"}, {"1xf32"}, {"5xf32"}};
+  const std::string call = "tg.custom @mix(%a, %b, %c) : tensor<5xf32>, tensor<5x3xf32>, tensor<3xf32>";
+  out.push_back({Opcode::custom, "%r0, %r1, %r2 = " + call, inputs, {"5xf32", "5x3xf32", "3xf32"}});
+  out.push_back({Opcode::custom, "%u, %r0, %v = " + call, inputs, {"5x3xf32"}});
+}
+
 std::vector<GradCase> gradCases() {
   std::vector<GradCase> out;
   for (int i = 0; i < kOpcodeCount; ++i) {
@@ -296,6 +304,7 @@ std::vector<GradCase> gradCases() {
   addAttention(out);
   addOthers(out);
   addWindows(out);
+  addKernels(out);
   addRandomGradCases(out);
   return out;
 }

@@ -44,11 +44,38 @@ std::vector<NdArray> evaluate(const Module& module, const Inputs& inputs) {
   return values;
 }
 
+/// A kernel of every mode a gradient passes: what is read by all and by one, overwritten, and summed up; a
+/// loop whose states are kept.
+constexpr std::string_view kKernel = R"(
+  kernel @mix(%a: buf<?x3xf32, in>, %w: buf<1xf32, in>, %s: buf<?xf32, inout>, %o: buf<?x3xf32, out>,
+      %t: buf<3xf32, accum>) workgroup(4) grid(ceildiv(dim(%a, 0), 4)) {
+    %i = tgk.global_id 0 : u32
+    %n = tgk.dim %a, 0 : u32
+    %in = tgk.lt %i, %n : bool
+    tgk.if %in {
+      %wv = tgk.load %w[0] : f32
+      %sv = tgk.load %s[%i] : f32
+      %end = tgk.for %k = 0 to(3) iter_args(%h = %sv) : f32 {
+        %av = tgk.load %a[%i, %k] : f32
+        %z = tgk.fma %wv, %h, %av : f32
+        %y = tgk.tanh %z : f32
+        %q = tgk.mul %y, %av : f32
+        tgk.store %q, %o[%i, %k]
+        tgk.atomic_add %y, %t[%k]
+        tgk.yield %y
+      }
+      %p = tgk.mul %end, %sv : f32
+      tgk.store %p, %s[%i]
+    }
+  }
+)";
+
 std::string Program::text(const std::string& more, const std::string& results,
                           const std::string& returned) const {
-  return fmt::format("module @m {{\n  param @p : tensor<f32>\n  func @train({}) -> ({}) {{\n    {}\n{}    "
+  bool kernel = body.find("tg.custom @mix") != std::string::npos;
+  return fmt::format("module @m {{\n  param @p : tensor<f32>\n{}  func @train({}) -> ({}) {{\n    {}\n{}    "
                      "return {}\n  }}\n}}\n",
-                     fmt::join(args, ", "), results, body, more, returned);
+                     kernel ? kKernel : "", fmt::join(args, ", "), results, body, more, returned);
 }
 
 static std::string tensor(const std::string& type) { return "tensor<" + type + ">"; }
