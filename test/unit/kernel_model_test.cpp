@@ -134,7 +134,7 @@ NdArray values(const Type& type, uint32_t seed) {
   return out;
 }
 
-constexpr int kSteps = 12;
+constexpr int kSteps = 6;
 
 Arrays inputsOf(const Module& module, int step) {
   Arrays out;

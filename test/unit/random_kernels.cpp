@@ -18,6 +18,8 @@ struct Memory {
   bool atomic = false;  ///< meeting: atomics are allowed on it
 };
 
+void append(std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; }
+
 class Generator {
  public:
   explicit Generator(uint64_t seed) : random_(seed), text_(random_) {}
@@ -46,6 +48,17 @@ class Generator {
   void collective();
   void stopped();
   void finish();
+  struct Carried {
+    enum Kind : uint8_t { number, vector, integer } kind;
+    std::string result, inner;
+  };
+  std::vector<Carried> carry();
+  static std::string typeOf(const Carried& carried);
+  std::string valueOf(const Carried& carried);
+  void declare(const Carried& carried, const std::string& name);
+  void scratch();
+  void cursor();
+  void call();
   bool has(Memory::Kind kind) const;
   const Memory& any(Memory::Kind kind);
 
@@ -56,6 +69,8 @@ class Generator {
   int lanes_ = 4, groups_ = 1, rows_ = 4;
   bool uniform_ = true;  ///< the statement being written runs in all invocations of a workgroup
   int nesting_ = 0, budget_ = 0;
+  bool cursor_ = false;  ///< %cur holds an integer
+  bool calls_ = false;   ///< @bend is called
   struct Input {
     std::string name;
     Shape shape;
@@ -360,39 +375,106 @@ void Generator::loop() {
       step = random_.chance(25) ? random_.between(2, 3) : 1;
   if (to[0] == '%' && !uniform) uniform = false;
   if (to[0] != '%') uniform = uniform_;
-  int carried = random_.below(3);
+  std::vector<Carried> carried = carry();
   std::string names, types, args;
-  std::vector<std::string> fresh, inner;
-  for (int at = 0; at < carried; ++at) {
-    fresh.push_back(text_.fresh("r"));
-    inner.push_back(text_.fresh("b"));
-    names += (at ? ", " : "") + fresh.back();
-    types += at ? ", f32" : "f32";
-    args += fmt::format("{}{} = {}", at ? ", " : "", inner.back(), text_.number(4));
+  for (const Carried& each : carried) {
+    append(names, each.result);
+    append(types, typeOf(each));
+    append(args, fmt::format("{} = {}", each.inner, valueOf(each)));
   }
   std::string k = text_.fresh("k");
   std::string header = fmt::format("tgk.for {} = {} to({})", k, from, to);
   if (step > 1) header += fmt::format(" step({})", step);
-  if (carried) header = fmt::format("{} = {} iter_args({}) : {}", names, header, args, types);
+  if (!carried.empty()) header = fmt::format("{} = {} iter_args({}) : {}", names, header, args, types);
   bool was = std::exchange(uniform_, uniform);
   ++nesting_;
   text_.open(header);
   text_.addInt(k, uniform);
-  for (const std::string& name : inner) text_.addFloat({name, 1, 4});
+  for (const Carried& each : carried) declare(each, each.inner);
   statements(random_.between(1, 5));
   std::string yields;
-  for (int at = 0; at < carried; ++at) yields += (at ? ", " : "") + text_.number(4, 3);
-  if (carried) text_.line(fmt::format("tgk.yield {} : {}", yields, types));
+  for (const Carried& each : carried) append(yields, valueOf(each));
+  if (!carried.empty()) text_.line(fmt::format("tgk.yield {} : {}", yields, types));
   text_.close();
   --nesting_;
   uniform_ = was;
-  for (const std::string& name : fresh) text_.addFloat({name, 1, 4});
+  for (const Carried& each : carried) declare(each, each.result);
+}
+
+/// What a loop carries: mostly floats, sometimes a vector or an integer.
+std::vector<Generator::Carried> Generator::carry() {
+  std::vector<Carried> out;
+  for (int count = random_.below(3); count > 0; --count) {
+    int kind = random_.below(10);
+    out.push_back({kind < 7   ? Carried::number
+                   : kind < 8 ? Carried::vector
+                              : Carried::integer,
+                   text_.fresh("r"), text_.fresh("b")});
+  }
+  return out;
+}
+
+std::string Generator::typeOf(const Carried& carried) {
+  return carried.kind == Carried::number ? "f32" : carried.kind == Carried::vector ? "vec4<f32>" : "u32";
+}
+
+/// A value in scope of a carried value's type.
+std::string Generator::valueOf(const Carried& carried) {
+  if (carried.kind == Carried::number) return text_.number(4, 3);
+  if (carried.kind == Carried::integer)
+    return text_.let(fmt::format("tgk.add {}, 1 : u32", text_.integer(false, 0)), "u");
+  std::string known = text_.vector(4, 4);
+  return known.empty() ? text_.let(fmt::format("tgk.vec {}, {}, {}, 0.5 : vec4<f32>", text_.number(4),
+                                               text_.number(4), text_.number(4)),
+                                   "w")
+                       : known;
+}
+
+void Generator::declare(const Carried& carried, const std::string& name) {
+  if (carried.kind == Carried::integer) return text_.addInt(name, false);
+  text_.addFloat({name, carried.kind == Carried::vector ? 4 : 1, 4});
+}
+
+/// Memory that lives in one body: written, stepped on, read.
+void Generator::scratch() {
+  std::string memory = text_.let("tgk.local : buf<2xf32, local>", "q");
+  text_.line(fmt::format("tgk.store {}, {}[0]", text_.number(4, 0), memory));
+  text_.line(fmt::format("tgk.store {}, {}[1]", text_.number(4), memory));
+  std::string k = text_.fresh("k");
+  text_.open(fmt::format("tgk.for {} = 0 to({})", k, random_.between(0, 3)));
+  std::string a = text_.let(fmt::format("tgk.load {}[0] : f32", memory));
+  std::string at = text_.let(fmt::format("tgk.mod {}, 2 : u32", k), "u");
+  std::string b = text_.let(fmt::format("tgk.load {}[{}] : f32", memory, at));
+  std::string p = text_.let(fmt::format("tgk.fma {}, {}, {} : f32", a, b, text_.number(2)));
+  std::string q = text_.let(fmt::format("tgk.sin {} : f32", p));
+  text_.line(fmt::format("tgk.store {}, {}[{}]", q, memory, at));
+  text_.close();
+  text_.addFloat({text_.let(fmt::format("tgk.load {}[{}] : f32", memory, text_.index(2))), 1, 4});
+}
+
+/// An index that lives in memory and moves on.
+void Generator::cursor() {
+  std::string old = text_.let("tgk.load %cur[0] : u32", "u");
+  std::string next = text_.let(fmt::format("tgk.add {}, {} : u32", old, text_.integer(false)), "u");
+  std::string bounded = text_.let(fmt::format("tgk.mod {}, 7 : u32", next), "u");
+  text_.line(fmt::format("tgk.store {}, %cur[0]", bounded));
+  text_.addInt(old, false);
+}
+
+void Generator::call() {
+  std::string a = text_.number(4, 0), b = text_.number(4, 0);
+  if (a[0] != '%' || b[0] != '%') return;
+  calls_ = true;
+  text_.addFloat({text_.let(fmt::format("tgk.call @bend({}, {}) : f32", a, b)), 1, 18});
 }
 
 void Generator::statement() {
   --budget_;
   int kind = random_.below(100);
-  if (kind < 34) return text_.arithmetic();
+  if (kind < 28) return text_.arithmetic();
+  if (kind < 31) return scratch();
+  if (kind < 32) return call();
+  if (kind < 34 && cursor_) return cursor();
   if (kind < 46) return load();
   if (kind < 62) return access();
   if (kind < 72 && nesting_ < 3 && budget_ > 0) return loop();
@@ -415,6 +497,10 @@ void Generator::begin() {
   }
   for (int at = 0; at < 2; ++at) load();
   for (const Memory& memory : memory_) initialise(memory);
+  cursor_ = random_.chance(25);
+  if (!cursor_) return;
+  text_.line("%cur = tgk.local : buf<1xu32, local>");
+  text_.line("tgk.store 2, %cur[0]");
 }
 
 void Generator::finish() {
@@ -451,7 +537,13 @@ KernelGradCase Generator::run(uint64_t seed) {
   begin();
   statements(random_.between(3, 9));
   finish();
-  case_.text = fmt::format("kernel @k({}) {} {{\n{}}}", params_, head_, text_.body());
+  if (case_.wrt.size() > 1 && random_.chance(15)) case_.wrt.pop_back();
+  if (random_.chance(25)) case_.checkpoint = random_.between(1, 3);
+  if (calls_)
+    case_.text =
+        "func @bend(%p: f32, %q: f32) -> (y: f32) {\n  %s = tgk.sin %p : f32\n  %y = tgk.fma %s, %q, %p : "
+        "f32\n  return %y : f32\n}\n";
+  case_.text += fmt::format("kernel @k({}) {} {{\n{}}}", params_, head_, text_.body());
   return std::move(case_);
 }
 
