@@ -103,10 +103,12 @@ template <typename KernelMachine<Real>::Pace pace>
 void KernelMachine<Real>::step(uint32_t lane) {
   Word* regs = laneRegs(lane);
   const Visit visit = this->visit(lane);
+  const Instr* code = program_.code.data();
+  const Access* accesses = program_.accesses.data();
   uint32_t pc = pc_[lane];
   bool stop = false;
   while (!stop) {
-    const Instr& in = program_.code[pc++];
+    const Instr& in = code[pc++];
     if constexpr (pace == Pace::counted) stop = --turns_ == 0;
     switch (in.code) {
 #define X(name, field, value)                                                   \
@@ -124,9 +126,9 @@ void KernelMachine<Real>::step(uint32_t lane) {
       regs[in.dst].f = static_cast<Real>(
           evalScalar(static_cast<Scalar>(in.c), double{regs[in.a].f}, double{regs[in.b].f}));
       break;
-    case Code::load: memory_.load(program_.accesses[in.a], regs, visit, &regs[in.dst]); break;
+    case Code::load: memory_.load(accesses[in.a], regs, visit, &regs[in.dst]); break;
     case Code::store:
-      memory_.store(program_.accesses[in.a], regs, visit, &regs[in.b]);
+      memory_.store(accesses[in.a], regs, visit, &regs[in.b]);
       stop |= pace == Pace::toStore;
       break;
     case Code::atomic:

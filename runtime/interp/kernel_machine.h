@@ -35,8 +35,9 @@ class KernelMachine {
   void advanceShuffled();
   template <Pace pace>
   void step(uint32_t lane);
-  void atomic(const Atomic& atomic, Word* regs, const Visit& visit);
-  void exact(const Instr& in, Word* regs, const Visit& visit);
+  // Out of line, so that the loop over instructions stays small.
+  [[gnu::noinline]] void atomic(const Atomic& atomic, Word* regs, const Visit& visit);
+  [[gnu::noinline]] void exact(const Instr& in, Word* regs, const Visit& visit);
 
   // kernel_meeting.cpp: where invocations wait for each other.
   Result<bool> meet();

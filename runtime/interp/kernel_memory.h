@@ -147,20 +147,26 @@ class KernelMemory {
       return;
     }
     if (plain(access)) {
-      std::memcpy(to, from, sizeof(Word) * access.width);
+      if (access.width == 1)
+        std::memcpy(to, from, sizeof(Word));  // a move, where the other is a call
+      else
+        std::memcpy(to, from, sizeof(Word) * access.width);
       return;
     }
-    for (uint32_t part = 0; part < access.width; ++part) to[part] = get(access, from, part);
+    loadParts(access, from, to);
   }
 
   void store(const Access& access, const Word* regs, const Visit& visit, const Word* value) {
     std::byte* to = locate(access, regs, visit, Kind::write, false);
     if (!to) return;
     if (plain(access)) {
-      std::memcpy(to, value, sizeof(Word) * access.width);
+      if (access.width == 1)
+        std::memcpy(to, value, sizeof(Word));
+      else
+        std::memcpy(to, value, sizeof(Word) * access.width);
       return;
     }
-    for (uint32_t part = 0; part < access.width; ++part) put(access, to, part, value[part]);
+    storeParts(access, to, value);
   }
 
   /// One part of an element that was located.
@@ -193,6 +199,12 @@ class KernelMemory {
  private:
   /// Whether memory holds elements as registers do.
   bool plain(const Access& access) const { return regions_[access.memory].stride == sizeof(Word); }
+  [[gnu::noinline]] void loadParts(const Access& access, const std::byte* from, Word* to) const {
+    for (uint32_t part = 0; part < access.width; ++part) to[part] = get(access, from, part);
+  }
+  [[gnu::noinline]] void storeParts(const Access& access, std::byte* to, const Word* value) const {
+    for (uint32_t part = 0; part < access.width; ++part) put(access, to, part, value[part]);
+  }
   static std::byte* bytes(Word& word) { return reinterpret_cast<std::byte*>(&word); }
   void outside(const Access& access, const Word* regs, const Visit& visit) {
     std::vector<int64_t> index;
