@@ -227,6 +227,12 @@ bool KernelVerifier::structure(const Op& op) {
     opError(op, "body", fmt::format("{} bodies", regions));
     return false;
   }
+  bool yields = !op.results.empty() || (op.code == Opcode::k_for && !iterArgs(op).empty());
+  for (const auto& region : op.regions)
+    if (yields && !yieldOf(*region)) {
+      opError(op, "body", "a body that gives results ends in a yield");
+      return false;
+    }
   if (op.code == Opcode::k_for) return bindings(op);
   for (const auto& region : op.regions)
     if (!region->args.empty()) {

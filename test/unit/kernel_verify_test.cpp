@@ -118,6 +118,8 @@ std::vector<Refusal> refusals() {
       {"k_if.cond", "tgk.if %u {\n}"},
       {"k_if.c1", "%r = tgk.if %b : f32 {\ntgk.yield %f : f32\n} else {\ntgk.yield %i : i32\n}"},
       {"k_if.c1", "%r = tgk.if %b : f32 {\ntgk.yield %f : f32\n}"},
+      {"kernel.body", "%r = tgk.if %b : f32 {\n} else {\ntgk.yield %f : f32\n}"},
+      {"kernel.body", "%r = tgk.for %k = 0 to(4) iter_args(%c = %f) : f32 {\n}"},
       {"k_for.to", "tgk.for %k = 0 to(%f) {\n}"},
       {"k_for.step", "tgk.for %k = 0 to(4) step(0) {\n}"},
       {"k_for.c1", "%r = tgk.for %k = 0 to(4) iter_args(%c = %i) : f32 {\ntgk.yield %c : f32\n}"},
