@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "codegen/emit_region.h"
-#include "ir/kernel/expr.h"
 #include "ir/infer.h"
+#include "ir/kernel/expr.h"
 
 namespace tg {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "codegen/index.h"
-#include "ir/kernel/builder.h"
 #include "codegen/lower.h"
 #include "codegen/plain_region.h"
+#include "ir/kernel/builder.h"
 
 namespace tg {
 
