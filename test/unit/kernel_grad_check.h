@@ -40,8 +40,8 @@ struct KernelOutcome {
   int64_t faults() const;
 };
 
-/// Runs `kernel` on `arrays`, one for each parameter. What has no values starts as NaN (integers: a large
-/// number) in `out` and `tape`, as 0 in `accum`. Errors: those of runKernel, an array that is missing or
+/// Runs `kernel` on `arrays`, one for each parameter. What has no values starts as NaN (in `out` and of
+/// integers as a large number), as 0 in `accum`. Errors: those of runKernel, an array that is missing or
 /// does not fit.
 Result<KernelOutcome> runArrays(const Module& module, const Item& kernel, const KernelArrays& arrays,
                                 const KernelSchedule& schedule);
@@ -56,9 +56,11 @@ struct KernelGradCase {
   KernelArrays expected;    ///< gradients by primal name, where a formula gives them
   int64_t checkpoint = 0;
   uint64_t seed = 1;
-  int samples = -1;            ///< elements of each buffer compared with differences; -1: all
-  bool differences = true;     ///< false where differences say something else: stop_gradient, masked poles
-  double tolerance = 1e-7;     ///< against differences, relative to the buffer's largest gradient + 1
+  int samples = -1;         ///< elements of each buffer compared with differences; -1: all
+  bool differences = true;  ///< false where differences say something else: stop_gradient, masked poles
+  /// Against differences, relative to the buffer's largest gradient + 1. Literals of a VJP are f32, even
+  /// where it runs in f64.
+  double tolerance = 1e-6;
   double f32Tolerance = 1e-5;  ///< f32 against f64, relative to the buffer's largest gradient + 1
   std::string vjp;             ///< a hand-written VJP's name: judged in place of the generated one
 };
@@ -84,8 +86,8 @@ struct KernelGradReport {
   std::string what;                   ///< what was expected and what came, for a person
   std::string vjp;                    ///< the VJP's text, once there is one
   int compared = 0;                   ///< elements compared with differences
-  int kinks = 0;                      ///< elements left out because the function has a corner or a jump there
-  KernelArrays gradients;             ///< by primal name, in f64
+  int kinks = 0;           ///< elements left out: a corner, a jump, or no digits in the differences
+  KernelArrays gradients;  ///< by primal name, in f64
 };
 
 /// Everything: the forward kernel has no faults under any schedule; the VJP exists, verifies, is a fixpoint

@@ -65,6 +65,7 @@ class Change {
   }
   bool operand(int index) {
     if (op_.results.size() != 1 || !op_.regions.empty() || op_.numOperands() <= index) return false;
+    if (op_.code == Opcode::k_mod) return false;  // loops may owe their end to it
     Operand with = op_.operands[static_cast<size_t>(index)];
     if (with.kind != Operand::Kind::value || with.value->type != op_.result()->type) return false;
     substitute(kernel_.body, op_.result(), with);

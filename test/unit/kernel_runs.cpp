@@ -50,10 +50,12 @@ double decode(const Type& type, bool wide, const std::byte* from) {
   return get<uint32_t>(from);
 }
 
-/// What stands in a buffer that nobody filled: zeros in accum, else something no result may depend on.
+/// What stands in a buffer that nobody filled: zeros in accum, else something no result may depend on. An
+/// `out` has a number, so that a NaN in it was computed.
 double undefined(const Type& type) {
   if (type.mode == BufMode::accum) return 0;
-  return isFloat(type.dtype) ? std::numeric_limits<double>::quiet_NaN() : 987654321.0;
+  if (!isFloat(type.dtype)) return 987654321.0;
+  return type.mode == BufMode::out ? 7.25e30 : std::numeric_limits<double>::quiet_NaN();
 }
 
 Result<std::vector<std::byte>> bytesOf(const Value& param, const KernelArray& array, bool wide) {

@@ -10,7 +10,7 @@ std::string KernelText::number(double most, int literals) {
   std::vector<ScopedValue> scalars;
   for (const ScopedValue& value : floats_)
     if (value.lanes == 1) scalars.push_back(value);
-  if (scalars.empty() || random_.chance(literals)) return literal();
+  if (scalars.empty() || random_.chance(literals)) return literal(most);
   // The newest are taken more often, so that chains grow.
   size_t back = std::min<size_t>(scalars.size(), 4);
   const ScopedValue& pick =
@@ -101,7 +101,8 @@ void KernelText::binary() {
   case 2: return addFloat({let(fmt::format("tgk.mul {}, {} : f32", a, b)), 1, 16});
   case 3: return addFloat({let(fmt::format("tgk.fma {}, {}, {} : f32", a, b, c)), 1, 20});
   default: {
-    std::string below = let(fmt::format("tgk.fma {}, {}, 0.67 : f32", b, b));
+    std::string d = number(4, 0);  // all literals would be folded, and f32 is what they are folded in
+    std::string below = let(fmt::format("tgk.fma {}, {}, 0.67 : f32", d, d));
     return addFloat({let(fmt::format("tgk.div {}, {} : f32", a, below)), 1, 6});
   }
   }

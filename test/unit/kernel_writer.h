@@ -92,7 +92,10 @@ class KernelText {
   std::string index(int extent, bool uniform = false);
   /// A bool; uniform if asked for, else sometimes of floats.
   std::string condition(bool uniform);
-  std::string literal() { return fmt::format("{}", random_.value()); }
+  /// A literal of at most this magnitude.
+  std::string literal(double most = 2) {
+    return fmt::format("{}", random_.value() * (most < 2 ? most / 2 : 1));
+  }
   /// New scalar values.
   void arithmetic();
   void vectors();

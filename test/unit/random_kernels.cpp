@@ -495,6 +495,14 @@ void Generator::begin() {
     text_.open("tgk.if %in");
     uniform_ = false;
   }
+  const Input& first = inputs_[0];  // some scalar is in scope from here on
+  std::string zeros = first.shape.rank() == 1 ? "0" : "0, 0";
+  if (first.lanes == 1) {
+    text_.addFloat({text_.let(fmt::format("tgk.load %{}[{}] : f32", first.name, zeros)), 1, 2});
+  } else {
+    std::string v = text_.let(fmt::format("tgk.load %{}[{}] : vec{}<f32>", first.name, zeros, first.lanes));
+    text_.addFloat({text_.let(fmt::format("tgk.extract {}, 1 : f32", v)), 1, 2});
+  }
   for (int at = 0; at < 2; ++at) load();
   for (const Memory& memory : memory_) initialise(memory);
   cursor_ = random_.chance(25);
