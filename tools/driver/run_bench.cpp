@@ -127,40 +127,44 @@ int loadBenchModel(const CLI::App& app, ModelFlags& model, std::unique_ptr<Modul
   return exitOk;
 }
 
-}  // namespace
-
-int runBench(const Arguments& args) {
-  CLI::App app("Times steps of @train on random inputs. FILE may be a workload: " +
-                   fmt::format("{}.", fmt::join(benchModelNames(), ", ")),
-               "tg-run bench");
+struct Bench : Verb {
   ModelFlags model;
   BenchFlags flags;
-  addModelFlags(app, model);
-  app.add_option("--steps", flags.steps, "steps to time, at least")
-      ->capture_default_str()
-      ->check(CLI::Range(kLeastSteps, kMostSteps));
-  app.add_option("--warmup", flags.warmup, "steps before")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--min-time", flags.minTime, "seconds of steps, at least")->capture_default_str();
-  app.add_flag("--json", flags.json, "print JSON");
-  if (auto exit = parseVerb(app, args)) return *exit;
 
-  std::unique_ptr<Module> module;
-  if (int code = loadBenchModel(app, model, module)) return code;
-  auto inputs = randomInputs(*module->func(kTrain));
-  if (!inputs) return report(app, exitInput, inputs.error());
-  OpenModel open;
-  if (int code = openModel(app, model, std::move(module), {kTrain}, open)) return code;
-  auto timing = measure(*open.session, *inputs, flags);
-  if (!timing) return report(app, open.session->device() ? exitDevice : exitInput, timing.error());
-  auto kernels = open.session->kernelCount(kTrain);
-  Json row = toJson(model.file, open, kernels ? *kernels : 0, *timing);
-  if (flags.json)
-    fmt::print("{}\n", row.dump(2));
-  else
-    printText(row);
-  return exitOk;
-}
+  void describe(CLI::App& app) override {
+    app.description("Times steps of @train on random inputs. FILE may be a workload: " +
+                    fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
+    addModelFlags(app, model);
+    app.add_option("--steps", flags.steps, "steps to time, at least")
+        ->capture_default_str()
+        ->check(CLI::Range(kLeastSteps, kMostSteps));
+    app.add_option("--warmup", flags.warmup, "steps before")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--min-time", flags.minTime, "seconds of steps, at least")->capture_default_str();
+    app.add_flag("--json", flags.json, "print JSON");
+  }
+  int run(CLI::App& app, const Arguments&) override {
+    std::unique_ptr<Module> module;
+    if (int code = loadBenchModel(app, model, module)) return code;
+    auto inputs = randomInputs(*module->func(kTrain));
+    if (!inputs) return report(app, exitInput, inputs.error());
+    OpenModel open;
+    if (int code = openModel(app, model, std::move(module), {kTrain}, open)) return code;
+    auto timing = measure(*open.session, *inputs, flags);
+    if (!timing) return report(app, open.session->device() ? exitDevice : exitInput, timing.error());
+    auto kernels = open.session->kernelCount(kTrain);
+    Json row = toJson(model.file, open, kernels ? *kernels : 0, *timing);
+    if (flags.json)
+      fmt::print("{}\n", row.dump(2));
+    else
+      printText(row);
+    return exitOk;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeBench() { return std::make_unique<Bench>(); }
 
 }  // namespace tg

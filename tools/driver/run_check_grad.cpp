@@ -153,57 +153,62 @@ Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, co
   return std::move(done.module);
 }
 
-}  // namespace
-
-int runCheckGrad(const Arguments& args) {
-  CLI::App app(
-      "Compares the gradient of every parameter with central differences along random directions, in f64. "
-      "Parameters and inputs are random. Exit 3 when one is wrong.",
-      "tg-run check-grad");
+struct CheckGrad : Verb {
   ModelFlags model;
   CheckFlags flags;
-  app.add_option("FILE", model.file, "the module, of stage tensor or fused")->option_text(" ");
-  app.add_option("--func", flags.function, "the function whose first result is differentiated")
-      ->capture_default_str();
-  app.add_option("--wrt", flags.wrt, "parameters to check, by name pattern")->capture_default_str();
-  app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
-      ->option_text("NAME=SPEC");
-  app.add_option("--pipeline", model.pipeline, "instead of append-grad, on a module without gradients");
-  app.add_option("--samples", flags.samples, "directions for each parameter")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--eps", flags.eps, "step of the differences")->capture_default_str();
-  app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str();
-  app.add_option("--seed", model.seed, "of directions, parameters and inputs")->capture_default_str();
-  if (auto exit = parseVerb(app, args)) return *exit;
-  std::unique_ptr<Module> loaded;
-  if (int code = loadModule(app, model, loaded)) return code;
-  auto module = withGradients(std::move(loaded), model, flags);
-  if (!module) return report(app, exitInput, module.error());
-  InterpOptions options;
-  options.mode = InterpMode::wide;
-  auto interpreter = Interpreter::create(**module, options);
-  if (!interpreter) return report(app, exitInput, interpreter.error());
-  Check check(**module, std::move(*interpreter), flags, model.seed);
-  if (auto ready = check.setUp(); !ready) return report(app, exitInput, ready.error());
 
-  int checked = 0, wrong = 0;
-  for (const Item* param : (*module)->all(ItemKind::param)) {
-    if (!globMatch(flags.wrt, param->name) || !check.grads().contains(param->name)) continue;
-    ++checked;
-    std::string finding;
-    for (int sample = 0; sample < flags.samples && finding.empty(); ++sample) {
-      auto compared = check.compare(*param, sample);
-      if (!compared) return report(app, exitInput, compared.error());
-      finding = *compared;
-    }
-    wrong += !finding.empty();
-    fmt::print("{}", finding);
+  void describe(CLI::App& app) override {
+    app.description(
+        "Compares the gradient of every parameter with central differences along random directions, in f64. "
+        "Parameters and inputs are random. Exit 3 when one is wrong.");
+    app.add_option("FILE", model.file, "the module, of stage tensor or fused")->option_text(" ");
+    app.add_option("--func", flags.function, "the function whose first result is differentiated")
+        ->capture_default_str();
+    app.add_option("--wrt", flags.wrt, "parameters to check, by name pattern")->capture_default_str();
+    app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
+        ->option_text("NAME=SPEC");
+    app.add_option("--pipeline", model.pipeline, "instead of append-grad, on a module without gradients");
+    app.add_option("--samples", flags.samples, "directions for each parameter")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    app.add_option("--eps", flags.eps, "step of the differences")->capture_default_str();
+    app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str();
+    app.add_option("--seed", model.seed, "of directions, parameters and inputs")->capture_default_str();
   }
-  if (!checked)
-    return report(app, exitInput, fmt::format("--wrt={} names no parameter with a gradient", flags.wrt));
-  fmt::print("{} of {} parameters agree with central differences\n", checked - wrong, checked);
-  return wrong ? exitNumeric : exitOk;
-}
+  int run(CLI::App& app, const Arguments&) override {
+    std::unique_ptr<Module> loaded;
+    if (int code = loadModule(app, model, loaded)) return code;
+    auto module = withGradients(std::move(loaded), model, flags);
+    if (!module) return report(app, exitInput, module.error());
+    InterpOptions options;
+    options.mode = InterpMode::wide;
+    auto interpreter = Interpreter::create(**module, options);
+    if (!interpreter) return report(app, exitInput, interpreter.error());
+    Check check(**module, std::move(*interpreter), flags, model.seed);
+    if (auto ready = check.setUp(); !ready) return report(app, exitInput, ready.error());
+
+    int checked = 0, wrong = 0;
+    for (const Item* param : (*module)->all(ItemKind::param)) {
+      if (!globMatch(flags.wrt, param->name) || !check.grads().contains(param->name)) continue;
+      ++checked;
+      std::string finding;
+      for (int sample = 0; sample < flags.samples && finding.empty(); ++sample) {
+        auto compared = check.compare(*param, sample);
+        if (!compared) return report(app, exitInput, compared.error());
+        finding = *compared;
+      }
+      wrong += !finding.empty();
+      fmt::print("{}", finding);
+    }
+    if (!checked)
+      return report(app, exitInput, fmt::format("--wrt={} names no parameter with a gradient", flags.wrt));
+    fmt::print("{} of {} parameters agree with central differences\n", checked - wrong, checked);
+    return wrong ? exitNumeric : exitOk;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeCheckGrad() { return std::make_unique<CheckGrad>(); }
 
 }  // namespace tg

@@ -35,28 +35,33 @@ Json toJson(const vulkan::DeviceInfo& info) {
   return json;
 }
 
-}  // namespace
-
-int runDevices(const Arguments& args) {
-  CLI::App app("Lists the Vulkan devices; --json adds each one's target, which fuse takes as a file.",
-               "tg-run devices");
+struct Devices : Verb {
   bool json = false;
-  app.add_flag("--json", json, "print JSON");
-  if (auto exit = parseVerb(app, args)) return *exit;
-  auto devices = vulkan::listDevices();
-  if (!devices) return report(app, exitDevice, devices.error());
-  if (json) {
-    Json list = Json::array();
-    for (const vulkan::DeviceInfo& info : *devices) list.push_back(toJson(info));
-    fmt::print("{}\n", list.dump(2));
+
+  void describe(CLI::App& app) override {
+    app.description("Lists the Vulkan devices; --json adds each one's target, which fuse takes as a file.");
+    app.add_flag("--json", json, "print JSON");
+  }
+  int run(CLI::App& app, const Arguments&) override {
+    auto devices = vulkan::listDevices();
+    if (!devices) return report(app, exitDevice, devices.error());
+    if (json) {
+      Json list = Json::array();
+      for (const vulkan::DeviceInfo& info : *devices) list.push_back(toJson(info));
+      fmt::print("{}\n", list.dump(2));
+      return exitOk;
+    }
+    for (const vulkan::DeviceInfo& info : *devices) {
+      fmt::print("{}  {}  {}  Vulkan {}  {}  {:.1f} GiB  --device={}\n", info.index, info.name, info.type,
+                 info.api, info.driver, static_cast<double>(info.heapBytes) / (1 << 30), info.index);
+      if (!info.unusable.empty()) fmt::print("   cannot be used: {}\n", info.unusable);
+    }
     return exitOk;
   }
-  for (const vulkan::DeviceInfo& info : *devices) {
-    fmt::print("{}  {}  {}  Vulkan {}  {}  {:.1f} GiB  --device={}\n", info.index, info.name, info.type,
-               info.api, info.driver, static_cast<double>(info.heapBytes) / (1 << 30), info.index);
-    if (!info.unusable.empty()) fmt::print("   cannot be used: {}\n", info.unusable);
-  }
-  return exitOk;
-}
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeDevices() { return std::make_unique<Devices>(); }
 
 }  // namespace tg

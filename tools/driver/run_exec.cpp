@@ -117,51 +117,56 @@ Result<void> write(const CallOutputs& outputs, const ExecFlags& flags) {
   return {};
 }
 
-}  // namespace
-
-int runExec(const Arguments& args) {
-  CLI::App app("Calls a function once and prints its results, in the form --input takes.", "tg-run exec");
+struct Exec : Verb {
   ModelFlags model;
   ExecFlags flags;
-  addModelFlags(app, model);
-  app.add_option("--entry", flags.entry, "the function; the only one, or predict, by default")
-      ->option_text("NAME");
-  app.add_option("--input", flags.inputs, "x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")
-      ->option_text("NAME=SPEC");
-  app.add_option("--output", flags.outputs, "write a result instead of printing it")
-      ->option_text("NAME=@FILE");
-  app.add_option("--capture", flags.captures, "print a captured value too")->option_text("NAME");
-  app.add_option("--expected-output", flags.expected, "compare; exit 3 on a mismatch")
-      ->option_text("NAME=SPEC");
-  app.add_option("--rtol", flags.rtol, "relative tolerance of the comparison")->capture_default_str();
-  app.add_option("--atol", flags.atol, "absolute tolerance of the comparison")->capture_default_str();
-  if (auto exit = parseVerb(app, args)) return *exit;
 
-  std::unique_ptr<Module> module;
-  if (int code = loadModule(app, model, module)) return code;
-  auto entry = entryOf(*module, flags.entry);
-  if (!entry) return report(app, exitInput, entry.error());
-  auto inputs = inputsOf(**entry, flags.inputs);
-  if (!inputs) return report(app, exitInput, inputs.error());
-  std::string name = (*entry)->name;
-
-  OpenModel open;
-  if (int code = openModel(app, model, std::move(module), {name}, open)) return code;
-  if (!open.session->device()) fmt::print(stderr, "note: running on the reference interpreter\n");
-  auto outputs = open.session->run(name, *inputs, flags.captures);
-  if (!outputs) return report(app, open.session->device() ? exitDevice : exitInput, outputs.error());
-  for (const auto& [result, value] : outputs->results) {
-    bool written = false;
-    for (const std::string& output : flags.outputs) written = written || output.starts_with(result + "=");
-    if (!written) fmt::print("{}\n", asSpec(result, value));
+  void describe(CLI::App& app) override {
+    app.description("Calls a function once and prints its results, in the form --input takes.");
+    addModelFlags(app, model);
+    app.add_option("--entry", flags.entry, "the function; the only one, or predict, by default")
+        ->option_text("NAME");
+    app.add_option("--input", flags.inputs, "x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")
+        ->option_text("NAME=SPEC");
+    app.add_option("--output", flags.outputs, "write a result instead of printing it")
+        ->option_text("NAME=@FILE");
+    app.add_option("--capture", flags.captures, "print a captured value too")->option_text("NAME");
+    app.add_option("--expected-output", flags.expected, "compare; exit 3 on a mismatch")
+        ->option_text("NAME=SPEC");
+    app.add_option("--rtol", flags.rtol, "relative tolerance of the comparison")->capture_default_str();
+    app.add_option("--atol", flags.atol, "absolute tolerance of the comparison")->capture_default_str();
   }
-  for (const auto& [capture, value] : outputs->captures.read()) fmt::print("{}\n", asSpec(capture, value));
-  if (auto written = write(*outputs, flags); !written) return report(app, exitInput, written.error());
-  auto wrong = compare(*outputs, flags);
-  if (!wrong) return report(app, exitInput, wrong.error());
-  if (wrong->empty()) return exitOk;
-  fmt::print(stderr, "{}", *wrong);
-  return exitNumeric;
-}
+  int run(CLI::App& app, const Arguments&) override {
+    std::unique_ptr<Module> module;
+    if (int code = loadModule(app, model, module)) return code;
+    auto entry = entryOf(*module, flags.entry);
+    if (!entry) return report(app, exitInput, entry.error());
+    auto inputs = inputsOf(**entry, flags.inputs);
+    if (!inputs) return report(app, exitInput, inputs.error());
+    std::string name = (*entry)->name;
+
+    OpenModel open;
+    if (int code = openModel(app, model, std::move(module), {name}, open)) return code;
+    if (!open.session->device()) fmt::print(stderr, "note: running on the reference interpreter\n");
+    auto outputs = open.session->run(name, *inputs, flags.captures);
+    if (!outputs) return report(app, open.session->device() ? exitDevice : exitInput, outputs.error());
+    for (const auto& [result, value] : outputs->results) {
+      bool written = false;
+      for (const std::string& output : flags.outputs) written = written || output.starts_with(result + "=");
+      if (!written) fmt::print("{}\n", asSpec(result, value));
+    }
+    for (const auto& [capture, value] : outputs->captures.read()) fmt::print("{}\n", asSpec(capture, value));
+    if (auto written = write(*outputs, flags); !written) return report(app, exitInput, written.error());
+    auto wrong = compare(*outputs, flags);
+    if (!wrong) return report(app, exitInput, wrong.error());
+    if (wrong->empty()) return exitOk;
+    fmt::print(stderr, "{}", *wrong);
+    return exitNumeric;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeExec() { return std::make_unique<Exec>(); }
 
 }  // namespace tg

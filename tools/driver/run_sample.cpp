@@ -100,43 +100,48 @@ class Sampler {
   int64_t classes_;
 };
 
-}  // namespace
-
-int runSample(const Arguments& args) {
-  CLI::App app("Continues a text with @predict. FILE may be a folder that tg-run train --run-dir made.",
-               "tg-run sample");
+struct Sample : Verb {
   ModelFlags model;
   SampleFlags flags;
-  addModelFlags(app, model);
-  app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")
-      ->option_text("TEXT");
-  app.add_option("--tokens", flags.tokens, "how many to add")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--temperature", flags.temperature, "0 takes the likeliest, 1 the model's own odds")
-      ->capture_default_str();
-  if (auto exit = parseVerb(app, args)) return *exit;
-  if (std::filesystem::is_directory(model.file)) {
-    std::string folder = model.file;
-    model.file = folder + "/model.tgir";
-    if (model.weights.empty()) model.weights = folder + "/model.safetensors";
-  }
-  if (model.weights.empty())
-    return report(app, exitUsage, "say which parameters: --weights=model.safetensors");
 
-  std::unique_ptr<Module> module;
-  if (int code = loadModule(app, model, module)) return code;
-  auto func = predictor(*module);
-  if (!func) return report(app, exitInput, func.error());
-  auto checkpoint = readCheckpoint(model.weights);
-  if (!checkpoint) return report(app, exitInput, checkpoint.error());
-  if (!checkpoint->vocabulary)
-    return report(app, exitInput, model.weights + " does not say what its tokens stand for");
-  OpenModel open;
-  if (int code = openModel(app, model, std::move(module), {kPredict}, open)) return code;
-  const Item& predict = *open.source->func(kPredict);
-  auto done = Sampler(*open.session, predict, *checkpoint->vocabulary, flags, model.seed).run();
-  return done ? exitOk : report(app, exitInput, done.error());
-}
+  void describe(CLI::App& app) override {
+    app.description("Continues a text with @predict. FILE may be a folder that tg-run train --run-dir made.");
+    addModelFlags(app, model);
+    app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")
+        ->option_text("TEXT");
+    app.add_option("--tokens", flags.tokens, "how many to add")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--temperature", flags.temperature, "0 takes the likeliest, 1 the model's own odds")
+        ->capture_default_str();
+  }
+  int run(CLI::App& app, const Arguments&) override {
+    if (std::filesystem::is_directory(model.file)) {
+      std::string folder = model.file;
+      model.file = folder + "/model.tgir";
+      if (model.weights.empty()) model.weights = folder + "/model.safetensors";
+    }
+    if (model.weights.empty())
+      return report(app, exitUsage, "say which parameters: --weights=model.safetensors");
+
+    std::unique_ptr<Module> module;
+    if (int code = loadModule(app, model, module)) return code;
+    auto func = predictor(*module);
+    if (!func) return report(app, exitInput, func.error());
+    auto checkpoint = readCheckpoint(model.weights);
+    if (!checkpoint) return report(app, exitInput, checkpoint.error());
+    if (!checkpoint->vocabulary)
+      return report(app, exitInput, model.weights + " does not say what its tokens stand for");
+    OpenModel open;
+    if (int code = openModel(app, model, std::move(module), {kPredict}, open)) return code;
+    const Item& predict = *open.source->func(kPredict);
+    auto done = Sampler(*open.session, predict, *checkpoint->vocabulary, flags, model.seed).run();
+    return done ? exitOk : report(app, exitInput, done.error());
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeSample() { return std::make_unique<Sample>(); }
 
 }  // namespace tg

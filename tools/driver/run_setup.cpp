@@ -59,7 +59,6 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
       ->group("Model and device");
   app.add_flag("--no-cache", flags.noCache, "do not keep compiled pipelines on disk")
       ->group("Model and device");
-  app.get_formatter()->column_width(34);
 }
 
 double OpenModel::compileMs() const {

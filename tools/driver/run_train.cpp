@@ -247,26 +247,32 @@ int open(const CLI::App& app, ModelFlags& model, TrainFlags& flags, OpenModel& o
   return restored ? exitOk : report(app, exitInput, restored.error());
 }
 
-}  // namespace
-
-int runTrain(const Arguments& args) {
-  CLI::App app("Runs steps of @train on data. Ctrl-C finishes the step and saves.", "tg-run train");
+struct Train : Verb {
   ModelFlags model;
   TrainFlags flags;
-  addModelFlags(app, model);
-  addTrainFlags(app, flags);
-  if (auto exit = parseVerb(app, args)) return *exit;
-  OpenModel opened;
-  std::unique_ptr<TrainData> data;
-  if (int code = open(app, model, flags, opened, data)) return code;
-  if (app.count("--lr")) {
-    auto set = opened.session->setLearningRate(flags.lr);
-    if (!set) return report(app, exitInput, set.error());
+
+  void describe(CLI::App& app) override {
+    app.description("Runs steps of @train on data. Ctrl-C finishes the step and saves.");
+    addModelFlags(app, model);
+    addTrainFlags(app, flags);
   }
-  printHeader(opened, model);
-  if (flags.out.empty()) fmt::print("parameters are not saved: there is no --out\n");
-  std::fflush(stdout);
-  return Training(app, args, flags, model, std::move(opened), std::move(data)).run();
-}
+  int run(CLI::App& app, const Arguments& args) override {
+    OpenModel opened;
+    std::unique_ptr<TrainData> data;
+    if (int code = open(app, model, flags, opened, data)) return code;
+    if (app.count("--lr")) {
+      auto set = opened.session->setLearningRate(flags.lr);
+      if (!set) return report(app, exitInput, set.error());
+    }
+    printHeader(opened, model);
+    if (flags.out.empty()) fmt::print("parameters are not saved: there is no --out\n");
+    std::fflush(stdout);
+    return Training(app, args, flags, model, std::move(opened), std::move(data)).run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeTrain() { return std::make_unique<Train>(); }
 
 }  // namespace tg
