@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/data/spec.h"
+#include "runtime/train/feed.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/run_setup.h"
-#include "tools/driver/train_data.h"
 
 namespace tg {
 

@@ -10,8 +10,8 @@
 #include "runtime/data/spec.h"
 #include "runtime/finish.h"
 #include "runtime/interp_runner.h"
+#include "runtime/train/feed.h"
 #include "tools/driver/run_setup.h"
-#include "tools/driver/train_data.h"
 
 namespace tg {
 

@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "ir/parser.h"
+#include "runtime/train/feed.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/train_checkpoint.h"
-#include "tools/driver/train_data.h"
 
 namespace tg {
 
@@ -98,7 +98,7 @@ void printHeader(const OpenModel& open, const ModelFlags& model) {
 class Training {
  public:
   Training(const CLI::App& app, const Arguments& args, const TrainFlags& flags, const ModelFlags& model,
-           OpenModel open, std::unique_ptr<TrainData> data)
+           OpenModel open, std::unique_ptr<Feed> data)
       : app_(app), args_(args), flags_(flags), model_(model), open_(std::move(open)), data_(std::move(data)) {
   }
 
@@ -174,7 +174,7 @@ class Training {
   const TrainFlags& flags_;
   const ModelFlags& model_;
   OpenModel open_;
-  std::unique_ptr<TrainData> data_;
+  std::unique_ptr<Feed> data_;
   Clock::time_point start_, logged_, afterFirst_;
   int64_t first_ = 0, loggedStep_ = 0;
   std::deque<double> last_;
@@ -220,7 +220,7 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
 }
 
 int open(const CLI::App& app, ModelFlags& model, TrainFlags& flags, OpenModel& opened,
-         std::unique_ptr<TrainData>& data) {
+         std::unique_ptr<Feed>& data) {
   std::unique_ptr<Module> module;
   if (int code = loadModule(app, model, module)) return code;
   auto pipeline = pipelineOf(*module, model);
@@ -233,7 +233,10 @@ int open(const CLI::App& app, ModelFlags& model, TrainFlags& flags, OpenModel& o
     checkpoint = std::move(*read);
     if (app.count("--seed") == 0) model.seed = checkpoint.seed;
   }
-  auto source = openTrainData(flags.data, *module->func(kTrain), model.seed);
+  FeedOptions feed;
+  feed.train = flags.data;
+  feed.seed = model.seed;
+  auto source = openFeed(feed, *module->func(kTrain), nullptr);
   if (!source) return report(app, exitInput, source.error());
   data = std::move(*source);
   if (checkpoint.vocabulary && data->vocabulary() &&
@@ -258,7 +261,7 @@ struct Train : Verb {
   }
   int run(CLI::App& app, const Arguments& args) override {
     OpenModel opened;
-    std::unique_ptr<TrainData> data;
+    std::unique_ptr<Feed> data;
     if (int code = open(app, model, flags, opened, data)) return code;
     if (app.count("--lr")) {
       auto set = opened.session->setLearningRate(flags.lr);

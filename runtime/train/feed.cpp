@@ -1,4 +1,4 @@
-#include "tools/driver/train_data.h"
+#include "runtime/train/feed.h"
 
 #include <algorithm>
 #include <cstring>
@@ -68,9 +68,9 @@ Result<void> checkIds(const Item& func, const Value& arg, const HostArray& ids, 
   return {};
 }
 
-class TextTrainData : public TrainData {
+class TextFeed : public Feed {
  public:
-  TextTrainData(TextData data, const Value& inputs, const Value& targets, uint64_t seed)
+  TextFeed(TextData data, const Value& inputs, const Value& targets, uint64_t seed)
       : data_(std::move(data)), inputs_(inputs.name), targets_(targets.name), shape_(inputs.type.shape),
         seed_(seed) {}
 
@@ -84,6 +84,11 @@ class TextTrainData : public TrainData {
   }
   int64_t itemsPerStep() const override { return shape_.elements(); }
   std::string unit() const override { return "tok"; }
+  int64_t stepsPerEpoch() const override { return 0; }
+  int64_t evalBatches() const override { return 0; }
+  Result<Inputs> evalBatch(int64_t) const override { return fail("there is no data for evaluation"); }
+  std::string fingerprint() const override { return ""; }
+  std::vector<std::string> describe() const override { return {}; }
   const Vocabulary* vocabulary() const override { return &data_.vocabulary; }
 
  private:
@@ -93,7 +98,7 @@ class TextTrainData : public TrainData {
   uint64_t seed_;
 };
 
-Result<std::unique_ptr<TrainData>> openText(const std::string& path, const Item& func, uint64_t seed) {
+Result<std::unique_ptr<Feed>> openText(const std::string& path, const Item& func, uint64_t seed) {
   std::vector<const Value*> args = dataArguments(func);
   bool fits = args.size() == 2 && args[0]->type == args[1]->type && args[0]->type.dtype == DType::i32 &&
               args[0]->type.rank() == 2;
@@ -109,7 +114,7 @@ Result<std::unique_ptr<TrainData>> openText(const std::string& path, const Item&
           path, data.vocabulary.size(), arg->name, limit, data.vocabulary.size()));
   }
   TG_TRY(Windows probe, sampleWindows(data.tokens, seed, 1, args[0]->type.shape[0], args[0]->type.shape[1]));
-  return std::unique_ptr<TrainData>(new TextTrainData(std::move(data), *args[0], *args[1], seed));
+  return std::unique_ptr<Feed>(new TextFeed(std::move(data), *args[0], *args[1], seed));
 }
 
 /// One input: rows of a file, or the same array for every step.
@@ -120,9 +125,9 @@ struct Column {
   bool rows = false;
 };
 
-class ColumnTrainData : public TrainData {
+class ColumnFeed : public Feed {
  public:
-  ColumnTrainData(std::vector<Column> columns, uint64_t seed) : columns_(std::move(columns)), seed_(seed) {}
+  ColumnFeed(std::vector<Column> columns, uint64_t seed) : columns_(std::move(columns)), seed_(seed) {}
 
   Result<Inputs> batch(int64_t step) const override {
     Inputs out;
@@ -136,6 +141,12 @@ class ColumnTrainData : public TrainData {
     return columns_.empty() || columns_[0].type.rank() == 0 ? 1 : columns_[0].type.shape[0];
   }
   std::string unit() const override { return "rows"; }
+  const Vocabulary* vocabulary() const override { return nullptr; }
+  int64_t stepsPerEpoch() const override { return 0; }
+  int64_t evalBatches() const override { return 0; }
+  Result<Inputs> evalBatch(int64_t) const override { return fail("there is no data for evaluation"); }
+  std::string fingerprint() const override { return ""; }
+  std::vector<std::string> describe() const override { return {}; }
 
  private:
   /// Row b of a step is drawn from all rows, the same for every column.
@@ -197,7 +208,7 @@ Result<Column> openColumn(const std::string& binding, const Item& func) {
   return column;
 }
 
-Result<std::unique_ptr<TrainData>> openColumns(const std::string& text, const Item& func, uint64_t seed) {
+Result<std::unique_ptr<Feed>> openColumns(const std::string& text, const Item& func, uint64_t seed) {
   std::vector<Column> columns;
   for (const std::string& binding : splitBindings(text)) {
     TG_TRY(Column column, openColumn(binding, func));
@@ -219,7 +230,7 @@ Result<std::unique_ptr<TrainData>> openColumns(const std::string& text, const It
                      [&](const Column& column) { return column.name == arg->name; }))
       return fail(fmt::format("input '{0}' of type {1} has no data: give --data '…,{0}=@{0}.npy'", arg->name,
                               arg->type.str()));
-  return std::unique_ptr<TrainData>(new ColumnTrainData(std::move(columns), seed));
+  return std::unique_ptr<Feed>(new ColumnFeed(std::move(columns), seed));
 }
 
 }  // namespace
@@ -231,11 +242,12 @@ int64_t idLimit(const Item& func, const Value* argument) {
   return limit;
 }
 
-Result<std::unique_ptr<TrainData>> openTrainData(const std::string& text, const Item& func, uint64_t seed) {
+Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& func, const Item*) {
+  const std::string& text = options.train;
+  const uint64_t seed = options.seed;
   constexpr std::string_view kText = "text:";
   if (text.starts_with(kText)) return openText(text.substr(kText.size()), func, seed);
-  if (text.empty() && dataArguments(func).empty())
-    return std::unique_ptr<TrainData>(new ColumnTrainData({}, seed));
+  if (text.empty() && dataArguments(func).empty()) return std::unique_ptr<Feed>(new ColumnFeed({}, seed));
   if (text.empty())
     return fail("say where the inputs come from: --data=text:FILE or --data 'x=@x.npy,y=@y.npy'");
   return openColumns(text, func, seed);

@@ -1,0 +1,80 @@
+// Checkpoints of a run: a folder `ckpt/step_00001000` for each, whole or not there.
+//
+// A folder holds model.safetensors (params), optim.safetensors (states), state.json (the rest) and COMPLETE,
+// which names every other file with its XXH3-64 and is written last. All are written to a temporary folder
+// beside it, synced, and renamed, so that whatever is interrupted, the checkpoints before it stay.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/result.h"
+#include "runtime/runner.h"
+
+namespace tg {
+
+/// state.json: all that resuming needs besides tensors. Random numbers are pure functions of (seed, step), so
+/// there is no generator to save.
+struct TrainState {
+  int64_t step = 0;  ///< steps done, accumulating ones included
+  uint64_t seed = 0;
+  double seconds = 0;      ///< of training so far, over all resumed parts
+  std::string moduleHash;  ///< XXH3-64 of the source module's text
+  std::string finalHash;   ///< of the spirv module that ran
+  std::string dataHash;    ///< Feed::fingerprint
+  std::string device, driver;
+  std::string version;                    ///< of the program that wrote it
+  std::optional<std::string> vocabulary;  ///< Vocabulary::printable
+  std::optional<double> valLoss;          ///< of the last evaluation
+  std::optional<double> bestValLoss;
+  int64_t bestStep = 0;
+  double learningRate = 0;       ///< of the last step
+  std::string learningRateFlag;  ///< what replaced the module's schedule; "" is nothing
+};
+
+struct Checkpoint {
+  TrainState state;
+  NamedArrays params, states;
+};
+
+/// A checkpoint folder as found on disk.
+struct CheckpointEntry {
+  std::string path;
+  int64_t step = 0;
+  std::string damage;  ///< why it cannot be used, naming the file; empty for a good one
+};
+
+/// Writes `runDir`/ckpt/step_N and returns its path. One that is there already and good stays as it is. On an
+/// error (no space, no permission) the temporary folder is removed and all older checkpoints are untouched.
+Result<std::string> saveCheckpoint(const std::string& runDir, const Checkpoint& checkpoint);
+
+/// All checkpoints of a run, newest first, each verified against its COMPLETE. Temporary folders that a
+/// killed process left are none.
+Result<std::vector<CheckpointEntry>> listCheckpoints(const std::string& runDir);
+
+struct LatestCheckpoint {
+  std::optional<CheckpointEntry> good;   ///< the newest good one
+  std::vector<CheckpointEntry> skipped;  ///< newer ones that are damaged or incomplete
+};
+Result<LatestCheckpoint> latestCheckpoint(const std::string& runDir);
+
+/// Reads one checkpoint folder after verifying it.
+Result<Checkpoint> readCheckpoint(const std::string& path);
+
+/// Removes all but the newest `keepLast` good checkpoints and those whose step is in `keep`; also damaged
+/// ones older than the newest good one, and temporary folders of dead processes. `keepLast` 0 keeps all.
+Result<void> pruneCheckpoints(const std::string& runDir, int64_t keepLast, const std::vector<int64_t>& keep);
+
+/// XXH3-64 over names, types and bytes in order, 16 hexadecimal digits: equal for equal parameters.
+std::string stateHash(const NamedArrays& params, const NamedArrays& states);
+
+/// The tensors of `file` for the params (or states) `wanted`, by name. The error lists every tensor that is
+/// missing, has another shape, or is not wanted, by name and shape.
+Result<NamedArrays> matchTensors(const NamedArrays& file,
+                                 const std::vector<std::pair<std::string, Type>>& wanted,
+                                 const std::string& where);
+
+}  // namespace tg

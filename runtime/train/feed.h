@@ -1,0 +1,62 @@
+// Where the inputs of training and evaluation steps come from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/module.h"
+#include "runtime/data/text_data.h"
+#include "runtime/runner.h"
+
+namespace tg {
+
+struct FeedOptions {
+  std::string train;                     ///< bindings of @train's inputs
+  std::string val;                       ///< the same for @eval's; "" is none
+  double valFraction = 0;                ///< of the training rows kept for evaluation; needs val == ""
+  uint64_t seed = 0;                     ///< of the shuffling and of the split
+  bool shuffle = true;                   ///< false: rows in file order, epoch after epoch
+  std::optional<Vocabulary> vocabulary;  ///< the one a resumed run was trained with; a text must fit it
+};
+
+/// Inputs of every step, pure functions of (seed, step): any batch is made without those before it, so a
+/// resumed run needs no data position but its step. Const members may be called from several threads.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  /// The inputs of training step `step`, counted from 1.
+  virtual Result<Inputs> batch(int64_t step) const = 0;
+  /// Rows or tokens in a batch, and their unit: "tok" or "rows".
+  virtual int64_t itemsPerStep() const = 0;
+  virtual std::string unit() const = 0;
+  /// Steps in which every row is drawn once, the rest that fills no batch left out; 0 where there is no such
+  /// number (random numbers, constants).
+  virtual int64_t stepsPerEpoch() const = 0;
+  /// Batches of evaluation there are; 0 without any. `evalBatch` takes 0 … evalBatches() - 1.
+  virtual int64_t evalBatches() const = 0;
+  virtual Result<Inputs> evalBatch(int64_t index) const = 0;
+  /// What the ids stand for, or null.
+  virtual const Vocabulary* vocabulary() const = 0;
+  /// A hash of names, shapes, sizes and samples of the bytes: a resumed run whose data differs in it would
+  /// not go on as if never stopped.
+  virtual std::string fingerprint() const = 0;
+  /// A line for each source, for people.
+  virtual std::vector<std::string> describe() const = 0;
+};
+
+/// Reads the data for a function's inputs other than host scalars. `train` is one of
+///   text:FILE             bytes as i32 ids; the function takes two i32 [B, T] inputs: windows, and the same
+///                         windows one later
+///   x=@x.npy,y=@y.npz:k   rows drawn per step, the same ones of every file; other sources as for --input,
+///                         the same for every step
+/// An input without data, a wrong type and ids that the function's tables do not hold are errors. `eval` is
+/// the function that evaluates, or null when there is none.
+Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& train, const Item* eval);
+
+/// The smallest table each i32 argument of a function of stage tensor indexes, 0 where none is seen.
+int64_t idLimit(const Item& func, const Value* argument);
+
+}  // namespace tg
