@@ -1,16 +1,15 @@
 #include "ir/verify_dispatch.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include "ir/byte_owners.h"
 #include "ir/parser.h"
+#include "ir/text_hash.h"
 
 namespace tg {
 
 std::string kernelHash(const Item& kernel) {
-  std::string text = print(kernel);
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+  return textHash(print(kernel));
 }
 
 namespace {

@@ -1,56 +1,17 @@
-// tg-run train: steps on data, a line for each few, parameters saved at the end.
-#include <atomic>
-#include <chrono>
-#include <cmath>
-#include <csignal>
+// tg-run train: steps on data, a line for each few, a folder that keeps all of it.
 #include <cstdio>
-#include <deque>
 #include <filesystem>
 
 #include <fmt/format.h>
 
-#include "ir/parser.h"
-#include "runtime/train/feed.h"
-#include "tools/driver/io.h"
-#include "tools/driver/run_setup.h"
-#include "tools/driver/train_checkpoint.h"
+#include "runtime/data/safetensors.h"
+#include "tools/driver/signals.h"
+#include "tools/driver/train_console.h"
+#include "tools/driver/train_open.h"
 
 namespace tg {
 
 namespace {
-
-constexpr const char* kTrain = "train";
-constexpr size_t kFinalSteps = 20;  // the loss reported at the end is the mean over these
-
-struct TrainFlags {
-  std::string data, out, runDir, resume;
-  int64_t steps = 100, logEvery = 10;
-  double lr = 0;
-};
-
-using Clock = std::chrono::steady_clock;
-double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-std::atomic<int> interruptedBy = 0;
-
-/// While alive the first SIGINT or SIGTERM is noted and the second one ends the process as usual.
-class Interrupts {
- public:
-  Interrupts() {
-    for (int signal : {SIGINT, SIGTERM}) std::signal(signal, note);
-  }
-  ~Interrupts() {
-    for (int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
-  }
-
- private:
-  static void note(int signal) {
-    interruptedBy = signal;
-    std::signal(signal, SIG_DFL);
-  }
-};
 
 std::string shellWord(const std::string& word) {
   bool plain =
@@ -62,192 +23,17 @@ std::string shellWord(const std::string& word) {
   return quoted + "'";
 }
 
-std::string resumeCommand(const Arguments& args, const std::string& file) {
+std::string commandOf(const Arguments& args) {
   std::string command = "tg-run train";
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--resume")
-      ++i;
-    else if (!args[i].starts_with("--resume="))
-      command += " " + shellWord(args[i]);
-  }
-  return command + " --resume=" + shellWord(file);
+  for (const std::string& arg : args) command += " " + shellWord(arg);
+  return command;
 }
 
-std::string duration(double seconds) {
-  auto whole = static_cast<int64_t>(std::llround(seconds));
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-}
-
-std::string megabytes(int64_t bytes) {
-  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
-
-void printHeader(const OpenModel& open, const ModelFlags& model) {
-  SessionInfo info = open.session->info();
-  fmt::print("device {} ({})\n", info.device, info.why);
-  if (!info.driver.empty()) fmt::print("driver {}\n", info.driver);
-  auto kernels = open.session->kernelCount(kTrain);
-  fmt::print("seed {} | parameters {} | arena {} (persistent {}, io {}, transient {}, lower bound {}) | "
-             "kernels {} | "
-             "compile {:.0f} ms\n",
-             model.seed, info.parameters, megabytes(info.persistentBytes + info.ioBytes + info.arenaBytes),
-             megabytes(info.persistentBytes), megabytes(info.ioBytes), megabytes(info.arenaBytes),
-             megabytes(info.lowerBoundBytes), kernels ? *kernels : 0, open.compileMs());
-}
-
-class Training {
- public:
-  Training(const CLI::App& app, const Arguments& args, const TrainFlags& flags, const ModelFlags& model,
-           OpenModel open, std::unique_ptr<Feed> data)
-      : app_(app), args_(args), flags_(flags), model_(model), open_(std::move(open)), data_(std::move(data)) {
-  }
-
-  int run() {
-    Interrupts interrupts;
-    start_ = logged_ = Clock::now();
-    first_ = loggedStep_ = session().steps();
-    while (session().steps() < flags_.steps && !interruptedBy) {
-      auto inputs = data_->batch(session().steps() + 1);
-      if (!inputs) return report(app_, exitInput, inputs.error());
-      auto step = session().step(*inputs);
-      if (!step) return report(app_, session().device() ? exitDevice : exitInput, step.error());
-      last_.push_back(step->loss);
-      if (last_.size() > kFinalSteps) last_.pop_front();
-      bool shown =
-          step->step == first_ + 1 || step->step % flags_.logEvery == 0 || step->step == flags_.steps;
-      if (shown || !std::isfinite(step->loss)) printStep(*step);
-      if (!std::isfinite(step->loss))
-        return report(app_, exitNumeric,
-                      fmt::format("the loss is {} at step {}; nothing is saved", step->loss, step->step));
-    }
-    return end();
-  }
-
- private:
-  Session& session() { return *open_.session; }
-
-  double secondsLeft(int64_t step) const {
-    bool first = step == first_ + 1;
-    double each =
-        first ? secondsSince(start_) : secondsSince(afterFirst_) / static_cast<double>(step - first_ - 1);
-    return each * static_cast<double>(flags_.steps - step);
-  }
-
-  void printStep(const StepResult& step) {
-    double seconds = secondsSince(logged_);
-    auto steps = static_cast<double>(step.step - loggedStep_);
-    std::string norm;
-    for (const auto& [name, value] : step.results)
-      if (name == "grad_norm") norm = fmt::format(" | norm {:.4g}", value.at(0));
-    fmt::print("step {}/{} | loss {:.4f}{} | lr {:.2e} | {:.1f} ms | {:.0f} {}/s | eta {}\n", step.step,
-               flags_.steps, step.loss, norm, step.learningRate, seconds * 1e3 / steps,
-               steps * static_cast<double>(data_->itemsPerStep()) / seconds, data_->unit(),
-               duration(secondsLeft(step.step)));
-    std::fflush(stdout);
-    // The first step pays for what drivers do once, so the time left is told from those after it.
-    if (step.step == first_ + 1) afterFirst_ = Clock::now();
-    logged_ = Clock::now();
-    loggedStep_ = step.step;
-  }
-
-  int end() {
-    if (!flags_.out.empty()) {
-      auto saved = saveCheckpoint(flags_.out, session(), model_.seed, data_->vocabulary());
-      if (!saved) return report(app_, exitInput, saved.error());
-    }
-    double mean = 0;
-    for (double loss : last_) mean += loss / static_cast<double>(last_.size());
-    if (!last_.empty())
-      fmt::print("{} steps in {:.1f} s | mean loss of the last {} steps {:.4f}\n", session().steps() - first_,
-                 secondsSince(start_), last_.size(), mean);
-    if (!flags_.out.empty()) fmt::print("saved {}\n", flags_.out);
-    if (!interruptedBy) return exitOk;
-    if (flags_.out.empty())
-      fmt::print("interrupted at step {}; nothing is saved: there is no --out\n", session().steps());
-    else
-      fmt::print("interrupted at step {}. Resume: {}\n", session().steps(), resumeCommand(args_, flags_.out));
-    return 128 + interruptedBy;
-  }
-
-  const CLI::App& app_;
-  const Arguments& args_;
-  const TrainFlags& flags_;
-  const ModelFlags& model_;
-  OpenModel open_;
-  std::unique_ptr<Feed> data_;
-  Clock::time_point start_, logged_, afterFirst_;
-  int64_t first_ = 0, loggedStep_ = 0;
-  std::deque<double> last_;
-};
-
-/// The passes that make a module learn; none when it does already. Guessing them would choose the
-/// optimizer for its author.
-Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
-  if (!module.func(kTrain)) return fail(fmt::format("{} has no function @train", model.file));
-  if (!model.pipeline.empty()) return model.pipeline;
-  if (hasUpdate(module, kTrain)) return std::string();
-  if (const Attr* own = find(module.attrs, "train_pipeline"); own && module.stage == Stage::tensor)
-    return own->text;
-  return fail(
-      fmt::format("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
-                  "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
-                  "or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
-                  model.file));
-}
-
-/// Folder, model text and the name of the parameters' file.
-Result<void> prepareRunDir(TrainFlags& flags, const Module& module) {
-  if (flags.runDir.empty()) return {};
-  std::error_code error;
-  std::filesystem::create_directories(flags.runDir, error);
-  if (error) return fail(fmt::format("cannot make {}: {}", flags.runDir, error.message()));
-  if (flags.out.empty()) flags.out = flags.runDir + "/model.safetensors";
-  return writeOutput(flags.runDir + "/model.tgir", print(module));
-}
-
-void addTrainFlags(CLI::App& app, TrainFlags& flags) {
-  auto add = [&](const char* flag, const char* value, auto& into, const char* help) {
-    return app.add_option(flag, into, help)->option_text(value)->group("Training");
-  };
-  add("--data", "DATA", flags.data, "text:FILE, or 'x=@x.npy,y=@y.npy' with rows drawn for each step");
-  add("--steps", "N", flags.steps, "steps in all, those before --resume included (default 100)")
-      ->check(CLI::PositiveNumber);
-  add("--lr", "RATE", flags.lr, "learning rate instead of the module's schedule");
-  add("--log-every", "N", flags.logEvery, "steps between lines (default 10)")->check(CLI::PositiveNumber);
-  add("--out", "FILE", flags.out, "save parameters and optimizer state here (safetensors)");
-  add("--run-dir", "DIR", flags.runDir, "keep the model and its parameters in a folder, for tg-run sample");
-  add("--resume", "FILE", flags.resume, "go on from a file that --out wrote");
-}
-
-int open(const CLI::App& app, ModelFlags& model, TrainFlags& flags, OpenModel& opened,
-         std::unique_ptr<Feed>& data) {
-  std::unique_ptr<Module> module;
-  if (int code = loadModule(app, model, module)) return code;
-  auto pipeline = pipelineOf(*module, model);
-  if (!pipeline) return report(app, exitInput, pipeline.error());
-  model.pipeline = *pipeline;
-  Checkpoint checkpoint;
-  if (!flags.resume.empty()) {
-    auto read = readCheckpoint(flags.resume);
-    if (!read) return report(app, exitInput, read.error());
-    checkpoint = std::move(*read);
-    if (app.count("--seed") == 0) model.seed = checkpoint.seed;
-  }
-  FeedOptions feed;
-  feed.train = flags.data;
-  feed.seed = model.seed;
-  auto source = openFeed(feed, *module->func(kTrain), nullptr);
-  if (!source) return report(app, exitInput, source.error());
-  data = std::move(*source);
-  if (checkpoint.vocabulary && data->vocabulary() &&
-      checkpoint.vocabulary->symbols() != data->vocabulary()->symbols())
-    return report(app, exitInput,
-                  fmt::format("the text has other characters than the one {} was trained on", flags.resume));
-  if (auto ready = prepareRunDir(flags, *module); !ready) return report(app, exitInput, ready.error());
-  if (int code = openModel(app, model, std::move(module), {kTrain}, opened)) return code;
-  if (flags.resume.empty()) return exitOk;
-  auto restored = restore(*opened.session, checkpoint, flags.resume);
-  return restored ? exitOk : report(app, exitInput, restored.error());
+Result<void> writeParams(Session& session, const std::string& path) {
+  if (path.empty()) return {};
+  Safetensors file;
+  TG_TRY(file.tensors, session.downloadParams());
+  return writeSafetensors(path, file);
 }
 
 struct Train : Verb {
@@ -255,22 +41,116 @@ struct Train : Verb {
   TrainFlags flags;
 
   void describe(CLI::App& app) override {
-    app.description("Runs steps of @train on data. Ctrl-C finishes the step and saves.");
+    app.description(
+        "Runs steps of @train on data and keeps the run in a folder. Ctrl-C finishes the step, saves and "
+        "prints the command that goes on; SIGUSR1 saves and goes on.");
     addModelFlags(app, model);
     addTrainFlags(app, flags);
   }
+
   int run(CLI::App& app, const Arguments& args) override {
-    OpenModel opened;
-    std::unique_ptr<Feed> data;
-    if (int code = open(app, model, flags, opened, data)) return code;
+    auto resume = resumedRun(model, flags);
+    if (!resume) return report(app, exitInput, resume.error());
+    if (!resume->empty() && app.count("--config") == 0)
+      if (auto exit = readConfig(app, args, *resume)) return *exit;
+    OpenTraining training;
+    if (int code = openTraining(app, model, flags, *resume, training)) return code;
     if (app.count("--lr")) {
-      auto set = opened.session->setLearningRate(flags.lr);
+      auto set = training.model.session->setLearningRate(flags.lr);
       if (!set) return report(app, exitInput, set.error());
+      training.schedule = fmt::format("constant({}) by --lr", flags.lr);
     }
-    printHeader(opened, model);
-    if (flags.out.empty()) fmt::print("parameters are not saved: there is no --out\n");
-    std::fflush(stdout);
-    return Training(app, args, flags, model, std::move(opened), std::move(data)).run();
+    if (flags.dryRun) return dryRun(app, training);
+    if (auto made = makeRunDir(app, commandOf(args), training); !made)
+      return report(app, exitInput, made.error());
+    if (training.options.runDir.empty()) return go(app, training);
+    auto lock = RunLock::take(training.options.runDir);
+    return lock ? go(app, training) : report(app, exitInput, lock.error());
+  }
+
+ private:
+  /// The options the run was started with; those typed now win.
+  std::optional<int> readConfig(CLI::App& app, const Arguments& args, const std::string& resume) {
+    namespace fs = std::filesystem;
+    fs::path folder = resume;
+    if (!fs::exists(folder / "config.toml")) folder = folder.lexically_normal().parent_path().parent_path();
+    Arguments all = args;
+    all.push_back("--config=" + (folder / "config.toml").string());
+    return parseVerb(app, all);
+  }
+
+  /// Everything but the steps: the data of the first one is gathered too.
+  int dryRun(const CLI::App& app, OpenTraining& training) {
+    training.options.runDir.clear();
+    auto console = TrainConsole::open(flags, training);
+    if (!console) return report(app, exitInput, console.error());
+    auto batch = training.feed->batch(training.state.step + 1);
+    if (!batch) return report(app, exitInput, batch.error());
+    for (const std::string& note : training.notes) fmt::print(stderr, "{}\n", note);
+    (*console)->header(model);
+    fmt::print("dry run: {} steps would follow; nothing was written\n",
+               training.options.steps - training.state.step);
+    return exitOk;
+  }
+
+  int go(const CLI::App& app, OpenTraining& training) {
+    auto opened = TrainConsole::open(flags, training);
+    if (!opened) return report(app, exitInput, opened.error());
+    TrainConsole& console = **opened;
+    for (const std::string& note : training.notes) fmt::print(stderr, "{}\n", note);
+    console.header(model);
+    Session& session = *training.model.session;
+    Trainer trainer(session, *training.feed, training.options, training.state);
+    console.begin(trainer);
+    TrainControl control;
+    TrainSignals signals(control);
+    auto summary = trainer.run(console, control);
+    if (!summary) {
+      int code = trainer.sessionFailed() && session.device() ? exitDevice : exitInput;
+      report(app, code, summary.error());
+      return failed(training, code);
+    }
+    if (auto finished = console.finish(); !finished) return report(app, exitInput, finished.error());
+    return conclude(app, training, console, *summary);
+  }
+
+  /// What of the run is safe after an error.
+  static int failed(const OpenTraining& training, int code) {
+    const std::string& dir = training.options.runDir;
+    if (dir.empty()) return code;
+    auto latest = latestCheckpoint(dir);
+    if (latest && latest->good)
+      fmt::print(stderr, "the last good checkpoint is {}. Resume: tg-run train --resume={}\n",
+                 latest->good->path, shellWord(dir));
+    return code;
+  }
+
+  int conclude(const CLI::App& app, OpenTraining& training, TrainConsole& console,
+               const TrainSummary& summary) {
+    if (summary.end == TrainEnd::notFinite) {
+      report(app, exitNumeric,
+             fmt::format("the loss is {} at step {}; the parameters of this step are not saved",
+                         summary.lastLoss, summary.step));
+      return failed(training, exitNumeric);
+    }
+    if (summary.meanOf)
+      console.line(fmt::format("{} steps in {:.1f} s | mean loss of the last {} steps {:.4f}",
+                               summary.step - summary.firstStep, summary.seconds, summary.meanOf,
+                               summary.meanLoss));
+    else
+      console.line(fmt::format("no step is left of {}", training.options.steps));
+    if (auto saved = writeParams(*training.model.session, flags.out); !saved)
+      return report(app, exitInput, saved.error());
+    if (!flags.out.empty()) console.line(fmt::format("saved {}", flags.out));
+    if (summary.end == TrainEnd::done) return exitOk;
+    const std::string& dir = training.options.runDir;
+    std::string why = summary.end == TrainEnd::outOfTime ? "out of time" : "interrupted";
+    if (dir.empty())
+      console.line(fmt::format("{} at step {}; nothing is kept: --run-dir=none", why, summary.step));
+    else
+      console.line(
+          fmt::format("{} at step {}. Resume: tg-run train --resume={}", why, summary.step, shellWord(dir)));
+    return summary.end == TrainEnd::outOfTime ? exitOk : 128 + TrainSignals::stoppedBy();
   }
 };
 

@@ -1,0 +1,176 @@
+#include "runtime/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "runtime/train/prefetch.h"
+
+namespace tg {
+
+namespace {
+
+constexpr size_t kMeanSteps = 20;  // the loss reported at the end is the mean over these
+constexpr const char* kEval = "eval";
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+double Trainer::secondsSoFar() const { return before_ + now() - began_; }
+
+Result<Trainer::Snapshot> Trainer::snapshot() {
+  Snapshot out;
+  sessionFailed_ = true;
+  TG_TRY(out.params, session_.downloadParams());
+  TG_TRY(out.states, session_.downloadStates());
+  sessionFailed_ = false;
+  return out;
+}
+
+Result<StepResult> Trainer::step(const Inputs& inputs) {
+  sessionFailed_ = true;
+  TG_TRY(StepResult step, session_.step(inputs));
+  sessionFailed_ = false;
+  state_.step = step.step;
+  state_.learningRate = step.learningRate;
+  return step;
+}
+
+/// Whether the run may go on after a loss that is no finite number.
+Result<bool> Trainer::recover(const StepResult& step, const Snapshot& before, TrainObserver& observer) {
+  if (options_.onNan == OnNan::stop) return false;
+  TG_CHECK(session_.uploadParams(before.params));
+  TG_CHECK(session_.uploadStates(before.states));
+  observer.onSkip(step);
+  return true;
+}
+
+Result<void> Trainer::evaluate(TrainObserver& observer) {
+  int64_t batches = feed_.evalBatches();
+  if (options_.evalBatches) batches = std::min(batches, options_.evalBatches);
+  double sum = 0;
+  for (int64_t i = 0; i < batches; ++i) {
+    TG_TRY(Inputs inputs, feed_.evalBatch(i));
+    sessionFailed_ = true;
+    TG_TRY(CallOutputs out, session_.run(kEval, inputs));
+    sessionFailed_ = false;
+    sum += out.results.front().second.at(0);
+  }
+  EvalResult result;
+  result.step = evaluatedStep_ = state_.step;
+  result.loss = sum / static_cast<double>(batches);
+  state_.valLoss = result.loss;
+  result.best = !state_.bestValLoss || result.loss < *state_.bestValLoss;
+  if (result.best) {
+    state_.bestValLoss = result.loss;
+    state_.bestStep = state_.step;
+  }
+  result.bestLoss = *state_.bestValLoss;
+  result.bestStep = state_.bestStep;
+  TG_CHECK(observer.onEval(result));
+  if (result.best && options_.keepBest) TG_CHECK(save(observer));
+  return {};
+}
+
+Result<void> Trainer::save(TrainObserver& observer) {
+  saved_ = now();
+  if (options_.runDir.empty() || savedStep_ == state_.step) return {};
+  TG_TRY(Snapshot tensors, snapshot());
+  Checkpoint checkpoint;
+  state_.seconds = secondsSoFar();
+  checkpoint.state = state_;
+  checkpoint.params = std::move(tensors.params);
+  checkpoint.states = std::move(tensors.states);
+  TG_TRY(summary_.checkpoint, saveCheckpoint(options_.runDir, checkpoint));
+  savedStep_ = state_.step;
+  std::vector<int64_t> keep;
+  if (options_.keepBest && state_.bestValLoss) keep.push_back(state_.bestStep);
+  if (options_.keepLast) TG_CHECK(pruneCheckpoints(options_.runDir, options_.keepLast, keep));
+  observer.onSave(summary_.checkpoint, state_.step);
+  saved_ = now();
+  return {};
+}
+
+bool Trainer::checkpointDue(TrainControl& control) {
+  if (control.checkpoint.exchange(false)) return true;
+  if (options_.checkpointEvery && state_.step % options_.checkpointEvery == 0) return true;
+  return options_.checkpointSeconds > 0 && now() - saved_ >= options_.checkpointSeconds;
+}
+
+Result<void> Trainer::afterStep(TrainObserver& observer, TrainControl& control) {
+  bool evaluate = hasEval() && options_.evalEvery && state_.step % options_.evalEvery == 0;
+  if (evaluate) TG_CHECK(this->evaluate(observer));
+  if (checkpointDue(control)) TG_CHECK(save(observer));
+  return {};
+}
+
+/// Why the run ends before its next step, if it does.
+std::optional<TrainEnd> Trainer::endBefore(const TrainControl& control) const {
+  if (state_.step >= options_.steps) return TrainEnd::done;
+  if (control.stop) return TrainEnd::stopped;
+  if (options_.maxSeconds > 0 && now() - began_ >= options_.maxSeconds) return TrainEnd::outOfTime;
+  return {};
+}
+
+/// One step and what follows it; the end where its loss ends the run.
+Result<std::optional<TrainEnd>> Trainer::advance(const Inputs& inputs, TrainObserver& observer,
+                                                 TrainControl& control) {
+  Snapshot before;
+  if (options_.onNan == OnNan::skip) {
+    TG_TRY(before, snapshot());
+  }
+  TG_TRY(StepResult done, step(inputs));
+  summary_.lastLoss = done.loss;
+  if (!std::isfinite(done.loss)) {
+    TG_TRY(bool goesOn, recover(done, before, observer));
+    if (!goesOn) return std::optional(TrainEnd::notFinite);
+  } else {
+    last_.push_back(done.loss);
+    if (last_.size() > kMeanSteps) last_.pop_front();
+    TG_CHECK(observer.onStep(done));
+  }
+  TG_CHECK(afterStep(observer, control));
+  return std::optional<TrainEnd>();
+}
+
+/// The last evaluation and checkpoint. Parameters that a loss without a value has spoilt are not saved.
+Result<void> Trainer::conclude(TrainObserver& observer) {
+  if (summary_.end == TrainEnd::notFinite || state_.step == summary_.firstStep) return {};
+  if (summary_.end == TrainEnd::done && hasEval() && evaluatedStep_ != state_.step)
+    TG_CHECK(evaluate(observer));
+  return save(observer);
+}
+
+Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control) {
+  began_ = saved_ = now();
+  before_ = state_.seconds;
+  summary_ = {};
+  summary_.firstStep = state_.step;
+  Inputs inputs;
+  if (options_.overfitOneBatch) {
+    TG_TRY(inputs, feed_.batch(1));
+  }
+  Prefetcher batches(feed_, state_.step + 1, options_.overfitOneBatch ? state_.step : options_.steps);
+  std::optional<TrainEnd> end;
+  while (!(end = endBefore(control))) {
+    if (!options_.overfitOneBatch) {
+      TG_TRY(inputs, batches.next());
+    }
+    TG_TRY(end, advance(inputs, observer, control));
+    if (end) break;
+  }
+  summary_.end = *end;
+  TG_CHECK(conclude(observer));
+  summary_.step = state_.step;
+  summary_.seconds = now() - began_;
+  summary_.meanOf = static_cast<int64_t>(last_.size());
+  for (double loss : last_) summary_.meanLoss += loss / static_cast<double>(last_.size());
+  return summary_;
+}
+
+}  // namespace tg

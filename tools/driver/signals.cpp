@@ -1,0 +1,42 @@
+#include "tools/driver/signals.h"
+
+#include <csignal>
+
+namespace tg {
+
+namespace {
+
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<TrainControl*>::is_always_lock_free,
+              "signal handlers touch them");
+std::atomic<TrainControl*> control = nullptr;
+std::atomic<int> signalled = 0;
+
+void askToStop(int signal) {
+  signalled = signal;
+  std::signal(signal, SIG_DFL);
+  if (TrainControl* asked = control) asked->stop = true;
+}
+void askForCheckpoint(int) {
+  if (TrainControl* asked = control) asked->checkpoint = true;
+}
+
+}  // namespace
+
+TrainSignals::TrainSignals(TrainControl& asked) {
+  control = &asked;
+  for (int signal : {SIGINT, SIGTERM}) std::signal(signal, askToStop);
+  // Unlike std::signal, this one stays after the first.
+  struct sigaction action = {};
+  action.sa_handler = askForCheckpoint;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &action, nullptr);
+}
+
+TrainSignals::~TrainSignals() {
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_DFL);
+  control = nullptr;
+}
+
+int TrainSignals::stoppedBy() { return signalled; }
+
+}  // namespace tg

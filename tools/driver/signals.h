@@ -1,0 +1,20 @@
+// What a person may ask of a running training through signals.
+#pragma once
+
+#include "runtime/train/trainer.h"
+
+namespace tg {
+
+/// While alive: the first SIGINT or SIGTERM asks the control to stop, a second one ends the process as usual;
+/// SIGUSR1 asks for a checkpoint. One at a time.
+class TrainSignals {
+ public:
+  explicit TrainSignals(TrainControl& control);
+  ~TrainSignals();
+  TrainSignals(const TrainSignals&) = delete;
+  TrainSignals& operator=(const TrainSignals&) = delete;
+  /// The signal that asked to stop; 0 when none did.
+  static int stoppedBy();
+};
+
+}  // namespace tg

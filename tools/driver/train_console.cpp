@@ -1,0 +1,204 @@
+#include "tools/driver/train_console.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "runtime/train/run_page.h"
+
+namespace tg {
+
+namespace {
+
+constexpr double kPageSeconds = 5;    // between two pages of a running training, at least
+constexpr double kPageShare = 0.005;  // of the time may go into pages
+constexpr auto kBarEvery = std::chrono::milliseconds(100);
+constexpr int kBarWidth = 24;
+
+std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+double secondsBetween(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+/// Bars are for people at a terminal; logs and CI get lines.
+bool wantsBar(const std::string& progress) {
+  if (progress != "auto") return progress == "bar";
+  return ::isatty(STDERR_FILENO) && !std::getenv("CI");
+}
+
+}  // namespace
+
+std::string duration(double seconds) {
+  auto whole = static_cast<int64_t>(std::llround(seconds));
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+Result<std::unique_ptr<TrainConsole>> TrainConsole::open(const TrainFlags& flags,
+                                                         const OpenTraining& training) {
+  std::unique_ptr<TrainConsole> console(new TrainConsole(flags, training));
+  console->lines_ = flags.progress != "none";
+  console->bar_ = wantsBar(flags.progress);
+  const std::string& dir = training.options.runDir;
+  if (dir.empty()) return console;
+  std::string path = dir + "/log.txt";
+  console->log_ = std::fopen(path.c_str(), training.resumed ? "a" : "w");
+  if (!console->log_) return fail(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  TG_TRY(auto formats, parseMetricsFormats(flags.metrics));
+  TG_TRY(console->metrics_, MetricsWriter::open(dir, formats, training.state.step));
+  return console;
+}
+
+TrainConsole::~TrainConsole() {
+  eraseBar();
+  if (log_) std::fclose(log_);
+}
+
+void TrainConsole::line(const std::string& text) {
+  eraseBar();
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+  if (!log_) return;
+  fmt::print(log_, "{}\n", text);
+  std::fflush(log_);
+}
+
+void TrainConsole::header(const ModelFlags& model) {
+  const OpenModel& open = training_.model;
+  SessionInfo info = open.session->info();
+  line(fmt::format("device {} ({})", info.device, info.why));
+  if (!info.driver.empty()) line(fmt::format("driver {}", info.driver));
+  auto kernels = open.session->kernelCount("train");
+  line(fmt::format(
+      "seed {} | parameters {} | arena {} (persistent {}, io {}, transient {}, lower bound {}) | "
+      "kernels {} | compile {:.0f} ms",
+      model.seed, info.parameters, megabytes(info.persistentBytes + info.ioBytes + info.arenaBytes),
+      megabytes(info.persistentBytes), megabytes(info.ioBytes), megabytes(info.arenaBytes),
+      megabytes(info.lowerBoundBytes), kernels ? *kernels : 0, open.compileMs()));
+  for (const std::string& source : training_.feed->describe()) line(source);
+  if (!training_.schedule.empty()) line(fmt::format("lr {}", training_.schedule));
+  line(training_.options.runDir.empty() ? "nothing is kept: --run-dir=none"
+                                        : fmt::format("run {}", training_.options.runDir));
+}
+
+void TrainConsole::begin(const Trainer& trainer) {
+  trainer_ = &trainer;
+  start_ = logged_ = afterFirst_ = pageAt_ = Clock::now();
+  first_ = loggedStep_ = training_.state.step;
+}
+
+double TrainConsole::secondsLeft(int64_t step) const {
+  bool first = step == first_ + 1;
+  auto now = Clock::now();
+  double each = first ? secondsBetween(start_, now)
+                      : secondsBetween(afterFirst_, now) / static_cast<double>(step - first_ - 1);
+  return each * static_cast<double>(training_.options.steps - step);
+}
+
+std::string TrainConsole::stepLine(const StepResult& step, double milliseconds, double itemsPerSecond) const {
+  std::string norm;
+  if (const HostArray* value = step.result("grad_norm")) norm = fmt::format(" | norm {:.4g}", value->at(0));
+  return fmt::format("step {}/{} | loss {:.4f}{} | lr {:.2e} | {:.1f} ms | {:.0f} {}/s | eta {}", step.step,
+                     training_.options.steps, step.loss, norm, step.learningRate, milliseconds,
+                     itemsPerSecond, training_.feed->unit(), duration(secondsLeft(step.step)));
+}
+
+Result<void> TrainConsole::record(int64_t step, std::vector<std::pair<std::string, double>> values) {
+  if (!metrics_) return {};
+  TG_CHECK(metrics_->add({step, trainer_->secondsSoFar(), std::move(values)}));
+  return metrics_->flush();
+}
+
+Result<void> TrainConsole::onStep(const StepResult& step) {
+  bool shown =
+      step.step == first_ + 1 || step.step % flags_.logEvery == 0 || step.step == training_.options.steps;
+  if (bar_) drawBar(step);
+  if (!shown) return {};
+  double seconds = secondsBetween(logged_, Clock::now());
+  auto steps = static_cast<double>(step.step - loggedStep_);
+  double milliseconds = seconds * 1e3 / steps;
+  double rate = steps * static_cast<double>(training_.feed->itemsPerStep()) / seconds;
+  if (lines_) line(stepLine(step, milliseconds, rate));
+  std::vector<std::pair<std::string, double>> values = {{"loss", step.loss}};
+  for (size_t i = 1; i < step.results.size(); ++i) {
+    const auto& [name, value] = step.results[i];
+    if (value.elements() == 1) values.emplace_back(name == "grad_norm" ? "norm" : name, value.at(0));
+  }
+  values.emplace_back("lr", step.learningRate);
+  values.emplace_back("ms", milliseconds);
+  values.emplace_back("items_per_s", rate);
+  TG_CHECK(record(step.step, std::move(values)));
+  // The first step pays for what drivers do once, so the time left is told from those after it.
+  if (step.step == first_ + 1) afterFirst_ = Clock::now();
+  TG_CHECK(refreshPage(false));
+  logged_ = Clock::now();
+  loggedStep_ = step.step;
+  return {};
+}
+
+Result<void> TrainConsole::onEval(const EvalResult& eval) {
+  line(fmt::format("val loss {:.4f} (best {:.4f} @{})", eval.loss, eval.bestLoss, eval.bestStep));
+  TG_CHECK(record(eval.step, {{"val_loss", eval.loss}}));
+  logged_ = Clock::now();
+  loggedStep_ = eval.step;
+  return {};
+}
+
+void TrainConsole::onSkip(const StepResult& step) {
+  line(fmt::format("step {}/{} | loss {} | left out, parameters are as before it", step.step,
+                   training_.options.steps, step.loss));
+}
+
+void TrainConsole::onSave(const std::string& path, int64_t) {
+  line(fmt::format("saved {}", path));
+  logged_ = Clock::now();
+  loggedStep_ = trainer_->state().step;
+}
+
+void TrainConsole::drawBar(const StepResult& step) {
+  auto now = Clock::now();
+  if (drawn_ && now - barAt_ < kBarEvery) return;
+  barAt_ = now;
+  drawn_ = true;
+  int64_t total = std::max<int64_t>(training_.options.steps, 1);
+  auto filled = static_cast<size_t>(step.step * kBarWidth / total);
+  fmt::print(stderr, "\r\x1b[K[{:<{}}] {}/{} | loss {:.4f} | eta {}", std::string(filled, '='), kBarWidth,
+             step.step, training_.options.steps, step.loss, duration(secondsLeft(step.step)));
+  std::fflush(stderr);
+}
+
+void TrainConsole::eraseBar() {
+  if (!drawn_) return;
+  fmt::print(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+  drawn_ = false;
+}
+
+/// The page is made from the run's files, so it may be late but is never wrong.
+Result<void> TrainConsole::refreshPage(bool now) {
+  const std::string& dir = training_.options.runDir;
+  if (dir.empty()) return {};
+  auto begin = Clock::now();
+  double pause = std::max(kPageSeconds, pageSeconds_ / kPageShare);
+  if (!now && secondsBetween(pageAt_, begin) < pause) return {};
+  TG_CHECK(writeRunPage(dir, !now));
+  pageAt_ = Clock::now();
+  pageSeconds_ = secondsBetween(begin, pageAt_);
+  return {};
+}
+
+Result<void> TrainConsole::finish() {
+  eraseBar();
+  if (metrics_) TG_CHECK(metrics_->flush());
+  return refreshPage(true);
+}
+
+}  // namespace tg

@@ -1,0 +1,58 @@
+// What tg-run train shows and writes while it trains: lines, a bar, log.txt, metrics, the run's page.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "runtime/train/metrics.h"
+#include "runtime/train/trainer.h"
+#include "tools/driver/train_flags.h"
+#include "tools/driver/train_open.h"
+
+namespace tg {
+
+class TrainConsole : public TrainObserver {
+ public:
+  /// `training` outlives the console. Opens log.txt and the metrics where the run has a folder.
+  static Result<std::unique_ptr<TrainConsole>> open(const TrainFlags& flags, const OpenTraining& training);
+  ~TrainConsole() override;
+
+  /// A line on standard output and in log.txt.
+  void line(const std::string& text);
+  void header(const ModelFlags& model);
+  /// After the last step: what is still buffered, and the page. `running` says whether the run may go on.
+  Result<void> finish();
+
+  void begin(const Trainer& trainer);
+  Result<void> onStep(const StepResult& step) override;
+  Result<void> onEval(const EvalResult& eval) override;
+  void onSkip(const StepResult& step) override;
+  void onSave(const std::string& path, int64_t step) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  TrainConsole(const TrainFlags& flags, const OpenTraining& training) : flags_(flags), training_(training) {}
+  Result<void> record(int64_t step, std::vector<std::pair<std::string, double>> values);
+  std::string stepLine(const StepResult& step, double milliseconds, double itemsPerSecond) const;
+  double secondsLeft(int64_t step) const;
+  void drawBar(const StepResult& step);
+  void eraseBar();
+  Result<void> refreshPage(bool now);
+
+  const TrainFlags& flags_;
+  const OpenTraining& training_;
+  const Trainer* trainer_ = nullptr;
+  std::FILE* log_ = nullptr;
+  std::unique_ptr<MetricsWriter> metrics_;
+  bool lines_ = true, bar_ = false, drawn_ = false;
+  int64_t first_ = 0, loggedStep_ = 0;
+  Clock::time_point start_, logged_, afterFirst_, barAt_, pageAt_;
+  double pageSeconds_ = 0;  ///< what the last page took
+};
+
+/// `0:01:05`
+std::string duration(double seconds);
+
+}  // namespace tg

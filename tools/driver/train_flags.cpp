@@ -1,0 +1,111 @@
+#include "tools/driver/train_flags.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+void addTrainFlags(CLI::App& app, TrainFlags& flags) {
+  auto group = [&](const char* name) {
+    return [&app, name](const char* flag, const char* value, auto& into, const char* help) {
+      return app.add_option(flag, into, help)->option_text(value)->group(name);
+    };
+  };
+  auto data = group("Data"), length = group("Length"), look = group("Looking"), keep = group("Keeping"),
+       learn = group("Learning");
+  data("--data", "DATA", flags.data,
+       "[train=|val=] text:FILE, or 'x=@x.npy,y=@y.npy' with rows for each step");
+  data("--val-fraction", "F", flags.valFraction, "keep this part of the training rows for evaluation")
+      ->check(CLI::Range(0.0, 0.9));
+  app.add_flag("--no-shuffle", flags.noShuffle, "rows in the order of the files")->group("Data");
+  length("--steps", "N", flags.steps, "steps in all, those before --resume included (default 100)")
+      ->check(CLI::PositiveNumber);
+  length("--epochs", "N", flags.epochs, "passes over the rows instead of steps")
+      ->check(CLI::PositiveNumber)
+      ->excludes("--steps");
+  length("--max-time", "TIME", flags.maxTime, "save and end after 90s, 10m, 2h");
+  learn("--lr", "RATE", flags.lr, "learning rate instead of the module's schedule")
+      ->check(CLI::NonNegativeNumber);
+  learn("--set", "NAME=SPEC", flags.set, "start a parameter from this: w=@w.npy, b=0");
+  learn("--init-from", "FILE", flags.initFrom,
+        "start from these parameters: safetensors, a run, a checkpoint")
+      ->excludes("--weights");
+  learn("--on-nan", "stop|skip", flags.onNan,
+        "a loss that is no number ends the run, or its batch is left out")
+      ->check(CLI::IsMember({"stop", "skip"}));
+  app.add_flag("--overfit-one-batch", flags.overfitOneBatch, "the first batch in every step")
+      ->group("Learning");
+  app.add_flag("--dry-run", flags.dryRun, "check everything, compile, and end before the first step")
+      ->group("Learning")
+      ->configurable(false);
+  look("--log-every", "N", flags.logEvery, "steps between lines (default 10)")->check(CLI::PositiveNumber);
+  look("--eval-every", "N", flags.evalEvery, "steps between evaluations of @eval; one at the end in any case")
+      ->check(CLI::PositiveNumber);
+  look("--eval-batches", "N", flags.evalBatches, "batches of an evaluation (default all)")
+      ->check(CLI::PositiveNumber);
+  look("--metrics", "LIST", flags.metrics, "files of the run: jsonl,csv,tensorboard (default jsonl)");
+  look("--progress", "HOW", flags.progress, "auto, bar, plain or none (default: a bar on terminals)")
+      ->check(CLI::IsMember({"auto", "bar", "plain", "none"}));
+  keep("--run-dir", "DIR", flags.runDir, "the run's folder (default runs/MODEL-SEED); none keeps nothing");
+  keep("--out", "FILE", flags.out, "write the final parameters here too (safetensors)");
+  keep("--ckpt-every", "N|TIME", flags.ckptEvery, "save every N steps, or every 10m; at the end in any case");
+  keep("--keep-last", "N", flags.keepLast, "checkpoints kept, 0 is all (default 3)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--keep-best", flags.keepBest, "save and keep the one with the least evaluation loss too")
+      ->group("Keeping");
+  keep("--resume", "RUN", flags.resume,
+       "go on with a run, as it was started: its folder, a checkpoint, or auto")
+      ->configurable(false);
+  app.set_config("--config", "", "read options from the config.toml of a run; flags win")
+      ->option_text("FILE")
+      ->group("Keeping")
+      ->configurable(false);
+}
+
+Result<double> parseDuration(const std::string& flag, const std::string& text) {
+  double value = 0;
+  const char *begin = text.data(), *end = begin + text.size();
+  auto [at, status] = std::from_chars(begin, end, value);
+  std::string_view unit(at, static_cast<size_t>(end - at));
+  double scale = unit.empty() || unit == "s" ? 1
+                 : unit == "m"               ? 60
+                 : unit == "h"               ? 3600
+                 : unit == "d"               ? 86400
+                                             : 0;
+  if (status != std::errc() || scale == 0 || !(value > 0))
+    return fail(fmt::format("{} is '{}': expected a time such as 90s, 10m or 2h", flag, text));
+  return value * scale;
+}
+
+Result<Interval> parseInterval(const std::string& flag, const std::string& text) {
+  Interval out;
+  const char *begin = text.data(), *end = begin + text.size();
+  auto [at, status] = std::from_chars(begin, end, out.steps);
+  if (status == std::errc() && at == end && out.steps > 0) return out;
+  out.steps = 0;
+  auto seconds = at == end ? Result<double>(fail("")) : parseDuration(flag, text);
+  if (!seconds)
+    return fail(
+        fmt::format("{} is '{}': expected steps such as 500, or a time such as 90s, 10m or 2h", flag, text));
+  out.seconds = *seconds;
+  return out;
+}
+
+Result<DataFlags> parseData(const std::vector<std::string>& data) {
+  DataFlags out;
+  for (const std::string& text : data) {
+    bool val = text.starts_with("val=");
+    std::string& role = val ? out.val : out.train;
+    if (!role.empty())
+      return fail(fmt::format("--data says two sources for {}: '{}' and '{}'",
+                              val ? "evaluation" : "training", role,
+                              text.starts_with("train=") ? text.substr(6)
+                              : val                      ? text.substr(4)
+                                                         : text));
+    role = text.starts_with("train=") ? text.substr(6) : val ? text.substr(4) : text;
+  }
+  return out;
+}
+
+}  // namespace tg

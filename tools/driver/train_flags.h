@@ -1,0 +1,54 @@
+// The options of tg-run train.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/train/trainer.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+struct TrainFlags {
+  // Data.
+  std::vector<std::string> data;  ///< bindings, or train=… and val=…
+  double valFraction = 0;
+  bool noShuffle = false;
+  // Length.
+  int64_t steps = 0, epochs = 0;  ///< 0 where not given
+  std::string maxTime;
+  // Looking.
+  int64_t logEvery = 10, evalEvery = 0, evalBatches = 0;
+  std::string metrics = "jsonl", progress = "auto";
+  // Keeping.
+  std::string runDir, out, ckptEvery, resume, initFrom;
+  int64_t keepLast = 3;
+  bool keepBest = false;
+  // Learning.
+  double lr = 0;
+  std::string onNan = "stop";
+  std::vector<std::string> set;
+  bool overfitOneBatch = false, dryRun = false;
+};
+
+void addTrainFlags(CLI::App& app, TrainFlags& flags);
+
+/// `--ckpt-every`: a number of steps or a time. Exactly one of the two is above 0.
+struct Interval {
+  int64_t steps = 0;
+  double seconds = 0;
+};
+/// `100`, `90s`, `10m`, `2h`; a plain number is steps. Errors name the flag.
+Result<Interval> parseInterval(const std::string& flag, const std::string& text);
+/// The same without steps: a plain number is seconds.
+Result<double> parseDuration(const std::string& flag, const std::string& text);
+
+/// `--data` taken apart.
+struct DataFlags {
+  std::string train, val;
+};
+/// `x=@x.npy`, or `train=x=@x.npy` and `val=x=@v.npy` in any order; two sources for one role are an error.
+Result<DataFlags> parseData(const std::vector<std::string>& data);
+
+}  // namespace tg

@@ -1,0 +1,333 @@
+#include "tools/driver/train_open.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "ir/parser.h"
+#include "ir/text_hash.h"
+#include "runtime/data/spec.h"
+#include "tools/driver/io.h"
+#include "tools/driver/listings.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char *kTrain = "train", *kEval = "eval";
+constexpr int64_t kDefaultSteps = 100;
+
+/// The passes that make a module learn; none when it does already. Guessing them would choose the
+/// optimizer for its author.
+Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
+  if (!module.func(kTrain)) return fail(fmt::format("{} has no function @train", model.file));
+  if (!model.pipeline.empty()) return model.pipeline;
+  if (hasUpdate(module, kTrain)) return std::string();
+  if (const Attr* own = find(module.attrs, "train_pipeline"); own && module.stage == Stage::tensor)
+    return own->text;
+  return fail(
+      fmt::format("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
+                  "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
+                  "or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
+                  model.file));
+}
+
+/// A module without @eval that draws no random numbers evaluates by its own @train, as it is before its
+/// gradient.
+Result<void> ensureEval(Module& module, std::vector<std::string>& notes) {
+  if (module.func(kEval)) return {};
+  const Item& train = *module.func(kTrain);
+  auto random = [](const auto& arg) {
+    const Attr* host = find(arg->attrs, "host");
+    return host && host->text == "rng";
+  };
+  bool draws = std::any_of(train.body.args.begin(), train.body.args.end(), random);
+  if (module.stage != Stage::tensor || draws || hasUpdate(module, kTrain))
+    return fail(fmt::format("there is data for evaluation, but no function @eval, and @train {}: write @eval",
+                            draws ? "draws random numbers" : "learns already"));
+  std::unique_ptr<Module> copy = clone(module);
+  for (auto& item : copy->items) {
+    if (item->kind != ItemKind::func || item->name != kTrain) continue;
+    item->name = kEval;
+    module.items.push_back(std::move(item));
+    notes.emplace_back(
+        "note: the module has no @eval, so @train as written, without its gradient, evaluates");
+    return {};
+  }
+  return {};
+}
+
+std::string scheduleOf(const Module& module) {
+  for (const Item* func : module.all(ItemKind::func))
+    for (const auto& arg : func->body.args)
+      if (const Attr* host = find(arg->attrs, "host"); host && host->text == "lr")
+        if (const Attr* schedule = find(arg->attrs, "schedule")) return schedule->str();
+  return "";
+}
+
+Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed) {
+  TrainerOptions out;
+  out.steps = flags.steps ? flags.steps : kDefaultSteps;
+  if (flags.epochs) {
+    if (!feed.stepsPerEpoch())
+      return fail("--epochs: this data has no end that would make an epoch; say --steps");
+    out.steps = flags.epochs * feed.stepsPerEpoch();
+  }
+  if (flags.evalEvery && !feed.evalBatches())
+    return fail("--eval-every: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1");
+  if (flags.keepBest && !feed.evalBatches())
+    return fail("--keep-best: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1");
+  out.evalEvery = flags.evalEvery;
+  out.evalBatches = flags.evalBatches;
+  if (!flags.ckptEvery.empty()) {
+    TG_TRY(Interval every, parseInterval("--ckpt-every", flags.ckptEvery));
+    out.checkpointEvery = every.steps;
+    out.checkpointSeconds = every.seconds;
+  }
+  if (!flags.maxTime.empty()) {
+    TG_TRY(out.maxSeconds, parseDuration("--max-time", flags.maxTime));
+  }
+  out.keepLast = flags.keepLast;
+  out.keepBest = flags.keepBest;
+  out.onNan = flags.onNan == "skip" ? OnNan::skip : OnNan::stop;
+  out.overfitOneBatch = flags.overfitOneBatch;
+  return out;
+}
+
+/// The run that holds a checkpoint folder, or the path itself.
+std::string runOf(const std::string& path) {
+  fs::path folder = fs::path(path).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  bool checkpoint =
+      folder.filename().string().starts_with("step_") && folder.parent_path().filename() == "ckpt";
+  return checkpoint ? folder.parent_path().parent_path().string() : folder.string();
+}
+
+std::string defaultRunDir(const ModelFlags& model) {
+  std::string stem = model.file == "-" ? "stdin" : fs::path(model.file).stem().string();
+  std::string first = fmt::format("runs/{}-{}", stem, model.seed), name = first;
+  for (int i = 2; fs::exists(name); ++i) name = fmt::format("{}-{}", first, i);
+  return name;
+}
+
+/// A fresh run's folder, which must not hold one already.
+Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags) {
+  if (flags.runDir == "none") return std::string();
+  if (flags.runDir.empty()) return defaultRunDir(model);
+  if (fs::exists(fs::path(flags.runDir) / "config.toml"))
+    return fail(
+        fmt::format("{0} holds a run already: --resume={0} goes on with it, another --run-dir starts anew",
+                    flags.runDir));
+  std::error_code error;
+  if (fs::exists(flags.runDir, error) && !fs::is_directory(flags.runDir, error))
+    return fail(fmt::format("--run-dir={} is no folder", flags.runDir));
+  return flags.runDir;
+}
+
+Result<void> checkSame(const OpenTraining& training, const std::string& run, const ModelFlags& model,
+                       bool seedGiven, const TrainState& saved) {
+  auto differs = [&](std::string what) {
+    return fail(
+        fmt::format("{}, so {} cannot go on as it was; --init-from={} starts a new run from its parameters",
+                    what, run, run));
+  };
+  if (saved.moduleHash != textHash(training.sourceText))
+    return differs(fmt::format("{} is not the module the run was started with", model.file));
+  if (saved.dataHash != training.feed->fingerprint())
+    return differs("the data is not what the run was started with");
+  if (seedGiven && model.seed != saved.seed)
+    return differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed));
+  return {};
+}
+
+Result<void> setParams(Session& session, const std::vector<std::string>& specs) {
+  for (const std::string& text : specs) {
+    TG_TRY(auto spec, parseInputSpec(text));
+    const Item* param = nullptr;
+    std::string known;
+    for (const Item* each : session.module()->all(ItemKind::param)) {
+      known += (known.empty() ? "" : ", ") + each->name;
+      if (each->name == spec.first) param = each;
+    }
+    if (!param)
+      return fail(fmt::format("--set names '{}', which is no parameter; there are {}", spec.first, known));
+    TG_TRY(HostArray value, load(spec.second, param->type, spec.first));
+    TG_CHECK(session.uploadParams({{spec.first, std::move(value)}}, {.partial = true}));
+  }
+  return {};
+}
+
+Result<Checkpoint> checkpointOf(const std::string& path, std::vector<std::string>& notes) {
+  if (runOf(path) != path && fs::path(path).filename().string().starts_with("step_"))
+    return readCheckpoint(path);
+  TG_TRY(LatestCheckpoint latest, latestCheckpoint(path));
+  for (const CheckpointEntry& entry : latest.skipped)
+    notes.push_back(fmt::format("warning: {} is skipped: {}", entry.path, entry.damage));
+  if (!latest.good) return fail(fmt::format("{} has no checkpoint to go on from", path));
+  notes.push_back(fmt::format("resuming {} from step {}", path, latest.good->step));
+  return readCheckpoint(latest.good->path);
+}
+
+Result<void> restore(Session& session, const Checkpoint& checkpoint) {
+  TG_CHECK(session.uploadParams(checkpoint.params));
+  TG_CHECK(session.uploadStates(checkpoint.states));
+  return session.setSteps(checkpoint.state.step);
+}
+
+/// The feed of the source module's functions.
+Result<void> openData(const Module& source, const ModelFlags& model, const TrainFlags& flags,
+                      const TrainState& saved, OpenTraining& out) {
+  TG_TRY(DataFlags data, parseData(flags.data));
+  FeedOptions options;
+  options.train = data.train;
+  options.val = data.val;
+  options.valFraction = flags.valFraction;
+  options.seed = model.seed;
+  options.shuffle = !flags.noShuffle;
+  if (saved.vocabulary) {
+    TG_TRY(options.vocabulary, Vocabulary::parse(*saved.vocabulary));
+  }
+  TG_TRY(out.feed, openFeed(options, *source.func(kTrain), source.func(kEval)));
+  return {};
+}
+
+/// The module a resumed run goes on with is the one it ran, not one compiled anew.
+int useFinalModule(const CLI::App& app, ModelFlags& model, const std::string& run,
+                   std::unique_ptr<Module>& module) {
+  if (model.device == "interp") return exitOk;
+  ModelFlags final = model;
+  final.file = run + "/module.spirv.tgir";
+  if (int code = loadModule(app, final, module)) return code;
+  model.pipeline.clear();
+  return exitOk;
+}
+
+}  // namespace
+
+Result<std::string> resumedRun(const ModelFlags& model, const TrainFlags& flags) {
+  if (flags.resume.empty()) return std::string();
+  if (flags.resume != "auto") {
+    if (!fs::exists(fs::path(runOf(flags.resume)) / "config.toml"))
+      return fail(fmt::format("--resume={}: no run is there", flags.resume));
+    return flags.resume;
+  }
+  if (flags.runDir.empty() || flags.runDir == "none") return fail("--resume=auto wants a --run-dir");
+  if (model.file == "-") return fail("--resume=auto wants the module as a file");
+  if (!fs::exists(fs::path(flags.runDir) / "config.toml")) return std::string();
+  TG_TRY(LatestCheckpoint latest, latestCheckpoint(flags.runDir));
+  return latest.good ? flags.runDir : std::string();
+}
+
+int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& resume,
+                 OpenTraining& out) {
+  const std::string run = resume.empty() ? "" : runOf(resume);
+  out.resumed = !resume.empty();
+  Checkpoint checkpoint;
+  if (out.resumed) {
+    auto read = checkpointOf(resume, out.notes);
+    if (!read) return report(app, exitInput, read.error());
+    checkpoint = std::move(*read);
+    if (app.count("--seed") == 0) model.seed = checkpoint.state.seed;
+    if (app.count("FILE") == 0) model.file = run + "/model.tgir";
+  }
+  std::unique_ptr<Module> module;
+  if (int code = loadModule(app, model, module)) return code;
+  out.sourceText = print(*module);
+  auto pipeline = pipelineOf(*module, model);
+  if (!pipeline) return report(app, exitInput, pipeline.error());
+  model.pipeline = *pipeline;
+  auto data = parseData(flags.data);
+  if (!data) return report(app, exitUsage, data.error());
+  if (!data->val.empty() || flags.valFraction > 0)
+    if (auto has = ensureEval(*module, out.notes); !has) return report(app, exitInput, has.error());
+  if (auto opened = openData(*module, model, flags, checkpoint.state, out); !opened)
+    return report(app, exitInput, opened.error());
+  auto options = trainerOptions(flags, *out.feed);
+  if (!options) return report(app, exitUsage, options.error());
+  out.options = *options;
+  if (out.resumed) {
+    auto same = checkSame(out, run, model, app.count("--seed") > 0, checkpoint.state);
+    if (!same) return report(app, exitInput, same.error());
+    out.options.runDir = run;
+    if (int code = useFinalModule(app, model, run, module)) return code;
+  } else {
+    auto fresh = freshRunDir(model, flags);
+    if (!fresh) return report(app, exitInput, fresh.error());
+    out.options.runDir = *fresh;
+  }
+  if (!flags.initFrom.empty() && !out.resumed) model.weights = flags.initFrom;
+  if (out.resumed) model.weights.clear();
+  std::vector<std::string> entries = {kTrain};
+  if (out.feed->evalBatches()) entries.emplace_back(kEval);
+  if (int code = openModel(app, model, std::move(module), entries, out.model)) return code;
+  Session& session = *out.model.session;
+  out.schedule = scheduleOf(*out.model.source);
+  const SessionInfo info = session.info();
+  out.state = checkpoint.state;
+  out.state.seed = model.seed;
+  out.state.moduleHash = textHash(out.sourceText);
+  out.state.finalHash = textHash(print(*session.module()));
+  out.state.dataHash = out.feed->fingerprint();
+  out.state.version = versionText();
+  if (out.resumed && (checkpoint.state.device != info.device || checkpoint.state.driver != info.driver))
+    out.notes.push_back(
+        fmt::format("note: the run was on {} ({}); on another device or driver it goes on within "
+                    "rounding, not bit for bit",
+                    checkpoint.state.device, checkpoint.state.driver));
+  out.state.device = info.device;
+  out.state.driver = info.driver;
+  if (out.feed->vocabulary()) out.state.vocabulary = out.feed->vocabulary()->printable();
+  auto ready = out.resumed ? restore(session, checkpoint) : setParams(session, flags.set);
+  return ready ? exitOk : report(app, exitInput, ready.error());
+}
+
+Result<void> makeRunDir(const CLI::App& app, const std::string& command, const OpenTraining& training) {
+  const std::string& dir = training.options.runDir;
+  if (dir.empty() || training.resumed) return {};
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) return fail(fmt::format("cannot make the run's folder {}: {}", dir, error.message()));
+  TG_CHECK(writeOutput(dir + "/model.tgir", training.sourceText));
+  TG_CHECK(writeOutput(dir + "/module.spirv.tgir", print(*training.model.session->module())));
+  const SessionInfo info = training.model.session->info();
+  nlohmann::ordered_json env = {
+      {"device", info.device},
+      {"driver", info.driver},
+      {"why", info.why},
+      {"version", training.state.version},
+      {"seed", training.state.seed},
+      {"parameters", info.parameters},
+      {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(
+                                                           std::chrono::system_clock::now())))},
+      {"folder", fs::current_path(error).string()},
+      {"command", command}};
+  TG_CHECK(writeOutput(dir + "/env.json", env.dump(2) + "\n"));
+  // Last: a folder without it holds no run.
+  return writeOutput(dir + "/config.toml", app.config_to_str(false, false));
+}
+
+Result<RunLock> RunLock::take(const std::string& runDir) {
+  int descriptor = ::open(runDir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return fail(fmt::format("cannot open {}: {}", runDir, std::strerror(errno)));
+  RunLock lock(descriptor);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
+  return fail(fmt::format("{} is in use: another process trains there", runDir));
+}
+
+RunLock::~RunLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+}  // namespace tg
