@@ -8,6 +8,7 @@
 #include "runtime/data/safetensors.h"
 
 namespace tg {
+inline namespace single_file {
 
 namespace {
 
@@ -69,4 +70,5 @@ Result<void> restore(Session& session, const Checkpoint& checkpoint, const std::
   return session.setSteps(checkpoint.step);
 }
 
+}  // namespace single_file
 }  // namespace tg

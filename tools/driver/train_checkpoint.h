@@ -8,6 +8,7 @@
 #include "runtime/session.h"
 
 namespace tg {
+inline namespace single_file {
 
 struct Checkpoint {
   int64_t step = 0;
@@ -23,4 +24,5 @@ Result<Checkpoint> readCheckpoint(const std::string& path);
 /// Params, states and the step count; a missing tensor is an error that names it.
 Result<void> restore(Session& session, const Checkpoint& checkpoint, const std::string& path);
 
+}  // namespace single_file
 }  // namespace tg
