@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <atomic>
 #include <cerrno>
@@ -34,17 +35,32 @@ void syncDirectoryOf(const std::string& path) {
   if (file.value >= 0) ::fsync(file.value);
 }
 
+Result<void> writeAll(int descriptor, const std::string& path, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(descriptor, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return systemError(path, "write");
+    bytes = bytes.subspan(static_cast<size_t>(put));
+  }
+  return {};
+}
+
+/// Opens what can be read to an end; a device such as /dev/zero has none.
+Result<void> openForReading(const std::string& path, bool pipes, Descriptor& file, struct stat& status) {
+  file.value = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (pipes ? 0 : O_NONBLOCK));
+  if (file.value < 0) return systemError(path, "open");
+  if (::fstat(file.value, &status) != 0) return systemError(path, "read");
+  if (S_ISREG(status.st_mode) || (pipes && S_ISFIFO(status.st_mode))) return {};
+  const bool folder = S_ISDIR(status.st_mode);
+  return fail(fmt::format("{}: expected a file, got {}", path, folder ? "a directory" : "a device"));
+}
+
 }  // namespace
 
 Result<std::vector<std::byte>> readFile(const std::string& path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.value < 0) return systemError(path, "open");
+  Descriptor file;
   struct stat status {};
-  if (::fstat(file.value, &status) != 0) return systemError(path, "read");
-  // A device such as /dev/zero has no end.
-  if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
-    return fail(fmt::format("{}: expected a file, got {}", path,
-                            S_ISDIR(status.st_mode) ? "a directory" : "a device"));
+  TG_CHECK(openForReading(path, /*pipes=*/true, file, status));
 
   std::vector<std::byte> bytes(static_cast<size_t>(status.st_size) + 1);
   size_t used = 0;
@@ -81,13 +97,7 @@ AtomicFile::~AtomicFile() {
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(descriptor_, bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return systemError(path_, "write");
-    bytes = bytes.subspan(static_cast<size_t>(put));
-  }
-  return {};
+  return writeAll(descriptor_, path_, bytes);
 }
 
 Result<void> AtomicFile::commit() {
@@ -96,6 +106,73 @@ Result<void> AtomicFile::commit() {
   ::close(std::exchange(descriptor_, -1));
   syncDirectoryOf(path_);
   return {};
+}
+
+struct NewFile::Hash {
+  XXH3_state_t* state = XXH3_createState();
+  uint64_t bytes = 0;
+  Hash() { XXH3_64bits_reset(state); }
+  ~Hash() { XXH3_freeState(state); }
+  void add(std::span<const std::byte> more) {
+    XXH3_64bits_update(state, more.data(), more.size());
+    bytes += more.size();
+  }
+  FileDigest digest() const { return {XXH3_64bits_digest(state), bytes}; }
+};
+
+NewFile::NewFile() : hash_(std::make_unique<Hash>()) {}
+NewFile::NewFile(NewFile&& other) noexcept
+    : path_(std::move(other.path_)), hash_(std::move(other.hash_)),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
+NewFile::~NewFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<NewFile> NewFile::create(const std::string& path) {
+  NewFile file;
+  file.path_ = path;
+  file.descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file.descriptor_ < 0) return systemError(path, "write");
+  return file;
+}
+
+Result<void> NewFile::write(std::span<const std::byte> bytes) {
+  hash_->add(bytes);
+  return writeAll(descriptor_, path_, bytes);
+}
+
+Result<FileDigest> NewFile::finish() {
+  if (::fsync(descriptor_) != 0) return systemError(path_, "write");
+  // Some network file systems report a full disk here.
+  if (::close(std::exchange(descriptor_, -1)) != 0) return systemError(path_, "write");
+  return hash_->digest();
+}
+
+Result<FileDigest> digestFile(const std::string& path) {
+  Descriptor file;
+  struct stat status {};
+  TG_CHECK(openForReading(path, /*pipes=*/false, file, status));
+  std::vector<std::byte> chunk(size_t{1} << 20);
+  FileDigest digest;
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  while (true) {
+    const ssize_t got = ::read(file.value, chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return systemError(path, "read");
+    if (got == 0) break;
+    XXH3_64bits_update(state.get(), chunk.data(), static_cast<size_t>(got));
+    digest.bytes += static_cast<uint64_t>(got);
+  }
+  digest.xxh3 = XXH3_64bits_digest(state.get());
+  return digest;
+}
+
+Result<void> syncFolder(const std::string& path) {
+  Descriptor folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (folder.value < 0) return systemError(path, "open");
+  if (::fsync(folder.value) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) return {};
+  return systemError(path, "write");
 }
 
 Result<void> writeFile(const std::string& path, std::span<const std::byte> bytes) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +33,41 @@ class AtomicFile {
   std::string path_, temporary_;
   int descriptor_ = -1;
 };
+
+/// What a file holds, in short.
+struct FileDigest {
+  uint64_t xxh3 = 0;   ///< XXH3-64 of the bytes
+  uint64_t bytes = 0;  ///< how many
+  bool operator==(const FileDigest&) const = default;
+};
+/// Reads a regular file once, a megabyte at a time. Errors name the file and the system's reason.
+Result<FileDigest> digestFile(const std::string& path);
+
+/// A file under its own name from the start, for a folder that nobody reads before it is complete. Nothing
+/// removes it when a write fails: that is up to whoever owns the folder.
+class NewFile {
+ public:
+  /// The file must not exist.
+  static Result<NewFile> create(const std::string& path);
+  NewFile(NewFile&& other) noexcept;
+  NewFile& operator=(NewFile&&) = delete;
+  ~NewFile();
+
+  Result<void> write(std::span<const std::byte> bytes);
+  /// Syncs and closes; the digest is of the bytes as given, not as read back.
+  Result<FileDigest> finish();
+
+ private:
+  struct Hash;
+  NewFile();
+  std::string path_;
+  std::unique_ptr<Hash> hash_;
+  int descriptor_ = -1;
+};
+
+/// Makes renames and new names in a folder last through a loss of power. A file system that cannot sync
+/// folders is no error; a failing disk is.
+Result<void> syncFolder(const std::string& path);
 
 /// Writes `bytes` as the file `path`, atomically.
 Result<void> writeFile(const std::string& path, std::span<const std::byte> bytes);

@@ -161,6 +161,17 @@ Result<std::string> formatHeader(const Safetensors& content) {
   return header;
 }
 
+Result<void> writeBytes(const std::string& header, const Safetensors& content, const ByteSink& sink) {
+  const uint64_t size = header.size();
+  TG_CHECK(sink(std::as_bytes(std::span(&size, 1))));
+  TG_CHECK(sink(std::as_bytes(std::span(header))));
+  for (const auto& [name, array] : content.tensors) {
+    // All but flags stand in the file as they do in memory.
+    TG_CHECK(array.dtype == DType::i1 ? sink(toFileElements(array)) : sink(array.bytes));
+  }
+  return {};
+}
+
 }  // namespace
 
 const HostArray* Safetensors::find(std::string_view name) const {
@@ -169,18 +180,21 @@ const HostArray* Safetensors::find(std::string_view name) const {
   return nullptr;
 }
 
+Result<void> formatSafetensors(const Safetensors& content, const ByteSink& sink) {
+  TG_TRY(const std::string header, formatHeader(content));
+  return writeBytes(header, content, sink);
+}
+
 Result<void> writeSafetensors(const std::string& path, const Safetensors& content) {
   auto header = formatHeader(content);
   if (!header) return fail(fmt::format("{}: {}", path, header.error().message()));
   TG_TRY(AtomicFile file, AtomicFile::create(path));
-  const uint64_t size = header->size();
-  TG_CHECK(file.write(std::as_bytes(std::span(&size, 1))));
-  TG_CHECK(file.write(std::as_bytes(std::span(*header))));
-  for (const auto& [name, array] : content.tensors) TG_CHECK(file.write(toFileElements(array)));
+  TG_CHECK(writeBytes(*header, content, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
   return file.commit();
 }
 
-Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where) {
+Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where,
+                                     Halves halves) {
   uint64_t size = 0;
   if (bytes.size() < sizeof(size))
     return broken(where, fmt::format("the file has only {} bytes", bytes.size()));
@@ -204,17 +218,22 @@ Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::stri
   }
   TG_CHECK(checkLayout(entries, data.size(), where));
   for (Entry& entry : entries) {
-    auto array =
-        fromFileElements(entry.type, entry.shape, data.subspan(entry.begin, entry.end - entry.begin));
+    const auto raw = data.subspan(entry.begin, entry.end - entry.begin);
+    if (entry.type == FileType::f16 && halves == Halves::keep) {
+      content.tensors.emplace_back(std::move(entry.name),
+                                   HostArray{DType::f16, entry.shape, {raw.begin(), raw.end()}});
+      continue;
+    }
+    auto array = fromFileElements(entry.type, entry.shape, raw);
     if (!array) return fail(fmt::format("{}: tensor '{}': {}", where, entry.name, array.error().message()));
     content.tensors.emplace_back(std::move(entry.name), std::move(*array));
   }
   return content;
 }
 
-Result<Safetensors> readSafetensors(const std::string& path) {
+Result<Safetensors> readSafetensors(const std::string& path, Halves halves) {
   TG_TRY(const auto bytes, readFile(path));
-  return parseSafetensors(bytes, path);
+  return parseSafetensors(bytes, path, halves);
 }
 
 }  // namespace tg

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -28,10 +30,18 @@ struct Safetensors {
 /// distinct UTF-8 other than `__metadata__`.
 Result<void> writeSafetensors(const std::string& path, const Safetensors& content);
 
+/// The same bytes, given to `sink` in order; its first error ends the work.
+using ByteSink = std::function<Result<void>(std::span<const std::byte>)>;
+Result<void> formatSafetensors(const Safetensors& content, const ByteSink& sink);
+
+/// What F16 is read as: f32, which holds every value of it, or f16 as it stands.
+enum class Halves : uint8_t { widen, keep };
+
 /// Reads F32, F64, F16 and BF16 as f32, I32, I64 (if it fits), I16, I8, U16 and U8 as i32, U32 as
 /// u32, BOOL as i1. A header that does not describe the file's bytes exactly is an error.
-Result<Safetensors> readSafetensors(const std::string& path);
+Result<Safetensors> readSafetensors(const std::string& path, Halves halves = Halves::widen);
 /// The same of bytes in memory; `where` names them in errors.
-Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where);
+Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where,
+                                     Halves halves = Halves::widen);
 
 }  // namespace tg

@@ -6,9 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/result.h"
@@ -32,8 +33,15 @@ struct TrainState {
   std::optional<double> bestValLoss;
   int64_t bestStep = 0;
   double learningRate = 0;       ///< of the last step
+  std::string stateHash;         ///< of the tensors; saving fills it in, reading compares it
   std::string learningRateFlag;  ///< what replaced the module's schedule; "" is nothing
 };
+/// state.json as text. Numbers that JSON lacks are the words nan, inf and -inf.
+std::string stateToJson(const TrainState& state);
+/// Members that are missing or of another type are errors; `where` names the text.
+Result<TrainState> stateFromJson(std::string_view text, const std::string& where);
+/// The state.json of one checkpoint folder, which need not be verified.
+Result<TrainState> readState(const std::string& path);
 
 struct Checkpoint {
   TrainState state;
@@ -47,32 +55,41 @@ struct CheckpointEntry {
   std::string damage;  ///< why it cannot be used, naming the file; empty for a good one
 };
 
-/// Writes `runDir`/ckpt/step_N and returns its path. One that is there already and good stays as it is. On an
-/// error (no space, no permission) the temporary folder is removed and all older checkpoints are untouched.
+/// Writes `runDir`/ckpt/step_N and returns its path. One that is there already, good and of the same tensors
+/// stays as it is; any other is replaced in one step. On an error (no space, no permission) the temporary
+/// folder is removed and what was there is untouched. model.safetensors carries the step, the seed and the
+/// vocabulary as metadata, so that the file serves alone.
 Result<std::string> saveCheckpoint(const std::string& runDir, const Checkpoint& checkpoint);
 
+/// Why a checkpoint folder cannot be used, beginning with the name of the file that is missing, longer,
+/// changed or unknown; "" for a good one. Reads every byte.
+std::string checkpointDamage(const std::string& path);
+
 /// All checkpoints of a run, newest first, each verified against its COMPLETE. Temporary folders that a
-/// killed process left are none.
+/// killed process left are none. A run without any has no ckpt folder; no run at all is an error.
 Result<std::vector<CheckpointEntry>> listCheckpoints(const std::string& runDir);
 
 struct LatestCheckpoint {
   std::optional<CheckpointEntry> good;   ///< the newest good one
   std::vector<CheckpointEntry> skipped;  ///< newer ones that are damaged or incomplete
 };
+/// Verifies from the newest on until one is good.
 Result<LatestCheckpoint> latestCheckpoint(const std::string& runDir);
 
 /// Reads one checkpoint folder after verifying it.
 Result<Checkpoint> readCheckpoint(const std::string& path);
 
 /// Removes all but the newest `keepLast` good checkpoints and those whose step is in `keep`; also damaged
-/// ones older than the newest good one, and temporary folders of dead processes. `keepLast` 0 keeps all.
+/// ones older than the newest good one, and temporary folders of dead processes. `keepLast` 0 keeps all good
+/// ones. Nothing is removed before the newest good one was verified.
 Result<void> pruneCheckpoints(const std::string& runDir, int64_t keepLast, const std::vector<int64_t>& keep);
 
 /// XXH3-64 over names, types and bytes in order, 16 hexadecimal digits: equal for equal parameters.
 std::string stateHash(const NamedArrays& params, const NamedArrays& states);
 
-/// The tensors of `file` for the params (or states) `wanted`, by name. The error lists every tensor that is
-/// missing, has another shape, or is not wanted, by name and shape.
+/// The tensors of `file` for the params (or states) `wanted`, in that order and of those types. Floats become
+/// floats of another width by rounding, integers and flags other integers if they fit. The error lists every
+/// tensor that is missing, has another shape or type, or is not wanted, by name and shape.
 Result<NamedArrays> matchTensors(const NamedArrays& file,
                                  const std::vector<std::pair<std::string, Type>>& wanted,
                                  const std::string& where);

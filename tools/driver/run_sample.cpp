@@ -8,7 +8,7 @@
 
 #include "ir/philox.h"
 #include "tools/driver/run_setup.h"
-#include "tools/driver/train_checkpoint.h"
+#include "runtime/train/checkpoint.h"
 
 namespace tg {
 

@@ -1,0 +1,230 @@
+#include "runtime/train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "runtime/data/file_io.h"
+#include "runtime/data/safetensors.h"
+#include "runtime/train/checkpoint_folder.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStepPrefix = "step_";
+
+std::string folderName(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
+
+/// The step a folder is named after.
+std::optional<int64_t> stepOf(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) return {};
+  name.remove_prefix(kStepPrefix.size());
+  int64_t step = 0;
+  auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  const bool whole = error == std::errc() && at == name.data() + name.size();
+  return whole && !name.empty() && name[0] != '-' ? std::optional(step) : std::nullopt;
+}
+
+std::string fileIn(const std::string& folder, std::string_view name) {
+  return fmt::format("{}/{}", folder, name);
+}
+
+Result<FileDigest> writeTensors(const std::string& folder, std::string_view name, const NamedArrays& tensors,
+                                std::map<std::string, std::string> metadata) {
+  TG_TRY(NewFile file, NewFile::create(fileIn(folder, name)));
+  const Safetensors content{tensors, std::move(metadata)};
+  TG_CHECK(formatSafetensors(content, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
+  return file.finish();
+}
+
+Result<FileDigest> writeText(const std::string& folder, std::string_view name, const std::string& text) {
+  TG_TRY(NewFile file, NewFile::create(fileIn(folder, name)));
+  TG_CHECK(file.write(std::as_bytes(std::span(text))));
+  return file.finish();
+}
+
+std::map<std::string, std::string> modelMetadata(const TrainState& state) {
+  std::map<std::string, std::string> metadata = {{"format", "tensorgrad"},
+                                                 {"tensorgrad.step", fmt::format("{}", state.step)},
+                                                 {"tensorgrad.seed", fmt::format("{}", state.seed)}};
+  if (state.vocabulary) metadata["tensorgrad.vocabulary"] = *state.vocabulary;
+  return metadata;
+}
+
+Result<void> writeFolder(const std::string& folder, const TrainState& state, const Checkpoint& checkpoint) {
+  FileDigests files;
+  TG_TRY(FileDigest model, writeTensors(folder, kModelFile, checkpoint.params, modelMetadata(state)));
+  files.emplace_back(kModelFile, model);
+  TG_TRY(FileDigest optimizer,
+         writeTensors(folder, kOptimizerFile, checkpoint.states, {{"format", "tensorgrad"}}));
+  files.emplace_back(kOptimizerFile, optimizer);
+  TG_TRY(FileDigest rest, writeText(folder, kStateFile, stateToJson(state)));
+  files.emplace_back(kStateFile, rest);
+  const auto complete = writeText(folder, kCompleteFile, formatComplete(files));
+  return complete ? Result<void>() : complete.error();
+}
+
+Result<void> makeFolder(const std::string& path) {
+  std::error_code error;
+  if (!fs::create_directories(path, error) && error)
+    return fail(fmt::format("{}: cannot make a folder: {}", path, error.message()));
+  const fs::path parent = fs::path(path).parent_path();
+  return syncFolder(parent.empty() ? "." : parent.string());
+}
+
+Result<void> save(const std::string& ckpt, const Checkpoint& checkpoint, const TrainState& state) {
+  TG_CHECK(makeFolder(ckpt));
+  TG_TRY(StagedFolder folder, StagedFolder::create(ckpt, folderName(state.step)));
+  TG_CHECK(writeFolder(folder.path(), state, checkpoint));
+  return folder.commit();
+}
+
+/// Folders of checkpoints by step, newest first, unverified.
+Result<std::vector<CheckpointEntry>> findCheckpoints(const std::string& runDir) {
+  std::error_code error;
+  if (!fs::is_directory(runDir, error)) return fail(fmt::format("{}: there is no such run", runDir));
+  const std::string ckpt = runDir + "/ckpt";
+  std::vector<CheckpointEntry> entries;
+  if (!fs::exists(ckpt, error)) return entries;
+  fs::directory_iterator at(ckpt, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error))
+    if (auto step = stepOf(at->path().filename().native())) entries.push_back({at->path(), *step, ""});
+  if (error) return fail(fmt::format("{}: cannot read: {}", ckpt, error.message()));
+  std::sort(entries.begin(), entries.end(), [](const CheckpointEntry& a, const CheckpointEntry& b) {
+    return std::pair(b.step, b.path) < std::pair(a.step, a.path);
+  });
+  return entries;
+}
+
+/// Any entry that is not among `files`, or is no plain file.
+std::string strangeEntry(const std::string& path, const FileDigests& files) {
+  std::error_code error;
+  fs::directory_iterator at(path, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    const std::string name = at->path().filename();
+    const bool known = name == kCompleteFile || std::any_of(files.begin(), files.end(),
+                                                            [&](auto& file) { return file.first == name; });
+    if (!known) return fmt::format("{} is not one of the checkpoint's files", name);
+  }
+  return error ? fmt::format("cannot be read: {}", error.message()) : "";
+}
+
+std::string fileDamage(const std::string& path, const std::string& name, const FileDigest& expected) {
+  std::error_code error;
+  if (!fs::exists(fileIn(path, name), error)) return fmt::format("{} is missing", name);
+  auto digest = digestFile(fileIn(path, name));
+  if (!digest) return fmt::format("{} cannot be read: {}", name, digest.error().message());
+  if (digest->bytes != expected.bytes)
+    return fmt::format("{} has {} bytes, expected {}", name, digest->bytes, expected.bytes);
+  if (digest->xxh3 != expected.xxh3) return fmt::format("{} was changed: its XXH3 differs", name);
+  return "";
+}
+
+/// Compares what can be told without other files: the step in the name, the hash of the tensors.
+Result<void> checkContent(const std::string& path, const Checkpoint& checkpoint) {
+  const auto named = stepOf(fs::path(path).filename().native());
+  if (named && *named != checkpoint.state.step)
+    return fail(
+        fmt::format("{}: {} is of step {}: the folder was renamed", path, kStateFile, checkpoint.state.step));
+  const std::string hash = stateHash(checkpoint.params, checkpoint.states);
+  if (hash != checkpoint.state.stateHash)
+    return fail(fmt::format("{}: the tensors hash to {}, {} says {}", path, hash, kStateFile,
+                            checkpoint.state.stateHash));
+  return {};
+}
+
+}  // namespace
+
+std::string checkpointDamage(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return "it is not a folder";
+  if (!fs::exists(fileIn(path, kCompleteFile), error))
+    return fmt::format("{} is missing: it was never finished", kCompleteFile);
+  auto text = readFile(fileIn(path, kCompleteFile));
+  if (!text) return fmt::format("{} cannot be read: {}", kCompleteFile, text.error().message());
+  auto files = parseComplete({reinterpret_cast<const char*>(text->data()), text->size()});
+  if (!files) return files.error().message();
+  for (std::string_view name : {kModelFile, kOptimizerFile, kStateFile})
+    if (std::none_of(files->begin(), files->end(), [&](auto& file) { return file.first == name; }))
+      return fmt::format("{} does not name {}", kCompleteFile, name);
+  for (const auto& [name, digest] : *files)
+    if (std::string damage = fileDamage(path, name, digest); !damage.empty()) return damage;
+  return strangeEntry(path, *files);
+}
+
+Result<std::string> saveCheckpoint(const std::string& runDir, const Checkpoint& checkpoint) {
+  const std::string ckpt = runDir + "/ckpt";
+  const std::string path = ckpt + "/" + folderName(checkpoint.state.step);
+  if (checkpoint.state.step < 0) return fail(fmt::format("{}: a step is 0 or more", path));
+  TrainState state = checkpoint.state;
+  state.stateHash = stateHash(checkpoint.params, checkpoint.states);
+  std::error_code error;
+  if (fs::exists(path, error) && checkpointDamage(path).empty()) {
+    auto there = readState(path);
+    if (there && there->stateHash == state.stateHash) return path;
+  }
+  auto saved = save(ckpt, checkpoint, state);
+  if (!saved) return fail(fmt::format("cannot save {}: {}", path, saved.error().message()));
+  return path;
+}
+
+Result<std::vector<CheckpointEntry>> listCheckpoints(const std::string& runDir) {
+  TG_TRY(std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
+  for (CheckpointEntry& entry : entries) entry.damage = checkpointDamage(entry.path);
+  return entries;
+}
+
+Result<LatestCheckpoint> latestCheckpoint(const std::string& runDir) {
+  TG_TRY(std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
+  LatestCheckpoint latest;
+  for (CheckpointEntry& entry : entries) {
+    entry.damage = checkpointDamage(entry.path);
+    if (entry.damage.empty()) {
+      latest.good = std::move(entry);
+      break;
+    }
+    latest.skipped.push_back(std::move(entry));
+  }
+  return latest;
+}
+
+Result<Checkpoint> readCheckpoint(const std::string& path) {
+  if (std::string damage = checkpointDamage(path); !damage.empty())
+    return fail(fmt::format("{}: {}", path, damage));
+  Checkpoint checkpoint;
+  TG_TRY(checkpoint.state, readState(path));
+  TG_TRY(Safetensors model, readSafetensors(fileIn(path, kModelFile), Halves::keep));
+  TG_TRY(Safetensors optimizer, readSafetensors(fileIn(path, kOptimizerFile), Halves::keep));
+  checkpoint.params = std::move(model.tensors);
+  checkpoint.states = std::move(optimizer.tensors);
+  TG_CHECK(checkContent(path, checkpoint));
+  return checkpoint;
+}
+
+Result<void> pruneCheckpoints(const std::string& runDir, int64_t keepLast, const std::vector<int64_t>& keep) {
+  TG_TRY(std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
+  const std::string ckpt = runDir + "/ckpt";
+  const std::set<int64_t> wanted(keep.begin(), keep.end());
+  int64_t good = 0;
+  for (CheckpointEntry& entry : entries) {
+    const bool enough = keepLast > 0 && good >= keepLast;
+    if (!enough || wanted.contains(entry.step)) {
+      const bool whole = checkpointDamage(entry.path).empty();
+      good += whole && !enough;
+      // A damaged one stays until there is a good one after it.
+      if (whole || good == 0) continue;
+    }
+    TG_CHECK(removeFolder(ckpt, fs::path(entry.path).filename()));
+  }
+  removeStaleFolders(ckpt);
+  return {};
+}
+
+}  // namespace tg

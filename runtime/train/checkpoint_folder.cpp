@@ -1,0 +1,192 @@
+#include "runtime/train/checkpoint_folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTitle = "tensorgrad checkpoint 1";
+constexpr std::string_view kTemporary = ".tmp-";
+
+Error systemError(const std::string& path, const char* doing) {
+  return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+}
+
+bool parseNumber(std::string_view text, uint64_t& value, int base) {
+  const char* end = text.data() + text.size();
+  auto [at, error] = std::from_chars(text.data(), end, value, base);
+  return !text.empty() && error == std::errc() && at == end;
+}
+
+std::string_view nextLine(std::string_view& text) {
+  const size_t end = text.find('\n');
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return line;
+}
+
+void removeTree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+}
+
+/// Both names change hands at once where the file system can; else there is a moment without `to`.
+Result<void> swapNames(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return {};
+  if (errno != EINVAL && errno != ENOSYS) return systemError(to, "replace");
+  const std::string aside = from + "-old";
+  if (::rename(to.c_str(), aside.c_str()) != 0) return systemError(to, "replace");
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    Error error = systemError(to, "replace");
+    return ::rename(aside.c_str(), to.c_str()) == 0 ? error : systemError(to, "restore");
+  }
+  if (::rename(aside.c_str(), from.c_str()) != 0) removeTree(aside);
+  return {};
+}
+
+/// Whether the process that made a temporary folder is gone. A lock tells, also when a process of
+/// another container has the same number; where locks do not work, the number in the name does.
+bool isStale(const std::string& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return false;
+  const bool locked = ::flock(folder, LOCK_EX | LOCK_NB) == 0;
+  const bool unsupported = !locked && errno != EWOULDBLOCK;
+  ::close(folder);
+  if (!unsupported) return locked;
+  uint64_t process = 0;
+  std::string_view name(path);
+  name.remove_prefix(name.rfind('-') + 1);
+  if (const size_t dot = name.find('.'); dot != std::string_view::npos) name = name.substr(0, dot);
+  return parseNumber(name, process, 10) && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+}
+
+std::string temporaryPath(const std::string& parent, const std::string& name) {
+  static std::atomic<unsigned> counter{0};
+  return fmt::format("{}/{}{}-{}.{}", parent, kTemporary, name, ::getpid(), counter++);
+}
+
+}  // namespace
+
+std::string formatComplete(const FileDigests& files) {
+  std::string text = fmt::format("{}\n", kTitle);
+  uint64_t total = 0;
+  for (const auto& [name, digest] : files) {
+    text += fmt::format("{:016x}  {}  {}\n", digest.xxh3, digest.bytes, name);
+    total += digest.bytes;
+  }
+  text += fmt::format("total {}\n", total);
+  return text + fmt::format("end {:016x}\n", XXH3_64bits(text.data(), text.size()));
+}
+
+Result<FileDigests> parseComplete(std::string_view text) {
+  const auto broken = [](std::string_view why) { return fail(fmt::format("{} {}", kCompleteFile, why)); };
+  const size_t last = text.rfind("end ");
+  uint64_t hash = 0;
+  if (last == std::string_view::npos || !text.ends_with('\n') ||
+      !parseNumber(text.substr(last + 4, text.size() - last - 5), hash, 16))
+    return broken("is cut off or not of this program");
+  if (XXH3_64bits(text.data(), last) != hash) return broken("was changed");
+  text = text.substr(0, last);
+  if (nextLine(text) != kTitle) return broken("is of another version of this program");
+  FileDigests files;
+  uint64_t sum = 0;
+  while (!text.empty() && !text.starts_with("total ")) {
+    std::string_view line = nextLine(text);
+    FileDigest digest;
+    const size_t middle = line.find("  "), second = line.find("  ", middle + 2);
+    if (middle == std::string_view::npos || second == std::string_view::npos ||
+        !parseNumber(line.substr(0, middle), digest.xxh3, 16) ||
+        !parseNumber(line.substr(middle + 2, second - middle - 2), digest.bytes, 10))
+      return broken("is malformed");
+    files.emplace_back(line.substr(second + 2), digest);
+    sum += digest.bytes;
+  }
+  uint64_t total = 0;
+  std::string_view line = nextLine(text);
+  if (!line.starts_with("total ") || !parseNumber(line.substr(6), total, 10) || total != sum || !text.empty())
+    return broken("is malformed");
+  return files;
+}
+
+StagedFolder::StagedFolder(StagedFolder&& other) noexcept
+    : parent_(std::move(other.parent_)), name_(std::move(other.name_)), path_(std::exchange(other.path_, {})),
+      lock_(std::exchange(other.lock_, -1)) {}
+
+StagedFolder::~StagedFolder() {
+  if (!path_.empty()) removeTree(path_);
+  if (lock_ >= 0) ::close(lock_);
+}
+
+Result<StagedFolder> StagedFolder::create(const std::string& parent, const std::string& name) {
+  StagedFolder folder;
+  folder.parent_ = parent;
+  folder.name_ = name;
+  const std::string path = temporaryPath(parent, name);
+  removeTree(path);  // of a process long gone that had the same number
+  std::error_code error;
+  if (!fs::create_directory(path, error))
+    return fail(fmt::format("{}: cannot make a folder: {}", parent,
+                            error ? error.message() : std::string("it appeared meanwhile")));
+  folder.path_ = path;
+  folder.lock_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder.lock_ < 0) return systemError(path, "open");
+  ::flock(folder.lock_, LOCK_EX | LOCK_NB);  // where it cannot, the number in the name serves
+  return folder;
+}
+
+Result<void> StagedFolder::commit() {
+  TG_CHECK(syncFolder(path_));
+  const std::string target = parent_ + "/" + name_;
+  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0) {
+    path_.clear();
+  } else if (errno == EEXIST) {
+    TG_CHECK(swapNames(path_, target));  // the destructor removes what was there
+  } else if (errno == EINVAL || errno == ENOSYS) {
+    std::error_code error;
+    if (fs::exists(fs::symlink_status(target, error))) {
+      TG_CHECK(swapNames(path_, target));
+    } else {
+      if (::rename(path_.c_str(), target.c_str()) != 0) return systemError(target, "make");
+      path_.clear();
+    }
+  } else {
+    return systemError(target, "make");
+  }
+  return syncFolder(parent_);
+}
+
+Result<void> removeFolder(const std::string& parent, const std::string& name) {
+  const std::string aside = temporaryPath(parent, name), path = parent + "/" + name;
+  if (::rename(path.c_str(), aside.c_str()) != 0) return systemError(path, "remove");
+  std::error_code error;
+  fs::remove_all(aside, error);
+  if (error) return fail(fmt::format("{}: cannot remove: {}", path, error.message()));
+  return {};
+}
+
+void removeStaleFolders(const std::string& parent) {
+  std::error_code error;
+  std::vector<std::string> found;
+  for (fs::directory_iterator at(parent, error), end; !error && at != end; at.increment(error))
+    if (at->path().filename().native().starts_with(kTemporary)) found.push_back(at->path());
+  for (const std::string& path : found)
+    if (isStale(path)) removeTree(path);
+}
+
+}  // namespace tg

@@ -1,0 +1,157 @@
+// state.json, both ways.
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "runtime/data/file_io.h"
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/checkpoint_folder.h"
+
+namespace tg {
+
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int64_t kFormat = 1;
+
+ordered_json toJson(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+ordered_json toJson(const std::optional<double>& value) {
+  return value ? toJson(*value) : ordered_json(nullptr);
+}
+
+/// Takes members out of a parsed state, remembering the first that is missing or of another type.
+class Members {
+ public:
+  explicit Members(const json& object) : object_(object) {}
+
+  void take(const char* name, int64_t& into) {
+    const json* value = find(name);
+    if (value && (value->is_number_integer() && !tooLarge(*value)))
+      into = value->get<int64_t>();
+    else
+      refuse(name, "an integer");
+  }
+  void take(const char* name, uint64_t& into) {
+    const json* value = find(name);
+    if (value && value->is_number_unsigned())
+      into = value->get<uint64_t>();
+    else
+      refuse(name, "an integer of 0 and more");
+  }
+  void take(const char* name, std::string& into) {
+    const json* value = find(name);
+    if (value && value->is_string())
+      into = value->get<std::string>();
+    else
+      refuse(name, "a string");
+  }
+  void take(const char* name, double& into) {
+    const json* value = find(name);
+    if (!value || !number(*value, into)) refuse(name, "a number");
+  }
+  void take(const char* name, std::optional<double>& into) {
+    const json* value = find(name);
+    if (value && value->is_null()) return;
+    take(name, into.emplace());
+  }
+  void take(const char* name, std::optional<std::string>& into) {
+    const json* value = find(name);
+    if (value && value->is_null()) return;
+    take(name, into.emplace());
+  }
+  const std::string& wrong() const { return wrong_; }
+
+ private:
+  const json* find(const char* name) const {
+    auto found = object_.find(name);
+    return found == object_.end() ? nullptr : &*found;
+  }
+  static bool tooLarge(const json& value) {
+    return value.is_number_unsigned() &&
+           value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  }
+  static bool number(const json& value, double& into) {
+    if (value.is_number()) return into = value.get<double>(), true;
+    if (value == "nan") return into = std::numeric_limits<double>::quiet_NaN(), true;
+    if (value == "inf") return into = std::numeric_limits<double>::infinity(), true;
+    if (value == "-inf") return into = -std::numeric_limits<double>::infinity(), true;
+    return false;
+  }
+  void refuse(const char* name, const char* expected) {
+    if (!wrong_.empty()) return;
+    wrong_ =
+        find(name) ? fmt::format("expected {} to be {}", name, expected) : fmt::format("{} is missing", name);
+  }
+
+  const json& object_;
+  std::string wrong_;
+};
+
+/// One row for each member, for both ways.
+template <class State, class Visit>
+void forEachMember(State& state, Visit visit) {
+  visit("step", state.step);
+  visit("seed", state.seed);
+  visit("seconds", state.seconds);
+  visit("module_hash", state.moduleHash);
+  visit("final_hash", state.finalHash);
+  visit("data_hash", state.dataHash);
+  visit("state_hash", state.stateHash);
+  visit("device", state.device);
+  visit("driver", state.driver);
+  visit("version", state.version);
+  visit("vocabulary", state.vocabulary);
+  visit("val_loss", state.valLoss);
+  visit("best_val_loss", state.bestValLoss);
+  visit("best_step", state.bestStep);
+  visit("learning_rate", state.learningRate);
+  visit("learning_rate_flag", state.learningRateFlag);
+}
+
+}  // namespace
+
+std::string stateToJson(const TrainState& state) {
+  ordered_json out;
+  out["format"] = kFormat;
+  forEachMember(state, [&](const char* name, const auto& value) {
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, double> || std::is_same_v<Value, std::optional<double>>)
+      out[name] = toJson(value);
+    else if constexpr (std::is_same_v<Value, std::optional<std::string>>)
+      out[name] = value ? ordered_json(*value) : ordered_json(nullptr);
+    else
+      out[name] = value;
+  });
+  // A driver's name may be anything; what is not UTF-8 in it is replaced.
+  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+Result<TrainState> stateFromJson(std::string_view text, const std::string& where) {
+  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return fail(fmt::format("{}: expected a JSON object", where));
+  TrainState state;
+  Members members(object);
+  int64_t format = 0;
+  members.take("format", format);
+  if (members.wrong().empty() && format != kFormat)
+    return fail(fmt::format("{}: it is of format {}, this program reads {}", where, format, kFormat));
+  forEachMember(state, [&](const char* name, auto& value) { members.take(name, value); });
+  if (!members.wrong().empty()) return fail(fmt::format("{}: {}", where, members.wrong()));
+  if (state.step < 0) return fail(fmt::format("{}: expected a step of 0 and more", where));
+  return state;
+}
+
+Result<TrainState> readState(const std::string& path) {
+  const std::string file = fmt::format("{}/{}", path, kStateFile);
+  TG_TRY(const auto bytes, readFile(file));
+  return stateFromJson({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file);
+}
+
+}  // namespace tg
