@@ -1,0 +1,308 @@
+#include "runtime/train/metrics.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/data/file_io.h"
+#include "runtime/train/tensorboard.h"
+
+namespace tg {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A crash loses at most this much of what nobody flushed.
+constexpr size_t kBufferedBytes = 1 << 16;
+
+std::string jsonlPath(const std::string& runDir) { return runDir + "/metrics.jsonl"; }
+std::string csvPath(const std::string& runDir) { return runDir + "/metrics.csv"; }
+
+Result<void> replaceFile(const std::string& path, const std::string& text) {
+  return writeFile(path, std::as_bytes(std::span(text)));
+}
+
+/// A file that only grows. A write that fails half way is taken back, so that every line in it is whole.
+class AppendFile {
+ public:
+  AppendFile() = default;
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+  ~AppendFile() { close(); }
+
+  /// `flags` are added to those of open(2).
+  Result<void> open(const std::string& path, int flags) {
+    close();
+    path_ = path;
+    descriptor_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | flags, 0666);
+    struct stat status {};
+    if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) return systemError();
+    size_ = status.st_size;
+    return {};
+  }
+
+  Result<void> append(std::string_view text) {
+    off_t put = 0;
+    while (put < static_cast<off_t>(text.size())) {
+      const ssize_t got = ::write(descriptor_, text.data() + put, text.size() - static_cast<size_t>(put));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) {
+        Error error = systemError();
+        if (::ftruncate(descriptor_, size_) != 0) error.addNote(nullptr, "the last line may be cut off");
+        return error;
+      }
+      put += got;
+    }
+    size_ += put;
+    return {};
+  }
+
+ private:
+  Error systemError() const { return fail(fmt::format("{}: cannot write: {}", path_, std::strerror(errno))); }
+  void close() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    descriptor_ = -1;
+  }
+
+  std::string path_;
+  int descriptor_ = -1;
+  off_t size_ = 0;
+};
+
+/// The shortest text that reads back as the same number; JSON has none for what is not finite.
+std::string jsonNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+std::string jsonString(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string jsonLine(const MetricRow& row) {
+  std::string line = fmt::format(R"({{"step": {}, "time": {})", row.step, jsonNumber(row.time));
+  for (const auto& [name, value] : row.values)
+    line += fmt::format(", {}: {}", jsonString(name), jsonNumber(value));
+  return line + "}\n";
+}
+
+/// Step, time and the named values of a line; nothing when it is no row.
+std::optional<MetricRow> parseRow(std::string_view line) {
+  Json json = Json::parse(line, nullptr, false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return {};
+  MetricRow row;
+  for (const auto& [name, value] : json.items()) {
+    if (name == "step") {
+      row.step = value.get<int64_t>();
+      continue;
+    }
+    if (!value.is_number() && !value.is_null()) return {};
+    double number = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+    if (name == "time")
+      row.time = number;
+    else
+      row.values.emplace_back(name, number);
+  }
+  return row;
+}
+
+std::string csvCell(const std::string& name) {
+  if (name.find_first_of(",\"\n\r") == std::string::npos) return name;
+  std::string cell = "\"";
+  for (char c : name) cell += c == '"' ? "\"\"" : std::string(1, c);
+  return cell + '"';
+}
+
+std::string csvNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "nan"; }
+
+std::string csvLine(const MetricRow& row, const std::vector<std::string>& columns) {
+  std::string line = fmt::format("{},{}", row.step, csvNumber(row.time));
+  for (const std::string& column : columns) {
+    auto found = std::find_if(row.values.begin(), row.values.end(),
+                              [&](const auto& value) { return value.first == column; });
+    line += ',';
+    if (found != row.values.end()) line += csvNumber(found->second);
+  }
+  return line + '\n';
+}
+
+double wallTime() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+struct MetricsWriter::Impl {
+  std::string runDir;
+  std::string jsonLines;  ///< not written yet
+  AppendFile jsonl;
+
+  bool wantsCsv = false;
+  AppendFile csv;
+  std::vector<std::string> columns;  ///< of the file, after step and time
+  std::vector<MetricRow> csvRows;    ///< not written yet
+
+  bool wantsEvents = false;
+  AppendFile events;
+  std::string eventRecords;  ///< not written yet
+
+  Result<void> openJsonl(int64_t lastStep);
+  Result<void> openEvents(int64_t lastStep);
+  /// Makes metrics.csv from metrics.jsonl: at the start, and when a row has a new column.
+  Result<void> rewriteCsv();
+  Result<void> flushCsv();
+  bool addColumns(const MetricRow& row);
+};
+
+Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep) {
+  const std::string path = jsonlPath(runDir);
+  std::string kept;
+  if (lastStep > 0 && ::access(path.c_str(), F_OK) == 0) {
+    TG_TRY(std::vector<MetricRow> rows, readMetrics(runDir));
+    for (const MetricRow& row : rows)
+      if (row.step <= lastStep) kept += jsonLine(row);
+  }
+  TG_CHECK(replaceFile(path, kept));
+  return jsonl.open(path, 0);
+}
+
+Result<void> MetricsWriter::Impl::openEvents(int64_t lastStep) {
+  // Readers take the files of a folder in the order of their names.
+  const double now = wallTime();
+  const std::string stem = fmt::format("{}/events.out.tfevents.{:010}.tg-run", runDir, int64_t(now));
+  std::string path = stem;
+  for (int i = 1; ::access(path.c_str(), F_OK) == 0; ++i) path = fmt::format("{}.{:03}", stem, i);
+  TG_CHECK(events.open(path, O_EXCL));
+  eventRecords = tfRecord(versionEvent(now));
+  if (lastStep > 0) eventRecords += tfRecord(sessionStartEvent(now, lastStep + 1));
+  return {};
+}
+
+bool MetricsWriter::Impl::addColumns(const MetricRow& row) {
+  bool added = false;
+  for (const auto& [name, value] : row.values) {
+    if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
+    columns.push_back(name);
+    added = true;
+  }
+  return added;
+}
+
+Result<void> MetricsWriter::Impl::rewriteCsv() {
+  TG_TRY(std::vector<MetricRow> rows, readMetrics(runDir));
+  columns.clear();
+  for (const MetricRow& row : rows) addColumns(row);
+  std::string text = "step,time";
+  for (const std::string& column : columns) text += ',' + csvCell(column);
+  text += '\n';
+  for (const MetricRow& row : rows) text += csvLine(row, columns);
+  TG_CHECK(replaceFile(csvPath(runDir), text));
+  return csv.open(csvPath(runDir), 0);
+}
+
+Result<void> MetricsWriter::Impl::flushCsv() {
+  bool wider = false;
+  for (const MetricRow& row : csvRows) wider = addColumns(row) || wider;
+  if (wider) {
+    if (auto done = rewriteCsv(); !done) {
+      columns.clear();  // the next flush tries again
+      return done;
+    }
+  } else {
+    std::string lines;
+    for (const MetricRow& row : csvRows) lines += csvLine(row, columns);
+    TG_CHECK(csv.append(lines));
+  }
+  csvRows.clear();
+  return {};
+}
+
+Result<std::vector<MetricsFormat>> parseMetricsFormats(const std::string& text) {
+  std::vector<MetricsFormat> formats;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    begin = end + 1;
+    MetricsFormat format;
+    if (word == "jsonl")
+      format = MetricsFormat::jsonl;
+    else if (word == "csv")
+      format = MetricsFormat::csv;
+    else if (word == "tensorboard")
+      format = MetricsFormat::tensorboard;
+    else
+      return fail(
+          fmt::format("unknown metrics format '{}'; the formats are jsonl, csv and tensorboard", word));
+    if (std::find(formats.begin(), formats.end(), format) == formats.end()) formats.push_back(format);
+  }
+  return formats;
+}
+
+Result<std::unique_ptr<MetricsWriter>>
+MetricsWriter::open(const std::string& runDir, const std::vector<MetricsFormat>& formats, int64_t lastStep) {
+  std::unique_ptr<MetricsWriter> writer(new MetricsWriter);
+  writer->impl_ = std::make_unique<Impl>();
+  Impl& impl = *writer->impl_;
+  impl.runDir = runDir;
+  auto wants = [&](MetricsFormat format) {
+    return std::find(formats.begin(), formats.end(), format) != formats.end();
+  };
+  impl.wantsCsv = wants(MetricsFormat::csv);
+  impl.wantsEvents = wants(MetricsFormat::tensorboard);
+  TG_CHECK(impl.openJsonl(lastStep));
+  if (impl.wantsCsv) TG_CHECK(impl.rewriteCsv());
+  if (impl.wantsEvents) TG_CHECK(impl.openEvents(lastStep));
+  TG_CHECK(writer->flush());
+  return writer;
+}
+
+MetricsWriter::~MetricsWriter() {
+  if (impl_) (void)flush();  // a caller that wants to know has called it
+}
+
+Result<void> MetricsWriter::add(const MetricRow& row) {
+  impl_->jsonLines += jsonLine(row);
+  if (impl_->wantsCsv) impl_->csvRows.push_back(row);
+  if (impl_->wantsEvents) impl_->eventRecords += tfRecord(scalarsEvent(wallTime(), row.step, row.values));
+  return impl_->jsonLines.size() < kBufferedBytes ? Result<void>() : flush();
+}
+
+Result<void> MetricsWriter::flush() {
+  Impl& impl = *impl_;
+  TG_CHECK(impl.jsonl.append(impl.jsonLines));
+  impl.jsonLines.clear();
+  if (impl.wantsCsv) TG_CHECK(impl.flushCsv());
+  if (impl.wantsEvents) TG_CHECK(impl.events.append(impl.eventRecords));
+  impl.eventRecords.clear();
+  return {};
+}
+
+Result<std::vector<MetricRow>> readMetrics(const std::string& runDir) {
+  const std::string path = jsonlPath(runDir);
+  TG_TRY(std::vector<std::byte> bytes, readFile(path));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<MetricRow> rows;
+  size_t begin = 0;
+  for (int64_t number = 1; begin < text.size(); ++number) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string_view::npos) break;
+    auto row = parseRow(text.substr(begin, end - begin));
+    if (!row) return fail(fmt::format("{}:{}: expected a row {{\"step\": …}} of numbers", path, number));
+    rows.push_back(std::move(*row));
+    begin = end + 1;
+  }
+  return rows;
+}
+
+}  // namespace tg
