@@ -8,6 +8,7 @@
 
 #include "ir/philox.h"
 #include "tools/driver/run_setup.h"
+#include "runtime/data/text_data.h"
 #include "runtime/train/checkpoint.h"
 
 namespace tg {
@@ -116,26 +117,24 @@ struct Sample : Verb {
         ->capture_default_str();
   }
   int run(CLI::App& app, const Arguments&) override {
-    if (std::filesystem::is_directory(model.file)) {
-      std::string folder = model.file;
-      model.file = folder + "/model.tgir";
-      if (model.weights.empty()) model.weights = folder + "/model.safetensors";
-    }
-    if (model.weights.empty())
-      return report(app, exitUsage, "say which parameters: --weights=model.safetensors");
-
+    std::string folder = model.file;
+    auto latest = latestCheckpoint(folder);
+    if (!latest) return report(app, exitInput, latest.error());
+    if (!latest->good) return report(app, exitInput, folder + " has no checkpoint");
+    model.file = folder + "/model.tgir";
+    model.weights = latest->good->path + "/model.safetensors";
     std::unique_ptr<Module> module;
     if (int code = loadModule(app, model, module)) return code;
     auto func = predictor(*module);
     if (!func) return report(app, exitInput, func.error());
-    auto checkpoint = readCheckpoint(model.weights);
+    auto checkpoint = readCheckpoint(latest->good->path);
     if (!checkpoint) return report(app, exitInput, checkpoint.error());
-    if (!checkpoint->vocabulary)
-      return report(app, exitInput, model.weights + " does not say what its tokens stand for");
+    if (!checkpoint->state.vocabulary) return report(app, exitInput, "no vocabulary");
+    auto vocabulary = Vocabulary::parse(*checkpoint->state.vocabulary);
     OpenModel open;
     if (int code = openModel(app, model, std::move(module), {kPredict}, open)) return code;
     const Item& predict = *open.source->func(kPredict);
-    auto done = Sampler(*open.session, predict, *checkpoint->vocabulary, flags, model.seed).run();
+    auto done = Sampler(*open.session, predict, *vocabulary, flags, model.seed).run();
     return done ? exitOk : report(app, exitInput, done.error());
   }
 };

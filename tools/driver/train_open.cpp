@@ -280,7 +280,8 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   out.state.moduleHash = textHash(out.sourceText);
   out.state.finalHash = textHash(print(*session.module()));
   out.state.dataHash = out.feed->fingerprint();
-  out.state.version = versionText();
+  std::string version = versionText();
+  out.state.version = version.substr(0, version.find('\n'));
   if (out.resumed && (checkpoint.state.device != info.device || checkpoint.state.driver != info.driver))
     out.notes.push_back(
         fmt::format("note: the run was on {} ({}); on another device or driver it goes on within "
