@@ -1,0 +1,227 @@
+#include "runtime/train/run_page.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/data/file_io.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+const std::string_view kTemplate =
+#include "runtime/run_page.inc"
+    ;
+constexpr std::string_view kPlace = "__RUN_DATA__";
+
+// Older samples stay in samples.jsonl.
+constexpr size_t kShownSamples = 50;
+
+/// The text of a file, or nothing when there is none.
+Result<std::optional<std::string>> readIfThere(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return std::optional<std::string>();
+  TG_TRY(std::vector<std::byte> bytes, readFile(path));
+  return std::optional(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+Result<Json> readJson(const std::string& path) {
+  TG_TRY(std::optional<std::string> text, readIfThere(path));
+  if (!text) return Json();
+  Json json = Json::parse(*text, nullptr, false);
+  if (!json.is_object()) return fail(fmt::format("{}: expected a JSON object", path));
+  return json;
+}
+
+/// The rows of a file of JSON lines, the last `limit` of them, and how many there are.
+Result<Json> readLines(const std::string& path, size_t limit, size_t& count) {
+  count = 0;
+  TG_TRY(std::optional<std::string> text, readIfThere(path));
+  Json lines = Json::array();
+  if (!text) return lines;
+  std::vector<std::string_view> all;
+  for (size_t begin = 0; begin < text->size();) {
+    const size_t end = text->find('\n', begin);
+    if (end == std::string::npos) break;  // a line that is being written
+    all.push_back(std::string_view(*text).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  count = all.size();
+  for (size_t i = count - std::min(count, limit); i < count; ++i) {
+    Json line = Json::parse(all[i], nullptr, false);
+    if (!line.is_object()) return fail(fmt::format("{}:{}: expected a JSON object", path, i + 1));
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+/// The steps to be done: `steps=N` or `steps = N` of config.toml, 0 where it does not say.
+int64_t stepsOf(std::string_view config) {
+  while (!config.empty()) {
+    const size_t end = std::min(config.find('\n'), config.size());
+    std::string line;
+    for (char c : config.substr(0, end))
+      if (c != ' ' && c != '\t' && c != '"' && c != '\r') line += c;
+    config.remove_prefix(std::min(end + 1, config.size()));
+    if (!line.starts_with("steps=")) continue;
+    int64_t steps = 0;
+    const auto parsed = std::from_chars(line.data() + 6, line.data() + line.size(), steps);
+    return parsed.ec == std::errc() && steps > 0 ? steps : 0;
+  }
+  return 0;
+}
+
+std::string nameOf(const std::string& runDir) {
+  std::error_code error;
+  const fs::path full = fs::weakly_canonical(runDir, error);
+  return error || full.filename().empty() ? runDir : full.filename().string();
+}
+
+Json numberOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+Json numberOrNull(const std::optional<double>& value) { return value ? numberOrNull(*value) : Json(); }
+
+Json numbers(const std::vector<double>& values) {
+  Json array = Json::array();
+  for (double value : values) array.push_back(numberOrNull(value));
+  return array;
+}
+
+Json seriesOf(const std::vector<MetricRow>& rows) {
+  std::vector<std::string> keys;
+  for (const MetricRow& row : rows)
+    for (const auto& [key, value] : row.values)
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  Json series = Json::object();
+  for (const std::string& key : keys) {
+    Curve curve = curveOf(rows, key);
+    Json& one = series[key];
+    one = {{"step", curve.steps}, {"time", numbers(curve.times)}, {"value", numbers(curve.values)}};
+    if (!curve.mean.empty()) one["mean"] = numbers(curve.mean);
+  }
+  return series;
+}
+
+Json summaryJson(const RunSummary& summary) {
+  return {{"step", summary.step},
+          {"steps", summary.steps},
+          {"time", summary.time},
+          {"loss", numberOrNull(summary.loss)},
+          {"val_loss", numberOrNull(summary.valLoss)},
+          {"best_val_loss", numberOrNull(summary.bestValLoss)},
+          {"best_step", summary.bestStep},
+          {"items_per_s", numberOrNull(summary.itemsPerSecond)},
+          {"seconds_per_step", numberOrNull(summary.secondsPerStep)},
+          {"eta", numberOrNull(summary.eta)}};
+}
+
+/// All that the page shows of one run.
+Result<Json> runJson(const std::string& runDir, const std::string& name, bool running) {
+  std::vector<MetricRow> rows;
+  if (::access((runDir + "/metrics.jsonl").c_str(), F_OK) == 0) {
+    TG_TRY(rows, readMetrics(runDir));
+  }
+  TG_TRY(std::optional<std::string> config, readIfThere(runDir + "/config.toml"));
+  TG_TRY(Json env, readJson(runDir + "/env.json"));
+  TG_TRY(Json plan, readJson(runDir + "/plan.json"));
+  size_t sampleCount = 0;
+  TG_TRY(Json samples, readLines(runDir + "/samples.jsonl", kShownSamples, sampleCount));
+  Json run = {{"name", name}, {"running", running}};
+  run["summary"] = summaryJson(summarizeRun(name, rows, config ? stepsOf(*config) : 0));
+  run["series"] = seriesOf(rows);
+  run["samples"] = std::move(samples);
+  run["sample_count"] = sampleCount;
+  if (config) run["config"] = *config;
+  if (!env.is_null()) run["env"] = std::move(env);
+  for (const char* part : {"memory", "kernels"})
+    if (plan.contains(part)) run[part] = std::move(plan[part]);
+  return run;
+}
+
+std::string now() {
+  std::tm local{};
+  const std::time_t time = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  ::localtime_r(&time, &local);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
+}
+
+Result<void> writePage(const std::string& path, Json runs) {
+  const Json data = {{"written", now()}, {"runs", std::move(runs)}};
+  const std::string json = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const size_t place = kTemplate.find(kPlace);
+  std::string page(kTemplate.substr(0, place));
+  for (char c : json) {
+    // In JSON this character is in strings only; spelt so it can neither end the script nor open a comment.
+    if (c == '<')
+      page += "\\u003c";
+    else
+      page += c;
+  }
+  page += kTemplate.substr(place + kPlace.size());
+  return writeFile(path, std::as_bytes(std::span(page)));
+}
+
+/// The name of each directory, or its path as given where two have the same name.
+std::vector<std::string> namesOf(const std::vector<std::string>& runDirs) {
+  std::vector<std::string> names;
+  for (const std::string& dir : runDirs) names.push_back(nameOf(dir));
+  std::vector<std::string> unique = names;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (std::count(names.begin(), names.end(), names[i]) > 1) unique[i] = runDirs[i];
+  return unique;
+}
+
+}  // namespace
+
+Result<std::string> findRun(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return fail(fmt::format("{}: no such run", path));
+  fs::path dir = fs::weakly_canonical(path, error);
+  std::string given = path;
+  if (!fs::is_directory(dir, error)) dir = dir.parent_path(), given = dir.string();
+  if (dir.parent_path().filename() == "ckpt") dir = dir.parent_path().parent_path(), given = dir.string();
+  if (!fs::exists(dir / "metrics.jsonl", error))
+    return fail(fmt::format("{}: not a run: {}/metrics.jsonl is not there", path, given));
+  return given;
+}
+
+Result<RunSummary> summarizeRun(const std::string& runDir) {
+  TG_TRY(std::vector<MetricRow> rows, readMetrics(runDir));
+  if (rows.empty()) return fail(fmt::format("{}: metrics.jsonl has no rows", runDir));
+  TG_TRY(std::optional<std::string> config, readIfThere(runDir + "/config.toml"));
+  return summarizeRun(nameOf(runDir), rows, config ? stepsOf(*config) : 0);
+}
+
+Result<void> writeRunPage(const std::string& runDir, bool running) {
+  Json runs = Json::array();
+  TG_TRY(Json run, runJson(runDir, nameOf(runDir), running));
+  runs.push_back(std::move(run));
+  return writePage(runDir + "/index.html", std::move(runs));
+}
+
+Result<void> writePlotPage(const std::string& path, const std::vector<std::string>& runDirs) {
+  Json runs = Json::array();
+  const std::vector<std::string> names = namesOf(runDirs);
+  for (size_t i = 0; i < runDirs.size(); ++i) {
+    TG_TRY(RunSummary summary, summarizeRun(runDirs[i]));  // which has to have rows
+    TG_TRY(Json run, runJson(runDirs[i], names[i], false));
+    runs.push_back(std::move(run));
+  }
+  return writePage(path, std::move(runs));
+}
+
+}  // namespace tg

@@ -1,0 +1,60 @@
+// The page that shows a run: one HTML file with its data, style and script inside, which needs no network
+// and no file beside it.
+//
+// It draws metrics.jsonl as curves and shows what else a run directory has: plan.json (memory at the peak,
+// kernels), samples.jsonl, config.toml, env.json. Files that are missing are left out; those that cannot be
+// understood are errors that name them. A curve has at most kCurvePoints points: of a longer one the page
+// has the extremes of buckets, so that no spike is lost.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/result.h"
+#include "runtime/train/metrics.h"
+
+namespace tg {
+
+constexpr size_t kCurvePoints = 2000;
+
+/// What a run has come to.
+struct RunSummary {
+  std::string name;   ///< of the run directory
+  int64_t step = 0;   ///< of the last row
+  int64_t steps = 0;  ///< to be done, of config.toml; 0 where unknown
+  double time = 0;    ///< seconds of training
+  std::optional<double> loss, valLoss, bestValLoss;
+  int64_t bestStep = 0;
+  std::optional<double> itemsPerSecond;  ///< the median of the last rows that say it
+  std::optional<double> secondsPerStep;  ///< over the last rows, evaluations included
+  std::optional<double> eta;             ///< seconds
+};
+RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& rows, int64_t steps);
+
+/// The directory of the run that `path` stands for: itself, or the run of a checkpoint directory or of a
+/// file in one. An error says what is not there.
+Result<std::string> findRun(const std::string& path);
+
+/// The summary of a run directory; an error when it has no row yet.
+Result<RunSummary> summarizeRun(const std::string& runDir);
+
+/// Writes runDir/index.html, whole or not at all. The page of a run that is `running` says so and reloads
+/// itself every few seconds; the last call of a run passes false.
+Result<void> writeRunPage(const std::string& runDir, bool running = false);
+
+/// Writes a page that compares runs. One that has no metrics is an error.
+Result<void> writePlotPage(const std::string& path, const std::vector<std::string>& runDirs);
+
+/// A curve for the page. `mean` is empty unless points were left out: then it is the mean of the values in
+/// each point's bucket, which smoothing starts from.
+struct Curve {
+  std::vector<int64_t> steps;
+  std::vector<double> times, values, mean;
+};
+/// The values of `key` over the rows that have it, at most kCurvePoints of them.
+Curve curveOf(const std::vector<MetricRow>& rows, const std::string& key);
+
+}  // namespace tg
