@@ -147,6 +147,9 @@ std::string checkpointDamage(const std::string& path) {
   if (!fs::is_directory(path, error)) return "it is not a folder";
   if (!fs::exists(fileIn(path, kCompleteFile), error))
     return fmt::format("{} is missing: it was never finished", kCompleteFile);
+  // A pipe would be waited for.
+  if (!fs::is_regular_file(fileIn(path, kCompleteFile), error))
+    return fmt::format("{} is not a file", kCompleteFile);
   auto text = readFile(fileIn(path, kCompleteFile));
   if (!text) return fmt::format("{} cannot be read: {}", kCompleteFile, text.error().message());
   auto files = parseComplete({reinterpret_cast<const char*>(text->data()), text->size()});

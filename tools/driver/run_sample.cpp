@@ -2,14 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "ir/philox.h"
-#include "tools/driver/run_setup.h"
 #include "runtime/data/text_data.h"
-#include "runtime/train/checkpoint.h"
+#include "runtime/train/run_dir.h"
+#include "tools/driver/run_setup.h"
 
 namespace tg {
 
@@ -101,12 +100,19 @@ class Sampler {
   int64_t classes_;
 };
 
+Result<Vocabulary> vocabularyOf(const std::string& path) {
+  TG_TRY(ResolvedWeights found, resolveWeights(path));
+  TG_TRY(Weights weights, readWeights(found));
+  if (!weights.vocabulary) return fail(found.file + " does not say what its tokens stand for");
+  return Vocabulary::parse(*weights.vocabulary);
+}
+
 struct Sample : Verb {
   ModelFlags model;
   SampleFlags flags;
 
   void describe(CLI::App& app) override {
-    app.description("Continues a text with @predict. FILE may be a folder that tg-run train --run-dir made.");
+    app.description("Continues a text with @predict. FILE may be a run or one of its checkpoints.");
     addModelFlags(app, model);
     app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")
         ->option_text("TEXT");
@@ -117,20 +123,26 @@ struct Sample : Verb {
         ->capture_default_str();
   }
   int run(CLI::App& app, const Arguments&) override {
-    std::string folder = model.file;
-    auto latest = latestCheckpoint(folder);
-    if (!latest) return report(app, exitInput, latest.error());
-    if (!latest->good) return report(app, exitInput, folder + " has no checkpoint");
-    model.file = folder + "/model.tgir";
-    model.weights = latest->good->path + "/model.safetensors";
+    const TrainedKind kind = trainedKind(model.file);
+    if (kind == TrainedKind::run || kind == TrainedKind::checkpoint) {
+      auto trained = resolveWeights(model.file);
+      if (!trained) return report(app, exitInput, trained.error());
+      if (trained->run.empty())
+        return report(app, exitUsage,
+                      model.file + " belongs to no run, so give the module as FILE and this as --weights");
+      if (model.weights.empty()) model.weights = model.file;
+      model.file = RunDir{trained->run}.model();
+    }
+    if (model.weights.empty())
+      return report(app, exitUsage,
+                    "say which parameters: --weights=PATH of a run, checkpoint or safetensors");
+
     std::unique_ptr<Module> module;
     if (int code = loadModule(app, model, module)) return code;
     auto func = predictor(*module);
     if (!func) return report(app, exitInput, func.error());
-    auto checkpoint = readCheckpoint(latest->good->path);
-    if (!checkpoint) return report(app, exitInput, checkpoint.error());
-    if (!checkpoint->state.vocabulary) return report(app, exitInput, "no vocabulary");
-    auto vocabulary = Vocabulary::parse(*checkpoint->state.vocabulary);
+    auto vocabulary = vocabularyOf(model.weights);
+    if (!vocabulary) return report(app, exitInput, vocabulary.error());
     OpenModel open;
     if (int code = openModel(app, model, std::move(module), {kPredict}, open)) return code;
     const Item& predict = *open.source->func(kPredict);

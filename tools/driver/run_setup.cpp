@@ -9,8 +9,9 @@
 
 #include "ir/parser.h"
 #include "ir/verify.h"
-#include "runtime/data/safetensors.h"
 #include "runtime/finish.h"
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/run_dir.h"
 #include "tools/driver/io.h"
 #include "tools/driver/work.h"
 
@@ -49,7 +50,7 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
   add("--target", "TARGET", flags.target,
       "compile for a shipped target or a JSON file instead of the device's limits");
   add("--pipeline", "PASSES", flags.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'");
-  add("--weights", "FILE", flags.weights, "safetensors with parameters to start from");
+  add("--weights", "PATH", flags.weights, "parameters: a safetensors file, a checkpoint or a run");
   add("--tuning", "FILE", flags.tuning, "schedules measured on the device");
   add("--emit-module", "FILE", flags.emitModule, "write the finished module here");
   app.add_option("--seed", flags.seed, "of parameters and random ops")
@@ -123,13 +124,17 @@ Result<Target> targetOf(const std::string& text) {
 }
 
 Result<void> loadWeights(Session& session, const std::string& path) {
-  TG_TRY(Safetensors file, readSafetensors(path));
-  NamedArrays params;
-  for (const Item* param : session.module()->all(ItemKind::param)) {
-    const HostArray* value = file.find(param->name);
-    if (!value) return fail(fmt::format("{} has no tensor '{}'", path, param->name));
-    params.emplace_back(param->name, *value);
-  }
+  TG_TRY(ResolvedWeights found, resolveWeights(path));
+  for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
+  if (found.file != path) fmt::print(stderr, "note: parameters of {}\n", found.taken);
+  TG_TRY(Weights weights, readWeights(found));
+  const Module& module = *session.module();
+  // A file may hold the states too, which are not asked for.
+  std::erase_if(weights.tensors,
+                [&](const auto& tensor) { return module.find(ItemKind::state, tensor.first); });
+  std::vector<std::pair<std::string, Type>> wanted;
+  for (const Item* param : module.all(ItemKind::param)) wanted.emplace_back(param->name, param->type);
+  TG_TRY(NamedArrays params, matchTensors(weights.tensors, wanted, found.file));
   return session.uploadParams(params);
 }
 

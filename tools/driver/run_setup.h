@@ -29,7 +29,7 @@ struct ModelFlags {
   std::string device = "auto";
   std::string target;      ///< "" is the device's
   std::string pipeline;    ///< passes to run first
-  std::string weights;     ///< safetensors with params to start from
+  std::string weights;     ///< params: a safetensors file, a checkpoint or a run
   std::string emitModule;  ///< write the finished module here
   std::string tuning;
   uint64_t seed = 0;

@@ -1,0 +1,93 @@
+#include "runtime/train/run_dir.h"
+
+#include <filesystem>
+#include <initializer_list>
+
+#include <fmt/format.h>
+
+#include "runtime/data/safetensors.h"
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/checkpoint_folder.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool hasAny(const std::string& path, std::initializer_list<std::string_view> names) {
+  std::error_code error;
+  for (std::string_view name : names)
+    if (fs::exists(fmt::format("{}/{}", path, name), error)) return true;
+  return false;
+}
+
+std::string withoutSlash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+Result<ResolvedWeights> ofCheckpoint(const std::string& path) {
+  if (std::string damage = checkpointDamage(path); !damage.empty())
+    return fail(fmt::format("{}: {}", path, damage));
+  TG_TRY(TrainState state, readState(path));
+  ResolvedWeights out;
+  out.file = fmt::format("{}/{}", path, kModelFile);
+  // RUN/ckpt/step_N; a checkpoint that was copied elsewhere stands alone.
+  const fs::path folder = fs::path(path).parent_path();
+  const std::string run = folder.filename() == "ckpt" ? folder.parent_path().string() : "";
+  if (trainedKind(run) == TrainedKind::run) out.run = run;
+  out.taken = fmt::format("{} (step {})", path, state.step);
+  return out;
+}
+
+Result<ResolvedWeights> ofRun(const std::string& path) {
+  TG_TRY(LatestCheckpoint latest, latestCheckpoint(path));
+  std::vector<std::string> skipped;
+  for (const CheckpointEntry& entry : latest.skipped)
+    skipped.push_back(fmt::format("{} is skipped: {}", entry.path, entry.damage));
+  if (!latest.good) {
+    std::string message = fmt::format("{} has no {}checkpoint", path, skipped.empty() ? "" : "good ");
+    for (const std::string& line : skipped) message += "\n  " + line;
+    return fail(message);
+  }
+  TG_TRY(ResolvedWeights out, ofCheckpoint(latest.good->path));
+  out.run = path;
+  out.skipped = std::move(skipped);
+  return out;
+}
+
+}  // namespace
+
+TrainedKind trainedKind(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return fs::exists(path, error) ? TrainedKind::file : TrainedKind::none;
+  // A step's name counts too, so that one whose files are lost is called a damaged checkpoint.
+  const bool named = fs::path(withoutSlash(path)).filename().native().starts_with("step_");
+  if (named || hasAny(path, {kCompleteFile, kStateFile})) return TrainedKind::checkpoint;
+  return hasAny(path, {"ckpt", "config.toml", "model.tgir"}) ? TrainedKind::run : TrainedKind::none;
+}
+
+Result<ResolvedWeights> resolveWeights(const std::string& given) {
+  const std::string path = withoutSlash(given);
+  switch (trainedKind(path)) {
+  case TrainedKind::run: return ofRun(path);
+  case TrainedKind::checkpoint: return ofCheckpoint(path);
+  case TrainedKind::file: return ResolvedWeights{path, "", path, {}};
+  case TrainedKind::none: break;
+  }
+  std::error_code error;
+  if (!fs::exists(path, error)) return fail(fmt::format("{}: no such file, run or checkpoint", path));
+  return fail(fmt::format("{}: the folder is neither a run nor a checkpoint", path));
+}
+
+Result<Weights> readWeights(const ResolvedWeights& weights) {
+  TG_TRY(Safetensors file, readSafetensors(weights.file));
+  Weights out;
+  out.tensors = std::move(file.tensors);
+  if (auto found = file.metadata.find("tensorgrad.vocabulary"); found != file.metadata.end())
+    out.vocabulary = found->second;
+  return out;
+}
+
+}  // namespace tg
