@@ -38,6 +38,8 @@ if config.tg_asan:
     config.environment["ASAN_OPTIONS"] = "detect_leaks=1"
 if config.tg_debug:
     config.available_features.add("debug")
+if shutil.which("chromium"):
+    config.available_features.add("chromium")
 if config.tg_vulkan:
     config.available_features.add("vulkan")
     config.environment["VK_INSTANCE_LAYERS"] = "VK_LAYER_KHRONOS_validation"

@@ -25,6 +25,7 @@ vulkan-validationlayers   checks every use of Vulkan
 python3                   runs lit and the checks of the tree
 clang-format              checks the layout of the code
 clang-tidy                checks its names
+chromium                  opens the pages of runs
 "
 
 # Installs the packages of the given tables that are missing, and says which and why.

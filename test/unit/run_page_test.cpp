@@ -1,0 +1,166 @@
+// Summaries, curves and pages of runs, without a browser.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/train/run_page.h"
+
+namespace tg {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunPage : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = (fs::temp_directory_path() / fmt::format("tg_run_page_{}", ::getpid())).string();
+    fs::remove_all(dir_);
+    fs::create_directories(dir_ + "/gpt-7");
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+  std::string run() const { return dir_ + "/gpt-7"; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(run() + "/" + name, std::ios::binary) << text;
+  }
+  /// The data inside a page, taken out as a browser would: up to the first end of a script.
+  nlohmann::json data(const std::string& path) const {
+    std::ifstream file(path, std::ios::binary);
+    const std::string page{std::istreambuf_iterator<char>(file), {}};
+    const std::string open = "id=\"data\">";
+    const size_t begin = page.find(open) + open.size();
+    return nlohmann::json::parse(page.substr(begin, page.find("</script", begin) - begin), nullptr, false);
+  }
+
+  std::string dir_;
+};
+
+MetricRow row(int64_t step, std::vector<std::pair<std::string, double>> values) {
+  return {step, 0.5 * static_cast<double>(step), std::move(values)};
+}
+
+TEST_F(RunPage, SummaryOfRows) {
+  std::vector<MetricRow> rows;
+  for (int step = 1; step <= 300; ++step) {
+    rows.push_back(row(step, {{"loss", 1.0 / step}, {"items_per_s", step <= 200 ? 1e9 : step}}));
+    if (step == 100) rows.push_back(row(step, {{"val_loss", 0.25}}));
+    if (step == 200) rows.push_back(row(step, {{"val_loss", NAN}}));
+    if (step == 300) rows.push_back(row(step, {{"val_loss", 0.5}}));
+  }
+  RunSummary summary = summarizeRun("r", rows, 400);
+  EXPECT_EQ(summary.step, 300);
+  EXPECT_EQ(summary.time, 150);
+  EXPECT_EQ(summary.loss, 1.0 / 300);
+  EXPECT_EQ(summary.valLoss, 0.5);
+  EXPECT_EQ(summary.bestValLoss, 0.25);
+  EXPECT_EQ(summary.bestStep, 100);
+  EXPECT_NEAR(*summary.itemsPerSecond, 250.5, 0.5) << "of the last hundred rows";
+  EXPECT_DOUBLE_EQ(*summary.secondsPerStep, 0.5);
+  EXPECT_DOUBLE_EQ(*summary.eta, 50);
+  EXPECT_FALSE(summarizeRun("r", rows, 0).eta);
+  EXPECT_FALSE(summarizeRun("r", rows, 300).eta);
+  EXPECT_FALSE(summarizeRun("r", {}, 300).loss);
+}
+
+TEST_F(RunPage, ALongCurveKeepsItsExtremes) {
+  std::vector<MetricRow> rows;
+  for (int step = 1; step <= 100000; ++step)
+    rows.push_back(row(step, {{"loss", step == 54321 ? 99 : step == 12345 ? -99 : std::sin(step)}}));
+  for (bool broken : {false, true}) {
+    if (broken) rows[77776].values[0].second = NAN;
+    Curve curve = curveOf(rows, "loss");
+    ASSERT_LE(curve.values.size(), kCurvePoints);
+    ASSERT_GT(curve.values.size(), kCurvePoints / 2);
+    ASSERT_EQ(curve.mean.size(), curve.values.size());
+    EXPECT_TRUE(std::is_sorted(curve.steps.begin(), curve.steps.end()));
+    EXPECT_EQ(curve.steps.back(), 100000);
+    for (int64_t step : {54321, 12345})
+      EXPECT_EQ(std::count(curve.steps.begin(), curve.steps.end(), step), 1) << step;
+    EXPECT_EQ(std::count(curve.steps.begin(), curve.steps.end(), 77777) == 1, broken);
+    for (size_t i = 0; i < curve.steps.size(); ++i) {
+      const double value = rows[curve.steps[i] - 1].values[0].second;
+      EXPECT_TRUE(curve.values[i] == value || (std::isnan(value) && std::isnan(curve.values[i])));
+      EXPECT_EQ(curve.times[i], 0.5 * static_cast<double>(curve.steps[i]));
+      // Buckets of fifty or more: a sine's mean is small, and an outlier's share of one is 99/50.
+      if (i + 1 < curve.steps.size() && !std::isnan(value)) {
+        EXPECT_LT(std::fabs(curve.mean[i]), 2.1);
+      }
+    }
+  }
+  rows.resize(kCurvePoints);
+  EXPECT_EQ(curveOf(rows, "loss").values.size(), kCurvePoints);
+  EXPECT_TRUE(curveOf(rows, "loss").mean.empty());
+  EXPECT_TRUE(curveOf(rows, "none").values.empty());
+}
+
+TEST_F(RunPage, HoldsWhatTheDirectoryHas) {
+  write("metrics.jsonl",
+        "{\"step\": 1, \"time\": 2, \"loss\": 3}\n{\"step\": 2, \"time\": 4, \"loss\": null}\n");
+  write("config.toml", "seed = 3\nsteps = 12\n# </script><!-- \xff\n");
+  write("env.json", "{\"device\": \"llvmpipe\"}");
+  write("plan.json", "{\"memory\": {\"arena_bytes\": 64}, \"kernels\": [{\"kernel\": \"k0\"}]}");
+  std::string samples;
+  for (int i = 1; i <= 60; ++i) samples += fmt::format("{{\"step\": {}, \"text\": \"</script>\"}}\n", i);
+  write("samples.jsonl", samples + "{\"step\": 61, \"te");
+  ASSERT_TRUE(writeRunPage(run(), true));
+  auto page = data(run() + "/index.html");
+  ASSERT_TRUE(page.is_object());
+  const auto& one = page["runs"][0];
+  EXPECT_EQ(one["name"], "gpt-7");
+  EXPECT_EQ(one["running"], true);
+  EXPECT_EQ(one["series"]["loss"]["value"], nlohmann::json({3.0, nullptr}));
+  EXPECT_EQ(one["series"]["loss"]["time"], nlohmann::json({2.0, 4.0}));
+  EXPECT_EQ(one["summary"]["eta"], 20.0);
+  EXPECT_EQ(one["memory"]["arena_bytes"], 64);
+  EXPECT_EQ(one["kernels"].size(), 1u);
+  EXPECT_EQ(one["samples"].size(), 50u);
+  EXPECT_EQ(one["samples"].back()["step"], 60);
+  EXPECT_EQ(one["sample_count"], 60);
+  EXPECT_NE(one["config"].get<std::string>().find("</script><!-- \xef\xbf\xbd"), std::string::npos);
+}
+
+TEST_F(RunPage, AnEmptyDirectoryHasAPageAndNoPlot) {
+  ASSERT_TRUE(writeRunPage(run()));
+  EXPECT_EQ(data(run() + "/index.html")["runs"][0]["running"], false);
+  EXPECT_FALSE(writePlotPage(dir_ + "/plot.html", {run()}));
+  EXPECT_FALSE(fs::exists(dir_ + "/plot.html"));
+}
+
+TEST_F(RunPage, DamagedFilesAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"env.json", "{"}, {"plan.json", "[]"}, {"samples.jsonl", "x\n"}};
+  for (const auto& [name, text] : cases) {
+    write(name, text);
+    auto written = writeRunPage(run());
+    ASSERT_FALSE(written) << name;
+    EXPECT_NE(written.error().message().find(name), std::string::npos);
+    fs::remove(run() + "/" + name);
+  }
+  EXPECT_FALSE(fs::exists(run() + "/index.html"));
+}
+
+TEST_F(RunPage, ARunIsFoundFromItsCheckpoints) {
+  fs::create_directories(run() + "/ckpt/step_00000001");
+  write("metrics.jsonl", "{\"step\": 1}\n");
+  write("ckpt/step_00000001/model.safetensors", "");
+  for (const char* below : {"", "/ckpt/step_00000001", "/ckpt/step_00000001/model.safetensors"}) {
+    auto found = findRun(run() + below);
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_TRUE(fs::equivalent(*found, run()));
+  }
+  EXPECT_FALSE(findRun(dir_));
+  EXPECT_FALSE(findRun(dir_ + "/none"));
+}
+
+}  // namespace
+}  // namespace tg
