@@ -209,7 +209,7 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
   auto add = [&](const char* flag, const char* value, auto& into, const char* help) {
     return app.add_option(flag, into, help)->option_text(value)->group("Training");
   };
-  add("--data", "DATA", flags.data, "text:FILE, or 'x=@x.npy,y=@y.npy' with rows drawn for each step");
+  add("--data", "DATA", flags.data, "text:FILE, tokens:FILE, or rows of files: 'x=@x.npy,y=@y.npy'");
   add("--steps", "N", flags.steps, "steps in all, those before --resume included (default 100)")
       ->check(CLI::PositiveNumber);
   add("--lr", "RATE", flags.lr, "learning rate instead of the module's schedule");
