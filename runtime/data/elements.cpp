@@ -5,12 +5,19 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "runtime/data/half.h"
 
 namespace tg {
 
 namespace {
+
+constexpr std::pair<FileType, std::string_view> kNames[] = {
+    {FileType::boolean, "i1"}, {FileType::i8, "i8"},   {FileType::u8, "u8"},     {FileType::i16, "i16"},
+    {FileType::u16, "u16"},    {FileType::i32, "i32"}, {FileType::u32, "u32"},   {FileType::i64, "i64"},
+    {FileType::u64, "u64"},    {FileType::f16, "f16"}, {FileType::bf16, "bf16"}, {FileType::f32, "f32"},
+    {FileType::f64, "f64"}};
 
 /// Converts each stored `From` by `convert` into a `To` of `array`.
 template <class From, class To, class Convert>
@@ -65,6 +72,30 @@ HostArray copyOf(DType dtype, const Shape& shape, std::span<const std::byte> raw
 }
 
 }  // namespace
+
+std::string_view name(FileType type) {
+  for (const auto& [known, text] : kNames)
+    if (known == type) return text;
+  return "?";
+}
+
+std::optional<FileType> fileTypeNamed(std::string_view name) {
+  for (const auto& [known, text] : kNames)
+    if (text == name) return known;
+  return std::nullopt;
+}
+
+DType hostType(FileType type) {
+  switch (type) {
+  case FileType::boolean: return DType::i1;
+  case FileType::u32: return DType::u32;
+  case FileType::f16:
+  case FileType::bf16:
+  case FileType::f32:
+  case FileType::f64: return DType::f32;
+  default: return DType::i32;
+  }
+}
 
 int64_t byteSize(FileType type) {
   switch (type) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,12 @@ namespace tg {
 /// Element types of array files, little-endian.
 enum class FileType : uint8_t { boolean, i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64 };
 
+/// `u8`; boolean is `i1`.
+std::string_view name(FileType type);
+/// The type of that name.
+std::optional<FileType> fileTypeNamed(std::string_view name);
+/// The type `fromFileElements` gives.
+DType hostType(FileType type);
 /// Bytes of one element.
 int64_t byteSize(FileType type);
 

@@ -143,7 +143,7 @@ Result<NpyParts> splitNpy(std::span<const std::byte> bytes, std::string_view whe
 
 }  // namespace
 
-Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where) {
+Result<NpyLayout> parseNpyLayout(std::span<const std::byte> bytes, std::string_view where) {
   TG_TRY(const NpyParts parts, splitNpy(bytes, where));
   const auto header = HeaderParser(parts.header).parse();
   if (!header)
@@ -159,7 +159,15 @@ Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view wh
         "{}: expected an array in C order, got Fortran order (save numpy.ascontiguousarray(a))", where));
   auto shape = checkedShape(header->dims);
   if (!shape) return fail(fmt::format("{}: {}", where, shape.error().message()));
-  auto array = fromFileElements(*type, *shape, parts.data);
+  const auto expected = static_cast<size_t>(shape->elements() * byteSize(*type));
+  if (expected != parts.data.size())
+    return fail(fmt::format("{}: expected {} bytes of elements, got {}", where, expected, parts.data.size()));
+  return NpyLayout{*type, *shape, bytes.size() - parts.data.size()};
+}
+
+Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where) {
+  TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, where));
+  auto array = fromFileElements(layout.type, layout.shape, bytes.subspan(layout.start));
   if (!array) return fail(fmt::format("{}: {}", where, array.error().message()));
   return array;
 }

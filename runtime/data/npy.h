@@ -9,6 +9,7 @@
 
 #include "ir/result.h"
 #include "runtime/data/array.h"
+#include "runtime/data/elements.h"
 
 namespace tg {
 
@@ -19,6 +20,15 @@ Result<HostArray> readNpy(const std::string& path);
 /// The same of bytes in memory; `where` names them in errors.
 Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where);
 
+/// Where an array's elements are among a file's bytes, and what they are.
+struct NpyLayout {
+  FileType type;
+  Shape shape;
+  size_t start;  ///< the elements take all bytes from here on
+};
+/// Reads the header alone; the elements are as many bytes as it says.
+Result<NpyLayout> parseNpyLayout(std::span<const std::byte> bytes, std::string_view where);
+
 /// Version 1 bytes: f32 as f4, f16 as f2, i32 as i4, u32 as u4, i1 as b1.
 std::vector<std::byte> formatNpy(const HostArray& array);
 /// Writes the file atomically.
@@ -27,6 +37,8 @@ Result<void> writeNpy(const std::string& path, const HostArray& array);
 /// The array named `key` (or `key.npy`) of an archive with stored or deflated members. An empty key
 /// is the only member; a wrong key is an error that lists those there are.
 Result<HostArray> readNpz(const std::string& path, std::string_view key);
+/// The same member's .npy bytes.
+Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::string_view key);
 /// The array names in the archive's order, without `.npy`.
 Result<std::vector<std::string>> npzKeys(const std::string& path);
 

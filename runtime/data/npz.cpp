@@ -129,7 +129,15 @@ Result<std::vector<std::string>> npzKeys(const std::string& path) {
   return keys;
 }
 
-Result<HostArray> readNpz(const std::string& path, std::string_view key) {
+namespace {
+
+/// A member's bytes, and its name in errors.
+struct Unpacked {
+  std::string where;
+  std::vector<std::byte> bytes;
+};
+
+Result<Unpacked> readMember(const std::string& path, std::string_view key) {
   TG_TRY(const auto file, readFile(path));
   TG_TRY(const auto members, readDirectory(file, path));
   auto found = std::find_if(members.begin(), members.end(), [&](const Member& member) {
@@ -143,8 +151,20 @@ Result<HostArray> readNpz(const std::string& path, std::string_view key) {
                             fmt::join(keys, ", ")));
   }
   const std::string where = fmt::format("{}:{}", path, keyOf(found->name));
-  TG_TRY(const auto bytes, unpack(file, *found, where));
-  return parseNpy(bytes, where);
+  TG_TRY(auto bytes, unpack(file, *found, where));
+  return Unpacked{where, std::move(bytes)};
+}
+
+}  // namespace
+
+Result<HostArray> readNpz(const std::string& path, std::string_view key) {
+  TG_TRY(const Unpacked member, readMember(path, key));
+  return parseNpy(member.bytes, member.where);
+}
+
+Result<std::vector<std::byte>> readNpzMember(const std::string& path, std::string_view key) {
+  TG_TRY(Unpacked member, readMember(path, key));
+  return std::move(member.bytes);
 }
 
 }  // namespace tg

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "ir/philox.h"
-#include "runtime/data/npy.h"
 
 namespace tg {
 
@@ -39,10 +39,12 @@ std::optional<double> parseValue(std::string_view text) {
   return parseNumber<double>(text);
 }
 
-/// `64x784xf32`, `f32`.
-Result<Type> parseType(std::string_view text) {
+/// Takes `64x784x` from the front. With `open` the first extent may be '?'.
+Result<Shape> takeShape(std::string_view& rest, bool open) {
+  const std::string_view text = rest;
   std::vector<int64_t> dims;
-  std::string_view rest = trimmed(text);
+  const bool dynamic = open && rest.starts_with("?x");
+  if (dynamic) rest.remove_prefix(2);
   while (!rest.empty() && rest.front() >= '0' && rest.front() <= '9') {
     const size_t cross = rest.find('x');
     const auto dim = parseNumber<int64_t>(rest.substr(0, cross));
@@ -51,11 +53,34 @@ Result<Type> parseType(std::string_view text) {
     dims.push_back(*dim);
     rest.remove_prefix(cross + 1);
   }
-  TG_TRY(const Shape shape, checkedShape(dims));
+  if (dynamic) dims.insert(dims.begin(), 0);
+  TG_TRY(Shape shape, checkedShape(dims));
+  if (dynamic) shape[0] = Shape::kDynamic;
+  return shape;
+}
+
+/// `64x784xf32`, `f32`.
+Result<Type> parseType(std::string_view text) {
+  std::string_view rest = trimmed(text);
+  TG_TRY(const Shape shape, takeShape(rest, false));
   for (const DType dtype : {DType::f32, DType::f16, DType::i32, DType::i1, DType::u32})
     if (rest == name(dtype)) return Type::tensor(dtype, shape);
   return fail(
       fmt::format("expected a type such as 64x784xf32, with f32, f16, i32, u32 or i1, got '{}'", text));
+}
+
+/// `?x784xu8`: the element types of files.
+Result<void> parseRawType(std::string_view text, InputSpec& spec) {
+  std::string_view rest = trimmed(text);
+  TG_TRY(spec.fileShape, takeShape(rest, true));
+  const auto type = fileTypeNamed(rest);
+  if (!type)
+    return fail(
+        fmt::format("expected a file's type such as ?x784xf32, with f32, f16, bf16, f64, u8, i8, u16, "
+                    "i16, u32, i32, u64, i64 or i1, got '{}'",
+                    text));
+  spec.fileType = *type;
+  return {};
 }
 
 /// Calls `take` with each part between commas; false as soon as it is.
@@ -70,7 +95,12 @@ bool forEachPart(std::string_view text, Take take) {
   }
 }
 
-Result<void> parseFile(std::string_view path, InputSpec& spec) {
+/// IDX files are known by the `idx` in their names: train-images-idx3-ubyte, t10k-labels.idx1.gz.
+bool namesIdx(std::string_view path) {
+  return path.substr(path.find_last_of('/') + 1).find("idx") != std::string_view::npos;
+}
+
+Result<void> parseFileName(std::string_view path, InputSpec& spec) {
   // The last `.npz:` ends the path, so that other colons may stand in it.
   const size_t colon = path.rfind(".npz:");
   if (colon != std::string_view::npos || path.ends_with(".npz")) {
@@ -79,10 +109,40 @@ Result<void> parseFile(std::string_view path, InputSpec& spec) {
     if (colon != std::string_view::npos) spec.key = path.substr(colon + 5);
     return {};
   }
-  if (!path.ends_with(".npy"))
-    return fail(fmt::format("expected @FILE.npy, @FILE.npz or @FILE.npz:KEY, got '@{}'", path));
-  spec.kind = InputSpec::Kind::npy;
+  if (!path.ends_with(".npy") && !namesIdx(path))
+    return fail(
+        fmt::format("expected @FILE.npy, @FILE.npz, @FILE.npz:KEY, an IDX file with 'idx' in its name "
+                    "or raw elements by their type, ?x784xf32=@FILE, got '@{}'",
+                    path));
+  spec.kind = path.ends_with(".npy") ? InputSpec::Kind::npy : InputSpec::Kind::idx;
   spec.path = path;
+  return {};
+}
+
+/// A number after the last slash divides, so a raw file whose name is a number needs an extension.
+Result<std::string_view> takeDivisor(std::string_view path, InputSpec& spec) {
+  const size_t slash = path.rfind('/');
+  const auto divisor =
+      slash == std::string_view::npos ? std::nullopt : parseNumber<double>(path.substr(slash + 1));
+  if (!divisor) return path;
+  if (!std::isfinite(*divisor) || *divisor == 0)
+    return fail(fmt::format("expected a divisor other than 0, got '{}'", path.substr(slash + 1)));
+  spec.divisor = divisor;
+  return path.substr(0, slash);
+}
+
+Result<void> parseFile(std::string_view path, InputSpec& spec) {
+  TG_TRY(const std::string_view file, takeDivisor(path, spec));
+  return parseFileName(file, spec);
+}
+
+Result<void> parseRawFile(std::string_view type, std::string_view path, InputSpec& spec) {
+  TG_TRY(const std::string_view file, takeDivisor(path, spec));
+  if (file.ends_with(".npy") || file.ends_with(".npz") || file.find(".npz:") != std::string_view::npos)
+    return fail("a file has its own type; expected no other before '@'");
+  TG_CHECK(parseRawType(type, spec));
+  spec.kind = InputSpec::Kind::raw;
+  spec.path = file;
   return {};
 }
 
@@ -116,9 +176,10 @@ Result<void> parseList(std::string_view elements, InputSpec& spec) {
 Result<void> parseSource(std::string_view source, InputSpec& spec) {
   if (source.starts_with("@")) return parseFile(source.substr(1), spec);
   if (const size_t equals = source.find('='); equals != std::string_view::npos) {
-    TG_TRY(spec.type, parseType(source.substr(0, equals)));
+    const std::string_view type = source.substr(0, equals);
     source = trimmed(source.substr(equals + 1));
-    if (source.starts_with("@")) return fail("a file has its own type; expected no other before '@'");
+    if (source.starts_with("@")) return parseRawFile(type, source.substr(1), spec);
+    TG_TRY(spec.type, parseType(type));
   }
   if (source.starts_with("rand(") && source.ends_with(")"))
     return parseRand(source.substr(5, source.size() - 6), spec);
@@ -179,15 +240,18 @@ Result<HostArray> fromRand(const InputSpec& spec, const Type& expected) {
   return array;
 }
 
+/// What a file holds, where it fits a type in its own type otherwise: the caller judges the difference.
+Result<HostArray> loadFile(const InputSpec& spec, const Type& expected) {
+  TG_TRY(const Table table, openTable(spec));
+  const bool fits = checkElements(spec, table, expected) && table.shape() == expected.shape;
+  TG_TRY(HostArray array, table.all());
+  return fits ? asElements(spec, std::move(array), expected.dtype) : std::move(array);
+}
+
 Result<HostArray> loadAny(const InputSpec& spec, const Type& expected) {
-  switch (spec.kind) {
-  case InputSpec::Kind::npy: return readNpy(spec.path);
-  case InputSpec::Kind::npz: return readNpz(spec.path, spec.key);
-  case InputSpec::Kind::fill:
-  case InputSpec::Kind::list: return fromValues(spec, expected);
-  case InputSpec::Kind::rand: return fromRand(spec, expected);
-  }
-  return fail("unknown kind of input");
+  if (spec.isFile()) return loadFile(spec, expected);
+  if (spec.kind == InputSpec::Kind::rand) return fromRand(spec, expected);
+  return fromValues(spec, expected);
 }
 
 }  // namespace
@@ -202,6 +266,40 @@ Result<std::pair<std::string, InputSpec>> parseInputSpec(std::string_view text) 
   if (auto parsed = parseSource(trimmed(text.substr(equals + 1)), spec); !parsed)
     return fail(fmt::format("input '{}': {}", input, parsed.error().message()));
   return std::pair(std::string(input), std::move(spec));
+}
+
+Result<Table> openTable(const InputSpec& spec) {
+  switch (spec.kind) {
+  case InputSpec::Kind::npy: return Table::openNpy(spec.path);
+  case InputSpec::Kind::npz: return Table::openNpz(spec.path, spec.key);
+  case InputSpec::Kind::idx: return Table::openIdx(spec.path);
+  case InputSpec::Kind::raw: return Table::openRaw(spec.path, spec.fileType, spec.fileShape);
+  default: return fail("this source is no file");
+  }
+}
+
+Result<void> checkElements(const InputSpec& spec, const Table& table, const Type& expected) {
+  const FileType given = table.fileType();
+  if (spec.divisor ? expected.dtype == DType::f32 : hostType(given) == expected.dtype) return {};
+  if (!spec.divisor && given == FileType::f16 && expected.dtype == DType::f16) return {};
+  const bool scales = !spec.divisor && expected.dtype == DType::f32;
+  return fail(fmt::format("{} holds {}{}, but {} is expected{}", table.path(), table.str(),
+                          spec.divisor ? " divided into f32" : "", expected.str(),
+                          scales ? "; a divisor makes f32 of integers: @FILE/255, or /1" : ""));
+}
+
+HostArray asElements(const InputSpec& spec, HostArray array, DType expected) {
+  if (!spec.divisor && array.dtype == expected) return array;
+  HostArray out = HostArray::zeros(expected, array.shape);
+  if (!spec.divisor) {
+    for (int64_t index = 0; index < array.elements(); ++index) out.set(index, array.at(index));
+    return out;
+  }
+  const auto divisor = static_cast<float>(*spec.divisor);
+  const std::span<float> quotients = out.f32();
+  for (size_t index = 0; index < quotients.size(); ++index)
+    quotients[index] = static_cast<float>(array.at(static_cast<int64_t>(index))) / divisor;
+  return out;
 }
 
 Result<HostArray> load(const InputSpec& spec, const Type& expected, std::string_view input) {

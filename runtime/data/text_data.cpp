@@ -2,21 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bitset>
 #include <charconv>
 #include <optional>
 #include <utility>
 
-#include "ir/philox.h"
-#include "runtime/data/file_io.h"
-
 namespace tg {
 
 namespace {
-
-/// Keeps the draws apart from those of other uses of the same seed.
-constexpr uint32_t kWindowStream = 0x74657874;
 
 std::string escaped(char symbol) {
   switch (symbol) {
@@ -93,16 +86,19 @@ std::string Vocabulary::printable() const {
   return text;
 }
 
-Result<std::vector<int32_t>> Vocabulary::encode(std::string_view text) const {
-  std::vector<int32_t> ids;
-  ids.reserve(text.size());
-  for (size_t at = 0; at < text.size(); ++at) {
-    const int id = ids_[static_cast<uint8_t>(text[at])];
-    if (id < 0)
+Result<void> Vocabulary::check(std::string_view text) const {
+  for (size_t at = 0; at < text.size(); ++at)
+    if (idOf(text[at]) < 0)
       return fail(fmt::format("expected bytes of the vocabulary ({} of them), got '{}' at byte {}", size(),
                               escaped(text[at]), at));
-    ids.push_back(id);
-  }
+  return {};
+}
+
+Result<std::vector<int32_t>> Vocabulary::encode(std::string_view text) const {
+  TG_CHECK(check(text));
+  std::vector<int32_t> ids;
+  ids.reserve(text.size());
+  for (const char symbol : text) ids.push_back(idOf(symbol));
   return ids;
 }
 
@@ -114,40 +110,6 @@ Result<std::string> Vocabulary::decode(std::span<const int32_t> ids) const {
     text += symbols_[static_cast<size_t>(id)];
   }
   return text;
-}
-
-Result<TextData> readText(const std::string& path) {
-  TG_TRY(const auto bytes, readFile(path));
-  if (bytes.empty()) return fail(fmt::format("{}: expected a text, got an empty file", path));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  Vocabulary vocabulary = Vocabulary::ofText(text);
-  TG_TRY(auto tokens, vocabulary.encode(text));
-  return TextData{std::move(vocabulary), std::move(tokens)};
-}
-
-Result<Windows> sampleWindows(std::span<const int32_t> tokens, uint64_t seed, uint64_t step, int64_t batch,
-                              int64_t length) {
-  if (batch < 1 || length < 1)
-    return fail(fmt::format("expected windows of 1 token and more, got {} of {} tokens", batch, length));
-  const auto count = static_cast<int64_t>(tokens.size());
-  if (count - 1 < length)
-    return fail(
-        fmt::format("expected a text of at least {} tokens for windows of {} and their targets, got {}",
-                    length + 1, length, count));
-  const std::array<int64_t, 2> dims{batch, length};
-  TG_TRY(const Shape shape, checkedShape(dims));
-  Windows windows{HostArray::zeros(DType::i32, shape), HostArray::zeros(DType::i32, shape)};
-  const PhiloxKey key{lowWord(seed), highWord(seed)};
-  for (int64_t row = 0; row < batch; ++row) {
-    const auto words =
-        philox({static_cast<uint32_t>(row), lowWord(step), highWord(step), kWindowStream}, key);
-    // 64 bits, so that the remainder favours no place measurably.
-    const uint64_t bits = uint64_t{words[1]} << 32 | words[0];
-    const auto start = tokens.begin() + static_cast<int64_t>(bits % static_cast<uint64_t>(count - length));
-    std::copy_n(start, length, windows.x.i32().begin() + row * length);
-    std::copy_n(start + 1, length, windows.y.i32().begin() + row * length);
-  }
-  return windows;
 }
 
 }  // namespace tg

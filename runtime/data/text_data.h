@@ -1,4 +1,4 @@
-// Text for character models: bytes as token ids, and random windows of them.
+// Text for character models: bytes as token ids.
 #pragma once
 
 #include <array>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "ir/result.h"
-#include "runtime/data/array.h"
 
 namespace tg {
 
@@ -26,6 +25,10 @@ class Vocabulary {
   /// One line of ASCII: printable bytes as they are, `\n`, `\t`, `\r`, `\\`, others as `\xHH`.
   std::string printable() const;
 
+  /// A byte's id, -1 for one outside.
+  int32_t idOf(char symbol) const { return ids_[static_cast<uint8_t>(symbol)]; }
+  /// An error for the first byte outside the vocabulary, which says what it is and where it stands.
+  Result<void> check(std::string_view text) const;
   /// An id for each byte; a byte outside the vocabulary is an error that says where it stands.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
   /// The bytes of the ids; an id outside [0, size) is an error.
@@ -36,23 +39,5 @@ class Vocabulary {
   std::string symbols_;
   std::array<int16_t, 256> ids_;  ///< by byte; -1 for those outside
 };
-
-struct TextData {
-  Vocabulary vocabulary;
-  std::vector<int32_t> tokens;
-};
-
-/// A text file with its own vocabulary. An empty file is an error.
-Result<TextData> readText(const std::string& path);
-
-/// Inputs and targets of a language model, i32 [batch, length]; y[b, t] is the token after x[b, t].
-struct Windows {
-  HostArray x, y;
-};
-
-/// `batch` windows of `length` tokens whose places are drawn evenly from all of `tokens`, a pure
-/// function of (seed, step): any step is drawn without the earlier ones. Needs length + 1 tokens.
-Result<Windows> sampleWindows(std::span<const int32_t> tokens, uint64_t seed, uint64_t step, int64_t batch,
-                              int64_t length);
 
 }  // namespace tg

@@ -47,13 +47,17 @@ class Feed {
   virtual std::vector<std::string> describe() const = 0;
 };
 
-/// Reads the data for a function's inputs other than host scalars. `train` is one of
+/// Opens the data for a function's inputs other than host scalars. `train` and `val` are each one of
 ///   text:FILE             bytes as i32 ids; the function takes two i32 [B, T] inputs: windows, and the same
 ///                         windows one later
-///   x=@x.npy,y=@y.npz:k   rows drawn per step, the same ones of every file; other sources as for --input,
-///                         the same for every step
-/// An input without data, a wrong type and ids that the function's tables do not hold are errors. `eval` is
-/// the function that evaluates, or null when there is none.
+///   tokens:a.bin,b*.bin   the same of llm.c's token files
+///   x=@x.npy,y=@y.npz:k   rows drawn per step, the same ones of every file; sources as of parseInputSpec,
+///   those
+///                         that are no file the same for every step
+/// Rows are shuffled each epoch; windows are drawn at random, in order without shuffling. `eval` is the
+/// function that evaluates, or null when there is none; without `val` and `valFraction` there are no batches
+/// for it. Everything is judged here: an input without data or with two sources, a wrong type, too few rows,
+/// ids that the function's tables do not hold. Errors of evaluation start with "evaluation: ".
 Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& train, const Item* eval);
 
 /// The smallest table each i32 argument of a function of stage tensor indexes, 0 where none is seen.

@@ -10,6 +10,7 @@
 #include "runtime/data/init.h"
 #include "runtime/data/spec.h"
 #include "runtime/data/text_data.h"
+#include "runtime/data/token_stream.h"
 #include "test/unit/data_test_support.h"
 
 namespace tg {
@@ -102,18 +103,36 @@ TEST(Vocabulary, PrintsAndParsesEveryByte) {
 }
 
 TEST_F(Files, TextIsReadWithItsVocabulary) {
-  const auto text = readText(put("t.txt", "abca"));
+  const auto text = TokenStream::ofText(put("t.txt", "abca"));
   ASSERT_OK(text);
-  EXPECT_EQ(text->vocabulary.symbols(), "abc");
-  EXPECT_EQ(text->tokens, (std::vector<int32_t>{0, 1, 2, 0}));
-  EXPECT_FAILS(readText(put("e.txt", "")), "e.txt", "empty");
+  EXPECT_EQ(text->vocabulary()->symbols(), "abc");
+  std::vector<int32_t> ids(4);
+  ASSERT_TRUE(text->read(0, ids));
+  EXPECT_EQ(ids, (std::vector<int32_t>{0, 1, 2, 0}));
+  EXPECT_FAILS(TokenStream::ofText(put("e.txt", "")), "e.txt", "empty");
+}
+
+TEST_F(Files, TextMustFitAGivenVocabulary) {
+  const Vocabulary given = Vocabulary::ofText("xcba");
+  const auto text = TokenStream::ofText(put("t.txt", "abca"), given);
+  ASSERT_OK(text);
+  std::vector<int32_t> ids(2);
+  ASSERT_TRUE(text->read(2, ids));
+  EXPECT_EQ(ids, (std::vector<int32_t>{2, 0}));
+  EXPECT_EQ(text->vocabulary()->symbols(), "abcx");
+  EXPECT_FAILS(TokenStream::ofText(put("f.txt", "abZ"), given), "f.txt", "4 of them", "'Z' at byte 2");
+}
+
+TokenStream counting(size_t count) {
+  std::vector<int32_t> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return TokenStream::ofIds(std::move(tokens));
 }
 
 TEST(Windows, AreEvenlyPlacedAndShiftedByOne) {
-  std::vector<int32_t> tokens(8);
-  std::iota(tokens.begin(), tokens.end(), 0);
+  const TokenStream tokens = counting(8);
   constexpr int kBatch = 3000, kLength = 5;
-  const auto windows = sampleWindows(tokens, 1, 0, kBatch, kLength);
+  const auto windows = sampleWindows(tokens, 8, 1, 0, kBatch, kLength);
   ASSERT_OK(windows);
   EXPECT_EQ(windows->x.type(), Type::tensor(DType::i32, {kBatch, kLength}));
   std::map<int32_t, int> starts;
@@ -131,10 +150,9 @@ TEST(Windows, AreEvenlyPlacedAndShiftedByOne) {
 }
 
 TEST(Windows, DependOnSeedAndStepAlone) {
-  std::vector<int32_t> tokens(100000);
-  std::iota(tokens.begin(), tokens.end(), 0);
+  const TokenStream tokens = counting(100000);
   const auto draw = [&](uint64_t seed, uint64_t step) {
-    const auto windows = sampleWindows(tokens, seed, step, 4, 2);
+    const auto windows = sampleWindows(tokens, tokens.size(), seed, step, 4, 2);
     return windows->x.bytes;
   };
   const auto fortieth = draw(1, 40);
@@ -145,9 +163,9 @@ TEST(Windows, DependOnSeedAndStepAlone) {
   EXPECT_EQ(draw(1, 40), fortieth);
   EXPECT_NE(draw(2, 40), fortieth);
   EXPECT_NE(draw(1 + (1ull << 32), 40), fortieth);
-  EXPECT_FAILS(sampleWindows(std::span(tokens).first(4), 1, 0, 1, 4), "at least 5 tokens", "got 4");
-  EXPECT_TRUE(sampleWindows(std::span(tokens).first(5), 1, 0, 1, 4));
-  EXPECT_FAILS(sampleWindows(tokens, 1, 0, 0, 4), "got 0 of 4");
+  EXPECT_FAILS(sampleWindows(tokens, 4, 1, 0, 1, 4), "at least 5 tokens", "got 4");
+  EXPECT_TRUE(sampleWindows(tokens, 5, 1, 0, 1, 4));
+  EXPECT_FAILS(sampleWindows(tokens, 5, 1, 0, 0, 4), "got 0 of 4");
 }
 
 struct Moments {

@@ -1,0 +1,203 @@
+#include "runtime/data/table.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "runtime/data/npy.h"
+
+namespace tg {
+
+namespace {
+
+constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
+
+bool isGzip(std::span<const std::byte> bytes) {
+  return bytes.size() > 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
+}
+
+std::optional<FileType> idxType(std::byte code) {
+  switch (static_cast<int>(code)) {
+  case 0x08: return FileType::u8;
+  case 0x09: return FileType::i8;
+  case 0x0B: return FileType::i16;
+  case 0x0C: return FileType::i32;
+  case 0x0D: return FileType::f32;
+  case 0x0E: return FileType::f64;
+  default: return std::nullopt;
+  }
+}
+
+struct IdxLayout {
+  FileType type;
+  Shape shape;
+  size_t start;  ///< of the elements
+};
+
+Result<IdxLayout> parseIdx(std::span<const std::byte> bytes, const std::string& path) {
+  const bool zeros = bytes.size() >= 4 && bytes[0] == std::byte{0} && bytes[1] == std::byte{0};
+  const auto type = zeros ? idxType(bytes[2]) : std::nullopt;
+  if (!type) return fail(fmt::format("{}: expected an IDX array, got another format", path));
+  const auto rank = static_cast<size_t>(bytes[3]);
+  if (bytes.size() < 4 + rank * 4) return fail(fmt::format("{}: the IDX header is cut off", path));
+  std::vector<int64_t> dims;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    int64_t dim = 0;
+    for (size_t byte = 0; byte < 4; ++byte) dim = dim << 8 | static_cast<int64_t>(bytes[4 + axis * 4 + byte]);
+    dims.push_back(dim);
+  }
+  auto shape = checkedShape(dims);
+  if (!shape) return fail(fmt::format("{}: {}", path, shape.error().message()));
+  const size_t size = bytes.size() - 4 - rank * 4;
+  const auto expected = static_cast<size_t>(shape->elements() * byteSize(*type));
+  if (size != expected)
+    return fail(fmt::format("{}: expected {} bytes of elements, got {}", path, expected, size));
+  return IdxLayout{*type, *shape, 4 + rank * 4};
+}
+
+void swapBytes(std::span<std::byte> bytes, size_t each) {
+  for (size_t at = 0; at < bytes.size(); at += each)
+    std::reverse(bytes.begin() + static_cast<ptrdiff_t>(at),
+                 bytes.begin() + static_cast<ptrdiff_t>(at + each));
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::string_view where) {
+  z_stream stream{};
+  // 16 more: a gzip header and its checksum.
+  if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK) return fail(fmt::format("{}: cannot unpack", where));
+  std::vector<std::byte> out;
+  size_t used = 0;
+  int status = Z_OK;
+  while (status == Z_OK || (status == Z_STREAM_END && isGzip(packed))) {
+    if (status == Z_STREAM_END) inflateReset(&stream);
+    if (used == out.size()) out.resize(out.size() * 2 + 65536);
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
+    stream.avail_in = static_cast<uInt>(std::min(packed.size(), kPiece));
+    stream.next_out = reinterpret_cast<Bytef*>(out.data() + used);
+    stream.avail_out = static_cast<uInt>(std::min(out.size() - used, kPiece));
+    const size_t room = stream.avail_out, given = stream.avail_in;
+    status = inflate(&stream, Z_NO_FLUSH);
+    used += room - stream.avail_out;
+    packed = packed.subspan(given - stream.avail_in);
+  }
+  inflateEnd(&stream);
+  if (status != Z_STREAM_END) return fail(fmt::format("{}: the gzip data is cut off or broken", where));
+  out.resize(used);
+  return out;
+}
+
+Result<Table> Table::openNpy(const std::string& path) {
+  Table table;
+  table.path_ = path;
+  TG_TRY(table.file_, MappedFile::open(path));
+  TG_TRY(const NpyLayout layout, parseNpyLayout(table.file_->bytes(), path));
+  table.type_ = layout.type;
+  table.shape_ = layout.shape;
+  table.bytes_ = table.file_->bytes().subspan(layout.start);
+  return table;
+}
+
+Result<Table> Table::openNpz(const std::string& path, const std::string& key) {
+  TG_TRY(auto bytes, readNpzMember(path, key));
+  Table table;
+  table.path_ = key.empty() ? path : path + ":" + key;
+  TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, table.path_));
+  table.type_ = layout.type;
+  table.shape_ = layout.shape;
+  table.held_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  table.bytes_ = std::span(*table.held_).subspan(layout.start);
+  return table;
+}
+
+Result<Table> Table::openIdx(const std::string& path) {
+  Table table;
+  table.path_ = path;
+  TG_TRY(table.file_, MappedFile::open(path));
+  std::vector<std::byte> unpacked;
+  const bool packed = isGzip(table.file_->bytes());
+  if (packed) {
+    TG_TRY(unpacked, gunzip(table.file_->bytes(), path));
+  }
+  TG_TRY(const IdxLayout layout, parseIdx(packed ? unpacked : table.file_->bytes(), path));
+  table.type_ = layout.type;
+  table.shape_ = layout.shape;
+  const auto each = static_cast<size_t>(byteSize(layout.type));
+  if (!packed && each == 1) {
+    table.bytes_ = table.file_->bytes().subspan(layout.start);
+    return table;
+  }
+  if (!packed) unpacked.assign(table.file_->bytes().begin(), table.file_->bytes().end());
+  swapBytes(std::span(unpacked).subspan(layout.start), each);
+  table.held_ = std::make_shared<const std::vector<std::byte>>(std::move(unpacked));
+  table.bytes_ = std::span(*table.held_).subspan(layout.start);
+  table.file_ = nullptr;
+  return table;
+}
+
+Result<Table> Table::openRaw(const std::string& path, FileType type, Shape shape) {
+  Table table;
+  table.path_ = path;
+  TG_TRY(table.file_, MappedFile::open(path));
+  table.bytes_ = table.file_->bytes();
+  table.type_ = type;
+  const auto size = static_cast<int64_t>(table.bytes_.size());
+  if (shape.rank() && shape[0] == Shape::kDynamic) {
+    shape[0] = 1;
+    const int64_t row = shape.elements() * byteSize(type);
+    if (row == 0 || size % row != 0)
+      return fail(fmt::format("{}: expected rows of {} bytes, got {} bytes", path, row, size));
+    shape[0] = size / row;
+  }
+  table.shape_ = shape;
+  const int64_t expected = shape.elements() * byteSize(type);
+  if (expected != size)
+    return fail(fmt::format("{}: expected {} bytes for {}, got {}{}", path, expected, table.str(), size,
+                            size > expected ? "; '?' as the first extent takes all rows" : ""));
+  return table;
+}
+
+std::string Table::str() const {
+  const std::string extents = shape_.str();
+  return extents + (extents.empty() ? "" : "x") + std::string(name(type_));
+}
+
+Result<void> Table::check() const { return file_ ? file_->checkSize() : Result<void>(); }
+
+size_t Table::rowBytes() const {
+  int64_t elements = 1;
+  for (int axis = 1; axis < shape_.rank(); ++axis) elements *= shape_[axis];
+  return static_cast<size_t>(elements * byteSize(type_));
+}
+
+Result<HostArray> Table::convert(const Shape& shape, std::span<const std::byte> raw) const {
+  TG_CHECK(check());
+  auto array = fromFileElements(type_, shape, raw);
+  if (!array) return fail(fmt::format("{}: {}", path_, array.error().message()));
+  return array;
+}
+
+Result<HostArray> Table::gather(std::span<const int64_t> rows) const {
+  TG_CHECK(check());
+  const size_t each = rowBytes();
+  std::vector<std::byte> raw(rows.size() * each);
+  for (size_t at = 0; each && at < rows.size(); ++at)
+    std::memcpy(raw.data() + at * each, bytes_.data() + static_cast<size_t>(rows[at]) * each, each);
+  Shape shape = shape_;
+  shape[0] = static_cast<int64_t>(rows.size());
+  return convert(shape, raw);
+}
+
+Result<HostArray> Table::range(int64_t first, int64_t count) const {
+  const size_t each = rowBytes();
+  Shape shape = shape_;
+  shape[0] = count;
+  return convert(shape, bytes_.subspan(static_cast<size_t>(first) * each, static_cast<size_t>(count) * each));
+}
+
+}  // namespace tg

@@ -1,0 +1,67 @@
+// Arrays in files that may be larger than memory, taken a few rows at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/result.h"
+#include "runtime/data/array.h"
+#include "runtime/data/elements.h"
+#include "runtime/data/mapped_file.h"
+
+namespace tg {
+
+/// A dense row-major array in the elements of its file: mapped, or held when the file packs them.
+class Table {
+ public:
+  /// `.npy`, mapped; what `readNpy` says of dtypes and order holds.
+  static Result<Table> openNpy(const std::string& path);
+  /// A member of a `.npz` archive, held in memory.
+  static Result<Table> openNpz(const std::string& path, const std::string& key);
+  /// IDX, the format of MNIST: bytes 0, 0, type, rank; big-endian extents; big-endian elements. Packed by
+  /// gzip or not, as its first bytes say; single bytes in a plain file are mapped, all else is held in
+  /// memory.
+  static Result<Table> openIdx(const std::string& path);
+  /// Nothing but little-endian elements, mapped. One extent, the first, may be Shape::kDynamic: as many as
+  /// there are. Other sizes than the extents say are errors.
+  static Result<Table> openRaw(const std::string& path, FileType type, Shape shape);
+
+  const std::string& path() const { return path_; }
+  FileType fileType() const { return type_; }
+  const Shape& shape() const { return shape_; }
+  /// `60000x28x28xu8`.
+  std::string str() const;
+  /// Extents along the first axis; 1 for rank 0.
+  int64_t rows() const { return shape_.rank() ? shape_[0] : 1; }
+  /// Elements in the file's type.
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+  /// The rows of these indices as an array of the type `fromFileElements` makes of the file's.
+  Result<HostArray> gather(std::span<const int64_t> rows) const;
+  /// Rows first … first + count - 1.
+  Result<HostArray> range(int64_t first, int64_t count) const;
+  /// The whole array.
+  Result<HostArray> all() const { return convert(shape_, bytes_); }
+
+ private:
+  Result<void> check() const;
+  Result<HostArray> convert(const Shape& shape, std::span<const std::byte> raw) const;
+  size_t rowBytes() const;
+
+  std::string path_;
+  FileType type_ = FileType::f32;
+  Shape shape_;
+  std::shared_ptr<const MappedFile> file_;
+  std::shared_ptr<const std::vector<std::byte>> held_;
+  std::span<const std::byte> bytes_;
+};
+
+/// What gzip packed, every member of it, its checksums compared. `where` names the bytes in errors.
+Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::string_view where);
+
+}  // namespace tg

@@ -1,0 +1,181 @@
+#include "runtime/data/token_stream.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "ir/philox.h"
+
+namespace tg {
+
+namespace {
+
+/// Keeps the draws apart from those of other uses of the same seed.
+constexpr uint32_t kWindowStream = 0x74657874;
+
+constexpr int32_t kTokenMagic = 20240520, kTokenVersion = 1;
+constexpr size_t kTokenHeader = 256 * sizeof(int32_t);
+
+std::string_view textOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// The tokens of one file of llm.c.
+Result<std::span<const std::byte>> tokensOf(const MappedFile& file) {
+  const auto bytes = file.bytes();
+  std::array<int32_t, 3> header{};
+  if (bytes.size() >= kTokenHeader) std::memcpy(header.data(), bytes.data(), sizeof(header));
+  if (header[0] != kTokenMagic)
+    return fail(fmt::format("{}: expected a token file of llm.c, whose first word is {}, got another format",
+                            file.path(), kTokenMagic));
+  if (header[1] != kTokenVersion)
+    return fail(fmt::format("{}: expected version {} of token files, 16 bits a token, got {}", file.path(),
+                            kTokenVersion, header[1]));
+  const size_t size = bytes.size() - kTokenHeader;
+  if (header[2] < 0 || size != static_cast<size_t>(header[2]) * 2)
+    return fail(fmt::format("{}: the header tells of {} tokens, but {} bytes of tokens follow it",
+                            file.path(), header[2], size));
+  return bytes.subspan(kTokenHeader);
+}
+
+/// The files that a pattern matches, in the order of their names; a name without a match is itself.
+std::vector<std::string> expand(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> out;
+  if (::glob(pattern.c_str(), GLOB_NOCHECK, nullptr, &found) == 0)
+    out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (out.empty()) out.push_back(pattern);
+  return out;
+}
+
+Result<Shape> windowShape(int64_t count, int64_t needed, int64_t batch, int64_t length) {
+  if (batch < 1 || length < 1)
+    return fail(fmt::format("expected windows of 1 token and more, got {} of {} tokens", batch, length));
+  if (count < needed)
+    return fail(
+        fmt::format("expected a text of at least {} tokens for windows of {} and their targets, got {}",
+                    needed, length, count));
+  return checkedShape(std::array{batch, length});
+}
+
+/// Fills the windows that `start` of each row says. One read serves inputs and targets.
+template <class Start>
+Result<Windows> readWindows(const TokenStream& tokens, const Shape& shape, Start start) {
+  Windows windows{HostArray::zeros(DType::i32, shape), HostArray::zeros(DType::i32, shape)};
+  const auto length = static_cast<size_t>(shape[1]);
+  std::vector<int32_t> ids(length + 1);
+  for (int64_t row = 0; row < shape[0]; ++row) {
+    TG_CHECK(tokens.read(start(row), ids));
+    const auto at = static_cast<size_t>(row) * length;
+    std::copy_n(ids.begin(), length, windows.x.i32().subspan(at).begin());
+    std::copy_n(ids.begin() + 1, length, windows.y.i32().subspan(at).begin());
+  }
+  return windows;
+}
+
+}  // namespace
+
+void TokenStream::append(Part part, int64_t count) {
+  part.first = size_;
+  part.count = count;
+  size_ += count;
+  parts_.push_back(std::move(part));
+}
+
+Result<TokenStream> TokenStream::ofText(const std::string& path, const std::optional<Vocabulary>& given) {
+  TG_TRY(auto file, MappedFile::open(path));
+  const auto bytes = file->bytes();
+  if (bytes.empty()) return fail(fmt::format("{}: expected a text, got an empty file", path));
+  TokenStream stream;
+  stream.vocabulary_ = given ? *given : Vocabulary::ofText(textOf(bytes));
+  if (given) {
+    auto known = given->check(textOf(bytes));
+    if (!known) return fail(fmt::format("{}: {}", path, known.error().message()));
+  }
+  stream.append({path, std::move(file), bytes, 0, 0}, static_cast<int64_t>(bytes.size()));
+  return stream;
+}
+
+Result<TokenStream> TokenStream::ofTokenFiles(std::string_view paths) {
+  TokenStream stream;
+  for (size_t from = 0; from <= paths.size();) {
+    const size_t comma = std::min(paths.find(',', from), paths.size());
+    for (const std::string& path : expand(std::string(paths.substr(from, comma - from)))) {
+      TG_TRY(auto file, MappedFile::open(path));
+      TG_TRY(const auto bytes, tokensOf(*file));
+      stream.append({path, std::move(file), bytes, 0, 0}, static_cast<int64_t>(bytes.size() / 2));
+    }
+    from = comma + 1;
+  }
+  return stream;
+}
+
+TokenStream TokenStream::ofIds(std::vector<int32_t> ids) {
+  TokenStream stream;
+  stream.ids_ = std::make_shared<const std::vector<int32_t>>(std::move(ids));
+  stream.append({"ids", nullptr, std::as_bytes(std::span(*stream.ids_)), 0, 0},
+                static_cast<int64_t>(stream.ids_->size()));
+  return stream;
+}
+
+void TokenStream::readPart(const Part& part, int64_t at, std::span<int32_t> to) const {
+  for (size_t index = 0; index < to.size(); ++index) {
+    const size_t place = static_cast<size_t>(at) + index;
+    if (ids_) {
+      to[index] = (*ids_)[place];
+    } else if (vocabulary_) {
+      to[index] = vocabulary_->idOf(static_cast<char>(part.bytes[place]));
+    } else {
+      uint16_t token;
+      std::memcpy(&token, part.bytes.data() + place * sizeof(token), sizeof(token));
+      to[index] = token;
+    }
+  }
+}
+
+Result<void> TokenStream::read(int64_t first, std::span<int32_t> to) const {
+  auto part = std::upper_bound(parts_.begin(), parts_.end(), first, [](int64_t place, const Part& each) {
+    return place < each.first + each.count;
+  });
+  for (; !to.empty(); ++part) {
+    if (part->file) TG_CHECK(part->file->checkSize());
+    const int64_t at = first - part->first;
+    const auto count = std::min(to.size(), static_cast<size_t>(part->count - at));
+    readPart(*part, at, to.first(count));
+    to = to.subspan(count);
+    first += static_cast<int64_t>(count);
+  }
+  return {};
+}
+
+std::string TokenStream::describe() const {
+  const std::string& first = parts_.front().path;
+  if (vocabulary_) return fmt::format("{}: {} bytes of text, {} distinct", first, size_, vocabulary_->size());
+  if (parts_.size() == 1) return fmt::format("{}: {} tokens", first, size_);
+  return fmt::format("{} … {}: {} tokens in {} files", first, parts_.back().path, size_, parts_.size());
+}
+
+Result<Windows> sampleWindows(const TokenStream& tokens, int64_t count, uint64_t seed, uint64_t step,
+                              int64_t batch, int64_t length) {
+  TG_TRY(const Shape shape, windowShape(count, length + 1, batch, length));
+  const PhiloxKey key{lowWord(seed), highWord(seed)};
+  return readWindows(tokens, shape, [&](int64_t row) {
+    const auto words =
+        philox({static_cast<uint32_t>(row), lowWord(step), highWord(step), kWindowStream}, key);
+    // 64 bits, so that the remainder favours no place measurably.
+    const uint64_t bits = uint64_t{words[1]} << 32 | words[0];
+    return static_cast<int64_t>(bits % static_cast<uint64_t>(count - length));
+  });
+}
+
+Result<Windows> windowsFrom(const TokenStream& tokens, int64_t first, int64_t batch, int64_t length) {
+  TG_TRY(const Shape shape, windowShape(tokens.size() - first, batch * length + 1, batch, length));
+  return readWindows(tokens, shape, [&](int64_t row) { return first + row * length; });
+}
+
+}  // namespace tg

@@ -1,0 +1,288 @@
+// Rows of array files, and arrays that are the same for every step.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/data/spec.h"
+#include "runtime/train/feed.h"
+#include "runtime/train/permutation.h"
+#include "runtime/train/source.h"
+
+namespace tg {
+
+namespace {
+
+/// Keep the orders of rows apart from each other and from other uses of the seed.
+constexpr uint32_t kEpochStream = 0x65706f63, kSplitStream = 0x73706c69;
+
+/// One input: rows of a file, or the same array for every step.
+struct Column {
+  std::string name;
+  Type type;  ///< the function's
+  InputSpec spec;
+  std::optional<Table> rows;
+  HostArray constant;  ///< without rows
+};
+
+class ColumnSource : public Source {
+ public:
+  ColumnSource(const SourceOptions& options, std::vector<Column> columns)
+      : options_(options), columns_(std::move(columns)) {
+    for (const Column& column : columns_) {
+      if (!column.rows || batch_) continue;
+      batch_ = column.type.shape[0];
+      total_ = column.rows->rows();
+    }
+    const int64_t held = options.heldOut > 0 && total_ > 0 ? heldOutOf(total_, options.heldOut) : 0;
+    training_ = total_ - held;
+    evalFirst_ = held ? training_ : 0;
+  }
+
+  /// There are enough rows for what is wanted.
+  Result<void> check() const {
+    if (!batch_ && options_.heldOut > 0)
+      return fail("no rows can be kept for evaluation: no input takes rows of a file");
+    const int64_t rows = options_.evaluates ? total_ - evalFirst_ : training_;
+    if (!batch_ || rows >= batch_) return {};
+    const auto first =
+        std::find_if(columns_.begin(), columns_.end(), [](const Column& c) { return !!c.rows; });
+    return fail(fmt::format("{} has {} rows{}, but '{}' takes {} a step", first->rows->path(), rows,
+                            rows == total_       ? ""
+                            : options_.evaluates ? " kept for evaluation"
+                                                 : " for training",
+                            first->name, batch_));
+  }
+
+  Result<Inputs> batch(int64_t step) const override {
+    std::vector<int64_t> rows(static_cast<size_t>(batch_));
+    if (batch_) {
+      const int64_t each = stepsPerEpoch(), first = (step - 1) % each * batch_;
+      const Permutation order(static_cast<uint64_t>(training_), options_.seed,
+                              static_cast<uint64_t>((step - 1) / each), kEpochStream);
+      for (size_t at = 0; at < rows.size(); ++at) {
+        const auto place = static_cast<uint64_t>(first) + at;
+        rows[at] = static_cast<int64_t>(options_.shuffle ? order(place) : place);
+      }
+    }
+    return gather(std::move(rows));
+  }
+  int64_t itemsPerStep() const override {
+    if (batch_) return batch_;
+    return columns_.empty() || columns_[0].type.rank() == 0 ? 1 : columns_[0].type.shape[0];
+  }
+  std::string unit() const override { return "rows"; }
+  int64_t stepsPerEpoch() const override { return batch_ ? training_ / batch_ : 0; }
+  int64_t evalBatches() const override { return batch_ ? (total_ - evalFirst_) / batch_ : 1; }
+  Result<Inputs> evalBatch(int64_t index) const override {
+    std::vector<int64_t> rows(static_cast<size_t>(batch_));
+    for (size_t at = 0; at < rows.size(); ++at)
+      rows[at] = evalFirst_ + index * batch_ + static_cast<int64_t>(at);
+    return gather(std::move(rows));
+  }
+  std::string fingerprint() const override {
+    Fingerprint print;
+    for (const Column& column : columns_) {
+      print.add(fmt::format("{} {} {}", column.name, column.type.str(), column.spec.divisor.value_or(0)));
+      if (column.rows) print.add(column.rows->str());
+      print.addSampled(column.rows ? column.rows->bytes() : std::span(column.constant.bytes));
+    }
+    return print.str();
+  }
+  std::vector<std::string> describe() const override {
+    std::vector<std::string> out;
+    for (const Column& column : columns_) out.push_back(describe(column));
+    return out;
+  }
+
+ private:
+  std::string describe(const Column& column) const {
+    if (!column.rows) return fmt::format("{}: the same {} every step", column.name, column.type.str());
+    std::string part;
+    if (evalFirst_ && options_.evaluates) part = fmt::format(", {} rows for evaluation", total_ - evalFirst_);
+    if (training_ < total_ && !options_.evaluates) part = fmt::format(", {} rows for training", training_);
+    return fmt::format("{}: {}, {}{}{}", column.name, column.rows->path(), column.rows->str(),
+                       column.spec.divisor ? fmt::format(" / {}", *column.spec.divisor) : "", part);
+  }
+
+  /// `rows` are places in the training part followed by the evaluation part. A seed chooses the rows of the
+  /// two when rows are shuffled, else they are the file's first and last ones.
+  Result<Inputs> gather(std::vector<int64_t> rows) const {
+    if (evalFirst_ && options_.shuffle) {
+      const Permutation split(static_cast<uint64_t>(total_), options_.seed, 0, kSplitStream);
+      for (int64_t& row : rows) row = static_cast<int64_t>(split(static_cast<uint64_t>(row)));
+    }
+    Inputs out;
+    for (const Column& column : columns_) {
+      if (!column.rows) {
+        out.emplace(column.name, column.constant);
+        continue;
+      }
+      TG_TRY(HostArray array, column.rows->gather(rows));
+      array = asElements(column.spec, std::move(array), column.type.dtype);
+      array.shape = column.type.shape;
+      out.emplace(column.name, std::move(array));
+    }
+    return out;
+  }
+
+  SourceOptions options_;
+  std::vector<Column> columns_;
+  int64_t batch_ = 0;  ///< rows of a step; 0 when no column has rows
+  int64_t total_ = 0, training_ = 0, evalFirst_ = 0;
+};
+
+/// Splits at commas outside of brackets.
+std::vector<std::string> splitBindings(const std::string& text) {
+  std::vector<std::string> out(1);
+  int depth = 0;
+  for (char c : text) {
+    depth += c == '(' || c == '[';
+    depth -= c == ')' || c == ']';
+    if (c == ',' && depth == 0)
+      out.emplace_back();
+    else
+      out.back() += c;
+  }
+  return out;
+}
+
+/// Extents other than 1 behind the first axis.
+std::vector<int64_t> rowExtents(const Shape& shape) {
+  std::vector<int64_t> out;
+  for (int axis = 1; axis < shape.rank(); ++axis)
+    if (shape[axis] != 1) out.push_back(shape[axis]);
+  return out;
+}
+
+/// A row of the file is a row of the input. An image of an IDX file may also be flat, and have axes of 1.
+bool rowsFit(const Shape& file, const Shape& input, bool idx) {
+  if (file.rank() == 0 || input.rank() == 0) return file.rank() == input.rank();
+  if (idx && rowExtents(file) == rowExtents(input)) return true;
+  if (idx && input.rank() == 2) {
+    Shape flat = file;
+    flat[0] = 1;
+    return flat.elements() == input[1];
+  }
+  Shape rows = file;
+  rows[0] = input[0];
+  return rows == input;
+}
+
+Error foreignIn(const Item& func, const Value& arg, std::string_view source, int32_t id) {
+  const int64_t limit = idLimit(func, &arg);
+  return fail(fmt::format("{} holds the id {}, but %{} indexes {} rows: ids are 0 … {}", source, id, arg.name,
+                          limit, limit - 1));
+}
+
+/// Converts all rows once where some element could be wrong: ids, and integers and booleans that may not fit.
+Result<void> scan(const Table& table, const InputSpec& spec, const Item& func, const Value& arg) {
+  const FileType type = table.fileType();
+  const bool ids = arg.type.dtype == DType::i32 && idLimit(func, &arg) > 0;
+  const bool narrows = type == FileType::i64 || type == FileType::u64 || type == FileType::boolean;
+  if (!ids && !narrows) return {};
+  constexpr int64_t kElements = 1 << 20;
+  const int64_t each =
+      std::max<int64_t>(1, kElements * table.rows() / std::max<int64_t>(1, table.shape().elements()));
+  for (int64_t first = 0; first < table.rows(); first += each) {
+    TG_TRY(const HostArray piece, table.range(first, std::min(each, table.rows() - first)));
+    if (!ids || spec.divisor) continue;
+    const size_t foreign = foreignId(func, arg, piece.i32());
+    if (foreign < piece.i32().size()) return foreignIn(func, arg, table.path(), piece.i32()[foreign]);
+  }
+  return {};
+}
+
+Result<void> openRows(const std::string& binding, const SourceOptions& options, const Item& func,
+                      const Value& arg, Column& column) {
+  auto known = options.opened->find(binding);
+  if (known == options.opened->end()) {
+    TG_TRY(Table opened, openTable(column.spec));
+    known = options.opened->emplace(binding, std::move(opened)).first;
+  }
+  const Table& table = known->second;
+  TG_CHECK(checkElements(column.spec, table, arg.type));
+  if (!rowsFit(table.shape(), arg.type.shape, column.spec.kind == InputSpec::Kind::idx))
+    return fail(fmt::format("{} holds {}, but '{}' is {}: all extents but the first must agree", table.path(),
+                            table.str(), column.name, arg.type.str()));
+  if (table.rows() == 0) return fail(fmt::format("{} has no rows", table.path()));
+  TG_CHECK(scan(table, column.spec, func, arg));
+  if (arg.type.rank() > 0) {
+    column.rows = table;
+    return {};
+  }
+  TG_TRY(HostArray scalar, table.all());
+  column.constant = asElements(column.spec, std::move(scalar), arg.type.dtype);
+  return {};
+}
+
+std::string inputNames(const Item& func) {
+  std::string out;
+  for (const Value* arg : dataArguments(func)) out += (out.empty() ? "" : ", ") + arg->name;
+  return out.empty() ? "none" : out;
+}
+
+Result<void> openColumn(const std::string& binding, const SourceOptions& options, const Item& func,
+                        std::vector<Column>& columns) {
+  TG_TRY(auto spec, parseInputSpec(binding));
+  const std::vector<const Value*> args = dataArguments(func);
+  const auto arg =
+      std::find_if(args.begin(), args.end(), [&](const Value* each) { return each->name == spec.first; });
+  if (arg == args.end() && options.extraNames) return {};
+  if (arg == args.end())
+    return fail(fmt::format("there is data for '{}', which is no input of @{}; its inputs: {}", spec.first,
+                            func.name, inputNames(func)));
+  for (const Column& column : columns)
+    if (column.name == spec.first) return fail(fmt::format("there are two sources for '{}'", spec.first));
+  Column column{spec.first, (*arg)->type, spec.second, {}, {}};
+  if (spec.second.isFile()) {
+    auto opened = openRows(binding, options, func, **arg, column);
+    if (!opened) return fail(fmt::format("input '{}': {}", spec.first, opened.error().message()));
+  } else {
+    TG_TRY(column.constant, load(spec.second, column.type, column.name));
+    if (column.type.dtype == DType::i32) {
+      const auto ids = column.constant.i32();
+      const size_t foreign = foreignId(func, **arg, ids);
+      if (foreign < ids.size()) return foreignIn(func, **arg, "'" + binding + "'", ids[foreign]);
+    }
+  }
+  columns.push_back(std::move(column));
+  return {};
+}
+
+/// The same rows are taken of every column.
+Result<void> checkRows(const std::vector<Column>& columns) {
+  const Column* first = nullptr;
+  for (const Column& column : columns) {
+    if (!column.rows) continue;
+    if (!first) first = &column;
+    if (column.rows->rows() != first->rows->rows())
+      return fail(fmt::format("'{}' has {} rows and '{}' {}: the same rows are drawn of both", first->name,
+                              first->rows->rows(), column.name, column.rows->rows()));
+    if (column.type.shape[0] != first->type.shape[0])
+      return fail(fmt::format("'{}' takes {} rows a step and '{}' {}: the same rows are drawn for both",
+                              first->name, first->type.shape[0], column.name, column.type.shape[0]));
+    if (column.type.shape[0] == 0) return fail(fmt::format("'{}' takes no rows a step", column.name));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Source>> openColumns(const SourceOptions& options, const Item& func) {
+  std::vector<Column> columns;
+  if (!options.bindings.empty())
+    for (const std::string& binding : splitBindings(options.bindings))
+      TG_CHECK(openColumn(binding, options, func, columns));
+  TG_CHECK(checkRows(columns));
+  for (const Value* arg : dataArguments(func))
+    if (std::none_of(columns.begin(), columns.end(),
+                     [&](const Column& column) { return column.name == arg->name; }))
+      return fail(fmt::format("input '{0}' of type {1} has no data: give --data '…,{0}=@{0}.npy'", arg->name,
+                              arg->type.str()));
+  auto source = std::make_unique<ColumnSource>(options, std::move(columns));
+  TG_CHECK(source->check());
+  return std::unique_ptr<Source>(std::move(source));
+}
+
+}  // namespace tg

@@ -1,0 +1,94 @@
+// What ids may be, and what marks data as the same.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "ir/cross_entropy.h"
+#include "runtime/train/feed.h"
+#include "runtime/train/source.h"
+
+namespace tg {
+
+namespace {
+
+/// A table or an axis of classes that an argument's ids choose from.
+struct IdReader {
+  int64_t rows;
+  std::optional<int64_t> ignored;  ///< an id outside that is allowed
+
+  bool admits(int64_t id) const { return (id >= 0 && id < rows) || id == ignored; }
+};
+
+/// Everything that reads ids from an argument of a function of stage tensor, also through views.
+std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
+  std::unordered_set<const Value*> ids = {argument};
+  std::vector<IdReader> out;
+  auto note = [&](const Value* value, int64_t rows, std::optional<int64_t> ignored = {}) {
+    if (ids.contains(value)) out.push_back({rows, ignored});
+  };
+  for (const auto& op : func.body.ops) {
+    switch (op->code) {
+    case Opcode::reshape:
+    case Opcode::transpose:
+    case Opcode::slice:
+    case Opcode::broadcast_to:
+      if (ids.contains(op->in(0))) ids.insert(op->result());
+      break;
+    case Opcode::gather:
+    case Opcode::embedding: note(op->in(1), op->in(0)->type.shape[0]); break;
+    case Opcode::cross_entropy: note(op->in(1), op->in(0)->type.shape.back(), ignoredTarget(*op)); break;
+    case Opcode::one_hot: note(op->in(0), op->intAttr("depth")); break;
+    default: break;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+int64_t idLimit(const Item& func, const Value* argument) {
+  int64_t limit = 0;
+  for (const IdReader& reader : readersOf(func, argument))
+    limit = limit ? std::min(limit, reader.rows) : reader.rows;
+  return limit;
+}
+
+size_t foreignId(const Item& func, const Value& arg, std::span<const int32_t> ids) {
+  const std::vector<IdReader> readers = readersOf(func, &arg);
+  const auto foreign = std::find_if(ids.begin(), ids.end(), [&](int32_t id) {
+    return !std::all_of(readers.begin(), readers.end(),
+                        [&](const IdReader& each) { return each.admits(id); });
+  });
+  return static_cast<size_t>(foreign - ids.begin());
+}
+
+std::vector<const Value*> dataArguments(const Item& func) {
+  std::vector<const Value*> out;
+  for (const auto& arg : func.body.args)
+    if (!find(arg->attrs, "host")) out.push_back(arg.get());
+  return out;
+}
+
+void Fingerprint::add(std::string_view text) {
+  const uint64_t size = text.size();
+  digest_ = XXH3_64bits_withSeed(&size, sizeof(size), digest_);
+  digest_ = XXH3_64bits_withSeed(text.data(), text.size(), digest_);
+}
+
+void Fingerprint::addSampled(std::span<const std::byte> bytes) {
+  constexpr size_t kSample = size_t{1} << 20;
+  const auto first = bytes.first(std::min(bytes.size(), kSample));
+  const auto last = bytes.last(std::min(bytes.size(), kSample));
+  add(fmt::format("{} bytes", bytes.size()));
+  for (const auto sample : {first, last})
+    digest_ = XXH3_64bits_withSeed(sample.data(), sample.size(), digest_);
+}
+
+std::string Fingerprint::str() const { return fmt::format("{:016x}", digest_); }
+
+}  // namespace tg

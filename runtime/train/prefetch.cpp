@@ -1,0 +1,58 @@
+#include "runtime/train/prefetch.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+namespace {
+
+constexpr size_t kAhead = 2;
+
+}  // namespace
+
+Prefetcher::Prefetcher(const Feed& feed, int64_t first, int64_t last)
+    : feed_(feed), first_(first), last_(last), taken_(first), worker_([this] { work(); }) {}
+
+Prefetcher::~Prefetcher() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  worker_.join();
+}
+
+void Prefetcher::work() {
+  for (int64_t step = first_; step <= last_; ++step) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stop_ || ready_.size() < kAhead; });
+      if (stop_) return;
+    }
+    Result<Inputs> batch = feed_.batch(step);
+    const bool failed = !batch;
+    {
+      std::lock_guard lock(mutex_);
+      ready_.push_back(std::move(batch));
+    }
+    changed_.notify_all();
+    if (failed) return;
+  }
+}
+
+Result<Inputs> Prefetcher::next() {
+  std::unique_lock lock(mutex_);
+  if (taken_ > last_) return fail(fmt::format("there is no step after {}", last_));
+  changed_.wait(lock, [&] { return !ready_.empty(); });
+  if (!ready_.front()) return ready_.front().error();
+  Result<Inputs> batch = std::move(ready_.front());
+  ready_.pop_front();
+  ++taken_;
+  lock.unlock();
+  changed_.notify_all();
+  return batch;
+}
+
+}  // namespace tg

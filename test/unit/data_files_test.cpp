@@ -1,0 +1,196 @@
+// Files that are mapped or unpacked: IDX, gzip, raw elements, tokens, and ones larger than memory.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <numeric>
+
+#include "runtime/data/spec.h"
+#include "runtime/data/table.h"
+#include "runtime/data/token_stream.h"
+#include "test/unit/data_test_support.h"
+
+namespace tg {
+namespace {
+
+std::string gzipped(const std::string& text) {
+  std::string out(compressBound(text.size()) + 64, '\0');
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string bigEndian(uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
+          static_cast<char>(value)};
+}
+
+std::string idx(char type, const std::vector<uint32_t>& dims, const std::string& elements) {
+  std::string bytes{'\0', '\0', type, static_cast<char>(dims.size())};
+  for (const uint32_t dim : dims) bytes += bigEndian(dim);
+  return bytes + elements;
+}
+
+std::vector<double> rowsOf(const Result<Table>& table, std::vector<int64_t> rows) {
+  const auto array = table->gather(rows);
+  EXPECT_TRUE(array);
+  return array ? valuesOf(*array) : std::vector<double>();
+}
+
+Result<HostArray> loadText(const std::string& text, const Type& type) {
+  TG_TRY(const auto named, parseInputSpec(text));
+  return load(named.second, type, named.first);
+}
+
+TEST_F(Files, IdxIsReadPlainAndPacked) {
+  const std::string images = idx(8, {3, 1, 2}, "\1\2\3\4\5\xff");
+  for (const std::string& file : {put("a-idx3-ubyte", images), put("b-idx3-ubyte.gz", gzipped(images))}) {
+    const auto table = Table::openIdx(file);
+    ASSERT_OK(table);
+    EXPECT_EQ(table->str(), "3x1x2xu8");
+    EXPECT_EQ(rowsOf(table, {2, 0, 2}), (std::vector<double>{5, 255, 1, 2, 5, 255}));
+    EXPECT_EQ(valuesOf(*table->range(1, 1)), (std::vector<double>{3, 4}));
+  }
+  const auto floats = Table::openIdx(put("f.idx", idx(0x0D, {1}, bigEndian(0x40490fdb))));
+  ASSERT_OK(floats);
+  EXPECT_EQ(valuesOf(*floats->all()), (std::vector<double>{static_cast<float>(3.14159274)}));
+  const auto shorts = Table::openIdx(put("s.idx", idx(0x0B, {2}, std::string("\x01\x02\xff\xfe", 4))));
+  ASSERT_OK(shorts);
+  EXPECT_EQ(valuesOf(*shorts->all()), (std::vector<double>{258, -2}));
+}
+
+TEST_F(Files, BrokenIdxIsRefused) {
+  EXPECT_FAILS(Table::openIdx(put("a.idx", "P5 3 2")), "a.idx", "expected an IDX array");
+  EXPECT_FAILS(Table::openIdx(put("t.idx", idx(7, {1}, "x"))), "expected an IDX array");
+  EXPECT_FAILS(Table::openIdx(put("b.idx", idx(8, {2, 2}, "abc"))), "expected 4 bytes of elements, got 3");
+  EXPECT_FAILS(Table::openIdx(put("c.idx", std::string("\0\0\x08\x03\0\0\0\1", 8))), "cut off");
+  EXPECT_FAILS(Table::openIdx(put("d.idx", "")), "expected an IDX array");
+  const std::string packed = gzipped(idx(8, {4}, "abcd"));
+  EXPECT_FAILS(Table::openIdx(put("e.idx.gz", packed.substr(0, packed.size() - 9))), "gzip", "cut off");
+  std::string wrong = packed;
+  wrong[wrong.size() - 6] ^= 1;  // of the checksum
+  EXPECT_FAILS(Table::openIdx(put("f.idx.gz", wrong)), "gzip", "broken");
+}
+
+TEST(Gunzip, TakesAllMembersAndLargeOnes) {
+  const std::string large(3 << 20, 'q');
+  const auto out = gunzip(bytesOf(gzipped("abc") + gzipped(large)), "x");
+  ASSERT_OK(out);
+  const std::string text(reinterpret_cast<const char*>(out->data()), out->size());
+  EXPECT_EQ(text, "abc" + large);
+}
+
+TEST_F(Files, RawElementsTakeTheirTypeFromTheSpec) {
+  const std::string file = put("x.bin", le<float>({1, 2, 3, 4, 5, 6}));
+  const auto open = Table::openRaw(file, FileType::f32, {Shape::kDynamic, 2});
+  ASSERT_OK(open);
+  EXPECT_EQ(open->str(), "3x2xf32");
+  EXPECT_EQ(rowsOf(open, {2, 0}), (std::vector<double>{5, 6, 1, 2}));
+  EXPECT_FAILS(Table::openRaw(file, FileType::f32, {2, 2}), "expected 16 bytes for 2x2xf32, got 24", "'?'");
+  EXPECT_FAILS(Table::openRaw(file, FileType::f32, {4, 2}), "expected 32 bytes", "got 24");
+  EXPECT_FAILS(Table::openRaw(file, FileType::f32, {Shape::kDynamic, 4}), "rows of 16 bytes, got 24");
+
+  const Type f2 = Type::tensor(DType::f32, {3, 2});
+  EXPECT_EQ(valuesOf(*loadText("x=?x2xf32=@" + file, f2)), (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(valuesOf(*loadText("x=3x2xf32=@" + file + "/2", f2)),
+            (std::vector<double>{.5, 1, 1.5, 2, 2.5, 3}));
+  EXPECT_FAILS(loadText("x=?x2xf99=@" + file, f2), "expected a file's type", "f99");
+  EXPECT_FAILS(loadText("x=?x?xf32=@" + file, f2), "expected a file's type");
+  EXPECT_FAILS(loadText("x=?x2xf32=0", f2), "expected a type");
+  EXPECT_FAILS(loadText("x=?x2xf32=@" + file + "/0", f2), "divisor other than 0");
+  EXPECT_FAILS(loadText("x=2xf32=@" + path("a.npy"), f2), "its own type");
+}
+
+TEST_F(Files, IntegersBecomeFloatsByADivisorOnly) {
+  const std::string file = put("x-idx1-ubyte", idx(8, {3}, std::string("\0\x33\xff", 3)));
+  const Type f3 = Type::tensor(DType::f32, {3});
+  const auto scaled = loadText("x=@" + file + "/255", f3);
+  ASSERT_OK(scaled);
+  EXPECT_EQ(valuesOf(*scaled), (std::vector<double>{0, 0.2f, 1}));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + file, Type::tensor(DType::i32, {3}))),
+            (std::vector<double>{0, 51, 255}));
+  EXPECT_FAILS(loadText("x=@" + file, f3), "expected tensor<3xf32>", "got tensor<3xi32>");
+  const std::string half = put("h.npy", npy("<f2", "(2,)", le<uint16_t>({0x3c00, 0x3555})));
+  EXPECT_EQ(valuesOf(*loadText("x=@" + half, Type::tensor(DType::f16, {2}))),
+            (std::vector<double>{1, 0x555p-12}));
+}
+
+/// A file whose bytes take no disk but at the places written.
+std::string sparse(const std::string& path, int64_t size,
+                   const std::vector<std::pair<int64_t, std::string>>& at) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
+  EXPECT_EQ(::ftruncate(file, size), 0);
+  for (const auto& [place, bytes] : at)
+    EXPECT_EQ(::pwrite(file, bytes.data(), bytes.size(), place), static_cast<ssize_t>(bytes.size()));
+  ::close(file);
+  return path;
+}
+
+TEST_F(Files, AFileOfThreeGiBIsMapped) {
+  constexpr int64_t kSize = int64_t{3} << 30, kRow = 16;
+  const auto raw = Table::openRaw(sparse(path("big.bin"), kSize, {{kSize - kRow, le<float>({1, 2, 3, 4})}}),
+                                  FileType::f32, {Shape::kDynamic, 4});
+  ASSERT_OK(raw);
+  ASSERT_EQ(raw->rows(), kSize / kRow);
+  EXPECT_EQ(rowsOf(raw, {0, raw->rows() - 1}), (std::vector<double>{0, 0, 0, 0, 1, 2, 3, 4}));
+
+  const std::string header = npy("<f4", "(805306368,)", "");
+  const auto array = Table::openNpy(
+      sparse(path("big.npy"), kSize + static_cast<int64_t>(header.size()),
+             {{0, header}, {kSize + static_cast<int64_t>(header.size()) - 4, le<float>({7})}}));
+  ASSERT_OK(array);
+  EXPECT_EQ(rowsOf(array, {805306367, 5}), (std::vector<double>{7, 0}));
+}
+
+TEST_F(Files, AFileThatShrinksIsAnError) {
+  const std::string file = put("x.bin", std::string(1 << 16, 'a'));
+  const auto table = Table::openRaw(file, FileType::u8, {Shape::kDynamic});
+  ASSERT_OK(table);
+  std::filesystem::resize_file(file, 10);
+  EXPECT_FAILS(table->gather(std::vector<int64_t>{60000}), "x.bin", "changed while in use",
+               "had 65536 bytes and has 10 now");
+  EXPECT_FAILS(table->range(0, 5), "changed while in use");
+  EXPECT_FAILS(Table::openRaw(path("none.bin"), FileType::u8, {1}), "none.bin", "No such file");
+  EXPECT_FAILS(Table::openRaw(directory_, FileType::u8, {1}), "a directory");
+}
+
+std::string tokenFile(const std::vector<uint16_t>& tokens, int32_t magic = 20240520, int32_t version = 1) {
+  std::string bytes = le<int32_t>({magic, version, static_cast<int32_t>(tokens.size())});
+  bytes.resize(1024, '\0');
+  for (const uint16_t token : tokens) bytes += le<uint16_t>({token});
+  return bytes;
+}
+
+TEST_F(Files, TokenFilesFollowOneAnother) {
+  put("s_1.bin", tokenFile({4, 5}));
+  put("s_0.bin", tokenFile({1, 2, 50256}));
+  const std::string last = put("t.bin", tokenFile({9}));
+  const auto stream = TokenStream::ofTokenFiles(path("s_*.bin") + "," + last);
+  ASSERT_OK(stream);
+  ASSERT_EQ(stream->size(), 6);
+  std::vector<int32_t> all(6), part(3);
+  ASSERT_TRUE(stream->read(0, all));
+  EXPECT_EQ(all, (std::vector<int32_t>{1, 2, 50256, 4, 5, 9}));
+  ASSERT_TRUE(stream->read(2, part));
+  EXPECT_EQ(part, (std::vector<int32_t>{50256, 4, 5}));
+  EXPECT_EQ(stream->vocabulary(), nullptr);
+}
+
+TEST_F(Files, BrokenTokenFilesAreRefused) {
+  const auto open = [&](const std::string& bytes) { return TokenStream::ofTokenFiles(put("t.bin", bytes)); };
+  EXPECT_FAILS(open("hello"), "t.bin", "20240520", "another format");
+  EXPECT_FAILS(open(tokenFile({1}, 20240801)), "20240520");
+  EXPECT_FAILS(open(tokenFile({1}, 20240520, 2)), "version 1", "got 2");
+  EXPECT_FAILS(open(tokenFile({1, 2}).substr(0, 1027)), "tells of 2 tokens, but 3 bytes");
+  EXPECT_FAILS(open(tokenFile({1}) + "xx"), "tells of 1 tokens, but 4 bytes");
+  EXPECT_FAILS(TokenStream::ofTokenFiles(path("none_*.bin")), "none_*.bin", "No such file");
+}
+
+}  // namespace
+}  // namespace tg

@@ -1,0 +1,85 @@
+// Batches made ahead: their order, how far ahead, errors, and an end before the last.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "runtime/train/prefetch.h"
+#include "test/unit/data_test_support.h"
+
+namespace tg {
+namespace {
+
+/// Batches that hold their step; counts how many were made.
+class Counter : public Feed {
+ public:
+  int64_t fails = 0;  ///< at this step
+  int sleepMs = 0;
+  mutable std::atomic<int64_t> made = 0;
+
+  Result<Inputs> batch(int64_t step) const override {
+    ++made;
+    if (sleepMs) std::this_thread::sleep_for(std::chrono::milliseconds(sleepMs));
+    if (step == fails) return fail("no rows at step " + std::to_string(step));
+    Inputs out;
+    out.emplace("x", arrayOf(DType::f32, {}, {static_cast<double>(step)}));
+    return out;
+  }
+  int64_t itemsPerStep() const override { return 1; }
+  std::string unit() const override { return "rows"; }
+  int64_t stepsPerEpoch() const override { return 0; }
+  int64_t evalBatches() const override { return 0; }
+  Result<Inputs> evalBatch(int64_t) const override { return fail("none"); }
+  const Vocabulary* vocabulary() const override { return nullptr; }
+  std::string fingerprint() const override { return ""; }
+  std::vector<std::string> describe() const override { return {}; }
+};
+
+TEST(Prefetcher, GivesEveryStepInOrder) {
+  const Counter feed;
+  Prefetcher prefetcher(feed, 7, 500);
+  for (int64_t step = 7; step <= 500; ++step) {
+    const auto inputs = prefetcher.next();
+    ASSERT_OK(inputs);
+    ASSERT_EQ(inputs->at("x").at(0), static_cast<double>(step));
+    ASSERT_LE(feed.made, step - 6 + 3) << "two wait and a third may be in the making";
+  }
+  EXPECT_FAILS(prefetcher.next(), "no step after 500");
+}
+
+TEST(Prefetcher, WorksAheadByTwoAtMost) {
+  const Counter feed;
+  Prefetcher prefetcher(feed, 1, 100);
+  for (int tries = 0; feed.made < 2 && tries < 2000; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(feed.made, 2);
+}
+
+TEST(Prefetcher, AnErrorComesInItsPlaceAndStays) {
+  Counter feed;
+  feed.fails = 3;
+  Prefetcher prefetcher(feed, 1, 10);
+  EXPECT_TRUE(prefetcher.next());
+  EXPECT_TRUE(prefetcher.next());
+  EXPECT_FAILS(prefetcher.next(), "no rows at step 3");
+  EXPECT_FAILS(prefetcher.next(), "no rows at step 3");
+  EXPECT_EQ(feed.made, 3);
+}
+
+TEST(Prefetcher, EndsWithoutItsBatchesBeingTaken) {
+  for (int taken = 0; taken < 3; ++taken) {
+    Counter feed;
+    feed.sleepMs = 1;
+    {
+      Prefetcher prefetcher(feed, 1, int64_t{1} << 40);
+      for (int count = 0; count < taken; ++count) ASSERT_TRUE(prefetcher.next());
+    }
+    EXPECT_LE(feed.made, taken + 3);
+  }
+  const Counter feed;
+  Prefetcher none(feed, 5, 4);
+  EXPECT_FAILS(none.next(), "no step after 4");
+}
+
+}  // namespace
+}  // namespace tg
