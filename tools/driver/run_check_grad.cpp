@@ -4,13 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "ir/philox.h"
 #include "passes/pass.h"
-#include "runtime/data/init.h"
-#include "runtime/data/spec.h"
+#include "runtime/check/random_point.h"
+#include "runtime/check/verify_device.h"
 #include "runtime/finish.h"
 #include "runtime/interp_runner.h"
-#include "runtime/train/feed.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
@@ -18,7 +16,7 @@ namespace tg {
 namespace {
 
 struct CheckFlags {
-  std::string function = "train", wrt = "*";
+  std::string function = "train", wrt = "*", device;
   std::vector<std::string> inputs;
   double eps = 1e-6, rtol = 1e-4, atol = 1e-8;
   int samples = 1;
@@ -33,6 +31,9 @@ class Check {
   Result<void> setUp();
   /// Compares the derivative along one random direction of a param. "" when they agree.
   Result<std::string> compare(const Item& param, int sample);
+  /// The gradients of a device at the same point beside those of the interpreter, by param.
+  Result<std::map<std::string, ResultCheck>>
+  compareDevice(const std::shared_ptr<vulkan::Device>& device) const;
   const std::map<std::string, NdArray>& grads() const { return grads_; }
 
  private:
@@ -44,17 +45,10 @@ class Check {
   Interpreter interpreter_;
   const CheckFlags& flags_;
   uint64_t seed_;
+  NamedArrays given_;
+  Inputs givenInputs_;
   std::map<std::string, NdArray> params_, states_, inputs_, grads_;
 };
-
-NdArray randomLike(const Type& type, uint64_t seed, uint32_t salt) {
-  NdArray out = NdArray::zeros(type);
-  for (size_t i = 0; i < out.data.size(); ++i) {
-    auto words = philox({lowWord(i), highWord(i), salt, 0x67726164u}, {lowWord(seed), highWord(seed)});
-    out.data[i] = philoxNormal(words[0], words[1]);
-  }
-  return out;
-}
 
 Result<void> Check::setUp() {
   TG_CHECK(setParams());
@@ -64,19 +58,11 @@ Result<void> Check::setUp() {
   return {};
 }
 
-// Random values for every param: zeros and ones, as biases and gains start, would hide a wrong gradient.
 Result<void> Check::setParams() {
-  uint32_t salt = 1;
-  for (const Item* param : module_.all(ItemKind::param)) {
-    NdArray value = randomLike(param->type, seed_, salt++);
-    // Of the size a trained matrix has, so that activations neither vanish nor saturate.
-    double scale =
-        param->type.rank() < 2
-            ? 0.3
-            : 1 / std::sqrt(static_cast<double>(param->type.elements() / param->type.shape.back()));
-    for (double& x : value.data) x *= scale;
-    TG_CHECK(interpreter_.setStorage(param->name, value));
-    params_[param->name] = std::move(value);
+  given_ = randomParams(module_, seed_);
+  for (const auto& [name, value] : given_) {
+    params_[name] = toNdArray(value);
+    TG_CHECK(interpreter_.setStorage(name, params_[name]));
   }
   for (const Item* state : module_.all(ItemKind::state)) {
     TG_TRY(states_[state->name], interpreter_.storage(state->name));
@@ -85,24 +71,21 @@ Result<void> Check::setParams() {
 }
 
 Result<void> Check::setInputs() {
-  const Item& func = *module_.func(flags_.function);
-  std::map<std::string, InputSpec> given;
-  for (const std::string& text : flags_.inputs) {
-    TG_TRY(auto spec, parseInputSpec(text));
-    if (!func.arg(spec.first)) return fail(fmt::format("@{} has no input '{}'", func.name, spec.first));
-    given.insert_or_assign(spec.first, spec.second);
-  }
-  uint64_t seed = seed_;
-  for (const auto& arg : func.body.args) {
-    InputSpec spec;
-    spec.kind = InputSpec::Kind::rand;
-    spec.seed = ++seed;
-    if (int64_t limit = idLimit(func, arg.get())) spec.below = static_cast<int32_t>(limit);
-    if (auto found = given.find(arg->name); found != given.end()) spec = found->second;
-    TG_TRY(HostArray value, load(spec, arg->type, arg->name));
-    inputs_[arg->name] = toNdArray(value);
-  }
+  TG_TRY(givenInputs_, randomInputs(*module_.func(flags_.function), flags_.inputs, seed_));
+  for (const auto& [name, value] : givenInputs_) inputs_[name] = toNdArray(value);
   return {};
+}
+
+Result<std::map<std::string, ResultCheck>>
+Check::compareDevice(const std::shared_ptr<vulkan::Device>& device) const {
+  FinishOptions options;
+  options.keepGrads = true;
+  TG_TRY(Finished done, finish(clone(module_), device->info().target, options));
+  TG_TRY(auto checks, compareFunction(module_, *done.module, flags_.function, given_, givenInputs_, device));
+  std::map<std::string, ResultCheck> out;
+  for (ResultCheck& check : checks)
+    if (check.kind == "gradient") out.emplace(check.name, check);
+  return out;
 }
 
 Result<double> Check::lossAt(const Item& param, const NdArray& direction, double step) {
@@ -118,7 +101,7 @@ Result<double> Check::lossAt(const Item& param, const NdArray& direction, double
 }
 
 Result<std::string> Check::compare(const Item& param, int sample) {
-  NdArray direction = randomLike(param.type, seed_ + 1, static_cast<uint32_t>(sample));
+  NdArray direction = randomNormal(param.type, seed_ + 1, static_cast<uint32_t>(sample));
   double length = 0, analytic = 0, scale = 0;
   for (double x : direction.data) length += x * x;
   for (double& x : direction.data) x /= std::sqrt(length);
@@ -160,7 +143,8 @@ struct CheckGrad : Verb {
   void describe(CLI::App& app) override {
     app.description(
         "Compares the gradient of every parameter with central differences along random directions, in f64. "
-        "Parameters and inputs are random. Exit 3 when one is wrong.");
+        "Parameters and inputs are random. --device also compares the gradients that a device computes there "
+        "with those in f64. Exit 3 when one is wrong.");
     app.add_option("FILE", model.file, "the module, of stage tensor or fused")->option_text(" ");
     app.add_option("--func", flags.function, "the function whose first result is differentiated")
         ->capture_default_str();
@@ -172,6 +156,8 @@ struct CheckGrad : Verb {
         ->capture_default_str()
         ->check(CLI::PositiveNumber);
     app.add_option("--eps", flags.eps, "step of the differences")->capture_default_str();
+    app.add_option("--device", flags.device, "check what this device computes too: auto, cpu, an index")
+        ->option_text("DEVICE");
     app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str();
     app.add_option("--seed", model.seed, "of directions, parameters and inputs")->capture_default_str();
   }
@@ -188,8 +174,7 @@ struct CheckGrad : Verb {
     if (auto ready = check.setUp(); !ready) return report(app, exitInput, ready.error());
 
     int checked = 0, wrong = 0;
-    for (const Item* param : (*module)->all(ItemKind::param)) {
-      if (!globMatch(flags.wrt, param->name) || !check.grads().contains(param->name)) continue;
+    for (const Item* param : checkedParams(**module, check)) {
       ++checked;
       std::string finding;
       for (int sample = 0; sample < flags.samples && finding.empty(); ++sample) {
@@ -203,6 +188,38 @@ struct CheckGrad : Verb {
     if (!checked)
       return report(app, exitInput, fmt::format("--wrt={} names no parameter with a gradient", flags.wrt));
     fmt::print("{} of {} parameters agree with central differences\n", checked - wrong, checked);
+    int code = flags.device.empty() ? exitOk : onDevice(app, **module, check);
+    return code ? code : wrong ? exitNumeric : exitOk;
+  }
+
+ private:
+  std::vector<const Item*> checkedParams(const Module& module, const Check& check) const {
+    std::vector<const Item*> out;
+    for (const Item* param : module.all(ItemKind::param))
+      if (globMatch(flags.wrt, param->name) && check.grads().contains(param->name)) out.push_back(param);
+    return out;
+  }
+
+  int onDevice(const CLI::App& app, const Module& module, const Check& check) const {
+    auto device = vulkan::Device::open({flags.device, false, false, {}});
+    if (!device) return report(app, exitDevice, device.error());
+    const std::string& name = (*device)->info().name;
+    auto compared = check.compareDevice(*device);
+    if (!compared)
+      return report(app, placeOf(compared.error().diagnostics().front().loc) ? exitInput : exitDevice,
+                    compared.error());
+    int checked = 0, wrong = 0;
+    for (const Item* param : checkedParams(module, check)) {
+      auto found = compared->find(param->name);
+      if (found == compared->end())
+        return report(app, exitInput,
+                      fmt::format("the compiled module keeps no gradient of @{}", param->name));
+      ++checked;
+      if (found->second.close) continue;
+      ++wrong;
+      fmt::print("@{}: the gradient of {} is wrong: {}\n", param->name, name, found->second.why);
+    }
+    fmt::print("{} of {} gradients of {} agree with those in f64\n", checked - wrong, checked, name);
     return wrong ? exitNumeric : exitOk;
   }
 };

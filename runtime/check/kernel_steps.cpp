@@ -1,0 +1,207 @@
+#include "runtime/check/kernel_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "ir/builder.h"
+#include "runtime/interp/kernel_interp.h"
+#include "runtime/interp/tolerance.h"
+#include "runtime/interp_runner.h"
+
+namespace tg {
+
+namespace {
+
+constexpr const char* kBegin = "begin";
+
+std::string keyOf(size_t command) { return fmt::format("step{}", command); }
+
+bool isCommand(const Op& op) {
+  return op.code == Opcode::dispatch || op.code == Opcode::fill || op.code == Opcode::copy;
+}
+
+/// The function's arguments at their places, and nothing to do.
+std::unique_ptr<Item> beginOf(const Item& func) {
+  auto out = std::make_unique<Item>();
+  out->kind = ItemKind::func;
+  out->name = kBegin;
+  for (const auto& arg : func.body.args) {
+    Value* copy = out->body.addArg(arg->type, arg->name);
+    copy->place = arg->place;
+  }
+  out->body.ops.push_back(std::make_unique<Op>(Opcode::barrier));
+  return out;
+}
+
+/// One command, and captures of the bytes it is given, by the number of the parameter.
+std::unique_ptr<Item> stepOf(const Op& command, const Item* kernel, std::string name) {
+  auto out = std::make_unique<Item>();
+  out->kind = ItemKind::func;
+  out->name = std::move(name);
+  std::unordered_map<const Value*, Value*> none;
+  out->body.ops.push_back(cloneOp(command, none));
+  if (!kernel) return out;
+  const std::vector<Operand>& args = command.keyword("args")->items;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Operand& range = args[i].items.front();
+    DType dtype = kernel->body.args[i]->type.dtype;
+    auto value = std::make_unique<Value>();
+    value->name = fmt::format("{}", i);
+    value->type = Type::tensor(dtype, {range.items[1].integer / byteSize(dtype)});
+    value->place = Place{range.text, range.items[0].integer, nullptr, 0};
+    auto capture = std::make_unique<Op>(Opcode::capture);
+    capture->operands.push_back(Operand::of(value.get()));
+    capture->attrs.push_back({"name", Attr::string(value->name)});
+    out->body.ops.push_back(std::move(capture));
+    // The command owns the values of the captures; an executor looks at no results of commands.
+    out->body.ops.front()->results.push_back(std::move(value));
+  }
+  return out;
+}
+
+/// Bytes of a parameter as runKernel takes them.
+std::vector<std::byte> memoryOf(const HostArray& array, bool wide) {
+  if (!wide || !isFloat(array.dtype)) return array.bytes;
+  std::vector<std::byte> out(static_cast<size_t>(array.elements()) * sizeof(double));
+  for (int64_t i = 0; i < array.elements(); ++i) {
+    double value = array.at(i);
+    std::memcpy(&out[static_cast<size_t>(i) * sizeof(double)], &value, sizeof value);
+  }
+  return out;
+}
+
+NdArray arrayOf(const std::vector<std::byte>& bytes, const HostArray& like, bool wide) {
+  if (wide && isFloat(like.dtype)) {
+    NdArray out = NdArray::zeros(like.type());
+    std::memcpy(out.data.data(), bytes.data(), out.data.size() * sizeof(double));
+    return out;
+  }
+  HostArray array{like.dtype, like.shape, bytes};
+  return toNdArray(array);
+}
+
+/// The parameters after the kernel has run on them.
+Result<std::vector<NdArray>> interpreted(const Module& module, const KernelStep& step, uint32_t subgroup,
+                                         bool wide) {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<KernelBuffer> buffers;
+  for (const StepBuffer& buffer : step.buffers) memory.push_back(memoryOf(buffer.before, wide));
+  for (auto& bytes : memory) buffers.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
+  std::array<int64_t, 3> grid{1, 1, 1};
+  const std::vector<Operand>& extents = step.op->keyword("grid")->items;
+  for (size_t axis = 0; axis < extents.size() && axis < 3; ++axis) grid[axis] = extents[axis].integer;
+  KernelRunOptions options;
+  options.checks = false;
+  options.subgroupSize = subgroup;
+  options.wide = wide;
+  options.module = &module;
+  TG_TRY(KernelCounters counted, runKernel(*step.kernel, buffers, grid, options));
+  (void)counted;
+  std::vector<NdArray> out;
+  for (size_t i = 0; i < memory.size(); ++i) out.push_back(arrayOf(memory[i], step.buffers[i].before, wide));
+  return out;
+}
+
+/// Elements nobody touched say nothing, and what lies there (often no number) must not set the scale.
+void dropUntouched(const NdArray& before, NdArray& device, NdArray& exact, NdArray& wide) {
+  auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  for (size_t i = 0; i < before.data.size(); ++i) {
+    double was = before.data[i];
+    if (same(device.data[i], was) && same(exact.data[i], was) && same(wide.data[i], was))
+      device.data[i] = exact.data[i] = wide.data[i] = 0;
+  }
+}
+
+}  // namespace
+
+const StepBuffer* KernelStep::wrong() const {
+  for (const StepBuffer& buffer : buffers)
+    if (!buffer.close) return &buffer;
+  return nullptr;
+}
+
+Result<KernelSteps> KernelSteps::create(const Module& module, const std::string& function,
+                                        std::shared_ptr<vulkan::Device> device) {
+  const Item* func = module.func(function);
+  if (!func) return fail(fmt::format("the module has no function @{}", function));
+  KernelSteps out;
+  out.source_ = &module;
+  TG_TRY(Target target, targetOf(module.attrs));
+  out.subgroup_ =
+      static_cast<uint32_t>(target.subgroup > 1 ? target.subgroup : KernelRunOptions{}.subgroupSize);
+  std::unique_ptr<Module> stepped = clone(module);
+  std::erase_if(stepped->items,
+                [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
+  stepped->items.push_back(beginOf(*func));
+  for (const auto& op : func->body.ops) {
+    if (!isCommand(*op)) continue;
+    const Item* kernel = nullptr;
+    if (op->code == Opcode::dispatch) {
+      kernel = module.find(ItemKind::kernel, op->operands[0].text);
+      if (!kernel)
+        return failAt(op->loc, fmt::format("the module holds no source of kernel @{} to interpret; "
+                                           "strip-kernels removes it, spirv-emit keeps it",
+                                           op->operands[0].text));
+      ++out.dispatches_;
+    }
+    stepped->items.push_back(stepOf(*op, kernel, keyOf(out.commands_.size())));
+    out.commands_.push_back(op.get());
+  }
+  out.stepped_ = std::move(stepped);
+  TG_TRY(out.executor_, Executor::create(*out.stepped_, std::move(device)));
+  return out;
+}
+
+Result<void> KernelSteps::begin(const NamedArrays& params, const Inputs& inputs) {
+  at_ = 0, done_ = 0;
+  for (const auto& [name, value] : params) TG_CHECK(executor_->setStorage(name, value));
+  return executor_->submit(kBegin, inputs);
+}
+
+Result<bool> KernelSteps::next(KernelStep& out) {
+  for (; at_ < commands_.size(); ++at_) {
+    const std::string key = keyOf(at_);
+    if (commands_[at_]->code == Opcode::dispatch) break;
+    TG_CHECK(executor_->submit(key, {}));
+  }
+  if (at_ == commands_.size()) return false;
+  const std::string key = keyOf(at_);
+  out = {};
+  out.number = ++done_;
+  out.op = commands_[at_++];
+  out.kernel = source_->find(ItemKind::kernel, out.op->operands[0].text);
+  TG_TRY(RunOutputs before, executor_->read(key, true));
+  TG_CHECK(executor_->submit(key, {}));
+  TG_TRY(RunOutputs after, executor_->read(key, true));
+  for (size_t i = 0; i < before.captures.size(); ++i) {
+    const Value& param = *out.kernel->body.args[i];
+    StepBuffer& buffer = out.buffers.emplace_back();
+    buffer.name = param.name;
+    buffer.loc = param.loc;
+    buffer.written = param.type.mode != BufMode::in;
+    buffer.before = std::move(before.captures[i].second);
+    buffer.device = std::move(after.captures[i].second);
+  }
+  TG_CHECK(interpret(out));
+  return true;
+}
+
+Result<void> KernelSteps::interpret(KernelStep& step) const {
+  TG_TRY(std::vector<NdArray> exact, interpreted(*source_, step, subgroup_, false));
+  TG_TRY(std::vector<NdArray> wide, interpreted(*source_, step, subgroup_, true));
+  for (size_t i = 0; i < step.buffers.size(); ++i) {
+    StepBuffer& buffer = step.buffers[i];
+    buffer.exact = toHostArray(exact[i]);
+    // An operand whose bytes a result takes over changes with it, and is judged as that result.
+    if (!buffer.written) continue;
+    NdArray device = toNdArray(buffer.device);
+    dropUntouched(toNdArray(buffer.before), device, exact[i], wide[i]);
+    buffer.close = wholeFunctionClose(device, wide[i], exact[i], kWholeFunctionFloor, &buffer.why);
+  }
+  return {};
+}
+
+}  // namespace tg

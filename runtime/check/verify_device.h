@@ -1,0 +1,29 @@
+// A device against the interpreter: whole functions from the same params and inputs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/executor.h"
+
+namespace tg {
+
+struct ResultCheck {
+  std::string kind;  ///< "result", "capture", "gradient", "param", "state"
+  std::string name;
+  Type type;
+  bool close = true;
+  std::string why;  ///< the worst element, when not close
+};
+
+/// Calls a function once on the device and in the interpreter, exact on the same module of stage spirv and in
+/// f64 on `source`, the same function at stage tensor or fused. Results, captures, gradients the module
+/// keeps, and params and states that the function changes are compared by the rule |device - wide| <= 4
+/// |exact - wide| + floor of tolerance.h.
+Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Module& spirv,
+                                                 const std::string& function, const NamedArrays& params,
+                                                 const Inputs& inputs,
+                                                 std::shared_ptr<vulkan::Device> device);
+
+}  // namespace tg

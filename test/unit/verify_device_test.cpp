@@ -1,0 +1,191 @@
+// A device that computes something else is caught, and the kernel that does it is named.
+#include "test/unit/session_support.h"
+
+#include <map>
+#include <set>
+
+#include "codegen/glsl.h"
+#include "codegen/shader.h"
+#include "runtime/check/kernel_steps.h"
+#include "runtime/check/random_point.h"
+#include "runtime/check/verify_device.h"
+#include "runtime/finish.h"
+#include "runtime/interp_runner.h"
+
+namespace tg {
+namespace {
+
+class VerifyTest : public SessionTest {
+ protected:
+  void SetUp() override {
+    SessionTest::SetUp();
+    auto trained = runPasses(model(), "append-grad,append-adam{lr=0.01}");
+    ASSERT_TRUE(trained) << trained.error().str();
+    source_ = std::move(trained->module);
+    FinishOptions options;
+    options.keepGrads = true;
+    auto done = finish(clone(*source_), device_->info().target, options);
+    ASSERT_TRUE(done) << done.error().str();
+    spirv_ = std::move(done->module);
+    params_ = randomParams(*source_, 3);
+    auto inputs = randomInputs(*source_->func("train"), {}, 3);
+    ASSERT_TRUE(inputs) << inputs.error().str();
+    inputs_ = std::move(*inputs);
+  }
+
+  /// The name of the first kernel that differs, "" when none does, and the step itself.
+  std::string blamed(const Module& module, KernelStep& step) {
+    auto steps = KernelSteps::create(module, "train", device_);
+    EXPECT_TRUE(steps) << steps.error().str();
+    auto begun = steps->begin(params_, inputs_);
+    EXPECT_TRUE(begun) << begun.error().str();
+    int64_t count = 0;
+    while (true) {
+      auto more = steps->next(step);
+      EXPECT_TRUE(more) << more.error().str();
+      if (!more || !*more) break;
+      EXPECT_EQ(step.number, ++count);
+      if (step.wrong()) return step.kernel->name;
+    }
+    EXPECT_EQ(count, steps->dispatches());
+    return "";
+  }
+
+  /// Gives the binary of a kernel the code of an edited one; the text and its hash stay, as they would with a
+  /// driver that compiles wrongly.
+  void compileOther(Module& module, const Item& edited) {
+    auto glsl = printGlsl(edited, device_->info().target);
+    ASSERT_TRUE(glsl) << glsl.error().str();
+    auto words = compileGlsl(*glsl, edited.name);
+    ASSERT_TRUE(words) << words.error().str();
+    module.find(ItemKind::binary, edited.name)->code = *words;
+  }
+
+  std::unique_ptr<Module> source_, spirv_;
+  NamedArrays params_;
+  Inputs inputs_;
+};
+
+TEST_F(VerifyTest, everythingAgrees) {
+  auto checks = compareFunction(*source_, *spirv_, "train", params_, inputs_, device_);
+  ASSERT_TRUE(checks) << checks.error().str();
+  std::map<std::string, int> kinds;
+  for (const ResultCheck& check : *checks) {
+    EXPECT_TRUE(check.close) << check.kind << " " << check.name << ": " << check.why;
+    ++kinds[check.kind];
+  }
+  EXPECT_EQ(kinds["result"], 2);  // the loss and the norm of the gradient
+  EXPECT_EQ(kinds["capture"], 2);
+  EXPECT_EQ(kinds["gradient"], 3);
+  EXPECT_EQ(kinds["param"], 3);
+  EXPECT_GE(kinds["state"], 6);
+  KernelStep step;
+  EXPECT_EQ(blamed(*spirv_, step), "");
+}
+
+/// What a step leaves in the interpreter: results, captures, gradients, params and states.
+std::map<std::string, NdArray> outcome(const Module& module, const NamedArrays& params,
+                                       const Inputs& inputs) {
+  auto interpreter = Interpreter::create(module);
+  EXPECT_TRUE(interpreter) << interpreter.error().str();
+  for (const auto& [name, value] : params) EXPECT_TRUE(interpreter->setStorage(name, toNdArray(value)));
+  std::map<std::string, NdArray> arrays, out;
+  for (const auto& [name, value] : inputs) arrays.emplace(name, toNdArray(value));
+  auto run = interpreter->run("train", arrays);
+  EXPECT_TRUE(run) << run.error().str();
+  for (const auto& [name, value] : run->results) out["result " + name] = value;
+  for (const auto& [name, value] : run->captures) out["capture " + name] = value;
+  for (const auto& [name, value] : run->paramGrads) out["gradient " + name] = value;
+  for (const auto& item : module.items)
+    if (item->kind == ItemKind::param || item->kind == ItemKind::state)
+      out[item->name] = *interpreter->storage(item->name);
+  return out;
+}
+
+/// How far two outcomes are apart, relative to the largest element of each value.
+double apart(const std::map<std::string, NdArray>& a, const std::map<std::string, NdArray>& b) {
+  double worst = 0;
+  for (const auto& [name, value] : a) {
+    double off = 0, scale = 1e-30;
+    for (size_t i = 0; i < value.data.size(); ++i) {
+      off = std::max(off, std::fabs(value.data[i] - b.at(name).data[i]));
+      scale = std::max(scale, std::fabs(value.data[i]));
+    }
+    worst = std::max(worst, off / scale);
+  }
+  return worst;
+}
+
+// Every kernel of a training step, wrong in one float operation. Some operations hardly matter here (the
+// epsilon of adam, a branch of expm1 that is not taken): the interpreter, with the edited text, says which.
+TEST_F(VerifyTest, mutatedKernelsAreBlamed) {
+  int mutants = 0;
+  const auto sound = outcome(*spirv_, params_, inputs_);
+  std::set<std::string> kernels, mutated;
+  std::vector<std::string> names;
+  for (const auto& op : spirv_->func("train")->body.ops)
+    if (op->code == Opcode::dispatch && kernels.insert(op->operands[0].text).second)
+      names.push_back(op->operands[0].text);
+  for (const std::string& name : names) {
+    for (Opcode from : {Opcode::k_add, Opcode::k_mul, Opcode::k_sub}) {
+      auto module = clone(*spirv_);
+      auto edited = clone(*spirv_);
+      Item* kernel = edited->find(ItemKind::kernel, name);
+      Op* found = nullptr;
+      walk(kernel->body, [&](Op& op) {
+        if (op.code == from && op.result()->type.dtype == DType::f32) found = &op;
+      });
+      if (!found) continue;
+      found->code = from == Opcode::k_mul   ? Opcode::k_sub
+                    : from == Opcode::k_add ? Opcode::k_sub
+                                            : Opcode::k_add;
+      if (apart(sound, outcome(*edited, params_, inputs_)) < 1e-3) continue;
+      compileOther(*module, *kernel);
+      KernelStep step;
+      EXPECT_EQ(blamed(*module, step), name) << "the last " << info(from).name << " of @" << name;
+      ++mutants;
+      mutated.insert(name);
+      auto checks = compareFunction(*source_, *module, "train", params_, inputs_, device_);
+      ASSERT_TRUE(checks) << checks.error().str();
+      EXPECT_TRUE(std::any_of(checks->begin(), checks->end(), [](const ResultCheck& c) { return !c.close; }))
+          << name;
+    }
+  }
+  EXPECT_GE(mutants, 10);
+  EXPECT_GE(mutated.size(), 5u);
+}
+
+// The worst element and what both computed, of a difference in one element of many.
+TEST_F(VerifyTest, worstElementIsNamed) {
+  inputs_ = trainInputs();
+  auto module = parsed(edited(kModel, "%d = tg.sub %p, %y", "%d = tg.add %p, %y"));
+  auto fused = finish(clone(*module), device_->info().target, {});
+  auto sound = finish(model(), device_->info().target, {});
+  ASSERT_TRUE(fused && sound);
+  // The same plan with another function in one kernel: its binary stands in for the sound one.
+  auto binaries = sound->module->all(ItemKind::binary), others = fused->module->all(ItemKind::binary);
+  ASSERT_EQ(binaries.size(), others.size());
+  int swapped = 0;
+  for (size_t i = 0; i < binaries.size(); ++i)
+    if (binaries[i]->code != others[i]->code) binaries[i]->code = others[i]->code, ++swapped;
+  ASSERT_GE(swapped, 1);
+  KernelStep step;
+  EXPECT_NE(blamed(*sound->module, step), "");
+  const StepBuffer* wrong = step.wrong();
+  ASSERT_TRUE(wrong);
+  EXPECT_TRUE(wrong->written);
+  EXPECT_NE(wrong->why.find("element "), std::string::npos) << wrong->why;
+  EXPECT_NE(wrong->device.bytes, wrong->exact.bytes);
+}
+
+TEST_F(VerifyTest, whatCannotBeWalked) {
+  EXPECT_FALSE(KernelSteps::create(*spirv_, "nothing", device_));
+  auto stripped = runPasses(clone(*spirv_), "strip-kernels");
+  ASSERT_TRUE(stripped);
+  auto steps = KernelSteps::create(*stripped->module, "train", device_);
+  ASSERT_FALSE(steps);
+  EXPECT_NE(steps.error().message().find("no source of kernel"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tg

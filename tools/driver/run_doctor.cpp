@@ -1,0 +1,143 @@
+// tg-run doctor: whether a module fits a device, and which limit it is that it exceeds.
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/check/fit.h"
+#include "runtime/finish.h"
+#include "tools/driver/io.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What a module is judged against.
+struct Patient {
+  Target target;
+  DeviceMemory memory;
+  std::string name;
+};
+
+/// A target's JSON, or an entry of `tg-run devices --json`, which knows the memory too.
+Result<Patient> patientOfJson(const std::string& text, const std::string& file) {
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_array() && json.size() == 1) json = Json(json[0]);
+  if (json.is_array())
+    return fail(fmt::format("{}: {} devices where one is wanted; keep one of the list", file, json.size()));
+  Patient out;
+  if (!json.is_object() || !json.contains("target")) {
+    TG_TRY(out.target, targetFromJson(text, file));
+    out.name = out.target.name;
+    return out;
+  }
+  TG_TRY(out.target, targetFromJson(json["target"].dump(), file));
+  auto bytes = [&](const char* key) -> Result<int64_t> {
+    if (!json.contains(key)) return int64_t(0);
+    if (json[key].is_number_integer() && json[key].get<int64_t>() > 0) return json[key].get<int64_t>();
+    return fail(fmt::format("{}: {} is no positive integer", file, key));
+  };
+  TG_TRY(out.memory.heap, bytes("heap_bytes"));
+  TG_TRY(out.memory.allocation, bytes("max_allocation_bytes"));
+  out.name = json.contains("name") && json["name"].is_string() ? json["name"].get<std::string>() : file;
+  return out;
+}
+
+Result<Patient> patientOfDevice(const std::string& select) {
+  TG_TRY(auto devices, vulkan::listDevices());
+  TG_TRY(vulkan::Selection chosen, vulkan::selectDevice(devices, select));
+  const vulkan::DeviceInfo& info = devices[static_cast<size_t>(chosen.index)];
+  return Patient{info.target, {info.heapBytes, info.maxAllocationBytes}, info.name};
+}
+
+std::string amount(const Need& need, int64_t value) {
+  if (need.limit == "alignment") return value == int64_t(1) << 62 ? "any" : fmt::format("{}", value);
+  if (need.limit == "subgroups" || need.limit == "half_storage" || need.limit == "float_atomics")
+    return value ? "yes" : "no";
+  if (need.limit == "heap_bytes" || need.limit == "max_allocation_bytes")
+    return fmt::format("{} ({:.1f} MiB)", value, static_cast<double>(value) / (1 << 20));
+  return fmt::format("{}", value);
+}
+
+void print(const Need& need) {
+  std::string place = locString(need.loc);
+  std::string where = need.where + (place.empty() ? "" : ", " + place);
+  fmt::print("  {} {:<20} needs {}, there is {}{}\n", need.fits() ? "  " : "!!", need.limit,
+             amount(need, need.needed), need.checked ? amount(need, need.available) : "no figure for it",
+             where.empty() ? "" : "; " + where);
+}
+
+void print(const Fit& fit, const Patient& patient) {
+  for (const FunctionFit& function : fit.functions) {
+    fmt::print("@{}: {}; {} dispatches\n", function.function, function.fits() ? "fits" : "does not fit",
+               function.dispatches);
+    for (const Need& need : function.needs) print(need);
+  }
+  fmt::print("memory, of all functions together:\n");
+  for (const Need& need : fit.memory) print(need);
+  if (!fit.compiledFor.empty()) fmt::print("!! {}; compile it again for this target\n", fit.compiledFor);
+  fmt::print("{}: {}\n", patient.name, fit.fits() ? "fits" : "does not fit");
+}
+
+struct Doctor : Verb {
+  std::string file = "-", target, device, tuning;
+
+  void describe(CLI::App& app) override {
+    app.description(
+        "Says for each function whether it fits a device: every limit, what is needed and what there is. "
+        "An earlier stage is compiled for the target first. Exit 1 when it does not fit.");
+    app.add_option("FILE", file, "the module, of any stage; - or nothing is standard input")
+        ->option_text(" ");
+    CLI::Option* wanted =
+        app.add_option("--target", target, "a shipped target, its JSON, or one device of devices --json")
+            ->option_text("TARGET")
+            ->group("Target");
+    app.add_option("--device", device, "auto (default), cpu, an index, a UUID, a part of the name")
+        ->option_text("DEVICE")
+        ->group("Target")
+        ->excludes(wanted);
+    app.add_option("--tuning", tuning, "schedules measured on the device")
+        ->option_text("FILE")
+        ->group("Target");
+  }
+
+  Result<Patient> patient() const {
+    if (target.empty()) return patientOfDevice(device.empty() ? "auto" : device);
+    if (target.find('/') == std::string::npos && !target.ends_with(".json")) {
+      TG_TRY(Target named, targetByName(target));
+      return Patient{named, {}, named.name};
+    }
+    TG_TRY(std::string json, readInput(target));
+    return patientOfJson(json, target);
+  }
+
+  int run(CLI::App& app, const Arguments&) override {
+    auto against = patient();
+    if (!against) return report(app, target.empty() ? exitDevice : exitUsage, against.error());
+    ModelFlags model;
+    model.file = file;
+    std::unique_ptr<Module> module;
+    if (int code = loadModule(app, model, module)) return code;
+    FinishOptions options;
+    options.tuning = tuning;
+    auto done = finish(std::move(module), against->target, options);
+    if (!done) {
+      int code = report(app, exitInput, done.error());
+      fmt::print("{}: does not fit: it cannot be compiled for it\n", against->name);
+      return code;
+    }
+    auto fit = fitOf(*done->module, against->target, against->memory);
+    if (!fit) return report(app, exitInput, fit.error());
+    print(*fit, *against);
+    return fit->fits() ? exitOk : exitInput;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeDoctor() { return std::make_unique<Doctor>(); }
+
+}  // namespace tg

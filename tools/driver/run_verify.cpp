@@ -1,0 +1,221 @@
+// tg-run verify: a device against the interpreter, and which kernel it is that differs.
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "runtime/check/random_point.h"
+#include "runtime/check/verify_device.h"
+#include "runtime/finish.h"
+#include "tools/driver/run_setup.h"
+#include "tools/driver/verify_dump.h"
+
+namespace tg {
+
+namespace {
+
+struct VerifyFlags {
+  std::string against = "interp", devices = "auto", entry, dump;
+  std::vector<std::string> inputs;
+  bool bisect = false;
+};
+
+/// "all", or device choices with commas between them.
+Result<std::vector<std::string>> chosenDevices(const std::string& text) {
+  std::vector<std::string> out;
+  if (text == "all") {
+    TG_TRY(auto devices, vulkan::listDevices());
+    for (const vulkan::DeviceInfo& info : devices)
+      if (info.unusable.empty()) out.push_back(fmt::format("{}", info.index));
+    if (out.empty()) return fail("no Vulkan device can be used");
+    return out;
+  }
+  for (size_t at = 0; at <= text.size();) {
+    size_t end = std::min(text.find(',', at), text.size());
+    if (end == at) return fail(fmt::format("--devices={}: an empty name", text));
+    out.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+/// One module on one device.
+class Verification {
+ public:
+  Verification(const CLI::App& app, const ModelFlags& model, const VerifyFlags& flags,
+               std::shared_ptr<vulkan::Device> device)
+      : app_(app), model_(model), flags_(flags), device_(std::move(device)) {}
+
+  int run(const Module& source, const std::vector<std::string>& functions) {
+    FinishOptions options;
+    options.keepGrads = true;
+    options.tuning = model_.tuning;
+    auto done = finish(clone(source), device_->info().target, options);
+    if (!done) return report(app_, exitInput, done.error());
+    spirv_ = std::move(done->module);
+    source_ = source.stage < Stage::planned ? &source : nullptr;
+    if (!source_)
+      fmt::print("a module of stage {} has no f64 oracle for whole functions: each kernel is compared\n",
+                 tg::name(source.stage));
+    params_ = randomParams(source, model_.seed);
+    int worst = exitOk;
+    for (const std::string& function : functions) {
+      int code = one(*source.func(function));
+      if (code != exitOk && code != exitNumeric) return code;
+      worst = std::max(worst, code);
+    }
+    return worst;
+  }
+
+ private:
+  int one(const Item& func) {
+    std::vector<std::string> given;
+    for (const std::string& text : flags_.inputs)
+      if (func.arg(text.substr(0, text.find('=')))) given.push_back(text);
+    auto inputs = randomInputs(func, given, model_.seed);
+    if (!inputs) return report(app_, exitInput, inputs.error());
+    if (!source_) return walk(func.name, *inputs, false);
+    auto checks = compareFunction(*source_, *spirv_, func.name, params_, *inputs, device_);
+    if (!checks) return report(app_, exitDevice, checks.error());
+    int64_t wrong = 0;
+    for (const ResultCheck& check : *checks) {
+      wrong += !check.close;
+      fmt::print("{}  @{} {} {} {}{}\n", check.close ? "ok     " : "DIFFERS", func.name, check.kind,
+                 check.name, check.type.str(), check.close ? "" : ": " + check.why);
+    }
+    fmt::print("@{}: {} of {} values agree with the interpreter on {}\n", func.name,
+               static_cast<int64_t>(checks->size()) - wrong, checks->size(), device_->info().name);
+    if (flags_.bisect || (wrong && !flags_.dump.empty())) {
+      int code = walk(func.name, *inputs, wrong > 0);
+      if (code != exitOk) return code;
+    }
+    return wrong ? exitNumeric : exitOk;
+  }
+
+  /// Kernel by kernel; `expected` says that the whole function differs.
+  int walk(const std::string& function, const Inputs& inputs, bool expected) {
+    auto steps = KernelSteps::create(*spirv_, function, device_);
+    if (!steps) return report(app_, exitDevice, steps.error());
+    if (auto begun = steps->begin(params_, inputs); !begun) return report(app_, exitDevice, begun.error());
+    KernelStep step;
+    while (true) {
+      auto more = steps->next(step);
+      if (!more) return report(app_, exitDevice, more.error());
+      if (!*more) break;
+      if (step.wrong()) return blame(function, step, steps->dispatches());
+    }
+    fmt::print("@{}: each of {} kernels agrees with the interpreter on equal inputs on {}\n", function,
+               steps->dispatches(), device_->info().name);
+    if (expected)
+      fmt::print(
+          "  no kernel is wrong by itself: the order of commands, or how the module was compiled, is\n");
+    return exitOk;
+  }
+
+  int blame(const std::string& function, const KernelStep& step, int64_t dispatches) {
+    std::string label = step.op->word("label"), place = locString(step.op->loc);
+    fmt::print("@{}: kernel @{}{} is the first that differs on equal inputs: dispatch {} of {}{}\n", function,
+               step.kernel->name, label.empty() ? "" : " (" + label + ")", step.number, dispatches,
+               place.empty() ? "" : ", " + place);
+    for (const StepBuffer& buffer : step.buffers)
+      if (!buffer.close) fmt::print("  %{}, {}\n", buffer.name, buffer.why);
+    if (flags_.dump.empty()) return exitNumeric;
+    auto folder = dumpStep(flags_.dump, function, *spirv_, step, device_->info());
+    if (!folder) return report(app_, exitInput, folder.error());
+    fmt::print("  its inputs, both outputs and its code are in {}\n", *folder);
+    return exitNumeric;
+  }
+
+  const CLI::App& app_;
+  const ModelFlags& model_;
+  const VerifyFlags& flags_;
+  std::shared_ptr<vulkan::Device> device_;
+  std::unique_ptr<Module> spirv_;
+  const Module* source_ = nullptr;
+  NamedArrays params_;
+};
+
+/// The function of --entry, or all.
+Result<std::vector<std::string>> functionsOf(const Module& module, const std::string& entry) {
+  std::string wanted = entry.starts_with('@') ? entry.substr(1) : entry, known;
+  std::vector<std::string> out;
+  for (const Item* func : module.all(ItemKind::func)) {
+    known += (known.empty() ? "@" : ", @") + func->name;
+    if (wanted.empty() || wanted == func->name) out.push_back(func->name);
+  }
+  if (out.empty())
+    return fail(
+        fmt::format("there is no function @{}; the module has {}", wanted, known.empty() ? "none" : known));
+  return out;
+}
+
+/// Each --input is an argument of one of the functions at least.
+Result<void> checkNames(const Module& module, const std::vector<std::string>& functions,
+                        const std::vector<std::string>& inputs) {
+  for (const std::string& text : inputs) {
+    std::string name = text.substr(0, text.find('='));
+    bool found = false;
+    for (const std::string& function : functions) found = found || module.func(function)->arg(name);
+    if (!found) return fail(fmt::format("--input={}: no function to verify has an input '{}'", text, name));
+  }
+  return {};
+}
+
+struct Verify : Verb {
+  ModelFlags model;
+  VerifyFlags flags;
+
+  void describe(CLI::App& app) override {
+    app.description(
+        "Calls each function on the device and in the interpreter, from the same random parameters and "
+        "inputs, and compares what comes out. Exit 3 when something differs.");
+    app.add_option("FILE", model.file, "the module, of any stage; - or nothing is standard input")
+        ->option_text(" ");
+    app.add_option("--against", flags.against, "what to compare with")
+        ->option_text("interp")
+        ->check(CLI::IsMember({"interp"}));
+    app.add_option("--devices", flags.devices, "all, or devices as --device names them: 0,cpu")
+        ->option_text("LIST");
+    app.add_option("--entry", flags.entry, "the function; every one by default")->option_text("NAME");
+    app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
+        ->option_text("NAME=SPEC");
+    app.add_option("--seed", model.seed, "of the random parameters and inputs")->option_text("N");
+    app.add_option("--pipeline", model.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
+        ->option_text("PASSES");
+    app.add_option("--tuning", model.tuning, "schedules measured on the device")->option_text("FILE");
+    app.add_flag("--bisect", flags.bisect, "run the kernels one by one; name the first that differs");
+    app.add_option("--dump", flags.dump, "write that kernel, its inputs and both outputs")
+        ->option_text("DIR");
+    app.add_flag("--validation", model.validation, "run under the Vulkan validation layer");
+  }
+
+  int run(CLI::App& app, const Arguments&) override {
+    std::unique_ptr<Module> module;
+    if (int code = loadModule(app, model, module)) return code;
+    if (!model.pipeline.empty()) {
+      auto ran = runPasses(std::move(module), model.pipeline);
+      if (!ran) return report(app, exitInput, ran.error());
+      module = std::move(ran->module);
+    }
+    auto functions = functionsOf(*module, flags.entry);
+    if (!functions) return report(app, exitInput, functions.error());
+    if (auto known = checkNames(*module, *functions, flags.inputs); !known)
+      return report(app, exitInput, known.error());
+    auto devices = chosenDevices(flags.devices);
+    if (!devices) return report(app, flags.devices == "all" ? exitDevice : exitUsage, devices.error());
+    int worst = exitOk;
+    for (const std::string& select : *devices) {
+      auto device = vulkan::Device::open({select, model.validation, false, {}});
+      if (!device) return report(app, exitDevice, device.error());
+      int code = Verification(app, model, flags, *device).run(*module, *functions);
+      if (code != exitOk && code != exitNumeric) return code;
+      worst = std::max(worst, code);
+    }
+    return worst;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeVerify() { return std::make_unique<Verify>(); }
+
+}  // namespace tg
