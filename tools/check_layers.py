@@ -30,7 +30,7 @@ LAYERS = (
 OWN_ROOM = {r"codegen/schedule.*": r"codegen/schedule.*"}
 
 # Written by the build, not in the tree.
-GENERATED = {"ir/targets.inc"}
+GENERATED = {"tensorgrad_bundle.h", "ir/targets.inc"}
 
 # Libraries that only some rooms may use.
 EXTERNAL = (
