@@ -17,22 +17,6 @@ namespace {
 // larger ones (kept gradients, captures) stay where kernels are fast and are staged.
 constexpr int64_t kMappedIoBytes = int64_t(1) << 20;
 
-/// Moves rows between a dense host array and bytes whose rows lie `pitch` elements apart.
-template <class Move>
-void eachRow(const Type& type, int64_t pitch, Move move) {
-  int64_t element = byteSize(type.dtype);
-  int64_t row = type.rank() ? type.shape.back() * element : element;
-  int64_t rows = type.bytes() / row;
-  for (int64_t i = 0; i < rows; ++i) move(i * row, i * pitch * element, static_cast<size_t>(row));
-}
-
-/// Bytes from a value's first to its last, its pitch included.
-int64_t spanBytes(const Type& type, int64_t pitch) {
-  if (!pitch || !type.rank()) return type.bytes();
-  int64_t rows = type.elements() / type.shape.back();
-  return ((rows - 1) * pitch + type.shape.back()) * byteSize(type.dtype);
-}
-
 /// Kernels the functions dispatch.
 std::set<std::string> kernelsOf(const std::vector<const Item*>& funcs) {
   std::set<std::string> names;

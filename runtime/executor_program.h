@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "runtime/commands.h"
 #include "runtime/executor.h"
 
 namespace tg {
@@ -19,12 +20,11 @@ struct Executor::Program {
   Result<std::vector<vulkan::Command>> commandsOf(const Item& func) const;
 
  private:
-  Result<vulkan::Dispatch> dispatch(const Op& op) const;
-  Result<vulkan::Binding> binding(const Op& op, const Operand& argument) const;
+  Result<vulkan::Command> command(const Loc& loc, const DispatchStep& step) const;
+  Result<vulkan::Command> command(const Loc& loc, const BarrierStep& step) const;
+  Result<vulkan::Command> command(const Loc& loc, const FillStep& step) const;
+  Result<vulkan::Command> command(const Loc& loc, const CopyStep& step) const;
+  Result<vulkan::Binding> binding(const Loc& loc, const BufferRange& named) const;
 };
-
-/// How a binary sees its buffers: by its kernel's parameters, whose hash must then be the binary's, or
-/// by its `modes` where the kernel has been stripped.
-Result<std::vector<vulkan::BindingKind>> bindingsOf(const Module& module, const Item& binary);
 
 }  // namespace tg

@@ -1,0 +1,156 @@
+#include "runtime/bundle/bundle.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "ir/parser.h"
+#include "runtime/commands.h"
+#include "runtime/data/file_io.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::byte> bytesOf(std::string_view text) {
+  auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+void addNames(const Operand& operand, std::set<std::string>& names) {
+  if (!operand.text.empty()) names.insert(operand.text);
+  for (const Operand& item : operand.items) addNames(item, names);
+}
+
+/// The names of all items that an item refers to, also through others.
+void addReachable(const Module& module, const Item& from, std::set<const Item*>& reached) {
+  if (!reached.insert(&from).second) return;
+  std::set<std::string> names;
+  walk(from.body, [&](const Op& op) {
+    for (const Operand& operand : op.operands) addNames(operand, names);
+  });
+  for (const auto& item : module.items) {
+    bool called = item->kind != ItemKind::func || isKernelFunc(*item);
+    if (called && names.contains(item->name)) addReachable(module, *item, reached);
+  }
+}
+
+/// @persistent as it is when the values are at home.
+Result<std::vector<std::byte>> weightsImage(const Module& module, const NamedArrays& values) {
+  const Item* persistent = module.find(ItemKind::buffer, "persistent");
+  std::vector<std::byte> image(
+      static_cast<size_t>(persistent ? std::max<int64_t>(persistent->bytes, 16) : 16));
+  std::string wrong;
+  for (const auto& item : module.items) {
+    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    const HostArray* value = nullptr;
+    for (const auto& [name, array] : values)
+      if (name == item->name) value = &array;
+    if (!value || value->type() != item->type) {
+      wrong += fmt::format("{}'{}' is {}, wanted {}", wrong.empty() ? "" : "; ", item->name,
+                           value ? value->type().str() : "missing", item->type.str());
+      continue;
+    }
+    if (!item->place || item->place->buffer != "persistent")
+      return failAt(item->loc, fmt::format("@{} has no home", item->name));
+    const Place& home = *item->place;
+    if (home.offset + spanBytes(item->type, home.pitch) > static_cast<int64_t>(image.size()))
+      return failAt(item->loc, fmt::format("the home of @{} lies outside of @persistent", item->name));
+    int64_t pitch = home.pitch ? home.pitch : item->type.rank() ? item->type.shape.back() : 1;
+    eachRow(item->type, pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
+      std::memcpy(&image[static_cast<size_t>(home.offset + apart)], &value->bytes[static_cast<size_t>(dense)],
+                  bytes);
+    });
+  }
+  if (!wrong.empty()) return fail("the weights do not fit the model: " + wrong);
+  return image;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Module>> forwardOnly(const Module& module, const std::string& entry) {
+  if (module.stage > Stage::fused)
+    return failAt(module.loc, fmt::format("the module is of stage {}, where memory is laid out for all its "
+                                          "functions; export the source, of stage tensor or fused",
+                                          name(module.stage)));
+  std::string known;
+  for (const Item* func : module.all(ItemKind::func)) known += (known.empty() ? "@" : ", @") + func->name;
+  const Item* func = module.func(entry);
+  if (!func)
+    return failAt(module.loc, fmt::format("there is no function @{}; the module has {}", entry,
+                                          known.empty() ? "none" : known));
+  const Op* learns = nullptr;
+  walk(func->body, [&](const Op& op) {
+    if (op.code == Opcode::update && !learns) learns = &op;
+  });
+  if (learns)
+    return failAt(learns->loc,
+                  fmt::format("@{} updates @{}; a bundle only calls functions that change nothing", entry,
+                              learns->operands[0].text));
+  std::unique_ptr<Module> out = clone(module);
+  std::set<const Item*> kept;
+  addReachable(*out, *out->func(entry), kept);
+  std::erase_if(out->items, [&](const std::unique_ptr<Item>& item) { return !kept.contains(item.get()); });
+  return out;
+}
+
+Result<BundleFiles> makeBundle(const Module& module, const std::string& entry, const NamedArrays& values,
+                               const std::string& name, const std::string& version) {
+  const Item* func = module.func(entry);
+  if (module.stage != Stage::spirv || !func)
+    return failAt(module.loc,
+                  fmt::format("a bundle wants a module of stage spirv with a function @{}", entry));
+  BundleFiles files;
+  TG_TRY(files["weights.bin"], weightsImage(module, values));
+  for (const Item* binary : module.all(ItemKind::binary)) {
+    auto words = std::as_bytes(std::span(binary->code));
+    files["kernels/" + binary->name + ".spv"] = {words.begin(), words.end()};
+  }
+  files["module.spirv.tgir"] = bytesOf(print(module));
+  TG_TRY(std::string manifest, bundleManifest(module, *func, name, version, files));
+  files["manifest.json"] = bytesOf(manifest);
+  files[cIdentifier(name) + ".h"] = bytesOf(bundleHeader(*func, name));
+  for (const auto& [file, text] : loaderSources()) files[file] = bytesOf(text);
+  return files;
+}
+
+Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool force) {
+  fs::path target = fs::path(path).lexically_normal();
+  if (!target.has_filename()) target = target.parent_path();
+  std::error_code error;
+  bool there = fs::exists(fs::symlink_status(target, error));
+  if (there && !force) return fail(fmt::format("{} exists; --force replaces a bundle", target.string()));
+  if (there && !fs::exists(target / "manifest.json", error) && !fs::is_empty(target, error))
+    return fail(fmt::format("{} is not a bundle, so it is not replaced", target.string()));
+  fs::path fresh = target, old = target;
+  fresh += fmt::format(".new-{}", ::getpid());
+  old += fmt::format(".old-{}", ::getpid());
+  auto failed = [&](const std::string& why) {
+    std::error_code ignored;
+    fs::remove_all(fresh, ignored);
+    return fail(why);
+  };
+  if (fs::create_directories(fresh / "kernels", error); error)
+    return failed(fmt::format("cannot create {}: {}", target.string(), error.message()));
+  for (const auto& [name, bytes] : files)
+    if (auto written = writeFile((fresh / name).string(), bytes); !written)
+      return failed(written.error().message());
+  if (there) fs::rename(target, old, error);
+  if (!error) fs::rename(fresh, target, error);
+  if (error) {
+    std::error_code ignored;
+    if (there && !fs::exists(target, ignored)) fs::rename(old, target, ignored);
+    return failed(fmt::format("cannot create {}: {}", target.string(), error.message()));
+  }
+  if (there) fs::remove_all(old, error);
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,46 @@
+// A model made ready to run without the compiler: kernels, weights, a manifest, and the source of a loader.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "runtime/runner.h"
+
+namespace tg {
+
+/// Files by their paths inside the bundle.
+using BundleFiles = std::map<std::string, std::vector<std::byte>>;
+
+/// What is left of a module of stage tensor or fused when only one function is ever called: it, what it
+/// calls, and the params and states it reads. Errors: another stage, no such function, one that updates
+/// something.
+Result<std::unique_ptr<Module>> forwardOnly(const Module& module, const std::string& entry);
+
+/// All files of a bundle. `module` is of stage spirv and has only the function `entry`; `values` has every
+/// param and state of it by name, others are passed over. The error lists all that are missing or of another
+/// type. `name` becomes that of the C header.
+Result<BundleFiles> makeBundle(const Module& module, const std::string& entry, const NamedArrays& values,
+                               const std::string& name, const std::string& version);
+
+/// Makes the directory `path`, whole or not at all: the files are written to one beside it, synced and
+/// renamed. What is there already is an error, or, with `force`, is replaced when it is a bundle or empty.
+Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool force);
+
+// For the other files of this folder.
+
+/// manifest.json of `module`; `files` has the kernels and weights already.
+Result<std::string> bundleManifest(const Module& module, const Item& entry, const std::string& name,
+                                   const std::string& version, const BundleFiles& files);
+/// The C header: sizes, a struct of the inputs and one of the results, and a function that runs with them.
+std::string bundleHeader(const Item& entry, const std::string& name);
+/// `name` as part of a C identifier.
+std::string cIdentifier(const std::string& name);
+/// The loader's files by name: tensorgrad_bundle.h, tensorgrad_bundle.cpp, example.cpp.
+const std::map<std::string, std::string>& loaderSources();
+
+}  // namespace tg

@@ -1,0 +1,117 @@
+#include "runtime/commands.h"
+
+#include <fmt/format.h>
+
+#include "ir/verify_dispatch.h"
+
+namespace tg {
+
+using vulkan::BindingKind;
+
+namespace {
+
+Result<BindingKind> texelKind(const Loc& loc, DType dtype, int lanes) {
+  bool wide = lanes == 4;
+  if (lanes == 1 || wide) switch (dtype) {
+    case DType::f32: return wide ? BindingKind::texelF32x4 : BindingKind::texelF32;
+    case DType::i32: return wide ? BindingKind::texelI32x4 : BindingKind::texelI32;
+    case DType::i1:
+    case DType::u32: return wide ? BindingKind::texelU32x4 : BindingKind::texelU32;
+    case DType::f16: break;
+    }
+  return failAt(loc, fmt::format("no texel view holds {} of {}", lanes, name(dtype)));
+}
+
+/// A mode of a stripped kernel: `in`, `out`, `inout`, `texel(f32)`, `texel(f32x4)`, ….
+Result<BindingKind> kindOfMode(const Item& binary, const Attr& mode) {
+  if (mode.text == "in" || mode.text == "out" || mode.text == "inout") return BindingKind::storage;
+  constexpr std::pair<std::string_view, DType> texels[] = {
+      {"f32", DType::f32}, {"i32", DType::i32}, {"u32", DType::u32}};
+  for (const auto& [word, dtype] : texels) {
+    if (mode.text != "texel" || mode.list.size() != 1) continue;
+    if (mode.list[0].text == word) return texelKind(binary.loc, dtype, 1);
+    if (mode.list[0].text == fmt::format("{}x4", word)) return texelKind(binary.loc, dtype, 4);
+  }
+  return failAt(binary.loc, fmt::format("binary @{}: unknown mode {}", binary.name, mode.str()));
+}
+
+}  // namespace
+
+Result<std::vector<BindingKind>> bindingsOf(const Module& module, const Item& binary) {
+  std::vector<BindingKind> kinds;
+  const Item* kernel = module.find(ItemKind::kernel, binary.name);
+  if (!kernel) {
+    const Attr* modes = find(binary.attrs, "modes");
+    if (!modes)
+      return failAt(binary.loc, fmt::format("binary @{} has neither a kernel nor modes", binary.name));
+    for (const Attr& mode : modes->list) {
+      TG_TRY(BindingKind kind, kindOfMode(binary, mode));
+      kinds.push_back(kind);
+    }
+    return kinds;
+  }
+  const Attr* hash = find(binary.attrs, "kernel_hash");
+  std::string expected = kernelHash(*kernel);
+  if (!hash || hash->text != expected)
+    return failAt(
+               binary.loc,
+               fmt::format(
+                   "binary @{} is not made of the kernel beside it: its kernel_hash is {}, the kernel's {}",
+                   binary.name, hash ? hash->text : "missing", expected))
+        .note(kernel->loc, "the kernel; run spirv-emit again after an edit");
+  for (const auto& arg : kernel->body.args) {
+    const Type& type = arg->type;
+    if (!type.texel) {
+      kinds.push_back(BindingKind::storage);
+      continue;
+    }
+    TG_TRY(BindingKind kind, texelKind(arg->loc, type.dtype, type.lanes));
+    kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+namespace {
+
+BufferRange rangeOf(const Operand& argument) {
+  const Operand& named = argument.items.front();
+  return {named.text, named.items[0].integer, named.items[1].integer};
+}
+
+DispatchStep dispatchOf(const Op& op) {
+  DispatchStep dispatch;
+  dispatch.kernel = op.operands[0].text;
+  dispatch.label = op.word("label");
+  const Operand& grid = *op.keyword("grid");
+  for (size_t axis = 0; axis < grid.items.size() && axis < 3; ++axis)
+    dispatch.grid[axis] = static_cast<uint32_t>(grid.items[axis].integer);
+  for (const Operand& argument : op.keyword("args")->items) dispatch.bindings.push_back(rangeOf(argument));
+  return dispatch;
+}
+
+}  // namespace
+
+std::vector<ProgramStep> programSteps(const Item& func) {
+  std::vector<ProgramStep> steps;
+  for (const auto& op : func.body.ops) {
+    if (op->code == Opcode::dispatch) steps.push_back({op->loc, dispatchOf(*op)});
+    if (op->code == Opcode::barrier) steps.push_back({op->loc, BarrierStep{}});
+    if (op->code != Opcode::fill && op->code != Opcode::copy) continue;
+    const auto& args = op->keyword("args")->items;
+    BufferRange first = rangeOf(args[0]);
+    if (op->code == Opcode::fill) {
+      steps.push_back({op->loc, FillStep{std::move(first)}});
+    } else {
+      steps.push_back({op->loc, CopyStep{std::move(first), rangeOf(args[1])}});
+    }
+  }
+  return steps;
+}
+
+int64_t spanBytes(const Type& type, int64_t pitch) {
+  if (!pitch || !type.rank()) return type.bytes();
+  int64_t rows = type.elements() / type.shape.back();
+  return ((rows - 1) * pitch + type.shape.back()) * byteSize(type.dtype);
+}
+
+}  // namespace tg

@@ -1,0 +1,62 @@
+// What a function of a spirv module tells a device to do, as the text says it: names and byte ranges, without
+// any device. The executor makes Vulkan commands of it, an exported bundle lists it.
+#pragma once
+
+#include <array>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "runtime/vulkan/pipeline.h"
+
+namespace tg {
+
+/// `@arena[1024:512]`.
+struct BufferRange {
+  std::string buffer;
+  int64_t offset = 0, bytes = 0;
+};
+
+struct DispatchStep {
+  std::string kernel;  ///< names a binary
+  std::string label;   ///< what it computes, for people; may be empty
+  std::array<uint32_t, 3> grid{1, 1, 1};
+  std::vector<BufferRange> bindings;  ///< in the order of the kernel's parameters
+};
+struct BarrierStep {};
+/// Zeros.
+struct FillStep {
+  BufferRange range;
+};
+struct CopyStep {
+  BufferRange source, target;  ///< equally long
+};
+
+struct ProgramStep {
+  Loc loc;
+  std::variant<DispatchStep, BarrierStep, FillStep, CopyStep> what;
+};
+
+/// The commands of a function of a verified spirv module, in text order.
+std::vector<ProgramStep> programSteps(const Item& func);
+
+/// How a binary sees its buffers: by its kernel's parameters, whose hash must then be the binary's, or
+/// by its `modes` where the kernel has been stripped.
+Result<std::vector<vulkan::BindingKind>> bindingsOf(const Module& module, const Item& binary);
+
+/// Bytes from a value's first to its last in memory whose rows lie `pitch` elements apart; 0 is dense.
+int64_t spanBytes(const Type& type, int64_t pitch);
+
+/// Calls `move(dense, apart, bytes)` for each row: where it starts in a dense array and in memory whose rows
+/// lie `pitch` elements apart, and its length, all in bytes.
+template <class Move>
+void eachRow(const Type& type, int64_t pitch, Move move) {
+  int64_t element = byteSize(type.dtype);
+  int64_t row = type.rank() ? type.shape.back() * element : element;
+  int64_t rows = type.bytes() / row;
+  for (int64_t i = 0; i < rows; ++i) move(i * row, i * pitch * element, static_cast<size_t>(row));
+}
+
+}  // namespace tg

@@ -1,0 +1,162 @@
+// tg-run export: a directory that runs a trained model without the compiler.
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "runtime/bundle/bundle.h"
+#include "runtime/data/safetensors.h"
+#include "runtime/finish.h"
+#include "runtime/vulkan/device.h"
+#include "tools/driver/io.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportFlags {
+  std::string source, weights, entry = "predict", out, target, device = "auto", name;
+  bool force = false;
+};
+
+bool isThere(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+/// The newest whole checkpoint of a run, or the run itself when its weights lie in it.
+fs::path checkpointOf(const fs::path& run) {
+  fs::path newest;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run / "ckpt", error))
+    if (isThere(entry.path() / "COMPLETE") && isThere(entry.path() / "model.safetensors"))
+      newest = std::max(newest, entry.path());
+  return newest.empty() ? run : newest;
+}
+
+/// What a path to a run, a checkpoint or a file stands for.
+struct Source {
+  fs::path module;
+  std::vector<fs::path> weights;  ///< later ones add what earlier ones lack
+};
+
+std::vector<fs::path> weightsOf(const fs::path& path) {
+  if (!fs::is_directory(path)) return {path};
+  fs::path folder = isThere(path / "model.tgir") ? checkpointOf(path) : path;
+  std::vector<fs::path> files = {folder / "model.safetensors"};
+  if (isThere(folder / "optim.safetensors")) files.push_back(folder / "optim.safetensors");
+  return files;
+}
+
+Result<Source> sourceOf(const ExportFlags& flags) {
+  Source out;
+  fs::path given = flags.source;
+  out.module = given;
+  if (fs::is_directory(given)) {
+    fs::path run =
+        isThere(given / "model.tgir") ? given : fs::absolute(given).lexically_normal() / ".." / "..";
+    out.module = run.lexically_normal() / "model.tgir";
+    if (!isThere(out.module))
+      return fail(
+          fmt::format("{} is neither a run nor a checkpoint of one: there is no model.tgir", given.string()));
+    out.weights = weightsOf(given);
+  } else if (given.extension() == ".safetensors") {
+    return fail(fmt::format("{0} has weights only: give the module too, export model.tgir --weights={0}",
+                            given.string()));
+  }
+  if (!flags.weights.empty()) out.weights = weightsOf(flags.weights);
+  return out;
+}
+
+Result<NamedArrays> readWeights(const std::vector<fs::path>& files) {
+  NamedArrays values;
+  for (const fs::path& file : files) {
+    TG_TRY(Safetensors read, readSafetensors(file.string()));
+    for (auto& tensor : read.tensors) values.push_back(std::move(tensor));
+  }
+  return values;
+}
+
+Result<Target> targetFor(const ExportFlags& flags) {
+  if (flags.target.empty()) {
+    TG_TRY(auto devices, vulkan::listDevices());
+    TG_TRY(auto chosen, vulkan::selectDevice(devices, flags.device));
+    return devices[static_cast<size_t>(chosen.index)].target;
+  }
+  if (flags.target.find('/') == std::string::npos && !flags.target.ends_with(".json"))
+    return targetByName(flags.target);
+  TG_TRY(std::string json, readInput(flags.target));
+  return targetFromJson(json, flags.target);
+}
+
+struct Export : Verb {
+  ExportFlags flags;
+
+  void describe(CLI::App& app) override {
+    app.description("Writes a directory that runs a function without the compiler: kernels, weights,\n"
+                    "a manifest, and a C++ loader with an example.");
+    app.add_option("SOURCE", flags.source, "a run, a checkpoint, or a module's file with --weights")
+        ->option_text(" ")
+        ->required();
+    app.add_option("-o,--out", flags.out, "the directory to write")->option_text("DIR")->required();
+    app.add_option("--weights", flags.weights, "safetensors, a run or a checkpoint; the source's by default")
+        ->option_text("PATH");
+    app.add_option("--entry", flags.entry, "the function (default: predict)")->option_text("NAME");
+    app.add_option("--name", flags.name, "of the C header and its struct; the module's by default")
+        ->option_text("NAME");
+    app.add_flag("--force", flags.force, "replace a bundle that is there");
+    app.add_option("--target", flags.target, "a shipped target or a JSON file instead of a device's limits")
+        ->option_text("TARGET")
+        ->group("Model and device");
+    app.add_option("--device", flags.device, "export for this device (default: auto)")
+        ->option_text("DEVICE")
+        ->group("Model and device");
+  }
+
+  int run(CLI::App& app, const Arguments&) override {
+    auto source = sourceOf(flags);
+    if (!source) return report(app, exitInput, source.error());
+    if (source->weights.empty())
+      return report(app, exitUsage, "say which parameters: --weights=model.safetensors");
+    ModelFlags model;
+    model.file = source->module.string();
+    std::unique_ptr<Module> module;
+    if (int code = loadModule(app, model, module)) return code;
+    std::string entry = flags.entry.starts_with('@') ? flags.entry.substr(1) : flags.entry;
+    auto forward = forwardOnly(*module, entry);
+    if (!forward) return report(app, exitInput, forward.error());
+    auto values = readWeights(source->weights);
+    if (!values) return report(app, exitInput, values.error());
+    auto target = targetFor(flags);
+    if (!target) return report(app, flags.target.empty() ? exitDevice : exitUsage, target.error());
+    FinishOptions options;
+    options.keepCaptures = "";
+    auto done = finish(std::move(*forward), *target, options);
+    if (!done) return report(app, exitInput, done.error());
+    return write(app, *done->module, entry, *values);
+  }
+
+ private:
+  int write(const CLI::App& app, const Module& module, const std::string& entry, const NamedArrays& values) {
+    std::string name = flags.name.empty() ? module.name : flags.name;
+    if (name.empty()) name = "model";
+    auto files = makeBundle(module, entry, values, name, TG_VERSION);
+    if (!files) return report(app, exitInput, files.error());
+    auto written = writeBundle(flags.out, *files, flags.force);
+    if (!written) return report(app, exitInput, written.error());
+    size_t bytes = 0;
+    for (const auto& [file, content] : *files) bytes += content.size();
+    fmt::print("wrote {}: @{} with {} kernels, {} bytes in {} files\n", flags.out, entry,
+               module.all(ItemKind::binary).size(), bytes, files->size());
+    return exitOk;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeExport() { return std::make_unique<Export>(); }
+
+}  // namespace tg
