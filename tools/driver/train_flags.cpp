@@ -15,7 +15,7 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
   auto data = group("Data"), length = group("Length"), look = group("Looking"), keep = group("Keeping"),
        learn = group("Learning");
   data("--data", "DATA", flags.data,
-       "[train=|val=] text:FILE, or 'x=@x.npy,y=@y.npy' with rows for each step");
+       "[train=|val=] text:FILE, tokens:FILE, or rows of files: 'x=@x.npy,y=@y.npy'");
   data("--val-fraction", "F", flags.valFraction, "keep this part of the training rows for evaluation")
       ->check(CLI::Range(0.0, 0.9));
   app.add_flag("--no-shuffle", flags.noShuffle, "rows in the order of the files")->group("Data");
