@@ -6,8 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/data/spec.h"
-#include "runtime/train/feed.h"
+#include "runtime/train/random_inputs.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/run_setup.h"
 
@@ -29,22 +28,6 @@ struct Timing {
   double firstLoss = 0, lastLoss = 0;
   double median() const { return milliseconds[milliseconds.size() / 2]; }
 };
-
-/// Normal floats, ids below the tables they index: the same for every step.
-Result<Inputs> randomInputs(const Item& func) {
-  Inputs inputs;
-  uint64_t seed = 1;
-  for (const auto& arg : func.body.args) {
-    if (find(arg->attrs, "host")) continue;
-    InputSpec spec;
-    spec.kind = InputSpec::Kind::rand;
-    spec.seed = seed++;
-    if (int64_t limit = idLimit(func, arg.get())) spec.below = static_cast<int32_t>(limit);
-    TG_TRY(HostArray value, load(spec, arg->type, arg->name));
-    inputs.emplace(arg->name, std::move(value));
-  }
-  return inputs;
-}
 
 Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags& flags) {
   Timing timing;
@@ -112,21 +95,6 @@ void printText(const Json& row) {
              number("last_loss"));
 }
 
-int loadBenchModel(const CLI::App& app, ModelFlags& model, std::unique_ptr<Module>& module) {
-  if (auto made = benchModel(model.file)) {
-    if (!*made) return report(app, exitInput, made->error());
-    module = std::move(**made);
-  } else if (int code = loadModule(app, model, module)) {
-    return code;
-  }
-  if (!module->func(kTrain))
-    return report(app, exitInput, fmt::format("{} has no function @train", model.file));
-  const Attr* own = find(module->attrs, "train_pipeline");
-  if (model.pipeline.empty() && own && module->stage == Stage::tensor && !hasUpdate(*module, kTrain))
-    model.pipeline = own->text;
-  return exitOk;
-}
-
 struct Bench : Verb {
   ModelFlags model;
   BenchFlags flags;
@@ -146,7 +114,7 @@ struct Bench : Verb {
   }
   int run(CLI::App& app, const Arguments&) override {
     std::unique_ptr<Module> module;
-    if (int code = loadBenchModel(app, model, module)) return code;
+    if (int code = loadModel(app, model, kTrain, module)) return code;
     auto inputs = randomInputs(*module->func(kTrain));
     if (!inputs) return report(app, exitInput, inputs.error());
     OpenModel open;

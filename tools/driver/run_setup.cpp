@@ -13,6 +13,7 @@
 #include "runtime/finish.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
+#include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"
 #include "tools/driver/work.h"
 
@@ -98,6 +99,29 @@ int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Mod
   return exitOk;
 }
 
+int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& function,
+              std::unique_ptr<Module>& out) {
+  if (auto made = benchModel(flags.file)) {
+    if (!*made) return report(app, exitInput, made->error());
+    out = std::move(**made);
+  } else if (int code = loadModule(app, flags, out)) {
+    return code;
+  }
+  if (!out->func(function))
+    return report(app, exitInput, fmt::format("{} has no function @{}", flags.file, function));
+  const Attr* own = find(out->attrs, "train_pipeline");
+  if (flags.pipeline.empty() && own && out->stage == Stage::tensor && !hasUpdate(*out, function))
+    flags.pipeline = own->text;
+  return exitOk;
+}
+
+Result<Target> targetOf(const std::string& text) {
+  bool file = text.find('/') != std::string::npos || text.ends_with(".json");
+  if (!file) return targetByName(text);
+  TG_TRY(std::string json, readInput(text));
+  return targetFromJson(json, text);
+}
+
 bool hasUpdate(const Module& module, const std::string& function) {
   const Item* func = module.func(function);
   if (!func) return false;
@@ -134,13 +158,6 @@ std::string cacheFile() {
 bool leavePoolOut(const Module& module) {
   if (std::getenv("LP_NUM_THREADS") || !isTiny(module)) return false;
   return ::setenv("LP_NUM_THREADS", "0", 0) == 0;
-}
-
-Result<Target> targetOf(const std::string& text) {
-  bool file = text.find('/') != std::string::npos || text.ends_with(".json");
-  if (!file) return targetByName(text);
-  TG_TRY(std::string json, readInput(text));
-  return targetFromJson(json, text);
 }
 
 Result<void> loadWeights(Session& session, const std::string& path) {

@@ -53,6 +53,14 @@ int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Modu
 /// Reads and verifies the module of the flags. 0, or an exit code after printing why.
 int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out);
 
+/// The same for a file or one of the workloads that speed is reported for; it must have `function`. When
+/// that has no updates yet and no passes were asked for, the module's own train_pipeline is.
+int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& function,
+              std::unique_ptr<Module>& out);
+
+/// A shipped target by name, or a JSON file.
+Result<Target> targetOf(const std::string& text);
+
 /// Whether a function commits anything: one that does learns or counts.
 bool hasUpdate(const Module& module, const std::string& function);
 

@@ -1,0 +1,436 @@
+#include "ir/kernel/cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/kernel/inline.h"
+#include "ir/kernel/kernel.h"
+#include "ir/kernel/specialize.h"
+
+namespace tg {
+
+namespace {
+
+// Workgroups followed along an axis when one, two or three axes have several.
+constexpr int64_t kFollowed[] = {48, 7, 4};
+// A loop around branches that depend on it is followed trip by trip up to here.
+constexpr int64_t kMostTrips = 1 << 16;
+// An f32 touches two of an exact sum's words and a carry.
+constexpr double kExactBytes = 12;
+
+bool isFloat(const Type& type) { return type.dtype == DType::f32 || type.dtype == DType::f16; }
+
+/// Operations of one op per lane of its result.
+double flopsOf(Opcode code) {
+  switch (code) {
+  case Opcode::k_fma: return 2;
+  case Opcode::k_add:
+  case Opcode::k_sub:
+  case Opcode::k_mul:
+  case Opcode::k_div:
+  case Opcode::k_min:
+  case Opcode::k_max:
+  case Opcode::k_pow:
+  case Opcode::k_sqrt:
+  case Opcode::k_rsqrt:
+  case Opcode::k_exp:
+  case Opcode::k_log:
+  case Opcode::k_exp2:
+  case Opcode::k_log2:
+  case Opcode::k_reciprocal:
+  case Opcode::k_sin:
+  case Opcode::k_cos:
+  case Opcode::k_tan:
+  case Opcode::k_asin:
+  case Opcode::k_acos:
+  case Opcode::k_atan:
+  case Opcode::k_sinh:
+  case Opcode::k_cosh:
+  case Opcode::k_tanh:
+  case Opcode::k_erf: return 1;
+  default: return 0;
+  }
+}
+
+/// The buffer element an op touches, or null.
+const Operand* elementOf(const Op& op) {
+  for (const Operand& operand : op.operands)
+    if (operand.kind == Operand::Kind::element) return &operand;
+  return nullptr;
+}
+
+using Known = std::optional<uint32_t>;
+
+Known integerOp(const Op& op, uint32_t a, uint32_t b, bool isSigned) {
+  int32_t sa = std::bit_cast<int32_t>(a), sb = std::bit_cast<int32_t>(b);
+  auto less = [&](bool orEqual) { return isSigned ? sa < sb + int64_t{orEqual} : a < b + uint64_t{orEqual}; };
+  switch (op.code) {
+  case Opcode::k_add: return a + b;
+  case Opcode::k_sub: return a - b;
+  case Opcode::k_mul: return a * b;
+  case Opcode::k_neg: return 0U - a;
+  case Opcode::k_div:
+    if (isSigned) return b == 0 || b == ~0U ? Known{} : std::bit_cast<uint32_t>(sa / sb);
+    return b ? a / b : ~0U;
+  case Opcode::k_mod:
+    if (isSigned) return b == 0 || b == ~0U ? Known{} : std::bit_cast<uint32_t>(sa % sb);
+    return b ? a % b : 0U;
+  case Opcode::k_min: return less(false) ? a : b;
+  case Opcode::k_max: return less(false) ? b : a;
+  case Opcode::k_and: return a & b;
+  case Opcode::k_or: return a | b;
+  case Opcode::k_xor: return a ^ b;
+  case Opcode::k_shl: return a << (b & 31);
+  case Opcode::k_shr: return isSigned ? std::bit_cast<uint32_t>(sa >> (b & 31)) : a >> (b & 31);
+  case Opcode::k_sub_sat: return a > b ? a - b : 0U;
+  case Opcode::k_lt: return less(false);
+  case Opcode::k_le: return less(true);
+  case Opcode::k_gt: return !less(true);
+  case Opcode::k_ge: return !less(false);
+  case Opcode::k_eq: return a == b;
+  case Opcode::k_ne: return a != b;
+  default: return {};
+  }
+}
+
+/// One axis of the grid: the workgroups followed, and how many each stands for.
+std::vector<std::pair<int64_t, double>> followed(int64_t count, int64_t most) {
+  std::vector<std::pair<int64_t, double>> out;
+  if (count <= most) {
+    for (int64_t i = 0; i < count; ++i) out.emplace_back(i, 1);
+    return out;
+  }
+  // The ends stand for themselves; those between are spread evenly.
+  int64_t inner = most - 2;
+  out.emplace_back(0, 1);
+  for (int64_t i = 0; i < inner; ++i) {
+    int64_t at = (count - 3) * i / (inner - 1);
+    if (2 * i > inner - 1) at = count - 3 - (count - 3) * (inner - 1 - i) / (inner - 1);
+    // Whole numbers, so that equal costs sum without rounding.
+    int64_t stands = (count - 2) * (i + 1) / inner - (count - 2) * i / inner;
+    out.emplace_back(1 + at, static_cast<double>(stands));
+  }
+  out.emplace_back(count - 1, 1);
+  return out;
+}
+
+class Counter {
+ public:
+  Counter(const Item& kernel, const std::array<int64_t, 3>& grid) : kernel_(kernel), grid_(grid) {
+    for (size_t i = 0; i < kernel.body.args.size(); ++i) paramOf_[kernel.body.args[i].get()] = i;
+    group_ = kernel.workgroup[0] * kernel.workgroup[1] * kernel.workgroup[2];
+    findControl(kernel.body);
+  }
+  KernelCost run();
+
+ private:
+  void need(const Operand& operand);
+  void findControl(const Block& block);
+  bool reaches(const Operand& operand, const std::unordered_set<const Value*>& from,
+               std::unordered_set<const Value*>& seen) const;
+  bool dependsOn(const Op& loop);
+  void follow(const Block& block, double weight);
+  void branch(const Op& op, double weight);
+  void loop(const Op& op, double weight);
+  void trips(const Op& op, uint32_t first, uint32_t last, uint32_t step, double weight);
+  void evaluate(const Op& op);
+  Known value(const Operand& operand) const;
+  void passOn(const Op& op, const Block& body);
+  Known undecided() {
+    cost_.decided = false;
+    return {};
+  }
+  void charge(const Block& block, double times);
+  void charge(const Op& op, double times);
+  int64_t axisOf(const Op& op) const { return op.operands[0].integer; }
+
+  const Item& kernel_;
+  const std::array<int64_t, 3>& grid_;
+  int64_t group_ = 1;
+  std::unordered_map<const Value*, size_t> paramOf_;
+  std::unordered_set<const Value*> needed_;  ///< values that branches and loops depend on
+  std::unordered_map<const Value*, uint32_t> values_;
+  std::unordered_map<const Block*, double> times_;
+  std::unordered_map<const Op*, bool> depends_;
+  std::vector<const Block*> blocks_;  ///< in text order, so that sums are the same in every run
+  std::array<int64_t, 3> local_{}, at_{};
+  bool usesLocal_ = false, usesGroup_ = false;
+  KernelCost cost_;
+};
+
+/// Marks what an integer or boolean is computed from.
+void Counter::need(const Operand& operand) {
+  for (const Operand& item : operand.items)
+    if (operand.kind == Operand::Kind::keyword || operand.kind == Operand::Kind::binding) need(item);
+  Value* value = operand.kind == Operand::Kind::binding ? nullptr : operand.value;
+  if (!value || value->type.isBuffer() || !needed_.insert(value).second) return;
+  if (!value->def) return;
+  const Op& op = *value->def;
+  usesLocal_ = usesLocal_ || op.code == Opcode::k_local_id || op.code == Opcode::k_global_id;
+  usesGroup_ = usesGroup_ || op.code == Opcode::k_workgroup_id || op.code == Opcode::k_global_id;
+  if (op.code == Opcode::k_if || op.code == Opcode::k_for) {
+    for (const auto& region : op.regions)
+      if (const Op* yield = yieldOf(*region))
+        for (const Operand& each : yield->operands) need(each);
+    if (op.code == Opcode::k_for)
+      for (const Operand& each : iterArgs(op)) {
+        need(each.items[0]);
+        needed_.insert(each.value);
+      }
+    return;
+  }
+  if (isFloat(value->type) || elementOf(op)) return;  // of data
+  for (const Operand& each : op.operands) need(each);
+}
+
+void Counter::findControl(const Block& block) {
+  blocks_.push_back(&block);
+  for (const auto& op : block.ops) {
+    if (op->code == Opcode::k_if) need(op->operands[0]);
+    if (op->code == Opcode::k_for) {
+      need(op->operands[0].items[0]);
+      needed_.insert(op->operands[0].value);
+      if (const Operand* to = op->keyword("to")) need(*to);
+      if (const Operand* step = op->keyword("step")) need(*step);
+    }
+    for (const auto& region : op->regions) findControl(*region);
+  }
+}
+
+/// Whether an operand is computed from one of these values.
+bool Counter::reaches(const Operand& operand, const std::unordered_set<const Value*>& from,
+                      std::unordered_set<const Value*>& seen) const {
+  bool found = false;
+  auto through = [&](const Value* value) {
+    if (found || !needed_.contains(value) || !seen.insert(value).second) return;
+    if (from.contains(value)) {
+      found = true;
+      return;
+    }
+    if (!value->def) return;
+    for (const Operand& each : value->def->operands) found = found || reaches(each, from, seen);
+    for (const auto& region : value->def->regions)
+      if (const Op* yield = yieldOf(*region))
+        for (const Operand& each : yield->operands) found = found || reaches(each, from, seen);
+  };
+  for (const Operand& item : operand.items) found = found || reaches(item, from, seen);
+  if (operand.value && operand.kind == Operand::Kind::value) through(operand.value);
+  return found;
+}
+
+/// Whether a carried integer counts for control, or branches and loops inside a loop's body may differ from
+/// trip to trip.
+bool Counter::dependsOn(const Op& loop) {
+  auto known = depends_.find(&loop);
+  if (known != depends_.end()) return known->second;
+  bool out = false;
+  std::unordered_set<const Value*> from{loop.operands[0].value}, seen;
+  for (const Operand& each : iterArgs(loop)) {
+    out = out || (needed_.contains(each.value) && !isFloat(each.value->type));
+    from.insert(each.value);
+  }
+  walk(*loop.regions[0], [&](Op& op) {
+    if (op.code == Opcode::k_if) out = out || reaches(op.operands[0], from, seen);
+    if (op.code != Opcode::k_for) return;
+    out = out || reaches(op.operands[0].items[0], from, seen);
+    for (const char* key : {"to", "step"})
+      if (const Operand* bound = op.keyword(key)) out = out || reaches(*bound, from, seen);
+  });
+  return depends_[&loop] = out;
+}
+
+Known Counter::value(const Operand& operand) const {
+  if (operand.kind == Operand::Kind::keyword && operand.items.size() == 1) return value(operand.items[0]);
+  if (operand.isLiteral()) return static_cast<uint32_t>(operand.integer);
+  if (operand.kind == Operand::Kind::symbol) return {};
+  auto found = values_.find(operand.value);
+  return found == values_.end() ? Known{} : Known{found->second};
+}
+
+void Counter::evaluate(const Op& op) {
+  if (op.results.size() != 1 || !needed_.contains(op.result())) return;
+  const Type& type = op.result()->type;
+  Known made;
+  if (op.code == Opcode::k_local_id) {
+    made = static_cast<uint32_t>(local_[axisOf(op)]);
+  } else if (op.code == Opcode::k_workgroup_id) {
+    made = static_cast<uint32_t>(at_[axisOf(op)]);
+  } else if (op.code == Opcode::k_global_id) {
+    int64_t axis = axisOf(op);
+    made = static_cast<uint32_t>(at_[axis] * kernel_.workgroup[axis] + local_[axis]);
+  } else if (op.code == Opcode::k_num_workgroups) {
+    made = static_cast<uint32_t>(grid_[axisOf(op)]);
+  } else if (op.code == Opcode::k_dim) {
+    int64_t extent = op.in(0)->type.shape[static_cast<int>(op.operands[1].integer)];
+    if (extent != Shape::kDynamic) made = static_cast<uint32_t>(extent);
+  } else if (type.lanes == 1 && !isFloat(type) && !elementOf(op) && op.numOperands() > 0) {
+    Known a = value(op.operands[0]);
+    Known b = op.numOperands() > 1 ? value(op.operands[1]) : Known{0};
+    bool floats = op.operands[0].value && isFloat(op.operands[0].value->type);
+    floats = floats || (op.numOperands() > 1 && op.operands[1].value && isFloat(op.operands[1].value->type));
+    const Type& of = op.operands[0].value ? op.operands[0].value->type : operandType(op, op.operands[0]);
+    if (op.code == Opcode::k_select) {
+      Known c = value(op.operands[2]);
+      if (a) made = *a ? b : c;
+    } else if (op.code == Opcode::k_not && a) {
+      made = type.dtype == DType::i1 ? !*a : ~*a;
+    } else if ((op.code == Opcode::k_cast || op.code == Opcode::k_bitcast) && a && !floats) {
+      made = type.dtype == DType::i1 ? *a != 0 : *a;
+    } else if (a && b && !floats) {
+      made = integerOp(op, *a, *b, of.dtype == DType::i32);
+    }
+  }
+  if (made)
+    values_[op.result()] = *made;
+  else
+    values_.erase(op.result());
+}
+
+/// The results of an `if` or a loop are what the body that ran last yields.
+void Counter::passOn(const Op& op, const Block& body) {
+  const Op* yield = yieldOf(body);
+  for (size_t i = 0; yield && i < op.results.size(); ++i) {
+    Known known = value(yield->operands[i]);
+    if (known)
+      values_[op.result(static_cast<int>(i))] = *known;
+    else
+      values_.erase(op.result(static_cast<int>(i)));
+  }
+}
+
+void Counter::branch(const Op& op, double weight) {
+  Known condition = value(op.operands[0]);
+  if (!condition) undecided();
+  size_t taken = condition.value_or(1) ? 0 : 1;
+  if (taken >= op.regions.size()) return;
+  follow(*op.regions[taken], weight);
+  passOn(op, *op.regions[taken]);
+  if (condition) return;
+  for (const auto& result : op.results) values_.erase(result.get());
+}
+
+void Counter::trips(const Op& op, uint32_t first, uint32_t last, uint32_t step, double weight) {
+  const Block& body = *op.regions[0];
+  const auto& carried = iterArgs(op);
+  auto set = [&](const Value* to, Known known) {
+    if (known)
+      values_[to] = *known;
+    else
+      values_.erase(to);
+  };
+  for (const Operand& each : carried) set(each.value, value(each.items[0]));
+  for (uint64_t i = first; i < last; i += step) {
+    values_[op.operands[0].value] = static_cast<uint32_t>(i);
+    follow(body, weight);
+    const Op* yield = yieldOf(body);
+    std::vector<Known> next;
+    for (size_t k = 0; k < carried.size(); ++k) next.push_back(value(yield->operands[k]));
+    for (size_t k = 0; k < carried.size(); ++k) set(carried[k].value, next[k]);
+  }
+  for (size_t k = 0; k < carried.size(); ++k)
+    set(op.result(static_cast<int>(k)), value(Operand::of(carried[k].value)));
+}
+
+void Counter::loop(const Op& op, double weight) {
+  const Operand* to = op.keyword("to");
+  const Operand* by = op.keyword("step");
+  Known first = value(op.operands[0].items[0]), last = to ? value(*to) : Known{};
+  Known step = by ? value(*by) : Known{1};
+  for (const auto& result : op.results) values_.erase(result.get());
+  if (!first || !last || !step || !*step) {
+    undecided();
+    values_.erase(op.operands[0].value);
+    follow(*op.regions[0], weight);
+    return;
+  }
+  if (*last <= *first) return trips(op, 0, 0, 1, weight);
+  uint64_t count = (uint64_t{*last} - *first + *step - 1) / *step;
+  if (count <= kMostTrips && dependsOn(op)) return trips(op, *first, *last, *step, weight);
+  values_[op.operands[0].value] = *first;
+  follow(*op.regions[0], weight * static_cast<double>(count));
+}
+
+void Counter::follow(const Block& block, double weight) {
+  times_[&block] += weight;
+  for (const auto& op : block.ops) {
+    if (op->code == Opcode::k_if)
+      branch(*op, weight);
+    else if (op->code == Opcode::k_for)
+      loop(*op, weight);
+    else
+      evaluate(*op);
+  }
+}
+
+void Counter::charge(const Op& op, double times) {
+  double own = flopsOf(op.code);
+  if (own > 0 && isFloat(op.result()->type)) cost_.flops += times * own * op.result()->type.lanes;
+  bool reduces = op.code == Opcode::k_workgroup_reduce || op.code == Opcode::k_subgroup_reduce;
+  if (reduces && isFloat(op.result()->type))
+    cost_.flops +=
+        times * op.result()->type.lanes * static_cast<double>(group_ - 1) / static_cast<double>(group_);
+  const Operand* element = elementOf(op);
+  if (!element) return;
+  const Type& type = element->value->type;
+  bool adds =
+      op.code == Opcode::k_atomic_add || op.code == Opcode::k_accumulate || op.code == Opcode::k_exact_add;
+  if (adds && (isFloat(type) || op.code == Opcode::k_exact_add)) cost_.flops += times * type.lanes;
+  auto param = paramOf_.find(element->value);
+  if (param == paramOf_.end()) return;
+  bool exact = op.code == Opcode::k_exact_add;
+  bool exactWhole = op.code == Opcode::k_exact_load || op.code == Opcode::k_exact_store;
+  double bytes = exact ? kExactBytes : static_cast<double>(byteSize(type.dtype) * type.lanes);
+  if (exactWhole) bytes *= kExactWords;
+  ParamTraffic& traffic = cost_.params[param->second];
+  bool stores = op.code == Opcode::k_store || op.code == Opcode::k_exact_store;
+  bool loads = op.code == Opcode::k_load || op.code == Opcode::k_exact_load;
+  if (!stores) traffic.loaded += times * bytes;
+  if (!loads) traffic.stored += times * bytes;
+}
+
+void Counter::charge(const Block& block, double times) {
+  for (const auto& op : block.ops) charge(*op, times);
+}
+
+KernelCost Counter::run() {
+  cost_.params.resize(kernel_.body.args.size());
+  int several = 0;
+  for (int64_t count : grid_) several += count > 1;
+  int64_t most = kFollowed[std::max(several - 1, 0)];
+  std::array<std::vector<std::pair<int64_t, double>>, 3> axes;
+  for (size_t axis = 0; axis < 3; ++axis)
+    axes[axis] = usesGroup_ ? followed(grid_[axis], most)
+                            : std::vector<std::pair<int64_t, double>>{{0, static_cast<double>(grid_[axis])}};
+  int64_t invocations = usesLocal_ ? group_ : 1;
+  double each = static_cast<double>(group_) / static_cast<double>(invocations);
+  for (const auto& [z, zs] : axes[2])
+    for (const auto& [y, ys] : axes[1])
+      for (const auto& [x, xs] : axes[0])
+        for (int64_t i = 0; i < invocations; ++i) {
+          at_ = {x, y, z};
+          const auto& size = kernel_.workgroup;
+          local_ = {i % size[0], i / size[0] % size[1], i / (size[0] * size[1])};
+          values_.clear();
+          follow(kernel_.body, xs * ys * zs * each);
+        }
+  for (const Block* block : blocks_) charge(*block, times_[block]);
+  return std::move(cost_);
+}
+
+}  // namespace
+
+KernelCost kernelCost(const Module& module, const Item& kernel, const std::array<int64_t, 3>& grid) {
+  bool calls = false;
+  walk(kernel.body, [&](Op& op) { calls = calls || op.code == Opcode::k_call; });
+  if (!calls) return Counter(kernel, grid).run();
+  std::vector<Shape> shapes;
+  for (const auto& arg : kernel.body.args) shapes.push_back(arg->type.shape);
+  std::unique_ptr<Item> flat = specialize(kernel, shapes);
+  inlineCalls(module, *flat);
+  return Counter(*flat, grid).run();
+}
+
+}  // namespace tg

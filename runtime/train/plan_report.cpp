@@ -1,0 +1,288 @@
+#include "runtime/train/plan_report.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "ir/access.h"
+#include "ir/kernel/cost.h"
+#include "ir/target.h"
+
+namespace tg {
+
+namespace {
+
+struct Range {
+  std::string buffer;
+  int64_t offset = 0, bytes = 0;
+  bool overlaps(const Range& other) const {
+    return buffer == other.buffer && offset < other.offset + other.bytes && other.offset < offset + bytes;
+  }
+};
+
+Range rangeOf(const Operand& argument) {
+  const Operand& range = argument.items.front();
+  return {range.text, range.items[0].integer, range.items[1].integer};
+}
+
+const std::vector<Operand>& argumentsOf(const Op& op) {
+  static const std::vector<Operand> none;
+  const Operand* args = op.keyword("args");
+  return args ? args->items : none;
+}
+
+/// What is in memory as the commands go on.
+class Memory {
+ public:
+  Memory(const Module& module, MemoryReport& out) : out_(out) {
+    if (auto target = targetOf(module.attrs)) alignment_ = std::max<int64_t>(target->alignment, 1);
+  }
+  void step(std::string label, std::string source) {
+    out_.steps.push_back({std::move(label), std::move(source), 0});
+  }
+  void read(const Range& range) {
+    for (MemoryValue& value : live_)
+      if (range.overlaps({value.room, value.offset, value.bytes})) value.last = now();
+  }
+  /// Call after the step's reads.
+  void write(MemoryValue value) {
+    if (value.room != "arena") return;
+    Range range{value.room, value.offset, value.bytes};
+    std::erase_if(live_, [&](const MemoryValue& old) {
+      if (old.first == now() || !range.overlaps({old.room, old.offset, old.bytes})) return false;
+      done_.push_back(old);
+      return true;
+    });
+    value.first = value.last = now();
+    live_.push_back(std::move(value));
+  }
+  void fixed(MemoryValue value) { out_.values.push_back(std::move(value)); }
+  void finish();
+  int now() const { return static_cast<int>(out_.steps.size()) - 1; }
+
+ private:
+  MemoryReport& out_;
+  int64_t alignment_ = 1;
+  std::vector<MemoryValue> live_, done_;
+};
+
+void Memory::finish() {
+  for (MemoryValue& value : out_.values) value.last = now();
+  std::move(live_.begin(), live_.end(), std::back_inserter(done_));
+  std::stable_sort(done_.begin(), done_.end(),
+                   [](const MemoryValue& a, const MemoryValue& b) { return a.first < b.first; });
+  // Bytes that two live values share, one in place of the other, count once.
+  auto up = [&](int64_t bytes) { return (bytes + alignment_ - 1) / alignment_ * alignment_; };
+  for (size_t i = 0; i < out_.steps.size(); ++i) {
+    std::vector<std::pair<int64_t, int64_t>> ranges;
+    for (const MemoryValue& value : done_)
+      if (value.first <= static_cast<int>(i) && static_cast<int>(i) <= value.last)
+        ranges.emplace_back(value.offset / alignment_ * alignment_, up(value.offset + value.bytes));
+    std::sort(ranges.begin(), ranges.end());
+    int64_t end = 0;
+    for (const auto& [from, to] : ranges) {
+      out_.steps[i].liveBytes += std::max<int64_t>(0, to - std::max(from, end));
+      end = std::max(end, to);
+    }
+    if (out_.peak < 0 || out_.steps[i].liveBytes > out_.peakBytes()) out_.peak = static_cast<int>(i);
+  }
+  std::move(done_.begin(), done_.end(), std::back_inserter(out_.values));
+}
+
+MemoryValue placed(const Value& value) {
+  return {value.name,          value.type.str(),    locString(value.loc),
+          value.place->buffer, value.place->offset, placedBytes(value)};
+}
+
+/// One op of a planned function.
+void plannedStep(const Op& op, Memory& memory) {
+  if (op.code == Opcode::param || op.code == Opcode::state) return;
+  bool moves = op.code == Opcode::fused || op.code == Opcode::fill || op.code == Opcode::copy;
+  if (!moves && op.results.empty() && op.code != Opcode::update) return;
+  std::string label = op.results.empty() ? std::string(op.info().name) : "%" + op.result()->name;
+  if (op.code == Opcode::update) label += " @" + op.operands[0].text;
+  memory.step(std::move(label), locString(op.loc));
+  forEachUse(op, [&](Value* value) {
+    if (value->place) memory.read({value->place->buffer, value->place->offset, placedBytes(*value)});
+  });
+  for (const auto& result : op.results) {
+    if (!result->place) continue;
+    if (result->place->buffer == "arena") memory.write(placed(*result));
+    if (result->place->buffer == "io") memory.fixed(placed(*result));
+  }
+}
+
+std::string labelOf(const Op& op) {
+  std::string label = op.code == Opcode::dispatch ? op.word("label") : "";
+  if (label.empty() && op.code == Opcode::dispatch) label = op.operands[0].text;
+  return label.empty() ? std::string(op.info().name) : label;
+}
+
+/// One command of a lowered function.
+void commandStep(const Module& module, const Op& op, Memory& memory) {
+  const std::string source = locString(op.loc);
+  if (op.code == Opcode::home) {
+    if (op.result()->place && op.result()->place->buffer == "io") memory.fixed(placed(*op.result()));
+    return;
+  }
+  if (op.code != Opcode::dispatch && op.code != Opcode::fill && op.code != Opcode::copy) return;
+  memory.step(labelOf(op), source);
+  const Item* kernel =
+      op.code == Opcode::dispatch ? module.find(ItemKind::kernel, op.operands[0].text) : nullptr;
+  const auto& args = argumentsOf(op);
+  auto writes = [&](size_t i) {
+    if (op.code == Opcode::fill) return true;
+    return op.code == Opcode::copy ? i == 1 : args[i].text != "in" && !args[i].text.starts_with("texel");
+  };
+  for (size_t i = 0; i < args.size(); ++i)
+    if (op.code != Opcode::fill && args[i].text != "out") memory.read(rangeOf(args[i]));
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!writes(i)) continue;
+    Range range = rangeOf(args[i]);
+    const Value* param = kernel && i < kernel->body.args.size() ? kernel->body.args[i].get() : nullptr;
+    memory.write({param ? param->name : labelOf(op), param ? param->type.str() : "bytes", source,
+                  range.buffer, range.offset, range.bytes});
+  }
+}
+
+/// Each byte of the range once for loads and once for stores, or fewer when fewer are accessed.
+double leastBytes(int64_t range, const ParamTraffic& traffic) {
+  double whole = static_cast<double>(range);
+  return std::min(whole, traffic.loaded) + std::min(whole, traffic.stored);
+}
+
+CommandReport dispatchReport(const Module& module, const Op& op,
+                             std::map<std::pair<std::string, std::array<int64_t, 3>>, KernelCost>& costs) {
+  CommandReport out{"dispatch", op.operands[0].text, op.word("label"), locString(op.loc)};
+  std::array<int64_t, 3> grid{1, 1, 1};
+  const Operand& extents = *op.keyword("grid");
+  for (size_t axis = 0; axis < extents.items.size() && axis < 3; ++axis)
+    grid[axis] = extents.items[axis].integer;
+  const auto& args = argumentsOf(op);
+  const Item* kernel = module.find(ItemKind::kernel, out.kernel);
+  if (!kernel || kernel->body.args.size() != args.size()) {
+    out.counted = false;
+    for (const Operand& argument : args)
+      out.bytes += static_cast<double>(rangeOf(argument).bytes) * (argument.text == "inout" ? 2 : 1);
+    out.accessedBytes = out.bytes;
+    return out;
+  }
+  auto [cost, fresh] = costs.try_emplace({out.kernel, grid});
+  if (fresh) cost->second = kernelCost(module, *kernel, grid);
+  out.flops = cost->second.flops;
+  out.decided = cost->second.decided;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const ParamTraffic& traffic = cost->second.params[i];
+    out.bytes += leastBytes(rangeOf(args[i]).bytes, traffic);
+    out.accessedBytes += traffic.loaded + traffic.stored;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<MemoryValue> MemoryReport::liveAtPeak() const {
+  std::vector<MemoryValue> out;
+  for (const MemoryValue& value : values)
+    if (value.room == "arena" && value.first <= peak && peak <= value.last) out.push_back(value);
+  std::stable_sort(out.begin(), out.end(),
+                   [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
+  return out;
+}
+
+std::vector<CommandReport> commandReports(const Module& module, const Item& func) {
+  std::map<std::pair<std::string, std::array<int64_t, 3>>, KernelCost> costs;
+  std::vector<CommandReport> out;
+  for (const auto& op : func.body.ops) {
+    if (op->code == Opcode::dispatch) out.push_back(dispatchReport(module, *op, costs));
+    if (op->code != Opcode::fill && op->code != Opcode::copy) continue;
+    bool copies = op->code == Opcode::copy;
+    double bytes = static_cast<double>(rangeOf(argumentsOf(*op)[0]).bytes) * (copies ? 2 : 1);
+    out.push_back({copies ? "copy" : "fill", "", "", locString(op->loc), bytes, bytes, 0, true, true});
+  }
+  return out;
+}
+
+MemoryReport memoryReport(const Module& module, const Item& func) {
+  MemoryReport out;
+  out.function = func.name;
+  for (const Item* buffer : module.all(ItemKind::buffer)) {
+    int64_t& bytes = buffer->name == "persistent" ? out.persistentBytes
+                     : buffer->name == "io"       ? out.ioBytes
+                                                  : out.arenaBytes;
+    bytes = buffer->bytes;
+  }
+  const Attr* plan = find(module.attrs, "plan");
+  if (const Attr* bound = plan ? plan->find("lower_bound") : nullptr) out.lowerBoundBytes = bound->integer;
+  Memory memory(module, out);
+  for (const auto& item : module.items)
+    if ((item->kind == ItemKind::param || item->kind == ItemKind::state) && item->place)
+      memory.fixed({"@" + item->name, item->type.str(), locString(item->loc), item->place->buffer,
+                    item->place->offset, item->type.bytes()});
+  for (const auto& arg : func.body.args)
+    if (arg->place) memory.fixed(placed(*arg));
+  for (const auto& op : func.body.ops) {
+    if (module.stage == Stage::planned)
+      plannedStep(*op, memory);
+    else
+      commandStep(module, *op, memory);
+  }
+  memory.finish();
+  return out;
+}
+
+PlanReport planReport(const Module& module, const std::string& function) {
+  PlanReport out;
+  bool chosen = false;
+  for (const Item* func : module.all(ItemKind::func)) {
+    MemoryReport memory = memoryReport(module, *func);
+    bool named = func->name == function;
+    if (named || (!chosen && (out.memory.function.empty() || memory.peakBytes() > out.memory.peakBytes())))
+      out.memory = std::move(memory);
+    chosen = chosen || named;
+    if (module.stage < Stage::kernel) continue;
+    std::map<std::string, size_t> rows;
+    for (const CommandReport& command : commandReports(module, *func)) {
+      if (command.kind != "dispatch") continue;
+      auto [row, fresh] = rows.try_emplace(command.kernel, out.kernels.size());
+      if (fresh) out.kernels.push_back({func->name, command.kernel, command.label, command.source, 0, 0, 0});
+      KernelReport& kernel = out.kernels[row->second];
+      ++kernel.dispatches;
+      kernel.bytes += command.bytes;
+      kernel.flops += command.flops;
+    }
+  }
+  return out;
+}
+
+std::string toJson(const PlanReport& report) {
+  using Json = nlohmann::ordered_json;
+  const MemoryReport& memory = report.memory;
+  Json live = Json::array(), kernels = Json::array();
+  for (const MemoryValue& value : memory.liveAtPeak())
+    live.push_back(
+        {{"value", value.name}, {"bytes", value.bytes}, {"type", value.type}, {"source", value.source}});
+  for (const KernelReport& kernel : report.kernels)
+    kernels.push_back({{"function", kernel.function},
+                       {"kernel", kernel.kernel},
+                       {"label", kernel.label},
+                       {"dispatches", kernel.dispatches},
+                       {"bytes", kernel.bytes},
+                       {"flops", kernel.flops},
+                       {"source", kernel.source}});
+  std::string at = memory.peak < 0 ? "" : memory.steps[static_cast<size_t>(memory.peak)].label;
+  Json out = {{"memory",
+               {{"function", memory.function},
+                {"persistent_bytes", memory.persistentBytes},
+                {"io_bytes", memory.ioBytes},
+                {"arena_bytes", memory.arenaBytes},
+                {"lower_bound_bytes", memory.lowerBoundBytes},
+                {"peak", {{"bytes", memory.peakBytes()}, {"at", at}, {"live", live}}}}},
+              {"kernels", kernels}};
+  return out.dump(2) + "\n";
+}
+
+}  // namespace tg

@@ -1,0 +1,14 @@
+// Inputs to time a function with.
+#pragma once
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "runtime/runner.h"
+
+namespace tg {
+
+/// Normal floats, and ids below the tables they index where the function is of stage tensor: the same in
+/// every run. Host scalars are left to the session.
+Result<Inputs> randomInputs(const Item& func);
+
+}  // namespace tg

@@ -1,0 +1,158 @@
+// tg-run explain-memory: what is live at the peak of a function, by line of the model.
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "runtime/finish.h"
+#include "runtime/train/plan_report.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+namespace {
+
+constexpr int64_t kBarColumns = 48;
+// A timeline of more steps shows the highest of each stretch.
+constexpr size_t kTimelineRows = 40;
+
+std::string size(int64_t bytes) {
+  if (bytes >= int64_t{10} << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  if (bytes >= int64_t{10} << 10) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / (1 << 10));
+  return fmt::format("{} B", bytes);
+}
+
+std::string cut(std::string text, size_t most) {
+  return text.size() <= most ? text : text.substr(0, most - 3) + "...";
+}
+
+void printTotals(const MemoryReport& memory) {
+  fmt::print("memory of @{}: {} ({} bytes)\n", memory.function, size(memory.totalBytes()),
+             memory.totalBytes());
+  fmt::print("  persistent {:>12}   params and states\n", size(memory.persistentBytes));
+  fmt::print("  io         {:>12}   inputs, results, what is kept to be read\n", size(memory.ioBytes));
+  fmt::print("  arena      {:>12}   values of one call; {} live at the peak, lower bound {}\n",
+             size(memory.arenaBytes), size(memory.peakBytes()), size(memory.lowerBoundBytes));
+}
+
+void printRows(const MemoryReport& memory, std::vector<MemoryValue> rows, size_t top) {
+  auto step = [&](int index) {
+    return index < 0 || memory.steps.empty() ? "" : memory.steps[static_cast<size_t>(index)].label;
+  };
+  fmt::print("  {:>11}  {:<22} {:<26} {:<22} {}\n", "size", "value", "type", "from", "born .. dies");
+  for (size_t i = 0; i < std::min(top, rows.size()); ++i) {
+    const MemoryValue& row = rows[i];
+    std::string life = row.room == "arena" ? fmt::format("{} {} .. {} {}", row.first, step(row.first),
+                                                         row.last, step(row.last))
+                                           : row.room;
+    fmt::print("  {:>11}  {:<22} {:<26} {:<22} {}\n", size(row.bytes), cut(row.name, 22), cut(row.type, 26),
+               row.source.empty() ? "-" : row.source, life);
+  }
+  if (rows.size() > top) {
+    int64_t rest = 0;
+    for (size_t i = top; i < rows.size(); ++i) rest += rows[i].bytes;
+    fmt::print("  {:>11}  in {} more\n", size(rest), rows.size() - top);
+  }
+}
+
+void printTimeline(const MemoryReport& memory) {
+  if (memory.peakBytes() == 0) return;
+  size_t stretch = (memory.steps.size() + kTimelineRows - 1) / kTimelineRows;
+  fmt::print("\nlive bytes of the arena by step{}:\n",
+             stretch > 1 ? fmt::format(" (the highest of every {})", stretch) : "");
+  for (size_t from = 0; from < memory.steps.size(); from += stretch) {
+    size_t most = from;
+    for (size_t i = from; i < std::min(from + stretch, memory.steps.size()); ++i)
+      if (memory.steps[i].liveBytes > memory.steps[most].liveBytes) most = i;
+    const auto& step = memory.steps[most];
+    auto bar =
+        static_cast<size_t>((step.liveBytes * kBarColumns + memory.peakBytes() - 1) / memory.peakBytes());
+    fmt::print("  {:>4} {:<22} {:>11} {}{}\n", most, cut(step.label, 22), size(step.liveBytes),
+               std::string(bar, '#'), static_cast<int>(most) == memory.peak ? " peak" : "");
+  }
+}
+
+/// The extent that arguments of the function call their batch; 0 without one.
+int64_t batchSize(const Item& func) {
+  for (const auto& arg : func.body.args)
+    if (const Attr* axis = find(arg->attrs, "batch")) return arg->type.shape[static_cast<int>(axis->integer)];
+  return 0;
+}
+
+struct ExplainMemory : Verb {
+  ModelFlags model;
+  std::string function = "train", target;
+  size_t top = 12;
+
+  void describe(CLI::App& app) override {
+    app.description("Says what is live at a function's memory peak, by line of the model. Needs no device\n"
+                    "unless the target is the device's. FILE may be a workload of bench.");
+    app.add_option("FILE", model.file, "the module, of any stage; - or nothing is standard input")
+        ->option_text(" ");
+    app.add_option("--function", function, "whose peak")->option_text("NAME")->capture_default_str();
+    app.add_option("--pipeline", model.pipeline, "run these passes first")->option_text("PASSES");
+    app.add_option("--target", target, "plan for a shipped target or a JSON file; auto is the device's")
+        ->option_text("TARGET");
+    app.add_option("--top", top, "values to list")->option_text("N")->capture_default_str();
+  }
+
+  Result<MemoryReport> planned(std::unique_ptr<Module> module, const std::string& pipeline) const {
+    if (!pipeline.empty()) {
+      TG_TRY(Finished ran, runPasses(std::move(module), pipeline));
+      module = std::move(ran.module);
+    }
+    if (module->stage < Stage::planned) {
+      Target chosen;
+      if (target == "auto") {
+        TG_TRY(chosen, deviceTarget());
+      } else if (!target.empty()) {
+        TG_TRY(chosen, targetOf(target));
+      }
+      FinishOptions rest;
+      rest.until = Stage::planned;
+      TG_TRY(Finished done, finish(std::move(module), chosen, rest));
+      module = std::move(done.module);
+    }
+    return memoryReport(*module, *module->func(function));
+  }
+
+  int run(CLI::App& app, const Arguments&) override {
+    std::unique_ptr<Module> module;
+    if (int code = loadModel(app, model, function, module)) return code;
+    auto source = clone(*module);
+    auto memory = planned(std::move(module), model.pipeline);
+    if (!memory) return report(app, exitInput, memory.error());
+    printTotals(*memory);
+    fmt::print("\nlive at the peak, step {} ({}):\n", memory->peak,
+               memory->peak < 0 ? "none" : memory->steps[static_cast<size_t>(memory->peak)].label);
+    printRows(*memory, memory->liveAtPeak(), top);
+    std::vector<MemoryValue> fixed;
+    for (const MemoryValue& value : memory->values)
+      if (value.room != "arena") fixed.push_back(value);
+    std::stable_sort(fixed.begin(), fixed.end(),
+                     [](const MemoryValue& a, const MemoryValue& b) { return a.bytes > b.bytes; });
+    fmt::print("\nalways there:\n");
+    printRows(*memory, fixed, top);
+    printTimeline(*memory);
+    return whatIf(app, std::move(source), *memory);
+  }
+
+  int whatIf(const CLI::App& app, std::unique_ptr<Module> source, const MemoryReport& now) const {
+    int64_t batch = source->stage == Stage::tensor ? batchSize(*source->func(function)) : 0;
+    if (batch < 2 || hasUpdate(*source, function)) return exitOk;
+    std::string passes = fmt::format("set-batch{{n={}}}", batch / 2);
+    if (!model.pipeline.empty()) passes += "," + model.pipeline;
+    auto half = planned(std::move(source), passes);
+    if (!half) return report(app, exitInput, half.error());
+    fmt::print("\nwith a batch of {} instead of {}: {} in all, {} of arena ({:.0f} % of now)\n", batch / 2,
+               batch, size(half->totalBytes()), size(half->arenaBytes),
+               100.0 * static_cast<double>(half->totalBytes()) / static_cast<double>(now.totalBytes()));
+    return exitOk;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeExplainMemory() { return std::make_unique<ExplainMemory>(); }
+
+}  // namespace tg
