@@ -346,10 +346,11 @@ void Counter::loop(const Op& op, double weight) {
     follow(*op.regions[0], weight);
     return;
   }
-  if (*last <= *first) return trips(op, 0, 0, 1, weight);
-  uint64_t count = (uint64_t{*last} - *first + *step - 1) / *step;
-  if (count <= kMostTrips && dependsOn(op)) return trips(op, *first, *last, *step, weight);
-  values_[op.operands[0].value] = *first;
+  const uint32_t from = first.value_or(0), end = last.value_or(0), stride = step.value_or(1);
+  if (end <= from) return trips(op, 0, 0, 1, weight);
+  uint64_t count = (uint64_t{end} - from + stride - 1) / stride;
+  if (count <= kMostTrips && dependsOn(op)) return trips(op, from, end, stride, weight);
+  values_[op.operands[0].value] = from;
   follow(*op.regions[0], weight * static_cast<double>(count));
 }
 

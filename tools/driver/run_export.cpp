@@ -7,6 +7,7 @@
 #include "runtime/bundle/bundle.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/finish.h"
+#include "runtime/train/run_dir.h"
 #include "runtime/vulkan/device.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
@@ -27,27 +28,19 @@ bool isThere(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// The newest whole checkpoint of a run, or the run itself when its weights lie in it.
-fs::path checkpointOf(const fs::path& run) {
-  fs::path newest;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run / "ckpt", error))
-    if (isThere(entry.path() / "COMPLETE") && isThere(entry.path() / "model.safetensors"))
-      newest = std::max(newest, entry.path());
-  return newest.empty() ? run : newest;
-}
-
 /// What a path to a run, a checkpoint or a file stands for.
 struct Source {
   fs::path module;
   std::vector<fs::path> weights;  ///< later ones add what earlier ones lack
 };
 
-std::vector<fs::path> weightsOf(const fs::path& path) {
-  if (!fs::is_directory(path)) return {path};
-  fs::path folder = isThere(path / "model.tgir") ? checkpointOf(path) : path;
-  std::vector<fs::path> files = {folder / "model.safetensors"};
-  if (isThere(folder / "optim.safetensors")) files.push_back(folder / "optim.safetensors");
+/// The verified checkpoint that a path means: its parameters, and the states that a function may read.
+Result<std::vector<fs::path>> weightsOf(const fs::path& path) {
+  TG_TRY(ResolvedWeights found, resolveWeights(path.string()));
+  for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
+  std::vector<fs::path> files = {found.file};
+  fs::path states = fs::path(found.file).parent_path() / "optim.safetensors";
+  if (!found.run.empty() && isThere(states)) files.push_back(states);
   return files;
 }
 
@@ -62,12 +55,16 @@ Result<Source> sourceOf(const ExportFlags& flags) {
     if (!isThere(out.module))
       return fail(
           fmt::format("{} is neither a run nor a checkpoint of one: there is no model.tgir", given.string()));
-    out.weights = weightsOf(given);
+    if (flags.weights.empty()) {
+      TG_TRY(out.weights, weightsOf(given));
+    }
   } else if (given.extension() == ".safetensors") {
     return fail(fmt::format("{0} has weights only: give the module too, export model.tgir --weights={0}",
                             given.string()));
   }
-  if (!flags.weights.empty()) out.weights = weightsOf(flags.weights);
+  if (!flags.weights.empty()) {
+    TG_TRY(out.weights, weightsOf(flags.weights));
+  }
   return out;
 }
 
@@ -86,10 +83,7 @@ Result<Target> targetFor(const ExportFlags& flags) {
     TG_TRY(auto chosen, vulkan::selectDevice(devices, flags.device));
     return devices[static_cast<size_t>(chosen.index)].target;
   }
-  if (flags.target.find('/') == std::string::npos && !flags.target.ends_with(".json"))
-    return targetByName(flags.target);
-  TG_TRY(std::string json, readInput(flags.target));
-  return targetFromJson(json, flags.target);
+  return targetOf(flags.target);
 }
 
 struct Export : Verb {

@@ -17,6 +17,7 @@
 #include "ir/parser.h"
 #include "ir/text_hash.h"
 #include "runtime/data/spec.h"
+#include "runtime/train/plan_report.h"
 #include "tools/driver/io.h"
 #include "tools/driver/listings.h"
 
@@ -310,11 +311,15 @@ Result<void> makeRunDir(const CLI::App& app, const std::string& command, const O
       {"version", training.state.version},
       {"seed", training.state.seed},
       {"parameters", info.parameters},
+      {"unit", training.feed->unit()},
       {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(
                                                            std::chrono::system_clock::now())))},
       {"folder", fs::current_path(error).string()},
       {"command", command}};
   TG_CHECK(writeOutput(dir + "/env.json", env.dump(2) + "\n"));
+  const Module& final = *training.model.session->module();
+  if (final.stage >= Stage::planned)
+    TG_CHECK(writeOutput(dir + "/plan.json", toJson(planReport(final, kTrain))));
   // Last: a folder without it holds no run.
   return writeOutput(dir + "/config.toml", app.config_to_str(false, false));
 }
