@@ -8,9 +8,7 @@
 
 namespace tg {
 
-std::string kernelHash(const Item& kernel) {
-  return textHash(print(kernel));
-}
+std::string kernelHash(const Item& kernel) { return textHash(print(kernel)); }
 
 namespace {
 

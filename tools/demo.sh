@@ -32,6 +32,7 @@ vocab=$(od -An -v -tu1 -w1 "$text" | sort -u | wc -l)
 echo "$out/gpt.tgir: $(wc -l < "$out/gpt.tgir") lines, a vocabulary of $vocab characters"
 
 echo "== train on $text"
+rm -rf "$out/run"  # of an earlier demo
 "$bin/tg-run" train "$out/gpt.tgir" --data="text:$text" --steps="$steps" --lr=2e-3 --log-every=50 \
   --device="$device" --run-dir="$out/run" | tee "$out/train.log"
 
