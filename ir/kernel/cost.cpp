@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/kernel/element.h"
 #include "ir/kernel/inline.h"
 #include "ir/kernel/kernel.h"
 #include "ir/kernel/specialize.h"
@@ -53,13 +54,6 @@ double flopsOf(Opcode code) {
   case Opcode::k_erf: return 1;
   default: return 0;
   }
-}
-
-/// The buffer element an op touches, or null.
-const Operand* elementOf(const Op& op) {
-  for (const Operand& operand : op.operands)
-    if (operand.kind == Operand::Kind::element) return &operand;
-  return nullptr;
 }
 
 using Known = std::optional<uint32_t>;

@@ -9,7 +9,6 @@ namespace tg {
 using indexing::Affine;
 using indexing::Bounds;
 using indexing::Decoder;
-using indexing::elementOf;
 using indexing::Forms;
 
 IndexAnalysis::IndexAnalysis(const Item& kernel, const std::vector<Shape>* shapes)
@@ -54,7 +53,7 @@ std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
 
 bool IndexAnalysis::lanePrivate(const std::vector<const Op*>& accesses) const {
   if (accesses.empty()) return true;
-  BufMode mode = elementOf(*accesses[0]).value->type.mode;
+  BufMode mode = elementOf(*accesses[0])->value->type.mode;
   if (mode == BufMode::local) return true;
   Decoder decoder(*forms_, *bounds_, accesses);
   if (mode == BufMode::shared) decoder.sameGroup();
@@ -65,7 +64,7 @@ bool IndexAnalysis::lanePrivate(const std::vector<const Op*>& accesses) const {
 bool IndexAnalysis::injective(const Op& access) const {
   const indexing::Scope& scope = forms_->scope(forms_->scopeOf(access));
   if (!scope.countsLoops) return false;
-  BufMode mode = elementOf(access).value->type.mode;
+  BufMode mode = elementOf(access)->value->type.mode;
   Decoder decoder(*forms_, *bounds_, {&access});
   if (mode == BufMode::shared) decoder.sameGroup();
   if (mode == BufMode::local) decoder.sameInvocation();
@@ -79,7 +78,7 @@ bool IndexAnalysis::certainlyRepeats(const std::vector<const Op*>& stores) const
 }
 
 bool IndexAnalysis::inRange(const Op& access) const {
-  const Operand& element = elementOf(access);
+  const Operand& element = *elementOf(access);
   int scope = forms_->scopeOf(access);
   for (size_t axis = 0; axis < element.items.size(); ++axis) {
     const Operand& index = element.items[axis];

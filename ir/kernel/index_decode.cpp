@@ -7,21 +7,16 @@
 
 namespace tg::indexing {
 
-const Operand& elementOf(const Op& access) {
-  bool loads = access.code == Opcode::k_load || access.code == Opcode::k_exact_load;
-  return loads ? access.operands[0] : access.operands.back();
-}
-
 Decoder::Decoder(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& accesses)
     : forms_(forms), bounds_(bounds) {
   size_t rank = kMaxRank;
   for (const Op* access : accesses) {
     scopes_.push_back(forms_.scopeOf(*access));
-    rank = std::min(rank, elementOf(*access).items.size());
+    rank = std::min(rank, elementOf(*access)->items.size());
   }
   for (size_t axis = 0; axis < rank; ++axis) {
     Equation equation;
-    for (const Op* access : accesses) equation.push_back(forms_.form(elementOf(*access).items[axis]));
+    for (const Op* access : accesses) equation.push_back(forms_.form(elementOf(*access)->items[axis]));
     equations_.push_back(std::move(equation));
   }
   zeros();

@@ -4,12 +4,10 @@
 #include <set>
 #include <vector>
 
+#include "ir/kernel/element.h"
 #include "ir/kernel/index_forms.h"
 
 namespace tg::indexing {
-
-/// What an access touches.
-const Operand& elementOf(const Op& access);
 
 /// Two executions, each of any of some accesses, that touch one element: which symbols have one value in
 /// both?

@@ -90,7 +90,7 @@ bool Witness::happens(const Op& store, const Point& point) const {
 
 /// Text that names the element; nullopt if it is not sure to exist, or depends on the data.
 std::optional<std::string> Witness::element(const Op& store, const Point& point) const {
-  const Operand& element = elementOf(store);
+  const Operand& element = *elementOf(store);
   std::string text;
   for (size_t axis = 0; axis < element.items.size(); ++axis) {
     auto index = at(forms_.form(element.items[axis]), point);
@@ -119,7 +119,7 @@ std::vector<int64_t> Witness::corners(int symbol, int detail) const {
 }
 
 std::vector<Point> Witness::points(const Op& store) const {
-  BufMode mode = elementOf(store).value->type.mode;
+  BufMode mode = elementOf(store)->value->type.mode;
   std::vector<int> free = forms_.scope(forms_.scopeOf(store)).loops;
   Point start;
   for (int axis = 0; axis < 3; ++axis) {

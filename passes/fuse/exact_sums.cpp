@@ -10,6 +10,7 @@
 
 #include "ir/builder.h"
 #include "ir/kernel/custom.h"
+#include "ir/kernel/element.h"
 #include "ir/kernel/kernel.h"
 #include "ir/parser.h"
 
@@ -18,9 +19,8 @@ namespace {
 
 /// The buffer an op reads or writes an element of, or null.
 Value* bufferOf(const Op& op) {
-  for (const Operand& operand : op.operands)
-    if (operand.kind == Operand::Kind::element) return operand.value;
-  return nullptr;
+  const Operand* element = elementOf(op);
+  return element ? element->value : nullptr;
 }
 
 /// The same buffer with the words of exact sums on a new last axis.

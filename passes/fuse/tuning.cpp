@@ -2,12 +2,12 @@
 // schedule it shall have: {r1f0c… = matmul{tile = [4, 8], workgroup = 16}}. The key is a hash of the
 // region's text without its schedule; `fuse{report=true}` prints it.
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <fstream>
 #include <iterator>
 
 #include "ir/parser.h"
+#include "ir/text_hash.h"
 #include "passes/fuse/fuse.h"
 
 namespace tg::fuse {
@@ -16,8 +16,7 @@ std::string regionKey(const Op& fused) {
   std::unordered_map<const Value*, Value*> map;
   std::unique_ptr<Op> bare = cloneOp(fused, map);
   tg::erase(bare->attrs, "schedule");
-  std::string text = print(*bare);
-  return fmt::format("r{:016x}", XXH3_64bits(text.data(), text.size()));
+  return "r" + textHash(print(*bare));
 }
 
 Result<AttrList> readTuning(const std::string& path) {

@@ -1,15 +1,10 @@
 // What an op of a kernel does to memory, read off its form: the passes over kernels share it.
 #pragma once
 
+#include "ir/kernel/element.h"
 #include "ir/module.h"
 
 namespace tg {
-
-/// The element `%b[…]` an op reads or writes, or null: a load's only operand, the last one of the others.
-inline const Operand* elementOf(const Op& op) {
-  if (op.operands.empty() || op.operands.back().kind != Operand::Kind::element) return nullptr;
-  return &op.operands.back();
-}
 
 inline bool isLoad(const Op& op) { return op.code == Opcode::k_load || op.code == Opcode::k_exact_load; }
 

@@ -8,6 +8,7 @@
 #include "runtime/data/spec.h"
 #include "runtime/interp_runner.h"
 #include "runtime/train/feed.h"
+#include "runtime/train/random_inputs.h"
 
 namespace tg {
 
@@ -61,17 +62,15 @@ Result<Inputs> randomInputs(const Item& func, const std::vector<std::string>& gi
   Inputs out;
   uint64_t argSeed = seed;
   for (const auto& arg : func.body.args) {
-    InputSpec spec;
-    spec.kind = InputSpec::Kind::rand;
-    spec.seed = ++argSeed;
-    if (int64_t limit = idLimit(func, arg.get())) spec.below = static_cast<int32_t>(limit);
+    ++argSeed;
     auto found = specs.find(arg->name);
     const Attr* host = find(arg->attrs, "host");
     if (host && found == specs.end()) {
       out.emplace(arg->name, hostScalar(*arg, host->text, seed));
       continue;
     }
-    TG_TRY(HostArray value, load(found == specs.end() ? spec : found->second, arg->type, arg->name));
+    TG_TRY(HostArray value, found == specs.end() ? randomInput(func, *arg, argSeed)
+                                                 : load(found->second, arg->type, arg->name));
     out.emplace(arg->name, std::move(value));
   }
   return out;

@@ -34,9 +34,8 @@ Result<ResolvedWeights> ofCheckpoint(const std::string& path) {
   ResolvedWeights out;
   out.file = fmt::format("{}/{}", path, kModelFile);
   // RUN/ckpt/step_N; a checkpoint that was copied elsewhere stands alone.
-  const fs::path folder = fs::path(path).parent_path();
-  const std::string run = folder.filename() == "ckpt" ? folder.parent_path().string() : "";
-  if (trainedKind(run) == TrainedKind::run) out.run = run;
+  const std::string run = runOf(path);
+  if (run != path && trainedKind(run) == TrainedKind::run) out.run = run;
   out.taken = fmt::format("{} (step {})", path, state.step);
   return out;
 }
@@ -58,6 +57,13 @@ Result<ResolvedWeights> ofRun(const std::string& path) {
 }
 
 }  // namespace
+
+std::string runOf(const std::string& path) {
+  const fs::path given = withoutSlash(fs::path(path).lexically_normal().string());
+  const bool checkpoint =
+      given.filename().native().starts_with("step_") && given.parent_path().filename() == "ckpt";
+  return (checkpoint ? given.parent_path().parent_path() : given).string();
+}
 
 TrainedKind trainedKind(const std::string& path) {
   std::error_code error;

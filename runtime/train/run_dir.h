@@ -26,6 +26,9 @@ struct RunDir {
   std::string checkpoints() const { return path + "/ckpt"; }
 };
 
+/// The run that holds a checkpoint folder RUN/ckpt/step_N; any other path itself, without a slash at its end.
+std::string runOf(const std::string& path);
+
 /// What a path to something trained is, told by the names in it.
 enum class TrainedKind : uint8_t { none, run, checkpoint, file };
 /// A folder with ckpt, config.toml or model.tgir is a run; one with COMPLETE, state.json or a step's name a

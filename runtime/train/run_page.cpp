@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/data/file_io.h"
+#include "runtime/train/run_dir.h"
 
 namespace tg {
 
@@ -135,9 +136,9 @@ Result<Json> runJson(const std::string& runDir, const std::string& name, bool ru
   if (::access((runDir + "/metrics.jsonl").c_str(), F_OK) == 0) {
     TG_TRY(rows, readMetrics(runDir));
   }
-  TG_TRY(std::optional<std::string> config, readIfThere(runDir + "/config.toml"));
-  TG_TRY(Json env, readJson(runDir + "/env.json"));
-  TG_TRY(Json plan, readJson(runDir + "/plan.json"));
+  TG_TRY(std::optional<std::string> config, readIfThere(RunDir{runDir}.config()));
+  TG_TRY(Json env, readJson(RunDir{runDir}.env()));
+  TG_TRY(Json plan, readJson(RunDir{runDir}.plan()));
   size_t sampleCount = 0;
   TG_TRY(Json samples, readLines(runDir + "/samples.jsonl", kShownSamples, sampleCount));
   Json run = {{"name", name}, {"running", running}};
@@ -202,7 +203,7 @@ Result<std::string> findRun(const std::string& path) {
 Result<RunSummary> summarizeRun(const std::string& runDir) {
   TG_TRY(std::vector<MetricRow> rows, readMetrics(runDir));
   if (rows.empty()) return fail(fmt::format("{}: metrics.jsonl has no rows", runDir));
-  TG_TRY(std::optional<std::string> config, readIfThere(runDir + "/config.toml"));
+  TG_TRY(std::optional<std::string> config, readIfThere(RunDir{runDir}.config()));
   return summarizeRun(nameOf(runDir), rows, config ? stepsOf(*config) : 0);
 }
 

@@ -90,7 +90,8 @@ Result<void> Trainer::save(TrainObserver& observer) {
   savedStep_ = state_.step;
   std::vector<int64_t> keep;
   if (options_.keepBest && state_.bestValLoss) keep.push_back(state_.bestStep);
-  TG_CHECK(pruneCheckpoints(options_.runDir, options_.keepLast, keep));
+  // Pruning reads what it keeps, so it is not done where nothing could be removed.
+  if (options_.keepLast) TG_CHECK(pruneCheckpoints(options_.runDir, options_.keepLast, keep));
   observer.onSave(summary_.checkpoint, state_.step);
   saved_ = now();
   return {};

@@ -85,10 +85,11 @@ inline std::string npy(const std::string& descr, const std::string& shape, const
   return bytes + header + elements;
 }
 
-inline std::string deflated(const std::string& text) {
-  std::string out(compressBound(text.size()) + 16, '\0');
+constexpr int kRawDeflate = -15, kGzip = 15 + 16;  ///< zlib's window bits
+inline std::string deflated(const std::string& text, int windowBits = kRawDeflate) {
+  std::string out(compressBound(text.size()) + 64, '\0');
   z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, windowBits, 8, Z_DEFAULT_STRATEGY), Z_OK);
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uInt>(text.size());
   stream.next_out = reinterpret_cast<Bytef*>(out.data());

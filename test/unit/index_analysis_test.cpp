@@ -25,7 +25,7 @@ struct Analysed {
     std::vector<const Op*> out;
     walk(kernel->body, [&](Op& op) {
       if (op.operands.empty()) return;
-      const Operand& element = indexing::elementOf(op);
+      const Operand& element = *elementOf(op);
       if (element.kind == Operand::Kind::element && element.value->name == buffer) out.push_back(&op);
     });
     return out;

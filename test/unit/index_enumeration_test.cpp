@@ -367,7 +367,7 @@ class Judge {
 
  private:
   bool reaches(const Op& store, const Touch& touch) const {
-    bool two = indexing::elementOf(store).items.size() == 2;
+    bool two = elementOf(store)->items.size() == 2;
     return touch.first >= 0 && touch.first < program_.rows() && touch.second >= 0 &&
            touch.second < (two ? program_.columns() : 1);
   }
@@ -455,7 +455,7 @@ void Judge::judge(std::mt19937& random) {
   for (size_t store = 0; store < stores_.size(); ++store) {
     one(store);
     several({store});
-    buffers[indexing::elementOf(*stores_[store]).value->name].push_back(store);
+    buffers[elementOf(*stores_[store])->value->name].push_back(store);
   }
   for (const auto& [buffer, stores] : buffers) {
     several(stores);

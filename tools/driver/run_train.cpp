@@ -1,10 +1,10 @@
 // tg-run train: steps on data, a line for each few, a folder that keeps all of it.
 #include <cstdio>
-#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "runtime/data/safetensors.h"
+#include "runtime/train/run_dir.h"
 #include "tools/driver/signals.h"
 #include "tools/driver/train_console.h"
 #include "tools/driver/train_open.h"
@@ -71,11 +71,8 @@ struct Train : Verb {
  private:
   /// The options the run was started with; those typed now win.
   std::optional<int> readConfig(CLI::App& app, const Arguments& args, const std::string& resume) {
-    namespace fs = std::filesystem;
-    fs::path folder = resume;
-    if (!fs::exists(folder / "config.toml")) folder = folder.lexically_normal().parent_path().parent_path();
     Arguments all = args;
-    all.push_back("--config=" + (folder / "config.toml").string());
+    all.push_back("--config=" + RunDir{runOf(resume)}.config());
     return parseVerb(app, all);
   }
 

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/train/run_dir.h"
 #include "runtime/train/run_page.h"
 
 namespace tg {
@@ -49,7 +50,7 @@ Result<std::unique_ptr<TrainConsole>> TrainConsole::open(const TrainFlags& flags
   console->bar_ = wantsBar(flags.progress);
   const std::string& dir = training.options.runDir;
   if (dir.empty()) return console;
-  std::string path = dir + "/log.txt";
+  std::string path = RunDir{dir}.log();
   console->log_ = std::fopen(path.c_str(), training.resumed ? "a" : "w");
   if (!console->log_) return fail(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   TG_TRY(auto formats, parseMetricsFormats(flags.metrics));

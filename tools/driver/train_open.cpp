@@ -18,6 +18,7 @@
 #include "ir/text_hash.h"
 #include "runtime/data/spec.h"
 #include "runtime/train/plan_report.h"
+#include "runtime/train/run_dir.h"
 #include "tools/driver/io.h"
 #include "tools/driver/listings.h"
 
@@ -107,15 +108,6 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed)
   return out;
 }
 
-/// The run that holds a checkpoint folder, or the path itself.
-std::string runOf(const std::string& path) {
-  fs::path folder = fs::path(path).lexically_normal();
-  if (!folder.has_filename()) folder = folder.parent_path();
-  bool checkpoint =
-      folder.filename().string().starts_with("step_") && folder.parent_path().filename() == "ckpt";
-  return checkpoint ? folder.parent_path().parent_path().string() : folder.string();
-}
-
 std::string defaultRunDir(const ModelFlags& model) {
   std::string stem = model.file == "-" ? "stdin" : fs::path(model.file).stem().string();
   std::string first = fmt::format("runs/{}-{}", stem, model.seed), name = first;
@@ -127,7 +119,7 @@ std::string defaultRunDir(const ModelFlags& model) {
 Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags) {
   if (flags.runDir == "none") return std::string();
   if (flags.runDir.empty()) return defaultRunDir(model);
-  if (fs::exists(fs::path(flags.runDir) / "config.toml"))
+  if (fs::exists(RunDir{flags.runDir}.config()))
     return fail(
         fmt::format("{0} holds a run already: --resume={0} goes on with it, another --run-dir starts anew",
                     flags.runDir));
@@ -209,7 +201,7 @@ int useFinalModule(const CLI::App& app, ModelFlags& model, const std::string& ru
                    std::unique_ptr<Module>& module) {
   if (model.device == "interp") return exitOk;
   ModelFlags final = model;
-  final.file = run + "/module.spirv.tgir";
+  final.file = RunDir{run}.finalModule();
   if (int code = loadModule(app, final, module)) return code;
   model.pipeline.clear();
   return exitOk;
@@ -220,13 +212,13 @@ int useFinalModule(const CLI::App& app, ModelFlags& model, const std::string& ru
 Result<std::string> resumedRun(const ModelFlags& model, const TrainFlags& flags) {
   if (flags.resume.empty()) return std::string();
   if (flags.resume != "auto") {
-    if (!fs::exists(fs::path(runOf(flags.resume)) / "config.toml"))
+    if (!fs::exists(RunDir{runOf(flags.resume)}.config()))
       return fail(fmt::format("--resume={}: no run is there", flags.resume));
     return flags.resume;
   }
   if (flags.runDir.empty() || flags.runDir == "none") return fail("--resume=auto wants a --run-dir");
   if (model.file == "-") return fail("--resume=auto wants the module as a file");
-  if (!fs::exists(fs::path(flags.runDir) / "config.toml")) return std::string();
+  if (!fs::exists(RunDir{flags.runDir}.config())) return std::string();
   TG_TRY(LatestCheckpoint latest, latestCheckpoint(flags.runDir));
   return latest.good ? flags.runDir : std::string();
 }
@@ -241,7 +233,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
     if (!read) return report(app, exitInput, read.error());
     checkpoint = std::move(*read);
     if (app.count("--seed") == 0) model.seed = checkpoint.state.seed;
-    if (app.count("FILE") == 0) model.file = run + "/model.tgir";
+    if (app.count("FILE") == 0) model.file = RunDir{run}.model();
   }
   std::unique_ptr<Module> module;
   if (int code = loadModule(app, model, module)) return code;
@@ -296,13 +288,13 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
 }
 
 Result<void> makeRunDir(const CLI::App& app, const std::string& command, const OpenTraining& training) {
-  const std::string& dir = training.options.runDir;
-  if (dir.empty() || training.resumed) return {};
+  const RunDir dir{training.options.runDir};
+  if (dir.path.empty() || training.resumed) return {};
   std::error_code error;
-  fs::create_directories(dir, error);
-  if (error) return fail(fmt::format("cannot make the run's folder {}: {}", dir, error.message()));
-  TG_CHECK(writeOutput(dir + "/model.tgir", training.sourceText));
-  TG_CHECK(writeOutput(dir + "/module.spirv.tgir", print(*training.model.session->module())));
+  fs::create_directories(dir.path, error);
+  if (error) return fail(fmt::format("cannot make the run's folder {}: {}", dir.path, error.message()));
+  TG_CHECK(writeOutput(dir.model(), training.sourceText));
+  TG_CHECK(writeOutput(dir.finalModule(), print(*training.model.session->module())));
   const SessionInfo info = training.model.session->info();
   nlohmann::ordered_json env = {
       {"device", info.device},
@@ -316,12 +308,11 @@ Result<void> makeRunDir(const CLI::App& app, const std::string& command, const O
                                                            std::chrono::system_clock::now())))},
       {"folder", fs::current_path(error).string()},
       {"command", command}};
-  TG_CHECK(writeOutput(dir + "/env.json", env.dump(2) + "\n"));
+  TG_CHECK(writeOutput(dir.env(), env.dump(2) + "\n"));
   const Module& final = *training.model.session->module();
-  if (final.stage >= Stage::planned)
-    TG_CHECK(writeOutput(dir + "/plan.json", toJson(planReport(final, kTrain))));
+  if (final.stage >= Stage::planned) TG_CHECK(writeOutput(dir.plan(), toJson(planReport(final, kTrain))));
   // Last: a folder without it holds no run.
-  return writeOutput(dir + "/config.toml", app.config_to_str(false, false));
+  return writeOutput(dir.config(), app.config_to_str(false, false));
 }
 
 Result<RunLock> RunLock::take(const std::string& runDir) {
