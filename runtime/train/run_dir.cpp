@@ -59,7 +59,7 @@ Result<ResolvedWeights> ofRun(const std::string& path) {
 }  // namespace
 
 std::string runOf(const std::string& path) {
-  const fs::path given = withoutSlash(fs::path(path).lexically_normal().string());
+  const fs::path given = withoutSlash(path);
   const bool checkpoint =
       given.filename().native().starts_with("step_") && given.parent_path().filename() == "ckpt";
   return (checkpoint ? given.parent_path().parent_path() : given).string();
