@@ -3,73 +3,10 @@
 #include <algorithm>
 
 #include "codegen/lower_schedules.h"
+#include "codegen/product.h"
 
 namespace tg {
 namespace {
-
-/// The contraction of a region and its extents; batch is the product of the leading axes.
-struct Product {
-  const Op* op = nullptr;
-  int64_t m = 1, n = 1, k = 1, batch = 1;
-  bool ta = false, tb = false;
-  Shape lead;
-};
-
-Product findProduct(const PlainRegion& region) {
-  Product p;
-  for (const auto& op : region.body->ops)
-    if (op->code == Opcode::matmul) p.op = op.get();
-  const Shape &a = p.op->in(0)->type.shape, &out = p.op->result()->type.shape;
-  p.ta = p.op->flag("transpose_a");
-  p.tb = p.op->flag("transpose_b");
-  p.m = out[out.rank() - 2];
-  p.n = out.back();
-  p.k = a[a.rank() - (p.ta ? 2 : 1)];
-  p.lead = out;
-  p.lead.resize(out.rank() - 2);
-  p.batch = p.lead.elements();
-  return p;
-}
-
-/// Operand `which` at (batch, row, column) of its untransposed view.
-KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
-           const Index& column) {
-  bool transposed = which == 0 ? p.ta : p.tb;
-  const Shape& shape = p.op->in(which)->type.shape;
-  int own = shape.rank() - 2, added = static_cast<int>(lead.size()) - own;
-  Indices at;
-  for (int axis = 0; axis < own; ++axis)
-    at.push_back(shape[axis] == 1 ? Index{} : lead[static_cast<size_t>(axis + added)]);
-  at.push_back(transposed ? column : row);
-  at.push_back(transposed ? row : column);
-  return emitter.emit(p.op->in(which), at);
-}
-
-/// Whether four elements of an operand along k (else along its other axis) come in fewer loads:
-/// found by emitting one of each into a kernel that is thrown away.
-bool preferAlongK(const LowerContext& c, const Product& p, int which) {
-  int splits[2];
-  for (int alongK = 0; alongK < 2; ++alongK) {
-    Item scratch;
-    scratch.kind = ItemKind::kernel;
-    KernelBuilder kernel(&scratch);
-    IndexSpace space(kernel);
-    RegionEmitter emitter(kernel, space, c.fused, c.region, c.mayTexel);
-    int64_t other = which == 0 ? p.m : p.n;
-    if ((alongK ? p.k : other) % kLanes != 0) {
-      splits[alongK] = 1000;
-      continue;
-    }
-    Index batch = space.variable(kernel.id(Opcode::k_workgroup_id, 2), p.batch);
-    Index outer = space.variable(kernel.id(Opcode::k_workgroup_id, 0), other, alongK ? 1 : kLanes);
-    Index inner = space.variable(kernel.id(Opcode::k_workgroup_id, 1), p.k, alongK ? kLanes : 1);
-    (alongK ? inner : outer) = space.add(alongK ? inner : outer, IndexSpace::lane());
-    Indices lead = space.delinear(batch, p.lead);
-    element(emitter, p, which, lead, which == 0 ? outer : inner, which == 0 ? inner : outer);
-    splits[alongK] = emitter.splitLoads();
-  }
-  return splits[1] <= splits[0];
-}
 
 /// A strip of an operand: `count` positions along m or n by `depth` along k, as scalars
 /// part[position][k] taken out of whatever vectors the loads gave.
@@ -127,30 +64,6 @@ class Strip {
   std::map<std::pair<int64_t, int64_t>, KV> vectors_;
 };
 
-/// Stores every result of the region at the tile's elements, the product being in `acc`
-/// (row-major, `width` accumulators a row of `lanes` columns each).
-void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index& m0, const Index& n0,
-              int64_t tileM, int64_t tileN, bool vector, const std::vector<KV>& acc) {
-  Indices lead = c.space.delinear(batch, p.lead);
-  int64_t step = vector ? kLanes : 1, next = 0;
-  for (int64_t i = 0; i < tileM; ++i)
-    for (int64_t j = 0; j < tileN; j += step, ++next) {
-      Index row = c.space.add(m0, IndexSpace::constant(i)), column = c.space.add(n0, IndexSpace::constant(j));
-      if (vector) column = c.space.add(column, IndexSpace::lane());
-      Index offset =
-          c.space.add(c.space.scale(batch, p.m * p.n), c.space.add(c.space.scale(row, p.n), column));
-      const Shape& shape = p.op->result()->type.shape;
-      const KV& sum = acc[static_cast<size_t>(next)];
-      c.emitter.define(p.op->result(), c.space.delinear(offset, shape), sum);
-      // A result whose rows four lanes do not divide is stored lane by lane.
-      for (int lane = 0; vector && lane < kLanes; ++lane)
-        c.emitter.define(p.op->result(), c.space.delinear(IndexSpace::atLane(offset, lane), shape),
-                         c.kernel.extract(sum, lane));
-      for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
-        c.emitter.store(static_cast<int>(slot), offset);
-    }
-}
-
 }  // namespace
 
 Result<void> lowerMatmul(LowerContext& c) {
@@ -196,93 +109,6 @@ Result<void> lowerMatmul(LowerContext& c) {
                                  });
              epilogue(c, p, batch, m0, n0, tileM, tileN, vector, acc);
            });
-  return {};
-}
-
-Result<void> lowerMatmulShared(LowerContext& c) {
-  Product p = findProduct(c.region);
-  std::vector<int64_t> tile = c.schedule.find("tile")->asInts(), shared = c.schedule.find("shared")->asInts();
-  if (tile.size() != 2 || shared.size() != 3 || shared[0] % tile[0] || shared[1] % tile[1])
-    return failAt(c.fused.loc, fmt::format("schedule {} is malformed", c.schedule.str()));
-  int64_t blockM = shared[0], blockN = shared[1], depth = shared[2];
-  int64_t across = blockN / tile[1], invocations = across * (blockM / tile[0]);
-  int64_t bytes = (blockM + blockN) * depth * 4;
-  if (bytes > c.target.sharedBytes)
-    return failAt(c.fused.loc, fmt::format("schedule {} needs {} bytes of shared memory, target {} has {}",
-                                           c.schedule.str(), bytes, c.target.name, c.target.sharedBytes));
-  int64_t groupsN = (p.n + blockN - 1) / blockN, groupsM = (p.m + blockM - 1) / blockM;
-  KernelBuilder& kernel = c.kernel;
-  c.launchGroups(p.batch * groupsM * groupsN, invocations, [&](const Index& group) {
-    Index column = c.space.mod(group, groupsN), rest = c.space.div(group, groupsN);
-    Index row = c.space.mod(rest, groupsM), batch = c.space.div(rest, groupsM);
-    Indices lead = c.space.delinear(batch, p.lead);
-    Index lane = c.space.variable(kernel.id(Opcode::k_local_id, 0), invocations);
-    Index laneN = c.space.scale(c.space.mod(lane, across), tile[1]),
-          laneM = c.space.scale(c.space.div(lane, across), tile[0]);
-    Value* stage[2] = {
-        kernel.sharedBuffer(Type::buffer(DType::f32, 1, {depth * blockM}, BufMode::shared), "tile_a"),
-        kernel.sharedBuffer(Type::buffer(DType::f32, 1, {depth * blockN}, BufMode::shared), "tile_b")};
-    KV zero = KernelBuilder::f32(0);
-    std::vector<KV> acc(static_cast<size_t>(tile[0] * tile[1]), zero);
-    int64_t steps = (p.k + depth - 1) / depth;
-    kernel.hint("step");
-    acc = kernel.loop(
-        kernel.depth(), KernelBuilder::u32(0), steps, 1, acc,
-        [&](const KV& step, const std::vector<KV>& carried) {
-          Index k0 = c.space.scale(c.space.variable(step, steps), depth);
-          for (int which = 0; which < 2; ++which) {
-            // Element e of a stage is (k = e / block, position = e % block); elements outside are zero.
-            int64_t block = which == 0 ? blockM : blockN, extent = which == 0 ? p.m : p.n;
-            Index origin = c.space.scale(which == 0 ? row : column, block);
-            for (int64_t part = 0; part < depth * block; part += invocations) {
-              Index e = c.space.add(lane, IndexSpace::constant(part));
-              auto fill = [&] {
-                Index k = c.space.add(k0, c.space.div(e, block)),
-                      at = c.space.add(origin, c.space.mod(e, block));
-                KV loaded = c.emitter.within(k, p.k, at, extent, [&](const Index& kIn, const Index& atIn) {
-                  return element(c.emitter, p, which, lead, which == 0 ? atIn : kIn, which == 0 ? kIn : atIn);
-                });
-                kernel.store(loaded, stage[which], c.space.materialize(e));
-              };
-              if (part + invocations <= depth * block)
-                fill();
-              else
-                kernel.guard(kernel.op(Opcode::k_lt,
-                                       {c.space.materialize(e), KernelBuilder::u32(depth * block)},
-                                       DType::i1),
-                             fill);
-            }
-          }
-          kernel.barrier();
-          std::vector<KV> sums = carried;
-          for (int64_t deep = 0; deep < depth; ++deep) {
-            std::vector<KV> x, y;
-            for (int64_t i = 0; i < tile[0]; ++i)
-              x.push_back(kernel.loadHere(stage[0], c.space.materialize(c.space.add(
-                                                        laneM, IndexSpace::constant(deep * blockM + i)))));
-            for (int64_t j = 0; j < tile[1]; ++j)
-              y.push_back(kernel.loadHere(stage[1], c.space.materialize(c.space.add(
-                                                        laneN, IndexSpace::constant(deep * blockN + j)))));
-            for (int64_t i = 0; i < tile[0]; ++i)
-              for (int64_t j = 0; j < tile[1]; ++j) {
-                KV& sum = sums[static_cast<size_t>(i * tile[1] + j)];
-                sum = kernel.fma(x[static_cast<size_t>(i)], y[static_cast<size_t>(j)], sum);
-              }
-          }
-          kernel.barrier();
-          return sums;
-        });
-    Index m0 = c.space.add(c.space.scale(row, blockM), laneM),
-          n0 = c.space.add(c.space.scale(column, blockN), laneN);
-    for (int64_t i = 0; i < tile[0]; ++i)
-      for (int64_t j = 0; j < tile[1]; ++j) {
-        Index mi = c.space.add(m0, IndexSpace::constant(i)), nj = c.space.add(n0, IndexSpace::constant(j));
-        const KV& sum = acc[static_cast<size_t>(i * tile[1] + j)];
-        c.emitter.whereInside(mi, p.m, nj, p.n, [&](const Index& mIn, const Index& nIn) {
-          epilogue(c, p, batch, mIn, nIn, 1, 1, false, {sum});
-        });
-      }
-  });
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "codegen/schedule.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "ir/infer.h"
 
@@ -50,16 +51,53 @@ int64_t roundUpToPowerOfTwo(int64_t n) {
 
 Attr scheduleAttr(const char* kind, AttrList members) { return Attr::call(kind, {}, std::move(members)); }
 
+/// A blocking of a product staged in shared memory, and when it is chosen.
+struct SharedBlocking {
+  int64_t tile, block, depth, slices;
+  int64_t leastBlocks;  ///< of 32 × 32 elements, per parallel unit
+  int64_t leastInner, mostInner;
+  int64_t invocations() const { return block * block / (tile * tile) * slices; }
+  int64_t bytes() const { return 4 * (2 * block * (depth + 4) + (slices > 1 ? slices * block * block : 0)); }
+  Attr schedule() const {
+    AttrList members = {{"tile", Attr::ints({tile, tile})}, {"shared", Attr::ints({block, block, depth})}};
+    if (slices > 1) members.push_back({"slices", Attr::of(slices)});
+    return scheduleAttr("matmul", std::move(members));
+  }
+};
+
+/// The first that fits is taken. Measured on an H200 (132 processors): products of thousands of blocks reach
+/// 42 TFLOP/s with 8 × 8 elements an invocation and 26 with 4 × 4, which fill the device with fewer blocks.
+/// Fewer still wait for memory in every step, so that longer steps shared by slices win (2048 × 128 over
+/// 512: 16.5 us in two slices, 22.6 in one).
+constexpr SharedBlocking kSharedBlockings[] = {
+    {8, 64, 16, 1, 32, 1, INT64_MAX},  {4, 64, 16, 1, 8, 1, INT64_MAX}, {4, 32, 16, 1, 6, 1, INT64_MAX},
+    {4, 32, 16, 1, 0, 1, 32},          {4, 32, 32, 2, 2, 1, INT64_MAX}, {4, 32, 32, 4, 1, 1, INT64_MAX},
+    {4, 32, 48, 4, 0, 512, INT64_MAX}, {4, 32, 32, 4, 0, 1, INT64_MAX}, {4, 32, 16, 1, 0, 1, INT64_MAX},
+};
+
+std::optional<Attr> sharedSchedule(const Op& product, const Target& target) {
+  const Shape &shape = product.result()->type.shape, &a = product.in(0)->type.shape;
+  int64_t m = shape[shape.rank() - 2], n = shape.back();
+  int64_t inner = product.flag("transpose_a") ? a[a.rank() - 2] : a.back();
+  int64_t batch = shape.elements() / (m * n);
+  for (const SharedBlocking& each : kSharedBlockings) {
+    auto blocks = [&](int64_t extent) { return (extent + each.block - 1) / each.block; };
+    int64_t covered = batch * blocks(m) * blocks(n) * (each.block / 32) * (each.block / 32);
+    if (covered < each.leastBlocks * target.units() || inner < each.leastInner || inner > each.mostInner ||
+        each.invocations() > std::min(target.maxInvocations, target.maxWorkgroupX) ||
+        each.bytes() > target.sharedBytes)
+      continue;
+    return each.schedule();
+  }
+  return std::nullopt;
+}
+
 Attr matmulSchedule(const Op& product, const Target& target) {
   const Shape& shape = product.result()->type.shape;
   int64_t m = shape[shape.rank() - 2], n = shape.back();
   int64_t batch = shape.elements() / (m * n);
-  if (target.matmul == "shared" && m >= 16 && n >= 16) {
-    int64_t invocations = std::min<int64_t>(target.maxInvocations, 64);
-    int64_t side = invocations >= 64 ? 8 : 4;
-    return scheduleAttr("matmul",
-                        {{"tile", Attr::ints({4, 4})}, {"shared", Attr::ints({side * 4, side * 4, 16})}});
-  }
+  if (target.matmul == "shared" && m >= 16 && n >= 16)
+    if (std::optional<Attr> shared = sharedSchedule(product, target)) return *shared;
   // A tile as large as registers allow while enough invocations remain to fill the device.
   int64_t tileM = divisor(m, {8, 7, 6, 5, 4, 3, 2, 1}), tileN = divisor(n, {8, 4, 7, 6, 5, 3, 2, 1});
   auto invocations = [&] { return batch * (m / tileM) * (n / tileN); };
@@ -101,6 +139,14 @@ Attr attentionSchedule(const Op& op, const Target& target) {
 }
 
 }  // namespace
+
+std::vector<Attr> sharedMatmulSchedules() {
+  std::vector<Attr> out;
+  for (const SharedBlocking& each : kSharedBlockings)
+    if (Attr schedule = each.schedule(); std::find(out.begin(), out.end(), schedule) == out.end())
+      out.push_back(std::move(schedule));
+  return out;
+}
 
 bool streamsScores(const Op& attention, const Target& target) {
   AttentionSizes size(attention);

@@ -4,13 +4,18 @@
 //   map{vec = 4, workgroup = 64}                 one invocation for vec elements of each result
 //   row{lanes = 1, vec = 4, workgroup = 64}      lanes invocations for a row, reductions along it
 //   matmul{tile = [8, 8], workgroup = 8}         a register tile of the product for each invocation
-//   matmul{tile = [4, 4], shared = [32, 32, 16]} the same, operands staged in shared memory
+//   matmul{tile = [4, 4], shared = [32, 32, 16], slices = 2}
+//                                                a workgroup for a block of rows and columns, both operands
+//                                                staged in shared memory 16 of k at a time; slices groups of
+//                                                its invocations take a part of each step and add up at the
+//                                                end
 //   attention{tile = 4, block = 4, workgroup = 8} tile rows for each invocation, which reads the rows of the
 //                                                other side block by block and never stores a score
 //   custom                                       a tg.custom alone, whose kernel is there already
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "ir/module.h"
 #include "ir/target.h"
@@ -18,6 +23,9 @@
 namespace tg {
 
 Attr chooseSchedule(const Op& fused, const Target& target);
+
+/// Every way in which chooseSchedule stages a product in shared memory.
+std::vector<Attr> sharedMatmulSchedules();
 
 /// Rows of a region whose reductions run along the last elements of a value.
 struct RowSpace {

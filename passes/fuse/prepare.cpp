@@ -225,8 +225,13 @@ class Preparer {
     int64_t inner = a[a.rank() - (ta ? 2 : 1)];
     constexpr int64_t kTile = 16;  // elements an invocation computes at once
     if (inner <= kLongestLoop || out.rank() == kMaxRank) return nullptr;
-    int64_t wanted = target_.parallel * kTile / out.elements();
-    int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / 64));
+    int64_t wanted = target_.parallel * kTile / out.elements(), least = 64;
+    if (target_.matmul == "shared") {
+      // As many blocks of 64 × 64 elements as the blocking that computes fastest wants.
+      int64_t blocks = (out[out.rank() - 2] + 63) / 64 * ((out.back() + 63) / 64);
+      wanted = 8 * target_.units() / blocks + 1, least = 128;
+    }
+    int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));
     if (pieces < 2) return nullptr;
     Value* parts = builder_.op(Opcode::matmul, {pieced(op.in(0), pieces, ta), pieced(op.in(1), pieces, !tb)},
                                {{"transpose_a", Attr::boolean(ta)}, {"transpose_b", Attr::boolean(tb)}});

@@ -1,0 +1,332 @@
+// A contraction by workgroups: each computes a block of the product, tile by tile along k. Both operands'
+// tiles stand in shared memory as vectors along m (or n), so that an invocation reads four factors at once;
+// the next tile is loaded into registers while this one is used.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "codegen/product.h"
+
+namespace tg {
+namespace {
+
+const Type kVector = Type::scalar(DType::f32, kLanes);
+
+/// How a workgroup divides its block of the product.
+struct Blocking {
+  int64_t tile[2];   ///< rows and columns of an invocation
+  int64_t block[2];  ///< rows and columns of a workgroup
+  int64_t depth;     ///< of a tile along k
+  int64_t slices;    ///< parts of a tile along k; as many invocations share each place of the block
+  int64_t across() const { return block[1] / tile[1]; }
+  int64_t places() const { return block[0] / tile[0] * across(); }
+  int64_t invocations() const { return places() * slices; }
+  /// Of shared memory.
+  int64_t bytes() const {
+    int64_t tiles = (block[0] + block[1]) * (depth + kLanes);
+    return 4 * (tiles + (slices > 1 ? slices * block[0] * block[1] : 0));
+  }
+};
+
+/// One operand's tile in shared memory, as vectors the way its memory runs. Along k: lane k % 4 of vector
+/// position · pitch + k / 4, and an invocation's positions stand `places` apart. Along positions: lane
+/// position % 4 of vector k · pitch + position / 4, and an invocation's positions are fours side by side.
+/// Either way neighbours read neighbouring vectors.
+class Staged {
+ public:
+  Staged(LowerContext& c, const Product& p, int which, const Blocking& blocking, const Index& lane,
+         const Index& place)
+      : c_(c), p_(p), which_(which), blocking_(blocking), lane_(lane), place_(place),
+        extent_(which == 0 ? p.m : p.n), block_(blocking.block[which]), tile_(blocking.tile[which]) {
+    bool transposed = which == 0 ? p.ta : p.tb;
+    bool fours = p.k % kLanes == 0 || extent_ % kLanes == 0;
+    alongK_ = fours ? preferAlongK(c, p, which) : (which == 0) != transposed;
+    vector_ = (alongK_ ? p.k : extent_) % kLanes == 0;
+    perRow_ = (alongK_ ? blocking.depth : block_) / kLanes;
+    rows_ = alongK_ ? block_ : blocking.depth;
+    pitch_ = perRow_ + (alongK_ ? 1 - perRow_ % 2 : 0);  // odd: rows are read side by side
+    buffer_ = c.kernel.sharedBuffer(Type::buffer(DType::f32, kLanes, {rows_ * pitch_}, BufMode::shared),
+                                    which == 0 ? "tile_a" : "tile_b");
+  }
+
+  /// What this invocation brings of the tile that begins at (origin, k0), in registers.
+  std::vector<KV> load(const Indices& lead, const Index& origin, const Index& k0) {
+    std::vector<KV> out;
+    for (const Index& given : tasks()) {
+      // An invocation without a task loads what the last one does: a branch would wait for the load.
+      Index task = given;
+      if (c_.space.max(given) >= count())
+        task = c_.space.variable(c_.kernel.op(Opcode::k_min,
+                                              {c_.space.materialize(given), KernelBuilder::u32(count() - 1)},
+                                              DType::u32),
+                                 count());
+      Index row = c_.space.div(task, perRow_), four = c_.space.scale(c_.space.mod(task, perRow_), kLanes);
+      Index position = c_.space.add(origin, alongK_ ? row : four), k = c_.space.add(k0, alongK_ ? four : row);
+      Index& along = alongK_ ? k : position;
+      if (vector_) {
+        along = c_.space.add(along, IndexSpace::lane());
+        out.push_back(c_.kernel.widened(at(lead, position, k), kVector));
+        continue;
+      }
+      std::vector<KV> lanes;
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        lanes.push_back(at(lead, position, k));
+        along = c_.space.add(along, IndexSpace::constant(1));
+      }
+      out.push_back(c_.kernel.vec(lanes));
+    }
+    return out;
+  }
+  /// Puts what `load` gave into the tile.
+  void store(std::span<const KV> loaded) {
+    size_t next = 0;
+    for (const Index& given : tasks()) {
+      const KV& value = loaded[next++];
+      c_.emitter.whereInside(given, count(), IndexSpace::constant(0), 1,
+                             [&](const Index& task, const Index&) {
+                               Index to = c_.space.add(c_.space.scale(c_.space.div(task, perRow_), pitch_),
+                                                       c_.space.mod(task, perRow_));
+                               c_.kernel.store(value, buffer_, c_.space.materialize(to));
+                             });
+    }
+  }
+
+  /// Reads this invocation's factors at the four k that begin at 4 · k4.
+  void read(const Index& k4) {
+    factors_.clear();
+    for (int64_t part = 0; part < (alongK_ ? tile_ : tile_ / kLanes * kLanes); ++part) {
+      Index at = alongK_ ? c_.space.add(c_.space.scale(position(part), pitch_), k4)
+                         : c_.space.add(c_.space.scale(c_.space.add(c_.space.scale(k4, kLanes),
+                                                                    IndexSpace::constant(part % kLanes)),
+                                                       pitch_),
+                                        c_.space.div(position(part / kLanes * kLanes), kLanes));
+      factors_.push_back(c_.kernel.loadHere(buffer_, c_.space.materialize(at)));
+    }
+  }
+  /// Factor `i` of the tile at the k-th of the four.
+  KV factor(int64_t i, int k) {
+    return alongK_ ? c_.kernel.extract(factors_[static_cast<size_t>(i)], k)
+                   : c_.kernel.extract(factors_[static_cast<size_t>(i / kLanes * kLanes + k)],
+                                       static_cast<int>(i % kLanes));
+  }
+  /// Four factors from `i` on.
+  KV four(int64_t i, int k) {
+    if (!alongK_) return factors_[static_cast<size_t>(i + k)];
+    std::vector<KV> lanes;
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes.push_back(factor(i + lane, k));
+    return c_.kernel.vec(lanes);
+  }
+  /// Where in the block factor `i` of the tile stands.
+  Index position(int64_t i) const {
+    int64_t places = block_ / tile_;
+    if (alongK_) return c_.space.add(place_, IndexSpace::constant(i * places));
+    return c_.space.add(c_.space.scale(place_, kLanes),
+                        IndexSpace::constant(i / kLanes * places * kLanes + i % kLanes));
+  }
+  bool sideBySide() const { return !alongK_; }
+
+ private:
+  int64_t count() const { return rows_ * perRow_; }
+  /// The vectors that this invocation brings; the last may be beyond the tile.
+  std::vector<Index> tasks() const {
+    std::vector<Index> out;
+    for (int64_t first = 0; first < count(); first += blocking_.invocations())
+      out.push_back(c_.space.add(lane_, IndexSpace::constant(first)));
+    return out;
+  }
+  KV at(const Indices& lead, const Index& position, const Index& k) {
+    return c_.emitter.within(k, p_.k, position, extent_, [&](const Index& kIn, const Index& in) {
+      return element(c_.emitter, p_, which_, lead, which_ == 0 ? in : kIn, which_ == 0 ? kIn : in);
+    });
+  }
+
+  LowerContext& c_;
+  const Product& p_;
+  int which_;
+  const Blocking& blocking_;
+  Index lane_, place_;
+  int64_t extent_, block_, tile_;
+  int64_t rows_ = 0, perRow_ = 0, pitch_ = 0;  ///< of vectors in shared memory
+  bool alongK_ = false, vector_ = false;
+  Value* buffer_ = nullptr;
+  std::vector<KV> factors_;
+};
+
+/// The block of the product at a row and a column (counted in blocks) of one batch.
+class BlockProduct {
+ public:
+  BlockProduct(LowerContext& c, const Product& p, const Blocking& blocking)
+      : c_(c), p_(p), blocking_(blocking),
+        lane_(c.space.variable(c.kernel.id(Opcode::k_local_id, 0), blocking.invocations())),
+        place_(c.space.mod(lane_, blocking.places())), slice_(c.space.div(lane_, blocking.places())),
+        a_(c, p, 0, blocking, lane_, c.space.div(place_, blocking.across())),
+        b_(c, p, 1, blocking, lane_, c.space.mod(place_, blocking.across())) {}
+
+  void emit(const Index& batch, const Index& row, const Index& column) {
+    batch_ = batch;
+    lead_ = c_.space.delinear(batch, p_.lead);
+    origin_[0] = c_.space.scale(row, blocking_.block[0]);
+    origin_[1] = c_.space.scale(column, blocking_.block[1]);
+    std::vector<KV> acc = sums();
+    if (blocking_.slices > 1) return storeSlices(acc);
+    for (int64_t i = 0; i < blocking_.tile[0]; ++i)
+      for (int64_t quad = 0; quad < quads(); ++quad) {
+        const KV& sum = acc[static_cast<size_t>(i * quads() + quad)];
+        if (b_.sideBySide()) {
+          store(a_.position(i), b_.position(quad * kLanes), sum);
+          continue;
+        }
+        for (int lane = 0; lane < kLanes; ++lane)
+          storeOne(a_.position(i), b_.position(quad * kLanes + lane), c_.kernel.extract(sum, lane));
+      }
+  }
+
+ private:
+  int64_t quads() const { return blocking_.tile[1] / kLanes; }
+
+  std::vector<KV> loadTiles(const Index& k0) {
+    std::vector<KV> tiles = a_.load(lead_, origin_[0], k0);
+    loadsOfA_ = tiles.size();
+    for (const KV& part : b_.load(lead_, origin_[1], k0)) tiles.push_back(part);
+    return tiles;
+  }
+  /// The sums of the tile, four columns each, over the slice's part of every step.
+  std::vector<KV> sums() {
+    int64_t steps = (p_.k + blocking_.depth - 1) / blocking_.depth;
+    std::vector<KV> first = loadTiles(IndexSpace::constant(0));
+    size_t loads = first.size();
+    first.resize(loads + static_cast<size_t>(blocking_.tile[0] * quads()),
+                 c_.kernel.splat(KernelBuilder::f32(0)));
+    c_.kernel.hint("step");
+    std::vector<KV> last = c_.kernel.loop(
+        c_.kernel.depth(), KernelBuilder::u32(0), steps, 1, first,
+        [&](const KV& step, const std::vector<KV>& carried) {
+          a_.store(std::span(carried).first(loadsOfA_));
+          b_.store(std::span(carried).subspan(loadsOfA_, loads - loadsOfA_));
+          c_.kernel.barrier();
+          // The last step loads its own tile again: a branch would wait for the loads.
+          KV following = c_.kernel.op(
+              Opcode::k_min, {c_.kernel.add(step, KernelBuilder::u32(1)), KernelBuilder::u32(steps - 1)},
+              DType::u32);
+          std::vector<KV> next =
+              loadTiles(c_.space.scale(c_.space.variable(following, steps), blocking_.depth));
+          std::vector<KV> acc(carried.begin() + static_cast<std::ptrdiff_t>(loads), carried.end());
+          multiply(acc);
+          c_.kernel.barrier();
+          next.insert(next.end(), acc.begin(), acc.end());
+          return next;
+        });
+    return {last.begin() + static_cast<std::ptrdiff_t>(loads), last.end()};
+  }
+  void multiply(std::vector<KV>& acc) {
+    int64_t rounds = blocking_.depth / blocking_.slices / kLanes;
+    for (int64_t round = 0; round < rounds; ++round) {
+      Index k4 = c_.space.add(c_.space.scale(slice_, rounds), IndexSpace::constant(round));
+      a_.read(k4), b_.read(k4);
+      for (int k = 0; k < kLanes; ++k)
+        for (int64_t i = 0; i < blocking_.tile[0]; ++i)
+          for (int64_t j = 0; j < quads(); ++j) {
+            KV& sum = acc[static_cast<size_t>(i * quads() + j)];
+            sum = c_.kernel.fma(a_.factor(i, k), b_.four(j * kLanes, k), sum);
+          }
+    }
+  }
+
+  /// Adds what the slices have, in their order, and stores it: every invocation some fours.
+  void storeSlices(const std::vector<KV>& acc) {
+    int64_t elements = blocking_.block[0] * blocking_.block[1];
+    Value* parts = c_.kernel.sharedBuffer(
+        Type::buffer(DType::f32, 1, {blocking_.slices * elements}, BufMode::shared), "parts");
+    auto part = [&](const Index& slice, const Index& m, const Index& n) {
+      return c_.space.materialize(c_.space.add(c_.space.scale(slice, elements),
+                                               c_.space.add(c_.space.scale(m, blocking_.block[1]), n)));
+    };
+    for (int64_t i = 0; i < blocking_.tile[0]; ++i)
+      for (int64_t j = 0; j < blocking_.tile[1]; ++j)
+        c_.kernel.store(c_.kernel.extract(acc[static_cast<size_t>(i * quads() + j / kLanes)],
+                                          static_cast<int>(j % kLanes)),
+                        parts, part(slice_, a_.position(i), b_.position(j)));
+    c_.kernel.barrier();
+    int64_t perRow = blocking_.block[1] / kLanes;
+    for (int64_t first = 0; first < elements / kLanes; first += blocking_.invocations()) {
+      Index task = c_.space.add(lane_, IndexSpace::constant(first));
+      c_.emitter.whereInside(
+          task, elements / kLanes, IndexSpace::constant(0), 1, [&](const Index& in, const Index&) {
+            Index m = c_.space.div(in, perRow), n = c_.space.scale(c_.space.mod(in, perRow), kLanes);
+            std::vector<KV> lanes;
+            for (int64_t lane = 0; lane < kLanes; ++lane) {
+              KV sum;
+              for (int64_t slice = 0; slice < blocking_.slices; ++slice) {
+                KV own = c_.kernel.loadHere(
+                    parts, part(IndexSpace::constant(slice), m, c_.space.add(n, IndexSpace::constant(lane))));
+                sum = slice == 0 ? own : c_.kernel.add(sum, own);
+              }
+              lanes.push_back(sum);
+            }
+            store(m, n, c_.kernel.vec(lanes));
+          });
+    }
+  }
+
+  /// The results at a place of the block.
+  void storeOne(const Index& m, const Index& n, const KV& sum) {
+    c_.emitter.whereInside(
+        c_.space.add(origin_[0], m), p_.m, c_.space.add(origin_[1], n), p_.n,
+        [&](const Index& mIn, const Index& nIn) { epilogue(c_, p_, batch_, mIn, nIn, 1, 1, false, {sum}); });
+  }
+  /// The results at four columns of a row, as vectors where no four straddle the edge.
+  void store(const Index& m, const Index& n, const KV& sum) {
+    if (p_.n % kLanes == 0)
+      return c_.emitter.whereInside(c_.space.add(origin_[0], m), p_.m, c_.space.add(origin_[1], n), p_.n,
+                                    [&](const Index& mIn, const Index& nIn) {
+                                      epilogue(c_, p_, batch_, mIn, nIn, 1, kLanes, true, {sum});
+                                    });
+    for (int lane = 0; lane < kLanes; ++lane)
+      storeOne(m, c_.space.add(n, IndexSpace::constant(lane)), c_.kernel.extract(sum, lane));
+  }
+
+  LowerContext& c_;
+  const Product& p_;
+  const Blocking& blocking_;
+  Index lane_, place_, slice_;
+  Staged a_, b_;
+  Index batch_, origin_[2];
+  Indices lead_;
+  size_t loadsOfA_ = 0;
+};
+
+Result<Blocking> blockingOf(const LowerContext& c) {
+  std::vector<int64_t> tile = c.schedule.find("tile")->asInts(), shared = c.schedule.find("shared")->asInts();
+  bool whole = tile.size() == 2 && shared.size() == 3;
+  for (size_t i = 0; whole && i < 2; ++i)
+    whole = tile[i] > 0 && tile[i] % kLanes == 0 && shared[i] > 0 && shared[i] % tile[i] == 0;
+  int64_t slices = c.option("slices", 1);
+  if (!whole || slices < 1 || shared[2] <= 0 || shared[2] % (kLanes * slices) != 0)
+    return failAt(
+        c.fused.loc,
+        fmt::format("schedule {} is malformed: tiles are multiples of 4, blocks of tiles, depths of 4 "
+                    "times the slices",
+                    c.schedule.str()));
+  Blocking blocking{{tile[0], tile[1]}, {shared[0], shared[1]}, shared[2], slices};
+  if (int64_t bytes = blocking.bytes(); bytes > c.target.sharedBytes)
+    return failAt(c.fused.loc, fmt::format("schedule {} needs {} bytes of shared memory, target {} has {}",
+                                           c.schedule.str(), bytes, c.target.name, c.target.sharedBytes));
+  return blocking;
+}
+
+}  // namespace
+
+Result<void> lowerMatmulShared(LowerContext& c) {
+  Product p = findProduct(c.region);
+  TG_TRY(Blocking blocking, blockingOf(c));
+  int64_t groupsM = (p.m + blocking.block[0] - 1) / blocking.block[0],
+          groupsN = (p.n + blocking.block[1] - 1) / blocking.block[1];
+  c.launchGroups(p.batch * groupsM * groupsN, blocking.invocations(), [&](const Index& group) {
+    Index column = c.space.mod(group, groupsN), rest = c.space.div(group, groupsN);
+    BlockProduct(c, p, blocking).emit(c.space.div(rest, groupsM), c.space.mod(rest, groupsM), column);
+  });
+  return {};
+}
+
+}  // namespace tg
