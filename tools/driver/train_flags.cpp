@@ -44,6 +44,11 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
       ->check(CLI::PositiveNumber);
   look("--eval-batches", "N", flags.evalBatches, "batches of an evaluation (default all)")
       ->check(CLI::PositiveNumber);
+  look("--sample-every", "N", flags.sampleEvery, "steps between texts by @predict, kept in samples.jsonl")
+      ->check(CLI::PositiveNumber);
+  look("--sample-prompt", "TEXT", flags.samplePrompt, "what these go on from (default: a line break)");
+  look("--sample-tokens", "N", flags.sampleTokens, "how many tokens are added (default 200)")
+      ->check(CLI::PositiveNumber);
   look("--metrics", "LIST", flags.metrics, "files of the run: jsonl,csv,tensorboard (default jsonl)");
   look("--progress", "HOW", flags.progress, "auto, bar, plain or none (default: a bar on terminals)")
       ->check(CLI::IsMember({"auto", "bar", "plain", "none"}));
