@@ -1,6 +1,7 @@
 #include "tools/driver/inspect_facts.h"
 
-#include <cmath>
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -152,6 +153,7 @@ Result<Facts> runFacts(const std::string& path) {
   if (fs::exists(RunDir{path}.env())) {
     TG_TRY(std::string text, readInput(RunDir{path}.env()));
     out["env"] = Facts::parse(text, nullptr, false);
+    if (!out["env"].is_object()) return fail(fmt::format("{}: expected a JSON object", RunDir{path}.env()));
   }
   if (fs::exists(RunDir{path}.model())) {
     TG_TRY(auto module, readModule(RunDir{path}.model()));
