@@ -31,6 +31,13 @@ Result<BundleFiles> makeBundle(const Module& module, const std::string& entry, c
 /// renamed. What is there already is an error, or, with `force`, is replaced when it is a bundle or empty.
 Result<void> writeBundle(const std::string& path, const BundleFiles& files, bool force);
 
+struct BundleCheck {
+  std::string manifest;  ///< manifest.json as it stands
+  std::string damage;    ///< the first file that is missing or not what the manifest says; "" for a good one
+};
+/// Reads a bundle's manifest and every file that it names. A folder without one is an error.
+Result<BundleCheck> checkBundle(const std::string& path);
+
 // For the other files of this folder.
 
 /// manifest.json of `module`; `files` has the kernels and weights already.

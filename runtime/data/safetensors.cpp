@@ -219,6 +219,7 @@ Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::stri
   TG_CHECK(checkLayout(entries, data.size(), where));
   for (Entry& entry : entries) {
     const auto raw = data.subspan(entry.begin, entry.end - entry.begin);
+    content.fileTypes.emplace_back(spelling(entry.type));
     if (entry.type == FileType::f16 && halves == Halves::keep) {
       content.tensors.emplace_back(std::move(entry.name),
                                    HostArray{DType::f16, entry.shape, {raw.begin(), raw.end()}});

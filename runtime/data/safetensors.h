@@ -20,6 +20,8 @@ struct Safetensors {
   /// In the order of their bytes in the file.
   std::vector<std::pair<std::string, HostArray>> tensors;
   std::map<std::string, std::string> metadata;
+  /// What the file says of each tensor, as it spells it: "BF16". Reading fills it in, writing passes it over.
+  std::vector<std::string> fileTypes = {};
 
   /// The tensor of that name, or null.
   const HostArray* find(std::string_view name) const;

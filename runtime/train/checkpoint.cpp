@@ -230,4 +230,22 @@ Result<void> pruneCheckpoints(const std::string& runDir, int64_t keepLast, const
   return {};
 }
 
+Result<std::vector<std::string>> supersedeAfter(const std::string& runDir, int64_t step) {
+  TG_TRY(std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
+  const std::string ckpt = runDir + "/ckpt";
+  removeStaleFolders(ckpt);
+  std::vector<std::string> moved;
+  std::error_code error;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (entry->step <= step || !checkpointDamage(entry->path).empty()) continue;
+    std::string aside = entry->path + ".superseded";
+    for (int i = 2; fs::exists(aside, error); ++i) aside = fmt::format("{}.superseded.{}", entry->path, i);
+    fs::rename(entry->path, aside, error);
+    if (error) return fail(fmt::format("{}: cannot move aside: {}", entry->path, error.message()));
+    moved.push_back(std::move(aside));
+  }
+  if (!moved.empty()) TG_CHECK(syncFolder(ckpt));
+  return moved;
+}
+
 }  // namespace tg

@@ -84,6 +84,12 @@ Result<Checkpoint> readCheckpoint(const std::string& path);
 /// ones. Nothing is removed before the newest good one was verified.
 Result<void> pruneCheckpoints(const std::string& runDir, int64_t keepLast, const std::vector<int64_t>& keep);
 
+/// Makes a run's folder ready to go on from `step`: good checkpoints of later steps, which would count as the
+/// newest, are renamed to step_N.superseded (.superseded.2 and so on where that is taken), which is no
+/// checkpoint to anything here; temporary folders of dead processes are removed. Damaged ones stay, to be
+/// skipped. Returns the new paths, oldest first.
+Result<std::vector<std::string>> supersedeAfter(const std::string& runDir, int64_t step);
+
 /// XXH3-64 over names, types and bytes in order, 16 hexadecimal digits: equal for equal parameters.
 std::string stateHash(const NamedArrays& params, const NamedArrays& states);
 

@@ -21,6 +21,8 @@ class JoinedFeed : public Feed {
     Fingerprint print;
     print.add(train_->fingerprint());
     print.add(fmt::format("{} {}", options.shuffle, options.valFraction));
+    // A run's evaluation is part of it: which checkpoint is its best depends on it.
+    if (eval_) print.add(eval_->fingerprint());
     fingerprint_ = print.str();
   }
 
@@ -46,6 +48,28 @@ class JoinedFeed : public Feed {
  private:
   std::unique_ptr<Source> train_, eval_;
   std::string fingerprint_;
+};
+
+/// Evaluation data alone.
+class EvalFeed : public Feed {
+ public:
+  explicit EvalFeed(std::unique_ptr<Source> eval) : eval_(std::move(eval)) {}
+  Result<Inputs> batch(int64_t) const override { return fail("there is no data for training"); }
+  int64_t itemsPerStep() const override { return eval_->itemsPerStep(); }
+  std::string unit() const override { return eval_->unit(); }
+  int64_t stepsPerEpoch() const override { return 0; }
+  int64_t evalBatches() const override { return eval_->evalBatches(); }
+  Result<Inputs> evalBatch(int64_t index) const override {
+    if (index < 0 || index >= evalBatches())
+      return fail(fmt::format("there are {} batches for evaluation, got index {}", evalBatches(), index));
+    return eval_->evalBatch(index);
+  }
+  const Vocabulary* vocabulary() const override { return eval_->vocabulary(); }
+  std::string fingerprint() const override { return eval_->fingerprint(); }
+  std::vector<std::string> describe() const override { return eval_->describe(); }
+
+ private:
+  std::unique_ptr<Source> eval_;
 };
 
 constexpr std::string_view kText = "text:", kTokens = "tokens:";
@@ -105,6 +129,19 @@ Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& f
     evaluation = std::move(*made);
   }
   return std::unique_ptr<Feed>(new JoinedFeed(options, std::move(training), std::move(evaluation)));
+}
+
+Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Item& eval) {
+  std::map<std::string, Table> opened;
+  SourceOptions source;
+  source.opened = &opened;
+  source.bindings = options.val;
+  source.seed = options.seed;
+  source.shuffle = options.shuffle;
+  source.evaluates = true;
+  source.vocabulary = options.vocabulary;
+  TG_TRY(auto made, openSource(source, eval));
+  return std::unique_ptr<Feed>(new EvalFeed(std::move(made)));
 }
 
 }  // namespace tg

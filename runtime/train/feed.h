@@ -40,8 +40,8 @@ class Feed {
   virtual Result<Inputs> evalBatch(int64_t index) const = 0;
   /// What the ids stand for, or null.
   virtual const Vocabulary* vocabulary() const = 0;
-  /// A hash of names, shapes, sizes and samples of the bytes: a resumed run whose data differs in it would
-  /// not go on as if never stopped.
+  /// A hash of names, shapes, sizes and samples of the bytes, those for evaluation included: a resumed run
+  /// whose data differs in it would not go on as if never stopped.
   virtual std::string fingerprint() const = 0;
   /// A line for each source, for people.
   virtual std::vector<std::string> describe() const = 0;
@@ -59,6 +59,11 @@ class Feed {
 /// for it. Everything is judged here: an input without data or with two sources, a wrong type, too few rows,
 /// ids that the function's tables do not hold. Errors of evaluation start with "evaluation: ".
 Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& train, const Item* eval);
+
+/// The rows of `val` alone, all of them in order, for the function that evaluates. A text takes the
+/// vocabulary of the options, its own without one. Training data and the fraction are passed over; `batch` is
+/// an error.
+Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Item& eval);
 
 /// The smallest table each i32 argument of a function of stage tensor indexes, 0 where none is seen.
 int64_t idLimit(const Item& func, const Value* argument);

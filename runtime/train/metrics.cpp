@@ -1,14 +1,11 @@
 #include "runtime/train/metrics.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -18,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/data/file_io.h"
+#include "runtime/train/append_file.h"
 #include "runtime/train/tensorboard.h"
 
 namespace tg {
@@ -35,53 +33,6 @@ std::string csvPath(const std::string& runDir) { return runDir + "/metrics.csv";
 Result<void> replaceFile(const std::string& path, const std::string& text) {
   return writeFile(path, std::as_bytes(std::span(text)));
 }
-
-/// A file that only grows. A write that fails half way is taken back, so that every line in it is whole.
-class AppendFile {
- public:
-  AppendFile() = default;
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
-  ~AppendFile() { close(); }
-
-  /// `flags` are added to those of open(2).
-  Result<void> open(const std::string& path, int flags) {
-    close();
-    path_ = path;
-    descriptor_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | flags, 0666);
-    struct stat status {};
-    if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) return systemError();
-    size_ = status.st_size;
-    return {};
-  }
-
-  Result<void> append(std::string_view text) {
-    off_t put = 0;
-    while (put < static_cast<off_t>(text.size())) {
-      const ssize_t got = ::write(descriptor_, text.data() + put, text.size() - static_cast<size_t>(put));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) {
-        Error error = systemError();
-        if (::ftruncate(descriptor_, size_) != 0) error.addNote(nullptr, "the last line may be cut off");
-        return error;
-      }
-      put += got;
-    }
-    size_ += put;
-    return {};
-  }
-
- private:
-  Error systemError() const { return fail(fmt::format("{}: cannot write: {}", path_, std::strerror(errno))); }
-  void close() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    descriptor_ = -1;
-  }
-
-  std::string path_;
-  int descriptor_ = -1;
-  off_t size_ = 0;
-};
 
 /// The shortest text that reads back as the same number; JSON has none for what is not finite.
 std::string jsonNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }

@@ -18,6 +18,7 @@
 
 #include "runtime/data/file_io.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_lock.h"
 
 namespace tg {
 
@@ -130,19 +131,39 @@ Json summaryJson(const RunSummary& summary) {
           {"eta", numberOrNull(summary.eta)}};
 }
 
-/// All that the page shows of one run.
-Result<Json> runJson(const std::string& runDir, const std::string& name, bool running) {
-  std::vector<MetricRow> rows;
-  if (::access((runDir + "/metrics.jsonl").c_str(), F_OK) == 0) {
-    TG_TRY(rows, readMetrics(runDir));
-  }
+Result<std::vector<MetricRow>> rowsOf(const std::string& runDir) {
+  if (::access(RunDir{runDir}.metrics().c_str(), F_OK) != 0) return std::vector<MetricRow>();
+  return readMetrics(runDir);
+}
+
+/// The summary of a run whose files are read already. A page that a training writes last finds its lock held
+/// still, so `ending` says that nobody else trains.
+RunSummary summaryOf(const std::string& runDir, const std::string& name, const std::vector<MetricRow>& rows,
+                     const std::optional<std::string>& config, const Json& env, bool ending) {
+  int64_t steps = config ? stepsOf(*config) : 0;
+  if (env.contains("steps") && env["steps"].is_number_integer()) steps = env["steps"].get<int64_t>();
+  RunSummary summary = summarizeRun(name, rows, steps);
+  if (!ending && isTraining(runDir))
+    summary.state = RunState::running;
+  else if (steps > 0 && summary.step >= steps)
+    summary.state = RunState::finished;
+  return summary;
+}
+
+/// All that the page shows of one run. `due` is that of writeRunPage; a page of plot is written once and has
+/// none.
+Result<Json> runJson(const std::string& runDir, const std::string& name, std::optional<double> due,
+                     bool ending) {
+  TG_TRY(std::vector<MetricRow> rows, rowsOf(runDir));
   TG_TRY(std::optional<std::string> config, readIfThere(RunDir{runDir}.config()));
   TG_TRY(Json env, readJson(RunDir{runDir}.env()));
   TG_TRY(Json plan, readJson(RunDir{runDir}.plan()));
   size_t sampleCount = 0;
-  TG_TRY(Json samples, readLines(runDir + "/samples.jsonl", kShownSamples, sampleCount));
-  Json run = {{"name", name}, {"running", running}};
-  run["summary"] = summaryJson(summarizeRun(name, rows, config ? stepsOf(*config) : 0));
+  TG_TRY(Json samples, readLines(RunDir{runDir}.samples(), kShownSamples, sampleCount));
+  const RunSummary summary = summaryOf(runDir, name, rows, config, env, ending);
+  Json run = {{"name", name}, {"running", due.has_value()}, {"state", tg::name(summary.state)}};
+  if (due) run["due_seconds"] = *due;
+  run["summary"] = summaryJson(summary);
   run["series"] = seriesOf(rows);
   run["samples"] = std::move(samples);
   run["sample_count"] = sampleCount;
@@ -161,7 +182,10 @@ std::string now() {
 }
 
 Result<void> writePage(const std::string& path, Json runs) {
-  const Json data = {{"written", now()}, {"runs", std::move(runs)}};
+  const auto clock = std::chrono::system_clock::now().time_since_epoch();
+  const Json data = {{"written", now()},
+                     {"written_at", std::chrono::duration<double>(clock).count()},
+                     {"runs", std::move(runs)}};
   const std::string json = data.dump(-1, ' ', false, Json::error_handler_t::replace);
   const size_t place = kTemplate.find(kPlace);
   std::string page(kTemplate.substr(0, place));
@@ -201,15 +225,15 @@ Result<std::string> findRun(const std::string& path) {
 }
 
 Result<RunSummary> summarizeRun(const std::string& runDir) {
-  TG_TRY(std::vector<MetricRow> rows, readMetrics(runDir));
-  if (rows.empty()) return fail(fmt::format("{}: metrics.jsonl has no rows", runDir));
+  TG_TRY(std::vector<MetricRow> rows, rowsOf(runDir));
   TG_TRY(std::optional<std::string> config, readIfThere(RunDir{runDir}.config()));
-  return summarizeRun(nameOf(runDir), rows, config ? stepsOf(*config) : 0);
+  TG_TRY(Json env, readJson(RunDir{runDir}.env()));
+  return summaryOf(runDir, nameOf(runDir), rows, config, env, false);
 }
 
-Result<void> writeRunPage(const std::string& runDir, bool running) {
+Result<void> writeRunPage(const std::string& runDir, std::optional<double> dueSeconds) {
   Json runs = Json::array();
-  TG_TRY(Json run, runJson(runDir, nameOf(runDir), running));
+  TG_TRY(Json run, runJson(runDir, nameOf(runDir), dueSeconds, !dueSeconds));
   runs.push_back(std::move(run));
   return writePage(runDir + "/index.html", std::move(runs));
 }
@@ -218,8 +242,9 @@ Result<void> writePlotPage(const std::string& path, const std::vector<std::strin
   Json runs = Json::array();
   const std::vector<std::string> names = namesOf(runDirs);
   for (size_t i = 0; i < runDirs.size(); ++i) {
-    TG_TRY(RunSummary summary, summarizeRun(runDirs[i]));  // which has to have rows
-    TG_TRY(Json run, runJson(runDirs[i], names[i], false));
+    TG_TRY(std::vector<MetricRow> rows, readMetrics(runDirs[i]));
+    if (rows.empty()) return fail(fmt::format("{}: metrics.jsonl has no rows", runDirs[i]));
+    TG_TRY(Json run, runJson(runDirs[i], names[i], {}, false));
     runs.push_back(std::move(run));
   }
   return writePage(path, std::move(runs));

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/result.h"
@@ -20,11 +21,16 @@ namespace tg {
 
 constexpr size_t kCurvePoints = 2000;
 
+/// Whether a run goes on: a process holds its lock, or its last step is done, or neither.
+enum class RunState : uint8_t { running, finished, stopped };
+std::string_view name(RunState state);
+
 /// What a run has come to.
 struct RunSummary {
-  std::string name;   ///< of the run directory
+  std::string name;  ///< of the run directory
+  RunState state = RunState::stopped;
   int64_t step = 0;   ///< of the last row
-  int64_t steps = 0;  ///< to be done, of config.toml; 0 where unknown
+  int64_t steps = 0;  ///< to be done, of env.json, else of config.toml; 0 where unknown
   double time = 0;    ///< seconds of training
   std::optional<double> loss, valLoss, bestValLoss;
   int64_t bestStep = 0;
@@ -38,12 +44,13 @@ RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& r
 /// file in one. An error says what is not there.
 Result<std::string> findRun(const std::string& path);
 
-/// The summary of a run directory; an error when it has no row yet.
+/// The summary of a run directory, which may have no rows yet.
 Result<RunSummary> summarizeRun(const std::string& runDir);
 
-/// Writes runDir/index.html, whole or not at all. The page of a run that is `running` says so and reloads
-/// itself every few seconds; the last call of a run passes false.
-Result<void> writeRunPage(const std::string& runDir, bool running = false);
+/// Writes runDir/index.html, whole or not at all. That of a running training is told within how many seconds
+/// the next one is due: it says that the run goes on and reloads itself, and when no newer page comes for a
+/// while it says that instead. The last call of a run passes nothing.
+Result<void> writeRunPage(const std::string& runDir, std::optional<double> dueSeconds = {});
 
 /// Writes a page that compares runs. One that has no metrics is an error.
 Result<void> writePlotPage(const std::string& path, const std::vector<std::string>& runDirs);

@@ -67,6 +67,15 @@ void putBucket(Curve& curve, const std::vector<Point>& points, size_t begin, siz
 
 }  // namespace
 
+std::string_view name(RunState state) {
+  switch (state) {
+  case RunState::running: return "running";
+  case RunState::finished: return "finished";
+  case RunState::stopped: break;
+  }
+  return "stopped";
+}
+
 RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& rows, int64_t steps) {
   RunSummary summary;
   summary.name = name;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/train/evaluation.h"
 #include "runtime/train/prefetch.h"
 
 namespace tg {
@@ -13,7 +14,6 @@ namespace tg {
 namespace {
 
 constexpr size_t kMeanSteps = 20;  // the loss reported at the end is the mean over these
-constexpr const char* kEval = "eval";
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -51,19 +51,9 @@ Result<bool> Trainer::recover(const StepResult& step, const Snapshot& before, Tr
 }
 
 Result<void> Trainer::evaluate(TrainObserver& observer) {
-  int64_t batches = feed_.evalBatches();
-  if (options_.evalBatches) batches = std::min(batches, options_.evalBatches);
-  double sum = 0;
-  for (int64_t i = 0; i < batches; ++i) {
-    TG_TRY(Inputs inputs, feed_.evalBatch(i));
-    sessionFailed_ = true;
-    TG_TRY(CallOutputs out, session_.run(kEval, inputs));
-    sessionFailed_ = false;
-    sum += out.results.front().second.at(0);
-  }
   EvalResult result;
+  TG_TRY(result.loss, evaluateLoss(session_, feed_, options_.evalBatches, sessionFailed_));
   result.step = evaluatedStep_ = state_.step;
-  result.loss = sum / static_cast<double>(batches);
   state_.valLoss = result.loss;
   result.best = !state_.bestValLoss || result.loss < *state_.bestValLoss;
   if (result.best) {

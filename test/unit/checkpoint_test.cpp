@@ -17,6 +17,8 @@
 #include "runtime/data/safetensors.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_lock.h"
+#include "runtime/train/tensor_facts.h"
 #include "test/unit/data_test_support.h"
 
 namespace tg {
@@ -248,6 +250,63 @@ TEST_F(Checkpoints, PruningKeepsTheNewestGoodAndTheWanted) {
   fs::remove(run_ + "/ckpt/step_00000005/state.json");
   ASSERT_OK(pruneCheckpoints(run_, 1, {}));
   EXPECT_EQ(names(), (std::vector<std::string>{"step_00000003", "step_00000005", "step_00000006"}));
+}
+
+TEST_F(Checkpoints, LaterOnesAreMovedAsideAndNothingElse) {
+  for (int64_t step : {1, 2, 3, 4, 5}) save(step);
+  fs::remove(run_ + "/ckpt/step_00000005/COMPLETE");
+  fs::create_directory(run_ + "/ckpt/.tmp-step_00000009-999999999.0");
+  auto moved = supersedeAfter(run_, 2);
+  ASSERT_OK(moved);
+  EXPECT_EQ(*moved, (std::vector<std::string>{run_ + "/ckpt/step_00000003.superseded",
+                                              run_ + "/ckpt/step_00000004.superseded"}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"step_00000001", "step_00000002", "step_00000003.superseded",
+                                               "step_00000004.superseded", "step_00000005"}));
+  EXPECT_EQ((*latestCheckpoint(run_)).good->step, 2);
+  EXPECT_EQ(checkpointDamage(run_ + "/ckpt/step_00000003.superseded"), "") << "whole as it was";
+  // What was moved aside is neither pruned nor taken for a checkpoint, and keeps its name when it happens
+  // again.
+  save(3);
+  ASSERT_OK(supersedeAfter(run_, 2));
+  ASSERT_OK(pruneCheckpoints(run_, 1, {}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"step_00000002", "step_00000003.superseded",
+                                               "step_00000003.superseded.2", "step_00000004.superseded",
+                                               "step_00000005"}));
+  moved = supersedeAfter(run_, 2);
+  ASSERT_OK(moved);
+  EXPECT_TRUE(moved->empty());
+  EXPECT_FAILS(supersedeAfter(path("nowhere"), 1), "there is no such run");
+}
+
+TEST_F(Checkpoints, TheLockTellsWhetherARunLives) {
+  EXPECT_FALSE(isTraining(run_));
+  EXPECT_FALSE(isTraining(path("nowhere")));
+  {
+    auto lock = RunLock::take(run_);
+    ASSERT_OK(lock);
+    EXPECT_TRUE(isTraining(run_));
+    EXPECT_FAILS(RunLock::take(run_), "is in use");
+  }
+  EXPECT_FALSE(isTraining(run_));
+  ASSERT_OK(RunLock::take(run_));
+}
+
+TEST(TensorFacts, OfFiniteElements) {
+  const auto inf = std::numeric_limits<double>::infinity();
+  const TensorFacts far =
+      tensorFacts("far", arrayOf(DType::f32, {4}, {16777216, 16777218, 16777220, 16777222}));
+  EXPECT_EQ(far.mean, 16777219);
+  EXPECT_DOUBLE_EQ(far.std, std::sqrt(5.0));
+  const TensorFacts odd = tensorFacts("odd", arrayOf(DType::f32, {2, 2}, {inf, -2, std::nan(""), 4}));
+  EXPECT_EQ(odd.nonFinite, 2);
+  EXPECT_EQ(odd.min, -2);
+  EXPECT_EQ(odd.max, 4);
+  EXPECT_EQ(odd.mean, 1);
+  EXPECT_EQ(odd.std, 3);
+  const TensorFacts none = tensorFacts("none", arrayOf(DType::f32, {1}, {inf}));
+  EXPECT_EQ(none.nonFinite, 1);
+  EXPECT_EQ(none.mean, 0);
+  EXPECT_EQ(tensorFacts("flags", arrayOf(DType::i1, {4}, {1, 0, 1, 1})).mean, 0.75);
 }
 
 TEST_F(Checkpoints, ReadOnlyPlaces) {

@@ -223,6 +223,35 @@ TEST_F(FeedTest, EvaluationHasItsOwnFiles) {
   EXPECT_FAILS(open(options, "train", "eval"), "has 1 rows kept for evaluation, but 'x' takes 3");
 }
 
+TEST_F(FeedTest, TheFingerprintSeesEvaluationData) {
+  FeedOptions options = rows(8);
+  std::string zeros(56, '\0');
+  options.val = "x=@" + put("v.npy", npy("<f4", "(7, 2)", zeros));
+  const std::string before = (*open(options, "train", "eval"))->fingerprint();
+  EXPECT_EQ((*open(options, "train", "eval"))->fingerprint(), before);
+  zeros.back() ^= 1;
+  put("v.npy", npy("<f4", "(7, 2)", zeros));
+  EXPECT_NE((*open(options, "train", "eval"))->fingerprint(), before);
+  options.val = "";
+  EXPECT_NE((*open(options))->fingerprint(), before);
+}
+
+TEST_F(FeedTest, EvaluationAloneIsTheSameBatches) {
+  FeedOptions options = rows(8);
+  options.val =
+      "x=@" + put("v.npy", npy("<f4", "(7, 2)", le<float>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})));
+  auto module = parse(kModel, "m");
+  ASSERT_OK(module);
+  const auto both = open(options, "train", "eval");
+  const auto alone = openEvalFeed(options, *(*module)->func("eval"));
+  ASSERT_OK(alone);
+  ASSERT_EQ((*alone)->evalBatches(), (*both)->evalBatches());
+  for (int64_t i = 0; i < 2; ++i)
+    EXPECT_EQ(valuesOf((*alone)->evalBatch(i)->at("x")), valuesOf((*both)->evalBatch(i)->at("x")));
+  EXPECT_FAILS((*alone)->evalBatch(2), "there are 2 batches");
+  EXPECT_FAILS((*alone)->batch(1), "no data for training");
+}
+
 TEST_F(FeedTest, WrongBindingsAreRefused) {
   const std::string good = rows(8).train, x = "x=@" + path("x.npy");
   EXPECT_FAILS(open(""), "say where the inputs come from");

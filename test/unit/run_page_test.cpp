@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +15,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/train/run_lock.h"
 #include "runtime/train/run_page.h"
+#include "runtime/train/samples.h"
 
 namespace tg {
 namespace {
@@ -112,12 +115,17 @@ TEST_F(RunPage, HoldsWhatTheDirectoryHas) {
   std::string samples;
   for (int i = 1; i <= 60; ++i) samples += fmt::format("{{\"step\": {}, \"text\": \"</script>\"}}\n", i);
   write("samples.jsonl", samples + "{\"step\": 61, \"te");
-  ASSERT_TRUE(writeRunPage(run(), true));
+  ASSERT_TRUE(writeRunPage(run(), 7.5));
   auto page = data(run() + "/index.html");
   ASSERT_TRUE(page.is_object());
   const auto& one = page["runs"][0];
   EXPECT_EQ(one["name"], "gpt-7");
   EXPECT_EQ(one["running"], true);
+  EXPECT_EQ(one["due_seconds"], 7.5);
+  EXPECT_EQ(one["state"], "stopped") << "nobody holds the lock";
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  EXPECT_NEAR(page["written_at"].get<double>(), now, 5);
   EXPECT_EQ(one["series"]["loss"]["value"], nlohmann::json({3.0, nullptr}));
   EXPECT_EQ(one["series"]["loss"]["time"], nlohmann::json({2.0, 4.0}));
   EXPECT_EQ(one["summary"]["eta"], 20.0);
@@ -134,6 +142,46 @@ TEST_F(RunPage, AnEmptyDirectoryHasAPageAndNoPlot) {
   EXPECT_EQ(data(run() + "/index.html")["runs"][0]["running"], false);
   EXPECT_FALSE(writePlotPage(dir_ + "/plot.html", {run()}));
   EXPECT_FALSE(fs::exists(dir_ + "/plot.html"));
+}
+
+TEST_F(RunPage, ARunIsRunningFinishedOrStopped) {
+  write("metrics.jsonl", "{\"step\": 12, \"time\": 2, \"loss\": 3}\n");
+  write("config.toml", "steps=12\n");
+  auto state = [&] { return summarizeRun(run())->state; };
+  EXPECT_EQ(state(), RunState::finished);
+  // env.json has what a resumed run was told last.
+  write("env.json", "{\"steps\": 20}");
+  EXPECT_EQ(state(), RunState::stopped);
+  EXPECT_EQ(summarizeRun(run())->steps, 20);
+  auto lock = RunLock::take(run());
+  ASSERT_TRUE(lock);
+  EXPECT_EQ(state(), RunState::running);
+  // The last page of a training is written under its own lock.
+  ASSERT_TRUE(writeRunPage(run()));
+  EXPECT_EQ(data(run() + "/index.html")["runs"][0]["state"], "stopped");
+  ASSERT_TRUE(writePlotPage(dir_ + "/plot.html", {run()}));
+  EXPECT_EQ(data(dir_ + "/plot.html")["runs"][0]["state"], "running");
+  EXPECT_EQ(data(dir_ + "/plot.html")["runs"][0]["running"], false) << "nobody writes it anew";
+}
+
+TEST_F(RunPage, SamplesAfterTheCheckpointAreDropped) {
+  auto log = SampleLog::open(run(), 0);
+  ASSERT_TRUE(log);
+  for (int64_t step : {1, 2, 3}) ASSERT_TRUE((*log)->add(step, "a", fmt::format("b\n{}\xff", step)));
+  const std::string one = "{\"step\":1,\"prompt\":\"a\",\"text\":\"b\\n1\xef\xbf\xbd\"}\n";
+  auto text = [&] {
+    std::ifstream file(run() + "/samples.jsonl", std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  };
+  EXPECT_EQ(text().substr(0, one.size()), one);
+  write("samples.jsonl", text() + "{\"step\": 1, \"te");
+  ASSERT_TRUE(SampleLog::open(run(), 1));
+  EXPECT_EQ(text(), one);
+  write("samples.jsonl", "x\n");
+  EXPECT_FALSE(SampleLog::open(run(), 1));
+  EXPECT_EQ(text(), "x\n") << "what cannot be understood stays";
+  ASSERT_TRUE(SampleLog::open(run(), 0));
+  EXPECT_EQ(text(), "");
 }
 
 TEST_F(RunPage, DamagedFilesAreNamed) {

@@ -8,6 +8,7 @@
 #include "runtime/finish.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
+#include "tools/driver/train_open.h"
 
 namespace tg {
 
@@ -83,14 +84,16 @@ void print(const Fit& fit, const Patient& patient) {
 }
 
 struct Doctor : Verb {
-  std::string file = "-", target, device, tuning;
+  std::string file = "-", pipeline, target, device, tuning;
 
   void describe(CLI::App& app) override {
     app.description(
         "Says for each function whether it fits a device: every limit, what is needed and what there is. "
         "An earlier stage is compiled for the target first. Exit 1 when it does not fit.");
-    app.add_option("FILE", file, "the module, of any stage; - or nothing is standard input")
+    app.add_option("FILE", file, "the module, of any stage, or a run; - or nothing is standard input")
         ->option_text(" ");
+    app.add_option("--pipeline", pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
+        ->option_text("PASSES");
     CLI::Option* wanted =
         app.add_option("--target", target, "a shipped target, its JSON, or one device of devices --json")
             ->option_text("TARGET")
@@ -119,8 +122,14 @@ struct Doctor : Verb {
     if (!against) return report(app, target.empty() ? exitDevice : exitUsage, against.error());
     ModelFlags model;
     model.file = file;
+    model.pipeline = pipeline;
     std::unique_ptr<Module> module;
-    if (int code = loadModule(app, model, module)) return code;
+    if (int code = loadSource(app, model, module)) return code;
+    if (!model.pipeline.empty()) {
+      auto ran = runPasses(std::move(module), model.pipeline);
+      if (!ran) return report(app, exitInput, ran.error());
+      module = std::move(ran->module);
+    }
     FinishOptions options;
     options.tuning = tuning;
     auto done = finish(std::move(module), against->target, options);

@@ -23,12 +23,15 @@ std::string cell(const std::optional<double>& value, const char* format) {
 void printTable(const std::vector<RunSummary>& runs) {
   size_t width = 3;
   for (const RunSummary& run : runs) width = std::max(width, run.name.size());
-  auto line = [&](const auto&... cells) { fmt::print("{:<{}}  {:>9}  {:>10}  {:>20}  {:>9}\n", cells...); };
-  line("run", width, "steps", "last loss", "best val loss", "items/s");
+  auto line = [&](const auto&... cells) {
+    fmt::print("{:<{}}  {:<8}  {:>9}  {:>10}  {:>20}  {:>9}\n", cells...);
+  };
+  line("run", width, "state", "steps", "last loss", "best val loss", "items/s");
   for (const RunSummary& run : runs) {
     std::string best = "-";
     if (run.bestValLoss) best = fmt::format("{:.6g} @{}", *run.bestValLoss, run.bestStep);
-    line(run.name, width, run.step, cell(run.loss, "{:.6g}"), best, cell(run.itemsPerSecond, "{:.0f}"));
+    line(run.name, width, name(run.state), run.step, cell(run.loss, "{:.6g}"), best,
+         cell(run.itemsPerSecond, "{:.0f}"));
   }
 }
 
@@ -38,6 +41,7 @@ void printJson(const std::vector<RunSummary>& runs) {
   auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
   for (const RunSummary& run : runs)
     all.push_back({{"run", run.name},
+                   {"state", name(run.state)},
                    {"steps", run.step},
                    {"seconds", run.time},
                    {"loss", number(run.loss)},
@@ -69,6 +73,7 @@ struct Plot : Verb {
       if (!dir) return report(app, exitInput, dir.error());
       auto summary = summarizeRun(*dir);
       if (!summary) return report(app, exitInput, summary.error());
+      if (summary->step == 0) return report(app, exitInput, *dir + ": metrics.jsonl has no rows");
       dirs.push_back(*dir);
       summaries.push_back(*std::move(summary));
     }

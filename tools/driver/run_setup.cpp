@@ -27,6 +27,16 @@ int report(const CLI::App& app, int code, const std::string& message) {
   return report(app, code, fail(message));
 }
 
+std::string shellWord(const std::string& word) {
+  bool plain =
+      !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                              "_-+./:=,@%") == std::string::npos;
+  if (plain) return word;
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 /// `; did you mean --steps?` when a word is a misspelt option, else "".
 static std::string hint(const CLI::App& app, const Arguments& args) {
   std::vector<std::string> known;

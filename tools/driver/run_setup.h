@@ -21,6 +21,9 @@ enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3,
 int report(const CLI::App& app, int code, const Error& error);
 int report(const CLI::App& app, int code, const std::string& message);
 
+/// A word as a shell takes it, in quotes where that needs them.
+std::string shellWord(const std::string& word);
+
 /// Parses a verb's arguments; an exit code when that answered (help) or failed (the reason is printed).
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args);
 

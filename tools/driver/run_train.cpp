@@ -5,6 +5,7 @@
 
 #include "runtime/data/safetensors.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_lock.h"
 #include "tools/driver/signals.h"
 #include "tools/driver/train_console.h"
 #include "tools/driver/train_open.h"
@@ -12,16 +13,6 @@
 namespace tg {
 
 namespace {
-
-std::string shellWord(const std::string& word) {
-  bool plain =
-      !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                              "_-+./:=,@%") == std::string::npos;
-  if (plain) return word;
-  std::string quoted = "'";
-  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 std::string commandOf(const Arguments& args) {
   std::string command = "tg-run train";
@@ -65,7 +56,10 @@ struct Train : Verb {
       return report(app, exitInput, made.error());
     if (training.options.runDir.empty()) return go(app, training);
     auto lock = RunLock::take(training.options.runDir);
-    return lock ? go(app, training) : report(app, exitInput, lock.error());
+    if (!lock) return report(app, exitInput, lock.error());
+    if (training.resumed)
+      if (auto again = reopenRunDir(training); !again) return report(app, exitInput, again.error());
+    return go(app, training);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "runtime/check/verify_device.h"
 #include "runtime/finish.h"
 #include "tools/driver/run_setup.h"
+#include "tools/driver/train_open.h"
 #include "tools/driver/verify_dump.h"
 
 namespace tg {
@@ -168,7 +169,7 @@ struct Verify : Verb {
     app.description(
         "Calls each function on the device and in the interpreter, from the same random parameters and "
         "inputs, and compares what comes out. Exit 3 when something differs.");
-    app.add_option("FILE", model.file, "the module, of any stage; - or nothing is standard input")
+    app.add_option("FILE", model.file, "the module, of any stage, or a run; - or nothing is standard input")
         ->option_text(" ");
     app.add_option("--against", flags.against, "what to compare with")
         ->option_text("interp")
@@ -190,7 +191,7 @@ struct Verify : Verb {
 
   int run(CLI::App& app, const Arguments&) override {
     std::unique_ptr<Module> module;
-    if (int code = loadModule(app, model, module)) return code;
+    if (int code = loadSource(app, model, module)) return code;
     if (!model.pipeline.empty()) {
       auto ran = runPasses(std::move(module), model.pipeline);
       if (!ran) return report(app, exitInput, ran.error());

@@ -51,6 +51,9 @@ Result<std::unique_ptr<TrainConsole>> TrainConsole::open(const TrainFlags& flags
   const std::string& dir = training.options.runDir;
   if (dir.empty()) return console;
   std::string path = RunDir{dir}.log();
+  if (flags.sampleEvery) {
+    TG_TRY(console->samples_, SampleLog::open(dir, training.state.step));
+  }
   console->log_ = std::fopen(path.c_str(), training.resumed ? "a" : "w");
   if (!console->log_) return fail(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   TG_TRY(auto formats, parseMetricsFormats(flags.metrics));
@@ -118,7 +121,7 @@ Result<void> TrainConsole::record(int64_t step, std::vector<std::pair<std::strin
   return metrics_->flush();
 }
 
-Result<void> TrainConsole::onStep(const StepResult& step) {
+Result<void> TrainConsole::show(const StepResult& step) {
   bool shown =
       step.step == first_ + 1 || step.step % flags_.logEvery == 0 || step.step == training_.options.steps;
   if (bar_) drawBar(step);
@@ -142,6 +145,24 @@ Result<void> TrainConsole::onStep(const StepResult& step) {
   TG_CHECK(refreshPage(false));
   logged_ = Clock::now();
   loggedStep_ = step.step;
+  return {};
+}
+
+Result<void> TrainConsole::onStep(const StepResult& step) {
+  TG_CHECK(show(step));
+  return flags_.sampleEvery && step.step % flags_.sampleEvery == 0 ? sample(step.step) : Result<void>();
+}
+
+/// A text by the model as it is now. Its time is no step's.
+Result<void> TrainConsole::sample(int64_t step) {
+  Sampler& sampler = *training_.sampler;
+  std::string text;
+  TG_CHECK(sampler.run([&](const std::string& more) { text += more; }));
+  const std::string& prompt = sampler.options().prompt;
+  line(fmt::format("sample at step {}: {}{}", step, prompt, text));
+  if (samples_) TG_CHECK(samples_->add(step, prompt, text));
+  logged_ = Clock::now();
+  loggedStep_ = step;
   return {};
 }
 
@@ -190,7 +211,10 @@ Result<void> TrainConsole::refreshPage(bool now) {
   auto begin = Clock::now();
   double pause = std::max(kPageSeconds, pageSeconds_ / kPageShare);
   if (!now && secondsBetween(pageAt_, begin) < pause) return {};
-  TG_CHECK(writeRunPage(dir, !now));
+  // A page comes with a line, so lines that are far apart, or an evaluation between two, make it late.
+  std::optional<double> due;
+  if (!now) due = std::max(pause, secondsBetween(pageAt_, begin));
+  TG_CHECK(writeRunPage(dir, due));
   pageAt_ = Clock::now();
   pageSeconds_ = secondsBetween(begin, pageAt_);
   return {};

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/train/metrics.h"
+#include "runtime/train/samples.h"
 #include "runtime/train/trainer.h"
 #include "tools/driver/train_flags.h"
 #include "tools/driver/train_open.h"
@@ -35,6 +36,8 @@ class TrainConsole : public TrainObserver {
   using Clock = std::chrono::steady_clock;
   TrainConsole(const TrainFlags& flags, const OpenTraining& training) : flags_(flags), training_(training) {}
   Result<void> record(int64_t step, std::vector<std::pair<std::string, double>> values);
+  Result<void> show(const StepResult& step);
+  Result<void> sample(int64_t step);
   std::string stepLine(const StepResult& step, double milliseconds, double itemsPerSecond) const;
   double secondsLeft(int64_t step) const;
   void drawBar(const StepResult& step);
@@ -46,6 +49,7 @@ class TrainConsole : public TrainObserver {
   const Trainer* trainer_ = nullptr;
   std::FILE* log_ = nullptr;
   std::unique_ptr<MetricsWriter> metrics_;
+  std::unique_ptr<SampleLog> samples_;
   bool lines_ = true, bar_ = false, drawn_ = false;
   int64_t first_ = 0, loggedStep_ = 0;
   Clock::time_point start_, logged_, afterFirst_, barAt_, pageAt_;

@@ -12,13 +12,13 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
       return app.add_option(flag, into, help)->option_text(value)->group(name);
     };
   };
-  auto data = group("Data"), length = group("Length"), look = group("Looking"), keep = group("Keeping"),
-       learn = group("Learning");
+  auto data = group("Data and length"), length = group("Data and length"), look = group("Looking"),
+       keep = group("Keeping"), learn = group("Learning");
   data("--data", "DATA", flags.data,
        "[train=|val=] text:FILE, tokens:FILE, or rows of files: 'x=@x.npy,y=@y.npy'");
   data("--val-fraction", "F", flags.valFraction, "keep this part of the training rows for evaluation")
       ->check(CLI::Range(0.0, 0.9));
-  app.add_flag("--no-shuffle", flags.noShuffle, "rows in the order of the files")->group("Data");
+  app.add_flag("--no-shuffle", flags.noShuffle, "rows in the order of the files")->group("Data and length");
   length("--steps", "N", flags.steps, "steps in all, those before --resume included (default 100)")
       ->check(CLI::PositiveNumber);
   length("--epochs", "N", flags.epochs, "passes over the rows instead of steps")
@@ -43,6 +43,11 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
   look("--eval-every", "N", flags.evalEvery, "steps between evaluations of @eval; one at the end in any case")
       ->check(CLI::PositiveNumber);
   look("--eval-batches", "N", flags.evalBatches, "batches of an evaluation (default all)")
+      ->check(CLI::PositiveNumber);
+  look("--sample-every", "N", flags.sampleEvery, "steps between texts by @predict, kept in samples.jsonl")
+      ->check(CLI::PositiveNumber);
+  look("--sample-prompt", "TEXT", flags.samplePrompt, "what these go on from (default: a line break)");
+  look("--sample-tokens", "N", flags.sampleTokens, "how many tokens are added (default 200)")
       ->check(CLI::PositiveNumber);
   look("--metrics", "LIST", flags.metrics, "files of the run: jsonl,csv,tensorboard (default jsonl)");
   look("--progress", "HOW", flags.progress, "auto, bar, plain or none (default: a bar on terminals)")

@@ -21,6 +21,8 @@ struct TrainFlags {
   // Looking.
   int64_t logEvery = 10, evalEvery = 0, evalBatches = 0;
   std::string metrics = "jsonl", progress = "auto";
+  int64_t sampleEvery = 0, sampleTokens = 200;
+  std::string samplePrompt = "\n";
   // Keeping.
   std::string runDir, out, ckptEvery, resume, initFrom;
   int64_t keepLast = 3;

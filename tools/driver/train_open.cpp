@@ -1,13 +1,7 @@
 #include "tools/driver/train_open.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 
 #include <fmt/chrono.h>
@@ -44,31 +38,6 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
                   "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
                   "or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
                   model.file));
-}
-
-/// A module without @eval that draws no random numbers evaluates by its own @train, as it is before its
-/// gradient.
-Result<void> ensureEval(Module& module, std::vector<std::string>& notes) {
-  if (module.func(kEval)) return {};
-  const Item& train = *module.func(kTrain);
-  auto random = [](const auto& arg) {
-    const Attr* host = find(arg->attrs, "host");
-    return host && host->text == "rng";
-  };
-  bool draws = std::any_of(train.body.args.begin(), train.body.args.end(), random);
-  if (module.stage != Stage::tensor || draws || hasUpdate(module, kTrain))
-    return fail(fmt::format("there is data for evaluation, but no function @eval, and @train {}: write @eval",
-                            draws ? "draws random numbers" : "learns already"));
-  std::unique_ptr<Module> copy = clone(module);
-  for (auto& item : copy->items) {
-    if (item->kind != ItemKind::func || item->name != kTrain) continue;
-    item->name = kEval;
-    module.items.push_back(std::move(item));
-    notes.emplace_back(
-        "note: the module has no @eval, so @train as written, without its gradient, evaluates");
-    return {};
-  }
-  return {};
 }
 
 std::string scheduleOf(const Module& module) {
@@ -179,20 +148,27 @@ Result<void> restore(Session& session, const Checkpoint& checkpoint) {
   return session.setSteps(checkpoint.state.step);
 }
 
-/// The feed of the source module's functions.
-Result<void> openData(const Module& source, const ModelFlags& model, const TrainFlags& flags,
-                      const TrainState& saved, OpenTraining& out) {
-  TG_TRY(DataFlags data, parseData(flags.data));
-  FeedOptions options;
-  options.train = data.train;
-  options.val = data.val;
-  options.valFraction = flags.valFraction;
-  options.seed = model.seed;
-  options.shuffle = !flags.noShuffle;
-  if (saved.vocabulary) {
-    TG_TRY(options.vocabulary, Vocabulary::parse(*saved.vocabulary));
-  }
-  TG_TRY(out.feed, openFeed(options, *source.func(kTrain), source.func(kEval)));
+/// What `--sample-every` needs of the source module and its data, before anything is compiled.
+Result<void> checkSampling(const Module& source, const Feed& feed, const TrainFlags& flags) {
+  auto of = [](const std::string& why) { return fail("--sample-every: " + why); };
+  if (auto found = predictor(source); !found) return of(found.error().message());
+  if (!feed.vocabulary()) return of("only data of a text (text:FILE) says what tokens stand for");
+  auto ids = feed.vocabulary()->encode(flags.samplePrompt);
+  if (!ids) return fail("--sample-prompt: " + ids.error().message());
+  return ids->empty() ? fail("--sample-prompt: the prompt is empty") : Result<void>();
+}
+
+Result<void> openSampler(const TrainFlags& flags, uint64_t seed, OpenTraining& out) {
+  auto predict = predictor(*out.model.source);
+  if (!predict)
+    return fail("--sample-every: the run was started without it, so @predict is not in the module it goes on "
+                "with; tg-run sample reads its checkpoints");
+  SampleOptions options;
+  options.prompt = flags.samplePrompt;
+  options.tokens = flags.sampleTokens;
+  options.seed = seed;
+  out.sampler =
+      std::make_unique<Sampler>(*out.model.session, **predict, *out.feed->vocabulary(), std::move(options));
   return {};
 }
 
@@ -208,6 +184,44 @@ int useFinalModule(const CLI::App& app, ModelFlags& model, const std::string& ru
 }
 
 }  // namespace
+
+Result<void> ensureEval(Module& module, std::vector<std::string>& notes) {
+  if (module.func(kEval)) return {};
+  const Item& train = *module.func(kTrain);
+  auto random = [](const auto& arg) {
+    const Attr* host = find(arg->attrs, "host");
+    return host && host->text == "rng";
+  };
+  bool draws = std::any_of(train.body.args.begin(), train.body.args.end(), random);
+  if (module.stage != Stage::tensor || draws || hasUpdate(module, kTrain))
+    return fail(fmt::format("there is data for evaluation, but no function @eval, and @train {}: write @eval",
+                            draws ? "draws random numbers" : "learns already"));
+  std::unique_ptr<Module> copy = clone(module);
+  for (auto& item : copy->items) {
+    if (item->kind != ItemKind::func || item->name != kTrain) continue;
+    item->name = kEval;
+    module.items.push_back(std::move(item));
+    notes.emplace_back(
+        "note: the module has no @eval, so @train as written, without its gradient, evaluates");
+    return {};
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Feed>> openData(const Module& source, uint64_t seed, const TrainFlags& flags,
+                                       const std::optional<std::string>& vocabulary) {
+  TG_TRY(DataFlags data, parseData(flags.data));
+  FeedOptions options;
+  options.train = data.train;
+  options.val = data.val;
+  options.valFraction = flags.valFraction;
+  options.seed = seed;
+  options.shuffle = !flags.noShuffle;
+  if (vocabulary) {
+    TG_TRY(options.vocabulary, Vocabulary::parse(*vocabulary));
+  }
+  return openFeed(options, *source.func(kTrain), source.func(kEval));
+}
 
 Result<std::string> resumedRun(const ModelFlags& model, const TrainFlags& flags) {
   if (flags.resume.empty()) return std::string();
@@ -245,8 +259,11 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (!data) return report(app, exitUsage, data.error());
   if (!data->val.empty() || flags.valFraction > 0)
     if (auto has = ensureEval(*module, out.notes); !has) return report(app, exitInput, has.error());
-  if (auto opened = openData(*module, model, flags, checkpoint.state, out); !opened)
-    return report(app, exitInput, opened.error());
+  auto feed = openData(*module, model.seed, flags, checkpoint.state.vocabulary);
+  if (!feed) return report(app, exitInput, feed.error());
+  out.feed = std::move(*feed);
+  if (flags.sampleEvery)
+    if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
   auto options = trainerOptions(flags, *out.feed);
   if (!options) return report(app, exitUsage, options.error());
   out.options = *options;
@@ -264,8 +281,11 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (out.resumed) model.weights.clear();
   std::vector<std::string> entries = {kTrain};
   if (out.feed->evalBatches()) entries.emplace_back(kEval);
+  if (flags.sampleEvery) entries.emplace_back("predict");
   if (int code = openModel(app, model, std::move(module), entries, out.model)) return code;
   Session& session = *out.model.session;
+  if (flags.sampleEvery)
+    if (auto can = openSampler(flags, model.seed, out); !can) return report(app, exitInput, can.error());
   out.schedule = scheduleOf(*out.model.source);
   const SessionInfo info = session.info();
   out.state = checkpoint.state;
@@ -303,6 +323,7 @@ Result<void> makeRunDir(const CLI::App& app, const std::string& command, const O
       {"version", training.state.version},
       {"seed", training.state.seed},
       {"parameters", info.parameters},
+      {"steps", training.options.steps},
       {"unit", training.feed->unit()},
       {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(
                                                            std::chrono::system_clock::now())))},
@@ -315,16 +336,50 @@ Result<void> makeRunDir(const CLI::App& app, const std::string& command, const O
   return writeOutput(dir.config(), app.config_to_str(false, false));
 }
 
-Result<RunLock> RunLock::take(const std::string& runDir) {
-  int descriptor = ::open(runDir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return fail(fmt::format("cannot open {}: {}", runDir, std::strerror(errno)));
-  RunLock lock(descriptor);
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
-  return fail(fmt::format("{} is in use: another process trains there", runDir));
+Result<void> reopenRunDir(OpenTraining& training) {
+  const RunDir dir{training.options.runDir};
+  TG_TRY(std::vector<std::string> moved, supersedeAfter(dir.path, training.state.step));
+  for (const std::string& path : moved)
+    training.notes.push_back(
+        fmt::format("note: the run goes on from step {}, so a later checkpoint is kept as {}",
+                    training.state.step, path));
+  if (!fs::exists(dir.env())) return {};
+  TG_TRY(std::string text, readInput(dir.env()));
+  auto env = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!env.is_object()) return fail(fmt::format("{}: expected a JSON object", dir.env()));
+  env["steps"] = training.options.steps;
+  return writeOutput(dir.env(), env.dump(2) + "\n");
 }
 
-RunLock::~RunLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags& flags) {
+  CLI::App app("", "config.toml");
+  addModelFlags(app, model);
+  addTrainFlags(app, flags);
+  const std::string file = RunDir{run}.config();
+  try {
+    app.parse(std::vector<std::string>{"--config=" + file});
+  } catch (const CLI::ParseError& error) {
+    return fail(fmt::format("{}: {}", file, error.what()));
+  }
+  return {};
+}
+
+int loadSource(const CLI::App& app, ModelFlags& model, std::unique_ptr<Module>& out) {
+  const TrainedKind kind = trainedKind(model.file);
+  if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return loadModule(app, model, out);
+  const std::string run = runOf(model.file);
+  ModelFlags started;
+  TrainFlags rest;
+  if (trainedKind(run) != TrainedKind::run)
+    return report(app, exitUsage, model.file + " belongs to no run, so give the module as FILE");
+  if (auto read = readRunConfig(run, started, rest); !read) return report(app, exitInput, read.error());
+  model.file = RunDir{run}.model();
+  if (model.pipeline.empty()) model.pipeline = started.pipeline;
+  if (int code = loadModule(app, model, out)) return code;
+  const Attr* own = find(out->attrs, "train_pipeline");
+  if (model.pipeline.empty() && own && out->stage == Stage::tensor && !hasUpdate(*out, kTrain))
+    model.pipeline = own->text;
+  return exitOk;
 }
 
 }  // namespace tg

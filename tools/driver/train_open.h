@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/train/feed.h"
+#include "runtime/train/sampler.h"
 #include "runtime/train/trainer.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/train_flags.h"
@@ -15,6 +17,7 @@ namespace tg {
 struct OpenTraining {
   OpenModel model;
   std::unique_ptr<Feed> feed;
+  std::unique_ptr<Sampler> sampler;  ///< where texts are wanted
   TrainerOptions options;
   TrainState state;                ///< to go on from; step 0 for a fresh run
   std::string sourceText;          ///< the module before any pass, printed
@@ -34,17 +37,23 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
 /// The folder of a fresh run, made with model.tgir, module.spirv.tgir, config.toml and env.json in it.
 Result<void> makeRunDir(const CLI::App& app, const std::string& command, const OpenTraining& training);
 
-/// Keeps a second process out of a run's folder while it lives.
-class RunLock {
- public:
-  static Result<RunLock> take(const std::string& runDir);
-  RunLock(RunLock&& other) noexcept : descriptor_(other.descriptor_) { other.descriptor_ = -1; }
-  RunLock& operator=(RunLock&&) = delete;
-  ~RunLock();
+/// A folder that is gone on with: later checkpoints are moved aside, which `notes` says, and env.json gets
+/// the new number of steps. Needs the run's lock.
+Result<void> reopenRunDir(OpenTraining& training);
 
- private:
-  explicit RunLock(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_;
-};
+/// The options a run was started with, into fresh flags.
+Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags& flags);
+
+/// The training and evaluation data that the flags name, for the functions of the source module.
+Result<std::unique_ptr<Feed>> openData(const Module& source, uint64_t seed, const TrainFlags& flags,
+                                       const std::optional<std::string>& vocabulary);
+
+/// A module without @eval that draws no random numbers evaluates by its own @train, as it is before its
+/// gradient; `notes` says so.
+Result<void> ensureEval(Module& module, std::vector<std::string>& notes);
+
+/// Like loadModule, but FILE may be a run or one of its checkpoints: that is the source the run was started
+/// with, and `model.pipeline`, unless given, what made it learn.
+int loadSource(const CLI::App& app, ModelFlags& model, std::unique_ptr<Module>& out);
 
 }  // namespace tg

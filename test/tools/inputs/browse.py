@@ -20,6 +20,7 @@ def attributes(text):
 
 
 print("theme", attributes(re.search(r"<html[^>]*>", dom)[0])["data-theme"])
+print("state", re.search(r'id="state">([^<]*)', dom)[1], re.search(r'id="note">([^<]*)', dom)[1], sep=" | ")
 for name, value in re.findall(r'data-tile="([^"]*)"><span>[^<]*</span><b>([^<]*)', dom):
     print("tile", name, value)
 curves = []

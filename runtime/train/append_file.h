@@ -1,0 +1,34 @@
+// A file that grows line by line while others read it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+
+#include "ir/result.h"
+
+namespace tg {
+
+/// A file that only grows. A write that fails half way is taken back, so that every line in it is whole.
+class AppendFile {
+ public:
+  AppendFile() = default;
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+  ~AppendFile() { close(); }
+
+  /// `flags` are added to those of open(2).
+  Result<void> open(const std::string& path, int flags);
+  Result<void> append(std::string_view text);
+
+ private:
+  Error systemError() const;
+  void close();
+
+  std::string path_;
+  int descriptor_ = -1;
+  off_t size_ = 0;
+};
+
+}  // namespace tg

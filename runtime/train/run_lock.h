@@ -1,0 +1,28 @@
+// One process at a time trains in a run's folder, and others can tell whether it lives.
+#pragma once
+
+#include <string>
+
+#include "ir/result.h"
+
+namespace tg {
+
+/// Keeps a second process out of a run's folder. The system gives it up when the process ends, however it
+/// does.
+class RunLock {
+ public:
+  /// The error says that another process trains there, or why the folder cannot be opened.
+  static Result<RunLock> take(const std::string& runDir);
+  RunLock(RunLock&& other) noexcept : descriptor_(other.descriptor_) { other.descriptor_ = -1; }
+  RunLock& operator=(RunLock&&) = delete;
+  ~RunLock();
+
+ private:
+  explicit RunLock(int descriptor) : descriptor_(descriptor) {}
+  int descriptor_;
+};
+
+/// Whether a process trains in the folder now. False also where the file system has no locks.
+bool isTraining(const std::string& runDir);
+
+}  // namespace tg

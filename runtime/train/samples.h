@@ -1,0 +1,27 @@
+// samples.jsonl of a run: texts that the model wrote while it was trained.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ir/result.h"
+#include "runtime/train/append_file.h"
+
+namespace tg {
+
+/// Appends {"step", "prompt", "text"} for each text; what is not UTF-8 in one is replaced.
+class SampleLog {
+ public:
+  /// Rows after `lastStep` that an interrupted run left are removed first, a cut off last line too; 0 starts
+  /// anew.
+  static Result<std::unique_ptr<SampleLog>> open(const std::string& runDir, int64_t lastStep);
+  /// `text` is what follows the prompt. Others can read the row when this returns.
+  Result<void> add(int64_t step, const std::string& prompt, const std::string& text);
+
+ private:
+  SampleLog() = default;
+  AppendFile file_;
+};
+
+}  // namespace tg

@@ -1,0 +1,35 @@
+// What can be said of a tensor without showing its elements.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/result.h"
+#include "runtime/data/array.h"
+
+namespace tg {
+
+struct TensorFacts {
+  std::string name;
+  std::string dtype;  ///< as the file spells it: "F32"
+  Shape shape;
+  int64_t bytes = 0;      ///< in the file
+  int64_t nonFinite = 0;  ///< elements that are infinite or no number
+  /// Over the finite elements, in f64; flags count as 0 and 1. All 0 without any.
+  double min = 0, max = 0, mean = 0;
+  double std = 0;  ///< of the population: no Bessel correction
+};
+
+/// All but `dtype` and `bytes` of one array.
+TensorFacts tensorFacts(const std::string& name, const HostArray& array);
+
+struct FileFacts {
+  std::vector<TensorFacts> tensors;  ///< in the order of their bytes
+  std::map<std::string, std::string> metadata;
+};
+/// Reads a whole safetensors file.
+Result<FileFacts> fileFacts(const std::string& path);
+
+}  // namespace tg

@@ -1,0 +1,194 @@
+#include "tools/driver/inspect_facts.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "runtime/bundle/bundle.h"
+#include "runtime/data/file_io.h"
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/checkpoint_folder.h"
+#include "runtime/train/run_dir.h"
+#include "runtime/train/run_page.h"
+#include "runtime/train/tensor_facts.h"
+#include "tools/driver/io.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Facts numberOrNull(const std::optional<double>& value) { return value ? Facts(*value) : Facts(); }
+
+Facts tensorJson(const TensorFacts& tensor) {
+  Facts shape = Facts::array();
+  for (int64_t extent : tensor.shape) shape.push_back(extent);
+  return {{"name", tensor.name},   {"dtype", tensor.dtype}, {"shape", std::move(shape)},
+          {"bytes", tensor.bytes}, {"min", tensor.min},     {"max", tensor.max},
+          {"mean", tensor.mean},   {"std", tensor.std},     {"non_finite", tensor.nonFinite}};
+}
+
+Result<Facts> tensorsOf(const std::string& file, Facts* metadata) {
+  TG_TRY(FileFacts read, fileFacts(file));
+  Facts out = Facts::array();
+  for (const TensorFacts& tensor : read.tensors) out.push_back(tensorJson(tensor));
+  if (metadata) {
+    *metadata = Facts::object();
+    for (const auto& [key, value] : read.metadata) (*metadata)[key] = value;
+  }
+  return out;
+}
+
+/// state.json as it stands, or nothing when it cannot be read.
+Facts stateJson(const std::string& path) {
+  auto state = readState(path);
+  return state ? Facts::parse(stateToJson(*state), nullptr, false) : Facts();
+}
+
+Result<Facts> checkpointFacts(const std::string& path) {
+  Facts out = {{"kind", "checkpoint"}, {"path", path}, {"damage", checkpointDamage(path)}};
+  out["state"] = stateJson(path);
+  const std::string run = runOf(path);
+  if (run != path && trainedKind(run) == TrainedKind::run) out["run"] = run;
+  if (out["damage"] != "") return out;
+  TG_TRY(out["params"], tensorsOf(fmt::format("{}/{}", path, kModelFile), nullptr));
+  TG_TRY(out["states"], tensorsOf(fmt::format("{}/{}", path, kOptimizerFile), nullptr));
+  return out;
+}
+
+Result<Facts> fileOfTensors(const std::string& path) {
+  Facts out = {{"kind", "tensors"}, {"path", path}, {"damage", ""}};
+  TG_TRY(out["tensors"], tensorsOf(path, &out["metadata"]));
+  return out;
+}
+
+Result<std::unique_ptr<Module>> readModule(const std::string& path) {
+  TG_TRY(std::string text, readInput(path));
+  TG_TRY(std::unique_ptr<Module> module, parse(text, path));
+  TG_CHECK(verify(*module));
+  return module;
+}
+
+Result<Facts> moduleOf(const std::string& path) {
+  TG_TRY(auto module, readModule(path));
+  Facts out = {{"kind", "module"}, {"path", path}, {"damage", ""}};
+  out.update(moduleFacts(*module));
+  return out;
+}
+
+Result<Facts> bundleFacts(const std::string& path) {
+  TG_TRY(BundleCheck check, checkBundle(path));
+  const Facts manifest = Facts::parse(check.manifest, nullptr, false);
+  Facts out = {{"kind", "bundle"}, {"path", path}, {"damage", check.damage}};
+  for (const char* key : {"name", "entry", "version", "target", "inputs", "results", "needs"})
+    out[key] = manifest.value(key, Facts());
+  out["kernels"] = manifest["kernels"].size();
+  out["dispatches"] = 0;
+  for (const Facts& command : manifest.value("commands", Facts::array()))
+    if (command.contains("dispatch")) out["dispatches"] = out["dispatches"].get<int64_t>() + 1;
+  out["weights_bytes"] = manifest["weights"].value("bytes", Facts());
+  out["weights"] = manifest["weights"].value("tensors", Facts::array());
+  return out;
+}
+
+/// Folders that resuming from an older checkpoint moved aside.
+Facts supersededOf(const std::string& run) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator at(RunDir{run}.checkpoints(), error), end; !error && at != end;
+       at.increment(error))
+    if (at->path().filename().native().find(".superseded") != std::string::npos) found.push_back(at->path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+Result<void> addCheckpoints(const std::string& run, Facts& out) {
+  TG_TRY(std::vector<CheckpointEntry> entries, listCheckpoints(run));
+  Facts list = Facts::array();
+  const CheckpointEntry* newest = nullptr;
+  for (const CheckpointEntry& entry : entries) {
+    Facts one = {{"path", entry.path}, {"step", entry.step}, {"damage", entry.damage}};
+    if (auto state = readState(entry.path)) one["val_loss"] = numberOrNull(state->valLoss);
+    list.push_back(std::move(one));
+    if (entry.damage.empty() && !newest) newest = &entry;
+  }
+  out["checkpoints"] = std::move(list);
+  out["superseded"] = supersededOf(run);
+  out["best"] = nullptr;
+  out["resume"] = nullptr;
+  if (!newest) {
+    if (!entries.empty()) out["damage"] = "no checkpoint is good";
+    return {};
+  }
+  TG_TRY(TrainState state, readState(newest->path));
+  if (state.bestValLoss) {
+    out["best"] = {{"step", state.bestStep}, {"val_loss", *state.bestValLoss}, {"path", nullptr}};
+    for (const CheckpointEntry& entry : entries)
+      if (entry.step == state.bestStep && entry.damage.empty()) out["best"]["path"] = entry.path;
+  }
+  if (out["state"] == "running") return {};
+  out["resume"] = "tg-run train --resume=" + shellWord(run);
+  if (out["state"] == "finished")
+    out["resume"] = fmt::format("{} --steps={}", out["resume"].get<std::string>(), 2 * newest->step);
+  return {};
+}
+
+Result<Facts> runFacts(const std::string& path) {
+  Facts out = {{"kind", "run"}, {"path", path}, {"damage", ""}};
+  TG_TRY(RunSummary summary, summarizeRun(path));
+  out["state"] = name(summary.state);
+  out["step"] = summary.step;
+  out["steps"] = summary.steps;
+  out["seconds"] = summary.time;
+  out["loss"] = numberOrNull(summary.loss);
+  out["val_loss"] = numberOrNull(summary.valLoss);
+  out["items_per_s"] = numberOrNull(summary.itemsPerSecond);
+  out["eta_seconds"] = numberOrNull(summary.eta);
+  if (fs::exists(RunDir{path}.env())) {
+    TG_TRY(std::string text, readInput(RunDir{path}.env()));
+    out["env"] = Facts::parse(text, nullptr, false);
+    if (!out["env"].is_object()) return fail(fmt::format("{}: expected a JSON object", RunDir{path}.env()));
+  }
+  if (fs::exists(RunDir{path}.model())) {
+    TG_TRY(auto module, readModule(RunDir{path}.model()));
+    out["module"] = moduleFacts(*module);
+  }
+  TG_CHECK(addCheckpoints(path, out));
+  return out;
+}
+
+bool startsLikeTensors(const std::string& path) {
+  if (path.ends_with(".safetensors")) return true;
+  if (path.ends_with(".tgir")) return false;
+  // A header's length in 8 bytes, and the brace that it begins with.
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  char head[9] = {};
+  const bool read = file && std::fread(head, 1, sizeof(head), file) == sizeof(head);
+  if (file) std::fclose(file);
+  return read && head[8] == '{' && head[7] == 0;
+}
+
+}  // namespace
+
+Result<Facts> inspectPath(const std::string& given) {
+  std::string path = given;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  std::error_code error;
+  switch (trainedKind(path)) {
+  case TrainedKind::run: return runFacts(path);
+  case TrainedKind::checkpoint: return checkpointFacts(path);
+  case TrainedKind::file: return startsLikeTensors(path) ? fileOfTensors(path) : moduleOf(path);
+  case TrainedKind::none: break;
+  }
+  if (fs::exists(path + "/manifest.json", error)) return bundleFacts(path);
+  if (!fs::exists(path, error)) return fail(fmt::format("{}: no such file or folder", path));
+  return fail(fmt::format("{}: the folder is no run, checkpoint or bundle", path));
+}
+
+}  // namespace tg

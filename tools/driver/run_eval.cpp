@@ -1,0 +1,211 @@
+// tg-run eval: the loss over data for evaluation, as training computes it.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/train/evaluation.h"
+#include "runtime/train/run_dir.h"
+#include "tools/driver/train_open.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kEval = "eval";
+
+struct EvalFlags {
+  std::vector<std::string> data;
+  int64_t batches = -1;  ///< below 0 where not given
+  bool json = false;
+};
+
+/// The parameters to evaluate, and, of a checkpoint, all else that @eval may read.
+struct Trained {
+  ResolvedWeights found;
+  std::optional<Checkpoint> checkpoint;
+  std::optional<std::string> vocabulary;
+};
+
+Result<Trained> trainedOf(const std::string& path) {
+  Trained out;
+  TG_TRY(out.found, resolveWeights(path));
+  for (const std::string& line : out.found.skipped) fmt::print(stderr, "warning: {}\n", line);
+  if (trainedKind(path) == TrainedKind::file) {
+    TG_TRY(Weights weights, readWeights(out.found));
+    out.vocabulary = weights.vocabulary;
+    return out;
+  }
+  TG_TRY(out.checkpoint, readCheckpoint(fs::path(out.found.file).parent_path().string()));
+  out.vocabulary = out.checkpoint->state.vocabulary;
+  return out;
+}
+
+/// Whether the loss is one of tokens in nats, as cross_entropy gives it.
+bool hasPerplexity(const Module& source, const Feed& feed) {
+  const auto& ops = source.func(kEval)->body.ops;
+  return feed.unit() == "tok" && std::any_of(ops.begin(), ops.end(), [](const auto& op) {
+           return op->code == Opcode::cross_entropy;
+         });
+}
+
+/// States and steps of a checkpoint, as they were when training evaluated.
+Result<void> restoreStates(Session& session, const Checkpoint& checkpoint) {
+  NamedArrays states;
+  for (const auto& state : checkpoint.states)
+    if (session.module()->find(ItemKind::state, state.first)) states.push_back(state);
+  TG_CHECK(session.uploadStates(states, {.partial = true}));
+  return session.setSteps(checkpoint.state.step);
+}
+
+struct Eval : Verb {
+  ModelFlags model;
+  EvalFlags flags;
+
+  void describe(CLI::App& app) override {
+    app.description(
+        "Averages the loss of @eval over data for evaluation, every whole batch of it once. FILE may be a "
+        "run "
+        "or one of its checkpoints, which know their data: then it is the loss that train printed.");
+    addModelFlags(app, model);
+    app.add_option("--data", flags.data, "rows to evaluate on, as of train: text:FILE or 'x=@x.npy,y=@y.npy'")
+        ->option_text("DATA");
+    app.add_option("--eval-batches", flags.batches,
+                   "batches to take (default: as the run does, else all); 0 is all")
+        ->option_text("N")
+        ->check(CLI::NonNegativeNumber);
+    app.add_flag("--json", flags.json, "print it as JSON");
+  }
+
+  int run(CLI::App& app, const Arguments&) override {
+    const TrainedKind kind = trainedKind(model.file);
+    const bool ofRun = kind == TrainedKind::run || kind == TrainedKind::checkpoint;
+    const std::string given = model.weights.empty() && ofRun ? model.file : model.weights;
+    if (given.empty())
+      return report(app, exitUsage,
+                    "say which parameters: --weights=PATH of a run, checkpoint or safetensors");
+    if (!ofRun && flags.data.empty())
+      return report(app, exitUsage,
+                    "say what to evaluate on: --data=text:FILE or --data='x=@x.npy,y=@y.npy'");
+    auto trained = trainedOf(given);
+    if (!trained) return report(app, exitInput, trained.error());
+    std::string runDir;
+    TrainFlags started;
+    if (ofRun) {
+      runDir = runOf(model.file);
+      if (trainedKind(runDir) != TrainedKind::run)
+        return report(app, exitUsage,
+                      model.file + " belongs to no run, so give the module as FILE and this as --weights");
+      if (auto read = asStarted(app, runDir, started); !read) return report(app, exitInput, read.error());
+    }
+    if (trained->checkpoint && app.count("--seed") == 0) model.seed = trained->checkpoint->state.seed;
+    model.weights = trained->found.file;
+    std::unique_ptr<Module> source;
+    if (int code = loadModule(app, model, source)) return code;
+    std::vector<std::string> notes;
+    if (!source->func("train") && !source->func(kEval))
+      return report(app, exitInput, fmt::format("{} has no function @eval", model.file));
+    if (auto has = ensureEval(*source, notes); !has) return report(app, exitInput, has.error());
+    auto feed = feedOf(*source, *trained, started, runDir);
+    if (!feed) return report(app, exitInput, feed.error());
+    for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
+    const bool perplexity = hasPerplexity(*source, **feed);
+    OpenModel open;
+    if (int code = openSession(app, std::move(source), runDir, open)) return code;
+    if (trained->checkpoint)
+      if (auto restored = restoreStates(*open.session, *trained->checkpoint); !restored)
+        return report(app, exitDevice, restored.error());
+    return evaluate(app, *open.session, **feed, *trained, perplexity);
+  }
+
+ private:
+  /// The run's own options where none are typed.
+  Result<void> asStarted(const CLI::App& app, const std::string& runDir, TrainFlags& started) {
+    ModelFlags then;
+    TG_CHECK(readRunConfig(runDir, then, started));
+    model.file = RunDir{runDir}.model();
+    if (app.count("--device") == 0) model.device = then.device;
+    if (app.count("--seed") == 0) model.seed = then.seed;
+    if (flags.batches < 0) flags.batches = started.evalBatches;
+    return {};
+  }
+
+  Result<std::unique_ptr<Feed>> feedOf(const Module& source, const Trained& trained,
+                                       const TrainFlags& started, const std::string& runDir) const {
+    if (!flags.data.empty()) {
+      TG_TRY(DataFlags data, parseData(flags.data));
+      if (!data.train.empty() && !data.val.empty())
+        return fail("--data says two sources: only data for evaluation is read here");
+      FeedOptions options;
+      options.val = data.val.empty() ? data.train : data.val;
+      if (trained.vocabulary) {
+        TG_TRY(options.vocabulary, Vocabulary::parse(*trained.vocabulary));
+      }
+      return openEvalFeed(options, *source.func(kEval));
+    }
+    TG_TRY(DataFlags data, parseData(started.data));
+    if (data.val.empty() && started.valFraction == 0)
+      return fail(fmt::format("{} was trained without data for evaluation: say what to evaluate on by --data",
+                              runDir));
+    TG_TRY(auto feed, openData(source, model.seed, started, trained.vocabulary));
+    if (trained.checkpoint && feed->fingerprint() != trained.checkpoint->state.dataHash)
+      fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);
+    return feed;
+  }
+
+  /// A run's own final module, so that its loss is the one it printed; else the source is compiled.
+  int openSession(const CLI::App& app, std::unique_ptr<Module> source, const std::string& runDir,
+                  OpenModel& open) {
+    const bool own = model.pipeline.empty() && model.target.empty() && model.tuning.empty();
+    if (!runDir.empty() && own && model.device != "interp") {
+      ModelFlags final = model;
+      final.file = RunDir{runDir}.finalModule();
+      std::unique_ptr<Module> module;
+      if (int code = loadModule(app, final, module)) return code;
+      if (module->func(kEval)) source = std::move(module);
+    }
+    return openModel(app, model, std::move(source), {kEval}, open);
+  }
+
+  int evaluate(const CLI::App& app, Session& session, const Feed& feed, const Trained& trained,
+               bool perplexity) const {
+    const int64_t batches =
+        flags.batches > 0 ? std::min(flags.batches, feed.evalBatches()) : feed.evalBatches();
+    const auto begin = std::chrono::steady_clock::now();
+    bool sessionFailed = false;
+    auto loss = evaluateLoss(session, feed, batches, sessionFailed);
+    if (!loss) return report(app, sessionFailed && session.device() ? exitDevice : exitInput, loss.error());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (flags.json) {
+      nlohmann::ordered_json out = {{"weights", trained.found.file},
+                                    {"step", nullptr},
+                                    {"loss", *loss},
+                                    {"perplexity", nullptr},
+                                    {"batches", batches},
+                                    {"batches_in_data", feed.evalBatches()},
+                                    {"seconds", seconds},
+                                    {"device", session.info().device}};
+      if (trained.checkpoint) out["step"] = trained.checkpoint->state.step;
+      if (perplexity) out["perplexity"] = std::exp(*loss);
+      fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    } else {
+      for (const std::string& line : feed.describe()) fmt::print("{}\n", line);
+      fmt::print("val loss {:.4f}{} | {} of {} batches | {:.2f} s\n", *loss,
+                 perplexity ? fmt::format(" | perplexity {:.4g}", std::exp(*loss)) : "", batches,
+                 feed.evalBatches(), seconds);
+    }
+    if (std::isfinite(*loss)) return exitOk;
+    return report(app, exitNumeric, fmt::format("the loss is {}", *loss));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeEval() { return std::make_unique<Eval>(); }
+
+}  // namespace tg

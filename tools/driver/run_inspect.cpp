@@ -1,0 +1,55 @@
+// tg-run inspect: what something on disk is, and whether it is whole.
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "tools/driver/inspect_facts.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+namespace {
+
+struct Inspect : Verb {
+  std::vector<std::string> paths;
+  bool json = false;
+
+  void describe(CLI::App& app) override {
+    app.description("Says what each path holds: a run, a checkpoint, a safetensors file, a module or a "
+                    "bundle. Everything "
+                    "that has hashes is verified. Needs no device. Exit 1 when something is damaged.");
+    app.add_option("PATH", paths, "runs, checkpoints, files, bundles")->option_text("...")->required();
+    app.add_flag("--json", json, "print all of it as JSON");
+  }
+
+  int run(CLI::App& app, const Arguments&) override {
+    int code = exitOk;
+    Facts all = Facts::array();
+    for (const std::string& path : paths) {
+      auto facts = inspectPath(path);
+      if (!facts) {
+        code = report(app, exitInput, facts.error());
+        continue;
+      }
+      const std::string damage = facts->value("damage", std::string());
+      if (!json) {
+        if (&path != &paths.front()) fmt::print("\n");
+        printFacts(*facts);
+      }
+      if (!damage.empty()) {
+        std::fflush(stdout);
+        code = report(app, exitInput, fmt::format("{}: {}", path, damage));
+      }
+      all.push_back(std::move(*facts));
+    }
+    if (json)
+      fmt::print("{}\n", Facts{{"inspected", all}}.dump(2, ' ', false, Facts::error_handler_t::replace));
+    return code;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeInspect() { return std::make_unique<Inspect>(); }
+
+}  // namespace tg
