@@ -21,11 +21,16 @@ foreach(root IN LISTS roots)
   foreach(page IN LISTS pages)
     compress(${page})
   endforeach()
-  # The licence is the package's `copyright`.
+  # Debian wants a reference to its own copy of the Apache licence; the exceptions to it are only in ours.
   file(REMOVE ${doc}/LICENSE)
   file(READ ${CPACK_TG_SOURCE}/LICENSE licence)
+  string(FIND "${licence}" "LLVM Exceptions to the Apache" exceptions)
+  if(exceptions LESS 0)
+    message(FATAL_ERROR "LICENSE has no LLVM Exceptions")
+  endif()
+  string(SUBSTRING "${licence}" ${exceptions} -1 licence)
   file(WRITE ${doc}/copyright "tensorgrad is Copyright 2026 the tensorgrad developers.\n\n"
-    "On Debian systems the text of the Apache License 2.0 is in /usr/share/common-licenses/Apache-2.0 too.\n\n"
+    "Licensed under the Apache License 2.0 (/usr/share/common-licenses/Apache-2.0) with these exceptions:\n\n"
     "${licence}")
   file(WRITE ${doc}/changelog "${name} (${CPACK_PACKAGE_VERSION}) unstable; urgency=low\n\n"
     "  * Version ${CPACK_PACKAGE_VERSION}.\n\n -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")
