@@ -26,6 +26,7 @@ def findTool(name, *places):
 
 config.substitutions += [
     (r"\bFileCheck\b", findTool("FileCheck", "/usr/lib/llvm-19/bin/FileCheck", "FileCheck-19", "FileCheck")),
+    (r"\bcount (?=\d)", findTool("count", "/usr/lib/llvm-19/bin/count", "count-19", "count") + " "),
     # Only where a command begins, so that an argument may hold the word.
     (r"((?:^|[|;&()]) *)not(?= )", r"\1" + findTool("not", "/usr/lib/llvm-19/bin/not", "not-19", "not")),
     ("%root", config.tg_source_dir),
@@ -38,8 +39,9 @@ if config.tg_asan:
     config.environment["ASAN_OPTIONS"] = "detect_leaks=1"
 if config.tg_debug:
     config.available_features.add("debug")
-if shutil.which("chromium"):
-    config.available_features.add("chromium")
+for program in ("chromium", "groff", "zsh"):
+    if shutil.which(program):
+        config.available_features.add(program)
 if config.tg_vulkan:
     config.available_features.add("vulkan")
     config.environment["VK_INSTANCE_LAYERS"] = "VK_LAYER_KHRONOS_validation"

@@ -1,15 +1,17 @@
-// gen-docs DIR: writes DIR/ops.md, DIR/passes.md, DIR/from-typescript.md and DIR/from-kernel-ir.md from the
-// tables.
+// gen-docs DIR: writes DIR/ops.md, DIR/passes.md, DIR/tg-run.md, DIR/from-typescript.md and
+// DIR/from-kernel-ir.md from the tables.
 #include <cstdio>
 #include <string>
 
 #include "tools/driver/docs.h"
 #include "tools/driver/io.h"
+#include "tools/manual/manual.h"
 
 int main(int argc, char** argv) {
   std::string folder = argc == 2 ? argv[1] : "";
   bool good = !folder.empty() && tg::writeOutput(folder + "/ops.md", tg::opsPage()) &&
               tg::writeOutput(folder + "/passes.md", tg::passesPage()) &&
+              tg::writeOutput(folder + "/tg-run.md", tg::runPage()) &&
               tg::writeOutput(folder + "/from-typescript.md", tg::mappingPage()) &&
               tg::writeOutput(folder + "/from-kernel-ir.md", tg::kernelMappingPage());
   if (!good) std::fputs("usage: gen-docs DIR, an existing folder\n", stderr);

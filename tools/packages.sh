@@ -26,6 +26,9 @@ python3                   runs lit and the checks of the tree
 clang-format              checks the layout of the code
 clang-tidy                checks its names
 chromium                  opens the pages of runs
+dpkg-dev                  finds out what the Debian packages depend on
+file                      tells it which files are programs
+groff-base                renders the man pages
 "
 
 # Installs the packages of the given tables that are missing, and says which and why.

@@ -12,4 +12,4 @@ step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/installed)
 step(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${COMPILER}
   -DCMAKE_PREFIX_PATH=${WORK}/installed)
 step(${CMAKE_COMMAND} --build ${WORK}/build)
-step(${WORK}/build/consumer)
+step(${CMAKE_COMMAND} -E chdir ${WORK} ${WORK}/build/consumer)

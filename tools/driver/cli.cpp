@@ -41,6 +41,7 @@ class CommandLine {
     app_.get_formatter()->column_width(36);
   }
   ParsedCommand parse(int argc, char** argv);
+  const CLI::App& app() const { return app_; }
 
  private:
   static std::string about(const PassInfo* only) {
@@ -57,11 +58,11 @@ class CommandLine {
   void toggle(const std::string& flag, bool& into, const std::string& help) {
     app_.add_flag(flag, into, help)->group("Output and checks");
   }
-  std::optional<std::string> unknownFlag(const std::vector<std::string>& args) const;
   void keepEmptyValues(std::vector<std::string>& args) const;
   Result<void> collectPasses();
   Result<void> checkNames();
   bool answered() const;
+  std::string seeHelp() const { return fmt::format("; see {} --help", command_.tool); }
 
   const PassInfo* only_;
   CLI::App app_;
@@ -90,7 +91,7 @@ void CommandLine::addPasses() {
   auto add = [&](const std::string& flag, const char* value, std::string& into, const std::string& help) {
     app_.add_option(flag, into, help)->option_text(value)->group("Pipelines");
   };
-  add("--pass-pipeline", "TEXT", pipelineText_,
+  add("--pass-pipeline", "PASSES", pipelineText_,
       "the passes as text: 'append-grad,append-adam{lr=1e-3},fuse'");
   add("--help-pass", "PASS", helpPass_, "print the options of a pass");
   add("--target", "TARGET", command_.target, "for fuse: a shipped target, a JSON file, or auto");
@@ -116,7 +117,7 @@ void CommandLine::addLooking() {
   if (!app_.get_option_no_throw("--emit")) {
     std::string forms = "text";
     for (const Emitter& emitter : emitters()) forms += " | " + emitter.name;
-    text("--emit", "FORM", command_.emit, "what to write: " + forms);
+    text("--emit", "FORM", command_.emit, forms + ": what to write");
   }
   toggle("--split-input-file", command_.split, "treat sections between '// -----' as files of their own");
   toggle("--verify-diagnostics", command_.verifyDiagnostics, "compare with // expected-error@below {{...}}");
@@ -140,22 +141,6 @@ void CommandLine::addLooking() {
   text("--crash-reproducer", "FILE", command_.reproducer,
        "where to save the module a pass fails on (none: nowhere)");
   app_.add_flag("--version", version_, "print the version")->group("Output and checks");
-}
-
-std::optional<std::string> CommandLine::unknownFlag(const std::vector<std::string>& args) const {
-  for (const std::string& arg : args) {
-    if (arg == "--") return {};
-    if (arg.size() < 3 || arg.compare(0, 2, "--") != 0) continue;
-    std::string name = arg.substr(0, arg.find('='));
-    if (app_.get_option_no_throw(name)) continue;
-    std::vector<std::string> known;
-    for (const CLI::Option* option : app_.get_options())
-      for (const std::string& longName : option->get_lnames()) known.push_back(longName);
-    std::string near = nearestName(std::string_view(name).substr(2), known);
-    return fmt::format("unknown flag {}{}", name,
-                       near.empty() ? "; see --help" : "; did you mean --" + near + "?");
-  }
-  return {};
 }
 
 // CLI11 takes the next argument for `--flag=`; the empty value is one of its own.
@@ -243,7 +228,7 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
     flags = flags && std::string_view(argv[i]) != "--";
     args.push_back(flags ? normalFlag(argv[i]) : argv[i]);
   }
-  if (auto unknown = unknownFlag(args)) return wrong(*unknown);
+  if (auto unknown = unknownFlag(app_, args)) return wrong(*unknown + seeHelp());
   keepEmptyValues(args);
   try {
     std::reverse(args.begin(), args.end());  // CLI11 takes a vector from its end
@@ -252,7 +237,7 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
     fmt::print("{}", app_.help());
     return {0, {}};
   } catch (const CLI::ParseError& error) {
-    return wrong(error.what());
+    return wrong(error.what() + seeHelp());
   }
   if (!helpPass_.empty()) {
     const PassInfo* pass = findPass(helpPass_);
@@ -282,6 +267,26 @@ bool CommandLine::answered() const {
 }  // namespace
 
 PrintOptions Command::printOptions() const { return {.locations = printLoc}; }
+
+std::shared_ptr<const CLI::App> describedCommand(const PassInfo* only) {
+  auto line = std::make_shared<CommandLine>(only);
+  return {line, &line->app()};
+}
+
+std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<std::string>& args) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back(name);
+  for (const std::string& arg : args) {
+    if (arg == "--") return {};
+    if (arg.size() < 3 || !arg.starts_with("--")) continue;
+    std::string name = arg.substr(2, arg.find('=') - 2);
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    std::string near = nearestName(name, known);
+    return fmt::format("unknown flag --{}{}", name, near.empty() ? "" : "; did you mean --" + near + "?");
+  }
+  return {};
+}
 
 ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only) {
   return CommandLine(only).parse(argc, argv);

@@ -1,6 +1,7 @@
 // The command line of tg-opt and the pass tools, parsed.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,10 @@
 #include "ir/parser.h"
 #include "passes/pass.h"
 #include "tools/driver/driver.h"
+
+namespace CLI {
+class App;
+}
 
 namespace tg {
 
@@ -37,6 +42,13 @@ struct ParsedCommand {
 };
 /// `only` is the pass of a pass tool, null for tg-opt.
 ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only);
+
+/// The options of that tool, for whoever writes about them.
+std::shared_ptr<const CLI::App> describedCommand(const PassInfo* only);
+
+/// `unknown flag --stepz; did you mean --steps?` for the first word that starts with `--`, precedes any `--`
+/// and is no option of the app; nothing when there is none.
+std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<std::string>& args);
 
 /// Replaces every `target` of the pipeline that is not a shipped name: a JSON file by its content,
 /// `auto` by the device's data, so that passes read no files and no devices.

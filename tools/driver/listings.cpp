@@ -55,6 +55,8 @@ std::string opList() {
   return out + "\n";
 }
 
+std::string versionNumber() { return TG_VERSION; }
+
 std::string versionText() {
 #ifdef NDEBUG
   constexpr const char* build = "release";

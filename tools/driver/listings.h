@@ -13,6 +13,9 @@ std::string passList();
 std::string passHelp(const PassInfo& pass);
 /// --list-ops: name, fusion class, kind of its gradient entry and meaning, then the counts.
 std::string opList();
+/// `0.1.0`.
+std::string versionNumber();
+/// --version: the number and the kind of build.
 std::string versionText();
 /// The word for a fusion class; "-" for an op that is never fused.
 std::string_view fusionName(table::Fusion fusion);

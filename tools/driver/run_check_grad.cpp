@@ -146,12 +146,15 @@ struct CheckGrad : Verb {
         "Parameters and inputs are random. --device also compares the gradients that a device computes there "
         "with those in f64. Exit 3 when one is wrong.");
     app.add_option("FILE", model.file, "the module, of stage tensor or fused")->option_text(" ");
-    app.add_option("--func", flags.function, "the function whose first result is differentiated")
-        ->capture_default_str();
-    app.add_option("--wrt", flags.wrt, "parameters to check, by name pattern")->capture_default_str();
+    app.add_option("--func", flags.function,
+                   "the function whose first result is differentiated (default: train)")
+        ->option_text("NAME");
+    app.add_option("--wrt", flags.wrt, "parameters to check, by name pattern (default: *)")
+        ->option_text("PATTERN");
     app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
         ->option_text("NAME=SPEC");
-    app.add_option("--pipeline", model.pipeline, "instead of append-grad, on a module without gradients");
+    app.add_option("--pipeline", model.pipeline, "instead of append-grad, on a module without gradients")
+        ->option_text("PASSES");
     app.add_option("--samples", flags.samples, "directions for each parameter")
         ->capture_default_str()
         ->check(CLI::PositiveNumber);

@@ -43,6 +43,7 @@ std::span<const VerbInfo> verbs() { return kVerbs; }
 OpenVerb openVerb(const VerbInfo& info) {
   OpenVerb open{std::make_unique<CLI::App>("", fmt::format("tg-run {}", info.name)), info.make()};
   open.app->get_formatter()->column_width(34);
+  open.app->set_help_flag("-h,--help", "print this help");
   open.verb->describe(*open.app);
   return open;
 }

@@ -14,6 +14,7 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
 #include "tools/driver/bench_models.h"
+#include "tools/driver/cli.h"
 #include "tools/driver/io.h"
 #include "tools/driver/work.h"
 
@@ -37,21 +38,6 @@ std::string shellWord(const std::string& word) {
   return quoted + "'";
 }
 
-/// `; did you mean --steps?` when a word is a misspelt option, else "".
-static std::string hint(const CLI::App& app, const Arguments& args) {
-  std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) known.push_back(name);
-  for (const std::string& word : args) {
-    if (!word.starts_with("--") || word.size() == 2) continue;
-    std::string name = word.substr(2, word.find('=') - 2);
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    std::string near = nearestName(name, known);
-    if (!near.empty()) return fmt::format("; did you mean --{}?", near);
-  }
-  return "";
-}
-
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
   Arguments reversed(args.rbegin(), args.rend());  // CLI11 takes a vector from its end
   try {
@@ -60,8 +46,8 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
     fmt::print("{}", app.help());
     return exitOk;
   } catch (const CLI::ExtrasError& error) {
-    fmt::print(stderr, "{}: error: {}{}; see {} --help\n", app.get_name(), error.what(), hint(app, args),
-               app.get_name());
+    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
+               unknownFlag(app, args).value_or(error.what()), app.get_name());
     return exitUsage;
   } catch (const CLI::ParseError& error) {
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), error.what(), app.get_name());
