@@ -102,6 +102,7 @@ struct Train : Verb {
     TrainControl control;
     TrainSignals signals(control);
     auto summary = trainer.run(console, control);
+    console.eraseBar();
     if (!summary) {
       int code = trainer.sessionFailed() && session.device() ? exitDevice : exitInput;
       report(app, code, summary.error());
