@@ -95,9 +95,8 @@ void Memory::join(const Range& range) {
 void Memory::write(MemoryValue value) {
   if (value.room != "arena") return;
   const Range range{value.room, value.offset, value.bytes};
-  std::erase_if(live_, [&](size_t old) {
-    return entries_[old].first != now() && range.overlaps(rangeOfEntry(old));
-  });
+  std::erase_if(
+      live_, [&](size_t old) { return entries_[old].first != now() && range.overlaps(rangeOfEntry(old)); });
   value.first = value.last = now();
   live_.push_back(entries_.size());
   parent_.push_back(entries_.size());
@@ -109,8 +108,7 @@ std::map<size_t, Memory::Unit> Memory::units() const {
   for (size_t entry = 0; entry < entries_.size(); ++entry) {
     const MemoryValue& value = entries_[entry];
     const int64_t end = value.offset + value.bytes;
-    auto [found, fresh] =
-        units.try_emplace(rootOf(entry), Unit{value.first, value.last, value.offset, end});
+    auto [found, fresh] = units.try_emplace(rootOf(entry), Unit{value.first, value.last, value.offset, end});
     Unit& unit = found->second;
     unit = {std::min(unit.first, value.first), std::max(unit.last, value.last),
             std::min(unit.from, value.offset), std::max(unit.to, end)};

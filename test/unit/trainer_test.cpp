@@ -1,5 +1,5 @@
-// When the training loop evaluates, saves, keeps, skips and ends. One parameter that moves by a formula, so that
-// every loss is known.
+// When the training loop evaluates, saves, keeps, skips and ends. One parameter that moves by a formula, so
+// that every loss is known.
 #include <cmath>
 #include <limits>
 
@@ -49,7 +49,9 @@ class Twos : public Feed {
   Result<Inputs> batch(int64_t step) const override {
     return of(step == badStep ? std::numeric_limits<double>::quiet_NaN() : 2.0);
   }
-  Result<Inputs> evalBatch(int64_t index) const override { return of(1.0 + 2.0 * static_cast<double>(index)); }
+  Result<Inputs> evalBatch(int64_t index) const override {
+    return of(1.0 + 2.0 * static_cast<double>(index));
+  }
   int64_t itemsPerStep() const override { return 1; }
   std::string unit() const override { return "rows"; }
   int64_t stepsPerEpoch() const override { return 0; }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,15 @@ enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3,
 /// Prints an error after the verb's name and returns the code.
 int report(const CLI::App& app, int code, const Error& error);
 int report(const CLI::App& app, int code, const std::string& message);
+
+/// An error where an output would take the place of a file that is no such output: one that is there and does
+/// not begin as `begins` tells, or one of `read`, the files that the command reads.
+Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
+                        const std::vector<std::string>& read);
+/// Whether these bytes begin a safetensors file, a module or a page.
+bool beginsSafetensors(std::string_view bytes);
+bool beginsModule(std::string_view bytes);
+bool beginsPage(std::string_view bytes);
 
 /// Parses a verb's arguments; an exit code when that answered (help) or failed (the reason is printed).
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args);

@@ -49,7 +49,8 @@ struct Train : Verb {
   }
 
   int run(CLI::App& app, const Arguments& args) override {
-    auto resume = resumedRun(model, flags);
+    if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitUsage, good.error());
+    auto resume = resumedRun(flags);
     if (!resume) return report(app, exitInput, resume.error());
     if (!resume->empty() && app.count("--config") == 0)
       if (auto exit = readConfig(app, args, *resume)) return *exit;

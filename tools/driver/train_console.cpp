@@ -179,8 +179,8 @@ void TrainConsole::drawBar(const StepResult& step) {
   barAt_ = now;
   drawn_ = true;
   int64_t total = std::max<int64_t>(training_.options.steps, 1);
-  std::string text = fmt::format("{}/{} | loss {:.4f} | eta {}", step.step, training_.options.steps, step.loss,
-                                 duration(secondsLeft(step.step)));
+  std::string text = fmt::format("{}/{} | loss {:.4f} | eta {}", step.step, training_.options.steps,
+                                 step.loss, duration(secondsLeft(step.step)));
   // What is left of the line is the bar's, and a narrow one goes without.
   const size_t columns = barColumns();
   if (text.size() + kBarLeast + 3 <= columns) {

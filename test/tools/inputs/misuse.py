@@ -73,6 +73,8 @@ def complaints(row, done, before, after):
     errors = done.stderr.decode(errors="backslashreplace")
     out = done.stdout.decode(errors="backslashreplace")
     lines = errors.splitlines()
+    # A place in a text is shown by its line and a caret below it.
+    shown = [line for line, below in zip(lines, lines[1:]) if below.strip() == "^"]
     told = [line for line in lines if "error: " in line]
     found = []
     if done.returncode != row.code:
@@ -81,7 +83,7 @@ def complaints(row, done, before, after):
         found.append(f"{len(told)} lines of error, expected one")
     elif not re.search(row.says, told[0]):
         found.append(f"the error does not match {row.says!r}")
-    found += [f"a line beside the error: {line!r}" for line in lines if line not in told and not AROUND.match(line)]
+    found += [f"a line beside the error: {line!r}" for line in lines if line not in told + shown and not AROUND.match(line)]
     if FALLEN.search(errors + out):
         found.append("it fell over")
     if out and not (row.prints and re.search(row.prints, out)):

@@ -80,7 +80,7 @@ def texts(affine):
         "blank.tgir": "",
         "no-train.tgir": affine.replace("@train", "@learn"),
         "no-predict.tgir": affine.replace("@predict", "@foretell"),
-        "no-functions.tgir": "module @m {\n  param @w : tensor<2xf32> {init = 0.0}\n}\n",
+        "no-functions.tgir": "module @m {\n  param @w : tensor<2xf32> {init = zeros}\n}\n",
         "unknown.toml": "steps=2\nstpes=3\n",
         "value.toml": 'steps="many"\n',
         "syntax.toml": '[[[\n=\n',

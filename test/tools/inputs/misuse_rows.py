@@ -23,8 +23,10 @@ GIVEN = "--data=x=@x.npy,y=@y.npy"
 
 
 def train(*args, data=GIVEN, keeps=False):
-    """Two steps of a good training, but for `args`."""
-    return ["train", *LEARN, *([data] if data else []), *([] if keeps else ["--run-dir=none"]), "--steps=2", *args]
+    """Two steps of a good training, but for `args`, which also stand in place of flags of the same name."""
+    names = {arg.split("=")[0] for arg in args}
+    flags = [*LEARN, *([data] if data else []), *([] if keeps else ["--run-dir=none"]), "--steps=2"]
+    return ["train", *[flag for flag in flags if flag.split("=")[0] not in names or flag == data], *args]
 
 
 def bare(*args):
@@ -71,13 +73,15 @@ COMMAND_LINE = [
     Row("time without a unit of time", train("--max-time=9q"), USAGE, r"--max-time is '9q': expected a time such as"),
     Row("interval of nothing", train("--ckpt-every=0"), USAGE, r"--ckpt-every is '0': expected steps"),
     Row("metrics of no kind", train("--metrics=xml", "--run-dir=new", keeps=True), USAGE, r"--metrics.*xml.*jsonl"),
-    Row("steps and epochs", train("--epochs=1"), USAGE, r"--epochs.*--steps"),
+    Row("steps and epochs", train("--epochs=1"), USAGE, r"--steps excludes --epochs"),
+    Row("value in base 8", bare("--steps=010"), USAGE, r"--steps.*010"),
+    Row("flag given twice", bare("--steps=1", "--steps=2"), USAGE, r"--steps is given more than once"),
     Row("epochs without an end", ["train", *LEARN, "--run-dir=none", "--data=x=0,y=0", "--epochs=2"], USAGE,
         r"--epochs: this data has no end"),
     Row("evaluation of nothing", train("--eval-every=1"), USAGE, r"--eval-every: there is nothing to evaluate on"),
     Row("best of nothing", train("--keep-best"), USAGE, r"--keep-best: there is nothing to evaluate on"),
     Row("two trainings' data", train("--data=x=0,y=0"), USAGE, r"--data says two sources for training"),
-    Row("start from two places", train("--init-from=run", "--weights=run"), USAGE, r"--init-from.*--weights"),
+    Row("start from two places", train("--init-from=run", "--weights=run"), USAGE, r"--weights excludes --init-from"),
     Row("auto resumes nowhere", bare("--resume=auto", "--steps=2"), USAGE, r"--resume=auto wants a --run-dir"),
 ]
 
@@ -97,7 +101,7 @@ MODULES = [
     Row("module is not UTF-8", ["train", "utf8.tgir", GIVEN], INPUT, r"utf8\.tgir:1:10: error: "),
     Row("module is empty", ["train", "blank.tgir", GIVEN], INPUT, r"blank\.tgir:\d+:\d+: error: expected"),
     Row("module is of standard input, empty", ["exec"], INPUT, r"<stdin>:\d+:\d+: error: expected"),
-    Row("module is cut off", ["train", "cut.tgir", GIVEN], INPUT, r"cut\.tgir:\d+:\d+: error: expected"),
+    Row("module is cut off", ["train", "cut.tgir", GIVEN], INPUT, r"cut\.tgir:\d+:\d+: error: "),
     Row("module has a syntax error", ["train", "syntax.tgir", GIVEN], INPUT, r"syntax\.tgir:\d+:\d+: error: .*retrun"),
     Row("module has no @train", ["train", "no-train.tgir", GIVEN], INPUT, r"no-train\.tgir has no function @train"),
     Row("module learns nothing", ["train", "good.tgir", GIVEN, I], INPUT, r"@train of good\.tgir updates nothing"),
@@ -110,7 +114,7 @@ MODULES = [
 ]
 
 DATA = [
-    Row("data is not there", train(data=""), INPUT, r"input 'x' of type tensor<4x2xf32> has no data"),
+    Row("data is not there", train(data=""), INPUT, r"say where the inputs come from: --data"),
     Row("data for no input", train(data="--data=x=0,y=0,z=0"), INPUT, r"there is data for 'z', which is no input"),
     Row("data for one input of two", train(data="--data=x=0"), INPUT, r"input 'y' .* has no data"),
     Row("two sources for one input", train(data="--data=x=0,y=0,x=1"), INPUT, r"there are two sources for 'x'"),
@@ -121,7 +125,7 @@ DATA = [
     Row("data of another type", fed("@ints.npy"), INPUT, r"ints\.npy holds 8x2xi32, but tensor<4x2xf32> is expected"),
     Row("data of complex numbers", fed("@complex.npy"), INPUT, r"complex\.npy: .*c8"),
     Row("data of another shape", fed("@wide.npy"), INPUT, r"wide\.npy holds 8x3xf32, but 'x' is tensor<4x2xf32>"),
-    Row("data of fewer rows than the other", fed("@z.npy"), INPUT, r"[xyz]\.npy .*(6|8) rows"),
+    Row("data of fewer rows than the other", fed("@z.npy"), INPUT, r"'x' has 6 rows and 'y' 8"),
     Row("data of fewer rows than a batch", train(data="--data=x=@few.npy,y=@few.npy"), INPUT, r"few\.npy.* 3 rows.* 4"),
     Row("data of nothing but evaluation", train("--val-fraction=0.75"), INPUT, r"--val-fraction|rows"),
     Row("npy in Fortran's order", fed("@fortran.npy"), INPUT, r"fortran\.npy: .*[Ff]ortran"),
@@ -150,7 +154,7 @@ TEXTS = [
     Row("text is not there", spoken("text:none"), INPUT, r"none.*No such file"),
     Row("text is a folder", spoken("text:folder"), INPUT, r"folder.*directory"),
     Row("text is empty", spoken("text:empty"), INPUT, r"empty"),
-    Row("text shorter than a window", spoken("text:short"), INPUT, r"short.* 3 "),
+    Row("text shorter than a window", spoken("text:short"), INPUT, r"short: expected a text of at least 9 tokens .* got 3"),
     Row("text of too many characters", spoken("text:wide"), INPUT, r"wide.* 20 distinct characters.* 8 rows"),
     Row("text of other bytes", spoken("text:latin"), INPUT, r"latin.* 20 distinct characters.* 8 rows"),
     Row("evaluation's text has a new byte", spoken("train=text:text", "--data=val=text:news"), INPUT, r"news.*'X'"),
@@ -166,9 +170,9 @@ WEIGHTS = [
     Row("weights are not there", train("--init-from=none"), INPUT, r"none: no such file, run or checkpoint"),
     Row("weights are a folder", train("--init-from=folder"), INPUT, r"folder: the folder is neither a run nor"),
     Row("weights may not be read", train("--init-from=closed.safetensors"), INPUT, r"closed\.safetensors: .*Permission"),
-    Row("weights of another shape", train("--init-from=shape.safetensors"), INPUT, r"shape\.safetensors.*w.*2x3"),
-    Row("weights of other names", train("--init-from=name.safetensors"), INPUT, r"name\.safetensors.*[vw]"),
-    Row("weights of another type", train("--init-from=ints.safetensors"), INPUT, r"ints\.safetensors.*i32"),
+    Row("weights of another shape", train("--init-from=shape.safetensors"), INPUT, r"shape\.safetensors: the tensors do not fit the module:"),
+    Row("weights of other names", train("--init-from=name.safetensors"), INPUT, r"name\.safetensors: the tensors do not fit the module:"),
+    Row("weights of another type", train("--init-from=ints.safetensors"), INPUT, r"ints\.safetensors: the tensors do not fit the module:"),
     Row("weights cut off", train("--init-from=cut.safetensors"), INPUT, r"cut\.safetensors: expected 16 bytes of tensors"),
     Row("weights without an end", train("--init-from=json.safetensors"), INPUT, r"json\.safetensors: malformed"),
     Row("weights of text", train("--init-from=text.safetensors"), INPUT, r"text\.safetensors: "),
@@ -204,9 +208,10 @@ RUNS = [
     Row("parameters written where no folder is", train("--out=none/w.safetensors"), INPUT, r"none/w\.safetensors",
         prints="^device"),
     Row("parameters written onto a folder", train("--out=folder"), INPUT, r"folder", prints="^device"),
-    Row("parameters written onto data", train("--out=x.npy"), USAGE, r"--out=x\.npy"),
-    Row("parameters written onto the module", train("--out=good.tgir"), USAGE, r"--out=good\.tgir"),
-    Row("module written onto itself", train("--emit-module=good.tgir"), USAGE, r"--emit-module"),
+    Row("parameters written onto data", train("--out=x.npy"), USAGE, r"--out=x\.npy would replace a file of another kind"),
+    Row("parameters written onto the module", train("--out=good.tgir"), USAGE, r"--out=good\.tgir would be written over good\.tgir, which is read"),
+    Row("module written onto itself", train("--emit-module=good.tgir"), USAGE,
+        r"--emit-module=good\.tgir would be written over good\.tgir"),
     Row("loss is no number", train(data="--data=x=nan,y=0"), NUMERIC, r"the loss is nan at step 1", prints="^device"),
 ]
 
@@ -236,11 +241,12 @@ OTHER_VERBS = [
     Row("exec writes an unknown result", call("--input=x=0", "--output=q=@q.npy"), INPUT, r"--output names 'q'"),
     Row("exec writes where no folder is", call("--input=x=0", "--output=y=@none/y.npy"), INPUT, r"none/y\.npy",
         prints="^total="),
-    Row("exec writes onto its input", ["exec", "good.tgir", I, "--entry=train", "--input=x=4x2xf32=0",
-                                       "--input=y=[@x.npy]", "--output=loss=@x.npy"], INPUT, r"@x\.npy"),
+    Row("exec writes onto its input", call("--input=x=@x.npy", "--output=y=@x.npy"), USAGE,
+        r"--output=x\.npy would be written over x\.npy, which is read"),
+    Row("exec writes onto a text", call("--input=x=0", "--output=y=@text"), USAGE, r"--output=text would replace"),
     Row("exec captures what is not there", call("--input=x=0", "--capture=q"), INPUT, r"q"),
     Row("exec expects an unknown result", call("--input=x=0", "--expected-output=q=0"), INPUT, r"names 'q'"),
-    Row("exec expects another value", call("--input=x=0", "--expected-output=total=7"), NUMERIC, r"total: .*expected 7",
+    Row("exec expects another value", call("--input=x=0", "--expected-output=total=7"), NUMERIC, r"error: total: .*expected 7",
         prints="^y="),
     Row("sample without parameters", ["sample", "gpt.tgir"], USAGE, r"--weights=PATH"),
     Row("sample without a vocabulary", ["sample", "gpt.tgir", I, "--weights=good.safetensors"], INPUT,
@@ -249,7 +255,7 @@ OTHER_VERBS = [
     Row("sample of a checkpoint alone", ["sample", "alone", I], USAGE, r"alone belongs to no run"),
     Row("sample continues other characters", ["sample", "spoken", I, "--prompt=XY"], INPUT, r"'X'"),
     Row("sample continues other bytes", ["sample", "spoken", I, "--prompt=é"], INPUT, r"vocabulary|byte"),
-    Row("sample continues nothing", ["sample", "spoken", I, "--prompt="], INPUT, r"prompt is empty"),
+    Row("sample continues nothing", ["sample", "spoken", I, "--prompt="], USAGE, r"--prompt"),
     Row("sample of fewer than no tokens", ["sample", "spoken", I, "--tokens=-1"], USAGE, r"--tokens.*-1"),
     Row("sample at a negative temperature", ["sample", "spoken", I, "--temperature=-1"], USAGE, r"--temperature.*-1"),
     Row("plot of nothing", ["plot"], USAGE, r"RUN"),
@@ -269,7 +275,7 @@ OTHER_VERBS = [
     Row("export onto the run", ["export", "run", "-o", "run", "--target=vulkan-min"], INPUT, r"run"),
     Row("export of damaged checkpoints", ["export", "damaged", "-o", "new"], INPUT, r"damaged has no good checkpoint"),
     Row("verify without functions", ["verify", "no-functions.tgir"], INPUT, r"no-functions\.tgir.* no function"),
-    Row("verify of an unknown function", ["verify", "good.tgir", "--function=fit"], INPUT, r"@fit"),
+    Row("verify of an unknown function", ["verify", "good.tgir", "--entry=fit"], INPUT, r"@fit"),
     Row("doctor of an unknown target", ["doctor", "good.tgir", "--target=nonesuch"], USAGE, r"no target 'nonesuch'"),
     Row("memory of an unknown function", ["explain-memory", "good.tgir", "--function=fit"], INPUT, r"no function @fit"),
     Row("gradients of no parameter", ["check-grad", "good.tgir", "--wrt=q*"], INPUT, r"--wrt=q\* names no parameter"),
