@@ -83,7 +83,7 @@ def complaints(row, done, before, after):
         found.append(f"{len(told)} lines of error, expected one")
     elif not re.search(row.says, told[0]):
         found.append(f"the error does not match {row.says!r}")
-    found += [f"a line beside the error: {line!r}" for line in lines if line not in told + shown and not AROUND.match(line)]
+    found += [f"a line beside the error: {line!r}" for line in lines if line not in [*told, *shown, "^"] and not AROUND.match(line)]
     if FALLEN.search(errors + out):
         found.append("it fell over")
     if out and not (row.prints and re.search(row.prints, out)):

@@ -89,7 +89,7 @@ CONFIGURATION = [
     Row("config is not there", train("--config=none.toml"), USAGE, r"none\.toml"),
     Row("config has an unknown key", train("--config=unknown.toml"), USAGE, r"stpes"),
     Row("config has a bad value", bare("--config=value.toml"), USAGE, r"--steps.*many"),
-    Row("config is no configuration", train("--config=syntax.toml"), USAGE, r"syntax\.toml"),
+    Row("config is no configuration", train("--config=syntax.toml"), USAGE, r"not able to parse \[\[\["),
     Row("config is a folder", train("--config=folder"), USAGE, r"folder"),
 ]
 
@@ -110,7 +110,7 @@ MODULES = [
     Row("pass is unknown", train("--pipeline=append-gard"), INPUT, r"append-gard.*append-grad"),
     Row("pass's option is unknown", train("--pipeline=append-grad,append-adam{rate=1}"), INPUT, r"rate.*lr"),
     Row("pass's option has a bad value", train("--pipeline=append-grad,append-adam{lr=x}"), INPUT, r"lr.*x"),
-    Row("passes are not closed", train("--pipeline=append-grad,append-adam{lr=1"), INPUT, r"[{}]"),
+    Row("passes are not closed", train("--pipeline=append-grad,append-adam{lr=1"), INPUT, r"expected the name of an option"),
 ]
 
 DATA = [
