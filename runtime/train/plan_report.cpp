@@ -43,58 +43,134 @@ class Memory {
   void step(std::string label, std::string source) {
     out_.steps.push_back({std::move(label), std::move(source), 0});
   }
-  void read(const Range& range) {
-    for (MemoryValue& value : live_)
-      if (range.overlaps({value.room, value.offset, value.bytes})) value.last = now();
-  }
+  /// What is read as one range is one allocation, whoever wrote its parts.
+  void read(const Range& range);
+  /// Makes one allocation of what lies in the range.
+  void join(const Range& range);
   /// Call after the step's reads.
-  void write(MemoryValue value) {
-    if (value.room != "arena") return;
-    Range range{value.room, value.offset, value.bytes};
-    std::erase_if(live_, [&](const MemoryValue& old) {
-      if (old.first == now() || !range.overlaps({old.room, old.offset, old.bytes})) return false;
-      done_.push_back(old);
-      return true;
-    });
-    value.first = value.last = now();
-    live_.push_back(std::move(value));
-  }
+  void write(MemoryValue value);
   void fixed(MemoryValue value) { out_.values.push_back(std::move(value)); }
   void finish();
   int now() const { return static_cast<int>(out_.steps.size()) - 1; }
 
  private:
+  /// The bytes of one allocation: a lone value, or the members of a group.
+  struct Unit {
+    int first = 0, last = -1;
+    int64_t from = 0, to = 0;
+  };
+  Range rangeOfEntry(size_t entry) const {
+    const MemoryValue& value = entries_[entry];
+    return {value.room, value.offset, value.bytes};
+  }
+  size_t rootOf(size_t entry) const {
+    while (parent_[entry] != entry) entry = parent_[entry];
+    return entry;
+  }
+  std::map<size_t, Unit> units() const;
+
   MemoryReport& out_;
   int64_t alignment_ = 1;
-  std::vector<MemoryValue> live_, done_;
+  std::vector<MemoryValue> entries_;  ///< of the arena, by birth
+  std::vector<size_t> parent_;        ///< the entry each is in one allocation with; a root is its own
+  std::vector<size_t> live_;          ///< entries that nothing was written over
 };
+
+void Memory::read(const Range& range) {
+  for (size_t entry : live_)
+    if (range.overlaps(rangeOfEntry(entry))) entries_[entry].last = now();
+  join(range);
+}
+
+void Memory::join(const Range& range) {
+  const size_t none = entries_.size();
+  size_t root = none;
+  for (size_t entry : live_) {
+    if (!range.overlaps(rangeOfEntry(entry))) continue;
+    if (root == none) root = rootOf(entry);
+    parent_[rootOf(entry)] = root;
+  }
+}
+
+void Memory::write(MemoryValue value) {
+  if (value.room != "arena") return;
+  const Range range{value.room, value.offset, value.bytes};
+  std::erase_if(
+      live_, [&](size_t old) { return entries_[old].first != now() && range.overlaps(rangeOfEntry(old)); });
+  value.first = value.last = now();
+  live_.push_back(entries_.size());
+  parent_.push_back(entries_.size());
+  entries_.push_back(std::move(value));
+}
+
+std::map<size_t, Memory::Unit> Memory::units() const {
+  std::map<size_t, Unit> units;
+  for (size_t entry = 0; entry < entries_.size(); ++entry) {
+    const MemoryValue& value = entries_[entry];
+    const int64_t end = value.offset + value.bytes;
+    auto [found, fresh] = units.try_emplace(rootOf(entry), Unit{value.first, value.last, value.offset, end});
+    Unit& unit = found->second;
+    unit = {std::min(unit.first, value.first), std::max(unit.last, value.last),
+            std::min(unit.from, value.offset), std::max(unit.to, end)};
+  }
+  return units;
+}
 
 void Memory::finish() {
   for (MemoryValue& value : out_.values) value.last = now();
-  std::move(live_.begin(), live_.end(), std::back_inserter(done_));
-  std::stable_sort(done_.begin(), done_.end(),
-                   [](const MemoryValue& a, const MemoryValue& b) { return a.first < b.first; });
-  // Bytes that two live values share, one in place of the other, count once.
+  const std::map<size_t, Unit> units = this->units();
+  // Bytes that two live units share, one in place of the other, count once.
   auto up = [&](int64_t bytes) { return (bytes + alignment_ - 1) / alignment_ * alignment_; };
-  for (size_t i = 0; i < out_.steps.size(); ++i) {
+  for (int i = 0; i <= now(); ++i) {
     std::vector<std::pair<int64_t, int64_t>> ranges;
-    for (const MemoryValue& value : done_)
-      if (value.first <= static_cast<int>(i) && static_cast<int>(i) <= value.last)
-        ranges.emplace_back(value.offset / alignment_ * alignment_, up(value.offset + value.bytes));
+    for (const auto& [root, unit] : units)
+      if (unit.first <= i && i <= unit.last)
+        ranges.emplace_back(unit.from / alignment_ * alignment_, up(unit.to));
     std::sort(ranges.begin(), ranges.end());
-    int64_t end = 0;
+    int64_t end = 0, &live = out_.steps[static_cast<size_t>(i)].liveBytes;
     for (const auto& [from, to] : ranges) {
-      out_.steps[i].liveBytes += std::max<int64_t>(0, to - std::max(from, end));
+      live += std::max<int64_t>(0, to - std::max(from, end));
       end = std::max(end, to);
     }
-    if (out_.peak < 0 || out_.steps[i].liveBytes > out_.peakBytes()) out_.peak = static_cast<int>(i);
+    if (out_.peak < 0 || live > out_.peakBytes()) out_.peak = i;
   }
-  std::move(done_.begin(), done_.end(), std::back_inserter(out_.values));
+  for (size_t entry = 0; entry < entries_.size(); ++entry) {
+    const Unit& unit = units.at(rootOf(entry));
+    entries_[entry].first = unit.first;
+    entries_[entry].last = unit.last;
+  }
+  std::stable_sort(entries_.begin(), entries_.end(),
+                   [](const MemoryValue& a, const MemoryValue& b) { return a.first < b.first; });
+  std::move(entries_.begin(), entries_.end(), std::back_inserter(out_.values));
 }
 
 MemoryValue placed(const Value& value) {
   return {value.name,          value.type.str(),    locString(value.loc),
           value.place->buffer, value.place->offset, placedBytes(value)};
+}
+
+/// The range from the first to the last of the values, which lie in one buffer.
+Range spanOf(const std::vector<Value*>& values) {
+  Range span{values[0]->place->buffer, values[0]->place->offset, placedBytes(*values[0])};
+  for (const Value* value : values) {
+    const int64_t end = std::max(span.offset + span.bytes, value->place->offset + placedBytes(*value));
+    span.offset = std::min(span.offset, value->place->offset);
+    span.bytes = end - span.offset;
+  }
+  return span;
+}
+
+void readOperands(const Op& op, Memory& memory) {
+  if (op.code == Opcode::fused) {
+    for (int binding = 0; binding < op.numOperands(); ++binding) {
+      const std::vector<Value*> sources = bindingSources(op, binding);
+      if (!sources.empty() && sources[0]->place) memory.read(spanOf(sources));
+    }
+    return;
+  }
+  forEachUse(op, [&](Value* value) {
+    if (value->place) memory.read(spanOf({value}));
+  });
 }
 
 /// One op of a planned function.
@@ -105,13 +181,17 @@ void plannedStep(const Op& op, Memory& memory) {
   std::string label = op.results.empty() ? std::string(op.info().name) : "%" + op.result()->name;
   if (op.code == Opcode::update) label += " @" + op.operands[0].text;
   memory.step(std::move(label), locString(op.loc));
-  forEachUse(op, [&](Value* value) {
-    if (value->place) memory.read({value->place->buffer, value->place->offset, placedBytes(*value)});
-  });
+  readOperands(op, memory);
   for (const auto& result : op.results) {
     if (!result->place) continue;
     if (result->place->buffer == "arena") memory.write(placed(*result));
     if (result->place->buffer == "io") memory.fixed(placed(*result));
+  }
+  if (op.code != Opcode::fused) return;
+  for (const ResultSlot& slot : resultSlots(op)) {
+    std::vector<Value*> members;
+    for (int i = 0; i < slot.count; ++i) members.push_back(op.result(slot.first + i));
+    if (members[0]->place) memory.join(spanOf(members));
   }
 }
 

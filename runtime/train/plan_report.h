@@ -10,7 +10,8 @@
 
 namespace tg {
 
-/// A value in memory. Arena values live from the step that writes them to the last that reads them.
+/// A value in memory. Arena values live from the step that writes them to the last that reads them, members
+/// of a group from the first such step of any of them to the last: the group is one allocation.
 struct MemoryValue {
   std::string name, type;
   std::string source;  ///< file:line:column of what it comes from; "" where the text does not tell

@@ -30,7 +30,7 @@ struct TrainerOptions {
   OnNan onNan = OnNan::stop;
   double maxSeconds = 0;         ///< of this part of the run; 0 is no limit
   bool overfitOneBatch = false;  ///< every step takes the batch of step 1
-  std::string runDir;            ///< where checkpoints go; "" saves nothing
+  std::string runDir = {};       ///< where checkpoints go; "" saves nothing
 };
 
 /// What others may ask of a running trainer, also from a signal handler.

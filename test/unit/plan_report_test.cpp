@@ -63,6 +63,50 @@ TEST(PlanReport, LifetimesOfALoweredFunction) {
   EXPECT_EQ(largest[0].source, "m.tgir:8:5");
 }
 
+// a and b are written by themselves and read as the group [a, b], which is one allocation from a on.
+constexpr const char* kGrouped = R"(
+module @m stage(kernel) attributes {target = {alignment = 16}, plan = {arena = 768, lower_bound = 768, persistent = 0, io = 512}} {
+  buffer @persistent : 0
+  buffer @io : 512
+  buffer @arena : 768
+  func @train(%x: tensor<64xf32> -> @io[0]) -> (y: tensor<64xf32>) {
+    tg.dispatch @twice grid(1, 1, 1) args(in(@io[0:256]), out(@arena[0:256])) {label = "a: add"}
+    tg.dispatch @twice grid(1, 1, 1) args(in(@io[0:256]), out(@arena[256:256])) {label = "b: add"}
+    tg.barrier
+    tg.dispatch @sum grid(1, 1, 1) args(in(@arena[0:512]), out(@arena[512:256])) {label = "c: add"}
+    tg.barrier
+    tg.dispatch @twice grid(1, 1, 1) args(in(@arena[512:256]), out(@io[256:256])) {label = "y: add"}
+    %y = tg.home : tensor<64xf32> -> @io[256]
+    return %y : tensor<64xf32>
+  }
+  kernel @twice(%p: buf<64xf32, in>, %q: buf<64xf32, out>) workgroup(64, 1, 1) grid(1) {
+    %i = tgk.local_id 0 : u32
+    %v = tgk.load %p[%i] : f32
+    %s = tgk.add %v, %v : f32
+    tgk.store %s, %q[%i]
+  }
+  kernel @sum(%p: buf<128xf32, in>, %q: buf<64xf32, out>) workgroup(64, 1, 1) grid(1) {
+    %i = tgk.local_id 0 : u32
+    %v = tgk.load %p[%i] : f32
+    tgk.store %v, %q[%i]
+  }
+}
+)";
+
+TEST(PlanReport, AGroupIsOneAllocation) {
+  auto module = parsed(kGrouped);
+  ASSERT_TRUE(module);
+  MemoryReport memory = memoryReport(*module, *module->func("train"));
+  std::vector<int64_t> live;
+  for (const auto& step : memory.steps) live.push_back(step.liveBytes);
+  EXPECT_EQ(live, (std::vector<int64_t>{512, 512, 768, 256}));
+  ASSERT_EQ(memory.liveAtPeak().size(), 3U);
+  for (const MemoryValue& value : memory.liveAtPeak()) {
+    EXPECT_EQ(value.first, value.offset == 512 ? 2 : 0) << value.offset;
+    EXPECT_EQ(value.last, value.offset == 512 ? 3 : 2) << value.offset;
+  }
+}
+
 TEST(PlanReport, CostsAreThoseOfTheDispatches) {
   auto module = parsed(kLowered);
   ASSERT_TRUE(module);

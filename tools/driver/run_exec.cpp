@@ -63,7 +63,8 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
       return fail(fmt::format("@{} has no input '{}'; it has {}", func.name, spec.first,
                               known.empty() ? "none" : known));
     TG_TRY(HostArray value, load(spec.second, arg->type, spec.first));
-    inputs.insert_or_assign(spec.first, std::move(value));
+    if (!inputs.emplace(spec.first, std::move(value)).second)
+      return fail(fmt::format("there are two sources for '{}'", spec.first));
   }
   for (const auto& arg : func.body.args)
     if (!inputs.contains(arg->name) && !find(arg->attrs, "host"))
@@ -89,7 +90,7 @@ std::string difference(const std::string& name, const HostArray& got, const Host
   auto pair = [&](int64_t i) {
     return fmt::format("[{}] is {}, expected {}", i, number(got, i), number(expected, i));
   };
-  return fmt::format("{}: {} of {} elements differ (rtol {}, atol {}); first {}; worst {}\n", name, wrong,
+  return fmt::format("{}: {} of {} elements differ (rtol {}, atol {}); first {}; worst {}", name, wrong,
                      got.elements(), flags.rtol, flags.atol, pair(first), pair(worst));
 }
 
@@ -98,21 +99,58 @@ Result<std::string> compare(const CallOutputs& outputs, const ExecFlags& flags) 
   for (const std::string& text : flags.expected) {
     TG_TRY(auto spec, parseInputSpec(text));
     const HostArray* got = outputs.result(spec.first);
-    if (!got) return fail(fmt::format("--expected-output names '{}', which is no result", spec.first));
     TG_TRY(HostArray expected, load(spec.second, got->type(), spec.first));
-    wrong += difference(spec.first, *got, expected, flags);
+    std::string line = difference(spec.first, *got, expected, flags);
+    if (!line.empty()) wrong += (wrong.empty() ? "" : "\n  ") + line;
   }
   return wrong;
 }
 
+/// `y=@y.npy` as the name and the file.
+std::pair<std::string, std::string> outputOf(const std::string& text) {
+  size_t equals = text.find("=@");
+  if (equals == std::string::npos) return {};
+  return {text.substr(0, equals), text.substr(equals + 2)};
+}
+
+bool beginsNpy(std::string_view bytes) { return bytes.starts_with("\x93NUMPY"); }
+
+/// Whether outputs are spelled right and take the place of no other file.
+Result<void> checkOutputs(const ExecFlags& flags, const std::string& module) {
+  std::vector<std::string> read = {module};
+  for (const std::string& text : flags.inputs)
+    if (auto spec = parseInputSpec(text); spec && spec->second.isFile()) read.push_back(spec->second.path);
+  for (const std::string& text : flags.outputs) {
+    auto [name, file] = outputOf(text);
+    if (file.empty()) return fail(fmt::format("--output={}: give NAME=@FILE.npy", text));
+    TG_CHECK(mayReplace("--output", file, beginsNpy, read));
+  }
+  return {};
+}
+
+/// Whether the function has the results that are written and compared.
+Result<void> checkResults(const Item& func, const ExecFlags& flags) {
+  auto check = [&](const char* flag, const std::string& name) -> Result<void> {
+    std::string known;
+    for (const auto& result : func.results) {
+      if (result.name == name) return {};
+      known += (known.empty() ? "" : ", ") + result.name;
+    }
+    return fail(
+        fmt::format("{} names '{}', which is no result of @{}; it has {}", flag, name, func.name, known));
+  };
+  for (const std::string& text : flags.outputs) TG_CHECK(check("--output", outputOf(text).first));
+  for (const std::string& text : flags.expected) {
+    TG_TRY(auto spec, parseInputSpec(text));
+    TG_CHECK(check("--expected-output", spec.first));
+  }
+  return {};
+}
+
 Result<void> write(const CallOutputs& outputs, const ExecFlags& flags) {
   for (const std::string& text : flags.outputs) {
-    size_t equals = text.find('=');
-    if (equals == std::string::npos || text.compare(equals + 1, 1, "@") != 0)
-      return fail(fmt::format("--output={}: give NAME=@FILE.npy", text));
-    const HostArray* got = outputs.result(text.substr(0, equals));
-    if (!got) return fail(fmt::format("--output names '{}', which is no result", text.substr(0, equals)));
-    TG_CHECK(writeNpy(text.substr(equals + 2), *got));
+    auto [name, file] = outputOf(text);
+    TG_CHECK(writeNpy(file, *outputs.result(name)));
   }
   return {};
 }
@@ -137,10 +175,12 @@ struct Exec : Verb {
     app.add_option("--atol", flags.atol, "absolute tolerance of the comparison")->capture_default_str();
   }
   int run(CLI::App& app, const Arguments&) override {
+    if (auto good = checkOutputs(flags, model.file); !good) return report(app, exitUsage, good.error());
     std::unique_ptr<Module> module;
     if (int code = loadModule(app, model, module)) return code;
     auto entry = entryOf(*module, flags.entry);
     if (!entry) return report(app, exitInput, entry.error());
+    if (auto good = checkResults(**entry, flags); !good) return report(app, exitInput, good.error());
     auto inputs = inputsOf(**entry, flags.inputs);
     if (!inputs) return report(app, exitInput, inputs.error());
     std::string name = (*entry)->name;
@@ -160,8 +200,7 @@ struct Exec : Verb {
     auto wrong = compare(*outputs, flags);
     if (!wrong) return report(app, exitInput, wrong.error());
     if (wrong->empty()) return exitOk;
-    fmt::print(stderr, "{}", *wrong);
-    return exitNumeric;
+    return report(app, exitNumeric, *wrong);
   }
 };
 

@@ -1,4 +1,6 @@
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -58,10 +60,13 @@ int runMain(int argc, char** argv) {
     names.emplace_back(verb.name);
   }
   // A first word that is neither a file nor a flag is most likely a misspelt verb.
-  if (args.size() > 1 && args[0][0] != '-' && args[0].find_first_of("./") == std::string::npos) {
+  std::error_code error;
+  if (args.size() > 1 && !args[0].starts_with('-') && args[0].find_first_of("./") == std::string::npos &&
+      !std::filesystem::exists(args[0], error)) {
     std::string near = nearestName(args[0], names);
-    if (!near.empty())
-      return fmt::print(stderr, "tg-run: error: no verb '{}'; did you mean {}?\n", args[0], near), 2;
+    fmt::print(stderr, "tg-run: error: no verb '{}'; {}\n", args[0],
+               near.empty() ? "tg-run --help lists them" : fmt::format("did you mean {}?", near));
+    return 2;
   }
   return runVerb(kVerbs[0], args);
 }

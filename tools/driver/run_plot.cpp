@@ -78,6 +78,8 @@ struct Plot : Verb {
       summaries.push_back(*std::move(summary));
     }
     const std::string page = output.empty() && !json ? "plot.html" : output;
+    if (auto may = mayReplace("--output", page, beginsPage, {}); !may)
+      return report(app, exitUsage, may.error());
     if (!page.empty())
       if (auto written = writePlotPage(page, dirs); !written) return report(app, exitInput, written.error());
     if (json) {

@@ -32,7 +32,8 @@ struct Sample : Verb {
         ->capture_default_str()
         ->check(CLI::NonNegativeNumber);
     app.add_option("--temperature", flags.temperature, "0 takes the likeliest, 1 the model's own odds")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
   }
   int run(CLI::App& app, const Arguments&) override {
     const TrainedKind kind = trainedKind(model.file);

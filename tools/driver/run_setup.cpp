@@ -1,9 +1,13 @@
 #include "tools/driver/run_setup.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -38,6 +42,45 @@ std::string shellWord(const std::string& word) {
   return quoted + "'";
 }
 
+/// What CLI11 lets pass in numbers: it cuts off what is too large, wraps what is negative, and takes nan.
+static std::string wrongNumber(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool natural = type.starts_with("UINT"), real = type.starts_with("FLOAT");
+    if (!natural && !real && !type.starts_with("INT")) continue;
+    for (const std::string& text : option->results()) {
+      const char *begin = text.data() + text.starts_with('+'), *end = text.data() + text.size();
+      int64_t whole = 0;
+      uint64_t positive = 0;
+      double number = 0;
+      auto [at, status] = real      ? std::from_chars(begin, end, number)
+                          : natural ? std::from_chars(begin, end, positive)
+                                    : std::from_chars(begin, end, whole);
+      // CLI11 reads a leading zero as the base 8.
+      const bool octal = !real && end - begin > 1 && *begin == '0';
+      if (status == std::errc() && at == end && std::isfinite(number) && !octal) continue;
+      return fmt::format("{} is '{}': expected {}", option->get_name(), text,
+                         real      ? "a finite number"
+                         : natural ? "a whole number from 0 to 18446744073709551615"
+                                   : "a whole number of at most 19 digits");
+    }
+  }
+  return "";
+}
+
+/// The first option that is given more often than it takes values, or "".
+static std::string givenTwice(const CLI::App& app, const Arguments& args) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty() || option->get_items_expected_max() != 1) continue;
+    const std::string flag = "--" + option->get_lnames().front();
+    const auto count = std::count_if(args.begin(), args.end(), [&](const std::string& word) {
+      return word == flag || word.starts_with(flag + "=");
+    });
+    if (count > 1) return flag;
+  }
+  return "";
+}
+
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
   Arguments reversed(args.rbegin(), args.rend());  // CLI11 takes a vector from its end
   try {
@@ -49,11 +92,44 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
                unknownFlag(app, args).value_or(error.what()), app.get_name());
     return exitUsage;
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string twice = givenTwice(app, args);
+    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
+               twice.empty() ? error.what() : twice + " is given more than once", app.get_name());
+    return exitUsage;
   } catch (const CLI::ParseError& error) {
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), error.what(), app.get_name());
     return exitUsage;
   }
+  if (std::string wrong = wrongNumber(app); !wrong.empty()) return report(app, exitUsage, wrong);
   return {};
+}
+
+bool beginsSafetensors(std::string_view bytes) {
+  uint64_t length = 0;
+  if (bytes.size() < 9) return false;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  return length < (uint64_t{1} << 32) && bytes[8] == '{';
+}
+bool beginsModule(std::string_view bytes) { return bytes.find("module @") != std::string_view::npos; }
+bool beginsPage(std::string_view bytes) { return bytes.starts_with("<!doctype html"); }
+
+Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
+                        const std::vector<std::string>& read) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (path.empty() || !fs::is_regular_file(path, error)) return {};
+  for (const std::string& input : read)
+    if (fs::equivalent(path, input, error))
+      return fail(fmt::format("{}={} would be written over {}, which is read: choose another name", flag,
+                              path, input));
+  std::ifstream file(path, std::ios::binary);
+  std::string start(4096, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<size_t>(file.gcount()));
+  if (start.empty() || begins(start)) return {};
+  return fail(fmt::format("{}={} would replace a file of another kind: remove it or choose another name",
+                          flag, path));
 }
 
 void addModelFlags(CLI::App& app, ModelFlags& flags) {
@@ -224,6 +300,8 @@ int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptio
 
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out) {
+  if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, {flags.file}); !may)
+    return report(app, exitUsage, may.error());
   if (!flags.pipeline.empty()) {
     auto ran = runPasses(std::move(module), flags.pipeline);
     if (!ran) return report(app, exitInput, ran.error());

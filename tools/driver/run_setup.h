@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,14 @@ int report(const CLI::App& app, int code, const std::string& message);
 
 /// A word as a shell takes it, in quotes where that needs them.
 std::string shellWord(const std::string& word);
+/// An error where an output would take the place of a file that is no such output: one that is there and does
+/// not begin as `begins` tells, or one of `read`, the files that the command reads.
+Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
+                        const std::vector<std::string>& read);
+/// Whether these bytes begin a safetensors file, a module or a page.
+bool beginsSafetensors(std::string_view bytes);
+bool beginsModule(std::string_view bytes);
+bool beginsPage(std::string_view bytes);
 
 /// Parses a verb's arguments; an exit code when that answered (help) or failed (the reason is printed).
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args);

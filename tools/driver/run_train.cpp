@@ -40,7 +40,8 @@ struct Train : Verb {
   }
 
   int run(CLI::App& app, const Arguments& args) override {
-    auto resume = resumedRun(model, flags);
+    if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitUsage, good.error());
+    auto resume = resumedRun(flags);
     if (!resume) return report(app, exitInput, resume.error());
     if (!resume->empty() && app.count("--config") == 0)
       if (auto exit = readConfig(app, args, *resume)) return *exit;
@@ -96,6 +97,7 @@ struct Train : Verb {
     TrainControl control;
     TrainSignals signals(control);
     auto summary = trainer.run(console, control);
+    console.eraseBar();
     if (!summary) {
       int code = trainer.sessionFailed() && session.device() ? exitDevice : exitInput;
       report(app, code, summary.error());

@@ -1,5 +1,7 @@
 #include "tools/driver/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
 
 namespace tg {
@@ -15,12 +17,17 @@ void askToStop(int signal) {
   signalled = signal;
   std::signal(signal, SIG_DFL);
   if (TrainControl* asked = control) asked->stop = true;
+  // A second signal ends the process at once, so the line is cleared now.
+  constexpr char kClear[] = "\r\x1b[K";
+  if (TrainSignals::barStands.exchange(false)) (void)!::write(STDERR_FILENO, kClear, sizeof kClear - 1);
 }
 void askForCheckpoint(int) {
   if (TrainControl* asked = control) asked->checkpoint = true;
 }
 
 }  // namespace
+
+std::atomic<bool> TrainSignals::barStands = false;
 
 TrainSignals::TrainSignals(TrainControl& asked) {
   control = &asked;

@@ -1,6 +1,8 @@
 // What a person may ask of a running training through signals.
 #pragma once
 
+#include <atomic>
+
 #include "runtime/train/trainer.h"
 
 namespace tg {
@@ -15,6 +17,8 @@ class TrainSignals {
   TrainSignals& operator=(const TrainSignals&) = delete;
   /// The signal that asked to stop; 0 when none did.
   static int stoppedBy();
+  /// Whether a bar stands on standard error: a signal that ends the process or asks it to clears the line.
+  static std::atomic<bool> barStands;
 };
 
 }  // namespace tg

@@ -1,5 +1,6 @@
 #include "tools/driver/train_console.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_page.h"
+#include "tools/driver/signals.h"
 
 namespace tg {
 
@@ -20,7 +22,7 @@ namespace {
 constexpr double kPageSeconds = 5;    // between two pages of a running training, at least
 constexpr double kPageShare = 0.005;  // of the time may go into pages
 constexpr auto kBarEvery = std::chrono::milliseconds(100);
-constexpr int kBarWidth = 24;
+constexpr size_t kBarWidth = 24, kBarLeast = 4;  // columns between its ends
 
 std::string megabytes(int64_t bytes) {
   return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
@@ -34,6 +36,13 @@ double secondsBetween(std::chrono::steady_clock::time_point from, std::chrono::s
 bool wantsBar(const std::string& progress) {
   if (progress != "auto") return progress == "bar";
   return ::isatty(STDERR_FILENO) && !std::getenv("CI");
+}
+
+/// Columns that a bar may take: a full last one would make some terminals begin a new line.
+size_t barColumns() {
+  winsize size = {};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col - 1U : 79U;
 }
 
 }  // namespace
@@ -191,14 +200,26 @@ void TrainConsole::drawBar(const StepResult& step) {
   barAt_ = now;
   drawn_ = true;
   int64_t total = std::max<int64_t>(training_.options.steps, 1);
-  auto filled = static_cast<size_t>(step.step * kBarWidth / total);
-  fmt::print(stderr, "\r\x1b[K[{:<{}}] {}/{} | loss {:.4f} | eta {}", std::string(filled, '='), kBarWidth,
-             step.step, training_.options.steps, step.loss, duration(secondsLeft(step.step)));
+  std::string text = fmt::format("{}/{} | loss {:.4f} | eta {}", step.step, training_.options.steps,
+                                 step.loss, duration(secondsLeft(step.step)));
+  // What is left of the line is the bar's, and a narrow one goes without.
+  const size_t columns = barColumns();
+  if (text.size() + kBarLeast + 3 <= columns) {
+    const size_t width = std::min(kBarWidth, columns - text.size() - 3);
+    const auto filled = static_cast<size_t>(step.step) * width / static_cast<size_t>(total);
+    text = fmt::format("[{:<{}}] {}", std::string(filled, '='), width, text);
+  }
+  if (text.size() > columns) text.resize(columns);
+  // Not after a signal, which may be followed by one that ends the process with the bar on its line.
+  if (TrainSignals::stoppedBy()) return;
+  TrainSignals::barStands = true;
+  fmt::print(stderr, "\r\x1b[K{}", text);
   std::fflush(stderr);
 }
 
 void TrainConsole::eraseBar() {
   if (!drawn_) return;
+  TrainSignals::barStands = false;
   fmt::print(stderr, "\r\x1b[K");
   std::fflush(stderr);
   drawn_ = false;

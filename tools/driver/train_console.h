@@ -23,6 +23,8 @@ class TrainConsole : public TrainObserver {
   /// A line on standard output and in log.txt.
   void line(const std::string& text);
   void header(const ModelFlags& model);
+  /// Takes the bar away, before others write to the terminal.
+  void eraseBar();
   /// After the last step: what is still buffered, and the page. `running` says whether the run may go on.
   Result<void> finish();
 
@@ -41,7 +43,6 @@ class TrainConsole : public TrainObserver {
   std::string stepLine(const StepResult& step, double milliseconds, double itemsPerSecond) const;
   double secondsLeft(int64_t step) const;
   void drawBar(const StepResult& step);
-  void eraseBar();
   Result<void> refreshPage(bool now);
 
   const TrainFlags& flags_;

@@ -66,6 +66,7 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
       ->option_text("FILE")
       ->group("Keeping")
       ->configurable(false);
+  app.allow_config_extras(CLI::config_extras_mode::error);
 }
 
 Result<double> parseDuration(const std::string& flag, const std::string& text) {

@@ -11,6 +11,7 @@
 #include "ir/parser.h"
 #include "ir/text_hash.h"
 #include "runtime/data/spec.h"
+#include "runtime/train/metrics.h"
 #include "runtime/train/plan_report.h"
 #include "runtime/train/run_dir.h"
 #include "tools/driver/io.h"
@@ -36,7 +37,7 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
   return fail(
       fmt::format("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
                   "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
-                  "or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
+                  "  or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
                   model.file));
 }
 
@@ -60,6 +61,8 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed)
     return fail("--eval-every: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1");
   if (flags.keepBest && !feed.evalBatches())
     return fail("--keep-best: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1");
+  if (auto formats = parseMetricsFormats(flags.metrics); !formats)
+    return fail(fmt::format("--metrics={}: {}", flags.metrics, formats.error().message()));
   out.evalEvery = flags.evalEvery;
   out.evalBatches = flags.evalBatches;
   if (!flags.ckptEvery.empty()) {
@@ -135,9 +138,15 @@ Result<Checkpoint> checkpointOf(const std::string& path, std::vector<std::string
   if (runOf(path) != path && fs::path(path).filename().string().starts_with("step_"))
     return readCheckpoint(path);
   TG_TRY(LatestCheckpoint latest, latestCheckpoint(path));
+  if (!latest.good) {
+    std::string message =
+        fmt::format("{} has no {}checkpoint to go on from", path, latest.skipped.empty() ? "" : "good ");
+    for (const CheckpointEntry& entry : latest.skipped)
+      message += fmt::format("\n  {}: {}", entry.path, entry.damage);
+    return fail(message);
+  }
   for (const CheckpointEntry& entry : latest.skipped)
     notes.push_back(fmt::format("warning: {} is skipped: {}", entry.path, entry.damage));
-  if (!latest.good) return fail(fmt::format("{} has no checkpoint to go on from", path));
   notes.push_back(fmt::format("resuming {} from step {}", path, latest.good->step));
   return readCheckpoint(latest.good->path);
 }
@@ -223,15 +232,21 @@ Result<std::unique_ptr<Feed>> openData(const Module& source, uint64_t seed, cons
   return openFeed(options, *source.func(kTrain), source.func(kEval));
 }
 
-Result<std::string> resumedRun(const ModelFlags& model, const TrainFlags& flags) {
+Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
+  if (flags.resume == "auto" && (flags.runDir.empty() || flags.runDir == "none"))
+    return fail("--resume=auto wants a --run-dir");
+  if (flags.resume == "auto" && model.file == "-") return fail("--resume=auto wants the module as a file");
+  return mayReplace("--out", flags.out, beginsSafetensors,
+                    {model.file, model.weights, flags.initFrom, model.tuning});
+}
+
+Result<std::string> resumedRun(const TrainFlags& flags) {
   if (flags.resume.empty()) return std::string();
   if (flags.resume != "auto") {
     if (!fs::exists(RunDir{runOf(flags.resume)}.config()))
       return fail(fmt::format("--resume={}: no run is there", flags.resume));
     return flags.resume;
   }
-  if (flags.runDir.empty() || flags.runDir == "none") return fail("--resume=auto wants a --run-dir");
-  if (model.file == "-") return fail("--resume=auto wants the module as a file");
   if (!fs::exists(RunDir{flags.runDir}.config())) return std::string();
   TG_TRY(LatestCheckpoint latest, latestCheckpoint(flags.runDir));
   return latest.good ? flags.runDir : std::string();

@@ -26,8 +26,11 @@ struct OpenTraining {
   bool resumed = false;
 };
 
+/// Flags that make no sense together, and outputs that would take the place of other files.
+Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags);
+
 /// Where `--resume` points: "" when nothing is to be resumed (also `auto` without a run to go on with).
-Result<std::string> resumedRun(const ModelFlags& model, const TrainFlags& flags);
+Result<std::string> resumedRun(const TrainFlags& flags);
 
 /// Checks everything and compiles; writes nothing. 0, or an exit code after printing why. `resume` is what
 /// `resumedRun` said.
