@@ -18,7 +18,7 @@ struct Ceilings {
   double computeMicroseconds(double flops) const { return flops / gigaflopsPerSecond * 1e-3; }
 };
 
-/// The best of several runs of each kernel, after the device has warmed up: half a second or so, and two
+/// The best of many dispatches of each kernel, after the device has warmed up: a second or so, and two
 /// buffers of at most 256 MiB. An error on a device without timestamps.
 Result<Ceilings> measureCeilings(const std::shared_ptr<vulkan::Device>& device);
 
