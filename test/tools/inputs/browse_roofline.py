@@ -9,8 +9,8 @@ with tempfile.TemporaryDirectory() as profile:
     done = subprocess.run(
         ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--enable-logging=stderr",
          "--window-size=1400,1600", "--dump-dom", f"file://{page}#{theme}"], capture_output=True, text=True, timeout=60)
-# Without the script and its data, only what was drawn is left.
-dom = re.sub(r"<script.*?</script>", "", done.stdout, flags=re.S)
+# A validation layer prints beside the page. Without the script and its data, only what was drawn is left.
+dom = re.sub(r"<script.*?</script>", "", re.search(r"<html.*</html>", done.stdout, flags=re.S)[0], flags=re.S)
 print("theme", re.search(r'<html[^>]*data-theme="(\w+)"', dom)[1])
 for name, value in re.findall(r'data-tile="([^"]*)"><span>[^<]*</span><b>([^<]*)', dom):
     print("tile", name, value)
@@ -23,6 +23,7 @@ points = re.findall(r'<circle cx="([^"]*)" cy="([^"]*)" r="([^"]*)"[^>]*data-ker
 print("points", len(points))
 print("outside", sum(not (0 < float(x) < view[2] and 0 < float(y) < view[3]) for x, y, r in points))
 print("rows", re.search(r'<table id="kernel-table">.*?<tbody>(.*?)</tbody>', dom, flags=re.S)[1].count("<tr>"))
-print("broken", len(re.findall(r"NaN|undefined|Infinity", dom)))
+broken = re.findall(r".{0,60}(?:NaN|undefined|Infinity).{0,30}", dom)
+print("broken", len(broken), *broken)
 console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 print("console", len(console), *console)
