@@ -190,10 +190,10 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
     for (int i = 0; i < op->numOperands(); ++i)
       TG_CHECK(add(function.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
   }
-  TG_TRY(auto commands, program.commandsOf(func));
-  for (const vulkan::Command& command : commands)
+  TG_TRY(function.commands, program.commandsOf(func));
+  for (const vulkan::Command& command : function.commands)
     function.counts.barriers += std::holds_alternative<vulkan::Barrier>(command);
-  TG_TRY(function.recording, vulkan::Recording::create(*device_, std::move(commands), {func.name, false}));
+  TG_TRY(function.recording, vulkan::Recording::create(*device_, function.commands, {func.name}));
   function.counts.dispatches = function.recording->dispatchCount();
   function.counts.fills = function.recording->fillCount();
   function.counts.copies = function.recording->copyCount();
@@ -241,12 +241,17 @@ Result<ParamBuffer> Executor::share(const std::string& name) {
 
 Result<void> Executor::submit(const std::string& function, const Inputs& inputs) {
   TG_TRY(const Function* found, find(function));
+  TG_CHECK(write(*found, inputs));
+  return found->recording->submit();
+}
+
+Result<void> Executor::write(const Function& function, const Inputs& inputs) {
   std::vector<std::pair<std::string, Type>> arguments;
-  for (const Slot& slot : found->inputs) arguments.emplace_back(slot.name, slot.type);
-  TG_CHECK(checkInputs(found->name, arguments, inputs));
+  for (const Slot& slot : function.inputs) arguments.emplace_back(slot.name, slot.type);
+  TG_CHECK(checkInputs(function.name, arguments, inputs));
   std::vector<vulkan::HostWrite> writes;
   std::vector<std::vector<std::byte>> spread;
-  for (const Slot& slot : found->inputs) {
+  for (const Slot& slot : function.inputs) {
     const HostArray& value = inputs.find(slot.name)->second;
     const std::byte* data = value.bytes.data();
     if (slot.pitch) {
@@ -258,8 +263,7 @@ Result<void> Executor::submit(const std::string& function, const Inputs& inputs)
     }
     writes.push_back({slot.buffer, slot.offset, spanBytes(slot.type, slot.pitch), data});
   }
-  TG_CHECK(vulkan::transfer(*device_, writes, {}));
-  return found->recording->submit();
+  return vulkan::transfer(*device_, writes, {});
 }
 
 Result<NamedArrays> Executor::readSlots(std::span<const Slot> slots) {
@@ -296,6 +300,7 @@ Result<RunOutputs> Executor::read(const std::string& function, bool captures) {
 }
 
 Result<RunOutputs> Executor::run(const std::string& function, const Inputs& inputs, bool captures) {
+  if (timestamps_ != vulkan::Timestamps::none) return runTimed(function, inputs, captures);
   TG_CHECK(submit(function, inputs));
   return read(function, captures);
 }

@@ -1,6 +1,7 @@
 // Runs modules of stage spirv on a Vulkan device.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <set>
 #include <span>
@@ -32,6 +33,16 @@ struct BorrowedBuffers {
   int64_t reserve = 0;          ///< behind the last window
 };
 
+/// A call that was measured.
+struct RunTimes {
+  using Clock = std::chrono::steady_clock;
+  std::string key;  ///< of the function
+  /// When it began, and when the host had written the inputs, had submitted the commands, heard that they
+  /// were done and had read the results.
+  Clock::time_point begin, written, submitted, finished, read;
+  std::vector<vulkan::DeviceTime> device;  ///< as Recording::times
+};
+
 /// Each function is recorded once and replayed. Not for several threads at once.
 class Executor : public Runner {
  public:
@@ -59,6 +70,11 @@ class Executor : public Runner {
   Result<RunOutputs> read(const std::string& function, bool captures);
 
   Result<FunctionCounts> counts(const std::string& function) const;
+
+  /// From now on `run` uses recordings with these timestamps and remembers its times, or no longer does.
+  void measure(vulkan::Timestamps timestamps);
+  /// The calls since `measure` or the last `takeTimes`.
+  Result<std::vector<RunTimes>> takeTimes();
   const std::shared_ptr<vulkan::Device>& device() const { return device_; }
 
  private:
@@ -80,7 +96,9 @@ class Executor : public Runner {
     std::string name;
     std::vector<Slot> inputs, results, captures, grads;
     std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< outlive the recording that names them
+    std::vector<vulkan::Command> commands;
     std::unique_ptr<vulkan::Recording> recording;
+    std::unique_ptr<vulkan::Recording> timed;  ///< the same with timestamps, made when first measured
     FunctionCounts counts;
   };
   struct Program;
@@ -93,6 +111,8 @@ class Executor : public Runner {
   Result<void> makePipelines(const Module& module, Program& program, const std::set<std::string>& wanted);
   Result<Function> makeFunction(const Item& func, const Program& program);
   Result<const Function*> find(const std::string& function) const;
+  Result<void> write(const Function& function, const Inputs& inputs);
+  Result<RunOutputs> runTimed(const std::string& key, const Inputs& inputs, bool captures);
   Result<const Slot*> storageSlot(const std::string& name) const;
   Result<NamedArrays> readSlots(std::span<const Slot> slots);
 
@@ -102,6 +122,8 @@ class Executor : public Runner {
   std::shared_ptr<vulkan::Buffer> arena_;  ///< large enough for every function so far
   std::unordered_map<std::string, Slot> storage_;
   std::map<std::string, Function> functions_;
+  vulkan::Timestamps timestamps_ = vulkan::Timestamps::none;
+  std::vector<RunTimes> times_;  ///< without `device`
 };
 
 }  // namespace tg

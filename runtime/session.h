@@ -88,6 +88,8 @@ struct ReplaceOptions {
 };
 
 class SessionProgram;
+struct Profile;
+struct ProfileOptions;
 
 /// Calls from several threads are served one after the other, in the order they were made. Every one gives a
 /// CallResult: completed, failed (the session goes on as if the call had not been made) or aborted (the
@@ -110,6 +112,11 @@ class Session {
   /// One call of any function. One of the train function counts as a step.
   CallResult<CallOutputs> run(const std::string& function, const Inputs& inputs,
                               const std::vector<std::string>& captures = {});
+
+  /// Times calls of a function (runtime/profile.h). They are calls like others: a train function learns, and
+  /// its calls count as steps. An error on the interpreter and on a device without timestamps.
+  CallResult<Profile> profile(const std::string& function, const Inputs& inputs,
+                              const ProfileOptions& options);
 
   /// Adds the functions of a module of any stage before planned. Its params and states are ones of this
   /// session, by name and type.

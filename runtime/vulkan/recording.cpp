@@ -21,7 +21,9 @@ struct Recording::Impl {
   std::shared_ptr<Device> owner;
   std::string name;
   std::vector<std::shared_ptr<Pipeline>> pipelines;  ///< kept alive
-  Handle<VkQueryPool> queries;                       ///< two per dispatch, or none
+  Timestamps timestamps = Timestamps::none;
+  Handle<VkQueryPool> queries;  ///< null without timestamps
+  uint32_t queryCount = 0;
   Descriptors descriptors;
   Handle<VkCommandPool> pool;
   VkCommandBuffer commands = VK_NULL_HANDLE;
@@ -29,10 +31,16 @@ struct Recording::Impl {
   DeviceState& state() { return owner->state(); }
   const VolkDeviceTable& vk() { return state().vk(); }
 
-  Result<void> createQueries(int64_t dispatches);
+  Result<void> createQueries(int64_t work);
   Result<void> createCommandBuffer();
-  Result<void> record(const std::vector<Command>& all, int64_t dispatches);
+  Result<void> record(const std::vector<Command>& all);
 
+  /// Writes the next timestamp: the time when all earlier work is done. The start of a pipeline is not held
+  /// back by barriers, so a time taken there would charge a command with what it waits for.
+  void stamp(Timestamps wanted, uint32_t& next) {
+    if (timestamps == wanted && queries)
+      vk().vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries.get(), next++);
+  }
   void add(const Dispatch& dispatch, uint32_t number);
   void add(const Barrier&) {
     memoryBarrier(vk(), commands, workStages, workWrites, workStages, workAccesses);
@@ -49,15 +57,17 @@ struct Recording::Impl {
   }
 };
 
-Result<void> Recording::Impl::createQueries(int64_t dispatches) {
+Result<void> Recording::Impl::createQueries(int64_t work) {
+  if (timestamps == Timestamps::none) return {};
   if (!state().probe.info.timestamps) {
     return fail(
         fmt::format("{} cannot time dispatches: its queue has no timestamps", state().probe.info.name));
   }
-  if (!dispatches) return {};
+  queryCount = timestamps == Timestamps::ends ? 2 : uint32_t(2 * work);
+  if (!queryCount) return {};
   auto info = typed<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
   info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-  info.queryCount = uint32_t(2 * dispatches);
+  info.queryCount = queryCount;
   VkQueryPool raw;
   VkResult result = vk().vkCreateQueryPool(state().raw(), &info, nullptr, &raw);
   if (result != VK_SUCCESS)
@@ -95,16 +105,11 @@ void Recording::Impl::add(const Dispatch& dispatch, uint32_t number) {
   vk().vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.pipeline.get());
   vk().vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.layout.get(), 0, 1, &set, 0,
                                nullptr);
-  // Both ends are the time when all earlier work is done: the start of a pipeline is not held back by
-  // barriers, so a time taken there would charge a dispatch with what it waits for.
-  const VkPipelineStageFlagBits done = VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT;
-  if (queries) vk().vkCmdWriteTimestamp(commands, done, queries.get(), 2 * number);
   vk().vkCmdDispatch(commands, dispatch.grid[0], dispatch.grid[1], dispatch.grid[2]);
-  if (queries) vk().vkCmdWriteTimestamp(commands, done, queries.get(), 2 * number + 1);
   if (labelled) vkCmdEndDebugUtilsLabelEXT(commands);
 }
 
-Result<void> Recording::Impl::record(const std::vector<Command>& all, int64_t dispatches) {
+Result<void> Recording::Impl::record(const std::vector<Command>& all) {
   auto begin = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
   // A step may be submitted again before the last one has finished.
   begin.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
@@ -112,9 +117,12 @@ Result<void> Recording::Impl::record(const std::vector<Command>& all, int64_t di
   if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
   memoryBarrier(vk(), commands, workStages | VK_PIPELINE_STAGE_HOST_BIT,
                 workWrites | VK_ACCESS_HOST_WRITE_BIT, workStages, workAccesses);
-  if (queries) vk().vkCmdResetQueryPool(commands, queries.get(), 0, uint32_t(2 * dispatches));
-  uint32_t number = 0;
+  if (queries) vk().vkCmdResetQueryPool(commands, queries.get(), 0, queryCount);
+  uint32_t number = 0, stamps = 0;
+  stamp(Timestamps::ends, stamps);
   for (const Command& command : all) {
+    const bool work = !std::holds_alternative<Barrier>(command);
+    if (work) stamp(Timestamps::commands, stamps);
     std::visit(
         [&](const auto& c) {
           if constexpr (std::is_same_v<std::decay_t<decltype(c)>, Dispatch>) {
@@ -125,7 +133,9 @@ Result<void> Recording::Impl::record(const std::vector<Command>& all, int64_t di
           }
         },
         command);
+    if (work) stamp(Timestamps::commands, stamps);
   }
+  stamp(Timestamps::ends, stamps);
   memoryBarrier(vk(), commands, workStages, workWrites, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
   result = vk().vkEndCommandBuffer(commands);
   if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
@@ -145,10 +155,11 @@ Result<std::unique_ptr<Recording>> Recording::create(Device& device, std::vector
   Impl& impl = *recording->impl_;
   impl.owner = device.shared_from_this();
   impl.name = std::move(options.name);
-  if (options.timestamps) TG_CHECK(impl.createQueries(recording->dispatches_));
+  impl.timestamps = options.timestamps;
+  TG_CHECK(impl.createQueries(recording->dispatches_ + recording->fills_ + recording->copies_));
   TG_CHECK(impl.descriptors.create(impl.state(), commands, impl.name));
   TG_CHECK(impl.createCommandBuffer());
-  TG_CHECK(impl.record(commands, recording->dispatches_));
+  TG_CHECK(impl.record(commands));
   return recording;
 }
 
@@ -164,14 +175,14 @@ Result<void> Recording::submit() {
 
 Result<void> Recording::wait() { return impl_->state().waitFor(lastSubmission_); }
 
-Result<std::vector<double>> Recording::dispatchMicroseconds() {
-  if (dispatches_ && !impl_->queries)
+Result<std::vector<DeviceTime>> Recording::times() {
+  if (impl_->timestamps == Timestamps::none)
     return fail(fmt::format("'{}' was recorded without timestamps", impl_->name));
   if (!lastSubmission_) return fail(fmt::format("'{}' was never submitted, so it has no times", impl_->name));
   TG_CHECK(wait());
   DeviceState& state = impl_->state();
-  std::vector<uint64_t> ticks(size_t(2 * dispatches_));
-  if (ticks.empty()) return std::vector<double>();
+  std::vector<uint64_t> ticks(impl_->queryCount);
+  if (ticks.empty()) return std::vector<DeviceTime>();
   VkResult result = impl_->vk().vkGetQueryPoolResults(
       state.raw(), impl_->queries.get(), 0, uint32_t(ticks.size()), ticks.size() * sizeof(uint64_t),
       ticks.data(), sizeof(uint64_t), VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
@@ -180,11 +191,11 @@ Result<std::vector<double>> Recording::dispatchMicroseconds() {
   // The counter may be narrower than 64 bits and wrap between two readings.
   const uint32_t bits = state.probe.timestampBits;
   const uint64_t mask = bits >= 64 ? UINT64_MAX : (uint64_t(1) << bits) - 1;
-  std::vector<double> times;
-  for (size_t i = 0; i < ticks.size(); i += 2) {
-    times.push_back(double((ticks[i + 1] - ticks[i]) & mask) * double(state.probe.limits.timestampPeriod) /
-                    1000.0);
-  }
+  const double microseconds = double(state.probe.limits.timestampPeriod) / 1000.0;
+  auto sinceFirst = [&](uint64_t tick) { return double((tick - ticks[0]) & mask) * microseconds; };
+  std::vector<DeviceTime> times;
+  for (size_t i = 0; i < ticks.size(); i += 2)
+    times.push_back({sinceFirst(ticks[i]), sinceFirst(ticks[i + 1])});
   return times;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <variant>
@@ -48,9 +49,22 @@ struct Copy {
 
 using Command = std::variant<Dispatch, Barrier, Fill, Copy>;
 
+/// What a recording measures by the device's own clock.
+enum class Timestamps : uint8_t {
+  none,
+  ends,     ///< two: before the first command and after the last, which costs the run nothing
+  commands  ///< two for every command but barriers
+};
+
 struct RecordingOptions {
   std::string name = "recording";
-  bool timestamps = false;  ///< time every dispatch on the device
+  Timestamps timestamps = Timestamps::none;
+};
+
+/// From when to when the device worked on something: microseconds from the first timestamp on.
+struct DeviceTime {
+  double begin = 0, end = 0;
+  double microseconds() const { return end - begin; }
 };
 
 /// One command buffer. Each submission starts after everything submitted before it has finished,
@@ -73,9 +87,10 @@ class Recording {
   /// The last submission's number, for `Device::waitFor`; 0 before the first.
   uint64_t lastSubmission() const { return lastSubmission_; }
 
-  /// Device time of each dispatch of the last submission, in order, waiting for it. Dispatches with no
-  /// barrier between them overlap, and each is then charged from when those before it had finished.
-  Result<std::vector<double>> dispatchMicroseconds();
+  /// Device times of the last submission, waiting for it: with Timestamps::commands one for each dispatch,
+  /// fill and copy, in order, with Timestamps::ends one for all of them together. Commands with no barrier
+  /// between them overlap, and each is then charged from when those before it had finished.
+  Result<std::vector<DeviceTime>> times();
 
   int64_t dispatchCount() const { return dispatches_; }
   int64_t fillCount() const { return fills_; }

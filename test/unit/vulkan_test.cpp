@@ -248,24 +248,42 @@ TEST_P(Vulkan, MappedWritesAndResultsNeedNoTransfer) {
   }
 }
 
-TEST_P(Vulkan, TimesEachDispatch) {
+TEST_P(Vulkan, TimesEachCommand) {
   if (!device_->info().timestamps) GTEST_SKIP() << "the queue has no timestamps";
   auto small = buffer("small", 256), large = buffer("large", int64_t(8) << 20);
   auto p = pipeline(stepKernel());
-  auto step = record({Dispatch{p, {1, 1, 1}, {{small.get()}}, ""}, Barrier{},
-                      Dispatch{p, {32768, 1, 1}, {{large.get()}}, ""}},
-                     {"timed", true});
-  EXPECT_FALSE(step->dispatchMicroseconds()) << "nothing was submitted";
+  const std::vector<Command> commands = {Dispatch{p, {1, 1, 1}, {{small.get()}}, ""}, Barrier{},
+                                         Dispatch{p, {32768, 1, 1}, {{large.get()}}, ""}, Barrier{},
+                                         Fill{large.get(), 0, int64_t(8) << 20, 0}};
+  auto step = record(commands, {"timed", Timestamps::commands});
+  EXPECT_FALSE(step->times()) << "nothing was submitted";
   run(*step);  // The first run may include the driver's compilation.
   run(*step);
-  auto times = step->dispatchMicroseconds();
+  auto times = step->times();
   ASSERT_OK(times);
-  ASSERT_EQ(times->size(), 2u);
-  EXPECT_GT((*times)[0], 0);
-  EXPECT_GT((*times)[1], (*times)[0]);
+  ASSERT_EQ(times->size(), 3u);
+  EXPECT_EQ(times->front().begin, 0);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_GE((*times)[i].microseconds(), 0);
+    EXPECT_GE((*times)[i].begin, i ? (*times)[i - 1].end : 0);
+  }
+  EXPECT_GT((*times)[1].microseconds(), (*times)[0].microseconds());
+
+  auto whole = record(commands, {"whole", Timestamps::ends});
+  run(*whole);
+  times = whole->times();
+  ASSERT_OK(times);
+  ASSERT_EQ(times->size(), 1u);
+  EXPECT_GT(times->front().microseconds(), 0);
+  auto empty = record({}, {"empty", Timestamps::commands});
+  run(*empty);
+  times = empty->times();
+  ASSERT_OK(times);
+  EXPECT_TRUE(times->empty());
+
   auto untimed = record({Dispatch{p, {1, 1, 1}, {{small.get()}}, ""}});
   run(*untimed);
-  EXPECT_FALSE(untimed->dispatchMicroseconds());
+  EXPECT_FALSE(untimed->times());
 }
 
 TEST_P(Vulkan, EqualKernelsShareAPipeline) {

@@ -1,0 +1,142 @@
+// Session::profile: plain calls for the span and the wall time, then calls with every command timed.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/profile.h"
+#include "runtime/session_program.h"
+
+namespace tg {
+
+namespace {
+
+using Clock = RunTimes::Clock;
+
+double microseconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::micro>(to - from).count();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Measures while it lives.
+class Measuring {
+ public:
+  Measuring(Executor& executor, vulkan::Timestamps timestamps) : executor_(executor) {
+    executor_.measure(timestamps);
+  }
+  ~Measuring() { executor_.measure(vulkan::Timestamps::none); }
+  Measuring(const Measuring&) = delete;
+  Measuring& operator=(const Measuring&) = delete;
+
+ private:
+  Executor& executor_;
+};
+
+/// A call and what the executor ran in it: the function, and what a step runs after it.
+struct TimedCall {
+  Clock::time_point begin, end;
+  std::vector<RunTimes> runs;
+};
+
+/// The device's part of a call with Timestamps::ends.
+double deviceMicroseconds(const TimedCall& call) {
+  double sum = 0;
+  for (const RunTimes& run : call.runs)
+    for (const vulkan::DeviceTime& time : run.device) sum += time.microseconds();
+  return sum;
+}
+
+ProfiledCall detailOf(const TimedCall& call, Clock::time_point first) {
+  ProfiledCall out;
+  out.begin = microseconds(first, call.begin);
+  out.end = microseconds(first, call.end);
+  const RunTimes& run = call.runs.front();
+  double now = 0;
+  auto phase = [&](const char* name, Clock::time_point until) {
+    double end = microseconds(call.begin, until);
+    out.host.push_back({name, now, end});
+    now = end;
+  };
+  phase("prepare", run.begin);
+  phase("write inputs", run.written);
+  phase("submit", run.submitted);
+  phase("wait", run.finished);
+  phase("read results", run.read);
+  phase("finish", call.end);
+  out.commands = run.device;
+  const double shift =
+      microseconds(call.begin, run.finished) - (run.device.empty() ? 0 : run.device.back().end);
+  for (vulkan::DeviceTime& time : out.commands) {
+    time.begin += shift;
+    time.end += shift;
+  }
+  return out;
+}
+
+}  // namespace
+
+CallResult<Profile> Session::profile(const std::string& function, const Inputs& inputs,
+                                     const ProfileOptions& options) {
+  return serve<Profile>([&]() -> Result<Profile> {
+    auto* executor = dynamic_cast<Executor*>(&program_->runner());
+    if (!executor) return fail("profile times kernels on a Vulkan device; the interpreter has none");
+    Inputs shaped = inputs;
+    TG_TRY(SessionProgram::Callable callable, program_->callable(function, shaped, {}));
+    TG_TRY(std::shared_ptr<const Module> module, program_->moduleOf(callable));
+    auto timed = [&](int count, double seconds) -> Result<std::vector<TimedCall>> {
+      std::vector<TimedCall> out;
+      const Clock::time_point start = Clock::now();
+      while (static_cast<int>(out.size()) < count || microseconds(start, Clock::now()) < seconds * 1e6) {
+        TimedCall one;
+        one.begin = Clock::now();
+        TG_CHECK(call(function, inputs, {}));
+        one.end = Clock::now();
+        TG_TRY(one.runs, executor->takeTimes());
+        out.push_back(std::move(one));
+      }
+      return out;
+    };
+    Profile out;
+    out.function = function;
+    out.repetitions = std::max(options.repetitions, 1);
+    std::vector<TimedCall> plain, detailed;
+    {
+      Measuring measuring(*executor, vulkan::Timestamps::ends);
+      TG_CHECK(timed(2, options.warmSeconds));
+      TG_TRY(plain, timed(out.repetitions, 0));
+    }
+    {
+      Measuring measuring(*executor, vulkan::Timestamps::commands);
+      TG_CHECK(timed(1, 0));
+      TG_TRY(detailed, timed(out.repetitions, 0));
+    }
+
+    std::vector<double> wall, device, host;
+    for (const TimedCall& one : plain) {
+      wall.push_back(microseconds(one.begin, one.end) * 1e-3);
+      device.push_back(deviceMicroseconds(one) * 1e-3);
+      host.push_back(wall.back() - device.back());
+    }
+    out.wallMilliseconds = median(wall);
+    out.deviceMilliseconds = median(device);
+    out.hostMilliseconds = median(host);
+    for (CommandReport& report : commandReports(*module, *callable.func))
+      out.commands.push_back({std::move(report), 0});
+    for (const TimedCall& one : detailed) out.calls.push_back(detailOf(one, detailed.front().begin));
+    for (size_t i = 0; i < out.commands.size(); ++i) {
+      std::vector<double> times;
+      for (const TimedCall& one : detailed) times.push_back(one.runs.front().device[i].microseconds());
+      out.commands[i].microseconds = median(std::move(times));
+    }
+    return out;
+  });
+}
+
+}  // namespace tg

@@ -1,0 +1,159 @@
+// tg-run profile: which kernels take the device's time, and how much the host adds.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "runtime/profile_report.h"
+#include "runtime/train/random_inputs.h"
+#include "runtime/train/run_dir.h"
+#include "tools/driver/bench_models.h"
+#include "tools/driver/io.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+namespace {
+
+std::string cut(const std::string& text, size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 1) + "~";
+}
+
+void printTable(const std::vector<ProfiledKernel>& kernels, const Ceilings& ceilings) {
+  size_t name = 6, label = 5;
+  for (const ProfiledKernel& kernel : kernels) {
+    name = std::max(name, kernel.kernel.size());
+    label = std::max(label, kernel.label.size() + (kernel.otherLabels ? 4 : 0));
+  }
+  name = std::min<size_t>(name, 36);
+  label = std::min<size_t>(label, 30);
+  fmt::print("{:<{}}  {:<{}} {:>5} {:>10} {:>7} {:>8} {:>9}  {}\n", "kernel", name, "label", label, "calls",
+             "ms", "share", "GB/s", "GFLOP/s", "bound by");
+  for (const ProfiledKernel& kernel : kernels) {
+    std::string more = kernel.otherLabels ? ", ..." : "";
+    const RoofPlace roof = placeUnder(ceilings, kernel);
+    fmt::print("{:<{}}  {:<{}} {:>5} {:>10.4f} {:>6.1f}% {:>8.2f} {:>9}  {} {:.0f}%\n",
+               cut(kernel.kernel, name), name, cut(kernel.label, label - more.size()) + more, label,
+               kernel.calls, kernel.microseconds * 1e-3, 100 * kernel.share, kernel.gigabytesPerSecond(),
+               kernel.counted ? fmt::format("{:.2f}", kernel.gigaflopsPerSecond()) : "-",
+               roof.compute ? "compute" : "memory", 100 * roof.share);
+  }
+}
+
+void printCeilings(const Ceilings& ceilings) {
+  fmt::print("ceilings, measured: {:.2f} GB/s (copy of {} MiB), {:.1f} GFLOP/s (f32 fma)\n\n",
+             ceilings.gigabytesPerSecond, ceilings.copyBytes >> 20, ceilings.gigaflopsPerSecond);
+}
+
+void printTotals(const Profile& profile) {
+  auto row = [](const char* what, double ms, const std::string& note) {
+    fmt::print("{:<9} {:>10.4f} ms  {}\n", what, ms, note);
+  };
+  fmt::print("\n");
+  row("commands", profile.commandMilliseconds(), "each timed by itself, added up");
+  row("device", profile.deviceMilliseconds, "a call from its first command to its last");
+  row("wall", profile.wallMilliseconds, fmt::format("a call, median of {}", profile.repetitions));
+  row("host", profile.hostMilliseconds,
+      fmt::format("what a call takes besides the device: {:.2f} % of wall", 100 * profile.hostShare()));
+}
+
+struct ProfileVerb : Verb {
+  ModelFlags model;
+  std::string function = "train";
+  ProfileOptions options;
+  std::string trace, roofline;
+  bool json = false;
+
+  void describe(CLI::App& app) override {
+    app.description("Times every kernel of a function on the device, and what the host adds. FILE may be a\n"
+                    "run, whose final module is taken, or a workload: " +
+                    fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
+    addModelFlags(app, model);
+    app.add_option("--function", function, "what to call, on random inputs")
+        ->option_text("NAME")
+        ->capture_default_str();
+    app.add_option("--steps", options.repetitions, "calls to take the medians of")
+        ->option_text("N")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 10000));
+    app.add_option("--trace", trace, "write the calls as a trace for Chrome or Perfetto")
+        ->option_text("FILE");
+    app.add_option("--roofline", roofline, "write a page: each kernel under the device's ceilings")
+        ->option_text("FILE");
+    app.add_flag("--json", json, "print JSON");
+  }
+
+  /// Opens what FILE stands for and makes its inputs. 0, or an exit code after printing why.
+  int open(const CLI::App& app, OpenModel& out, Inputs& inputs) {
+    const TrainedKind kind = trainedKind(model.file);
+    std::unique_ptr<Module> source;
+    if (kind == TrainedKind::run || kind == TrainedKind::checkpoint) {
+      auto trained = resolveWeights(model.file);
+      if (!trained) return report(app, exitInput, trained.error());
+      if (trained->run.empty())
+        return report(app, exitUsage,
+                      model.file + " belongs to no run, so give the module as FILE and this as --weights");
+      if (model.weights.empty()) model.weights = model.file;
+      // Only the text that was written tells which tables ids look into.
+      ModelFlags written = model;
+      written.file = RunDir{trained->run}.model();
+      if (int code = loadModule(app, written, source)) return code;
+      model.file = RunDir{trained->run}.finalModule();
+    }
+    std::unique_ptr<Module> module;
+    if (int code = loadModel(app, model, function, module)) return code;
+    const Item* known = source ? source->func(function) : nullptr;
+    auto made = randomInputs(known ? *known : *module->func(function));
+    if (!made) return report(app, exitInput, made.error());
+    inputs = std::move(*made);
+    return openModel(app, model, std::move(module), {function}, out);
+  }
+
+  int writeFiles(const CLI::App& app, const Profile& profile, const Ceilings& ceilings,
+                 const ProfileSubject& subject) const {
+    if (!trace.empty())
+      if (auto done = writeOutput(trace, chromeTrace(profile, subject)); !done)
+        return report(app, exitInput, done.error());
+    if (!roofline.empty())
+      if (auto done = writeOutput(roofline, rooflinePage(profile, ceilings, subject)); !done)
+        return report(app, exitInput, done.error());
+    return exitOk;
+  }
+
+  int run(CLI::App& app, const Arguments&) override {
+    if (model.device == "interp")
+      return report(app, exitUsage, "profile times kernels on a Vulkan device; --device=interp has none");
+    const std::string given = model.file;
+    OpenModel opened;
+    Inputs inputs;
+    if (int code = open(app, opened, inputs)) return code;
+    auto profile = opened.session->profile(function, inputs, options);
+    if (!profile) return report(app, exitDevice, profile.error());
+    auto ceilings = measureCeilings(opened.session->device());
+    if (!ceilings) return report(app, exitDevice, ceilings.error());
+    const SessionInfo info = opened.session->info();
+    const ProfileSubject subject{given == "-" ? "standard input" : given, info.device, info.driver};
+    if (int code = writeFiles(app, *profile, *ceilings, subject)) return code;
+    if (json) {
+      fmt::print("{}", toJson(*profile, *ceilings, subject));
+      return exitOk;
+    }
+    fmt::print("@{} of {} on {}\n", function, subject.model, info.device);
+    printCeilings(*ceilings);
+    printTable(byKernel(*profile), *ceilings);
+    printTotals(*profile);
+    for (const std::string* path : {&trace, &roofline})
+      if (!path->empty()) fmt::print("wrote {}\n", *path);
+    return exitOk;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeProfile() { return std::make_unique<ProfileVerb>(); }
+
+}  // namespace tg
