@@ -124,7 +124,7 @@ TEST_F(ShaderCacheTest, WritersDoNotDisturbReaders) {
   for (int thread = 0; thread < 4; ++thread)
     threads.emplace_back([&] {
       ShaderCache cache(folder_);
-      for (int i = 0; i < 200; ++i) {
+      for (int i = 0; i < 50; ++i) {
         cache.store(key, words);
         if (cache.load(key) != words) ++wrong;
       }
