@@ -93,8 +93,8 @@ Result<std::vector<GlslText>> printAll(const std::vector<Item*>& kernels, const 
 }
 
 Result<std::vector<std::vector<uint32_t>>> compileAll(const std::vector<Item*>& kernels,
-                                                      const std::vector<GlslText>& texts,
-                                                      ShaderCache& cache, const PassContext& context) {
+                                                      const std::vector<GlslText>& texts, ShaderCache& cache,
+                                                      const PassContext& context) {
   PhaseTimer timer(context, "shaderc");
   ShaderOptions options;
   options.cache = &cache;

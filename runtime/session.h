@@ -34,9 +34,9 @@ struct DeviceChoice {
 
 struct SessionOptions {
   DeviceChoice device = {};
-  bool validation = false;              ///< run under the validation layer, when the device is opened here
-  /// Folder of compiled shaders and pipelines (runtime/cache_folder.h), read and added to; "" is none. Sessions
-  /// and processes may share it.
+  bool validation = false;  ///< run under the validation layer, when the device is opened here
+  /// Folder of compiled shaders and pipelines (runtime/cache_folder.h), read and added to; "" is none.
+  /// Sessions and processes may share it.
   std::string cache = {};
   std::optional<Target> target = {};    ///< compile for this target instead of the device's own
   uint64_t seed = 0;                    ///< of parameters and of random ops
