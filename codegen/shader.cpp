@@ -54,22 +54,39 @@ Result<void> validate(const std::vector<uint32_t>& words, const GlslText& glsl, 
   return refused(glsl, name, "spirv-val", messages, 0);
 }
 
-}  // namespace
+/// What the code depends on. The compiler's parts tell their versions at configuration or when asked.
+std::string cacheKey(const GlslText& glsl, const ShaderOptions& options) {
+  return ShaderCache::key(fmt::format("{}\n{}\n{}\n{}\n{}", TG_SHADERC_VERSIONS,
+                                      spvSoftwareVersionDetailsString(), static_cast<int>(kEnvironment),
+                                      options.optimize, glsl.text));
+}
 
-Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
-                                          const ShaderOptions& options) {
+Result<std::vector<uint32_t>> compiled(const GlslText& glsl, const std::string& kernelName,
+                                       const ShaderOptions& options) {
   shaderc::CompileOptions settings;
   settings.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
   settings.SetOptimizationLevel(options.optimize ? shaderc_optimization_level_performance
                                                  : shaderc_optimization_level_zero);
-  auto compiled = compiler().CompileGlslToSpv(glsl.text.data(), glsl.text.size(), shaderc_compute_shader,
-                                              kernelName.c_str(), "main", settings);
-  if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) {
-    std::string messages = compiled.GetErrorMessage();
+  auto made = compiler().CompileGlslToSpv(glsl.text.data(), glsl.text.size(), shaderc_compute_shader,
+                                          kernelName.c_str(), "main", settings);
+  if (made.GetCompilationStatus() != shaderc_compilation_status_success) {
+    std::string messages = made.GetErrorMessage();
     return refused(glsl, kernelName, "shaderc", messages, complainedLine(messages, kernelName));
   }
-  std::vector<uint32_t> words(compiled.cbegin(), compiled.cend());
+  std::vector<uint32_t> words(made.cbegin(), made.cend());
   TG_CHECK(validate(words, glsl, kernelName));
+  return words;
+}
+
+}  // namespace
+
+Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
+                                          const ShaderOptions& options) {
+  if (!options.cache) return compiled(glsl, kernelName, options);
+  std::string key = cacheKey(glsl, options);
+  if (auto known = options.cache->load(key)) return *std::move(known);
+  TG_TRY(std::vector<uint32_t> words, compiled(glsl, kernelName, options));
+  options.cache->store(key, words);
   return words;
 }
 

@@ -6,16 +6,19 @@
 #include <vector>
 
 #include "codegen/glsl.h"
+#include "codegen/shader_cache.h"
 
 namespace tg {
 
 struct ShaderOptions {
   bool optimize = true;  ///< SPIRV-Tools' performance passes; they leave `precise` arithmetic as it is
+  ShaderCache* cache = nullptr;  ///< code that was compiled before; null is none
 };
 
 /// Compiles a shader for Vulkan 1.1 and validates the words. An error names the kernel, the op behind the
 /// offending line and its location, what the compiler said with its line, and holds the numbered text
-/// as a note. Callers may compile in several threads at once.
+/// as a note. The code depends on the text, the options and the versions of the compiler, which make the key
+/// in the cache, and not on `kernelName`. Callers may compile in several threads at once.
 Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
                                           const ShaderOptions& options = {});
 

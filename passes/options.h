@@ -165,8 +165,11 @@ struct PlanOptions {
 
 struct SpirvEmitOptions {
   std::string emit = "spirv";
+  std::string cache;
   static constexpr auto fields() {
-    return std::tuple{option("emit", &SpirvEmitOptions::emit, "kernel | glsl | spirv: where to stop")};
+    return std::tuple{
+        option("emit", &SpirvEmitOptions::emit, "kernel | glsl | spirv: where to stop"),
+        option("cache", &SpirvEmitOptions::cache, "folder that keeps compiled shaders; empty is none")};
   }
 };
 

@@ -18,6 +18,11 @@ namespace tg {
 /// What a pass may tell the outside besides its error.
 struct PassContext {
   DiagnosticHandler onDiagnostic;  ///< remarks and warnings; may be empty
+  /// A part of the pass and the time it took; may be empty.
+  std::function<void(std::string_view phase, double milliseconds)> onPhase = {};
+  void phase(std::string_view name, double milliseconds) const {
+    if (onPhase) onPhase(name, milliseconds);
+  }
   void remark(const Loc& loc, std::string message) const {
     if (onDiagnostic) onDiagnostic({Severity::remark, loc, std::move(message), {}});
   }
@@ -92,10 +97,12 @@ Result<AttrList> parsePassOptions(const PassInfo& pass, std::string_view text);
 Result<Attr> parsePassOption(const PassInfo& pass, const OptionInfo& option, std::string_view text);
 
 /// Called around passes; `before` and `after` get the module as it is then. `after` is not called
-/// for a pass that fails. `index` counts from 0.
+/// for a pass that fails. `index` counts from 0. `phase` is called for each part that a pass tells of, whose
+/// time is in that of the whole, too.
 struct Instrumentation {
   std::function<void(const PipelineStep&, int index, const Module&)> before;
   std::function<void(const PipelineStep&, int index, const Module&, double milliseconds)> after;
+  std::function<void(const PipelineStep&, std::string_view name, double milliseconds)> phase = {};
 };
 
 class PassManager {

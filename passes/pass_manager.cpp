@@ -99,7 +99,11 @@ Result<void> PassManager::runStep(int index, const PassFunction& pass,
 
   std::string before = reproducer_.empty() ? "" : print(*module);
   auto start = std::chrono::steady_clock::now();
-  Result<void> done = pass(*module, {handler_});
+  auto onPhase = [&](std::string_view name, double milliseconds) {
+    for (const Instrumentation& hook : hooks_)
+      if (hook.phase) hook.phase(step, name, milliseconds);
+  };
+  Result<void> done = pass(*module, {handler_, onPhase});
   double elapsed =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (!done) return done.takeError().note(nullptr, fmt::format("in pass {}", step.pass->name));

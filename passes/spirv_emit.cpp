@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "codegen/glsl.h"
@@ -25,9 +26,7 @@
 namespace tg {
 namespace {
 
-Result<std::unique_ptr<Item>> compile(const Item& kernel, const Target& target) {
-  TG_TRY(GlslText glsl, printGlsl(kernel, target));
-  TG_TRY(std::vector<uint32_t> words, compileGlsl(glsl, kernel.name));
+std::unique_ptr<Item> binaryOf(const Item& kernel, std::vector<uint32_t> words) {
   auto binary = std::make_unique<Item>();
   binary->kind = ItemKind::binary;
   binary->name = kernel.name;
@@ -46,21 +45,61 @@ Result<std::unique_ptr<Item>> compile(const Item& kernel, const Target& target) 
   return binary;
 }
 
-/// Compiles all kernels, as many at a time as there are cores.
-std::vector<std::optional<Result<std::unique_ptr<Item>>>> compileAll(const std::vector<Item*>& kernels,
-                                                                     const Target& target) {
-  std::vector<std::optional<Result<std::unique_ptr<Item>>>> binaries(kernels.size());
+/// Makes an object of each kernel, as many at a time as there are cores, in the kernels' order. An error
+/// holds those of all kernels.
+template <class T, class Make>
+Result<std::vector<T>> makeAll(size_t count, Make make) {
+  std::vector<std::optional<Result<T>>> made(count);
   std::atomic<size_t> next = 0;
   auto work = [&] {
-    for (size_t index = next++; index < kernels.size(); index = next++)
-      binaries[index].emplace(compile(*kernels[index], target));
+    for (size_t index = next++; index < count; index = next++) made[index].emplace(make(index));
   };
   size_t cores = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> workers;
-  for (size_t count = 1; count < std::min(cores, kernels.size()); ++count) workers.emplace_back(work);
+  while (workers.size() + 1 < std::min(cores, count)) workers.emplace_back(work);
   work();
   for (std::thread& worker : workers) worker.join();
-  return binaries;
+  Error errors;
+  std::vector<T> out;
+  for (auto& each : made) {
+    if (*each)
+      out.push_back(**std::move(each));
+    else
+      errors.append(each->takeError());
+  }
+  if (!errors.empty()) return errors;
+  return out;
+}
+
+/// Tells the context how long its life took.
+class PhaseTimer {
+ public:
+  PhaseTimer(const PassContext& context, const char* name) : context_(context), name_(name) {}
+  ~PhaseTimer() {
+    context_.phase(name_, std::chrono::duration<double, std::milli>(Clock::now() - start_).count());
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const PassContext& context_;
+  const char* name_;
+  Clock::time_point start_ = Clock::now();
+};
+
+Result<std::vector<GlslText>> printAll(const std::vector<Item*>& kernels, const Target& target,
+                                       const PassContext& context) {
+  PhaseTimer timer(context, "glsl");
+  return makeAll<GlslText>(kernels.size(), [&](size_t i) { return printGlsl(*kernels[i], target); });
+}
+
+Result<std::vector<std::vector<uint32_t>>> compileAll(const std::vector<Item*>& kernels,
+                                                      const std::vector<GlslText>& texts, ShaderCache& cache,
+                                                      const PassContext& context) {
+  PhaseTimer timer(context, "shaderc");
+  ShaderOptions options;
+  options.cache = &cache;
+  return makeAll<std::vector<uint32_t>>(
+      kernels.size(), [&](size_t i) { return compileGlsl(texts[i], kernels[i]->name, options); });
 }
 
 }  // namespace
@@ -68,22 +107,24 @@ std::vector<std::optional<Result<std::unique_ptr<Item>>>> compileAll(const std::
 Result<void> run_spirv_emit(Module& module, const SpirvEmitOptions& options, const PassContext& context) {
   if (options.emit != "kernel" && options.emit != "glsl" && options.emit != "spirv")
     return fail(fmt::format("spirv-emit: emit={} is unknown; known: kernel, glsl, spirv", options.emit));
-  if (module.stage == Stage::planned) TG_CHECK(run_lower_kernels(module, {}, context));
+  if (module.stage == Stage::planned) {
+    PhaseTimer timer(context, "lower-kernels");
+    TG_CHECK(run_lower_kernels(module, {}, context));
+  }
   std::vector<Item*> kernels = module.all(ItemKind::kernel);
   for (Item* kernel : kernels) legalize(&module, *kernel);
   if (options.emit != "spirv") return {};
   TG_TRY(Target target, targetOf(module.attrs));
-  std::vector<std::optional<Result<std::unique_ptr<Item>>>> binaries = compileAll(kernels, target);
-  Error errors;
-  for (auto& binary : binaries)
-    if (!*binary) errors.append(binary->takeError());
-  if (!errors.empty()) return errors;
+  TG_TRY(std::vector<GlslText> texts, printAll(kernels, target, context));
+  ShaderCache cache(options.cache);
+  TG_TRY(auto codes, compileAll(kernels, texts, cache, context));
+  cache.trim();
   std::vector<std::unique_ptr<Item>> items;
   size_t next = 0;
   for (auto& item : module.items) {
-    bool kernel = item->kind == ItemKind::kernel;
+    const Item& kernel = *item;
     items.push_back(std::move(item));
-    if (kernel) items.push_back(**std::move(binaries[next++]));
+    if (kernel.kind == ItemKind::kernel) items.push_back(binaryOf(kernel, std::move(codes[next++])));
   }
   module.items = std::move(items);
   module.stage = Stage::spirv;

@@ -18,9 +18,17 @@ void linkCodegen() {
 }
 
 Result<void> runManager(PassManager manager, Finished& work, const DiagnosticHandler& onDiagnostic) {
-  manager.instrument({{}, [&work](const PipelineStep& step, int, const Module&, double milliseconds) {
-                        work.milliseconds.emplace_back(step.pass->name, milliseconds);
-                      }});
+  double parts = 0;
+  Instrumentation hooks;
+  hooks.phase = [&](const PipelineStep&, std::string_view name, double milliseconds) {
+    work.milliseconds.emplace_back(name, milliseconds);
+    parts += milliseconds;
+  };
+  hooks.after = [&](const PipelineStep& step, int, const Module&, double milliseconds) {
+    work.milliseconds.emplace_back(step.pass->name, milliseconds - parts);
+    parts = 0;
+  };
+  manager.instrument(std::move(hooks));
   if (onDiagnostic) manager.onDiagnostic(onDiagnostic);
   return manager.run(work.module);
 }
@@ -42,11 +50,15 @@ PassManager restOfPipeline(Stage stage, const Target& target, const FinishOption
   add(Stage::fused, "fuse", std::move(fuse));
   add(Stage::planned, "plan", std::move(plan));
   if (options.until == Stage::kernel) add(Stage::kernel, "lower-kernels", {});
-  add(Stage::spirv, "spirv-emit", {});
+  AttrList emit;
+  if (!options.shaders.empty()) emit.push_back({"cache", Attr::string(options.shaders)});
+  add(Stage::spirv, "spirv-emit", std::move(emit));
   return manager;
 }
 
 }  // namespace
+
+std::string shaderFolder(const std::string& cache) { return cache.empty() ? "" : cache + "/shaders"; }
 
 std::string targetOption(const Target& target) {
   std::string line;

@@ -17,6 +17,7 @@ struct FinishOptions {
   std::string keepCaptures = "*";  ///< fuse's option keep-captures
   bool keepGrads = false;          ///< fuse's option keep-grads
   std::string tuning;              ///< fuse's option tuning: a file
+  std::string shaders;             ///< spirv-emit's option cache: a folder
   int64_t reserve = 0;             ///< plan's option reserve, for params that come with homes
   Stage until = Stage::spirv;      ///< where to stop
   DiagnosticHandler onDiagnostic;  ///< remarks of the passes; may be empty
@@ -25,7 +26,7 @@ struct FinishOptions {
 /// A finished module and what making it took.
 struct Finished {
   std::unique_ptr<Module> module;
-  std::vector<std::pair<std::string, double>> milliseconds;  ///< by pass, in order
+  std::vector<std::pair<std::string, double>> milliseconds;  ///< by pass or part of one, in order
 };
 
 /// Runs `trainPipeline`, then what is left of exactly `fuse{target=…},plan,spirv-emit`. The target is
@@ -37,6 +38,9 @@ Result<Finished> finish(std::unique_ptr<Module> module, const Target& target,
 /// Runs a pipeline as text; the first half of `finish`.
 Result<Finished> runPasses(std::unique_ptr<Module> module, const std::string& pipeline,
                            const DiagnosticHandler& onDiagnostic = {});
+
+/// Where spirv-emit keeps shaders in a session's cache folder; "" in none.
+std::string shaderFolder(const std::string& cache);
 
 /// The target as one line of JSON, which fuse's option `target` takes.
 std::string targetOption(const Target& target);

@@ -34,8 +34,10 @@ struct DeviceChoice {
 
 struct SessionOptions {
   DeviceChoice device = {};
-  bool validation = false;              ///< run under the validation layer, when the device is opened here
-  std::string cache = {};               ///< file of compiled pipelines, read and kept up to date; "" is none
+  bool validation = false;  ///< run under the validation layer, when the device is opened here
+  /// Folder of compiled shaders and pipelines (runtime/cache_folder.h), read and added to; "" is none.
+  /// Sessions and processes may share it.
+  std::string cache = {};
   std::optional<Target> target = {};    ///< compile for this target instead of the device's own
   uint64_t seed = 0;                    ///< of parameters and of random ops
   bool keepGrads = true;                ///< downloadParamGrads works

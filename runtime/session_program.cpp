@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
@@ -76,6 +77,7 @@ FinishOptions SessionProgram::finishing(int64_t reserve) const {
   out.keepCaptures = options_.keepCaptures;
   out.keepGrads = options_.keepGrads;
   out.tuning = options_.tuning;
+  out.shaders = shaderFolder(options_.cache);
   out.reserve = reserve;
   out.onDiagnostic = options_.onDiagnostic;
   return out;
@@ -176,6 +178,14 @@ void SessionProgram::addSource(const std::string& function, Source source) {
   sources_[function] = std::move(source);
 }
 
+/// The pipelines of the device and driver in the folder of the options, which is made; "" without.
+std::string SessionProgram::pipelineFile() const {
+  std::error_code error;
+  if (options_.cache.empty()) return "";
+  std::filesystem::create_directories(options_.cache, error);
+  return error ? "" : options_.cache + "/" + device_->cacheName();
+}
+
 Result<void> SessionProgram::makeRunner() {
   if (!device_) {
     TG_TRY(runner_, InterpRunner::create(module_, {}, borrowed_));
@@ -183,10 +193,11 @@ Result<void> SessionProgram::makeRunner() {
   }
   Stopwatch watch;
   // A cache that cannot be read or written costs time and nothing else.
-  if (!options_.cache.empty()) (void)device_->loadCache(options_.cache);
+  const std::string file = pipelineFile();
+  if (!file.empty()) (void)device_->loadCache(file);
   TG_TRY(runner_, Executor::create(*module_, device_, windows_));
   info_.milliseconds.emplace_back("pipelines", watch.milliseconds());
-  if (!options_.cache.empty()) (void)device_->saveCache(options_.cache);
+  if (!file.empty()) (void)device_->saveCache(file);
   return {};
 }
 

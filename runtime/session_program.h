@@ -89,6 +89,7 @@ class SessionProgram {
                                                   const std::vector<std::string>& captures) const;
   void addSource(const std::string& function, Source source);
   void dropOldSizes(const std::string& function);
+  std::string pipelineFile() const;
   Result<void> makeRunner();
   void measure();
   void remark(std::string message) const;

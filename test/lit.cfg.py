@@ -33,6 +33,8 @@ config.substitutions += [
     ("%bin", config.tg_bin_dir),
 ]
 config.environment["PATH"] = config.tg_bin_dir + os.pathsep + os.environ["PATH"]
+# Every test compiles what it runs, and leaves the user's folder alone.
+config.environment["TENSORGRAD_CACHE"] = ""
 
 if config.tg_asan:
     config.available_features.add("asan")

@@ -10,18 +10,20 @@ namespace tg {
 
 namespace {
 
-Attr randn() { return Attr::call("randn", {Attr::of(0.02)}); }
+constexpr double kDeviation = 0.02;  ///< of the matrices at the start
 
 /// Declares the parameters once; the functions read them by name.
 class Parameters {
  public:
   explicit Parameters(Module& module) : module_(module) {}
-  void matrix(const std::string& name, int64_t rows, int64_t columns) { add(name, {rows, columns}, randn()); }
+  void matrix(const std::string& name, int64_t rows, int64_t columns, double deviation = kDeviation) {
+    add(name, {rows, columns}, Attr::call("randn", {Attr::of(deviation)}));
+  }
   void vector(const std::string& name, int64_t size, const char* init) {
     add(name, {size}, Attr::word(init));
   }
-  void linear(const std::string& name, int64_t in, int64_t out) {
-    matrix(name + ".w", in, out);
+  void linear(const std::string& name, int64_t in, int64_t out, double deviation = kDeviation) {
+    matrix(name + ".w", in, out, deviation);
     vector(name + ".b", out, "zeros");
   }
   void norm(const std::string& name, int64_t width) {
@@ -41,19 +43,21 @@ class Parameters {
 void declare(const GptConfig& config, Module& module) {
   Parameters params(module);
   int64_t width = config.width;
+  double residual =
+      config.scaledResiduals ? kDeviation / std::sqrt(2.0 * static_cast<double>(config.layers)) : kDeviation;
   params.matrix("tokens.w", config.vocab, width);
   params.matrix("positions.w", config.block, width);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     std::string block = fmt::format("blocks.{}.", layer);
     params.norm(block + "ln1", width);
     params.linear(block + "attn.qkv", width, 3 * width);
-    params.linear(block + "attn.proj", width, width);
+    params.linear(block + "attn.proj", width, width, residual);
     params.norm(block + "ln2", width);
     params.linear(block + "mlp.fc", width, 4 * width);
-    params.linear(block + "mlp.out", 4 * width, width);
+    params.linear(block + "mlp.out", 4 * width, width, residual);
   }
   params.norm("ln", width);
-  params.matrix("head.w", width, config.vocab);
+  if (!config.tiedHead) params.matrix("head.w", width, config.vocab);
 }
 
 /// The forward pass of one function.
@@ -72,8 +76,11 @@ class Forward {
       x = named(short_ + "x1", x + attention(norm(x, block_ + "ln1")));
       x = named(short_ + "x2", x + feedForward(norm(x, block_ + "ln2")));
     }
-    TensorExpr last = norm(x, "ln"), weight = param("head.w");
-    return hinted("logits", Opcode::matmul, {last.value, weight.value});
+    TensorExpr last = norm(x, "ln");
+    if (config_.tiedHead)
+      return hinted("logits", Opcode::matmul, {last.value, table.value},
+                    {{"transpose_b", Attr::boolean(true)}});
+    return hinted("logits", Opcode::matmul, {last.value, param("head.w").value});
   }
   Builder& builder() { return builder_; }
 

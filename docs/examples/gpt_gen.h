@@ -20,13 +20,16 @@ struct GptConfig {
   std::string activation = "relu";  ///< of the feed-forward layers: relu or gelu (tanh form)
   /// How heads mix: softmax (matmul, softmax, matmul) or attention (the op tg.attention).
   std::string mixing = "softmax";
+  bool tiedHead = false;  ///< the head is the embedding, transposed
+  bool scaledResiduals =
+      false;  ///< what adds to the residual stream starts 1/√(2·layers) smaller, as in GPT-2
   /// Written on the module, so that `tg-run train` knows what to append.
   std::string trainPipeline = "append-grad,append-adam{lr=1e-3}";
 };
 
 /// @train(%tokens: BxT i32, %targets: BxT i32) -> (loss) and @predict(%tokens: 1xT i32) -> (logits: 1xTxV)
-/// over the same parameters: pre-norm blocks, learned positions, biases everywhere but in the head, which
-/// is untied from the embedding. Matrices start as randn(0.02).
+/// over the same parameters: pre-norm blocks, learned positions, biases everywhere but in the head.
+/// Matrices start as randn(0.02).
 Result<std::unique_ptr<Module>> makeGpt(const GptConfig& config);
 
 }  // namespace tg

@@ -18,6 +18,9 @@ int main(int argc, char** argv) {
   app.add_option("--act", config.activation, "relu or gelu")->capture_default_str();
   app.add_option("--mixing", config.mixing, "softmax: matmul, softmax, matmul; attention: tg.attention")
       ->capture_default_str();
+  app.add_flag("--tied-head", config.tiedHead, "the head is the embedding, transposed");
+  app.add_flag("--scaled-residuals", config.scaledResiduals,
+               "start projections into the residual stream 1/sqrt(2 layers) smaller");
   app.add_option("--pipeline", config.trainPipeline, "what tg-run train appends; '' writes none")
       ->capture_default_str();
   try {

@@ -2,6 +2,7 @@
 // of the whole: a torn or damaged file must not reach the driver.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +20,9 @@ namespace tg::vulkan {
 namespace {
 
 constexpr char magic[8] = {'t', 'g', 'p', 'i', 'p', 'e', '0', '1'};
+
+/// Drivers never drop what a cache holds, so a file that has grown to this is given up.
+constexpr uintmax_t mostBytes = uintmax_t(256) << 20;
 
 struct FileHeader {
   char magic[8];
@@ -53,7 +57,17 @@ bool madeBy(const Probe& probe, std::span<const char> data) {
 
 }  // namespace
 
+std::string Device::cacheName() const {
+  const Probe& probe = state_->probe;
+  std::string name = fmt::format("pipelines-{:04x}-{:04x}-", probe.vendorId, probe.deviceId);
+  for (const uint8_t byte : probe.cacheUuid) name += fmt::format("{:02x}", byte);
+  return name + ".bin";
+}
+
 Result<bool> Device::loadCache(const std::string& path) {
+  std::error_code absent;
+  if (const uintmax_t bytes = std::filesystem::file_size(path, absent); absent || bytes > mostBytes)
+    return false;
   const std::vector<char> file = readAll(path);
   const std::span<const char> data = payload(file);
   if (!madeBy(state_->probe, data)) return false;
@@ -87,6 +101,10 @@ Result<void> Device::saveCache(const std::string& path) {
     data.resize(size);
   }
   if (result != VK_SUCCESS) return state_->failure(result, "reading the pipeline cache");
+
+  const std::vector<char> before = readAll(path);
+  const std::span<const char> kept = payload(before);
+  if (std::equal(kept.begin(), kept.end(), data.begin(), data.end())) return {};
 
   FileHeader header{{}, data.size(), XXH3_64bits(data.data(), data.size())};
   std::memcpy(header.magic, magic, sizeof magic);

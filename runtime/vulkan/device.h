@@ -97,10 +97,13 @@ class Device : public std::enable_shared_from_this<Device> {
   /// The number of the newest finished submission; submissions finish in order.
   Result<uint64_t> completed();
 
-  /// Adds a saved pipeline cache. False when the file is absent, damaged or of another driver,
-  /// which costs time and nothing else.
+  /// A file name for the pipeline cache, which no other device or driver uses.
+  std::string cacheName() const;
+  /// Adds a saved pipeline cache. False when the file is absent, damaged, of another driver or larger than
+  /// 256 MiB (what is saved next starts afresh), which costs time and nothing else.
   Result<bool> loadCache(const std::string& path);
-  /// Writes the pipeline cache beside `path` and renames it, so that readers see all or nothing.
+  /// Writes the pipeline cache beside `path` and renames it, so that readers see all or nothing. A file that
+  /// holds the same already stays as it is.
   Result<void> saveCache(const std::string& path);
 
   /// For the other files of this folder.

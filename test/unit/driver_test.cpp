@@ -177,5 +177,25 @@ TEST(BenchModels, AreModulesThatVerify) {
   }
 }
 
+TEST(BenchModels, HaveTheParametersOfTheirShapes) {
+  // By hand: a matrix for embedding, positions and each of a block's four layers, with biases; two norms.
+  auto block = [](int64_t c) { return 12 * c * c + 9 * c + 2 * 2 * c; };
+  const std::pair<const char*, int64_t> expected[] = {
+      {"mlp", 64 + 64 + 64 * 64 + 64 + 64 + 1},
+      {"cnn", 16 * 9 + 16 + 32 * 16 * 9 + 32 + 1568 * 10 + 10},
+      {"gpt-nano", 65 * 64 + 64 * 64 + 2 * block(64) + 2 * 64 + 64 * 65},
+      {"gpt-micro", 65 * 128 + 128 * 128 + 4 * block(128) + 2 * 128 + 128 * 65},
+      {"gpt-char", 65 * 384 + 256 * 384 + 6 * block(384) + 2 * 384 + 384 * 65},
+      {"gpt2-124m", 124'475'904},  // GPT-2's 124 439 808 and 47 more tokens
+  };
+  for (const auto& [name, parameters] : expected) {
+    auto made = benchModel(name);
+    ASSERT_TRUE(made && *made) << name;
+    int64_t sum = 0;
+    for (const Item* param : (**made)->all(ItemKind::param)) sum += param->type.elements();
+    EXPECT_EQ(sum, parameters) << name;
+  }
+}
+
 }  // namespace
 }  // namespace tg

@@ -1,13 +1,23 @@
-// tg-run bench: how long training steps take, what they launch and what memory they plan.
+// tg-run bench: how long training steps take, what they launch, what memory they plan, and what compiling
+// them takes.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/parser.h"
+#include "ir/verify.h"
+#include "runtime/train/plan_report.h"
 #include "runtime/train/random_inputs.h"
 #include "tools/driver/bench_models.h"
+#include "tools/driver/bench_results.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
@@ -16,12 +26,20 @@ namespace {
 
 constexpr const char* kTrain = "train";
 constexpr int kLeastSteps = 20, kMostSteps = 10000;
+/// Devices start slow: clocks rise, and memory is mapped when first touched.
+constexpr double kWarmSeconds = 0.3;
 
 struct BenchFlags {
   int steps = kLeastSteps, warmup = 5;
   double minTime = 1;
-  bool json = false;
+  bool json = false, compile = false;
+  std::string results, table, against;
 };
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 struct Timing {
   std::vector<double> milliseconds;  ///< of each step, sorted
@@ -31,15 +49,15 @@ struct Timing {
 
 Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags& flags) {
   Timing timing;
-  using Clock = std::chrono::steady_clock;
-  auto since = [](Clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  auto start = Clock::now();
+  auto isCold = [&](int steps) {
+    return steps < flags.warmup || (flags.warmup > 0 && since(start) < kWarmSeconds * 1e3);
   };
-  for (int i = 0; i < flags.warmup; ++i) {
+  for (int i = 0; isCold(i); ++i) {
     TG_TRY(StepResult step, session.step(inputs));
     if (i == 0) timing.firstLoss = step.loss;
   }
-  auto start = Clock::now();
+  start = Clock::now();
   int count = 0;
   while (count < flags.steps || (since(start) < flags.minTime * 1e3 && count < kMostSteps)) {
     auto begin = Clock::now();
@@ -53,6 +71,32 @@ Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags&
 }
 
 using Json = nlohmann::ordered_json;
+
+/// What a step gets through: tokens of sequences of ids, else rows of its first input.
+int64_t itemsOf(const Item& func) {
+  if (func.body.args.empty()) return 1;
+  const Type& type = func.body.args.front()->type;
+  if (type.shape.rank() == 0) return 1;
+  bool sequences = type.dtype == DType::i32 && type.shape.rank() == 2;
+  return sequences ? type.elements() : type.shape[0];
+}
+
+/// Work of a step against its time.
+void addRates(Json& row, const Module& module, const Item& source) {
+  double seconds = row["ms_median"].get<double>() / 1e3, flops = 0, bytes = 0;
+  row["items"] = itemsOf(source);
+  row["items_per_second"] = static_cast<double>(itemsOf(source)) / seconds;
+  const Item* func = module.func(kTrain);
+  if (!func || module.stage < Stage::kernel) return;
+  for (const CommandReport& command : commandReports(module, *func)) {
+    flops += command.flops;
+    bytes += command.bytes;
+  }
+  row["flops"] = flops;
+  row["bytes"] = bytes;
+  row["gflops"] = flops / seconds / 1e9;
+  row["gbytes"] = bytes / seconds / 1e9;
+}
 
 Json toJson(const std::string& model, const OpenModel& open, int64_t kernels, const Timing& timing) {
   SessionInfo info = open.session->info();
@@ -95,6 +139,38 @@ void printText(const Json& row) {
              number("last_loss"));
 }
 
+/// An empty folder for everything that is cached, ours and the driver's, as long as it lives.
+class EmptyCaches {
+ public:
+  EmptyCaches() {
+    std::string name = (std::filesystem::temp_directory_path() / "tg-bench-XXXXXX").string();
+    if (!mkdtemp(name.data())) return;
+    folder_ = name;
+    // Drivers read theirs when they are loaded.
+    const char* variables[] = {"TENSORGRAD_CACHE", "MESA_SHADER_CACHE_DIR", "MESA_GLSL_CACHE_DIR",
+                               "__GL_SHADER_DISK_CACHE_PATH"};
+    for (const char* variable : variables) setenv(variable, name.c_str(), 1);
+  }
+  EmptyCaches(const EmptyCaches&) = delete;
+  ~EmptyCaches() {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+  bool made() const { return !folder_.empty(); }
+
+ private:
+  std::string folder_;
+};
+
+double cpuMilliseconds() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  auto ms = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) / 1e3;
+  };
+  return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
 struct Bench : Verb {
   ModelFlags model;
   BenchFlags flags;
@@ -111,18 +187,68 @@ struct Bench : Verb {
         ->check(CLI::NonNegativeNumber);
     app.add_option("--min-time", flags.minTime, "seconds of steps, at least")->capture_default_str();
     app.add_flag("--json", flags.json, "print JSON");
+    app.add_flag("--compile", flags.compile, "also time compiling with empty caches, then with full ones");
+    app.add_option("--results", flags.results, "add the figures to this JSON file")->option_text("FILE");
+    app.add_option("--table", flags.table, "measure nothing, print such a file as a table")
+        ->option_text("FILE");
+    app.add_option("--against", flags.against, "of --table: ratios to the figures of this file")
+        ->option_text("FILE");
+  }
+  int printTable(CLI::App& app) {
+    auto rows = readResults(flags.table);
+    if (!rows) return report(app, exitInput, rows.error());
+    if (flags.against.empty()) return fmt::print("{}", resultsTable(*rows)), exitOk;
+    auto old = readResults(flags.against);
+    if (!old) return report(app, exitInput, old.error());
+    fmt::print("new over old:\n\n{}", ratiosTable(*rows, *old));
+    return exitOk;
+  }
+  /// Opens the model and tells what compiling it took; `text` is the module's.
+  int timeCompiling(CLI::App& app, const std::string& text, Json& split, OpenModel& open) {
+    auto start = Clock::now();
+    double cpu = cpuMilliseconds();
+    auto module = parse(text, model.file);
+    if (!module) return report(app, exitInput, module.error());
+    if (auto good = verify(**module); !good) return report(app, exitInput, good.error());
+    double parsing = since(start);
+    if (int code = openModel(app, model, *std::move(module), {kTrain}, open)) return code;
+    split = compileSplit(parsing, open.milliseconds);
+    split["cpu"] = cpuMilliseconds() - cpu;
+    return exitOk;
+  }
+  /// With --compile twice, and `compiling` tells of both.
+  int openTimed(CLI::App& app, std::unique_ptr<Module> module, OpenModel& open, Json& compiling) {
+    if (!flags.compile) return openModel(app, model, std::move(module), {kTrain}, open);
+    const std::string text = print(*module);
+    Json cold, warm;
+    if (int code = timeCompiling(app, text, cold, open)) return code;
+    open = {};
+    if (int code = timeCompiling(app, text, warm, open)) return code;
+    compiling = {{"compile_cold_ms", cold}, {"compile_warm_ms", warm}};
+    return exitOk;
   }
   int run(CLI::App& app, const Arguments&) override {
+    if (!flags.table.empty()) return printTable(app);
+    if (!flags.against.empty()) return report(app, exitUsage, "--against goes with --table");
     std::unique_ptr<Module> module;
     if (int code = loadModel(app, model, kTrain, module)) return code;
     auto inputs = randomInputs(*module->func(kTrain));
     if (!inputs) return report(app, exitInput, inputs.error());
+    // Drivers write theirs as long as there is a device, so the folder outlives the session.
+    std::optional<EmptyCaches> caches;
+    if (flags.compile && !caches.emplace().made())
+      return report(app, exitInput, "no temporary folder can be made");
     OpenModel open;
-    if (int code = openModel(app, model, std::move(module), {kTrain}, open)) return code;
+    Json compiling = Json::object();
+    if (int code = openTimed(app, std::move(module), open, compiling)) return code;
     auto timing = measure(*open.session, *inputs, flags);
     if (!timing) return report(app, open.session->device() ? exitDevice : exitInput, timing.error());
     auto kernels = open.session->kernelCount(kTrain);
     Json row = toJson(model.file, open, kernels ? *kernels : 0, *timing);
+    addRates(row, *open.session->module(), *open.source->func(kTrain));
+    row.update(compiling);
+    if (!flags.results.empty())
+      if (auto added = addResult(flags.results, row); !added) return report(app, exitInput, added.error());
     if (flags.json)
       fmt::print("{}\n", row.dump(2));
     else

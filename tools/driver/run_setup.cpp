@@ -14,6 +14,7 @@
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
+#include "runtime/cache_folder.h"
 #include "runtime/finish.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
@@ -151,7 +152,7 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
       ->group("Model and device");
   app.add_flag("--validation", flags.validation, "run under the Vulkan validation layer")
       ->group("Model and device");
-  app.add_flag("--no-cache", flags.noCache, "do not keep compiled pipelines on disk")
+  app.add_flag("--no-cache", flags.noCache, "read and keep no compiled shaders and pipelines")
       ->group("Model and device");
 }
 
@@ -214,17 +215,6 @@ void keepFunctions(Module& module, const std::vector<std::string>& entries) {
   });
 }
 
-std::string cacheFile() {
-  namespace fs = std::filesystem;
-  const char* own = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (!own && !home) return "";
-  fs::path folder = (own ? fs::path(own) : fs::path(home) / ".cache") / "tensorgrad";
-  std::error_code error;
-  fs::create_directories(folder, error);
-  return error ? "" : (folder / "pipelines.bin").string();
-}
-
 /// Mesa's CPU device hands every dispatch to a pool of threads, which costs more than a tiny kernel. Its
 /// size is read once, when the driver is loaded.
 bool leavePoolOut(const Module& module) {
@@ -259,7 +249,7 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   auto device = vulkan::Device::open({flags.device, flags.validation, false, {}});
   if (!device) return report(app, exitDevice, device.error());
   options.device.open = *device;
-  if (!flags.noCache) options.cache = cacheFile();
+  if (!flags.noCache) options.cache = userCacheFolder();
   const vulkan::DeviceInfo& info = (*device)->info();
   if (poolLeftOut && info.name.find("llvmpipe") != std::string::npos)
     fmt::print(
@@ -287,6 +277,7 @@ int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptio
   }
   FinishOptions rest;
   rest.tuning = flags.tuning;
+  rest.shaders = shaderFolder(options.cache);
   auto done = finish(std::move(module), target, rest);
   if (!done) return report(app, exitInput, done.error());
   module = std::move(done->module);
