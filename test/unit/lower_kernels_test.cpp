@@ -141,7 +141,7 @@ TEST(SpirvEmit, StopsWhereItIsTold) {
   std::string text = fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" +
                                  unary("y", "x", kT) + "    return %y : " + kT + "\n  }\n");
   auto kernels = planned(text);
-  ASSERT_TRUE(run_spirv_emit(*kernels, {.emit = "kernel"}, {}));
+  ASSERT_TRUE(run_spirv_emit(*kernels, {.emit = "kernel", .cache = ""}, {}));
   EXPECT_EQ(kernels->stage, Stage::kernel);
   // And goes on from there to the same bytes.
   auto direct = planned(text);
@@ -149,7 +149,7 @@ TEST(SpirvEmit, StopsWhereItIsTold) {
   ASSERT_TRUE(run_spirv_emit(*kernels, {}, {}));
   EXPECT_EQ(print(*kernels), print(*direct));
   auto wrong = planned(text);
-  auto ran = run_spirv_emit(*wrong, {.emit = "ptx"}, {});
+  auto ran = run_spirv_emit(*wrong, {.emit = "ptx", .cache = ""}, {});
   ASSERT_FALSE(ran);
   EXPECT_EQ(ran.error().message(), "spirv-emit: emit=ptx is unknown; known: kernel, glsl, spirv");
 }
