@@ -228,7 +228,8 @@ class Preparer {
     int64_t wanted = target_.parallel * kTile / out.elements(), least = 64;
     if (target_.matmul == "shared") {
       // As many blocks of 64 × 64 elements as the blocking that computes fastest wants.
-      int64_t blocks = (out[out.rank() - 2] + 63) / 64 * ((out.back() + 63) / 64);
+      int64_t m = out[out.rank() - 2], n = out.back();
+      int64_t blocks = out.elements() / (m * n) * ((m + 63) / 64) * ((n + 63) / 64);
       wanted = 8 * target_.units() / blocks + 1, least = 128;
     }
     int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));

@@ -111,8 +111,6 @@ void Recording::Impl::add(const Dispatch& dispatch, uint32_t number) {
 
 Result<void> Recording::Impl::record(const std::vector<Command>& all) {
   auto begin = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
-  // A step may be submitted again before the last one has finished.
-  begin.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
   VkResult result = vk().vkBeginCommandBuffer(commands, &begin);
   if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
   memoryBarrier(vk(), commands, workStages | VK_PIPELINE_STAGE_HOST_BIT,
@@ -168,7 +166,9 @@ Recording::~Recording() {
   if (impl_ && lastSubmission_) (void)impl_->state().waitFor(lastSubmission_);
 }
 
+// Not recorded for simultaneous use, which has drivers copy the commands at every submission.
 Result<void> Recording::submit() {
+  if (lastSubmission_) TG_CHECK(wait());
   TG_TRY(lastSubmission_, impl_->state().submit(impl_->commands));
   return {};
 }

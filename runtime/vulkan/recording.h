@@ -80,7 +80,8 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// Queues the commands once more; earlier submissions may still be running.
+  /// Queues the commands once more, after waiting for the recording's last submission; those of other
+  /// recordings may still be running.
   Result<void> submit();
   /// Blocks until the last submission has finished.
   Result<void> wait();

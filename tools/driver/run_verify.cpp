@@ -143,9 +143,8 @@ Result<std::vector<std::string>> functionsOf(const Module& module, const std::st
     known += (known.empty() ? "@" : ", @") + func->name;
     if (wanted.empty() || wanted == func->name) out.push_back(func->name);
   }
-  if (out.empty())
-    return fail(
-        fmt::format("there is no function @{}; the module has {}", wanted, known.empty() ? "none" : known));
+  if (known.empty()) return failAt(module.loc, "the module has no function");
+  if (out.empty()) return fail(fmt::format("there is no function @{}; the module has {}", wanted, known));
   return out;
 }
 
