@@ -1,0 +1,283 @@
+// When the training loop evaluates, saves, keeps, skips and ends. One parameter that moves by a formula, so
+// that every loss is known.
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "ir/parser.h"
+#include "runtime/train/trainer.h"
+#include "test/unit/data_test_support.h"
+
+namespace tg {
+namespace {
+
+// The gradient of (w - x)² is 2 (w - x); with a rate of 0.1 and x = 2, w goes 0, 0.4, 0.72, 0.976, 1.1808, …
+// The distance of w from 1 is least after step 3.
+constexpr const char* kModel = R"(
+module @m {
+  param @w : tensor<1xf32> {init = zeros}
+  func @train(%x: tensor<1xf32>) -> (loss: tensor<f32>) {
+    %w = tg.param @w : tensor<1xf32>
+    %d = tg.sub %w, %x : tensor<1xf32>
+    %s = tg.square %d : tensor<1xf32>
+    %loss = tg.mean %s {axes = [0]} : tensor<f32>
+    return %loss : tensor<f32>
+  }
+  func @eval(%x: tensor<1xf32>) -> (loss: tensor<f32>) {
+    %w = tg.param @w : tensor<1xf32>
+    %d = tg.sub %w, %x : tensor<1xf32>
+    %s = tg.square %d : tensor<1xf32>
+    %loss = tg.mean %s {axes = [0]} : tensor<f32>
+    return %loss : tensor<f32>
+  }
+}
+)";
+
+double weightAfter(int64_t steps) {
+  double w = 0;
+  for (int64_t step = 0; step < steps; ++step) w += 0.2 * (2 - w);
+  return w;
+}
+
+/// x is 2 in every step and 1, 3, 5, … in the batches of evaluation.
+class Twos : public Feed {
+ public:
+  int64_t badStep = 0;  ///< its x is no number
+  int64_t batches = 1;
+
+  Result<Inputs> batch(int64_t step) const override {
+    return of(step == badStep ? std::numeric_limits<double>::quiet_NaN() : 2.0);
+  }
+  Result<Inputs> evalBatch(int64_t index) const override {
+    return of(1.0 + 2.0 * static_cast<double>(index));
+  }
+  int64_t itemsPerStep() const override { return 1; }
+  std::string unit() const override { return "rows"; }
+  int64_t stepsPerEpoch() const override { return 0; }
+  int64_t evalBatches() const override { return batches; }
+  const Vocabulary* vocabulary() const override { return nullptr; }
+  std::string fingerprint() const override { return ""; }
+  std::vector<std::string> describe() const override { return {}; }
+
+ private:
+  static Result<Inputs> of(double value) {
+    Inputs out;
+    out.emplace("x", arrayOf(DType::f32, {1}, {value}));
+    return out;
+  }
+};
+
+/// Writes down what it hears, and asks for things at a step.
+class Listener : public TrainObserver {
+ public:
+  explicit Listener(TrainControl& control) : control_(control) {}
+  int64_t stopAt = 0, checkpointAt = 0;
+  std::vector<std::string> heard;
+  std::vector<double> losses, evaluations;
+
+  Result<void> onStep(const StepResult& step) override {
+    losses.push_back(step.loss);
+    if (step.step == stopAt) control_.stop = true;
+    if (step.step == checkpointAt) control_.checkpoint = true;
+    return {};
+  }
+  Result<void> onEval(const EvalResult& eval) override {
+    heard.push_back(fmt::format("eval {}{}", eval.step, eval.best ? " best" : ""));
+    evaluations.push_back(eval.loss);
+    return {};
+  }
+  void onSkip(const StepResult& step) override { heard.push_back(fmt::format("skip {}", step.step)); }
+  void onSave(const std::string&, int64_t step) override { heard.push_back(fmt::format("save {}", step)); }
+
+ private:
+  TrainControl& control_;
+};
+
+using Heard = std::vector<std::string>;
+
+class TrainerTest : public Files {
+ protected:
+  void SetUp() override {
+    Files::SetUp();
+    auto module = parse(kModel, "m.tgir");
+    ASSERT_OK(module);
+    SessionOptions options;
+    options.device = "interp";
+    options.trainPipeline = "append-grad,append-sgd{lr=0.1}";
+    auto session = Session::create(std::move(*module), options);
+    ASSERT_OK(session);
+    session_ = std::move(*session);
+  }
+  TrainSummary train(TrainerOptions options, TrainState state = {}) {
+    options.runDir = directory_;
+    Trainer trainer(*session_, feed_, options, state);
+    auto summary = trainer.run(listener_, control_);
+    EXPECT_TRUE(summary) << summary.error().message();
+    state_ = trainer.state();
+    return summary ? *summary : TrainSummary{};
+  }
+  double weight() {
+    auto params = session_->downloadParams();
+    EXPECT_TRUE(params);
+    return params->front().second.at(0);
+  }
+  /// Steps of the checkpoints that are there, and whether each is whole.
+  std::vector<int64_t> kept() const {
+    std::vector<int64_t> steps;
+    auto entries = listCheckpoints(directory_);
+    EXPECT_TRUE(entries);
+    for (const CheckpointEntry& entry : *entries) {
+      EXPECT_EQ(entry.damage, "");
+      steps.insert(steps.begin(), entry.step);
+    }
+    return steps;
+  }
+
+  std::unique_ptr<Session> session_;
+  Twos feed_;
+  TrainControl control_;
+  Listener listener_{control_};
+  TrainState state_;
+};
+
+TEST_F(TrainerTest, StepsFollowTheFormula) {
+  const TrainSummary summary = train({.steps = 30});
+  EXPECT_EQ(summary.end, TrainEnd::done);
+  ASSERT_EQ(listener_.losses.size(), 30u);
+  double last = 0;
+  for (size_t step = 0; step < 30; ++step) {
+    const double loss = std::pow(weightAfter(static_cast<int64_t>(step)) - 2, 2);
+    EXPECT_NEAR(listener_.losses[step], loss, 1e-5);
+    if (step >= 10) last += loss / 20;
+  }
+  EXPECT_EQ(summary.meanOf, 20);
+  EXPECT_NEAR(summary.meanLoss, last, 1e-6) << "of the last 20 steps alone";
+  EXPECT_NEAR(weight(), weightAfter(30), 1e-5);
+}
+
+TEST_F(TrainerTest, EvaluatesEveryFewStepsAndAtTheEnd) {
+  train({.steps = 7, .evalEvery = 3});
+  EXPECT_EQ(listener_.heard, (Heard{"eval 3 best", "eval 6", "eval 7", "save 7"}));
+  EXPECT_NEAR(listener_.evaluations[0], std::pow(weightAfter(3) - 1, 2), 1e-5) << "after step 3, not before";
+  EXPECT_NEAR(listener_.evaluations[2], std::pow(weightAfter(7) - 1, 2), 1e-5);
+  EXPECT_NEAR(weight(), weightAfter(7), 1e-5) << "evaluation moves nothing";
+  EXPECT_EQ(state_.bestStep, 3);
+}
+
+TEST_F(TrainerTest, EvaluatesOnceWhereTheEndIsDueAnyway) {
+  train({.steps = 6, .evalEvery = 3});
+  EXPECT_EQ(listener_.heard, (Heard{"eval 3 best", "eval 6", "save 6"}));
+}
+
+TEST_F(TrainerTest, EvaluationIsTheMeanOfItsBatches) {
+  feed_.batches = 3;
+  train({.steps = 1});
+  const double w = weightAfter(1);
+  const double all = (std::pow(w - 1, 2) + std::pow(w - 3, 2) + std::pow(w - 5, 2)) / 3;
+  EXPECT_NEAR(listener_.evaluations.at(0), all, 1e-5);
+  train({.steps = 2, .evalBatches = 2}, state_);
+  const double later = weightAfter(2);
+  EXPECT_NEAR(listener_.evaluations.at(1), (std::pow(later - 1, 2) + std::pow(later - 3, 2)) / 2, 1e-5);
+}
+
+TEST_F(TrainerTest, SavesEveryFewStepsAndAtTheEndOnce) {
+  feed_.batches = 0;
+  train({.steps = 7, .checkpointEvery = 2});
+  EXPECT_EQ(listener_.heard, (Heard{"save 2", "save 4", "save 6", "save 7"}));
+  EXPECT_EQ(kept(), (std::vector<int64_t>{2, 4, 6, 7}));
+  listener_.heard.clear();
+  train({.steps = 8, .checkpointEvery = 2}, state_);
+  EXPECT_EQ(listener_.heard, (Heard{"save 8"})) << "counted over the whole run, and the last one once";
+}
+
+TEST_F(TrainerTest, ACheckpointHoldsItsStep) {
+  feed_.batches = 0;
+  train({.steps = 5, .checkpointEvery = 2});
+  for (const int64_t step : {2, 4, 5}) {
+    const auto checkpoint = readCheckpoint(fmt::format("{}/ckpt/step_{:08}", directory_, step));
+    ASSERT_OK(checkpoint);
+    EXPECT_EQ(checkpoint->state.step, step);
+    EXPECT_NEAR(checkpoint->params.front().second.at(0), weightAfter(step), 1e-5);
+  }
+}
+
+TEST_F(TrainerTest, KeepsTheLastFew) {
+  feed_.batches = 0;
+  train({.steps = 9, .checkpointEvery = 2, .keepLast = 2});
+  EXPECT_EQ(kept(), (std::vector<int64_t>{8, 9}));
+}
+
+TEST_F(TrainerTest, KeepsTheBestBesideTheLast) {
+  train({.steps = 6, .evalEvery = 1, .keepLast = 1, .keepBest = true});
+  EXPECT_EQ(kept(), (std::vector<int64_t>{3, 6}));
+  EXPECT_EQ(listener_.heard, (Heard{"eval 1 best", "save 1", "eval 2 best", "save 2", "eval 3 best", "save 3",
+                                    "eval 4", "eval 5", "eval 6", "save 6"}));
+  EXPECT_EQ(state_.bestStep, 3);
+  EXPECT_NEAR(*state_.bestValLoss, std::pow(weightAfter(3) - 1, 2), 1e-5);
+}
+
+TEST_F(TrainerTest, ALossThatIsNoNumberEndsTheRunUnsaved) {
+  feed_.badStep = 4;
+  feed_.batches = 0;
+  const TrainSummary summary = train({.steps = 8, .checkpointEvery = 2});
+  EXPECT_EQ(summary.end, TrainEnd::notFinite);
+  EXPECT_EQ(summary.step, 4);
+  EXPECT_TRUE(std::isnan(summary.lastLoss));
+  EXPECT_EQ(kept(), (std::vector<int64_t>{2})) << "not 4, where one is due";
+  EXPECT_EQ(listener_.losses.size(), 3u);
+}
+
+TEST_F(TrainerTest, OrItsBatchIsLeftOut) {
+  feed_.badStep = 4;
+  feed_.batches = 0;
+  const TrainSummary summary = train({.steps = 8, .onNan = OnNan::skip});
+  EXPECT_EQ(summary.end, TrainEnd::done);
+  EXPECT_EQ(summary.step, 8);
+  EXPECT_EQ(listener_.heard, (Heard{"skip 4", "save 8"}));
+  EXPECT_NEAR(weight(), weightAfter(7), 1e-5) << "one step of eight did nothing";
+  EXPECT_NEAR(listener_.losses.at(3), std::pow(weightAfter(3) - 2, 2), 1e-5) << "step 5 goes on from step 3";
+}
+
+TEST_F(TrainerTest, AStopFinishesItsStepAndSaves) {
+  listener_.stopAt = 3;
+  const TrainSummary summary = train({.steps = 8});
+  EXPECT_EQ(summary.end, TrainEnd::stopped);
+  EXPECT_EQ(summary.step, 3);
+  EXPECT_EQ(listener_.heard, (Heard{"save 3"})) << "without the evaluation of the end";
+}
+
+TEST_F(TrainerTest, ACheckpointThatIsAskedForIsMadeOnce) {
+  feed_.batches = 0;
+  listener_.checkpointAt = 3;
+  train({.steps = 6});
+  EXPECT_EQ(listener_.heard, (Heard{"save 3", "save 6"}));
+}
+
+TEST_F(TrainerTest, TimeEndsTheRunAfterAStep) {
+  feed_.batches = 0;
+  const TrainSummary summary = train({.steps = int64_t{1} << 40, .maxSeconds = 0.05});
+  EXPECT_EQ(summary.end, TrainEnd::outOfTime);
+  EXPECT_GE(summary.step, 1);
+  EXPECT_EQ(kept(), (std::vector<int64_t>{summary.step}));
+}
+
+TEST_F(TrainerTest, OneBatchIsThatOfTheFirstStep) {
+  feed_.badStep = 2;
+  feed_.batches = 0;
+  const TrainSummary summary = train({.steps = 4, .overfitOneBatch = true});
+  EXPECT_EQ(summary.end, TrainEnd::done);
+  EXPECT_NEAR(weight(), weightAfter(4), 1e-5);
+}
+
+TEST_F(TrainerTest, NothingIsLeftOfAFinishedRun) {
+  train({.steps = 2});
+  listener_.heard.clear();
+  const TrainSummary summary = train({.steps = 2}, state_);
+  EXPECT_EQ(summary.end, TrainEnd::done);
+  EXPECT_EQ(summary.firstStep, 2);
+  EXPECT_EQ(listener_.heard, Heard{}) << "no evaluation, no checkpoint";
+}
+
+}  // namespace
+}  // namespace tg
