@@ -82,9 +82,11 @@ static Result<void> lowerSharedRow(LowerContext& c, const RowSpace& rows,
   int64_t workgroup = std::max(lanes, c.option("workgroup", lanes)), perGroup = workgroup / lanes;
   int64_t subgroup = reliedSubgroup(c.target);
   bool bySubgroup = subgroup > 1 && lanes % subgroup == 0, ownSubgroup = bySubgroup && lanes == subgroup;
-  if (workgroup % lanes || (perGroup > 1 && !ownSubgroup) || (vec == kLanes && rows.length % kLanes))
-    return failAt(c.fused.loc, fmt::format("schedule {} does not fit rows of {} and subgroups of {}",
-                                           c.schedule.str(), rows.length, subgroup));
+  if (workgroup % lanes || (perGroup > 1 && !ownSubgroup))
+    return failAt(c.fused.loc,
+                  fmt::format("schedule {} puts several rows into a workgroup, and lanes is not the "
+                              "subgroup width of target {}",
+                              c.schedule.str(), c.target.name));
   auto share = [&](const Index& row) {
     KV local = ownSubgroup ? c.kernel.subgroup(Opcode::k_subgroup_lane) : c.kernel.id(Opcode::k_local_id, 0);
     Index lane = c.space.variable(local, lanes);
@@ -142,14 +144,16 @@ static Result<void> lowerSharedRow(LowerContext& c, const RowSpace& rows,
 /// Results over leading axes: the lanes of each walk the reduced elements in turn and combine.
 Result<void> lowerColumn(LowerContext& c) {
   int64_t lanes = c.option("lanes", 1), side = c.option("side", 1), vec = c.option("vec", 1);
-  int64_t units = c.region.yields[0]->type.elements() / vec, groups = (units + side - 1) / side;
-  bool power = lanes > 1 && (lanes & (lanes - 1)) == 0;
-  for (const Value* value : c.region.yields) power = power && value->type.elements() == units * vec;
-  if (!power)
+  int64_t results = c.region.yields[0]->type.elements();
+  bool follows = lanes > 1 && (lanes & (lanes - 1)) == 0 && side > 0 && (vec == 1 || vec == kLanes);
+  for (const Value* value : c.region.yields)
+    follows = follows && value->type.elements() == results && results % vec == 0;
+  if (!follows)
     return failAt(c.fused.loc,
-                  fmt::format("schedule {} needs a power of two of lanes and results of one size, a multiple "
-                              "of vec",
+                  fmt::format("schedule {} needs a power of two of lanes, and results of one size "
+                              "that vec, 1 or 4, divides",
                               c.schedule.str()));
+  int64_t units = results / vec, groups = (units + side - 1) / side;
   c.launchGroups(groups, lanes * side, [&](const Index& group) {
     Index local = c.space.variable(c.kernel.id(Opcode::k_local_id, 0), lanes * side);
     Index lane = c.space.div(local, side), own = c.space.mod(local, side);
@@ -175,6 +179,10 @@ Result<void> lowerColumn(LowerContext& c) {
 Result<void> lowerRow(LowerContext& c) {
   RowSpace rows = rowsOf(c);
   int64_t lanes = c.option("lanes", 1), vec = c.option("vec", 1);
+  if (lanes < 1 || (vec != 1 && vec != kLanes) || rows.length % vec)
+    return failAt(c.fused.loc,
+                  fmt::format("schedule {} needs lanes, and rows of {} that vec, 1 or 4, divides",
+                              c.schedule.str(), rows.length));
   auto isFull = [&](size_t slot) {
     return rows.length > 1 && c.region.yields[slot]->type.elements() == rows.rows * rows.length;
   };

@@ -185,6 +185,7 @@ Attr rowSchedule(const RowSpace& rows, const Target& target) {
   if (target.reduce == "workgroup" && (rows.length > kTiny || rows.rows < target.parallel / kTiny)) {
     // A subgroup for a row while its elements fit the registers; else a workgroup, whose lanes take a few.
     int64_t subgroup = reliedSubgroup(target);
+    if (rows.length < subgroup * vec) vec = 1;  // vectors would leave lanes idle
     bool narrow = subgroup > 1 && rows.length <= subgroup * vec * kHeldRounds;
     int64_t most = std::min<int64_t>(target.maxInvocations, 512), least = std::max<int64_t>(subgroup, 32);
     int64_t wanted = roundUpToPowerOfTwo((rows.length + vec * kFewRounds - 1) / (vec * kFewRounds));

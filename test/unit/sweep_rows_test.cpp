@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "runtime/executor.h"
@@ -126,9 +128,9 @@ TEST_P(SharedRows, MatchTheOracle) {
   for (size_t i = 0; i <= all.size(); ++i) {
     functions.push_back(i < all.size() ? fmt::format("f{}", i) : "many");
     inputs.push_back(inputsFor(*(*tensor)->func(functions.back()), static_cast<uint32_t>(i)));
-    if (i < all.size())
-      EXPECT_NE(schedules(functions.back()).find(all[i].schedule), std::string::npos)
-          << all[i].op << all[i].type;
+    if (i == all.size()) continue;
+    EXPECT_NE(schedules(functions.back()).find(all[i].schedule), std::string::npos)
+        << all[i].op << all[i].type;
   }
   EXPECT_EQ(schedules("many"), "column ");
   size_t reductions = 0;
@@ -147,7 +149,7 @@ TEST_P(SharedRows, MatchTheOracle) {
                   exact = interpret(**tensor, f, inputs[i], {}, rounded);
     const Results kernel = interpret(*stages.spirv, f, inputs[i], {}, kernels);
     for (const auto& [name, value] : wide)
-      for (const Results* got : {&kernel, &device[i]}) {
+      for (const Results* got : std::initializer_list<const Results*>{&kernel, &device[i]}) {
         std::string why;
         EXPECT_TRUE(wholeFunctionClose(got->at(name), value, exact.at(name), kWholeFunctionFloor, &why))
             << (got == &kernel ? "kernel: " : "vulkan: ") << why << "\n"
