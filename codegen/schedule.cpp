@@ -164,7 +164,7 @@ constexpr int64_t kFewestSides = 8;  ///< neighbouring floats that a read takes 
 
 /// Null where one invocation for each result is as good.
 std::optional<Attr> columnSchedule(const ColumnSpace& space, const Target& target) {
-  constexpr int64_t kFewest = 4;  // elements that a lane takes at least; fewer cost less than combining
+  constexpr int64_t kFewest = 4;  // lanes, and elements for each; fewer cost less than combining
   if (target.reduce != "workgroup") return std::nullopt;
   int64_t vec = space.last % 4 == 0 ? 4 : 1, units = space.results / vec;
   int64_t workgroup = std::min(kColumnGroup, target.maxInvocations);
@@ -174,7 +174,7 @@ std::optional<Attr> columnSchedule(const ColumnSpace& space, const Target& targe
          units * lanes < 2 * target.parallel)
     lanes *= 2;
   bool fits = space.reductions * workgroup * vec * 4 <= target.sharedBytes;
-  if (lanes == 1 || !fits) return std::nullopt;
+  if (lanes < kFewest || !fits) return std::nullopt;
   return scheduleAttr(
       "column", {{"lanes", Attr::of(lanes)}, {"side", Attr::of(workgroup / lanes)}, {"vec", Attr::of(vec)}});
 }
