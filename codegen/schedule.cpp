@@ -187,7 +187,8 @@ Attr rowSchedule(const RowSpace& rows, const Target& target) {
     int64_t subgroup = reliedSubgroup(target);
     if (rows.length < subgroup * vec) vec = 1;  // vectors would leave lanes idle
     bool narrow = subgroup > 1 && rows.length <= subgroup * vec * kHeldRounds;
-    int64_t most = std::min<int64_t>(target.maxInvocations, 512), least = std::max<int64_t>(subgroup, 32);
+    int64_t most = std::min<int64_t>(target.maxInvocations, 512);
+    int64_t least = std::min<int64_t>(32, roundUpToPowerOfTwo(rows.length));
     int64_t wanted = roundUpToPowerOfTwo((rows.length + vec * kFewRounds - 1) / (vec * kFewRounds));
     lanes = narrow ? subgroup : std::min(std::max(wanted, least), most);
     workgroup = narrow ? std::max(target.workgroup / lanes, int64_t{1}) * lanes : lanes;
