@@ -10,17 +10,17 @@ namespace tg {
 
 std::vector<KV>
 RegionEmitter::over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,
-                    const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body) {
+                    const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body,
+                    int64_t inlined) {
   int64_t trips = extent / step;
-  constexpr int64_t kInline = 4;  // so few trips cost less as straight code than a loop's bookkeeping
   std::vector<KV> carried = init;
-  if (trips <= kInline) {
+  if (trips <= inlined) {  // costs less as straight code than a loop's bookkeeping
     kernel_.at(level, [&] {
       for (int64_t trip = 0; trip < trips; ++trip) carried = body(IndexSpace::constant(trip * step), carried);
     });
     return carried;
   }
-  int64_t unroll = trips % 4 == 0 ? 4 : trips % 2 == 0 ? 2 : 1;
+  int64_t unroll = trips % inlined == 0 ? inlined : trips % 4 == 0 ? 4 : trips % 2 == 0 ? 2 : 1;
   // The loop counts rounds, so that multiples of the step stay visible to the index algebra.
   return kernel_.loop(level, KernelBuilder::u32(0), trips / unroll, 1, init,
                       [&](const KV& k, const std::vector<KV>& inside) {
@@ -77,11 +77,7 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   std::sort(axes.begin(), axes.end());
   std::erase_if(axes, [&](int axis) { return shape[axis] == 1; });
   int level = levelOf(at);
-  // Not for another row in each invocation, as where a result reads the rows transposed.
-  bool sameRow =
-      std::all_of(at.begin(), at.end(), [&](const Index& index) { return space_.follows(index, rows_.row); });
-  if (rows_.width > 1 && level <= rows_.level && sameRow)
-    return sharedReduction(op, keptIndices(op, at), axes, level);
+  if (isShared(at)) return sharedReduction(op, keptIndices(op, at), axes, level);
 
   Indices in = keptIndices(op, at);
   Opcode combine = combiner(op.code);
@@ -117,7 +113,57 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   return out;
 }
 
-/// A reduction the row's invocations share: each takes every width-th element, then they combine.
+bool RegionEmitter::isShared(const Indices& at) const {
+  // Not for another row in each invocation, as where a result reads the rows transposed.
+  bool sameRow =
+      std::all_of(at.begin(), at.end(), [&](const Index& index) { return space_.follows(index, rows_.row); });
+  return rows_.width > 1 && levelOf(at) <= rows_.level && sameRow;
+}
+
+static const char* kindOf(Opcode combine) {
+  return combine == Opcode::k_max ? "max" : combine == Opcode::k_min ? "min" : "add";
+}
+
+KV RegionEmitter::combined(const KV& partial, Opcode combine) {
+  if (rows_.side) return combinedSides(partial, combine);
+  if (rows_.subgroup == 1) return kernel_.workgroupReduce(partial, kindOf(combine));
+  KV part = kernel_.subgroupReduce(partial, kindOf(combine));
+  if (rows_.width == rows_.subgroup) return part;
+  // A slot for each subgroup. Slots of their own for every reduction need no second barrier.
+  int64_t count = rows_.width / rows_.subgroup;
+  Value* slots = kernel_.sharedBuffer(Type::buffer(part.type.dtype, 1, {count}, BufMode::shared), "slots");
+  KV first =
+      kernel_.op(Opcode::k_eq, {kernel_.subgroup(Opcode::k_subgroup_lane), KernelBuilder::u32(0)}, DType::i1);
+  kernel_.guard(first, [&] { kernel_.store(part, slots, kernel_.subgroup(Opcode::k_subgroup_id)); });
+  kernel_.barrier();
+  KV out = kernel_.loadHere(slots, KernelBuilder::u32(0));
+  for (int64_t at = 1; at < count; ++at)
+    out = kernel_.op(combine, {out, kernel_.loadHere(slots, KernelBuilder::u32(at))}, part.type.dtype);
+  return out;
+}
+
+/// Halves the lanes of each row, as a tree, until the first has all.
+KV RegionEmitter::combinedSides(const KV& partial, Opcode combine) {
+  DType dtype = partial.type.dtype;
+  Type slot = Type::buffer(dtype, partial.lanes(), {rows_.width * rows_.side}, BufMode::shared);
+  Value* slots = kernel_.sharedBuffer(slot, "slots");
+  KV local = kernel_.id(Opcode::k_local_id, 0);
+  kernel_.store(partial, slots, local);
+  kernel_.barrier();
+  for (int64_t width = rows_.width / 2; width > 0; width /= 2) {
+    KV distance = KernelBuilder::u32(width * rows_.side);
+    kernel_.guard(kernel_.op(Opcode::k_lt, {local, distance}, DType::i1), [&] {
+      KV low = kernel_.loadHere(slots, local), high = kernel_.loadHere(slots, kernel_.add(local, distance));
+      kernel_.store(kernel_.op(combine, {low, high}, dtype), slots, local);
+    });
+    kernel_.barrier();
+  }
+  return kernel_.loadHere(slots,
+                          kernel_.op(Opcode::k_mod, {local, KernelBuilder::u32(rows_.side)}, DType::u32));
+}
+
+/// A reduction the row's invocations share: each takes every width-th element, or group of rows_.vec
+/// elements, then they combine.
 KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level) {
   const Shape& shape = op.in(0)->type.shape;
   Shape inner;
@@ -125,12 +171,18 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
   int64_t count = inner.elements();
   Opcode combine = combiner(op.code);
   DType dtype = op.result()->type.dtype;
+  bool vector =
+      rows_.vec == kLanes && !axes.empty() && inner.back() % kLanes == 0 && !IndexSpace::usesLane(in);
+  bool lanes = vector || IndexSpace::usesLane(in);
+  int64_t step = vector ? kLanes : 1;
   KV out;
   kernel_.at(level, [&] {
     KV start = neutral(combine, dtype);
-    int64_t rounds = (count + rows_.width - 1) / rows_.width;
-    KV partial = over(level, rounds, 1, {start}, [&](const Index& round, const std::vector<KV>& carried) {
-      Index offset = space_.add(space_.scale(round, rows_.width), rows_.lane);
+    if (lanes) start = kernel_.splat(start);
+    int64_t rounds = (count + rows_.width * step - 1) / (rows_.width * step);
+    auto body = [&](const Index& round, const std::vector<KV>& carried) {
+      Index offset = space_.add(space_.scale(round, rows_.width * step), space_.scale(rows_.lane, step));
+      if (vector) offset = space_.add(offset, IndexSpace::lane());
       auto take = [&](const Index& element) {
         Indices parts = space_.delinear(element, inner);
         for (size_t i = 0; i < axes.size(); ++i) in[static_cast<size_t>(axes[i])] = parts[i];
@@ -144,9 +196,10 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
         element = kernel_.select(part.cond, take(part.inside), start);
       }
       return std::vector<KV>{kernel_.op(combine, {carried[0], element}, dtype)};
-    })[0];
-    const char* kind = combine == Opcode::k_max ? "max" : combine == Opcode::k_min ? "min" : "add";
-    out = kernel_.workgroupReduce(partial, kind);
+    };
+    KV partial = over(level, rounds, 1, {start}, body, kHeldRounds)[0];
+    if (vector) partial = horizontal(partial, combine);
+    out = combined(partial, combine);
     if (op.code == Opcode::mean) out = kernel_.mul(out, KernelBuilder::f32(1.0 / static_cast<double>(count)));
   });
   return out;
@@ -209,13 +262,24 @@ KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
   int level = levelOf(at);
   KV start = KernelBuilder::literal(updates.dtype, 0);
   if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { start = kernel_.splat(start); });
-  auto step = [&](const Index& n, const KV& sum) {
+  auto step = [&](const Index& n, const KV& sum, const KV& valid = KernelBuilder::literal(DType::i1, 1)) {
     Indices in = space_.delinear(n, ids.shape);
     KV id = emit(op.in(0), in);
     in.insert(in.end(), at.begin() + 1, at.end());
     KV same = kernel_.op(Opcode::k_eq, {id, row}, DType::i1);
+    if (!valid.isLiteral()) same = kernel_.op(Opcode::k_and, {same, valid}, DType::i1);
     return kernel_.guarded(same, sum, [&] { return kernel_.add(sum, emit(op.in(1), in)); });
   };
+  if (op.numOperands() < 3 && isShared(at)) {
+    int64_t rounds = (ids.elements() + rows_.width - 1) / rows_.width;
+    KV partial = over(level, rounds, 1, {start}, [&](const Index& round, const std::vector<KV>& carried) {
+      Hit part = hit(space_.add(space_.scale(round, rows_.width), rows_.lane), 0, ids.elements());
+      return std::vector<KV>{step(part.inside, carried[0], part.cond)};
+    })[0];
+    KV out;
+    kernel_.at(level, [&] { out = combined(partial, Opcode::k_add); });
+    return out;
+  }
   if (op.numOperands() < 3)
     return over(level, ids.elements(), 1, {start}, [&](const Index& n, const std::vector<KV>& carried) {
       return std::vector<KV>{step(n, carried[0])};

@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "codegen/index.h"
@@ -17,10 +18,15 @@ namespace tg {
 
 /// How reductions that depend on nothing finer than the row are computed.
 struct RowLanes {
-  int64_t width = 1;  ///< invocations that share a row; 1 leaves every reduction to one invocation
-  Index row;          ///< the row, the same for all of them
-  Index lane;         ///< this invocation's number among them
-  int level = 0;      ///< scopes up to this depth are the same for all of them
+  int64_t width = 1;     ///< invocations that share a row; 1 leaves every reduction to one invocation
+  Index row;             ///< the row, the same for all of them
+  Index lane;            ///< this invocation's number among them
+  int level = 0;         ///< scopes up to this depth are the same for all of them
+  int64_t vec = 1;       ///< elements of the row that an invocation takes at once
+  int64_t subgroup = 1;  ///< subgroup width that combining relies on; 1 for none
+  /// Rows side by side in a workgroup, lane by lane: invocation lane·side + i works on the i-th row. With 0 a
+  /// workgroup has one row, or each of its subgroups has.
+  int64_t side = 0;
 };
 
 class RegionEmitter;
@@ -57,6 +63,11 @@ class RegionEmitter {
   using AtTwo = std::function<KV(const Index&, const Index&)>;
   /// body(a, b) where a < countA and b < countB, else 0; the body sees indices that are always inside.
   KV within(const Index& a, int64_t countA, const Index& b, int64_t countB, const AtTwo& body);
+  /// Whether an index is below a count, and an index that always is, equal to it there.
+  std::pair<KV, Index> below(const Index& at, int64_t count) {
+    Hit part = hit(at, 0, count);
+    return {part.cond, part.inside};
+  }
   /// Runs body(a, b) only where a < countA and b < countB.
   void whereInside(const Index& a, int64_t countA, const Index& b, int64_t countB,
                    const std::function<void(const Index&, const Index&)>& body);
@@ -106,6 +117,11 @@ class RegionEmitter {
   /// The four words of a quad of a random op's elements.
   std::array<KV, kLanes> randomQuad(const Op& op, const Index& quad);
   KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);
+  /// What the invocations that share a row have found, combined; all of them get it.
+  KV combined(const KV& partial, Opcode combine);
+  KV combinedSides(const KV& partial, Opcode combine);
+  /// Whether the row's invocations share a reduction at these indices of its result.
+  bool isShared(const Indices& at) const;
   /// The operand's indices with those of the reduced axes left open.
   static Indices keptIndices(const Op& op, const Indices& at);
 
@@ -125,7 +141,8 @@ class RegionEmitter {
   KV horizontal(const KV& vector, Opcode combine);
   /// Carries `init` over an axis in pieces of `step`, unrolled; placed at `level`.
   std::vector<KV> over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,
-                       const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body);
+                       const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body,
+                       int64_t inlined = 4);
   int levelOf(const Indices& at) const;
   Value* parameterFor(bool isResult, int slot, bool vector);
 

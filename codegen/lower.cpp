@@ -75,9 +75,114 @@ static RowSpace rowsOf(const LowerContext& c) {
   return space;
 }
 
+/// Rows that a subgroup or a workgroup share. What a lane reads in a few rounds it keeps for later passes.
+static Result<void> lowerSharedRow(LowerContext& c, const RowSpace& rows,
+                                   const std::function<bool(size_t)>& isFull) {
+  int64_t lanes = c.option("lanes", 1), vec = c.option("vec", 1);
+  int64_t workgroup = std::max(lanes, c.option("workgroup", lanes)), perGroup = workgroup / lanes;
+  int64_t subgroup = reliedSubgroup(c.target);
+  bool bySubgroup = subgroup > 1 && lanes % subgroup == 0, ownSubgroup = bySubgroup && lanes == subgroup;
+  if (workgroup % lanes || (perGroup > 1 && !ownSubgroup))
+    return failAt(c.fused.loc,
+                  fmt::format("schedule {} puts several rows into a workgroup, and lanes is not the "
+                              "subgroup width of target {}",
+                              c.schedule.str(), c.target.name));
+  auto share = [&](const Index& row) {
+    KV local = ownSubgroup ? c.kernel.subgroup(Opcode::k_subgroup_lane) : c.kernel.id(Opcode::k_local_id, 0);
+    Index lane = c.space.variable(local, lanes);
+    c.emitter.shareRows({lanes, row, lane, c.kernel.depth(), vec, bySubgroup ? subgroup : 1});
+    KV first = c.kernel.op(Opcode::k_eq, {local, KernelBuilder::u32(0)}, DType::i1);
+    // Statistics are computed by all invocations, then stored by the first.
+    std::vector<int> full, single;
+    for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
+      (isFull(slot) ? full : single).push_back(static_cast<int>(slot));
+    auto value = [&](int slot) { return c.region.yields[static_cast<size_t>(slot)]; };
+    for (int slot : single) c.emitter.emitLinear(value(slot), row);
+    if (!single.empty())
+      c.kernel.guard(first, [&] {
+        for (int slot : single) c.emitter.store(slot, row);
+      });
+    if (full.empty()) return;
+    // Shared reductions must be met by all invocations before control flow diverges.
+    c.emitter.pullRowReductions(row, rows.length);
+    auto elements = [&](const Index& round) {
+      Index column = c.space.add(c.space.scale(round, lanes * vec), c.space.scale(lane, vec));
+      if (vec == kLanes) column = c.space.add(column, IndexSpace::lane());
+      Index start = c.space.scale(row, rows.length);
+      if (c.space.max(column) < rows.length) {
+        for (int slot : full) c.emitter.store(slot, c.space.add(start, column));
+        return;
+      }
+      // Computed as the reductions did, at an index that is always inside, and so once.
+      auto [inside, at] = c.emitter.below(column, rows.length);
+      Index offset = c.space.add(start, at);
+      for (int slot : full) c.emitter.emitLinear(value(slot), offset);
+      c.kernel.guard(inside, [&] {
+        for (int slot : full) c.emitter.store(slot, offset);
+      });
+    };
+    int64_t rounds = (rows.length + lanes * vec - 1) / (lanes * vec);
+    if (rounds <= kHeldRounds) {
+      for (int64_t round = 0; round < rounds; ++round) elements(IndexSpace::constant(round));
+      return;
+    }
+    c.kernel.hint("round");
+    c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rounds, 1, {},
+                  [&](const KV& round, const std::vector<KV>&) {
+                    elements(c.space.variable(round, rounds));
+                    return std::vector<KV>{};
+                  });
+  };
+  c.launchGroups((rows.rows + perGroup - 1) / perGroup, workgroup, [&](const Index& group) {
+    if (perGroup == 1) return share(group);
+    Index own = c.space.variable(c.kernel.subgroup(Opcode::k_subgroup_id), perGroup);
+    bounded(c, c.space.add(c.space.scale(group, perGroup), own), rows.rows, share);
+  });
+  return {};
+}
+
+/// Results over leading axes: the lanes of each walk the reduced elements in turn and combine.
+Result<void> lowerColumn(LowerContext& c) {
+  int64_t lanes = c.option("lanes", 1), side = c.option("side", 1), vec = c.option("vec", 1);
+  int64_t results = c.region.yields[0]->type.elements();
+  bool follows = lanes > 1 && (lanes & (lanes - 1)) == 0 && side > 0 && (vec == 1 || vec == kLanes);
+  for (const Value* value : c.region.yields)
+    follows = follows && value->type.elements() == results && results % vec == 0;
+  if (!follows)
+    return failAt(c.fused.loc,
+                  fmt::format("schedule {} needs a power of two of lanes, and results of one size "
+                              "that vec, 1 or 4, divides",
+                              c.schedule.str()));
+  int64_t units = results / vec, groups = (units + side - 1) / side;
+  c.launchGroups(groups, lanes * side, [&](const Index& group) {
+    Index local = c.space.variable(c.kernel.id(Opcode::k_local_id, 0), lanes * side);
+    Index lane = c.space.div(local, side), own = c.space.mod(local, side);
+    Index unit = c.space.add(c.space.scale(group, side), own);
+    KV stores = c.kernel.op(Opcode::k_eq, {c.space.materialize(lane), KernelBuilder::u32(0)}, DType::i1);
+    if (c.space.max(unit) >= units) {  // invocations too many do what the first results' do, for the barriers
+      auto [inside, at] = c.emitter.below(unit, units);
+      stores = c.kernel.op(Opcode::k_and, {stores, inside}, DType::i1);
+      unit = at;
+    }
+    Index result = c.space.scale(unit, vec);
+    if (vec == kLanes) result = c.space.add(result, IndexSpace::lane());
+    c.emitter.shareRows({lanes, result, lane, c.kernel.depth(), 1, 1, side});
+    for (const Value* value : c.region.yields) c.emitter.emitLinear(value, result);
+    c.kernel.guard(stores, [&] {
+      for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
+        c.emitter.store(static_cast<int>(slot), result);
+    });
+  });
+  return {};
+}
+
 Result<void> lowerRow(LowerContext& c) {
   RowSpace rows = rowsOf(c);
   int64_t lanes = c.option("lanes", 1), vec = c.option("vec", 1);
+  if (lanes < 1 || (vec != 1 && vec != kLanes) || rows.length % vec)
+    return failAt(c.fused.loc,
+                  fmt::format("schedule {} needs lanes, and rows of {} that vec, 1 or 4, divides",
+                              c.schedule.str(), rows.length));
   auto isFull = [&](size_t slot) {
     return rows.length > 1 && c.region.yields[slot]->type.elements() == rows.rows * rows.length;
   };
@@ -108,28 +213,7 @@ Result<void> lowerRow(LowerContext& c) {
     });
     return {};
   }
-  c.launchGroups(rows.rows, lanes, [&](const Index& row) {
-    KV local = c.kernel.id(Opcode::k_local_id, 0);
-    Index lane = c.space.variable(local, lanes);
-    c.emitter.shareRows({lanes, row, lane, c.kernel.depth()});
-    KV first = c.kernel.op(Opcode::k_eq, {local, KernelBuilder::u32(0)}, DType::i1);
-    // Statistics are computed by all invocations, then stored by the first.
-    for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
-      if (!isFull(slot)) c.emitter.emitLinear(c.region.yields[slot], row);
-    c.kernel.guard(first, [&] { statistics(row); });
-    if (!anyFull) return;
-    // Shared reductions must be met by all invocations before control flow diverges.
-    c.emitter.pullRowReductions(row, rows.length);
-    int64_t rounds = (rows.length + lanes - 1) / lanes;
-    c.kernel.hint("round");
-    c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rounds, 1, {},
-                  [&](const KV& round, const std::vector<KV>&) {
-                    Index column = c.space.add(c.space.scale(c.space.variable(round, rounds), lanes), lane);
-                    bounded(c, column, rows.length, [&](const Index& at) { elements(row, at); });
-                    return std::vector<KV>{};
-                  });
-  });
-  return {};
+  return lowerSharedRow(c, rows, isFull);
 }
 
 /// Removes pure ops nobody reads: index parts and lanes that pulling made on the way.
@@ -187,10 +271,11 @@ static Result<void> lowerScheduled(LowerContext& c) {
   const std::string& kind = c.schedule.text;
   if (kind == "map") return lowerMap(c);
   if (kind == "row") return lowerRow(c);
+  if (kind == "column") return lowerColumn(c);
   if (kind == "matmul") return c.schedule.find("shared") ? lowerMatmulShared(c) : lowerMatmul(c);
   if (kind == "attention") return lowerAttention(c);
-  return failAt(c.fused.loc,
-                fmt::format("schedule {} is unknown; known: map, row, matmul, attention", c.schedule.str()));
+  return failAt(c.fused.loc, fmt::format("schedule {} is unknown; known: map, row, column, matmul, attention",
+                                         c.schedule.str()));
 }
 
 static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,

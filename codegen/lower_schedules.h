@@ -33,6 +33,7 @@ struct LowerContext {
 
 Result<void> lowerMap(LowerContext& c);
 Result<void> lowerRow(LowerContext& c);
+Result<void> lowerColumn(LowerContext& c);
 Result<void> lowerMatmul(LowerContext& c);
 Result<void> lowerMatmulShared(LowerContext& c);
 Result<void> lowerAttention(LowerContext& c);

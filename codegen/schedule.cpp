@@ -138,6 +138,109 @@ Attr attentionSchedule(const Op& op, const Target& target) {
       {{"tile", Attr::of(tile)}, {"block", Attr::of(block)}, {"workgroup", Attr::of(workgroup)}});
 }
 
+/// Results over leading axes, all of one size.
+struct ColumnSpace {
+  int64_t results = 0, count = 0;  ///< count elements make a result
+  int64_t last = 1;                ///< extent of the results' last axis that is no 1
+  int64_t reductions = 0;
+};
+
+int64_t lastExtent(const Shape& shape, int from) {
+  for (int axis = shape.rank() - 1; axis >= from; --axis)
+    if (shape[axis] != 1) return shape[axis];
+  return 1;
+}
+
+/// What an op reduces over leading or middle axes, or scatters; nothing for other ops.
+std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
+  ColumnSpace space;
+  space.results = op.results.empty() ? 0 : op.result()->type.elements();
+  switch (op.code) {
+  case Opcode::sum:
+  case Opcode::mean:
+  case Opcode::max_reduce:
+  case Opcode::min_reduce: {
+    const Shape& shape = op.in(0)->type.shape;
+    int behind = 0;
+    for (int64_t axis : op.ints("axes")) behind = std::max(behind, normalAxis(axis, shape.rank()) + 1);
+    space.count = space.results ? shape.elements() / space.results : 0;
+    space.last = lastExtent(shape, behind);
+    return space;
+  }
+  case Opcode::scatter_add:
+    if (op.numOperands() > 2) return std::nullopt;
+    space.count = op.in(0)->type.elements();
+    space.last = lastExtent(op.result()->type.shape, 1);
+    return space;
+  default: return std::nullopt;
+  }
+}
+
+/// The columns of a region of maps and reductions over leading axes; nothing for other regions.
+std::optional<ColumnSpace> columnsOf(const Op& fused) {
+  using table::Fusion;
+  std::optional<ColumnSpace> space;
+  int64_t reductions = 0;
+  for (const auto& op : fused.regions[0]->ops) {
+    Fusion fusion = op->info().fusion;
+    if (auto found = columnSpaceOf(*op); found && !rowSpaceOf(*op)) {
+      if (space && (space->results != found->results || space->count != found->count)) return std::nullopt;
+      space = found;
+      ++reductions;
+    } else if (fusion != Fusion::map && fusion != Fusion::view && fusion != Fusion::none) {
+      return std::nullopt;
+    }
+  }
+  if (space) space->reductions = reductions;
+  for (const Operand& operand : fused.regions[0]->terminator()->operands)
+    if (space && operand.value->type.elements() != space->results) return std::nullopt;
+  return space;
+}
+
+constexpr int64_t kColumnGroup = 256;  ///< invocations of a workgroup that reduces columns
+constexpr int64_t kFewestSides = 8;  ///< neighbouring floats that a read takes at least: a sector of 32 bytes
+
+/// Null where one invocation for each result is as good.
+std::optional<Attr> columnSchedule(const ColumnSpace& space, const Target& target) {
+  constexpr int64_t kFewest = 4;  // lanes, and elements for each; fewer cost less than combining
+  if (target.reduce != "workgroup") return std::nullopt;
+  int64_t vec = space.last % 4 == 0 ? 4 : 1, units = space.results / vec;
+  int64_t workgroup = std::min(kColumnGroup, target.maxInvocations);
+  // Lanes fill the device twice over while each has enough to do.
+  int64_t lanes = 1;
+  while (lanes < workgroup * vec / kFewestSides && lanes * 2 * kFewest <= space.count &&
+         units * lanes < 2 * target.parallel)
+    lanes *= 2;
+  bool fits = space.reductions * workgroup * vec * 4 <= target.sharedBytes;
+  if (lanes < kFewest || !fits) return std::nullopt;
+  return scheduleAttr(
+      "column", {{"lanes", Attr::of(lanes)}, {"side", Attr::of(workgroup / lanes)}, {"vec", Attr::of(vec)}});
+}
+
+Attr rowSchedule(const RowSpace& rows, const Target& target) {
+  constexpr int64_t kFewRounds = 4, kTiny = 16;
+  int64_t vec = rows.length % 4 == 0 ? 4 : 1, lanes = 1, workgroup;
+  if (target.reduce == "workgroup" && (rows.length > kTiny || rows.rows < target.parallel / kTiny)) {
+    // A subgroup for a row while its elements fit the registers; else a workgroup, whose lanes take a few.
+    int64_t subgroup = reliedSubgroup(target);
+    if (rows.length < subgroup * vec) vec = 1;  // vectors would leave lanes idle
+    bool narrow = subgroup > 1 && rows.length <= subgroup * vec * kHeldRounds;
+    int64_t most = std::min<int64_t>(target.maxInvocations, 512);
+    int64_t least = std::min<int64_t>(32, roundUpToPowerOfTwo(rows.length));
+    int64_t wanted = roundUpToPowerOfTwo((rows.length + vec * kFewRounds - 1) / (vec * kFewRounds));
+    lanes = narrow ? subgroup : std::min(std::max(wanted, least), most);
+    workgroup = narrow ? std::max(target.workgroup / lanes, int64_t{1}) * lanes : lanes;
+  } else {
+    if (target.reduce == "workgroup")
+      workgroup = target.workgroup;
+    else
+      workgroup = std::clamp<int64_t>(roundUpToPowerOfTwo(rows.rows / target.parallel * 8),
+                                      std::min<int64_t>(8, target.workgroup), target.workgroup);
+  }
+  return scheduleAttr(
+      "row", {{"lanes", Attr::of(lanes)}, {"vec", Attr::of(vec)}, {"workgroup", Attr::of(workgroup)}});
+}
+
 }  // namespace
 
 std::vector<Attr> sharedMatmulSchedules() {
@@ -148,13 +251,18 @@ std::vector<Attr> sharedMatmulSchedules() {
   return out;
 }
 
+int64_t longestColumn(const Target& target, int64_t after) {
+  constexpr int64_t kRounds = 32;
+  return kRounds * std::min(kColumnGroup, target.maxInvocations) * (after % 4 == 0 ? 4 : 1) / kFewestSides;
+}
+
 bool streamsScores(const Op& attention, const Target& target) {
   AttentionSizes size(attention);
   // Stored scores are computed once, streamed ones in each of the three kernels of a training step; storing
-  // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.1 times as long
-  // with 128 KiB of scores (T 16, D 16) and 256 KiB (T 64, D 64), 0.8 with 512 KiB (T 64, D 16), 0.75 with 1
-  // MiB (T 128, D 32), 1.0 with 2 MiB (T 256, D 32); a whole GPT step 0.68 at T 1024, in a fifth of the
-  // memory.
+  // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.1 times as
+  // long with 128 KiB of scores (T 16, D 16) and 256 KiB (T 64, D 64), 0.8 with 512 KiB (T 64, D 16), 0.75
+  // with 1 MiB (T 128, D 32), 1.0 with 2 MiB (T 256, D 32); a whole GPT step 0.68 at T 1024, in a fifth of
+  // the memory.
   constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
   return size.width + size.valueWidth <= kWidest &&
          size.batch * size.queries * size.keys * 4 >= target.streamScores;
@@ -188,18 +296,10 @@ Attr chooseSchedule(const Op& fused, const Target& target) {
     return matmulSchedule(*product, target);
   if (rows && !mixed && everyYield([&](const Type& type) {
         return type.elements() == rows->rows || type.elements() == rows->rows * rows->length;
-      })) {
-    int64_t lanes = 1;
-    if (target.reduce == "workgroup")
-      lanes = std::min<int64_t>(target.workgroup, roundUpToPowerOfTwo(rows->length));
-    int64_t vec = rows->length % 4 == 0 && lanes == 1 ? 4 : 1;
-    int64_t workgroup = lanes > 1
-                            ? lanes
-                            : std::clamp<int64_t>(roundUpToPowerOfTwo(rows->rows / target.parallel * 8),
-                                                  std::min<int64_t>(8, target.workgroup), target.workgroup);
-    return scheduleAttr(
-        "row", {{"lanes", Attr::of(lanes)}, {"vec", Attr::of(vec)}, {"workgroup", Attr::of(workgroup)}});
-  }
+      }))
+    return rowSchedule(*rows, target);
+  if (auto columns = columnsOf(fused))
+    if (auto schedule = columnSchedule(*columns, target)) return *schedule;
   bool vector = everyYield([](const Type& type) { return type.elements() % 4 == 0; });
   return scheduleAttr("map", {{"vec", Attr::of(vector ? int64_t{4} : int64_t{1})},
                               {"workgroup", Attr::of(target.workgroup)}});

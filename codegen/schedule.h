@@ -2,7 +2,10 @@
 // so that fuse writes schedules into the text and spirv-emit chooses nothing.
 //
 //   map{vec = 4, workgroup = 64}                 one invocation for vec elements of each result
-//   row{lanes = 1, vec = 4, workgroup = 64}      lanes invocations for a row, reductions along it
+//   row{lanes = 1, vec = 4, workgroup = 64}      lanes invocations for a row, reductions along it; more rows
+//                                                in a workgroup where lanes are a subgroup, or 1
+//   column{lanes = 128, side = 2, vec = 4}       lanes invocations for vec neighbouring results, each a
+//                                                reduction over leading axes; side of them in a workgroup
 //   matmul{tile = [8, 8], workgroup = 8}         a register tile of the product for each invocation
 //   matmul{tile = [4, 4], shared = [32, 32, 16], slices = 2}
 //                                                a workgroup for a block of rows and columns, both operands
@@ -35,6 +38,16 @@ struct RowSpace {
 /// The rows an op reduces along: of reductions over trailing axes and of row composites over the
 /// last axis. Nothing for other ops.
 std::optional<RowSpace> rowSpaceOf(const Op& op);
+
+/// The subgroup width that kernels for the target rely on; 1 for none.
+inline int64_t reliedSubgroup(const Target& target) { return target.subgroups ? target.subgroup : 1; }
+
+/// So many rounds of the lanes that share a row are straight code, whose values stay in registers from one
+/// pass over the row to the next.
+constexpr int64_t kHeldRounds = 8;
+
+/// The longest reduction over leading axes that one kernel should do where `after` results are neighbours.
+int64_t longestColumn(const Target& target, int64_t after);
 
 /// Whether an attention row is worth a kernel that recomputes its scores: they take too many bytes, and one
 /// invocation can hold the rows. Otherwise its decomposition is faster, which computes each score once.

@@ -156,11 +156,15 @@ Result<void> Executor::shareStorage(const Module& module, const Program& program
 
 Result<void> Executor::makePipelines(const Module& module, Program& program,
                                      const std::set<std::string>& wanted) {
+  TG_TRY(Target target, targetOf(module.attrs));
   std::vector<vulkan::KernelCode> codes;
   for (const Item* binary : module.all(ItemKind::binary)) {
     if (!wanted.contains(binary->name)) continue;
     TG_TRY(auto bindings, bindingsOf(module, *binary));
-    codes.push_back({binary->name, binary->code, std::move(bindings), 0});
+    // Kernels made for a target that states a width may rely on it.
+    bool relies = target.subgroup > 1 && usesSubgroups(binary->code);
+    codes.push_back({binary->name, binary->code, std::move(bindings),
+                     relies ? static_cast<uint32_t>(target.subgroup) : 0});
   }
   TG_TRY(auto pipelines, vulkan::createPipelines(*device_, codes));
   for (size_t i = 0; i < codes.size(); ++i) program.pipelines[codes[i].name] = pipelines[i];

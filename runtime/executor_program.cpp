@@ -4,6 +4,14 @@
 
 namespace tg {
 
+bool usesSubgroups(std::span<const uint32_t> code) {
+  constexpr size_t headerWords = 5;
+  constexpr uint32_t opCapability = 17;  // capabilities stand before everything else
+  for (size_t at = headerWords; at + 1 < code.size() && (code[at] & 0xffff) == opCapability; at += 2)
+    if (code[at + 1] >= 61 && code[at + 1] <= 68) return true;
+  return false;
+}
+
 Result<vulkan::Binding> Executor::Program::range(const std::string& name, int64_t offset,
                                                  int64_t bytes) const {
   auto found = buffers.find(name);

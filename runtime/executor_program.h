@@ -1,12 +1,17 @@
 // A spirv module's kernels and commands in the terms of runtime/vulkan. Internal to the executor.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
 
 #include "runtime/commands.h"
 #include "runtime/executor.h"
 
 namespace tg {
+
+/// Whether whole SPIR-V declares a capability of subgroups, 61 … 68 of the specification.
+bool usesSubgroups(std::span<const uint32_t> code);
 
 /// What the commands of one module refer to.
 struct Executor::Program {

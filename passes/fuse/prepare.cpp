@@ -166,13 +166,16 @@ class Preparer {
   /// ids have any near which rows; the order of the sums stays. Blocks are long, because drivers of CPUs
   /// unroll short loops into code that runs whatever the branch says.
   Value* scatterAdd(const Op& op) {
-    constexpr int64_t kWork = 1 << 22, kMany = 256, kFlags = 1 << 20;
+    constexpr int64_t kWork = 1 << 22, kMany = 256;
+    // Where flags are cheap to compute there are so many that few rows look into a block for nothing.
+    const int64_t flags = target_.reduce == "workgroup" ? 1 << 21 : 1 << 20;
+    const int64_t narrowest = target_.reduce == "workgroup" ? 1 : 16;
     Value* ids = op.in(0);
     int64_t rows = op.intAttr("rows"), count = ids->type.elements(), block = divisorUpTo(count, 256);
     bool large = rows >= kMany && count >= kMany && rows * count >= kWork && block >= 16;
     if (op.numOperands() > 2 || !large) return nullptr;
     int64_t blocks = count / block;
-    int64_t width = std::max<int64_t>(16, (rows * blocks + kFlags - 1) / kFlags);  // rows of a bucket
+    int64_t width = std::max<int64_t>(narrowest, (rows * blocks + flags - 1) / flags);  // rows of a bucket
     int64_t buckets = (rows + width - 1) / width;
     const Type number = Type::tensor(DType::i32, {});
     auto literal = [&](int64_t value) { return builder_.constant(static_cast<double>(value), number); };
@@ -269,11 +272,15 @@ class Preparer {
     int64_t before = 1, count = 1, after = 1;
     for (int axis = 0; axis < shape.rank(); ++axis)
       (axis < axes[0] ? before : axis <= axes.back() ? count : after) *= shape[axis];
-    bool shared = target_.reduce == "workgroup" && after == 1;
-    int64_t longest = shared ? 64 * target_.workgroup : std::max<int64_t>(128, (1 << 18) / target_.parallel);
+    bool shared = target_.reduce == "workgroup";
+    int64_t longest = !shared      ? std::max<int64_t>(128, (1 << 18) / target_.parallel)
+                      : after == 1 ? 64 * target_.workgroup
+                                   : longestColumn(target_, after);
     if (before * after >= target_.parallel || count <= longest) return nullptr;
+    // Long pieces where invocations share them, and no more than the second stage does well.
+    int64_t most = !shared ? count / 16 : std::min(count / (after == 1 ? 512 : 64), longest / 4);
     int64_t pieces =
-        divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), count / 16)));
+        divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), most)));
     if (pieces < 2) return nullptr;
     Opcode stage = code == Opcode::max_reduce || code == Opcode::min_reduce ? code : Opcode::sum;
     Value* first =

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "ir/target.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {
@@ -45,6 +46,9 @@ class CommandWalk {
       return failAt(op.loc, "planned memory holds f32: its kernels cannot run wide");
     KernelRunOptions options = call_.state.options.kernel;
     options.module = &call_.state.module;
+    // Kernels may rely on the width that their target states.
+    TG_TRY(Target target, targetOf(options.module->attrs));
+    if (target.subgroup > 1) options.subgroupSize = static_cast<uint32_t>(target.subgroup);
     TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, options));
     RunCounters& counters = call_.result.counters;
     counters.outOfRange += counted.outOfRange;

@@ -162,6 +162,23 @@ TEST(Fit, featuresAreThoseTheBinariesDeclare) {
   }
 }
 
+// A target that states a width promises it to kernels that use subgroups, and to these alone.
+TEST(Fit, kernelsOfSubgroupsNeedTheirWidth) {
+  Target made = *targetByName("vulkan-min"), other = made;
+  made.subgroups = other.subgroups = true;
+  made.reduce = other.reduce = "lane";  // no kernel of the compiler uses them
+  made.subgroup = 32, other.subgroup = 8;
+  auto module = compiled(made);
+  ASSERT_TRUE(module);
+  EXPECT_TRUE(fitOf(*module, other)->fits());
+  Item& binary = *module->all(ItemKind::binary).front();
+  binary.code.insert(binary.code.begin() + 5, {2u << 16 | 17u, 63u});
+  EXPECT_TRUE(fitOf(*module, made)->fits());
+  auto fit = fitOf(*module, other);
+  EXPECT_FALSE(fit->fits());
+  EXPECT_EQ(fit->compiledFor, "the kernel @" + binary.name + " relies on subgroups of 32, vulkan-min has 8");
+}
+
 TEST(Fit, otherStagesAreRefused) {
   auto module = parse(kText, "m.tgir");
   ASSERT_TRUE(module);

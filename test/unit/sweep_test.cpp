@@ -195,7 +195,7 @@ int spreadDispatches(const Module& module) {
 void sweepGroups(int64_t limit, int64_t groups, const char* reduce, const char* matmul) {
   constexpr int64_t kWorkgroup = 8;
   Target narrow = target("vulkan-min");
-  narrow.maxGrid = limit, narrow.workgroup = kWorkgroup, narrow.parallel = 1 << 20;
+  narrow.maxGrid = limit, narrow.workgroup = kWorkgroup, narrow.parallel = 1 << 24;
   narrow.reduce = reduce, narrow.matmul = matmul;
   const std::vector<SweepCase> cases = manyGroupCases(groups, kWorkgroup, narrow);
   Gpu gpu;
