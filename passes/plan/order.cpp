@@ -155,6 +155,16 @@ Intervals Scheduler::run() {
   return std::move(out_);
 }
 
+size_t longestChain(const std::vector<Task>& tasks) {
+  std::vector<size_t> depth(tasks.size(), 1);
+  size_t longest = 0;
+  for (size_t task = 0; task < tasks.size(); ++task) {
+    for (int earlier : tasks[task].after) depth[task] = std::max(depth[task], depth[earlier] + 1);
+    longest = std::max(longest, depth[task]);
+  }
+  return longest;
+}
+
 }  // namespace
 
 Intervals cutIntervals(const std::vector<Task>& tasks, const std::vector<int64_t>& bytes) {
@@ -162,15 +172,14 @@ Intervals cutIntervals(const std::vector<Task>& tasks, const std::vector<int64_t
 }
 
 Intervals orderTasks(const std::vector<Task>& tasks, const std::vector<int64_t>& bytes, int64_t limit) {
-  Intervals best;
   // Breadth first needs the most memory. The narrower the window, the more the given order decides.
+  Intervals best = cutIntervals(tasks, bytes);
+  const size_t chain = longestChain(tasks);
   for (int window : {std::numeric_limits<int>::max(), 64, 16, 4, 1}) {
+    if (best.peak <= limit && best.starts.size() <= chain) break;
     Intervals attempt = Scheduler(tasks, bytes, limit, window).run();
-    bool better = attempt.starts.size() < best.starts.size();
-    if (best.starts.empty() || (best.peak > limit ? attempt.peak < best.peak || (attempt.peak <= limit)
-                                                  : attempt.peak <= limit && better))
-      best = std::move(attempt);
-    if (best.peak <= limit && window > 64) break;
+    bool fits = attempt.peak <= limit, fewer = attempt.starts.size() < best.starts.size();
+    if (best.peak > limit ? attempt.peak < best.peak : fits && fewer) best = std::move(attempt);
   }
   return best;
 }
