@@ -153,11 +153,14 @@ struct FuseOptions {
 
 struct PlanOptions {
   int64_t reserve = 0;
+  std::string order = "barriers";
   bool report = false;
   static constexpr auto fields() {
     return std::tuple{
         option("reserve", &PlanOptions::reserve,
                "bytes at the start of @persistent for parameters that come with a home"),
+        option("order", &PlanOptions::order,
+               "barriers | text: regroup kernels for few barriers, or keep their order"),
         option("report", &PlanOptions::report, "print what is live at the peak"),
     };
   }

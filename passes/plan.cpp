@@ -12,7 +12,9 @@
 //
 // Requires: stage fused. Ensures: every value has a place, text order is execution order, updates stand
 // at the end, `plan = {…}` on the module says how many bytes each buffer takes and the lower bound of the
-// arena. ir/verify_plan.cpp proves the result without this file's help.
+// arena. Kernels that do not depend on each other are brought together, as far as the peak allows, so that
+// few barriers are needed (plan{order=text} leaves them). ir/verify_plan.cpp proves the result without this
+// file's help.
 //
 // It stands after fuse, because only regions are values in memory, and before lowering, because which
 // bytes alias decides how a kernel may read them.
@@ -201,6 +203,10 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
 }
 
 void report(const Item& func, const FunctionPlan& planned, const PassContext& context) {
+  if (planned.kernels() > 0)
+    context.remark(func.loc,
+                   fmt::format("@{}: {} kernels, {} barriers between them ({} in the order of the text)",
+                               func.name, planned.kernels(), planned.barriers(), planned.barriersOfText()));
   const Op* at = nullptr;
   std::vector<const Unit*> live = planned.livePeak(&at);
   if (live.empty()) return context.remark(func.loc, fmt::format("@{} has no transient values", func.name));
@@ -243,6 +249,8 @@ void writeSizes(Module& module, int64_t persistent, int64_t io, int64_t arena, i
 }  // namespace
 
 Result<void> run_plan(Module& module, const PlanOptions& options, const PassContext& context) {
+  if (options.order != "barriers" && options.order != "text")
+    return failAt(module.loc, fmt::format("order is '{}'; it is barriers or text", options.order));
   TG_TRY(Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) {
     moveUpdatesToEnd(*func);
@@ -253,7 +261,7 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
   int64_t io = 0, arena = 0, bound = 0;
   for (Item* func : module.all(ItemKind::func)) {
     FunctionPlan planned(module, *func, target);
-    if (auto analysed = planned.analyse(); !analysed) {
+    if (auto analysed = planned.analyse(options.order == "barriers"); !analysed) {
       errors.append(analysed.takeError());
       continue;
     }

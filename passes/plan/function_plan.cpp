@@ -231,25 +231,37 @@ void FunctionPlan::setFills() {
   }
 }
 
+/// Whether the slot's unit may take over the bytes of a binding, as far as sizes and the region's reads
+/// of these bytes go, through other bindings too.
+bool FunctionPlan::mayShare(int opIndex, int binding, const ResultSlot& slot, int slotIndex,
+                            const Unit& unit) const {
+  const Op& op = *func_.body.ops[opIndex];
+  std::vector<Value*> sources = bindingSources(op, binding);
+  bool group = op.operands[binding].items[0].kind == Operand::Kind::group;
+  auto found = unitOf_.find(sources[0]);
+  if (found == unitOf_.end()) return false;
+  const Unit& source = units_[found->second];
+  if (source.room != Unit::Room::arena || source.members != sources) return false;
+  if (group != source.group || group != slot.group || source.bytes != unit.bytes) return false;
+  for (Value* member : sources)
+    for (const Use& use : uses_.at(member))
+      if (use.op == opIndex && (bindingSources(op, use.binding) != sources ||
+                                !readsOnlyWrittenElement(op, use.binding, slotIndex, module_)))
+        return false;
+  return true;
+}
+
 /// A binding of the op whose dying bytes the slot's unit may take over, or -1.
 int FunctionPlan::inPlaceBinding(int opIndex, const ResultSlot& slot, int slotIndex, const Unit& unit) const {
   const Op& op = *func_.body.ops[opIndex];
   for (int binding = 0; binding < op.numOperands(); ++binding) {
-    std::vector<Value*> sources = bindingSources(op, binding);
-    bool group = op.operands[binding].items[0].kind == Operand::Kind::group;
-    auto found = unitOf_.find(sources[0]);
+    auto found = unitOf_.find(bindingSources(op, binding)[0]);
     if (found == unitOf_.end()) continue;
     const Unit& source = units_[found->second];
-    if (source.room != Unit::Room::arena || source.last != opIndex || source.members != sources) continue;
-    if (group != source.group || group != slot.group || source.bytes != unit.bytes) continue;
-    // Every read of these bytes by the region counts, through other bindings too.
-    bool legal = !source.taken;
-    for (Value* member : sources)
-      for (const Use& use : uses_.at(member))
-        if (use.op == opIndex)
-          legal = legal && bindingSources(op, use.binding) == sources &&
-                  readsOnlyWrittenElement(op, use.binding, slotIndex, module_);
-    if (legal) return binding;
+    // What else reads the bytes does so before a barrier.
+    bool dies =
+        source.last == opIndex && !source.taken && lastOther(source, opIndex) < intervalStart(opIndex);
+    if (dies && mayShare(opIndex, binding, slot, slotIndex, unit)) return binding;
   }
   return -1;
 }
@@ -275,21 +287,21 @@ void FunctionPlan::chooseInPlace() {
   }
 }
 
-/// One allocation for each chain of units in place of each other.
-std::vector<Alloc> FunctionPlan::allocations() const {
+std::vector<Alloc> FunctionPlan::allocations(bool intervals) const {
   std::vector<Alloc> allocs;
   std::vector<int> allocOf(units_.size(), -1);
   for (size_t index = 0; index < units_.size(); ++index) {
     const Unit& unit = units_[index];
     if (unit.room != Unit::Room::arena) continue;
+    const int first = intervals ? unit.from : unit.first, last = intervals ? unit.to : unit.last;
     // A predecessor is defined earlier, so its allocation exists.
     if (unit.takesOver >= 0) {
       allocOf[index] = allocOf[unit.takesOver];
-      allocs[allocOf[index]].last = std::max(allocs[allocOf[index]].last, unit.last);
+      allocs[allocOf[index]].last = std::max(allocs[allocOf[index]].last, last);
       continue;
     }
     allocOf[index] = static_cast<int>(allocs.size());
-    allocs.push_back({roundUp(unit.bytes, target_.alignment), unit.first, unit.last, 0});
+    allocs.push_back({roundUp(unit.bytes, target_.alignment), first, last, 0});
   }
   return allocs;
 }
@@ -297,7 +309,7 @@ std::vector<Alloc> FunctionPlan::allocations() const {
 void FunctionPlan::pack() {
   std::vector<Alloc> allocs = allocations();
   arenaBytes_ = assignOffsets(allocs);
-  arenaBound_ = lowerBound(allocs);
+  arenaBound_ = lowerBound(allocations(false));
   offset_.assign(units_.size(), 0);
   size_t next = 0;
   for (size_t index = 0; index < units_.size(); ++index) {
@@ -343,17 +355,28 @@ Result<void> FunctionPlan::checkRanges() const {
   return {};
 }
 
-Result<void> FunctionPlan::analyse() {
+/// Everything but the arena's offsets.
+Result<void> FunctionPlan::findPlaces() {
+  units_.clear();
+  unitOf_.clear();
+  position_.clear();
+  uses_.clear();
+  updates_.clear();
+  reads_.clear();
   findUses();
   TG_CHECK(findUnits());
-  TG_CHECK(checkRanges());
   setLifetimes();
   setRooms();
   setFills();
+  setIntervals();
   chooseInPlace();
-  pack();
-  dropNeedlessInPlace();
   return {};
+}
+
+Result<void> FunctionPlan::analyse(bool reorder) {
+  TG_CHECK(findPlaces());
+  TG_CHECK(checkRanges());
+  return order(reorder);
 }
 
 /// A home that its region also reads is spelled in place, as in the arena.
@@ -383,7 +406,7 @@ void FunctionPlan::insertFills() {
     auto fill = std::make_unique<Op>(Opcode::fill);
     fill->operands = {Operand::keyword("args", {Operand::keyword("out", {range})})};
     fill->loc = derivedLoc("plan", unit.members[0]->loc);
-    fills[unit.first].push_back(std::move(fill));
+    fills[unit.from].push_back(std::move(fill));
   }
   std::vector<std::unique_ptr<Op>> body;
   for (size_t index = 0; index < func_.body.ops.size(); ++index) {
@@ -417,7 +440,7 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
 }
 
 std::vector<const Unit*> FunctionPlan::livePeak(const Op** at) const {
-  std::vector<int64_t> sums = liveBytes(allocations());
+  std::vector<int64_t> sums = liveBytes(allocations(false));
   int peak = static_cast<int>(std::max_element(sums.begin(), sums.end()) - sums.begin());
   std::vector<const Unit*> units;
   for (const Unit& unit : units_)

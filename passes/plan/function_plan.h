@@ -11,6 +11,7 @@
 #include "ir/target.h"
 #include "passes/plan/groups.h"
 #include "passes/plan/offsets.h"
+#include "passes/plan/order.h"
 
 namespace tg::plan {
 
@@ -27,6 +28,7 @@ struct Unit {
   bool group = false;
   Room room = Room::arena;
   int first = 0, last = 0;   ///< ops that write it first and read it last
+  int from = 0, to = 0;      ///< the ops it keeps its bytes for: the whole intervals of these
   int64_t home = 0;          ///< room home: offset in @persistent
   int takesOver = -1;        ///< the unit whose bytes it takes, in place
   bool taken = false;        ///< another unit takes its bytes
@@ -43,13 +45,18 @@ class FunctionPlan {
   FunctionPlan(const Module& module, Item& func, const Target& target)
       : module_(module), func_(func), target_(target) {}
 
-  /// Finds units, lifetimes and rooms, chooses what is in place, packs the arena.
-  Result<void> analyse();
+  /// Finds units, lifetimes and rooms, chooses what is in place, packs the arena. With `reorder`, the ops
+  /// are put into an order of few barriers first, unless the arena would grow.
+  Result<void> analyse(bool reorder);
   /// Writes places and fills, taking io bytes from `ioOffset` on. Returns the new end of @io.
   int64_t apply(int64_t ioOffset);
 
   int64_t arenaBytes() const { return arenaBytes_; }
   int64_t arenaBound() const { return arenaBound_; }
+  int kernels() const { return kernels_; }
+  /// Barriers that the values ask for: as ordered, and in the order of the text.
+  int barriers() const { return barriers_; }
+  int barriersOfText() const { return barriersOfText_; }
   /// Units of the arena alive where most bytes are, in order of definition, and that op. Before apply.
   std::vector<const Unit*> livePeak(const Op** at) const;
 
@@ -58,19 +65,33 @@ class FunctionPlan {
     int op;       ///< index into the function's ops
     int binding;  ///< of a tg.fused, else -1
   };
+  Result<void> findPlaces();
   Result<void> findUnits();
   void findUses();
   void addUnit(std::vector<Value*> members, bool group);
   void setLifetimes();
+  void setIntervals();
+  std::vector<Task> makeTasks() const;
+  void addDependences(Task& task, int op, const std::vector<int>& taskAt) const;
+  void addTakeOvers(Task& task, int op) const;
+  std::vector<int64_t> blockBytes() const;
+  Result<void> arrange(const std::vector<Op*>& regions, const std::vector<int>& starts);
+  Result<void> order(bool reorder);
+  int intervalStart(int op) const;
+  int intervalEnd(int op) const;
+  int lastOther(const Unit& unit, int op) const;
   void setRooms();
   void setFills();
   bool fitsHome(const Unit& unit, int64_t* home) const;
   bool homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start) const;
   void chooseInPlace();
   void tryInPlace(int op, const ResultSlot& slot, int slotIndex);
+  bool mayShare(int op, int binding, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
   int inPlaceBinding(int op, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
   void dropNeedlessInPlace();
-  std::vector<Alloc> allocations() const;
+  /// One allocation for each chain of units in place of each other, kept for their intervals or only from
+  /// first write to last read.
+  std::vector<Alloc> allocations(bool intervals = true) const;
   void pack();
   bool defines(const Unit& unit, const Op& op, const ResultSlot& slot) const;
   Result<void> checkRanges() const;
@@ -86,9 +107,12 @@ class FunctionPlan {
   std::unordered_map<const Value*, std::vector<Use>> uses_;
   std::unordered_map<const Value*, std::string> updates_;  ///< value -> the first symbol it updates
   std::unordered_map<std::string, std::vector<const Value*>>
-      reads_;                    ///< symbol -> results of its param/state ops
+      reads_;  ///< symbol -> results of its param/state ops
+  /// The first op of each interval between barriers; empty: every op is an interval.
+  std::vector<int> intervals_;
   std::vector<int64_t> offset_;  ///< arena offset of each unit
   int64_t arenaBytes_ = 0, arenaBound_ = 0;
+  int kernels_ = 0, barriers_ = 0, barriersOfText_ = 0;
 };
 
 /// Whether a value is a parameter or state as it is at entry.

@@ -43,12 +43,12 @@ inline std::string fusedModule(const std::string& items, const std::string& targ
 }
 
 /// Plans a verified module and checks everything a plan promises, the text form included.
-inline std::unique_ptr<Module> planned(const std::string& text) {
+inline std::unique_ptr<Module> planned(const std::string& text, const PlanOptions& options = {}) {
   auto module = parsed(text);
   if (!module) return nullptr;
   auto before = verify(*module);
   EXPECT_TRUE(before) << (before ? "" : before.error().str());
-  auto ran = run_plan(*module, {}, {});
+  auto ran = run_plan(*module, options, {});
   EXPECT_TRUE(ran) << (ran ? "" : ran.error().str());
   if (!before || !ran) return nullptr;
   auto after = verify(*module);

@@ -1,0 +1,171 @@
+// The order of a function's kernels. On a device that runs several kernels at once, a barrier costs as much
+// as a small kernel: all of them end before the next begins. So kernels that do not depend on each other
+// stand together, and nothing placed in one of these intervals shares bytes with anything else in it.
+#include <algorithm>
+#include <unordered_set>
+
+#include "passes/plan/function_plan.h"
+
+namespace tg::plan {
+namespace {
+
+/// Growth of the bytes alive at once, and of the arena, that fewer barriers are worth: one part in this.
+constexpr int64_t kLiveGrowth = 50, kArenaGrowth = 20;
+
+void addOnce(std::vector<int>& list, int number) {
+  if (std::find(list.begin(), list.end(), number) == list.end()) list.push_back(number);
+}
+
+bool isLeaf(const Op& op) { return op.code == Opcode::param || op.code == Opcode::state; }
+
+}  // namespace
+
+int FunctionPlan::intervalStart(int op) const {
+  if (intervals_.empty()) return op;
+  return *(std::upper_bound(intervals_.begin(), intervals_.end(), op) - 1);
+}
+
+int FunctionPlan::intervalEnd(int op) const {
+  if (intervals_.empty()) return op;
+  auto next = std::upper_bound(intervals_.begin(), intervals_.end(), op);
+  return (next == intervals_.end() ? static_cast<int>(func_.body.ops.size()) : *next) - 1;
+}
+
+/// The last op but `op` that writes or reads a unit, -1 for none.
+int FunctionPlan::lastOther(const Unit& unit, int op) const {
+  int last = -1;
+  for (const Value* member : unit.members) {
+    if (position_.at(member) != op) last = std::max(last, position_.at(member));
+    auto uses = uses_.find(member);
+    if (uses == uses_.end()) continue;
+    for (const Use& use : uses->second)
+      if (use.op != op) last = std::max(last, use.op);
+  }
+  return last;
+}
+
+/// Bytes are kept for whole intervals. Padding is zeroed in the interval before the first write, so that no
+/// barrier stands in between.
+void FunctionPlan::setIntervals() {
+  for (Unit& unit : units_) {
+    unit.from = intervalStart(unit.first);
+    unit.to = intervalEnd(unit.last);
+    if (!intervals_.empty() && unit.fillFrom != unit.fillTo && unit.from > 0)
+      unit.from = intervalStart(unit.from - 1);
+  }
+}
+
+/// What an op waits for: who computes its operands, and who reads what it writes over.
+void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int>& taskAt) const {
+  const Op& op = *func_.body.ops[opIndex];
+  forEachUse(op, [&](Value* value) {
+    auto unit = unitOf_.find(value);
+    if (unit != unitOf_.end()) addOnce(task.reads, unit->second);
+    if (value->def && value->def->code == Opcode::fused) addOnce(task.after, taskAt[position_.at(value)]);
+  });
+  for (const auto& result : op.results) {
+    addOnce(task.writes, unitOf_.at(result.get()));
+    auto update = updates_.find(result.get());
+    auto reads = update == updates_.end() ? reads_.end() : reads_.find(update->second);
+    if (reads == reads_.end()) continue;
+    for (const Value* read : reads->second) {
+      auto uses = uses_.find(read);
+      if (uses == uses_.end()) continue;
+      for (const Use& use : uses->second)
+        if (use.op < opIndex && taskAt[use.op] >= 0) addOnce(task.after, taskAt[use.op]);
+    }
+  }
+}
+
+void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
+  const Op& op = *func_.body.ops[opIndex];
+  std::vector<ResultSlot> slots = resultSlots(op);
+  for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
+    int written = unitOf_.at(op.result(slots[index].first));
+    const Unit& unit = units_[written];
+    if (unit.room != Unit::Room::arena || unit.fillFrom != unit.fillTo || !defines(unit, op, slots[index]))
+      continue;
+    for (int binding = 0; binding < op.numOperands(); ++binding)
+      if (mayShare(opIndex, binding, slots[index], index, unit)) {
+        task.takeOver.emplace_back(written, unitOf_.at(bindingSources(op, binding)[0]));
+        break;
+      }
+  }
+}
+
+std::vector<Task> FunctionPlan::makeTasks() const {
+  std::vector<Task> tasks;
+  std::vector<int> taskAt(func_.body.ops.size(), -1);
+  for (int index = 0; index < static_cast<int>(func_.body.ops.size()); ++index) {
+    if (func_.body.ops[index]->code != Opcode::fused) continue;
+    Task task;
+    addDependences(task, index, taskAt);
+    addTakeOvers(task, index);
+    taskAt[index] = static_cast<int>(tasks.size());
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+std::vector<int64_t> FunctionPlan::blockBytes() const {
+  std::vector<int64_t> bytes;
+  for (const Unit& unit : units_)
+    bytes.push_back(unit.room == Unit::Room::arena ? roundUp(unit.bytes, target_.alignment) : 0);
+  return bytes;
+}
+
+/// Entry values, then the regions as ordered, then what the host reads and writes.
+Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::vector<int>& starts) {
+  std::unordered_map<const Op*, std::unique_ptr<Op>> owned;
+  std::vector<std::unique_ptr<Op>> body, rest;
+  for (auto& op : func_.body.ops) {
+    const Op* key = op.get();
+    if (op->code == Opcode::fused)
+      owned.emplace(key, std::move(op));
+    else
+      (isLeaf(*op) ? body : rest).push_back(std::move(op));
+  }
+  const int first = static_cast<int>(body.size());
+  intervals_.clear();
+  for (int start : starts) intervals_.push_back(start ? first + start : 0);
+  for (const Op* region : regions) body.push_back(std::move(owned.at(region)));
+  for (auto& op : rest) {
+    if (!starts.empty()) intervals_.push_back(static_cast<int>(body.size()));
+    body.push_back(std::move(op));
+  }
+  func_.body.ops = std::move(body);
+  return findPlaces();
+}
+
+/// Packs the arena, in a better order of the kernels where that keeps it small.
+Result<void> FunctionPlan::order(bool reorder) {
+  const std::vector<Task> tasks = makeTasks();
+  const std::vector<int64_t> bytes = blockBytes();
+  std::vector<Op*> text;
+  for (const auto& op : func_.body.ops)
+    if (op->code == Opcode::fused) text.push_back(op.get());
+  const auto count = [](const Intervals& cut) {
+    return std::max(0, static_cast<int>(cut.starts.size()) - 1);
+  };
+  kernels_ = static_cast<int>(tasks.size());
+  barriers_ = barriersOfText_ = count(cutIntervals(tasks, bytes));
+  const int64_t bound = lowerBound(allocations());
+  const Intervals found = reorder ? orderTasks(tasks, bytes, bound + bound / kLiveGrowth) : Intervals{};
+  if (reorder && count(found) < barriersOfText_) {
+    std::vector<Op*> ordered;
+    for (int task : found.order) ordered.push_back(text[task]);
+    TG_CHECK(arrange(ordered, found.starts));
+    pack();
+    if (arenaBytes_ <= bound + bound / kArenaGrowth) {
+      barriers_ = count(found);
+      dropNeedlessInPlace();
+      return {};
+    }
+    TG_CHECK(arrange(text, {}));
+  }
+  pack();
+  dropNeedlessInPlace();
+  return {};
+}
+
+}  // namespace tg::plan
