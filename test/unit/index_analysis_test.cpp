@@ -24,9 +24,8 @@ struct Analysed {
   std::vector<const Op*> of(const std::string& buffer) const {
     std::vector<const Op*> out;
     walk(kernel->body, [&](Op& op) {
-      if (op.operands.empty()) return;
-      const Operand& element = *elementOf(op);
-      if (element.kind == Operand::Kind::element && element.value->name == buffer) out.push_back(&op);
+      const Operand* element = elementOf(op);
+      if (element && element->value->name == buffer) out.push_back(&op);
     });
     return out;
   }
