@@ -171,7 +171,7 @@ void fillTarget(Probe& probe, const VkPhysicalDeviceSubgroupProperties& subgroup
   t.matmul = cpu ? "register" : "shared";
   t.workgroup = std::min<int64_t>(cpu ? 64 : 128, t.maxInvocations);
   t.parallel = cpu ? 64 : 65536;
-  t.streamScores = cpu ? 1 << 19 : 1 << 20;
+  t.streamScores = cpu ? 1 << 19 : 1 << 30;
 }
 
 Probe probeDevice(VkPhysicalDevice physical, int index) {
