@@ -1,0 +1,81 @@
+#include "codegen/product.h"
+
+namespace tg {
+
+Product findProduct(const PlainRegion& region) {
+  Product p;
+  for (const auto& op : region.body->ops)
+    if (op->code == Opcode::matmul) p.op = op.get();
+  const Shape &a = p.op->in(0)->type.shape, &out = p.op->result()->type.shape;
+  p.ta = p.op->flag("transpose_a");
+  p.tb = p.op->flag("transpose_b");
+  p.m = out[out.rank() - 2];
+  p.n = out.back();
+  p.k = a[a.rank() - (p.ta ? 2 : 1)];
+  p.lead = out;
+  p.lead.resize(out.rank() - 2);
+  p.batch = p.lead.elements();
+  return p;
+}
+
+KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
+           const Index& column) {
+  bool transposed = which == 0 ? p.ta : p.tb;
+  const Shape& shape = p.op->in(which)->type.shape;
+  int own = shape.rank() - 2, added = static_cast<int>(lead.size()) - own;
+  Indices at;
+  for (int axis = 0; axis < own; ++axis)
+    at.push_back(shape[axis] == 1 ? Index{} : lead[static_cast<size_t>(axis + added)]);
+  at.push_back(transposed ? column : row);
+  at.push_back(transposed ? row : column);
+  return emitter.emit(p.op->in(which), at);
+}
+
+// Found by emitting one of each into a kernel that is thrown away.
+bool preferAlongK(const LowerContext& c, const Product& p, int which) {
+  int splits[2];
+  for (int alongK = 0; alongK < 2; ++alongK) {
+    Item scratch;
+    scratch.kind = ItemKind::kernel;
+    KernelBuilder kernel(&scratch);
+    IndexSpace space(kernel);
+    RegionEmitter emitter(kernel, space, c.fused, c.region, c.mayTexel);
+    int64_t other = which == 0 ? p.m : p.n;
+    if ((alongK ? p.k : other) % kLanes != 0) {
+      splits[alongK] = 1000;
+      continue;
+    }
+    Index batch = space.variable(kernel.id(Opcode::k_workgroup_id, 2), p.batch);
+    Index outer = space.variable(kernel.id(Opcode::k_workgroup_id, 0), other, alongK ? 1 : kLanes);
+    Index inner = space.variable(kernel.id(Opcode::k_workgroup_id, 1), p.k, alongK ? kLanes : 1);
+    (alongK ? inner : outer) = space.add(alongK ? inner : outer, IndexSpace::lane());
+    Indices lead = space.delinear(batch, p.lead);
+    element(emitter, p, which, lead, which == 0 ? outer : inner, which == 0 ? inner : outer);
+    splits[alongK] = emitter.splitLoads();
+  }
+  return splits[1] <= splits[0];
+}
+
+void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index& m0, const Index& n0,
+              int64_t tileM, int64_t tileN, bool vector, const std::vector<KV>& acc) {
+  Indices lead = c.space.delinear(batch, p.lead);
+  int64_t step = vector ? kLanes : 1, next = 0;
+  for (int64_t i = 0; i < tileM; ++i)
+    for (int64_t j = 0; j < tileN; j += step, ++next) {
+      Index row = c.space.add(m0, IndexSpace::constant(i)), column = c.space.add(n0, IndexSpace::constant(j));
+      if (vector) column = c.space.add(column, IndexSpace::lane());
+      Index offset =
+          c.space.add(c.space.scale(batch, p.m * p.n), c.space.add(c.space.scale(row, p.n), column));
+      const Shape& shape = p.op->result()->type.shape;
+      const KV& sum = acc[static_cast<size_t>(next)];
+      c.emitter.define(p.op->result(), c.space.delinear(offset, shape), sum);
+      // A result whose rows four lanes do not divide is stored lane by lane.
+      for (int lane = 0; vector && lane < kLanes; ++lane)
+        c.emitter.define(p.op->result(), c.space.delinear(IndexSpace::atLane(offset, lane), shape),
+                         c.kernel.extract(sum, lane));
+      for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
+        c.emitter.store(static_cast<int>(slot), offset);
+    }
+}
+
+}  // namespace tg

@@ -1,0 +1,34 @@
+// The product of a region, what its operands and results are at a place: shared by the lowerings of
+// contractions. Private to codegen/.
+#pragma once
+
+#include <vector>
+
+#include "codegen/lower_schedules.h"
+
+namespace tg {
+
+/// The contraction of a region and its extents; batch is the product of the leading axes.
+struct Product {
+  const Op* op = nullptr;
+  int64_t m = 1, n = 1, k = 1, batch = 1;
+  bool ta = false, tb = false;
+  Shape lead;
+};
+
+/// The one product of a region.
+Product findProduct(const PlainRegion& region);
+
+/// Operand `which` at (batch, row, column) of its untransposed view.
+KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
+           const Index& column);
+
+/// Whether four elements of an operand along k (else along its other axis) come in fewer loads.
+bool preferAlongK(const LowerContext& c, const Product& p, int which);
+
+/// Stores every result of the region at the tile's elements, the product being in `acc`
+/// (row-major, `width` accumulators a row of `lanes` columns each).
+void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index& m0, const Index& n0,
+              int64_t tileM, int64_t tileN, bool vector, const std::vector<KV>& acc);
+
+}  // namespace tg
