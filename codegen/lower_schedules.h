@@ -35,6 +35,7 @@ Result<void> lowerMap(LowerContext& c);
 Result<void> lowerRow(LowerContext& c);
 Result<void> lowerMatmul(LowerContext& c);
 Result<void> lowerMatmulShared(LowerContext& c);
+Result<void> lowerCoopmat(LowerContext& c);
 Result<void> lowerAttention(LowerContext& c);
 
 }  // namespace tg

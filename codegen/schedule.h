@@ -5,6 +5,8 @@
 //   row{lanes = 1, vec = 4, workgroup = 64}      lanes invocations for a row, reductions along it
 //   matmul{tile = [8, 8], workgroup = 8}         a register tile of the product for each invocation
 //   matmul{tile = [4, 4], shared = [32, 32, 16]} the same, operands staged in shared memory
+//   coopmat{tile = [128, 128, 32], warp = [64, 32]} a workgroup computes the tile in steps of 32, each of its
+//                                                subgroups the warp's part by matrix units, from f16
 //   attention{tile = 4, block = 4, workgroup = 8} tile rows for each invocation, which reads the rows of the
 //                                                other side block by block and never stores a score
 //   custom                                       a tg.custom alone, whose kernel is there already

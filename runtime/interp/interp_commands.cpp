@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "ir/kernel/kernel.h"
+#include "ir/target.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {
@@ -45,6 +47,13 @@ class CommandWalk {
       return failAt(op.loc, "planned memory holds f32: its kernels cannot run wide");
     KernelRunOptions options = call_.state.options.kernel;
     options.module = &call_.state.module;
+    // A workgroup of a kernel with matrices is made of subgroups as wide as its target's.
+    bool matrices = false;
+    walk(kernel->body, [&](Op& inner) { matrices = matrices || isCoopmatOp(inner.code); });
+    if (matrices) {
+      TG_TRY(Target target, targetOf(call_.state.module.attrs));
+      options.subgroupSize = static_cast<uint32_t>(target.subgroup);
+    }
     TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, options));
     RunCounters& counters = call_.result.counters;
     counters.outOfRange += counted.outOfRange;
