@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -417,6 +418,112 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
        {scheduleOf(64, 64, 64, "f32", "gpu-coopmat"), scheduleOf(64, 8, 64, "f16", "gpu-coopmat"),
         scheduleOf(64, 64, 64, "f16", "gpu")})
     EXPECT_TRUE(plain.starts_with("matmul{")) << plain;
+}
+
+// --------------------------------------------------------------------------------- mixed-precision
+
+/// loss = c·Σ x·w, so that the gradient of w is c times the sum of the rows of x.
+std::unique_ptr<Module> linearModule(const std::string& pipeline) {
+  auto module = parsedModule("module @m stage(tensor) {\n  param @w : tensor<4x1xf32>\n  func @train(%x: "
+                             "tensor<3x4xf32>, %c: tensor<f32>) -> "
+                             "(loss: tensor<f32>) {\n    %w = tg.param @w : tensor<4x1xf32>\n    %r = "
+                             "tg.matmul %x, %w : tensor<3x1xf32>\n"
+                             "    %s = tg.mul %r, %c : tensor<3x1xf32>\n    %loss = tg.sum %s {axes = [0, "
+                             "1]} : tensor<f32>\n    return %loss "
+                             ": tensor<f32>\n  }\n}\n");
+  return module ? after(*module, pipeline) : nullptr;
+}
+
+/// A trained module on the interpreter.
+class Training {
+ public:
+  explicit Training(const std::string& pipeline) : module_(linearModule(pipeline)) {
+    if (!module_) return;
+    auto interp = Interpreter::create(*module_);
+    EXPECT_TRUE(interp) << (interp ? "" : interp.error().str());
+    if (interp) interp_ = std::make_unique<Interpreter>(*std::move(interp));
+    for (const char* name : {"w", "adam.m.w"}) set(name, drawn({4, 1}, 21));
+    set("loss_scale", one(65536));
+  }
+  static NdArray one(double value) { return NdArray::scalar(value); }
+  void set(const std::string& name, const NdArray& value) {
+    if (module_->storage(name)) EXPECT_TRUE(interp_->setStorage(name, value));
+  }
+  std::vector<double> get(const std::string& name) { return interp_->storage(name)->data; }
+  NdArray step(const NdArray& x, double c) {
+    Arrays inputs{{"x", x}, {"c", one(c)}};
+    if (module_->storage("adam.t")) inputs["lr"] = one(0.01);
+    auto run = interp_->run("train", inputs);
+    EXPECT_TRUE(run) << (run ? "" : run.error().str());
+    return run ? run->paramGrads.at("w") : NdArray();
+  }
+
+ private:
+  std::unique_ptr<Module> module_;
+  std::unique_ptr<Interpreter> interp_;
+};
+
+TEST(MixedPrecision, TheScaleKeepsSmallGradients) {
+  const NdArray x = drawn({3, 4}, 22);
+  const double c = 1e-8;  // below half of what f16 holds
+  NdArray lost = Training("append-grad,mixed-precision{loss-scale=0}").step(x, c);
+  NdArray kept = Training("append-grad,mixed-precision").step(x, c);
+  for (int64_t k = 0; k < 4; ++k) {
+    double exact = 0;
+    for (int64_t i = 0; i < 3; ++i) exact += c * x.data[i * 4 + k];
+    EXPECT_EQ(lost.data[k], 0);
+    EXPECT_NEAR(kept.data[k], exact, 1e-3 * c * 8);
+  }
+}
+
+TEST(MixedPrecision, AStepThatIsNotFiniteChangesNothingButTheScale) {
+  Training training("append-grad,mixed-precision{growth=2},append-adam{weight-decay=0.1}");
+  const NdArray x = drawn({3, 4}, 23);
+  const std::vector<double> w = training.get("w"), m = training.get("adam.m.w");
+  training.step(x, 1e6);  // the scaled gradient is infinite in f16
+  EXPECT_EQ(training.get("w"), w);
+  EXPECT_EQ(training.get("adam.m.w"), m);
+  EXPECT_EQ(training.get("adam.v.w"), std::vector<double>(4, 0));
+  EXPECT_EQ(training.get("adam.t")[0], 0);
+  EXPECT_EQ(training.get("loss_scale")[0], 32768);
+  NdArray bad = x;
+  bad.data[5] = NAN;
+  training.step(bad, 1);
+  EXPECT_EQ(training.get("w"), w);
+  EXPECT_EQ(training.get("loss_scale")[0], 16384);
+  training.step(x, 1);
+  EXPECT_NE(training.get("w"), w);
+  EXPECT_EQ(training.get("adam.t")[0], 1);
+  EXPECT_EQ(training.get("loss_scale")[0], 16384);
+  EXPECT_EQ(training.get("loss_scale.good")[0], 1);
+  training.step(x, 1);
+  EXPECT_EQ(training.get("loss_scale")[0], 32768);
+  EXPECT_EQ(training.get("loss_scale.good")[0], 0);
+}
+
+TEST(MixedPrecision, SummedGradientsAreJudgedWhereTheyAreApplied) {
+  auto module = linearModule("append-grad{accumulate=2},mixed-precision,append-adam");
+  ASSERT_TRUE(module);
+  auto updates = [&](const char* func) {
+    std::vector<std::string> out;
+    for (const auto& op : module->func(func)->body.ops)
+      if (op->code == Opcode::update) out.push_back(op->operands[0].text);
+    return out;
+  };
+  EXPECT_EQ(updates("train"), (std::vector<std::string>{"g.w"}));
+  EXPECT_EQ(updates("apply"), (std::vector<std::string>{"g.w", "loss_scale", "loss_scale.good", "w",
+                                                        "adam.m.w", "adam.v.w", "adam.t"}));
+  // What a step adds to the sums is divided already.
+  for (const auto& op : module->func("train")->body.ops)
+    if (op->code == Opcode::param_grad) EXPECT_EQ(op->in(1)->name, "w_grad");
+}
+
+TEST(MixedPrecision, GoesThroughEveryStage) {
+  for (const char* target : {"gpu-coopmat", "lavapipe"}) {
+    auto module = linearModule(
+        fmt::format("append-grad,mixed-precision,append-adam,fuse{{target={}}},plan,spirv-emit", target));
+    EXPECT_TRUE(module) << target;
+  }
 }
 
 }  // namespace
