@@ -8,12 +8,14 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "codegen/glsl.h"
 #include "codegen/register.h"
 #include "codegen/shader.h"
+#include "ir/kernel/kernel.h"
 #include "ir/target.h"
 #include "passes/pass.h"
 #include "runtime/interp/interp.h"
@@ -234,6 +236,11 @@ TEST(CoopmatKernel, CompilesForATargetWithMatricesAndForNoOther) {
   auto module = kernels(kProductKernel);
   ASSERT_TRUE(module);
   const Item& kernel = verified(*module);
+  std::set<Opcode> used;
+  walk(kernel.body, [&](Op& op) {
+    if (isCoopmatOp(op.code)) used.insert(op.code);
+  });
+  EXPECT_EQ(used.size(), 5u);  // every one of them has a form
   auto glsl = printGlsl(kernel, *targetByName("gpu-coopmat"));
   ASSERT_TRUE(glsl) << glsl.error().str();
   auto words = compileGlsl(*glsl, "k");
@@ -447,7 +454,9 @@ class Training {
   }
   static NdArray one(double value) { return NdArray::scalar(value); }
   void set(const std::string& name, const NdArray& value) {
-    if (module_->storage(name)) EXPECT_TRUE(interp_->setStorage(name, value));
+    if (!module_->storage(name)) return;
+    auto done = interp_->setStorage(name, value);
+    EXPECT_TRUE(done) << (done ? "" : done.error().str());
   }
   std::vector<double> get(const std::string& name) { return interp_->storage(name)->data; }
   NdArray step(const NdArray& x, double c) {
@@ -515,7 +524,9 @@ TEST(MixedPrecision, SummedGradientsAreJudgedWhereTheyAreApplied) {
                                                         "adam.m.w", "adam.v.w", "adam.t"}));
   // What a step adds to the sums is divided already.
   for (const auto& op : module->func("train")->body.ops)
-    if (op->code == Opcode::param_grad) EXPECT_EQ(op->in(1)->name, "w_grad");
+    if (op->code == Opcode::param_grad) {
+      EXPECT_EQ(op->in(1)->name, "w_grad");
+    }
 }
 
 TEST(MixedPrecision, GoesThroughEveryStage) {

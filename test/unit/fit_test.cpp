@@ -162,6 +162,19 @@ TEST(Fit, featuresAreThoseTheBinariesDeclare) {
   }
 }
 
+// CooperativeMatrixNV and CooperativeMatrixKHR.
+TEST(Fit, matricesAreAFeature) {
+  Target target = *targetByName("gpu");
+  for (uint32_t capability : {5357u, 6022u}) {
+    auto module = compiled(target);
+    ASSERT_TRUE(module);
+    std::vector<uint32_t>& code = module->all(ItemKind::binary).front()->code;
+    code.insert(code.begin() + 5, {2u << 16 | 17u, capability});
+    EXPECT_FALSE(needOf(*fitOf(*module, target), "coopmat")->fits());
+    EXPECT_TRUE(needOf(*fitOf(*module, *targetByName("gpu-coopmat")), "coopmat")->fits());
+  }
+}
+
 TEST(Fit, otherStagesAreRefused) {
   auto module = parse(kText, "m.tgir");
   ASSERT_TRUE(module);
