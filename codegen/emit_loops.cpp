@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "codegen/emit_region.h"
+#include "codegen/product.h"
 #include "codegen/schedule.h"
 #include "ir/infer.h"
 
@@ -329,7 +330,7 @@ KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
       in.push_back(shape[axis] == 1 ? Index{} : at[static_cast<size_t>(axis + added)]);
     in.push_back(row);
     in.push_back(column);
-    return emit(op.in(which), in);
+    return rounded(kernel_, op, emit(op.in(which), in));
   };
   bool outer = IndexSpace::usesLane(at);
   bool vector = !outer && inner % kLanes == 0;

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "ir/kernel/kernel.h"
+
 namespace tg {
 
 Result<void> checkFeatures(const Item& kernel, const Target& target) {
@@ -17,6 +21,18 @@ Result<void> checkFeatures(const Item& kernel, const Target& target) {
       errors.append(
           failAt(op.loc, fmt::format("{} [kernel.feature]: needs `subgroups`, which target '{}' lacks",
                                      op.info().name, target.name)));
+  });
+  walk(kernel.body, [&](Op& op) {
+    if (op.code != Opcode::k_coopmat_mma) return;
+    const Type &a = op.in(0)->type, &sum = op.result()->type;
+    const CoopShape shape{a.shape[0], sum.shape[1], a.shape[1], a.dtype, sum.dtype};
+    if (!target.subgroups ||
+        std::find(target.coopmat.begin(), target.coopmat.end(), shape) == target.coopmat.end())
+      errors.append(
+          failAt(op.loc, fmt::format("{} [kernel.feature]: needs `coopmat` of [{}, {}, {}, {}, {}], which "
+                                     "target '{}' lacks",
+                                     op.info().name, shape.m, shape.n, shape.k, name(shape.operand),
+                                     name(shape.result), target.name)));
   });
   if (!errors.empty()) return errors;
   return {};

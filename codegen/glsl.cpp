@@ -3,6 +3,7 @@
 #include "codegen/glsl.h"
 
 #include "codegen/features.h"
+#include "codegen/glsl_coopmat.h"
 #include "codegen/glsl_printer.h"
 #include "ir/kernel/legalize.h"
 
@@ -33,6 +34,7 @@ void GlslSurvey::visit(const Op& op) {
   if (element && !loads) written.insert(element->value);
   barriers |= op.code == Opcode::k_barrier;
   reductions |= op.code == Opcode::k_workgroup_reduce;
+  matrices |= isCoopmatOp(op.code);
   unrolls |= op.code == Opcode::k_for && op.flag("unroll");
   subgroupArithmetic |= op.code == Opcode::k_subgroup_reduce;
   subgroupShuffle |= op.code == Opcode::k_subgroup_shuffle;
@@ -42,6 +44,7 @@ void GlslSurvey::visit(const Op& op) {
 }
 
 std::string glslVariable(const Type& type) {
+  if (type.isCoopmat()) return glslMatrix(type);
   return (isFloat(type.dtype) ? "precise " : "") + glslType(type);
 }
 
@@ -58,6 +61,9 @@ void GlslPrinter::extensions(GlslLines& out) const {
   };
   for (const auto& [needed, name] : all)
     if (needed) out.add("#extension {} : require", name);
+  if (!survey_.matrices) return;
+  if (!survey_.subgroupBasic) out.add("#extension GL_KHR_shader_subgroup_basic : require");
+  for (const char* name : glslMatrixExtensions()) out.add("#extension {} : require", name);
 }
 
 GlslText GlslPrinter::print() {
@@ -80,7 +86,9 @@ GlslText GlslPrinter::print() {
   out.add("void main() {{");
   out.append(main_);
   out.add("}}");
-  return out.take();
+  GlslText text = out.take();
+  text.matrices = survey_.matrices;
+  return text;
 }
 
 void GlslPrinter::body(const Block& block) {
@@ -225,6 +233,15 @@ void GlslPrinter::op(const Op& op) {
   case k_subgroup_ballot:
     define(op, fmt::format("subgroupBallot({})", operandText(op.operands[0], Type::scalar(DType::i1))));
     break;
+  case k_round_f16: define(op, roundHalf(op)); break;
+  case k_coopmat_splat:
+    define(op, fmt::format("{}({})", glslMatrix(op.result()->type),
+                           operandText(op.operands[0], Type::scalar(DType::f32))));
+    break;
+  case k_coopmat_load: matrixLoad(op); break;
+  case k_coopmat_mma: matrixProduct(op); break;
+  case k_coopmat_add: define(op, fmt::format("{} + {}", names_.of(op.in(0)), names_.of(op.in(1)))); break;
+  case k_coopmat_store: matrixStore(op); break;
   default: define(op, expression(op)); break;  // arithmetic
   }
   main_.op = nullptr;

@@ -16,6 +16,7 @@ struct GlslText {
   std::string text;
   std::vector<Loc> lineLocs;              ///< lineLocs[i] is of line i + 1; null where no op stands behind it
   std::vector<std::string_view> lineOps;  ///< the op printed on that line, "tgk.add", or ""
+  bool matrices = false;                  ///< whether it has matrices of a subgroup
 };
 
 /// Prints a verified kernel as a compute shader with entry point main. Parameter i is descriptor
@@ -23,7 +24,9 @@ struct GlslText {
 /// Names of the kernel stay; every float is `precise`, so nothing is contracted or reassociated.
 /// f32 buffers that atomics work on are declared as uint, a sum being a compare-and-swap loop over their
 /// bits; where the target has them, native additions take the loop's place. f16 buffers are declared as
-/// 16-bit integers and converted by integer arithmetic, to the nearest even.
+/// 16-bit integers and converted by integer arithmetic, to the nearest even; shared ones as words of two. A
+/// shader with matrices leaves rounding to f16 to the device, whose conversion goes to the nearest wherever
+/// its matrices hold f16.
 /// What GLSL leaves open is fixed here, and the kernel interpreter agrees: x/0 is the largest u32 and
 /// 0 for i32, x%0 is 0, min and max give NaN when an operand is NaN, sign(NaN) is 0, shift counts are
 /// taken mod 32. Casts of floats outside the integer's range stay open.

@@ -21,7 +21,7 @@ std::string GlslPrinter::storedType(const Value& buffer) const {
   if (buffer.type.dtype != DType::f16)
     return survey_.floatBits.contains(&buffer) ? "uint" : glslType(elementType(buffer.type));
   bool parameter = buffer.def == nullptr;
-  if (!parameter) return glslType(Type::scalar(DType::u32, buffer.type.lanes));
+  if (!parameter) return glslType(Type::scalar(DType::u32, buffer.type.lanes / 2));  // shared: two to a word
   return buffer.type.lanes == 1 ? "uint16_t" : fmt::format("u16vec{}", buffer.type.lanes);
 }
 
@@ -76,9 +76,32 @@ std::string GlslPrinter::place(const Operand& element) {
   return fmt::format("{}[{}]", names_.of(element.value), flatIndex(element));
 }
 
+/// A function between two or four floats and the words of shared memory that hold them as f16.
+std::string GlslPrinter::packing(const std::string& kind, int lanes) {
+  const bool packs = kind == "Pack";
+  const Type floats = Type::scalar(DType::f32, lanes), words = Type::scalar(DType::u32, lanes / 2);
+  const std::string name = fmt::format("tg{}Halves{}", kind, lanes);
+  auto pair = [&](const std::string& x) {
+    if (survey_.matrices) return fmt::format("{}packHalf2x16({})", packs ? "" : "un", x);
+    if (packs)
+      return fmt::format("{0}({1}.x) | {0}({1}.y) << 16", helpers_.need("HalfBits", Type::scalar(DType::f32)),
+                         x);
+    return fmt::format("vec2({0}({1} & 0xffffu), {0}({1} >> 16))",
+                       helpers_.need("HalfValue", Type::scalar(DType::u32)), x);
+  };
+  std::string body = lanes == 2 ? pair("x")
+                     : packs    ? fmt::format("uvec2({}, {})", pair("x.xy"), pair("x.zw"))
+                                : fmt::format("vec4({}, {})", pair("x.x"), pair("x.y"));
+  functions_[name] = fmt::format("{} {}({} x) {{ return {}; }}\n", glslType(packs ? words : floats), name,
+                                 glslType(packs ? floats : words), body);
+  return name;
+}
+
 /// The value of an element.
 std::string GlslPrinter::read(const Operand& element) {
   const Value& buffer = *element.value;
+  if (buffer.type.dtype == DType::f16 && buffer.type.mode == BufMode::shared)
+    return fmt::format("{}({})", packing("Unpack", buffer.type.lanes), place(element));
   if (buffer.type.dtype == DType::f16) {
     Type bits = Type::scalar(DType::u32, buffer.type.lanes);
     return fmt::format("{}({}({}))", helpers_.need("HalfValue", bits), glslType(bits), place(element));
@@ -90,7 +113,9 @@ std::string GlslPrinter::read(const Operand& element) {
 void GlslPrinter::write(const Operand& element, const std::string& value) {
   const Value& buffer = *element.value;
   std::string stored = value;
-  if (buffer.type.dtype == DType::f16)
+  if (buffer.type.dtype == DType::f16 && buffer.type.mode == BufMode::shared)
+    stored = fmt::format("{}({})", packing("Pack", buffer.type.lanes), value);
+  else if (buffer.type.dtype == DType::f16)
     stored = fmt::format("{}({}({}))", storedType(buffer),
                          helpers_.need("HalfBits", Type::scalar(DType::f32, buffer.type.lanes)), value);
   else if (survey_.floatBits.contains(&buffer))

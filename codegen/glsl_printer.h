@@ -24,6 +24,7 @@ struct GlslSurvey {
   bool barriers = false, reductions = false;
   bool texels = false, unrolls = false, halves = false, nativeAdds = false;
   bool subgroupBasic = false, subgroupArithmetic = false, subgroupShuffle = false, subgroupBallot = false;
+  bool matrices = false;
 
   GlslSurvey(const Item& kernel, const Target& target);
 
@@ -91,6 +92,7 @@ class GlslPrinter {
   void keepOld(const Op& op, const std::string& call, bool bits);
   std::string load(const Op& op);
   std::string read(const Operand& element);
+  std::string packing(const std::string& kind, int lanes);
   std::string extent(const Op& op);
   std::string exact(const Op& op);
   std::string place(const Operand& element);
@@ -105,6 +107,13 @@ class GlslPrinter {
   std::string subgroupReduce(const Op& op);
   std::string subgroupShuffle(const Op& op);
 
+  // glsl_coopmat.cpp
+  std::string roundHalf(const Op& op);
+  std::string matrixPlace(const Operand& element);
+  void matrixLoad(const Op& op);
+  void matrixStore(const Op& op);
+  void matrixProduct(const Op& op);
+
   const Item& kernel_;
   GlslSurvey survey_;
   const Target& target_;
@@ -115,7 +124,7 @@ class GlslPrinter {
   GlslLines shared_, main_;
 };
 
-/// A scalar type as the type of a variable: `precise float`, `uint`.
+/// A scalar or matrix type as the type of a variable: `precise float`, `uint`, `fcoopmatNV<…>`.
 std::string glslVariable(const Type& type);
 
 /// The functions that add to, read and set the exact sums of one buffer, which a shader cannot pass on.

@@ -273,9 +273,11 @@ static Result<void> lowerScheduled(LowerContext& c) {
   if (kind == "row") return lowerRow(c);
   if (kind == "column") return lowerColumn(c);
   if (kind == "matmul") return c.schedule.find("shared") ? lowerMatmulShared(c) : lowerMatmul(c);
+  if (kind == "coopmat") return lowerCoopmat(c);
   if (kind == "attention") return lowerAttention(c);
-  return failAt(c.fused.loc, fmt::format("schedule {} is unknown; known: map, row, column, matmul, attention",
-                                         c.schedule.str()));
+  return failAt(c.fused.loc,
+                fmt::format("schedule {} is unknown; known: map, row, column, matmul, coopmat, attention",
+                            c.schedule.str()));
 }
 
 static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,

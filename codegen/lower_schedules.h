@@ -36,6 +36,7 @@ Result<void> lowerRow(LowerContext& c);
 Result<void> lowerColumn(LowerContext& c);
 Result<void> lowerMatmul(LowerContext& c);
 Result<void> lowerMatmulShared(LowerContext& c);
+Result<void> lowerCoopmat(LowerContext& c);
 Result<void> lowerAttention(LowerContext& c);
 
 }  // namespace tg

@@ -1,5 +1,7 @@
 #include "codegen/product.h"
 
+#include <string>
+
 namespace tg {
 
 Product findProduct(const PlainRegion& region) {
@@ -18,8 +20,8 @@ Product findProduct(const PlainRegion& region) {
   return p;
 }
 
-KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
-           const Index& column) {
+KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
+                const Index& column) {
   bool transposed = which == 0 ? p.ta : p.tb;
   const Shape& shape = p.op->in(which)->type.shape;
   int own = shape.rank() - 2, added = static_cast<int>(lead.size()) - own;
@@ -29,6 +31,22 @@ KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& l
   at.push_back(transposed ? column : row);
   at.push_back(transposed ? row : column);
   return emitter.emit(p.op->in(which), at);
+}
+
+KV rounded(KernelBuilder& kernel, const Op& product, const KV& x) {
+  const std::string precision = product.word("precision");
+  if (precision == "f32") return x;
+  KV high = kernel.op(Opcode::k_round_f16, {x}, DType::f32);
+  if (precision == "f16") return high;
+  constexpr double kScale = 2048;  // the remainder then lies where f16 is as exact as it gets
+  KV rest = kernel.mul(kernel.op(Opcode::k_sub, {x, high}, DType::f32), KernelBuilder::f32(kScale));
+  KV low = kernel.op(Opcode::k_round_f16, {rest}, DType::f32);
+  return kernel.fma(low, KernelBuilder::f32(1 / kScale), high);
+}
+
+KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
+           const Index& column) {
+  return rounded(emitter.kernel(), *p.op, plainElement(emitter, p, which, lead, row, column));
 }
 
 // Found by emitting one of each into a kernel that is thrown away.

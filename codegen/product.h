@@ -19,9 +19,18 @@ struct Product {
 /// The one product of a region.
 Product findProduct(const PlainRegion& region);
 
-/// Operand `which` at (batch, row, column) of its untransposed view.
+/// Operand `which` at (batch, row, column) of its untransposed view, as the product takes it: rounded as its
+/// precision says.
 KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
            const Index& column);
+
+/// The same before it is rounded.
+KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
+                const Index& column);
+
+/// A factor as the precision of tg.matmul takes it, in f32: what f32x3 computes from two halves, save the
+/// product of the low ones, is the product of their sums.
+KV rounded(KernelBuilder& kernel, const Op& product, const KV& x);
 
 /// Whether four elements of an operand along k (else along its other axis) come in fewer loads.
 bool preferAlongK(const LowerContext& c, const Product& p, int which);

@@ -92,7 +92,33 @@ std::optional<Attr> sharedSchedule(const Op& product, const Target& target) {
   return std::nullopt;
 }
 
+/// By the matrix units, for products of f16: the large tile where that many workgroups keep the device busy,
+/// in f32x3, which holds two sums for each element, half of it. Nothing where most of a matrix would lie
+/// outside.
+std::optional<Attr> coopmatSchedule(const Op& product, const Target& target) {
+  const Shape &a = product.in(0)->type.shape, &shape = product.result()->type.shape;
+  const std::string precision = product.word("precision");
+  int64_t m = shape[shape.rank() - 2], n = shape.back(), batch = shape.elements() / (m * n);
+  int64_t k = a[a.rank() - (product.flag("transpose_a") ? 2 : 1)];
+  if (precision == "f32" || !target.multipliesHalves() || m < 16 || n < 16 || k < 16) return {};
+  struct Tiling {
+    int64_t m, n, warpM, warpN;
+  };
+  // Within 48 KiB and 32 KiB of shared memory, at a depth of 32.
+  const Tiling large = precision == "f16" ? Tiling{128, 128, 64, 32} : Tiling{64, 128, 32, 32},
+               small{64, 64, 32, 32};
+  auto groups = [&](const Tiling& t) { return batch * ((m + t.m - 1) / t.m) * ((n + t.n - 1) / t.n); };
+  auto invocations = [&](const Tiling& t) { return t.m / t.warpM * (t.n / t.warpN) * target.subgroup; };
+  bool useLarge = groups(large) * invocations(large) >= target.parallel / 2 &&
+                  invocations(large) <= target.maxInvocations && target.sharedBytes >= 49152;
+  const Tiling& t = useLarge ? large : small;
+  if (invocations(t) > target.maxInvocations || target.sharedBytes < 32768) return {};
+  return scheduleAttr("coopmat",
+                      {{"tile", Attr::ints({t.m, t.n, 32})}, {"warp", Attr::ints({t.warpM, t.warpN})}});
+}
+
 Attr matmulSchedule(const Op& product, const Target& target) {
+  if (auto schedule = coopmatSchedule(product, target)) return *schedule;
   const Shape& shape = product.result()->type.shape;
   int64_t m = shape[shape.rank() - 2], n = shape.back();
   int64_t batch = shape.elements() / (m * n);

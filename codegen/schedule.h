@@ -12,6 +12,8 @@
 //                                                staged in shared memory 16 of k at a time; slices groups of
 //                                                its invocations take a part of each step and add up at the
 //                                                end
+//   coopmat{tile = [128, 128, 32], warp = [64, 32]} a workgroup computes the tile in steps of 32, each of its
+//                                                subgroups the warp's part by matrix units, from f16
 //   attention{tile = 4, block = 4, workgroup = 8} tile rows for each invocation, which reads the rows of the
 //                                                other side block by block and never stores a score
 //   custom                                       a tg.custom alone, whose kernel is there already

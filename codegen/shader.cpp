@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <shaderc/shaderc.hpp>
 #include <spirv-tools/libspirv.hpp>
+#include <string_view>
 
 namespace tg {
 namespace {
@@ -61,12 +62,33 @@ std::string cacheKey(const GlslText& glsl, const ShaderOptions& options) {
                                       options.optimize, glsl.text));
 }
 
+MatrixDialect matrixDialect() {
+  static const MatrixDialect kDialect = [] {
+    constexpr std::string_view kTrial =
+        "#version 450\n"
+        "#extension GL_KHR_cooperative_matrix : require\n"
+        "#extension GL_KHR_memory_scope_semantics : require\n"
+        "layout(local_size_x = 32) in;\n"
+        "void main() {\n"
+        "  coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator> sum =\n"
+        "      coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>(0.0);\n"
+        "}\n";
+    shaderc::CompileOptions settings;
+    settings.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
+    auto compiled = compiler().CompileGlslToSpv(kTrial.data(), kTrial.size(), shaderc_compute_shader, "trial",
+                                                "main", settings);
+    return compiled.GetCompilationStatus() == shaderc_compilation_status_success ? MatrixDialect::khr
+                                                                                 : MatrixDialect::nv;
+  }();
+  return kDialect;
+}
+
 Result<std::vector<uint32_t>> compiled(const GlslText& glsl, const std::string& kernelName,
                                        const ShaderOptions& options) {
   shaderc::CompileOptions settings;
   settings.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
-  settings.SetOptimizationLevel(options.optimize ? shaderc_optimization_level_performance
-                                                 : shaderc_optimization_level_zero);
+  settings.SetOptimizationLevel(options.optimize && !glsl.matrices ? shaderc_optimization_level_performance
+                                                                   : shaderc_optimization_level_zero);
   auto made = compiler().CompileGlslToSpv(glsl.text.data(), glsl.text.size(), shaderc_compute_shader,
                                           kernelName.c_str(), "main", settings);
   if (made.GetCompilationStatus() != shaderc_compilation_status_success) {

@@ -10,8 +10,18 @@
 
 namespace tg {
 
+/// How matrices of a subgroup are spelled.
+enum class MatrixDialect : uint8_t {
+  khr,  ///< GL_KHR_cooperative_matrix, of a device with VK_KHR_cooperative_matrix
+  nv,   ///< GL_NV_cooperative_matrix, the first form, of VK_NV_cooperative_matrix
+};
+/// The newer form that the linked compiler accepts, found by trying once.
+MatrixDialect matrixDialect();
+
 struct ShaderOptions {
-  bool optimize = true;  ///< SPIRV-Tools' performance passes; they leave `precise` arithmetic as it is
+  /// SPIRV-Tools' performance passes; they leave `precise` arithmetic as it is, and are not run on shaders
+  /// with matrices, of which they know too little.
+  bool optimize = true;
   ShaderCache* cache = nullptr;  ///< code that was compiled before; null is none
 };
 

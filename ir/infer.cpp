@@ -232,6 +232,9 @@ Result<Types> matmul(const Context& c) {
   batchB.resize(b.rank() - 2);
   auto batch = broadcast(batchA, batchB);
   if (!batch) return c.error(4, fmt::format("leading axes do not broadcast: {} and {}", a.str(), b.str()), 1);
+  if (c.op.word("precision") != "f32" && a.dtype != DType::f32)
+    return c.error(5, fmt::format("precision = {} of {}, which is not f32", c.op.word("precision"), a.str()),
+                   0);
   Shape shape = *batch;
   shape.push(m);
   shape.push(n);

@@ -1,8 +1,10 @@
 #include "ir/parse_core.h"
 
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 
 #include "ir/infer.h"
 #include "ir/parser.h"
@@ -130,6 +132,33 @@ static std::string_view trim(std::string_view text) {
   return text;
 }
 
+/// `f16, 16x16, A`: what stands between the angles of a coopmat.
+static Result<Type> parseCoopmat(const Loc& loc, std::string_view raw) {
+  std::array<std::string_view, 3> parts;
+  std::string_view rest = raw;
+  size_t count = 0;
+  for (; count < 3 && !rest.empty(); ++count) {
+    size_t comma = rest.find(',');
+    parts[count] = trim(rest.substr(0, comma));
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
+  auto dtype = dtypeNamed(parts[0]);
+  std::string sizes = std::string(parts[1]) + "x";
+  auto split = splitShape(sizes);
+  std::optional<MatrixUse> use;
+  for (MatrixUse each : {MatrixUse::a, MatrixUse::b, MatrixUse::acc})
+    if (parts[2] == name(each)) use = each;
+  bool fits = count == 3 && rest.empty() && dtype && split && split->second.empty() &&
+              split->first.rank() == 2 && split->first[0] != Shape::kDynamic &&
+              split->first[1] != Shape::kDynamic && use;
+  if (!fits)
+    return failAt(
+        loc, fmt::format("'coopmat<{}>' is no matrix type; the form is coopmat<f16, 16x16, A>, with B or "
+                         "acc for A",
+                         raw.substr(0, 60)));
+  return Type::coopmat(*dtype, split->first[0], split->first[1], *use);
+}
+
 Result<Type> ParseCore::parseType() {
   Loc loc = here();
   TG_TRY(std::string head, expectWord("a type"));
@@ -172,6 +201,10 @@ Result<Type> ParseCore::parseType() {
     }
     TG_CHECK(expect(">"));
     return Type::buffer(element->dtype, element->lanes, split->first, *mode, texel);
+  }
+  if (head == "coopmat") {
+    TG_CHECK(expect("<"));
+    return parseCoopmat(loc, trim(lex_.rawUntil('>')));
   }
   if (head.starts_with("vec") && accept("<")) head += '<' + std::string(trim(lex_.rawUntil('>'))) + '>';
   if (auto scalar = scalarNamed(head)) return *scalar;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace tg {
@@ -30,12 +31,70 @@ void eachMember(T& target, Fn fn) {
   fn("subgroups", target.subgroups);
   fn("float_atomics", target.floatAtomics);
   fn("half_storage", target.halfStorage);
+  fn("coopmat", target.coopmat);
   fn("reads", target.reads);
   fn("reduce", target.reduce);
   fn("matmul", target.matmul);
   fn("workgroup", target.workgroup);
   fn("parallel", target.parallel);
   fn("stream_scores", target.streamScores);
+}
+
+template <class T>
+constexpr bool isShapes = std::is_same_v<std::decay_t<T>, std::vector<CoopShape>>;
+
+/// f16 or f32 by name; these two are what matrices hold.
+bool readHalfOrFloat(const std::string& text, DType& dtype) {
+  dtype = text == "f16" ? DType::f16 : DType::f32;
+  return text == "f16" || text == "f32";
+}
+
+/// `[[16, 16, 16, "f16", "f32"]]`: m, n, k, what A and B hold, what C holds.
+bool readShapes(const Json& json, std::vector<CoopShape>& shapes) {
+  shapes.clear();
+  if (!json.is_array()) return false;
+  for (const Json& row : json) {
+    if (!row.is_array() || row.size() != 5 || !row[3].is_string() || !row[4].is_string()) return false;
+    for (int at = 0; at < 3; ++at)
+      if (!row[at].is_number_integer() || row[at].get<int64_t>() < 1) return false;
+    CoopShape& shape = shapes.emplace_back(CoopShape{row[0].get<int64_t>(), row[1].get<int64_t>(),
+                                                     row[2].get<int64_t>(), DType::f16, DType::f32});
+    if (!readHalfOrFloat(row[3].get<std::string>(), shape.operand) ||
+        !readHalfOrFloat(row[4].get<std::string>(), shape.result))
+      return false;
+  }
+  return true;
+}
+
+Json shapesToJson(const std::vector<CoopShape>& shapes) {
+  Json out = Json::array();
+  for (const CoopShape& each : shapes)
+    out.push_back(Json::array({each.m, each.n, each.k, name(each.operand), name(each.result)}));
+  return out;
+}
+
+bool readShapes(const Attr& attr, std::vector<CoopShape>& shapes) {
+  shapes.clear();
+  if (attr.kind != Attr::Kind::array) return false;
+  for (const Attr& row : attr.list) {
+    if (row.kind != Attr::Kind::array || row.list.size() != 5) return false;
+    for (int at = 0; at < 3; ++at)
+      if (row.list[at].kind != Attr::Kind::integer || row.list[at].integer < 1) return false;
+    CoopShape& shape = shapes.emplace_back(
+        CoopShape{row.list[0].integer, row.list[1].integer, row.list[2].integer, DType::f16, DType::f32});
+    if (!readHalfOrFloat(row.list[3].text, shape.operand) || !readHalfOrFloat(row.list[4].text, shape.result))
+      return false;
+  }
+  return true;
+}
+
+Attr shapesToAttr(const std::vector<CoopShape>& shapes) {
+  std::vector<Attr> rows;
+  for (const CoopShape& each : shapes)
+    rows.push_back(Attr::array({Attr::of(each.m), Attr::of(each.n), Attr::of(each.k),
+                                Attr::string(std::string(name(each.operand))),
+                                Attr::string(std::string(name(each.result)))}));
+  return Attr::array(std::move(rows));
 }
 
 Result<void> check(const Target& target) {
@@ -61,6 +120,12 @@ Result<void> check(const Target& target) {
 }
 
 }  // namespace
+
+bool Target::multipliesHalves() const {
+  return subgroups && subgroup > 1 &&
+         std::find(coopmat.begin(), coopmat.end(), CoopShape{16, 16, 16, DType::f16, DType::f32}) !=
+             coopmat.end();
+}
 
 std::vector<std::string_view> targetNames() {
   std::vector<std::string_view> names;
@@ -88,13 +153,17 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     if (it == json.end()) return;
     ++used;
     using T = std::decay_t<decltype(member)>;
-    bool fits = std::is_same_v<T, std::string> ? it->is_string()
-                : std::is_same_v<T, bool>      ? it->is_boolean()
-                                               : it->is_number_integer();
-    if (fits)
-      member = it->template get<T>();
-    else
-      wrong = name;
+    if constexpr (isShapes<T>) {
+      if (!readShapes(*it, member)) wrong = name;
+    } else {
+      bool fits = std::is_same_v<T, std::string> ? it->is_string()
+                  : std::is_same_v<T, bool>      ? it->is_boolean()
+                                                 : it->is_number_integer();
+      if (fits)
+        member = it->template get<T>();
+      else
+        wrong = name;
+    }
   });
   if (!wrong.empty()) return fail(fmt::format("{}: member '{}' has the wrong type", file, wrong));
   for (const auto& [key, value] : json.items()) {
@@ -108,7 +177,12 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
 
 std::string targetToJson(const Target& target) {
   Json json;
-  eachMember(target, [&](const char* name, const auto& member) { json[name] = member; });
+  eachMember(target, [&](const char* name, const auto& member) {
+    if constexpr (isShapes<decltype(member)>)
+      json[name] = shapesToJson(member);
+    else
+      json[name] = member;
+  });
   return json.dump(2) + "\n";
 }
 
@@ -116,7 +190,9 @@ Attr targetToAttr(const Target& target) {
   AttrList members;
   eachMember(target, [&](const char* name, const auto& member) {
     using T = std::decay_t<decltype(member)>;
-    if constexpr (std::is_same_v<T, std::string>)
+    if constexpr (isShapes<T>)
+      members.push_back({name, shapesToAttr(member)});
+    else if constexpr (std::is_same_v<T, std::string>)
       members.push_back({name, Attr::string(member)});
     else if constexpr (std::is_same_v<T, bool>)
       members.push_back({name, Attr::boolean(member)});
@@ -134,12 +210,16 @@ Result<Target> targetFromAttr(const Attr& attr) {
     eachMember(target, [&](std::string_view name, auto& member) {
       if (name != given.name) return;
       using T = std::decay_t<decltype(member)>;
+      if constexpr (isShapes<T>) {
+        known = readShapes(given.value, member);
+        return;
+      }
       known = given.value.kind == (std::is_same_v<T, std::string> ? Attr::Kind::string
                                    : std::is_same_v<T, bool>      ? Attr::Kind::boolean
                                                                   : Attr::Kind::integer);
       if constexpr (std::is_same_v<T, std::string>)
         member = given.value.text;
-      else
+      else if constexpr (!isShapes<T>)
         member = given.value.integer;
     });
     if (!known) wrong = given.name;

@@ -9,8 +9,17 @@
 
 #include "ir/attr.h"
 #include "ir/result.h"
+#include "ir/type.h"
 
 namespace tg {
+
+/// A product of matrices that a subgroup computes at once: A of m x k and B of k x n hold `operand`, C of
+/// m x n holds and sums `result`.
+struct CoopShape {
+  int64_t m = 0, n = 0, k = 0;
+  DType operand = DType::f16, result = DType::f32;
+  bool operator==(const CoopShape&) const = default;
+};
 
 struct Target {
   std::string name = "vulkan-min";
@@ -30,6 +39,7 @@ struct Target {
   bool subgroups = false;     ///< tgk.subgroup_reduce, subgroup_shuffle, subgroup_ballot and their ids
   bool floatAtomics = false;  ///< f32 additions to storage are one instruction; else a compare-and-swap loop
   bool halfStorage = false;   ///< storage buffers of f16
+  std::vector<CoopShape> coopmat;  ///< the products tgk.coopmat_mma may make; none without matrix cores
 
   // Preferences: how to make kernels fast; never refused.
   std::string reads = "storage";     ///< "storage" | "texel"
@@ -41,6 +51,8 @@ struct Target {
 
   /// Processors that run workgroups side by side, where 512 invocations keep one busy.
   int64_t units() const { return parallel < 512 ? 1 : parallel / 512; }
+  /// Whether subgroups of a known width multiply matrices of f16 into f32, 16x16x16 at a time.
+  bool multipliesHalves() const;
 };
 
 /// The names of the targets that ship with the compiler, in a fixed order.

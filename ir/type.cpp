@@ -16,6 +16,11 @@ std::string_view name(BufMode mode) {
   return names[static_cast<int>(mode)];
 }
 
+std::string_view name(MatrixUse use) {
+  constexpr std::string_view names[] = {"A", "B", "acc"};
+  return names[static_cast<int>(use)];
+}
+
 int64_t Shape::elements() const {
   int64_t count = 1;
   for (int64_t dim : *this) count *= dim;
@@ -51,6 +56,7 @@ std::string Type::str() const {
   case Kind::buffer:
     return fmt::format("buf<{}{}{}, {}{}>", shape.str(), shape.rank() ? "x" : "", elementString(*this),
                        name(mode), texel ? ", texel" : "");
+  case Kind::coopmat: return fmt::format("coopmat<{}, {}, {}>", name(dtype), shape.str(), name(use));
   }
   return "";
 }

@@ -59,31 +59,43 @@ class Shape {
 enum class BufMode : uint8_t { in, out, inout, accum, shared, local, tape };
 std::string_view name(BufMode mode);
 
+/// What a matrix is in a product A·B + acc.
+enum class MatrixUse : uint8_t { a, b, acc };
+std::string_view name(MatrixUse use);
+
 struct Type {
-  enum class Kind : uint8_t { none, tensor, scalar, buffer };
+  enum class Kind : uint8_t { none, tensor, scalar, buffer, coopmat };
   Kind kind = Kind::none;
   DType dtype = DType::f32;
-  uint8_t lanes = 1;           ///< 1, 2 or 4: the width of a kernel scalar or buffer element
-  BufMode mode = BufMode::in;  ///< buffers only
-  bool texel = false;          ///< buffers only: read through a texel view, element = one texel
-  Shape shape;                 ///< tensors and buffers
+  uint8_t lanes = 1;             ///< 1, 2 or 4: the width of a kernel scalar or buffer element
+  BufMode mode = BufMode::in;    ///< buffers only
+  bool texel = false;            ///< buffers only: read through a texel view, element = one texel
+  Shape shape;                   ///< tensors, buffers and matrices
+  MatrixUse use = MatrixUse::a;  ///< coopmats only
 
-  static Type tensor(DType dtype, Shape shape) { return {Kind::tensor, dtype, 1, BufMode::in, false, shape}; }
+  static Type tensor(DType dtype, Shape shape) {
+    return {Kind::tensor, dtype, 1, BufMode::in, false, shape, MatrixUse::a};
+  }
   static Type scalar(DType dtype, int lanes = 1) {
-    return {Kind::scalar, dtype, static_cast<uint8_t>(lanes), BufMode::in, false, {}};
+    return {Kind::scalar, dtype, static_cast<uint8_t>(lanes), BufMode::in, false, {}, MatrixUse::a};
   }
   static Type buffer(DType dtype, int lanes, Shape shape, BufMode mode, bool texel = false) {
-    return {Kind::buffer, dtype, static_cast<uint8_t>(lanes), mode, texel, shape};
+    return {Kind::buffer, dtype, static_cast<uint8_t>(lanes), mode, texel, shape, MatrixUse::a};
+  }
+  /// A matrix that the invocations of a subgroup hold together.
+  static Type coopmat(DType dtype, int64_t rows, int64_t columns, MatrixUse use) {
+    return {Kind::coopmat, dtype, 1, BufMode::in, false, {rows, columns}, use};
   }
   bool isTensor() const { return kind == Kind::tensor; }
   bool isScalar() const { return kind == Kind::scalar; }
   bool isBuffer() const { return kind == Kind::buffer; }
+  bool isCoopmat() const { return kind == Kind::coopmat; }
   int rank() const { return shape.rank(); }
   int64_t elements() const { return shape.elements(); }
   /// Bytes of a dense tensor or buffer.
   int64_t bytes() const { return elements() * lanes * byteSize(dtype); }
   bool operator==(const Type& other) const = default;
-  /// `tensor<2x3xf32>`, `f32`, `vec4<f32>`, `buf<?xvec4<f32>, in, texel>`.
+  /// `tensor<2x3xf32>`, `f32`, `vec4<f32>`, `buf<?xvec4<f32>, in, texel>`, `coopmat<f16, 16x16, A>`.
   std::string str() const;
 };
 

@@ -45,6 +45,23 @@ struct AppendGradOptions {
   }
 };
 
+struct MixedPrecisionOptions {
+  std::string precision = "f16";
+  std::string func = "train";
+  double lossScale = 65536;
+  int64_t growth = 2000;
+  static constexpr auto fields() {
+    return std::tuple{
+        option("precision", &MixedPrecisionOptions::precision,
+               "f16 | f32x3: what products round their operands to"),
+        option("func", &MixedPrecisionOptions::func, "the function that was differentiated"),
+        option("loss-scale", &MixedPrecisionOptions::lossScale,
+               "the first scale of the loss, a power of two; 0: none; f32x3 has none"),
+        option("growth", &MixedPrecisionOptions::growth, "finite steps until the scale doubles"),
+    };
+  }
+};
+
 /// What every optimizer takes.
 struct OptimizerOptions {
   std::string func = "train";

@@ -102,6 +102,15 @@ class KernelBuilder {
   KV subgroupShuffle(const KV& x, const KV& lane);
   KV subgroupBallot(const KV& cond);
 
+  // Matrices of the subgroup, made and used here.
+
+  KV coopmatSplat(double value, Type type);
+  KV coopmatLoad(Value* buffer, const std::vector<KV>& index, Type type, bool columnMajor);
+  /// a·b + c.
+  KV coopmatMma(const KV& a, const KV& b, const KV& c);
+  KV coopmatAdd(const KV& x, const KV& y);
+  void coopmatStore(const KV& value, Value* buffer, const std::vector<KV>& index);
+
   using LoopBody = std::function<std::vector<KV>(const KV& index, const std::vector<KV>& carried)>;
   /// for index = from to `to` step `step`, carrying values; placed in the scope of depth `level`, which must
   /// have the bounds and the first values. A body that is to run here takes depth().

@@ -132,4 +132,28 @@ KV KernelBuilder::subgroupBallot(const KV& cond) {
                 depth());
 }
 
+KV KernelBuilder::coopmatSplat(double value, Type type) {
+  return result(place(depth(), Opcode::k_coopmat_splat, {Operand::literal(value)}, {type}), depth());
+}
+
+KV KernelBuilder::coopmatLoad(Value* buffer, const std::vector<KV>& index, Type type, bool columnMajor) {
+  AttrList attrs;
+  if (columnMajor) attrs.push_back({"column_major", Attr::boolean(true)});
+  return result(place(depth(), Opcode::k_coopmat_load, {element(buffer, index)}, {type}, std::move(attrs)),
+                depth());
+}
+
+KV KernelBuilder::coopmatMma(const KV& a, const KV& b, const KV& c) {
+  return result(place(depth(), Opcode::k_coopmat_mma, {operand(a), operand(b), operand(c)}, {c.type}),
+                depth());
+}
+
+KV KernelBuilder::coopmatAdd(const KV& x, const KV& y) {
+  return result(place(depth(), Opcode::k_coopmat_add, {operand(x), operand(y)}, {x.type}), depth());
+}
+
+void KernelBuilder::coopmatStore(const KV& value, Value* buffer, const std::vector<KV>& index) {
+  place(depth(), Opcode::k_coopmat_store, {operand(value), element(buffer, index)}, {});
+}
+
 }  // namespace tg

@@ -10,6 +10,7 @@
 #include "ir/kernel/inline.h"
 #include "ir/kernel/kernel.h"
 #include "ir/kernel/specialize.h"
+#include "ir/target.h"
 
 namespace tg {
 
@@ -113,7 +114,8 @@ std::vector<std::pair<int64_t, double>> followed(int64_t count, int64_t most) {
 
 class Counter {
  public:
-  Counter(const Item& kernel, const std::array<int64_t, 3>& grid) : kernel_(kernel), grid_(grid) {
+  Counter(const Item& kernel, const std::array<int64_t, 3>& grid, int64_t subgroup)
+      : kernel_(kernel), grid_(grid), subgroup_(subgroup) {
     for (size_t i = 0; i < kernel.body.args.size(); ++i) paramOf_[kernel.body.args[i].get()] = i;
     group_ = kernel.workgroup[0] * kernel.workgroup[1] * kernel.workgroup[2];
     findControl(kernel.body);
@@ -143,7 +145,7 @@ class Counter {
 
   const Item& kernel_;
   const std::array<int64_t, 3>& grid_;
-  int64_t group_ = 1;
+  int64_t subgroup_, group_ = 1;
   std::unordered_map<const Value*, size_t> paramOf_;
   std::unordered_set<const Value*> needed_;  ///< values that branches and loops depend on
   std::unordered_map<const Value*, uint32_t> values_;
@@ -367,6 +369,9 @@ void Counter::charge(const Op& op, double times) {
   if (reduces && isFloat(op.result()->type))
     cost_.flops +=
         times * op.result()->type.lanes * static_cast<double>(group_ - 1) / static_cast<double>(group_);
+  if (op.code == Opcode::k_coopmat_mma)  // the invocations of a subgroup share it
+    cost_.flops += times * 2 * static_cast<double>(op.in(0)->type.shape[1]) *
+                   static_cast<double>(op.result()->type.elements()) / static_cast<double>(subgroup_);
   const Operand* element = elementOf(op);
   if (!element) return;
   const Type& type = element->value->type;
@@ -418,14 +423,16 @@ KernelCost Counter::run() {
 }  // namespace
 
 KernelCost kernelCost(const Module& module, const Item& kernel, const std::array<int64_t, 3>& grid) {
+  auto target = targetOf(module.attrs);
+  const int64_t subgroup = target ? target->subgroup : 1;
   bool calls = false;
   walk(kernel.body, [&](Op& op) { calls = calls || op.code == Opcode::k_call; });
-  if (!calls) return Counter(kernel, grid).run();
+  if (!calls) return Counter(kernel, grid, subgroup).run();
   std::vector<Shape> shapes;
   for (const auto& arg : kernel.body.args) shapes.push_back(arg->type.shape);
   std::unique_ptr<Item> flat = specialize(kernel, shapes);
   inlineCalls(module, *flat);
-  return Counter(*flat, grid).run();
+  return Counter(*flat, grid, subgroup).run();
 }
 
 }  // namespace tg

@@ -235,7 +235,9 @@ const std::vector<Operand>& iterArgs(const Op& loop) {
 }
 
 Type literalType(const Op& op) {
-  if (op.code == Opcode::k_exact_add || op.code == Opcode::k_exact_store) return Type::scalar(DType::f32);
+  if (op.code == Opcode::k_exact_add || op.code == Opcode::k_exact_store ||
+      op.code == Opcode::k_coopmat_splat)
+    return Type::scalar(DType::f32);
   if (op.numOperands() >= 2 && op.operands.back().kind == Operand::Kind::element && op.operands.back().value)
     return Type::scalar(elementType(op.operands.back().value->type).dtype);  // what is stored or added
   if (op.code == Opcode::k_yield || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast ||
@@ -277,6 +279,7 @@ Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
   case k_max:
   case k_pow:
   case k_fma:
+  case k_round_f16:
   case k_neg:
   case k_abs:
   case k_sign:
@@ -354,6 +357,11 @@ Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
   case k_exact_add: return exactAdd(op);
   case k_exact_load: return exactLoad(op);
   case k_exact_store: return exactStore(op);
+  case k_coopmat_splat: return coopmatSplat(op);
+  case k_coopmat_load: return coopmatLoad(op);
+  case k_coopmat_mma: return coopmatMma(op);
+  case k_coopmat_add: return coopmatAdd(op);
+  case k_coopmat_store: return coopmatStore(op);
   case k_call: return call(op);
   case k_shared: return memory(op, BufMode::shared);
   case k_local: return memory(op, BufMode::local);

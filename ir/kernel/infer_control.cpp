@@ -15,7 +15,7 @@ Result<void> checkYield(const Op& op, const Block& body, const Types& types, std
   for (size_t index = 0; index < given; ++index) {
     const Operand& operand = yield->operands[index];
     bool fits = operand.isLiteral()
-                    ? represents(operand, types[index].dtype)
+                    ? types[index].isScalar() && represents(operand, types[index].dtype)
                     : operand.kind == Operand::Kind::value && operand.value->type == types[index];
     if (!fits)
       return violation(op, label,
@@ -39,8 +39,9 @@ Result<Types> carried(const Op& op) {
   for (const Operand& binding : iterArgs(op)) {
     const Type& type = binding.value->type;
     const Operand& first = binding.items[0];
-    bool fits = first.isLiteral() ? represents(first, type.dtype) : first.value && first.value->type == type;
-    fits = fits && type.isScalar();
+    bool fits = first.isLiteral() ? type.isScalar() && represents(first, type.dtype)
+                                  : first.value && first.value->type == type;
+    fits = fits && (type.isScalar() || type.isCoopmat());
     if (!fits)
       return violation(op, "c1",
                        fmt::format("%{} is {}, its first value {}", binding.value->name, type.str(),

@@ -29,6 +29,13 @@ Result<Types> exactLoad(const Op& op);
 Result<Types> exactStore(const Op& op);
 Result<Types> memory(const Op& op, BufMode mode);
 
+// Matrices of a subgroup.
+Result<Types> coopmatSplat(const Op& op);
+Result<Types> coopmatLoad(const Op& op);
+Result<Types> coopmatMma(const Op& op);
+Result<Types> coopmatAdd(const Op& op);
+Result<Types> coopmatStore(const Op& op);
+
 // Control.
 Result<Types> branch(const Op& op);
 Result<Types> loop(const Op& op);

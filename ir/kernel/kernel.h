@@ -48,6 +48,11 @@ inline Type elementType(const Type& buffer) {
   return Type::scalar(buffer.dtype == DType::f16 ? DType::f32 : buffer.dtype, buffer.lanes);
 }
 
+/// Whether an op makes or takes matrices that a subgroup holds.
+inline bool isCoopmatOp(Opcode code) {
+  return code >= Opcode::k_coopmat_splat && code <= Opcode::k_coopmat_store;
+}
+
 /// Words of an exact sum (tgk.exact_add): 320 bits of two's complement fixed point whose lowest bit is
 /// 2^-149, least word first, and one word of flags: 1 = NaN, 2 = +inf, 4 = -inf was added.
 constexpr int64_t kExactWords = 11;
@@ -58,13 +63,16 @@ const Op* yieldOf(const Block& body);
 /// The iter_args of a `tgk.for` as bindings (block argument, first value); empty when missing.
 const std::vector<Operand>& iterArgs(const Op& loop);
 
-/// Whether every invocation of a workgroup holds the same value, for all values of one kernel.
+/// Whether every invocation of a workgroup, or of each of its subgroups, holds the same value, for all values
+/// of one kernel.
 /// Literals, workgroup ids, extents, the subgroup size, loads of `in` buffers at uniform indices, reductions
 /// over the workgroup and what is computed or called with uniform values are uniform; other invocation ids
-/// and loads, subgroup operations and the old values of atomics are not.
+/// and loads, subgroup operations and the old values of atomics are not. Among the invocations of a subgroup
+/// its id, its reductions and its ballots are uniform too.
 class Uniformity {
  public:
-  explicit Uniformity(const Item& kernel);
+  enum class Scope : uint8_t { workgroup, subgroup };
+  explicit Uniformity(const Item& kernel, Scope scope = Scope::workgroup);
   bool uniform(const Value* value) const { return !divergent_.contains(value); }
   bool uniform(const Operand& operand) const;
 
@@ -76,6 +84,7 @@ class Uniformity {
   void mark(const Value* value);
 
   std::array<int64_t, 3> workgroup_;
+  Scope scope_;
   std::unordered_set<const Value*> divergent_;
   bool changed_ = false;
 };

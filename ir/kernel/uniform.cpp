@@ -4,7 +4,7 @@
 
 namespace tg {
 
-Uniformity::Uniformity(const Item& kernel) : workgroup_(kernel.workgroup) {
+Uniformity::Uniformity(const Item& kernel, Scope scope) : workgroup_(kernel.workgroup), scope_(scope) {
   do {
     changed_ = false;
     visit(kernel.body);
@@ -31,10 +31,14 @@ bool Uniformity::resultUniform(const Op& op) const {
   case Opcode::k_global_id:
   case Opcode::k_local_id: return workgroup_[op.operands[0].integer] == 1;
   case Opcode::k_subgroup_id:
-  case Opcode::k_subgroup_lane:
   case Opcode::k_subgroup_reduce:
+  case Opcode::k_subgroup_ballot: return scope_ == Scope::subgroup;
+  case Opcode::k_coopmat_splat:
+  case Opcode::k_coopmat_load:
+  case Opcode::k_coopmat_mma:
+  case Opcode::k_coopmat_add: return scope_ == Scope::subgroup;
+  case Opcode::k_subgroup_lane:
   case Opcode::k_subgroup_shuffle:
-  case Opcode::k_subgroup_ballot:
   case Opcode::k_atomic_add:
   case Opcode::k_atomic_and:
   case Opcode::k_atomic_or:

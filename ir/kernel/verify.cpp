@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -43,6 +44,7 @@ class KernelVerifier {
   void nested(const Op& op, const Block& region);
   bool scalarType(const Op& op, const Type& type);
   void meetings(const Block& block, bool uniform, const Uniformity& uniformity);
+  void matrices(const Block& block, bool uniform, const Uniformity& uniformity);
   void rewrites();
 
   void report(const Loc& loc, std::string message) { errors_.append(failAt(loc, std::move(message))); }
@@ -69,7 +71,12 @@ Result<void> KernelVerifier::run() {
   if (sharedBytes_ > kMaxSharedBytes)
     kernelError("shared",
                 fmt::format("{} bytes of shared memory, more than {}", sharedBytes_, kMaxSharedBytes));
-  if (errors_.empty()) meetings(kernel_.body, true, Uniformity(kernel_));  // relies on well-formed ops
+  if (errors_.empty()) {  // these rely on well-formed ops
+    meetings(kernel_.body, true, Uniformity(kernel_));
+    bool any = false;
+    walk(kernel_.body, [&](Op& op) { any = any || isCoopmatOp(op.code); });
+    if (any) matrices(kernel_.body, true, Uniformity(kernel_, Uniformity::Scope::subgroup));
+  }
   if (!errors_.empty()) return std::move(errors_);
   return {};
 }
@@ -282,6 +289,15 @@ bool KernelVerifier::results(const Op& op) {
 
 bool KernelVerifier::scalarType(const Op& op, const Type& type) {
   bool memory = type.isBuffer();
+  // Two halves share a word of shared memory, so that no device needs 16-bit types for them.
+  if (memory && type.mode == BufMode::shared && type.dtype == DType::f16) {
+    if (type.lanes == 1)
+      opError(op, "type",
+              fmt::format("{} does not exist in a kernel; shared f16 lies in vec2 or vec4", type.str()));
+    sharedBytes_ += type.bytes();
+    return type.lanes != 1;
+  }
+  if (type.isCoopmat()) return true;
   if (type.dtype == DType::f16 || (memory && (type.dtype == DType::i1 || type.texel))) {
     opError(op, "type", fmt::format("{} does not exist in a kernel", type.str()));
     return false;
@@ -318,6 +334,27 @@ void KernelVerifier::meetings(const Block& block, bool uniform, const Uniformity
                          op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
     for (const auto& region : op->regions)
       meetings(*region, uniform && entersUniformly(*op, uniformity), uniformity);
+  }
+}
+
+/// A subgroup makes and uses matrices as one: all its invocations arrive, with the same places.
+void KernelVerifier::matrices(const Block& block, bool uniform, const Uniformity& uniformity) {
+  for (const auto& op : block.ops) {
+    bool given = std::all_of(op->operands.begin(), op->operands.end(), [&](const Operand& operand) {
+      return operand.value && operand.value->type.isCoopmat() ? true : uniformity.uniform(operand);
+    });
+    if (isCoopmatOp(op->code) && (!uniform || !given)) {
+      const bool moves = op->code == Opcode::k_coopmat_load || op->code == Opcode::k_coopmat_store;
+      report(op->loc,
+             fmt::format(
+                 "{} [k_{}.{}]: {}", op->info().name, op->info().name.substr(4), moves ? "c5" : "c2",
+                 uniform
+                     ? "its operands may differ between invocations of a subgroup; compute the place from "
+                       "tgk.subgroup_id"
+                     : "invocations of a subgroup may part before it"));
+    }
+    for (const auto& region : op->regions)
+      matrices(*region, uniform && entersUniformly(*op, uniformity), uniformity);
   }
 }
 

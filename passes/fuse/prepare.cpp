@@ -238,7 +238,9 @@ class Preparer {
     int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));
     if (pieces < 2) return nullptr;
     Value* parts = builder_.op(Opcode::matmul, {pieced(op.in(0), pieces, ta), pieced(op.in(1), pieces, !tb)},
-                               {{"transpose_a", Attr::boolean(ta)}, {"transpose_b", Attr::boolean(tb)}});
+                               {{"transpose_a", Attr::boolean(ta)},
+                                {"transpose_b", Attr::boolean(tb)},
+                                {"precision", op.attr("precision")}});
     return builder_.reduce(Opcode::sum, parts, {out.rank() - 2}, false);
   }
 

@@ -400,6 +400,15 @@ std::unique_ptr<Op> Former::build(const Region& region) {
   return fused;
 }
 
+/// Whether a kernel rounds the operands of a product to f16 and multiplies them as any others: the target has
+/// no matrix units, or the product does not fit them.
+static bool roundsByItself(const Op& region) {
+  bool rounds = false;
+  for (const auto& op : region.regions[0]->ops)
+    rounds = rounds || (op->code == Opcode::matmul && op->word("precision") != "f32");
+  return rounds && region.attr("schedule").text != "coopmat";
+}
+
 /// Regions in dependency order, otherwise in text order of their last op; then the effects.
 void Former::emit() {
   std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops), body, effects;
@@ -443,9 +452,10 @@ void Former::emit() {
     for (const Op* op : region.ops) holds += fmt::format("{}{}", holds.empty() ? "" : " ", op->info().name);
     const Op& made = *body.back();
     reports_.push_back(
-        {made.loc, fmt::format("kernel of %{}: {} [{}] key {}{}{}", made.result()->name,
-                               made.attr("schedule").str(), holds, regionKey(made),
-                               whyAlone_[r].empty() ? "" : "; starts here because ", whyAlone_[r])});
+        {made.loc,
+         fmt::format("kernel of %{}: {} [{}] key {}{}{}{}", made.result()->name, made.attr("schedule").str(),
+                     holds, regionKey(made), whyAlone_[r].empty() ? "" : "; starts here because ",
+                     whyAlone_[r], roundsByItself(made) ? "; rounds to f16 without matrix units" : "")});
     for (int consumer : consumers[r])
       if (--waiting[static_cast<size_t>(consumer)] == 0)
         ready.push({last[static_cast<size_t>(consumer)], consumer});

@@ -1,14 +1,18 @@
 // All four transpose forms are products with transpose flags, never a transpose op. A right operand
 // shared by the batch (a weight) gets one rank-2 product over batch and rows together, not a batched
-// product and a sum.
+// product and a sum. The products of the gradient have the precision of the product: rounding the operands
+// counts as passing them on.
 #include "passes/grad_rules/matmul.h"
 
 namespace tg::grad_rules {
 
-static TensorExpr product(const TensorExpr& a, const TensorExpr& b, bool transposeA, bool transposeB) {
+/// A product with the precision of the one whose gradient is formed.
+static TensorExpr product(const GradContext& context, const TensorExpr& a, const TensorExpr& b,
+                          bool transposeA, bool transposeB) {
   return {a.builder, a.builder->op(Opcode::matmul, {a.value, b.value},
                                    {{"transpose_a", Attr::boolean(transposeA)},
-                                    {"transpose_b", Attr::boolean(transposeB)}})};
+                                    {"transpose_b", Attr::boolean(transposeB)},
+                                    {"precision", context.op.attr("precision")}})};
 }
 
 /// Leading axes and rows as one: [B, T, N] becomes [B·T, N].
@@ -28,15 +32,15 @@ Grads matmul(const GradContext& context) {
   TensorExpr a = context.in(0), b = context.in(1), g = context.g();
   bool ta = context.op.flag("transpose_a"), tb = context.op.flag("transpose_b");
   Grads grads(2);
-  if (context.wants(0)) grads[0] = ta ? product(b, g, tb, true) : product(g, b, false, !tb);
+  if (context.wants(0)) grads[0] = ta ? product(context, b, g, tb, true) : product(context, g, b, false, !tb);
   if (!context.wants(1)) return grads;
   if (!ta && g.rank() > 2 && isOneMatrix(b) && !isOneMatrix(a)) {
     // Rows of a and g agree in number and order: a has every batch axis of g, or b would have it.
     TensorExpr rows = flat(a), gRows = flat(g);
-    grads[1] =
-        (tb ? product(gRows, rows, true, false) : product(rows, gRows, true, false)).reshape(b.shape());
+    grads[1] = (tb ? product(context, gRows, rows, true, false) : product(context, rows, gRows, true, false))
+                   .reshape(b.shape());
   } else {
-    grads[1] = tb ? product(g, a, true, ta) : product(a, g, !ta, false);
+    grads[1] = tb ? product(context, g, a, true, ta) : product(context, a, g, !ta, false);
   }
   return grads;
 }

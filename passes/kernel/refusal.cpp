@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "ir/kernel/index_analysis.h"
+#include "ir/kernel/kernel.h"
 #include "passes/kernel/effects.h"
 #include "passes/kernel/vjp.h"
 
@@ -26,6 +27,8 @@ const std::vector<KernelVjpRefusal>& kernelVjpRefusals() {
        "write the inner loops as one, or launch on one axis"},
       {"g6", "nothing bounds its trips, so that what each must keep has no size",
        "bound the limit: `%n = tgk.min %limit, 64`"},
+      {"g7", "matrices that a subgroup holds have no derivative",
+       "write the gradient's kernel and name it, `vjp(@mine)`; the compiler makes its own of tg.matmul"},
   };
   return kRows;
 }
@@ -50,6 +53,7 @@ Error refusal(const Item& kernel, Refusal which) {
 Result<void> checkDifferentiable(const KernelFacts& facts, const Activity& activity) {
   Error errors;
   walk(facts.kernel().body, [&](Op& op) {
+    if (isCoopmatOp(op.code)) return errors.append(refusal(op, Refusal::matrix));
     const Operand* element = elementOf(op);
     if (!element || !activity.active(element->value)) return;
     if (!op.results.empty() && writesElement(op) && activity.active(op.result()))

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "ir/builder.h"
+#include "ir/kernel/kernel.h"
 #include "ir/parser.h"
 
 namespace tg {
@@ -27,6 +28,10 @@ void makeNamesUnique(Item& kernel) {
 }
 
 void simplifyKernel(Item& kernel) {
+  // The parts know accesses of one element; a matrix is 256 of them.
+  bool matrices = false;
+  walk(kernel.body, [&](Op& op) { matrices = matrices || isCoopmatOp(op.code); });
+  if (matrices) return;
   for (std::string before, now = print(kernel); now != before; now = print(kernel)) {
     before = std::move(now);
     foldConstants(kernel);

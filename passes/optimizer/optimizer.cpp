@@ -237,7 +237,25 @@ TensorExpr StepBuilder::learningRate() {
   return expr(arg);
 }
 
+/// Where mixed-precision scales the loss, whether all gradients are finite: what its next scale is selected
+/// by.
+static Value* finiteOf(const Item& func) {
+  for (const auto& op : func.body.ops)
+    if (op->code == Opcode::update && op->operands[0].text == "loss_scale" && op->in(1)->def &&
+        op->in(1)->def->code == Opcode::select)
+      return op->in(1)->def->in(0);
+  return nullptr;
+}
+
 void StepBuilder::update(const std::string& symbol, Value* value) {
+  if (Value* finite = finiteOf(func_)) {
+    const auto& ops = func_.body.ops;
+    const auto read = std::find_if(ops.begin(), ops.end(), [&](const auto& op) {
+      return (op->code == Opcode::param || op->code == Opcode::state) && op->operands[0].text == symbol;
+    });
+    value =
+        named(symbol + "_kept", expr(builder_.op(Opcode::select, {finite, value, (*read)->result()}))).value;
+  }
   builder_.create(Opcode::update, {Operand::symbol(symbol), Operand::of(value)});
 }
 

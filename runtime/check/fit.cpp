@@ -55,8 +55,9 @@ std::vector<std::string> featuresOf(const Item& binary) {
   for (size_t at = kHeaderWords; at + 1 < binary.code.size() && (binary.code[at] & 0xffff) == kOpCapability;
        at += 2) {
     uint32_t capability = binary.code[at + 1];
-    if (capability == 4433) add("half_storage");   // StorageBuffer16BitAccess
-    if (capability == 6033) add("float_atomics");  // AtomicFloat32AddEXT
+    if (capability == 4433) add("half_storage");                   // StorageBuffer16BitAccess
+    if (capability == 6033) add("float_atomics");                  // AtomicFloat32AddEXT
+    if (capability == 5357 || capability == 6022) add("coopmat");  // CooperativeMatrixNV and KHR
   }
   return out;
 }
@@ -64,6 +65,7 @@ std::vector<std::string> featuresOf(const Item& binary) {
 bool has(const Target& target, const std::string& feature) {
   return feature == "subgroups"      ? target.subgroups
          : feature == "half_storage" ? target.halfStorage
+         : feature == "coopmat"      ? !target.coopmat.empty()
                                      : target.floatAtomics;
 }
 

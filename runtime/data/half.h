@@ -34,6 +34,9 @@ inline uint16_t halfFromDouble(double value) {
   return static_cast<uint16_t>(sign | (((exponent + 14) << 10) + mantissa));
 }
 
+/// The value after a trip through binary16.
+inline double roundedToHalf(double value) { return double{halfToFloat(halfFromDouble(value))}; }
+
 /// The value of bfloat16 bits, exactly.
 inline float bfloatToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 

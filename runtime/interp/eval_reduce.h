@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "ir/infer.h"
 #include "ir/scalar.h"
+#include "runtime/data/half.h"
 #include "runtime/interp/eval_ops.h"
 #include "runtime/interp/strided.h"
 
@@ -112,21 +115,43 @@ struct MatrixOperand {
   }
 };
 
+/// Operands of a matrix product as its precision reads them: the f16 nearest to each element and, of f32x3,
+/// the f16 nearest to 2^11 of what remains, divided by 2^11.
+inline std::vector<double> halves(const std::vector<double>& from) {
+  std::vector<double> out(from.size());
+  std::transform(from.begin(), from.end(), out.begin(), roundedToHalf);
+  return out;
+}
+inline std::vector<double> remainders(const std::vector<double>& from, const std::vector<double>& high) {
+  std::vector<double> out(from.size());
+  for (size_t i = 0; i < from.size(); ++i) out[i] = roundedToHalf((from[i] - high[i]) * 0x1p11) * 0x1p-11;
+  return out;
+}
+
 inline void evalMatmul(EvalCall& call) {
   NdArray& out = call.out[0];
   Shape batch = out.shape();
   batch.resize(out.type.rank() - 2);
   const MatrixOperand a(call.in[0]->shape(), batch, call.op.flag("transpose_a"));
   const MatrixOperand b(call.in[1]->shape(), batch, call.op.flag("transpose_b"));
-  visit<2>(batch, {a.batch, b.batch}, {}, [&](int64_t index, const std::array<int64_t, 2>& from) {
-    const double* lhs = call.in[0]->data.data() + from[0];
-    const double* rhs = call.in[1]->data.data() + from[1];
-    double* to = out.data.data() + index * a.rows * b.cols;
-    for (int64_t i = 0; i < a.rows; ++i)
-      for (int64_t j = 0; j < b.cols; ++j)
-        for (int64_t k = 0; k < a.cols; ++k)
-          to[i * b.cols + j] += lhs[i * a.rowStep + k * a.colStep] * rhs[k * b.rowStep + j * b.colStep];
-  });
+  auto addProduct = [&](const std::vector<double>& left, const std::vector<double>& right) {
+    visit<2>(batch, {a.batch, b.batch}, {}, [&](int64_t index, const std::array<int64_t, 2>& from) {
+      const double* lhs = left.data() + from[0];
+      const double* rhs = right.data() + from[1];
+      double* to = out.data.data() + index * a.rows * b.cols;
+      for (int64_t i = 0; i < a.rows; ++i)
+        for (int64_t j = 0; j < b.cols; ++j)
+          for (int64_t k = 0; k < a.cols; ++k)
+            to[i * b.cols + j] += lhs[i * a.rowStep + k * a.colStep] * rhs[k * b.rowStep + j * b.colStep];
+    });
+  };
+  const std::string precision = call.op.word("precision");
+  if (precision == "f32") return addProduct(call.in[0]->data, call.in[1]->data);
+  const std::vector<double> left = halves(call.in[0]->data), right = halves(call.in[1]->data);
+  addProduct(left, right);
+  if (precision == "f16") return;
+  addProduct(left, remainders(call.in[1]->data, right));
+  addProduct(remainders(call.in[0]->data, left), right);
 }
 
 }  // namespace tg

@@ -8,7 +8,7 @@ namespace {
 
 bool isCollective(const Op& op) {
   return op.code == Opcode::k_subgroup_reduce || op.code == Opcode::k_subgroup_shuffle ||
-         op.code == Opcode::k_subgroup_ballot;
+         op.code == Opcode::k_subgroup_ballot || op.code == Opcode::k_coopmat_mma;
 }
 
 bool holdsCollective(const Block& block) {
@@ -41,7 +41,7 @@ uint32_t Flattener::allocate(int count) {
 
 uint32_t Flattener::base(const Value* value) {
   auto [found, fresh] = base_.try_emplace(value, 0);
-  if (fresh) found->second = allocate(value->type.lanes);
+  if (fresh) found->second = allocate(width(value->type));
   return found->second;
 }
 
@@ -68,11 +68,11 @@ uint32_t Flattener::literal(const Operand& operand, DType dtype) {
 
 uint32_t Flattener::reg(const Operand& operand, const Type& type, int lane) {
   if (operand.isLiteral()) return literal(operand, type.dtype);
-  return base(operand.value) + static_cast<uint32_t>(operand.value->type.lanes == 1 ? 0 : lane);
+  return base(operand.value) + static_cast<uint32_t>(width(operand.value->type) == 1 ? 0 : lane);
 }
 
 void Flattener::assign(const Value* target, const Operand& source) {
-  for (int lane = 0; lane < target->type.lanes; ++lane)
+  for (int lane = 0; lane < width(target->type); ++lane)
     emit({Code::move, base(target) + static_cast<uint32_t>(lane), reg(source, target->type, lane)});
 }
 
@@ -115,6 +115,14 @@ void Flattener::load(const Op& op) { emit({Code::load, base(op.result()), access
 
 void Flattener::store(const Op& op) {
   uint32_t source = storedValue(op);
+  // Storage of f16 rounds by itself; shared memory holds whole registers.
+  const Type& buffer = op.operands[1].value->type;
+  if (buffer.dtype == DType::f16 && buffer.mode == BufMode::shared) {
+    uint32_t rounded = allocate(buffer.lanes);
+    for (uint32_t lane = 0; lane < buffer.lanes; ++lane)
+      emit({Code::roundHalf, rounded + lane, source + lane});
+    source = rounded;
+  }
   emit({Code::store, 0, access(op, op.operands[1]), source});
 }
 
@@ -169,7 +177,7 @@ void Flattener::yieldToLoop(const Op& op) {
   std::vector<std::pair<uint32_t, uint32_t>> moves;
   for (size_t index = 0; index < carried.size(); ++index) {
     const Value* target = carried[index].value;
-    for (int lane = 0; lane < target->type.lanes; ++lane) {
+    for (int lane = 0; lane < width(target->type); ++lane) {
       uint32_t source = reg(yield->operands[index], target->type, lane);
       bool isCarried = false;
       for (const Operand& other : carried) isCarried |= other.value == yield->operands[index].value;
@@ -226,7 +234,9 @@ Reduction Flattener::reduction(const Op& op) {
 }
 
 void Flattener::collective(const Op& op, Collective::Kind kind) {
-  Collective made{kind, {}, 0, loops_};
+  Collective made;
+  made.kind = kind;
+  made.loops = loops_;
   if (kind == Collective::Kind::reduce)
     made.reduction = reduction(op);
   else

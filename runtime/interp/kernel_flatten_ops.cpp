@@ -90,6 +90,7 @@ void Flattener::op(const Op& op) {
   case k_abs: arithmetic(op, Code::absF, Code::absI, Code::move); break;
   case k_sign: arithmetic(op, Code::signF, Code::signI, Code::signU); break;
   case k_floor: lanes(op, Code::floorF); break;
+  case k_round_f16: lanes(op, Code::roundHalf); break;
   case k_sqrt: lanes(op, Code::sqrtF); break;
   case k_rsqrt: lanes(op, Code::rsqrtF); break;
   case k_exp: lanes(op, Code::expF); break;
@@ -179,6 +180,11 @@ void Flattener::op(const Op& op) {
   case k_sub_sat: lanes(op, Code::subSat); break;
   case k_mul_sat: lanes(op, Code::mulSat); break;
   case k_abs_diff: lanes(op, Code::absDiff); break;
+  case k_coopmat_splat: matrixSplat(op); break;
+  case k_coopmat_load: matrixLoad(op); break;
+  case k_coopmat_mma: matrixProduct(op); break;
+  case k_coopmat_add: matrixAdd(op); break;
+  case k_coopmat_store: matrixStore(op); break;
   case k_call: assert(false); break;  // runKernel inlines or refuses it
   }
 }

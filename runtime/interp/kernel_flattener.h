@@ -18,6 +18,7 @@ class Flattener {
   // kernel_flatten.cpp: registers, memory, control, cooperation.
   void memory(const Value* buffer, const Shape& shape);
   uint32_t access(const Op& op, const Operand& element, uint32_t width);
+  uint32_t access(const Op& op, const Value* buffer, uint32_t row, uint32_t column);
   uint32_t access(const Op& op, const Operand& element) {
     return access(op, element, element.value->type.lanes);
   }
@@ -33,6 +34,23 @@ class Flattener {
   void collective(const Op& op, Collective::Kind kind);
   void body(const Block& block);
 
+  // kernel_flatten_coopmat.cpp: matrices of a subgroup.
+  void matrixSplat(const Op& op);
+  void matrixAdd(const Op& op);
+  void matrixProduct(const Op& op);
+  void matrixLoad(const Op& op);
+  void matrixStore(const Op& op);
+  struct Place {
+    uint32_t row, column;  ///< registers of the indices of the buffer's element
+    uint32_t lane;         ///< register of the scalar's number in it
+  };
+  Place matrixPlace(const Operand& element, const Type& matrix, bool columnMajor, uint32_t slot);
+  uint32_t computed(Code code, uint32_t a, uint32_t b);
+
+  /// Registers of an invocation that a value takes.
+  int width(const Type& type) const {
+    return type.isCoopmat() ? static_cast<int>(matrixRegisters(type, subgroupSize_)) : type.lanes;
+  }
   uint32_t allocate(int count);
   uint32_t base(const Value* value);
   uint32_t constant(uint32_t word);

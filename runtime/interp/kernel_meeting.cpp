@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/interp/kernel_machine.h"
 
@@ -90,6 +91,7 @@ void KernelMachine<Real>::collect(const Collective& collective, const Op& op,
                                   std::span<const uint32_t> lanes) {
   if (collective.kind == Collective::Kind::shuffle) return shuffle(collective, op, lanes);
   if (collective.kind == Collective::Kind::ballot) return ballot(collective, lanes);
+  if (collective.kind == Collective::Kind::product) return product(collective, op, lanes);
   const Reduction& reduction = collective.reduction;
   for (uint32_t part = 0; part < reduction.width; ++part) {
     std::vector<Word> values = gather(reduction, part, lanes);
@@ -130,6 +132,32 @@ void KernelMachine<Real>::ballot(const Collective& collective, std::span<const u
   }
   for (uint32_t lane : lanes)
     for (uint32_t part = 0; part < 4; ++part) laneRegs(lane)[collective.reduction.dst + part].u = bits[part];
+}
+
+/// A·B + C of matrices that the subgroup holds. Where the workgroup does not fill it, elements are missing: a
+/// NaN pattern, and a finding.
+template <class Real>
+void KernelMachine<Real>::product(const Collective& collective, const Op& op,
+                                  std::span<const uint32_t> lanes) {
+  const uint32_t size = options_.subgroupSize, m = collective.m, n = collective.n, k = collective.k;
+  const uint32_t first = lanes[0] - lanes[0] % size;
+  if (lanes.size() < size && options_.checks)
+    memory_.findings().absentLane(op, visit(lanes[0]), static_cast<uint32_t>(lanes.size()));
+  auto matrix = [&](uint32_t source, uint32_t count) {
+    std::vector<Real> out(count, memory_.poison().f);
+    for (uint32_t lane : lanes)
+      for (uint32_t at = lane - first; at < count; at += size) out[at] = laneRegs(lane)[source + at / size].f;
+    return out;
+  };
+  std::vector<Real> a = matrix(collective.reduction.source, m * k), b = matrix(collective.b, k * n),
+                    c = matrix(collective.c, m * n);
+  for (uint32_t i = 0; i < m; ++i)
+    for (uint32_t j = 0; j < n; ++j)
+      for (uint32_t deep = 0; deep < k; ++deep)
+        c[i * n + j] = std::fma(a[i * k + deep], b[deep * n + j], c[i * n + j]);
+  for (uint32_t lane : lanes)
+    for (uint32_t at = lane - first; at < m * n; at += size)
+      laneRegs(lane)[collective.reduction.dst + at / size].f = c[at];
 }
 
 template class KernelMachine<float>;

@@ -30,6 +30,9 @@ std::vector<Capability> capabilitiesOf(const Probe& probe) {
       {64, "GroupNonUniformBallot", subgroups, target.subgroups},
       {65, "GroupNonUniformShuffle", subgroups, target.subgroups},
       {4433, "StorageBuffer16BitAccess", "f16 storage", half},
+      {5345, "VulkanMemoryModel", "matrices of subgroups", probe.matricesNv || probe.matricesKhr},
+      {5357, "CooperativeMatrixNV", "matrices of subgroups", probe.matricesNv},
+      {6022, "CooperativeMatrixKHR", "matrices of subgroups", probe.matricesKhr},
       {6033, "AtomicFloat32AddEXT", "f32 atomic additions", probe.floatAtomics},
   };
 }

@@ -1,5 +1,7 @@
 #include "runtime/vulkan/device.h"
 
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "runtime/vulkan/device_state.h"
@@ -45,18 +47,38 @@ VkResult createLogicalDevice(DeviceState& state) {
   v11.storageBuffer16BitAccess = probe.info.target.halfStorage;
   v12.shaderFloat16 = probe.info.float16;
   v12.timelineSemaphore = VK_TRUE;
+  v12.vulkanMemoryModel = probe.matricesNv || probe.matricesKhr;
   v13.subgroupSizeControl = probe.choosesSubgroup;
 
   auto info = typed<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO);
   info.pNext = &core;
-  const char* extensions[] = {VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME};
+  std::vector<const char*> extensions;
   if (probe.floatAtomics) {
     atomics.shaderBufferFloat32AtomicAdd = VK_TRUE;
     atomics.pNext = core.pNext;
     core.pNext = &atomics;
-    info.enabledExtensionCount = 1;
-    info.ppEnabledExtensionNames = extensions;
+    extensions.push_back(VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME);
   }
+  auto matricesNv = typed<VkPhysicalDeviceCooperativeMatrixFeaturesNV>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV);
+  if (probe.matricesNv) {
+    matricesNv.cooperativeMatrix = VK_TRUE;
+    matricesNv.pNext = core.pNext;
+    core.pNext = &matricesNv;
+    extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
+  }
+#ifdef VK_KHR_cooperative_matrix
+  auto matricesKhr = typed<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR);
+  if (probe.matricesKhr) {
+    matricesKhr.cooperativeMatrix = VK_TRUE;
+    matricesKhr.pNext = core.pNext;
+    core.pNext = &matricesKhr;
+    extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+  }
+#endif
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   VkResult result = vkCreateDevice(probe.physical, &info, nullptr, &state.device.raw);

@@ -88,6 +88,75 @@ bool hasExtension(VkPhysicalDevice physical, const char* name) {
   });
 }
 
+/// Products by subgroups of f16 or f32, summed in f16 or f32; a device lists others too.
+struct MatrixList {
+  std::vector<CoopShape> shapes;
+
+  template <class Properties, class Component, class Scope>
+  void take(const Properties& row, Component half, Component single, Scope subgroup, Component a, Component b,
+            Component c, Component result) {
+    auto known = [&](Component each) { return each == half || each == single; };
+    if (row.scope != subgroup || a != b || c != result || !known(a) || !known(c)) return;
+    CoopShape shape{row.MSize, row.NSize, row.KSize, a == half ? DType::f16 : DType::f32,
+                    c == half ? DType::f16 : DType::f32};
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+  }
+};
+
+void queryMatricesNv(Probe& probe, MatrixList& list) {
+  if (!vkGetPhysicalDeviceCooperativeMatrixPropertiesNV) return;
+  uint32_t count = 0;
+  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(probe.physical, &count, nullptr);
+  std::vector<VkCooperativeMatrixPropertiesNV> rows(count);
+  for (auto& row : rows)
+    row = typed<VkCooperativeMatrixPropertiesNV>(VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV);
+  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(probe.physical, &count, rows.data());
+  for (const auto& row : rows)
+    list.take(row, VK_COMPONENT_TYPE_FLOAT16_NV, VK_COMPONENT_TYPE_FLOAT32_NV, VK_SCOPE_SUBGROUP_NV,
+              row.AType, row.BType, row.CType, row.DType);
+}
+
+#ifdef VK_KHR_cooperative_matrix
+void queryMatricesKhr(Probe& probe, MatrixList& list) {
+  if (!vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR) return;
+  uint32_t count = 0;
+  vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(probe.physical, &count, nullptr);
+  std::vector<VkCooperativeMatrixPropertiesKHR> rows(count);
+  for (auto& row : rows)
+    row = typed<VkCooperativeMatrixPropertiesKHR>(VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR);
+  vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(probe.physical, &count, rows.data());
+  for (const auto& row : rows)
+    if (!row.saturatingAccumulation)
+      list.take(row, VK_COMPONENT_TYPE_FLOAT16_KHR, VK_COMPONENT_TYPE_FLOAT32_KHR, VK_SCOPE_SUBGROUP_KHR,
+                row.AType, row.BType, row.CType, row.ResultType);
+}
+#endif
+
+/// What subgroups multiply. Shaders with matrices need the Vulkan memory model and f16 beside.
+void queryMatrices(Probe& probe, bool usable) {
+  MatrixList list;
+  auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
+  if (usable && hasExtension(probe.physical, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
+    auto feature = typed<VkPhysicalDeviceCooperativeMatrixFeaturesNV>(
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV);
+    core.pNext = &feature;
+    vkGetPhysicalDeviceFeatures2(probe.physical, &core);
+    probe.matricesNv = feature.cooperativeMatrix;
+    if (probe.matricesNv) queryMatricesNv(probe, list);
+  }
+#ifdef VK_KHR_cooperative_matrix
+  if (usable && hasExtension(probe.physical, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
+    auto feature = typed<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR);
+    core.pNext = &feature;
+    vkGetPhysicalDeviceFeatures2(probe.physical, &core);
+    probe.matricesKhr = feature.cooperativeMatrix;
+    if (probe.matricesKhr) queryMatricesKhr(probe, list);
+  }
+#endif
+  probe.info.target.coopmat = std::move(list.shapes);
+}
+
 void queryFeatures(Probe& probe) {
   auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   auto v11 = typed<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
@@ -110,6 +179,7 @@ void queryFeatures(Probe& probe) {
   probe.info.int64 = core.features.shaderInt64;
   probe.int16 = core.features.shaderInt16;
   probe.choosesSubgroup = v13.subgroupSizeControl;
+  queryMatrices(probe, probe.info.float16 && v12.vulkanMemoryModel);
 }
 
 /// The first family that computes: where graphics and compute share one, drivers list it first and it

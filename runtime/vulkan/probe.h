@@ -18,6 +18,8 @@ struct Probe {
   uint32_t minSubgroup = 1, maxSubgroup = 1;
   bool choosesSubgroup = false;  ///< a pipeline may require a subgroup size between the two
   bool int16 = false;
+  bool matricesNv = false;    ///< VK_NV_cooperative_matrix, on
+  bool matricesKhr = false;   ///< VK_KHR_cooperative_matrix, on
   bool floatAtomics = false;  ///< VK_EXT_shader_atomic_float with f32 additions to storage buffers
   uint32_t queueFamily = 0;
   uint32_t timestampBits = 0;

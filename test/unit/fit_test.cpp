@@ -179,6 +179,19 @@ TEST(Fit, kernelsOfSubgroupsNeedTheirWidth) {
   EXPECT_EQ(fit->compiledFor, "the kernel @" + binary.name + " relies on subgroups of 32, vulkan-min has 8");
 }
 
+// CooperativeMatrixNV and CooperativeMatrixKHR.
+TEST(Fit, matricesAreAFeature) {
+  Target target = *targetByName("gpu");
+  for (uint32_t capability : {5357u, 6022u}) {
+    auto module = compiled(target);
+    ASSERT_TRUE(module);
+    std::vector<uint32_t>& code = module->all(ItemKind::binary).front()->code;
+    code.insert(code.begin() + 5, {2u << 16 | 17u, capability});
+    EXPECT_FALSE(needOf(*fitOf(*module, target), "coopmat")->fits());
+    EXPECT_TRUE(needOf(*fitOf(*module, *targetByName("gpu-coopmat")), "coopmat")->fits());
+  }
+}
+
 TEST(Fit, otherStagesAreRefused) {
   auto module = parse(kText, "m.tgir");
   ASSERT_TRUE(module);

@@ -73,6 +73,42 @@ std::vector<Refusal> exactRefusals() {
   };
 }
 
+/// Of matrices that a subgroup holds.
+std::vector<Refusal> matrixRefusals() {
+  const std::string a = "coopmat<f16, 16x16, A>", acc = "coopmat<f32, 16x16, acc>";
+  const std::string halves = "%mh = tgk.shared : buf<32x6xvec4<f16>, shared>\n";
+  const std::string sums = "%ms = tgk.shared : buf<16x20xf32, shared>\n";
+  const std::string zero = "%mz = tgk.coopmat_splat 0.0 : " + acc + "\n";
+  const std::string factors = halves + "%ma = tgk.coopmat_load %mh[0, 0] : " + a +
+                              "\n%mb = tgk.coopmat_load %mh[16, 0] : coopmat<f16, 16x16, B>\n";
+  auto load = [&](const std::string& place, const std::string& type) {
+    return "%r = tgk.coopmat_load " + place + " : " + type;
+  };
+  return {
+      {"k_coopmat_splat.c1", "%r = tgk.coopmat_splat 0.0 : " + a},
+      {"k_coopmat_splat.c2", "%r = tgk.coopmat_splat %f : " + acc},
+      {"k_coopmat_load.c1", load("%h0[0]", a)},
+      {"k_coopmat_load.c2", load("%e0[0, 0]", a)},
+      {"k_coopmat_load.c3", "%mq = tgk.shared : buf<8x6xvec4<f16>, shared>\n" + load("%mq[0, 0]", a)},
+      {"k_coopmat_load.c4", halves + load("%mh[0, 0]", acc)},
+      {"k_coopmat_load.c5", halves + load("%mh[%l, 0]", a)},
+      {"k_coopmat_load.c6", halves + load("%mh[17, 0]", a)},
+      {"k_coopmat_mma.c1", zero + "%r = tgk.coopmat_mma %mz, %mz, %mz : " + acc},
+      {"k_coopmat_mma.c2",
+       zero + factors + "tgk.if %b {\n%r = tgk.coopmat_mma %ma, %mb, %mz : " + acc + "\n}"},
+      {"k_coopmat_add.c1", factors + "%r = tgk.coopmat_add %ma, %ma : " + a},
+      {"k_coopmat_add.c2", zero + "tgk.if %b {\n%r = tgk.coopmat_add %mz, %mz : " + acc + "\n}"},
+      {"k_coopmat_store.c1", zero + "tgk.coopmat_store %mz, %h0[0]"},
+      {"k_coopmat_store.c2", zero + halves + "tgk.coopmat_store %mz, %mh[0, 0]"},
+      {"k_coopmat_store.c3",
+       zero + "%mq = tgk.shared : buf<8x20xf32, shared>\ntgk.coopmat_store %mz, %mq[0, 0]"},
+      {"k_coopmat_store.c4", factors + sums + "tgk.coopmat_store %ma, %ms[0, 0]"},
+      {"k_coopmat_store.c5", zero + sums + "tgk.coopmat_store %mz, %ms[%l, 0]"},
+      {"k_coopmat_store.c6", zero + sums + "tgk.coopmat_store %mz, %ms[0, 5]"},
+      {"kernel.type", "%mq = tgk.shared : buf<8xf16, shared>"},
+  };
+}
+
 std::vector<Refusal> refusals() {
   std::vector<Refusal> all = {
       {"k_dim.buffer", "%d = tgk.dim %f, 0 : u32"},
@@ -160,6 +196,7 @@ std::vector<Refusal> refusals() {
     all.push_back({fmt::format("k_atomic_{}.c4", op), fmt::format("tgk.atomic_{} {}, %n0[4]", op, values)});
   }
   for (const Refusal& each : exactRefusals()) all.push_back(each);
+  for (const Refusal& each : matrixRefusals()) all.push_back(each);
   return all;
 }
 

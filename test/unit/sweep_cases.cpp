@@ -490,6 +490,7 @@ std::vector<SweepCase> sweepCases() {
   for (SweepCase& each : windowCases()) out.out.push_back(std::move(each));
   for (SweepCase& each : attentionCases()) out.out.push_back(std::move(each));
   for (SweepCase& sweepCase : randomSweepCases()) out.out.push_back(std::move(sweepCase));
+  for (SweepCase& each : precisionCases()) out.out.push_back(std::move(each));
   return out.out;
 }
 

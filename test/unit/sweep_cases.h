@@ -49,6 +49,9 @@ std::vector<SweepCase> sweepCases();
 std::vector<SweepCase> windowCases();
 /// Those of random ops, rms_norm, rope and cross_entropy's options; sweepCases has them too.
 std::vector<SweepCase> randomSweepCases();
+/// Products of f16 and of pairs of it, a part of all; and more of them, for devices with matrices of f16.
+std::vector<SweepCase> precisionCases();
+std::vector<SweepCase> coopmatCases();
 /// One case of each kernel family, map, row, matmul and scatter, that takes at least `groups` workgroups of
 /// `workgroup` invocations on the target.
 std::vector<SweepCase> manyGroupCases(int64_t groups, int64_t workgroup, const Target& target);

@@ -183,6 +183,32 @@ INSTANTIATE_TEST_SUITE_P(Targets, StreamedAttention, ::testing::Values("lavapipe
                            return info.param == "vulkan-min" ? "vulkan_min" : info.param;
                          });
 
+/// The kernels of matrix units, on a device that has them: for its own target, and with every tile there is.
+TEST(CoopmatSweep, MatchesTheOracle) {
+  Gpu gpu;
+  ASSERT_TRUE(gpu.device());
+  Target own = gpu.device()->info().target;
+  if (!own.multipliesHalves()) GTEST_SKIP() << "the device has no subgroups that multiply matrices of f16";
+  const std::vector<SweepCase> cases = coopmatCases();
+  for (int64_t parallel : {own.parallel, int64_t{1}}) {  // 1: large tiles for small products
+    own.parallel = parallel;
+    Checker checker(cases, fmt::format("{}, parallel={}", own.name, parallel));
+    for (size_t first = 0; first < cases.size(); first += 12) {
+      const size_t count = std::min<size_t>(12, cases.size() - first);
+      std::unique_ptr<Module> tensor = moduleOf(cases, first, count);
+      const Arrays inputs = inputsOf(cases, first, count);
+      const std::map<std::string, Expected> expected = expectedOf(*tensor, inputs);
+      Stages stages = stagesOf(*tensor, own);
+      ASSERT_TRUE(stages.spirv);
+      std::vector<Results> run = gpu.run(*stages.spirv, {"f"}, {inputs});
+      ASSERT_EQ(run.size(), 1u);
+      checker.check("vulkan", expected, run[0]);
+      std::vector<Results> again = gpu.run(*stages.spirv, {"f"}, {inputs});
+      for (const auto& [name, value] : run[0]) EXPECT_EQ(again[0].at(name).data, value.data) << name;
+    }
+  }
+}
+
 /// Dispatches that use more than one axis of the grid.
 int spreadDispatches(const Module& module) {
   int count = 0;

@@ -54,6 +54,7 @@ struct Devices : Verb {
     for (const vulkan::DeviceInfo& info : *devices) {
       fmt::print("{}  {}  {}  Vulkan {}  {}  {:.1f} GiB  --device={}\n", info.index, info.name, info.type,
                  info.api, info.driver, static_cast<double>(info.heapBytes) / (1 << 30), info.index);
+      if (info.target.multipliesHalves()) fmt::print("   subgroups multiply matrices of f16\n");
       if (!info.unusable.empty()) fmt::print("   cannot be used: {}\n", info.unusable);
     }
     return exitOk;

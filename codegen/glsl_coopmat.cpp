@@ -1,0 +1,68 @@
+// Kernel to GLSL: matrices of a subgroup, in the form of GL_KHR_cooperative_matrix where the compiler knows
+// it, else in that of GL_NV_cooperative_matrix.
+#include "codegen/glsl_coopmat.h"
+
+#include "codegen/glsl_printer.h"
+#include "codegen/shader.h"
+
+namespace tg {
+
+std::string glslMatrix(const Type& type) {
+  const bool half = type.dtype == DType::f16;
+  const int64_t rows = type.shape[0], columns = type.shape[1];
+  if (matrixDialect() == MatrixDialect::nv)
+    return fmt::format("fcoopmatNV<{}, gl_ScopeSubgroup, {}, {}>", half ? 16 : 32, rows, columns);
+  const char* use = type.use == MatrixUse::a   ? "gl_MatrixUseA"
+                    : type.use == MatrixUse::b ? "gl_MatrixUseB"
+                                               : "gl_MatrixUseAccumulator";
+  return fmt::format("coopmat<{}, gl_ScopeSubgroup, {}, {}, {}>", half ? "float16_t" : "float", rows, columns,
+                     use);
+}
+
+std::vector<const char*> glslMatrixExtensions() {
+  return {matrixDialect() == MatrixDialect::nv ? "GL_NV_cooperative_matrix" : "GL_KHR_cooperative_matrix",
+          "GL_KHR_memory_scope_semantics", "GL_EXT_shader_explicit_arithmetic_types_float16"};
+}
+
+/// By the device's conversion where it has matrices of f16, which round to the nearest; else by integers.
+std::string GlslPrinter::roundHalf(const Op& op) {
+  const Type type = op.result()->type;
+  const std::string x = operandText(op.operands[0], type);
+  if (!survey_.matrices) {
+    std::string value = helpers_.need("HalfValue", Type::scalar(DType::u32, type.lanes));
+    return fmt::format("{}({}({}))", value, helpers_.need("HalfBits", type), x);
+  }
+  if (type.lanes == 1) return fmt::format("unpackHalf2x16(packHalf2x16(vec2({}, 0.0))).x", x);
+  if (type.lanes == 2) return fmt::format("unpackHalf2x16(packHalf2x16({}))", x);
+  return fmt::format("vec4(unpackHalf2x16(packHalf2x16({0}.xy)), unpackHalf2x16(packHalf2x16({0}.zw)))", x);
+}
+
+/// The buffer, the flat index of its element, and how far rows are apart.
+std::string GlslPrinter::matrixPlace(const Operand& element) {
+  return fmt::format("{}, {}, {}u", names_.of(element.value), flatIndex(element),
+                     element.value->type.shape[1]);
+}
+
+static std::string layout(bool columnMajor) {
+  if (matrixDialect() == MatrixDialect::nv) return columnMajor ? "true" : "false";
+  return columnMajor ? "gl_CooperativeMatrixLayoutColumnMajor" : "gl_CooperativeMatrixLayoutRowMajor";
+}
+
+void GlslPrinter::matrixLoad(const Op& op) {
+  const std::string& name = names_.of(op.result());
+  main_.add("{} {};", glslVariable(op.result()->type), name);
+  main_.add("coopMatLoad{}({}, {}, {});", matrixDialect() == MatrixDialect::nv ? "NV" : "", name,
+            matrixPlace(op.operands[0]), layout(op.flag("column_major")));
+}
+
+void GlslPrinter::matrixStore(const Op& op) {
+  main_.add("coopMatStore{}({}, {}, {});", matrixDialect() == MatrixDialect::nv ? "NV" : "",
+            names_.of(op.in(0)), matrixPlace(op.operands[1]), layout(false));
+}
+
+void GlslPrinter::matrixProduct(const Op& op) {
+  define(op, fmt::format("coopMatMulAdd{}({}, {}, {})", matrixDialect() == MatrixDialect::nv ? "NV" : "",
+                         names_.of(op.in(0)), names_.of(op.in(1)), names_.of(op.in(2))));
+}
+
+}  // namespace tg

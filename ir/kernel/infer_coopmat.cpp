@@ -1,0 +1,101 @@
+// Inference of the ops on matrices that a subgroup holds. That its invocations arrive together, the verifier
+// of kernels checks.
+#include <fmt/format.h>
+
+#include "ir/kernel/infer_detail.h"
+
+namespace tg::kernel_inference {
+namespace {
+
+/// The matrix that stands as operand `index`, or none.
+Type matrixOperand(const Op& op, int index) {
+  bool given = index < op.numOperands() && op.operands[index].kind == Operand::Kind::value &&
+               op.operands[index].value && op.operands[index].value->type.isCoopmat();
+  return given ? op.operands[index].value->type : Type{};
+}
+
+bool isAccumulator(const Type& type) {
+  return type.isCoopmat() && type.use == MatrixUse::acc && type.dtype == DType::f32;
+}
+
+Result<Type> declaredMatrix(const Op& op, std::string_view label) {
+  if (op.results.size() != 1 || !op.result()->type.isCoopmat())
+    return violation(op, label, "the result's type must be given, coopmat<…>");
+  return op.result()->type;
+}
+
+/// Checks that a matrix which starts at an element of shared memory fits the buffer around it, and the
+/// indices.
+Result<void> place(const Op& op, const Type& matrix, bool columnMajor, DType dtype) {
+  const Operand* element = op.operands.empty() ? nullptr : &op.operands.back();
+  if (!element || element->kind != Operand::Kind::element || !element->value->type.isBuffer() ||
+      element->value->type.rank() != 2 || element->items.size() != 2)
+    return violation(op, "c1", "the place is an element %s[row, column] of a buffer of rank 2");
+  const Type& buffer = element->value->type;
+  for (const Operand& at : element->items)
+    if (!at.isLiteral() && !(at.value && at.value->type == Type::scalar(DType::u32)))
+      return violation(op, "c1", "an index is not u32");
+  if (buffer.mode != BufMode::shared || buffer.dtype != dtype)
+    return violation(
+        op, "c2",
+        fmt::format("%{} is {}, not shared memory of {}", element->value->name, buffer.str(), name(dtype)));
+  const int64_t rows = matrix.shape[columnMajor ? 1 : 0], columns = matrix.shape[columnMajor ? 0 : 1];
+  if (buffer.shape[0] < rows || buffer.shape[1] * buffer.lanes < columns || columns % buffer.lanes != 0)
+    return violation(op, "c3",
+                     fmt::format("{} rows of {} scalars do not lie in {}", rows, columns, buffer.str()));
+  const int64_t most[] = {buffer.shape[0] - rows, buffer.shape[1] - columns / buffer.lanes};
+  for (int axis = 0; axis < 2; ++axis) {
+    const Operand& at = element->items[axis];
+    if (at.isLiteral() && (!at.isInteger || at.integer < 0 || at.integer > most[axis]))
+      return violation(op, "c6",
+                       fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, most[axis]));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Types> coopmatSplat(const Op& op) {
+  TG_TRY(Type type, declaredMatrix(op, "c1"));
+  if (!isAccumulator(type))
+    return violation(op, "c1", fmt::format("{} is no accumulator of f32", type.str()));
+  TG_TRY(Type value, plainOperand(op, 0));
+  if (value != Type::scalar(DType::f32))
+    return violation(op, "value", fmt::format("`value` must be one f32, not {}", value.str()));
+  return Types{type};
+}
+
+Result<Types> coopmatLoad(const Op& op) {
+  TG_TRY(Type type, declaredMatrix(op, "c4"));
+  if (type.use == MatrixUse::acc || type.dtype != DType::f16)
+    return violation(op, "c4", fmt::format("{} is no operand A or B of f16", type.str()));
+  TG_CHECK(place(op, type, op.flag("column_major"), type.dtype));
+  return Types{type};
+}
+
+Result<Types> coopmatMma(const Op& op) {
+  Type a = matrixOperand(op, 0), b = matrixOperand(op, 1), c = matrixOperand(op, 2);
+  bool fits = a.isCoopmat() && a.use == MatrixUse::a && b.isCoopmat() && b.use == MatrixUse::b &&
+              isAccumulator(c) && a.dtype == b.dtype && a.shape[0] == c.shape[0] &&
+              a.shape[1] == b.shape[0] && b.shape[1] == c.shape[1];
+  if (!fits)
+    return violation(op, "c1", fmt::format("{}, {} and {} are no product", a.str(), b.str(), c.str()));
+  return Types{c};
+}
+
+Result<Types> coopmatAdd(const Op& op) {
+  Type x = matrixOperand(op, 0), y = matrixOperand(op, 1);
+  if (!isAccumulator(x) || x != y)
+    return violation(op, "c1", fmt::format("{} and {} are not two accumulators", x.str(), y.str()));
+  return Types{x};
+}
+
+Result<Types> coopmatStore(const Op& op) {
+  Type type = matrixOperand(op, 0);
+  if (!isAccumulator(type))
+    return violation(op, "c4", fmt::format("{} is no accumulator of f32", type.str()));
+  TG_CHECK(place(op, type, false, type.dtype));
+  return Types{};
+}
+
+}  // namespace tg::kernel_inference

@@ -1,0 +1,256 @@
+// mixed-precision: products of f16, and a scale that keeps gradients within its range.
+//
+// What: gives every tg.matmul the precision; memory, sums, parameters and the optimizer stay f32. With f16
+// and
+//   gradients at hand the loss is scaled: the gradient starts at a state instead of 1, and each parameter's
+//   is divided by it, so that small gradients stay above what f16 holds. The scale is a power of two, which
+//   rounds nothing in f32. A step with a gradient that is not finite halves it, and so many finite steps
+//   double it; the optimizer behind leaves parameters and states of such a step as they are (tg.select by the
+//   same %finite).
+//
+//   state @loss_scale, @loss_scale.good
+//   %d_loss = tg.constant 1          →    %d_loss = tg.state @loss_scale  …  %d_w = …
+//   tg.param_grad @w, %d_w                %unscale = 1 / %d_loss,  %w_grad = tg.mul %d_w, %unscale
+//                                         tg.param_grad @w, %w_grad
+//                                         tg.update @loss_scale, select(%finite, …), tg.update
+//                                         @loss_scale.good …
+//
+// Requires: stage tensor.
+//   c1: the function exists; c2: precision is f16 or f32x3; c3: loss-scale is 0 (no scaling) or a power of
+//   two up to 2^24, growth is 1 or more; c4: the states are not there yet; c5: the gradient starts at
+//   %d_LOSS, a constant 1, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
+// Ensures: no product of f32 tensors has another precision. After append-grad{accumulate=N} the scale changes
+//   where the summed gradients are, in @apply. Composites that hold products (tg.attention) keep theirs.
+// Where: right behind append-grad, whose first constant it replaces, and before the optimizer, which reads
+// the
+//   divided gradients and %finite. A module without gradients may have it anywhere in stage tensor.
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/tensor_expr.h"
+#include "passes/lookup.h"
+#include "passes/optimizer/optimizer.h"
+#include "passes/pass.h"
+
+namespace tg {
+namespace {
+
+constexpr const char* kScale = "loss_scale";
+constexpr const char* kGood = "loss_scale.good";
+constexpr double kLargestScale = 0x1p24;
+
+Error failure(const Loc& loc, int constraint, const std::string& message) {
+  return failAt(loc, fmt::format("mixed-precision [mixed-precision.c{}]: {}", constraint, message));
+}
+
+bool hasGradients(const Item& func) {
+  return std::any_of(func.body.ops.begin(), func.body.ops.end(),
+                     [](const auto& op) { return op->code == Opcode::param_grad; });
+}
+
+void setPrecision(Module& module, const std::string& precision) {
+  for (Item* func : module.all(ItemKind::func))
+    walk(func->body, [&](Op& op) {
+      if (op.code == Opcode::matmul && op.in(0)->type.dtype == DType::f32)
+        set(op.attrs, "precision", Attr::word(precision));
+    });
+}
+
+/// The constant 1 that the gradient starts with, or null.
+Op* startOf(Item& func) {
+  const Op* end = func.body.terminator();
+  if (!end || end->operands.empty()) return nullptr;
+  const std::string wanted = "d_" + end->in(0)->name;
+  for (const auto& op : func.body.ops)
+    if (op->code == Opcode::constant && op->result()->name == wanted && op->result()->type.rank() == 0)
+      return op.get();
+  return nullptr;
+}
+
+/// Ops built at the end of a function and then moved to a place in it.
+class Insertion {
+ public:
+  Insertion(Module& module, Item& func, const char* how)
+      : func_(func), builder_(&module, &func), first_(func.body.ops.size()) {
+    builder_.setLoc(derivedLoc(how, func.loc));
+  }
+  Builder& builder() { return builder_; }
+  TensorExpr named(const std::string& name, TensorExpr value) {
+    value.value->name = builder_.names().unique(name);
+    return value;
+  }
+  TensorExpr read(const char* state, const Type& type, const std::string& name) {
+    return named(name,
+                 {&builder_, builder_.create(Opcode::state, {Operand::symbol(state)}, {}, {type})->result()});
+  }
+  /// Moves what was built in front of op `at`; gives the place behind it.
+  size_t place(size_t at) {
+    auto& ops = func_.body.ops;
+    const size_t made = ops.size() - first_;
+    std::rotate(ops.begin() + static_cast<long>(at), ops.begin() + static_cast<long>(first_), ops.end());
+    first_ += made;
+    return at + made;
+  }
+
+ private:
+  Item& func_;
+  Builder builder_;
+  size_t first_;
+};
+
+class LossScaling {
+ public:
+  LossScaling(Module& module, Item& train, Item& step, const MixedPrecisionOptions& options)
+      : module_(module), train_(train), step_(step), options_(options) {}
+
+  void run(const Op& start) {
+    declare(kScale, float_, Attr::of(options_.lossScale));
+    declare(kGood, count_, Attr::of(int64_t{0}));
+    seed(start);
+    divide();
+    adapt();
+  }
+
+ private:
+  void declare(const char* name, const Type& type, Attr first) {
+    auto state = std::make_unique<Item>();
+    state->kind = ItemKind::state;
+    state->name = name;
+    state->type = type;
+    state->loc = derivedLoc("mixed", train_.loc);
+    state->attrs.push_back({"init", Attr::call("constant", {std::move(first)})});
+    auto& items = module_.items;
+    auto at = items.begin();
+    for (auto it = items.begin(); it != items.end(); ++it)
+      if ((*it)->kind == ItemKind::param || (*it)->kind == ItemKind::state) at = it + 1;
+    items.insert(at, std::move(state));
+  }
+
+  /// The state takes the constant's place and name.
+  void seed(const Op& start) {
+    auto& ops = train_.body.ops;
+    const auto at = std::find_if(ops.begin(), ops.end(), [&](const auto& op) { return op.get() == &start; });
+    Op& op = **at;
+    op.code = Opcode::state;
+    op.operands = {Operand::symbol(kScale)};
+    op.attrs.clear();
+    scale_ = op.result();
+  }
+
+  /// From each tg.param_grad on, its gradient is the divided one.
+  void divide() {
+    Insertion insertion(module_, train_, "mixed");
+    auto& ops = train_.body.ops;
+    size_t at = 0;
+    while (ops[at]->code != Opcode::param_grad) ++at;
+    TensorExpr scale{&insertion.builder(), scale_};
+    TensorExpr inverse = insertion.named("unscale", 1.0 / scale);
+    at = insertion.place(at);
+    for (; at < ops.size(); ++at) {
+      if (ops[at]->code != Opcode::param_grad) continue;
+      Value* grad = ops[at]->in(1);
+      TensorExpr divided = insertion.named(ops[at]->operands[0].text + "_grad",
+                                           TensorExpr{&insertion.builder(), grad} * inverse);
+      at = insertion.place(at);
+      for (size_t later = at; later < ops.size(); ++later)
+        forEachUse(*ops[later], [&](Value*& value) {
+          if (value == grad) value = divided.value;
+        });
+    }
+  }
+
+  /// Whether all elements of all gradients are finite, and the scale of the next step.
+  void adapt() {
+    Insertion insertion(module_, step_, "mixed");
+    Builder& builder = insertion.builder();
+    auto& ops = step_.body.ops;
+    const size_t count = ops.size();
+    TensorExpr finite;
+    for (size_t i = 0; i < count; ++i) {
+      if (ops[i]->code != Opcode::param_grad) continue;
+      TensorExpr largest = abs(TensorExpr{&builder, ops[i]->in(1)});
+      if (largest.rank() > 0) largest = largest.maxOver(allAxes(largest.rank()));
+      TensorExpr fine = lt(largest, INFINITY);  // false of NaN too
+      finite = finite ? finite.binary(Opcode::and_, fine) : fine;
+    }
+    finite = insertion.named("finite", finite);
+    TensorExpr scale =
+        &step_ == &train_ ? TensorExpr{&builder, scale_} : insertion.read(kScale, float_, "scale");
+    TensorExpr good = insertion.read(kGood, count_, "good") + 1.0;
+    auto select = [&](const TensorExpr& cond, const TensorExpr& a, const TensorExpr& b) {
+      return TensorExpr{&builder, builder.op(Opcode::select, {cond.value, a.value, b.value})};
+    };
+    TensorExpr grows = ge(good, static_cast<double>(options_.growth));
+    TensorExpr up = select(grows, min(scale * 2.0, kLargestScale), scale);
+    TensorExpr next = insertion.named("scale_next", select(finite, up, max(scale * 0.5, 1.0)));
+    TensorExpr zero = good.constant(0);
+    TensorExpr goodNext = insertion.named("good_next", select(finite, select(grows, zero, good), zero));
+    builder.create(Opcode::update, {Operand::symbol(kScale), Operand::of(next.value)});
+    builder.create(Opcode::update, {Operand::symbol(kGood), Operand::of(goodNext.value)});
+    insertion.place(count - 1);  // in front of the terminator
+  }
+
+  Module& module_;
+  Item &train_, &step_;
+  const MixedPrecisionOptions& options_;
+  const Type float_ = Type::tensor(DType::f32, {}), count_ = Type::tensor(DType::i32, {});
+  Value* scale_ = nullptr;
+};
+
+Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options) {
+  if (options.precision != "f16" && options.precision != "f32x3")
+    return failure(func.loc, 2,
+                   fmt::format("there is no precision '{}'; there are f16 and f32x3", options.precision));
+  int exponent = 0;
+  const bool power = std::frexp(options.lossScale, &exponent) == 0.5;
+  if (options.lossScale != 0 && (!power || options.lossScale < 1 || options.lossScale > kLargestScale))
+    return failure(
+        func.loc, 3,
+        fmt::format("loss-scale={} is neither 0 nor a power of two from 1 to 2^24", options.lossScale));
+  if (options.growth < 1)
+    return failure(func.loc, 3, fmt::format("growth={} is not 1 or more", options.growth));
+  return {};
+}
+
+}  // namespace
+
+Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& options, const PassContext&) {
+  Item* train = module.func(options.func);
+  if (!train)
+    return failure(module.loc, 1,
+                   fmt::format("there is no func @{}; the module has {}", options.func,
+                               namesOf(module.all(ItemKind::func))));
+  TG_CHECK(checkOptions(*train, options));
+  const bool scales = options.precision == "f16" && options.lossScale != 0 && hasGradients(*train);
+  if (!scales) {
+    setPrecision(module, options.precision);
+    return {};
+  }
+  for (const char* name : {kScale, kGood})
+    if (const Item* old = module.storage(name))
+      return failure(old->loc, 4, fmt::format("the module has @{} already; mixed-precision runs once", name));
+  const Op* start = startOf(*train);
+  if (!start)
+    return failure(train->loc, 5,
+                   fmt::format("@{} has gradients, but no %d_LOSS, a constant 1 that they start with; let "
+                               "mixed-precision follow append-grad",
+                               train->name));
+  Item* apply = module.func("apply");
+  Item& step = apply && hasGradients(*apply) ? *apply : *train;
+  for (const auto& op : step.body.ops)
+    if (op->code == Opcode::update && module.storage(op->operands[0].text)->kind == ItemKind::param)
+      return failure(op->loc, 6,
+                     fmt::format("@{} is updated already; let mixed-precision come before the optimizer",
+                                 op->operands[0].text));
+  setPrecision(module, options.precision);
+  LossScaling(module, *train, step, options).run(*start);
+  return {};
+}
+
+}  // namespace tg

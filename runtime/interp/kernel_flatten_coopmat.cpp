@@ -1,0 +1,75 @@
+// Matrices of a subgroup as instructions of its invocations, each of which holds some of the elements.
+#include "runtime/interp/kernel_flattener.h"
+
+namespace tg {
+
+uint32_t Flattener::computed(Code code, uint32_t a, uint32_t b) {
+  uint32_t made = allocate(1);
+  emit({code, made, a, b});
+  return made;
+}
+
+uint32_t Flattener::access(const Op& op, const Value* buffer, uint32_t row, uint32_t column) {
+  program_.accesses.push_back(
+      {&op, buffer, memoryOf_.at(buffer), buffer->type.lanes, {row, column}, {false, false}});
+  return static_cast<uint32_t>(program_.accesses.size() - 1);
+}
+
+void Flattener::matrixSplat(const Op& op) {
+  for (int slot = 0; slot < width(op.result()->type); ++slot)
+    emit({Code::move, base(op.result()) + static_cast<uint32_t>(slot), operand(op, 0, 0)});
+}
+
+void Flattener::matrixAdd(const Op& op) {
+  for (uint32_t slot = 0; slot < static_cast<uint32_t>(width(op.result()->type)); ++slot)
+    emit({Code::addF, base(op.result()) + slot, base(op.in(0)) + slot, base(op.in(1)) + slot});
+}
+
+void Flattener::matrixProduct(const Op& op) {
+  Collective made{Collective::Kind::product, {}, 0, base(op.in(1)), base(op.in(2)), 0, 0, 0, loops_};
+  made.reduction = {{Folding::Kind::add, DType::f32}, base(op.result()), base(op.in(0)), 0, false};
+  made.m = static_cast<uint32_t>(op.in(0)->type.shape[0]);
+  made.k = static_cast<uint32_t>(op.in(0)->type.shape[1]);
+  made.n = static_cast<uint32_t>(op.in(1)->type.shape[1]);
+  program_.collectives.push_back(std::move(made));
+  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+}
+
+/// Where this invocation's element in a register of a matrix lies around an element of the buffer.
+Flattener::Place Flattener::matrixPlace(const Operand& element, const Type& matrix, bool columnMajor,
+                                        uint32_t slot) {
+  Type index = Type::scalar(DType::u32);
+  uint32_t number = computed(Code::addI, Program::kSubgroupLane, constant(slot * subgroupSize_));
+  uint32_t columns = constant(static_cast<uint32_t>(matrix.shape[1]));
+  uint32_t row = computed(Code::divU, number, columns), column = computed(Code::modU, number, columns);
+  if (columnMajor) std::swap(row, column);
+  uint32_t lanes = constant(element.value->type.lanes);
+  return {computed(Code::addI, reg(element.items[0], index, 0), row),
+          computed(Code::addI, reg(element.items[1], index, 0), computed(Code::divU, column, lanes)),
+          computed(Code::modU, column, lanes)};
+}
+
+void Flattener::matrixLoad(const Op& op) {
+  const Operand& element = op.operands[0];
+  const Value* buffer = element.value;
+  const Type& matrix = op.result()->type;
+  for (uint32_t slot = 0; slot < matrixRegisters(matrix, subgroupSize_); ++slot) {
+    Place place = matrixPlace(element, matrix, op.flag("column_major"), slot);
+    uint32_t loaded = allocate(buffer->type.lanes), to = base(op.result()) + slot;
+    emit({Code::load, loaded, access(op, buffer, place.row, place.column)});
+    emit({Code::move, to, loaded});
+    for (uint32_t lane = 1; lane < buffer->type.lanes; ++lane)
+      emit({Code::select, to, computed(Code::eqW, place.lane, constant(lane)), loaded + lane, to});
+  }
+}
+
+void Flattener::matrixStore(const Op& op) {
+  const Operand& element = op.operands[1];
+  const Type& matrix = op.in(0)->type;
+  for (uint32_t slot = 0; slot < matrixRegisters(matrix, subgroupSize_); ++slot) {
+    Place place = matrixPlace(element, matrix, false, slot);
+    emit({Code::store, 0, access(op, element.value, place.row, place.column), base(op.in(0)) + slot});
+  }
+}
+
+}  // namespace tg

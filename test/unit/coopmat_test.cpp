@@ -1,0 +1,541 @@
+// Products of f16 and of f16 pairs: what tg.matmul's precision means, matrices of a subgroup in kernels, and
+// the lowering onto them, against formulas written here.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "codegen/glsl.h"
+#include "codegen/register.h"
+#include "codegen/shader.h"
+#include "ir/kernel/kernel.h"
+#include "ir/target.h"
+#include "passes/pass.h"
+#include "runtime/interp/interp.h"
+#include "runtime/interp/tolerance.h"
+#include "test/unit/kernel_text.h"
+
+namespace tg::test {
+namespace {
+
+/// The nearest number of 11 significant bits, the even one at a tie; below 2^-14 the spacing stays 2^-24.
+double half(double x) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  const int spacing = std::max(exponent - 11, -24);
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(x, -spacing)), spacing);
+  return std::fabs(rounded) > 65504 ? std::copysign(INFINITY, x) : rounded;
+}
+
+NdArray drawn(const Shape& shape, uint32_t seed, double scale = 1) {
+  NdArray out;
+  out.type = Type::tensor(DType::f32, shape);
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(0, scale);
+  for (int64_t i = 0; i < shape.elements(); ++i) out.data.push_back(static_cast<float>(normal(random)));
+  return out;
+}
+
+std::unique_ptr<Module> parsedModule(const std::string& text) {
+  auto module = parse(text, "coopmat_test.tgir");
+  EXPECT_TRUE(module) << (module ? "" : module.error().str());
+  return module ? *std::move(module) : nullptr;
+}
+
+std::unique_ptr<Module> after(const Module& module, const std::string& pipeline) {
+  registerCodegenPasses();
+  auto passes = PassManager::parse(pipeline);
+  EXPECT_TRUE(passes) << (passes ? "" : passes.error().str());
+  if (!passes) return nullptr;
+  std::unique_ptr<Module> out = clone(module);
+  auto ran = passes->run(out);
+  EXPECT_TRUE(ran) << (ran ? "" : ran.error().str());
+  return ran ? std::move(out) : nullptr;
+}
+
+using Arrays = std::map<std::string, NdArray>;
+
+NdArray resultOf(const Module& module, const Arrays& inputs, const InterpOptions& options = {}) {
+  auto interp = Interpreter::create(module, options);
+  EXPECT_TRUE(interp) << (interp ? "" : interp.error().str());
+  if (!interp) return {};
+  auto run = interp->run("f", inputs);
+  EXPECT_TRUE(run) << (run ? "" : run.error().str());
+  if (!run) return {};
+  for (const std::string& finding : run->counters.findings) ADD_FAILURE() << finding;
+  return run->results[0].second;
+}
+
+std::string shapeText(const Shape& shape) { return fmt::format("tensor<{}xf32>", shape.str()); }
+
+/// @f of one product, whose result may go through `tail`, ops from %r to %y.
+std::string productModule(const Shape& a, const Shape& b, const Shape& out, const std::string& attrs,
+                          const std::string& tail = "", const std::string& more = "") {
+  return fmt::format("module @m stage(tensor) {{\n  func @f(%a: {}, %b: {}{}) -> (y: {}) {{\n"
+                     "    %r = tg.matmul %a, %b {{{}}} : {}\n{}    return %{} : {}\n  }}\n}}\n",
+                     shapeText(a), shapeText(b), more, shapeText(out), attrs, shapeText(out), tail,
+                     tail.empty() ? "r" : "y", shapeText(out));
+}
+
+TEST(MatmulPrecision, RoundsOperandsToTheNearestHalf) {
+  const int64_t m = 3, k = 9, n = 4;
+  NdArray a = drawn({m, k}, 1), b = drawn({k, n}, 2);
+  a.data[0] = 1 + 0x1p-11;      // a tie, to the even 1
+  a.data[1] = 1 + 3 * 0x1p-11;  // a tie, to the even 1 + 2^-9
+  a.data[2] = 0x1.8p-24;        // a tie of subnormals, to 2^-23
+  for (const char* precision : {"f16", "f32x3"}) {
+    auto module =
+        parsedModule(productModule({m, k}, {k, n}, {m, n}, fmt::format("precision = {}", precision)));
+    ASSERT_TRUE(module);
+    NdArray got = resultOf(*module, {{"a", a}, {"b", b}});
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t deep = 0; deep < k; ++deep) {
+          const double x = a.data[i * k + deep], y = b.data[deep * n + j];
+          sum += half(x) * half(y);
+          if (std::string(precision) == "f16") continue;
+          const double lowX = half((x - half(x)) * 2048) / 2048, lowY = half((y - half(y)) * 2048) / 2048;
+          sum += half(x) * lowY + lowX * half(y);
+        }
+        EXPECT_NEAR(got.data[i * n + j], sum, 1e-13) << precision;
+      }
+  }
+}
+
+TEST(MatmulPrecision, WhatF16CannotHoldIsInfinite) {
+  auto module = parsedModule(productModule({1, 1}, {1, 1}, {1, 1}, "precision = f16"));
+  ASSERT_TRUE(module);
+  auto of = [&](double x) {
+    NdArray a = drawn({1, 1}, 1), b = a;
+    a.data[0] = x, b.data[0] = 1;
+    return resultOf(*module, {{"a", a}, {"b", b}}).data[0];
+  };
+  EXPECT_EQ(of(65519), 65504);
+  EXPECT_EQ(of(65520), INFINITY);
+  EXPECT_EQ(of(-1e6), -INFINITY);
+}
+
+TEST(MatmulPrecision, TheGradientsProductsHaveIt) {
+  auto module = parsedModule(
+      "module @m stage(tensor) {\n  param @w : tensor<4x5xf32>\n  func @train(%x: tensor<3x4xf32>) -> (loss: "
+      "tensor<f32>) {\n    %w = tg.param @w : tensor<4x5xf32>\n    %h = tg.tanh %x : tensor<3x4xf32>\n    %r "
+      "= "
+      "tg.matmul %h, %w {precision = f32x3} : tensor<3x5xf32>\n    %v = tg.matmul %r, %w {transpose_b = "
+      "true, "
+      "precision = f16} : tensor<3x4xf32>\n    %loss = tg.sum %v {axes = [0, 1]} : tensor<f32>\n    return "
+      "%loss : "
+      "tensor<f32>\n  }\n}\n");
+  ASSERT_TRUE(module);
+  auto grad = after(*module, "append-grad");
+  ASSERT_TRUE(grad);
+  std::map<std::string, int> seen;
+  for (const auto& op : grad->func("train")->body.ops)
+    if (op->code == Opcode::matmul) ++seen[op->word("precision")];
+  // %w's gradient takes one product of each, that of %r one more.
+  EXPECT_EQ(seen, (std::map<std::string, int>{{"f16", 3}, {"f32x3", 2}}));
+}
+
+// --------------------------------------------------------------------------------- the kernel language
+
+constexpr const char* kProductKernel = R"(
+  kernel @k(%x: buf<16x16xf32, in>, %y: buf<16x16xf32, in>, %z: buf<16x16xf32, out>)
+      workgroup(32) grid(1) {
+    %a = tgk.shared : buf<16x6xvec4<f16>, shared>
+    %b = tgk.shared : buf<16x6xvec4<f16>, shared>
+    %p = tgk.shared : buf<16x20xf32, shared>
+    %l = tgk.local_id 0 : u32
+    tgk.for %e = %l to(64) step(32) {
+      %r = tgk.div %e, 4 : u32
+      %q = tgk.mod %e, 4 : u32
+      %c = tgk.mul %q, 4 : u32
+      %c1 = tgk.add %c, 1 : u32
+      %c2 = tgk.add %c, 2 : u32
+      %c3 = tgk.add %c, 3 : u32
+      %x0 = tgk.load %x[%r, %c] : f32
+      %x1 = tgk.load %x[%r, %c1] : f32
+      %x2 = tgk.load %x[%r, %c2] : f32
+      %x3 = tgk.load %x[%r, %c3] : f32
+      %xv = tgk.vec %x0, %x1, %x2, %x3 : vec4<f32>
+      tgk.store %xv, %a[%r, %q]
+      %y0 = tgk.load %y[%r, %c] : f32
+      %y1 = tgk.load %y[%r, %c1] : f32
+      %y2 = tgk.load %y[%r, %c2] : f32
+      %y3 = tgk.load %y[%r, %c3] : f32
+      %yv = tgk.vec %y0, %y1, %y2, %y3 : vec4<f32>
+      tgk.store %yv, %b[%r, %q]
+    }
+    tgk.barrier
+    %zero = tgk.coopmat_splat 0.5 : coopmat<f32, 16x16, acc>
+    %ma = tgk.coopmat_load %a[0, 0] : coopmat<f16, 16x16, A>
+    %mb = tgk.coopmat_load %b[0, 0] {column_major = true} : coopmat<f16, 16x16, B>
+    %s = tgk.for %t = 0 to(2) iter_args(%acc = %zero) : coopmat<f32, 16x16, acc> {
+      %m = tgk.coopmat_mma %ma, %mb, %acc : coopmat<f32, 16x16, acc>
+      tgk.yield %m : coopmat<f32, 16x16, acc>
+    }
+    %s2 = tgk.coopmat_add %s, %zero : coopmat<f32, 16x16, acc>
+    tgk.coopmat_store %s2, %p[0, 0]
+    tgk.barrier
+    tgk.for %e = %l to(256) step(32) {
+      %r = tgk.div %e, 16 : u32
+      %c = tgk.mod %e, 16 : u32
+      %v = tgk.load %p[%r, %c] : f32
+      %w = tgk.round_f16 %v : f32
+      tgk.store %v, %z[%r, %c]
+    }
+  })";
+
+TEST(CoopmatKernel, MultipliesWhatTheSubgroupHolds) {
+  auto module = kernels(kProductKernel);
+  ASSERT_TRUE(module);
+  const Item& kernel = verified(*module);
+  NdArray x = drawn({16, 16}, 3), y = drawn({16, 16}, 4);
+  std::vector<float> xs(x.data.begin(), x.data.end()), ys(y.data.begin(), y.data.end());
+  Memory memory{bytesOf(xs), bytesOf(ys), bytesOf(std::vector<float>(256))};
+  for (KernelRunOptions options : schedules()) {
+    options.subgroupSize = 32;
+    Memory copy = memory;
+    KernelCounters counters = run(kernel, copy, options);
+    EXPECT_TRUE(counters.findings.empty()) << counters.findings.front();
+    std::vector<float> z = valuesOf<float>(copy[2]);
+    for (int i = 0; i < 16; ++i)
+      for (int j = 0; j < 16; ++j) {
+        double sum = 1;  // twice the product, on top of 0.5 and 0.5
+        for (int k = 0; k < 16; ++k) sum += 2 * half(xs[i * 16 + k]) * half(ys[j * 16 + k]);
+        EXPECT_NEAR(z[i * 16 + j], sum, 1e-5);
+      }
+  }
+}
+
+TEST(CoopmatKernel, ASubgroupThatIsNotFullIsFound) {
+  auto module = kernels(kProductKernel);
+  ASSERT_TRUE(module);
+  Memory memory(3, bytesOf(std::vector<float>(256)));
+  KernelRunOptions options;
+  options.subgroupSize = 64;
+  EXPECT_FALSE(run(verified(*module), memory, options).findings.empty());
+}
+
+TEST(CoopmatKernel, PrintsWhatItParsed) {
+  auto module = kernels(kProductKernel);
+  ASSERT_TRUE(module);
+  auto again = parse(print(*module), "again.tgir");
+  ASSERT_TRUE(again) << again.error().str();
+  EXPECT_EQ(print(**again), print(*module));
+}
+
+TEST(CoopmatKernel, CompilesForATargetWithMatricesAndForNoOther) {
+  auto module = kernels(kProductKernel);
+  ASSERT_TRUE(module);
+  const Item& kernel = verified(*module);
+  std::set<Opcode> used;
+  walk(kernel.body, [&](Op& op) {
+    if (isCoopmatOp(op.code)) used.insert(op.code);
+  });
+  EXPECT_EQ(used.size(), 5u);  // every one of them has a form
+  auto glsl = printGlsl(kernel, *targetByName("gpu-coopmat"));
+  ASSERT_TRUE(glsl) << glsl.error().str();
+  auto words = compileGlsl(*glsl, "k");
+  EXPECT_TRUE(words) << words.error().str();
+  auto refused = printGlsl(kernel, *targetByName("gpu"));
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().str().find(
+                "tgk.coopmat_mma [kernel.feature]: needs `coopmat` of [16, 16, 16, f16, f32], "
+                "which target 'gpu' lacks"),
+            std::string::npos)
+      << refused.error().str();
+}
+
+TEST(CoopmatKernel, SharedHalvesNeedNoMatrices) {
+  auto module = kernels(R"(
+  kernel @k(%x: buf<8xf32, in>, %z: buf<8xf32, out>) workgroup(4) grid(1) {
+    %s = tgk.shared : buf<4xvec2<f16>, shared>
+    %l = tgk.local_id 0 : u32
+    %i = tgk.mul %l, 2 : u32
+    %i1 = tgk.add %i, 1 : u32
+    %x0 = tgk.load %x[%i] : f32
+    %x1 = tgk.load %x[%i1] : f32
+    %v = tgk.vec %x0, %x1 : vec2<f32>
+    tgk.store %v, %s[%l]
+    tgk.barrier
+    %o = tgk.xor %l, 1 : u32
+    %w = tgk.load %s[%o] : vec2<f32>
+    %w0 = tgk.extract %w, 0 : f32
+    %w1 = tgk.extract %w, 1 : f32
+    tgk.store %w0, %z[%i]
+    tgk.store %w1, %z[%i1]
+  })");
+  ASSERT_TRUE(module);
+  NdArray x = drawn({8}, 5);
+  std::vector<float> xs(x.data.begin(), x.data.end());
+  runAll(verified(*module), {bytesOf(xs), bytesOf(std::vector<float>(8))}, [&](const Memory& memory) {
+    std::vector<float> z = valuesOf<float>(memory[1]);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(z[i], half(xs[i ^ 2]));
+  });
+  auto glsl = printGlsl(verified(*module), *targetByName("vulkan-min"));
+  ASSERT_TRUE(glsl) << glsl.error().str();
+  auto words = compileGlsl(*glsl, "k");
+  EXPECT_TRUE(words) << words.error().str();
+}
+
+// --------------------------------------------------------------------------------- the lowering
+
+struct Case {
+  int64_t m, n, k;
+  bool ta = false, tb = false;
+  int64_t batch = 1;
+  const char* precision = "f16";
+  const char* schedule = nullptr;  ///< in place of the one chosen
+};
+
+/// Sets the schedule of every region with a product.
+void schedule(Module& fused, const std::string& text) {
+  auto attr = parseAttr(text);
+  ASSERT_TRUE(attr) << attr.error().str();
+  for (const auto& op : fused.func("f")->body.ops)
+    if (op->code == Opcode::fused) set(op->attrs, "schedule", *attr);
+}
+
+/// Whether every element is as near as the table asks of a product.
+void expectClose(const NdArray& got, const NdArray& want, const NdArray& magnitude, int64_t k,
+                 const std::string& what) {
+  ASSERT_EQ(got.type.str(), want.type.str());
+  int wrong = 0;
+  for (size_t i = 0; i < got.data.size() && wrong < 5; ++i) {
+    const double allowed = opTolerance(info(Opcode::matmul), k, magnitude.data[i]);
+    if (std::fabs(got.data[i] - want.data[i]) <= allowed) continue;
+    ADD_FAILURE() << what
+                  << fmt::format(" element {}: {} instead of {}, allowed {}", i, got.data[i], want.data[i],
+                                 allowed);
+    ++wrong;
+  }
+}
+
+void checkLowering(const Case& c, const std::string& tail = "", const std::string& more = "",
+                   const Arrays& extra = {}) {
+  auto matrix = [&](int64_t rows, int64_t columns, bool swapped) {
+    Shape out;
+    if (c.batch > 1) out.push(c.batch);
+    out.push(swapped ? columns : rows), out.push(swapped ? rows : columns);
+    return out;
+  };
+  const Shape a = matrix(c.m, c.k, c.ta), b = matrix(c.k, c.n, c.tb), out = matrix(c.m, c.n, false);
+  const std::string attrs = fmt::format("{}{}precision = {}", c.ta ? "transpose_a = true, " : "",
+                                        c.tb ? "transpose_b = true, " : "", c.precision);
+  const std::string what =
+      fmt::format("{}x{}x{} batch {} {} {}", c.m, c.n, c.k, c.batch, attrs, c.schedule ? c.schedule : "");
+  auto module = parsedModule(productModule(a, b, out, attrs, tail, more));
+  ASSERT_TRUE(module);
+  Arrays inputs{{"a", drawn(a, 11)}, {"b", drawn(b, 12)}};
+  inputs.insert(extra.begin(), extra.end());
+  const NdArray want = resultOf(*module, inputs);
+  Arrays sizes = inputs;
+  for (auto& [name, array] : sizes)
+    for (double& value : array.data) value = std::fabs(value);
+  const NdArray magnitude = resultOf(*module, sizes);
+  auto fused = after(*module, "fuse{target=gpu-coopmat}");
+  ASSERT_TRUE(fused);
+  if (c.schedule) schedule(*fused, c.schedule);
+  EXPECT_NE(print(*fused).find("coopmat{tile"), std::string::npos) << print(*fused);
+  auto lowered = after(*fused, "plan,spirv-emit");  // validates the words too
+  ASSERT_TRUE(lowered) << what;
+  EXPECT_NE(print(*lowered).find("tgk.coopmat_mma"), std::string::npos);
+  expectClose(resultOf(*lowered, inputs), want, magnitude, c.k, what);
+}
+
+TEST(CoopmatLowering, WholeTilesAndRemainders) {
+  for (const Case& c : {Case{64, 64, 32}, Case{64, 64, 64}, Case{16, 16, 16}, Case{68, 20, 36},
+                        Case{33, 17, 19}, Case{16, 65, 70}, Case{70, 130, 33}})
+    checkLowering(c);
+}
+
+TEST(CoopmatLowering, EveryTransposedFormAndBatches) {
+  for (bool ta : {false, true})
+    for (bool tb : {false, true}) {
+      checkLowering({40, 24, 36, ta, tb});
+      checkLowering({17, 19, 21, ta, tb, 2});
+    }
+}
+
+TEST(CoopmatLowering, PairsOfHalves) {
+  for (bool ta : {false, true})
+    for (bool tb : {false, true}) checkLowering({40, 24, 36, ta, tb, 1, "f32x3"});
+  checkLowering({20, 33, 300, false, false, 1, "f32x3"});  // sums are promoted
+  checkLowering({16, 16, 128, false, true, 2, "f32x3"});
+}
+
+TEST(CoopmatLowering, LargeTiles) {
+  checkLowering({130, 132, 40, false, false, 1, "f16", "coopmat{tile = [128, 128, 32], warp = [64, 32]}"});
+  checkLowering({100, 120, 40, true, false, 1, "f32x3", "coopmat{tile = [64, 128, 32], warp = [32, 32]}"});
+  checkLowering({50, 40, 40, false, true, 1, "f16", "coopmat{tile = [32, 32, 16], warp = [16, 16]}"});
+}
+
+TEST(CoopmatLowering, EpiloguesAreFused) {
+  const std::string type = "tensor<40x24xf32>";
+  checkLowering(
+      {40, 24, 36},
+      fmt::format("    %s = tg.add %r, %c : {0}\n    %q = tg.relu %s : {0}\n    %y = tg.add %q, %d : {0}\n",
+                  type),
+      fmt::format(", %c: tensor<24xf32>, %d: {}", type),
+      {{"c", drawn({24}, 13)}, {"d", drawn({40, 24}, 14)}});
+  checkLowering({33, 17, 19}, "    %y = tg.add %r, %c : tensor<33x17xf32>\n", ", %c: tensor<17xf32>",
+                {{"c", drawn({17}, 15)}});
+}
+
+TEST(CoopmatLowering, WithoutMatricesTheOrdinaryKernelRounds) {
+  for (const char* precision : {"f16", "f32x3"})
+    for (const char* target : {"gpu", "lavapipe", "vulkan-min"}) {
+      auto module =
+          parsedModule(productModule({20, 40}, {40, 24}, {20, 24}, fmt::format("precision = {}", precision)));
+      ASSERT_TRUE(module);
+      Arrays inputs{{"a", drawn({20, 40}, 11)}, {"b", drawn({40, 24}, 12)}}, sizes = inputs;
+      for (auto& [name, array] : sizes)
+        for (double& value : array.data) value = std::fabs(value);
+      auto lowered = after(*module, fmt::format("fuse{{target={}}},plan,spirv-emit", target));
+      ASSERT_TRUE(lowered);
+      EXPECT_EQ(print(*lowered).find("coopmat_mma"), std::string::npos);
+      expectClose(resultOf(*lowered, inputs), resultOf(*module, inputs), resultOf(*module, sizes), 40,
+                  fmt::format("{} on {}", precision, target));
+    }
+}
+
+TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
+  auto scheduleOf = [&](int64_t m, int64_t n, int64_t k, const char* precision, const char* target) {
+    auto module =
+        parsedModule(productModule({m, k}, {k, n}, {m, n}, fmt::format("precision = {}", precision)));
+    auto fused = after(*module, fmt::format("fuse{{target={}}}", target));
+    for (const auto& op : fused->func("f")->body.ops)
+      if (op->code == Opcode::fused) return op->attr("schedule").str();
+    return std::string();
+  };
+  EXPECT_EQ(scheduleOf(64, 64, 64, "f16", "gpu-coopmat"), "coopmat{tile = [64, 64, 32], warp = [32, 32]}");
+  EXPECT_EQ(scheduleOf(2048, 2048, 64, "f16", "gpu-coopmat"),
+            "coopmat{tile = [128, 128, 32], warp = [64, 32]}");
+  EXPECT_EQ(scheduleOf(2048, 2048, 64, "f32x3", "gpu-coopmat"),
+            "coopmat{tile = [64, 128, 32], warp = [32, 32]}");
+  for (const auto& plain :
+       {scheduleOf(64, 64, 64, "f32", "gpu-coopmat"), scheduleOf(64, 8, 64, "f16", "gpu-coopmat"),
+        scheduleOf(64, 64, 64, "f16", "gpu")})
+    EXPECT_TRUE(plain.starts_with("matmul{")) << plain;
+}
+
+// --------------------------------------------------------------------------------- mixed-precision
+
+/// loss = c·Σ x·w, so that the gradient of w is c times the sum of the rows of x.
+std::unique_ptr<Module> linearModule(const std::string& pipeline) {
+  auto module = parsedModule("module @m stage(tensor) {\n  param @w : tensor<4x1xf32>\n  func @train(%x: "
+                             "tensor<3x4xf32>, %c: tensor<f32>) -> "
+                             "(loss: tensor<f32>) {\n    %w = tg.param @w : tensor<4x1xf32>\n    %r = "
+                             "tg.matmul %x, %w : tensor<3x1xf32>\n"
+                             "    %s = tg.mul %r, %c : tensor<3x1xf32>\n    %loss = tg.sum %s {axes = [0, "
+                             "1]} : tensor<f32>\n    return %loss "
+                             ": tensor<f32>\n  }\n}\n");
+  return module ? after(*module, pipeline) : nullptr;
+}
+
+/// A trained module on the interpreter.
+class Training {
+ public:
+  explicit Training(const std::string& pipeline) : module_(linearModule(pipeline)) {
+    if (!module_) return;
+    auto interp = Interpreter::create(*module_);
+    EXPECT_TRUE(interp) << (interp ? "" : interp.error().str());
+    if (interp) interp_ = std::make_unique<Interpreter>(*std::move(interp));
+    for (const char* name : {"w", "adam.m.w"}) set(name, drawn({4, 1}, 21));
+    set("loss_scale", one(65536));
+  }
+  static NdArray one(double value) { return NdArray::scalar(value); }
+  void set(const std::string& name, const NdArray& value) {
+    if (!module_->storage(name)) return;
+    auto done = interp_->setStorage(name, value);
+    EXPECT_TRUE(done) << (done ? "" : done.error().str());
+  }
+  std::vector<double> get(const std::string& name) { return interp_->storage(name)->data; }
+  NdArray step(const NdArray& x, double c) {
+    Arrays inputs{{"x", x}, {"c", one(c)}};
+    if (module_->storage("adam.t")) inputs["lr"] = one(0.01);
+    auto run = interp_->run("train", inputs);
+    EXPECT_TRUE(run) << (run ? "" : run.error().str());
+    return run ? run->paramGrads.at("w") : NdArray();
+  }
+
+ private:
+  std::unique_ptr<Module> module_;
+  std::unique_ptr<Interpreter> interp_;
+};
+
+TEST(MixedPrecision, TheScaleKeepsSmallGradients) {
+  const NdArray x = drawn({3, 4}, 22);
+  const double c = 1e-8;  // below half of what f16 holds
+  NdArray lost = Training("append-grad,mixed-precision{loss-scale=0}").step(x, c);
+  NdArray kept = Training("append-grad,mixed-precision").step(x, c);
+  for (int64_t k = 0; k < 4; ++k) {
+    double exact = 0;
+    for (int64_t i = 0; i < 3; ++i) exact += c * x.data[i * 4 + k];
+    EXPECT_EQ(lost.data[k], 0);
+    EXPECT_NEAR(kept.data[k], exact, 1e-3 * c * 8);
+  }
+}
+
+TEST(MixedPrecision, AStepThatIsNotFiniteChangesNothingButTheScale) {
+  Training training("append-grad,mixed-precision{growth=2},append-adam{weight-decay=0.1}");
+  const NdArray x = drawn({3, 4}, 23);
+  const std::vector<double> w = training.get("w"), m = training.get("adam.m.w");
+  training.step(x, 1e6);  // the scaled gradient is infinite in f16
+  EXPECT_EQ(training.get("w"), w);
+  EXPECT_EQ(training.get("adam.m.w"), m);
+  EXPECT_EQ(training.get("adam.v.w"), std::vector<double>(4, 0));
+  EXPECT_EQ(training.get("adam.t")[0], 0);
+  EXPECT_EQ(training.get("loss_scale")[0], 32768);
+  NdArray bad = x;
+  bad.data[5] = NAN;
+  training.step(bad, 1);
+  EXPECT_EQ(training.get("w"), w);
+  EXPECT_EQ(training.get("loss_scale")[0], 16384);
+  training.step(x, 1);
+  EXPECT_NE(training.get("w"), w);
+  EXPECT_EQ(training.get("adam.t")[0], 1);
+  EXPECT_EQ(training.get("loss_scale")[0], 16384);
+  EXPECT_EQ(training.get("loss_scale.good")[0], 1);
+  training.step(x, 1);
+  EXPECT_EQ(training.get("loss_scale")[0], 32768);
+  EXPECT_EQ(training.get("loss_scale.good")[0], 0);
+}
+
+TEST(MixedPrecision, SummedGradientsAreJudgedWhereTheyAreApplied) {
+  auto module = linearModule("append-grad{accumulate=2},mixed-precision,append-adam");
+  ASSERT_TRUE(module);
+  auto updates = [&](const char* func) {
+    std::vector<std::string> out;
+    for (const auto& op : module->func(func)->body.ops)
+      if (op->code == Opcode::update) out.push_back(op->operands[0].text);
+    return out;
+  };
+  EXPECT_EQ(updates("train"), (std::vector<std::string>{"g.w"}));
+  EXPECT_EQ(updates("apply"), (std::vector<std::string>{"g.w", "loss_scale", "loss_scale.good", "w",
+                                                        "adam.m.w", "adam.v.w", "adam.t"}));
+  // What a step adds to the sums is divided already.
+  for (const auto& op : module->func("train")->body.ops)
+    if (op->code == Opcode::param_grad) {
+      EXPECT_EQ(op->in(1)->name, "w_grad");
+    }
+}
+
+TEST(MixedPrecision, GoesThroughEveryStage) {
+  for (const char* target : {"gpu-coopmat", "lavapipe"}) {
+    auto module = linearModule(
+        fmt::format("append-grad,mixed-precision,append-adam,fuse{{target={}}},plan,spirv-emit", target));
+    EXPECT_TRUE(module) << target;
+  }
+}
+
+}  // namespace
+}  // namespace tg::test
