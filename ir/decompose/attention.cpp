@@ -30,9 +30,15 @@ struct Scores {
   TensorExpr z, mask;
 };
 
-// q·kᵀ·scale. Forward and backward read the scores masked only, so that one of their matrices is stored.
-Scores scoresOf(const Composite& composite) {
-  TensorExpr s = product(composite[0], composite[1], false, true) * scaleOf(composite);
+// The scores are computed again for the gradients: merged, a matrix for each attention would be kept from the
+// forward pass until then. So the two scale at different places, which no pass takes for equal.
+enum class Scaled : uint8_t { product, queries };
+
+// q·kᵀ·scale
+Scores scoresOf(const Composite& composite, Scaled scaled) {
+  double scale = scaleOf(composite);
+  TensorExpr s = scaled == Scaled::product ? product(composite[0], composite[1], false, true) * scale
+                                           : product(composite[0] * scale, composite[1], false, true);
   TensorExpr mask;
   if (composite.op.flag("causal")) mask = causalMask(s);
   return {masked(mask, s), mask};
@@ -59,7 +65,7 @@ struct Backward {
 // p = e^(s - lse), ds = p·(do·vᵀ - δ)·scale
 Backward backward(const Composite& composite) {
   TensorExpr v = composite[2], lse = composite[3], delta = composite[4], dy = composite[5];
-  Scores scores = scoresOf(composite);
+  Scores scores = scoresOf(composite, Scaled::queries);
   TensorExpr p = exp(scores.z - column(lse));
   TensorExpr ds = p * (product(dy, v, false, true) - column(delta)) * scaleOf(composite);
   return {p, ds};
@@ -69,7 +75,7 @@ Backward backward(const Composite& composite) {
 
 // o = softmax(s)·v; a row that sees nothing is softmax's to make zero, which masks once more
 Results attention(const Composite& composite) {
-  Scores scores = scoresOf(composite);
+  Scores scores = scoresOf(composite, Scaled::product);
   TensorExpr p{&composite.builder,
                composite.builder.op(Opcode::softmax, {scores.z.value},
                                     {{"causal", Attr::boolean(composite.op.flag("causal"))}})};
