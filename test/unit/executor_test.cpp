@@ -127,6 +127,18 @@ TEST_F(ExecutorTest, severalAllocationsComputeTheSameBits) {
   EXPECT_EQ(lossAfter(*whole, 2), lossAfter(*parts, 2));
 }
 
+TEST_F(ExecutorTest, eachAllocationIsABuffer) {
+  auto module = parse(finished(smallAllocations(*device_)), "small.tgir");
+  ASSERT_TRUE(module);
+  auto executor = Executor::create(**module, device_);
+  ASSERT_TRUE(executor) << executor.error().str();
+  auto param = (*executor)->share("w2"), moment = (*executor)->share("adam.m.w2");
+  ASSERT_TRUE(param && moment);
+  EXPECT_NE(param->buffer, moment->buffer);
+  EXPECT_EQ(param->buffer->bytes(), 256);
+  EXPECT_EQ((*module)->storage("adam.m.w2")->place->offset, 256 + moment->offset);
+}
+
 TEST_F(ExecutorTest, severalAllocationsAreShared) {
   SessionOptions small = options();
   small.target = smallAllocations(*device_);
