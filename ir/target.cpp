@@ -24,6 +24,7 @@ void eachMember(T& target, Fn fn) {
   fn("max_grid", target.maxGrid);
   fn("shared_bytes", target.sharedBytes);
   fn("storage_range", target.storageRange);
+  fn("allocation", target.allocation);
   fn("texel_elements", target.texelElements);
   fn("bindings", target.bindings);
   fn("alignment", target.alignment);
@@ -116,7 +117,16 @@ Result<void> check(const Target& target) {
   if (target.alignment < 16 || (target.alignment & (target.alignment - 1)))
     return fail(fmt::format("target '{}': alignment {} is no power of two of 16 or more", target.name,
                             target.alignment));
+  if (target.allocation % target.alignment)
+    return fail(fmt::format("target '{}': allocation {} is no multiple of alignment {}", target.name,
+                            target.allocation, target.alignment));
   return {};
+}
+
+/// Where none is given, an allocation holds the largest binding.
+void defaultAllocation(Target& target) {
+  const int64_t range = (target.storageRange + target.alignment - 1) / target.alignment * target.alignment;
+  target.allocation = std::max(target.allocation, range);
 }
 
 }  // namespace
@@ -171,6 +181,7 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     eachMember(target, [&](std::string_view name, auto&) { known = known || name == key; });
     if (!known) return fail(fmt::format("{}: unknown member '{}'", file, key));
   }
+  if (target.alignment > 0 && !json.contains("allocation")) defaultAllocation(target);
   TG_CHECK(check(target));
   return target;
 }
@@ -227,6 +238,7 @@ Result<Target> targetFromAttr(const Attr& attr) {
   if (attr.kind != Attr::Kind::dict || !wrong.empty())
     return fail(
         fmt::format("the module's target attribute is malformed{}{}", wrong.empty() ? "" : " at ", wrong));
+  if (target.alignment > 0 && !attr.find("allocation")) defaultAllocation(target);
   TG_CHECK(check(target));
   return target;
 }

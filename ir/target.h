@@ -30,6 +30,7 @@ struct Target {
   int64_t maxGrid = 65535;           ///< workgroups along each dimension
   int64_t sharedBytes = 16384;       ///< shared memory per workgroup
   int64_t storageRange = 134217728;  ///< bytes one storage binding may span
+  int64_t allocation = 1073741824;   ///< bytes of one buffer; a plan's larger ones are made of several
   int64_t texelElements = 65536;     ///< texels one texel view may span
   int64_t bindings = 8;              ///< storage buffers per kernel (texel views apart)
   int64_t alignment = 256;           ///< byte alignment of a binding's offset
@@ -53,6 +54,13 @@ struct Target {
   int64_t units() const { return parallel < 512 ? 1 : parallel / 512; }
   /// Whether subgroups of a known width multiply matrices of f16 into f32, 16x16x16 at a time.
   bool multipliesHalves() const;
+
+  /// The first offset from `offset` on where so many bytes cross no multiple of `allocation`, at which one
+  /// buffer ends and the next begins. They do everywhere when they are more than an allocation.
+  int64_t fit(int64_t offset, int64_t bytes) const {
+    const int64_t next = (offset / allocation + 1) * allocation;
+    return offset + bytes <= next ? offset : next;
+  }
 };
 
 /// The names of the targets that ship with the compiler, in a fixed order.

@@ -4,6 +4,7 @@
 
 #include "ir/byte_owners.h"
 #include "ir/parser.h"
+#include "ir/target.h"
 #include "ir/text_hash.h"
 
 namespace tg {
@@ -32,6 +33,7 @@ class DispatchVerifier {
     errors_.append(failAt(op.loc, fmt::format("{} [plan.{}]: {}", op.info().name, label, message)));
   }
   void hashes();
+  std::string crossing(const Range& range) const;
   void place(const Loc& loc, const Value& value);
   bool accesses(const Op& op, std::vector<Access>* out);
   bool inside(const Op& op, const Access& access);
@@ -43,6 +45,7 @@ class DispatchVerifier {
   void command(const Op& op);
 
   const Module& module_;
+  Target target_;
   Error errors_;
   std::unordered_map<std::string, const Item*> kernels_, binaries_;
   std::vector<std::pair<Access, const Op*>> pending_;  ///< since the last barrier
@@ -67,9 +70,20 @@ void DispatchVerifier::hashes() {
   }
 }
 
+/// What is wrong with a range that does not lie in one allocation; "" of one that does.
+std::string DispatchVerifier::crossing(const Range& range) const {
+  if (target_.fit(range.offset, range.bytes) == range.offset) return "";
+  return fmt::format("bytes {} to {} of @{} cross a multiple of {}, where one buffer ends", range.offset,
+                     range.offset + range.bytes, range.buffer, target_.allocation);
+}
+
 void DispatchVerifier::place(const Loc& loc, const Value& value) {
   const Item* buffer = value.place ? module_.find(ItemKind::buffer, value.place->buffer) : nullptr;
-  if (buffer && value.place->offset >= 0 && value.place->offset + value.type.bytes() <= buffer->bytes) return;
+  if (buffer && value.place->offset >= 0 && value.place->offset + value.type.bytes() <= buffer->bytes) {
+    if (std::string wrong = crossing({buffer->name, value.place->offset, value.type.bytes()}); !wrong.empty())
+      errors_.append(failAt(loc, fmt::format("%{} [plan.allocation]: {}", value.name, wrong)));
+    return;
+  }
   errors_.append(failAt(loc, fmt::format("%{} [plan.range]: {}", value.name,
                                          buffer ? fmt::format("ends outside of @{}, which has {} bytes",
                                                               buffer->name, buffer->bytes)
@@ -87,6 +101,10 @@ bool DispatchVerifier::inside(const Op& op, const Access& access) {
     report(op, "range",
            fmt::format("bytes {} to {} are outside of @{}, which has {}", range.offset,
                        range.offset + range.bytes, range.buffer, buffer->bytes));
+    return false;
+  }
+  if (std::string wrong = crossing(range); !wrong.empty()) {
+    report(op, "allocation", wrong);
     return false;
   }
   int64_t wanted = access.mode == "texel" ? 16 : 4;
@@ -235,6 +253,7 @@ void DispatchVerifier::command(const Op& op) {
 }
 
 Result<void> DispatchVerifier::run() {
+  TG_TRY(target_, targetOf(module_.attrs));
   hashes();
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::func || isKernelFunc(*item)) continue;

@@ -4,6 +4,7 @@
 
 #include "ir/access.h"
 #include "ir/byte_owners.h"
+#include "ir/target.h"
 #include "ir/verify.h"
 #include "ir/verify_dispatch.h"
 
@@ -31,6 +32,7 @@ class PlanVerifier {
     return fmt::format("{} [plan.{}]", op.info().name, name);
   }
   bool inBuffer(const Loc& loc, std::string_view what, const Place& place, int64_t bytes);
+  bool inOneAllocation(const Loc& loc, std::string_view what, const Range& range);
   void homes();
   void ioAcrossFunctions();
 
@@ -61,6 +63,7 @@ class PlanVerifier {
   }
 
   const Module& module_;
+  Target target_;
   Error errors_;
   // Of the function at hand.
   const Item* func_ = nullptr;
@@ -91,9 +94,19 @@ bool PlanVerifier::inBuffer(const Loc& loc, std::string_view what, const Place& 
                             place.offset, place.offset + bytes, place.buffer, buffer->bytes));
     return false;
   }
+  if (!inOneAllocation(loc, what, {place.buffer, place.offset, bytes})) return false;
   if (place.offset % kMemberAlignment == 0) return true;
   report(loc, fmt::format("{} [plan.align]: offset {} is no multiple of {}", what, place.offset,
                           kMemberAlignment));
+  return false;
+}
+
+/// One binding lies in one of the buffers that a large one is made of.
+bool PlanVerifier::inOneAllocation(const Loc& loc, std::string_view what, const Range& range) {
+  if (target_.fit(range.offset, range.bytes) == range.offset) return true;
+  report(loc, fmt::format("{} [plan.allocation]: bytes {} to {} of @{} cross a multiple of {}, where one "
+                          "buffer ends",
+                          what, range.offset, range.offset + range.bytes, range.buffer, target_.allocation));
   return false;
 }
 
@@ -245,6 +258,9 @@ void PlanVerifier::groupOperand(const Op& op, int binding) {
                     fmt::format("{}: the padding after %{}, bytes {} to {} of @{}, does not read as zero",
                                 label(op, "padding"), members[index]->name, from, to, first.buffer));
   }
+  if (!inOneAllocation(op.loc, fmt::format("the group of %{}", members[0]->name),
+                       {first.buffer, first.offset, total}))
+    return;
   if (const Item* buffer = module_.find(ItemKind::buffer, first.buffer);
       buffer && first.offset + total > buffer->bytes)
     report(op.loc, fmt::format("{}: the group of %{} ends outside of @{}", label(op, "range"),
@@ -337,6 +353,8 @@ void PlanVerifier::region(const Op& op) {
   std::vector<ResultSlot> slots = resultSlots(op);
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
     Range range = slotRange(op, slots[index]);
+    if (slots[index].group)
+      inOneAllocation(op.loc, fmt::format("the group of %{}", op.result(slots[index].first)->name), range);
     overlapsOperands(op, index, slots[index], range);
     for (int other = 0; other < index; ++other)
       if (ByteOwners::overlap(slotRange(op, slots[other]), range))
@@ -370,6 +388,7 @@ void PlanVerifier::fill(const Op& op) {
   if (!buffer || range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes)
     return report(op.loc, fmt::format("{}: bytes {} to {} are outside of @{}", label(op, "range"),
                                       range.offset, range.offset + range.bytes, range.buffer));
+  if (!inOneAllocation(op.loc, op.info().name, range)) return;
   if (range.buffer == "persistent")
     return report(op.loc, fmt::format("{}: @persistent holds homes alone", label(op, "home")));
   bytes_.write(range, ByteOwners::kZero);
@@ -433,6 +452,7 @@ void PlanVerifier::function(const Item& func) {
 }
 
 Result<void> PlanVerifier::run() {
+  TG_TRY(target_, targetOf(module_.attrs));
   homes();
   if (!errors_.empty()) return std::move(errors_);
   for (const Item* func : module_.all(ItemKind::func)) function(*func);

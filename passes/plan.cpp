@@ -151,12 +151,13 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
 }
 
 Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, const Target& target) {
-  if (bytes <= target.storageRange) return {};
+  const int64_t most = std::min(target.storageRange, target.allocation);
+  if (bytes <= most) return {};
   std::string what = members == 1 ? fmt::format("@{} : {}", symbol.name, symbol.type.str())
                                   : fmt::format("the group of @{} and {} more", symbol.name, members - 1);
   return failAt(symbol.loc,
                 fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'", what,
-                            bytes, target.storageRange, target.name));
+                            bytes, most, target.name));
 }
 
 Result<void> checkGiven(const Item& symbol, int64_t reserve) {
@@ -194,6 +195,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
                                   static_cast<int64_t>(members.size()), target);
         !checked)
       errors.append(checked.takeError());
+    end = target.fit(end, bytes);
     for (size_t member = 0; member < members.size(); ++member)
       symbols[members[member]]->place = Place{"persistent", end + offsets[member], nullptr, 0};
     end = roundUp(end + bytes, target.alignment);

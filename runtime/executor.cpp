@@ -82,7 +82,7 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
   for (const Item* func : module.all(ItemKind::func))
     if (only.empty() || func->name == only) funcs.push_back(func);
   TG_CHECK(makePipelines(module, program, kernelsOf(funcs)));
-  TG_CHECK(makeBuffers(module, program));
+  TG_CHECK(makeBuffers(module, made, program));
   TG_CHECK(shareStorage(module, program));
   std::map<std::string, Function> functions;
   for (const Item* func : funcs) {
@@ -94,41 +94,52 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
   return {};
 }
 
-Result<void> Executor::makeBuffers(const Module& module, Program& program) {
+/// The bytes of a buffer from `from` on.
+Result<Executor::Segments> Executor::makeSegments(const Item& item, int64_t from,
+                                                  const Target& target) const {
+  // A module without transient values still names its buffers; Vulkan has no empty ones.
+  const int64_t end = std::max<int64_t>(item.bytes, from + 16);
+  const bool mapped = item.name == "io" && end <= kMappedIoBytes;
+  Segments segments;
+  for (int64_t base = from; base < end; base = segments.back().end()) {
+    const int64_t bytes = std::min(end, (base / target.allocation + 1) * target.allocation) - base;
+    TG_TRY(std::shared_ptr<Buffer> buffer,
+           Buffer::create(
+               *device_, {item.name, bytes, mapped ? vulkan::MemoryKind::host : vulkan::MemoryKind::device}));
+    segments.push_back({base, std::move(buffer)});
+  }
+  return segments;
+}
+
+Result<void> Executor::makeBuffers(const Module& module, const Target& target, Program& program) {
   for (const Item* item : module.all(ItemKind::buffer)) {
     if (item->name == "persistent") {
-      TG_CHECK(makePersistent(*item));
+      TG_CHECK(makePersistent(*item, target));
       program.buffers[item->name] = persistent_;
       continue;
     }
-    // A module without transient values still names its buffers; Vulkan has no empty ones.
-    int64_t bytes = std::max<int64_t>(item->bytes, 16);
-    if (item->name == "arena" && arena_ && arena_->bytes() >= bytes) {
-      program.buffers[item->name] = {{0, arena_}};
-      continue;
+    // One buffer holds every range, several those of the allocation they were made for.
+    const bool suits = arena_.size() == 1 || (!arena_.empty() && arena_[0].end() == target.allocation);
+    if (item->name != "arena" || !suits || arena_.back().end() < item->bytes) {
+      TG_TRY(program.buffers[item->name], makeSegments(*item, 0, target));
+      if (item->name == "arena") arena_ = program.buffers[item->name];
+    } else {
+      program.buffers[item->name] = arena_;
     }
-    bool mapped = item->name == "io" && bytes <= kMappedIoBytes;
-    TG_TRY(std::shared_ptr<Buffer> buffer,
-           Buffer::create(*device_, {item->name, bytes,
-                                     mapped ? vulkan::MemoryKind::host : vulkan::MemoryKind::device}));
-    program.buffers[item->name] = {{0, buffer}};
-    if (item->name == "arena") arena_ = std::move(buffer);
   }
   return {};
 }
 
 // The first module's own part is made once; siblings have none.
-Result<void> Executor::makePersistent(const Item& item) {
+Result<void> Executor::makePersistent(const Item& item, const Target& target) {
   if (!functions_.empty() || !storage_.empty()) {
     if (item.bytes <= persistentBytes()) return {};
     return fail(fmt::format("the sibling's parameters take {} bytes, this module's {}", item.bytes,
                             persistentBytes()));
   }
-  int64_t own = item.bytes - reserve_;
-  if (own <= 0 && !persistent_.empty()) return {};
-  TG_TRY(std::shared_ptr<Buffer> buffer,
-         Buffer::create(*device_, {item.name, std::max<int64_t>(own, 16), vulkan::MemoryKind::device}));
-  persistent_.push_back({reserve_, std::move(buffer)});
+  if (item.bytes <= reserve_ && !persistent_.empty()) return {};
+  TG_TRY(Segments own, makeSegments(item, reserve_, target));
+  persistent_.insert(persistent_.end(), own.begin(), own.end());
   return {};
 }
 

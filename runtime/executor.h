@@ -91,7 +91,8 @@ class Executor : public Runner {
     std::shared_ptr<vulkan::Buffer> buffer;
     int64_t end() const { return base + buffer->bytes(); }
   };
-  using Segments = std::vector<Segment>;  ///< in order of their bases
+  /// In order of their bases. Those that the executor makes end at multiples of the target's allocation.
+  using Segments = std::vector<Segment>;
   struct Function {
     std::string name;
     std::vector<Slot> inputs, results, captures, grads;
@@ -105,8 +106,9 @@ class Executor : public Runner {
 
   Executor() = default;
   Result<void> addModule(const Module& module, const std::string& only, const std::string& key);
-  Result<void> makePersistent(const Item& item);
-  Result<void> makeBuffers(const Module& module, Program& program);
+  Result<Segments> makeSegments(const Item& item, int64_t from, const Target& target) const;
+  Result<void> makePersistent(const Item& item, const Target& target);
+  Result<void> makeBuffers(const Module& module, const Target& target, Program& program);
   Result<void> shareStorage(const Module& module, const Program& program);
   Result<void> makePipelines(const Module& module, Program& program, const std::set<std::string>& wanted);
   Result<Function> makeFunction(const Item& func, const Program& program);
@@ -117,9 +119,9 @@ class Executor : public Runner {
   Result<NamedArrays> readSlots(std::span<const Slot> slots);
 
   std::shared_ptr<vulkan::Device> device_;
-  int64_t reserve_ = 0;                    ///< bytes of @persistent that are borrowed
-  Segments persistent_;                    ///< the windows on borrowed buffers, then this executor's own
-  std::shared_ptr<vulkan::Buffer> arena_;  ///< large enough for every function so far
+  int64_t reserve_ = 0;  ///< bytes of @persistent that are borrowed
+  Segments persistent_;  ///< the windows on borrowed buffers, then this executor's own
+  Segments arena_;       ///< large enough for every function so far
   std::unordered_map<std::string, Slot> storage_;
   std::map<std::string, Function> functions_;
   vulkan::Timestamps timestamps_ = vulkan::Timestamps::none;

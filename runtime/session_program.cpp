@@ -140,10 +140,17 @@ Result<void> SessionProgram::borrow(Module& module) {
     borrowed_.emplace(param->name, shared->second);
     if (shared->second.turn) turns_.push_back(shared->second.turn);
     if (!device_) continue;
-    auto [base, fresh] = bases.try_emplace(shared->second.buffer.get(), windows_.reserve);
+    const int64_t bytes = shared->second.buffer->bytes();
+    if (bytes > target().allocation)
+      return failAt(param->loc,
+                    fmt::format("sharedParams: @{} lies in a buffer of {} bytes; one allocation of "
+                                "target '{}' has at most {}",
+                                param->name, bytes, target().name, target().allocation));
+    auto [base, fresh] =
+        bases.try_emplace(shared->second.buffer.get(), target().fit(windows_.reserve, bytes));
     if (fresh) {
-      windows_.windows.push_back({windows_.reserve, shared->second.buffer});
-      windows_.reserve = roundUp(windows_.reserve + shared->second.buffer->bytes(), step);
+      windows_.windows.push_back({base->second, shared->second.buffer});
+      windows_.reserve = roundUp(base->second + bytes, step);
     }
     param->place = Place{"persistent", base->second + shared->second.offset, nullptr, 0};
   }

@@ -308,7 +308,7 @@ std::vector<Alloc> FunctionPlan::allocations(bool intervals) const {
 
 void FunctionPlan::pack() {
   std::vector<Alloc> allocs = allocations();
-  arenaBytes_ = assignOffsets(allocs);
+  arenaBytes_ = assignOffsets(allocs, target_);
   arenaBound_ = lowerBound(allocations(false));
   offset_.assign(units_.size(), 0);
   size_t next = 0;
@@ -345,12 +345,13 @@ void FunctionPlan::dropNeedlessInPlace() {
 
 Result<void> FunctionPlan::checkRanges() const {
   Error errors;
+  const int64_t most = std::min(target_.storageRange, target_.allocation);
   for (const Unit& unit : units_)
-    if (unit.bytes > target_.storageRange)
+    if (unit.bytes > most)
       errors.append(
           failAt(unit.members[0]->loc,
                  fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'",
-                             describe(unit), unit.bytes, target_.storageRange, target_.name)));
+                             describe(unit), unit.bytes, most, target_.name)));
   if (!errors.empty()) return errors;
   return {};
 }
@@ -421,6 +422,7 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
     const Unit& unit = units_[index];
     Place start{"arena", offset_[index], unit.inplace, 0};
     if (unit.room == Unit::Room::io) {
+      ioOffset = target_.fit(ioOffset, unit.bytes);
       start = {"io", ioOffset, nullptr, 0};
       ioOffset = roundUp(ioOffset + unit.bytes, target_.alignment);
     } else if (unit.room == Unit::Room::home) {

@@ -26,8 +26,9 @@ enum class Fit { tightest, lowest };
 
 /// The start of the tightest or the lowest gap between the placed allocations that are alive together
 /// with `alloc`, or the end of them.
-static int64_t fitting(const Alloc& alloc, const std::vector<const Alloc*>& placed, Fit fit) {
-  int64_t cursor = 0, best = -1, bestGap = 0;
+static int64_t fitting(const Alloc& alloc, const std::vector<const Alloc*>& placed, const Target& target,
+                       Fit fit) {
+  int64_t cursor = 0, best = -1, bestGap = 0;  // the cursor: where it would stand
   for (const Alloc* other : placed) {
     if (other->first > alloc.last || alloc.first > other->last) continue;
     int64_t gap = other->offset - cursor;
@@ -35,19 +36,20 @@ static int64_t fitting(const Alloc& alloc, const std::vector<const Alloc*>& plac
       best = cursor;
       bestGap = gap;
     }
-    cursor = std::max(cursor, other->offset + other->bytes);
+    cursor = target.fit(std::max(cursor, other->offset + other->bytes), alloc.bytes);
   }
   return best < 0 ? cursor : best;
 }
 
 /// Places in the given order; returns the bytes needed.
-static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, Fit fit) {
+static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, const Target& target,
+                    Fit fit) {
   std::vector<const Alloc*> placed;  // by offset
   placed.reserve(allocs.size());
   int64_t total = 0;
   for (int index : order) {
     Alloc& alloc = allocs[index];
-    alloc.offset = fitting(alloc, placed, fit);
+    alloc.offset = fitting(alloc, placed, target, fit);
     auto below = [](const Alloc* a, const Alloc* b) { return a->offset < b->offset; };
     placed.insert(std::upper_bound(placed.begin(), placed.end(), &alloc, below), &alloc);
     total = std::max(total, alloc.offset + alloc.bytes);
@@ -94,14 +96,19 @@ namespace {
 
 /// The best layout so far.
 struct Best {
+  const Target& target;
   std::vector<Alloc> allocs;
   int64_t total = 0;
 
   void offer(const std::vector<Alloc>& from, const std::vector<int>& order, Fit fit) {
     std::vector<Alloc> attempt = from;
-    int64_t needed = pack(attempt, order, fit);
+    int64_t needed = pack(attempt, order, target, fit);
     if (!allocs.empty() && needed >= total) return;
-    *this = {std::move(attempt), needed};
+    take(std::move(attempt), needed);
+  }
+  void take(std::vector<Alloc> attempt, int64_t needed) {
+    allocs = std::move(attempt);
+    total = needed;
   }
 };
 
@@ -112,8 +119,8 @@ void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) 
   int64_t rounds = std::min<int64_t>(2 * count, kPairs / std::max<int64_t>(1, count * count));
   std::vector<Alloc> attempt = best.allocs;
   for (int64_t round = 0; round < rounds && best.total > bound; ++round) {
-    int64_t needed = pack(attempt, order, fit);
-    if (needed < best.total) best = {attempt, needed};
+    int64_t needed = pack(attempt, order, best.target, fit);
+    if (needed < best.total) best.take(attempt, needed);
     auto end = [&](int index) { return attempt[index].offset + attempt[index].bytes; };
     auto highest =
         std::max_element(order.begin(), order.end(), [&](int a, int b) { return end(a) < end(b); });
@@ -123,11 +130,11 @@ void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) 
 
 }  // namespace
 
-int64_t assignOffsets(std::vector<Alloc>& allocs) {
+int64_t assignOffsets(std::vector<Alloc>& allocs, const Target& target) {
   if (allocs.empty()) return 0;
   const int64_t bound = lowerBound(allocs);
   const auto heuristics = {bySize, byBreadth, byExecution};
-  Best best;
+  Best best{target, {}, 0};
   for (Fit fit : {Fit::tightest, Fit::lowest})
     for (auto* heuristic : heuristics)
       if (best.allocs.empty() || best.total > bound) best.offer(allocs, heuristic(allocs), fit);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ir/target.h"
+
 namespace tg::plan {
 
 /// Bytes alive from op `first` to op `last`, both included.
@@ -20,7 +22,8 @@ std::vector<int64_t> liveBytes(const std::vector<Alloc>& allocs);
 int64_t lowerBound(const std::vector<Alloc>& allocs);
 /// Gives every allocation an offset and returns the bytes needed: the smallest of greedy by size,
 /// greedy by breadth (Pisarchyk and Lee, arXiv 2001.03288) and best fit in execution order, in the
-/// tightest and in the lowest gap, then improved by placing what ends highest earlier.
-int64_t assignOffsets(std::vector<Alloc>& allocs);
+/// tightest and in the lowest gap, then improved by placing what ends highest earlier. Each stays within one
+/// of the target's allocations.
+int64_t assignOffsets(std::vector<Alloc>& allocs, const Target& target);
 
 }  // namespace tg::plan

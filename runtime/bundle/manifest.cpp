@@ -38,16 +38,32 @@ Json fileEntry(const std::string& file, const BundleFiles& files) {
           {"xxh64", fmt::format("{:016x}", XXH64(bytes.data(), bytes.size(), 0))}};
 }
 
-Json placed(const std::string& name, const Type& type, const Place& place) {
-  Json shape = Json::array();
-  for (int64_t extent : type.shape) shape.push_back(extent);
-  return {{"name", name},           {"dtype", tg::name(type.dtype)}, {"shape", shape},
-          {"buffer", place.buffer}, {"offset", place.offset},        {"bytes", spanBytes(type, place.pitch)},
-          {"pitch", place.pitch}};
+/// The buffers of a manifest are allocations: the module's larger ones are `arena`, `arena.1`, …
+std::string allocationName(const std::string& buffer, int64_t index) {
+  return index ? fmt::format("{}.{}", buffer, index) : buffer;
 }
 
-Json asJson(const BufferRange& range) {
-  return {{"buffer", range.buffer}, {"offset", range.offset}, {"bytes", range.bytes}};
+Json asJson(const BufferRange& range, const Target& target) {
+  return {{"buffer", allocationName(range.buffer, range.offset / target.allocation)},
+          {"offset", range.offset % target.allocation},
+          {"bytes", range.bytes}};
+}
+
+Json placed(const std::string& name, const Type& type, const Place& place, const Target& target) {
+  Json out = {{"name", name}, {"dtype", tg::name(type.dtype)}, {"shape", Json::array()}};
+  for (int64_t extent : type.shape) out["shape"].push_back(extent);
+  out.update(asJson({place.buffer, place.offset, spanBytes(type, place.pitch)}, target));
+  out["pitch"] = place.pitch;
+  return out;
+}
+
+Json asJson(const Item& buffer, const Target& target) {
+  Json out = Json::array();
+  const int64_t end = std::max<int64_t>(buffer.bytes, 16);
+  for (int64_t base = 0; base < end; base += target.allocation)
+    out.push_back({{"name", allocationName(buffer.name, base / target.allocation)},
+                   {"bytes", std::min(end - base, target.allocation)}});
+  return out;
 }
 
 /// The largest of what the kernels and commands use; an alignment is what all offsets are multiples of.
@@ -84,7 +100,8 @@ struct Needs {
 
 class ManifestMaker {
  public:
-  ManifestMaker(const Module& module, const BundleFiles& files) : module_(module), files_(files) {}
+  ManifestMaker(const Module& module, const Target& target, const BundleFiles& files)
+      : module_(module), target_(target), files_(files) {}
 
   Result<void> kernels() {
     for (const Item* binary : module_.all(ItemKind::binary)) {
@@ -124,18 +141,21 @@ class ManifestMaker {
     Json made = {{"dispatch", step.kernel}, {"label", step.label}, {"grid", step.grid}};
     for (size_t i = 0; i < step.bindings.size(); ++i) {
       needs_.add(step.bindings[i], kinds->second[i]);
-      made["bindings"].push_back(asJson(step.bindings[i]));
+      made["bindings"].push_back(asJson(step.bindings[i], target_));
     }
     for (uint32_t extent : step.grid) needs_.grid = std::max<int64_t>(needs_.grid, extent);
     return made;
   }
   Result<Json> command(const Loc&, const BarrierStep&) { return Json{{"barrier", true}}; }
-  Result<Json> command(const Loc&, const FillStep& step) { return Json{{"fill", asJson(step.range)}}; }
+  Result<Json> command(const Loc&, const FillStep& step) {
+    return Json{{"fill", asJson(step.range, target_)}};
+  }
   Result<Json> command(const Loc&, const CopyStep& step) {
-    return Json{{"copy", asJson(step.source)}, {"to", asJson(step.target)}};
+    return Json{{"copy", asJson(step.source, target_)}, {"to", asJson(step.target, target_)}};
   }
 
   const Module& module_;
+  const Target& target_;
   const BundleFiles& files_;
   std::map<std::string, std::vector<BindingKind>> kinds_;
   Needs needs_;
@@ -145,9 +165,9 @@ class ManifestMaker {
 
 Result<std::string> bundleManifest(const Module& module, const Item& entry, const std::string& name,
                                    const std::string& version, const BundleFiles& files) {
-  ManifestMaker maker(module, files);
-  Json& out = maker.out;
   TG_TRY(Target target, targetOf(module.attrs));
+  ManifestMaker maker(module, target, files);
+  Json& out = maker.out;
   out = {{"format", 1},
          {"name", name},
          {"entry", entry.name},
@@ -163,19 +183,25 @@ Result<std::string> bundleManifest(const Module& module, const Item& entry, cons
          {"commands", Json::array()}};
   for (const auto& arg : entry.body.args) {
     if (!arg->place) return failAt(arg->loc, fmt::format("%{} has no place", arg->name));
-    out["inputs"].push_back(placed(arg->name, arg->type, *arg->place));
+    out["inputs"].push_back(placed(arg->name, arg->type, *arg->place, target));
   }
   const Op* last = entry.body.terminator();
   for (size_t i = 0; last && i < entry.results.size(); ++i) {
     const Value* value = last->in(static_cast<int>(i));
     if (!value->place) return failAt(value->loc, fmt::format("%{} has no place", value->name));
-    out["results"].push_back(placed(entry.results[i].name, value->type, *value->place));
+    out["results"].push_back(placed(entry.results[i].name, value->type, *value->place, target));
   }
-  for (const Item* buffer : module.all(ItemKind::buffer))
-    out["buffers"].push_back({{"name", buffer->name}, {"bytes", std::max<int64_t>(buffer->bytes, 16)}});
+  for (const Item* buffer : module.all(ItemKind::buffer)) {
+    // weights.bin is the image of one buffer.
+    if (buffer->name == "persistent" && buffer->bytes > target.allocation)
+      return failAt(module.loc, fmt::format("the parameters take {} bytes; a bundle holds at most {}, one "
+                                            "allocation of target '{}'",
+                                            buffer->bytes, target.allocation, target.name));
+    for (Json& made : asJson(*buffer, target)) out["buffers"].push_back(std::move(made));
+  }
   for (const auto& item : module.items)
     if (item->kind == ItemKind::param || item->kind == ItemKind::state)
-      out["weights"]["tensors"].push_back(placed(item->name, item->type, *item->place));
+      out["weights"]["tensors"].push_back(placed(item->name, item->type, *item->place, target));
   TG_CHECK(maker.kernels());
   TG_CHECK(maker.commands(entry));
   maker.needs();

@@ -215,7 +215,15 @@ void fillMemory(Probe& probe) {
   probe.info.unifiedMemory = mappable && (probe.info.type == "cpu" || probe.info.type == "integrated");
 }
 
-void fillTarget(Probe& probe, const VkPhysicalDeviceSubgroupProperties& subgroup) {
+/// Bytes that a buffer with an allocation of its own may have, whatever memory there is.
+int64_t largestBuffer(const Properties& p) {
+  VkDeviceSize most = INT64_MAX;
+  for (VkDeviceSize limit : {p.allocation.maxMemoryAllocationSize, p.v13.maxBufferSize})
+    if (limit) most = std::min(most, limit);
+  return int64_t(most);
+}
+
+void fillTarget(Probe& probe, const Properties& p) {
   const VkPhysicalDeviceLimits& limits = probe.limits;
   Target& t = probe.info.target;
   t.name = targetName(probe.info.name);
@@ -223,18 +231,19 @@ void fillTarget(Probe& probe, const VkPhysicalDeviceSubgroupProperties& subgroup
   t.maxWorkgroupX = limits.maxComputeWorkGroupSize[0];
   t.maxGrid = *std::min_element(limits.maxComputeWorkGroupCount, limits.maxComputeWorkGroupCount + 3);
   t.sharedBytes = limits.maxComputeSharedMemorySize;
+  t.alignment = int64_t(std::max<VkDeviceSize>(
+      {limits.minStorageBufferOffsetAlignment, limits.minTexelBufferOffsetAlignment, 16}));
+  t.allocation = largestBuffer(p) / t.alignment * t.alignment;
   t.storageRange = limits.maxStorageBufferRange;
   t.texelElements = limits.maxTexelBufferElements;
   t.bindings = std::min({limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers,
                          limits.maxPerStageResources});
-  t.alignment = int64_t(std::max<VkDeviceSize>(
-      {limits.minStorageBufferOffsetAlignment, limits.minTexelBufferOffsetAlignment, 16}));
   const VkSubgroupFeatureFlags needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
                                         VK_SUBGROUP_FEATURE_SHUFFLE_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT;
-  t.subgroups = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
-                (subgroup.supportedOperations & needed) == needed;
+  t.subgroups = (p.subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+                (p.subgroup.supportedOperations & needed) == needed;
   const bool usable = t.subgroups && (probe.minSubgroup == probe.maxSubgroup || probe.choosesSubgroup);
-  t.subgroup = usable ? subgroup.subgroupSize : 1;
+  t.subgroup = usable ? p.subgroup.subgroupSize : 1;
   const bool cpu = probe.info.type == "cpu";
   t.reads = cpu ? "texel" : "storage";
   t.reduce = cpu ? "lane" : "workgroup";
@@ -266,12 +275,7 @@ Probe probeDevice(VkPhysicalDevice physical, int index) {
   info.api = versionString(base.apiVersion);
   info.uuid = uuidString(p.id.deviceUUID);
   fillMemory(probe);
-  info.maxAllocationBytes = std::min(
-      info.heapBytes, int64_t(std::min<VkDeviceSize>(p.allocation.maxMemoryAllocationSize, INT64_MAX)));
-  if (p.v13.maxBufferSize) {
-    info.maxAllocationBytes =
-        std::min(info.maxAllocationBytes, int64_t(std::min<VkDeviceSize>(p.v13.maxBufferSize, INT64_MAX)));
-  }
+  info.maxAllocationBytes = std::min(info.heapBytes, largestBuffer(p));
   if (base.apiVersion < neededApi) {
     info.unusable = fmt::format("it offers Vulkan {} and 1.2 is needed", info.api);
   } else if (!findQueueFamily(probe)) {
@@ -282,7 +286,7 @@ Probe probeDevice(VkPhysicalDevice physical, int index) {
   info.timestamps = probe.timestampBits != 0;
   probe.minSubgroup = p.v13.minSubgroupSize ? p.v13.minSubgroupSize : p.subgroup.subgroupSize;
   probe.maxSubgroup = p.v13.maxSubgroupSize ? p.v13.maxSubgroupSize : p.subgroup.subgroupSize;
-  fillTarget(probe, p.subgroup);
+  fillTarget(probe, p);
   return probe;
 }
 

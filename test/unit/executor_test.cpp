@@ -96,6 +96,84 @@ TEST_F(ExecutorTest, limitsAreRefusedByName) {
   EXPECT_TRUE(checkLimits(own, device, "other"));
 }
 
+/// The device's target with buffers of 256 bytes, of which each group of parameters takes most.
+Target smallAllocations(const vulkan::Device& device) {
+  Target target = device.info().target;
+  target.name = "small";
+  target.allocation = target.storageRange = 256;
+  return target;
+}
+
+TEST_F(ExecutorTest, severalAllocationsComputeTheSameBits) {
+  const std::string text = edited(kModel, "%x: tensor<2x3xf32>", "%x: tensor<2x3xf32> {batch = 0}");
+  auto whole = open(parsed(text), options());
+  SessionOptions small = options();
+  small.target = smallAllocations(*device_);
+  auto parts = open(parsed(text), std::move(small));
+  ASSERT_TRUE(whole && parts);
+  EXPECT_GT(parts->info().persistentBytes, 2 * 256);
+  EXPECT_GT(parts->info().arenaBytes, 256);
+  EXPECT_GT(parts->info().ioBytes, 2 * 256);
+  EXPECT_EQ(lossAfter(*whole, 7), lossAfter(*parts, 7));
+  EXPECT_TRUE(sameBits(*whole->downloadParams(), *parts->downloadParams()));
+  EXPECT_TRUE(sameBits(*whole->downloadStates(), *parts->downloadStates()));
+  // More rows than the function was compiled for: a sibling with an arena of its own size.
+  Inputs rows{{"x", ramp({7, 3}, 0.5, 0.01)}};
+  auto expected = whole->run("predict", rows);
+  auto got = parts->run("predict", rows);
+  ASSERT_TRUE(expected) << expected.error().str();
+  ASSERT_TRUE(got) << got.error().str();
+  EXPECT_TRUE(sameBits(expected->results, got->results));
+  EXPECT_EQ(lossAfter(*whole, 2), lossAfter(*parts, 2));
+}
+
+TEST_F(ExecutorTest, eachAllocationIsABuffer) {
+  auto module = parse(finished(smallAllocations(*device_)), "small.tgir");
+  ASSERT_TRUE(module);
+  auto executor = Executor::create(**module, device_);
+  ASSERT_TRUE(executor) << executor.error().str();
+  auto param = (*executor)->share("w2"), moment = (*executor)->share("adam.m.w2");
+  ASSERT_TRUE(param && moment);
+  EXPECT_NE(param->buffer, moment->buffer);
+  EXPECT_EQ(param->buffer->bytes(), 256);
+  EXPECT_EQ((*module)->storage("adam.m.w2")->place->offset, 256 + moment->offset);
+}
+
+TEST_F(ExecutorTest, severalAllocationsAreShared) {
+  SessionOptions small = options();
+  small.target = smallAllocations(*device_);
+  auto owner = open(small);
+  ASSERT_TRUE(owner);
+  SessionOptions reading = options(9);
+  reading.sharedParams = *owner->params();
+  auto whole = open(reading);
+  reading.target = small.target;
+  auto parts = open(reading);
+  ASSERT_TRUE(whole && parts);
+  lossAfter(*owner, 3);
+  const Inputs inputs{{"x", ramp({2, 3}, 0.5, 0.1)}};
+  EXPECT_TRUE(sameBits(owner->run("predict", inputs)->results, whole->run("predict", inputs)->results));
+  EXPECT_TRUE(sameBits(owner->run("predict", inputs)->results, parts->run("predict", inputs)->results));
+  lossAfter(*parts, 3);
+  EXPECT_TRUE(sameBits(*owner->downloadParams(), *parts->downloadParams()));
+  // The other way round a buffer of the owner's may be larger than an allocation here.
+  auto large = open(options());
+  reading.sharedParams = *large->params();
+  auto refused = Session::create(model(), reading);
+  EXPECT_NE(messageOf(refused).find("one allocation of target 'small' has at most 256"), std::string::npos)
+      << messageOf(refused);
+}
+
+// What counts is the size of the buffers: one that is too large is refused when it is made.
+TEST_F(ExecutorTest, aLargerAllocationThanTheDevicesRuns) {
+  SessionOptions vast = options();
+  vast.target = device_->info().target;
+  vast.target->allocation *= 4;
+  auto session = open(std::move(vast));
+  ASSERT_TRUE(session);
+  EXPECT_EQ(lossAfter(*session, 2), lossAfter(*open(options()), 2));
+}
+
 TEST_F(ExecutorTest, stagesTheDeviceCannotRun) {
   auto executor = Executor::create(*model(), device_);
   ASSERT_FALSE(executor);

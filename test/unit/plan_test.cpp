@@ -175,6 +175,29 @@ TEST(PlanErrors, AValueOverTheStorageRangeIsNamed) {
   EXPECT_EQ(locString(ran.error().diagnostics()[0].loc), "test.tgir:2:15");
 }
 
+TEST(PlanAllocation, EveryBufferLeavesRoomAtTheEnds) {
+  // Homes, arguments and transient values of 160 bytes: one in each allocation of 256.
+  std::string row = "tensor<40xf32>";
+  std::string items = fmt::format("  param @a : {0}\n  param @b : {0}\n"
+                                  "  func @train(%x: {0}, %z: {0}) -> (y: {0}) {{\n    %a = tg.param @a : "
+                                  "{0}\n    %b = tg.param @b : {0}\n",
+                                  row);
+  items += unary("h", "x", row, "exp", "row") + unary("k", "z", row, "exp", "row") +
+           added("m", "h", "k", row, "row") + added("n", "a", "b", row, "row") + added("y", "m", "n", row) +
+           "    return %y : " + row + "\n  }\n";
+  auto module = planned(fusedModule(items, "alignment = 16, storage_range = 256, allocation = 256"));
+  auto whole = planned(fusedModule(items));
+  ASSERT_TRUE(module && whole);
+  EXPECT_EQ(module->storage("b")->place->offset, 256);
+  EXPECT_EQ(whole->storage("b")->place->offset, 160);
+  EXPECT_EQ(place(*module, "z"), "@io[256]");
+  EXPECT_EQ(place(*module, "y"), "@io[512]");
+  EXPECT_EQ(planSize(*module, "persistent"), 416);
+  EXPECT_EQ(planSize(*module, "arena"), 2 * 256 + 160);
+  EXPECT_EQ(planSize(*module, "lower_bound"), 480);
+  EXPECT_EQ(planSize(*whole, "arena"), 480);
+}
+
 TEST(PlanReport, NamesWhatIsLiveAtThePeakWithItsPlace) {
   auto module = parsed(fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" +
                                    unary("h", "x", kT) + unary("k", "h", kT, "exp", "row") +
@@ -208,12 +231,38 @@ TEST(PlanGroups, RunsHoldPartsAndRefuseConflicts) {
   EXPECT_FALSE(plan::mergeRuns({{{0, 0}, &op, true}}, 1, nameOf));
 }
 
+TEST(PlanOffsets, NothingCrossesTheEndOfAnAllocation) {
+  Target target;
+  target.allocation = 1024;
+  std::mt19937 random(7);
+  int segmented = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<plan::Alloc> allocs;
+    for (int i = 0; i < 40; ++i) {
+      const int first = static_cast<int>(random() % 60);
+      allocs.push_back({16 * (1 + static_cast<int64_t>(random() % 64)), first,
+                        first + static_cast<int>(random() % 12), 0});
+    }
+    const int64_t bytes = plan::assignOffsets(allocs, target);
+    segmented += bytes > target.allocation;
+    EXPECT_GE(bytes, plan::lowerBound(allocs));
+    for (const plan::Alloc& a : allocs) {
+      EXPECT_EQ(a.offset / 1024, (a.offset + a.bytes - 1) / 1024);
+      EXPECT_LE(a.offset + a.bytes, bytes);
+      for (const plan::Alloc& b : allocs)
+        EXPECT_TRUE(&a == &b || a.last < b.first || b.last < a.first || a.offset + a.bytes <= b.offset ||
+                    b.offset + b.bytes <= a.offset);
+    }
+  }
+  EXPECT_EQ(segmented, 20);
+}
+
 TEST(PlanOffsets, NestedLifetimesReachTheBound) {
   // Forward values die in reverse, as activations do: always packable without loss.
   std::vector<plan::Alloc> allocs;
   for (int layer = 0; layer < 20; ++layer) allocs.push_back({16 * (1 + layer * 7 % 5), layer, 40 - layer, 0});
   int64_t bound = plan::lowerBound(allocs);
-  EXPECT_EQ(plan::assignOffsets(allocs), bound);
+  EXPECT_EQ(plan::assignOffsets(allocs, Target{}), bound);
 }
 
 /// A random graph: every op reads one to three earlier values, some outlive the step.

@@ -94,6 +94,26 @@ TEST(VerifyPlan, Range) {
             "tg.fill [plan.range]: bytes 94 to 98 are outside of @arena");
 }
 
+TEST(VerifyPlan, Allocation) {
+  const std::string attributes = "module @m stage(planned) attributes {target = {alignment = 16, ";
+  auto with = [&](int bytes) {
+    return edited(kPlanned, "module @m stage(planned) ",
+                  fmt::format("{0}storage_range = {1}, allocation = {1}}}}} ", attributes, bytes));
+  };
+  EXPECT_EQ(finding(with(64)), "");
+  EXPECT_EQ(finding(edited(with(64), "-> @arena[48] {", "-> @arena[64] {")),
+            "tg.fused [plan.group]: %e is at @arena[64], not at @arena[48] where the group has it");
+  EXPECT_EQ(
+      finding(edited(with(64), "out(@arena[44:4])", "out(@arena[60:8])")),
+      "tg.fill [plan.allocation]: bytes 60 to 68 of @arena cross a multiple of 64, where one buffer ends");
+  // Members of 16 bytes cross nothing, their group does.
+  EXPECT_EQ(finding(with(48)), "the group of %d [plan.allocation]: bytes 32 to 64 of @arena cross a multiple "
+                               "of 48, where one buffer ends");
+  EXPECT_EQ(finding(with(32)), "");
+  EXPECT_EQ(finding(with(16)), "the group of %w [plan.allocation]: bytes 0 to 32 of @persistent cross a "
+                               "multiple of 16, where one buffer ends");
+}
+
 TEST(VerifyPlan, Align) {
   EXPECT_EQ(after("-> @arena[16]", "-> @arena[20]"), "%n [plan.align]: offset 20 is no multiple of 16");
 }
