@@ -9,6 +9,6 @@ namespace tg {
 
 /// Equal for tg.fused ops that differ in names, locations, sources of bindings and places only: schedule,
 /// block arguments' types, ops, attributes, result types and groups agree. Not text: bytes.
-std::string regionKey(const Op& fused);
+std::string loweringKey(const Op& fused);
 
 }  // namespace tg

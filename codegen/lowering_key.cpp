@@ -1,4 +1,4 @@
-#include "codegen/region_key.h"
+#include "codegen/lowering_key.h"
 
 #include <cstring>
 #include <unordered_map>
@@ -100,7 +100,7 @@ void KeyWriter::block(const Block& block) {
 
 }  // namespace
 
-std::string regionKey(const Op& fused) {
+std::string loweringKey(const Op& fused) {
   KeyWriter writer;
   writer.attrs(fused.attrs);
   writer.block(*fused.regions[0]);
