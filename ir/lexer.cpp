@@ -4,11 +4,10 @@
 
 namespace tg {
 
-static bool isWordStart(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
-static bool isWordChar(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$';
-}
 static bool isDigit(char c) { return c >= '0' && c <= '9'; }
+static bool isWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool isWordChar(char c) { return isWordStart(c) || isDigit(c) || c == '.' || c == '$'; }
+static bool isBlank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 Lexer::Lexer(std::shared_ptr<const SourceFile> file) : file_(std::move(file)), text_(file_->text) {
   advance();
@@ -73,7 +72,7 @@ static size_t numberLength(std::string_view text, size_t at) {
 
 void Lexer::advance() {
   for (;;) {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
+    while (at_ < text_.size() && isBlank(text_[at_])) ++at_;
     if (text_.substr(at_, 2) != "//") break;
     size_t newline = text_.find('\n', at_);
     at_ = static_cast<uint32_t>(newline == std::string_view::npos ? text_.size() : newline);

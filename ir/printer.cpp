@@ -22,6 +22,19 @@ class Printer {
   void put(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
   }
+  // What most of a text consists of goes there without a format string.
+  void value(const Value& value) {
+    out_ += '%';
+    out_ += value.name;
+  }
+  void symbol(const std::string& name) {
+    out_ += '@';
+    out_ += name;
+  }
+  void integer(int64_t number) {
+    fmt::format_int text(number);
+    out_.append(text.data(), text.size());
+  }
   void attrs(const AttrList& attrs);
   void operand(const Operand& operand);
   void operands(const std::vector<Operand>& list);
@@ -60,8 +73,12 @@ void Printer::eachSlot(const Op& op, Fn fn) {
 void Printer::attrs(const AttrList& attrs) {
   if (attrs.empty()) return;
   out_ += " {";
-  for (size_t i = 0; i < attrs.size(); ++i)
-    put("{}{} = {}", i ? ", " : "", attrs[i].name, attrs[i].value.str());
+  for (size_t i = 0; i < attrs.size(); ++i) {
+    if (i) out_ += ", ";
+    out_ += attrs[i].name;
+    out_ += " = ";
+    out_ += attrs[i].value.str();
+  }
   out_ += '}';
 }
 
@@ -74,21 +91,29 @@ void Printer::operands(const std::vector<Operand>& list) {
 
 void Printer::operand(const Operand& operand) {
   switch (operand.kind) {
-  case Operand::Kind::value: put("%{}", operand.value->name); return;
-  case Operand::Kind::symbol: put("@{}", operand.text); return;
+  case Operand::Kind::value: value(*operand.value); return;
+  case Operand::Kind::symbol: symbol(operand.text); return;
   case Operand::Kind::literal:
-    if (operand.isInteger)
-      put("{}{}", operand.integer == 0 && std::signbit(operand.real) ? "-" : "", operand.integer);
-    else
+    if (!operand.isInteger) {
       out_ += formatF32(operand.real);
+      return;
+    }
+    if (operand.integer == 0 && std::signbit(operand.real)) out_ += '-';
+    integer(operand.integer);
     return;
   case Operand::Kind::element:
-    put("%{}[", operand.value->name);
+    value(*operand.value);
+    out_ += '[';
     operands(operand.items);
     out_ += ']';
     return;
   case Operand::Kind::range:
-    put("@{}[{}:{}]", operand.text, operand.items[0].integer, operand.items[1].integer);
+    symbol(operand.text);
+    out_ += '[';
+    integer(operand.items[0].integer);
+    out_ += ':';
+    integer(operand.items[1].integer);
+    out_ += ']';
     return;
   case Operand::Kind::group:
     out_ += '[';
@@ -96,11 +121,13 @@ void Printer::operand(const Operand& operand) {
     out_ += ']';
     return;
   case Operand::Kind::binding:
-    put("%{} = ", operand.value->name);
+    value(*operand.value);
+    out_ += " = ";
     this->operand(operand.items[0]);
     return;
   case Operand::Kind::keyword:
-    put("{}(", operand.text);
+    out_ += operand.text;
+    out_ += '(';
     operands(operand.items);
     out_ += ')';
     return;
@@ -130,7 +157,10 @@ void Printer::opOperands(const Op& op) {
 }
 
 void Printer::place(const Place& place) {
-  put("@{}[{}]", place.buffer, place.offset);
+  symbol(place.buffer);
+  out_ += '[';
+  integer(place.offset);
+  out_ += ']';
   if (place.inplace) put(" inplace(%{})", place.inplace->name);
   if (place.pitch) put(" pitch({})", place.pitch);
 }
@@ -138,9 +168,12 @@ void Printer::place(const Place& place) {
 void Printer::resultNames(const Op& op) {
   if (op.results.empty()) return;
   eachSlot(op, [&](size_t first, int members) {
-    if (members == 0) return put("%{}", op.results[first]->name);
+    if (members == 0) return value(*op.results[first]);
     out_ += '[';
-    for (int m = 0; m < members; ++m) put("{}%{}", m ? ", " : "", op.results[first + m]->name);
+    for (int m = 0; m < members; ++m) {
+      if (m) out_ += ", ";
+      value(*op.results[first + m]);
+    }
     out_ += ']';
   });
   out_ += " = ";
@@ -152,7 +185,10 @@ void Printer::types(const Op& op) {
     for (const Operand& operand : op.operands)
       if (!operand.value) return;
     for (size_t i = 0; i < op.operands.size(); ++i)
-      if (op.operands[i].value) put("{}{}", i ? ", " : " : ", op.operands[i].value->type.str());
+      if (op.operands[i].value) {
+        out_ += i ? ", " : " : ";
+        out_ += op.operands[i].value->type.str();
+      }
     return;
   }
   if (op.results.empty()) return;
@@ -163,7 +199,10 @@ void Printer::types(const Op& op) {
       return;
     }
     out_ += '[';
-    for (int m = 0; m < members; ++m) put("{}{}", m ? ", " : "", op.results[first + m]->type.str());
+    for (int m = 0; m < members; ++m) {
+      if (m) out_ += ", ";
+      out_ += op.results[first + m]->type.str();
+    }
     out_ += ']';
   });
 }
@@ -180,7 +219,8 @@ void Printer::regions(const Op& op, int indent) {
   for (size_t i = 0; i < op.regions.size(); ++i) {
     out_ += i ? " else {\n" : " {\n";
     block(*op.regions[i], indent + 2);
-    put("{:{}}}}", "", indent);
+    out_.append(static_cast<size_t>(indent), ' ');
+    out_ += '}';
   }
 }
 

@@ -52,7 +52,12 @@ std::string Type::str() const {
   switch (kind) {
   case Kind::none: return "none";
   case Kind::scalar: return elementString(*this);
-  case Kind::tensor: return fmt::format("tensor<{}{}{}>", shape.str(), shape.rank() ? "x" : "", name(dtype));
+  case Kind::tensor: {
+    std::string text = "tensor<" + shape.str();
+    if (shape.rank()) text += 'x';
+    text += name(dtype);
+    return text += '>';
+  }
   case Kind::buffer:
     return fmt::format("buf<{}{}{}, {}{}>", shape.str(), shape.rank() ? "x" : "", elementString(*this),
                        name(mode), texel ? ", texel" : "");

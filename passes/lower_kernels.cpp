@@ -23,6 +23,7 @@
 
 #include "codegen/features.h"
 #include "codegen/lower.h"
+#include "codegen/lowering_key.h"
 #include "ir/access.h"
 #include "ir/byte_owners.h"
 #include "ir/kernel/custom.h"
@@ -98,9 +99,26 @@ std::string namelessText(Item& kernel) {
   return text;
 }
 
-/// The kernels of the module so far: those equal but for names stand once, under the first's.
+/// What a dispatch needs to know of a kernel that stands in the table.
+struct KnownKernel {
+  std::string name;
+  std::vector<Type> types;  ///< of the parameters
+  std::vector<LoweredKernel::Param> params;
+  std::array<int64_t, 3> grid;
+};
+
+/// The kernels of the module so far: those equal but for names stand once, under the first's. Of equal
+/// regions, which layers repeat, only the first is lowered.
 class KernelTable {
  public:
+  /// What a region with this key was lowered to, or null.
+  const KnownKernel* find(const std::string& key) const {
+    auto it = known_.find(key);
+    return it == known_.end() ? nullptr : &it->second;
+  }
+  const KnownKernel* remember(const std::string& key, KnownKernel kernel) {
+    return &known_.insert_or_assign(key, std::move(kernel)).first->second;
+  }
   /// The name of the kernel, which is taken over when it is new.
   std::string add(std::unique_ptr<Item> kernel, const std::string& word) {
     kernel->name.clear();
@@ -116,6 +134,7 @@ class KernelTable {
 
  private:
   std::unordered_map<std::string, std::string> names_;
+  std::unordered_map<std::string, KnownKernel> known_;
   std::vector<std::unique_ptr<Item>> kernels_;
 };
 
@@ -133,14 +152,16 @@ class FunctionLowering {
   };
 
   Result<void> dispatch(const Op& fused);
-  Result<LoweredKernel> lower(const Op& fused) const;
-  Result<void> checkLimits(const Op& fused, const LoweredKernel& lowered,
+  Result<const KnownKernel*> kernelOf(const Op& fused, const std::string& word);
+  std::vector<bool> mayTexel(const Op& fused) const;
+  Result<LoweredKernel> lower(const Op& fused, std::vector<bool> mayTexel, bool& tooLong) const;
+  Result<void> checkLimits(const Op& fused, const KnownKernel& kernel,
                            const std::vector<Access>& accesses) const;
-  std::vector<Access> accessesOf(const Op& fused, const LoweredKernel& lowered) const;
+  std::vector<Access> accessesOf(const Op& fused, const KnownKernel& kernel) const;
   void fill(const Op& op);
   void zero(const Range& range, const Loc& loc);
   void copy(const Range& from, const Range& to, const Loc& loc);
-  void startValues(const Op& fused, const LoweredKernel& lowered, const std::vector<Access>& accesses);
+  void startValues(const Op& fused, const KnownKernel& kernel, const std::vector<Access>& accesses);
   void copies();
   void homes();
   void command(std::unique_ptr<Op> op, const std::vector<Access>& accesses);
@@ -196,16 +217,42 @@ void FunctionLowering::command(std::unique_ptr<Op> op, const std::vector<Access>
   out_.push_back(std::move(op));
 }
 
-/// Lowers a region with texel reads where bytes and limits allow them.
-Result<LoweredKernel> FunctionLowering::lower(const Op& fused) const {
-  if (customOf(fused)) return lowerCustom(module_, fused, target_);
-  std::vector<bool> mayTexel(fused.operands.size(), target_.reads == "texel");
+/// Which bindings may be read through texel views: none whose bytes a result shares.
+std::vector<bool> FunctionLowering::mayTexel(const Op& fused) const {
+  std::vector<bool> may(fused.operands.size(), target_.reads == "texel");
+  if (target_.reads != "texel") return may;
   for (int binding = 0; binding < fused.numOperands(); ++binding)
     for (const ResultSlot& slot : resultSlots(fused))
-      if (ByteOwners::overlap(bindingRange(fused, binding), slotRange(fused, slot)))
-        mayTexel[binding] = false;
-  TG_TRY(LoweredKernel lowered, lowerRegion(fused, target_, mayTexel));
+      if (ByteOwners::overlap(bindingRange(fused, binding), slotRange(fused, slot))) may[binding] = false;
+  return may;
+}
+
+/// The kernel of a region, lowered unless an equal region was. Where a remark was made about this region, the
+/// next has to get its own, so that nothing is kept.
+Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std::string& word) {
+  std::vector<bool> may = mayTexel(fused);
+  std::string key = loweringKey(fused);
+  for (bool texel : may) key += texel ? 't' : 's';
+  if (const KnownKernel* known = kernels_.find(key)) return known;
   bool tooLong = false;
+  TG_TRY(LoweredKernel lowered, lower(fused, std::move(may), tooLong));
+  KnownKernel known{{}, {}, std::move(lowered.params), lowered.grid};
+  for (const auto& arg : lowered.kernel->body.args) known.types.push_back(arg->type);
+  lowered.kernel->kind = ItemKind::kernel;
+  lowered.kernel->grid.clear();
+  for (int64_t extent : lowered.grid) lowered.kernel->grid.push_back(Operand::literal(extent));
+  lowered.kernel->loc = fused.loc;
+  known.name = kernels_.add(std::move(lowered.kernel), word);
+  if (tooLong) key += '?';
+  return kernels_.remember(key, std::move(known));
+}
+
+/// Lowers a region with texel reads where bytes and limits allow them; `tooLong` says that a remark tells of
+/// one they do not.
+Result<LoweredKernel> FunctionLowering::lower(const Op& fused, std::vector<bool> mayTexel,
+                                              bool& tooLong) const {
+  if (customOf(fused)) return lowerCustom(module_, fused, target_);
+  TG_TRY(LoweredKernel lowered, lowerRegion(fused, target_, mayTexel));
   for (size_t index = 0; index < lowered.params.size(); ++index) {
     const Type& type = lowered.kernel->body.args[index]->type;
     int binding = lowered.params[index].index;
@@ -225,12 +272,12 @@ Result<LoweredKernel> FunctionLowering::lower(const Op& fused) const {
 /// A parameter's range is its place, and as long as its type: a view of whole texels may end in the
 /// padding behind the value.
 std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fused,
-                                                                   const LoweredKernel& lowered) const {
+                                                                   const KnownKernel& kernel) const {
   std::vector<ResultSlot> slots = resultSlots(fused);
   std::vector<Access> accesses;
-  for (size_t index = 0; index < lowered.params.size(); ++index) {
-    const LoweredKernel::Param& param = lowered.params[index];
-    const Type& type = lowered.kernel->body.args[index]->type;
+  for (size_t index = 0; index < kernel.params.size(); ++index) {
+    const LoweredKernel::Param& param = kernel.params[index];
+    const Type& type = kernel.types[index];
     Range range = param.isResult ? slotRange(fused, slots[param.index]) : bindingRange(fused, param.index);
     range.bytes = std::max(range.bytes, type.bytes());
     std::string mode = type.texel                  ? "texel"
@@ -242,7 +289,7 @@ std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fus
   return accesses;
 }
 
-Result<void> FunctionLowering::checkLimits(const Op& fused, const LoweredKernel& lowered,
+Result<void> FunctionLowering::checkLimits(const Op& fused, const KnownKernel& kernel,
                                            const std::vector<Access>& accesses) const {
   std::string what = fmt::format("the kernel of %{}", fused.result()->name);
   int64_t storage = 0;
@@ -251,7 +298,7 @@ Result<void> FunctionLowering::checkLimits(const Op& fused, const LoweredKernel&
     if (accesses[index].mode == "texel") continue;
     ++storage;
     if (accesses[index].range.bytes <= target_.storageRange) continue;
-    const LoweredKernel::Param& param = lowered.params[index];
+    const LoweredKernel::Param& param = kernel.params[index];
     const Value* value =
         param.isResult ? fused.result(slots[param.index].first) : bindingSources(fused, param.index)[0];
     return failAt(fused.loc,
@@ -263,7 +310,7 @@ Result<void> FunctionLowering::checkLimits(const Op& fused, const LoweredKernel&
   if (storage > target_.bindings)
     return failAt(fused.loc, fmt::format("{} has {} storage buffers, more than the {} of target '{}'", what,
                                          storage, target_.bindings, target_.name));
-  for (int64_t extent : lowered.grid)
+  for (int64_t extent : kernel.grid)
     if (extent > target_.maxGrid)
       return failAt(
           fused.loc,
@@ -273,20 +320,17 @@ Result<void> FunctionLowering::checkLimits(const Op& fused, const LoweredKernel&
 }
 
 Result<void> FunctionLowering::dispatch(const Op& fused) {
-  TG_TRY(LoweredKernel lowered, lower(fused));
-  std::vector<Access> accesses = accessesOf(fused, lowered);
-  TG_CHECK(checkLimits(fused, lowered, accesses));
-  startValues(fused, lowered, accesses);
   const Op* custom = customOf(fused);
   std::string word = custom ? custom->operands[0].text : mainWord(fused);
+  TG_TRY(const KnownKernel* kernel, kernelOf(fused, word));
+  std::vector<Access> accesses = accessesOf(fused, *kernel);
+  TG_CHECK(checkLimits(fused, *kernel, accesses));
+  startValues(fused, *kernel, accesses);
   std::vector<Operand> grid;
-  for (int64_t extent : lowered.grid) grid.push_back(Operand::literal(extent));
-  lowered.kernel->kind = ItemKind::kernel;
-  lowered.kernel->grid = grid;
-  lowered.kernel->loc = fused.loc;
+  for (int64_t extent : kernel->grid) grid.push_back(Operand::literal(extent));
   auto op = std::make_unique<Op>(Opcode::dispatch);
   op->loc = fused.loc;
-  op->operands.push_back(Operand::symbol(kernels_.add(std::move(lowered.kernel), word)));
+  op->operands.push_back(Operand::symbol(kernel->name));
   op->operands.push_back(Operand::keyword("grid", std::move(grid)));
   op->setAttr("label", Attr::string(fmt::format("{}: {}", fused.result()->name, word)));
   command(std::move(op), accesses);
@@ -312,12 +356,12 @@ void FunctionLowering::fill(const Op& op) {
 
 /// What a custom kernel finds in the bytes of its results: zeros to add to, and the values that an inout
 /// starts with, unless it stands in their place.
-void FunctionLowering::startValues(const Op& fused, const LoweredKernel& lowered,
+void FunctionLowering::startValues(const Op& fused, const KnownKernel& kernel,
                                    const std::vector<Access>& accesses) {
-  for (size_t index = 0; index < lowered.params.size(); ++index) {
-    const LoweredKernel::Param& param = lowered.params[index];
+  for (size_t index = 0; index < kernel.params.size(); ++index) {
+    const LoweredKernel::Param& param = kernel.params[index];
     const Range& to = accesses[index].range;
-    if (lowered.kernel->body.args[index]->type.mode == BufMode::accum) zero(to, fused.loc);
+    if (kernel.types[index].mode == BufMode::accum) zero(to, fused.loc);
     if (param.binding < 0) continue;
     Range from = bindingRange(fused, param.binding);
     if (!(from == to)) copy(from, to, fused.loc);

@@ -61,12 +61,17 @@ KV KernelBuilder::result(Op* op, int level, int index) {
 }
 
 std::string KernelBuilder::keyOf(Opcode code, const std::vector<KV>& operands, DType dtype) {
-  std::string key = fmt::format("{}:{}", static_cast<int>(code), static_cast<int>(dtype));
+  std::string key = std::to_string(static_cast<int>(code)) + ':';
+  key += static_cast<char>('0' + static_cast<int>(dtype));
   for (const KV& operand : operands) {
-    if (operand.value)
-      key += '%' + operand.value->name;
-    else
-      key += fmt::format("#{}:{}", operand.number, std::signbit(operand.number));
+    if (operand.value) {
+      key += '%';
+      key += operand.value->name;
+    } else {  // the bits: -0 is not 0
+      const char* bytes = reinterpret_cast<const char*>(&operand.number);
+      key += '#';
+      key.append(bytes, sizeof operand.number);
+    }
   }
   return key;
 }

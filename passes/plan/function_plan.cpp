@@ -36,8 +36,9 @@ SlotOf slotOf(const Value& value) {
       slot.values.push_back(value.def->result(slots[index].first + member));
       holds |= slot.values.back() == &value;
     }
+    if (!holds) continue;
     slot.bytes = bytesOf(slot.values, slot.group);
-    if (holds) return slot;
+    return slot;
   }
   return {};
 }
@@ -150,9 +151,10 @@ void FunctionPlan::setLifetimes() {
 
 /// Whether `successor`, in a slot that starts at `start` in @persistent, may be written over the old
 /// value of its symbol: everything that reads that value comes earlier, or is the producing region
-/// reading the same bytes solely at the element it writes.
-bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot,
-                              int64_t start) const {
+/// reading the same bytes solely at the element it writes. `shared` collects the bindings that proved to be
+/// such bytes, which hold for all members of the slot.
+bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start,
+                              std::vector<Use>& shared) const {
   auto reads = reads_.find(symbol.name);
   if (reads == reads_.end()) return true;
   int defined = position_.at(&successor);
@@ -162,12 +164,17 @@ bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const 
     for (const Use& use : uses->second) {
       if (use.op < defined) continue;
       if (use.op > defined || use.binding < 0) return false;
+      bool known = std::any_of(shared.begin(), shared.end(), [&](const Use& other) {
+        return other.op == use.op && other.binding == use.binding;
+      });
+      if (known) continue;
       const Op& op = *func_.body.ops[use.op];
       std::vector<Value*> sources = bindingSources(op, use.binding);
       bool group = op.operands[use.binding].items[0].kind == Operand::Kind::group;
       int64_t sourceStart = module_.storage(sources[0]->def->operands[0].text)->place->offset;
       if (sourceStart != start || bytesOf(sources, group) != slot.bytes) return false;
       if (!readsOnlyWrittenElement(op, use.binding, slot.index, module_)) return false;
+      shared.push_back(use);
     }
   }
   return true;
@@ -183,11 +190,21 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
     if (index == 0) *home = at;
     if (at != *home + unit.offsets[index]) return false;
   }
+  SlotOf slot;
+  std::ptrdiff_t at = 0;
+  size_t next = 0;
+  std::vector<Use> shared;
   for (const Value* member : unit.members) {
     // The slot's bytes: a group of results is a part of the unit, or the whole of it.
-    SlotOf slot = slotOf(*member);
-    auto at = std::find(unit.members.begin(), unit.members.end(), slot.values[0]) - unit.members.begin();
-    if (!homeIsFree(*module_.storage(updates_.at(member)), *member, slot, *home + unit.offsets[at]))
+    if (next >= slot.values.size() || slot.values[next] != member) {
+      slot = slotOf(*member);
+      shared.clear();
+      at = std::find(unit.members.begin(), unit.members.end(), slot.values[0]) - unit.members.begin();
+      next = static_cast<size_t>(std::find(slot.values.begin(), slot.values.end(), member) -
+                                 slot.values.begin());
+    }
+    ++next;
+    if (!homeIsFree(*module_.storage(updates_.at(member)), *member, slot, *home + unit.offsets[at], shared))
       return false;
   }
   return true;

@@ -83,7 +83,8 @@ class FunctionPlan {
   void setRooms();
   void setFills();
   bool fitsHome(const Unit& unit, int64_t* home) const;
-  bool homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start) const;
+  bool homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start,
+                  std::vector<Use>& shared) const;
   void chooseInPlace();
   void tryInPlace(int op, const ResultSlot& slot, int slotIndex);
   bool mayShare(int op, int binding, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
