@@ -62,6 +62,25 @@ std::string cacheKey(const GlslText& glsl, const ShaderOptions& options) {
                                       options.optimize, glsl.text));
 }
 
+Result<std::vector<uint32_t>> compiled(const GlslText& glsl, const std::string& kernelName,
+                                       const ShaderOptions& options) {
+  shaderc::CompileOptions settings;
+  settings.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
+  settings.SetOptimizationLevel(options.optimize && !glsl.matrices ? shaderc_optimization_level_performance
+                                                                   : shaderc_optimization_level_zero);
+  auto made = compiler().CompileGlslToSpv(glsl.text.data(), glsl.text.size(), shaderc_compute_shader,
+                                          kernelName.c_str(), "main", settings);
+  if (made.GetCompilationStatus() != shaderc_compilation_status_success) {
+    std::string messages = made.GetErrorMessage();
+    return refused(glsl, kernelName, "shaderc", messages, complainedLine(messages, kernelName));
+  }
+  std::vector<uint32_t> words(made.cbegin(), made.cend());
+  TG_CHECK(validate(words, glsl, kernelName));
+  return words;
+}
+
+}  // namespace
+
 MatrixDialect matrixDialect() {
   static const MatrixDialect kDialect = [] {
     constexpr std::string_view kTrial =
@@ -82,25 +101,6 @@ MatrixDialect matrixDialect() {
   }();
   return kDialect;
 }
-
-Result<std::vector<uint32_t>> compiled(const GlslText& glsl, const std::string& kernelName,
-                                       const ShaderOptions& options) {
-  shaderc::CompileOptions settings;
-  settings.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
-  settings.SetOptimizationLevel(options.optimize && !glsl.matrices ? shaderc_optimization_level_performance
-                                                                   : shaderc_optimization_level_zero);
-  auto made = compiler().CompileGlslToSpv(glsl.text.data(), glsl.text.size(), shaderc_compute_shader,
-                                          kernelName.c_str(), "main", settings);
-  if (made.GetCompilationStatus() != shaderc_compilation_status_success) {
-    std::string messages = made.GetErrorMessage();
-    return refused(glsl, kernelName, "shaderc", messages, complainedLine(messages, kernelName));
-  }
-  std::vector<uint32_t> words(made.cbegin(), made.cend());
-  TG_CHECK(validate(words, glsl, kernelName));
-  return words;
-}
-
-}  // namespace
 
 Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
                                           const ShaderOptions& options) {
