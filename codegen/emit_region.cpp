@@ -14,7 +14,7 @@ RegionEmitter::RegionEmitter(KernelBuilder& kernel, IndexSpace& space, const Op&
 }
 
 static std::string keyOf(const Value* v, const Indices& at) {
-  std::string key = fmt::format("{}", static_cast<const void*>(v));
+  std::string key = std::to_string(reinterpret_cast<uintptr_t>(v));
   for (const Index& index : at) key += '|' + index.key();
   return key;
 }

@@ -1,7 +1,5 @@
 #include "codegen/index.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -9,7 +7,12 @@ namespace tg {
 
 std::string Index::key() const {
   std::string out = std::to_string(c);
-  for (auto [variable, factor] : terms) out += fmt::format("+{}*{}", factor, variable);
+  for (auto [variable, factor] : terms) {
+    out += '+';
+    out += std::to_string(factor);
+    out += '*';
+    out += std::to_string(variable);
+  }
   return out;
 }
 
@@ -97,7 +100,7 @@ int64_t IndexSpace::align(const Index& a) const {
 }
 
 int IndexSpace::division(const Index& base, int64_t n, Part part) {
-  std::string key = fmt::format("{}/{}", base.key(), n);
+  std::string key = base.key() + '/' + std::to_string(n);
   auto [it, fresh] = divided_.try_emplace(key, static_cast<int>(divisions_.size()));
   if (fresh) divisions_.push_back({base, n});
   size_t at = static_cast<size_t>(it->second);

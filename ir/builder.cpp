@@ -1,7 +1,5 @@
 #include "ir/builder.h"
 
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <cstdlib>
 
@@ -24,7 +22,9 @@ std::string NameTable::unique(std::string_view hint) {
   if (taken_.insert(base).second) return base;
   int& next = next_.try_emplace(base, 2).first->second;
   for (;; ++next) {
-    std::string candidate = fmt::format("{}_{}", base, next);
+    std::string candidate = base;
+    candidate += '_';
+    candidate += std::to_string(next);
     if (taken_.insert(candidate).second) return candidate;
   }
 }

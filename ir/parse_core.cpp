@@ -160,19 +160,19 @@ static Result<Type> parseCoopmat(const Loc& loc, std::string_view raw) {
 }
 
 Result<Type> ParseCore::parseType() {
-  Loc loc = here();
+  auto loc = [this, at = lex_.peek().offset] { return lex_.locAt(at); };
   TG_TRY(std::string head, expectWord("a type"));
   if (head == "tensor") {
     TG_CHECK(expect("<"));
     std::string_view raw = trim(lex_.rawUntil('>'));
     auto split = splitShape(raw);
     auto dtype = split ? dtypeNamed(split->second) : std::nullopt;
-    if (!dtype) return failAt(loc, fmt::format("'tensor<{}>' is no tensor type", raw.substr(0, 60)));
+    if (!dtype) return failAt(loc(), fmt::format("'tensor<{}>' is no tensor type", raw.substr(0, 60)));
     for (int64_t dim : split->first)
       if (dim == Shape::kDynamic)
-        return failAt(loc, "a tensor's extents are fixed; '?' is for kernel buffers");
+        return failAt(loc(), "a tensor's extents are fixed; '?' is for kernel buffers");
     if (!hasValidExtents(split->first))
-      return failAt(loc,
+      return failAt(loc(),
                     fmt::format("'tensor<{}>' has more than {} elements", raw.substr(0, 60), kMaxElements));
     return Type::tensor(*dtype, split->first);
   }
@@ -181,22 +181,22 @@ Result<Type> ParseCore::parseType() {
     std::string_view raw = trim(lex_.rawUntil(','));
     auto split = splitShape(raw);
     auto element = split ? scalarNamed(split->second) : std::nullopt;
-    if (!element) return failAt(loc, fmt::format("'{}' is no buffer shape and element", raw.substr(0, 60)));
+    if (!element) return failAt(loc(), fmt::format("'{}' is no buffer shape and element", raw.substr(0, 60)));
     Shape fixed;
     for (int64_t dim : split->first) fixed.push(dim == Shape::kDynamic ? 1 : dim);
     if (!hasValidExtents(fixed))
-      return failAt(loc, fmt::format("'{}' has more than {} elements", raw.substr(0, 60), kMaxElements));
+      return failAt(loc(), fmt::format("'{}' has more than {} elements", raw.substr(0, 60), kMaxElements));
     TG_TRY(std::string modeName, expectWord("a buffer mode"));
     std::optional<BufMode> mode;
     for (int m = 0; m <= static_cast<int>(BufMode::tape); ++m)
       if (modeName == name(static_cast<BufMode>(m))) mode = static_cast<BufMode>(m);
     if (!mode)
-      return failAt(
-          loc, fmt::format("'{}' is no buffer mode; known: in out inout accum shared local tape", modeName));
+      return failAt(loc(), fmt::format("'{}' is no buffer mode; known: in out inout accum shared local tape",
+                                       modeName));
     bool texel = false;
     if (accept(",")) {
       TG_TRY(std::string word, expectWord("'texel'"));
-      if (word != "texel") return failAt(loc, fmt::format("expected 'texel', got '{}'", word));
+      if (word != "texel") return failAt(loc(), fmt::format("expected 'texel', got '{}'", word));
       texel = true;
     }
     TG_CHECK(expect(">"));
@@ -208,7 +208,7 @@ Result<Type> ParseCore::parseType() {
   }
   if (head.starts_with("vec") && accept("<")) head += '<' + std::string(trim(lex_.rawUntil('>'))) + '>';
   if (auto scalar = scalarNamed(head)) return *scalar;
-  return failAt(loc, fmt::format("'{}' is no type", head.substr(0, 60)));
+  return failAt(loc(), fmt::format("'{}' is no type", head.substr(0, 60)));
 }
 
 Result<Attr> ParseCore::parseAttrList(std::string_view close, int depth) {

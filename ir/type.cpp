@@ -45,7 +45,12 @@ std::string Shape::str() const {
 
 static std::string elementString(const Type& type) {
   std::string_view base = type.dtype == DType::i1 ? "bool" : name(type.dtype);
-  return type.lanes == 1 ? std::string(base) : fmt::format("vec{}<{}>", type.lanes, base);
+  if (type.lanes == 1) return std::string(base);
+  std::string text = "vec";
+  text += static_cast<char>('0' + type.lanes);
+  text += '<';
+  text += base;
+  return text += '>';
 }
 
 std::string Type::str() const {

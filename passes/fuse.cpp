@@ -81,10 +81,9 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
   TG_CHECK(run_cse(module, {}, context));
   TG_CHECK(run_dce(module, {}, context));
   for (Item* func : module.all(ItemKind::func)) {
-    std::vector<fuse::Report> reports = fuse::formRegions(module, *func, target);
+    std::vector<fuse::Report> reports = fuse::formRegions(module, *func, target, options.report);
     fuse::applyTuning(*func, tuning, tuned);
-    if (options.report)
-      for (fuse::Report& report : reports) context.remark(report.loc, std::move(report.text));
+    for (fuse::Report& report : reports) context.remark(report.loc, std::move(report.text));
   }
   for (const NamedAttr& entry : tuning)
     if (!tuned.contains(entry.name))

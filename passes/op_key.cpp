@@ -8,8 +8,8 @@
 namespace tg {
 
 static std::string keyOf(const Operand& operand, ValueNumbering& numbers) {
-  std::string key = fmt::format("{}:{}:", static_cast<int>(operand.kind), operand.text);
-  if (operand.value) key += fmt::format("%{}", numbers.of(operand.value));
+  std::string key = std::to_string(static_cast<int>(operand.kind)) + ':' + operand.text + ':';
+  if (operand.value) key += '%' + std::to_string(numbers.of(operand.value));
   if (operand.isLiteral())
     key += operand.isInteger ? fmt::format("{}", operand.integer) : formatReal(operand.real);
   for (const Operand& item : operand.items) key += "(" + keyOf(item, numbers) + ")";

@@ -211,7 +211,9 @@ KV KernelBuilder::vec(const std::vector<KV>& lanes) {
 KV KernelBuilder::extract(const KV& vector, int lane) {
   if (vector.lanes() == 1) return vector;
   auto& known = scopes_[static_cast<size_t>(vector.level)].known;
-  std::string key = fmt::format("x{}%{}", lane, vector.value->name);
+  std::string key = "x" + std::to_string(lane);
+  key += '%';
+  key += vector.value->name;
   if (auto it = known.find(key); it != known.end()) return it->second;
   Op* op =
       place(vector.level, Opcode::k_extract, {operand(vector), Operand::literal(static_cast<int64_t>(lane))},

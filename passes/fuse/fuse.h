@@ -29,8 +29,9 @@ struct Report {
   std::string text;
 };
 
-/// Partitions the function's remaining tensor ops into tg.fused regions and gives each a schedule.
-std::vector<Report> formRegions(Module& module, Item& func, const Target& target);
+/// Partitions the function's remaining tensor ops into tg.fused regions and gives each a schedule. Returns
+/// what to say of each when `report` asks for it, which takes longer than to form them.
+std::vector<Report> formRegions(Module& module, Item& func, const Target& target, bool report);
 
 /// The name a tuning file gives a region: a hash of its text without the schedule.
 std::string regionKey(const Op& fused);

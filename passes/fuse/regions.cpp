@@ -31,8 +31,8 @@ struct Region {
 
 class Former {
  public:
-  Former(Module& module, Item& func, const Target& target)
-      : module_(module), func_(func), target_(target), names_(func) {}
+  Former(Module& module, Item& func, const Target& target, bool report)
+      : module_(module), func_(func), target_(target), report_(report), names_(func) {}
   std::vector<Report> run();
 
  private:
@@ -45,12 +45,14 @@ class Former {
   bool fits(const Region& region, const Op& op) const;
   void link(int region, const Op& op);
   void emit();
+  void report(const Region& region, const Op& made, const std::string& why);
   std::unique_ptr<Op> build(const Region& region);
   std::vector<Value*> bases(const Op& op) const;
 
   Module& module_;
   Item& func_;
   const Target& target_;
+  bool report_;
   NameTable names_;
   /// Views that must become values of their own, and the ops that read them as such.
   std::unordered_map<const Op*, const Op*> forced_;
@@ -150,12 +152,13 @@ std::vector<Value*> Former::bases(const Op& op) const {
 bool Former::reaches(int from, int to) const {
   // Whether region `to` depends on region `from`.
   std::vector<int> work{to};
-  std::set<int> seen;
+  std::vector<bool> seen(regions_.size());
   while (!work.empty()) {
     int at = work.back();
     work.pop_back();
     if (at == from) return true;
-    if (!seen.insert(at).second) continue;
+    if (seen[static_cast<size_t>(at)]) continue;
+    seen[static_cast<size_t>(at)] = true;
     for (int producer : regions_[static_cast<size_t>(at)].producers) work.push_back(producer);
   }
   return false;
@@ -409,6 +412,16 @@ static bool roundsByItself(const Op& region) {
   return rounds && region.attr("schedule").text != "coopmat";
 }
 
+void Former::report(const Region& region, const Op& made, const std::string& why) {
+  std::string holds;
+  for (const Op* op : region.ops) holds += fmt::format("{}{}", holds.empty() ? "" : " ", op->info().name);
+  reports_.push_back(
+      {made.loc,
+       fmt::format("kernel of %{}: {} [{}] key {}{}{}{}", made.result()->name, made.attr("schedule").str(),
+                   holds, regionKey(made), why.empty() ? "" : "; starts here because ", why,
+                   roundsByItself(made) ? "; rounds to f16 without matrix units" : "")});
+}
+
 /// Regions in dependency order, otherwise in text order of their last op; then the effects.
 void Former::emit() {
   std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops), body, effects;
@@ -448,14 +461,7 @@ void Former::emit() {
     } else {
       body.push_back(build(region));
     }
-    std::string holds;
-    for (const Op* op : region.ops) holds += fmt::format("{}{}", holds.empty() ? "" : " ", op->info().name);
-    const Op& made = *body.back();
-    reports_.push_back(
-        {made.loc,
-         fmt::format("kernel of %{}: {} [{}] key {}{}{}{}", made.result()->name, made.attr("schedule").str(),
-                     holds, regionKey(made), whyAlone_[r].empty() ? "" : "; starts here because ",
-                     whyAlone_[r], roundsByItself(made) ? "; rounds to f16 without matrix units" : "")});
+    if (report_) report(region, *body.back(), whyAlone_[r]);
     for (int consumer : consumers[r])
       if (--waiting[static_cast<size_t>(consumer)] == 0)
         ready.push({last[static_cast<size_t>(consumer)], consumer});
@@ -476,8 +482,8 @@ std::vector<Report> Former::run() {
 
 }  // namespace
 
-std::vector<Report> formRegions(Module& module, Item& func, const Target& target) {
-  return Former(module, func, target).run();
+std::vector<Report> formRegions(Module& module, Item& func, const Target& target, bool report) {
+  return Former(module, func, target, report).run();
 }
 
 }  // namespace tg::fuse
