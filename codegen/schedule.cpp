@@ -7,6 +7,11 @@
 
 namespace tg {
 
+/// Invocations of a workgroup along x.
+static int64_t largestGroup(const Target& target) {
+  return std::min(target.maxInvocations, target.maxWorkgroupX);
+}
+
 std::optional<RowSpace> rowSpaceOf(const Op& op) {
   using table::Fusion;
   Fusion fusion = op.info().fusion;
@@ -84,8 +89,7 @@ std::optional<Attr> sharedSchedule(const Op& product, const Target& target) {
     auto blocks = [&](int64_t extent) { return (extent + each.block - 1) / each.block; };
     int64_t covered = batch * blocks(m) * blocks(n) * (each.block / 32) * (each.block / 32);
     if (covered < each.leastBlocks * target.units() || inner < each.leastInner || inner > each.mostInner ||
-        each.invocations() > std::min(target.maxInvocations, target.maxWorkgroupX) ||
-        each.bytes() > target.sharedBytes)
+        each.invocations() > largestGroup(target) || each.bytes() > target.sharedBytes)
       continue;
     return each.schedule();
   }
@@ -110,9 +114,9 @@ std::optional<Attr> coopmatSchedule(const Op& product, const Target& target) {
   auto groups = [&](const Tiling& t) { return batch * ((m + t.m - 1) / t.m) * ((n + t.n - 1) / t.n); };
   auto invocations = [&](const Tiling& t) { return t.m / t.warpM * (t.n / t.warpN) * target.subgroup; };
   bool useLarge = groups(large) * invocations(large) >= target.parallel / 2 &&
-                  invocations(large) <= target.maxInvocations && target.sharedBytes >= 49152;
+                  invocations(large) <= largestGroup(target) && target.sharedBytes >= 49152;
   const Tiling& t = useLarge ? large : small;
-  if (invocations(t) > target.maxInvocations || target.sharedBytes < 32768) return {};
+  if (invocations(t) > largestGroup(target) || target.sharedBytes < 32768) return {};
   return scheduleAttr("coopmat",
                       {{"tile", Attr::ints({t.m, t.n, 32})}, {"warp", Attr::ints({t.warpM, t.warpN})}});
 }
@@ -130,7 +134,7 @@ Attr matmulSchedule(const Op& product, const Target& target) {
   if (invocations() < target.parallel && tileN == 8) tileN = 4;
   while (invocations() < target.parallel && tileM % 2 == 0 && tileM > 2) tileM /= 2;
   int64_t workgroup =
-      std::clamp<int64_t>(roundUpToPowerOfTwo(n / tileN), 8, std::min<int64_t>(target.maxInvocations, 64));
+      std::clamp<int64_t>(roundUpToPowerOfTwo(n / tileN), 8, std::min<int64_t>(largestGroup(target), 64));
   return scheduleAttr("matmul", {{"tile", Attr::ints({tileM, tileN})}, {"workgroup", Attr::of(workgroup)}});
 }
 
@@ -158,7 +162,7 @@ Attr attentionSchedule(const Op& op, const Target& target) {
     while (tile % 2 == 0 && (size.batch * (own / tile) < target.parallel || tile * wide > kHeld)) tile /= 2;
   }
   int64_t block = wide > 128 ? divisor(other, {2, 1}) : divisor(other, {4, 3, 2, 1});
-  int64_t workgroup = std::min<int64_t>(target.matmul == "register" ? 8 : 64, target.maxInvocations);
+  int64_t workgroup = std::min<int64_t>(target.matmul == "register" ? 8 : 64, largestGroup(target));
   return scheduleAttr(
       "attention",
       {{"tile", Attr::of(tile)}, {"block", Attr::of(block)}, {"workgroup", Attr::of(workgroup)}});
@@ -231,7 +235,7 @@ std::optional<Attr> columnSchedule(const ColumnSpace& space, const Target& targe
   constexpr int64_t kFewest = 4;  // lanes, and elements for each; fewer cost less than combining
   if (target.reduce != "workgroup") return std::nullopt;
   int64_t vec = space.last % 4 == 0 ? 4 : 1, units = space.results / vec;
-  int64_t workgroup = std::min(kColumnGroup, target.maxInvocations);
+  int64_t workgroup = std::min(kColumnGroup, largestGroup(target));
   // Lanes fill the device twice over while each has enough to do.
   int64_t lanes = 1;
   while (lanes < workgroup * vec / kFewestSides && lanes * 2 * kFewest <= space.count &&
@@ -251,7 +255,7 @@ Attr rowSchedule(const RowSpace& rows, const Target& target) {
     int64_t subgroup = reliedSubgroup(target);
     if (rows.length < subgroup * vec) vec = 1;  // vectors would leave lanes idle
     bool narrow = subgroup > 1 && rows.length <= subgroup * vec * kHeldRounds;
-    int64_t most = std::min<int64_t>(target.maxInvocations, 512);
+    int64_t most = std::min<int64_t>(largestGroup(target), 512);
     int64_t least = std::min<int64_t>(32, roundUpToPowerOfTwo(rows.length));
     int64_t wanted = roundUpToPowerOfTwo((rows.length + vec * kFewRounds - 1) / (vec * kFewRounds));
     lanes = narrow ? subgroup : std::min(std::max(wanted, least), most);
@@ -279,7 +283,7 @@ std::vector<Attr> sharedMatmulSchedules() {
 
 int64_t longestColumn(const Target& target, int64_t after) {
   constexpr int64_t kRounds = 32;
-  return kRounds * std::min(kColumnGroup, target.maxInvocations) * (after % 4 == 0 ? 4 : 1) / kFewestSides;
+  return kRounds * std::min(kColumnGroup, largestGroup(target)) * (after % 4 == 0 ? 4 : 1) / kFewestSides;
 }
 
 bool streamsScores(const Op& attention, const Target& target) {
