@@ -204,7 +204,7 @@ Result<Type> ParseCore::parseType() {
   }
   if (head == "coopmat") {
     TG_CHECK(expect("<"));
-    return parseCoopmat(loc, trim(lex_.rawUntil('>')));
+    return parseCoopmat(loc(), trim(lex_.rawUntil('>')));
   }
   if (head.starts_with("vec") && accept("<")) head += '<' + std::string(trim(lex_.rawUntil('>'))) + '>';
   if (auto scalar = scalarNamed(head)) return *scalar;
