@@ -24,7 +24,8 @@ struct CoopShape {
 struct Target {
   std::string name = "vulkan-min";
 
-  // Limits: a runtime refuses a module made for larger ones than its device has.
+  // Limits: a runtime refuses a module made for larger ones than its device has. Of `allocation` only the
+  // buffers count: one that the device cannot make is refused.
   int64_t maxInvocations = 128;      ///< invocations in a workgroup
   int64_t maxWorkgroupX = 128;       ///< local size along x
   int64_t maxGrid = 65535;           ///< workgroups along each dimension
