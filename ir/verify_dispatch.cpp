@@ -253,7 +253,9 @@ void DispatchVerifier::command(const Op& op) {
 }
 
 Result<void> DispatchVerifier::run() {
-  TG_TRY(target_, targetOf(module_.attrs));
+  Result<Target> target = targetOf(module_.attrs);
+  if (!target) return failAt(module_.loc, target.error().message());
+  target_ = *target;
   hashes();
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::func || isKernelFunc(*item)) continue;

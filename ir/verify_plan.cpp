@@ -452,7 +452,9 @@ void PlanVerifier::function(const Item& func) {
 }
 
 Result<void> PlanVerifier::run() {
-  TG_TRY(target_, targetOf(module_.attrs));
+  Result<Target> target = targetOf(module_.attrs);
+  if (!target) return failAt(module_.loc, target.error().message());
+  target_ = *target;
   homes();
   if (!errors_.empty()) return std::move(errors_);
   for (const Item* func : module_.all(ItemKind::func)) function(*func);

@@ -54,13 +54,17 @@ TEST_F(ExecutorTest, commandsAreThoseOfTheText) {
 TEST_F(ExecutorTest, everyShippedTargetRunsWhereItsLimitsFit) {
   auto oracle = interpreter();
   double expected = lossAfter(*oracle, 3);
+  int ran = 0;
   for (std::string_view name : targetNames()) {
     SessionOptions other = options();
     other.target = *targetByName(name);
+    if (!checkLimits(*other.target, device_->info().target, device_->info().name)) continue;
     auto session = open(std::move(other));
     ASSERT_TRUE(session) << name;
     EXPECT_NEAR(lossAfter(*session, 3), expected, 1e-5) << name;
+    ++ran;
   }
+  EXPECT_GE(ran, 3);
 }
 
 TEST_F(ExecutorTest, editedKernelIsRefused) {

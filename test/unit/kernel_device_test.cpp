@@ -201,7 +201,7 @@ TEST_F(KernelDevice, AShaderThatNeedsMoreIsRefused) {
     tgk.store 1, %o[0]
   })"));
   ASSERT_EQ(code[5], 2u << 16 | 17u);      // OpCapability Shader comes first
-  for (uint32_t missing : {10u, 5345u}) {  // Float64, VulkanMemoryModel
+  for (uint32_t missing : {10u, 24u}) {  // Float64, TessellationPointSize
     std::vector<uint32_t> words = code;
     words.insert(words.begin() + 5, {2u << 16 | 17u, missing});
     std::string message = refusal(words);
