@@ -200,7 +200,7 @@ TEST_F(KernelDevice, AShaderThatNeedsMoreIsRefused) {
   auto code = compiled(*kernels(R"(kernel @k(%o: buf<1xu32, out>) workgroup(1) grid(1) {
     tgk.store 1, %o[0]
   })"));
-  ASSERT_EQ(code[5], 2u << 16 | 17u);      // OpCapability Shader comes first
+  ASSERT_EQ(code[5], 2u << 16 | 17u);    // OpCapability Shader comes first
   for (uint32_t missing : {10u, 24u}) {  // Float64, TessellationPointSize
     std::vector<uint32_t> words = code;
     words.insert(words.begin() + 5, {2u << 16 | 17u, missing});
