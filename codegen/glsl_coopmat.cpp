@@ -24,17 +24,20 @@ std::vector<const char*> glslMatrixExtensions() {
           "GL_KHR_memory_scope_semantics", "GL_EXT_shader_explicit_arithmetic_types_float16"};
 }
 
-/// By the device's conversion where it has matrices of f16, which round to the nearest; else by integers.
+/// To f16 by the device's conversion where it has matrices of f16, which round to the nearest, else by
+/// integers. Back by integers: drivers take unpackHalf2x16(packHalf2x16(x)) for x, which leaves f32x3 without
+/// low halves.
 std::string GlslPrinter::roundHalf(const Op& op) {
   const Type type = op.result()->type;
   const std::string x = operandText(op.operands[0], type);
-  if (!survey_.matrices) {
-    std::string value = helpers_.need("HalfValue", Type::scalar(DType::u32, type.lanes));
-    return fmt::format("{}({}({}))", value, helpers_.need("HalfBits", type), x);
-  }
-  if (type.lanes == 1) return fmt::format("unpackHalf2x16(packHalf2x16(vec2({}, 0.0))).x", x);
-  if (type.lanes == 2) return fmt::format("unpackHalf2x16(packHalf2x16({}))", x);
-  return fmt::format("vec4(unpackHalf2x16(packHalf2x16({0}.xy)), unpackHalf2x16(packHalf2x16({0}.zw)))", x);
+  std::string value = helpers_.need("HalfValue", Type::scalar(DType::u32, type.lanes));
+  if (!survey_.matrices) return fmt::format("{}({}({}))", value, helpers_.need("HalfBits", type), x);
+  if (type.lanes == 1) return fmt::format("{}(packHalf2x16(vec2({}, 0.0)) & 0xffffu)", value, x);
+  auto two = [&](const char* lanes) {
+    return fmt::format("packHalf2x16({0}{1}) & 0xffffu, packHalf2x16({0}{1}) >> 16", x, lanes);
+  };
+  if (type.lanes == 2) return fmt::format("{}(uvec2({}))", value, two(""));
+  return fmt::format("{}(uvec4({}, {}))", value, two(".xy"), two(".zw"));
 }
 
 /// The buffer, the flat index of its element, and how far rows are apart.
