@@ -95,7 +95,7 @@ class Staged {
   /// Reads this invocation's factors at the four k that begin at 4 · k4.
   void read(const Index& k4) {
     factors_.clear();
-    for (int64_t part = 0; part < (alongK_ ? tile_ : tile_ / kLanes * kLanes); ++part) {
+    for (int64_t part = 0; part < tile_; ++part) {
       Index at = alongK_ ? c_.space.add(c_.space.scale(position(part), pitch_), k4)
                          : c_.space.add(c_.space.scale(c_.space.add(c_.space.scale(k4, kLanes),
                                                                     IndexSpace::constant(part % kLanes)),

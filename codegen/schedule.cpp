@@ -56,6 +56,17 @@ int64_t roundUpToPowerOfTwo(int64_t n) {
 
 Attr scheduleAttr(const char* kind, AttrList members) { return Attr::call(kind, {}, std::move(members)); }
 
+/// Extents of a contraction; batch is the product of the leading axes.
+struct ProductSizes {
+  int64_t m, n, inner, batch;
+};
+ProductSizes productSizes(const Op& product) {
+  const Shape &shape = product.result()->type.shape, &a = product.in(0)->type.shape;
+  int64_t m = shape[shape.rank() - 2], n = shape.back();
+  int64_t inner = a[a.rank() - (product.flag("transpose_a") ? 2 : 1)];
+  return {m, n, inner, shape.elements() / (m * n)};
+}
+
 /// A blocking of a product staged in shared memory, and when it is chosen.
 struct SharedBlocking {
   int64_t tile, block, depth, slices;
@@ -81,10 +92,7 @@ constexpr SharedBlocking kSharedBlockings[] = {
 };
 
 std::optional<Attr> sharedSchedule(const Op& product, const Target& target) {
-  const Shape &shape = product.result()->type.shape, &a = product.in(0)->type.shape;
-  int64_t m = shape[shape.rank() - 2], n = shape.back();
-  int64_t inner = product.flag("transpose_a") ? a[a.rank() - 2] : a.back();
-  int64_t batch = shape.elements() / (m * n);
+  const auto [m, n, inner, batch] = productSizes(product);
   for (const SharedBlocking& each : kSharedBlockings) {
     auto blocks = [&](int64_t extent) { return (extent + each.block - 1) / each.block; };
     int64_t covered = batch * blocks(m) * blocks(n) * (each.block / 32) * (each.block / 32);
@@ -100,18 +108,19 @@ std::optional<Attr> sharedSchedule(const Op& product, const Target& target) {
 /// in f32x3, which holds two sums for each element, half of it. Nothing where most of a matrix would lie
 /// outside.
 std::optional<Attr> coopmatSchedule(const Op& product, const Target& target) {
-  const Shape &a = product.in(0)->type.shape, &shape = product.result()->type.shape;
+  const auto size = productSizes(product);
   const std::string precision = product.word("precision");
-  int64_t m = shape[shape.rank() - 2], n = shape.back(), batch = shape.elements() / (m * n);
-  int64_t k = a[a.rank() - (product.flag("transpose_a") ? 2 : 1)];
-  if (precision == "f32" || !target.multipliesHalves() || m < 16 || n < 16 || k < 16) return {};
+  if (precision == "f32" || !target.multipliesHalves() || std::min({size.m, size.n, size.inner}) < 16)
+    return {};
   struct Tiling {
     int64_t m, n, warpM, warpN;
   };
   // Within 48 KiB and 32 KiB of shared memory, at a depth of 32.
   const Tiling large = precision == "f16" ? Tiling{128, 128, 64, 32} : Tiling{64, 128, 32, 32},
                small{64, 64, 32, 32};
-  auto groups = [&](const Tiling& t) { return batch * ((m + t.m - 1) / t.m) * ((n + t.n - 1) / t.n); };
+  auto groups = [&](const Tiling& t) {
+    return size.batch * ((size.m + t.m - 1) / t.m) * ((size.n + t.n - 1) / t.n);
+  };
   auto invocations = [&](const Tiling& t) { return t.m / t.warpM * (t.n / t.warpN) * target.subgroup; };
   bool useLarge = groups(large) * invocations(large) >= target.parallel / 2 &&
                   invocations(large) <= largestGroup(target) && target.sharedBytes >= 49152;
@@ -123,9 +132,8 @@ std::optional<Attr> coopmatSchedule(const Op& product, const Target& target) {
 
 Attr matmulSchedule(const Op& product, const Target& target) {
   if (auto schedule = coopmatSchedule(product, target)) return *schedule;
-  const Shape& shape = product.result()->type.shape;
-  int64_t m = shape[shape.rank() - 2], n = shape.back();
-  int64_t batch = shape.elements() / (m * n);
+  const auto size = productSizes(product);
+  const int64_t m = size.m, n = size.n, batch = size.batch;
   if (target.matmul == "shared" && m >= 16 && n >= 16)
     if (std::optional<Attr> shared = sharedSchedule(product, target)) return *shared;
   // A tile as large as registers allow while enough invocations remain to fill the device.
