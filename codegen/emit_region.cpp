@@ -76,8 +76,7 @@ KV RegionEmitter::load(int binding, const Index& offset) {
     return type.dtype == DType::i1 ? kernel_.op(Opcode::k_ne, {value, KernelBuilder::u32(0)}, DType::i1)
                                    : value;
   };
-  if (!IndexSpace::usesLane(offset))
-    return finish(kernel_.load(parameterFor(false, binding, false), space_.materialize(offset)));
+  if (!IndexSpace::usesLane(offset)) return finish(loadOne(binding, offset));
   Index base = IndexSpace::atLane(offset, 0);
   bool vectors = !byElement_ || mayTexel_[static_cast<size_t>(binding)];
   if (vectors && IndexSpace::factor(offset, kLane) == 1 && space_.align(base) % kLanes == 0 &&
@@ -87,9 +86,22 @@ KV RegionEmitter::load(int binding, const Index& offset) {
   ++splitLoads_;
   std::vector<KV> lanes;
   for (int lane = 0; lane < kLanes; ++lane)
-    lanes.push_back(finish(kernel_.load(parameterFor(false, binding, false),
-                                        space_.materialize(IndexSpace::atLane(offset, lane)))));
+    lanes.push_back(finish(loadOne(binding, IndexSpace::atLane(offset, lane))));
   return kernel_.vec(lanes);
+}
+
+/// Where an element's place among four neighbours is known and texels are read, which come as four at the
+/// price of one, it is taken out of them: neighbours that are read too find the load made.
+KV RegionEmitter::loadOne(int binding, const Index& offset) {
+  const Type& type = region_.bindings[static_cast<size_t>(binding)]->type;
+  Index base = offset;
+  int lane = static_cast<int>((offset.c % kLanes + kLanes) % kLanes);
+  base.c -= lane;
+  if (mayTexel_[static_cast<size_t>(binding)] && !base.isConstant() && type.elements() % kLanes == 0 &&
+      space_.align(base) % kLanes == 0)
+    return kernel_.extract(
+        kernel_.load(parameterFor(false, binding, true), space_.materialize(space_.div(base, kLanes))), lane);
+  return kernel_.load(parameterFor(false, binding, false), space_.materialize(offset));
 }
 
 void RegionEmitter::store(int slot, const Index& offset) {

@@ -86,6 +86,7 @@ class RegionEmitter {
   KV compute(const Value* v, const Indices& at);
   /// Element `offset` of a binding in row-major order.
   KV load(int binding, const Index& offset);
+  KV loadOne(int binding, const Index& offset);
   KV lanewise(const Value* v, const Indices& at);
   KV elementwise(const Op& op, const Indices& at);
   KV broadcastOperand(const Value* v, const Shape& to, const Indices& at);

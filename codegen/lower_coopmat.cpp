@@ -106,7 +106,7 @@ Result<void> CoopmatProduct::check() {
                   fmt::format("schedule {} needs {} invocations, target '{}' has {}", c_.schedule.str(),
                               invocations_, c_.target.name, c_.target.maxInvocations));
   for (int which = 0; which < 2; ++which) {
-    stages_[which].alongK = preferAlongK(c_, p_, which);
+    stages_[which].alongK = preferAlongK(c_, p_, which, p_.k);
     stages_[which].block = tile_[static_cast<size_t>(which)];
     stages_[which].extent = which == 0 ? p_.m : p_.n;
   }

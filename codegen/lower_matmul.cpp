@@ -12,12 +12,12 @@ namespace {
 /// part[position][k] taken out of whatever vectors the loads gave.
 class Strip {
  public:
-  Strip(LowerContext& c, const Product& p, int which)
-      : c_(c), p_(p), which_(which), alongK_(preferAlongK(c, p, which)) {}
+  Strip(LowerContext& c, const Product& p, int which, int64_t depth)
+      : c_(c), p_(p), which_(which), alongK_(preferAlongK(c, p, which, depth)) {}
 
   void load(const Indices& lead, const Index& first, int64_t count, const Index& k, int64_t depth) {
     parts_.assign(static_cast<size_t>(count), std::vector<Part>(static_cast<size_t>(depth)));
-    bool vector = alongK_ ? depth == kLanes : count % kLanes == 0 && c_.space.align(first) % kLanes == 0;
+    bool vector = alongK_ ? depth % kLanes == 0 : count % kLanes == 0 && c_.space.align(first) % kLanes == 0;
     int64_t outerCount = alongK_ ? count : depth, innerCount = alongK_ ? depth : count;
     for (int64_t outer = 0; outer < outerCount; ++outer)
       for (int64_t inner = 0; inner < innerCount; inner += vector ? kLanes : 1) {
@@ -76,8 +76,11 @@ Result<void> lowerMatmul(LowerContext& c) {
   int64_t tileM = extents[0], tileN = extents[1];
   int64_t across = p.n / tileN, down = p.m / tileM;
   bool vector = tileN % kLanes == 0;
-  int64_t depth = p.k % kLanes == 0 ? kLanes : 1;
-  Strip a(c, p, 0), b(c, p, 1);
+  int64_t depth = c.option("depth", p.k % kLanes == 0 ? kLanes : 1);
+  if (depth < 1 || p.k % depth != 0)
+    return failAt(c.fused.loc, fmt::format("schedule {} takes {} of k at a time, which do not divide {}",
+                                           c.schedule.str(), depth, p.k));
+  Strip a(c, p, 0, depth), b(c, p, 1, depth);
   c.launch(p.batch * down * across, std::min(c.option("workgroup", 8), c.target.maxInvocations),
            [&](const Index& tileIndex) {
              // Neighbouring invocations take neighbouring columns, so that they read the same rows of A.
@@ -97,9 +100,11 @@ Result<void> lowerMatmul(LowerContext& c) {
                                    a.load(lead, m0, tileM, k, depth);
                                    b.load(lead, n0, tileN, k, depth);
                                    std::vector<KV> sums = carried;
-                                   for (int64_t deep = 0; deep < depth; ++deep)
-                                     for (int64_t i = 0; i < tileM; ++i)
-                                       for (int64_t j = 0; j < perRow; ++j) {
+                                   // A sum takes all of the strip at once: where they do not all fit
+                                   // registers, each is fetched and put back once.
+                                   for (int64_t i = 0; i < tileM; ++i)
+                                     for (int64_t j = 0; j < perRow; ++j)
+                                       for (int64_t deep = 0; deep < depth; ++deep) {
                                          KV& sum = sums[static_cast<size_t>(i * perRow + j)];
                                          KV left = a.at(i, deep),
                                             right = vector ? b.four(j * kLanes, deep) : b.at(j, deep);

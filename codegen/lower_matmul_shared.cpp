@@ -41,7 +41,7 @@ class Staged {
         extent_(which == 0 ? p.m : p.n), block_(blocking.block[which]), tile_(blocking.tile[which]) {
     bool transposed = which == 0 ? p.ta : p.tb;
     bool fours = p.k % kLanes == 0 || extent_ % kLanes == 0;
-    alongK_ = fours ? preferAlongK(c, p, which) : (which == 0) != transposed;
+    alongK_ = fours ? preferAlongK(c, p, which, p.k) : (which == 0) != transposed;
     vector_ = (alongK_ ? p.k : extent_) % kLanes == 0;
     perRow_ = (alongK_ ? blocking.depth : block_) / kLanes;
     rows_ = alongK_ ? block_ : blocking.depth;

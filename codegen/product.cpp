@@ -50,7 +50,7 @@ KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& l
 }
 
 // Found by emitting one of each into a kernel that is thrown away.
-bool preferAlongK(const LowerContext& c, const Product& p, int which) {
+bool preferAlongK(const LowerContext& c, const Product& p, int which, int64_t depth) {
   int splits[2];
   for (int alongK = 0; alongK < 2; ++alongK) {
     Item scratch;
@@ -59,7 +59,7 @@ bool preferAlongK(const LowerContext& c, const Product& p, int which) {
     IndexSpace space(kernel);
     RegionEmitter emitter(kernel, space, c.fused, c.region, c.mayTexel);
     int64_t other = which == 0 ? p.m : p.n;
-    if ((alongK ? p.k : other) % kLanes != 0) {
+    if ((alongK ? depth : other) % kLanes != 0) {
       splits[alongK] = 1000;
       continue;
     }

@@ -32,8 +32,9 @@ KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indic
 /// product of the low ones, is the product of their sums.
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x);
 
-/// Whether four elements of an operand along k (else along its other axis) come in fewer loads.
-bool preferAlongK(const LowerContext& c, const Product& p, int which);
+/// Whether four elements of an operand along k (else along its other axis) come in fewer loads, where `depth`
+/// of k are taken at a time.
+bool preferAlongK(const LowerContext& c, const Product& p, int which, int64_t depth);
 
 /// Stores every result of the region at the tile's elements, the product being in `acc`
 /// (row-major, `width` accumulators a row of `lanes` columns each).

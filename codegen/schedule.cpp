@@ -130,20 +130,91 @@ std::optional<Attr> coopmatSchedule(const Op& product, const Target& target) {
                       {{"tile", Attr::ints({t.m, t.n, 32})}, {"warp", Attr::ints({t.warpM, t.warpN})}});
 }
 
+/// Whether a factor is made of the windows of a convolution, whose elements lie four in a row nowhere.
+bool readsWindows(const Value* factor) {
+  for (const Op* op = factor->def; op && op->info().fusion == table::Fusion::view; op = op->in(0)->def)
+    if (op->code == Opcode::unfold) return true;
+  return false;
+}
+
+/// The extents that an axis of a factor was reshaped from, outermost first.
+Shape axisFactors(const Op& product, int which, bool alongK) {
+  const Value* factor = product.in(which);
+  const Shape& shape = factor->type.shape;
+  bool last = (alongK == (which == 0)) != product.flag(which == 0 ? "transpose_a" : "transpose_b");
+  int64_t extent = shape[shape.rank() - (last ? 1 : 2)], behind = last ? 1 : shape.back(), taken = 1;
+  const Shape whole{extent};
+  if (!factor->def || factor->def->code != Opcode::reshape) return whole;
+  const Shape& from = factor->def->in(0)->type.shape;
+  int axis = from.rank();
+  while (axis > 0 && taken < behind) taken *= from[--axis];
+  if (taken != behind) return whole;
+  int end = axis;
+  for (taken = 1; axis > 0 && taken < extent;) taken *= from[--axis];
+  if (taken != extent) return whole;
+  Shape factors;
+  for (; axis < end; ++axis) factors.push(from[axis]);
+  return factors;
+}
+
+/// The elements of the innermost extents, as many of these as `most` holds, times what divides the next.
+int64_t wholeExtents(const Shape& factors, int64_t most) {
+  int64_t count = 1;
+  for (int axis = factors.rank() - 1; axis >= 0; --axis) {
+    int64_t part = std::min(factors[axis], most / count);
+    while (factors[axis] % part != 0) --part;
+    count *= part;
+    if (part != factors[axis]) break;
+  }
+  return count;
+}
+
+/// A tile for each invocation, as large as registers and the first cache allow while enough invocations
+/// remain to fill the device.
+Attr registerSchedule(const Op& product, const Target& target) {
+  const auto [m, n, inner, batch] = productSizes(product);
+  int64_t tileM, tileN, depth = 0;
+  auto invocations = [&] { return batch * (m / tileM) * (n / tileN); };
+  int windows = readsWindows(product.in(1)) ? 1 : readsWindows(product.in(0)) ? 0 : -1;
+  if (windows >= 0 && axisFactors(product, windows, true).rank() > 1) {
+    // Whole extents of the image and the window at a time: what is not the tile's number is then constant,
+    // and windows that overlap read an element once. 1000 products are code enough for a loop.
+    constexpr int64_t kMostProducts = 2048, kMostDeep = 16, kMostWide = 28;
+    const Shape deep = axisFactors(product, windows, true);
+    depth = wholeExtents(deep, kMostDeep);
+    if (depth % 4 != 0 && wholeExtents(deep, 2 * depth) % 4 == 0) depth *= 2;  // whole vectors of the other
+    int64_t wide = wholeExtents(axisFactors(product, windows, false), kMostWide);
+    int64_t other = divisor(windows == 1 ? m : n, {8, 7, 6, 5, 4, 3, 2, 1});
+    while (other > 1 && (other * wide * depth > kMostProducts ||
+                         batch * (m * n / (other * wide)) < target.parallel)) {
+      int64_t extent = windows == 1 ? m : n;
+      while (extent % --other != 0) continue;
+    }
+    tileM = windows == 1 ? other : wide;
+    tileN = windows == 1 ? wide : other;
+  } else {
+    tileM = target.matmul == "register" ? divisor(m, {16, 8, 12, 7, 6, 5, 4, 3, 2, 1})
+                                        : divisor(m, {8, 7, 6, 5, 4, 3, 2, 1});
+    tileN = divisor(n, {8, 4, 7, 6, 5, 3, 2, 1});
+    if (tileM == 16 && tileN < 8) tileM = 8;
+    if (invocations() < target.parallel && tileM == 16) tileM = 8;
+    if (invocations() < target.parallel && tileN == 8) tileN = 4;
+    while (invocations() < target.parallel && tileM % 2 == 0 && tileM > 2) tileM /= 2;
+  }
+  int64_t workgroup =
+      std::clamp<int64_t>(roundUpToPowerOfTwo(n / tileN), 8, std::min<int64_t>(largestGroup(target), 64));
+  AttrList members = {{"tile", Attr::ints({tileM, tileN})}};
+  if (depth > 0) members.push_back({"depth", Attr::of(depth)});
+  members.push_back({"workgroup", Attr::of(workgroup)});
+  return scheduleAttr("matmul", std::move(members));
+}
+
 Attr matmulSchedule(const Op& product, const Target& target) {
   if (auto schedule = coopmatSchedule(product, target)) return *schedule;
   const auto size = productSizes(product);
-  const int64_t m = size.m, n = size.n, batch = size.batch;
-  if (target.matmul == "shared" && m >= 16 && n >= 16)
+  if (target.matmul == "shared" && size.m >= 16 && size.n >= 16)
     if (std::optional<Attr> shared = sharedSchedule(product, target)) return *shared;
-  // A tile as large as registers allow while enough invocations remain to fill the device.
-  int64_t tileM = divisor(m, {8, 7, 6, 5, 4, 3, 2, 1}), tileN = divisor(n, {8, 4, 7, 6, 5, 3, 2, 1});
-  auto invocations = [&] { return batch * (m / tileM) * (n / tileN); };
-  if (invocations() < target.parallel && tileN == 8) tileN = 4;
-  while (invocations() < target.parallel && tileM % 2 == 0 && tileM > 2) tileM /= 2;
-  int64_t workgroup =
-      std::clamp<int64_t>(roundUpToPowerOfTwo(n / tileN), 8, std::min<int64_t>(largestGroup(target), 64));
-  return scheduleAttr("matmul", {{"tile", Attr::ints({tileM, tileN})}, {"workgroup", Attr::of(workgroup)}});
+  return registerSchedule(product, target);
 }
 
 /// Queries, keys and widths of an attention row; batch is the product of the leading axes.

@@ -7,6 +7,12 @@ namespace {
 constexpr double kTinyWork = 16e6;
 constexpr double kWorkPerInvocation = 64;
 
+/// Weights that an element of a convolution's output (of its input, where it is transposed) meets.
+double windowOf(const Op& op) {
+  const Type& weights = op.in(1)->type;
+  return static_cast<double>(weights.elements()) / static_cast<double>(weights.shape[0]);
+}
+
 double workOf(const Op& op, const Module& module) {
   if (op.code == Opcode::dispatch) {
     double invocations = 1;
@@ -17,11 +23,15 @@ double workOf(const Op& op, const Module& module) {
   }
   double work = 0;
   for (const auto& result : op.results) work += static_cast<double>(result->type.elements());
-  if (op.code == Opcode::matmul) {
+  switch (op.code) {
+  case Opcode::matmul: {
     const Shape& lhs = op.in(0)->type.shape;
-    work *= 2.0 * static_cast<double>(op.flag("transpose_a") ? lhs[lhs.rank() - 2] : lhs.back());
+    return work * 2.0 * static_cast<double>(op.flag("transpose_a") ? lhs[lhs.rank() - 2] : lhs.back());
   }
-  return work;
+  case Opcode::conv2d: return work * 2.0 * windowOf(op);
+  case Opcode::conv_transpose2d: return static_cast<double>(op.in(0)->type.elements()) * 2.0 * windowOf(op);
+  default: return work;
+  }
 }
 
 }  // namespace
