@@ -86,9 +86,7 @@ GlslText GlslPrinter::print() {
   out.add("void main() {{");
   out.append(main_);
   out.add("}}");
-  GlslText text = out.take();
-  text.matrices = survey_.matrices;
-  return text;
+  return out.take();
 }
 
 void GlslPrinter::body(const Block& block) {

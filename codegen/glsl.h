@@ -16,7 +16,6 @@ struct GlslText {
   std::string text;
   std::vector<Loc> lineLocs;              ///< lineLocs[i] is of line i + 1; null where no op stands behind it
   std::vector<std::string_view> lineOps;  ///< the op printed on that line, "tgk.add", or ""
-  bool matrices = false;                  ///< whether it has matrices of a subgroup
 };
 
 /// Prints a verified kernel as a compute shader with entry point main. Parameter i is descriptor

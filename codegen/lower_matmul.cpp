@@ -76,7 +76,7 @@ Result<void> lowerMatmul(LowerContext& c) {
   int64_t tileM = extents[0], tileN = extents[1];
   int64_t across = p.n / tileN, down = p.m / tileM;
   bool vector = tileN % kLanes == 0;
-  int64_t depth = c.option("depth", p.k % kLanes == 0 ? kLanes : 1);
+  int64_t depth = c.option("depth", 1);
   if (depth < 1 || p.k % depth != 0)
     return failAt(c.fused.loc, fmt::format("schedule {} takes {} of k at a time, which do not divide {}",
                                            c.schedule.str(), depth, p.k));

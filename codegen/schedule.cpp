@@ -173,7 +173,8 @@ int64_t wholeExtents(const Shape& factors, int64_t most) {
 /// remain to fill the device.
 Attr registerSchedule(const Op& product, const Target& target) {
   const auto [m, n, inner, batch] = productSizes(product);
-  int64_t tileM, tileN, depth = 0;
+  // A loop puts all sums away and fetches them in every round: the longer, the fewer.
+  int64_t tileM, tileN, depth = divisor(inner, {8, 4, 7, 6, 5, 3, 2, 1});
   auto invocations = [&] { return batch * (m / tileM) * (n / tileN); };
   int windows = readsWindows(product.in(1)) ? 1 : readsWindows(product.in(0)) ? 0 : -1;
   if (windows >= 0 && axisFactors(product, windows, true).rank() > 1) {
@@ -185,28 +186,38 @@ Attr registerSchedule(const Op& product, const Target& target) {
     if (depth % 4 != 0 && wholeExtents(deep, 2 * depth) % 4 == 0) depth *= 2;  // whole vectors of the other
     int64_t wide = wholeExtents(axisFactors(product, windows, false), kMostWide);
     int64_t other = divisor(windows == 1 ? m : n, {8, 7, 6, 5, 4, 3, 2, 1});
-    while (other > 1 && (other * wide * depth > kMostProducts ||
-                         batch * (m * n / (other * wide)) < target.parallel)) {
+    while (other > 1 &&
+           (other * wide * depth > kMostProducts || batch * (m * n / (other * wide)) < target.parallel)) {
       int64_t extent = windows == 1 ? m : n;
       while (extent % --other != 0) continue;
     }
     tileM = windows == 1 ? other : wide;
     tileN = windows == 1 ? wide : other;
   } else {
-    tileM = target.matmul == "register" ? divisor(m, {16, 8, 12, 7, 6, 5, 4, 3, 2, 1})
-                                        : divisor(m, {8, 7, 6, 5, 4, 3, 2, 1});
+    tileM = divisor(m, {8, 7, 6, 5, 4, 3, 2, 1});
     tileN = divisor(n, {8, 4, 7, 6, 5, 3, 2, 1});
-    if (tileM == 16 && tileN < 8) tileM = 8;
-    if (invocations() < target.parallel && tileM == 16) tileM = 8;
+    // Where a cache holds the sums that registers do not, larger tiles fetch less. Rows of both factors that
+    // lie far apart, as where a sum runs over the batch, ask for the most. Twice the sums take three times as
+    // long to compile on lavapipe, and run a tenth faster.
+    struct Large {
+      int64_t m, n, depth;
+    };
+    const bool apart = product.flag("transpose_a") && !product.flag("transpose_b");
+    for (const Large& each : {Large{32, 8, 4}, {16, 8, 8}})
+      if (target.matmul == "register" && tileM * tileN == 64 && (apart || each.m < 32) && m % each.m == 0 &&
+          n % each.n == 0 && inner % each.depth == 0 &&
+          batch * (m / each.m) * (n / each.n) >= 2 * target.parallel) {
+        tileM = each.m, tileN = each.n, depth = each.depth;
+        break;
+      }
     if (invocations() < target.parallel && tileN == 8) tileN = 4;
     while (invocations() < target.parallel && tileM % 2 == 0 && tileM > 2) tileM /= 2;
   }
   int64_t workgroup =
       std::clamp<int64_t>(roundUpToPowerOfTwo(n / tileN), 8, std::min<int64_t>(largestGroup(target), 64));
-  AttrList members = {{"tile", Attr::ints({tileM, tileN})}};
-  if (depth > 0) members.push_back({"depth", Attr::of(depth)});
-  members.push_back({"workgroup", Attr::of(workgroup)});
-  return scheduleAttr("matmul", std::move(members));
+  return scheduleAttr(
+      "matmul",
+      {{"tile", Attr::ints({tileM, tileN})}, {"depth", Attr::of(depth)}, {"workgroup", Attr::of(workgroup)}});
 }
 
 Attr matmulSchedule(const Op& product, const Target& target) {

@@ -6,8 +6,8 @@
 //                                                in a workgroup where lanes are a subgroup, or 1
 //   column{lanes = 128, side = 2, vec = 4}       lanes invocations for vec neighbouring results, each a
 //                                                reduction over leading axes; side of them in a workgroup
-//   matmul{tile = [8, 8], depth = 9, workgroup = 8} a register tile of the product for each invocation, depth
-//                                                of k at a time (4 or 1 where it is not said)
+//   matmul{tile = [8, 8], depth = 8, workgroup = 8} a register tile of the product for each invocation, depth
+//                                                of k at a time
 //   matmul{tile = [4, 4], shared = [32, 32, 16], slices = 2}
 //                                                a workgroup for a block of rows and columns, both operands
 //                                                staged in shared memory 16 of k at a time; slices groups of

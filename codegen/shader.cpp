@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <shaderc/shaderc.hpp>
 #include <spirv-tools/libspirv.hpp>
+#include <spirv-tools/optimizer.hpp>
 #include <string_view>
 
 namespace tg {
@@ -55,26 +56,44 @@ Result<void> validate(const std::vector<uint32_t>& words, const GlslText& glsl, 
   return refused(glsl, name, "spirv-val", messages, 0);
 }
 
-/// What the code depends on. The compiler's parts tell their versions at configuration or when asked.
-std::string cacheKey(const GlslText& glsl, const ShaderOptions& options) {
-  return ShaderCache::key(fmt::format("{}\n{}\n{}\n{}\n{}", TG_SHADERC_VERSIONS,
-                                      spvSoftwareVersionDetailsString(), static_cast<int>(kEnvironment),
-                                      options.optimize, glsl.text));
+/// Drops names and most copies through variables, two thirds of the words. Variables that loops carry stay:
+/// as phis, which SPIRV-Tools' performance passes make of them, they took a fifth longer on Mesa's CPU
+/// device, and twice as long to compile; on an NVIDIA device the passes changed no time.
+Result<std::vector<uint32_t>> shortened(const std::vector<uint32_t>& words, const GlslText& glsl,
+                                        const std::string& name) {
+  std::string messages;
+  spvtools::Optimizer optimizer(kEnvironment);
+  optimizer.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t&,
+                                   const char* message) { messages += fmt::format("{}\n", message); });
+  optimizer.RegisterPass(spvtools::CreateStripDebugInfoPass())
+      .RegisterPass(spvtools::CreateLocalSingleBlockLoadStoreElimPass())
+      .RegisterPass(spvtools::CreateLocalSingleStoreElimPass())
+      .RegisterPass(spvtools::CreateAggressiveDCEPass());
+  spvtools::OptimizerOptions options;
+  options.set_run_validator(false);  // what comes out is
+  std::vector<uint32_t> made;
+  if (optimizer.Run(words.data(), words.size(), &made, options)) return made;
+  return refused(glsl, name, "spirv-opt", messages, 0);
 }
 
-Result<std::vector<uint32_t>> compiled(const GlslText& glsl, const std::string& kernelName,
-                                       const ShaderOptions& options) {
+/// What the code depends on. The compiler's parts tell their versions at configuration or when asked.
+std::string cacheKey(const GlslText& glsl) {
+  return ShaderCache::key(fmt::format("{}\n{}\n{}\n{}", TG_SHADERC_VERSIONS,
+                                      spvSoftwareVersionDetailsString(), static_cast<int>(kEnvironment),
+                                      glsl.text));
+}
+
+Result<std::vector<uint32_t>> compiled(const GlslText& glsl, const std::string& kernelName) {
   shaderc::CompileOptions settings;
   settings.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
-  settings.SetOptimizationLevel(options.optimize && !glsl.matrices ? shaderc_optimization_level_performance
-                                                                   : shaderc_optimization_level_zero);
+  settings.SetOptimizationLevel(shaderc_optimization_level_zero);
   auto made = compiler().CompileGlslToSpv(glsl.text.data(), glsl.text.size(), shaderc_compute_shader,
                                           kernelName.c_str(), "main", settings);
   if (made.GetCompilationStatus() != shaderc_compilation_status_success) {
     std::string messages = made.GetErrorMessage();
     return refused(glsl, kernelName, "shaderc", messages, complainedLine(messages, kernelName));
   }
-  std::vector<uint32_t> words(made.cbegin(), made.cend());
+  TG_TRY(auto words, shortened({made.cbegin(), made.cend()}, glsl, kernelName));
   TG_CHECK(validate(words, glsl, kernelName));
   return words;
 }
@@ -103,12 +122,12 @@ MatrixDialect matrixDialect() {
 }
 
 Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
-                                          const ShaderOptions& options) {
-  if (!options.cache) return compiled(glsl, kernelName, options);
-  std::string key = cacheKey(glsl, options);
-  if (auto known = options.cache->load(key)) return *std::move(known);
-  TG_TRY(std::vector<uint32_t> words, compiled(glsl, kernelName, options));
-  options.cache->store(key, words);
+                                          ShaderCache* cache) {
+  if (!cache) return compiled(glsl, kernelName);
+  std::string key = cacheKey(glsl);
+  if (auto known = cache->load(key)) return *std::move(known);
+  TG_TRY(std::vector<uint32_t> words, compiled(glsl, kernelName));
+  cache->store(key, words);
   return words;
 }
 

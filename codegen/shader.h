@@ -18,19 +18,13 @@ enum class MatrixDialect : uint8_t {
 /// The newer form that the linked compiler accepts, found by trying once.
 MatrixDialect matrixDialect();
 
-struct ShaderOptions {
-  /// SPIRV-Tools' performance passes; they leave `precise` arithmetic as it is, and are not run on shaders
-  /// with matrices, of which they know too little.
-  bool optimize = true;
-  ShaderCache* cache = nullptr;  ///< code that was compiled before; null is none
-};
-
 /// Compiles a shader for Vulkan 1.1 and validates the words. An error names the kernel, the op behind the
 /// offending line and its location, what the compiler said with its line, and holds the numbered text
-/// as a note. The code depends on the text, the options and the versions of the compiler, which make the key
-/// in the cache, and not on `kernelName`. Callers may compile in several threads at once.
+/// as a note. The code depends on the text and the versions of the compiler, which make the key in the
+/// cache, and not on `kernelName`; a null cache knows nothing. Callers may compile in several threads at
+/// once.
 Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
-                                          const ShaderOptions& options = {});
+                                          ShaderCache* cache = nullptr);
 
 /// SPIR-V as assembly text with friendly names; a message instead when the words are no module.
 std::string disassemble(const std::vector<uint32_t>& words);

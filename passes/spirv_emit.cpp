@@ -96,10 +96,8 @@ Result<std::vector<std::vector<uint32_t>>> compileAll(const std::vector<Item*>& 
                                                       const std::vector<GlslText>& texts, ShaderCache& cache,
                                                       const PassContext& context) {
   PhaseTimer timer(context, "shaderc");
-  ShaderOptions options;
-  options.cache = &cache;
   return makeAll<std::vector<uint32_t>>(
-      kernels.size(), [&](size_t i) { return compileGlsl(texts[i], kernels[i]->name, options); });
+      kernels.size(), [&](size_t i) { return compileGlsl(texts[i], kernels[i]->name, &cache); });
 }
 
 }  // namespace

@@ -31,15 +31,11 @@ GlslText printed(Module& module) {
   return *std::move(glsl);
 }
 
-/// Compiles with and without optimisation; returns the optimised assembly.
+/// The assembly.
 std::string compiled(const GlslText& glsl) {
-  std::string text;
-  for (bool optimize : {false, true}) {
-    auto words = compileGlsl(glsl, "k", {optimize});
-    EXPECT_TRUE(words) << words.error().str();
-    if (words) text = disassemble(*words);
-  }
-  return text;
+  auto words = compileGlsl(glsl, "k");
+  EXPECT_TRUE(words) << words.error().str();
+  return words ? disassemble(*words) : "";
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -291,30 +287,28 @@ bool decorated(const std::string& assembly, const std::string& id) {
   return has(assembly, "OpDecorate " + id + " NoContraction");
 }
 
-TEST(KernelGlsl, OptimisationLeavesFloatArithmeticExact) {
+TEST(KernelGlsl, FloatArithmeticIsExact) {
   auto module = kernels(kEverything);
   GlslText glsl = printed(*module);
-  for (bool optimize : {false, true}) {
-    auto words = compileGlsl(glsl, "k", {optimize});
-    ASSERT_TRUE(words) << words.error().str();
-    std::string assembly = disassemble(*words);
-    int found = 0;
-    for (size_t start = 0, end; (end = assembly.find('\n', start)) != std::string::npos; start = end + 1) {
-      std::string line = assembly.substr(start, end - start);
-      bool arithmetic = false;
-      for (const char* op :
-           {" OpFAdd ", " OpFSub ", " OpFMul ", " OpFDiv ", " OpFNegate ", " OpVectorTimesScalar "})
-        arithmetic |= has(line, op);
-      if (!arithmetic) continue;
-      ++found;
-      size_t id = line.find('%');
-      EXPECT_TRUE(decorated(assembly, line.substr(id, line.find(' ', id) - id))) << line;
-    }
-    EXPECT_GE(found, 10);
+  auto words = compileGlsl(glsl, "k");
+  ASSERT_TRUE(words) << words.error().str();
+  std::string assembly = disassemble(*words);
+  int found = 0;
+  for (size_t start = 0, end; (end = assembly.find('\n', start)) != std::string::npos; start = end + 1) {
+    std::string line = assembly.substr(start, end - start);
+    bool arithmetic = false;
+    for (const char* op :
+         {" OpFAdd ", " OpFSub ", " OpFMul ", " OpFDiv ", " OpFNegate ", " OpVectorTimesScalar "})
+      arithmetic |= has(line, op);
+    if (!arithmetic) continue;
+    ++found;
+    size_t id = line.find('%');
+    EXPECT_TRUE(decorated(assembly, line.substr(id, line.find(' ', id) - id))) << line;
   }
+  EXPECT_GE(found, 10);
 }
 
-TEST(KernelGlsl, OptimisationKeepsOrderAndCancellation) {
+TEST(KernelGlsl, OrderAndCancellationAreKept) {
   auto module = kernels(R"(kernel @k(%x: buf<4xf32, in>, %o: buf<4xf32, out>) workgroup(4) grid(1) {
     %i = tgk.global_id 0 : u32
     %v = tgk.load %x[%i] : f32

@@ -147,33 +147,29 @@ TEST_F(ShaderCacheTest, WithoutAFolderNothingHappens) {
 }
 
 // A marker in place of the code shows which call compiled and which did not.
-TEST_F(ShaderCacheTest, TheKeyIsTheTextAndTheOptions) {
+TEST_F(ShaderCacheTest, TheKeyIsTheText) {
   GlslText glsl{"#version 450\nlayout(local_size_x = 1) in;\nvoid main() {}\n", {}, {}};
   ShaderCache cache(folder_);
-  ShaderOptions options{true, &cache};
-  auto cold = compileGlsl(glsl, "k", options);
+  auto cold = compileGlsl(glsl, "k", &cache);
   ASSERT_TRUE(cold);
   EXPECT_EQ(*cold, *compileGlsl(glsl, "k")) << "with and without a cache";
   ASSERT_EQ(files(), 1u);
   std::string key = fs::directory_iterator(folder_)->path().stem();
   cache.store(key, {1, 2, 3});
-  EXPECT_EQ(*compileGlsl(glsl, "other", options), Words({1, 2, 3})) << "a hit, whatever the name";
-  ShaderOptions plain{false, &cache};
-  EXPECT_NE(*compileGlsl(glsl, "k", plain), Words({1, 2, 3}));
-  EXPECT_EQ(files(), 2u);
+  EXPECT_EQ(*compileGlsl(glsl, "other", &cache), Words({1, 2, 3})) << "a hit, whatever the name";
   glsl.text += "\n";
-  EXPECT_EQ(*compileGlsl(glsl, "k", options), *cold);
-  EXPECT_EQ(files(), 3u);
+  EXPECT_EQ(*compileGlsl(glsl, "k", &cache), *cold);
+  EXPECT_EQ(files(), 2u);
   flipByte(file(key), 30);
   glsl.text.pop_back();
-  EXPECT_EQ(*compileGlsl(glsl, "k", options), *cold) << "a damaged entry is compiled again";
+  EXPECT_EQ(*compileGlsl(glsl, "k", &cache), *cold) << "a damaged entry is compiled again";
   EXPECT_EQ(cache.load(key), *cold) << "and replaced";
 }
 
 TEST_F(ShaderCacheTest, RefusedShadersAreNotStored) {
   GlslText glsl{"#version 450\nvoid main() { nothing; }\n", {}, {}};
   ShaderCache cache(folder_);
-  EXPECT_FALSE(compileGlsl(glsl, "k", {true, &cache}));
+  EXPECT_FALSE(compileGlsl(glsl, "k", &cache));
   EXPECT_EQ(files(), 0u);
 }
 
