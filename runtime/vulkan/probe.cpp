@@ -274,6 +274,8 @@ Probe probeDevice(VkPhysicalDevice physical, int index) {
   info.driver = fmt::format("{} {}", p.driver.driverName, p.driver.driverInfo);
   info.api = versionString(base.apiVersion);
   info.uuid = uuidString(p.id.deviceUUID);
+  info.cacheKey = fmt::format("{:04x}-{:04x}-", base.vendorID, base.deviceID);
+  for (const uint8_t byte : base.pipelineCacheUUID) info.cacheKey += fmt::format("{:02x}", byte);
   fillMemory(probe);
   info.maxAllocationBytes = std::min(info.heapBytes, largestBuffer(p));
   if (base.apiVersion < neededApi) {
