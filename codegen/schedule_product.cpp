@@ -148,10 +148,21 @@ std::vector<Attr> matmulNeighbours(const Op& product, const Target& target, cons
       if (each.fits(target)) out.push_back(each.schedule());
     return out;
   }
-  for (int64_t m : {8, 4, 2, 1})
-    for (int64_t n : {16, 8, 4})
-      for (int64_t workgroup : {8, 16, 32, 64})
-        if (size.m % m == 0 && size.n % n == 0) out.push_back(RegisterTile{m, n, workgroup}.schedule());
+  // On a CPU with 8 floats a register 8 x 16 and 4 x 16 are often as good as 8 x 8; more only spill.
+  constexpr int64_t kMostElements = 128;
+  const RegisterTile own = registerTile(size, target);
+  auto add = [&](int64_t m, int64_t n, int64_t workgroup) {
+    if (m > 0 && n > 0 && size.m % m == 0 && size.n % n == 0 && m * n <= kMostElements && workgroup >= 8 &&
+        workgroup <= largestGroup(target))
+      out.push_back(RegisterTile{m, n, workgroup}.schedule());
+  };
+  add(own.m, own.n * 2, own.workgroup);
+  add(own.m, own.n, own.workgroup / 2);
+  if (own.m % 2 == 0) add(own.m / 2, own.n * 2, own.workgroup);
+  if (own.m % 2 == 0) add(own.m / 2, own.n, own.workgroup);
+  add(own.m, own.n, own.workgroup * 2);
+  if (own.n % 8 == 0) add(own.m, own.n / 2, own.workgroup);
+  add(own.m * 2, own.n, own.workgroup);
   return out;
 }
 

@@ -33,7 +33,7 @@ std::string mainOp(const Op& fused) {
   for (const auto& op : fused.regions[0]->ops) {
     using table::Fusion;
     const Fusion kind = op->info().fusion;
-    if (kind == Fusion::view || kind == Fusion::none || op->code == Opcode::yield) continue;
+    if (kind == Fusion::view || op->operands.empty() || op->code == Opcode::yield) continue;
     main = op.get();
     if (kind != Fusion::map) break;
   }
