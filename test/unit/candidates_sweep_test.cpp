@@ -30,33 +30,45 @@ std::unique_ptr<Module> fusedCases(const std::vector<SweepCase>& cases, size_t f
   return fused ? std::move(fused->module) : nullptr;
 }
 
-class Candidates : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(Candidates, AreLegalForEveryRegion) {
-  const Target own = target(GetParam());
-  const std::vector<SweepCase> cases = sweepCases();
+/// Lowers every region of the cases by each of its schedules; the kinds of those beside the chosen ones.
+std::set<std::string> lowerAll(const std::vector<SweepCase>& cases, const Target& target) {
   std::set<std::string> kinds;
   for (size_t first = 0; first < cases.size(); first += kBatch) {
-    auto module = fusedCases(cases, first, std::min(kBatch, cases.size() - first), own);
-    ASSERT_TRUE(module);
+    auto module = fusedCases(cases, first, std::min(kBatch, cases.size() - first), target);
+    if (!module) return kinds;
     for (const auto& op : module->func("f")->body.ops) {
       if (op->code != Opcode::fused) continue;
-      const std::vector<Attr> schedules = scheduleCandidates(*op, own);
-      ASSERT_GE(schedules.size(), 1u);
+      const std::vector<Attr> schedules = scheduleCandidates(*op, target);
+      EXPECT_GE(schedules.size(), 1u);
       EXPECT_LE(schedules.size(), 6u);
       EXPECT_EQ(schedules.front(), op->attr("schedule")) << "the chosen one comes first";
-      const std::vector<bool> texel(op->operands.size(), own.reads == "texel");
+      const std::vector<bool> texel(op->operands.size(), target.reads == "texel");
       for (size_t i = 0; i < schedules.size(); ++i) {
         EXPECT_EQ(std::count(schedules.begin(), schedules.end(), schedules[i]), 1);
         if (i) kinds.insert(schedules[i].text);
         op->setAttr("schedule", schedules[i]);
-        auto lowered = lowerRegion(*op, own, texel);
+        auto lowered = lowerRegion(*op, target, texel);
         EXPECT_TRUE(lowered) << op->result()->name << ", " << schedules[i].str() << ": "
                              << (lowered ? "" : lowered.error().str());
       }
     }
   }
+  return kinds;
+}
+
+class CandidatesSweep : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(CandidatesSweep, AreLegalForEveryRegion) {
+  Target own = target(GetParam());
+  const std::set<std::string> kinds = lowerAll(sweepCases(), own);
   for (const char* kind : {"map", "row", "matmul"}) EXPECT_TRUE(kinds.contains(kind)) << kind;
+  own.streamScores = 1;
+  EXPECT_TRUE(lowerAll(attentionCases(), own).contains("attention"));
+}
+
+TEST(Candidates, OfMatrixUnitsAreLegal) {
+  const std::set<std::string> kinds = lowerAll(coopmatCases(), target("gpu-coopmat"));
+  for (const char* kind : {"coopmat", "matmul"}) EXPECT_TRUE(kinds.contains(kind)) << kind;
 }
 
 /// Every region of the sweep by one of its other schedules, a different one in each turn.
@@ -70,7 +82,7 @@ void takeOthers(Module& module, const Target& target, size_t turn) {
   }
 }
 
-TEST_P(Candidates, MeanTheSame) {
+TEST_P(CandidatesSweep, MeanTheSame) {
   const Target own = target(GetParam());
   const std::vector<SweepCase> cases = sweepCases();
   Gpu gpu;
@@ -105,7 +117,7 @@ TEST_P(Candidates, MeanTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Candidates, ::testing::Values("lavapipe", "gpu", "vulkan-min"),
+INSTANTIATE_TEST_SUITE_P(Targets, CandidatesSweep, ::testing::Values("lavapipe", "gpu", "vulkan-min"),
                          [](const auto& info) {
                            return info.param == "vulkan-min" ? "vulkan_min" : info.param;
                          });
