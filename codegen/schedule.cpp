@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "codegen/schedule_parts.h"
 #include "ir/infer.h"
 
 namespace tg {
-
-/// Invocations of a workgroup along x.
-static int64_t largestGroup(const Target& target) {
-  return std::min(target.maxInvocations, target.maxWorkgroupX);
-}
 
 std::optional<RowSpace> rowSpaceOf(const Op& op) {
   using table::Fusion;
@@ -40,193 +36,6 @@ std::optional<RowSpace> rowSpaceOf(const Op& op) {
 }
 
 namespace {
-
-/// The largest divisor of n among the candidates, which end with 1.
-int64_t divisor(int64_t n, std::initializer_list<int64_t> candidates) {
-  for (int64_t candidate : candidates)
-    if (n % candidate == 0) return candidate;
-  return 1;
-}
-
-int64_t roundUpToPowerOfTwo(int64_t n) {
-  int64_t power = 1;
-  while (power < n) power *= 2;
-  return power;
-}
-
-Attr scheduleAttr(const char* kind, AttrList members) { return Attr::call(kind, {}, std::move(members)); }
-
-/// Extents of a contraction; batch is the product of the leading axes.
-struct ProductSizes {
-  int64_t m, n, inner, batch;
-};
-ProductSizes productSizes(const Op& product) {
-  const Shape &shape = product.result()->type.shape, &a = product.in(0)->type.shape;
-  int64_t m = shape[shape.rank() - 2], n = shape.back();
-  int64_t inner = a[a.rank() - (product.flag("transpose_a") ? 2 : 1)];
-  return {m, n, inner, shape.elements() / (m * n)};
-}
-
-/// A blocking of a product staged in shared memory, and when it is chosen.
-struct SharedBlocking {
-  int64_t tile, block, depth, slices;
-  int64_t leastBlocks;  ///< of 32 × 32 elements, per parallel unit
-  int64_t leastInner, mostInner;
-  int64_t invocations() const { return block * block / (tile * tile) * slices; }
-  int64_t bytes() const { return 4 * (2 * block * (depth + 4) + (slices > 1 ? slices * block * block : 0)); }
-  Attr schedule() const {
-    AttrList members = {{"tile", Attr::ints({tile, tile})}, {"shared", Attr::ints({block, block, depth})}};
-    if (slices > 1) members.push_back({"slices", Attr::of(slices)});
-    return scheduleAttr("matmul", std::move(members));
-  }
-};
-
-/// The first that fits is taken. Measured on an H200 (132 processors): products of thousands of blocks reach
-/// 42 TFLOP/s with 8 × 8 elements an invocation and 26 with 4 × 4, which fill the device with fewer blocks.
-/// Fewer still wait for memory in every step, so that longer steps shared by slices win (2048 × 128 over
-/// 512: 16.5 us in two slices, 22.6 in one).
-constexpr SharedBlocking kSharedBlockings[] = {
-    {8, 64, 16, 1, 32, 1, INT64_MAX},  {4, 64, 16, 1, 8, 1, INT64_MAX}, {4, 32, 16, 1, 6, 1, INT64_MAX},
-    {4, 32, 16, 1, 0, 1, 32},          {4, 32, 32, 2, 2, 1, INT64_MAX}, {4, 32, 32, 4, 1, 1, INT64_MAX},
-    {4, 32, 48, 4, 0, 512, INT64_MAX}, {4, 32, 32, 4, 0, 1, INT64_MAX}, {4, 32, 16, 1, 0, 1, INT64_MAX},
-};
-
-std::optional<Attr> sharedSchedule(const Op& product, const Target& target) {
-  const auto [m, n, inner, batch] = productSizes(product);
-  for (const SharedBlocking& each : kSharedBlockings) {
-    auto blocks = [&](int64_t extent) { return (extent + each.block - 1) / each.block; };
-    int64_t covered = batch * blocks(m) * blocks(n) * (each.block / 32) * (each.block / 32);
-    if (covered < each.leastBlocks * target.units() || inner < each.leastInner || inner > each.mostInner ||
-        each.invocations() > largestGroup(target) || each.bytes() > target.sharedBytes)
-      continue;
-    return each.schedule();
-  }
-  return std::nullopt;
-}
-
-/// By the matrix units, for products of f16: the large tile where that many workgroups keep the device busy,
-/// in f32x3, which holds two sums for each element, half of it. Nothing where most of a matrix would lie
-/// outside.
-std::optional<Attr> coopmatSchedule(const Op& product, const Target& target) {
-  const auto size = productSizes(product);
-  const std::string precision = product.word("precision");
-  if (precision == "f32" || !target.multipliesHalves() || std::min({size.m, size.n, size.inner}) < 16)
-    return {};
-  struct Tiling {
-    int64_t m, n, warpM, warpN;
-  };
-  // Within 48 KiB and 32 KiB of shared memory, at a depth of 32.
-  const Tiling large = precision == "f16" ? Tiling{128, 128, 64, 32} : Tiling{64, 128, 32, 32},
-               small{64, 64, 32, 32};
-  auto groups = [&](const Tiling& t) {
-    return size.batch * ((size.m + t.m - 1) / t.m) * ((size.n + t.n - 1) / t.n);
-  };
-  auto invocations = [&](const Tiling& t) { return t.m / t.warpM * (t.n / t.warpN) * target.subgroup; };
-  bool useLarge = groups(large) * invocations(large) >= target.parallel / 2 &&
-                  invocations(large) <= largestGroup(target) && target.sharedBytes >= 49152;
-  const Tiling& t = useLarge ? large : small;
-  if (invocations(t) > largestGroup(target) || target.sharedBytes < 32768) return {};
-  return scheduleAttr("coopmat",
-                      {{"tile", Attr::ints({t.m, t.n, 32})}, {"warp", Attr::ints({t.warpM, t.warpN})}});
-}
-
-/// Whether a factor is made of the windows of a convolution, whose elements lie four in a row nowhere.
-bool readsWindows(const Value* factor) {
-  for (const Op* op = factor->def; op && op->info().fusion == table::Fusion::view; op = op->in(0)->def)
-    if (op->code == Opcode::unfold) return true;
-  return false;
-}
-
-/// The extents that an axis of a factor was reshaped from, outermost first.
-Shape axisFactors(const Op& product, int which, bool alongK) {
-  const Value* factor = product.in(which);
-  const Shape& shape = factor->type.shape;
-  bool last = (alongK == (which == 0)) != product.flag(which == 0 ? "transpose_a" : "transpose_b");
-  int64_t extent = shape[shape.rank() - (last ? 1 : 2)], behind = last ? 1 : shape.back(), taken = 1;
-  const Shape whole{extent};
-  if (!factor->def || factor->def->code != Opcode::reshape) return whole;
-  const Shape& from = factor->def->in(0)->type.shape;
-  int axis = from.rank();
-  while (axis > 0 && taken < behind) taken *= from[--axis];
-  if (taken != behind) return whole;
-  int end = axis;
-  for (taken = 1; axis > 0 && taken < extent;) taken *= from[--axis];
-  if (taken != extent) return whole;
-  Shape factors;
-  for (; axis < end; ++axis) factors.push(from[axis]);
-  return factors;
-}
-
-/// The elements of the innermost extents, as many of these as `most` holds, times what divides the next.
-int64_t wholeExtents(const Shape& factors, int64_t most) {
-  int64_t count = 1;
-  for (int axis = factors.rank() - 1; axis >= 0; --axis) {
-    int64_t part = std::min(factors[axis], most / count);
-    while (factors[axis] % part != 0) --part;
-    count *= part;
-    if (part != factors[axis]) break;
-  }
-  return count;
-}
-
-/// A tile for each invocation, as large as registers and the first cache allow while enough invocations
-/// remain to fill the device.
-Attr registerSchedule(const Op& product, const Target& target) {
-  const auto [m, n, inner, batch] = productSizes(product);
-  // A loop puts all sums away and fetches them in every round: the longer, the fewer.
-  int64_t tileM, tileN, depth = divisor(inner, {8, 4, 7, 6, 5, 3, 2, 1});
-  auto invocations = [&] { return batch * (m / tileM) * (n / tileN); };
-  int windows = readsWindows(product.in(1)) ? 1 : readsWindows(product.in(0)) ? 0 : -1;
-  if (windows >= 0 && axisFactors(product, windows, true).rank() > 1) {
-    // Whole extents of the image and the window at a time: what is not the tile's number is then constant,
-    // and windows that overlap read an element once. 1000 products are code enough for a loop.
-    constexpr int64_t kMostProducts = 2048, kMostDeep = 16, kMostWide = 28;
-    const Shape deep = axisFactors(product, windows, true);
-    depth = wholeExtents(deep, kMostDeep);
-    if (depth % 4 != 0 && wholeExtents(deep, 2 * depth) % 4 == 0) depth *= 2;  // whole vectors of the other
-    int64_t wide = wholeExtents(axisFactors(product, windows, false), kMostWide);
-    int64_t other = divisor(windows == 1 ? m : n, {8, 7, 6, 5, 4, 3, 2, 1});
-    while (other > 1 &&
-           (other * wide * depth > kMostProducts || batch * (m * n / (other * wide)) < target.parallel)) {
-      int64_t extent = windows == 1 ? m : n;
-      while (extent % --other != 0) continue;
-    }
-    tileM = windows == 1 ? other : wide;
-    tileN = windows == 1 ? wide : other;
-  } else {
-    tileM = divisor(m, {8, 7, 6, 5, 4, 3, 2, 1});
-    tileN = divisor(n, {8, 4, 7, 6, 5, 3, 2, 1});
-    // Where a cache holds the sums that registers do not, larger tiles fetch less. Rows of both factors that
-    // lie far apart, as where a sum runs over the batch, ask for the most. Twice the sums take three times as
-    // long to compile on lavapipe, and run a tenth faster.
-    struct Large {
-      int64_t m, n, depth;
-    };
-    const bool apart = product.flag("transpose_a") && !product.flag("transpose_b");
-    for (const Large& each : {Large{32, 8, 4}, {16, 8, 8}})
-      if (target.matmul == "register" && tileM * tileN == 64 && (apart || each.m < 32) && m % each.m == 0 &&
-          n % each.n == 0 && inner % each.depth == 0 &&
-          batch * (m / each.m) * (n / each.n) >= 2 * target.parallel) {
-        tileM = each.m, tileN = each.n, depth = each.depth;
-        break;
-      }
-    if (invocations() < target.parallel && tileN == 8) tileN = 4;
-    while (invocations() < target.parallel && tileM % 2 == 0 && tileM > 2) tileM /= 2;
-  }
-  int64_t workgroup =
-      std::clamp<int64_t>(roundUpToPowerOfTwo(n / tileN), 8, std::min<int64_t>(largestGroup(target), 64));
-  return scheduleAttr(
-      "matmul",
-      {{"tile", Attr::ints({tileM, tileN})}, {"depth", Attr::of(depth)}, {"workgroup", Attr::of(workgroup)}});
-}
-
-Attr matmulSchedule(const Op& product, const Target& target) {
-  if (auto schedule = coopmatSchedule(product, target)) return *schedule;
-  const auto size = productSizes(product);
-  if (target.matmul == "shared" && size.m >= 16 && size.n >= 16)
-    if (std::optional<Attr> shared = sharedSchedule(product, target)) return *shared;
-  return registerSchedule(product, target);
-}
 
 /// Queries, keys and widths of an attention row; batch is the product of the leading axes.
 struct AttentionSizes {
@@ -362,14 +171,6 @@ Attr rowSchedule(const RowSpace& rows, const Target& target) {
 }
 
 }  // namespace
-
-std::vector<Attr> sharedMatmulSchedules() {
-  std::vector<Attr> out;
-  for (const SharedBlocking& each : kSharedBlockings)
-    if (Attr schedule = each.schedule(); std::find(out.begin(), out.end(), schedule) == out.end())
-      out.push_back(std::move(schedule));
-  return out;
-}
 
 int64_t longestColumn(const Target& target, int64_t after) {
   constexpr int64_t kRounds = 32;

@@ -30,6 +30,10 @@ namespace tg {
 
 Attr chooseSchedule(const Op& fused, const Target& target);
 
+/// A handful of schedules worth timing on a device: the chosen one, then neighbours of it that the region
+/// and the target allow. Only the chosen one for a tg.custom and for regions over groups.
+std::vector<Attr> scheduleCandidates(const Op& fused, const Target& target);
+
 /// Every way in which chooseSchedule stages a product in shared memory.
 std::vector<Attr> sharedMatmulSchedules();
 

@@ -18,6 +18,7 @@
 #include "passes/fuse/fuse.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
+#include "passes/tuning.h"
 
 namespace tg {
 
@@ -54,7 +55,7 @@ static void dropUnkept(Item& func, const FuseOptions& options) {
 }
 
 Result<void> run_fuse(Module& module, const FuseOptions& options, const PassContext& context) {
-  TG_TRY(AttrList tuning, fuse::readTuning(options.tuning));
+  TG_TRY(AttrList tuning, readTuning(options.tuning));
   std::unordered_set<std::string> tuned;
   TG_TRY(Target target, resolveTarget(options.target));
   for (Item* func : module.all(ItemKind::func)) {

@@ -23,12 +23,12 @@
 
 #include "codegen/features.h"
 #include "codegen/lower.h"
-#include "codegen/lowering_key.h"
 #include "ir/access.h"
 #include "ir/byte_owners.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/legalize.h"
 #include "ir/parser.h"
+#include "ir/region_key.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -231,7 +231,7 @@ std::vector<bool> FunctionLowering::mayTexel(const Op& fused) const {
 /// next has to get its own, so that nothing is kept.
 Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std::string& word) {
   std::vector<bool> may = mayTexel(fused);
-  std::string key = loweringKey(fused);
+  std::string key = regionKey(fused) + fused.attr("schedule").str() + '\n';
   for (bool texel : may) key += texel ? 't' : 's';
   if (const KnownKernel* known = kernels_.find(key)) return known;
   bool tooLong = false;

@@ -33,10 +33,6 @@ struct Report {
 /// what to say of each when `report` asks for it, which takes longer than to form them.
 std::vector<Report> formRegions(Module& module, Item& func, const Target& target, bool report);
 
-/// The name a tuning file gives a region: a hash of its text without the schedule.
-std::string regionKey(const Op& fused);
-/// Reads a tuning file; "" gives an empty table.
-Result<AttrList> readTuning(const std::string& path);
 /// Gives the regions of a function the schedules that the table has for them; `used` collects the
 /// keys that were met.
 void applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::string>& used);

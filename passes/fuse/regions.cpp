@@ -9,6 +9,7 @@
 
 #include "codegen/schedule.h"
 #include "passes/fuse/fuse.h"
+#include "passes/tuning.h"
 
 namespace tg::fuse {
 namespace {
@@ -418,7 +419,7 @@ void Former::report(const Region& region, const Op& made, const std::string& why
   reports_.push_back(
       {made.loc,
        fmt::format("kernel of %{}: {} [{}] key {}{}{}{}", made.result()->name, made.attr("schedule").str(),
-                   holds, regionKey(made), why.empty() ? "" : "; starts here because ", why,
+                   holds, tuningKey(made), why.empty() ? "" : "; starts here because ", why,
                    roundsByItself(made) ? "; rounds to f16 without matrix units" : "")});
 }
 

@@ -1,23 +1,19 @@
-// Schedules measured elsewhere. A tuning file is one attribute dictionary from a region's key to the
-// schedule it shall have: {r1f0c… = matmul{tile = [4, 8], workgroup = 16}}. The key is a hash of the
-// region's text without its schedule; `fuse{report=true}` prints it.
-#include <fmt/format.h>
+#include "passes/tuning.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
+#include <fmt/format.h>
+
 #include "ir/parser.h"
+#include "ir/region_key.h"
 #include "ir/text_hash.h"
 #include "passes/fuse/fuse.h"
 
-namespace tg::fuse {
+namespace tg {
 
-std::string regionKey(const Op& fused) {
-  std::unordered_map<const Value*, Value*> map;
-  std::unique_ptr<Op> bare = cloneOp(fused, map);
-  tg::erase(bare->attrs, "schedule");
-  return "r" + textHash(print(*bare));
-}
+std::string tuningKey(const Op& fused) { return "r" + textHash(regionKey(fused)); }
 
 Result<AttrList> readTuning(const std::string& path) {
   if (path.empty()) return AttrList{};
@@ -30,11 +26,20 @@ Result<AttrList> readTuning(const std::string& path) {
   return table.dict;
 }
 
-void applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::string>& used) {
+std::string printTuning(AttrList tuning) {
+  std::sort(tuning.begin(), tuning.end(),
+            [](const NamedAttr& a, const NamedAttr& b) { return a.name < b.name; });
+  std::string out = "{";
+  for (const NamedAttr& entry : tuning)
+    out += fmt::format("{}\n  {} = {}", out == "{" ? "" : ",", entry.name, entry.value.str());
+  return out + "\n}\n";
+}
+
+void fuse::applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::string>& used) {
   if (tuning.empty()) return;
   for (auto& op : func.body.ops) {
     if (op->code != Opcode::fused) continue;
-    std::string key = regionKey(*op);
+    std::string key = tuningKey(*op);
     const Attr* schedule = find(tuning, key);
     if (!schedule) continue;
     op->setAttr("schedule", *schedule);
@@ -42,4 +47,4 @@ void applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::str
   }
 }
 
-}  // namespace tg::fuse
+}  // namespace tg

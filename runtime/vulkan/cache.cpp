@@ -57,12 +57,7 @@ bool madeBy(const Probe& probe, std::span<const char> data) {
 
 }  // namespace
 
-std::string Device::cacheName() const {
-  const Probe& probe = state_->probe;
-  std::string name = fmt::format("pipelines-{:04x}-{:04x}-", probe.vendorId, probe.deviceId);
-  for (const uint8_t byte : probe.cacheUuid) name += fmt::format("{:02x}", byte);
-  return name + ".bin";
-}
+std::string Device::cacheName() const { return "pipelines-" + info().cacheKey + ".bin"; }
 
 Result<bool> Device::loadCache(const std::string& path) {
   std::error_code absent;

@@ -274,6 +274,9 @@ Probe probeDevice(VkPhysicalDevice physical, int index) {
   info.driver = fmt::format("{} {}", p.driver.driverName, p.driver.driverInfo);
   info.api = versionString(base.apiVersion);
   info.uuid = uuidString(p.id.deviceUUID);
+  // Mesa's CPU device has the same pipeline cache UUID in every version.
+  info.cacheKey = fmt::format("{:04x}-{:04x}-{:08x}", base.vendorID, base.deviceID, base.driverVersion);
+  for (const uint8_t byte : base.pipelineCacheUUID) info.cacheKey += fmt::format("{:02x}", byte);
   fillMemory(probe);
   info.maxAllocationBytes = std::min(info.heapBytes, largestBuffer(p));
   if (base.apiVersion < neededApi) {

@@ -1,11 +1,13 @@
 // tg-run doctor: whether a module fits a device, and which limit it is that it exceeds.
 #include <cstdio>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "runtime/check/fit.h"
 #include "runtime/finish.h"
+#include "runtime/vulkan/device.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/train_open.h"
@@ -21,6 +23,7 @@ struct Patient {
   Target target;
   DeviceMemory memory;
   std::string name;
+  std::optional<vulkan::DeviceInfo> device = {};
 };
 
 /// A target's JSON, or an entry of `tg-run devices --json`, which knows the memory too.
@@ -51,7 +54,7 @@ Result<Patient> patientOfDevice(const std::string& select) {
   TG_TRY(auto devices, vulkan::listDevices());
   TG_TRY(vulkan::Selection chosen, vulkan::selectDevice(devices, select));
   const vulkan::DeviceInfo& info = devices[static_cast<size_t>(chosen.index)];
-  return Patient{info.target, {info.heapBytes, info.maxAllocationBytes}, info.name};
+  return Patient{info.target, {info.heapBytes, info.maxAllocationBytes}, info.name, info};
 }
 
 std::string amount(const Need& need, int64_t value) {
@@ -102,7 +105,7 @@ struct Doctor : Verb {
         ->option_text("DEVICE")
         ->group("Target")
         ->excludes(wanted);
-    app.add_option("--tuning", tuning, "schedules measured on the device")
+    app.add_option("--tuning", tuning, "schedules measured on the device; auto is tune's file for it")
         ->option_text("FILE")
         ->group("Target");
   }
@@ -111,7 +114,7 @@ struct Doctor : Verb {
     if (target.empty()) return patientOfDevice(device.empty() ? "auto" : device);
     if (target.find('/') == std::string::npos && !target.ends_with(".json")) {
       TG_TRY(Target named, targetByName(target));
-      return Patient{named, {}, named.name};
+      return Patient{named, {}, named.name, {}};
     }
     TG_TRY(std::string json, readInput(target));
     return patientOfJson(json, target);
@@ -131,7 +134,8 @@ struct Doctor : Verb {
       module = std::move(ran->module);
     }
     FinishOptions options;
-    options.tuning = tuning;
+    if (int code = tuningOf(app, tuning, against->device ? &*against->device : nullptr, options.tuning))
+      return code;
     auto done = finish(std::move(module), against->target, options);
     if (!done) {
       int code = report(app, exitInput, done.error());

@@ -18,6 +18,7 @@
 #include "runtime/finish.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/tune.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
@@ -145,7 +146,7 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
       "compile for a shipped target or a JSON file instead of the device's limits");
   add("--pipeline", "PASSES", flags.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'");
   add("--weights", "PATH", flags.weights, "parameters: a safetensors file, a checkpoint or a run");
-  add("--tuning", "FILE", flags.tuning, "schedules measured on the device");
+  add("--tuning", "FILE", flags.tuning, "schedules measured on the device; auto is tune's file for it");
   add("--emit-module", "FILE", flags.emitModule, "write the finished module here");
   app.add_option("--seed", flags.seed, "of parameters and random ops")
       ->option_text("N")
@@ -182,9 +183,31 @@ int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& functio
   }
   if (!out->func(function))
     return report(app, exitInput, fmt::format("{} has no function @{}", flags.file, function));
-  const Attr* own = find(out->attrs, "train_pipeline");
-  if (flags.pipeline.empty() && own && out->stage == Stage::tensor && !hasUpdate(*out, function))
+  takeOwnPipeline(*out, flags, function);
+  return exitOk;
+}
+
+void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string& function) {
+  const Attr* own = find(module.attrs, "train_pipeline");
+  if (flags.pipeline.empty() && own && module.stage == Stage::tensor && !hasUpdate(module, function))
     flags.pipeline = own->text;
+}
+
+int tuningOf(const CLI::App& app, const std::string& flag, const vulkan::DeviceInfo* device,
+             std::string& file) {
+  file = flag;
+  if (flag != "auto") return exitOk;
+  if (!device)
+    return report(app, exitUsage,
+                  "--tuning=auto is what tune measured on a Vulkan device for its own target; name the file");
+  file = tuningFile(userCacheFolder(), *device);
+  if (file.empty())
+    return report(app, exitUsage, "--tuning=auto: there is no folder for caches, so name the file");
+  if (!std::filesystem::exists(file))
+    return report(app, exitInput,
+                  fmt::format("--tuning=auto: {} is not there, since nothing was tuned on {} with this "
+                              "driver: tg-run tune FILE makes it",
+                              file, device->name));
   return exitOk;
 }
 
@@ -240,6 +263,40 @@ Result<void> loadWeights(Session& session, const std::string& path) {
 /// An error with a place in the text is the input's; any other one of a session is the device's.
 int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc) ? exitInput : exitDevice; }
 
+int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptions& options,
+                std::unique_ptr<Module>& module, OpenModel& out) {
+  if (!options.device.open && flags.target.empty()) {
+    std::string none;
+    if (int code = tuningOf(app, flags.tuning, nullptr, none)) return code;
+    if (flags.emitModule.empty()) return exitOk;
+    return report(app, exitUsage, "--emit-module with --device=interp wants a --target");
+  }
+  Target target;
+  if (flags.target.empty()) {
+    target = options.device.open->info().target;
+  } else {
+    auto given = targetOf(flags.target);
+    if (!given) return report(app, exitUsage, given.error());
+    target = *given;
+  }
+  FinishOptions rest;
+  if (module->stage == Stage::tensor) {  // later ones have their schedules
+    const bool own = options.device.open && flags.target.empty();
+    const vulkan::DeviceInfo* device = own ? &options.device.open->info() : nullptr;
+    if (int code = tuningOf(app, flags.tuning, device, rest.tuning)) return code;
+  }
+  rest.shaders = shaderFolder(options.cache);
+  auto done = finish(std::move(module), target, rest);
+  if (!done) return report(app, exitInput, done.error());
+  module = std::move(done->module);
+  for (auto& phase : done->milliseconds) out.milliseconds.push_back(std::move(phase));
+  if (flags.emitModule.empty()) return exitOk;
+  auto written = writeOutput(flags.emitModule, print(*module));
+  return written ? exitOk : report(app, exitInput, written.error());
+}
+
+}  // namespace
+
 int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& module, SessionOptions& options) {
   options.device = DeviceChoice(flags.device);
   options.seed = flags.seed;
@@ -260,34 +317,6 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
                info.name);
   return exitOk;
 }
-
-int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptions& options,
-                std::unique_ptr<Module>& module, OpenModel& out) {
-  if (!options.device.open && flags.target.empty()) {
-    if (flags.emitModule.empty()) return exitOk;
-    return report(app, exitUsage, "--emit-module with --device=interp wants a --target");
-  }
-  Target target;
-  if (flags.target.empty()) {
-    target = options.device.open->info().target;
-  } else {
-    auto given = targetOf(flags.target);
-    if (!given) return report(app, exitUsage, given.error());
-    target = *given;
-  }
-  FinishOptions rest;
-  rest.tuning = flags.tuning;
-  rest.shaders = shaderFolder(options.cache);
-  auto done = finish(std::move(module), target, rest);
-  if (!done) return report(app, exitInput, done.error());
-  module = std::move(done->module);
-  for (auto& phase : done->milliseconds) out.milliseconds.push_back(std::move(phase));
-  if (flags.emitModule.empty()) return exitOk;
-  auto written = writeOutput(flags.emitModule, print(*module));
-  return written ? exitOk : report(app, exitInput, written.error());
-}
-
-}  // namespace
 
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out) {

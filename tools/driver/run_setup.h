@@ -43,11 +43,20 @@ struct ModelFlags {
   std::string pipeline;    ///< passes to run first
   std::string weights;     ///< params: a safetensors file, a checkpoint or a run
   std::string emitModule;  ///< write the finished module here
-  std::string tuning;
+  std::string tuning;      ///< a file, or auto
   uint64_t seed = 0;
   bool validation = false, noCache = false;
 };
 void addModelFlags(CLI::App& app, ModelFlags& flags);
+
+/// Opens the device of the flags, if it is one, and says what a user should know of it. 0, or an exit code
+/// after printing why.
+int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& module, SessionOptions& options);
+
+/// The file that --tuning means: `auto` is what tune measured on the device, which is null where no device or
+/// another target than its own was asked for. 0, or an exit code after printing why.
+int tuningOf(const CLI::App& app, const std::string& flag, const vulkan::DeviceInfo* device,
+             std::string& file);
 
 /// A session and what making it took.
 struct OpenModel {
@@ -69,6 +78,10 @@ int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Mod
 /// that has no updates yet and no passes were asked for, the module's own train_pipeline is.
 int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& function,
               std::unique_ptr<Module>& out);
+
+/// Where no passes were asked for and `function` learns nothing yet: the module's train_pipeline, if it has
+/// one.
+void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string& function);
 
 /// A shipped target by name, or a JSON file.
 Result<Target> targetOf(const std::string& text);

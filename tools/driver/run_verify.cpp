@@ -49,7 +49,7 @@ class Verification {
   int run(const Module& source, const std::vector<std::string>& functions) {
     FinishOptions options;
     options.keepGrads = true;
-    options.tuning = model_.tuning;
+    if (int code = tuningOf(app_, model_.tuning, &device_->info(), options.tuning)) return code;
     auto done = finish(clone(source), device_->info().target, options);
     if (!done) return report(app_, exitInput, done.error());
     spirv_ = std::move(done->module);
@@ -181,7 +181,8 @@ struct Verify : Verb {
     app.add_option("--seed", model.seed, "of the random parameters and inputs")->option_text("N");
     app.add_option("--pipeline", model.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
         ->option_text("PASSES");
-    app.add_option("--tuning", model.tuning, "schedules measured on the device")->option_text("FILE");
+    app.add_option("--tuning", model.tuning, "schedules measured on the device; auto is tune's file for it")
+        ->option_text("FILE");
     app.add_flag("--bisect", flags.bisect, "run the kernels one by one; name the first that differs");
     app.add_option("--dump", flags.dump, "write that kernel, its inputs and both outputs")
         ->option_text("DIR");

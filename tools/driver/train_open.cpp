@@ -391,9 +391,7 @@ int loadSource(const CLI::App& app, ModelFlags& model, std::unique_ptr<Module>& 
   model.file = RunDir{run}.model();
   if (model.pipeline.empty()) model.pipeline = started.pipeline;
   if (int code = loadModule(app, model, out)) return code;
-  const Attr* own = find(out->attrs, "train_pipeline");
-  if (model.pipeline.empty() && own && out->stage == Stage::tensor && !hasUpdate(*out, kTrain))
-    model.pipeline = own->text;
+  takeOwnPipeline(*out, model, kTrain);
   return exitOk;
 }
 

@@ -229,6 +229,12 @@ DEVICES = [
     Row("target is no JSON", train("--target=broken.json", "--device=cpu"), USAGE, r"broken\.json"),
     Row("target has an unknown field", train("--target=field.json", "--device=cpu"), USAGE, r"field\.json.*nmae"),
     Row("tuning is not there", train("--tuning=none.json", "--device=cpu"), INPUT, r"none\.json"),
+    Row("tuning is no table", train("--tuning=x.npy", "--device=cpu"), INPUT, r"x\.npy"),
+    Row("nothing was tuned", train("--tuning=auto", "--device=cpu"), INPUT,
+        r"--tuning=auto: .*folder/tuning-.* is not there.*tg-run tune", env={"TENSORGRAD_CACHE": "folder"}),
+    Row("tuning of another target", train("--tuning=auto", "--target=lavapipe", "--device=cpu"), USAGE,
+        r"--tuning=auto is what tune measured .*name the file"),
+    Row("tuning without a device", train("--tuning=auto"), USAGE, r"--tuning=auto is what tune measured"),
 ]
 
 OTHER_VERBS = [
@@ -280,6 +286,11 @@ OTHER_VERBS = [
     Row("memory of an unknown function", ["explain-memory", "good.tgir", "--function=fit"], INPUT, r"no function @fit"),
     Row("gradients of no parameter", ["check-grad", "good.tgir", "--wrt=q*"], INPUT, r"--wrt=q\* names no parameter"),
     Row("gradients of an unknown function", ["check-grad", "good.tgir", "--func=fit"], INPUT, r"no function @fit"),
+    Row("tune of no module", ["tune", "none.tgir"], INPUT, r"cannot open none\.tgir: No such file"),
+    Row("tune without a device", ["tune", "good.tgir", I], USAGE, r"tune times kernels on a Vulkan device"),
+    Row("tune of a late stage", ["tune", "late.tgir", "--device=cpu"], INPUT, r"late\.tgir is of stage spirv"),
+    Row("tune without a place for its file", ["tune", "good.tgir", "--device=cpu", "--no-cache"], USAGE, r"give -o FILE"),
+    Row("tune written onto a text", ["tune", "good.tgir", "--device=cpu", "-o", "text"], USAGE, r"--out=text would replace"),
     Row("bench of no workload", ["bench", "mpl"], INPUT, r"cannot open mpl: .*"),
 ]
 

@@ -1,4 +1,4 @@
-#include "codegen/lowering_key.h"
+#include "ir/region_key.h"
 
 #include <cstring>
 #include <unordered_map>
@@ -79,7 +79,7 @@ void KeyWriter::results(const Op& op) {
 }
 
 void KeyWriter::op(const Op& op) {
-  number(op.code);
+  text(op.info().name);
   count(op.operands.size());
   for (const Operand& operand : op.operands) this->operand(operand);
   attrs(op.attrs);
@@ -100,9 +100,11 @@ void KeyWriter::block(const Block& block) {
 
 }  // namespace
 
-std::string loweringKey(const Op& fused) {
+std::string regionKey(const Op& fused) {
   KeyWriter writer;
-  writer.attrs(fused.attrs);
+  AttrList attrs = fused.attrs;
+  tg::erase(attrs, "schedule");
+  writer.attrs(attrs);
   writer.block(*fused.regions[0]);
   writer.results(fused);
   return writer.take();

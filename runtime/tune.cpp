@@ -1,0 +1,252 @@
+#include "runtime/tune.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "codegen/schedule.h"
+#include "ir/access.h"
+#include "ir/builder.h"
+#include "ir/verify.h"
+#include "passes/tuning.h"
+#include "runtime/data/init.h"
+#include "runtime/executor.h"
+#include "runtime/finish.h"
+#include "runtime/train/feed.h"
+
+namespace tg {
+
+namespace {
+
+/// A region of the module that is worth timing.
+struct Subject {
+  const Op* fused = nullptr;
+  TunedRegion region;
+};
+
+std::string mainOp(const Op& fused) {
+  const Op* main = fused.regions[0]->ops.front().get();
+  for (const auto& op : fused.regions[0]->ops) {
+    using table::Fusion;
+    const Fusion kind = op->info().fusion;
+    if (kind == Fusion::view || op->operands.empty() || op->code == Opcode::yield) continue;
+    main = op.get();
+    if (kind != Fusion::map) break;
+  }
+  return std::string(main->info().name);
+}
+
+bool spansBindings(const Op& fused, const Target& target) {
+  for (int binding = 0; binding < fused.numOperands(); ++binding)
+    for (const Value* source : bindingSources(fused, binding))
+      if (source->type.bytes() > std::min(target.storageRange, target.allocation)) return false;
+  return true;
+}
+
+std::vector<Subject> subjectsOf(const Module& module, const Target& target) {
+  std::vector<Subject> out;
+  std::map<std::string, size_t> known;
+  for (const Item* func : module.all(ItemKind::func))
+    for (const auto& op : func->body.ops) {
+      if (op->code != Opcode::fused) continue;
+      const std::string key = tuningKey(*op);
+      if (auto found = known.find(key); found != known.end()) {
+        ++out[found->second].region.count;
+        continue;
+      }
+      std::vector<Attr> schedules = scheduleCandidates(*op, target);
+      if (schedules.size() < 2 || !spansBindings(*op, target)) continue;
+      known.emplace(key, out.size());
+      Subject subject{op.get(), {}};
+      subject.region.key = key;
+      subject.region.label = fmt::format("{}: {}", op->result()->name, mainOp(*op));
+      subject.region.source = locString(op->loc);
+      subject.region.count = 1;
+      for (Attr& schedule : schedules) subject.region.schedules.push_back({std::move(schedule), 0, 0});
+      out.push_back(std::move(subject));
+    }
+  return out;
+}
+
+void renameInside(Block& block, NameTable& names) {
+  for (auto& arg : block.args) arg->name = names.unique(arg->name);
+  for (auto& op : block.ops) {
+    for (auto& result : op->results) result->name = names.unique(result->name);
+    for (auto& region : op->regions) renameInside(*region, names);
+  }
+}
+
+/// A function f that computes the region by every schedule, one after the other, from states in<i>. Nobody
+/// reads the results, so that all stand at the same place of the arena and no two kernels overlap. The first
+/// runs twice: whatever comes first pays for the caches.
+std::unique_ptr<Module> moduleOf(const Op& fused, const TunedRegion& region, const Target& target) {
+  auto module = std::make_unique<Module>();
+  module->name = "tune";
+  module->stage = Stage::fused;
+  set(module->attrs, "target", targetToAttr(target));
+  std::unordered_map<const Value*, Value*> inputs;
+  std::vector<const Value*> sources;
+  for (int binding = 0; binding < fused.numOperands(); ++binding)
+    for (const Value* source : bindingSources(fused, binding))
+      if (inputs.try_emplace(source, nullptr).second) sources.push_back(source);
+  for (size_t i = 0; i < sources.size(); ++i)
+    module->add(ItemKind::state, fmt::format("in{}", i))->type = sources[i]->type;
+  Item* func = module->add(ItemKind::func, "f");
+  Builder builder(module.get(), func);
+  for (size_t i = 0; i < sources.size(); ++i)
+    inputs[sources[i]] =
+        builder.create(Opcode::state, {Operand::symbol(fmt::format("in{}", i))}, {}, {sources[i]->type})
+            ->result();
+  auto add = [&](const Attr& schedule) {
+    std::unordered_map<const Value*, Value*> map = inputs;
+    std::unique_ptr<Op> op = cloneOp(fused, map);
+    op->setAttr("schedule", schedule);
+    renameInside(*op->regions[0], builder.names());
+    builder.append(std::move(op));
+  };
+  add(region.schedules[0].schedule);
+  for (const TimedSchedule& each : region.schedules) add(each.schedule);
+  builder.create(Opcode::return_, {});
+  return module;
+}
+
+/// Normal floats, coins, and ids below what the region reads by them: a pattern, over and over.
+Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uint64_t seed) {
+  constexpr int64_t kPattern = 65521;  // a prime, so that no row is like the next
+  HostArray out = HostArray::zeros(type);
+  if (type.elements() == 0) return out;
+  const Type few = Type::tensor(DType::f32, {std::min(type.elements(), kPattern)});
+  if (type.dtype == DType::f32) {
+    TG_TRY(HostArray pattern, initialValue(fmt::format("in{}", binding), few, "randn", {}, seed));
+    for (size_t at = 0; at < out.bytes.size(); at += pattern.bytes.size())
+      std::memcpy(&out.bytes[at], pattern.bytes.data(),
+                  std::min(pattern.bytes.size(), out.bytes.size() - at));
+    return out;
+  }
+  std::unordered_map<const Value*, Value*> map;
+  std::unique_ptr<Op> copy = cloneOp(fused, map);
+  Item body;
+  body.kind = ItemKind::func;
+  body.body = std::move(*copy->regions[0]);
+  const int64_t limit =
+      std::max<int64_t>(idLimit(body, body.body.args[static_cast<size_t>(binding)].get()), 2);
+  TG_TRY(HostArray pattern, initialValue(fmt::format("in{}", binding), few, "uniform",
+                                         std::array{0.0, static_cast<double>(limit)}, seed));
+  for (int64_t i = 0; i < type.elements(); ++i) {
+    const double drawn = pattern.at(i % pattern.elements());
+    const int64_t id = std::min(static_cast<int64_t>(drawn), limit - 1);
+    out.set(i, type.dtype == DType::i1 ? static_cast<double>(id % 2) : static_cast<double>(id));
+  }
+  return out;
+}
+
+Result<void> fillInputs(Executor& executor, const Op& fused, uint64_t seed) {
+  std::unordered_map<const Value*, int> seen;
+  for (int binding = 0; binding < fused.numOperands(); ++binding) {
+    const Value* source = bindingSources(fused, binding)[0];
+    const int number = static_cast<int>(seen.size());
+    if (!seen.try_emplace(source, number).second) continue;
+    TG_TRY(HostArray data, randomData(fused, binding, source->type, seed));
+    TG_CHECK(executor.setStorage(fmt::format("in{}", number), data));
+  }
+  return {};
+}
+
+double medianOf(std::vector<double> values) {
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Runs f until every schedule was timed often enough.
+Result<void> time(Executor& executor, TunedRegion& region, const TuneOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  executor.measure(vulkan::Timestamps::commands);
+  std::vector<std::vector<double>> times(region.schedules.size());
+  const Clock::time_point start = Clock::now();
+  auto enough = [&](int round) {
+    return round > options.rounds &&
+           std::chrono::duration<double>(Clock::now() - start).count() >= options.leastSeconds;
+  };
+  for (int round = 0; !enough(round); ++round) {
+    TG_CHECK(executor.run("f", {}, false));
+    TG_TRY(std::vector<RunTimes> runs, executor.takeTimes());
+    const std::vector<vulkan::DeviceTime>& commands = runs.front().device;
+    if (commands.size() != times.size() + 1)
+      return fail(fmt::format("{} took {} commands for {} schedules", region.label, commands.size(),
+                              times.size() + 1));
+    if (round == 0) continue;  // drivers compile and map memory when something first runs
+    for (size_t i = 0; i < times.size(); ++i) times[i].push_back(commands[i + 1].microseconds());
+  }
+  for (size_t i = 0; i < times.size(); ++i) {
+    region.schedules[i].least = *std::min_element(times[i].begin(), times[i].end());
+    region.schedules[i].median = medianOf(std::move(times[i]));
+  }
+  return {};
+}
+
+Result<void> measure(Subject& subject, const std::shared_ptr<vulkan::Device>& device, const Target& target,
+                     const TuneOptions& options) {
+  std::unique_ptr<Module> module = moduleOf(*subject.fused, subject.region, target);
+  TG_CHECK(verify(*module));
+  const std::string passes =
+      fmt::format("plan{{order=text}},spirv-emit{{cache={}}}", Attr::string(options.shaders).str());
+  TG_TRY(Finished done, runPasses(std::move(module), passes));
+  TG_TRY(std::unique_ptr<Executor> executor, Executor::create(*done.module, device));
+  TG_CHECK(fillInputs(*executor, *subject.fused, options.seed));
+  TG_CHECK(time(*executor, subject.region, options));
+  subject.region.best = fastest(subject.region.schedules);
+  return {};
+}
+
+}  // namespace
+
+size_t fastest(const std::vector<TimedSchedule>& schedules) {
+  const TimedSchedule& chosen = schedules.front();
+  size_t best = 0;
+  for (size_t i = 1; i < schedules.size(); ++i) {
+    const TimedSchedule& other = schedules[i];
+    const bool clearly = other.least <= chosen.least * (1 - kClearlyFaster) &&
+                         other.median <= chosen.median * (1 - kClearlyFaster);
+    if (clearly && other.least < schedules[best].least) best = i;
+  }
+  return best;
+}
+
+Result<std::vector<TunedRegion>> tune(const Module& fused, const std::shared_ptr<vulkan::Device>& device,
+                                      const TuneOptions& options) {
+  if (!device->info().timestamps)
+    return fail(fmt::format("{} has no timestamps, by which kernels are timed", device->info().name));
+  if (fused.stage != Stage::fused)
+    return failAt(fused.loc, fmt::format("schedules are chosen at stage fused; this module is of stage {}",
+                                         name(fused.stage)));
+  TG_TRY(Target target, targetOf(fused.attrs));
+  if (targetToJson(target) != targetToJson(device->info().target))
+    return failAt(fused.loc, fmt::format("the module is made for target '{}', which is not that of {}",
+                                         target.name, device->info().name));
+  std::vector<Subject> subjects = subjectsOf(fused, target);
+  std::vector<TunedRegion> out;
+  for (Subject& subject : subjects) {
+    TG_CHECK(measure(subject, device, target, options));
+    out.push_back(std::move(subject.region));
+    if (options.onRegion) options.onRegion(out.back());
+  }
+  return out;
+}
+
+std::string tuningFile(const std::string& cache, const vulkan::DeviceInfo& device) {
+  return cache.empty() ? "" : cache + "/tuning-" + device.cacheKey + ".txt";
+}
+
+void mergeTuning(AttrList& tuning, const std::vector<TunedRegion>& measured) {
+  for (const TunedRegion& region : measured) {
+    tg::erase(tuning, region.key);
+    if (region.best != 0) set(tuning, region.key, region.schedules[region.best].schedule);
+  }
+}
+
+}  // namespace tg

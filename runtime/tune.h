@@ -1,0 +1,61 @@
+// Schedules chosen by timing them: each kernel of a module computed in a handful of ways on the device at
+// hand.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/module.h"
+#include "ir/result.h"
+#include "runtime/vulkan/device.h"
+
+namespace tg {
+
+/// A schedule and its times by the device's clock.
+struct TimedSchedule {
+  Attr schedule;
+  double least = 0, median = 0;  ///< microseconds
+};
+
+/// A region that stands in a module, at several places perhaps.
+struct TunedRegion {
+  std::string key;                       ///< its name in a tuning file
+  std::string label;                     ///< a result's name and the main op, for people
+  std::string source;                    ///< file:line:column of the first, or ""
+  int64_t count = 0;                     ///< in all functions
+  std::vector<TimedSchedule> schedules;  ///< the chosen one first
+  size_t best = 0;                       ///< of `schedules`; 0 unless another is clearly faster
+};
+
+struct TuneOptions {
+  int rounds = 10;                                   ///< times each schedule is timed, at least
+  double leastSeconds = 0.1;                         ///< for a region: short kernels are timed more often
+  std::string shaders;                               ///< spirv-emit's option cache: a folder
+  uint64_t seed = 0;                                 ///< of the data
+  std::function<void(const TunedRegion&)> onRegion;  ///< called when one is done; may be empty
+};
+
+/// Another schedule takes the chosen one's place where its shortest and its median time are less by this
+/// part.
+constexpr double kClearlyFaster = 0.03;
+/// The index of the fastest of those that are clearly faster than the first, or 0.
+size_t fastest(const std::vector<TimedSchedule>& schedules);
+
+/// Times the schedules (codegen/schedule.h, scheduleCandidates) of the regions of a module of stage fused
+/// made for the device's target. Each region runs alone, on random data, its schedules in turn; equal ones
+/// once. Left out are regions with one schedule only, and those whose operands no storage binding spans.
+/// Errors: a device without timestamps, another stage or target, memory, the driver's refusals.
+Result<std::vector<TunedRegion>> tune(const Module& fused, const std::shared_ptr<vulkan::Device>& device,
+                                      const TuneOptions& options);
+
+/// The file in a session's cache folder for what was measured on this device with this driver; "" in none.
+std::string tuningFile(const std::string& cache, const vulkan::DeviceInfo& device);
+
+/// Adds the schedules that proved faster to a table of passes/tuning.h. What it said of these regions before
+/// goes; other entries stay.
+void mergeTuning(AttrList& tuning, const std::vector<TunedRegion>& measured);
+
+}  // namespace tg

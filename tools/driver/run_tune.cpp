@@ -1,0 +1,206 @@
+// tg-run tune: which schedules are fastest on a device, kept in a file for --tuning.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "passes/tuning.h"
+#include "runtime/cache_folder.h"
+#include "runtime/finish.h"
+#include "runtime/train/run_dir.h"
+#include "runtime/tune.h"
+#include "tools/driver/bench_models.h"
+#include "tools/driver/io.h"
+#include "tools/driver/run_setup.h"
+#include "tools/driver/train_open.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+bool beginsTuning(std::string_view bytes) {
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && bytes[first] == '{';
+}
+
+std::string cut(const std::string& text, size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 1) + "~";
+}
+
+/// Times of the whole module, in microseconds.
+struct Totals {
+  int64_t places = 0, replaced = 0;
+  double chosen = 0, best = 0;
+  explicit Totals(const std::vector<TunedRegion>& regions) {
+    for (const TunedRegion& region : regions) {
+      places += region.count;
+      replaced += region.best != 0;
+      chosen += static_cast<double>(region.count) * region.schedules[0].least;
+      best += static_cast<double>(region.count) * region.schedules[region.best].least;
+    }
+  }
+};
+
+void printHead() {
+  fmt::print("{:<36} {:>6} {:>11} {:>11} {:>6}  {}\n", "kernel", "places", "by rule us", "best us", "ratio",
+             "faster schedule");
+}
+
+void printRow(const TunedRegion& region) {
+  const TimedSchedule &chosen = region.schedules[0], &best = region.schedules[region.best];
+  fmt::print("{:<36} {:>6} {:>11.2f} {:>11.2f} {:>6.2f}  {}\n", cut(region.label, 36), region.count,
+             chosen.least, best.least, chosen.least / best.least, region.best ? best.schedule.str() : "");
+  std::fflush(stdout);
+}
+
+Json toJson(const std::vector<TunedRegion>& regions) {
+  Json out = Json::array();
+  for (const TunedRegion& region : regions) {
+    Json schedules = Json::array();
+    for (const TimedSchedule& each : region.schedules)
+      schedules.push_back(
+          {{"schedule", each.schedule.str()}, {"us", each.least}, {"median_us", each.median}});
+    out.push_back({{"key", region.key},
+                   {"kernel", region.label},
+                   {"source", region.source},
+                   {"places", region.count},
+                   {"best", region.best},
+                   {"schedules", std::move(schedules)}});
+  }
+  return out;
+}
+
+struct TuneVerb : Verb {
+  ModelFlags model;
+  std::string out;
+  TuneOptions options;
+  bool json = false;
+
+  void describe(CLI::App& app) override {
+    app.description(
+        "Times every kernel of a module with a handful of schedules on the device, on random\n"
+        "data, and adds those that are clearly faster to a file that --tuning reads. FILE may be\n"
+        "a run or a workload: " +
+        fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
+    app.add_option("FILE", model.file, "a module of stage tensor or fused; - or nothing is standard input")
+        ->option_text(" ");
+    app.add_option("--device", model.device, "auto (default), cpu, an index, a UUID, a part of the name")
+        ->option_text("DEVICE");
+    app.add_option("--pipeline", model.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
+        ->option_text("PASSES");
+    app.add_option("-o,--out", out, "the tuning file; the device's, which --tuning=auto is, by default")
+        ->option_text("FILE");
+    app.add_option("--rounds", options.rounds, "times each schedule is timed, at least")
+        ->option_text("N")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 10000));
+    app.add_option("--seed", options.seed, "of the random data")->option_text("N");
+    app.add_flag("--no-cache", model.noCache, "read and keep no compiled shaders and pipelines");
+    app.add_flag("--json", json, "print JSON, with every schedule's times");
+  }
+
+  int load(const CLI::App& app, std::unique_ptr<Module>& module) {
+    if (auto made = benchModel(model.file)) {
+      if (!*made) return report(app, exitInput, made->error());
+      module = std::move(**made);
+    } else if (int code = loadSource(app, model, module)) {
+      return code;
+    }
+    if (module->func("train")) takeOwnPipeline(*module, model, "train");
+    if (module->stage > Stage::fused)
+      return report(app, exitInput,
+                    fmt::format("{} is of stage {}, whose schedules are made use of already: give a module "
+                                "of stage tensor or fused",
+                                model.file, name(module->stage)));
+    if (model.pipeline.empty()) return exitOk;
+    auto ran = runPasses(std::move(module), model.pipeline);
+    if (!ran) return report(app, exitInput, ran.error());
+    module = std::move(ran->module);
+    return exitOk;
+  }
+
+  /// What the output holds already.
+  Result<AttrList> held() const {
+    if (!fs::exists(out)) return AttrList{};
+    return readTuning(out);
+  }
+
+  /// Decides on the output before anything is timed.
+  int openOutput(const CLI::App& app, const vulkan::DeviceInfo& device) {
+    if (out.empty()) {
+      const std::string folder = model.noCache ? "" : userCacheFolder();
+      out = tuningFile(folder, device);
+      if (out.empty())
+        return report(app, exitUsage, "there is no folder for caches to keep the file in: give -o FILE");
+      std::error_code failed;
+      fs::create_directories(folder, failed);
+      if (failed) return report(app, exitInput, fmt::format("{}: {}", folder, failed.message()));
+    }
+    if (auto may = mayReplace("--out", out, beginsTuning, {model.file}); !may)
+      return report(app, exitUsage, may.error());
+    auto before = held();
+    return before ? exitOk : report(app, exitInput, before.error());
+  }
+
+  int write(const CLI::App& app, const std::vector<TunedRegion>& regions) {
+    // Read only now: measuring takes a while, in which another process may have added some.
+    auto tuning = held();
+    if (!tuning) return report(app, exitInput, tuning.error());
+    mergeTuning(*tuning, regions);
+    const Totals totals(regions);
+    if (auto done = writeOutput(out, printTuning(*tuning)); !done)
+      return report(app, exitInput, done.error());
+    if (json) return exitOk;
+    fmt::print("{} kernels at {} places: {:.3f} ms by rule, {:.3f} ms by the fastest, {:.2f} times as fast\n",
+               regions.size(), totals.places, totals.chosen * 1e-3, totals.best * 1e-3,
+               totals.best > 0 ? totals.chosen / totals.best : 1.0);
+    fmt::print("wrote {}: {} schedules, {} of this module\n", out, tuning->size(), totals.replaced);
+    return exitOk;
+  }
+
+  int run(CLI::App& app, const Arguments&) override {
+    if (model.device == "interp")
+      return report(app, exitUsage, "tune times kernels on a Vulkan device; --device=interp has none");
+    const std::string given = model.file;
+    std::unique_ptr<Module> module;
+    if (int code = load(app, module)) return code;
+    SessionOptions opened;
+    if (int code = openDevice(app, model, *module, opened)) return code;
+    const std::shared_ptr<vulkan::Device>& device = opened.device.open;
+    if (int code = openOutput(app, device->info())) return code;
+    FinishOptions until;
+    until.until = Stage::fused;
+    auto fused = finish(std::move(module), device->info().target, until);
+    if (!fused) return report(app, exitInput, fused.error());
+    if (!json) {
+      fmt::print("{} on {}{}\n", given == "-" ? "standard input" : given, device->info().name,
+                 device->info().type == "cpu" ? ", a CPU: what else it does shows in the times" : "");
+      printHead();
+      options.onRegion = printRow;
+    }
+    options.shaders = shaderFolder(opened.cache);
+    auto regions = tune(*fused->module, device, options);
+    if (!regions) return report(app, exitDevice, regions.error());
+    if (json)
+      fmt::print("{}\n", Json{{"device", device->info().name},
+                              {"driver", device->info().driver},
+                              {"kernels", toJson(*regions)}}
+                             .dump(2));
+    return write(app, *regions);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> makeTune() { return std::make_unique<TuneVerb>(); }
+
+}  // namespace tg
