@@ -281,6 +281,11 @@ void addMatmuls(Cases& out) {
     if (tb) attrs.push_back({"transpose_b", Attr::boolean(true)});
     out.plain(Opcode::matmul, {{f32(shape(batch.a, m, k, ta))}, {f32(shape(batch.b, k, n, tb))}}, attrs);
   }
+  // So many that tiles of 16 and 32 rows fill a CPU device.
+  for (bool ta : {false, true})
+    for (bool tb : {false, true})
+      out.plain(Opcode::matmul, {{f32(shape({16}, 32, 16, ta))}, {f32(shape({16}, 16, 64, tb))}},
+                {{"transpose_a", Attr::boolean(ta)}, {"transpose_b", Attr::boolean(tb)}});
   for (bool ta : {false, true})
     for (bool tb : {false, true})
       out.add(
