@@ -38,12 +38,12 @@ struct SharedBlocking {
 /// 30 % less. Fewer blocks still wait for memory in every step, so that longer steps shared by slices win
 /// (2048 × 128 over 512: 16.5 us in two slices, 22.6 in one).
 constexpr SharedBlocking kSharedBlockings[] = {
-    {{8, 4}, {64, 64}, 16, 1, 32, 1, 64},         {{8, 8}, {64, 128}, 16, 1, 32, 1, INT64_MAX},
-    {{8, 8}, {64, 64}, 16, 1, 32, 1, INT64_MAX},  {{4, 4}, {64, 64}, 16, 1, 8, 1, INT64_MAX},
-    {{4, 4}, {32, 32}, 16, 1, 6, 1, INT64_MAX},   {{4, 4}, {32, 32}, 16, 1, 0, 1, 32},
-    {{4, 4}, {32, 32}, 32, 2, 2, 1, INT64_MAX},   {{4, 4}, {32, 32}, 32, 4, 1, 1, INT64_MAX},
-    {{4, 4}, {32, 32}, 48, 4, 0, 512, INT64_MAX}, {{4, 4}, {32, 32}, 32, 4, 0, 1, INT64_MAX},
-    {{4, 4}, {32, 32}, 16, 1, 0, 1, INT64_MAX},
+    {{8, 4}, {64, 64}, 16, 1, 32, 1, 64},        {{8, 8}, {64, 128}, 16, 1, 24, 1, INT64_MAX},
+    {{8, 8}, {64, 64}, 16, 1, 32, 1, INT64_MAX}, {{8, 4}, {64, 64}, 16, 1, 16, 1, INT64_MAX},
+    {{4, 4}, {64, 64}, 16, 1, 8, 1, INT64_MAX},  {{4, 4}, {32, 32}, 16, 1, 6, 1, INT64_MAX},
+    {{4, 4}, {32, 32}, 16, 1, 0, 1, 32},         {{4, 4}, {32, 32}, 32, 2, 2, 1, INT64_MAX},
+    {{4, 4}, {32, 32}, 32, 4, 1, 1, INT64_MAX},  {{4, 4}, {32, 32}, 48, 4, 0, 512, INT64_MAX},
+    {{4, 4}, {32, 32}, 32, 4, 0, 1, INT64_MAX},  {{4, 4}, {32, 32}, 16, 1, 0, 1, INT64_MAX},
 };
 
 std::optional<Attr> sharedSchedule(const Op& product, const Target& target) {
@@ -52,7 +52,8 @@ std::optional<Attr> sharedSchedule(const Op& product, const Target& target) {
     if (!each.fits(target)) continue;
     auto blocks = [](int64_t extent, int64_t block) { return (extent + block - 1) / block; };
     int64_t across = blocks(n, each.block[1]);
-    if (each.block[1] > each.block[0] && 8 * (across * each.block[1] - n) > n) continue;
+    int64_t narrow = blocks(n, each.block[0]) * each.block[0];
+    if (8 * across * each.block[1] > 9 * narrow) continue;  // mostly more columns that are outside
     int64_t covered = batch * blocks(m, each.block[0]) * across * (each.places() / (32 * 32));
     if (covered >= each.leastBlocks * target.units() && inner >= each.leastInner && inner <= each.mostInner)
       return each.schedule();
