@@ -1,6 +1,8 @@
 #include "ir/region_key.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <unordered_map>
 
 namespace tg {
@@ -11,7 +13,7 @@ namespace {
 class KeyWriter {
  public:
   void block(const Block& block);
-  void attrs(const AttrList& attrs);
+  void attrs(const AttrList& attrs, std::string_view leftOut = "");
   void results(const Op& op);
   std::string take() { return std::move(out_); }
 
@@ -60,9 +62,12 @@ void KeyWriter::operand(const Operand& operand) {
   for (const Operand& item : operand.items) this->operand(item);
 }
 
-void KeyWriter::attrs(const AttrList& attrs) {
-  count(attrs.size());
+void KeyWriter::attrs(const AttrList& attrs, std::string_view leftOut) {
+  const auto one =
+      std::find_if(attrs.begin(), attrs.end(), [&](const NamedAttr& attr) { return attr.name == leftOut; });
+  count(attrs.size() - (one != attrs.end()));
   for (const NamedAttr& attr : attrs) {
+    if (attr.name == leftOut) continue;
     text(attr.name);
     text(attr.value.str());
   }
@@ -102,9 +107,7 @@ void KeyWriter::block(const Block& block) {
 
 std::string regionKey(const Op& fused) {
   KeyWriter writer;
-  AttrList attrs = fused.attrs;
-  tg::erase(attrs, "schedule");
-  writer.attrs(attrs);
+  writer.attrs(fused.attrs, "schedule");
   writer.block(*fused.regions[0]);
   writer.results(fused);
   return writer.take();

@@ -33,7 +33,9 @@ std::string mainOp(const Op& fused) {
   for (const auto& op : fused.regions[0]->ops) {
     using table::Fusion;
     const Fusion kind = op->info().fusion;
-    if (kind == Fusion::view || op->operands.empty() || op->code == Opcode::yield) continue;
+    const bool reads = std::any_of(op->operands.begin(), op->operands.end(),
+                                   [](const Operand& operand) { return operand.value != nullptr; });
+    if (kind == Fusion::view || !reads || op->code == Opcode::yield) continue;
     main = op.get();
     if (kind != Fusion::map) break;
   }
@@ -114,6 +116,20 @@ std::unique_ptr<Module> moduleOf(const Op& fused, const TunedRegion& region, con
   return module;
 }
 
+/// How many ids there are for a region's operand; 0 where it is read as no ids.
+int64_t idsOf(const Item& body, const Value* operand) {
+  int64_t limit = idLimit(body, operand);
+  auto note = [&](const Value* ids, int64_t rows) {
+    while (ids->def && ids->def->info().fusion == table::Fusion::view) ids = ids->def->in(0);
+    if (ids == operand) limit = limit ? std::min(limit, rows) : rows;
+  };
+  for (const auto& op : body.body.ops) {
+    if (op->code == Opcode::scatter_add) note(op->in(0), op->intAttr("rows"));
+    if (op->code == Opcode::cross_entropy_grad) note(op->in(1), op->in(0)->type.shape.back());
+  }
+  return limit;
+}
+
 /// Normal floats, coins, and ids below what the region reads by them: a pattern, over and over.
 Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uint64_t seed) {
   constexpr int64_t kPattern = 65521;  // a prime, so that no row is like the next
@@ -132,8 +148,7 @@ Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uin
   Item body;
   body.kind = ItemKind::func;
   body.body = std::move(*copy->regions[0]);
-  const int64_t limit =
-      std::max<int64_t>(idLimit(body, body.body.args[static_cast<size_t>(binding)].get()), 2);
+  const int64_t limit = std::max<int64_t>(idsOf(body, body.body.args[static_cast<size_t>(binding)].get()), 2);
   TG_TRY(HostArray pattern, initialValue(fmt::format("in{}", binding), few, "uniform",
                                          std::array{0.0, static_cast<double>(limit)}, seed));
   for (int64_t i = 0; i < type.elements(); ++i) {

@@ -42,10 +42,6 @@ std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
     case Opcode::gather:
     case Opcode::embedding: note(op->in(1), op->in(0)->type.shape[0]); break;
     case Opcode::cross_entropy: note(op->in(1), op->in(0)->type.shape.back(), ignoredTarget(*op)); break;
-    case Opcode::cross_entropy_grad:
-      note(op->in(1), op->in(0)->type.shape.back(), ignoredTarget(*op));
-      break;
-    case Opcode::scatter_add: note(op->in(0), op->intAttr("rows")); break;
     case Opcode::one_hot: note(op->in(0), op->intAttr("depth")); break;
     default: break;
     }

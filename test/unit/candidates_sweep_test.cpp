@@ -56,9 +56,13 @@ std::set<std::string> lowerAll(const std::vector<SweepCase>& cases, const Target
   return kinds;
 }
 
-class CandidatesSweep : public ::testing::TestWithParam<std::string> {};
+class Candidates : public ::testing::TestWithParam<std::string> {};
+std::string nameOf(std::string target) {
+  std::replace(target.begin(), target.end(), '-', '_');
+  return target;
+}
 
-TEST_P(CandidatesSweep, AreLegalForEveryRegion) {
+TEST_P(Candidates, AreLegalForEveryRegion) {
   Target own = target(GetParam());
   const std::set<std::string> kinds = lowerAll(sweepCases(), own);
   for (const char* kind : {"map", "row", "matmul"}) EXPECT_TRUE(kinds.contains(kind)) << kind;
@@ -66,7 +70,7 @@ TEST_P(CandidatesSweep, AreLegalForEveryRegion) {
   EXPECT_TRUE(lowerAll(attentionCases(), own).contains("attention"));
 }
 
-TEST(Candidates, OfMatrixUnitsAreLegal) {
+TEST(CandidatesOfMatrixUnits, AreLegal) {
   const std::set<std::string> kinds = lowerAll(coopmatCases(), target("gpu-coopmat"));
   for (const char* kind : {"coopmat", "matmul"}) EXPECT_TRUE(kinds.contains(kind)) << kind;
 }
@@ -82,12 +86,18 @@ void takeOthers(Module& module, const Target& target, size_t turn) {
   }
 }
 
+/// Each target in parts of several modules.
+constexpr int kParts = 3;
+class CandidatesSweep : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+
 TEST_P(CandidatesSweep, MeanTheSame) {
-  const Target own = target(GetParam());
+  const auto& [name, part] = GetParam();
+  const Target own = target(name);
   const std::vector<SweepCase> cases = sweepCases();
   Gpu gpu;
   ASSERT_TRUE(gpu.device());
-  for (size_t first = 0, turn = 0; first < cases.size(); first += kBatch, ++turn) {
+  for (size_t first = part * kBatch; first < cases.size(); first += kParts * kBatch) {
+    const size_t turn = first / kBatch;
     const size_t count = std::min(kBatch, cases.size() - first);
     const Arrays inputs = inputsOf(cases, first, count);
     const auto expected = expectedOf(*moduleOf(cases, first, count), inputs);
@@ -117,9 +127,14 @@ TEST_P(CandidatesSweep, MeanTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, CandidatesSweep, ::testing::Values("lavapipe", "gpu", "vulkan-min"),
+INSTANTIATE_TEST_SUITE_P(Targets, Candidates, ::testing::Values("lavapipe", "gpu", "vulkan-min"),
+                         [](const auto& info) { return nameOf(info.param); });
+INSTANTIATE_TEST_SUITE_P(Targets, CandidatesSweep,
+                         ::testing::Combine(::testing::Values("lavapipe", "gpu", "vulkan-min"),
+                                            ::testing::Range(0, kParts)),
                          [](const auto& info) {
-                           return info.param == "vulkan-min" ? "vulkan_min" : info.param;
+                           return nameOf(std::get<0>(info.param)) + "_" +
+                                  std::to_string(std::get<1>(info.param));
                          });
 
 }  // namespace
