@@ -14,8 +14,10 @@ RegionEmitter::RegionEmitter(KernelBuilder& kernel, IndexSpace& space, const Op&
 }
 
 static std::string keyOf(const Value* v, const Indices& at) {
-  std::string key = std::to_string(reinterpret_cast<uintptr_t>(v));
-  for (const Index& index : at) key += '|' + index.key();
+  std::string key;
+  key.reserve(sizeof v + at.size() * 64);
+  key.append(reinterpret_cast<const char*>(&v), sizeof v);
+  for (const Index& index : at) index.appendTo(key);
   return key;
 }
 
@@ -25,14 +27,22 @@ int RegionEmitter::levelOf(const Indices& at) const {
   return level;
 }
 
+void RegionEmitter::remember(std::string_view key, const KV& value) {
+  const Known now{value, kernel_.scopeId(value.level)};
+  if (auto it = known_.find(key); it != known_.end())
+    it->second = now;
+  else
+    known_.emplace(key, now);
+}
+
 KV RegionEmitter::emit(const Value* v, const Indices& at) {
   std::string key = keyOf(v, at);
-  if (auto it = known_.find(key); it != known_.end()) {
+  if (auto it = known_.find(std::string_view(key)); it != known_.end()) {
     int level = it->second.value.level;
     if (level <= kernel_.depth() && kernel_.scopeId(level) == it->second.scope) return it->second.value;
   }
   KV value = compute(v, at);
-  known_[key] = {value, kernel_.scopeId(value.level)};
+  remember(key, value);
   return value;
 }
 
@@ -44,7 +54,7 @@ KV RegionEmitter::emitLinear(const Value* v, const Index& offset) {
 }
 
 void RegionEmitter::define(const Value* v, const Indices& at, const KV& value) {
-  known_[keyOf(v, at)] = {value, kernel_.scopeId(value.level)};
+  remember(keyOf(v, at), value);
 }
 
 KV RegionEmitter::lanewise(const Value* v, const Indices& at) {

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <array>
+#include <functional>
+#include <memory_resource>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -83,6 +86,7 @@ class RegionEmitter {
  private:
   friend struct LoweringRules;
 
+  void remember(std::string_view key, const KV& value);
   KV compute(const Value* v, const Indices& at);
   /// Element `offset` of a binding in row-major order.
   KV load(int binding, const Index& offset);
@@ -160,7 +164,8 @@ class RegionEmitter {
     KV value;
     int scope;
   };
-  std::unordered_map<std::string, Known> known_;
+  std::pmr::monotonic_buffer_resource memory_;
+  std::pmr::unordered_map<std::pmr::string, Known, NameHash, std::equal_to<>> known_{&memory_};
   int splitLoads_ = 0;
   bool byElement_ = false;
   std::string problem_;

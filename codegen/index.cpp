@@ -1,19 +1,24 @@
 #include "codegen/index.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 namespace tg {
 
-std::string Index::key() const {
-  std::string out = std::to_string(c);
+static void appendNumber(std::string& key, int64_t number) {
+  char bytes[sizeof number];
+  std::memcpy(bytes, &number, sizeof number);
+  key.append(bytes, sizeof number);
+}
+
+void Index::appendTo(std::string& key) const {
+  appendNumber(key, c);
+  appendNumber(key, static_cast<int64_t>(terms.size()));
   for (auto [variable, factor] : terms) {
-    out += '+';
-    out += std::to_string(factor);
-    out += '*';
-    out += std::to_string(variable);
+    appendNumber(key, variable);
+    appendNumber(key, factor);
   }
-  return out;
 }
 
 IndexSpace::IndexSpace(KernelBuilder& kernel) : kernel_(kernel) {
@@ -100,7 +105,9 @@ int64_t IndexSpace::align(const Index& a) const {
 }
 
 int IndexSpace::division(const Index& base, int64_t n, Part part) {
-  std::string key = base.key() + '/' + std::to_string(n);
+  std::string key;
+  base.appendTo(key);
+  appendNumber(key, n);
   auto [it, fresh] = divided_.try_emplace(key, static_cast<int>(divisions_.size()));
   if (fresh) divisions_.push_back({base, n});
   size_t at = static_cast<size_t>(it->second);

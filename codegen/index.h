@@ -2,8 +2,9 @@
 // and remainder that reshapes need, so that views cost nothing where they can be undone.
 #pragma once
 
-#include <map>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/kernel/builder.h"
@@ -17,7 +18,8 @@ struct Index {
   std::vector<std::pair<int, int64_t>> terms;  ///< (variable, factor), by variable, factors not 0
   bool isConstant() const { return terms.empty(); }
   bool operator==(const Index&) const = default;
-  std::string key() const;
+  /// Appends the index as bytes, from which it can be told.
+  void appendTo(std::string& key) const;
 };
 
 using Indices = std::vector<Index>;
@@ -85,7 +87,7 @@ class IndexSpace {
   KernelBuilder& kernel_;
   std::vector<Variable> variables_;
   std::vector<Division> divisions_;
-  std::map<std::string, int> divided_;
+  std::unordered_map<std::string, int> divided_;
 };
 
 }  // namespace tg

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory_resource>
 #include <unordered_set>
 
 #include "codegen/lower_schedules.h"
@@ -218,7 +219,8 @@ Result<void> lowerRow(LowerContext& c) {
 
 /// Removes pure ops nobody reads: index parts and lanes that pulling made on the way.
 static void dropUnused(Block& block) {
-  std::unordered_set<const Value*> used;
+  std::pmr::monotonic_buffer_resource memory;
+  std::pmr::unordered_set<const Value*> used(&memory);
   std::function<void(const Block&)> visit = [&](const Block& inside) {
     for (auto it = inside.ops.rbegin(); it != inside.ops.rend(); ++it) {
       const Op& op = **it;

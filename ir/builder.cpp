@@ -15,17 +15,27 @@ static void takeNames(const Block& block, NameTable& names) {
   }
 }
 
-NameTable::NameTable(const Item& item) { takeNames(item.body, *this); }
+NameTable::NameTable(const Item& item) : NameTable() { takeAll(item); }
+
+void NameTable::takeAll(const Item& item) { takeNames(item.body, *this); }
 
 std::string NameTable::unique(std::string_view hint) {
-  std::string base(hint.empty() ? "v" : hint);
-  if (taken_.insert(base).second) return base;
-  int& next = next_.try_emplace(base, 2).first->second;
-  for (;; ++next) {
-    std::string candidate = base;
-    candidate += '_';
-    candidate += std::to_string(next);
-    if (taken_.insert(candidate).second) return candidate;
+  if (hint.empty()) hint = "v";
+  auto known = taken_.find(hint);
+  if (known == taken_.end()) {
+    take(hint);
+    return std::string(hint);
+  }
+  int& next = known->second;
+  std::string candidate;
+  candidate.reserve(hint.size() + 8);
+  candidate += hint;
+  candidate += '_';
+  const size_t stem = candidate.size();
+  for (;;) {
+    candidate.resize(stem);
+    candidate += std::to_string(next++);
+    if (taken_.emplace(candidate, kFirst).second) return candidate;
   }
 }
 

@@ -1,10 +1,12 @@
 // Builds ops at the end of a block, inferring their types and giving unique names.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "ir/module.h"
@@ -16,14 +18,20 @@ namespace tg {
 /// the text that came in: `hint`, else `hint_2`, `hint_3`, … whichever is free first.
 class NameTable {
  public:
-  NameTable() = default;
+  NameTable() : memory_(std::make_unique<std::pmr::monotonic_buffer_resource>()), taken_(memory_.get()) {}
   explicit NameTable(const Item& item);
+  NameTable(NameTable&&) = default;
+  NameTable& operator=(NameTable&&) = delete;
+  /// Takes the names of all values of an item.
+  void takeAll(const Item& item);
   std::string unique(std::string_view hint);
-  void take(const std::string& name) { taken_.insert(name); }
+  void take(std::string_view name) { taken_.emplace(name, kFirst); }
 
  private:
-  std::unordered_set<std::string> taken_;
-  std::unordered_map<std::string, int> next_;
+  static constexpr int kFirst = 2;
+  std::unique_ptr<std::pmr::monotonic_buffer_resource> memory_;  ///< names come, and all go together
+  /// With each name the number to try first when it is asked for again.
+  std::pmr::unordered_map<std::pmr::string, int, NameHash, std::equal_to<>> taken_;
 };
 
 class Builder {

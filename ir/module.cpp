@@ -1,6 +1,8 @@
 #include "ir/module.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "ir/parser.h"
 
@@ -47,6 +49,7 @@ Operand Operand::range(std::string buffer, int64_t offset, int64_t bytes) {
 Operand Operand::group(const std::vector<Value*>& members) {
   Operand operand;
   operand.kind = Kind::group;
+  operand.items.reserve(members.size());
   for (Value* member : members) operand.items.push_back(of(member));
   return operand;
 }
@@ -88,18 +91,32 @@ Operand* Op::keyword(std::string_view name) {
   return const_cast<Operand*>(static_cast<const Op*>(this)->keyword(name));
 }
 
-/// A row's default as an attribute value; none when the attribute is required.
-static Attr fallbackOf(const table::AttrRow& row) {
-  if (row.fallback.empty()) return {};
-  Result<Attr> parsed = parseAttr(row.fallback);
-  assert(parsed && "a default in the op table does not parse");
-  return *parsed;
+/// The defaults of the op table as attribute values, parsed once: those of an opcode's rows stand together.
+static std::vector<Attr> parseFallbacks() {
+  std::vector<Attr> fallbacks;
+  for (int code = 0; code < kOpcodeCount; ++code)
+    for (const table::AttrRow& row : info(static_cast<Opcode>(code)).attrs.items) {
+      fallbacks.emplace_back();
+      if (row.fallback.empty()) continue;
+      Result<Attr> parsed = parseAttr(row.fallback);
+      assert(parsed && "a default in the op table does not parse");
+      fallbacks.back() = *std::move(parsed);
+    }
+  return fallbacks;
 }
 
-Attr Op::attr(std::string_view name) const {
+/// A row's default; none when the attribute is required.
+static const Attr& fallbackOf(const OpInfo& info, const table::AttrRow& row) {
+  static const std::vector<Attr> fallbacks = parseFallbacks();
+  const size_t first = static_cast<size_t>(info.code) * info.attrs.items.size();
+  return fallbacks[first + static_cast<size_t>(&row - info.attrs.begin())];
+}
+
+const Attr& Op::attr(std::string_view name) const {
+  static const Attr none;
   if (const Attr* own = find(attrs, name)) return *own;
   const table::AttrRow* row = info().attr(name);
-  return row ? fallbackOf(*row) : Attr{};
+  return row ? fallbackOf(info(), *row) : none;
 }
 int64_t Op::intAttr(std::string_view name) const { return attr(name).integer; }
 double Op::realAttr(std::string_view name) const { return attr(name).number(); }
@@ -110,7 +127,7 @@ std::vector<int64_t> Op::ints(std::string_view name) const { return attr(name).a
 void Op::setAttr(std::string_view name, Attr value) {
   erase(attrs, name);
   const table::AttrRow* row = info().attr(name);
-  if (row && value == fallbackOf(*row)) return;
+  if (row && value == fallbackOf(info(), *row)) return;
   auto rank = [&](std::string_view key) { return info().attr(key) - info().attrs.begin(); };
   auto at = attrs.begin();
   while (row && at != attrs.end() && rank(at->name) < rank(name)) ++at;
@@ -128,11 +145,60 @@ Value* Item::arg(std::string_view name) const {
   return nullptr;
 }
 
-Item* Module::find(ItemKind kind, std::string_view name) const {
-  for (const auto& item : items)
-    if (item->kind == kind && item->name == name) return item.get();
-  return nullptr;
+void ItemList::remember(Item& item) { named_.emplace(item.name, &item); }
+
+void ItemList::forget(const Item& item) {
+  auto [from, to] = named_.equal_range(item.name);
+  auto entry = std::find_if(from, to, [&](const auto& each) { return each.second == &item; });
+  assert(entry != to && "an item was renamed in its list");
+  named_.erase(entry);
 }
+
+void ItemList::push_back(std::unique_ptr<Item> item) {
+  remember(*item);
+  items_.push_back(std::move(item));
+}
+
+ItemList::const_iterator ItemList::insert(const_iterator before, std::unique_ptr<Item> item) {
+  remember(*item);
+  return items_.insert(before, std::move(item));
+}
+
+ItemList::Items ItemList::take() {
+  named_.clear();
+  return std::exchange(items_, {});
+}
+
+/// An item of a wanted kind by name. Of several, which only a wrong module has, the first in the text.
+template <class Wanted>
+Item* ItemList::first(std::string_view name, Wanted wanted) const {
+  Item* found = nullptr;
+  bool several = false;
+  for (auto [entry, end] = named_.equal_range(name); entry != end; ++entry) {
+    if (!wanted(*entry->second)) continue;
+    several = found != nullptr;
+    found = entry->second;
+  }
+  auto isIt = [&](const auto& item) { return wanted(*item) && item->name == name; };
+  auto search = [&] {
+    auto at = std::find_if(items_.begin(), items_.end(), isIt);
+    return at == items_.end() ? nullptr : at->get();
+  };
+  if (several) return search();
+  assert(found == search() && "an item was renamed in its list");
+  return found;
+}
+
+static bool isStorageKind(const Item& item) {
+  return item.kind == ItemKind::param || item.kind == ItemKind::state;
+}
+
+Item* ItemList::find(ItemKind kind, std::string_view name) const {
+  return first(name, [&](const Item& item) { return item.kind == kind; });
+}
+Item* ItemList::storage(std::string_view name) const { return first(name, isStorageKind); }
+
+Item* Module::find(ItemKind kind, std::string_view name) const { return items.find(kind, name); }
 bool isKernelFunc(const Item& item) {
   if (item.kind != ItemKind::func || item.results.empty()) return false;
   return std::all_of(item.body.args.begin(), item.body.args.end(),
@@ -149,45 +215,28 @@ Item* Module::kernelFunc(std::string_view name) const {
   Item* found = find(ItemKind::func, name);
   return found && isKernelFunc(*found) ? found : nullptr;
 }
-Item* Module::storage(std::string_view name) const {
-  for (const auto& item : items)
-    if ((item->kind == ItemKind::param || item->kind == ItemKind::state) && item->name == name)
-      return item.get();
-  return nullptr;
+Item* Module::storage(std::string_view name) const { return items.storage(name); }
+
+static std::unique_ptr<Item> newItem(ItemKind kind, std::string name) {
+  auto item = std::make_unique<Item>();
+  item->kind = kind;
+  item->name = std::move(name);
+  return item;
 }
 Item* Module::add(ItemKind kind, std::string name) {
-  items.push_back(std::make_unique<Item>());
-  items.back()->kind = kind;
-  items.back()->name = std::move(name);
+  items.push_back(newItem(kind, std::move(name)));
   return items.back().get();
+}
+Item* Module::addStorage(ItemKind kind, std::string name) {
+  auto behind = items.end();
+  while (behind != items.begin() && !isStorageKind(**std::prev(behind))) --behind;
+  return items.insert(behind, newItem(kind, std::move(name)))->get();
 }
 std::vector<Item*> Module::all(ItemKind kind) const {
   std::vector<Item*> out;
   for (const auto& item : items)
     if (item->kind == kind && !isKernelFunc(*item)) out.push_back(item.get());
   return out;
-}
-
-static void eachUse(Operand& operand, const std::function<void(Value*&)>& fn) {
-  if (operand.value && operand.kind != Operand::Kind::binding) fn(operand.value);
-  for (Operand& item : operand.items) eachUse(item, fn);
-}
-void forEachUse(Op& op, const std::function<void(Value*&)>& fn) {
-  for (Operand& operand : op.operands) eachUse(operand, fn);
-}
-static void eachUse(const Operand& operand, const std::function<void(Value*)>& fn) {
-  if (operand.value && operand.kind != Operand::Kind::binding) fn(operand.value);
-  for (const Operand& item : operand.items) eachUse(item, fn);
-}
-void forEachUse(const Op& op, const std::function<void(Value*)>& fn) {
-  for (const Operand& operand : op.operands) eachUse(operand, fn);
-}
-
-void walk(const Block& block, const std::function<void(Op&)>& fn) {
-  for (const auto& op : block.ops) {
-    fn(*op);
-    for (const auto& region : op->regions) walk(*region, fn);
-  }
 }
 
 UseDef::UseDef(const Block& body) {

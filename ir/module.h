@@ -2,6 +2,7 @@
 // verify.h judges it.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -97,8 +98,8 @@ class Op {
   const Operand* keyword(std::string_view name) const;
   Operand* keyword(std::string_view name);
 
-  /// Attributes, falling back to the row's default.
-  Attr attr(std::string_view name) const;
+  /// An attribute, or else the row's default; none when it has neither.
+  const Attr& attr(std::string_view name) const;
   int64_t intAttr(std::string_view name) const;
   double realAttr(std::string_view name) const;
   bool flag(std::string_view name) const;
@@ -137,11 +138,61 @@ struct Item {
 /// a helper that kernels call, not a function of the model.
 bool isKernelFunc(const Item& item);
 
+/// Hashes names, so that a table of them is searched without a copy of what is sought.
+struct NameHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+};
+
+/// The items of a module in the order of the text, found by name without a search. Items come and go by the
+/// list's own functions; one that is in it keeps its kind and its name.
+class ItemList {
+ public:
+  using Items = std::vector<std::unique_ptr<Item>>;
+  using const_iterator = Items::const_iterator;
+
+  const_iterator begin() const { return items_.begin(); }
+  const_iterator end() const { return items_.end(); }
+  size_t size() const { return items_.size(); }
+  bool empty() const { return items_.empty(); }
+  const std::unique_ptr<Item>& operator[](size_t index) const { return items_[index]; }
+  const std::unique_ptr<Item>& back() const { return items_.back(); }
+
+  void push_back(std::unique_ptr<Item> item);
+  /// Puts an item before another, or at the end; returns where it stands.
+  const_iterator insert(const_iterator before, std::unique_ptr<Item> item);
+  /// Removes the items for which `gone(const std::unique_ptr<Item>&)` holds.
+  template <class Predicate>
+  void eraseIf(Predicate gone) {
+    std::erase_if(items_, [&](const std::unique_ptr<Item>& item) {
+      if (!gone(item)) return false;
+      forget(*item);
+      return true;
+    });
+  }
+  /// All items; the list is empty afterwards.
+  Items take();
+
+  /// The first of a kind with a name, or null.
+  Item* find(ItemKind kind, std::string_view name) const;
+  /// The first param or state with a name, or null.
+  Item* storage(std::string_view name) const;
+
+ private:
+  void remember(Item& item);
+  void forget(const Item& item);
+  template <class Wanted>
+  Item* first(std::string_view name, Wanted wanted) const;
+
+  Items items_;
+  std::unordered_multimap<std::string, Item*, NameHash, std::equal_to<>> named_;
+};
+
 struct Module {
   std::string name;
   Stage stage = Stage::tensor;
   AttrList attrs;  ///< target, train_pipeline
-  std::vector<std::unique_ptr<Item>> items;
+  ItemList items;
   Loc loc;
 
   Item* find(ItemKind kind, std::string_view name) const;
@@ -151,17 +202,38 @@ struct Module {
   Item* kernelFunc(std::string_view name) const;
   /// A param or state by name.
   Item* storage(std::string_view name) const;
+  /// Adds an item at the end.
   Item* add(ItemKind kind, std::string name);
+  /// Adds a param or state behind those there are.
+  Item* addStorage(ItemKind kind, std::string name);
   /// The items of a kind; of funcs, those over tensors.
   std::vector<Item*> all(ItemKind kind) const;
 };
 
+/// Calls fn on every value an operand reads, see below.
+template <class AnyOperand, class Function>
+void forEachValue(AnyOperand& operand, Function& fn) {
+  if (operand.value && operand.kind != Operand::Kind::binding) fn(operand.value);
+  for (auto& item : operand.items) forEachValue(item, fn);
+}
 /// Calls fn on every value an op reads, in text order, sources of bindings and indices included;
-/// fn may replace the pointer. Nested regions are not entered.
-void forEachUse(Op& op, const std::function<void(Value*&)>& fn);
-void forEachUse(const Op& op, const std::function<void(Value*)>& fn);
+/// fn may replace the pointer unless the op is const. Nested regions are not entered.
+template <class Function>
+void forEachUse(Op& op, Function&& fn) {
+  for (Operand& operand : op.operands) forEachValue(operand, fn);
+}
+template <class Function>
+void forEachUse(const Op& op, Function&& fn) {
+  for (const Operand& operand : op.operands) forEachValue(operand, fn);
+}
 /// Calls fn on every op of the block and of nested regions, in text order.
-void walk(const Block& block, const std::function<void(Op&)>& fn);
+template <class Function>
+void walk(const Block& block, Function&& fn) {
+  for (const auto& op : block.ops) {
+    fn(*op);
+    for (const auto& region : op->regions) walk(*region, fn);
+  }
+}
 
 /// Who uses what, for one function or kernel body: built once, not kept up to date.
 class UseDef {

@@ -186,14 +186,10 @@ Result<void> Parser::item() {
                                    kindName.substr(0, 60)));
   Loc nameLoc = here();
   TG_TRY(std::string itemName, expectSymbol("the item's name"));
-  auto sharesNames = [](ItemKind a, ItemKind b) {
-    auto storage = [](ItemKind k) { return k == ItemKind::param || k == ItemKind::state; };
-    return a == b || (storage(a) && storage(b));
-  };
-  for (const auto& other : module_->items)
-    if (other->name == itemName && sharesNames(other->kind, *kind))
-      return std::move(failAt(nameLoc, fmt::format("redefinition of @{}", itemName)))
-          .note(other->loc, "first defined here");
+  const bool storage = kind == ItemKind::param || kind == ItemKind::state;  // which share their names
+  if (const Item* other = storage ? module_->storage(itemName) : module_->find(*kind, itemName))
+    return std::move(failAt(nameLoc, fmt::format("redefinition of @{}", itemName)))
+        .note(other->loc, "first defined here");
   Item* item = module_->add(*kind, std::move(itemName));
   item->loc = loc;
   scope_.clear();

@@ -163,16 +163,9 @@ class Accumulation {
   }
 
   void declare(const Item& param) {
-    auto state = std::make_unique<Item>();
-    state->kind = ItemKind::state;
-    state->name = stateOf(param);
+    Item* state = module_.addStorage(ItemKind::state, stateOf(param));
     state->type = param.type;
     state->loc = derivedLoc("grad", param.loc);
-    auto& items = module_.items;
-    auto at = items.begin();
-    for (auto it = items.begin(); it != items.end(); ++it)
-      if ((*it)->kind == ItemKind::param || (*it)->kind == ItemKind::state) at = it + 1;
-    items.insert(at, std::move(state));
   }
 
   /// Right behind the function whose calls it counts.

@@ -27,7 +27,6 @@
 #include "ir/byte_owners.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/legalize.h"
-#include "ir/parser.h"
 #include "ir/region_key.h"
 #include "passes/pass.h"
 
@@ -78,27 +77,6 @@ std::string mainWord(const Op& fused) {
   return std::string(name.substr(name.find('.') + 1));
 }
 
-void eachValue(Block& block, const std::function<void(Value&)>& fn) {
-  for (auto& arg : block.args) fn(*arg);
-  for (auto& op : block.ops) {
-    for (auto& result : op->results) fn(*result);
-    for (auto& region : op->regions) eachValue(*region, fn);
-  }
-}
-
-/// The kernel's text with its name and its values' names left out of account.
-std::string namelessText(Item& kernel) {
-  std::vector<std::string> names;
-  eachValue(kernel.body, [&](Value& value) {
-    names.push_back(std::move(value.name));
-    value.name = std::to_string(names.size());
-  });
-  std::string text = print(kernel);
-  size_t next = 0;
-  eachValue(kernel.body, [&](Value& value) { value.name = std::move(names[next++]); });
-  return text;
-}
-
 /// What a dispatch needs to know of a kernel that stands in the table.
 struct KnownKernel {
   std::string name;
@@ -121,19 +99,21 @@ class KernelTable {
   }
   /// The name of the kernel, which is taken over when it is new.
   std::string add(std::unique_ptr<Item> kernel, const std::string& word) {
-    kernel->name.clear();
-    auto [entry, fresh] = names_.try_emplace(namelessText(*kernel));
-    if (fresh) {
-      entry->second = fmt::format("k{}_{}", kernels_.size(), word);
-      kernel->name = entry->second;
-      kernels_.push_back(std::move(kernel));
+    std::string key;
+    const uint64_t hash = quickHash(*kernel);
+    for (auto [like, end] = byHash_.equal_range(hash); like != end; ++like) {
+      if (key.empty()) key = kernelKey(*kernel);
+      if (kernelKey(*kernels_[like->second]) == key) return kernels_[like->second]->name;
     }
-    return entry->second;
+    byHash_.emplace(hash, kernels_.size());
+    kernel->name = fmt::format("k{}_{}", kernels_.size(), word);
+    kernels_.push_back(std::move(kernel));
+    return kernels_.back()->name;
   }
   std::vector<std::unique_ptr<Item>> take() { return std::move(kernels_); }
 
  private:
-  std::unordered_map<std::string, std::string> names_;
+  std::unordered_multimap<uint64_t, size_t> byHash_;  ///< indices into kernels_
   std::unordered_map<std::string, KnownKernel> known_;
   std::vector<std::unique_ptr<Item>> kernels_;
 };
@@ -431,8 +411,8 @@ Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassConte
       errors.append(lowered.takeError());
   if (!errors.empty()) return errors;
   // The sources of custom kernels, and the funcs they call, have been made static where they are called.
-  std::erase_if(module.items,
-                [](const auto& item) { return item->kind == ItemKind::kernel || isKernelFunc(*item); });
+  module.items.eraseIf(
+      [](const auto& item) { return item->kind == ItemKind::kernel || isKernelFunc(*item); });
   for (auto& kernel : kernels.take()) module.items.push_back(std::move(kernel));
   for (Item* kernel : module.all(ItemKind::kernel)) {
     legalize(&module, *kernel);

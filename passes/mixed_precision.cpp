@@ -119,17 +119,10 @@ class LossScaling {
 
  private:
   void declare(const char* name, const Type& type, Attr first) {
-    auto state = std::make_unique<Item>();
-    state->kind = ItemKind::state;
-    state->name = name;
+    Item* state = module_.addStorage(ItemKind::state, name);
     state->type = type;
     state->loc = derivedLoc("mixed", train_.loc);
     state->attrs.push_back({"init", Attr::call("constant", {std::move(first)})});
-    auto& items = module_.items;
-    auto at = items.begin();
-    for (auto it = items.begin(); it != items.end(); ++it)
-      if ((*it)->kind == ItemKind::param || (*it)->kind == ItemKind::state) at = it + 1;
-    items.insert(at, std::move(state));
   }
 
   /// The state takes the constant's place and name.

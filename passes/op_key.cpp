@@ -1,30 +1,30 @@
 #include "passes/op_key.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <vector>
 
 namespace tg {
 
-static std::string keyOf(const Operand& operand, ValueNumbering& numbers) {
-  std::string key = std::to_string(static_cast<int>(operand.kind)) + ':' + operand.text + ':';
-  if (operand.value) key += '%' + std::to_string(numbers.of(operand.value));
-  if (operand.isLiteral())
-    key += operand.isInteger ? fmt::format("{}", operand.integer) : formatReal(operand.real);
-  for (const Operand& item : operand.items) key += "(" + keyOf(item, numbers) + ")";
-  return key;
+static std::string bytesOf(const Operand& operand, ValueNumbering& numbers) {
+  OpBytes bytes(numbers);
+  bytes.operand(operand);
+  return bytes.take();
 }
 
 std::string keyOf(const Op& op, ValueNumbering& numbers) {
-  std::vector<std::string> operands;
-  for (const Operand& operand : op.operands) operands.push_back(keyOf(operand, numbers));
-  if (op.info().has(table::commutative)) std::sort(operands.begin(), operands.end());
-  std::string key(op.info().name);
-  for (const std::string& operand : operands) key += " " + operand;
-  for (const NamedAttr& attr : op.attrs) key += fmt::format(" {}={}", attr.name, attr.value.str());
-  for (const auto& result : op.results) key += " " + result->type.str();
-  return key;
+  OpBytes bytes(numbers);
+  bytes.number(op.code);
+  if (op.info().has(table::commutative)) {
+    std::vector<std::string> operands;
+    for (const Operand& operand : op.operands) operands.push_back(bytesOf(operand, numbers));
+    std::sort(operands.begin(), operands.end());
+    for (const std::string& operand : operands) bytes.text(operand);
+  } else {
+    bytes.operands(op.operands);
+  }
+  bytes.attrs(op.attrs);
+  for (const auto& result : op.results) bytes.type(result->type);
+  return bytes.take();
 }
 
 }  // namespace tg

@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "ir/builder.h"
 #include "passes/pass.h"
@@ -71,7 +72,7 @@ Op* copyOfEntry(Item& func, Value* source, NameTable& names) {
 }
 
 void copyEntryValues(Item& func) {
-  NameTable names(func);
+  std::optional<NameTable> names;  // only where something is copied
   std::vector<Op*> readers;
   for (const auto& op : func.body.ops)
     if (op->code == Opcode::update || op->code == Opcode::param_grad || op->code == Opcode::capture ||
@@ -83,7 +84,8 @@ void copyEntryValues(Item& func) {
       if (!plan::isSymbolRead(*value)) return;
       if (op->code == Opcode::update && value->def->operands[0].text == op->operands[0].text) return;
       Value*& copy = copies[value->name];
-      if (!copy) copy = copyOfEntry(func, value, names)->result();
+      if (!names) names.emplace(func);
+      if (!copy) copy = copyOfEntry(func, value, *names)->result();
       value = copy;
     });
 }

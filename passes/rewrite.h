@@ -47,6 +47,9 @@ inline std::vector<Value*> expandOp(const Op& op, Builder& builder) {
 
 /// Replaces the composites of a function that `chosen` accepts by the primitives they stand for.
 inline void expandOps(Module& module, Item& func, const std::function<bool(const Op&)>& chosen) {
+  auto expands = [&](const Op& op) { return op.info().has(table::composite) && chosen(op); };
+  if (std::none_of(func.body.ops.begin(), func.body.ops.end(), [&](const auto& op) { return expands(*op); }))
+    return;
   Builder builder(&module, &func);
   std::vector<std::unique_ptr<Op>> old = std::move(func.body.ops), dropped;
   func.body.ops.clear();
@@ -55,7 +58,7 @@ inline void expandOps(Module& module, Item& func, const std::function<bool(const
     forEachUse(*op, [&](Value*& value) {
       if (auto it = replaced.find(value); it != replaced.end()) value = it->second;
     });
-    if (!op->info().has(table::composite) || !chosen(*op)) {
+    if (!expands(*op)) {
       func.body.ops.push_back(std::move(op));
       continue;
     }

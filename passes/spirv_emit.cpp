@@ -117,14 +117,12 @@ Result<void> run_spirv_emit(Module& module, const SpirvEmitOptions& options, con
   ShaderCache cache(options.cache);
   TG_TRY(auto codes, compileAll(kernels, texts, cache, context));
   cache.trim();
-  std::vector<std::unique_ptr<Item>> items;
   size_t next = 0;
-  for (auto& item : module.items) {
+  for (auto& item : module.items.take()) {
     const Item& kernel = *item;
-    items.push_back(std::move(item));
-    if (kernel.kind == ItemKind::kernel) items.push_back(binaryOf(kernel, std::move(codes[next++])));
+    module.items.push_back(std::move(item));
+    if (kernel.kind == ItemKind::kernel) module.items.push_back(binaryOf(kernel, std::move(codes[next++])));
   }
-  module.items = std::move(items);
   module.stage = Stage::spirv;
   return {};
 }

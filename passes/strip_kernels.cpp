@@ -25,7 +25,7 @@ Result<void> run_strip_kernels(Module& module, const NoOptions&, const PassConte
       errors.append(failAt(
           kernel->loc, fmt::format("kernel @{} has no binary; without its source it is lost", kernel->name)));
   if (!errors.empty()) return errors;
-  std::erase_if(module.items, [](const auto& item) { return item->kind == ItemKind::kernel; });
+  module.items.eraseIf([](const auto& item) { return item->kind == ItemKind::kernel; });
   return {};
 }
 

@@ -40,7 +40,7 @@ bool holdsGradients(const Item& func) {
 }
 
 void keepOnly(Module& module, const std::string& function) {
-  std::erase_if(module.items, [&](const std::unique_ptr<Item>& item) {
+  module.items.eraseIf([&](const std::unique_ptr<Item>& item) {
     return item->kind == ItemKind::func && item->name != function && !isKernelFunc(*item);
   });
 }

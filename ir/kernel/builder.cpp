@@ -1,15 +1,14 @@
 #include "ir/kernel/builder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 
 namespace tg {
 
 KernelBuilder::KernelBuilder(Item* kernel) : kernel_(kernel), names_(*kernel) {
-  scopes_.push_back({&kernel->body, false, nextId_++, {}});
+  scopes_.push_back({&kernel->body, false, nextId_++, KnownOps(&memory_)});
 }
 
 void KernelBuilder::hint(std::string_view text) { hint_ = text; }
@@ -25,19 +24,27 @@ Value* KernelBuilder::parameter(Type type, std::string_view hint) {
   return kernel_->body.addArg(type, names_.unique(hint));
 }
 
-Operand KernelBuilder::operand(const KV& value) const {
+Operand KernelBuilder::operand(const KV& value) {
   if (value.value) return Operand::of(value.value);
   if (isFloat(value.type.dtype)) return Operand::literal(value.number);
   return Operand::literal(static_cast<int64_t>(value.number));
 }
 
-Op* KernelBuilder::place(int level, Opcode code, std::vector<Operand> operands, std::vector<Type> results,
+std::vector<Operand> KernelBuilder::slotsOf(std::span<const KV> values) {
+  std::vector<Operand> slots;
+  slots.reserve(values.size());
+  for (const KV& value : values) slots.push_back(operand(value));
+  return slots;
+}
+
+Op* KernelBuilder::place(int level, Opcode code, std::vector<Operand> operands, std::span<const Type> results,
                          AttrList attrs) {
   auto op = std::make_unique<Op>(code);
   op->operands = std::move(operands);
   op->attrs = std::move(attrs);
   op->loc = loc_;
   std::string_view bare = op->info().name.substr(4);
+  op->results.reserve(results.size());
   for (const Type& type : results) {
     auto value = std::make_unique<Value>();
     value->type = type;
@@ -52,28 +59,35 @@ Op* KernelBuilder::place(int level, Opcode code, std::vector<Operand> operands, 
   return block->ops.back().get();
 }
 
-KV KernelBuilder::result(Op* op, int level, int index) {
+KV KernelBuilder::valueAt(Value* value, int level) {
   KV out;
-  out.value = op->result(index);
-  out.type = out.value->type;
+  out.value = value;
+  out.type = value->type;
   out.level = level;
   return out;
 }
 
-std::string KernelBuilder::keyOf(Opcode code, const std::vector<KV>& operands, DType dtype) {
-  std::string key = std::to_string(static_cast<int>(code)) + ':';
-  key += static_cast<char>('0' + static_cast<int>(dtype));
-  for (const KV& operand : operands) {
-    if (operand.value) {
-      key += '%';
-      key += operand.value->name;
-    } else {  // the bits: -0 is not 0
-      const char* bytes = reinterpret_cast<const char*>(&operand.number);
-      key += '#';
-      key.append(bytes, sizeof operand.number);
-    }
+void KernelBuilder::OpKey::add(const Value* value) {
+  assert(count < operands.size() && "more operands than a pure op has");
+  operands[count++] = std::bit_cast<uintptr_t>(value);
+}
+
+void KernelBuilder::OpKey::add(const KV& operand) {
+  if (!operand.isLiteral()) return add(operand.value);
+  assert(count < operands.size() && "more operands than a pure op has");
+  literals |= static_cast<uint16_t>(1u << count);
+  operands[count++] = std::bit_cast<uint64_t>(operand.number);
+}
+
+size_t KernelBuilder::OpKeyHash::operator()(const OpKey& key) const {
+  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio: spreads close numbers
+  uint64_t hash =
+      static_cast<uint64_t>(key.code) << 32 | static_cast<uint64_t>(key.detail) << 16 | key.literals;
+  for (size_t index = 0; index < key.count; ++index) {
+    hash = (hash ^ key.operands[index]) * kFactor;
+    hash ^= hash >> 32;
   }
-  return key;
+  return static_cast<size_t>(hash);
 }
 
 /// A comparison of two literals, which as text would say nothing of their type.
@@ -102,7 +116,7 @@ static bool foldTest(Opcode code, const KV& x, KV& out) {
 }
 
 /// Integer arithmetic and comparisons on literals, and identities that hold for every value of the type.
-static bool fold(Opcode code, const std::vector<KV>& in, DType dtype, KV& out) {
+static bool fold(Opcode code, std::span<const KV> in, DType dtype, KV& out) {
   if (in.size() == 1 && in[0].isLiteral()) return foldTest(code, in[0], out);
   if (in.size() != 2) return false;
   const KV &a = in[0], &b = in[1];
@@ -133,31 +147,25 @@ static bool fold(Opcode code, const std::vector<KV>& in, DType dtype, KV& out) {
   return out = KernelBuilder::literal(dtype, value), true;
 }
 
-KV KernelBuilder::op(Opcode code, std::vector<KV> operands, DType dtype) {
+KV KernelBuilder::op(Opcode code, std::span<const KV> operands, DType dtype) {
   KV folded;
   if (fold(code, operands, dtype, folded)) return folded;
   int lanes = 1, level = 0;
-  bool literals = true;
   for (const KV& operand : operands) {
     lanes = std::max(lanes, operand.lanes());
     level = std::max(level, operand.level);
-    literals = literals && operand.isLiteral();
   }
-  auto& known = scopes_[static_cast<size_t>(level)].known;
-  std::string key = keyOf(code, operands, dtype);
-  if (auto it = known.find(key); it != known.end()) return it->second;
-  std::vector<Operand> slots;
-  for (const KV& value : operands) slots.push_back(operand(value));
-  KV out = result(place(level, code, std::move(slots), {Type::scalar(dtype, lanes)}), level);
-  known.emplace(std::move(key), out);
-  return out;
+  OpKey key(code, static_cast<int>(dtype));
+  key.add(operands);
+  return once(level, key,
+              [&] { return place(level, code, slotsOf(operands), {Type::scalar(dtype, lanes)}); });
 }
 
-KV KernelBuilder::op(Opcode code, std::vector<KV> operands) {
+KV KernelBuilder::op(Opcode code, std::span<const KV> operands) {
   bool test = code >= Opcode::k_lt && code <= Opcode::k_ne;
   test = test || code == Opcode::k_isnan || code == Opcode::k_isinf || code == Opcode::k_isfinite;
   DType dtype = test ? DType::i1 : operands[code == Opcode::k_select ? 1 : 0].type.dtype;
-  return op(code, std::move(operands), dtype);
+  return op(code, operands, dtype);
 }
 
 KV KernelBuilder::select(const KV& cond, const KV& a, const KV& b) {
@@ -196,46 +204,38 @@ KV KernelBuilder::vec(const std::vector<KV>& lanes) {
   DType dtype = lanes[0].type.dtype;
   int level = 0;
   for (const KV& lane : lanes) level = std::max(level, lane.level);
-  auto& known = scopes_[static_cast<size_t>(level)].known;
-  std::string key = keyOf(Opcode::k_vec, lanes, dtype);
-  if (auto it = known.find(key); it != known.end()) return it->second;
-  std::vector<Operand> slots;
-  for (const KV& lane : lanes) slots.push_back(operand(lane));
-  KV out = result(
-      place(level, Opcode::k_vec, std::move(slots), {Type::scalar(dtype, static_cast<int>(lanes.size()))}),
-      level);
-  known.emplace(std::move(key), out);
-  return out;
+  // Of one lane a vec is a splat, whose width the key must tell.
+  OpKey key(Opcode::k_vec, static_cast<int>(lanes.size()) << 8 | static_cast<int>(dtype));
+  key.add(lanes);
+  return once(level, key, [&] {
+    return place(level, Opcode::k_vec, slotsOf(lanes), {Type::scalar(dtype, static_cast<int>(lanes.size()))});
+  });
 }
 
 KV KernelBuilder::extract(const KV& vector, int lane) {
   if (vector.lanes() == 1) return vector;
-  auto& known = scopes_[static_cast<size_t>(vector.level)].known;
-  std::string key = "x" + std::to_string(lane);
-  key += '%';
-  key += vector.value->name;
-  if (auto it = known.find(key); it != known.end()) return it->second;
-  Op* op =
-      place(vector.level, Opcode::k_extract, {operand(vector), Operand::literal(static_cast<int64_t>(lane))},
-            {Type::scalar(vector.type.dtype)});
-  return known.emplace(std::move(key), result(op, vector.level)).first->second;
+  OpKey key(Opcode::k_extract, lane);
+  key.add(vector);
+  return once(vector.level, key, [&] {
+    return place(vector.level, Opcode::k_extract,
+                 {operand(vector), Operand::literal(static_cast<int64_t>(lane))},
+                 {Type::scalar(vector.type.dtype)});
+  });
 }
 
 KV KernelBuilder::splat(const KV& x, int lanes) {
   if (x.lanes() == lanes) return x;
-  auto& known = scopes_[static_cast<size_t>(x.level)].known;
-  std::string key = fmt::format("v{}{}", lanes, keyOf(Opcode::k_vec, {x}, x.type.dtype));
-  if (auto it = known.find(key); it != known.end()) return it->second;
-  Op* op = place(x.level, Opcode::k_vec, {operand(x)}, {Type::scalar(x.type.dtype, lanes)});
-  return known.emplace(std::move(key), result(op, x.level)).first->second;
+  OpKey key(Opcode::k_vec, lanes << 8 | static_cast<int>(x.type.dtype));
+  key.add(x);
+  return once(x.level, key, [&] {
+    return place(x.level, Opcode::k_vec, {operand(x)}, {Type::scalar(x.type.dtype, lanes)});
+  });
 }
 
 KV KernelBuilder::id(Opcode code, int axis) {
-  auto& known = scopes_[0].known;
-  std::string key = fmt::format("{}@{}", static_cast<int>(code), axis);
-  if (auto it = known.find(key); it != known.end()) return it->second;
-  Op* op = place(0, code, {Operand::literal(static_cast<int64_t>(axis))}, {Type::scalar(DType::u32)});
-  return known.emplace(std::move(key), result(op, 0)).first->second;
+  return once(0, OpKey(code, axis), [&] {
+    return place(0, code, {Operand::literal(static_cast<int64_t>(axis))}, {Type::scalar(DType::u32)});
+  });
 }
 
 int KernelBuilder::guardDepth() const {
@@ -247,18 +247,16 @@ int KernelBuilder::guardDepth() const {
 void KernelBuilder::at(int level, const std::function<void()>& fn) {
   std::vector<Scope> aside(std::make_move_iterator(scopes_.begin() + level + 1),
                            std::make_move_iterator(scopes_.end()));
-  scopes_.resize(static_cast<size_t>(level) + 1);
+  scopes_.erase(scopes_.begin() + level + 1, scopes_.end());
   fn();
   for (Scope& scope : aside) scopes_.push_back(std::move(scope));
 }
 
 std::vector<KV> KernelBuilder::bodyOf(Block* block, bool guard,
                                       const std::function<std::vector<KV>()>& body) {
-  scopes_.push_back({block, guard, nextId_++, {}});
+  scopes_.push_back({block, guard, nextId_++, KnownOps(&memory_)});
   std::vector<KV> yielded = body();
-  std::vector<Operand> slots;
-  for (const KV& value : yielded) slots.push_back(operand(value));
-  place(depth(), Opcode::k_yield, std::move(slots), {});
+  place(depth(), Opcode::k_yield, slotsOf(yielded), {});
   scopes_.pop_back();
   return yielded;
 }

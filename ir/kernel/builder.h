@@ -2,7 +2,12 @@
 // outermost open scope that has its operands, so that loop-invariant code never lands in a loop.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <memory_resource>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -39,10 +44,16 @@ class KernelBuilder {
   Value* parameter(Type type, std::string_view hint);
 
   /// A pure op. The result has `dtype` and the widest operand's lanes.
-  KV op(Opcode code, std::vector<KV> operands, DType dtype);
+  KV op(Opcode code, std::span<const KV> operands, DType dtype);
+  KV op(Opcode code, std::initializer_list<KV> operands, DType dtype) {
+    return op(code, std::span(operands.begin(), operands.size()), dtype);
+  }
   /// The same with the element type that the row implies: bool of comparisons and tests, else that of the
   /// first operand (of a select, of its first branch).
-  KV op(Opcode code, std::vector<KV> operands);
+  KV op(Opcode code, std::span<const KV> operands);
+  KV op(Opcode code, std::initializer_list<KV> operands) {
+    return op(code, std::span(operands.begin(), operands.size()));
+  }
   KV add(const KV& a, const KV& b) { return op(Opcode::k_add, {a, b}, a.type.dtype); }
   KV mul(const KV& a, const KV& b) { return op(Opcode::k_mul, {a, b}, a.type.dtype); }
   KV fma(const KV& a, const KV& b, const KV& c) { return op(Opcode::k_fma, {a, b, c}, DType::f32); }
@@ -145,24 +156,59 @@ class KernelBuilder {
   void hint(std::string_view text);
 
  private:
+  /// What tells a pure op from others in one scope: its code and its operands, a literal by its bits, which
+  /// tell -0 from 0. `detail` is the result's element type, or the axis, lane or width that the op is built
+  /// for.
+  struct OpKey {
+    OpKey(Opcode code, int detail) : code(code), detail(static_cast<uint16_t>(detail)) {}
+    void add(const Value* value);
+    void add(const KV& operand);
+    void add(std::span<const KV> all) {
+      for (const KV& operand : all) add(operand);
+    }
+    bool operator==(const OpKey& other) const = default;
+
+    Opcode code;
+    uint16_t detail;
+    uint16_t count = 0;
+    uint16_t literals = 0;  ///< a bit for each operand
+    std::array<uint64_t, kMaxRank + 1> operands{};
+  };
+  struct OpKeyHash {
+    size_t operator()(const OpKey& key) const;
+  };
+  using KnownOps = std::pmr::unordered_map<OpKey, Value*, OpKeyHash>;
   struct Scope {
     Block* block;
     bool guard;
     int id;
-    std::unordered_map<std::string, KV> known;
+    KnownOps known;
   };
-  /// What tells a pure op from others with the same code in one scope.
-  static std::string keyOf(Opcode code, const std::vector<KV>& operands, DType dtype);
-  Op* place(int level, Opcode code, std::vector<Operand> operands, std::vector<Type> results,
+  /// What a scope has under a key; where it has nothing yet, what `make` places there.
+  template <class Make>
+  KV once(int level, const OpKey& key, Make make) {
+    auto [entry, fresh] = scopes_[static_cast<size_t>(level)].known.try_emplace(key, nullptr);
+    if (fresh) entry->second = make()->result();
+    return valueAt(entry->second, level);
+  }
+  Op* place(int level, Opcode code, std::vector<Operand> operands, std::span<const Type> results,
             AttrList attrs = {});
-  KV result(Op* op, int level, int index = 0);
-  Operand operand(const KV& value) const;
+  Op* place(int level, Opcode code, std::vector<Operand> operands, std::initializer_list<Type> results,
+            AttrList attrs = {}) {
+    return place(level, code, std::move(operands), std::span(results.begin(), results.size()),
+                 std::move(attrs));
+  }
+  static KV valueAt(Value* value, int level);
+  static KV result(Op* op, int level, int index = 0) { return valueAt(op->result(index), level); }
+  static Operand operand(const KV& value);
+  static std::vector<Operand> slotsOf(std::span<const KV> values);
   Operand element(Value* buffer, const std::vector<KV>& index) const;
   KV reduce(Opcode code, const KV& x, std::string_view kind);
   std::vector<KV> bodyOf(Block* block, bool guard, const std::function<std::vector<KV>()>& body);
 
   Item* kernel_;
   NameTable names_;
+  std::pmr::monotonic_buffer_resource memory_;  ///< of what scopes know
   std::vector<Scope> scopes_;
   int nextId_ = 0;
   std::string hint_;

@@ -1,6 +1,4 @@
 // The kernel builder's ops on memory and between invocations.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "ir/kernel/builder.h"
@@ -9,9 +7,7 @@
 namespace tg {
 
 Operand KernelBuilder::element(Value* buffer, const std::vector<KV>& index) const {
-  std::vector<Operand> slots;
-  for (const KV& at : index) slots.push_back(operand(at));
-  return Operand::element(buffer, std::move(slots));
+  return Operand::element(buffer, slotsOf(index));
 }
 
 KV KernelBuilder::widened(const KV& value, const Type& wanted) {
@@ -20,12 +16,12 @@ KV KernelBuilder::widened(const KV& value, const Type& wanted) {
 
 KV KernelBuilder::dim(Value* buffer, int axis) {
   if (int64_t extent = buffer->type.shape[axis]; extent != Shape::kDynamic) return u32(extent);
-  auto& known = scopes_[0].known;
-  std::string key = fmt::format("dim{}%{}", axis, buffer->name);
-  if (auto it = known.find(key); it != known.end()) return it->second;
-  Op* op = place(0, Opcode::k_dim, {Operand::of(buffer), Operand::literal(static_cast<int64_t>(axis))},
+  OpKey key(Opcode::k_dim, axis);
+  key.add(buffer);
+  return once(0, key, [&] {
+    return place(0, Opcode::k_dim, {Operand::of(buffer), Operand::literal(static_cast<int64_t>(axis))},
                  {Type::scalar(DType::u32)});
-  return known.emplace(std::move(key), result(op, 0)).first->second;
+  });
 }
 
 std::vector<KV> KernelBuilder::call(std::string_view function, const std::vector<KV>& inputs,
@@ -45,11 +41,12 @@ std::vector<KV> KernelBuilder::call(std::string_view function, const std::vector
 KV KernelBuilder::load(Value* buffer, const std::vector<KV>& index) {
   int level = guardDepth();
   for (const KV& at : index) level = std::max(level, at.level);
-  auto& known = scopes_[static_cast<size_t>(level)].known;
-  std::string key = fmt::format("load%{}{}", buffer->name, keyOf(Opcode::k_load, index, DType::u32));
-  if (auto it = known.find(key); it != known.end()) return it->second;
-  Op* op = place(level, Opcode::k_load, {element(buffer, index)}, {elementType(buffer->type)});
-  return known.emplace(std::move(key), result(op, level)).first->second;
+  OpKey key(Opcode::k_load, 0);
+  key.add(buffer);
+  key.add(index);
+  return once(level, key, [&] {
+    return place(level, Opcode::k_load, {element(buffer, index)}, {elementType(buffer->type)});
+  });
 }
 
 KV KernelBuilder::loadHere(Value* buffer, const std::vector<KV>& index) {

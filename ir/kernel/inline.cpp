@@ -102,6 +102,9 @@ void Inliner::rename(Op& op) {
 }  // namespace
 
 void inlineCalls(const Module& module, Item& kernel, bool keepOwnVjp) {
+  bool calls = false;
+  walk(kernel.body, [&](const Op& op) { calls = calls || op.code == Opcode::k_call; });
+  if (!calls) return;
   Inliner(module, kernel, keepOwnVjp).block(kernel.body);
 }
 

@@ -22,7 +22,7 @@ Kernel::Kernel(std::string text, std::source_location site) {
     failure_ = std::make_shared<const Error>(std::move(error));
     return;
   }
-  for (auto& item : (*parsed)->items) items_.push_back(std::move(item));
+  for (auto& item : (*parsed)->items.take()) items_.push_back(std::move(item));
 }
 
 Kernel::Kernel(const Item& item) : items_{cloneItem(item)} {}

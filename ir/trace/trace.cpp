@@ -40,7 +40,7 @@ class Addition {
   }
   ~Addition() {
     if (kept_) return;
-    std::erase_if(module_.items, [&](const std::unique_ptr<Item>& item) {
+    module_.items.eraseIf([&](const std::unique_ptr<Item>& item) {
       return std::find(before_.begin(), before_.end(), item.get()) == before_.end();
     });
   }

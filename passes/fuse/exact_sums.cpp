@@ -114,7 +114,7 @@ class Conversions {
     name = unique(fmt::format("exact_{}{}", round ? "round" : "split", rank));
     auto parsed = parse(text(name, round, rank), "exact sums");
     assert(parsed && "a generated kernel does not parse");
-    module_.items.push_back(std::move((*parsed)->items[0]));
+    module_.items.push_back(std::move((*parsed)->items.take()[0]));
     module_.items.back()->loc = module_.loc;
     return name;
   }

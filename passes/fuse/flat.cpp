@@ -98,6 +98,16 @@ struct Update {
   Op* scaling = nullptr;
 };
 
+/// Sorts by a rank that is computed once for each; equal ones keep their order.
+template <class RankOf>
+void sortBy(std::vector<Update>& updates, RankOf rankOf) {
+  std::vector<std::pair<decltype(rankOf(updates[0])), Update>> ranked;
+  for (Update& update : updates) ranked.emplace_back(rankOf(update), update);
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::transform(ranked.begin(), ranked.end(), updates.begin(), [](const auto& each) { return each.second; });
+}
+
 class Flattener {
  public:
   Flattener(Module& module, Item& func, const Target& target)
@@ -207,12 +217,10 @@ bool Flattener::follows(const Update& before, const Update& after) const {
 std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> updates) const {
   if (formOf(*updates[0].op)->rate < 0) orderAsElsewhere(updates);
   // Decayed parameters first, so that decay is a question of the index; given homes in their order.
-  auto rank = [&](const Update& update) {
+  sortBy(updates, [&](const Update& update) {
     const Item* symbol = module_.storage(update.op->in(0)->def->operands[0].text);
     return std::pair(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1);
-  };
-  std::stable_sort(updates.begin(), updates.end(),
-                   [&](const Update& a, const Update& b) { return rank(a) < rank(b); });
+  });
   std::vector<std::vector<Update>> parts;
   for (Update& update : updates) {
     if (parts.empty() || !follows(parts.back().back(), update)) parts.emplace_back();
@@ -252,12 +260,10 @@ void Flattener::orderAsElsewhere(std::vector<Update>& updates) const {
           if (source->def && source->def->code == Opcode::state)
             order.try_emplace(source->def->operands[0].text, order.size());
     }
-  auto rank = [&](const Update& update) {
+  sortBy(updates, [&](const Update& update) {
     auto at = order.find(update.op->in(0)->def->operands[0].text);
     return at == order.end() ? order.size() : at->second;
-  };
-  std::stable_sort(updates.begin(), updates.end(),
-                   [&](const Update& a, const Update& b) { return rank(a) < rank(b); });
+  });
 }
 
 /// Clipping scales every gradient by one number: the flat kernel does that itself.
@@ -453,12 +459,13 @@ void Flattener::flatten(std::vector<Update>& updates) {
 /// region writes zero to all of them.
 void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   std::vector<Op*> updates;
+  std::unordered_map<std::string_view, Op*> cleared;  // a symbol has one update
+  for (const auto& op : func_.body.ops)
+    if (op->code == Opcode::update && isZero(*op->in(1))) cleared.emplace(op->operands[0].text, op.get());
   for (const Value* gradient : gradients) {
     if (!gradient->def || gradient->def->code != Opcode::state) return;
-    for (const auto& op : func_.body.ops)
-      if (op->code == Opcode::update && op->operands[0].text == gradient->def->operands[0].text &&
-          isZero(*op->in(1)))
-        updates.push_back(op.get());
+    auto update = cleared.find(gradient->def->operands[0].text);
+    if (update != cleared.end()) updates.push_back(update->second);
   }
   if (updates.size() != gradients.size()) return;
   FlatRegion region(module_, updates[0]->loc);
@@ -483,13 +490,15 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
 void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   std::unordered_set<const Value*> leaves;  // sums of squares and the chain's sums so far
   std::vector<const Op*> chain;
+  // The squares may be of the gradient or of a reshape of it; the first in the text is meant.
+  std::unordered_map<const Value*, const Op*> squareOf;
+  for (const auto& op : func_.body.ops)
+    if (op->code == Opcode::square) squareOf.try_emplace(throughReshapes(op->in(0)), op.get());
   for (Value* gradient : gradients) {
     const Value* leaf = nullptr;
-    // The squares may be of the gradient or of a reshape of it.
-    for (const auto& op : func_.body.ops) {
-      if (op->code != Opcode::square || throughReshapes(op->in(0)) != gradient) continue;
-      leaf = op->result();
-      chain.push_back(op.get());
+    if (auto square = squareOf.find(gradient); square != squareOf.end()) {
+      leaf = square->second->result();
+      chain.push_back(square->second);
       if (leaf->type.rank() > 0) {
         const auto& users = uses_.users(leaf);
         // A tensor of one element is reshaped, not summed.
@@ -500,7 +509,6 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
         leaf = users[0]->result();
         chain.push_back(users[0]);
       }
-      break;
     }
     if (!leaf || uses_.users(leaf).size() != 1) {
       if (!(leaf && gradients.size() == 1)) return;

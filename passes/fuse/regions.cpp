@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <queue>
-#include <set>
+#include <utility>
 
 #include "codegen/schedule.h"
 #include "passes/fuse/fuse.h"
@@ -21,19 +21,19 @@ enum class Space : uint8_t { map, row, product, sum, closed };
 
 struct Region {
   Space space = Space::map;
-  int64_t elements = 0;     ///< map, product, sum: of each result; a window is a sum here
-  RowSpace rows;            ///< row
-  Shape summed;             ///< sum: the operand's shape, which horizontal partners share
-  std::vector<Op*> ops;     ///< in text order
-  std::set<int> producers;  ///< regions it reads from
-  int first = 0;            ///< text position of its first op
+  int64_t elements = 0;        ///< map, product, sum: of each result; a window is a sum here
+  RowSpace rows;               ///< row
+  Shape summed;                ///< sum: the operand's shape, which horizontal partners share
+  std::vector<Op*> ops;        ///< in text order
+  std::vector<int> producers;  ///< regions it reads from, ascending
+  int first = 0;               ///< text position of its first op
   bool alive = true;
 };
 
 class Former {
  public:
   Former(Module& module, Item& func, const Target& target, bool report)
-      : module_(module), func_(func), target_(target), report_(report), names_(func) {}
+      : module_(module), func_(func), target_(target), report_(report) {}
   std::vector<Report> run();
 
  private:
@@ -43,23 +43,31 @@ class Former {
   bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
   int bestProducer(Op& op, const Region& own, std::string& why);
   bool reaches(int from, int to) const;
-  bool fits(const Region& region, const Op& op) const;
+  bool holds(int region, const Op* op) const;
+  bool fits(int region, const Op& op);
+  /// Tells why an op starts a region, if anybody is to read it.
+  template <class... Args>
+  void because(std::string& why, fmt::format_string<Args...> text, Args&&... args) const {
+    if (report_) why = fmt::format(text, std::forward<Args>(args)...);
+  }
   void link(int region, const Op& op);
   void emit();
   void report(const Region& region, const Op& made, const std::string& why);
-  std::unique_ptr<Op> build(const Region& region);
-  std::vector<Value*> bases(const Op& op) const;
+  std::unique_ptr<Op> build(int index);
+  const std::vector<Value*>& bases(const Op& op);
 
   Module& module_;
   Item& func_;
   const Target& target_;
   bool report_;
-  NameTable names_;
   /// Views that must become values of their own, and the ops that read them as such.
   std::unordered_map<const Op*, const Op*> forced_;
   std::vector<Region> regions_;
+  mutable std::vector<int> seen_;  ///< by region: the last search that came by
+  mutable int search_ = 0;
   std::unordered_map<const Op*, int> regionOf_;
   std::unordered_map<const Op*, int> position_;
+  std::unordered_map<const Op*, std::vector<Value*>> bases_;
   std::unordered_map<const Value*, std::vector<Op*>> readers_;  // through inline ops
   std::unordered_map<const Value*, Value*> replaced_;
   std::vector<Report> reports_;
@@ -87,13 +95,20 @@ bool isInlineBelowReshapes(Value& value) {
 /// Values that effects and results name must be regions' results: a view or a bare argument gets a
 /// copy region. So must what a custom kernel reads; reshapes change nothing in memory.
 void Former::keepEffects() {
+  auto needsCopy = [](const Value& value) { return !value.def || isBoundary(*value.def); };
+  bool copies = false;
+  for (const auto& op : func_.body.ops)
+    if (isBoundary(*op))
+      forEachUse(std::as_const(*op), [&](const Value* value) { copies = copies || needsCopy(*value); });
+  NameTable names;
+  if (copies) names.takeAll(func_);
   std::vector<std::unique_ptr<Op>> body;
   for (auto& op : func_.body.ops) {
     bool inPlace = op->code == Opcode::fused || op->code == Opcode::custom;
     if (isBoundary(*op) || inPlace)
       forEachUse(*op, [&](Value*& value) {
         if (op->code == Opcode::custom && !isInlineBelowReshapes(*value)) return;
-        if (value->def && !isBoundary(*value->def)) {
+        if (!needsCopy(*value)) {
           if (isInline(*value->def)) forced_.emplace(value->def, op.get());
           return;
         }
@@ -104,7 +119,7 @@ void Former::keepEffects() {
         copy->attrs = {{"shape", Attr::ints({value->type.shape.begin(), value->type.shape.end()})}};
         copy->results.push_back(std::make_unique<Value>());
         copy->result()->type = value->type;
-        copy->result()->name = names_.unique(value->name);
+        copy->result()->name = names.unique(value->name);
         copy->result()->def = copy.get();
         copy->result()->loc = op->loc;
         value = copy->result();
@@ -137,8 +152,10 @@ Region Former::alone(const Op& op) const {
 }
 
 /// The values an op reads, with inline ops looked through: regions' results, arguments, parameters.
-std::vector<Value*> Former::bases(const Op& op) const {
-  std::vector<Value*> out;
+const std::vector<Value*>& Former::bases(const Op& op) {
+  auto [entry, fresh] = bases_.try_emplace(&op);
+  std::vector<Value*>& out = entry->second;
+  if (!fresh) return out;
   std::function<void(Value*)> visit = [&](Value* value) {
     if (value->def && isInline(*value->def) && !forced_.contains(value->def)) {
       forEachUse(static_cast<const Op&>(*value->def), visit);
@@ -153,42 +170,56 @@ std::vector<Value*> Former::bases(const Op& op) const {
 bool Former::reaches(int from, int to) const {
   // Whether region `to` depends on region `from`.
   std::vector<int> work{to};
-  std::vector<bool> seen(regions_.size());
+  seen_.resize(regions_.size(), 0);
+  ++search_;
   while (!work.empty()) {
     int at = work.back();
     work.pop_back();
     if (at == from) return true;
-    if (seen[static_cast<size_t>(at)]) continue;
-    seen[static_cast<size_t>(at)] = true;
+    if (seen_[static_cast<size_t>(at)] == search_) continue;
+    seen_[static_cast<size_t>(at)] = search_;
     for (int producer : regions_[static_cast<size_t>(at)].producers) work.push_back(producer);
   }
   return false;
 }
 
+bool Former::holds(int region, const Op* op) const {
+  auto at = regionOf_.find(op);
+  return at != regionOf_.end() && at->second == region;
+}
+
 /// Whether the region with this op stays within the target's bindings: distinct values read, values
 /// read outside, and two more for values that are read both by element and by vector.
-bool Former::fits(const Region& region, const Op& op) const {
-  std::set<const Value*> inputs, outputs;
-  std::set<const Op*> inside(region.ops.begin(), region.ops.end());
-  inside.insert(&op);
-  for (const Op* each : inside) {
-    for (Value* base : bases(*each))
-      if (!base->def || !inside.contains(base->def)) inputs.insert(base);
-    for (const auto& result : each->results) {
-      auto it = readers_.find(result.get());
-      if (it == readers_.end()) continue;
-      for (const Op* reader : it->second)
-        if (!inside.contains(reader)) outputs.insert(result.get());
+bool Former::fits(int region, const Op& op) {
+  constexpr size_t kMost = 24;
+  auto inside = [&](const Op* each) { return each == &op || holds(region, each); };
+  std::vector<const Value*> inputs;
+  size_t outputs = 0;
+  auto count = [&](const Op& each) {
+    for (const Value* base : bases(each)) {
+      if (base->def && inside(base->def)) continue;
+      if (std::find(inputs.begin(), inputs.end(), base) == inputs.end()) inputs.push_back(base);
+      if (inputs.size() > kMost) return;
     }
+    for (const auto& result : each.results) {
+      auto readers = readers_.find(result.get());
+      if (readers != readers_.end())
+        outputs += !std::all_of(readers->second.begin(), readers->second.end(), inside);
+    }
+  };
+  for (const Op* each : regions_[static_cast<size_t>(region)].ops) {
+    count(*each);
+    if (inputs.size() + outputs > kMost) return false;
   }
-  int64_t storage = static_cast<int64_t>(outputs.size());
+  count(op);
+  int64_t storage = static_cast<int64_t>(outputs);
   if (target_.reads == "texel")  // what spans more texels than a view may is read as storage
     storage += std::count_if(inputs.begin(), inputs.end(), [&](const Value* value) {
       return value->type.elements() > target_.texelElements;
     });
   else
     storage += static_cast<int64_t>(inputs.size()) + 2;
-  return storage <= target_.bindings && inputs.size() + outputs.size() <= 24;
+  return storage <= target_.bindings && inputs.size() + outputs <= kMost;
 }
 
 /// Whether `value`, as `op` reads it, keeps its element order: only reshapes lie between.
@@ -260,15 +291,15 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
     int candidate = it->second;
     const Region& other = regions_[static_cast<size_t>(candidate)];
     if (!joins(op, own, other, base)) {
-      why = fmt::format("%{}'s kernel has other loops", base->name);
+      because(why, "%{}'s kernel has other loops", base->name);
       continue;
     }
     if (repeatsDraws(own, other)) {
-      why = fmt::format("%{} holds random draws, which its passes over a row would repeat", base->name);
+      because(why, "%{} holds random draws, which its passes over a row would repeat", base->name);
       continue;
     }
-    if (!fits(other, op)) {
-      why = fmt::format("with %{} it would bind more buffers than target {} has", base->name, target_.name);
+    if (!fits(candidate, op)) {
+      because(why, "with %{} it would bind more buffers than target {} has", base->name, target_.name);
       continue;
     }
     bool cycle = false;
@@ -279,7 +310,7 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
         cycle = true;
     }
     if (cycle) {
-      why = fmt::format("another operand depends on %{}'s kernel", base->name);
+      because(why, "another operand depends on %{}'s kernel", base->name);
       continue;
     }
     if (base->type.bytes() > bestBytes) best = candidate, bestBytes = base->type.bytes();
@@ -290,8 +321,10 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
 void Former::link(int region, const Op& op) {
   for (Value* base : bases(op)) {
     auto it = base->def ? regionOf_.find(base->def) : regionOf_.end();
-    if (it != regionOf_.end() && it->second != region)
-      regions_[static_cast<size_t>(region)].producers.insert(it->second);
+    if (it == regionOf_.end() || it->second == region) continue;
+    std::vector<int>& producers = regions_[static_cast<size_t>(region)].producers;
+    auto place = std::lower_bound(producers.begin(), producers.end(), it->second);
+    if (place == producers.end() || *place != it->second) producers.insert(place, it->second);
   }
 }
 
@@ -321,7 +354,7 @@ void Former::partition() {
             if (producer != regionOf_.end() && reaches(it->second, producer->second)) cycle = true;
           }
           if (other.space == Space::sum && other.summed == own.summed && other.elements == own.elements &&
-              !cycle && fits(other, *op))
+              !cycle && fits(it->second, *op))
             home = it->second;
         }
     }
@@ -330,7 +363,7 @@ void Former::partition() {
       own.first = position_[op.get()];
       regions_.push_back(own);
       if (auto at = forced_.find(op.get()); at != forced_.end() && at->second->code == Opcode::custom)
-        why = fmt::format("the kernel @{} reads it from memory", at->second->operands[0].text);
+        because(why, "the kernel @{} reads it from memory", at->second->operands[0].text);
       whyAlone_.push_back(why);
     }
     Region& region = regions_[static_cast<size_t>(home)];
@@ -346,7 +379,8 @@ void Former::partition() {
   }
 }
 
-std::unique_ptr<Op> Former::build(const Region& region) {
+std::unique_ptr<Op> Former::build(int index) {
+  const Region& region = regions_[static_cast<size_t>(index)];
   auto fused = std::make_unique<Op>(Opcode::fused);
   fused->regions.push_back(std::make_unique<Block>());
   Block* body = fused->regions[0].get();
@@ -355,7 +389,6 @@ std::unique_ptr<Op> Former::build(const Region& region) {
   Builder builder(&module_, &holder);
   builder.setBlock(body);
   std::unordered_map<const Value*, Value*> inner;
-  std::set<const Op*> inside(region.ops.begin(), region.ops.end());
   std::function<Value*(Value*)> resolve = [&](Value* value) -> Value* {
     if (auto it = inner.find(value); it != inner.end()) return it->second;
     if (value->def && isInline(*value->def) && !forced_.contains(value->def)) {
@@ -386,7 +419,7 @@ std::unique_ptr<Op> Former::build(const Region& region) {
       auto it = readers_.find(result.get());
       bool outside =
           it != readers_.end() && std::any_of(it->second.begin(), it->second.end(),
-                                              [&](const Op* reader) { return !inside.contains(reader); });
+                                              [&](const Op* reader) { return !holds(index, reader); });
       if (!outside && op->code != Opcode::custom) continue;  // a custom kernel writes all its results
       yielded.push_back(Operand::of(inner.at(result.get())));
       auto value = std::make_unique<Value>();
@@ -460,7 +493,7 @@ void Former::emit() {
       remap(**it);
       body.push_back(std::move(*it));
     } else {
-      body.push_back(build(region));
+      body.push_back(build(static_cast<int>(r)));
     }
     if (report_) report(region, *body.back(), whyAlone_[r]);
     for (int consumer : consumers[r])

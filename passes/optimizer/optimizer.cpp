@@ -27,11 +27,12 @@ bool decays(const Item& param, const std::string& noDecay) {
   return !initIsConstant(param);
 }
 
-/// The tg.param_grad of a parameter, or null.
-const Op* gradientOf(const Item& func, const std::string& param) {
+/// The tg.param_grads of a function by parameter.
+std::unordered_map<std::string_view, const Op*> gradientsOf(const Item& func) {
+  std::unordered_map<std::string_view, const Op*> gradients;
   for (const auto& op : func.body.ops)
-    if (op->code == Opcode::param_grad && op->operands[0].text == param) return op.get();
-  return nullptr;
+    if (op->code == Opcode::param_grad) gradients.try_emplace(op->operands[0].text, op.get());
+  return gradients;
 }
 
 bool anyMatches(const std::string& pattern, const std::vector<Item*>& items) {
@@ -40,13 +41,14 @@ bool anyMatches(const std::string& pattern, const std::vector<Item*>& items) {
 }
 
 Result<void> checkUpdates(const Site& site) {
+  const auto gradients = gradientsOf(*site.step);
   for (const Item* func : {site.train, site.step})
     for (const auto& op : func->body.ops) {
       if (op->code != Opcode::update) continue;
       const std::string& name = op->operands[0].text;
-      if (const Op* other = gradientOf(*site.step, name))
+      if (auto other = gradients.find(name); other != gradients.end())
         return failure(site.pass, op->loc, 5, fmt::format("@{} is updated here and has a gradient", name))
-            .note(other->loc, "the gradient");
+            .note(other->second->loc, "the gradient");
     }
   return {};
 }
@@ -115,8 +117,9 @@ std::vector<Item*> paramsWithGradient(const Site& site, const Module& module) {
 }
 
 void remarkFrozen(const Site& site, const PassContext& context) {
+  const auto gradients = gradientsOf(*site.step);
   for (const auto& op : site.train->body.ops)
-    if (op->code == Opcode::param && !gradientOf(*site.step, op->operands[0].text))
+    if (op->code == Opcode::param && !gradients.contains(op->operands[0].text))
       context.remark(op->loc, fmt::format("@{} has no gradient and stays as it is", op->operands[0].text));
 }
 
@@ -127,6 +130,7 @@ StepBuilder::StepBuilder(Module& module, const Site& site, const OptimizerOption
   end_ = std::move(func_.body.ops.back());
   func_.body.ops.pop_back();
   builder_.setLoc(derivedLoc(prefix_, func_.loc));
+  findReads();
   collect();
   gradNorm();
   if (options_.clipNorm > 0) clip();
@@ -137,15 +141,24 @@ TensorExpr StepBuilder::named(const std::string& name, TensorExpr value) {
   return value;
 }
 
+/// Where mixed-precision scales the loss, its next scale is selected by whether all gradients are finite.
+void StepBuilder::findReads() {
+  for (const auto& op : func_.body.ops) {
+    if (op->code == Opcode::param || op->code == Opcode::state)
+      reads_.try_emplace(op->operands[0].text, op->result());
+    if (op->code == Opcode::update && op->operands[0].text == "loss_scale" && op->in(1)->def &&
+        op->in(1)->def->code == Opcode::select && !finite_)
+      finite_ = op->in(1)->def->in(0);
+  }
+}
+
 /// The gradients in the text's order, each with a read of its parameter.
 void StepBuilder::collect() {
   std::vector<std::pair<std::string, Value*>> grads;
   for (const auto& op : func_.body.ops)
     if (op->code == Opcode::param_grad) grads.push_back({op->operands[0].text, op->in(1)});
   for (auto& [name, grad] : grads) {
-    Value* value = nullptr;
-    for (const auto& op : func_.body.ops)
-      if (!value && op->code == Opcode::param && op->operands[0].text == name) value = op->result();
+    Value*& value = reads_[name];
     Item* param = module_.storage(name);
     if (!value) {
       value = builder_.create(Opcode::param, {Operand::symbol(name)}, {}, {param->type})->result();
@@ -186,22 +199,16 @@ void StepBuilder::clip() {
 }
 
 void StepBuilder::addState(const std::string& name, const Type& type, bool explicitInit) {
-  auto state = std::make_unique<Item>();
-  state->kind = ItemKind::state;
-  state->name = stateName(name);
+  Item* state = module_.addStorage(ItemKind::state, stateName(name));
   state->type = type;
   state->loc = builder_.loc();
   if (explicitInit) state->attrs.push_back({"init", Attr::call("constant", {Attr::of(int64_t{0})})});
-  auto& items = module_.items;
-  auto at = items.begin();
-  for (auto it = items.begin(); it != items.end(); ++it)
-    if ((*it)->kind == ItemKind::param || (*it)->kind == ItemKind::state) at = it + 1;
-  items.insert(at, std::move(state));
 }
 
 Value* StepBuilder::readState(const std::string& name, const std::string& hint) {
   std::string full = stateName(name);
   Op* op = builder_.create(Opcode::state, {Operand::symbol(full)}, {}, {module_.storage(full)->type});
+  reads_.try_emplace(full, op->result());
   return named(hint, expr(op->result())).value;
 }
 
@@ -237,24 +244,10 @@ TensorExpr StepBuilder::learningRate() {
   return expr(arg);
 }
 
-/// Where mixed-precision scales the loss, whether all gradients are finite: what its next scale is selected
-/// by.
-static Value* finiteOf(const Item& func) {
-  for (const auto& op : func.body.ops)
-    if (op->code == Opcode::update && op->operands[0].text == "loss_scale" && op->in(1)->def &&
-        op->in(1)->def->code == Opcode::select)
-      return op->in(1)->def->in(0);
-  return nullptr;
-}
-
 void StepBuilder::update(const std::string& symbol, Value* value) {
-  if (Value* finite = finiteOf(func_)) {
-    const auto& ops = func_.body.ops;
-    const auto read = std::find_if(ops.begin(), ops.end(), [&](const auto& op) {
-      return (op->code == Opcode::param || op->code == Opcode::state) && op->operands[0].text == symbol;
-    });
-    value =
-        named(symbol + "_kept", expr(builder_.op(Opcode::select, {finite, value, (*read)->result()}))).value;
+  if (finite_) {
+    Value* kept = builder_.op(Opcode::select, {finite_, value, reads_.at(symbol)});
+    value = named(symbol + "_kept", expr(kept)).value;
   }
   builder_.create(Opcode::update, {Operand::symbol(symbol), Operand::of(value)});
 }

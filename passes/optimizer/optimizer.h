@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/tensor_expr.h"
@@ -82,6 +83,7 @@ class StepBuilder {
   void finish();
 
  private:
+  void findReads();
   void collect();
   void gradNorm();
   TensorExpr sumOfSquares(const TensorExpr& grad);
@@ -95,6 +97,8 @@ class StepBuilder {
   std::string prefix_;
   Builder builder_;
   std::unique_ptr<Op> end_;
+  std::unordered_map<std::string, Value*> reads_;  ///< of params and states, by symbol; the first of each
+  Value* finite_ = nullptr;  ///< where the loss is scaled: whether all gradients are finite
   std::vector<Target> targets_;
   TensorExpr norm_;
 };

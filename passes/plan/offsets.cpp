@@ -1,7 +1,9 @@
 #include "passes/plan/offsets.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
+#include <set>
 
 namespace tg::plan {
 
@@ -25,33 +27,35 @@ int64_t lowerBound(const std::vector<Alloc>& allocs) {
 enum class Fit { tightest, lowest };
 
 /// The start of the tightest or the lowest gap between the placed allocations that are alive together
-/// with `alloc`, or the end of them.
-static int64_t fitting(const Alloc& alloc, const std::vector<const Alloc*>& placed, const Target& target,
-                       Fit fit) {
-  int64_t cursor = 0, best = -1, bestGap = 0;  // the cursor: where it would stand
-  for (const Alloc* other : placed) {
-    if (other->first > alloc.last || alloc.first > other->last) continue;
-    int64_t gap = other->offset - cursor;
-    if (gap >= alloc.bytes && (best < 0 || (fit == Fit::tightest && gap < bestGap))) {
-      best = cursor;
-      bestGap = gap;
+/// with `alloc`, or the end of them. `placed` are by offset.
+static int64_t fitting(const Alloc& alloc, const std::vector<Alloc>& placed, const Target& target, Fit fit) {
+  int64_t end = 0, best = -1, bestGap = 0;  // the end of those so far
+  for (const Alloc& other : placed) {
+    if (other.first > alloc.last || alloc.first > other.last) continue;
+    if (other.offset - end >= alloc.bytes) {
+      // Where it would stand, which is asked for here alone, since it takes a division.
+      const int64_t start = target.fit(end, alloc.bytes), gap = other.offset - start;
+      if (gap >= alloc.bytes && (best < 0 || (fit == Fit::tightest && gap < bestGap))) {
+        best = start;
+        bestGap = gap;
+      }
     }
-    cursor = target.fit(std::max(cursor, other->offset + other->bytes), alloc.bytes);
+    end = std::max(end, other.offset + other.bytes);
   }
-  return best < 0 ? cursor : best;
+  return best < 0 ? target.fit(end, alloc.bytes) : best;
 }
 
 /// Places in the given order; returns the bytes needed.
 static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, const Target& target,
                     Fit fit) {
-  std::vector<const Alloc*> placed;  // by offset
+  std::vector<Alloc> placed;  // by offset; side by side in memory, since all of them are looked at each time
   placed.reserve(allocs.size());
   int64_t total = 0;
   for (int index : order) {
     Alloc& alloc = allocs[index];
     alloc.offset = fitting(alloc, placed, target, fit);
-    auto below = [](const Alloc* a, const Alloc* b) { return a->offset < b->offset; };
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), &alloc, below), &alloc);
+    auto below = [](const Alloc& a, const Alloc& b) { return a.offset < b.offset; };
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), alloc, below), alloc);
     total = std::max(total, alloc.offset + alloc.bytes);
   }
   return total;
@@ -65,23 +69,43 @@ static std::vector<int> bySize(const std::vector<Alloc>& allocs) {
   return order;
 }
 
+namespace {
+
+/// Minima over ranges of a list, by a table of the minima over all ranges of 1, 2, 4, ... elements.
+class RangeMinima {
+ public:
+  explicit RangeMinima(std::vector<int> list) : rows_{std::move(list)} {
+    for (size_t width = 1; 2 * width <= rows_[0].size(); width *= 2) {
+      const std::vector<int>& halves = rows_.back();
+      std::vector<int> row(halves.size() - width);
+      for (size_t at = 0; at < row.size(); ++at) row[at] = std::min(halves[at], halves[at + width]);
+      rows_.push_back(std::move(row));
+    }
+  }
+  /// Both ends belong to the range.
+  int of(int first, int last) const {
+    const auto power = static_cast<size_t>(std::bit_width(static_cast<unsigned>(last - first + 1))) - 1;
+    return std::min(rows_[power][first], rows_[power][last + 1 - (1 << power)]);
+  }
+
+ private:
+  std::vector<std::vector<int>> rows_;
+};
+
+}  // namespace
+
 /// Ops by falling live bytes; at each, what is alive there and has no place yet, largest first.
 static std::vector<int> byBreadth(const std::vector<Alloc>& allocs) {
   std::vector<int64_t> live = liveBytes(allocs);
-  std::vector<std::vector<int>> alive(live.size());
-  for (int index : bySize(allocs))
-    for (int at = allocs[index].first; at <= allocs[index].last; ++at) alive[at].push_back(index);
-  std::vector<int> times(live.size());
+  std::vector<int> times(live.size()), turn(live.size());
   std::iota(times.begin(), times.end(), 0);
   std::stable_sort(times.begin(), times.end(), [&](int a, int b) { return live[a] > live[b]; });
-  std::vector<int> order;
-  std::vector<bool> taken(allocs.size(), false);
-  for (int time : times)
-    for (int index : alive[time])
-      if (!taken[index]) {
-        taken[index] = true;
-        order.push_back(index);
-      }
+  for (size_t at = 0; at < times.size(); ++at) turn[times[at]] = static_cast<int>(at);
+  const RangeMinima minima(std::move(turn));
+  std::vector<int> first;  // of an allocation: the first turn that finds it alive
+  for (const Alloc& alloc : allocs) first.push_back(minima.of(alloc.first, alloc.last));
+  std::vector<int> order = bySize(allocs);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return first[a] < first[b]; });
   return order;
 }
 
@@ -118,6 +142,7 @@ void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) 
   int64_t count = static_cast<int64_t>(order.size());
   int64_t rounds = std::min<int64_t>(2 * count, kPairs / std::max<int64_t>(1, count * count));
   std::vector<Alloc> attempt = best.allocs;
+  std::set<std::vector<int>> seen{order};
   for (int64_t round = 0; round < rounds && best.total > bound; ++round) {
     int64_t needed = pack(attempt, order, best.target, fit);
     if (needed < best.total) best.take(attempt, needed);
@@ -125,6 +150,7 @@ void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) 
     auto highest =
         std::max_element(order.begin(), order.end(), [&](int a, int b) { return end(a) < end(b); });
     std::rotate(order.begin(), highest, highest + 1);
+    if (!seen.insert(order).second) return;  // from here on the same orders again
   }
 }
 

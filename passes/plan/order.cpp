@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 namespace tg::plan {
 namespace {
@@ -35,7 +34,8 @@ class Scheduler {
   std::vector<int> touched_;    ///< the interval that used a block last
   std::vector<bool> alive_, passedOn_;
   std::vector<int> current_;  ///< tasks of the open interval
-  std::vector<int> open_;     ///< tasks that are not placed, by number
+  std::vector<int> ready_;    ///< tasks not placed whose dependences lie in closed intervals, by number
+  int first_ = 0;             ///< the first task that is not placed
   int interval_ = 0;
   int64_t live_ = 0;
   Intervals out_;
@@ -46,8 +46,7 @@ Scheduler::Scheduler(const std::vector<Task>& tasks, const std::vector<int64_t>&
     : tasks_(tasks), bytes_(bytes), limit_(limit), window_(window), followers_(tasks.size()),
       waiting_(tasks.size(), 0), height_(tasks.size(), 1), placed_(tasks.size(), false),
       usersLeft_(bytes.size(), 0), touched_(bytes.size(), -1), alive_(bytes.size(), false),
-      passedOn_(bytes.size(), false), open_(tasks.size()) {
-  std::iota(open_.begin(), open_.end(), 0);
+      passedOn_(bytes.size(), false) {
   for (int task = static_cast<int>(tasks.size()) - 1; task >= 0; --task) {
     waiting_[task] = static_cast<int>(tasks[task].after.size());
     for (int earlier : tasks[task].after) {
@@ -57,6 +56,8 @@ Scheduler::Scheduler(const std::vector<Task>& tasks, const std::vector<int64_t>&
     for (int block : tasks[task].reads) ++usersLeft_[block];
     for (int block : tasks[task].writes) ++usersLeft_[block];
   }
+  for (int task = 0; task < static_cast<int>(tasks.size()); ++task)
+    if (isReady(task)) ready_.push_back(task);
 }
 
 /// Whether a result may take over an operand's bytes: everybody else has used them in an earlier interval.
@@ -95,14 +96,15 @@ void Scheduler::place(int task) {
     }
   placed_[task] = true;
   current_.push_back(task);
+  while (first_ < static_cast<int>(tasks_.size()) && placed_[first_]) ++first_;
 }
 
 /// Tasks that may stand in the open interval, the longest chains first.
 std::vector<int> Scheduler::candidates() {
   std::vector<int> ready;
-  for (int task : open_) {
-    if (task - open_[0] >= window_) break;
-    if (isReady(task)) ready.push_back(task);
+  for (int task : ready_) {
+    if (task - first_ >= window_) break;
+    ready.push_back(task);
   }
   std::stable_sort(ready.begin(), ready.end(), [&](int a, int b) { return height_[a] > height_[b]; });
   return ready;
@@ -126,9 +128,11 @@ void Scheduler::closeInterval() {
   out_.peak = std::max(out_.peak, live_);
   out_.starts.push_back(static_cast<int>(out_.order.size()));
   std::sort(current_.begin(), current_.end());
+  std::vector<int> found;  // what has become ready
   for (int task : current_) {
     out_.order.push_back(task);
-    for (int follower : followers_[task]) --waiting_[follower];
+    for (int follower : followers_[task])
+      if (--waiting_[follower] == 0) found.push_back(follower);
     for (const auto* blocks : {&tasks_[task].reads, &tasks_[task].writes})
       for (int block : *blocks)
         if (usersLeft_[block] == 0 && alive_[block]) {
@@ -137,19 +141,18 @@ void Scheduler::closeInterval() {
         }
   }
   current_.clear();
-  std::erase_if(open_, [&](int task) { return placed_[task]; });
+  std::erase_if(ready_, [&](int task) { return placed_[task]; });
+  ready_.insert(ready_.end(), found.begin(), found.end());
+  std::sort(ready_.begin(), ready_.end());
   ++interval_;
 }
 
 Intervals Scheduler::run() {
-  while (!open_.empty()) {
+  const int count = static_cast<int>(tasks_.size());
+  while (first_ < count) {
     fillInterval();
     // The given order goes on while the next task is independent of the interval and fits.
-    while (window_ == 1) {
-      auto next = std::find_if(open_.begin(), open_.end(), [&](int task) { return !placed_[task]; });
-      if (next == open_.end() || !isReady(*next) || live_ + cost(*next) > limit_) break;
-      place(*next);
-    }
+    while (window_ == 1 && first_ < count && isReady(first_) && live_ + cost(first_) <= limit_) place(first_);
     closeInterval();
   }
   return std::move(out_);

@@ -97,7 +97,7 @@ Result<std::unique_ptr<Module>> forwardOnly(const Module& module, const std::str
   std::unique_ptr<Module> out = clone(module);
   std::set<const Item*> kept;
   addReachable(*out, *out->func(entry), kept);
-  std::erase_if(out->items, [&](const std::unique_ptr<Item>& item) { return !kept.contains(item.get()); });
+  out->items.eraseIf([&](const std::unique_ptr<Item>& item) { return !kept.contains(item.get()); });
   return out;
 }
 

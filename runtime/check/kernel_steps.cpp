@@ -133,8 +133,8 @@ Result<KernelSteps> KernelSteps::create(const Module& module, const std::string&
   out.subgroup_ =
       static_cast<uint32_t>(target.subgroup > 1 ? target.subgroup : KernelRunOptions{}.subgroupSize);
   std::unique_ptr<Module> stepped = clone(module);
-  std::erase_if(stepped->items,
-                [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
+  stepped->items.eraseIf(
+      [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
   stepped->items.push_back(beginOf(*func));
   for (const auto& op : func->body.ops) {
     if (!isCommand(*op)) continue;

@@ -317,7 +317,7 @@ TEST(Commands, FindingsNameTheKernel) {
 TEST(Commands, StrippedKernelsAreAnError) {
   auto module = parsed(kCommands);
   ASSERT_TRUE(module);
-  std::erase_if(module->items, [](const auto& item) { return item->kind == ItemKind::kernel; });
+  module->items.eraseIf([](const auto& item) { return item->kind == ItemKind::kernel; });
   auto run = Interpreter::create(*module)->run("train", {{"x", f32({4}, {1, 2, 3, 4})}});
   EXPECT_NE(messageOf(run).find("no source of kernel @k0"), std::string::npos) << messageOf(run);
 }

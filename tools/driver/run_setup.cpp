@@ -232,7 +232,7 @@ namespace {
 /// Drops functions nobody will call, before they are compiled. One with `every` is called by the steps.
 void keepFunctions(Module& module, const std::vector<std::string>& entries) {
   if (module.stage != Stage::tensor) return;
-  std::erase_if(module.items, [&](const std::unique_ptr<Item>& item) {
+  module.items.eraseIf([&](const std::unique_ptr<Item>& item) {
     return item->kind == ItemKind::func && !isKernelFunc(*item) && !find(item->attrs, "every") &&
            std::find(entries.begin(), entries.end(), item->name) == entries.end();
   });

@@ -206,7 +206,7 @@ Result<void> ensureEval(Module& module, std::vector<std::string>& notes) {
     return fail(fmt::format("there is data for evaluation, but no function @eval, and @train {}: write @eval",
                             draws ? "draws random numbers" : "learns already"));
   std::unique_ptr<Module> copy = clone(module);
-  for (auto& item : copy->items) {
+  for (auto& item : copy->items.take()) {
     if (item->kind != ItemKind::func || item->name != kTrain) continue;
     item->name = kEval;
     module.items.push_back(std::move(item));

@@ -1,0 +1,61 @@
+// Ops, attributes and types as bytes, so that equal ones are found by a hash.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "ir/module.h"
+
+namespace tg {
+
+/// Numbers values in the order they are first seen, so that bytes do not depend on addresses.
+class ValueNumbering {
+ public:
+  size_t of(const Value* value) { return numbers_.try_emplace(value, numbers_.size()).first->second; }
+
+ private:
+  std::unordered_map<const Value*, size_t> numbers_;
+};
+
+/// Appends what it is given. Lists and texts start with their length, so that no two trees have the same
+/// bytes; values stand as their numbers. Names of values, locations and places are left out. Reals stand as
+/// their bits, so that -0 is not 0.
+class OpBytes {
+ public:
+  explicit OpBytes(ValueNumbering& numbers) : numbers_(numbers) {}
+
+  template <class Number>
+  void number(Number value) {
+    char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    out_.append(bytes, sizeof value);
+  }
+  void count(size_t value) { number(static_cast<uint32_t>(value)); }
+  void text(std::string_view text) {
+    count(text.size());
+    out_ += text;
+  }
+  void value(const Value* value) { count(numbers_.of(value)); }
+  void type(const Type& type);
+  void attrs(const AttrList& attrs, std::string_view leftOut = "");
+  void operand(const Operand& operand);
+  void operands(const std::vector<Operand>& operands);
+  /// The results as values and types, and how they are grouped.
+  void results(const Op& op);
+  /// An op with its regions.
+  void op(const Op& op);
+  /// The arguments and the ops.
+  void block(const Block& block);
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  void attr(const Attr& attr);
+
+  ValueNumbering& numbers_;
+  std::string out_;
+};
+
+}  // namespace tg

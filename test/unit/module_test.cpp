@@ -1,0 +1,136 @@
+// A module's items by name, as they come and go, and names that are free.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/module.h"
+
+namespace tg {
+namespace {
+
+std::unique_ptr<Item> item(ItemKind kind, std::string name) {
+  auto made = std::make_unique<Item>();
+  made->kind = kind;
+  made->name = std::move(name);
+  return made;
+}
+
+std::vector<std::string> namesOf(const ItemList& items) {
+  std::vector<std::string> names;
+  for (const auto& each : items) names.push_back(each->name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(ItemList, KindsHaveNamesOfTheirOwn) {
+  Module module;
+  Item* param = module.add(ItemKind::param, "a");
+  Item* kernel = module.add(ItemKind::kernel, "k");
+  Item* binary = module.add(ItemKind::binary, "k");
+  Item* state = module.add(ItemKind::state, "s");
+  EXPECT_EQ(module.find(ItemKind::kernel, "k"), kernel);
+  EXPECT_EQ(module.find(ItemKind::binary, "k"), binary);
+  EXPECT_EQ(module.find(ItemKind::param, "a"), param);
+  EXPECT_EQ(module.find(ItemKind::state, "a"), nullptr);
+  EXPECT_EQ(module.find(ItemKind::kernel, "a"), nullptr);
+  EXPECT_EQ(module.storage("a"), param);
+  EXPECT_EQ(module.storage("s"), state);
+  EXPECT_EQ(module.storage("k"), nullptr);
+}
+
+TEST(ItemList, WhatIsInsertedIsFoundAndWhatIsErasedIsNot) {
+  Module module;
+  module.add(ItemKind::func, "f");
+  auto at = module.items.insert(module.items.begin(), item(ItemKind::buffer, "arena"));
+  EXPECT_EQ((*at)->name, "arena");
+  module.items.push_back(item(ItemKind::kernel, "k"));
+  EXPECT_EQ(namesOf(module.items), (Names{"arena", "f", "k"}));
+  EXPECT_EQ(module.find(ItemKind::buffer, "arena"), module.items[0].get());
+  module.items.eraseIf([](const auto& each) { return each->kind != ItemKind::func; });
+  EXPECT_EQ(namesOf(module.items), (Names{"f"}));
+  EXPECT_EQ(module.find(ItemKind::buffer, "arena"), nullptr);
+  EXPECT_EQ(module.find(ItemKind::kernel, "k"), nullptr);
+  EXPECT_EQ(module.find(ItemKind::func, "f"), module.items[0].get());
+}
+
+TEST(ItemList, TakenItemsGoIntoAnotherListUnderAnotherName) {
+  Module from, to;
+  from.add(ItemKind::func, "train");
+  for (auto& each : from.items.take()) {
+    each->name = "eval";
+    to.items.push_back(std::move(each));
+  }
+  EXPECT_TRUE(from.items.empty());
+  EXPECT_EQ(from.find(ItemKind::func, "train"), nullptr);
+  EXPECT_EQ(to.find(ItemKind::func, "train"), nullptr);
+  EXPECT_EQ(to.find(ItemKind::func, "eval"), to.items[0].get());
+  from = std::move(to);
+  EXPECT_EQ(from.find(ItemKind::func, "eval"), from.items[0].get());
+}
+
+TEST(ItemList, OfTwoWithOneNameTheFirstOfTheTextIsFound) {
+  Module module;
+  module.add(ItemKind::func, "f");
+  module.items.insert(module.items.begin(), item(ItemKind::func, "f"));
+  EXPECT_EQ(module.find(ItemKind::func, "f"), module.items[0].get());
+  const Item* gone = module.items[0].get();
+  module.items.eraseIf([&](const auto& each) { return each.get() == gone; });
+  EXPECT_EQ(module.items.size(), 1u);
+  EXPECT_EQ(module.find(ItemKind::func, "f"), module.items[0].get());
+}
+
+TEST(ItemList, CopiesFindTheirOwn) {
+  Module module;
+  module.add(ItemKind::param, "p");
+  auto copy = clone(module);
+  EXPECT_EQ(copy->storage("p"), copy->items[0].get());
+  EXPECT_NE(copy->storage("p"), module.storage("p"));
+}
+
+TEST(Module, StorageStandsBehindTheStorageThereIs) {
+  Module module;
+  module.addStorage(ItemKind::state, "first");
+  EXPECT_EQ(namesOf(module.items), (Names{"first"}));
+  module.add(ItemKind::func, "f");
+  module.addStorage(ItemKind::param, "second");
+  EXPECT_EQ(namesOf(module.items), (Names{"first", "second", "f"}));
+  Module bare;
+  bare.add(ItemKind::func, "f");
+  bare.addStorage(ItemKind::param, "p");
+  EXPECT_EQ(namesOf(bare.items), (Names{"p", "f"}));
+}
+
+TEST(NameTable, GivesTheHintThenTheFirstFreeNumber) {
+  NameTable names;
+  for (const char* name : {"x", "x_2", "x_4"}) names.take(name);
+  EXPECT_EQ(names.unique("x"), "x_3");
+  EXPECT_EQ(names.unique("x"), "x_5");
+  EXPECT_EQ(names.unique("x_2"), "x_2_2");
+  EXPECT_EQ(names.unique("y"), "y");
+  EXPECT_EQ(names.unique("y"), "y_2");
+  EXPECT_EQ(names.unique(""), "v");
+  NameTable moved = std::move(names);
+  EXPECT_EQ(moved.unique("a_name_longer_than_a_short_string"), "a_name_longer_than_a_short_string");
+  EXPECT_EQ(moved.unique("a_name_longer_than_a_short_string"), "a_name_longer_than_a_short_string_2");
+  EXPECT_EQ(moved.unique("y"), "y_3");
+}
+
+TEST(Op, AttributesThatAreLeftOutHaveTheRowsDefault) {
+  Op op(Opcode::sum);
+  op.setAttr("axes", Attr::ints({0}));
+  EXPECT_FALSE(op.flag("keepdims"));
+  EXPECT_EQ(&op.attr("keepdims"), &op.attr("keepdims")) << "parsed once";
+  op.setAttr("keepdims", Attr::boolean(true));
+  EXPECT_TRUE(op.flag("keepdims"));
+  op.setAttr("keepdims", Attr::boolean(false));
+  EXPECT_EQ(op.attrs.size(), 1u) << "a default is not written";
+  EXPECT_TRUE(op.attr("nothing").isNone());
+}
+
+}  // namespace
+}  // namespace tg
