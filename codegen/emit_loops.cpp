@@ -125,6 +125,18 @@ static const char* kindOf(Opcode combine) {
   return combine == Opcode::k_max ? "max" : combine == Opcode::k_min ? "min" : "add";
 }
 
+/// Parts are workgroups of their own, so that each may use what another does.
+Value* RegionEmitter::slotsFor(const Type& type) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slotsTaken_[i] || !(slots_[i]->type == type)) continue;
+    slotsTaken_[i] = true;
+    return slots_[i];
+  }
+  slots_.push_back(kernel_.sharedBuffer(type, "slots"));
+  slotsTaken_.push_back(true);
+  return slots_.back();
+}
+
 KV RegionEmitter::combined(const KV& partial, Opcode combine) {
   if (rows_.side) return combinedSides(partial, combine);
   if (rows_.subgroup == 1) return kernel_.workgroupReduce(partial, kindOf(combine));
@@ -132,7 +144,7 @@ KV RegionEmitter::combined(const KV& partial, Opcode combine) {
   if (rows_.width == rows_.subgroup) return part;
   // A slot for each subgroup. Slots of their own for every reduction need no second barrier.
   int64_t count = rows_.width / rows_.subgroup;
-  Value* slots = kernel_.sharedBuffer(Type::buffer(part.type.dtype, 1, {count}, BufMode::shared), "slots");
+  Value* slots = slotsFor(Type::buffer(part.type.dtype, 1, {count}, BufMode::shared));
   KV first =
       kernel_.op(Opcode::k_eq, {kernel_.subgroup(Opcode::k_subgroup_lane), KernelBuilder::u32(0)}, DType::i1);
   kernel_.guard(first, [&] { kernel_.store(part, slots, kernel_.subgroup(Opcode::k_subgroup_id)); });
@@ -147,7 +159,7 @@ KV RegionEmitter::combined(const KV& partial, Opcode combine) {
 KV RegionEmitter::combinedSides(const KV& partial, Opcode combine) {
   DType dtype = partial.type.dtype;
   Type slot = Type::buffer(dtype, partial.lanes(), {rows_.width * rows_.side}, BufMode::shared);
-  Value* slots = kernel_.sharedBuffer(slot, "slots");
+  Value* slots = slotsFor(slot);
   KV local = kernel_.id(Opcode::k_local_id, 0);
   kernel_.store(partial, slots, local);
   kernel_.barrier();
@@ -349,11 +361,12 @@ KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
   return sum;
 }
 
-void RegionEmitter::pullRowReductions(const Index& row, int64_t length) {
+void RegionEmitter::pullRowReductions(const Index& row, int64_t length,
+                                      const std::unordered_set<const Op*>& ops) {
   for (const auto& op : region_.body->ops) {
     auto space = rowSpaceOf(*op);
-    if (op->info().fusion == table::Fusion::reduce && space && space->length == length &&
-        op->result()->type.elements() == space->rows)
+    if (ops.contains(op.get()) && op->info().fusion == table::Fusion::reduce && space &&
+        space->length == length && op->result()->type.elements() == space->rows)
       emitLinear(op->result(), row);
   }
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -60,8 +61,14 @@ class RegionEmitter {
   /// From now on storage buffers are read by element alone, so that none is bound a second time as vectors.
   void readByElement() { byElement_ = true; }
   void shareRows(RowLanes rows) { rows_ = rows; }
-  /// Computes every reduction along rows of the given length at a row, so that later uses find it.
-  void pullRowReductions(const Index& row, int64_t length);
+  /// Begins with workgroups of their own: no rows are shared, and the shared memory of the others is free.
+  void startPart() {
+    rows_ = {};
+    slotsTaken_.assign(slots_.size(), false);
+  }
+  /// Computes every reduction among `ops` along rows of the given length at a row, so that later uses find
+  /// it.
+  void pullRowReductions(const Index& row, int64_t length, const std::unordered_set<const Op*>& ops);
 
   using AtTwo = std::function<KV(const Index&, const Index&)>;
   /// body(a, b) where a < countA and b < countB, else 0; the body sees indices that are always inside.
@@ -125,6 +132,8 @@ class RegionEmitter {
   /// What the invocations that share a row have found, combined; all of them get it.
   KV combined(const KV& partial, Opcode combine);
   KV combinedSides(const KV& partial, Opcode combine);
+  /// Shared memory that nothing else in this part uses.
+  Value* slotsFor(const Type& type);
   /// Whether the row's invocations share a reduction at these indices of its result.
   bool isShared(const Indices& at) const;
   /// The operand's indices with those of the reduced axes left open.
@@ -157,6 +166,8 @@ class RegionEmitter {
   const PlainRegion& region_;
   const std::vector<bool>& mayTexel_;
   RowLanes rows_;
+  std::vector<Value*> slots_;     ///< shared memory in which reductions combine
+  std::vector<bool> slotsTaken_;  ///< by this part
   std::vector<LoweredKernel::Param> params_;
   std::unordered_map<std::string, Value*> buffers_;
   std::unordered_map<const Value*, int> bindingOf_;

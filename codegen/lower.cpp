@@ -32,34 +32,51 @@ static void bounded(LowerContext& c, const Index& index, int64_t count,
   c.kernel.guard(inside, [&] { body(c.space.variable(value, count)); });
 }
 
+void LowerContext::inPart(int64_t groups, const std::function<void(const Index&)>& body) {
+  out.grid = {groupsBefore + groups, 1, 1};
+  KV group = kernel.id(Opcode::k_workgroup_id, 0), before = KernelBuilder::u32(groupsBefore);
+  KV behind = kernel.op(Opcode::k_ge, {group, before}, DType::i1),
+     ahead = kernel.op(Opcode::k_lt, {group, KernelBuilder::u32(groupsBefore + groups)}, DType::i1);
+  KV here = isLast              ? behind
+            : groupsBefore == 0 ? ahead
+                                : kernel.op(Opcode::k_and, {behind, ahead}, DType::i1);
+  KV own = groupsBefore == 0 ? group : kernel.op(Opcode::k_sub, {group, before}, DType::u32);
+  kernel.guard(here, [&] { body(space.variable(own, groups)); });
+}
+
 void LowerContext::launch(int64_t count, int64_t workgroup, const std::function<void(const Index&)>& body) {
   int64_t groups = (count + workgroup - 1) / workgroup;
   out.kernel->workgroup = {workgroup, 1, 1};
-  if (groups <= target.maxGrid) {
+  if (groups <= target.maxGrid && !isPart) {
     out.grid = {groups, 1, 1};
     return bounded(*this, space.variable(kernel.id(Opcode::k_global_id, 0), groups * workgroup), count, body);
   }
   Index lane = space.variable(kernel.id(Opcode::k_local_id, 0), workgroup);
-  bounded(*this, space.add(space.scale(groupIndex(groups), workgroup), lane), count, body);
+  auto inGroup = [&](const Index& group) {
+    bounded(*this, space.add(space.scale(group, workgroup), lane), count, body);
+  };
+  if (isPart) return inPart(groups, inGroup);
+  inGroup(groupIndex(groups));
 }
 
 void LowerContext::launchGroups(int64_t groups, int64_t workgroup,
                                 const std::function<void(const Index&)>& body) {
   out.kernel->workgroup = {workgroup, 1, 1};
+  if (isPart) return inPart(groups, body);
   bounded(*this, groupIndex(groups), groups, body);
 }
 
 Result<void> lowerMap(LowerContext& c) {
   int64_t vec = c.option("vec", 1);
   int64_t largest = 0;
-  for (const Value* value : c.region.yields) largest = std::max(largest, value->type.elements() / vec);
+  for (const Value* value : c.yields) largest = std::max(largest, value->type.elements() / vec);
   c.launch(largest, std::min(c.option("workgroup", 64), c.target.maxInvocations), [&](const Index& i) {
-    for (size_t slot = 0; slot < c.region.yields.size(); ++slot) {
-      int64_t count = c.region.yields[slot]->type.elements() / vec;
+    for (size_t slot = 0; slot < c.yields.size(); ++slot) {
+      int64_t count = c.yields[slot]->type.elements() / vec;
       bounded(c, i, count, [&](const Index& at) {
         Index offset = c.space.scale(at, vec);
         if (vec == kLanes) offset = c.space.add(offset, IndexSpace::lane());
-        c.emitter.store(static_cast<int>(slot), offset);
+        c.store(slot, offset);
       });
     }
   });
@@ -69,10 +86,12 @@ Result<void> lowerMap(LowerContext& c) {
 /// Rows and row length a schedule's region works on: the largest result is rows × length, or rows.
 static RowSpace rowsOf(const LowerContext& c) {
   RowSpace space;
-  for (const auto& op : c.fused.regions[0]->ops) {
-    auto found = rowSpaceOf(*op);
-    if (found) space = *found;
-  }
+  std::vector<Value*> results;
+  for (size_t slot = 0; slot < c.yields.size(); ++slot)
+    results.push_back(c.fused.regions[0]->terminator()->in(c.firstSlot + static_cast<int>(slot)));
+  const std::unordered_set<const Op*> behind = opsBehind(results);
+  for (const auto& op : c.fused.regions[0]->ops)
+    if (auto found = rowSpaceOf(*op); found && behind.contains(op.get())) space = *found;
   return space;
 }
 
@@ -94,32 +113,30 @@ static Result<void> lowerSharedRow(LowerContext& c, const RowSpace& rows,
     c.emitter.shareRows({lanes, row, lane, c.kernel.depth(), vec, bySubgroup ? subgroup : 1});
     KV first = c.kernel.op(Opcode::k_eq, {local, KernelBuilder::u32(0)}, DType::i1);
     // Statistics are computed by all invocations, then stored by the first.
-    std::vector<int> full, single;
-    for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
-      (isFull(slot) ? full : single).push_back(static_cast<int>(slot));
-    auto value = [&](int slot) { return c.region.yields[static_cast<size_t>(slot)]; };
-    for (int slot : single) c.emitter.emitLinear(value(slot), row);
+    std::vector<size_t> full, single;
+    for (size_t slot = 0; slot < c.yields.size(); ++slot) (isFull(slot) ? full : single).push_back(slot);
+    for (size_t slot : single) c.emitter.emitLinear(c.yields[slot], row);
     if (!single.empty())
       c.kernel.guard(first, [&] {
-        for (int slot : single) c.emitter.store(slot, row);
+        for (size_t slot : single) c.store(slot, row);
       });
     if (full.empty()) return;
     // Shared reductions must be met by all invocations before control flow diverges.
-    c.emitter.pullRowReductions(row, rows.length);
+    c.emitter.pullRowReductions(row, rows.length, opsBehind(c.yields));
     auto elements = [&](const Index& round) {
       Index column = c.space.add(c.space.scale(round, lanes * vec), c.space.scale(lane, vec));
       if (vec == kLanes) column = c.space.add(column, IndexSpace::lane());
       Index start = c.space.scale(row, rows.length);
       if (c.space.max(column) < rows.length) {
-        for (int slot : full) c.emitter.store(slot, c.space.add(start, column));
+        for (size_t slot : full) c.store(slot, c.space.add(start, column));
         return;
       }
       // Computed as the reductions did, at an index that is always inside, and so once.
       auto [inside, at] = c.emitter.below(column, rows.length);
       Index offset = c.space.add(start, at);
-      for (int slot : full) c.emitter.emitLinear(value(slot), offset);
+      for (size_t slot : full) c.emitter.emitLinear(c.yields[slot], offset);
       c.kernel.guard(inside, [&] {
-        for (int slot : full) c.emitter.store(slot, offset);
+        for (size_t slot : full) c.store(slot, offset);
       });
     };
     int64_t rounds = (rows.length + lanes * vec - 1) / (lanes * vec);
@@ -145,9 +162,9 @@ static Result<void> lowerSharedRow(LowerContext& c, const RowSpace& rows,
 /// Results over leading axes: the lanes of each walk the reduced elements in turn and combine.
 Result<void> lowerColumn(LowerContext& c) {
   int64_t lanes = c.option("lanes", 1), side = c.option("side", 1), vec = c.option("vec", 1);
-  int64_t results = c.region.yields[0]->type.elements();
+  int64_t results = c.yields[0]->type.elements();
   bool follows = lanes > 1 && (lanes & (lanes - 1)) == 0 && side > 0 && (vec == 1 || vec == kLanes);
-  for (const Value* value : c.region.yields)
+  for (const Value* value : c.yields)
     follows = follows && value->type.elements() == results && results % vec == 0;
   if (!follows)
     return failAt(c.fused.loc,
@@ -168,10 +185,9 @@ Result<void> lowerColumn(LowerContext& c) {
     Index result = c.space.scale(unit, vec);
     if (vec == kLanes) result = c.space.add(result, IndexSpace::lane());
     c.emitter.shareRows({lanes, result, lane, c.kernel.depth(), 1, 1, side});
-    for (const Value* value : c.region.yields) c.emitter.emitLinear(value, result);
+    for (const Value* value : c.yields) c.emitter.emitLinear(value, result);
     c.kernel.guard(stores, [&] {
-      for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
-        c.emitter.store(static_cast<int>(slot), result);
+      for (size_t slot = 0; slot < c.yields.size(); ++slot) c.store(slot, result);
     });
   });
   return {};
@@ -185,20 +201,20 @@ Result<void> lowerRow(LowerContext& c) {
                   fmt::format("schedule {} needs lanes, and rows of {} that vec, 1 or 4, divides",
                               c.schedule.str(), rows.length));
   auto isFull = [&](size_t slot) {
-    return rows.length > 1 && c.region.yields[slot]->type.elements() == rows.rows * rows.length;
+    return rows.length > 1 && c.yields[slot]->type.elements() == rows.rows * rows.length;
   };
   bool anyFull = false;
-  for (size_t slot = 0; slot < c.region.yields.size(); ++slot) anyFull = anyFull || isFull(slot);
+  for (size_t slot = 0; slot < c.yields.size(); ++slot) anyFull = anyFull || isFull(slot);
 
   // Row values first, then one pass over the row for every full result.
   auto statistics = [&](const Index& row) {
-    for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
-      if (!isFull(slot)) c.emitter.store(static_cast<int>(slot), row);
+    for (size_t slot = 0; slot < c.yields.size(); ++slot)
+      if (!isFull(slot)) c.store(slot, row);
   };
   auto elements = [&](const Index& row, const Index& column) {
     Index offset = c.space.add(c.space.scale(row, rows.length), column);
-    for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
-      if (isFull(slot)) c.emitter.store(static_cast<int>(slot), offset);
+    for (size_t slot = 0; slot < c.yields.size(); ++slot)
+      if (isFull(slot)) c.store(slot, offset);
   };
   if (lanes == 1) {
     c.launch(rows.rows, std::min(c.option("workgroup", 64), c.target.maxInvocations), [&](const Index& row) {
@@ -274,11 +290,13 @@ static Result<void> lowerScheduled(LowerContext& c) {
   if (kind == "map") return lowerMap(c);
   if (kind == "row") return lowerRow(c);
   if (kind == "column") return lowerColumn(c);
+  if (kind == "parts") return lowerParts(c);
   if (kind == "matmul") return c.schedule.find("shared") ? lowerMatmulShared(c) : lowerMatmul(c);
   if (kind == "coopmat") return lowerCoopmat(c);
   if (kind == "attention") return lowerAttention(c);
   return failAt(c.fused.loc,
-                fmt::format("schedule {} is unknown; known: map, row, column, matmul, coopmat, attention",
+                fmt::format("schedule {} is unknown; known: map, row, column, parts, matmul, coopmat, "
+                            "attention",
                             c.schedule.str()));
 }
 
@@ -294,7 +312,8 @@ static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
   IndexSpace space(kernel);
   RegionEmitter emitter(kernel, space, fused, *region, mayTexel);
   if (byElement) emitter.readByElement();
-  LowerContext context{fused, target, *region, mayTexel, schedule, kernel, space, emitter, lowered};
+  LowerContext context{fused,  target, *region, mayTexel, schedule,
+                       kernel, space,  emitter, lowered,  region->yields};
   TG_CHECK(lowerScheduled(context));
   if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
   dropUnused(lowered.kernel->body);

@@ -1,6 +1,8 @@
 // The schedules' lowerings. Private to codegen/.
 #pragma once
 
+#include <span>
+
 #include "codegen/emit_region.h"
 
 namespace tg {
@@ -16,7 +18,14 @@ struct LowerContext {
   IndexSpace& space;
   RegionEmitter& emitter;
   LoweredKernel& out;
+  /// The results that the schedule computes, and the slot of the first: all of the region's, or a part's.
+  std::span<Value* const> yields;
+  int firstSlot = 0;
+  /// Of a part: its workgroups follow so many of other parts, and others may follow them.
+  bool isPart = false, isLast = true;
+  int64_t groupsBefore = 0;
 
+  void store(size_t slot, const Index& offset) { emitter.store(firstSlot + static_cast<int>(slot), offset); }
   int64_t option(std::string_view name, int64_t fallback) const {
     const Attr* found = schedule.find(name);
     return found ? found->integer : fallback;
@@ -29,11 +38,13 @@ struct LowerContext {
 
  private:
   Index groupIndex(int64_t groups);
+  void inPart(int64_t groups, const std::function<void(const Index&)>& body);
 };
 
 Result<void> lowerMap(LowerContext& c);
 Result<void> lowerRow(LowerContext& c);
 Result<void> lowerColumn(LowerContext& c);
+Result<void> lowerParts(LowerContext& c);
 Result<void> lowerMatmul(LowerContext& c);
 Result<void> lowerMatmulShared(LowerContext& c);
 Result<void> lowerCoopmat(LowerContext& c);

@@ -67,4 +67,15 @@ std::unique_ptr<PlainRegion> plainRegion(const Op& fused) {
   return region;
 }
 
+std::unordered_set<const Op*> opsBehind(std::span<Value* const> values) {
+  std::unordered_set<const Op*> found;
+  std::vector<const Value*> work(values.begin(), values.end());
+  while (!work.empty()) {
+    const Op* def = work.back()->def;
+    work.pop_back();
+    if (def && found.insert(def).second) forEachUse(*def, [&](Value* value) { work.push_back(value); });
+  }
+  return found;
+}
+
 }  // namespace tg

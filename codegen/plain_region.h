@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/builder.h"
@@ -17,5 +19,8 @@ struct PlainRegion {
   std::vector<Value*> yields;    ///< by result slot
 };
 std::unique_ptr<PlainRegion> plainRegion(const Op& fused);
+
+/// The ops of a region that some of its values are computed by.
+std::unordered_set<const Op*> opsBehind(std::span<Value* const> values);
 
 }  // namespace tg

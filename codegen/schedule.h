@@ -18,6 +18,9 @@
 //   attention{tile = 4, block = 4, workgroup = 8} tile rows for each invocation, which reads the rows of the
 //                                                other side block by block and never stores a score
 //   custom                                       a tg.custom alone, whose kernel is there already
+//   parts{of = [map{…}, column{…}], results = [1, 3]} several of map, row and column side by side: each
+//                                                computes so many of the results, in workgroups of its own,
+//                                                all of one size
 #pragma once
 
 #include <optional>

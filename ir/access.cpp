@@ -1,5 +1,7 @@
 #include "ir/access.h"
 
+#include <algorithm>
+#include <climits>
 #include <unordered_set>
 
 #include "ir/kernel/custom.h"
@@ -74,9 +76,28 @@ static bool takesOver(const Op& fused, const Op& custom, int binding, int result
   return found;
 }
 
+/// Results [first, end) that one schedule computes, the one asked for among them.
+struct Part {
+  std::string kind;
+  int first = 0, end = 0;
+};
+
+static Part partOf(const Op& fused, int result) {
+  const Attr& schedule = fused.attr("schedule");
+  const Attr *of = schedule.find("of"), *results = schedule.find("results");
+  if (schedule.text != "parts" || !of || !results) return {schedule.text, 0, INT_MAX};
+  Part part;
+  for (size_t i = 0; i < std::min(of->list.size(), results->list.size()); ++i) {
+    part = {of->list[i].text, part.end, part.end + static_cast<int>(results->list[i].integer)};
+    if (result < part.end) return part;
+  }
+  return {};
+}
+
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module) {
   if (const Op* custom = customOf(fused)) return takesOver(fused, *custom, binding, result, module);
-  if (fused.attr("schedule").text != "map" || fused.regions.empty()) return false;
+  const Part part = partOf(fused, result);
+  if (part.kind != "map" || fused.regions.empty()) return false;
   const Value* source = fused.operands[binding].value;
   const int64_t count = source->type.elements();
   std::unordered_set<const Value*> reached{source};
@@ -93,8 +114,11 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   }
   const Op* yield = fused.regions[0]->terminator();
   if (!yield || result >= yield->numOperands()) return false;
-  for (const Operand& slot : yield->operands)
-    if (slot.value->type.elements() > count) return false;
+  for (int slot = 0; slot < yield->numOperands(); ++slot) {
+    const Value* value = yield->in(slot);
+    const bool own = slot >= part.first && slot < part.end;
+    if (own ? value->type.elements() > count : reached.count(value) > 0) return false;
+  }
   const Value* written = yield->in(result);
   return reached.count(written) > 0 && byteSize(written->type.dtype) == byteSize(source->type.dtype);
 }

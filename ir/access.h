@@ -30,7 +30,8 @@ int64_t placedBytes(const Value& value);
 /// the slot is reached with equal element count and size. A broadcast, transpose, slice, reduction,
 /// gather or contraction of the binding, anywhere in the region, says no. So does a larger result:
 /// one invocation computes an element of all largest results after loading each operand's element
-/// once, and smaller results in code of their own, which may load again after a store.
+/// once, and smaller results in code of their own, which may load again after a store. Of several schedules
+/// side by side the slot's is a map, and no other part's results are reached.
 ///
 /// A custom kernel reads and writes an inout parameter in one place: its result takes over the binding's
 /// bytes when the kernel, which `module` holds, reads the binding through no other parameter.

@@ -82,7 +82,11 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
   TG_CHECK(run_cse(module, {}, context));
   TG_CHECK(run_dce(module, {}, context));
   for (Item* func : module.all(ItemKind::func)) {
-    std::vector<fuse::Report> reports = fuse::formRegions(module, *func, target, options.report);
+    fuse::KernelNotes notes;
+    fuse::KernelNotes* wanted = options.report ? &notes : nullptr;
+    fuse::formRegions(module, *func, target, wanted);
+    fuse::mergeKernels(module, *func, target, wanted);
+    std::vector<fuse::Report> reports = fuse::reportKernels(*func, notes);
     fuse::applyTuning(*func, tuning, tuned);
     for (fuse::Report& report : reports) context.remark(report.loc, std::move(report.text));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -23,15 +24,28 @@ void prepare(Module& module, Item& func, const Target& target);
 /// squares into another. Other ops stay tensor ops.
 void flattenOptimizer(Module& module, Item& func, const Target& target);
 
-/// What `--report` says of one kernel.
+/// What is known of a kernel besides its text.
+struct KernelNote {
+  std::string holds;  ///< the tensor ops it computes
+  std::string more;   ///< why its first op starts a kernel, and with which others it stands
+};
+using KernelNotes = std::unordered_map<const Op*, KernelNote>;
+
+/// Partitions the function's remaining tensor ops into tg.fused regions and gives each a schedule. Notes are
+/// taken where `notes` is not null.
+void formRegions(Module& module, Item& func, const Target& target, KernelNotes* notes);
+
+/// Puts kernels that do not depend on each other into one: reductions and few elements side by side, with a
+/// schedule of parts, and passes over the same rows together. None is put off past its first reader, and no
+/// more bytes are alive at one time than before.
+void mergeKernels(Module& module, Item& func, const Target& target, KernelNotes* notes);
+
+/// What `--report` says of the function's kernels, in their order.
 struct Report {
   Loc loc;
   std::string text;
 };
-
-/// Partitions the function's remaining tensor ops into tg.fused regions and gives each a schedule. Returns
-/// what to say of each when `report` asks for it, which takes longer than to form them.
-std::vector<Report> formRegions(Module& module, Item& func, const Target& target, bool report);
+std::vector<Report> reportKernels(const Item& func, const KernelNotes& notes);
 
 /// Gives the regions of a function the schedules that the table has for them; `used` collects the
 /// keys that were met.

@@ -1,10 +1,12 @@
 // Partition into regions: each op starts alone and joins the region of a producer when one kernel can
 // compute both; the best producer is the one whose value is largest, since that value then need not
-// travel through memory.
+// travel through memory. Maps that only a sum over leading axes reads stay with the sum where a kernel over
+// rows would have to store them for it.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <queue>
+#include <set>
 #include <utility>
 
 #include "codegen/schedule.h"
@@ -23,7 +25,6 @@ struct Region {
   Space space = Space::map;
   int64_t elements = 0;        ///< map, product, sum: of each result; a window is a sum here
   RowSpace rows;               ///< row
-  Shape summed;                ///< sum: the operand's shape, which horizontal partners share
   std::vector<Op*> ops;        ///< in text order
   std::vector<int> producers;  ///< regions it reads from, ascending
   int first = 0;               ///< text position of its first op
@@ -32,12 +33,14 @@ struct Region {
 
 class Former {
  public:
-  Former(Module& module, Item& func, const Target& target, bool report)
-      : module_(module), func_(func), target_(target), report_(report) {}
-  std::vector<Report> run();
+  Former(Module& module, Item& func, const Target& target, KernelNotes* notes)
+      : module_(module), func_(func), target_(target), notes_(notes) {}
+  void run();
 
  private:
   void keepEffects();
+  void findReaders();
+  void keepWithSum(const Op& sum);
   void partition();
   Region alone(const Op& op) const;
   bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
@@ -48,18 +51,18 @@ class Former {
   /// Tells why an op starts a region, if anybody is to read it.
   template <class... Args>
   void because(std::string& why, fmt::format_string<Args...> text, Args&&... args) const {
-    if (report_) why = fmt::format(text, std::forward<Args>(args)...);
+    if (notes_) why = fmt::format(text, std::forward<Args>(args)...);
   }
   void link(int region, const Op& op);
   void emit();
-  void report(const Region& region, const Op& made, const std::string& why);
+  void note(const Region& region, const Op& made, const std::string& why);
   std::unique_ptr<Op> build(int index);
   const std::vector<Value*>& bases(const Op& op);
 
   Module& module_;
   Item& func_;
   const Target& target_;
-  bool report_;
+  KernelNotes* notes_;  ///< null: nobody asks
   /// Views that must become values of their own, and the ops that read them as such.
   std::unordered_map<const Op*, const Op*> forced_;
   std::vector<Region> regions_;
@@ -69,8 +72,8 @@ class Former {
   std::unordered_map<const Op*, int> position_;
   std::unordered_map<const Op*, std::vector<Value*>> bases_;
   std::unordered_map<const Value*, std::vector<Op*>> readers_;  // through inline ops
+  std::unordered_map<const Op*, const Op*> sumOf_;              // of maps that stay with a sum
   std::unordered_map<const Value*, Value*> replaced_;
-  std::vector<Report> reports_;
   std::vector<std::string> whyAlone_;
 };
 
@@ -143,9 +146,9 @@ Region Former::alone(const Op& op) const {
   else if (op.code == Opcode::custom)
     region.space = Space::closed;
   else if (op.info().fusion == Fusion::reduce || op.info().fusion == Fusion::row)
-    region.space = Space::sum, region.summed = op.in(0)->type.shape;
+    region.space = Space::sum;
   else if (op.info().fusion == Fusion::window)
-    region.space = Space::sum, region.summed = op.in(0)->type.shape;
+    region.space = Space::sum;
   else if (op.info().fusion == Fusion::scatter || op.info().fusion == Fusion::attention)
     region.space = Space::closed;
   return region;
@@ -282,6 +285,7 @@ static bool repeatsDraws(const Region& own, const Region& other) {
 }
 
 int Former::bestProducer(Op& op, const Region& own, std::string& why) {
+  const auto sum = sumOf_.find(&op);
   int best = -1;
   int64_t bestBytes = -1;
   for (Value* base : bases(op)) {
@@ -290,6 +294,14 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
     if (it == regionOf_.end()) continue;
     int candidate = it->second;
     const Region& other = regions_[static_cast<size_t>(candidate)];
+    if (sum != sumOf_.end()) {
+      const auto maker = sumOf_.find(base->def);
+      if (maker == sumOf_.end() || maker->second != sum->second) {
+        because(why, "only the sum %{} reads it, from what %{}'s kernel stores anyway",
+                sum->second->result()->name, base->name);
+        continue;
+      }
+    }
     if (!joins(op, own, other, base)) {
       because(why, "%{}'s kernel has other loops", base->name);
       continue;
@@ -328,7 +340,7 @@ void Former::link(int region, const Op& op) {
   }
 }
 
-void Former::partition() {
+void Former::findReaders() {
   int at = 0;
   for (auto& op : func_.body.ops) {
     position_[op.get()] = at++;
@@ -336,28 +348,65 @@ void Former::partition() {
     if (skipped) continue;
     for (Value* base : bases(*op)) readers_[base].push_back(op.get());
   }
+}
+
+static bool isCheapMap(const Op& op) {
+  switch (op.code) {
+  case Opcode::add:
+  case Opcode::sub:
+  case Opcode::mul:
+  case Opcode::neg:
+  case Opcode::square:
+  case Opcode::select: return true;
+  default: return false;
+  }
+}
+
+/// The gradient of a layer norm's gain is a sum over rows of products with the rows' statistics. The kernel
+/// over rows that computes those could compute the products as well, and would store them for the sum alone;
+/// the sum can compute them from at most two tensors that stand in memory for others, and the statistics.
+void Former::keepWithSum(const Op& sum) {
+  const int64_t elements = sum.in(0)->type.elements();
+  std::set<const Op*> maps;
+  std::set<const Value*> leaves;
+  std::vector<Value*> work{throughReshapes(sum.in(0))};
+  auto isOnlyOurs = [&](const Value* value) {
+    const std::vector<Op*>& readers = readers_[value];
+    return std::all_of(readers.begin(), readers.end(),
+                       [&](const Op* reader) { return reader == &sum || maps.contains(reader); });
+  };
+  while (!work.empty()) {
+    Value* value = work.back();
+    work.pop_back();
+    const Op* def = value->def;
+    if (!def || !isCheapMap(*def) || value->type.elements() != elements || !isOnlyOurs(value)) {
+      if (!def || !isInline(*def)) leaves.insert(value);
+      if (def && isInline(*def) && def->code != Opcode::constant) return;  // views are read where they lead
+      continue;
+    }
+    maps.insert(def);
+    forEachUse(*def, [&](Value* operand) { work.push_back(throughReshapes(operand)); });
+  }
+  int large = 0;
+  bool ofRows = false;
+  for (const Value* leaf : leaves) {
+    if (leaf->type.elements() == elements) ++large;
+    ofRows = ofRows || (leaf->def && rowSpaceOf(*leaf->def) && leaf->type.elements() < elements);
+    if (leaf->def && isOnlyOurs(leaf) && leaf->type.elements() == elements) return;
+  }
+  if (!ofRows || large > 2) return;
+  for (const Op* map : maps) sumOf_[map] = &sum;
+}
+
+void Former::partition() {
+  findReaders();
+  for (auto& op : func_.body.ops)
+    if (op->info().fusion == Fusion::reduce && !rowSpaceOf(*op)) keepWithSum(*op);
   for (auto& op : func_.body.ops) {
     if (isBoundary(*op) || (isInline(*op) && !forced_.contains(op.get()))) continue;
     Region own = alone(*op);
     std::string why;
     int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why);
-    if (home < 0 && own.space == Space::sum) {
-      // Sums over one tensor side by side: the gradients of a gain and a bias.
-      for (Value* base : bases(*op))
-        for (const Op* reader : readers_[base]) {
-          auto it = regionOf_.find(reader);
-          if (it == regionOf_.end() || home >= 0) continue;
-          const Region& other = regions_[static_cast<size_t>(it->second)];
-          bool cycle = false;
-          for (Value* operand : bases(*op)) {
-            auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
-            if (producer != regionOf_.end() && reaches(it->second, producer->second)) cycle = true;
-          }
-          if (other.space == Space::sum && other.summed == own.summed && other.elements == own.elements &&
-              !cycle && fits(it->second, *op))
-            home = it->second;
-        }
-    }
     if (home < 0) {
       home = static_cast<int>(regions_.size());
       own.first = position_[op.get()];
@@ -370,7 +419,6 @@ void Former::partition() {
     if (own.space == Space::sum || (region.space == Space::map && own.space == Space::row)) {
       region.space = own.space;
       region.rows = own.rows;
-      region.summed = own.summed;
       region.elements = own.elements;
     }
     region.ops.push_back(op.get());
@@ -437,23 +485,10 @@ std::unique_ptr<Op> Former::build(int index) {
   return fused;
 }
 
-/// Whether a kernel rounds the operands of a product to f16 and multiplies them as any others: the target has
-/// no matrix units, or the product does not fit them.
-static bool roundsByItself(const Op& region) {
-  bool rounds = false;
-  for (const auto& op : region.regions[0]->ops)
-    rounds = rounds || (op->code == Opcode::matmul && op->word("precision") != "f32");
-  return rounds && region.attr("schedule").text != "coopmat";
-}
-
-void Former::report(const Region& region, const Op& made, const std::string& why) {
+void Former::note(const Region& region, const Op& made, const std::string& why) {
   std::string holds;
   for (const Op* op : region.ops) holds += fmt::format("{}{}", holds.empty() ? "" : " ", op->info().name);
-  reports_.push_back(
-      {made.loc,
-       fmt::format("kernel of %{}: {} [{}] key {}{}{}{}", made.result()->name, made.attr("schedule").str(),
-                   holds, tuningKey(made), why.empty() ? "" : "; starts here because ", why,
-                   roundsByItself(made) ? "; rounds to f16 without matrix units" : "")});
+  (*notes_)[&made] = {std::move(holds), why.empty() ? "" : "; starts here because " + why};
 }
 
 /// Regions in dependency order, otherwise in text order of their last op; then the effects.
@@ -495,7 +530,7 @@ void Former::emit() {
     } else {
       body.push_back(build(static_cast<int>(r)));
     }
-    if (report_) report(region, *body.back(), whyAlone_[r]);
+    if (notes_) note(region, *body.back(), whyAlone_[r]);
     for (int consumer : consumers[r])
       if (--waiting[static_cast<size_t>(consumer)] == 0)
         ready.push({last[static_cast<size_t>(consumer)], consumer});
@@ -507,17 +542,16 @@ void Former::emit() {
   func_.body.ops = std::move(body);
 }
 
-std::vector<Report> Former::run() {
+void Former::run() {
   keepEffects();
   partition();
   emit();
-  return std::move(reports_);
 }
 
 }  // namespace
 
-std::vector<Report> formRegions(Module& module, Item& func, const Target& target, bool report) {
-  return Former(module, func, target, report).run();
+void formRegions(Module& module, Item& func, const Target& target, KernelNotes* notes) {
+  Former(module, func, target, notes).run();
 }
 
 }  // namespace tg::fuse

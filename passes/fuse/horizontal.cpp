@@ -1,0 +1,459 @@
+// Kernels that do not depend on each other, in one. A step has dozens of small reductions, the gradients of
+// gains and biases and what long reductions leave to a second stage: each alone costs a dispatch and fills a
+// fraction of the device. So in text order they wait, and those that wait together become one kernel when the
+// first reader of a result comes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+#include <optional>
+
+#include "codegen/schedule.h"
+#include "ir/access.h"
+#include "passes/fuse/fuse.h"
+
+namespace tg::fuse {
+namespace {
+
+using table::Fusion;
+
+constexpr size_t kMostBuffers = 24;
+constexpr size_t kMostWaiting = 16;  ///< kernels at one time, so that time is linear in the function
+/// Rows of a part, and where invocations of a part step through the code of the others its results.
+constexpr int64_t kFew = 4096;
+/// There, who reads a tensor larger than this waits for so many kernels, while caches hold it.
+constexpr int64_t kLargeBytes = 1 << 16;
+constexpr int kSoon = 8;
+/// Growth of the bytes alive at one time that fewer kernels are worth: one part in this.
+constexpr int64_t kLiveGrowth = 100;
+
+/// A kernel as it was formed.
+struct Kernel {
+  Op* op = nullptr;
+  std::vector<const Value*> reads;  ///< distinct
+  std::vector<const Value*> bound;  ///< of these, those that are bindings of their own
+  size_t bindings = 0;              ///< of groups, and results
+  std::optional<RowSpace> rows;     ///< of a row schedule
+  int64_t groups = 0;               ///< workgroups, at least
+  bool isPart = false;              ///< may stand beside others
+  bool waits = false;               ///< others that it may stand with are worth waiting for
+  bool isAwaited = false;           ///< by another that waits
+  int waitsIn = -1;                 ///< the merged one
+};
+
+/// Kernels that wait, to be one.
+struct Merged {
+  std::vector<std::vector<int>> parts;  ///< each a schedule of its own, over one or more kernels
+  std::vector<const Value*> reads, bound;
+  size_t bindings = 0;     ///< of groups, and results
+  int level = 0;           ///< above those of the kernels that wait and that these read from
+  int deadline = INT_MAX;  ///< place in the text
+  int64_t workgroup = 0;   ///< that a part needs; 0 for any
+  int64_t groups = 0;
+  bool sideBySide = true;  ///< all parts may have others beside them
+};
+
+void addOnce(std::vector<const Value*>& list, const Value* value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
+int64_t optionOf(const Attr& schedule, std::string_view name, int64_t fallback) {
+  const Attr* found = schedule.find(name);
+  return found ? found->integer : fallback;
+}
+
+/// Invocations of a workgroup that a schedule cannot do without; 0 where it takes any number.
+int64_t neededWorkgroup(const Attr& schedule) {
+  if (schedule.text == "column") return optionOf(schedule, "lanes", 1) * optionOf(schedule, "side", 1);
+  if (schedule.text == "row" && optionOf(schedule, "lanes", 1) > 1)
+    return optionOf(schedule, "workgroup", optionOf(schedule, "lanes", 1));
+  return 0;
+}
+
+class Merger {
+ public:
+  Merger(Module& module, Item& func, const Target& target, KernelNotes* notes)
+      : module_(module), func_(func), target_(target), notes_(notes) {}
+  void run();
+
+ private:
+  void collect();
+  void describe(Kernel& kernel) const;
+  int64_t resultBytes(const Kernel& kernel) const;
+  int waitsIn(const Value* value) const;
+  void measureLife();
+  void compute(int at);
+  void take(int at);
+  void wait(int at);
+  void runWaiting(int index);
+  bool fits(const Merged& merged, const Kernel& kernel) const;
+  bool joinsRows(Merged& merged, int at);
+  bool joinsBeside(Merged& merged, int at);
+  void join(int index, int at);
+  std::unique_ptr<Op> build(const std::vector<Op*>& ops);
+  std::unique_ptr<Op> build(const Merged& merged);
+  void rebuild();
+
+  Module& module_;
+  Item& func_;
+  const Target& target_;
+  KernelNotes* notes_;
+  std::vector<Kernel> kernels_;
+  std::unordered_map<const Value*, int> maker_;  ///< of kernels' results: the kernel
+  std::unordered_map<const Value*, int> readers_,
+      readersLeft_;               ///< of the same: kernels, and what follows them
+  int64_t live_ = 0, limit_ = 0;  ///< bytes of them
+  std::vector<Merged> merged_;
+  std::vector<int> waiting_;  ///< of merged_
+  std::vector<int> order_;    ///< kernels, and merged ones as -1 - their number
+};
+
+void Merger::collect() {
+  for (auto& op : func_.body.ops) {
+    if (op->code != Opcode::fused) continue;
+    Kernel kernel;
+    kernel.op = op.get();
+    for (int binding = 0; binding < op->numOperands(); ++binding)
+      for (const Value* value : bindingSources(*op, binding)) addOnce(kernel.reads, value);
+    for (const Operand& operand : op->operands) {
+      if (operand.items[0].kind == Operand::Kind::value)
+        addOnce(kernel.bound, operand.items[0].value);
+      else
+        ++kernel.bindings;
+    }
+    kernel.bindings += op->results.size();
+    for (const auto& result : op->results) maker_[result.get()] = static_cast<int>(kernels_.size());
+    describe(kernel);
+    kernels_.push_back(std::move(kernel));
+  }
+  for (const Kernel& kernel : kernels_)
+    for (const Value* value : kernel.reads) {
+      ++readers_[value];
+      if (auto maker = maker_.find(value); kernel.waits && maker != maker_.end())
+        kernels_[static_cast<size_t>(maker->second)].isAwaited = true;
+    }
+  for (auto& op : func_.body.ops)
+    if (op->code != Opcode::fused)
+      forEachUse(static_cast<const Op&>(*op), [&](Value* value) { ++readers_[value]; });
+}
+
+/// What of a kernel decides whom it may join.
+void Merger::describe(Kernel& kernel) const {
+  const Op& op = *kernel.op;
+  const Attr schedule = op.attr("schedule");
+  const std::string& kind = schedule.text;
+  if (!op.groups.empty() || (kind != "map" && kind != "row" && kind != "column")) return;
+  bool reduces = false;
+  for (const auto& inner : op.regions[0]->ops) {
+    switch (inner->info().fusion) {
+    case Fusion::reduce:
+    case Fusion::row: reduces = true; break;
+    case Fusion::none:
+    case Fusion::leaf:
+    case Fusion::map:
+    case Fusion::view: break;
+    default: return;
+    }
+    if (auto rows = rowSpaceOf(*inner); rows && kind == "row") kernel.rows = rows;
+  }
+  int64_t largest = 0;
+  for (const auto& result : op.results) largest = std::max(largest, result->type.elements());
+  // One pass over each row, whose results are the row's.
+  const bool statistics = kernel.rows && largest <= kernel.rows->rows;
+  if (kind == "row")
+    kernel.isPart = statistics && largest <= kFew;
+  else
+    kernel.isPart = largest <= kFew || (reduces && target_.reduce == "workgroup");
+  kernel.waits = kernel.isPart || statistics;
+  constexpr int64_t kSmallestGroup = 8;
+  kernel.groups = largest / optionOf(schedule, "vec", 1) / optionOf(schedule, "side", kSmallestGroup) + 1;
+  if (kind == "row") kernel.groups = largest;
+}
+
+int64_t Merger::resultBytes(const Kernel& kernel) const {
+  int64_t bytes = 0;
+  for (const auto& result : kernel.op->results) bytes += result->type.bytes();
+  return bytes;
+}
+
+/// The merged kernel that waits to compute a value, or -1.
+int Merger::waitsIn(const Value* value) const {
+  auto maker = maker_.find(value);
+  return maker == maker_.end() ? -1 : kernels_[static_cast<size_t>(maker->second)].waitsIn;
+}
+
+/// Keeps account of the bytes alive: results come, and what nobody reads any more goes.
+void Merger::compute(int at) {
+  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+  live_ += resultBytes(kernel);
+  limit_ = std::max(limit_, live_);
+  for (const Value* value : kernel.reads)
+    if (--readersLeft_[value] == 0 && maker_.contains(value)) live_ -= value->type.bytes();
+  for (const auto& result : kernel.op->results)
+    if (readersLeft_[result.get()] == 0) live_ -= result->type.bytes();
+}
+
+/// The most bytes alive at one time as the text stands.
+void Merger::measureLife() {
+  readersLeft_ = readers_;
+  for (int at = 0; at < static_cast<int>(kernels_.size()); ++at) compute(at);
+  limit_ += limit_ / kLiveGrowth;
+  readersLeft_ = readers_;
+  live_ = 0;
+}
+
+/// Whether both stay within the target's bindings, as regions do.
+bool Merger::fits(const Merged& merged, const Kernel& kernel) const {
+  std::vector<const Value*> bound = merged.bound;
+  for (const Value* value : kernel.bound) addOnce(bound, value);
+  const size_t others = merged.bindings + kernel.bindings;
+  if (bound.size() + others > kMostBuffers) return false;
+  auto storage = static_cast<int64_t>(others);
+  if (target_.reads == "texel")
+    storage += std::count_if(bound.begin(), bound.end(), [&](const Value* value) {
+      return value->type.elements() > target_.texelElements;
+    });
+  else
+    storage += static_cast<int64_t>(bound.size()) + 2;
+  return storage <= target_.bindings;
+}
+
+/// Passes over the same rows of a tensor that both read become one kernel over rows.
+bool Merger::joinsRows(Merged& merged, int at) {
+  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+  if (!kernel.rows || merged.parts.size() != 1) return false;
+  std::vector<Op*> ops;
+  bool shares = false;
+  for (int other : merged.parts[0]) {
+    const Kernel& partner = kernels_[static_cast<size_t>(other)];
+    if (partner.rows != kernel.rows) return false;
+    for (const Value* value : partner.reads)
+      shares = shares || (value->type.elements() == kernel.rows->rows * kernel.rows->length &&
+                          std::find(kernel.reads.begin(), kernel.reads.end(), value) != kernel.reads.end());
+    ops.push_back(partner.op);
+  }
+  if (!shares || kernel.rows->length < 2) return false;
+  ops.push_back(kernel.op);
+  if (build(ops)->attr("schedule").text != "row") return false;
+  merged.parts[0].push_back(at);
+  merged.sideBySide = merged.sideBySide && kernel.isPart;
+  return true;
+}
+
+bool Merger::joinsBeside(Merged& merged, int at) {
+  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+  const int64_t needed = neededWorkgroup(kernel.op->attr("schedule"));
+  if (!kernel.isPart || !merged.sideBySide || (needed && merged.workgroup && needed != merged.workgroup) ||
+      merged.groups + kernel.groups > target_.maxGrid)
+    return false;
+  merged.parts.push_back({at});
+  merged.workgroup = std::max(merged.workgroup, needed);
+  return true;
+}
+
+void Merger::join(int index, int at) {
+  Merged& merged = merged_[static_cast<size_t>(index)];
+  Kernel& kernel = kernels_[static_cast<size_t>(at)];
+  kernel.waitsIn = index;
+  for (const Value* value : kernel.reads) {
+    addOnce(merged.reads, value);
+    if (target_.reduce != "workgroup" && value->type.bytes() > kLargeBytes && maker_.contains(value))
+      merged.deadline = std::min(merged.deadline, at + kSoon);
+  }
+  for (const Value* value : kernel.bound) addOnce(merged.bound, value);
+  merged.bindings += kernel.bindings;
+  merged.groups += kernel.groups;
+}
+
+/// Lets a kernel wait, with others where that is possible, the first first.
+void Merger::wait(int at) {
+  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+  int level = 0;
+  for (const Value* value : kernel.reads) {
+    if (const int from = waitsIn(value); from >= 0)
+      level = std::max(level, merged_[static_cast<size_t>(from)].level + 1);
+  }
+  // At a higher level than needed those that wait for its results would have to stand still higher.
+  for (bool same : {true, false}) {
+    if (!same && kernel.isAwaited) break;
+    for (int index : waiting_) {
+      Merged& merged = merged_[static_cast<size_t>(index)];
+      if ((same ? merged.level == level : merged.level > level) && fits(merged, kernel) &&
+          (joinsRows(merged, at) || joinsBeside(merged, at)))
+        return join(index, at);
+    }
+  }
+  if (waiting_.size() == kMostWaiting) runWaiting(waiting_[0]);
+  Merged own;
+  own.parts = {{at}};
+  own.level = level;
+  own.workgroup = neededWorkgroup(kernel.op->attr("schedule"));
+  own.sideBySide = kernel.isPart;
+  waiting_.push_back(static_cast<int>(merged_.size()));
+  merged_.push_back(std::move(own));
+  join(waiting_.back(), at);
+}
+
+/// Has waiting kernels run now, after those that they read from.
+void Merger::runWaiting(int index) {
+  std::erase(waiting_, index);
+  std::vector<int> members;
+  for (const std::vector<int>& part : merged_[static_cast<size_t>(index)].parts)
+    members.insert(members.end(), part.begin(), part.end());
+  for (const Value* value : merged_[static_cast<size_t>(index)].reads) {
+    if (const int from = waitsIn(value); from >= 0) runWaiting(from);
+  }
+  for (int at : members) {
+    kernels_[static_cast<size_t>(at)].waitsIn = -1;
+    compute(at);
+  }
+  order_.push_back(-1 - index);
+}
+
+void Merger::take(int at) {
+  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+  for (size_t i = waiting_.size(); i-- > 0;)
+    if (i < waiting_.size() && merged_[static_cast<size_t>(waiting_[i])].deadline <= at)
+      runWaiting(waiting_[i]);
+  if (kernel.waits) return wait(at);
+  for (const Value* value : kernel.reads) {
+    if (const int from = waitsIn(value); from >= 0) runWaiting(from);
+  }
+  if (kernel.rows)
+    for (int index : waiting_)
+      if (fits(merged_[static_cast<size_t>(index)], kernel) &&
+          joinsRows(merged_[static_cast<size_t>(index)], at))
+        return join(index, at);
+  // What waits keeps alive what it reads.
+  while (!waiting_.empty() && live_ + resultBytes(kernel) > limit_) runWaiting(waiting_[0]);
+  compute(at);
+  order_.push_back(at);
+}
+
+/// One region of the bodies of several, with copies of their results. The ops stay as they are.
+std::unique_ptr<Op> Merger::build(const std::vector<Op*>& ops) {
+  auto fused = std::make_unique<Op>(Opcode::fused);
+  fused->loc = ops[0]->loc;
+  fused->regions.push_back(std::make_unique<Block>());
+  Block* body = fused->regions[0].get();
+  Item holder;
+  holder.kind = ItemKind::func;
+  Builder builder(&module_, &holder);
+  builder.setBlock(body);
+  std::unordered_map<const Value*, Value*> boundTo;
+  std::vector<Operand> yielded;
+  for (const Op* op : ops) {
+    std::unordered_map<const Value*, Value*> inner;
+    for (int binding = 0; binding < op->numOperands(); ++binding) {
+      const Operand& operand = op->operands[static_cast<size_t>(binding)];
+      const Operand& source = operand.items[0];
+      Value* known = source.kind == Operand::Kind::value ? boundTo[source.value] : nullptr;
+      if (!known) {
+        known = body->addArg(operand.value->type, builder.names().unique(operand.value->name));
+        known->loc = operand.value->loc;
+        fused->operands.push_back(Operand::binding(known, source));
+        if (source.kind == Operand::Kind::value) boundTo[source.value] = known;
+      }
+      inner[operand.value] = known;
+    }
+    for (const auto& part : op->regions[0]->ops) {
+      if (part->code == Opcode::yield) {
+        for (const Operand& operand : part->operands) yielded.push_back(Operand::of(inner.at(operand.value)));
+        break;
+      }
+      Op* copy = builder.append(cloneOp(*part, inner));
+      for (size_t i = 0; i < part->results.size(); ++i)
+        inner[part->results[i].get()] = copy->results[i].get();
+    }
+  }
+  builder.setLoc(fused->loc);
+  builder.create(Opcode::yield, std::move(yielded));
+  fused->attrs.push_back(
+      {"schedule", ops.size() == 1 ? ops[0]->attr("schedule") : chooseSchedule(*fused, target_)});
+  return fused;
+}
+
+std::unique_ptr<Op> Merger::build(const Merged& merged) {
+  std::vector<Op*> all;
+  std::vector<Attr> schedules;
+  std::vector<int64_t> results;
+  int64_t workgroup = merged.workgroup;
+  for (const std::vector<int>& part : merged.parts) {
+    std::vector<Op*> ops;
+    int64_t count = 0;
+    for (int at : part) {
+      ops.push_back(kernels_[static_cast<size_t>(at)].op);
+      count += static_cast<int64_t>(ops.back()->results.size());
+    }
+    all.insert(all.end(), ops.begin(), ops.end());
+    schedules.push_back(ops.size() == 1 ? ops[0]->attr("schedule") : build(ops)->attr("schedule"));
+    results.push_back(count);
+  }
+  std::unique_ptr<Op> fused = build(all);
+  if (schedules.size() > 1) {
+    // Small workgroups spread few invocations over the device.
+    if (!workgroup) {
+      workgroup = optionOf(schedules[0], "workgroup", target_.workgroup);
+      for (const Attr& schedule : schedules)
+        workgroup = std::min(workgroup, optionOf(schedule, "workgroup", workgroup));
+    }
+    for (Attr& schedule : schedules)
+      if (!neededWorkgroup(schedule)) tg::set(schedule.dict, "workgroup", Attr::of(workgroup));
+    fused->setAttr("schedule",
+                   Attr::call("parts", {},
+                              {{"of", Attr::array(std::move(schedules))}, {"results", Attr::ints(results)}}));
+  }
+  KernelNote note;
+  for (Op* op : all) {
+    if (notes_ && notes_->contains(op)) {
+      const KernelNote& old = notes_->at(op);
+      note.holds += (note.holds.empty() ? "" : " | ") + old.holds;
+      note.more += (op == all[0] ? "; with those of %" : ", %") + op->results[0]->name + old.more;
+    }
+    for (auto& result : op->results) {
+      result->def = fused.get();
+      fused->results.push_back(std::move(result));
+    }
+  }
+  if (notes_) (*notes_)[fused.get()] = std::move(note);
+  return fused;
+}
+
+void Merger::rebuild() {
+  std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops), body, effects;
+  std::unordered_map<const Op*, std::unique_ptr<Op>*> found;
+  for (auto& op : old) {
+    if (op->code == Opcode::fused)
+      found[op.get()] = &op;
+    else
+      (op->code == Opcode::param || op->code == Opcode::state ? body : effects).push_back(std::move(op));
+  }
+  for (int entry : order_) {
+    const Merged* merged = entry < 0 ? &merged_[static_cast<size_t>(-1 - entry)] : nullptr;
+    if (merged && (merged->parts.size() > 1 || merged->parts[0].size() > 1)) {
+      body.push_back(build(*merged));
+      continue;
+    }
+    const int at = merged ? merged->parts[0][0] : entry;
+    body.push_back(std::move(*found.at(kernels_[static_cast<size_t>(at)].op)));
+  }
+  for (auto& op : effects) body.push_back(std::move(op));
+  func_.body.ops = std::move(body);
+}
+
+void Merger::run() {
+  collect();
+  if (kernels_.size() < 2) return;
+  measureLife();
+  for (int at = 0; at < static_cast<int>(kernels_.size()); ++at) take(at);
+  while (!waiting_.empty()) runWaiting(waiting_[0]);
+  rebuild();
+}
+
+}  // namespace
+
+void mergeKernels(Module& module, Item& func, const Target& target, KernelNotes* notes) {
+  Merger(module, func, target, notes).run();
+}
+
+}  // namespace tg::fuse

@@ -1,0 +1,31 @@
+// What fuse{report=true} says of each kernel.
+#include <fmt/format.h>
+
+#include "passes/fuse/fuse.h"
+
+namespace tg::fuse {
+
+/// Whether a kernel rounds the operands of a product to f16 and multiplies them as any others: the target has
+/// no matrix units, or the product does not fit them.
+static bool roundsByItself(const Op& region) {
+  bool rounds = false;
+  for (const auto& op : region.regions[0]->ops)
+    rounds = rounds || (op->code == Opcode::matmul && op->word("precision") != "f32");
+  return rounds && region.attr("schedule").text != "coopmat";
+}
+
+std::vector<Report> reportKernels(const Item& func, const KernelNotes& notes) {
+  std::vector<Report> reports;
+  for (const auto& op : func.body.ops) {
+    const auto note = notes.find(op.get());
+    if (note == notes.end()) continue;
+    reports.push_back(
+        {op->loc,
+         fmt::format("kernel of %{}: {} [{}] key {}{}{}", op->result()->name, op->attr("schedule").str(),
+                     note->second.holds, tuningKey(*op), note->second.more,
+                     roundsByItself(*op) ? "; rounds to f16 without matrix units" : "")});
+  }
+  return reports;
+}
+
+}  // namespace tg::fuse
