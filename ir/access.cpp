@@ -40,8 +40,7 @@ int64_t placedBytes(const Value& value) {
   return value.type.elements() / value.type.shape.back() * value.place->pitch * byteSize(value.type.dtype);
 }
 
-/// Ops whose element i is a function of the operands' elements i, where extents agree.
-static bool keepsElements(const Op& op) {
+bool keepsElements(const Op& op) {
   switch (op.code) {
   case Opcode::cast:
   case Opcode::stop_gradient:

@@ -24,6 +24,9 @@ std::vector<Type> typesOf(const std::vector<Value*>& values);
 /// Bytes a placed value spans, its pitch included.
 int64_t placedBytes(const Value& value);
 
+/// Whether element i of an op's result is a function of the operands' elements i, where extents agree.
+bool keepsElements(const Op& op);
+
 /// Whether a map kernel reads this binding solely at the element of the result slot it is about to
 /// write, so that the slot may take over the binding's bytes: the schedule is a map, from the
 /// block argument only elementwise ops of its own extent and order-preserving reshapes lead on, and

@@ -81,9 +81,11 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
   TG_CHECK(run_cse(module, {}, context));
   TG_CHECK(run_dce(module, {}, context));
   for (Item* func : module.all(ItemKind::func)) {
-    std::vector<fuse::Report> reports = fuse::formRegions(module, *func, target, options.report);
+    const std::vector<fuse::KernelStart> starts = fuse::formRegions(module, *func, target, options.report);
+    fuse::sinkMaps(module, *func, target);
     fuse::applyTuning(*func, tuning, tuned);
-    for (fuse::Report& report : reports) context.remark(report.loc, std::move(report.text));
+    auto say = [&](fuse::Report report) { context.remark(report.loc, std::move(report.text)); };
+    for (const fuse::KernelStart& start : starts) say(fuse::reportOf(start));
   }
   for (const NamedAttr& entry : tuning)
     if (!tuned.contains(entry.name))

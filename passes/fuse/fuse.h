@@ -23,15 +23,25 @@ void prepare(Module& module, Item& func, const Target& target);
 /// squares into another. Other ops stay tensor ops.
 void flattenOptimizer(Module& module, Item& func, const Target& target);
 
-/// What `--report` says of one kernel.
+/// A kernel, and why its first op is in none before it; "" where there is nothing to say.
+struct KernelStart {
+  const Op* kernel = nullptr;
+  std::string why;
+};
+/// Partitions the function's remaining tensor ops into tg.fused regions and gives each a schedule. Returns
+/// them all if `report` asks for it.
+std::vector<KernelStart> formRegions(Module& module, Item& func, const Target& target, bool report);
+
+/// Moves elementwise ops, whose result one kernel stores for another alone, into the one that reads it: where
+/// what they read is stored in any case.
+void sinkMaps(Module& module, Item& func, const Target& target);
+
+/// What `--report` says of a kernel.
 struct Report {
   Loc loc;
   std::string text;
 };
-
-/// Partitions the function's remaining tensor ops into tg.fused regions and gives each a schedule. Returns
-/// what to say of each when `report` asks for it, which takes longer than to form them.
-std::vector<Report> formRegions(Module& module, Item& func, const Target& target, bool report);
+Report reportOf(const KernelStart& start);
 
 /// The name a tuning file gives a region: a hash of its text without the schedule.
 std::string regionKey(const Op& fused);

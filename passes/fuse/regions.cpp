@@ -33,7 +33,7 @@ class Former {
  public:
   Former(Module& module, Item& func, const Target& target, bool report)
       : module_(module), func_(func), target_(target), report_(report), names_(func) {}
-  std::vector<Report> run();
+  std::vector<KernelStart> run();
 
  private:
   void keepEffects();
@@ -45,7 +45,6 @@ class Former {
   bool fits(const Region& region, const Op& op) const;
   void link(int region, const Op& op);
   void emit();
-  void report(const Region& region, const Op& made, const std::string& why);
   std::unique_ptr<Op> build(const Region& region);
   std::vector<Value*> bases(const Op& op) const;
 
@@ -61,7 +60,7 @@ class Former {
   std::unordered_map<const Op*, int> position_;
   std::unordered_map<const Value*, std::vector<Op*>> readers_;  // through inline ops
   std::unordered_map<const Value*, Value*> replaced_;
-  std::vector<Report> reports_;
+  std::vector<KernelStart> starts_;
   std::vector<std::string> whyAlone_;
 };
 
@@ -403,25 +402,6 @@ std::unique_ptr<Op> Former::build(const Region& region) {
   return fused;
 }
 
-/// Whether a kernel rounds the operands of a product to f16 and multiplies them as any others: the target has
-/// no matrix units, or the product does not fit them.
-static bool roundsByItself(const Op& region) {
-  bool rounds = false;
-  for (const auto& op : region.regions[0]->ops)
-    rounds = rounds || (op->code == Opcode::matmul && op->word("precision") != "f32");
-  return rounds && region.attr("schedule").text != "coopmat";
-}
-
-void Former::report(const Region& region, const Op& made, const std::string& why) {
-  std::string holds;
-  for (const Op* op : region.ops) holds += fmt::format("{}{}", holds.empty() ? "" : " ", op->info().name);
-  reports_.push_back(
-      {made.loc,
-       fmt::format("kernel of %{}: {} [{}] key {}{}{}{}", made.result()->name, made.attr("schedule").str(),
-                   holds, regionKey(made), why.empty() ? "" : "; starts here because ", why,
-                   roundsByItself(made) ? "; rounds to f16 without matrix units" : "")});
-}
-
 /// Regions in dependency order, otherwise in text order of their last op; then the effects.
 void Former::emit() {
   std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops), body, effects;
@@ -461,7 +441,7 @@ void Former::emit() {
     } else {
       body.push_back(build(region));
     }
-    if (report_) report(region, *body.back(), whyAlone_[r]);
+    if (report_) starts_.push_back({body.back().get(), whyAlone_[r]});
     for (int consumer : consumers[r])
       if (--waiting[static_cast<size_t>(consumer)] == 0)
         ready.push({last[static_cast<size_t>(consumer)], consumer});
@@ -473,16 +453,16 @@ void Former::emit() {
   func_.body.ops = std::move(body);
 }
 
-std::vector<Report> Former::run() {
+std::vector<KernelStart> Former::run() {
   keepEffects();
   partition();
   emit();
-  return std::move(reports_);
+  return std::move(starts_);
 }
 
 }  // namespace
 
-std::vector<Report> formRegions(Module& module, Item& func, const Target& target, bool report) {
+std::vector<KernelStart> formRegions(Module& module, Item& func, const Target& target, bool report) {
   return Former(module, func, target, report).run();
 }
 
