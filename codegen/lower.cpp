@@ -113,10 +113,10 @@ static Result<void> lowerSharedRow(LowerContext& c, const RowSpace& rows,
         for (int slot : full) c.emitter.store(slot, c.space.add(start, column));
         return;
       }
-      // Computed as the reductions did, at an index that is always inside, and so once.
+      // At an index as the reductions', whose values are known. Nobody reads more who has nothing to store: a
+      // result may stand where an operand does.
       auto [inside, at] = c.emitter.below(column, rows.length);
       Index offset = c.space.add(start, at);
-      for (int slot : full) c.emitter.emitLinear(value(slot), offset);
       c.kernel.guard(inside, [&] {
         for (int slot : full) c.emitter.store(slot, offset);
       });

@@ -27,13 +27,16 @@ int64_t placedBytes(const Value& value);
 /// Whether element i of an op's result is a function of the operands' elements i, where extents agree.
 bool keepsElements(const Op& op);
 
-/// Whether a map kernel reads this binding solely at the element of the result slot it is about to
+/// Whether a kernel reads this binding solely at the element of the result slot it is about to
 /// write, so that the slot may take over the binding's bytes: the schedule is a map, from the
 /// block argument only elementwise ops of its own extent and order-preserving reshapes lead on, and
 /// the slot is reached with equal element count and size. A broadcast, transpose, slice, reduction,
 /// gather or contraction of the binding, anywhere in the region, says no. So does a larger result:
 /// one invocation computes an element of all largest results after loading each operand's element
 /// once, and smaller results in code of their own, which may load again after a store.
+///
+/// A kernel over rows may also reduce the binding along the rows: their invocations have read all of a row
+/// before one of them writes an element of it.
 ///
 /// A custom kernel reads and writes an inout parameter in one place: its result takes over the binding's
 /// bytes when the kernel, which `module` holds, reads the binding through no other parameter.

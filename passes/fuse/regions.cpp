@@ -38,6 +38,7 @@ class Former {
  private:
   void keepEffects();
   void partition();
+  int rowPartner(const Op& op, const Region& own);
   Region alone(const Op& op) const;
   bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
   int bestProducer(Op& op, const Region& own, std::string& why);
@@ -293,6 +294,29 @@ void Former::link(int region, const Op& op) {
   }
 }
 
+/// A region of the same rows that reads a tensor of the op's which nobody else does, and does not lead to the
+/// op: a cross entropy's, for its gradient, which then may take the place of the logits. -1 for none.
+int Former::rowPartner(const Op& op, const Region& own) {
+  for (Value* base : bases(op)) {
+    const std::vector<Op*>& readers = readers_[base];
+    auto first = regionOf_.find(readers[0]);
+    if (base->type.elements() != own.rows.rows * own.rows.length || first == regionOf_.end()) continue;
+    const Region& other = regions_[static_cast<size_t>(first->second)];
+    bool alone = std::all_of(readers.begin(), readers.end(), [&](const Op* reader) {
+      auto at = regionOf_.find(reader);
+      return reader == &op || (at != regionOf_.end() && at->second == first->second);
+    });
+    if (!alone || other.space != Space::row || other.rows != own.rows || !fits(other, op)) continue;
+    const std::vector<Value*> operands = bases(op);
+    bool cycle = std::any_of(operands.begin(), operands.end(), [&](const Value* operand) {
+      auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
+      return producer != regionOf_.end() && reaches(first->second, producer->second);
+    });
+    if (!cycle) return first->second;
+  }
+  return -1;
+}
+
 void Former::partition() {
   int at = 0;
   for (auto& op : func_.body.ops) {
@@ -323,6 +347,7 @@ void Former::partition() {
             home = it->second;
         }
     }
+    if (home < 0 && own.space == Space::row) home = rowPartner(*op, own);
     if (home < 0) {
       home = static_cast<int>(regions_.size());
       own.first = position_[op.get()];
