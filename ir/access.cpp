@@ -114,7 +114,8 @@ static int64_t rowLength(const Op& op) {
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module) {
   if (const Op* custom = customOf(fused)) return takesOver(fused, *custom, binding, result, module);
   const std::string schedule = fused.attr("schedule").text;
-  if ((schedule != "map" && schedule != "row") || fused.regions.empty()) return false;
+  const bool elementwise = schedule == "map" || schedule == "matmul" || schedule == "coopmat";
+  if ((!elementwise && schedule != "row") || fused.regions.empty()) return false;
   const Value* source = fused.operands[binding].value;
   const int64_t count = source->type.elements();
   int64_t length = 0;  // of the rows, where something is put together along them

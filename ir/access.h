@@ -28,8 +28,8 @@ int64_t placedBytes(const Value& value);
 bool keepsElements(const Op& op);
 
 /// Whether a kernel reads this binding solely at the element of the result slot it is about to
-/// write, so that the slot may take over the binding's bytes: the schedule is a map, from the
-/// block argument only elementwise ops of its own extent and order-preserving reshapes lead on, and
+/// write, so that the slot may take over the binding's bytes: the schedule is a map or a product's, from
+/// the block argument only elementwise ops of its own extent and order-preserving reshapes lead on, and
 /// the slot is reached with equal element count and size. A broadcast, transpose, slice, reduction,
 /// gather or contraction of the binding, anywhere in the region, says no. So does a larger result:
 /// one invocation computes an element of all largest results after loading each operand's element

@@ -402,6 +402,15 @@ TEST(Access, ReadsOnlyWrittenElement) {
   EXPECT_FALSE(reads("tensor<4xf32>", t, "%r = tg.broadcast_to %a {shape = [4, 4]} : tensor<4x4xf32>\n"));
   EXPECT_FALSE(reads(t, t, "%r = tg.matmul %a, %a : tensor<4x4xf32>\n"));
   EXPECT_FALSE(reads(t, t, "%r = tg.softmax %a : tensor<4x4xf32>\n"));
+  // What a product's kernel does with its sums, it does element by element; its factors it reads many times.
+  EXPECT_TRUE(reads(t, t,
+                    "%b = tg.constant 2 : tensor<4x4xf32>\n%c = tg.matmul %b, %b : tensor<4x4xf32>\n%r = "
+                    "tg.mul %a, %c : tensor<4x4xf32>\n",
+                    "matmul"));
+  EXPECT_FALSE(reads(t, t,
+                     "%b = tg.constant 2 : tensor<4x4xf32>\n%c = tg.matmul %b, %a : tensor<4x4xf32>\n%r = "
+                     "tg.mul %a, %c : tensor<4x4xf32>\n",
+                     "matmul"));
   // A kernel over rows has read a row before it writes there, along which it puts together what it reads.
   const std::string total = "%b = tg.sum %a {axes = [1], keepdims = true} : tensor<4x1xf32>\n";
   EXPECT_TRUE(reads(t, t, "%r = tg.softmax %a : tensor<4x4xf32>\n", "row"));
