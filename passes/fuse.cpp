@@ -83,9 +83,13 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
   for (Item* func : module.all(ItemKind::func)) {
     const std::vector<fuse::KernelStart> starts = fuse::formRegions(module, *func, target, options.report);
     fuse::sinkMaps(module, *func, target);
+    std::vector<fuse::Report> again;
+    if (options.recompute > 0) again = fuse::recompute(module, *func, target, options.recompute);
     fuse::applyTuning(*func, tuning, tuned);
     auto say = [&](fuse::Report report) { context.remark(report.loc, std::move(report.text)); };
     for (const fuse::KernelStart& start : starts) say(fuse::reportOf(start));
+    for (fuse::Report& report : again)
+      if (options.report) say(std::move(report));
   }
   for (const NamedAttr& entry : tuning)
     if (!tuned.contains(entry.name))

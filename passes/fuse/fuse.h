@@ -36,12 +36,16 @@ std::vector<KernelStart> formRegions(Module& module, Item& func, const Target& t
 /// what they read is stored in any case.
 void sinkMaps(Module& module, Item& func, const Target& target);
 
-/// What `--report` says of a kernel.
+/// What `--report` says of a value or a kernel.
 struct Report {
   Loc loc;
   std::string text;
 };
 Report reportOf(const KernelStart& start);
+
+/// Lowers the function's peak of memory: values of at least so many bytes that cheap ops compute from others
+/// which are alive anyway are computed again where they are read after the peak. Returns what to say of each.
+std::vector<Report> recompute(Module& module, Item& func, const Target& target, int64_t least);
 
 /// The name a tuning file gives a region: a hash of its text without the schedule.
 std::string regionKey(const Op& fused);
