@@ -131,10 +131,10 @@ static Result<void> lowerSharedRow(LowerContext& c, const RowSpace& rows,
         for (size_t slot : full) c.store(slot, c.space.add(start, column));
         return;
       }
-      // Computed as the reductions did, at an index that is always inside, and so once.
+      // At an index as the reductions', whose values are known. Nobody reads more who has nothing to store: a
+      // result may stand where an operand does.
       auto [inside, at] = c.emitter.below(column, rows.length);
       Index offset = c.space.add(start, at);
-      for (size_t slot : full) c.emitter.emitLinear(c.yields[slot], offset);
       c.kernel.guard(inside, [&] {
         for (size_t slot : full) c.store(slot, offset);
       });

@@ -1,5 +1,7 @@
 #include "codegen/plain_region.h"
 
+#include <fmt/format.h>
+
 #include <unordered_map>
 
 namespace tg {
@@ -42,6 +44,48 @@ static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& opera
   return results;
 }
 
+/// What tells a pure op from others of the region; "" for one that is not compared.
+static std::string keyOf(const Op& op) {
+  if (!op.info().has(table::pure)) return "";
+  std::string key(op.info().name);
+  for (const Operand& operand : op.operands) {
+    if (operand.kind == Operand::Kind::value)
+      key += fmt::format(" {}", fmt::ptr(operand.value));
+    else if (operand.isLiteral())
+      key += fmt::format(" {:a}", operand.number());
+    else
+      return "";
+  }
+  for (const NamedAttr& attr : op.attrs) key += fmt::format(" {}={}", attr.name, attr.value.str());
+  for (const auto& result : op.results) key += " " + result->type.str();
+  return key;
+}
+
+/// Composites that read the same, as a cross entropy and its gradient, have primitives in common: one pass
+/// over a row finds its maximum for both.
+static void mergeEqual(PlainRegion& region, Block& body) {
+  std::unordered_map<std::string, const Op*> seen;
+  std::unordered_map<const Value*, Value*> same;
+  auto replace = [&](Value*& value) {
+    if (auto it = same.find(value); it != same.end()) value = it->second;
+  };
+  std::vector<std::unique_ptr<Op>> kept, dropped;
+  for (auto& op : body.ops) {
+    forEachUse(*op, replace);
+    const std::string key = keyOf(*op);
+    auto [first, isNew] = seen.try_emplace(key, op.get());
+    if (isNew || key.empty()) {
+      kept.push_back(std::move(op));
+      continue;
+    }
+    for (size_t i = 0; i < op->results.size(); ++i)
+      same[op->results[i].get()] = first->second->result(static_cast<int>(i));
+    dropped.push_back(std::move(op));
+  }
+  body.ops = std::move(kept);
+  for (Value*& value : region.yields) replace(value);
+}
+
 std::unique_ptr<PlainRegion> plainRegion(const Op& fused) {
   auto region = std::make_unique<PlainRegion>();
   Item* item = region->scratch.add(ItemKind::func, "region");
@@ -63,6 +107,7 @@ std::unique_ptr<PlainRegion> plainRegion(const Op& fused) {
     std::vector<Value*> made = expand(*op, operands, builder, keepsWhole(fused, *op));
     for (size_t i = 0; i < made.size(); ++i) map[op->result(static_cast<int>(i))] = made[i];
   }
+  mergeEqual(*region, item->body);
   region->body = &item->body;
   return region;
 }

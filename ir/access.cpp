@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <climits>
+#include <string>
 #include <unordered_set>
 
+#include "ir/infer.h"
 #include "ir/kernel/custom.h"
 
 namespace tg {
@@ -42,8 +44,7 @@ int64_t placedBytes(const Value& value) {
   return value.type.elements() / value.type.shape.back() * value.place->pitch * byteSize(value.type.dtype);
 }
 
-/// Ops whose element i is a function of the operands' elements i, where extents agree.
-static bool keepsElements(const Op& op) {
+bool keepsElements(const Op& op) {
   switch (op.code) {
   case Opcode::cast:
   case Opcode::stop_gradient:
@@ -94,17 +95,68 @@ static Part partOf(const Op& fused, int result) {
   return {};
 }
 
+/// How many elements along the last axes an op puts together, of its first operand; 0 where it is no
+/// reduction or row composite, or not along the last axes. All of a row is read before anything that comes of
+/// it.
+static int64_t rowLength(const Op& op) {
+  switch (op.code) {
+  case Opcode::sum:
+  case Opcode::mean:
+  case Opcode::max_reduce:
+  case Opcode::min_reduce:
+  case Opcode::logsumexp:
+  case Opcode::softmax:
+  case Opcode::softmax_grad:
+  case Opcode::log_softmax:
+  case Opcode::log_softmax_grad:
+  case Opcode::cross_entropy:
+  case Opcode::cross_entropy_grad:
+  case Opcode::layer_norm:
+  case Opcode::layer_norm_grad:
+  case Opcode::rms_norm:
+  case Opcode::rms_norm_grad: break;
+  default: return 0;
+  }
+  const Shape& shape = op.in(0)->type.shape;
+  std::vector<int64_t> axes{-1};
+  if (op.info().attr("axes")) axes = op.ints("axes");
+  if (op.info().attr("axis")) axes = {op.intAttr("axis")};
+  int64_t length = 1;
+  int first = shape.rank();
+  for (int64_t axis : axes) {
+    first = std::min(first, normalAxis(axis, shape.rank()));
+    length *= shape[normalAxis(axis, shape.rank())];
+  }
+  return first + static_cast<int>(axes.size()) == shape.rank() ? length : 0;
+}
+
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module) {
   if (const Op* custom = customOf(fused)) return takesOver(fused, *custom, binding, result, module);
   const Part part = partOf(fused, result);
-  if (part.kind != "map" || fused.regions.empty()) return false;
+  const bool elementwise = part.kind == "map" || part.kind == "matmul" || part.kind == "coopmat";
+  const bool rows = part.kind == "row" && part.first == 0 && part.end == INT_MAX;
+  if ((!elementwise && !rows) || fused.regions.empty()) return false;
   const Value* source = fused.operands[binding].value;
   const int64_t count = source->type.elements();
+  int64_t length = 0;  // of the rows, where something is put together along them
+  // A row's own value is read by all who share the row, when one of them may have stored another already.
+  auto isFull = [&](const std::unique_ptr<Op>& op) {
+    return rowLength(*op) > 1 && op->in(0)->type.elements() == count;
+  };
+  const auto& body = fused.regions[0]->ops;
+  if (rows && std::none_of(body.begin(), body.end(), isFull)) return false;
   std::unordered_set<const Value*> reached{source};
   for (const auto& op : fused.regions[0]->ops) {
     bool reads = false;
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) { reads |= reached.count(value) > 0; });
     if (!reads || op->code == Opcode::yield) continue;
+    if (const int64_t own = rows ? rowLength(*op) : 0) {
+      if ((length && own != length) || op->in(0)->type.elements() != count) return false;
+      length = own;
+      for (const auto& value : op->results)
+        if (value->type.elements() == count) reached.insert(value.get());
+      continue;
+    }
     if (!keepsElements(*op)) return false;
     if (op->code == Opcode::dropout && reached.count(op->in(1))) return false;  // every element reads the key
     for (const auto& value : op->results) {

@@ -24,14 +24,20 @@ std::vector<Type> typesOf(const std::vector<Value*>& values);
 /// Bytes a placed value spans, its pitch included.
 int64_t placedBytes(const Value& value);
 
-/// Whether a map kernel reads this binding solely at the element of the result slot it is about to
-/// write, so that the slot may take over the binding's bytes: the schedule is a map, from the
-/// block argument only elementwise ops of its own extent and order-preserving reshapes lead on, and
+/// Whether element i of an op's result is a function of the operands' elements i, where extents agree.
+bool keepsElements(const Op& op);
+
+/// Whether a kernel reads this binding solely at the element of the result slot it is about to
+/// write, so that the slot may take over the binding's bytes: the schedule is a map or a product's, from
+/// the block argument only elementwise ops of its own extent and order-preserving reshapes lead on, and
 /// the slot is reached with equal element count and size. A broadcast, transpose, slice, reduction,
 /// gather or contraction of the binding, anywhere in the region, says no. So does a larger result:
 /// one invocation computes an element of all largest results after loading each operand's element
 /// once, and smaller results in code of their own, which may load again after a store. Of several schedules
 /// side by side the slot's is a map, and no other part's results are reached.
+///
+/// A kernel over rows may also reduce the binding along the rows: their invocations have read all of a row
+/// before one of them writes an element of it.
 ///
 /// A custom kernel reads and writes an inout parameter in one place: its result takes over the binding's
 /// bytes when the kernel, which `module` holds, reads the binding through no other parameter.

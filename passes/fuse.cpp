@@ -85,10 +85,14 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
     fuse::KernelNotes notes;
     fuse::KernelNotes* wanted = options.report ? &notes : nullptr;
     fuse::formRegions(module, *func, target, wanted);
+    fuse::sinkMaps(module, *func, target);
     fuse::mergeKernels(module, *func, target, wanted);
-    std::vector<fuse::Report> reports = fuse::reportKernels(*func, notes);
+    std::vector<fuse::Report> again;
+    if (options.recompute > 0) again = fuse::recompute(module, *func, target, options.recompute);
     fuse::applyTuning(*func, tuning, tuned);
-    for (fuse::Report& report : reports) context.remark(report.loc, std::move(report.text));
+    if (!options.report) continue;
+    for (const std::vector<fuse::Report>& reports : {fuse::reportKernels(*func, notes), again})
+      for (const fuse::Report& report : reports) context.remark(report.loc, report.text);
   }
   for (const NamedAttr& entry : tuning)
     if (!tuned.contains(entry.name))

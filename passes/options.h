@@ -154,6 +154,7 @@ struct FuseOptions {
   bool keepGrads = false;
   std::string tuning;
   bool deterministic = true;
+  int64_t recompute = 262144;
   bool report = false;
   static constexpr auto fields() {
     return std::tuple{
@@ -163,6 +164,9 @@ struct FuseOptions {
         option("tuning", &FuseOptions::tuning, "a file of schedules measured on the target"),
         option("deterministic", &FuseOptions::deterministic,
                "make the f32 sums of custom kernels exact, so that no order of invocations shows"),
+        option("recompute", &FuseOptions::recompute,
+               "least bytes of a value that, where memory is highest, is not kept for gradients but computed "
+               "again, if that costs little; 0: keep all"),
         option("report", &FuseOptions::report, "say for each kernel what it holds and why it ends there"),
     };
   }

@@ -18,8 +18,9 @@ struct GptConfig {
   int64_t width = 64;               ///< C, a multiple of heads
   int64_t batch = 16;               ///< B, sequences in a training step
   std::string activation = "relu";  ///< of the feed-forward layers: relu or gelu (tanh form)
-  /// How heads mix: softmax (matmul, softmax, matmul) or attention (the op tg.attention).
-  std::string mixing = "softmax";
+  /// How heads mix: attention (the op tg.attention, which keeps no scores for its gradient) or softmax
+  /// (matmul, softmax, matmul).
+  std::string mixing = "attention";
   bool tiedHead = false;  ///< the head is the embedding, transposed
   bool scaledResiduals =
       false;  ///< what adds to the residual stream starts 1/√(2·layers) smaller, as in GPT-2

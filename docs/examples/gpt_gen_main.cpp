@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   app.add_option("--width", config.width, "channels, a multiple of the heads")->capture_default_str();
   app.add_option("--batch", config.batch, "sequences in a training step")->capture_default_str();
   app.add_option("--act", config.activation, "relu or gelu")->capture_default_str();
-  app.add_option("--mixing", config.mixing, "softmax: matmul, softmax, matmul; attention: tg.attention")
+  app.add_option("--mixing", config.mixing, "attention: tg.attention; softmax: matmul, softmax, matmul")
       ->capture_default_str();
   app.add_flag("--tied-head", config.tiedHead, "the head is the embedding, transposed");
   app.add_flag("--scaled-residuals", config.scaledResiduals,

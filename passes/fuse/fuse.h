@@ -26,7 +26,7 @@ void flattenOptimizer(Module& module, Item& func, const Target& target);
 
 /// What is known of a kernel besides its text.
 struct KernelNote {
-  std::string holds;  ///< the tensor ops it computes
+  std::string holds;  ///< the tensor ops it computes, where they stand in parts
   std::string more;   ///< why its first op starts a kernel, and with which others it stands
 };
 using KernelNotes = std::unordered_map<const Op*, KernelNote>;
@@ -35,17 +35,28 @@ using KernelNotes = std::unordered_map<const Op*, KernelNote>;
 /// taken where `notes` is not null.
 void formRegions(Module& module, Item& func, const Target& target, KernelNotes* notes);
 
+/// Moves elementwise ops, whose result one kernel stores for another alone, into the one that reads it: where
+/// what they read is stored in any case.
+void sinkMaps(Module& module, Item& func, const Target& target);
+
 /// Puts kernels that do not depend on each other into one: reductions and few elements side by side, with a
 /// schedule of parts, and passes over the same rows together. None is put off past its first reader, and no
 /// more bytes are alive at one time than before.
 void mergeKernels(Module& module, Item& func, const Target& target, KernelNotes* notes);
 
-/// What `--report` says of the function's kernels, in their order.
+/// The tensor ops a kernel computes; its last view where it does nothing else.
+std::string opsOf(const Op& region);
+/// What `--report` says of a value or a kernel.
 struct Report {
   Loc loc;
   std::string text;
 };
+/// Of the function's kernels, in their order.
 std::vector<Report> reportKernels(const Item& func, const KernelNotes& notes);
+
+/// Lowers the function's peak of memory: values of at least so many bytes that cheap ops compute from others
+/// which are alive anyway are computed again where they are read after the peak. Returns what to say of each.
+std::vector<Report> recompute(Module& module, Item& func, const Target& target, int64_t least);
 
 /// Gives the regions of a function the schedules that the table has for them; `used` collects the
 /// keys that were met.

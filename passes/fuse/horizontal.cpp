@@ -407,7 +407,7 @@ std::unique_ptr<Op> Merger::build(const Merged& merged) {
   for (Op* op : all) {
     if (notes_ && notes_->contains(op)) {
       const KernelNote& old = notes_->at(op);
-      note.holds += (note.holds.empty() ? "" : " | ") + old.holds;
+      note.holds += (note.holds.empty() ? "" : " | ") + (old.holds.empty() ? opsOf(*op) : old.holds);
       note.more += (op == all[0] ? "; with those of %" : ", %") + op->results[0]->name + old.more;
     }
     for (auto& result : op->results) {

@@ -42,6 +42,7 @@ class Former {
   void findReaders();
   void keepWithSum(const Op& sum);
   void partition();
+  int rowPartner(const Op& op, const Region& own);
   Region alone(const Op& op) const;
   bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
   int bestProducer(Op& op, const Region& own, std::string& why);
@@ -55,7 +56,7 @@ class Former {
   }
   void link(int region, const Op& op);
   void emit();
-  void note(const Region& region, const Op& made, const std::string& why);
+  void note(const Op& made, const std::string& why);
   std::unique_ptr<Op> build(int index);
   const std::vector<Value*>& bases(const Op& op);
 
@@ -340,6 +341,29 @@ void Former::link(int region, const Op& op) {
   }
 }
 
+/// A region of the same rows that reads a tensor of the op's which nobody else does, and does not lead to the
+/// op: a cross entropy's, for its gradient, which then may take the place of the logits. -1 for none.
+int Former::rowPartner(const Op& op, const Region& own) {
+  for (Value* base : bases(op)) {
+    const std::vector<Op*>& readers = readers_[base];
+    auto first = regionOf_.find(readers[0]);
+    if (base->type.elements() != own.rows.rows * own.rows.length || first == regionOf_.end()) continue;
+    const Region& other = regions_[static_cast<size_t>(first->second)];
+    bool alone = std::all_of(readers.begin(), readers.end(), [&](const Op* reader) {
+      auto at = regionOf_.find(reader);
+      return reader == &op || (at != regionOf_.end() && at->second == first->second);
+    });
+    if (!alone || other.space != Space::row || other.rows != own.rows || !fits(first->second, op)) continue;
+    const std::vector<Value*>& operands = bases(op);
+    bool cycle = std::any_of(operands.begin(), operands.end(), [&](const Value* operand) {
+      auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
+      return producer != regionOf_.end() && reaches(first->second, producer->second);
+    });
+    if (!cycle) return first->second;
+  }
+  return -1;
+}
+
 void Former::findReaders() {
   int at = 0;
   for (auto& op : func_.body.ops) {
@@ -407,6 +431,7 @@ void Former::partition() {
     Region own = alone(*op);
     std::string why;
     int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why);
+    if (home < 0 && own.space == Space::row) home = rowPartner(*op, own);
     if (home < 0) {
       home = static_cast<int>(regions_.size());
       own.first = position_[op.get()];
@@ -485,10 +510,8 @@ std::unique_ptr<Op> Former::build(int index) {
   return fused;
 }
 
-void Former::note(const Region& region, const Op& made, const std::string& why) {
-  std::string holds;
-  for (const Op* op : region.ops) holds += fmt::format("{}{}", holds.empty() ? "" : " ", op->info().name);
-  (*notes_)[&made] = {std::move(holds), why.empty() ? "" : "; starts here because " + why};
+void Former::note(const Op& made, const std::string& why) {
+  (*notes_)[&made] = {"", why.empty() ? "" : "; starts here because " + why};
 }
 
 /// Regions in dependency order, otherwise in text order of their last op; then the effects.
@@ -530,7 +553,7 @@ void Former::emit() {
     } else {
       body.push_back(build(static_cast<int>(r)));
     }
-    if (notes_) note(region, *body.back(), whyAlone_[r]);
+    if (notes_) note(*body.back(), whyAlone_[r]);
     for (int consumer : consumers[r])
       if (--waiting[static_cast<size_t>(consumer)] == 0)
         ready.push({last[static_cast<size_t>(consumer)], consumer});

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "passes/fuse/fuse.h"
+#include "passes/tuning.h"
 
 namespace tg::fuse {
 
@@ -14,16 +15,28 @@ static bool roundsByItself(const Op& region) {
   return rounds && region.attr("schedule").text != "coopmat";
 }
 
+std::string opsOf(const Op& region) {
+  std::string computed, view;
+  for (const auto& op : region.regions[0]->ops) {
+    if (op->code == Opcode::yield) continue;
+    if (isInline(*op))
+      view = op->info().name;
+    else
+      computed += fmt::format("{}{}", computed.empty() ? "" : " ", op->info().name);
+  }
+  return computed.empty() ? view : computed;
+}
+
 std::vector<Report> reportKernels(const Item& func, const KernelNotes& notes) {
   std::vector<Report> reports;
   for (const auto& op : func.body.ops) {
     const auto note = notes.find(op.get());
     if (note == notes.end()) continue;
+    const std::string holds = note->second.holds.empty() ? opsOf(*op) : note->second.holds;
     reports.push_back(
-        {op->loc,
-         fmt::format("kernel of %{}: {} [{}] key {}{}{}", op->result()->name, op->attr("schedule").str(),
-                     note->second.holds, tuningKey(*op), note->second.more,
-                     roundsByItself(*op) ? "; rounds to f16 without matrix units" : "")});
+        {op->loc, fmt::format("kernel of %{}: {} [{}] key {}{}{}", op->result()->name,
+                              op->attr("schedule").str(), holds, tuningKey(*op), note->second.more,
+                              roundsByItself(*op) ? "; rounds to f16 without matrix units" : "")});
   }
   return reports;
 }

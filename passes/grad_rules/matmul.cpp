@@ -27,21 +27,22 @@ static bool isOneMatrix(const TensorExpr& x) {
 }
 
 // With A' = A or Aᵀ as the flag says, and B' likewise: r = A'·B', dA' = g·B'ᵀ, dB' = A'ᵀ·g. Where the
-// flag is set the operand's own gradient is the transpose, formed by swapping the factors.
+// flag is set the operand's own gradient is the transpose, formed by swapping the factors. dB comes first: B
+// is a weight more often, whose gradient is the last to read A, so that A's may be written in its place.
 Grads matmul(const GradContext& context) {
   TensorExpr a = context.in(0), b = context.in(1), g = context.g();
   bool ta = context.op.flag("transpose_a"), tb = context.op.flag("transpose_b");
   Grads grads(2);
-  if (context.wants(0)) grads[0] = ta ? product(context, b, g, tb, true) : product(context, g, b, false, !tb);
-  if (!context.wants(1)) return grads;
-  if (!ta && g.rank() > 2 && isOneMatrix(b) && !isOneMatrix(a)) {
-    // Rows of a and g agree in number and order: a has every batch axis of g, or b would have it.
+  // Rows of a and g agree in number and order: a has every batch axis of g, or b would have it.
+  bool together = !ta && g.rank() > 2 && isOneMatrix(b) && !isOneMatrix(a);
+  if (context.wants(1) && together) {
     TensorExpr rows = flat(a), gRows = flat(g);
     grads[1] = (tb ? product(context, gRows, rows, true, false) : product(context, rows, gRows, true, false))
                    .reshape(b.shape());
-  } else {
+  } else if (context.wants(1)) {
     grads[1] = tb ? product(context, g, a, true, ta) : product(context, a, g, !ta, false);
   }
+  if (context.wants(0)) grads[0] = ta ? product(context, b, g, tb, true) : product(context, g, b, false, !tb);
   return grads;
 }
 

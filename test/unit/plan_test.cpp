@@ -402,6 +402,45 @@ TEST(Access, ReadsOnlyWrittenElement) {
   EXPECT_FALSE(reads("tensor<4xf32>", t, "%r = tg.broadcast_to %a {shape = [4, 4]} : tensor<4x4xf32>\n"));
   EXPECT_FALSE(reads(t, t, "%r = tg.matmul %a, %a : tensor<4x4xf32>\n"));
   EXPECT_FALSE(reads(t, t, "%r = tg.softmax %a : tensor<4x4xf32>\n"));
+  // What a product's kernel does with its sums, it does element by element; its factors it reads many times.
+  EXPECT_TRUE(reads(t, t,
+                    "%b = tg.constant 2 : tensor<4x4xf32>\n%c = tg.matmul %b, %b : tensor<4x4xf32>\n%r = "
+                    "tg.mul %a, %c : tensor<4x4xf32>\n",
+                    "matmul"));
+  EXPECT_FALSE(reads(t, t,
+                     "%b = tg.constant 2 : tensor<4x4xf32>\n%c = tg.matmul %b, %a : tensor<4x4xf32>\n%r = "
+                     "tg.mul %a, %c : tensor<4x4xf32>\n",
+                     "matmul"));
+  // A kernel over rows has read a row before it writes there, along which it puts together what it reads.
+  const std::string total = "%b = tg.sum %a {axes = [1], keepdims = true} : tensor<4x1xf32>\n";
+  EXPECT_TRUE(reads(t, t, "%r = tg.softmax %a : tensor<4x4xf32>\n", "row"));
+  EXPECT_TRUE(reads(t, t, total + "%r = tg.sub %a, %b : tensor<4x4xf32>\n", "row"));
+  EXPECT_TRUE(reads(t, "tensor<16xf32>",
+                    total + "%c = tg.sub %a, %b : tensor<4x4xf32>\n%r = tg.reshape %c {shape = [16]} : "
+                            "tensor<16xf32>\n",
+                    "row"));
+  EXPECT_FALSE(reads(t, t, "%r = tg.softmax %a {axis = 0} : tensor<4x4xf32>\n", "row"));
+  EXPECT_FALSE(reads(t, t,
+                     "%b = tg.sum %a {axes = [0], keepdims = true} : tensor<1x4xf32>\n%r = tg.sub %a, %b : "
+                     "tensor<4x4xf32>\n",
+                     "row"));
+  EXPECT_FALSE(reads(t, t,
+                     total + "%c = tg.sum %a {axes = [0, 1]} : tensor<f32>\n%d = tg.sub %a, %b : "
+                             "tensor<4x4xf32>\n%r = tg.sub %d, %c : tensor<4x4xf32>\n",
+                     "row"));
+  EXPECT_FALSE(reads(t, t,
+                     "%b = tg.cumsum %a {axis = 1} : tensor<4x4xf32>\n%c = tg.softmax %a : tensor<4x4xf32>\n"
+                     "%r = tg.add %b, %c : tensor<4x4xf32>\n",
+                     "row"));
+  EXPECT_FALSE(reads(t, t,
+                     "%b = tg.argmax %a {axis = 1} : tensor<4xi32>\n%c = tg.cast %b : tensor<4xf32>\n%d = "
+                     "tg.reshape %c {shape = [4, 1]} : tensor<4x1xf32>\n%e = tg.softmax %a : "
+                     "tensor<4x4xf32>\n%r = tg.add %e, %d : tensor<4x4xf32>\n",
+                     "row"));
+  EXPECT_FALSE(reads(t, t, total + "%r = tg.broadcast_to %b {shape = [4, 4]} : tensor<4x4xf32>\n", "row"));
+  // What is the row's is read by all who share it.
+  EXPECT_FALSE(reads("tensor<4x1xf32>", "tensor<4x1xf32>",
+                     "%b = tg.softmax %a : tensor<4x1xf32>\n%r = tg.add %a, %b : tensor<4x1xf32>\n", "row"));
   // Beside a larger result, code of its own may load the element again after the store.
   auto module =
       parsed(fusedModule("  func @f(%x: " + t + ") -> (y: " + t +

@@ -103,7 +103,6 @@ const GptRow kGpts[] = {
       .width = 768,
       .batch = 8,
       .activation = "gelu",
-      .mixing = "attention",  // with softmax it keeps 403 MB of scores a block: 13 GB in all
       .tiedHead = true,
       .scaledResiduals = true}},
 };

@@ -1,0 +1,258 @@
+// Values that cost little are computed again where they are needed late. A training step's memory is highest
+// when the backward pass begins and everything that gradients read is alive; what follows by a map or a pass
+// over rows from other such values need not be.
+//   before:  %x = …   %n = layer_norm %x   %y = matmul %n, %w   …   %dw = matmul %n, %dy
+//   after:   the same, and   %n_again = layer_norm %x   just before %dw, which reads it instead of %n
+// Each in turn is the largest value that is alive, but not used, where most bytes are; until nothing more can
+// be done there. A copy also binds a value that its reader needs, without reading it: that keeps later passes
+// from computing it early.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/access.h"
+#include "passes/fuse/fuse.h"
+#include "passes/fuse/slice.h"
+
+namespace tg::fuse {
+namespace {
+
+using table::Fusion;
+
+constexpr int64_t kShortInner = 4;  ///< terms of a product that is no more work than a map
+constexpr int64_t kMostReads = 4;   ///< bytes read for each that is computed
+constexpr size_t kMostOps = 16;
+
+/// A value of the arena: its kernel's place, and those that read it.
+struct Life {
+  int made = 0;
+  std::vector<int> readers;  ///< in order, each once
+  bool fixed = false;        ///< read by what is no kernel, or as a member of a group
+  int last() const { return readers.empty() ? made : readers.back(); }
+};
+
+/// A value to compute again, and from where on its copy is read.
+struct Choice {
+  Value* value = nullptr;
+  int at = 0;
+  Slice slice;
+};
+
+class Recomputer {
+ public:
+  Recomputer(Module& module, Item& func, const Target& target, int64_t least)
+      : module_(module), func_(func), target_(target), names_(func), least_(least) {}
+  std::vector<Report> run();
+
+ private:
+  Op& opAt(int place) const { return *func_.body.ops[static_cast<size_t>(place)]; }
+  void findLives();
+  int peak() const;
+  int64_t takenOver(int place) const;
+  bool follows(const Value& value) const;
+  bool standsAt(const Value& value, int place) const;
+  std::optional<Choice> choiceFor(Value* value, const Life& life, int peak) const;
+  std::optional<Choice> best(int peak) const;
+  Value* lateOperand(int place, const Value* except) const;
+  void apply(const Choice& choice);
+
+  Module& module_;
+  Item& func_;
+  const Target& target_;
+  NameTable names_;
+  int64_t least_;
+  std::vector<Value*> values_;  ///< results of kernels, in order
+  std::unordered_map<const Value*, Life> lives_;
+  /// Whether cheap ops compute a value of kernels from others, if these stand.
+  mutable std::unordered_map<const Value*, bool> follows_;
+};
+
+void Recomputer::findLives() {
+  values_.clear();
+  lives_.clear();
+  for (int at = 0; at < static_cast<int>(func_.body.ops.size()); ++at) {
+    const Op& op = opAt(at);
+    auto read = [&](Value* value, bool fixes) {
+      auto life = lives_.find(value);
+      if (life == lives_.end()) return;
+      life->second.fixed = life->second.fixed || fixes;
+      if (life->second.last() != at || life->second.readers.empty()) life->second.readers.push_back(at);
+    };
+    if (op.code != Opcode::fused) {
+      forEachUse(op, [&](Value* value) { read(value, true); });
+      continue;
+    }
+    for (int binding = 0; binding < op.numOperands(); ++binding)
+      for (Value* value : bindingSources(op, binding))
+        read(value, op.operands[static_cast<size_t>(binding)].items[0].kind == Operand::Kind::group);
+    for (const auto& result : op.results) {
+      values_.push_back(result.get());
+      lives_[result.get()] = {at, {}, !op.groups.empty()};
+    }
+  }
+}
+
+/// Bytes of results that take the place of operands read here for the last time.
+int64_t Recomputer::takenOver(int place) const {
+  const Op& op = opAt(place);
+  int64_t bytes = 0;
+  if (op.code != Opcode::fused || !op.groups.empty()) return 0;
+  std::vector<bool> taken(op.operands.size());
+  for (int slot = 0; slot < static_cast<int>(op.results.size()); ++slot)
+    for (int binding = 0; binding < op.numOperands(); ++binding) {
+      const Operand& source = op.operands[static_cast<size_t>(binding)].items[0];
+      auto life = source.kind == Operand::Kind::value ? lives_.find(source.value) : lives_.end();
+      if (life == lives_.end() || life->second.last() != place || taken[static_cast<size_t>(binding)] ||
+          source.value->type.bytes() != op.result(slot)->type.bytes() ||
+          !readsOnlyWrittenElement(op, binding, slot, module_))
+        continue;
+      taken[static_cast<size_t>(binding)] = true;
+      bytes += source.value->type.bytes();
+      break;
+    }
+  return bytes;
+}
+
+/// The place where most bytes are alive, the first of equals; -1 without any.
+int Recomputer::peak() const {
+  const auto count = static_cast<int>(func_.body.ops.size());
+  std::vector<int64_t> change(static_cast<size_t>(count) + 1, 0);
+  for (const Value* value : values_) {
+    const Life& life = lives_.at(value);
+    change[static_cast<size_t>(life.made)] += value->type.bytes();
+    change[static_cast<size_t>(life.last()) + 1] -= value->type.bytes();
+  }
+  int64_t live = 0, most = 0;
+  int found = -1;
+  for (int at = 0; at < count; ++at) {
+    live += change[static_cast<size_t>(at)];
+    if (live > most && live - takenOver(at) > most) most = live - takenOver(at), found = at;
+  }
+  return found;
+}
+
+/// Whether a value can be read at a place without keeping it for longer.
+bool Recomputer::standsAt(const Value& value, int place) const {
+  auto life = lives_.find(&value);
+  return life == lives_.end() || life->second.last() >= place;
+}
+
+/// Maps, passes over rows and windows; products of few terms.
+bool isCheap(const Op& op) {
+  switch (op.info().fusion) {
+  case Fusion::map:
+  case Fusion::row:
+  case Fusion::reduce:
+  case Fusion::view:
+  case Fusion::window: return true;
+  case Fusion::contraction: {
+    if (op.code != Opcode::matmul) return false;
+    const Shape& a = op.in(0)->type.shape;
+    return a[a.rank() - (op.flag("transpose_a") ? 2 : 1)] <= kShortInner;
+  }
+  default: return op.code == Opcode::constant;
+  }
+}
+
+/// The value of a region that is a result.
+const Value* innerOf(const Value& result) {
+  const Op& op = *result.def;
+  int slot = 0;
+  while (op.result(slot) != &result) ++slot;
+  return op.regions[0]->terminator()->in(slot);
+}
+
+bool Recomputer::follows(const Value& value) const {
+  auto [known, isNew] = follows_.try_emplace(&value, false);
+  if (isNew) {
+    auto stands = [&](const Value& source) { return &source != &value; };
+    const Op& op = *value.def;
+    known->second = sliceTo(op, innerOf(value), outsideOf(op), stands, isCheap).has_value();
+  }
+  return known->second;
+}
+
+std::optional<Choice> Recomputer::choiceFor(Value* value, const Life& life, int peak) const {
+  if (life.fixed || life.made >= peak || life.last() <= peak || value->type.bytes() < least_) return {};
+  auto next = std::lower_bound(life.readers.begin(), life.readers.end(), peak);
+  if (*next == peak || next == life.readers.begin()) return {};
+  if (!follows(*value)) return {};
+  const Op& op = opAt(life.made);
+  auto stands = [&](const Value& source) { return &source != value && standsAt(source, *next); };
+  std::optional<Slice> slice = sliceTo(op, innerOf(*value), outsideOf(op), stands, isCheap);
+  if (!slice || slice->ops.empty() || slice->ops.size() > kMostOps) return {};
+  int64_t reads = 0;
+  for (const Value* leaf : slice->leaves) reads += leaf->type.bytes();
+  if (reads > kMostReads * value->type.bytes()) return {};
+  return Choice{value, *next, std::move(*slice)};
+}
+
+/// The largest value that can be spared at a place; of equals the one that is needed last.
+std::optional<Choice> Recomputer::best(int peak) const {
+  std::optional<Choice> found;
+  for (Value* value : values_) {
+    int64_t bytes = value->type.bytes(), most = found ? found->value->type.bytes() : 0;
+    if (bytes < most) continue;
+    std::optional<Choice> choice = choiceFor(value, lives_.at(value), peak);
+    if (choice && (bytes > most || choice->at > found->at)) found = std::move(choice);
+  }
+  return found;
+}
+
+/// The last made of the kernels' results that the op at a place reads, or null.
+Value* Recomputer::lateOperand(int place, const Value* except) const {
+  Value* latest = nullptr;
+  forEachUse(static_cast<const Op&>(opAt(place)), [&](Value* value) {
+    auto life = lives_.find(value);
+    if (value == except || life == lives_.end()) return;
+    if (!latest || life->second.made > lives_.at(latest).made) latest = value;
+  });
+  return latest;
+}
+
+void Recomputer::apply(const Choice& choice) {
+  const Op& from = *choice.value->def;
+  const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
+  RegionWriter writer(module_, choice.value->loc);
+  for (const Value* leaf : choice.slice.leaves) writer.define(leaf, writer.bind(outside.at(leaf)));
+  if (Value* late = lateOperand(choice.at, choice.value)) writer.bind(late);
+  for (const Op* op : choice.slice.ops) writer.copy(*op);
+  auto again = std::make_unique<Value>();
+  again->type = choice.value->type;
+  again->name = names_.unique(choice.value->name + "_again");
+  again->loc = choice.value->loc;
+  Value* copy = again.get();
+  std::vector<std::unique_ptr<Value>> results;
+  results.push_back(std::move(again));
+  for (size_t at = static_cast<size_t>(choice.at); at < func_.body.ops.size(); ++at)
+    forEachUse(*func_.body.ops[at], [&](Value*& value) {
+      if (value == choice.value) value = copy;
+    });
+  func_.body.ops.insert(func_.body.ops.begin() + choice.at,
+                        writer.finish({writer.here(innerOf(*choice.value))}, std::move(results), target_));
+}
+
+std::vector<Report> Recomputer::run() {
+  std::vector<Report> reports;
+  findLives();
+  for (int at = peak(); at >= 0; at = peak()) {
+    std::optional<Choice> choice = best(at);
+    if (!choice) break;
+    const Op& reader = opAt(choice->at);
+    reports.push_back(
+        {choice->value->loc,
+         fmt::format("%{} is computed again before %{}: {} bytes less are alive at %{}", choice->value->name,
+                     reader.result()->name, choice->value->type.bytes(), opAt(at).result()->name)});
+    apply(*choice);
+    findLives();
+  }
+  return reports;
+}
+
+}  // namespace
+
+std::vector<Report> recompute(Module& module, Item& func, const Target& target, int64_t least) {
+  return Recomputer(module, func, target, least).run();
+}
+
+}  // namespace tg::fuse
