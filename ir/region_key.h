@@ -1,5 +1,5 @@
-// Keys for what fused regions compute and what kernels do: equal ones are found by a hash, lowered once, and a
-// schedule measured for a region serves all that are equal.
+// Keys for what fused regions compute and what kernels do: equal ones are found by a hash and lowered once,
+// and a schedule measured for one serves all.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,8 @@
 // gpt-gen: prints a GPT as a module.
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -23,8 +27,15 @@ int main(int argc, char** argv) {
                "start projections into the residual stream 1/sqrt(2 layers) smaller");
   app.add_option("--pipeline", config.trainPipeline, "what tg-run train appends; '' writes none")
       ->capture_default_str();
+  // CLI11 wants another argument behind `--pipeline=`; the empty value is one of its own.
+  std::vector<std::string> args;
+  for (int i = argc - 1; i > 0; --i) {  // it takes them from the back
+    const std::string arg = argv[i];
+    if (arg == "--pipeline=") args.emplace_back();
+    args.push_back(arg == "--pipeline=" ? "--pipeline" : arg);
+  }
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(args));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) ? 2 : 0;
   }

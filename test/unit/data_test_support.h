@@ -2,17 +2,15 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <zlib.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/data/array.h"
+#include "test/unit/temp_folder.h"
 
 namespace tg {
 
@@ -49,29 +47,7 @@ inline HostArray arrayOf(DType dtype, Shape shape, const std::vector<double>& va
   } while (false)
 #define ASSERT_OK(result) ASSERT_TRUE(result) << (result).error().message()
 
-class Files : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "/tg_data_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-  std::string path(const std::string& name) const { return directory_ + "/" + name; }
-  std::string put(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path(name), std::ios::binary) << bytes;
-    return path(name);
-  }
-  std::string slurp(const std::string& name) const {
-    std::ifstream file(path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  size_t fileCount() const {
-    const std::filesystem::directory_iterator files(directory_);
-    return static_cast<size_t>(std::distance(begin(files), end(files)));
-  }
-  std::string directory_;
-};
+using Files = TempFolder;
 
 inline std::string npy(const std::string& descr, const std::string& shape, const std::string& elements,
                        const std::string& order = "False", int version = 1) {

@@ -52,6 +52,50 @@ TEST(LowerKernels, EqualKernelsStandOnce) {
   EXPECT_EQ(kernels[1]->name, "k1_neg");
 }
 
+/// A region that adds a constant to %x, with a schedule.
+std::string shifted(const std::string& name, const std::string& constant, const std::string& schedule) {
+  return "    %" + name + " = tg.fused (%i = %x) {schedule = " + schedule + "} : " + kT +
+         " {\n      %k = tg.constant " + constant + " : tensor<f32>\n      %s = tg.add %i, %k : " + kT +
+         "\n      tg.yield %s : " + kT + "\n    }\n";
+}
+
+std::vector<Item*> kernelsOf(const Module& module) { return module.all(ItemKind::kernel); }
+
+/// The kernels of two such regions side by side.
+std::unique_ptr<Module> loweredPair(const std::string& a, const std::string& b) {
+  return lowered(fusedModule("  func @train(%x: " + kT + ") -> (a: " + kT + ", b: " + kT + ") {\n" + a + b +
+                             "    return %a, %b : " + kT + ", " + kT + "\n  }\n"));
+}
+
+TEST(LowerKernels, EqualRegionsAreOneKernel) {
+  auto module = loweredPair(shifted("a", "1.5", "map{}"), shifted("b", "1.5", "map{}"));
+  ASSERT_TRUE(module);
+  EXPECT_EQ(kernelsOf(*module).size(), 1u);
+  EXPECT_EQ(commands(*module), (Texts{"a: add", "b: add", "tg.home", "tg.home", "return"}));
+  for (const auto& op : module->func("train")->body.ops) {
+    if (op->code == Opcode::dispatch) {
+      EXPECT_EQ(op->operands[0].text, kernelsOf(*module)[0]->name);
+    }
+  }
+}
+
+TEST(LowerKernels, TheSignOfAZeroMakesAnotherKernel) {
+  auto module = loweredPair(shifted("a", "0.0", "map{}"), shifted("b", "-0.0", "map{}"));
+  ASSERT_TRUE(module);
+  auto kernels = kernelsOf(*module);
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(print(*kernels[0]).find("-0.0"), std::string::npos);
+  EXPECT_NE(print(*kernels[1]).find("-0.0"), std::string::npos);
+}
+
+TEST(LowerKernels, TheScheduleMakesAnotherKernel) {
+  auto module = loweredPair(shifted("a", "1.5", "map{}"), shifted("b", "1.5", "map{workgroup = 32}"));
+  ASSERT_TRUE(module);
+  auto kernels = kernelsOf(*module);
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_NE(kernels[0]->workgroup[0], kernels[1]->workgroup[0]);
+}
+
 TEST(LowerKernels, UpdatesThatAreNotInPlaceAreCopiedAfterAllReads) {
   auto module = lowered(fusedModule("  param @w : " + kT + "\n  func @train() -> (y: " + kT +
                                     ") {\n    %w = tg.param @w : " + kT + "\n" + unary("n", "w", kT, "neg") +

@@ -1,6 +1,5 @@
 // What a run measured: the files that MetricsWriter makes, read back by means of their own.
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -24,48 +23,37 @@
 
 #include "runtime/train/metrics.h"
 #include "runtime/train/tensorboard.h"
+#include "test/unit/temp_folder.h"
 
 namespace tg {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Metrics : public testing::Test {
+class Metrics : public TempFolder {
  protected:
-  void SetUp() override {
-    dir_ = (fs::temp_directory_path() /
-            fmt::format("tg_metrics_{}_{}", testing::UnitTest::GetInstance()->current_test_info()->name(),
-                        getpid()))
-               .string();
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  void TearDown() override { fs::remove_all(dir_); }
-
   std::string text(const std::string& name) const {
-    std::ifstream file(dir_ + "/" + name, std::ios::binary);
+    std::ifstream file(directory_ + "/" + name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
   void write(const std::string& name, const std::string& content) const {
-    std::ofstream(dir_ + "/" + name, std::ios::binary) << content;
+    std::ofstream(directory_ + "/" + name, std::ios::binary) << content;
   }
   std::unique_ptr<MetricsWriter> open(const std::string& formats, int64_t lastStep) const {
     auto parsed = parseMetricsFormats(formats);
     EXPECT_TRUE(parsed) << parsed.error().str();
-    auto writer = MetricsWriter::open(dir_, *parsed, lastStep);
+    auto writer = MetricsWriter::open(directory_, *parsed, lastStep);
     EXPECT_TRUE(writer) << writer.error().str();
     return *std::move(writer);
   }
   std::vector<std::string> eventFiles() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(dir_))
+    for (const auto& entry : fs::directory_iterator(directory_))
       if (std::string name = entry.path().filename().string(); name.starts_with("events.out.tfevents."))
         names.push_back(name);
     std::sort(names.begin(), names.end());
     return names;
   }
-
-  std::string dir_;
 };
 
 MetricRow row(int64_t step, double time, std::vector<std::pair<std::string, double>> values) {
@@ -210,7 +198,7 @@ TEST_F(Metrics, RowsReadBackExactly) {
   ASSERT_TRUE(writer->add(row(1, odd, {{"loss", tiny}, {"norm", huge}, {"a\"b\\é", -3}})));
   ASSERT_TRUE(writer->add(row(int64_t(1) << 53, 2, {{"val_loss", std::nan("")}})));
   ASSERT_TRUE(writer->flush());
-  auto rows = readMetrics(dir_);
+  auto rows = readMetrics(directory_);
   ASSERT_TRUE(rows) << rows.error().str();
   ASSERT_EQ(rows->size(), 2u);
   EXPECT_EQ((*rows)[0].time, odd);
@@ -252,7 +240,7 @@ TEST_F(Metrics, ResumeDropsWhatFollowsTheCheckpoint) {
       ASSERT_TRUE(writer->add(row(step, step / 2.0, {{"loss", part * 10.0 + step}})));
   }
   std::string csv = "step,time,loss\n";
-  auto rows = readMetrics(dir_);
+  auto rows = readMetrics(directory_);
   ASSERT_TRUE(rows);
   ASSERT_EQ(rows->size(), 6u);
   const double losses[] = {1, 2, 3, 4, 15, 16};
@@ -284,7 +272,7 @@ TEST_F(Metrics, ANewRunStartsEmpty) {
 
 TEST_F(Metrics, ACutOffLastLineIsPassedOver) {
   write("metrics.jsonl", "{\"step\": 1, \"time\": 1, \"loss\": 3}\n{\"step\": 2, \"time\": 2, \"lo");
-  auto rows = readMetrics(dir_);
+  auto rows = readMetrics(directory_);
   ASSERT_TRUE(rows);
   EXPECT_EQ(rows->size(), 1u);
   auto writer = open("jsonl", 2);
@@ -298,20 +286,20 @@ TEST_F(Metrics, ABrokenLineIsNamed) {
   for (const char* bad : {"{\"step\": 2, \"lo", "[]", "{\"time\": 1}", "{\"step\": 1.5}", "",
                           "{\"step\": 1, \"loss\": \"x\"}"}) {
     write("metrics.jsonl", fmt::format("{{\"step\": 1}}\n{}\n{{\"step\": 3}}\n", bad));
-    auto rows = readMetrics(dir_);
+    auto rows = readMetrics(directory_);
     ASSERT_FALSE(rows) << bad;
     EXPECT_NE(rows.error().message().find("metrics.jsonl:2: expected a row"), std::string::npos)
         << rows.error().message();
-    EXPECT_FALSE(MetricsWriter::open(dir_, {}, 3));
+    EXPECT_FALSE(MetricsWriter::open(directory_, {}, 3));
     EXPECT_NE(text("metrics.jsonl").find("{\"step\": 3}"), std::string::npos) << "nothing is lost";
   }
 }
 
 TEST_F(Metrics, MissingFolderIsAnError) {
-  auto writer = MetricsWriter::open(dir_ + "/none", {MetricsFormat::jsonl}, 0);
+  auto writer = MetricsWriter::open(directory_ + "/none", {MetricsFormat::jsonl}, 0);
   ASSERT_FALSE(writer);
   EXPECT_NE(writer.error().message().find("/none/metrics.jsonl: cannot write"), std::string::npos);
-  EXPECT_FALSE(readMetrics(dir_));
+  EXPECT_FALSE(readMetrics(directory_));
 }
 
 // A limit on file sizes stands for a full disk: the write stops in the middle of a line.

@@ -1,5 +1,4 @@
 // Summaries, curves and pages of runs, without a browser.
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,21 +17,20 @@
 #include "runtime/train/run_lock.h"
 #include "runtime/train/run_page.h"
 #include "runtime/train/samples.h"
+#include "test/unit/temp_folder.h"
 
 namespace tg {
 namespace {
 
 namespace fs = std::filesystem;
 
-class RunPage : public testing::Test {
+class RunPage : public TempFolder {
  protected:
   void SetUp() override {
-    dir_ = (fs::temp_directory_path() / fmt::format("tg_run_page_{}", ::getpid())).string();
-    fs::remove_all(dir_);
-    fs::create_directories(dir_ + "/gpt-7");
+    TempFolder::SetUp();
+    fs::create_directories(directory_ + "/gpt-7");
   }
-  void TearDown() override { fs::remove_all(dir_); }
-  std::string run() const { return dir_ + "/gpt-7"; }
+  std::string run() const { return directory_ + "/gpt-7"; }
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(run() + "/" + name, std::ios::binary) << text;
   }
@@ -44,8 +42,6 @@ class RunPage : public testing::Test {
     const size_t begin = page.find(open) + open.size();
     return nlohmann::json::parse(page.substr(begin, page.find("</script", begin) - begin), nullptr, false);
   }
-
-  std::string dir_;
 };
 
 MetricRow row(int64_t step, std::vector<std::pair<std::string, double>> values) {
@@ -140,8 +136,8 @@ TEST_F(RunPage, HoldsWhatTheDirectoryHas) {
 TEST_F(RunPage, AnEmptyDirectoryHasAPageAndNoPlot) {
   ASSERT_TRUE(writeRunPage(run()));
   EXPECT_EQ(data(run() + "/index.html")["runs"][0]["running"], false);
-  EXPECT_FALSE(writePlotPage(dir_ + "/plot.html", {run()}));
-  EXPECT_FALSE(fs::exists(dir_ + "/plot.html"));
+  EXPECT_FALSE(writePlotPage(directory_ + "/plot.html", {run()}));
+  EXPECT_FALSE(fs::exists(directory_ + "/plot.html"));
 }
 
 TEST_F(RunPage, ARunIsRunningFinishedOrStopped) {
@@ -159,9 +155,9 @@ TEST_F(RunPage, ARunIsRunningFinishedOrStopped) {
   // The last page of a training is written under its own lock.
   ASSERT_TRUE(writeRunPage(run()));
   EXPECT_EQ(data(run() + "/index.html")["runs"][0]["state"], "stopped");
-  ASSERT_TRUE(writePlotPage(dir_ + "/plot.html", {run()}));
-  EXPECT_EQ(data(dir_ + "/plot.html")["runs"][0]["state"], "running");
-  EXPECT_EQ(data(dir_ + "/plot.html")["runs"][0]["running"], false) << "nobody writes it anew";
+  ASSERT_TRUE(writePlotPage(directory_ + "/plot.html", {run()}));
+  EXPECT_EQ(data(directory_ + "/plot.html")["runs"][0]["state"], "running");
+  EXPECT_EQ(data(directory_ + "/plot.html")["runs"][0]["running"], false) << "nobody writes it anew";
 }
 
 TEST_F(RunPage, SamplesAfterTheCheckpointAreDropped) {
@@ -206,8 +202,8 @@ TEST_F(RunPage, ARunIsFoundFromItsCheckpoints) {
     ASSERT_TRUE(found) << found.error().message();
     EXPECT_TRUE(fs::equivalent(*found, run()));
   }
-  EXPECT_FALSE(findRun(dir_));
-  EXPECT_FALSE(findRun(dir_ + "/none"));
+  EXPECT_FALSE(findRun(directory_));
+  EXPECT_FALSE(findRun(directory_ + "/none"));
 }
 
 }  // namespace

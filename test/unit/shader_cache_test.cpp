@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "codegen/shader.h"
+#include "test/unit/temp_folder.h"
 
 namespace fs = std::filesystem;
 
@@ -20,17 +21,14 @@ namespace {
 
 using Words = std::vector<uint32_t>;
 
-class ShaderCacheTest : public ::testing::Test {
+class ShaderCacheTest : public TempFolder {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "tg-shaders-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
+    TempFolder::SetUp();
+    folder_ = directory_;
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   fs::path file(const std::string& key) const { return folder_ / (key + ".spv"); }
-  size_t files() const { return std::distance(fs::directory_iterator(folder_), {}); }
   void makeOlder(const fs::path& path, int hours) {
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
   }
@@ -55,7 +53,7 @@ TEST_F(ShaderCacheTest, GivesBackWhatWasStored) {
   EXPECT_EQ(cache.load(key), Words({1, 2, 3}));
   EXPECT_EQ(ShaderCache(folder_).load(key), Words({1, 2, 3}));
   EXPECT_FALSE(cache.load(other));
-  EXPECT_EQ(files(), 1u) << "no temporary file is left";
+  EXPECT_EQ(fileCount(), 1u) << "no temporary file is left";
 }
 
 TEST_F(ShaderCacheTest, DamagedEntriesAreReplaced) {
@@ -131,7 +129,7 @@ TEST_F(ShaderCacheTest, WritersDoNotDisturbReaders) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(files(), 1u);
+  EXPECT_EQ(fileCount(), 1u);
 }
 
 TEST_F(ShaderCacheTest, WithoutAFolderNothingHappens) {
@@ -153,13 +151,13 @@ TEST_F(ShaderCacheTest, TheKeyIsTheText) {
   auto cold = compileGlsl(glsl, "k", &cache);
   ASSERT_TRUE(cold);
   EXPECT_EQ(*cold, *compileGlsl(glsl, "k")) << "with and without a cache";
-  ASSERT_EQ(files(), 1u);
+  ASSERT_EQ(fileCount(), 1u);
   std::string key = fs::directory_iterator(folder_)->path().stem();
   cache.store(key, {1, 2, 3});
   EXPECT_EQ(*compileGlsl(glsl, "other", &cache), Words({1, 2, 3})) << "a hit, whatever the name";
   glsl.text += "\n";
   EXPECT_EQ(*compileGlsl(glsl, "k", &cache), *cold);
-  EXPECT_EQ(files(), 2u);
+  EXPECT_EQ(fileCount(), 2u);
   flipByte(file(key), 30);
   glsl.text.pop_back();
   EXPECT_EQ(*compileGlsl(glsl, "k", &cache), *cold) << "a damaged entry is compiled again";
@@ -170,7 +168,7 @@ TEST_F(ShaderCacheTest, RefusedShadersAreNotStored) {
   GlslText glsl{"#version 450\nvoid main() { nothing; }\n", {}, {}};
   ShaderCache cache(folder_);
   EXPECT_FALSE(compileGlsl(glsl, "k", &cache));
-  EXPECT_EQ(files(), 0u);
+  EXPECT_EQ(fileCount(), 0u);
 }
 
 }  // namespace

@@ -19,6 +19,18 @@ Result<Vocabulary> vocabularyOf(const std::string& path) {
   return Vocabulary::parse(*weights.vocabulary);
 }
 
+/// Whether the vocabulary has the prompt's bytes, and otherwise what to type.
+Result<void> checkPrompt(const Vocabulary& vocabulary, const std::string& prompt, bool given) {
+  auto known = vocabulary.check(prompt);
+  if (known) return {};
+  std::string bytes = vocabulary.printable();
+  constexpr size_t kShown = 60;
+  if (bytes.size() > kShown) bytes = bytes.substr(0, kShown) + "…";
+  const std::string what = given ? "--prompt: " + known.error().message()
+                                 : "the model does not know a line break, which is the default prompt";
+  return fail(fmt::format("{}; type --prompt=TEXT with bytes of its vocabulary, {}", what, bytes));
+}
+
 struct Sample : Verb {
   ModelFlags model;
   SampleOptions flags;
@@ -56,6 +68,8 @@ struct Sample : Verb {
     if (!func) return report(app, exitInput, func.error());
     auto vocabulary = vocabularyOf(model.weights);
     if (!vocabulary) return report(app, exitInput, vocabulary.error());
+    if (auto known = checkPrompt(*vocabulary, flags.prompt, app.count("--prompt") > 0); !known)
+      return report(app, exitInput, known.error());
     OpenModel open;
     const std::string name = (*func)->name;
     if (int code = openModel(app, model, std::move(module), {name}, open)) return code;
