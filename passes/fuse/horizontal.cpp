@@ -113,8 +113,10 @@ void Merger::collect() {
     if (op->code != Opcode::fused) continue;
     Kernel kernel;
     kernel.op = op.get();
+    std::unordered_set<const Value*> seen;
     for (int binding = 0; binding < op->numOperands(); ++binding)
-      for (const Value* value : bindingSources(*op, binding)) addOnce(kernel.reads, value);
+      for (const Value* value : bindingSources(*op, binding))
+        if (seen.insert(value).second) kernel.reads.push_back(value);
     for (const Operand& operand : op->operands) {
       if (operand.items[0].kind == Operand::Kind::value)
         addOnce(kernel.bound, operand.items[0].value);
@@ -256,7 +258,7 @@ void Merger::join(int index, int at) {
   Kernel& kernel = kernels_[static_cast<size_t>(at)];
   kernel.waitsIn = index;
   for (const Value* value : kernel.reads) {
-    addOnce(merged.reads, value);
+    merged.reads.push_back(value);
     if (target_.reduce != "workgroup" && value->type.bytes() > kLargeBytes && maker_.contains(value))
       merged.deadline = std::min(merged.deadline, at + kSoon);
   }

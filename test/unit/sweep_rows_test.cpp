@@ -77,7 +77,7 @@ std::string moduleText() {
   for (size_t i = 0; i < all.size(); ++i)
     text += fmt::format("  func @f{}({}) -> (r: {}) {{\n    {} : {}\n    return %r : {}\n  }}\n", i,
                         all[i].inputs, all[i].type, all[i].op, all[i].type, all[i].type);
-  // A gain's and a bias' gradient and a map of one of them: three results of one kernel.
+  // A gain's and a bias' gradient and a map of one of them: one kernel.
   text += "  func @many(%x: tensor<333x20xf32>, %y: tensor<333x20xf32>) -> (a: tensor<20xf32>, b: "
           "tensor<20xf32>) {\n"
           "    %p = tg.mul %x, %y : tensor<333x20xf32>\n    %a = tg.sum %p {axes = [0]} : tensor<20xf32>\n"
@@ -132,7 +132,7 @@ TEST_P(SharedRows, MatchTheOracle) {
     EXPECT_NE(schedules(functions.back()).find(all[i].schedule), std::string::npos)
         << all[i].op << all[i].type;
   }
-  EXPECT_EQ(schedules("many"), "column ");
+  EXPECT_EQ(schedules("many"), "parts ");
   size_t reductions = 0;
   for (const Item* kernel : stages.spirv->all(ItemKind::kernel))
     walk(kernel->body, [&](Op& op) { reductions += op.code == Opcode::k_subgroup_reduce; });
