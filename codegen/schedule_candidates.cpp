@@ -118,6 +118,8 @@ Schedules neighbours(const Op& fused, const Target& target, const Attr& chosen) 
 }  // namespace
 
 std::vector<Attr> scheduleCandidates(const Op& fused, const Target& target) {
+  // Parts are what several kernels became, each with the schedule it had.
+  if (const Attr* own = find(fused.attrs, "schedule"); own && own->text == "parts") return {*own};
   Schedules out{chooseSchedule(fused, target)};
   const bool groups = !fused.groups.empty() ||
                       std::any_of(fused.operands.begin(), fused.operands.end(), [](const Operand& operand) {
