@@ -94,7 +94,7 @@ TEST_F(SessionTest, leastRecentlyUsedSizeIsDropped) {
   EXPECT_TRUE(compiles(4));  // drops 3
   EXPECT_FALSE(compiles(2));
   EXPECT_FALSE(compiles(5));  // as written
-  EXPECT_TRUE(compiles(3));  // drops 4
+  EXPECT_TRUE(compiles(3));   // drops 4
   EXPECT_TRUE(compiles(4));
   int64_t handles = vulkan::liveHandles();
   EXPECT_TRUE(compiles(2));  // drops 3
