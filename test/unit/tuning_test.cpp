@@ -1,14 +1,11 @@
 // Tuning files: keys of regions, the text, and what fuse makes of an entry.
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "ir/parser.h"
 #include "passes/pass.h"
 #include "passes/tuning.h"
+#include "test/unit/temp_folder.h"
 
 namespace tg {
 namespace {
@@ -60,19 +57,9 @@ Fused fused(const std::string& tuning = "") {
   return out;
 }
 
-class Tuning : public ::testing::Test {
+class Tuning : public TempFolder {
  protected:
-  void SetUp() override {
-    path_ = (std::filesystem::temp_directory_path() / "tg-tuning-XXXXXX").string();
-    ASSERT_NE(mkdtemp(path_.data()), nullptr);
-  }
-  void TearDown() override { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& text) const {
-    const std::string name = path_ + "/tuning.txt";
-    std::ofstream(name) << text;
-    return name;
-  }
-  std::string path_;
+  std::string file(const std::string& text) const { return put("tuning.txt", text); }
 };
 
 Attr schedule(const std::string& text) {
@@ -110,7 +97,7 @@ TEST_F(Tuning, TextReadsBackAsItWas) {
 }
 
 TEST_F(Tuning, WhatIsNoTableIsRefused) {
-  auto absent = readTuning(path_ + "/absent");
+  auto absent = readTuning(path("absent"));
   ASSERT_FALSE(absent);
   EXPECT_NE(absent.error().message().find("/absent cannot be opened"), std::string::npos);
   auto list = readTuning(file("[1, 2]"));
