@@ -7,50 +7,34 @@
 #include <span>
 
 #include "codegen/product.h"
+#include "codegen/schedule_parts.h"
 
 namespace tg {
 namespace {
 
 const Type kVector = Type::scalar(DType::f32, kLanes);
 
-/// How a workgroup divides its block of the product.
-struct Blocking {
-  int64_t tile[2];   ///< rows and columns of an invocation
-  int64_t block[2];  ///< rows and columns of a workgroup
-  int64_t depth;     ///< of a tile along k
-  int64_t slices;    ///< parts of a tile along k; as many invocations share each place of the block
-  int64_t across() const { return block[1] / tile[1]; }
-  int64_t places() const { return block[0] / tile[0] * across(); }
-  int64_t invocations() const { return places() * slices; }
-  /// Of shared memory.
-  int64_t bytes() const {
-    int64_t tiles = (block[0] + block[1]) * (depth + kLanes);
-    return 4 * (tiles + (slices > 1 ? slices * block[0] * block[1] : 0));
-  }
-};
-
-/// One operand's tile in shared memory, as vectors the way its memory runs. Along k: lane k % 4 of vector
-/// position · pitch + k / 4, and an invocation's positions stand `places` apart. Along positions: lane
-/// position % 4 of vector k · pitch + position / 4, and an invocation's positions are fours side by side.
-/// Either way neighbours read neighbouring vectors.
+/// One operand's tile in shared memory, as vectors along its positions: lane position % 4 of vector
+/// k · pitch + position / 4. An invocation's positions are fours side by side, `places` of them apart.
 class Staged {
  public:
-  Staged(LowerContext& c, const Product& p, int which, const Blocking& blocking, const Index& lane,
+  Staged(LowerContext& c, const Product& p, int which, const SharedBlocking& blocking, const Index& lane,
          const Index& place)
       : c_(c), p_(p), which_(which), blocking_(blocking), lane_(lane), place_(place),
         extent_(which == 0 ? p.m : p.n), block_(blocking.block[which]), tile_(blocking.tile[which]) {
     bool transposed = which == 0 ? p.ta : p.tb;
     bool fours = p.k % kLanes == 0 || extent_ % kLanes == 0;
     alongK_ = fours ? preferAlongK(c, p, which, p.k) : (which == 0) != transposed;
-    vector_ = (alongK_ ? p.k : extent_) % kLanes == 0;
-    perRow_ = (alongK_ ? blocking.depth : block_) / kLanes;
-    rows_ = alongK_ ? block_ : blocking.depth;
-    pitch_ = perRow_ + (alongK_ ? 1 - perRow_ % 2 : 0);  // odd: rows are read side by side
-    buffer_ = c.kernel.sharedBuffer(Type::buffer(DType::f32, kLanes, {rows_ * pitch_}, BufMode::shared),
-                                    which == 0 ? "tile_a" : "tile_b");
+    vector_ = !alongK_ && extent_ % kLanes == 0;
+    pitch_ = block_ / kLanes;
+    if (alongK_) pitch_ += 1 - pitch_ % 2;  // odd: neighbours write side by side
+    buffer_ =
+        c.kernel.sharedBuffer(Type::buffer(DType::f32, kLanes, {blocking.depth * pitch_}, BufMode::shared),
+                              which == 0 ? "tile_a" : "tile_b");
   }
 
-  /// What this invocation brings of the tile that begins at (origin, k0), in registers.
+  /// What this invocation brings of the tile that begins at (origin, k0), in registers. Where memory runs
+  /// along k, neighbours take neighbouring k, and each four positions of one.
   std::vector<KV> load(const Indices& lead, const Index& origin, const Index& k0) {
     std::vector<KV> out;
     for (const Index& given : tasks()) {
@@ -61,19 +45,16 @@ class Staged {
                                               {c_.space.materialize(given), KernelBuilder::u32(count() - 1)},
                                               DType::u32),
                                  count());
-      Index row = c_.space.div(task, perRow_), four = c_.space.scale(c_.space.mod(task, perRow_), kLanes);
-      Index position = c_.space.add(origin, alongK_ ? row : four), k = c_.space.add(k0, alongK_ ? four : row);
-      Index& along = alongK_ ? k : position;
+      Index k = c_.space.add(k0, depthOf(task));
+      Index position = c_.space.add(origin, c_.space.scale(fourOf(task), kLanes));
       if (vector_) {
-        along = c_.space.add(along, IndexSpace::lane());
+        position = c_.space.add(position, IndexSpace::lane());
         out.push_back(c_.kernel.widened(at(lead, position, k), kVector));
         continue;
       }
       std::vector<KV> lanes;
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        lanes.push_back(at(lead, position, k));
-        along = c_.space.add(along, IndexSpace::constant(1));
-      }
+      for (int64_t lane = 0; lane < kLanes; ++lane)
+        lanes.push_back(at(lead, c_.space.add(position, IndexSpace::constant(lane)), k));
       out.push_back(c_.kernel.vec(lanes));
     }
     return out;
@@ -85,49 +66,44 @@ class Staged {
       const KV& value = loaded[next++];
       c_.emitter.whereInside(given, count(), IndexSpace::constant(0), 1,
                              [&](const Index& task, const Index&) {
-                               Index to = c_.space.add(c_.space.scale(c_.space.div(task, perRow_), pitch_),
-                                                       c_.space.mod(task, perRow_));
+                               Index to = c_.space.add(c_.space.scale(depthOf(task), pitch_), fourOf(task));
                                c_.kernel.store(value, buffer_, c_.space.materialize(to));
                              });
     }
   }
 
-  /// Reads this invocation's factors at the four k that begin at 4 · k4.
-  void read(const Index& k4) {
+  /// Reads this invocation's factors at a k of the tile.
+  void read(const Index& k) {
     factors_.clear();
-    for (int64_t part = 0; part < tile_; ++part) {
-      Index at = alongK_ ? c_.space.add(c_.space.scale(position(part), pitch_), k4)
-                         : c_.space.add(c_.space.scale(c_.space.add(c_.space.scale(k4, kLanes),
-                                                                    IndexSpace::constant(part % kLanes)),
-                                                       pitch_),
-                                        c_.space.div(position(part / kLanes * kLanes), kLanes));
+    for (int64_t i = 0; i < tile_; i += kLanes) {
+      Index four = c_.space.add(place_, IndexSpace::constant(i / kLanes * places()));
+      Index at = c_.space.add(c_.space.scale(k, pitch_), four);
       factors_.push_back(c_.kernel.loadHere(buffer_, c_.space.materialize(at)));
     }
   }
-  /// Factor `i` of the tile at the k-th of the four.
-  KV factor(int64_t i, int k) {
-    return alongK_ ? c_.kernel.extract(factors_[static_cast<size_t>(i)], k)
-                   : c_.kernel.extract(factors_[static_cast<size_t>(i / kLanes * kLanes + k)],
-                                       static_cast<int>(i % kLanes));
+  /// Factor `i` of the tile, of those read last.
+  KV factor(int64_t i) {
+    return c_.kernel.extract(factors_[static_cast<size_t>(i / kLanes)], static_cast<int>(i % kLanes));
   }
   /// Four factors from `i` on.
-  KV four(int64_t i, int k) {
-    if (!alongK_) return factors_[static_cast<size_t>(i + k)];
-    std::vector<KV> lanes;
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes.push_back(factor(i + lane, k));
-    return c_.kernel.vec(lanes);
-  }
+  const KV& four(int64_t i) const { return factors_[static_cast<size_t>(i / kLanes)]; }
   /// Where in the block factor `i` of the tile stands.
   Index position(int64_t i) const {
-    int64_t places = block_ / tile_;
-    if (alongK_) return c_.space.add(place_, IndexSpace::constant(i * places));
     return c_.space.add(c_.space.scale(place_, kLanes),
-                        IndexSpace::constant(i / kLanes * places * kLanes + i % kLanes));
+                        IndexSpace::constant(i / kLanes * places() * kLanes + i % kLanes));
   }
-  bool sideBySide() const { return !alongK_; }
 
  private:
-  int64_t count() const { return rows_ * perRow_; }
+  int64_t places() const { return block_ / tile_; }
+  /// Vectors of the tile.
+  int64_t count() const { return blocking_.depth * (block_ / kLanes); }
+  Index depthOf(const Index& task) const {
+    return alongK_ ? c_.space.mod(task, blocking_.depth) : c_.space.div(task, block_ / kLanes);
+  }
+  /// Which four positions.
+  Index fourOf(const Index& task) const {
+    return alongK_ ? c_.space.div(task, blocking_.depth) : c_.space.mod(task, block_ / kLanes);
+  }
   /// The vectors that this invocation brings; the last may be beyond the tile.
   std::vector<Index> tasks() const {
     std::vector<Index> out;
@@ -144,24 +120,44 @@ class Staged {
   LowerContext& c_;
   const Product& p_;
   int which_;
-  const Blocking& blocking_;
+  const SharedBlocking& blocking_;
   Index lane_, place_;
   int64_t extent_, block_, tile_;
-  int64_t rows_ = 0, perRow_ = 0, pitch_ = 0;  ///< of vectors in shared memory
-  bool alongK_ = false, vector_ = false;
+  int64_t pitch_ = 0;                     ///< vectors from one k to the next
+  bool alongK_ = false, vector_ = false;  ///< how memory runs, and whether a load takes four positions
   Value* buffer_ = nullptr;
   std::vector<KV> factors_;
 };
 
+/// Which of a block's places an invocation takes, counted in tiles.
+struct Place {
+  Index row, column;
+};
+
+/// Of 32 invocations, which share 4 rows of 8 places, neighbours take one column and those two apart one row:
+/// shared memory answers pairs with one vector (7 % of a product's time on an H200, against rows of 16).
+Place placeOf(IndexSpace& space, const Index& place, const SharedBlocking& blocking) {
+  constexpr int64_t kRows = 4, kColumns = 8, kPatch = kRows * kColumns;
+  int64_t across = blocking.across();
+  if (across % kColumns != 0 || blocking.places() / across % kRows != 0)
+    return {space.div(place, across), space.mod(place, across)};
+  int64_t patches = across / kColumns;
+  Index patch = space.div(place, kPatch), within = space.mod(place, kPatch);
+  Index row = space.add(space.scale(space.div(within, 2 * kColumns), 2), space.mod(within, 2));
+  Index column = space.mod(space.div(within, 2), kColumns);
+  return {space.add(space.scale(space.div(patch, patches), kRows), row),
+          space.add(space.scale(space.mod(patch, patches), kColumns), column)};
+}
+
 /// The block of the product at a row and a column (counted in blocks) of one batch.
 class BlockProduct {
  public:
-  BlockProduct(LowerContext& c, const Product& p, const Blocking& blocking)
+  BlockProduct(LowerContext& c, const Product& p, const SharedBlocking& blocking)
       : c_(c), p_(p), blocking_(blocking),
         lane_(c.space.variable(c.kernel.id(Opcode::k_local_id, 0), blocking.invocations())),
-        place_(c.space.mod(lane_, blocking.places())), slice_(c.space.div(lane_, blocking.places())),
-        a_(c, p, 0, blocking, lane_, c.space.div(place_, blocking.across())),
-        b_(c, p, 1, blocking, lane_, c.space.mod(place_, blocking.across())) {}
+        place_(placeOf(c.space, c.space.mod(lane_, blocking.places()), blocking)),
+        slice_(c.space.div(lane_, blocking.places())), a_(c, p, 0, blocking, lane_, place_.row),
+        b_(c, p, 1, blocking, lane_, place_.column) {}
 
   void emit(const Index& batch, const Index& row, const Index& column) {
     batch_ = batch;
@@ -171,15 +167,8 @@ class BlockProduct {
     std::vector<KV> acc = sums();
     if (blocking_.slices > 1) return storeSlices(acc);
     for (int64_t i = 0; i < blocking_.tile[0]; ++i)
-      for (int64_t quad = 0; quad < quads(); ++quad) {
-        const KV& sum = acc[static_cast<size_t>(i * quads() + quad)];
-        if (b_.sideBySide()) {
-          store(a_.position(i), b_.position(quad * kLanes), sum);
-          continue;
-        }
-        for (int lane = 0; lane < kLanes; ++lane)
-          storeOne(a_.position(i), b_.position(quad * kLanes + lane), c_.kernel.extract(sum, lane));
-      }
+      for (int64_t quad = 0; quad < quads(); ++quad)
+        store(a_.position(i), b_.position(quad * kLanes), acc[static_cast<size_t>(i * quads() + quad)]);
   }
 
  private:
@@ -220,16 +209,15 @@ class BlockProduct {
     return {last.begin() + static_cast<std::ptrdiff_t>(loads), last.end()};
   }
   void multiply(std::vector<KV>& acc) {
-    int64_t rounds = blocking_.depth / blocking_.slices / kLanes;
-    for (int64_t round = 0; round < rounds; ++round) {
-      Index k4 = c_.space.add(c_.space.scale(slice_, rounds), IndexSpace::constant(round));
-      a_.read(k4), b_.read(k4);
-      for (int k = 0; k < kLanes; ++k)
-        for (int64_t i = 0; i < blocking_.tile[0]; ++i)
-          for (int64_t j = 0; j < quads(); ++j) {
-            KV& sum = acc[static_cast<size_t>(i * quads() + j)];
-            sum = c_.kernel.fma(a_.factor(i, k), b_.four(j * kLanes, k), sum);
-          }
+    int64_t own = blocking_.depth / blocking_.slices;
+    for (int64_t k = 0; k < own; ++k) {
+      Index at = c_.space.add(c_.space.scale(slice_, own), IndexSpace::constant(k));
+      a_.read(at), b_.read(at);
+      for (int64_t i = 0; i < blocking_.tile[0]; ++i)
+        for (int64_t j = 0; j < quads(); ++j) {
+          KV& sum = acc[static_cast<size_t>(i * quads() + j)];
+          sum = c_.kernel.fma(a_.factor(i), b_.four(j * kLanes), sum);
+        }
     }
   }
 
@@ -269,34 +257,31 @@ class BlockProduct {
     }
   }
 
-  /// The results at a place of the block.
-  void storeOne(const Index& m, const Index& n, const KV& sum) {
-    c_.emitter.whereInside(
-        c_.space.add(origin_[0], m), p_.m, c_.space.add(origin_[1], n), p_.n,
-        [&](const Index& mIn, const Index& nIn) { epilogue(c_, p_, batch_, mIn, nIn, 1, 1, false, {sum}); });
-  }
   /// The results at four columns of a row, as vectors where no four straddle the edge.
   void store(const Index& m, const Index& n, const KV& sum) {
-    if (p_.n % kLanes == 0)
-      return c_.emitter.whereInside(c_.space.add(origin_[0], m), p_.m, c_.space.add(origin_[1], n), p_.n,
-                                    [&](const Index& mIn, const Index& nIn) {
-                                      epilogue(c_, p_, batch_, mIn, nIn, 1, kLanes, true, {sum});
-                                    });
-    for (int lane = 0; lane < kLanes; ++lane)
-      storeOne(m, c_.space.add(n, IndexSpace::constant(lane)), c_.kernel.extract(sum, lane));
+    const bool vector = p_.n % kLanes == 0;
+    for (int lane = 0; lane < (vector ? 1 : kLanes); ++lane)
+      c_.emitter.whereInside(c_.space.add(origin_[0], m), p_.m,
+                             c_.space.add(origin_[1], c_.space.add(n, IndexSpace::constant(lane))), p_.n,
+                             [&](const Index& mIn, const Index& nIn) {
+                               epilogue(c_, p_, batch_, mIn, nIn, 1, vector ? kLanes : 1, vector,
+                                        {vector ? sum : c_.kernel.extract(sum, lane)});
+                             });
   }
 
   LowerContext& c_;
   const Product& p_;
-  const Blocking& blocking_;
-  Index lane_, place_, slice_;
+  const SharedBlocking& blocking_;
+  Index lane_;
+  Place place_;
+  Index slice_;
   Staged a_, b_;
   Index batch_, origin_[2];
   Indices lead_;
   size_t loadsOfA_ = 0;
 };
 
-Result<Blocking> blockingOf(const LowerContext& c) {
+Result<SharedBlocking> blockingOf(const LowerContext& c) {
   std::vector<int64_t> tile = c.schedule.find("tile")->asInts(), shared = c.schedule.find("shared")->asInts();
   bool whole = tile.size() == 2 && shared.size() == 3;
   for (size_t i = 0; whole && i < 2; ++i)
@@ -308,7 +293,7 @@ Result<Blocking> blockingOf(const LowerContext& c) {
         fmt::format("schedule {} is malformed: tiles are multiples of 4, blocks of tiles, depths of 4 "
                     "times the slices",
                     c.schedule.str()));
-  Blocking blocking{{tile[0], tile[1]}, {shared[0], shared[1]}, shared[2], slices};
+  SharedBlocking blocking{{tile[0], tile[1]}, {shared[0], shared[1]}, shared[2], slices};
   if (int64_t bytes = blocking.bytes(); bytes > c.target.sharedBytes)
     return failAt(c.fused.loc, fmt::format("schedule {} needs {} bytes of shared memory, target {} has {}",
                                            c.schedule.str(), bytes, c.target.name, c.target.sharedBytes));
@@ -319,12 +304,17 @@ Result<Blocking> blockingOf(const LowerContext& c) {
 
 Result<void> lowerMatmulShared(LowerContext& c) {
   Product p = findProduct(c.region);
-  TG_TRY(Blocking blocking, blockingOf(c));
+  TG_TRY(SharedBlocking blocking, blockingOf(c));
   int64_t groupsM = (p.m + blocking.block[0] - 1) / blocking.block[0],
           groupsN = (p.n + blocking.block[1] - 1) / blocking.block[1];
+  // Rows of blocks go down together, so that what they read of the other operand is still near.
+  int64_t band = 8;
+  while (groupsM % band != 0) --band;
   c.launchGroups(p.batch * groupsM * groupsN, blocking.invocations(), [&](const Index& group) {
-    Index column = c.space.mod(group, groupsN), rest = c.space.div(group, groupsN);
-    BlockProduct(c, p, blocking).emit(c.space.div(rest, groupsM), c.space.mod(rest, groupsM), column);
+    Index within = c.space.mod(group, band * groupsN), rest = c.space.div(group, band * groupsN);
+    Index row =
+        c.space.add(c.space.scale(c.space.mod(rest, groupsM / band), band), c.space.mod(within, band));
+    BlockProduct(c, p, blocking).emit(c.space.div(rest, groupsM / band), row, c.space.div(within, band));
   });
   return {};
 }

@@ -1,4 +1,4 @@
-// What the choosers of schedules share. Private to codegen/schedule*.cpp.
+// What the choosers of schedules share, and with the lowerings that carry them out. Private to codegen/.
 #pragma once
 
 #include <algorithm>
@@ -52,6 +52,21 @@ struct RegisterTile {
 RegisterTile registerTile(const Op& product, const Target& target);
 /// Other tiles, the likelier ones first.
 std::vector<Attr> registerNeighbours(const Op& product, const Target& target);
+
+/// A product staged in shared memory: how a workgroup divides its block.
+struct SharedBlocking {
+  int64_t tile[2];     ///< rows and columns of an invocation
+  int64_t block[2];    ///< rows and columns of a workgroup
+  int64_t depth;       ///< of a tile along k
+  int64_t slices = 1;  ///< parts of a tile along k; as many invocations share each place of the block
+  int64_t across() const { return block[1] / tile[1]; }
+  int64_t places() const { return block[0] / tile[0] * across(); }
+  int64_t invocations() const { return places() * slices; }
+  /// Of shared memory, at most: two tiles, each row of one a vector longer, and the sums of the slices.
+  int64_t bytes() const {
+    return 4 * (depth * (block[0] + block[1] + 8) + (slices > 1 ? slices * block[0] * block[1] : 0));
+  }
+};
 
 /// Of a contraction.
 Attr matmulSchedule(const Op& product, const Target& target);

@@ -10,20 +10,17 @@ namespace tg {
 
 namespace {
 
-/// A blocking of a product staged in shared memory, and when it is chosen.
-struct SharedBlocking {
-  int64_t tile[2], block[2], depth, slices;
+/// A blocking, and when it is chosen.
+struct BlockingChoice {
+  SharedBlocking blocking;
   int64_t leastBlocks;  ///< of 32 × 32 elements, per parallel unit
-  int64_t leastInner, mostInner;
-  int64_t places() const { return block[0] * block[1]; }
-  int64_t invocations() const { return places() / (tile[0] * tile[1]) * slices; }
-  int64_t bytes() const {
-    return 4 * ((block[0] + block[1]) * (depth + 4) + (slices > 1 ? slices * places() : 0));
-  }
+  int64_t leastInner = 1, mostInner = INT64_MAX;
+  bool bothAlongK = false;  ///< only where both operands lie along k in memory
   bool fits(const Target& target) const {
-    return invocations() <= largestGroup(target) && bytes() <= target.sharedBytes;
+    return blocking.invocations() <= largestGroup(target) && blocking.bytes() <= target.sharedBytes;
   }
   Attr schedule() const {
+    const auto& [tile, block, depth, slices] = blocking;
     AttrList members = {{"tile", Attr::ints({tile[0], tile[1]})},
                         {"shared", Attr::ints({block[0], block[1], depth})}};
     if (slices > 1) members.push_back({"slices", Attr::of(slices)});
@@ -31,31 +28,43 @@ struct SharedBlocking {
   }
 };
 
-/// The first that fits is taken. Measured on an H200 (132 processors): products of thousands of blocks reach
-/// 42 TFLOP/s with 8 × 8 elements an invocation and 26 with 4 × 4, which fill the device with fewer blocks;
-/// twice the columns take 3 to 18 % less time, where they are not mostly outside. Over a short k, as of
-/// attention's scores, the loads and the results are what is waited for, and twice the invocations take 15 to
-/// 30 % less. Fewer blocks still wait for memory in every step, so that longer steps shared by slices win
-/// (2048 × 128 over 512: 16.5 us in two slices, 22.6 in one).
-constexpr SharedBlocking kSharedBlockings[] = {
-    {{8, 4}, {64, 64}, 16, 1, 32, 1, 64},        {{8, 8}, {64, 128}, 16, 1, 24, 1, INT64_MAX},
-    {{8, 8}, {64, 64}, 16, 1, 32, 1, INT64_MAX}, {{8, 4}, {64, 64}, 16, 1, 16, 1, INT64_MAX},
-    {{4, 4}, {64, 64}, 16, 1, 8, 1, INT64_MAX},  {{4, 4}, {32, 32}, 16, 1, 6, 1, INT64_MAX},
-    {{4, 4}, {32, 32}, 16, 1, 0, 1, 32},         {{4, 4}, {32, 32}, 32, 2, 2, 1, INT64_MAX},
-    {{4, 4}, {32, 32}, 32, 4, 1, 1, INT64_MAX},  {{4, 4}, {32, 32}, 48, 4, 0, 512, INT64_MAX},
-    {{4, 4}, {32, 32}, 32, 4, 0, 1, INT64_MAX},  {{4, 4}, {32, 32}, 16, 1, 0, 1, INT64_MAX},
+/// The first that fits is taken. Measured on an H200 (132 processors, fma ceiling 61.9 TFLOP/s): products of
+/// thousands of blocks reach 44 to 49 TFLOP/s with 8 × 8 elements an invocation; 4 × 4 fill the device with
+/// fewer blocks. Twice the columns take 3 to 18 % less time, where they are not mostly outside, else twice
+/// the rows (44 against 39, 64 columns). What lies along k is turned on its way to shared memory, which more
+/// invocations do better: where both operands do, 128 × 128 reach 46.6 and 64 × 128 reach 44.4. Fewer blocks
+/// still wait for memory in every step, so that longer steps shared by slices win (2048 × 128 over 512: 16.5
+/// us in two slices, 22.6 in one).
+constexpr BlockingChoice kSharedBlockings[] = {
+    {{{8, 8}, {128, 128}, 16}, 32, 65, INT64_MAX, true},
+    {{{8, 8}, {64, 128}, 16}, 24},
+    {{{8, 8}, {128, 64}, 16}, 24},
+    {{{8, 8}, {64, 64}, 16}, 32},
+    {{{8, 4}, {64, 64}, 16}, 16},
+    {{{4, 4}, {64, 64}, 16}, 8},
+    {{{4, 4}, {32, 32}, 16}, 6},
+    {{{4, 4}, {32, 32}, 16}, 0, 1, 32},
+    {{{4, 4}, {32, 32}, 32, 2}, 2},
+    {{{4, 4}, {32, 32}, 32, 4}, 1},
+    {{{4, 4}, {32, 32}, 48, 4}, 0, 512},
+    {{{4, 4}, {32, 32}, 32, 4}, 0},
+    {{{4, 4}, {32, 32}, 16}, 0},
 };
 
 std::optional<Attr> sharedSchedule(const Op& product, const Target& target) {
   const auto [m, n, inner, batch] = productSizes(product);
-  for (const SharedBlocking& each : kSharedBlockings) {
-    if (!each.fits(target)) continue;
-    auto blocks = [](int64_t extent, int64_t block) { return (extent + block - 1) / block; };
-    int64_t across = blocks(n, each.block[1]);
-    int64_t narrow = blocks(n, each.block[0]) * each.block[0];
-    if (8 * across * each.block[1] > 9 * narrow) continue;  // mostly more columns that are outside
-    int64_t covered = batch * blocks(m, each.block[0]) * across * (each.places() / (32 * 32));
-    if (covered >= each.leastBlocks * target.units() && inner >= each.leastInner && inner <= each.mostInner)
+  const bool bothAlongK = !product.flag("transpose_a") && product.flag("transpose_b");
+  for (const BlockingChoice& each : kSharedBlockings) {
+    if (!each.fits(target) || (each.bothAlongK && !bothAlongK)) continue;
+    const SharedBlocking& it = each.blocking;
+    auto cover = [](int64_t extent, int64_t block) { return (extent + block - 1) / block * block; };
+    int64_t rows = cover(m, it.block[0]), columns = cover(n, it.block[1]);
+    // Not where it is mostly more rows or columns outside than the smaller blocks have.
+    if (8 * columns > 9 * cover(n, std::min<int64_t>(it.block[1], 64)) ||
+        8 * rows > 9 * cover(m, std::min<int64_t>(it.block[0], 64)))
+      continue;
+    if (batch * rows * columns / (32 * 32) >= each.leastBlocks * target.units() && inner >= each.leastInner &&
+        inner <= each.mostInner)
       return each.schedule();
   }
   return std::nullopt;
@@ -124,7 +133,7 @@ std::vector<Attr> matmulNeighbours(const Op& product, const Target& target, cons
     return out;
   }
   if (chosen.find("shared")) {
-    for (const SharedBlocking& each : kSharedBlockings)
+    for (const BlockingChoice& each : kSharedBlockings)
       if (each.fits(target)) out.push_back(each.schedule());
     return out;
   }
@@ -133,7 +142,7 @@ std::vector<Attr> matmulNeighbours(const Op& product, const Target& target, cons
 
 std::vector<Attr> sharedMatmulSchedules() {
   std::vector<Attr> out;
-  for (const SharedBlocking& each : kSharedBlockings)
+  for (const BlockingChoice& each : kSharedBlockings)
     if (Attr schedule = each.schedule(); std::find(out.begin(), out.end(), schedule) == out.end())
       out.push_back(std::move(schedule));
   return out;
