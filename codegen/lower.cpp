@@ -301,7 +301,8 @@ static Result<void> lowerScheduled(LowerContext& c) {
 }
 
 static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
-                                          const std::vector<bool>& mayTexel, bool byElement) {
+                                          const std::vector<bool>& mayTexel, const std::vector<bool>& lower,
+                                          bool byElement) {
   std::unique_ptr<PlainRegion> region = plainRegion(fused);
   Attr schedule = fused.attr("schedule");
   LoweredKernel lowered;
@@ -312,7 +313,7 @@ static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
   IndexSpace space(kernel);
   RegionEmitter emitter(kernel, space, fused, *region, mayTexel);
   if (byElement) emitter.readByElement();
-  LowerContext context{fused,  target, *region, mayTexel, schedule,
+  LowerContext context{fused,  target, *region, mayTexel, lower,         schedule,
                        kernel, space,  emitter, lowered,  region->yields};
   TG_CHECK(lowerScheduled(context));
   if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
@@ -322,12 +323,13 @@ static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
   return lowered;
 }
 
-Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel) {
-  TG_TRY(LoweredKernel lowered, lowerReading(fused, target, mayTexel, false));
+Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel,
+                                  const std::vector<bool>& lower) {
+  TG_TRY(LoweredKernel lowered, lowerReading(fused, target, mayTexel, lower, false));
   // A tensor read both by element and by vector is bound twice. Where that is one too many, all are read by
   // element: slower, and within what fuse counts.
   if (storageBuffers(lowered) > target.bindings) {
-    TG_TRY(LoweredKernel single, lowerReading(fused, target, mayTexel, true));
+    TG_TRY(LoweredKernel single, lowerReading(fused, target, mayTexel, lower, true));
     if (storageBuffers(single) <= target.bindings) lowered = std::move(single);
   }
   TG_CHECK(checkLimits(lowered, fused, target));

@@ -26,8 +26,10 @@ struct LoweredKernel {
 };
 
 /// Lowers a tg.fused op by its schedule. `mayTexel[binding]` allows reads of that binding through a
-/// texel view: the target wants them and the bytes alias no result. Errors name a limit of the target.
-Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel);
+/// texel view: the target wants them and the bytes alias no result. `lower[binding]`, if any, says that the
+/// binding is zero above the diagonal (triangle.h), which products leave out. Errors name a limit of the target.
+Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel,
+                                  const std::vector<bool>& lower = {});
 
 /// Lowers a tg.fused op around a tg.custom: the kernel of `module` that it calls, made static, with its
 /// parameters in their order. Errors name a limit of the target.

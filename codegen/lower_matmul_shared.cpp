@@ -8,6 +8,7 @@
 
 #include "codegen/product.h"
 #include "codegen/schedule_parts.h"
+#include "codegen/triangle.h"
 
 namespace tg {
 namespace {
@@ -180,16 +181,52 @@ class BlockProduct {
     for (const KV& part : b_.load(lead_, origin_[1], k0)) tiles.push_back(part);
     return tiles;
   }
+  /// The steps along k that count: none of a block that a mask hides, none of tiles that are zero.
+  struct Steps {
+    KV from, to;
+  };
+  Steps counting(int64_t steps) {
+    KernelBuilder& kernel = c_.kernel;
+    Steps out{KernelBuilder::u32(0), KernelBuilder::u32(steps)};
+    auto known = [&](const Value& argument) {
+      const auto& bindings = c_.region.bindings;
+      const auto at = std::find(bindings.begin(), bindings.end(), &argument);
+      return at != bindings.end() && !c_.lower.empty() &&
+             c_.lower[static_cast<size_t>(at - bindings.begin())];
+    };
+    // The first row below the block sees columns up to here.
+    auto sees = [&](int64_t rows, int64_t columns) {
+      return c_.space.add(origin_[0], IndexSpace::constant(blocking_.block[0] + columns - rows));
+    };
+    if (isLower(*p_.op->in(0), known)) {
+      if (p_.ta && p_.m == p_.k) out.from = c_.space.materialize(c_.space.div(origin_[0], blocking_.depth));
+      if (!p_.ta && p_.m <= p_.k) {
+        Index last = c_.space.add(sees(p_.m, p_.k), IndexSpace::constant(blocking_.depth - 1));
+        out.to = kernel.op(Opcode::k_min, {out.to, c_.space.materialize(c_.space.div(last, blocking_.depth))},
+                           DType::u32);
+      }
+    }
+    if (p_.m <= p_.n && isReadBelow(c_.region, *p_.op->result())) {
+      KV visible =
+          kernel.op(Opcode::k_lt, {c_.space.materialize(origin_[1]), c_.space.materialize(sees(p_.m, p_.n))},
+                    DType::i1);
+      out.to = kernel.op(Opcode::k_select, {visible, out.to, KernelBuilder::u32(0)}, DType::u32);
+    }
+    return out;
+  }
   /// The sums of the tile, four columns each, over the slice's part of every step.
   std::vector<KV> sums() {
-    int64_t steps = (p_.k + blocking_.depth - 1) / blocking_.depth;
-    std::vector<KV> first = loadTiles(IndexSpace::constant(0));
+    const int64_t steps = (p_.k + blocking_.depth - 1) / blocking_.depth;
+    const Steps counted = counting(steps);
+    std::vector<KV> first = loadTiles(
+        counted.from.is(0) ? IndexSpace::constant(0)
+                           : c_.space.scale(c_.space.variable(counted.from, steps), blocking_.depth));
     size_t loads = first.size();
     first.resize(loads + static_cast<size_t>(blocking_.tile[0] * quads()),
                  c_.kernel.splat(KernelBuilder::f32(0)));
     c_.kernel.hint("step");
     std::vector<KV> last = c_.kernel.loop(
-        c_.kernel.depth(), KernelBuilder::u32(0), steps, 1, first,
+        c_.kernel.depth(), counted.from, counted.to, KernelBuilder::u32(1), first,
         [&](const KV& step, const std::vector<KV>& carried) {
           a_.store(std::span(carried).first(loadsOfA_));
           b_.store(std::span(carried).subspan(loadsOfA_, loads - loadsOfA_));

@@ -34,6 +34,7 @@ Result<void> lowerParts(LowerContext& c) {
                       c.target,
                       c.region,
                       c.mayTexel,
+                      c.lower,
                       of->list[i],
                       c.kernel,
                       c.space,

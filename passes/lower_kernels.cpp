@@ -23,6 +23,7 @@
 
 #include "codegen/features.h"
 #include "codegen/lower.h"
+#include "codegen/triangle.h"
 #include "ir/access.h"
 #include "ir/byte_owners.h"
 #include "ir/kernel/custom.h"
@@ -134,7 +135,9 @@ class FunctionLowering {
   Result<void> dispatch(const Op& fused);
   Result<const KnownKernel*> kernelOf(const Op& fused, const std::string& word);
   std::vector<bool> mayTexel(const Op& fused) const;
-  Result<LoweredKernel> lower(const Op& fused, std::vector<bool> mayTexel, bool& tooLong) const;
+  std::vector<bool> lowerOf(const Op& fused);
+  Result<LoweredKernel> lower(const Op& fused, std::vector<bool> mayTexel, const std::vector<bool>& triangles,
+                              bool& tooLong) const;
   Result<void> checkLimits(const Op& fused, const KnownKernel& kernel,
                            const std::vector<Access>& accesses) const;
   std::vector<Access> accessesOf(const Op& fused, const KnownKernel& kernel) const;
@@ -158,6 +161,7 @@ class FunctionLowering {
   KernelTable& kernels_;
   const PassContext& context_;
   std::vector<std::unique_ptr<Op>> out_;
+  std::unordered_map<const Value*, bool> isLower_;
   std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
 };
 
@@ -207,15 +211,31 @@ std::vector<bool> FunctionLowering::mayTexel(const Op& fused) const {
   return may;
 }
 
+/// Which bindings of a product are zero above the diagonal.
+std::vector<bool> FunctionLowering::lowerOf(const Op& fused) {
+  if (!fused.attr("schedule").find("shared")) return {};
+  std::vector<bool> lower(fused.operands.size());
+  for (size_t binding = 0; binding < lower.size(); ++binding) {
+    const Operand& source = fused.operands[binding].items[0];
+    if (source.kind != Operand::Kind::value) continue;
+    auto [known, isNew] = isLower_.try_emplace(source.value);
+    if (isNew) known->second = resultIsLower(*source.value);
+    lower[binding] = known->second;
+  }
+  return lower;
+}
+
 /// The kernel of a region, lowered unless an equal region was. Where a remark was made about this region, the
 /// next has to get its own, so that nothing is kept.
 Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std::string& word) {
   std::vector<bool> may = mayTexel(fused);
   std::string key = regionKey(fused) + fused.attr("schedule").str() + '\n';
   for (bool texel : may) key += texel ? 't' : 's';
+  const std::vector<bool> triangles = lowerOf(fused);
+  for (bool triangle : triangles) key += triangle ? 'l' : 'w';
   if (const KnownKernel* known = kernels_.find(key)) return known;
   bool tooLong = false;
-  TG_TRY(LoweredKernel lowered, lower(fused, std::move(may), tooLong));
+  TG_TRY(LoweredKernel lowered, lower(fused, std::move(may), triangles, tooLong));
   KnownKernel known{{}, {}, std::move(lowered.params), lowered.grid};
   for (const auto& arg : lowered.kernel->body.args) known.types.push_back(arg->type);
   lowered.kernel->kind = ItemKind::kernel;
@@ -230,9 +250,9 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
 /// Lowers a region with texel reads where bytes and limits allow them; `tooLong` says that a remark tells of
 /// one they do not.
 Result<LoweredKernel> FunctionLowering::lower(const Op& fused, std::vector<bool> mayTexel,
-                                              bool& tooLong) const {
+                                              const std::vector<bool>& triangles, bool& tooLong) const {
   if (customOf(fused)) return lowerCustom(module_, fused, target_);
-  TG_TRY(LoweredKernel lowered, lowerRegion(fused, target_, mayTexel));
+  TG_TRY(LoweredKernel lowered, lowerRegion(fused, target_, mayTexel, triangles));
   for (size_t index = 0; index < lowered.params.size(); ++index) {
     const Type& type = lowered.kernel->body.args[index]->type;
     int binding = lowered.params[index].index;
@@ -246,7 +266,7 @@ Result<LoweredKernel> FunctionLowering::lower(const Op& fused, std::vector<bool>
                     target_.name));
   }
   if (!tooLong) return lowered;
-  return lowerRegion(fused, target_, mayTexel);
+  return lowerRegion(fused, target_, mayTexel, triangles);
 }
 
 /// A parameter's range is its place, and as long as its type: a view of whole texels may end in the

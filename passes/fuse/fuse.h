@@ -62,7 +62,7 @@ std::vector<Report> recompute(Module& module, Item& func, const Target& target, 
 /// keys that were met.
 void applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::string>& used);
 
-/// Whether ops of this kind are copied into every region that reads them: views, constants, iota.
+/// Whether an op is copied into every region that reads it: views, constants, iota, masks computed from those.
 bool isInline(const Op& op);
 /// The value a chain of order-preserving views starts from.
 Value* throughReshapes(Value* value);

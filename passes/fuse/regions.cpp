@@ -341,8 +341,9 @@ void Former::link(int region, const Op& op) {
   }
 }
 
-/// A region of the same rows that reads a tensor of the op's which nobody else does, and does not lead to the
-/// op: a cross entropy's, for its gradient, which then may take the place of the logits. -1 for none.
+/// A region of the same rows that reads a tensor of the op's which no region in between does, and does not
+/// lead to the op: a cross entropy's, for its gradient, which then may take the place of the logits; a
+/// softmax's, for the rows' log Σ e^x. -1 for none.
 int Former::rowPartner(const Op& op, const Region& own) {
   for (Value* base : bases(op)) {
     const std::vector<Op*>& readers = readers_[base];
@@ -351,7 +352,7 @@ int Former::rowPartner(const Op& op, const Region& own) {
     const Region& other = regions_[static_cast<size_t>(first->second)];
     bool alone = std::all_of(readers.begin(), readers.end(), [&](const Op* reader) {
       auto at = regionOf_.find(reader);
-      return reader == &op || (at != regionOf_.end() && at->second == first->second);
+      return at == regionOf_.end() || at->second == first->second;
     });
     if (!alone || other.space != Space::row || other.rows != own.rows || !fits(first->second, op)) continue;
     const std::vector<Value*>& operands = bases(op);

@@ -57,7 +57,25 @@ struct Properties {
   VkPhysicalDeviceSubgroupProperties subgroup{};
   VkPhysicalDeviceDriverProperties driver{};
   VkPhysicalDeviceVulkan13Properties v13{};
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{};
+  VkPhysicalDeviceShaderCorePropertiesAMD amd{};
+  /// Processors that run workgroups side by side; 0 where the driver does not tell.
+  int64_t processors() const {
+    return nvidia.shaderSMCount +
+           int64_t{amd.shaderEngineCount} * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray;
+  }
 };
+
+bool hasExtension(VkPhysicalDevice physical, const char* name) {
+  uint32_t count = 0;
+  vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> all(count);
+  vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, all.data());
+  all.resize(count);
+  return std::any_of(all.begin(), all.end(), [&](const VkExtensionProperties& each) {
+    return !std::strcmp(each.extensionName, name);
+  });
+}
 
 /// Version 1.3's structure repeats what the others hold, and is only asked for what they lack.
 void queryProperties(VkPhysicalDevice physical, uint32_t api, Properties& p) {
@@ -74,18 +92,17 @@ void queryProperties(VkPhysicalDevice physical, uint32_t api, Properties& p) {
   }
   if (api >= VK_API_VERSION_1_2) p.subgroup.pNext = &p.driver;
   if (api >= VK_API_VERSION_1_3) p.driver.pNext = &p.v13;
+  auto add = [&](const char* extension, auto& structure, VkStructureType type) {
+    if (!hasExtension(physical, extension)) return;
+    structure.sType = type;
+    structure.pNext = p.core.pNext;
+    p.core.pNext = &structure;
+  };
+  add(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME, p.nvidia,
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV);
+  add(VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME, p.amd,
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD);
   vkGetPhysicalDeviceProperties2(physical, &p.core);
-}
-
-bool hasExtension(VkPhysicalDevice physical, const char* name) {
-  uint32_t count = 0;
-  vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> all(count);
-  vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, all.data());
-  all.resize(count);
-  return std::any_of(all.begin(), all.end(), [&](const VkExtensionProperties& each) {
-    return !std::strcmp(each.extensionName, name);
-  });
 }
 
 /// Products by subgroups of f16 or f32, summed in f16 or f32; a device lists others too.
@@ -249,7 +266,8 @@ void fillTarget(Probe& probe, const Properties& p) {
   t.reduce = cpu ? "lane" : "workgroup";
   t.matmul = cpu ? "register" : "shared";
   t.workgroup = std::min<int64_t>(cpu ? 64 : 128, t.maxInvocations);
-  t.parallel = cpu ? 64 : 65536;
+  // 512 invocations keep a processor busy; 128 of them where the driver does not say.
+  t.parallel = cpu ? 64 : p.processors() > 0 ? 512 * p.processors() : 65536;
   t.streamScores = cpu ? 1 << 19 : 1 << 30;
 }
 

@@ -48,10 +48,36 @@ std::string products(std::span<const Extents> extents) {
                      body, names);
 }
 
-/// The products on a device (or in the interpreter of kernels, which reports races and reads out of range)
-/// against the interpreter of tensors.
-void check(const Attr& schedule, std::span<const Extents> extents, bool onDevice) {
-  auto parsed = parse(products(extents), "products");
+/// A causal attention of T queries and S keys, and its gradient: seven products.
+std::string attention(int64_t queries, int64_t keys) {
+  const std::string q = fmt::format("tensor<2x{}x8xf32>", queries),
+                    k = fmt::format("tensor<2x{}x8xf32>", keys), v = fmt::format("tensor<2x{}x12xf32>", keys),
+                    o = fmt::format("tensor<2x{}x12xf32>", queries);
+  return fmt::format(
+      "module @m {{\n  func @f(%q: {0}, %k: {1}, %v: {2}, %dy: {3}) -> (o: {3}, dq: {0}, dk: {1}, dv: {2}) "
+      "{{\n"
+      "    %o, %lse = tg.attention %q, %k, %v {{causal = true}} : {3}, tensor<2x{4}xf32>\n"
+      "    %dq, %dk, %dv = tg.attention_grad %q, %k, %v, %o, %lse, %dy {{causal = true}} : {0}, {1}, {2}\n"
+      "    return %o, %dq, %dk, %dv\n  }}\n}}\n",
+      q, k, v, o, queries);
+}
+
+/// Loops of the module's kernels whose bounds a workgroup computes.
+size_t boundedLoops(const Module& module) {
+  size_t count = 0;
+  for (const Item* kernel : module.all(ItemKind::kernel))
+    walk(kernel->body, [&](const Op& op) {
+      if (op.code != Opcode::k_for) return;
+      const Operand &from = op.operands[0].items[0], &to = op.keyword("to")->items[0];
+      count += !from.isLiteral() || !to.isLiteral();
+    });
+  return count;
+}
+
+/// A module's products by a schedule, on a device (or in the interpreter of kernels, which reports races and
+/// reads out of range) against the interpreter of tensors. `bounded`: loops that leave something out.
+void check(const Attr& schedule, const std::string& text, size_t products, size_t bounded, bool onDevice) {
+  auto parsed = parse(text, "products");
   ASSERT_TRUE(parsed) << parsed.error().str();
   const std::unique_ptr<Module> tensor = std::move(*parsed);
   Target target = *targetByName("gpu");
@@ -65,9 +91,10 @@ void check(const Attr& schedule, std::span<const Extents> extents, bool onDevice
         if (name == "schedule") value = schedule;
       ++changed;
     }
-  ASSERT_EQ(changed, extents.size() * std::size(kLayouts));
+  ASSERT_EQ(changed, products);
   auto done = runPasses(std::move(fused->module), "plan,spirv-emit");
   ASSERT_TRUE(done) << done.error().str();
+  EXPECT_EQ(boundedLoops(*done->module), bounded);
 
   Arrays inputs;
   uint32_t state = 7;
@@ -95,11 +122,35 @@ void check(const Attr& schedule, std::span<const Extents> extents, bool onDevice
   }
 }
 
+void checkLayouts(const Attr& schedule, std::span<const Extents> extents, bool onDevice) {
+  check(schedule, products(extents), extents.size() * std::size(kLayouts), 0, onDevice);
+}
+
 class SharedMatmul : public ::testing::TestWithParam<size_t> {};
-TEST_P(SharedMatmul, OnADevice) { check(sharedMatmulSchedules()[GetParam()], kExtents, true); }
-TEST_P(SharedMatmul, Interpreted) { check(sharedMatmulSchedules()[GetParam()], kSmall, false); }
+TEST_P(SharedMatmul, OnADevice) { checkLayouts(sharedMatmulSchedules()[GetParam()], kExtents, true); }
+TEST_P(SharedMatmul, Interpreted) { checkLayouts(sharedMatmulSchedules()[GetParam()], kSmall, false); }
 INSTANTIATE_TEST_SUITE_P(Blockings, SharedMatmul,
                          ::testing::Range(size_t{0}, sharedMatmulSchedules().size()));
+
+Attr blocking(std::vector<int64_t> tile, std::vector<int64_t> shared) {
+  return Attr::call("matmul", {}, {{"tile", Attr::ints(tile)}, {"shared", Attr::ints(shared)}});
+}
+
+// Three products of scores that a mask hides above the diagonal, a product of weights that are zero there,
+// and three of their gradients: what lies above is left out, block by block and tile by tile.
+TEST(CausalProducts, LeaveOutWhatIsHidden) {
+  check(blocking({4, 4}, {32, 32, 16}), attention(100, 100), 7, 7, true);
+  check(blocking({4, 4}, {32, 32, 16}), attention(70, 70), 7, 7, false);
+}
+// The diagonal ends in the last row's last column: the first query sees 40 keys before its own. Gradients of
+// keys start with the first query.
+TEST(CausalProducts, OfMoreKeysThanQueries) {
+  check(blocking({8, 4}, {64, 32, 16}), attention(90, 130), 7, 5, true);
+  check(blocking({4, 4}, {32, 32, 16}), attention(33, 70), 7, 5, false);
+}
+TEST(CausalProducts, OfRowsThatSeeNothingLeaveNothingOut) {
+  check(blocking({4, 4}, {32, 32, 16}), attention(70, 33), 7, 0, false);
+}
 
 }  // namespace
 }  // namespace tg::test
