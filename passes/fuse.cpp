@@ -86,9 +86,9 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
     fuse::KernelNotes* wanted = options.report ? &notes : nullptr;
     fuse::formRegions(module, *func, target, wanted);
     fuse::sinkMaps(module, *func, target);
-    fuse::mergeKernels(module, *func, target, wanted);
     std::vector<fuse::Report> again;
     if (options.recompute > 0) again = fuse::recompute(module, *func, target, options.recompute);
+    fuse::mergeKernels(module, *func, target, wanted);
     fuse::applyTuning(*func, tuning, tuned);
     if (!options.report) continue;
     for (const std::vector<fuse::Report>& reports : {fuse::reportKernels(*func, notes), again})

@@ -62,8 +62,11 @@ std::vector<Report> recompute(Module& module, Item& func, const Target& target, 
 /// keys that were met.
 void applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::string>& used);
 
-/// Whether an op is copied into every region that reads it: views, constants, iota, masks computed from those.
+/// Whether an op is copied into every region that reads it: views, constants, iota, masks computed from
+/// those.
 bool isInline(const Op& op);
+/// Whether an op stands for memory outside of kernels: parameters, states, updates, what is returned or kept.
+bool isBoundary(const Op& op);
 /// The value a chain of order-preserving views starts from.
 Value* throughReshapes(Value* value);
 /// A divisor of n that is at most `limit`, the largest there is; 1 when there is none.

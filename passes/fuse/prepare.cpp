@@ -380,6 +380,18 @@ bool isInline(const Op& op) {
   return op.info().has(table::view) || op.code == Opcode::stop_gradient || isOfPlaces(op);
 }
 
+bool isBoundary(const Op& op) {
+  switch (op.code) {
+  case Opcode::param:
+  case Opcode::state:
+  case Opcode::update:
+  case Opcode::param_grad:
+  case Opcode::capture:
+  case Opcode::return_: return true;
+  default: return false;
+  }
+}
+
 Value* throughReshapes(Value* value) {
   while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient))
     value = value->def->in(0);

@@ -46,6 +46,7 @@ class Former {
   Region alone(const Op& op) const;
   bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
   int bestProducer(Op& op, const Region& own, std::string& why);
+  bool waitsDearly(const Op& op, const Region& product);
   bool reaches(int from, int to) const;
   bool holds(int region, const Op* op) const;
   bool fits(int region, const Op& op);
@@ -77,18 +78,6 @@ class Former {
   std::unordered_map<const Value*, Value*> replaced_;
   std::vector<std::string> whyAlone_;
 };
-
-bool isBoundary(const Op& op) {
-  switch (op.code) {
-  case Opcode::param:
-  case Opcode::state:
-  case Opcode::update:
-  case Opcode::param_grad:
-  case Opcode::capture:
-  case Opcode::return_: return true;
-  default: return false;
-  }
-}
 
 /// Whether a value is a view, constant or iota other than reshapes of something that stands in memory.
 bool isInlineBelowReshapes(Value& value) {
@@ -285,6 +274,27 @@ static bool repeatsDraws(const Region& own, const Region& other) {
   });
 }
 
+/// Whether an op that adds to a product something computed much later would have what the product reads wait
+/// for it, more bytes than the product has: the logits' gradient, for the tied head's.
+bool Former::waitsDearly(const Op& op, const Region& product) {
+  if (product.space != Space::product) return false;
+  int start = 0, last = 0;
+  for (const Op* each : product.ops) start = std::max(start, position_[each]);
+  for (const Value* base : bases(op))
+    if (base->def) last = std::max(last, position_[base->def]);
+  int64_t kept = 0;
+  for (const Op* each : product.ops)
+    for (const Value* base : bases(*each)) {
+      if (!base->def || isBoundary(*base->def) || last <= start) continue;
+      const std::vector<Op*>& readers = readers_[base];
+      bool dies = std::all_of(readers.begin(), readers.end(),
+                              [&](const Op* reader) { return position_[reader] < last; });
+      if (dies) kept += base->type.bytes();
+    }
+  constexpr int64_t kWorth = 1 << 22;  // bytes that are worth a kernel
+  return kept >= op.result()->type.bytes() + kWorth;
+}
+
 int Former::bestProducer(Op& op, const Region& own, std::string& why) {
   const auto sum = sumOf_.find(&op);
   int best = -1;
@@ -313,6 +323,10 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
     }
     if (!fits(candidate, op)) {
       because(why, "with %{} it would bind more buffers than target {} has", base->name, target_.name);
+      continue;
+    }
+    if (waitsDearly(op, other)) {
+      because(why, "%{}'s product would keep alive what it reads until then", base->name);
       continue;
     }
     bool cycle = false;

@@ -240,6 +240,14 @@ int64_t largestBuffer(const Properties& p) {
   return int64_t(most);
 }
 
+/// Invocations that keep so many processors busy, 512 each, rounded down to three binary digits: extents of tensors
+/// are round numbers, and 128 of 132 processors are close enough to choose by. 128 where the driver tells of none.
+int64_t busyAt(int64_t processors) {
+  int64_t digits = processors > 0 ? processors : 128, scale = 512;
+  for (; digits >= 8; digits /= 2) scale *= 2;
+  return digits * scale;
+}
+
 void fillTarget(Probe& probe, const Properties& p) {
   const VkPhysicalDeviceLimits& limits = probe.limits;
   Target& t = probe.info.target;
@@ -266,8 +274,7 @@ void fillTarget(Probe& probe, const Properties& p) {
   t.reduce = cpu ? "lane" : "workgroup";
   t.matmul = cpu ? "register" : "shared";
   t.workgroup = std::min<int64_t>(cpu ? 64 : 128, t.maxInvocations);
-  // 512 invocations keep a processor busy; 128 of them where the driver does not say.
-  t.parallel = cpu ? 64 : p.processors() > 0 ? 512 * p.processors() : 65536;
+  t.parallel = cpu ? 64 : busyAt(p.processors());
   t.streamScores = cpu ? 1 << 19 : 1 << 30;
 }
 
