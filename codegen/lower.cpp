@@ -301,7 +301,7 @@ static Result<void> lowerScheduled(LowerContext& c) {
 }
 
 static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
-                                          const std::vector<bool>& mayTexel, const std::vector<bool>& lower,
+                                          const std::vector<bool>& mayTexel, const Triangles& triangles,
                                           bool byElement) {
   std::unique_ptr<PlainRegion> region = plainRegion(fused);
   Attr schedule = fused.attr("schedule");
@@ -313,7 +313,7 @@ static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
   IndexSpace space(kernel);
   RegionEmitter emitter(kernel, space, fused, *region, mayTexel);
   if (byElement) emitter.readByElement();
-  LowerContext context{fused,  target, *region, mayTexel, lower,         schedule,
+  LowerContext context{fused,  target, *region, mayTexel, triangles,     schedule,
                        kernel, space,  emitter, lowered,  region->yields};
   TG_CHECK(lowerScheduled(context));
   if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
@@ -324,12 +324,12 @@ static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
 }
 
 Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel,
-                                  const std::vector<bool>& lower) {
-  TG_TRY(LoweredKernel lowered, lowerReading(fused, target, mayTexel, lower, false));
+                                  const Triangles& triangles) {
+  TG_TRY(LoweredKernel lowered, lowerReading(fused, target, mayTexel, triangles, false));
   // A tensor read both by element and by vector is bound twice. Where that is one too many, all are read by
   // element: slower, and within what fuse counts.
   if (storageBuffers(lowered) > target.bindings) {
-    TG_TRY(LoweredKernel single, lowerReading(fused, target, mayTexel, lower, true));
+    TG_TRY(LoweredKernel single, lowerReading(fused, target, mayTexel, triangles, true));
     if (storageBuffers(single) <= target.bindings) lowered = std::move(single);
   }
   TG_CHECK(checkLimits(lowered, fused, target));

@@ -188,12 +188,13 @@ class BlockProduct {
   Steps counting(int64_t steps) {
     KernelBuilder& kernel = c_.kernel;
     Steps out{KernelBuilder::u32(0), KernelBuilder::u32(steps)};
-    auto known = [&](const Value& argument) {
+    const KnownLower known = [&](const Value& argument) {
       const auto& bindings = c_.region.bindings;
       const auto at = std::find(bindings.begin(), bindings.end(), &argument);
-      return at != bindings.end() && !c_.lower.empty() &&
-             c_.lower[static_cast<size_t>(at - bindings.begin())];
+      const auto& lower = c_.triangles.lower;
+      return at != bindings.end() && !lower.empty() && lower[static_cast<size_t>(at - bindings.begin())];
     };
+    auto free = [&](size_t slot) { return !c_.triangles.free.empty() && c_.triangles.free[slot]; };
     // The first row below the block sees columns up to here.
     auto sees = [&](int64_t rows, int64_t columns) {
       return c_.space.add(origin_[0], IndexSpace::constant(blocking_.block[0] + columns - rows));
@@ -206,7 +207,7 @@ class BlockProduct {
                            DType::u32);
       }
     }
-    if (p_.m <= p_.n && isReadBelow(c_.region, *p_.op->result())) {
+    if (p_.m <= p_.n && isReadBelow(*c_.region.body, c_.region.yields, *p_.op->result(), known, free)) {
       KV visible =
           kernel.op(Opcode::k_lt, {c_.space.materialize(origin_[1]), c_.space.materialize(sees(p_.m, p_.n))},
                     DType::i1);

@@ -34,7 +34,7 @@ Result<void> lowerParts(LowerContext& c) {
                       c.target,
                       c.region,
                       c.mayTexel,
-                      c.lower,
+                      c.triangles,
                       of->list[i],
                       c.kernel,
                       c.space,

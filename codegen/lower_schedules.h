@@ -13,7 +13,7 @@ struct LowerContext {
   const Target& target;
   const PlainRegion& region;
   const std::vector<bool>& mayTexel;
-  const std::vector<bool>& lower;  ///< by binding: zero above the diagonal; empty where nothing is known
+  const Triangles& triangles;
   const Attr& schedule;
   KernelBuilder& kernel;
   IndexSpace& space;

@@ -45,7 +45,18 @@ bool isCausalMask(const Value& mask) {
 /// A selection that takes its second operand where a causal mask says so.
 bool selectsBelow(const Op& op) { return op.code == Opcode::select && isCausalMask(*op.in(0)); }
 
-bool isLower(const Value& value, const std::function<bool(const Value&)>& known, int steps) {
+/// What a mask hides is the least there is, from which a number of the row may be taken: e to its power is
+/// zero, unless the row has no finite score, and attention takes it for zero there too.
+bool isHidden(const Value& value) {
+  constexpr double kLeast = -1e38;
+  const Op* op = value.def;
+  if (op && op->code == Opcode::sub && columnsOf(*op->in(1)) == 1) op = op->in(0)->def;
+  return op && selectsBelow(*op) && sameMatrix(*op->in(0), value) && op->in(2)->def &&
+         op->in(2)->def->code == Opcode::constant && op->in(2)->def->operands[0].isLiteral() &&
+         op->in(2)->def->operands[0].number() <= kLeast;
+}
+
+bool isLower(const Value& value, const KnownLower& known, int steps) {
   if (!isMatrix(value) || steps > kFurthest) return false;
   if (!value.def) return known(value);
   const Op& op = *value.def;
@@ -53,7 +64,7 @@ bool isLower(const Value& value, const std::function<bool(const Value&)>& known,
     return sameMatrix(operand, value) && isLower(operand, known, steps + 1);
   };
   switch (op.code) {
-  // A row of which no score is finite may not be zero there; attention takes it for zero.
+  case Opcode::exp: return isMatrix(*op.in(0)) && isHidden(*op.in(0));
   case Opcode::softmax: return op.flag("causal") && rowsOf(value) <= columnsOf(value);
   case Opcode::select: return selectsBelow(op) && sameMatrix(*op.in(0), value) && isNumber(*op.in(2), 0);
   case Opcode::mul: return also(*op.in(0)) || also(*op.in(1));
@@ -64,45 +75,74 @@ bool isLower(const Value& value, const std::function<bool(const Value&)>& known,
   }
 }
 
-bool resultIsLower(const Value& value, int steps) {
-  if (!value.def || value.def->code != Opcode::fused || steps > kFurthest) return false;
-  const Op& fused = *value.def;
-  const auto slot = std::find_if(fused.results.begin(), fused.results.end(),
-                                 [&](const auto& result) { return result.get() == &value; });
-  auto known = [&](const Value& argument) {
+bool resultIsLower(const Value& value, int steps);
+
+/// Of a kernel's block arguments.
+KnownLower sourcesLower(const Op& fused, int steps) {
+  return [&fused, steps](const Value& argument) {
     for (const Operand& operand : fused.operands)
       if (operand.value == &argument)
         return operand.items[0].kind == Operand::Kind::value &&
                resultIsLower(*operand.items[0].value, steps + 1);
     return false;
   };
-  return fused.groups.empty() &&
-         isLower(*fused.regions[0]->terminator()->in(static_cast<int>(slot - fused.results.begin())), known);
+}
+
+bool resultIsLower(const Value& value, int steps) {
+  if (!value.def || value.def->code != Opcode::fused || steps > kFurthest) return false;
+  const Op& fused = *value.def;
+  if (!fused.groups.empty()) return false;
+  size_t slot = 0;
+  while (fused.results[slot].get() != &value) ++slot;
+  return isLower(*fused.regions[0]->terminator()->in(static_cast<int>(slot)), sourcesLower(fused, steps));
 }
 
 }  // namespace
 
-bool isLower(const Value& value, const std::function<bool(const Value&)>& known) {
-  return isLower(value, known, 0);
-}
+bool isLower(const Value& value, const KnownLower& known) { return isLower(value, known, 0); }
 
 bool resultIsLower(const Value& value) { return resultIsLower(value, 0); }
 
-bool isReadBelow(const PlainRegion& region, const Value& value) {
+bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value& value,
+                 const KnownLower& known, const std::function<bool(size_t slot)>& free) {
   std::unordered_set<const Value*> carriers{&value};  // hold elements that nothing has masked yet
-  for (const auto& op : region.body->ops) {
+  auto masks = [&](const Op& op) {
+    if (op.results.size() != 1) return false;
+    auto whole = [&](int operand) {
+      return sameMatrix(*op.in(operand), *op.result()) && !carriers.contains(op.in(operand));
+    };
+    if (op.code == Opcode::mul)
+      return (whole(0) && isLower(*op.in(0), known)) || (whole(1) && isLower(*op.in(1), known));
+    return selectsBelow(op) && whole(0) && !carriers.contains(op.in(2));
+  };
+  for (const auto& op : body.ops) {
+    if (op->code == Opcode::yield) break;
     bool reads = false;
     forEachUse(static_cast<const Op&>(*op),
-               [&](Value* operand) { reads = reads || carriers.contains(operand); });
-    if (!reads) continue;
-    if (selectsBelow(*op) && sameMatrix(*op->in(0), *op->result()) && sameMatrix(*op->in(1), *op->result()) &&
-        !carriers.contains(op->in(0)) && !carriers.contains(op->in(2)))
-      continue;
-    if (!keepsElements(*op) || !sameMatrix(*op->result(), value)) return false;
+               [&](const Value* operand) { reads = reads || carriers.contains(operand); });
+    if (!reads || masks(*op)) continue;
+    if (!keepsElements(*op) || op->results.size() != 1 || !sameMatrix(*op->result(), value)) return false;
     carriers.insert(op->result());
   }
-  return std::none_of(region.yields.begin(), region.yields.end(),
-                      [&](const Value* yield) { return carriers.contains(yield); });
+  for (size_t slot = 0; slot < yields.size(); ++slot)
+    if (carriers.contains(yields[slot]) && !free(slot)) return false;
+  return true;
+}
+
+bool resultIsReadBelow(const Value& value, std::span<const Op* const> readers) {
+  return std::all_of(readers.begin(), readers.end(), [&](const Op* reader) {
+    if (reader->code != Opcode::fused || !reader->groups.empty()) return false;
+    std::vector<Value*> yields;
+    for (const Operand& operand : reader->regions[0]->terminator()->operands) yields.push_back(operand.value);
+    for (const Operand& operand : reader->operands) {
+      if (operand.items[0].kind != Operand::Kind::value) return false;
+      if (operand.items[0].value == &value &&
+          !isReadBelow(*reader->regions[0], yields, *operand.value, sourcesLower(*reader, 0),
+                       [](size_t) { return false; }))
+        return false;
+    }
+    return true;
+  });
 }
 
 }  // namespace tg

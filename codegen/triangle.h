@@ -1,23 +1,30 @@
-// Matrices of which only a triangle counts, as causal attention makes them: products leave out what a mask hides
-// and what is zero. Private to codegen/ and lower-kernels.
+// Matrices of which only a triangle counts, as causal attention makes them: products leave out what a mask
+// hides and what is zero. Private to codegen/ and lower-kernels.
 #pragma once
 
 #include <functional>
+#include <span>
 
-#include "codegen/plain_region.h"
+#include "ir/module.h"
 
 namespace tg {
 
-// Elements of a value's last two axes are above the diagonal where column > row + columns - rows: the diagonal ends
-// in the last row's last column.
+// Elements of a value's last two axes are above the diagonal where column > row + columns - rows: the
+// diagonal ends in the last row's last column.
 
 /// Whether all elements above the diagonal are zero; `known` says it of block arguments.
-bool isLower(const Value& value, const std::function<bool(const Value&)>& known);
+using KnownLower = std::function<bool(const Value&)>;
+bool isLower(const Value& value, const KnownLower& known);
 
 /// The same of a result of a function's op, through the kernels that lead to it.
 bool resultIsLower(const Value& value);
 
-/// Whether a region's results depend on no element of `value` above the diagonal: all readers mask it.
-bool isReadBelow(const PlainRegion& region, const Value& value);
+/// Whether nothing depends on what a value of a region has above the diagonal: it is masked, or times zero.
+/// `free` says it of the region's results, by slot: `yields`.
+bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value& value,
+                 const KnownLower& known, const std::function<bool(size_t slot)>& free);
+
+/// The same of a result of a function's op that these kernels read.
+bool resultIsReadBelow(const Value& value, std::span<const Op* const> readers);
 
 }  // namespace tg

@@ -135,8 +135,8 @@ class FunctionLowering {
   Result<void> dispatch(const Op& fused);
   Result<const KnownKernel*> kernelOf(const Op& fused, const std::string& word);
   std::vector<bool> mayTexel(const Op& fused) const;
-  std::vector<bool> lowerOf(const Op& fused);
-  Result<LoweredKernel> lower(const Op& fused, std::vector<bool> mayTexel, const std::vector<bool>& triangles,
+  Triangles trianglesOf(const Op& fused);
+  Result<LoweredKernel> lower(const Op& fused, std::vector<bool> mayTexel, const Triangles& triangles,
                               bool& tooLong) const;
   Result<void> checkLimits(const Op& fused, const KnownKernel& kernel,
                            const std::vector<Access>& accesses) const;
@@ -161,7 +161,7 @@ class FunctionLowering {
   KernelTable& kernels_;
   const PassContext& context_;
   std::vector<std::unique_ptr<Op>> out_;
-  std::unordered_map<const Value*, bool> isLower_;
+  std::unordered_map<const Value*, std::vector<const Op*>> readers_;
   std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
 };
 
@@ -211,18 +211,17 @@ std::vector<bool> FunctionLowering::mayTexel(const Op& fused) const {
   return may;
 }
 
-/// Which bindings of a product are zero above the diagonal.
-std::vector<bool> FunctionLowering::lowerOf(const Op& fused) {
+/// Of a product, which leaves out what is zero or nobody reads.
+Triangles FunctionLowering::trianglesOf(const Op& fused) {
   if (!fused.attr("schedule").find("shared")) return {};
-  std::vector<bool> lower(fused.operands.size());
-  for (size_t binding = 0; binding < lower.size(); ++binding) {
-    const Operand& source = fused.operands[binding].items[0];
-    if (source.kind != Operand::Kind::value) continue;
-    auto [known, isNew] = isLower_.try_emplace(source.value);
-    if (isNew) known->second = resultIsLower(*source.value);
-    lower[binding] = known->second;
+  Triangles out;
+  for (const Operand& operand : fused.operands) {
+    const Operand& source = operand.items[0];
+    out.lower.push_back(source.kind == Operand::Kind::value && resultIsLower(*source.value));
   }
-  return lower;
+  for (const auto& result : fused.results)
+    out.free.push_back(fused.groups.empty() && resultIsReadBelow(*result, readers_[result.get()]));
+  return out;
 }
 
 /// The kernel of a region, lowered unless an equal region was. Where a remark was made about this region, the
@@ -231,8 +230,9 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
   std::vector<bool> may = mayTexel(fused);
   std::string key = regionKey(fused) + fused.attr("schedule").str() + '\n';
   for (bool texel : may) key += texel ? 't' : 's';
-  const std::vector<bool> triangles = lowerOf(fused);
-  for (bool triangle : triangles) key += triangle ? 'l' : 'w';
+  const Triangles triangles = trianglesOf(fused);
+  for (bool lower : triangles.lower) key += lower ? 'l' : 'w';
+  for (bool free : triangles.free) key += free ? 'f' : 'k';
   if (const KnownKernel* known = kernels_.find(key)) return known;
   bool tooLong = false;
   TG_TRY(LoweredKernel lowered, lower(fused, std::move(may), triangles, tooLong));
@@ -250,7 +250,7 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
 /// Lowers a region with texel reads where bytes and limits allow them; `tooLong` says that a remark tells of
 /// one they do not.
 Result<LoweredKernel> FunctionLowering::lower(const Op& fused, std::vector<bool> mayTexel,
-                                              const std::vector<bool>& triangles, bool& tooLong) const {
+                                              const Triangles& triangles, bool& tooLong) const {
   if (customOf(fused)) return lowerCustom(module_, fused, target_);
   TG_TRY(LoweredKernel lowered, lowerRegion(fused, target_, mayTexel, triangles));
   for (size_t index = 0; index < lowered.params.size(); ++index) {
@@ -407,6 +407,8 @@ void FunctionLowering::homes() {
 
 Result<void> FunctionLowering::run() {
   Error errors;
+  for (const auto& op : func_.body.ops)
+    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { readers_[value].push_back(op.get()); });
   for (const auto& op : func_.body.ops) {
     if (op->code == Opcode::fill) fill(*op);
     if (op->code != Opcode::fused) continue;

@@ -62,14 +62,12 @@ struct Backward {
   TensorExpr p, ds;
 };
 
-// p = e^(s - lse), ds = p·(do·vᵀ - δ)·scale; zero where a mask hides the score, so that kernels may leave it
-// out
+// p = e^(s - lse), ds = p·(do·vᵀ - δ)·scale
 Backward backward(const Composite& composite) {
   TensorExpr v = composite[2], lse = composite[3], delta = composite[4], dy = composite[5];
   Scores scores = scoresOf(composite, Scaled::queries);
-  auto hidden = [&](const TensorExpr& x) { return scores.mask ? select(scores.mask, x, 0.0) : x; };
-  TensorExpr p = hidden(exp(scores.z - column(lse)));
-  TensorExpr ds = p * hidden(product(dy, v, false, true) - column(delta)) * scaleOf(composite);
+  TensorExpr p = exp(scores.z - column(lse));
+  TensorExpr ds = p * (product(dy, v, false, true) - column(delta)) * scaleOf(composite);
   return {p, ds};
 }
 
