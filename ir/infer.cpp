@@ -31,6 +31,13 @@ bool hasValidExtents(const Shape& shape) {
   return true;
 }
 
+bool represents(const Operand& literal, DType dtype) {
+  if (isFloat(dtype)) return true;
+  int64_t least = dtype == DType::i32 ? INT32_MIN : 0;
+  int64_t most = dtype == DType::i32 ? INT32_MAX : dtype == DType::u32 ? UINT32_MAX : 1;
+  return literal.isInteger && literal.integer >= least && literal.integer <= most;
+}
+
 int normalAxis(int64_t axis, int rank) {
   if (axis < 0) axis += rank;
   return axis >= 0 && axis < rank ? static_cast<int>(axis) : -1;
@@ -338,14 +345,6 @@ Result<Types> storageWrite(const Context& c, bool update) {
                c.error(2, fmt::format("@{} is {}, the value is {}", symbol, item->type.str(), c.in(1).str())))
         .note(item->loc, "declared here");
   return Types{};
-}
-
-/// Whether a literal is a value of an element type; any number is one of a float type.
-bool represents(const Operand& literal, DType dtype) {
-  if (isFloat(dtype)) return true;
-  int64_t least = dtype == DType::i32 ? INT32_MIN : 0;
-  int64_t most = dtype == DType::i32 ? INT32_MAX : dtype == DType::u32 ? UINT32_MAX : 1;
-  return literal.isInteger && literal.integer >= least && literal.integer <= most;
 }
 
 Result<Types> constant(const Context& c) {

@@ -23,6 +23,8 @@ std::optional<Shape> broadcast(const Shape& a, const Shape& b);
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 /// Whether every extent is 1 or more and their product at most kMaxElements.
 bool hasValidExtents(const Shape& shape);
+/// Whether a literal is a value of an element type; any number is one of a float type.
+bool represents(const Operand& literal, DType dtype);
 /// A possibly negative axis as 0..rank-1, or -1 when out of range.
 int normalAxis(int64_t axis, int rank);
 /// The shape after reducing `axes`.

@@ -98,7 +98,7 @@ Attr shapesToAttr(const std::vector<CoopShape>& shapes) {
   return Attr::array(std::move(rows));
 }
 
-Result<void> check(const Target& target) {
+Result<void> checkMembers(const Target& target) {
   auto oneOf = [&](std::string_view member, const std::string& value, std::string_view a,
                    std::string_view b) -> Result<void> {
     if (value == a || value == b) return {};
@@ -182,7 +182,7 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     if (!known) return fail(fmt::format("{}: unknown member '{}'", file, key));
   }
   if (target.alignment > 0 && !json.contains("allocation")) defaultAllocation(target);
-  TG_CHECK(check(target));
+  TG_CHECK(checkMembers(target));
   return target;
 }
 
@@ -239,7 +239,7 @@ Result<Target> targetFromAttr(const Attr& attr) {
     return fail(
         fmt::format("the module's target attribute is malformed{}{}", wrong.empty() ? "" : " at ", wrong));
   if (target.alignment > 0 && !attr.find("allocation")) defaultAllocation(target);
-  TG_CHECK(check(target));
+  TG_CHECK(checkMembers(target));
   return target;
 }
 

@@ -28,7 +28,7 @@ namespace {
 
 using optimizer::Site;
 using optimizer::StepBuilder;
-using optimizer::Target;
+using optimizer::TrainedParam;
 
 class Adam {
  public:
@@ -36,13 +36,13 @@ class Adam {
       : step_(module, site, options, "adam"), options_(options) {}
 
   void run() {
-    for (const Target& target : step_.targets()) {
-      step_.addState("m." + target.param->name, target.param->type);
-      step_.addState("v." + target.param->name, target.param->type);
+    for (const TrainedParam& trained : step_.params()) {
+      step_.addState("m." + trained.param->name, trained.param->type);
+      step_.addState("v." + trained.param->name, trained.param->type);
     }
     step_.addState("t", Type::tensor(DType::i32, {}), true);
     rates();
-    for (const Target& target : step_.targets()) step(target);
+    for (const TrainedParam& trained : step_.params()) step(trained);
     for (const Next& next : next_) {
       step_.update(next.param, next.values[0]);
       step_.update(step_.stateName("m." + next.param), next.values[1]);
@@ -73,18 +73,18 @@ class Adam {
     TensorExpr second = correction(options_.beta2);
     TensorExpr first = correction(options_.beta1);
     rate_ = step_.named("lr_t", lr * sqrt(second) / first);
-    for (const Target& target : step_.targets())
-      if (!shrink_ && target.decays) shrink_ = step_.named("shrink", lr * options_.weightDecay);
+    for (const TrainedParam& trained : step_.params())
+      if (!shrink_ && trained.decays) shrink_ = step_.named("shrink", lr * options_.weightDecay);
   }
 
-  void step(const Target& target) {
-    const std::string& name = target.param->name;
+  void step(const TrainedParam& trained) {
+    const std::string& name = trained.param->name;
     Value* m = step_.readState("m." + name, "m_" + name);
     Value* v = step_.readState("v." + name, "v_" + name);
     std::vector<Operand> operands;
-    for (Value* value : {target.value, target.grad.value, m, v, rate_.value})
+    for (Value* value : {trained.value, trained.grad.value, m, v, rate_.value})
       operands.push_back(Operand::of(value));
-    if (target.decays) operands.push_back(Operand::of(shrink_.value));
+    if (trained.decays) operands.push_back(Operand::of(shrink_.value));
     AttrList attrs = {{"beta1", Attr::of(options_.beta1)},
                       {"beta2", Attr::of(options_.beta2)},
                       {"eps", Attr::of(options_.eps)}};

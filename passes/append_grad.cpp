@@ -42,7 +42,7 @@
 namespace tg {
 namespace {
 
-Error failure(const Loc& loc, int constraint, std::string message) {
+Error gradError(const Loc& loc, int constraint, std::string message) {
   return failAt(loc, fmt::format("append-grad [append-grad.c{}]: {}", constraint, message));
 }
 
@@ -100,15 +100,15 @@ class GradExpansion {
 Result<Value*> findLoss(const Item& func) {
   const Op* end = func.body.terminator();
   if (!end || end->operands.empty())
-    return failure(func.loc, 2,
-                   fmt::format("@{} has no result to differentiate; return the loss first", func.name));
+    return gradError(func.loc, 2,
+                     fmt::format("@{} has no result to differentiate; return the loss first", func.name));
   Value* loss = end->in(0);
   if (loss->type.rank() != 0)
-    return failure(loss->loc, 3,
-                   fmt::format("the loss %{} has shape {}; reduce it with tg.mean or tg.sum", loss->name,
-                               loss->type.shape.str()));
+    return gradError(loss->loc, 3,
+                     fmt::format("the loss %{} has shape {}; reduce it with tg.mean or tg.sum", loss->name,
+                                 loss->type.shape.str()));
   if (loss->type.dtype != DType::f32)
-    return failure(
+    return gradError(
         loss->loc, 3,
         fmt::format("the loss %{} has element type {}, not f32", loss->name, name(loss->type.dtype)));
   return loss;
@@ -118,10 +118,10 @@ Result<std::vector<Item*>> chosenParams(const Module& module, const Item& func, 
   std::vector<Item*> params = module.all(ItemKind::param), chosen;
   for (Item* param : params)
     if (globMatch(pattern, param->name)) chosen.push_back(param);
-  if (params.empty()) return failure(func.loc, 5, "the module declares no param");
+  if (params.empty()) return gradError(func.loc, 5, "the module declares no param");
   if (chosen.empty())
-    return failure(func.loc, 5,
-                   fmt::format("wrt={} names no parameter; there are {}", pattern, namesOf(params)));
+    return gradError(func.loc, 5,
+                     fmt::format("wrt={} names no parameter; there are {}", pattern, namesOf(params)));
   return chosen;
 }
 
@@ -202,14 +202,14 @@ class Accumulation {
 
 Result<void> checkAccumulation(const Module& module, const Item& func, const std::vector<Item*>& params,
                                int64_t calls) {
-  if (calls < 1) return failure(func.loc, 7, fmt::format("accumulate={} is not 1 or more", calls));
+  if (calls < 1) return gradError(func.loc, 7, fmt::format("accumulate={} is not 1 or more", calls));
   if (calls == 1) return {};
   if (const Item* old = module.func(Accumulation::kApply))
-    return failure(old->loc, 8, "the module has @apply already; accumulation puts its updates there");
+    return gradError(old->loc, 8, "the module has @apply already; accumulation puts its updates there");
   for (const Item* param : params)
     if (const Item* old = module.storage(Accumulation::stateOf(*param)))
-      return failure(old->loc, 8,
-                     fmt::format("the module has @{} already; accumulation sums there", old->name));
+      return gradError(old->loc, 8,
+                       fmt::format("the module has @{} already; accumulation sums there", old->name));
   return {};
 }
 
@@ -258,15 +258,15 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
 Result<void> run_append_grad(Module& module, const AppendGradOptions& options, const PassContext&) {
   Item* func = module.func(options.func);
   if (!func)
-    return failure(module.loc, 1,
-                   fmt::format("there is no func @{}; the module has {}", options.func,
-                               namesOf(module.all(ItemKind::func))));
+    return gradError(module.loc, 1,
+                     fmt::format("there is no func @{}; the module has {}", options.func,
+                                 namesOf(module.all(ItemKind::func))));
   TG_CHECK(findLoss(*func));
   for (const auto& op : func->body.ops)
     if (op->code == Opcode::param_grad)
-      return failure(op->loc, 4,
-                     fmt::format("@{} already has a gradient of @{}; append-grad runs once", func->name,
-                                 op->operands[0].text));
+      return gradError(op->loc, 4,
+                       fmt::format("@{} already has a gradient of @{}; append-grad runs once", func->name,
+                                   op->operands[0].text));
   TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
   TG_CHECK(checkAccumulation(module, *func, params, options.accumulate));
   for (Item* each : module.all(ItemKind::func))

@@ -24,7 +24,7 @@ namespace {
 
 using optimizer::Site;
 using optimizer::StepBuilder;
-using optimizer::Target;
+using optimizer::TrainedParam;
 
 class Sgd {
  public:
@@ -33,10 +33,10 @@ class Sgd {
 
   void run() {
     if (options_.momentum > 0)
-      for (const Target& target : step_.targets())
-        step_.addState("v." + target.param->name, target.param->type);
+      for (const TrainedParam& trained : step_.params())
+        step_.addState("v." + trained.param->name, trained.param->type);
     rate_ = step_.learningRate();
-    for (const Target& target : step_.targets()) step(target);
+    for (const TrainedParam& trained : step_.params()) step(trained);
     for (auto& [symbol, value] : next_) step_.update(symbol, value);
     step_.finish();
   }
@@ -51,10 +51,10 @@ class Sgd {
     return value.value;
   }
 
-  void step(const Target& target) {
-    const std::string& name = target.param->name;
+  void step(const TrainedParam& trained) {
+    const std::string& name = trained.param->name;
     std::vector<Operand> operands;
-    for (Value* value : {target.value, target.grad.value, rate_.value, decay(target.decays)})
+    for (Value* value : {trained.value, trained.grad.value, rate_.value, decay(trained.decays)})
       operands.push_back(Operand::of(value));
     AttrList attrs;
     if (options_.momentum > 0) {

@@ -14,7 +14,7 @@
 namespace tg {
 namespace {
 
-void mergeEqual(Item& func) {
+void mergeEqualOps(Item& func) {
   ValueNumbering numbers;
   std::unordered_map<std::string, Op*> first;
   std::unordered_map<const Value*, Value*> merged;
@@ -34,7 +34,7 @@ void mergeEqual(Item& func) {
 }  // namespace
 
 Result<void> run_cse(Module& module, const NoOptions&, const PassContext&) {
-  for (Item* func : module.all(ItemKind::func)) mergeEqual(*func);
+  for (Item* func : module.all(ItemKind::func)) mergeEqualOps(*func);
   return {};
 }
 

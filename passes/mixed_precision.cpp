@@ -45,7 +45,7 @@ constexpr const char* kScale = "loss_scale";
 constexpr const char* kGood = "loss_scale.good";
 constexpr double kLargestScale = 0x1p24;
 
-Error failure(const Loc& loc, int constraint, const std::string& message) {
+Error precisionError(const Loc& loc, int constraint, const std::string& message) {
   return failAt(loc, fmt::format("mixed-precision [mixed-precision.c{}]: {}", constraint, message));
 }
 
@@ -198,16 +198,16 @@ class LossScaling {
 
 Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options) {
   if (options.precision != "f16" && options.precision != "f32x3")
-    return failure(func.loc, 2,
-                   fmt::format("there is no precision '{}'; there are f16 and f32x3", options.precision));
+    return precisionError(
+        func.loc, 2, fmt::format("there is no precision '{}'; there are f16 and f32x3", options.precision));
   int exponent = 0;
   const bool power = std::frexp(options.lossScale, &exponent) == 0.5;
   if (options.lossScale != 0 && (!power || options.lossScale < 1 || options.lossScale > kLargestScale))
-    return failure(
+    return precisionError(
         func.loc, 3,
         fmt::format("loss-scale={} is neither 0 nor a power of two from 1 to 2^24", options.lossScale));
   if (options.growth < 1)
-    return failure(func.loc, 3, fmt::format("growth={} is not 1 or more", options.growth));
+    return precisionError(func.loc, 3, fmt::format("growth={} is not 1 or more", options.growth));
   return {};
 }
 
@@ -216,9 +216,9 @@ Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options
 Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& options, const PassContext&) {
   Item* train = module.func(options.func);
   if (!train)
-    return failure(module.loc, 1,
-                   fmt::format("there is no func @{}; the module has {}", options.func,
-                               namesOf(module.all(ItemKind::func))));
+    return precisionError(module.loc, 1,
+                          fmt::format("there is no func @{}; the module has {}", options.func,
+                                      namesOf(module.all(ItemKind::func))));
   TG_CHECK(checkOptions(*train, options));
   const bool scales = options.precision == "f16" && options.lossScale != 0 && hasGradients(*train);
   if (!scales) {
@@ -227,20 +227,23 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
   }
   for (const char* name : {kScale, kGood})
     if (const Item* old = module.storage(name))
-      return failure(old->loc, 4, fmt::format("the module has @{} already; mixed-precision runs once", name));
+      return precisionError(old->loc, 4,
+                            fmt::format("the module has @{} already; mixed-precision runs once", name));
   const Op* start = startOf(*train);
   if (!start)
-    return failure(train->loc, 5,
-                   fmt::format("@{} has gradients, but no %d_LOSS, a constant 1 that they start with; let "
-                               "mixed-precision follow append-grad",
-                               train->name));
+    return precisionError(
+        train->loc, 5,
+        fmt::format("@{} has gradients, but no %d_LOSS, a constant 1 that they start with; let "
+                    "mixed-precision follow append-grad",
+                    train->name));
   Item* apply = module.func("apply");
   Item& step = apply && hasGradients(*apply) ? *apply : *train;
   for (const auto& op : step.body.ops)
     if (op->code == Opcode::update && module.storage(op->operands[0].text)->kind == ItemKind::param)
-      return failure(op->loc, 6,
-                     fmt::format("@{} is updated already; let mixed-precision come before the optimizer",
-                                 op->operands[0].text));
+      return precisionError(
+          op->loc, 6,
+          fmt::format("@{} is updated already; let mixed-precision come before the optimizer",
+                      op->operands[0].text));
   setPrecision(module, options.precision);
   LossScaling(module, *train, step, options).run(*start);
   return {};

@@ -25,7 +25,7 @@
 namespace tg {
 namespace {
 
-Error failure(const Loc& loc, int constraint, std::string message) {
+Error batchError(const Loc& loc, int constraint, std::string message) {
   return failAt(loc, fmt::format("set-batch [set-batch.c{}]: {}", constraint, message));
 }
 
@@ -59,15 +59,15 @@ class Batch {
       auto axis = static_cast<int>(batch->integer);
       int64_t extent = arg->type.shape[axis];
       if (first && extent != old_)
-        return failure(arg->loc, 3,
-                       fmt::format("the batch of %{} is {}, that of %{} is {}", arg->name, extent,
-                                   first->name, old_))
+        return batchError(arg->loc, 3,
+                          fmt::format("the batch of %{} is {}, that of %{} is {}", arg->name, extent,
+                                      first->name, old_))
             .note(first->loc, fmt::format("%{} is here", first->name));
       if (!first) old_ = extent, first = arg.get();
       resized_[arg.get()] = {arg->type, axis, 1};
       arg->type.shape[axis] = n_;
       if (!hasValidExtents(arg->type.shape))
-        return failure(arg->loc, 1, fmt::format("%{} would be {}", arg->name, arg->type.str()));
+        return batchError(arg->loc, 1, fmt::format("%{} would be {}", arg->name, arg->type.str()));
     }
     return {};
   }
@@ -79,8 +79,8 @@ class Batch {
 
   Result<void> visit(Op& op) {
     if (op.code == Opcode::param_grad)
-      return failure(op.loc, 4,
-                     fmt::format("@{} has gradients; run set-batch before append-grad", func_.name));
+      return batchError(op.loc, 4,
+                        fmt::format("@{} has gradients; run set-batch before append-grad", func_.name));
     const Resized* source = nullptr;
     const Value* suspect = nullptr;
     forEachUse(static_cast<const Op&>(op), [&](Value* value) {
@@ -119,10 +119,11 @@ class Batch {
   }
 
   Error guess(const Op& op, const Value* suspect) const {
-    return failure(suspect->loc, 5,
-                   fmt::format("%{} is {}: its {} may be the batch or not; make it from a value that has the "
-                               "batch, such as by broadcasting against one",
-                               suspect->name, suspect->type.str(), old_))
+    return batchError(
+               suspect->loc, 5,
+               fmt::format("%{} is {}: its {} may be the batch or not; make it from a value that has the "
+                           "batch, such as by broadcasting against one",
+                           suspect->name, suspect->type.str(), old_))
         .note(op.loc, "it matters here");
   }
 
@@ -131,9 +132,9 @@ class Batch {
     if (op.code == Opcode::slice) return rewriteSlice(op, source);
     if (op.code == Opcode::custom) return resizeResults(op);
     if (find(op.attrs, "shape"))
-      return failure(op.loc, 5,
-                     fmt::format("{} writes the shape {} of a value that has the batch", op.info().name,
-                                 op.attr("shape").str()));
+      return batchError(op.loc, 5,
+                        fmt::format("{} writes the shape {} of a value that has the batch", op.info().name,
+                                    op.attr("shape").str()));
     // The shape of a cast is its operand's.
     if (op.code == Opcode::cast) op.result()->type.shape = op.in(0)->type.shape;
     return {};
@@ -156,9 +157,10 @@ class Batch {
       reshaped_ = step / after;
       return {};
     }
-    return failure(op.loc, 5,
-                   fmt::format("the shape {} has the batch {} in it; write -1 for the extent that holds it",
-                               op.attr("shape").str(), old_));
+    return batchError(
+        op.loc, 5,
+        fmt::format("the shape {} has the batch {} in it; write -1 for the extent that holds it",
+                    op.attr("shape").str(), old_));
   }
 
   /// A slice of the whole batch stays one of the whole batch.
@@ -170,9 +172,9 @@ class Batch {
       if (before == now) continue;
       bool whole = starts[axis] == 0 && limits[axis] == before && (strides.empty() || strides[axis] == 1);
       if (!whole)
-        return failure(op.loc, 5,
-                       fmt::format("{} to {} on axis {} is a part of the batch {}", starts[axis],
-                                   limits[axis], axis, old_));
+        return batchError(op.loc, 5,
+                          fmt::format("{} to {} on axis {} is a part of the batch {}", starts[axis],
+                                      limits[axis], axis, old_));
       limits[axis] = now;
     }
     op.setAttr("limits", Attr::ints(limits));
@@ -189,7 +191,7 @@ class Batch {
       for (int64_t extent : arg->type.shape)
         open = open || (arg->type.mode != BufMode::in && extent == Shape::kDynamic);
     if (axes.empty() && open)
-      return failure(
+      return batchError(
           op.loc, 5,
           fmt::format("the results of @{} have open extents; write batch = [0, …], the axis of each "
                       "that holds the batch, -1 for none",
@@ -199,9 +201,9 @@ class Batch {
       Value& result = *op.results[i];
       int64_t& extent = result.type.shape[static_cast<int>(axes[i])];
       if (extent % old_ != 0)
-        return failure(op.loc, 5,
-                       fmt::format("axis {} of %{} is {}, no multiple of the batch {}", axes[i], result.name,
-                                   extent, old_));
+        return batchError(op.loc, 5,
+                          fmt::format("axis {} of %{} is {}, no multiple of the batch {}", axes[i],
+                                      result.name, extent, old_));
       resized_[&result] = {result.type, static_cast<int>(axes[i]), extent / old_};
       extent = extent / old_ * n_;
     }
@@ -211,7 +213,7 @@ class Batch {
   Result<void> retype(Op& op, const Resized& source, const Value* suspect) {
     auto types = infer(op, &module_, &func_);
     if (!types && suspect) return guess(op, suspect);
-    if (!types) return failure(op.loc, 6, types.takeError().message());
+    if (!types) return batchError(op.loc, 6, types.takeError().message());
     for (size_t i = 0; i < types->size(); ++i) {
       Value& result = *op.results[i];
       const Type now = (*types)[i];
@@ -235,9 +237,9 @@ class Batch {
     int axis = now.rank() - source.before.rank() + source.axis;
     if (axis < 0 || now.shape[axis] != result.type.shape[axis]) return {};
     if (suspect) return guess(op, suspect);
-    return failure(op.loc, 6,
-                   fmt::format("axis {} of %{} keeps its extent {}: another operand has it too", axis,
-                               result.name, old_));
+    return batchError(op.loc, 6,
+                      fmt::format("axis {} of %{} keeps its extent {}: another operand has it too", axis,
+                                  result.name, old_));
   }
 
   const Module& module_;
@@ -252,13 +254,13 @@ class Batch {
 }  // namespace
 
 Result<void> run_set_batch(Module& module, const SetBatchOptions& options, const PassContext&) {
-  if (options.n < 1) return failure(module.loc, 1, fmt::format("n={} is not 1 or more", options.n));
+  if (options.n < 1) return batchError(module.loc, 1, fmt::format("n={} is not 1 or more", options.n));
   bool any = false;
   for (const Item* func : module.all(ItemKind::func))
     for (const auto& arg : func->body.args) any = any || find(arg->attrs, "batch");
   if (!any)
-    return failure(module.loc, 2,
-                   "no argument says which axis is its batch; write %x: tensor<…> {batch = 0}");
+    return batchError(module.loc, 2,
+                      "no argument says which axis is its batch; write %x: tensor<…> {batch = 0}");
   std::unique_ptr<Module> work = clone(module);
   for (Item* func : work->all(ItemKind::func)) TG_CHECK(Batch(*work, *func, options.n).run());
   module.items = std::move(work->items);

@@ -64,13 +64,14 @@ if python3 tools/check_layers.py; then :; else complain "includes against the la
 
 mapfile -t tidy < <(changed)
 if [ ${#tidy[@]} -gt 0 ]; then
-  if [ ! -f build/release/compile_commands.json ]; then
-    complain "clang-tidy needs build/release/compile_commands.json: run cmake --preset release"
+  # A folder of its own, never built in: build/release may compile sources in batches.
+  if ! cmake --preset release -B build/lint -DCMAKE_UNITY_BUILD=OFF >/dev/null; then
+    complain "clang-tidy needs a configured build"
   else
     echo "clang-tidy on ${#tidy[@]} files"
     # The database holds GCC's options, some of which clang does not know. Debian 12's clang also refuses a
     # vector of an incomplete type that GCC takes (ir/attr.h), so a finding is a line that names a check.
-    findings=$(printf '%s\0' "${tidy[@]}" | xargs -0 -n 4 -P "$(nproc)" clang-tidy -p build/release --quiet \
+    findings=$(printf '%s\0' "${tidy[@]}" | xargs -0 -n 4 -P "$(nproc)" clang-tidy -p build/lint --quiet \
       --extra-arg=-Wno-unknown-warning-option 2>/dev/null | grep -E '\[(readability|bugprone|misc|performance)-')
     if [ -n "$findings" ]; then
       printf '%s\n' "$findings" | sort -u

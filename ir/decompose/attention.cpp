@@ -8,11 +8,6 @@ namespace tg::decomposition {
 
 namespace {
 
-TensorExpr product(const TensorExpr& a, const TensorExpr& b, bool transposeA, bool transposeB) {
-  AttrList attrs = {{"transpose_a", Attr::boolean(transposeA)}, {"transpose_b", Attr::boolean(transposeB)}};
-  return {a.builder, a.builder->op(Opcode::matmul, {a.value, b.value}, attrs)};
-}
-
 /// A value of each row beside the row's elements.
 TensorExpr column(const TensorExpr& rows) {
   Shape shape = rows.shape();

@@ -69,6 +69,12 @@ TensorExpr masked(const TensorExpr& mask, const TensorExpr& x);
 Results dropout(const Composite& composite);
 Results categorical(const Composite& composite);
 
+/// a·b, each as it is or transposed.
+inline TensorExpr product(const TensorExpr& a, const TensorExpr& b, bool transposeA, bool transposeB) {
+  AttrList attrs = {{"transpose_a", Attr::boolean(transposeA)}, {"transpose_b", Attr::boolean(transposeB)}};
+  return {a.builder, a.builder->op(Opcode::matmul, {a.value, b.value}, attrs)};
+}
+
 /// x minus its maximum along the axis, which is under stop_gradient.
 TensorExpr shifted(const TensorExpr& x, int64_t axis);
 

@@ -90,12 +90,6 @@ static TensorExpr folded(const TensorExpr& p, const Window& window, std::array<i
   return cropped(out, window, size);
 }
 
-static TensorExpr product(const TensorExpr& a, const TensorExpr& b, bool transposeA, bool transposeB) {
-  return {a.builder, a.builder->op(Opcode::matmul, {a.value, b.value},
-                                   {{"transpose_a", Attr::boolean(transposeA)},
-                                    {"transpose_b", Attr::boolean(transposeB)}})};
-}
-
 /// NxCxOHxOWxkhxkw as NxGx(C/G·kh·kw)x(OH·OW): the right factor of a convolution.
 static TensorExpr columns(const TensorExpr& windows, int64_t groups) {
   const Shape shape = windows.shape();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
 
 namespace tg {
@@ -33,13 +34,6 @@ Error violation(const Op& op, std::string_view constraint, const std::string& wh
   };
   std::string_view id = kIds[static_cast<int>(kernelOp(op.code))];
   return failAt(op.loc, fmt::format("{} [{}.{}]: {}", op.info().name, id, constraint, why));
-}
-
-bool represents(const Operand& literal, DType dtype) {
-  if (isFloat(dtype)) return true;
-  int64_t least = dtype == DType::i32 ? INT32_MIN : 0;
-  int64_t most = dtype == DType::i32 ? INT32_MAX : dtype == DType::u32 ? UINT32_MAX : 1;
-  return literal.isInteger && literal.integer >= least && literal.integer <= most;
 }
 
 Result<Type> plainOperand(const Op& op, int index) {

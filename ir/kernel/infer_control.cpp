@@ -1,6 +1,7 @@
 // Inference of the kernel ops with bodies, and of calls.
 #include <fmt/format.h>
 
+#include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
 
 namespace tg::kernel_inference {

@@ -13,8 +13,6 @@ using Types = std::vector<Type>;
 
 /// An error of `op` under a constraint's label; a label is the row's id and the constraint's name.
 Error violation(const Op& op, std::string_view constraint, const std::string& why);
-/// Whether a literal names a value of an element type; any number does of a float type.
-bool represents(const Operand& literal, DType dtype);
 /// The type of operand `index`, which must be a value or literal of its slot's class.
 Result<Type> plainOperand(const Op& op, int index);
 

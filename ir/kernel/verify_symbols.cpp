@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
 #include "ir/verify.h"
 
 namespace tg {
 namespace {
 
-using kernel_inference::represents;
 using kernel_inference::violation;
 
 class SymbolVerifier {

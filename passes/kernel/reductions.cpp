@@ -52,7 +52,7 @@ bool isIndex(const Op& access, int64_t literal) {
 }
 
 /// One `if %l < %w { s[l] = s[l] op s[l + w] }`.
-struct Stage {
+struct TreeStage {
   const Op* guard = nullptr;  ///< the if
   const Op* loop = nullptr;   ///< that holds it, or null
   const Op* own = nullptr;    ///< load of s[l]
@@ -61,7 +61,7 @@ struct Stage {
 };
 
 /// Where an access stands: its block and the ops around it, innermost first.
-struct Place {
+struct TreePlace {
   Op* op;
   std::vector<const Op*> around;
 };
@@ -78,20 +78,20 @@ class Tree {
   bool matchFirst();
   bool matchStage(size_t at);
   bool matchStages();
-  bool stride(const Stage& stage, const Known& known);
-  bool strides(const Stage& stage);
+  bool stride(const TreeStage& stage, const Known& known);
+  bool strides(const TreeStage& stage);
   bool ordered(const Op& op);
   bool inOrder();
-  bool laneZero(const Place& load) const;
+  bool laneZero(const TreePlace& load) const;
 
   Item& kernel_;
   const Value* buffer_;
   bool otherUse_ = false;
-  std::vector<Place> places_;
+  std::vector<TreePlace> places_;
   Block* block_ = nullptr;  // holds the first store
   size_t outer_ = 0;        // how many ops stand around it
-  std::vector<Stage> stages_;
-  std::vector<Place> reads_;
+  std::vector<TreeStage> stages_;
+  std::vector<TreePlace> reads_;
   int64_t next_ = 0;  // the stride expected next
   Opcode code_ = Opcode::k_add;
   bool met_ = false;  // a barrier since the last access
@@ -133,7 +133,7 @@ bool Tree::matchStage(size_t at) {
   const auto& around = places_[at].around;
   size_t depth = around.size() - std::min(around.size(), outer_);
   if (depth != 1 && depth != 2) return false;
-  Stage stage;
+  TreeStage stage;
   stage.guard = around[0];
   stage.loop = depth == 2 ? around[1] : nullptr;
   if (stage.guard->code != Opcode::k_if || (stage.loop && stage.loop->code != Opcode::k_for)) return false;
@@ -178,7 +178,7 @@ bool Tree::matchStages() {
 }
 
 /// Whether a stage with these constants is the one expected next.
-bool Tree::stride(const Stage& stage, const Known& known) {
+bool Tree::stride(const TreeStage& stage, const Known& known) {
   const Op* test = stage.guard->operands[0].value ? stage.guard->operands[0].value->def : nullptr;
   if (!test || (test->code != Opcode::k_lt && test->code != Opcode::k_gt)) return false;
   int lane = test->code == Opcode::k_gt;
@@ -195,7 +195,7 @@ bool Tree::stride(const Stage& stage, const Known& known) {
   return fits;
 }
 
-bool Tree::strides(const Stage& stage) {
+bool Tree::strides(const TreeStage& stage) {
   if (!stage.loop) return stride(stage, {});
   const Op& loop = *stage.loop;
   const Operand *to = &loop.keyword("to")->items[0], *step = loop.keyword("step");
@@ -220,7 +220,7 @@ bool Tree::strides(const Stage& stage) {
 }
 
 /// Whether only the first invocation reaches a load.
-bool Tree::laneZero(const Place& load) const {
+bool Tree::laneZero(const TreePlace& load) const {
   for (size_t at = 0; at + outer_ < load.around.size(); ++at) {
     const Op& guard = *load.around[at];
     const Op* test =
@@ -237,7 +237,7 @@ bool Tree::laneZero(const Place& load) const {
 /// Follows the barriers and the accesses of an op that stands beside the first store.
 bool Tree::ordered(const Op& op) {
   if (op.code == Opcode::k_barrier) met_ = true;
-  for (const Stage& stage : stages_) {
+  for (const TreeStage& stage : stages_) {
     if (stage.guard == &op) {
       if (!met_) return false;
       met_ = false;
@@ -249,7 +249,7 @@ bool Tree::ordered(const Op& op) {
         if (!ordered(*inner)) return false;
     }
   }
-  for (const Place& read : reads_)
+  for (const TreePlace& read : reads_)
     if ((read.op == &op ||
          (read.around.size() > outer_ && read.around[read.around.size() - outer_ - 1] == &op)) &&
         !met_ && !laneZero(read))
@@ -271,7 +271,7 @@ bool Tree::match() {
   collect(kernel_.body, around);
   if (!matchFirst() || !matchStages() || !inOrder()) return false;
   next_ = kernel_.workgroup[0] / 2;
-  for (const Stage& stage : stages_)
+  for (const TreeStage& stage : stages_)
     if (!strides(stage)) return false;
   return next_ == 0;
 }
@@ -292,8 +292,8 @@ void Tree::replace() {
 
   std::unordered_set<const Value*> replaced;
   std::unordered_set<const Op*> removed;
-  for (const Stage& stage : stages_) removed.insert(stage.store);
-  for (const Place& read : reads_) {
+  for (const TreeStage& stage : stages_) removed.insert(stage.store);
+  for (const TreePlace& read : reads_) {
     replaced.insert(read.op->result());
     removed.insert(read.op);
   }

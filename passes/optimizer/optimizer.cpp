@@ -164,7 +164,7 @@ void StepBuilder::collect() {
       value = builder_.create(Opcode::param, {Operand::symbol(name)}, {}, {param->type})->result();
       value = named(name, expr(value)).value;
     }
-    targets_.push_back(
+    params_.push_back(
         {param, value, expr(grad), options_.weightDecay > 0 && decays(*param, options_.noDecay)});
   }
 }
@@ -178,13 +178,13 @@ TensorExpr StepBuilder::sumOfSquares(const TensorExpr& grad) {
 /// division leaves of a norm n is n/(n + ε): no second look at the elements.
 void StepBuilder::gradNorm() {
   TensorExpr total;
-  for (Target& target : targets_) {
-    const std::string& name = target.param->name;
-    TensorExpr squares = sumOfSquares(target.grad);
+  for (TrainedParam& trained : params_) {
+    const std::string& name = trained.param->name;
+    TensorExpr squares = sumOfSquares(trained.grad);
     if (!options_.normalizeGrads.empty() && globMatch(options_.normalizeGrads, name)) {
       TensorExpr norm = named("norm_" + name, sqrt(squares));
       TensorExpr divisor = norm + kNormalizeEps;
-      target.grad = named("normalized_" + name, target.grad / divisor);
+      trained.grad = named("normalized_" + name, trained.grad / divisor);
       squares = square(norm / divisor);
     }
     total = total ? total + squares : squares;
@@ -195,7 +195,8 @@ void StepBuilder::gradNorm() {
 void StepBuilder::clip() {
   TensorExpr ratio = options_.clipNorm / (norm_ + kClipEps);
   TensorExpr scale = named("clip", min(1.0, ratio));
-  for (Target& target : targets_) target.grad = named("clipped_" + target.param->name, target.grad * scale);
+  for (TrainedParam& trained : params_)
+    trained.grad = named("clipped_" + trained.param->name, trained.grad * scale);
 }
 
 void StepBuilder::addState(const std::string& name, const Type& type, bool explicitInit) {

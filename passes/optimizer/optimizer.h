@@ -50,7 +50,7 @@ std::vector<Item*> paramsWithGradient(const Site& site, const Module& module);
 void remarkFrozen(const Site& site, const PassContext& context);
 
 /// A parameter with a gradient.
-struct Target {
+struct TrainedParam {
   Item* param = nullptr;
   Value* value = nullptr;  ///< the parameter when the step begins
   TensorExpr grad;         ///< normalized and clipped
@@ -64,7 +64,7 @@ class StepBuilder {
   /// Collects the gradients, normalizes and clips them. `prefix` begins the names of states.
   StepBuilder(Module& module, const Site& site, const OptimizerOptions& options, std::string prefix);
 
-  std::vector<Target>& targets() { return targets_; }
+  std::vector<TrainedParam>& params() { return params_; }
   Builder& builder() { return builder_; }
   TensorExpr expr(Value* value) { return {&builder_, value}; }
   /// The same value under a name of its own.
@@ -99,7 +99,7 @@ class StepBuilder {
   std::unique_ptr<Op> end_;
   std::unordered_map<std::string, Value*> reads_;  ///< of params and states, by symbol; the first of each
   Value* finite_ = nullptr;  ///< where the loss is scaled: whether all gradients are finite
-  std::vector<Target> targets_;
+  std::vector<TrainedParam> params_;
   TensorExpr norm_;
 };
 

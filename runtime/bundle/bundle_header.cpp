@@ -25,13 +25,13 @@ std::string_view cType(DType dtype) {
   return "";
 }
 
-struct Member {
+struct StructMember {
   std::string name;
   Type type;
 };
 
-std::vector<Member> members(const std::vector<NamedType>& values) {
-  std::vector<Member> out;
+std::vector<StructMember> members(const std::vector<NamedType>& values) {
+  std::vector<StructMember> out;
   std::set<std::string> used;
   for (const NamedType& value : values) {
     std::string base = cIdentifier(value.name), name = base;
@@ -41,9 +41,9 @@ std::vector<Member> members(const std::vector<NamedType>& values) {
   return out;
 }
 
-std::string sizes(const std::string& prefix, const std::vector<Member>& all) {
+std::string sizes(const std::string& prefix, const std::vector<StructMember>& all) {
   std::string text;
-  for (const Member& member : all) {
+  for (const StructMember& member : all) {
     std::string shape;
     for (int64_t extent : member.type.shape) shape += fmt::format("{}{}", shape.empty() ? "" : ", ", extent);
     std::string macro = upper(fmt::format("{}_{}", prefix, member.name));
@@ -54,18 +54,18 @@ std::string sizes(const std::string& prefix, const std::vector<Member>& all) {
   return text;
 }
 
-std::string structure(const std::string& name, const std::vector<Member>& all) {
+std::string structure(const std::string& name, const std::vector<StructMember>& all) {
   std::string text = fmt::format("typedef struct {} {{\n", name);
-  for (const Member& member : all)
+  for (const StructMember& member : all)
     text += fmt::format("  {} {}[{}]; /* {} */\n", cType(member.type.dtype), member.name,
                         member.type.elements(), member.type.str());
   if (all.empty()) text += "  char none;\n";
   return text + fmt::format("}} {};\n\n", name);
 }
 
-std::string list(std::string_view from, const std::vector<Member>& all) {
+std::string list(std::string_view from, const std::vector<StructMember>& all) {
   std::string text;
-  for (const Member& member : all)
+  for (const StructMember& member : all)
     text += fmt::format("{}{{{}->{}, sizeof {}->{}}}", text.empty() ? "" : ", ", from, member.name, from,
                         member.name);
   return text.empty() ? "{0, 0}" : text;
@@ -91,7 +91,7 @@ std::string bundleHeader(const Item& entry, const std::string& name) {
   std::string id = cIdentifier(name);
   std::vector<NamedType> arguments;
   for (const auto& arg : entry.body.args) arguments.push_back({arg->name, arg->type});
-  std::vector<Member> inputs = members(arguments), results = members(entry.results);
+  std::vector<StructMember> inputs = members(arguments), results = members(entry.results);
   std::string guard = upper(id) + "_BUNDLE_H";
   std::string text =
       fmt::format("/* The inputs and results of @{} of {}. Large structs do not belong on the stack. */\n"

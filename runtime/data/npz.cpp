@@ -20,7 +20,7 @@ constexpr uint32_t kLocalMagic = 0x04034b50, kCentralMagic = 0x02014b50, kEndMag
 constexpr size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22, kMaxComment = 65535;
 constexpr uint16_t kStored = 0, kDeflated = 8;
 
-struct Member {
+struct ZipMember {
   std::string name;  ///< as in the archive
   uint16_t flags = 0, method = 0;
   uint32_t crc = 0, packedSize = 0, size = 0, offset = 0;
@@ -47,21 +47,21 @@ Result<size_t> findEnd(Bytes file, const std::string& path) {
   return fail(fmt::format("{}: expected a .npz archive, got another format or a part of one", path));
 }
 
-Result<std::vector<Member>> readDirectory(Bytes file, const std::string& path) {
+Result<std::vector<ZipMember>> readDirectory(Bytes file, const std::string& path) {
   TG_TRY(const size_t end, findEnd(file, path));
   const uint16_t count = load<uint16_t>(file, end + 10);
   size_t at = load<uint32_t>(file, end + 16);
   if (count == 0xFFFF || at == 0xFFFFFFFF)
     return fail(fmt::format("{}: expected an archive below 4 GiB, got the zip64 format", path));
   const Error broken = fail(fmt::format("{}: the archive's directory is broken", path));
-  std::vector<Member> members;
+  std::vector<ZipMember> members;
   for (int index = 0; index < count; ++index) {
     if (at > end || end - at < kCentralSize || load<uint32_t>(file, at) != kCentralMagic) return broken;
     const size_t nameSize = load<uint16_t>(file, at + 28);
     const size_t size =
         kCentralSize + nameSize + load<uint16_t>(file, at + 30) + load<uint16_t>(file, at + 32);
     if (end - at < size) return broken;
-    Member member;
+    ZipMember member;
     member.name.assign(reinterpret_cast<const char*>(file.data()) + at + kCentralSize, nameSize);
     member.flags = load<uint16_t>(file, at + 8);
     member.method = load<uint16_t>(file, at + 10);
@@ -89,7 +89,7 @@ bool inflateInto(Bytes packed, std::vector<std::byte>& out) {
   return whole;
 }
 
-Result<std::vector<std::byte>> unpack(Bytes file, const Member& member, const std::string& where) {
+Result<std::vector<std::byte>> unpack(Bytes file, const ZipMember& member, const std::string& where) {
   if (member.packedSize == 0xFFFFFFFF || member.size == 0xFFFFFFFF || member.offset == 0xFFFFFFFF)
     return fail(fmt::format("{}: expected a member below 4 GiB, got the zip64 format", where));
   if (member.flags & 1) return fail(fmt::format("{}: expected a plain member, got an encrypted one", where));
@@ -125,7 +125,7 @@ Result<std::vector<std::string>> npzKeys(const std::string& path) {
   TG_TRY(const auto file, readFile(path));
   TG_TRY(const auto members, readDirectory(file, path));
   std::vector<std::string> keys;
-  for (const Member& member : members) keys.push_back(keyOf(member.name));
+  for (const ZipMember& member : members) keys.push_back(keyOf(member.name));
   return keys;
 }
 
@@ -140,13 +140,13 @@ struct Unpacked {
 Result<Unpacked> readMember(const std::string& path, std::string_view key) {
   TG_TRY(const auto file, readFile(path));
   TG_TRY(const auto members, readDirectory(file, path));
-  auto found = std::find_if(members.begin(), members.end(), [&](const Member& member) {
+  auto found = std::find_if(members.begin(), members.end(), [&](const ZipMember& member) {
     return member.name == key || keyOf(member.name) == key;
   });
   if (key.empty() && members.size() == 1) found = members.begin();
   if (found == members.end()) {
     std::vector<std::string> keys;
-    for (const Member& member : members) keys.push_back(keyOf(member.name));
+    for (const ZipMember& member : members) keys.push_back(keyOf(member.name));
     return fail(fmt::format("{}: expected a key of the archive, got '{}'; it has: {}", path, key,
                             fmt::join(keys, ", ")));
   }

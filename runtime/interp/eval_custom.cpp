@@ -15,9 +15,9 @@ namespace tg {
 namespace {
 
 /// Elements of tensors as kernels have them in memory: in wide runs floats stay f64.
-class Memory {
+class KernelBytes {
  public:
-  explicit Memory(bool wide) : wide_(wide) {}
+  explicit KernelBytes(bool wide) : wide_(wide) {}
 
   std::vector<std::byte> room(const Type& type) const {
     return std::vector<std::byte>(static_cast<size_t>(type.elements()) * size(type));
@@ -71,7 +71,7 @@ Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* c
   const std::vector<CustomParam> params = customParams(*source);
   KernelRunOptions options = context.kernel;
   options.wide = !context.exact;
-  const Memory memory(options.wide);
+  const KernelBytes memory(options.wide);
   std::vector<std::vector<std::byte>> bytes;
   for (size_t index = 0; index < params.size(); ++index)
     bytes.push_back(memory.start(op, params[index], kernel->body.args[index]->type.mode, inputs));

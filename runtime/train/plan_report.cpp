@@ -23,7 +23,7 @@ struct Range {
   }
 };
 
-Range rangeOf(const Operand& argument) {
+Range argumentRange(const Operand& argument) {
   const Operand& range = argument.items.front();
   return {range.text, range.items[0].integer, range.items[1].integer};
 }
@@ -35,9 +35,9 @@ const std::vector<Operand>& argumentsOf(const Op& op) {
 }
 
 /// What is in memory as the commands go on.
-class Memory {
+class MemoryTrace {
  public:
-  Memory(const Module& module, MemoryReport& out) : out_(out) {
+  MemoryTrace(const Module& module, MemoryReport& out) : out_(out) {
     if (auto target = targetOf(module.attrs)) alignment_ = std::max<int64_t>(target->alignment, 1);
   }
   void step(std::string label, std::string source) {
@@ -76,13 +76,13 @@ class Memory {
   std::vector<size_t> live_;          ///< entries that nothing was written over
 };
 
-void Memory::read(const Range& range) {
+void MemoryTrace::read(const Range& range) {
   for (size_t entry : live_)
     if (range.overlaps(rangeOfEntry(entry))) entries_[entry].last = now();
   join(range);
 }
 
-void Memory::join(const Range& range) {
+void MemoryTrace::join(const Range& range) {
   const size_t none = entries_.size();
   size_t root = none;
   for (size_t entry : live_) {
@@ -92,7 +92,7 @@ void Memory::join(const Range& range) {
   }
 }
 
-void Memory::write(MemoryValue value) {
+void MemoryTrace::write(MemoryValue value) {
   if (value.room != "arena") return;
   const Range range{value.room, value.offset, value.bytes};
   std::erase_if(
@@ -103,7 +103,7 @@ void Memory::write(MemoryValue value) {
   entries_.push_back(std::move(value));
 }
 
-std::map<size_t, Memory::Unit> Memory::units() const {
+std::map<size_t, MemoryTrace::Unit> MemoryTrace::units() const {
   std::map<size_t, Unit> units;
   for (size_t entry = 0; entry < entries_.size(); ++entry) {
     const MemoryValue& value = entries_[entry];
@@ -116,7 +116,7 @@ std::map<size_t, Memory::Unit> Memory::units() const {
   return units;
 }
 
-void Memory::finish() {
+void MemoryTrace::finish() {
   for (MemoryValue& value : out_.values) value.last = now();
   const std::map<size_t, Unit> units = this->units();
   // Bytes that two live units share, one in place of the other, count once.
@@ -160,7 +160,7 @@ Range spanOf(const std::vector<Value*>& values) {
   return span;
 }
 
-void readOperands(const Op& op, Memory& memory) {
+void readOperands(const Op& op, MemoryTrace& memory) {
   if (op.code == Opcode::fused) {
     for (int binding = 0; binding < op.numOperands(); ++binding) {
       const std::vector<Value*> sources = bindingSources(op, binding);
@@ -174,7 +174,7 @@ void readOperands(const Op& op, Memory& memory) {
 }
 
 /// One op of a planned function.
-void plannedStep(const Op& op, Memory& memory) {
+void plannedStep(const Op& op, MemoryTrace& memory) {
   if (op.code == Opcode::param || op.code == Opcode::state) return;
   bool moves = op.code == Opcode::fused || op.code == Opcode::fill || op.code == Opcode::copy;
   if (!moves && op.results.empty() && op.code != Opcode::update) return;
@@ -202,7 +202,7 @@ std::string labelOf(const Op& op) {
 }
 
 /// One command of a lowered function.
-void commandStep(const Module& module, const Op& op, Memory& memory) {
+void commandStep(const Module& module, const Op& op, MemoryTrace& memory) {
   const std::string source = locString(op.loc);
   if (op.code == Opcode::home) {
     if (op.result()->place && op.result()->place->buffer == "io") memory.fixed(placed(*op.result()));
@@ -218,10 +218,10 @@ void commandStep(const Module& module, const Op& op, Memory& memory) {
     return op.code == Opcode::copy ? i == 1 : args[i].text != "in" && !args[i].text.starts_with("texel");
   };
   for (size_t i = 0; i < args.size(); ++i)
-    if (op.code != Opcode::fill && args[i].text != "out") memory.read(rangeOf(args[i]));
+    if (op.code != Opcode::fill && args[i].text != "out") memory.read(argumentRange(args[i]));
   for (size_t i = 0; i < args.size(); ++i) {
     if (!writes(i)) continue;
-    Range range = rangeOf(args[i]);
+    Range range = argumentRange(args[i]);
     const Value* param = kernel && i < kernel->body.args.size() ? kernel->body.args[i].get() : nullptr;
     memory.write({param ? param->name : labelOf(op), param ? param->type.str() : "bytes", source,
                   range.buffer, range.offset, range.bytes});
@@ -246,7 +246,7 @@ CommandReport dispatchReport(const Module& module, const Op& op,
   if (!kernel || kernel->body.args.size() != args.size()) {
     out.counted = false;
     for (const Operand& argument : args)
-      out.bytes += static_cast<double>(rangeOf(argument).bytes) * (argument.text == "inout" ? 2 : 1);
+      out.bytes += static_cast<double>(argumentRange(argument).bytes) * (argument.text == "inout" ? 2 : 1);
     out.accessedBytes = out.bytes;
     return out;
   }
@@ -256,7 +256,7 @@ CommandReport dispatchReport(const Module& module, const Op& op,
   out.decided = cost->second.decided;
   for (size_t i = 0; i < args.size(); ++i) {
     const ParamTraffic& traffic = cost->second.params[i];
-    out.bytes += leastBytes(rangeOf(args[i]).bytes, traffic);
+    out.bytes += leastBytes(argumentRange(args[i]).bytes, traffic);
     out.accessedBytes += traffic.loaded + traffic.stored;
   }
   return out;
@@ -280,7 +280,7 @@ std::vector<CommandReport> commandReports(const Module& module, const Item& func
     if (op->code == Opcode::dispatch) out.push_back(dispatchReport(module, *op, costs));
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;
     bool copies = op->code == Opcode::copy;
-    double bytes = static_cast<double>(rangeOf(argumentsOf(*op)[0]).bytes) * (copies ? 2 : 1);
+    double bytes = static_cast<double>(argumentRange(argumentsOf(*op)[0]).bytes) * (copies ? 2 : 1);
     out.push_back({copies ? "copy" : "fill", "", "", locString(op->loc), bytes, bytes, 0, true, true});
   }
   return out;
@@ -297,7 +297,7 @@ MemoryReport memoryReport(const Module& module, const Item& func) {
   }
   const Attr* plan = find(module.attrs, "plan");
   if (const Attr* bound = plan ? plan->find("lower_bound") : nullptr) out.lowerBoundBytes = bound->integer;
-  Memory memory(module, out);
+  MemoryTrace memory(module, out);
   for (const auto& item : module.items)
     if ((item->kind == ItemKind::param || item->kind == ItemKind::state) && item->place)
       memory.fixed({"@" + item->name, item->type.str(), locString(item->loc), item->place->buffer,

@@ -8,28 +8,10 @@
 #include "ir/verify.h"
 #include "passes/pass.h"
 #include "runtime/interp/interp.h"
+#include "test/unit/optimizer_support.h"
 
 namespace tg::test {
 namespace {
-
-// The loss a·w + b·c has the constant gradients a and b.
-constexpr const char* kLinear = R"(module @m {
-  param @w : tensor<3xf32> {init = randn(1.0)}
-  param @b : tensor<2xf32> {init = zeros}
-  func @train(%a: tensor<3xf32>, %c: tensor<2xf32>) -> (loss: tensor<f32>) {
-    %w = tg.param @w : tensor<3xf32>
-    %b = tg.param @b : tensor<2xf32>
-    %wa = tg.mul %w, %a : tensor<3xf32>
-    %bc = tg.mul %b, %c : tensor<2xf32>
-    %s = tg.sum %wa {axes = [0]} : tensor<f32>
-    %t = tg.sum %bc {axes = [0]} : tensor<f32>
-    %loss = tg.add %s, %t : tensor<f32>
-    return %loss : tensor<f32>
-  }
-}
-)";
-
-using Doubles = std::vector<double>;
 
 std::unique_ptr<Module> prepared(const std::string& text, const AppendAdamOptions& options) {
   auto module = parse(text, "test.tgir");
@@ -49,10 +31,6 @@ std::unique_ptr<Module> prepared(const std::string& text, const AppendAdamOption
   return std::move(*module);
 }
 
-NdArray vec(const Doubles& data) {
-  return {Type::tensor(DType::f32, {static_cast<int64_t>(data.size())}), data};
-}
-
 /// Adam of one parameter with gradient g(step), in plain f64.
 struct Reference {
   Doubles p, m, v;
@@ -67,7 +45,7 @@ struct Reference {
   }
 };
 
-void expectClose(const Doubles& got, const Doubles& want, const std::string& what) {
+void expectNear(const Doubles& got, const Doubles& want, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   // β is rounded to f32 in the text: 6e-8 relative, growing slowly with the steps.
   for (size_t i = 0; i < got.size(); ++i)
@@ -96,10 +74,10 @@ void compare(const AppendAdamOptions& options, double decayW, double decayB, int
     for (double& g : c) g *= scale;
     w.step(t, a, lr, options, decayW);
     b.step(t, c, lr, options, decayB);
-    expectClose(session->storage("w")->data, w.p, fmt::format("w after {}", t));
-    expectClose(session->storage("b")->data, b.p, fmt::format("b after {}", t));
-    expectClose(session->storage("adam.m.w")->data, w.m, "m");
-    expectClose(session->storage("adam.v.w")->data, w.v, "v");
+    expectNear(session->storage("w")->data, w.p, fmt::format("w after {}", t));
+    expectNear(session->storage("b")->data, b.p, fmt::format("b after {}", t));
+    expectNear(session->storage("adam.m.w")->data, w.m, "m");
+    expectNear(session->storage("adam.v.w")->data, w.v, "v");
     EXPECT_EQ(session->storage("adam.t")->data, Doubles{static_cast<double>(t)});
   }
 }

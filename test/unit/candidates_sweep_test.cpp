@@ -15,14 +15,6 @@
 namespace tg::test {
 namespace {
 
-constexpr size_t kBatch = 64;  ///< cases of one module
-
-Target target(const std::string& name) {
-  auto found = targetByName(name);
-  EXPECT_TRUE(found);
-  return *found;
-}
-
 std::unique_ptr<Module> fusedCases(const std::vector<SweepCase>& cases, size_t first, size_t count,
                                    const Target& target) {
   auto fused = runPasses(moduleOf(cases, first, count), "fuse{target=" + targetOption(target) + "}");
@@ -33,8 +25,8 @@ std::unique_ptr<Module> fusedCases(const std::vector<SweepCase>& cases, size_t f
 /// Lowers every region of the cases by each of its schedules; the kinds of those beside the chosen ones.
 std::set<std::string> lowerAll(const std::vector<SweepCase>& cases, const Target& target) {
   std::set<std::string> kinds;
-  for (size_t first = 0; first < cases.size(); first += kBatch) {
-    auto module = fusedCases(cases, first, std::min(kBatch, cases.size() - first), target);
+  for (size_t first = 0; first < cases.size(); first += kModuleCases) {
+    auto module = fusedCases(cases, first, std::min(kModuleCases, cases.size() - first), target);
     if (!module) return kinds;
     for (const auto& op : module->func("f")->body.ops) {
       if (op->code != Opcode::fused) continue;
@@ -63,7 +55,7 @@ std::string nameOf(std::string target) {
 }
 
 TEST_P(Candidates, AreLegalForEveryRegion) {
-  Target own = target(GetParam());
+  Target own = shippedTarget(GetParam());
   const std::set<std::string> kinds = lowerAll(sweepCases(), own);
   for (const char* kind : {"map", "row", "matmul"}) EXPECT_TRUE(kinds.contains(kind)) << kind;
   own.streamScores = 1;
@@ -71,7 +63,7 @@ TEST_P(Candidates, AreLegalForEveryRegion) {
 }
 
 TEST(CandidatesOfMatrixUnits, AreLegal) {
-  const std::set<std::string> kinds = lowerAll(coopmatCases(), target("gpu-coopmat"));
+  const std::set<std::string> kinds = lowerAll(coopmatCases(), shippedTarget("gpu-coopmat"));
   for (const char* kind : {"coopmat", "matmul"}) EXPECT_TRUE(kinds.contains(kind)) << kind;
 }
 
@@ -88,19 +80,20 @@ void takeOthers(Module& module, const Target& target, size_t turn) {
 
 /// Each target in parts of several modules; one in kTaken, as all are lowered above, and compiling takes
 /// long.
-constexpr int kParts = 3;
+constexpr int kCandidateParts = 3;
 constexpr size_t kTaken = 3;
 class CandidatesSweep : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
 
 TEST_P(CandidatesSweep, MeanTheSame) {
   const auto& [name, part] = GetParam();
-  const Target own = target(name);
+  const Target own = shippedTarget(name);
   const std::vector<SweepCase> cases = sweepCases();
   Gpu gpu;
   ASSERT_TRUE(gpu.device());
-  for (size_t first = part * kBatch; first < cases.size(); first += kTaken * kParts * kBatch) {
-    const size_t turn = first / kBatch;
-    const size_t count = std::min(kBatch, cases.size() - first);
+  for (size_t first = part * kModuleCases; first < cases.size();
+       first += kTaken * kCandidateParts * kModuleCases) {
+    const size_t turn = first / kModuleCases;
+    const size_t count = std::min(kModuleCases, cases.size() - first);
     const Arrays inputs = inputsOf(cases, first, count);
     const auto expected = expectedOf(*moduleOf(cases, first, count), inputs);
     auto module = fusedCases(cases, first, count, own);
@@ -133,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, Candidates, ::testing::Values("lavapipe", "gpu
                          [](const auto& info) { return nameOf(info.param); });
 INSTANTIATE_TEST_SUITE_P(Targets, CandidatesSweep,
                          ::testing::Combine(::testing::Values("lavapipe", "gpu"),
-                                            ::testing::Range(0, kParts)),
+                                            ::testing::Range(0, kCandidateParts)),
                          [](const auto& info) {
                            return nameOf(std::get<0>(info.param)) + "_" +
                                   std::to_string(std::get<1>(info.param));

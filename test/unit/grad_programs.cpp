@@ -13,17 +13,6 @@
 
 namespace tg::test {
 
-std::unique_ptr<Module> parsed(const std::string& text) {
-  auto module = parse(text, "test.tgir");
-  if (!module) {
-    ADD_FAILURE() << module.error().str() << text;
-    return nullptr;
-  }
-  auto valid = verify(**module);
-  EXPECT_TRUE(valid) << (valid ? "" : valid.error().str()) << text;
-  return valid ? std::move(*module) : nullptr;
-}
-
 bool expand(Module& module) {
   auto done = run_append_grad(module, {}, {});
   EXPECT_TRUE(done) << (done ? "" : done.error().str()) << print(module);

@@ -12,13 +12,12 @@
 #include "ir/module.h"
 #include "runtime/interp/interp.h"
 #include "test/unit/grad_cases.h"
+#include "test/unit/module_text.h"
 
 namespace tg::test {
 
 using Inputs = std::map<std::string, NdArray>;
 
-/// Parses and verifies; null after a reported failure.
-std::unique_ptr<Module> parsed(const std::string& text);
 /// Expands the gradients of @train and verifies the outcome; false after a reported failure.
 bool expand(Module& module);
 /// Runs @train in f64; its results in order.

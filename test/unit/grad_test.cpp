@@ -44,7 +44,7 @@ void expectDifferences(const std::vector<NdArray>& results, const Program& progr
 void checkCase(const GradCase& gradCase, int order, std::mt19937& random) {
   Program program = programOf(gradCase);
   std::string text = withGradients(program, order);
-  auto forward = parsed(order == 1 ? program.forward() : text), backward = parsed(text);
+  auto forward = verified(order == 1 ? program.forward() : text), backward = verified(text);
   ASSERT_TRUE(forward && backward);
   ASSERT_TRUE(expand(*backward));
   if (order == 2) {
@@ -103,7 +103,7 @@ TEST(Grad, CompositesAgreeWithTheirDecompositions) {
   for (const GradCase& gradCase : gradCases()) {
     if (!info(gradCase.code).has(table::composite)) continue;
     ++composites;
-    auto fast = parsed(withGradients(programOf(gradCase), 1)), plain = clone(*fast);
+    auto fast = verified(withGradients(programOf(gradCase), 1)), plain = clone(*fast);
     expandOps(*plain, *plain->func("train"), [](const Op&) { return true; });
     ASSERT_TRUE(expand(*fast) && expand(*plain));
     Inputs inputs = drawInputs(*fast, gradCase, random);
@@ -126,7 +126,7 @@ TEST(Cleanup, KeepsMeaningAndSettles) {
   };
   size_t before = 0, after = 0;
   for (const GradCase& gradCase : gradCases()) {
-    auto plain = parsed(withGradients(programOf(gradCase), 1));
+    auto plain = verified(withGradients(programOf(gradCase), 1));
     ASSERT_TRUE(plain && expand(*plain));
     auto clean = clone(*plain);
     cleanUp(*clean);
@@ -149,9 +149,9 @@ TEST(Cleanup, KeepsMeaningAndSettles) {
 // Passes depend on the text alone: a module that was printed and parsed in between gives the same.
 TEST(Grad, PrintingInBetweenChangesNothing) {
   for (const GradCase& gradCase : gradCases()) {
-    auto direct = parsed(withGradients(programOf(gradCase), 2));
+    auto direct = verified(withGradients(programOf(gradCase), 2));
     ASSERT_TRUE(direct && expand(*direct));
-    auto again = parsed(print(*direct));
+    auto again = verified(print(*direct));
     ASSERT_TRUE(again);
     ASSERT_TRUE(run_append_adam(*direct, {}, {}) && run_append_adam(*again, {}, {}));
     ASSERT_EQ(print(*direct), print(*again));
@@ -163,7 +163,7 @@ std::vector<double> gradientAt(const std::string& line, const std::vector<double
                                const std::vector<double>& b, const std::string& resultType, size_t which) {
   std::string ta = fmt::format("{}xf32", a.size()), tb = fmt::format("{}xf32", b.size());
   GradCase gradCase{Opcode::add, "%r0 = " + line, {{ta}, {tb}}, {resultType}};
-  auto module = parsed(withGradients(programOf(gradCase), 1));
+  auto module = verified(withGradients(programOf(gradCase), 1));
   if (!module || !expand(*module)) return {};
   Type result = module->func("train")->arg("w0")->type;
   NdArray weights = NdArray::zeros(result);
@@ -201,7 +201,7 @@ TEST(Grad, LargeLogitsStayFinite) {
 
 /// @train of a module text after append-grad, run with parameters set.
 RunResult runTrain(const std::string& text, const Inputs& inputs, const Inputs& params) {
-  auto module = parsed(text);
+  auto module = verified(text);
   if (!module || !expand(*module)) return {};
   auto interpreter = Interpreter::create(*module);
   for (const auto& [name, value] : params) EXPECT_TRUE(interpreter->setStorage(name, value));

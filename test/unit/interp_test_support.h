@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/parser.h"
-#include "ir/verify.h"
 #include "runtime/interp/interp.h"
+#include "test/unit/module_text.h"
 
 namespace tg::test {
 
@@ -33,24 +32,6 @@ inline NdArray scattered(Shape shape) {
   NdArray out = NdArray::zeros(Type::tensor(DType::f32, shape));
   for (size_t i = 0; i < out.data.size(); ++i) out.data[i] = static_cast<double>(i * 37 % 101) / 16 - 3;
   return out;
-}
-
-inline std::unique_ptr<Module> parsed(const std::string& text) {
-  auto module = parse(text, "test.tgir");
-  if (!module) {
-    ADD_FAILURE() << module.error().str() << text;
-    return nullptr;
-  }
-  return *std::move(module);
-}
-
-inline std::unique_ptr<Module> verified(const std::string& text) {
-  auto module = parsed(text);
-  if (!module) return nullptr;
-  auto checked = verify(*module);
-  if (checked) return module;
-  ADD_FAILURE() << checked.error().str() << text;
-  return nullptr;
 }
 
 /// Runs the lines of a body over the inputs and gives the value %r; `type` is its printed type.

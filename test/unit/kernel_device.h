@@ -1,6 +1,13 @@
 // Runs kernels written as text on whatever device there is, under the validation layer.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
 #include "ir/kernel/legalize.h"
@@ -8,6 +15,14 @@
 #include "test/unit/kernel_text.h"
 
 namespace tg::test {
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+
+/// `count` elements in vectors of `lanes`: "36xvec4<u32>".
+inline std::string elements(size_t count, const std::string& type, int lanes) {
+  return lanes == 1 ? fmt::format("{}x{}", count, type)
+                    : fmt::format("{}xvec{}<{}>", count / static_cast<size_t>(lanes), lanes, type);
+}
 
 class DeviceTest : public ::testing::Test {
  protected:

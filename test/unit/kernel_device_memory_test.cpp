@@ -12,14 +12,6 @@
 namespace tg::test {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-/// `count` elements in vectors of `lanes`: "36xvec4<u32>".
-std::string elements(size_t count, const std::string& type, int lanes) {
-  return lanes == 1 ? fmt::format("{}x{}", count, type)
-                    : fmt::format("{}xvec{}<{}>", count / static_cast<size_t>(lanes), lanes, type);
-}
-
 using KernelMemory = DeviceTest;
 
 // 256 invocations on each word; what they got back is a permutation of what was there one after the other.

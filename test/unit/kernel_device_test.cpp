@@ -10,14 +10,6 @@
 namespace tg::test {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-/// `count` elements in vectors of `lanes`: "36xvec4<u32>".
-std::string elements(size_t count, const std::string& type, int lanes) {
-  return lanes == 1 ? fmt::format("{}x{}", count, type)
-                    : fmt::format("{}xvec{}<{}>", count / static_cast<size_t>(lanes), lanes, type);
-}
-
 /// A kernel that stores each op of `ops` over %x, %y (of `type`) in a row of its own. Conditions are stored
 /// as 0 and 1.
 std::string rowsKernel(const std::vector<std::string>& ops, const std::string& type,

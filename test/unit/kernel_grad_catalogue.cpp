@@ -24,8 +24,6 @@ KernelArray drawn(Shape shape, int seed, int lanes) {
 
 namespace {
 
-const std::vector<double> kX{1.5, 2, -3, 0.5};
-
 /// One kernel @k over 4 invocations of one workgroup, whose body sees its id as %i.
 std::string lanes4(const std::string& params, const std::string& body) {
   return "kernel @k(" + params + ") workgroup(4) grid(1) {\n%i = tgk.global_id 0 : u32\n" + body + "\n}";

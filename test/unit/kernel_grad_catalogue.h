@@ -11,6 +11,9 @@ struct NamedKernelGrad {
   bool smooth = true;  ///< has a second derivative at the case's values
 };
 
+/// The values that many of the kernels read.
+inline const std::vector<double> kX{1.5, 2, -3, 0.5};
+
 /// A vector of values, or an array of the given extents.
 KernelArray given(std::vector<double> values);
 KernelArray given(Shape shape, std::vector<double> values);

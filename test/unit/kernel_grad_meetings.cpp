@@ -4,8 +4,6 @@
 namespace tg::test {
 namespace {
 
-const std::vector<double> kX{1.5, 2, -3, 0.5};
-
 std::string kernel(const std::string& params, const std::string& launch, const std::string& body) {
   return "kernel @k(" + params + ") " + launch + " {\n%i = tgk.global_id 0 : u32\n" + body + "\n}";
 }

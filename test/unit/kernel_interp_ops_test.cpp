@@ -10,8 +10,8 @@ namespace tg::test {
 namespace {
 
 /// Runs `%r = OP %x, %y : TYPE` over pairs of words and returns the results' bits.
-std::vector<uint32_t> evaluate(const std::string& op, const std::string& type, const std::string& resultType,
-                               const std::vector<std::pair<uint32_t, uint32_t>>& pairs, bool unary = false) {
+std::vector<uint32_t> resultsOf(const std::string& op, const std::string& type, const std::string& resultType,
+                                const std::vector<std::pair<uint32_t, uint32_t>>& pairs, bool unary = false) {
   std::string n = std::to_string(pairs.size());
   bool boolean = resultType == "bool";
   auto module = kernels(
@@ -46,7 +46,7 @@ using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;
 void expectWords(const std::string& op, const std::string& type, const std::string& resultType,
                  const std::function<uint32_t(uint32_t, uint32_t)>& meaning, bool unary = false) {
   Pairs pairs = pairsOf(kWords);
-  auto got = evaluate(op, type, resultType, pairs, unary);
+  auto got = resultsOf(op, type, resultType, pairs, unary);
   for (size_t i = 0; i < pairs.size(); ++i)
     EXPECT_EQ(got[i], meaning(pairs[i].first, pairs[i].second))
         << op << " " << type << " " << pairs[i].first << " " << pairs[i].second;
@@ -126,7 +126,7 @@ void expectFloats(const std::string& op, const std::function<double(double, doub
   std::vector<uint32_t> words;
   for (float value : kFloats) words.push_back(std::bit_cast<uint32_t>(value));
   Pairs pairs = pairsOf(words);
-  auto got = evaluate(op, "f32", "f32", pairs, unary);
+  auto got = resultsOf(op, "f32", "f32", pairs, unary);
   for (size_t i = 0; i < pairs.size(); ++i) {
     float a = std::bit_cast<float>(pairs[i].first), b = std::bit_cast<float>(pairs[i].second),
           r = std::bit_cast<float>(got[i]);
@@ -177,7 +177,7 @@ TEST(KernelInterpOps, FloatComparisonsAndCasts) {
   for (float a : kFloats)
     for (float b : kFloats) pairs.emplace_back(std::bit_cast<uint32_t>(a), std::bit_cast<uint32_t>(b));
   auto check = [&](const std::string& op, const std::string& type, auto meaning, bool unary) {
-    auto got = evaluate(op, "f32", type, pairs, unary);
+    auto got = resultsOf(op, "f32", type, pairs, unary);
     for (size_t i = 0; i < pairs.size(); ++i)
       EXPECT_EQ(got[i], static_cast<uint32_t>(meaning(std::bit_cast<float>(pairs[i].first),
                                                       std::bit_cast<float>(pairs[i].second))))
@@ -232,8 +232,8 @@ TEST(KernelInterpOps, BitsOfIntegers) {
     });
     unary("tgk.stop_gradient", [](U a) { return a; });
   }
-  EXPECT_EQ(evaluate("tgk.reverse_bits", "u32", "u32", {{0x12345678, 0}}, true)[0], 0x1e6a2c48u);
-  EXPECT_EQ(evaluate("tgk.clz", "i32", "i32", {{0, 0}, {1, 0}, {0xffffffff, 0}}, true),
+  EXPECT_EQ(resultsOf("tgk.reverse_bits", "u32", "u32", {{0x12345678, 0}}, true)[0], 0x1e6a2c48u);
+  EXPECT_EQ(resultsOf("tgk.clz", "i32", "i32", {{0, 0}, {1, 0}, {0xffffffff, 0}}, true),
             (std::vector<U>{32, 31, 0}));
 }
 
@@ -284,7 +284,7 @@ TEST(KernelInterpOps, RoundGoesToTheEvenOneAtATie) {
   const std::vector<float> x{0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 0.49999997f, 3.7f, -3.2f, 8388609.0f};
   Pairs pairs;
   for (uint32_t word : bitsOf(x)) pairs.emplace_back(word, 0);
-  EXPECT_EQ(evaluate("tgk.round", "f32", "f32", pairs, true),
+  EXPECT_EQ(resultsOf("tgk.round", "f32", "f32", pairs, true),
             bitsOf({0.0f, 2.0f, 2.0f, -0.0f, -2.0f, 0.0f, 4.0f, -3.0f, 8388609.0f}));
 }
 
@@ -293,9 +293,9 @@ TEST(KernelInterpOps, TestsOfFloats) {
   Pairs pairs;
   for (uint32_t word : bitsOf({0.0f, -1.5f, most, inf, -inf, std::nanf("")})) pairs.emplace_back(word, 0);
   using Words = std::vector<uint32_t>;
-  EXPECT_EQ(evaluate("tgk.isnan", "f32", "bool", pairs, true), (Words{0, 0, 0, 0, 0, 1}));
-  EXPECT_EQ(evaluate("tgk.isinf", "f32", "bool", pairs, true), (Words{0, 0, 0, 1, 1, 0}));
-  EXPECT_EQ(evaluate("tgk.isfinite", "f32", "bool", pairs, true), (Words{1, 1, 1, 0, 0, 0}));
+  EXPECT_EQ(resultsOf("tgk.isnan", "f32", "bool", pairs, true), (Words{0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(resultsOf("tgk.isinf", "f32", "bool", pairs, true), (Words{0, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(resultsOf("tgk.isfinite", "f32", "bool", pairs, true), (Words{1, 1, 1, 0, 0, 0}));
 }
 
 TEST(KernelInterpOps, BitcastKeepsEveryBit) {
@@ -303,9 +303,9 @@ TEST(KernelInterpOps, BitcastKeepsEveryBit) {
   for (uint32_t word : {0u, 0x80000000u, 1u, 0x7f800000u, 0x7fc0beefu, 0xffffffffu, 0x3f800000u})
     pairs.emplace_back(word, 0);
   for (std::string type : {"i32", "u32"}) {
-    auto floats = evaluate("tgk.bitcast", type, "f32", pairs, true);
+    auto floats = resultsOf("tgk.bitcast", type, "f32", pairs, true);
     for (size_t at = 0; at < pairs.size(); ++at) EXPECT_EQ(floats[at], pairs[at].first);
-    EXPECT_EQ(evaluate("tgk.bitcast", "f32", type, pairs, true), floats);
+    EXPECT_EQ(resultsOf("tgk.bitcast", "f32", type, pairs, true), floats);
   }
 }
 

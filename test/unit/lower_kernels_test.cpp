@@ -6,8 +6,6 @@
 namespace tg::test {
 namespace {
 
-const std::string kT = "tensor<64xf32>";
-
 /// A planned module lowered to kernels, verified, barriers and all.
 std::unique_ptr<Module> lowered(const std::string& text, const PassContext& context = {}) {
   auto module = planned(text);

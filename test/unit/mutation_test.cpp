@@ -291,7 +291,7 @@ void expandBackward(Module& module, const std::set<std::string>& forward);
 
 void mutate(const GradCase& gradCase, std::mt19937& random, Tally& tally) {
   Program program = programOf(gradCase);
-  auto forward = parsed(program.forward()), backward = parsed(withGradients(program, 1));
+  auto forward = verified(program.forward()), backward = verified(withGradients(program, 1));
   ASSERT_TRUE(forward && backward);
   ASSERT_TRUE(expand(*backward));
   std::set<std::string> given;

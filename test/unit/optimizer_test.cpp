@@ -12,28 +12,10 @@
 #include "passes/pass.h"
 #include "runtime/interp/interp.h"
 #include "test/unit/interp_test_support.h"
+#include "test/unit/optimizer_support.h"
 
 namespace tg::test {
 namespace {
-
-using Doubles = std::vector<double>;
-
-// The loss a·w + c·b has the constant gradients a and c.
-constexpr const char* kLinear = R"(module @m {
-  param @w : tensor<3xf32> {init = randn(1.0)}
-  param @b : tensor<2xf32> {init = zeros}
-  func @train(%a: tensor<3xf32>, %c: tensor<2xf32>) -> (loss: tensor<f32>) {
-    %w = tg.param @w : tensor<3xf32>
-    %b = tg.param @b : tensor<2xf32>
-    %wa = tg.mul %w, %a : tensor<3xf32>
-    %bc = tg.mul %b, %c : tensor<2xf32>
-    %s = tg.sum %wa {axes = [0]} : tensor<f32>
-    %t = tg.sum %bc {axes = [0]} : tensor<f32>
-    %loss = tg.add %s, %t : tensor<f32>
-    return %loss : tensor<f32>
-  }
-}
-)";
 
 /// The module after a pipeline, verified, and equal to what its text says.
 std::unique_ptr<Module> through(const std::string& text, const std::string& pipeline) {
@@ -51,10 +33,6 @@ std::unique_ptr<Module> through(const std::string& text, const std::string& pipe
   auto again = parse(print(**module), "again.tgir");
   EXPECT_TRUE(again && print(**again) == print(**module));
   return std::move(*module);
-}
-
-NdArray vec(const Doubles& data) {
-  return {Type::tensor(DType::f32, {static_cast<int64_t>(data.size())}), data};
 }
 
 double norm(const Doubles& x) {

@@ -10,8 +10,6 @@
 namespace tg::test {
 namespace {
 
-const std::string kT = "tensor<64xf32>";
-
 using plan::Intervals;
 using plan::Task;
 

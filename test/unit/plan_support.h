@@ -11,14 +11,11 @@
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
+#include "test/unit/module_text.h"
 
 namespace tg::test {
 
-inline std::unique_ptr<Module> parsed(const std::string& text) {
-  auto module = parse(text, "test.tgir");
-  EXPECT_TRUE(module) << (module ? "" : module.error().str());
-  return module ? *std::move(module) : nullptr;
-}
+inline const std::string kT = "tensor<64xf32>";  ///< 256 bytes
 
 /// A region `name = relu(source)`, or another unary op.
 inline std::string unary(const std::string& name, const std::string& source, const std::string& type,

@@ -9,8 +9,6 @@
 namespace tg::test {
 namespace {
 
-const std::string kT = "tensor<64xf32>";  // 256 bytes
-
 std::string place(const Module& module, const std::string& name, const std::string& func = "train") {
   return placeText(valueOf(module, func, name));
 }

@@ -7,17 +7,11 @@
 #include <random>
 
 #include "ir/infer.h"
+#include "test/unit/sweep_cases_support.h"
 
 namespace tg::test {
 
 namespace {
-
-using Values = std::vector<Value*>;
-using Build = std::function<Values(Builder&, const Values&)>;
-
-Type f32(Shape shape) { return Type::tensor(DType::f32, shape); }
-Type i32(Shape shape) { return Type::tensor(DType::i32, shape); }
-Type i1(Shape shape) { return Type::tensor(DType::i1, shape); }
 
 /// Collects cases; the inputs' types make their names.
 class Cases {
@@ -32,22 +26,13 @@ class Cases {
     std::string form;
     for (const NamedAttr& attr : attrs) form += attr.name + "=" + attr.value.str() + " ";
     add(
-        code, std::move(inputs), [=](Builder& b, const Values& in) { return all(b, code, in, attrs); }, form);
-  }
-  static Values all(Builder& b, Opcode code, const Values& in, const AttrList& attrs = {}) {
-    std::vector<Operand> operands;
-    for (Value* value : in) operands.push_back(Operand::of(value));
-    Op* op = b.create(code, std::move(operands), attrs);
-    Values out;
-    for (auto& result : op->results) out.push_back(result.get());
-    return out;
+        code, std::move(inputs), [=](Builder& b, const Values& in) { return allResults(b, code, in, attrs); },
+        form);
   }
 
   std::vector<SweepCase> out;
 };
 
-AttrList ints(const char* name, std::vector<int64_t> values) { return {{name, Attr::ints(values)}}; }
-AttrList axis(int64_t at) { return {{"axis", Attr::of(at)}}; }
 Value* transposed(Builder& b, Value* x) {
   std::vector<int64_t> perm;
   for (int i = x->type.rank(); i-- > 0;) perm.push_back(i);
@@ -419,7 +404,7 @@ void addRows(Cases& out) {
       layer_norm_grad, {{f32({10, 6})}, {f32({10})}, {f32({60})}},
       [](Builder& b, const Values& in) {
         Values r =
-            Cases::all(b, layer_norm_grad, {b.transpose(in[0], {1, 0}), in[1], b.reshape(in[2], {6, 10})});
+            allResults(b, layer_norm_grad, {b.transpose(in[0], {1, 0}), in[1], b.reshape(in[2], {6, 10})});
         r[0] = b.transpose(r[0], {1, 0});
         return r;
       },

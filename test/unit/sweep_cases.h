@@ -56,6 +56,8 @@ std::vector<SweepCase> coopmatCases();
 /// `workgroup` invocations on the target.
 std::vector<SweepCase> manyGroupCases(int64_t groups, int64_t workgroup, const Target& target);
 
+/// Cases that the tests put into one module.
+inline constexpr size_t kModuleCases = 64;
 /// A module of stage tensor with one function @f over all arguments `c<case>_<input>`, whose results are
 /// `c<case>_r<i>`.
 std::unique_ptr<Module> moduleOf(const std::vector<SweepCase>& cases, size_t first, size_t count);

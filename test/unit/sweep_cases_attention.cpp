@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include "test/unit/sweep_cases.h"
+#include "test/unit/sweep_cases_support.h"
 
 namespace tg::test {
 namespace {
 
-using Values = std::vector<Value*>;
-
-struct Sizes {
+struct AttentionSizes {
   Shape lead;
   int64_t queries, keys, width, valueWidth;
   double scale = 0;
@@ -27,13 +26,13 @@ struct Sizes {
   SweepInput rows(double lo, double hi) const { return {at({queries}), lo, hi}; }
 };
 
-const std::vector<Sizes> kSizes = {
+const std::vector<AttentionSizes> kAttentionSizes = {
     {{}, 5, 7, 4, 3},      {{}, 9, 6, 5, 4},      {{2}, 1, 6, 8, 4},       {{3}, 6, 1, 4, 4},
     {{}, 1, 1, 1, 1},      {{2, 3}, 8, 8, 8, 8},  {{2, 1, 2}, 7, 7, 6, 6}, {{}, 33, 70, 8, 12, 0.5},
     {{2}, 16, 16, 16, 16}, {{4}, 36, 36, 12, 12},
 };
 
-std::vector<SweepInput> inputsOf(Opcode code, const Sizes& size) {
+std::vector<SweepInput> inputsOf(Opcode code, const AttentionSizes& size) {
   std::vector<SweepInput> inputs = {size.q(), size.k(), size.v()};
   if (code == Opcode::attention) return inputs;
   if (code == Opcode::attention_grad) inputs.push_back(size.o());
@@ -43,22 +42,13 @@ std::vector<SweepInput> inputsOf(Opcode code, const Sizes& size) {
   return inputs;
 }
 
-Values all(Builder& b, Opcode code, const Values& in, const AttrList& attrs) {
-  std::vector<Operand> operands;
-  for (Value* value : in) operands.push_back(Operand::of(value));
-  Op* op = b.create(code, std::move(operands), attrs);
-  Values out;
-  for (auto& result : op->results) out.push_back(result.get());
-  return out;
-}
-
 void add(std::vector<SweepCase>& out, Opcode code, std::vector<SweepInput> inputs, const AttrList& attrs,
          const std::string& form) {
   std::string name(info(code).name.substr(3));
   for (const SweepInput& input : inputs) name += " " + input.type.str();
   for (const NamedAttr& attr : attrs) name += " " + attr.name + "=" + attr.value.str();
   out.push_back({code, name + form, std::move(inputs),
-                 [=](Builder& b, const Values& in) { return all(b, code, in, attrs); }});
+                 [=](Builder& b, const Values& in) { return allResults(b, code, in, attrs); }});
 }
 
 /// Heads of one packed projection [B, T, 3C], which is how a model reads them; the mixture joined again.
@@ -91,7 +81,7 @@ std::vector<SweepCase> attentionCases() {
   std::vector<SweepCase> out;
   for (Opcode code :
        {Opcode::attention, Opcode::attention_grad, Opcode::attention_grad_q, Opcode::attention_grad_kv})
-    for (const Sizes& size : kSizes)
+    for (const AttentionSizes& size : kAttentionSizes)
       for (bool causal : {false, true}) {
         AttrList attrs = {{"causal", Attr::boolean(causal)}};
         if (size.scale != 0) attrs.push_back({"scale", Attr::of(size.scale)});

@@ -1,14 +1,11 @@
 // Cases of the sweep that the table of scalar domains does not draw: edges of elementwise ops, and running
 // sums.
 #include "test/unit/sweep_cases.h"
+#include "test/unit/sweep_cases_support.h"
 
 namespace tg::test {
 
 namespace {
-
-using Values = std::vector<Value*>;
-
-Type f32(Shape shape) { return Type::tensor(DType::f32, shape); }
 
 std::string bareName(Opcode code) { return std::string(info(code).name.substr(3)); }
 

@@ -2,20 +2,16 @@
 #include <fmt/format.h>
 
 #include "test/unit/sweep_cases.h"
+#include "test/unit/sweep_cases_support.h"
 
 namespace tg::test {
 
 namespace {
 
-using Values = std::vector<Value*>;
-
-Type f32(Shape shape) { return Type::tensor(DType::f32, shape); }
-Type i32(Shape shape) { return Type::tensor(DType::i32, shape); }
-
 const SweepInput kKey{i32({2}), -2147483648.0, 2147483647.0};
 
 void add(std::vector<SweepCase>& out, Opcode code, const std::string& form, std::vector<SweepInput> inputs,
-         std::function<Values(Builder&, const Values&)> build) {
+         Build build) {
   out.push_back(
       {code, fmt::format("{} {}", info(code).name.substr(3), form), std::move(inputs), std::move(build)});
 }
@@ -25,14 +21,8 @@ void plain(std::vector<SweepCase>& out, Opcode code, std::vector<SweepInput> inp
   std::string form;
   for (const SweepInput& input : inputs) form += input.type.str() + " ";
   for (const NamedAttr& attr : attrs) form += attr.name + "=" + attr.value.str() + " ";
-  add(out, code, form, std::move(inputs), [=](Builder& b, const Values& in) {
-    std::vector<Operand> operands;
-    for (Value* value : in) operands.push_back(Operand::of(value));
-    Op* op = b.create(code, std::move(operands), attrs);
-    Values results;
-    for (auto& result : op->results) results.push_back(result.get());
-    return results;
-  });
+  add(out, code, form, std::move(inputs),
+      [=](Builder& b, const Values& in) { return allResults(b, code, in, attrs); });
 }
 
 /// Whole quads, a broken last one, rank 0, one row after another; in order, transposed, sliced.

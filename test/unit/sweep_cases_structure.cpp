@@ -3,19 +3,12 @@
 #include <cmath>
 
 #include "test/unit/sweep_cases.h"
+#include "test/unit/sweep_cases_support.h"
 
 namespace tg::test {
 
 namespace {
 
-using Values = std::vector<Value*>;
-using Build = std::function<Values(Builder&, const Values&)>;
-
-Type f32(Shape shape) { return Type::tensor(DType::f32, shape); }
-Type i32(Shape shape) { return Type::tensor(DType::i32, shape); }
-Type i1(Shape shape) { return Type::tensor(DType::i1, shape); }
-AttrList ints(const char* name, std::vector<int64_t> values) { return {{name, Attr::ints(values)}}; }
-AttrList axis(int64_t at) { return {{"axis", Attr::of(at)}}; }
 AttrList padding(std::vector<int64_t> low, std::vector<int64_t> high, std::vector<int64_t> interior,
                  double value = 0) {
   return {{"low", Attr::ints(low)},
@@ -24,16 +17,7 @@ AttrList padding(std::vector<int64_t> low, std::vector<int64_t> high, std::vecto
           {"value", Attr::of(value)}};
 }
 
-Values all(Builder& b, Opcode code, const Values& in, const AttrList& attrs) {
-  std::vector<Operand> operands;
-  for (Value* value : in) operands.push_back(Operand::of(value));
-  Op* op = b.create(code, std::move(operands), attrs);
-  Values out;
-  for (auto& result : op->results) out.push_back(result.get());
-  return out;
-}
-
-class Cases {
+class StructureCases {
  public:
   void add(Opcode code, std::vector<SweepInput> inputs, const std::string& form, Build build) {
     std::string name(info(code).name.substr(3));
@@ -43,12 +27,13 @@ class Cases {
   void plain(Opcode code, std::vector<SweepInput> inputs, AttrList attrs) {
     std::string form;
     for (const NamedAttr& attr : attrs) form += attr.name + "=" + attr.value.str() + " ";
-    add(code, std::move(inputs), form, [=](Builder& b, const Values& in) { return all(b, code, in, attrs); });
+    add(code, std::move(inputs), form,
+        [=](Builder& b, const Values& in) { return allResults(b, code, in, attrs); });
   }
   std::vector<SweepCase> out;
 };
 
-void addPads(Cases& out) {
+void addPads(StructureCases& out) {
   using enum Opcode;
   for (Type type : {f32({6, 4}), i32({6, 4}), i1({6, 4})}) {
     out.plain(pad, {{type}}, padding({1, 0}, {0, 3}, {2, 1}, 1));
@@ -71,7 +56,7 @@ void addPads(Cases& out) {
   });
 }
 
-void addFlips(Cases& out) {
+void addFlips(StructureCases& out) {
   using enum Opcode;
   for (Type type : {f32({6, 4}), i32({6, 4}), i1({6, 4})})
     for (const auto& axes : {std::vector<int64_t>{0}, {1}, {-1, 0}, {}})
@@ -107,7 +92,7 @@ void addFlips(Cases& out) {
   });
 }
 
-void addCompositeViews(Cases& out) {
+void addCompositeViews(StructureCases& out) {
   using enum Opcode;
   auto swap = [](int64_t a, int64_t b) { return AttrList{{"axis0", Attr::of(a)}, {"axis1", Attr::of(b)}}; };
   for (Type type : {f32({6, 4}), i32({6, 4}), i1({6, 4})}) {
@@ -133,7 +118,7 @@ void addCompositeViews(Cases& out) {
   out.plain(where_causal, {{f32({4, 4})}}, {{"fill", Attr::of(-INFINITY)}});
 }
 
-void addAlongAxis(Cases& out) {
+void addAlongAxis(StructureCases& out) {
   using enum Opcode;
   auto take = [&](Type x, Shape ids, int64_t at) {
     const auto extent =
@@ -170,7 +155,7 @@ void addAlongAxis(Cases& out) {
 }
 
 /// More operands than any shipped target binds; extents that split lanes and extents that do not.
-void addWideJoins(Cases& out) {
+void addWideJoins(StructureCases& out) {
   using enum Opcode;
   for (int64_t unit : {1, 4})
     for (int64_t at : {0, 1}) {
@@ -181,18 +166,18 @@ void addWideJoins(Cases& out) {
         inputs.push_back({f32(shape)});
       }
       out.add(concat, inputs, fmt::format("along {}", at),
-              [at](Builder& b, const Values& in) { return all(b, concat, in, axis(at)); });
+              [at](Builder& b, const Values& in) { return allResults(b, concat, in, axis(at)); });
     }
   out.add(concat, std::vector<SweepInput>(9, {f32({3})}), "each operand often",
           [](Builder& b, const Values& in) {
             Values parts;
             for (int i = 0; i < 40; ++i) parts.push_back(in[static_cast<size_t>(i * i) % in.size()]);
-            return all(b, concat, parts, axis(0));
+            return allResults(b, concat, parts, axis(0));
           });
   out.plain(stack, std::vector<SweepInput>(30, {i32({2, 3}), -9, 9}), axis(1));
 }
 
-void addScatters(Cases& out) {
+void addScatters(StructureCases& out) {
   using enum Opcode;
   auto near = [](const Values& in, int64_t rows, Builder& b) {
     return Values{b.op(scatter_add, in, {{"rows", Attr::of(rows)}})};
@@ -208,7 +193,7 @@ void addScatters(Cases& out) {
 }  // namespace
 
 std::vector<SweepCase> structureCases() {
-  Cases out;
+  StructureCases out;
   addPads(out);
   addFlips(out);
   addCompositeViews(out);

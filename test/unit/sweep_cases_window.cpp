@@ -1,16 +1,14 @@
 // Sweep cases of windows: odd sizes, every attribute, groups from dense to depthwise, and neighbours that
 // share the kernel: a prologue that is a view, an epilogue behind a view.
 #include "test/unit/sweep_cases.h"
+#include "test/unit/sweep_cases_support.h"
 
 namespace tg::test {
 namespace {
 
-using Values = std::vector<Value*>;
 using Ints = std::vector<int64_t>;
 
-Type f32(Shape shape) { return Type::tensor(DType::f32, shape); }
-
-class Cases {
+class WindowCases {
  public:
   void plain(Opcode code, std::vector<SweepInput> inputs, const AttrList& attrs) {
     std::string name(info(code).name.substr(info(code).name.find('.') + 1));
@@ -66,7 +64,7 @@ const std::vector<Conv> kConvs = {
     {{1, 16, 8, 8}, {20, 16, 3, 3}, {1, 1}, {1, 1}},
 };
 
-void addUnfolds(Cases& out) {
+void addUnfolds(WindowCases& out) {
   using enum Opcode;
   out.plain(unfold, {{f32({2, 9})}}, ofWindows(1, "size", 3, 1, 1));
   out.plain(unfold, {{f32({8, 16})}}, ofWindows(0, "size", 4, 2, -1));
@@ -80,7 +78,7 @@ void addUnfolds(Cases& out) {
   out.plain(fold, {{f32({5, 4})}}, ofWindows(0, "extent", 23, 4, 1));
 }
 
-void addConvolutions(Cases& out) {
+void addConvolutions(WindowCases& out) {
   using enum Opcode;
   for (const Conv& conv : kConvs) {
     out.plain(conv2d, {{f32(conv.x)}, {f32(conv.w)}}, conv.attrs());
@@ -105,7 +103,7 @@ void addConvolutions(Cases& out) {
                      }});
 }
 
-void addPools(Cases& out) {
+void addPools(WindowCases& out) {
   using enum Opcode;
   struct Pool {
     Shape x;
@@ -148,7 +146,7 @@ void addPools(Cases& out) {
 }  // namespace
 
 std::vector<SweepCase> windowCases() {
-  Cases out;
+  WindowCases out;
   addUnfolds(out);
   addConvolutions(out);
   addPools(out);

@@ -15,12 +15,12 @@ namespace tg::test {
 
 namespace {
 
-using Arrays = std::vector<const NdArray*>;
+using ArrayList = std::vector<const NdArray*>;
 
 /// The largest |element| of operands and results, for each row of the first operand.
 class RowMagnitudes {
  public:
-  RowMagnitudes(const Op& op, const Arrays& in, const std::vector<NdArray>& out) : shape_(in[0]->shape()) {
+  RowMagnitudes(const Op& op, const ArrayList& in, const std::vector<NdArray>& out) : shape_(in[0]->shape()) {
     // A composite bounded by element has rows of one element each.
     axis_ = toleranceClass(op.info()) == ToleranceClass::map ? shape_.rank() : shape_.rank() - 1;
     if (op.info().attr("axis")) axis_ = normalAxis(op.intAttr("axis"), shape_.rank());
@@ -67,7 +67,7 @@ class RowMagnitudes {
 };
 
 /// Terms of one sum.
-int64_t termsOf(const Op& op, const Arrays& in, const NdArray& out, size_t element) {
+int64_t termsOf(const Op& op, const ArrayList& in, const NdArray& out, size_t element) {
   switch (op.code) {
   case Opcode::sum:
   case Opcode::mean: return in[0]->shape().elements() / out.shape().elements();
@@ -103,7 +103,7 @@ int64_t termsOf(const Op& op, const Arrays& in, const NdArray& out, size_t eleme
   }
 }
 
-std::vector<NdArray> tolerancesOf(const Op& op, const Arrays& in, const std::vector<NdArray>& out) {
+std::vector<NdArray> tolerancesOf(const Op& op, const ArrayList& in, const std::vector<NdArray>& out) {
   const ToleranceClass kind = toleranceClass(op.info());
   std::vector<NdArray> tolerances;
   for (const NdArray& result : out)
@@ -122,7 +122,7 @@ std::vector<NdArray> tolerancesOf(const Op& op, const Arrays& in, const std::vec
 }
 
 /// A view moves tolerances as it moves values, but what it pads with is exact.
-Result<std::vector<NdArray>> moved(const Op& view, const Arrays& tolerances, EvalContext& context) {
+Result<std::vector<NdArray>> moved(const Op& view, const ArrayList& tolerances, EvalContext& context) {
   std::unordered_map<const Value*, Value*> none;
   std::unique_ptr<Op> op = cloneOp(view, none);
   tg::erase(op->attrs, "value");
@@ -148,7 +148,7 @@ std::map<std::string, Expected> expectedOf(const Module& module,
         results[func.results[static_cast<size_t>(i)].name] = at[op->in(i)];
       break;
     }
-    Arrays in, tolerances;
+    ArrayList in, tolerances;
     bool exact = true;
     for (int i = 0; i < op->numOperands(); ++i) {
       const Expected& operand = at[op->in(i)];

@@ -26,6 +26,12 @@ Stages stagesOf(const Module& tensor, const Target& target) {
   return stages;
 }
 
+Target shippedTarget(const std::string& name) {
+  auto found = targetByName(name);
+  EXPECT_TRUE(found);
+  return *found;
+}
+
 Results interpret(const Module& module, const std::string& function, const Arrays& inputs,
                   const Arrays& storage, const InterpOptions& options) {
   auto interp = Interpreter::create(module, options);

@@ -16,6 +16,9 @@ namespace tg::test {
 
 using Arrays = std::map<std::string, NdArray>;
 
+/// One of the targets that ship.
+Target shippedTarget(const std::string& name);
+
 /// A module at each stage; null where a pass failed, which has been reported.
 struct Stages {
   std::unique_ptr<Module> fused, planned, spirv;

@@ -16,8 +16,6 @@
 namespace tg::test {
 namespace {
 
-constexpr size_t kBatch = 64;  ///< cases of one module
-
 const char* nameOf(ToleranceClass kind) {
   static constexpr const char* names[] = {"exact", "elementwise", "reduction", "map", "row"};
   return names[static_cast<int>(kind)];
@@ -106,18 +104,12 @@ void sweep(Gpu& gpu, const std::vector<SweepCase>& cases, size_t first, size_t c
   checker.check("planned", expected, interpret(*stages.planned, "f", inputs));
   for (int order = 0; order < orders; ++order) {
     InterpOptions options;
-    options.kernel = laneOrder(static_cast<int>(first / kBatch) + order);
+    options.kernel = laneOrder(static_cast<int>(first / kModuleCases) + order);
     checker.check("kernel", expected, interpret(*stages.spirv, "f", inputs, {}, options));
   }
   std::vector<Results> run = gpu.run(*stages.spirv, {"f"}, {inputs});
   ASSERT_EQ(run.size(), 1u);
   checker.check("vulkan", expected, run[0]);
-}
-
-Target target(const std::string& name) {
-  auto found = targetByName(name);
-  EXPECT_TRUE(found);
-  return *found;
 }
 
 TEST(SweepTable, EveryOpHasACase) {
@@ -145,8 +137,8 @@ TEST_P(Sweep, MatchesTheOracle) {
   const std::vector<SweepCase> cases = sweepCases();
   Gpu gpu;
   Checker checker(cases, name);
-  for (size_t first = part * kBatch; first < cases.size(); first += kParts * kBatch)
-    sweep(gpu, cases, first, std::min(kBatch, cases.size() - first), target(name), checker,
+  for (size_t first = part * kModuleCases; first < cases.size(); first += kParts * kModuleCases)
+    sweep(gpu, cases, first, std::min(kModuleCases, cases.size() - first), shippedTarget(name), checker,
           name == "gpu" ? 1 : 2);
 }
 INSTANTIATE_TEST_SUITE_P(Targets, Sweep,
@@ -163,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, Sweep,
 /// Attention whose scores no kernel stores, at sizes where the targets as they are would store them.
 class StreamedAttention : public ::testing::TestWithParam<std::string> {};
 TEST_P(StreamedAttention, MatchesTheOracle) {
-  Target streaming = target(GetParam());
+  Target streaming = shippedTarget(GetParam());
   streaming.streamScores = 1;
   streaming.parallel = 1;  // tiles as large as they get
   const std::vector<SweepCase> cases = attentionCases();
@@ -175,8 +167,8 @@ TEST_P(StreamedAttention, MatchesTheOracle) {
   EXPECT_GE(streamed, cases.size());
   Gpu gpu;
   Checker checker(cases, GetParam());
-  for (size_t first = 0; first < cases.size(); first += kBatch)
-    sweep(gpu, cases, first, std::min(kBatch, cases.size() - first), streaming, checker, 1);
+  for (size_t first = 0; first < cases.size(); first += kModuleCases)
+    sweep(gpu, cases, first, std::min(kModuleCases, cases.size() - first), streaming, checker, 1);
 }
 INSTANTIATE_TEST_SUITE_P(Targets, StreamedAttention, ::testing::Values("lavapipe", "gpu", "vulkan-min"),
                          [](const auto& info) {
@@ -220,7 +212,7 @@ int spreadDispatches(const Module& module) {
 /// Groups beyond the limit along x go on along y: with a tiny limit, and with the real one.
 void sweepGroups(int64_t limit, int64_t groups, const char* reduce, const char* matmul) {
   constexpr int64_t kWorkgroup = 8;
-  Target narrow = target("vulkan-min");
+  Target narrow = shippedTarget("vulkan-min");
   narrow.maxGrid = limit, narrow.workgroup = kWorkgroup, narrow.parallel = 1 << 24;
   narrow.reduce = reduce, narrow.matmul = matmul;
   const std::vector<SweepCase> cases = manyGroupCases(groups, kWorkgroup, narrow);

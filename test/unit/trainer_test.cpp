@@ -14,7 +14,7 @@ namespace {
 
 // The gradient of (w - x)² is 2 (w - x); with a rate of 0.1 and x = 2, w goes 0, 0.4, 0.72, 0.976, 1.1808, …
 // The distance of w from 1 is least after step 3.
-constexpr const char* kModel = R"(
+constexpr const char* kPull = R"(
 module @m {
   param @w : tensor<1xf32> {init = zeros}
   func @train(%x: tensor<1xf32>) -> (loss: tensor<f32>) {
@@ -100,7 +100,7 @@ class TrainerTest : public Files {
  protected:
   void SetUp() override {
     Files::SetUp();
-    auto module = parse(kModel, "m.tgir");
+    auto module = parse(kPull, "m.tgir");
     ASSERT_OK(module);
     SessionOptions options;
     options.device = "interp";

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tools/driver/inspect_facts.h"
+#include "tools/driver/table_text.h"
 #include "tools/driver/train_console.h"
 
 namespace tg {
@@ -13,12 +14,7 @@ namespace {
 
 constexpr size_t kTensorRows = 30, kOpNames = 8, kCheckpointRows = 12;
 
-std::string size(int64_t bytes) {
-  if (bytes >= int64_t{10} << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-  if (bytes >= int64_t{10} << 10) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / (1 << 10));
-  return fmt::format("{} B", bytes);
-}
-std::string size(const Facts& bytes) { return bytes.is_number() ? size(bytes.get<int64_t>()) : "-"; }
+std::string sizeText(const Facts& bytes) { return bytes.is_number() ? sizeText(bytes.get<int64_t>()) : "-"; }
 
 /// A value as a cell: words without quotes, null as a dash.
 std::string word(const Facts& value) {
@@ -45,7 +41,7 @@ void printTensors(const char* title, const Facts& tensors) {
     elements += count;
     width = std::max(width, tensor["name"].get<std::string>().size());
   }
-  fmt::print("{}: {} tensors, {} elements, {}{}\n", title, tensors.size(), elements, size(bytes),
+  fmt::print("{}: {} tensors, {} elements, {}{}\n", title, tensors.size(), elements, sizeText(bytes),
              broken ? fmt::format(", {} NOT FINITE", broken) : "");
   if (tensors.empty()) return;
   width = std::min<size_t>(width, 32);
@@ -59,7 +55,7 @@ void printTensors(const char* title, const Facts& tensors) {
     ++shown;
     auto number = [&](const char* key) { return fmt::format("{:.4g}", tensor[key].get<double>()); };
     fmt::print("  {:<{}}  {:<5} {:<14} {:>10} {:>11} {:>11} {:>11} {:>10}{}\n", word(tensor["name"]), width,
-               word(tensor["dtype"]), extents(tensor["shape"]), size(tensor["bytes"]), number("min"),
+               word(tensor["dtype"]), extents(tensor["shape"]), sizeText(tensor["bytes"]), number("min"),
                number("max"), number("mean"), number("std"),
                wrong ? fmt::format("  {} not finite", wrong) : "");
   }
@@ -90,8 +86,8 @@ void printFunction(const Facts& func) {
   if (!func.contains("memory")) return;
   const Facts& memory = func["memory"];
   fmt::print("    memory: persistent {}, io {}, arena {} ({} live at the peak)\n",
-             size(memory["persistent_bytes"]), size(memory["io_bytes"]), size(memory["arena_bytes"]),
-             size(memory["peak_bytes"]));
+             sizeText(memory["persistent_bytes"]), sizeText(memory["io_bytes"]),
+             sizeText(memory["arena_bytes"]), sizeText(memory["peak_bytes"]));
 }
 
 void printModule(const Facts& module) {
@@ -99,11 +95,11 @@ void printModule(const Facts& module) {
              module.contains("target") ? ", for " + word(module["target"]) : "");
   for (const char* kind : {"params", "states"})
     fmt::print("{}: {}, {} elements, {}\n", kind, word(module[kind]["count"]), word(module[kind]["elements"]),
-               size(module[kind]["bytes"]));
+               sizeText(module[kind]["bytes"]));
   if (module.contains("train_pipeline")) fmt::print("train_pipeline: {}\n", word(module["train_pipeline"]));
   if (module["kernels"]["count"] != 0 || module["kernels"]["binaries"] != 0)
     fmt::print("kernels: {}, {} compiled ({})\n", word(module["kernels"]["count"]),
-               word(module["kernels"]["binaries"]), size(module["kernels"]["binary_bytes"]));
+               word(module["kernels"]["binaries"]), sizeText(module["kernels"]["binary_bytes"]));
   fmt::print("functions:\n");
   for (const Facts& func : module["functions"]) printFunction(func);
 }
@@ -152,7 +148,7 @@ void printBundle(const Facts& facts) {
              word(facts["kernels"]), word(facts["dispatches"]), word(facts["version"]));
   printPlaces("input", facts["inputs"]);
   printPlaces("result", facts["results"]);
-  fmt::print("weights: {} tensors, {}\n", facts["weights"].size(), size(facts["weights_bytes"]));
+  fmt::print("weights: {} tensors, {}\n", facts["weights"].size(), sizeText(facts["weights_bytes"]));
 }
 
 void printCheckpoints(const Facts& facts) {
@@ -192,7 +188,7 @@ void printRun(const Facts& facts) {
     const Facts& module = facts["module"];
     fmt::print("module @{}: {} params, {} elements, {}\n", word(module["name"]),
                word(module["params"]["count"]), word(module["params"]["elements"]),
-               size(module["params"]["bytes"]));
+               sizeText(module["params"]["bytes"]));
     for (const Facts& func : module["functions"]) fmt::print("  {}\n", signature(func));
   }
   printCheckpoints(facts);

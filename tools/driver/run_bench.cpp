@@ -24,7 +24,6 @@ namespace tg {
 
 namespace {
 
-constexpr const char* kTrain = "train";
 constexpr int kLeastSteps = 20, kMostSteps = 10000;
 /// Devices start slow: clocks rise, and memory is mapped when first touched.
 constexpr double kWarmSeconds = 0.3;

@@ -17,7 +17,6 @@ namespace tg {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kEval = "eval";
 
 struct EvalFlags {
   std::vector<std::string> data;

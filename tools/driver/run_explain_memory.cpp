@@ -7,6 +7,7 @@
 #include "runtime/finish.h"
 #include "runtime/train/plan_report.h"
 #include "tools/driver/run_setup.h"
+#include "tools/driver/table_text.h"
 
 namespace tg {
 
@@ -16,23 +17,17 @@ constexpr int64_t kBarColumns = 48;
 // A timeline of more steps shows the highest of each stretch.
 constexpr size_t kTimelineRows = 40;
 
-std::string size(int64_t bytes) {
-  if (bytes >= int64_t{10} << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-  if (bytes >= int64_t{10} << 10) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / (1 << 10));
-  return fmt::format("{} B", bytes);
-}
-
-std::string cut(std::string text, size_t most) {
+std::string shortened(std::string text, size_t most) {
   return text.size() <= most ? text : text.substr(0, most - 3) + "...";
 }
 
 void printTotals(const MemoryReport& memory) {
-  fmt::print("memory of @{}: {} ({} bytes)\n", memory.function, size(memory.totalBytes()),
+  fmt::print("memory of @{}: {} ({} bytes)\n", memory.function, sizeText(memory.totalBytes()),
              memory.totalBytes());
-  fmt::print("  persistent {:>12}   params and states\n", size(memory.persistentBytes));
-  fmt::print("  io         {:>12}   inputs, results, what is kept to be read\n", size(memory.ioBytes));
+  fmt::print("  persistent {:>12}   params and states\n", sizeText(memory.persistentBytes));
+  fmt::print("  io         {:>12}   inputs, results, what is kept to be read\n", sizeText(memory.ioBytes));
   fmt::print("  arena      {:>12}   values of one call; {} live at the peak, lower bound {}\n",
-             size(memory.arenaBytes), size(memory.peakBytes()), size(memory.lowerBoundBytes));
+             sizeText(memory.arenaBytes), sizeText(memory.peakBytes()), sizeText(memory.lowerBoundBytes));
 }
 
 void printRows(const MemoryReport& memory, std::vector<MemoryValue> rows, size_t top) {
@@ -45,13 +40,13 @@ void printRows(const MemoryReport& memory, std::vector<MemoryValue> rows, size_t
     std::string life = row.room == "arena" ? fmt::format("{} {} .. {} {}", row.first, step(row.first),
                                                          row.last, step(row.last))
                                            : row.room;
-    fmt::print("  {:>11}  {:<22} {:<26} {:<22} {}\n", size(row.bytes), cut(row.name, 22), cut(row.type, 26),
-               row.source.empty() ? "-" : row.source, life);
+    fmt::print("  {:>11}  {:<22} {:<26} {:<22} {}\n", sizeText(row.bytes), shortened(row.name, 22),
+               shortened(row.type, 26), row.source.empty() ? "-" : row.source, life);
   }
   if (rows.size() > top) {
     int64_t rest = 0;
     for (size_t i = top; i < rows.size(); ++i) rest += rows[i].bytes;
-    fmt::print("  {:>11}  in {} more\n", size(rest), rows.size() - top);
+    fmt::print("  {:>11}  in {} more\n", sizeText(rest), rows.size() - top);
   }
 }
 
@@ -67,7 +62,7 @@ void printTimeline(const MemoryReport& memory) {
     const auto& step = memory.steps[most];
     auto bar =
         static_cast<size_t>((step.liveBytes * kBarColumns + memory.peakBytes() - 1) / memory.peakBytes());
-    fmt::print("  {:>4} {:<22} {:>11} {}{}\n", most, cut(step.label, 22), size(step.liveBytes),
+    fmt::print("  {:>4} {:<22} {:>11} {}{}\n", most, shortened(step.label, 22), sizeText(step.liveBytes),
                std::string(bar, '#'), static_cast<int>(most) == memory.peak ? " peak" : "");
   }
 }
@@ -145,7 +140,7 @@ struct ExplainMemory : Verb {
     auto half = planned(std::move(source), passes);
     if (!half) return report(app, exitInput, half.error());
     fmt::print("\nwith a batch of {} instead of {}: {} in all, {} of arena ({:.0f} % of now)\n", batch / 2,
-               batch, size(half->totalBytes()), size(half->arenaBytes),
+               batch, sizeText(half->totalBytes()), sizeText(half->arenaBytes),
                100.0 * static_cast<double>(half->totalBytes()) / static_cast<double>(now.totalBytes()));
     return exitOk;
   }

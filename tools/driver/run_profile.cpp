@@ -14,14 +14,11 @@
 #include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
+#include "tools/driver/table_text.h"
 
 namespace tg {
 
 namespace {
-
-std::string cut(const std::string& text, size_t width) {
-  return text.size() <= width ? text : text.substr(0, width - 1) + "~";
-}
 
 void printTable(const std::vector<ProfiledKernel>& kernels, const Ceilings& ceilings) {
   size_t name = 6, label = 5;

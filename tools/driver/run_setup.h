@@ -16,6 +16,9 @@
 
 namespace tg {
 
+/// The functions that training and evaluation run.
+inline constexpr const char *kTrain = "train", *kEval = "eval";
+
 enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3, exitDevice = 4 };
 
 /// Prints an error after the verb's name and returns the code.

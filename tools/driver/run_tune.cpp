@@ -18,6 +18,7 @@
 #include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
+#include "tools/driver/table_text.h"
 #include "tools/driver/train_open.h"
 
 namespace tg {
@@ -30,10 +31,6 @@ using Json = nlohmann::ordered_json;
 bool beginsTuning(std::string_view bytes) {
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && bytes[first] == '{';
-}
-
-std::string cut(const std::string& text, size_t width) {
-  return text.size() <= width ? text : text.substr(0, width - 1) + "~";
 }
 
 /// Times of the whole module, in microseconds.

@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kTrain = "train", *kEval = "eval";
 constexpr int64_t kDefaultSteps = 100;
 
 /// The passes that make a module learn; none when it does already. Guessing them would choose the

@@ -10,7 +10,7 @@ namespace tg {
 namespace {
 
 /// Inside single quotes.
-std::string quoted(std::string_view text) {
+std::string inQuotes(std::string_view text) {
   std::string out;
   for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out;
@@ -23,7 +23,7 @@ std::string plain(std::string_view text) {
     if (c == '[' || c == ']' || c == ':' || c == '\\') out += '\\';
     out += c;
   }
-  return quoted(out);
+  return inQuotes(out);
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -80,7 +80,7 @@ std::string specs(const ToolCard& tool, const std::string& program) {
   std::string out;
   for (const OptionCard& option : tool.options) {
     std::string mark =
-        option.value.empty() ? "" : ":" + plain(option.value) + ":" + quoted(action(option, program));
+        option.value.empty() ? "" : ":" + plain(option.value) + ":" + inQuotes(action(option, program));
     for (const std::string& name : option.names) {
       std::string form = name;
       if (option.bare)
