@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kTensorRows = 30, kOpNames = 8, kCheckpointRows = 12;
 
-std::string sizeText(const Facts& bytes) { return bytes.is_number() ? sizeText(bytes.get<int64_t>()) : "-"; }
+std::string sizeOf(const Facts& bytes) { return bytes.is_number() ? sizeText(bytes.get<int64_t>()) : "-"; }
 
 /// A value as a cell: words without quotes, null as a dash.
 std::string word(const Facts& value) {
@@ -41,7 +41,7 @@ void printTensors(const char* title, const Facts& tensors) {
     elements += count;
     width = std::max(width, tensor["name"].get<std::string>().size());
   }
-  fmt::print("{}: {} tensors, {} elements, {}{}\n", title, tensors.size(), elements, sizeText(bytes),
+  fmt::print("{}: {} tensors, {} elements, {}{}\n", title, tensors.size(), elements, sizeOf(bytes),
              broken ? fmt::format(", {} NOT FINITE", broken) : "");
   if (tensors.empty()) return;
   width = std::min<size_t>(width, 32);
@@ -55,7 +55,7 @@ void printTensors(const char* title, const Facts& tensors) {
     ++shown;
     auto number = [&](const char* key) { return fmt::format("{:.4g}", tensor[key].get<double>()); };
     fmt::print("  {:<{}}  {:<5} {:<14} {:>10} {:>11} {:>11} {:>11} {:>10}{}\n", word(tensor["name"]), width,
-               word(tensor["dtype"]), extents(tensor["shape"]), sizeText(tensor["bytes"]), number("min"),
+               word(tensor["dtype"]), extents(tensor["shape"]), sizeOf(tensor["bytes"]), number("min"),
                number("max"), number("mean"), number("std"),
                wrong ? fmt::format("  {} not finite", wrong) : "");
   }
@@ -86,8 +86,8 @@ void printFunction(const Facts& func) {
   if (!func.contains("memory")) return;
   const Facts& memory = func["memory"];
   fmt::print("    memory: persistent {}, io {}, arena {} ({} live at the peak)\n",
-             sizeText(memory["persistent_bytes"]), sizeText(memory["io_bytes"]),
-             sizeText(memory["arena_bytes"]), sizeText(memory["peak_bytes"]));
+             sizeOf(memory["persistent_bytes"]), sizeOf(memory["io_bytes"]), sizeOf(memory["arena_bytes"]),
+             sizeOf(memory["peak_bytes"]));
 }
 
 void printModule(const Facts& module) {
@@ -95,11 +95,11 @@ void printModule(const Facts& module) {
              module.contains("target") ? ", for " + word(module["target"]) : "");
   for (const char* kind : {"params", "states"})
     fmt::print("{}: {}, {} elements, {}\n", kind, word(module[kind]["count"]), word(module[kind]["elements"]),
-               sizeText(module[kind]["bytes"]));
+               sizeOf(module[kind]["bytes"]));
   if (module.contains("train_pipeline")) fmt::print("train_pipeline: {}\n", word(module["train_pipeline"]));
   if (module["kernels"]["count"] != 0 || module["kernels"]["binaries"] != 0)
     fmt::print("kernels: {}, {} compiled ({})\n", word(module["kernels"]["count"]),
-               word(module["kernels"]["binaries"]), sizeText(module["kernels"]["binary_bytes"]));
+               word(module["kernels"]["binaries"]), sizeOf(module["kernels"]["binary_bytes"]));
   fmt::print("functions:\n");
   for (const Facts& func : module["functions"]) printFunction(func);
 }
@@ -148,7 +148,7 @@ void printBundle(const Facts& facts) {
              word(facts["kernels"]), word(facts["dispatches"]), word(facts["version"]));
   printPlaces("input", facts["inputs"]);
   printPlaces("result", facts["results"]);
-  fmt::print("weights: {} tensors, {}\n", facts["weights"].size(), sizeText(facts["weights_bytes"]));
+  fmt::print("weights: {} tensors, {}\n", facts["weights"].size(), sizeOf(facts["weights_bytes"]));
 }
 
 void printCheckpoints(const Facts& facts) {
@@ -188,7 +188,7 @@ void printRun(const Facts& facts) {
     const Facts& module = facts["module"];
     fmt::print("module @{}: {} params, {} elements, {}\n", word(module["name"]),
                word(module["params"]["count"]), word(module["params"]["elements"]),
-               sizeText(module["params"]["bytes"]));
+               sizeOf(module["params"]["bytes"]));
     for (const Facts& func : module["functions"]) fmt::print("  {}\n", signature(func));
   }
   printCheckpoints(facts);
