@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/emit_region.h"
 #include "ir/infer.h"
@@ -69,6 +70,22 @@ KV RegionEmitter::slice(const Op& op, const Indices& at) {
   return emit(op.in(0), in);
 }
 
+/// What all terms of an index are multiples of; 1 where one is subtracted.
+static int64_t stepOf(const Index& index) {
+  int64_t step = 0;
+  for (auto [variable, factor] : index.terms) step = factor < 0 ? 1 : std::gcd(step, factor);
+  return std::max<int64_t>(step, 1);
+}
+
+/// The terms of an index and a number, all multiples of `step`, over that; wraps where the sum is below zero.
+KV RegionEmitter::quotient(Index index, int64_t number, int64_t step) {
+  index.c = 0;
+  for (auto& [variable, factor] : index.terms) factor /= step;
+  KV value = space_.materialize(index), by = KernelBuilder::u32(std::abs(number / step));
+  if (number == 0) return value;
+  return number > 0 ? kernel_.add(value, by) : kernel_.op(Opcode::k_sub, {value, by}, DType::u32);
+}
+
 RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t extent) {
   Hit out{KernelBuilder::literal(DType::i1, 1), space_.add(at, IndexSpace::constant(-low)), false};
   bool needLow = low > 0, needHigh = space_.max(at) >= low + extent;
@@ -93,10 +110,15 @@ RegionEmitter::Hit RegionEmitter::hit(const Index& at, int64_t low, int64_t exte
   out.cond = needLow && needHigh ? kernel_.op(Opcode::k_and, {above, below}, DType::i1)
              : needLow           ? above
                                  : below;
-  KV shifted = low ? kernel_.op(Opcode::k_sub, {value, KernelBuilder::u32(low)}, DType::u32) : value;
-  KV safe = kernel_.select(out.cond, shifted, KernelBuilder::u32(0));
-  out.inside =
-      space_.add(space_.variable(safe, extent, lanes ? kLanes : 1), lanes ? IndexSpace::lane() : Index{});
+  // Outside, a place inside that is as far from a multiple of the index's step: which of four neighbours an
+  // element is stays known.
+  int64_t step = lanes ? 1 : stepOf(base), first = base.c - low, rest = (first % step + step) % step;
+  if (rest >= extent) step = 1, rest = 0;
+  KV count = quotient(base, first - rest, step);
+  Index safe = space_.variable(kernel_.select(out.cond, count, KernelBuilder::u32(0)),
+                               (extent - 1 - rest) / step + 1, lanes ? kLanes : 1);
+  out.inside = space_.add(space_.add(space_.scale(safe, step), IndexSpace::constant(rest)),
+                          lanes ? IndexSpace::lane() : Index{});
   return out;
 }
 

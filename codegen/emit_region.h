@@ -147,6 +147,7 @@ class RegionEmitter {
     bool split = false;
   };
   Hit hit(const Index& at, int64_t low, int64_t extent);
+  KV quotient(Index index, int64_t number, int64_t step);
   /// An id as an index: whether it is in [0, extent), and an index that always is.
   Hit idHit(const KV& id, int64_t extent);
   /// The window of a fold that holds an element of the axis in a round, and its place k in the window; the

@@ -101,6 +101,14 @@ Attr RegisterTile::schedule() const {
       {{"tile", Attr::ints({m, n})}, {"depth", Attr::of(depth)}, {"workgroup", Attr::of(workgroup)}});
 }
 
+bool wantsTurned(const Op& product, const Target& target) {
+  if (target.matmul != "register" || product.flag("transpose_a") || !readsWindows(product.in(1)) ||
+      axisFactors(product, 1, true).rank() < 2)
+    return false;
+  const RegisterTile tile = windowTile(product, 1, target);
+  return tile.depth % 4 != 0 && tile.m % 4 == 0 && productSizes(product).inner > tile.depth;
+}
+
 RegisterTile registerTile(const Op& product, const Target& target) {
   const int which = readsWindows(product.in(1)) ? 1 : readsWindows(product.in(0)) ? 0 : -1;
   const bool windows = which >= 0 && axisFactors(product, which, true).rank() > 1;

@@ -8,6 +8,7 @@
 #include "ir/infer.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/fuse.h"
+#include "passes/fuse/slice.h"
 #include "passes/rewrite.h"
 
 namespace tg::fuse {
@@ -19,7 +20,7 @@ constexpr int64_t kLongestLoop = 1024;  ///< terms that one invocation may sum w
 class Preparer {
  public:
   Preparer(Module& module, Item& func, const Target& target)
-      : builder_(&module, &func), func_(func), target_(target) {}
+      : module_(module), builder_(&module, &func), func_(func), target_(target) {}
 
   void run() {
     std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops);
@@ -90,7 +91,7 @@ class Preparer {
     case Opcode::max_reduce:
     case Opcode::min_reduce: return reduction(op);
     case Opcode::cumsum: return cumsum(op);
-    case Opcode::matmul: return splitProduct(op);
+    case Opcode::matmul: return turns(op) ? turnedProduct(op) : splitProduct(op);
     case Opcode::concat: return concat(op);
     case Opcode::scatter_add: return scatterAdd(op);
     default: return nullptr;
@@ -219,6 +220,35 @@ class Preparer {
     axes.resize(run - 1);
     Value* first = builder_.reduce(op.code, op.in(0), last, true);
     return builder_.reshape(builder_.reduce(op.code, first, axes, true), op.result()->type.shape);
+  }
+
+  /// Of weights that lie in memory as they are; views may have turned others.
+  bool turns(const Op& product) const {
+    const Op* maker = throughReshapes(product.operands[0].value)->def;
+    return (!maker || !isInline(*maker)) && wantsTurned(product, target_);
+  }
+  /// A convolution whose weights a kernel of their own has turned before.
+  Value* turnedProduct(const Op& op) {
+    Value* source = throughReshapes(op.operands[0].value);
+    std::vector<int64_t> perm = allAxes(op.in(0)->type.rank());
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    builder_.setHint(source->name + "_turned");
+    Value* weights = builder_.reshape(source, op.in(0)->type.shape);
+    Value* view = builder_.transpose(weights, perm);
+    builder_.setHint("");
+    RegionWriter writer(module_, builder_.loc());
+    writer.define(source, writer.bind(source));
+    if (weights != source) writer.copy(*weights->def);
+    writer.copy(*view->def);
+    std::vector<std::unique_ptr<Value>> results;
+    results.push_back(std::make_unique<Value>(*view));
+    results[0]->name = builder_.names().unique(view->name);
+    auto turned = writer.finish({writer.here(view)}, std::move(results), target_);
+    Value* stored = turned->result();
+    func_.body.ops.push_back(std::move(turned));
+    AttrList attrs = op.attrs;
+    tg::set(attrs, "transpose_a", Attr::boolean(true));
+    return builder_.op(Opcode::matmul, {stored, op.in(1)}, attrs);
   }
 
   /// A product of few elements over a long inner axis, as a convolution's weight gradient is, leaves the
@@ -355,6 +385,7 @@ class Preparer {
     return builder_.reshape(sums, shape);
   }
 
+  Module& module_;
   Builder builder_;
   Item& func_;
   const Target& target_;
