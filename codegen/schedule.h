@@ -40,8 +40,8 @@ std::vector<Attr> scheduleCandidates(const Op& fused, const Target& target);
 /// Every way in which chooseSchedule stages a product in shared memory.
 std::vector<Attr> sharedMatmulSchedules();
 
-/// Whether a convolution takes its weights, which lie along k, in fewer loads when they lie along the channels:
-/// four in one where k comes in windows that four do not divide.
+/// Whether a convolution takes its weights, which lie along k, in fewer loads when they lie along the
+/// channels: four in one where k comes in windows that four do not divide.
 bool wantsTurned(const Op& product, const Target& target);
 
 /// Rows of a region whose reductions run along the last elements of a value.

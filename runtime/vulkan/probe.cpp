@@ -240,8 +240,9 @@ int64_t largestBuffer(const Properties& p) {
   return int64_t(most);
 }
 
-/// Invocations that keep so many processors busy, 512 each, rounded down to three binary digits: extents of tensors
-/// are round numbers, and 128 of 132 processors are close enough to choose by. 128 where the driver tells of none.
+/// Invocations that keep so many processors busy, 512 each, rounded down to three binary digits: extents of
+/// tensors are round numbers, and 128 of 132 processors are close enough to choose by. 128 where the driver
+/// tells of none.
 int64_t busyAt(int64_t processors) {
   int64_t digits = processors > 0 ? processors : 128, scale = 512;
   for (; digits >= 8; digits /= 2) scale *= 2;
