@@ -50,7 +50,8 @@ bool selectsBelow(const Op& op) { return op.code == Opcode::select && isCausalMa
 bool isHidden(const Value& value) {
   constexpr double kLeast = -1e38;
   const Op* op = value.def;
-  if (op && op->code == Opcode::sub && columnsOf(*op->in(1)) == 1) op = op->in(0)->def;
+  const bool shifted = op && op->code == Opcode::sub && isMatrix(*op->in(1)) && columnsOf(*op->in(1)) == 1;
+  if (shifted) op = op->in(0)->def;
   return op && selectsBelow(*op) && sameMatrix(*op->in(0), value) && op->in(2)->def &&
          op->in(2)->def->code == Opcode::constant && op->in(2)->def->operands[0].isLiteral() &&
          op->in(2)->def->operands[0].number() <= kLeast;
