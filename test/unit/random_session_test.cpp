@@ -7,7 +7,7 @@
 namespace tg {
 namespace {
 
-constexpr const char* kModel = R"(
+constexpr const char* kNoisyModel = R"(
 module @noisy {
   param @w : tensor<37xf32> {init = ones}
   func @train(%x: tensor<37xf32>, %rng: tensor<2xi32> {host = "rng"}) -> (loss: tensor<f32>, drawn: tensor<37xf32>, dropped: tensor<37xf32>) {
@@ -36,7 +36,7 @@ class RandomSession : public ::testing::Test {
     options.validation = device != "interp";
     options.seed = seed;
     options.trainPipeline = "append-grad";
-    auto module = parse(kModel, "noisy.tgir");
+    auto module = parse(kNoisyModel, "noisy.tgir");
     EXPECT_TRUE(module) << module.error().str();
     auto session = Session::create(std::move(*module), std::move(options));
     EXPECT_TRUE(session) << session.error().str();

@@ -74,6 +74,10 @@ def at_terminal(command, folder, columns, react):
     """Runs the command at a terminal. `react(seen, master, terminal)` is asked after everything that it writes."""
     master, slave = pty.openpty()
     set_columns(slave, columns)
+    # Else Ctrl-C throws away what was written and not read yet.
+    modes = termios.tcgetattr(slave)
+    modes[3] |= termios.NOFLSH
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
     terminal, seen = Terminal(columns), ""
     env = {name: value for name, value in os.environ.items() if name != "CI"}
     child = subprocess.Popen(command, cwd=folder, stdin=slave, stdout=slave, stderr=slave, env=env,
