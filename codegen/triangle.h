@@ -12,8 +12,10 @@ namespace tg {
 // Elements of a value's last two axes are above the diagonal where column > row + columns - rows: the
 // diagonal ends in the last row's last column.
 
-/// Whether all elements above the diagonal are zero; `known` says it of block arguments.
+/// What is known of a region's block arguments: whether all their elements above the diagonal are zero.
 using KnownLower = std::function<bool(const Value&)>;
+
+/// The same of any value of the region.
 bool isLower(const Value& value, const KnownLower& known);
 
 /// The same of a result of a function's op, through the kernels that lead to it.

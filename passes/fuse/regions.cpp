@@ -282,10 +282,11 @@ bool Former::waitsDearly(const Op& op, const Region& product) {
   for (const Op* each : product.ops) start = std::max(start, position_[each]);
   for (const Value* base : bases(op))
     if (base->def) last = std::max(last, position_[base->def]);
+  if (last <= start) return false;
   int64_t kept = 0;
   for (const Op* each : product.ops)
     for (const Value* base : bases(*each)) {
-      if (!base->def || isBoundary(*base->def) || last <= start) continue;
+      if (!base->def || isBoundary(*base->def)) continue;
       const std::vector<Op*>& readers = readers_[base];
       bool dies = std::all_of(readers.begin(), readers.end(),
                               [&](const Op* reader) { return position_[reader] < last; });
