@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/executor_calls.h"
 #include "runtime/executor_program.h"
 
 namespace tg {
@@ -12,10 +13,6 @@ namespace tg {
 using vulkan::Buffer;
 
 namespace {
-
-// Inputs and results up to here live in memory the host maps, so that a step needs no transfer of its own;
-// larger ones (kept gradients, captures) stay where kernels are fast and are staged.
-constexpr int64_t kMappedIoBytes = int64_t(1) << 20;
 
 /// Kernels the functions dispatch.
 std::set<std::string> kernelsOf(const std::vector<const Item*>& funcs) {
@@ -127,6 +124,12 @@ Result<void> Executor::makeBuffers(const Module& module, const Target& target, P
       program.buffers[item->name] = arena_;
     }
   }
+  const Segments& io = program.buffers["io"];
+  if (io.size() == 1 && io[0].buffer->bytes() <= kMappedIoBytes) {
+    program.port = std::make_shared<Port>();
+    program.port->io = program.port->lanes[0].buffer = io[0].buffer;
+    program.port->bytes = io[0].buffer->bytes();
+  }
   return {};
 }
 
@@ -197,25 +200,32 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
     to.push_back(std::move(made));
     return {};
   };
-  for (const auto& arg : func.body.args) TG_CHECK(add(function.inputs, arg->name, *arg));
+  Values& values = function.values;
+  for (const auto& arg : func.body.args) TG_CHECK(add(values.inputs, arg->name, *arg));
   for (const auto& op : func.body.ops) {
-    if (op->code == Opcode::capture) TG_CHECK(add(function.captures, op->word("name"), *op->in(0)));
-    if (op->code == Opcode::param_grad) TG_CHECK(add(function.grads, op->operands[0].text, *op->in(1)));
+    if (op->code == Opcode::capture) TG_CHECK(add(values.captures, op->word("name"), *op->in(0)));
+    if (op->code == Opcode::param_grad) TG_CHECK(add(values.grads, op->operands[0].text, *op->in(1)));
     if (op->code != Opcode::return_) continue;
     for (int i = 0; i < op->numOperands(); ++i)
-      TG_CHECK(add(function.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
+      TG_CHECK(add(values.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
   }
   TG_TRY(function.commands, program.commandsOf(func));
-  for (const vulkan::Command& command : function.commands)
+  for (const vulkan::Command& command : function.commands) {
     function.counts.barriers += std::holds_alternative<vulkan::Barrier>(command);
-  TG_TRY(function.recording, vulkan::Recording::create(*device_, function.commands, {func.name}));
-  function.counts.dispatches = function.recording->dispatchCount();
-  function.counts.fills = function.recording->fillCount();
-  function.counts.copies = function.recording->copyCount();
+    function.counts.dispatches += std::holds_alternative<vulkan::Dispatch>(command);
+    function.counts.fills += std::holds_alternative<vulkan::Fill>(command);
+    function.counts.copies += std::holds_alternative<vulkan::Copy>(command);
+  }
+  function.port = program.port;
+  if (!function.port) {
+    function.port = std::make_shared<Port>();
+    function.port->bytes = laneBytes(values);
+  }
+  TG_CHECK(makePassage(function, 0));
   return function;
 }
 
-Result<const Executor::Function*> Executor::find(const std::string& function) const {
+Result<Executor::Function*> Executor::find(const std::string& function) {
   if (auto found = functions_.find(function); found != functions_.end()) return &found->second;
   return noFunction(function, functions_);
 }
@@ -239,8 +249,8 @@ Result<void> Executor::setStorage(const std::string& name, const HostArray& valu
 
 Result<HostArray> Executor::storage(const std::string& name) {
   TG_TRY(const Slot* slot, storageSlot(name));
-  TG_TRY(NamedArrays read, readSlots({slot, 1}));
-  return std::move(read.front().second);
+  TG_TRY(NamedArrays values, read(*device_, {slot, 1}));
+  return std::move(values.front().second);
 }
 
 Result<ParamBuffer> Executor::share(const std::string& name) {
@@ -254,79 +264,8 @@ Result<ParamBuffer> Executor::share(const std::string& name) {
                           name));
 }
 
-Result<void> Executor::submit(const std::string& function, const Inputs& inputs) {
-  TG_TRY(const Function* found, find(function));
-  TG_CHECK(write(*found, inputs));
-  return found->recording->submit();
-}
-
-Result<void> Executor::write(const Function& function, const Inputs& inputs) {
-  std::vector<std::pair<std::string, Type>> arguments;
-  for (const Slot& slot : function.inputs) arguments.emplace_back(slot.name, slot.type);
-  TG_CHECK(checkInputs(function.name, arguments, inputs));
-  std::vector<vulkan::HostWrite> writes;
-  std::vector<std::vector<std::byte>> spread;
-  for (const Slot& slot : function.inputs) {
-    const HostArray& value = inputs.find(slot.name)->second;
-    const std::byte* data = value.bytes.data();
-    if (slot.pitch) {
-      auto& rows = spread.emplace_back(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
-      eachRow(slot.type, slot.pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
-        std::memcpy(&rows[apart], data + dense, bytes);
-      });
-      data = rows.data();
-    }
-    writes.push_back({slot.buffer, slot.offset, spanBytes(slot.type, slot.pitch), data});
-  }
-  return vulkan::transfer(*device_, writes, {});
-}
-
-Result<NamedArrays> Executor::readSlots(std::span<const Slot> slots) {
-  NamedArrays out;
-  std::vector<vulkan::HostRead> reads;
-  std::vector<std::vector<std::byte>> spread(slots.size());
-  for (const Slot& slot : slots) out.emplace_back(slot.name, HostArray::zeros(slot.type));
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const Slot& slot = slots[i];
-    std::byte* data = out[i].second.bytes.data();
-    if (slot.pitch) {
-      spread[i].resize(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
-      data = spread[i].data();
-    }
-    reads.push_back({slot.buffer, slot.offset, spanBytes(slot.type, slot.pitch), data});
-  }
-  TG_CHECK(vulkan::transfer(*device_, {}, reads));
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (!slots[i].pitch) continue;
-    eachRow(slots[i].type, slots[i].pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
-      std::memcpy(&out[i].second.bytes[dense], &spread[i][apart], bytes);
-    });
-  }
-  return out;
-}
-
-Result<RunOutputs> Executor::read(const std::string& function, bool captures) {
-  TG_TRY(const Function* found, find(function));
-  RunOutputs out;
-  TG_TRY(out.results, readSlots(found->results));
-  if (!captures) return out;
-  TG_TRY(out.captures, readSlots(found->captures));
-  return out;
-}
-
-Result<RunOutputs> Executor::run(const std::string& function, const Inputs& inputs, bool captures) {
-  if (timestamps_ != vulkan::Timestamps::none) return runTimed(function, inputs, captures);
-  TG_CHECK(submit(function, inputs));
-  return read(function, captures);
-}
-
-Result<NamedArrays> Executor::paramGrads(const std::string& function) {
-  TG_TRY(const Function* found, find(function));
-  return readSlots(found->grads);
-}
-
-Result<FunctionCounts> Executor::counts(const std::string& function) const {
-  TG_TRY(const Function* found, find(function));
+Result<FunctionCounts> Executor::counts(const std::string& function) {
+  TG_TRY(Function * found, find(function));
   return found->counts;
 }
 

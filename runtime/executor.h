@@ -1,6 +1,7 @@
 // Runs modules of stage spirv on a Vulkan device.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <set>
@@ -43,7 +44,7 @@ struct RunTimes {
   std::vector<vulkan::DeviceTime> device;  ///< as Recording::times
 };
 
-/// Each function is recorded once and replayed. Not for several threads at once.
+/// Each function is recorded once for each of its lanes and replayed. Not for several threads at once.
 class Executor : public Runner {
  public:
   /// Makes the buffers, pipelines and recordings of a verified module. Own params and states are zero.
@@ -61,15 +62,15 @@ class Executor : public Runner {
   Result<void> setStorage(const std::string& name, const HostArray& value) override;
   Result<HostArray> storage(const std::string& name) override;
   Result<ParamBuffer> share(const std::string& name) override;
-  Result<RunOutputs> run(const std::string& function, const Inputs& inputs, bool captures) override;
+  /// Waits for the oldest of kLanes calls that nobody has taken, and for this one where it is measured,
+  /// captures are wanted or a result is too large for a lane.
+  Result<std::shared_ptr<PendingCall>> begin(const std::string& function, const Inputs& inputs,
+                                             bool captures) override;
   Result<NamedArrays> paramGrads(const std::string& function) override;
+  /// What lies where the function keeps its captures, whoever wrote it.
+  Result<NamedArrays> captured(const std::string& function);
 
-  /// Writes the inputs and queues the function's commands, without waiting for them.
-  Result<void> submit(const std::string& function, const Inputs& inputs);
-  /// Waits for everything queued and reads the function's results.
-  Result<RunOutputs> read(const std::string& function, bool captures);
-
-  Result<FunctionCounts> counts(const std::string& function) const;
+  Result<FunctionCounts> counts(const std::string& function);
 
   /// From now on `run` uses recordings with these timestamps and remembers its times, or no longer does.
   void measure(vulkan::Timestamps timestamps);
@@ -93,14 +94,29 @@ class Executor : public Runner {
   };
   /// In order of their bases. Those that the executor makes end at multiples of the target's allocation.
   using Segments = std::vector<Segment>;
+  /// Where a function's values lie.
+  struct Values {
+    std::vector<Slot> inputs, results, captures, grads;
+  };
+  class Call;
+  struct Lane;
+  struct Port;
+  static constexpr size_t kLanes = 3;  ///< a step, the next one and its update
+  /// A function whose values go through one of its port's lanes.
+  struct Passage {
+    Values values;
+    std::unique_ptr<vulkan::Recording> recording;
+  };
   struct Function {
     std::string name;
-    std::vector<Slot> inputs, results, captures, grads;
-    std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< outlive the recording that names them
+    Values values;                                         ///< as the module's text places them
+    std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< outlive the recordings that name them
     std::vector<vulkan::Command> commands;
-    std::unique_ptr<vulkan::Recording> recording;
-    std::unique_ptr<vulkan::Recording> timed;  ///< the same with timestamps, made when first measured
     FunctionCounts counts;
+    std::shared_ptr<Port> port;
+    std::array<Passage, kLanes> passages;      ///< the later ones made when first used
+    size_t lane = 0;                           ///< of the last call
+    std::unique_ptr<vulkan::Recording> timed;  ///< the commands with timestamps, made when first measured
   };
   struct Program;
 
@@ -112,11 +128,21 @@ class Executor : public Runner {
   Result<void> shareStorage(const Module& module, const Program& program);
   Result<void> makePipelines(const Module& module, Program& program, const std::set<std::string>& wanted);
   Result<Function> makeFunction(const Item& func, const Program& program);
-  Result<const Function*> find(const std::string& function) const;
-  Result<void> write(const Function& function, const Inputs& inputs);
-  Result<RunOutputs> runTimed(const std::string& key, const Inputs& inputs, bool captures);
+  Result<Function*> find(const std::string& function);
+  static Result<size_t> freeLane(Port& port);
+  static bool fitsLane(const Slot& slot);
+  static int64_t strideInLane(const Slot& slot);
+  static int64_t laneBytes(const Values& values);
+  static std::vector<vulkan::Copy> stage(std::vector<Slot>& slots, vulkan::Buffer& lane, int64_t& offset,
+                                         bool toDevice);
+  Result<void> makePassage(Function& function, size_t lane);
+  Result<RunOutputs> runTimed(const std::string& key, Function& function, const Inputs& inputs,
+                              bool captures);
   Result<const Slot*> storageSlot(const std::string& name) const;
-  Result<NamedArrays> readSlots(std::span<const Slot> slots);
+  static Result<void> write(vulkan::Device& device, std::span<const Slot> slots, const Inputs& inputs,
+                            const vulkan::Buffer* lane);
+  static Result<NamedArrays> read(vulkan::Device& device, std::span<const Slot> slots,
+                                  const vulkan::Buffer* lane = nullptr);
 
   std::shared_ptr<vulkan::Device> device_;
   int64_t reserve_ = 0;  ///< bytes of @persistent that are borrowed

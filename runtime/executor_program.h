@@ -17,6 +17,7 @@ bool usesSubgroups(std::span<const uint32_t> code);
 struct Executor::Program {
   std::map<std::string, Segments, std::less<>> buffers;
   std::map<std::string, std::shared_ptr<vulkan::Pipeline>, std::less<>> pipelines;
+  std::shared_ptr<Port> port;  ///< of all functions; null where each has its own
 
   /// The part of a buffer that holds these bytes of @name.
   Result<vulkan::Binding> range(const std::string& name, int64_t offset, int64_t bytes) const;

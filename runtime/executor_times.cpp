@@ -1,7 +1,7 @@
 // Calls that are measured: the same commands with timestamps among them, and the host's clock around them.
 #include <utility>
 
-#include "runtime/executor.h"
+#include "runtime/executor_calls.h"
 
 namespace tg {
 
@@ -11,23 +11,30 @@ void Executor::measure(vulkan::Timestamps timestamps) {
   for (auto& [key, function] : functions_) function.timed.reset();
 }
 
-Result<RunOutputs> Executor::runTimed(const std::string& key, const Inputs& inputs, bool captures) {
-  TG_CHECK(find(key));
-  Function& function = functions_.find(key)->second;
+// Straight to and from where the text places the values, which may be the first lane.
+Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function, const Inputs& inputs,
+                                      bool captures) {
+  for (const Lane& lane : function.port->lanes)
+    if (const std::shared_ptr<Call> call = lane.call.lock()) TG_CHECK(call->fetch());
   if (!function.timed) {
     TG_TRY(function.timed,
            vulkan::Recording::create(*device_, function.commands, {function.name, timestamps_}));
   }
   RunTimes times;
   times.key = key;
+  function.lane = 0;
   times.begin = RunTimes::Clock::now();
-  TG_CHECK(write(function, inputs));
+  TG_CHECK(write(*device_, function.values.inputs, inputs, nullptr));
   times.written = RunTimes::Clock::now();
   TG_CHECK(function.timed->submit());
   times.submitted = RunTimes::Clock::now();
   TG_CHECK(function.timed->wait());
   times.finished = RunTimes::Clock::now();
-  TG_TRY(RunOutputs out, read(key, captures));
+  RunOutputs out;
+  TG_TRY(out.results, read(*device_, function.values.results));
+  if (captures) {
+    TG_TRY(out.captures, read(*device_, function.values.captures));
+  }
   times.read = RunTimes::Clock::now();
   times_.push_back(std::move(times));
   return out;
@@ -36,10 +43,9 @@ Result<RunOutputs> Executor::runTimed(const std::string& key, const Inputs& inpu
 // Reading timestamps takes time of its own, which no call is charged with.
 Result<std::vector<RunTimes>> Executor::takeTimes() {
   for (RunTimes& times : times_) {
-    TG_CHECK(find(times.key));
-    const Function& function = functions_.find(times.key)->second;
-    if (!function.timed) continue;
-    TG_TRY(times.device, function.timed->times());
+    TG_TRY(Function * function, find(times.key));
+    if (!function->timed) continue;
+    TG_TRY(times.device, function->timed->times());
   }
   return std::exchange(times_, {});
 }

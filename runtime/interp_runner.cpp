@@ -63,7 +63,8 @@ Result<InterpRunner::Function*> InterpRunner::find(const std::string& key) {
   return noFunction(key, functions_);
 }
 
-Result<RunOutputs> InterpRunner::run(const std::string& key, const Inputs& inputs, bool captures) {
+Result<std::shared_ptr<PendingCall>> InterpRunner::begin(const std::string& key, const Inputs& inputs,
+                                                         bool captures) {
   TG_TRY(Function * function, find(key));
   std::vector<std::pair<std::string, Type>> arguments;
   for (const auto& arg : function->program->module->func(function->name)->body.args)
@@ -78,7 +79,7 @@ Result<RunOutputs> InterpRunner::run(const std::string& key, const Inputs& input
     for (const auto& [name, array] : result.captures) out.captures.emplace_back(name, toHostArray(array));
   function->grads.clear();
   for (const auto& [name, array] : result.paramGrads) function->grads.emplace_back(name, toHostArray(array));
-  return out;
+  return std::shared_ptr<PendingCall>(std::make_shared<DoneCall>(std::move(out)));
 }
 
 Result<NamedArrays> InterpRunner::paramGrads(const std::string& key) {

@@ -28,7 +28,9 @@ class InterpRunner : public Runner {
   Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
                            const std::string& key) override;
   void dropFunction(const std::string& key) override { functions_.erase(key); }
-  Result<RunOutputs> run(const std::string& key, const Inputs& inputs, bool captures) override;
+  /// The call is done when this returns.
+  Result<std::shared_ptr<PendingCall>> begin(const std::string& key, const Inputs& inputs,
+                                             bool captures) override;
   Result<NamedArrays> paramGrads(const std::string& key) override;
 
  private:

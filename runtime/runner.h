@@ -27,6 +27,25 @@ struct RunOutputs {
   const HostArray* result(std::string_view name) const;
 };
 
+/// A call that was begun. Destroyed unread, its outputs are lost and nothing else is; it may outlive its
+/// runner.
+class PendingCall {
+ public:
+  virtual ~PendingCall() = default;
+  /// Waits for the call and gives its outputs, which is done once.
+  virtual Result<RunOutputs> take() = 0;
+};
+
+/// One that is done.
+class DoneCall : public PendingCall {
+ public:
+  explicit DoneCall(RunOutputs outputs) : outputs_(std::move(outputs)) {}
+  Result<RunOutputs> take() override { return std::move(outputs_); }
+
+ private:
+  RunOutputs outputs_;
+};
+
 /// Functions are called by keys: their names, or the ones `addFunction` was given.
 class Runner {
  public:
@@ -45,9 +64,16 @@ class Runner {
   /// Forgets a function and what only it needed.
   virtual void dropFunction(const std::string& key) = 0;
 
-  /// Runs a function with all its arguments, host scalars included, by name. Errors: no such function,
-  /// a missing or unknown input, another type; then nothing has run.
-  virtual Result<RunOutputs> run(const std::string& key, const Inputs& inputs, bool captures) = 0;
+  /// Begins a function with all its arguments, host scalars included, by name. What is called later, of any
+  /// kind, sees what it did to params and states. Errors: no such function, a missing or unknown input,
+  /// another type; then nothing has run.
+  virtual Result<std::shared_ptr<PendingCall>> begin(const std::string& key, const Inputs& inputs,
+                                                     bool captures) = 0;
+  /// The same and waits for it.
+  Result<RunOutputs> run(const std::string& key, const Inputs& inputs, bool captures) {
+    TG_TRY(std::shared_ptr<PendingCall> call, begin(key, inputs, captures));
+    return call->take();
+  }
   /// The parameter gradients of the function's last call, by parameter. None when the module did not
   /// keep them.
   virtual Result<NamedArrays> paramGrads(const std::string& key) = 0;

@@ -9,37 +9,6 @@
 
 namespace tg {
 
-namespace {
-
-/// The function that updates from accumulated gradients: the one that says after how many steps. Null
-/// where each step updates.
-const Item* applyOf(const Module& module) {
-  for (const Item* func : module.all(ItemKind::func))
-    if (find(func->attrs, "every")) return func;
-  return nullptr;
-}
-
-/// Steps for each update.
-int64_t everyOf(const Module& module) {
-  const Item* apply = applyOf(module);
-  return apply ? find(apply->attrs, "every")->integer : 1;
-}
-
-Captures toCaptures(const std::string& function, const SessionProgram::Callable& callable, NamedArrays kept) {
-  std::erase_if(kept, [&](const auto& capture) {
-    return std::find(callable.read.begin(), callable.read.end(), capture.first) == callable.read.end();
-  });
-  return {function, callable.captures, std::move(kept)};
-}
-
-}  // namespace
-
-const HostArray* CallOutputs::result(std::string_view name) const {
-  for (const auto& [own, array] : results)
-    if (own == name) return &array;
-  return nullptr;
-}
-
 Session::Session(SessionOptions options) : options_(std::move(options)) {}
 
 Session::~Session() { close(); }
@@ -64,102 +33,6 @@ void Session::publish() {
   std::lock_guard lock(viewMutex_);
   info_ = program_->info();
   module_ = program_->module();
-}
-
-Result<double> Session::rateAt(const Value& argument, int64_t step) const {
-  if (rate_) return rate_.at(step);
-  const Attr* schedule = find(argument.attrs, "schedule");
-  if (!schedule)
-    return failAt(argument.loc,
-                  fmt::format("%{} has no schedule: give it one, or call setLearningRate", argument.name));
-  auto rate = learningRate(*schedule, step);
-  if (!rate) return failAt(argument.loc, rate.error().message());
-  return *rate;
-}
-
-// `step` counts from 1. Schedules see the steps of the optimizer, random ops every one.
-Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate) const {
-  int64_t every = everyOf(*program_->module());
-  for (const auto& arg : func.body.args) {
-    const Attr* host = find(arg->attrs, "host");
-    if (!host) continue;
-    if (auto given = inputs.find(arg->name); given != inputs.end()) {
-      if (host->text == "lr" && given->second.elements() == 1) *rate = given->second.at(0);
-      continue;
-    }
-    HostArray value = HostArray::zeros(arg->type);
-    if (host->text == "loss_scale") value.set(0, 1);
-    if (host->text == "rng") {
-      value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(options_.seed));
-      value.i32()[1] = static_cast<int32_t>(step - 1);
-    }
-    if (host->text == "lr") {
-      TG_TRY(*rate, rateAt(*arg, (step - 1) / every + 1));
-      value.set(0, *rate);
-    }
-    inputs.emplace(arg->name, std::move(value));
-  }
-  return {};
-}
-
-Result<void> Session::checkLoss() const {
-  TG_TRY(const Item* func, program_->function(options_.trainFunction));
-  if (func->results.empty())
-    return failAt(func->loc, fmt::format("@{} has no result that could be its loss; call it with run",
-                                         options_.trainFunction));
-  const NamedType& first = func->results.front();
-  if (first.type == Type::tensor(DType::f32, {})) return {};
-  return failAt(func->loc,
-                fmt::format("step wants a loss, a rank-0 f32, as the first result of @{}, which is "
-                            "'{}' : {}; call it with run",
-                            options_.trainFunction, first.name, first.type.str()));
-}
-
-Result<StepResult> Session::call(const std::string& function, Inputs inputs,
-                                 const std::vector<std::string>& captures) {
-  StepResult out;
-  out.step = steps_ + 1;
-  TG_TRY(SessionProgram::Callable callable, program_->callable(function, inputs, captures));
-  TG_CHECK(fillHostScalars(*callable.func, out.step, inputs, &out.learningRate));
-  TG_TRY(RunOutputs outputs, program_->runner().run(callable.key, inputs, !captures.empty()));
-  out.results = std::move(outputs.results);
-  out.captures = toCaptures(function, callable, std::move(outputs.captures));
-  if (function != options_.trainFunction) return out;
-  steps_ = out.step;
-  lastStep_ = callable.key;
-  program_->pin(callable.key);
-  TG_CHECK(apply(out));
-  return out;
-}
-
-/// After each N-th step of accumulated gradients, the update.
-Result<void> Session::apply(StepResult& out) {
-  const Item* func = applyOf(*program_->module());
-  if (!func) return {};
-  out.applied = out.step % everyOf(*program_->module()) == 0;
-  if (!out.applied) return {};
-  Inputs scalars;
-  TG_CHECK(fillHostScalars(*func, out.step, scalars, &out.learningRate));
-  TG_TRY(RunOutputs applied, program_->runner().run(func->name, scalars, false));
-  for (auto& result : applied.results) out.results.push_back(std::move(result));
-  return {};
-}
-
-CallResult<StepResult> Session::step(const Inputs& inputs, const std::vector<std::string>& captures) {
-  return serve<StepResult>([&]() -> Result<StepResult> {
-    TG_CHECK(checkLoss());
-    TG_TRY(StepResult out, call(options_.trainFunction, inputs, captures));
-    out.loss = out.results.front().second.at(0);
-    return out;
-  });
-}
-
-CallResult<CallOutputs> Session::run(const std::string& function, const Inputs& inputs,
-                                     const std::vector<std::string>& captures) {
-  return serve<CallOutputs>([&]() -> Result<CallOutputs> {
-    TG_TRY(StepResult out, call(function, inputs, captures));
-    return CallOutputs{std::move(out.results), std::move(out.captures)};
-  });
 }
 
 CallResult<void> Session::attach(std::unique_ptr<Module> forward) {
@@ -189,6 +62,7 @@ Result<void> Session::replace(std::unique_ptr<Module> module, const ReplaceOptio
   program_ = std::move(program);
   rate_.clear();
   lastStep_.clear();
+  forgetSteps();
   steps_ = 0;
   publish();
   return {};
@@ -203,6 +77,7 @@ CallResult<void> Session::replaceModule(std::unique_ptr<Module> module, ReplaceO
 void Session::close() {
   queue_.close("the session is closed");
   std::lock_guard lock(viewMutex_);
+  forgetSteps();
   program_.reset();
   module_.reset();
 }
@@ -213,7 +88,7 @@ CallResult<void> Session::replaceRate(Schedule schedule) {
     if (!program_->hasHostScalar("lr"))
       return fail("setLearningRate: no function has an argument {host = \"lr\"}, the rate of its updates; "
                   "append-adam makes one, as in the train pipeline append-grad,append-adam");
-    return rate_.set(std::move(schedule), steps_ / everyOf(*program_->module()));
+    return rate_.set(std::move(schedule), steps_ / program_->stepsPerUpdate());
   });
 }
 
@@ -234,7 +109,7 @@ CallResult<void> Session::setSteps(int64_t steps) {
   return serve<void>([&]() -> Result<void> {
     if (steps < 0) return fail(fmt::format("setSteps: {} is negative", steps));
     steps_ = steps;
-    int64_t applied = steps / everyOf(*program_->module());
+    int64_t applied = steps / program_->stepsPerUpdate();
     if (applied < rate_.start()) rate_.rebase(applied);
     return {};
   });

@@ -111,6 +111,15 @@ class Session {
   /// batch size, and each new one compiles the function once more. `captures` names values kept by tg.capture
   /// to return as well, "*" being all; those the session does not keep cost one compilation too.
   CallResult<StepResult> step(const Inputs& inputs, const std::vector<std::string>& captures = {});
+  /// Begins what `step` does without waiting for the device, and gives the step's number. The host waits only
+  /// where a few steps that nobody has ended are not finished. What is called later, of any kind, comes after
+  /// it.
+  CallResult<int64_t> beginStep(const Inputs& inputs);
+  /// The outputs of the oldest step that was begun and not ended, waiting for it; an error when there is
+  /// none.
+  CallResult<StepResult> endStep();
+  /// Steps begun and not ended; replaceModule and close forget them.
+  size_t stepsUnderWay() const { return underWay_; }
   /// One call of any function. One of the train function counts as a step.
   CallResult<CallOutputs> run(const std::string& function, const Inputs& inputs,
                               const std::vector<std::string>& captures = {});
@@ -182,9 +191,12 @@ class Session {
   Result<void> openDevice();
   Result<void> fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate) const;
   Result<double> rateAt(const Value& argument, int64_t step) const;
-  Result<StepResult> call(const std::string& function, Inputs inputs,
-                          const std::vector<std::string>& captures);
-  Result<void> apply(StepResult& out);
+  struct Begun;
+  Result<Begun> begin(const std::string& function, Inputs inputs, const std::vector<std::string>& captures);
+  static Result<StepResult> end(Begun begun);
+  static Result<StepResult> endOfStep(Begun begun);
+  void forgetSteps();
+  Result<void> beginUpdate(Begun& begun);
   Result<void> checkLoss() const;
   Result<void> replace(std::unique_ptr<Module> module, const ReplaceOptions& options);
   Result<void> initialise(SessionProgram& program, ItemKind kind, uint64_t seed);
@@ -202,8 +214,10 @@ class Session {
   std::unique_ptr<SessionProgram> program_;
   std::vector<std::unique_ptr<Module>> attached_;  ///< as they were given
   LearningRate rate_;
-  std::string lastStep_;  ///< the runner's key of the last step
+  std::string lastStep_;      ///< the runner's key of the last step
+  std::vector<Begun> begun_;  ///< the oldest first
   std::atomic<int64_t> steps_ = 0;
+  std::atomic<size_t> underWay_ = 0;  ///< size of begun_
 
   mutable std::mutex viewMutex_;  ///< guards the two below
   SessionInfo info_;

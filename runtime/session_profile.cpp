@@ -96,7 +96,8 @@ CallResult<Profile> Session::profile(const std::string& function, const Inputs& 
       while (static_cast<int>(out.size()) < count || microseconds(start, Clock::now()) < seconds * 1e6) {
         TimedCall one;
         one.begin = Clock::now();
-        TG_CHECK(call(function, inputs, {}));
+        TG_TRY(Begun begun, begin(function, inputs, {}));
+        TG_CHECK(end(std::move(begun)));
         one.end = Clock::now();
         TG_TRY(one.runs, executor->takeTimes());
         out.push_back(std::move(one));

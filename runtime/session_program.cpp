@@ -407,6 +407,17 @@ bool SessionProgram::hasHostScalar(std::string_view role) const {
   return false;
 }
 
+const Item* SessionProgram::updateFunction() const {
+  for (const Item* func : module_->all(ItemKind::func))
+    if (find(func->attrs, "every")) return func;
+  return nullptr;
+}
+
+int64_t SessionProgram::stepsPerUpdate() const {
+  const Item* func = updateFunction();
+  return func ? find(func->attrs, "every")->integer : 1;
+}
+
 std::string SessionProgram::optimizer() const {
   std::string kind;
   auto look = [&](std::string_view text) {
@@ -442,7 +453,7 @@ std::vector<std::unique_lock<std::mutex>> SessionProgram::lockMemory() {
 }
 
 Result<int64_t> SessionProgram::kernelCount(const std::string& key) const {
-  const auto* executor = dynamic_cast<const Executor*>(runner_.get());
+  auto* executor = dynamic_cast<Executor*>(runner_.get());
   if (!executor) return int64_t{0};
   TG_TRY(FunctionCounts counts, executor->counts(key));
   return counts.kernels();

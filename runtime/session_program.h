@@ -46,6 +46,10 @@ class SessionProgram {
   Result<std::unique_ptr<Module>> moduleAt(Stage stage) const;
   /// Whether some function has a host scalar of this role.
   bool hasHostScalar(std::string_view role) const;
+  /// The function that updates from accumulated gradients: the one that says after how many steps. Null where
+  /// each step updates.
+  const Item* updateFunction() const;
+  int64_t stepsPerUpdate() const;
   /// "adam", "sgd" or "": what updates the parameters.
   std::string optimizer() const;
   /// Keeps the function with this key however many sizes follow.
@@ -110,6 +114,14 @@ class SessionProgram {
   std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
   std::string pinned_;
   uint64_t clock_ = 0;
+};
+
+/// A call whose outputs nobody has asked for.
+struct Session::Begun {
+  std::string function;
+  SessionProgram::Callable callable;
+  StepResult out;  ///< what is known before the device is done
+  std::shared_ptr<PendingCall> call, update;
 };
 
 /// Runs a call's body when its turn has come, with the memory it may touch locked.

@@ -158,14 +158,15 @@ Result<KernelSteps> KernelSteps::create(const Module& module, const std::string&
 Result<void> KernelSteps::begin(const NamedArrays& params, const Inputs& inputs) {
   at_ = 0, done_ = 0;
   for (const auto& [name, value] : params) TG_CHECK(executor_->setStorage(name, value));
-  return executor_->submit(kBegin, inputs);
+  TG_CHECK(executor_->run(kBegin, inputs, false));
+  return {};
 }
 
 Result<bool> KernelSteps::next(KernelStep& out) {
   for (; at_ < commands_.size(); ++at_) {
     const std::string key = keyOf(at_);
     if (commands_[at_]->code == Opcode::dispatch) break;
-    TG_CHECK(executor_->submit(key, {}));
+    TG_CHECK(executor_->run(key, {}, false));
   }
   if (at_ == commands_.size()) return false;
   const std::string key = keyOf(at_);
@@ -173,16 +174,15 @@ Result<bool> KernelSteps::next(KernelStep& out) {
   out.number = ++done_;
   out.op = commands_[at_++];
   out.kernel = source_->find(ItemKind::kernel, out.op->operands[0].text);
-  TG_TRY(RunOutputs before, executor_->read(key, true));
-  TG_CHECK(executor_->submit(key, {}));
-  TG_TRY(RunOutputs after, executor_->read(key, true));
-  for (size_t i = 0; i < before.captures.size(); ++i) {
+  TG_TRY(NamedArrays before, executor_->captured(key));
+  TG_TRY(RunOutputs after, executor_->run(key, {}, true));
+  for (size_t i = 0; i < before.size(); ++i) {
     const Value& param = *out.kernel->body.args[i];
     StepBuffer& buffer = out.buffers.emplace_back();
     buffer.name = param.name;
     buffer.loc = param.loc;
     buffer.written = param.type.mode != BufMode::in;
-    buffer.before = std::move(before.captures[i].second);
+    buffer.before = std::move(before[i].second);
     buffer.device = std::move(after.captures[i].second);
   }
   TG_CHECK(interpret(out));

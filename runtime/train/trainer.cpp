@@ -32,13 +32,11 @@ Result<Trainer::Snapshot> Trainer::snapshot() {
   return out;
 }
 
-Result<StepResult> Trainer::step(const Inputs& inputs) {
+Result<void> Trainer::begin(const Inputs& inputs) {
   sessionFailed_ = true;
-  TG_TRY(StepResult step, session_.step(inputs));
+  TG_TRY(begun_, session_.beginStep(inputs));
   sessionFailed_ = false;
-  state_.step = step.step;
-  state_.learningRate = step.learningRate;
-  return step;
+  return {};
 }
 
 /// Whether the run may go on after a loss that is no finite number.
@@ -87,46 +85,91 @@ Result<void> Trainer::save(TrainObserver& observer) {
   return {};
 }
 
+bool Trainer::evalDue() const { return hasEval() && options_.evalEvery && begun_ % options_.evalEvery == 0; }
+
 bool Trainer::checkpointDue(TrainControl& control) {
   if (control.checkpoint.exchange(false)) return true;
-  if (options_.checkpointEvery && state_.step % options_.checkpointEvery == 0) return true;
+  if (options_.checkpointEvery && begun_ % options_.checkpointEvery == 0) return true;
   return options_.checkpointSeconds > 0 && now() - saved_ >= options_.checkpointSeconds;
-}
-
-Result<void> Trainer::afterStep(TrainObserver& observer, TrainControl& control) {
-  bool evaluate = hasEval() && options_.evalEvery && state_.step % options_.evalEvery == 0;
-  if (evaluate) TG_CHECK(this->evaluate(observer));
-  if (checkpointDue(control)) TG_CHECK(save(observer));
-  return {};
 }
 
 /// Why the run ends before its next step, if it does.
 std::optional<TrainEnd> Trainer::endBefore(const TrainControl& control) const {
-  if (state_.step >= options_.steps) return TrainEnd::done;
+  if (begun_ >= options_.steps) return TrainEnd::done;
   if (control.stop) return TrainEnd::stopped;
   if (options_.maxSeconds > 0 && now() - began_ >= options_.maxSeconds) return TrainEnd::outOfTime;
   return {};
 }
 
-/// One step and what follows it; the end where its loss ends the run.
+/// Hears of the oldest steps until only so many are under way; the end where a loss ends the run.
+Result<std::optional<TrainEnd>> Trainer::settle(size_t underWay, const Snapshot& before,
+                                                TrainObserver& observer) {
+  while (session_.stepsUnderWay() > underWay) {
+    sessionFailed_ = true;
+    TG_TRY(StepResult done, session_.endStep());
+    sessionFailed_ = false;
+    state_.step = done.step;
+    state_.learningRate = done.learningRate;
+    summary_.lastLoss = done.loss;
+    if (std::isfinite(done.loss)) {
+      last_.push_back(done.loss);
+      if (last_.size() > kMeanSteps) last_.pop_front();
+      TG_CHECK(observer.onStep(done));
+      continue;
+    }
+    TG_TRY(bool goesOn, recover(done, before, observer));
+    if (goesOn) continue;
+    // What was begun since then knows no better.
+    while (session_.stepsUnderWay()) TG_CHECK(session_.endStep());
+    return std::optional(TrainEnd::notFinite);
+  }
+  return std::optional<TrainEnd>();
+}
+
+/// One step begun, and what is due by then; the end where a loss ends the run.
 Result<std::optional<TrainEnd>> Trainer::advance(const Inputs& inputs, TrainObserver& observer,
                                                  TrainControl& control) {
+  const bool skips = options_.onNan == OnNan::skip;
   Snapshot before;
-  if (options_.onNan == OnNan::skip) {
+  if (skips) {
     TG_TRY(before, snapshot());
   }
-  TG_TRY(StepResult done, step(inputs));
-  summary_.lastLoss = done.loss;
-  if (!std::isfinite(done.loss)) {
-    TG_TRY(bool goesOn, recover(done, before, observer));
-    if (!goesOn) return std::optional(TrainEnd::notFinite);
-  } else {
-    last_.push_back(done.loss);
-    if (last_.size() > kMeanSteps) last_.pop_front();
-    TG_CHECK(observer.onStep(done));
+  TG_CHECK(begin(inputs));
+  const bool evaluates = evalDue();
+  const bool rests = skips || evaluates || observer.wantsSession(begun_);
+  TG_TRY(std::optional<TrainEnd> end, settle(rests ? 0 : 1, before, observer));
+  if (end) return end;
+  const bool saves = checkpointDue(control);
+  if (saves && !rests) {
+    TG_TRY(end, settle(0, before, observer));
+    if (end) return end;
   }
-  TG_CHECK(afterStep(observer, control));
-  return std::optional<TrainEnd>();
+  if (evaluates) TG_CHECK(evaluate(observer));
+  if (saves) TG_CHECK(save(observer));
+  return end;
+}
+
+Result<std::optional<TrainEnd>> Trainer::loop(TrainObserver& observer, TrainControl& control) {
+  Inputs inputs;
+  if (options_.overfitOneBatch) {
+    TG_TRY(inputs, feed_.batch(1));
+  }
+  Prefetcher batches(feed_, begun_ + 1, options_.overfitOneBatch ? begun_ : options_.steps);
+  std::optional<TrainEnd> end;
+  while (!(end = endBefore(control))) {
+    if (!options_.overfitOneBatch) {
+      auto next = batches.next();
+      if (!next) {
+        TG_CHECK(settle(0, {}, observer));
+        return next.takeError();
+      }
+      inputs = std::move(*next);
+    }
+    TG_TRY(end, advance(inputs, observer, control));
+    if (end) return end;
+  }
+  TG_TRY(std::optional<TrainEnd> sooner, settle(0, {}, observer));
+  return sooner ? sooner : end;
 }
 
 /// The last evaluation and checkpoint. Parameters that a loss without a value has spoilt are not saved.
@@ -142,19 +185,8 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   before_ = state_.seconds;
   summary_ = {};
   summary_.firstStep = state_.step;
-  Inputs inputs;
-  if (options_.overfitOneBatch) {
-    TG_TRY(inputs, feed_.batch(1));
-  }
-  Prefetcher batches(feed_, state_.step + 1, options_.overfitOneBatch ? state_.step : options_.steps);
-  std::optional<TrainEnd> end;
-  while (!(end = endBefore(control))) {
-    if (!options_.overfitOneBatch) {
-      TG_TRY(inputs, batches.next());
-    }
-    TG_TRY(end, advance(inputs, observer, control));
-    if (end) break;
-  }
+  begun_ = state_.step;
+  TG_TRY(std::optional<TrainEnd> end, loop(observer, control));
   summary_.end = *end;
   TG_CHECK(conclude(observer));
   summary_.step = state_.step;

@@ -35,8 +35,8 @@ struct TrainerOptions {
 
 /// What others may ask of a running trainer, also from a signal handler.
 struct TrainControl {
-  std::atomic<bool> stop = false;        ///< finish the step, save, return
-  std::atomic<bool> checkpoint = false;  ///< save after this step and go on
+  std::atomic<bool> stop = false;        ///< finish the steps under way, save, return
+  std::atomic<bool> checkpoint = false;  ///< save after the steps under way and go on
 };
 
 struct EvalResult {
@@ -47,10 +47,13 @@ struct EvalResult {
   int64_t bestStep = 0;
 };
 
-/// Hears of what happens, on the trainer's thread. What it does is part of the step's time.
+/// Hears of what happens, on the trainer's thread. When it hears of a step, the device may be working on the
+/// next one already.
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
+  /// Whether `onStep` wants the session as this step leaves it: then the next one begins after that.
+  virtual bool wantsSession(int64_t /*step*/) const { return false; }
   virtual Result<void> onStep(const StepResult&) { return {}; }
   virtual Result<void> onEval(const EvalResult&) { return {}; }
   virtual void onSkip(const StepResult&) {}
@@ -78,7 +81,9 @@ class Trainer {
   Trainer(Session& session, const Feed& feed, TrainerOptions options, TrainState state)
       : session_(session), feed_(feed), options_(std::move(options)), state_(std::move(state)) {}
 
-  /// Errors: of the feed, the device, a save, an observer. After one, what was saved before stays.
+  /// Errors: of the feed, the device, a save, an observer. After one, what was saved before stays. Where a
+  /// loss that is no finite number ends the run, the session may have done one step more than the summary
+  /// says.
   Result<TrainSummary> run(TrainObserver& observer, TrainControl& control);
 
   const TrainState& state() const { return state_; }
@@ -91,17 +96,19 @@ class Trainer {
   struct Snapshot {
     NamedArrays params, states;
   };
-  Result<StepResult> step(const Inputs& inputs);
+  Result<void> begin(const Inputs& inputs);
+  Result<std::optional<TrainEnd>> settle(size_t underWay, const Snapshot& before, TrainObserver& observer);
+  Result<std::optional<TrainEnd>> loop(TrainObserver& observer, TrainControl& control);
   Result<bool> recover(const StepResult& step, const Snapshot& before, TrainObserver& observer);
   Result<Snapshot> snapshot();
   std::optional<TrainEnd> endBefore(const TrainControl& control) const;
   Result<std::optional<TrainEnd>> advance(const Inputs& inputs, TrainObserver& observer,
                                           TrainControl& control);
   Result<void> conclude(TrainObserver& observer);
-  Result<void> afterStep(TrainObserver& observer, TrainControl& control);
   Result<void> evaluate(TrainObserver& observer);
   Result<void> save(TrainObserver& observer);
   bool checkpointDue(TrainControl& control);
+  bool evalDue() const;
   bool hasEval() const { return feed_.evalBatches() > 0; }
 
   Session& session_;
@@ -110,6 +117,7 @@ class Trainer {
   TrainState state_;
   TrainSummary summary_;
   std::deque<double> last_;
+  int64_t begun_ = 0;  ///< the newest step that was begun; that of the state is the newest heard of
   double began_ = 0, saved_ = 0;  ///< seconds of the steady clock
   double before_ = 0;             ///< seconds of the run's earlier parts
   int64_t savedStep_ = -1, evaluatedStep_ = -1;

@@ -73,10 +73,15 @@ class Listener : public TrainObserver {
  public:
   explicit Listener(TrainControl& control) : control_(control) {}
   int64_t stopAt = 0, checkpointAt = 0;
+  int64_t wantsEach = 0;  ///< the session as every so many steps leave it
+  const Session* session = nullptr;
+  std::vector<int64_t> begun;  ///< the session's steps when each step was heard of
   std::vector<std::string> heard;
   std::vector<double> losses, evaluations;
 
+  bool wantsSession(int64_t step) const override { return wantsEach && step % wantsEach == 0; }
   Result<void> onStep(const StepResult& step) override {
+    if (session) begun.push_back(session->steps());
     losses.push_back(step.loss);
     if (step.step == stopAt) control_.stop = true;
     if (step.step == checkpointAt) control_.checkpoint = true;
@@ -239,19 +244,35 @@ TEST_F(TrainerTest, OrItsBatchIsLeftOut) {
   EXPECT_NEAR(listener_.losses.at(3), std::pow(weightAfter(3) - 2, 2), 1e-5) << "step 5 goes on from step 3";
 }
 
-TEST_F(TrainerTest, AStopFinishesItsStepAndSaves) {
+TEST_F(TrainerTest, AStepIsBegunBeforeTheLastOneIsHeardOf) {
+  listener_.session = session_.get();
+  train({.steps = 9, .evalEvery = 3, .checkpointEvery = 5});
+  EXPECT_EQ(listener_.begun, (std::vector<int64_t>{2, 3, 3, 5, 5, 6, 8, 9, 9})) << "3, 5, 6 and 9 are due";
+  listener_.begun.clear();
+  listener_.wantsEach = 2;
+  train({.steps = 14}, state_);
+  EXPECT_EQ(listener_.begun, (std::vector<int64_t>{10, 12, 12, 14, 14}));
+  EXPECT_NEAR(weight(), weightAfter(14), 1e-5);
+}
+
+TEST_F(TrainerTest, AStopFinishesTheStepsUnderWayAndSaves) {
   listener_.stopAt = 3;
   const TrainSummary summary = train({.steps = 8});
   EXPECT_EQ(summary.end, TrainEnd::stopped);
-  EXPECT_EQ(summary.step, 3);
-  EXPECT_EQ(listener_.heard, (Heard{"save 3"})) << "without the evaluation of the end";
+  EXPECT_EQ(summary.step, 4) << "begun when step 3 was heard of";
+  EXPECT_EQ(listener_.losses.size(), 4u);
+  EXPECT_EQ(listener_.heard, (Heard{"save 4"})) << "without the evaluation of the end";
+  EXPECT_NEAR(weight(), weightAfter(4), 1e-5);
 }
 
 TEST_F(TrainerTest, ACheckpointThatIsAskedForIsMadeOnce) {
   feed_.batches = 0;
   listener_.checkpointAt = 3;
   train({.steps = 6});
-  EXPECT_EQ(listener_.heard, (Heard{"save 3", "save 6"}));
+  EXPECT_EQ(listener_.heard, (Heard{"save 4", "save 6"})) << "begun when step 3 was heard of";
+  const auto checkpoint = readCheckpoint(directory_ + "/ckpt/step_00000004");
+  ASSERT_OK(checkpoint);
+  EXPECT_NEAR(checkpoint->params.front().second.at(0), weightAfter(4), 1e-5);
 }
 
 TEST_F(TrainerTest, TimeEndsTheRunAfterAStep) {

@@ -27,11 +27,14 @@ namespace {
 constexpr int kLeastSteps = 20, kMostSteps = 10000;
 /// Devices start slow: clocks rise, and memory is mapped when first touched.
 constexpr double kWarmSeconds = 0.3;
+/// Milliseconds of steps timed together, which the host's part of the last one is lost in; at most as many
+/// steps as are asked for at least.
+constexpr double kTogether = 5;
 
 struct BenchFlags {
   int steps = kLeastSteps, warmup = 5;
   double minTime = 1;
-  bool json = false, compile = false;
+  bool json = false, compile = false, wait = false;
   std::string results, table, against;
 };
 
@@ -41,30 +44,47 @@ double since(Clock::time_point start) {
 }
 
 struct Timing {
-  std::vector<double> milliseconds;  ///< of each step, sorted
+  std::vector<double> milliseconds;  ///< of a step, sorted: the mean over those timed together
+  int steps = 0;
   double firstLoss = 0, lastLoss = 0;
   double median() const { return milliseconds[milliseconds.size() / 2]; }
 };
 
+/// Steps as tg-run train makes them, the next one begun before a loss is read. The device rests before the
+/// first and after the last, so that no step's time is another's. Milliseconds of each.
+Result<double> timeSteps(Session& session, const Inputs& inputs, int count, double& loss) {
+  const auto start = Clock::now();
+  for (int begun = 0, ended = 0; ended < count; ++ended) {
+    for (; begun < count && begun < ended + 2; ++begun) TG_CHECK(session.beginStep(inputs));
+    TG_TRY(StepResult step, session.endStep());
+    loss = step.loss;
+  }
+  return since(start) / count;
+}
+
 Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags& flags) {
   Timing timing;
+  std::optional<double> firstLoss;
+  double each = 0;
+  auto time = [&](int count) -> Result<void> {
+    TG_TRY(each, timeSteps(session, inputs, count, timing.lastLoss));
+    if (!firstLoss) firstLoss = timing.lastLoss;
+    return {};
+  };
   auto start = Clock::now();
   auto isCold = [&](int steps) {
     return steps < flags.warmup || (flags.warmup > 0 && since(start) < kWarmSeconds * 1e3);
   };
-  for (int i = 0; isCold(i); ++i) {
-    TG_TRY(StepResult step, session.step(inputs));
-    if (i == 0) timing.firstLoss = step.loss;
-  }
+  for (int i = 0; isCold(i); ++i) TG_CHECK(time(1));
+  const int together =
+      flags.wait || each <= 0 ? 1 : static_cast<int>(std::clamp(kTogether / each, 1.0, double(kLeastSteps)));
   start = Clock::now();
-  int count = 0;
-  while (count < flags.steps || (since(start) < flags.minTime * 1e3 && count < kMostSteps)) {
-    auto begin = Clock::now();
-    TG_TRY(StepResult step, session.step(inputs));
-    timing.milliseconds.push_back(since(begin));
-    timing.lastLoss = step.loss;
-    if (count++ == 0 && flags.warmup == 0) timing.firstLoss = step.loss;
+  while (timing.steps < flags.steps || (since(start) < flags.minTime * 1e3 && timing.steps < kMostSteps)) {
+    TG_CHECK(time(together));
+    timing.steps += together;
+    timing.milliseconds.push_back(each);
   }
+  timing.firstLoss = firstLoss.value_or(0);
   std::sort(timing.milliseconds.begin(), timing.milliseconds.end());
   return timing;
 }
@@ -106,7 +126,7 @@ Json toJson(const std::string& model, const OpenModel& open, int64_t kernels, co
           {"driver", info.driver},
           {"ms_median", timing.median()},
           {"ms_min", timing.milliseconds.front()},
-          {"steps", timing.milliseconds.size()},
+          {"steps", timing.steps},
           {"kernels", kernels},
           {"parameters", info.parameters},
           {"arena_bytes", info.persistentBytes + info.ioBytes + info.arenaBytes},
@@ -185,6 +205,7 @@ struct Bench : Verb {
         ->capture_default_str()
         ->check(CLI::NonNegativeNumber);
     app.add_option("--min-time", flags.minTime, "seconds of steps, at least")->capture_default_str();
+    app.add_flag("--wait", flags.wait, "begin no step before the last one's loss is read");
     app.add_flag("--json", flags.json, "print JSON");
     app.add_flag("--compile", flags.compile, "also time compiling with empty caches, then with full ones");
     app.add_option("--results", flags.results, "add the figures to this JSON file")->option_text("FILE");

@@ -32,9 +32,9 @@ struct Train : Verb {
   TrainFlags flags;
 
   void describe(CLI::App& app) override {
-    app.description(
-        "Runs steps of @train on data and keeps the run in a folder. Ctrl-C finishes the step, saves and "
-        "prints the command that goes on; SIGUSR1 saves and goes on.");
+    app.description("Runs steps of @train on data and keeps the run in a folder. Ctrl-C finishes the steps "
+                    "under way, saves and "
+                    "prints the command that goes on; SIGUSR1 saves and goes on.");
     addModelFlags(app, model);
     addTrainFlags(app, flags);
   }

@@ -159,7 +159,7 @@ Result<void> TrainConsole::show(const StepResult& step) {
 
 Result<void> TrainConsole::onStep(const StepResult& step) {
   TG_CHECK(show(step));
-  return flags_.sampleEvery && step.step % flags_.sampleEvery == 0 ? sample(step.step) : Result<void>();
+  return samplesAt(step.step) ? sample(step.step) : Result<void>();
 }
 
 /// A text by the model as it is now. Its time is no step's.

@@ -29,6 +29,7 @@ class TrainConsole : public TrainObserver {
   Result<void> finish();
 
   void begin(const Trainer& trainer);
+  bool wantsSession(int64_t step) const override { return samplesAt(step); }
   Result<void> onStep(const StepResult& step) override;
   Result<void> onEval(const EvalResult& eval) override;
   void onSkip(const StepResult& step) override;
@@ -39,6 +40,7 @@ class TrainConsole : public TrainObserver {
   TrainConsole(const TrainFlags& flags, const OpenTraining& training) : flags_(flags), training_(training) {}
   Result<void> record(int64_t step, std::vector<std::pair<std::string, double>> values);
   Result<void> show(const StepResult& step);
+  bool samplesAt(int64_t step) const { return flags_.sampleEvery && step % flags_.sampleEvery == 0; }
   Result<void> sample(int64_t step);
   std::string stepLine(const StepResult& step, double milliseconds, double itemsPerSecond) const;
   double secondsLeft(int64_t step) const;

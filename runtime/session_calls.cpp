@@ -1,0 +1,164 @@
+// A session's calls: host scalars, steps, steps begun ahead, and the update after accumulated gradients.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtime/session.h"
+#include "runtime/session_program.h"
+
+namespace tg {
+
+namespace {
+
+Captures toCaptures(const std::string& function, const SessionProgram::Callable& callable, NamedArrays kept) {
+  std::erase_if(kept, [&](const auto& capture) {
+    return std::find(callable.read.begin(), callable.read.end(), capture.first) == callable.read.end();
+  });
+  return {function, callable.captures, std::move(kept)};
+}
+
+}  // namespace
+
+const HostArray* CallOutputs::result(std::string_view name) const {
+  for (const auto& [own, array] : results)
+    if (own == name) return &array;
+  return nullptr;
+}
+
+Result<double> Session::rateAt(const Value& argument, int64_t step) const {
+  if (rate_) return rate_.at(step);
+  const Attr* schedule = find(argument.attrs, "schedule");
+  if (!schedule)
+    return failAt(argument.loc,
+                  fmt::format("%{} has no schedule: give it one, or call setLearningRate", argument.name));
+  auto rate = learningRate(*schedule, step);
+  if (!rate) return failAt(argument.loc, rate.error().message());
+  return *rate;
+}
+
+// `step` counts from 1. Schedules see the steps of the optimizer, random ops every one.
+Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate) const {
+  const int64_t every = program_->stepsPerUpdate();
+  for (const auto& arg : func.body.args) {
+    const Attr* host = find(arg->attrs, "host");
+    if (!host) continue;
+    if (auto given = inputs.find(arg->name); given != inputs.end()) {
+      if (host->text == "lr" && given->second.elements() == 1) *rate = given->second.at(0);
+      continue;
+    }
+    HostArray value = HostArray::zeros(arg->type);
+    if (host->text == "loss_scale") value.set(0, 1);
+    if (host->text == "rng") {
+      value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(options_.seed));
+      value.i32()[1] = static_cast<int32_t>(step - 1);
+    }
+    if (host->text == "lr") {
+      TG_TRY(*rate, rateAt(*arg, (step - 1) / every + 1));
+      value.set(0, *rate);
+    }
+    inputs.emplace(arg->name, std::move(value));
+  }
+  return {};
+}
+
+Result<void> Session::checkLoss() const {
+  TG_TRY(const Item* func, program_->function(options_.trainFunction));
+  if (func->results.empty())
+    return failAt(func->loc, fmt::format("@{} has no result that could be its loss; call it with run",
+                                         options_.trainFunction));
+  const NamedType& first = func->results.front();
+  if (first.type == Type::tensor(DType::f32, {})) return {};
+  return failAt(func->loc,
+                fmt::format("step wants a loss, a rank-0 f32, as the first result of @{}, which is "
+                            "'{}' : {}; call it with run",
+                            options_.trainFunction, first.name, first.type.str()));
+}
+
+Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs,
+                                      const std::vector<std::string>& captures) {
+  Begun begun{function, {}, {}, nullptr, nullptr};
+  begun.out.step = steps_ + 1;
+  TG_TRY(begun.callable, program_->callable(function, inputs, captures));
+  TG_CHECK(fillHostScalars(*begun.callable.func, begun.out.step, inputs, &begun.out.learningRate));
+  TG_TRY(begun.call, program_->runner().begin(begun.callable.key, inputs, !captures.empty()));
+  if (function != options_.trainFunction) return begun;
+  steps_ = begun.out.step;
+  lastStep_ = begun.callable.key;
+  program_->pin(lastStep_);
+  TG_CHECK(beginUpdate(begun));
+  return begun;
+}
+
+/// After each N-th step of accumulated gradients.
+Result<void> Session::beginUpdate(Begun& begun) {
+  const Item* func = program_->updateFunction();
+  if (!func) return {};
+  begun.out.applied = begun.out.step % program_->stepsPerUpdate() == 0;
+  if (!begun.out.applied) return {};
+  Inputs scalars;
+  TG_CHECK(fillHostScalars(*func, begun.out.step, scalars, &begun.out.learningRate));
+  TG_TRY(begun.update, program_->runner().begin(func->name, scalars, false));
+  return {};
+}
+
+Result<StepResult> Session::end(Begun begun) {
+  TG_TRY(RunOutputs outputs, begun.call->take());
+  StepResult out = std::move(begun.out);
+  out.results = std::move(outputs.results);
+  out.captures = toCaptures(begun.function, begun.callable, std::move(outputs.captures));
+  if (!begun.update) return out;
+  TG_TRY(RunOutputs updated, begun.update->take());
+  for (auto& result : updated.results) out.results.push_back(std::move(result));
+  return out;
+}
+
+Result<StepResult> Session::endOfStep(Begun begun) {
+  TG_TRY(StepResult out, end(std::move(begun)));
+  out.loss = out.results.front().second.at(0);
+  return out;
+}
+
+CallResult<StepResult> Session::step(const Inputs& inputs, const std::vector<std::string>& captures) {
+  return serve<StepResult>([&]() -> Result<StepResult> {
+    TG_CHECK(checkLoss());
+    TG_TRY(Begun begun, begin(options_.trainFunction, inputs, captures));
+    return endOfStep(std::move(begun));
+  });
+}
+
+CallResult<int64_t> Session::beginStep(const Inputs& inputs) {
+  return serve<int64_t>([&]() -> Result<int64_t> {
+    TG_CHECK(checkLoss());
+    TG_TRY(Begun begun, begin(options_.trainFunction, inputs, {}));
+    const int64_t step = begun.out.step;
+    begun_.push_back(std::move(begun));
+    underWay_ = begun_.size();
+    return step;
+  });
+}
+
+void Session::forgetSteps() {
+  begun_.clear();
+  underWay_ = 0;
+}
+
+CallResult<StepResult> Session::endStep() {
+  return serve<StepResult>([&]() -> Result<StepResult> {
+    if (begun_.empty()) return fail("endStep: no step is under way; beginStep begins one");
+    Begun oldest = std::move(begun_.front());
+    begun_.erase(begun_.begin());
+    underWay_ = begun_.size();
+    return endOfStep(std::move(oldest));
+  });
+}
+
+CallResult<CallOutputs> Session::run(const std::string& function, const Inputs& inputs,
+                                     const std::vector<std::string>& captures) {
+  return serve<CallOutputs>([&]() -> Result<CallOutputs> {
+    TG_TRY(Begun begun, begin(function, inputs, captures));
+    TG_TRY(StepResult out, end(std::move(begun)));
+    return CallOutputs{std::move(out.results), std::move(out.captures)};
+  });
+}
+
+}  // namespace tg
