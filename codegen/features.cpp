@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/kernel/kernel.h"
+#include "ir/kernel/unroll.h"
 
 namespace tg {
 
@@ -36,6 +37,11 @@ Result<void> checkFeatures(const Item& kernel, const Target& target) {
   });
   if (!errors.empty()) return errors;
   return {};
+}
+
+Result<void> fitLoops(Item& kernel, const Target& target) {
+  if (target.loopIterations >= Target().loopIterations) return {};
+  return unroll(kernel, target.loopIterations);
 }
 
 }  // namespace tg

@@ -12,4 +12,8 @@ namespace tg {
 /// Atomic additions of f32 have a fallback and need none.
 Result<void> checkFeatures(const Item& kernel, const Target& target);
 
+/// Repeats the bodies of loops where an invocation would make more iterations than the target's
+/// `loop_iterations`. An error where that does not help.
+Result<void> fitLoops(Item& kernel, const Target& target);
+
 }  // namespace tg

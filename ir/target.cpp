@@ -28,6 +28,7 @@ void eachMember(T& target, Fn fn) {
   fn("texel_elements", target.texelElements);
   fn("bindings", target.bindings);
   fn("alignment", target.alignment);
+  fn("loop_iterations", target.loopIterations);
   fn("subgroup", target.subgroup);
   fn("subgroups", target.subgroups);
   fn("float_atomics", target.floatAtomics);

@@ -26,16 +26,17 @@ struct Target {
 
   // Limits: a runtime refuses a module made for larger ones than its device has. Of `allocation` only the
   // buffers count: one that the device cannot make is refused.
-  int64_t maxInvocations = 128;      ///< invocations in a workgroup
-  int64_t maxWorkgroupX = 128;       ///< local size along x
-  int64_t maxGrid = 65535;           ///< workgroups along each dimension
-  int64_t sharedBytes = 16384;       ///< shared memory per workgroup
-  int64_t storageRange = 134217728;  ///< bytes one storage binding may span
-  int64_t allocation = 1073741824;   ///< bytes of one buffer; a plan's larger ones are made of several
-  int64_t texelElements = 65536;     ///< texels one texel view may span
-  int64_t bindings = 8;              ///< storage buffers per kernel (texel views apart)
-  int64_t alignment = 256;           ///< byte alignment of a binding's offset
-  int64_t subgroup = 1;              ///< subgroup width the kernels may rely on; 1 means none
+  int64_t maxInvocations = 128;         ///< invocations in a workgroup
+  int64_t maxWorkgroupX = 128;          ///< local size along x
+  int64_t maxGrid = 65535;              ///< workgroups along each dimension
+  int64_t sharedBytes = 16384;          ///< shared memory per workgroup
+  int64_t storageRange = 134217728;     ///< bytes one storage binding may span
+  int64_t allocation = 1073741824;      ///< bytes of one buffer; a plan's larger ones are made of several
+  int64_t texelElements = 65536;        ///< texels one texel view may span
+  int64_t bindings = 8;                 ///< storage buffers per kernel (texel views apart)
+  int64_t alignment = 256;              ///< byte alignment of a binding's offset
+  int64_t loopIterations = 4294967295;  ///< of all loops of an invocation together
+  int64_t subgroup = 1;                 ///< subgroup width the kernels may rely on; 1 means none
 
   // Features: a kernel that needs one its target lacks is refused where it is compiled.
   bool subgroups = false;     ///< tgk.subgroup_reduce, subgroup_shuffle, subgroup_ballot and their ids

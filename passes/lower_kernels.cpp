@@ -439,6 +439,7 @@ Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassConte
   for (Item* kernel : module.all(ItemKind::kernel)) {
     legalize(&module, *kernel);
     if (auto fits = checkFeatures(*kernel, target); !fits) errors.append(fits.takeError());
+    if (auto fits = fitLoops(*kernel, target); !fits) errors.append(fits.takeError());
   }
   if (!errors.empty()) return errors;
   module.stage = Stage::kernel;

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <thread>
 
+#include "codegen/features.h"
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
 #include "ir/kernel/legalize.h"
@@ -110,9 +111,12 @@ Result<void> run_spirv_emit(Module& module, const SpirvEmitOptions& options, con
     TG_CHECK(run_lower_kernels(module, {}, context));
   }
   std::vector<Item*> kernels = module.all(ItemKind::kernel);
-  for (Item* kernel : kernels) legalize(&module, *kernel);
-  if (options.emit != "spirv") return {};
   TG_TRY(Target target, targetOf(module.attrs));
+  for (Item* kernel : kernels) {
+    legalize(&module, *kernel);
+    TG_CHECK(fitLoops(*kernel, target));
+  }
+  if (options.emit != "spirv") return {};
   TG_TRY(std::vector<GlslText> texts, printAll(kernels, target, context));
   ShaderCache cache(options.cache);
   TG_TRY(auto codes, compileAll(kernels, texts, cache, context));

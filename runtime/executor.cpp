@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/kernel/unroll.h"
 #include "runtime/executor_calls.h"
 #include "runtime/executor_program.h"
 
@@ -172,8 +173,16 @@ Result<void> Executor::makePipelines(const Module& module, Program& program,
                                      const std::set<std::string>& wanted) {
   TG_TRY(Target target, targetOf(module.attrs));
   std::vector<vulkan::KernelCode> codes;
+  const Target& device = device_->info().target;
   for (const Item* binary : module.all(ItemKind::binary)) {
     if (!wanted.contains(binary->name)) continue;
+    const Item* kernel = module.find(ItemKind::kernel, binary->name);
+    if (kernel && device.loopIterations < target.loopIterations)
+      if (const int64_t most = loopIterations(*kernel); most > device.loopIterations)
+        return failAt(kernel->loc,
+                      fmt::format("the loops of kernel @{} make {} iterations in an invocation, and {} ends "
+                                  "them after {}: compile for its target, whose loop_iterations says so",
+                                  kernel->name, most, device_->info().name, device.loopIterations));
     TG_TRY(auto bindings, bindingsOf(module, *binary));
     // Kernels made for a target that states a width may rely on it.
     bool relies = target.subgroup > 1 && usesSubgroups(binary->code);

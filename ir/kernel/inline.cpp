@@ -70,23 +70,10 @@ void Inliner::expand(const Op& call, const Item& callee, Ops& out) {
   }
 }
 
-/// The value of a call's input. A literal, which only its place gives a type, becomes a value of its own.
+/// The value of a call's input.
 Value* Inliner::input(const Op& call, const Operand& operand, const Type& type, Ops& out) {
   if (operand.value) return operand.value;
-  Opcode code = type.lanes > 1            ? Opcode::k_vec
-                : type.dtype == DType::i1 ? Opcode::k_and
-                                          : Opcode::k_stop_gradient;
-  auto op = std::make_unique<Op>(code);
-  op->loc = call.loc;
-  op->operands = {operand};
-  if (code == Opcode::k_and) op->operands.push_back(operand);
-  auto value = std::make_unique<Value>();
-  value->type = type;
-  value->name = names_.unique("literal");
-  value->def = op.get();
-  value->loc = call.loc;
-  op->results.push_back(std::move(value));
-  out.push_back(std::move(op));
+  out.push_back(literalValue(operand, type, names_.unique("literal"), call.loc));
   return out.back()->result();
 }
 
@@ -100,6 +87,23 @@ void Inliner::rename(Op& op) {
 }
 
 }  // namespace
+
+std::unique_ptr<Op> literalValue(const Operand& literal, const Type& type, std::string name, const Loc& loc) {
+  Opcode code = type.lanes > 1            ? Opcode::k_vec
+                : type.dtype == DType::i1 ? Opcode::k_and
+                                          : Opcode::k_stop_gradient;
+  auto op = std::make_unique<Op>(code);
+  op->loc = loc;
+  op->operands = {literal};
+  if (code == Opcode::k_and) op->operands.push_back(literal);
+  auto value = std::make_unique<Value>();
+  value->type = type;
+  value->name = std::move(name);
+  value->def = op.get();
+  value->loc = loc;
+  op->results.push_back(std::move(value));
+  return op;
+}
 
 void inlineCalls(const Module& module, Item& kernel, bool keepOwnVjp) {
   bool calls = false;

@@ -1,6 +1,9 @@
 // Calls of helper funcs, replaced by the funcs' bodies.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "ir/module.h"
 
 namespace tg {
@@ -10,5 +13,8 @@ namespace tg {
 /// `keepOwnVjp`, calls of funcs that name their own gradient stay. The module must verify: the funcs exist
 /// and none calls itself.
 void inlineCalls(const Module& module, Item& kernel, bool keepOwnVjp = false);
+
+/// A literal, which only its place gives a type, as a value of its own.
+std::unique_ptr<Op> literalValue(const Operand& literal, const Type& type, std::string name, const Loc& loc);
 
 }  // namespace tg

@@ -271,6 +271,8 @@ void fillTarget(Probe& probe, const Properties& p) {
   const bool usable = t.subgroups && (probe.minSubgroup == probe.maxSubgroup || probe.choosesSubgroup);
   t.subgroup = usable ? p.subgroup.subgroupSize : 1;
   const bool cpu = probe.info.type == "cpu";
+  // llvmpipe ends loops after 65535 iterations, all of an invocation's together, and says nothing.
+  if (p.driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) t.loopIterations = 65535;
   t.reads = cpu ? "texel" : "storage";
   t.reduce = cpu ? "lane" : "workgroup";
   t.matmul = cpu ? "register" : "shared";

@@ -100,6 +100,48 @@ TEST_F(ExecutorTest, limitsAreRefusedByName) {
   EXPECT_TRUE(checkLimits(own, device, "other"));
 }
 
+/// Counts to 70000 in one loop and to 80000 in nested ones.
+constexpr const char* kLong = R"(
+module @long {
+  kernel @count(%x: buf<16xf32, in>, %y: buf<16xf32, out>) workgroup(16) grid(1) {
+    %i = tgk.global_id 0 : u32
+    %a = tgk.load %x[%i] : f32
+    %n = tgk.for %k = 0 to(70000) iter_args(%acc = 0.0) : f32 {
+      %s = tgk.add %acc, %a : f32
+      tgk.yield %s : f32
+    }
+    %m = tgk.for %k = 0 to(400) iter_args(%acc = %n) : f32 {
+      %b = tgk.for %j = 0 to(200) iter_args(%inner = %acc) : f32 {
+        %s = tgk.add %inner, %a : f32
+        tgk.yield %s : f32
+      }
+      tgk.yield %b : f32
+    }
+    tgk.store %m, %y[%i]
+  }
+  func @predict(%x: tensor<16xf32>) -> (y: tensor<16xf32>) {
+    %y = tg.custom @count(%x) : tensor<16xf32>
+    return %y : tensor<16xf32>
+  }
+}
+)";
+
+// Mesa's CPU device ends an invocation's loops after 65535 iterations in all, without an error.
+TEST_F(ExecutorTest, LongLoopsRunToTheirEnds) {
+  SessionOptions plain = options();
+  plain.trainPipeline.clear();
+  auto session = open(parsed(kLong), plain);
+  ASSERT_TRUE(session);
+  auto out = session->run("predict", {{"x", ramp({16}, 0, 1)}});
+  ASSERT_TRUE(out) << out.error().str();
+  for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(out->results[0].second.at(i), 150000. * static_cast<double>(i));
+  if (device_->info().target.loopIterations > 150000) return;
+  plain.target = device_->info().target;
+  plain.target->loopIterations = 1000000;
+  const std::string message = messageOf(Session::create(parsed(kLong), plain));
+  EXPECT_NE(message.find("make 150400 iterations in an invocation"), std::string::npos) << message;
+}
+
 /// The device's target with buffers of 256 bytes, of which each group of parameters takes most.
 Target smallAllocations(const vulkan::Device& device) {
   Target target = device.info().target;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "ir/kernel/unroll.h"
 #include "passes/kernel/simplify.h"
 #include "test/unit/kernel_text.h"
 #include "test/unit/random_kernel.h"
@@ -104,6 +105,7 @@ bool check(const Module& original, const std::string& name) {
                                 {"dead", dropDead},
                                 {"hoist", hoistInvariants},
                                 {"reductions", recogniseReductions},
+                                {"unroll", [](Item& kernel) { (void)unroll(kernel, 1); }},
                                 {"all", simplifyKernel}};
   Runs runs(kernelOf(original, name));
   for (const Part& part : kParts) {

@@ -1,0 +1,262 @@
+#include "ir/kernel/unroll.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "ir/builder.h"
+#include "ir/kernel/index_analysis.h"
+#include "ir/kernel/inline.h"
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+namespace {
+
+/// Ops that a body may have once it is repeated: more take a driver seconds.
+constexpr size_t kMostOps = 8192;
+constexpr int64_t kMostCopies = 8;  // in one go
+/// Trips that are what a type's range leaves, and no bound of anybody's.
+constexpr int64_t kNothingKnown = int64_t(1) << 28;
+
+/// A loop whose bounds are literals.
+struct Bounds {
+  int64_t from = 0, step = 1, trips = 0;
+};
+
+std::optional<Bounds> boundsOf(const Op& loop) {
+  const Operand& from = loop.operands[0].items[0];
+  const Operand* to = loop.keyword("to");
+  const Operand* step = loop.keyword("step");
+  if (!from.isLiteral() || !to || !to->items[0].isLiteral() || (step && !step->items[0].isLiteral()))
+    return {};
+  Bounds out{from.integer, step ? step->items[0].integer : 1, 0};
+  if (out.step > 0 && to->items[0].integer > out.from)
+    out.trips = (to->items[0].integer - out.from + out.step - 1) / out.step;
+  return out;
+}
+
+bool holdsLoop(const Block& block) {
+  bool holds = false;
+  walk(block, [&](const Op& op) { holds = holds || op.code == Opcode::k_for; });
+  return holds;
+}
+
+size_t opsIn(const Block& block) {
+  size_t count = 0;
+  walk(block, [&](const Op&) { ++count; });
+  return count;
+}
+
+/// Counts iterations; the bounds that are no literals are looked up in an analysis, made when first needed.
+class Iterations {
+ public:
+  explicit Iterations(const Item& kernel) : kernel_(kernel) {}
+
+  double of(const Block& block) {
+    double sum = 0;
+    for (const auto& op : block.ops) {
+      double inner = 0;
+      for (const auto& region : op->regions) inner += of(*region);
+      sum += op->code == Opcode::k_for ? trips(*op) * (1 + inner) : inner;
+    }
+    return sum;
+  }
+  double trips(const Op& loop) {
+    if (auto bounds = boundsOf(loop)) return static_cast<double>(bounds->trips);
+    if (!analysis_) analysis_.emplace(kernel_);
+    const int64_t most = analysis_->tripCount(loop).value_or(0);
+    return most > kNothingKnown ? 0 : static_cast<double>(most);
+  }
+
+ private:
+  const Item& kernel_;
+  std::optional<IndexAnalysis> analysis_;
+};
+
+class Unroller {
+ public:
+  explicit Unroller(Item& kernel) : kernel_(kernel), names_(kernel) {}
+
+  /// Repeats the body of the innermost loop that runs most often; false when none can be repeated.
+  bool once() {
+    best_ = {};
+    Iterations iterations(kernel_);
+    find(kernel_.body, 1, iterations);
+    if (!best_.block) return false;
+    repeat(*best_.block, best_.at, best_.bounds);
+    return true;
+  }
+
+ private:
+  struct Place {
+    Block* block = nullptr;
+    size_t at = 0;
+    Bounds bounds;
+    double runs = 0;
+  };
+  using Ops = std::vector<std::unique_ptr<Op>>;
+
+  void find(Block& block, double runs, Iterations& iterations);
+  void repeat(Block& block, size_t at, const Bounds& bounds);
+  Value* define(Opcode code, std::vector<Operand> operands, const Value& like, Ops& out);
+  Value* asValue(Operand& operand, const Value& like, Ops& out);
+  void copyBody(const Op& loop, Value* index, std::vector<Operand>& carried, Ops& out);
+  void rename(Op& op);
+
+  Item& kernel_;
+  NameTable names_;
+  Place best_;
+};
+
+void Unroller::find(Block& block, double runs, Iterations& iterations) {
+  for (size_t i = 0; i < block.ops.size(); ++i) {
+    Op& op = *block.ops[i];
+    const double inside = op.code == Opcode::k_for ? runs * iterations.trips(op) : runs;
+    for (auto& region : op.regions) find(*region, inside, iterations);
+    if (op.code != Opcode::k_for || inside <= best_.runs || holdsLoop(*op.regions[0])) continue;
+    const auto bounds = boundsOf(op);
+    if (bounds && bounds->trips > 0 && opsIn(*op.regions[0]) * 2 <= kMostOps)
+      best_ = {&block, i, *bounds, inside};
+  }
+}
+
+Value* Unroller::define(Opcode code, std::vector<Operand> operands, const Value& like, Ops& out) {
+  auto op = std::make_unique<Op>(code);
+  op->operands = std::move(operands);
+  op->loc = like.loc;
+  auto value = std::make_unique<Value>();
+  value->type = like.type;
+  value->name = names_.unique(like.name);
+  value->def = op.get();
+  value->loc = like.loc;
+  op->results.push_back(std::move(value));
+  out.push_back(std::move(op));
+  return out.back()->result();
+}
+
+Value* Unroller::asValue(Operand& operand, const Value& like, Ops& out) {
+  if (!operand.value) {
+    out.push_back(literalValue(operand, like.type, names_.unique(like.name), like.loc));
+    operand = Operand::of(out.back()->result());
+  }
+  return operand.value;
+}
+
+void Unroller::rename(Op& op) {
+  for (auto& result : op.results) result->name = names_.unique(result->name);
+  for (auto& region : op.regions) {
+    for (auto& arg : region->args) arg->name = names_.unique(arg->name);
+    for (auto& inner : region->ops) rename(*inner);
+  }
+}
+
+/// One iteration with this index: `carried` goes in, and what the body yields comes out.
+void Unroller::copyBody(const Op& loop, Value* index, std::vector<Operand>& carried, Ops& out) {
+  std::unordered_map<const Value*, Value*> map{{loop.operands[0].value, index}};
+  const auto& args = iterArgs(loop);
+  for (size_t k = 0; k < args.size(); ++k) map[args[k].value] = asValue(carried[k], *args[k].value, out);
+  for (const auto& op : loop.regions[0]->ops) {
+    if (op.get() == loop.regions[0]->terminator()) break;
+    out.push_back(cloneOp(*op, map));
+    rename(*out.back());
+  }
+  const Op* yield = yieldOf(*loop.regions[0]);
+  for (size_t k = 0; k < args.size(); ++k) {
+    carried[k] = yield->operands[k];
+    if (auto it = map.find(carried[k].value); it != map.end()) carried[k].value = it->second;
+    asValue(carried[k], *args[k].value, out);
+  }
+}
+
+/// The loop with fewer iterations of several bodies, then the iterations that are left over.
+void Unroller::repeat(Block& block, size_t at, const Bounds& bounds) {
+  std::unique_ptr<Op> loop = std::move(block.ops[at]);
+  const int64_t fit = static_cast<int64_t>(kMostOps / opsIn(*loop->regions[0]));
+  const int64_t copies = std::min({bounds.trips, kMostCopies, fit});
+  int64_t rounds = bounds.trips / copies;
+  if (rounds == 1) rounds = 0;
+  const Value& index = *loop->operands[0].value;
+  const auto& args = iterArgs(*loop);
+  std::vector<Operand> carried;
+  for (const Operand& each : args) carried.push_back(each.items[0]);
+  Ops out;
+  if (rounds > 0) {
+    auto shorter = std::make_unique<Op>(Opcode::k_for);
+    shorter->loc = loop->loc;
+    auto body = std::make_unique<Block>();
+    Value* round = body->addArg(index.type, names_.unique(index.name));
+    shorter->operands = {Operand::binding(round, Operand::literal(int64_t{0})),
+                         Operand::keyword("to", {Operand::literal(rounds)})};
+    std::vector<Operand> bindings, inside;
+    for (size_t k = 0; k < args.size(); ++k) {
+      Value* arg = body->addArg(args[k].value->type, names_.unique(args[k].value->name));
+      bindings.push_back(Operand::binding(arg, carried[k]));
+      inside.push_back(Operand::of(arg));
+    }
+    if (!bindings.empty()) shorter->operands.push_back(Operand::keyword("iter_args", std::move(bindings)));
+    Value* first =
+        define(Opcode::k_mul, {Operand::of(round), Operand::literal(copies * bounds.step)}, index, body->ops);
+    for (int64_t i = 0; i < copies; ++i) {
+      const int64_t behind = bounds.from + i * bounds.step;
+      Value* own = behind == 0 ? first
+                               : define(Opcode::k_add, {Operand::of(first), Operand::literal(behind)}, index,
+                                        body->ops);
+      copyBody(*loop, own, inside, body->ops);
+    }
+    auto yield = std::make_unique<Op>(Opcode::k_yield);
+    yield->loc = loop->loc;
+    yield->operands = std::move(inside);
+    body->ops.push_back(std::move(yield));
+    shorter->regions.push_back(std::move(body));
+    carried.clear();
+    for (const auto& result : loop->results) {
+      auto value = std::make_unique<Value>();
+      value->type = result->type;
+      value->name = names_.unique(result->name);
+      value->loc = result->loc;
+      value->def = shorter.get();
+      shorter->results.push_back(std::move(value));
+      carried.push_back(Operand::of(shorter->results.back().get()));
+    }
+    out.push_back(std::move(shorter));
+  }
+  for (int64_t i = rounds * copies; i < bounds.trips; ++i) {
+    Operand own = Operand::literal(bounds.from + i * bounds.step);
+    copyBody(*loop, asValue(own, index, out), carried, out);
+  }
+  std::unordered_map<const Value*, Value*> replaced;
+  for (size_t k = 0; k < args.size(); ++k)
+    replaced[loop->result(static_cast<int>(k))] = asValue(carried[k], *args[k].value, out);
+  block.ops.erase(block.ops.begin() + static_cast<std::ptrdiff_t>(at));
+  block.ops.insert(block.ops.begin() + static_cast<std::ptrdiff_t>(at), std::make_move_iterator(out.begin()),
+                   std::make_move_iterator(out.end()));
+  walk(kernel_.body, [&](Op& op) {
+    forEachUse(op, [&](Value*& value) {
+      if (auto it = replaced.find(value); it != replaced.end()) value = it->second;
+    });
+  });
+}
+
+}  // namespace
+
+int64_t loopIterations(const Item& kernel) {
+  return static_cast<int64_t>(std::min(Iterations(kernel).of(kernel.body), 9e18));
+}
+
+Result<void> unroll(Item& kernel, int64_t most) {
+  const int64_t before = loopIterations(kernel);
+  Unroller unroller(kernel);
+  while (loopIterations(kernel) > most)
+    if (!unroller.once())
+      return failAt(kernel.loc, fmt::format("kernel @{}: its loops make {} iterations in an invocation, and "
+                                            "repeating their bodies does not bring these to {}",
+                                            kernel.name, before, most));
+  return {};
+}
+
+}  // namespace tg
