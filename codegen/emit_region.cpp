@@ -115,10 +115,12 @@ KV RegionEmitter::loadOne(int binding, const Index& offset) {
 }
 
 void RegionEmitter::store(int slot, const Index& offset) {
-  const Value* value = region_.yields[static_cast<size_t>(slot)];
+  store(slot, offset, emitLinear(region_.yields[static_cast<size_t>(slot)], offset));
+}
+
+void RegionEmitter::store(int slot, const Index& offset, KV element) {
   bool vector = IndexSpace::usesLane(offset);
-  KV element = emitLinear(value, offset);
-  if (value->type.dtype == DType::i1)
+  if (region_.yields[static_cast<size_t>(slot)]->type.dtype == DType::i1)
     element = kernel_.select(element, KernelBuilder::u32(1), KernelBuilder::u32(0));
   Index index = vector ? space_.div(IndexSpace::atLane(offset, 0), kLanes) : offset;
   kernel_.store(element, parameterFor(true, slot, vector), space_.materialize(index));

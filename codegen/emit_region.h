@@ -57,6 +57,8 @@ class RegionEmitter {
   void define(const Value* v, const Indices& at, const KV& value);
   /// Stores the element(s) of result slot `slot` at a row-major offset; four when offset has lanes.
   void store(int slot, const Index& offset);
+  /// The same of a value that is known without the region's ops.
+  void store(int slot, const Index& offset, KV element);
 
   /// From now on storage buffers are read by element alone, so that none is bound a second time as vectors.
   void readByElement() { byElement_ = true; }

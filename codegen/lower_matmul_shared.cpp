@@ -167,13 +167,21 @@ class BlockProduct {
     origin_[1] = c_.space.scale(column, blocking_.block[1]);
     std::vector<KV> acc = sums();
     if (blocking_.slices > 1) return storeSlices(acc);
-    for (int64_t i = 0; i < blocking_.tile[0]; ++i)
-      for (int64_t quad = 0; quad < quads(); ++quad)
-        store(a_.position(i), b_.position(quad * kLanes), acc[static_cast<size_t>(i * quads() + quad)]);
+    if (!zeroWhereHidden_) return storeTile(acc);
+    c_.kernel.guard(visible_, [&] { storeTile(acc); });
+    c_.kernel.guard(c_.kernel.op(Opcode::k_not, {visible_}, DType::i1), [&] { storeTile({}); });
   }
 
  private:
   int64_t quads() const { return blocking_.tile[1] / kLanes; }
+
+  /// The results of the tile's sums; zeros without any.
+  void storeTile(std::span<const KV> acc) {
+    for (int64_t i = 0; i < blocking_.tile[0]; ++i)
+      for (int64_t quad = 0; quad < quads(); ++quad)
+        store(a_.position(i), b_.position(quad * kLanes),
+              acc.empty() ? nullptr : &acc[static_cast<size_t>(i * quads() + quad)]);
+  }
 
   std::vector<KV> loadTiles(const Index& k0) {
     std::vector<KV> tiles = a_.load(lead_, origin_[0], k0);
@@ -208,10 +216,13 @@ class BlockProduct {
       }
     }
     if (p_.m <= p_.n && isReadBelow(*c_.region.body, c_.region.yields, *p_.op->result(), known, free)) {
-      KV visible =
+      visible_ =
           kernel.op(Opcode::k_lt, {c_.space.materialize(origin_[1]), c_.space.materialize(sees(p_.m, p_.n))},
                     DType::i1);
-      out.to = kernel.op(Opcode::k_select, {visible, out.to, KernelBuilder::u32(0)}, DType::u32);
+      out.to = kernel.op(Opcode::k_select, {visible_, out.to, KernelBuilder::u32(0)}, DType::u32);
+      const auto& yields = c_.region.yields;
+      zeroWhereHidden_ = std::all_of(yields.begin(), yields.end(),
+                                     [&](const Value* value) { return isLower(*value, known); });
     }
     return out;
   }
@@ -290,20 +301,22 @@ class BlockProduct {
               }
               lanes.push_back(sum);
             }
-            store(m, n, c_.kernel.vec(lanes));
+            const KV sum = c_.kernel.vec(lanes);
+            store(m, n, &sum);
           });
     }
   }
 
-  /// The results at four columns of a row, as vectors where no four straddle the edge.
-  void store(const Index& m, const Index& n, const KV& sum) {
+  /// The results at four columns of a row, as vectors where no four straddle the edge: of a sum, or zeros.
+  void store(const Index& m, const Index& n, const KV* sum) {
     const bool vector = p_.n % kLanes == 0;
     for (int lane = 0; lane < (vector ? 1 : kLanes); ++lane)
       c_.emitter.whereInside(c_.space.add(origin_[0], m), p_.m,
                              c_.space.add(origin_[1], c_.space.add(n, IndexSpace::constant(lane))), p_.n,
                              [&](const Index& mIn, const Index& nIn) {
+                               if (!sum) return storeZero(c_, p_, batch_, mIn, nIn, vector);
                                epilogue(c_, p_, batch_, mIn, nIn, 1, vector ? kLanes : 1, vector,
-                                        {vector ? sum : c_.kernel.extract(sum, lane)});
+                                        {vector ? *sum : c_.kernel.extract(*sum, lane)});
                              });
   }
 
@@ -317,6 +330,8 @@ class BlockProduct {
   Index batch_, origin_[2];
   Indices lead_;
   size_t loadsOfA_ = 0;
+  KV visible_;                    ///< whether a mask shows something of the block; where one may hide it
+  bool zeroWhereHidden_ = false;  ///< the results are
 };
 
 Result<SharedBlocking> blockingOf(const LowerContext& c) {

@@ -74,6 +74,21 @@ bool preferAlongK(const LowerContext& c, const Product& p, int which, int64_t de
   return splits[1] <= splits[0];
 }
 
+/// Where results stand that belong to an element of the product, or to four beside each other.
+static Index resultOffset(LowerContext& c, const Product& p, const Index& batch, const Index& row,
+                          Index column, bool vector) {
+  if (vector) column = c.space.add(column, IndexSpace::lane());
+  return c.space.add(c.space.scale(batch, p.m * p.n), c.space.add(c.space.scale(row, p.n), column));
+}
+
+void storeZero(LowerContext& c, const Product& p, const Index& batch, const Index& row, const Index& column,
+               bool vector) {
+  const Index offset = resultOffset(c, p, batch, row, column, vector);
+  const KV zero = KernelBuilder::f32(0);
+  for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
+    c.emitter.store(static_cast<int>(slot), offset, vector ? c.kernel.splat(zero) : zero);
+}
+
 void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index& m0, const Index& n0,
               int64_t tileM, int64_t tileN, bool vector, const std::vector<KV>& acc) {
   Indices lead = c.space.delinear(batch, p.lead);
@@ -81,9 +96,7 @@ void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index
   for (int64_t i = 0; i < tileM; ++i)
     for (int64_t j = 0; j < tileN; j += step, ++next) {
       Index row = c.space.add(m0, IndexSpace::constant(i)), column = c.space.add(n0, IndexSpace::constant(j));
-      if (vector) column = c.space.add(column, IndexSpace::lane());
-      Index offset =
-          c.space.add(c.space.scale(batch, p.m * p.n), c.space.add(c.space.scale(row, p.n), column));
+      const Index offset = resultOffset(c, p, batch, row, column, vector);
       const Shape& shape = p.op->result()->type.shape;
       const KV& sum = acc[static_cast<size_t>(next)];
       c.emitter.define(p.op->result(), c.space.delinear(offset, shape), sum);

@@ -40,5 +40,8 @@ bool preferAlongK(const LowerContext& c, const Product& p, int which, int64_t de
 /// (row-major, `width` accumulators a row of `lanes` columns each).
 void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index& m0, const Index& n0,
               int64_t tileM, int64_t tileN, bool vector, const std::vector<KV>& acc);
+/// Stores zero where the element's results stand, or those of four columns beside each other.
+void storeZero(LowerContext& c, const Product& p, const Index& batch, const Index& row, const Index& column,
+               bool vector);
 
 }  // namespace tg
