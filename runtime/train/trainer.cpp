@@ -119,8 +119,6 @@ Result<std::optional<TrainEnd>> Trainer::settle(size_t underWay, const Snapshot&
     }
     TG_TRY(bool goesOn, recover(done, before, observer));
     if (goesOn) continue;
-    // What was begun since then knows no better.
-    while (session_.stepsUnderWay()) TG_CHECK(session_.endStep());
     return std::optional(TrainEnd::notFinite);
   }
   return std::optional<TrainEnd>();
@@ -186,8 +184,12 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   summary_ = {};
   summary_.firstStep = state_.step;
   begun_ = state_.step;
-  TG_TRY(std::optional<TrainEnd> end, loop(observer, control));
-  summary_.end = *end;
+  if (session_.stepsUnderWay()) return fail("the session has steps under way; end them before it is trained");
+  auto end = loop(observer, control);
+  // What was begun since a loss or an error that ends the run is nobody's.
+  while (session_.stepsUnderWay()) (void)session_.endStep();
+  if (!end) return end.takeError();
+  summary_.end = **end;
   TG_CHECK(conclude(observer));
   summary_.step = state_.step;
   summary_.seconds = now() - began_;

@@ -81,9 +81,9 @@ class Trainer {
   Trainer(Session& session, const Feed& feed, TrainerOptions options, TrainState state)
       : session_(session), feed_(feed), options_(std::move(options)), state_(std::move(state)) {}
 
-  /// Errors: of the feed, the device, a save, an observer. After one, what was saved before stays. Where a
-  /// loss that is no finite number ends the run, the session may have done one step more than the summary
-  /// says.
+  /// Errors: steps under way, of the feed, the device, a save, an observer. After one, what was saved before
+  /// stays. Where a loss that is no finite number ends the run, the session may have done one step more than
+  /// the summary says.
   Result<TrainSummary> run(TrainObserver& observer, TrainControl& control);
 
   const TrainState& state() const { return state_; }

@@ -230,6 +230,7 @@ TEST_F(TrainerTest, ALossThatIsNoNumberEndsTheRunUnsaved) {
   EXPECT_EQ(summary.step, 4);
   EXPECT_TRUE(std::isnan(summary.lastLoss));
   EXPECT_EQ(kept(), (std::vector<int64_t>{2})) << "not 4, where one is due";
+  EXPECT_EQ(session_->stepsUnderWay(), 0u);
   EXPECT_EQ(listener_.losses.size(), 3u);
 }
 
@@ -289,6 +290,30 @@ TEST_F(TrainerTest, OneBatchIsThatOfTheFirstStep) {
   const TrainSummary summary = train({.steps = 4, .overfitOneBatch = true});
   EXPECT_EQ(summary.end, TrainEnd::done);
   EXPECT_NEAR(weight(), weightAfter(4), 1e-5);
+}
+
+TEST_F(TrainerTest, AnErrorLeavesNoStepUnderWay) {
+  struct Refuses : TrainObserver {
+    Result<void> onStep(const StepResult& step) override {
+      return step.step == 3 ? fail("no more") : Result<void>();
+    }
+  } observer;
+  Trainer trainer(*session_, feed_, {.steps = 8}, {});
+  auto failed = trainer.run(observer, control_);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().message(), "no more");
+  EXPECT_EQ(session_->stepsUnderWay(), 0u);
+  EXPECT_EQ(session_->steps(), 4) << "begun when step 3 was heard of";
+}
+
+TEST_F(TrainerTest, StepsOfOthersAreNotHeardOf) {
+  ASSERT_OK(session_->beginStep(*feed_.batch(1)));
+  Trainer trainer(*session_, feed_, {.steps = 4}, {});
+  auto refused = trainer.run(listener_, control_);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("has steps under way"), std::string::npos);
+  EXPECT_EQ(session_->endStep()->step, 1);
+  EXPECT_TRUE(listener_.losses.empty());
 }
 
 TEST_F(TrainerTest, NothingIsLeftOfAFinishedRun) {
