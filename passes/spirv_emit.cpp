@@ -106,16 +106,17 @@ Result<std::vector<std::vector<uint32_t>>> compileAll(const std::vector<Item*>& 
 Result<void> run_spirv_emit(Module& module, const SpirvEmitOptions& options, const PassContext& context) {
   if (options.emit != "kernel" && options.emit != "glsl" && options.emit != "spirv")
     return fail(fmt::format("spirv-emit: emit={} is unknown; known: kernel, glsl, spirv", options.emit));
+  TG_TRY(Target target, targetOf(module.attrs));
   if (module.stage == Stage::planned) {
     PhaseTimer timer(context, "lower-kernels");
     TG_CHECK(run_lower_kernels(module, {}, context));
+  } else {
+    for (Item* kernel : module.all(ItemKind::kernel)) {
+      legalize(&module, *kernel);
+      TG_CHECK(fitLoops(*kernel, target));
+    }
   }
   std::vector<Item*> kernels = module.all(ItemKind::kernel);
-  TG_TRY(Target target, targetOf(module.attrs));
-  for (Item* kernel : kernels) {
-    legalize(&module, *kernel);
-    TG_CHECK(fitLoops(*kernel, target));
-  }
   if (options.emit != "spirv") return {};
   TG_TRY(std::vector<GlslText> texts, printAll(kernels, target, context));
   ShaderCache cache(options.cache);

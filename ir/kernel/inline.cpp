@@ -26,7 +26,6 @@ class Inliner {
   void emit(std::unique_ptr<Op> op, Ops& out);
   void expand(const Op& call, const Item& callee, Ops& out);
   Value* input(const Op& call, const Operand& operand, const Type& type, Ops& out);
-  void rename(Op& op);
 
   const Module& module_;
   NameTable names_;
@@ -58,7 +57,7 @@ void Inliner::expand(const Op& call, const Item& callee, Ops& out) {
   for (const auto& op : callee.body.ops) {
     if (op->code == Opcode::return_) break;
     auto copy = cloneOp(*op, map);
-    rename(*copy);
+    rename(*copy, names_);
     emit(std::move(copy), out);
   }
   const Op* last = callee.body.terminator();
@@ -77,16 +76,15 @@ Value* Inliner::input(const Op& call, const Operand& operand, const Type& type, 
   return out.back()->result();
 }
 
-/// Names that are free in the kernel for what an op and its bodies define.
-void Inliner::rename(Op& op) {
-  for (auto& result : op.results) result->name = names_.unique(result->name);
+}  // namespace
+
+void rename(Op& op, NameTable& names) {
+  for (auto& result : op.results) result->name = names.unique(result->name);
   for (auto& region : op.regions) {
-    for (auto& arg : region->args) arg->name = names_.unique(arg->name);
-    for (auto& inner : region->ops) rename(*inner);
+    for (auto& arg : region->args) arg->name = names.unique(arg->name);
+    for (auto& inner : region->ops) rename(*inner, names);
   }
 }
-
-}  // namespace
 
 std::unique_ptr<Op> literalValue(const Operand& literal, const Type& type, std::string name, const Loc& loc) {
   Opcode code = type.lanes > 1            ? Opcode::k_vec

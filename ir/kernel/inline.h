@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "ir/builder.h"
 #include "ir/module.h"
 
 namespace tg {
@@ -13,6 +14,9 @@ namespace tg {
 /// `keepOwnVjp`, calls of funcs that name their own gradient stay. The module must verify: the funcs exist
 /// and none calls itself.
 void inlineCalls(const Module& module, Item& kernel, bool keepOwnVjp = false);
+
+/// Gives what an op and its bodies define names that are free there.
+void rename(Op& op, NameTable& names);
 
 /// A literal, which only its place gives a type, as a value of its own.
 std::unique_ptr<Op> literalValue(const Operand& literal, const Type& type, std::string name, const Loc& loc);

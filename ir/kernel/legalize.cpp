@@ -69,15 +69,8 @@ void Expander::expand(Op& op, Ops& out) {
   KV x;
   x.type = op.result()->type;
   if (op.operands[0].isLiteral()) {  // which only its place gives a type
-    auto literal = std::make_unique<Op>(Opcode::k_stop_gradient);
-    literal->operands = op.operands;
-    auto value = std::make_unique<Value>();
-    value->type = x.type;
-    value->name = "literal";
-    value->def = literal.get();
-    x.value = value.get();
-    literal->results.push_back(std::move(value));
-    scratch.body.ops.push_back(std::move(literal));
+    scratch.body.ops.push_back(literalValue(op.operands[0], x.type, "literal", op.loc));
+    x.value = scratch.body.ops.back()->result();
   } else {
     x.value = op.in(0);
   }

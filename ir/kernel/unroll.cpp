@@ -57,6 +57,16 @@ class Iterations {
  public:
   explicit Iterations(const Item& kernel) : kernel_(kernel) {}
 
+  /// Of an invocation.
+  int64_t count() { return static_cast<int64_t>(std::min(of(kernel_.body), 9e18)); }
+  double trips(const Op& loop) {
+    if (auto bounds = boundsOf(loop)) return static_cast<double>(bounds->trips);
+    if (!analysis_) analysis_.emplace(kernel_);
+    const int64_t most = analysis_->tripCount(loop).value_or(0);
+    return most > kNothingKnown ? 0 : static_cast<double>(most);
+  }
+
+ private:
   double of(const Block& block) {
     double sum = 0;
     for (const auto& op : block.ops) {
@@ -66,14 +76,7 @@ class Iterations {
     }
     return sum;
   }
-  double trips(const Op& loop) {
-    if (auto bounds = boundsOf(loop)) return static_cast<double>(bounds->trips);
-    if (!analysis_) analysis_.emplace(kernel_);
-    const int64_t most = analysis_->tripCount(loop).value_or(0);
-    return most > kNothingKnown ? 0 : static_cast<double>(most);
-  }
 
- private:
   const Item& kernel_;
   std::optional<IndexAnalysis> analysis_;
 };
@@ -83,9 +86,8 @@ class Unroller {
   explicit Unroller(Item& kernel) : kernel_(kernel), names_(kernel) {}
 
   /// Repeats the body of the innermost loop that runs most often; false when none can be repeated.
-  bool once() {
+  bool once(Iterations& iterations) {
     best_ = {};
-    Iterations iterations(kernel_);
     find(kernel_.body, 1, iterations);
     if (!best_.block) return false;
     repeat(*best_.block, best_.at, best_.bounds);
@@ -106,7 +108,6 @@ class Unroller {
   Value* define(Opcode code, std::vector<Operand> operands, const Value& like, Ops& out);
   Value* asValue(Operand& operand, const Value& like, Ops& out);
   void copyBody(const Op& loop, Value* index, std::vector<Operand>& carried, Ops& out);
-  void rename(Op& op);
 
   Item& kernel_;
   NameTable names_;
@@ -147,14 +148,6 @@ Value* Unroller::asValue(Operand& operand, const Value& like, Ops& out) {
   return operand.value;
 }
 
-void Unroller::rename(Op& op) {
-  for (auto& result : op.results) result->name = names_.unique(result->name);
-  for (auto& region : op.regions) {
-    for (auto& arg : region->args) arg->name = names_.unique(arg->name);
-    for (auto& inner : region->ops) rename(*inner);
-  }
-}
-
 /// One iteration with this index: `carried` goes in, and what the body yields comes out.
 void Unroller::copyBody(const Op& loop, Value* index, std::vector<Operand>& carried, Ops& out) {
   std::unordered_map<const Value*, Value*> map{{loop.operands[0].value, index}};
@@ -163,7 +156,7 @@ void Unroller::copyBody(const Op& loop, Value* index, std::vector<Operand>& carr
   for (const auto& op : loop.regions[0]->ops) {
     if (op.get() == loop.regions[0]->terminator()) break;
     out.push_back(cloneOp(*op, map));
-    rename(*out.back());
+    rename(*out.back(), names_);
   }
   const Op* yield = yieldOf(*loop.regions[0]);
   for (size_t k = 0; k < args.size(); ++k) {
@@ -244,15 +237,14 @@ void Unroller::repeat(Block& block, size_t at, const Bounds& bounds) {
 
 }  // namespace
 
-int64_t loopIterations(const Item& kernel) {
-  return static_cast<int64_t>(std::min(Iterations(kernel).of(kernel.body), 9e18));
-}
+int64_t loopIterations(const Item& kernel) { return Iterations(kernel).count(); }
 
 Result<void> unroll(Item& kernel, int64_t most) {
-  const int64_t before = loopIterations(kernel);
-  Unroller unroller(kernel);
-  while (loopIterations(kernel) > most)
-    if (!unroller.once())
+  std::optional<Iterations> iterations(kernel);
+  const int64_t before = iterations->count();
+  if (before <= most) return {};
+  for (Unroller unroller(kernel); iterations->count() > most; iterations.emplace(kernel))
+    if (!unroller.once(*iterations))
       return failAt(kernel.loc, fmt::format("kernel @{}: its loops make {} iterations in an invocation, and "
                                             "repeating their bodies does not bring these to {}",
                                             kernel.name, before, most));
