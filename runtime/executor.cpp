@@ -82,11 +82,11 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
   TG_CHECK(makePipelines(module, program, kernelsOf(funcs)));
   TG_CHECK(makeBuffers(module, made, program));
   TG_CHECK(shareStorage(module, program));
-  std::map<std::string, Function> functions;
+  std::map<std::string, std::unique_ptr<Function>> functions;
   for (const Item* func : funcs) {
     TG_TRY(Function function, makeFunction(*func, program));
     function.buffers = program.allBuffers();
-    functions.emplace(only.empty() ? func->name : key, std::move(function));
+    functions.emplace(only.empty() ? func->name : key, std::make_unique<Function>(std::move(function)));
   }
   for (auto& [name, function] : functions) functions_.insert_or_assign(name, std::move(function));
   return {};
@@ -219,12 +219,6 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
       TG_CHECK(add(values.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
   }
   TG_TRY(function.commands, program.commandsOf(func));
-  for (const vulkan::Command& command : function.commands) {
-    function.counts.barriers += std::holds_alternative<vulkan::Barrier>(command);
-    function.counts.dispatches += std::holds_alternative<vulkan::Dispatch>(command);
-    function.counts.fills += std::holds_alternative<vulkan::Fill>(command);
-    function.counts.copies += std::holds_alternative<vulkan::Copy>(command);
-  }
   function.port = program.port;
   if (!function.port) {
     function.port = std::make_shared<Port>();
@@ -234,8 +228,8 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
   return function;
 }
 
-Result<Executor::Function*> Executor::find(const std::string& function) {
-  if (auto found = functions_.find(function); found != functions_.end()) return &found->second;
+Result<Executor::Function*> Executor::find(const std::string& function) const {
+  if (auto found = functions_.find(function); found != functions_.end()) return found->second.get();
   return noFunction(function, functions_);
 }
 
@@ -273,9 +267,9 @@ Result<ParamBuffer> Executor::share(const std::string& name) {
                           name));
 }
 
-Result<FunctionCounts> Executor::counts(const std::string& function) {
-  TG_TRY(Function * found, find(function));
-  return found->counts;
+Result<vulkan::CommandCounts> Executor::counts(const std::string& function) const {
+  TG_TRY(const Function* found, find(function));
+  return vulkan::countOf(found->commands);
 }
 
 }  // namespace tg

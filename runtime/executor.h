@@ -18,11 +18,6 @@ namespace tg {
 /// Refuses a module made for larger limits than the device has, naming the limit and both numbers.
 Result<void> checkLimits(const Target& module, const Target& device, std::string_view deviceName);
 
-struct FunctionCounts {
-  int64_t dispatches = 0, fills = 0, copies = 0, barriers = 0;
-  int64_t kernels() const { return dispatches + fills + copies; }
-};
-
 /// Buffers of other sessions, seen as the first `reserve` bytes of a module's @persistent. What the module
 /// places there is theirs; its own params and states lie behind.
 struct BorrowedBuffers {
@@ -70,7 +65,8 @@ class Executor : public Runner {
   /// What lies where the function keeps its captures, whoever wrote it.
   Result<NamedArrays> captured(const std::string& function);
 
-  Result<FunctionCounts> counts(const std::string& function);
+  /// Of the function's text; copies from and to lanes do not count.
+  Result<vulkan::CommandCounts> counts(const std::string& function) const;
 
   /// From now on `run` uses recordings with these timestamps and remembers its times, or no longer does.
   void measure(vulkan::Timestamps timestamps);
@@ -112,7 +108,6 @@ class Executor : public Runner {
     Values values;                                         ///< as the module's text places them
     std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< outlive the recordings that name them
     std::vector<vulkan::Command> commands;
-    FunctionCounts counts;
     std::shared_ptr<Port> port;
     std::array<Passage, kLanes> passages;      ///< the later ones made when first used
     size_t lane = 0;                           ///< of the last call
@@ -128,7 +123,7 @@ class Executor : public Runner {
   Result<void> shareStorage(const Module& module, const Program& program);
   Result<void> makePipelines(const Module& module, Program& program, const std::set<std::string>& wanted);
   Result<Function> makeFunction(const Item& func, const Program& program);
-  Result<Function*> find(const std::string& function);
+  Result<Function*> find(const std::string& function) const;
   static Result<size_t> freeLane(Port& port);
   static bool fitsLane(const Slot& slot);
   static int64_t strideInLane(const Slot& slot);
@@ -149,7 +144,7 @@ class Executor : public Runner {
   Segments persistent_;  ///< the windows on borrowed buffers, then this executor's own
   Segments arena_;       ///< large enough for every function so far
   std::unordered_map<std::string, Slot> storage_;
-  std::map<std::string, Function> functions_;
+  std::map<std::string, std::unique_ptr<Function>> functions_;
   vulkan::Timestamps timestamps_ = vulkan::Timestamps::none;
   std::vector<RunTimes> times_;  ///< without `device`
 };

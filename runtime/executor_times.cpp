@@ -8,7 +8,7 @@ namespace tg {
 void Executor::measure(vulkan::Timestamps timestamps) {
   timestamps_ = timestamps;
   times_.clear();
-  for (auto& [key, function] : functions_) function.timed.reset();
+  for (auto& [key, function] : functions_) function->timed.reset();
 }
 
 // Straight to and from where the text places the values, which may be the first lane.

@@ -453,9 +453,9 @@ std::vector<std::unique_lock<std::mutex>> SessionProgram::lockMemory() {
 }
 
 Result<int64_t> SessionProgram::kernelCount(const std::string& key) const {
-  auto* executor = dynamic_cast<Executor*>(runner_.get());
+  const auto* executor = dynamic_cast<const Executor*>(runner_.get());
   if (!executor) return int64_t{0};
-  TG_TRY(FunctionCounts counts, executor->counts(key));
+  TG_TRY(vulkan::CommandCounts counts, executor->counts(key));
   return counts.kernels();
 }
 

@@ -140,21 +140,28 @@ Result<void> Recording::Impl::record(const std::vector<Command>& all) {
   return {};
 }
 
+CommandCounts countOf(std::span<const Command> commands) {
+  CommandCounts counts;
+  for (const Command& command : commands) {
+    counts.dispatches += std::holds_alternative<Dispatch>(command);
+    counts.fills += std::holds_alternative<Fill>(command);
+    counts.copies += std::holds_alternative<Copy>(command);
+    counts.barriers += std::holds_alternative<Barrier>(command);
+  }
+  return counts;
+}
+
 Result<std::unique_ptr<Recording>> Recording::create(Device& device, std::vector<Command> commands,
                                                      RecordingOptions options) {
   std::unique_ptr<Recording> recording(new Recording());
-  for (const Command& command : commands) {
-    TG_CHECK(checkCommand(device, command));
-    recording->dispatches_ += std::holds_alternative<Dispatch>(command);
-    recording->fills_ += std::holds_alternative<Fill>(command);
-    recording->copies_ += std::holds_alternative<Copy>(command);
-  }
+  for (const Command& command : commands) TG_CHECK(checkCommand(device, command));
+  recording->counts_ = countOf(commands);
   recording->impl_ = std::make_unique<Impl>();
   Impl& impl = *recording->impl_;
   impl.owner = device.shared_from_this();
   impl.name = std::move(options.name);
   impl.timestamps = options.timestamps;
-  TG_CHECK(impl.createQueries(recording->dispatches_ + recording->fills_ + recording->copies_));
+  TG_CHECK(impl.createQueries(recording->counts_.kernels()));
   TG_CHECK(impl.descriptors.create(impl.state(), commands, impl.name));
   TG_CHECK(impl.createCommandBuffer());
   TG_CHECK(impl.record(commands));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -49,6 +50,12 @@ struct Copy {
 
 using Command = std::variant<Dispatch, Barrier, Fill, Copy>;
 
+struct CommandCounts {
+  int64_t dispatches = 0, fills = 0, copies = 0, barriers = 0;
+  int64_t kernels() const { return dispatches + fills + copies; }
+};
+CommandCounts countOf(std::span<const Command> commands);
+
 /// What a recording measures by the device's own clock.
 enum class Timestamps : uint8_t {
   none,
@@ -93,16 +100,16 @@ class Recording {
   /// between them overlap, and each is then charged from when those before it had finished.
   Result<std::vector<DeviceTime>> times();
 
-  int64_t dispatchCount() const { return dispatches_; }
-  int64_t fillCount() const { return fills_; }
-  int64_t copyCount() const { return copies_; }
+  int64_t dispatchCount() const { return counts_.dispatches; }
+  int64_t fillCount() const { return counts_.fills; }
+  int64_t copyCount() const { return counts_.copies; }
 
  private:
   struct Impl;
   Recording() = default;
   std::unique_ptr<Impl> impl_;
   uint64_t lastSubmission_ = 0;
-  int64_t dispatches_ = 0, fills_ = 0, copies_ = 0;
+  CommandCounts counts_;
 };
 
 }  // namespace tg::vulkan
