@@ -80,8 +80,10 @@ Result<Timing> measure(Session& session, const Inputs& inputs, const BenchFlags&
       flags.wait || each <= 0 ? 1 : static_cast<int>(std::clamp(kTogether / each, 1.0, double(kLeastSteps)));
   start = Clock::now();
   while (timing.steps < flags.steps || (since(start) < flags.minTime * 1e3 && timing.steps < kMostSteps)) {
-    TG_CHECK(time(together));
-    timing.steps += together;
+    const int count =
+        std::min(together, (timing.steps < flags.steps ? flags.steps : kMostSteps) - timing.steps);
+    TG_CHECK(time(count));
+    timing.steps += count;
     timing.milliseconds.push_back(each);
   }
   timing.firstLoss = firstLoss.value_or(0);

@@ -33,8 +33,7 @@ struct Train : Verb {
 
   void describe(CLI::App& app) override {
     app.description("Runs steps of @train on data and keeps the run in a folder. Ctrl-C finishes the steps "
-                    "under way, saves and "
-                    "prints the command that goes on; SIGUSR1 saves and goes on.");
+                    "under way, saves and prints the command that goes on; SIGUSR1 saves and goes on.");
     addModelFlags(app, model);
     addTrainFlags(app, flags);
   }
