@@ -12,7 +12,7 @@ namespace tg {
 std::vector<KV>
 RegionEmitter::over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,
                     const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body,
-                    int64_t inlined) {
+                    int64_t inlined, bool sums) {
   int64_t trips = extent / step;
   std::vector<KV> carried = init;
   if (trips <= inlined) {  // costs less as straight code than a loop's bookkeeping
@@ -23,14 +23,25 @@ RegionEmitter::over(int level, int64_t extent, int64_t step, const std::vector<K
   }
   int64_t unroll = trips % inlined == 0 ? inlined : trips % 4 == 0 ? 4 : trips % 2 == 0 ? 2 : 1;
   // The loop counts rounds, so that multiples of the step stay visible to the index algebra.
-  return kernel_.loop(level, KernelBuilder::u32(0), trips / unroll, 1, init,
-                      [&](const KV& k, const std::vector<KV>& inside) {
-                        Index base = space_.scale(space_.variable(k, trips / unroll), step * unroll);
-                        std::vector<KV> values = inside;
-                        for (int64_t part = 0; part < unroll; ++part)
-                          values = body(space_.add(base, IndexSpace::constant(part * step)), values);
-                        return values;
-                      });
+  auto round = [&](const KV& k, const std::vector<KV>& inside) {
+    Index base = space_.scale(space_.variable(k, trips / unroll), step * unroll);
+    std::vector<KV> values = inside;
+    for (int64_t part = 0; part < unroll; ++part)
+      values = body(space_.add(base, IndexSpace::constant(part * step)), values);
+    return values;
+  };
+  if (sums) return kernel_.sumLoop(level, trips / unroll, kSumBlock / unroll, init, round);
+  return kernel_.loop(level, KernelBuilder::u32(0), trips / unroll, 1, init, round);
+}
+
+KV RegionEmitter::sumOver(int level, int64_t extent, int64_t step, const KV& zero,
+                          const std::function<KV(const Index&, const KV&)>& body, int64_t inlined) {
+  return over(
+      level, extent, step, {zero},
+      [&](const Index& index, const std::vector<KV>& carried) {
+        return std::vector<KV>{body(index, carried[0])};
+      },
+      inlined, isFloat(zero.type.dtype))[0];
 }
 
 KV RegionEmitter::horizontal(const KV& vector, Opcode combine) {
@@ -87,6 +98,9 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   bool lanes = vector || IndexSpace::usesLane(at);
   KV start = neutral(combine, dtype);
   kernel_.at(level, [&] { start = lanes ? kernel_.splat(start) : start; });
+  const bool isSum = combine == Opcode::k_add && isFloat(dtype);
+  int64_t terms = 1;
+  for (int axis : axes) terms *= shape[axis];
   std::function<KV(size_t, const KV&, int)> nest = [&](size_t depth, const KV& acc, int loopLevel) -> KV {
     if (depth == axes.size()) {
       KV element = emit(op.in(0), in);
@@ -94,21 +108,23 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
     }
     bool inner = depth + 1 == axes.size();
     int axis = axes[depth];
-    return over(loopLevel, shape[axis], inner && vector ? kLanes : 1, {acc},
-                [&](const Index& index, const std::vector<KV>& carried) {
-                  in[static_cast<size_t>(axis)] =
-                      inner && vector ? space_.add(index, IndexSpace::lane()) : index;
-                  return std::vector<KV>{nest(depth + 1, carried[0], kernel_.depth())};
-                })[0];
+    // Of many terms along several axes the sums along the inner ones are blocks.
+    const bool apart = isSum && depth > 0 && terms > 2 * kSumBlock;
+    KV sum = over(
+        loopLevel, shape[axis], inner && vector ? kLanes : 1, {apart ? start : acc},
+        [&](const Index& index, const std::vector<KV>& carried) {
+          in[static_cast<size_t>(axis)] = inner && vector ? space_.add(index, IndexSpace::lane()) : index;
+          return std::vector<KV>{nest(depth + 1, carried[0], kernel_.depth())};
+        },
+        kInlined, isSum)[0];
+    return apart ? kernel_.add(acc, sum) : sum;
   };
   KV out;
   kernel_.at(level, [&] {
     out = nest(0, start, level);
     if (vector) out = horizontal(out, combine);
     if (op.code == Opcode::mean) {
-      int64_t count = 1;
-      for (int axis : axes) count *= shape[axis];
-      out = kernel_.mul(out, KernelBuilder::f32(1.0 / static_cast<double>(count)));
+      out = kernel_.mul(out, KernelBuilder::f32(1.0 / static_cast<double>(terms)));
     }
   });
   return out;
@@ -210,7 +226,8 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
       }
       return std::vector<KV>{kernel_.op(combine, {carried[0], element}, dtype)};
     };
-    KV partial = over(level, rounds, 1, {start}, body, kHeldRounds)[0];
+    const bool isSum = combine == Opcode::k_add && isFloat(dtype);
+    KV partial = over(level, rounds, 1, {start}, body, kHeldRounds, isSum)[0];
     if (vector) partial = horizontal(partial, combine);
     out = combined(partial, combine);
     if (op.code == Opcode::mean) out = kernel_.mul(out, KernelBuilder::f32(1.0 / static_cast<double>(count)));
@@ -285,31 +302,30 @@ KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
   };
   if (op.numOperands() < 3 && isShared(at)) {
     int64_t rounds = (ids.elements() + rows_.width - 1) / rows_.width;
-    KV partial = over(level, rounds, 1, {start}, [&](const Index& round, const std::vector<KV>& carried) {
+    KV partial = sumOver(level, rounds, 1, start, [&](const Index& round, const KV& sum) {
       Hit part = hit(space_.add(space_.scale(round, rows_.width), rows_.lane), 0, ids.elements());
-      return std::vector<KV>{step(part.inside, carried[0], part.cond)};
-    })[0];
+      return step(part.inside, sum, part.cond);
+    });
     KV out;
     kernel_.at(level, [&] { out = combined(partial, Opcode::k_add); });
     return out;
   }
   if (op.numOperands() < 3)
-    return over(level, ids.elements(), 1, {start}, [&](const Index& n, const std::vector<KV>& carried) {
-      return std::vector<KV>{step(n, carried[0])};
-    })[0];
+    return sumOver(level, ids.elements(), 1, start,
+                   [&](const Index& n, const KV& sum) { return step(n, sum); });
   // Blocks without an id of this row's bucket are skipped; the others are searched in order.
   const Shape& near = op.in(2)->type.shape;
   int64_t block = ids.elements() / near[1], rows = op.intAttr("rows");
   Index bucket = space_.div(at[0], (rows + near[0] - 1) / near[0]);
-  return over(level, near[1], 1, {start}, [&](const Index& k, const std::vector<KV>& carried) {
+  return sumOver(level, near[1], 1, start, [&](const Index& k, const KV& total) {
     KV flag = emit(op.in(2), {bucket, k});
     KV holds = kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
-    return std::vector<KV>{kernel_.guarded(holds, carried[0], [&] {
-      return over(kernel_.depth(), block, 1, {carried[0]}, [&](const Index& n, const std::vector<KV>& sum) {
-        return std::vector<KV>{step(space_.add(space_.scale(k, block), n), sum[0])};
-      })[0];
-    })};
-  })[0];
+    return kernel_.guarded(holds, total, [&] {
+      return kernel_.add(total, sumOver(kernel_.depth(), block, 1, start, [&](const Index& n, const KV& sum) {
+                           return step(space_.add(space_.scale(k, block), n), sum);
+                         }));
+    });
+  });
 }
 
 KV RegionEmitter::takeAlongAxisGrad(const Op& op, const Indices& at) {
@@ -321,13 +337,11 @@ KV RegionEmitter::takeAlongAxisGrad(const Op& op, const Indices& at) {
   KV start = KernelBuilder::literal(updates.dtype, 0);
   if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { start = kernel_.splat(start); });
   Indices in = at;
-  return over(level, updates.shape[static_cast<int>(axis)], 1, {start},
-              [&](const Index& n, const std::vector<KV>& carried) {
-                in[axis] = n;
-                KV same = kernel_.op(Opcode::k_eq, {emit(op.in(0), in), place}, DType::i1);
-                KV sum = kernel_.add(carried[0], emit(op.in(1), in));
-                return std::vector<KV>{kernel_.select(same, sum, carried[0])};
-              })[0];
+  return sumOver(level, updates.shape[static_cast<int>(axis)], 1, start, [&](const Index& n, const KV& sum) {
+    in[axis] = n;
+    KV same = kernel_.op(Opcode::k_eq, {emit(op.in(0), in), place}, DType::i1);
+    return kernel_.select(same, kernel_.add(sum, emit(op.in(1), in)), sum);
+  });
 }
 
 KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
@@ -350,13 +364,12 @@ KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
   KV start = KernelBuilder::f32(0);
   kernel_.at(level, [&] { start = outer || vector ? kernel_.splat(start) : start; });
   const Index &m = at[at.size() - 2], &n = at[at.size() - 1];
-  KV sum = over(level, inner, vector ? kLanes : 1, {start},
-                [&](const Index& index, const std::vector<KV>& carried) {
-                  Index k = vector ? space_.add(index, IndexSpace::lane()) : index;
-                  KV x = ta ? operand(0, k, m) : operand(0, m, k);
-                  KV y = tb ? operand(1, n, k) : operand(1, k, n);
-                  return std::vector<KV>{kernel_.fma(x, y, carried[0])};
-                })[0];
+  KV sum = sumOver(level, inner, vector ? kLanes : 1, start, [&](const Index& index, const KV& carried) {
+    Index k = vector ? space_.add(index, IndexSpace::lane()) : index;
+    KV x = ta ? operand(0, k, m) : operand(0, m, k);
+    KV y = tb ? operand(1, n, k) : operand(1, k, n);
+    return kernel_.fma(x, y, carried);
+  });
   if (vector) kernel_.at(level, [&] { sum = horizontal(sum, Opcode::k_add); });
   return sum;
 }

@@ -205,7 +205,27 @@ const Lowering& loweringOf(Opcode code) {
   }
 }
 
+/// One element pulls those it is computed from, so that a long region takes many frames; views that read one
+/// value at several places, one of the other, pull it exponentially often. Beyond these a region is refused.
+static constexpr int kMostDeep = 2000, kMostPulled = 1 << 14;
+
 KV RegionEmitter::compute(const Value* v, const Indices& at) {
+  if (depth_ >= kMostDeep || pulled_ >= kMostPulled) {
+    if (problem_.empty())
+      problem_ =
+          depth_ >= kMostDeep
+              ? fmt::format("a chain of more than {} ops in one kernel", kMostDeep)
+              : fmt::format("a kernel that computes more than {} elements for one result", kMostPulled);
+    return KernelBuilder::literal(v->type.dtype, 0);
+  }
+  ++pulled_;
+  ++depth_;
+  KV value = pull(v, at);
+  --depth_;
+  return value;
+}
+
+KV RegionEmitter::pull(const Value* v, const Indices& at) {
   if (auto it = bindingOf_.find(v); it != bindingOf_.end())
     return load(it->second, space_.linear(at, v->type.shape));
   const Op& op = *v->def;

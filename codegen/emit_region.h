@@ -97,6 +97,7 @@ class RegionEmitter {
 
   void remember(std::string_view key, const KV& value);
   KV compute(const Value* v, const Indices& at);
+  KV pull(const Value* v, const Indices& at);
   /// Element `offset` of a binding in row-major order.
   KV load(int binding, const Index& offset);
   KV loadOne(int binding, const Index& offset);
@@ -156,10 +157,15 @@ class RegionEmitter {
   /// rounds together meet every window once.
   Hit hitWindow(const Op& fold, const Index& element, const Index& trip, Index* k);
   KV horizontal(const KV& vector, Opcode combine);
-  /// Carries `init` over an axis in pieces of `step`, unrolled; placed at `level`.
+  static constexpr int64_t kInlined = 4;  ///< pieces of an axis that are no loop
+  /// Carries `init` over an axis in pieces of `step`, unrolled; placed at `level`. `sums` says that the
+  /// carried values are sums, which begin as zero where the pieces are more than two blocks.
   std::vector<KV> over(int level, int64_t extent, int64_t step, const std::vector<KV>& init,
                        const std::function<std::vector<KV>(const Index&, const std::vector<KV>&)>& body,
-                       int64_t inlined = 4);
+                       int64_t inlined = kInlined, bool sums = false);
+  /// The same of one sum.
+  KV sumOver(int level, int64_t extent, int64_t step, const KV& zero,
+             const std::function<KV(const Index&, const KV&)>& body, int64_t inlined = kInlined);
   int levelOf(const Indices& at) const;
   Value* parameterFor(bool isResult, int slot, bool vector);
 
@@ -181,6 +187,7 @@ class RegionEmitter {
   std::pmr::monotonic_buffer_resource memory_;
   std::pmr::unordered_map<std::pmr::string, Known, NameHash, std::equal_to<>> known_{&memory_};
   int splitLoads_ = 0;
+  int depth_ = 0, pulled_ = 0;  ///< elements being computed, each for the one before; elements computed
   bool byElement_ = false;
   std::string problem_;
 };

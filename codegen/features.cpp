@@ -39,8 +39,8 @@ Result<void> checkFeatures(const Item& kernel, const Target& target) {
   return {};
 }
 
-Result<void> fitLoops(Item& kernel, const Target& target) {
-  if (target.loopIterations >= Target().loopIterations) return {};
+Result<bool> fitLoops(Item& kernel, const Target& target) {
+  if (target.loopIterations >= Target().loopIterations) return true;
   return unroll(kernel, target.loopIterations);
 }
 

@@ -13,7 +13,8 @@ namespace tg {
 Result<void> checkFeatures(const Item& kernel, const Target& target);
 
 /// Repeats the bodies of loops where an invocation would make more iterations than the target's
-/// `loop_iterations`. An error where that does not help.
-Result<void> fitLoops(Item& kernel, const Target& target);
+/// `loop_iterations`. False where data decide how many there are, so that the kernel must watch its loops. An
+/// error where there are too many for certain.
+Result<bool> fitLoops(Item& kernel, const Target& target);
 
 }  // namespace tg

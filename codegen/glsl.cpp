@@ -100,13 +100,21 @@ std::string GlslPrinter::operandText(const Operand& operand, const Type& type) {
   return type.lanes == 1 ? text : fmt::format("{}({})", glslType(type), text);
 }
 
+/// The literal that an operand is in each lane; null when it is none.
+static const Operand* literalOf(const Operand& operand) {
+  if (operand.isLiteral()) return &operand;
+  const Op* def = operand.value->def;
+  const bool splat = def && def->code == Opcode::k_vec && def->operands.size() == 1;
+  return splat && def->operands[0].isLiteral() ? &def->operands[0] : nullptr;
+}
+
 std::string GlslPrinter::expression(const Op& op) {
   std::vector<GlslOperand> operands;
   size_t count = op.code == Opcode::k_extract ? 1 : op.operands.size();
   for (size_t index = 0; index < count; ++index) {
     const Operand& operand = op.operands[index];
     Type type = operandType(op, operand);
-    operands.push_back({operandText(operand, type), type, operand.isLiteral() ? &operand : nullptr});
+    operands.push_back({operandText(operand, type), type, literalOf(operand)});
   }
   return glslExpression(op, operands, helpers_);
 }

@@ -25,7 +25,8 @@ static std::string foldOf(const std::string& kind, const std::string& x, const s
 }
 
 /// A function that folds one value of each invocation along a tree, whose order depends only on the
-/// workgroup's size.
+/// workgroup's size. Its steps stand one after the other: loops of the kernel alone count towards a target's
+/// `loop_iterations`.
 std::string GlslPrinter::workgroupReduce(const Op& op) {
   std::string kind = op.word("kind"), type = glslType(op.result()->type);
   std::string function = fmt::format("tgReduce_{}_{}", kind, type), lanes = fmt::format("tgLanes_{}", type);
@@ -36,25 +37,29 @@ std::string GlslPrinter::workgroupReduce(const Op& op) {
                      : isFloat(op.result()->type.dtype)
                          ? fmt::format("{}({}, {})", helpers_.need(capital(kind), op.result()->type), x, y)
                          : fmt::format("{}({}, {})", kind, x, y);
+  std::string steps;
+  for (uint32_t width = std::bit_ceil(count) / 2; width > 0; width /= 2)
+    steps += fmt::format("  {{\n"
+                         "    const uint width = {0}u;\n"
+                         "    if (at < width && at + width < {1}u) {{\n"
+                         "      {2} folded = {3};\n"
+                         "      {4}[at] = folded;\n"
+                         "    }}\n"
+                         "    barrier();\n"
+                         "  }}\n",
+                         width, count, glslVariable(op.result()->type), fold, lanes);
   functions_[function] =
       fmt::format("{0} {1}({0} x) {{\n"
                   "  uint at = gl_LocalInvocationIndex;\n"
                   "  {2}[at] = x;\n"
-                  "{7}"
+                  "{3}"
                   "  barrier();\n"
-                  "  for (uint width = {3}u; width > 0u; width >>= 1) {{\n"
-                  "    if (at < width && at + width < {4}u) {{\n"
-                  "      {5} folded = {6};\n"
-                  "      {2}[at] = folded;\n"
-                  "    }}\n"
-                  "    barrier();\n"
-                  "  }}\n"
+                  "{4}"
                   "  {0} result = {2}[0];\n"
                   "  barrier();\n"
                   "  return result;\n"
                   "}}\n",
-                  type, function, lanes, std::bit_ceil(count) / 2, count, glslVariable(op.result()->type),
-                  fold, anyCoherent() ? "  memoryBarrierBuffer();\n" : "");
+                  type, function, lanes, anyCoherent() ? "  memoryBarrierBuffer();\n" : "", steps);
   return fmt::format("{}({})", function, operandText(op.operands[0], op.result()->type));
 }
 

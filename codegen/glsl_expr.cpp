@@ -73,14 +73,26 @@ class Expression {
   std::string compare(const char* sign, const char* function) const {
     return lanes_ == 1 ? infix(sign) : call(function);
   }
+  bool isZero(int index) const {
+    const Operand* literal = operands_[index].literal;
+    return literal && isFloat(type(index).dtype) && literal->number() == 0;
+  }
+  /// A function of operand `index` with a zero, whose sign is that of operand `zero`.
+  std::string ofZero(const char* kind, int zero, int index) {
+    const bool negative = std::signbit(operands_[zero].literal->number());
+    return fmt::format("{}{}({})", negative ? "-" : "", helpers_.need(kind, op_.result()->type), wide(index));
+  }
+  std::string times();
+  std::string fused();
   std::string divide(const char* kind, const char* sign);
+  std::string eachLane(const std::string& function) const;
   std::string minMax(const char* kind);
   std::string sign() const;
   std::string logic(const char* word, const char* bits);
   std::string invert() const;
   std::string shift(const char* sign) const;
   std::string select() const;
-  std::string cast() const;
+  std::string cast();
   std::string bitcast() const;
   std::string bitTest(const char* sign, const char* function) const;
   std::string unsignedText() const;
@@ -101,11 +113,30 @@ std::string Expression::call(std::string_view function) const {
   return out + ")";
 }
 
+/// Some drivers take x·0, 0/x and x/0 for 0 whatever x is.
+std::string Expression::times() {
+  for (int index : {0, 1})
+    if (isZero(index)) return ofZero("ZeroTimes", index, 1 - index);
+  return infix("*");
+}
+
+std::string Expression::fused() {
+  for (int index : {0, 1})
+    if (isZero(index)) return fmt::format("{} + {}", ofZero("ZeroTimes", index, 1 - index), wide(2));
+  return call("fma");
+}
+
 std::string Expression::divide(const char* kind, const char* sign) {
+  if (isZero(0)) return ofZero("ZeroOver", 0, 1);
+  if (isZero(1)) return ofZero("OverZero", 1, 0);
   const Operand* by = operands_[1].literal;
   bool harmless = by && by->number() != 0 && (dtype() == DType::u32 || (by->number() > 0 && *sign == '/'));
   if (isFloat(dtype()) || harmless) return infix(sign);
-  std::string function = helpers_.need(kind, Type::scalar(dtype()));
+  return eachLane(helpers_.need(kind, Type::scalar(dtype())));
+}
+
+/// A function of two scalars, called for each lane.
+std::string Expression::eachLane(const std::string& function) const {
   if (lanes_ == 1) return call(function);
   std::string out = glslType(op_.result()->type) + "(";
   for (int at = 0; at < lanes_; ++at)
@@ -157,9 +188,11 @@ std::string Expression::select() const {
   return fmt::format("mix({}, {}, {})", wide(2), wide(1), text(0));
 }
 
-std::string Expression::cast() const {
+std::string Expression::cast() {
   DType from = dtype(), to = op_.result()->type.dtype;
   if (from == to) return text(0);
+  if (isFloat(from) && to != DType::i1)
+    return call(helpers_.need(to == DType::i32 ? "ToInt" : "ToUint", type(0)));
   if (to != DType::i1) return fmt::format("{}({})", glslType(op_.result()->type), text(0));
   std::string zero = isFloat(from) ? "0.0" : from == DType::u32 ? "0u" : "0";
   if (lanes_ == 1) return fmt::format("{} != {}", text(0), zero);
@@ -209,14 +242,14 @@ std::string Expression::print() {
   switch (kernelOp(op_.code)) {
   case k_add: return infix("+");
   case k_sub: return infix("-");
-  case k_mul: return infix("*");
+  case k_mul: return times();
   case k_mulhi: return call(helpers_.need("MulHi", op_.result()->type));
   case k_div: return divide("Div", "/");
   case k_mod: return divide("Mod", "%");
   case k_min: return minMax("Min");
   case k_max: return minMax("Max");
-  case k_pow: return call("pow");
-  case k_fma: return call("fma");
+  case k_pow: return eachLane(helpers_.need("Pow", Type::scalar(DType::f32)));
+  case k_fma: return fused();
   case k_neg: return "-" + wide(0);
   case k_abs: return dtype() == DType::u32 ? text(0) : call("abs");
   case k_sign: return sign();
@@ -224,7 +257,7 @@ std::string Expression::print() {
   case k_sqrt: return call("sqrt");
   case k_rsqrt: return call("inversesqrt");
   case k_exp: return call("exp");
-  case k_log: return call("log");
+  case k_log: return call(helpers_.need("Log", op_.result()->type));
   case k_and: return logic("&&", "&");
   case k_or: return logic("||", "|");
   case k_xor: return logic("^^", "^");
@@ -250,7 +283,7 @@ std::string Expression::print() {
   case k_ceil: return call("ceil");
   case k_trunc: return call("trunc");
   case k_exp2: return call("exp2");
-  case k_log2: return call("log2");
+  case k_log2: return call(helpers_.need("Log2", op_.result()->type));
   case k_reciprocal: return "1.0 / " + text(0);
   case k_stop_gradient: return text(0);
   case k_isnan: return bitTest(">", "greaterThan");

@@ -21,7 +21,9 @@ char glslLane(int64_t lane);
 class GlslHelpers {
  public:
   /// The name of a function of that kind over `type`: "Min", "Max", "Div", "Mod", "MulHi", "MulSat",
-  /// "SubgroupMin", "SubgroupMax", "HalfValue" (of bits as u32), "HalfBits", "ExactTerm" or "ExactRound".
+  /// "SubgroupMin", "SubgroupMax", "HalfValue" (of bits as u32), "HalfBits", "ExactTerm" or "ExactRound";
+  /// "Log" and "Log2", which know subnormal numbers; "ZeroTimes", "ZeroOver" and "OverZero", 0·x, 0/x and
+  /// x/0.
   std::string need(const std::string& kind, const Type& type);
   /// The functions needed so far, in a fixed order.
   std::string text() const;
@@ -34,7 +36,7 @@ class GlslHelpers {
 struct GlslOperand {
   std::string text;
   Type type;
-  const Operand* literal = nullptr;  ///< when it is one
+  const Operand* literal = nullptr;  ///< when it is one, in each lane
 };
 
 /// The expression of a pure op over printed operands. Empty for ops that are no arithmetic (memory,

@@ -32,6 +32,36 @@ std::string subgroupMinMax(const std::string& kind, const Type& type) {
                      glslType(type), kind, glslType(Type::scalar(DType::u32, type.lanes)), isNan, own, any);
 }
 
+/// The logarithm of a number below the normal ones, whose exponent a driver may take for the value: it is
+/// brought up by 2^24. A device that flushes such numbers to zero gives -inf.
+std::string logarithm(const std::string& kind, const Type& type) {
+  std::string low = type.lanes == 1 ? "x < 1.1754944e-38"
+                                    : fmt::format("lessThan(x, {}(1.1754944e-38))", glslType(type)),
+              condition = type.lanes == 1 ? "bool" : fmt::format("bvec{}", type.lanes);
+  return fmt::format("{0} tg{1}({0} x) {{\n"
+                     "  {2} low = {3};\n"
+                     "  precise {0} scaled = x * 16777216.0;\n"
+                     "  precise {0} value = {4}(mix(x, scaled, low)) - mix({0}(0.0), {0}({5}), low);\n"
+                     "  return value;\n"
+                     "}}\n",
+                     glslType(type), kind, condition, low, kind == "Log" ? "log" : "log2",
+                     kind == "Log" ? "16.635532" : "24.0");
+}
+
+/// 0·x, 0/x or x/0 by the bits of x: a zero or an infinity with the sign of x, or NaN.
+std::string zeroOf(const std::string& kind, const Type& type) {
+  const std::string bits = glslType(Type::scalar(DType::u32, type.lanes));
+  // Finite, or neither zero nor NaN.
+  const std::string size = kind == "ZeroTimes" ? "(bits & 0x7fffffffu)" : "(bits & 0x7fffffffu) - 1u";
+  const std::string fine =
+      type.lanes == 1 ? size + " < 0x7f800000u" : fmt::format("lessThan({}, {}(0x7f800000u))", size, bits);
+  return fmt::format("{0} tg{1}({0} x) {{\n"
+                     "  {2} bits = floatBitsToUint(x);\n"
+                     "  return uintBitsToFloat(mix({2}(0x7fc00000u), bits & 0x80000000u{4}, {3}));\n"
+                     "}}\n",
+                     glslType(type), kind, bits, fine, kind == "OverZero" ? " | 0x7f800000u" : "");
+}
+
 std::string mulSat(const Type& type) {
   std::string over = type.lanes == 1 ? "high != 0u" : fmt::format("notEqual(high, {}(0u))", glslType(type));
   return fmt::format("{0} tgMulSat({0} x, {0} y) {{\n  {0} high, low;\n  umulExtended(x, y, high, low);\n"
@@ -75,6 +105,34 @@ std::string eachLane(const char* function, const Type& from, const Type& to) {
   return fmt::format("{0} {1}({2} x) {{ return {0}({3}); }}\n", glslType(to), function, glslType(from),
                      lanes);
 }
+
+// Towards zero, clamped to the type; 0 of NaN. A shader's own conversion is undefined out of range.
+constexpr const char* kToInt = R"(int tgToInt(float x) {
+  if (x >= 2147483648.0) return 2147483647;
+  if (x >= -2147483648.0) return int(x);
+  return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u ? 0 : int(0x80000000u);
+}
+)";
+constexpr const char* kToUint = R"(uint tgToUint(float x) {
+  if (x >= 4294967296.0) return 0xffffffffu;
+  return x >= 1.0 ? uint(x) : 0u;
+}
+)";
+
+// x^y as C and IEEE 754 have it, from the power of |x|: a shader's own is undefined for x <= 0. Bits tell
+// what is no number, which a compiler may reason away.
+constexpr const char* kPow = R"(float tgPow(float x, float y) {
+  float size = abs(x), infinity = uintBitsToFloat(0x7f800000u), nan = uintBitsToFloat(0x7fc00000u);
+  precise float even = 2.0 * floor(0.5 * y);
+  bool whole = floor(y) == y, odd = whole && even != y;
+  precise float power = size == 1.0 ? 1.0 : exp2(y * log2(size == 0.0 ? 1.0 : size));
+  if (size == 0.0) power = y > 0.0 ? 0.0 : infinity;
+  if (x < 0.0 && !whole && size != infinity) power = nan;
+  if (floatBitsToUint(x) >> 31 != 0u && odd) power = -power;
+  if (max(floatBitsToUint(size), floatBitsToUint(y) & 0x7fffffffu) > 0x7f800000u) power = nan;
+  return y == 0.0 || x == 1.0 ? 1.0 : power;
+}
+)";
 
 // An f32 as ±(low + high·2^32) at a word of an exact sum, or as flags; see ir/kernel/exact_sum.h.
 constexpr const char* kExactTerm =
@@ -170,7 +228,7 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
   if (!text.empty()) return name;
   std::string t = glslType(type);
   bool vector = type.lanes > 1;
-  if (vector && kind.starts_with("Half")) need(kind, Type::scalar(type.dtype));
+  if (vector && (kind.starts_with("Half") || kind.starts_with("To"))) need(kind, Type::scalar(type.dtype));
   if (kind == "MulHi") {
     text = fmt::format("{0} tgMulHi({0} x, {0} y) {{\n  {0} high, low;\n  umulExtended(x, y, high, low);\n"
                        "  return high;\n}}\n",
@@ -179,12 +237,22 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
     text = mulSat(type);
   } else if (kind == "Min" || kind == "Max") {
     text = minMax(kind, type);
+  } else if (kind.starts_with("Log")) {
+    text = logarithm(kind, type);
+  } else if (kind.starts_with("Zero") || kind == "OverZero") {
+    text = zeroOf(kind, type);
   } else if (kind.starts_with("Subgroup")) {
     text = subgroupMinMax(kind, type);
   } else if (kind == "HalfValue") {
     text = vector ? eachLane("tgHalfValue", type, Type::scalar(DType::f32, type.lanes)) : kHalfValue;
   } else if (kind == "HalfBits") {
     text = vector ? eachLane("tgHalfBits", type, Type::scalar(DType::u32, type.lanes)) : kHalfBits;
+  } else if (kind == "Pow") {
+    text = kPow;
+  } else if (kind == "ToInt") {
+    text = vector ? eachLane("tgToInt", type, Type::scalar(DType::i32, type.lanes)) : kToInt;
+  } else if (kind == "ToUint") {
+    text = vector ? eachLane("tgToUint", type, Type::scalar(DType::u32, type.lanes)) : kToUint;
   } else if (kind == "ExactTerm" || kind == "ExactRound") {
     text = kind == "ExactTerm" ? kExactTerm : kExactRound;
   } else if (type.dtype == DType::u32) {

@@ -62,8 +62,7 @@ class GlslLines {
 
 class GlslPrinter {
  public:
-  GlslPrinter(const Item& kernel, const Target& target)
-      : kernel_(kernel), survey_(kernel, target), target_(target) {}
+  GlslPrinter(const Item& kernel, const Target& target) : kernel_(kernel), survey_(kernel, target) {}
   GlslText print();
 
  private:
@@ -116,7 +115,6 @@ class GlslPrinter {
 
   const Item& kernel_;
   GlslSurvey survey_;
-  const Target& target_;
   GlslNames names_;
   GlslHelpers helpers_;
   std::map<std::string, std::string> functions_;  ///< by name: reductions, exact sums of a buffer

@@ -9,6 +9,7 @@
 
 #include "codegen/lower_schedules.h"
 #include "codegen/schedule.h"
+#include "ir/verify.h"
 
 namespace tg {
 
@@ -21,6 +22,13 @@ Index LowerContext::groupIndex(int64_t groups) {
   if (y > 1)
     group = space.add(group, space.scale(space.variable(kernel.id(Opcode::k_workgroup_id, 1), y), x));
   return group;
+}
+
+Result<void> LowerContext::checkStraight(int64_t operations) const {
+  constexpr int64_t kMost = 1 << 14;  // those that are chosen take 2^12 at most
+  if (operations <= kMost) return {};
+  return failAt(fused.loc, fmt::format("schedule {} makes straight code of {} operations, more than {}",
+                                       schedule.str(), operations, kMost));
 }
 
 /// Runs the body under `index < count` where the index could be larger, with an index known to be smaller.
@@ -68,6 +76,11 @@ void LowerContext::launchGroups(int64_t groups, int64_t workgroup,
 
 Result<void> lowerMap(LowerContext& c) {
   int64_t vec = c.option("vec", 1);
+  for (const Value* value : c.yields)
+    if (value->type.elements() % vec != 0)
+      return failAt(c.fused.loc,
+                    fmt::format("schedule {} takes {} elements at a time, which do not divide a result's {}",
+                                c.schedule.str(), vec, value->type.elements()));
   int64_t largest = 0;
   for (const Value* value : c.yields) largest = std::max(largest, value->type.elements() / vec);
   c.launch(largest, std::min(c.option("workgroup", 64), c.target.maxInvocations), [&](const Index& i) {
@@ -196,9 +209,15 @@ Result<void> lowerColumn(LowerContext& c) {
 Result<void> lowerRow(LowerContext& c) {
   RowSpace rows = rowsOf(c);
   int64_t lanes = c.option("lanes", 1), vec = c.option("vec", 1);
-  if (lanes < 1 || (vec != 1 && vec != kLanes) || rows.length % vec)
+  bool fits = rows.rows > 0 && rows.length % vec == 0;
+  for (const Value* value : c.yields) {
+    const int64_t count = value->type.elements();
+    fits = fits && (count == rows.rows || count == rows.rows * rows.length);
+  }
+  if (!fits)
     return failAt(c.fused.loc,
-                  fmt::format("schedule {} needs lanes, and rows of {} that vec, 1 or 4, divides",
+                  fmt::format("schedule {} needs rows of {} that vec, 1 or 4, divides, and results of "
+                              "one element a row or of whole rows",
                               c.schedule.str(), rows.length));
   auto isFull = [&](size_t slot) {
     return rows.length > 1 && c.yields[slot]->type.elements() == rows.rows * rows.length;
@@ -266,19 +285,43 @@ static int64_t storageBuffers(const LoweredKernel& lowered) {
   return storage;
 }
 
+/// Invocations count elements in u32.
+static Result<void> checkCounts(const PlainRegion& region, const Op& fused) {
+  for (const auto& op : region.body->ops)
+    for (const auto& result : op->results)
+      if (result->type.elements() > UINT32_MAX)
+        return failAt(fused.loc,
+                      fmt::format("the kernel of %{} computes {}, of more elements than a kernel counts, {}",
+                                  fused.result()->name, result->type.str(), UINT32_MAX));
+  return {};
+}
+
+static int64_t sharedBytes(const Item& kernel) {
+  int64_t bytes = 0;
+  walk(kernel.body, [&](const Op& op) {
+    if (op.code == Opcode::k_shared) bytes += op.result()->type.bytes();
+  });
+  return bytes;
+}
+
 static Result<void> checkLimits(const LoweredKernel& lowered, const Op& fused, const Target& target) {
   int64_t storage = storageBuffers(lowered);
   if (storage > target.bindings)
     return failAt(fused.loc, fmt::format("the kernel of %{} binds {} storage buffers, target {} has {}",
                                          fused.result()->name, storage, target.name, target.bindings));
   int64_t invocations = lowered.kernel->workgroup[0];
-  if (invocations > target.maxInvocations || invocations > target.maxWorkgroupX)
+  const int64_t most = std::min({target.maxInvocations, target.maxWorkgroupX, kMaxInvocations});
+  if (invocations > most)
     return failAt(fused.loc,
                   fmt::format("the kernel of %{} needs {} invocations a workgroup, target {} has {}",
-                              fused.result()->name, invocations, target.name,
-                              std::min(target.maxInvocations, target.maxWorkgroupX)));
+                              fused.result()->name, invocations, target.name, most));
+  if (int64_t bytes = sharedBytes(*lowered.kernel), has = std::min(target.sharedBytes, kMaxSharedBytes);
+      bytes > has)
+    return failAt(fused.loc,
+                  fmt::format("the kernel of %{} needs {} bytes of shared memory, target {} has {}",
+                              fused.result()->name, bytes, target.name, has));
   for (int64_t extent : lowered.grid)
-    if (extent > target.maxGrid)
+    if (extent > std::min<int64_t>(target.maxGrid, UINT32_MAX))
       return failAt(fused.loc,
                     fmt::format("the kernel of %{} needs {} workgroups along an axis, target {} has {}",
                                 fused.result()->name, extent, target.name, target.maxGrid));
@@ -294,16 +337,14 @@ static Result<void> lowerScheduled(LowerContext& c) {
   if (kind == "matmul") return c.schedule.find("shared") ? lowerMatmulShared(c) : lowerMatmul(c);
   if (kind == "coopmat") return lowerCoopmat(c);
   if (kind == "attention") return lowerAttention(c);
-  return failAt(c.fused.loc,
-                fmt::format("schedule {} is unknown; known: map, row, column, parts, matmul, coopmat, "
-                            "attention",
-                            c.schedule.str()));
+  return failAt(c.fused.loc, fmt::format("schedule {} is for a tg.custom alone", c.schedule.str()));
 }
 
 static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
                                           const std::vector<bool>& mayTexel, const Triangles& triangles,
                                           bool byElement) {
   std::unique_ptr<PlainRegion> region = plainRegion(fused);
+  TG_CHECK(checkCounts(*region, fused));
   Attr schedule = fused.attr("schedule");
   LoweredKernel lowered;
   lowered.kernel = std::make_unique<Item>();

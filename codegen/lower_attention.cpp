@@ -343,6 +343,8 @@ Result<void> Attention::run() {
     return failAt(c_.fused.loc,
                   fmt::format("schedule {} does not divide {} rows and {} rows of the other side",
                               c_.schedule.str(), own, other));
+  const int64_t width = op_.in(0)->type.shape.back() + op_.in(2)->type.shape.back();
+  TG_CHECK(c_.checkStraight(tile_ * block_ * width));
   int64_t workgroup = std::min(c_.option("workgroup", 8), c_.target.maxInvocations);
   c_.launch(batch_ * (own / tile_), workgroup, [&](const Index& index) {
     if (op_.code == Opcode::attention)

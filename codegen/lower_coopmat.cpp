@@ -27,7 +27,7 @@ Type matrixType(MatrixUse use) {
 
 class CoopmatProduct {
  public:
-  explicit CoopmatProduct(LowerContext& c) : c_(c), p_(findProduct(c.region)) {}
+  CoopmatProduct(LowerContext& c, const Product& p) : c_(c), p_(p) {}
   Result<void> run();
 
  private:
@@ -433,6 +433,9 @@ Result<void> CoopmatProduct::run() {
 
 }  // namespace
 
-Result<void> lowerCoopmat(LowerContext& c) { return CoopmatProduct(c).run(); }
+Result<void> lowerCoopmat(LowerContext& c) {
+  TG_TRY(Product p, findProduct(c));
+  return CoopmatProduct(c, p).run();
+}
 
 }  // namespace tg

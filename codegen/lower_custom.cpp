@@ -4,18 +4,13 @@
 #include "codegen/lower.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/inline.h"
+#include "ir/kernel/shared_memory.h"
 #include "ir/kernel/specialize.h"
 
 namespace tg {
 
-/// Bytes of shared memory the kernel declares.
-static int64_t sharedBytes(const Item& kernel) {
-  int64_t bytes = 0;
-  walk(kernel.body, [&](const Op& op) {
-    if (op.code == Opcode::k_shared) bytes += op.result()->type.bytes();
-  });
-  return bytes;
-}
+/// Whether the kernel is the gradient that the compiler made of another.
+static bool isGradient(const Item& kernel) { return kernel.loc && kernel.loc->how == "vjp"; }
 
 static Result<void> checkLimits(const Op& custom, const Item& kernel, const Target& target) {
   auto tooLarge = [&](std::string what, int64_t limit) {
@@ -29,17 +24,22 @@ static Result<void> checkLimits(const Op& custom, const Item& kernel, const Targ
   if (kernel.workgroup[0] > target.maxWorkgroupX)
     return tooLarge(fmt::format("{} invocations along x", kernel.workgroup[0]), target.maxWorkgroupX);
   if (int64_t bytes = sharedBytes(kernel); bytes > target.sharedBytes)
-    return tooLarge(fmt::format("{} bytes of shared memory", bytes), target.sharedBytes);
+    return tooLarge(fmt::format("{} bytes of shared memory", bytes), target.sharedBytes)
+        .note(kernel.loc, isGradient(kernel)
+                              ? "fix: use smaller tiles in the kernel that it is the gradient of, "
+                                "or write the gradient and name it there, `vjp(@mine)`"
+                              : "fix: use smaller tiles");
   return {};
 }
 
 Result<LoweredKernel> lowerCustom(const Module& module, const Op& fused, const Target& target) {
   const Op& custom = *customOf(fused);
   const Item& source = *customKernel(custom, module);
-  TG_CHECK(checkLimits(custom, source, target));
   LoweredKernel out;
   out.kernel = specialize(source, boundShapes(custom, source));
   inlineCalls(module, *out.kernel);
+  overlapSharedBuffers(*out.kernel);
+  TG_CHECK(checkLimits(custom, *out.kernel, target));
   tg::erase(out.kernel->attrs, "vjp");  // of no use to what runs, and it names a kernel that goes
   for (size_t axis = 0; axis < out.grid.size(); ++axis) out.grid[axis] = out.kernel->grid[axis].integer;
   for (const CustomParam& param : customParams(source)) {

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "codegen/lower_schedules.h"
 #include "codegen/product.h"
+#include "codegen/schedule.h"
 
 namespace tg {
 namespace {
@@ -67,7 +69,7 @@ class Strip {
 }  // namespace
 
 Result<void> lowerMatmul(LowerContext& c) {
-  Product p = findProduct(c.region);
+  TG_TRY(Product p, findProduct(c));
   const Attr* tile = c.schedule.find("tile");
   std::vector<int64_t> extents = tile ? tile->asInts() : std::vector<int64_t>{};
   if (extents.size() != 2 || p.m % extents[0] != 0 || p.n % extents[1] != 0)
@@ -80,6 +82,7 @@ Result<void> lowerMatmul(LowerContext& c) {
   if (depth < 1 || p.k % depth != 0)
     return failAt(c.fused.loc, fmt::format("schedule {} takes {} of k at a time, which do not divide {}",
                                            c.schedule.str(), depth, p.k));
+  TG_CHECK(c.checkStraight(tileM * tileN * depth));
   Strip a(c, p, 0, depth), b(c, p, 1, depth);
   c.launch(p.batch * down * across, std::min(c.option("workgroup", 8), c.target.maxInvocations),
            [&](const Index& tileIndex) {
@@ -93,25 +96,25 @@ Result<void> lowerMatmul(LowerContext& c) {
              if (vector) zero = c.kernel.splat(zero);
              std::vector<KV> acc(static_cast<size_t>(tileM * perRow), zero);
              c.kernel.hint("k");
-             acc = c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), p.k / depth, 1, acc,
-                                 [&](const KV& round, const std::vector<KV>& carried) {
-                                   Index k = c.space.scale(c.space.variable(round, p.k / depth), depth);
-                                   a.clear(), b.clear();
-                                   a.load(lead, m0, tileM, k, depth);
-                                   b.load(lead, n0, tileN, k, depth);
-                                   std::vector<KV> sums = carried;
-                                   // A sum takes all of the strip at once: where they do not all fit
-                                   // registers, each is fetched and put back once.
-                                   for (int64_t i = 0; i < tileM; ++i)
-                                     for (int64_t j = 0; j < perRow; ++j)
-                                       for (int64_t deep = 0; deep < depth; ++deep) {
-                                         KV& sum = sums[static_cast<size_t>(i * perRow + j)];
-                                         KV left = a.at(i, deep),
-                                            right = vector ? b.four(j * kLanes, deep) : b.at(j, deep);
-                                         sum = c.kernel.fma(left, right, sum);
-                                       }
-                                   return sums;
-                                 });
+             acc = c.kernel.sumLoop(c.kernel.depth(), p.k / depth, std::max<int64_t>(kSumBlock / depth, 4),
+                                    acc, [&](const KV& round, const std::vector<KV>& carried) {
+                                      Index k = c.space.scale(c.space.variable(round, p.k / depth), depth);
+                                      a.clear(), b.clear();
+                                      a.load(lead, m0, tileM, k, depth);
+                                      b.load(lead, n0, tileN, k, depth);
+                                      std::vector<KV> sums = carried;
+                                      // A sum takes all of the strip at once: where they do not all fit
+                                      // registers, each is fetched and put back once.
+                                      for (int64_t i = 0; i < tileM; ++i)
+                                        for (int64_t j = 0; j < perRow; ++j)
+                                          for (int64_t deep = 0; deep < depth; ++deep) {
+                                            KV& sum = sums[static_cast<size_t>(i * perRow + j)];
+                                            KV left = a.at(i, deep),
+                                               right = vector ? b.four(j * kLanes, deep) : b.at(j, deep);
+                                            sum = c.kernel.fma(left, right, sum);
+                                          }
+                                      return sums;
+                                    });
              epilogue(c, p, batch, m0, n0, tileM, tileN, vector, acc);
            });
   return {};

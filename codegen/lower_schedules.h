@@ -26,6 +26,9 @@ struct LowerContext {
   bool isPart = false, isLast = true;
   int64_t groupsBefore = 0;
 
+  /// An error where so many operations would stand in straight code, without a loop: compiling them takes too
+  /// long.
+  Result<void> checkStraight(int64_t operations) const;
   void store(size_t slot, const Index& offset) { emitter.store(firstSlot + static_cast<int>(slot), offset); }
   int64_t option(std::string_view name, int64_t fallback) const {
     const Attr* found = schedule.find(name);

@@ -4,10 +4,16 @@
 
 namespace tg {
 
-Product findProduct(const PlainRegion& region) {
+Result<Product> findProduct(const LowerContext& c) {
   Product p;
-  for (const auto& op : region.body->ops)
+  for (const auto& op : c.region.body->ops)
     if (op->code == Opcode::matmul) p.op = op.get();
+  bool fits = p.op != nullptr;
+  for (const Value* value : c.yields)
+    fits = fits && value->type.elements() == p.op->result()->type.elements();
+  if (!fits)
+    return failAt(c.fused.loc, fmt::format("schedule {} is for regions of a product and results of its size",
+                                           c.schedule.str()));
   const Shape &a = p.op->in(0)->type.shape, &out = p.op->result()->type.shape;
   p.ta = p.op->flag("transpose_a");
   p.tb = p.op->flag("transpose_b");

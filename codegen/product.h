@@ -16,8 +16,9 @@ struct Product {
   Shape lead;
 };
 
-/// The one product of a region.
-Product findProduct(const PlainRegion& region);
+/// The product of the region that the schedule computes; an error where the region has none, or a result has
+/// not an element for each of the product's.
+Result<Product> findProduct(const LowerContext& c);
 
 /// Operand `which` at (batch, row, column) of its untransposed view, as the product takes it: rounded as its
 /// precision says.

@@ -189,7 +189,7 @@ bool streamsScores(const Op& attention, const Target& target) {
          size.batch * size.queries * size.keys * 4 >= target.streamScores;
 }
 
-Attr chooseSchedule(const Op& fused, const Target& target) {
+static Attr fastestSchedule(const Op& fused, const Target& target) {
   for (const auto& op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) return attentionSchedule(*op, target);
     if (op->code == Opcode::custom) return Attr::word("custom");
@@ -224,6 +224,10 @@ Attr chooseSchedule(const Op& fused, const Target& target) {
   bool vector = everyYield([](const Type& type) { return type.elements() % 4 == 0; });
   return scheduleAttr("map", {{"vec", Attr::of(vector ? int64_t{4} : int64_t{1})},
                               {"workgroup", Attr::of(target.workgroup)}});
+}
+
+Attr chooseSchedule(const Op& fused, const Target& target) {
+  return withinBudget(fused, target, fastestSchedule(fused, target));
 }
 
 }  // namespace tg

@@ -60,6 +60,9 @@ inline int64_t reliedSubgroup(const Target& target) { return target.subgroups ? 
 /// pass over the row to the next.
 constexpr int64_t kHeldRounds = 8;
 
+/// Terms that a sum adds up one by one: more are summed in blocks of so many, and then the blocks' sums.
+constexpr int64_t kSumBlock = 128;
+
 /// The longest reduction over leading axes that one kernel should do where `after` results are neighbours.
 int64_t longestColumn(const Target& target, int64_t after);
 

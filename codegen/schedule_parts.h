@@ -53,6 +53,10 @@ RegisterTile registerTile(const Op& product, const Target& target);
 /// Other tiles, the likelier ones first.
 std::vector<Attr> registerNeighbours(const Op& product, const Target& target);
 
+/// The schedule, or the first smaller one by which the elements that an invocation computes by straight code
+/// are no more operations than the target wants in a kernel.
+Attr withinBudget(const Op& fused, const Target& target, Attr schedule);
+
 /// A product staged in shared memory: how a workgroup divides its block.
 struct SharedBlocking {
   int64_t tile[2];     ///< rows and columns of an invocation

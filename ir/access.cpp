@@ -18,6 +18,14 @@ std::vector<Value*> bindingSources(const Op& fused, int binding) {
   return members;
 }
 
+Type boundType(const Operand& source) {
+  if (source.kind != Operand::Kind::group) return source.value ? source.value->type : Type{};
+  std::vector<Type> members;
+  for (const Operand& member : source.items)
+    if (member.value) members.push_back(member.value->type);
+  return Type::tensor(members.empty() ? DType::f32 : members[0].dtype, {groupBytes(members) / 4});
+}
+
 std::vector<ResultSlot> resultSlots(const Op& fused) {
   std::vector<ResultSlot> slots;
   if (fused.groups.empty()) {

@@ -11,6 +11,9 @@ namespace tg {
 /// The values a binding of a tg.fused op reads: one, or the members of a group in order.
 std::vector<Value*> bindingSources(const Op& fused, int binding);
 
+/// The type of the region argument that a binding defines: its source's, or a group's flat tensor.
+Type boundType(const Operand& source);
+
 /// One thing a region yields: a single result or a group of `count` results, flat in the region.
 struct ResultSlot {
   int first = 0;  ///< index into Op::results

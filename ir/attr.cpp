@@ -45,6 +45,9 @@ Attr Attr::ints(const std::vector<int64_t>& values) {
   for (int64_t value : values) elements.push_back(of(value));
   return array(std::move(elements));
 }
+Attr Attr::call(std::string callee, std::vector<Attr> args) {
+  return call(std::move(callee), std::move(args), {});
+}
 Attr Attr::call(std::string callee, std::vector<Attr> args, std::vector<NamedAttr> named) {
   Attr attr = textAttr(Kind::call, std::move(callee));
   attr.list = std::move(args);

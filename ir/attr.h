@@ -30,7 +30,9 @@ struct Attr {
   static Attr symbol(std::string value);
   static Attr array(std::vector<Attr> elements);
   static Attr ints(const std::vector<int64_t>& values);
-  static Attr call(std::string callee, std::vector<Attr> args = {}, std::vector<NamedAttr> named = {});
+  // Overloads, since NamedAttr is incomplete here: a default argument would have to destroy a vector of it.
+  static Attr call(std::string callee, std::vector<Attr> args);
+  static Attr call(std::string callee, std::vector<Attr> args, std::vector<NamedAttr> named);
   static Attr dictionary(std::vector<NamedAttr> members);
 
   bool isNone() const { return kind == Kind::none; }

@@ -57,7 +57,7 @@ Op* Builder::create(Opcode code, std::vector<Operand> operands, AttrList attrs, 
     op->results.push_back(std::make_unique<Value>());
     op->results.back()->type = type;
   }
-  Result<std::vector<Type>> types = infer(*op, module_, item_);
+  Result<std::vector<Type>> types = inferAnySize(*op, module_, item_);
   if (!types) {
     std::fprintf(stderr, "invariant: built op does not infer: %s", types.error().str().c_str());
     std::abort();

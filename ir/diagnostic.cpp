@@ -31,10 +31,20 @@ static std::string_view sourceLine(const std::string& text, uint32_t line) {
 // A line longer than this is machine-made; showing it would bury the message.
 constexpr size_t kLongestLine = 240;
 
+// A message longer than this names something machine-made; its begin and end say what and why.
+constexpr size_t kLongestMessage = 2000;
+
+static std::string shortened(const std::string& message) {
+  if (message.size() <= kLongestMessage) return message;
+  constexpr size_t kHalf = kLongestMessage / 2;
+  return message.substr(0, kHalf) + fmt::format(" … {} bytes … ", message.size() - 2 * kHalf) +
+         message.substr(message.size() - kHalf);
+}
+
 static void renderOne(const Diagnostic& diagnostic, std::string& out) {
   std::string where = locString(diagnostic.loc);
   out += fmt::format("{}{}{}: {}\n", where, where.empty() ? "" : ": ", severityName(diagnostic.severity),
-                     diagnostic.message);
+                     shortened(diagnostic.message));
   const LocNode* place = placeOf(diagnostic.loc);
   if (place && place->line > 0) {
     std::string_view line = sourceLine(place->file->text, place->line);

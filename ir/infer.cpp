@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/access.h"
 #include "ir/infer_context.h"
 #include "ir/kernel/kernel.h"
 
@@ -114,23 +115,18 @@ Result<Types> reshape(const Context& c) {
   std::vector<int64_t> extents = c.op.ints("shape");
   if (extents.size() > kMaxRank)
     return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
-  int64_t known = 1;
   int wild = -1;
-  for (size_t i = 0; i < extents.size(); ++i) {
-    if (extents[i] == -1 && wild < 0)
-      wild = static_cast<int>(i);
-    else if (extents[i] < 1)
-      return c.error(2, fmt::format("extent {} is not allowed", extents[i]));
-    else if (extents[i] > kMaxElements / known)
-      return c.error(1, fmt::format("{} has too many elements", c.op.attr("shape").str()), 0);
-    else
-      known *= extents[i];
-  }
-  int64_t total = c.in(0).elements();
-  if (wild >= 0 && total % known == 0) extents[static_cast<size_t>(wild)] = total / known, known = total;
   Shape shape;
-  for (int64_t extent : extents) shape.push(extent);
-  if (known != total)
+  for (int64_t extent : extents) {
+    if (extent == -1 && wild < 0)
+      wild = shape.rank();
+    else if (extent < 1)
+      return c.error(2, fmt::format("extent {} is not allowed", extent));
+    shape.push(std::max<int64_t>(extent, 1));
+  }
+  const int64_t total = c.in(0).elements();
+  if (wild >= 0) shape[wild] = std::max<int64_t>(total / shape.elements(), 1);
+  if (shape.elements() != total)
     return c.error(1, fmt::format("{} elements do not reshape to {}", total, c.op.attr("shape").str()), 0);
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
@@ -165,7 +161,8 @@ Result<Types> slice(const Context& c) {
       return c.error(
           2, fmt::format("[{}, {}) is no range of axis {} with extent {}", starts[i], limits[i], i, extent),
           0);
-    if (strides[i] < 1) return c.error(3, fmt::format("stride {} is not positive", strides[i]));
+    if (strides[i] < 1 || strides[i] > kMaxElements)
+      return c.error(3, fmt::format("stride {} is not positive, or over {}", strides[i], kMaxElements));
     shape.push(1 + (limits[i] - starts[i] - 1) / strides[i]);
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
@@ -375,12 +372,28 @@ Result<Types> gradients(const Context& c) {
   return out;
 }
 
+/// The members of a group are one flat tensor, so that their elements are of one type, of four bytes.
+template <class Values>
+Result<void> oneElementType(const Context& c, const Values& values, size_t first, int count) {
+  const DType dtype = values[first]->type.dtype;
+  for (size_t index = first; index < first + static_cast<size_t>(count); ++index)
+    if (values[index]->type.dtype != dtype || byteSize(dtype) != 4)
+      return c.error(2, fmt::format("the group of %{} has %{}, which is {}", values[first]->name,
+                                    values[index]->name, values[index]->type.str()));
+  return {};
+}
+
 /// Result types of tg.fused: the declared ones; the yields must agree with them.
 Result<Types> fused(const Context& c) {
   Types types;
   for (const auto& result : c.op.results) types.push_back(result->type);
   const Op* yield = c.op.regions.empty() ? nullptr : c.op.regions[0]->terminator();
   if (!yield || yield->code != Opcode::yield) return c.error(1, "the region does not end with tg.yield");
+  for (int binding = 0; binding < c.op.numOperands(); ++binding)
+    if (c.op.operands[binding].items[0].kind == Operand::Kind::group) {
+      const std::vector<Value*> members = bindingSources(c.op, binding);
+      TG_CHECK(oneElementType(c, members, 0, static_cast<int>(members.size())));
+    }
   size_t slots = c.op.groups.empty() ? types.size() : c.op.groups.size();
   if (yield->operands.size() != slots)
     return c.error(1, fmt::format("{} result slots but {} yielded values", slots, yield->operands.size()));
@@ -389,6 +402,7 @@ Result<Types> fused(const Context& c) {
     int members = c.op.groups.empty() ? 0 : c.op.groups[slot];
     Type wanted = types[next];
     if (members) {
+      TG_CHECK(oneElementType(c, c.op.results, next, members));
       std::vector<Type> memberTypes(types.begin() + static_cast<long>(next),
                                     types.begin() + static_cast<long>(next) + members);
       wanted = Type::tensor(wanted.dtype, {groupBytes(memberTypes) / 4});
@@ -526,11 +540,15 @@ Result<Types> inferTensorOp(const Context& c) {
 
 }  // namespace
 
+Result<std::vector<Type>> inferAnySize(const Op& op, const Module* module, const Item* func) {
+  return inferTensorOp(Context{op, module, func});
+}
+
 Result<std::vector<Type>> infer(const Op& op, const Module* module, const Item* func) {
-  TG_TRY(Types types, inferTensorOp(Context{op, module, func}));
+  TG_TRY(Types types, inferAnySize(op, module, func));
   for (const Type& type : types)
     if (type.isTensor() && !hasValidExtents(type.shape))
-      return failAt(op.loc, fmt::format("{}: the result {} has too many elements; the most are {}",
+      return failAt(op.loc, fmt::format("{} [op.type]: the result {} has too many elements; the most are {}",
                                         op.info().name, type.str(), kMaxElements));
   return types;
 }

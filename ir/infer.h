@@ -16,6 +16,9 @@ namespace tg {
 /// `module` resolves symbols and may be null; `func` is the enclosing item.
 Result<std::vector<Type>> infer(const Op& op, const Module* module, const Item* func);
 
+/// The same without a limit of sizes, for those who build ops out of others: verifySizes judges the whole.
+Result<std::vector<Type>> inferAnySize(const Op& op, const Module* module, const Item* func);
+
 /// The NumPy broadcast of two shapes, or nothing.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);
 /// The most elements a tensor may have: far above any device's memory, far below where a count of bytes

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/infer_context.h"
+#include "ir/kernel/axis_names.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/specialize.h"
 
@@ -46,6 +47,34 @@ Result<void> checkFit(const Context& c, const Value& param, const Value& value, 
         fmt::format("{}: the extents differ{}", pair,
                     buffer.lanes > 1 ? fmt::format(", the last counts vectors of {}", buffer.lanes) : ""),
         note);
+  return {};
+}
+
+/// Axes of one name have one extent.
+Result<void> checkNames(const Context& c, const Item& kernel) {
+  const std::vector<Shape> shapes = boundShapes(c.op, kernel);
+  struct Known {
+    std::string name;
+    const Value* param;
+    int64_t extent;
+  };
+  std::vector<Known> all;
+  for (size_t index = 0; index < shapes.size(); ++index) {
+    const Value& param = *kernel.body.args[index];
+    const std::vector<std::string> names = axisNames(param);
+    for (size_t axis = 0; axis < names.size(); ++axis) {
+      if (names[axis].empty()) continue;
+      const int64_t extent = shapes[index][static_cast<int>(axis)];
+      auto known =
+          std::find_if(all.begin(), all.end(), [&](const Known& each) { return each.name == names[axis]; });
+      if (known == all.end())
+        all.push_back({names[axis], &param, extent});
+      else if (known->extent != extent)
+        return c.error(6, fmt::format("{} is {} in %{}: {} and {} in %{}: {}", names[axis], known->extent,
+                                      known->param->name, namedType(*known->param), extent, param.name,
+                                      namedType(param)));
+    }
+  }
   return {};
 }
 
@@ -110,9 +139,14 @@ Result<Types> custom(const Context& c) {
                                  c.op.result(result)->type.str()),
                      input + 1);
   }
+  TG_CHECK(checkNames(c, *kernel));
   TG_CHECK(checkBatch(c, *kernel, params));
-  if (auto grid = evaluateGrid(*kernel, boundShapes(c.op, *kernel)); !grid)
-    return c.error(4, grid.error().message());
+  const std::vector<Shape> shapes = boundShapes(c.op, *kernel);
+  if (auto grid = evaluateGrid(*kernel, shapes); !grid) return c.error(4, grid.error().message());
+  if (auto inside = checkIndices(*kernel, shapes); !inside) {
+    const Diagnostic& access = inside.error().diagnostics().front();
+    return c.error(7, access.message).note(access.loc, "the access is here");
+  }
   return types;
 }
 

@@ -6,7 +6,7 @@ namespace tg {
 
 static bool isDigit(char c) { return c >= '0' && c <= '9'; }
 static bool isWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool isWordChar(char c) { return isWordStart(c) || isDigit(c) || c == '.' || c == '$'; }
+bool isWordChar(char c) { return isWordStart(c) || isDigit(c) || c == '.' || c == '$'; }
 static bool isBlank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 Lexer::Lexer(std::shared_ptr<const SourceFile> file) : file_(std::move(file)), text_(file_->text) {
@@ -17,6 +17,10 @@ Token Lexer::next() {
   Token token = token_;
   advance();
   return token;
+}
+
+bool Lexer::startsWith(std::string_view text) const {
+  return text_.substr(token_.offset, text.size()) == text;
 }
 
 void Lexer::rewind(uint32_t offset) {
@@ -93,7 +97,7 @@ void Lexer::advance() {
   if (isWordStart(c)) return take(Token::Kind::word, 0, wordLength(at_));
   if (c == '%' || c == '@') {
     size_t length = wordLength(at_ + 1);
-    if (length == 0) return take(Token::Kind::bad, 0, 1);
+    if (length == 0) return take(c == '%' ? Token::Kind::punct : Token::Kind::bad, 0, 1);
     return take(c == '%' ? Token::Kind::value : Token::Kind::symbol, 1, length);
   }
   bool negative = c == '-' && at_ + 1 < text_.size();
@@ -110,7 +114,7 @@ void Lexer::advance() {
     ++at_;
     return;
   }
-  if (std::string_view("{}()[]<>,:=?").find(c) != std::string_view::npos)
+  if (std::string_view("{}()[]<>,:=?+-*/&|^~!").find(c) != std::string_view::npos)
     return take(Token::Kind::punct, 0, 1);
   take(Token::Kind::bad, 0, 1);
 }

@@ -9,6 +9,9 @@
 
 namespace tg {
 
+/// Letters, digits and `_ . $`: what names are made of.
+bool isWordChar(char c);
+
 struct Token {
   enum class Kind : uint8_t { word, value, symbol, number, string, punct, arrow, end, bad };
   Kind kind = Kind::end;
@@ -32,6 +35,8 @@ class Lexer {
   std::string_view rawUntil(char stop);
   Loc locAt(uint32_t offset) const;
   const std::shared_ptr<const SourceFile>& file() const { return file_; }
+  /// Whether the text goes on with this at the current token, which may be a part of it: `<=` is two tokens.
+  bool startsWith(std::string_view text) const;
   /// Restarts at a byte offset, which must begin a token or white space.
   void rewind(uint32_t offset);
   /// Skips to the end of the line that holds the current token.

@@ -112,12 +112,18 @@ static int editDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::string_view nearestOp(std::string_view name) {
+/// An op's name without its dialect.
+static std::string_view plainName(std::string_view name) { return name.substr(name.find('.') + 1); }
+
+std::string_view nearestOp(std::string_view name, bool kernel) {
   std::string_view best;
-  int bestDistance = 4;
+  name = plainName(name);
+  // A third of a name may be wrong: more would suggest anything for a short one.
+  int bestDistance = std::min(4, static_cast<int>(name.size() + 2) / 3 + 1);
   if (name.size() > 64) return best;
   for (const OpInfo& row : table::kOps) {
-    int distance = editDistance(name, row.name);
+    if (row.mayStand(table::inKernel) != kernel) continue;
+    int distance = editDistance(name, plainName(row.name));
     if (distance < bestDistance) bestDistance = distance, best = row.name;
   }
   return best;

@@ -155,7 +155,8 @@ const OpInfo& info(Opcode code);
 bool admits(table::TypeClass wanted, DType dtype);
 /// Looks an op up by its printed name; null when unknown.
 const OpInfo* findOp(std::string_view name);
-/// The known name nearest to a misspelt one, or "".
-std::string_view nearestOp(std::string_view name);
+/// The name nearest to a misspelt one among the kernel ops or among all others, or "". What stands before the
+/// first dot does not count.
+std::string_view nearestOp(std::string_view name, bool kernel);
 
 }  // namespace tg

@@ -1,6 +1,8 @@
 #include "ir/parse_core.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -11,6 +13,20 @@
 
 namespace tg {
 
+/// `0x7fffffff`, `-0x10`; a hex float has a point or an exponent and is none.
+static std::optional<Number> parseHex(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  if (!text.starts_with("0x") && !text.starts_with("0X")) return std::nullopt;
+  text.remove_prefix(2);
+  Number number;
+  number.isInteger = true;
+  auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number.integer, 16);
+  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+  if (negative) number.integer = -number.integer;
+  return number;
+}
+
 std::optional<Number> parseNumber(std::string_view text) {
   Number number;
   const char* end = text.data() + text.size();
@@ -20,6 +36,7 @@ std::optional<Number> parseNumber(std::string_view text) {
     return number;
   }
   if (text.empty()) return std::nullopt;
+  if (auto hex = parseHex(text)) return hex;
   std::string copy(text);
   char* parsed = nullptr;
   number.real = std::strtod(copy.c_str(), &parsed);
@@ -106,22 +123,45 @@ static std::optional<Type> scalarNamed(std::string_view text) {
   return Type::scalar(*dtype, lanes);
 }
 
-/// Splits `2x3xREST` into extents and REST; nothing when an extent is malformed or too many.
-static std::optional<std::pair<Shape, std::string_view>> splitShape(std::string_view text) {
+const NamedConstant* ParseCore::constant(std::string_view name) const {
+  for (const NamedConstant& each : constants_)
+    if (each.name == name) return &each;
+  return nullptr;
+}
+
+static bool isAxisName(std::string_view text) {
+  if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) || scalarNamed(text)) return false;
+  return std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
+/// Splits `2x3xREST` into extents and REST; nothing when an extent is malformed or too many. An extent is a
+/// number, a constant, `?` or, with `axes`, the name of an open axis.
+std::optional<std::pair<Shape, std::string_view>>
+ParseCore::splitShape(std::string_view text, std::vector<std::string>* axes) const {
   Shape shape;
-  while (!text.empty() && (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '?')) {
-    size_t x = text.find('x');
-    if (x == std::string_view::npos || shape.rank() == kMaxRank) return std::nullopt;
+  for (size_t x; (x = text.find('x')) != std::string_view::npos; text = text.substr(x + 1)) {
     std::string_view extent = text.substr(0, x);
+    std::string axis;
     int64_t value = Shape::kDynamic;
-    if (extent != "?") {
-      auto number = parseNumber(extent);
-      if (!number || !number->isInteger || number->integer < 1 || number->integer > (int64_t{1} << 40))
+    if (isAxisName(extent)) {
+      const NamedConstant* known = constant(extent);
+      if (known && !known->value.isInteger) return std::nullopt;
+      if (known)
+        value = known->value.integer;
+      else if (axes)
+        axis = std::string(extent);
+      else
         return std::nullopt;
+    } else if (extent != "?") {
+      auto number = parseNumber(extent);
+      if (!number || !number->isInteger) return std::nullopt;
       value = number->integer;
     }
+    const bool open = extent == "?" || !axis.empty();
+    if (shape.rank() == kMaxRank || (!open && (value < 1 || value > (int64_t{1} << 40)))) return std::nullopt;
     shape.push(value);
-    text = text.substr(x + 1);
+    if (axes) axes->push_back(std::move(axis));
   }
   return std::pair{shape, text};
 }
@@ -133,7 +173,7 @@ static std::string_view trim(std::string_view text) {
 }
 
 /// `f16, 16x16, A`: what stands between the angles of a coopmat.
-static Result<Type> parseCoopmat(const Loc& loc, std::string_view raw) {
+Result<Type> ParseCore::parseCoopmat(const Loc& loc, std::string_view raw) {
   std::array<std::string_view, 3> parts;
   std::string_view rest = raw;
   size_t count = 0;
@@ -144,7 +184,7 @@ static Result<Type> parseCoopmat(const Loc& loc, std::string_view raw) {
   }
   auto dtype = dtypeNamed(parts[0]);
   std::string sizes = std::string(parts[1]) + "x";
-  auto split = splitShape(sizes);
+  auto split = splitShape(sizes, nullptr);
   std::optional<MatrixUse> use;
   for (MatrixUse each : {MatrixUse::a, MatrixUse::b, MatrixUse::acc})
     if (parts[2] == name(each)) use = each;
@@ -159,13 +199,47 @@ static Result<Type> parseCoopmat(const Loc& loc, std::string_view raw) {
   return Type::coopmat(*dtype, split->first[0], split->first[1], *use);
 }
 
-Result<Type> ParseCore::parseType() {
+/// `4x?xNxvec4<f32>, in, texel>`: what follows `buf<`.
+Result<Type> ParseCore::parseBuffer(const Loc& loc, std::vector<std::string>* axes) {
+  std::string_view raw = trim(lex_.rawUntil(','));
+  std::vector<std::string> names;
+  auto split = splitShape(raw, &names);
+  auto element = split ? scalarNamed(split->second) : std::nullopt;
+  if (!element) return failAt(loc, fmt::format("'{}' is no buffer shape and element", raw.substr(0, 60)));
+  for (const std::string& axis : names)
+    if (!axes && !axis.empty())
+      return failAt(loc, fmt::format("'{}' is no number and no constant; a kernel's parameters alone have "
+                                     "extents with names",
+                                     axis));
+  Shape fixed;
+  for (int64_t dim : split->first) fixed.push(dim == Shape::kDynamic ? 1 : dim);
+  if (!hasValidExtents(fixed))
+    return failAt(loc, fmt::format("'{}' has more than {} elements", raw.substr(0, 60), kMaxElements));
+  TG_TRY(std::string modeName, expectWord("a buffer mode"));
+  std::optional<BufMode> mode;
+  for (int m = 0; m <= static_cast<int>(BufMode::tape); ++m)
+    if (modeName == name(static_cast<BufMode>(m))) mode = static_cast<BufMode>(m);
+  if (!mode)
+    return failAt(
+        loc, fmt::format("'{}' is no buffer mode; known: in out inout accum shared local tape", modeName));
+  bool texel = false;
+  if (accept(",")) {
+    TG_TRY(std::string word, expectWord("'texel'"));
+    if (word != "texel") return failAt(loc, fmt::format("expected 'texel', got '{}'", word));
+    texel = true;
+  }
+  TG_CHECK(expect(">"));
+  if (axes) *axes = std::move(names);
+  return Type::buffer(element->dtype, element->lanes, split->first, *mode, texel);
+}
+
+Result<Type> ParseCore::parseType(std::vector<std::string>* axes) {
   auto loc = [this, at = lex_.peek().offset] { return lex_.locAt(at); };
   TG_TRY(std::string head, expectWord("a type"));
   if (head == "tensor") {
     TG_CHECK(expect("<"));
     std::string_view raw = trim(lex_.rawUntil('>'));
-    auto split = splitShape(raw);
+    auto split = splitShape(raw, nullptr);
     auto dtype = split ? dtypeNamed(split->second) : std::nullopt;
     if (!dtype) return failAt(loc(), fmt::format("'tensor<{}>' is no tensor type", raw.substr(0, 60)));
     for (int64_t dim : split->first)
@@ -178,29 +252,7 @@ Result<Type> ParseCore::parseType() {
   }
   if (head == "buf") {
     TG_CHECK(expect("<"));
-    std::string_view raw = trim(lex_.rawUntil(','));
-    auto split = splitShape(raw);
-    auto element = split ? scalarNamed(split->second) : std::nullopt;
-    if (!element) return failAt(loc(), fmt::format("'{}' is no buffer shape and element", raw.substr(0, 60)));
-    Shape fixed;
-    for (int64_t dim : split->first) fixed.push(dim == Shape::kDynamic ? 1 : dim);
-    if (!hasValidExtents(fixed))
-      return failAt(loc(), fmt::format("'{}' has more than {} elements", raw.substr(0, 60), kMaxElements));
-    TG_TRY(std::string modeName, expectWord("a buffer mode"));
-    std::optional<BufMode> mode;
-    for (int m = 0; m <= static_cast<int>(BufMode::tape); ++m)
-      if (modeName == name(static_cast<BufMode>(m))) mode = static_cast<BufMode>(m);
-    if (!mode)
-      return failAt(loc(), fmt::format("'{}' is no buffer mode; known: in out inout accum shared local tape",
-                                       modeName));
-    bool texel = false;
-    if (accept(",")) {
-      TG_TRY(std::string word, expectWord("'texel'"));
-      if (word != "texel") return failAt(loc(), fmt::format("expected 'texel', got '{}'", word));
-      texel = true;
-    }
-    TG_CHECK(expect(">"));
-    return Type::buffer(element->dtype, element->lanes, split->first, *mode, texel);
+    return parseBuffer(loc(), axes);
   }
   if (head == "coopmat") {
     TG_CHECK(expect("<"));
@@ -208,7 +260,10 @@ Result<Type> ParseCore::parseType() {
   }
   if (head.starts_with("vec") && accept("<")) head += '<' + std::string(trim(lex_.rawUntil('>'))) + '>';
   if (auto scalar = scalarNamed(head)) return *scalar;
-  return failAt(loc(), fmt::format("'{}' is no type", head.substr(0, 60)));
+  const char* way = head == "i1"               ? "; a kernel's conditions are bool"
+                    : head.starts_with("vec3") ? "; vectors have 2 or 4 lanes: use three f32, or a vec4"
+                                               : "";
+  return failAt(loc(), fmt::format("'{}' is no type{}", head.substr(0, 60), way));
 }
 
 Result<Attr> ParseCore::parseAttrList(std::string_view close, int depth) {

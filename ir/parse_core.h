@@ -6,19 +6,28 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ir/attr.h"
 #include "ir/lexer.h"
 #include "ir/result.h"
 #include "ir/type.h"
+#include "ir/verify_structure.h"
 
 namespace tg {
 
-// Deeper nesting than this is garbage, not a program; it bounds the recursion.
-constexpr int kMaxNesting = 64;
-/// Offsets and sizes in bytes, and pitches in elements, stay below these: sums and products of what a text
-/// says then fit 64 bits.
-constexpr int64_t kMaxBytes = int64_t{1} << 50, kMaxPitch = int64_t{1} << 20;
+/// A number token as an integer (`isInteger`) or a real.
+struct Number {
+  bool isInteger = false;
+  int64_t integer = 0;
+  double real = 0;
+};
+/// What `const NAME = …` names.
+struct NamedConstant {
+  std::string name;
+  Number value;
+  Loc loc;
+};
 
 class ParseCore {
  public:
@@ -38,24 +47,26 @@ class ParseCore {
   /// The token after the current one, without moving.
   Token peekSecond();
 
-  Result<Type> parseType();
+  /// A buffer may have axes with names, which `axes` receives, one for each axis, "" for those without; null
+  /// refuses names other than those of constants.
+  Result<Type> parseType(std::vector<std::string>* axes = nullptr);
+  const NamedConstant* constant(std::string_view name) const;
   Result<Attr> parseAttrValue(int depth = 0);
   /// `name = value, …` up to the closing brace, which it takes.
   Result<AttrList> parseAttrMembers(int depth = 0);
 
   Lexer lex_;
+  std::vector<NamedConstant> constants_;  ///< those in scope
 
  private:
+  std::optional<std::pair<Shape, std::string_view>> splitShape(std::string_view text,
+                                                               std::vector<std::string>* axes) const;
+  Result<Type> parseBuffer(const Loc& loc, std::vector<std::string>* axes);
+  Result<Type> parseCoopmat(const Loc& loc, std::string_view raw);
   Result<Attr> parseAttrList(std::string_view close, int depth);
   Result<Attr> parseAttrWord(int depth);
 };
 
-/// A number token as an integer (`isInteger`) or a real.
-struct Number {
-  bool isInteger = false;
-  int64_t integer = 0;
-  double real = 0;
-};
 std::optional<Number> parseNumber(std::string_view text);
 /// Undoes the escapes of a string token.
 std::string unescape(std::string_view text);

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "ir/base64.h"
+#include "ir/kernel/axis_names.h"
 #include "ir/parser_rules.h"
 
 namespace tg {
@@ -71,12 +72,14 @@ Result<void> Parser::arguments(Item& item) {
     if (lex_.peek().kind != Token::Kind::value) return expected("an argument");
     std::string argName(lex_.next().text);
     TG_CHECK(expect(":"));
-    TG_TRY(Type type, parseType());
+    std::vector<std::string> axes;
+    TG_TRY(Type type, parseType(item.kind == ItemKind::kernel ? &axes : nullptr));
     Value* value = item.body.addArg(type, std::move(argName));
     value->loc = loc;
     if (accept("{")) {
       TG_TRY(value->attrs, parseAttrMembers());
     }
+    setAxisNames(*value, axes);
     if (accept("->")) {
       TG_TRY(value->place, place());
     }
@@ -117,6 +120,7 @@ Result<void> Parser::func() {
     } while (accept(","));
     TG_CHECK(expect(")"));
   }
+  if (isKernelFunc(*item)) expressions_ = Expressions::ops;
   return attributesAndBody(*item);
 }
 
@@ -127,13 +131,15 @@ Result<void> Parser::kernel() {
   lex_.next();
   TG_CHECK(expect("("));
   for (int axis = 0; axis < 3; ++axis) {
-    TG_TRY(item->workgroup[axis], expectInt("a workgroup extent"));
+    TG_TRY(item->workgroup[axis], constantInt("a workgroup extent"));
     if (!accept(",")) break;
   }
   TG_CHECK(expect(")"));
   if (!lex_.peek().isWord("grid")) return expected("'grid(…)'");
+  expressions_ = Expressions::grid;
   TG_TRY(Operand grid, operand());
   item->grid = std::move(grid.items);
+  expressions_ = Expressions::ops;
   if (lex_.peek().isWord("vjp")) {
     lex_.next();
     TG_CHECK(expect("("));
@@ -192,14 +198,25 @@ Result<void> Parser::item() {
         .note(other->loc, "first defined here");
   Item* item = module_->add(*kind, std::move(itemName));
   item->loc = loc;
-  scope_.clear();
-  defined_.clear();
   switch (*kind) {
-  case ItemKind::func: return func();
-  case ItemKind::kernel: return kernel();
+  case ItemKind::func:
+  case ItemKind::kernel: return code(*item);
   case ItemKind::binary: return binary();
   default: return storageItem(*kind);
   }
+}
+
+/// A function or a kernel, with scopes of its own.
+Result<void> Parser::code(Item& item) {
+  item_ = &item;
+  TG_CHECK(item.kind == ItemKind::func ? func() : kernel());
+  nameValues(item);
+  scope_.clear();
+  defined_.clear();
+  extents_.clear();
+  item_ = nullptr;
+  expressions_ = Expressions::none;
+  return {};
 }
 
 Result<std::unique_ptr<Module>> Parser::module() {
@@ -229,7 +246,7 @@ Result<std::unique_ptr<Module>> Parser::module() {
   TG_CHECK(expect("{"));
   while (!accept("}")) {
     if (lex_.peek().kind == Token::Kind::end) return expected("'}'");
-    TG_CHECK(item());
+    TG_CHECK(lex_.peek().isWord("const") ? constantStatement() : item());
   }
   if (lex_.peek().kind != Token::Kind::end) return expected("the end of the text after the module");
   return std::move(module_);

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "ir/access.h"
 #include "ir/parser_rules.h"
 
 namespace tg {
@@ -21,11 +22,19 @@ bool Parser::startsAttributes() {
   return attributes;
 }
 
-bool Parser::startsOperand() const {
+bool Parser::startsOperand() {
   const Token& token = lex_.peek();
-  return token.kind == Token::Kind::value || token.kind == Token::Kind::number ||
+  return startsExpression() || token.kind == Token::Kind::value || token.kind == Token::Kind::number ||
          token.kind == Token::Kind::symbol || token.is("[") || token.isWord("inf") || token.isWord("nan") ||
          token.isWord("true") || token.isWord("false") || token.isWord("dense");
+}
+
+/// Whether an expression stands where an op's name would, `%y = %a + 1.0 : f32`.
+bool Parser::startsAssignment() {
+  if (expressions_ != Expressions::ops) return false;
+  const Token& token = lex_.peek();
+  if (token.kind != Token::Kind::word) return startsOperand();
+  return startsOperand() || (token.text.starts_with("tgk.") && isShorthand(token.text.substr(4)));
 }
 
 /// Whether the results of the next op begin here, `%r =` or `%r, …`, after an op without types.
@@ -58,7 +67,7 @@ Result<std::vector<Operand>> Parser::operandsUntil(std::string_view close, int d
   std::vector<Operand> out;
   if (accept(close)) return out;
   do {
-    TG_TRY(Operand item, operand(depth + 1));
+    TG_TRY(Operand item, operandOrExpression(depth + 1));
     out.push_back(std::move(item));
   } while (accept(","));
   TG_CHECK(expect(close));
@@ -72,7 +81,7 @@ Result<Operand> Parser::binding() {
   target->name = std::string(lex_.next().text);
   target->loc = loc;
   TG_CHECK(expect("="));
-  TG_TRY(Operand source, operand());
+  TG_TRY(Operand source, operandOrExpression());
   pending_.push_back(std::move(target));
   return Operand::binding(pending_.back().get(), std::move(source));
 }
@@ -81,7 +90,7 @@ Result<Operand> Parser::operand(int depth) {
   if (depth > kMaxNesting) return errorHere("operands are nested too deeply");
   const Token token = lex_.peek();
   if (token.kind == Token::Kind::value) {
-    if (peekSecond().is("=")) return binding();
+    if (startsBinding()) return binding();
     TG_TRY(Value * value, lookup());
     if (!accept("[")) return Operand::of(value);
     TG_TRY(std::vector<Operand> indices, operandsUntil("]", depth));
@@ -114,7 +123,9 @@ Result<Operand> Parser::operand(int depth) {
 
 /// One operand of a slot that stands between commas.
 Result<void> Parser::positional(Op& op, const Slot& slot) {
-  TG_TRY(Operand parsed, operand());
+  const bool value = slot.kind == SlotKind::value || slot.kind == SlotKind::optional ||
+                     slot.kind == SlotKind::values || slot.kind == SlotKind::literal;
+  TG_TRY(Operand parsed, value ? operandOrExpression() : operand());
   using Kind = Operand::Kind;
   bool fits = true;
   switch (slot.kind) {
@@ -184,14 +195,18 @@ Result<void> Parser::operandList(Op& op) {
       break;
     case SlotKind::values:
       // `%y =` after an op without operands begins the next op.
-      while (first ? startsOperand() && !(lex_.peek().kind == Token::Kind::value && peekSecond().is("="))
-                   : accept(",")) {
+      while (first ? startsOperand() && !startsBinding() : accept(",")) {
         TG_CHECK(positional(op, slot));
         first = false;
       }
       break;
     default:
-      if (first ? !startsOperand() : !accept(",")) return wrongCount(slot.name);
+      if (first ? !startsOperand() : !accept(",")) {
+        if (!first && expressions_ == Expressions::none && peekInfix())
+          return errorHere(
+              fmt::format("{}: tensors have no operators; write an op for each", op.info().name));
+        return wrongCount(slot.name);
+      }
       TG_CHECK(positional(op, slot));
       first = false;
     }
@@ -324,19 +339,11 @@ Result<void> Parser::places(Op& op) {
 Result<void> Parser::typeBindings(Op& op) {
   size_t carried = 0;
   auto typeOne = [&](Operand& bound, bool iter) {
-    Operand& source = bound.items[0];
     if (op.code == Opcode::k_for)
       bound.value->type =
           iter && carried < op.results.size() ? op.results[carried++]->type : Type::scalar(DType::u32);
-    else if (source.kind == Operand::Kind::group) {
-      std::vector<Type> members;
-      for (Operand& member : source.items)
-        if (member.value) members.push_back(member.value->type);
-      bound.value->type =
-          Type::tensor(members.empty() ? DType::f32 : members[0].dtype, {groupBytes(members) / 4});
-    } else if (source.value) {
-      bound.value->type = source.value->type;
-    }
+    else
+      bound.value->type = boundType(bound.items[0]);
   };
   for (Operand& operand : op.operands) {
     if (operand.kind == Operand::Kind::binding) typeOne(operand, false);
@@ -388,13 +395,12 @@ Result<std::unique_ptr<Op>> Parser::op() {
   auto named = std::make_unique<Op>(Opcode::yield);  // holds the results until the name is known
   if (lex_.peek().kind == Token::Kind::value || lex_.peek().is("[")) TG_CHECK(resultNames(*named));
   Loc nameLoc = here();
+  if (startsAssignment()) return assignment(std::move(named));
   TG_TRY(std::string opName, expectWord("an op"));
+  named->loc = loc;
+  if (opName == "tgk.while" && expressions_ == Expressions::ops) return whileLoop(std::move(named));
   const OpInfo* row = findOp(opName);
-  if (!row) {
-    std::string_view near = nearestOp(opName);
-    return failAt(nameLoc, fmt::format("unknown op '{}'{}", opName.substr(0, 60),
-                                       near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
-  }
+  if (!row) return unknownOp(nameLoc, opName);
   named->code = row->code;
   named->loc = loc;
   std::unique_ptr<Op> op = std::move(named);
@@ -421,11 +427,14 @@ Result<std::unique_ptr<Op>> Parser::op() {
 }
 
 Result<void> Parser::block(Block& block) {
+  Block* outer = std::exchange(current_, &block);
+  const size_t constants = constants_.size();
   while (!accept("}")) {
     if (lex_.peek().kind == Token::Kind::end) return expected("'}'");
-    TG_TRY(std::unique_ptr<Op> parsed, op());
-    block.ops.push_back(std::move(parsed));
+    TG_CHECK(statement(block));
   }
+  constants_.resize(constants);
+  current_ = outer;
   return {};
 }
 

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/module.h"
@@ -23,6 +26,7 @@ class Parser : ParseCore {
   Result<void> storageItem(ItemKind kind);
   Result<void> func();
   Result<void> kernel();
+  Result<void> code(Item& item);
   Result<void> binary();
   Result<void> arguments(Item& item);
   Result<void> attributesAndBody(Item& item);
@@ -43,8 +47,52 @@ class Parser : ParseCore {
   Result<void> typeBindings(Op& op);
   Result<void> location(Loc& loc);
   Result<Loc> locationBody(int depth);
+
+  // Expressions in kernels (parser_expr.cpp).
+  enum class Expressions : uint8_t {
+    none,  ///< a function over tensors
+    ops,   ///< the body of a kernel or of a func of scalars: operators become ops before the op they stand in
+    grid,  ///< operators become the keywords of a grid
+  };
+  struct Infix;
+  const Infix* peekInfix();
+  Result<Operand> operandOrExpression(int depth = 0);
+  Result<Operand> expression(int depth = 0, int least = 0);
+  Result<Operand> unary(int depth);
+  Result<Operand> primary(int depth);
+  Result<Operand> valueTerm(int depth);
+  Result<Operand> wordTerm(int depth);
+  Result<Operand> combine(const Infix& infix, Operand left, Operand right, const Loc& loc);
+  Result<Operand> logical(const Infix& infix, Operand left, const Loc& loc, int depth);
+  Result<Operand> function(std::string_view word, std::vector<Operand> args, const Loc& loc);
+  Result<Operand> shorthand(std::string_view word, const std::vector<Operand>& args, const Loc& loc);
+  Result<Operand> dot(const std::vector<Operand>& args, const Loc& loc);
+  Result<Operand> emit(Opcode code, std::vector<Operand> operands, const Loc& loc, Type declared = {});
+  Result<int64_t> constantInt(std::string_view what);
+  std::optional<Operand> axisExtent(std::string_view name);
+  Result<Operand> literalExpression();
+  bool namesValue(std::string_view word) const;
+  bool startsExpression();
+  bool startsBinding();
+  bool startsAssignment();
+  static bool isFunction(std::string_view word);
+  static bool isShorthand(std::string_view word);
+
+  // Statements that stand for others (parser_sugar.cpp).
+  Result<void> statement(const Block& around);
+  Result<void> flip(Operand cond, Op& branch);
+  Result<void> constantStatement();
+  Result<void> returnIf(const Block& around);
+  Result<std::unique_ptr<Op>> assignment(std::unique_ptr<Op> named);
+  Result<std::unique_ptr<Op>> whileLoop(std::unique_ptr<Op> named);
+  Result<void> whileBody(Op& loop, uint32_t condition, uint32_t body);
+  Result<void> skipParentheses();
+  Value* unnamed(Value* value, std::string_view hint);
+  void nameValues(const Item& item);
+  Error unknownOp(const Loc& loc, std::string_view name) const;
+
   bool startsAttributes();
-  bool startsOperand() const;
+  bool startsOperand();
   bool startsResults();
   Result<void> define(Value* value, const Loc& loc);
   Result<Value*> lookup();
@@ -54,6 +102,12 @@ class Parser : ParseCore {
   std::vector<std::string_view> defined_;        // names in scope, newest last, to undo
   std::vector<std::unique_ptr<Value>> pending_;  // arguments bound by the op being parsed
   int depth_ = 0;
+
+  Expressions expressions_ = Expressions::none;
+  Item* item_ = nullptr;                                 // the kernel or func being parsed
+  Block* current_ = nullptr;                             // where the next op goes
+  std::vector<std::pair<Value*, std::string>> unnamed_;  // made by sugar, with hints of their names
+  std::vector<std::pair<std::string, Value*>> extents_;  // of named axes, once they were asked for
 };
 
 }  // namespace tg

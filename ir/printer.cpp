@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "ir/base64.h"
+#include "ir/kernel/axis_names.h"
 #include "ir/parser.h"
 
 namespace tg {
@@ -242,8 +243,11 @@ void Printer::block(const Block& block, int indent) {
 }
 
 void Printer::argument(const Value& value) {
-  put("%{}: {}", value.name, value.type.str());
-  attrs(value.attrs);
+  put("%{}: {}", value.name, namedType(value));
+  if (AttrList rest = value.attrs; !rest.empty()) {
+    tg::erase(rest, kAxisNames);
+    attrs(rest);
+  }
   if (value.place) {
     out_ += " -> ";
     place(*value.place);

@@ -20,14 +20,17 @@ constexpr Form kForms[] = {
     {"constant", "constant(rate)", "r", RateKind::constant},
     {"linear", "linear(peak, final, steps)", "rrs", RateKind::linear},
     {"cosine", "cosine(peak, final, steps)", "rrs", RateKind::cosine},
+    {"warmup", "warmup(steps, after)", "sa", RateKind::warmup},
     {"warmup", "warmup(peak, steps, after)", "rsa", RateKind::warmup},
     {"staircase", "staircase(peak, gamma, every)", "rrs", RateKind::staircase},
     {"multistep", "multistep(peak, gamma, [steps])", "rrl", RateKind::multistep},
 };
 
 Result<void> checkRate(const Attr& schedule, const Attr& rate) {
-  if (std::isfinite(rate.number())) return {};
-  return fail(fmt::format("schedule {}: {} is not finite", schedule.str(), rate.str()));
+  if (!std::isfinite(rate.number()))
+    return fail(fmt::format("schedule {}: {} is not finite", schedule.str(), rate.str()));
+  if (rate.number() >= 0) return {};
+  return fail(fmt::format("schedule {}: {} is negative", schedule.str(), rate.str()));
 }
 
 /// A count of steps may be written as a real without a fraction, such as 1e4.
@@ -60,12 +63,13 @@ Result<RateKind> rateKind(const Attr& schedule) {
     TG_CHECK(checkRate(schedule, schedule));
     return RateKind::constant;
   }
-  std::string known;
+  std::string known, usages;
   for (const Form& form : kForms) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", form.usage);
     bool named = schedule.kind == Attr::Kind::call || schedule.kind == Attr::Kind::word;
     if (!named || schedule.text != form.name) continue;
-    if (!fits(form, schedule)) return fail(fmt::format("schedule {} is not {}", schedule.str(), form.usage));
+    usages += fmt::format("{}{}", usages.empty() ? "" : " or ", form.usage);
+    if (!fits(form, schedule)) continue;
     for (size_t i = 0; i < form.args.size(); ++i) {
       const Attr& arg = schedule.list[i];
       if (form.args[i] == 'r') TG_CHECK(checkRate(schedule, arg));
@@ -75,12 +79,20 @@ Result<RateKind> rateKind(const Attr& schedule) {
     }
     return form.kind;
   }
+  if (!usages.empty()) return fail(fmt::format("schedule {} is not {}", schedule.str(), usages));
   return fail(fmt::format("unknown schedule {}; there are {}", schedule.str(), known));
+}
+
+double peakRate(const Attr& schedule) {
+  const Attr* at = &schedule;
+  // A warmup without a peak of its own rises to that of what follows.
+  while (at->kind == Attr::Kind::call && at->list.size() == 2 && at->text == "warmup") at = &at->list.back();
+  return at->isNumber() ? at->number() : at->list.front().number();
 }
 
 Result<void> checkRateSchedule(const Attr& schedule) {
   TG_TRY(RateKind kind, rateKind(schedule));
-  if (kind == RateKind::warmup) return checkRateSchedule(schedule.list[2]);
+  if (kind == RateKind::warmup) return checkRateSchedule(schedule.list.back());
   return {};
 }
 

@@ -11,12 +11,15 @@ namespace tg {
 
 enum class RateKind : uint8_t { constant, linear, cosine, warmup, staircase, multistep };
 
-/// The kind of a schedule whose own arguments are well formed: rates are finite numbers, step counts
-/// integers from 1 on. A number alone is a constant. An error has no place and says how the form is
+/// The kind of a schedule whose own arguments are well formed: rates are finite and not negative, step
+/// counts integers from 1 on. A number alone is a constant. An error has no place and says how the form is
 /// written or which forms there are. What follows a warmup is not looked at.
 Result<RateKind> rateKind(const Attr& schedule);
 
-/// The same for the whole tree.
+/// The highest rate of a checked schedule: that of a constant, or the peak it rises to or begins with.
+double peakRate(const Attr& schedule);
+
+/// rateKind() for the whole tree.
 Result<void> checkRateSchedule(const Attr& schedule);
 
 }  // namespace tg

@@ -34,8 +34,8 @@ inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 inline double min2(double x, double y) { return std::isnan(x) || x <= y ? x : y; }
 inline double max2(double x, double y) { return std::isnan(x) || x >= y ? x : y; }
 inline double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
-/// x^y with a zero base without sign: 0 to a negative power is inf.
-inline double power(double x, double y) { return std::pow(x == 0 ? 0.0 : x, y); }
+/// The angle of the point (y, x), zeros being without sign.
+inline double arcTangent2(double x, double y) { return std::atan2(x == 0 ? 0.0 : x, y == 0 ? 0.0 : y); }
 inline double select(bool c, double a, double b) { return c ? a : b; }
 }  // namespace scalar_math
 

@@ -4,7 +4,7 @@
 //   operators + - * / between E and E, E and double, double and E; unary -
 //   exp log sqrt rsqrt tanh sigmoid sign abs (E); pow min max (E, E or double)
 //   lt le gt ge eq (E, E or double), giving a condition as an E
-//   sin cos (E) for gradients; floor (E) and ne (E, E) for kernel forms
+//   sin cos (E) for gradients; floor exp2 log2 isnan (E) and ne (E, E) for kernel forms
 //   select(E condition, E or double, E or double)
 //   E builtinScalar(Scalar, std::span<const E>): the function E has ready-made (scalarLower only)
 // They are found by argument-dependent lookup, so each user brings its own: tensors for gradient
@@ -99,17 +99,39 @@ E isOdd(const E& k) {
   return eq(k - 2.0 * floor(k * 0.5), 1.0);
 }
 
-/// The arc tangent (Cephes atanf): |x| is brought to [0, tan(π/8)] by a reciprocal or a quotient.
+/// The arc tangent for |t| <= tan(π/8) (Cephes atanf).
 template <class E>
-E lowerAtan(const E& x) {
+E arcTangentSmall(const E& t) {
   static constexpr double kSeries[] = {8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1,
                                        -3.33329491539e-1};
+  E z = t * t;
+  return polynomial(z, kSeries) * z * t + t;
+}
+
+/// The arc tangent: |x| is brought to [0, tan(π/8)] by a reciprocal or a quotient.
+template <class E>
+E lowerAtan(const E& x) {
   E a = abs(x);
   E far = gt(a, 2.414213562373095), middle = gt(a, 0.41421356237309503);
   E t = select(far, -1.0 / max(a, 1.0), select(middle, (a - 1.0) / (a + 1.0), a));
-  E base = select(far, 1.5707963267948966, select(middle, E(a * 0.0 + 0.78539816339744831), E(a * 0.0)));
-  E z = t * t;
-  return sign(x) * (base + (polynomial(z, kSeries) * z * t + t));
+  E base = select(far, 1.5707963267948966, E(select(middle, 0.78539816339744831, 0.0)));
+  return sign(x) * (base + arcTangentSmall(t));
+}
+
+/// The angle of the point (y, x): the arc tangent of the smaller part over the larger, brought to its octant.
+template <class E>
+E lowerAtan2(const E& x, const E& y) {
+  E a = abs(x), b = abs(y);
+  E small = min(a, b), large = max(a, b);
+  E zero = eq(large, 0.0);
+  E ratio = small / select(zero, 1.0, large);
+  E t = select(zero, small, select(eq(small, large), 1.0, ratio));  // also of two infinities
+  E middle = gt(t, 0.41421356237309503);
+  E near = arcTangentSmall(E(select(middle, (t - 1.0) / (t + 1.0), t)));
+  E angle = select(middle, near + 0.78539816339744831, near);
+  angle = select(gt(a, b), 1.5707963267948966 - angle, angle);
+  angle = select(lt(y, 0.0), 3.1415926535897931 - angle, angle);
+  return select(lt(x, 0.0), -angle, angle);
 }
 
 /// The arc sine for |x| <= 1/2, given x and z = x² (Cephes asinf).
@@ -139,13 +161,39 @@ E lowerAcos(const E& x) {
                 1.5707963267948966 - asinSmall(x, E(x * x)));
 }
 
+/// e^|x|/2 and e^-|x|/2. As the square of e^(|x|/2) the first is finite as long as sinh and cosh are.
+template <class E>
+struct HalfExponentials {
+  E rising, falling;
+  explicit HalfExponentials(const E& x) {
+    E root = exp(0.5 * abs(x));
+    rising = (0.5 * root) * root;
+    falling = 0.5 / (root * root);
+  }
+};
+
 /// The hyperbolic sine: a polynomial below 1, else by exp.
 template <class E>
 E lowerSinh(const E& x) {
   static constexpr double kNear[] = {2.03721912945e-4, 8.33028376239e-3, 1.66667160211e-1};
   E z = x * x;
   E near = polynomial(z, kNear) * z * x + x;
-  return select(lt(abs(x), 1.0), near, 0.5 * (exp(x) - exp(-x)));
+  HalfExponentials<E> half(x);
+  return select(lt(abs(x), 1.0), near, sign(x) * (half.rising - half.falling));
+}
+
+template <class E>
+E lowerCosh(const E& x) {
+  HalfExponentials<E> half(x);
+  return half.rising + half.falling;
+}
+
+/// x/(1 + e^-x), for x < 0 as x·e^x/(1 + e^x). The power of -|x| as a square neither overflows nor is flushed
+/// to zero where the value is still a normal number.
+template <class E>
+E lowerSilu(const E& x) {
+  E root = exp(-0.5 * abs(x));
+  return select(lt(x, 0.0), (x * root) * root, x) / (1.0 + root * root);
 }
 
 template <class E>
@@ -169,30 +217,59 @@ E lowerTan(const E& x) {
   return select(odd, turns.cosine, turns.sine) / select(odd, -turns.sine, turns.cosine);
 }
 
-/// x^y from a power of |x|, which is all the builtin knows: sign, zeros and whole exponents are put
-/// right around it. The builtin never sees 0.
+/// x^y as IEEE 754 and C define it, from the power of |x|: 1 where x is 1 or y is 0, whatever the other is;
+/// NaN for another NaN and for a finite x < 0 whose y is no whole number; an odd y keeps the sign of x, that
+/// of zero too where the device keeps it. The logarithm never sees 0.
 template <class E>
 E lowerPow(const E& x, const E& y) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  E zero = eq(x, 0.0);
-  E size = pow(select(zero, 1.0, abs(x)), y);
-  E whole = eq(floor(y), y);
-  E negative = select(whole, select(isOdd(y), -size, size), kNan);
-  E value = select(lt(x, 0.0), negative, size);
-  value = select(zero, select(gt(y, 0.0), 0.0, kInfinity), value);
-  return select(eq(y, 0.0), 1.0, value);
+  E a = abs(x);
+  E zero = eq(x, 0.0), odd = isOdd(y);
+  // 1 to an infinite power would be e^(0·inf).
+  E size = select(eq(a, 1.0), 1.0, exp2(y * log2(E(select(zero, 1.0, a)))));
+  E fraction = select(eq(a, kInfinity), size, kNan);
+  E negative = select(odd, -size, select(eq(floor(y), y), size, fraction));
+  E ofZero = select(gt(y, 0.0), select(odd, x, 0.0), select(odd, 1.0 / x, kInfinity));
+  E value = select(zero, ofZero, select(lt(x, 0.0), negative, size));
+  value = select(isnan(x), x, select(isnan(y), y, value));
+  return select(eq(y, 0.0), 1.0, select(eq(x, 1.0), 1.0, value));
 }
 
-/// max(x, 0) + log1p(e^-|x|), the logarithm as 2·atanh(e/(2+e)): no digits are lost where e is small,
-/// as they would be in 1 + e.
+/// log(1 + x) for -1/2 <= x <= 1, as 2·atanh(x/(2+x)): no digits are lost where x is small, as they would be
+/// in 1 + x.
+template <class E>
+E log1pNear(const E& x) {
+  static constexpr double kSeries[] = {1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3};
+  E s = x / (2.0 + x);
+  E z = s * s;
+  return 2.0 * s * (polynomial(z, kSeries) * z + 1.0);
+}
+
+/// Beyond [-1/2, 1] by log, which is never given what is not positive.
+template <class E>
+E lowerLog1p(const E& x) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  E far = gt(abs(x - 0.25), 0.75);
+  E value = select(far, log(max(x + 1.0, 1e-8)), log1pNear(E(select(far, 0.0, x))));
+  return select(lt(x, -1.0), kNan, select(eq(x, -1.0), -kInfinity, value));
+}
+
+/// e^x - 1: Taylor's series within [-1, 1].
+template <class E>
+E lowerExpm1(const E& x) {
+  E far = gt(abs(x), 1.0);
+  E near = select(far, 0.0, x);
+  E series = near * (1.0 / 12) + 1.0;
+  for (int n = 11; n >= 2; --n) series = series * near * (1.0 / n) + 1.0;
+  return select(far, exp(x) - 1.0, series * near);
+}
+
+/// max(x, 0) + log1p(e^-|x|).
 template <class E>
 E lowerSoftplus(const E& x) {
-  static constexpr double kSeries[] = {1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3};
-  E e = exp(-abs(x));
-  E s = e / (2.0 + e);
-  E z = s * s;
-  return max(x, 0.0) + 2.0 * s * (polynomial(z, kSeries) * z + 1.0);
+  return max(x, 0.0) + log1pNear(E(exp(-abs(x))));
 }
 
 /// The gradients of a scalar function's operands, one for each, empty where none flows. `result` is

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ir/verify_structure.h"
+
 namespace tg {
 namespace {
 
@@ -40,6 +42,7 @@ void eachMember(T& target, Fn fn) {
   fn("workgroup", target.workgroup);
   fn("parallel", target.parallel);
   fn("stream_scores", target.streamScores);
+  fn("kernel_ops", target.kernelOps);
 }
 
 template <class T>
@@ -99,6 +102,9 @@ Attr shapesToAttr(const std::vector<CoopShape>& shapes) {
   return Attr::array(std::move(rows));
 }
 
+/// Sums of a few limits then fit 64 bits.
+bool isLimit(int64_t value) { return value > 0 && value <= kMaxBytes; }
+
 Result<void> checkMembers(const Target& target) {
   auto oneOf = [&](std::string_view member, const std::string& value, std::string_view a,
                    std::string_view b) -> Result<void> {
@@ -109,11 +115,13 @@ Result<void> checkMembers(const Target& target) {
   TG_CHECK(oneOf("reads", target.reads, "storage", "texel"));
   TG_CHECK(oneOf("reduce", target.reduce, "lane", "workgroup"));
   TG_CHECK(oneOf("matmul", target.matmul, "register", "shared"));
-  bool positive = true;
-  eachMember(target, [&](std::string_view, const auto& member) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, int64_t>) positive = positive && member > 0;
+  std::string wrong;
+  eachMember(target, [&](std::string_view name, const auto& member) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, int64_t>)
+      if (!isLimit(member)) wrong = fmt::format("{} = {}", name, member);
   });
-  if (!positive) return fail(fmt::format("target '{}': every limit must be positive", target.name));
+  if (!wrong.empty())
+    return fail(fmt::format("target '{}': {} is not in 1 … {}", target.name, wrong, kMaxBytes));
   // Offsets stay representable on every device when they are a power of two of at least a texel.
   if (target.alignment < 16 || (target.alignment & (target.alignment - 1)))
     return fail(fmt::format("target '{}': alignment {} is no power of two of 16 or more", target.name,
@@ -182,7 +190,8 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     eachMember(target, [&](std::string_view name, auto&) { known = known || name == key; });
     if (!known) return fail(fmt::format("{}: unknown member '{}'", file, key));
   }
-  if (target.alignment > 0 && !json.contains("allocation")) defaultAllocation(target);
+  if (isLimit(target.alignment) && isLimit(target.storageRange) && !json.contains("allocation"))
+    defaultAllocation(target);
   TG_CHECK(checkMembers(target));
   return target;
 }
@@ -239,7 +248,8 @@ Result<Target> targetFromAttr(const Attr& attr) {
   if (attr.kind != Attr::Kind::dict || !wrong.empty())
     return fail(
         fmt::format("the module's target attribute is malformed{}{}", wrong.empty() ? "" : " at ", wrong));
-  if (target.alignment > 0 && !attr.find("allocation")) defaultAllocation(target);
+  if (isLimit(target.alignment) && isLimit(target.storageRange) && !attr.find("allocation"))
+    defaultAllocation(target);
   TG_CHECK(checkMembers(target));
   return target;
 }

@@ -51,6 +51,7 @@ struct Target {
   int64_t workgroup = 64;            ///< invocations of a map kernel's workgroup
   int64_t parallel = 4096;           ///< invocations that keep the device busy
   int64_t streamScores = 1 << 20;    ///< bytes of attention scores from which they are not stored
+  int64_t kernelOps = 16384;         ///< operations in a kernel's text (codeSize); more compile for minutes
 
   /// Processors that run workgroups side by side, where 512 invocations keep one busy.
   int64_t units() const { return parallel < 512 ? 1 : parallel / 512; }

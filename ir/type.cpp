@@ -21,9 +21,13 @@ std::string_view name(MatrixUse use) {
   return names[static_cast<int>(use)];
 }
 
+/// At most this many are counted, far more than any tensor may have: four lanes of four bytes each still fit.
+constexpr int64_t kMostCounted = int64_t{1} << 58;
+
 int64_t Shape::elements() const {
   int64_t count = 1;
-  for (int64_t dim : *this) count *= dim;
+  for (int64_t dim : *this)
+    if (__builtin_mul_overflow(count, dim, &count) || count > kMostCounted) return kMostCounted;
   return count;
 }
 

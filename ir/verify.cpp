@@ -7,6 +7,9 @@
 
 #include "ir/infer.h"
 #include "ir/rate_schedule.h"
+#include "ir/target.h"
+#include "ir/verify_schedule.h"
+#include "ir/verify_structure.h"
 
 namespace tg {
 namespace {
@@ -15,9 +18,9 @@ using table::AttrKind;
 using table::SlotKind;
 using table::TypeClass;
 
-std::string_view describe(TypeClass wanted) {
+std::string_view describe(TypeClass wanted, bool kernel) {
   constexpr std::string_view names[] = {"any type", "a number", "a float", "an integer", "i1"};
-  return names[static_cast<int>(wanted)];
+  return kernel && wanted == TypeClass::boolean ? "bool" : names[static_cast<int>(wanted)];
 }
 
 bool admits(const table::AttrRow& row, const Attr& value) {
@@ -77,6 +80,7 @@ class Verifier {
   bool attributes(const Op& op);
   bool operands(const Op& op);
   void types(const Op& op, const Item& func);
+  bool structure();
 
   const Module& module_;
   Error errors_;
@@ -94,11 +98,13 @@ table::Where functionPlace(Stage stage) {
 bool Verifier::attributes(const Op& op) {
   bool good = true;
   auto bad = [&](std::string message) {
-    report(op.loc, fmt::format("{}: {}", op.info().name, message));
+    report(op.loc, fmt::format("{} [op.attr]: {}", op.info().name, message));
     good = false;
   };
   for (const NamedAttr& attr : op.attrs) {
     const table::AttrRow* row = op.info().attr(attr.name);
+    if (find(op.attrs, attr.name) != &attr.value)
+      bad(fmt::format("attribute '{}' is given twice", attr.name));
     if (!row) {
       std::string known;
       for (const auto& each : op.info().attrs)
@@ -109,6 +115,11 @@ bool Verifier::attributes(const Op& op) {
       bad(fmt::format("attribute '{}' is {}, not {}", attr.name, describe(*row), attr.value.str()));
     }
   }
+  if (const Attr* schedule = op.code == Opcode::fused ? find(op.attrs, "schedule") : nullptr)
+    if (auto formed = verifySchedule(*schedule); !formed) {
+      report(op.loc, fmt::format("tg.fused [fused.schedule]: {}", formed.error().message()));
+      good = false;
+    }
   for (const table::AttrRow& row : op.info().attrs)
     if (row.fallback.empty() && !find(op.attrs, row.name))
       bad(fmt::format("attribute '{}' is required", row.name));
@@ -129,19 +140,20 @@ bool Verifier::operands(const Op& op) {
     if (row.kind == SlotKind::literal) continue;
     if (operand.isLiteral()) {
       if (kernel) continue;
-      report(op.loc,
-             fmt::format("{}: operand '{}' must be a value; write a tg.constant", op.info().name, row.name));
+      report(op.loc, fmt::format("{} [op.operand]: operand '{}' must be a value; write a tg.constant",
+                                 op.info().name, row.name));
       return false;
     }
     if (!admits(row.type, operand.value->type.dtype)) {
-      report(std::move(failAt(op.loc, fmt::format("{}: operand '{}' is {}, not {}", op.info().name, row.name,
-                                                  operand.value->type.str(), describe(row.type))))
+      report(std::move(
+                 failAt(op.loc, fmt::format("{} [op.operand]: operand '{}' is {}, not {}", op.info().name,
+                                            row.name, operand.value->type.str(), describe(row.type, kernel))))
                  .note(operand.value->loc, fmt::format("%{} is defined here", operand.value->name)));
       return false;
     }
     if (!kernel && !operand.value->type.isTensor()) {
-      report(op.loc, fmt::format("{}: operand '{}' is {}, not a tensor", op.info().name, row.name,
-                                 operand.value->type.str()));
+      report(op.loc, fmt::format("{} [op.operand]: operand '{}' is {}, not a tensor", op.info().name,
+                                 row.name, operand.value->type.str()));
       return false;
     }
   }
@@ -153,19 +165,19 @@ void Verifier::types(const Op& op, const Item& func) {
   const int given = static_cast<int>(op.results.size()), least = wanted.count - wanted.optional;
   if (!wanted.variadic && (given < least || given > wanted.count))
     return report(op.loc,
-                  fmt::format("{}: has {}{} results, not {}", op.info().name,
+                  fmt::format("{} [op.result]: has {}{} results, not {}", op.info().name,
                               wanted.optional ? fmt::format("{} to ", least) : "", wanted.count, given));
   if (!op.groups.empty() && op.code != Opcode::fused)
-    return report(op.loc, fmt::format("{}: only tg.fused has groups of results", op.info().name));
+    return report(op.loc, fmt::format("{} [op.result]: only tg.fused has groups of results", op.info().name));
   Result<std::vector<Type>> inferred = infer(op, &module_, &func);
   if (!inferred) return report(inferred.takeError());
   if (inferred->size() != op.results.size())
-    return report(op.loc, fmt::format("{}: has {} results, not {}", op.info().name, inferred->size(),
-                                      op.results.size()));
+    return report(op.loc, fmt::format("{} [op.result]: has {} results, not {}", op.info().name,
+                                      inferred->size(), op.results.size()));
   for (size_t i = 0; i < op.results.size(); ++i)
     if (!((*inferred)[i] == op.results[i]->type))
-      report(op.loc, fmt::format("{}: result %{} is {}, not {}", op.info().name, op.results[i]->name,
-                                 (*inferred)[i].str(), op.results[i]->type.str()));
+      report(op.loc, fmt::format("{} [op.result]: result %{} is {}, not {}", op.info().name,
+                                 op.results[i]->name, (*inferred)[i].str(), op.results[i]->type.str()));
 }
 
 void Verifier::op(const Op& op, const Item& func, table::Where where) {
@@ -173,8 +185,13 @@ void Verifier::op(const Op& op, const Item& func, table::Where where) {
     std::string_view place = where == table::inRegion   ? "a tg.fused region"
                              : where == table::inKernel ? "a kernel"
                                                         : "a function";
-    return report(op.loc, fmt::format("{} may not stand in {} at stage {}", op.info().name, place,
-                                      name(module_.stage)));
+    const std::string_view own = op.info().name;
+    const OpInfo* twin = where == table::inKernel && own.starts_with("tg.")
+                             ? findOp(fmt::format("tgk.{}", own.substr(3)))
+                             : nullptr;
+    return report(op.loc,
+                  fmt::format("{} [op.stage]: it may not stand in {} at stage {}{}", op.info().name, place,
+                              name(module_.stage), twin ? fmt::format("; kernels have {}", twin->name) : ""));
   }
   bool good = attributes(op);
   good = operands(op) && good;
@@ -187,7 +204,7 @@ void Verifier::block(const Block& block, const Item& func, table::Where where) {
   for (size_t i = 0; i < block.ops.size(); ++i) {
     const Op& current = *block.ops[i];
     if (current.info().has(table::terminator) && i + 1 < block.ops.size())
-      report(block.ops[i + 1]->loc, fmt::format("an op stands after {}", current.info().name));
+      report(block.ops[i + 1]->loc, fmt::format("{} [op.end]: an op stands after it", current.info().name));
     op(current, func, where);
   }
 }
@@ -195,7 +212,7 @@ void Verifier::block(const Block& block, const Item& func, table::Where where) {
 void Verifier::returned(const Item& func) {
   const Op* last = func.body.terminator();
   if (!last || last->code != Opcode::return_)
-    return report(func.loc, fmt::format("@{} does not end with return", func.name));
+    return report(func.loc, fmt::format("func @{} [func.return]: it does not end with return", func.name));
   if (last->operands.size() != func.results.size())
     return report(last->loc, fmt::format("return [return.c1]: @{} has {} results, {} are returned", func.name,
                                          func.results.size(), last->operands.size()));
@@ -230,7 +247,8 @@ void Verifier::functionEffects(const Item& func) {
   std::set<std::string> results;
   for (const NamedType& result : func.results)
     if (!results.insert(result.name).second)
-      report(func.loc, fmt::format("@{} has two results named '{}'", func.name, result.name));
+      report(func.loc,
+             fmt::format("func @{} [func.result]: it has two results named '{}'", func.name, result.name));
 }
 
 void Verifier::function(const Item& func) {
@@ -336,8 +354,22 @@ void Verifier::storage(const Item& item) {
            fmt::format("@{}: dense gives {} values for {}", item.name, init->list.size(), item.type.str()));
 }
 
+/// Whether everything else may be looked at.
+bool Verifier::structure() {
+  if (auto names = verifyItemNames(module_); !names) report(names.takeError());
+  for (const auto& item : module_.items) {
+    if (item->kind != ItemKind::func && item->kind != ItemKind::kernel) continue;
+    if (auto formed = verifyStructure(*item, module_); !formed) report(formed.takeError());
+  }
+  return errors_.empty();
+}
+
 Result<void> Verifier::run() {
+  if (!structure()) return std::move(errors_);
   knownAttrs(module_.loc, "module @" + module_.name, module_.attrs, {"target", "plan", "train_pipeline"});
+  if (auto target = targetOf(module_.attrs); !target)
+    report(module_.loc,
+           fmt::format("module @{} [module.target]: {}", module_.name, target.error().message()));
   for (const auto& item : module_.items) {
     switch (item->kind) {
     case ItemKind::param:
@@ -355,6 +387,7 @@ Result<void> Verifier::run() {
       break;
     }
   }
+  if (auto calls = verifyKernelCalls(module_); !calls) report(calls.takeError());
   if (!errors_.empty()) return std::move(errors_);
   if (module_.stage >= Stage::planned) return verifyPlan(module_);
   return {};

@@ -18,6 +18,10 @@ Result<void> verifyForm(const Op& op);
 /// operands alias no output of their dispatch. Independent of the planner.
 Result<void> verifyPlan(const Module& module);
 
+/// Beyond these no device of today runs a kernel; a target's own limits are checked where kernels are made.
+constexpr int64_t kMaxInvocations = 1024;   ///< of a workgroup
+constexpr int64_t kMaxSharedBytes = 65536;  ///< of its shared memory
+
 /// Checks one kernel: types, scopes, uniform barriers, constant indices in range, buffer modes.
 Result<void> verifyKernel(const Item& kernel);
 
@@ -28,6 +32,10 @@ Result<void> verifyKernelWrites(const Item& kernel);
 
 /// Checks a func of kernel scalars: its ops compute from values alone, and it returns what it says.
 Result<void> verifyKernelFunc(const Item& func);
+
+/// Checks that no func of kernel scalars calls itself, and that what kernels become when all calls are
+/// inlined is of a size that can be worked on. The items pass verifyKernelSymbols.
+Result<void> verifyKernelCalls(const Module& module);
 
 /// Checks what a kernel or a func of kernel scalars names in its module: the funcs it calls and its `vjp`.
 Result<void> verifyKernelSymbols(const Item& item, const Module& module);

@@ -253,9 +253,7 @@ void DispatchVerifier::command(const Op& op) {
 }
 
 Result<void> DispatchVerifier::run() {
-  Result<Target> target = targetOf(module_.attrs);
-  if (!target) return failAt(module_.loc, target.error().message());
-  target_ = *target;
+  target_ = *targetOf(module_.attrs);  // which the verifier has read before
   hashes();
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::func || isKernelFunc(*item)) continue;

@@ -388,6 +388,10 @@ void PlanVerifier::fill(const Op& op) {
   if (!buffer || range.offset < 0 || range.bytes <= 0 || range.offset + range.bytes > buffer->bytes)
     return report(op.loc, fmt::format("{}: bytes {} to {} are outside of @{}", label(op, "range"),
                                       range.offset, range.offset + range.bytes, range.buffer));
+  constexpr int64_t kWord = 4;  // what a device fills by
+  if (range.offset % kWord != 0)
+    return report(op.loc,
+                  fmt::format("{}: offset {} is no multiple of {}", label(op, "align"), range.offset, kWord));
   if (!inOneAllocation(op.loc, op.info().name, range)) return;
   if (range.buffer == "persistent")
     return report(op.loc, fmt::format("{}: @persistent holds homes alone", label(op, "home")));
@@ -452,9 +456,7 @@ void PlanVerifier::function(const Item& func) {
 }
 
 Result<void> PlanVerifier::run() {
-  Result<Target> target = targetOf(module_.attrs);
-  if (!target) return failAt(module_.loc, target.error().message());
-  target_ = *target;
+  target_ = *targetOf(module_.attrs);  // which the verifier has read before
   homes();
   if (!errors_.empty()) return std::move(errors_);
   for (const Item* func : module_.all(ItemKind::func)) function(*func);

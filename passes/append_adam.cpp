@@ -12,7 +12,7 @@
 //   result grad_norm reports it before scaling. Decay multiplies p by 1 - lr·wd (AdamW) and reaches no
 //   moment; a parameter's `decay` attribute decides, then no-decay, then its init: constants do not decay.
 // Requires: stage tensor, after append-grad.
-//   c1 to c7: optimizer/optimizer.h; c8: kind is known; c9: adamw has a weight decay.
+//   c1 to c7, c10: optimizer/optimizer.h; c8: kind is known; c9: adamw has a weight decay.
 // Ensures: one tg.update for each of these parameters and states; the param_grads stay. A parameter
 //   without a gradient is left as it is, decay included, and a remark names it. After
 //   append-grad{accumulate=N} all of it stands in the function that has the summed gradients.
@@ -33,7 +33,7 @@ using optimizer::TrainedParam;
 class Adam {
  public:
   Adam(Module& module, const Site& site, const AppendAdamOptions& options)
-      : step_(module, site, options, "adam"), options_(options) {}
+      : step_(module, site, options), options_(options) {}
 
   void run() {
     for (const TrainedParam& trained : step_.params()) {
@@ -68,8 +68,8 @@ class Adam {
   /// t, lr_t and the decay of this step.
   void rates() {
     TensorExpr lr = step_.learningRate();
-    TensorExpr before = step_.expr(step_.readState("t", "adam.t"));
-    time_ = step_.named("adam.t_next", before + 1.0);
+    TensorExpr before = step_.expr(step_.readState("t", step_.stateName("t")));
+    time_ = step_.named(step_.stateName("t") + "_next", before + 1.0);
     TensorExpr second = correction(options_.beta2);
     TensorExpr first = correction(options_.beta1);
     rate_ = step_.named("lr_t", lr * sqrt(second) / first);
@@ -114,11 +114,11 @@ Result<void> checkKind(const Site& site, const AppendAdamOptions& options) {
 }  // namespace
 
 Result<void> run_append_adam(Module& module, const AppendAdamOptions& options, const PassContext& context) {
-  TG_TRY(Site site, optimizer::findSite("append-adam", module, options));
-  std::vector<std::string> states = {"adam.t"};
+  TG_TRY(Site site, optimizer::findSite("append-adam", module, options, "adam"));
+  std::vector<std::string> states = {site.prefix + ".t"};
   for (const Item* param : optimizer::paramsWithGradient(site, module)) {
-    states.push_back("adam.m." + param->name);
-    states.push_back("adam.v." + param->name);
+    states.push_back(site.prefix + ".m." + param->name);
+    states.push_back(site.prefix + ".v." + param->name);
   }
   TG_CHECK(optimizer::check(
       site, module, options, states,

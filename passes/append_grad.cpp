@@ -19,18 +19,22 @@
 //
 // Requires: stage tensor.
 //   c1: the function exists; c2: it has a result; c3: that is a rank-0 f32; c4: it has no tg.param_grad
-//   yet; c5: the pattern names a parameter; c6: every op on a path from a parameter to the loss has a
-//   gradient; c7: accumulate is 1 or more; c8: then @apply and the states @g.NAME are not there yet;
-//   c9: scratch of a kernel's own VJP has static extents.
+//   yet; c5: the pattern names a parameter of floats; c6: every op on a path from a parameter to the loss has
+//   a gradient; c7: accumulate is 1 or more; c8: then @apply and the states @g.NAME are not there yet; c9:
+//   scratch of a kernel's own VJP has static extents.
 // A tg.custom is differentiated as kernel-vjp does it, unless its kernel names a VJP of its own.
-// Ensures: no tg.grad is left; one tg.param_grad for each parameter the pattern names, zeros where the
-//   loss does not depend on it. Function results, captures and updates stay as they are. The gradients that
-//   @train names are those of its call, undivided; those of @apply are the means.
+// A remark names an op that a value passes on its way to the loss but its gradient does not: a tgk.bitcast in
+// a kernel, an op that gives integers. tg.stop_gradient says that none is meant.
+// Ensures: no tg.grad is left; one tg.param_grad for each parameter of floats the pattern names, zeros where
+//   the loss does not depend on it; without parameters, nothing but the tg.grad expanded. Parameters of
+//   integers, function results, captures and updates stay as they are. The gradients that @train names are
+//   those of its call, undivided; those of @apply are the means.
 // Where: first of all, so that every later pass sees forward and backward as one program.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -50,8 +54,8 @@ Error gradError(const Loc& loc, int constraint, std::string message) {
 /// comes before the one that reads it.
 class GradExpansion {
  public:
-  GradExpansion(Module& module, Item& func, int64_t checkpoint)
-      : func_(func), builder_(&module, &func), checkpoint_(checkpoint) {}
+  GradExpansion(Module& module, Item& func, int64_t checkpoint, DiagnosticHandler onRemark)
+      : func_(func), builder_(&module, &func), checkpoint_(checkpoint), onRemark_(std::move(onRemark)) {}
 
   Result<void> run() {
     auto& ops = func_.body.ops;
@@ -78,7 +82,8 @@ class GradExpansion {
   Result<void> expand(Op& op) {
     std::vector<Value*> wrt;
     for (int i = 1; i < op.numOperands(); ++i) wrt.push_back(op.in(i));
-    TG_TRY(std::vector<Value*> gradients, GradEngine(builder_, func_, checkpoint_).gradients(op.in(0), wrt));
+    TG_TRY(std::vector<Value*> gradients,
+           GradEngine(builder_, func_, checkpoint_, onRemark_).gradients(op.in(0), wrt));
     for (size_t i = 0; i < gradients.size(); ++i) {
       Value* named = op.result(static_cast<int>(i));
       replaced_[named] = gradients[i];
@@ -93,6 +98,7 @@ class GradExpansion {
   Item& func_;
   Builder builder_;
   int64_t checkpoint_;
+  DiagnosticHandler onRemark_;
   std::unordered_map<const Value*, Value*> replaced_;
   std::vector<std::unique_ptr<Op>> done_;  ///< expanded ops, alive as long as they are keys
 };
@@ -116,9 +122,19 @@ Result<Value*> findLoss(const Item& func) {
 
 Result<std::vector<Item*>> chosenParams(const Module& module, const Item& func, const std::string& pattern) {
   std::vector<Item*> params = module.all(ItemKind::param), chosen;
-  for (Item* param : params)
-    if (globMatch(pattern, param->name)) chosen.push_back(param);
+  const Item* integer = nullptr;
+  for (Item* param : params) {
+    if (!globMatch(pattern, param->name)) continue;
+    if (isFloat(param->type.dtype))
+      chosen.push_back(param);
+    else
+      integer = param;
+  }
   if (params.empty()) return gradError(func.loc, 5, "the module declares no param");
+  if (chosen.empty() && integer)
+    return gradError(integer->loc, 5,
+                     fmt::format("wrt={} names @{}, which is {}; gradients are of floats", pattern,
+                                 integer->name, integer->type.str()));
   if (chosen.empty())
     return gradError(func.loc, 5,
                      fmt::format("wrt={} names no parameter; there are {}", pattern, namesOf(params)));
@@ -214,7 +230,7 @@ Result<void> checkAccumulation(const Module& module, const Item& func, const std
 }
 
 Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std::vector<Item*>& params,
-                              const AppendGradOptions& options) {
+                              const AppendGradOptions& options, const DiagnosticHandler& onRemark) {
   auto& ops = func.body.ops;
   std::unique_ptr<Op> end = std::move(ops.back());
   ops.pop_back();
@@ -233,7 +249,7 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
       wrt.push_back(reads[read]);
     }
   Builder builder(&module, &func);
-  auto gradients = GradEngine(builder, func, options.checkpoint).gradients(loss, wrt);
+  auto gradients = GradEngine(builder, func, options.checkpoint, onRemark).gradients(loss, wrt);
   std::vector<Value*> totals;
   if (gradients) {
     for (const Item* param : params) {
@@ -253,9 +269,38 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
   return {};
 }
 
+/// Hands each remark on once, also of a kernel that several calls differentiate.
+DiagnosticHandler once(const DiagnosticHandler& handler) {
+  if (!handler) return {};
+  return [handler, told = std::make_shared<std::set<std::string>>()](const Diagnostic& remark) {
+    if (told->insert(render(remark)).second) handler(remark);
+  };
+}
+
 }  // namespace
 
-Result<void> run_append_grad(Module& module, const AppendGradOptions& options, const PassContext&) {
+/// Whether the module asks for gradients by tg.grad alone: it has no parameter, and no option says otherwise.
+static bool onlyRequests(const Module& module, const AppendGradOptions& options) {
+  const AppendGradOptions none;
+  if (!module.all(ItemKind::param).empty() || options.func != none.func || options.wrt != none.wrt ||
+      options.accumulate != none.accumulate)
+    return false;
+  for (const Item* func : module.all(ItemKind::func))
+    for (const auto& op : func->body.ops)
+      if (op->code == Opcode::grad) return true;
+  return false;
+}
+
+static Result<void> expandRequests(Module& module, const AppendGradOptions& options,
+                                   const DiagnosticHandler& onRemark) {
+  for (Item* each : module.all(ItemKind::func))
+    TG_CHECK(GradExpansion(module, *each, options.checkpoint, onRemark).run());
+  return {};
+}
+
+Result<void> run_append_grad(Module& module, const AppendGradOptions& options, const PassContext& context) {
+  const DiagnosticHandler onRemark = once(context.onDiagnostic);
+  if (onlyRequests(module, options)) return expandRequests(module, options, onRemark);
   Item* func = module.func(options.func);
   if (!func)
     return gradError(module.loc, 1,
@@ -269,10 +314,9 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
                                    op->operands[0].text));
   TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
   TG_CHECK(checkAccumulation(module, *func, params, options.accumulate));
-  for (Item* each : module.all(ItemKind::func))
-    TG_CHECK(GradExpansion(module, *each, options.checkpoint).run());
+  TG_CHECK(expandRequests(module, options, onRemark));
   TG_TRY(Value * loss, findLoss(*func));
-  return appendParamGrads(module, *func, loss, params, options);
+  return appendParamGrads(module, *func, loss, params, options, onRemark);
 }
 
 }  // namespace tg

@@ -10,7 +10,7 @@
 //   p - lr·(d + momentum·v') if nesterov. Normalizing, clipping, grad_norm, lr and who decays are those of
 //   append-adam.
 // Requires: stage tensor, after append-grad.
-//   c1 to c7: optimizer/optimizer.h; c8: nesterov has a momentum.
+//   c1 to c7, c10: optimizer/optimizer.h; c8: nesterov has a momentum.
 // Ensures: one tg.update for each of these parameters and velocities; the param_grads stay. A parameter
 //   without a gradient is left as it is, decay included, and a remark names it. After
 //   append-grad{accumulate=N} all of it stands in the function that has the summed gradients.
@@ -29,7 +29,7 @@ using optimizer::TrainedParam;
 class Sgd {
  public:
   Sgd(Module& module, const Site& site, const AppendSgdOptions& options)
-      : step_(module, site, options, "sgd"), options_(options) {}
+      : step_(module, site, options), options_(options) {}
 
   void run() {
     if (options_.momentum > 0)
@@ -79,10 +79,10 @@ class Sgd {
 }  // namespace
 
 Result<void> run_append_sgd(Module& module, const AppendSgdOptions& options, const PassContext& context) {
-  TG_TRY(Site site, optimizer::findSite("append-sgd", module, options));
+  TG_TRY(Site site, optimizer::findSite("append-sgd", module, options, "sgd"));
   std::vector<std::string> states;
   for (const Item* param : optimizer::paramsWithGradient(site, module))
-    states.push_back("sgd.v." + param->name);
+    states.push_back(site.prefix + ".v." + param->name);
   TG_CHECK(optimizer::check(site, module, options, states, {{"momentum", options.momentum, 0, INFINITY}}));
   if (options.nesterov && options.momentum == 0)
     return optimizer::failure(site.pass, site.step->loc, 8, "nesterov needs a momentum; give momentum");

@@ -38,6 +38,7 @@ Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector
       return walked.takeError().note(loss->loc, fmt::format("on the way from the loss %{}", loss->name));
     }
   }
+  if (onRemark_) remarkCuts(loss, wrt);
   std::vector<Value*> out;
   for (Value* value : wrt) {
     Value*& gradient = gradients_[value];
@@ -51,6 +52,52 @@ Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector
   }
   dropDead(out);
   return out;
+}
+
+/// Remarks on the op at which a value on whose value the loss depends loses its gradient. Conditions and
+/// tg.stop_gradient pass no value on.
+void GradEngine::remarkCuts(const Value* loss, const std::vector<Value*>& wrt) const {
+  auto flows = [](const Op& op, const Value* from) {
+    return op.info().scalar != Scalar::stop_gradient && from->type.dtype != DType::i1;
+  };
+  std::unordered_set<const Value*> useful{loss};
+  for (size_t i = forwardEnd_; i-- > 0;) {
+    const Op& op = *func_.body.ops[i];
+    bool reaches = std::any_of(op.results.begin(), op.results.end(), [&](const auto& result) {
+      return useful.count(result.get()) && result->type.dtype != DType::i1;
+    });
+    if (!reaches) continue;
+    forEachUse(op, [&](Value* value) {
+      if (flows(op, value)) useful.insert(value);
+    });
+  }
+  for (const Value* value : wrt) {
+    if (gradients_.count(value) || !useful.count(value)) continue;
+    std::unordered_set<const Value*> after{value};
+    for (size_t i = 0; i < forwardEnd_; ++i) {
+      const Op& op = *func_.body.ops[i];
+      bool takes = false, cuts = false;
+      forEachUse(op, [&](Value* used) {
+        takes |= after.count(used) && flows(op, used);
+        cuts |= after.count(used) && flows(op, used) && active_.count(used);
+      });
+      if (!takes) continue;
+      for (const auto& result : op.results) {
+        after.insert(result.get());
+        cuts = cuts && !active_.count(result.get());
+      }
+      bool reaches = std::any_of(op.results.begin(), op.results.end(),
+                                 [&](const auto& result) { return useful.count(result.get()) > 0; });
+      if (!cuts || !reaches) continue;
+      onRemark_({Severity::remark,
+                 op.loc,
+                 fmt::format("no gradient passes this {}, so that %{} has none; tg.stop_gradient says that "
+                             "none is meant",
+                             op.info().name, value->name),
+                 {}});
+      break;
+    }
+  }
 }
 
 /// Marks the floating-point results of ops that read an active value.
@@ -118,7 +165,7 @@ Result<void> GradEngine::differentiate(Op& op) {
   GradContext context{op, builder_, resultGrads, wanted};
   std::vector<TensorExpr> grads;
   if (op.code == Opcode::custom) {
-    TG_TRY(grads, grad_rules::custom(context, checkpoint_));
+    TG_TRY(grads, grad_rules::custom(context, checkpoint_, onRemark_));
   } else {
     grads = entry.apply(context);
   }

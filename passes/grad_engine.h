@@ -14,8 +14,9 @@ namespace tg {
 class GradEngine {
  public:
   /// `builder` appends to the body of `func`. `checkpoint` is for the loops of kernels: see KernelVjpRequest.
-  GradEngine(Builder& builder, Item& func, int64_t checkpoint = 0)
-      : builder_(builder), func_(func), checkpoint_(checkpoint) {}
+  /// `onRemark` hears of ops that a value passes on its way to the loss, but its gradient does not.
+  GradEngine(Builder& builder, Item& func, int64_t checkpoint = 0, DiagnosticHandler onRemark = {})
+      : builder_(builder), func_(func), checkpoint_(checkpoint), onRemark_(std::move(onRemark)) {}
 
   /// The gradient of `loss` (rank 0, float) with respect to each of `wrt`, of that value's type; zeros
   /// where the loss does not depend on it. Only ops on a path from `wrt` to `loss` are differentiated,
@@ -31,10 +32,12 @@ class GradEngine {
   void accumulate(Value* value, Value* gradient);
   void nameAfter(Value* gradient, const Value* value);
   void dropDead(const std::vector<Value*>& live);
+  void remarkCuts(const Value* loss, const std::vector<Value*>& wrt) const;
 
   Builder& builder_;
   Item& func_;
   int64_t checkpoint_;
+  DiagnosticHandler onRemark_;
   size_t forwardEnd_ = 0;  ///< ops before this were there already
   bool inDecomposition_ = false;
   std::unordered_set<const Value*> active_;  ///< depend on `wrt`

@@ -40,7 +40,7 @@ static std::vector<std::string> namesIn(const std::string& text) {
   return out;
 }
 
-Result<void> run_kernel_vjp(Module& module, const KernelVjpOptions& options, const PassContext&) {
+Result<void> run_kernel_vjp(Module& module, const KernelVjpOptions& options, const PassContext& context) {
   std::vector<Item*> kernels = module.all(ItemKind::kernel);
   Item* kernel = options.kernel.empty() && kernels.size() == 1
                      ? kernels[0]
@@ -55,6 +55,8 @@ Result<void> run_kernel_vjp(Module& module, const KernelVjpOptions& options, con
   for (int n = 2; module.find(ItemKind::kernel, request.name); ++n)
     request.name = fmt::format("{}.vjp_{}", kernel->name, n);
   TG_TRY(KernelVjp vjp, differentiateKernel(module, *kernel, request));
+  if (context.onDiagnostic)
+    for (const Diagnostic& remark : vjp.remarks) context.onDiagnostic(remark);
   auto at = std::find_if(module.items.begin(), module.items.end(),
                          [&](const auto& item) { return item.get() == kernel; });
   module.items.insert(at + 1, std::move(vjp.kernel));

@@ -13,12 +13,15 @@
 // stands exactly where a command touches bytes an earlier one since the last barrier wrote, or writes
 // bytes it read; equal kernels stand once. The kernel of a tg.custom is made static; before its dispatch a
 // fill zeroes what it only adds to, and a copy brings an inout its value where it does not stand in place.
+// Where the target ends loops early and data decide how long they are, the kernel has a word of @loops more,
+// which a fill clears and the kernel sets where a loop was cut.
 //
 // It stands after plan, because ranges are places, and before the shader compiler, because kernels are
 // the last form that reads and runs without a device.
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "codegen/features.h"
@@ -26,9 +29,12 @@
 #include "codegen/triangle.h"
 #include "ir/access.h"
 #include "ir/byte_owners.h"
+#include "ir/kernel/cost.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/legalize.h"
+#include "ir/kernel/watch_loops.h"
 #include "ir/region_key.h"
+#include "passes/binding_limit.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -84,6 +90,7 @@ struct KnownKernel {
   std::vector<Type> types;  ///< of the parameters
   std::vector<LoweredKernel::Param> params;
   std::array<int64_t, 3> grid;
+  bool watched = false;  ///< its last parameter says whether a loop was cut
 };
 
 /// The kernels of the module so far: those equal but for names stand once, under the first's. Of equal
@@ -122,8 +129,9 @@ class KernelTable {
 class FunctionLowering {
  public:
   FunctionLowering(Module& module, Item& func, const Target& target, KernelTable& kernels,
-                   const PassContext& context)
-      : module_(module), func_(func), target_(target), kernels_(kernels), context_(context) {}
+                   int64_t& loopsBytes, const PassContext& context)
+      : module_(module), func_(func), target_(target), kernels_(kernels), loopsBytes_(loopsBytes),
+        context_(context) {}
   Result<void> run();
 
  private:
@@ -145,6 +153,7 @@ class FunctionLowering {
   void zero(const Range& range, const Loc& loc);
   void copy(const Range& from, const Range& to, const Loc& loc);
   void startValues(const Op& fused, const KnownKernel& kernel, const std::vector<Access>& accesses);
+  Access watchWord(const Loc& loc);
   void copies();
   void homes();
   void command(std::unique_ptr<Op> op, const std::vector<Access>& accesses);
@@ -159,6 +168,7 @@ class FunctionLowering {
   Item& func_;
   const Target& target_;
   KernelTable& kernels_;
+  int64_t& loopsBytes_;  ///< of @loops so far
   const PassContext& context_;
   std::vector<std::unique_ptr<Op>> out_;
   std::unordered_map<const Value*, std::vector<const Op*>> readers_;
@@ -242,6 +252,12 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
   lowered.kernel->grid.clear();
   for (int64_t extent : lowered.grid) lowered.kernel->grid.push_back(Operand::literal(extent));
   lowered.kernel->loc = fused.loc;
+  lowered.kernel->name = word;  // for errors; the table gives it its own
+  legalize(&module_, *lowered.kernel);
+  TG_CHECK(checkFeatures(*lowered.kernel, target_));
+  TG_TRY(const bool bounded, fitLoops(*lowered.kernel, target_));
+  known.watched = !bounded;
+  if (known.watched) watchLoops(*lowered.kernel);
   known.name = kernels_.add(std::move(lowered.kernel), word);
   if (tooLong) key += '?';
   return kernels_.remember(key, std::move(known));
@@ -301,10 +317,8 @@ Result<void> FunctionLowering::checkLimits(const Op& fused, const KnownKernel& k
     const LoweredKernel::Param& param = kernel.params[index];
     const Value* value =
         param.isResult ? fused.result(slots[param.index].first) : bindingSources(fused, param.index)[0];
-    return failAt(fused.loc,
-                  fmt::format(
-                      "{} binds %{} with {} bytes, more than the {} one binding may span on target '{}'",
-                      what, value->name, accesses[index].range.bytes, target_.storageRange, target_.name))
+    return overBinding(fused.loc, fmt::format("{}: %{}", what, value->name), accesses[index].range.bytes,
+                       target_.storageRange, target_)
         .note(value->loc, fmt::format("%{} is defined here", value->name));
   }
   if (storage > target_.bindings)
@@ -326,6 +340,7 @@ Result<void> FunctionLowering::dispatch(const Op& fused) {
   std::vector<Access> accesses = accessesOf(fused, *kernel);
   TG_CHECK(checkLimits(fused, *kernel, accesses));
   startValues(fused, *kernel, accesses);
+  if (kernel->watched) accesses.push_back(watchWord(fused.loc));
   std::vector<Operand> grid;
   for (int64_t extent : kernel->grid) grid.push_back(Operand::literal(extent));
   auto op = std::make_unique<Op>(Opcode::dispatch);
@@ -366,6 +381,14 @@ void FunctionLowering::startValues(const Op& fused, const KnownKernel& kernel,
     Range from = bindingRange(fused, param.binding);
     if (!(from == to)) copy(from, to, fused.loc);
   }
+}
+
+/// The word of a dispatch whose kernel watches its loops, set to zero.
+FunctionLowering::Access FunctionLowering::watchWord(const Loc& loc) {
+  Range word{std::string(kLoopsBuffer), loopsBytes_, byteSize(DType::u32)};
+  loopsBytes_ += std::max(target_.alignment, word.bytes);
+  zero(word, loc);
+  return {std::move(word), "inout"};
 }
 
 /// Commits what was not written to its home already. The verifier has proved that no reader follows.
@@ -428,20 +451,33 @@ Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassConte
   TG_TRY(Target target, targetOf(module.attrs));
   KernelTable kernels;
   Error errors;
+  int64_t loopsBytes = 0;
   for (Item* func : module.all(ItemKind::func))
-    if (auto lowered = FunctionLowering(module, *func, target, kernels, context).run(); !lowered)
+    if (auto lowered = FunctionLowering(module, *func, target, kernels, loopsBytes, context).run(); !lowered)
       errors.append(lowered.takeError());
   if (!errors.empty()) return errors;
   // The sources of custom kernels, and the funcs they call, have been made static where they are called.
   module.items.eraseIf(
       [](const auto& item) { return item->kind == ItemKind::kernel || isKernelFunc(*item); });
   for (auto& kernel : kernels.take()) module.items.push_back(std::move(kernel));
-  for (Item* kernel : module.all(ItemKind::kernel)) {
-    legalize(&module, *kernel);
-    if (auto fits = checkFeatures(*kernel, target); !fits) errors.append(fits.takeError());
-    if (auto fits = fitLoops(*kernel, target); !fits) errors.append(fits.takeError());
+  if (loopsBytes > 0) {
+    auto firstFunc = std::find_if(module.items.begin(), module.items.end(),
+                                  [](const auto& item) { return item->kind == ItemKind::func; });
+    auto loops = std::make_unique<Item>();
+    loops->kind = ItemKind::buffer;
+    loops->name = kLoopsBuffer;
+    loops->bytes = loopsBytes;
+    loops->loc = module.loc;
+    module.items.insert(firstFunc, std::move(loops));
   }
-  if (!errors.empty()) return errors;
+  for (const Item* kernel : module.all(ItemKind::kernel)) {
+    if (const int64_t size = codeSize(*kernel); size > target.kernelOps)
+      context.remark(
+          kernel->loc,
+          fmt::format("kernel @{} has {} operations, more than the {} that target '{}' compiles in a few "
+                      "seconds",
+                      kernel->name, size, target.kernelOps, target.name));
+  }
   module.stage = Stage::kernel;
   return {};
 }

@@ -65,19 +65,23 @@ struct MixedPrecisionOptions {
 /// What every optimizer takes.
 struct OptimizerOptions {
   std::string func = "train";
-  double lr = 1e-3;
+  Attr lr = Attr::of(1e-3);  ///< a rate or a rate schedule
   double weightDecay = 0;
   std::string noDecay;
   double clipNorm = 0;
   std::string normalizeGrads;
+  std::string match;
   static constexpr auto rate() {
     return std::tuple{
         option("func", &OptimizerOptions::func, "the function that was differentiated"),
-        option("lr", &OptimizerOptions::lr, "learning rate the host starts with"),
+        option("lr", &OptimizerOptions::lr,
+               "learning rate, or a rate schedule such as warmup(100, cosine(1e-3, 1e-4, 10000))"),
     };
   }
   static constexpr auto gradients(const char* decayHelp) {
     return std::tuple{
+        option("match", &OptimizerOptions::match,
+               "the parameters to train, by name pattern, if others have an optimizer of their own"),
         option("weight-decay", &OptimizerOptions::weightDecay, decayHelp),
         option("no-decay", &OptimizerOptions::noDecay, "parameters never decayed, by name pattern"),
         option("clip-norm", &OptimizerOptions::clipNorm, "largest global gradient norm; 0 is no clipping"),

@@ -24,7 +24,8 @@ static std::deque<PassInfo>& registry() {
    Stage::to,                                                     \
    summary,                                                       \
    describeOptions<Options>(),                                    \
-   TG_FACTORY_##library(id, name, Options)},
+   TG_FACTORY_##library(id, name, Options),                       \
+   true},
 #include "passes/passes.def"
 #undef PASS
   };
@@ -41,6 +42,10 @@ const OptionInfo* PassInfo::option(std::string_view wanted) const {
   return nullptr;
 }
 
+std::string_view PassInfo::fault() const {
+  return shipped ? "a bug in the compiler, not in the input" : "a bug in that pass, not in the input";
+}
+
 const PassInfo* findPass(std::string_view wanted) {
   std::string name(wanted);
   std::replace(name.begin(), name.end(), '_', '-');
@@ -53,6 +58,7 @@ Result<void> registerPass(PassInfo info) {
   if (findPass(info.name)) return fail(fmt::format("a pass named '{}' is registered already", info.name));
   if (info.name.empty() || info.name.find_first_of("_,{}() ") != std::string::npos)
     return fail(fmt::format("'{}' is no pass name: letters, digits and '-'", info.name));
+  info.shipped = false;
   registry().push_back(std::move(info));
   return {};
 }

@@ -53,6 +53,8 @@ struct PassInfo {
   std::vector<OptionInfo> options;
   /// Empty when the library that holds the pass is not part of this program.
   PassFactory make;
+  /// A row of passes.def; false of a pass that registerPass added.
+  bool shipped = false;
 
   /// A pass from one stage to a later one takes every stage between as well: spirv-emit (planned to
   /// spirv) takes a kernel module.
@@ -60,6 +62,8 @@ struct PassInfo {
   /// And may be told to stop at one between: spirv-emit{emit=kernel}.
   bool mayGive(Stage stage) const { return stage == to || (from < stage && stage < to); }
   const OptionInfo* option(std::string_view name) const;
+  /// What a module that the pass breaks, or a crash in it, is: a bug in the compiler or in the user's pass.
+  std::string_view fault() const;
 };
 
 /// All passes: the rows of passes.def in order, then registered ones. References into it stay valid.
@@ -105,6 +109,13 @@ struct Instrumentation {
   std::function<void(const PipelineStep&, std::string_view name, double milliseconds)> phase = {};
 };
 
+/// What is checked after each pass. The input is verified in any case.
+enum class VerifyEach : uint8_t {
+  off,       ///< nothing: the passes are trusted
+  on,        ///< the module is verified
+  roundtrip  ///< and printed and parsed again; the next pass gets what was parsed
+};
+
 class PassManager {
  public:
   /// Parses `append-grad,append-adam{lr=1e-3},fuse`; an error points into the text and names the
@@ -116,16 +127,17 @@ class PassManager {
   PassManager& onDiagnostic(DiagnosticHandler handler);
   /// Where a reproducer is written when a pass breaks an invariant; "" writes none.
   PassManager& reproducer(std::string path);
-  /// Print and re-parse the module between passes (the default in debug builds).
-  PassManager& roundTrip(bool on);
+  /// On by default, roundtrip in debug builds.
+  PassManager& verifyEach(VerifyEach what);
 
   /// The pipeline as text, re-parsable: the options that differ from their defaults, or all.
   std::string str(bool defaults = false) const;
   const std::vector<PipelineStep>& steps() const { return steps_; }
   std::vector<PipelineStep>& steps() { return steps_; }
   /// Runs all passes. Options are bound before the first one runs. Before each, the module's stage must
-  /// be the pass's; before and after each, the module is verified. On failure the module is left as
-  /// the failing pass left it. A module that a pass breaks is that pass's bug and is called so.
+  /// be the pass's; the module is verified before the first and, unless verifyEach is off, after each. On
+  /// failure the module is left as the failing pass left it. A module that a pass breaks is that pass's bug
+  /// and is called so; sizes beyond the limits, and running out of memory, are the module's.
   Result<void> run(std::unique_ptr<Module>& module) const;
 
  private:
@@ -138,9 +150,9 @@ class PassManager {
   DiagnosticHandler handler_;
   std::string reproducer_;
 #ifdef NDEBUG
-  bool roundTrip_ = false;
+  VerifyEach verifyEach_ = VerifyEach::on;
 #else
-  bool roundTrip_ = true;
+  VerifyEach verifyEach_ = VerifyEach::roundtrip;
 #endif
 };
 

@@ -1,11 +1,15 @@
 // Runs a pipeline: stage check, verification before and after each pass, hooks, reproducers.
 #include <chrono>
 #include <fstream>
+#include <new>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
+#include "ir/out_of_memory.h"
 #include "ir/parser.h"
 #include "ir/verify.h"
+#include "ir/verify_structure.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -30,8 +34,8 @@ PassManager& PassManager::reproducer(std::string path) {
   return *this;
 }
 
-PassManager& PassManager::roundTrip(bool on) {
-  roundTrip_ = on;
+PassManager& PassManager::verifyEach(VerifyEach what) {
+  verifyEach_ = what;
   return *this;
 }
 
@@ -68,10 +72,9 @@ static Error wrongStage(const PassInfo& pass, const Module& module) {
   return std::move(error).note(nullptr, fmt::format("run first: {}", missing));
 }
 
-// An error of ours: what a pass left behind is not a module.
+// What a pass left behind is not a module.
 static Error brokenBy(const PipelineStep& step, std::string what, Error why, const std::string& reproducer) {
-  Error error =
-      fail(fmt::format("pass {} {}: a bug in the compiler, not in the input", step.pass->name, what));
+  Error error = fail(fmt::format("pass {} {}: {}", step.pass->name, what, step.pass->fault()));
   for (const Diagnostic& diagnostic : why.diagnostics()) error.addNote(diagnostic.loc, diagnostic.message);
   if (!reproducer.empty()) error.addNote(nullptr, reproducer);
   return error;
@@ -103,7 +106,9 @@ Result<void> PassManager::runStep(int index, const PassFunction& pass,
     for (const Instrumentation& hook : hooks_)
       if (hook.phase) hook.phase(step, name, milliseconds);
   };
-  Result<void> done = pass(*module, {handler_, onPhase});
+  Result<void> done = withinMemory(module->loc, "the compiler", [&] {
+    return pass(*module, {handler_, onPhase});
+  });
   double elapsed =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (!done) return done.takeError().note(nullptr, fmt::format("in pass {}", step.pass->name));
@@ -113,11 +118,15 @@ Result<void> PassManager::runStep(int index, const PassFunction& pass,
                                  name(module->stage)));
     return brokenBy(step, "left the wrong stage", std::move(why), writeReproducer(index, before));
   }
-  if (auto valid = verify(*module); !valid)
-    return brokenBy(step, "made an invalid module", valid.takeError(), writeReproducer(index, before));
+  if (verifyEach_ != VerifyEach::off) {
+    if (auto fits = verifySizes(*module); !fits)
+      return fits.takeError().note(nullptr, fmt::format("in pass {}", step.pass->name));
+    if (auto valid = verify(*module); !valid)
+      return brokenBy(step, "made an invalid module", valid.takeError(), writeReproducer(index, before));
+  }
   for (const Instrumentation& hook : hooks_)
     if (hook.after) hook.after(step, index, *module, elapsed);
-  if (!roundTrip_) return {};
+  if (verifyEach_ != VerifyEach::roundtrip) return {};
 
   auto again = tg::parse(print(*module, {.locations = true}), fmt::format("<after {}>", step.pass->name));
   Result<void> valid = again ? verify(**again) : Result<void>(again.takeError());

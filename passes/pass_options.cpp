@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "ir/parser.h"
+#include "ir/rate_schedule.h"
+
 namespace tg {
 
 namespace option_text {
@@ -28,6 +31,8 @@ std::string show(const std::string& value) {
   return out + '"';
 }
 
+std::string show(const Attr& value) { return value.isNumber() ? show(value.number()) : value.str(); }
+
 bool read(const Attr& attr, bool& out) {
   if (attr.kind != Attr::Kind::boolean) return false;
   out = attr.integer != 0;
@@ -49,6 +54,12 @@ bool read(const Attr& attr, double& out) {
 bool read(const Attr& attr, std::string& out) {
   if (attr.kind != Attr::Kind::string && attr.kind != Attr::Kind::word) return false;
   out = attr.text;
+  return true;
+}
+
+bool read(const Attr& attr, Attr& out) {
+  if (!checkRateSchedule(attr)) return false;
+  out = attr;
   return true;
 }
 
@@ -105,6 +116,13 @@ Result<Attr> parsePassOption(const PassInfo& pass, const OptionInfo& option, std
     double value = 0;
     if (!readWhole(text, value) || !std::isfinite(value)) return badOption(pass.name, option, text);
     return Attr::of(value);
+  }
+  if (option.type == "rate") {
+    auto schedule = parseAttr(unquoted(text));
+    if (!schedule || schedule->kind == Attr::Kind::word) return badOption(pass.name, option, text);
+    if (auto good = checkRateSchedule(*schedule); !good)
+      return fail(fmt::format("{}: option '{}': {}", pass.name, option.name, good.error().message()));
+    return schedule;
   }
   return Attr::string(unquoted(text));
 }

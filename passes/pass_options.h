@@ -10,15 +10,19 @@ inline std::string typeName(const bool&) { return "bool"; }
 inline std::string typeName(const int64_t&) { return "int"; }
 inline std::string typeName(const double&) { return "double"; }
 inline std::string typeName(const std::string&) { return "string"; }
+/// A learning rate: a number, or a rate schedule as a `schedule` attribute spells it.
+inline std::string typeName(const Attr&) { return "rate"; }
 std::string show(bool value);
 std::string show(int64_t value);
 std::string show(double value);
 std::string show(const std::string& value);
+std::string show(const Attr& value);
 /// Reads a value; false when the kinds do not fit.
 bool read(const Attr& attr, bool& out);
 bool read(const Attr& attr, int64_t& out);
 bool read(const Attr& attr, double& out);
 bool read(const Attr& attr, std::string& out);
+bool read(const Attr& attr, Attr& out);
 }  // namespace option_text
 
 /// `append-adam has no option 'rl'; did you mean 'lr'? (options: func, lr, …)`

@@ -192,6 +192,7 @@ static std::string optionText(const Attr& value) {
   case Attr::Kind::boolean: return option_text::show(value.integer != 0);
   case Attr::Kind::integer: return option_text::show(value.integer);
   case Attr::Kind::real: return option_text::show(value.real);
+  case Attr::Kind::call: return option_text::show(value);
   case Attr::Kind::string:
   case Attr::Kind::word: return option_text::show(value.text);
   default: return option_text::show(value.str());
@@ -206,7 +207,8 @@ std::string PassManager::strFrom(int first, bool defaults) const {
     for (const OptionInfo& info : step.pass->options) {
       const Attr* given = find(step.options, info.name);
       std::string text = given ? optionText(*given) : info.fallback;
-      if (given && info.type == "double" && given->isNumber()) text = option_text::show(given->number());
+      if (given && (info.type == "double" || info.type == "rate") && given->isNumber())
+        text = option_text::show(given->number());
       if (!defaults && text == info.fallback) continue;
       options += (options.empty() ? "" : ",") + info.name + "=" + text;
     }

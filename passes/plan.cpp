@@ -26,6 +26,8 @@
 #include <optional>
 
 #include "ir/builder.h"
+#include "ir/verify_structure.h"
+#include "passes/binding_limit.h"
 #include "passes/pass.h"
 #include "passes/plan/function_plan.h"
 
@@ -59,7 +61,7 @@ Op* copyOfEntry(Item& func, Value* source, NameTable& names) {
   yield->loc = op->loc;
   body.ops.push_back(std::move(yield));
   op->operands.push_back(Operand::binding(arg, Operand::of(source)));
-  op->setAttr("schedule", Attr::call("map"));
+  op->setAttr("schedule", Attr::call("map", {}));
   auto result = std::make_unique<Value>();
   result->type = source->type;
   result->name = names.unique(source->name);
@@ -157,9 +159,7 @@ Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, cons
   if (bytes <= most) return {};
   std::string what = members == 1 ? fmt::format("@{} : {}", symbol.name, symbol.type.str())
                                   : fmt::format("the group of @{} and {} more", symbol.name, members - 1);
-  return failAt(symbol.loc,
-                fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'", what,
-                            bytes, most, target.name));
+  return overBinding(symbol.loc, what, bytes, most, target);
 }
 
 Result<void> checkGiven(const Item& symbol, int64_t reserve) {
@@ -201,6 +201,9 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
     for (size_t member = 0; member < members.size(); ++member)
       symbols[members[member]]->place = Place{"persistent", end + offsets[member], nullptr, 0};
     end = roundUp(end + bytes, target.alignment);
+    if (end >= kMaxBytes)
+      return failAt(module.loc,
+                    fmt::format("parameters and states take {} bytes together, or more", kMaxBytes));
   }
   if (!errors.empty()) return errors;
   return end;
@@ -255,6 +258,8 @@ void writeSizes(Module& module, int64_t persistent, int64_t io, int64_t arena, i
 Result<void> run_plan(Module& module, const PlanOptions& options, const PassContext& context) {
   if (options.order != "barriers" && options.order != "text")
     return failAt(module.loc, fmt::format("order is '{}'; it is barriers or text", options.order));
+  if (options.reserve < 0 || options.reserve >= kMaxBytes)
+    return failAt(module.loc, fmt::format("reserve is {}; it is 0 to {}", options.reserve, kMaxBytes - 1));
   TG_TRY(Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) {
     moveUpdatesToEnd(*func);
@@ -275,6 +280,8 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
     bound = std::max(bound, planned.arenaBound());
   }
   if (!errors.empty()) return errors;
+  if (io >= kMaxBytes)
+    return failAt(module.loc, fmt::format("inputs and results take {} bytes, or more", kMaxBytes));
   writeSizes(module, persistent, io, arena, bound);
   module.stage = Stage::planned;
   return {};

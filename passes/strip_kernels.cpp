@@ -6,7 +6,8 @@
 //   binary @k0_relu {…} "AwIjBw…"
 //
 // Requires: stage spirv. Ensures: no kernel is left, each had a binary. The interpreter cannot run such a
-// module.
+// module. A binary whose loops are long, or as long as data say, keeps their number as `loop_iterations`, for
+// devices that end loops early.
 //
 // It stands after spirv-emit, on request only: sources are what makes the last stage readable.
 
@@ -14,9 +15,13 @@
 
 #include <algorithm>
 
+#include "ir/kernel/unroll.h"
+#include "ir/target.h"
 #include "passes/pass.h"
 
 namespace tg {
+
+constexpr int64_t kEveryDeviceMakes = 65535;  ///< iterations of an invocation's loops
 
 Result<void> run_strip_kernels(Module& module, const NoOptions&, const PassContext&) {
   Error errors;
@@ -25,6 +30,12 @@ Result<void> run_strip_kernels(Module& module, const NoOptions&, const PassConte
       errors.append(failAt(
           kernel->loc, fmt::format("kernel @{} has no binary; without its source it is lost", kernel->name)));
   if (!errors.empty()) return errors;
+  for (const Item* kernel : module.all(ItemKind::kernel)) {
+    const std::optional<int64_t> most = loopIterations(*kernel);
+    if (most && *most <= kEveryDeviceMakes) continue;
+    set(module.find(ItemKind::binary, kernel->name)->attrs, "loop_iterations",
+        Attr::of(most.value_or(Target().loopIterations)));
+  }
   module.items.eraseIf([](const auto& item) { return item->kind == ItemKind::kernel; });
   return {};
 }

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "ir/kernel/cost.h"
 #include "ir/kernel/unroll.h"
+#include "ir/kernel/watch_loops.h"
 #include "runtime/executor_calls.h"
 #include "runtime/executor_program.h"
 
@@ -50,9 +52,11 @@ Result<void> checkLimits(const Target& module, const Target& device, std::string
 
 Result<std::unique_ptr<Executor>> Executor::create(const Module& module,
                                                    std::shared_ptr<vulkan::Device> device,
-                                                   const BorrowedBuffers& borrowed) {
+                                                   const BorrowedBuffers& borrowed,
+                                                   const DiagnosticHandler& onDiagnostic) {
   std::unique_ptr<Executor> executor(new Executor);
   executor->device_ = std::move(device);
+  executor->onDiagnostic_ = onDiagnostic;
   executor->reserve_ = borrowed.reserve;
   for (const auto& window : borrowed.windows) executor->persistent_.push_back({window.base, window.buffer});
   TG_CHECK(executor->addModule(module, "", ""));
@@ -169,27 +173,59 @@ Result<void> Executor::shareStorage(const Module& module, const Program& program
   return {};
 }
 
+namespace {
+
+/// The range of a dispatch whose kernel watches its loops, or null.
+const Operand* watchedWord(const Op& op) {
+  if (op.code != Opcode::dispatch) return nullptr;
+  for (const Operand& arg : op.keyword("args")->items)
+    if (arg.items[0].text == kLoopsBuffer) return &arg.items[0];
+  return nullptr;
+}
+
+}  // namespace
+
 Result<void> Executor::makePipelines(const Module& module, Program& program,
                                      const std::set<std::string>& wanted) {
+  std::set<std::string> watching;
+  for (const Item* func : module.all(ItemKind::func))
+    for (const auto& op : func->body.ops)
+      if (watchedWord(*op)) watching.insert(op->operands[0].text);
   TG_TRY(Target target, targetOf(module.attrs));
   std::vector<vulkan::KernelCode> codes;
   const Target& device = device_->info().target;
   for (const Item* binary : module.all(ItemKind::binary)) {
     if (!wanted.contains(binary->name)) continue;
-    const Item* kernel = module.find(ItemKind::kernel, binary->name);
-    if (kernel && device.loopIterations < target.loopIterations)
-      if (const int64_t most = loopIterations(*kernel); most > device.loopIterations)
-        return failAt(kernel->loc,
+    if (device.loopIterations < Target().loopIterations && !watching.contains(binary->name)) {
+      const Item* kernel = module.find(ItemKind::kernel, binary->name);
+      const Attr* stripped = tg::find(binary->attrs, "loop_iterations");
+      const std::optional<int64_t> most = kernel     ? loopIterations(*kernel)
+                                          : stripped ? std::optional(stripped->integer)
+                                                     : 0;
+      if (!most || *most > device.loopIterations)
+        return failAt(kernel ? kernel->loc : binary->loc,
                       fmt::format("the loops of kernel @{} make {} iterations in an invocation, and {} ends "
                                   "them after {}: compile for its target, whose loop_iterations says so",
-                                  kernel->name, most, device_->info().name, device.loopIterations));
+                                  binary->name,
+                                  most && *most < Target().loopIterations ? std::to_string(*most)
+                                                                          : "as many as data say",
+                                  device_->info().name, device.loopIterations));
+    }
     TG_TRY(auto bindings, bindingsOf(module, *binary));
-    // Kernels made for a target that states a width may rely on it.
-    bool relies = target.subgroup > 1 && usesSubgroups(binary->code);
     codes.push_back({binary->name, binary->code, std::move(bindings),
-                     relies ? static_cast<uint32_t>(target.subgroup) : 0});
+                     static_cast<uint32_t>(reliesOnSubgroup(target, binary->code))});
   }
-  TG_TRY(auto pipelines, vulkan::createPipelines(*device_, codes));
+  constexpr double kLong = 2;  // seconds that nobody wonders about
+  auto took = [&](const std::string& name, double seconds) {
+    const Item* kernel = module.find(ItemKind::kernel, name);
+    if (seconds <= kLong || !onDiagnostic_) return;
+    onDiagnostic_({Severity::note,
+                   kernel ? kernel->loc : nullptr,
+                   fmt::format("{} took {:.1f} s to compile kernel @{}{}", device_->info().name, seconds,
+                               name, kernel ? fmt::format(" of {} operations", codeSize(*kernel)) : ""),
+                   {}});
+  };
+  TG_TRY(auto pipelines, vulkan::createPipelines(*device_, codes, took));
   for (size_t i = 0; i < codes.size(); ++i) program.pipelines[codes[i].name] = pipelines[i];
   return {};
 }
@@ -218,6 +254,7 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
     for (int i = 0; i < op->numOperands(); ++i)
       TG_CHECK(add(values.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
   }
+  TG_CHECK(watch(func, program, function));
   TG_TRY(function.commands, program.commandsOf(func));
   function.port = program.port;
   if (!function.port) {
@@ -226,6 +263,48 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
   }
   TG_CHECK(makePassage(function, 0));
   return function;
+}
+
+/// Adds the words of watched loops to the results.
+Result<void> Executor::watch(const Item& func, const Program& program, Function& function) const {
+  auto watched = std::make_shared<Watched>();
+  watched->device = device_->info().name;
+  watched->iterations = device_->info().target.loopIterations;
+  const int64_t wordBytes = byteSize(DType::u32);
+  int64_t first = -1, words = 0;
+  for (const auto& op : func.body.ops) {
+    const Operand* word = watchedWord(*op);
+    if (!word) continue;
+    const int64_t offset = word->items[0].integer;
+    if (first < 0) first = offset;
+    words = (offset - first) / wordBytes + 1;  // lower-kernels places them in text order
+    watched->kernels.push_back({op->operands[0].text, op->loc, words - 1});
+  }
+  if (first < 0) return {};
+  TG_TRY(vulkan::Binding bytes, program.range(std::string(kLoopsBuffer), first, words * wordBytes));
+  Slot slot{"", Type::tensor(DType::i32, {words}), bytes.buffer, bytes.offset};
+  function.values.results.push_back(std::move(slot));
+  function.watched = std::move(watched);
+  return {};
+}
+
+/// Takes the words of watched loops from the results; the error names the first kernel whose word is set.
+Result<void> Executor::checkLoops(const Watched* watched, NamedArrays& results) {
+  if (!watched) return {};
+  const HostArray words = std::move(results.back().second);
+  results.pop_back();
+  for (const Watched::Kernel& kernel : watched->kernels) {
+    int32_t word = 0;
+    std::memcpy(&word, &words.bytes[static_cast<size_t>(kernel.word) * sizeof word], sizeof word);
+    if (word != 0)
+      return failAt(
+          kernel.loc,
+          fmt::format("the loops of kernel @{} make more than {} iterations in an invocation, and {} "
+                      "ends them there: the results are not whole. Give an invocation less to do, "
+                      "or run on another device",
+                      kernel.name, watched->iterations, watched->device));
+  }
+  return {};
 }
 
 Result<Executor::Function*> Executor::find(const std::string& function) const {

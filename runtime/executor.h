@@ -8,6 +8,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "ir/diagnostic.h"
 #include "ir/module.h"
 #include "ir/target.h"
 #include "runtime/runner.h"
@@ -44,8 +45,11 @@ class Executor : public Runner {
  public:
   /// Makes the buffers, pipelines and recordings of a verified module. Own params and states are zero.
   /// Errors: another stage, a binary that is not of its kernel, a limit, memory, the driver's refusals.
-  static Result<std::unique_ptr<Executor>>
-  create(const Module& module, std::shared_ptr<vulkan::Device> device, const BorrowedBuffers& borrowed = {});
+  /// `onDiagnostic`, which may be empty, hears a note of each kernel that the driver compiles for long.
+  static Result<std::unique_ptr<Executor>> create(const Module& module,
+                                                  std::shared_ptr<vulkan::Device> device,
+                                                  const BorrowedBuffers& borrowed = {},
+                                                  const DiagnosticHandler& onDiagnostic = {});
 
   /// The sibling's params and states must have the same homes as here.
   Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
@@ -94,6 +98,18 @@ class Executor : public Runner {
   struct Values {
     std::vector<Slot> inputs, results, captures, grads;
   };
+  /// The kernels of a function that watch their loops, each with the number of its word. The words are one
+  /// result more than the function's, the last.
+  struct Watched {
+    struct Kernel {
+      std::string name;
+      Loc loc;
+      int64_t word;
+    };
+    std::vector<Kernel> kernels;
+    std::string device;
+    int64_t iterations = 0;  ///< after which the device ends loops
+  };
   class Call;
   struct Lane;
   struct Port;
@@ -106,6 +122,7 @@ class Executor : public Runner {
   struct Function {
     std::string name;
     Values values;                                         ///< as the module's text places them
+    std::shared_ptr<const Watched> watched;                ///< null: no loop may be cut
     std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< outlive the recordings that name them
     std::vector<vulkan::Command> commands;
     std::shared_ptr<Port> port;
@@ -123,6 +140,8 @@ class Executor : public Runner {
   Result<void> shareStorage(const Module& module, const Program& program);
   Result<void> makePipelines(const Module& module, Program& program, const std::set<std::string>& wanted);
   Result<Function> makeFunction(const Item& func, const Program& program);
+  Result<void> watch(const Item& func, const Program& program, Function& function) const;
+  static Result<void> checkLoops(const Watched* watched, NamedArrays& results);
   Result<Function*> find(const std::string& function) const;
   static Result<size_t> freeLane(Port& port);
   static bool fitsLane(const Slot& slot);
@@ -140,6 +159,7 @@ class Executor : public Runner {
                                   const vulkan::Buffer* lane = nullptr);
 
   std::shared_ptr<vulkan::Device> device_;
+  DiagnosticHandler onDiagnostic_;
   int64_t reserve_ = 0;  ///< bytes of @persistent that are borrowed
   Segments persistent_;  ///< the windows on borrowed buffers, then this executor's own
   Segments arena_;       ///< large enough for every function so far

@@ -26,10 +26,13 @@ Result<RunOutputs> Executor::Call::take() {
 }
 
 Result<void> Executor::Call::fetch() {
-  if (!lane_) return {};
-  TG_CHECK(device_->waitFor(submission_));
-  TG_TRY(outputs_.results, read(*device_, results_, lane_.get()));
-  lane_.reset();
+  if (lane_) {
+    TG_CHECK(device_->waitFor(submission_));
+    TG_TRY(outputs_.results, read(*device_, results_, lane_.get()));
+    lane_.reset();
+    if (auto whole = checkLoops(watched_.get(), outputs_.results); !whole) cut_ = whole.takeError();
+  }
+  if (!cut_.empty()) return cut_;
   return {};
 }
 
@@ -191,7 +194,8 @@ Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, con
   TG_CHECK(passage.recording->submit());
   function->lane = index;
   lane.submission = passage.recording->lastSubmission();
-  auto call = std::make_shared<Call>(device_, lane.buffer, lane.submission, passage.values.results);
+  auto call = std::make_shared<Call>(device_, lane.buffer, lane.submission, passage.values.results,
+                                     function->watched);
   lane.call = call;
   const bool elsewhere = std::any_of(passage.values.results.begin(), passage.values.results.end(),
                                      [&](const Slot& slot) { return slot.buffer != lane.buffer.get(); });

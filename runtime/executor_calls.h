@@ -20,9 +20,9 @@ constexpr int64_t kLaneValueBytes = int64_t(64) << 20;
 class Executor::Call : public PendingCall {
  public:
   Call(std::shared_ptr<vulkan::Device> device, std::shared_ptr<vulkan::Buffer> lane, uint64_t submission,
-       std::vector<Slot> results)
+       std::vector<Slot> results, std::shared_ptr<const Watched> watched)
       : device_(std::move(device)), lane_(std::move(lane)), submission_(submission),
-        results_(std::move(results)) {}
+        results_(std::move(results)), watched_(std::move(watched)) {}
 
   Result<RunOutputs> take() override;
   /// Waits for the call and empties the lane.
@@ -35,6 +35,8 @@ class Executor::Call : public PendingCall {
   std::shared_ptr<vulkan::Buffer> lane_;  ///< null once the results are here
   uint64_t submission_;
   std::vector<Slot> results_;
+  std::shared_ptr<const Watched> watched_;
+  Error cut_;  ///< what of the watched loops was not done
   RunOutputs outputs_;
 };
 

@@ -32,6 +32,7 @@ Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function
   times.finished = RunTimes::Clock::now();
   RunOutputs out;
   TG_TRY(out.results, read(*device_, function.values.results));
+  TG_CHECK(checkLoops(function.watched.get(), out.results));
   if (captures) {
     TG_TRY(out.captures, read(*device_, function.values.captures));
   }

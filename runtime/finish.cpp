@@ -1,20 +1,21 @@
 #include "runtime/finish.h"
 
-#include <mutex>
+#include <algorithm>
+#include <initializer_list>
 
 #include <fmt/format.h>
 
-#include "codegen/register.h"
 #include "passes/pass.h"
 
 namespace tg {
 
 namespace {
 
-/// The registry has no lock, and sessions may be made in several threads.
-void linkCodegen() {
-  static std::once_flag once;
-  std::call_once(once, registerCodegenPasses);
+bool holds(const Module& module, const std::string& function, std::initializer_list<Opcode> codes) {
+  const auto& ops = module.func(function)->body.ops;
+  return std::any_of(ops.begin(), ops.end(), [&](const auto& op) {
+    return std::find(codes.begin(), codes.end(), op->code) != codes.end();
+  });
 }
 
 Result<void> runManager(PassManager manager, Finished& work, const DiagnosticHandler& onDiagnostic) {
@@ -58,6 +59,23 @@ PassManager restOfPipeline(Stage stage, const Target& target, const FinishOption
 
 }  // namespace
 
+Result<void> checkGiven(const Module* module, std::string_view call) {
+  if (module) return {};
+  return fail(fmt::format("{}: the module is null", call));
+}
+
+bool hasUpdate(const Module& module, const std::string& function) {
+  // From stage kernel on an update is a write to a home, which the text no longer tells from others.
+  return module.func(function) &&
+         (module.stage >= Stage::kernel || holds(module, function, {Opcode::update}));
+}
+
+std::string ownPipeline(const Module& module, const std::string& function) {
+  const Attr* own = find(module.attrs, "train_pipeline");
+  if (!own || module.stage != Stage::tensor || !module.func(function)) return "";
+  return holds(module, function, {Opcode::update, Opcode::param_grad}) ? "" : own->text;
+}
+
 std::string shaderFolder(const std::string& cache) { return cache.empty() ? "" : cache + "/shaders"; }
 
 std::string targetOption(const Target& target) {
@@ -72,7 +90,7 @@ std::string targetOption(const Target& target) {
 
 Result<Finished> runPasses(std::unique_ptr<Module> module, const std::string& pipeline,
                            const DiagnosticHandler& onDiagnostic) {
-  linkCodegen();
+  TG_CHECK(checkGiven(module.get(), "runPasses"));
   Finished work{std::move(module), {}};
   TG_TRY(PassManager manager, PassManager::parse(pipeline));
   TG_CHECK(runManager(std::move(manager), work, onDiagnostic));
@@ -80,7 +98,7 @@ Result<Finished> runPasses(std::unique_ptr<Module> module, const std::string& pi
 }
 
 Result<Finished> finish(std::unique_ptr<Module> module, const Target& target, const FinishOptions& options) {
-  linkCodegen();
+  TG_CHECK(checkGiven(module.get(), "finish"));
   Finished work{std::move(module), {}};
   if (!options.trainPipeline.empty()) {
     if (work.module->stage != Stage::tensor)

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,15 @@ Result<Finished> finish(std::unique_ptr<Module> module, const Target& target,
 /// Runs a pipeline as text; the first half of `finish`.
 Result<Finished> runPasses(std::unique_ptr<Module> module, const std::string& pipeline,
                            const DiagnosticHandler& onDiagnostic = {});
+
+/// An error for a null pointer where a call wants a module.
+Result<void> checkGiven(const Module* module, std::string_view call);
+
+/// Whether a function commits anything: one that does learns or counts.
+bool hasUpdate(const Module& module, const std::string& function);
+/// The passes by which the module says that `function` learns, its attribute train_pipeline; "" when it has
+/// none or the function holds gradients or updates already.
+std::string ownPipeline(const Module& module, const std::string& function);
 
 /// Where spirv-emit keeps shaders in a session's cache folder; "" in none.
 std::string shaderFolder(const std::string& cache);

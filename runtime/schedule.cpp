@@ -23,9 +23,11 @@ Result<double> learningRate(const Attr& schedule, int64_t step) {
   case RateKind::linear: return arg(0) + (arg(1) - arg(0)) * std::min(s / arg(2), 1.0);
   case RateKind::cosine:
     return arg(1) + 0.5 * (arg(0) - arg(1)) * (1 + std::cos(std::numbers::pi * std::min(s / arg(2), 1.0)));
-  case RateKind::warmup:
-    if (s <= arg(1)) return arg(0) * s / arg(1);
-    return learningRate(schedule.list[2], step - static_cast<int64_t>(arg(1)));
+  case RateKind::warmup: {
+    const double steps = arg(schedule.list.size() - 2);
+    if (s <= steps) return (schedule.list.size() == 3 ? arg(0) : peakRate(schedule)) * s / steps;
+    return learningRate(schedule.list.back(), step - static_cast<int64_t>(steps));
+  }
   case RateKind::staircase: return arg(0) * std::pow(arg(1), std::floor((s - 1) / arg(2)));
   case RateKind::multistep: break;
   }
@@ -41,6 +43,7 @@ Result<void> LearningRate::set(std::string_view text, int64_t atStep) {
 
 Result<void> LearningRate::set(const Attr& schedule, int64_t atStep) {
   TG_CHECK(checkRateSchedule(schedule));
+  if (schedule.isNumber()) return set(Attr::call("constant", {schedule}), atStep);
   // A checked schedule has a rate at every step.
   TG_CHECK(set([schedule](int64_t step) { return *learningRate(schedule, step); }, atStep, schedule.str()));
   isText_ = true;

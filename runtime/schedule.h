@@ -17,6 +17,7 @@ namespace tg {
 ///   linear(peak, final, N)            peak + (final - peak)·min(s/N, 1)
 ///   cosine(peak, final, N)            final + ½(peak - final)(1 + cos(π·min(s/N, 1)))
 ///   warmup(peak, N, after)            peak·s/N up to N, then `after` at s - N, itself a schedule
+///   warmup(N, after)                  the same with the peak of `after`
 ///   staircase(peak, gamma, every)     peak·gamma^⌊(s-1)/every⌋
 ///   multistep(peak, gamma, [m, …])    peak·gamma^|{m ≤ s}|
 /// A number alone is a constant. Errors say which form is wrong and how it is written.

@@ -14,11 +14,12 @@ Session::Session(SessionOptions options) : options_(std::move(options)) {}
 Session::~Session() { close(); }
 
 Result<std::unique_ptr<Session>> Session::create(std::unique_ptr<Module> module, SessionOptions options) {
+  TG_CHECK(checkGiven(module.get(), "Session::create"));
   std::unique_ptr<Session> session(new Session(std::move(options)));
   TG_CHECK(session->openDevice());
   TG_TRY(session->program_, SessionProgram::create(std::move(module), session->options_, session->device_));
   session->publish();
-  TG_CHECK(session->reset());
+  TG_CHECK(session->reset({.seed = session->options_.seed}));
   return session;
 }
 
@@ -37,6 +38,7 @@ void Session::publish() {
 
 CallResult<void> Session::attach(std::unique_ptr<Module> forward) {
   return serve<void>([&]() -> Result<void> {
+    TG_CHECK(checkGiven(forward.get(), "attach"));
     std::unique_ptr<Module> given = clone(*forward);
     TG_CHECK(program_->attach(std::move(forward)));
     attached_.push_back(std::move(given));
@@ -45,9 +47,10 @@ CallResult<void> Session::attach(std::unique_ptr<Module> forward) {
 }
 
 Result<void> Session::replace(std::unique_ptr<Module> module, const ReplaceOptions& replacing) {
+  TG_CHECK(checkGiven(module.get(), "replaceModule"));
   SessionOptions options = options_;
-  options.seed = replacing.seed.value_or(options.seed);
-  options.trainPipeline = replacing.optimizer.value_or(options.trainPipeline);
+  const uint64_t seed = replacing.seed.value_or(seed_);
+  options.trainPipeline = replacing.optimizer ? replacing.optimizer : options.trainPipeline;
   TG_TRY(auto program, SessionProgram::create(std::move(module), options, device_));
   std::string before = program_->optimizer(), after = program->optimizer();
   if (before != after && !before.empty() && !after.empty())
@@ -56,8 +59,9 @@ Result<void> Session::replace(std::unique_ptr<Module> module, const ReplaceOptio
                     "of its own for that",
                     before, after));
   for (const auto& forward : attached_) TG_CHECK(program->attach(clone(*forward)));
-  TG_CHECK(initialise(*program, ItemKind::param, options.seed));
-  TG_CHECK(initialise(*program, ItemKind::state, options.seed));
+  TG_CHECK(initialise(*program, ItemKind::param, seed));
+  TG_CHECK(initialise(*program, ItemKind::state, seed));
+  seed_ = seed;
   options_ = std::move(options);
   program_ = std::move(program);
   rate_.clear();
@@ -83,19 +87,27 @@ void Session::close() {
 }
 
 template <class Schedule>
-CallResult<void> Session::replaceRate(Schedule schedule) {
+CallResult<void> Session::replaceRate(Schedule schedule, std::optional<int64_t> afterStep) {
   return serve<void>([&]() -> Result<void> {
     if (!program_->hasHostScalar("lr"))
       return fail("setLearningRate: no function has an argument {host = \"lr\"}, the rate of its updates; "
                   "append-adam makes one, as in the train pipeline append-grad,append-adam");
-    return rate_.set(std::move(schedule), steps_ / program_->stepsPerUpdate());
+    const int64_t applied = steps_ / program_->stepsPerUpdate();
+    if (afterStep && *afterStep > applied)
+      return fail(
+          fmt::format("setLearningRate: a schedule from step {} on, but {} are done", *afterStep, applied));
+    return rate_.set(std::move(schedule), afterStep.value_or(applied));
   });
 }
 
-CallResult<void> Session::setLearningRate(double rate) { return replaceRate(rate); }
-CallResult<void> Session::setLearningRate(std::string_view schedule) { return replaceRate(schedule); }
-CallResult<void> Session::setLearningRate(LearningRate::Function function) {
-  return replaceRate(std::move(function));
+CallResult<void> Session::setLearningRate(double rate, std::optional<int64_t> afterStep) {
+  return replaceRate(rate, afterStep);
+}
+CallResult<void> Session::setLearningRate(std::string_view schedule, std::optional<int64_t> afterStep) {
+  return replaceRate(schedule, afterStep);
+}
+CallResult<void> Session::setLearningRate(LearningRate::Function function, std::optional<int64_t> afterStep) {
+  return replaceRate(std::move(function), afterStep);
 }
 
 CallResult<void> Session::resetLearningRate() {

@@ -38,11 +38,13 @@ struct SessionOptions {
   /// Folder of compiled shaders and pipelines (runtime/cache_folder.h), read and added to; "" is none.
   /// Sessions and processes may share it.
   std::string cache = {};
-  std::optional<Target> target = {};    ///< compile for this target instead of the device's own
-  uint64_t seed = 0;                    ///< of parameters and of random ops
-  bool keepGrads = true;                ///< downloadParamGrads works
-  std::string keepCaptures = "*";       ///< by name pattern; others cost a second compilation when asked for
-  std::string trainPipeline = {};       ///< run first, such as append-grad,append-adam{lr=1e-3}
+  std::optional<Target> target = {};  ///< compile for this target instead of the device's own
+  std::optional<uint64_t> seed = {};  ///< of parameters and of random ops; drawn when nobody gives one
+  bool keepGrads = true;              ///< downloadParamGrads works
+  std::string keepCaptures = "*";     ///< by name pattern; others cost a second compilation when asked for
+  /// Passes to run first, such as append-grad,append-adam{lr=1e-3}; "" runs none. When not said, the module's
+  /// own train_pipeline makes `trainFunction` learn, if nothing in that holds gradients or updates yet.
+  std::optional<std::string> trainPipeline = std::nullopt;
   std::string tuning = {};              ///< file of measured schedules
   std::string trainFunction = "train";  ///< what `step` calls
   /// Parameters to use in place of own ones of these names: `params()` of other sessions on the device. They
@@ -72,7 +74,7 @@ struct CallOutputs {
 struct StepResult : CallOutputs {
   double loss = 0;          ///< the first result
   int64_t step = 0;         ///< this step, counted from 1
-  bool applied = true;      ///< false when the gradients were only accumulated
+  bool applied = true;      ///< false when nothing was updated: gradients only accumulated, or nobody learns
   double learningRate = 0;  ///< what the host filled in; 0 where nothing asked for one
 };
 
@@ -82,6 +84,7 @@ struct UploadOptions {
 struct ResetOptions {
   bool params = true;     ///< by `init` and the seed; borrowed ones stay
   bool optimizer = true;  ///< states by `init`, step 0
+  /// Another one is drawn when nobody gives it and parameters start over; Session::seed() tells it.
   std::optional<uint64_t> seed;
 };
 struct ReplaceOptions {
@@ -153,14 +156,19 @@ class Session {
 
   CallResult<void> reset(ResetOptions options = {});
   CallResult<void> resetOptimizerState() { return reset({.params = false, .optimizer = true, .seed = {}}); }
-  /// Replaces the schedules of the module from the next step on, which is step 1 of the new one. An error
-  /// when no function has an argument `{host = "lr"}`.
-  CallResult<void> setLearningRate(double rate);
-  CallResult<void> setLearningRate(std::string_view schedule);  ///< as an attribute spells it
-  CallResult<void> setLearningRate(LearningRate::Function function);
+  /// Replaces the schedules of the module from the next step on. The new one counts from `afterStep`
+  /// finished updates, by default those made so far, so that the next is its step 1; 0 counts from the first
+  /// step of the training. An error when no function has an argument `{host = "lr"}`, or when `afterStep` is
+  /// negative or not reached yet.
+  CallResult<void> setLearningRate(double rate, std::optional<int64_t> afterStep = {});
+  /// As an attribute spells it: `warmup(100, cosine(1e-3, 0, 900))`.
+  CallResult<void> setLearningRate(std::string_view schedule, std::optional<int64_t> afterStep = {});
+  CallResult<void> setLearningRate(LearningRate::Function function, std::optional<int64_t> afterStep = {});
   /// Goes back to the module's schedules.
   CallResult<void> resetLearningRate();
 
+  /// What parameters and random ops are drawn by: the seed that was given last, or was drawn since.
+  uint64_t seed() const { return seed_; }
   /// Steps so far, the merely accumulating ones included.
   int64_t steps() const { return steps_; }
   /// Goes on counting from here, after states were uploaded.
@@ -203,7 +211,7 @@ class Session {
   Result<void> upload(ItemKind kind, const NamedArrays& values, bool partial);
   Result<NamedArrays> download(ItemKind kind);
   template <class Schedule>
-  CallResult<void> replaceRate(Schedule schedule);
+  CallResult<void> replaceRate(Schedule schedule, std::optional<int64_t> afterStep);
   void publish();
 
   SessionOptions options_;
@@ -217,6 +225,7 @@ class Session {
   std::string lastStep_;      ///< the runner's key of the last step
   std::vector<Begun> begun_;  ///< the oldest first
   std::atomic<int64_t> steps_ = 0;
+  std::atomic<uint64_t> seed_ = 0;
   std::atomic<size_t> underWay_ = 0;  ///< size of begun_
 
   mutable std::mutex viewMutex_;  ///< guards the two below

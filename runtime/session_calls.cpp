@@ -49,7 +49,7 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
     HostArray value = HostArray::zeros(arg->type);
     if (host->text == "loss_scale") value.set(0, 1);
     if (host->text == "rng") {
-      value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(options_.seed));
+      value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(seed_.load()));
       value.i32()[1] = static_cast<int32_t>(step - 1);
     }
     if (host->text == "lr") {
@@ -92,7 +92,10 @@ Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs
 /// After each N-th step of accumulated gradients.
 Result<void> Session::beginUpdate(Begun& begun) {
   const Item* func = program_->updateFunction();
-  if (!func) return {};
+  if (!func) {
+    begun.out.applied = program_->learns();
+    return {};
+  }
   begun.out.applied = begun.out.step % program_->stepsPerUpdate() == 0;
   if (!begun.out.applied) return {};
   Inputs scalars;

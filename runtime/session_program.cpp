@@ -163,8 +163,9 @@ Result<void> SessionProgram::borrow(Module& module) {
 
 Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
   if (module->stage == Stage::tensor) written_ = clone(*module);
-  if (!options_.trainPipeline.empty()) {
-    TG_TRY(Finished trained, runPasses(std::move(module), options_.trainPipeline, options_.onDiagnostic));
+  pipeline_ = options_.trainPipeline ? *options_.trainPipeline : ownPipeline(*module, options_.trainFunction);
+  if (!pipeline_.empty()) {
+    TG_TRY(Finished trained, runPasses(std::move(module), pipeline_, options_.onDiagnostic));
     info_.milliseconds = std::move(trained.milliseconds);
     module = std::move(trained.module);
   }
@@ -202,7 +203,7 @@ Result<void> SessionProgram::makeRunner() {
   // A cache that cannot be read or written costs time and nothing else.
   const std::string file = pipelineFile();
   if (!file.empty()) (void)device_->loadCache(file);
-  TG_TRY(runner_, Executor::create(*module_, device_, windows_));
+  TG_TRY(runner_, Executor::create(*module_, device_, windows_, options_.onDiagnostic));
   info_.milliseconds.emplace_back("pipelines", watch.milliseconds());
   if (!file.empty()) (void)device_->saveCache(file);
   return {};
@@ -339,7 +340,7 @@ Result<std::unique_ptr<Module>> SessionProgram::resized(const Source& source, co
   std::unique_ptr<Module> module = clone(*source.written);
   keepOnly(*module, function);
   std::string pipeline = fmt::format("set-batch{{n={}}}", size);
-  if (print(written) != print(*source.trained->func(function))) pipeline += "," + options_.trainPipeline;
+  if (print(written) != print(*source.trained->func(function))) pipeline += "," + pipeline_;
   TG_TRY(Finished done, runPasses(std::move(module), pipeline, options_.onDiagnostic));
   return std::move(done.module);
 }

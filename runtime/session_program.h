@@ -50,6 +50,8 @@ class SessionProgram {
   /// each step updates.
   const Item* updateFunction() const;
   int64_t stepsPerUpdate() const;
+  /// Whether a call of the train function updates anything by itself.
+  bool learns() const { return hasUpdate(trained_ ? *trained_ : *module_, options_.trainFunction); }
   /// "adam", "sgd" or "": what updates the parameters.
   std::string optimizer() const;
   /// Keeps the function with this key however many sizes follow.
@@ -101,6 +103,7 @@ class SessionProgram {
   FinishOptions finishing(int64_t reserve) const;
 
   SessionOptions options_;
+  std::string pipeline_;  ///< the passes that make the train function learn; "" when none ran
   SessionInfo info_;
   std::shared_ptr<vulkan::Device> device_;
   BorrowedBuffers windows_;

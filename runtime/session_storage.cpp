@@ -1,5 +1,6 @@
 // A session's parameters and states: their first values, and moving them to and from the host.
 #include <algorithm>
+#include <random>
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ Result<HostArray> firstValue(const Item& item, uint64_t seed) {
   const Attr* init = find(item.attrs, "init");
   if (!init) {
     if (item.kind == ItemKind::state) return HostArray::zeros(item.type);
-    return initialValue(item.name, item.type, "randn", std::vector<double>{0.02}, seed);
+    return initialValue(item.name, item.type, "randn", {}, seed);
   }
   std::vector<double> args;
   for (const Attr& arg : init->list) flatten(arg, args);
@@ -75,12 +76,21 @@ Result<void> Session::initialise(SessionProgram& program, ItemKind kind, uint64_
   return {};
 }
 
+/// A seed that nobody gave.
+static uint64_t drawnSeed() {
+  std::random_device source;
+  return uint64_t{source()} << 32 | source();
+}
+
 CallResult<void> Session::reset(ResetOptions options) {
   return serve<void>([&]() -> Result<void> {
-    options_.seed = options.seed.value_or(options_.seed);
-    if (options.params) TG_CHECK(initialise(*program_, ItemKind::param, options_.seed));
+    if (options.seed)
+      seed_ = *options.seed;
+    else if (options.params)
+      seed_ = drawnSeed();
+    if (options.params) TG_CHECK(initialise(*program_, ItemKind::param, seed_));
     if (!options.optimizer) return {};
-    TG_CHECK(initialise(*program_, ItemKind::state, options_.seed));
+    TG_CHECK(initialise(*program_, ItemKind::state, seed_));
     steps_ = 0;
     rate_.rebase(0);
     return {};

@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/packages.sh
+. tools/configure.sh
 
 ended="failed"
 trap 'echo "demo: $ended"' EXIT
@@ -18,7 +19,7 @@ echo "== packages"
 installMissing "$build_packages"
 
 echo "== build"
-cmake --preset release -DTG_TESTS=OFF
+configure release -DTG_TESTS=OFF
 cmake --build --preset release -j "$(nproc)" --target tg-run gpt-gen
 
 # Mesa's CPU device, on a machine with a GPU too.
@@ -43,7 +44,9 @@ if ! awk -v loss="${loss:-none}" -v bound="$bound" 'BEGIN { exit !(loss ~ /^[0-9
   exit 1
 fi
 
-echo "== a sample"
+# Of so small a model after so short a training: words are spelt, sentences mean nothing.
+parameters=$(sed -nE 's/.*\| parameters ([0-9]+) \|.*/\1/p' "$out/train.log")
+echo "== a sample: what $((parameters / 1000)) thousand parameters know of English after $steps steps"
 "$bin/tg-run" sample "$out/run" --device="$device" --tokens=200
 
 ended="loss $loss after $steps steps in $seconds s; the run is in $out/run"

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "codegen/register.h"
 #include "tools/driver/io.h"
 #include "tools/manual/manual.h"
 
@@ -38,7 +37,6 @@ bool writeAll(const std::string& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 2) return std::fputs("usage: gen-cli DIR\n", stderr), 2;
-  tg::registerCodegenPasses();
   for (const char* name : {"man1", "bash", "zsh"}) {
     std::error_code wrong;
     std::filesystem::create_directories(std::filesystem::path(argv[1]) / name, wrong);

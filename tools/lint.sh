@@ -69,10 +69,10 @@ if [ ${#tidy[@]} -gt 0 ]; then
     complain "clang-tidy needs a configured build"
   else
     echo "clang-tidy on ${#tidy[@]} files"
-    # The database holds GCC's options, some of which clang does not know. Debian 12's clang also refuses a
-    # vector of an incomplete type that GCC takes (ir/attr.h), so a finding is a line that names a check.
+    # The database holds GCC's options, some of which clang does not know. A finding is a line that names a check,
+    # or an error of a source that does not compile, which no check has seen.
     findings=$(printf '%s\0' "${tidy[@]}" | xargs -0 -n 4 -P "$(nproc)" clang-tidy -p build/lint --quiet \
-      --extra-arg=-Wno-unknown-warning-option 2>/dev/null | grep -E '\[(readability|bugprone|misc|performance)-')
+      --extra-arg=-Wno-unknown-warning-option 2>/dev/null | grep -E '\[(readability|bugprone|misc|performance|clang-diagnostic-error)')
     if [ -n "$findings" ]; then
       printf '%s\n' "$findings" | sort -u
       complain "clang-tidy"

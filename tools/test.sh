@@ -4,6 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . tools/packages.sh
+. tools/configure.sh
 
 fast=0
 for option in "$@"; do
@@ -53,13 +54,7 @@ suite() {
   failed=$((failed + bad))
 }
 
-# A build folder that is not there yet compiles its sources in batches, which takes half the time for all of them;
-# one that is there stays as it is, because sources by themselves are faster to build again.
-build() {
-  local fresh=()
-  [ -e "build/$1/CMakeCache.txt" ] || fresh=(-DCMAKE_UNITY_BUILD=ON)
-  cmake --preset "$1" "${fresh[@]}" && cmake --build --preset "$1" -j "$jobs"
-}
+build() { configure "$1" && cmake --build --preset "$1" -j "$jobs"; }
 
 # runSuites PRESET [option of ctest…]
 runSuites() {

@@ -1,4 +1,4 @@
-// tg-run: a module at work on a device (tools/driver/run.h).
-#include "tools/driver/run.h"
+// tg-run: a module at work on a device.
+#include "tools/main.h"
 
-int main(int argc, char** argv) { return tg::runMain(argc, argv); }
+int main(int argc, char** argv) { return tg::tgRunMain(argc, argv); }

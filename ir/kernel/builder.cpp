@@ -306,6 +306,37 @@ std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, con
   return results;
 }
 
+/// A length about `block`, from half of it to twice, that divides the count; else `block`.
+static int64_t blockLength(int64_t count, int64_t block) {
+  for (int64_t factor = 0; factor < block / 2; ++factor)
+    for (int64_t length : {block - factor, block + 2 * factor})
+      if (count % length == 0) return length;
+  return block;
+}
+
+std::vector<KV> KernelBuilder::sumLoop(int level, int64_t count, int64_t block, const std::vector<KV>& zeros,
+                                       const LoopBody& body) {
+  assert(block >= 4 && "blocks of fewer may be of one round");
+  if (count <= 2 * block) return loop(level, u32(0), count, 1, zeros, body);
+  const std::string name = hint_;
+  auto sums = [&](const std::vector<KV>& totals, const KV& first, int64_t length) {
+    hint(name);
+    std::vector<KV> out =
+        loop(depth(), u32(0), length, 1, zeros,
+             [&](const KV& at, const std::vector<KV>& in) { return body(add(first, at), in); });
+    for (size_t i = 0; i < out.size(); ++i) out[i] = add(totals[i], out[i]);
+    return out;
+  };
+  const int64_t length = blockLength(count, block), blocks = count / length, rest = count % length;
+  hint("block");
+  std::vector<KV> out =
+      sumLoop(level, blocks, block, zeros, [&](const KV& at, const std::vector<KV>& totals) {
+        return sums(totals, op(Opcode::k_mul, {at, u32(length)}), length);
+      });
+  if (rest) this->at(level, [&] { out = sums(out, u32(blocks * length), rest); });
+  return out;
+}
+
 void KernelBuilder::guard(const KV& cond, const std::function<void()>& body) {
   if (cond.isLiteral() && cond.number != 0) return body();
   auto block = std::make_unique<Block>();

@@ -135,6 +135,11 @@ class KernelBuilder {
                        const LoopBody& body) {
     return loop(level, from, u32(to), u32(step), init, body);
   }
+  /// A loop of `count` rounds whose carried values are sums, which begin as `zeros`: blocks of about `block`
+  /// rounds are summed by themselves and then added, many of them block by block again, so that the error
+  /// grows with the logarithm of a long count. Up to two blocks are one loop.
+  std::vector<KV> sumLoop(int level, int64_t count, int64_t block, const std::vector<KV>& zeros,
+                          const LoopBody& body);
   /// Runs `body` where cond holds, here.
   void guard(const KV& cond, const std::function<void()>& body);
   using BranchBody = std::function<std::vector<KV>()>;

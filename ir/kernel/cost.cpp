@@ -49,6 +49,9 @@ double flopsOf(Opcode code) {
   case Opcode::k_asin:
   case Opcode::k_acos:
   case Opcode::k_atan:
+  case Opcode::k_atan2:
+  case Opcode::k_log1p:
+  case Opcode::k_expm1:
   case Opcode::k_sinh:
   case Opcode::k_cosh:
   case Opcode::k_tanh:
@@ -421,6 +424,17 @@ KernelCost Counter::run() {
 }
 
 }  // namespace
+
+int64_t codeSize(const Item& kernel) {
+  int64_t size = 0;
+  walk(kernel.body, [&](const Op& op) {
+    if (op.code == Opcode::k_yield || op.code == Opcode::k_shared || op.code == Opcode::k_local) return;
+    int64_t lanes = 1;
+    for (const auto& result : op.results) lanes = std::max<int64_t>(lanes, result->type.lanes);
+    size += lanes;
+  });
+  return size;
+}
 
 KernelCost kernelCost(const Module& module, const Item& kernel, const std::array<int64_t, 3>& grid) {
   auto target = targetOf(module.attrs);

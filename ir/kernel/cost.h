@@ -27,6 +27,10 @@ struct KernelCost {
   bool decided = true;
 };
 
+/// How much code a kernel is: the operations of its text, each lane of a vector counted, loops and branches
+/// once. What a driver compiles grows with it, and its compiler's time faster.
+int64_t codeSize(const Item& kernel);
+
 /// The cost of a kernel launched with this many workgroups along each axis. Branches and trip counts are
 /// followed invocation by invocation. Of a grid with many workgroups only the first, the last and evenly
 /// spread ones between are followed along each axis, and the others taken to be like them: exact where

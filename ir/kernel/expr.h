@@ -73,6 +73,7 @@ inline KExpr floor(const KExpr& x) { return kexpr::unary(Opcode::k_floor, x); }
 inline KExpr tanh(const KExpr& x) { return kexpr::unary(Opcode::k_tanh, x); }
 inline KExpr sin(const KExpr& x) { return kexpr::unary(Opcode::k_sin, x); }
 inline KExpr cos(const KExpr& x) { return kexpr::unary(Opcode::k_cos, x); }
+inline KExpr isnan(const KExpr& x) { return {x.kernel, x.kernel->op(Opcode::k_isnan, {x.v}, DType::i1)}; }
 inline KExpr sigmoid(const KExpr& x) { return 1.0 / (1.0 + exp(-x)); }
 
 template <class A, class B>

@@ -51,6 +51,11 @@ std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
   return most(false);
 }
 
+bool IndexAnalysis::covered(const std::vector<const Op*>& stores, const std::vector<const Op*>& loads,
+                            const Block& block) const {
+  return loads.empty() || indexing::covered(*forms_, *bounds_, stores, loads, block);
+}
+
 bool IndexAnalysis::lanePrivate(const std::vector<const Op*>& accesses) const {
   if (accesses.empty()) return true;
   BufMode mode = elementOf(*accesses[0])->value->type.mode;
@@ -77,13 +82,15 @@ bool IndexAnalysis::certainlyRepeats(const std::vector<const Op*>& stores) const
   return indexing::foundTwice(*forms_, *bounds_, stores);
 }
 
-bool IndexAnalysis::inRange(const Op& access) const {
+bool IndexAnalysis::inRange(const Op& access) const { return inRange(access, access); }
+
+bool IndexAnalysis::inRange(const Op& access, const Op& at) const {
   const Operand& element = *elementOf(access);
-  int scope = forms_->scopeOf(access);
+  int scope = forms_->scopeOf(at);
   for (size_t axis = 0; axis < element.items.size(); ++axis) {
     const Operand& index = element.items[axis];
     Affine extent = forms_->extent(element.value, static_cast<int>(axis));
-    Interval values = range(index, access);
+    Interval values = range(index, at);
     if (values.lo >= 0 && values.hi < bounds_->lower(extent, scope)) continue;
     DType dtype = index.isLiteral() ? DType::u32 : index.value->type.dtype;
     auto exact = bounds_->exact(forms_->form(index), dtype, scope);

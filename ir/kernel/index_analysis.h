@@ -56,8 +56,16 @@ class IndexAnalysis {
   /// data: a witness is found among the first and last invocations and iterations. Each execution counts,
   /// also two by one invocation; of one workgroup for `shared`, of one invocation for `local` buffers.
   bool certainlyRepeats(const std::vector<const Op*>& stores) const;
+  /// Whether these loads of a shared or local buffer find only elements that these stores wrote since their
+  /// block was entered, by whichever invocation of the workgroup; the stores are done before the loads, and
+  /// all stand in the block. A proof.
+  bool covered(const std::vector<const Op*>& stores, const std::vector<const Op*>& loads,
+               const Block& block) const;
   /// Whether every index of the access is within its axis whenever it is executed. A proof.
   bool inRange(const Op& access) const;
+  /// The same if the access stood where `at` stands, where its indices must be in scope: only the guards
+  /// around `at` count.
+  bool inRange(const Op& access, const Op& at) const;
 
  private:
   std::unique_ptr<indexing::Forms> forms_;

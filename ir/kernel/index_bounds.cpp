@@ -79,9 +79,10 @@ Wide Bounds::lowerWide(const Affine& form, int scope, bool open, int depth) cons
 
 Interval Bounds::value(const Affine& form, DType dtype, int scope, bool open) const {
   Interval range = of(form, scope, open), whole = wholeRange(dtype);
-  if (open) return {range.lo >= whole.lo ? range.lo : whole.lo < 0 ? -kOpen : 0, std::min(range.hi, kOpen)};
-  auto shift = shiftInto(range, whole);
-  return shift ? Interval{range.lo + *shift, range.hi + *shift} : whole;
+  if (auto shift = shiftInto(range, whole)) return {range.lo + *shift, range.hi + *shift};
+  if (!open) return whole;
+  // What leaves the type's range is open or wraps around: nothing bounds it from above.
+  return {range.lo >= whole.lo ? range.lo : whole.lo < 0 ? -kOpen : 0, kOpen};
 }
 
 std::optional<Affine> Bounds::exact(const Affine& form, DType dtype, int scope) const {
@@ -131,8 +132,9 @@ Interval Bounds::compute(int id, int scope, bool open) const {
   if (it.kind == Symbol::Kind::derived) {
     std::vector<Interval> operands;
     for (const Affine& operand : it.operands) operands.push_back(value(operand, it.dtype, scope, open));
-    Interval range = derived(it.code, it.dtype, operands);
-    if (!open || range != wholeRange(it.dtype)) lo = range.lo, hi = range.hi;
+    Interval range = derived(it.code, it.dtype, operands), whole = wholeRange(it.dtype);
+    if (!open || range.lo > whole.lo) lo = range.lo;
+    if (!open || range.hi < whole.hi) hi = range.hi;
   }
   // constant + factor·s + rest >= 0 bounds s by the most that the rest can be.
   auto use = [&](const Affine& fact) {
@@ -191,8 +193,7 @@ Interval Bounds::derived(Opcode code, DType dtype, const std::vector<Interval>& 
   switch (code) {
   case Opcode::k_min: return {std::min(x[0].lo, x[1].lo), std::min(x[0].hi, x[1].hi)};
   case Opcode::k_max: return {std::max(x[0].lo, x[1].lo), std::max(x[0].hi, x[1].hi)};
-  case Opcode::k_select:
-  case Opcode::k_if: return {std::min(x[0].lo, x[1].lo), std::max(x[0].hi, x[1].hi)};
+  case Opcode::k_select: return {std::min(x[0].lo, x[1].lo), std::max(x[0].hi, x[1].hi)};
   case Opcode::k_popcount:
   case Opcode::k_clz:
   case Opcode::k_ctz: return bitCount(code, x[0]);

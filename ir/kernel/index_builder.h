@@ -40,6 +40,13 @@ class FormsBuilder {
   Affine value(const Op& op, int scope);
   Affine loaded(const Op& op);
   Affine integer(const Op& op, int scope);
+  /// One of two values, and the scope where it is the one.
+  struct Side {
+    Affine form;
+    int scope;
+  };
+  Affine selected(const Op& op, int scope);
+  Interval either(const Side& a, const Side& b, DType dtype, bool open = false) const;
   Affine product(const Op& op, const Affine& a, const Affine& b);
   Affine divided(const Op& op, const Affine& a, const Affine& b, int scope);
   Affine quotient(const Op& op, const Affine& a, int64_t divisor, bool remainder, int scope);

@@ -43,4 +43,10 @@ class Decoder {
 /// Whether two executions of these stores to one buffer certainly touch one element.
 bool foundTwice(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& stores);
 
+/// Whether each element that one of the loads finds in a block was stored by one of the stores since the
+/// block was entered, given that the stores are done before the loads. All are of one buffer and stand in the
+/// block.
+bool covered(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& stores,
+             const std::vector<const Op*>& loads, const Block& block);
+
 }  // namespace tg::indexing

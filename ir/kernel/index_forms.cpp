@@ -258,8 +258,7 @@ void FormsBuilder::visitIf(const Op& op, int scope) {
   }
   for (size_t index = 0; index < op.results.size(); ++index) {
     const Value& result = *op.results[index];
-    std::vector<Affine> yields;
-    std::vector<Interval> ranges;
+    std::vector<Side> yields;
     bool integers = isInteger(result.type);
     for (const auto& region : op.regions) {
       const Operand& yielded = yieldOf(*region)->operands[index];
@@ -267,19 +266,18 @@ void FormsBuilder::visitIf(const Op& op, int scope) {
         if (yielded.value) symbolsOf(form(yielded), inputs);
         continue;
       }
-      yields.push_back(form(yielded));
-      symbolsOf(yields.back(), inputs);
-      ranges.push_back(bounds_.value(yields.back(), result.type.dtype, f_.scopeOfBlock(region.get())));
+      yields.push_back({form(yielded), f_.scopeOfBlock(region.get())});
+      symbolsOf(yields.back().form, inputs);
     }
     if (!integers) {
       f_.forms_[&result] = opaque(result, inputs, false);
-    } else if (yields[0] == yields[1]) {
-      f_.forms_[&result] = yields[0];
+    } else if (yields[0].form == yields[1].form) {
+      f_.forms_[&result] = yields[0].form;
     } else {
       f_.forms_[&result] = opaque(result, inputs, false);
       Symbol& made = f_.symbols_.back();
-      made.base = Bounds::derived(Opcode::k_if, result.type.dtype, ranges);
-      made.open = made.base == wholeRange(result.type.dtype);
+      made.base = either(yields[0], yields[1], result.type.dtype);
+      made.open = either(yields[0], yields[1], result.type.dtype, true).hi >= Bounds::kUnknown;
     }
   }
 }
@@ -302,7 +300,7 @@ Affine FormsBuilder::iteration(const Op& op, int scope, int inner, Affine& step)
   int64_t most = exactFrom && exactTo ? bounds_.upper(*exactTo - *exactFrom, scope) : limit.hi - first.lo;
   most = std::clamp<int64_t>(most, 1, UINT32_MAX);
   made.base = regular ? Interval{0, (most - 1) / by1} : Interval{0, std::max<int64_t>(limit.hi - 1, 0)};
-  made.open = bounds_.value(to, DType::u32, scope, true).hi >= Bounds::kUnknown;
+  made.open = bounds_.upper(to, scope, true) >= Bounds::kUnknown;  // not where the limit wraps around
   if (!regular) step = {};
   bool once = regular && made.base.hi == 0;
   Affine count = once ? Affine::of(0) : Affine::symbol(add(std::move(made)));

@@ -99,13 +99,7 @@ Affine FormsBuilder::integer(const Op& op, int scope) {
     plain = plain && (operand.isLiteral() || (operand.value && operand.kind == Operand::Kind::value));
   if (!plain || op.code == Opcode::k_extract || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast)
     return opaque(*op.result(), inputsOf(op), false);
-  if (op.code == Opcode::k_select) {
-    Affine a = form(op.operands[1]), b = form(op.operands[2]);
-    if (a == b) return a;
-    std::vector<int> inputs;
-    if (op.operands[0].value) symbolsOf(form(op.operands[0]), inputs);
-    return derived(op.code, dtype, {a, b}, inputs, pointerKey(op.operands[0].value));
-  }
+  if (op.code == Opcode::k_select) return selected(op, scope);
   Affine a = form(op.operands[0]), b = op.numOperands() > 1 ? form(op.operands[1]) : Affine{};
   switch (op.code) {
   case Opcode::k_add: return wrapped(a + b);
@@ -142,6 +136,43 @@ Affine FormsBuilder::integer(const Op& op, int scope) {
   std::vector<Affine> operands{a};
   if (op.numOperands() > 1) operands.push_back(b);
   return derived(op.code, dtype, std::move(operands), {});
+}
+
+/// A select is one of its operands, each where the condition holds or does not: `select(i < n, n - i, 0)` is
+/// at most n, though n - i wraps where i is larger.
+Affine FormsBuilder::selected(const Op& op, int scope) {
+  const Operand& cond = op.operands[0];
+  DType dtype = op.result()->type.dtype;
+  Affine a = form(op.operands[1]), b = form(op.operands[2]);
+  if (a == b) return a;
+  std::vector<int> inputs;
+  if (cond.value) symbolsOf(form(cond), inputs);
+  Affine made = derived(op.code, dtype, {a, b}, inputs, pointerKey(cond.value));
+  Side yes{a, newScope(scope)}, no{b, newScope(scope)};
+  condition(yes.scope, cond, true);
+  condition(no.scope, cond, false);
+  Interval range = either(yes, no, dtype), open = either(yes, no, dtype, true);
+  if (range.lo > wholeRange(dtype).lo) addConsequence(scope, made, made - Affine::of(range.lo));
+  if (open.hi < Bounds::kUnknown) addConsequence(scope, made, Affine::of(range.hi) - made);
+  // Where one operand bounds both, it bounds the result: `select(i < n, i, n - 1)` is at most n - 1.
+  auto exactA = bounds_.exact(a, dtype, scope), exactB = bounds_.exact(b, dtype, scope);
+  for (const auto& bound : {exactA, exactB}) {
+    if (!bound || bound->isConstant()) continue;
+    auto inA = bounds_.exact(a, dtype, yes.scope), inB = bounds_.exact(b, dtype, no.scope);
+    if (!inA || !inB) break;
+    if (bounds_.lower(*bound - *inA, yes.scope) >= 0 && bounds_.lower(*bound - *inB, no.scope) >= 0)
+      addConsequence(scope, made, *bound - made);
+    if (bounds_.lower(*inA - *bound, yes.scope) >= 0 && bounds_.lower(*inB - *bound, no.scope) >= 0)
+      addConsequence(scope, made, made - *bound);
+  }
+  return made;
+}
+
+/// What holds one of two values.
+Interval FormsBuilder::either(const Side& a, const Side& b, DType dtype, bool open) const {
+  Interval ofA = bounds_.value(a.form, dtype, a.scope, open),
+           ofB = bounds_.value(b.form, dtype, b.scope, open);
+  return {std::min(ofA.lo, ofB.lo), std::max(ofA.hi, ofB.hi)};
 }
 
 /// div, mod, shr, and: quotients by constants where the operands allow it.
@@ -204,6 +235,7 @@ Affine FormsBuilder::bounded(const Op& op, const Affine& a, const Affine& b, int
   if (op.code == Opcode::k_mod && unsignedA) below(*exactA);
   if (op.code == Opcode::k_mod && unsignedA && positive) below(*exactB - Affine::of(1));
   if (op.code == Opcode::k_sub_sat && exactA) below(*exactA);
+  if (op.code == Opcode::k_sub_sat && exactA && exactB) above(*exactA - *exactB);
   return made;
 }
 

@@ -10,7 +10,7 @@
 namespace tg::indexing {
 namespace {
 
-constexpr size_t kMaxPoints = 4096;
+constexpr size_t kMaxWitnessPoints = 4096;
 
 /// The values of invocation and iteration symbols at one execution.
 using Point = std::map<int, int64_t>;
@@ -132,9 +132,9 @@ std::vector<Point> Witness::points(const Op& store) const {
     vary(local, mode == BufMode::local);
     vary(group, oneGroup);
   }
-  size_t count = kMaxPoints + 1;
+  size_t count = kMaxWitnessPoints + 1;
   int detail = 3;
-  while (count > kMaxPoints && detail-- > 0) {
+  while (count > kMaxWitnessPoints && detail-- > 0) {
     count = 1;
     for (int symbol : free) count *= corners(symbol, detail).size();
   }

@@ -50,8 +50,7 @@ Result<Type> plainOperand(const Op& op, int index) {
     return violation(op, slot.name,
                      fmt::format("`{}` must be {}, not {}", slot.name, nameOf(slot.type), type.str()));
   if (op.operands[index].isLiteral() && !represents(op.operands[index], type.dtype))
-    return violation(op, slot.name,
-                     fmt::format("{} is no {}", op.operands[index].number(), name(type.dtype)));
+    return violation(op, slot.name, fmt::format("{} is no {}", op.operands[index].number(), type.str()));
   return type;
 }
 
@@ -181,7 +180,8 @@ Result<Types> vector(const Op& op) {
   for (int index = 0; index < count; ++index) {
     TG_TRY(Type lane, plainOperand(op, index));
     if (lane != Type::scalar(type.dtype))
-      return violation(op, "c1", fmt::format("lane {} is {}, not {}", index, lane.str(), name(type.dtype)));
+      return violation(
+          op, "c1", fmt::format("lane {} is {}, not {}", index, lane.str(), Type::scalar(type.dtype).str()));
   }
   return Types{type};
 }
@@ -272,6 +272,9 @@ Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
   case k_min:
   case k_max:
   case k_pow:
+  case k_atan2:
+  case k_log1p:
+  case k_expm1:
   case k_fma:
   case k_round_f16:
   case k_neg:

@@ -21,6 +21,9 @@ bool isExpanded(Opcode code) {
   case Opcode::k_asin:
   case Opcode::k_acos:
   case Opcode::k_atan:
+  case Opcode::k_atan2:
+  case Opcode::k_log1p:
+  case Opcode::k_expm1:
   case Opcode::k_sinh:
   case Opcode::k_cosh:
   case Opcode::k_tanh:
@@ -66,15 +69,20 @@ void Expander::expand(Op& op, Ops& out) {
   Item scratch;
   scratch.kind = ItemKind::kernel;
   KernelBuilder builder(&scratch);
-  KV x;
-  x.type = op.result()->type;
-  if (op.operands[0].isLiteral()) {  // which only its place gives a type
-    scratch.body.ops.push_back(literalValue(op.operands[0], x.type, "literal", op.loc));
-    x.value = scratch.body.ops.back()->result();
-  } else {
-    x.value = op.in(0);
+  std::vector<KV> operands;
+  for (const Operand& operand : op.operands) {
+    KV x;
+    if (operand.isLiteral()) {  // which only its place gives a type
+      x.type = op.result()->type;
+      scratch.body.ops.push_back(literalValue(operand, x.type, "literal", op.loc));
+      x.value = scratch.body.ops.back()->result();
+    } else {
+      x.type = operand.value->type;
+      x.value = operand.value;
+    }
+    operands.push_back(x);
   }
-  KV form = lowerScalar(builder, op.info().scalar, {x});
+  KV form = lowerScalar(builder, op.info().scalar, operands);
   for (auto& made : scratch.body.ops) {
     made->loc = op.loc;
     for (auto& result : made->results) {

@@ -8,6 +8,9 @@
 #include <string_view>
 
 #include "ir/builder.h"
+#include "ir/kernel/axis_names.h"
+#include "ir/kernel/element.h"
+#include "ir/kernel/inline.h"
 
 namespace tg {
 
@@ -115,11 +118,75 @@ Result<std::array<int64_t, 3>> evaluateGrid(const Item& kernel, const std::vecto
   return grid;
 }
 
+namespace {
+
+/// The first axis on which a literal index lies outside of the buffer's extents; -1 if there is none.
+int axisOutside(const Operand& element) {
+  const Shape& shape = element.value->type.shape;
+  for (int axis = 0; axis < static_cast<int>(element.items.size()); ++axis)
+    if (element.items[axis].isLiteral() && shape[axis] != Shape::kDynamic &&
+        element.items[axis].integer >= shape[axis])
+      return axis;
+  return -1;
+}
+
+/// Writes literal indices that lie outside of these extents as values. The verifier refuses such literals;
+/// behind a guard that these extents do not pass they are right, for the access is never done.
+class OutsideIndices {
+ public:
+  explicit OutsideIndices(Item& kernel) : names_(kernel) { block(kernel.body); }
+
+ private:
+  using Ops = std::vector<std::unique_ptr<Op>>;
+
+  void block(Block& block) {
+    Ops out;
+    for (auto& op : block.ops) {
+      for (auto& region : op->regions) this->block(*region);
+      for (Operand& operand : op->operands)
+        while (operand.kind == Operand::Kind::element && axisOutside(operand) >= 0)
+          asValue(operand.items[static_cast<size_t>(axisOutside(operand))], op->loc, out);
+      out.push_back(std::move(op));
+    }
+    block.ops = std::move(out);
+  }
+
+  void asValue(Operand& index, const Loc& loc, Ops& out) {
+    out.push_back(literalValue(index, Type::scalar(DType::u32), names_.unique("outside"), loc));
+    index = Operand::of(out.back()->result());
+  }
+
+  NameTable names_;
+};
+
+}  // namespace
+
+Result<void> checkIndices(const Item& kernel, const std::vector<Shape>& shapes) {
+  const auto& args = kernel.body.args;
+  for (const auto& op : kernel.body.ops) {
+    const Operand* element = elementOf(*op);
+    int param = element ? parameterIndex(kernel, element->value) : -1;
+    for (size_t axis = 0; param >= 0 && axis < element->items.size(); ++axis) {
+      const Operand& index = element->items[axis];
+      int64_t extent = shapes[static_cast<size_t>(param)][static_cast<int>(axis)];
+      if (index.isLiteral() && index.integer >= extent)
+        return failAt(op->loc,
+                      fmt::format("{}: index {} of axis {} of %{} is not in 0..{}", op->info().name,
+                                  index.integer, axis, args[static_cast<size_t>(param)]->name, extent - 1));
+    }
+  }
+  return {};
+}
+
 std::unique_ptr<Item> specialize(const Item& kernel, const std::vector<Shape>& shapes) {
   auto grid = evaluateGrid(kernel, shapes);
   assert(grid && "specialize: evaluateGrid refuses these shapes");
   std::unique_ptr<Item> copy = cloneItem(kernel);
-  for (size_t index = 0; index < shapes.size(); ++index) copy->body.args[index]->type.shape = shapes[index];
+  for (size_t index = 0; index < shapes.size(); ++index) {
+    copy->body.args[index]->type.shape = shapes[index];
+    erase(copy->body.args[index]->attrs, kAxisNames);
+  }
+  OutsideIndices{*copy};
   copy->grid.clear();
   for (int64_t extent : *grid) copy->grid.push_back(Operand::literal(extent));
   return copy;

@@ -20,8 +20,13 @@ Result<void> checkGrid(const Item& kernel);
 /// kernel, is an extent below 1 or above 2^32 - 1, a division by zero, or a bad form.
 Result<std::array<int64_t, 3>> evaluateGrid(const Item& kernel, const std::vector<Shape>& shapes);
 
-/// A copy with these shapes as the parameters' and literals as the grid. Precondition: the shapes agree
-/// with the parameters' where those are not open, and evaluateGrid accepts them.
+/// An access that every invocation does, outside of ifs and loops, with a literal index beyond these shapes:
+/// the error, located at the op, names index and extent.
+Result<void> checkIndices(const Item& kernel, const std::vector<Shape>& shapes);
+
+/// A copy with these shapes as the parameters' and literals as the grid. A literal index beyond these shapes
+/// becomes a value, which the guard around may exclude. Precondition: the shapes agree with the parameters'
+/// where those are not open, and evaluateGrid accepts them.
 std::unique_ptr<Item> specialize(const Item& kernel, const std::vector<Shape>& shapes);
 
 }  // namespace tg

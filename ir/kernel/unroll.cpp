@@ -20,25 +20,10 @@ namespace {
 /// Ops that a body may have once it is repeated: more take a driver seconds.
 constexpr size_t kMostOps = 8192;
 constexpr int64_t kMostCopies = 8;  // in one go
-/// Trips that are what a type's range leaves, and no bound of anybody's.
-constexpr int64_t kNothingKnown = int64_t(1) << 28;
-
-/// A loop whose bounds are literals.
+/// A loop that runs the same number of times in every invocation.
 struct Bounds {
   int64_t from = 0, step = 1, trips = 0;
 };
-
-std::optional<Bounds> boundsOf(const Op& loop) {
-  const Operand& from = loop.operands[0].items[0];
-  const Operand* to = loop.keyword("to");
-  const Operand* step = loop.keyword("step");
-  if (!from.isLiteral() || !to || !to->items[0].isLiteral() || (step && !step->items[0].isLiteral()))
-    return {};
-  Bounds out{from.integer, step ? step->items[0].integer : 1, 0};
-  if (out.step > 0 && to->items[0].integer > out.from)
-    out.trips = (to->items[0].integer - out.from + out.step - 1) / out.step;
-  return out;
-}
 
 bool holdsLoop(const Block& block) {
   bool holds = false;
@@ -52,33 +37,63 @@ size_t opsIn(const Block& block) {
   return count;
 }
 
-/// Counts iterations; the bounds that are no literals are looked up in an analysis, made when first needed.
+/// Counts iterations; bounds that are no literals are looked up in an analysis, made when first needed.
 class Iterations {
  public:
-  explicit Iterations(const Item& kernel) : kernel_(kernel) {}
+  explicit Iterations(const Item& kernel) : kernel_(kernel), count_(of(kernel.body)) {}
 
-  /// Of an invocation.
-  int64_t count() { return static_cast<int64_t>(std::min(of(kernel_.body), 9e18)); }
-  double trips(const Op& loop) {
-    if (auto bounds = boundsOf(loop)) return static_cast<double>(bounds->trips);
-    if (!analysis_) analysis_.emplace(kernel_);
-    const int64_t most = analysis_->tripCount(loop).value_or(0);
-    return most > kNothingKnown ? 0 : static_cast<double>(most);
+  /// Of an invocation; loops of unknown trips count as none.
+  int64_t count() const { return static_cast<int64_t>(std::min(count_, 9e18)); }
+  /// Whether all trips are known, and whether they are the same in every invocation.
+  bool bounded() const { return bounded_; }
+  bool fixed() const { return fixed_; }
+  /// The bounds of a loop that are the same in every invocation and iteration around.
+  std::optional<Bounds> bounds(const Op& loop) {
+    const Operand* step = loop.keyword("step");
+    auto from = constant(loop.operands[0].items[0], loop), to = constant(loop.keyword("to")->items[0], loop);
+    auto by = step ? constant(step->items[0], loop) : int64_t{1};
+    if (!from || !to || !by) return {};
+    Bounds out{*from, *by, 0};
+    if (*by > 0 && *to > *from) out.trips = (*to - *from + *by - 1) / *by;
+    return out;
+  }
+  /// The most trips of a loop; nullopt when they are unknown.
+  std::optional<int64_t> trips(const Op& loop) {
+    if (auto fixed = bounds(loop)) return fixed->trips;
+    return analysis().tripCount(loop);
   }
 
  private:
+  const IndexAnalysis& analysis() {
+    if (!analysis_) analysis_.emplace(kernel_);
+    return *analysis_;
+  }
+  std::optional<int64_t> constant(const Operand& operand, const Op& loop) {
+    if (operand.isLiteral()) return operand.integer;
+    IndexAnalysis::Interval range = analysis().range(operand, loop);
+    return range.lo == range.hi ? std::optional(range.lo) : std::nullopt;
+  }
   double of(const Block& block) {
     double sum = 0;
     for (const auto& op : block.ops) {
       double inner = 0;
       for (const auto& region : op->regions) inner += of(*region);
-      sum += op->code == Opcode::k_for ? trips(*op) * (1 + inner) : inner;
+      if (op->code != Opcode::k_for) {
+        sum += inner;
+        continue;
+      }
+      auto most = trips(*op);
+      bounded_ = bounded_ && most;
+      fixed_ = fixed_ && bounds(*op);
+      sum += static_cast<double>(most.value_or(0)) * (1 + inner) + 1;
     }
     return sum;
   }
 
   const Item& kernel_;
   std::optional<IndexAnalysis> analysis_;
+  bool bounded_ = true, fixed_ = true;
+  const double count_;
 };
 
 class Unroller {
@@ -117,10 +132,11 @@ class Unroller {
 void Unroller::find(Block& block, double runs, Iterations& iterations) {
   for (size_t i = 0; i < block.ops.size(); ++i) {
     Op& op = *block.ops[i];
-    const double inside = op.code == Opcode::k_for ? runs * iterations.trips(op) : runs;
+    const bool loop = op.code == Opcode::k_for;
+    const double inside = loop ? runs * static_cast<double>(iterations.trips(op).value_or(0)) : runs;
     for (auto& region : op.regions) find(*region, inside, iterations);
-    if (op.code != Opcode::k_for || inside <= best_.runs || holdsLoop(*op.regions[0])) continue;
-    const auto bounds = boundsOf(op);
+    if (!loop || inside <= best_.runs || holdsLoop(*op.regions[0])) continue;
+    const auto bounds = iterations.bounds(op);
     if (bounds && bounds->trips > 0 && opsIn(*op.regions[0]) * 2 <= kMostOps)
       best_ = {&block, i, *bounds, inside};
   }
@@ -237,18 +253,23 @@ void Unroller::repeat(Block& block, size_t at, const Bounds& bounds) {
 
 }  // namespace
 
-int64_t loopIterations(const Item& kernel) { return Iterations(kernel).count(); }
+std::optional<int64_t> loopIterations(const Item& kernel) {
+  Iterations iterations(kernel);
+  return iterations.bounded() ? std::optional(iterations.count()) : std::nullopt;
+}
 
-Result<void> unroll(Item& kernel, int64_t most) {
+Result<bool> unroll(Item& kernel, int64_t most) {
   std::optional<Iterations> iterations(kernel);
   const int64_t before = iterations->count();
-  if (before <= most) return {};
-  for (Unroller unroller(kernel); iterations->count() > most; iterations.emplace(kernel))
-    if (!unroller.once(*iterations))
-      return failAt(kernel.loc, fmt::format("kernel @{}: its loops make {} iterations in an invocation, and "
-                                            "repeating their bodies does not bring these to {}",
-                                            kernel.name, before, most));
-  return {};
+  if (before <= most) return iterations->bounded();
+  for (Unroller unroller(kernel); iterations->count() > most; iterations.emplace(kernel)) {
+    if (unroller.once(*iterations)) continue;
+    if (!iterations->fixed()) return false;
+    return failAt(kernel.loc, fmt::format("kernel @{}: its loops make {} iterations in an invocation, and "
+                                          "repeating their bodies does not bring these to {}",
+                                          kernel.name, before, most));
+  }
+  return iterations->bounded();
 }
 
 }  // namespace tg

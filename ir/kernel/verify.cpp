@@ -11,14 +11,11 @@
 
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/kernel.h"
+#include "ir/kernel/shared_memory.h"
 #include "ir/kernel/specialize.h"
 
 namespace tg {
 namespace {
-
-// Beyond these no device of today runs a kernel; a target's own limits are checked where kernels are made.
-constexpr int64_t kMaxInvocations = 1024;
-constexpr int64_t kMaxSharedBytes = 65536;
 
 class KernelVerifier {
  public:
@@ -43,8 +40,8 @@ class KernelVerifier {
   bool results(const Op& op);
   void nested(const Op& op, const Block& region);
   bool scalarType(const Op& op, const Type& type);
-  void meetings(const Block& block, bool uniform, const Uniformity& uniformity);
-  void matrices(const Block& block, bool uniform, const Uniformity& uniformity);
+  void meetings(const Block& block, const Op* parting, const Uniformity& uniformity);
+  void matrices(const Block& block, const Op* parting, const Uniformity& uniformity);
   void rewrites();
 
   void report(const Loc& loc, std::string message) { errors_.append(failAt(loc, std::move(message))); }
@@ -72,10 +69,10 @@ Result<void> KernelVerifier::run() {
     kernelError("shared",
                 fmt::format("{} bytes of shared memory, more than {}", sharedBytes_, kMaxSharedBytes));
   if (errors_.empty()) {  // these rely on well-formed ops
-    meetings(kernel_.body, true, Uniformity(kernel_));
+    meetings(kernel_.body, nullptr, Uniformity(kernel_));
     bool any = false;
     walk(kernel_.body, [&](Op& op) { any = any || isCoopmatOp(op.code); });
-    if (any) matrices(kernel_.body, true, Uniformity(kernel_, Uniformity::Scope::subgroup));
+    if (any) matrices(kernel_.body, nullptr, Uniformity(kernel_, Uniformity::Scope::subgroup));
   }
   if (!errors_.empty()) return std::move(errors_);
   return {};
@@ -324,37 +321,73 @@ bool entersUniformly(const Op& op, const Uniformity& uniformity) {
          (!step || uniformity.uniform(*step));
 }
 
+/// The first value in an operand that may differ between invocations, or null.
+const Value* divergentIn(const Operand& operand, const Uniformity& uniformity) {
+  if (operand.kind != Operand::Kind::binding && operand.value && !uniformity.uniform(operand.value))
+    return operand.value;
+  for (const Operand& item : operand.items)
+    if (const Value* value = divergentIn(item, uniformity)) return value;
+  return nullptr;
+}
+
+/// Notes the branch or loop that not all enter, or not equally often, and where the value that decides it
+/// first differs.
+void addParting(Error& error, const Op& parting, const Uniformity& uniformity) {
+  const Value* value = divergentIn(parting.operands[0], uniformity);
+  for (const char* bound : {"to", "step"})
+    if (const Operand* operand = parting.keyword(bound); operand && !value)
+      value = divergentIn(*operand, uniformity);
+  if (!value) return;
+  error.addNote(parting.loc,
+                fmt::format("{} by %{}, which may differ between invocations",
+                            parting.code == Opcode::k_for ? "this loop is bounded" : "decided here",
+                            value->name));
+  for (const Value* source = value; source;) {
+    value = source;
+    source = nullptr;
+    if (!value->def || !value->def->regions.empty()) break;
+    for (const Operand& operand : value->def->operands)
+      if (!source) source = divergentIn(operand, uniformity);
+  }
+  if (value->loc) error.addNote(value->loc, fmt::format("%{} differs from here on", value->name));
+}
+
 /// Barriers and reductions stand only where all invocations of a workgroup arrive.
-void KernelVerifier::meetings(const Block& block, bool uniform, const Uniformity& uniformity) {
+/// `parting` is the op around that not all may enter, or null.
+void KernelVerifier::meetings(const Block& block, const Op* parting, const Uniformity& uniformity) {
   for (const auto& op : block.ops) {
     bool meets = op->code == Opcode::k_barrier || op->code == Opcode::k_workgroup_reduce;
-    if (meets && !uniform)
-      report(op->loc,
-             fmt::format("{} [{}.c1]: invocations of a workgroup may part before it", op->info().name,
-                         op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
+    if (meets && parting) {
+      Error error = failAt(
+          op->loc, fmt::format("{} [{}.c1]: invocations of a workgroup may part before it", op->info().name,
+                               op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
+      addParting(error, *parting, uniformity);
+      errors_.append(std::move(error));
+    }
     for (const auto& region : op->regions)
-      meetings(*region, uniform && entersUniformly(*op, uniformity), uniformity);
+      meetings(*region, parting || entersUniformly(*op, uniformity) ? parting : op.get(), uniformity);
   }
 }
 
 /// A subgroup makes and uses matrices as one: all its invocations arrive, with the same places.
-void KernelVerifier::matrices(const Block& block, bool uniform, const Uniformity& uniformity) {
+void KernelVerifier::matrices(const Block& block, const Op* parting, const Uniformity& uniformity) {
   for (const auto& op : block.ops) {
     bool given = std::all_of(op->operands.begin(), op->operands.end(), [&](const Operand& operand) {
       return operand.value && operand.value->type.isCoopmat() ? true : uniformity.uniform(operand);
     });
-    if (isCoopmatOp(op->code) && (!uniform || !given)) {
+    if (isCoopmatOp(op->code) && (parting || !given)) {
       const bool moves = op->code == Opcode::k_coopmat_load || op->code == Opcode::k_coopmat_store;
-      report(op->loc,
-             fmt::format(
-                 "{} [k_{}.{}]: {}", op->info().name, op->info().name.substr(4), moves ? "c5" : "c2",
-                 uniform
-                     ? "its operands may differ between invocations of a subgroup; compute the place from "
-                       "tgk.subgroup_id"
-                     : "invocations of a subgroup may part before it"));
+      Error error = failAt(
+          op->loc,
+          fmt::format("{} [k_{}.{}]: {}", op->info().name, op->info().name.substr(4), moves ? "c5" : "c2",
+                      parting ? "invocations of a subgroup may part before it"
+                              : "its operands may differ between invocations of a subgroup; compute the "
+                                "place from tgk.subgroup_id"));
+      if (parting) addParting(error, *parting, uniformity);
+      errors_.append(std::move(error));
     }
     for (const auto& region : op->regions)
-      matrices(*region, uniform && entersUniformly(*op, uniformity), uniformity);
+      matrices(*region, parting || entersUniformly(*op, uniformity) ? parting : op.get(), uniformity);
   }
 }
 

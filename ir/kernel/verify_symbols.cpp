@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
@@ -47,20 +46,6 @@ Result<void> SymbolVerifier::run() {
   return {};
 }
 
-/// Whether `from` reaches `wanted` by calls; funcs in `seen` are known not to.
-bool reaches(const Item& from, const Item& wanted, const Module& module,
-             std::unordered_set<const Item*>& seen) {
-  if (&from == &wanted) return true;
-  if (!seen.insert(&from).second) return false;
-  bool found = false;
-  walk(from.body, [&](Op& op) {
-    if (found || op.code != Opcode::k_call) return;
-    const Item* next = module.kernelFunc(op.operands[0].text);
-    found = next && reaches(*next, wanted, module, seen);
-  });
-  return found;
-}
-
 void SymbolVerifier::call(const Op& op) {
   const std::string& name = op.operands[0].text;
   const Item* callee = module_.kernelFunc(name);
@@ -85,9 +70,6 @@ void SymbolVerifier::call(const Op& op) {
                                         wanted.str(), input.value ? input.value->type.str() : "a literal")));
   }
   results(op, *callee);
-  std::unordered_set<const Item*> seen;
-  if (item_.kind == ItemKind::func && reaches(*callee, item_, module_, seen))
-    report(violation(op, "c3", fmt::format("@{} would call itself; write a loop", item_.name)));
 }
 
 void SymbolVerifier::results(const Op& op, const Item& callee) {

@@ -10,7 +10,7 @@
 
 namespace tg::nn {
 
-Kernel::Kernel(std::string text, std::source_location site) {
+Kernel::Kernel(std::string text, Site site) {
   std::string file = fmt::format("the kernel's text at {}:{}", site.file_name(), site.line());
   auto parsed = parse("module @kernel {" + text + "}", file);
   Error error;
@@ -40,9 +40,8 @@ Result<void> Recorder::add(const Kernel& kernel, const Loc& loc) {
   return {};
 }
 
-std::vector<Tensor> Recorder::call(const std::source_location& at, const Kernel& kernel, Emission op,
-                                   int count) {
-  const std::source_location& site = CallSite::of(at);
+std::vector<Tensor> Recorder::call(const Site& at, const Kernel& kernel, Emission op, int count) {
+  const Site& site = CallSite::of(at);
   if (Recorder* recorder = active())
     if (auto added = recorder->add(kernel, locOf(site)); !added)
       return std::vector<Tensor>(static_cast<size_t>(count), recorder->reject(added.takeError()));
@@ -53,7 +52,7 @@ std::vector<Tensor> Recorder::call(const std::source_location& at, const Kernel&
 
 std::vector<Tensor> custom(const Kernel& kernel, const Args& inputs,
                            const std::vector<KernelResult>& results) {
-  const std::source_location& site = CallSite::of(inputs.site());
+  const Site& site = CallSite::of(inputs.site());
   Emission op{.code = Opcode::custom, .operands = inputs.list()};
   std::vector<int64_t> batch;
   for (const KernelResult& result : results) {

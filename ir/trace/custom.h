@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <source_location>
 #include <string>
 #include <vector>
 
@@ -18,9 +17,8 @@ class Kernel {
  public:
   /// The text of `kernel @name(…) … { … }`, behind which may stand what it needs: the kernel of its vjp, and
   /// functions that it calls. The first item is the kernel that is called.
-  Kernel(std::string text, std::source_location site = std::source_location::current());
-  Kernel(const char* text, std::source_location site = std::source_location::current())
-      : Kernel(std::string(text), site) {}
+  Kernel(std::string text, Site site = Site::current());
+  Kernel(const char* text, Site site = Site::current()) : Kernel(std::string(text), site) {}
   /// A kernel that a KernelBuilder made, with its name; it is copied.
   explicit Kernel(const Item& item);
 

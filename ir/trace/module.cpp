@@ -14,8 +14,7 @@ const Shape& Param::shape() const {
 }
 DType Param::dtype() const { return node_ ? node_->type.dtype : DType::f32; }
 
-Arg::Arg(const Param& param, std::source_location site)
-    : tensor_(Recorder::read(param.node().get(), site)), site_(site) {}
+Arg::Arg(const Param& param, Site site) : tensor_(Recorder::read(param.node().get(), site)), site_(site) {}
 
 /// The init of a parameter whose values the caller makes.
 static Result<Attr> madeInit(const Init& init, const Type& type, const Loc& loc) {
@@ -31,12 +30,21 @@ static Result<Attr> madeInit(const Init& init, const Type& type, const Loc& loc)
   return dense;
 }
 
+/// What a state's declaration says of its first value, which is one number; nothing says 0.
+static Result<AttrList> stateAttrs(const Attr& init, const Loc& loc) {
+  if (init.text == "zeros") return AttrList{};
+  if (init.text == "ones") return AttrList{{"init", Attr::call("constant", {Attr::of(1.0)})}};
+  if (init.text == "constant") return AttrList{{"init", init}};
+  return failAt(loc, fmt::format("a state begins as zeros, ones or constant(v), not {}", init.str()));
+}
+
 Result<AttrList> initAttrs(const ParamOptions& options, const Dims& shape, const Loc& loc) {
   TG_TRY(Type type, tensorType(options.dtype, shape, loc));
   Attr init = options.init.spec();
   if (options.init.maker()) {
     TG_TRY(init, madeInit(options.init, type, loc));
   }
+  if (!options.trained) return stateAttrs(init, loc);
   AttrList attrs{{"init", std::move(init)}};
   if (options.decay) attrs.push_back({"decay", Attr::boolean(*options.decay)});
   return attrs;
@@ -78,6 +86,7 @@ Param Module::param(const Key& name, const Dims& shape, const ParamOptions& opti
   } else {
     node->type = *tensorType(options.dtype, shape, node->loc);
     node->attrs = *std::move(attrs);
+    node->trained = options.trained;
     node_->members.push_back({name.text, node, nullptr});
   }
   Param param;
@@ -90,6 +99,17 @@ void Module::adopt(const Key& name, const std::shared_ptr<ModuleNode>& module) {
     declarationError(*node_, member.takeError());
   else
     node_->members.push_back({name.text, nullptr, module});
+}
+
+void Module::adoptOnce(const Key& name, const std::shared_ptr<ModuleNode>& module) {
+  auto same = std::find_if(node_->members.begin(), node_->members.end(),
+                           [&](const auto& member) { return member.module == module; });
+  if (same == node_->members.end()) return adopt(name, module);
+  declarationError(
+      *node_, failAt(locOf(name.site),
+                     fmt::format("members '{}' and '{}' are one module, so they would share their weights: "
+                                 "make a module for each",
+                                 same->name, name.text)));
 }
 
 }  // namespace tg::nn

@@ -53,6 +53,9 @@ struct ParamOptions {
   /// Whether weight decay applies; when not said, it does unless the init is zeros, ones or constant.
   std::optional<bool> decay = std::nullopt;
   DType dtype = DType::f32;
+  /// False makes it a state: no gradient and no optimizer touch it, `update` changes it. Its init is one
+  /// value.
+  bool trained = true;
 };
 
 struct ParamNode;
@@ -102,11 +105,12 @@ class Module {
     return module;
   }
   /// Declares a list of modules, named by their indices.
+  /// One module twice in a list, whose copies would share their weights, is an error.
   template <class M>
   std::vector<M> children(const Key& name, std::vector<M> modules) {
     Module list;
     for (size_t i = 0; i < modules.size(); ++i)
-      list.adopt(Key(std::to_string(i), name.site), modules[i].node());
+      list.adoptOnce(Key(std::to_string(i), name.site), modules[i].node());
     adopt(name, list.node());
     return modules;
   }
@@ -120,6 +124,8 @@ class Module {
 
  private:
   void adopt(const Key& name, const std::shared_ptr<ModuleNode>& module);
+  /// The same for a module that may be no member yet.
+  void adoptOnce(const Key& name, const std::shared_ptr<ModuleNode>& module);
   std::shared_ptr<ModuleNode> node_;
 };
 
@@ -129,6 +135,7 @@ struct ParamNode {
   Type type;
   AttrList attrs;  ///< init and decay, as the module's text has them
   Loc loc;
+  bool trained = true;
   bool failed = false;  ///< its declaration is an error; reading it says nothing more
 };
 

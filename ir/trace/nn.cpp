@@ -1,6 +1,8 @@
 #include "ir/trace/nn.h"
 
 #include <algorithm>
+#include <tuple>
+#include <vector>
 
 #include "ir/trace/recorder.h"
 
@@ -52,6 +54,39 @@ RMSNorm::RMSNorm(int64_t width, double eps, Site site)
 Tensor RMSNorm::operator()(const Arg& x) const {
   CallSite here(x.site());
   return Recorder::hinted(*this, rmsNorm(x, gain, eps_));
+}
+
+GroupNorm::GroupNorm(int64_t groups, int64_t channels, double eps, Site site)
+    : gain(param(Key("gain", site), {channels}, {.init = Init::ones()})),
+      bias(param(Key("bias", site), {channels}, {.init = Init::zeros()})), groups_(groups), eps_(eps) {}
+Tensor GroupNorm::operator()(const Arg& x) const {
+  CallSite here(x.site());
+  return Recorder::hinted(*this, groupNorm(x, groups_, gain, bias, eps_));
+}
+
+BatchNorm::BatchNorm(int64_t channels, const BatchNormOptions& options, Site site)
+    : gain(param(Key("gain", site), {channels}, {.init = Init::ones()})),
+      bias(param(Key("bias", site), {channels}, {.init = Init::zeros()})),
+      mean(param(Key("mean", site), {channels}, {.init = Init::zeros(), .trained = false})),
+      variance(param(Key("variance", site), {channels}, {.init = Init::ones(), .trained = false})),
+      options_(options) {}
+Tensor BatchNorm::operator()(const Arg& x, bool trains) const {
+  CallSite here(x.site());
+  if (!x.tensor().valid()) return x.tensor();
+  if (x.rank() < 2) return Recorder::fail(x.site(), "BatchNorm: the operand needs rank 2 or more");
+  std::vector<int64_t> channels(static_cast<size_t>(x.rank()) - 1, 1);
+  channels.front() = gain.shape()[0];
+  Tensor middle = Arg(mean).tensor(), spread = Arg(variance).tensor();
+  if (trains) {
+    std::tie(middle, spread) = channelMoments(x);
+    const double count = static_cast<double>(x.shape().elements() / x.shape()[1]);
+    const double share = options_.momentum, unbiased = count > 1 ? count / (count - 1) : 1;
+    update(mean, mean * (1 - share) + stopGradient(middle) * share);
+    update(variance, variance * (1 - share) + stopGradient(spread) * (share * unbiased));
+  }
+  Tensor scale = gain * rsqrt(spread + options_.eps);
+  return Recorder::hinted(*this, (x - reshape(middle, channels)) * reshape(scale, channels) +
+                                     reshape(bias, channels));
 }
 
 }  // namespace tg::nn

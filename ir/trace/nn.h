@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <source_location>
 
 #include "ir/trace/module.h"
 #include "ir/trace/ops.h"
+#include "ir/trace/site.h"
 
 namespace tg::nn {
 
@@ -80,6 +80,43 @@ class RMSNorm : public Module {
 
  private:
   double eps_;
+};
+
+/// groupNorm over `groups` parts of the channels of [N, channels, ...].
+class GroupNorm : public Module {
+ public:
+  GroupNorm(int64_t groups, int64_t channels, double eps = 1e-5, Site site = Site::current());
+  Tensor operator()(const Arg& x) const;
+
+  Param gain;  ///< ones, not decayed
+  Param bias;  ///< zeros, not decayed
+
+ private:
+  int64_t groups_;
+  double eps_;
+};
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;  ///< share of a batch's moments in the running ones
+};
+
+/// (x - mean)/√(var + eps)·gain + bias for each channel of [N, channels, ...]. A step that trains takes the
+/// batch's mean and variance, and moves the running ones, states of the module, towards them (the variance
+/// with N/(N-1), as PyTorch does); any other call takes the running ones.
+class BatchNorm : public Module {
+ public:
+  explicit BatchNorm(int64_t channels, const BatchNormOptions& options = {}, Site site = Site::current());
+  /// `trains` in @train, not in @eval and @predict. One call that trains in a function.
+  Tensor operator()(const Arg& x, bool trains) const;
+
+  Param gain;      ///< ones, not decayed
+  Param bias;      ///< zeros, not decayed
+  Param mean;      ///< state, at first 0
+  Param variance;  ///< state, at first 1
+
+ private:
+  BatchNormOptions options_;
 };
 
 }  // namespace tg::nn

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/infer.h"
 #include "ir/trace/recorder.h"
@@ -39,6 +40,8 @@ Tensor reduce(Opcode code, const Arg& x, const Axes& axes, bool keepdims) {
   return make(code, {x}, {{"axes", Attr::ints(axes.of(x.rank()))}, {"keepdims", Attr::boolean(keepdims)}});
 }
 
+}  // namespace
+
 Tensor reduced(const Arg& x, Reduction reduction) {
   switch (reduction) {
   case Reduction::mean: return mean(x);
@@ -47,8 +50,6 @@ Tensor reduced(const Arg& x, Reduction reduction) {
   }
   return x.tensor();
 }
-
-}  // namespace
 
 #define UNARY(op, function) \
   Tensor function(const Arg& x) { return make(Opcode::op, {x}); }
@@ -86,6 +87,13 @@ Tensor operator<(const Arg& a, const Arg& b) { return less(a, b); }
 Tensor operator<=(const Arg& a, const Arg& b) { return lessEqual(a, b); }
 Tensor operator>(const Arg& a, const Arg& b) { return greater(a, b); }
 Tensor operator>=(const Arg& a, const Arg& b) { return greaterEqual(a, b); }
+Tensor operator!(const Tensor& x) { return logicalNot(x); }
+Tensor operator&&(const Tensor& a, const Tensor& b) { return logicalAnd(a, b); }
+Tensor operator||(const Tensor& a, const Tensor& b) { return logicalOr(a, b); }
+Tensor& operator+=(Tensor& a, const Arg& b) { return a = add(Arg(a, b.site()), b); }
+Tensor& operator-=(Tensor& a, const Arg& b) { return a = sub(Arg(a, b.site()), b); }
+Tensor& operator*=(Tensor& a, const Arg& b) { return a = mul(Arg(a, b.site()), b); }
+Tensor& operator/=(Tensor& a, const Arg& b) { return a = div(Arg(a, b.site()), b); }
 
 Tensor tensorInput(const Key& name, const Dims& shape, DType dtype) {
   if (Recorder* recorder = Recorder::active()) return recorder->argument(name, shape, dtype, -1);
@@ -265,7 +273,25 @@ std::pair<Tensor, Tensor> rope(const Arg& q, const Arg& k, const RopeOptions& op
       Opcode::rope, {q, k}, {{"base", Attr::of(options.base)}, {"offset", Attr::of(options.offset)}}, 2);
   return {turned[0], turned[1]};
 }
+/// Attention with a mask, of primitives.
+static Tensor maskedAttention(const Arg& q, const Arg& k, const Arg& v, const AttentionOptions& options) {
+  CallSite here(q.site());
+  if (!q.tensor().valid()) return q.tensor();
+  const double width = q.rank() > 0 ? static_cast<double>(q.shape().back()) : 1;
+  Tensor scores =
+      matmul(q, k, {.transposeB = true}) * (options.scale != 0 ? options.scale : 1 / std::sqrt(width));
+  // The least that a row's maximum can be taken from without an infinity.
+  constexpr double kHidden = -1e30;
+  if (options.mask.dtype() == DType::i1)
+    scores = where(options.mask, scores, kHidden);
+  else
+    scores += options.mask;
+  if (options.causal) scores = whereCausal(scores, kHidden);
+  return matmul(softmax(scores), v);
+}
+
 Tensor attention(const Arg& q, const Arg& k, const Arg& v, const AttentionOptions& options) {
+  if (options.mask.valid() || options.mask.error()) return maskedAttention(q, k, v, options);
   return makeAll(Opcode::attention, {q, k, v},
                  {{"causal", Attr::boolean(options.causal)}, {"scale", Attr::of(options.scale)}}, 1)[0];
 }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <optional>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,7 +16,20 @@
 
 namespace tg::nn {
 
-using Site = std::source_location;
+/// While one lives, errors of this thread's traces say that they come from here: a line in a helper is then
+/// told with the model's line that called it.
+///
+///     Tensor block(Tensor x) {
+///       Scope here("block");
+///       return x + mlp(x);     // an error in mlp has a note: in block, called here
+///     }
+class Scope {
+ public:
+  explicit Scope(std::string name, Site site = Site::current());
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+};
 
 #define UNARY(op, function) Tensor function(const Arg& x);
 #define BINARY(op, function) Tensor function(const Arg& a, const Arg& b);
@@ -39,6 +51,15 @@ Tensor operator<(const Arg& a, const Arg& b);
 Tensor operator<=(const Arg& a, const Arg& b);
 Tensor operator>(const Arg& a, const Arg& b);
 Tensor operator>=(const Arg& a, const Arg& b);
+/// Of i1. Both operands are computed always, as tensors are.
+Tensor operator!(const Tensor& x);
+Tensor operator&&(const Tensor& a, const Tensor& b);
+Tensor operator||(const Tensor& a, const Tensor& b);
+/// `a` becomes the handle of the new value; the old one stays what it was.
+Tensor& operator+=(Tensor& a, const Arg& b);
+Tensor& operator-=(Tensor& a, const Arg& b);
+Tensor& operator*=(Tensor& a, const Arg& b);
+Tensor& operator/=(Tensor& a, const Arg& b);
 
 // What a function gets from outside. Names are the function's or the module's; see trace.h for inputs
 // that are declared beforehand.
@@ -166,14 +187,13 @@ struct ConvTransposeOptions {
 };
 /// w is [C, K/groups, kh, kw].
 Tensor convTranspose2d(const Arg& x, const Arg& w, const ConvTransposeOptions& options = {});
-struct PoolOptions {
+struct MaxPoolOptions {
+  Dims stride = {};  ///< the kernel's when empty
+  Dims padding = {0, 0}, dilation = {1, 1};
+};
+struct AvgPoolOptions {
   Dims stride = {};  ///< the kernel's when empty
   Dims padding = {0, 0};
-};
-struct MaxPoolOptions : PoolOptions {
-  Dims dilation = {1, 1};
-};
-struct AvgPoolOptions : PoolOptions {
   bool countIncludePad = true;
 };
 Tensor maxPool2d(const Arg& x, const Dims& kernel, const MaxPoolOptions& options = {});
@@ -209,9 +229,28 @@ Tensor crossEntropy(const Arg& logits, const Arg& targets, const CrossEntropyOpt
 Tensor crossEntropyLast(const Arg& logits, const Arg& targets);
 /// -logProbs[target] over the last axis, of log-probabilities.
 Tensor nllLoss(const Arg& logProbs, const Arg& targets, Reduction reduction = Reduction::mean);
+// Losses of predictions and targets of one shape, as PyTorch defines them.
+/// (x - y)².
+Tensor mseLoss(const Arg& x, const Arg& y, Reduction reduction = Reduction::mean);
+/// ½d² where |d| <= delta, else delta·(|d| - ½delta), d = x - y.
+Tensor huberLoss(const Arg& x, const Arg& y, double delta = 1, Reduction reduction = Reduction::mean);
+/// -(t·log p + (1-t)·log(1-p)) of probabilities; each logarithm is -100 at least.
+Tensor bceLoss(const Arg& p, const Arg& t, Reduction reduction = Reduction::mean);
+/// The same of logits, p = sigmoid(x): softplus(x) - x·t, which does not overflow.
+Tensor bceWithLogits(const Arg& x, const Arg& t, Reduction reduction = Reduction::mean);
+/// t·(log t - logProbs), 0 where t is 0. The mean is over elements; PyTorch's `batchmean` is the sum over the
+/// number of rows.
+Tensor klDiv(const Arg& logProbs, const Arg& t, Reduction reduction = Reduction::mean);
+
 Tensor layerNorm(const Arg& x, const Arg& gain, const Arg& bias, double eps = 1e-5);
 /// x/√(mean x² + eps)·gain over the last axis.
 Tensor rmsNorm(const Arg& x, const Arg& gain, double eps = 1e-6);
+
+/// (x - mean)/√(var + eps)·gain + bias, where mean and variance are of each sample's `groups` equal parts of
+/// axis 1 together with the axes behind it: x is [N, C, ...], gain and bias are [C].
+Tensor groupNorm(const Arg& x, int64_t groups, const Arg& gain, const Arg& bias, double eps = 1e-5);
+/// Mean and (biased) variance over all axes but axis 1, [C] each: what batch norm normalizes with.
+std::pair<Tensor, Tensor> channelMoments(const Arg& x);
 
 struct RopeOptions {
   double base = 10000;
@@ -222,6 +261,10 @@ std::pair<Tensor, Tensor> rope(const Arg& q, const Arg& k, const RopeOptions& op
 struct AttentionOptions {
   bool causal = false;
   double scale = 0;  ///< 0 means 1/√D
+  /// Broadcast to the scores [..., T, S]: i1, true where a row may look, or f32, added to the scores. It
+  /// makes products and a softmax of their own instead of the one op. A row that may look nowhere takes the
+  /// mean of v.
+  Tensor mask = {};
 };
 /// softmax(q·kᵀ·scale)·v over q [..., T, D], k [..., S, D], v [..., S, Dv].
 Tensor attention(const Arg& q, const Arg& k, const Arg& v, const AttentionOptions& options = {});

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "ir/infer.h"
 #include "ir/trace/ops.h"
@@ -14,6 +16,12 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 Ints extentsOf(const Arg& x) { return {x.shape().begin(), x.shape().end()}; }
+
+/// Extents whose first is left open, so that they hold for another batch than the one traced with.
+Ints followingBatch(Ints shape) {
+  shape.front() = -1;
+  return shape;
+}
 
 /// An error about an axis, unless the operand is invalid, whose error is known already.
 Tensor badAxis(const Arg& x, const char* function, int64_t axis) {
@@ -32,9 +40,10 @@ Tensor flatten(const Arg& x, int first) {
   int axis = normalAxis(first, x.rank());
   if (axis < 0) return badAxis(x, "flatten", first);
   Ints shape = extentsOf(x);
+  const int64_t joined = std::accumulate(shape.begin() + axis, shape.end(), int64_t{1}, std::multiplies<>());
   shape.resize(static_cast<size_t>(axis));
-  shape.push_back(-1);
-  return reshape(x, shape);
+  shape.push_back(joined);
+  return reshape(x, followingBatch(std::move(shape)));
 }
 
 Tensor transpose(const Arg& x, const Dims& perm) {
@@ -127,7 +136,7 @@ Tensor splitHeads(const Arg& x, int64_t heads) {
   int64_t width = shape.back() / heads;
   shape.back() = heads;
   shape.push_back(width);
-  return swapAxes(reshape(x, shape), -2, -3);
+  return swapAxes(reshape(x, followingBatch(std::move(shape))), -2, -3);
 }
 
 Tensor mergeHeads(const Arg& x) {
@@ -139,7 +148,7 @@ Tensor mergeHeads(const Arg& x) {
   int64_t width = shape.back();
   shape.pop_back();
   shape.back() *= width;
-  return reshape(apart, shape);
+  return reshape(apart, followingBatch(std::move(shape)));
 }
 
 }  // namespace tg::nn

@@ -1,5 +1,5 @@
 #include "ir/trace/recorder.h"
-
+#include "ir/trace/ops.h"
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace tg::nn {
 namespace {
 
 thread_local Recorder* activeRecorder = nullptr;
-thread_local const std::source_location* outermostSite = nullptr;
+thread_local const Site* outermostSite = nullptr;
 
 /// Function numbers are never used twice, so that a tensor outlives its function safely. 0 is none.
 uint64_t nextFunction() {
@@ -39,7 +39,7 @@ std::string constantName(const Operand& literal) {
 
 }  // namespace
 
-Loc locOf(const std::source_location& site) {
+Loc locOf(const Site& site) {
   LocNode node;
   node.file = std::make_shared<const SourceFile>(SourceFile{site.file_name(), ""});
   node.line = site.line();
@@ -80,15 +80,13 @@ Item* declareStorage(tg::Module& module, ItemKind kind, const std::string& name,
   return made;
 }
 
-CallSite::CallSite(const std::source_location& site) : outermost_(!outermostSite) {
+CallSite::CallSite(const Site& site) : outermost_(!outermostSite) {
   if (outermost_) outermostSite = &site;
 }
 CallSite::~CallSite() {
   if (outermost_) outermostSite = nullptr;
 }
-const std::source_location& CallSite::of(const std::source_location& site) {
-  return outermostSite ? *outermostSite : site;
-}
+const Site& CallSite::of(const Site& site) { return outermostSite ? *outermostSite : site; }
 
 Recorder::Recorder(tg::Module& module, Item& func, const ModelNames& names)
     : module_(module), func_(func), names_(names), builder_(&module, &func), number_(nextFunction()) {
@@ -110,7 +108,20 @@ static std::shared_ptr<const Error> shared(Error error) {
   return std::make_shared<const Error>(std::move(error));
 }
 
+namespace {
+struct OpenScope {
+  std::string name;
+  Site site;
+};
+thread_local std::vector<OpenScope> openScopes;  ///< the innermost last
+}  // namespace
+
+Scope::Scope(std::string name, Site site) { openScopes.push_back({std::move(name), site}); }
+Scope::~Scope() { openScopes.pop_back(); }
+
 Tensor Recorder::reject(Error error) {
+  for (auto scope = openScopes.rbegin(); scope != openScopes.rend(); ++scope)
+    error.addNote(locOf(scope->site), fmt::format("in {}", scope->name));
   errors_.append(error);
   Tensor tensor;
   tensor.function_ = number_;
@@ -119,7 +130,7 @@ Tensor Recorder::reject(Error error) {
   return tensor;
 }
 
-Tensor Recorder::fail(const std::source_location& at, std::string message) {
+Tensor Recorder::fail(const Site& at, std::string message) {
   Error error = failAt(locOf(CallSite::of(at)), std::move(message));
   if (activeRecorder) return activeRecorder->reject(std::move(error));
   Tensor tensor;
@@ -170,9 +181,8 @@ Result<Value*> Recorder::number(double number, DType dtype, std::string_view use
   return literal(std::move(value), Type::tensor(dtype, {}), loc);
 }
 
-Tensor Recorder::constant(const std::source_location& at, const std::vector<double>& values,
-                          const Dims& shape, DType dtype) {
-  const std::source_location& site = CallSite::of(at);
+Tensor Recorder::constant(const Site& at, const std::vector<double>& values, const Dims& shape, DType dtype) {
+  const Site& site = CallSite::of(at);
   if (!activeRecorder) return fail(site, "constant needs a trace");
   Recorder& self = *activeRecorder;
   Loc loc = locOf(site);
@@ -248,8 +258,8 @@ std::vector<Tensor> Recorder::append(const Loc& loc, Emission emission, int coun
   return out;
 }
 
-std::vector<Tensor> Recorder::emitAll(const std::source_location& at, Emission op, int count) {
-  const std::source_location& site = CallSite::of(at);
+std::vector<Tensor> Recorder::emitAll(const Site& at, Emission op, int count) {
+  const Site& site = CallSite::of(at);
   if (activeRecorder) return activeRecorder->append(locOf(site), std::move(op), count);
   for (const Arg& arg : op.operands)
     if (!arg.isNumber() && arg.tensor().failure_) return repeated(arg.tensor(), count);
@@ -259,9 +269,7 @@ std::vector<Tensor> Recorder::emitAll(const std::source_location& at, Emission o
       count);
 }
 
-Tensor Recorder::emit(const std::source_location& site, Emission op) {
-  return emitAll(site, std::move(op), 1).front();
-}
+Tensor Recorder::emit(const Site& site, Emission op) { return emitAll(site, std::move(op), 1).front(); }
 
 Tensor Recorder::readStorage(ItemKind kind, const std::string& name, const Type& type, const Loc& loc) {
   Value*& value = reads_[name];
@@ -277,8 +285,8 @@ Tensor Recorder::readStorage(ItemKind kind, const std::string& name, const Type&
   return handle(value);
 }
 
-Tensor Recorder::read(const ParamNode* param, const std::source_location& at) {
-  const std::source_location& site = CallSite::of(at);
+Tensor Recorder::read(const ParamNode* param, const Site& at) {
+  const Site& site = CallSite::of(at);
   if (!param) return fail(site, "an empty Param is read; declare it with param(name, shape)");
   if (!activeRecorder) return fail(site, fmt::format("parameter '{}' is read outside a trace", param->name));
   if (param->failed) {
@@ -289,7 +297,8 @@ Tensor Recorder::read(const ParamNode* param, const std::source_location& at) {
   }
   auto path = activeRecorder->names_.paths.find(param);
   if (path != activeRecorder->names_.paths.end())
-    return activeRecorder->readStorage(ItemKind::param, path->second, param->type, locOf(site));
+    return activeRecorder->readStorage(param->trained ? ItemKind::param : ItemKind::state, path->second,
+                                       param->type, locOf(site));
   return activeRecorder->reject(
       failAt(locOf(site), fmt::format("parameter '{}' is no part of the model that is traced; declare its "
                                       "module with child(name, module)",
@@ -332,8 +341,8 @@ Tensor Recorder::storage(ItemKind kind, const Key& name, const Dims& shape, DTyp
   return readStorage(kind, name.text, *type, loc);
 }
 
-Tensor Recorder::key(const std::source_location& at) {
-  const std::source_location& site = CallSite::of(at);
+Tensor Recorder::key(const Site& at) {
+  const Site& site = CallSite::of(at);
   if (!activeRecorder) return fail(site, "random operations need a trace");
   Recorder& self = *activeRecorder;
   if (!self.key_) {
@@ -434,8 +443,7 @@ void Recorder::nameValues(const std::vector<std::pair<std::string, Tensor>>& res
       }
 }
 
-void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results,
-                      const std::source_location& site) {
+void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results, const Site& site) {
   Loc loc = locOf(site);
   auto op = std::make_unique<Op>(Opcode::return_);
   op->loc = loc;

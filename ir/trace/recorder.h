@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,12 +14,13 @@
 #include "ir/builder.h"
 #include "ir/trace/custom.h"
 #include "ir/trace/module.h"
+#include "ir/trace/site.h"
 #include "ir/trace/tensor.h"
 
 namespace tg::nn {
 
 /// A place in a C++ source as a location of the IR.
-Loc locOf(const std::source_location& site);
+Loc locOf(const Site& site);
 
 /// Whether `name` can follow a % or @ of the text: letters, digits, '_', '.' and '$'.
 bool isName(std::string_view name);
@@ -44,12 +44,12 @@ struct ModelNames {
 /// others points at its caller. The outermost wins.
 class CallSite {
  public:
-  explicit CallSite(const std::source_location& site);
+  explicit CallSite(const Site& site);
   ~CallSite();
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
   /// `site`, or that of the outermost CallSite.
-  static const std::source_location& of(const std::source_location& site);
+  static const Site& of(const Site& site);
 
  private:
   bool outermost_;
@@ -71,7 +71,10 @@ Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs = {});
 std::vector<Tensor> makeAll(Opcode code, std::vector<Arg> operands, AttrList attrs, int count);
 /// An op whose result type is given: constants, iota, random numbers.
 Tensor makeTyped(Opcode code, std::vector<Arg> operands, const Dims& shape, DType dtype, AttrList attrs,
-                 const std::source_location& site);
+                 const Site& site);
+enum class Reduction : uint8_t;
+/// A loss of each element, reduced.
+Tensor reduced(const Arg& x, Reduction reduction);
 /// An axis counted from the front when it is in range, else as it is, for inference to refuse.
 int64_t fromFront(int64_t axis, int rank);
 
@@ -87,23 +90,21 @@ class Recorder {
   static Recorder* active();
 
   // Operations. Each is an error outside a trace; an error gives invalid tensors.
-  static Tensor emit(const std::source_location& site, Emission op);
+  static Tensor emit(const Site& site, Emission op);
   /// The same for several results; `count` invalid ones on error.
-  static std::vector<Tensor> emitAll(const std::source_location& site, Emission op, int count);
+  static std::vector<Tensor> emitAll(const Site& site, Emission op, int count);
   /// The same for a tg.custom of this kernel, which the module gets.
-  static std::vector<Tensor> call(const std::source_location& site, const Kernel& kernel, Emission op,
-                                  int count);
+  static std::vector<Tensor> call(const Site& site, const Kernel& kernel, Emission op, int count);
   /// A constant: one value for every element, or row-major values.
-  static Tensor constant(const std::source_location& site, const std::vector<double>& values,
-                         const Dims& shape, DType dtype);
+  static Tensor constant(const Site& site, const std::vector<double>& values, const Dims& shape, DType dtype);
   /// An error at `site`: kept for trace() when there is one, and in the tensor.
-  static Tensor fail(const std::source_location& site, std::string message);
+  static Tensor fail(const Site& site, std::string message);
   /// The same for the function at work.
   Tensor reject(Error error);
   /// Names a result by the path of the module that made it, unless the author names it.
   static Tensor hinted(const Module& module, const Tensor& tensor);
   /// The value of a parameter in the active function.
-  static Tensor read(const ParamNode* param, const std::source_location& site);
+  static Tensor read(const ParamNode* param, const Site& site);
 
   /// An argument of the function.
   Tensor argument(const Key& name, const Dims& shape, DType dtype, int batch);
@@ -112,7 +113,7 @@ class Recorder {
   Tensor storage(ItemKind kind, const Key& name, const Dims& shape, DType dtype,
                  const std::optional<AttrList>& attrs, const AttrList& fresh);
   /// The host's random key, an argument that appears on first use.
-  static Tensor key(const std::source_location& site);
+  static Tensor key(const Site& site);
   /// 1, 2, … : tells the function's random operations apart.
   int64_t nextSalt() { return ++salts_; }
   /// Gives the value a name of the caller's.
@@ -120,7 +121,7 @@ class Recorder {
   Tensor capture(const Key& name, const Arg& value);
   void update(const Arg& storage, const Arg& value);
   /// Ends the function with its results, named.
-  void finish(const std::vector<std::pair<std::string, Tensor>>& results, const std::source_location& site);
+  void finish(const std::vector<std::pair<std::string, Tensor>>& results, const Site& site);
   const Error& errors() const { return errors_; }
 
  private:

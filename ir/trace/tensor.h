@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include "ir/location.h"
 #include "ir/result.h"
+#include "ir/trace/site.h"
 #include "ir/type.h"
 
 namespace tg {
@@ -54,17 +54,15 @@ class Tensor {
 /// model's source comes along.
 class Arg {
  public:
-  Arg(const Tensor& tensor, std::source_location site = std::source_location::current())
-      : tensor_(tensor), site_(site) {}
-  Arg(const Param& param, std::source_location site = std::source_location::current());
+  Arg(const Tensor& tensor, Site site = Site::current()) : tensor_(tensor), site_(site) {}
+  Arg(const Param& param, Site site = Site::current());
   template <class T>
-  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
-      Arg(T number, std::source_location site = std::source_location::current())
+  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) Arg(T number, Site site = Site::current())
       : number_(static_cast<double>(number)), isNumber_(true), site_(site) {}
 
   bool isNumber() const { return isNumber_; }
   double number() const { return number_; }
-  const std::source_location& site() const { return site_; }
+  const Site& site() const { return site_; }
   /// The tensor; of a parameter, its value in the function that is being traced. Invalid for a number.
   const Tensor& tensor() const { return tensor_; }
   const Shape& shape() const { return tensor_.shape(); }
@@ -74,32 +72,29 @@ class Arg {
   Tensor tensor_;
   double number_ = 0;
   bool isNumber_ = false;
-  std::source_location site_;
+  Site site_;
 };
 
 /// Operands of an operation that takes any number of them.
 class Args {
  public:
-  Args(std::initializer_list<Arg> list, std::source_location site = std::source_location::current())
-      : list_(list), site_(site) {}
-  Args(const std::vector<Tensor>& list, std::source_location site = std::source_location::current())
+  Args(std::initializer_list<Arg> list, Site site = Site::current()) : list_(list), site_(site) {}
+  Args(const std::vector<Tensor>& list, Site site = Site::current())
       : list_(list.begin(), list.end()), site_(site) {}
   const std::vector<Arg>& list() const { return list_; }
-  const std::source_location& site() const { return site_; }
+  const Site& site() const { return site_; }
 
  private:
   std::vector<Arg> list_;
-  std::source_location site_;
+  Site site_;
 };
 
 /// A name as it is written in the source, with its place.
 struct Key {
-  Key(const char* text, std::source_location site = std::source_location::current())
-      : text(text), site(site) {}
-  Key(std::string text, std::source_location site = std::source_location::current())
-      : text(std::move(text)), site(site) {}
+  Key(const char* text, Site site = Site::current()) : text(text), site(site) {}
+  Key(std::string text, Site site = Site::current()) : text(std::move(text)), site(site) {}
   std::string text;
-  std::source_location site;
+  Site site;
 };
 
 /// Extents: `{2, 3}`, a tensor's shape, or a vector. Any number of them; too many are a located error.

@@ -85,9 +85,10 @@ class Declaration {
  private:
   void declare(const ParamNode& param, const std::string& name) {
     const Item* there = module_.storage(name);
+    const ItemKind kind = param.trained ? ItemKind::param : ItemKind::state;
     if (!there)
-      declareStorage(module_, ItemKind::param, name, param.type, param.attrs, param.loc);
-    else if (there->kind != ItemKind::param || !(there->type == param.type) || there->attrs != param.attrs)
+      declareStorage(module_, kind, name, param.type, param.attrs, param.loc);
+    else if (there->kind != kind || !(there->type == param.type) || there->attrs != param.attrs)
       errors.append(failAt(param.loc, fmt::format("@{} is declared as a {} {} already, with other properties",
                                                   name, tg::name(there->kind), there->type.str()))
                         .note(there->loc, "declared here"));

@@ -14,7 +14,6 @@
 
 #include <functional>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +24,7 @@
 #include "ir/trace/module.h"
 #include "ir/trace/nn.h"
 #include "ir/trace/ops.h"
+#include "ir/trace/site.h"
 #include "ir/trace/tensor.h"
 
 namespace tg::nn {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_set>
 
 #include "codegen/schedule.h"
@@ -126,6 +127,7 @@ class Flattener {
   bool joins(const Op& update) const;
   bool accumulates(const Op& add) const;
   void collect();
+  bool fillsItsPlace(const Update& update) const;
   bool follows(const Update& before, const Update& after) const;
   std::vector<std::vector<Update>> adjoining(std::vector<Update> updates) const;
   const Op* placeFor(const std::vector<Update>& updates) const;
@@ -199,9 +201,17 @@ void Flattener::collect() {
   }
 }
 
-/// Whether a group may hold the symbols of one update behind those of another. Homes that plan chooses allow
-/// any order; those that are given, because another module shares them, must lie so already.
+/// Whether what comes behind the parameter in a group starts where another kernel can bind it by itself.
+/// Members start at multiples of 16 bytes, which drivers take for storage buffers; texel views may want more.
+bool Flattener::fillsItsPlace(const Update& update) const {
+  return target_.reads != "texel" || groupBytes({update.op->in(0)->type}) % target_.alignment == 0;
+}
+
+/// Whether a group may hold the symbols of one update behind those of another: not where a kernel could not
+/// bind the second alone. Homes that plan chooses allow any order; those that are given, because another
+/// module shares them, must lie so already.
 bool Flattener::follows(const Update& before, const Update& after) const {
+  if (!fillsItsPlace(before)) return false;
   const Form form = *formOf(*before.op);
   for (int index : form.kept) {
     const Item* first = module_.storage(before.op->in(index)->def->operands[0].text);
@@ -216,10 +226,12 @@ bool Flattener::follows(const Update& before, const Update& after) const {
 /// The updates in the order of their group, split where one may not follow the other.
 std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> updates) const {
   if (formOf(*updates[0].op)->rate < 0) orderAsElsewhere(updates);
-  // Decayed parameters first, so that decay is a question of the index; given homes in their order.
+  // Decayed parameters first, so that decay is a question of the index; given homes in their order; last what
+  // nothing may follow.
   sortBy(updates, [&](const Update& update) {
     const Item* symbol = module_.storage(update.op->in(0)->def->operands[0].text);
-    return std::pair(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1);
+    return std::tuple(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1,
+                      !fillsItsPlace(update));
   });
   std::vector<std::vector<Update>> parts;
   for (Update& update : updates) {

@@ -65,6 +65,13 @@ void applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::str
 /// Whether an op is copied into every region that reads it: views, constants, iota, masks computed from
 /// those.
 bool isInline(const Op& op);
+/// Whether a value is a view, constant or iota other than reshapes of something that stands in memory.
+bool isInlineBelowReshapes(Value& value);
+/// Views are copied into their readers; of a long chain of them, one in so many becomes a kernel's result:
+/// adds it to `forced`.
+void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forced);
+/// Arithmetic that is no more work than to read what it computes.
+bool isCheapMap(const Op& op);
 /// Whether an op stands for memory outside of kernels: parameters, states, updates, what is returned or kept.
 bool isBoundary(const Op& op);
 /// The value a chain of order-preserving views starts from.

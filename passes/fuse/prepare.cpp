@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <unordered_set>
+#include <utility>
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
@@ -407,8 +408,42 @@ static bool isOfPlaces(const Op& op) {
   return ofPlaces;
 }
 
+bool isCheapMap(const Op& op) {
+  switch (op.code) {
+  case Opcode::add:
+  case Opcode::sub:
+  case Opcode::mul:
+  case Opcode::neg:
+  case Opcode::square:
+  case Opcode::select: return true;
+  default: return false;
+  }
+}
+
+void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forced) {
+  constexpr int kMostViews = 64;
+  std::unordered_map<const Op*, int> views;  // that follow each other up to an op
+  for (const auto& op : func.body.ops) {
+    if (!isInline(*op) || forced.contains(op.get())) continue;
+    int before = 0;
+    forEachUse(std::as_const(*op), [&](const Value* value) {
+      if (auto at = value->def ? views.find(value->def) : views.end(); at != views.end())
+        before = std::max(before, at->second);
+    });
+    if (before < kMostViews)
+      views[op.get()] = before + 1;
+    else
+      forced.emplace(op.get(), op.get());
+  }
+}
+
 bool isInline(const Op& op) {
   return op.info().has(table::view) || op.code == Opcode::stop_gradient || isOfPlaces(op);
+}
+
+bool isInlineBelowReshapes(Value& value) {
+  const Value* base = throughReshapes(&value);
+  return base->def && isInline(*base->def);
 }
 
 bool isBoundary(const Op& op) {

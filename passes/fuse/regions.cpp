@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "codegen/schedule.h"
+#include "ir/access.h"
 #include "passes/fuse/fuse.h"
 #include "passes/tuning.h"
 
@@ -79,12 +80,6 @@ class Former {
   std::vector<std::string> whyAlone_;
 };
 
-/// Whether a value is a view, constant or iota other than reshapes of something that stands in memory.
-bool isInlineBelowReshapes(Value& value) {
-  const Value* base = throughReshapes(&value);
-  return base->def && isInline(*base->def);
-}
-
 /// Values that effects and results name must be regions' results: a view or a bare argument gets a
 /// copy region. So must what a custom kernel reads; reshapes change nothing in memory.
 void Former::keepEffects() {
@@ -122,6 +117,7 @@ void Former::keepEffects() {
     body.push_back(std::move(op));
   }
   func_.body.ops = std::move(body);
+  boundViews(func_, forced_);
 }
 
 Region Former::alone(const Op& op) const {
@@ -149,14 +145,22 @@ const std::vector<Value*>& Former::bases(const Op& op) {
   auto [entry, fresh] = bases_.try_emplace(&op);
   std::vector<Value*>& out = entry->second;
   if (!fresh) return out;
-  std::function<void(Value*)> visit = [&](Value* value) {
-    if (value->def && isInline(*value->def) && !forced_.contains(value->def)) {
-      forEachUse(static_cast<const Op&>(*value->def), visit);
-      return;
-    }
-    if (std::find(out.begin(), out.end(), value) == out.end()) out.push_back(value);
+  std::unordered_set<const Value*> seen;
+  std::vector<Value*> work;  // to be looked at, the next one last
+  auto pushOperands = [&](const Op& of) {
+    const auto first = work.size();
+    forEachUse(of, [&](Value* value) { work.push_back(value); });
+    std::reverse(work.begin() + static_cast<std::ptrdiff_t>(first), work.end());
   };
-  forEachUse(op, visit);
+  for (pushOperands(op); !work.empty();) {
+    Value* value = work.back();
+    work.pop_back();
+    if (!seen.insert(value).second) continue;
+    if (value->def && isInline(*value->def) && !forced_.contains(value->def))
+      pushOperands(*value->def);
+    else
+      out.push_back(value);
+  }
   return out;
 }
 
@@ -181,10 +185,17 @@ bool Former::holds(int region, const Op* op) const {
   return at != regionOf_.end() && at->second == region;
 }
 
-/// Whether the region with this op stays within the target's bindings: distinct values read, values
-/// read outside, and two more for values that are read both by element and by vector.
+static int primitives(const Op& op) { return op.info().has(table::composite) ? 8 : 1; }
+
+/// Whether the region with this op stays within the target's bindings, and its kernel of a size that compiles
+/// soon: distinct values read, values read outside, and two more for values that are read both by element and
+/// by vector.
 bool Former::fits(int region, const Op& op) {
   constexpr size_t kMost = 24;
+  constexpr int kMostOps = 128;  // longer code takes seconds to compile, and gains nothing more
+  int ops = primitives(op);
+  for (const Op* each : regions_[static_cast<size_t>(region)].ops) ops += primitives(*each);
+  if (ops > kMostOps) return false;
   auto inside = [&](const Op* each) { return each == &op || holds(region, each); };
   std::vector<const Value*> inputs;
   size_t outputs = 0;
@@ -230,6 +241,8 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
   };
   switch (own.space) {
   case Space::map:
+    // Reading elements other than its own, the op would have a sum of many terms computed again for each.
+    if (!keepsElements(op) && (other.space == Space::product || other.space == Space::sum)) return false;
     if (other.space == Space::row && isRowSized(elements, other.rows) &&
         through->type.elements() == other.rows.rows && other.rows.rows > 1)
       return true;
@@ -387,18 +400,6 @@ void Former::findReaders() {
     bool skipped = isInline(*op) && !forced_.contains(op.get());
     if (skipped) continue;
     for (Value* base : bases(*op)) readers_[base].push_back(op.get());
-  }
-}
-
-static bool isCheapMap(const Op& op) {
-  switch (op.code) {
-  case Opcode::add:
-  case Opcode::sub:
-  case Opcode::mul:
-  case Opcode::neg:
-  case Opcode::square:
-  case Opcode::select: return true;
-  default: return false;
   }
 }
 

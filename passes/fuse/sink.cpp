@@ -5,6 +5,7 @@
 //   select; yield }
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "ir/access.h"
 #include "passes/fuse/fuse.h"
@@ -25,11 +26,12 @@ class Sinker {
   void run();
 
  private:
-  void findUses();
+  void addUses(int at);
+  void forgetUses(int at);
   bool readsByElement(const Use& use, const Value& value) const;
   bool saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside, int to,
              const Value& value) const;
-  bool sink(int from, int slot);
+  void sink(int from, int slot);
   void addTo(int to, const Value* arg, const Op& from, const Slice& slice, const Value* inner);
   void dropResult(int from, int slot);
 
@@ -39,21 +41,22 @@ class Sinker {
   std::unordered_map<const Value*, std::vector<Use>> uses_;
 };
 
-void Sinker::findUses() {
-  uses_.clear();
-  for (int at = 0; at < static_cast<int>(func_.body.ops.size()); ++at) {
-    const Op& op = *func_.body.ops[static_cast<size_t>(at)];
-    if (op.code != Opcode::fused) {
-      forEachUse(op, [&](Value* value) { uses_[value].push_back({at, nullptr}); });
-      continue;
-    }
-    for (int binding = 0; binding < op.numOperands(); ++binding) {
-      const Operand& operand = op.operands[static_cast<size_t>(binding)];
-      bool alone = operand.items[0].kind == Operand::Kind::value;
-      for (Value* value : bindingSources(op, binding))
-        uses_[value].push_back({at, alone ? operand.value : nullptr});
-    }
+void Sinker::addUses(int at) {
+  const Op& op = *func_.body.ops[static_cast<size_t>(at)];
+  if (op.code != Opcode::fused)
+    return forEachUse(op, [&](Value* value) { uses_[value].push_back({at, nullptr}); });
+  for (int binding = 0; binding < op.numOperands(); ++binding) {
+    const Operand& operand = op.operands[static_cast<size_t>(binding)];
+    bool alone = operand.items[0].kind == Operand::Kind::value;
+    for (Value* value : bindingSources(op, binding))
+      uses_[value].push_back({at, alone ? operand.value : nullptr});
   }
+}
+
+void Sinker::forgetUses(int at) {
+  forEachUse(std::as_const(*func_.body.ops[static_cast<size_t>(at)]), [&](const Value* value) {
+    std::erase_if(uses_[value], [&](const Use& use) { return use.op == at; });
+  });
 }
 
 /// Whether a kernel computes single values from single values, by a schedule that takes any map along.
@@ -159,12 +162,11 @@ void Sinker::dropResult(int from, int slot) {
   become(fused, writer.finish(yielded, std::move(fused.results), target_));
 }
 
-bool Sinker::sink(int from, int slot) {
+void Sinker::sink(int from, int slot) {
   const Op& fused = *func_.body.ops[static_cast<size_t>(from)];
   const Value& value = *fused.result(slot);
   auto uses = uses_.find(&value);
-  if (uses == uses_.end() || uses->second.size() != 1 || !readsByElement(uses->second[0], value))
-    return false;
+  if (uses == uses_.end() || uses->second.size() != 1 || !readsByElement(uses->second[0], value)) return;
   const Use use = uses->second[0];
   const std::unordered_map<const Value*, Value*> outside = outsideOf(fused);
   const Value* inner = fused.regions[0]->terminator()->in(slot);
@@ -173,20 +175,24 @@ bool Sinker::sink(int from, int slot) {
     return op.code == Opcode::constant || op.code == Opcode::iota || isElementwise(op);
   };
   std::optional<Slice> slice = sliceTo(fused, inner, outside, stands, allows);
-  if (!slice || slice->ops.empty() || !saves(*slice, outside, use.op, value)) return false;
+  if (!slice || slice->ops.empty() || !saves(*slice, outside, use.op, value)) return;
+  forgetUses(use.op);
+  forgetUses(from);
+  uses_.erase(&value);
   addTo(use.op, use.arg, fused, *slice, inner);
   dropResult(from, slot);
-  return true;
+  addUses(use.op);
+  addUses(from);
 }
 
 void Sinker::run() {
-  findUses();
+  for (int at = 0; at < static_cast<int>(func_.body.ops.size()); ++at) addUses(at);
   for (int at = static_cast<int>(func_.body.ops.size()) - 1; at >= 0; --at) {
     const Op* op = func_.body.ops[static_cast<size_t>(at)].get();
     if (!isPlain(*op)) continue;
     for (int slot = static_cast<int>(op->results.size()) - 1; slot >= 0; --slot) {
       op = func_.body.ops[static_cast<size_t>(at)].get();
-      if (op->results.size() > 1 && sink(at, slot)) findUses();
+      if (op->results.size() > 1) sink(at, slot);
     }
   }
 }

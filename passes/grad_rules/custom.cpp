@@ -17,7 +17,7 @@ class CustomGradient {
   CustomGradient(const GradContext& context, const Item& kernel)
       : c_(context), kernel_(kernel), params_(customParams(kernel)) {}
 
-  Result<Grads> generated(int64_t checkpoint);
+  Result<Grads> generated(int64_t checkpoint, const DiagnosticHandler& onRemark);
   Result<Grads> written(const Item& vjp);
 
  private:
@@ -129,11 +129,13 @@ Result<const Item*> CustomGradient::place(KernelVjp& vjp) {
   }
 }
 
-Result<Grads> CustomGradient::generated(int64_t checkpoint) {
+Result<Grads> CustomGradient::generated(int64_t checkpoint, const DiagnosticHandler& onRemark) {
   KernelVjpRequest request{wanted(), reached(), kernel_.name + ".vjp", checkpoint};
   if (request.wrt.empty() || request.of.empty()) return Grads(c_.op.operands.size());
   Module& module = *c_.builder.module();
   TG_TRY(KernelVjp vjp, differentiateKernel(module, kernel_, request));
+  if (onRemark)
+    for (const Diagnostic& remark : vjp.remarks) onRemark(remark);
   std::vector<Shape> shapes = boundShapes(c_.op, kernel_);
   std::vector<Type> tapes;
   for (size_t i = 0; i < vjp.params.size(); ++i) {
@@ -197,12 +199,12 @@ Result<Grads> CustomGradient::written(const Item& vjp) {
 
 }  // namespace
 
-Result<Grads> custom(const GradContext& context, int64_t checkpoint) {
+Result<Grads> custom(const GradContext& context, int64_t checkpoint, const DiagnosticHandler& onRemark) {
   const Module& module = *context.builder.module();
   const Item* kernel = customKernel(context.op, module);
   CustomGradient gradient(context, *kernel);
   const Attr* own = find(kernel->attrs, "vjp");
-  if (!own) return gradient.generated(checkpoint);
+  if (!own) return gradient.generated(checkpoint, onRemark);
   return gradient.written(*module.find(ItemKind::kernel, own->text));
 }
 

@@ -34,6 +34,9 @@ static bool isSingular(const Op& op) {
   case Opcode::k_log:
   case Opcode::k_log2:
   case Opcode::k_pow:
+  case Opcode::k_atan2:
+  case Opcode::k_log1p:
+  case Opcode::k_expm1:
   case Opcode::k_asin:
   case Opcode::k_acos:
   case Opcode::k_tan:

@@ -20,6 +20,8 @@ class Activity {
   bool active(const Operand& operand) const {
     return operand.kind == Operand::Kind::value && active(operand.value);
   }
+  /// Whether a value or buffer depends on `wrt`.
+  bool varied(const Value* value) const { return varied_.contains(value); }
   /// Whether reversing the op has something to do: an active result, or an element of an active buffer.
   /// Of if and for: whether that holds anywhere inside, or of a result.
   bool active(const Op& op) const;

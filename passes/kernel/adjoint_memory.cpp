@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "passes/kernel/effects.h"
 
@@ -53,12 +54,13 @@ void AdjointMemory::prepare() {
     if (!activity_.active(op.result())) return;
     BufMode mode = op.result()->type.mode;
     Type type = adjointType(op.result()->type, mode);
+    // What the forward sweep had in shared memory is done with: an adjoint may take its place.
+    if (mode == BufMode::shared && !std::exchange(shared, true)) builder_.barrier();
     std::string hint = fmt::format("d_{}", op.result()->name);
     Value* made =
         mode == BufMode::shared ? builder_.sharedBuffer(type, hint) : builder_.localBuffer(type, hint);
     adjoints_[op.result()] = made;
     zero(made, mode == BufMode::shared);
-    shared |= mode == BufMode::shared;
   });
   if (shared) builder_.barrier();
 }

@@ -36,6 +36,40 @@ bool indexMayBeLiteral(const Operand& element, size_t axis, const Operand& liter
   return literal.integer >= 0 && (extent == Shape::kDynamic || literal.integer < extent);
 }
 
+/// Whether two operands are one value or one literal.
+bool same(const Operand& a, const Operand& b) {
+  return a.isLiteral() ? b.isLiteral() && a.integer == b.integer : a.value && a.value == b.value;
+}
+
+/// A select of integers that is a min, a max or, of u32, a sub_sat becomes that, which says more of its
+/// range: `select(a >= b, a - b, 0)` is `sub_sat(a, b)`.
+void nameSelect(Op& select) {
+  const Type& type = select.result()->type;
+  const Op* test = select.operands[0].value ? select.operands[0].value->def : nullptr;
+  if (!test || isFloat(type.dtype) || type.dtype == DType::i1 || test->numOperands() != 2) return;
+  if (operandType(*test, test->operands[0]) != type || operandType(*test, test->operands[1]) != type) return;
+  bool less = test->code == Opcode::k_lt || test->code == Opcode::k_le;
+  if (!less && test->code != Opcode::k_gt && test->code != Opcode::k_ge) return;
+  // Where the condition holds, `low` is at most `high`; else `high` is at most `low`.
+  const Operand low = test->operands[less ? 0 : 1], high = test->operands[less ? 1 : 0];
+  const Operand then = select.operands[1], otherwise = select.operands[2];
+  auto become = [&](Opcode code, const Operand& a, const Operand& b) {
+    select.code = code;
+    select.operands = {a, b};
+  };
+  auto isDifference = [&](const Operand& x, const Operand& of, const Operand& by) {
+    const Op* op = x.value ? x.value->def : nullptr;
+    return type.dtype == DType::u32 && op && op->code == Opcode::k_sub && same(op->operands[0], of) &&
+           same(op->operands[1], by);
+  };
+  auto isZero = [](const Operand& x) { return x.isLiteral() && x.integer == 0; };
+  if (low.isLiteral() && high.isLiteral()) return;
+  if (same(then, low) && same(otherwise, high)) return become(Opcode::k_min, low, high);
+  if (same(then, high) && same(otherwise, low)) return become(Opcode::k_max, low, high);
+  if (isZero(otherwise) && isDifference(then, high, low)) return become(Opcode::k_sub_sat, high, low);
+  if (isZero(then) && isDifference(otherwise, low, high)) return become(Opcode::k_sub_sat, low, high);
+}
+
 class Folder {
  public:
   explicit Folder(Item& kernel) : kernel_(kernel) {}
@@ -219,6 +253,7 @@ void Folder::plain(std::unique_ptr<Op> op, Ops& out) {
   if (folded) folded = resolved(*folded);
   if (!folded) {
     substitute(*op);
+    if (op->code == Opcode::k_select) nameSelect(*op);
     out.push_back(std::move(op));
   } else if (!folded->isLiteral()) {
     known_[op->result()] = *folded;

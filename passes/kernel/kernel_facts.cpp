@@ -9,6 +9,10 @@ namespace tg {
 KernelFacts::KernelFacts(const Item& kernel) : kernel_(kernel), uniformity_(kernel) {
   for (const auto& arg : kernel.body.args) owner_[arg.get()] = &kernel.body;
   visit(kernel.body, nullptr);
+  refills_ = findRefills(*this);
+  for (const auto& refill : refills_)
+    for (const auto& accesses : {refill->stores, refill->loads})
+      for (const Op* access : accesses) refillOf_[access] = refill.get();
 }
 
 void KernelFacts::visit(const Block& block, const Op* parent) {
@@ -25,18 +29,25 @@ void KernelFacts::visit(const Block& block, const Op* parent) {
   }
 }
 
-std::vector<const Op*> KernelFacts::loopsAround(const Value* value) const {
+std::vector<const Op*> KernelFacts::loopsAround(const Block& inner) const {
   std::vector<const Op*> loops;
-  for (const Block* block = owner(value); const Op* op = parent_.at(block); block = outer_.at(block))
+  for (const Block* block = &inner; const Op* op = parent_.at(block); block = outer_.at(block))
     if (op->code == Opcode::k_for) loops.push_back(op);
   std::reverse(loops.begin(), loops.end());
   return loops;
 }
 
+const Refill* KernelFacts::refillOf(const Op& access) const {
+  auto it = refillOf_.find(&access);
+  return it == refillOf_.end() ? nullptr : it->second;
+}
+
 bool KernelFacts::isMemory(const Value* value) const {
   if (!value->def) return false;
   const Operand* element = elementOf(*value->def);
-  return element && (writesElement(*value->def) || isMutable(element->value));
+  if (!element) return false;
+  if (writesElement(*value->def)) return true;
+  return isMutable(element->value) && (!refillOf(*value->def) || outsideLoops(value));
 }
 
 std::vector<const Value*> KernelFacts::memoryIn(const Block& block) const {

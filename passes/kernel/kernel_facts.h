@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/kernel/kernel.h"
+#include "passes/kernel/refill.h"
 
 namespace tg {
 
@@ -17,13 +18,18 @@ class KernelFacts {
   const Item& kernel() const { return kernel_; }
   /// The block whose op or argument the value is.
   const Block* owner(const Value* value) const { return owner_.at(value); }
-  /// The loops around a value, outermost first.
-  std::vector<const Op*> loopsAround(const Value* value) const;
+  /// The loops around a value, or around the ops of a block, outermost first.
+  std::vector<const Op*> loopsAround(const Value* value) const { return loopsAround(*owner(value)); }
+  std::vector<const Op*> loopsAround(const Block& block) const;
   /// Whether the value stands nowhere but in the kernel's body and bodies of `if`.
   bool outsideLoops(const Value* value) const { return loopsAround(value).empty(); }
   /// Whether anything is written to the buffer.
   bool isMutable(const Value* buffer) const { return mutable_.contains(buffer); }
-  /// Whether the value comes from memory that changes: it can only be kept, not computed again.
+  const std::vector<std::unique_ptr<Refill>>& refills() const { return refills_; }
+  /// The refill that a load or store belongs to, or null.
+  const Refill* refillOf(const Op& access) const;
+  /// Whether the value comes from memory that changes: it can only be kept, not computed again. What a loop
+  /// loads from a buffer that is filled again is no such value.
   bool isMemory(const Value* value) const;
   /// Results of memory in a block and its ifs, but not in loops.
   std::vector<const Value*> memoryIn(const Block& block) const;
@@ -44,6 +50,8 @@ class KernelFacts {
   std::unordered_map<const Block*, const Op*> parent_;
   std::unordered_map<const Block*, const Block*> outer_;
   std::unordered_set<const Value*> mutable_;
+  std::vector<std::unique_ptr<Refill>> refills_;
+  std::unordered_map<const Op*, const Refill*> refillOf_;
   bool meetsInside_ = false;
 };
 

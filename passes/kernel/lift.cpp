@@ -13,8 +13,7 @@ namespace {
 
 class Lifter {
  public:
-  explicit Lifter(Item& kernel) {
-    IndexAnalysis analysis(kernel);
+  explicit Lifter(Item& kernel) : analysis_(kernel) {
     Uniformity uniformity(kernel);
     std::unordered_set<const Value*> written;
     walk(kernel.body, [&](Op& op) {
@@ -22,7 +21,7 @@ class Lifter {
     });
     walk(kernel.body, [&](Op& op) {
       if (op.code == Opcode::k_load && !written.contains(elementOf(op)->value) &&
-          uniformity.uniform(*elementOf(op)) && analysis.inRange(op))
+          uniformity.uniform(*elementOf(op)))
         liftable_.insert(&op);
     });
     lift(kernel.body);
@@ -36,18 +35,21 @@ class Lifter {
     for (auto& op : block.ops) {
       for (auto& region : op->regions) lift(*region);
       if (op->code == Opcode::k_if)
-        for (auto& region : op->regions) take(*region, out);
+        for (auto& region : op->regions) take(*region, *op, out);
       out.push_back(std::move(op));
     }
     block.ops = std::move(out);
   }
 
-  void take(Block& region, Ops& out) {
+  /// Moves loads out of a body of `branch`. The condition of `branch` does not guard them any more, so that
+  /// their indices must be in range without it.
+  void take(Block& region, const Op& branch, Ops& out) {
     std::unordered_set<const Value*> inside;
     Ops kept;
     for (auto& op : region.ops) {
       bool free = liftable_.contains(op.get());
       forEachUse(static_cast<const Op&>(*op), [&](Value* value) { free &= !inside.contains(value); });
+      free = free && analysis_.inRange(*op, branch);
       if (!free)
         for (const auto& result : op->results) inside.insert(result.get());
       (free ? out : kept).push_back(std::move(op));
@@ -55,7 +57,8 @@ class Lifter {
     region.ops = std::move(kept);
   }
 
-  std::unordered_set<const Op*> liftable_;
+  const IndexAnalysis analysis_;
+  std::unordered_set<const Op*> liftable_;  ///< but for what their guards say of the index
 };
 
 }  // namespace

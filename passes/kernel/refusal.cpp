@@ -29,6 +29,8 @@ const std::vector<KernelVjpRefusal>& kernelVjpRefusals() {
        "bound the limit: `%n = tgk.min %limit, 64`"},
       {"g7", "matrices that a subgroup holds have no derivative",
        "write the gradient's kernel and name it, `vjp(@mine)`; the compiler makes its own of tg.matmul"},
+      {"g8", "its tiles and their gradients need more than 65536 bytes of shared memory",
+       "use smaller tiles, or write the gradient's kernel and name it, `vjp(@mine)`"},
   };
   return kRows;
 }

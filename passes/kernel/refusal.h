@@ -8,7 +8,7 @@
 namespace tg {
 
 /// The rows of kernelVjpRefusals(), labelled kernel-vjp.g1, g2, …
-enum class Refusal : uint8_t { oldValue, exchange, exact, order, rank, trips, matrix };
+enum class Refusal : uint8_t { oldValue, exchange, exact, order, rank, trips, matrix, shared };
 
 /// `12:5: error: tgk.atomic_exchange [kernel-vjp.g2]: why`, with the way out as a note.
 Error refusal(const Op& op, Refusal which);

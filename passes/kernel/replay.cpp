@@ -20,7 +20,7 @@ static std::vector<int> launchAxesOf(const Item& kernel) {
 }
 
 Replay::Replay(const KernelFacts& facts, KernelBuilder& builder,
-               std::unordered_map<const Value*, Value*> buffers)
+               std::unordered_map<const Value*, Value*> buffers, int64_t sharedBytes)
     : facts_(facts), builder_(builder), buffers_(std::move(buffers)),
       launchAxes_(launchAxesOf(facts.kernel())) {
   walk(facts.kernel().body, [&](Op& op) {
@@ -29,10 +29,11 @@ Replay::Replay(const KernelFacts& facts, KernelBuilder& builder,
     buffers_[made] = op.code == Opcode::k_shared ? builder_.sharedBuffer(made->type, made->name)
                                                  : builder_.localBuffer(made->type, made->name);
   });
+  declareRefills(sharedBytes);
 }
 
 void Replay::open(const Block& block, bool uniform, const KV* index, const KV* trip) {
-  frames_.push_back({&block, builder_.depth(), Kind::backward, uniform, trip ? *trip : KV{}, {}, {}});
+  frames_.push_back({&block, builder_.depth(), Kind::backward, uniform, trip ? *trip : KV{}, {}, {}, false});
   if (index) frames_.back().memo[block.args[0].get()] = *index;
 }
 
@@ -103,6 +104,7 @@ KV Replay::compute(const Op& op) {
   if (!special && op.code != Opcode::k_dim && !elementOf(op))
     for (int i = 0; i < op.numOperands(); ++i)
       if (op.code != Opcode::k_extract || i == 0) in.push_back(operand(op, i));
+  if (op.code == Opcode::k_load) return loaded(op);
   std::vector<KV> at = elementOf(op) ? indices(*elementOf(op)) : std::vector<KV>{};
   builder_.setLoc(derivedLoc("vjp", op.loc));
   builder_.hint(op.result()->name);
@@ -118,7 +120,6 @@ KV Replay::compute(const Op& op) {
     case Opcode::k_bitcast: return builder_.bitcast(in[0], type.dtype);
     case Opcode::k_vec: return in.size() == 1 ? builder_.splat(in[0], type.lanes) : builder_.vec(in);
     case Opcode::k_extract: return builder_.extract(in[0], static_cast<int>(op.operands[1].integer));
-    case Opcode::k_load: return builder_.loadHere(buffer(elementOf(op)->value), at);
     case Opcode::k_exact_load: return builder_.exactLoad(buffer(elementOf(op)->value), at);
     case Opcode::k_workgroup_reduce:
       return builder_.workgroupReduce(builder_.widened(in[0], type), op.word("kind"));
@@ -149,7 +150,7 @@ void Replay::branchAgain(const Op& op) {
   bool uniform = uniformFlow() && facts_.entersUniformly(op);
   auto body = [&](size_t region) {
     const Block& block = *op.regions[region];
-    frames_.push_back({&block, builder_.depth(), Kind::again, uniform, {}, {}, {}});
+    frames_.push_back({&block, builder_.depth(), Kind::again, uniform, {}, {}, {}, false});
     std::vector<KV> out = yields(block, types);
     frames_.pop_back();
     return out;
@@ -169,17 +170,16 @@ LoopBounds Replay::bounds(const Op& loop) {
     out.trips = KernelBuilder::u32(trips);
     return out;
   }
-  KV to = primal(loop.keyword("to")->items[0], DType::u32);
-  KV span = to;
-  if (!out.from.is(0))
-    span = builder_.select(builder_.op(Opcode::k_lt, {out.from, to}),
-                           builder_.op(Opcode::k_sub, {to, out.from}), KernelBuilder::u32(0));
-  out.trips = span;
+  // from < to ? (to - from - 1) / step + 1 : 0, of which the range analysis sees that these are no more trips
+  // than those of `loop`.
+  KV to = primal(loop.keyword("to")->items[0], DType::u32), zero = KernelBuilder::u32(0);
+  out.trips = out.from.is(0) ? to : builder_.op(Opcode::k_sub, {to, out.from});
   if (!out.step.is(1)) {
-    KV part =
-        builder_.op(Opcode::k_ne, {builder_.op(Opcode::k_mod, {span, out.step}), KernelBuilder::u32(0)});
-    out.trips = builder_.add(builder_.op(Opcode::k_div, {span, out.step}), builder_.cast(part, DType::u32));
+    KV last = builder_.op(Opcode::k_sub, {out.trips, KernelBuilder::u32(1)});
+    out.trips = builder_.add(builder_.op(Opcode::k_div, {last, out.step}), KernelBuilder::u32(1));
   }
+  if (!out.from.is(0) || !out.step.is(1))
+    out.trips = builder_.select(builder_.op(Opcode::k_lt, {out.from, to}), out.trips, zero);
   return out;
 }
 
@@ -202,7 +202,7 @@ std::vector<KV> Replay::runLoop(const Op& op, Kind kind, bool keepThem,
   return builder_.loop(
       builder_.depth(), from, to, step, init, [&](const KV& index, const std::vector<KV>& carried) {
         KV trip = builder_.op(Opcode::k_div, {builder_.op(Opcode::k_sub, {index, from}), step});
-        frames_.push_back({&block, builder_.depth(), kind, uniform, trip, {}, {}});
+        frames_.push_back({&block, builder_.depth(), kind, uniform, trip, {}, {}, false});
         frames_.back().memo[block.args[0].get()] = index;
         for (size_t i = 0; i < carried.size(); ++i) {
           frames_.back().memo[block.args[i + 1].get()] = carried[i];
@@ -231,8 +231,10 @@ void Replay::keepCarried(const Op& loop) {
 // ------------------------------------------------------------------------------------------ sweep
 
 void Replay::sweep() {
-  frames_.push_back({&facts_.kernel().body, builder_.depth(), Kind::forward, true, {}, {}, {}});
+  frames_.push_back({&facts_.kernel().body, builder_.depth(), Kind::forward, true, {}, {}, {}, false});
+  sweeping_ = true;
   forward(facts_.kernel().body);
+  sweeping_ = false;
   frames_.back().kind = Kind::backward;
 }
 
@@ -249,7 +251,7 @@ void Replay::forwardOp(const Op& op) {
     return builder_.barrier();
   }
   if (writesElement(op)) return forwardWrite(op);
-  if (!isLoad(op) || !facts_.isMutable(elementOf(op)->value)) {
+  if (!isLoad(op) || !facts_.isMemory(op.result())) {
     for (const auto& result : op.results) primal(result.get());
     return;
   }
@@ -296,7 +298,8 @@ void Replay::forwardIf(const Op& op) {
   auto body = [&](size_t region) {
     std::vector<KV> out;
     if (region < op.regions.size()) {
-      frames_.push_back({op.regions[region].get(), builder_.depth(), Kind::forward, uniform, {}, {}, {}});
+      frames_.push_back(
+          {op.regions[region].get(), builder_.depth(), Kind::forward, uniform, {}, {}, {}, false});
       forward(*op.regions[region]);
       out = yields(*op.regions[region], own);
       frames_.pop_back();

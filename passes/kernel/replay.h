@@ -21,8 +21,10 @@ struct LoopBounds {
 
 class Replay {
  public:
-  /// Builds into `builder`; `buffers` maps the kernel's parameters to those of the VJP.
-  Replay(const KernelFacts& facts, KernelBuilder& builder, std::unordered_map<const Value*, Value*> buffers);
+  /// Builds into `builder`; `buffers` maps the kernel's parameters to those of the VJP. Shared buffers that
+  /// are filled again take at most `sharedBytes` of shared memory; the others are filled in tapes.
+  Replay(const KernelFacts& facts, KernelBuilder& builder, std::unordered_map<const Value*, Value*> buffers,
+         int64_t sharedBytes);
 
   /// Runs the kernel's body without its stores to out and accum buffers, keeping what memory holds.
   void sweep();
@@ -48,10 +50,14 @@ class Replay {
   /// Whether all invocations of the workgroup are where we are.
   bool uniformFlow() const { return frames_.back().uniform; }
 
-  /// The launch axes that are not 1, whose global ids tell invocations apart.
-  const std::vector<int>& launchAxes() const { return launchAxes_; }
-  /// The trips that the axes of a kept buffer count.
-  const std::unordered_map<const Value*, std::vector<const Op*>>& tapes() const { return tapes_; }
+  /// What the axes of a tape count: the trips of loops, then invocations (or workgroups) along launch axes;
+  /// its own extents follow.
+  struct TapeAxes {
+    std::vector<const Op*> loops;
+    std::vector<int> launch;
+    bool ofGroups = false;
+  };
+  const std::unordered_map<const Value*, TapeAxes>& tapes() const { return tapes_; }
   bool rankExceeded() const { return rankExceeded_; }
 
  private:
@@ -64,6 +70,7 @@ class Replay {
     KV trip;  ///< of a loop's body
     std::unordered_map<const Value*, KV> memo;
     std::unordered_set<const Op*> kept;  ///< loops whose carried values were kept since the block opened
+    bool filled = false;                 ///< the block's buffers were filled again since it opened
   };
   struct Slot {
     Value* buffer = nullptr;
@@ -90,16 +97,32 @@ class Replay {
   void keep(const Value* value, const KV& held, std::vector<const Op*> loops);
   KV fetch(const Value* value);
 
+  // replay_refill.cpp
+  struct FilledAgain {
+    Value* buffer = nullptr;
+    std::vector<int> groups;  ///< a tape's launch axes, whose workgroup ids come before the indices
+  };
+  void declareRefills(int64_t sharedBytes);
+  FilledAgain tapeFor(const Value& primal);
+  KV loaded(const Op& op);
+  void fill(const Block& block);
+  bool stays(const Refill& refill) const;
+  bool fills(const Op& op, const Block& block) const;
+  void fillBy(const Op& op, const Block& block);
+  std::vector<KV> placeAgain(const FilledAgain& target, const Operand& element);
+
   const KernelFacts& facts_;
   KernelBuilder& builder_;
   std::unordered_map<const Value*, Value*> buffers_;
   std::vector<Frame> frames_;
   std::unordered_map<const Value*, KV> held_;  ///< memory outside of loops, as values of the body
   std::unordered_map<const Value*, Slot> slots_;
-  std::unordered_map<const Value*, std::vector<const Op*>> tapes_;
+  std::unordered_map<const Value*, TapeAxes> tapes_;
+  std::unordered_map<const Refill*, FilledAgain> refills_;
   std::unordered_set<const Op*> keptForward_;
   std::vector<int> launchAxes_;
   int loopDepth_ = 0;
+  bool sweeping_ = false;  ///< forward
   bool rankExceeded_ = false;
 };
 

@@ -42,7 +42,7 @@ Replay::Slot& Replay::slotOf(const Value* value, std::vector<const Op*> loops) {
     slot.buffer = builder_.localBuffer(Type::buffer(dtype, 1, shape, BufMode::local), hint);
   } else {
     slot.buffer = builder_.parameter(Type::buffer(dtype, 1, shape, BufMode::tape), hint);
-    tapes_[slot.buffer] = slot.loops;
+    tapes_[slot.buffer] = {slot.loops, launchAxes_};
   }
   return slot;
 }

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/infer.h"
 #include "ir/kernel/inline.h"
+#include "ir/kernel/shared_memory.h"
 #include "ir/kernel/specialize.h"
+#include "ir/verify.h"
 #include "passes/kernel/adjoint.h"
 #include "passes/kernel/checkpoint.h"
+#include "passes/kernel/cut.h"
 #include "passes/kernel/effects.h"
 #include "passes/kernel/lift.h"
 #include "passes/kernel/refusal.h"
@@ -101,6 +105,22 @@ Result<void> resolve(const Item& kernel, const std::vector<std::string>& names, 
   return {};
 }
 
+/// Every device with Vulkan has at least so many bytes of shared memory for a workgroup.
+constexpr int64_t kSharedBytesEverywhere = 16384;
+
+/// What a VJP may use beside the adjoints of shared buffers: together they need no more than the kernel
+/// does, or than every device has.
+int64_t sharedBytesLeft(const KernelFacts& facts, const Activity& activity) {
+  int64_t primal = 0, adjoints = 0;
+  walk(facts.kernel().body, [&](Op& op) {
+    if (op.code != Opcode::k_shared) return;
+    const Type& type = op.result()->type;
+    primal += type.bytes();
+    if (activity.active(op.result())) adjoints += AdjointMemory::adjointType(type, BufMode::shared).bytes();
+  });
+  return std::max(primal, kSharedBytesEverywhere) - adjoints;
+}
+
 Result<KernelVjp> VjpMaker::run() {
   TG_CHECK(resolve(*source_, request_.wrt, true, wrt_));
   TG_CHECK(resolve(*source_, request_.of, false, of_));
@@ -137,7 +157,7 @@ Result<KernelVjp> VjpMaker::run() {
     adjoint_[arg.get()] =
         parameter(arg.get(), role, AdjointMemory::adjointType(arg->type, own), "d_" + arg->name);
   }
-  Replay replay(facts, *builder_, primal_);
+  Replay replay(facts, *builder_, primal_, sharedBytesLeft(facts, activity));
   AdjointMemory memory(facts, activity, replay, *builder_, adjoint_);
   replay.sweep();
   memory.prepare();
@@ -146,7 +166,9 @@ Result<KernelVjp> VjpMaker::run() {
   mapGrid();
   dropDead(*made_);
   TG_CHECK(checkRepeatable(*made_));
-  return finish(replay);
+  TG_TRY(KernelVjp vjp, finish(replay));
+  vjp.remarks = findCuts(*source_, activity, wrt_, of_);
+  return vjp;
 }
 
 static void remap(Operand& operand, const std::unordered_map<const Value*, Value*>& map) {
@@ -207,6 +229,9 @@ void VjpMaker::settleModes() {
 Result<KernelVjp> VjpMaker::finish(const Replay& replay) {
   settleModes();
   simplifyKernel(*made_);
+  // Lowering overlaps what it can; here that would cost the next derivative.
+  if (sharedBytes(*made_) > kMaxSharedBytes) overlapSharedBuffers(*made_);
+  if (sharedBytes(*made_) > kMaxSharedBytes) return refusal(*source_, Refusal::shared);
   readExtentsElsewhere();
   KernelVjp out;
   out.source = source_;
@@ -225,7 +250,7 @@ Result<KernelVjp> VjpMaker::finish(const Replay& replay) {
     out.params.push_back(role == roles_.end() ? KernelVjpParam{Role::tape, ""} : role->second);
     KernelVjp::TapeAxes axes;
     if (auto tape = replay.tapes().find(before[i]); tape != replay.tapes().end())
-      axes = {tape->second, replay.launchAxes()};
+      axes = {tape->second.loops, tape->second.launch, tape->second.ofGroups};
     out.axes.push_back(std::move(axes));
   }
   out.kernel = std::move(made_);
@@ -263,8 +288,14 @@ Result<Shape> tapeShape(const KernelVjp& vjp, int param, const Item& primal,
   }
   for (int each : vjp.axes[at].launch) {
     auto launch = static_cast<size_t>(each);
-    shape[axis++] = grid[launch] * primal.workgroup[launch];
+    shape[axis++] = grid[launch] * (vjp.axes[at].ofGroups ? 1 : primal.workgroup[launch]);
   }
+  if (!hasValidExtents(shape))
+    return failAt(primal.loc,
+                  fmt::format("kernel @{}: its gradient would keep a tape of {} elements, more than the {} "
+                              "that a tensor may have; bound the limits of its loops: `%n = tgk.min %limit, "
+                              "64`",
+                              primal.name, shape.str(), kMaxElements));
   return shape;
 }
 

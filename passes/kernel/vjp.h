@@ -3,8 +3,9 @@
 //
 // The VJP runs the kernel once forward for what its memory holds on the way, then backward. Operands of a
 // backward step are computed again where they are needed; what memory held, and the carried values of loops,
-// are kept in `tape` buffers, or in `local` ones where the trips are few. Buffers that are read and written
-// have an adjoint buffer beside them, whose elements are taken and cleared where the kernel overwrites them.
+// are kept in `tape` buffers, or in `local` ones where the trips are few; a shared or local buffer that a
+// block fills and then reads is filled again instead (refill.h). Buffers that are read and written have an
+// adjoint buffer beside them, whose elements are taken and cleared where the kernel overwrites them.
 #pragma once
 
 #include <memory>
@@ -44,13 +45,16 @@ struct KernelVjp {
   std::unique_ptr<Item> kernel;
   std::vector<KernelVjpParam> params;  ///< one for each parameter of `kernel`
   /// What tapeShape needs: the kernel as it was differentiated and, for each parameter, the loops whose trips
-  /// its axes count (outermost first); then come the launch axes, then the extents behind them.
+  /// its axes count (outermost first); then come the launch axes, of invocations or of workgroups, then the
+  /// extents behind them.
   std::shared_ptr<const Item> source;
   struct TapeAxes {
     std::vector<const Op*> loops;
     std::vector<int> launch;
+    bool ofGroups = false;
   };
   std::vector<TapeAxes> axes;
+  std::vector<Diagnostic> remarks;  ///< on ops that a value passes but its gradient does not
 };
 
 /// The VJP of a verified kernel. An error says of each op on a path from `wrt` to `of` that has no derivative

@@ -46,6 +46,7 @@ Result<void> checkUpdates(const Site& site) {
     for (const auto& op : func->body.ops) {
       if (op->code != Opcode::update) continue;
       const std::string& name = op->operands[0].text;
+      if (!site.trains(name)) continue;
       if (auto other = gradients.find(name); other != gradients.end())
         return failure(site.pass, op->loc, 5, fmt::format("@{} is updated here and has a gradient", name))
             .note(other->second->loc, "the gradient");
@@ -60,6 +61,13 @@ Result<void> checkPatterns(const Site& site, const Module& module, const Optimiz
         site.pass, site.step->loc, 4,
         fmt::format("no-decay={} names no parameter; there are {}", options.noDecay, namesOf(params)));
   std::vector<Item*> trained = paramsWithGradient(site, module);
+  if (trained.empty()) {
+    Site all = site;
+    all.match.clear();
+    return failure(site.pass, site.step->loc, 10,
+                   fmt::format("match={} names no parameter with a gradient; there are {}", site.match,
+                               namesOf(paramsWithGradient(all, module))));
+  }
   if (!options.normalizeGrads.empty() && !anyMatches(options.normalizeGrads, trained))
     return failure(site.pass, site.step->loc, 6,
                    fmt::format("normalize-grads={} names no parameter with a gradient; there are {}",
@@ -73,8 +81,23 @@ Error failure(std::string_view pass, const Loc& loc, int constraint, std::string
   return failAt(loc, fmt::format("{} [{}.c{}]: {}", pass, pass, constraint, message));
 }
 
-Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options) {
-  Site site{pass, module.func(options.func), nullptr};
+bool Site::trains(std::string_view param) const { return match.empty() || globMatch(match, param); }
+
+/// The first of adam, adam2, adam3, … that no state's name begins with.
+static std::string freePrefix(const Module& module, const std::string& prefix) {
+  std::string name = prefix;
+  auto taken = [&](const Item* state) { return state->name.starts_with(name + "."); };
+  for (int next = 2;; ++next) {
+    const std::vector<Item*> states = module.all(ItemKind::state);
+    if (std::none_of(states.begin(), states.end(), taken)) return name;
+    name = fmt::format("{}{}", prefix, next);
+  }
+}
+
+Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options,
+                      const std::string& prefix) {
+  Site site{pass, module.func(options.func), nullptr, options.match,
+            options.match.empty() ? prefix : freePrefix(module, prefix)};
   if (!site.train)
     return failure(pass, module.loc, 1,
                    fmt::format("there is no func @{}; the module has {}", options.func,
@@ -98,8 +121,7 @@ Result<void> check(const Site& site, const Module& module, const OptimizerOption
   TG_CHECK(checkUpdates(site));
   TG_CHECK(checkPatterns(site, module, options));
   std::vector<Range> all = {{"weight-decay", options.weightDecay, 0, INFINITY},
-                            {"clip-norm", options.clipNorm, 0, INFINITY},
-                            {"lr", options.lr, -INFINITY, INFINITY}};
+                            {"clip-norm", options.clipNorm, 0, INFINITY}};
   all.insert(all.end(), ranges.begin(), ranges.end());
   for (const Range& range : all)
     if (!std::isfinite(range.value) || range.value < range.from || range.value >= range.to)
@@ -112,7 +134,8 @@ Result<void> check(const Site& site, const Module& module, const OptimizerOption
 std::vector<Item*> paramsWithGradient(const Site& site, const Module& module) {
   std::vector<Item*> params;
   for (const auto& op : site.step->body.ops)
-    if (op->code == Opcode::param_grad) params.push_back(module.storage(op->operands[0].text));
+    if (op->code == Opcode::param_grad && site.trains(op->operands[0].text))
+      params.push_back(module.storage(op->operands[0].text));
   return params;
 }
 
@@ -123,13 +146,11 @@ void remarkFrozen(const Site& site, const PassContext& context) {
       context.remark(op->loc, fmt::format("@{} has no gradient and stays as it is", op->operands[0].text));
 }
 
-StepBuilder::StepBuilder(Module& module, const Site& site, const OptimizerOptions& options,
-                         std::string prefix)
-    : module_(module), site_(site), func_(*site.step), options_(options), prefix_(std::move(prefix)),
-      builder_(&module, site.step) {
+StepBuilder::StepBuilder(Module& module, const Site& site, const OptimizerOptions& options)
+    : module_(module), site_(site), func_(*site.step), options_(options), builder_(&module, site.step) {
   end_ = std::move(func_.body.ops.back());
   func_.body.ops.pop_back();
-  builder_.setLoc(derivedLoc(prefix_, func_.loc));
+  builder_.setLoc(derivedLoc(site_.prefix, func_.loc));
   findReads();
   collect();
   gradNorm();
@@ -156,7 +177,8 @@ void StepBuilder::findReads() {
 void StepBuilder::collect() {
   std::vector<std::pair<std::string, Value*>> grads;
   for (const auto& op : func_.body.ops)
-    if (op->code == Opcode::param_grad) grads.push_back({op->operands[0].text, op->in(1)});
+    if (op->code == Opcode::param_grad && site_.trains(op->operands[0].text))
+      grads.push_back({op->operands[0].text, op->in(1)});
   for (auto& [name, grad] : grads) {
     Value*& value = reads_[name];
     Item* param = module_.storage(name);
@@ -229,8 +251,17 @@ std::unique_ptr<Value> StepBuilder::authorsRate() {
 }
 
 TensorExpr StepBuilder::learningRate() {
+  const Attr schedule =
+      options_.lr.isNumber() ? Attr::call("constant", {Attr::of(options_.lr.number())}) : options_.lr;
+  // An argument that another optimizer's group reads is this group's too if it has the same schedule.
+  const bool several = std::any_of(func_.body.ops.begin(), func_.body.ops.end(), [&](const auto& op) {
+    return op->code == Opcode::update && module_.find(ItemKind::param, op->operands[0].text);
+  });
   for (const auto& arg : func_.body.args)
-    if (const Attr* host = find(arg->attrs, "host"); host && host->text == "lr") return expr(arg.get());
+    if (const Attr* host = find(arg->attrs, "host"); host && host->text == "lr") {
+      const Attr* own = find(arg->attrs, "schedule");
+      if (!several || (own && *own == schedule)) return expr(arg.get());
+    }
   std::unique_ptr<Value> own = authorsRate();
   Value* arg =
       func_.body.addArg(Type::tensor(DType::f32, {}), builder_.names().unique(own ? own->name : "lr"));
@@ -240,7 +271,7 @@ TensorExpr StepBuilder::learningRate() {
     return expr(arg);
   }
   arg->attrs.push_back({"host", Attr::string("lr")});
-  arg->attrs.push_back({"schedule", Attr::call("constant", {Attr::of(options_.lr)})});
+  arg->attrs.push_back({"schedule", schedule});
   arg->loc = builder_.loc();
   return expr(arg);
 }
@@ -256,7 +287,7 @@ void StepBuilder::update(const std::string& symbol, Value* value) {
 void StepBuilder::finish() {
   std::string name = "grad_norm";
   for (const NamedType& result : func_.results)
-    if (result.name == name) name += "_" + prefix_;
+    if (result.name == name) name += "_" + site_.prefix;
   func_.results.push_back({name, Type::tensor(DType::f32, {})});
   end_->operands.push_back(Operand::of(norm_.value));
   func_.body.ops.push_back(std::move(end_));

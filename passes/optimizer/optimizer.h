@@ -5,7 +5,8 @@
 // Constraints that both passes label with their own name:
 //   c1: the function exists; c2: it has gradients; c3: the states to be added are not there yet;
 //   c4: no-decay names a parameter; c5: nothing else updates a parameter that has a gradient;
-//   c6: normalize-grads names a parameter that has a gradient; c7: the numbers are in their ranges.
+//   c6: normalize-grads names a parameter that has a gradient; c7: the numbers are in their ranges;
+//   c10: match names a parameter that has a gradient.
 #pragma once
 
 #include <memory>
@@ -29,10 +30,14 @@ struct Site {
   /// The function that holds the summed gradients and runs after every n-th step, if append-grad made one
   /// (accumulate); else `train`.
   Item* step = nullptr;
+  std::string match;   ///< pattern of the parameters to train; "" is all
+  std::string prefix;  ///< begins the names of states: adam, then adam2, … where match leaves some to others
+  bool trains(std::string_view param) const;
 };
 
-/// The site, or c1 or c2.
-Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options);
+/// The site, or c1 or c2. `prefix` is what names of states begin with where nothing has it yet.
+Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options,
+                      const std::string& prefix);
 
 /// One number of the options and the range it must be in, for c7.
 struct Range {
@@ -44,7 +49,7 @@ struct Range {
 Result<void> check(const Site& site, const Module& module, const OptimizerOptions& options,
                    const std::vector<std::string>& states, const std::vector<Range>& ranges);
 
-/// The parameters with a gradient at the site, in the order of their gradients.
+/// The parameters that are trained at the site, in the order of their gradients.
 std::vector<Item*> paramsWithGradient(const Site& site, const Module& module);
 /// Tells of parameters that the trained function reads and that have no gradient: they stay as they are.
 void remarkFrozen(const Site& site, const PassContext& context);
@@ -61,21 +66,22 @@ struct TrainedParam {
 /// terminator.
 class StepBuilder {
  public:
-  /// Collects the gradients, normalizes and clips them. `prefix` begins the names of states.
-  StepBuilder(Module& module, const Site& site, const OptimizerOptions& options, std::string prefix);
+  /// Collects the gradients, normalizes and clips them.
+  StepBuilder(Module& module, const Site& site, const OptimizerOptions& options);
 
   std::vector<TrainedParam>& params() { return params_; }
   Builder& builder() { return builder_; }
   TensorExpr expr(Value* value) { return {&builder_, value}; }
   /// The same value under a name of its own.
   TensorExpr named(const std::string& name, TensorExpr value);
-  std::string stateName(const std::string& name) const { return prefix_ + "." + name; }
+  std::string stateName(const std::string& name) const { return site_.prefix + "." + name; }
 
   /// Declares state `prefix.name`; states stand after the last param or state.
   void addState(const std::string& name, const Type& type, bool explicitInit = false);
   /// A read of state `prefix.name`.
   Value* readState(const std::string& name, const std::string& hint);
-  /// The argument the host fills with the learning rate; an author's own keeps its schedule.
+  /// The argument the host fills with the learning rate; an author's own keeps its schedule. Optimizers of
+  /// several groups share it where they begin with the same rate.
   TensorExpr learningRate();
   /// tg.update of a param or state by its full name.
   void update(const std::string& symbol, Value* value);
@@ -94,7 +100,6 @@ class StepBuilder {
   const Site& site_;
   Item& func_;
   const OptimizerOptions& options_;
-  std::string prefix_;
   Builder builder_;
   std::unique_ptr<Op> end_;
   std::unordered_map<std::string, Value*> reads_;  ///< of params and states, by symbol; the first of each

@@ -50,8 +50,7 @@ void FunctionPlan::setIntervals() {
   for (Unit& unit : units_) {
     unit.from = intervalStart(unit.first);
     unit.to = intervalEnd(unit.last);
-    if (!intervals_.empty() && unit.fillFrom != unit.fillTo && unit.from > 0)
-      unit.from = intervalStart(unit.from - 1);
+    if (!intervals_.empty() && !unit.fills.empty() && unit.from > 0) unit.from = intervalStart(unit.from - 1);
   }
 }
 
@@ -83,8 +82,7 @@ void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
     int written = unitOf_.at(op.result(slots[index].first));
     const Unit& unit = units_[written];
-    if (unit.room != Unit::Room::arena || unit.fillFrom != unit.fillTo || !defines(unit, op, slots[index]))
-      continue;
+    if (unit.room != Unit::Room::arena || !unit.fills.empty() || !defines(unit, op, slots[index])) continue;
     for (int binding = 0; binding < op.numOperands(); ++binding)
       if (mayShare(opIndex, binding, slots[index], index, unit)) {
         task.takeOver.emplace_back(written, unitOf_.at(bindingSources(op, binding)[0]));

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "ir/kernel/custom.h"
+#include "ir/verify_structure.h"
+#include "passes/binding_limit.h"
 
 namespace tg::plan {
 
@@ -237,13 +239,18 @@ bool FunctionPlan::defines(const Unit& unit, const Op& op, const ResultSlot& slo
 void FunctionPlan::setFills() {
   for (Unit& unit : units_) {
     if (!unit.group || unit.room == Unit::Room::home) continue;
+    bool extends = false;  // the last fill may go on: no argument has come since
     for (size_t index = 0; index < unit.members.size(); ++index) {
       const Value* member = unit.members[index];
       int64_t from = unit.offsets[index] + member->type.bytes();
       int64_t to = index + 1 < unit.members.size() ? unit.offsets[index + 1] : unit.bytes;
+      extends = extends && member->def;
       if (from == to || (member->def && slotOf(*member).group)) continue;
-      if (unit.fillFrom == unit.fillTo) unit.fillFrom = from;
-      unit.fillTo = to;
+      if (extends)
+        unit.fills.back().to = to;
+      else
+        unit.fills.push_back({from, to});
+      extends = true;
     }
   }
 }
@@ -287,7 +294,7 @@ void FunctionPlan::tryInPlace(int opIndex, const ResultSlot& slot, int slotIndex
   const Op& op = *func_.body.ops[opIndex];
   int index = unitOf_.at(op.result(slot.first));
   Unit& unit = units_[index];
-  if (unit.room != Unit::Room::arena || unit.fillFrom != unit.fillTo || !defines(unit, op, slot)) return;
+  if (unit.room != Unit::Room::arena || !unit.fills.empty() || !defines(unit, op, slot)) return;
   int binding = inPlaceBinding(opIndex, slot, slotIndex, unit);
   if (binding < 0) return;
   unit.inplace = bindingSources(op, binding)[0];
@@ -363,12 +370,14 @@ void FunctionPlan::dropNeedlessInPlace() {
 Result<void> FunctionPlan::checkRanges() const {
   Error errors;
   const int64_t most = std::min(target_.storageRange, target_.allocation);
+  int64_t together = 0;
+  for (const Unit& unit : units_) together = std::min(together + unit.bytes, kMaxBytes);
+  if (together == kMaxBytes)
+    return failAt(func_.loc,
+                  fmt::format("the values of @{} take {} bytes together, or more", func_.name, kMaxBytes));
   for (const Unit& unit : units_)
     if (unit.bytes > most)
-      errors.append(
-          failAt(unit.members[0]->loc,
-                 fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'",
-                             describe(unit), unit.bytes, most, target_.name)));
+      errors.append(overBinding(unit.members[0]->loc, describe(unit), unit.bytes, most, target_));
   if (!errors.empty()) return errors;
   return {};
 }
@@ -417,15 +426,15 @@ void FunctionPlan::markHomesInPlace() {
 /// Puts each group's fill before the op that writes the group first.
 void FunctionPlan::insertFills() {
   std::unordered_map<int, std::vector<std::unique_ptr<Op>>> fills;
-  for (const Unit& unit : units_) {
-    if (unit.fillFrom == unit.fillTo) continue;
-    const Place& first = *unit.members[0]->place;
-    Operand range = Operand::range(first.buffer, first.offset + unit.fillFrom, unit.fillTo - unit.fillFrom);
-    auto fill = std::make_unique<Op>(Opcode::fill);
-    fill->operands = {Operand::keyword("args", {Operand::keyword("out", {range})})};
-    fill->loc = derivedLoc("plan", unit.members[0]->loc);
-    fills[unit.from].push_back(std::move(fill));
-  }
+  for (const Unit& unit : units_)
+    for (const Unit::Fill& bytes : unit.fills) {
+      const Place& first = *unit.members[0]->place;
+      Operand range = Operand::range(first.buffer, first.offset + bytes.from, bytes.to - bytes.from);
+      auto fill = std::make_unique<Op>(Opcode::fill);
+      fill->operands = {Operand::keyword("args", {Operand::keyword("out", {range})})};
+      fill->loc = derivedLoc("plan", unit.members[0]->loc);
+      fills[unit.from].push_back(std::move(fill));
+    }
   std::vector<std::unique_ptr<Op>> body;
   for (size_t index = 0; index < func_.body.ops.size(); ++index) {
     for (auto& fill : fills[static_cast<int>(index)]) body.push_back(std::move(fill));

@@ -33,8 +33,13 @@ struct Unit {
   int takesOver = -1;        ///< the unit whose bytes it takes, in place
   bool taken = false;        ///< another unit takes its bytes
   Value* inplace = nullptr;  ///< and the first operand value that names them
-  /// Padding between separately written members, zeroed before the first is written.
-  int64_t fillFrom = 0, fillTo = 0;
+  /// Bytes, from the unit's start, that are zeroed before the first member is written: padding between
+  /// members that are written separately, with those between that no one has written yet, but never an
+  /// argument.
+  struct Fill {
+    int64_t from = 0, to = 0;
+  };
+  std::vector<Fill> fills;
 };
 
 struct SlotOf;

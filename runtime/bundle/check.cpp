@@ -2,7 +2,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,20 +17,140 @@ namespace tg {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostBytes = int64_t{1} << 48, kMostGroups = 0xffffffff;
+
+/// The text behind the first line hashes to what that line says.
+bool hashesItself(std::string_view text) {
+  constexpr std::string_view begin = "{\"xxh64\": \"", end = "\",";
+  constexpr size_t digits = 16, rest = begin.size() + digits + end.size();
+  if (text.size() < rest || !text.starts_with(begin)) return false;
+  const std::string_view hashed = text.substr(rest);
+  return text.substr(begin.size(), digits) == fmt::format("{:016x}", XXH64(hashed.data(), hashed.size(), 0));
+}
+
+const Json& member(const Json& object, const char* key) {
+  static const Json none;
+  if (!object.is_object()) return none;
+  auto found = object.find(key);
+  return found == object.end() ? none : *found;
+}
+
+/// The members of a manifest by kind and range. Each function says what is wrong first, or "".
+class ManifestCheck {
+ public:
+  std::string check(const Json& manifest) {
+    for (const char* key : {"name", "entry", "version", "target"})
+      if (!member(manifest, key).is_string()) return fmt::format("'{}' is no text", key);
+    for (const auto& [name, value] : member(manifest, "needs").items())
+      if (!value.is_string() && !within(value, 0, kMostBytes) && !(name == "coopmat" && shapes(value)))
+        return fmt::format("needs of '{}'", name);
+    const Json& alignment = member(member(manifest, "needs"), "alignment");
+    if (!within(alignment, 1, kMostBytes)) return "the alignment that it needs";
+    alignment_ = alignment.get<int64_t>();
+    std::string wrong;
+    auto each = [&](const char* key, auto one) {
+      const Json& list = member(manifest, key);
+      if (!list.is_array() && wrong.empty()) wrong = fmt::format("'{}' is no list", key);
+      for (size_t i = 0; i < list.size() && wrong.empty(); ++i)
+        if (!(this->*one)(list[i])) wrong = fmt::format("entry {} of '{}'", i, key);
+    };
+    each("buffers", &ManifestCheck::buffer);
+    each("inputs", &ManifestCheck::tensor);
+    each("results", &ManifestCheck::tensor);
+    each("kernels", &ManifestCheck::kernel);
+    each("commands", &ManifestCheck::command);
+    if (!file(member(manifest, "module")) || !file(member(manifest, "weights"))) return "the entry of a file";
+    const Json& tensors = member(member(manifest, "weights"), "tensors");
+    for (size_t i = 0; tensors.is_array() && i < tensors.size() && wrong.empty(); ++i)
+      if (!tensor(tensors[i])) wrong = fmt::format("tensor {} of 'weights'", i);
+    return wrong;
+  }
+
+ private:
+  static bool within(const Json& value, int64_t least, int64_t most) {
+    if (!value.is_number_integer()) return false;
+    if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(most)) return false;
+    const auto number = value.get<int64_t>();
+    return number >= least && number <= most;
+  }
+  /// The shapes of matrices: m, n, k and the element types of operands and result.
+  static bool shapes(const Json& list) {
+    if (!list.is_array()) return false;
+    return std::all_of(list.begin(), list.end(), [](const Json& shape) {
+      return shape.is_array() && shape.size() == 5 && within(shape[0], 1, kMostGroups) &&
+             within(shape[1], 1, kMostGroups) && within(shape[2], 1, kMostGroups) && shape[3].is_string() &&
+             shape[4].is_string();
+    });
+  }
+  bool buffer(const Json& entry) {
+    const Json& bytes = member(entry, "bytes");
+    if (!member(entry, "name").is_string() || !within(bytes, 1, kMostBytes)) return false;
+    return buffers_.emplace(member(entry, "name").get<std::string>(), bytes.get<int64_t>()).second;
+  }
+  bool range(const Json& entry) {
+    const Json &name = member(entry, "buffer"), &offset = member(entry, "offset");
+    auto found = name.is_string() ? buffers_.find(name.get<std::string>()) : buffers_.end();
+    return found != buffers_.end() && within(offset, 0, found->second) &&
+           within(member(entry, "bytes"), 1, found->second - offset.get<int64_t>());
+  }
+  bool tensor(const Json& entry) {
+    static const std::set<std::string> types = {"f32", "f16", "i32", "u32", "i1"};
+    const Json &type = member(entry, "dtype"), &shape = member(entry, "shape");
+    if (!range(entry) || !member(entry, "name").is_string() || !type.is_string() ||
+        !types.contains(type.get<std::string>()) || !shape.is_array())
+      return false;
+    int64_t left = entry["bytes"].get<int64_t>() / (type == "f16" ? 2 : 4);
+    for (const Json& extent : shape) {
+      if (!within(extent, 1, left)) return false;
+      left /= extent.get<int64_t>();
+    }
+    return within(member(entry, "pitch"), 0, entry["bytes"].get<int64_t>());
+  }
+  static bool file(const Json& entry) {
+    return member(entry, "file").is_string() && within(member(entry, "bytes"), 0, kMostBytes) &&
+           member(entry, "xxh64").is_string();
+  }
+  bool kernel(const Json& entry) {
+    const Json &name = member(entry, "name"), &bindings = member(entry, "bindings");
+    if (!file(entry) || !name.is_string() || !bindings.is_array()) return false;
+    for (const Json& kind : bindings)
+      if (!kind.is_string()) return false;
+    return kernels_.emplace(name.get<std::string>(), bindings.size()).second;
+  }
+  bool command(const Json& entry) {
+    if (entry.contains("barrier")) return true;
+    if (entry.contains("fill")) return range(entry["fill"]);
+    if (entry.contains("copy"))
+      return range(entry["copy"]) && range(member(entry, "to")) &&
+             entry["copy"]["bytes"] == entry["to"]["bytes"];
+    const Json &name = member(entry, "dispatch"), &grid = member(entry, "grid"),
+               &bindings = member(entry, "bindings");
+    auto found = name.is_string() ? kernels_.find(name.get<std::string>()) : kernels_.end();
+    if (found == kernels_.end() || grid.size() != 3 || bindings.size() != found->second) return false;
+    for (const Json& extent : grid)
+      if (!within(extent, 1, kMostGroups)) return false;
+    for (const Json& binding : bindings)
+      if (!range(binding) || binding["offset"].get<int64_t>() % alignment_) return false;
+    return true;
+  }
+
+  int64_t alignment_ = 1;  ///< of every binding's offset
+  std::map<std::string, int64_t> buffers_;
+  std::map<std::string, size_t> kernels_;  ///< and how many bindings they have
+};
+
 /// Why the file of a manifest's entry is not the one that was written; "" when it is.
-std::string fileDamage(const std::string& path, const nlohmann::json& entry) {
-  if (!entry.is_object() || !entry.contains("file") || !entry["file"].is_string())
-    return "manifest.json has an entry without a file";
-  const std::string file = entry["file"].get<std::string>();
+std::string fileDamage(const std::string& path, const Json& entry) {
+  const auto file = entry["file"].get<std::string>();
   std::error_code error;
   if (!std::filesystem::exists(path + "/" + file, error)) return file + " is missing";
   auto bytes = readFile(path + "/" + file);
   if (!bytes) return fmt::format("{} cannot be read: {}", file, bytes.error().message());
-  if (entry.value("bytes", nlohmann::json()) != bytes->size())
-    return fmt::format("{} has {} bytes, expected {}", file, bytes->size(),
-                       entry.value("bytes", nlohmann::json()).dump());
-  if (entry.value("xxh64", nlohmann::json()) !=
-      fmt::format("{:016x}", XXH64(bytes->data(), bytes->size(), 0)))
+  if (entry["bytes"] != bytes->size())
+    return fmt::format("{} has {} bytes, expected {}", file, bytes->size(), entry["bytes"].dump());
+  if (entry["xxh64"] != fmt::format("{:016x}", XXH64(bytes->data(), bytes->size(), 0)))
     return file + " was changed: its XXH64 differs";
   return "";
 }
@@ -39,14 +162,18 @@ Result<BundleCheck> checkBundle(const std::string& path) {
   TG_TRY(const auto bytes, readFile(file));
   BundleCheck out;
   out.manifest.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const nlohmann::json manifest = nlohmann::json::parse(out.manifest, nullptr, false);
-  if (!manifest.is_object() || manifest.value("format", nlohmann::json()) != 1 ||
-      !manifest.contains("entry") || !manifest.contains("weights") || !manifest.contains("module") ||
-      !manifest.contains("kernels"))
-    return fail(fmt::format("{}: expected the manifest of a bundle", file));
+  const Json manifest = Json::parse(out.manifest, nullptr, false);
+  if (member(manifest, "format") == 1)
+    return fail(fmt::format("{}: it is of format 1, which has no hash of its own; export it again", file));
+  if (!hashesItself(out.manifest))
+    return fail(fmt::format("{} was changed: its XXH64 differs, or it is no bundle's manifest", file));
+  if (member(manifest, "format") != 2)
+    return fail(fmt::format("{}: expected the manifest of a bundle, of format 2", file));
+  if (std::string wrong = ManifestCheck().check(manifest); !wrong.empty())
+    return fail(fmt::format("{} makes no sense: {}", file, wrong));
   out.damage = fileDamage(path, manifest["weights"]);
   if (out.damage.empty()) out.damage = fileDamage(path, manifest["module"]);
-  for (const nlohmann::json& kernel : manifest["kernels"])
+  for (const Json& kernel : manifest["kernels"])
     if (out.damage.empty()) out.damage = fileDamage(path, kernel);
   return out;
 }

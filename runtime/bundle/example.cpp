@@ -1,4 +1,5 @@
 // Runs the bundle once: example DIRECTORY [--device=NAME] [--out=FOLDER] INPUT.bin…
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Each input is a file of raw elements, in the model's order. Results are printed, or written to
 // FOLDER/NAME.bin.

@@ -7,9 +7,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "ir/kernel/watch_loops.h"
 #include "ir/target.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/commands.h"
+#include "runtime/executor_program.h"
 
 namespace tg {
 
@@ -70,7 +72,9 @@ Json asJson(const Item& buffer, const Target& target) {
 struct Needs {
   int64_t invocations = 1, workgroupX = 1, grid = 1, sharedBytes = 0, storageRange = 0, texels = 0,
           bindings = 0;
-  int64_t alignment = 4096;
+  int64_t alignment = 4096, texelAlignment = 4096;
+  int64_t subgroup = 0;  ///< the width that kernels rely on; 0 is any
+  bool matrices = false;
 
   void add(const Item& kernel, const std::vector<BindingKind>& kinds) {
     invocations = std::max(invocations, kernel.workgroup[0] * kernel.workgroup[1] * kernel.workgroup[2]);
@@ -83,18 +87,32 @@ struct Needs {
     bindings = std::max<int64_t>(bindings, std::count(kinds.begin(), kinds.end(), BindingKind::storage));
   }
   void add(const BufferRange& range, BindingKind kind) {
-    while (range.offset % alignment) alignment /= 2;
     int64_t texel = vulkan::texelBytes(kind);
+    int64_t& common = texel ? texelAlignment : alignment;
+    while (range.offset % common) common /= 2;
     if (texel) {
       texels = std::max(texels, (range.bytes + texel - 1) / texel);
     } else {
       storageRange = std::max(storageRange, range.bytes);
     }
   }
-  Json json() const {
-    return {{"vulkan", "1.2"},          {"max_invocations", invocations}, {"max_workgroup_x", workgroupX},
-            {"max_grid", grid},         {"shared_bytes", sharedBytes},    {"storage_range", storageRange},
-            {"texel_elements", texels}, {"bindings", bindings},           {"alignment", alignment}};
+  Json json(const Target& target) const {
+    Json out = {{"vulkan", "1.2"},
+                {"max_invocations", invocations},
+                {"max_workgroup_x", workgroupX},
+                {"max_grid", grid},
+                {"shared_bytes", sharedBytes},
+                {"storage_range", storageRange},
+                {"texel_elements", texels},
+                {"bindings", bindings},
+                {"alignment", alignment},
+                {"texel_alignment", texelAlignment},
+                {"subgroup", subgroup},
+                {"coopmat", Json::array()}};
+    for (const CoopShape& shape : target.coopmat)
+      if (matrices)
+        out["coopmat"].push_back({shape.m, shape.n, shape.k, name(shape.operand), name(shape.result)});
+    return out;
   }
 };
 
@@ -114,6 +132,10 @@ class ManifestMaker {
       entry["bindings"] = Json::array();
       for (BindingKind kind : kinds) entry["bindings"].push_back(kindName(kind));
       needs_.add(*kernel, kinds);
+      const int64_t width = reliesOnSubgroup(target_, binary->code);
+      entry["subgroup"] = width;
+      needs_.subgroup = std::max(needs_.subgroup, width);
+      needs_.matrices |= usesMatrices(binary->code);
       kinds_[binary->name] = std::move(kinds);
       out["kernels"].push_back(std::move(entry));
     }
@@ -128,7 +150,7 @@ class ManifestMaker {
     return {};
   }
 
-  void needs() { out["needs"] = needs_.json(); }
+  void needs() { out["needs"] = needs_.json(target_); }
 
   Json out;
 
@@ -161,6 +183,12 @@ class ManifestMaker {
   Needs needs_;
 };
 
+/// A first member that hashes the text behind its line.
+std::string withHash(const std::string& object) {
+  const std::string rest = object.substr(1);
+  return fmt::format("{{\"xxh64\": \"{:016x}\",{}", XXH64(rest.data(), rest.size(), 0), rest);
+}
+
 }  // namespace
 
 Result<std::string> bundleManifest(const Module& module, const Item& entry, const std::string& name,
@@ -168,7 +196,7 @@ Result<std::string> bundleManifest(const Module& module, const Item& entry, cons
   TG_TRY(Target target, targetOf(module.attrs));
   ManifestMaker maker(module, target, files);
   Json& out = maker.out;
-  out = {{"format", 1},
+  out = {{"format", 2},
          {"name", name},
          {"entry", entry.name},
          {"version", version},
@@ -197,6 +225,12 @@ Result<std::string> bundleManifest(const Module& module, const Item& entry, cons
       return failAt(module.loc, fmt::format("the parameters take {} bytes; a bundle holds at most {}, one "
                                             "allocation of target '{}'",
                                             buffer->bytes, target.allocation, target.name));
+    if (buffer->name == kLoopsBuffer)
+      return failAt(module.loc, fmt::format("data decide how long loops of the kernels are, and target '{}' "
+                                            "ends them after {} iterations, which a bundle does not see; "
+                                            "export for another target, or bound the limits: `%n = tgk.min "
+                                            "%limit, 64`",
+                                            target.name, target.loopIterations));
     for (Json& made : asJson(*buffer, target)) out["buffers"].push_back(std::move(made));
   }
   for (const auto& item : module.items)
@@ -205,7 +239,7 @@ Result<std::string> bundleManifest(const Module& module, const Item& entry, cons
   TG_CHECK(maker.kernels());
   TG_CHECK(maker.commands(entry));
   maker.needs();
-  return out.dump(1) + "\n";
+  return withHash(out.dump(1) + "\n");
 }
 
 }  // namespace tg

@@ -1,4 +1,6 @@
-/* Runs a model that `tg-run export` wrote: a directory of kernels, weights and a manifest.
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+ *
+ * Runs a model that `tg-run export` wrote: a directory of kernels, weights and a manifest.
  *
  * Needs only tensorgrad_bundle.cpp (C++17), a Vulkan header, and libvulkan.so.1 at run time:
  *

@@ -49,15 +49,15 @@ int64_t sharedBytes(const Item& kernel) {
 std::vector<std::string> featuresOf(const Item& binary) {
   std::vector<std::string> out;
   if (usesSubgroups(binary.code)) out.emplace_back("subgroups");
+  if (usesMatrices(binary.code)) out.emplace_back("coopmat");
   auto add = [&](const char* name) {
     if (std::find(out.begin(), out.end(), name) == out.end()) out.emplace_back(name);
   };
   for (size_t at = kHeaderWords; at + 1 < binary.code.size() && (binary.code[at] & 0xffff) == kOpCapability;
        at += 2) {
     uint32_t capability = binary.code[at + 1];
-    if (capability == 4433) add("half_storage");                   // StorageBuffer16BitAccess
-    if (capability == 6033) add("float_atomics");                  // AtomicFloat32AddEXT
-    if (capability == 5357 || capability == 6022) add("coopmat");  // CooperativeMatrixNV and KHR
+    if (capability == 4433) add("half_storage");   // StorageBuffer16BitAccess
+    if (capability == 6033) add("float_atomics");  // AtomicFloat32AddEXT
   }
   return out;
 }
@@ -163,8 +163,7 @@ Result<Fit> fitOf(const Module& module, const Target& target, const DeviceMemory
   if (auto taken = checkLimits(made, target, target.name); !taken)
     fit.compiledFor = taken.error().diagnostics().front().message;
   for (const Item* binary : module.all(ItemKind::binary))
-    if (fit.compiledFor.empty() && made.subgroup > 1 && made.subgroup != target.subgroup &&
-        usesSubgroups(binary->code))
+    if (fit.compiledFor.empty() && made.subgroup != target.subgroup && reliesOnSubgroup(made, binary->code))
       fit.compiledFor = fmt::format(
           "the kernel @{} relies on subgroups of {}, {} has {}", binary->name, made.subgroup, target.name,
           target.subgroup > 1 ? fmt::format("{}", target.subgroup) : "none of a fixed width");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>
@@ -40,6 +41,33 @@ T saturate(double value) {
 
 }  // namespace
 
+/// The bytes of these elements as an array of this shape.
+template <class T>
+static Result<HostArray> arrayOf(DType dtype, std::span<const T> values, std::span<const int64_t> extents) {
+  TG_TRY(Shape shape, checkedShape(extents));
+  if (shape.elements() != static_cast<int64_t>(values.size()))
+    return fail(fmt::format("{} values for the shape {}", values.size(), shape.str()));
+  const auto bytes = std::as_bytes(values);
+  return HostArray{dtype, shape, {bytes.begin(), bytes.end()}};
+}
+
+Result<HostArray> HostArray::of(std::span<const float> values, std::span<const int64_t> shape) {
+  return arrayOf(DType::f32, values, shape);
+}
+Result<HostArray> HostArray::of(std::span<const int32_t> values, std::span<const int64_t> shape) {
+  return arrayOf(DType::i32, values, shape);
+}
+HostArray HostArray::of(const std::vector<float>& values) {
+  const std::array extents = {static_cast<int64_t>(values.size())};
+  return *of(std::span<const float>(values), extents);
+}
+HostArray HostArray::of(const std::vector<int32_t>& values) {
+  const std::array extents = {static_cast<int64_t>(values.size())};
+  return *of(std::span<const int32_t>(values), extents);
+}
+HostArray HostArray::of(float value) { return *of(std::span<const float>(&value, 1), {}); }
+HostArray HostArray::of(int32_t value) { return *of(std::span<const int32_t>(&value, 1), {}); }
+
 HostArray HostArray::zeros(const Type& type) {
   assert(type.isTensor());
   return {type.dtype, type.shape, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
@@ -65,10 +93,15 @@ std::span<const int32_t> HostArray::i32() const {
   return {reinterpret_cast<const int32_t*>(bytes.data()), bytes.size() / sizeof(int32_t)};
 }
 
+/// NaN without its sign, which says nothing and would be printed.
+static double unsignedNan(float value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
 double HostArray::at(int64_t index) const {
   switch (dtype) {
-  case DType::f32: return loadElement<float>(bytes, index);
-  case DType::f16: return halfToFloat(loadElement<uint16_t>(bytes, index));
+  case DType::f32: return unsignedNan(loadElement<float>(bytes, index));
+  case DType::f16: return unsignedNan(halfToFloat(loadElement<uint16_t>(bytes, index)));
   case DType::u32: return loadElement<uint32_t>(bytes, index);
   case DType::i32:
   case DType::i1: return loadElement<int32_t>(bytes, index);

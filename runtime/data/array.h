@@ -21,6 +21,16 @@ struct HostArray {
   static HostArray zeros(const Type& type);
   static HostArray zeros(DType dtype, Shape shape) { return zeros(Type::tensor(dtype, shape)); }
 
+  /// f32 elements in row-major order, as many as the shape says.
+  static Result<HostArray> of(std::span<const float> values, std::span<const int64_t> shape);
+  static Result<HostArray> of(std::span<const int32_t> values, std::span<const int64_t> shape);
+  /// A vector's elements along one axis.
+  static HostArray of(const std::vector<float>& values);
+  static HostArray of(const std::vector<int32_t>& values);
+  /// Rank 0.
+  static HostArray of(float value);
+  static HostArray of(int32_t value);
+
   Type type() const { return Type::tensor(dtype, shape); }
   int64_t elements() const { return shape.elements(); }
 

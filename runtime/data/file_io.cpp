@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -9,11 +10,16 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 namespace tg {
 
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTemporary = ".tmp.";
 
 Error systemError(const std::string& path, const char* doing) {
   return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
@@ -80,10 +86,42 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   static std::atomic<unsigned> counter{0};
   AtomicFile file;
   file.path_ = path;
-  file.temporary_ = fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter++);
-  file.descriptor_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  // Renaming over a device or a pipe would take it away: those are written as they are.
+  struct stat there {};
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    file.descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file.descriptor_ < 0) return systemError(path, "write");
+    return file;
+  }
+  do {
+    // Processes of two containers have the same number, so the name of one that was killed may be there.
+    file.temporary_ = fmt::format("{}{}{}.{}", path, kTemporary, ::getpid(), counter++);
+    file.descriptor_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (file.descriptor_ < 0 && errno == EEXIST);
   if (file.descriptor_ < 0) return systemError(path, "write");
+  ::flock(file.descriptor_, LOCK_EX | LOCK_NB);  // tells others that the file is being written
   return file;
+}
+
+void removeStaleFiles(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> found;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().filename().native().find(kTemporary) != std::string::npos) found.push_back(at->path());
+  for (const std::string& path : found) {
+    Descriptor file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+    if (file.value >= 0 && ::flock(file.value, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+  }
+}
+
+Result<std::string> setAside(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return std::string();
+  std::string aside = path + ".old";
+  for (int i = 2; fs::exists(fs::symlink_status(aside, error)); ++i)
+    aside = fmt::format("{}.old.{}", path, i);
+  if (::rename(path.c_str(), aside.c_str()) != 0) return systemError(path, "move aside");
+  return aside;
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
@@ -93,7 +131,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
@@ -101,6 +139,10 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 Result<void> AtomicFile::commit() {
+  if (temporary_.empty()) {
+    if (::close(std::exchange(descriptor_, -1)) != 0) return systemError(path_, "write");
+    return {};
+  }
   if (::fsync(descriptor_) != 0) return systemError(path_, "write");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return systemError(path_, "replace");
   ::close(std::exchange(descriptor_, -1));

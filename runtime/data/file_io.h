@@ -65,6 +65,12 @@ class NewFile {
   int descriptor_ = -1;
 };
 
+/// Moves a file that is there aside, to NAME.old, NAME.old.2 and so on; its new path, "" when none was there.
+Result<std::string> setAside(const std::string& path);
+
+/// Removes the temporary files in `folder` that processes of AtomicFile left when they were killed.
+void removeStaleFiles(const std::string& folder);
+
 /// Makes renames and new names in a folder last through a loss of power. A file system that cannot sync
 /// folders is no error; a failing disk is.
 Result<void> syncFolder(const std::string& path);

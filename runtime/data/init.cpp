@@ -14,6 +14,9 @@ namespace tg {
 
 namespace {
 
+/// Of randn without a number, and of a parameter without an init.
+constexpr double kRandnDeviation = 0.02;
+
 struct Fans {
   double in = 0, out = 0;
 };
@@ -68,7 +71,7 @@ Result<void> checkArguments(const Kind& kind, const Type& type, std::span<const 
 }
 
 double deviationOf(const Kind& kind, const Shape& shape, std::span<const double> args) {
-  if (kind.name == "randn") return args.empty() ? 1.0 : args[0];
+  if (kind.name == "randn") return args.empty() ? kRandnDeviation : args[0];
   const Fans fans = fansOf(shape);
   if (kind.name == "kaiming") return (args.empty() ? std::numbers::sqrt2 : args[0]) / std::sqrt(fans.in);
   return (args.empty() ? 1.0 : args[0]) * std::sqrt(2.0 / (fans.in + fans.out));

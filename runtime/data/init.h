@@ -13,7 +13,7 @@ namespace tg {
 /// The array a parameter starts from, a pure function of the arguments: it does not depend on
 /// other parameters or on the order of calls. Kinds, with their arguments:
 ///   zeros, ones, constant(value), uniform(lo, hi),
-///   randn(std = 1), kaiming(gain = sqrt 2), xavier(gain = 1).
+///   randn(std = 0.02), kaiming(gain = sqrt 2), xavier(gain = 1).
 /// The last three are normal: std, gain / sqrt(fan_in), gain * sqrt(2 / (fan_in + fan_out)). For
 /// [in, out] fan_in is the product of all extents but the last and fan_out the last; for a
 /// convolution's [O, I/g, kh, kw] they are I/g*kh*kw and O*kh*kw. kaiming and xavier need rank 2

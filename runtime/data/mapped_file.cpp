@@ -44,6 +44,25 @@ MappedFile::~MappedFile() {
   ::close(descriptor_);
 }
 
+Result<void> MappedFile::read(size_t offset, std::span<std::byte> to) const {
+  if (descriptor_ < 0) {
+    if (!to.empty()) std::memcpy(to.data(), bytes_.data() + offset, to.size());
+    return {};
+  }
+  while (!to.empty()) {
+    const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(fmt::format("{}: cannot read: {}", path_, std::strerror(errno)));
+    if (got == 0) {
+      TG_CHECK(checkSize());
+      return fail(fmt::format("{}: the file changed while in use", path_));
+    }
+    to = to.subspan(static_cast<size_t>(got));
+    offset += static_cast<size_t>(got);
+  }
+  return {};
+}
+
 Result<void> MappedFile::checkSize() const {
   if (descriptor_ < 0) return {};
   struct stat status {};

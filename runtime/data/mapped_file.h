@@ -11,7 +11,8 @@
 
 namespace tg {
 
-/// The bytes of a regular file, mapped; those of a pipe are read. The bytes live as long as this does.
+/// The bytes of a regular file, mapped; those of a pipe are read. The bytes live as long as this does. Mapped
+/// ones are for what is done once while a file is opened; `read` is for all that comes later.
 class MappedFile {
  public:
   /// Errors name the file and the system's reason; a directory and a device are errors.
@@ -22,8 +23,10 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// An error when the file no longer has the size it was opened with. Touching bytes that were cut off
-  /// ends the process, so ask before reading; one system call.
+  /// Copies the bytes from `offset` on, which must be inside. An error where the file was cut off meanwhile:
+  /// touching `bytes` there ends the process.
+  Result<void> read(size_t offset, std::span<std::byte> to) const;
+  /// An error when the file no longer has the size it was opened with.
   Result<void> checkSize() const;
 
  private:

@@ -16,10 +16,6 @@ namespace {
 
 constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
 
-bool isGzip(std::span<const std::byte> bytes) {
-  return bytes.size() > 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
-}
-
 std::optional<FileType> idxType(std::byte code) {
   switch (static_cast<int>(code)) {
   case 0x08: return FileType::u8;
@@ -38,7 +34,8 @@ struct IdxLayout {
   size_t start;  ///< of the elements
 };
 
-Result<IdxLayout> parseIdx(std::span<const std::byte> bytes, const std::string& path) {
+/// What the first bytes say of the rest.
+Result<IdxLayout> parseIdxHeader(std::span<const std::byte> bytes, const std::string& path) {
   const bool zeros = bytes.size() >= 4 && bytes[0] == std::byte{0} && bytes[1] == std::byte{0};
   const auto type = zeros ? idxType(bytes[2]) : std::nullopt;
   if (!type) return fail(fmt::format("{}: expected an IDX array, got another format", path));
@@ -52,11 +49,18 @@ Result<IdxLayout> parseIdx(std::span<const std::byte> bytes, const std::string& 
   }
   auto shape = checkedShape(dims);
   if (!shape) return fail(fmt::format("{}: {}", path, shape.error().message()));
-  const size_t size = bytes.size() - 4 - rank * 4;
-  const auto expected = static_cast<size_t>(shape->elements() * byteSize(*type));
-  if (size != expected)
-    return fail(fmt::format("{}: expected {} bytes of elements, got {}", path, expected, size));
   return IdxLayout{*type, *shape, 4 + rank * 4};
+}
+
+size_t elementBytes(const IdxLayout& layout) {
+  return static_cast<size_t>(layout.shape.elements() * byteSize(layout.type));
+}
+
+Result<IdxLayout> parseIdx(std::span<const std::byte> bytes, const std::string& path) {
+  TG_TRY(const IdxLayout layout, parseIdxHeader(bytes, path));
+  const size_t size = bytes.size() - layout.start, expected = elementBytes(layout);
+  if (size == expected) return layout;
+  return fail(fmt::format("{}: expected {} bytes of elements, got {}", path, expected, size));
 }
 
 void swapBytes(std::span<std::byte> bytes, size_t each) {
@@ -67,16 +71,22 @@ void swapBytes(std::span<std::byte> bytes, size_t each) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::string_view where) {
+bool isGzip(std::span<const std::byte> bytes) {
+  return bytes.size() > 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
+}
+
+Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::string_view where, size_t most,
+                                      bool cuts) {
   z_stream stream{};
   // 16 more: a gzip header and its checksum.
   if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK) return fail(fmt::format("{}: cannot unpack", where));
   std::vector<std::byte> out;
   size_t used = 0;
   int status = Z_OK;
-  while (status == Z_OK || (status == Z_STREAM_END && isGzip(packed))) {
+  while ((status == Z_OK || (status == Z_STREAM_END && isGzip(packed))) && used <= most) {
     if (status == Z_STREAM_END) inflateReset(&stream);
-    if (used == out.size()) out.resize(out.size() * 2 + 65536);
+    // One byte more than may be there tells that there are more.
+    if (used == out.size()) out.resize(std::min(out.size() * 2 + 65536, most == SIZE_MAX ? most : most + 1));
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
     stream.avail_in = static_cast<uInt>(std::min(packed.size(), kPiece));
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + used);
@@ -87,9 +97,23 @@ Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::st
     packed = packed.subspan(given - stream.avail_in);
   }
   inflateEnd(&stream);
-  if (status != Z_STREAM_END) return fail(fmt::format("{}: the gzip data is cut off or broken", where));
-  out.resize(used);
+  if (used > most && !cuts) return fail(fmt::format("{}: it unpacks to more than {} bytes", where, most));
+  if (used <= most && status != Z_STREAM_END)
+    return fail(fmt::format("{}: the gzip data is cut off or broken", where));
+  out.resize(std::min(used, most));
   return out;
+}
+
+/// An IDX file unpacked, no further than its own header says: a small file may unpack without end.
+static Result<std::vector<std::byte>> unpackIdx(std::span<const std::byte> packed, const std::string& path) {
+  constexpr size_t kHeader = 4 + 255 * 4;
+  TG_TRY(const auto beginning, gunzip(packed, path, kHeader, /*cuts=*/true));
+  TG_TRY(const IdxLayout layout, parseIdxHeader(beginning, path));
+  // Deflate expands at most 1032 times, so a larger claim is false and costs no memory.
+  if (elementBytes(layout) / 1032 > packed.size())
+    return fail(fmt::format("{}: the header tells of {} bytes of elements, which {} packed ones cannot hold",
+                            path, elementBytes(layout), packed.size()));
+  return gunzip(packed, path, layout.start + elementBytes(layout));
 }
 
 Result<Table> Table::openNpy(const std::string& path) {
@@ -122,7 +146,7 @@ Result<Table> Table::openIdx(const std::string& path) {
   std::vector<std::byte> unpacked;
   const bool packed = isGzip(table.file_->bytes());
   if (packed) {
-    TG_TRY(unpacked, gunzip(table.file_->bytes(), path));
+    TG_TRY(unpacked, unpackIdx(table.file_->bytes(), path));
   }
   TG_TRY(const IdxLayout layout, parseIdx(packed ? unpacked : table.file_->bytes(), path));
   table.type_ = layout.type;
@@ -167,7 +191,12 @@ std::string Table::str() const {
   return extents + (extents.empty() ? "" : "x") + std::string(name(type_));
 }
 
-Result<void> Table::check() const { return file_ ? file_->checkSize() : Result<void>(); }
+/// A copy of elements from byte `first` on, also of a file that is cut off meanwhile.
+Result<void> Table::read(size_t first, std::span<std::byte> to) const {
+  if (file_) return file_->read(static_cast<size_t>(bytes_.data() - file_->bytes().data()) + first, to);
+  if (!to.empty()) std::memcpy(to.data(), bytes_.data() + first, to.size());
+  return {};
+}
 
 size_t Table::rowBytes() const {
   int64_t elements = 1;
@@ -176,28 +205,35 @@ size_t Table::rowBytes() const {
 }
 
 Result<HostArray> Table::convert(const Shape& shape, std::span<const std::byte> raw) const {
-  TG_CHECK(check());
   auto array = fromFileElements(type_, shape, raw);
   if (!array) return fail(fmt::format("{}: {}", path_, array.error().message()));
   return array;
 }
 
 Result<HostArray> Table::gather(std::span<const int64_t> rows) const {
-  TG_CHECK(check());
+  if (file_) TG_CHECK(file_->checkSize());
   const size_t each = rowBytes();
   std::vector<std::byte> raw(rows.size() * each);
-  for (size_t at = 0; each && at < rows.size(); ++at)
-    std::memcpy(raw.data() + at * each, bytes_.data() + static_cast<size_t>(rows[at]) * each, each);
+  for (size_t at = 0; each && at < rows.size();) {
+    size_t next = at + 1;  // rows that follow one another are one read
+    while (next < rows.size() && rows[next] == rows[next - 1] + 1) ++next;
+    TG_CHECK(
+        read(static_cast<size_t>(rows[at]) * each, std::span(raw).subspan(at * each, (next - at) * each)));
+    at = next;
+  }
   Shape shape = shape_;
   shape[0] = static_cast<int64_t>(rows.size());
   return convert(shape, raw);
 }
 
 Result<HostArray> Table::range(int64_t first, int64_t count) const {
+  if (file_) TG_CHECK(file_->checkSize());
   const size_t each = rowBytes();
+  std::vector<std::byte> raw(static_cast<size_t>(count) * each);
+  TG_CHECK(read(static_cast<size_t>(first) * each, raw));
   Shape shape = shape_;
-  shape[0] = count;
-  return convert(shape, bytes_.subspan(static_cast<size_t>(first) * each, static_cast<size_t>(count) * each));
+  if (shape.rank()) shape[0] = count;
+  return convert(shape, raw);
 }
 
 }  // namespace tg

@@ -46,10 +46,10 @@ class Table {
   /// Rows first … first + count - 1.
   Result<HostArray> range(int64_t first, int64_t count) const;
   /// The whole array.
-  Result<HostArray> all() const { return convert(shape_, bytes_); }
+  Result<HostArray> all() const { return range(0, rows()); }
 
  private:
-  Result<void> check() const;
+  Result<void> read(size_t first, std::span<std::byte> to) const;
   Result<HostArray> convert(const Shape& shape, std::span<const std::byte> raw) const;
   size_t rowBytes() const;
 
@@ -61,7 +61,11 @@ class Table {
   std::span<const std::byte> bytes_;
 };
 
-/// What gzip packed, every member of it, its checksums compared. `where` names the bytes in errors.
-Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::string_view where);
+/// Whether these bytes begin as gzip's do.
+bool isGzip(std::span<const std::byte> bytes);
+/// What gzip packed, every member of it, its checksums compared. `where` names the bytes in errors. More than
+/// `most` bytes are an error, or where `cuts` left out.
+Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::string_view where,
+                                      size_t most = SIZE_MAX, bool cuts = false);
 
 }  // namespace tg

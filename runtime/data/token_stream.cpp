@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ir/philox.h"
+#include "runtime/data/table.h"
 
 namespace tg {
 
@@ -91,6 +92,9 @@ Result<TokenStream> TokenStream::ofText(const std::string& path, const std::opti
   TG_TRY(auto file, MappedFile::open(path));
   const auto bytes = file->bytes();
   if (bytes.empty()) return fail(fmt::format("{}: expected a text, got an empty file", path));
+  if (isGzip(bytes))
+    return fail(fmt::format("{}: expected a text, got one packed by gzip; unpack it first: gunzip -k {}",
+                            path, path));
   TokenStream stream;
   stream.vocabulary_ = given ? *given : Vocabulary::ofText(textOf(bytes));
   if (given) {
@@ -123,19 +127,27 @@ TokenStream TokenStream::ofIds(std::vector<int32_t> ids) {
   return stream;
 }
 
-void TokenStream::readPart(const Part& part, int64_t at, std::span<int32_t> to) const {
+Result<void> TokenStream::readPart(const Part& part, int64_t at, std::span<int32_t> to) const {
+  if (ids_) {
+    std::copy_n(ids_->begin() + at, to.size(), to.begin());
+    return {};
+  }
+  TG_CHECK(part.file->checkSize());
+  const size_t each = vocabulary_ ? 1 : sizeof(uint16_t);
+  const auto start = static_cast<size_t>(part.bytes.data() - part.file->bytes().data());
+  std::vector<std::byte> raw(to.size() * each);
+  TG_CHECK(part.file->read(start + static_cast<size_t>(at) * each, raw));
   for (size_t index = 0; index < to.size(); ++index) {
-    const size_t place = static_cast<size_t>(at) + index;
-    if (ids_) {
-      to[index] = (*ids_)[place];
-    } else if (vocabulary_) {
-      to[index] = vocabulary_->idOf(static_cast<char>(part.bytes[place]));
+    if (vocabulary_) {
+      to[index] = vocabulary_->idOf(static_cast<char>(raw[index]));
+      if (to[index] < 0) return fail(fmt::format("{}: the file changed while in use", part.path));
     } else {
       uint16_t token;
-      std::memcpy(&token, part.bytes.data() + place * sizeof(token), sizeof(token));
+      std::memcpy(&token, raw.data() + index * each, each);
       to[index] = token;
     }
   }
+  return {};
 }
 
 Result<void> TokenStream::read(int64_t first, std::span<int32_t> to) const {
@@ -143,10 +155,9 @@ Result<void> TokenStream::read(int64_t first, std::span<int32_t> to) const {
     return place < each.first + each.count;
   });
   for (; !to.empty(); ++part) {
-    if (part->file) TG_CHECK(part->file->checkSize());
     const int64_t at = first - part->first;
     const auto count = std::min(to.size(), static_cast<size_t>(part->count - at));
-    readPart(*part, at, to.first(count));
+    TG_CHECK(readPart(*part, at, to.first(count)));
     to = to.subspan(count);
     first += static_cast<int64_t>(count);
   }

@@ -48,7 +48,7 @@ class TokenStream {
 
  private:
   void append(Part part, int64_t count);
-  void readPart(const Part& part, int64_t at, std::span<int32_t> to) const;
+  Result<void> readPart(const Part& part, int64_t at, std::span<int32_t> to) const;
 
   std::vector<Part> parts_;
   std::shared_ptr<const std::vector<int32_t>> ids_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/out_of_memory.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {
@@ -22,20 +23,22 @@ static bool isStorage(const Item& item) {
 }
 
 Result<Interpreter> Interpreter::create(const Module& module, const InterpOptions& options) {
-  auto state = std::make_unique<InterpState>(module, options);
-  for (const auto& item : module.items) {
-    if (!isStorage(*item)) continue;
-    if (!state->planned()) {
-      state->storage.emplace(item->name, std::make_shared<NdArray>(NdArray::zeros(item->type)));
-    } else if (!item->place) {
-      return failAt(item->loc, fmt::format("{} @{} has no home in a module of stage {}", name(item->kind),
-                                           item->name, name(module.stage)));
-    } else {
-      TG_CHECK(state->memory.range(item->place->buffer, item->place->offset,
-                                   placedBytes(item->type, *item->place), item->loc));
+  return withinMemory(module.loc, "params, states and buffers", [&]() -> Result<Interpreter> {
+    auto state = std::make_unique<InterpState>(module, options);
+    for (const auto& item : module.items) {
+      if (!isStorage(*item)) continue;
+      if (!state->planned()) {
+        state->storage.emplace(item->name, std::make_shared<NdArray>(NdArray::zeros(item->type)));
+      } else if (!item->place) {
+        return failAt(item->loc, fmt::format("{} @{} has no home in a module of stage {}", name(item->kind),
+                                             item->name, name(module.stage)));
+      } else {
+        TG_CHECK(state->memory.range(item->place->buffer, item->place->offset,
+                                     placedBytes(item->type, *item->place), item->loc));
+      }
     }
-  }
-  return Interpreter(std::move(state));
+    return Interpreter(std::move(state));
+  });
 }
 
 /// Names of a module's items for an error: `@a, @b`, or "none".
@@ -131,9 +134,11 @@ Result<RunResult> Interpreter::run(const std::string& function,
                     })));
   TG_TRY(std::vector<const NdArray*> ordered, orderInputs(*item, inputs));
   InterpCall call{*state_, *item, ordered, {state_->exact(), 0, &module, state_->options.kernel}, {}};
-  TG_CHECK(module.stage < Stage::planned    ? runTensors(call)
+  TG_CHECK(withinMemory(item->loc, "@" + function, [&] {
+    return module.stage < Stage::planned    ? runTensors(call)
            : module.stage == Stage::planned ? runPlanned(call)
-                                            : runCommands(call));
+                                            : runCommands(call);
+  }));
   call.result.counters.outOfRange += call.context.outOfRange;
   return std::move(call.result);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/out_of_memory.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {
@@ -20,7 +21,8 @@ class TensorWalk {
       if (call_.context.exact) roundAll(input);
       environment_.own(body.args[i].get(), std::move(input));
     }
-    for (const auto& op : body.ops) TG_CHECK(step(*op));
+    for (const auto& op : body.ops)
+      TG_CHECK(withinMemory(op->loc, op->info().name, [&] { return step(*op); }));
     for (auto& [symbol, array] : updates_) *call_.state.storage.at(symbol) = std::move(array);
     return {};
   }

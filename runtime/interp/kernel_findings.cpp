@@ -26,10 +26,14 @@ void KernelFindings::outOfRange(const Access& access, const Visit& visit, const 
       fmt::format("index [{}] is out of range", fmt::join(index, ", ")));
 }
 
-void KernelFindings::race(const Access& access, const Visit& visit, int64_t element, uint32_t other) {
+void KernelFindings::race(const Access& access, const Visit& visit, int64_t element,
+                          RaceShadow::Touch other) {
   ++counters_.races;
+  const Op& with = *program_.accesses[other.access].op;
+  std::string at = locString(with.loc);
   add(*access.op, access.buffer->name, visit,
-      fmt::format("element {} races with invocation {}", element, other));
+      fmt::format("element {} races with {}{}{}, invocation {}", element, with.info().name,
+                  at.empty() ? "" : " at ", at, other.lane));
 }
 
 void KernelFindings::rewrite(const Access& access, const Visit& visit, int64_t element) {

@@ -36,11 +36,12 @@ void Flattener::compare(const Op& op, Code ofFloat, Code ofInt, Code ofUint, boo
           operand(op, !swapped, lane)});
 }
 
-/// A function of the scalar table.
+/// A function of the scalar table, of one or two operands.
 void Flattener::scalar(const Op& op) {
   auto function = static_cast<uint32_t>(op.info().scalar);
   for (int lane = 0; lane < op.result()->type.lanes; ++lane)
-    emit({Code::scalar, base(op.result()) + static_cast<uint32_t>(lane), operand(op, 0, lane), 0, function});
+    emit({Code::scalar, base(op.result()) + static_cast<uint32_t>(lane), operand(op, 0, lane),
+          op.numOperands() > 1 ? operand(op, 1, lane) : 0, function});
 }
 
 void Flattener::cast(const Op& op) {
@@ -162,6 +163,9 @@ void Flattener::op(const Op& op) {
   case k_asin:
   case k_acos:
   case k_atan:
+  case k_atan2:
+  case k_log1p:
+  case k_expm1:
   case k_sinh:
   case k_cosh:
   case k_tanh:

@@ -33,7 +33,7 @@ class KernelFindings {
  public:
   explicit KernelFindings(const Program& program) : program_(program) {}
   void outOfRange(const Access& access, const Visit& visit, const std::vector<int64_t>& index);
-  void race(const Access& access, const Visit& visit, int64_t element, uint32_t other);
+  void race(const Access& access, const Visit& visit, int64_t element, RaceShadow::Touch other);
   void rewrite(const Access& access, const Visit& visit, int64_t element);
   void uninitialised(const Access& access, const Visit& visit, int64_t element);
   void absentLane(const Op& op, const Visit& visit, uint32_t lane);
@@ -56,10 +56,10 @@ class KernelFindings {
     }
     if (access.ofSum) return;
     bool raced = false, again = false, once = kind == RaceShadow::Kind::write && memory.mode == BufMode::out;
-    uint32_t other = 0, unused = 0;
+    const RaceShadow::Touch by{visit.global, static_cast<uint32_t>(&access - program_.accesses.data())};
+    RaceShadow::Touch other, unused;
     for (int64_t at = first; at < last; ++at) {
-      raced |=
-          region.shadow->touch(at, kind, visit.global, visit.epoch, visit.groupStart, raced ? unused : other);
+      raced |= region.shadow->touch(at, kind, by, visit.epoch, visit.groupStart, raced ? unused : other);
       if (once) again |= region.shadow->rewritten(at);
     }
     if (raced) race(access, visit, element, other);

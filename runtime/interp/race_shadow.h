@@ -13,21 +13,24 @@ namespace tg {
 class RaceShadow {
  public:
   enum class Kind : uint8_t { read, write, atomic };
+  /// An invocation, numbered over the whole grid, and which of the kernel's accesses it makes.
+  struct Touch {
+    uint32_t lane = 0, access = 0;
+  };
 
   /// `acrossGroups` is false for shared memory, which every workgroup has anew.
   RaceShadow(int64_t words, bool acrossGroups)
       : cells_(static_cast<size_t>(words)), acrossGroups_(acrossGroups) {}
 
-  /// Notes an access by an invocation (numbered over the whole grid) and says whether it races; then `other`
-  /// becomes the invocation that last wrote, or else read, the word.
-  /// `groupStart` is the first epoch of the current workgroup; epochs start at 1.
-  bool touch(int64_t word, Kind kind, uint32_t lane, uint32_t epoch, uint32_t groupStart, uint32_t& other) {
+  /// Notes an access and says whether it races; then `other` becomes the last write it races with, or else
+  /// the last read. `groupStart` is the first epoch of the current workgroup; epochs start at 1.
+  bool touch(int64_t word, Kind kind, Touch by, uint32_t epoch, uint32_t groupStart, Touch& other) {
     Cell& cell = cells_[static_cast<size_t>(word)];
-    uint32_t last = cell.writeEpoch ? cell.writer : cell.reader;
     age(cell, groupStart);
-    bool raced = races(cell, kind, lane, epoch);
-    if (raced) other = last;
-    note(cell, kind, lane, epoch);
+    const bool write = racesWithWrite(cell, kind, by.lane, epoch);
+    const bool raced = write || racesWithRead(cell, kind, by.lane, epoch);
+    if (raced) other = write ? cell.writer : cell.reader;
+    note(cell, kind, by, epoch);
     return raced;
   }
   /// Marks a word as written; true when it was before.
@@ -45,12 +48,13 @@ class RaceShadow {
 
  private:
   struct Cell {
-    uint32_t writer = 0, writeEpoch = 0, reader = 0, readEpoch = 0;  // epoch 0: never
-    bool manyWriters : 1 = false;                                    // in writeEpoch
-    bool manyReaders : 1 = false;                                    // in readEpoch
-    bool onlyAtomics : 1 = true;                                     // among the writes in writeEpoch
-    bool anyPlain : 1 = false;                                       // among all writes so far
-    bool foreignWrite : 1 = false;                                   // by an earlier workgroup
+    Touch writer, reader;
+    uint32_t writeEpoch = 0, readEpoch = 0;  // 0: never
+    bool manyWriters : 1 = false;            // in writeEpoch
+    bool manyReaders : 1 = false;            // in readEpoch
+    bool onlyAtomics : 1 = true;             // among the writes in writeEpoch
+    bool anyPlain : 1 = false;               // among all writes so far
+    bool foreignWrite : 1 = false;           // by an earlier workgroup
     bool foreignRead : 1 = false;
     bool everWritten : 1 = false;  // atomics included
     bool written : 1 = false;      // noted by rewritten()
@@ -67,27 +71,29 @@ class RaceShadow {
       cell.readEpoch = 0;
     }
   }
-  static bool races(const Cell& cell, Kind kind, uint32_t lane, uint32_t epoch) {
+  static bool racesWithWrite(const Cell& cell, Kind kind, uint32_t lane, uint32_t epoch) {
     bool atomic = kind == Kind::atomic;
     if (cell.foreignWrite && !(atomic && !cell.anyPlain)) return true;
-    bool sharedWrite = cell.writeEpoch == epoch && (cell.writer != lane || cell.manyWriters);
-    if (sharedWrite && !(atomic && cell.onlyAtomics)) return true;
-    if (kind == Kind::read) return false;
-    return cell.foreignRead || (cell.readEpoch == epoch && (cell.reader != lane || cell.manyReaders));
+    bool sharedWrite = cell.writeEpoch == epoch && (cell.writer.lane != lane || cell.manyWriters);
+    return sharedWrite && !(atomic && cell.onlyAtomics);
   }
-  static void note(Cell& cell, Kind kind, uint32_t lane, uint32_t epoch) {
+  static bool racesWithRead(const Cell& cell, Kind kind, uint32_t lane, uint32_t epoch) {
+    if (kind == Kind::read) return false;
+    return cell.foreignRead || (cell.readEpoch == epoch && (cell.reader.lane != lane || cell.manyReaders));
+  }
+  static void note(Cell& cell, Kind kind, Touch by, uint32_t epoch) {
     if (kind == Kind::read) {
-      cell.manyReaders = cell.readEpoch == epoch && (cell.manyReaders || cell.reader != lane);
-      cell.reader = lane;
+      cell.manyReaders = cell.readEpoch == epoch && (cell.manyReaders || cell.reader.lane != by.lane);
+      cell.reader = by;
       cell.readEpoch = epoch;
       return;
     }
     bool again = cell.writeEpoch == epoch;
-    cell.manyWriters = again && (cell.manyWriters || cell.writer != lane);
+    cell.manyWriters = again && (cell.manyWriters || cell.writer.lane != by.lane);
     cell.onlyAtomics = kind == Kind::atomic && (!again || cell.onlyAtomics);
     cell.anyPlain |= kind == Kind::write;
     cell.everWritten = true;
-    cell.writer = lane;
+    cell.writer = by;
     cell.writeEpoch = epoch;
   }
 

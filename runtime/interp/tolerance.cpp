@@ -50,10 +50,15 @@ static double elementwiseUlps(const OpInfo& op) {
   return op.code == Opcode::cast ? 1 : op.code == Opcode::random_normal ? 12 : 2;
 }
 
-/// Ulps for sums of `length` terms: the products' roundings, a division, and the partial sums'.
+/// Ulps for sums of `length` terms: the products' roundings, a division, and the partial sums'. Kernels add
+/// up to 256 terms in a chain, whose roundings are taken for independent, and more in blocks of about 128,
+/// whose sums are terms again; where a product stages its operands in shared memory blocks are of 512.
 static double reductionUlps(int64_t length) {
-  const auto terms = static_cast<double>(std::max<int64_t>(length, 1));
-  return 2 + std::min(terms, 2 * std::sqrt(terms));
+  constexpr int64_t kChain = 256, kBlock = 128;
+  double ulps = 2;
+  int64_t terms = std::max<int64_t>(length, 1);
+  for (; terms > kChain; terms = (terms + kBlock - 1) / kBlock) ulps += 2 * std::sqrt(double{kChain});
+  return ulps + std::min(static_cast<double>(terms), 2 * std::sqrt(static_cast<double>(terms)));
 }
 
 double opTolerance(const OpInfo& op, int64_t reductionLength, double magnitude, DType dtype) {

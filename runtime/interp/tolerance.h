@@ -30,9 +30,9 @@ double epsilonOf(DType dtype);
 ///   reduction    the sum of |terms| (evalMagnitude);
 ///   map, row     the largest of |reference| and |operand| over the element's row.
 /// `reductionLength` is the number of terms of one sum: K of a matmul, the updates of one row of a
-/// scatter_add, the row of a composite; 1 where nothing is summed. The constant grows with its square
-/// root, as independent roundings do: an executor that sums a long row naively in one chain of equal
-/// terms may exceed it, which is meant.
+/// scatter_add, the row of a composite; 1 where nothing is summed. The constant grows with the square root of
+/// up to 256 terms, as independent roundings do, and with the logarithm of more: an executor that sums a long
+/// row naively in one chain may exceed it, which is meant.
 double opTolerance(const OpInfo& op, int64_t reductionLength, double magnitude, DType dtype = DType::f32);
 
 /// The default of wholeFunctionClose: 16 ulps of f32.

@@ -140,6 +140,15 @@ Result<void> checkContent(const std::string& path, const Checkpoint& checkpoint)
   return {};
 }
 
+/// Holds a checkpoint and fills in its damage. False where it is not there any more.
+bool verify(CheckpointEntry& entry) {
+  entry.hold = FolderHold::take(entry.path);
+  std::error_code error;
+  if (!entry.hold && !fs::exists(entry.path, error)) return false;
+  entry.damage = checkpointDamage(entry.path);
+  return true;
+}
+
 }  // namespace
 
 std::string checkpointDamage(const std::string& path) {
@@ -180,22 +189,28 @@ Result<std::string> saveCheckpoint(const std::string& runDir, const Checkpoint& 
 
 Result<std::vector<CheckpointEntry>> listCheckpoints(const std::string& runDir) {
   TG_TRY(std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
-  for (CheckpointEntry& entry : entries) entry.damage = checkpointDamage(entry.path);
+  std::erase_if(entries, [](CheckpointEntry& entry) { return !verify(entry); });
   return entries;
 }
 
 Result<LatestCheckpoint> latestCheckpoint(const std::string& runDir) {
-  TG_TRY(std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
-  LatestCheckpoint latest;
-  for (CheckpointEntry& entry : entries) {
-    entry.damage = checkpointDamage(entry.path);
-    if (entry.damage.empty()) {
-      latest.good = std::move(entry);
-      break;
+  // While it is read, the training may save newer ones and prune these: then the list is another.
+  constexpr int kAttempts = 10;
+  for (int attempt = 1;; ++attempt) {
+    TG_TRY(std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
+    LatestCheckpoint latest;
+    bool pruned = false;
+    for (CheckpointEntry& entry : entries) {
+      pruned = !verify(entry) || pruned;
+      if (pruned) break;
+      if (entry.damage.empty()) {
+        latest.good = std::move(entry);
+        break;
+      }
+      latest.skipped.push_back(std::move(entry));
     }
-    latest.skipped.push_back(std::move(entry));
+    if (!pruned || attempt == kAttempts) return latest;
   }
-  return latest;
 }
 
 Result<Checkpoint> readCheckpoint(const std::string& path) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,11 +49,14 @@ struct Checkpoint {
   NamedArrays params, states;
 };
 
+class FolderHold;
+
 /// A checkpoint folder as found on disk.
 struct CheckpointEntry {
   std::string path;
   int64_t step = 0;
   std::string damage;  ///< why it cannot be used, naming the file; empty for a good one
+  std::shared_ptr<const FolderHold> hold = {};  ///< while it lives, the run's training does not prune it
 };
 
 /// Writes `runDir`/ckpt/step_N and returns its path. One that is there already, good and of the same tensors

@@ -3,15 +3,18 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -171,12 +174,39 @@ Result<void> StagedFolder::commit() {
   return syncFolder(parent_);
 }
 
+std::shared_ptr<const FolderHold> FolderHold::take(const std::string& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return nullptr;
+  std::shared_ptr<const FolderHold> hold(new FolderHold(folder));
+  // Whoever saves or removes it has it for a moment. A file system without locks holds nothing.
+  constexpr int kAttempts = 20;
+  for (int i = 0; ::flock(folder, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i) {
+    if (i == kAttempts) return nullptr;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  // It may have been renamed, to be removed, before it was locked.
+  struct stat held {
+  }, named{};
+  const bool same = ::fstat(folder, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
+                    held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  return same ? hold : nullptr;
+}
+
+FolderHold::~FolderHold() { ::close(descriptor_); }
+
 Result<void> removeFolder(const std::string& parent, const std::string& name) {
   const std::string aside = temporaryPath(parent, name), path = parent + "/" + name;
-  if (::rename(path.c_str(), aside.c_str()) != 0) return systemError(path, "remove");
-  std::error_code error;
-  fs::remove_all(aside, error);
-  if (error) return fail(fmt::format("{}: cannot remove: {}", path, error.message()));
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool held = folder >= 0 && ::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool renamed = !held && ::rename(path.c_str(), aside.c_str()) == 0;
+  const int error = errno;
+  if (folder >= 0) ::close(folder);
+  if (held) return {};
+  errno = error;
+  if (!renamed) return systemError(path, "remove");
+  std::error_code failed;
+  fs::remove_all(aside, failed);
+  if (failed) return fail(fmt::format("{}: cannot remove: {}", path, failed.message()));
   return {};
 }
 

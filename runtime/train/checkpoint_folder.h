@@ -1,6 +1,7 @@
 // A checkpoint's folder as files: its COMPLETE, and how one folder takes the place of another.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,7 +43,21 @@ class StagedFolder {
   int lock_ = -1;
 };
 
-/// Removes a folder so that nobody sees a part of it under its name.
+/// Keeps a folder's files while someone reads them: `removeFolder` passes over one that is held.
+class FolderHold {
+ public:
+  /// Null where the folder is gone, or is being removed.
+  static std::shared_ptr<const FolderHold> take(const std::string& path);
+  FolderHold(const FolderHold&) = delete;
+  FolderHold& operator=(const FolderHold&) = delete;
+  ~FolderHold();
+
+ private:
+  explicit FolderHold(int descriptor) : descriptor_(descriptor) {}
+  int descriptor_;
+};
+
+/// Removes a folder so that nobody sees a part of it under its name; one that is held stays.
 Result<void> removeFolder(const std::string& parent, const std::string& name);
 /// Removes the temporary folders in `parent` whose processes no longer live.
 void removeStaleFolders(const std::string& parent);

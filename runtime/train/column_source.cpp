@@ -8,6 +8,7 @@
 #include "runtime/train/feed.h"
 #include "runtime/train/permutation.h"
 #include "runtime/train/source.h"
+#include "runtime/train/tensor_facts.h"
 
 namespace tg {
 
@@ -54,18 +55,21 @@ class ColumnSource : public Source {
                             first->name, batch_));
   }
 
-  Result<Inputs> batch(int64_t step) const override {
-    std::vector<int64_t> rows(static_cast<size_t>(batch_));
-    if (batch_) {
-      const int64_t each = stepsPerEpoch(), first = (step - 1) % each * batch_;
-      const Permutation order(static_cast<uint64_t>(training_), options_.seed,
-                              static_cast<uint64_t>((step - 1) / each), kEpochStream);
-      for (size_t at = 0; at < rows.size(); ++at) {
-        const auto place = static_cast<uint64_t>(first) + at;
-        rows[at] = static_cast<int64_t>(options_.shuffle ? order(place) : place);
-      }
+  Result<Inputs> batch(int64_t step) const override { return gather(trainingRows(step)); }
+  std::string notFinite(int64_t step) const override {
+    const std::vector<int64_t> rows = trainingRows(step);
+    auto inputs = gather(rows);
+    if (!inputs) return "";
+    for (const Column& column : columns_) {
+      const HostArray& array = inputs->at(column.name);
+      const int64_t place = firstNotFinite(array);
+      if (place == array.elements()) continue;
+      const std::string what = fmt::format("{} is {}", column.name, array.at(place));
+      if (!column.rows) return what;
+      const int64_t row = place / (array.elements() / batch_);
+      return fmt::format("{} in row {} of {}", what, rows[static_cast<size_t>(row)], column.rows->path());
     }
-    return gather(std::move(rows));
+    return "";
   }
   int64_t itemsPerStep() const override {
     if (batch_) return batch_;
@@ -78,14 +82,15 @@ class ColumnSource : public Source {
     std::vector<int64_t> rows(static_cast<size_t>(batch_));
     for (size_t at = 0; at < rows.size(); ++at)
       rows[at] = evalFirst_ + index * batch_ + static_cast<int64_t>(at);
-    return gather(std::move(rows));
+    return gather(inFile(std::move(rows)));
   }
   std::string fingerprint() const override {
     Fingerprint print;
     for (const Column& column : columns_) {
       print.add(fmt::format("{} {} {}", column.name, column.type.str(), column.spec.divisor.value_or(0)));
       if (column.rows) print.add(column.rows->str());
-      print.addSampled(column.rows ? column.rows->bytes() : std::span(column.constant.bytes));
+      print.addBytes(column.rows ? column.rows->bytes() : std::span(column.constant.bytes),
+                     column.rows ? column.rows->path() : "");
     }
     return print.str();
   }
@@ -105,13 +110,31 @@ class ColumnSource : public Source {
                        column.spec.divisor ? fmt::format(" / {}", *column.spec.divisor) : "", part);
   }
 
-  /// `rows` are places in the training part followed by the evaluation part. A seed chooses the rows of the
-  /// two when rows are shuffled, else they are the file's first and last ones.
-  Result<Inputs> gather(std::vector<int64_t> rows) const {
-    if (evalFirst_ && options_.shuffle) {
-      const Permutation split(static_cast<uint64_t>(total_), options_.seed, 0, kSplitStream);
-      for (int64_t& row : rows) row = static_cast<int64_t>(split(static_cast<uint64_t>(row)));
+  /// The rows of the files that a training step takes.
+  std::vector<int64_t> trainingRows(int64_t step) const {
+    std::vector<int64_t> rows(static_cast<size_t>(batch_));
+    if (batch_) {
+      const int64_t each = stepsPerEpoch(), first = (step - 1) % each * batch_;
+      const Permutation order(static_cast<uint64_t>(training_), options_.seed,
+                              static_cast<uint64_t>((step - 1) / each), kEpochStream);
+      for (size_t at = 0; at < rows.size(); ++at) {
+        const auto place = static_cast<uint64_t>(first) + at;
+        rows[at] = static_cast<int64_t>(options_.shuffle ? order(place) : place);
+      }
     }
+    return inFile(std::move(rows));
+  }
+
+  /// Of places in the training part followed by the evaluation part. A seed chooses the rows of the two when
+  /// rows are shuffled, else they are the file's first and last ones.
+  std::vector<int64_t> inFile(std::vector<int64_t> rows) const {
+    if (!evalFirst_ || !options_.shuffle) return rows;
+    const Permutation split(static_cast<uint64_t>(total_), options_.seed, 0, kSplitStream);
+    for (int64_t& row : rows) row = static_cast<int64_t>(split(static_cast<uint64_t>(row)));
+    return rows;
+  }
+
+  Result<Inputs> gather(const std::vector<int64_t>& rows) const {
     Inputs out;
     for (const Column& column : columns_) {
       if (!column.rows) {

@@ -1,7 +1,9 @@
 // The loss on data for evaluation: what training prints and what `tg-run eval` prints are one computation.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "runtime/session.h"
 #include "runtime/train/feed.h"
@@ -10,7 +12,9 @@ namespace tg {
 
 /// The mean of @eval's first result over the first `batches` batches, added up in their order in f64; 0 is
 /// all there are, which the feed must have at least one of. The session's steps and parameters stay as they
-/// are. `sessionFailed` tells whose the error is: the session's, or the feed's.
-Result<double> evaluateLoss(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed);
+/// are. `sessionFailed` tells whose the error is: the session's, or the feed's. Nothing where `stop` was set
+/// before the last batch.
+Result<std::optional<double>> evaluateLoss(Session& session, const Feed& feed, int64_t batches,
+                                           bool& sessionFailed, const std::atomic<bool>* stop = nullptr);
 
 }  // namespace tg

@@ -27,6 +27,7 @@ class JoinedFeed : public Feed {
   }
 
   Result<Inputs> batch(int64_t step) const override { return train_->batch(step); }
+  std::string notFinite(int64_t step) const override { return train_->notFinite(step); }
   int64_t itemsPerStep() const override { return train_->itemsPerStep(); }
   std::string unit() const override { return train_->unit(); }
   int64_t stepsPerEpoch() const override { return train_->stepsPerEpoch(); }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/module.h"
@@ -38,10 +39,13 @@ class Feed {
   /// Batches of evaluation there are; 0 without any. `evalBatch` takes 0 … evalBatches() - 1.
   virtual int64_t evalBatches() const = 0;
   virtual Result<Inputs> evalBatch(int64_t index) const = 0;
+  /// The first input of a training step that is infinite or no number, and the row of its file: `x is nan in
+  /// row 17 of x.npy`. "" where all are finite.
+  virtual std::string notFinite(int64_t /*step*/) const { return ""; }
   /// What the ids stand for, or null.
   virtual const Vocabulary* vocabulary() const = 0;
-  /// A hash of names, shapes, sizes and samples of the bytes, those for evaluation included: a resumed run
-  /// whose data differs in it would not go on as if never stopped.
+  /// A hash of names, shapes, sizes and bytes (of large files: samples, and when they were written), those
+  /// for evaluation included: a resumed run whose data differs in it would not go on as if never stopped.
   virtual std::string fingerprint() const = 0;
   /// A line for each source, for people.
   virtual std::vector<std::string> describe() const = 0;
@@ -67,5 +71,8 @@ Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Ite
 
 /// The smallest table each i32 argument of a function of stage tensor indexes, 0 where none is seen.
 int64_t idLimit(const Item& func, const Value* argument);
+
+/// Whether a fingerprint was made as those of this program are, so that a difference is one of the data.
+bool comparableData(std::string_view fingerprint);
 
 }  // namespace tg

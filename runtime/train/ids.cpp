@@ -1,5 +1,6 @@
 // What ids may be, and what marks data as the same.
 #define XXH_INLINE_ALL
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -15,6 +16,9 @@
 namespace tg {
 
 namespace {
+
+/// In front of a fingerprint: how it was made.
+constexpr std::string_view kScheme = "2-";
 
 /// A table or an axis of classes that an argument's ids choose from.
 struct IdReader {
@@ -80,15 +84,25 @@ void Fingerprint::add(std::string_view text) {
   digest_ = XXH3_64bits_withSeed(text.data(), text.size(), digest_);
 }
 
-void Fingerprint::addSampled(std::span<const std::byte> bytes) {
-  constexpr size_t kSample = size_t{1} << 20;
-  const auto first = bytes.first(std::min(bytes.size(), kSample));
-  const auto last = bytes.last(std::min(bytes.size(), kSample));
+void Fingerprint::addBytes(std::span<const std::byte> bytes, const std::string& path) {
+  constexpr size_t kBlock = size_t{1} << 16, kBlocks = 4096;
   add(fmt::format("{} bytes", bytes.size()));
-  for (const auto sample : {first, last})
-    digest_ = XXH3_64bits_withSeed(sample.data(), sample.size(), digest_);
+  if (bytes.size() <= kBlock * kBlocks) {
+    digest_ = XXH3_64bits_withSeed(bytes.data(), bytes.size(), digest_);
+    return;
+  }
+  for (size_t i = 0; i < kBlocks; ++i) {
+    const size_t at = (bytes.size() - kBlock) / (kBlocks - 1) * i;
+    const auto block = i + 1 < kBlocks ? bytes.subspan(at, kBlock) : bytes.last(kBlock);
+    digest_ = XXH3_64bits_withSeed(block.data(), block.size(), digest_);
+  }
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0)
+    add(fmt::format("written at {}.{:09}", status.st_mtim.tv_sec, status.st_mtim.tv_nsec));
 }
 
-std::string Fingerprint::str() const { return fmt::format("{:016x}", digest_); }
+std::string Fingerprint::str() const { return fmt::format("{}{:016x}", kScheme, digest_); }
+
+bool comparableData(std::string_view fingerprint) { return fingerprint.starts_with(kScheme); }
 
 }  // namespace tg

@@ -4,8 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -48,8 +52,62 @@ std::string jsonLine(const MetricRow& row) {
   return line + "}\n";
 }
 
+/// Reads a line as `jsonLine` writes it, ten times as fast as a JSON parser. False for any other spelling: a
+/// JSON parser decides on that.
+class OwnLine {
+ public:
+  explicit OwnLine(std::string_view line) : at_(line.data()), end_(line.data() + line.size()) {}
+
+  /// `row` keeps the memory of the row before.
+  bool read(MetricRow& row) {
+    size_t values = 0;
+    std::string_view name;
+    double number = 0;
+    if (!take("{\"step\": ") || !integer(row.step) || !take(", \"time\": ") || !real(row.time)) return false;
+    while (take(", \"")) {
+      if (!text(name) || !take(": ") || !real(number)) return false;
+      if (name == "step" || name == "time") return false;
+      if (values == row.values.size()) row.values.emplace_back();
+      row.values[values].first.assign(name);
+      row.values[values++].second = number;
+    }
+    row.values.resize(values);
+    return take("}") && at_ == end_;
+  }
+
+ private:
+  bool take(std::string_view word) {
+    if (!std::string_view(at_, static_cast<size_t>(end_ - at_)).starts_with(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  /// Up to the quote; one with escapes is another spelling.
+  bool text(std::string_view& into) {
+    const char* begin = at_;
+    while (at_ != end_ && *at_ != '"' && *at_ != '\\' && static_cast<unsigned char>(*at_) >= ' ') ++at_;
+    into = {begin, static_cast<size_t>(at_ - begin)};
+    return take("\"");
+  }
+  template <class Number>
+  bool digits(Number& into) {
+    const char* first = at_ + (at_ != end_ && *at_ == '-');
+    if (first == end_ || *first < '0' || *first > '9') return false;
+    auto [after, status] = std::from_chars(at_, end_, into);
+    at_ = after;
+    return status == std::errc();
+  }
+  bool integer(int64_t& into) { return digits(into); }
+  bool real(double& into) {
+    if (!take("null")) return digits(into);
+    into = std::numeric_limits<double>::quiet_NaN();
+    return true;
+  }
+
+  const char *at_, *end_;
+};
+
 /// Step, time and the named values of a line; nothing when it is no row.
-std::optional<MetricRow> parseRow(std::string_view line) {
+std::optional<MetricRow> parseJsonRow(std::string_view line) {
   Json json = Json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return {};
   MetricRow row;
@@ -66,6 +124,48 @@ std::optional<MetricRow> parseRow(std::string_view line) {
       row.values.emplace_back(name, number);
   }
   return row;
+}
+
+/// Calls `line` with each line of a file, without its break, until one gives an error. What follows the last
+/// break is left out: someone is writing it. Holds a piece of the file at a time.
+Result<void> forEachLine(const std::string& path, const std::function<Result<void>(std::string_view)>& line) {
+  const auto failed = [&](const char* doing) {
+    return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+  };
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
+  if (!file) return failed("open");
+  std::string held(size_t{1} << 18, '\0');
+  size_t used = 0;  // of what is held: the beginning of a line
+  while (true) {
+    if (used == held.size()) held.resize(held.size() * 2);
+    const size_t got = std::fread(held.data() + used, 1, held.size() - used, file.get());
+    if (got == 0) return std::ferror(file.get()) ? failed("read") : Result<void>();
+    const std::string_view all(held.data(), used + got);
+    size_t begin = 0;
+    for (size_t end = all.find('\n', used); end != all.npos; end = all.find('\n', begin)) {
+      TG_CHECK(line(all.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+    used = all.size() - begin;
+    std::memmove(held.data(), held.data() + begin, used);
+  }
+}
+
+/// Calls `visit` with each row of a file, and `broken` with the number of each line that is none.
+Result<void> forEachRow(const std::string& path, const std::function<void(const MetricRow&)>& visit,
+                        const std::function<Result<void>(int64_t)>& broken) {
+  MetricRow row;
+  int64_t number = 0;
+  return forEachLine(path, [&](std::string_view line) -> Result<void> {
+    ++number;
+    if (!OwnLine(line).read(row)) {
+      auto other = parseJsonRow(line);
+      if (!other) return broken(number);
+      row = std::move(*other);
+    }
+    visit(row);
+    return {};
+  });
 }
 
 std::string csvCell(const std::string& name) {
@@ -96,6 +196,7 @@ double wallTime() {
 
 struct MetricsWriter::Impl {
   std::string runDir;
+  std::string damaged;
   std::string jsonLines;  ///< not written yet
   AppendFile jsonl;
 
@@ -120,9 +221,17 @@ Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep) {
   const std::string path = jsonlPath(runDir);
   std::string kept;
   if (lastStep > 0 && ::access(path.c_str(), F_OK) == 0) {
-    TG_TRY(std::vector<MetricRow> rows, readMetrics(runDir));
-    for (const MetricRow& row : rows)
+    bool broken = false;
+    auto keep = [&](const MetricRow& row) {
       if (row.step <= lastStep) kept += jsonLine(row);
+    };
+    TG_CHECK(forEachRow(path, keep, [&](int64_t) -> Result<void> {
+      broken = true;
+      return {};
+    }));
+    if (broken) {
+      TG_TRY(damaged, setAside(path));
+    }
   }
   TG_CHECK(replaceFile(path, kept));
   return jsonl.open(path, 0);
@@ -218,6 +327,8 @@ MetricsWriter::open(const std::string& runDir, const std::vector<MetricsFormat>&
   return writer;
 }
 
+const std::string& MetricsWriter::damaged() const { return impl_->damaged; }
+
 MetricsWriter::~MetricsWriter() {
   if (impl_) (void)flush();  // a caller that wants to know has called it
 }
@@ -239,20 +350,16 @@ Result<void> MetricsWriter::flush() {
   return {};
 }
 
-Result<std::vector<MetricRow>> readMetrics(const std::string& runDir) {
+Result<void> forEachMetricRow(const std::string& runDir, const std::function<void(const MetricRow&)>& visit) {
   const std::string path = jsonlPath(runDir);
-  TG_TRY(std::vector<std::byte> bytes, readFile(path));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return forEachRow(path, visit, [&](int64_t number) -> Result<void> {
+    return fail(fmt::format("{}:{}: expected a row {{\"step\": …}} of numbers", path, number));
+  });
+}
+
+Result<std::vector<MetricRow>> readMetrics(const std::string& runDir) {
   std::vector<MetricRow> rows;
-  size_t begin = 0;
-  for (int64_t number = 1; begin < text.size(); ++number) {
-    const size_t end = text.find('\n', begin);
-    if (end == std::string_view::npos) break;
-    auto row = parseRow(text.substr(begin, end - begin));
-    if (!row) return fail(fmt::format("{}:{}: expected a row {{\"step\": …}} of numbers", path, number));
-    rows.push_back(std::move(*row));
-    begin = end + 1;
-  }
+  TG_CHECK(forEachMetricRow(runDir, [&](const MetricRow& row) { rows.push_back(row); }));
   return rows;
 }
 

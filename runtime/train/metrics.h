@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,6 +34,8 @@ class MetricsWriter {
   static Result<std::unique_ptr<MetricsWriter>>
   open(const std::string& runDir, const std::vector<MetricsFormat>& formats, int64_t lastStep);
   ~MetricsWriter();
+  /// Where the rows that were there are, when some were damaged: the good ones were taken over.
+  const std::string& damaged() const;
   /// Buffered; `flush` makes the rows visible to readers.
   Result<void> add(const MetricRow& row);
   Result<void> flush();
@@ -42,6 +45,10 @@ class MetricsWriter {
   MetricsWriter() = default;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Calls `visit` with each row of a run's metrics.jsonl in order, without holding them all. Errors and what
+/// is passed over are those of readMetrics.
+Result<void> forEachMetricRow(const std::string& runDir, const std::function<void(const MetricRow&)>& visit);
 
 /// The rows of a run's metrics.jsonl in order. A last line without its line break is passed over; another
 /// broken line is an error that names it.

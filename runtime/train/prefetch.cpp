@@ -1,5 +1,6 @@
 #include "runtime/train/prefetch.h"
 
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,6 +25,15 @@ Prefetcher::~Prefetcher() {
   worker_.join();
 }
 
+/// An exception may not leave the thread.
+Result<Inputs> Prefetcher::batchOf(int64_t step) const {
+  try {
+    return feed_.batch(step);
+  } catch (const std::bad_alloc&) {
+    return fail(fmt::format("out of memory for the batch of step {}", step));
+  }
+}
+
 void Prefetcher::work() {
   for (int64_t step = first_; step <= last_; ++step) {
     {
@@ -31,7 +41,7 @@ void Prefetcher::work() {
       changed_.wait(lock, [&] { return stop_ || ready_.size() < kAhead; });
       if (stop_) return;
     }
-    Result<Inputs> batch = feed_.batch(step);
+    Result<Inputs> batch = batchOf(step);
     const bool failed = !batch;
     {
       std::lock_guard lock(mutex_);

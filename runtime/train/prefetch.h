@@ -27,6 +27,7 @@ class Prefetcher {
 
  private:
   void work();
+  Result<Inputs> batchOf(int64_t step) const;
 
   const Feed& feed_;
   const int64_t first_, last_;

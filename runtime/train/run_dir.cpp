@@ -28,15 +28,18 @@ std::string withoutSlash(std::string path) {
 }
 
 Result<ResolvedWeights> ofCheckpoint(const std::string& path) {
+  const std::shared_ptr<const FolderHold> hold = FolderHold::take(path);
   if (std::string damage = checkpointDamage(path); !damage.empty())
     return fail(fmt::format("{}: {}", path, damage));
   TG_TRY(TrainState state, readState(path));
   ResolvedWeights out;
+  out.hold = hold;
   out.file = fmt::format("{}/{}", path, kModelFile);
   // RUN/ckpt/step_N; a checkpoint that was copied elsewhere stands alone.
   const std::string run = runOf(path);
   if (run != path && trainedKind(run) == TrainedKind::run) out.run = run;
   out.taken = fmt::format("{} (step {})", path, state.step);
+  out.state = std::move(state);
   return out;
 }
 
@@ -79,7 +82,7 @@ Result<ResolvedWeights> resolveWeights(const std::string& given) {
   switch (trainedKind(path)) {
   case TrainedKind::run: return ofRun(path);
   case TrainedKind::checkpoint: return ofCheckpoint(path);
-  case TrainedKind::file: return ResolvedWeights{path, "", path, {}};
+  case TrainedKind::file: return ResolvedWeights{path, "", path, {}, {}};
   case TrainedKind::none: break;
   }
   std::error_code error;

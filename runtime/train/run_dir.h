@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/result.h"
 #include "runtime/runner.h"
+#include "runtime/train/checkpoint.h"
 
 namespace tg {
 
@@ -35,11 +37,15 @@ enum class TrainedKind : uint8_t { none, run, checkpoint, file };
 /// checkpoint; any other folder, and what does not exist, none.
 TrainedKind trainedKind(const std::string& path);
 
+class FolderHold;
+
 struct ResolvedWeights {
   std::string file;                  ///< the safetensors file with the params
   std::string run;                   ///< the run it belongs to; "" when it stands alone
   std::string taken;                 ///< for people: which checkpoint, of which step
   std::vector<std::string> skipped;  ///< for people, a line for each newer checkpoint that cannot be used
+  std::optional<TrainState> state;   ///< of the checkpoint; none for a file
+  std::shared_ptr<const FolderHold> hold = {};  ///< of a checkpoint: while it lives, `file` is not pruned
 };
 /// A run is its latest good checkpoint, a checkpoint that folder (an error when damaged), a file itself. An
 /// error also when a run has no good checkpoint; it names all that are damaged.

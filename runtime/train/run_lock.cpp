@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,9 +16,10 @@ namespace tg {
 
 namespace {
 
-// Who asks whether a run lives holds a shared lock for a moment, which a trainer outlasts.
-constexpr int kAttempts = 10;
-constexpr auto kPause = std::chrono::milliseconds(10);
+// A trainer outlasts who asks whether a run lives, which takes a shared lock for a moment, and a process that
+// was killed but is not gone yet.
+constexpr int kAttempts = 100;
+constexpr auto kPause = std::chrono::milliseconds(20);
 
 int openFolder(const std::string& path) { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }
 
@@ -26,9 +28,10 @@ int openFolder(const std::string& path) { return ::open(path.c_str(), O_RDONLY |
 Result<RunLock> RunLock::take(const std::string& runDir) {
   int descriptor = openFolder(runDir);
   if (descriptor < 0) return fail(fmt::format("cannot open {}: {}", runDir, std::strerror(errno)));
-  RunLock lock(descriptor);
+  RunLock lock(runDir, descriptor);
   for (int i = 0; i < kAttempts; ++i) {
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
+    if (errno != EWOULDBLOCK) return fail(fmt::format("cannot lock {}: {}", runDir, std::strerror(errno)));
     std::this_thread::sleep_for(kPause);
   }
   return fail(fmt::format("{} is in use: another process trains there", runDir));
@@ -36,6 +39,15 @@ Result<RunLock> RunLock::take(const std::string& runDir) {
 
 RunLock::~RunLock() {
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<void> RunLock::check() const {
+  struct stat named {
+  }, held{};
+  if (::stat(path_.c_str(), &named) == 0 && ::fstat(descriptor_, &held) == 0 && named.st_dev == held.st_dev &&
+      named.st_ino == held.st_ino)
+    return {};
+  return fail(fmt::format("{} was moved or deleted, so the run ends", path_));
 }
 
 bool isTraining(const std::string& runDir) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "ir/result.h"
 
@@ -13,12 +14,18 @@ class RunLock {
  public:
   /// The error says that another process trains there, or why the folder cannot be opened.
   static Result<RunLock> take(const std::string& runDir);
-  RunLock(RunLock&& other) noexcept : descriptor_(other.descriptor_) { other.descriptor_ = -1; }
+  RunLock(RunLock&& other) noexcept
+      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
   RunLock& operator=(RunLock&&) = delete;
   ~RunLock();
 
+  /// An error when the folder has another name by now or is gone: what is written to its path would be
+  /// another run's.
+  Result<void> check() const;
+
  private:
-  explicit RunLock(int descriptor) : descriptor_(descriptor) {}
+  RunLock(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  std::string path_;
   int descriptor_;
 };
 

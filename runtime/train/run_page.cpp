@@ -72,17 +72,33 @@ Result<Json> readLines(const std::string& path, size_t limit, size_t& count) {
   return lines;
 }
 
-/// The steps to be done: `steps=N` or `steps = N` of config.toml, 0 where it does not say.
-int64_t stepsOf(std::string_view config) {
+/// A part of a line of config.toml without the spaces and quotes around it.
+std::string bare(std::string_view text) {
+  constexpr std::string_view kAround = " \t\r\"";
+  const size_t begin = text.find_first_not_of(kAround);
+  if (begin == std::string_view::npos) return "";
+  return std::string(text.substr(begin, text.find_last_not_of(kAround) - begin + 1));
+}
+
+/// The lines `option = value` of config.toml.
+std::vector<std::pair<std::string, std::string>> optionsOf(std::string_view config) {
+  std::vector<std::pair<std::string, std::string>> options;
   while (!config.empty()) {
-    const size_t end = std::min(config.find('\n'), config.size());
-    std::string line;
-    for (char c : config.substr(0, end))
-      if (c != ' ' && c != '\t' && c != '"' && c != '\r') line += c;
-    config.remove_prefix(std::min(end + 1, config.size()));
-    if (!line.starts_with("steps=")) continue;
+    const std::string_view line = config.substr(0, std::min(config.find('\n'), config.size()));
+    config.remove_prefix(std::min(line.size() + 1, config.size()));
+    const size_t equals = line.find('=');
+    if (line.starts_with('#') || equals == std::string_view::npos) continue;
+    options.emplace_back(bare(line.substr(0, equals)), bare(line.substr(equals + 1)));
+  }
+  return options;
+}
+
+/// The steps to be done, as config.toml says; 0 where it does not.
+int64_t stepsOf(std::string_view config) {
+  for (const auto& [option, value] : optionsOf(config)) {
     int64_t steps = 0;
-    const auto parsed = std::from_chars(line.data() + 6, line.data() + line.size(), steps);
+    if (option != "steps") continue;
+    const auto parsed = std::from_chars(value.data(), value.data() + value.size(), steps);
     return parsed.ec == std::errc() && steps > 0 ? steps : 0;
   }
   return 0;
@@ -103,14 +119,34 @@ Json numbers(const std::vector<double>& values) {
   return array;
 }
 
-Json seriesOf(const std::vector<MetricRow>& rows) {
-  std::vector<std::string> keys;
-  for (const MetricRow& row : rows)
-    for (const auto& [key, value] : row.values)
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+/// What metrics.jsonl comes to. A row at a time: a long run has millions of them.
+struct Numbers {
+  RunSummarizer summary;
+  std::vector<std::pair<std::string, CurveThinner>> curves;  ///< in the order of their first points
+
+  void add(const MetricRow& row) {
+    summary.add(row);
+    for (const auto& [key, value] : row.values) curve(key).add(row.step, row.time, value);
+  }
+  CurveThinner& curve(const std::string& key) {
+    for (auto& [known, thinner] : curves)
+      if (known == key) return thinner;
+    return curves.emplace_back(key, CurveThinner()).second;
+  }
+};
+
+/// Of a run that may have no rows yet.
+Result<Numbers> numbersOf(const std::string& runDir) {
+  Numbers numbers;
+  if (::access(RunDir{runDir}.metrics().c_str(), F_OK) != 0) return numbers;
+  TG_CHECK(forEachMetricRow(runDir, [&](const MetricRow& row) { numbers.add(row); }));
+  return numbers;
+}
+
+Json seriesOf(const Numbers& all) {
   Json series = Json::object();
-  for (const std::string& key : keys) {
-    Curve curve = curveOf(rows, key);
+  for (const auto& [key, thinner] : all.curves) {
+    Curve curve = thinner.finish();
     Json& one = series[key];
     one = {{"step", curve.steps}, {"time", numbers(curve.times)}, {"value", numbers(curve.values)}};
     if (!curve.mean.empty()) one["mean"] = numbers(curve.mean);
@@ -131,18 +167,14 @@ Json summaryJson(const RunSummary& summary) {
           {"eta", numberOrNull(summary.eta)}};
 }
 
-Result<std::vector<MetricRow>> rowsOf(const std::string& runDir) {
-  if (::access(RunDir{runDir}.metrics().c_str(), F_OK) != 0) return std::vector<MetricRow>();
-  return readMetrics(runDir);
-}
-
 /// The summary of a run whose files are read already. A page that a training writes last finds its lock held
 /// still, so `ending` says that nobody else trains.
-RunSummary summaryOf(const std::string& runDir, const std::string& name, const std::vector<MetricRow>& rows,
+RunSummary summaryOf(const std::string& runDir, const std::string& name, const Numbers& numbers,
                      const std::optional<std::string>& config, const Json& env, bool ending) {
   int64_t steps = config ? stepsOf(*config) : 0;
   if (env.contains("steps") && env["steps"].is_number_integer()) steps = env["steps"].get<int64_t>();
-  RunSummary summary = summarizeRun(name, rows, steps);
+  RunSummary summary = numbers.summary.finish(name, steps);
+  if (config) summary.options = optionsOf(*config);
   if (!ending && isTraining(runDir))
     summary.state = RunState::running;
   else if (steps > 0 && summary.step >= steps)
@@ -154,17 +186,17 @@ RunSummary summaryOf(const std::string& runDir, const std::string& name, const s
 /// none.
 Result<Json> runJson(const std::string& runDir, const std::string& name, std::optional<double> due,
                      bool ending) {
-  TG_TRY(std::vector<MetricRow> rows, rowsOf(runDir));
+  TG_TRY(const Numbers numbers, numbersOf(runDir));
   TG_TRY(std::optional<std::string> config, readIfThere(RunDir{runDir}.config()));
   TG_TRY(Json env, readJson(RunDir{runDir}.env()));
   TG_TRY(Json plan, readJson(RunDir{runDir}.plan()));
   size_t sampleCount = 0;
   TG_TRY(Json samples, readLines(RunDir{runDir}.samples(), kShownSamples, sampleCount));
-  const RunSummary summary = summaryOf(runDir, name, rows, config, env, ending);
+  const RunSummary summary = summaryOf(runDir, name, numbers, config, env, ending);
   Json run = {{"name", name}, {"running", due.has_value()}, {"state", tg::name(summary.state)}};
   if (due) run["due_seconds"] = *due;
   run["summary"] = summaryJson(summary);
-  run["series"] = seriesOf(rows);
+  run["series"] = seriesOf(numbers);
   run["samples"] = std::move(samples);
   run["sample_count"] = sampleCount;
   if (config) run["config"] = *config;
@@ -181,7 +213,7 @@ std::string now() {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
-Result<void> writePage(const std::string& path, Json runs) {
+std::string pageOf(Json runs) {
   const auto clock = std::chrono::system_clock::now().time_since_epoch();
   const Json data = {{"written", now()},
                      {"written_at", std::chrono::duration<double>(clock).count()},
@@ -197,7 +229,7 @@ Result<void> writePage(const std::string& path, Json runs) {
       page += c;
   }
   page += kTemplate.substr(place + kPlace.size());
-  return writeFile(path, std::as_bytes(std::span(page)));
+  return page;
 }
 
 /// The name of each directory, or its path as given where two have the same name.
@@ -224,30 +256,42 @@ Result<std::string> findRun(const std::string& path) {
   return given;
 }
 
+Result<std::vector<std::string>> findRuns(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> runs;
+  auto one = findRun(path);
+  if (one) return std::vector<std::string>{*std::move(one)};
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
+    if (fs::exists(entry.path() / "metrics.jsonl", error)) runs.push_back(entry.path().string());
+  if (runs.empty()) return one.error();
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
 Result<RunSummary> summarizeRun(const std::string& runDir) {
-  TG_TRY(std::vector<MetricRow> rows, rowsOf(runDir));
+  TG_TRY(const Numbers numbers, numbersOf(runDir));
   TG_TRY(std::optional<std::string> config, readIfThere(RunDir{runDir}.config()));
   TG_TRY(Json env, readJson(RunDir{runDir}.env()));
-  return summaryOf(runDir, nameOf(runDir), rows, config, env, false);
+  return summaryOf(runDir, nameOf(runDir), numbers, config, env, false);
 }
 
 Result<void> writeRunPage(const std::string& runDir, std::optional<double> dueSeconds) {
   Json runs = Json::array();
   TG_TRY(Json run, runJson(runDir, nameOf(runDir), dueSeconds, !dueSeconds));
   runs.push_back(std::move(run));
-  return writePage(runDir + "/index.html", std::move(runs));
+  const std::string page = pageOf(std::move(runs));
+  return writeFile(runDir + "/index.html", std::as_bytes(std::span(page)));
 }
 
-Result<void> writePlotPage(const std::string& path, const std::vector<std::string>& runDirs) {
+Result<std::string> plotPage(const std::vector<std::string>& runDirs) {
   Json runs = Json::array();
   const std::vector<std::string> names = namesOf(runDirs);
   for (size_t i = 0; i < runDirs.size(); ++i) {
-    TG_TRY(std::vector<MetricRow> rows, readMetrics(runDirs[i]));
-    if (rows.empty()) return fail(fmt::format("{}: metrics.jsonl has no rows", runDirs[i]));
     TG_TRY(Json run, runJson(runDirs[i], names[i], {}, false));
+    if (run["series"].empty()) return fail(fmt::format("{}: metrics.jsonl has no rows", runDirs[i]));
     runs.push_back(std::move(run));
   }
-  return writePage(path, std::move(runs));
+  return pageOf(std::move(runs));
 }
 
 }  // namespace tg

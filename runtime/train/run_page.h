@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/result.h"
@@ -37,12 +39,34 @@ struct RunSummary {
   std::optional<double> itemsPerSecond;  ///< the median of the last rows that say it
   std::optional<double> secondsPerStep;  ///< over the last rows, evaluations included
   std::optional<double> eta;             ///< seconds
+  /// What config.toml says, as `option` and `value` in the file's order; empty without one.
+  std::vector<std::pair<std::string, std::string>> options;
 };
 RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& rows, int64_t steps);
+
+/// Makes a summary of rows that come one by one.
+class RunSummarizer {
+ public:
+  void add(const MetricRow& row);
+  /// `steps` are those to be done, 0 where unknown.
+  RunSummary finish(const std::string& name, int64_t steps) const;
+
+ private:
+  RunSummary summary_;
+  std::deque<double> rates_;                       ///< the last finite items_per_s
+  std::deque<std::pair<int64_t, double>> recent_;  ///< step and time of the last rows
+};
 
 /// The directory of the run that `path` stands for: itself, or the run of a checkpoint directory or of a
 /// file in one. An error says what is not there.
 Result<std::string> findRun(const std::string& path);
+
+/// The runs that `path` stands for: those that lie in a folder which is none itself, in the order of their
+/// names, or the one that findRun finds.
+Result<std::vector<std::string>> findRuns(const std::string& path);
+
+/// The options that not all of these runs have alike, without those that say where a run is kept.
+std::vector<std::string> differingOptions(const std::vector<RunSummary>& runs);
 
 /// The summary of a run directory, which may have no rows yet.
 Result<RunSummary> summarizeRun(const std::string& runDir);
@@ -52,8 +76,8 @@ Result<RunSummary> summarizeRun(const std::string& runDir);
 /// while it says that instead. The last call of a run passes nothing.
 Result<void> writeRunPage(const std::string& runDir, std::optional<double> dueSeconds = {});
 
-/// Writes a page that compares runs. One that has no metrics is an error.
-Result<void> writePlotPage(const std::string& path, const std::vector<std::string>& runDirs);
+/// A page that compares runs. One that has no metrics is an error.
+Result<std::string> plotPage(const std::vector<std::string>& runDirs);
 
 /// A curve for the page. `mean` is empty unless points were left out: then it is the mean of the values in
 /// each point's bucket, which smoothing starts from.
@@ -63,5 +87,32 @@ struct Curve {
 };
 /// The values of `key` over the rows that have it, at most kCurvePoints of them.
 Curve curveOf(const std::vector<MetricRow>& rows, const std::string& key);
+
+/// Thins a curve out while its points come, so that a run of any length takes the same memory.
+class CurveThinner {
+ public:
+  void add(int64_t step, double time, double value);
+  Curve finish() const;
+
+ private:
+  struct Point {
+    int64_t step = 0;
+    double time = 0, value = 0;
+  };
+  /// What is kept of points that follow one another: the least, the largest, the first that is not finite.
+  struct Bucket {
+    std::optional<Point> low, high, broken;
+    double sum = 0;  ///< of the finite ones
+    int64_t finite = 0, count = 0;
+    void add(const Point& point);
+    void add(const Bucket& next);
+  };
+  static void put(Curve& curve, const Bucket& bucket);
+
+  std::vector<Point> all_;       ///< while there are few enough to show them all
+  std::vector<Bucket> buckets_;  ///< of each_ points, the last of fewer
+  int64_t each_ = 1;
+  Point last_;
+};
 
 }  // namespace tg

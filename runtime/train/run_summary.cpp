@@ -1,6 +1,8 @@
 // Numbers about a run: its summary and its curves.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "runtime/train/run_page.h"
 
@@ -17,54 +19,6 @@ std::optional<double> valueOf(const MetricRow& row, const std::string& key) {
   return {};
 }
 
-std::optional<double> recentMedian(const std::vector<MetricRow>& rows, const std::string& key) {
-  std::vector<double> values;
-  for (auto row = rows.rbegin(); row != rows.rend() && values.size() < kRecentRows; ++row)
-    if (auto value = valueOf(*row, key); value && std::isfinite(*value)) values.push_back(*value);
-  if (values.empty()) return {};
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-struct Point {
-  int64_t step;
-  double time, value;
-};
-
-void put(Curve& curve, const Point& point) {
-  curve.steps.push_back(point.step);
-  curve.times.push_back(point.time);
-  curve.values.push_back(point.value);
-}
-
-/// The smallest and the largest of points [begin, end), and the first that is not finite, in their order.
-void putBucket(Curve& curve, const std::vector<Point>& points, size_t begin, size_t end) {
-  const size_t none = points.size();
-  size_t low = none, high = none, broken = none;
-  double sum = 0;
-  size_t count = 0;
-  for (size_t i = begin; i < end; ++i) {
-    const double value = points[i].value;
-    if (!std::isfinite(value)) {
-      broken = std::min(broken, i);
-      continue;
-    }
-    if (low == none || value < points[low].value) low = i;
-    if (high == none || value > points[high].value) high = i;
-    sum += value;
-    ++count;
-  }
-  std::vector<size_t> chosen{low, high, broken};
-  std::sort(chosen.begin(), chosen.end());
-  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-  for (size_t i : chosen) {
-    if (i == none) continue;
-    put(curve, points[i]);
-    curve.mean.push_back(std::isfinite(points[i].value) ? sum / static_cast<double>(count) : NAN);
-  }
-}
-
 }  // namespace
 
 std::string_view name(RunState state) {
@@ -76,54 +30,148 @@ std::string_view name(RunState state) {
   return "stopped";
 }
 
-RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& rows, int64_t steps) {
-  RunSummary summary;
+void RunSummarizer::add(const MetricRow& row) {
+  summary_.step = std::max(summary_.step, row.step);
+  summary_.time = std::max(summary_.time, row.time);
+  if (auto loss = valueOf(row, "loss")) summary_.loss = loss;
+  if (auto rate = valueOf(row, "items_per_s"); rate && std::isfinite(*rate)) rates_.push_back(*rate);
+  recent_.emplace_back(row.step, row.time);
+  if (rates_.size() > kRecentRows) rates_.pop_front();
+  if (recent_.size() > kRecentRows) recent_.pop_front();
+  auto val = valueOf(row, "val_loss");
+  if (!val) return;
+  summary_.valLoss = val;
+  // A loss that is no number is never the best.
+  if (std::isfinite(*val) && (!summary_.bestValLoss || *val < *summary_.bestValLoss)) {
+    summary_.bestValLoss = val;
+    summary_.bestStep = row.step;
+  }
+}
+
+RunSummary RunSummarizer::finish(const std::string& name, int64_t steps) const {
+  RunSummary summary = summary_;
   summary.name = name;
   summary.steps = steps;
-  for (const MetricRow& row : rows) {
-    summary.step = std::max(summary.step, row.step);
-    summary.time = std::max(summary.time, row.time);
-    if (auto loss = valueOf(row, "loss")) summary.loss = loss;
-    auto val = valueOf(row, "val_loss");
-    if (!val) continue;
-    summary.valLoss = val;
-    // A loss that is no number is never the best.
-    if (std::isfinite(*val) && (!summary.bestValLoss || *val < *summary.bestValLoss)) {
-      summary.bestValLoss = val;
-      summary.bestStep = row.step;
-    }
+  if (!rates_.empty()) {
+    std::vector<double> rates(rates_.begin(), rates_.end());
+    auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+    std::nth_element(rates.begin(), middle, rates.end());
+    summary.itemsPerSecond = *middle;
   }
-  summary.itemsPerSecond = recentMedian(rows, "items_per_s");
-  if (!rows.empty()) {
-    const MetricRow& first = rows[rows.size() - std::min(rows.size(), kRecentRows)];
-    const int64_t done = rows.back().step - first.step;
-    if (done > 0) summary.secondsPerStep = (rows.back().time - first.time) / static_cast<double>(done);
+  if (!recent_.empty()) {
+    const int64_t done = recent_.back().first - recent_.front().first;
+    const double seconds = recent_.back().second - recent_.front().second;
+    if (done > 0) summary.secondsPerStep = seconds / static_cast<double>(done);
   }
   if (summary.secondsPerStep && steps > summary.step)
     summary.eta = *summary.secondsPerStep * static_cast<double>(steps - summary.step);
   return summary;
 }
 
-Curve curveOf(const std::vector<MetricRow>& rows, const std::string& key) {
-  std::vector<Point> points;
-  bool broken = false;
-  for (const MetricRow& row : rows) {
-    auto value = valueOf(row, key);
-    if (!value) continue;
-    points.push_back({row.step, row.time, *value});
-    broken = broken || !std::isfinite(*value);
+std::vector<std::string> differingOptions(const std::vector<RunSummary>& runs) {
+  std::map<std::string, std::set<std::string>> values;
+  std::map<std::string, size_t> given;
+  for (const RunSummary& run : runs)
+    for (const auto& [option, value] : run.options) values[option].insert(value), ++given[option];
+  std::vector<std::string> out;
+  for (const auto& [option, all] : values)
+    if ((all.size() > 1 || given[option] < runs.size()) && option != "run-dir" && option != "out")
+      out.push_back(option);
+  return out;
+}
+
+RunSummary summarizeRun(const std::string& name, const std::vector<MetricRow>& rows, int64_t steps) {
+  RunSummarizer summarizer;
+  for (const MetricRow& row : rows) summarizer.add(row);
+  return summarizer.finish(name, steps);
+}
+
+void CurveThinner::Bucket::add(const Point& point) {
+  ++count;
+  if (!std::isfinite(point.value)) {
+    if (!broken) broken = point;
+    return;
   }
+  if (!low || point.value < low->value) low = point;
+  if (!high || point.value > high->value) high = point;
+  sum += point.value;
+  ++finite;
+}
+
+void CurveThinner::Bucket::add(const Bucket& next) {
+  if (next.low && (!low || next.low->value < low->value)) low = next.low;
+  if (next.high && (!high || next.high->value > high->value)) high = next.high;
+  if (!broken) broken = next.broken;
+  sum += next.sum;
+  finite += next.finite;
+  count += next.count;
+}
+
+void CurveThinner::add(int64_t step, double time, double value) {
+  last_ = {step, time, value};
+  if (all_.size() < kCurvePoints + 1) all_.push_back(last_);
+  if (buckets_.empty() || buckets_.back().count == each_) {
+    // Twice as many as are shown, so that a shown one has nearly as many points as the next.
+    if (buckets_.size() == 2 * kCurvePoints) {
+      for (size_t i = 0; i < kCurvePoints; ++i) {
+        if (i > 0) buckets_[i] = buckets_[2 * i];
+        buckets_[i].add(buckets_[2 * i + 1]);
+      }
+      buckets_.resize(kCurvePoints);
+      each_ *= 2;
+    }
+    buckets_.emplace_back();
+  }
+  buckets_.back().add(last_);
+}
+
+/// The points of a bucket in their order.
+void CurveThinner::put(Curve& curve, const Bucket& bucket) {
+  std::vector<Point> points;
+  for (const auto* point : {&bucket.low, &bucket.high, &bucket.broken})
+    if (*point) points.push_back(**point);
+  std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.step < b.step; });
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (i > 0 && points[i].step == points[i - 1].step) continue;
+    curve.steps.push_back(points[i].step);
+    curve.times.push_back(points[i].time);
+    curve.values.push_back(points[i].value);
+    const double mean = bucket.sum / static_cast<double>(bucket.finite);
+    curve.mean.push_back(std::isfinite(points[i].value) ? mean : NAN);
+  }
+}
+
+Curve CurveThinner::finish() const {
   Curve curve;
-  if (points.size() <= kCurvePoints) {
-    for (const Point& point : points) put(curve, point);
+  if (all_.size() <= kCurvePoints) {
+    for (const Point& point : all_) {
+      curve.steps.push_back(point.step);
+      curve.times.push_back(point.time);
+      curve.values.push_back(point.value);
+    }
     return curve;
   }
-  // Each bucket gives two points, or three where some value is not finite; the last point is a bucket of
-  // its own, so that the curve ends where the run is.
-  const size_t buckets = kCurvePoints / (broken ? 3 : 2) - 1, rest = points.size() - 1;
-  for (size_t i = 0; i < buckets; ++i) putBucket(curve, points, rest * i / buckets, rest * (i + 1) / buckets);
-  putBucket(curve, points, rest, points.size());
+  // Each shown bucket gives two points, or three where some value is not finite; the last point is one of its
+  // own, so that the curve ends where the run is.
+  const bool broken = std::any_of(buckets_.begin(), buckets_.end(), [](auto& each) { return !!each.broken; });
+  const size_t shown = kCurvePoints / (broken ? 3 : 2) - 1, count = buckets_.size();
+  for (size_t i = 0; i < shown; ++i) {
+    Bucket bucket;
+    for (size_t at = count * i / shown; at < count * (i + 1) / shown; ++at) bucket.add(buckets_[at]);
+    put(curve, bucket);
+  }
+  if (curve.steps.back() == last_.step) return curve;
+  Bucket end;
+  end.add(last_);
+  put(curve, end);
   return curve;
+}
+
+Curve curveOf(const std::vector<MetricRow>& rows, const std::string& key) {
+  CurveThinner thinner;
+  for (const MetricRow& row : rows)
+    if (auto value = valueOf(row, key)) thinner.add(row.step, row.time, *value);
+  return thinner.finish();
 }
 
 }  // namespace tg

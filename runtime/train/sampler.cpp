@@ -46,14 +46,14 @@ Sampler::Sampler(Session& session, const Item& predict, const Vocabulary& vocabu
       argument_(predict.body.args[0]->name), ids_(predict.body.args[0]->type),
       classes_(predict.results[0].type.shape.back()) {}
 
-Result<void> Sampler::run(const std::function<void(const std::string&)>& sink) {
+Result<void> Sampler::run(const std::function<bool(const std::string&)>& sink) {
   TG_TRY(std::vector<int32_t> ids, vocabulary_.encode(options_.prompt));
   if (ids.empty()) return fail("the prompt is empty");
   for (int64_t i = 0; i < options_.tokens; ++i) {
     TG_TRY(int32_t id, next(ids, i));
     ids.push_back(id);
     TG_TRY(std::string text, vocabulary_.decode({&id, 1}));
-    sink(text);
+    if (!sink(text)) break;
   }
   return {};
 }

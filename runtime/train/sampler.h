@@ -30,9 +30,9 @@ class Sampler {
   /// `predict` is what `predictor` gave; session and vocabulary outlive the sampler.
   Sampler(Session& session, const Item& predict, const Vocabulary& vocabulary, SampleOptions options);
 
-  /// Gives `sink` the text of each token that follows the prompt. Errors: an empty prompt, a byte of it that
-  /// the vocabulary lacks, the device's.
-  Result<void> run(const std::function<void(const std::string&)>& sink);
+  /// Gives `sink` the text of each token that follows the prompt until it says false. Errors: an empty
+  /// prompt, a byte of it that the vocabulary lacks, the device's.
+  Result<void> run(const std::function<bool(const std::string&)>& sink);
 
   const SampleOptions& options() const { return options_; }
 

@@ -16,12 +16,15 @@ class SampleLog {
   /// Rows after `lastStep` that an interrupted run left are removed first, a cut off last line too; 0 starts
   /// anew.
   static Result<std::unique_ptr<SampleLog>> open(const std::string& runDir, int64_t lastStep);
+  /// Where the rows that were there are, when some were damaged: the good ones were taken over.
+  const std::string& damaged() const { return damaged_; }
   /// `text` is what follows the prompt. Others can read the row when this returns.
   Result<void> add(int64_t step, const std::string& prompt, const std::string& text);
 
  private:
   SampleLog() = default;
   AppendFile file_;
+  std::string damaged_;
 };
 
 }  // namespace tg

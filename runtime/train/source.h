@@ -23,6 +23,7 @@ class Source {
   virtual ~Source() = default;
   /// As of Feed, over the training part.
   virtual Result<Inputs> batch(int64_t step) const = 0;
+  virtual std::string notFinite(int64_t /*step*/) const { return ""; }
   virtual int64_t itemsPerStep() const = 0;
   virtual std::string unit() const = 0;
   virtual int64_t stepsPerEpoch() const = 0;
@@ -60,13 +61,14 @@ std::vector<const Value*> dataArguments(const Item& func);
 /// The first of `ids` that something the argument indexes does not hold: its place, or ids.size().
 size_t foreignId(const Item& func, const Value& arg, std::span<const int32_t> ids);
 
-/// Digests of names, shapes, sizes and samples, each over the one before.
+/// Digests of names, shapes, sizes and bytes, each over the one before.
 class Fingerprint {
  public:
   void add(std::string_view text);
-  /// The size, and the first and last MiB.
-  void addSampled(std::span<const std::byte> bytes);
-  /// 16 hex digits.
+  /// The size and all bytes; of more than 256 MiB, as many in blocks from the first to the last byte, and the
+  /// time at which `path` was written, since a change may lie between the blocks.
+  void addBytes(std::span<const std::byte> bytes, const std::string& path);
+  /// 16 hex digits behind the number of the scheme, as `comparableData` tells.
   std::string str() const;
 
  private:

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
 
 #include "runtime/data/safetensors.h"
 
@@ -16,7 +19,52 @@ int64_t bytesOf(const std::string& dtype) {
   return dtype.ends_with("16") ? 2 : 1;
 }
 
+/// The first element whose bits of the exponent are all set. A block is judged as a whole, which needs no
+/// branch for each element.
+template <class Bits>
+int64_t firstWithExponent(const HostArray& array, Bits exponent) {
+  constexpr size_t kBlock = 1024;
+  const size_t count = array.bytes.size() / sizeof(Bits);
+  Bits block[kBlock];
+  for (size_t begin = 0; begin < count; begin += kBlock) {
+    const size_t size = std::min(kBlock, count - begin);
+    std::memcpy(block, array.bytes.data() + begin * sizeof(Bits), size * sizeof(Bits));
+    bool found = false;
+    for (size_t i = 0; i < size; ++i) found |= (block[i] & exponent) == exponent;
+    for (size_t i = 0; found && i < size; ++i)
+      if ((block[i] & exponent) == exponent) return static_cast<int64_t>(begin + i);
+  }
+  return array.elements();
+}
+
+/// `w[0, 3]`; a tensor of rank 0 is its name.
+std::string elementName(const std::string& name, const Shape& shape, int64_t place) {
+  std::string at;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    at = fmt::format("{}{}{}", place % shape[axis], at.empty() ? "" : ", ", at);
+    place /= shape[axis];
+  }
+  return at.empty() ? name : fmt::format("{}[{}]", name, at);
+}
+
 }  // namespace
+
+int64_t firstNotFinite(const HostArray& array) {
+  switch (array.dtype) {
+  case DType::f32: return firstWithExponent<uint32_t>(array, 0x7f800000);
+  case DType::f16: return firstWithExponent<uint16_t>(array, 0x7c00);
+  default: return array.elements();
+  }
+}
+
+std::string notFiniteIn(const NamedArrays& tensors, const std::set<std::string>& passedOver) {
+  for (const auto& [name, array] : tensors) {
+    const int64_t place = firstNotFinite(array);
+    if (place == array.elements() || passedOver.contains(name)) continue;
+    return fmt::format("{} is {}", elementName(name, array.shape, place), array.at(place));
+  }
+  return "";
+}
 
 TensorFacts tensorFacts(const std::string& name, const HostArray& array) {
   TensorFacts facts;

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "ir/result.h"
 #include "runtime/data/array.h"
+#include "runtime/runner.h"
 
 namespace tg {
 
@@ -24,6 +26,12 @@ struct TensorFacts {
 
 /// All but `dtype` and `bytes` of one array.
 TensorFacts tensorFacts(const std::string& name, const HostArray& array);
+
+/// The place of the first element that is infinite or no number; elements() where all are finite.
+int64_t firstNotFinite(const HostArray& array);
+/// The first element of these tensors that is not finite, as `w[0, 3] is nan`; "" where all are. Tensors
+/// named in `passedOver` may hold anything.
+std::string notFiniteIn(const NamedArrays& tensors, const std::set<std::string>& passedOver = {});
 
 struct FileFacts {
   std::vector<TensorFacts> tensors;  ///< in the order of their bytes

@@ -50,7 +50,7 @@ class TokenSource : public Source {
   std::string fingerprint() const override {
     Fingerprint print;
     print.add(fmt::format("{} {} {} {}", inputs_, targets_, shape_.str(), tokens_.size()));
-    for (const auto& part : tokens_.parts()) print.addSampled(part.bytes);
+    for (const auto& part : tokens_.parts()) print.addBytes(part.bytes, part.path);
     return print.str();
   }
   std::vector<std::string> describe() const override {

@@ -8,6 +8,7 @@
 
 #include "runtime/train/evaluation.h"
 #include "runtime/train/prefetch.h"
+#include "runtime/train/tensor_facts.h"
 
 namespace tg {
 
@@ -39,36 +40,104 @@ Result<void> Trainer::begin(const Inputs& inputs) {
   return {};
 }
 
-/// Whether the run may go on after a loss that is no finite number.
-Result<bool> Trainer::recover(const StepResult& step, const Snapshot& before, TrainObserver& observer) {
-  if (options_.onNan == OnNan::stop) return false;
-  TG_CHECK(session_.uploadParams(before.params));
-  TG_CHECK(session_.uploadStates(before.states));
-  observer.onSkip(step);
-  return true;
+/// What is known before the first step.
+Result<void> Trainer::prepare() {
+  scalesLoss_ = session_.module()->find(ItemKind::state, "loss_scale") != nullptr;
+  if (state_.bestValLoss && !std::isfinite(*state_.bestValLoss)) state_.bestValLoss.reset();
+  sessionFailed_ = true;
+  TG_TRY(const NamedArrays params, session_.downloadParams());
+  sessionFailed_ = false;
+  for (const auto& [name, array] : params)
+    if (firstNotFinite(array) < array.elements()) given_.insert(name);
+  if (options_.onNan == OnNan::skip) {
+    TG_TRY(good_, snapshot());
+  }
+  return {};
 }
 
-Result<void> Trainer::evaluate(TrainObserver& observer) {
+/// The first element of params and states that is not finite, or "". Accumulated gradients of a scaled loss
+/// are states that may hold anything until the module has judged them.
+std::string Trainer::notFinite(const Snapshot& tensors) const {
+  if (std::string found = notFiniteIn(tensors.params, given_); !found.empty()) return "parameter " + found;
+  if (scalesLoss_) return "";
+  const std::string found = notFiniteIn(tensors.states);
+  return found.empty() ? "" : "state " + found;
+}
+
+/// Why a step is not good, or "".
+Result<std::string> Trainer::faultOf(const StepResult& step) {
+  if (!std::isfinite(step.loss)) return fmt::format("the loss is {} at step {}", step.loss, step.step);
+  std::optional<double> norm;
+  for (const auto& [name, value] : step.results)
+    if (name.starts_with("grad_norm") && value.elements() == 1 && !std::isfinite(value.at(0)))
+      norm = value.at(0);
+  if (norm && scalesLoss_) {
+    if (++withoutUpdate_ < kMostLeftOut) return std::string();
+    return fmt::format(
+        "the gradients of {} steps in a row, the last of them {}, are not finite at any loss scale",
+        withoutUpdate_, step.step);
+  }
+  if (options_.onNan == OnNan::stop) {
+    if (norm) return fmt::format("the norm of the gradients is {} at step {}", *norm, step.step);
+  } else {
+    TG_TRY(Snapshot after, snapshot());
+    if (std::string found = notFinite(after); !found.empty())
+      return fmt::format("{} after step {}", found, step.step);
+    good_ = std::move(after);
+  }
+  withoutUpdate_ = 0;
+  return std::string();
+}
+
+/// Takes params and states back to what the last good step left.
+Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer) {
+  TG_CHECK(session_.uploadParams(good_.params));
+  TG_CHECK(session_.uploadStates(good_.states));
+  ++summary_.leftOut;
+  const std::string data = feed_.notFinite(options_.overfitOneBatch ? 1 : step.step);
+  observer.onSkip(step, data.empty() ? why : fmt::format("{}: input {}", why, data));
+  if (++withoutUpdate_ >= kMostLeftOut)
+    endAtFault(fmt::format("{}, and the {} steps before it were left out too", why, withoutUpdate_ - 1));
+  return {};
+}
+
+void Trainer::endAtFault(std::string fault) {
+  summary_.fault = std::move(fault);
+  const std::string data = feed_.notFinite(options_.overfitOneBatch ? 1 : state_.step);
+  if (!data.empty()) summary_.faultNotes.push_back("input " + data);
+}
+
+/// Names a tensor that the step has spoilt, for people; a step begun after it may have spoilt others.
+Result<void> Trainer::lookAtFault() {
+  if (options_.onNan == OnNan::skip) return {};  // it was named, and taken back
+  TG_TRY(const Snapshot tensors, snapshot());
+  const std::string found = notFinite(tensors);
+  if (!found.empty()) summary_.faultNotes.push_back(fmt::format("{} after step {}", found, session_.steps()));
+  return {};
+}
+
+Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
+  TG_TRY(const std::optional<double> loss,
+         evaluateLoss(session_, feed_, options_.evalBatches, sessionFailed_, &control.stop));
+  if (!loss) return {};
   EvalResult result;
-  TG_TRY(result.loss, evaluateLoss(session_, feed_, options_.evalBatches, sessionFailed_));
+  result.loss = *loss;
   result.step = evaluatedStep_ = state_.step;
   state_.valLoss = result.loss;
-  result.best = !state_.bestValLoss || result.loss < *state_.bestValLoss;
+  // A loss that is no number is never the best.
+  result.best = std::isfinite(*loss) && (!state_.bestValLoss || *loss < *state_.bestValLoss);
   if (result.best) {
     state_.bestValLoss = result.loss;
     state_.bestStep = state_.step;
   }
-  result.bestLoss = *state_.bestValLoss;
+  result.bestLoss = state_.bestValLoss;
   result.bestStep = state_.bestStep;
   TG_CHECK(observer.onEval(result));
-  if (result.best && options_.keepBest) TG_CHECK(save(observer));
+  if (result.best && options_.keepBest) TG_CHECK(save(observer, control));
   return {};
 }
 
-Result<void> Trainer::save(TrainObserver& observer) {
-  saved_ = now();
-  if (options_.runDir.empty() || savedStep_ == state_.step) return {};
-  TG_TRY(Snapshot tensors, snapshot());
+Result<void> Trainer::write(Snapshot tensors) {
   Checkpoint checkpoint;
   state_.seconds = secondsSoFar();
   checkpoint.state = state_;
@@ -80,6 +149,24 @@ Result<void> Trainer::save(TrainObserver& observer) {
   if (options_.keepBest && state_.bestValLoss) keep.push_back(state_.bestStep);
   // Pruning reads what it keeps, so it is not done where nothing could be removed.
   if (options_.keepLast) TG_CHECK(pruneCheckpoints(options_.runDir, options_.keepLast, keep));
+  return {};
+}
+
+/// Params and states that are not finite end the run instead, also one that keeps nothing.
+Result<void> Trainer::save(TrainObserver& observer, TrainControl& control) {
+  saved_ = now();
+  if (savedStep_ == state_.step) return {};
+  TG_TRY(Snapshot tensors, snapshot());
+  if (std::string found = notFinite(tensors); !found.empty()) {
+    endAtFault(fmt::format("{} after step {}", found, state_.step));
+    return {};
+  }
+  if (options_.runDir.empty()) return {};
+  if (options_.lock) TG_CHECK(options_.lock->check());
+  control.saving = true;
+  auto written = write(std::move(tensors));
+  control.saving = false;
+  if (!written) return written;
   observer.onSave(summary_.checkpoint, state_.step);
   saved_ = now();
   return {};
@@ -95,59 +182,50 @@ bool Trainer::checkpointDue(TrainControl& control) {
 
 /// Why the run ends before its next step, if it does.
 std::optional<TrainEnd> Trainer::endBefore(const TrainControl& control) const {
+  if (!summary_.fault.empty()) return TrainEnd::notFinite;
   if (begun_ >= options_.steps) return TrainEnd::done;
   if (control.stop) return TrainEnd::stopped;
   if (options_.maxSeconds > 0 && now() - began_ >= options_.maxSeconds) return TrainEnd::outOfTime;
   return {};
 }
 
-/// Hears of the oldest steps until only so many are under way; the end where a loss ends the run.
-Result<std::optional<TrainEnd>> Trainer::settle(size_t underWay, const Snapshot& before,
-                                                TrainObserver& observer) {
-  while (session_.stepsUnderWay() > underWay) {
+/// Hears of the oldest steps until only so many are under way, or one ends the run.
+Result<void> Trainer::settle(size_t underWay, TrainObserver& observer) {
+  while (session_.stepsUnderWay() > underWay && summary_.fault.empty()) {
     sessionFailed_ = true;
     TG_TRY(StepResult done, session_.endStep());
     sessionFailed_ = false;
     state_.step = done.step;
     state_.learningRate = done.learningRate;
     summary_.lastLoss = done.loss;
-    if (std::isfinite(done.loss)) {
+    TG_TRY(std::string fault, faultOf(done));
+    if (fault.empty()) {
       last_.push_back(done.loss);
       if (last_.size() > kMeanSteps) last_.pop_front();
       TG_CHECK(observer.onStep(done));
-      continue;
+    } else if (options_.onNan == OnNan::skip) {
+      TG_CHECK(leaveOut(done, fault, observer));
+    } else {
+      endAtFault(std::move(fault));
     }
-    TG_TRY(bool goesOn, recover(done, before, observer));
-    if (goesOn) continue;
-    return std::optional(TrainEnd::notFinite);
   }
-  return std::optional<TrainEnd>();
+  return {};
 }
 
-/// One step begun, and what is due by then; the end where a loss ends the run.
-Result<std::optional<TrainEnd>> Trainer::advance(const Inputs& inputs, TrainObserver& observer,
-                                                 TrainControl& control) {
-  const bool skips = options_.onNan == OnNan::skip;
-  Snapshot before;
-  if (skips) {
-    TG_TRY(before, snapshot());
-  }
+/// One step begun, and what is due by then.
+Result<void> Trainer::advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control) {
   TG_CHECK(begin(inputs));
   const bool evaluates = evalDue();
-  const bool rests = skips || evaluates || observer.wantsSession(begun_);
-  TG_TRY(std::optional<TrainEnd> end, settle(rests ? 0 : 1, before, observer));
-  if (end) return end;
+  const bool rests = options_.onNan == OnNan::skip || evaluates || observer.wantsSession(begun_);
+  TG_CHECK(settle(rests ? 0 : 1, observer));
   const bool saves = checkpointDue(control);
-  if (saves && !rests) {
-    TG_TRY(end, settle(0, before, observer));
-    if (end) return end;
-  }
-  if (evaluates) TG_CHECK(evaluate(observer));
-  if (saves) TG_CHECK(save(observer));
-  return end;
+  if (saves && !rests) TG_CHECK(settle(0, observer));
+  if (evaluates && summary_.fault.empty()) TG_CHECK(evaluate(observer, control));
+  if (saves && summary_.fault.empty()) TG_CHECK(save(observer, control));
+  return {};
 }
 
-Result<std::optional<TrainEnd>> Trainer::loop(TrainObserver& observer, TrainControl& control) {
+Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
   Inputs inputs;
   if (options_.overfitOneBatch) {
     TG_TRY(inputs, feed_.batch(1));
@@ -158,24 +236,25 @@ Result<std::optional<TrainEnd>> Trainer::loop(TrainObserver& observer, TrainCont
     if (!options_.overfitOneBatch) {
       auto next = batches.next();
       if (!next) {
-        TG_CHECK(settle(0, {}, observer));
+        TG_CHECK(settle(0, observer));
         return next.takeError();
       }
       inputs = std::move(*next);
     }
-    TG_TRY(end, advance(inputs, observer, control));
-    if (end) return end;
+    TG_CHECK(advance(inputs, observer, control));
   }
-  TG_TRY(std::optional<TrainEnd> sooner, settle(0, {}, observer));
-  return sooner ? sooner : end;
+  TG_CHECK(settle(0, observer));
+  return summary_.fault.empty() ? *end : TrainEnd::notFinite;
 }
 
-/// The last evaluation and checkpoint. Parameters that a loss without a value has spoilt are not saved.
-Result<void> Trainer::conclude(TrainObserver& observer) {
+/// The last evaluation and checkpoint, unless the last step was not good.
+Result<void> Trainer::conclude(TrainObserver& observer, TrainControl& control) {
   if (summary_.end == TrainEnd::notFinite || state_.step == summary_.firstStep) return {};
   if (summary_.end == TrainEnd::done && hasEval() && evaluatedStep_ != state_.step)
-    TG_CHECK(evaluate(observer));
-  return save(observer);
+    TG_CHECK(evaluate(observer, control));
+  if (summary_.fault.empty()) TG_CHECK(save(observer, control));
+  if (!summary_.fault.empty()) summary_.end = TrainEnd::notFinite;
+  return {};
 }
 
 Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control) {
@@ -184,13 +263,16 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   summary_ = {};
   summary_.firstStep = state_.step;
   begun_ = state_.step;
+  withoutUpdate_ = 0;
   if (session_.stepsUnderWay()) return fail("the session has steps under way; end them before it is trained");
+  TG_CHECK(prepare());
   auto end = loop(observer, control);
-  // What was begun since a loss or an error that ends the run is nobody's.
+  // What was begun since a step or an error that ends the run is nobody's.
   while (session_.stepsUnderWay()) (void)session_.endStep();
   if (!end) return end.takeError();
-  summary_.end = **end;
-  TG_CHECK(conclude(observer));
+  summary_.end = *end;
+  if (summary_.end == TrainEnd::notFinite) TG_CHECK(lookAtFault());
+  TG_CHECK(conclude(observer, control));
   summary_.step = state_.step;
   summary_.seconds = now() - began_;
   summary_.meanOf = static_cast<int64_t>(last_.size());

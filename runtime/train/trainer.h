@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,12 +13,21 @@
 #include "runtime/session.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/feed.h"
+#include "runtime/train/run_lock.h"
 
 namespace tg {
 
-/// What a loss that is no finite number does: end the run with nothing of that step saved, or take params and
-/// states back to what they were and go on with the next batch.
+/// What a step that is not good does: end the run with nothing of that step saved, or take params and states
+/// back to what they were and go on with the next batch.
+///
+/// A step is good when its loss and the norm of its gradients are finite. With `skip`, all params and states
+/// after it are looked at instead of the norm, which says of one batch alone whether its update can stay.
+/// Where the module scales its loss (mixed-precision), it leaves out an update of gradients that are not
+/// finite itself, and the norm of a few such steps is no fault.
 enum class OnNan : uint8_t { stop, skip };
+
+/// So many steps in a row without a good update end the run: one more than a loss scale can be halved.
+constexpr int64_t kMostLeftOut = 25;
 
 struct TrainerOptions {
   int64_t steps = 100;           ///< in all, those of earlier parts of the run included
@@ -28,22 +38,24 @@ struct TrainerOptions {
   int64_t keepLast = 0;          ///< checkpoints kept besides the best; 0 keeps all
   bool keepBest = false;         ///< save and keep the checkpoint with the least evaluation loss
   OnNan onNan = OnNan::stop;
-  double maxSeconds = 0;         ///< of this part of the run; 0 is no limit
-  bool overfitOneBatch = false;  ///< every step takes the batch of step 1
-  std::string runDir = {};       ///< where checkpoints go; "" saves nothing
+  double maxSeconds = 0;          ///< of this part of the run; 0 is no limit
+  bool overfitOneBatch = false;   ///< every step takes the batch of step 1
+  std::string runDir = {};        ///< where checkpoints go; "" saves nothing
+  const RunLock* lock = nullptr;  ///< of that folder, which must still be there when something is saved
 };
 
 /// What others may ask of a running trainer, also from a signal handler.
 struct TrainControl {
   std::atomic<bool> stop = false;        ///< finish the steps under way, save, return
   std::atomic<bool> checkpoint = false;  ///< save after the steps under way and go on
+  std::atomic<bool> saving = false;      ///< told by the trainer: a checkpoint is being written
 };
 
 struct EvalResult {
   int64_t step = 0;
   double loss = 0;  ///< mean over the batches
   bool best = false;
-  double bestLoss = 0;
+  std::optional<double> bestLoss;  ///< none while every loss was no finite number
   int64_t bestStep = 0;
 };
 
@@ -56,7 +68,8 @@ class TrainObserver {
   virtual bool wantsSession(int64_t /*step*/) const { return false; }
   virtual Result<void> onStep(const StepResult&) { return {}; }
   virtual Result<void> onEval(const EvalResult&) { return {}; }
-  virtual void onSkip(const StepResult&) {}
+  /// `why` is what was not finite, as `the loss is nan at step 7`.
+  virtual void onSkip(const StepResult&, const std::string& /*why*/) {}
   virtual void onSave(const std::string& /*path*/, int64_t /*step*/) {}
 };
 
@@ -69,6 +82,10 @@ struct TrainSummary {
   double meanLoss = 0;              ///< of the last 20 steps
   int64_t meanOf = 0;               ///< how many these were
   double lastLoss = 0;
+  int64_t leftOut = 0;  ///< steps that were taken back
+  std::string fault;    ///< where the run ends as notFinite: what is not finite, and of which step
+  /// What else is known of it: the input of that step that is not finite, a tensor it has spoilt.
+  std::vector<std::string> faultNotes;
   std::string checkpoint;  ///< the newest one written by this part; "" when none was
 };
 
@@ -82,8 +99,8 @@ class Trainer {
       : session_(session), feed_(feed), options_(std::move(options)), state_(std::move(state)) {}
 
   /// Errors: steps under way, of the feed, the device, a save, an observer. After one, what was saved before
-  /// stays. Where a loss that is no finite number ends the run, the session may have done one step more than
-  /// the summary says.
+  /// stays. Where a step that is not good ends the run, the session may have done one step more than the
+  /// summary says.
   Result<TrainSummary> run(TrainObserver& observer, TrainControl& control);
 
   const TrainState& state() const { return state_; }
@@ -97,16 +114,21 @@ class Trainer {
     NamedArrays params, states;
   };
   Result<void> begin(const Inputs& inputs);
-  Result<std::optional<TrainEnd>> settle(size_t underWay, const Snapshot& before, TrainObserver& observer);
-  Result<std::optional<TrainEnd>> loop(TrainObserver& observer, TrainControl& control);
-  Result<bool> recover(const StepResult& step, const Snapshot& before, TrainObserver& observer);
+  Result<void> prepare();
+  Result<void> settle(size_t underWay, TrainObserver& observer);
+  Result<TrainEnd> loop(TrainObserver& observer, TrainControl& control);
+  Result<std::string> faultOf(const StepResult& step);
+  Result<void> leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer);
   Result<Snapshot> snapshot();
+  std::string notFinite(const Snapshot& tensors) const;
+  void endAtFault(std::string fault);
+  Result<void> lookAtFault();
   std::optional<TrainEnd> endBefore(const TrainControl& control) const;
-  Result<std::optional<TrainEnd>> advance(const Inputs& inputs, TrainObserver& observer,
-                                          TrainControl& control);
-  Result<void> conclude(TrainObserver& observer);
-  Result<void> evaluate(TrainObserver& observer);
-  Result<void> save(TrainObserver& observer);
+  Result<void> advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control);
+  Result<void> conclude(TrainObserver& observer, TrainControl& control);
+  Result<void> evaluate(TrainObserver& observer, TrainControl& control);
+  Result<void> save(TrainObserver& observer, TrainControl& control);
+  Result<void> write(Snapshot tensors);
   bool checkpointDue(TrainControl& control);
   bool evalDue() const;
   bool hasEval() const { return feed_.evalBatches() > 0; }
@@ -117,7 +139,11 @@ class Trainer {
   TrainState state_;
   TrainSummary summary_;
   std::deque<double> last_;
-  int64_t begun_ = 0;  ///< the newest step that was begun; that of the state is the newest heard of
+  Snapshot good_;                ///< with OnNan::skip: params and states after the last good step
+  std::set<std::string> given_;  ///< params that were not finite before the first step, such as masks
+  bool scalesLoss_ = false;      ///< the module leaves out updates by gradients that are not finite
+  int64_t withoutUpdate_ = 0;    ///< steps since the last good update
+  int64_t begun_ = 0;            ///< the newest step that was begun; that of the state is the newest heard of
   double began_ = 0, saved_ = 0;  ///< seconds of the steady clock
   double before_ = 0;             ///< seconds of the run's earlier parts
   int64_t savedStep_ = -1, evaluatedStep_ = -1;

@@ -42,9 +42,9 @@ struct Selection {
   std::string why;  ///< a phrase, such as "the first discrete device"
 };
 
-/// Chooses a device. `select` is "auto" (or empty), "cpu", an index, a UUID, or a part of the name in
-/// any case; "auto" and a part that fits several prefer discrete > integrated > virtual > cpu.
-/// The error names what there is.
+/// Chooses a device. `select` is "auto" (or empty), "gpu" (any type but cpu), "cpu", an index, a UUID, or a
+/// part of the name in any case; "auto" and a part that fits several prefer discrete > integrated > virtual >
+/// cpu. The error names what there is.
 Result<Selection> selectDevice(std::span<const DeviceInfo> devices, std::string_view select);
 
 struct DeviceOptions {

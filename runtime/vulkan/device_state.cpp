@@ -27,8 +27,7 @@ Error DeviceState::failure(VkResult result, const std::string& doing) {
     return fail(fmt::format("the device {} ran out of memory while {} ({}): buffers hold {} of its {} bytes",
                             name, doing, resultName(result), allocatedBytes.load(), probe.info.heapBytes));
   }
-  return fail(
-      fmt::format("the device {} failed while {}: {} ({})", name, doing, resultName(result), int(result)));
+  return fail(fmt::format("the device {} failed while {}: {}", name, doing, resultName(result)));
 }
 
 Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {

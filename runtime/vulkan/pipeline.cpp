@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <system_error>
 #include <thread>
 
@@ -37,20 +38,23 @@ struct PipelineMaker {
   const KernelCode& kernel;
   std::shared_ptr<Pipeline> made;
   std::string refusal;
+  double seconds = 0;
 
   void make() {
+    const auto begin = std::chrono::steady_clock::now();
     made.reset(new Pipeline());
     made->name_ = kernel.name;
     made->bindings_ = kernel.bindings;
     made->device_ = device.shared_from_this();
     made->state_ = std::make_unique<PipelineState>();
     if (!makeLayouts() || !makePipeline()) made.reset();
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
  private:
   bool ok(VkResult result) {
     if (result == VK_SUCCESS) return true;
-    refusal = fmt::format("{} ({})", resultName(result), int(result));
+    refusal = resultName(result);
     return false;
   }
 
@@ -188,8 +192,8 @@ Error refusals(const Device& device, const std::vector<std::string>& all, size_t
 
 }  // namespace
 
-Result<std::vector<std::shared_ptr<Pipeline>>> createPipelines(Device& device,
-                                                               std::span<const KernelCode> kernels) {
+Result<std::vector<std::shared_ptr<Pipeline>>>
+createPipelines(Device& device, std::span<const KernelCode> kernels, const CompileTimes& took) {
   DeviceState& state = device.state();
   std::lock_guard lock(state.pipelinesMutex);
   std::vector<std::shared_ptr<Pipeline>> result(kernels.size());
@@ -204,9 +208,11 @@ Result<std::vector<std::shared_ptr<Pipeline>>> createPipelines(Device& device,
     if (auto known = state.pipelines.find(keys[i]); known != state.pipelines.end())
       result[i] = known->second.lock();
     if (!result[i] && jobOf.try_emplace(keys[i], jobs.size()).second)
-      jobs.push_back({device, kernels[i], {}, {}});
+      jobs.push_back({device, kernels[i], {}, {}, 0});
   }
   runOnAllProcessors(jobs);
+  for (const PipelineMaker& job : jobs)
+    if (took) took(job.kernel.name, job.seconds);
   std::vector<std::string> bad;
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (refused[i].empty() && !result[i]) {

@@ -1,6 +1,7 @@
 // Compute pipelines from SPIR-V.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,10 +59,13 @@ class Pipeline {
   std::unique_ptr<PipelineState> state_;
 };
 
+/// Hears a kernel's name and what its compilation took.
+using CompileTimes = std::function<void(const std::string& kernel, double seconds)>;
+
 /// One pipeline per kernel, in order, compiled on all processors. Equal code is compiled once, also
 /// across calls while a pipeline of it is alive. One error names every kernel that cannot be used,
 /// each with the driver's answer or the limit it exceeds.
-Result<std::vector<std::shared_ptr<Pipeline>>> createPipelines(Device& device,
-                                                               std::span<const KernelCode> kernels);
+Result<std::vector<std::shared_ptr<Pipeline>>>
+createPipelines(Device& device, std::span<const KernelCode> kernels, const CompileTimes& took = {});
 
 }  // namespace tg::vulkan

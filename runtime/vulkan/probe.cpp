@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/verify.h"
+
 namespace tg::vulkan {
 
 namespace {
@@ -234,7 +236,7 @@ void fillMemory(Probe& probe) {
 
 /// Bytes that a buffer with an allocation of its own may have, whatever memory there is.
 int64_t largestBuffer(const Properties& p) {
-  VkDeviceSize most = INT64_MAX;
+  VkDeviceSize most = VkDeviceSize{1} << 50;  // some drivers state no limit
   for (VkDeviceSize limit : {p.allocation.maxMemoryAllocationSize, p.v13.maxBufferSize})
     if (limit) most = std::min(most, limit);
   return int64_t(most);
@@ -253,10 +255,10 @@ void fillTarget(Probe& probe, const Properties& p) {
   const VkPhysicalDeviceLimits& limits = probe.limits;
   Target& t = probe.info.target;
   t.name = targetName(probe.info.name);
-  t.maxInvocations = limits.maxComputeWorkGroupInvocations;
-  t.maxWorkgroupX = limits.maxComputeWorkGroupSize[0];
+  t.maxInvocations = std::min<int64_t>(limits.maxComputeWorkGroupInvocations, kMaxInvocations);
+  t.maxWorkgroupX = std::min<int64_t>(limits.maxComputeWorkGroupSize[0], kMaxInvocations);
   t.maxGrid = *std::min_element(limits.maxComputeWorkGroupCount, limits.maxComputeWorkGroupCount + 3);
-  t.sharedBytes = limits.maxComputeSharedMemorySize;
+  t.sharedBytes = std::min<int64_t>(limits.maxComputeSharedMemorySize, kMaxSharedBytes);
   t.alignment = int64_t(std::max<VkDeviceSize>(
       {limits.minStorageBufferOffsetAlignment, limits.minTexelBufferOffsetAlignment, 16}));
   t.allocation = largestBuffer(p) / t.alignment * t.alignment;

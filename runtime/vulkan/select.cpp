@@ -75,6 +75,11 @@ Result<Selection> selectDevice(std::span<const DeviceInfo> devices, std::string_
     if (i < 0) return fail("no Vulkan device of type cpu; there are: " + listing(devices));
     return chosen(i, "the first cpu device");
   }
+  if (wanted == "gpu") {
+    const int i = best(devices, [](const DeviceInfo& d) { return d.type != "cpu"; });
+    if (i < 0) return fail("no usable Vulkan device is a GPU; there are: " + listing(devices));
+    return chosen(i, fmt::format("the first {} device", devices[size_t(i)].type));
+  }
   if (isIndex(wanted, devices.size())) {
     const int i = std::stoi(wanted);
     const DeviceInfo& d = devices[size_t(i)];

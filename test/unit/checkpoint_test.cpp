@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -250,6 +251,37 @@ TEST_F(Checkpoints, PruningKeepsTheNewestGoodAndTheWanted) {
   fs::remove(run_ + "/ckpt/step_00000005/state.json");
   ASSERT_OK(pruneCheckpoints(run_, 1, {}));
   EXPECT_EQ(names(), (std::vector<std::string>{"step_00000003", "step_00000005", "step_00000006"}));
+}
+
+TEST_F(Checkpoints, OneThatIsReadIsNotPruned) {
+  for (int64_t step : {1, 2}) save(step);
+  auto read = resolveWeights(run_);
+  ASSERT_OK(read);
+  for (int64_t step : {3, 4}) save(step);
+  ASSERT_OK(pruneCheckpoints(run_, 1, {}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"step_00000002", "step_00000004"}));
+  ASSERT_OK(readWeights(*read));
+  read->hold.reset();
+  ASSERT_OK(pruneCheckpoints(run_, 1, {}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"step_00000004"}));
+}
+
+// One thread saves and prunes, the other reads the newest: it never finds that the run has none.
+TEST_F(Checkpoints, AReaderOfARunThatTrainsAlwaysFindsOne) {
+  save(1);
+  std::atomic<bool> stop = false;
+  std::thread training([&] {
+    for (int64_t step = 2; !stop; ++step) {
+      save(step);
+      EXPECT_TRUE(pruneCheckpoints(run_, 1, {}));
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    auto found = resolveWeights(run_);
+    EXPECT_TRUE(found && readWeights(*found));
+  }
+  stop = true;
+  training.join();
 }
 
 TEST_F(Checkpoints, LaterOnesAreMovedAsideAndNothingElse) {

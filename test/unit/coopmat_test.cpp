@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "codegen/glsl.h"
-#include "codegen/register.h"
 #include "codegen/shader.h"
 #include "ir/kernel/kernel.h"
 #include "ir/target.h"
@@ -51,7 +50,6 @@ std::unique_ptr<Module> parsedModule(const std::string& text) {
 }
 
 std::unique_ptr<Module> after(const Module& module, const std::string& pipeline) {
-  registerCodegenPasses();
   auto passes = PassManager::parse(pipeline);
   EXPECT_TRUE(passes) << (passes ? "" : passes.error().str());
   if (!passes) return nullptr;

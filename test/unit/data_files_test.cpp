@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <numeric>
+#include <thread>
 
 #include "runtime/data/spec.h"
 #include "runtime/data/table.h"
@@ -64,6 +66,25 @@ TEST_F(Files, BrokenIdxIsRefused) {
   std::string wrong = packed;
   wrong[wrong.size() - 6] ^= 1;  // of the checksum
   EXPECT_FAILS(Table::openIdx(put("f.idx.gz", wrong)), "gzip", "broken");
+}
+
+// A small file may unpack without end; its own header says where the end is.
+TEST_F(Files, PackedBytesAreUnpackedNoFurtherThanTheHeaderSays) {
+  const std::string bomb = gzipped(idx(8, {4}, std::string(64 << 20, '\0')));
+  EXPECT_FAILS(Table::openIdx(put("g.idx.gz", bomb)), "g.idx.gz", "unpacks to more than 12 bytes");
+  const std::string claim = gzipped(idx(8, {1 << 30, 64}, ""));
+  EXPECT_FAILS(Table::openIdx(put("h.idx.gz", claim)), "tells of 68719476736 bytes");
+}
+
+TEST(Gunzip, StopsAtTheMostThatMayBeThere) {
+  const std::string packed = gzipped(std::string(100000, 'q')) + gzipped("abc");
+  EXPECT_FAILS(gunzip(bytesOf(packed), "x", 100002), "x", "more than 100002 bytes");
+  const auto all = gunzip(bytesOf(packed), "x", 100003);
+  ASSERT_OK(all);
+  EXPECT_EQ(all->size(), 100003u);
+  const auto part = gunzip(bytesOf(packed), "x", 7, /*cuts=*/true);
+  ASSERT_OK(part);
+  EXPECT_EQ(part->size(), 7u);
 }
 
 TEST(Gunzip, TakesAllMembersAndLargeOnes) {
@@ -134,6 +155,27 @@ TEST_F(Files, AFileOfThreeGiBIsMapped) {
              {{0, header}, {kSize + static_cast<int64_t>(header.size()) - 4, le<float>({7})}}));
   ASSERT_OK(array);
   EXPECT_EQ(rowsOf(array, {805306367, 5}), (std::vector<double>{7, 0}));
+}
+
+// A mapped page that is gone would end the process.
+TEST_F(Files, AFileThatShrinksWhileItIsReadIsAnError) {
+  const std::string file = put("x.bin", std::string(1 << 22, 'a'));
+  const auto table = Table::openRaw(file, FileType::u8, {Shape::kDynamic, 4096});
+  ASSERT_OK(table);
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    while (!stop) {
+      std::filesystem::resize_file(file, 1 << 14);
+      std::filesystem::resize_file(file, 1 << 22);
+    }
+  });
+  std::vector<int64_t> rows(1024);
+  for (int64_t row = 0; row < 1024; ++row) rows[static_cast<size_t>(row)] = row * 389 % 1024;
+  int failed = 0;
+  for (int i = 0; i < 200; ++i) failed += !table->gather(rows);
+  stop = true;
+  other.join();
+  EXPECT_GT(failed, 0);
 }
 
 TEST_F(Files, AFileThatShrinksIsAnError) {

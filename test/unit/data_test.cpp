@@ -1,7 +1,11 @@
 // Array files: .npy, .npz and safetensors. What is read here is built from the formats' descriptions,
 // not by the writers.
+#include <unistd.h>
+
 #include <cmath>
 #include <map>
+
+#include <fmt/format.h>
 
 #include "runtime/data/file_io.h"
 #include "runtime/data/npy.h"
@@ -272,6 +276,30 @@ TEST_F(Files, AFailedWriteKeepsTheOldFile) {
   ASSERT_OK(writeFile(path("m"), bytesOf("new")));
   EXPECT_EQ(slurp("m"), "new");
   EXPECT_EQ(fileCount(), 1u);
+}
+
+TEST_F(Files, TemporaryFilesOfOthersAreNoObstacle) {
+  // Those that a process with this number left when it was killed, as process 1 of a container is.
+  for (int i = 0; i < 200; ++i) put(fmt::format("m.tmp.{}.{}", ::getpid(), i), "half");
+  ASSERT_OK(writeFile(path("m"), bytesOf("new")));
+  EXPECT_EQ(slurp("m"), "new");
+  put("tmp.1", "no temporary file");
+  auto writing = AtomicFile::create(path("m"));
+  ASSERT_OK(writing);
+  removeStaleFiles(directory_);
+  EXPECT_EQ(fileCount(), 3u) << "what is being written stays";
+  ASSERT_OK(writing->write(bytesOf("newer")));
+  ASSERT_OK(writing->commit());
+  EXPECT_EQ(slurp("m"), "newer");
+}
+
+TEST_F(Files, SetAsideReplacesNothing) {
+  EXPECT_EQ(*setAside(path("m")), "");
+  for (const char* name : {"m.old", "m.old.2", "m.old.3"}) {
+    put("m", name);
+    EXPECT_EQ(*setAside(path("m")), path(name));
+    EXPECT_EQ(slurp(name), name);
+  }
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ TEST(Init, FollowsTheDistributions) {
     double deviation;
   };
   const Case cases[] = {{"randn", {0.02}, {40000}, 0.02},
-                        {"randn", {}, {200, 200}, 1},
+                        {"randn", {}, {200, 200}, 0.02},
                         {"kaiming", {}, {400, 100}, std::sqrt(2.0 / 400)},
                         {"kaiming", {1}, {4, 100, 100}, std::sqrt(1.0 / 400)},
                         {"kaiming", {}, {64, 32, 3, 5}, std::sqrt(2.0 / (32 * 3 * 5))},
@@ -237,7 +237,7 @@ TEST(Init, IsKeyedBySeedAndName) {
   // XXH3-64 of no bytes is 2d06800538d394c2 (its specification).
   const auto words = philox({4, 0, 0x2d068005, 0x11223344}, {0x55667788, 0x38d394c2});
   const auto value = initialValue("", type, "randn", {}, seed)->f32()[4];
-  EXPECT_EQ(value, static_cast<float>(philoxNormal(words[0], words[1])));
+  EXPECT_EQ(value, static_cast<float>(0.02 * philoxNormal(words[0], words[1])));
 }
 
 TEST(Init, FillsAndRefuses) {

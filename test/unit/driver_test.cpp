@@ -104,7 +104,7 @@ TEST_F(DriverDeathTest, ACrashSavesTheModuleAndStaysACrash) {
     EXPECT_EXIT(
         opt({flag, path("in.tgir"), "-o", path("out.tgir"), "--crash-reproducer=" + path("c.tgir")}),
         [signal](int status) { return crashed(status, signal); },
-        "crashed: a bug in the compiler, not in the input");
+        "crashed: a bug in that pass, not in the input");
     EXPECT_FALSE(std::filesystem::exists(path("out.tgir")));
     EXPECT_EQ(textOf(path("c.tgir")),
               std::string("// Reproduce: tg-opt --pass-pipeline='") + (flag + 2) + "' THIS_FILE\n" + kModule);

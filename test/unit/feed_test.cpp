@@ -170,7 +170,9 @@ TEST_F(FeedTest, StepsAreFunctionsOfSeedAndStep) {
 
 TEST_F(FeedTest, TheFingerprintSeesBytesAndSizes) {
   const std::string before = (*open(rows(40)))->fingerprint();
-  EXPECT_EQ(before.size(), 16u);
+  EXPECT_EQ(before.size(), 18u);
+  EXPECT_TRUE(comparableData(before));
+  EXPECT_FALSE(comparableData(before.substr(2))) << "of an older version";
   EXPECT_NE((*open(rows(41)))->fingerprint(), before);
   EXPECT_EQ((*open(rows(40)))->fingerprint(), before);
   std::string bytes = slurp("x.npy");
@@ -178,6 +180,43 @@ TEST_F(FeedTest, TheFingerprintSeesBytesAndSizes) {
   FeedOptions options = rows(40);
   put("x.npy", bytes);
   EXPECT_NE((*open(options))->fingerprint(), before);
+}
+
+TEST_F(FeedTest, TheFingerprintSeesEveryByteOfAFile) {
+  std::string values(3 << 20, '\0');
+  FeedOptions options;
+  options.train = "x=?x2xf32=@" + put("x.bin", values) + ",y=0";
+  const std::string before = (*open(options))->fingerprint();
+  for (const size_t at :
+       {size_t{0}, size_t{1} << 20, values.size() / 2, 2 * (values.size() / 3), values.size() - 1}) {
+    values[at] ^= 1;
+    put("x.bin", values);
+    EXPECT_NE((*open(options))->fingerprint(), before) << "byte " << at;
+    values[at] ^= 1;
+  }
+  put("x.bin", values);
+  EXPECT_EQ((*open(options))->fingerprint(), before) << "the time does not matter";
+}
+
+TEST_F(FeedTest, OfALargeFileTheFingerprintSeesSamplesAndTheTime) {
+  // Sparse: 300 MiB that take no place.
+  const std::string file = put("x.bin", "");
+  std::filesystem::resize_file(file, int64_t{300} << 20);
+  FeedOptions options;
+  options.train = "x=?x2xf32=@" + file + ",y=0";
+  const auto time = std::filesystem::last_write_time(file);
+  const std::string before = (*open(options))->fingerprint();
+  std::filesystem::last_write_time(file, time + std::chrono::seconds(2));
+  EXPECT_NE((*open(options))->fingerprint(), before);
+  std::filesystem::last_write_time(file, time);
+  EXPECT_EQ((*open(options))->fingerprint(), before);
+  {
+    std::fstream bytes(file, std::ios::binary | std::ios::in | std::ios::out);
+    bytes.seekp((int64_t{300} << 20) - 1);
+    bytes.put(1);
+  }
+  std::filesystem::last_write_time(file, time);
+  EXPECT_NE((*open(options))->fingerprint(), before) << "the last byte";
 }
 
 TEST_F(FeedTest, ASplitIsDisjointAndWhole) {

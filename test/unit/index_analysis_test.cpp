@@ -301,6 +301,34 @@ TEST(IndexAnalysis, TripCounts) {
   EXPECT_EQ(trips("0 to(%m) step(64)", "%m = tgk.sub %n, 1 : u32\n"), std::nullopt);
   EXPECT_EQ(trips("0 to(4294967295) step(2)"), std::nullopt);  // passes the end and starts again
   EXPECT_EQ(trips("0 to(100) step(%s)", "%s = tgk.add %l, 5 : u32\n"), 20);
+  // The limit is 2^32 / 16 where the difference wraps around, which is no bound but the type's.
+  const std::string below = "%d = tgk.sub 16, %l : u32\n";
+  EXPECT_EQ(trips("0 to(%d)", below), std::nullopt);
+  EXPECT_EQ(trips("0 to(%e)", below + "%e = tgk.div %d, 16 : u32\n"), std::nullopt);
+  EXPECT_EQ(trips("0 to(%e)", "%e = tgk.mul %l, 1073741824 : u32\n"), std::nullopt);
+  EXPECT_EQ(trips("0 to(%e)", "%f = tgk.load %idx[0] : u32\n %e = tgk.add_sat %f, 5 : u32\n"), std::nullopt);
+}
+
+/// A select is bounded by each operand where its condition lets it through.
+TEST(IndexAnalysis, Selects) {
+  auto range = [](const std::string& select, const std::string& before = "") {
+    return Analysed(around(before + "%r = tgk.select " + select + " : u32\ntgk.store 1.0, %y[%r]"))
+        .range("r");
+  };
+  // How far the place in the workgroup is below a width, in elements and in trips of 16.
+  const std::string below = "%c = tgk.lt %l, 16 : bool\n%d = tgk.sub 16, %l : u32\n";
+  EXPECT_EQ(range("%c, %d, 0", below), "0..16");
+  EXPECT_EQ(range("%c, %q, 0", below + "%e = tgk.sub %d, 1 : u32\n%p = tgk.div %e, 16 : u32\n"
+                                       "%q = tgk.add %p, 1 : u32\n"),
+            "0..1");
+  EXPECT_EQ(range("%c, %d, 0", "%c = tgk.ge 40, %l : bool\n%d = tgk.sub 40, %l : u32\n"), "0..40");
+  EXPECT_EQ(range("%c, 0, %d", "%c = tgk.ge %l, 16 : bool\n%d = tgk.sub 16, %l : u32\n"), "0..16");
+  EXPECT_EQ(range("%c, 0, %d", below), "0..4294967295");  // where it wraps around
+  EXPECT_EQ(range("%c, %l, 5", below), "0..15");
+  auto inRange = [](const std::string& body) { return Analysed(around(body, kOpenGrid)).inRange("y"); };
+  const std::string last = "%m = tgk.sub %n, 1 : u32\n%c = tgk.lt %i, %n : bool\n";
+  EXPECT_TRUE(inRange(last + "%a = tgk.select %c, %i, %m : u32\ntgk.store 1.0, %y[%a]"));
+  EXPECT_FALSE(inRange(last + "%a = tgk.select %c, %m, %i : u32\ntgk.store 1.0, %y[%a]"));
 }
 
 TEST(IndexAnalysis, InRange) {
@@ -340,6 +368,29 @@ TEST(IndexAnalysis, InRange) {
       inRange("%s = tgk.cast %l : i32\n %a = tgk.sub %s, 1 : i32\n tgk.store 1.0, %y[%a]", "64xf32"));
   // 2^31·i is 0 or 2^31.
   EXPECT_FALSE(inRange("%a = tgk.mul %i, 2147483648 : u32\n tgk.store 1.0, %y[%a]"));
+}
+
+/// Where an access is moved to, only the guards there count.
+TEST(IndexAnalysis, InRangeElsewhere) {
+  Analysed k(around(R"(
+  %in = tgk.lt %w, %n : bool
+  tgk.if %in {
+    %c = tgk.gt %xn, 3 : bool
+    tgk.if %c {
+      %a = tgk.load %y[%w] : f32
+      %b = tgk.load %x[0] : f32
+    }
+  }
+)"));
+  std::vector<const Op*> ifs;
+  walk(k.kernel->body, [&](Op& op) {
+    if (op.code == Opcode::k_if) ifs.push_back(&op);
+  });
+  const Op &guarded = *k.of("y").at(0), &first = *k.of("x").at(0);
+  EXPECT_TRUE(k.analysis->inRange(guarded));
+  EXPECT_TRUE(k.analysis->inRange(guarded, *ifs[1]));   // still behind %in
+  EXPECT_FALSE(k.analysis->inRange(guarded, *ifs[0]));  // before it
+  EXPECT_TRUE(k.analysis->inRange(first, *ifs[0]));
 }
 
 TEST(IndexAnalysis, SharedAndLocalBuffers) {

@@ -27,7 +27,7 @@ struct Statement {
   int64_t step = 1;
   int id = 0;                            ///< of a store: its place among the stores; of a branch: for names
   bool negated = false, second = false;  ///< of a branch: `not`, has an else body; of a store: two indices
-  std::string extra;                     ///< of a branch: a second comparison, joined by and
+  std::string extra;  ///< of a branch: a second comparison, joined by and; of a select: its comparison
   Term c, d;
   std::vector<Statement> body, other;
 };
@@ -66,6 +66,7 @@ class Program {
   Term term(bool isSigned);
   std::vector<Statement> statements(int count, int depth);
   Statement statement(int depth);
+  Statement selection();
   Statement operation();
   int variable(bool isSigned) {
     signed_.push_back(isSigned);
@@ -117,11 +118,25 @@ Term Program::term(bool isSigned) {
   return {fitting[static_cast<size_t>(at)], 0};
 }
 
+/// One of two values, or how far one is below another, which a select keeps from wrapping around.
+Statement Program::selection() {
+  Statement out;
+  out.code = pick<const char*>({"select", "span"});
+  out.a = {pick<int>({kGlobal, kLocal, kGroup, kRows}), 0};
+  out.b = term(false);
+  out.c = term(false);
+  out.d = term(false);
+  out.extra = out.code == "span" ? "lt" : pick<const char*>({"lt", "le", "gt", "ge", "eq", "ne"});
+  out.target = variable(false);
+  return out;
+}
+
 Statement Program::operation() {
   Statement out;
   bool isSigned = below(6) == 0;
   out.a = term(isSigned);
   out.b = term(isSigned);
+  if (below(7) == 0) return selection();
   out.code = pick<const char*>({"add", "add", "add", "sub", "mul", "mul", "div", "mod", "min", "max", "shr",
                                 "shl", "and", "xor", "or", "cast"});
   if ((out.code == "mul" || out.code == "div" || out.code == "mod") && below(2) == 0)
@@ -204,6 +219,15 @@ void Program::print(const std::vector<Statement>& body, std::string& out) const 
     std::string target = each.target < 0 ? "" : fmt::format("%v{}", each.target);
     switch (each.kind) {
     case Statement::Kind::op:
+      if (!each.extra.empty()) {
+        bool span = each.code == "span";
+        out +=
+            fmt::format("{0}c = tgk.{1} {2}, {3} : bool\n", target, each.extra, print(each.a), print(each.b));
+        if (span) out += fmt::format("{0}d = tgk.sub {1}, {2} : u32\n", target, print(each.b), print(each.a));
+        out += fmt::format("{0} = tgk.select {0}c, {1}, {2} : u32\n", target,
+                           span ? target + "d" : print(each.c), span ? "0" : print(each.d));
+        break;
+      }
       out += fmt::format("{} = tgk.{} {}{} : {}\n", target, each.code, print(each.a),
                          each.code == "cast" ? "" : ", " + print(each.b), type());
       break;
@@ -265,6 +289,8 @@ int64_t Program::apply(const Statement& op, const Variables& at) const {
   bool isSigned = signed_[static_cast<size_t>(op.target)];
   auto x = static_cast<uint32_t>(a), y = static_cast<uint32_t>(b);
   uint32_t out = 0;
+  if (op.code == "select") return value(holds(op.extra, op.a, op.b, at) ? op.c : op.d, at);
+  if (op.code == "span") return x < y ? y - x : 0;
   if (op.code == "add") out = x + y;
   if (op.code == "sub") out = x - y;
   if (op.code == "mul") out = x * y;

@@ -147,6 +147,74 @@ TEST_F(KernelDevice, FunctionsWithinTheirUlps) {
   }
 }
 
+// What a shader's own conversion leaves undefined: out of range the nearest end of it, 0 of NaN.
+TEST_F(KernelDevice, CastsToIntegersClamp) {
+  struct Cast {
+    float x;
+    int32_t i;
+    uint32_t u;
+  };
+  const std::vector<Cast> casts{{0.0f, 0, 0},
+                                {-0.75f, 0, 0},
+                                {2.75f, 2, 2},
+                                {-2.75f, -2, 0},
+                                {2147483520.0f, 2147483520, 2147483520u},
+                                {2147483648.0f, INT32_MAX, 2147483648u},
+                                {-2147483648.0f, INT32_MIN, 0},
+                                {-2147483904.0f, INT32_MIN, 0},
+                                {4294967040.0f, INT32_MAX, 4294967040u},
+                                {4294967296.0f, INT32_MAX, UINT32_MAX},
+                                {3e38f, INT32_MAX, UINT32_MAX},
+                                {-3e38f, INT32_MIN, 0},
+                                {1e-40f, 0, 0},
+                                {kInf, INT32_MAX, UINT32_MAX},
+                                {-kInf, INT32_MIN, 0},
+                                {std::nanf(""), 0, 0}};
+  std::vector<float> x;
+  for (const Cast& cast : casts) x.push_back(cast.x);
+  for (int lanes : {1, 4})
+    for (const char* type : {"i32", "u32"}) {
+      auto module = kernels(rowsKernel({"cast %x"}, "f32", type, x.size(), lanes));
+      Memory memory{bytesOf(x), bytesOf(x), std::vector<std::byte>(x.size() * 4)};
+      Memory reference = memory;
+      run(verified(*module), reference);
+      onDevice(*module, memory);
+      auto got = valuesOf<uint32_t>(memory[2]), interpreted = valuesOf<uint32_t>(reference[2]);
+      for (size_t n = 0; n < x.size(); ++n) {
+        uint32_t want = *type == 'i' ? static_cast<uint32_t>(casts[n].i) : casts[n].u;
+        EXPECT_EQ(got[n], want) << type << " of " << x[n];
+        EXPECT_EQ(interpreted[n], want) << type << " of " << x[n] << ", interpreted";
+      }
+    }
+}
+
+// All pairs of edges, against C's pow.
+TEST_F(KernelDevice, PowersAreDefinedEverywhere) {
+  const std::vector<float> edges{0,    -0.0f, 0.5f, -0.5f, 1,    -1,    2,           -2,
+                                 2.5f, -2.5f, 3,    -3,    kInf, -kInf, 16777216.0f, std::nanf("")};
+  std::vector<float> x, y;
+  for (float a : edges)
+    for (float b : edges) x.push_back(a), y.push_back(b);
+  for (int lanes : {1, 4}) {
+    auto module = kernels(rowsKernel({"pow %x, %y"}, "f32", "f32", x.size(), lanes));
+    Memory memory{bytesOf(x), bytesOf(y), std::vector<std::byte>(x.size() * 4)};
+    Memory reference = memory;
+    run(verified(*module), reference);
+    onDevice(*module, memory);
+    auto got = valuesOf<float>(memory[2]), interpreted = valuesOf<float>(reference[2]);
+    for (size_t n = 0; n < x.size(); ++n) {
+      auto want = static_cast<float>(std::pow(static_cast<double>(x[n]), static_cast<double>(y[n])));
+      for (float value : {got[n], interpreted[n]}) {
+        bool same = std::isnan(want)
+                        ? std::isnan(value)
+                        : std::signbit(value) == std::signbit(want) &&
+                              (value == want || std::abs(value - want) <= 4e-6f * std::abs(want));
+        EXPECT_TRUE(same) << x[n] << " to the power " << y[n] << " is " << value << ", not " << want;
+      }
+    }
+  }
+}
+
 TEST_F(KernelDevice, FloatsAtTheirEdges) {
   std::vector<float> x{0,     -0.0f,   1e-40f, -1e-40f, 0.5f,          -0.5f,   1.5f,     2.5f,
                        -2.5f, 8388609, kInf,   -kInf,   std::nanf(""), 3.4e38f, -3.4e38f, 0x1p-126f};

@@ -25,6 +25,8 @@ KernelArray drawn(Shape shape, int seed, int lanes = 1);
 std::vector<NamedKernelGrad> privateKernels();
 /// Invocations that meet: gathers, shared memory, several workgroups.
 std::vector<NamedKernelGrad> meetingKernels();
+/// Tiles in shared and local memory, filled and read by loops.
+std::vector<NamedKernelGrad> tileKernels();
 /// What the language has besides: functions, vectors, reductions, calls, user rules.
 std::vector<NamedKernelGrad> languageKernels();
 /// All of the above.

@@ -34,6 +34,21 @@ TEST_P(KernelGradCatalogue, Second) {
 INSTANTIATE_TEST_SUITE_P(All, KernelGradCatalogue, ::testing::ValuesIn(kernelGradCatalogue()),
                          [](const auto& info) { return info.param.name; });
 
+/// Of what a loop loads from a tile that it fills itself nothing is kept, and all of what may be older.
+TEST(KernelGradTiles, KeepOnlyWhatCannotBeFilledAgain) {
+  int filled = 0, kept = 0;
+  for (const NamedKernelGrad& named : tileKernels()) {
+    bool none = named.name.starts_with("TileFilled") || named.name.starts_with("TiledProduct");
+    bool some = named.name.starts_with("TileKept");
+    if (!none && !some) continue;
+    std::string vjp = checkKernelGradient(named.test).vjp;
+    EXPECT_EQ(vjp.find(", tape>") == std::string::npos, none) << named.name << "\n" << vjp;
+    (none ? filled : kept)++;
+  }
+  EXPECT_GE(filled, 12);
+  EXPECT_GE(kept, 3);
+}
+
 /// Case 38 of the list: leaving a kernel early is said with if.
 TEST(KernelGradRefusals, EarlyReturnIsNotInTheLanguage) {
   auto module = parse(R"(module @m stage(kernel) {

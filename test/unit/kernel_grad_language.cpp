@@ -35,10 +35,10 @@ std::vector<NamedKernelGrad> functions() {
                    smooth});
     out.back().name[0] = static_cast<char>(std::toupper(out.back().name[0]));
   };
-  for (const char* op : {"sin", "cos", "atan", "sinh", "cosh", "tanh", "erf", "exp", "exp2", "neg"})
+  for (const char* op : {"sin", "cos", "atan", "sinh", "cosh", "tanh", "erf", "exp", "exp2", "expm1", "neg"})
     add(op, "%a = tgk.mul %v, 0.75 : f32");
   for (const char* op : {"tan", "asin", "acos"}) add(op, "%a = tgk.mul %v, 0.4 : f32");
-  for (const char* op : {"log", "log2", "sqrt", "rsqrt", "reciprocal"})
+  for (const char* op : {"log", "log1p", "log2", "sqrt", "rsqrt", "reciprocal"})
     add(op, "%a = tgk.fma %v, %v, 0.5 : f32");
   for (const char* op : {"abs", "sign", "floor", "ceil", "round", "trunc"})
     add(op, "%a = tgk.mul %v, 0.8125 : f32");
@@ -51,7 +51,7 @@ tgk.store %z, %o[%i])",
                                         op))});
     out.back().name[0] = static_cast<char>(std::toupper(out.back().name[0]));
   };
-  for (const char* op : {"add", "sub", "mul", "div", "min", "max", "pow"}) binary(op);
+  for (const char* op : {"add", "sub", "mul", "div", "min", "max", "pow", "atan2"}) binary(op);
   out.push_back({"Fma", map8(R"(%a = tgk.load %w[0] : f32
 %b = tgk.load %w[1] : f32
 %y = tgk.fma %a, %v, %b : f32

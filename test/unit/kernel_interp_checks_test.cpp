@@ -1,5 +1,6 @@
 // What the interpreter reports of wrong kernels, and that it keeps silent about good ones.
 #include <cmath>
+#include <regex>
 
 #include "test/unit/kernel_text.h"
 
@@ -72,7 +73,18 @@ TEST(KernelInterpChecks, ReadThenWriteIsARace) {
     %v = tgk.load %x[%j] : f32
     tgk.store %v, %x[%l]
   })",
-              {Memory::value_type(32)}, [](const KernelCounters& c) { EXPECT_GE(c.races, 4); });
+              {Memory::value_type(32)}, [](const KernelCounters& c) {
+                EXPECT_GE(c.races, 4);
+                // Both accesses are named with their places, whichever came first.
+                const std::regex named(
+                    "(tgk.load on %x.* races with tgk.store|tgk.store on %x.* races with "
+                    "tgk.load) at .*:[0-9]+:[0-9]+, invocation ([0-9]+), invocation ([0-9]+)");
+                for (const std::string& finding : c.findings) {
+                  std::smatch parts;
+                  ASSERT_TRUE(std::regex_search(finding, parts, named)) << finding;
+                  EXPECT_NE(parts[2], parts[3]) << finding;
+                }
+              });
 }
 
 TEST(KernelInterpChecks, WorkgroupsAreNeverOrdered) {

@@ -264,6 +264,8 @@ TEST(KernelInterpOps, FunctionsAreRoundedOnce) {
   unary("trunc", std::trunc);
   unary("exp2", std::exp2);
   unary("log2", std::log2);
+  unary("log1p", std::log1p);
+  unary("expm1", std::expm1);
   unary("sin", std::sin);
   unary("cos", std::cos);
   unary("tan", std::tan);

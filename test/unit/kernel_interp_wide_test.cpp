@@ -61,6 +61,7 @@ TEST(KernelInterpWide, ArithmeticIsOfDoubles) {
   expectFormula("tgk.min %a, %b", [](double a, double b) { return a < b ? a : b; });
   expectFormula("tgk.max %a, %b", [](double a, double b) { return a < b ? b : a; });
   expectFormula("tgk.pow %a, %b", [](double a, double b) { return std::pow(a, b); });
+  expectFormula("tgk.atan2 %a, %b", [](double a, double b) { return std::atan2(a, b); });
   expectFormula("tgk.fma %a, %b, 0.1", [](double a, double b) { return std::fma(a, b, kTenth); });
   expectFormula("tgk.neg %b", [](double, double b) { return -b; });
   expectFormula("tgk.abs %b", [](double, double b) { return std::fabs(b); });
@@ -70,11 +71,12 @@ TEST(KernelInterpWide, ArithmeticIsOfDoubles) {
 
 TEST(KernelInterpWide, FunctionsAreOfDoubles) {
   std::pair<const char*, double (*)(double)> rows[] = {
-      {"sqrt", std::sqrt}, {"exp", std::exp},     {"log", std::log},        {"exp2", std::exp2},
-      {"log2", std::log2}, {"sin", std::sin},     {"cos", std::cos},        {"tan", std::tan},
-      {"asin", std::asin}, {"acos", std::acos},   {"atan", std::atan},      {"sinh", std::sinh},
-      {"cosh", std::cosh}, {"tanh", std::tanh},   {"erf", std::erf},        {"floor", std::floor},
-      {"ceil", std::ceil}, {"trunc", std::trunc}, {"round", std::nearbyint}};
+      {"sqrt", std::sqrt},  {"exp", std::exp},     {"log", std::log},         {"exp2", std::exp2},
+      {"log2", std::log2},  {"sin", std::sin},     {"cos", std::cos},         {"tan", std::tan},
+      {"asin", std::asin},  {"acos", std::acos},   {"atan", std::atan},       {"sinh", std::sinh},
+      {"cosh", std::cosh},  {"tanh", std::tanh},   {"erf", std::erf},         {"floor", std::floor},
+      {"ceil", std::ceil},  {"trunc", std::trunc}, {"round", std::nearbyint}, {"log1p", std::log1p},
+      {"expm1", std::expm1}};
   for (const auto& [name, function] : rows)
     expectFormula(std::string("tgk.") + name + " %a",
                   [function = function](double a, double) { return function(a); });

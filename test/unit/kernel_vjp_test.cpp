@@ -163,6 +163,36 @@ TEST(KernelVjp, ALoopThatNothingBoundsIsRefusedAtTheCall) {
   EXPECT_NE(shape.error().str().find("[kernel-vjp.g6]"), std::string::npos) << shape.error().str();
 }
 
+/// What memory held in each of 4e9 times 4e9 trips, a product that 64 bits do not hold.
+TEST(KernelVjp, ATapeOfTooManyElementsIsRefusedAtTheCall) {
+  auto module = kernels(R"(
+  kernel @k(%n: buf<1xu32, in>, %x: buf<1xf32, in>, %o: buf<1xf32, out>) workgroup(1) grid(1) {
+    %limit = tgk.load %n[0] : u32
+    %to = tgk.min %limit, 4000000000 : u32
+    %m = tgk.local : buf<1xf32, local>
+    %v = tgk.load %x[0] : f32
+    tgk.store %v, %m[0]
+    tgk.for %j = 0 to(%to) {
+      tgk.for %k = 0 to(%to) {
+        %p = tgk.load %m[0] : f32
+        %q = tgk.sin %p : f32
+        tgk.store %q, %m[0]
+      }
+    }
+    %r = tgk.load %m[0] : f32
+    tgk.store %r, %o[0]
+  })");
+  const Item& kernel = *module->find(ItemKind::kernel, "k");
+  KernelVjp vjp = vjpOf(*module, {});
+  ASSERT_EQ(vjp.params.back().role, KernelVjpParam::Role::tape);
+  auto shape = tapeShape(vjp, static_cast<int>(vjp.params.size()) - 1, kernel, {{1}, {1}, {1}});
+  ASSERT_FALSE(shape) << print(*vjp.kernel);
+  EXPECT_NE(shape.error().str().find("error: kernel @k: its gradient would keep a tape of "
+                                     "4000000000x4000000000 elements"),
+            std::string::npos)
+      << shape.error().str();
+}
+
 TEST(KernelVjp, AnUnknownNameListsTheBuffers) {
   auto module = kernels(kProduct);
   auto vjp = differentiateKernel(*module, *module->find(ItemKind::kernel, "k"), {{"z"}, {}, "k.vjp", 0});

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "codegen/register.h"
 #include "ir/parser.h"
 #include "ir/trace/recorder.h"
 #include "ir/trace/trace.h"
@@ -101,7 +100,6 @@ Names paramsOf(const tg::Module& module) {
 }
 
 Result<void> runPipeline(std::unique_ptr<tg::Module>& module, const std::string& text) {
-  registerCodegenPasses();
   TG_TRY(PassManager pipeline, PassManager::parse(text));
   return pipeline.run(module);
 }

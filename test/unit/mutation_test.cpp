@@ -253,6 +253,10 @@ bool sameByAlgebra(Opcode row, const Op& op, std::string_view mutation) {
   // Two guards keep log and the quotient from what is not positive: either is enough for a first derivative.
   bool guard = op.code == Opcode::select || op.code == Opcode::constant;
   if (row == Opcode::pow && guard && mutation != "keep operand 2 alone") return true;
+  // What they guard is their last operand; elsewhere, of a power's exponent, it is told from the first.
+  if (row == Opcode::pow && op.code == Opcode::select && op.in(0)->def &&
+      op.in(0)->def->code == Opcode::less_equal)
+    return true;
   // With no row counted, every row is masked, whatever it was divided by.
   bool count = op.code == Opcode::max && mutation == "keep operand 0 alone";
   if (row == Opcode::cross_entropy &&

@@ -45,9 +45,9 @@ Result<void> runBreaking(Module& module, const NoOptions&, const PassContext&) {
   return {};
 }
 Result<void> runStaying(Module&, const NoOptions&, const PassContext&) { return {}; }
-// A name no text can hold: fine in memory, lost when printed.
+// A word that no text can hold: fine in memory, lost when printed.
 Result<void> runUnprintable(Module& module, const NoOptions&, const PassContext&) {
-  module.func("f")->body.args[0]->name = "a b";
+  module.attrs.push_back({"train_pipeline", Attr::word("a b")});
   return {};
 }
 
@@ -208,7 +208,7 @@ TEST_F(PassTest, AFailureNamesThePassAndRunsNothingAfterIt) {
                         EXPECT_GE(milliseconds, 0);
                         seen.push_back("after " + step.pass->name + std::to_string(index));
                       }});
-  auto done = manager.roundTrip(false).run(m);
+  auto done = manager.verifyEach(VerifyEach::on).run(m);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().str(),
             "m.tgir:2:3: error: cannot do this\n  func @f(%x: tensor<2xf32>) -> (y: tensor<2xf32>) "
@@ -241,7 +241,7 @@ TEST_F(PassTest, ABrokenModuleIsThePassesFaultAndLeavesAReproducer) {
   auto done = pipeline("t-dummy,t-break,t-dummy{count=9}").reproducer(path).run(m);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().message(),
-            "pass t-break made an invalid module: a bug in the compiler, not in the input");
+            "pass t-break made an invalid module: a bug in that pass, not in the input");
   EXPECT_NE(done.error().str().find("note: the module before the pass is in " + path), std::string::npos);
   std::ifstream file(path);
   std::stringstream text;
@@ -264,15 +264,15 @@ TEST_F(PassTest, APassThatDoesNotReachItsStageIsCaught) {
 
 TEST_F(PassTest, RoundTripsBetweenPassesCatchWhatTextCannotHold) {
   auto m = module();
-  EXPECT_TRUE(pipeline("t-unprintable").roundTrip(false).run(m));
+  EXPECT_TRUE(pipeline("t-unprintable").verifyEach(VerifyEach::on).run(m));
   m = module();
-  auto done = pipeline("t-unprintable").roundTrip(true).run(m);
+  auto done = pipeline("t-unprintable").verifyEach(VerifyEach::roundtrip).run(m);
   ASSERT_FALSE(done);
   EXPECT_NE(done.error().message().find("t-unprintable made a module whose text does not read back"),
             std::string::npos);
   m = module();
   const Module* old = m.get();
-  ASSERT_TRUE(pipeline("t-dummy").roundTrip(true).run(m));
+  ASSERT_TRUE(pipeline("t-dummy").verifyEach(VerifyEach::roundtrip).run(m));
   EXPECT_NE(m.get(), old);
   EXPECT_EQ(locString(m->func("f")->body.ops[0]->loc), "m.tgir:3:5") << "locations survive the round trip";
 }

@@ -125,7 +125,7 @@ std::string randomModule(std::mt19937& random, int ops) {
     if (draw(4) == 0) {
       size = size == 64 ? 256 : 64;
       std::string type = fmt::format("tensor<{}xf32>", size);
-      body += fmt::format("    %{0} = tg.fused (%{0}_a = %{1}) {{schedule = row}} : {2} {{\n"
+      body += fmt::format("    %{0} = tg.fused (%{0}_a = %{1}) {{schedule = map}} : {2} {{\n"
                           "      %{0}_s = tg.mean %{0}_a {{axes = [0]}} : tensor<f32>\n"
                           "      %{0}_b = tg.broadcast_to %{0}_s {{shape = [{3}]}} : {2}\n"
                           "      tg.yield %{0}_b : {2}\n    }}\n",

@@ -404,11 +404,11 @@ TEST(Access, ReadsOnlyWrittenElement) {
   EXPECT_TRUE(reads(t, t,
                     "%b = tg.constant 2 : tensor<4x4xf32>\n%c = tg.matmul %b, %b : tensor<4x4xf32>\n%r = "
                     "tg.mul %a, %c : tensor<4x4xf32>\n",
-                    "matmul"));
+                    "matmul{tile = [2, 2]}"));
   EXPECT_FALSE(reads(t, t,
                      "%b = tg.constant 2 : tensor<4x4xf32>\n%c = tg.matmul %b, %a : tensor<4x4xf32>\n%r = "
                      "tg.mul %a, %c : tensor<4x4xf32>\n",
-                     "matmul"));
+                     "matmul{tile = [2, 2]}"));
   // A kernel over rows has read a row before it writes there, along which it puts together what it reads.
   const std::string total = "%b = tg.sum %a {axes = [1], keepdims = true} : tensor<4x1xf32>\n";
   EXPECT_TRUE(reads(t, t, "%r = tg.softmax %a : tensor<4x4xf32>\n", "row"));

@@ -38,6 +38,7 @@ class Generator {
   void statements(int count);
   void statement();
   void load();
+  void guardedLoad();
   void loop();
   void branch();
   void access();
@@ -220,6 +221,31 @@ void Generator::load() {
   text_.addFloat({text_.let(fmt::format("tgk.load %{}[{}] : {}", input.name, at, type)), input.lanes, 2});
 }
 
+/// A load of an element that may not be there, behind the guard that says whether it is: the place of the
+/// workgroup or the invocation, an integer of the data, or a constant against the extent.
+void Generator::guardedLoad() {
+  std::vector<Input> rows;
+  for (const Input& input : inputs_)
+    if (input.lanes == 1 && input.shape.rank() == 1) rows.push_back(input);
+  if (rows.empty()) return load();
+  const Input& input = random_.of(rows);
+  std::string extent = std::to_string(input.shape[0]);
+  if (random_.chance(70)) extent = text_.let(fmt::format("tgk.dim %{}, 0 : u32", input.name), "u");
+  std::string at = text_.integer(random_.chance(60), 15);
+  if (at[0] != '%' || random_.chance(40))
+    at = text_.let(fmt::format("tgk.add {}, {} : u32", at, random_.below(6)), "u");
+  std::string cond = text_.let(fmt::format("tgk.lt {}, {} : bool", at, extent), "c");
+  std::string otherwise = text_.number(2, 0), read = text_.fresh("r");
+  text_.open(fmt::format("{} = tgk.if {} : f32", read, cond));
+  std::string value = text_.let(fmt::format("tgk.load %{}[{}] : f32", input.name, at));
+  if (random_.chance(70)) value = text_.let(fmt::format("tgk.sin {} : f32", value));
+  text_.line(fmt::format("tgk.yield {} : f32", value));
+  text_.otherwise();
+  text_.line(fmt::format("tgk.yield {} : f32", otherwise));
+  text_.close();
+  text_.addFloat({read, 1, 2});
+}
+
 bool Generator::has(Memory::Kind kind) const {
   for (const Memory& memory : memory_)
     if (memory.kind == kind) return true;
@@ -371,10 +397,13 @@ void Generator::loop() {
   bool uniform = uniform_ && random_.chance(70);
   std::string to = std::to_string(random_.below(5));
   if (random_.chance(40)) to = text_.index(5, uniform);
-  int from = random_.chance(25) ? random_.between(1, 2) : 0,
-      step = random_.chance(25) ? random_.between(2, 3) : 1;
-  if (to[0] == '%' && !uniform) uniform = false;
+  std::string from = std::to_string(random_.chance(25) ? random_.between(1, 2) : 0);
+  int step = random_.chance(25) ? random_.between(2, 3) : 1;
+  // The invocations of a workgroup share data that may be narrower than it is.
+  bool strided = random_.chance(20);
+  if (strided) from = "%l", step = lanes_;
   if (to[0] != '%') uniform = uniform_;
+  if (strided) uniform = false;
   std::vector<Carried> carried = carry();
   std::string names, types, args;
   for (const Carried& each : carried) {
@@ -475,6 +504,7 @@ void Generator::statement() {
   if (kind < 31) return scratch();
   if (kind < 32) return call();
   if (kind < 34 && cursor_) return cursor();
+  if (kind < 38) return guardedLoad();
   if (kind < 46) return load();
   if (kind < 62) return access();
   if (kind < 72 && nesting_ < 3 && budget_ > 0) return loop();

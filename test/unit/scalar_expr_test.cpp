@@ -63,6 +63,9 @@ NUMBER_UNARY(tanh, std::tanh(x))
 NUMBER_UNARY(sigmoid, 1 / (1 + std::exp(-x)))
 NUMBER_UNARY(sin, std::sin(x))
 NUMBER_UNARY(cos, std::cos(x))
+NUMBER_UNARY(exp2, std::exp2(x))
+NUMBER_UNARY(log2, std::log2(x))
+NUMBER_UNARY(isnan, std::isnan(x))
 NUMBER_UNARY(floor, std::floor(x))
 NUMBER_UNARY(abs, std::abs(x))
 NUMBER_UNARY(sign, (x > 0) - (x < 0))
@@ -216,11 +219,10 @@ TEST(ScalarTable, InverseAndHyperbolicFunctions) {
     float lo, hi;
     double worst = 0;
   };
-  Case cases[] = {{Scalar::asin, -1, 1},
-                  {Scalar::acos, -1, 1},
-                  {Scalar::atan, -40, 40},
-                  {Scalar::sinh, -80, 80},
-                  {Scalar::cosh, -80, 80}};
+  Case cases[] = {{Scalar::asin, -1, 1},         {Scalar::acos, -1, 1},          {Scalar::atan, -40, 40},
+                  {Scalar::sinh, -89.4f, 89.4f}, {Scalar::cosh, -89.4f, 89.4f},  {Scalar::silu, -87, 88},
+                  {Scalar::log1p, -0.999f, 40},  {Scalar::log1p, -1e-3f, 1e-3f}, {Scalar::expm1, -20, 80},
+                  {Scalar::expm1, -1e-3f, 1e-3f}};
   for (Case& each : cases) {
     for (int i = 0; i <= 40000; ++i) {
       const float x = each.lo + (each.hi - each.lo) * static_cast<float>(i) / 40000;
@@ -246,6 +248,51 @@ TEST(ScalarTable, InverseAndHyperbolicFunctions) {
   EXPECT_EQ(lowerSinh(F(-100.0f)).value, -inf);
 }
 
+// All around the circle, at radii from the least normal number to the largest, and on the axes.
+TEST(ScalarTable, ArcTangentOfTwo) {
+  using F = Number<float>;
+  double worst = 0;
+  auto check = [&](float y, float x) {
+    const double want = evalScalar(Scalar::atan2, y, x);
+    const float got = lowerAtan2(F(y), F(x)).value;
+    if (want == 0)
+      EXPECT_EQ(got, 0) << y << ", " << x;
+    else
+      worst = std::max(worst, ulps(got, want));
+  };
+  for (int i = 0; i < 20000; ++i) {
+    const double angle = i * 6.283185307179586 / 20000;
+    for (double radius : {1e-30, 1e-3, 1.0, 7.0, 1e30})
+      check(static_cast<float>(radius * std::sin(angle)), static_cast<float>(radius * std::cos(angle)));
+  }
+  EXPECT_LE(worst, info(Scalar::atan2).ulps);
+  const float inf = std::numeric_limits<float>::infinity(), pi = 3.14159274f;
+  const float cases[][3] = {{0, 0, 0},     {0, 1, 0},      {0, -1, pi},        {-0.0f, -1, pi},
+                            {0, -0.0f, 0}, {1, 0, pi / 2}, {-1, 0, -pi / 2},   {inf, 1, pi / 2},
+                            {1, inf, 0},   {1, -inf, pi},  {inf, inf, pi / 4}, {-inf, -inf, -2.35619449f}};
+  for (const auto& [y, x, want] : cases) {
+    EXPECT_EQ(lowerAtan2(F(y), F(x)).value, want) << y << ", " << x;
+    EXPECT_EQ(static_cast<float>(evalScalar(Scalar::atan2, y, x)), want) << y << ", " << x;
+  }
+}
+
+TEST(ScalarTable, Log1pAndExpm1AtTheirEdges) {
+  using F = Number<float>;
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(lowerLog1p(F(-1.0f)).value, -inf);
+  EXPECT_TRUE(std::isnan(lowerLog1p(F(-1.5f)).value) && std::isnan(lowerLog1p(F(std::nanf(""))).value));
+  EXPECT_EQ(lowerLog1p(F(inf)).value, inf);
+  EXPECT_EQ(lowerLog1p(F(0.0f)).value, 0);
+  EXPECT_EQ(lowerExpm1(F(0.0f)).value, 0);
+  EXPECT_EQ(lowerExpm1(F(-inf)).value, -1);
+  EXPECT_EQ(lowerExpm1(F(inf)).value, inf);
+  EXPECT_TRUE(std::isnan(lowerExpm1(F(std::nanf(""))).value));
+  for (float x : {1e-38f, -1e-20f, 1e-9f}) {  // 1 + x is 1 here
+    EXPECT_EQ(lowerLog1p(F(x)).value, x);
+    EXPECT_EQ(lowerExpm1(F(x)).value, x);
+  }
+}
+
 TEST(ScalarTable, RoundHalfToEven) {
   const float cases[][2] = {{0.5f, 0},
                             {1.5f, 2},
@@ -268,15 +315,17 @@ TEST(ScalarTable, RoundHalfToEven) {
   }
 }
 
-// Bases of every sign against exponents of every kind; the builtin stands for a device's, which knows
-// positive bases alone.
+// Bases of every sign against exponents of every kind, as C and IEEE 754 have them.
 TEST(ScalarTable, PowerOfAnySign) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const double cases[][3] = {
-      {2, 3, 8},    {-2, 3, -8},    {-2, 2, 4},   {-2, -1, -0.5}, {-2, 0, 1},
-      {0, 0, 1},    {0, 2, 0},      {0, 0.5, 0},  {0, -1, inf},   {-0.0, -1, inf},
-      {-0.0, 3, 0}, {-2, 0.5, nan}, {4, 0.5, 2},  {-1, 1e9, 1},   {-1, 3e4 + 1, -1},
-      {inf, 0, 1},  {inf, 2, inf},  {2, -inf, 0}, {0, inf, 0},
+      {2, 3, 8},       {-2, 3, -8},      {-2, 2, 4},     {-2, -1, -0.5},    {-2, 0, 1},       {0, 0, 1},
+      {0, 2, 0},       {0, 0.5, 0},      {0, -1, inf},   {-0.0, -1, -inf},  {-0.0, 3, 0},     {-0.0, -2, inf},
+      {-2, 0.5, nan},  {4, 0.5, 2},      {-1, 1e9, 1},   {-1, 3e4 + 1, -1}, {inf, 0, 1},      {inf, 2, inf},
+      {2, -inf, 0},    {0, inf, 0},      {nan, 2, nan},  {2, nan, nan},     {nan, 0, 1},      {1, nan, 1},
+      {-1, nan, nan},  {0, nan, nan},    {1, inf, 1},    {-1, -inf, 1},     {0.5, -inf, inf}, {-0.5, inf, 0},
+      {-inf, 3, -inf}, {-inf, 0.5, inf}, {-inf, -3, 0},  {-inf, 2, inf},    {-inf, -0.5, 0},  {-2, inf, inf},
+      {nan, nan, nan}, {0, -inf, inf},   {inf, -0.5, 0}, {inf, nan, nan},   {nan, -1, nan},
   };
   for (const auto& [x, y, want] : cases) {
     const float got =
@@ -294,17 +343,24 @@ TEST(ScalarTable, PowerOfAnySign) {
 // Where the formulas have something to avoid: 0·inf, the logarithm of what is not positive.
 TEST(ScalarTable, GradientsOfPowerAtItsEdges) {
   using E = Number<double>;
-  const double ln2 = std::log(2.0);
+  const double ln2 = std::log(2.0), nan = std::nan("");
   const double cases[][4] = {
       // x, y, d/dx, d/dy
-      {2, 3, 12, 8 * ln2}, {-2, 3, 12, 0}, {-2, 2, -4, 0}, {-2, -1, -0.25, 0}, {-2, 0, 0, 0},
-      {0, 2, 0, 0},        {0, 1, 1, 0},   {0, 0, 0, 0},   {0, 3, 0, 0},       {2, 0, 0, ln2},
+      {2, 3, 12, 8 * ln2}, {-2, 3, 12, 0}, {-2, 2, -4, 0},     {-2, -1, -0.25, 0},
+      {-2, 0, 0, 0},       {0, 2, 0, 0},   {0, 1, 1, 0},       {0, 0, 0, 0},
+      {0, 3, 0, 0},        {2, 0, 0, ln2}, {nan, 2, nan, nan}, {2, nan, nan, nan},
+  };
+  auto expectNear = [](double got, double want, double x, double y) {
+    if (std::isnan(want))
+      EXPECT_TRUE(std::isnan(got)) << x << "^" << y << ": " << got;
+    else
+      EXPECT_NEAR(got, want, 1e-12) << x << "^" << y;
   };
   for (const auto& [x, y, dx, dy] : cases) {
     const E operands[] = {E(x), E(y)};
     const auto grads = scalarGrads<E>(Scalar::pow, operands, E(evalScalar(Scalar::pow, x, y)), E(1.0));
-    EXPECT_NEAR(grads[0].value, dx, 1e-12) << x << "^" << y;
-    EXPECT_NEAR(grads[1].value, dy, 1e-12) << x << "^" << y;
+    expectNear(grads[0].value, dx, x, y);
+    expectNear(grads[1].value, dy, x, y);
   }
 }
 

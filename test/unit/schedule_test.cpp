@@ -43,6 +43,11 @@ TEST(Schedule, warmupClimbsAndHandsOver) {
   EXPECT_DOUBLE_EQ(rate("warmup(0.1, 10, constant(0.1))", 1), 0.01);
   EXPECT_DOUBLE_EQ(rate("warmup(0.1, 10, linear(1.0, 0.0, 4))", 10), 0.1);
   EXPECT_DOUBLE_EQ(rate("warmup(0.1, 10, linear(1.0, 0.0, 4))", 11), 0.75);
+  // Without a peak of its own it rises to that of what follows.
+  EXPECT_DOUBLE_EQ(rate("warmup(10, linear(1.0, 0.0, 4))", 5), 0.5);
+  EXPECT_DOUBLE_EQ(rate("warmup(10, linear(1.0, 0.0, 4))", 11), 0.75);
+  EXPECT_DOUBLE_EQ(rate("warmup(10, 0.5)", 5), 0.25);
+  EXPECT_DOUBLE_EQ(rate("warmup(4, warmup(10, linear(1.0, 0.0, 4)))", 2), 0.5);
 }
 
 TEST(Schedule, staircaseAndMultistepDropAtTheirSteps) {

@@ -99,7 +99,7 @@ module @wide {
 }
 )";
   SessionOptions plain = options();
-  plain.trainPipeline.clear();
+  plain.trainPipeline = "";
   auto session = open(parsed(kWide), plain);
   ASSERT_TRUE(session);
   for (int step = 1; step <= 3; ++step) ASSERT_TRUE(session->beginStep({{"x", ramp({}, step, 0)}}));
@@ -165,7 +165,7 @@ module @accumulating {
 )";
   for (const bool onDevice : {true, false}) {
     SessionOptions plain = onDevice ? options() : interpOptions();
-    plain.trainPipeline.clear();
+    plain.trainPipeline = "";
     auto session = open(parsed(kAccumulating), plain);
     ASSERT_TRUE(session);
     for (int64_t step = 1; step <= 7; ++step) ASSERT_TRUE(session->beginStep({{"x", ramp({4}, 1, 0)}}));
@@ -246,7 +246,7 @@ module @heavy {
 }
 )";
   SessionOptions plain = options();
-  plain.trainPipeline.clear();
+  plain.trainPipeline = "";
   auto session = open(parsed(kHeavy), plain);
   ASSERT_TRUE(session);
   const Inputs inputs{{"x", ramp({}, 1, 0)}};

@@ -16,7 +16,7 @@ Inputs rows(int64_t size) { return {{"x", ramp({size, 3}, -1, 0.15)}, {"y", ramp
 TEST_F(SessionTest, inputsChooseTheBatch) {
   auto session = open(batched(), options());
   for (int64_t size : {7, 1, 5, 7}) {
-    ASSERT_TRUE(session->reset());
+    ASSERT_TRUE(session->reset({.seed = 3}));
     SessionOptions plain = options();
     std::string n = std::to_string(size);
     auto fixed = open(parsed(edited(kModel, "<5x", "<" + n + "x")), plain);
@@ -108,7 +108,7 @@ TEST_F(SessionTest, gradientsForOneBatchOnly) {
   auto trained = open(batched(), options())->module(Stage::tensor);
   ASSERT_TRUE(trained);
   SessionOptions plain = options();
-  plain.trainPipeline.clear();
+  plain.trainPipeline = "";
   auto session = open(std::move(*trained), plain);
   EXPECT_NE(messageOf(session->step(rows(7))).find("give the session the module without them"),
             std::string::npos);
@@ -160,7 +160,7 @@ module @accumulating {
 
 TEST_F(SessionTest, applyIsCalledAfterEachNthStep) {
   SessionOptions plain = options();
-  plain.trainPipeline.clear();
+  plain.trainPipeline = "";
   auto module = parse(kAccumulating, "accumulating.tgir");
   ASSERT_TRUE(module) << module.error().str();
   auto session = open(clone(**module), plain);

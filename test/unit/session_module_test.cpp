@@ -1,5 +1,6 @@
 // Sessions and their modules: attached functions, replacement, a look inside, calls the module has nothing
 // for.
+#include "runtime/finish.h"
 #include "test/unit/session_support.h"
 
 namespace tg {
@@ -65,7 +66,7 @@ TEST_F(SessionTest, attachRefusesWhatTheSessionLacks) {
 
 TEST_F(SessionTest, forwardFunctionsAreASessionOfTheirOwn) {
   SessionOptions plain = options();
-  plain.trainPipeline.clear();
+  plain.trainPipeline = "";
   auto session = open(parsed(kForward), plain);
   ASSERT_TRUE(session);
   EXPECT_EQ(messageOf(session->step(oneRow())), "there is no function @train; the module has @hidden");
@@ -92,10 +93,75 @@ TEST_F(SessionTest, withoutUpdatesAStepGivesLossAndGradients) {
       messageOf(session->setLearningRate(0.1)),
       "setLearningRate: no function has an argument {host = \"lr\"}, the rate of its updates; append-adam "
       "makes one, as in the train pipeline append-grad,append-adam");
-  gradients.trainPipeline.clear();
+  gradients.trainPipeline = "";
   auto plain = open(gradients);
   EXPECT_EQ(lossAfter(*plain, 1), lossAfter(*session, 1));
   EXPECT_NE(messageOf(plain->downloadParamGrads()).find("append-grad"), std::string::npos);
+}
+
+/// The small model with the passes that train it on the module itself.
+std::string ownTrainer(const std::string& passes) {
+  return edited(kModel, "module @tiny {", "module @tiny attributes {train_pipeline = \"" + passes + "\"} {");
+}
+
+TEST(SessionModule, ItsOwnTrainPipelineTrains) {
+  const std::string text = ownTrainer("append-grad,append-adam{lr=0.01}");
+  ASSERT_NE(text, kModel);
+  SessionOptions options = interpOptions();
+  auto told = Session::create(model(), options);
+  options.trainPipeline.reset();
+  auto own = Session::create(parsed(text), options);
+  ASSERT_TRUE(told && own);
+  EXPECT_EQ(lossAfter(**own, 5), lossAfter(**told, 5));
+  EXPECT_TRUE(sameBits(*(*own)->downloadParams(), *(*told)->downloadParams()));
+  EXPECT_TRUE((*own)->step(trainInputs())->applied);
+
+  // What the caller says wins.
+  options.trainPipeline = "append-grad,append-sgd{lr=0.5}";
+  auto other = Session::create(parsed(text), options);
+  ASSERT_TRUE(other) << other.error().str();
+  EXPECT_FALSE((*other)->downloadStates()->size());
+  options.trainPipeline = "";
+  auto none = Session::create(parsed(text), options);
+  ASSERT_TRUE(none);
+  NamedArrays before = *(*none)->downloadParams();
+  auto step = (*none)->step(trainInputs());
+  ASSERT_TRUE(step);
+  EXPECT_FALSE(step->applied);
+  EXPECT_TRUE(sameBits(*(*none)->downloadParams(), before));
+}
+
+TEST(SessionModule, ItsOwnTrainPipelineRunsOnce) {
+  SessionOptions options = interpOptions();
+  options.trainPipeline.reset();
+  for (const char* passes : {"append-grad", "append-grad,append-adam"}) {
+    auto done = runPasses(parsed(ownTrainer("append-grad,append-adam")), passes);
+    ASSERT_TRUE(done) << done.error().str();
+    auto session = Session::create(std::move(done->module), options);
+    EXPECT_TRUE(session) << passes << ": " << session.error().str();
+  }
+  // A module of forward functions has nothing to train.
+  auto forward = runPasses(parsed(edited(ownTrainer("append-grad,append-adam"), "@train", "@loss")), "");
+  ASSERT_TRUE(forward) << forward.error().str();
+  EXPECT_TRUE(Session::create(std::move(forward->module), options));
+  // Nor is it trained again for another batch size, replaced or broken in silence.
+  auto broken = Session::create(parsed(ownTrainer("append-nothing")), options);
+  ASSERT_FALSE(broken);
+  EXPECT_NE(messageOf(broken).find("append-nothing"), std::string::npos) << messageOf(broken);
+}
+
+TEST(SessionModule, NullIsAnError) {
+  SessionOptions options = interpOptions();
+  EXPECT_EQ(messageOf(Session::create(nullptr, options)), "Session::create: the module is null");
+  auto session = Session::create(model(), options);
+  ASSERT_TRUE(session);
+  const double loss = lossAfter(**session, 1);
+  EXPECT_EQ(messageOf((*session)->attach(nullptr)), "attach: the module is null");
+  EXPECT_EQ(messageOf((*session)->replaceModule(nullptr)), "replaceModule: the module is null");
+  EXPECT_EQ((*session)->steps(), 1);
+  EXPECT_LT(lossAfter(**session, 1), loss);
+  EXPECT_EQ(messageOf(runPasses(nullptr, "dce")), "runPasses: the module is null");
+  EXPECT_EQ(messageOf(finish(nullptr, Target{})), "finish: the module is null");
 }
 
 TEST_F(SessionTest, replacedModuleStartsOver) {
@@ -164,7 +230,7 @@ TEST_F(SessionTest, lookInside) {
   EXPECT_EQ(messageOf(session->outputShape("predict", "q")), "@predict has no result 'q'; it has p");
   auto finished = open(std::move(*session->module(Stage::spirv)), [&] {
     SessionOptions plain = options();
-    plain.trainPipeline.clear();
+    plain.trainPipeline = "";
     return plain;
   }());
   EXPECT_NE(messageOf(finished->module(Stage::fused)).find("keeps no earlier one"), std::string::npos);
@@ -180,11 +246,15 @@ TEST_F(SessionTest, schedulesAreReplacedWhileTraining) {
   EXPECT_EQ(session->step(trainInputs())->learningRate, 0.125);
   EXPECT_EQ(session->step(trainInputs())->learningRate, 0.25);
   EXPECT_FALSE(session->setLearningRate("liner(1.0)"));
+  EXPECT_FALSE(session->setLearningRate(1.0, 5)) << "four steps are done";
   EXPECT_EQ(session->step(trainInputs())->learningRate, 0.375);
   ASSERT_TRUE(session->reset());
   EXPECT_EQ(session->step(trainInputs())->learningRate, 0.125);
   ASSERT_TRUE(session->resetLearningRate());
   EXPECT_EQ(session->step(trainInputs())->learningRate, 0.01);
+  // Counted from the first step of the training: two are done.
+  ASSERT_TRUE(session->setLearningRate("linear(1.0, 0.0, 4)", 0));
+  EXPECT_EQ(session->step(trainInputs())->learningRate, 0.25);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST_F(SessionTest, uploadsAreAllOrNothing) {
 TEST_F(SessionTest, borrowedParamsAreSeenAtOnce) {
   auto owner = open(options());
   SessionOptions reading = options();
-  reading.trainPipeline.clear();
+  reading.trainPipeline = "";
   reading.sharedParams = *owner->params();
   auto reader = open(parsed(kOther), reading);
   ASSERT_TRUE(reader);
@@ -135,7 +135,7 @@ TEST_F(SessionTest, paramsOutliveTheirOwner) {
   auto owner = open(options());
   lossAfter(*owner, 2);
   SessionOptions reading = options();
-  reading.trainPipeline.clear();
+  reading.trainPipeline = "";
   reading.sharedParams = *owner->params();
   NamedArrays trained = *owner->downloadParams();
   auto reader = open(parsed(kOther), reading);
@@ -153,7 +153,7 @@ TEST_F(SessionTest, paramsOutliveTheirOwner) {
 TEST_F(SessionTest, sharingIsRefusedWithTheReason) {
   auto owner = open(options());
   SessionOptions reading = options();
-  reading.trainPipeline.clear();
+  reading.trainPipeline = "";
   reading.sharedParams = *owner->params();
   auto refusal = [&](const std::string& text, SessionOptions with) {
     return messageOf(Session::create(parsed(text), std::move(with)));
@@ -189,7 +189,7 @@ TEST_F(SessionTest, sharingIsRefusedWithTheReason) {
 TEST_F(SessionTest, plannedModulesHaveTheirHomesAlready) {
   auto owner = open(options());
   SessionOptions reading = options();
-  reading.trainPipeline.clear();
+  reading.trainPipeline = "";
   auto planned = open(parsed(kOther), reading)->module(Stage::planned);
   ASSERT_TRUE(planned) << planned.error().str();
   reading.sharedParams = *owner->params();

@@ -74,7 +74,7 @@ TEST_F(SessionTest, callsFromThreadsAreServedInTurn) {
 TEST(SessionQueueTest, everyKindOfCallMayComeFromAnyThread) {
   auto session = onInterpreter(), alone = onInterpreter();
   SessionOptions borrowing = interpOptions();
-  borrowing.trainPipeline.clear();
+  borrowing.trainPipeline = "";
   borrowing.sharedParams = *session->params();
   auto reader = onInterpreter(borrowing);
   std::vector<std::thread> threads;

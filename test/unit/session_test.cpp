@@ -65,6 +65,24 @@ TEST_F(SessionTest, resetStartsOver) {
     for (int64_t i = 0; i < value.elements(); ++i) EXPECT_EQ(value.at(i), 0) << name;
 }
 
+TEST_F(SessionTest, aSeedThatNobodyGivesIsDrawnAndTold) {
+  SessionOptions unsaid = options();
+  unsaid.seed.reset();
+  auto one = open(unsaid), other = open(unsaid);
+  EXPECT_NE(one->seed(), other->seed());
+  EXPECT_FALSE(sameBits(*one->downloadParams(), *other->downloadParams()));
+  // What is told gives the same values again, and each reset without a seed gives new ones.
+  auto again = open(options(one->seed()));
+  EXPECT_TRUE(sameBits(*one->downloadParams(), *again->downloadParams()));
+  NamedArrays first = *one->downloadParams();
+  const uint64_t before = one->seed();
+  ASSERT_TRUE(one->resetOptimizerState());
+  EXPECT_EQ(one->seed(), before);
+  ASSERT_TRUE(one->reset());
+  EXPECT_NE(one->seed(), before);
+  EXPECT_FALSE(sameBits(*one->downloadParams(), first));
+}
+
 TEST_F(SessionTest, learningRateOfTheHost) {
   auto session = open(options());
   NamedArrays before = *session->downloadParams();

@@ -18,7 +18,6 @@ namespace trace_user {
 using namespace tg::nn;
 using tg::DType;
 using tg::Opcode;
-using Values = std::vector<double>;
 
 // Operands of the cases.
 Tensor x() { return tensorInput("x", {2, 4}); }
@@ -141,7 +140,7 @@ const std::map<Opcode, std::function<Tensor()>>& calls() {
        }},
       {Opcode::avg_pool2d,
        [] {
-         return avgPool2d(image(), {2, 2}, AvgPoolOptions{{{1, 1}}, false});
+         return avgPool2d(image(), {2, 2}, {.padding = {1, 1}, .countIncludePad = false});
        }},
       {Opcode::upsample_nearest2d, [] { return upsampleNearest2d(image()); }},
       {Opcode::random_uniform,
@@ -216,37 +215,7 @@ TEST(TraceOps, EachFunctionAppendsItsOp) {
   }
 }
 
-/// What a function computes of these inputs, in f64.
-Values evaluate(const std::function<Tensor()>& body, const std::map<std::string, tg::NdArray>& inputs,
-                std::vector<int64_t> shape) {
-  auto module = traced(trace([&] { return Outputs{{"r", body()}}; }));
-  if (!module) return {};
-  auto interp = tg::Interpreter::create(*module);
-  std::map<std::string, tg::NdArray> used;
-  for (const auto& arg : module->func("train")->body.args)
-    if (inputs.count(arg->name)) used[arg->name] = inputs.at(arg->name);
-  auto run = interp->run("train", used);
-  if (!run) {
-    ADD_FAILURE() << run.error().str();
-    return {};
-  }
-  const tg::Shape& got = run->result("r")->type.shape;
-  EXPECT_EQ(std::vector<int64_t>(got.begin(), got.end()), shape);
-  return run->result("r")->data;
-}
-
-tg::NdArray ramp(tg::Shape shape, double first, double step) {
-  tg::NdArray out = tg::NdArray::zeros(tg::Type::tensor(DType::f32, shape));
-  for (size_t i = 0; i < out.data.size(); ++i) out.data[i] = first + step * static_cast<double>(i);
-  return out;
-}
-
 const std::map<std::string, tg::NdArray> kRamp{{"x", ramp({2, 4}, -1, 0.5)}};  // -1 … 2.5
-
-void expectClose(const Values& got, const Values& expected) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << i;
-}
 
 TEST(TraceValues, NumbersOnEitherSide) {
   expectClose(evaluate([] { return 1 - x() / 2; }, kRamp, {2, 4}), {1.5, 1.25, 1, 0.75, 0.5, 0.25, 0, -0.25});

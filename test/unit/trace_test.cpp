@@ -263,7 +263,7 @@ TEST(TraceError, WrongElementTypes) {
     line = __LINE__ + 1;
     return sum(exp(ids));
   });
-  EXPECT_EQ(onlyError(result), at(line, "tg.exp: operand 'x' is tensor<3xi32>, not a float"));
+  EXPECT_EQ(onlyError(result), at(line, "tg.exp [op.operand]: operand 'x' is tensor<3xi32>, not a float"));
   result = trace([&] {
     line = __LINE__ + 1;
     return tensorInput("ids", {3}, DType::i32) + 0.5;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/parser.h"
+#include "runtime/train/evaluation.h"
 #include "runtime/train/trainer.h"
 #include "test/unit/data_test_support.h"
 
@@ -43,13 +44,18 @@ double weightAfter(int64_t steps) {
 /// x is 2 in every step and 1, 3, 5, … in the batches of evaluation.
 class Twos : public Feed {
  public:
-  int64_t badStep = 0;  ///< its x is no number
+  int64_t badStep = 0;                 ///< its x is no number
+  int64_t badFrom = 0;                 ///< nor that of any step from here on, unless 0
+  mutable int64_t badEvaluations = 0;  ///< the first so many evaluations see no number
   int64_t batches = 1;
 
   Result<Inputs> batch(int64_t step) const override {
-    return of(step == badStep ? std::numeric_limits<double>::quiet_NaN() : 2.0);
+    const bool bad = step == badStep || (badFrom && step >= badFrom);
+    return of(bad ? std::numeric_limits<double>::quiet_NaN() : 2.0);
   }
+  std::string notFinite(int64_t step) const override { return step == badStep ? "x is nan in row 7" : ""; }
   Result<Inputs> evalBatch(int64_t index) const override {
+    if (badEvaluations > 0 && badEvaluations-- > 0) return of(std::numeric_limits<double>::quiet_NaN());
     return of(1.0 + 2.0 * static_cast<double>(index));
   }
   int64_t itemsPerStep() const override { return 1; }
@@ -76,7 +82,7 @@ class Listener : public TrainObserver {
   int64_t wantsEach = 0;  ///< the session as every so many steps leave it
   const Session* session = nullptr;
   std::vector<int64_t> begun;  ///< the session's steps when each step was heard of
-  std::vector<std::string> heard;
+  std::vector<std::string> heard, skipped;
   std::vector<double> losses, evaluations;
 
   bool wantsSession(int64_t step) const override { return wantsEach && step % wantsEach == 0; }
@@ -92,7 +98,10 @@ class Listener : public TrainObserver {
     evaluations.push_back(eval.loss);
     return {};
   }
-  void onSkip(const StepResult& step) override { heard.push_back(fmt::format("skip {}", step.step)); }
+  void onSkip(const StepResult& step, const std::string& why) override {
+    heard.push_back(fmt::format("skip {}", step.step));
+    skipped.push_back(why);
+  }
   void onSave(const std::string&, int64_t step) override { heard.push_back(fmt::format("save {}", step)); }
 
  private:
@@ -109,6 +118,7 @@ class TrainerTest : public Files {
     ASSERT_OK(module);
     SessionOptions options;
     options.device = "interp";
+    options.seed = 0;
     options.trainPipeline = "append-grad,append-sgd{lr=0.1}";
     auto session = Session::create(std::move(*module), options);
     ASSERT_OK(session);
@@ -232,6 +242,55 @@ TEST_F(TrainerTest, ALossThatIsNoNumberEndsTheRunUnsaved) {
   EXPECT_EQ(kept(), (std::vector<int64_t>{2})) << "not 4, where one is due";
   EXPECT_EQ(session_->stepsUnderWay(), 0u);
   EXPECT_EQ(listener_.losses.size(), 3u);
+  EXPECT_EQ(summary.fault, "the loss is nan at step 4");
+  EXPECT_EQ(summary.faultNotes,
+            (std::vector<std::string>{"input x is nan in row 7", "parameter w[0] is nan after step 4"}));
+}
+
+// A rate beyond f32 makes an infinite parameter out of a finite loss and a finite gradient.
+TEST_F(TrainerTest, ParametersThatAreNotFiniteAreNotSaved) {
+  feed_.batches = 0;
+  ASSERT_OK(session_->setLearningRate(1e39));
+  const TrainSummary summary = train({.steps = 1});
+  EXPECT_EQ(summary.end, TrainEnd::notFinite);
+  EXPECT_EQ(summary.fault, "parameter w[0] is inf after step 1");
+  EXPECT_EQ(kept(), (std::vector<int64_t>{}));
+}
+
+TEST_F(TrainerTest, OrTheirStepIsLeftOut) {
+  feed_.batches = 0;
+  ASSERT_OK(session_->setLearningRate([](int64_t step) { return step == 1 ? 1e39 : 0.1; }));
+  const TrainSummary summary = train({.steps = 8, .onNan = OnNan::skip});
+  EXPECT_EQ(summary.end, TrainEnd::done);
+  EXPECT_EQ(listener_.skipped.at(0), "parameter w[0] is inf after step 1");
+  EXPECT_NEAR(weight(), weightAfter(8 - summary.leftOut), 1e-5);
+}
+
+TEST_F(TrainerTest, ManyStepsLeftOutInARowEndTheRun) {
+  feed_.batches = 0;
+  feed_.badFrom = 3;
+  const TrainSummary summary = train({.steps = 100, .onNan = OnNan::skip});
+  EXPECT_EQ(summary.end, TrainEnd::notFinite);
+  EXPECT_EQ(summary.step, 2 + kMostLeftOut);
+  EXPECT_EQ(summary.leftOut, kMostLeftOut);
+  EXPECT_NEAR(weight(), weightAfter(2), 1e-5);
+}
+
+TEST_F(TrainerTest, AnEvaluationThatIsNoNumberIsNeverTheBest) {
+  feed_.badEvaluations = 2;
+  train({.steps = 6, .evalEvery = 1, .keepLast = 1, .keepBest = true});
+  EXPECT_EQ(listener_.heard,
+            (Heard{"eval 1", "eval 2", "eval 3 best", "save 3", "eval 4", "eval 5", "eval 6", "save 6"}));
+  EXPECT_EQ(kept(), (std::vector<int64_t>{3, 6}));
+}
+
+TEST_F(TrainerTest, AnEvaluationIsBrokenOffByAStop) {
+  feed_.batches = 1000000;
+  control_.stop = true;
+  bool failed = false;
+  const auto loss = evaluateLoss(*session_, feed_, 0, failed, &control_.stop);
+  ASSERT_OK(loss);
+  EXPECT_FALSE(*loss);
 }
 
 TEST_F(TrainerTest, OrItsBatchIsLeftOut) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "ir/builder.h"
 #include "ir/parser.h"
 #include "passes/pass.h"
 #include "passes/tuning.h"

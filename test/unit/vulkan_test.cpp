@@ -288,8 +288,14 @@ TEST_P(Vulkan, TimesEachCommand) {
 
 TEST_P(Vulkan, EqualKernelsShareAPipeline) {
   const std::vector<KernelCode> codes = {addKernel("k0"), stepKernel(), addKernel("k2")};
-  auto made = createPipelines(*device_, codes);
+  std::vector<std::string> compiled;
+  auto took = [&](const std::string& kernel, double seconds) {
+    compiled.push_back(kernel);
+    EXPECT_GT(seconds, 0);
+  };
+  auto made = createPipelines(*device_, codes, took);
   ASSERT_OK(made);
+  EXPECT_EQ(compiled, (std::vector<std::string>{"k0", "step"})) << "each code once";
   EXPECT_EQ((*made)[0], (*made)[2]);
   EXPECT_NE((*made)[0], (*made)[1]);
   EXPECT_EQ(pipeline(addKernel("later")), (*made)[0]);

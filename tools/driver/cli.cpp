@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "tools/driver/listings.h"
+#include "tools/driver/plugins.h"
 
 namespace tg {
 
@@ -67,11 +68,11 @@ class CommandLine {
   const PassInfo* only_;
   CLI::App app_;
   Command command_;
-  std::string pipelineText_, helpPass_;
+  std::string pipelineText_, helpPass_, verifyEach_;
   bool listPasses_ = false, listOps_ = false, version_ = false;
   std::map<const CLI::Option*, const PassInfo*> passFlags_;
   std::map<const CLI::Option*, const OptionInfo*> optionFlags_;
-  std::vector<std::string> inputs_;
+  std::vector<std::string> inputs_, plugins_;
 };
 
 void CommandLine::addInput() {
@@ -95,6 +96,10 @@ void CommandLine::addPasses() {
       "the passes as text: 'append-grad,append-adam{lr=1e-3},fuse'");
   add("--help-pass", "PASS", helpPass_, "print the options of a pass");
   add("--target", "TARGET", command_.target, "for fuse: a shipped target, a JSON file, or auto");
+  app_.add_option("--load-pass-plugin", plugins_, "a shared object with more passes; may be repeated")
+      ->option_text("FILE")
+      ->allow_extra_args(false)
+      ->group("Pipelines");
   app_.add_flag("--list-passes", listPasses_, "print all passes")->group("Pipelines");
   app_.add_flag("--list-ops", listOps_, "print all ops and how each is differentiated")->group("Pipelines");
 }
@@ -122,6 +127,9 @@ void CommandLine::addLooking() {
   toggle("--split-input-file", command_.split, "treat sections between '// -----' as files of their own");
   toggle("--verify-diagnostics", command_.verifyDiagnostics, "compare with // expected-error@below {{...}}");
   toggle("--verify-roundtrip", command_.verifyRoundtrip, "check that printing and parsing is the identity");
+  text("--verify-each", "WHAT", verifyEach_,
+       "after each pass, off: trust it; on (the default): verify the module; roundtrip: also print and parse "
+       "it");
   toggle("--print-loc", command_.printLoc, "print the location of every op");
   toggle("--print-ir-before-all", command_.printBeforeAll, "print the module before each pass");
   toggle("--print-ir-after-all", command_.printAfterAll, "print the module after each pass");
@@ -197,6 +205,14 @@ Result<void> CommandLine::checkNames() {
       if (!pass) return fail(fmt::format("no pass is named '{}'; see tg-opt --list-passes", name));
       name = pass->name;
     }
+  if (const std::string& each = verifyEach_; !each.empty()) {
+    const std::optional<VerifyEach> known = each == "off"         ? std::optional(VerifyEach::off)
+                                            : each == "on"        ? std::optional(VerifyEach::on)
+                                            : each == "roundtrip" ? std::optional(VerifyEach::roundtrip)
+                                                                  : std::nullopt;
+    if (!known) return fail(fmt::format("--verify-each is off, on or roundtrip, not '{}'", each));
+    command_.pipeline.verifyEach(*known);
+  }
   // `spirv-emit{emit=glsl}` names an emitter: the pass stops at kernels, which the emitter then writes.
   if (!command_.pipeline.steps().empty()) {
     PipelineStep& last = command_.pipeline.steps().back();
@@ -230,6 +246,7 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
   }
   if (auto unknown = unknownFlag(app_, args)) return wrong(*unknown + seeHelp());
   keepEmptyValues(args);
+  args = withoutShortEquals(std::move(args));
   try {
     std::reverse(args.begin(), args.end());  // CLI11 takes a vector from its end
     app_.parse(std::move(args));
@@ -273,6 +290,15 @@ std::shared_ptr<const CLI::App> describedCommand(const PassInfo* only) {
   return {line, &line->app()};
 }
 
+std::vector<std::string> withoutShortEquals(std::vector<std::string> args) {
+  for (std::string& arg : args) {
+    if (arg == "--") break;
+    if (arg.size() > 3 && arg[0] == '-' && std::isalpha(static_cast<unsigned char>(arg[1])) && arg[2] == '=')
+      arg.erase(2, 1);
+  }
+  return args;
+}
+
 std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<std::string>& args) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options())
@@ -289,6 +315,13 @@ std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<st
 }
 
 ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  std::transform(args.begin(), args.end(), args.begin(), normalFlag);
+  // First of all, since their passes are flags.
+  if (auto loaded = only ? Result<void>() : loadPassPlugins(args); !loaded) {
+    fmt::print(stderr, "tg-opt: {}", loaded.error().str());
+    return {2, {}};
+  }
   return CommandLine(only).parse(argc, argv);
 }
 

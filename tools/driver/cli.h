@@ -46,6 +46,9 @@ ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only);
 /// The options of that tool, for whoever writes about them.
 std::shared_ptr<const CLI::App> describedCommand(const PassInfo* only);
 
+/// `-o=FILE` as `-oFILE`, for options of one letter that take a value.
+std::vector<std::string> withoutShortEquals(std::vector<std::string> args);
+
 /// `unknown flag --stepz; did you mean --steps?` for the first word that starts with `--`, precedes any `--`
 /// and is no option of the app; nothing when there is none.
 std::optional<std::string> unknownFlag(const CLI::App& app, const std::vector<std::string>& args);

@@ -78,9 +78,8 @@ void CrashGuard::watch(PassManager& pipeline) {
   hooks.before = [steps = pipeline.steps()](const PipelineStep& step, int index, const Module& module) {
     PassManager rest;
     for (size_t i = index; i < steps.size(); ++i) rest.add(*steps[i].pass, steps[i].options);
-    saved->message = fmt::format("error: pass {} crashed: a bug in the compiler, not in the input\n"
-                                 "note: the module before the pass is in {}\n",
-                                 step.pass->name, saved->path);
+    saved->message = fmt::format("error: pass {} crashed: {}\nnote: the module before the pass is in {}\n",
+                                 step.pass->name, step.pass->fault(), saved->path);
     saved->text = reproducerText(rest.str(), print(module));
   };
   hooks.after = [](const PipelineStep&, int, const Module&, double) { saved->text.clear(); };

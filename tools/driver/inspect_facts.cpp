@@ -13,6 +13,7 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/checkpoint_folder.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_files.h"
 #include "runtime/train/run_page.h"
 #include "runtime/train/tensor_facts.h"
 #include "tools/driver/io.h"
@@ -127,6 +128,8 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
     return {};
   }
   TG_TRY(TrainState state, readState(newest->path));
+  if (auto same = checkRunFiles(run, &state); !same && out["damage"] == "")
+    out["damage"] = same.error().message();
   if (state.bestValLoss) {
     out["best"] = {{"step", state.bestStep}, {"val_loss", *state.bestValLoss}, {"path", nullptr}};
     for (const CheckpointEntry& entry : entries)
@@ -155,7 +158,8 @@ Result<Facts> runFacts(const std::string& path) {
     out["env"] = Facts::parse(text, nullptr, false);
     if (!out["env"].is_object()) return fail(fmt::format("{}: expected a JSON object", RunDir{path}.env()));
   }
-  if (fs::exists(RunDir{path}.model())) {
+  if (auto same = checkRunFiles(path, nullptr); !same) out["damage"] = same.error().message();
+  if (out["damage"] == "" && fs::exists(RunDir{path}.model())) {
     TG_TRY(auto module, readModule(RunDir{path}.model()));
     out["module"] = moduleFacts(*module);
   }

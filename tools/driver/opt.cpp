@@ -10,6 +10,7 @@
 #include "tools/driver/expected.h"
 #include "tools/driver/instruments.h"
 #include "tools/driver/io.h"
+#include "tools/driver/streams.h"
 
 namespace tg {
 
@@ -118,7 +119,7 @@ Result<std::string> Invocation::process(const std::string& text, int section,
   PassManager pipeline = command_.pipeline;
   CrashGuard guard(reproducer_);
   pipeline.onDiagnostic(handler).reproducer(reproducer_);
-  if (command_.verifyRoundtrip) pipeline.roundTrip(true);
+  if (command_.verifyRoundtrip) pipeline.verifyEach(VerifyEach::roundtrip);
   addPrinting(pipeline, command_);
   TG_CHECK(addTree(pipeline, command_, section));
   timing_.watch(pipeline);
@@ -183,7 +184,7 @@ int Invocation::run() {
   return 0;
 }
 
-int runTool(ParsedCommand parsed, const OptHooks& hooks) {
+int runCommand(ParsedCommand parsed, const OptHooks& hooks) {
   if (parsed.exit) return *parsed.exit;
   if (auto resolved = resolveTargets(parsed.command, hooks); !resolved) {
     fmt::print(stderr, "{}: {}", parsed.command.tool, resolved.error().str());
@@ -195,7 +196,7 @@ int runTool(ParsedCommand parsed, const OptHooks& hooks) {
 }  // namespace
 
 int optMain(int argc, char** argv, const OptHooks& hooks) {
-  return runTool(parseCommand(argc, argv, nullptr), hooks);
+  return runTool("tg-opt", [&] { return runCommand(parseCommand(argc, argv, nullptr), hooks); });
 }
 
 int passToolMain(int argc, char** argv, const char* passName, const OptHooks& hooks) {
@@ -204,7 +205,7 @@ int passToolMain(int argc, char** argv, const char* passName, const OptHooks& ho
     fmt::print(stderr, "no pass is named '{}'\n", passName);
     return 2;
   }
-  return runTool(parseCommand(argc, argv, pass), hooks);
+  return runTool(pass->tool, [&] { return runCommand(parseCommand(argc, argv, pass), hooks); });
 }
 
 }  // namespace tg

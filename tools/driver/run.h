@@ -47,8 +47,6 @@ struct OpenVerb {
 };
 OpenVerb openVerb(const VerbInfo& info);
 
-int runMain(int argc, char** argv);
-
 /// The target of the device that `auto` chooses: what tg-opt's `--target=auto` stands for.
 Result<Target> deviceTarget();
 

@@ -202,10 +202,8 @@ struct Bench : Verb {
     addModelFlags(app, model);
     app.add_option("--steps", flags.steps, "steps to time, at least")
         ->capture_default_str()
-        ->check(CLI::Range(kLeastSteps, kMostSteps));
-    app.add_option("--warmup", flags.warmup, "steps before")
-        ->capture_default_str()
-        ->check(CLI::NonNegativeNumber);
+        ->check(between(kLeastSteps, kMostSteps));
+    app.add_option("--warmup", flags.warmup, "steps before")->capture_default_str()->check(atLeast(0));
     app.add_option("--min-time", flags.minTime, "seconds of steps, at least")->capture_default_str();
     app.add_flag("--wait", flags.wait, "begin no step before the last one's loss is read");
     app.add_flag("--json", flags.json, "print JSON");

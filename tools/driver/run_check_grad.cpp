@@ -155,9 +155,10 @@ struct CheckGrad : Verb {
         ->option_text("NAME=SPEC");
     app.add_option("--pipeline", model.pipeline, "instead of append-grad, on a module without gradients")
         ->option_text("PASSES");
+    addPluginFlag(app, model.plugins);
     app.add_option("--samples", flags.samples, "directions for each parameter")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(atLeast(1));
     app.add_option("--eps", flags.eps, "step of the differences")->capture_default_str();
     app.add_option("--device", flags.device, "check what this device computes too: auto, cpu, an index")
         ->option_text("DEVICE");

@@ -88,6 +88,7 @@ void print(const Fit& fit, const Patient& patient) {
 
 struct Doctor : Verb {
   std::string file = "-", pipeline, target, device, tuning;
+  std::vector<std::string> plugins;
 
   void describe(CLI::App& app) override {
     app.description(
@@ -97,11 +98,12 @@ struct Doctor : Verb {
         ->option_text(" ");
     app.add_option("--pipeline", pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
         ->option_text("PASSES");
+    addPluginFlag(app, plugins);
     CLI::Option* wanted =
         app.add_option("--target", target, "a shipped target, its JSON, or one device of devices --json")
             ->option_text("TARGET")
             ->group("Target");
-    app.add_option("--device", device, "auto (default), cpu, an index, a UUID, a part of the name")
+    app.add_option("--device", device, "auto (default), gpu, cpu, an index, a UUID, a part of the name")
         ->option_text("DEVICE")
         ->group("Target")
         ->excludes(wanted);

@@ -10,6 +10,7 @@
 
 #include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_files.h"
 #include "tools/driver/train_open.h"
 
 namespace tg {
@@ -77,7 +78,7 @@ struct Eval : Verb {
     app.add_option("--eval-batches", flags.batches,
                    "batches to take (default: as the run does, else all); 0 is all")
         ->option_text("N")
-        ->check(CLI::NonNegativeNumber);
+        ->check(atLeast(0));
     app.add_flag("--json", flags.json, "print it as JSON");
   }
 
@@ -101,6 +102,9 @@ struct Eval : Verb {
         return report(app, exitUsage,
                       model.file + " belongs to no run, so give the module as FILE and this as --weights");
       if (auto read = asStarted(app, runDir, started); !read) return report(app, exitInput, read.error());
+      const bool own = model.weights.empty() && trained->checkpoint;
+      if (auto same = checkRunFiles(runDir, own ? &trained->checkpoint->state : nullptr); !same)
+        return report(app, exitInput, same.error());
     }
     if (trained->checkpoint && app.count("--seed") == 0) model.seed = trained->checkpoint->state.seed;
     model.weights = trained->found.file;
@@ -152,7 +156,8 @@ struct Eval : Verb {
       return fail(fmt::format("{} was trained without data for evaluation: say what to evaluate on by --data",
                               runDir));
     TG_TRY(auto feed, openData(source, model.seed, started, trained.vocabulary));
-    if (trained.checkpoint && feed->fingerprint() != trained.checkpoint->state.dataHash)
+    const std::string then = trained.checkpoint ? trained.checkpoint->state.dataHash : "";
+    if (comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);
     return feed;
   }
@@ -177,29 +182,31 @@ struct Eval : Verb {
         flags.batches > 0 ? std::min(flags.batches, feed.evalBatches()) : feed.evalBatches();
     const auto begin = std::chrono::steady_clock::now();
     bool sessionFailed = false;
-    auto loss = evaluateLoss(session, feed, batches, sessionFailed);
-    if (!loss) return report(app, sessionFailed && session.device() ? exitDevice : exitInput, loss.error());
+    auto evaluated = evaluateLoss(session, feed, batches, sessionFailed);
+    if (!evaluated)
+      return report(app, sessionFailed && session.device() ? exitDevice : exitInput, evaluated.error());
+    const double loss = **evaluated;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (flags.json) {
       nlohmann::ordered_json out = {{"weights", trained.found.file},
                                     {"step", nullptr},
-                                    {"loss", *loss},
+                                    {"loss", loss},
                                     {"perplexity", nullptr},
                                     {"batches", batches},
                                     {"batches_in_data", feed.evalBatches()},
                                     {"seconds", seconds},
                                     {"device", session.info().device}};
       if (trained.checkpoint) out["step"] = trained.checkpoint->state.step;
-      if (perplexity) out["perplexity"] = std::exp(*loss);
+      if (perplexity) out["perplexity"] = std::exp(loss);
       fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     } else {
       for (const std::string& line : feed.describe()) fmt::print("{}\n", line);
-      fmt::print("val loss {:.4f}{} | {} of {} batches | {:.2f} s\n", *loss,
-                 perplexity ? fmt::format(" | perplexity {:.4g}", std::exp(*loss)) : "", batches,
+      fmt::print("val loss {:.4f}{} | {} of {} batches | {:.2f} s\n", loss,
+                 perplexity ? fmt::format(" | perplexity {:.4g}", std::exp(loss)) : "", batches,
                  feed.evalBatches(), seconds);
     }
-    if (std::isfinite(*loss)) return exitOk;
-    return report(app, exitNumeric, fmt::format("the loss is {}", *loss));
+    if (std::isfinite(loss)) return exitOk;
+    return report(app, exitNumeric, fmt::format("the loss is {}", loss));
   }
 };
 

@@ -1,4 +1,5 @@
 // tg-run exec: one call of one function.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -6,6 +7,7 @@
 
 #include "runtime/data/npy.h"
 #include "runtime/data/spec.h"
+#include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
@@ -147,10 +149,15 @@ Result<void> checkResults(const Item& func, const ExecFlags& flags) {
   return {};
 }
 
+std::string asText(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 Result<void> write(const CallOutputs& outputs, const ExecFlags& flags) {
   for (const std::string& text : flags.outputs) {
     auto [name, file] = outputOf(text);
-    TG_CHECK(writeNpy(file, *outputs.result(name)));
+    const HostArray& value = *outputs.result(name);
+    TG_CHECK(file == "-" ? writeOutput(file, asText(formatNpy(value))) : writeNpy(file, value));
   }
   return {};
 }
@@ -162,11 +169,13 @@ struct Exec : Verb {
   void describe(CLI::App& app) override {
     app.description("Calls a function once and prints its results, in the form --input takes.");
     addModelFlags(app, model);
+    addQuietFlag(app, model, "no notes on standard error");
     app.add_option("--entry", flags.entry, "the function; the only one, or predict, by default")
         ->option_text("NAME");
     app.add_option("--input", flags.inputs, "x=@x.npy, x=@d.npz:x, x=64x784xf32=0, x=[1,2], x=rand(7)")
         ->option_text("NAME=SPEC");
-    app.add_option("--output", flags.outputs, "write a result instead of printing it")
+    app.add_option("--output", flags.outputs,
+                   "write a result as .npy instead of printing it; @- is standard output")
         ->option_text("NAME=@FILE");
     app.add_option("--capture", flags.captures, "print a captured value too")->option_text("NAME");
     app.add_option("--expected-output", flags.expected, "compare; exit 3 on a mismatch")
@@ -187,15 +196,21 @@ struct Exec : Verb {
 
     OpenModel open;
     if (int code = openModel(app, model, std::move(module), {name}, open)) return code;
-    if (!open.session->device()) fmt::print(stderr, "note: running on the reference interpreter\n");
+    if (model.notes && !open.session->device())
+      fmt::print(stderr, "note: running on the reference interpreter\n");
     auto outputs = open.session->run(name, *inputs, flags.captures);
     if (!outputs) return report(app, open.session->device() ? exitDevice : exitInput, outputs.error());
+    // Where a result is a file on standard output, the others are printed beside it.
+    const bool filed = std::any_of(flags.outputs.begin(), flags.outputs.end(),
+                                   [](const std::string& output) { return outputOf(output).second == "-"; });
+    std::FILE* lines = filed ? stderr : stdout;
     for (const auto& [result, value] : outputs->results) {
       bool written = false;
       for (const std::string& output : flags.outputs) written = written || output.starts_with(result + "=");
-      if (!written) fmt::print("{}\n", asSpec(result, value));
+      if (!written) fmt::print(lines, "{}\n", asSpec(result, value));
     }
-    for (const auto& [capture, value] : outputs->captures.read()) fmt::print("{}\n", asSpec(capture, value));
+    for (const auto& [capture, value] : outputs->captures.read())
+      fmt::print(lines, "{}\n", asSpec(capture, value));
     if (auto written = write(*outputs, flags); !written) return report(app, exitInput, written.error());
     auto wrong = compare(*outputs, flags);
     if (!wrong) return report(app, exitInput, wrong.error());

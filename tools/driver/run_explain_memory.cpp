@@ -86,6 +86,7 @@ struct ExplainMemory : Verb {
         ->option_text(" ");
     app.add_option("--function", function, "whose peak")->option_text("NAME")->capture_default_str();
     app.add_option("--pipeline", model.pipeline, "run these passes first")->option_text("PASSES");
+    addPluginFlag(app, model.plugins);
     app.add_option("--target", target, "plan for a shipped target or a JSON file; auto is the device's")
         ->option_text("TARGET");
     app.add_option("--top", top, "values to list")->option_text("N")->capture_default_str();

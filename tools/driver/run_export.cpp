@@ -8,6 +8,7 @@
 #include "runtime/data/safetensors.h"
 #include "runtime/finish.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_files.h"
 #include "runtime/vulkan/device.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
@@ -32,16 +33,18 @@ bool isThere(const fs::path& path) {
 struct Source {
   fs::path module;
   std::vector<fs::path> weights;  ///< later ones add what earlier ones lack
+  ResolvedWeights found;          ///< keeps a checkpoint from being pruned
 };
 
 /// The verified checkpoint that a path means: its parameters, and the states that a function may read.
-Result<std::vector<fs::path>> weightsOf(const fs::path& path) {
-  TG_TRY(ResolvedWeights found, resolveWeights(path.string()));
+Result<void> findWeights(const fs::path& path, Source& out) {
+  TG_TRY(out.found, resolveWeights(path.string()));
+  const ResolvedWeights& found = out.found;
   for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
-  std::vector<fs::path> files = {found.file};
+  out.weights = {found.file};
   fs::path states = fs::path(found.file).parent_path() / "optim.safetensors";
-  if (!found.run.empty() && isThere(states)) files.push_back(states);
-  return files;
+  if (!found.run.empty() && isThere(states)) out.weights.push_back(states);
+  return {};
 }
 
 Result<Source> sourceOf(const ExportFlags& flags) {
@@ -55,16 +58,14 @@ Result<Source> sourceOf(const ExportFlags& flags) {
     if (!isThere(out.module))
       return fail(
           fmt::format("{} is neither a run nor a checkpoint of one: there is no model.tgir", given.string()));
-    if (flags.weights.empty()) {
-      TG_TRY(out.weights, weightsOf(given));
-    }
+    if (flags.weights.empty()) TG_CHECK(findWeights(given, out));
+    const std::optional<TrainState>& state = out.found.state;
+    TG_CHECK(checkRunFiles(run.lexically_normal().string(), state ? &*state : nullptr));
   } else if (given.extension() == ".safetensors") {
     return fail(fmt::format("{0} has weights only: give the module too, export model.tgir --weights={0}",
                             given.string()));
   }
-  if (!flags.weights.empty()) {
-    TG_TRY(out.weights, weightsOf(flags.weights));
-  }
+  if (!flags.weights.empty()) TG_CHECK(findWeights(flags.weights, out));
   return out;
 }
 

@@ -6,9 +6,12 @@
 #include <fmt/format.h>
 
 #include "passes/pass.h"
+#include "tools/driver/driver.h"
 #include "tools/driver/listings.h"
 #include "tools/driver/run.h"
 #include "tools/driver/run_setup.h"
+#include "tools/driver/streams.h"
+#include "tools/main.h"
 
 namespace tg {
 
@@ -27,7 +30,7 @@ constexpr VerbInfo kVerbs[] = {
 std::string usage() {
   std::string text =
       "Runs a module of any stage: one of an earlier stage is finished for the device at hand.\n"
-      "Usage: tg-run [VERB] FILE [OPTIONS]\n\nVerbs:\n";
+      "Usage: tg-run [VERB] FILE [OPTIONS], or tg-run help [VERB]\n\nVerbs:\n";
   for (const VerbInfo& verb : kVerbs) text += fmt::format("  {:<16}{}\n", verb.name, verb.summary);
   return text + "\ntg-run VERB --help prints a verb's options.\n";
 }
@@ -38,21 +41,12 @@ int runVerb(const VerbInfo& info, const Arguments& args) {
   return open.verb->run(*open.app, args);
 }
 
-}  // namespace
-
-std::span<const VerbInfo> verbs() { return kVerbs; }
-
-OpenVerb openVerb(const VerbInfo& info) {
-  OpenVerb open{std::make_unique<CLI::App>("", fmt::format("tg-run {}", info.name)), info.make()};
-  open.app->get_formatter()->column_width(34);
-  open.app->set_help_flag("-h,--help", "print this help");
-  open.verb->describe(*open.app);
-  return open;
-}
-
-int runMain(int argc, char** argv) {
-  Arguments args(argv + 1, argv + argc);
-  if (!args.empty() && (args[0] == "--help" || args[0] == "-h")) return fmt::print("{}", usage()), 0;
+int dispatch(Arguments args) {
+  if (!args.empty() && args[0] == "help") {
+    args.erase(args.begin());
+    if (!args.empty()) args = {args[0], "--help"};
+  }
+  if (args.empty() || args[0] == "--help" || args[0] == "-h") return fmt::print("{}", usage()), 0;
   if (!args.empty() && args[0] == "--version") return fmt::print("{}", versionText()), 0;
   std::vector<std::string> names;
   for (const VerbInfo& verb : kVerbs) {
@@ -69,6 +63,24 @@ int runMain(int argc, char** argv) {
     return 2;
   }
   return runVerb(kVerbs[0], args);
+}
+
+}  // namespace
+
+std::span<const VerbInfo> verbs() { return kVerbs; }
+
+OpenVerb openVerb(const VerbInfo& info) {
+  OpenVerb open{std::make_unique<CLI::App>("", fmt::format("tg-run {}", info.name)), info.make()};
+  open.app->get_formatter()->column_width(34);
+  open.app->set_help_flag("-h,--help", "print this help");
+  open.verb->describe(*open.app);
+  return open;
+}
+
+int tgOptMain(int argc, char** argv) { return optMain(argc, argv, {deviceTarget}); }
+
+int tgRunMain(int argc, char** argv) {
+  return runTool("tg-run", [&] { return dispatch(Arguments(argv + 1, argv + argc)); });
 }
 
 }  // namespace tg

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/train/run_page.h"
+#include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
@@ -20,18 +21,37 @@ std::string cell(const std::optional<double>& value, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value) : "-";
 }
 
-void printTable(const std::vector<RunSummary>& runs) {
+// A longer value of an option is cut in the table; --json has all of it.
+constexpr size_t kShownValue = 40;
+
+std::string optionOf(const RunSummary& run, const std::string& option) {
+  for (const auto& [name, value] : run.options)
+    if (name == option) return value.size() > kShownValue ? value.substr(0, kShownValue - 3) + "..." : value;
+  return "-";
+}
+
+/// The figures of each run, and the options in which the runs differ.
+void printTable(std::FILE* out, const std::vector<RunSummary>& runs) {
+  const std::vector<std::string> options = differingOptions(runs);
+  std::vector<size_t> widths;
   size_t width = 3;
   for (const RunSummary& run : runs) width = std::max(width, run.name.size());
-  auto line = [&](const auto&... cells) {
-    fmt::print("{:<{}}  {:<8}  {:>9}  {:>10}  {:>20}  {:>9}\n", cells...);
+  for (const std::string& option : options) {
+    widths.push_back(option.size());
+    for (const RunSummary& run : runs) widths.back() = std::max(widths.back(), optionOf(run, option).size());
+  }
+  auto line = [&](auto more, const auto&... cells) {
+    std::string text = fmt::format("{:<{}}  {:<8}  {:>9}  {:>10}  {:>20}  {:>9}", cells...);
+    for (size_t i = 0; i < options.size(); ++i) text += fmt::format("  {:<{}}", more(options[i]), widths[i]);
+    fmt::print(out, "{}\n", text.substr(0, text.find_last_not_of(' ') + 1));
   };
-  line("run", width, "state", "steps", "last loss", "best val loss", "items/s");
+  line([](const std::string& option) { return option; }, "run", width, "state", "steps", "last loss",
+       "best val loss", "items/s");
   for (const RunSummary& run : runs) {
     std::string best = "-";
     if (run.bestValLoss) best = fmt::format("{:.6g} @{}", *run.bestValLoss, run.bestStep);
-    line(run.name, width, name(run.state), run.step, cell(run.loss, "{:.6g}"), best,
-         cell(run.itemsPerSecond, "{:.0f}"));
+    line([&](const std::string& option) { return optionOf(run, option); }, run.name, width, name(run.state),
+         run.step, cell(run.loss, "{:.6g}"), best, cell(run.itemsPerSecond, "{:.0f}"));
   }
 }
 
@@ -39,7 +59,9 @@ void printJson(const std::vector<RunSummary>& runs) {
   using Json = nlohmann::ordered_json;
   Json all = Json::array();
   auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
-  for (const RunSummary& run : runs)
+  for (const RunSummary& run : runs) {
+    Json options = Json::object();
+    for (const auto& [option, value] : run.options) options[option] = value;
     all.push_back({{"run", run.name},
                    {"state", name(run.state)},
                    {"steps", run.step},
@@ -47,7 +69,9 @@ void printJson(const std::vector<RunSummary>& runs) {
                    {"loss", number(run.loss)},
                    {"best_val_loss", number(run.bestValLoss)},
                    {"best_step", run.bestValLoss ? Json(run.bestStep) : Json()},
-                   {"items_per_s", number(run.itemsPerSecond)}});
+                   {"items_per_s", number(run.itemsPerSecond)},
+                   {"options", options}});
+  }
   fmt::print("{}\n", Json{{"runs", all}}.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -58,10 +82,11 @@ struct Plot : Verb {
 
   void describe(CLI::App& app) override {
     app.description("Compares runs: prints a table and writes a page with their curves.");
-    app.add_option("RUN", runs, "directories of runs, or checkpoints in them")
+    app.add_option("RUN", runs, "directories of runs, checkpoints in them, or a folder of runs")
         ->option_text("...")
         ->required();
-    app.add_option("-o,--output", output, "the page; plot.html by default, none with --json")
+    app.add_option("-o,--output", output,
+                   "the page; plot.html by default, none with --json, - is standard output")
         ->option_text("FILE");
     app.add_flag("--json", json, "print the table as JSON");
   }
@@ -69,25 +94,34 @@ struct Plot : Verb {
     std::vector<std::string> dirs;
     std::vector<RunSummary> summaries;
     for (const std::string& path : runs) {
-      auto dir = findRun(path);
-      if (!dir) return report(app, exitInput, dir.error());
-      auto summary = summarizeRun(*dir);
-      if (!summary) return report(app, exitInput, summary.error());
-      if (summary->step == 0) return report(app, exitInput, *dir + ": metrics.jsonl has no rows");
-      dirs.push_back(*dir);
-      summaries.push_back(*std::move(summary));
+      auto found = findRuns(path);
+      if (!found) return report(app, exitInput, found.error());
+      for (const std::string& dir : *found) {
+        auto summary = summarizeRun(dir);
+        if (!summary) return report(app, exitInput, summary.error());
+        // One of several in a folder may have just begun.
+        if (summary->step == 0 && found->size() > 1) continue;
+        if (summary->step == 0) return report(app, exitInput, dir + ": metrics.jsonl has no rows");
+        dirs.push_back(dir);
+        summaries.push_back(*std::move(summary));
+      }
     }
+    if (dirs.empty()) return report(app, exitInput, "no run has rows in its metrics.jsonl");
     const std::string page = output.empty() && !json ? "plot.html" : output;
     if (auto may = mayReplace("--output", page, beginsPage, {}); !may)
       return report(app, exitUsage, may.error());
-    if (!page.empty())
-      if (auto written = writePlotPage(page, dirs); !written) return report(app, exitInput, written.error());
+    if (!page.empty()) {
+      auto text = plotPage(dirs);
+      if (!text) return report(app, exitInput, text.error());
+      if (auto written = writeOutput(page, *text); !written) return report(app, exitInput, written.error());
+    }
     if (json) {
       printJson(summaries);
       return exitOk;
     }
-    printTable(summaries);
-    fmt::print("wrote {}\n", page);
+    // Where the page is printed, the table goes beside it.
+    printTable(page == "-" ? stderr : stdout, summaries);
+    if (page != "-") fmt::print("wrote {}\n", page);
     return exitOk;
   }
 };

@@ -11,6 +11,7 @@
 #include "runtime/profile_report.h"
 #include "runtime/train/random_inputs.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_files.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
@@ -76,7 +77,7 @@ struct ProfileVerb : Verb {
     app.add_option("--steps", options.repetitions, "calls to take the medians of")
         ->option_text("N")
         ->capture_default_str()
-        ->check(CLI::Range(1, 10000));
+        ->check(between(1, 10000));
     app.add_option("--trace", trace, "write the calls as a trace for Chrome or Perfetto")
         ->option_text("FILE");
     app.add_option("--roofline", roofline, "write a page: each kernel under the device's ceilings")
@@ -94,6 +95,8 @@ struct ProfileVerb : Verb {
       if (trained->run.empty())
         return report(app, exitUsage,
                       model.file + " belongs to no run, so give the module as FILE and this as --weights");
+      if (auto same = checkRunFiles(trained->run, &*trained->state); !same)
+        return report(app, exitInput, same.error());
       if (model.weights.empty()) model.weights = model.file;
       // Only the text that was written tells which tables ids look into.
       ModelFlags written = model;
@@ -124,6 +127,8 @@ struct ProfileVerb : Verb {
   int run(CLI::App& app, const Arguments&) override {
     if (model.device == "interp")
       return report(app, exitUsage, "profile times kernels on a Vulkan device; --device=interp has none");
+    for (const auto& [flag, path] : {std::pair("--trace", &trace), std::pair("--roofline", &roofline)})
+      if (auto may = mayWrite(flag, *path); !may) return report(app, exitUsage, may.error());
     const std::string given = model.file;
     OpenModel opened;
     Inputs inputs;

@@ -5,6 +5,7 @@
 
 #include "runtime/data/text_data.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_files.h"
 #include "runtime/train/sampler.h"
 #include "tools/driver/run_setup.h"
 
@@ -38,14 +39,14 @@ struct Sample : Verb {
   void describe(CLI::App& app) override {
     app.description("Continues a text with @predict. FILE may be a run or one of its checkpoints.");
     addModelFlags(app, model);
+    model.notes = false;  // the text alone, unless more is asked for
+    app.add_flag("-v,--verbose", model.notes, "tell on standard error whose parameters these are");
     app.add_option("--prompt", flags.prompt, "the text to continue (default: a line break)")
         ->option_text("TEXT");
-    app.add_option("--tokens", flags.tokens, "how many to add")
-        ->capture_default_str()
-        ->check(CLI::NonNegativeNumber);
+    app.add_option("--tokens", flags.tokens, "how many to add")->capture_default_str()->check(atLeast(0));
     app.add_option("--temperature", flags.temperature, "0 takes the likeliest, 1 the model's own odds")
         ->capture_default_str()
-        ->check(CLI::NonNegativeNumber);
+        ->check(atLeast(0));
   }
   int run(CLI::App& app, const Arguments&) override {
     const TrainedKind kind = trainedKind(model.file);
@@ -55,6 +56,8 @@ struct Sample : Verb {
       if (trained->run.empty())
         return report(app, exitUsage,
                       model.file + " belongs to no run, so give the module as FILE and this as --weights");
+      if (auto same = checkRunFiles(trained->run, &*trained->state); !same)
+        return report(app, exitInput, same.error());
       if (model.weights.empty()) model.weights = model.file;
       model.file = RunDir{trained->run}.model();
     }
@@ -85,7 +88,7 @@ struct Sample : Verb {
     auto sink = [&](const std::string& text) {
       fmt::print("{}{}", begun ? "" : sampler.options().prompt, text);
       begun = true;
-      std::fflush(stdout);
+      return std::fflush(stdout) == 0;
     };
     TG_CHECK(sampler.run(sink));
     fmt::print("{}\n", begun ? "" : sampler.options().prompt);

@@ -1,6 +1,10 @@
 #include "tools/driver/run_setup.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -22,9 +26,12 @@
 #include "tools/driver/bench_models.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
+#include "tools/driver/plugins.h"
 #include "tools/driver/work.h"
 
 namespace tg {
+
+namespace fs = std::filesystem;
 
 int report(const CLI::App& app, int code, const Error& error) {
   fmt::print(stderr, "{}: {}", app.get_name(), error.str());
@@ -42,6 +49,31 @@ std::string shellWord(const std::string& word) {
   std::string quoted = "'";
   for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
+}
+
+static CLI::Validator numberCheck(const std::string& range, bool (*good)(double, double, double), double a,
+                                  double b) {
+  auto check = [=](const std::string& text) {
+    double value = 0;
+    // What is no number at all is told by the option's type.
+    if (!CLI::detail::lexical_cast(text, value) || good(value, a, b)) return std::string();
+    return fmt::format("expected a number {}, not {}", range, text);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator atLeast(double least) {
+  return numberCheck(
+      fmt::format("of at least {}", least), [](double x, double a, double) { return x >= a; }, least, 0);
+}
+CLI::Validator above(double bound) {
+  return numberCheck(
+      fmt::format("above {}", bound), [](double x, double a, double) { return x > a; }, bound, 0);
+}
+CLI::Validator between(double least, double most) {
+  return numberCheck(
+      fmt::format("from {} to {}", least, most),
+      [](double x, double a, double b) { return x >= a && x <= b; }, least, most);
 }
 
 /// What CLI11 lets pass in numbers: it cuts off what is too large, wraps what is negative, and takes nan.
@@ -83,10 +115,36 @@ static std::string givenTwice(const CLI::App& app, const Arguments& args) {
   return "";
 }
 
-std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
-  Arguments reversed(args.rbegin(), args.rend());  // CLI11 takes a vector from its end
+static void parseWords(CLI::App& app, const Arguments& args) {
+  Arguments reversed = withoutShortEquals(args);
+  std::reverse(reversed.begin(), reversed.end());  // CLI11 takes a vector from its end
+  app.parse(std::move(reversed));
+}
+
+/// The file that --config names, where the words without it can be parsed: then what cannot is in the file.
+static std::string faultyConfig(CLI::App& app, const Arguments& args) {
+  std::string file;
+  Arguments rest;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].starts_with("--config="))
+      file = args[i].substr(args[i].find('=') + 1);
+    else if (args[i] == "--config" && i + 1 < args.size())
+      file = args[++i];
+    else
+      rest.push_back(args[i]);
+  }
+  if (file.empty()) return "";
   try {
-    app.parse(std::move(reversed));
+    parseWords(app, rest);
+  } catch (const CLI::Error&) {
+    return "";
+  }
+  return wrongNumber(app).empty() ? file : "";
+}
+
+std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
+  try {
+    parseWords(app, args);
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return exitOk;
@@ -100,10 +158,17 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
                twice.empty() ? error.what() : twice + " is given more than once", app.get_name());
     return exitUsage;
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), error.what(), app.get_name());
+    const std::string why = error.what();
+    if (const std::string file = faultyConfig(app, args); !file.empty())
+      return report(app, exitInput, why.starts_with(file) ? why : fmt::format("{}: {}", file, why));
+    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), why, app.get_name());
     return exitUsage;
   }
-  if (std::string wrong = wrongNumber(app); !wrong.empty()) return report(app, exitUsage, wrong);
+  if (std::string wrong = wrongNumber(app); !wrong.empty()) {
+    const std::string file = faultyConfig(app, args);
+    return file.empty() ? report(app, exitUsage, wrong)
+                        : report(app, exitInput, fmt::format("{}: {}", file, wrong));
+  }
   return {};
 }
 
@@ -116,9 +181,38 @@ bool beginsSafetensors(std::string_view bytes) {
 bool beginsModule(std::string_view bytes) { return bytes.find("module @") != std::string_view::npos; }
 bool beginsPage(std::string_view bytes) { return bytes.starts_with("<!doctype html"); }
 
+Result<void> mayWrite(const std::string& flag, const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
+  struct stat status {};
+  const bool there = ::stat(path.c_str(), &status) == 0;
+  if (!there && errno != ENOENT) return refuse(std::strerror(errno));
+  if (there && S_ISDIR(status.st_mode)) return refuse("it is a directory");
+  if (there && !S_ISREG(status.st_mode))
+    return ::access(path.c_str(), W_OK) == 0 ? Result<void>() : refuse(std::strerror(errno));
+  // A file is written beside its place and renamed, so that it is whole or not there.
+  std::error_code error;
+  const fs::path named = there ? fs::canonical(path, error) : fs::path(path);
+  const std::string folder = named.has_parent_path() ? named.parent_path().string() : ".";
+  if (!fs::is_directory(folder, error)) return refuse(fmt::format("there is no folder {}", folder));
+  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? Result<void>() : refuse(std::strerror(errno));
+}
+
+Result<void> mayMakeFolder(const std::string& flag, const std::string& path) {
+  std::error_code error;
+  fs::path at = fs::absolute(path, error).lexically_normal();
+  if (!at.has_filename()) at = at.parent_path();
+  while (!fs::exists(fs::symlink_status(at, error)) && at.has_relative_path()) at = at.parent_path();
+  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
+  if (!fs::is_directory(at, error)) return refuse(fmt::format("{} is no folder", at.string()));
+  return ::access(at.c_str(), W_OK | X_OK) == 0
+             ? Result<void>()
+             : refuse(fmt::format("{}: {}", at.string(), std::strerror(errno)));
+}
+
 Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                         const std::vector<std::string>& read) {
-  namespace fs = std::filesystem;
+  TG_CHECK(mayWrite(flag, path));
   std::error_code error;
   if (path.empty() || !fs::is_regular_file(path, error)) return {};
   for (const std::string& input : read)
@@ -134,17 +228,29 @@ Result<void> mayReplace(const std::string& flag, const std::string& path, bool (
                           flag, path));
 }
 
+CLI::Option* addPluginFlag(CLI::App& app, std::vector<std::string>& into) {
+  return app.add_option("--load-pass-plugin", into, "a shared object with more passes; may be repeated")
+      ->option_text("FILE")
+      ->allow_extra_args(false)
+      ->check([](const std::string& file) {
+        auto loaded = loadPassPlugin(file);
+        return loaded ? std::string() : loaded.error().message();
+      });
+}
+
 void addModelFlags(CLI::App& app, ModelFlags& flags) {
-  app.add_option("FILE", flags.file, "the module, of any stage; - or nothing is standard input")
+  app.add_option("FILE", flags.file,
+                 "the module, of any stage, or a workload such as gpt-nano; - or nothing is standard input")
       ->option_text(" ");
   auto add = [&](const char* flag, const char* value, std::string& into, const char* help) {
     app.add_option(flag, into, help)->option_text(value)->group("Model and device");
   };
   add("--device", "DEVICE", flags.device,
-      "auto (default), cpu, an index, a UUID, a part of the name, or interp");
+      "auto (default), gpu, cpu, an index, a UUID, a part of the name, or interp");
   add("--target", "TARGET", flags.target,
       "compile for a shipped target or a JSON file instead of the device's limits");
   add("--pipeline", "PASSES", flags.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'");
+  addPluginFlag(app, flags.plugins)->group("Model and device");
   add("--weights", "PATH", flags.weights, "parameters: a safetensors file, a checkpoint or a run");
   add("--tuning", "FILE", flags.tuning, "schedules measured on the device; auto is tune's file for it");
   add("--emit-module", "FILE", flags.emitModule, "write the finished module here");
@@ -157,15 +263,53 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
       ->group("Model and device");
 }
 
+void addQuietFlag(CLI::App& app, ModelFlags& flags, const char* help) {
+  app.add_flag_callback(
+         "-q,--quiet", [&flags] { flags.notes = false; }, help)
+      ->configurable(false);
+}
+
 double OpenModel::compileMs() const {
   double sum = 0;
   for (const auto& [phase, ms] : milliseconds) sum += ms;
   return sum;
 }
 
+/// What to type instead of a run or checkpoint in the place of a module.
+static std::string insteadOfRun(const CLI::App& app, const std::string& path) {
+  const std::string run = shellWord(runOf(path)), given = shellWord(path), verb = app.get_name();
+  if (verb == "tg-run train")
+    return fmt::format(
+        "{} is a run: {} --resume={} goes on with it, and {} {}/model.tgir --init-from={} … starts a new one "
+        "from its parameters",
+        path, verb, given, verb, run, given);
+  return fmt::format("{} is a run: {} {}/model.tgir --weights={} … takes its model and its parameters", path,
+                     verb, run, given);
+}
+
+/// The name of a workload that a file's name which is not there is close to.
+static std::string nearWorkload(const std::string& file) {
+  const bool isPath = file == "-" || file.find('/') != std::string::npos || std::filesystem::exists(file);
+  return isPath ? "" : nearestName(file, benchModelNames());
+}
+
 int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out) {
+  if (auto made = benchModel(flags.file)) {
+    if (!*made) return report(app, exitInput, made->error());
+    out = std::move(**made);
+    return exitOk;
+  }
+  const TrainedKind kind = trainedKind(flags.file);
+  if (kind == TrainedKind::run || kind == TrainedKind::checkpoint)
+    return report(app, exitUsage, insteadOfRun(app, flags.file));
   auto text = readInput(flags.file);
-  if (!text) return report(app, exitInput, text.error());
+  if (!text) {
+    const std::string near = nearWorkload(flags.file);
+    return report(app, exitInput,
+                  near.empty()
+                      ? text.error()
+                      : fail(fmt::format("{}; did you mean the workload {}?", text.error().message(), near)));
+  }
   auto module = parse(*text, flags.file == "-" ? "<stdin>" : flags.file);
   if (!module) return report(app, exitInput, module.error());
   if (auto good = verify(**module); !good) return report(app, exitInput, good.error());
@@ -175,12 +319,7 @@ int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Mod
 
 int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& function,
               std::unique_ptr<Module>& out) {
-  if (auto made = benchModel(flags.file)) {
-    if (!*made) return report(app, exitInput, made->error());
-    out = std::move(**made);
-  } else if (int code = loadModule(app, flags, out)) {
-    return code;
-  }
+  if (int code = loadModule(app, flags, out)) return code;
   if (!out->func(function))
     return report(app, exitInput, fmt::format("{} has no function @{}", flags.file, function));
   takeOwnPipeline(*out, flags, function);
@@ -188,9 +327,7 @@ int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& functio
 }
 
 void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string& function) {
-  const Attr* own = find(module.attrs, "train_pipeline");
-  if (flags.pipeline.empty() && own && module.stage == Stage::tensor && !hasUpdate(module, function))
-    flags.pipeline = own->text;
+  if (flags.pipeline.empty()) flags.pipeline = ownPipeline(module, function);
 }
 
 int tuningOf(const CLI::App& app, const std::string& flag, const vulkan::DeviceInfo* device,
@@ -218,15 +355,6 @@ Result<Target> targetOf(const std::string& text) {
   return targetFromJson(json, text);
 }
 
-bool hasUpdate(const Module& module, const std::string& function) {
-  const Item* func = module.func(function);
-  if (!func) return false;
-  // From stage kernel on an update is a write to a home, which the text no longer tells from others.
-  if (module.stage >= Stage::kernel) return true;
-  return std::any_of(func->body.ops.begin(), func->body.ops.end(),
-                     [](const auto& op) { return op->code == Opcode::update; });
-}
-
 namespace {
 
 /// Drops functions nobody will call, before they are compiled. One with `every` is called by the steps.
@@ -245,10 +373,10 @@ bool leavePoolOut(const Module& module) {
   return ::setenv("LP_NUM_THREADS", "0", 0) == 0;
 }
 
-Result<void> loadWeights(Session& session, const std::string& path) {
+Result<void> loadWeights(Session& session, const std::string& path, bool notes) {
   TG_TRY(ResolvedWeights found, resolveWeights(path));
   for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
-  if (found.file != path) fmt::print(stderr, "note: parameters of {}\n", found.taken);
+  if (notes && found.file != path) fmt::print(stderr, "note: parameters of {}\n", found.taken);
   TG_TRY(Weights weights, readWeights(found));
   const Module& module = *session.module();
   // A file may hold the states too, which are not asked for.
@@ -301,14 +429,18 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   options.device = DeviceChoice(flags.device);
   options.seed = flags.seed;
   options.keepGrads = false;
+  options.trainPipeline = "";  // what the flags ask for has run
   if (flags.device == "interp") return exitOk;
   bool poolLeftOut = leavePoolOut(module);
   auto device = vulkan::Device::open({flags.device, flags.validation, false, {}});
   if (!device) return report(app, exitDevice, device.error());
   options.device.open = *device;
+  options.onDiagnostic = [](const Diagnostic& diagnostic) {
+    if (diagnostic.severity != Severity::remark) fmt::print(stderr, "{}", render(diagnostic));
+  };
   if (!flags.noCache) options.cache = userCacheFolder();
   const vulkan::DeviceInfo& info = (*device)->info();
-  if (poolLeftOut && info.name.find("llvmpipe") != std::string::npos)
+  if (flags.notes && poolLeftOut && info.name.find("llvmpipe") != std::string::npos)
     fmt::print(
         stderr,
         "note: the model is tiny, so LP_NUM_THREADS=0 is set: kernels run without Mesa's thread pool\n");
@@ -339,7 +471,7 @@ int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Modu
   const SessionInfo info = out.session->info();
   for (const auto& phase : info.milliseconds) out.milliseconds.push_back(phase);
   if (flags.weights.empty()) return exitOk;
-  auto loaded = loadWeights(*out.session, flags.weights);
+  auto loaded = loadWeights(*out.session, flags.weights, flags.notes);
   return loaded ? exitOk : report(app, exitInput, loaded.error());
 }
 

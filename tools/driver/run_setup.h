@@ -27,14 +27,25 @@ int report(const CLI::App& app, int code, const std::string& message);
 
 /// A word as a shell takes it, in quotes where that needs them.
 std::string shellWord(const std::string& word);
-/// An error where an output would take the place of a file that is no such output: one that is there and does
-/// not begin as `begins` tells, or one of `read`, the files that the command reads.
+/// An error where no file can be written under this name: it is a folder, there is no folder for it, one may
+/// not write there. "" and "-" are fine. Asked before the work whose result would be lost.
+Result<void> mayWrite(const std::string& flag, const std::string& path);
+/// The same for a folder that is there or will be made with those above it.
+Result<void> mayMakeFolder(const std::string& flag, const std::string& path);
+/// `mayWrite`, and an error where the output would take the place of a file that is no such output: one that
+/// is there and does not begin as `begins` tells, or one of `read`, the files that the command reads.
 Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                         const std::vector<std::string>& read);
 /// Whether these bytes begin a safetensors file, a module or a page.
 bool beginsSafetensors(std::string_view bytes);
 bool beginsModule(std::string_view bytes);
 bool beginsPage(std::string_view bytes);
+
+/// Checks of an option's number, whose errors say which numbers it takes: `--steps: expected a number of at
+/// least 1, not 0`. The bounds are written as in the source.
+CLI::Validator atLeast(double least);
+CLI::Validator above(double bound);
+CLI::Validator between(double least, double most);
 
 /// Parses a verb's arguments; an exit code when that answered (help) or failed (the reason is printed).
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args);
@@ -49,8 +60,14 @@ struct ModelFlags {
   std::string tuning;      ///< a file, or auto
   uint64_t seed = 0;
   bool validation = false, noCache = false;
+  bool notes = true;  ///< tell on standard error what a user may want to know; warnings come in any case
+  std::vector<std::string> plugins;  ///< shared objects whose passes `pipeline` may name
 };
 void addModelFlags(CLI::App& app, ModelFlags& flags);
+/// --quiet: no notes, and what else the help says.
+void addQuietFlag(CLI::App& app, ModelFlags& flags, const char* help);
+/// --load-pass-plugin, beside each --pipeline: loads what it names as it is read.
+CLI::Option* addPluginFlag(CLI::App& app, std::vector<std::string>& into);
 
 /// Opens the device of the flags, if it is one, and says what a user should know of it. 0, or an exit code
 /// after printing why.
@@ -74,11 +91,12 @@ struct OpenModel {
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out);
 
-/// Reads and verifies the module of the flags. 0, or an exit code after printing why.
+/// Reads and verifies the module of the flags, a file or the name of a workload that speed is reported for.
+/// 0, or an exit code after printing why.
 int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out);
 
-/// The same for a file or one of the workloads that speed is reported for; it must have `function`. When
-/// that has no updates yet and no passes were asked for, the module's own train_pipeline is.
+/// The same for a module that must have `function`. When that has no updates yet and no passes were asked
+/// for, the module's own train_pipeline is.
 int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& function,
               std::unique_ptr<Module>& out);
 
@@ -88,8 +106,5 @@ void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string&
 
 /// A shipped target by name, or a JSON file.
 Result<Target> targetOf(const std::string& text);
-
-/// Whether a function commits anything: one that does learns or counts.
-bool hasUpdate(const Module& module, const std::string& function);
 
 }  // namespace tg

@@ -1,13 +1,15 @@
 // tg-run train: steps on data, a line for each few, a folder that keeps all of it.
+#include <algorithm>
 #include <cstdio>
 
 #include <fmt/format.h>
 
 #include "runtime/data/safetensors.h"
 #include "runtime/train/run_dir.h"
-#include "runtime/train/run_lock.h"
 #include "tools/driver/signals.h"
+#include "tools/driver/streams.h"
 #include "tools/driver/train_console.h"
+#include "tools/driver/train_folder.h"
 #include "tools/driver/train_open.h"
 
 namespace tg {
@@ -35,39 +37,53 @@ struct Train : Verb {
     app.description("Runs steps of @train on data and keeps the run in a folder. Ctrl-C finishes the steps "
                     "under way, saves and prints the command that goes on; SIGUSR1 saves and goes on.");
     addModelFlags(app, model);
+    addQuietFlag(app, model, "print errors and warnings alone; the run's log.txt has the lines");
     addTrainFlags(app, flags);
   }
 
   int run(CLI::App& app, const Arguments& args) override {
+    flags.quiet = !model.notes;
     if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitUsage, good.error());
     auto resume = resumedRun(flags);
     if (!resume) return report(app, exitInput, resume.error());
-    if (!resume->empty() && app.count("--config") == 0)
-      if (auto exit = readConfig(app, args, *resume)) return *exit;
     OpenTraining training;
-    if (int code = openTraining(app, model, flags, *resume, training)) return code;
-    if (app.count("--lr")) {
-      auto set = training.model.session->setLearningRate(flags.lr);
+    if (!resume->empty()) {
+      if (auto exit = goOn(app, *resume, training)) return *exit;
+      if (auto good = checkTrainFlags(model, flags); !good)
+        return report(app, exitInput,
+                      fmt::format("{}: {}", RunDir{runOf(*resume)}.config(), good.error().message()));
+    }
+    if (int code = openTraining(app, model, flags, runOf(*resume), training)) return code;
+    if (!flags.lr.empty()) {
+      // Counted from the run's first step, so that a resumed run goes on where the schedule was.
+      auto set = training.model.session->setLearningRate(flags.lr, 0);
       if (!set) return report(app, exitInput, set.error());
-      training.schedule = fmt::format("constant({}) by --lr", flags.lr);
+      LearningRate rate;
+      if (auto known = rate.set(flags.lr, 0); !known) return report(app, exitUsage, known.error());
+      training.schedule = rate.text() + " by --lr";
     }
     if (flags.dryRun) return dryRun(app, training);
-    if (auto made = makeRunDir(app, commandOf(args), training); !made)
-      return report(app, exitInput, made.error());
-    if (training.options.runDir.empty()) return go(app, training);
-    auto lock = RunLock::take(training.options.runDir);
-    if (!lock) return report(app, exitInput, lock.error());
-    if (training.resumed)
-      if (auto again = reopenRunDir(training); !again) return report(app, exitInput, again.error());
+    if (auto taken = takeRunDir(app, commandOf(args), model, flags, training); !taken)
+      return report(app, exitInput, taken.error());
     return go(app, training);
   }
 
  private:
-  /// The options the run was started with; those typed now win.
-  std::optional<int> readConfig(CLI::App& app, const Arguments& args, const std::string& resume) {
-    Arguments all = args;
-    all.push_back("--config=" + RunDir{runOf(resume)}.config());
-    return parseVerb(app, all);
+  /// The run's checkpoint under its lock, and the options it was started with, over which those typed now
+  /// win. An exit code where that fails.
+  std::optional<int> goOn(CLI::App& app, const std::string& resume, OpenTraining& training) {
+    const std::string run = runOf(resume);
+    const TypedOptions typed = typedOptions(app);
+    if (auto locked = lockRun(resume, flags, training); !locked)
+      return report(app, exitInput, locked.error());
+    // Before its first checkpoint, a run by --resume=auto is what was typed now.
+    if (!training.checkpoint && flags.resume == "auto") return {};
+    if (auto same = checkTyped(run, typed); !same) return report(app, exitUsage, same.error());
+    if (auto exit = parseVerb(app, overRunConfig(run, typed))) return exit;
+    if (!typed.contains("FILE")) model.file = RunDir{run}.model();
+    if (training.checkpoint && !typed.contains("seed")) model.seed = training.checkpoint->state.seed;
+    flags.runDir = run;
+    return {};
   }
 
   /// Everything but the steps: the data of the first one is gathered too.
@@ -77,29 +93,36 @@ struct Train : Verb {
     if (!console) return report(app, exitInput, console.error());
     auto batch = training.feed->batch(training.state.step + 1);
     if (!batch) return report(app, exitInput, batch.error());
-    for (const std::string& note : training.notes) fmt::print(stderr, "{}\n", note);
+    tellNotes(training);
     (*console)->header(model);
     fmt::print("dry run: {} steps would follow; nothing was written\n",
-               training.options.steps - training.state.step);
+               std::max<int64_t>(0, training.options.steps - training.state.step));
     return exitOk;
+  }
+
+  void tellNotes(const OpenTraining& training) const {
+    for (const std::string& note : training.notes)
+      if (model.notes || note.starts_with("warning: ")) fmt::print(stderr, "{}\n", note);
   }
 
   int go(const CLI::App& app, OpenTraining& training) {
     auto opened = TrainConsole::open(flags, training);
     if (!opened) return report(app, exitInput, opened.error());
     TrainConsole& console = **opened;
-    for (const std::string& note : training.notes) fmt::print(stderr, "{}\n", note);
+    tellNotes(training);
     console.header(model);
     Session& session = *training.model.session;
     Trainer trainer(session, *training.feed, training.options, training.state);
-    console.begin(trainer);
     TrainControl control;
+    console.begin(trainer, control);
     TrainSignals signals(control);
     auto summary = trainer.run(console, control);
     console.eraseBar();
     if (!summary) {
       int code = trainer.sessionFailed() && session.device() ? exitDevice : exitInput;
-      report(app, code, summary.error());
+      // A folder that is gone is the reason of whatever could not be written there.
+      auto there = training.lock ? training.lock->check() : Result<void>();
+      report(app, code, there ? summary.error() : there.error());
       return failed(training, code);
     }
     if (auto finished = console.finish(); !finished) return report(app, exitInput, finished.error());
@@ -120,22 +143,28 @@ struct Train : Verb {
   int conclude(const CLI::App& app, OpenTraining& training, TrainConsole& console,
                const TrainSummary& summary) {
     if (summary.end == TrainEnd::notFinite) {
-      report(app, exitNumeric,
-             fmt::format("the loss is {} at step {}; the parameters of this step are not saved",
-                         summary.lastLoss, summary.step));
+      Error error = fail(summary.fault + "; the parameters of this step are not saved");
+      for (const std::string& note : summary.faultNotes) error.addNote(nullptr, note);
+      report(app, exitNumeric, error);
       return failed(training, exitNumeric);
     }
     if (summary.meanOf)
       console.line(fmt::format("{} steps in {:.1f} s | mean loss of the last {} steps {:.4f}",
                                summary.step - summary.firstStep, summary.seconds, summary.meanOf,
                                summary.meanLoss));
-    else
+    else if (!summary.leftOut)
       console.line(fmt::format("no step is left of {}", training.options.steps));
+    if (summary.leftOut) console.line(fmt::format("{} steps were left out", summary.leftOut));
     if (auto saved = writeParams(*training.model.session, flags.out); !saved)
       return report(app, exitInput, saved.error());
     if (!flags.out.empty()) console.line(fmt::format("saved {}", flags.out));
     if (summary.end == TrainEnd::done) return exitOk;
     const std::string& dir = training.options.runDir;
+    if (const std::string lost = lostOutput(); !lost.empty())
+      return report(app, exitInput,
+                    dir.empty() ? lost
+                                : fmt::format("{}; the run ends at step {}. Resume: tg-run train --resume={}",
+                                              lost, summary.step, shellWord(dir)));
     std::string why = summary.end == TrainEnd::outOfTime ? "out of time" : "interrupted";
     if (dir.empty())
       console.line(fmt::format("{} at step {}; nothing is kept: --run-dir=none", why, summary.step));

@@ -90,28 +90,24 @@ struct TuneVerb : Verb {
         fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
     app.add_option("FILE", model.file, "a module of stage tensor or fused; - or nothing is standard input")
         ->option_text(" ");
-    app.add_option("--device", model.device, "auto (default), cpu, an index, a UUID, a part of the name")
+    app.add_option("--device", model.device, "auto (default), gpu, cpu, an index, a UUID, a part of the name")
         ->option_text("DEVICE");
     app.add_option("--pipeline", model.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
         ->option_text("PASSES");
+    addPluginFlag(app, model.plugins);
     app.add_option("-o,--out", out, "the tuning file; the device's, which --tuning=auto is, by default")
         ->option_text("FILE");
     app.add_option("--rounds", options.rounds, "times each schedule is timed, at least")
         ->option_text("N")
         ->capture_default_str()
-        ->check(CLI::Range(1, 10000));
+        ->check(between(1, 10000));
     app.add_option("--seed", options.seed, "of the random data")->option_text("N");
     app.add_flag("--no-cache", model.noCache, "read and keep no compiled shaders and pipelines");
     app.add_flag("--json", json, "print JSON, with every schedule's times");
   }
 
   int load(const CLI::App& app, std::unique_ptr<Module>& module) {
-    if (auto made = benchModel(model.file)) {
-      if (!*made) return report(app, exitInput, made->error());
-      module = std::move(**made);
-    } else if (int code = loadSource(app, model, module)) {
-      return code;
-    }
+    if (int code = loadSource(app, model, module)) return code;
     if (module->func("train")) takeOwnPipeline(*module, model, "train");
     if (module->stage > Stage::fused)
       return report(app, exitInput,

@@ -173,7 +173,7 @@ struct Verify : Verb {
     app.add_option("--against", flags.against, "what to compare with")
         ->option_text("interp")
         ->check(CLI::IsMember({"interp"}));
-    app.add_option("--devices", flags.devices, "all, or devices as --device names them: 0,cpu")
+    app.add_option("--devices,--device", flags.devices, "all, or devices such as gpu, cpu, an index: 0,cpu")
         ->option_text("LIST");
     app.add_option("--entry", flags.entry, "the function; every one by default")->option_text("NAME");
     app.add_option("--input", flags.inputs, "instead of a random one: x=@x.npy, x=[1,2]")
@@ -181,6 +181,7 @@ struct Verify : Verb {
     app.add_option("--seed", model.seed, "of the random parameters and inputs")->option_text("N");
     app.add_option("--pipeline", model.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
         ->option_text("PASSES");
+    addPluginFlag(app, model.plugins);
     app.add_option("--tuning", model.tuning, "schedules measured on the device; auto is tune's file for it")
         ->option_text("FILE");
     app.add_flag("--bisect", flags.bisect, "run the kernels one by one; name the first that differs");

@@ -13,9 +13,17 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<TrainControl
 std::atomic<TrainControl*> control = nullptr;
 std::atomic<int> signalled = 0;
 
+/// The second signal. A checkpoint that is being written is worth waiting for: the run ends behind it.
+void endAtOnce(int signal) {
+  if (TrainControl* asked = control; asked && asked->saving) return;
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 void askToStop(int signal) {
   signalled = signal;
-  std::signal(signal, SIG_DFL);
+  // Whichever comes next: people send INT, and services TERM after it.
+  for (int next : {SIGINT, SIGTERM}) std::signal(next, endAtOnce);
   if (TrainControl* asked = control) asked->stop = true;
   // A second signal ends the process at once, so the line is cleared now.
   constexpr char kClear[] = "\r\x1b[K";

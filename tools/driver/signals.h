@@ -7,8 +7,9 @@
 
 namespace tg {
 
-/// While alive: the first SIGINT or SIGTERM asks the control to stop, a second one ends the process as usual;
-/// SIGUSR1 asks for a checkpoint. One at a time.
+/// While alive: the first SIGINT or SIGTERM asks the control to stop; the next, whichever it is, ends the
+/// process at once, or behind the checkpoint that is being written. SIGUSR1 asks for a checkpoint. One at a
+/// time.
 class TrainSignals {
  public:
   explicit TrainSignals(TrainControl& control);

@@ -14,6 +14,7 @@
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_page.h"
 #include "tools/driver/signals.h"
+#include "tools/driver/streams.h"
 
 namespace tg {
 
@@ -45,6 +46,12 @@ size_t barColumns() {
   return known ? size.ws_col - 1U : 79U;
 }
 
+void warnDamaged(const std::string& path) {
+  if (!path.empty())
+    fmt::print(stderr, "warning: some rows are damaged; all are kept as {}, the good ones are taken over\n",
+               path);
+}
+
 }  // namespace
 
 std::string duration(double seconds) {
@@ -56,7 +63,7 @@ Result<std::unique_ptr<TrainConsole>> TrainConsole::open(const TrainFlags& flags
                                                          const OpenTraining& training) {
   std::unique_ptr<TrainConsole> console(new TrainConsole(flags, training));
   console->lines_ = flags.progress != "none";
-  console->bar_ = wantsBar(flags.progress);
+  console->bar_ = !flags.quiet && wantsBar(flags.progress);
   const std::string& dir = training.options.runDir;
   if (dir.empty()) return console;
   std::string path = RunDir{dir}.log();
@@ -67,6 +74,8 @@ Result<std::unique_ptr<TrainConsole>> TrainConsole::open(const TrainFlags& flags
   if (!console->log_) return fail(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   TG_TRY(auto formats, parseMetricsFormats(flags.metrics));
   TG_TRY(console->metrics_, MetricsWriter::open(dir, formats, training.state.step));
+  warnDamaged(console->metrics_->damaged());
+  if (console->samples_) warnDamaged(console->samples_->damaged());
   return console;
 }
 
@@ -77,10 +86,12 @@ TrainConsole::~TrainConsole() {
 
 void TrainConsole::line(const std::string& text) {
   eraseBar();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  if (!flags_.quiet) fmt::print("{}\n", text);
+  // Nobody can follow the run any more; what it has learned is kept.
+  if (!lostOutput().empty() && control_) control_->stop = true;
   if (!log_) return;
-  fmt::print(log_, "{}\n", text);
+  // A file for people: a full disk is told where a checkpoint cannot be written.
+  std::fputs((text + "\n").c_str(), log_);
   std::fflush(log_);
 }
 
@@ -102,8 +113,9 @@ void TrainConsole::header(const ModelFlags& model) {
                                         : fmt::format("run {}", training_.options.runDir));
 }
 
-void TrainConsole::begin(const Trainer& trainer) {
+void TrainConsole::begin(const Trainer& trainer, TrainControl& control) {
   trainer_ = &trainer;
+  control_ = &control;
   start_ = logged_ = afterFirst_ = pageAt_ = Clock::now();
   first_ = loggedStep_ = training_.state.step;
 }
@@ -126,6 +138,7 @@ std::string TrainConsole::stepLine(const StepResult& step, double milliseconds, 
 
 Result<void> TrainConsole::record(int64_t step, std::vector<std::pair<std::string, double>> values) {
   if (!metrics_) return {};
+  if (training_.options.lock) TG_CHECK(training_.options.lock->check());
   TG_CHECK(metrics_->add({step, trainer_->secondsSoFar(), std::move(values)}));
   return metrics_->flush();
 }
@@ -151,7 +164,7 @@ Result<void> TrainConsole::show(const StepResult& step) {
   TG_CHECK(record(step.step, std::move(values)));
   // The first step pays for what drivers do once, so the time left is told from those after it.
   if (step.step == first_ + 1) afterFirst_ = Clock::now();
-  TG_CHECK(refreshPage(false));
+  refreshPage(false);
   logged_ = Clock::now();
   loggedStep_ = step.step;
   return {};
@@ -166,7 +179,11 @@ Result<void> TrainConsole::onStep(const StepResult& step) {
 Result<void> TrainConsole::sample(int64_t step) {
   Sampler& sampler = *training_.sampler;
   std::string text;
-  TG_CHECK(sampler.run([&](const std::string& more) { text += more; }));
+  // Who asks the run to stop does not wait for the rest of a text.
+  TG_CHECK(sampler.run([&](const std::string& more) {
+    text += more;
+    return !control_->stop;
+  }));
   const std::string& prompt = sampler.options().prompt;
   line(fmt::format("sample at step {}: {}{}", step, prompt, text));
   if (samples_) TG_CHECK(samples_->add(step, prompt, text));
@@ -176,16 +193,19 @@ Result<void> TrainConsole::sample(int64_t step) {
 }
 
 Result<void> TrainConsole::onEval(const EvalResult& eval) {
-  line(fmt::format("val loss {:.4f} (best {:.4f} @{})", eval.loss, eval.bestLoss, eval.bestStep));
+  if (eval.bestLoss)
+    line(fmt::format("val loss {:.4f} (best {:.4f} @{})", eval.loss, *eval.bestLoss, eval.bestStep));
+  else
+    line(fmt::format("val loss {:.4f}", eval.loss));
   TG_CHECK(record(eval.step, {{"val_loss", eval.loss}}));
   logged_ = Clock::now();
   loggedStep_ = eval.step;
   return {};
 }
 
-void TrainConsole::onSkip(const StepResult& step) {
-  line(fmt::format("step {}/{} | loss {} | left out, parameters are as before it", step.step,
-                   training_.options.steps, step.loss));
+void TrainConsole::onSkip(const StepResult& step, const std::string& why) {
+  line(fmt::format("step {}/{} | loss {} | left out, parameters are as before it: {}", step.step,
+                   training_.options.steps, step.loss, why));
 }
 
 void TrainConsole::onSave(const std::string& path, int64_t) {
@@ -225,26 +245,31 @@ void TrainConsole::eraseBar() {
   drawn_ = false;
 }
 
-/// The page is made from the run's files, so it may be late but is never wrong.
-Result<void> TrainConsole::refreshPage(bool now) {
+/// The page is made from the run's files, so it may be late but is never wrong. It is there to be looked at:
+/// what keeps it from being made does not end the run.
+void TrainConsole::refreshPage(bool now) {
   const std::string& dir = training_.options.runDir;
-  if (dir.empty()) return {};
+  if (dir.empty()) return;
   auto begin = Clock::now();
   double pause = std::max(kPageSeconds, pageSeconds_ / kPageShare);
-  if (!now && secondsBetween(pageAt_, begin) < pause) return {};
+  if (!now && secondsBetween(pageAt_, begin) < pause) return;
   // A page comes with a line, so lines that are far apart, or an evaluation between two, make it late.
   std::optional<double> due;
   if (!now) due = std::max(pause, secondsBetween(pageAt_, begin));
-  TG_CHECK(writeRunPage(dir, due));
+  auto written = writeRunPage(dir, due);
   pageAt_ = Clock::now();
   pageSeconds_ = secondsBetween(begin, pageAt_);
-  return {};
+  if (written || pageFailed_) return;
+  pageFailed_ = true;
+  eraseBar();
+  fmt::print(stderr, "warning: the run's page is left as it is: {}\n", written.error().message());
 }
 
 Result<void> TrainConsole::finish() {
   eraseBar();
   if (metrics_) TG_CHECK(metrics_->flush());
-  return refreshPage(true);
+  refreshPage(true);
+  return {};
 }
 
 }  // namespace tg

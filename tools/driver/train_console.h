@@ -28,11 +28,12 @@ class TrainConsole : public TrainObserver {
   /// After the last step: what is still buffered, and the page. `running` says whether the run may go on.
   Result<void> finish();
 
-  void begin(const Trainer& trainer);
+  /// `control` is asked to stop when standard output cannot be written any more.
+  void begin(const Trainer& trainer, TrainControl& control);
   bool wantsSession(int64_t step) const override { return samplesAt(step); }
   Result<void> onStep(const StepResult& step) override;
   Result<void> onEval(const EvalResult& eval) override;
-  void onSkip(const StepResult& step) override;
+  void onSkip(const StepResult& step, const std::string& why) override;
   void onSave(const std::string& path, int64_t step) override;
 
  private:
@@ -45,11 +46,12 @@ class TrainConsole : public TrainObserver {
   std::string stepLine(const StepResult& step, double milliseconds, double itemsPerSecond) const;
   double secondsLeft(int64_t step) const;
   void drawBar(const StepResult& step);
-  Result<void> refreshPage(bool now);
+  void refreshPage(bool now);
 
   const TrainFlags& flags_;
   const OpenTraining& training_;
   const Trainer* trainer_ = nullptr;
+  TrainControl* control_ = nullptr;
   std::FILE* log_ = nullptr;
   std::unique_ptr<MetricsWriter> metrics_;
   std::unique_ptr<SampleLog> samples_;
@@ -57,6 +59,7 @@ class TrainConsole : public TrainObserver {
   int64_t first_ = 0, loggedStep_ = 0;
   Clock::time_point start_, logged_, afterFirst_, barAt_, pageAt_;
   double pageSeconds_ = 0;  ///< what the last page took
+  bool pageFailed_ = false;
 };
 
 /// `0:01:05`

@@ -28,10 +28,11 @@ struct TrainFlags {
   int64_t keepLast = 3;
   bool keepBest = false;
   // Learning.
-  double lr = 0;
+  std::string lr;
   std::string onNan = "stop";
   std::vector<std::string> set;
   bool overfitOneBatch = false, dryRun = false;
+  bool quiet = false;  ///< nothing on standard output
 };
 
 void addTrainFlags(CLI::App& app, TrainFlags& flags);

@@ -1,27 +1,22 @@
 #include "tools/driver/train_open.h"
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/parser.h"
 #include "ir/text_hash.h"
 #include "runtime/data/spec.h"
+#include "runtime/finish.h"
 #include "runtime/train/metrics.h"
-#include "runtime/train/plan_report.h"
 #include "runtime/train/run_dir.h"
-#include "tools/driver/io.h"
+#include "runtime/train/run_files.h"
 #include "tools/driver/listings.h"
+#include "tools/driver/train_folder.h"
 
 namespace tg {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr int64_t kDefaultSteps = 100;
 
@@ -31,8 +26,7 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
   if (!module.func(kTrain)) return fail(fmt::format("{} has no function @train", model.file));
   if (!model.pipeline.empty()) return model.pipeline;
   if (hasUpdate(module, kTrain)) return std::string();
-  if (const Attr* own = find(module.attrs, "train_pipeline"); own && module.stage == Stage::tensor)
-    return own->text;
+  if (std::string own = ownPipeline(module, kTrain); !own.empty()) return own;
   return fail(
       fmt::format("@train of {0} updates nothing, so it cannot learn. Append a gradient and an optimizer:\n"
                   "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
@@ -79,39 +73,23 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed)
   return out;
 }
 
-std::string defaultRunDir(const ModelFlags& model) {
-  std::string stem = model.file == "-" ? "stdin" : fs::path(model.file).stem().string();
-  std::string first = fmt::format("runs/{}-{}", stem, model.seed), name = first;
-  for (int i = 2; fs::exists(name); ++i) name = fmt::format("{}-{}", first, i);
-  return name;
-}
-
-/// A fresh run's folder, which must not hold one already.
-Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags) {
-  if (flags.runDir == "none") return std::string();
-  if (flags.runDir.empty()) return defaultRunDir(model);
-  if (fs::exists(RunDir{flags.runDir}.config()))
-    return fail(
-        fmt::format("{0} holds a run already: --resume={0} goes on with it, another --run-dir starts anew",
-                    flags.runDir));
-  std::error_code error;
-  if (fs::exists(flags.runDir, error) && !fs::is_directory(flags.runDir, error))
-    return fail(fmt::format("--run-dir={} is no folder", flags.runDir));
-  return flags.runDir;
-}
-
-Result<void> checkSame(const OpenTraining& training, const std::string& run, const ModelFlags& model,
-                       bool seedGiven, const TrainState& saved) {
+Result<void> checkSame(OpenTraining& training, const std::string& run, const ModelFlags& model,
+                       const TrainState& saved) {
   auto differs = [&](std::string what) {
     return fail(
         fmt::format("{}, so {} cannot go on as it was; --init-from={} starts a new run from its parameters",
                     what, run, run));
   };
-  if (saved.moduleHash != textHash(training.sourceText))
+  // The run's own copy was compared as it stands, since another version may print it otherwise.
+  const bool own = model.file == RunDir{run}.model();
+  if (!own && saved.moduleHash != textHash(training.sourceText))
     return differs(fmt::format("{} is not the module the run was started with", model.file));
-  if (saved.dataHash != training.feed->fingerprint())
+  if (!comparableData(saved.dataHash))
+    training.notes.push_back("warning: the run was started by an older version, so whether its data is the "
+                             "same is not known");
+  else if (saved.dataHash != training.feed->fingerprint())
     return differs("the data is not what the run was started with");
-  if (seedGiven && model.seed != saved.seed)
+  if (model.seed != saved.seed)
     return differs(fmt::format("--seed={} is not the run's {}", model.seed, saved.seed));
   return {};
 }
@@ -131,23 +109,6 @@ Result<void> setParams(Session& session, const std::vector<std::string>& specs) 
     TG_CHECK(session.uploadParams({{spec.first, std::move(value)}}, {.partial = true}));
   }
   return {};
-}
-
-Result<Checkpoint> checkpointOf(const std::string& path, std::vector<std::string>& notes) {
-  if (runOf(path) != path && fs::path(path).filename().string().starts_with("step_"))
-    return readCheckpoint(path);
-  TG_TRY(LatestCheckpoint latest, latestCheckpoint(path));
-  if (!latest.good) {
-    std::string message =
-        fmt::format("{} has no {}checkpoint to go on from", path, latest.skipped.empty() ? "" : "good ");
-    for (const CheckpointEntry& entry : latest.skipped)
-      message += fmt::format("\n  {}: {}", entry.path, entry.damage);
-    return fail(message);
-  }
-  for (const CheckpointEntry& entry : latest.skipped)
-    notes.push_back(fmt::format("warning: {} is skipped: {}", entry.path, entry.damage));
-  notes.push_back(fmt::format("resuming {} from step {}", path, latest.good->step));
-  return readCheckpoint(latest.good->path);
 }
 
 Result<void> restore(Session& session, const Checkpoint& checkpoint) {
@@ -180,6 +141,28 @@ Result<void> openSampler(const TrainFlags& flags, uint64_t seed, OpenTraining& o
   return {};
 }
 
+/// The state that training goes on from: that of the checkpoint, or a new one, with what holds from now on.
+void beginState(const TrainState& saved, uint64_t seed, OpenTraining& out) {
+  const SessionInfo info = out.model.session->info();
+  out.state = saved;
+  out.state.seed = seed;
+  if (!out.resumed) {
+    out.state.moduleHash = textHash(out.sourceText);
+    out.state.finalHash = textHash(print(*out.model.session->module()));
+  }
+  out.state.dataHash = out.feed->fingerprint();
+  const std::string version = versionText();
+  out.state.version = version.substr(0, version.find('\n'));
+  if (out.resumed && (saved.device != info.device || saved.driver != info.driver))
+    out.notes.push_back(
+        fmt::format("note: the run was on {} ({}); on another device or driver it goes on within "
+                    "rounding, not bit for bit",
+                    saved.device, saved.driver));
+  out.state.device = info.device;
+  out.state.driver = info.driver;
+  if (out.feed->vocabulary()) out.state.vocabulary = out.feed->vocabulary()->printable();
+}
+
 /// The module a resumed run goes on with is the one it ran, not one compiled anew.
 int useFinalModule(const CLI::App& app, ModelFlags& model, const std::string& run,
                    std::unique_ptr<Module>& module) {
@@ -187,7 +170,10 @@ int useFinalModule(const CLI::App& app, ModelFlags& model, const std::string& ru
   ModelFlags final = model;
   final.file = RunDir{run}.finalModule();
   if (int code = loadModule(app, final, module)) return code;
+  // It is compiled, and the files that these name may be gone.
   model.pipeline.clear();
+  model.target.clear();
+  model.tuning.clear();
   return exitOk;
 }
 
@@ -234,35 +220,19 @@ Result<std::unique_ptr<Feed>> openData(const Module& source, uint64_t seed, cons
 Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
   if (flags.resume == "auto" && (flags.runDir.empty() || flags.runDir == "none"))
     return fail("--resume=auto wants a --run-dir");
-  if (flags.resume == "auto" && model.file == "-") return fail("--resume=auto wants the module as a file");
+  if (!flags.lr.empty())
+    if (auto rate = LearningRate().set(flags.lr, 0); !rate)
+      return fail(fmt::format("--lr={}: {}", flags.lr, rate.error().message()));
+  if (flags.resume.empty() && flags.runDir != "none")
+    TG_CHECK(mayMakeFolder("--run-dir", flags.runDir.empty() ? "runs" : flags.runDir));
   return mayReplace("--out", flags.out, beginsSafetensors,
                     {model.file, model.weights, flags.initFrom, model.tuning});
 }
 
-Result<std::string> resumedRun(const TrainFlags& flags) {
-  if (flags.resume.empty()) return std::string();
-  if (flags.resume != "auto") {
-    if (!fs::exists(RunDir{runOf(flags.resume)}.config()))
-      return fail(fmt::format("--resume={}: no run is there", flags.resume));
-    return flags.resume;
-  }
-  if (!fs::exists(RunDir{flags.runDir}.config())) return std::string();
-  TG_TRY(LatestCheckpoint latest, latestCheckpoint(flags.runDir));
-  return latest.good ? flags.runDir : std::string();
-}
-
-int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& resume,
+int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
                  OpenTraining& out) {
-  const std::string run = resume.empty() ? "" : runOf(resume);
-  out.resumed = !resume.empty();
-  Checkpoint checkpoint;
-  if (out.resumed) {
-    auto read = checkpointOf(resume, out.notes);
-    if (!read) return report(app, exitInput, read.error());
-    checkpoint = std::move(*read);
-    if (app.count("--seed") == 0) model.seed = checkpoint.state.seed;
-    if (app.count("FILE") == 0) model.file = RunDir{run}.model();
-  }
+  out.resumed = out.checkpoint.has_value();
+  const TrainState saved = out.resumed ? out.checkpoint->state : TrainState();
   std::unique_ptr<Module> module;
   if (int code = loadModule(app, model, module)) return code;
   out.sourceText = print(*module);
@@ -273,7 +243,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (!data) return report(app, exitUsage, data.error());
   if (!data->val.empty() || flags.valFraction > 0)
     if (auto has = ensureEval(*module, out.notes); !has) return report(app, exitInput, has.error());
-  auto feed = openData(*module, model.seed, flags, checkpoint.state.vocabulary);
+  auto feed = openData(*module, model.seed, flags, saved.vocabulary);
   if (!feed) return report(app, exitInput, feed.error());
   out.feed = std::move(*feed);
   if (flags.sampleEvery)
@@ -282,7 +252,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (!options) return report(app, exitUsage, options.error());
   out.options = *options;
   if (out.resumed) {
-    auto same = checkSame(out, run, model, app.count("--seed") > 0, checkpoint.state);
+    auto same = checkSame(out, run, model, saved);
     if (!same) return report(app, exitInput, same.error());
     out.options.runDir = run;
     if (int code = useFinalModule(app, model, run, module)) return code;
@@ -297,72 +267,20 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (out.feed->evalBatches()) entries.emplace_back(kEval);
   if (flags.sampleEvery) entries.emplace_back("predict");
   if (int code = openModel(app, model, std::move(module), entries, out.model)) return code;
+  if (!hasUpdate(*out.model.source, kTrain))
+    return report(
+        app, exitInput,
+        fmt::format("@train of {} updates nothing after --pipeline={}, so it cannot learn: an optimizer "
+                    "such as append-adam is missing, or no parameter has a gradient",
+                    model.file, shellWord(model.pipeline)));
   Session& session = *out.model.session;
   if (flags.sampleEvery)
     if (auto can = openSampler(flags, model.seed, out); !can) return report(app, exitInput, can.error());
   out.schedule = scheduleOf(*out.model.source);
-  const SessionInfo info = session.info();
-  out.state = checkpoint.state;
-  out.state.seed = model.seed;
-  out.state.moduleHash = textHash(out.sourceText);
-  out.state.finalHash = textHash(print(*session.module()));
-  out.state.dataHash = out.feed->fingerprint();
-  std::string version = versionText();
-  out.state.version = version.substr(0, version.find('\n'));
-  if (out.resumed && (checkpoint.state.device != info.device || checkpoint.state.driver != info.driver))
-    out.notes.push_back(
-        fmt::format("note: the run was on {} ({}); on another device or driver it goes on within "
-                    "rounding, not bit for bit",
-                    checkpoint.state.device, checkpoint.state.driver));
-  out.state.device = info.device;
-  out.state.driver = info.driver;
-  if (out.feed->vocabulary()) out.state.vocabulary = out.feed->vocabulary()->printable();
-  auto ready = out.resumed ? restore(session, checkpoint) : setParams(session, flags.set);
+  beginState(saved, model.seed, out);
+  auto ready = out.resumed ? restore(session, *out.checkpoint) : setParams(session, flags.set);
+  out.checkpoint.reset();
   return ready ? exitOk : report(app, exitInput, ready.error());
-}
-
-Result<void> makeRunDir(const CLI::App& app, const std::string& command, const OpenTraining& training) {
-  const RunDir dir{training.options.runDir};
-  if (dir.path.empty() || training.resumed) return {};
-  std::error_code error;
-  fs::create_directories(dir.path, error);
-  if (error) return fail(fmt::format("cannot make the run's folder {}: {}", dir.path, error.message()));
-  TG_CHECK(writeOutput(dir.model(), training.sourceText));
-  TG_CHECK(writeOutput(dir.finalModule(), print(*training.model.session->module())));
-  const SessionInfo info = training.model.session->info();
-  nlohmann::ordered_json env = {
-      {"device", info.device},
-      {"driver", info.driver},
-      {"why", info.why},
-      {"version", training.state.version},
-      {"seed", training.state.seed},
-      {"parameters", info.parameters},
-      {"steps", training.options.steps},
-      {"unit", training.feed->unit()},
-      {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(
-                                                           std::chrono::system_clock::now())))},
-      {"folder", fs::current_path(error).string()},
-      {"command", command}};
-  TG_CHECK(writeOutput(dir.env(), env.dump(2) + "\n"));
-  const Module& final = *training.model.session->module();
-  if (final.stage >= Stage::planned) TG_CHECK(writeOutput(dir.plan(), toJson(planReport(final, kTrain))));
-  // Last: a folder without it holds no run.
-  return writeOutput(dir.config(), app.config_to_str(false, false));
-}
-
-Result<void> reopenRunDir(OpenTraining& training) {
-  const RunDir dir{training.options.runDir};
-  TG_TRY(std::vector<std::string> moved, supersedeAfter(dir.path, training.state.step));
-  for (const std::string& path : moved)
-    training.notes.push_back(
-        fmt::format("note: the run goes on from step {}, so a later checkpoint is kept as {}",
-                    training.state.step, path));
-  if (!fs::exists(dir.env())) return {};
-  TG_TRY(std::string text, readInput(dir.env()));
-  auto env = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!env.is_object()) return fail(fmt::format("{}: expected a JSON object", dir.env()));
-  env["steps"] = training.options.steps;
-  return writeOutput(dir.env(), env.dump(2) + "\n");
 }
 
 Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags& flags) {
@@ -373,9 +291,10 @@ Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags
   try {
     app.parse(std::vector<std::string>{"--config=" + file});
   } catch (const CLI::ParseError& error) {
-    return fail(fmt::format("{}: {}", file, error.what()));
+    const std::string why = error.what();
+    return fail(why.starts_with(file) ? why : fmt::format("{}: {}", file, why));
   }
-  return {};
+  return checkRunFiles(run, nullptr);
 }
 
 int loadSource(const CLI::App& app, ModelFlags& model, std::unique_ptr<Module>& out) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/train/feed.h"
+#include "runtime/train/run_lock.h"
 #include "runtime/train/sampler.h"
 #include "runtime/train/trainer.h"
 #include "tools/driver/run_setup.h"
@@ -24,27 +25,20 @@ struct OpenTraining {
   std::vector<std::string> notes;  ///< what to say before the header
   std::string schedule;            ///< of the learning rate, as the module spells it; "" for none
   bool resumed = false;
+  std::optional<Checkpoint> checkpoint;  ///< to go on from; openTraining uses it up
+  std::optional<RunLock> lock;           ///< of the run's folder
 };
 
 /// Flags that make no sense together, and outputs that would take the place of other files.
 Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags);
 
-/// Where `--resume` points: "" when nothing is to be resumed (also `auto` without a run to go on with).
-Result<std::string> resumedRun(const TrainFlags& flags);
-
-/// Checks everything and compiles; writes nothing. 0, or an exit code after printing why. `resume` is what
-/// `resumedRun` said.
-int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& resume,
+/// Checks everything and compiles; writes nothing. 0, or an exit code after printing why. `run` is the folder
+/// that is gone on with, from the checkpoint in `out`.
+int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
                  OpenTraining& out);
 
-/// The folder of a fresh run, made with model.tgir, module.spirv.tgir, config.toml and env.json in it.
-Result<void> makeRunDir(const CLI::App& app, const std::string& command, const OpenTraining& training);
-
-/// A folder that is gone on with: later checkpoints are moved aside, which `notes` says, and env.json gets
-/// the new number of steps. Needs the run's lock.
-Result<void> reopenRunDir(OpenTraining& training);
-
-/// The options a run was started with, into fresh flags.
+/// The options a run was started with, into fresh flags. Errors also where one of the run's files is not as
+/// it was written.
 Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags& flags);
 
 /// The training and evaluation data that the flags name, for the functions of the source module.

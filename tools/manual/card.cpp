@@ -180,8 +180,8 @@ std::vector<ToolCard> passTools() {
   return out;
 }
 
-const std::vector<ExitCode>& exitCodes() {
-  static const std::vector<ExitCode> rows = {
+const std::vector<ExitStatus>& exitCodes() {
+  static const std::vector<ExitStatus> rows = {
       {"0", "Done."},
       {"1", "The input is wrong: text, data, files."},
       {"2", "The command line is wrong."},
@@ -194,8 +194,10 @@ const std::vector<ExitCode>& exitCodes() {
 
 const std::vector<Variable>& environment() {
   static const std::vector<Variable> rows = {
+      {"TENSORGRAD_CACHE",
+       "Folder of compiled shaders and pipelines and of tune's schedules; empty keeps none."},
       {"XDG_CACHE_HOME",
-       "Compiled pipelines are kept in its folder tensorgrad, else in ~/.cache/tensorgrad."},
+       "Without TENSORGRAD_CACHE they are kept in its folder tensorgrad, else in ~/.cache/tensorgrad."},
       {"LP_NUM_THREADS",
        "Threads of Mesa's CPU device. For tiny models tg-run sets it to 0, unless it is set, and says so."},
       {"CI", "When set, train prints lines and no live bar, on terminals too."},

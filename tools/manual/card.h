@@ -60,11 +60,11 @@ ToolCard cardOf(const PassInfo* only);
 /// tg-opt and each program of a pass.
 std::vector<ToolCard> passTools();
 
-struct ExitCode {
+struct ExitStatus {
   const char *code, *meaning;
 };
 /// Of tg-run; those of tg-opt are the first three.
-const std::vector<ExitCode>& exitCodes();
+const std::vector<ExitStatus>& exitCodes();
 
 struct Variable {
   const char *name, *meaning;

@@ -67,7 +67,7 @@ std::string runPage() {
     if (refers) out += "\nAnd those of [model and device](#model-and-device).\n";
   }
   out += "\n## Exit codes\n\n| code | meaning |\n|---|---|\n";
-  for (const ExitCode& code : exitCodes()) out += fmt::format("| {} | {} |\n", code.code, code.meaning);
+  for (const ExitStatus& code : exitCodes()) out += fmt::format("| {} | {} |\n", code.code, code.meaning);
   out += "\n## Environment\n\n| variable | meaning |\n|---|---|\n";
   for (const Variable& variable : environment())
     out += fmt::format("| `{}` | {} |\n", variable.name, variable.meaning);

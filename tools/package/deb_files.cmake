@@ -22,7 +22,8 @@ foreach(root IN LISTS roots)
     compress(${page})
   endforeach()
   # Debian wants a reference to its own copy of the Apache licence; the exceptions to it are only in ours.
-  file(REMOVE ${doc}/LICENSE)
+  file(REMOVE ${doc}/LICENSE ${doc}/NOTICES)
+  file(READ ${CPACK_TG_SOURCE}/NOTICES notices)
   file(READ ${CPACK_TG_SOURCE}/LICENSE licence)
   string(FIND "${licence}" "LLVM Exceptions to the Apache" exceptions)
   if(exceptions LESS 0)
@@ -31,7 +32,7 @@ foreach(root IN LISTS roots)
   string(SUBSTRING "${licence}" ${exceptions} -1 licence)
   file(WRITE ${doc}/copyright "tensorgrad is Copyright 2026 the tensorgrad developers.\n\n"
     "Licensed under the Apache License 2.0 (/usr/share/common-licenses/Apache-2.0) with these exceptions:\n\n"
-    "${licence}")
+    "${licence}\n${notices}")
   file(WRITE ${doc}/changelog "${name} (${CPACK_PACKAGE_VERSION}) unstable; urgency=low\n\n"
     "  * Version ${CPACK_PACKAGE_VERSION}.\n\n -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")
   compress(${doc}/changelog)

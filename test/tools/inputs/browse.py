@@ -29,6 +29,15 @@ for text in re.findall(r"<path [^>]*data-key[^>]*>", dom):
     curves.append((path["data-run"], path["data-key"], path["class"], len(re.findall("[ML]", path["d"]))))
 for curve in sorted(curves):
     print("curve", *curve)
+# How far a smoothed curve ends from its raw one, in pixels.
+ends = {}
+for text in re.findall(r"<path [^>]*data-key[^>]*>", dom):
+    path = attributes(text)
+    ends[path["data-run"], path["data-key"], path["class"]] = float(path["d"].split()[-1])
+for run, key, kind in sorted(ends):
+    if kind == "smooth":
+        near = abs(ends[run, key, kind] - ends[run, key, "raw"]) < 8
+        print("end", run, key, "near" if near else "far")
 counts = collections.Counter()
 for name, body in re.findall(r'<table id="(\w+)">.*?<tbody>(.*?)</tbody>', dom, flags=re.S):
     counts[name] = body.count("<tr>")

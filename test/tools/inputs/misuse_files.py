@@ -123,8 +123,6 @@ def prepare(tg_run, affine, folder):
         with open(f"{folder}/damaged/ckpt/{step}/model.safetensors", "r+b") as file:
             file.seek(-1, os.SEEK_END)
             file.write(b"\x55")
-    shutil.copytree(f"{folder}/run", f"{folder}/unsaved")
-    shutil.rmtree(f"{folder}/unsaved/ckpt")
     shutil.copytree(f"{folder}/run/ckpt/step_00000004", f"{folder}/alone")
     shutil.copytree(f"{folder}/run", f"{folder}/metrics")
     write(folder, "metrics/metrics.jsonl", "no row\n{\n")

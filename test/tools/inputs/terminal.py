@@ -188,7 +188,8 @@ def main():
     code, seen, terminal = at_terminal(command("bad", "--no-shuffle", "--steps=1000", "--log-every=500",
                                                data="--data=x=@x.npy,y=@y.npy"), folder, 80, nothing)
     assert code == 3 and BAR.search(seen), (code, seen[-500:])
-    check_end(terminal, folder, "bad", [r"tg-run train: error: the loss is nan at step 1000;"])
+    check_end(terminal, folder, "bad", [r"tg-run train: error: the loss is nan at step 1000;", r"note: input x is nan in row",
+                                          r"note: parameter w"])
     print("bars of all widths leave nothing")
 
 

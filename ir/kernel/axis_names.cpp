@@ -1,0 +1,41 @@
+#include "ir/kernel/axis_names.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tg {
+
+std::vector<std::string> axisNames(const Value& parameter) {
+  const Attr* attr = find(parameter.attrs, kAxisNames);
+  if (!attr || attr->kind != Attr::Kind::array || !parameter.type.isBuffer() ||
+      static_cast<int>(attr->list.size()) != parameter.type.rank())
+    return {};
+  std::vector<std::string> names;
+  for (const Attr& each : attr->list) names.push_back(each.text);
+  return names;
+}
+
+void setAxisNames(Value& parameter, const std::vector<std::string>& names) {
+  if (std::all_of(names.begin(), names.end(), [](const std::string& name) { return name.empty(); })) return;
+  std::vector<Attr> list;
+  for (const std::string& name : names) list.push_back(Attr::string(name));
+  set(parameter.attrs, kAxisNames, Attr::array(std::move(list)));
+}
+
+std::string namedType(const Value& parameter) {
+  const std::vector<std::string> names = axisNames(parameter);
+  if (names.empty()) return parameter.type.str();
+  // The names take the places of the question marks, in their order.
+  std::string text = parameter.type.str(), out;
+  size_t from = 0;
+  for (int axis = 0; axis < parameter.type.rank(); ++axis) {
+    if (parameter.type.shape[axis] != Shape::kDynamic) continue;
+    size_t at = text.find('?', from);
+    const std::string& name = names[static_cast<size_t>(axis)];
+    out += text.substr(from, at - from) + (name.empty() ? "?" : name);
+    from = at + 1;
+  }
+  return out + text.substr(from);
+}
+
+}  // namespace tg

@@ -1,0 +1,146 @@
+#include "ir/kernel/shared_memory.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+#include "ir/kernel/element.h"
+#include "ir/kernel/kernel.h"
+
+namespace tg {
+namespace {
+
+bool meets(const Op& op) { return op.code == Opcode::k_barrier || op.code == Opcode::k_workgroup_reduce; }
+
+bool touches(const Op& op, const Value* buffer) {
+  if (const Operand* element = elementOf(op); element && element->value == buffer) return true;
+  return std::any_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
+    return std::any_of(region->ops.begin(), region->ops.end(),
+                       [&](const auto& inner) { return touches(*inner, buffer); });
+  });
+}
+
+/// Whether the workgroup meets inside of an op behind its last access to a buffer, or before its first.
+template <bool kBehind>
+bool meetsInside(const Op& op, const Value* buffer) {
+  auto meetsIn = [&](auto at, auto end) {
+    for (; at != end; ++at) {
+      if (meets(**at)) return true;
+      if (touches(**at, buffer)) return meetsInside<kBehind>(**at, buffer);
+    }
+    return true;  // the body has no access
+  };
+  return !op.regions.empty() && std::all_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
+    const auto& ops = region->ops;
+    return kBehind ? meetsIn(ops.rbegin(), ops.rend()) : meetsIn(ops.begin(), ops.end());
+  });
+}
+
+/// A shared buffer of the kernel's body and the first and last op there that access it.
+struct Range {
+  Value* buffer;
+  size_t first, last;
+};
+
+class Overlap {
+ public:
+  explicit Overlap(Item& kernel) : kernel_(kernel), ops_(kernel.body.ops) {}
+  void run();
+
+ private:
+  std::optional<Range> rangeOf(Value* buffer) const;
+  bool apart(const Range& earlier, const Range& later) const;
+  void replace(const Value* from, Value* to);
+
+  Item& kernel_;
+  std::vector<std::unique_ptr<Op>>& ops_;
+};
+
+std::optional<Range> Overlap::rangeOf(Value* buffer) const {
+  std::optional<Range> out;
+  for (size_t at = 0; at < ops_.size(); ++at) {
+    if (!touches(*ops_[at], buffer)) continue;
+    if (!out) out = Range{buffer, at, at};
+    out->last = at;
+  }
+  return out;
+}
+
+bool Overlap::apart(const Range& earlier, const Range& later) const {
+  if (earlier.last >= later.first) return false;
+  auto begin = ops_.begin() + static_cast<std::ptrdiff_t>(earlier.last) + 1;
+  auto end = ops_.begin() + static_cast<std::ptrdiff_t>(later.first);
+  return std::any_of(begin, end, [](const auto& op) { return meets(*op); }) ||
+         meetsInside<true>(*ops_[earlier.last], earlier.buffer) ||
+         meetsInside<false>(*ops_[later.first], later.buffer);
+}
+
+/// The extents of the buffer that can stand for both, if one has at least those of the other.
+std::optional<Shape> shapeOfBoth(const Type& a, const Type& b) {
+  if (a.dtype != b.dtype || a.lanes != b.lanes || a.shape.rank() != b.shape.rank()) return {};
+  bool first = true, second = true;
+  for (int axis = 0; axis < a.shape.rank(); ++axis) {
+    first = first && a.shape[axis] >= b.shape[axis];
+    second = second && b.shape[axis] >= a.shape[axis];
+  }
+  if (!first && !second) return {};
+  return first ? a.shape : b.shape;
+}
+
+void Overlap::replace(const Value* from, Value* to) {
+  walk(kernel_.body, [&](Op& op) {
+    forEachUse(op, [&](Value*& value) {
+      if (value == from) value = to;
+    });
+  });
+}
+
+void Overlap::run() {
+  std::vector<Range> ranges, kept;
+  for (const auto& op : ops_) {
+    if (op->code != Opcode::k_shared) continue;
+    if (std::optional<Range> range = rangeOf(op->result())) ranges.push_back(*range);
+  }
+  std::stable_sort(ranges.begin(), ranges.end(),
+                   [](const Range& a, const Range& b) { return a.first < b.first; });
+  std::vector<const Value*> gone;
+  for (const Range& range : ranges) {
+    auto earlier = std::find_if(kept.begin(), kept.end(), [&](const Range& each) {
+      return shapeOfBoth(each.buffer->type, range.buffer->type) && apart(each, range);
+    });
+    if (earlier == kept.end()) {
+      kept.push_back(range);
+      continue;
+    }
+    earlier->buffer->type.shape = *shapeOfBoth(earlier->buffer->type, range.buffer->type);
+    earlier->last = range.last;
+    replace(range.buffer, earlier->buffer);
+    gone.push_back(range.buffer);
+  }
+  std::erase_if(ops_, [&](const auto& op) {
+    return op->code == Opcode::k_shared && std::find(gone.begin(), gone.end(), op->result()) != gone.end();
+  });
+}
+
+}  // namespace
+
+int64_t sharedBytes(const Item& kernel) {
+  int64_t bytes = 0;
+  walk(kernel.body, [&](const Op& op) {
+    if (op.code == Opcode::k_shared) bytes += op.result()->type.bytes();
+  });
+  return bytes;
+}
+
+void overlapSharedBuffers(Item& kernel) {
+  // The extents of a buffer that tgk.dim reads, and rows that a matrix lies in, must stay.
+  bool fixed = false;
+  walk(kernel.body, [&](const Op& op) {
+    bool dim = op.code == Opcode::k_dim && op.in(0)->type.mode == BufMode::shared;
+    fixed = fixed || dim || isCoopmatOp(op.code);
+  });
+  if (!fixed) Overlap(kernel).run();
+}
+
+}  // namespace tg

@@ -1,0 +1,19 @@
+// How much shared memory a kernel takes, and taking less.
+#pragma once
+
+#include <cstdint>
+
+#include "ir/module.h"
+
+namespace tg {
+
+/// Bytes of the kernel's shared buffers.
+int64_t sharedBytes(const Item& kernel);
+
+/// Lets shared buffers of one element type and rank take one place where all accesses of one are done before
+/// the first of the other, with a meeting of the workgroup between: the earlier buffer, grown to the larger
+/// extents, stands for both. What invocations read stays the same; an element that is read before it is
+/// written, undefined as ever, may hold what the earlier buffer left.
+void overlapSharedBuffers(Item& kernel);
+
+}  // namespace tg

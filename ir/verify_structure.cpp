@@ -1,0 +1,364 @@
+#include "ir/verify_structure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/access.h"
+#include "ir/infer.h"
+#include "ir/lexer.h"
+
+namespace tg {
+namespace {
+
+using Kind = Operand::Kind;
+using table::Slot;
+using table::SlotKind;
+
+bool isPlain(const Operand& operand) { return operand.kind == Kind::value || operand.kind == Kind::literal; }
+
+/// What is wrong with an operand by itself, "" when nothing is: null values, parts that are missing or of
+/// another kind. Looks at no value.
+std::string_view malformed(const Operand& operand, int depth) {
+  if (depth > kMaxNesting) return "is nested too deeply";
+  auto all = [&](auto fits) { return std::all_of(operand.items.begin(), operand.items.end(), fits); };
+  switch (operand.kind) {
+  case Kind::value: return operand.value ? "" : "is null";
+  case Kind::element:
+    if (!operand.value) return "is an element of null";
+    if (!all(isPlain)) return "has an index that is no value";
+    break;
+  case Kind::binding:
+    if (!operand.value || operand.items.size() != 1) return "binds no argument to a source";
+    if (!isPlain(operand.items[0]) && operand.items[0].kind != Kind::group) return "is bound to no value";
+    break;
+  case Kind::group:
+    if (operand.items.empty() || !all([](const Operand& item) { return item.kind == Kind::value; }))
+      return "is a group of other things than values";
+    break;
+  case Kind::range:
+    if (operand.items.size() != 2 || !all([](const Operand& item) { return item.isInteger; }))
+      return "is no range of bytes";
+    break;
+  case Kind::keyword:
+    if (operand.text == "iter_args" && !all([](const Operand& item) { return item.kind == Kind::binding; }))
+      return "binds no arguments";
+    break;
+  case Kind::symbol:
+  case Kind::literal: break;
+  }
+  for (const Operand& item : operand.items)
+    if (std::string_view why = malformed(item, depth + 1); !why.empty()) return why;
+  return "";
+}
+
+bool fits(const Slot& slot, const Operand& operand) {
+  switch (slot.kind) {
+  case SlotKind::callee:
+  case SlotKind::symbol: return operand.kind == Kind::symbol;
+  case SlotKind::element: return operand.kind == Kind::element;
+  case SlotKind::literal:
+    return operand.kind == Kind::literal || (operand.kind == Kind::keyword && operand.text == "dense");
+  case SlotKind::bindings: return operand.kind == Kind::binding && operand.items[0].kind != Kind::literal;
+  case SlotKind::binding: return operand.kind == Kind::binding && operand.items[0].kind != Kind::group;
+  case SlotKind::keyword:
+  case SlotKind::args: return operand.kind == Kind::keyword && operand.text == slot.name;
+  default: return isPlain(operand);
+  }
+}
+
+/// How the operands do not fill the slots of the op's row, in order; "" when they do.
+std::string unfilled(const Op& op) {
+  size_t next = 0;
+  const auto takeAll = [&](const Slot& slot) {
+    while (next < op.operands.size() && fits(slot, op.operands[next])) ++next;
+  };
+  for (const Slot& slot : op.info().slots) {
+    const bool here = next < op.operands.size() && fits(slot, op.operands[next]);
+    switch (slot.kind) {
+    case SlotKind::values:
+    case SlotKind::bindings: takeAll(slot); break;
+    case SlotKind::optional:
+    case SlotKind::keyword: next += here; break;
+    default:
+      if (here)
+        ++next;
+      else if (next < op.operands.size())
+        return fmt::format("operand '{}' has the wrong form", slot.name);
+      else
+        return fmt::format("operand '{}' is missing", slot.name);
+    }
+  }
+  if (next == op.operands.size()) return "";
+  return fmt::format("{} operands, of which {} fill its slots", op.operands.size(), next);
+}
+
+/// The arguments that an op's bindings define, in the order of its first region's.
+void boundArguments(const std::vector<Operand>& operands, std::vector<const Value*>& out) {
+  for (const Operand& operand : operands) {
+    if (operand.kind == Kind::binding) out.push_back(operand.value);
+    if (operand.kind == Kind::keyword) boundArguments(operand.items, out);
+  }
+}
+
+/// What is wrong with a type, "" when nothing is.
+std::string wrongType(const Type& type) {
+  const bool lanes = type.lanes == 1 || type.lanes == 2 || type.lanes == 4;
+  Shape fixed = type.shape;
+  for (int axis = 0; type.isBuffer() && axis < fixed.rank(); ++axis)
+    if (fixed[axis] == Shape::kDynamic) fixed[axis] = 1;
+  if (type.kind == Type::Kind::none) return "has no type";
+  if (!lanes) return fmt::format("is a vector of {}", type.lanes);
+  if (hasValidExtents(fixed)) return "";
+  return fmt::format("is {}; extents are 1 or more and their product at most {}", type.str(), kMaxElements);
+}
+
+class StructureVerifier {
+ public:
+  StructureVerifier(const Item& item, const Module& module) : item_(item), module_(module) {}
+  Result<void> run();
+
+ private:
+  /// What may be named at a place, and what the innermost block has added to it.
+  struct Scope {
+    std::unordered_set<const Value*> values;
+    std::unordered_set<std::string_view> names;
+    std::vector<const Value*> own;
+  };
+
+  Result<void> block(const Block& block, int depth);
+  Result<void> op(const Op* op, int depth);
+  Result<void> operands(const Op& op);
+  Result<void> uses(const Op& op);
+  Result<void> arguments(const Block& block, const Loc& loc, std::string_view owner);
+  Result<void> results(const Op& op);
+  Result<void> regions(const Op& op, int depth);
+  Result<void> bindings(const Op& op);
+  Result<void> define(const Value* value, const Loc& loc, std::string_view owner);
+  Result<void> place(const Value& value, const Loc& loc, std::string_view owner);
+  std::string missing(const Value* value) const;
+
+  static Error bad(const Op& op, std::string_view label, std::string_view why) {
+    return failAt(op.loc, fmt::format("{} [op.{}]: {}", op.info().name, label, why));
+  }
+
+  const Item& item_;
+  const Module& module_;
+  Scope scope_;
+};
+
+/// Whether a block, which may be broken, holds a value.
+bool holds(const Block& block, const Value* value, int depth = 0) {
+  auto is = [&](const std::unique_ptr<Value>& each) { return each.get() == value; };
+  if (std::any_of(block.args.begin(), block.args.end(), is)) return true;
+  for (const auto& op : block.ops) {
+    if (!op) continue;
+    if (std::any_of(op->results.begin(), op->results.end(), is)) return true;
+    for (const auto& region : op->regions)
+      if (region && depth <= kMaxNesting && holds(*region, value, depth + 1)) return true;
+  }
+  return false;
+}
+
+/// Why a value that is not visible is not; it may be gone.
+std::string StructureVerifier::missing(const Value* value) const {
+  if (holds(item_.body, value)) return fmt::format("%{} is used where it is not defined yet", value->name);
+  for (const auto& other : module_.items)
+    if (holds(other->body, value)) return fmt::format("%{} is a value of @{}", value->name, other->name);
+  return "an operand is a value that the module does not hold";
+}
+
+Result<void> StructureVerifier::define(const Value* value, const Loc& loc, std::string_view owner) {
+  if (!value) return failAt(loc, fmt::format("{} [op.result]: a value is null", owner));
+  if (!isSymbolName(value->name))
+    return failAt(loc, fmt::format("{} [op.name]: '%{}' is no name of a value", owner, value->name));
+  if (!scope_.names.insert(value->name).second)
+    return failAt(loc, fmt::format("{} [op.name]: %{} names two values", owner, value->name));
+  if (std::string why = wrongType(value->type); !why.empty())
+    return failAt(loc, fmt::format("{} [op.type]: %{} {}", owner, value->name, why));
+  TG_CHECK(place(*value, loc, owner));
+  scope_.values.insert(value);
+  scope_.own.push_back(value);
+  return {};
+}
+
+/// The value whose bytes another takes over is one that is defined.
+Result<void> StructureVerifier::place(const Value& value, const Loc& loc, std::string_view owner) {
+  const Value* inplace = value.place ? value.place->inplace : nullptr;
+  if (!inplace || scope_.values.contains(inplace)) return {};
+  return failAt(loc, fmt::format("{} [op.place]: %{} stands in place of a value: {}", owner, value.name,
+                                 missing(inplace)));
+}
+
+Result<void> StructureVerifier::operands(const Op& op) {
+  for (size_t index = 0; index < op.operands.size(); ++index)
+    if (std::string_view why = malformed(op.operands[index], 0); !why.empty())
+      return bad(op, "operand", fmt::format("operand {} {}", index, why));
+  TG_CHECK(uses(op));
+  if (std::string why = unfilled(op); !why.empty()) return bad(op, "operand", why);
+  return {};
+}
+
+Result<void> StructureVerifier::uses(const Op& op) {
+  const Value* unknown = nullptr;
+  forEachUse(op, [&](const Value* value) {
+    if (!unknown && !scope_.values.contains(value)) unknown = value;
+  });
+  if (unknown) return bad(op, "scope", missing(unknown));
+  return {};
+}
+
+Result<void> StructureVerifier::results(const Op& op) {
+  size_t members = 0;
+  for (int count : op.groups) {
+    if (count < 0) return bad(op, "result", fmt::format("a group of {} results", count));
+    members += count == 0 ? 1 : static_cast<size_t>(count);
+  }
+  if (!op.groups.empty() && members != op.results.size())
+    return bad(op, "result", fmt::format("groups of {} results, it has {}", members, op.results.size()));
+  for (const auto& result : op.results) {
+    TG_CHECK(define(result.get(), op.loc, op.info().name));
+    if (result->def != &op)
+      return bad(op, "result", fmt::format("%{} does not know that this op defines it", result->name));
+  }
+  return {};
+}
+
+/// An op's first region takes what the op binds, in order; the others take nothing.
+Result<void> StructureVerifier::bindings(const Op& op) {
+  std::vector<const Value*> bound;
+  boundArguments(op.operands, bound);
+  const size_t taken = op.regions.empty() ? 0 : op.regions[0]->args.size();
+  bool same = bound.size() == taken;
+  for (size_t index = 0; same && index < bound.size(); ++index)
+    same = bound[index] == op.regions[0]->args[index].get();
+  if (!same)
+    return bad(op, "region",
+               fmt::format("{} arguments are bound, its region has {} or others", bound.size(), taken));
+  if (op.code != Opcode::fused) return {};
+  for (const Operand& operand : op.operands)
+    if (const Type type = boundType(operand.items[0]); operand.value->type != type)
+      return bad(op, "region",
+                 fmt::format("%{} is {}, what it is bound to {}", operand.value->name,
+                             operand.value->type.str(), type.str()));
+  return {};
+}
+
+Result<void> StructureVerifier::regions(const Op& op, int depth) {
+  const int wanted = op.info().regions, given = static_cast<int>(op.regions.size());
+  const int least = op.code == Opcode::k_if ? 1 : wanted;
+  if (given < least || given > wanted)
+    return bad(op, "region", fmt::format("{} regions, it takes {}", given, wanted));
+  for (const auto& region : op.regions)
+    if (!region) return bad(op, "region", "a region is null");
+  TG_CHECK(bindings(op));
+  if (depth >= kMaxNesting && !op.regions.empty())
+    return bad(op, "region", fmt::format("regions are nested deeper than {}", kMaxNesting));
+  for (const auto& region : op.regions) {
+    Scope outer;
+    if (op.code == Opcode::fused)
+      std::swap(outer, scope_);  // isolated from above
+    else
+      std::swap(outer.own, scope_.own);
+    TG_CHECK(arguments(*region, op.loc, op.info().name));
+    TG_CHECK(block(*region, depth + 1));
+    if (op.code == Opcode::fused) {
+      std::swap(outer, scope_);
+      continue;
+    }
+    for (const Value* value : scope_.own) scope_.values.erase(value), scope_.names.erase(value->name);
+    std::swap(outer.own, scope_.own);
+  }
+  return {};
+}
+
+Result<void> StructureVerifier::arguments(const Block& block, const Loc& loc, std::string_view owner) {
+  for (const auto& arg : block.args) {
+    TG_CHECK(define(arg.get(), loc, owner));
+    if (arg->def || arg->block != &block)
+      return failAt(loc, fmt::format("{} [op.region]: %{} does not know the region it is an argument of",
+                                     owner, arg->name));
+  }
+  return {};
+}
+
+Result<void> StructureVerifier::op(const Op* op, int depth) {
+  if (!op)
+    return failAt(item_.loc, fmt::format("{} @{} [op.region]: an op is null", name(item_.kind), item_.name));
+  TG_CHECK(operands(*op));
+  TG_CHECK(regions(*op, depth));
+  return results(*op);
+}
+
+Result<void> StructureVerifier::block(const Block& block, int depth) {
+  for (const auto& each : block.ops) TG_CHECK(op(each.get(), depth));
+  return {};
+}
+
+Result<void> StructureVerifier::run() {
+  const std::string owner = fmt::format("{} @{}", name(item_.kind), item_.name);
+  TG_CHECK(arguments(item_.body, item_.loc, owner));
+  for (const Operand& extent : item_.grid) {
+    std::string_view why = malformed(extent, 0);
+    bool visible = true;
+    auto look = [&](const Value* value) { visible = visible && scope_.values.contains(value); };
+    if (why.empty()) forEachValue(extent, look);
+    if (!why.empty() || !visible)
+      return failAt(item_.loc, fmt::format("{} [kernel.grid]: an extent {}", owner,
+                                           visible ? why : "reads a value that is no parameter"));
+  }
+  for (const NamedType& result : item_.results)
+    if (std::string why = wrongType(result.type); !why.empty() || !isSymbolName(result.name))
+      return failAt(item_.loc, fmt::format("{} [op.type]: result '{}' {}", owner, result.name,
+                                           why.empty() ? "has no name a text can spell" : why));
+  return block(item_.body, 0);
+}
+
+}  // namespace
+
+bool isSymbolName(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), isWordChar);
+}
+
+Result<void> verifyStructure(const Item& item, const Module& module) {
+  return StructureVerifier(item, module).run();
+}
+
+static void oversized(const Block& block, Error& errors, int depth = 0) {
+  for (const auto& op : block.ops) {
+    if (!op) continue;
+    for (const auto& result : op->results)
+      if (result && result->type.isTensor() && result->type.elements() > kMaxElements)
+        errors.append(
+            failAt(op->loc, fmt::format("{} [op.type]: %{} would be {}, of more than {} elements",
+                                        op->info().name, result->name, result->type.str(), kMaxElements)));
+    for (const auto& region : op->regions)
+      if (region && depth < kMaxNesting) oversized(*region, errors, depth + 1);
+  }
+}
+
+Result<void> verifySizes(const Module& module) {
+  Error errors;
+  for (const auto& item : module.items) oversized(item->body, errors);
+  if (!errors.empty()) return errors;
+  return {};
+}
+
+Result<void> verifyItemNames(const Module& module) {
+  std::set<std::pair<ItemKind, std::string_view>> seen;
+  for (const auto& item : module.items) {
+    if (!isSymbolName(item->name))
+      return failAt(item->loc,
+                    fmt::format("{} [item.name]: '@{}' is no name of an item", name(item->kind), item->name));
+    const ItemKind kind = item->kind == ItemKind::state ? ItemKind::param : item->kind;
+    if (!seen.insert({kind, item->name}).second)
+      return failAt(item->loc,
+                    fmt::format("{} [item.name]: @{} names two items", name(item->kind), item->name));
+  }
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,131 @@
+#include "passes/kernel/cut.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/kernel/kernel.h"
+#include "passes/kernel/effects.h"
+
+namespace tg {
+namespace {
+
+using Values = std::unordered_set<const Value*>;
+
+/// Which values and buffers a value goes into.
+class ValueFlow {
+ public:
+  explicit ValueFlow(const Block& body) { visit(body); }
+  Values after(const Value* from) const { return reach(next_, {from}); }
+  bool passes(const Value* from, const Value* to) const {
+    auto it = last_.find(to);
+    return it != last_.end() && std::find(it->second.begin(), it->second.end(), from) != it->second.end();
+  }
+  Values before(const std::vector<const Value*>& to) const { return reach(last_, to); }
+
+ private:
+  using Edges = std::unordered_map<const Value*, std::vector<const Value*>>;
+
+  void visit(const Block& block);
+  void visitOp(const Op& op);
+  void add(const Operand& from, const Value* to) {
+    if (!from.value) return;
+    next_[from.value].push_back(to);
+    last_[to].push_back(from.value);
+  }
+  static Values reach(const Edges& edges, const std::vector<const Value*>& start);
+
+  Edges next_, last_;
+};
+
+Values ValueFlow::reach(const Edges& edges, const std::vector<const Value*>& start) {
+  Values seen(start.begin(), start.end());
+  std::vector<const Value*> open = start;
+  while (!open.empty()) {
+    auto it = edges.find(open.back());
+    open.pop_back();
+    if (it == edges.end()) continue;
+    for (const Value* value : it->second)
+      if (seen.insert(value).second) open.push_back(value);
+  }
+  return seen;
+}
+
+void ValueFlow::visit(const Block& block) {
+  for (const auto& op : block.ops) {
+    for (const auto& region : op->regions) visit(*region);
+    visitOp(*op);
+  }
+}
+
+void ValueFlow::visitOp(const Op& op) {
+  if (op.code == Opcode::k_if) {
+    for (const auto& region : op.regions)
+      if (const Op* yield = yieldOf(*region))
+        for (size_t i = 0; i < op.results.size(); ++i) add(yield->operands[i], op.results[i].get());
+  } else if (op.code == Opcode::k_for) {
+    const auto& carried = iterArgs(op);
+    const Op* yield = yieldOf(*op.regions[0]);
+    for (size_t i = 0; i < carried.size(); ++i)
+      for (const Operand* from : {&carried[i].items[0], &yield->operands[i]}) {
+        add(*from, carried[i].value);
+        if (!op.results.empty()) add(*from, op.results[i].get());
+      }
+  } else if (const Operand* element = elementOf(op)) {
+    if (writesElement(op)) add(op.operands[static_cast<size_t>(broughtOperand(op))], element->value);
+    for (const auto& result : op.results) add(*element, result.get());
+  } else if (op.code != Opcode::k_stop_gradient) {
+    for (const auto& result : op.results)
+      for (const Operand& operand : op.operands)
+        if (operand.kind == Operand::Kind::value && operand.value->type.dtype != DType::i1 &&
+            result->type.dtype != DType::i1)
+          add(operand, result.get());
+  }
+}
+
+}  // namespace
+
+std::vector<Diagnostic> findCuts(const Item& kernel, const Activity& activity,
+                                 const std::vector<const Value*>& wrt, const std::vector<const Value*>& of) {
+  ValueFlow flow(kernel.body);
+  Values useful = flow.before(of);
+  std::vector<const Op*> cuts;
+  walk(kernel.body, [&](Op& op) {
+    if (op.results.size() != 1 || elementOf(op) || !op.regions.empty()) return;
+    const Value* result = op.result();
+    auto passes = [&](const Operand& operand) {
+      return operand.kind == Operand::Kind::value && activity.varied(operand.value) &&
+             flow.passes(operand.value, result);
+    };
+    if (!activity.varied(result) && useful.contains(result) &&
+        std::any_of(op.operands.begin(), op.operands.end(), passes))
+      cuts.push_back(&op);
+  });
+  std::vector<Diagnostic> out;
+  auto remark = [&](const Op& op, const std::string& consequence) {
+    out.push_back(
+        {Severity::remark,
+         op.loc,
+         fmt::format("kernel @{}: no gradient passes this {}{}; tgk.stop_gradient says that none is "
+                     "meant",
+                     kernel.name, op.info().name, consequence),
+         {}});
+  };
+  std::unordered_set<const Op*> told;
+  for (const Value* param : wrt) {
+    if (activity.active(param)) continue;
+    Values after = flow.after(param);
+    auto cut = std::find_if(cuts.begin(), cuts.end(), [&](const Op* op) {
+      return std::any_of(op->operands.begin(), op->operands.end(),
+                         [&](const Operand& operand) { return after.contains(operand.value); });
+    });
+    if (cut == cuts.end()) continue;
+    told.insert(*cut);
+    remark(**cut, fmt::format(", so that %{} has none", param->name));
+  }
+  for (const Op* op : cuts)
+    if (op->code == Opcode::k_bitcast && !told.contains(op)) remark(*op, "");
+  return out;
+}
+
+}  // namespace tg

@@ -1,0 +1,143 @@
+// Buffers that a backward step fills again, so that nothing of what was loaded from them is kept.
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "passes/kernel/effects.h"
+#include "passes/kernel/replay.h"
+
+namespace tg {
+
+/// Nobody writes to what the kernel's body filled once: backward steps read it where it is, as long as shared
+/// memory has room. Else the buffer filled again is another one, so that the forward sweep's, which is then
+/// read by few, is dropped with its stores.
+void Replay::declareRefills(int64_t sharedBytes) {
+  for (const auto& refill : facts_.refills()) {
+    const Value& primal = *refill->buffer;
+    bool local = primal.type.mode == BufMode::local;
+    bool fits = local || primal.type.dtype == DType::f16 || primal.type.bytes() <= sharedBytes;
+    if (fits && !local) sharedBytes -= primal.type.bytes();
+    FilledAgain& again = refills_[refill.get()];
+    if (!fits)
+      again = tapeFor(primal);
+    else if (refill->all && refill->block == &facts_.kernel().body)
+      again.buffer = buffers_.at(&primal);
+    else
+      again.buffer = local ? builder_.localBuffer(primal.type, primal.name)
+                           : builder_.sharedBuffer(primal.type, primal.name);
+  }
+}
+
+/// Whether the forward sweep's buffer serves as it is.
+bool Replay::stays(const Refill& refill) const {
+  return refills_.at(&refill).buffer == buffers_.at(refill.buffer);
+}
+
+/// A tape with a place for each workgroup.
+Replay::FilledAgain Replay::tapeFor(const Value& primal) {
+  const Item& kernel = facts_.kernel();
+  FilledAgain out;
+  Shape shape;
+  for (size_t axis = 0; axis < kernel.grid.size(); ++axis) {
+    const Operand& groups = kernel.grid[axis];
+    if (groups.isLiteral() && groups.integer == 1) continue;
+    out.groups.push_back(static_cast<int>(axis));
+    shape.push(groups.isLiteral() ? groups.integer : Shape::kDynamic);
+  }
+  for (int64_t extent : primal.type.shape) {
+    if (shape.rank() == kMaxRank)
+      rankExceeded_ = true;
+    else
+      shape.push(extent);
+  }
+  out.buffer = builder_.parameter(Type::buffer(primal.type.dtype, primal.type.lanes, shape, BufMode::tape),
+                                  primal.name + "_tape");
+  tapes_[out.buffer] = {{}, out.groups, true};
+  return out;
+}
+
+/// What a load gives here: of a buffer that is filled again, after it was, outside of the forward sweep.
+KV Replay::loaded(const Op& op) {
+  const Operand& element = *elementOf(op);
+  const Refill* refill = sweeping_ ? nullptr : facts_.refillOf(op);
+  if (refill && !stays(*refill)) fill(*refill->block);
+  std::vector<KV> at = refill ? placeAgain(refills_.at(refill), element) : indices(element);
+  Value* from = refill ? refills_.at(refill).buffer : buffer(element.value);
+  builder_.setLoc(derivedLoc("vjp", op.loc));
+  builder_.hint(op.result()->name);
+  KV out = builder_.loadHere(from, at);
+  builder_.hint("");
+  return out;
+}
+
+std::vector<KV> Replay::placeAgain(const FilledAgain& target, const Operand& element) {
+  std::vector<KV> at;
+  for (int axis : target.groups) at.push_back(builder_.id(Opcode::k_workgroup_id, axis));
+  for (const KV& index : indices(element)) at.push_back(index);
+  return at;
+}
+
+/// Whether an op, or one in its bodies, fills a buffer of a block that is filled again.
+bool Replay::fills(const Op& op, const Block& block) const {
+  if (const Refill* refill = facts_.refillOf(op))
+    return writesElement(op) && refill->block == &block && !stays(*refill);
+  return std::any_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
+    return std::any_of(region->ops.begin(), region->ops.end(),
+                       [&](const auto& inner) { return fills(*inner, block); });
+  });
+}
+
+/// Fills the buffers of an open block again, unless that was done since it opened. What loads them for an
+/// earlier iteration is done before, and the workgroup sees the result.
+void Replay::fill(const Block& block) {
+  size_t frame = frames_.size();
+  while (frames_[--frame].block != &block)
+    assert(frame > 0 && "what fills a buffer is open where it is read");
+  if (std::exchange(frames_[frame].filled, true)) return;
+  size_t end = 0;
+  bool shared = false;
+  for (size_t at = 0; at < block.ops.size(); ++at)
+    if (fills(*block.ops[at], block)) end = at + 1;
+  for (const auto& refill : facts_.refills())
+    shared |= refill->buffer->type.mode == BufMode::shared && refill->block == &block;
+  run(frame, [&] {
+    if (shared) builder_.barrier();
+    for (size_t at = 0; at < end; ++at) {
+      if (shared && meets(*block.ops[at])) builder_.barrier();
+      if (fills(*block.ops[at], block)) fillBy(*block.ops[at], block);
+    }
+    if (shared) builder_.barrier();
+  });
+}
+
+/// Does again what an op stores to the buffers of `block`.
+void Replay::fillBy(const Op& op, const Block& block) {
+  auto body = [&](const Block& region) {
+    for (const auto& inner : region.ops)
+      if (fills(*inner, block)) fillBy(*inner, block);
+  };
+  if (op.code == Opcode::k_for) {
+    runLoop(op, Kind::again, false, body);
+  } else if (op.code == Opcode::k_if) {
+    bool uniform = uniformFlow() && facts_.entersUniformly(op);
+    auto side = [&](size_t region) {
+      frames_.push_back(
+          {op.regions[region].get(), builder_.depth(), Kind::again, uniform, {}, {}, {}, false});
+      body(*op.regions[region]);
+      frames_.pop_back();
+      return std::vector<KV>{};
+    };
+    KernelBuilder::BranchBody otherwise;
+    if (op.regions.size() > 1) otherwise = [&] { return side(1); };
+    builder_.branch(
+        operand(op, 0), {}, [&] { return side(0); }, otherwise);
+  } else {
+    const FilledAgain& target = refills_.at(facts_.refillOf(op));
+    KV value = operand(op, 0);
+    std::vector<KV> at = placeAgain(target, *elementOf(op));
+    builder_.setLoc(derivedLoc("vjp", op.loc));
+    builder_.store(value, target.buffer, at);
+  }
+}
+
+}  // namespace tg

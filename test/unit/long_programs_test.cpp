@@ -1,0 +1,171 @@
+// Long and doubling programs: every stage takes time in proportion, without recursion over their length, or
+// refuses them by the limit they pass. Lengths are those at which a stack of 8 MiB once was too short.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "passes/pass.h"
+#include "test/unit/module_text.h"
+
+namespace tg::test {
+namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kLength = 2000;
+#else
+constexpr int kLength = 20000;
+#endif
+
+/// The pipeline's error, "" without one.
+std::string errorOf(const std::string& text, const std::string& pipeline) {
+  auto module = parse(text, "long.tgir");
+  if (!module) return module.error().str();
+  auto passes = PassManager::parse(pipeline);
+  EXPECT_TRUE(passes) << passes.error().str();
+  auto ran = passes->reproducer("").verifyEach(VerifyEach::on).run(*module);
+  return ran ? "" : ran.error().str();
+}
+
+constexpr const char* kForward = "canonicalize,cse,dce,fuse,plan,spirv-emit{emit=kernel}";
+
+/// A function of one op after the other; `op(i)` follows `%vI = `, where %vI-1 is before it.
+std::string chain(int length, const std::function<std::string(int)>& op) {
+  std::string text = "module @m {\n  func @f(%x: tensor<4x4xf32>) -> (y: tensor<4x4xf32>) {\n"
+                     "    %v0 = tg.exp %x : tensor<4x4xf32>\n";
+  for (int i = 1; i < length; ++i) text += fmt::format("    %v{} = {} : tensor<4x4xf32>\n", i, op(i));
+  return text + fmt::format("    return %v{} : tensor<4x4xf32>\n  }}\n}}\n", length - 1);
+}
+
+TEST(LongPrograms, ElementwiseOpsGoThroughEveryStage) {
+  EXPECT_EQ(errorOf(chain(kLength, [](int i) { return fmt::format("tg.sin %v{}", i - 1); }), kForward), "");
+}
+
+TEST(LongPrograms, CompositesGoThroughEveryStage) {
+  EXPECT_EQ(errorOf(chain(kLength / 4, [](int i) { return fmt::format("tg.gelu %v{}", i - 1); }), kForward),
+            "");
+}
+
+TEST(LongPrograms, ViewsGoThroughEveryStage) {
+  auto view = [](int i) {
+    return i % 2 ? fmt::format("tg.transpose %v{} {{perm = [1, 0]}}", i - 1)
+                 : fmt::format("tg.flip %v{} {{axes = [0]}}", i - 1);
+  };
+  EXPECT_EQ(errorOf(chain(kLength, view), kForward), "");
+}
+
+TEST(LongPrograms, GradientsGoThroughEveryStage) {
+  std::string text = "module @m {\n  param @w : tensor<4x3xf32>\n"
+                     "  func @train(%x: tensor<4x3xf32>) -> (loss: tensor<f32>) {\n"
+                     "    %w = tg.param @w : tensor<4x3xf32>\n    %v0 = tg.mul %x, %w : tensor<4x3xf32>\n";
+  for (int i = 1; i < kLength / 10; ++i)
+    text += fmt::format("    %v{} = tg.sin %v{} : tensor<4x3xf32>\n", i, i - 1);
+  text += fmt::format("    %loss = tg.mean %v{} {{axes = [0, 1]}} : tensor<f32>\n"
+                      "    return %loss : tensor<f32>\n  }}\n}}\n",
+                      kLength / 10 - 1);
+  EXPECT_EQ(errorOf(text, "append-grad,append-adam,fuse,plan,spirv-emit{emit=kernel}"), "");
+}
+
+TEST(LongPrograms, ARegionLongerThanAKernelIsRefused) {
+  std::string text = "module @m stage(fused) {\n  func @f(%x: tensor<4xf32>) -> (y: tensor<4xf32>) {\n"
+                     "    %y = tg.fused (%v0 = %x) {schedule = map} : tensor<4xf32> {\n";
+  for (int i = 1; i < kLength; ++i)
+    text += fmt::format("      %v{} = tg.sin %v{} : tensor<4xf32>\n", i, i - 1);
+  text += fmt::format(
+      "      tg.yield %v{} : tensor<4xf32>\n    }}\n    return %y : tensor<4xf32>\n  }}\n}}\n", kLength - 1);
+  const std::string error = errorOf(text, "plan,spirv-emit{emit=kernel}");
+#ifdef __SANITIZE_ADDRESS__
+  EXPECT_EQ(error, "");
+#else
+  EXPECT_NE(error.find("a chain of more than 2000 ops in one kernel"), std::string::npos) << error;
+#endif
+}
+
+TEST(LongPrograms, JoinsThatDoubleAreRefused) {
+  std::string text = "module @m stage(fused) {\n  func @f(%x: tensor<1xf32>) -> (y: tensor<1048576xf32>) {\n"
+                     "    %y = tg.fused (%v0 = %x) {schedule = map} : tensor<1048576xf32> {\n";
+  for (int i = 1; i <= 20; ++i)
+    text += fmt::format("      %v{0} = tg.concat %v{1}, %v{1} {{axis = 0}} : tensor<{2}xf32>\n", i, i - 1,
+                        1 << i);
+  text += "      tg.yield %v20 : tensor<1048576xf32>\n    }\n    return %y : tensor<1048576xf32>\n  }\n}\n";
+  const std::string error = errorOf(text, "plan,spirv-emit{emit=kernel}");
+  EXPECT_NE(error.find("a kernel that computes more than 16384 elements for one result"), std::string::npos)
+      << error;
+}
+
+/// A kernel that calls @g0; `body(i)` is the func @gI, which gives %y.
+std::string calls(int length, const std::function<std::string(int)>& body) {
+  std::string text = "module @m {\n";
+  for (int i = 0; i < length; ++i)
+    text += fmt::format("  func @g{}(%a: f32) -> (y: f32) {{\n{}    return %y : f32\n  }}\n", i, body(i));
+  return text + fmt::format(R"(  func @g{}(%a: f32) -> (y: f32) {{
+    %y = tgk.exp %a : f32
+    return %y : f32
+  }}
+  kernel @k(%i: buf<4xf32, in>, %o: buf<4xf32, out>) workgroup(4) grid(1) {{
+    %t = tgk.global_id 0 : u32
+    %l = tgk.load %i[%t] : f32
+    %r = tgk.call @g0(%l) : f32
+    tgk.store %r, %o[%t]
+  }}
+  func @f(%x: tensor<4xf32>) -> (y: tensor<4xf32>) {{
+    %y = tg.custom @k(%x) : tensor<4xf32>
+    return %y : tensor<4xf32>
+  }}
+}}
+)",
+                            length);
+}
+
+TEST(LongPrograms, CallsOfCallsAreInlined) {
+  auto next = [](int i) { return fmt::format("    %y = tgk.call @g{}(%a) : f32\n", i + 1); };
+  EXPECT_EQ(errorOf(calls(kLength, next), kForward), "");
+}
+
+TEST(LongPrograms, CallsThatDoubleAreRefused) {
+  auto twice = [](int i) {
+    return fmt::format("    %p = tgk.call @g{0}(%a) : f32\n    %y = tgk.call @g{0}(%p) : f32\n", i + 1);
+  };
+  const std::string error = errorOf(calls(60, twice), "");
+  EXPECT_NE(error.find("kernel @k [kernel.inline]: it has more than 65536 ops where its calls are inlined"),
+            std::string::npos)
+      << error;
+  EXPECT_EQ(errorOf(calls(13, twice), ""), "");
+}
+
+TEST(LongPrograms, CallsInBranchesOfCallsAreRefused) {
+  auto inside = [](int i) {
+    return fmt::format("    %c = tgk.lt %a, 0.5 : bool\n    %y = tgk.if %c : f32 {{\n"
+                       "      %p = tgk.call @g{}(%a) : f32\n      tgk.yield %p : f32\n    }} else {{\n"
+                       "      tgk.yield %a : f32\n    }}\n",
+                       i + 1);
+  };
+  const std::string error = errorOf(calls(200, inside), "");
+  EXPECT_NE(error.find("kernel @k [kernel.inline]: regions are nested deeper than 64"), std::string::npos)
+      << error;
+  EXPECT_EQ(errorOf(calls(60, inside), ""), "");
+}
+
+TEST(LongPrograms, NestingHasALimit) {
+  const std::string open(100000, '['), close(100000, ']'),
+      call = "module @m {\n  func @f() {\n    tg.fill args";
+  EXPECT_NE(errorOf("module @m attributes {plan = " + open + close + "} {}", "").find("nested too deeply"),
+            std::string::npos);
+  EXPECT_NE(errorOf(call + "(" + open + close + ")\n    return\n  }\n}\n", "").find("nested too deeply"),
+            std::string::npos);
+  std::string ifs = "module @m {\n  kernel @k(%o: buf<4xf32, out>) workgroup(4) grid(1) {\n";
+  for (int i = 0; i < 100000; ++i) ifs += "tgk.if true {\n";
+  EXPECT_NE(errorOf(ifs, "").find("regions are nested too deeply"), std::string::npos);
+}
+
+TEST(LongPrograms, AMessageHasALimit) {
+  const std::string error =
+      errorOf("module @m {\n  func @f() {\n    %y = tg.exp %" + std::string(1000000, 'z') + " : f32\n", "");
+  EXPECT_LT(error.size(), 2500u);
+  EXPECT_NE(error.find("long.tgir:3:17: error: %zzz"), std::string::npos) << error;
+  EXPECT_NE(error.find("zzz is not defined here"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace tg::test

@@ -1,0 +1,40 @@
+#include "tools/driver/plugins.h"
+
+#include <dlfcn.h>
+
+#include <set>
+
+#include <fmt/format.h>
+
+#include "passes/plugin.h"
+
+namespace tg {
+
+Result<void> loadPassPlugin(const std::string& file) {
+  static std::set<void*> loaded;
+  // A name without a folder would be looked for among the system's libraries.
+  const std::string path = file.find('/') == std::string::npos ? "./" + file : file;
+  void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!object) return fail(fmt::format("the pass plug-in cannot be loaded: {}", dlerror()));
+  if (!loaded.insert(object).second) return {};
+  auto* entry = reinterpret_cast<const PassPlugin* (*)()>(dlsym(object, "tgPassPlugin"));
+  if (!entry) return fail(fmt::format("{} is no pass plug-in: it has no TG_PASS_PLUGIN(…)", file));
+  const PassPlugin& plugin = *entry();
+  if (plugin.version != kPassPluginVersion)
+    return fail(fmt::format("{} is a pass plug-in of version {}, and this tool takes version {}: build it "
+                            "against this tool's headers",
+                            file, plugin.version, kPassPluginVersion));
+  auto done = plugin.registerPasses();
+  return done ? done : fail(fmt::format("{} ({}): {}", file, plugin.name, done.error().message()));
+}
+
+Result<void> loadPassPlugins(const std::vector<std::string>& args) {
+  const std::string flag = "--load-pass-plugin";
+  for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
+    if (args[i].starts_with(flag + "=")) TG_CHECK(loadPassPlugin(args[i].substr(flag.size() + 1)));
+    if (args[i] == flag && i + 1 < args.size()) TG_CHECK(loadPassPlugin(args[i + 1]));
+  }
+  return {};
+}
+
+}  // namespace tg

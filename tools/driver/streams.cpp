@@ -1,0 +1,99 @@
+#include "tools/driver/streams.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+namespace {
+
+int outputError = 0;  ///< errno of the first write to standard output that failed
+
+/// Writes all of it; false, with errno, when that fails.
+bool writeAll(int file, const char* text, size_t size) {
+  for (size_t done = 0; done < size;) {
+    const ssize_t count = ::write(file, text + done, size - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+// Both say that all was written: a stream in its error state makes fmt::print throw, wherever that happens.
+ssize_t writeOutputStream(void*, const char* text, size_t size) {
+  if (!outputError && !writeAll(STDOUT_FILENO, text, size)) outputError = errno;
+  return static_cast<ssize_t>(size);
+}
+ssize_t writeErrorStream(void*, const char* text, size_t size) {
+  (void)writeAll(STDERR_FILENO, text, size);
+  return static_cast<ssize_t>(size);
+}
+
+/// A stream over `write` that is buffered as the one it takes the place of, or that one.
+FILE* streamOver(FILE* stream, ssize_t (*write)(void*, const char*, size_t), int buffering) {
+  cookie_io_functions_t functions{};
+  functions.write = write;
+  FILE* over = ::fopencookie(nullptr, "w", functions);
+  if (!over) return stream;
+  std::setvbuf(over, nullptr, buffering, BUFSIZ);
+  return over;
+}
+
+void openStreams() {
+  static bool open = false;
+  if (open) return;
+  open = true;
+  // A closed one would be the number of the next file that is opened, which messages would then go to.
+  for (int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(file, F_GETFD) < 0 && errno == EBADF)
+      (void)::open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  // A reader that is gone is an error of the write.
+  std::signal(SIGPIPE, SIG_IGN);
+  stdout = streamOver(stdout, writeOutputStream, ::isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
+  stderr = streamOver(stderr, writeErrorStream, _IONBF);
+}
+
+int failed(const std::string& tool, const char* why) {
+  fmt::print(stderr, "{}: error: {}\n", tool, why);
+  return 1;
+}
+
+int guarded(const std::string& tool, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return failed(tool, "out of memory");
+  } catch (const std::length_error&) {  // a container's size beyond any memory
+    return failed(tool, "out of memory");
+  } catch (const std::system_error& error) {  // such as a thread that cannot be started
+    return failed(tool, error.what());
+  }
+}
+
+}  // namespace
+
+std::string lostOutput() {
+  std::fflush(stdout);
+  return outputError ? fmt::format("cannot write standard output: {}", std::strerror(outputError)) : "";
+}
+
+int runTool(const std::string& tool, const std::function<int()>& body) {
+  openStreams();
+  const int code = guarded(tool, body);
+  const std::string lost = lostOutput();
+  if (lost.empty() || code != 0) return code;
+  return outputError == EPIPE ? 1 : failed(tool, lost.c_str());
+}
+
+}  // namespace tg

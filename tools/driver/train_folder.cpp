@@ -1,0 +1,272 @@
+#include "tools/driver/train_folder.h"
+
+#include <chrono>
+#include <filesystem>
+#include <span>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "ir/parser.h"
+#include "ir/text_hash.h"
+#include "runtime/data/file_io.h"
+#include "runtime/train/plan_report.h"
+#include "runtime/train/run_dir.h"
+#include "runtime/train/run_files.h"
+#include "tools/driver/io.h"
+#include "tools/driver/run_config.h"
+
+namespace tg {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// Synced and renamed as checkpoints are, so that a loss of power leaves it whole or not there.
+Result<void> writeText(const std::string& path, const std::string& text) {
+  return writeFile(path, std::as_bytes(std::span(text)));
+}
+
+/// The checkpoint that a path to a run or to one of its checkpoints means; none where the run has none.
+Result<std::optional<Checkpoint>> checkpointOf(const std::string& path, std::vector<std::string>& notes) {
+  std::string chosen = path;
+  if (runOf(path) == path) {
+    TG_TRY(LatestCheckpoint latest, latestCheckpoint(path));
+    std::string damaged;
+    for (const CheckpointEntry& entry : latest.skipped) {
+      damaged += fmt::format("\n  {}: {}", entry.path, entry.damage);
+      notes.push_back(fmt::format("warning: {} is skipped: {}", entry.path, entry.damage));
+    }
+    if (!latest.good && !damaged.empty())
+      return fail(fmt::format("{} has no good checkpoint to go on from{}", path, damaged));
+    if (!latest.good) return std::optional<Checkpoint>();
+    notes.push_back(fmt::format("resuming {} from step {}", path, latest.good->step));
+    chosen = latest.good->path;
+  }
+  TG_TRY(Checkpoint checkpoint, readCheckpoint(chosen));
+  return std::optional(std::move(checkpoint));
+}
+
+/// The k-th name for a run that was given none.
+std::string defaultName(const ModelFlags& model, int number) {
+  const std::string stem = model.file == "-" ? "stdin" : fs::path(model.file).stem().string();
+  const std::string first = fmt::format("runs/{}-{}", stem, model.seed);
+  return number == 1 ? first : fmt::format("{}-{}", first, number);
+}
+
+/// Whether a run is in the folder that may start anew there, since it was stopped before its first
+/// checkpoint.
+Result<bool> startsAnew(const std::string& dir) {
+  if (!fs::exists(RunDir{dir}.config())) return false;
+  TG_TRY(LatestCheckpoint latest, latestCheckpoint(dir));
+  if (!latest.good && latest.skipped.empty()) return true;
+  return fail(fmt::format(
+      "{0} holds a run already: --resume={0} goes on with it, another --run-dir starts anew", dir));
+}
+
+Error cannotMake(const std::string& dir, const std::error_code& error) {
+  return fail(fmt::format("cannot make the run's folder {}: {}", dir, error.message()));
+}
+
+/// A new folder by the first free default name. Of several starts at the same time, each makes its own.
+Result<std::string> makeDefault(const ModelFlags& model) {
+  std::error_code error;
+  fs::create_directories("runs", error);
+  for (int number = 1;; ++number) {
+    const std::string dir = defaultName(model, number);
+    if (error) return cannotMake(dir, error);
+    if (fs::create_directory(dir, error)) return dir;
+  }
+}
+
+/// What a run left that was stopped before its first checkpoint is kept under other names.
+Result<void> clearRun(OpenTraining& training) {
+  const RunDir dir{training.options.runDir};
+  training.notes.push_back(
+      fmt::format("note: {} was stopped before its first checkpoint, so it starts anew", dir.path));
+  std::error_code error;
+  if (!fs::remove(dir.config(), error) && error) return cannotMake(dir.path, error);
+  for (const std::string& path : {dir.log(), dir.metrics(), dir.samples()}) {
+    if (fs::is_empty(path, error) || error) continue;
+    TG_TRY(std::string aside, setAside(path));
+    training.notes.push_back(
+        fmt::format("note: its {} is kept as {}", fs::path(path).filename().string(), aside));
+  }
+  return syncFolder(dir.path);
+}
+
+Result<void> claim(const ModelFlags& model, const TrainFlags& flags, OpenTraining& training) {
+  std::string& dir = training.options.runDir;
+  if (!training.lock) {
+    std::error_code error;
+    if (flags.runDir.empty()) {
+      TG_TRY(dir, makeDefault(model));
+    } else if (fs::create_directories(dir, error); error) {
+      return cannotMake(dir, error);
+    }
+    TG_TRY(RunLock lock, RunLock::take(dir));
+    training.lock.emplace(std::move(lock));
+  }
+  TG_TRY(const bool anew, startsAnew(dir));
+  return anew ? clearRun(training) : Result<void>();
+}
+
+/// Later checkpoints than the one that is gone on from would count as the newest.
+Result<void> moveLaterAside(OpenTraining& training) {
+  TG_TRY(std::vector<std::string> moved, supersedeAfter(training.options.runDir, training.state.step));
+  for (const std::string& path : moved)
+    training.notes.push_back(
+        fmt::format("note: the run goes on from step {}, so a later checkpoint is kept as {}",
+                    training.state.step, path));
+  return {};
+}
+
+/// env.json as the run's first part wrote it; nothing where it is not there or damaged, which a warning says.
+Result<Json> earlierEnv(OpenTraining& training) {
+  const std::string file = RunDir{training.options.runDir}.env();
+  if (!training.resumed || !fs::exists(file)) return Json();
+  auto text = readInput(file);
+  Json env = text ? Json::parse(*text, nullptr, false) : Json();
+  if (env.is_object()) return env;
+  TG_TRY(std::string aside, setAside(file));
+  training.notes.push_back(
+      fmt::format("warning: {} is damaged, so it is kept as {} and written anew", file, aside));
+  return Json();
+}
+
+Result<void> writeEnv(const std::string& command, OpenTraining& training) {
+  TG_TRY(Json env, earlierEnv(training));
+  const RunDir dir{training.options.runDir};
+  if (env.is_null()) {
+    const SessionInfo info = training.model.session->info();
+    std::error_code error;
+    const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    env = {{"device", info.device},
+           {"driver", info.driver},
+           {"why", info.why},
+           {"version", training.state.version},
+           {"seed", training.state.seed},
+           {"parameters", info.parameters},
+           {"steps", training.options.steps},
+           {"unit", training.feed->unit()},
+           {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now))},
+           {"folder", fs::current_path(error).string()},
+           {"command", command}};
+  }
+  env["steps"] = training.options.steps;
+  return writeText(dir.env(), env.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+TypedOptions typedOptions(const CLI::App& app) {
+  TypedOptions typed;
+  for (const CLI::Option* option : app.get_options())
+    if (!option->empty()) typed[option->get_single_name()] = option->results();
+  typed.erase("config");
+  return typed;
+}
+
+Arguments overRunConfig(const std::string& run, const TypedOptions& typed) {
+  Arguments words = {"--config=" + RunDir{run}.config()};
+  for (const auto& [name, values] : typed)
+    for (const std::string& value : values) {
+      if (name == "FILE") {
+        words.push_back(value);
+      } else if (value.empty()) {
+        words.insert(words.end(), {"--" + name, value});
+      } else {
+        words.push_back(fmt::format("--{}={}", name, value));
+      }
+    }
+  return words;
+}
+
+Result<std::string> resumedRun(const TrainFlags& flags) {
+  if (flags.resume.empty()) return std::string();
+  const bool any = flags.resume == "auto";
+  std::string path = any ? flags.runDir : flags.resume;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  if (fs::exists(RunDir{runOf(path)}.config())) return path;
+  return any ? Result<std::string>(std::string()) : fail(fmt::format("--resume={}: no run is there", path));
+}
+
+Result<void> lockRun(const std::string& resume, const TrainFlags& flags, OpenTraining& out) {
+  const std::string run = runOf(resume);
+  if (!flags.dryRun) {
+    TG_TRY(RunLock lock, RunLock::take(run));
+    out.lock.emplace(std::move(lock));
+  }
+  TG_TRY(out.checkpoint, checkpointOf(resume, out.notes));
+  return checkRunFiles(run, out.checkpoint ? &out.checkpoint->state : nullptr);
+}
+
+Result<void> checkTyped(const std::string& run, const TypedOptions& typed) {
+  constexpr std::string_view compiled = "goes on with the module that it compiled",
+                             trained = "goes on with the parameters of its checkpoint";
+  static const std::pair<const char*, std::string_view> fixed[] = {
+      {"pipeline", compiled}, {"target", compiled},   {"tuning", compiled},
+      {"weights", trained},   {"init-from", trained}, {"set", trained}};
+  const std::string file = RunDir{run}.config();
+  TG_TRY(const std::string text, readInput(file));
+  TG_TRY(const std::vector<ConfigEntry> entries, parseConfig(text, file));
+  auto joined = [](const std::string& option, const std::vector<std::string>& values) {
+    std::string out;
+    for (const std::string& value : values) out += (out.empty() ? "" : " ") + fromAnyFolder(option, value);
+    return out;
+  };
+  for (const auto& [option, why] : fixed) {
+    auto given = typed.find(option);
+    if (given == typed.end()) continue;
+    std::string started;
+    for (const ConfigEntry& entry : entries)
+      if (entry.key == option) started = joined(option, entry.values);
+    if (joined(option, given->second) == started) continue;
+    return fail(fmt::format("--{}: {} {}{}; --init-from={} starts a new run from its parameters", option, run,
+                            why, started.empty() ? "" : fmt::format(" ({}={})", option, started), run));
+  }
+  std::error_code error;
+  auto dir = typed.find("run-dir");
+  if (dir == typed.end() || fs::equivalent(dir->second.front(), run, error)) return {};
+  return fail(
+      fmt::format("--run-dir={}: a run that is resumed stays in its folder, {}", dir->second.front(), run));
+}
+
+Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags) {
+  if (flags.runDir == "none") return std::string();
+  std::error_code error;
+  if (flags.runDir.empty()) {
+    int number = 1;
+    while (fs::exists(defaultName(model, number), error)) ++number;
+    return defaultName(model, number);
+  }
+  if (auto free = startsAnew(flags.runDir); !free) return free.takeError();
+  if (fs::exists(flags.runDir, error) && !fs::is_directory(flags.runDir, error))
+    return fail(fmt::format("--run-dir={} is no folder", flags.runDir));
+  return flags.runDir;
+}
+
+Result<void> takeRunDir(const CLI::App& app, const std::string& command, const ModelFlags& model,
+                        const TrainFlags& flags, OpenTraining& training) {
+  if (training.options.runDir.empty()) return {};
+  if (!training.resumed) TG_CHECK(claim(model, flags, training));
+  TG_CHECK(moveLaterAside(training));
+  training.options.lock = &*training.lock;
+  const RunDir dir{training.options.runDir};
+  removeStaleFiles(dir.path);
+  const Module& final = *training.model.session->module();
+  if (!training.resumed) {
+    TG_CHECK(writeText(dir.model(), training.sourceText));
+    TG_CHECK(writeText(dir.finalModule(), print(final)));
+  }
+  TG_CHECK(writeEnv(command, training));
+  if (final.stage >= Stage::planned) TG_CHECK(writeText(dir.plan(), toJson(planReport(final, kTrain))));
+  std::error_code error;
+  const std::string source = fs::absolute(dir.model(), error).lexically_normal().string();
+  const RunHashes hashes{training.state.moduleHash, training.state.finalHash};
+  return writeText(dir.config(), formatConfig(hashes, configText(app, source)));
+}
+
+}  // namespace tg

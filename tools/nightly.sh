@@ -1,0 +1,49 @@
+#!/bin/bash
+# What takes hours: the fuzzers under the sanitizers with a new seed each time, and the tests that -DTG_NIGHTLY=ON
+# adds. The last line is `N passed, N failed`; inputs of findings stay in build/nightly/findings.
+#   tools/nightly.sh [HOURS]    for the fuzzers together; 4 by default
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+. tools/packages.sh
+
+hours=${1:-4}
+if [ $# -gt 1 ] || ! [[ $hours =~ ^[0-9]+(\.[0-9]+)?$ ]]; then
+  echo "usage: tools/nightly.sh [HOURS]" >&2
+  exit 2
+fi
+
+passed=0
+failed=0
+jobs=$(nproc)
+step() {
+  local name=$1
+  shift
+  echo "== $name"
+  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $name"; fi
+}
+finish() {
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+  exit
+}
+
+installMissing "$build_packages" "$test_packages" || { failed=1; finish; }
+
+# Programs of test/fuzz, each for its share of the time.
+fuzzers="fuzz_modules"
+cmake --preset asan -B build/nightly-asan && cmake --build build/nightly-asan -j "$jobs" --target $fuzzers \
+  || { failed=1; finish; }
+findings=build/nightly/findings
+mkdir -p "$findings"
+count=$(wc -w <<< "$fuzzers")
+seconds=$(awk "BEGIN { print int($hours * 3600 / $count) }")
+seed=${TG_FUZZ_SEED:-$(date +%s)}
+for fuzzer in $fuzzers; do
+  step "$fuzzer, seed $seed" env ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=0 \
+    "build/nightly-asan/bin/$fuzzer" --seed="$seed" --seconds="$seconds" --save="$findings"
+done
+
+cmake --preset release -B build/nightly -DTG_NIGHTLY=ON && cmake --build build/nightly -j "$jobs" \
+  || { failed=$((failed + 1)); finish; }
+step "tests labelled nightly" ctest --test-dir build/nightly -L nightly --output-on-failure
+finish
