@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pulling of reductions, contractions and scatters: what needs a loop.
 #include <algorithm>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pulling of elementwise ops, leaves, views and indexing.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pulling of random ops: Philox4x32-10 in kernel code, one call for four neighbouring elements, and the
 // normal distribution by expressions whose operations are exact or correctly rounded on every device.
 #include <numbers>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/emit_region.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Emits the kernel code for one element (or four) of any value of a region, by pulling: a value's
 // code is its op's code over its operands' codes at the mapped indices. Whatever stands in a region
 // can be pulled; schedules only decide which elements are pulled where.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pulling of windows: unfold as an index map, fold as a sum over the windows an element lies in.
 #include "codegen/emit_region.h"
 #include "ir/infer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel asks of a target beyond its limits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel to GLSL: the shape of a shader and control flow. Memory is in glsl_memory.cpp, arithmetic in
 // glsl_expr.cpp.
 #include "codegen/glsl.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel language as GLSL 450 for Vulkan.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel to GLSL: barriers, reductions, subgroups.
 #include <bit>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel to GLSL: matrices of a subgroup, in the form of GL_KHR_cooperative_matrix where the compiler knows
 // it, else in that of GL_NV_cooperative_matrix.
 #include "codegen/glsl_coopmat.h"

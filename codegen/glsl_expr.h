@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic of the kernel language as GLSL expressions.
 #pragma once
 

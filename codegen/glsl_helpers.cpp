@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that printed shaders call, each as text.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel to GLSL: parameters, loads, stores, atomics, exact sums.
 #include "codegen/glsl_printer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inside of printGlsl: one class whose members are spread over glsl.cpp (shape and control flow),
 // glsl_memory.cpp (parameters, loads, stores, atomics) and glsl_cooperate.cpp (what invocations do together).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Index algebra: sums of kernel variables with constant factors, simplified through the division
 // and remainder that reshapes need, so that views cost nothing where they can be undone.
 #pragma once

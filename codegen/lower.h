@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowering of one fused region to one kernel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention without its matrix of scores: each invocation holds a tile of rows in registers and walks the
 // rows of the other side block by block. Forward, the softmax is kept up online (Milakov and Gimelshein
 // 2018, Dao et al. 2022): a running maximum m, sum l and mixture, rescaled by e^(m_old - m) when a block

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products by the matrix units of subgroups. A workgroup computes a tile of the result: step by step along k
 // it rounds what both operands have there to f16 in shared memory, whatever view or fused map they are read
 // through, and each of its subgroups multiplies 16x16 matrices out of it. The sums go back through shared

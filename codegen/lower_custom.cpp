@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A region that holds a tg.custom: its kernel is there already and is made static.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A contraction by workgroups: each computes a block of the product, tile by tile along k. Both operands'
 // tiles stand in shared memory as vectors along m (or n), so that an invocation reads four factors at once;
 // the next tile is loaded into registers while this one is used.

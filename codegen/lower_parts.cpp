@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several schedules in one kernel: each computes some of the results in workgroups of its own.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schedules' lowerings. Private to codegen/.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions as lowering reads them: primitives only.
 #pragma once
 

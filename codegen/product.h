@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The product of a region, what its operands and results are at a place: shared by the lowerings of
 // contractions. Private to codegen/.
 #pragma once

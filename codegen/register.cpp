@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the passes and emitters of this library known to the registry of passes.
 #include "codegen/emit_glsl.h"
 #include "passes/pass_options.h"

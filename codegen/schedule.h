@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules: how a region becomes one kernel. A pure function of region and target, without shaderc,
 // so that fuse writes schedules into the text and spirv-emit chooses nothing.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Neighbours of a chosen schedule: what a device may run faster than the choice by rule.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the choosers of schedules share, and with the lowerings that carry them out. Private to codegen/.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of contractions.
 #include <algorithm>
 #include <cstdint>

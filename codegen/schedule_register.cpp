@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of contractions whose tiles stand in registers, or in what holds the registers that spill.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much code a region becomes, before it is any: drivers' compilers take minutes for kernels of tens of
 // thousands of operations.
 #include "codegen/schedule.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GLSL to SPIR-V, validated in process.
 #pragma once
 

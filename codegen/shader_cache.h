@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled shaders on disk, by what they are compiled from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices of which only a triangle counts, as causal attention makes them: products leave out what a mask
 // hides and what is zero. Private to codegen/ and lower-kernels.
 #pragma once

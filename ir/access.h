@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a fused region touches memory: its bindings, its result slots, and whether it may write a
 // result over the bytes of an operand.
 #pragma once

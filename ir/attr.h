@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attribute values: what stands behind `name =` on ops, items and modules, and in pass options.
 #pragma once
 

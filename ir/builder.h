@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds ops at the end of a block, inferring their types and giving unique names.
 #pragma once
 

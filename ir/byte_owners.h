@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who wrote each byte of each buffer last.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What cross_entropy's attributes mean: shared by its decomposition, its gradient and the passes that
 // take its mean apart.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of decompositions. A composite row without an entry here does not compile.
 #include "ir/decompose/decompose.h"
 

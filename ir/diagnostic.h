@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Diagnostics: one clear, located message with its notes, and how it is shown.
 #pragma once
 

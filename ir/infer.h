@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inference is verification: an op's result types follow from its operands, or there is a labelled
 // reason why not.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types of attention and its gradients.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the inference of one op reads, and the families of ops that infer in files of their own. Private to
 // ir/infer*.cpp.
 #pragma once

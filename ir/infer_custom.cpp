@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types of tg.custom: the kernel's parameters against the operands and the declared results.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inference of rearrangements along axes, and of reads by index along one.
 #include <array>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types of cross_entropy, rms_norm and rope, and of their gradients.
 #include <cmath>
 

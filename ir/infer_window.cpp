@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types of unfold, fold, convolutions and pooling.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where an op came from: a place in a source text, or a pass's derivation of another location.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program is: values, ops, blocks, module items. Passive data; builder.h makes it,
 // verify.h judges it.
 #pragma once

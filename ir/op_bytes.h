@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops, attributes and types as bytes, so that equal ones are found by a hash.
 #pragma once
 

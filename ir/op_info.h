@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The op table as data. Everything about an op's form is read from its row here: enum, parser,
 // printer, structural verifier, builder, docs, listings.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that is not to be had as an error: what a program asks for, it may ask too much.
 #pragma once
 

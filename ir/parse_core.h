@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the parser's parts share: token helpers, types, attributes. Private to ir/parser*.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The grammar of modules and their items.
 #include "ir/parser.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text to module and back. Print, parse, print is a fixpoint at every stage.
 #pragma once
 

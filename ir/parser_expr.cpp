@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Infix expressions in kernels. They are shorthand: an operator becomes the op it stands for, before the op
 // whose operand it is, or a keyword of the grid. Operations on literals alone are done here.
 //

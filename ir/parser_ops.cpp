@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The grammar of ops: results, operands, attributes, types, places, regions.
 #include <fmt/format.h>
 

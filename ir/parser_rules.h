@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parser's state and rules. Private to ir/parser*.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statements of kernels that stand for others: constants, names for expressions, an early end, bounded while
 // loops.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The grammar of learning-rate schedules, the `schedule` attribute of a host's `lr` argument. Their
 // values are computed by runtime/schedule.h.
 #pragma once

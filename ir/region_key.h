@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys for what fused regions compute and what kernels do: equal ones are found by a hash and lowered once,
 // and a schedule measured for one serves all.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Result<T>: a value, or the diagnostics that say why there is none. The library never throws,
 // prints or exits across its boundary; a user's error is always one of these.
 #pragma once

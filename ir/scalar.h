@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar table: elementwise meaning, derivative and kernel form, each written once and
 // instantiated over f64 (interpreters), tensors (gradient rules) and kernel values (lowering).
 #pragma once

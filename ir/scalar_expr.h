@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar table's gradient and kernel columns, instantiated over an expression type E.
 //
 // E is a default-constructible handle (an empty E means "nothing") with, in its own namespace:

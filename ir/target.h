@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A target is data: limits a device imposes and preferences that lowering asks about. Lowering
 // never asks for a device by name.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor formulas as C++ expressions: what decompositions and gradient rules are written in. Each
 // operator appends one op to the builder's block; a double beside a tensor is a rank-0 constant of
 // its element type.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ir/text_hash.h"
 
 #define XXH_INLINE_ALL

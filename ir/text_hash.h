@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hash that names texts and bytes in modules, checkpoints and caches.
 #pragma once
 

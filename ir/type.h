@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types of both dialects: tensors, kernel scalars and short vectors, kernel buffers.
 #pragma once
 

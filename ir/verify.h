@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verifier: structure from the op table, types from inference, stages, scopes, symbols.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory half of the kernel and spirv stages' verification.
 #pragma once
 

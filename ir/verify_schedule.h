@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The form of schedules: how a region becomes one kernel, as it stands behind `schedule =` and in tuning
 // files.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the parser guarantees of every text, checked of a module that lives in memory.
 #pragma once
 

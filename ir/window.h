@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The geometry of windows that slide over H and W: what inference checks and decompositions build from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // append-adam: Adam, or AdamW with a weight decay.
 //
 // What: moments and a step counter as states, and for each gradient one tg.adam_update.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // append-grad: gradients as ordinary ops.
 //
 // What: expands every tg.grad, innermost first, then differentiates the function's first result (the

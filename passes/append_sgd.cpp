@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // append-sgd: gradient descent, with momentum or without.
 //
 // What: for each gradient one tg.sgd_update, and with a momentum a velocity as state.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What exceeds the bytes that one storage binding may span: one error for the places that find it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // canonicalize: folds constants and identities.
 //
 //   %k = tg.constant 2.0                  %k = tg.constant 2.0

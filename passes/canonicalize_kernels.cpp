@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // canonicalize-kernels: shortens the kernels that a module was given.
 //
 //   %n = tgk.dim %x, 0 : u32                       %q = tgk.load %a[0] : f32

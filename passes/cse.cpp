@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cse: computes equal pure expressions once.
 //
 //   %a = tg.exp %x

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dce: removes ops nobody reads.
 //
 //   %a = tg.exp %x        →    (nothing, when nobody reads %a)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fuse: one kernel per region.
 //   before:  %z = tg.matmul %x, %w   %a = tg.add %z, %b   %h = tg.relu %a
 //   after:   %h = tg.fused (%x = %x, %w = %w, %b = %b) {schedule = matmul{tile = [8, 8]}} { matmul; add;

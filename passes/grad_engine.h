@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse-mode differentiation of straight-line code: the walk, without any op's formula.
 #pragma once
 

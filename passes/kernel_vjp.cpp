@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // kernel-vjp: the gradient of a kernel as a kernel beside it.
 //
 // What: adds the VJP of one kernel to the module: cotangents of its results go in, gradients of its operands

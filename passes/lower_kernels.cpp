@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lower-kernels: regions become kernels, a function becomes a list of commands.
 //
 //   %h = tg.fused (%a = %x) {schedule = map{}} : tensor<64xf32> -> @arena[0] { … tg.relu … }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mixed-precision: products of f16, and a scale that keeps gradients within its range.
 //
 // What: gives every tg.matmul the precision; memory, sums, parameters and the optimizer stay f32. With f16

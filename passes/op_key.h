@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A key for what an op computes, so that equal ops can be found.
 #pragma once
 

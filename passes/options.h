@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of every pass: a struct each, its fields described once. Pipeline text, flags,
 // help and docs read the same descriptions.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registry: the cards of passes.def, passes of the caller's own, emitters; names and patterns.
 #include "passes/pass.h"
 

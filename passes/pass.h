@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes and pipelines as a library: text both ways, verification around each pass,
 // instrumentation hooks, failures that name the pass.
 #pragma once

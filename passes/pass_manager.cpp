@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a pipeline: stage check, verification before and after each pass, hooks, reproducers.
 #include <chrono>
 #include <fstream>

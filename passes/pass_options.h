@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options structs and text: what a struct's fields() say becomes descriptions, parsing and checks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pipelines as text: `append-grad,append-adam{lr=1e-3 clip-norm=1},fuse`, optionally wrapped as
 // `builtin.module(…)`.
 #include <algorithm>

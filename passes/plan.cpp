@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plan: gives every value of a fused module a place.
 //
 //   param @w : tensor<4xf32>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A shared object with passes in it, which tg-opt and tg-run load by --load-pass-plugin=FILE.so.
 #pragma once
 

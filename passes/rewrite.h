@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What passes that rewrite functions share: visiting ops with values replaced on the way, and taking
 // composites apart.
 #pragma once

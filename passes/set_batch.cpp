@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // set-batch: another batch size for a function that says where its batch is.
 //
 //   func @train(%x: tensor<256x1xf32> {batch = 0})    →    func @train(%x: tensor<32x1xf32> {batch = 0})

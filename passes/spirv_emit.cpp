@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // spirv-emit: every kernel gets its SPIR-V.
 //
 //   kernel @k0_relu(…) … { … }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // strip-kernels: leaves the binaries alone, for modules that are shipped.
 //
 //   kernel @k0_relu(…) … { … }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules measured on a device. A tuning file is one attribute dictionary from a region's key to the
 // schedule it shall have: {r1f0c… = matmul{tile = [4, 8], workgroup = 16}}. `fuse{tuning=FILE}` reads it,
 // `fuse{report=true}` prints the keys, `tg-run tune` measures and writes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A batch dimension chosen by the inputs of a call: arguments with `{batch = AXIS}`.
 #pragma once
 

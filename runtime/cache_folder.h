@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where programs keep what they compiled.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who may use a session: one call at a time, in the order they were made.
 #pragma once
 

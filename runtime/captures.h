@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The captured values of one call.
 #pragma once
 

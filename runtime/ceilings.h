@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a device can do at most, measured with kernels of our own through our own runtime.
 #pragma once
 

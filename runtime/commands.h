@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a function of a spirv module tells a device to do, as the text says it: names and byte ranges, without
 // any device. The executor makes Vulkan commands of it, an exported bundle lists it.
 #pragma once

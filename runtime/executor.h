@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs modules of stage spirv on a Vulkan device.
 #pragma once
 

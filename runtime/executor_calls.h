@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the values of calls reach the device and come back: by lanes, so that the host fills one while the
 // device works on what another holds. Internal to the executor.
 #pragma once

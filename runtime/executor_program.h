@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A spirv module's kernels and commands in the terms of runtime/vulkan. Internal to the executor.
 #pragma once
 

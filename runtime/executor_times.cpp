@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that are measured: the same commands with timestamps among them, and the host's clock around them.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes a module of any stage to stage spirv: the rest of the pipeline, for one target.
 #pragma once
 

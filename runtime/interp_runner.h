@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference interpreter as a runner: f64 inside, exact where a device is not, and slow.
 #pragma once
 

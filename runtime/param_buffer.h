@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a session keeps one parameter: a handle that other sessions can bind.
 #pragma once
 

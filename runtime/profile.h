@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the time of a call goes: on the device command by command, and on the host around it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A profile for people and for other tools: as JSON, as a trace, as a roofline.
 #pragma once
 

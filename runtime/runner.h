@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs the functions of a module and keeps its parameters between calls: a Vulkan device
 // (executor.h) or the reference interpreter (interp_runner.h).
 #pragma once

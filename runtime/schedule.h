@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning rates over the steps of a session: as a function argument's `schedule` attribute spells them,
 // or any function of the step; replaced while training goes on.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module at work: its parameters on a device, its functions ready to be called.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session's calls: host scalars, steps, steps begun ahead, and the update after accumulated gradients.
 #include <algorithm>
 

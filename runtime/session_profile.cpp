@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Session::profile: plain calls for the span and the wall time, then calls with every command timed.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session has compiled: its module, the functions attached later, and each of them for other batch
 // sizes or captures, all over one set of parameters. Internal to the session.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session's parameters and states: their first values, and moving them to and from the host.
 #include <algorithm>
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules chosen by timing them: each kernel of a module computed in a handful of ways on the device at
 // hand.
 #pragma once

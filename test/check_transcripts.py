@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the commands that pages show with their output, and compares.
 
     check_transcripts.py ROOT PAGE.md...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """extract_examples.py PAGE.md...: the ```mlir blocks of a page as one text for tg-opt --split-input-file.
 
 Each block is a section. Lines keep their numbers, so that an error names the line of the page. With

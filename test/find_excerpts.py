@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that each ```cpp block of a page is an excerpt of one of the files; with --fence=WORD, each ```WORD block.
 
     find_excerpts.py [--fence=WORD] PAGE.md FILE...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The textual suite. Run `tools/test.sh`, or one folder of it:
 /usr/lib/llvm-19/build/utils/lit/lit.py -v build/release/test --filter=passes/fuse
 """

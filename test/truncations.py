@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """truncations.py TOOL FILE SCRATCH: every prefix of FILE that lacks its end fails with one located error.
 
 Prefixes that end inside the trailing whitespace are the whole module and are left out.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds release, times the workloads that speed is reported for, and prints tables.
 #   tools/bench.sh [--gpu] [--json=FILE] [--against=OLD.json] [--bin=DIR] [WORKLOAD…]
 #   --gpu      the device that tg-run chooses, and the large workloads too; otherwise Mesa's CPU device

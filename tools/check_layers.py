@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks every #include of the rooms against the table of layers.
 
     tools/check_layers.py [ROOT]      the tree

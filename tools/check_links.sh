@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # check_links.sh BIN: tg-grad, tg-adam, tg-sgd, tg-fuse and tg-plan hold no part of a shader compiler or of
 # Vulkan. That the same search finds both in the tools that do need them shows that it can find.
 set -uo pipefail

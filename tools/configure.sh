@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The one call that configures a build. Sourced by demo.sh and test.sh.
 
 # configure PRESET [OPTION of cmake…]: a build folder that is not there yet compiles its sources in batches, which

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """count_results.py REPORT STATUS: prints `passed failed` for a JUnit report of ctest or lit.
 
 A suite that ends with a non-zero status without a failed case, or without a readable report, counts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gen-cli DIR: writes man pages into DIR/man1, bash completion into DIR/bash and zsh completion into DIR/zsh,
 // from the options of the tools.
 #include <cstdio>

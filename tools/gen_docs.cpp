@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gen-docs DIR: writes DIR/ops.md, DIR/passes.md, DIR/tg-run.md, DIR/from-typescript.md and
 // DIR/from-kernel-ir.md from the tables.
 #include <cstdio>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Layout, names and size of the tree's sources.
 #   tools/lint.sh [--all] [BASE]   clang-tidy on the files changed since BASE (default: where this
 #                                  branch left origin/main, else the parent commit), or on all
@@ -59,6 +60,10 @@ marks='\b(TO''DO|FIX''ME|X''XX)\b'
 if [ ${#texts[@]} -gt 0 ] && grep -nE "$marks" "${texts[@]}"; then
   complain "open work belongs in an issue or in a test marked XFAIL"
 fi
+
+mapfile -t unlicensed < <(grep -L 'SPDX-License-Identifier: Apache-2.0' "${code[@]}" \
+  $(sources '*.def' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt'))
+[ ${#unlicensed[@]} -eq 0 ] || complain "no SPDX line: ${unlicensed[*]}"
 
 if python3 tools/check_layers.py; then :; else complain "includes against the layers"; fi
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-opt and tg-run as functions, for programs that know more passes: register them, then call one of these.
 //
 //     int main(int argc, char** argv) {

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What takes hours: the fuzzers under the sanitizers with a new seed each time, and the tests that -DTG_NIGHTLY=ON
 # adds. The last line is `N passed, N failed`; inputs of findings stay in build/nightly/findings.
 #   tools/nightly.sh [HOURS]    for the fuzzers together; 4 by default

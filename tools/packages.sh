@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The Debian packages that building and testing need, and the one call that installs what is missing.
 # Sourced by demo.sh and test.sh.
 

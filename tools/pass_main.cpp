@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The main of every pass tool: TG_TOOL_PASS names the pass.
 #include "tools/driver/driver.h"
 

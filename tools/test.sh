@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs every test. The last line is `N passed, N failed`.
 #   --fast   leave out the sanitizer build and the lint
 set -uo pipefail

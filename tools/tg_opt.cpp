@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-opt: any pipeline over a module.
 #include "tools/main.h"
 

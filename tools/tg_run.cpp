@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run: a module at work on a device.
 #include "tools/main.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A transformer adds two numbers of two digits, written as text: 47+85=231, the sum with its last digit
 // first. Only the sum's digits count in the loss. The figure is the share of the digits that it gets right on
 // problems of which most were never shown.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A character model of first names: the next letter from the three before it, by an embedding and two layers.
 // The figure is the mean loss over all letters of the list; knowing nothing gives log 27 = 3.3.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolutional network tells shapes apart on 28x28 images that the program draws: disc, ring, square,
 // cross, stripes, each somewhere, of some size, under noise.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the example programs share: how they are called, and how they end.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small GPT of today's parts: rotary positions, RMS normalisation without biases, gated SiLU, and one table
 // for the tokens that go in and those that come out. It learns to count aloud: "...ninety-eight, ninety-nine,
 // one, two...".

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "docs/examples/gpt_gen.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GPT as a module, built with tg::Builder: nanoGPT's shape, at any size.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpt-gen: prints a GPT as a module.
 #include <string>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A coordinate network in the manner of NeRF: it gets a point of the plane, as sines and cosines of doubling
 // frequencies, and gives the colour of a picture there. The picture is a formula.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A 1-64-64-1 network learns sin(x) on [-π, π]; the worst error between the training points is the figure.
 #include <algorithm>
 #include <cmath>

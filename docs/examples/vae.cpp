@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small variational autoencoder of 12x12 images of a bright spot: two latent numbers, the reparametrised
 // normal sample, the KL divergence to the standard normal.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attention and its gradients: the plain formulas over the whole T×S matrix of scores. The gradients take
 // the row statistics the forward pass saved, lse = log Σ e^s, so that p = e^(s - lse) needs no sum.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cross_entropy and its gradient.
 #include "ir/cross_entropy.h"
 

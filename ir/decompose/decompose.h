@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The room of decompositions: one entry for each composite row of the op table.
 #pragma once
 

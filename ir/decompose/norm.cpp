@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // layer_norm, rms_norm and their gradients, over the last axis.
 #include "ir/decompose/decompose.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of the optimizers.
 #include "ir/decompose/decompose.h"
 

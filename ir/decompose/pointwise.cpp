@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gelu and its gradient, clamp, leaky_relu, embedding.
 #include <cmath>
 

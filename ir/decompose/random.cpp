@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dropout and categorical: both draw one uniform number for each element of their first operand.
 #include "ir/decompose/decompose.h"
 

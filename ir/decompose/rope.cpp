@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rope, rotate-half form (Su et al., "RoFormer", 2021): the halves of a row are the two coordinates.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // softmax, log_softmax, logsumexp and their gradients, in the forms that do not overflow: the
 // row's maximum is subtracted first. It cancels in the value, so it stands under stop_gradient.
 #include "ir/decompose/decompose.h"

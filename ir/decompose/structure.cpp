@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rearrangements: composites of views, of which no kernel sees more than the index arithmetic, and the causal
 // selection.
 #include "ir/decompose/decompose.h"

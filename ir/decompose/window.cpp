@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolution and pooling over NxCxHxW: windows are unfold's views, so that a product or a maximum reads
 // them where the image is and nothing of their size is stored.
 #include <algorithm>

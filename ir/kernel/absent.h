@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What authors of CUDA, GLSL and Triton look for and the kernel language spells in another way.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Affine forms over symbols, the terms of ir/kernel/index_analysis.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of the open axes of a kernel's parameters: `%x: buf<NxKxf32, in>`. Axes of one name have one extent.
 // The text keeps them in the type; here they are an attribute of the parameter.
 #pragma once

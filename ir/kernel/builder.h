@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds kernel bodies: folds literals, shares equal pure ops, and places every pure op in the
 // outermost open scope that has its operands, so that loop-invariant code never lands in a loop.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel builder's ops on memory and between invocations.
 #include <algorithm>
 

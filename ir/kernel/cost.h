@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a dispatch costs: the floating-point operations and the bytes of its invocations, counted from the
 // text.
 #pragma once

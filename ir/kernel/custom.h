@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How tg.custom binds tensors to the parameters of a kernel; what inference, the plan and every executor
 // share.
 #pragma once

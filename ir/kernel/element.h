@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The buffer element that a kernel op loads, stores, adds to or exchanges.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of f32 without rounding: fixed point over the whole range of the type. The same words come out in
 // whatever order terms are added, so sums made by many invocations are deterministic.
 //

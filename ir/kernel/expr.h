@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel values with operators, so that the scalar table's kernel column can be written once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the indices of a kernel can be: intervals of its integers, and which invocations meet in an element.
 #pragma once
 

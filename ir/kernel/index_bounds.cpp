@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Intervals of affine forms and of the symbols in them.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The walk that makes indexing::Forms. Private to ir/kernel/index_forms.cpp and index_values.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether what a kernel loads was stored before, element by element.
 #include <algorithm>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixed radix: an index axis whose form is C·v + low + high, with low in a window of C values and high a
 // multiple of C times the number of values of v, gives v away.
 #include "ir/kernel/index_decode.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether equal indices mean equal invocations. Private to ir/kernel/index_*.cpp.
 #pragma once
 

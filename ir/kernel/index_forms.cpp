@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One walk over a kernel makes the form of every value and the facts of every body.
 #include "ir/kernel/index_builder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The integers of a kernel as affine forms over what varies: where an invocation stands, iterations of loops,
 // and values that are no affine function of these. Private to ir/kernel/index_*.cpp.
 #pragma once

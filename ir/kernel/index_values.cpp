@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The form of each op's result.
 #include <fmt/format.h>
 

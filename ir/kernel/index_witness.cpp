@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks for two executions of stores that certainly touch one element, among a few corners of the launch.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Type inference of the kernel dialect: one case for each row of ir/kernel/ops.def.
 #include <fmt/format.h>
 

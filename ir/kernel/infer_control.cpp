@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inference of the kernel ops with bodies, and of calls.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inference of the ops on matrices that a subgroup holds. That its invocations arrive together, the verifier
 // of kernels checks.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the families of kernel inference share. Errors of an op carry a constraint's label.
 #pragma once
 

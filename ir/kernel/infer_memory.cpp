@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inference of the kernel ops on memory: modes of buffers, indices, the types of elements.
 #include <fmt/format.h>
 

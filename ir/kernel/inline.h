@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of helper funcs, replaced by the funcs' bodies.
 #pragma once
 

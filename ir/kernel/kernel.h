@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel dialect apart from its table: what every room that handles kernel ops shares.
 #pragma once
 

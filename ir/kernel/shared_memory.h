@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much shared memory a kernel takes, and taking less.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a kernel with open extents static: what a call knows about its buffers, written into the kernel.
 #pragma once
 

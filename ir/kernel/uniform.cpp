@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which values of a kernel are the same in every invocation of a workgroup. Starts from "all are" and
 // marks values divergent until nothing changes, which settles loops.
 #include "ir/kernel/kernel.h"

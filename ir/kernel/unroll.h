@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops that make fewer iterations: their bodies repeated.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verifies one kernel, or one func that kernels call. Inference judges each op by itself; here stand scopes,
 // declared types, uniform control flow around barriers, and the launch shape.
 #include "ir/verify.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls between funcs of kernel scalars: none leads back, and inlining them all ends at a size that can be
 // worked on, however often each func calls the next.
 #include <fmt/format.h>

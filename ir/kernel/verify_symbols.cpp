@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels and their helper funcs name: the funcs they call, and gradients of the user's own.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops that tell where a device ended them early.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the user's own in a model: the kernel language (docs/kernel-language.md) called from C++.
 #pragma once
 

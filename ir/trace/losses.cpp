@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses and normalizations that are made of other operations.
 #include <fmt/format.h>
 

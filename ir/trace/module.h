@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model's parameters: a tree of modules, whose paths are the parameters' names.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers: modules with a call operator. Parameters are named w and b, gain and bias.
 #pragma once
 

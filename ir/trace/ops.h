@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations a model is written with: one function for each op of the tensor stage (ops.def says
 // which; docs/ops.md has their meaning and constraints), operators, and what is often made of them.
 // An axis may count from the end. Numbers are accepted wherever a tensor beside them tells their type.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations that move elements without computing with them.
 #include <fmt/format.h>
 

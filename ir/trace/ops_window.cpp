@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows, convolution, pooling, random numbers.
 #include "ir/trace/ops.h"
 #include "ir/trace/recorder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ir/trace/recorder.h"
 #include "ir/trace/ops.h"
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inside the front end: the function that is being traced, and how operations append to it.
 #pragma once
 

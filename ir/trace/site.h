@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where in the model's C++ source a call stands.
 #pragma once
 

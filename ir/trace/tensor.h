@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values a model is written with: Tensor, and what a function of the front end accepts in its place.
 #pragma once
 

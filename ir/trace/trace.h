@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a model in C++ to a module of the IR: include this to write models (docs/cpp.md is the tour).
 //
 //     using namespace tg::nn;

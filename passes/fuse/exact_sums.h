@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums that do not depend on the order of a kernel's invocations.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizer as one kernel: the updates of a function become one update of flat groups, the global
 // gradient norm one sum over the flat gradients; sums of gradients over several calls are added to by one
 // kernel and cleared by another.

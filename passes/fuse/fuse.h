@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of fuse. Private to passes/fuse*.cpp.
 #pragma once
 

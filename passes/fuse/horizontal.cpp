@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that do not depend on each other, in one. A step has dozens of small reductions, the gradients of
 // gains and biases and what long reductions leave to a second stage: each alone costs a dispatch and fills a
 // fraction of the device. So in text order they wait, and those that wait together become one kernel when the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values that cost little are computed again where they are needed late. A training step's memory is highest
 // when the backward pass begins and everything that gradients read is alive; what follows by a map or a pass
 // over rows from other such values need not be.

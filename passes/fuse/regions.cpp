@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Partition into regions: each op starts alone and joins the region of a producer when one kernel can
 // compute both; the best producer is the one whose value is largest, since that value then need not
 // travel through memory. Maps that only a sum over leading axes reads stay with the sum where a kernel over

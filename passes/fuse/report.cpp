@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What fuse{report=true} says of each kernel.
 #include <fmt/format.h>
 

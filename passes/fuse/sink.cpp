@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps go to their only reader. A mask that an activation's gradient reads was formed with the activation,
 // because it reads it; there it would be stored, as large as the activation, which is stored in any case.
 //   before:  %h, %m = tg.fused (…) { matmul; relu; greater; yield }   %d = tg.fused (%m, …) { …; select;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parts of regions, and regions made of them.
 #pragma once
 

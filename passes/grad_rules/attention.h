@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of attention: the row statistics of the forward pass are its second result.
 #pragma once
 

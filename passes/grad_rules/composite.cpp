@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "passes/grad_rules/composite.h"
 
 #include "ir/cross_entropy.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Composites: a fast gradient, itself a composite, where one exists. The fast gradients differentiate
 // by decomposition, which is what gradients of gradients use.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradient of tg.custom: a call of the kernel's VJP.
 #pragma once
 

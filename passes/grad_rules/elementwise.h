@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise gradients: rows of the scalar table, and the maps without a scalar.
 #pragma once
 

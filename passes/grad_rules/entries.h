@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a family of gradient rules states its entries.
 #pragma once
 

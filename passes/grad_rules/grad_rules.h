@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradient room: for every op of both dialects, how its gradient arises or why there is none.
 #pragma once
 

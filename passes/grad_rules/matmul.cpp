@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All four transpose forms are products with transpose flags, never a transpose op. A right operand
 // shared by the batch (a weight) gets one rank-2 product over batch and rows together, not a batched
 // product and a sum. The products of the gradient have the precision of the product: rounding the operands

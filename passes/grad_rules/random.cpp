@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "passes/grad_rules/random.h"
 
 namespace tg::grad_rules {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of random ops. Draws have none; dropout's draws the same numbers again, so that no mask is kept.
 #pragma once
 

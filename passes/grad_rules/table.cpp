@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of gradients: rows with a scalar by the scalar table, kernel ops never, the rest by the
 // entry of their family. A row without an entry does not compile.
 #include "passes/grad_rules/attention.h"

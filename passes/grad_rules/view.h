@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of views, of concat and of what is made of them: the view read backwards.
 #pragma once
 

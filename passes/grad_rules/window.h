@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of windows. The three convolution rows are closed under differentiation: each is linear in
 // both operands, and its gradients are the other two.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which values and buffers of a kernel a gradient passes through.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backward sweep of a VJP: control flow, and what an adjoint goes through on its way.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adjoints of buffers: cotangents, gradients, and the adjoint beside each buffer that is read and written.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an op's result adjoint gives its operands. Functions of the scalar table bring their derivative
 // along; here stand the ops the table does not have.
 #include <algorithm>

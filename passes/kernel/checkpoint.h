@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Long loops in pieces, for checkpoints.
 #pragma once
 

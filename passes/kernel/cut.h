@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a kernel's gradient is cut off although its results depend on the value.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dead code of a kernel. Everything starts dead; what the outside sees is marked, then what that needs.
 // A carried value that only feeds itself, and a buffer that is only written, are never marked.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an op of a kernel does to memory, read off its form: the passes over kernels share it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constant folding of a kernel: goes once through the text, knowing of each value whether it equals a literal
 // or another value. A value that becomes a literal stays as `tgk.select true, c, c`, for the few users
 // that cannot name a literal; without one it is dead.

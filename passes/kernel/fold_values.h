@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one op of a kernel is worth when some of its operands are known.
 #pragma once
 

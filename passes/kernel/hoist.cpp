@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loop-invariant code of a kernel moves before its loop. Inner loops come first, so that what leaves one of
 // them is looked at again in the next.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of a kernel's structure its gradient asks for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads that every invocation may do, out of the guards around them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Equal ops of a kernel merge into the first that is in scope.
 #include <unordered_map>
 #include <unordered_set>

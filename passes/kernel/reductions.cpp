@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trees in shared memory that are tgk.workgroup_reduce by hand:
 //
 //   tgk.store %v, %s[%l]

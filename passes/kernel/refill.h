@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which shared and local buffers of a kernel a backward step may fill again.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel's gradient cannot pass, and how that is said.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The primal side of a VJP: the forward sweep, what it keeps, and how a backward step gets at a value of the
 // kernel again.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a forward sweep keeps for the backward one, and where.
 #include <algorithm>
 

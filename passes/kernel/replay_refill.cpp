@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers that a backward step fills again, so that nothing of what was loaded from them is kept.
 #include <algorithm>
 #include <cassert>

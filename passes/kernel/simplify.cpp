@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of canonicalisation in the order in which one makes work for the next.
 #include "passes/kernel/simplify.h"
 

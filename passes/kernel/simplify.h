@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Canonicalisation of kernels: what a kernel computes stays bit for bit (the payload of a NaN apart), the
 // text gets shorter. No sum is reassociated and x·0 stays for floats. A kernel that runs without a finding
 // (race, access out of range, element written twice) still does; accesses that are dropped or moved take

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Differentiates a kernel: its VJP is a kernel too, which verifies, prints, runs and can be differentiated
 // again.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the optimizer passes share: which function takes the updates, what may go wrong, gradients
 // normalized and clipped, who decays, the host's learning rate, states and their updates. Private to
 // passes/append_adam.cpp, passes/append_sgd.cpp and this folder.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of a function's kernels. On a device that runs several kernels at once, a barrier costs as much
 // as a small kernel: all of them end before the next begins. So kernels that do not depend on each other
 // stand together, and nothing placed in one of these intervals shares bytes with anything else in it.

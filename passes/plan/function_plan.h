@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Places for the values of one function.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups become runs: members that must lie next to each other, in one order.
 #pragma once
 

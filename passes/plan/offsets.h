@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Offsets of allocations whose lifetimes are known.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An order of tasks that needs few barriers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model made ready to run without the compiler: kernels, weights, a manifest, and the source of a loader.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a bundle on disk is what its manifest says.
 #define XXH_INLINE_ALL
 #include <xxhash.h>

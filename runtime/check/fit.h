@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a finished module fits a target: every limit with what the module needs of it, kernel by kernel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Walks a function's commands one by one on a device. Each kernel also runs in the interpreter, on the bytes
 // the device had before it: whoever differs is wrong by itself, not by what it was given.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a function is looked at when nobody says where: random parameters and inputs of sensible size.
 #pragma once
 

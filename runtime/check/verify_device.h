@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device against the interpreter: whole functions from the same params and inputs.
 #pragma once
 

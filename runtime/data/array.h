@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A dense host tensor: what files are read into and what is uploaded to a device.
 #pragma once
 

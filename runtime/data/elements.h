@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements as files spell them, converted to and from the types of the runtime.
 #pragma once
 

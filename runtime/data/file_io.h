@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole-file reading, and writing that leaves either the old file or the new one, never a part.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions of the 16-bit float formats that files hold.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file's bytes without reading them: pages come from disk when they are touched.
 #pragma once
 

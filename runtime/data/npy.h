@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NumPy's array files: .npy (versions 1 and 2, C order, little-endian) and members of .npz archives.
 #pragma once
 

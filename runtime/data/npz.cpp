@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of the zip format that .npz archives use: a central directory of stored or deflated
 // members. Every offset and length is checked against the file before it is used.
 #include <fmt/format.h>

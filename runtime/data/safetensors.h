@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The safetensors format: named arrays with a JSON header. Parameters and checkpoints are kept in it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Input values as the command line spells them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays in files that may be larger than memory, taken a few rows at a time.
 #pragma once
 

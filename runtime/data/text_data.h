@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text for character models: bytes as token ids.
 #pragma once
 

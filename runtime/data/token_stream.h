@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A long row of token ids in files, read where it is asked for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How one element of a tensor stands in memory: little-endian, i1 as a 4-byte 0 or 1.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg.custom: the kernel of the module, lane by lane, on arrays.
 #include <fmt/format.h>
 

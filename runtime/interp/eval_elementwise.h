@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluation rules of elementwise ops that are no row of the scalar table. Part of eval_ops.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluation rules of ops with indices. An id outside [0, n) reads as zero, receives nothing and is
 // counted. Part of eval_ops.cpp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The evaluation room: what each op of the tensor dialect computes, in f64, from its definition.
 // Plain on purpose: this is what every other executor is compared with.
 #pragma once

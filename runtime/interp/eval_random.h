@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluation rules of random ops. Part of eval_ops.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The body of a tg.fused: isolated from above, so that its bindings are all it needs.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference interpreter: runs a function of a module of any stage, plainly. It is the oracle
 // the compiler's passes and the devices are compared with (`tolerance.h` says how closely).
 #pragma once

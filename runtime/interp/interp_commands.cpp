@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stages kernel and spirv: a straight list of commands over bytes. Barriers order nothing here,
 // because each command ends before the next begins.
 #include <fmt/format.h>

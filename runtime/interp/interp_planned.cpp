@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stage planned: values exist only as the bytes of their places. A region reads its operands there
 // when its turn comes, so a place given away too early is a wrong number here.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the interpreter's files share: one walk for each kind of stage, and how regions run.
 #pragma once
 

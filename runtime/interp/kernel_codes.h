@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The instructions of a flattened kernel and what each computes, over registers of a real type.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is wrong with a kernel's accesses, counted and described.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registers, memory and control of a flattened kernel.
 #include <bit>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices of a subgroup as instructions of its invocations, each of which holds some of the elements.
 #include "runtime/interp/kernel_flattener.h"
 

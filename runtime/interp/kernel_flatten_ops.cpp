@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which instructions each op becomes.
 #include "runtime/interp/kernel_flattener.h"
 

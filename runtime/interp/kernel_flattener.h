@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel text to flat instructions: the state both halves of the translation share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs kernels lane by lane on the host: the reference for what a device must compute, and the place
 // where races, out-of-range accesses and reads of undefined memory show.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workgroups, turns and instructions of a running kernel.
 #include "runtime/interp/kernel_machine.h"
 

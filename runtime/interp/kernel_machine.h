@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Invocations of a flattened kernel taking turns, over registers of one real type.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where invocations wait for each other: barriers, reductions, ops of a subgroup.
 #include <fmt/format.h>
 

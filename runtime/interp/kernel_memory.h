@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a running kernel: where elements are, and what is wrong with an access.
 #pragma once
 

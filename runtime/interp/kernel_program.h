@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel as a flat list of instructions over registers, so that an invocation can stop at any of them
 // and go on later. Vectors are unrolled; constants and invocation ids are registers.
 #pragma once

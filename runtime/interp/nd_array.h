@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interpreter's tensor: f64 elements whatever the type says, and how f64 is rounded to a type.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/interp/planned_memory.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real bytes of a planned module: @persistent, @io and @arena, read and written as the plan
 // places values, so that two values in one place spoil each other as they would on a device.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who touched each word of memory last, to tell accesses that nothing orders.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row-major walks over shapes, with the operands' offsets kept up to date step by step.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one tolerance table: how far an executor may be from the f64 oracle. Tests ask it and state
 // no tolerance of their own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of a run: a folder `ckpt/step_00001000` for each, whole or not there.
 //
 // A folder holds model.safetensors (params), optim.safetensors (states), state.json (the rest) and COMPLETE,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint's folder as files: its COMPLETE, and how one folder takes the place of another.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors by name: their hash, and how those of a file become those a module wants.
 #include <xxhash.h>
 

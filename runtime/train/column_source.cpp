@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of array files, and arrays that are the same for every step.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loss on data for evaluation: what training prints and what `tg-run eval` prints are one computation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the inputs of training and evaluation steps come from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ids may be, and what marks data as the same.
 #define XXH_INLINE_ALL
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run measured, on disk.
 //
 // metrics.jsonl is the record the other files and the page are made from: a line for each row, {"step": 120,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shuffling without a list of what is shuffled.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a compiled module takes: memory over the course of a call, and the work of every kernel.
 #pragma once
 

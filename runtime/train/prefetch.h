@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches made while the device works on the ones before.
 #pragma once
 

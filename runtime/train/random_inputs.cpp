@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/random_inputs.h"
 
 #include "runtime/data/spec.h"

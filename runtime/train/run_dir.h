@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run's folder: the names in it, and the parameters that a path to it, or into it, means.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether the files that a run starts from are as they were written.
 //
 // The first line of config.toml holds XXH3-64 hashes: of model.tgir, of module.spirv.tgir, and of the rest of

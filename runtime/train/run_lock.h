@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One process at a time trains in a run's folder, and others can tell whether it lives.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page that shows a run: one HTML file with its data, style and script inside, which needs no network
 // and no file beside it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers about a run: its summary and its curves.
 #include <algorithm>
 #include <cmath>

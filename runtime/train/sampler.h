@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A language model continues a text, token by token.
 #pragma once
 

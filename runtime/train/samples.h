@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // samples.jsonl of a run: texts that the model wrote while it was trained.
 #pragma once
 

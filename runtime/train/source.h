@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a feed is made of: the batches of one function's inputs. Internal to runtime/train.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records that TensorBoard reads: TFRecord frames around Event messages of protocol buffers.
 //
 // A frame is the length (u64), the masked CRC32C of its 8 bytes, the message, and the masked CRC32C of that;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows of texts and token files.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // state.json, both ways.
 #include <cmath>
 #include <limits>

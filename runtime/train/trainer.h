@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The training loop: batches, steps, evaluation, checkpoints, and the ways a run ends.
 #pragma once
 

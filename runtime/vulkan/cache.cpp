@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pipeline cache on disk. A driver checks only the header it wrote, so the file carries a checksum
 // of the whole: a torn or damaged file must not reach the driver.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a shader asks of a device. Internal to this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a command must satisfy before Vulkan sees it. Internal to this folder.
 #pragma once
 

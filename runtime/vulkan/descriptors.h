@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The descriptor sets and texel views of a recording's dispatches. Internal to this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vulkan devices: listing them, choosing one, opening it. Nothing here reads or writes the
 // environment, and nothing links the Vulkan loader: where it is missing, every call says so.
 #pragma once

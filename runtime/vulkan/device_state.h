@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inside of an open device. Internal to this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ownership of one Vulkan object, and the count of all of them. Internal to this folder.
 #pragma once
 

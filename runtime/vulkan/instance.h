@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Vulkan loader and one instance, with or without the validation layer. Internal to this folder.
 #pragma once
 

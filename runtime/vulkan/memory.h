@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory, and moving bytes between it and the host.
 #pragma once
 

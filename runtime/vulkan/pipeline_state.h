@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inside of a pipeline. Internal to this folder.
 #pragma once
 

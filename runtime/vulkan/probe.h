@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a physical device is and can do. Internal to this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work recorded once and submitted many times.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Choosing a device from a list: text in, index and reason out.
 #include <algorithm>
 #include <cctype>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moving bytes between host and device: mapped buffers by memcpy, the others through one staging buffer.
 #include <algorithm>
 #include <cstring>

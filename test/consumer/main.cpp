@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses a module, runs a pipeline with a pass of its own in it, traces a model and trains it: step by step,
 // and with the trainer on files.
 #include <cstdio>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Installs the build, then configures, builds and runs the consumer against what was installed, and the project
 # with a pass of its own that is installed as an example.
 #   cmake -DBUILD=<build> -DSOURCE=<test/consumer> -DWORK=<folder> -DCOMPILER=<c++> -P run.cmake

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library that runs the whole pipeline inside and shows only this function.
 #include <string>
 

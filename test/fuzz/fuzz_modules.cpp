@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged modules through every stage: what comes out is a module or an error that says where, never a crash,
 // a hang, or an error that calls itself a bug. The seeds are all modules of test/ and docs/, at the stage
 // they stand in and at those that the passes take them to.

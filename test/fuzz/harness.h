@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs damaged inputs, each in a child process's turn: a crash, a hang or a process that ends costs one
 // input, is a finding, and is saved.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damages texts the way people and disks do: numbers become 0, -1 or huge, lines go, come twice or change
 // places, names and attributes are those of another place or of another text, the end is missing. Works on
 // tokens of any text, so that modules, JSON, TOML and tuning files are damaged alike. The same seed damages

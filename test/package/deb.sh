@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # deb.sh BUILD WORK: makes the Debian packages of a build in WORK, looks into them, unpacks them and runs what is
 # in them.
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // append-adam against the closed formulas, written once more here in f64.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints: what is saved comes back, damage is named, and nothing is lost by whatever stops a save.
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of f16 and of f16 pairs: what tg.matmul's precision means, matrices of a subgroup in kernels, and
 // the lowering onto them, against formulas written here.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules that a pass broke in memory in ways that no text can: the pass manager refuses each right behind
 // the pass, by op, label and pass, whose bug it is called, and nothing crashes later.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg.custom at every stage, on the interpreter and on a device: equal results, and those that C++ computes.
 #include <gtest/gtest.h>
 

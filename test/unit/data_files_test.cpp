@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are mapped or unpacked: IDX, gzip, raw elements, tokens, and ones larger than memory.
 #include <fcntl.h>
 #include <unistd.h>

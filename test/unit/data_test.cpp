@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Array files: .npy, .npz and safetensors. What is read here is built from the formats' descriptions,
 // not by the writers.
 #include <unistd.h>

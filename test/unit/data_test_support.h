@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files built byte by byte from the formats' descriptions, and short ways to state results.
 #pragma once
 

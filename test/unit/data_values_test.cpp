@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers, element conversions, text, first values and input specs.
 #include <algorithm>
 #include <cmath>

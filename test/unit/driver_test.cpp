@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the drivers do when a pass of ours is wrong: it crashes, or leaves a broken module.
 #include <csignal>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attention and its gradients against sums over queries and keys written out here.
 #include <cmath>
 

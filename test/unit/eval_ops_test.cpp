@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every op's value against a computation made here, and the evaluation room as a table.
 #include "runtime/interp/eval_ops.h"
 

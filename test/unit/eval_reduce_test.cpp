@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of logic, clamps, minima, log-sum-exp and running sums against computations made here.
 #include <cmath>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of rearrangements along axes and of reads by index along one, each against a loop written here.
 #include "test/unit/interp_test_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rms_norm, rope and cross_entropy's options against formulas computed here.
 #include <cmath>
 

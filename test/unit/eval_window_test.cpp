@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows, convolutions and pooling against nested loops written here.
 #include <fmt/format.h>
 

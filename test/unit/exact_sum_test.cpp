@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exact sums against integers of 128 bits and against what is known.
 #include <gtest/gtest.h>
 

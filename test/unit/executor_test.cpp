@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finished modules on a device: what is recorded, and what is refused.
 #include "test/unit/session_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs of training and evaluation: shuffling, splitting, and what is refused before the first step.
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which limit a module exceeds: each one failing, and fixed at the very number it needs.
 #include <functional>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random graphs through fuse, plan and codegen: at every stage and on Vulkan what they mean as tensors.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

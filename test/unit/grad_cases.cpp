@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "test/unit/grad_cases.h"
 
 #include <fmt/format.h>

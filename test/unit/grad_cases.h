@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cases of the gradient sweep: for every differentiable op each operand, broadcasting, and each
 // attribute combination that changes the rule.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient cases through random ops with a fixed key, of rms_norm, rope and of cross_entropy's options.
 #include <fmt/format.h>
 

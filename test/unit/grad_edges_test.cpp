@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients where differences cannot tell them: at bounds and ties, for powers of bases that are not
 // positive, in rows of -inf. Expected values are worked out by hand.
 #include <gtest/gtest.h>

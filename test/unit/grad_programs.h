@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient cases as programs: their text with gradients of first and second order, inputs away from kinks,
 // and the central differences that gradients are compared with.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients against central differences in f64, for every differentiable op of the table, first and
 // second order, through the interpreter.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the analysis of kernel indices must prove, and must not.
 #include "ir/kernel/index_analysis.h"
 

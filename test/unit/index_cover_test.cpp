@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What loads of a tile find was stored in the same trip: proofs, and what must not be proved.
 #include <gtest/gtest.h>
 

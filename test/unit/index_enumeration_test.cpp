@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random small kernels, run in the test over all invocations: what the index analysis claims must hold.
 #include <fmt/format.h>
 

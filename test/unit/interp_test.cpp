@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interpreter's walk over each stage: storage, updates, groups, planned bytes, commands, errors.
 #include "runtime/interp/interp.h"
 

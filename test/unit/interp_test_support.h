@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running a few lines of .tgir on the interpreter.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels built in C++: they verify and read as what was meant.
 #include "ir/kernel/builder.h"
 

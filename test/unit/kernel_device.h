@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs kernels written as text on whatever device there is, under the validation layer.
 #pragma once
 

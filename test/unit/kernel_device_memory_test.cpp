@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory and cooperation of the kernel language on a device: atomics, exact sums, f16, subgroups, barriers.
 #include <fmt/format.h>
 

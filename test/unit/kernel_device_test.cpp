@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic of the kernel language on a device, against the interpreter and against what is known.
 #include "test/unit/kernel_device.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels as GLSL and SPIR-V: what is printed, and that it compiles, validates and stays exact.
 #include <algorithm>
 #include <bit>

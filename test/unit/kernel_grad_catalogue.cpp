@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Straight code, branches, loops and memory of one invocation.
 #include "test/unit/kernel_grad_catalogue.h"
 

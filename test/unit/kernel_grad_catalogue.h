@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small kernels whose gradients a careless differentiation gets wrong, with the right answers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The catalogue of kernel gradients on the interpreter: first derivatives against formulas and differences,
 // second ones against differences, under every schedule.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The judge of one kernel's gradient.
 #include "test/unit/kernel_grad_check.h"
 

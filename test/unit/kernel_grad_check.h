@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of kernels against central differences: one kernel, its values, and everything that must hold of
 // the VJP that differentiateKernel makes of it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generated VJPs on a device, called from a tensor module like any custom kernel: the gradients are those
 // that the interpreter finds in f64.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Guards, and strided loops whose data are narrower than the workgroup: the VJP of a kernel that stays in
 // range stays in range, and its loops make no more trips than the kernel's.
 #include <fmt/format.h>

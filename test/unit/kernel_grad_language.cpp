@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the language has besides: functions, vectors, reductions, calls, integers in memory, nested loops.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Invocations that meet: gathers, shared memory, several workgroups.
 #include "test/unit/kernel_grad_catalogue.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random kernels: their VJPs against central differences. TG_KERNEL_SEEDS=n runs n seeds (the nightly count
 // is in test/CMakeLists.txt), TG_KERNEL_FIRST=s begins with another one; a failure prints the reduced kernel.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the reducer left of random kernels, each under the name of what was wrong. These were found by taking
 // a rule out of the differentiation: the adjoint of an overwritten element cleared, gradients added
 // atomically where invocations meet.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The smallest kernels on which a gradient was once wrong.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles in shared and local memory: loops that fill one and read it, which their gradients fill again; and
 // loops whose tiles hold what an earlier iteration left, of which they may not.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of helper funcs become the funcs' bodies.
 #include "ir/kernel/inline.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the interpreter reports of wrong kernels, and that it keeps silent about good ones.
 #include <cmath>
 #include <regex>

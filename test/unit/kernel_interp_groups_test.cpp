@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Invocations together: reductions, ops of a subgroup, and how the schedules differ.
 #include <algorithm>
 #include <cmath>

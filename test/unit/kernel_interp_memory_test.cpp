@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels keep in memory: atomics, accumulations, exact sums, f16, open extents, tapes.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each op of a kernel on the interpreter, at values where its definition shows.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels on the interpreter: what whole programs compute, under every schedule.
 #include <array>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels in f64: formulas of doubles come out to the last bit, and central differences are good to 1e-9.
 #include <bit>
 #include <cmath>

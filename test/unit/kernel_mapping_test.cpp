@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads and verifies every example of docs/kernel_mapping.def.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models whose loss goes through kernels of their own train on a device like the same models in tensor ops.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

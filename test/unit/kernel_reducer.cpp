@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delta debugging of kernels: which ops can go while a fault stays.
 #include <functional>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running a kernel on named arrays, in either arithmetic.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much code kernels are. A driver's compiler takes minutes for kernels of tens of thousands of
 // operations, so that none may have more than its target's `kernel_ops`: not of the examples, and not of
 // attention blocks at many sizes, with rotary positions and without, forward and backward.

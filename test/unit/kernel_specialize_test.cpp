@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Grids as expressions of a call's shapes, and kernels made static.
 #include "ir/kernel/specialize.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels written as text in tests, and running them under every schedule.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every constraint of the kernel op table refuses something, with its label and the line.
 #include <set>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What differentiateKernel gives beside right numbers (kernel_grad_* judge those): its parameters, what it
 // keeps and how much of it, and what it does not ask for.
 #include "passes/kernel/vjp.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expressions of random kernels.
 #include "test/unit/kernel_writer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the text of one random kernel: values in scope, fresh names, expressions of bounded magnitude.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every constraint a row of the op table states is provoked by a text test that expects its label.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

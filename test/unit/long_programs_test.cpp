@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Long and doubling programs: every stage takes time in proportion, without recursion over their length, or
 // refuses them by the limit they pass. Lengths are those at which a stack of 8 MiB once was too short.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of many terms, of one sign and of nearly one size, where a chain of additions drifts: every kind of
 // reduction and product, on every executor and for each kind of target, within the tolerance table, whose
 // bound grows with the logarithm of the count.

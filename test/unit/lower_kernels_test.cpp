@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // planned → kernel → spirv: commands, barriers, equal kernels, copies, limits.
 #include "codegen/emit_glsl.h"
 #include "ir/verify_dispatch.h"

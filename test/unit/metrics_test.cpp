@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run measured: the files that MetricsWriter makes, read back by means of their own.
 #include <sys/resource.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module's items by name, as they come and go, and names that are free.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mutants of the gradients: each op that append-grad emits is broken in every way that still verifies, and
 // the comparison with central differences must notice. A mutant that cleans up to the same program is
 // equivalent and counted apart. Composite rows of gradients (softmax_grad, …) are expanded first, so their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model with gradients of one's choice, for the tests of optimizers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged modules: whatever is done to a text of any stage, reading it gives a module or located errors, and
 // a module that verifies goes through the passes of its stage without breaking them. Seeded, so that a
 // failure repeats.

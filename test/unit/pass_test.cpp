@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registry, pipeline text and the pass manager, with passes of our own: the shipped ones have
 // tests that know what they do.
 #include "passes/pass.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The peak of a memory report is the planner's lower bound, found again from the text of the planned module.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of kernels: what may stand together does, memory stays in bounds, results stay the same.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules for the planner's tests, from text.
 #pragma once
 

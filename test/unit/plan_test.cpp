@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The planner: rooms, homes, groups, in-place results, and random graphs that the verifier judges.
 #include <random>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches made ahead: their order, how far ahead, errors, and an end before the last.
 #include <atomic>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times of a session's calls, sums by kernel, the ceilings of a device, and what is written of them.
 #include <cmath>
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random kernels without races, out-of-range accesses or undefined values, as text.
 #pragma once
 

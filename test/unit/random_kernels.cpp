@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The statements and buffers of random kernels.
 #include "test/unit/random_kernels.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random small kernels that are free of races, in range, and differentiable almost everywhere.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random ops in a session: the host's key, the seed, the step, and both executors drawing the same.
 #include <gtest/gtest.h>
 

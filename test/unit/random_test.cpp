@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random ops: the words they draw, their distributions, what a key, a salt and an index change.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // config.toml: what is written is what is read, and any bytes are read or refused.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Summaries, curves and pages of runs, without a browser.
 
 #include <algorithm>

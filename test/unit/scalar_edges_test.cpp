@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalar functions where numbers end: zeros, subnormals, infinities, NaN, huge and tiny ones. The device
 // gives what the table's f64 column gives, rounded to f32.
 #include <fmt/format.h>

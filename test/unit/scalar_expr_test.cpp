@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar table over plain numbers: values, gradients, and the single-precision kernel forms.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps begun before the last one's outputs are read: the same bits as one after the other, whatever is
 // called in between, and no waiting.
 #include "runtime/executor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A batch size chosen by the inputs of a call, and gradients accumulated over several.
 #include "test/unit/session_support.h"
 

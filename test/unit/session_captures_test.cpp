@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a call can read besides its results.
 #include "test/unit/session_support.h"
 

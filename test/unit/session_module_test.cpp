@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions and their modules: attached functions, replacement, a look inside, calls the module has nothing
 // for.
 #include "runtime/finish.h"

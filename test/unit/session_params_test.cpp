@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moving parameters, and sharing them between sessions.
 #include "test/unit/session_support.h"
 

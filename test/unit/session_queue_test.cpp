@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls from several threads: their order, and what becomes of those that wait when a session ends.
 #include "test/unit/session_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small model, and sessions of it on a Vulkan device under the validation layer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions on a Vulkan device under the validation layer, against the reference interpreter.
 #include "test/unit/session_support.h"
 

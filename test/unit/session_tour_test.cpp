@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The code of docs/session.md, compiled and run.
 #include <fstream>
 #include <sstream>

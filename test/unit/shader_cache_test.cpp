@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of compiled shaders: hits, damage, bounds, several writers.
 #include "codegen/shader_cache.h"
 

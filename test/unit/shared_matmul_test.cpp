@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products staged in shared memory: every blocking, layout and kind of edge against the interpreter in f64.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

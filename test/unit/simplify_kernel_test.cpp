@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Canonicalisation of kernels: random kernels and those of the tests' texts compute the same bits before and
 // after, under several schedules, without a finding that was not there.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions that meet a target's bindings, and scatters that skip blocks: through every stage, on the kernel
 // interpreter and on Vulkan, bit for bit.
 #include <fmt/format.h>

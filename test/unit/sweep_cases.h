@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cases of the numeric sweep: for every op of the table shapes that reach its corners, views
 // that feed it, and inputs from its domain.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sweep's cases of attention and its gradients: fewer and more keys than queries, rows that see nothing,
 // widths that four divides and does not, one query, one key, no and several leading axes, packed heads.
 #include <fmt/format.h>

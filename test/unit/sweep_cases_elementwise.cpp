@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the sweep that the table of scalar domains does not draw: edges of elementwise ops, and running
 // sums.
 #include "test/unit/sweep_cases.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sweep cases of products whose operands are rounded to f16 or split into two of it.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sweep cases of random ops, rms_norm, rope and cross_entropy's options.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the files of sweep cases write their cases with.
 #pragma once
 

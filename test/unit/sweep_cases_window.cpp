@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sweep cases of windows: odd sizes, every attribute, groups from dense to depthwise, and neighbours that
 // share the kernel: a prologue that is a view, an epilogue behind a view.
 #include "test/unit/sweep_cases.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small random functions: chains of maps, rows, matmuls, views, reductions and residuals, with values that
 // are read several times, captured and returned. The seed decides everything.
 #pragma once

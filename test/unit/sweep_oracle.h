@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sweeps expect of a module of stage tensor: every result in f64, and how far from it an
 // executor may be.
 #pragma once

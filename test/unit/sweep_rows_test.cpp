@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows and columns that invocations share: softmax and its kin, sums over leading axes, scatters, at shapes
 // where lanes, rounds, subgroups and workgroups do not come out even.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module taken through every stage and run on every executor.
 #pragma once
 

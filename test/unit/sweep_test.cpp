@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every op of the table on every executor, against the f64 oracle: the interpreter at each stage, kernels
 // lane by lane, Vulkan under the validation layer, for each shipped target.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fixture with a folder of its own, which is gone after the test.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tolerance table: it accepts honest f32 arithmetic and refuses real mistakes.
 #include "runtime/interp/tolerance.h"
 

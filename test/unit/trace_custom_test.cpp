@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the user's own in the C++ front end.
 #include <gtest/gtest.h>
 

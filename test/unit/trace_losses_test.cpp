@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses, normalizations and masks of the front end against their formulas, and scopes in errors.
 #include <algorithm>
 #include <cmath>

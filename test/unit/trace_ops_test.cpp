@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each function of the front end: that it appends its op, and that what it makes of several ops computes
 // what it says, by the interpreter against a formula written here.
 #include <cmath>

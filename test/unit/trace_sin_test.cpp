@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The network of docs/examples/sin.tgir, written by hand there, against the one that a model in C++ gives:
 // the same loss, gradients and updates.
 #include <map>

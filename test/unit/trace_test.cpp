@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C++ front end: names, ties, errors at the author's line, and what each function appends.
 #include "ir/trace/trace.h"
 

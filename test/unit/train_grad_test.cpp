@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The whole @train of the example models: gradients against central differences, training steps on Vulkan
 // against the interpreter, and Adam's rate against f64.
 #include <fmt/format.h>

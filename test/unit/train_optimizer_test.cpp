@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each optimizer on Vulkan, with accumulation and without, against the interpreter.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

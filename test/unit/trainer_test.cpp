@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When the training loop evaluates, saves, keeps, skips and ends. One parameter that moves by a formula, so
 // that every loss is known.
 #include <cmath>

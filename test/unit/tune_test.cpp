@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules chosen by timing: the rule, the table, and a device. No time is asserted.
 #include <cstdlib>
 #include <filesystem>

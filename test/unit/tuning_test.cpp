@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuning files: keys of regions, the text, and what fuse makes of an entry.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

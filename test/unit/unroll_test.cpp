@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops that drivers end too soon: how often they run, and the same results with longer bodies. Random
 // kernels are unrolled in simplify_kernel_test.cpp.
 #include "ir/kernel/unroll.h"

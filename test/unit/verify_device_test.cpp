@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device that computes something else is caught, and the kernel that does it is named.
 #include "test/unit/session_support.h"
 

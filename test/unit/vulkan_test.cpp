@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Vulkan layer on whatever device there is, always under the validation layer.
 #include <filesystem>
 #include <fstream>

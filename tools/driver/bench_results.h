@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tg-run bench measured: rows kept in a file, shown as tables, compared with those of another build.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line of tg-opt and the pass tools, parsed.
 #pragma once
 

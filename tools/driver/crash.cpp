@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves the module a pass crashed on. The handler runs in a broken process: it only writes bytes that
 // were made ready before the pass started.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generated pages: everything in them comes from a table, so a test can compare them with one.
 #pragma once
 

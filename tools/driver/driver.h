@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line of tg-opt and of the pass tools as a library: mains only name what they link.
 //
 // Exit codes: 0 ok, 1 a diagnosed failure in the input, 2 a command line that makes no sense.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --verify-diagnostics: `// expected-error@below {{part of the message}}` against what was said.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tg-run inspect finds out, as JSON: --json prints it, the text is made from it.
 #pragma once
 

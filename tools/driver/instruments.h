@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the driver hangs on a pipeline: printing between passes, timing, saving the module of a crash.
 #pragma once
 

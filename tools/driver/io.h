@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of the tools: inputs read whole, outputs written whole or not at all.
 #pragma once
 

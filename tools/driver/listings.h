@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tools say about themselves: all of it derived from the tables.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flow of one invocation: read, split, run the pipeline over each section, compare or print.
 #include <chrono>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared objects with passes in them (passes/plugin.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run as a library: one file for each verb, one row in verbs.def. Verbs have flags of their own.
 //
 // Exit codes: 0 ok, 1 a diagnosed failure in the input, 2 a command line that makes no sense, 3 a numeric

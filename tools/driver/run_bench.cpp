@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run bench: how long training steps take, what they launch, what memory they plan, and what compiling
 // them takes.
 #include <sys/resource.h>

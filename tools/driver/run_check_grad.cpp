@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run check-grad: gradients against central differences, all in the f64 interpreter.
 #include <cmath>
 #include <cstdio>

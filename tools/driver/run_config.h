@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // config.toml of a run: options as text, both ways, from any folder.
 #pragma once
 

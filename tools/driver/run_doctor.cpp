@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run doctor: whether a module fits a device, and which limit it is that it exceeds.
 #include <cstdio>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run eval: the loss over data for evaluation, as training computes it.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run exec: one call of one function.
 #include <algorithm>
 #include <cmath>

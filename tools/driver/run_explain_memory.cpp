@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run explain-memory: what is live at the peak of a function, by line of the model.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run export: a directory that runs a trained model without the compiler.
 #include <algorithm>
 #include <filesystem>

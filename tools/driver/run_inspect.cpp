@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run inspect: what something on disk is, and whether it is whole.
 #include <cstdio>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run plot: compares runs, as a page with curves and as a table.
 #include <algorithm>
 #include <cstdio>

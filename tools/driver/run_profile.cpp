@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run profile: which kernels take the device's time, and how much the host adds.
 #include <algorithm>
 #include <cstdio>

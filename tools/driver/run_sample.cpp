@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run sample: a trained language model continues a text.
 #include <cstdio>
 

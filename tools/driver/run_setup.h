@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the verbs of tg-run share: flags about the model and the device, and the way from a file to a
 // session.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run train: steps on data, a line for each few, a folder that keeps all of it.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run tune: which schedules are fastest on a device, kept in a file for --tuning.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-run verify: a device against the interpreter, and which kernel it is that differs.
 #include <cstdio>
 

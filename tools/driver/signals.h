@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a person may ask of a running training through signals.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Standard output and standard error of the tools, and what becomes of errors nobody has handled.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Targets on the command line: names stay, files and `auto` become data before any pass runs.
 #include <algorithm>
 

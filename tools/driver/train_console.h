@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tg-run train shows and writes while it trains: lines, a bar, log.txt, metrics, the run's page.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of tg-run train.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of a run as tg-run train takes it: a new one, one that is gone on with, or one to start anew in.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the command line of tg-run train to everything a trainer needs, a fresh run's or a resumed one's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What somebody needs to look into one kernel that computes something else on a device.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much a module computes, roughly.
 #pragma once
 

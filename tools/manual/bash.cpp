@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bash completion: two functions that say what there is, and one, the same for every tool, that offers it.
 // Nothing but bash itself is needed.
 #include <algorithm>

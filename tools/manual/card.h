@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tool's CLI::App says about its options, as data: man pages, shell completion and docs/tg-run.md are
 // written from it.
 #pragma once

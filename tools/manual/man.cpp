@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Man pages. Only the macros of man(7), so that groff and mandoc agree.
 #include <algorithm>
 

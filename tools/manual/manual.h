@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Man pages, shell completion and docs/tg-run.md, each a function from a tool's card to text.
 #pragma once
 

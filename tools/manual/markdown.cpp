@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/tg-run.md.
 #include <map>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What shells offer for a value, for both of them.
 #include "ir/target.h"
 #include "tools/manual/manual.h"

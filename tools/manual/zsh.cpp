@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Zsh completion: the options as specifications for _arguments.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `cpack` in the build folder makes tensorgrad_VERSION_ARCH.deb and tensorgrad-dev_VERSION_ARCH.deb.
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()

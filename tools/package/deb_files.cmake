@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Run by CPack on the installed files of each component, before they become packages: what Debian wants
 # elsewhere or compressed.
 function(compress file)

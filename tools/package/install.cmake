@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `cmake --install BUILD --prefix P` puts where. Two components: `tools` are the programs with their man
 # pages, completion and documents; `dev` is what find_package(tensorgrad) needs.
 

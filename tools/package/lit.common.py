@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of a lit configuration that projects with tensorgrad's tools share. In a lit.cfg.py:
 
     config.name = "my-pass"

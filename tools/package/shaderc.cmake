@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # PkgConfig::shaderc is shaderc with glslang and SPIRV-Tools; TG_SHADERC_VERSIONS says which.
 #
 # Debian's libshaderc.so lacks the symbols of glslang and its "combined" archive holds no glslang, so there shaderc

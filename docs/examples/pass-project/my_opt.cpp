@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tg-opt with one more pass.
 #include "ir/result.h"
 #include "tools/main.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns x² into x·x.
 #include "ir/module.h"
 #include "passes/pass.h"

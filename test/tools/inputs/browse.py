@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Opens a page of runs without a screen and prints what is on it: browse.py PAGE HASH"""
 import collections
 import html

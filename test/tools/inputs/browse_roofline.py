@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Opens a roofline without a screen and prints what is on it: browse_roofline.py PAGE light|dark"""
 import re
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks a trace of tg-run profile: check_trace.py FILE CALLS. Events of a track nest or lie apart, as viewers want."""
 import json
 import sys

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # complete.bash FILE WORD…: what the completion in FILE offers for the last word, in one line. The words are as bash
 # cuts a line: `--device=c` is the three words `--device` `=` `c`.
 # shellcheck source=/dev/null

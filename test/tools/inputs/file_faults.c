@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LD_PRELOAD: numbers the file operations of a process below FAULT_ROOT, and lets one of them fail.
 //   FAULT_ROOT  a folder; only paths with this prefix count
 //   FAULT       N:enospc, N:eio, N:short (half of a write, then no space) or N:kill, for the N-th operation

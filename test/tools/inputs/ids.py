@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ids.py FILE n …: the numbers as an i32 vector in .npy."""
 import struct
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kernel_idioms.py: inputs of kernel-idioms.tgir and what its kernels give, as options of tg-run exec."""
 import math
 

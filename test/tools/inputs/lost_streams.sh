@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # lost_streams.sh FOLDER INPUTS: runs each tool and verb with standard error and standard output that cannot be
 # written, and tells each exit code that is not the one wanted.
 cd "$1" || exit 1

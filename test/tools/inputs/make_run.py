@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes a run directory with all its files: make_run.py DIR [STEPS [SEED]]. The numbers are made up, and the
 same every time."""
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """manifest.py edit FILE PATTERN TEXT: replaces a pattern in a bundle's manifest and hashes it anew.
 manifest.py mutants FILE FOLDER COUNT [SEED]: COUNT files 0.json, 1.json, … in FOLDER, each the manifest with one value
 changed and a hash that is right."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """misuse.py TG_RUN AFFINE FOLDER [NAME]: uses tg-run wrongly in every way of the table. Each has to end with its exit
 code and one line of error that matches, without results on stdout, and with every file as it was before."""
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that tg-run is given wrongly: arrays, archives, texts, modules and runs, good ones beside broken ones."""
 import gzip
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of misuses: how tg-run is called, and how that has to end."""
 from dataclasses import dataclass, field
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # nightly.sh BIN FOLDER [COUNT]: what tg-run-train-faults.test and tg-run-export-manifest.test do a part of. Every file
 # operation of a training fails in each way; COUNT (5000) damaged files of a run, of a bundle and of a tuning.
 set -e

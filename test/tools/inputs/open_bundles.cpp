@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // open_bundles BUNDLE DEVICE MANIFESTS COUNT: opens a bundle under each of the manifests 0.json, 1.json, … in
 // the folder MANIFESTS; what is refused is refused by an error. Prints how many were opened and refused.
 #include <cstdio>

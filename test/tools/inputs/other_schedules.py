@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """other_schedules.py TUNE.json FILE: writes a tuning file that gives every kernel the last schedule that was timed."""
 import json
 import sys

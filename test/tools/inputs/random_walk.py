@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command lines made at random: random_walk.py TG_RUN TG_OPT SOURCES FOLDER COUNT [SEED]. Verbs, flags, values and
 files of the wrong kinds; each ends in 0 to 4 within 20 s, and prints a line of error where it is not 0. Prints what
 does not, and a line of figures."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes x.npy (64x2) and y.npy = x·[[-1, 0.5], [2, 3]], for a model that can fit them exactly."""
 import pathlib
 import struct

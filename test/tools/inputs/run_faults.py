@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """run_faults.py TG_RUN SHIM MODEL DATA FOLDER STRIDE [KIND]: a training whose file operations fail, each in turn (every
 STRIDE-th of them): no space, an error of the disk, half a write, or the process is killed there; KIND (0 to 3) chooses
 which of these the first one meets. The same command then ends as if nothing had happened, and no temporary file is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """run_mutants.py TG_RUN MODEL DATA FOLDER COUNT [SEED]: damages the files of a run, one at a time, and gives it to the
 verbs. A verb ends by itself, with a code it documents, and never calls itself broken; a resumed training either
 refuses, with one error that names a file, or ends with the parameters that it would have had. Prints a line of figures."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """safetensors_check.py TG_RUN AFFINE FOLDER: reads what tg-run saves by the description of the safetensors format alone,
 and has tg-run read files that are written here.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The losses that tg-run printed for a device and for the interpreter agree to three digits, and fall."""
 import re
 import sys

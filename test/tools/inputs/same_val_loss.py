@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether tg-run eval of a run's checkpoints says the losses of metrics.jsonl: same_val_loss.py RUN STEP..."""
 import json
 import math

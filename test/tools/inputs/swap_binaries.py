@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the module FIRST with the SPIR-V words of SECOND: swap_binaries.py FIRST SECOND
 
 The kernels and their hashes stay those of FIRST, as if a driver had compiled them wrongly.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares tg-run inspect --json of a checkpoint with figures computed here: tensor_figures.py CHECKPOINT
 Or writes a small file with odd values: tensor_figures.py --write FILE"""
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """terminal.py TG_RUN AFFINE FOLDER: trains at a terminal of some width, with a bar, and looks at what the terminal shows
 in the end: the lines that were printed, whole, and nothing of the bar."""
 import fcntl

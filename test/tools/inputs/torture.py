@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torture.py TG_RUN MODEL TEXT FOLDER KILLS: kills a training again and again, also while it saves, and compares what it
 ends with to a run nobody disturbed. Prints a line of figures; any difference or loss is an error."""
 import json

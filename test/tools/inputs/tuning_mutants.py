@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tuning_mutants.py TG_OPT MODEL TUNING FOLDER COUNT [SEED]: compiles a module with damaged schedules of a tuning file.
 Each is taken or refused by one error; nothing ends in a crash or calls itself broken. Prints a line of figures."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parameters of a safetensors file of f32, and whether two are the same. The interpreter computes in f64, which a
 checkpoint rounds, so a run that is gone on with differs from one that was left alone in the last digit."""
 import struct
