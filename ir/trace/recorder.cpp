@@ -8,6 +8,7 @@
 #include <bit>
 #include <cctype>
 #include <cmath>
+#include <span>
 
 #include "ir/infer.h"
 #include "ir/verify.h"
@@ -90,8 +91,22 @@ CallSite::~CallSite() {
 const Site& CallSite::of(const Site& site) { return outermostSite ? *outermostSite : site; }
 
 Recorder::Recorder(tg::Module& module, Item& func, const ModelNames& names)
-    : module_(module), func_(func), names_(names), builder_(&module, &func), number_(nextFunction()) {
+    : module_(module), func_(func), names_(names), builder_(&module, &func), number_(nextFunction()),
+      firstArg_(func.body.args.size()), firstOp_(func.body.ops.size()) {
+  remember();
   activeRecorder = this;
+}
+
+void Recorder::remember() {
+  for (const auto& arg : func_.body.args)
+    if (const Attr* host = find(arg->attrs, "host"); host && host->text == "rng") key_ = arg.get();
+  for (const auto& op : func_.body.ops) {
+    const bool reads = op->code == Opcode::param || op->code == Opcode::state;
+    if (reads) reads_.emplace(op->operands[0].text, op->result());
+    if (op->code == Opcode::capture) captures_.emplace(op->word("name"), op->loc);
+    if (op->code == Opcode::update) updates_.emplace(op->operands[0].text, op->loc);
+    if (const Attr* salt = find(op->attrs, "salt")) salts_ = std::max(salts_, salt->integer);
+  }
 }
 Recorder::~Recorder() { activeRecorder = nullptr; }
 Recorder* Recorder::active() { return activeRecorder; }
@@ -310,11 +325,18 @@ Tensor Recorder::read(const ParamNode* param, const Site& at) {
 Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int batch) {
   Loc loc = locOf(CallSite::of(name.site));
   if (!isName(name.text)) return reject(failAt(loc, fmt::format("'{}' is no name of an input", name.text)));
-  for (const auto& arg : func_.body.args)
-    if (arg->name == name.text)
-      return reject(failAt(loc, fmt::format("@{} has two inputs named '{}'", func_.name, name.text)));
   Result<Type> type = tensorType(dtype, shape, loc);
   if (!type) return reject(type.takeError());
+  for (size_t i = 0; i < func_.body.args.size(); ++i) {
+    Value& own = *func_.body.args[i];
+    if (own.name != name.text) continue;
+    if (i < firstArg_ && own.type == *type) return handle(&own);
+    return reject(failAt(loc, i < firstArg_
+                                  ? fmt::format("@{} has an input '{}' already, which is {} and not {}",
+                                                func_.name, name.text, own.type.str(), type->str())
+                                  : fmt::format("@{} has two inputs named '{}'", func_.name, name.text))
+                      .note(own.loc, "it was declared here"));
+  }
   if (batch >= type->rank())
     return reject(failAt(
         loc, fmt::format("input '{}': the batch axis {} is none of {}", name.text, batch, type->str())));
@@ -412,8 +434,8 @@ Tensor Recorder::hinted(const Module& module, const Tensor& tensor) {
   return tensor;
 }
 
-/// Moves what is read of the module to the front, in the module's order: where it happened to be read
-/// first depends on the order in which a C++ compiler evaluates arguments.
+/// Moves what is read of the module to the front of what is new, in the module's order: where it happened to
+/// be read first depends on the order in which a C++ compiler evaluates arguments.
 void Recorder::readsFirst() {
   std::unordered_map<std::string, size_t> places;
   for (const auto& item : module_.items) places.emplace(item->name, places.size());
@@ -422,17 +444,20 @@ void Recorder::readsFirst() {
     bool read = op->code == Opcode::param || op->code == Opcode::state;
     return read ? places.at(op->operands[0].text) : rest;
   };
-  std::stable_sort(func_.body.ops.begin(), func_.body.ops.end(),
+  std::stable_sort(func_.body.ops.begin() + static_cast<std::ptrdiff_t>(firstOp_), func_.body.ops.end(),
                    [&](const auto& a, const auto& b) { return place(a) < place(b); });
 }
 
 void Recorder::nameValues(const std::vector<std::pair<std::string, Tensor>>& results) {
   for (const auto& [result, tensor] : results)
     if (tensor.value_->def && isName(result)) given_.try_emplace(tensor.value_, result);
+  const std::span ops(func_.body.ops);
   NameTable names;
   for (const auto& arg : func_.body.args) names.take(arg->name);
+  for (const auto& op : ops.first(firstOp_))
+    for (const auto& value : op->results) names.take(value->name);
   for (bool author : {true, false})
-    for (const auto& op : func_.body.ops)
+    for (const auto& op : ops.subspan(firstOp_))
       for (const auto& value : op->results) {
         auto given = given_.find(value.get());
         if ((given != given_.end()) != author) continue;
@@ -444,10 +469,12 @@ void Recorder::nameValues(const std::vector<std::pair<std::string, Tensor>>& res
       }
 }
 
-void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results, const Site& site) {
+void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results, const Site& site,
+                      const Op* before) {
   Loc loc = locOf(site);
   auto op = std::make_unique<Op>(Opcode::return_);
-  op->loc = loc;
+  op->loc = before ? before->loc : loc;
+  if (before) op->operands = before->operands;
   for (const auto& [name, tensor] : results) {
     Result<Value*> value = valueOf(tensor, "return", loc);
     if (!value) {
@@ -462,7 +489,7 @@ void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results
     op->operands.push_back(Operand::of(*value));
     func_.results.push_back({name, (*value)->type});
   }
-  if (results.empty()) reject(failAt(loc, fmt::format("@{} has no result", func_.name)));
+  if (results.empty() && !before) reject(failAt(loc, fmt::format("@{} has no result", func_.name)));
   if (!errors_.empty()) return;
   builder_.append(std::move(op));
   readsFirst();

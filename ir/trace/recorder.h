@@ -121,8 +121,11 @@ class Recorder {
   Tensor name(std::string name, const Tensor& tensor);
   Tensor capture(const Key& name, const Arg& value);
   void update(const Arg& storage, const Arg& value);
-  /// Ends the function with its results, named.
-  void finish(const std::vector<std::pair<std::string, Tensor>>& results, const Site& site);
+  /// A value that the function had before.
+  Tensor existing(Value* value) const { return handle(value); }
+  /// Ends the function with its results, named, behind those of `before`, the return it had.
+  void finish(const std::vector<std::pair<std::string, Tensor>>& results, const Site& site,
+              const Op* before = nullptr);
   const Error& errors() const { return errors_; }
 
  private:
@@ -141,11 +144,15 @@ class Recorder {
   void readsFirst();
   void nameValues(const std::vector<std::pair<std::string, Tensor>>& results);
 
+  /// What the function has already: what it reads, draws, captures and updates.
+  void remember();
+
   tg::Module& module_;
   Item& func_;
   const ModelNames& names_;
   Builder builder_;
   uint64_t number_;
+  size_t firstArg_, firstOp_;  ///< the first ones that are new
   int64_t salts_ = 0;
   Error errors_;
   std::unordered_map<const Value*, std::string> given_;   ///< names by the author

@@ -11,10 +11,12 @@
 namespace tg::nn {
 
 Tensor Inputs::operator[](const Key& name) const {
+  constexpr size_t kListed = 20;
   std::string known;
-  for (const auto& [each, tensor] : all_) {
-    if (each == name.text) return tensor;
-    known += (known.empty() ? "" : ", ") + each;
+  for (size_t i = 0; i < all_.size(); ++i) {
+    if (all_[i].first == name.text) return all_[i].second;
+    if (i < kListed) known += (i ? ", " : "") + all_[i].first;
+    if (i == kListed) known += ", …";
   }
   return Recorder::fail(name.site, fmt::format("no input is named '{}'; {}", name.text,
                                                known.empty() ? "the function has none" : "known: " + known));
@@ -33,17 +35,29 @@ Outputs::Outputs(std::initializer_list<Named> named) {
 
 namespace {
 
-/// Appends to a module; unless it is kept, the module is as before in the end.
+/// Appends to a module, and to one of its functions if one is given; unless it is kept, all is as before in
+/// the end.
 class Addition {
  public:
-  explicit Addition(tg::Module& module) : module_(module) {
+  explicit Addition(tg::Module& module, Item* open = nullptr) : module_(module), open_(open) {
     for (const auto& item : module.items) before_.push_back(item.get());
+    if (!open) return;
+    end_ = std::move(open->body.ops.back());
+    open->body.ops.pop_back();
+    args_ = open->body.args.size();
+    ops_ = open->body.ops.size();
+    results_ = open->results.size();
   }
   ~Addition() {
     if (kept_) return;
     module_.items.eraseIf([&](const std::unique_ptr<Item>& item) {
       return std::find(before_.begin(), before_.end(), item.get()) == before_.end();
     });
+    if (!open_) return;
+    open_->body.ops.resize(ops_);
+    open_->body.ops.push_back(std::move(end_));
+    open_->body.args.resize(args_);
+    open_->results.resize(results_);
   }
   Addition(const Addition&) = delete;
   Addition& operator=(const Addition&) = delete;
@@ -55,10 +69,15 @@ class Addition {
     kept_ = true;
     return {};
   }
+  /// The function's return, which its new one replaces.
+  const Op& end() const { return *end_; }
 
  private:
   tg::Module& module_;
   std::vector<Item*> before_;
+  Item* open_;
+  std::unique_ptr<Op> end_;
+  size_t args_ = 0, ops_ = 0, results_ = 0;
   bool kept_ = false;
 };
 
@@ -103,7 +122,9 @@ Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name
   Loc loc = locOf(name.site);
   if (!isName(name.text)) return failAt(loc, fmt::format("'{}' is no name of a function", name.text));
   if (module.func(name.text))
-    return failAt(loc, fmt::format("the module has a function @{} already", name.text));
+    return failAt(loc, fmt::format("the module has a function @{} already; a body that takes its values, "
+                                   "(const Inputs&), appends to it",
+                                   name.text));
   Item* func = module.add(ItemKind::func, name.text);
   func->loc = loc;
   Recorder recorder(module, *func, names);
@@ -112,18 +133,46 @@ Error traceFunction(tg::Module& module, const ModelNames& names, const Key& name
   return recorder.errors();
 }
 
-Result<void> nested(const Site& site) {
-  if (!Recorder::active()) return {};
-  return failAt(locOf(site), "a trace begins inside another trace");
+/// Refuses a trace that begins inside another, and a module whose name does not print.
+Result<void> checkStart(const tg::Module& module, const Site& site) {
+  if (Recorder::active()) return failAt(locOf(site), "a trace begins inside another trace");
+  if (isName(module.name)) return {};
+  return failAt(locOf(site), fmt::format("'{}' is no name of a module", module.name));
+}
+
+Result<Item*> functionToExtend(const tg::Module& module, const Key& name) {
+  const Loc loc = locOf(name.site);
+  if (Item* func = module.func(name.text)) {
+    const Op* end = func->body.terminator();
+    if (end && end->code == Opcode::return_ && func->results.size() == end->operands.size()) return func;
+    return failAt(loc, fmt::format("@{} has no return to append before", name.text));
+  }
+  std::string known;
+  for (const Item* func : module.all(ItemKind::func)) known += (known.empty() ? "@" : ", @") + func->name;
+  return failAt(loc, fmt::format("the module has no function @{} to append to; it has {}", name.text,
+                                 known.empty() ? "none" : known));
+}
+
+/// Traces what is appended to a function whose return was `end`; gives the errors.
+Error extendFunction(tg::Module& module, Item& func, const Op& end, const ModelNames& names, const Site& site,
+                     const std::function<Outputs(const Inputs&)>& body) {
+  Recorder recorder(module, func, names);
+  Inputs values;
+  for (const auto& arg : func.body.args) values.add(arg->name, recorder.existing(arg.get()));
+  for (size_t i = 0; i < func.results.size(); ++i)
+    values.add(func.results[i].name, recorder.existing(end.in(static_cast<int>(i))));
+  for (const auto& op : func.body.ops)
+    for (const auto& value : op->results) values.add(value->name, recorder.existing(value.get()));
+  Outputs outputs = body(values);
+  recorder.finish(outputs.all(), site, &end);
+  return recorder.errors();
 }
 
 }  // namespace
 
 Result<void> traceInto(tg::Module& module, const Module& model, const std::vector<Function>& functions,
                        Site site) {
-  TG_CHECK(nested(site));
-  if (!isName(module.name))
-    return failAt(locOf(site), fmt::format("'{}' is no name of a module", module.name));
+  TG_CHECK(checkStart(module, site));
   Addition addition(module);
   Declaration declaration(module);
   declaration.walk(*model.node(), "");
@@ -140,11 +189,26 @@ Result<void> traceInto(tg::Module& module, const Module& model, const std::vecto
 }
 
 Result<void> traceInto(tg::Module& module, const std::function<Outputs()>& body, const Key& function) {
-  TG_CHECK(nested(function.site));
-  if (!isName(module.name))
-    return failAt(locOf(function.site), fmt::format("'{}' is no name of a module", module.name));
+  TG_CHECK(checkStart(module, function.site));
   Addition addition(module);
   return addition.finish(traceFunction(module, {}, function, [&](Recorder&) { return body(); }));
+}
+
+Result<void> traceInto(tg::Module& module, const Module& model,
+                       const std::function<Outputs(const Inputs&)>& body, const Key& function) {
+  TG_CHECK(checkStart(module, function.site));
+  TG_TRY(Item * func, functionToExtend(module, function));
+  Addition addition(module, func);
+  Declaration declaration(module);
+  declaration.walk(*model.node(), "");
+  if (!declaration.errors.empty()) return std::move(declaration.errors);
+  return addition.finish(
+      extendFunction(module, *func, addition.end(), declaration.names, function.site, body));
+}
+
+Result<void> traceInto(tg::Module& module, const std::function<Outputs(const Inputs&)>& body,
+                       const Key& function) {
+  return traceInto(module, Module(), body, function);
 }
 
 static std::unique_ptr<tg::Module> emptyModule(const TraceOptions& options) {

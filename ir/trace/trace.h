@@ -38,10 +38,11 @@ struct Input {
   int batch = -1;
 };
 
-/// The inputs of the function being traced, by name.
+/// The inputs of the function being traced, by name; where a function is appended to, its arguments, then its
+/// results, then all its values by their names in the text.
 class Inputs {
  public:
-  /// An unknown name is a located error that lists the known ones.
+  /// An unknown name is a located error that lists known ones.
   Tensor operator[](const Key& name) const;
   void add(std::string name, Tensor tensor) { all_.emplace_back(std::move(name), std::move(tensor)); }
 
@@ -94,5 +95,15 @@ Result<void> traceInto(tg::Module& module, const std::function<Outputs()>& body,
 /// The same for functions of a model.
 Result<void> traceInto(tg::Module& module, const Module& model, const std::vector<Function>& functions,
                        Site site = Site::current());
+
+/// Appends to a function that the module has. What `body` gives are more results, behind those there are;
+/// `Outputs{}` is none. Nothing that is there changes its place or its name. tensorInput finds an argument of
+/// the same name and type, or adds one. A result or capture of a name that is taken, a second update of a
+/// parameter and another type are errors at the line of the source, and the module is as it was.
+Result<void> traceInto(tg::Module& module, const std::function<Outputs(const Inputs&)>& body,
+                       const Key& function);
+/// The same with the modules of a model, whose parameters are declared where they are new.
+Result<void> traceInto(tg::Module& module, const Module& model,
+                       const std::function<Outputs(const Inputs&)>& body, const Key& function);
 
 }  // namespace tg::nn
