@@ -8,6 +8,8 @@
 //
 // Extents that no attribute writes follow from the operands. One that an attribute or a leaf writes may be
 // the batch or a number that happens to equal it; where the result depends on the answer, that is an error.
+// Random numbers that meet a value with the batch, element by element, have it on the same axis: each row of
+// the batch draws its own.
 // Requires: stage tensor.
 //   c1: n is 1 or more; c2: some argument has a batch axis; c3: the batch arguments of a function agree on
 //   the batch; c4: no gradient is appended yet (a mean's holds 1/N); c5: what an attribute or a leaf writes
@@ -17,6 +19,8 @@
 // Where: before append-grad.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "ir/infer.h"
@@ -37,7 +41,17 @@ class Batch {
   Result<void> run() {
     TG_CHECK(resizeArguments());
     if (old_ == 0 || old_ == n_) return {};
-    for (const auto& op : func_.body.ops) TG_CHECK(visit(*op));
+    const auto& ops = func_.body.ops;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const auto& results = ops[i]->results;
+      const auto done = [&](const auto& result) { return resizedOf(result.get()) != nullptr; };
+      if (std::any_of(results.begin(), results.end(), done)) continue;  // seen before `i` went back
+      if (const auto leaf = drawnForBatch(*ops[i]))
+        i = *leaf;
+      else
+        TG_CHECK(visit(*ops[i]));
+      remember(*ops[i], i);
+    }
     const Op* end = func_.body.terminator();
     for (size_t i = 0; end && i < func_.results.size() && i < end->operands.size(); ++i)
       func_.results[i].type = end->in(static_cast<int>(i))->type;
@@ -93,6 +107,46 @@ class Batch {
     if (suspect && op.results.empty()) return guess(op, suspect);
     TG_CHECK(rewriteAttributes(op, *source));
     return retype(op, *source, suspect);
+  }
+
+  static bool isElementwise(const Op& op) {
+    return op.info().scalar != Scalar::none || op.code == Opcode::select || op.code == Opcode::cast;
+  }
+
+  /// Keeps which values are random numbers and what is computed of them element by element.
+  void remember(const Op& op, size_t index) {
+    if (op.results.empty() || resizedOf(op.result())) return;
+    if (op.code == Opcode::random_uniform || op.code == Opcode::random_normal) drawn_[op.result()] = index;
+    if (!isElementwise(op)) return;
+    forEachUse(op, [&](Value* value) {
+      if (auto it = drawn_.find(value); it != drawn_.end() && value->type.shape == op.result()->type.shape)
+        drawn_.emplace(op.result(), it->second);
+    });
+  }
+
+  /// Gives random numbers that meet the batch in this op its extent; their op's index, to go on behind it.
+  std::optional<size_t> drawnForBatch(const Op& op) {
+    if (!isElementwise(op)) return {};
+    const Value* batch = nullptr;
+    forEachUse(op, [&](Value* value) {
+      if (const Resized* resized = resizedOf(value); resized && resized->axis >= 0 && !batch) batch = value;
+    });
+    if (!batch) return {};
+    const Resized source = *resizedOf(batch);
+    const int64_t before = source.before.shape[source.axis], now = batch->type.shape[source.axis];
+    std::optional<size_t> leaf;
+    forEachUse(op, [&](Value* value) {
+      const int axis = value->type.rank() - source.before.rank() + source.axis;
+      auto it = drawn_.find(value);
+      if (leaf || it == drawn_.end() || axis < 0 || value->type.shape[axis] != before) return;
+      leaf = it->second;
+      Value& drawn = *func_.body.ops[*leaf]->result();
+      resized_[&drawn] = {drawn.type, axis, source.inner};
+      drawn.type.shape[axis] = now;
+      std::erase_if(drawn_, [&](const auto& each) { return each.second == *leaf; });
+      std::erase_if(suspects_, [&](const auto& each) { return each.second == &drawn; });
+    });
+    return leaf;
   }
 
   /// An op of values that do not change. Its result is suspect where something wrote the old extent.
@@ -250,6 +304,8 @@ class Batch {
   int64_t reshaped_ = 1;  ///< `inner` of the reshape being looked at
   std::unordered_map<const Value*, Resized> resized_;
   std::unordered_map<const Value*, const Value*> suspects_;  ///< to the value that wrote the extent
+  std::unordered_map<const Value*, size_t>
+      drawn_;  ///< random numbers: to the index of the op that draws them
 };
 
 }  // namespace

@@ -193,6 +193,22 @@ TEST(TraceFunction, RandomKeyIsOneHostArgument) {
       << tg::print(*module);
 }
 
+TEST(TraceFunction, NoiseOfAShapeFollowsTheBatch) {
+  struct Nothing : Module {
+  } nothing;
+  std::unique_ptr<tg::Module> module =
+      traced(trace(nothing, {{"noisy", {{.name = "x", .shape = {4, 3}, .batch = 0}}, [](const Inputs& in) {
+                                Tensor x = in["x"], noise = randomNormal(x.shape());
+                                return Outputs{{"z", x + 0.1 * noise}};
+                              }}}));
+  ASSERT_TRUE(module);
+  auto resize = tg::PassManager::parse("set-batch{n=7}");
+  auto done = resize->run(module);
+  ASSERT_TRUE(done) << done.error().str();
+  EXPECT_NE(tg::print(*module).find("tg.random_normal %rng {salt = 1} : tensor<7x3xf32>"), std::string::npos)
+      << tg::print(*module);
+}
+
 TEST(TraceFunction, NumbersTakeTheTensorsTypeAndAreMadeOnce) {
   auto module = traced(trace([] {
     Tensor ids = tensorInput("ids", {3}, DType::i32), x = tensorInput("x", {3});
