@@ -87,6 +87,7 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
   TG_CHECK(makePipelines(module, program, kernelsOf(funcs)));
   TG_CHECK(makeBuffers(module, made, program));
   TG_CHECK(shareStorage(module, program));
+  program.findHomes(module);
   std::map<std::string, std::unique_ptr<Function>> functions;
   for (const Item* func : funcs) {
     TG_TRY(Function function, makeFunction(*func, program));
@@ -318,22 +319,26 @@ Result<const Executor::Slot*> Executor::storageSlot(const std::string& name) con
   return fail(fmt::format("the module has no param or state @{}", name));
 }
 
-Result<void> Executor::setStorage(const std::string& name, const HostArray& value) {
-  TG_TRY(const Slot* slot, storageSlot(name));
-  if (value.type() != slot->type)
-    return fail(fmt::format("@{} is {}, not {}", name, slot->type.str(), value.type().str()));
-  if (!slot->pitch) return slot->buffer->write(slot->offset, slot->type.bytes(), value.bytes.data());
-  std::vector<std::byte> spread(static_cast<size_t>(spanBytes(slot->type, slot->pitch)));
-  eachRow(slot->type, slot->pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
-    std::memcpy(&spread[apart], &value.bytes[dense], bytes);
-  });
-  return slot->buffer->write(slot->offset, static_cast<int64_t>(spread.size()), spread.data());
+Result<void> Executor::setStorages(const NamedArrays& values) {
+  std::vector<Slot> slots;
+  std::vector<const HostArray*> arrays;
+  for (const auto& [name, value] : values) {
+    TG_TRY(const Slot* slot, storageSlot(name));
+    if (value.type() != slot->type)
+      return fail(fmt::format("@{} is {}, not {}", name, slot->type.str(), value.type().str()));
+    slots.push_back(*slot);
+    arrays.push_back(&value);
+  }
+  return write(*device_, slots, arrays, nullptr);
 }
 
-Result<HostArray> Executor::storage(const std::string& name) {
-  TG_TRY(const Slot* slot, storageSlot(name));
-  TG_TRY(NamedArrays values, read(*device_, {slot, 1}));
-  return std::move(values.front().second);
+Result<NamedArrays> Executor::storages(const std::vector<std::string>& names) {
+  std::vector<Slot> slots;
+  for (const std::string& name : names) {
+    TG_TRY(const Slot* slot, storageSlot(name));
+    slots.push_back(*slot);
+  }
+  return read(*device_, slots);
 }
 
 Result<ParamBuffer> Executor::share(const std::string& name) {
@@ -345,6 +350,14 @@ Result<ParamBuffer> Executor::share(const std::string& name) {
   return fail(fmt::format("@{} has a home that no other session can use: it has a pitch, or is not in "
                           "@persistent",
                           name));
+}
+
+Result<std::vector<std::string>> Executor::labels(const std::string& function) const {
+  TG_TRY(const Function* found, find(function));
+  std::vector<std::string> out;
+  for (const vulkan::Command& command : found->commands)
+    if (const auto* dispatch = std::get_if<vulkan::Dispatch>(&command)) out.push_back(dispatch->label);
+  return out;
 }
 
 Result<vulkan::CommandCounts> Executor::counts(const std::string& function) const {

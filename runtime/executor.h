@@ -59,8 +59,8 @@ class Executor : public Runner {
   /// Bytes of @persistent.
   int64_t persistentBytes() const { return persistent_.empty() ? 0 : persistent_.back().end(); }
 
-  Result<void> setStorage(const std::string& name, const HostArray& value) override;
-  Result<HostArray> storage(const std::string& name) override;
+  Result<void> setStorages(const NamedArrays& values) override;
+  Result<NamedArrays> storages(const std::vector<std::string>& names) override;
   Result<ParamBuffer> share(const std::string& name) override;
   /// Waits for the oldest of kLanes calls that nobody has taken, and for this one where it is measured,
   /// captures are wanted or a result is too large for a lane.
@@ -72,6 +72,9 @@ class Executor : public Runner {
 
   /// Of the function's text; copies from and to lanes do not count.
   Result<vulkan::CommandCounts> counts(const std::string& function) const;
+  /// What graphics debuggers show for the function's dispatches: the kernel, what it computes, and the params
+  /// and states whose bytes it binds, eight at most.
+  Result<std::vector<std::string>> labels(const std::string& function) const;
 
   /// From now on `run` uses recordings with these timestamps and remembers its times, or no longer does.
   void measure(vulkan::Timestamps timestamps);
@@ -154,8 +157,9 @@ class Executor : public Runner {
   Result<RunOutputs> runTimed(const std::string& key, Function& function, const Inputs& inputs,
                               bool captures);
   Result<const Slot*> storageSlot(const std::string& name) const;
-  static Result<void> write(vulkan::Device& device, std::span<const Slot> slots, const Inputs& inputs,
-                            const vulkan::Buffer* lane);
+  static std::vector<const HostArray*> valuesOf(std::span<const Slot> slots, const Inputs& inputs);
+  static Result<void> write(vulkan::Device& device, std::span<const Slot> slots,
+                            std::span<const HostArray* const> values, const vulkan::Buffer* lane);
   static Result<NamedArrays> read(vulkan::Device& device, std::span<const Slot> slots,
                                   const vulkan::Buffer* lane = nullptr);
 

@@ -37,13 +37,20 @@ Result<void> Executor::Call::fetch() {
   return {};
 }
 
+std::vector<const HostArray*> Executor::valuesOf(std::span<const Slot> slots, const Inputs& inputs) {
+  std::vector<const HostArray*> values;
+  for (const Slot& slot : slots) values.push_back(&inputs.find(slot.name)->second);
+  return values;
+}
+
 // What lies in the lane is copied at once: the caller has waited for the lane's last call.
-Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots, const Inputs& inputs,
-                             const Buffer* lane) {
+Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots,
+                             std::span<const HostArray* const> values, const Buffer* lane) {
   std::vector<vulkan::HostWrite> writes;
   std::vector<std::vector<std::byte>> spread;
-  for (const Slot& slot : slots) {
-    const HostArray& value = inputs.find(slot.name)->second;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& slot = slots[i];
+    const HostArray& value = *values[i];
     const std::byte* data = value.bytes.data();
     if (slot.pitch) {
       auto& rows = spread.emplace_back(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
@@ -191,7 +198,8 @@ Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, con
   TG_CHECK(device_->waitFor(lane.submission));
   Passage& passage = function->passages[index];
   if (!passage.recording) TG_CHECK(makePassage(*function, index));
-  TG_CHECK(write(*device_, passage.values.inputs, inputs, lane.buffer.get()));
+  TG_CHECK(
+      write(*device_, passage.values.inputs, valuesOf(passage.values.inputs, inputs), lane.buffer.get()));
   TG_CHECK(passage.recording->submit());
   function->lane = index;
   lane.submission = passage.recording->lastSubmission();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/executor_program.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace tg {
@@ -54,12 +56,42 @@ Result<vulkan::Binding> Executor::Program::binding(const Loc& loc, const BufferR
   return *found;
 }
 
+void Executor::Program::findHomes(const Module& module) {
+  for (const auto& item : module.items)
+    if (item->place) {
+      const int64_t begin = item->place->offset;
+      homes[item->place->buffer].push_back(
+          {begin, begin + spanBytes(item->type, item->place->pitch), item->name});
+    }
+  for (auto& [buffer, all] : homes)
+    std::sort(all.begin(), all.end(), [](const Home& a, const Home& b) { return a.begin < b.begin; });
+}
+
+/// `k7 (h: matmul) @fc.w @fc.b`: the kernel, what it computes, and whose bytes it binds, which a debugger
+/// shows as offsets.
+std::string Executor::Program::labelOf(const DispatchStep& step) const {
+  constexpr size_t kNamed = 8;
+  std::string label = step.label.empty() ? step.kernel : fmt::format("{} ({})", step.kernel, step.label);
+  std::vector<std::string_view> bound;
+  for (const BufferRange& range : step.bindings) {
+    const auto found = homes.find(range.buffer);
+    if (found == homes.end()) continue;
+    const std::vector<Home>& all = found->second;
+    auto home = std::partition_point(all.begin(), all.end(),
+                                     [&](const Home& each) { return each.end <= range.offset; });
+    for (; home != all.end() && home->begin < range.offset + range.bytes && bound.size() <= kNamed; ++home)
+      if (std::find(bound.begin(), bound.end(), home->name) == bound.end()) bound.push_back(home->name);
+  }
+  for (size_t i = 0; i < std::min(bound.size(), kNamed); ++i) label += fmt::format(" @{}", bound[i]);
+  return bound.size() > kNamed ? label + " …" : label;
+}
+
 Result<vulkan::Command> Executor::Program::command(const Loc& loc, const DispatchStep& step) const {
   vulkan::Dispatch dispatch;
   auto pipeline = pipelines.find(step.kernel);
   if (pipeline == pipelines.end()) return failAt(loc, fmt::format("there is no binary @{}", step.kernel));
   dispatch.pipeline = pipeline->second;
-  dispatch.label = step.label.empty() ? step.kernel : fmt::format("{} ({})", step.kernel, step.label);
+  dispatch.label = labelOf(step);
   dispatch.grid = step.grid;
   for (const BufferRange& named : step.bindings) {
     TG_TRY(vulkan::Binding bound, binding(loc, named));

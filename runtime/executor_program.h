@@ -23,14 +23,23 @@ struct Executor::Program {
   std::map<std::string, Segments, std::less<>> buffers;
   std::map<std::string, std::shared_ptr<vulkan::Pipeline>, std::less<>> pipelines;
   std::shared_ptr<Port> port;  ///< of all functions; null where each has its own
+  /// The bytes of a param or state in a buffer of the text, `end` being the first behind them.
+  struct Home {
+    int64_t begin, end;
+    std::string name;
+  };
+  std::map<std::string, std::vector<Home>, std::less<>> homes;  ///< by buffer, in the order of their bytes
 
   /// The part of a buffer that holds these bytes of @name.
   Result<vulkan::Binding> range(const std::string& name, int64_t offset, int64_t bytes) const;
   std::vector<std::shared_ptr<vulkan::Buffer>> allBuffers() const;
   /// The commands of a function in text order.
   Result<std::vector<vulkan::Command>> commandsOf(const Item& func) const;
+  /// Takes the homes of the module's params and states.
+  void findHomes(const Module& module);
 
  private:
+  std::string labelOf(const DispatchStep& step) const;
   Result<vulkan::Command> command(const Loc& loc, const DispatchStep& step) const;
   Result<vulkan::Command> command(const Loc& loc, const BarrierStep& step) const;
   Result<vulkan::Command> command(const Loc& loc, const FillStep& step) const;

@@ -25,7 +25,7 @@ Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function
   times.key = key;
   function.lane = 0;
   times.begin = RunTimes::Clock::now();
-  TG_CHECK(write(*device_, function.values.inputs, inputs, nullptr));
+  TG_CHECK(write(*device_, function.values.inputs, valuesOf(function.values.inputs, inputs), nullptr));
   times.written = RunTimes::Clock::now();
   TG_CHECK(function.timed->submit());
   times.submitted = RunTimes::Clock::now();

@@ -29,13 +29,18 @@ Result<std::unique_ptr<InterpRunner>> InterpRunner::create(std::shared_ptr<const
   return runner;
 }
 
-Result<void> InterpRunner::setStorage(const std::string& name, const HostArray& value) {
-  return base_->interpreter.setStorage(name, toNdArray(value));
+Result<void> InterpRunner::setStorages(const NamedArrays& values) {
+  for (const auto& [name, value] : values) TG_CHECK(base_->interpreter.setStorage(name, toNdArray(value)));
+  return {};
 }
 
-Result<HostArray> InterpRunner::storage(const std::string& name) {
-  TG_TRY(NdArray value, base_->interpreter.storage(name));
-  return toHostArray(value);
+Result<NamedArrays> InterpRunner::storages(const std::vector<std::string>& names) {
+  NamedArrays out;
+  for (const std::string& name : names) {
+    TG_TRY(NdArray value, base_->interpreter.storage(name));
+    out.emplace_back(name, toHostArray(value));
+  }
+  return out;
 }
 
 Result<ParamBuffer> InterpRunner::share(const std::string& name) {

@@ -23,8 +23,8 @@ class InterpRunner : public Runner {
                                                       const InterpOptions& options = {},
                                                       const ParamBuffers& shared = {});
 
-  Result<void> setStorage(const std::string& name, const HostArray& value) override;
-  Result<HostArray> storage(const std::string& name) override;
+  Result<void> setStorages(const NamedArrays& values) override;
+  Result<NamedArrays> storages(const std::vector<std::string>& names) override;
   Result<ParamBuffer> share(const std::string& name) override;
   Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
                            const std::string& key) override;

@@ -52,9 +52,17 @@ class Runner {
  public:
   virtual ~Runner() = default;
 
-  /// Sets a param or state. Errors: no such name, another type.
-  virtual Result<void> setStorage(const std::string& name, const HostArray& value) = 0;
-  virtual Result<HostArray> storage(const std::string& name) = 0;
+  /// Sets params and states by name, in one transfer. Errors: no such name, another type.
+  virtual Result<void> setStorages(const NamedArrays& values) = 0;
+  /// Params and states in the order of `names`, in one transfer.
+  virtual Result<NamedArrays> storages(const std::vector<std::string>& names) = 0;
+  Result<void> setStorage(const std::string& name, const HostArray& value) {
+    return setStorages({{name, value}});
+  }
+  Result<HostArray> storage(const std::string& name) {
+    TG_TRY(NamedArrays values, storages({name}));
+    return std::move(values.front().second);
+  }
   /// The memory of a param or state, without `turn`.
   virtual Result<ParamBuffer> share(const std::string& name) = 0;
 

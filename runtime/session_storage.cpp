@@ -89,10 +89,11 @@ CallResult<void> Session::reset(ResetOptions options) {
       seed_ = *options.seed;
     else if (options.params)
       seed_ = drawnSeed();
+    draws_.clear();
     if (options.params) TG_CHECK(initialise(*program_, ItemKind::param, seed_));
     if (!options.optimizer) return {};
     TG_CHECK(initialise(*program_, ItemKind::state, seed_));
-    steps_ = 0;
+    countFrom(0);
     rate_.rebase(0);
     return {};
   });
@@ -100,17 +101,13 @@ CallResult<void> Session::reset(ResetOptions options) {
 
 Result<void> Session::upload(ItemKind kind, const NamedArrays& values, bool partial) {
   TG_CHECK(checkUpload(*program_->module(), kind, values, partial));
-  for (const auto& [name, value] : values) TG_CHECK(program_->runner().setStorage(name, value));
-  return {};
+  return program_->runner().setStorages(values);
 }
 
 Result<NamedArrays> Session::download(ItemKind kind) {
-  NamedArrays out;
-  for (const Item* item : program_->module()->all(kind)) {
-    TG_TRY(HostArray value, program_->runner().storage(item->name));
-    out.emplace_back(item->name, std::move(value));
-  }
-  return out;
+  std::vector<std::string> names;
+  for (const Item* item : program_->module()->all(kind)) names.push_back(item->name);
+  return program_->runner().storages(names);
 }
 
 CallResult<void> Session::uploadParams(const NamedArrays& values, UploadOptions options) {

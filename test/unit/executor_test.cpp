@@ -186,6 +186,22 @@ TEST_F(ExecutorTest, eachAllocationIsABuffer) {
   EXPECT_EQ((*module)->storage("adam.m.w2")->place->offset, 256 + moment->offset);
 }
 
+TEST_F(ExecutorTest, labelsNameTheParametersThatAreBound) {
+  auto module = parse(finished(device_->info().target), "tiny.tgir");
+  ASSERT_TRUE(module);
+  auto executor = Executor::create(**module, device_);
+  ASSERT_TRUE(executor) << executor.error().str();
+  auto predict = (*executor)->labels("predict"), train = (*executor)->labels("train");
+  ASSERT_TRUE(predict && train);
+  std::string read, all;
+  for (const std::string& label : *predict) read += label + "\n";
+  for (const std::string& label : *train) all += label + "\n";
+  for (const char* name : {" @w1", " @b1", " @w2"}) EXPECT_NE(read.find(name), std::string::npos) << read;
+  EXPECT_EQ(read.find("@adam"), std::string::npos) << read;
+  EXPECT_NE(all.find(" @adam.m."), std::string::npos) << all;
+  EXPECT_FALSE((*executor)->labels("none"));
+}
+
 TEST_F(ExecutorTest, severalAllocationsAreShared) {
   SessionOptions small = options();
   small.target = smallAllocations(*device_);

@@ -88,6 +88,33 @@ TEST_F(SessionTest, uploadsAreAllOrNothing) {
   EXPECT_EQ(session->paramNames(), (std::vector<std::string>{"w1", "b1", "w2"}));
 }
 
+TEST_F(SessionTest, allParamsMoveInOneSubmission) {
+  auto staged = vulkan::Device::open({"auto", true, true, {}});
+  ASSERT_TRUE(staged) << staged.error().message();
+  SessionOptions apart = options();
+  apart.device = *staged;
+  auto session = open(apart);
+  auto submissions = [&] { return *(*staged)->completed(); };
+  lossAfter(*session, 2);
+  auto other = open(options());
+  lossAfter(*other, 2);
+  uint64_t before = submissions();
+  auto params = session->downloadParams();
+  ASSERT_TRUE(params) << params.error().message();
+  EXPECT_EQ(submissions() - before, 1u);
+  EXPECT_TRUE(sameBits(*params, *other->downloadParams()));
+  auto states = session->downloadStates();
+  ASSERT_TRUE(states) << states.error().message();
+  EXPECT_EQ(submissions() - before, 2u);
+  EXPECT_TRUE(sameBits(*states, *other->downloadStates()));
+  ASSERT_TRUE(session->reset({.seed = 4}));
+  before = submissions();
+  ASSERT_TRUE(session->uploadParams(*params) && session->uploadStates(*states));
+  EXPECT_EQ(submissions() - before, 2u);
+  EXPECT_TRUE(sameBits(*session->downloadParams(), *params));
+  EXPECT_TRUE(sameBits(*session->downloadStates(), *states));
+}
+
 TEST_F(SessionTest, borrowedParamsAreSeenAtOnce) {
   auto owner = open(options());
   SessionOptions reading = options();
