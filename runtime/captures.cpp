@@ -45,7 +45,7 @@ Result<Shape> Captures::shape(std::string_view name) const {
 
 std::vector<std::string> Captures::names() const {
   std::vector<std::string> out;
-  for (const auto& [name, type] : registered_) out.push_back(name);
+  for (const auto& [name, array] : read_) out.push_back(name);
   return out;
 }
 

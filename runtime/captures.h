@@ -27,7 +27,7 @@ class Captures {
   Result<Shape> shape(std::string_view name) const;
   /// Whether the call read it.
   bool has(std::string_view name) const { return read_.contains(name); }
-  /// All captures of the function, sorted.
+  /// Those the call read, sorted.
   std::vector<std::string> names() const;
   /// One array for each head of a captured [heads, …] or [1, heads, …]: shape […].
   Result<std::vector<HostArray>> perHead(std::string_view name) const;

@@ -68,7 +68,7 @@ Result<void> Session::replace(std::unique_ptr<Module> module, const ReplaceOptio
   rate_.clear();
   lastStep_.clear();
   forgetSteps();
-  steps_ = 0;
+  countFrom(0);
   publish();
   return {};
 }
@@ -121,7 +121,7 @@ CallResult<void> Session::resetLearningRate() {
 CallResult<void> Session::setSteps(int64_t steps) {
   return serve<void>([&]() -> Result<void> {
     if (steps < 0) return fail(fmt::format("setSteps: {} is negative", steps));
-    steps_ = steps;
+    countFrom(steps);
     int64_t applied = steps / program_->stepsPerUpdate();
     if (applied < rate_.start()) rate_.rebase(applied);
     return {};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -42,7 +43,9 @@ struct SessionOptions {
   std::optional<Target> target = {};  ///< compile for this target instead of the device's own
   std::optional<uint64_t> seed = {};  ///< of parameters and of random ops; drawn when nobody gives one
   bool keepGrads = true;              ///< downloadParamGrads works
-  std::string keepCaptures = "*";     ///< by name pattern; others cost a second compilation when asked for
+  /// Captures to keep from the start, by name pattern, "*" being all. They cost memory in every call; others
+  /// cost a second compilation when a call first asks for them.
+  std::string keepCaptures = {};
   /// Passes to run first, such as append-grad,append-adam{lr=1e-3}; "" runs none. When not said, the module's
   /// own train_pipeline makes `trainFunction` learn, if nothing in that holds gradients or updates yet.
   std::optional<std::string> trainPipeline = std::nullopt;
@@ -124,7 +127,9 @@ class Session {
   CallResult<StepResult> endStep();
   /// Steps begun and not ended; replaceModule and close forget them.
   size_t stepsUnderWay() const { return underWay_; }
-  /// One call of any function. One of the train function counts as a step.
+  /// One call of any function. One of the train function counts as a step. Of the calls of another function
+  /// between two steps, each is filled in another `rng`: the first that of the next step, the n-th one of its
+  /// own, which is the same whenever seed, step and n are.
   CallResult<CallOutputs> run(const std::string& function, const Inputs& inputs,
                               const std::vector<std::string>& captures = {});
 
@@ -205,6 +210,7 @@ class Session {
   static Result<StepResult> end(Begun begun);
   static Result<StepResult> endOfStep(Begun begun);
   void forgetSteps();
+  void countFrom(int64_t step);
   Result<void> beginUpdate(Begun& begun);
   Result<void> checkLoss() const;
   Result<void> replace(std::unique_ptr<Module> module, const ReplaceOptions& options);
@@ -226,6 +232,8 @@ class Session {
   std::string lastStep_;      ///< the runner's key of the last step
   std::vector<Begun> begun_;  ///< the oldest first
   std::atomic<int64_t> steps_ = 0;
+  std::map<std::string, uint32_t>
+      draws_;  ///< by function: calls since the last step that were given no `rng`
   std::atomic<uint64_t> seed_ = 0;
   std::atomic<size_t> underWay_ = 0;  ///< size of begun_
 

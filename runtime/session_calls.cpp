@@ -18,6 +18,14 @@ Captures toCaptures(const std::string& function, const SessionProgram::Callable&
   return {function, callable.captures, std::move(kept)};
 }
 
+/// Whether the session fills in a random key that `inputs` lacks.
+bool drawsByHost(const Item& func, const Inputs& inputs) {
+  return std::any_of(func.body.args.begin(), func.body.args.end(), [&](const auto& arg) {
+    const Attr* host = find(arg->attrs, "host");
+    return host && host->text == "rng" && !inputs.contains(arg->name);
+  });
+}
+
 }  // namespace
 
 const HostArray* CallOutputs::result(std::string_view name) const {
@@ -37,8 +45,15 @@ Result<double> Session::rateAt(const Value& argument, int64_t step) const {
   return *rate;
 }
 
-// `step` counts from 1. Schedules see the steps of the optimizer, random ops every one.
+void Session::countFrom(int64_t step) {
+  steps_ = step;
+  draws_.clear();
+}
+
+// `step` counts from 1. Schedules see the steps of the optimizer, random ops every one, and the calls
+// between.
 Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate) const {
+  constexpr uint32_t kGolden = 0x9e3779b9;  // its multiples lie far apart
   const int64_t every = program_->stepsPerUpdate();
   for (const auto& arg : func.body.args) {
     const Attr* host = find(arg->attrs, "host");
@@ -50,7 +65,9 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
     HostArray value = HostArray::zeros(arg->type);
     if (host->text == "loss_scale") value.set(0, 1);
     if (host->text == "rng") {
-      value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(seed_.load()));
+      const auto drawn = draws_.find(func.name);
+      const uint32_t before = drawn == draws_.end() ? 0 : drawn->second;
+      value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(seed_.load()) + before * kGolden);
       value.i32()[1] = static_cast<int32_t>(step - 1);
     }
     if (host->text == "lr") {
@@ -80,10 +97,14 @@ Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs
   Begun begun{function, {}, {}, nullptr, nullptr};
   begun.out.step = steps_ + 1;
   TG_TRY(begun.callable, program_->callable(function, inputs, captures));
+  const bool draws = drawsByHost(*begun.callable.func, inputs);
   TG_CHECK(fillHostScalars(*begun.callable.func, begun.out.step, inputs, &begun.out.learningRate));
   TG_TRY(begun.call, program_->runner().begin(begun.callable.key, inputs, !captures.empty()));
-  if (function != options_.trainFunction) return begun;
-  steps_ = begun.out.step;
+  if (function != options_.trainFunction) {
+    if (draws) ++draws_[function];
+    return begun;
+  }
+  countFrom(begun.out.step);
   lastStep_ = begun.callable.key;
   program_->pin(lastStep_);
   TG_CHECK(beginUpdate(begun));

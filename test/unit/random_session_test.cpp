@@ -19,6 +19,14 @@ module @noisy {
     %s = tg.sum %d {axes = [0]} : tensor<f32>
     return %s, %u, %d : tensor<f32>, tensor<37xf32>, tensor<37xf32>
   }
+  func @sample(%rng: tensor<2xi32> {host = "rng"}) -> (drawn: tensor<5xf32>) {
+    %u = tg.random_uniform %rng {salt = 1} : tensor<5xf32>
+    return %u : tensor<5xf32>
+  }
+  func @other(%key: tensor<2xi32> {host = "rng"}) -> (drawn: tensor<5xf32>) {
+    %u = tg.random_uniform %key {salt = 1} : tensor<5xf32>
+    return %u : tensor<5xf32>
+  }
 }
 )";
 
@@ -75,6 +83,48 @@ TEST_F(RandomSession, SeedsRepeatAndStepsDiffer) {
   second = open("auto", 7);
   ASSERT_TRUE(second->setSteps(1));
   EXPECT_EQ(step(*second).results[1].second.bytes, next.results[1].second.bytes);
+}
+
+std::vector<std::byte> drawn(Session& session, const std::string& function, const Inputs& inputs = {}) {
+  auto out = session.run(function, inputs);
+  EXPECT_TRUE(out) << out.error().str();
+  return out ? out->results.front().second.bytes : std::vector<std::byte>();
+}
+
+TEST_F(RandomSession, EachCallOfAFunctionDrawsAnew) {
+  for (const char* device : {"auto", "interp"}) {
+    auto session = open(device, 7), again = open(device, 7), resumed = open(device, 7);
+    HostArray key = HostArray::zeros(DType::i32, {2});
+    key.i32()[0] = 5;
+    std::vector<std::vector<std::byte>> seen;
+    for (int i = 0; i < 4; ++i) {
+      if (i == 2) step(*session), step(*again);
+      for (int call = 0; call < 3; ++call) {
+        seen.push_back(drawn(*session, "sample"));
+        // The same calls draw the same, whatever is called beside them, and a given key stands for itself.
+        drawn(*again, "other");
+        const auto given = drawn(*again, "sample", {{"rng", key}});
+        EXPECT_EQ(given, drawn(*session, "sample", {{"rng", key}}));
+        EXPECT_EQ(drawn(*again, "sample"), seen.back());
+      }
+      if (i == 0 || i == 2) step(*session), step(*again);
+    }
+    for (size_t a = 0; a < seen.size(); ++a)
+      for (size_t b = 0; b < a; ++b) EXPECT_NE(seen[a], seen[b]) << device << " " << a << " " << b;
+    // What is drawn behind a step needs no history but the step's number.
+    ASSERT_TRUE(resumed->setSteps(1));
+    EXPECT_EQ(drawn(*resumed, "sample"), seen[3]);
+    EXPECT_EQ(drawn(*resumed, "sample"), seen[4]);
+    ASSERT_TRUE(session->reset({.seed = 7}));
+    EXPECT_EQ(drawn(*session, "sample"), seen[0]);
+    EXPECT_EQ(drawn(*session, "sample"), seen[1]);
+  }
+}
+
+TEST_F(RandomSession, AFailedCallDrawsNothing) {
+  auto session = open("interp", 7), other = open("interp", 7);
+  EXPECT_FALSE(session->run("sample", {{"x", HostArray::zeros(DType::f32, {1})}}));
+  EXPECT_EQ(drawn(*session, "sample"), drawn(*other, "sample"));
 }
 
 // d loss/d w is x/(1-p) where the forward pass kept the element, 0 where it dropped it.

@@ -32,7 +32,7 @@ TEST_F(SessionTest, capturesSayWhatWasReadAndWhatThereIs) {
   auto step = session->step(trainInputs(), {"prediction"});
   ASSERT_TRUE(step) << step.error().str();
   const Captures& captures = step->captures;
-  EXPECT_EQ(captures.names(), (std::vector<std::string>{"hidden", "prediction"}));
+  EXPECT_EQ(captures.names(), (std::vector<std::string>{"prediction"}));
   EXPECT_TRUE(captures.has("prediction"));
   EXPECT_FALSE(captures.has("hidden"));
   EXPECT_EQ(*captures.shape("hidden"), (Shape{5, 8}));
@@ -44,11 +44,32 @@ TEST_F(SessionTest, capturesSayWhatWasReadAndWhatThereIs) {
 
   auto none = session->step(trainInputs());
   ASSERT_TRUE(none);
+  EXPECT_TRUE(none->captures.names().empty());
   EXPECT_EQ(messageOf(none->captures.get("hidden")),
             "this call did not read capture 'hidden' of @train; it read none: name 'hidden' in the call");
   auto all = session->step(trainInputs(), {"*"});
   ASSERT_TRUE(all) << all.error().str();
-  EXPECT_TRUE(all->captures.has("hidden") && all->captures.has("prediction"));
+  EXPECT_EQ(all->captures.names(), (std::vector<std::string>{"hidden", "prediction"}));
+}
+
+TEST_F(SessionTest, capturesCostNothingUntilACallAsks) {
+  SessionOptions keeping = options();
+  keeping.keepCaptures = "*";
+  auto without = open(parsed(edited(edited(kModel, "    tg.capture %h {name = \"hidden\"}\n", ""),
+                                    "    tg.capture %p {name = \"prediction\"}\n", "")),
+                      options());
+  auto session = open(options()), kept = open(std::move(keeping));
+  const SessionInfo bare = without->info(), info = session->info(), all = kept->info();
+  EXPECT_EQ(info.ioBytes, bare.ioBytes);
+  EXPECT_EQ(info.arenaBytes, bare.arenaBytes);
+  EXPECT_GT(all.ioBytes, info.ioBytes);
+  EXPECT_EQ(*session->kernelCount("train"), *without->kernelCount("train"));
+  // One call asks, with the compilation that costs; the next that asks finds it made.
+  ASSERT_TRUE(session->step(trainInputs(), {"hidden"}));
+  EXPECT_TRUE(heard("capture 'hidden' of @train is not kept"));
+  said_.clear();
+  ASSERT_TRUE(session->step(trainInputs(), {"hidden"}));
+  EXPECT_FALSE(heard("compiled once more"));
 }
 
 TEST_F(SessionTest, capturedArraysAreCopies) {

@@ -196,6 +196,7 @@ struct Exec : Verb {
     std::string name = (*entry)->name;
 
     OpenModel open;
+    model.captures = flags.captures;
     if (int code = openModel(app, model, std::move(module), {name}, open)) return code;
     if (model.notes && !open.session->device())
       fmt::print(stderr, "note: running on the reference interpreter\n");

@@ -107,6 +107,7 @@ struct ExplainMemory : Verb {
       }
       FinishOptions rest;
       rest.until = Stage::planned;
+      rest.keepCaptures = "";  // as a run has it
       TG_TRY(Finished done, finish(std::move(module), chosen, rest));
       module = std::move(done.module);
     }

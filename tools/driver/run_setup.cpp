@@ -415,6 +415,7 @@ int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptio
     if (int code = tuningOf(app, flags.tuning, device, rest.tuning)) return code;
   }
   rest.shaders = shaderFolder(options.cache);
+  if (flags.emitModule.empty()) rest.keepCaptures = fmt::format("{}", fmt::join(flags.captures, "|"));
   auto done = finish(std::move(module), target, rest);
   if (!done) return report(app, exitInput, done.error());
   module = std::move(done->module);

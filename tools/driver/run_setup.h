@@ -54,11 +54,12 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args);
 struct ModelFlags {
   std::string file = "-";
   std::string device = "auto";
-  std::string target;      ///< "" is the device's
-  std::string pipeline;    ///< passes to run first
-  std::string weights;     ///< params: a safetensors file, a checkpoint or a run
-  std::string emitModule;  ///< write the finished module here
-  std::string tuning;      ///< a file, or auto
+  std::string target;                 ///< "" is the device's
+  std::string pipeline;               ///< passes to run first
+  std::string weights;                ///< params: a safetensors file, a checkpoint or a run
+  std::string emitModule;             ///< write the finished module here
+  std::string tuning;                 ///< a file, or auto
+  std::vector<std::string> captures;  ///< that calls will ask for; no others are kept, unless emitted
   uint64_t seed = 0;
   bool validation = false, noCache = false;
   bool notes = true;  ///< tell on standard error what a user may want to know; warnings come in any case
