@@ -99,8 +99,9 @@ Result<std::vector<std::string>> supersedeAfter(const std::string& runDir, int64
 std::string stateHash(const NamedArrays& params, const NamedArrays& states);
 
 /// The tensors of `file` for the params (or states) `wanted`, in that order and of those types. Floats become
-/// floats of another width by rounding, integers and flags other integers if they fit. The error lists every
-/// tensor that is missing, has another shape or type, or is not wanted, by name and shape.
+/// floats of another width by rounding, integers and flags other integers if they fit. A name that the file
+/// lacks is looked for as tensorgrad for TypeScript has it, W, g and b for w, gain and bias, flat or not. The
+/// error lists every tensor that is missing, has another shape or type, or is not wanted, by name and shape.
 Result<NamedArrays> matchTensors(const NamedArrays& file,
                                  const std::vector<std::pair<std::string, Type>>& wanted,
                                  const std::string& where);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -51,6 +53,24 @@ const HostArray* findArray(const NamedArrays& arrays, const std::string& name) {
   return found == arrays.end() ? nullptr : &found->second;
 }
 
+/// The last parts of parameters' names in tensorgrad for TypeScript, and what nn's layers call the same.
+struct OtherName {
+  std::string_view there, here;
+};
+constexpr OtherName kTypescriptNames[] = {{"W", "w"}, {"g", "gain"}, {"b", "bias"}};
+
+/// The name in the file for a wanted one: its own, or the one that library gives it.
+std::string nameInFile(const NamedArrays& file, const std::string& wanted) {
+  if (findArray(file, wanted)) return wanted;
+  const size_t last = wanted.rfind('.') + 1;  // 0 without a dot
+  for (const OtherName& row : kTypescriptNames)
+    if (std::string_view(wanted).substr(last) == row.here) {
+      std::string there = wanted.substr(0, last) + std::string(row.there);
+      if (findArray(file, there)) return there;
+    }
+  return wanted;
+}
+
 }  // namespace
 
 std::string stateHash(const NamedArrays& params, const NamedArrays& states) {
@@ -66,8 +86,18 @@ Result<NamedArrays> matchTensors(const NamedArrays& file,
                                  const std::string& where) {
   NamedArrays matched;
   std::string wrong;
+  std::set<std::string> taken;
   for (const auto& [name, type] : wanted) {
-    const HostArray* array = findArray(file, name);
+    const std::string given = nameInFile(file, name);
+    const HostArray* array = findArray(file, given);
+    HostArray shaped;
+    taken.insert(given);
+    // That library's arrays are flat.
+    if (array && given != name && array->shape.rank() == 1 && array->elements() == type.elements()) {
+      shaped = *array;
+      shaped.shape = type.shape;
+      array = &shaped;
+    }
     if (!array) {
       wrong += fmt::format("\n  missing: {} {}", name, type.str());
     } else if (array->shape != type.shape) {
@@ -80,8 +110,7 @@ Result<NamedArrays> matchTensors(const NamedArrays& file,
     }
   }
   for (const auto& [name, array] : file)
-    if (std::none_of(wanted.begin(), wanted.end(), [&](auto& entry) { return entry.first == name; }))
-      wrong += fmt::format("\n  not wanted: {} {}", name, array.type().str());
+    if (!taken.contains(name)) wrong += fmt::format("\n  not wanted: {} {}", name, array.type().str());
   if (!wrong.empty()) return fail(fmt::format("{}: the tensors do not fit the module:{}", where, wrong));
   return matched;
 }

@@ -509,6 +509,29 @@ TEST(MatchTensors, ListsEveryMismatch) {
                "type: big is", "missing: d tensor<4xf32>", "not wanted: b tensor<3xf32>");
 }
 
+TEST(MatchTensors, NamesOfTheTypescriptLibrary) {
+  const Type matrix = Type::tensor(DType::f32, {2, 2}), row = Type::tensor(DType::f32, {2});
+  const NamedArrays file = {{"l.0.W", arrayOf(DType::f32, {4}, {1, 2, 3, 4})},
+                            {"l.0.b", arrayOf(DType::f32, {2}, {5, 6})},
+                            {"norm.g", arrayOf(DType::f32, {2}, {7, 8})},
+                            {"norm.b", arrayOf(DType::f32, {2}, {9, 10})},
+                            {"W", arrayOf(DType::f32, {2, 2}, {11, 12, 13, 14})}};
+  const auto good = matchTensors(
+      file, {{"l.0.w", matrix}, {"l.0.b", row}, {"norm.gain", row}, {"norm.bias", row}, {"w", matrix}}, "m");
+  ASSERT_OK(good);
+  EXPECT_EQ((*good)[0].first, "l.0.w");
+  EXPECT_EQ((*good)[0].second.shape, (Shape{2, 2}));
+  EXPECT_EQ((*good)[0].second.at(3), 4);
+  EXPECT_EQ((*good)[3].second.at(1), 10);
+  EXPECT_EQ((*good)[4].second.at(0), 11);
+  EXPECT_FAILS(matchTensors(file, {{"l.0.w", row}, {"norm.gain", row}}, "m"),
+               "shape: l.0.w is tensor<4xf32>, expected tensor<2xf32>", "not wanted: l.0.b",
+               "not wanted: norm.b", "not wanted: W");
+  // A name of its own comes first.
+  const auto own = matchTensors({{"w", arrayOf(DType::f32, {2}, {1, 2})}}, {{"w", row}}, "m");
+  ASSERT_OK(own);
+}
+
 TEST_F(Checkpoints, WhatAPathMeans) {
   const std::string folder = save(4);
   EXPECT_EQ(trainedKind(run_), TrainedKind::run);

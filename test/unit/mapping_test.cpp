@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs every row of docs/mapping.def.
 #include <cmath>
+#include <optional>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -9,6 +11,7 @@
 #include "ir/trace/trace.h"
 #include "passes/pass.h"
 #include "runtime/session.h"
+#include "runtime/train/checkpoint.h"
 
 namespace tg::test {
 namespace {
@@ -105,6 +108,96 @@ Result<void> runPipeline(std::unique_ptr<tg::Module>& module, const std::string&
   return pipeline.run(module);
 }
 
+/// Hands over a tensor while it is traced.
+void ofTensor(const std::function<void(const Tensor&)>& look) {
+  auto module = trace([&] {
+    Tensor x = tensorInput("x", {2, 3});
+    look(x);
+    return sum(x);
+  });
+  EXPECT_TRUE(module) << module.error().str();
+}
+
+/// The text after append-grad and append-adam with these options; nothing where they are refused.
+std::optional<std::string> adamText(const std::string& options) {
+  Line line;
+  auto module = lineModule(line);
+  if (!runPipeline(module, "append-grad,append-adam{" + options + "}")) return {};
+  return print(*module);
+}
+
+std::unique_ptr<tg::Module> normModule() {
+  struct Net : Module {
+    LayerNorm norm = child("norm", LayerNorm(4));
+  } net;
+  auto module = trace(net, {{"f", {{"x", {2, 4}}}, [&](const nn::Inputs& in) { return net.norm(in["x"]); }}});
+  EXPECT_TRUE(module) << module.error().str();
+  return std::move(*module);
+}
+
+/// The parameters that a file of these tensors gives.
+Names loadedFrom(const NamedArrays& file, const tg::Module& module) {
+  std::vector<std::pair<std::string, Type>> wanted;
+  for (const Item* param : module.all(ItemKind::param)) wanted.emplace_back(param->name, param->type);
+  auto matched = matchTensors(file, wanted, "file");
+  EXPECT_TRUE(matched) << matched.error().str();
+  Names names;
+  if (matched)
+    for (const auto& [name, array] : *matched) names.push_back(name);
+  return names;
+}
+
+/// What the library's index exports with `export type`, and the fields that a user of it writes or reads.
+TEST(Mapping, everyExportedTypeHasARow) {
+  std::set<std::string> rows;
+#define KIND(name, here, expression, element)
+#define CALL(name, here, expression, element)
+#define EXPORT(name, here, ...)
+#define TYPE(name, here, ...) rows.insert(std::string(#name).substr(0, std::string(#name).find('_')));
+#define NONE(name, why)
+#include "docs/mapping.def"
+#undef KIND
+#undef CALL
+#undef EXPORT
+#undef TYPE
+#undef NONE
+  for (const char* type : {"AdamConfig",
+                           "AdamResult",
+                           "BufferPlan",
+                           "BufferSpec",
+                           "CallSite",
+                           "CompiledForward",
+                           "CompiledForwardModule",
+                           "CompiledIR",
+                           "CompiledModule",
+                           "CompiledRuntime",
+                           "CompileForwardMethodOptions",
+                           "CompileForwardOptions",
+                           "CompileModuleOptions",
+                           "Dtype",
+                           "ForwardFn",
+                           "GradResult",
+                           "Graph",
+                           "InitSpec",
+                           "InputDecl",
+                           "InputDecls",
+                           "InputsTensors",
+                           "KernelSpec",
+                           "LinearOptions",
+                           "MaterializedParams",
+                           "OpNode",
+                           "ParamOptions",
+                           "RunOptions",
+                           "RunResult",
+                           "RuntimeOpts",
+                           "Shape",
+                           "StepResult",
+                           "Tensor",
+                           "Writeback",
+                           "WritebackDecl"})
+    EXPECT_TRUE(rows.contains(type)) << type;
+}
+
 #define ROW(prefix, name, expression, element)                                                        \
   TEST(Mapping, prefix##_##name) {                                                                    \
     [[maybe_unused]] const Values A = elements(inputs().at("a")), B = elements(inputs().at("b")),     \
@@ -125,9 +218,11 @@ Result<void> runPipeline(std::unique_ptr<tg::Module>& module, const std::string&
 #define KIND(name, here, expression, element) ROW(kind, name, expression, element)
 #define CALL(name, here, expression, element) ROW(call, name, expression, element)
 #define EXPORT(name, here, ...) TEST(Mapping, export_##name) __VA_ARGS__
+#define TYPE(name, here, ...) TEST(Mapping, type_##name) __VA_ARGS__
 #define NONE(name, why)
 #include "docs/mapping.def"
 #undef ROW
+#undef TYPE
 #undef KIND
 #undef CALL
 #undef EXPORT
