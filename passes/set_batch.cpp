@@ -144,7 +144,6 @@ class Batch {
       resized_[&drawn] = {drawn.type, axis, source.inner};
       drawn.type.shape[axis] = now;
       std::erase_if(drawn_, [&](const auto& each) { return each.second == *leaf; });
-      std::erase_if(suspects_, [&](const auto& each) { return each.second == &drawn; });
     });
     return leaf;
   }
