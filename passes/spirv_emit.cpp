@@ -14,14 +14,12 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <chrono>
-#include <system_error>
-#include <thread>
 
 #include "codegen/features.h"
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
+#include "ir/all_cores.h"
 #include "ir/kernel/legalize.h"
 #include "ir/verify_dispatch.h"
 #include "passes/pass.h"
@@ -53,19 +51,7 @@ std::unique_ptr<Item> binaryOf(const Item& kernel, std::vector<uint32_t> words) 
 template <class T, class Make>
 Result<std::vector<T>> makeAll(size_t count, Make make) {
   std::vector<std::optional<Result<T>>> made(count);
-  std::atomic<size_t> next = 0;
-  auto work = [&] {
-    for (size_t index = next++; index < count; index = next++) made[index].emplace(make(index));
-  };
-  size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> workers;
-  try {
-    while (workers.size() + 1 < std::min(cores, count)) workers.emplace_back(work);
-  } catch (const std::system_error&) {
-    // A system without threads to spare compiles on those there are.
-  }
-  work();
-  for (std::thread& worker : workers) worker.join();
+  onAllCores(count, [&](size_t index) { made[index].emplace(make(index)); });
   Error errors;
   std::vector<T> out;
   for (auto& each : made) {

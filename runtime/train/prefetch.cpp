@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/prefetch.h"
 
-#include <new>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "ir/out_of_memory.h"
 
 namespace tg {
 
@@ -15,7 +16,7 @@ constexpr size_t kAhead = 2;
 }  // namespace
 
 Prefetcher::Prefetcher(const Feed& feed, int64_t first, int64_t last)
-    : feed_(feed), first_(first), last_(last), taken_(first), worker_([this] { work(); }) {}
+    : feed_(feed), first_(first), last_(last), taken_(first), worker_([this]() noexcept { work(); }) {}
 
 Prefetcher::~Prefetcher() {
   {
@@ -26,23 +27,26 @@ Prefetcher::~Prefetcher() {
   worker_.join();
 }
 
-/// An exception may not leave the thread.
-Result<Inputs> Prefetcher::batchOf(int64_t step) const {
+/// An exception that leaves a thread's function ends the process: it is handed over as it is, since without
+/// memory there may be none for an error's text either.
+void Prefetcher::work() {
   try {
-    return feed_.batch(step);
-  } catch (const std::bad_alloc&) {
-    return fail(fmt::format("out of memory for the batch of step {}", step));
+    makeBatches();
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    thrown_ = std::current_exception();
   }
+  changed_.notify_all();
 }
 
-void Prefetcher::work() {
+void Prefetcher::makeBatches() {
   for (int64_t step = first_; step <= last_; ++step) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stop_ || ready_.size() < kAhead; });
       if (stop_) return;
     }
-    Result<Inputs> batch = batchOf(step);
+    Result<Inputs> batch = feed_.batch(step);
     const bool failed = !batch;
     {
       std::lock_guard lock(mutex_);
@@ -56,7 +60,10 @@ void Prefetcher::work() {
 Result<Inputs> Prefetcher::next() {
   std::unique_lock lock(mutex_);
   if (taken_ > last_) return fail(fmt::format("there is no step after {}", last_));
-  changed_.wait(lock, [&] { return !ready_.empty(); });
+  changed_.wait(lock, [&] { return !ready_.empty() || thrown_; });
+  if (ready_.empty())
+    return withinMemory(nullptr, fmt::format("the batch of step {}", taken_),
+                        [&]() -> Result<Inputs> { std::rethrow_exception(thrown_); });
   if (!ready_.front()) return ready_.front().error();
   Result<Inputs> batch = std::move(ready_.front());
   ready_.pop_front();

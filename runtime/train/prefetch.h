@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -23,18 +24,19 @@ class Prefetcher {
   ~Prefetcher();
 
   /// The batch of the next step; waits until it is made. An error of the feed comes in its step's place, and
-  /// again from then on; after the last step it is an error to ask.
+  /// again from then on, also the one that there is no memory; after the last step it is an error to ask.
   Result<Inputs> next();
 
  private:
   void work();
-  Result<Inputs> batchOf(int64_t step) const;
+  void makeBatches();
 
   const Feed& feed_;
   const int64_t first_, last_;
   int64_t taken_;  ///< the step to hand out next; this and what follows under the mutex
   bool stop_ = false;
   std::deque<Result<Inputs>> ready_;
+  std::exception_ptr thrown_;  ///< what ended the thread, behind the batches that are ready
   std::mutex mutex_;
   std::condition_variable changed_;
   std::thread worker_;

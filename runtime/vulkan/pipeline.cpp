@@ -2,16 +2,15 @@
 #include "runtime/vulkan/pipeline.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <system_error>
-#include <thread>
 
 #include <fmt/format.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "ir/all_cores.h"
+#include "ir/out_of_memory.h"
 #include "runtime/vulkan/capabilities.h"
 #include "runtime/vulkan/device_state.h"
 #include "runtime/vulkan/pipeline_state.h"
@@ -168,22 +167,6 @@ std::string contentKey(const KernelCode& kernel) {
   return key;
 }
 
-void runOnAllProcessors(std::vector<PipelineMaker>& jobs) {
-  std::atomic<size_t> next{0};
-  auto work = [&] {
-    for (size_t i = next++; i < jobs.size(); i = next++) jobs[i].make();
-  };
-  const size_t wanted = std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()), jobs.size());
-  std::vector<std::thread> threads;
-  try {
-    while (threads.size() + 1 < wanted) threads.emplace_back(work);
-  } catch (const std::system_error&) {
-    // A system without threads to spare compiles on those there are.
-  }
-  work();
-  for (std::thread& thread : threads) thread.join();
-}
-
 Error refusals(const Device& device, const std::vector<std::string>& all, size_t kernels) {
   std::string text =
       fmt::format("{} of {} kernels cannot be used on {}: ", all.size(), kernels, device.info().name);
@@ -211,7 +194,10 @@ createPipelines(Device& device, std::span<const KernelCode> kernels, const Compi
     if (!result[i] && jobOf.try_emplace(keys[i], jobs.size()).second)
       jobs.push_back({device, kernels[i], {}, {}, 0});
   }
-  runOnAllProcessors(jobs);
+  TG_CHECK(withinMemory(nullptr, "pipelines", [&]() -> Result<void> {
+    onAllCores(jobs.size(), [&](size_t i) { jobs[i].make(); });
+    return {};
+  }));
   for (const PipelineMaker& job : jobs)
     if (took) took(job.kernel.name, job.seconds);
   std::vector<std::string> bad;

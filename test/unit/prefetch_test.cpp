@@ -2,6 +2,8 @@
 // Batches made ahead: their order, how far ahead, errors, and an end before the last.
 #include <atomic>
 #include <chrono>
+#include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "runtime/train/prefetch.h"
@@ -13,13 +15,16 @@ namespace {
 /// Batches that hold their step; counts how many were made.
 class Counter : public Feed {
  public:
-  int64_t fails = 0;  ///< at this step
+  int64_t fails = 0, throws = 0;  ///< at this step
+  bool tooLong = false;           ///< throws what a container beyond any memory throws
   int sleepMs = 0;
   mutable std::atomic<int64_t> made = 0;
 
   Result<Inputs> batch(int64_t step) const override {
     ++made;
     if (sleepMs) std::this_thread::sleep_for(std::chrono::milliseconds(sleepMs));
+    if (step == throws && tooLong) throw std::length_error("vector");
+    if (step == throws) throw std::bad_alloc();
     if (step == fails) return fail("no rows at step " + std::to_string(step));
     Inputs out;
     out.emplace("x", arrayOf(DType::f32, {}, {static_cast<double>(step)}));
@@ -65,6 +70,18 @@ TEST(Prefetcher, AnErrorComesInItsPlaceAndStays) {
   EXPECT_FAILS(prefetcher.next(), "no rows at step 3");
   EXPECT_FAILS(prefetcher.next(), "no rows at step 3");
   EXPECT_EQ(feed.made, 3);
+}
+
+TEST(Prefetcher, NoMemoryIsAnErrorInItsPlaceThatStays) {
+  for (const bool tooLong : {false, true}) {
+    Counter feed;
+    feed.throws = 2;
+    feed.tooLong = tooLong;
+    Prefetcher prefetcher(feed, 1, 10);
+    EXPECT_TRUE(prefetcher.next());
+    EXPECT_FAILS(prefetcher.next(), "the batch of step 2: out of memory");
+    EXPECT_FAILS(prefetcher.next(), "the batch of step 2: out of memory");
+  }
 }
 
 TEST(Prefetcher, EndsWithoutItsBatchesBeingTaken) {
