@@ -118,13 +118,19 @@ std::optional<FileType> fileTypeOf(std::string_view descr) {
   return std::nullopt;
 }
 
-/// The header's text, and the bytes after it.
-struct NpyParts {
+/// The header's text, and where it ends.
+struct NpyHeaderText {
   std::string_view header;
-  std::span<const std::byte> data;
+  size_t end;
 };
 
-Result<NpyParts> splitNpy(std::span<const std::byte> bytes, std::string_view where) {
+size_t headerLength(std::span<const std::byte> bytes, int version) {
+  uint32_t length = 0;
+  std::memcpy(&length, bytes.data() + 8, version == 1 ? 2 : 4);
+  return length;
+}
+
+Result<NpyHeaderText> npyHeader(std::span<const std::byte> bytes, std::string_view where) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with(kMagic))
     return fail(fmt::format("{}: expected a .npy array, got another format", where));
@@ -132,21 +138,26 @@ Result<NpyParts> splitNpy(std::span<const std::byte> bytes, std::string_view whe
   const int version = static_cast<uint8_t>(text[6]);
   if (version != 1 && version != 2)
     return fail(fmt::format("{}: expected .npy version 1 or 2, got {}", where, version));
-  const size_t start = version == 1 ? 10 : 12;
+  const size_t start = version == 1 ? 10 : kNpyStart;
   if (text.size() < start) return fail(fmt::format("{}: the .npy header is cut off", where));
-  uint32_t length = 0;
-  std::memcpy(&length, bytes.data() + 8, version == 1 ? 2 : 4);
+  const size_t length = headerLength(bytes, version);
   if (text.size() - start < length)
     return fail(fmt::format("{}: the .npy header is cut off: expected {} bytes, got {}", where, length,
                             text.size() - start));
-  return NpyParts{text.substr(start, length), bytes.subspan(start + length)};
+  return NpyHeaderText{text.substr(start, length), start + length};
 }
 
 }  // namespace
 
-Result<NpyLayout> parseNpyLayout(std::span<const std::byte> bytes, std::string_view where) {
-  TG_TRY(const NpyParts parts, splitNpy(bytes, where));
-  const auto header = HeaderParser(parts.header).parse();
+size_t npyHeaderEnd(std::span<const std::byte> first) {
+  if (first.size() < kNpyStart) return kNpyStart;
+  const int version = first[6] == std::byte{1} ? 1 : 2;
+  return (version == 1 ? 10 : kNpyStart) + headerLength(first, version);
+}
+
+Result<NpyLayout> parseNpyLayout(std::span<const std::byte> first, size_t size, std::string_view where) {
+  TG_TRY(const NpyHeaderText text, npyHeader(first, where));
+  const auto header = HeaderParser(text.header).parse();
   if (!header)
     return fail(fmt::format("{}: expected a .npy header with descr, fortran_order and shape of a plain array",
                             where));
@@ -161,13 +172,13 @@ Result<NpyLayout> parseNpyLayout(std::span<const std::byte> bytes, std::string_v
   auto shape = checkedShape(header->dims);
   if (!shape) return fail(fmt::format("{}: {}", where, shape.error().message()));
   const auto expected = static_cast<size_t>(shape->elements() * byteSize(*type));
-  if (expected != parts.data.size())
-    return fail(fmt::format("{}: expected {} bytes of elements, got {}", where, expected, parts.data.size()));
-  return NpyLayout{*type, *shape, bytes.size() - parts.data.size()};
+  if (expected != size - text.end)
+    return fail(fmt::format("{}: expected {} bytes of elements, got {}", where, expected, size - text.end));
+  return NpyLayout{*type, *shape, text.end};
 }
 
 Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view where) {
-  TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, where));
+  TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, bytes.size(), where));
   auto array = fromFileElements(layout.type, layout.shape, bytes.subspan(layout.start));
   if (!array) return fail(fmt::format("{}: {}", where, array.error().message()));
   return array;

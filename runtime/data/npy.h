@@ -27,8 +27,14 @@ struct NpyLayout {
   Shape shape;
   size_t start;  ///< the elements take all bytes from here on
 };
-/// Reads the header alone; the elements are as many bytes as it says.
-Result<NpyLayout> parseNpyLayout(std::span<const std::byte> bytes, std::string_view where);
+/// So many bytes tell how long a header is.
+constexpr size_t kNpyStart = 12;
+/// Where the header ends whose first kNpyStart bytes, or all there are, these are; kNpyStart for another
+/// format.
+size_t npyHeaderEnd(std::span<const std::byte> first);
+/// Of an array of `size` bytes whose first ones are these, the header whole; the elements are as many bytes
+/// as it says.
+Result<NpyLayout> parseNpyLayout(std::span<const std::byte> first, size_t size, std::string_view where);
 
 /// Version 1 bytes: f32 as f4, f16 as f2, i32 as i4, u32 as u4, i1 as b1.
 std::vector<std::byte> formatNpy(const HostArray& array);

@@ -16,6 +16,7 @@ namespace tg {
 namespace {
 
 constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
+constexpr size_t kIdxHeader = 4 + 255 * 4;  // at most
 
 std::optional<FileType> idxType(std::byte code) {
   switch (static_cast<int>(code)) {
@@ -57,11 +58,12 @@ size_t elementBytes(const IdxLayout& layout) {
   return static_cast<size_t>(layout.shape.elements() * byteSize(layout.type));
 }
 
-Result<IdxLayout> parseIdx(std::span<const std::byte> bytes, const std::string& path) {
+/// Of a file of `size` bytes whose first ones are these.
+Result<IdxLayout> parseIdx(std::span<const std::byte> bytes, size_t size, const std::string& path) {
   TG_TRY(const IdxLayout layout, parseIdxHeader(bytes, path));
-  const size_t size = bytes.size() - layout.start, expected = elementBytes(layout);
-  if (size == expected) return layout;
-  return fail(fmt::format("{}: expected {} bytes of elements, got {}", path, expected, size));
+  const size_t expected = elementBytes(layout);
+  if (size - layout.start == expected) return layout;
+  return fail(fmt::format("{}: expected {} bytes of elements, got {}", path, expected, size - layout.start));
 }
 
 void swapBytes(std::span<std::byte> bytes, size_t each) {
@@ -107,8 +109,7 @@ Result<std::vector<std::byte>> gunzip(std::span<const std::byte> packed, std::st
 
 /// An IDX file unpacked, no further than its own header says: a small file may unpack without end.
 static Result<std::vector<std::byte>> unpackIdx(std::span<const std::byte> packed, const std::string& path) {
-  constexpr size_t kHeader = 4 + 255 * 4;
-  TG_TRY(const auto beginning, gunzip(packed, path, kHeader, /*cuts=*/true));
+  TG_TRY(const auto beginning, gunzip(packed, path, kIdxHeader, /*cuts=*/true));
   TG_TRY(const IdxLayout layout, parseIdxHeader(beginning, path));
   // Deflate expands at most 1032 times, so a larger claim is false and costs no memory.
   if (elementBytes(layout) / 1032 > packed.size())
@@ -120,11 +121,14 @@ static Result<std::vector<std::byte>> unpackIdx(std::span<const std::byte> packe
 Result<Table> Table::openNpy(const std::string& path) {
   Table table;
   table.path_ = path;
-  TG_TRY(table.file_, MappedFile::open(path));
-  TG_TRY(const NpyLayout layout, parseNpyLayout(table.file_->bytes(), path));
+  TG_TRY(table.file_, DataFile::open(path));
+  TG_TRY(const auto first, table.file_->beginning(kNpyStart));
+  TG_TRY(const auto header, table.file_->beginning(npyHeaderEnd(first)));
+  TG_TRY(const NpyLayout layout, parseNpyLayout(header, table.file_->size(), path));
   table.type_ = layout.type;
   table.shape_ = layout.shape;
-  table.bytes_ = table.file_->bytes().subspan(layout.start);
+  table.start_ = layout.start;
+  table.byteCount_ = table.file_->size() - layout.start;
   return table;
 }
 
@@ -132,35 +136,39 @@ Result<Table> Table::openNpz(const std::string& path, const std::string& key) {
   TG_TRY(auto bytes, readNpzMember(path, key));
   Table table;
   table.path_ = key.empty() ? path : path + ":" + key;
-  TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, table.path_));
+  TG_TRY(const NpyLayout layout, parseNpyLayout(bytes, bytes.size(), table.path_));
   table.type_ = layout.type;
   table.shape_ = layout.shape;
+  table.start_ = layout.start;
+  table.byteCount_ = bytes.size() - layout.start;
   table.held_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
-  table.bytes_ = std::span(*table.held_).subspan(layout.start);
   return table;
 }
 
 Result<Table> Table::openIdx(const std::string& path) {
   Table table;
   table.path_ = path;
-  TG_TRY(table.file_, MappedFile::open(path));
-  std::vector<std::byte> unpacked;
-  const bool packed = isGzip(table.file_->bytes());
+  TG_TRY(table.file_, DataFile::open(path));
+  size_t size = table.file_->size();
+  TG_TRY(auto bytes, table.file_->beginning(kIdxHeader));
+  const bool packed = isGzip(bytes);
   if (packed) {
-    TG_TRY(unpacked, unpackIdx(table.file_->bytes(), path));
+    TG_TRY(const auto all, table.file_->beginning(size));
+    TG_TRY(bytes, unpackIdx(all, path));
+    size = bytes.size();
   }
-  TG_TRY(const IdxLayout layout, parseIdx(packed ? unpacked : table.file_->bytes(), path));
+  TG_TRY(const IdxLayout layout, parseIdx(bytes, size, path));
   table.type_ = layout.type;
   table.shape_ = layout.shape;
+  table.start_ = layout.start;
+  table.byteCount_ = size - layout.start;
   const auto each = static_cast<size_t>(byteSize(layout.type));
-  if (!packed && each == 1) {
-    table.bytes_ = table.file_->bytes().subspan(layout.start);
-    return table;
+  if (!packed && each == 1) return table;
+  if (!packed) {
+    TG_TRY(bytes, table.file_->beginning(size));
   }
-  if (!packed) unpacked.assign(table.file_->bytes().begin(), table.file_->bytes().end());
-  swapBytes(std::span(unpacked).subspan(layout.start), each);
-  table.held_ = std::make_shared<const std::vector<std::byte>>(std::move(unpacked));
-  table.bytes_ = std::span(*table.held_).subspan(layout.start);
+  swapBytes(std::span(bytes).subspan(layout.start), each);
+  table.held_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   table.file_ = nullptr;
   return table;
 }
@@ -168,10 +176,10 @@ Result<Table> Table::openIdx(const std::string& path) {
 Result<Table> Table::openRaw(const std::string& path, FileType type, Shape shape) {
   Table table;
   table.path_ = path;
-  TG_TRY(table.file_, MappedFile::open(path));
-  table.bytes_ = table.file_->bytes();
+  TG_TRY(table.file_, DataFile::open(path));
   table.type_ = type;
-  const auto size = static_cast<int64_t>(table.bytes_.size());
+  table.byteCount_ = table.file_->size();
+  const auto size = static_cast<int64_t>(table.byteCount_);
   if (shape.rank() && shape[0] == Shape::kDynamic) {
     shape[0] = 1;
     const int64_t row = shape.elements() * byteSize(type);
@@ -192,10 +200,9 @@ std::string Table::str() const {
   return extents + (extents.empty() ? "" : "x") + std::string(name(type_));
 }
 
-/// A copy of elements from byte `first` on, also of a file that is cut off meanwhile.
-Result<void> Table::read(size_t first, std::span<std::byte> to) const {
-  if (file_) return file_->read(static_cast<size_t>(bytes_.data() - file_->bytes().data()) + first, to);
-  if (!to.empty()) std::memcpy(to.data(), bytes_.data() + first, to.size());
+Result<void> Table::readBytes(size_t first, std::span<std::byte> to) const {
+  if (file_) return file_->read(start_ + first, to);
+  if (!to.empty()) std::memcpy(to.data(), held_->data() + start_ + first, to.size());
   return {};
 }
 
@@ -218,8 +225,8 @@ Result<HostArray> Table::gather(std::span<const int64_t> rows) const {
   for (size_t at = 0; each && at < rows.size();) {
     size_t next = at + 1;  // rows that follow one another are one read
     while (next < rows.size() && rows[next] == rows[next - 1] + 1) ++next;
-    TG_CHECK(
-        read(static_cast<size_t>(rows[at]) * each, std::span(raw).subspan(at * each, (next - at) * each)));
+    TG_CHECK(readBytes(static_cast<size_t>(rows[at]) * each,
+                       std::span(raw).subspan(at * each, (next - at) * each)));
     at = next;
   }
   Shape shape = shape_;
@@ -231,7 +238,7 @@ Result<HostArray> Table::range(int64_t first, int64_t count) const {
   if (file_) TG_CHECK(file_->checkSize());
   const size_t each = rowBytes();
   std::vector<std::byte> raw(static_cast<size_t>(count) * each);
-  TG_CHECK(read(static_cast<size_t>(first) * each, raw));
+  TG_CHECK(readBytes(static_cast<size_t>(first) * each, raw));
   Shape shape = shape_;
   if (shape.rank()) shape[0] = count;
   return convert(shape, raw);

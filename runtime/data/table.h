@@ -12,23 +12,23 @@
 
 #include "ir/result.h"
 #include "runtime/data/array.h"
+#include "runtime/data/data_file.h"
 #include "runtime/data/elements.h"
-#include "runtime/data/mapped_file.h"
 
 namespace tg {
 
-/// A dense row-major array in the elements of its file: mapped, or held when the file packs them.
+/// A dense row-major array in the elements of its file: read from there, or held when the file packs them.
 class Table {
  public:
-  /// `.npy`, mapped; what `readNpy` says of dtypes and order holds.
+  /// `.npy`; what `readNpy` says of dtypes and order holds.
   static Result<Table> openNpy(const std::string& path);
   /// A member of a `.npz` archive, held in memory.
   static Result<Table> openNpz(const std::string& path, const std::string& key);
   /// IDX, the format of MNIST: bytes 0, 0, type, rank; big-endian extents; big-endian elements. Packed by
-  /// gzip or not, as its first bytes say; single bytes in a plain file are mapped, all else is held in
+  /// gzip or not, as its first bytes say; single bytes in a plain file stay there, all else is held in
   /// memory.
   static Result<Table> openIdx(const std::string& path);
-  /// Nothing but little-endian elements, mapped. One extent, the first, may be Shape::kDynamic: as many as
+  /// Nothing but little-endian elements. One extent, the first, may be Shape::kDynamic: as many as
   /// there are. Other sizes than the extents say are errors.
   static Result<Table> openRaw(const std::string& path, FileType type, Shape shape);
 
@@ -39,8 +39,10 @@ class Table {
   std::string str() const;
   /// Extents along the first axis; 1 for rank 0.
   int64_t rows() const { return shape_.rank() ? shape_[0] : 1; }
-  /// Elements in the file's type.
-  std::span<const std::byte> bytes() const { return bytes_; }
+  /// Of all elements, in the file's type.
+  size_t byteCount() const { return byteCount_; }
+  /// Copies elements from byte `first` on, as they are in the file. An error where it was cut off meanwhile.
+  Result<void> readBytes(size_t first, std::span<std::byte> to) const;
 
   /// The rows of these indices as an array of the type `fromFileElements` makes of the file's.
   Result<HostArray> gather(std::span<const int64_t> rows) const;
@@ -50,16 +52,15 @@ class Table {
   Result<HostArray> all() const { return range(0, rows()); }
 
  private:
-  Result<void> read(size_t first, std::span<std::byte> to) const;
   Result<HostArray> convert(const Shape& shape, std::span<const std::byte> raw) const;
   size_t rowBytes() const;
 
   std::string path_;
   FileType type_ = FileType::f32;
   Shape shape_;
-  std::shared_ptr<const MappedFile> file_;
-  std::shared_ptr<const std::vector<std::byte>> held_;
-  std::span<const std::byte> bytes_;
+  std::shared_ptr<const DataFile> file_;                ///< null when the elements are held
+  std::shared_ptr<const std::vector<std::byte>> held_;  ///< as the file, unpacked
+  size_t start_ = 0, byteCount_ = 0;                    ///< of the elements in either
 };
 
 /// Whether these bytes begin as gzip's do.

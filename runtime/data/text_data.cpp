@@ -87,11 +87,11 @@ std::string Vocabulary::printable() const {
   return text;
 }
 
-Result<void> Vocabulary::check(std::string_view text) const {
+Result<void> Vocabulary::check(std::string_view text, size_t first) const {
   for (size_t at = 0; at < text.size(); ++at)
     if (idOf(text[at]) < 0)
       return fail(fmt::format("expected bytes of the vocabulary ({} of them), got '{}' at byte {}", size(),
-                              escaped(text[at]), at));
+                              escaped(text[at]), first + at));
   return {};
 }
 

@@ -28,8 +28,9 @@ class Vocabulary {
 
   /// A byte's id, -1 for one outside.
   int32_t idOf(char symbol) const { return ids_[static_cast<uint8_t>(symbol)]; }
-  /// An error for the first byte outside the vocabulary, which says what it is and where it stands.
-  Result<void> check(std::string_view text) const;
+  /// An error for the first byte outside the vocabulary, which says what it is and where it stands; the text
+  /// begins at byte `first`.
+  Result<void> check(std::string_view text, size_t first = 0) const;
   /// An id for each byte; a byte outside the vocabulary is an error that says where it stands.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
   /// The bytes of the ids; an id outside [0, size) is an error.

@@ -26,22 +26,21 @@ std::string_view textOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The tokens of one file of llm.c.
-Result<std::span<const std::byte>> tokensOf(const MappedFile& file) {
-  const auto bytes = file.bytes();
+/// How many tokens one file of llm.c holds.
+Result<int64_t> tokensIn(const DataFile& file) {
   std::array<int32_t, 3> header{};
-  if (bytes.size() >= kTokenHeader) std::memcpy(header.data(), bytes.data(), sizeof(header));
+  if (file.size() >= kTokenHeader) TG_CHECK(file.read(0, std::as_writable_bytes(std::span(header))));
   if (header[0] != kTokenMagic)
     return fail(fmt::format("{}: expected a token file of llm.c, whose first word is {}, got another format",
                             file.path(), kTokenMagic));
   if (header[1] != kTokenVersion)
     return fail(fmt::format("{}: expected version {} of token files, 16 bits a token, got {}", file.path(),
                             kTokenVersion, header[1]));
-  const size_t size = bytes.size() - kTokenHeader;
+  const size_t size = file.size() - kTokenHeader;
   if (header[2] < 0 || size != static_cast<size_t>(header[2]) * 2)
     return fail(fmt::format("{}: the header tells of {} tokens, but {} bytes of tokens follow it",
                             file.path(), header[2], size));
-  return bytes.subspan(kTokenHeader);
+  return header[2];
 }
 
 /// The files that a pattern matches, in the order of their names; a name without a match is itself.
@@ -90,19 +89,27 @@ void TokenStream::append(Part part, int64_t count) {
 }
 
 Result<TokenStream> TokenStream::ofText(const std::string& path, const std::optional<Vocabulary>& given) {
-  TG_TRY(auto file, MappedFile::open(path));
-  const auto bytes = file->bytes();
-  if (bytes.empty()) return fail(fmt::format("{}: expected a text, got an empty file", path));
-  if (isGzip(bytes))
+  TG_TRY(auto file, DataFile::open(path));
+  if (file->size() == 0) return fail(fmt::format("{}: expected a text, got an empty file", path));
+  TG_TRY(const auto beginning, file->beginning(16));
+  if (isGzip(beginning))
     return fail(fmt::format("{}: expected a text, got one packed by gzip; unpack it first: gunzip -k {}",
                             path, path));
-  TokenStream stream;
-  stream.vocabulary_ = given ? *given : Vocabulary::ofText(textOf(bytes));
-  if (given) {
-    auto known = given->check(textOf(bytes));
+  std::string symbols;
+  const auto read = [&](size_t offset, std::span<std::byte> to) { return file->read(offset, to); };
+  TG_CHECK(inPieces(read, 0, file->size(), [&](std::span<const std::byte> piece, size_t at) -> Result<void> {
+    if (!given) {
+      symbols = Vocabulary::ofText(symbols + Vocabulary::ofText(textOf(piece)).symbols()).symbols();
+      return {};
+    }
+    auto known = given->check(textOf(piece), at);
     if (!known) return fail(fmt::format("{}: {}", path, known.error().message()));
-  }
-  stream.append({path, std::move(file), bytes, 0, 0}, static_cast<int64_t>(bytes.size()));
+    return {};
+  }));
+  TokenStream stream;
+  stream.vocabulary_ = given ? *given : Vocabulary::ofText(symbols);
+  const auto count = static_cast<int64_t>(file->size());
+  stream.append({path, std::move(file)}, count);
   return stream;
 }
 
@@ -111,9 +118,9 @@ Result<TokenStream> TokenStream::ofTokenFiles(std::string_view paths) {
   for (size_t from = 0; from <= paths.size();) {
     const size_t comma = std::min(paths.find(',', from), paths.size());
     for (const std::string& path : expand(std::string(paths.substr(from, comma - from)))) {
-      TG_TRY(auto file, MappedFile::open(path));
-      TG_TRY(const auto bytes, tokensOf(*file));
-      stream.append({path, std::move(file), bytes, 0, 0}, static_cast<int64_t>(bytes.size() / 2));
+      TG_TRY(auto file, DataFile::open(path));
+      TG_TRY(const int64_t count, tokensIn(*file));
+      stream.append({path, std::move(file), kTokenHeader}, count);
     }
     from = comma + 1;
   }
@@ -123,8 +130,7 @@ Result<TokenStream> TokenStream::ofTokenFiles(std::string_view paths) {
 TokenStream TokenStream::ofIds(std::vector<int32_t> ids) {
   TokenStream stream;
   stream.ids_ = std::make_shared<const std::vector<int32_t>>(std::move(ids));
-  stream.append({"ids", nullptr, std::as_bytes(std::span(*stream.ids_)), 0, 0},
-                static_cast<int64_t>(stream.ids_->size()));
+  stream.append({"ids", nullptr}, static_cast<int64_t>(stream.ids_->size()));
   return stream;
 }
 
@@ -134,10 +140,9 @@ Result<void> TokenStream::readPart(const Part& part, int64_t at, std::span<int32
     return {};
   }
   TG_CHECK(part.file->checkSize());
-  const size_t each = vocabulary_ ? 1 : sizeof(uint16_t);
-  const auto start = static_cast<size_t>(part.bytes.data() - part.file->bytes().data());
+  const size_t each = tokenBytes();
   std::vector<std::byte> raw(to.size() * each);
-  TG_CHECK(part.file->read(start + static_cast<size_t>(at) * each, raw));
+  TG_CHECK(part.file->read(part.start + static_cast<size_t>(at) * each, raw));
   for (size_t index = 0; index < to.size(); ++index) {
     if (vocabulary_) {
       to[index] = vocabulary_->idOf(static_cast<char>(raw[index]));

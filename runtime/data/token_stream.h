@@ -13,12 +13,12 @@
 
 #include "ir/result.h"
 #include "runtime/data/array.h"
-#include "runtime/data/mapped_file.h"
+#include "runtime/data/data_file.h"
 #include "runtime/data/text_data.h"
 
 namespace tg {
 
-/// Ids of the bytes of a text, or those of token files one after another; the files are mapped.
+/// Ids of the bytes of a text, or those of token files one after another, read where they are asked for.
 class TokenStream {
  public:
   /// A text, with its own vocabulary or the one given, in which every byte of it must be. An empty file is an
@@ -41,11 +41,13 @@ class TokenStream {
   /// One file's tokens.
   struct Part {
     std::string path;
-    std::shared_ptr<const MappedFile> file;  ///< null for ids in memory
-    std::span<const std::byte> bytes;        ///< of the tokens
-    int64_t first = 0, count = 0;            ///< place in the stream
+    std::shared_ptr<const DataFile> file;  ///< null for ids in memory
+    size_t start = 0;                      ///< where the tokens begin in the file
+    int64_t first = 0, count = 0;          ///< place in the stream
   };
   const std::vector<Part>& parts() const { return parts_; }
+  /// Of a token in a file.
+  size_t tokenBytes() const { return vocabulary_ ? 1 : sizeof(uint16_t); }
 
  private:
   void append(Part part, int64_t count);

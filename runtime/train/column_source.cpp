@@ -85,13 +85,18 @@ class ColumnSource : public Source {
       rows[at] = evalFirst_ + index * batch_ + static_cast<int64_t>(at);
     return gather(inFile(std::move(rows)));
   }
-  std::string fingerprint() const override {
+  Result<std::string> fingerprint() const override {
     Fingerprint print;
     for (const Column& column : columns_) {
       print.add(fmt::format("{} {} {}", column.name, column.type.str(), column.spec.divisor.value_or(0)));
       if (column.rows) print.add(column.rows->str());
-      print.addBytes(column.rows ? column.rows->bytes() : std::span(column.constant.bytes),
-                     column.rows ? column.rows->path() : "");
+      const size_t size = column.rows ? column.rows->byteCount() : column.constant.bytes.size();
+      const auto read = [&](size_t first, std::span<std::byte> to) -> Result<void> {
+        if (column.rows) return column.rows->readBytes(first, to);
+        std::copy_n(column.constant.bytes.begin() + static_cast<ptrdiff_t>(first), to.size(), to.begin());
+        return {};
+      };
+      TG_CHECK(print.addBytes(size, read, column.rows ? column.rows->path() : ""));
     }
     return print.str();
   }

@@ -17,15 +17,8 @@ namespace {
 /// Training data, and evaluation data where there is a function for it.
 class JoinedFeed : public Feed {
  public:
-  JoinedFeed(const FeedOptions& options, std::unique_ptr<Source> train, std::unique_ptr<Source> eval)
-      : train_(std::move(train)), eval_(std::move(eval)) {
-    Fingerprint print;
-    print.add(train_->fingerprint());
-    print.add(fmt::format("{} {}", options.shuffle, options.valFraction));
-    // A run's evaluation is part of it: which checkpoint is its best depends on it.
-    if (eval_) print.add(eval_->fingerprint());
-    fingerprint_ = print.str();
-  }
+  JoinedFeed(std::unique_ptr<Source> train, std::unique_ptr<Source> eval, std::string fingerprint)
+      : train_(std::move(train)), eval_(std::move(eval)), fingerprint_(std::move(fingerprint)) {}
 
   Result<Inputs> batch(int64_t step) const override { return train_->batch(step); }
   std::string notFinite(int64_t step) const override { return train_->notFinite(step); }
@@ -55,7 +48,8 @@ class JoinedFeed : public Feed {
 /// Evaluation data alone.
 class EvalFeed : public Feed {
  public:
-  explicit EvalFeed(std::unique_ptr<Source> eval) : eval_(std::move(eval)) {}
+  EvalFeed(std::unique_ptr<Source> eval, std::string fingerprint)
+      : eval_(std::move(eval)), fingerprint_(std::move(fingerprint)) {}
   Result<Inputs> batch(int64_t) const override { return fail("there is no data for training"); }
   int64_t itemsPerStep() const override { return eval_->itemsPerStep(); }
   std::string unit() const override { return eval_->unit(); }
@@ -67,12 +61,27 @@ class EvalFeed : public Feed {
     return eval_->evalBatch(index);
   }
   const Vocabulary* vocabulary() const override { return eval_->vocabulary(); }
-  std::string fingerprint() const override { return eval_->fingerprint(); }
+  std::string fingerprint() const override { return fingerprint_; }
   std::vector<std::string> describe() const override { return eval_->describe(); }
 
  private:
   std::unique_ptr<Source> eval_;
+  std::string fingerprint_;
 };
+
+/// Of all data of a training, `eval` null where it evaluates on none.
+Result<std::string> fingerprintOf(const FeedOptions& options, const Source& train, const Source* eval) {
+  Fingerprint print;
+  TG_TRY(const std::string trained, train.fingerprint());
+  print.add(trained);
+  print.add(fmt::format("{} {}", options.shuffle, options.valFraction));
+  // A run's evaluation is part of it: which checkpoint is its best depends on it.
+  if (eval) {
+    TG_TRY(const std::string evaluated, eval->fingerprint());
+    print.add(evaluated);
+  }
+  return print.str();
+}
 
 constexpr std::string_view kText = "text:", kTokens = "tokens:";
 
@@ -130,7 +139,8 @@ Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& f
     if (!made) return fail("evaluation: " + made.error().message());
     evaluation = std::move(*made);
   }
-  return std::unique_ptr<Feed>(new JoinedFeed(options, std::move(training), std::move(evaluation)));
+  TG_TRY(std::string print, fingerprintOf(options, *training, evaluation.get()));
+  return std::unique_ptr<Feed>(new JoinedFeed(std::move(training), std::move(evaluation), std::move(print)));
 }
 
 Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Item& eval) {
@@ -143,7 +153,8 @@ Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Ite
   source.evaluates = true;
   source.vocabulary = options.vocabulary;
   TG_TRY(auto made, openSource(source, eval));
-  return std::unique_ptr<Feed>(new EvalFeed(std::move(made)));
+  TG_TRY(std::string print, made->fingerprint());
+  return std::unique_ptr<Feed>(new EvalFeed(std::move(made), std::move(print)));
 }
 
 }  // namespace tg

@@ -85,21 +85,28 @@ void Fingerprint::add(std::string_view text) {
   digest_ = XXH3_64bits_withSeed(text.data(), text.size(), digest_);
 }
 
-void Fingerprint::addBytes(std::span<const std::byte> bytes, const std::string& path) {
+Result<void> Fingerprint::addBytes(size_t size, const ReadBytes& read, const std::string& path) {
   constexpr size_t kBlock = size_t{1} << 16, kBlocks = 4096;
-  add(fmt::format("{} bytes", bytes.size()));
-  if (bytes.size() <= kBlock * kBlocks) {
-    digest_ = XXH3_64bits_withSeed(bytes.data(), bytes.size(), digest_);
-    return;
+  add(fmt::format("{} bytes", size));
+  if (size <= kBlock * kBlocks) {
+    XXH3_state_t state;
+    XXH3_64bits_reset_withSeed(&state, digest_);
+    TG_CHECK(inPieces(read, 0, size, [&](std::span<const std::byte> piece, size_t) -> Result<void> {
+      XXH3_64bits_update(&state, piece.data(), piece.size());
+      return {};
+    }));
+    digest_ = XXH3_64bits_digest(&state);
+    return {};
   }
+  std::vector<std::byte> block(kBlock);
   for (size_t i = 0; i < kBlocks; ++i) {
-    const size_t at = (bytes.size() - kBlock) / (kBlocks - 1) * i;
-    const auto block = i + 1 < kBlocks ? bytes.subspan(at, kBlock) : bytes.last(kBlock);
+    TG_CHECK(read(i + 1 < kBlocks ? (size - kBlock) / (kBlocks - 1) * i : size - kBlock, block));
     digest_ = XXH3_64bits_withSeed(block.data(), block.size(), digest_);
   }
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0)
     add(fmt::format("written at {}.{:09}", status.st_mtim.tv_sec, status.st_mtim.tv_nsec));
+  return {};
 }
 
 std::string Fingerprint::str() const { return fmt::format("{}{:016x}", kScheme, digest_); }

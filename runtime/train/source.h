@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/module.h"
+#include "runtime/data/data_file.h"
 #include "runtime/data/table.h"
 #include "runtime/data/text_data.h"
 #include "runtime/runner.h"
@@ -29,7 +30,8 @@ class Source {
   virtual std::string unit() const = 0;
   virtual int64_t stepsPerEpoch() const = 0;
   virtual const Vocabulary* vocabulary() const { return nullptr; }
-  virtual std::string fingerprint() const = 0;
+  /// Reads the data: an error where a file was cut off meanwhile.
+  virtual Result<std::string> fingerprint() const = 0;
   virtual std::vector<std::string> describe() const = 0;
   /// Whole batches of the evaluation part, in order.
   virtual int64_t evalBatches() const = 0;
@@ -66,9 +68,9 @@ size_t foreignId(const Item& func, const Value& arg, std::span<const int32_t> id
 class Fingerprint {
  public:
   void add(std::string_view text);
-  /// The size and all bytes; of more than 256 MiB, as many in blocks from the first to the last byte, and the
-  /// time at which `path` was written, since a change may lie between the blocks.
-  void addBytes(std::span<const std::byte> bytes, const std::string& path);
+  /// The size and all bytes, `read` from the first on; of more than 256 MiB, as many in blocks from the first
+  /// to the last byte, and the time at which `path` was written, since a change may lie between the blocks.
+  Result<void> addBytes(size_t size, const ReadBytes& read, const std::string& path);
   /// 16 hex digits behind the number of the scheme, as `comparableData` tells.
   std::string str() const;
 

@@ -48,10 +48,15 @@ class TokenSource : public Source {
     return named(windowsFrom(tokens_, evalFirst_ + index * itemsPerStep(), shape_[0], shape_[1]));
   }
   const Vocabulary* vocabulary() const override { return tokens_.vocabulary(); }
-  std::string fingerprint() const override {
+  Result<std::string> fingerprint() const override {
     Fingerprint print;
     print.add(fmt::format("{} {} {} {}", inputs_, targets_, shape_.str(), tokens_.size()));
-    for (const auto& part : tokens_.parts()) print.addBytes(part.bytes, part.path);
+    for (const auto& part : tokens_.parts()) {
+      const auto read = [&](size_t first, std::span<std::byte> to) {
+        return part.file->read(part.start + first, to);
+      };
+      TG_CHECK(print.addBytes(static_cast<size_t>(part.count) * tokens_.tokenBytes(), read, part.path));
+    }
     return print.str();
   }
   std::vector<std::string> describe() const override {

@@ -142,7 +142,7 @@ std::string sparse(const std::string& path, int64_t size,
   return path;
 }
 
-TEST_F(Files, AFileOfThreeGiBIsMapped) {
+TEST_F(Files, AFileOfThreeGiBIsReadInPlaces) {
   constexpr int64_t kSize = int64_t{3} << 30, kRow = 16;
   const auto raw = Table::openRaw(sparse(path("big.bin"), kSize, {{kSize - kRow, le<float>({1, 2, 3, 4})}}),
                                   FileType::f32, {Shape::kDynamic, 4});
@@ -158,7 +158,6 @@ TEST_F(Files, AFileOfThreeGiBIsMapped) {
   EXPECT_EQ(rowsOf(array, {805306367, 5}), (std::vector<double>{7, 0}));
 }
 
-// A mapped page that is gone would end the process.
 TEST_F(Files, AFileThatShrinksWhileItIsReadIsAnError) {
   const std::string file = put("x.bin", std::string(1 << 22, 'a'));
   const auto table = Table::openRaw(file, FileType::u8, {Shape::kDynamic, 4096});

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inputs of training and evaluation: shuffling, splitting, and what is refused before the first step.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "ir/parser.h"
 #include "runtime/train/feed.h"
@@ -218,6 +221,34 @@ TEST_F(FeedTest, OfALargeFileTheFingerprintSeesSamplesAndTheTime) {
   }
   std::filesystem::last_write_time(file, time);
   EXPECT_NE((*open(options))->fingerprint(), before) << "the last byte";
+}
+
+// Opening reads all of a file more than once: for its symbols or ids, and for the fingerprint.
+TEST_F(FeedTest, AFileCutOffWhileItIsOpenedIsAnError) {
+  const size_t size = size_t{8} << 20;
+  FeedOptions raw, text;
+  const std::string file = put("x.bin", std::string(size, 'a'));
+  raw.train = "x=?x2xf32=@" + file + ",y=0";
+  text.train = "text:" + file;
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    while (!stop) {
+      for (const size_t now : {size_t{1} << 14, size}) {
+        std::filesystem::resize_file(file, now);
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+      }
+    }
+  });
+  int failedRaw = 0, failedText = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!(failedRaw && failedText) && std::chrono::steady_clock::now() < end) {
+    failedRaw += !open(raw);
+    failedText += !open(text, "text");
+  }
+  stop = true;
+  other.join();
+  EXPECT_GT(failedRaw, 0);
+  EXPECT_GT(failedText, 0);
 }
 
 TEST_F(FeedTest, ASplitIsDisjointAndWhole) {

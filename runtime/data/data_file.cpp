@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/data/data_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "runtime/data/file_io.h"
+
+namespace tg {
+
+Result<std::shared_ptr<const DataFile>> DataFile::open(const std::string& path) {
+  std::shared_ptr<DataFile> file(new DataFile);
+  file->path_ = path;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    TG_TRY(file->held_, readFile(path));
+    file->size_ = file->held_.size();
+    return std::shared_ptr<const DataFile>(std::move(file));
+  }
+  const auto failed = [&](const char* doing) {
+    return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+  };
+  file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file->descriptor_ < 0) return failed("open");
+  // The size of what was opened, should the name mean another file by now.
+  if (::fstat(file->descriptor_, &status) != 0) return failed("read");
+  file->size_ = static_cast<size_t>(status.st_size);
+  return std::shared_ptr<const DataFile>(std::move(file));
+}
+
+DataFile::~DataFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<void> DataFile::read(size_t offset, std::span<std::byte> to) const {
+  if (descriptor_ < 0) {
+    if (!to.empty()) std::memcpy(to.data(), held_.data() + offset, to.size());
+    return {};
+  }
+  while (!to.empty()) {
+    const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(fmt::format("{}: cannot read: {}", path_, std::strerror(errno)));
+    if (got == 0) {
+      TG_CHECK(checkSize());
+      return fail(fmt::format("{}: the file changed while in use", path_));
+    }
+    to = to.subspan(static_cast<size_t>(got));
+    offset += static_cast<size_t>(got);
+  }
+  return {};
+}
+
+Result<std::vector<std::byte>> DataFile::beginning(size_t most) const {
+  std::vector<std::byte> bytes(std::min(most, size_));
+  TG_CHECK(read(0, bytes));
+  return bytes;
+}
+
+Result<void> DataFile::checkSize() const {
+  if (descriptor_ < 0) return {};
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0)
+    return fail(fmt::format("{}: cannot read: {}", path_, std::strerror(errno)));
+  if (static_cast<size_t>(status.st_size) == size_) return {};
+  return fail(fmt::format("{}: the file changed while in use: it had {} bytes and has {} now", path_, size_,
+                          status.st_size));
+}
+
+Result<void> inPieces(const ReadBytes& read, size_t first, size_t size,
+                      const std::function<Result<void>(std::span<const std::byte> piece, size_t at)>& use) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  std::vector<std::byte> room(std::min(kPiece, size));
+  for (size_t done = 0; done < size; done += kPiece) {
+    const auto piece = std::span(room).first(std::min(kPiece, size - done));
+    TG_CHECK(read(first + done, piece));
+    TG_CHECK(use(piece, first + done));
+  }
+  return {};
+}
+
+}  // namespace tg
