@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""signals.py TG_RUN FAULTS_SO AFFINE FOLDER: a training that gets two signals ends at once, with what it saved before;
+a checkpoint that is being written when the second one comes is finished, and the run ends behind it."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROWS = 2000000  # a step of so many rows takes a second or more in the interpreter
+
+
+def wait_for(what, seconds=60):
+    """Asks until `what` says something; what it said."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError("nothing happened for a minute")
+
+
+class Run:
+    def __init__(self, folder, name, tg_run, model, *options, env=None):
+        self.dir = f"{folder}/{name}"
+        self.out = open(f"{self.dir}.log", "w+")
+        command = [tg_run, "train", model, "--device=interp", "--pipeline=append-grad,append-adam",
+                   "--data=x=rand(1),y=0", f"--run-dir={self.dir}", "--steps=1000000", *options]
+        self.process = subprocess.Popen(command, stdout=self.out, stderr=subprocess.STDOUT, env=env)
+
+    def text(self):
+        return open(self.out.name).read()
+
+    def checkpoints(self):
+        try:
+            return sorted(each for each in os.listdir(f"{self.dir}/ckpt") if each.startswith("step_"))
+        except FileNotFoundError:
+            return []
+
+    def end(self):
+        """The exit code, and after how many seconds it came."""
+        begin = time.monotonic()
+        code = self.process.wait(60)
+        return code, time.monotonic() - begin
+
+
+def goes_on(tg_run, run, step):
+    """The run resumes behind a step."""
+    done = subprocess.run([tg_run, "train", f"--resume={run.dir}", f"--steps={step + 1}"], capture_output=True, text=True)
+    assert done.returncode == 0 and f"step {step + 1}/{step + 1}" in done.stdout, (done.stdout, done.stderr)
+
+
+def in_the_middle_of_a_step(tg_run, folder, signals):
+    name = "-".join(each.name for each in signals)
+    run = Run(folder, name, tg_run, f"{folder}/slow.tgir", "--ckpt-every=1", "--keep-last=1")
+    wait_for(lambda: len(run.checkpoints()) > 0)
+    begin = time.monotonic()
+    wait_for(lambda: int(run.checkpoints()[-1][5:]) > 1)
+    each = time.monotonic() - begin
+    time.sleep(each / 4)
+    run.process.send_signal(signals[0])
+    time.sleep(0.05)
+    run.process.send_signal(signals[1])
+    code, seconds = run.end()
+    assert code == -signals[1], (code, run.text())
+    assert seconds < each / 4, f"{seconds} s, a step takes {each} s"
+    goes_on(tg_run, run, int(run.checkpoints()[-1][5:]))
+
+
+def while_it_saves(tg_run, faults, folder):
+    log = f"{folder}/operations"
+    env = dict(os.environ, LD_PRELOAD=faults, FAULT_ROOT=f"{folder}/saves/ckpt", FAULT_LOG=log, FAULT_SLOW="1")
+    run = Run(folder, "saves", tg_run, f"{folder}/m.tgir", env=env)
+    wait_for(lambda: "step 1/" in run.text())
+    run.process.send_signal(signal.SIGINT)
+    wait_for(lambda: os.path.exists(log) and "fsync" in open(log).read())
+    assert not run.checkpoints(), run.checkpoints()
+    run.process.send_signal(signal.SIGTERM)
+    code, _ = run.end()
+    assert code == 130 and "Resume: " in run.text(), (code, run.text())
+    assert len(run.checkpoints()) == 1, run.checkpoints()
+    goes_on(tg_run, run, int(run.checkpoints()[0][5:]))
+
+
+def main():
+    tg_run, faults, affine, folder = sys.argv[1:5]
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    text = open(affine).read()
+    for name, rows in (("m", 4), ("slow", ROWS)):
+        with open(f"{folder}/{name}.tgir", "w") as file:
+            file.write(text.replace("4x2", f"{rows}x2"))
+    in_the_middle_of_a_step(tg_run, folder, (signal.SIGINT, signal.SIGTERM))
+    in_the_middle_of_a_step(tg_run, folder, (signal.SIGTERM, signal.SIGINT))
+    while_it_saves(tg_run, faults, folder)
+    print("two signals end a run, none of its checkpoints")
+
+
+main()
