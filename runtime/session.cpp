@@ -97,7 +97,10 @@ CallResult<void> Session::replaceRate(Schedule schedule, std::optional<int64_t> 
     if (afterStep && *afterStep > applied)
       return fail(
           fmt::format("setLearningRate: a schedule from step {} on, but {} are done", *afterStep, applied));
-    return rate_.set(std::move(schedule), afterStep.value_or(applied));
+    TG_CHECK(rate_.set(std::move(schedule), afterStep.value_or(applied)));
+    std::lock_guard lock(viewMutex_);
+    info_.schedule = rate_.text();
+    return {};
   });
 }
 
@@ -114,6 +117,8 @@ CallResult<void> Session::setLearningRate(LearningRate::Function function, std::
 CallResult<void> Session::resetLearningRate() {
   return serve<void>([&]() -> Result<void> {
     rate_.clear();
+    std::lock_guard lock(viewMutex_);
+    info_.schedule.clear();
     return {};
   });
 }

@@ -66,6 +66,8 @@ struct SessionInfo {
   int64_t persistentBytes = 0, ioBytes = 0, arenaBytes = 0;
   int64_t lowerBoundBytes = 0;  ///< no plan of the same order has a smaller arena
   std::vector<std::pair<std::string, double>> milliseconds;  ///< of compilation, by phase
+  /// What setLearningRate was given, as a schedule is written; "" where the module's own holds.
+  std::string schedule;
 };
 
 struct CallOutputs {

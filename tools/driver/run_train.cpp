@@ -57,11 +57,9 @@ struct Train : Verb {
     if (int code = openTraining(app, model, flags, runOf(*resume), training)) return code;
     if (!flags.lr.empty()) {
       // Counted from the run's first step, so that a resumed run goes on where the schedule was.
-      auto set = training.model.session->setLearningRate(flags.lr, 0);
-      if (!set) return report(app, exitInput, set.error());
-      LearningRate rate;
-      if (auto known = rate.set(flags.lr, 0); !known) return report(app, exitUsage, known.error());
-      training.schedule = rate.text() + " by --lr";
+      Session& session = *training.model.session;
+      if (auto set = session.setLearningRate(flags.lr, 0); !set) return report(app, exitInput, set.error());
+      training.schedule = session.info().schedule + " by --lr";
     }
     if (flags.dryRun) return dryRun(app, training);
     if (auto taken = takeRunDir(app, commandOf(args), model, flags, training); !taken)
