@@ -28,6 +28,13 @@ constexpr std::string_view kNumbers[] = {"0",
                                          "nan",
                                          "-0.0"};
 
+/// Beginnings and ends of what modules are made of.
+constexpr std::string_view kPieces[] = {
+    "1e400",        "[]",    "{",    "}",        "(",           "[",
+    "%x",           "%nope", "@l.w", "@arena",   "tensor<f32>", "tensor<1x1x1x1x1x1x1x1xf32>",
+    "vec4<f32>",    "\"",    "//",   "true",     "1.0",         "loc(unknown)",
+    "-> @arena[0]", "else",  "= ",   "tg.fused", "return",      "\\"};
+
 bool isWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
 
 /// What a token is: `%` a value, `@` a symbol, `t` an op or type by its third letter, `0` a number, `a`
@@ -137,7 +144,7 @@ void Mutator::line(std::string& text) {
 }
 
 void Mutator::bytes(std::string& text) {
-  switch (pick(4)) {
+  switch (pick(5)) {
   case 0: text[pick(text.size())] ^= static_cast<char>(1u << pick(8)); return;
   case 1: text.resize(pick(text.size())); return;
   case 2: {
@@ -145,9 +152,14 @@ void Mutator::bytes(std::string& text) {
     text.erase(at, length);
     return;
   }
-  default: {
+  case 3: {
     auto [at, length] = token(text);
     text.insert(at, text.substr(at, length) + ' ');
+    return;
+  }
+  default: {
+    auto [at, length] = token(text);
+    text.replace(at, length, kPieces[pick(std::size(kPieces))]);
     return;
   }
   }

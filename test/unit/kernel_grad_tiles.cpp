@@ -100,19 +100,34 @@ KernelGradCase tiledProduct(int64_t m, int64_t k, int64_t n, int64_t side, int64
   return test;
 }
 
+/// A kernel of 8 invocations, %l, with a tile %s of an element each; %x has %n rows.
+std::string tileKernel(const std::string& x, const std::string& o, const std::string& body) {
+  return fmt::format("kernel @k(%x: buf<{}xf32, in>, %o: buf<{}xf32, out>) workgroup(8) grid(1) {{\n"
+                     "%l = tgk.local_id 0 : u32\n%n = tgk.dim %x, 0 : u32\n"
+                     "%s = tgk.shared : buf<8xf32, shared>\n{}}}",
+                     x, o, body);
+}
+
+/// %sum, over a loop that fills the tile at %k and reads it, which makes %next of %acc.
+std::string tileLoop(const std::string& fill, const std::string& read, const std::string& step = {}) {
+  return "%sum = tgk.for %k = 0 to(%n) " + step + "iter_args(%acc = 0.5) : f32 {\n" + fill + "tgk.barrier\n" +
+         read + "tgk.barrier\ntgk.yield %next : f32\n}\n";
+}
+
+/// %next, of %p = %acc and each of the tile's first elements %u in turn; `body` yields the next %p.
+std::string throughTile(const std::string& end, const std::string& body) {
+  return "%next = tgk.for %j = 0 to(" + end + ") iter_args(%p = %acc) : f32 {\n%u = tgk.load %s[%j] : f32\n" +
+         body + "}\n";
+}
+
 /// o[g] = Σ over the trips of a loop of 8 invocations' terms, which read a tile that `fill` fills at trip %k.
 /// Of %x they see element %v = x[k][l].
 KernelGradCase tileOfTrips(const std::string& fill, const std::string& read, int64_t trips = 5,
                            const std::string& before = {}) {
   KernelGradCase test;
-  test.text = "kernel @k(%x: buf<?x8xf32, in>, %o: buf<8xf32, out>) workgroup(8) grid(1) {\n"
-              "%l = tgk.local_id 0 : u32\n%n = tgk.dim %x, 0 : u32\n" +
-              before +
-              "%s = tgk.shared : buf<8xf32, shared>\n"
-              "%sum = tgk.for %k = 0 to(%n) iter_args(%acc = 0.0) : f32 {\n" +
-              fill + "tgk.barrier\n" + read +
-              "tgk.barrier\n%next = tgk.add %acc, %term : f32\ntgk.yield %next : f32\n}\n"
-              "tgk.store %sum, %o[%l]\n}";
+  test.text = tileKernel("?x8", "8",
+                         before + tileLoop(fill, read + "%next = tgk.add %acc, %term : f32\n") +
+                             "tgk.store %sum, %o[%l]\n");
   test.arrays = {{"x", drawn({trips, 8}, 4)}, {"o", room({8})}};
   return test;
 }
@@ -147,28 +162,14 @@ KernelGradCase inTurn(KernelGradCase test) {
 /// backward: the tiles are filled for that and then once more.
 KernelGradCase underALoop() {
   KernelGradCase test;
-  test.text = R"(kernel @k(%x: buf<?x8xf32, in>, %o: buf<2x8xf32, out>) workgroup(8) grid(1) {
-  %l = tgk.local_id 0 : u32
-  %n = tgk.dim %x, 0 : u32
-  %s = tgk.shared : buf<8xf32, shared>
-  tgk.for %r = 0 to(2) {
-    %sum = tgk.for %k = 0 to(%n) iter_args(%acc = 0.5) : f32 {
-      %v = tgk.load %x[%k, %l] : f32
-      tgk.store %v, %s[%l]
-      tgk.barrier
-      %next = tgk.for %j = 0 to(8) iter_args(%p = %acc) : f32 {
-        %u = tgk.load %s[%j] : f32
-        %m = tgk.mul %u, %p : f32
-        %q = tgk.sin %m : f32
-        %q1 = tgk.add %q, 0.5 : f32
-        tgk.yield %q1 : f32
-      }
-      tgk.barrier
-      tgk.yield %next : f32
-    }
-    tgk.store %sum, %o[%r, %l]
-  }
-})";
+  const std::string again = R"(%m = tgk.mul %u, %p : f32
+%q = tgk.sin %m : f32
+%q1 = tgk.add %q, 0.5 : f32
+tgk.yield %q1 : f32
+)";
+  test.text = tileKernel("?x8", "2x8",
+                         "tgk.for %r = 0 to(2) {\n" + tileLoop(kFill, throughTile("8", again)) +
+                             "tgk.store %sum, %o[%r, %l]\n}\n");
   test.arrays = {{"x", drawn({3, 8}, 6)}, {"o", room({2, 8})}};
   return test;
 }
@@ -176,31 +177,20 @@ KernelGradCase underALoop() {
 /// The last trip fills and reads only as much as there is.
 KernelGradCase tail() {
   KernelGradCase test;
-  test.text = R"(kernel @k(%x: buf<?xf32, in>, %o: buf<8xf32, out>) workgroup(8) grid(1) {
-  %l = tgk.local_id 0 : u32
-  %n = tgk.dim %x, 0 : u32
-  %s = tgk.shared : buf<8xf32, shared>
-  %sum = tgk.for %k = 0 to(%n) step(8) iter_args(%acc = 0.5) : f32 {
-    %at = tgk.add %k, %l : u32
-    %in = tgk.lt %at, %n : bool
-    tgk.if %in {
-      %v = tgk.load %x[%at] : f32
-      tgk.store %v, %s[%l]
-    }
-    tgk.barrier
-    %left = tgk.sub %n, %k : u32
-    %end = tgk.min %left, 8 : u32
-    %next = tgk.for %j = 0 to(%end) iter_args(%p = %acc) : f32 {
-      %u = tgk.load %s[%j] : f32
-      %w = tgk.mul %u, %u : f32
-      %q = tgk.add %w, %p : f32
-      tgk.yield %q : f32
-    }
-    tgk.barrier
-    tgk.yield %next : f32
-  }
-  tgk.store %sum, %o[%l]
-})";
+  const std::string fill = R"(%at = tgk.add %k, %l : u32
+%in = tgk.lt %at, %n : bool
+tgk.if %in {
+  %v = tgk.load %x[%at] : f32
+  tgk.store %v, %s[%l]
+}
+)";
+  const std::string end = "%left = tgk.sub %n, %k : u32\n%end = tgk.min %left, 8 : u32\n";
+  const std::string squares = R"(%w = tgk.mul %u, %u : f32
+%q = tgk.add %w, %p : f32
+tgk.yield %q : f32
+)";
+  test.text = tileKernel(
+      "?", "8", tileLoop(fill, end + throughTile("%end", squares), "step(8) ") + "tgk.store %sum, %o[%l]\n");
   test.arrays = {{"x", drawn({19}, 5)}, {"o", room({8})}};
   return test;
 }

@@ -2,16 +2,15 @@
 // Damaged modules: whatever is done to a text of any stage, reading it gives a module or located errors, and
 // a module that verifies goes through the passes of its stage without breaking them. Seeded, so that a
 // failure repeats.
-#include <cctype>
 #include <fstream>
 #include <iterator>
-#include <random>
 
 #include <gtest/gtest.h>
 
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
+#include "test/fuzz/mutator.h"
 
 namespace tg {
 namespace {
@@ -64,133 +63,6 @@ std::string throughPasses(std::string_view text, const char* pipeline) {
   return print(**module);
 }
 
-class Mutator {
- public:
-  explicit Mutator(uint64_t seed) : random_(seed) {}
-
-  std::string mutate(std::string text) {
-    if (pick(4) != 0) return swapAlike(std::move(text));
-    for (size_t times = 1 + pick(2); times > 0 && !text.empty(); --times) change(text);
-    return text;
-  }
-
- private:
-  // std::uniform_int_distribution differs between libraries.
-  size_t pick(size_t count) { return static_cast<size_t>(random_() % count); }
-
-  static bool isWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
-
-  /// A token, as begin and length: a run of word characters with its sigil, or one other character.
-  std::pair<size_t, size_t> token(const std::string& text) {
-    size_t at = pick(text.size());
-    while (at > 0 && isWord(text[at]) && isWord(text[at - 1])) --at;
-    size_t end = at + 1;
-    if (isWord(text[at]))
-      while (end < text.size() && isWord(text[end])) ++end;
-    if (at > 0 && (text[at - 1] == '%' || text[at - 1] == '@')) --at;
-    return {at, end - at};
-  }
-
-  /// What a token is: a value, a symbol, a type, a number, another word, or its one character.
-  static char kindOf(std::string_view token) {
-    if (token.starts_with("tg") || token.starts_with("tensor")) return token[2];
-    if (std::isdigit(static_cast<unsigned char>(token[0]))) return '0';
-    return std::isalpha(static_cast<unsigned char>(token[0])) ? 'a' : token[0];
-  }
-
-  /// Puts tokens, or lines, in the place of others of their kind: most such texts parse.
-  std::string swapAlike(std::string text) {
-    for (size_t times = 1 + pick(2); times > 0 && !text.empty(); --times) {
-      if (pick(5) == 0) {
-        size_t begin = text.rfind('\n', pick(text.size()));
-        size_t end = begin == std::string::npos ? begin : text.find('\n', begin + 1);
-        if (end == std::string::npos) continue;
-        std::string line = text.substr(begin, end - begin);
-        text.erase(begin, line.size());
-        size_t to = text.find('\n', pick(text.size()));
-        if (pick(2) && to != std::string::npos) text.insert(to, line);
-        continue;
-      }
-      auto [at, length] = token(text);
-      static const char* const kNumbers[] = {"0", "9223372036854775807", "1099511627776", "4294967295", "0.5",
-                                             "7"};
-      if (std::isdigit(static_cast<unsigned char>(text[at])) && pick(3) == 0) {
-        text.replace(at, length, kNumbers[pick(std::size(kNumbers))]);
-        continue;
-      }
-      for (int attempt = 0; attempt < 20; ++attempt) {
-        auto [from, fromLength] = token(text);
-        std::string other = text.substr(from, fromLength);
-        if (from == at || kindOf(other) != kindOf(std::string_view(text).substr(at, length))) continue;
-        text.replace(at, length, other);
-        break;
-      }
-    }
-    return text;
-  }
-
-  void change(std::string& text) {
-    static const char* const kPieces[] = {"-1",
-                                          "0",
-                                          "9223372036854775807",
-                                          "-9223372036854775808",
-                                          "4294967296",
-                                          "1e400",
-                                          "nan",
-                                          "-0.0",
-                                          "[]",
-                                          "{",
-                                          "}",
-                                          "(",
-                                          "[",
-                                          "%x",
-                                          "%nope",
-                                          "@l.w",
-                                          "@arena",
-                                          "tensor<f32>",
-                                          "tensor<1x1x1x1x1x1x1x1xf32>",
-                                          "vec4<f32>",
-                                          "\"",
-                                          "//",
-                                          "true",
-                                          "1.0",
-                                          "loc(unknown)",
-                                          "-> @arena[0]",
-                                          "else",
-                                          "= ",
-                                          "tg.fused",
-                                          "return",
-                                          "\\"};
-    switch (pick(6)) {
-    case 0: text[pick(text.size())] ^= static_cast<char>(1u << pick(8)); return;
-    case 1: text.resize(pick(text.size())); return;
-    case 2: {
-      auto [at, length] = token(text);
-      text.erase(at, length);
-      return;
-    }
-    case 3: {
-      auto [at, length] = token(text);
-      text.insert(at, text.substr(at, length) + (pick(2) ? " " : ""));
-      return;
-    }
-    case 4: {  // a token in the place of another
-      auto [at, length] = token(text);
-      auto [from, fromLength] = token(text);
-      text.replace(at, length, text.substr(from, fromLength));
-      return;
-    }
-    default: {
-      auto [at, length] = token(text);
-      text.replace(at, length, kPieces[pick(std::size(kPieces))]);
-      return;
-    }
-    }
-  }
-
-  std::mt19937_64 random_;
-};
-
 struct Counts {
   int cases = 0, parsed = 0, verified = 0, passed = 0;
 };
@@ -235,8 +107,9 @@ constexpr int kShare = 3;
 constexpr int kShare = 1;
 #endif
 
-void fuzz(const std::string& text, uint64_t seed, int cases, Counts& counts) {
-  Mutator mutator(seed);
+void tryMutants(const std::string& text, uint64_t seed, int cases, Counts& counts) {
+  const std::vector<std::string> none;
+  fuzz::Mutator mutator(seed, none);
   cases /= kShare;
   for (int index = 0; index < cases && !testing::Test::HasFailure(); ++index) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", case " << index);
@@ -253,33 +126,33 @@ void expectDepth(const Counts& counts) {
 
 TEST(ParserFuzz, tensorStage) {
   Counts counts;
-  fuzz(throughPasses(kModel, ""), 1, 2000, counts);
+  tryMutants(throughPasses(kModel, ""), 1, 2000, counts);
   expectDepth(counts);
   EXPECT_GT(counts.passed, 0);
 }
 
 TEST(ParserFuzz, gradientsAndAdam) {
   Counts counts;
-  fuzz(throughPasses(kModel, "append-grad,append-adam"), 2, 1500, counts);
+  tryMutants(throughPasses(kModel, "append-grad,append-adam"), 2, 1500, counts);
   expectDepth(counts);
 }
 
 TEST(ParserFuzz, fusedStage) {
   Counts counts;
-  fuzz(throughPasses(kModel, "append-grad,append-adam,fuse"), 3, 1500, counts);
+  tryMutants(throughPasses(kModel, "append-grad,append-adam,fuse"), 3, 1500, counts);
   expectDepth(counts);
   EXPECT_GT(counts.passed, 0);
 }
 
 TEST(ParserFuzz, plannedStage) {
   Counts counts;
-  fuzz(throughPasses(kModel, "append-grad,append-adam,fuse,plan"), 4, 1500, counts);
+  tryMutants(throughPasses(kModel, "append-grad,append-adam,fuse,plan"), 4, 1500, counts);
   expectDepth(counts);
 }
 
 TEST(ParserFuzz, kernelStage) {
   Counts counts;
-  fuzz(R"(
+  tryMutants(R"(
 module @m stage(kernel) {
   buffer @io : 4096
   kernel @k(%a: buf<4x8xf32, in>, %v: buf<?xvec4<f32>, in, texel>, %n: buf<4xi32, inout>, %o: buf<4xvec4<f32>, out>) workgroup(4, 2, 1) grid(2, 1) {
@@ -314,13 +187,13 @@ module @m stage(kernel) {
   }
 }
 )",
-       5, 3000, counts);
+             5, 3000, counts);
   expectDepth(counts);
 }
 
 TEST(ParserFuzz, kernelsOfAUser) {
   Counts counts;
-  fuzz(R"(
+  tryMutants(R"(
 module @m {
   func @norm(%x: f32, %s: vec2<f32>) -> (y: f32, big: bool) attributes {vjp = @norm_vjp} {
     %e = tgk.extract %s, 1 : f32
@@ -364,7 +237,7 @@ module @m {
   }
 }
 )",
-       7, 2000, counts);
+             7, 2000, counts);
   expectDepth(counts);
 }
 
@@ -373,7 +246,7 @@ TEST(ParserFuzz, sinExample) {
   std::string text(std::istreambuf_iterator<char>(in), {});
   ASSERT_FALSE(text.empty());
   Counts counts;
-  fuzz(text, 6, 500, counts);
+  tryMutants(text, 6, 500, counts);
   expectDepth(counts);
 }
 
