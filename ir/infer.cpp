@@ -119,7 +119,9 @@ Result<Types> reshape(const Context& c) {
   int wild = -1;
   Shape shape;
   for (int64_t extent : extents) {
-    if (extent == -1 && wild < 0)
+    if (extent == -1 && wild >= 0)
+      return c.error(2, "a second -1: only one extent can follow from the others and the number of elements");
+    if (extent == -1)
       wild = shape.rank();
     else if (extent < 1)
       return c.error(2, fmt::format("extent {} is not allowed", extent));

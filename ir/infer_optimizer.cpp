@@ -29,6 +29,8 @@ Result<Types> adam(const Context& c) {
   if (c.in(4).rank() != 0) return c.error(2, fmt::format("lr_t is {}, not rank 0", c.in(4).str()), 4);
   if (c.op.numOperands() > 5 && !broadcastsToP(c, 5))
     return c.error(3, fmt::format("shrink {} does not broadcast to {}", c.in(5).str(), p.str()), 5);
+  if (c.op.numOperands() > 6 && c.in(6).rank() != 0)
+    return c.error(4, fmt::format("eps_scale is {}, not rank 0", c.in(6).str()), 6);
   return Types{p, p, p};
 }
 

@@ -7,17 +7,20 @@
 //                                    %w_next, %m, %v = tg.adam_update %w, %d_w, …
 //                                    tg.update @w, %w_next  …
 //
-//   lr_t = lr·√(1-β₂ᵗ)/(1-β₁ᵗ) with t counted from 1 on the device; lr is an argument the host fills.
-//   With normalize-grads the gradients it names are first divided by their own norm, g/(‖g‖₂ + 1e-8).
-//   With clip-norm c every gradient is scaled by min(1, c/(‖g‖₂ + 1e-6)), one norm over all of them; the
-//   result grad_norm reports it before scaling. Decay multiplies p by 1 - lr·wd (AdamW) and reaches no
-//   moment; a parameter's `decay` attribute decides, then no-decay, then its init: constants do not decay.
+//   lr_t = lr·√(1-β₂ᵗ)/(1-β₁ᵗ) with t counted from 1 on the device; lr is an argument the host fills. This is
+//   the paper's efficient order, in which ε stands beside √v. With corrected-eps it stands beside the
+//   corrected root √(v/(1-β₂ᵗ)), as PyTorch has it: ε·√(1-β₂ᵗ) beside √v, the same ratio. With
+//   normalize-grads the gradients it names are first divided by their own norm, g/(‖g‖₂ + 1e-8). With
+//   clip-norm c every gradient is scaled by min(1, c/(‖g‖₂ + 1e-6)), one norm over all of them; the result
+//   grad_norm reports it before scaling. Decay multiplies p by 1 - lr·wd (AdamW) and reaches no moment; a
+//   parameter's `decay` attribute decides, then no-decay, then its init: constants do not decay.
 // Requires: stage tensor, after append-grad.
 //   c1 to c7, c10: optimizer/optimizer.h; c8: kind is known; c9: adamw has a weight decay.
 // Ensures: one tg.update for each of these parameters and states; the param_grads stay. A parameter
 //   without a gradient is left as it is, decay included, and a remark names it. After
 //   append-grad{accumulate=N} all of it stands in the function that has the summed gradients.
 // Where: after append-grad, whose gradients it reads; before fuse, so that the updates fuse too.
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -73,9 +76,14 @@ class Adam {
     time_ = step_.named(step_.stateName("t") + "_next", before + 1.0);
     TensorExpr second = correction(options_.beta2);
     TensorExpr first = correction(options_.beta1);
-    rate_ = step_.named("lr_t", lr * sqrt(second) / first);
+    TensorExpr root = options_.correctedEps ? step_.named("eps_scale", sqrt(second)) : sqrt(second);
+    rate_ = step_.named("lr_t", lr * root / first);
+    if (options_.correctedEps) epsScale_ = root;
     for (const TrainedParam& trained : step_.params())
       if (!shrink_ && trained.decays) shrink_ = step_.named("shrink", lr * options_.weightDecay);
+    const auto stays = [](const TrainedParam& trained) { return !trained.decays; };
+    if (epsScale_ && std::any_of(step_.params().begin(), step_.params().end(), stays))
+      noShrink_ = step_.named("no_shrink", step_.expr(step_.builder().scalar(0)));
   }
 
   void step(const TrainedParam& trained) {
@@ -85,7 +93,9 @@ class Adam {
     std::vector<Operand> operands;
     for (Value* value : {trained.value, trained.grad.value, m, v, rate_.value})
       operands.push_back(Operand::of(value));
-    if (trained.decays) operands.push_back(Operand::of(shrink_.value));
+    if (trained.decays || epsScale_)
+      operands.push_back(Operand::of(trained.decays ? shrink_.value : noShrink_.value));
+    if (epsScale_) operands.push_back(Operand::of(epsScale_.value));
     AttrList attrs = {{"beta1", Attr::of(options_.beta1)},
                       {"beta2", Attr::of(options_.beta2)},
                       {"eps", Attr::of(options_.eps)}};
@@ -100,6 +110,7 @@ class Adam {
   const AppendAdamOptions& options_;
   std::vector<Next> next_;
   TensorExpr time_, rate_, shrink_;
+  TensorExpr epsScale_, noShrink_;  ///< with corrected-eps
 };
 
 Result<void> checkKind(const Site& site, const AppendAdamOptions& options) {

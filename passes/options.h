@@ -7,6 +7,9 @@
 #include <string>
 #include <tuple>
 
+/// How a name pattern is written, as `globMatch` reads it.
+#define TG_NAME_PATTERN ": * stands for any letters, ? for one, | between patterns for either"
+
 namespace tg {
 
 /// One field of an options struct: its text name, the member, what it means, and for some strings what the
@@ -36,7 +39,8 @@ struct AppendGradOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("func", &AppendGradOptions::func, "the function whose first result is differentiated"),
-        option("wrt", &AppendGradOptions::wrt, "parameters to differentiate, by name pattern"),
+        option("wrt", &AppendGradOptions::wrt,
+               "parameters to differentiate, by name pattern" TG_NAME_PATTERN),
         option("accumulate", &AppendGradOptions::accumulate,
                "calls whose mean gradient makes one step; from 2 on updates go to @apply"),
         option(
@@ -82,12 +86,15 @@ struct OptimizerOptions {
   static constexpr auto gradients(const char* decayHelp) {
     return std::tuple{
         option("match", &OptimizerOptions::match,
-               "the parameters to train, by name pattern, if others have an optimizer of their own"),
+               "the parameters to train, if others have an optimizer of their own, by name "
+               "pattern" TG_NAME_PATTERN),
         option("weight-decay", &OptimizerOptions::weightDecay, decayHelp),
-        option("no-decay", &OptimizerOptions::noDecay, "parameters never decayed, by name pattern"),
+        option("no-decay", &OptimizerOptions::noDecay,
+               "parameters never decayed, by name pattern" TG_NAME_PATTERN),
         option("clip-norm", &OptimizerOptions::clipNorm, "largest global gradient norm; 0 is no clipping"),
         option("normalize-grads", &OptimizerOptions::normalizeGrads,
-               "parameters whose gradient is scaled to norm 1 before clipping, by name pattern; alone: all",
+               "parameters whose gradient is scaled to norm 1 before clipping (the name alone: all), by name "
+               "pattern" TG_NAME_PATTERN,
                "*"),
     };
   }
@@ -98,6 +105,7 @@ struct AppendAdamOptions : OptimizerOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
+  bool correctedEps = false;
   static constexpr auto fields() {
     return std::tuple_cat(
         rate(),
@@ -106,6 +114,8 @@ struct AppendAdamOptions : OptimizerOptions {
             option("beta1", &AppendAdamOptions::beta1, "decay of the first moment"),
             option("beta2", &AppendAdamOptions::beta2, "decay of the second moment"),
             option("eps", &AppendAdamOptions::eps, "added to the root of the second moment"),
+            option("corrected-eps", &AppendAdamOptions::correctedEps,
+                   "add eps to that root after the bias correction, as PyTorch does, instead of before it"),
         },
         gradients("decoupled weight decay (AdamW); 0 is Adam"));
   }
@@ -164,7 +174,8 @@ struct FuseOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("target", &FuseOptions::target, "a shipped target's name or a JSON file"),
-        option("keep-captures", &FuseOptions::keepCaptures, "captures to keep, by name pattern"),
+        option("keep-captures", &FuseOptions::keepCaptures,
+               "captures to keep, by name pattern" TG_NAME_PATTERN),
         option("keep-grads", &FuseOptions::keepGrads, "keep parameter gradients readable after the step"),
         option("tuning", &FuseOptions::tuning, "a file of schedules measured on the target"),
         option("deterministic", &FuseOptions::deterministic,
@@ -201,5 +212,7 @@ struct SpirvEmitOptions {
         option("cache", &SpirvEmitOptions::cache, "folder that keeps compiled shaders; empty is none")};
   }
 };
+
+#undef TG_NAME_PATTERN
 
 }  // namespace tg

@@ -70,16 +70,18 @@ class FlatRegion {
 struct Form {
   std::vector<int> kept;  ///< operands read from a parameter or state; result i is the next kept[i]
   std::vector<const char*> names;
-  int rate = -1;   ///< rank 0; -1: there is none
-  int decay = -1;  ///< rank 0 here; an operand of every parameter, or only of those that decay
+  std::vector<int> shared;  ///< rank 0, first the rate: one value for all that join; none: no optimizer
+  int decay = -1;           ///< rank 0 here; an operand of every parameter, or only of those that decay
 };
 
 std::optional<Form> formOf(const Op& op) {
-  if (op.code == Opcode::adam_update) return Form{{0, 2, 3}, {"p", "m", "v"}, 4, 5};
-  if (op.code == Opcode::add) return Form{{0}, {"sum"}};
+  if (op.code == Opcode::adam_update)
+    return Form{
+        {0, 2, 3}, {"p", "m", "v"}, op.numOperands() > 6 ? std::vector<int>{4, 6} : std::vector<int>{4}, 5};
+  if (op.code == Opcode::add) return Form{{0}, {"sum"}, {}};
   if (op.code != Opcode::sgd_update) return std::nullopt;
-  if (op.numOperands() > 4) return Form{{0, 4}, {"p", "v"}, 2, 3};
-  return Form{{0}, {"p"}, 2, 3};
+  if (op.numOperands() > 4) return Form{{0, 4}, {"p", "v"}, {2}, 3};
+  return Form{{0}, {"p"}, {2}, 3};
 }
 
 bool isZero(const Value& value) {
@@ -193,7 +195,7 @@ void Flattener::collect() {
     for (int index : form->kept) taken_.insert(op->in(index)->def->operands[0].text);
     // Updates join when everything but the tensors is the same; those without decay join any.
     std::string key(op->info().name);
-    if (form->rate >= 0) key += '|' + op->in(form->rate)->name;
+    for (int index : form->shared) key += '|' + op->in(index)->name;
     for (const NamedAttr& attr : op->attrs) key += '|' + attr.name + attr.value.str();
     const Value* decay = decayOf(*op);
     if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
@@ -226,7 +228,7 @@ bool Flattener::follows(const Update& before, const Update& after) const {
 
 /// The updates in the order of their group, split where one may not follow the other.
 std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> updates) const {
-  if (formOf(*updates[0].op)->rate < 0) orderAsElsewhere(updates);
+  if (formOf(*updates[0].op)->shared.empty()) orderAsElsewhere(updates);
   // Decayed parameters first, so that decay is a question of the index; given homes in their order; last what
   // nothing may follow.
   sortBy(updates, [&](const Update& update) {
@@ -397,7 +399,7 @@ Value* Flattener::decayByIndex(FlatRegion& region, Value* decay, const std::vect
 void Flattener::flatten(std::vector<Update>& updates) {
   const Form form = *formOf(*updates[0].op);
   const Op* last = placeFor(updates);
-  const bool optimizer = form.rate >= 0;
+  const bool optimizer = !form.shared.empty();
   if (!last || (!optimizer && updates.size() < 2)) return;
   Value* scale = nullptr;
   findScaling(updates, scale);
@@ -429,14 +431,14 @@ void Flattener::flatten(std::vector<Update>& updates) {
   operands[1] = region.bindGroup("g", gradients);
   for (size_t which = 1; which < form.kept.size(); ++which) bindKept(which);
   std::vector<Value*> outside;
-  if (optimizer) outside.push_back(first.in(form.rate));
+  for (int index : form.shared) outside.push_back(first.in(index));
   if (scale) outside.push_back(scale);
   if (decay) outside.push_back(decay);
   std::vector<Value*> numbers = bindNumbers(region, outside, 2 * form.kept.size() + 1, last);
-  if (optimizer) operands[form.rate] = numbers[0];
+  for (size_t i = 0; i < form.shared.size(); ++i) operands[form.shared[i]] = numbers[i];
   if (scale) {
     b.setHint("scaled");
-    operands[1] = b.binary(Opcode::mul, operands[1], numbers[optimizer ? 1 : 0]);
+    operands[1] = b.binary(Opcode::mul, operands[1], numbers[form.shared.size()]);
   }
   if (decay) {
     bool all = decayed.size() == updates.size();

@@ -41,7 +41,12 @@ struct Reference {
     for (size_t i = 0; i < p.size(); ++i) {
       m[i] = o.beta1 * m[i] + (1 - o.beta1) * g[i];
       v[i] = o.beta2 * v[i] + (1 - o.beta2) * g[i] * g[i];
-      p[i] = (1 - lr * decay) * p[i] - rate * m[i] / (std::sqrt(v[i]) + o.eps);
+      p[i] *= 1 - lr * decay;
+      if (o.correctedEps)  // as torch/optim/adam.py has it: step_size, then denom
+        p[i] -= lr / (1 - std::pow(o.beta1, t)) *
+                (m[i] / (std::sqrt(v[i]) / std::sqrt(1 - std::pow(o.beta2, t)) + o.eps));
+      else
+        p[i] -= rate * m[i] / (std::sqrt(v[i]) + o.eps);
     }
   }
 };
@@ -89,6 +94,29 @@ TEST(Adam, OtherBetasAndEps) {
   AppendAdamOptions options;
   options.beta1 = 0.5, options.beta2 = 0.75, options.eps = 0.125;
   compare(options, 0, 0);
+}
+
+TEST(Adam, EpsBesideTheCorrectedRoot) {
+  AppendAdamOptions options;
+  options.correctedEps = true, options.eps = 0.125;
+  compare(options, 0, 0);
+  options.weightDecay = 0.5;
+  compare(options, 0.5, 0);  // @b does not decay
+}
+
+// The first step by hand: the corrected moments are g and g², so p goes down by lr·g/(|g| + ε).
+TEST(Adam, TheFirstStepWithTheCorrectedEps) {
+  AppendAdamOptions options;
+  options.correctedEps = true, options.eps = 1;
+  auto module = prepared(kLinear, options);
+  ASSERT_TRUE(module);
+  auto session = Interpreter::create(*module);
+  ASSERT_TRUE(session->setStorage("w", vec({0, 0, 0})) && session->setStorage("b", vec({0, 0})));
+  auto run =
+      session->run("train", {{"a", vec({3, -1, 0})}, {"c", vec({7, 1})}, {"lr", NdArray::scalar(0.5)}});
+  ASSERT_TRUE(run) << run.error().str();
+  expectNear(session->storage("w")->data, {-0.375, 0.25, 0}, "w");
+  expectNear(session->storage("b")->data, {-0.4375, -0.25}, "b");
 }
 
 TEST(Adam, DecayFollowsTheInit) {

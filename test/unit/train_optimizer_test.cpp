@@ -47,6 +47,7 @@ constexpr const char* kOptimizers[] = {
     "append-sgd{momentum=0.9,no-decay=w1,weight-decay=0.1}",
     "append-sgd{momentum=0.9,nesterov,normalize-grads,clip-norm=0.5}",
     "append-adam{normalize-grads=w*}",
+    "append-adam{corrected-eps,eps=0.01,weight-decay=0.1}",
 };
 
 NdArray drawn(const Type& type, std::mt19937& random) {
@@ -148,7 +149,8 @@ TEST(TrainOptimizers, StepsOnVulkanAreThoseOfTheInterpreter) {
   for (const char* optimizer : kOptimizers)
     for (int accumulate : {1, 2}) comparesOn(gpu, optimizer, accumulate, "lavapipe");
   // Few bindings and no texel reads: numbers share a tensor.
-  for (const char* optimizer : {kOptimizers[1], kOptimizers[5]}) comparesOn(gpu, optimizer, 2, "vulkan-min");
+  for (const char* optimizer : {kOptimizers[1], kOptimizers[5], kOptimizers[7]})
+    comparesOn(gpu, optimizer, 2, "vulkan-min");
 }
 
 /// Another batch size is another module: the same parameters learn from it.
