@@ -91,7 +91,7 @@ GlslText GlslPrinter::print() {
 }
 
 void GlslPrinter::body(const Block& block) {
-  for (const auto& each : block.ops)
+  for (Op* each : block.ops)
     if (each->code != Opcode::k_yield) op(*each);
 }
 

@@ -104,8 +104,8 @@ static RowSpace rowsOf(const LowerContext& c) {
   for (size_t slot = 0; slot < c.yields.size(); ++slot)
     results.push_back(c.fused.regions[0]->terminator()->in(c.firstSlot + static_cast<int>(slot)));
   const std::unordered_set<const Op*> behind = opsBehind(results);
-  for (const auto& op : c.fused.regions[0]->ops)
-    if (auto found = rowSpaceOf(*op); found && behind.contains(op.get())) space = *found;
+  for (Op* op : c.fused.regions[0]->ops)
+    if (auto found = rowSpaceOf(*op); found && behind.contains(op)) space = *found;
   return space;
 }
 
@@ -269,12 +269,12 @@ static void dropUnused(Block& block) {
   };
   visit(block);
   std::function<void(Block&)> sweep = [&](Block& inside) {
-    std::erase_if(inside.ops, [&](const std::unique_ptr<Op>& op) {
+    inside.ops.eraseIf([&](const Op* op) {
       return op->info().has(table::pure) &&
              std::none_of(op->results.begin(), op->results.end(),
                           [&](const auto& result) { return used.contains(result.get()); });
     });
-    for (auto& op : inside.ops)
+    for (Op* op : inside.ops)
       for (auto& region : op->regions) sweep(*region);
   };
   sweep(block);
@@ -288,7 +288,7 @@ static int64_t storageBuffers(const LoweredKernel& lowered) {
 
 /// Invocations count elements in u32.
 static Result<void> checkCounts(const PlainRegion& region, const Op& fused) {
-  for (const auto& op : region.body->ops)
+  for (Op* op : region.body->ops)
     for (const auto& result : op->results)
       if (result->type.elements() > UINT32_MAX)
         return failAt(fused.loc,

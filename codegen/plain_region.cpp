@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace tg {
@@ -35,7 +36,7 @@ static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& opera
     auto it = map.find(value);
     return it == map.end() ? value : it->second;
   };
-  for (const auto& part : aside.ops) {
+  for (Op* part : aside.ops) {
     std::vector<Value*> inputs;
     forEachUse(static_cast<const Op&>(*part), [&](Value* value) { inputs.push_back(mapped(value)); });
     std::vector<Value*> made = expand(*part, inputs, builder);
@@ -51,7 +52,7 @@ static std::string keyOf(const Op& op) {
   std::string key(op.info().name);
   for (const Operand& operand : op.operands) {
     if (operand.kind == Operand::Kind::value)
-      key += fmt::format(" {}", fmt::ptr(operand.value));
+      key += fmt::format(" {}", fmt::ptr(operand.value.get()));
     else if (operand.isLiteral())
       key += fmt::format(" {:a}", operand.number());
     else
@@ -66,25 +67,17 @@ static std::string keyOf(const Op& op) {
 /// over a row finds its maximum for both.
 static void mergeEqual(PlainRegion& region, Block& body) {
   std::unordered_map<std::string, const Op*> seen;
-  std::unordered_map<const Value*, Value*> same;
-  auto replace = [&](Value*& value) {
-    if (auto it = same.find(value); it != same.end()) value = it->second;
-  };
-  std::vector<std::unique_ptr<Op>> kept, dropped;
-  for (auto& op : body.ops) {
-    forEachUse(*op, replace);
+  for (Op* op : body.ops.all()) {
     const std::string key = keyOf(*op);
-    auto [first, isNew] = seen.try_emplace(key, op.get());
-    if (isNew || key.empty()) {
-      kept.push_back(std::move(op));
-      continue;
+    auto [first, isNew] = seen.try_emplace(key, op);
+    if (isNew || key.empty()) continue;
+    for (size_t i = 0; i < op->results.size(); ++i) {
+      Value* same = first->second->result(static_cast<int>(i));
+      op->results[i]->uses.replaceAll(same);
+      std::replace(region.yields.begin(), region.yields.end(), op->results[i].get(), same);
     }
-    for (size_t i = 0; i < op->results.size(); ++i)
-      same[op->results[i].get()] = first->second->result(static_cast<int>(i));
-    dropped.push_back(std::move(op));
+    body.ops.erase(op);
   }
-  body.ops = std::move(kept);
-  for (Value*& value : region.yields) replace(value);
 }
 
 std::unique_ptr<PlainRegion> plainRegion(const Op& fused) {
@@ -97,7 +90,7 @@ std::unique_ptr<PlainRegion> plainRegion(const Op& fused) {
     region->bindings.push_back(copy);
     map[arg.get()] = copy;
   }
-  for (const auto& op : fused.regions[0]->ops) {
+  for (Op* op : fused.regions[0]->ops) {
     std::vector<Value*> operands;
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) { operands.push_back(map.at(value)); });
     if (op->code == Opcode::yield) {

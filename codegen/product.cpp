@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/product.h"
 
+#include <fmt/format.h>
+
 #include <string>
 
 namespace tg {
 
 Result<Product> findProduct(const LowerContext& c) {
   Product p;
-  for (const auto& op : c.region.body->ops)
-    if (op->code == Opcode::matmul) p.op = op.get();
+  for (Op* op : c.region.body->ops)
+    if (op->code == Opcode::matmul) p.op = op;
   bool fits = p.op != nullptr;
   for (const Value* value : c.yields)
     fits = fits && value->type.elements() == p.op->result()->type.elements();

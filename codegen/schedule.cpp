@@ -111,7 +111,7 @@ std::optional<ColumnSpace> columnsOf(const Op& fused) {
   using table::Fusion;
   std::optional<ColumnSpace> space;
   int64_t reductions = 0;
-  for (const auto& op : fused.regions[0]->ops) {
+  for (Op* op : fused.regions[0]->ops) {
     Fusion fusion = op->info().fusion;
     if (auto found = columnSpaceOf(*op); found && !rowSpaceOf(*op)) {
       if (space && (space->results != found->results || space->count != found->count)) return std::nullopt;
@@ -191,7 +191,7 @@ bool streamsScores(const Op& attention, const Target& target) {
 }
 
 static Attr fastestSchedule(const Op& fused, const Target& target) {
-  for (const auto& op : fused.regions[0]->ops) {
+  for (Op* op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) return attentionSchedule(*op, target);
     if (op->code == Opcode::custom) return Attr::word("custom");
   }
@@ -199,8 +199,8 @@ static Attr fastestSchedule(const Op& fused, const Target& target) {
   int products = 0;
   std::optional<RowSpace> rows;
   bool mixed = false;
-  for (const auto& op : fused.regions[0]->ops) {
-    if (op->info().fusion == table::Fusion::contraction) product = op.get(), ++products;
+  for (Op* op : fused.regions[0]->ops) {
+    if (op->info().fusion == table::Fusion::contraction) product = op, ++products;
     if (auto space = rowSpaceOf(*op)) {
       mixed = mixed || (rows && !(*rows == *space));
       rows = space;

@@ -57,7 +57,7 @@ Schedules mapNeighbours(const Op& fused, const Target& target, const Attr& chose
 Schedules rowNeighbours(const Op& fused, const Target& target, const Attr& chosen) {
   Schedules out;
   int64_t length = 1;
-  for (const auto& op : fused.regions[0]->ops)
+  for (Op* op : fused.regions[0]->ops)
     if (auto rows = rowSpaceOf(*op)) length = rows->length;
   const int64_t lanes = option(chosen, "lanes"), subgroup = reliedSubgroup(target);
   auto shared = [&](int64_t wanted, int64_t workgroup) {
@@ -105,7 +105,7 @@ Schedules attentionNeighbours(const Op& attention, const Target& target, const A
 }
 
 Schedules neighbours(const Op& fused, const Target& target, const Attr& chosen) {
-  for (const auto& op : fused.regions[0]->ops) {
+  for (Op* op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) return attentionNeighbours(*op, target, chosen);
     if (op->info().fusion == table::Fusion::contraction && chosen.text != "map")
       return matmulNeighbours(*op, target, chosen);

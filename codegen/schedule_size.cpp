@@ -43,7 +43,7 @@ int64_t elementSize(const Op& op) {
   for (const Operand& operand : op.operands) operands.push_back(operand.value);
   decompose(op, operands, builder);
   int64_t size = 0;
-  for (const auto& part : holder.body.ops) size += elementSize(*part);
+  for (Op* part : holder.body.ops) size += elementSize(*part);
   return size;
 }
 
@@ -80,7 +80,7 @@ std::optional<Attr> smaller(Attr schedule) {
 
 Attr withinBudget(const Op& fused, const Target& target, Attr schedule) {
   int64_t size = 0;
-  for (const auto& op : fused.regions[0]->ops) size += elementSize(*op);
+  for (Op* op : fused.regions[0]->ops) size += elementSize(*op);
   while (size * elementsAtOnce(schedule) > target.kernelOps) {
     std::optional<Attr> next = smaller(schedule);
     if (!next) break;

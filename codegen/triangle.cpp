@@ -117,7 +117,7 @@ bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value&
       return (whole(0) && isLower(*op.in(0), known)) || (whole(1) && isLower(*op.in(1), known));
     return selectsBelow(op) && whole(0) && !carriers.contains(op.in(2));
   };
-  for (const auto& op : body.ops) {
+  for (Op* op : body.ops) {
     if (op->code == Opcode::yield) break;
     bool reads = false;
     forEachUse(static_cast<const Op&>(*op),

@@ -149,13 +149,11 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   const int64_t count = source->type.elements();
   int64_t length = 0;  // of the rows, where something is put together along them
   // A row's own value is read by all who share the row, when one of them may have stored another already.
-  auto isFull = [&](const std::unique_ptr<Op>& op) {
-    return rowLength(*op) > 1 && op->in(0)->type.elements() == count;
-  };
+  auto isFull = [&](const Op* op) { return rowLength(*op) > 1 && op->in(0)->type.elements() == count; };
   const auto& body = fused.regions[0]->ops;
   if (rows && std::none_of(body.begin(), body.end(), isFull)) return false;
   std::unordered_set<const Value*> reached{source};
-  for (const auto& op : fused.regions[0]->ops) {
+  for (Op* op : fused.regions[0]->ops) {
     bool reads = false;
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) { reads |= reached.count(value) > 0; });
     if (!reads || op->code == Opcode::yield) continue;

@@ -10,7 +10,7 @@ namespace tg {
 
 static void takeNames(const Block& block, NameTable& names) {
   for (const auto& arg : block.args) names.take(arg->name);
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (const auto& result : op->results) names.take(result->name);
     for (const auto& region : op->regions) takeNames(*region, names);
   }
@@ -49,26 +49,19 @@ static std::string_view bareName(const OpInfo& row) {
   return dot == std::string_view::npos ? row.name : row.name.substr(dot + 1);
 }
 
-Op* Builder::create(Opcode code, std::vector<Operand> operands, AttrList attrs, std::vector<Type> declared) {
+Op* Builder::create(Opcode code, OperandList operands, AttrList attrs, std::vector<Type> declared) {
   auto op = std::make_unique<Op>(code);
   op->operands = std::move(operands);
   for (NamedAttr& attr : attrs) op->setAttr(attr.name, std::move(attr.value));
   op->loc = loc_;
-  for (const Type& type : declared) {
-    op->results.push_back(std::make_unique<Value>());
-    op->results.back()->type = type;
-  }
+  for (const Type& type : declared) op->addResult(type);
   Result<std::vector<Type>> types = inferAnySize(*op, module_, item_);
   if (!types) {
     std::fprintf(stderr, "invariant: built op does not infer: %s", types.error().str().c_str());
     std::abort();
   }
   op->results.clear();
-  for (const Type& type : *types) {
-    op->results.push_back(std::make_unique<Value>());
-    op->results.back()->type = type;
-    op->results.back()->name = hint_;
-  }
+  for (const Type& type : *types) op->addResult(type, hint_);
   return append(std::move(op));
 }
 
@@ -78,13 +71,12 @@ Op* Builder::append(std::unique_ptr<Op> op) {
     result->def = op.get();
     if (!result->loc) result->loc = op->loc;
   }
-  block_->ops.push_back(std::move(op));
-  return block_->ops.back().get();
+  return block_->ops.insert(before_, std::move(op));
 }
 
 Value* Builder::op(Opcode code, const std::vector<Value*>& operands, AttrList attrs,
                    std::vector<Type> declared) {
-  std::vector<Operand> slots;
+  OperandList slots;
   slots.reserve(operands.size());
   for (Value* value : operands) slots.push_back(Operand::of(value));
   Op* made = create(code, std::move(slots), std::move(attrs), std::move(declared));
@@ -175,7 +167,7 @@ static void cloneInto(const Block& from, Block& to, std::unordered_map<const Val
     to.args.push_back(cloneValue(*arg, map));
     to.args.back()->block = &to;
   }
-  for (const auto& op : from.ops) to.ops.push_back(cloneOp(*op, map));
+  for (Op* op : from.ops) to.ops.push_back(cloneOp(*op, map));
 }
 
 static std::unique_ptr<Block> cloneBlock(const Block& block, std::unordered_map<const Value*, Value*>& map) {

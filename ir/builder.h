@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds ops at the end of a block, inferring their types and giving unique names.
+// Builds ops at a place of a block, inferring their types and giving unique names.
 #pragma once
 
 #include <functional>
@@ -42,7 +42,9 @@ class Builder {
 
   Block* block() const { return block_; }
   /// Ops go to the end of this block from now on.
-  void setBlock(Block* block) { block_ = block; }
+  void setBlock(Block* block) { block_ = block, before_ = nullptr; }
+  /// Ops go in front of this op of the block from now on; null: to its end.
+  void setBefore(Op* op) { before_ = op; }
   /// Location and name hint of the ops built next; an empty hint falls back to the op's name.
   void setLoc(Loc loc) { loc_ = std::move(loc); }
   void setHint(std::string hint) { hint_ = std::move(hint); }
@@ -53,8 +55,7 @@ class Builder {
 
   /// Appends an op. `declared` gives the result types where they are free. An op that does not
   /// infer is a broken invariant of the caller.
-  Op* create(Opcode code, std::vector<Operand> operands, AttrList attrs = {},
-             std::vector<Type> declared = {});
+  Op* create(Opcode code, OperandList operands, AttrList attrs = {}, std::vector<Type> declared = {});
   /// The same for an op with value operands, returning its first result (null without one).
   Value* op(Opcode code, const std::vector<Value*>& operands, AttrList attrs = {},
             std::vector<Type> declared = {});
@@ -78,6 +79,7 @@ class Builder {
   Module* module_;
   Item* item_;
   Block* block_;
+  Op* before_ = nullptr;
   NameTable names_;
   Loc loc_;
   std::string hint_;

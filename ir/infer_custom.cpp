@@ -105,8 +105,8 @@ Result<void> customRegion(const Context& c) {
   if (!custom) return {};
   bool alone = c.op.groups.empty();
   for (const Operand& binding : c.op.operands) alone = alone && binding.items[0].kind != Operand::Kind::group;
-  for (const auto& op : c.op.regions[0]->ops)
-    alone = alone && (op.get() == custom || isReshape(*op) || op->code == Opcode::yield);
+  for (Op* op : c.op.regions[0]->ops)
+    alone = alone && (op == custom || isReshape(*op) || op->code == Opcode::yield);
   for (int input = 1; alone && input < custom->numOperands(); ++input) {
     const Value* value = custom->in(input);
     while (value->def && isReshape(*value->def)) value = value->def->in(0);

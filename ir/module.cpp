@@ -33,7 +33,7 @@ Operand Operand::literal(double value) {
   operand.real = value;
   return operand;
 }
-Operand Operand::element(Value* buffer, std::vector<Operand> indices) {
+Operand Operand::element(Value* buffer, OperandList indices) {
   Operand operand;
   operand.kind = Kind::element;
   operand.value = buffer;
@@ -57,11 +57,11 @@ Operand Operand::group(const std::vector<Value*>& members) {
 Operand Operand::binding(Value* target, Operand source) {
   Operand operand;
   operand.kind = Kind::binding;
-  operand.value = target;
+  operand.value.define(target);
   operand.items.push_back(std::move(source));
   return operand;
 }
-Operand Operand::keyword(std::string name, std::vector<Operand> args) {
+Operand Operand::keyword(std::string name, OperandList args) {
   Operand operand;
   operand.kind = Kind::keyword;
   operand.text = std::move(name);
@@ -69,9 +69,97 @@ Operand Operand::keyword(std::string name, std::vector<Operand> args) {
   return operand;
 }
 
+OperandList::OperandList(std::initializer_list<Operand> operands) : operands_(operands) {}
+OperandList::OperandList(const OperandList& other) : operands_(other.operands_) {}
+OperandList::OperandList(OperandList&& other) noexcept
+    : operands_(std::move(other.operands_)), user_(other.user_) {}
+OperandList::~OperandList() = default;
+
+OperandList& OperandList::operator=(const OperandList& other) {
+  if (this == &other) return *this;
+  operands_ = other.operands_;
+  belongTo(user_);
+  return *this;
+}
+OperandList& OperandList::operator=(OperandList&& other) noexcept {
+  if (this == &other) return *this;
+  operands_ = std::move(other.operands_);
+  other.operands_.clear();
+  belongTo(user_);
+  return *this;
+}
+
+void OperandList::reserve(size_t size) { operands_.reserve(size); }
+void OperandList::push_back(Operand operand) {
+  operands_.push_back(std::move(operand));
+  operands_.back().belongTo(user_);
+}
+OperandList::iterator OperandList::insert(const_iterator before, Operand operand) {
+  auto placed = operands_.insert(before, std::move(operand));
+  placed->belongTo(user_);
+  return placed;
+}
+OperandList::iterator OperandList::erase(const_iterator at) { return operands_.erase(at); }
+OperandList::iterator OperandList::erase(const_iterator first, const_iterator last) {
+  return operands_.erase(first, last);
+}
+void OperandList::pop_back() { operands_.pop_back(); }
+void OperandList::resize(size_t size) {
+  operands_.resize(size);
+  belongTo(user_);
+}
+void OperandList::clear() { operands_.clear(); }
+
+void OperandList::belongTo(Op* user) {
+  user_ = user;
+  for (Operand& operand : operands_) operand.belongTo(user);
+}
+
+OpList::OpList(OpList&& other) noexcept { append(std::move(other)); }
+OpList& OpList::operator=(OpList&& other) noexcept {
+  if (this == &other) return *this;
+  clear();
+  append(std::move(other));
+  return *this;
+}
+
+Op* OpList::insert(Op* before, std::unique_ptr<Op> op) {
+  Op* placed = op.release();
+  placed->list_ = this;
+  placed->next_ = before;
+  placed->previous_ = before ? before->previous_ : last_;
+  (placed->previous_ ? placed->previous_->next_ : first_) = placed;
+  (before ? before->previous_ : last_) = placed;
+  ++size_;
+  return placed;
+}
+
+std::unique_ptr<Op> OpList::take(Op* op) {
+  (op->previous_ ? op->previous_->next_ : first_) = op->next_;
+  (op->next_ ? op->next_->previous_ : last_) = op->previous_;
+  op->list_ = nullptr;
+  op->next_ = nullptr;
+  op->previous_ = nullptr;
+  --size_;
+  return std::unique_ptr<Op>(op);
+}
+
+void OpList::splice(Op* before, OpList& from, Op* first, Op* last) {
+  while (first != last) {
+    Op* next = first->next_;
+    insert(before, from.take(first));
+    first = next;
+  }
+}
+
+/// From the end, so that uses go before what they use.
+void OpList::clear() {
+  while (last_) erase(last_);
+}
+
 Op* Block::terminator() const {
   if (ops.empty() || !ops.back()->info().has(table::terminator)) return nullptr;
-  return ops.back().get();
+  return ops.back();
 }
 
 Value* Block::addArg(Type type, std::string name) {
@@ -90,6 +178,21 @@ const Operand* Op::keyword(std::string_view name) const {
 }
 Operand* Op::keyword(std::string_view name) {
   return const_cast<Operand*>(static_cast<const Op*>(this)->keyword(name));
+}
+
+Value* Op::addResult(const Type& type, std::string name) {
+  auto value = std::make_unique<Value>();
+  value->type = type;
+  value->name = std::move(name);
+  value->def = this;
+  value->loc = loc;
+  results.push_back(std::move(value));
+  return results.back().get();
+}
+
+Block* Op::addRegion() {
+  regions.push_back(std::make_unique<Block>());
+  return regions.back().get();
 }
 
 /// The defaults of the op table as attribute values, parsed once: those of an opcode's rows stand together.

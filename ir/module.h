@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,11 +17,13 @@
 #include "ir/location.h"
 #include "ir/op_info.h"
 #include "ir/type.h"
+#include "ir/use.h"
 
 namespace tg {
 
 class Op;
 struct Block;
+struct Operand;
 struct Value;
 
 /// Where a value lives from stage planned on: `@arena[1024] inplace(%a) pitch(68)`.
@@ -41,48 +44,209 @@ struct Value {
   AttrList attrs;          ///< of a function's argument: host, schedule, batch
   std::optional<Place> place;
   Loc loc;
+  UseList uses;  ///< operands of ops that read it
+};
+
+/// Operands in text order. The list of an op, and the lists inside its operands, belong to that op: each
+/// value they read knows of it.
+class OperandList {
+ public:
+  using Operands = std::vector<Operand>;
+  using iterator = Operands::iterator;
+  using const_iterator = Operands::const_iterator;
+  using value_type = Operand;
+
+  OperandList() = default;
+  OperandList(std::initializer_list<Operand> operands);
+  template <class Iterator>
+  OperandList(Iterator first, Iterator last);
+  OperandList(const OperandList& other);
+  OperandList(OperandList&& other) noexcept;
+  OperandList& operator=(const OperandList& other);
+  OperandList& operator=(OperandList&& other) noexcept;
+  ~OperandList();
+
+  iterator begin();
+  iterator end();
+  const_iterator begin() const;
+  const_iterator end() const;
+  size_t size() const;
+  bool empty() const;
+  Operand& operator[](size_t index);
+  const Operand& operator[](size_t index) const;
+  Operand& front();
+  Operand& back();
+  const Operand& front() const;
+  const Operand& back() const;
+
+  void reserve(size_t size);
+  void push_back(Operand operand);
+  iterator insert(const_iterator before, Operand operand);
+  template <class Iterator>
+  iterator insert(const_iterator before, Iterator first, Iterator last);
+  iterator erase(const_iterator at);
+  iterator erase(const_iterator first, const_iterator last);
+  void pop_back();
+  void resize(size_t size);
+  void clear();
+
+  /// The list belongs to this op from now on, or to none.
+  void belongTo(Op* user);
+
+ private:
+  Operands operands_;
+  Op* user_ = nullptr;
 };
 
 /// One operand as it stands in the text.
 struct Operand {
   enum class Kind : uint8_t { value, symbol, element, range, group, binding, literal, keyword };
   Kind kind = Kind::value;
-  bool isInteger = false;      ///< literal: written as an integer
-  Value* value = nullptr;      ///< value; element: the buffer; binding: the block argument it defines
-  std::string text;            ///< symbol, keyword, range: the name
-  int64_t integer = 0;         ///< literal
-  double real = 0;             ///< literal
-  std::vector<Operand> items;  ///< element: indices; group: members; binding: the source;
-                               ///< keyword: arguments; range: literals offset and bytes
+  bool isInteger = false;  ///< literal: written as an integer
+  Use value;               ///< value; element: the buffer; binding: the block argument it defines
+  std::string text;        ///< symbol, keyword, range: the name
+  int64_t integer = 0;     ///< literal
+  double real = 0;         ///< literal
+  OperandList items;       ///< element: indices; group: members; binding: the source;
+                           ///< keyword: arguments; range: literals offset and bytes
 
   static Operand of(Value* value);
   static Operand symbol(std::string name);
   static Operand literal(int64_t value);
   static Operand literal(double value);
-  static Operand element(Value* buffer, std::vector<Operand> indices);
+  static Operand element(Value* buffer, OperandList indices);
   static Operand range(std::string buffer, int64_t offset, int64_t bytes);
   static Operand group(const std::vector<Value*>& members);
   static Operand binding(Value* target, Operand source);
-  static Operand keyword(std::string name, std::vector<Operand> args);
+  static Operand keyword(std::string name, OperandList args);
   bool isLiteral() const { return kind == Kind::literal; }
+  /// The operand, with all its items, belongs to this op from now on, or to none.
+  void belongTo(Op* user) {
+    value.belongTo(user);
+    items.belongTo(user);
+  }
   /// A literal as a real; `-0` written as an integer keeps its sign in `real`.
   double number() const { return isInteger && integer != 0 ? static_cast<double>(integer) : real; }
 };
 
+template <class Iterator>
+OperandList::OperandList(Iterator first, Iterator last) : operands_(first, last) {}
+inline OperandList::iterator OperandList::begin() { return operands_.begin(); }
+inline OperandList::iterator OperandList::end() { return operands_.end(); }
+inline OperandList::const_iterator OperandList::begin() const { return operands_.begin(); }
+inline OperandList::const_iterator OperandList::end() const { return operands_.end(); }
+inline size_t OperandList::size() const { return operands_.size(); }
+inline bool OperandList::empty() const { return operands_.empty(); }
+inline Operand& OperandList::operator[](size_t index) { return operands_[index]; }
+inline const Operand& OperandList::operator[](size_t index) const { return operands_[index]; }
+inline Operand& OperandList::front() { return operands_.front(); }
+inline Operand& OperandList::back() { return operands_.back(); }
+inline const Operand& OperandList::front() const { return operands_.front(); }
+inline const Operand& OperandList::back() const { return operands_.back(); }
+template <class Iterator>
+OperandList::iterator OperandList::insert(const_iterator before, Iterator first, Iterator last) {
+  const auto at = before - operands_.cbegin();
+  operands_.insert(before, first, last);
+  belongTo(user_);
+  return operands_.begin() + at;
+}
+
+/// The ops of a block in text order, which it owns: a list linked through the ops, so that pointers to ops
+/// and iterators stay valid while other ops come and go.
+class OpList {
+ public:
+  class iterator {
+   public:
+    using iterator_category = std::bidirectional_iterator_tag;
+    using value_type = Op*;
+    using difference_type = std::ptrdiff_t;
+    using pointer = Op* const*;
+    using reference = Op*;
+    iterator() = default;
+    iterator(const OpList* list, Op* op) : list_(list), op_(op) {}
+    Op* operator*() const { return op_; }
+    Op* operator->() const { return op_; }
+    iterator& operator++();
+    iterator& operator--();
+    iterator operator++(int) { return std::exchange(*this, std::next(*this)); }
+    iterator operator--(int) { return std::exchange(*this, std::prev(*this)); }
+    bool operator==(const iterator&) const = default;
+
+   private:
+    const OpList* list_ = nullptr;
+    Op* op_ = nullptr;  ///< null: the end
+  };
+  using const_iterator = iterator;
+  using reverse_iterator = std::reverse_iterator<iterator>;
+  using value_type = Op*;
+
+  OpList() = default;
+  OpList(OpList&& other) noexcept;
+  OpList& operator=(OpList&& other) noexcept;
+  ~OpList() { clear(); }
+
+  iterator begin() const { return {this, first_}; }
+  iterator end() const { return {this, nullptr}; }
+  reverse_iterator rbegin() const { return reverse_iterator(end()); }
+  reverse_iterator rend() const { return reverse_iterator(begin()); }
+  /// The place of an op that is in the list; null stands for the end.
+  iterator at(Op* op) const { return {this, op}; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  Op* front() const { return first_; }
+  Op* back() const { return last_; }
+  /// The ops by their numbers, for an analysis that speaks of places.
+  std::vector<Op*> all() const { return {begin(), end()}; }
+
+  Op* push_back(std::unique_ptr<Op> op) { return insert(nullptr, std::move(op)); }
+  /// Puts an op before another of the list, or at the end when that is null.
+  Op* insert(Op* before, std::unique_ptr<Op> op);
+  /// Puts the ops from `first` of another list on up to `last`, which stays there, before one of this list.
+  void splice(Op* before, OpList& from, Op* first, Op* last = nullptr);
+  /// All ops of another list.
+  void append(OpList&& from) { splice(nullptr, from, from.first_); }
+  /// Takes an op out.
+  std::unique_ptr<Op> take(Op* op);
+  std::unique_ptr<Op> takeFront() { return take(first_); }
+  std::unique_ptr<Op> takeBack() { return take(last_); }
+  /// Destroys an op; what still reads its results reads nothing.
+  void erase(Op* op) { take(op); }
+  /// Destroys the ops for which `gone(Op*)` holds.
+  template <class Predicate>
+  void eraseIf(Predicate gone) {
+    for (iterator it = begin(); it != end();) {
+      Op* op = *it++;
+      if (gone(op)) erase(op);
+    }
+  }
+  void clear();
+
+ private:
+  Op* first_ = nullptr;
+  Op* last_ = nullptr;
+  size_t size_ = 0;
+};
+
 struct Block {
   std::vector<std::unique_ptr<Value>> args;
-  std::vector<std::unique_ptr<Op>> ops;
+  OpList ops;
   Op* terminator() const;
   Value* addArg(Type type, std::string name);
 };
 
 class Op {
  public:
-  explicit Op(Opcode code) : code(code) {}
+  explicit Op(Opcode code) : code(code) { operands.belongTo(this); }
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
   const OpInfo& info() const { return tg::info(code); }
+  /// The list the op stands in, and its neighbours there; null where there is none.
+  OpList* list() const { return list_; }
+  Op* next() const { return next_; }
+  Op* previous() const { return previous_; }
 
   Opcode code;
-  std::vector<Operand> operands;
+  OperandList operands;
   AttrList attrs;                               ///< in row order, defaults left out
   std::vector<std::unique_ptr<Value>> results;  ///< flat; see groups
   /// Empty when every result stands alone; else one entry for each result slot: 0 for a single
@@ -92,6 +256,9 @@ class Op {
   Loc loc;
 
   Value* result(int index = 0) const { return results[index].get(); }
+  /// Adds a result with the op's location.
+  Value* addResult(const Type& type, std::string name = {});
+  Block* addRegion();
   /// The value of operand `index`, which must be of kind value.
   Value* in(int index) const { return operands[index].value; }
   int numOperands() const { return static_cast<int>(operands.size()); }
@@ -107,7 +274,18 @@ class Op {
   std::string word(std::string_view name) const;  ///< words and strings
   std::vector<int64_t> ints(std::string_view name) const;
   void setAttr(std::string_view name, Attr value);  ///< keeps row order, drops defaults
+
+ private:
+  friend class OpList;
+  OpList* list_ = nullptr;
+  Op* next_ = nullptr;
+  Op* previous_ = nullptr;
 };
+
+inline OpList::iterator& OpList::iterator::operator++() { return op_ = op_->next(), *this; }
+inline OpList::iterator& OpList::iterator::operator--() {
+  return op_ = op_ ? op_->previous() : list_->back(), *this;
+}
 
 enum class ItemKind : uint8_t { param, state, func, kernel, buffer, binary };
 std::string_view name(ItemKind kind);
@@ -128,7 +306,7 @@ struct Item {
   Block body;                                 ///< func, kernel; its args are the parameters
   std::vector<NamedType> results;             ///< func
   std::array<int64_t, 3> workgroup{1, 1, 1};  ///< kernel: local size
-  std::vector<Operand> grid;                  ///< kernel: 1..3 extents in workgroups
+  OperandList grid;                           ///< kernel: 1..3 extents in workgroups
   int64_t bytes = 0;                          ///< buffer: size
   std::vector<uint32_t> code;                 ///< binary: SPIR-V words
 
@@ -212,10 +390,19 @@ struct Module {
 };
 
 /// Calls fn on every value an operand reads, see below.
-template <class AnyOperand, class Function>
-void forEachValue(AnyOperand& operand, Function& fn) {
-  if (operand.value && operand.kind != Operand::Kind::binding) fn(operand.value);
-  for (auto& item : operand.items) forEachValue(item, fn);
+template <class Function>
+void forEachValue(const Operand& operand, Function& fn) {
+  if (operand.value && operand.kind != Operand::Kind::binding) fn(operand.value.get());
+  for (const Operand& item : operand.items) forEachValue(item, fn);
+}
+template <class Function>
+void forEachValue(Operand& operand, Function& fn) {
+  if (operand.value && operand.kind != Operand::Kind::binding) {
+    Value* value = operand.value;
+    fn(value);
+    if (value != operand.value) operand.value = value;
+  }
+  for (Operand& item : operand.items) forEachValue(item, fn);
 }
 /// Calls fn on every value an op reads, in text order, sources of bindings and indices included;
 /// fn may replace the pointer unless the op is const. Nested regions are not entered.

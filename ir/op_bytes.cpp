@@ -47,7 +47,7 @@ void OpBytes::operand(const Operand& operand) {
   operands(operand.items);
 }
 
-void OpBytes::operands(const std::vector<Operand>& operands) {
+void OpBytes::operands(const OperandList& operands) {
   count(operands.size());
   for (const Operand& each : operands) operand(each);
 }
@@ -78,7 +78,7 @@ void OpBytes::block(const Block& block) {
     type(arg->type);
   }
   count(block.ops.size());
-  for (const auto& entry : block.ops) op(*entry);
+  for (Op* entry : block.ops) op(*entry);
 }
 
 }  // namespace tg

@@ -42,7 +42,7 @@ class OpBytes {
   void type(const Type& type);
   void attrs(const AttrList& attrs, std::string_view leftOut = "");
   void operand(const Operand& operand);
-  void operands(const std::vector<Operand>& operands);
+  void operands(const OperandList& operands);
   /// The results as values and types, and how they are grouped.
   void results(const Op& op);
   /// An op with its regions.

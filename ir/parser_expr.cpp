@@ -130,7 +130,7 @@ Result<Operand> Parser::valueTerm(int depth) {
   TG_TRY(Value * value, lookup());
   if (!accept("[")) return Operand::of(value);
   if (expressions_ == Expressions::grid) return failAt(loc, "a grid knows extents alone, no elements");
-  TG_TRY(std::vector<Operand> indices, operandsUntil("]", depth));
+  TG_TRY(OperandList indices, operandsUntil("]", depth));
   return emit(Opcode::k_load, {Operand::element(value, std::move(indices))}, loc);
 }
 
@@ -139,7 +139,7 @@ Result<Operand> Parser::wordTerm(int depth) {
   const Loc loc = here();
   const std::string word(lex_.next().text);
   if (accept("(")) {
-    TG_TRY(std::vector<Operand> args, operandsUntil(")", depth));
+    TG_TRY(OperandList args, operandsUntil(")", depth));
     return function(word, std::move(args), loc);
   }
   if (const NamedConstant* known = constant(word))
@@ -176,18 +176,14 @@ std::optional<Operand> Parser::axisExtent(std::string_view name) {
     const std::vector<std::string> names = axisNames(*arg);
     auto at = std::find(names.begin(), names.end(), name);
     if (at == names.end()) continue;
-    std::vector<Operand> place{Operand::of(arg.get()), Operand::literal(int64_t{at - names.begin()})};
+    OperandList place{Operand::of(arg.get()), Operand::literal(int64_t{at - names.begin()})};
     if (expressions_ == Expressions::grid) return Operand::keyword("dim", std::move(place));
     auto op = std::make_unique<Op>(Opcode::k_dim);
     op->operands = std::move(place);
     op->loc = arg->loc;
-    op->results.push_back(std::make_unique<Value>());
-    Value* value = unnamed(op->result(), name);
-    value->type = Type::scalar(DType::u32);
-    value->def = op.get();
-    value->loc = arg->loc;
-    item_->body.ops.insert(item_->body.ops.begin() + static_cast<std::ptrdiff_t>(extents_.size()),
-                           std::move(op));
+    Value* value = unnamed(op->addResult(Type::scalar(DType::u32)), name);
+    OpList& ops = item_->body.ops;  // the extents stand first, in the order of their first use
+    ops.insert(extents_.empty() ? ops.front() : extents_.back().second->def->next(), std::move(op));
     extents_.emplace_back(name, value);
     return Operand::of(value);
   }
@@ -288,7 +284,7 @@ Result<Operand> Parser::logical(const Infix& infix, Operand left, const Loc& loc
   bool reads = false;
   walk(*side, [&](const Op& op) { reads |= op.code == Opcode::k_load; });
   if (!reads || left.isLiteral()) {
-    for (auto& op : side->ops) current_->ops.push_back(std::move(op));
+    current_->ops.append(std::move(side->ops));
     if (left.isLiteral()) return (left.number() != 0) == (infix.code == Opcode::k_and) ? right : left;
     return emit(infix.code, {std::move(left), std::move(right)}, loc);
   }
@@ -329,7 +325,7 @@ bool Parser::isShorthand(std::string_view word) {
 
 bool Parser::isFunction(std::string_view word) { return isShorthand(word) || rowOf(word); }
 
-Result<Operand> Parser::function(std::string_view word, std::vector<Operand> args, const Loc& loc) {
+Result<Operand> Parser::function(std::string_view word, OperandList args, const Loc& loc) {
   if (expressions_ == Expressions::grid) {
     if (word == "workgroup_size") return shorthand(word, args, loc);
     return Operand::keyword(std::string(word), std::move(args));
@@ -345,7 +341,7 @@ Result<Operand> Parser::function(std::string_view word, std::vector<Operand> arg
 }
 
 /// Functions that are no ops: each stands for a few.
-Result<Operand> Parser::shorthand(std::string_view word, const std::vector<Operand>& args, const Loc& loc) {
+Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args, const Loc& loc) {
   const int lanes = word == "vec2" ? 2 : word == "vec4" ? 4 : 0;
   const size_t wanted = word == "clamp"                      ? 3
                         : word == "dot" || word == "ceildiv" ? 2
@@ -390,7 +386,7 @@ Result<Operand> Parser::shorthand(std::string_view word, const std::vector<Opera
 }
 
 /// The sum of the products of the lanes, from the first to the last.
-Result<Operand> Parser::dot(const std::vector<Operand>& args, const Loc& loc) {
+Result<Operand> Parser::dot(const OperandList& args, const Loc& loc) {
   TG_TRY(Operand product, emit(Opcode::k_mul, args, loc));
   Operand sum;
   for (int64_t lane = 0; lane < product.value->type.lanes; ++lane) {
@@ -406,7 +402,7 @@ Result<Operand> Parser::dot(const std::vector<Operand>& args, const Loc& loc) {
 
 /// Puts an op where the next op goes and gives its result. Its type follows from the operands unless
 /// declared.
-Result<Operand> Parser::emit(Opcode code, std::vector<Operand> operands, const Loc& loc, Type declared) {
+Result<Operand> Parser::emit(Opcode code, OperandList operands, const Loc& loc, Type declared) {
   auto op = std::make_unique<Op>(code);
   op->operands = std::move(operands);
   op->loc = loc;

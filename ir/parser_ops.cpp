@@ -64,8 +64,8 @@ Result<Operand> Parser::literalToken() {
   return literal;
 }
 
-Result<std::vector<Operand>> Parser::operandsUntil(std::string_view close, int depth) {
-  std::vector<Operand> out;
+Result<OperandList> Parser::operandsUntil(std::string_view close, int depth) {
+  OperandList out;
   if (accept(close)) return out;
   do {
     TG_TRY(Operand item, operandOrExpression(depth + 1));
@@ -94,7 +94,7 @@ Result<Operand> Parser::operand(int depth) {
     if (startsBinding()) return binding();
     TG_TRY(Value * value, lookup());
     if (!accept("[")) return Operand::of(value);
-    TG_TRY(std::vector<Operand> indices, operandsUntil("]", depth));
+    TG_TRY(OperandList indices, operandsUntil("]", depth));
     return Operand::element(value, std::move(indices));
   }
   if (token.kind == Token::Kind::symbol) {
@@ -115,7 +115,7 @@ Result<Operand> Parser::operand(int depth) {
   if (token.kind == Token::Kind::word && peekSecond().is("(")) {
     std::string word(lex_.next().text);
     lex_.next();
-    TG_TRY(std::vector<Operand> args, operandsUntil(")", depth));
+    TG_TRY(OperandList args, operandsUntil(")", depth));
     return Operand::keyword(std::move(word), std::move(args));
   }
   if (startsOperand()) return literalToken();
@@ -164,7 +164,7 @@ Result<void> Parser::operandList(Op& op) {
     case SlotKind::callee: {
       TG_CHECK(positional(op, slot));
       TG_CHECK(expect("("));
-      TG_TRY(std::vector<Operand> inputs, operandsUntil(")", 0));
+      TG_TRY(OperandList inputs, operandsUntil(")", 0));
       for (Operand& input : inputs) {
         if (input.kind != Operand::Kind::value && input.kind != Operand::Kind::literal)
           return failAt(op.loc,
@@ -175,7 +175,7 @@ Result<void> Parser::operandList(Op& op) {
     }
     case SlotKind::bindings: {
       TG_CHECK(expect("("));
-      TG_TRY(std::vector<Operand> bound, operandsUntil(")", 0));
+      TG_TRY(OperandList bound, operandsUntil(")", 0));
       for (Operand& operand : bound) {
         if (operand.kind != Operand::Kind::binding)
           return failAt(op.loc, fmt::format("{}: expected bindings '%a = %x'", op.info().name));

@@ -40,7 +40,7 @@ class Parser : ParseCore {
   Result<Operand> operand(int depth = 0);
   Result<Operand> literalToken();
   Result<Operand> binding();
-  Result<std::vector<Operand>> operandsUntil(std::string_view close, int depth);
+  Result<OperandList> operandsUntil(std::string_view close, int depth);
   Result<void> types(Op& op);
   Result<void> places(Op& op);
   Result<Place> place();
@@ -65,10 +65,10 @@ class Parser : ParseCore {
   Result<Operand> wordTerm(int depth);
   Result<Operand> combine(const Infix& infix, Operand left, Operand right, const Loc& loc);
   Result<Operand> logical(const Infix& infix, Operand left, const Loc& loc, int depth);
-  Result<Operand> function(std::string_view word, std::vector<Operand> args, const Loc& loc);
-  Result<Operand> shorthand(std::string_view word, const std::vector<Operand>& args, const Loc& loc);
-  Result<Operand> dot(const std::vector<Operand>& args, const Loc& loc);
-  Result<Operand> emit(Opcode code, std::vector<Operand> operands, const Loc& loc, Type declared = {});
+  Result<Operand> function(std::string_view word, OperandList args, const Loc& loc);
+  Result<Operand> shorthand(std::string_view word, const OperandList& args, const Loc& loc);
+  Result<Operand> dot(const OperandList& args, const Loc& loc);
+  Result<Operand> emit(Opcode code, OperandList operands, const Loc& loc, Type declared = {});
   Result<int64_t> constantInt(std::string_view what);
   std::optional<Operand> axisExtent(std::string_view name);
   Result<Operand> literalExpression();

@@ -118,7 +118,7 @@ Result<std::unique_ptr<Op>> Parser::assignment(std::unique_ptr<Op> named) {
   Operand value;
   if (lex_.peek().kind == Token::Kind::word && lex_.peek().text.starts_with("tgk.")) {
     const std::string_view word = lex_.next().text.substr(4);
-    std::vector<Operand> args;
+    OperandList args;
     do {
       TG_TRY(Operand each, expression());
       args.push_back(std::move(each));
@@ -141,12 +141,11 @@ Result<std::unique_ptr<Op>> Parser::assignment(std::unique_ptr<Op> named) {
     return failAt(
         loc, fmt::format("%{} is declared {}, but is {}", result.name, type.str(), value.value->type.str()));
   Op* def = value.value->def;
-  if (current_->ops.empty() || current_->ops.back().get() != def || unnamed_.empty() ||
+  if (current_->ops.empty() || current_->ops.back() != def || unnamed_.empty() ||
       unnamed_.back().first != value.value)
     return failAt(loc, fmt::format("%{} only names %{} again", result.name, value.value->name));
   unnamed_.pop_back();
-  std::unique_ptr<Op> op = std::move(current_->ops.back());
-  current_->ops.pop_back();
+  std::unique_ptr<Op> op = current_->ops.takeBack();
   value.value->name = result.name;
   value.value->loc = result.loc;
   TG_CHECK(location(op->loc));

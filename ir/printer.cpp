@@ -39,7 +39,7 @@ class Printer {
   }
   void attrs(const AttrList& attrs);
   void operand(const Operand& operand);
-  void operands(const std::vector<Operand>& list);
+  void operands(const OperandList& list);
   void opOperands(const Op& op);
   void place(const Place& place);
   void resultNames(const Op& op);
@@ -84,7 +84,7 @@ void Printer::attrs(const AttrList& attrs) {
   out_ += '}';
 }
 
-void Printer::operands(const std::vector<Operand>& list) {
+void Printer::operands(const OperandList& list) {
   for (size_t i = 0; i < list.size(); ++i) {
     if (i) out_ += ", ";
     operand(list[i]);
@@ -240,7 +240,7 @@ void Printer::op(const Op& op, int indent) {
 }
 
 void Printer::block(const Block& block, int indent) {
-  for (const auto& op : block.ops) this->op(*op, indent);
+  for (Op* op : block.ops) this->op(*op, indent);
 }
 
 void Printer::argument(const Value& value) {

@@ -202,11 +202,10 @@ void Verifier::op(const Op& op, const Item& func, table::Where where) {
 }
 
 void Verifier::block(const Block& block, const Item& func, table::Where where) {
-  for (size_t i = 0; i < block.ops.size(); ++i) {
-    const Op& current = *block.ops[i];
-    if (current.info().has(table::terminator) && i + 1 < block.ops.size())
-      report(block.ops[i + 1]->loc, fmt::format("{} [op.end]: an op stands after it", current.info().name));
-    op(current, func, where);
+  for (const Op* current : block.ops) {
+    if (current->info().has(table::terminator) && current->next())
+      report(current->next()->loc, fmt::format("{} [op.end]: an op stands after it", current->info().name));
+    op(*current, func, where);
   }
 }
 
@@ -229,7 +228,7 @@ void Verifier::returned(const Item& func) {
 /// Effects that name something must name it once in a function.
 void Verifier::functionEffects(const Item& func) {
   std::set<std::pair<Opcode, std::string>> seen;
-  for (const auto& op : func.body.ops) {
+  for (Op* op : func.body.ops) {
     std::string key;
     if (op->code == Opcode::update || op->code == Opcode::param_grad)
       key = op->operands[0].text;
@@ -288,7 +287,7 @@ void Verifier::kernelCode(const Item& item) {
     if (attr.name != "vjp" || attr.value.kind != Attr::Kind::symbol)
       report(item.loc, fmt::format("@{} [{}.attr]: unknown attribute '{}'; known: vjp = @name", item.name,
                                    kernel ? "kernel" : "kernel-func", attr.name));
-  for (const auto& each : item.body.ops)
+  for (Op* each : item.body.ops)
     if (kernel || each->code != Opcode::return_) op(*each, item, table::inKernel);
   if (errors_.diagnostics().size() != before) return;  // what follows relies on well-formed ops
   auto checked = kernel ? verifyKernel(item) : verifyKernelFunc(item);

@@ -260,7 +260,7 @@ Result<void> DispatchVerifier::run() {
     if (item->kind != ItemKind::func || isKernelFunc(*item)) continue;
     pending_.clear();
     for (const auto& arg : item->body.args) place(arg->loc, *arg);
-    for (const auto& op : item->body.ops) command(*op);
+    for (Op* op : item->body.ops) command(*op);
   }
   if (!errors_.empty()) return std::move(errors_);
   return {};

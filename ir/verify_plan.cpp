@@ -182,11 +182,12 @@ void PlanVerifier::start(const Item& func) {
     entryOf_[item->name] = newOwner("@" + item->name, item->loc);
     bytes_.write({"persistent", item->place->offset, item->type.bytes()}, entryOf_[item->name]);
   }
-  for (int index = 0; index < static_cast<int>(func.body.ops.size()); ++index) {
-    const Op& op = *func.body.ops[index];
-    position_[&op] = index;
-    forEachUse(op, [&](Value* value) { lastUse_[value] = index; });
-    if (op.code == Opcode::update) updates_[op.in(1)].push_back(op.operands[0].text);
+  int index = 0;
+  for (const Op* op : func.body.ops) {
+    position_[op] = index;
+    forEachUse(*op, [&](Value* value) { lastUse_[value] = index; });
+    if (op->code == Opcode::update) updates_[op->in(1)].push_back(op->operands[0].text);
+    ++index;
   }
 }
 
@@ -449,9 +450,9 @@ void PlanVerifier::operation(const Op& op) {
 void PlanVerifier::function(const Item& func) {
   start(func);
   arguments(func);
-  for (const auto& op : func.body.ops) operation(*op);
+  for (Op* op : func.body.ops) operation(*op);
   // Nothing may have overwritten what the host reads once the step has ended.
-  for (const auto& op : func.body.ops)
+  for (Op* op : func.body.ops)
     if (op->code == Opcode::param_grad || op->code == Opcode::capture || op->code == Opcode::return_)
       forEachUse(static_cast<const Op&>(*op), [&](Value* value) { read(*op, *value); });
 }

@@ -98,7 +98,7 @@ std::string unfilled(const Op& op) {
 }
 
 /// The arguments that an op's bindings define, in the order of its first region's.
-void boundArguments(const std::vector<Operand>& operands, std::vector<const Value*>& out) {
+void boundArguments(const OperandList& operands, std::vector<const Value*>& out) {
   for (const Operand& operand : operands) {
     if (operand.kind == Kind::binding) out.push_back(operand.value);
     if (operand.kind == Kind::keyword) boundArguments(operand.items, out);
@@ -131,7 +131,7 @@ class StructureVerifier {
   };
 
   Result<void> block(const Block& block, int depth);
-  Result<void> op(const Op* op, int depth);
+  Result<void> op(const Op& op, int depth);
   Result<void> operands(const Op& op);
   Result<void> uses(const Op& op);
   Result<void> arguments(const Block& block, const Loc& loc, std::string_view owner);
@@ -155,8 +155,7 @@ class StructureVerifier {
 bool holds(const Block& block, const Value* value, int depth = 0) {
   auto is = [&](const std::unique_ptr<Value>& each) { return each.get() == value; };
   if (std::any_of(block.args.begin(), block.args.end(), is)) return true;
-  for (const auto& op : block.ops) {
-    if (!op) continue;
+  for (Op* op : block.ops) {
     if (std::any_of(op->results.begin(), op->results.end(), is)) return true;
     for (const auto& region : op->regions)
       if (region && depth <= kMaxNesting && holds(*region, value, depth + 1)) return true;
@@ -186,8 +185,14 @@ Result<void> StructureVerifier::define(const Value* value, const Loc& loc, std::
   return {};
 }
 
-/// The value whose bytes another takes over is one that is defined.
+/// Numbers that later checks can reckon with, and the value whose bytes another takes over is one that is
+/// defined.
 Result<void> StructureVerifier::place(const Value& value, const Loc& loc, std::string_view owner) {
+  if (value.place && (value.place->offset < 0 || value.place->offset > kMaxBytes || value.place->pitch < 0 ||
+                      value.place->pitch > kMaxPitch))
+    return failAt(loc,
+                  fmt::format("{} [op.place]: %{} has an offset or a pitch that is negative or too large",
+                              owner, value.name));
   const Value* inplace = value.place ? value.place->inplace : nullptr;
   if (!inplace || scope_.values.contains(inplace)) return {};
   return failAt(loc, fmt::format("{} [op.place]: %{} stands in place of a value: {}", owner, value.name,
@@ -286,16 +291,14 @@ Result<void> StructureVerifier::arguments(const Block& block, const Loc& loc, st
   return {};
 }
 
-Result<void> StructureVerifier::op(const Op* op, int depth) {
-  if (!op)
-    return failAt(item_.loc, fmt::format("{} @{} [op.region]: an op is null", name(item_.kind), item_.name));
-  TG_CHECK(operands(*op));
-  TG_CHECK(regions(*op, depth));
-  return results(*op);
+Result<void> StructureVerifier::op(const Op& op, int depth) {
+  TG_CHECK(operands(op));
+  TG_CHECK(regions(op, depth));
+  return results(op);
 }
 
 Result<void> StructureVerifier::block(const Block& block, int depth) {
-  for (const auto& each : block.ops) TG_CHECK(op(each.get(), depth));
+  for (Op* each : block.ops) TG_CHECK(op(*each, depth));
   return {};
 }
 
@@ -329,8 +332,7 @@ Result<void> verifyStructure(const Item& item, const Module& module) {
 }
 
 static void oversized(const Block& block, Error& errors, int depth = 0) {
-  for (const auto& op : block.ops) {
-    if (!op) continue;
+  for (Op* op : block.ops) {
     for (const auto& result : op->results)
       if (result && result->type.isTensor() && result->type.elements() > kMaxElements)
         errors.append(

@@ -90,7 +90,7 @@ class Adam {
     const std::string& name = trained.param->name;
     Value* m = step_.readState("m." + name, "m_" + name);
     Value* v = step_.readState("v." + name, "v_" + name);
-    std::vector<Operand> operands;
+    OperandList operands;
     for (Value* value : {trained.value, trained.grad.value, m, v, rate_.value})
       operands.push_back(Operand::of(value));
     if (trained.decays || epsScale_)

@@ -60,21 +60,14 @@ class GradExpansion {
 
   Result<void> run() {
     auto& ops = func_.body.ops;
-    std::vector<std::unique_ptr<Op>> old = std::move(ops);
-    ops.clear();
+    OpList rest = std::move(ops);  // a gradient is built behind what it is the gradient of
     Result<void> outcome;
-    for (auto& op : old) {
-      forEachUse(*op, [&](Value*& value) {
-        if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
-      });
+    while (!rest.empty()) {
+      std::unique_ptr<Op> op = rest.takeFront();
+      const bool request = op->code == Opcode::grad && outcome;
+      if (request) outcome = expand(*op);
       // After an error the rest is kept as it was, so that the module stays printable.
-      if (op->code != Opcode::grad || !outcome) {
-        ops.push_back(std::move(op));
-      } else if (outcome = expand(*op); outcome) {
-        done_.push_back(std::move(op));
-      } else {
-        ops.push_back(std::move(op));
-      }
+      if (!request || !outcome) ops.push_back(std::move(op));
     }
     return outcome;
   }
@@ -87,7 +80,7 @@ class GradExpansion {
            GradEngine(builder_, func_, checkpoint_, onRemark_).gradients(op.in(0), wrt));
     for (size_t i = 0; i < gradients.size(); ++i) {
       Value* named = op.result(static_cast<int>(i));
-      replaced_[named] = gradients[i];
+      named->uses.replaceAll(gradients[i]);
       // The author's name goes to the gradient, unless another result already gave it one.
       bool shared = false;
       for (size_t j = 0; j < i; ++j) shared = shared || gradients[j] == gradients[i];
@@ -100,8 +93,6 @@ class GradExpansion {
   Builder builder_;
   int64_t checkpoint_;
   DiagnosticHandler onRemark_;
-  std::unordered_map<const Value*, Value*> replaced_;
-  std::vector<std::unique_ptr<Op>> done_;  ///< expanded ops, alive as long as they are keys
 };
 
 Result<Value*> findLoss(const Item& func) {
@@ -233,11 +224,10 @@ Result<void> checkAccumulation(const Module& module, const Item& func, const std
 Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std::vector<Item*>& params,
                               const AppendGradOptions& options, const DiagnosticHandler& onRemark) {
   auto& ops = func.body.ops;
-  std::unique_ptr<Op> end = std::move(ops.back());
-  ops.pop_back();
+  std::unique_ptr<Op> end = ops.takeBack();
   std::vector<Value*> reads;
   std::unordered_map<std::string, std::vector<size_t>> readsOf;
-  for (const auto& op : ops) {
+  for (Op* op : ops) {
     if (op->code != Opcode::param) continue;
     readsOf[op->operands[0].text].push_back(reads.size());
     reads.push_back(op->result());
@@ -287,7 +277,7 @@ static bool onlyRequests(const Module& module, const AppendGradOptions& options)
       options.accumulate != none.accumulate)
     return false;
   for (const Item* func : module.all(ItemKind::func))
-    for (const auto& op : func->body.ops)
+    for (Op* op : func->body.ops)
       if (op->code == Opcode::grad) return true;
   return false;
 }
@@ -308,7 +298,7 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
                      fmt::format("there is no func @{}; the module has {}", options.func,
                                  namesOf(module.all(ItemKind::func))));
   TG_CHECK(findLoss(*func));
-  for (const auto& op : func->body.ops)
+  for (Op* op : func->body.ops)
     if (op->code == Opcode::param_grad)
       return gradError(op->loc, 4,
                        fmt::format("@{} already has a gradient of @{}; append-grad runs once", func->name,

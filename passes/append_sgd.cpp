@@ -54,7 +54,7 @@ class Sgd {
 
   void step(const TrainedParam& trained) {
     const std::string& name = trained.param->name;
-    std::vector<Operand> operands;
+    OperandList operands;
     for (Value* value : {trained.value, trained.grad.value, rate_.value, decay(trained.decays)})
       operands.push_back(Operand::of(value));
     AttrList attrs;

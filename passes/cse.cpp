@@ -18,17 +18,13 @@ namespace {
 void mergeEqualOps(Item& func) {
   ValueNumbering numbers;
   std::unordered_map<std::string, Op*> first;
-  std::unordered_map<const Value*, Value*> merged;
   replaceOps(func, [&](Op& op) -> Value* {
-    // Results beyond the first of a merged op are redirected here, because replaceOps knows one.
-    forEachUse(op, [&](Value*& value) {
-      if (auto it = merged.find(value); it != merged.end()) value = it->second;
-    });
     if (!op.info().has(table::pure) || op.results.empty() || !op.regions.empty()) return nullptr;
     auto [it, isNew] = first.try_emplace(keyOf(op, numbers), &op);
     if (isNew) return nullptr;
-    for (size_t i = 1; i < op.results.size(); ++i) merged[op.results[i].get()] = it->second->results[i].get();
-    return it->second->result();
+    const Op& same = *it->second;
+    for (size_t i = 1; i < op.results.size(); ++i) op.results[i]->uses.replaceAll(same.results[i].get());
+    return same.result();
   });
 }
 

@@ -6,24 +6,21 @@
 // Requires: stage tensor. Ensures: every pure op left has a reader. Arguments, declared params and
 // states, captures, param_grads and updates stay.
 // Where: after passes that leave ops behind; fuse runs it, so that no kernel computes what is not read.
-#include <unordered_set>
+#include <algorithm>
 
 #include "passes/pass.h"
 
 namespace tg {
 
+/// From the end, so that what only a removed op read goes too.
 static void removeUnread(Block& block) {
-  std::unordered_set<const Value*> read;
-  std::vector<std::unique_ptr<Op>> kept;
-  for (size_t i = block.ops.size(); i-- > 0;) {
-    std::unique_ptr<Op>& op = block.ops[i];
-    bool needed = !op->info().has(table::pure);
-    for (const auto& result : op->results) needed = needed || read.count(result.get());
-    if (!needed) continue;
-    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { read.insert(value); });
-    kept.push_back(std::move(op));
+  for (Op* op = block.ops.back(); op;) {
+    Op* previous = op->previous();
+    const bool read = std::any_of(op->results.begin(), op->results.end(),
+                                  [](const auto& result) { return !result->uses.empty(); });
+    if (!read && op->info().has(table::pure)) block.ops.erase(op);
+    op = previous;
   }
-  block.ops.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
 }
 
 Result<void> run_dce(Module& module, const NoOptions&, const PassContext&) {

@@ -43,13 +43,13 @@ static Result<void> refuseHalves(const Item& func) {
                               value.name, value.type.str()));
   };
   for (const auto& arg : func.body.args) TG_CHECK(check(*arg));
-  for (const auto& op : func.body.ops)
+  for (Op* op : func.body.ops)
     for (const auto& result : op->results) TG_CHECK(check(*result));
   return {};
 }
 
 static void dropUnkept(Item& func, const FuseOptions& options) {
-  std::erase_if(func.body.ops, [&](const std::unique_ptr<Op>& op) {
+  func.body.ops.eraseIf([&](const Op* op) {
     if (op->code == Opcode::param_grad) return !options.keepGrads;
     return op->code == Opcode::capture && !globMatch(options.keepCaptures, op->word("name"));
   });
@@ -60,7 +60,7 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
   std::unordered_set<std::string> tuned;
   TG_TRY(Target target, resolveTarget(options.target));
   for (Item* func : module.all(ItemKind::func)) {
-    for (const auto& op : func->body.ops)
+    for (Op* op : func->body.ops)
       if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");
     TG_CHECK(refuseHalves(*func));
     dropUnkept(*func, options);

@@ -27,15 +27,15 @@ static bool stopsGradient(const Op& op) {
 
 Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector<Value*>& wrt) {
   auto& ops = func_.body.ops;
-  forwardEnd_ = ops.size();
+  forward_ = ops.all();
   active_.insert(wrt.begin(), wrt.end());
-  markActive(0, forwardEnd_);
+  markActive(forward_);
   builder_.setHint("");
   if (active_.count(loss)) {
     builder_.setLoc(derivedLoc("grad", loss->loc));
     accumulate(loss, builder_.constant(1, loss->type));
-    if (auto walked = backward(0, forwardEnd_); !walked) {
-      ops.resize(forwardEnd_);
+    if (auto walked = backward(forward_); !walked) {
+      while (ops.size() > forward_.size()) ops.erase(ops.back());
       return walked.takeError().note(loss->loc, fmt::format("on the way from the loss %{}", loss->name));
     }
   }
@@ -62,8 +62,8 @@ void GradEngine::remarkCuts(const Value* loss, const std::vector<Value*>& wrt) c
     return op.info().scalar != Scalar::stop_gradient && from->type.dtype != DType::i1;
   };
   std::unordered_set<const Value*> useful{loss};
-  for (size_t i = forwardEnd_; i-- > 0;) {
-    const Op& op = *func_.body.ops[i];
+  for (size_t i = forward_.size(); i-- > 0;) {
+    const Op& op = *forward_[i];
     bool reaches = std::any_of(op.results.begin(), op.results.end(), [&](const auto& result) {
       return useful.count(result.get()) && result->type.dtype != DType::i1;
     });
@@ -75,8 +75,8 @@ void GradEngine::remarkCuts(const Value* loss, const std::vector<Value*>& wrt) c
   for (const Value* value : wrt) {
     if (gradients_.count(value) || !useful.count(value)) continue;
     std::unordered_set<const Value*> after{value};
-    for (size_t i = 0; i < forwardEnd_; ++i) {
-      const Op& op = *func_.body.ops[i];
+    for (const Op* each : forward_) {
+      const Op& op = *each;
       bool takes = false, cuts = false;
       forEachUse(op, [&](Value* used) {
         takes |= after.count(used) && flows(op, used);
@@ -102,9 +102,9 @@ void GradEngine::remarkCuts(const Value* loss, const std::vector<Value*>& wrt) c
 }
 
 /// Marks the floating-point results of ops that read an active value.
-void GradEngine::markActive(size_t begin, size_t end) {
-  for (size_t i = begin; i < end; ++i) {
-    const Op& op = *func_.body.ops[i];
+void GradEngine::markActive(const std::vector<Op*>& ops) {
+  for (const Op* each : ops) {
+    const Op& op = *each;
     if (stopsGradient(op)) continue;
     bool reads = false;
     forEachUse(op, [&](Value* value) { reads = reads || active_.count(value); });
@@ -114,8 +114,8 @@ void GradEngine::markActive(size_t begin, size_t end) {
   }
 }
 
-Result<void> GradEngine::backward(size_t begin, size_t end) {
-  for (size_t i = end; i-- > begin;) TG_CHECK(differentiate(*func_.body.ops[i]));
+Result<void> GradEngine::backward(const std::vector<Op*>& ops) {
+  for (size_t i = ops.size(); i-- > 0;) TG_CHECK(differentiate(*ops[i]));
   return {};
 }
 
@@ -129,12 +129,7 @@ static void addOptionalResults(Op& op, Builder& builder) {
   auto types = infer(*whole, builder.module(), builder.item());
   assert(types && "a verified op infers");
   for (size_t i = op.results.size(); i < types->size(); ++i) {
-    op.results.push_back(std::make_unique<Value>());
-    Value& added = *op.results.back();
-    added.type = (*types)[i];
-    added.name = builder.names().unique(op.result()->name + "_saved");
-    added.loc = op.loc;
-    added.def = &op;
+    op.addResult((*types)[i], builder.names().unique(op.result()->name + "_saved"));
   }
 }
 
@@ -182,14 +177,16 @@ Result<void> GradEngine::differentiate(Op& op) {
 Result<void> GradEngine::byDecomposition(Op& op, const std::vector<Value*>& resultGrads) {
   std::vector<Value*> operands;
   for (const Operand& operand : op.operands) operands.push_back(operand.value);
-  size_t begin = func_.body.ops.size();
+  OpList& ops = func_.body.ops;
+  const Op* last = ops.back();
   std::vector<Value*> results = decompose(op, operands, builder_);
-  size_t end = func_.body.ops.size();
-  markActive(begin, end);
+  std::vector<Op*> made;
+  for (Op* each = last ? last->next() : ops.front(); each; each = each->next()) made.push_back(each);
+  markActive(made);
   for (size_t i = 0; i < results.size(); ++i)
     if (resultGrads[i]) accumulate(results[i], resultGrads[i]);
   bool outer = std::exchange(inDecomposition_, true);
-  TG_CHECK(backward(begin, end));
+  TG_CHECK(backward(made));
   inDecomposition_ = outer;
   return {};
 }
@@ -212,18 +209,16 @@ void GradEngine::nameAfter(Value* gradient, const Value* value) {
 
 void GradEngine::dropDead(const std::vector<Value*>& live) {
   auto& ops = func_.body.ops;
-  std::unordered_set<const Value*> needed(live.begin(), live.end());
-  std::vector<std::unique_ptr<Op>> kept;
-  while (ops.size() > forwardEnd_) {
-    std::unique_ptr<Op> op = std::move(ops.back());
-    ops.pop_back();
-    bool isNeeded = false;
-    for (const auto& result : op->results) isNeeded = isNeeded || needed.count(result.get());
-    if (!isNeeded) continue;
-    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { needed.insert(value); });
-    kept.push_back(std::move(op));
+  const std::unordered_set<const Value*> needed(live.begin(), live.end());
+  const Op* lastForward = forward_.empty() ? nullptr : forward_.back();
+  for (Op* op = ops.back(); op != lastForward;) {
+    Op* previous = op->previous();
+    const bool isNeeded = std::any_of(op->results.begin(), op->results.end(), [&](const auto& result) {
+      return !result->uses.empty() || needed.count(result.get());
+    });
+    if (!isNeeded) ops.erase(op);
+    op = previous;
   }
-  for (auto it = kept.rbegin(); it != kept.rend(); ++it) ops.push_back(std::move(*it));
 }
 
 }  // namespace tg

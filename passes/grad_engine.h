@@ -26,8 +26,8 @@ class GradEngine {
   Result<std::vector<Value*>> gradients(Value* loss, const std::vector<Value*>& wrt);
 
  private:
-  void markActive(size_t begin, size_t end);
-  Result<void> backward(size_t begin, size_t end);
+  void markActive(const std::vector<Op*>& ops);
+  Result<void> backward(const std::vector<Op*>& ops);
   Result<void> differentiate(Op& op);
   Result<void> byDecomposition(Op& op, const std::vector<Value*>& resultGrads);
   void accumulate(Value* value, Value* gradient);
@@ -39,7 +39,7 @@ class GradEngine {
   Item& func_;
   int64_t checkpoint_;
   DiagnosticHandler onRemark_;
-  size_t forwardEnd_ = 0;  ///< ops before this were there already
+  std::vector<Op*> forward_;  ///< the ops that were there already
   bool inDecomposition_ = false;
   std::unordered_set<const Value*> active_;  ///< depend on `wrt`
   std::unordered_map<const Value*, Value*> gradients_;

@@ -73,8 +73,8 @@ const Op* mainOp(const Op& fused) {
     }
   };
   const Op* best = nullptr;
-  for (const auto& op : fused.regions[0]->ops)
-    if (op->code != Opcode::yield && (!best || weight(*op) >= weight(*best))) best = op.get();
+  for (Op* op : fused.regions[0]->ops)
+    if (op->code != Opcode::yield && (!best || weight(*op) >= weight(*best))) best = op;
   return best;
 }
 
@@ -171,7 +171,7 @@ class FunctionLowering {
   KernelTable& kernels_;
   int64_t& loopsBytes_;  ///< of @loops so far
   const PassContext& context_;
-  std::vector<std::unique_ptr<Op>> out_;
+  OpList out_;
   std::unordered_map<const Value*, std::vector<const Op*>> readers_;
   std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
 };
@@ -206,7 +206,7 @@ void FunctionLowering::order(const std::vector<Access>& accesses, const Loc& loc
 
 void FunctionLowering::command(std::unique_ptr<Op> op, const std::vector<Access>& accesses) {
   order(accesses, op->loc);
-  std::vector<Operand> args;
+  OperandList args;
   for (const Access& access : accesses) args.push_back(argument(access));
   op->operands.push_back(Operand::keyword("args", std::move(args)));
   out_.push_back(std::move(op));
@@ -342,7 +342,7 @@ Result<void> FunctionLowering::dispatch(const Op& fused) {
   TG_CHECK(checkLimits(fused, *kernel, accesses));
   startValues(fused, *kernel, accesses);
   if (kernel->watched) accesses.push_back(watchWord(fused.loc));
-  std::vector<Operand> grid;
+  OperandList grid;
   for (int64_t extent : kernel->grid) grid.push_back(Operand::literal(extent));
   auto op = std::make_unique<Op>(Opcode::dispatch);
   op->loc = fused.loc;
@@ -394,7 +394,7 @@ FunctionLowering::Access FunctionLowering::watchWord(const Loc& loc) {
 
 /// Commits what was not written to its home already. The verifier has proved that no reader follows.
 void FunctionLowering::copies() {
-  for (const auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     if (op->code != Opcode::update) continue;
     const Item& symbol = *module_.storage(op->operands[0].text);
     Range from = placeOf({op->in(1)}, false);
@@ -406,7 +406,7 @@ void FunctionLowering::copies() {
 /// Values that the host reads keep their names and places.
 void FunctionLowering::homes() {
   std::unordered_map<const Value*, Value*> homeOf;
-  for (auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     if (op->code != Opcode::param_grad && op->code != Opcode::capture && op->code != Opcode::return_)
       continue;
     forEachUse(*op, [&](Value*& value) {
@@ -424,16 +424,17 @@ void FunctionLowering::homes() {
       value = home;
     });
   }
-  for (auto& op : func_.body.ops)
+  OpList& ops = func_.body.ops;
+  for (Op* op : ops.all())
     if (op->code == Opcode::param_grad || op->code == Opcode::capture || op->code == Opcode::return_)
-      out_.push_back(std::move(op));
+      out_.push_back(ops.take(op));
 }
 
 Result<void> FunctionLowering::run() {
   Error errors;
-  for (const auto& op : func_.body.ops)
-    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { readers_[value].push_back(op.get()); });
-  for (const auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops)
+    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { readers_[value].push_back(op); });
+  for (Op* op : func_.body.ops) {
     if (op->code == Opcode::fill) fill(*op);
     if (op->code != Opcode::fused) continue;
     if (auto lowered = dispatch(*op); !lowered) errors.append(lowered.takeError());

@@ -68,17 +68,16 @@ Op* startOf(Item& func) {
   const Op* end = func.body.terminator();
   if (!end || end->operands.empty()) return nullptr;
   const std::string wanted = "d_" + end->in(0)->name;
-  for (const auto& op : func.body.ops)
+  for (Op* op : func.body.ops)
     if (op->code == Opcode::constant && op->result()->name == wanted && op->result()->type.rank() == 0)
-      return op.get();
+      return op;
   return nullptr;
 }
 
-/// Ops built at the end of a function and then moved to a place in it.
+/// Ops built in front of an op of a function.
 class Insertion {
  public:
-  Insertion(Module& module, Item& func, const char* how)
-      : func_(func), builder_(&module, &func), first_(func.body.ops.size()) {
+  Insertion(Module& module, Item& func, const char* how) : builder_(&module, &func) {
     builder_.setLoc(derivedLoc(how, func.loc));
   }
   Builder& builder() { return builder_; }
@@ -90,19 +89,9 @@ class Insertion {
     return named(name,
                  {&builder_, builder_.create(Opcode::state, {Operand::symbol(state)}, {}, {type})->result()});
   }
-  /// Moves what was built in front of op `at`; gives the place behind it.
-  size_t place(size_t at) {
-    auto& ops = func_.body.ops;
-    const size_t made = ops.size() - first_;
-    std::rotate(ops.begin() + static_cast<long>(at), ops.begin() + static_cast<long>(first_), ops.end());
-    first_ += made;
-    return at + made;
-  }
 
  private:
-  Item& func_;
   Builder builder_;
-  size_t first_;
 };
 
 class LossScaling {
@@ -110,7 +99,7 @@ class LossScaling {
   LossScaling(Module& module, Item& train, Item& step, const MixedPrecisionOptions& options)
       : module_(module), train_(train), step_(step), options_(options) {}
 
-  void run(const Op& start) {
+  void run(Op& start) {
     declare(kScale, float_, Attr::of(options_.lossScale));
     declare(kGood, count_, Attr::of(int64_t{0}));
     seed(start);
@@ -127,33 +116,29 @@ class LossScaling {
   }
 
   /// The state takes the constant's place and name.
-  void seed(const Op& start) {
-    auto& ops = train_.body.ops;
-    const auto at = std::find_if(ops.begin(), ops.end(), [&](const auto& op) { return op.get() == &start; });
-    Op& op = **at;
-    op.code = Opcode::state;
-    op.operands = {Operand::symbol(kScale)};
-    op.attrs.clear();
-    scale_ = op.result();
+  void seed(Op& start) {
+    start.code = Opcode::state;
+    start.operands = {Operand::symbol(kScale)};
+    start.attrs.clear();
+    scale_ = start.result();
   }
 
   /// From each tg.param_grad on, its gradient is the divided one.
   void divide() {
     Insertion insertion(module_, train_, "mixed");
-    auto& ops = train_.body.ops;
-    size_t at = 0;
-    while (ops[at]->code != Opcode::param_grad) ++at;
+    Op* op = train_.body.ops.front();
+    while (op->code != Opcode::param_grad) op = op->next();
+    insertion.builder().setBefore(op);
     TensorExpr scale{&insertion.builder(), scale_};
     TensorExpr inverse = insertion.named("unscale", 1.0 / scale);
-    at = insertion.place(at);
-    for (; at < ops.size(); ++at) {
-      if (ops[at]->code != Opcode::param_grad) continue;
-      Value* grad = ops[at]->in(1);
-      TensorExpr divided = insertion.named(ops[at]->operands[0].text + "_grad",
-                                           TensorExpr{&insertion.builder(), grad} * inverse);
-      at = insertion.place(at);
-      for (size_t later = at; later < ops.size(); ++later)
-        forEachUse(*ops[later], [&](Value*& value) {
+    for (; op; op = op->next()) {
+      if (op->code != Opcode::param_grad) continue;
+      insertion.builder().setBefore(op);
+      Value* grad = op->in(1);
+      TensorExpr divided =
+          insertion.named(op->operands[0].text + "_grad", TensorExpr{&insertion.builder(), grad} * inverse);
+      for (Op* later = op; later; later = later->next())
+        forEachUse(*later, [&](Value*& value) {
           if (value == grad) value = divided.value;
         });
     }
@@ -163,12 +148,12 @@ class LossScaling {
   void adapt() {
     Insertion insertion(module_, step_, "mixed");
     Builder& builder = insertion.builder();
-    auto& ops = step_.body.ops;
-    const size_t count = ops.size();
+    Op* end = step_.body.ops.back();
+    builder.setBefore(end);
     TensorExpr finite;
-    for (size_t i = 0; i < count; ++i) {
-      if (ops[i]->code != Opcode::param_grad) continue;
-      TensorExpr largest = abs(TensorExpr{&builder, ops[i]->in(1)});
+    for (const Op* op = step_.body.ops.front(); op != end; op = op->next()) {
+      if (op->code != Opcode::param_grad) continue;
+      TensorExpr largest = abs(TensorExpr{&builder, op->in(1)});
       if (largest.rank() > 0) largest = largest.maxOver(allAxes(largest.rank()));
       TensorExpr fine = lt(largest, INFINITY);  // false of NaN too
       finite = finite ? finite.binary(Opcode::and_, fine) : fine;
@@ -187,7 +172,6 @@ class LossScaling {
     TensorExpr goodNext = insertion.named("good_next", select(finite, select(grows, zero, good), zero));
     builder.create(Opcode::update, {Operand::symbol(kScale), Operand::of(next.value)});
     builder.create(Opcode::update, {Operand::symbol(kGood), Operand::of(goodNext.value)});
-    insertion.place(count - 1);  // in front of the terminator
   }
 
   Module& module_;
@@ -230,7 +214,7 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
     if (const Item* old = module.storage(name))
       return precisionError(old->loc, 4,
                             fmt::format("the module has @{} already; mixed-precision runs once", name));
-  const Op* start = startOf(*train);
+  Op* start = startOf(*train);
   if (!start)
     return precisionError(
         train->loc, 5,
@@ -239,7 +223,7 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
                     train->name));
   Item* apply = module.func("apply");
   Item& step = apply && hasGradients(*apply) ? *apply : *train;
-  for (const auto& op : step.body.ops)
+  for (Op* op : step.body.ops)
     if (op->code == Opcode::update && module.storage(op->operands[0].text)->kind == ItemKind::param)
       return precisionError(
           op->loc, 6,

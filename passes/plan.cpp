@@ -42,11 +42,9 @@ using plan::Unit;
 /// Text order becomes execution order: commits come last.
 void moveUpdatesToEnd(Item& func) {
   auto& ops = func.body.ops;
-  auto isEnd = [](const std::unique_ptr<Op>& op) {
-    return op->code == Opcode::update || op->code == Opcode::return_;
-  };
-  std::stable_partition(ops.begin(), ops.end(), [&](const auto& op) { return !isEnd(op); });
-  std::stable_partition(ops.begin(), ops.end(), [](const auto& op) { return op->code != Opcode::return_; });
+  for (Opcode last : {Opcode::update, Opcode::return_})
+    for (Op* op : ops.all())
+      if (op->code == last) ops.push_back(ops.take(op));
 }
 
 /// A region that copies a parameter or state as it is at entry, for readers that outlive it: results,
@@ -54,8 +52,7 @@ void moveUpdatesToEnd(Item& func) {
 Op* copyOfEntry(Item& func, Value* source, NameTable& names) {
   auto op = std::make_unique<Op>(Opcode::fused);
   op->loc = derivedLoc("plan", source->loc);
-  op->regions.push_back(std::make_unique<Block>());
-  Block& body = *op->regions[0];
+  Block& body = *op->addRegion();
   Value* arg = body.addArg(source->type, names.unique(source->name));
   auto yield = std::make_unique<Op>(Opcode::yield);
   yield->operands.push_back(Operand::of(arg));
@@ -63,24 +60,17 @@ Op* copyOfEntry(Item& func, Value* source, NameTable& names) {
   body.ops.push_back(std::move(yield));
   op->operands.push_back(Operand::binding(arg, Operand::of(source)));
   op->setAttr("schedule", Attr::call("map", {}));
-  auto result = std::make_unique<Value>();
-  result->type = source->type;
-  result->name = names.unique(source->name);
-  result->def = op.get();
-  result->loc = op->loc;
-  op->results.push_back(std::move(result));
-  auto& ops = func.body.ops;
-  auto at = std::find_if(ops.begin(), ops.end(), [&](const auto& each) { return each.get() == source->def; });
-  return ops.insert(at + 1, std::move(op))->get();
+  op->addResult(source->type, names.unique(source->name));
+  return func.body.ops.insert(source->def->next(), std::move(op));
 }
 
 void copyEntryValues(Item& func) {
   std::optional<NameTable> names;  // only where something is copied
   std::vector<Op*> readers;
-  for (const auto& op : func.body.ops)
+  for (Op* op : func.body.ops)
     if (op->code == Opcode::update || op->code == Opcode::param_grad || op->code == Opcode::capture ||
         op->code == Opcode::return_)
-      readers.push_back(op.get());
+      readers.push_back(op);
   std::map<std::string, Value*> copies;  // by the source's name
   for (Op* op : readers)
     forEachUse(*op, [&](Value*& value) {
@@ -126,13 +116,13 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
   std::vector<plan::Sequence> sequences;
   for (const Item* func : module.all(ItemKind::func)) {
     std::map<std::string, std::string> updates;  // value -> symbol
-    for (const auto& op : func->body.ops)
+    for (Op* op : func->body.ops)
       if (op->code == Opcode::update) updates.emplace(op->in(1)->name, op->operands[0].text);
-    for (const auto& op : func->body.ops) {
+    for (Op* op : func->body.ops) {
       if (op->code != Opcode::fused) continue;
       for (int binding = 0; binding < op->numOperands(); ++binding) {
         if (op->operands[binding].items[0].kind != Operand::Kind::group) continue;
-        plan::Sequence sequence{{}, op.get(), true};
+        plan::Sequence sequence{{}, op, true};
         for (Value* value : bindingSources(*op, binding))
           if (plan::isSymbolRead(*value)) sequence.keys.push_back(keyOf.at(value->def->operands[0].text));
         if (sequence.keys.empty()) continue;
@@ -140,7 +130,7 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
         if (!settled) sequences.push_back(std::move(sequence));
       }
       for (const ResultSlot& slot : resultSlots(*op)) {
-        plan::Sequence wish{{}, op.get(), false};
+        plan::Sequence wish{{}, op, false};
         for (int member = 0; slot.group && member < slot.count; ++member) {
           auto update = updates.find(op->result(slot.first + member)->name);
           if (update != updates.end()) wish.keys.push_back(keyOf.at(update->second));

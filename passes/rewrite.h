@@ -16,22 +16,16 @@ namespace tg {
 
 /// Goes once through a function in text order. `fold` sees each op after the replacements so far; it
 /// may change the op in place, or return one value to stand for the op's only result, which drops the
-/// op. Pointers to dropped values stay unique until the end.
+/// op.
 inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
-  std::unordered_map<const Value*, Value*> replaced;
-  std::vector<std::unique_ptr<Op>> kept, dropped;
-  for (auto& op : func.body.ops) {
-    forEachUse(*op, [&](Value*& value) {
-      if (auto it = replaced.find(value); it != replaced.end()) value = it->second;
-    });
+  for (Op* op = func.body.ops.front(); op;) {
+    Op* next = op->next();
     if (Value* other = fold(*op)) {
-      replaced[op->result()] = other;
-      dropped.push_back(std::move(op));
-    } else {
-      kept.push_back(std::move(op));
+      op->result()->uses.replaceAll(other);
+      func.body.ops.erase(op);
     }
+    op = next;
   }
-  func.body.ops = std::move(kept);
 }
 
 /// Emits the primitives a composite stands for at the builder's place and returns its results. They take the
@@ -49,24 +43,19 @@ inline std::vector<Value*> expandOp(const Op& op, Builder& builder) {
 /// Replaces the composites of a function that `chosen` accepts by the primitives they stand for.
 inline void expandOps(Module& module, Item& func, const std::function<bool(const Op&)>& chosen) {
   auto expands = [&](const Op& op) { return op.info().has(table::composite) && chosen(op); };
-  if (std::none_of(func.body.ops.begin(), func.body.ops.end(), [&](const auto& op) { return expands(*op); }))
+  if (std::none_of(func.body.ops.begin(), func.body.ops.end(), [&](const Op* op) { return expands(*op); }))
     return;
   Builder builder(&module, &func);
-  std::vector<std::unique_ptr<Op>> old = std::move(func.body.ops), dropped;
-  func.body.ops.clear();
-  std::unordered_map<const Value*, Value*> replaced;
-  for (auto& op : old) {
-    forEachUse(*op, [&](Value*& value) {
-      if (auto it = replaced.find(value); it != replaced.end()) value = it->second;
-    });
-    if (!expands(*op)) {
-      func.body.ops.push_back(std::move(op));
-      continue;
+  for (Op* op = func.body.ops.front(); op;) {
+    Op* next = op->next();
+    if (expands(*op)) {
+      builder.setLoc(op->loc);
+      builder.setBefore(op);
+      std::vector<Value*> results = expandOp(*op, builder);
+      for (size_t i = 0; i < results.size(); ++i) op->results[i]->uses.replaceAll(results[i]);
+      func.body.ops.erase(op);
     }
-    builder.setLoc(op->loc);
-    std::vector<Value*> results = expandOp(*op, builder);
-    for (size_t i = 0; i < results.size(); ++i) replaced[op->results[i].get()] = results[i];
-    dropped.push_back(std::move(op));
+    op = next;
   }
 }
 

@@ -41,16 +41,14 @@ class Batch {
   Result<void> run() {
     TG_CHECK(resizeArguments());
     if (old_ == 0 || old_ == n_) return {};
-    const auto& ops = func_.body.ops;
-    for (size_t i = 0; i < ops.size(); ++i) {
-      const auto& results = ops[i]->results;
+    for (Op* op = func_.body.ops.front(); op; op = op->next()) {
       const auto done = [&](const auto& result) { return resizedOf(result.get()) != nullptr; };
-      if (std::any_of(results.begin(), results.end(), done)) continue;  // seen before `i` went back
-      if (const auto leaf = drawnForBatch(*ops[i]))
-        i = *leaf;
+      if (std::any_of(op->results.begin(), op->results.end(), done)) continue;  // seen before `op` went back
+      if (Op* leaf = drawnForBatch(*op))
+        op = leaf;
       else
-        TG_CHECK(visit(*ops[i]));
-      remember(*ops[i], i);
+        TG_CHECK(visit(*op));
+      remember(*op);
     }
     const Op* end = func_.body.terminator();
     for (size_t i = 0; end && i < func_.results.size() && i < end->operands.size(); ++i)
@@ -114,9 +112,9 @@ class Batch {
   }
 
   /// Keeps which values are random numbers and what is computed of them element by element.
-  void remember(const Op& op, size_t index) {
+  void remember(Op& op) {
     if (op.results.empty() || resizedOf(op.result())) return;
-    if (op.code == Opcode::random_uniform || op.code == Opcode::random_normal) drawn_[op.result()] = index;
+    if (op.code == Opcode::random_uniform || op.code == Opcode::random_normal) drawn_[op.result()] = &op;
     if (!isElementwise(op)) return;
     forEachUse(op, [&](Value* value) {
       if (auto it = drawn_.find(value); it != drawn_.end() && value->type.shape == op.result()->type.shape)
@@ -124,26 +122,26 @@ class Batch {
     });
   }
 
-  /// Gives random numbers that meet the batch in this op its extent; their op's index, to go on behind it.
-  std::optional<size_t> drawnForBatch(const Op& op) {
-    if (!isElementwise(op)) return {};
+  /// Gives random numbers that meet the batch in this op its extent; their op, to go on behind it.
+  Op* drawnForBatch(const Op& op) {
+    if (!isElementwise(op)) return nullptr;
     const Value* batch = nullptr;
     forEachUse(op, [&](Value* value) {
       if (const Resized* resized = resizedOf(value); resized && resized->axis >= 0 && !batch) batch = value;
     });
-    if (!batch) return {};
+    if (!batch) return nullptr;
     const Resized source = *resizedOf(batch);
     const int64_t before = source.before.shape[source.axis], now = batch->type.shape[source.axis];
-    std::optional<size_t> leaf;
+    Op* leaf = nullptr;
     forEachUse(op, [&](Value* value) {
       const int axis = value->type.rank() - source.before.rank() + source.axis;
       auto it = drawn_.find(value);
       if (leaf || it == drawn_.end() || axis < 0 || value->type.shape[axis] != before) return;
       leaf = it->second;
-      Value& drawn = *func_.body.ops[*leaf]->result();
+      Value& drawn = *leaf->result();
       resized_[&drawn] = {drawn.type, axis, source.inner};
       drawn.type.shape[axis] = now;
-      std::erase_if(drawn_, [&](const auto& each) { return each.second == *leaf; });
+      std::erase_if(drawn_, [&](const auto& each) { return each.second == leaf; });
     });
     return leaf;
   }
@@ -303,8 +301,7 @@ class Batch {
   int64_t reshaped_ = 1;  ///< `inner` of the reshape being looked at
   std::unordered_map<const Value*, Resized> resized_;
   std::unordered_map<const Value*, const Value*> suspects_;  ///< to the value that wrote the extent
-  std::unordered_map<const Value*, size_t>
-      drawn_;  ///< random numbers: to the index of the op that draws them
+  std::unordered_map<const Value*, Op*> drawn_;  ///< random numbers: to the index of the op that draws them
 };
 
 }  // namespace

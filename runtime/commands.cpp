@@ -94,7 +94,7 @@ DispatchStep dispatchOf(const Op& op) {
 
 std::vector<ProgramStep> programSteps(const Item& func) {
   std::vector<ProgramStep> steps;
-  for (const auto& op : func.body.ops) {
+  for (Op* op : func.body.ops) {
     if (op->code == Opcode::dispatch) steps.push_back({op->loc, dispatchOf(*op)});
     if (op->code == Opcode::barrier) steps.push_back({op->loc, BarrierStep{}});
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;

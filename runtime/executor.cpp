@@ -22,7 +22,7 @@ namespace {
 std::set<std::string> kernelsOf(const std::vector<const Item*>& funcs) {
   std::set<std::string> names;
   for (const Item* func : funcs)
-    for (const auto& op : func->body.ops)
+    for (Op* op : func->body.ops)
       if (op->code == Opcode::dispatch) names.insert(op->operands[0].text);
   return names;
 }
@@ -191,7 +191,7 @@ Result<void> Executor::makePipelines(const Module& module, Program& program,
                                      const std::set<std::string>& wanted) {
   std::set<std::string> watching;
   for (const Item* func : module.all(ItemKind::func))
-    for (const auto& op : func->body.ops)
+    for (Op* op : func->body.ops)
       if (watchedWord(*op)) watching.insert(op->operands[0].text);
   TG_TRY(Target target, targetOf(module.attrs));
   std::vector<vulkan::KernelCode> codes;
@@ -249,7 +249,7 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
   };
   Values& values = function.values;
   for (const auto& arg : func.body.args) TG_CHECK(add(values.inputs, arg->name, *arg));
-  for (const auto& op : func.body.ops) {
+  for (Op* op : func.body.ops) {
     if (op->code == Opcode::capture) TG_CHECK(add(values.captures, op->word("name"), *op->in(0)));
     if (op->code == Opcode::param_grad) TG_CHECK(add(values.grads, op->operands[0].text, *op->in(1)));
     if (op->code != Opcode::return_) continue;
@@ -274,7 +274,7 @@ Result<void> Executor::watch(const Item& func, const Program& program, Function&
   watched->iterations = device_->info().target.loopIterations;
   const int64_t wordBytes = byteSize(DType::u32);
   int64_t first = -1, words = 0;
-  for (const auto& op : func.body.ops) {
+  for (Op* op : func.body.ops) {
     const Operand* word = watchedWord(*op);
     if (!word) continue;
     const int64_t offset = word->items[0].integer;

@@ -29,7 +29,7 @@ class Stopwatch {
 
 std::map<std::string, Type, std::less<>> capturesOf(const Item& func) {
   std::map<std::string, Type, std::less<>> out;
-  for (const auto& op : func.body.ops)
+  for (Op* op : func.body.ops)
     if (op->code == Opcode::capture) out.emplace(op->word("name"), op->in(0)->type);
   return out;
 }

@@ -30,14 +30,14 @@ struct Subject {
 };
 
 std::string mainOp(const Op& fused) {
-  const Op* main = fused.regions[0]->ops.front().get();
-  for (const auto& op : fused.regions[0]->ops) {
+  const Op* main = fused.regions[0]->ops.front();
+  for (Op* op : fused.regions[0]->ops) {
     using table::Fusion;
     const Fusion kind = op->info().fusion;
     const bool reads = std::any_of(op->operands.begin(), op->operands.end(),
                                    [](const Operand& operand) { return operand.value != nullptr; });
     if (kind == Fusion::view || !reads || op->code == Opcode::yield) continue;
-    main = op.get();
+    main = op;
     if (kind != Fusion::map) break;
   }
   return std::string(main->info().name);
@@ -54,7 +54,7 @@ std::vector<Subject> subjectsOf(const Module& module, const Target& target) {
   std::vector<Subject> out;
   std::map<std::string, size_t> known;
   for (const Item* func : module.all(ItemKind::func))
-    for (const auto& op : func->body.ops) {
+    for (Op* op : func->body.ops) {
       if (op->code != Opcode::fused) continue;
       const std::string key = tuningKey(*op);
       if (auto found = known.find(key); found != known.end()) {
@@ -64,7 +64,7 @@ std::vector<Subject> subjectsOf(const Module& module, const Target& target) {
       std::vector<Attr> schedules = scheduleCandidates(*op, target);
       if (schedules.size() < 2 || !spansBindings(*op, target)) continue;
       known.emplace(key, out.size());
-      Subject subject{op.get(), {}};
+      Subject subject{op, {}};
       subject.region.key = key;
       subject.region.label = fmt::format("{}: {}", op->result()->name, mainOp(*op));
       subject.region.source = locString(op->loc);
@@ -77,7 +77,7 @@ std::vector<Subject> subjectsOf(const Module& module, const Target& target) {
 
 void renameInside(Block& block, NameTable& names) {
   for (auto& arg : block.args) arg->name = names.unique(arg->name);
-  for (auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (auto& result : op->results) result->name = names.unique(result->name);
     for (auto& region : op->regions) renameInside(*region, names);
   }
@@ -124,7 +124,7 @@ int64_t idsOf(const Item& body, const Value* operand) {
     while (ids->def && ids->def->info().fusion == table::Fusion::view) ids = ids->def->in(0);
     if (ids == operand) limit = limit ? std::min(limit, rows) : rows;
   };
-  for (const auto& op : body.body.ops) {
+  for (Op* op : body.body.ops) {
     if (op->code == Opcode::scatter_add) note(op->in(0), op->intAttr("rows"));
     if (op->code == Opcode::cross_entropy_grad) note(op->in(1), op->in(0)->type.shape.back());
   }

@@ -31,14 +31,14 @@ Operand KernelBuilder::operand(const KV& value) {
   return Operand::literal(static_cast<int64_t>(value.number));
 }
 
-std::vector<Operand> KernelBuilder::slotsOf(std::span<const KV> values) {
-  std::vector<Operand> slots;
+OperandList KernelBuilder::slotsOf(std::span<const KV> values) {
+  OperandList slots;
   slots.reserve(values.size());
   for (const KV& value : values) slots.push_back(operand(value));
   return slots;
 }
 
-Op* KernelBuilder::place(int level, Opcode code, std::vector<Operand> operands, std::span<const Type> results,
+Op* KernelBuilder::place(int level, Opcode code, OperandList operands, std::span<const Type> results,
                          AttrList attrs) {
   auto op = std::make_unique<Op>(code);
   op->operands = std::move(operands);
@@ -57,7 +57,7 @@ Op* KernelBuilder::place(int level, Opcode code, std::vector<Operand> operands, 
   hint_.clear();
   Block* block = scopes_[static_cast<size_t>(level)].block;
   block->ops.push_back(std::move(op));
-  return block->ops.back().get();
+  return block->ops.back();
 }
 
 KV KernelBuilder::valueAt(Value* value, int level) {
@@ -275,7 +275,7 @@ std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, con
     op->operands = {Operand::binding(index, operand(from)), Operand::keyword("to", {operand(to)})};
     if (!step.is(1)) op->operands.push_back(Operand::keyword("step", {operand(step)}));
     std::vector<KV> carried;
-    std::vector<Operand> bindings;
+    OperandList bindings;
     for (const KV& start : init) {
       Value* arg = block->addArg(start.type, names_.unique("acc"));
       KV inside;
@@ -302,7 +302,7 @@ std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, con
     Block* outer = scopes_.back().block;
     outer->ops.push_back(std::move(op));
     for (size_t i = 0; i < init.size(); ++i)
-      results.push_back(result(outer->ops.back().get(), level, static_cast<int>(i)));
+      results.push_back(result(outer->ops.back(), level, static_cast<int>(i)));
   });
   return results;
 }

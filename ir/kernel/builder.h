@@ -197,9 +197,8 @@ class KernelBuilder {
     if (fresh) entry->second = make()->result();
     return valueAt(entry->second, level);
   }
-  Op* place(int level, Opcode code, std::vector<Operand> operands, std::span<const Type> results,
-            AttrList attrs = {});
-  Op* place(int level, Opcode code, std::vector<Operand> operands, std::initializer_list<Type> results,
+  Op* place(int level, Opcode code, OperandList operands, std::span<const Type> results, AttrList attrs = {});
+  Op* place(int level, Opcode code, OperandList operands, std::initializer_list<Type> results,
             AttrList attrs = {}) {
     return place(level, code, std::move(operands), std::span(results.begin(), results.size()),
                  std::move(attrs));
@@ -207,7 +206,7 @@ class KernelBuilder {
   static KV valueAt(Value* value, int level);
   static KV result(Op* op, int level, int index = 0) { return valueAt(op->result(index), level); }
   static Operand operand(const KV& value);
-  static std::vector<Operand> slotsOf(std::span<const KV> values);
+  static OperandList slotsOf(std::span<const KV> values);
   Operand element(Value* buffer, const std::vector<KV>& index) const;
   KV reduce(Opcode code, const KV& x, std::string_view kind);
   std::vector<KV> bodyOf(Block* block, bool guard, const std::function<std::vector<KV>()>& body);

@@ -27,7 +27,7 @@ KV KernelBuilder::dim(Value* buffer, int axis) {
 
 std::vector<KV> KernelBuilder::call(std::string_view function, const std::vector<KV>& inputs,
                                     const std::vector<Type>& results) {
-  std::vector<Operand> slots{Operand::symbol(std::string(function))};
+  OperandList slots{Operand::symbol(std::string(function))};
   int level = 0;
   for (const KV& input : inputs) {
     slots.push_back(operand(input));

@@ -188,7 +188,7 @@ void Counter::need(const Operand& operand) {
 
 void Counter::findControl(const Block& block) {
   blocks_.push_back(&block);
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     if (op->code == Opcode::k_if) need(op->operands[0]);
     if (op->code == Opcode::k_for) {
       need(op->operands[0].items[0]);
@@ -356,7 +356,7 @@ void Counter::loop(const Op& op, double weight) {
 
 void Counter::follow(const Block& block, double weight) {
   times_[&block] += weight;
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     if (op->code == Opcode::k_if)
       branch(*op, weight);
     else if (op->code == Opcode::k_for)
@@ -396,7 +396,7 @@ void Counter::charge(const Op& op, double times) {
 }
 
 void Counter::charge(const Block& block, double times) {
-  for (const auto& op : block.ops) charge(*op, times);
+  for (Op* op : block.ops) charge(*op, times);
 }
 
 KernelCost Counter::run() {

@@ -48,8 +48,8 @@ const Item* customKernel(const Op& custom, const Module& module) {
 
 const Op* customOf(const Op& fused) {
   if (fused.regions.empty()) return nullptr;
-  for (const auto& op : fused.regions[0]->ops)
-    if (op->code == Opcode::custom) return op.get();
+  for (Op* op : fused.regions[0]->ops)
+    if (op->code == Opcode::custom) return op;
   return nullptr;
 }
 

@@ -238,8 +238,8 @@ void FormsBuilder::run() {
 void FormsBuilder::visit(const Block& block, int scope) {
   f_.blockScope_[&block] = scope;
   for (const auto& arg : block.args) f_.argBlock_[arg.get()] = &block;
-  for (const auto& op : block.ops) {
-    f_.blockOf_[op.get()] = &block;
+  for (Op* op : block.ops) {
+    f_.blockOf_[op] = &block;
     if (op->code == Opcode::k_if)
       visitIf(*op, scope);
     else if (op->code == Opcode::k_for)

@@ -220,11 +220,11 @@ Result<Types> extent(const Op& op) {
 
 const Op* yieldOf(const Block& body) {
   if (body.ops.empty() || body.ops.back()->code != Opcode::k_yield) return nullptr;
-  return body.ops.back().get();
+  return body.ops.back();
 }
 
-const std::vector<Operand>& iterArgs(const Op& loop) {
-  static const std::vector<Operand> kNone;
+const OperandList& iterArgs(const Op& loop) {
+  static const OperandList kNone;
   const Operand* keyword = loop.keyword("iter_args");
   return keyword ? keyword->items : kNone;
 }
@@ -250,9 +250,8 @@ Type literalType(const Op& op) {
 
 Type operandType(const Op& op, const Operand& operand) {
   if (!operand.isLiteral()) return operand.value->type;
-  if (op.code == Opcode::k_subgroup_shuffle && &operand != op.operands.data())
-    return Type::scalar(DType::u32);
-  if (op.code == Opcode::k_select && &operand == op.operands.data()) return Type::scalar(DType::i1);
+  if (op.code == Opcode::k_subgroup_shuffle && &operand != &op.operands[0]) return Type::scalar(DType::u32);
+  if (op.code == Opcode::k_select && &operand == &op.operands[0]) return Type::scalar(DType::i1);
   return literalType(op);
 }
 

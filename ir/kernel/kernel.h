@@ -62,7 +62,7 @@ constexpr int64_t kExactWords = 11;
 const Op* yieldOf(const Block& body);
 
 /// The iter_args of a `tgk.for` as bindings (block argument, first value); empty when missing.
-const std::vector<Operand>& iterArgs(const Op& loop);
+const OperandList& iterArgs(const Op& loop);
 
 /// Whether every invocation of a workgroup, or of each of its subgroups, holds the same value, for all values
 /// of one kernel.

@@ -11,8 +11,6 @@
 namespace tg {
 namespace {
 
-using Ops = std::vector<std::unique_ptr<Op>>;
-
 bool isExpanded(Opcode code) {
   switch (code) {
   case Opcode::k_round:
@@ -37,36 +35,24 @@ class Expander {
  public:
   explicit Expander(Item& kernel) : names_(kernel) {}
 
-  /// Rebuilds a block op by op.
   void block(Block& block) {
-    Ops before = std::exchange(block.ops, {});
-    for (auto& op : before) emit(std::move(op), block.ops);
+    for (Op* op = block.ops.front(); op;) {
+      Op* next = op->next();
+      for (auto& region : op->regions) this->block(*region);
+      if (isExpanded(op->code)) expand(*op, block.ops);
+      op = next;
+    }
   }
 
  private:
-  void emit(std::unique_ptr<Op> op, Ops& out);
-  void expand(Op& op, Ops& out);
+  void expand(Op& op, OpList& ops);
 
   NameTable names_;
-  std::unordered_map<const Value*, Value*> replaced_;
-  Ops gone_;  ///< their results' addresses stay taken while replaced_ knows them
 };
 
-void Expander::emit(std::unique_ptr<Op> op, Ops& out) {
-  forEachUse(*op, [&](Value*& value) {
-    if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
-  });
-  if (isExpanded(op->code)) {
-    expand(*op, out);
-    gone_.push_back(std::move(op));
-    return;
-  }
-  for (auto& region : op->regions) block(*region);
-  out.push_back(std::move(op));
-}
-
-/// Builds the function's form in a kernel of its own and moves it here. The last op takes the result's name.
-void Expander::expand(Op& op, Ops& out) {
+/// Builds the function's form in a kernel of its own and moves it into the op's place. The last op takes the
+/// result's name.
+void Expander::expand(Op& op, OpList& ops) {
   Item scratch;
   scratch.kind = ItemKind::kernel;
   KernelBuilder builder(&scratch);
@@ -84,15 +70,16 @@ void Expander::expand(Op& op, Ops& out) {
     operands.push_back(x);
   }
   KV form = lowerScalar(builder, op.info().scalar, operands);
-  for (auto& made : scratch.body.ops) {
+  for (Op* made : scratch.body.ops) {
     made->loc = op.loc;
     for (auto& result : made->results) {
       result->loc = op.loc;
       result->name = result.get() == form.value ? op.result()->name : names_.unique(result->name);
     }
-    out.push_back(std::move(made));
   }
-  replaced_[op.result()] = form.value;
+  ops.splice(&op, scratch.body.ops, scratch.body.ops.front());
+  op.result()->uses.replaceAll(form.value);
+  ops.erase(&op);
 }
 
 }  // namespace

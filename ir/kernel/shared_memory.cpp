@@ -38,7 +38,7 @@ bool meetsInside(const Op& op, const Value* buffer) {
   });
 }
 
-/// A shared buffer of the kernel's body and the first and last op there that access it.
+/// A shared buffer of the kernel's body and the places of the first and last op there that access it.
 struct Range {
   Value* buffer;
   size_t first, last;
@@ -46,16 +46,15 @@ struct Range {
 
 class Overlap {
  public:
-  explicit Overlap(Item& kernel) : kernel_(kernel), ops_(kernel.body.ops) {}
+  explicit Overlap(Item& kernel) : kernel_(kernel), ops_(kernel.body.ops.all()) {}
   void run();
 
  private:
   std::optional<Range> rangeOf(Value* buffer) const;
   bool apart(const Range& earlier, const Range& later) const;
-  void replace(const Value* from, Value* to);
 
   Item& kernel_;
-  std::vector<std::unique_ptr<Op>>& ops_;
+  std::vector<Op*> ops_;  ///< of the body, by their places
 };
 
 std::optional<Range> Overlap::rangeOf(Value* buffer) const {
@@ -89,23 +88,14 @@ std::optional<Shape> shapeOfBoth(const Type& a, const Type& b) {
   return first ? a.shape : b.shape;
 }
 
-void Overlap::replace(const Value* from, Value* to) {
-  walk(kernel_.body, [&](Op& op) {
-    forEachUse(op, [&](Value*& value) {
-      if (value == from) value = to;
-    });
-  });
-}
-
 void Overlap::run() {
   std::vector<Range> ranges, kept;
-  for (const auto& op : ops_) {
+  for (const Op* op : ops_) {
     if (op->code != Opcode::k_shared) continue;
     if (std::optional<Range> range = rangeOf(op->result())) ranges.push_back(*range);
   }
   std::stable_sort(ranges.begin(), ranges.end(),
                    [](const Range& a, const Range& b) { return a.first < b.first; });
-  std::vector<const Value*> gone;
   for (const Range& range : ranges) {
     auto earlier = std::find_if(kept.begin(), kept.end(), [&](const Range& each) {
       return shapeOfBoth(each.buffer->type, range.buffer->type) && apart(each, range);
@@ -116,12 +106,9 @@ void Overlap::run() {
     }
     earlier->buffer->type.shape = *shapeOfBoth(earlier->buffer->type, range.buffer->type);
     earlier->last = range.last;
-    replace(range.buffer, earlier->buffer);
-    gone.push_back(range.buffer);
+    range.buffer->uses.replaceAll(earlier->buffer);
+    kernel_.body.ops.erase(range.buffer->def);
   }
-  std::erase_if(ops_, [&](const auto& op) {
-    return op->code == Opcode::k_shared && std::find(gone.begin(), gone.end(), op->result()) != gone.end();
-  });
 }
 
 }  // namespace

@@ -138,23 +138,21 @@ class OutsideIndices {
   explicit OutsideIndices(Item& kernel) : names_(kernel) { block(kernel.body); }
 
  private:
-  using Ops = std::vector<std::unique_ptr<Op>>;
-
   void block(Block& block) {
-    Ops out;
-    for (auto& op : block.ops) {
+    for (Op* op : block.ops) {
       for (auto& region : op->regions) this->block(*region);
       for (Operand& operand : op->operands)
         while (operand.kind == Operand::Kind::element && axisOutside(operand) >= 0)
-          asValue(operand.items[static_cast<size_t>(axisOutside(operand))], op->loc, out);
-      out.push_back(std::move(op));
+          asValue(operand.items[static_cast<size_t>(axisOutside(operand))], *op);
     }
-    block.ops = std::move(out);
   }
 
-  void asValue(Operand& index, const Loc& loc, Ops& out) {
-    out.push_back(literalValue(index, Type::scalar(DType::u32), names_.unique("outside"), loc));
-    index = Operand::of(out.back()->result());
+  void asValue(Operand& index, Op& op) {
+    index.value =
+        op.list()
+            ->insert(&op, literalValue(index, Type::scalar(DType::u32), names_.unique("outside"), op.loc))
+            ->result();
+    index.kind = Operand::Kind::value;
   }
 
   NameTable names_;
@@ -164,7 +162,7 @@ class OutsideIndices {
 
 Result<void> checkIndices(const Item& kernel, const std::vector<Shape>& shapes) {
   const auto& args = kernel.body.args;
-  for (const auto& op : kernel.body.ops) {
+  for (Op* op : kernel.body.ops) {
     const Operand* element = elementOf(*op);
     int param = element ? parameterIndex(kernel, element->value) : -1;
     for (size_t axis = 0; param >= 0 && axis < element->items.size(); ++axis) {

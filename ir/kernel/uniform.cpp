@@ -60,7 +60,7 @@ bool Uniformity::resultUniform(const Op& op) const {
 }
 
 void Uniformity::visit(const Block& body) {
-  for (const auto& op : body.ops) {
+  for (Op* op : body.ops) {
     if (op->code == Opcode::k_if) {
       visitIf(*op);
     } else if (op->code == Opcode::k_for) {

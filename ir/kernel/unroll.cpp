@@ -76,7 +76,7 @@ class Iterations {
   }
   double of(const Block& block) {
     double sum = 0;
-    for (const auto& op : block.ops) {
+    for (Op* op : block.ops) {
       double inner = 0;
       for (const auto& region : op->regions) inner += of(*region);
       if (op->code != Opcode::k_for) {
@@ -105,25 +105,23 @@ class Unroller {
   bool once(Iterations& iterations) {
     best_ = {};
     find(kernel_.body, 1, iterations);
-    if (!best_.block) return false;
-    repeat(*best_.block, best_.at, best_.bounds);
+    if (!best_.loop) return false;
+    repeat(*best_.loop, best_.bounds);
     return true;
   }
 
  private:
   struct Place {
-    Block* block = nullptr;
-    size_t at = 0;
+    Op* loop = nullptr;
     Bounds bounds;
     double runs = 0;
   };
-  using Ops = std::vector<std::unique_ptr<Op>>;
 
   void find(Block& block, double runs, Iterations& iterations);
-  void repeat(Block& block, size_t at, const Bounds& bounds);
-  Value* define(Opcode code, std::vector<Operand> operands, const Value& like, Ops& out);
-  Value* asValue(Operand& operand, const Value& like, Ops& out);
-  void copyBody(const Op& loop, Value* index, std::vector<Operand>& carried, Ops& out);
+  void repeat(Op& loop, const Bounds& bounds);
+  Value* define(Opcode code, OperandList operands, const Value& like, OpList& out);
+  Value* asValue(Operand& operand, const Value& like, OpList& out);
+  void copyBody(const Op& loop, Value* index, OperandList& carried, OpList& out);
 
   Item& kernel_;
   NameTable names_;
@@ -131,33 +129,24 @@ class Unroller {
 };
 
 void Unroller::find(Block& block, double runs, Iterations& iterations) {
-  for (size_t i = 0; i < block.ops.size(); ++i) {
-    Op& op = *block.ops[i];
-    const bool loop = op.code == Opcode::k_for;
-    const double inside = loop ? runs * static_cast<double>(iterations.trips(op).value_or(0)) : runs;
-    for (auto& region : op.regions) find(*region, inside, iterations);
-    if (!loop || inside <= best_.runs || holdsLoop(*op.regions[0])) continue;
-    const auto bounds = iterations.bounds(op);
-    if (bounds && bounds->trips > 0 && opsIn(*op.regions[0]) * 2 <= kMostOps)
-      best_ = {&block, i, *bounds, inside};
+  for (Op* op : block.ops) {
+    const bool loop = op->code == Opcode::k_for;
+    const double inside = loop ? runs * static_cast<double>(iterations.trips(*op).value_or(0)) : runs;
+    for (auto& region : op->regions) find(*region, inside, iterations);
+    if (!loop || inside <= best_.runs || holdsLoop(*op->regions[0])) continue;
+    const auto bounds = iterations.bounds(*op);
+    if (bounds && bounds->trips > 0 && opsIn(*op->regions[0]) * 2 <= kMostOps) best_ = {op, *bounds, inside};
   }
 }
 
-Value* Unroller::define(Opcode code, std::vector<Operand> operands, const Value& like, Ops& out) {
-  auto op = std::make_unique<Op>(code);
+Value* Unroller::define(Opcode code, OperandList operands, const Value& like, OpList& out) {
+  Op* op = out.push_back(std::make_unique<Op>(code));
   op->operands = std::move(operands);
   op->loc = like.loc;
-  auto value = std::make_unique<Value>();
-  value->type = like.type;
-  value->name = names_.unique(like.name);
-  value->def = op.get();
-  value->loc = like.loc;
-  op->results.push_back(std::move(value));
-  out.push_back(std::move(op));
-  return out.back()->result();
+  return op->addResult(like.type, names_.unique(like.name));
 }
 
-Value* Unroller::asValue(Operand& operand, const Value& like, Ops& out) {
+Value* Unroller::asValue(Operand& operand, const Value& like, OpList& out) {
   if (!operand.value) {
     out.push_back(literalValue(operand, like.type, names_.unique(like.name), like.loc));
     operand = Operand::of(out.back()->result());
@@ -166,12 +155,12 @@ Value* Unroller::asValue(Operand& operand, const Value& like, Ops& out) {
 }
 
 /// One iteration with this index: `carried` goes in, and what the body yields comes out.
-void Unroller::copyBody(const Op& loop, Value* index, std::vector<Operand>& carried, Ops& out) {
+void Unroller::copyBody(const Op& loop, Value* index, OperandList& carried, OpList& out) {
   std::unordered_map<const Value*, Value*> map{{loop.operands[0].value, index}};
   const auto& args = iterArgs(loop);
   for (size_t k = 0; k < args.size(); ++k) map[args[k].value] = asValue(carried[k], *args[k].value, out);
-  for (const auto& op : loop.regions[0]->ops) {
-    if (op.get() == loop.regions[0]->terminator()) break;
+  for (Op* op : loop.regions[0]->ops) {
+    if (op == loop.regions[0]->terminator()) break;
     out.push_back(cloneOp(*op, map));
     rename(*out.back(), names_);
   }
@@ -184,25 +173,24 @@ void Unroller::copyBody(const Op& loop, Value* index, std::vector<Operand>& carr
 }
 
 /// The loop with fewer iterations of several bodies, then the iterations that are left over.
-void Unroller::repeat(Block& block, size_t at, const Bounds& bounds) {
-  std::unique_ptr<Op> loop = std::move(block.ops[at]);
-  const int64_t fit = static_cast<int64_t>(kMostOps / opsIn(*loop->regions[0]));
+void Unroller::repeat(Op& loop, const Bounds& bounds) {
+  const int64_t fit = static_cast<int64_t>(kMostOps / opsIn(*loop.regions[0]));
   const int64_t copies = std::min({bounds.trips, kMostCopies, fit});
   int64_t rounds = bounds.trips / copies;
   if (rounds == 1) rounds = 0;
-  const Value& index = *loop->operands[0].value;
-  const auto& args = iterArgs(*loop);
-  std::vector<Operand> carried;
+  const Value& index = *loop.operands[0].value;
+  const auto& args = iterArgs(loop);
+  OperandList carried;
   for (const Operand& each : args) carried.push_back(each.items[0]);
-  Ops out;
+  OpList out;
   if (rounds > 0) {
     auto shorter = std::make_unique<Op>(Opcode::k_for);
-    shorter->loc = loop->loc;
+    shorter->loc = loop.loc;
     auto body = std::make_unique<Block>();
     Value* round = body->addArg(index.type, names_.unique(index.name));
     shorter->operands = {Operand::binding(round, Operand::literal(int64_t{0})),
                          Operand::keyword("to", {Operand::literal(rounds)})};
-    std::vector<Operand> bindings, inside;
+    OperandList bindings, inside;
     for (size_t k = 0; k < args.size(); ++k) {
       Value* arg = body->addArg(args[k].value->type, names_.unique(args[k].value->name));
       bindings.push_back(Operand::binding(arg, carried[k]));
@@ -216,40 +204,30 @@ void Unroller::repeat(Block& block, size_t at, const Bounds& bounds) {
       Value* own = behind == 0 ? first
                                : define(Opcode::k_add, {Operand::of(first), Operand::literal(behind)}, index,
                                         body->ops);
-      copyBody(*loop, own, inside, body->ops);
+      copyBody(loop, own, inside, body->ops);
     }
     auto yield = std::make_unique<Op>(Opcode::k_yield);
-    yield->loc = loop->loc;
+    yield->loc = loop.loc;
     yield->operands = std::move(inside);
     body->ops.push_back(std::move(yield));
     shorter->regions.push_back(std::move(body));
     carried.clear();
-    for (const auto& result : loop->results) {
-      auto value = std::make_unique<Value>();
-      value->type = result->type;
-      value->name = names_.unique(result->name);
+    for (const auto& result : loop.results) {
+      Value* value = shorter->addResult(result->type, names_.unique(result->name));
       value->loc = result->loc;
-      value->def = shorter.get();
-      shorter->results.push_back(std::move(value));
-      carried.push_back(Operand::of(shorter->results.back().get()));
+      carried.push_back(Operand::of(value));
     }
     out.push_back(std::move(shorter));
   }
   for (int64_t i = rounds * copies; i < bounds.trips; ++i) {
     Operand own = Operand::literal(bounds.from + i * bounds.step);
-    copyBody(*loop, asValue(own, index, out), carried, out);
+    copyBody(loop, asValue(own, index, out), carried, out);
   }
-  std::unordered_map<const Value*, Value*> replaced;
   for (size_t k = 0; k < args.size(); ++k)
-    replaced[loop->result(static_cast<int>(k))] = asValue(carried[k], *args[k].value, out);
-  block.ops.erase(block.ops.begin() + static_cast<std::ptrdiff_t>(at));
-  block.ops.insert(block.ops.begin() + static_cast<std::ptrdiff_t>(at), std::make_move_iterator(out.begin()),
-                   std::make_move_iterator(out.end()));
-  walk(kernel_.body, [&](Op& op) {
-    forEachUse(op, [&](Value*& value) {
-      if (auto it = replaced.find(value); it != replaced.end()) value = it->second;
-    });
-  });
+    loop.result(static_cast<int>(k))->uses.replaceAll(asValue(carried[k], *args[k].value, out));
+  OpList& ops = *loop.list();
+  ops.splice(&loop, out, out.front());
+  ops.erase(&loop);
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ void KernelVerifier::parameter(const Value& value) {
 }
 
 void KernelVerifier::body(const Block& block) {
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     bool last = op == block.ops.back();
     if (op->code == Opcode::k_yield && (!last || &block == &kernel_.body))
       opError(*op, "yield", "a yield ends a body of if or for");
@@ -191,7 +191,7 @@ void KernelVerifier::body(const Block& block) {
     for (const auto& result : op->results)
       visible_.insert(result.get());  // also of a bad op: one error is enough
   }
-  for (const auto& op : block.ops)
+  for (Op* op : block.ops)
     for (const auto& result : op->results) leave(*result);
 }
 
@@ -356,7 +356,7 @@ void addParting(Error& error, const Op& parting, const Uniformity& uniformity) {
 /// Barriers and reductions stand only where all invocations of a workgroup arrive.
 /// `parting` is the op around that not all may enter, or null.
 void KernelVerifier::meetings(const Block& block, const Op* parting, const Uniformity& uniformity) {
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     bool meets = op->code == Opcode::k_barrier || op->code == Opcode::k_workgroup_reduce;
     if (meets && parting) {
       Error error = failAt(
@@ -366,13 +366,13 @@ void KernelVerifier::meetings(const Block& block, const Op* parting, const Unifo
       errors_.append(std::move(error));
     }
     for (const auto& region : op->regions)
-      meetings(*region, parting || entersUniformly(*op, uniformity) ? parting : op.get(), uniformity);
+      meetings(*region, parting || entersUniformly(*op, uniformity) ? parting : op, uniformity);
   }
 }
 
 /// A subgroup makes and uses matrices as one: all its invocations arrive, with the same places.
 void KernelVerifier::matrices(const Block& block, const Op* parting, const Uniformity& uniformity) {
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     bool given = std::all_of(op->operands.begin(), op->operands.end(), [&](const Operand& operand) {
       return operand.value && operand.value->type.isCoopmat() ? true : uniformity.uniform(operand);
     });
@@ -388,7 +388,7 @@ void KernelVerifier::matrices(const Block& block, const Op* parting, const Unifo
       errors_.append(std::move(error));
     }
     for (const auto& region : op->regions)
-      matrices(*region, parting || entersUniformly(*op, uniformity) ? parting : op.get(), uniformity);
+      matrices(*region, parting || entersUniformly(*op, uniformity) ? parting : op, uniformity);
   }
 }
 

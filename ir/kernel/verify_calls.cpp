@@ -65,11 +65,11 @@ CallGraph::CallGraph(const Module& module) {
 
 void CallGraph::collect(Node& node, const Block& block, int depth) {
   node.depth = std::max(node.depth, depth);
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     ++node.ops;
     if (auto callee = op->code == Opcode::k_call ? funcs_.find(op->operands[0].text) : funcs_.end();
         callee != funcs_.end())
-      node.calls.push_back({op.get(), callee->second, depth});
+      node.calls.push_back({op, callee->second, depth});
     for (const auto& region : op->regions) collect(node, *region, depth + 1);
   }
 }

@@ -11,8 +11,6 @@
 namespace tg {
 namespace {
 
-using Ops = std::vector<std::unique_ptr<Op>>;
-
 class Watcher {
  public:
   explicit Watcher(Item& kernel)
@@ -24,29 +22,28 @@ class Watcher {
 
  private:
   void block(Block& block) {
-    Ops out;
-    for (auto& op : block.ops) {
+    for (Op* op = block.ops.front(); op;) {
+      Op* next = op->next();
       for (auto& region : op->regions) this->block(*region);
-      Op& each = *op;
-      out.push_back(std::move(op));
-      if (each.code == Opcode::k_for) watch(each, out);
+      if (op->code == Opcode::k_for) watch(*op, next);
+      op = next;
     }
-    block.ops = std::move(out);
   }
 
-  /// A carried value that is the next index in each trip, and behind the loop what it must have reached.
-  void watch(Op& loop, Ops& out) {
+  /// A carried value that is the next index in each trip, and between the loop and `behind` a look whether it
+  /// has reached what it must.
+  void watch(Op& loop, Op* behind) {
     Block& body = *loop.regions[0];
     const Operand from = loop.operands[0].items[0], to = loop.keyword("to")->items[0];
     const Operand* step = loop.keyword("step");
     const Operand by = step ? step->items[0] : Operand::literal(int64_t{1});
     while (loop.results.size() < iterArgs(loop).size())
       result(loop, iterArgs(loop)[loop.results.size()].value->type, "unread");
-    std::unique_ptr<Op> yield = takeYield(body, loop.loc);
+    if (!yieldOf(body)) make(Opcode::k_yield, {}, loop.loc, body.ops, nullptr);
+    Op* yield = body.ops.back();
     // Saturated, so that the last index does not wrap around and look as if it were below the limit.
-    Op& next = make(Opcode::k_add_sat, {Operand::of(loop.operands[0].value), by}, loop.loc, body.ops);
+    Op& next = make(Opcode::k_add_sat, {Operand::of(loop.operands[0].value), by}, loop.loc, body.ops, yield);
     yield->operands.push_back(Operand::of(result(next, Type::scalar(DType::u32), "next_index")));
-    body.ops.push_back(std::move(yield));
     Value* arg = body.addArg(Type::scalar(DType::u32), names_.unique("index_so_far"));
     if (iterArgs(loop).empty()) loop.operands.push_back(Operand::keyword("iter_args", {}));
     for (Operand& operand : loop.operands)
@@ -54,43 +51,25 @@ class Watcher {
         operand.items.push_back(Operand::binding(arg, from));
     Value* reached = result(loop, Type::scalar(DType::u32), "reached");
 
-    Op& less = make(Opcode::k_lt, {Operand::of(reached), to}, loop.loc, out);
+    Op& less = make(Opcode::k_lt, {Operand::of(reached), to}, loop.loc, *loop.list(), behind);
     Value* early = result(less, Type::scalar(DType::i1), "early");
-    Op& guard = make(Opcode::k_if, {Operand::of(early)}, loop.loc, out);
-    guard.regions.push_back(std::make_unique<Block>());
-    Ops& inside = guard.regions[0]->ops;
+    Op& guard = make(Opcode::k_if, {Operand::of(early)}, loop.loc, *loop.list(), behind);
+    OpList& inside = guard.addRegion()->ops;
     make(Opcode::k_atomic_max,
          {Operand::literal(int64_t{1}), Operand::element(cut_, {Operand::literal(int64_t{0})})}, loop.loc,
-         inside);
-    make(Opcode::k_yield, {}, loop.loc, inside);
+         inside, nullptr);
+    make(Opcode::k_yield, {}, loop.loc, inside, nullptr);
   }
 
-  static std::unique_ptr<Op> takeYield(Block& body, const Loc& loc) {
-    if (!yieldOf(body)) {
-      auto made = std::make_unique<Op>(Opcode::k_yield);
-      made->loc = loc;
-      return made;
-    }
-    std::unique_ptr<Op> yield = std::move(body.ops.back());
-    body.ops.pop_back();
-    return yield;
-  }
-
-  static Op& make(Opcode code, std::vector<Operand> operands, const Loc& loc, Ops& out) {
-    out.push_back(std::make_unique<Op>(code));
-    out.back()->operands = std::move(operands);
-    out.back()->loc = loc;
-    return *out.back();
+  static Op& make(Opcode code, OperandList operands, const Loc& loc, OpList& ops, Op* before) {
+    Op* op = ops.insert(before, std::make_unique<Op>(code));
+    op->operands = std::move(operands);
+    op->loc = loc;
+    return *op;
   }
 
   Value* result(Op& op, const Type& type, std::string_view hint) {
-    auto value = std::make_unique<Value>();
-    value->type = type;
-    value->name = names_.unique(hint);
-    value->def = &op;
-    value->loc = op.loc;
-    op.results.push_back(std::move(value));
-    return op.results.back().get();
+    return op.addResult(type, names_.unique(hint));
   }
 
   NameTable names_;

@@ -204,7 +204,7 @@ Tensor Recorder::constant(const Site& at, const std::vector<double>& values, con
   Loc loc = locOf(site);
   Result<Type> type = tensorType(dtype, shape, loc);
   if (!type) return self.reject(type.takeError());
-  std::vector<Operand> literals;
+  OperandList literals;
   for (double value : values) {
     Result<Operand> each = literalOf(value, dtype, "constant", loc);
     if (!each) return self.reject(each.takeError());
@@ -440,24 +440,28 @@ void Recorder::readsFirst() {
   std::unordered_map<std::string, size_t> places;
   for (const auto& item : module_.items) places.emplace(item->name, places.size());
   size_t rest = places.size();
-  auto place = [&](const std::unique_ptr<Op>& op) {
+  auto place = [&](const Op* op) {
     bool read = op->code == Opcode::param || op->code == Opcode::state;
     return read ? places.at(op->operands[0].text) : rest;
   };
-  std::stable_sort(func_.body.ops.begin() + static_cast<std::ptrdiff_t>(firstOp_), func_.body.ops.end(),
-                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  OpList& ops = func_.body.ops;
+  std::vector<Op*> order = ops.all();
+  order.erase(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(firstOp_));
+  std::stable_sort(order.begin(), order.end(), [&](const Op* a, const Op* b) { return place(a) < place(b); });
+  for (Op* op : order) ops.push_back(ops.take(op));
 }
 
 void Recorder::nameValues(const std::vector<std::pair<std::string, Tensor>>& results) {
   for (const auto& [result, tensor] : results)
     if (tensor.value_->def && isName(result)) given_.try_emplace(tensor.value_, result);
-  const std::span ops(func_.body.ops);
+  const std::vector<Op*> all = func_.body.ops.all();
+  const std::span<Op* const> ops(all);
   NameTable names;
   for (const auto& arg : func_.body.args) names.take(arg->name);
-  for (const auto& op : ops.first(firstOp_))
+  for (const Op* op : ops.first(firstOp_))
     for (const auto& value : op->results) names.take(value->name);
   for (bool author : {true, false})
-    for (const auto& op : ops.subspan(firstOp_))
+    for (Op* op : ops.subspan(firstOp_))
       for (const auto& value : op->results) {
         auto given = given_.find(value.get());
         if ((given != given_.end()) != author) continue;

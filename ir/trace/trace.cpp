@@ -42,8 +42,7 @@ class Addition {
   explicit Addition(tg::Module& module, Item* open = nullptr) : module_(module), open_(open) {
     for (const auto& item : module.items) before_.push_back(item.get());
     if (!open) return;
-    end_ = std::move(open->body.ops.back());
-    open->body.ops.pop_back();
+    end_ = open->body.ops.takeBack();
     args_ = open->body.args.size();
     ops_ = open->body.ops.size();
     results_ = open->results.size();
@@ -54,7 +53,7 @@ class Addition {
       return std::find(before_.begin(), before_.end(), item.get()) == before_.end();
     });
     if (!open_) return;
-    open_->body.ops.resize(ops_);
+    while (open_->body.ops.size() > ops_) open_->body.ops.erase(open_->body.ops.back());
     open_->body.ops.push_back(std::move(end_));
     open_->body.args.resize(args_);
     open_->results.resize(results_);

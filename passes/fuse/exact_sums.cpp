@@ -89,7 +89,7 @@ Opcode exactForm(Opcode code) {
 
 /// Turns the accesses of a block to the given buffers into those of exact sums.
 void rewriteAccesses(Block& block, const std::unordered_set<const Value*>& buffers) {
-  for (auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (auto& region : op->regions) rewriteAccesses(*region, buffers);
     if (buffers.contains(bufferOf(*op))) op->code = exactForm(op->code);
   }
@@ -179,11 +179,11 @@ class SumRewriter {
 
   void run() {
     for (const Item* func : module_.all(ItemKind::func))
-      for (const auto& op : func->body.ops)
+      for (Op* op : func->body.ops)
         if (op->code == Opcode::custom) measure(*op);
     for (Item* func : module_.all(ItemKind::func)) {
       bool any = false;
-      for (const auto& op : func->body.ops)
+      for (Op* op : func->body.ops)
         if (op->code == Opcode::custom) any = rewritten(*op) || any;
       if (any) rewriteCalls(*func);
     }
@@ -253,9 +253,9 @@ class SumRewriter {
   void rewriteCalls(Item& func) {
     Builder builder(&module_, &func);
     UseDef uses(func.body);
-    std::vector<std::unique_ptr<Op>> old = std::move(func.body.ops);
-    func.body.ops.clear();
-    for (auto& op : old) {
+    OpList old = std::move(func.body.ops);
+    while (!old.empty()) {
+      std::unique_ptr<Op> op = old.takeFront();
       auto exact = op->code == Opcode::custom ? exact_.find(customKernel(*op, module_)) : exact_.end();
       if (exact == exact_.end())
         func.body.ops.push_back(std::move(op));

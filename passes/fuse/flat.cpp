@@ -42,18 +42,11 @@ class FlatRegion {
     return groupBytes(types) / 4;
   }
   void yields(const std::vector<Value*>& values) {
-    std::vector<Operand> operands;
+    OperandList operands;
     for (Value* value : values) operands.push_back(Operand::of(value));
     builder_->create(Opcode::yield, std::move(operands));
   }
-  void result(Type type, std::string name) {
-    auto value = std::make_unique<Value>();
-    value->type = type;
-    value->name = std::move(name);
-    value->loc = op_->loc;
-    value->def = op_.get();
-    op_->results.push_back(std::move(value));
-  }
+  void result(Type type, std::string name) { op_->addResult(type, std::move(name)); }
   Op& op() { return *op_; }
   std::unique_ptr<Op> finish(const Target& target) {
     op_->attrs.push_back({"schedule", chooseSchedule(*op_, target)});
@@ -138,7 +131,7 @@ class Flattener {
   void orderAsElsewhere(std::vector<Update>& updates) const;
   void findScaling(std::vector<Update>& updates, Value*& scale);
   void materialise(std::vector<Update>& updates);
-  Value* makeBefore(const Op* at, Opcode code, std::vector<Operand> operands, AttrList attrs, Type type,
+  Value* makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
                     const std::string& hint);
   std::vector<Value*> bindNumbers(FlatRegion& region, const std::vector<Value*>& numbers, size_t groups,
                                   const Op* at);
@@ -155,9 +148,8 @@ class Flattener {
   std::map<std::string, std::vector<Update>> groups_;
   std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
   std::unordered_set<const Op*> dropped_;
-  std::unordered_map<const Op*, std::vector<std::unique_ptr<Op>>> before_;  // new ops by the op they precede
+  std::unordered_map<const Op*, OpList> before_;  // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
-  std::vector<std::unique_ptr<Op>> graveyard_;
 };
 
 /// Whether parameter and states are read from their symbols, each once, and the decay is one number: then
@@ -189,7 +181,7 @@ bool Flattener::accumulates(const Op& add) const {
 
 void Flattener::collect() {
   std::map<std::string, std::string> decays;  // by key: the one decay its updates share
-  for (auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     const std::optional<Form> form = formOf(*op);
     if (!form || !joins(*op)) continue;
     for (int index : form->kept) taken_.insert(op->in(index)->def->operands[0].text);
@@ -200,7 +192,7 @@ void Flattener::collect() {
     const Value* decay = decayOf(*op);
     if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
       key += "|decay " + decay->name;
-    groups_[key].push_back({op.get(), op->in(1), nullptr});
+    groups_[key].push_back({op, op->in(1), nullptr});
   }
 }
 
@@ -254,10 +246,10 @@ const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
   }
   const Op* last = nullptr;
   bool early = false, readBefore = false;
-  for (const auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) { early = early || results.contains(value); });
-    if (!ours.contains(op.get())) continue;
-    last = op.get();
+    if (!ours.contains(op)) continue;
+    last = op;
     readBefore = early;
   }
   return readBefore ? nullptr : last;
@@ -268,7 +260,7 @@ const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
 void Flattener::orderAsElsewhere(std::vector<Update>& updates) const {
   std::map<std::string, size_t> order;
   for (const Item* func : module_.all(ItemKind::func))
-    for (const auto& op : func->body.ops) {
+    for (Op* op : func->body.ops) {
       if (op->code != Opcode::fused) continue;
       for (int binding = 0; binding < op->numOperands(); ++binding)
         for (const Value* source : bindingSources(*op, binding))
@@ -301,20 +293,13 @@ void Flattener::findScaling(std::vector<Update>& updates, Value*& scale) {
 }
 
 /// An op of the function's level that will stand before another.
-Value* Flattener::makeBefore(const Op* at, Opcode code, std::vector<Operand> operands, AttrList attrs,
-                             Type type, const std::string& hint) {
+Value* Flattener::makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
+                             const std::string& hint) {
   auto op = std::make_unique<Op>(code);
   op->loc = at->loc;
   op->operands = std::move(operands);
   op->attrs = std::move(attrs);
-  op->results.push_back(std::make_unique<Value>());
-  Value* result = op->result();
-  result->type = type;
-  result->name = names_.unique(hint);
-  result->loc = at->loc;
-  result->def = op.get();
-  before_[at].push_back(std::move(op));
-  return result;
+  return before_[at].push_back(std::move(op))->addResult(type, names_.unique(hint));
 }
 
 /// Binds rank-0 values; constants are repeated inside. Where each of the others would take a storage buffer
@@ -337,7 +322,7 @@ std::vector<Value*> Flattener::bindNumbers(FlatRegion& region, const std::vector
       inner[i] = region.bind(numbers[i]->name, Operand::of(numbers[i]), numbers[i]->type);
     return inner;
   }
-  std::vector<Operand> pieces;
+  OperandList pieces;
   for (size_t i : bound) {
     Value* number = numbers[i];
     const Type one = Type::tensor(DType::f32, {1});
@@ -451,7 +436,7 @@ void Flattener::flatten(std::vector<Update>& updates) {
   b.setHint("");
   b.setHint("new");
   b.op(first.code, operands, first.attrs);
-  Op* made = b.block()->ops.back().get();
+  Op* made = b.block()->ops.back();
   const int results = static_cast<int>(form.kept.size()), count = static_cast<int>(updates.size());
   std::vector<Value*> yielded;
   for (int which = 0; which < results; ++which) {
@@ -475,8 +460,8 @@ void Flattener::flatten(std::vector<Update>& updates) {
 void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   std::vector<Op*> updates;
   std::unordered_map<std::string_view, Op*> cleared;  // a symbol has one update
-  for (const auto& op : func_.body.ops)
-    if (op->code == Opcode::update && isZero(*op->in(1))) cleared.emplace(op->operands[0].text, op.get());
+  for (Op* op : func_.body.ops)
+    if (op->code == Opcode::update && isZero(*op->in(1))) cleared.emplace(op->operands[0].text, op);
   for (const Value* gradient : gradients) {
     if (!gradient->def || gradient->def->code != Opcode::state) return;
     auto update = cleared.find(gradient->def->operands[0].text);
@@ -490,15 +475,16 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   for (const Value* gradient : gradients)
     region.result(gradient->type, names_.unique(gradient->name + "_cleared"));
   region.op().groups.push_back(static_cast<int>(gradients.size()));
-  std::vector<std::unique_ptr<Op>>& end = before_[func_.body.terminator()];
+  OpList& end = before_[func_.body.terminator()];
+  const Op& zero = region.op();
+  end.push_back(region.finish(target_));
   for (size_t i = 0; i < updates.size(); ++i) {
     auto update = std::make_unique<Op>(Opcode::update);
     update->loc = updates[i]->loc;
-    update->operands = {updates[i]->operands[0], Operand::of(region.op().result(static_cast<int>(i)))};
+    update->operands = {updates[i]->operands[0], Operand::of(zero.result(static_cast<int>(i)))};
     end.push_back(std::move(update));
     dropped_.insert(updates[i]);
   }
-  end.insert(end.end() - static_cast<long>(updates.size()), region.finish(target_));
 }
 
 /// The add chain over sums of squares of exactly these gradients becomes one two-stage sum.
@@ -507,8 +493,8 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   std::vector<const Op*> chain;
   // The squares may be of the gradient or of a reshape of it; the first in the text is meant.
   std::unordered_map<const Value*, const Op*> squareOf;
-  for (const auto& op : func_.body.ops)
-    if (op->code == Opcode::square) squareOf.try_emplace(throughReshapes(op->in(0)), op.get());
+  for (Op* op : func_.body.ops)
+    if (op->code == Opcode::square) squareOf.try_emplace(throughReshapes(op->in(0)), op);
   for (Value* gradient : gradients) {
     const Value* leaf = nullptr;
     if (auto square = squareOf.find(gradient); square != squareOf.end()) {
@@ -532,13 +518,13 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   }
   size_t absorbed = 1;
   Op* root = gradients.size() == 1 ? const_cast<Op*>(chain.back()) : nullptr;
-  for (const auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     if (op->code != Opcode::add || !leaves.contains(op->in(0)) || !leaves.contains(op->in(1))) continue;
     leaves.erase(op->in(0));
     leaves.erase(op->in(1));
     leaves.insert(op->result());
-    chain.push_back(op.get());
-    root = op.get();
+    chain.push_back(op);
+    root = op;
     ++absorbed;
   }
   if (!root || absorbed != gradients.size()) return;
@@ -562,10 +548,7 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   total->loc = root->loc;
   total->operands = {Operand::of(outer)};
   total->attrs = {{"axes", Attr::ints({0})}};
-  total->results.push_back(std::make_unique<Value>());
-  total->result()->type = Type::tensor(DType::f32, {});
-  total->result()->name = root->result()->name;
-  total->result()->def = total.get();
+  total->addResult(Type::tensor(DType::f32, {}), root->result()->name);
   replaced_[root->result()] = total->result();
   for (const Op* op : chain) dropped_.insert(op);
   before_[root].push_back(region.finish(target_));
@@ -573,22 +556,10 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
 }
 
 void Flattener::rebuild() {
-  std::vector<std::unique_ptr<Op>> body;
-  auto push = [&](std::unique_ptr<Op> op) {
-    forEachUse(*op, [&](Value*& value) {
-      if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
-    });
-    body.push_back(std::move(op));
-  };
-  for (auto& op : func_.body.ops) {
-    if (auto it = before_.find(op.get()); it != before_.end())
-      for (auto& made : it->second) push(std::move(made));
-    if (dropped_.contains(op.get()))
-      graveyard_.push_back(std::move(op));
-    else
-      push(std::move(op));
-  }
-  func_.body.ops = std::move(body);
+  OpList& ops = func_.body.ops;
+  for (auto& [op, made] : before_) ops.splice(const_cast<Op*>(op), made, made.front());
+  for (auto& [value, other] : replaced_) const_cast<Value*>(value)->uses.replaceAll(other);
+  ops.eraseIf([&](const Op* op) { return dropped_.contains(op); });
 }
 
 }  // namespace

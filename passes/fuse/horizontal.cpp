@@ -110,10 +110,10 @@ class Merger {
 };
 
 void Merger::collect() {
-  for (auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     if (op->code != Opcode::fused) continue;
     Kernel kernel;
-    kernel.op = op.get();
+    kernel.op = op;
     std::unordered_set<const Value*> seen;
     for (int binding = 0; binding < op->numOperands(); ++binding)
       for (const Value* value : bindingSources(*op, binding))
@@ -135,7 +135,7 @@ void Merger::collect() {
       if (auto maker = maker_.find(value); kernel.waits && maker != maker_.end())
         kernels_[static_cast<size_t>(maker->second)].isAwaited = true;
     }
-  for (auto& op : func_.body.ops)
+  for (Op* op : func_.body.ops)
     if (op->code != Opcode::fused)
       forEachUse(static_cast<const Op&>(*op), [&](Value* value) { ++readers_[value]; });
 }
@@ -147,7 +147,7 @@ void Merger::describe(Kernel& kernel) const {
   const std::string& kind = schedule.text;
   if (!op.groups.empty() || (kind != "map" && kind != "row" && kind != "column")) return;
   bool reduces = false;
-  for (const auto& inner : op.regions[0]->ops) {
+  for (Op* inner : op.regions[0]->ops) {
     switch (inner->info().fusion) {
     case Fusion::reduce:
     case Fusion::row: reduces = true; break;
@@ -337,14 +337,13 @@ void Merger::take(int at) {
 std::unique_ptr<Op> Merger::build(const std::vector<Op*>& ops) {
   auto fused = std::make_unique<Op>(Opcode::fused);
   fused->loc = ops[0]->loc;
-  fused->regions.push_back(std::make_unique<Block>());
-  Block* body = fused->regions[0].get();
+  Block* body = fused->addRegion();
   Item holder;
   holder.kind = ItemKind::func;
   Builder builder(&module_, &holder);
   builder.setBlock(body);
   std::unordered_map<const Value*, Value*> boundTo;
-  std::vector<Operand> yielded;
+  OperandList yielded;
   for (const Op* op : ops) {
     std::unordered_map<const Value*, Value*> inner;
     for (int binding = 0; binding < op->numOperands(); ++binding) {
@@ -359,7 +358,7 @@ std::unique_ptr<Op> Merger::build(const std::vector<Op*>& ops) {
       }
       inner[operand.value] = known;
     }
-    for (const auto& part : op->regions[0]->ops) {
+    for (Op* part : op->regions[0]->ops) {
       if (part->code == Opcode::yield) {
         for (const Operand& operand : part->operands) yielded.push_back(Operand::of(inner.at(operand.value)));
         break;
@@ -423,14 +422,11 @@ std::unique_ptr<Op> Merger::build(const Merged& merged) {
 }
 
 void Merger::rebuild() {
-  std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops), body, effects;
-  std::unordered_map<const Op*, std::unique_ptr<Op>*> found;
-  for (auto& op : old) {
-    if (op->code == Opcode::fused)
-      found[op.get()] = &op;
-    else
-      (op->code == Opcode::param || op->code == Opcode::state ? body : effects).push_back(std::move(op));
-  }
+  OpList& body = func_.body.ops;
+  OpList old = std::move(body), effects;
+  for (Op* op : old.all())
+    if (op->code != Opcode::fused)
+      (op->code == Opcode::param || op->code == Opcode::state ? body : effects).push_back(old.take(op));
   for (int entry : order_) {
     const Merged* merged = entry < 0 ? &merged_[static_cast<size_t>(-1 - entry)] : nullptr;
     if (merged && (merged->parts.size() > 1 || merged->parts[0].size() > 1)) {
@@ -438,10 +434,9 @@ void Merger::rebuild() {
       continue;
     }
     const int at = merged ? merged->parts[0][0] : entry;
-    body.push_back(std::move(*found.at(kernels_[static_cast<size_t>(at)].op)));
+    body.push_back(old.take(kernels_[static_cast<size_t>(at)].op));
   }
-  for (auto& op : effects) body.push_back(std::move(op));
-  func_.body.ops = std::move(body);
+  body.append(std::move(effects));
 }
 
 void Merger::run() {

@@ -18,22 +18,20 @@ namespace {
 
 constexpr int64_t kLongestLoop = 1024;  ///< terms that one invocation may sum while others are idle
 
-/// Replaces ops one by one: the body is rebuilt in order, values of replaced ops mapped on the way.
+/// Replaces ops one by one: the body is rebuilt in order.
 class Preparer {
  public:
   Preparer(Module& module, Item& func, const Target& target)
       : module_(module), builder_(&module, &func), func_(func), target_(target) {}
 
   void run() {
-    std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops);
-    func_.body.ops.clear();
-    for (auto& op : old) take(std::move(op));
+    OpList old = std::move(func_.body.ops);
+    while (!old.empty()) take(old.takeFront());
   }
 
  private:
   /// Puts an op, or what replaces it, at the end of the body.
   void take(std::unique_ptr<Op> op) {
-    forEachUse(*op, [&](Value*& value) { value = replacedBy(value); });
     builder_.setLoc(op->loc);
     if (bindsTooMuch(*op) || opensUp(*op) || !oneRegion(*op)) return expand(std::move(op));
     Value* value = replacement(*op);
@@ -42,13 +40,7 @@ class Preparer {
       return;
     }
     value->name = op->result()->name;
-    replaced_[op->result()] = value;
-    dropped_.push_back(std::move(op));
-  }
-  Value* replacedBy(Value* value) const {
-    for (auto it = replaced_.find(value); it != replaced_.end(); it = replaced_.find(value))
-      value = it->second;
-    return value;
+    op->result()->uses.replaceAll(value);
   }
 
   /// A composite that alone has more operands and results than a kernel may bind: its primitives spread over
@@ -78,9 +70,8 @@ class Preparer {
     builder_.setBlock(&parts);
     std::vector<Value*> results = expandOp(*op, builder_);
     builder_.setBlock(body);
-    for (auto& part : parts.ops) take(std::move(part));
-    for (size_t i = 0; i < results.size(); ++i) replaced_[op->results[i].get()] = replacedBy(results[i]);
-    dropped_.push_back(std::move(op));
+    for (size_t i = 0; i < results.size(); ++i) op->results[i]->uses.replaceAll(results[i]);
+    while (!parts.ops.empty()) take(parts.ops.takeFront());
   }
 
   /// Emits what stands for an op and returns its value, or null to keep the op.
@@ -391,8 +382,6 @@ class Preparer {
   Builder builder_;
   Item& func_;
   const Target& target_;
-  std::unordered_map<const Value*, Value*> replaced_;
-  std::vector<std::unique_ptr<Op>> dropped_;
 };
 
 }  // namespace
@@ -424,17 +413,17 @@ bool isCheapMap(const Op& op) {
 void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forced) {
   constexpr int kMostViews = 64;
   std::unordered_map<const Op*, int> views;  // that follow each other up to an op
-  for (const auto& op : func.body.ops) {
-    if (!isInline(*op) || forced.contains(op.get())) continue;
+  for (Op* op : func.body.ops) {
+    if (!isInline(*op) || forced.contains(op)) continue;
     int before = 0;
     forEachUse(std::as_const(*op), [&](const Value* value) {
       if (auto at = value->def ? views.find(value->def) : views.end(); at != views.end())
         before = std::max(before, at->second);
     });
     if (before < kMostViews)
-      views[op.get()] = before + 1;
+      views[op] = before + 1;
     else
-      forced.emplace(op.get(), op.get());
+      forced.emplace(op, op);
   }
 }
 

@@ -46,7 +46,7 @@ class Recomputer {
   std::vector<Report> run();
 
  private:
-  Op& opAt(int place) const { return *func_.body.ops[static_cast<size_t>(place)]; }
+  Op& opAt(int place) const { return *ops_[static_cast<size_t>(place)]; }
   void findLives();
   int peak() const;
   int64_t takenOver(int place) const;
@@ -59,6 +59,7 @@ class Recomputer {
 
   Module& module_;
   Item& func_;
+  std::vector<Op*> ops_;  ///< of the function, by their places
   const Target& target_;
   NameTable names_;
   int64_t least_;
@@ -71,7 +72,8 @@ class Recomputer {
 void Recomputer::findLives() {
   values_.clear();
   lives_.clear();
-  for (int at = 0; at < static_cast<int>(func_.body.ops.size()); ++at) {
+  ops_ = func_.body.ops.all();
+  for (int at = 0; at < static_cast<int>(ops_.size()); ++at) {
     const Op& op = opAt(at);
     auto read = [&](Value* value, bool fixes) {
       auto life = lives_.find(value);
@@ -225,11 +227,12 @@ void Recomputer::apply(const Choice& choice) {
   Value* copy = again.get();
   std::vector<std::unique_ptr<Value>> results;
   results.push_back(std::move(again));
-  for (size_t at = static_cast<size_t>(choice.at); at < func_.body.ops.size(); ++at)
-    forEachUse(*func_.body.ops[at], [&](Value*& value) {
+  Op& reader = opAt(choice.at);
+  for (Op* op = &reader; op; op = op->next())
+    forEachUse(*op, [&](Value*& value) {
       if (value == choice.value) value = copy;
     });
-  func_.body.ops.insert(func_.body.ops.begin() + choice.at,
+  func_.body.ops.insert(&reader,
                         writer.finish({writer.here(innerOf(*choice.value))}, std::move(results), target_));
 }
 

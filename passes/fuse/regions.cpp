@@ -86,19 +86,18 @@ class Former {
 void Former::keepEffects() {
   auto needsCopy = [](const Value& value) { return !value.def || isBoundary(*value.def); };
   bool copies = false;
-  for (const auto& op : func_.body.ops)
+  for (Op* op : func_.body.ops)
     if (isBoundary(*op))
       forEachUse(std::as_const(*op), [&](const Value* value) { copies = copies || needsCopy(*value); });
   NameTable names;
   if (copies) names.takeAll(func_);
-  std::vector<std::unique_ptr<Op>> body;
-  for (auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     bool inPlace = op->code == Opcode::fused || op->code == Opcode::custom;
     if (isBoundary(*op) || inPlace)
       forEachUse(*op, [&](Value*& value) {
         if (op->code == Opcode::custom && !isInlineBelowReshapes(*value)) return;
         if (!needsCopy(*value)) {
-          if (isInline(*value->def)) forced_.emplace(value->def, op.get());
+          if (isInline(*value->def)) forced_.emplace(value->def, op);
           return;
         }
         if (inPlace) return;  // reads arguments and parameters where they are
@@ -106,18 +105,11 @@ void Former::keepEffects() {
         copy->loc = op->loc;
         copy->operands = {Operand::of(value)};
         copy->attrs = {{"shape", Attr::ints({value->type.shape.begin(), value->type.shape.end()})}};
-        copy->results.push_back(std::make_unique<Value>());
-        copy->result()->type = value->type;
-        copy->result()->name = names.unique(value->name);
-        copy->result()->def = copy.get();
-        copy->result()->loc = op->loc;
-        value = copy->result();
-        forced_.emplace(copy.get(), op.get());
-        body.push_back(std::move(copy));
+        value = copy->addResult(value->type, names.unique(value->name));
+        forced_.emplace(copy.get(), op);
+        func_.body.ops.insert(op, std::move(copy));
       });
-    body.push_back(std::move(op));
   }
-  func_.body.ops = std::move(body);
   boundViews(func_, forced_);
 }
 
@@ -396,11 +388,11 @@ int Former::rowPartner(const Op& op, const Region& own) {
 
 void Former::findReaders() {
   int at = 0;
-  for (auto& op : func_.body.ops) {
-    position_[op.get()] = at++;
-    bool skipped = isInline(*op) && !forced_.contains(op.get());
+  for (Op* op : func_.body.ops) {
+    position_[op] = at++;
+    bool skipped = isInline(*op) && !forced_.contains(op);
     if (skipped) continue;
-    for (Value* base : bases(*op)) readers_[base].push_back(op.get());
+    for (Value* base : bases(*op)) readers_[base].push_back(op);
   }
 }
 
@@ -442,19 +434,19 @@ void Former::keepWithSum(const Op& sum) {
 
 void Former::partition() {
   findReaders();
-  for (auto& op : func_.body.ops)
+  for (Op* op : func_.body.ops)
     if (op->info().fusion == Fusion::reduce && !rowSpaceOf(*op)) keepWithSum(*op);
-  for (auto& op : func_.body.ops) {
-    if (isBoundary(*op) || (isInline(*op) && !forced_.contains(op.get()))) continue;
+  for (Op* op : func_.body.ops) {
+    if (isBoundary(*op) || (isInline(*op) && !forced_.contains(op))) continue;
     Region own = alone(*op);
     std::string why;
     int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why);
     if (home < 0 && own.space == Space::row) home = rowPartner(*op, own);
     if (home < 0) {
       home = static_cast<int>(regions_.size());
-      own.first = position_[op.get()];
+      own.first = position_[op];
       regions_.push_back(own);
-      if (auto at = forced_.find(op.get()); at != forced_.end() && at->second->code == Opcode::custom)
+      if (auto at = forced_.find(op); at != forced_.end() && at->second->code == Opcode::custom)
         because(why, "the kernel @{} reads it from memory", at->second->operands[0].text);
       whyAlone_.push_back(why);
     }
@@ -464,8 +456,8 @@ void Former::partition() {
       region.rows = own.rows;
       region.elements = own.elements;
     }
-    region.ops.push_back(op.get());
-    regionOf_[op.get()] = home;
+    region.ops.push_back(op);
+    regionOf_[op] = home;
     link(home, *op);
   }
 }
@@ -473,8 +465,7 @@ void Former::partition() {
 std::unique_ptr<Op> Former::build(int index) {
   const Region& region = regions_[static_cast<size_t>(index)];
   auto fused = std::make_unique<Op>(Opcode::fused);
-  fused->regions.push_back(std::make_unique<Block>());
-  Block* body = fused->regions[0].get();
+  Block* body = fused->addRegion();
   Item holder;
   holder.kind = ItemKind::func;
   Builder builder(&module_, &holder);
@@ -495,7 +486,7 @@ std::unique_ptr<Op> Former::build(int index) {
     fused->operands.push_back(Operand::binding(arg, Operand::of(outer)));
     return inner[value] = arg;
   };
-  std::vector<Operand> yielded;
+  OperandList yielded;
   const Op* main = region.ops[0];
   for (Op* op : region.ops) {
     if (op->info().fusion == Fusion::contraction || op->info().fusion == Fusion::row) main = op;
@@ -513,13 +504,9 @@ std::unique_ptr<Op> Former::build(int index) {
                                               [&](const Op* reader) { return !holds(index, reader); });
       if (!outside && op->code != Opcode::custom) continue;  // a custom kernel writes all its results
       yielded.push_back(Operand::of(inner.at(result.get())));
-      auto value = std::make_unique<Value>();
-      value->type = result->type;
-      value->name = result->name;
+      Value* value = fused->addResult(result->type, result->name);
       value->loc = result->loc;
-      value->def = fused.get();
-      replaced_[result.get()] = value.get();
-      fused->results.push_back(std::move(value));
+      replaced_[result.get()] = value;
     }
   fused->loc = main->loc;
   builder.setLoc(main->loc);
@@ -534,14 +521,13 @@ void Former::note(const Op& made, const std::string& why) {
 
 /// Regions in dependency order, otherwise in text order of their last op; then the effects.
 void Former::emit() {
-  std::vector<std::unique_ptr<Op>> old = std::move(func_.body.ops), body, effects;
-  func_.body.ops.clear();
-  std::unordered_map<const Op*, std::unique_ptr<Op>> prebuilt;
-  for (auto& op : old) {
+  OpList& body = func_.body.ops;
+  OpList old = std::move(body), effects;
+  for (Op* op : old.all()) {
     if (op->code == Opcode::param || op->code == Opcode::state)
-      body.push_back(std::move(op));
+      body.push_back(old.take(op));
     else if (isBoundary(*op))
-      effects.push_back(std::move(op));
+      effects.push_back(old.take(op));
   }
   std::vector<int> waiting(regions_.size(), 0), last(regions_.size(), 0);
   std::vector<std::vector<int>> consumers(regions_.size());
@@ -564,10 +550,8 @@ void Former::emit() {
     ready.pop();
     Region& region = regions_[r];
     if (region.ops[0]->code == Opcode::fused) {
-      auto it =
-          std::find_if(old.begin(), old.end(), [&](const auto& op) { return op.get() == region.ops[0]; });
-      remap(**it);
-      body.push_back(std::move(*it));
+      remap(*region.ops[0]);
+      body.push_back(old.take(region.ops[0]));
     } else {
       body.push_back(build(static_cast<int>(r)));
     }
@@ -576,11 +560,8 @@ void Former::emit() {
       if (--waiting[static_cast<size_t>(consumer)] == 0)
         ready.push({last[static_cast<size_t>(consumer)], consumer});
   }
-  for (auto& op : effects) {
-    remap(*op);
-    body.push_back(std::move(op));
-  }
-  func_.body.ops = std::move(body);
+  for (Op* op : effects) remap(*op);
+  body.append(std::move(effects));
 }
 
 void Former::run() {

@@ -11,14 +11,14 @@ namespace tg::fuse {
 /// no matrix units, or the product does not fit them.
 static bool roundsByItself(const Op& region) {
   bool rounds = false;
-  for (const auto& op : region.regions[0]->ops)
+  for (Op* op : region.regions[0]->ops)
     rounds = rounds || (op->code == Opcode::matmul && op->word("precision") != "f32");
   return rounds && region.attr("schedule").text != "coopmat";
 }
 
 std::string opsOf(const Op& region) {
   std::string computed, view;
-  for (const auto& op : region.regions[0]->ops) {
+  for (Op* op : region.regions[0]->ops) {
     if (op->code == Opcode::yield) continue;
     if (isInline(*op))
       view = op->info().name;
@@ -30,8 +30,8 @@ std::string opsOf(const Op& region) {
 
 std::vector<Report> reportKernels(const Item& func, const KernelNotes& notes) {
   std::vector<Report> reports;
-  for (const auto& op : func.body.ops) {
-    const auto note = notes.find(op.get());
+  for (Op* op : func.body.ops) {
+    const auto note = notes.find(op);
     if (note == notes.end()) continue;
     const std::string holds = note->second.holds.empty() ? opsOf(*op) : note->second.holds;
     reports.push_back(

@@ -23,7 +23,8 @@ struct Use {
 
 class Sinker {
  public:
-  Sinker(Module& module, Item& func, const Target& target) : module_(module), func_(func), target_(target) {}
+  Sinker(Module& module, Item& func, const Target& target)
+      : module_(module), target_(target), ops_(func.body.ops.all()) {}
   void run();
 
  private:
@@ -37,13 +38,13 @@ class Sinker {
   void dropResult(int from, int slot);
 
   Module& module_;
-  Item& func_;
   const Target& target_;
+  const std::vector<Op*> ops_;  ///< of the function, by their places
   std::unordered_map<const Value*, std::vector<Use>> uses_;
 };
 
 void Sinker::addUses(int at) {
-  const Op& op = *func_.body.ops[static_cast<size_t>(at)];
+  const Op& op = *ops_[static_cast<size_t>(at)];
   if (op.code != Opcode::fused)
     return forEachUse(op, [&](Value* value) { uses_[value].push_back({at, nullptr}); });
   for (int binding = 0; binding < op.numOperands(); ++binding) {
@@ -55,7 +56,7 @@ void Sinker::addUses(int at) {
 }
 
 void Sinker::forgetUses(int at) {
-  forEachUse(std::as_const(*func_.body.ops[static_cast<size_t>(at)]), [&](const Value* value) {
+  forEachUse(std::as_const(*ops_[static_cast<size_t>(at)]), [&](const Value* value) {
     std::erase_if(uses_[value], [&](const Use& use) { return use.op == at; });
   });
 }
@@ -73,7 +74,7 @@ bool isElementwise(const Op& op) { return keepsElements(op) && op.code != Opcode
 
 /// Whether a kernel takes each element of an argument once, to compute the same of another value.
 bool Sinker::readsByElement(const Use& use, const Value& value) const {
-  const Op& op = *func_.body.ops[static_cast<size_t>(use.op)];
+  const Op& op = *ops_[static_cast<size_t>(use.op)];
   if (!use.arg || !isPlain(op)) return false;
   return std::all_of(op.regions[0]->ops.begin(), op.regions[0]->ops.end(), [&](const auto& inner) {
     bool reads = false;
@@ -89,7 +90,7 @@ bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Va
                    const Value& value) const {
   int64_t prolonged = 0;
   size_t added = 0;
-  const Op& reader = *func_.body.ops[static_cast<size_t>(to)];
+  const Op& reader = *ops_[static_cast<size_t>(to)];
   for (const Value* leaf : slice.leaves) {
     const Value* source = outside.at(leaf);
     const std::vector<Use>& uses = uses_.at(source);
@@ -116,7 +117,7 @@ void become(Op& op, std::unique_ptr<Op> made) {
 
 /// Puts the slice into the reader's region in place of the argument.
 void Sinker::addTo(int to, const Value* arg, const Op& from, const Slice& slice, const Value* inner) {
-  Op& reader = *func_.body.ops[static_cast<size_t>(to)];
+  Op& reader = *ops_[static_cast<size_t>(to)];
   const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
   RegionWriter writer(module_, reader.loc);
   for (const Operand& operand : reader.operands)
@@ -125,7 +126,7 @@ void Sinker::addTo(int to, const Value* arg, const Op& from, const Slice& slice,
   for (const Op* op : slice.ops) writer.copy(*op);
   writer.define(arg, writer.here(inner));
   std::vector<Value*> yielded;
-  for (const auto& op : reader.regions[0]->ops) {
+  for (Op* op : reader.regions[0]->ops) {
     if (op->code != Opcode::yield) {
       writer.copy(*op);
       continue;
@@ -137,7 +138,7 @@ void Sinker::addTo(int to, const Value* arg, const Op& from, const Slice& slice,
 
 /// The region without one of its results and what led to it alone.
 void Sinker::dropResult(int from, int slot) {
-  Op& fused = *func_.body.ops[static_cast<size_t>(from)];
+  Op& fused = *ops_[static_cast<size_t>(from)];
   const Op& yield = *fused.regions[0]->terminator();
   std::unordered_set<const Value*> needed;
   for (int other = 0; other < yield.numOperands(); ++other)
@@ -149,7 +150,7 @@ void Sinker::dropResult(int from, int slot) {
     bool isNeeded = std::any_of((*op)->results.begin(), (*op)->results.end(),
                                 [&](const auto& result) { return needed.contains(result.get()); });
     if (!isNeeded) continue;
-    kept.push_back(op->get());
+    kept.push_back(*op);
     forEachUse(static_cast<const Op&>(**op), [&](Value* value) { needed.insert(value); });
   }
   RegionWriter writer(module_, fused.loc);
@@ -164,7 +165,7 @@ void Sinker::dropResult(int from, int slot) {
 }
 
 void Sinker::sink(int from, int slot) {
-  const Op& fused = *func_.body.ops[static_cast<size_t>(from)];
+  const Op& fused = *ops_[static_cast<size_t>(from)];
   const Value& value = *fused.result(slot);
   auto uses = uses_.find(&value);
   if (uses == uses_.end() || uses->second.size() != 1 || !readsByElement(uses->second[0], value)) return;
@@ -187,12 +188,11 @@ void Sinker::sink(int from, int slot) {
 }
 
 void Sinker::run() {
-  for (int at = 0; at < static_cast<int>(func_.body.ops.size()); ++at) addUses(at);
-  for (int at = static_cast<int>(func_.body.ops.size()) - 1; at >= 0; --at) {
-    const Op* op = func_.body.ops[static_cast<size_t>(at)].get();
+  for (int at = 0; at < static_cast<int>(ops_.size()); ++at) addUses(at);
+  for (int at = static_cast<int>(ops_.size()) - 1; at >= 0; --at) {
+    const Op* op = ops_[static_cast<size_t>(at)];
     if (!isPlain(*op)) continue;
     for (int slot = static_cast<int>(op->results.size()) - 1; slot >= 0; --slot) {
-      op = func_.body.ops[static_cast<size_t>(at)].get();
       if (op->results.size() > 1) sink(at, slot);
     }
   }

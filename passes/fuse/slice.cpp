@@ -39,17 +39,16 @@ std::optional<Slice> sliceTo(const Op& fused, const Value* value,
       if (seen.insert(operand).second) work.push_back(operand);
     });
   }
-  for (const auto& op : fused.regions[0]->ops)
-    if (ops.contains(op.get())) slice.ops.push_back(op.get());
+  for (Op* op : fused.regions[0]->ops)
+    if (ops.contains(op)) slice.ops.push_back(op);
   return slice;
 }
 
 RegionWriter::RegionWriter(Module& module, Loc loc)
     : fused_(std::make_unique<Op>(Opcode::fused)), builder_(&module, &holder_) {
   holder_.kind = ItemKind::func;
-  fused_->regions.push_back(std::make_unique<Block>());
   fused_->loc = loc;
-  builder_.setBlock(fused_->regions[0].get());
+  builder_.setBlock(fused_->addRegion());
   builder_.setLoc(std::move(loc));
 }
 
@@ -69,7 +68,7 @@ void RegionWriter::copy(const Op& op) {
 
 std::unique_ptr<Op> RegionWriter::finish(const std::vector<Value*>& yielded,
                                          std::vector<std::unique_ptr<Value>> results, const Target& target) {
-  std::vector<Operand> operands;
+  OperandList operands;
   for (Value* value : yielded) operands.push_back(Operand::of(value));
   builder_.create(Opcode::yield, std::move(operands));
   for (auto& result : results) result->def = fused_.get();

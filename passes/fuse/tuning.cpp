@@ -42,7 +42,7 @@ std::string printTuning(AttrList tuning) {
 
 void fuse::applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::string>& used) {
   if (tuning.empty()) return;
-  for (auto& op : func.body.ops) {
+  for (Op* op : func.body.ops) {
     if (op->code != Opcode::fused) continue;
     std::string key = tuningKey(*op);
     const Attr* schedule = find(tuning, key);

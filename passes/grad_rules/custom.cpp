@@ -37,7 +37,7 @@ class CustomGradient {
   const GradContext& c_;
   const Item& kernel_;
   std::vector<CustomParam> params_;
-  std::vector<Operand> inputs_;
+  OperandList inputs_;
   std::vector<Type> results_;
   std::vector<int> gradientOf_;  ///< for each result the kernel's parameter whose gradient it is, or -1
 };
@@ -101,7 +101,7 @@ void CustomGradient::bind(const Value& arg, Value* input, const Type& result, in
 }
 
 Grads CustomGradient::call(const Item& vjp) {
-  std::vector<Operand> operands{Operand::symbol(vjp.name)};
+  OperandList operands{Operand::symbol(vjp.name)};
   operands.insert(operands.end(), inputs_.begin(), inputs_.end());
   Op* op = c_.builder.create(Opcode::custom, std::move(operands), {}, results_);
   Grads grads(c_.op.operands.size());

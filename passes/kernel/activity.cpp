@@ -68,7 +68,7 @@ bool Activity::active(const Op& op) const {
   for (const auto& result : op.results)
     if (active(result.get())) return true;
   for (const auto& region : op.regions)
-    for (const auto& inner : region->ops)
+    for (Op* inner : region->ops)
       if (active(*inner)) return true;
   return false;
 }
@@ -87,7 +87,7 @@ void Activity::spread(const Operand& from, const Value* to) {
 }
 
 void Activity::forward(const Block& block) {
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (const auto& region : op->regions) forward(*region);
     if (op->code == Opcode::k_if) {
       for (const auto& region : op->regions)
@@ -133,8 +133,8 @@ void Activity::backward(const Block& block) {
       if (useful_.contains(result.get())) return true;
     return false;
   };
-  for (size_t at = block.ops.size(); at-- > 0;) {
-    const Op& op = *block.ops[at];
+  for (const Op* each = block.ops.back(); each; each = each->previous()) {
+    const Op& op = *each;
     if (op.code == Opcode::k_if) {
       for (const auto& region : op.regions)
         if (const Op* yield = yieldOf(*region))

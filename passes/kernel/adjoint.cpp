@@ -35,7 +35,7 @@ KV AdjointSweep::take(const Value* value) {
 }
 
 void AdjointSweep::reverse(const Block& block) {
-  for (size_t at = block.ops.size(); at-- > 0;) reverseOp(*block.ops[at]);
+  for (const Op* op = block.ops.back(); op; op = op->previous()) reverseOp(*op);
 }
 
 void AdjointSweep::reverseOp(const Op& op) {

@@ -53,7 +53,7 @@ Values ValueFlow::reach(const Edges& edges, const std::vector<const Value*>& sta
 }
 
 void ValueFlow::visit(const Block& block) {
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (const auto& region : op->regions) visit(*region);
     visitOp(*op);
   }

@@ -52,11 +52,11 @@ Liveness::Liveness(const Item& kernel) {
 
 void Liveness::index(const Block& block, const Op* owner) {
   owner_[&block] = owner;
-  for (const auto& op : block.ops) {
-    parent_[op.get()] = owner;
-    if (writesElement(*op)) writers_[elementOf(*op)->value].push_back(op.get());
-    if (isRoot(*op)) roots_.push_back(op.get());
-    for (const auto& region : op->regions) index(*region, op.get());
+  for (Op* op : block.ops) {
+    parent_[op] = owner;
+    if (writesElement(*op)) writers_[elementOf(*op)->value].push_back(op);
+    if (isRoot(*op)) roots_.push_back(op);
+    for (const auto& region : op->regions) index(*region, op);
   }
 }
 
@@ -140,13 +140,14 @@ void Liveness::drain() {
 }
 
 /// Removes the entries of a list whose places `gone` names.
-template <class T>
-void removeAt(std::vector<T>& list, const std::vector<bool>& gone, size_t shift = 0) {
+template <class List>
+void removeAt(List& list, const std::vector<bool>& gone, size_t shift = 0) {
   size_t next = 0;
-  std::erase_if(list, [&](const T&) {
+  auto rest = std::remove_if(list.begin(), list.end(), [&](const auto&) {
     size_t at = next++;
     return at >= shift && gone[at - shift];
   });
+  list.erase(rest, list.end());
 }
 
 void shrinkLoop(Op& loop, const Liveness& liveness) {
@@ -159,8 +160,7 @@ void shrinkLoop(Op& loop, const Liveness& liveness) {
   removeAt(loop.regions[0]->args, gone, 1);
   removeAt(keyword->items, gone);
   if (!loop.results.empty()) removeAt(loop.results, gone);
-  if (keyword->items.empty())
-    std::erase_if(loop.operands, [&](const Operand& operand) { return &operand == keyword; });
+  if (keyword->items.empty()) loop.operands.erase(loop.operands.begin() + (keyword - &loop.operands[0]));
 }
 
 bool isEmpty(const Block& body) { return body.ops.empty() || (body.ops.size() == 1 && yieldOf(body)); }
@@ -174,10 +174,9 @@ void shrinkIf(Op& op, const Liveness& liveness) {
 }
 
 void sweep(Block& block, const Liveness& liveness) {
-  std::erase_if(block.ops, [&](const std::unique_ptr<Op>& op) {
-    return op->code != Opcode::k_yield && !liveness.live(op.get());
-  });
-  for (auto& op : block.ops) {
+  block.ops.eraseIf([&](const Op* op) { return op->code != Opcode::k_yield && !liveness.live(op); });
+  for (Op *op = block.ops.front(), *next = nullptr; op; op = next) {
+    next = op->next();
     if (op->code == Opcode::k_for) shrinkLoop(*op, liveness);
     if (op->code == Opcode::k_if) shrinkIf(*op, liveness);
     for (auto& region : op->regions) sweep(*region, liveness);
@@ -187,9 +186,8 @@ void sweep(Block& block, const Liveness& liveness) {
     bool unread = op->results.size() == 1 && !liveness.live(op->result());
     if (unread && writesElement(*op)) op->results.clear();  // an atomic's old value
     if (unread && op->code == Opcode::k_workgroup_reduce) {
-      Loc loc = op->loc;
-      op = std::make_unique<Op>(Opcode::k_barrier);
-      op->loc = loc;
+      block.ops.insert(op, std::make_unique<Op>(Opcode::k_barrier))->loc = op->loc;
+      block.ops.erase(op);
     }
   }
 }
@@ -212,9 +210,10 @@ bool isBarrier(const Op& op) { return op.code == Opcode::k_barrier; }
 /// Removes barriers that follow another, or the kernel's start, with nothing to order between. `clean` says
 /// whether that is so where the block starts; the result, whether it is where it ends.
 bool dropRepeatedBarriers(Block& block, bool clean, bool& changed) {
-  std::vector<std::unique_ptr<Op>> kept;
-  for (auto& op : block.ops) {
+  for (Op *op = block.ops.front(), *next = nullptr; op; op = next) {
+    next = op->next();
     if (isBarrier(*op) && clean) {
+      block.ops.erase(op);
       changed = true;
       continue;
     }
@@ -230,19 +229,18 @@ bool dropRepeatedBarriers(Block& block, bool clean, bool& changed) {
         after &= dropRepeatedBarriers(*region, clean && !(loop && ordered), changed);
       clean = after && !(loop && ordered);
     }
-    kept.push_back(std::move(op));
   }
-  block.ops = std::move(kept);
   return clean;
 }
 
 /// Removes barriers behind which nothing is left to order.
 void dropLastBarriers(Block& body, bool& changed) {
-  for (size_t at = body.ops.size(); at-- > 0;) {
-    if (body.ops[at]->code == Opcode::k_barrier) {
-      body.ops.erase(body.ops.begin() + static_cast<std::ptrdiff_t>(at));
+  for (Op *op = body.ops.back(), *previous = nullptr; op; op = previous) {
+    previous = op->previous();
+    if (isBarrier(*op)) {
+      body.ops.erase(op);
       changed = true;
-    } else if (holdsAny(*body.ops[at], isOrdered) || holdsAny(*body.ops[at], isBarrier)) {
+    } else if (holdsAny(*op, isOrdered) || holdsAny(*op, isBarrier)) {
       return;
     }
   }
@@ -265,14 +263,12 @@ void dropDead(Item& kernel) {
 }
 
 std::vector<bool> dropUnusedParams(Item& kernel, const std::vector<bool>& keep) {
-  std::unordered_set<const Value*> used;
-  walk(kernel.body, [&](Op& op) { forEachUse(op, [&](Value*& value) { used.insert(value); }); });
   std::vector<bool> kept, gone;
   for (size_t index = 0; index < kernel.body.args.size(); ++index) {
     const Value* param = kernel.body.args[index].get();
     bool inGrid = std::any_of(kernel.grid.begin(), kernel.grid.end(),
                               [&](const Operand& extent) { return names(extent, param); });
-    kept.push_back(keep[index] || inGrid || used.contains(param));
+    kept.push_back(keep[index] || inGrid || !param->uses.empty());
     gone.push_back(!kept.back());
   }
   removeAt(kernel.body.args, gone);

@@ -12,8 +12,6 @@
 namespace tg {
 namespace {
 
-using Ops = std::vector<std::unique_ptr<Op>>;
-
 /// Whether an op's operand may be written as this literal. A literal's type comes from what stands beside it,
 /// which some ops do not have; a literal index must be in range.
 bool mayBeLiteral(const Op& op, size_t index) {
@@ -78,30 +76,31 @@ class Folder {
 
  private:
   void block(Block& block);
-  void visit(std::unique_ptr<Op> op, Ops& out);
-  void visitIf(std::unique_ptr<Op> op, Ops& out);
-  void visitFor(std::unique_ptr<Op> op, Ops& out);
-  void plain(std::unique_ptr<Op> op, Ops& out);
-  void inlined(Op& op, Block* body, Ops& out);
+  void visit(Op& op);
+  void visitIf(Op& op);
+  void visitFor(Op& op);
+  void plain(Op& op);
+  void inlined(Op& op, Block& body);
   void settleCarried(Op& loop);
   void substitute(Op& op);
   void substituteValue(Operand& operand, bool mayBeLiteral);
   KnownOperand known(const Op& op, const Operand& operand) const;
   Operand resolved(const Operand& operand) const;
   bool equal(const Operand& a, const Operand& b, const Type& type) const;
-  void replaceGone(Value& value, Operand by, Ops& out);
+  void replaceGone(Value& value, Operand by, Op& before);
+  void take(Op& op) { gone_.push_back(op.list()->take(&op)); }
 
   Item& kernel_;
   std::unordered_map<const Value*, Operand> known_;   ///< a literal, or another value
   std::unordered_map<const Value*, Value*> holders_;  ///< of values that are gone: who has their constant
-  Ops gone_;  ///< kept until the end, so that pointers to their values stay unique
+  OpList gone_;  ///< kept until the end, so that pointers to their values stay unique
 };
 
 void Folder::block(Block& block) {
-  Ops old = std::move(block.ops), out;
-  block.ops.clear();
-  for (auto& op : old) visit(std::move(op), out);
-  block.ops = std::move(out);
+  for (Op *op = block.ops.front(), *next = nullptr; op; op = next) {
+    next = op->next();
+    visit(*op);
+  }
 }
 
 /// What a value or literal is by now.
@@ -145,58 +144,54 @@ void Folder::substitute(Op& op) {
   }
 }
 
-/// Stands in for a value whose op or block goes away.
-void Folder::replaceGone(Value& value, Operand by, Ops& out) {
+/// Stands in for a value whose op or block goes away; a constant is held in front of `before`.
+void Folder::replaceGone(Value& value, Operand by, Op& before) {
   if (by.isLiteral()) {
-    auto holder = std::make_unique<Op>(Opcode::k_select);
+    Op* holder = before.list()->insert(&before, std::make_unique<Op>(Opcode::k_select));
     holder->operands = {Operand::literal(int64_t{1}), by, by};
-    auto result = std::make_unique<Value>();
-    result->type = value.type;
-    result->name = value.name;
-    result->def = holder.get();
-    holders_[&value] = result.get();
+    Value* result = holder->addResult(value.type, value.name);
+    holders_[&value] = result;
     if (value.type.lanes == 1)
-      known_[result.get()] = by;
+      known_[result] = by;
     else
-      by = Operand::of(result.get());  // in place of a vector a literal would be a scalar
-    holder->results.push_back(std::move(result));
-    out.push_back(std::move(holder));
+      by = Operand::of(result);  // in place of a vector a literal would be a scalar
   }
   known_[&value] = std::move(by);
 }
 
-/// The ops of a body in place of the op that holds it; the op's results are what the body yields.
-void Folder::inlined(Op& op, Block* body, Ops& out) {
-  if (!body) return;
-  const Op* yield = yieldOf(*body);
-  for (auto& inner : body->ops)
-    if (inner.get() != yield) visit(std::move(inner), out);
+/// Moves the ops of a body in front of the op that holds it; the op's results are what the body yields.
+void Folder::inlined(Op& op, Block& body) {
+  const Op* yield = yieldOf(body);
+  for (Op* inner : body.ops.all()) {
+    if (inner == yield) continue;
+    op.list()->insert(&op, body.ops.take(inner));
+    visit(*inner);
+  }
   for (size_t index = 0; index < op.results.size(); ++index)
-    replaceGone(*op.results[index], resolved(yield->operands[index]), out);
+    replaceGone(*op.results[index], resolved(yield->operands[index]), op);
 }
 
-void Folder::visitIf(std::unique_ptr<Op> op, Ops& out) {
-  Operand cond = resolved(op->operands[0]);
+void Folder::visitIf(Op& op) {
+  Operand cond = resolved(op.operands[0]);
   if (cond.isLiteral()) {
-    Block* taken = cond.integer              ? op->regions[0].get()
-                   : op->regions.size() == 2 ? op->regions[1].get()
-                                             : nullptr;
-    Op& gone = *gone_.emplace_back(std::move(op));
-    return inlined(gone, taken, out);
+    if (cond.integer)
+      inlined(op, *op.regions[0]);
+    else if (op.regions.size() == 2)
+      inlined(op, *op.regions[1]);
+    return take(op);
   }
-  substitute(*op);
-  for (size_t index = 0; index < op->regions.size(); ++index) {
+  substitute(op);
+  for (size_t index = 0; index < op.regions.size(); ++index) {
     known_[cond.value] = Operand::literal(int64_t{index == 0});
-    block(*op->regions[index]);
+    block(*op.regions[index]);
     known_.erase(cond.value);
   }
-  for (size_t index = 0; index < op->results.size(); ++index) {
-    const Operand &a = yieldOf(*op->regions[0])->operands[index],
-                  &b = yieldOf(*op->regions[1])->operands[index];
-    const Type& type = op->results[index]->type;
-    if (equal(a, b, type) && (!a.isLiteral() || type.lanes == 1)) known_[op->results[index].get()] = a;
+  for (size_t index = 0; index < op.results.size(); ++index) {
+    const Operand &a = yieldOf(*op.regions[0])->operands[index],
+                  &b = yieldOf(*op.regions[1])->operands[index];
+    const Type& type = op.results[index]->type;
+    if (equal(a, b, type) && (!a.isLiteral() || type.lanes == 1)) known_[op.results[index].get()] = a;
   }
-  out.push_back(std::move(op));
 }
 
 bool Folder::equal(const Operand& a, const Operand& b, const Type& type) const {
@@ -218,62 +213,56 @@ void Folder::settleCarried(Op& loop) {
   }
 }
 
-void Folder::visitFor(std::unique_ptr<Op> op, Ops& out) {
-  substitute(*op);
-  const Operand from = op->operands[0].items[0], to = op->keyword("to")->items[0];
-  const Operand* step = op->keyword("step");
+void Folder::visitFor(Op& loop) {
+  substitute(loop);
+  const Operand from = loop.operands[0].items[0], to = loop.keyword("to")->items[0];
+  const Operand* step = loop.keyword("step");
   const Operand by = step ? step->items[0] : Operand::literal(int64_t{1});
   bool counted = from.isLiteral() && to.isLiteral();
   bool none = counted && from.integer >= to.integer;
   bool once = counted && !none && by.isLiteral() && from.integer + by.integer >= to.integer;
   if (!none && !once) {
-    settleCarried(*op);
-    block(*op->regions[0]);
-    out.push_back(std::move(op));
-    return;
+    settleCarried(loop);
+    return block(*loop.regions[0]);
   }
-  Op& loop = *gone_.emplace_back(std::move(op));
   const auto& carried = iterArgs(loop);
   if (none) {
     for (size_t index = 0; index < loop.results.size(); ++index)
-      replaceGone(*loop.results[index], carried[index].items[0], out);
-    return;
+      replaceGone(*loop.results[index], carried[index].items[0], loop);
+  } else {
+    replaceGone(*loop.operands[0].value, from, loop);
+    for (const Operand& binding : carried) replaceGone(*binding.value, binding.items[0], loop);
+    inlined(loop, *loop.regions[0]);
   }
-  replaceGone(*loop.operands[0].value, from, out);
-  for (const Operand& binding : carried) replaceGone(*binding.value, binding.items[0], out);
-  inlined(loop, loop.regions[0].get(), out);
+  take(loop);
 }
 
-void Folder::plain(std::unique_ptr<Op> op, Ops& out) {
+void Folder::plain(Op& op) {
   std::optional<Operand> folded;
-  if (isArithmetic(*op) && op->results.size() == 1) {
+  if (isArithmetic(op) && op.results.size() == 1) {
     std::vector<KnownOperand> in;
-    for (const Operand& operand : op->operands) in.push_back(known(*op, operand));
-    folded = foldOp(*op, in, kernel_);
+    for (const Operand& operand : op.operands) in.push_back(known(op, operand));
+    folded = foldOp(op, in, kernel_);
   }
   if (folded) folded = resolved(*folded);
   if (!folded) {
-    substitute(*op);
-    if (op->code == Opcode::k_select) nameSelect(*op);
-    out.push_back(std::move(op));
-  } else if (!folded->isLiteral()) {
-    known_[op->result()] = *folded;
-    gone_.push_back(std::move(op));
-  } else {
-    known_[op->result()] = *folded;
-    op->code = Opcode::k_select;
-    op->operands = {Operand::literal(int64_t{1}), *folded, *folded};
-    out.push_back(std::move(op));
+    substitute(op);
+    if (op.code == Opcode::k_select) nameSelect(op);
+    return;
   }
+  known_[op.result()] = *folded;
+  if (!folded->isLiteral()) return take(op);
+  op.code = Opcode::k_select;
+  op.operands = {Operand::literal(int64_t{1}), *folded, *folded};
 }
 
-void Folder::visit(std::unique_ptr<Op> op, Ops& out) {
-  if (op->code == Opcode::k_if)
-    visitIf(std::move(op), out);
-  else if (op->code == Opcode::k_for)
-    visitFor(std::move(op), out);
+void Folder::visit(Op& op) {
+  if (op.code == Opcode::k_if)
+    visitIf(op);
+  else if (op.code == Opcode::k_for)
+    visitFor(op);
   else
-    plain(std::move(op), out);
+    plain(op);
 }
 
 }  // namespace

@@ -12,8 +12,6 @@
 namespace tg {
 namespace {
 
-using Ops = std::vector<std::unique_ptr<Op>>;
-
 /// Whether a loop's body runs at least once for certain.
 bool runs(const Op& loop) {
   const Operand &from = loop.operands[0].items[0], &to = loop.keyword("to")->items[0];
@@ -35,10 +33,8 @@ bool inRange(const Operand& element) {
 class Loop {
  public:
   Loop(Op& loop, const std::unordered_set<const Value*>& writtenAnywhere);
-  Ops takeInvariants() {
-    take(*op_.regions[0], runs(op_));
-    return std::move(taken_);
-  }
+  /// Moves what does not change in the loop in front of it.
+  void takeInvariants() { take(*op_.regions[0], runs(op_)); }
 
  private:
   void define(const Block& block);
@@ -50,7 +46,6 @@ class Loop {
   const std::unordered_set<const Value*>& writtenAnywhere_;
   std::unordered_set<const Value*> inside_, writtenHere_;
   bool meets_ = false;
-  Ops taken_;
 };
 
 Loop::Loop(Op& loop, const std::unordered_set<const Value*>& writtenAnywhere)
@@ -60,7 +55,7 @@ Loop::Loop(Op& loop, const std::unordered_set<const Value*>& writtenAnywhere)
 
 void Loop::define(const Block& block) {
   for (const auto& arg : block.args) inside_.insert(arg.get());
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (const auto& result : op->results) inside_.insert(result.get());
     if (writesElement(*op)) writtenHere_.insert(elementOf(*op)->value);
     meets_ |= meets(*op);
@@ -89,29 +84,21 @@ bool Loop::movable(const Op& op, bool always) const {
 
 /// Takes from a block in the loop. What still stands in an inner loop depends on that.
 void Loop::take(Block& block, bool always) {
-  Ops kept;
-  for (auto& op : block.ops) {
+  for (Op* op : block.ops.all()) {
     if (movable(*op, always)) {
       for (const auto& result : op->results) inside_.erase(result.get());
-      taken_.push_back(std::move(op));
-      continue;
-    }
-    if (op->code == Opcode::k_if)
+      op_.list()->insert(&op_, block.ops.take(op));
+    } else if (op->code == Opcode::k_if) {
       for (auto& region : op->regions) take(*region, false);
-    kept.push_back(std::move(op));
+    }
   }
-  block.ops = std::move(kept);
 }
 
 void hoist(Block& block, const std::unordered_set<const Value*>& written) {
-  Ops ops;
-  for (auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (auto& region : op->regions) hoist(*region, written);
-    if (op->code == Opcode::k_for)
-      std::ranges::move(Loop(*op, written).takeInvariants(), std::back_inserter(ops));
-    ops.push_back(std::move(op));
+    if (op->code == Opcode::k_for) Loop(*op, written).takeInvariants();
   }
-  block.ops = std::move(ops);
 }
 
 }  // namespace

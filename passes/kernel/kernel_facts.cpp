@@ -18,14 +18,14 @@ KernelFacts::KernelFacts(const Item& kernel) : kernel_(kernel), uniformity_(kern
 
 void KernelFacts::visit(const Block& block, const Op* parent) {
   parent_[&block] = parent;
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (const auto& result : op->results) owner_[result.get()] = &block;
     if (writesElement(*op)) mutable_.insert(elementOf(*op)->value);
     if (parent && meets(*op)) meetsInside_ = true;
     for (const auto& region : op->regions) {
       for (const auto& arg : region->args) owner_[arg.get()] = region.get();
       outer_[region.get()] = &block;
-      visit(*region, op.get());
+      visit(*region, op);
     }
   }
 }
@@ -53,7 +53,7 @@ bool KernelFacts::isMemory(const Value* value) const {
 
 std::vector<const Value*> KernelFacts::memoryIn(const Block& block) const {
   std::vector<const Value*> out;
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (const auto& result : op->results)
       if (isMemory(result.get())) out.push_back(result.get());
     if (op->code != Opcode::k_if) continue;

@@ -29,33 +29,27 @@ class Lifter {
   }
 
  private:
-  using Ops = std::vector<std::unique_ptr<Op>>;
-
   void lift(Block& block) {
-    Ops out;
-    for (auto& op : block.ops) {
+    for (Op* op : block.ops) {
       for (auto& region : op->regions) lift(*region);
       if (op->code == Opcode::k_if)
-        for (auto& region : op->regions) take(*region, *op, out);
-      out.push_back(std::move(op));
+        for (auto& region : op->regions) take(*region, *op);
     }
-    block.ops = std::move(out);
   }
 
-  /// Moves loads out of a body of `branch`. The condition of `branch` does not guard them any more, so that
-  /// their indices must be in range without it.
-  void take(Block& region, const Op& branch, Ops& out) {
+  /// Moves loads out of a body of `branch`, in front of it. The condition of `branch` does not guard them any
+  /// more, so that their indices must be in range without it.
+  void take(Block& region, Op& branch) {
     std::unordered_set<const Value*> inside;
-    Ops kept;
-    for (auto& op : region.ops) {
-      bool free = liftable_.contains(op.get());
+    for (Op* op : region.ops.all()) {
+      bool free = liftable_.contains(op);
       forEachUse(static_cast<const Op&>(*op), [&](Value* value) { free &= !inside.contains(value); });
       free = free && analysis_.inRange(*op, branch);
-      if (!free)
+      if (free)
+        branch.list()->insert(&branch, region.ops.take(op));
+      else
         for (const auto& result : op->results) inside.insert(result.get());
-      (free ? out : kept).push_back(std::move(op));
     }
-    region.ops = std::move(kept);
   }
 
   const IndexAnalysis analysis_;

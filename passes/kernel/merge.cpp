@@ -30,8 +30,6 @@ class Merger {
   std::unordered_set<const Value*> written_;
   ValueNumbering numbers_;
   std::vector<std::unordered_map<std::string, const Op*>> scopes_;
-  std::unordered_map<const Value*, Value*> merged_;
-  std::vector<std::unique_ptr<Op>> gone_;  // kept until the end, so that pointers to values stay unique
 };
 
 const Op* Merger::find(const std::string& key) const {
@@ -42,24 +40,18 @@ const Op* Merger::find(const std::string& key) const {
 
 void Merger::block(Block& block) {
   scopes_.emplace_back();
-  std::vector<std::unique_ptr<Op>> kept;
-  for (auto& op : block.ops) {
-    forEachUse(*op, [&](Value*& value) {
-      if (auto it = merged_.find(value); it != merged_.end()) value = it->second;
-    });
+  for (Op *op = block.ops.front(), *next = nullptr; op; op = next) {
+    next = op->next();
     for (auto& region : op->regions) this->block(*region);
-    if (mergeable(*op)) {
-      std::string key = keyOf(*op, numbers_);
-      if (const Op* first = find(key)) {
-        merged_[op->result()] = first->result();
-        gone_.push_back(std::move(op));
-        continue;
-      }
-      scopes_.back()[std::move(key)] = op.get();
+    if (!mergeable(*op)) continue;
+    std::string key = keyOf(*op, numbers_);
+    if (const Op* first = find(key)) {
+      op->result()->uses.replaceAll(first->result());
+      block.ops.erase(op);
+    } else {
+      scopes_.back()[std::move(key)] = op;
     }
-    kept.push_back(std::move(op));
   }
-  block.ops = std::move(kept);
   scopes_.pop_back();
 }
 

@@ -10,7 +10,6 @@
 // so floats stay the same to the bit; other orders are left alone. What remains of the tree is dead.
 #include <bit>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "ir/builder.h"
 #include "ir/kernel/kernel.h"
@@ -58,7 +57,7 @@ struct TreeStage {
   const Op* loop = nullptr;   ///< that holds it, or null
   const Op* own = nullptr;    ///< load of s[l]
   const Op* other = nullptr;  ///< load of s[l + w]
-  const Op* store = nullptr;
+  Op* store = nullptr;
 };
 
 /// Where an access stands: its block and the ops around it, innermost first.
@@ -99,21 +98,21 @@ class Tree {
 };
 
 void Tree::collect(const Block& block, std::vector<const Op*>& around) {
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     const Operand* element = elementOf(*op);
     if (element && element->value == buffer_)
-      places_.push_back({op.get(), {around.rbegin(), around.rend()}});
+      places_.push_back({op, {around.rbegin(), around.rend()}});
     else
       forEachUse(std::as_const(*op), [&](Value* value) { otherUse_ |= value == buffer_; });
-    around.push_back(op.get());
+    around.push_back(op);
     for (const auto& region : op->regions) collect(*region, around);
     around.pop_back();
   }
 }
 
 Block* blockOf(Block& block, const Op* op) {
-  for (auto& each : block.ops) {
-    if (each.get() == op) return &block;
+  for (Op* each : block.ops) {
+    if (each == op) return &block;
     for (auto& region : each->regions)
       if (Block* found = blockOf(*region, op)) return found;
   }
@@ -246,7 +245,7 @@ bool Tree::ordered(const Op& op) {
     if (stage.loop != &op) continue;
     for (int trip : {0, 1}) {  // the second sees the first end
       static_cast<void>(trip);
-      for (const auto& inner : op.regions[0]->ops)
+      for (Op* inner : op.regions[0]->ops)
         if (!ordered(*inner)) return false;
     }
   }
@@ -260,9 +259,9 @@ bool Tree::ordered(const Op& op) {
 
 bool Tree::inOrder() {
   bool started = false;
-  for (const auto& op : block_->ops) {
+  for (Op* op : block_->ops) {
     if (started && !ordered(*op)) return false;
-    started |= op.get() == places_[0].op;
+    started |= op == places_[0].op;
   }
   return true;
 }
@@ -280,36 +279,19 @@ bool Tree::match() {
 /// Puts the reduction where the first store was, its result in place of the loads, and takes the tree's
 /// stores away.
 void Tree::replace() {
-  auto reduce = std::make_unique<Op>(Opcode::k_workgroup_reduce);
+  Op* first = places_[0].op;
+  Op* reduce = first->list()->insert(first, std::make_unique<Op>(Opcode::k_workgroup_reduce));
   reduce->loc = stages_[0].store->loc;
-  reduce->operands = {places_[0].op->operands[0]};
+  reduce->operands = {first->operands[0]};
   reduce->setAttr("kind", Attr::word(std::string(info(code_).name.substr(4))));
-  auto result = std::make_unique<Value>();
-  result->type = elementType(buffer_->type);
-  result->name = reads_[0].op->result()->name;
-  result->def = reduce.get();
-  Value* sum = result.get();
-  reduce->results.push_back(std::move(result));
+  Value* sum = reduce->addResult(elementType(buffer_->type), reads_[0].op->result()->name);
 
-  std::unordered_set<const Value*> replaced;
-  std::unordered_set<const Op*> removed;
-  for (const TreeStage& stage : stages_) removed.insert(stage.store);
+  first->list()->erase(first);
+  for (const TreeStage& stage : stages_) stage.store->list()->erase(stage.store);
   for (const TreePlace& read : reads_) {
-    replaced.insert(read.op->result());
-    removed.insert(read.op);
+    read.op->result()->uses.replaceAll(sum);
+    read.op->list()->erase(read.op);
   }
-  walk(kernel_.body, [&](Op& op) {
-    forEachUse(op, [&](Value*& value) {
-      if (replaced.contains(value)) value = sum;
-    });
-  });
-  for (auto& op : block_->ops)
-    if (op.get() == places_[0].op) {
-      op = std::move(reduce);
-      break;
-    }
-  for (const Op* op : removed)
-    std::erase_if(blockOf(kernel_.body, op)->ops, [&](const auto& each) { return each.get() == op; });
 }
 
 }  // namespace

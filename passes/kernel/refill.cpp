@@ -12,9 +12,8 @@
 namespace tg {
 namespace {
 
-/// The blocks from the kernel's body to the one that an op stands in, each with the place of the op in it
-/// that leads there.
-using Path = std::vector<std::pair<const Block*, size_t>>;
+/// The blocks from the kernel's body to the one that an op stands in.
+using Path = std::vector<const Block*>;
 
 struct Accesses {
   std::vector<Path> paths;
@@ -45,20 +44,19 @@ class RefillFinder {
 };
 
 void RefillFinder::collect(const Block& block) {
-  for (size_t at = 0; at < block.ops.size(); ++at) {
-    const Op& op = *block.ops[at];
-    path_.emplace_back(&block, at);
-    const Operand* element = elementOf(op);
+  path_.push_back(&block);
+  for (const Op* op : block.ops) {
+    const Operand* element = elementOf(*op);
     if (element &&
         (element->value->type.mode == BufMode::shared || element->value->type.mode == BufMode::local)) {
       Accesses& accesses = accesses_[element->value];
       if (accesses.paths.empty()) buffers_.push_back(element->value);
       accesses.paths.push_back(path_);
-      accesses.plain &= op.code == Opcode::k_load || op.code == Opcode::k_store;
+      accesses.plain &= op->code == Opcode::k_load || op->code == Opcode::k_store;
     }
-    for (const auto& region : op.regions) collect(*region);
-    path_.pop_back();
+    for (const auto& region : op->regions) collect(*region);
   }
+  path_.pop_back();
 }
 
 std::vector<std::unique_ptr<Refill>> RefillFinder::run() {
@@ -72,7 +70,7 @@ bool touches(const Op& op, const Value* buffer) {
   const Operand* element = elementOf(op);
   bool found = element && element->value == buffer;
   for (const auto& region : op.regions)
-    for (const auto& inner : region->ops) found = found || touches(*inner, buffer);
+    for (Op* inner : region->ops) found = found || touches(*inner, buffer);
   return found;
 }
 
@@ -88,7 +86,7 @@ void accessesIn(const Op& op, const Value* buffer, std::vector<const Op*>& loads
   if (const Operand* element = elementOf(op); element && element->value == buffer)
     (isLoad(op) ? loads : stores).push_back(&op);
   for (const auto& region : op.regions)
-    for (const auto& inner : region->ops) accessesIn(*inner, buffer, loads, stores);
+    for (Op* inner : region->ops) accessesIn(*inner, buffer, loads, stores);
 }
 
 /// Goes through the block in which all accesses lie: stores, a meeting, loads, a meeting, stores again.
@@ -96,8 +94,8 @@ void RefillFinder::refillsOf(const Value* buffer, const Accesses& accesses) {
   const Path& first = accesses.paths[0];
   size_t depth = first.size() - 1;
   for (const Path& path : accesses.paths)
-    while (depth >= path.size() || path[depth].first != first[depth].first) --depth;
-  const Block& block = *first[depth].first;
+    while (depth >= path.size() || path[depth] != first[depth]) --depth;
+  const Block& block = *first[depth];
   bool met = false, usable = true;
   Refill now{buffer, &block, {}, {}, false};
   auto restart = [&] {
@@ -106,7 +104,7 @@ void RefillFinder::refillsOf(const Value* buffer, const Accesses& accesses) {
     met = false;
     usable = true;
   };
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     if (meets(*op)) met = !now.stores.empty();
     if (!touches(*op, buffer)) continue;
     std::vector<const Op*> loads, stores;
@@ -126,7 +124,7 @@ void RefillFinder::refillsOf(const Value* buffer, const Accesses& accesses) {
 void RefillFinder::keep(Refill refill, size_t accesses) {
   refill.all = refill.stores.size() + refill.loads.size() == accesses;
   const std::vector<const Op*> loops = facts_.loopsAround(*refill.block);
-  auto steadily = [&](const std::unique_ptr<Op>& op) {
+  auto steadily = [&](const Op* op) {
     std::vector<const Op*> loads, stores;
     accessesIn(*op, refill.buffer, loads, stores);
     return stores.empty() || storesSteadily(*op, refill.buffer, loops);
@@ -156,7 +154,7 @@ bool RefillFinder::storesSteadily(const Op& op, const Value* buffer,
     return false;
   }
   for (const auto& region : op.regions)
-    for (const auto& inner : region->ops)
+    for (Op* inner : region->ops)
       if (!storesSteadily(*inner, buffer, loops)) return false;
   return true;
 }
@@ -200,7 +198,7 @@ bool RefillFinder::equal(const Operand& a, const Operand& b) const {
 /// Whether two bodies of an if store to the same elements, without loops or ifs around.
 bool RefillFinder::storesSame(const Block& a, const Block& b, const Value* buffer) const {
   auto storesOf = [&](const Block& block, std::vector<const Operand*>& out) {
-    for (const auto& op : block.ops) {
+    for (Op* op : block.ops) {
       if (!touches(*op, buffer)) continue;
       out.push_back(elementOf(*op));
       if (!out.back()) return false;

@@ -240,7 +240,7 @@ void Replay::sweep() {
 }
 
 void Replay::forward(const Block& block) {
-  for (const auto& op : block.ops) forwardOp(*op);
+  for (Op* op : block.ops) forwardOp(*op);
 }
 
 void Replay::forwardOp(const Op& op) {

@@ -95,17 +95,17 @@ void Replay::fill(const Block& block) {
   while (frames_[--frame].block != &block)
     assert(frame > 0 && "what fills a buffer is open where it is read");
   if (std::exchange(frames_[frame].filled, true)) return;
-  size_t end = 0;
+  const Op* end = block.ops.front();
   bool shared = false;
-  for (size_t at = 0; at < block.ops.size(); ++at)
-    if (fills(*block.ops[at], block)) end = at + 1;
+  for (const Op* op : block.ops)
+    if (fills(*op, block)) end = op->next();
   for (const auto& refill : facts_.refills())
     shared |= refill->buffer->type.mode == BufMode::shared && refill->block == &block;
   run(frame, [&] {
     if (shared) builder_.barrier();
-    for (size_t at = 0; at < end; ++at) {
-      if (shared && meets(*block.ops[at])) builder_.barrier();
-      if (fills(*block.ops[at], block)) fillBy(*block.ops[at], block);
+    for (const Op* op = block.ops.front(); op != end; op = op->next()) {
+      if (shared && meets(*op)) builder_.barrier();
+      if (fills(*op, block)) fillBy(*op, block);
     }
     if (shared) builder_.barrier();
   });
@@ -114,7 +114,7 @@ void Replay::fill(const Block& block) {
 /// Does again what an op stores to the buffers of `block`.
 void Replay::fillBy(const Op& op, const Block& block) {
   auto body = [&](const Block& region) {
-    for (const auto& inner : region.ops)
+    for (Op* inner : region.ops)
       if (fills(*inner, block)) fillBy(*inner, block);
   };
   if (op.code == Opcode::k_for) {

@@ -16,7 +16,7 @@ static void renameRepeated(Block& block, NameTable& names, std::unordered_set<st
     if (!seen.insert(value.name).second) value.name = names.unique(value.name);
   };
   for (auto& arg : block.args) rename(*arg);
-  for (auto& op : block.ops) {
+  for (Op* op : block.ops) {
     for (auto& result : op->results) rename(*result);
     for (auto& region : op->regions) renameRepeated(*region, names, seen);
   }

@@ -31,8 +31,8 @@ bool decays(const Item& param, const std::string& noDecay) {
 /// The tg.param_grads of a function by parameter.
 std::unordered_map<std::string_view, const Op*> gradientsOf(const Item& func) {
   std::unordered_map<std::string_view, const Op*> gradients;
-  for (const auto& op : func.body.ops)
-    if (op->code == Opcode::param_grad) gradients.try_emplace(op->operands[0].text, op.get());
+  for (Op* op : func.body.ops)
+    if (op->code == Opcode::param_grad) gradients.try_emplace(op->operands[0].text, op);
   return gradients;
 }
 
@@ -44,7 +44,7 @@ bool anyMatches(const std::string& pattern, const std::vector<Item*>& items) {
 Result<void> checkUpdates(const Site& site) {
   const auto gradients = gradientsOf(*site.step);
   for (const Item* func : {site.train, site.step})
-    for (const auto& op : func->body.ops) {
+    for (Op* op : func->body.ops) {
       if (op->code != Opcode::update) continue;
       const std::string& name = op->operands[0].text;
       if (!site.trains(name)) continue;
@@ -134,7 +134,7 @@ Result<void> check(const Site& site, const Module& module, const OptimizerOption
 
 std::vector<Item*> paramsWithGradient(const Site& site, const Module& module) {
   std::vector<Item*> params;
-  for (const auto& op : site.step->body.ops)
+  for (Op* op : site.step->body.ops)
     if (op->code == Opcode::param_grad && site.trains(op->operands[0].text))
       params.push_back(module.storage(op->operands[0].text));
   return params;
@@ -142,15 +142,14 @@ std::vector<Item*> paramsWithGradient(const Site& site, const Module& module) {
 
 void remarkFrozen(const Site& site, const PassContext& context) {
   const auto gradients = gradientsOf(*site.step);
-  for (const auto& op : site.train->body.ops)
+  for (Op* op : site.train->body.ops)
     if (op->code == Opcode::param && !gradients.contains(op->operands[0].text))
       context.remark(op->loc, fmt::format("@{} has no gradient and stays as it is", op->operands[0].text));
 }
 
 StepBuilder::StepBuilder(Module& module, const Site& site, const OptimizerOptions& options)
     : module_(module), site_(site), func_(*site.step), options_(options), builder_(&module, site.step) {
-  end_ = std::move(func_.body.ops.back());
-  func_.body.ops.pop_back();
+  end_ = func_.body.ops.takeBack();
   builder_.setLoc(derivedLoc(site_.prefix, func_.loc));
   findReads();
   collect();
@@ -165,7 +164,7 @@ TensorExpr StepBuilder::named(const std::string& name, TensorExpr value) {
 
 /// Where mixed-precision scales the loss, its next scale is selected by whether all gradients are finite.
 void StepBuilder::findReads() {
-  for (const auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     if (op->code == Opcode::param || op->code == Opcode::state)
       reads_.try_emplace(op->operands[0].text, op->result());
     if (op->code == Opcode::update && op->operands[0].text == "loss_scale" && op->in(1)->def &&
@@ -177,7 +176,7 @@ void StepBuilder::findReads() {
 /// The gradients in the text's order, each with a read of its parameter.
 void StepBuilder::collect() {
   std::vector<std::pair<std::string, Value*>> grads;
-  for (const auto& op : func_.body.ops)
+  for (Op* op : func_.body.ops)
     if (op->code == Opcode::param_grad && site_.trains(op->operands[0].text))
       grads.push_back({op->operands[0].text, op->in(1)});
   for (auto& [name, grad] : grads) {

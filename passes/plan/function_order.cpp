@@ -29,7 +29,7 @@ int FunctionPlan::intervalStart(int op) const {
 int FunctionPlan::intervalEnd(int op) const {
   if (intervals_.empty()) return op;
   auto next = std::upper_bound(intervals_.begin(), intervals_.end(), op);
-  return (next == intervals_.end() ? static_cast<int>(func_.body.ops.size()) : *next) - 1;
+  return (next == intervals_.end() ? static_cast<int>(ops_.size()) : *next) - 1;
 }
 
 /// The last op but `op` that writes or reads a unit, -1 for none.
@@ -57,7 +57,7 @@ void FunctionPlan::setIntervals() {
 
 /// What an op waits for: who computes its operands, and who reads what it writes over.
 void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int>& taskAt) const {
-  const Op& op = *func_.body.ops[opIndex];
+  const Op& op = *ops_[opIndex];
   forEachUse(op, [&](Value* value) {
     auto unit = unitOf_.find(value);
     if (unit != unitOf_.end()) addOnce(task.reads, unit->second);
@@ -78,7 +78,7 @@ void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int
 }
 
 void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
-  const Op& op = *func_.body.ops[opIndex];
+  const Op& op = *ops_[opIndex];
   std::vector<ResultSlot> slots = resultSlots(op);
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
     int written = unitOf_.at(op.result(slots[index].first));
@@ -94,9 +94,9 @@ void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
 
 std::vector<Task> FunctionPlan::makeTasks() const {
   std::vector<Task> tasks;
-  std::vector<int> taskAt(func_.body.ops.size(), -1);
-  for (int index = 0; index < static_cast<int>(func_.body.ops.size()); ++index) {
-    if (func_.body.ops[index]->code != Opcode::fused) continue;
+  std::vector<int> taskAt(ops_.size(), -1);
+  for (int index = 0; index < static_cast<int>(ops_.size()); ++index) {
+    if (ops_[index]->code != Opcode::fused) continue;
     Task task;
     addDependences(task, index, taskAt);
     addTakeOvers(task, index);
@@ -115,24 +115,18 @@ std::vector<int64_t> FunctionPlan::blockBytes() const {
 
 /// Entry values, then the regions as ordered, then what the host reads and writes.
 Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::vector<int>& starts) {
-  std::unordered_map<const Op*, std::unique_ptr<Op>> owned;
-  std::vector<std::unique_ptr<Op>> body, rest;
-  for (auto& op : func_.body.ops) {
-    const Op* key = op.get();
-    if (op->code == Opcode::fused)
-      owned.emplace(key, std::move(op));
-    else
-      (isLeaf(*op) ? body : rest).push_back(std::move(op));
-  }
+  OpList& body = func_.body.ops;
+  OpList old = std::move(body), rest;
+  for (Op* op : old.all())
+    if (op->code != Opcode::fused) (isLeaf(*op) ? body : rest).push_back(old.take(op));
   const int first = static_cast<int>(body.size());
   intervals_.clear();
   for (int start : starts) intervals_.push_back(start ? first + start : 0);
-  for (const Op* region : regions) body.push_back(std::move(owned.at(region)));
-  for (auto& op : rest) {
+  for (Op* region : regions) body.push_back(old.take(region));
+  while (!rest.empty()) {
     if (!starts.empty()) intervals_.push_back(static_cast<int>(body.size()));
-    body.push_back(std::move(op));
+    body.push_back(rest.takeFront());
   }
-  func_.body.ops = std::move(body);
   return findPlaces();
 }
 
@@ -141,8 +135,8 @@ Result<void> FunctionPlan::order(bool reorder) {
   const std::vector<Task> tasks = makeTasks();
   const std::vector<int64_t> bytes = blockBytes();
   std::vector<Op*> text;
-  for (const auto& op : func_.body.ops)
-    if (op->code == Opcode::fused) text.push_back(op.get());
+  for (Op* op : func_.body.ops)
+    if (op->code == Opcode::fused) text.push_back(op);
   const auto count = [](const Intervals& cut) {
     return std::max(0, static_cast<int>(cut.starts.size()) - 1);
   };

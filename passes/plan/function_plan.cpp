@@ -49,9 +49,10 @@ SlotOf slotOf(const Value& value) {
 }  // namespace
 
 void FunctionPlan::findUses() {
+  ops_ = func_.body.ops.all();
   for (const auto& arg : func_.body.args) position_[arg.get()] = 0;
-  for (int index = 0; index < static_cast<int>(func_.body.ops.size()); ++index) {
-    Op& op = *func_.body.ops[index];
+  for (int index = 0; index < static_cast<int>(ops_.size()); ++index) {
+    Op& op = *ops_[index];
     for (const auto& result : op.results) {
       position_[result.get()] = index;
       if (isSymbolRead(*result)) reads_[op.operands[0].text].push_back(result.get());
@@ -90,16 +91,16 @@ Result<void> FunctionPlan::findUnits() {
     values.push_back(value);
   };
   for (const auto& arg : func_.body.args) addValue(arg.get());
-  for (const auto& op : func_.body.ops)
+  for (Op* op : func_.body.ops)
     for (const auto& result : op->results)
       if (!isSymbolRead(*result)) addValue(result.get());
 
   std::vector<Sequence> sequences;
-  for (const auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     if (op->code != Opcode::fused) continue;
     for (const ResultSlot& slot : resultSlots(*op)) {
       if (!slot.group) continue;
-      Sequence sequence{{}, op.get(), true};
+      Sequence sequence{{}, op, true};
       for (int member = 0; member < slot.count; ++member)
         sequence.keys.push_back(keyOf[op->result(slot.first + member)]);
       sequences.push_back(std::move(sequence));
@@ -115,7 +116,7 @@ Result<void> FunctionPlan::findUnits() {
                       fmt::format("tg.fused [plan.group]: the group of %{} mixes parameters or states with "
                                   "values of the step; they live in different buffers",
                                   op->operands[binding].value->name));
-      Sequence sequence{{}, op.get(), true};
+      Sequence sequence{{}, op, true};
       for (Value* member : members) sequence.keys.push_back(keyOf[member]);
       sequences.push_back(std::move(sequence));
     }
@@ -171,7 +172,7 @@ bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const 
         return other.op == use.op && other.binding == use.binding;
       });
       if (known) continue;
-      const Op& op = *func_.body.ops[use.op];
+      const Op& op = *ops_[use.op];
       std::vector<Value*> sources = bindingSources(op, use.binding);
       bool group = op.operands[use.binding].items[0].kind == Operand::Kind::group;
       int64_t sourceStart = module_.storage(sources[0]->def->operands[0].text)->place->offset;
@@ -216,7 +217,7 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
 void FunctionPlan::setRooms() {
   std::vector<Unit*> io;
   for (const auto& arg : func_.body.args) io.push_back(&units_[unitOf_.at(arg.get())]);
-  for (const auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     if (op->code != Opcode::return_ && op->code != Opcode::capture && op->code != Opcode::param_grad)
       continue;
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
@@ -260,7 +261,7 @@ void FunctionPlan::setFills() {
 /// of these bytes go, through other bindings too.
 bool FunctionPlan::mayShare(int opIndex, int binding, const ResultSlot& slot, int slotIndex,
                             const Unit& unit) const {
-  const Op& op = *func_.body.ops[opIndex];
+  const Op& op = *ops_[opIndex];
   std::vector<Value*> sources = bindingSources(op, binding);
   bool group = op.operands[binding].items[0].kind == Operand::Kind::group;
   auto found = unitOf_.find(sources[0]);
@@ -278,7 +279,7 @@ bool FunctionPlan::mayShare(int opIndex, int binding, const ResultSlot& slot, in
 
 /// A binding of the op whose dying bytes the slot's unit may take over, or -1.
 int FunctionPlan::inPlaceBinding(int opIndex, const ResultSlot& slot, int slotIndex, const Unit& unit) const {
-  const Op& op = *func_.body.ops[opIndex];
+  const Op& op = *ops_[opIndex];
   for (int binding = 0; binding < op.numOperands(); ++binding) {
     auto found = unitOf_.find(bindingSources(op, binding)[0]);
     if (found == unitOf_.end()) continue;
@@ -292,7 +293,7 @@ int FunctionPlan::inPlaceBinding(int opIndex, const ResultSlot& slot, int slotIn
 }
 
 void FunctionPlan::tryInPlace(int opIndex, const ResultSlot& slot, int slotIndex) {
-  const Op& op = *func_.body.ops[opIndex];
+  const Op& op = *ops_[opIndex];
   int index = unitOf_.at(op.result(slot.first));
   Unit& unit = units_[index];
   if (unit.room != Unit::Room::arena || !unit.fills.empty() || !defines(unit, op, slot)) return;
@@ -304,8 +305,8 @@ void FunctionPlan::tryInPlace(int opIndex, const ResultSlot& slot, int slotIndex
 }
 
 void FunctionPlan::chooseInPlace() {
-  for (int index = 0; index < static_cast<int>(func_.body.ops.size()); ++index) {
-    const Op& op = *func_.body.ops[index];
+  for (int index = 0; index < static_cast<int>(ops_.size()); ++index) {
+    const Op& op = *ops_[index];
     if (op.code != Opcode::fused) continue;
     std::vector<ResultSlot> slots = resultSlots(op);
     for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) tryInPlace(index, slots[slot], slot);
@@ -409,7 +410,7 @@ Result<void> FunctionPlan::analyse(bool reorder) {
 
 /// A home that its region also reads is spelled in place, as in the arena.
 void FunctionPlan::markHomesInPlace() {
-  for (const auto& op : func_.body.ops) {
+  for (Op* op : func_.body.ops) {
     if (op->code != Opcode::fused) continue;
     for (const ResultSlot& slot : resultSlots(*op)) {
       int64_t start = op->result(slot.first)->place->offset;
@@ -426,7 +427,6 @@ void FunctionPlan::markHomesInPlace() {
 
 /// Puts each group's fill before the op that writes the group first.
 void FunctionPlan::insertFills() {
-  std::unordered_map<int, std::vector<std::unique_ptr<Op>>> fills;
   for (const Unit& unit : units_)
     for (const Unit::Fill& bytes : unit.fills) {
       const Place& first = *unit.members[0]->place;
@@ -434,14 +434,8 @@ void FunctionPlan::insertFills() {
       auto fill = std::make_unique<Op>(Opcode::fill);
       fill->operands = {Operand::keyword("args", {Operand::keyword("out", {range})})};
       fill->loc = derivedLoc("plan", unit.members[0]->loc);
-      fills[unit.from].push_back(std::move(fill));
+      func_.body.ops.insert(ops_[static_cast<size_t>(unit.from)], std::move(fill));
     }
-  std::vector<std::unique_ptr<Op>> body;
-  for (size_t index = 0; index < func_.body.ops.size(); ++index) {
-    for (auto& fill : fills[static_cast<int>(index)]) body.push_back(std::move(fill));
-    body.push_back(std::move(func_.body.ops[index]));
-  }
-  func_.body.ops = std::move(body);
 }
 
 int64_t FunctionPlan::apply(int64_t ioOffset) {
@@ -460,7 +454,7 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
       unit.members[member]->place->offset += unit.offsets[member];
     }
   }
-  for (const auto& op : func_.body.ops)
+  for (Op* op : func_.body.ops)
     for (const auto& result : op->results)
       if (isSymbolRead(*result)) result->place = module_.storage(op->operands[0].text)->place;
   markHomesInPlace();
@@ -474,7 +468,7 @@ std::vector<const Unit*> FunctionPlan::livePeak(const Op** at) const {
   std::vector<const Unit*> units;
   for (const Unit& unit : units_)
     if (unit.room == Unit::Room::arena && unit.first <= peak && peak <= unit.last) units.push_back(&unit);
-  *at = func_.body.ops[peak].get();
+  *at = ops_[static_cast<size_t>(peak)];
   return units;
 }
 

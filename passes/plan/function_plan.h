@@ -107,6 +107,7 @@ class FunctionPlan {
 
   const Module& module_;
   Item& func_;
+  std::vector<Op*> ops_;  ///< of the function, by their places
   const Target& target_;
   std::vector<Unit> units_;
   std::unordered_map<const Value*, int> unitOf_;

@@ -78,7 +78,7 @@ class Judge {
     FunctionFit fit;
     fit.function = func.name;
     Needs needs(fit.needs);
-    for (const auto& op : func.body.ops) {
+    for (Op* op : func.body.ops) {
       if (op->code != Opcode::dispatch) continue;
       ++fit.dispatches;
       TG_CHECK(dispatch(*op, needs));
@@ -109,7 +109,7 @@ class Judge {
     need("max_workgroup_x", group[0], target_.maxWorkgroupX);
     for (const Operand& extent : op.keyword("grid")->items) need("max_grid", extent.integer, target_.maxGrid);
     need("shared_bytes", sharedBytes(*kernel), target_.sharedBytes);
-    const std::vector<Operand>& args = op.keyword("args")->items;
+    const OperandList& args = op.keyword("args")->items;
     int64_t storage = 0;
     for (size_t i = 0; i < args.size() && i < kernel->body.args.size(); ++i) {
       const Type& type = kernel->body.args[i]->type;

@@ -45,7 +45,7 @@ std::unique_ptr<Item> stepOf(const Op& command, const Item* kernel, std::string 
   std::unordered_map<const Value*, Value*> none;
   out->body.ops.push_back(cloneOp(command, none));
   if (!kernel) return out;
-  const std::vector<Operand>& args = command.keyword("args")->items;
+  const OperandList& args = command.keyword("args")->items;
   for (size_t i = 0; i < args.size(); ++i) {
     const Operand& range = args[i].items.front();
     DType dtype = kernel->body.args[i]->type.dtype;
@@ -92,7 +92,7 @@ Result<std::vector<NdArray>> interpreted(const Module& module, const KernelStep&
   for (const StepBuffer& buffer : step.buffers) memory.push_back(memoryOf(buffer.before, wide));
   for (auto& bytes : memory) buffers.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
   std::array<int64_t, 3> grid{1, 1, 1};
-  const std::vector<Operand>& extents = step.op->keyword("grid")->items;
+  const OperandList& extents = step.op->keyword("grid")->items;
   for (size_t axis = 0; axis < extents.size() && axis < 3; ++axis) grid[axis] = extents[axis].integer;
   KernelRunOptions options;
   options.checks = false;
@@ -137,7 +137,7 @@ Result<KernelSteps> KernelSteps::create(const Module& module, const std::string&
   stepped->items.eraseIf(
       [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
   stepped->items.push_back(beginOf(*func));
-  for (const auto& op : func->body.ops) {
+  for (Op* op : func->body.ops) {
     if (!isCommand(*op)) continue;
     const Item* kernel = nullptr;
     if (op->code == Opcode::dispatch) {
@@ -149,7 +149,7 @@ Result<KernelSteps> KernelSteps::create(const Module& module, const std::string&
       ++out.dispatches_;
     }
     stepped->items.push_back(stepOf(*op, kernel, keyOf(out.commands_.size())));
-    out.commands_.push_back(op.get());
+    out.commands_.push_back(op);
   }
   out.stepped_ = std::move(stepped);
   TG_TRY(out.executor_, Executor::create(*out.stepped_, std::move(device)));

@@ -129,7 +129,7 @@ Result<std::vector<NdArray>> evalDecomposed(EvalCall& call) {
   Builder builder(&module, scratch);
   builder.setLoc(call.op.loc);
   const std::vector<Value*> results = decompose(call.op, arguments, builder);
-  for (const auto& op : scratch->body.ops) TG_CHECK(evalInto(*op, environment, call.context));
+  for (Op* op : scratch->body.ops) TG_CHECK(evalInto(*op, environment, call.context));
   std::vector<NdArray> out;
   for (const Value* result : results) out.push_back(environment.at(result));
   return out;

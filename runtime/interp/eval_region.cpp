@@ -18,7 +18,7 @@ Result<std::vector<NdArray>> evalRegion(const Op& fused, std::span<const NdArray
   Environment environment;
   for (size_t i = 0; i < bindings.size(); ++i) environment.borrow(fused.operands[i].value, bindings[i]);
   std::vector<NdArray> yielded;
-  for (const auto& op : fused.regions[0]->ops) {
+  for (Op* op : fused.regions[0]->ops) {
     if (op->code != Opcode::yield) {
       TG_CHECK(evalInto(*op, environment, context));
       continue;

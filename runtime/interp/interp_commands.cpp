@@ -18,7 +18,7 @@ class CommandWalk {
 
   Result<void> run() {
     TG_CHECK(beginPlannedCall(call_));
-    for (const auto& op : call_.function.body.ops) {
+    for (Op* op : call_.function.body.ops) {
       if (op->code == Opcode::dispatch) TG_CHECK(dispatch(*op));
       if (op->code == Opcode::fill) TG_CHECK(runFill(memory_, *op));
       if (op->code == Opcode::copy) TG_CHECK(copy(*op));
@@ -41,7 +41,7 @@ class CommandWalk {
       buffers.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
     }
     std::array<int64_t, 3> grid{1, 1, 1};
-    const std::vector<Operand>& extents = op.keyword("grid")->items;
+    const OperandList& extents = op.keyword("grid")->items;
     for (size_t axis = 0; axis < extents.size(); ++axis) grid[axis] = extents[axis].integer;
     if (call_.state.options.kernel.wide)
       return failAt(op.loc, "planned memory holds f32: its kernels cannot run wide");

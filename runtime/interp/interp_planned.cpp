@@ -31,7 +31,7 @@ Result<void> runFill(PlannedMemory& memory, const Op& op) {
 /// The values a function shows to its caller, in text order.
 static std::vector<const Value*> outputs(const Item& function) {
   std::vector<const Value*> out;
-  for (const auto& op : function.body.ops)
+  for (Op* op : function.body.ops)
     if (op->code == Opcode::return_ || op->code == Opcode::capture || op->code == Opcode::param_grad)
       for (const Operand& operand : op->operands)
         if (operand.kind == Operand::Kind::value) out.push_back(operand.value);
@@ -58,7 +58,7 @@ Result<void> collectOutputs(InterpCall& call) {
     TG_TRY(const Place* place, homeOf(value));
     return call.state.memory.read(value.type, *place, value.loc);
   };
-  for (const auto& op : call.function.body.ops) {
+  for (Op* op : call.function.body.ops) {
     if (op->code == Opcode::capture) {
       TG_TRY(call.result.captures[op->word("name")], read(*op->in(0)));
     } else if (op->code == Opcode::param_grad) {
@@ -88,11 +88,11 @@ class PlannedWalk {
 
   Result<void> run() {
     TG_CHECK(beginPlannedCall(call_));
-    for (const auto& op : call_.function.body.ops) {
+    for (Op* op : call_.function.body.ops) {
       if (op->code == Opcode::fused) TG_CHECK(fused(*op));
       if (op->code == Opcode::fill) TG_CHECK(runFill(memory_, *op));
     }
-    for (const auto& op : call_.function.body.ops)
+    for (Op* op : call_.function.body.ops)
       if (op->code == Opcode::update) TG_CHECK(commit(*op));
     return collectOutputs(call_);
   }

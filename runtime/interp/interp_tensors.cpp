@@ -22,8 +22,7 @@ class TensorWalk {
       if (call_.context.exact) roundAll(input);
       environment_.own(body.args[i].get(), std::move(input));
     }
-    for (const auto& op : body.ops)
-      TG_CHECK(withinMemory(op->loc, op->info().name, [&] { return step(*op); }));
+    for (Op* op : body.ops) TG_CHECK(withinMemory(op->loc, op->info().name, [&] { return step(*op); }));
     for (auto& [symbol, array] : updates_) *call_.state.storage.at(symbol) = std::move(array);
     return {};
   }

@@ -13,7 +13,7 @@ bool isCollective(const Op& op) {
 }
 
 bool holdsCollective(const Block& block) {
-  for (const auto& op : block.ops) {
+  for (Op* op : block.ops) {
     if (isCollective(*op)) return true;
     for (const auto& region : op->regions)
       if (holdsCollective(*region)) return true;
@@ -252,7 +252,7 @@ void Flattener::collective(const Op& op, Collective::Kind kind) {
 }
 
 void Flattener::body(const Block& block) {
-  for (const auto& each : block.ops) op(*each);
+  for (Op* each : block.ops) op(*each);
 }
 
 Program Flattener::run(const Item& kernel) {

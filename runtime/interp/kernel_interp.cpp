@@ -46,8 +46,8 @@ Result<Shape> boundShape(const Item& kernel, const Value& param, const KernelBuf
 }
 
 const Op* firstCall(const Block& block) {
-  for (const auto& op : block.ops) {
-    if (op->code == Opcode::k_call) return op.get();
+  for (Op* op : block.ops) {
+    if (op->code == Opcode::k_call) return op;
     for (const auto& region : op->regions)
       if (const Op* found = firstCall(*region)) return found;
   }

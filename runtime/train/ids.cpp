@@ -36,7 +36,7 @@ std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
   auto note = [&](const Value* value, int64_t rows, std::optional<int64_t> ignored = {}) {
     if (ids.contains(value)) out.push_back({rows, ignored});
   };
-  for (const auto& op : func.body.ops) {
+  for (Op* op : func.body.ops) {
     switch (op->code) {
     case Opcode::reshape:
     case Opcode::transpose:

@@ -29,8 +29,8 @@ Range argumentRange(const Operand& argument) {
   return {range.text, range.items[0].integer, range.items[1].integer};
 }
 
-const std::vector<Operand>& argumentsOf(const Op& op) {
-  static const std::vector<Operand> none;
+const OperandList& argumentsOf(const Op& op) {
+  static const OperandList none;
   const Operand* args = op.keyword("args");
   return args ? args->items : none;
 }
@@ -277,7 +277,7 @@ std::vector<MemoryValue> MemoryReport::liveAtPeak() const {
 std::vector<CommandReport> commandReports(const Module& module, const Item& func) {
   std::map<std::pair<std::string, std::array<int64_t, 3>>, KernelCost> costs;
   std::vector<CommandReport> out;
-  for (const auto& op : func.body.ops) {
+  for (Op* op : func.body.ops) {
     if (op->code == Opcode::dispatch) out.push_back(dispatchReport(module, *op, costs));
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;
     bool copies = op->code == Opcode::copy;
@@ -305,7 +305,7 @@ MemoryReport memoryReport(const Module& module, const Item& func) {
                     item->place->offset, item->type.bytes()});
   for (const auto& arg : func.body.args)
     if (arg->place) memory.fixed(placed(*arg));
-  for (const auto& op : func.body.ops) {
+  for (Op* op : func.body.ops) {
     if (module.stage == Stage::planned)
       plannedStep(*op, memory);
     else

@@ -44,7 +44,7 @@ bool check(const tg::Result<T>& result, const char* what) {
 /// Turns each square into a product.
 tg::Result<void> squaresToProducts(tg::Module& module, const tg::PassContext& context) {
   for (tg::Item* func : module.all(tg::ItemKind::func))
-    for (auto& op : func->body.ops)
+    for (tg::Op* op : func->body.ops)
       if (op->code == tg::Opcode::square) {
         op->code = tg::Opcode::mul;
         op->operands.push_back(op->operands[0]);

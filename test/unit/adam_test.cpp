@@ -153,7 +153,7 @@ std::vector<std::string> decayed(const std::string& items, const AppendAdamOptio
       options);
   std::vector<std::string> out;
   if (!module) return out;
-  for (const auto& op : module->func("train")->body.ops)
+  for (Op* op : module->func("train")->body.ops)
     if (op->code == Opcode::adam_update && op->numOperands() == 6)
       out.push_back(op->in(0)->def->operands[0].text);
   return out;

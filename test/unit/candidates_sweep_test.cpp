@@ -29,7 +29,7 @@ std::set<std::string> lowerAll(const std::vector<SweepCase>& cases, const Target
   for (size_t first = 0; first < cases.size(); first += kModuleCases) {
     auto module = fusedCases(cases, first, std::min(kModuleCases, cases.size() - first), target);
     if (!module) return kinds;
-    for (const auto& op : module->func("f")->body.ops) {
+    for (Op* op : module->func("f")->body.ops) {
       if (op->code != Opcode::fused) continue;
       const std::vector<Attr> schedules = scheduleCandidates(*op, target);
       EXPECT_GE(schedules.size(), 1u);
@@ -71,7 +71,7 @@ TEST(CandidatesOfMatrixUnits, AreLegal) {
 /// Every region of the sweep by one of its other schedules, a different one in each turn.
 void takeOthers(Module& module, const Target& target, size_t turn) {
   size_t number = 0;
-  for (auto& op : module.func("f")->body.ops) {
+  for (Op* op : module.func("f")->body.ops) {
     if (op->code != Opcode::fused) continue;
     const std::vector<Attr> schedules = scheduleCandidates(*op, target);
     if (schedules.size() > 1)

@@ -137,7 +137,7 @@ TEST(MatmulPrecision, TheGradientsProductsHaveIt) {
   auto grad = after(*module, "append-grad");
   ASSERT_TRUE(grad);
   std::map<std::string, int> seen;
-  for (const auto& op : grad->func("train")->body.ops)
+  for (Op* op : grad->func("train")->body.ops)
     if (op->code == Opcode::matmul) ++seen[op->word("precision")];
   // %w's gradient takes one product of each, that of %r one more.
   EXPECT_EQ(seen, (std::map<std::string, int>{{"f16", 3}, {"f32x3", 2}}));
@@ -299,7 +299,7 @@ struct Case {
 void schedule(Module& fused, const std::string& text) {
   auto attr = parseAttr(text);
   ASSERT_TRUE(attr) << attr.error().str();
-  for (const auto& op : fused.func("f")->body.ops)
+  for (Op* op : fused.func("f")->body.ops)
     if (op->code == Opcode::fused) set(op->attrs, "schedule", *attr);
 }
 
@@ -411,7 +411,7 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
     auto module =
         parsedModule(productModule({m, k}, {k, n}, {m, n}, fmt::format("precision = {}", precision)));
     auto fused = after(*module, fmt::format("fuse{{target={}}}", target));
-    for (const auto& op : fused->func("f")->body.ops)
+    for (Op* op : fused->func("f")->body.ops)
       if (op->code == Opcode::fused) return op->attr("schedule").str();
     return std::string();
   };
@@ -514,7 +514,7 @@ TEST(MixedPrecision, SummedGradientsAreJudgedWhereTheyAreApplied) {
   ASSERT_TRUE(module);
   auto updates = [&](const char* func) {
     std::vector<std::string> out;
-    for (const auto& op : module->func(func)->body.ops)
+    for (Op* op : module->func(func)->body.ops)
       if (op->code == Opcode::update) out.push_back(op->operands[0].text);
     return out;
   };
@@ -522,7 +522,7 @@ TEST(MixedPrecision, SummedGradientsAreJudgedWhereTheyAreApplied) {
   EXPECT_EQ(updates("apply"), (std::vector<std::string>{"g.w", "loss_scale", "loss_scale.good", "w",
                                                         "adam.m.w", "adam.v.w", "adam.t"}));
   // What a step adds to the sums is divided already.
-  for (const auto& op : module->func("train")->body.ops)
+  for (Op* op : module->func("train")->body.ops)
     if (op->code == Opcode::param_grad) {
       EXPECT_EQ(op->in(1)->name, "w_grad");
     }

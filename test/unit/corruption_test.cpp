@@ -125,8 +125,9 @@ const Corruption kCorruptions[] = {
      "tg.sub [op.name]: '%a b' is no name of a value"},
     {"UseBeforeDefinition", kTensor,
      [](Module& m) {
-       auto& ops = m.func("f")->body.ops;
-       std::swap(ops[1], ops[2]);
+       OpList& ops = m.func("f")->body.ops;
+       Op* first = &inF(m, "tg.matmul");
+       ops.insert(first, ops.take(first->next()));
      },
      "tg.sub [op.scope]: %z is used where it is not defined yet"},
     {"ValueOfAnotherFunction", kTensor,
@@ -134,17 +135,22 @@ const Corruption kCorruptions[] = {
      "tg.sub [op.scope]: %e is a value of @g"},
     {"ValueThatIsGone", kTensor,
      [](Module& m) {
-       auto& ops = m.func("f")->body.ops;
-       ops.erase(ops.begin() + 1);
+       static std::unique_ptr<Op> gone;
+       gone = m.func("f")->body.ops.take(&inF(m, "tg.matmul"));
      },
      "tg.sub [op.scope]: an operand is a value that the module does not hold"},
-    {"NoResult", kTensor, [](Module& m) { eraseResult(*m.func("f")->body.ops[5]); }, "return [op.scope]"},
+    {"NoResult", kTensor, [](Module& m) { eraseResult(inF(m, "tg.sum")); }, "return [op.operand]"},
     {"ResultTooMany", kTensor,
      [](Module& m) {
        Op& op = inF(m, "tg.sum");
        op.results.push_back(valueLike(*op.result(), "more"));
      },
      "tg.sum [op.result]: has 1 results, not 2"},
+    {"PlaceBeforeItsBuffer", kTensor,
+     [](Module& m) {
+       inF(m, "tg.sub").result()->place = Place{"arena", 0, nullptr, -4};
+     },
+     "tg.sub [op.place]: %d has an offset or a pitch that is negative or too large"},
     {"NullResult", kTensor, [](Module& m) { inF(m, "tg.param").results[0].reset(); },
      "tg.param [op.result]: a value is null"},
     {"ResultOfAnotherOp", kTensor, [](Module& m) { inF(m, "tg.sub").result()->def = nullptr; },
@@ -177,9 +183,7 @@ const Corruption kCorruptions[] = {
     {"TwoItemsOfAName", kTensor,
      [](Module& m) { m.addStorage(ItemKind::state, "w")->type = m.storage("w")->type; },
      "state [item.name]: @w names two items"},
-    {"NullOp", kTensor, [](Module& m) { m.func("f")->body.ops[2].reset(); },
-     "func @f [op.region]: an op is null"},
-    {"NothingReturned", kTensor, [](Module& m) { m.func("f")->body.ops.pop_back(); },
+    {"NothingReturned", kTensor, [](Module& m) { m.func("f")->body.ops.takeBack(); },
      "func @f [func.return]: it does not end with return"},
     {"RegionRemoved", kFused, [](Module& m) { inF(m, "tg.fused").regions.clear(); },
      "tg.fused [op.region]: 0 regions, it takes 1"},
@@ -267,13 +271,11 @@ TEST_P(CorruptionTest, IsRefusedBehindThePass) {
   EXPECT_EQ(text.find("compiler"), std::string::npos) << text;
   if (std::string_view(GetParam().name) == "DeepRegions") {  // its destructor would need a frame a level
     Block* block = &module->find(ItemKind::kernel, "k")->body;
-    std::vector<std::unique_ptr<Op>> levels;
+    OpList levels;
     while (!block->ops.empty() && block->ops.back()->code == Opcode::k_if) {
-      levels.push_back(std::move(block->ops.back()));
-      block->ops.pop_back();
+      levels.push_back(block->ops.takeBack());
       block = levels.back()->regions[0].get();
     }
-    while (!levels.empty()) levels.pop_back();
   }
 }
 

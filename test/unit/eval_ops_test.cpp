@@ -540,7 +540,7 @@ TEST(Magnitude, IsTheSumOfAbsoluteTerms) {
       "  %a = tg.scatter_add %i, %x {rows = 2} : tensor<2x2xf32>\n  %e = tg.exp %x : tensor<2x2xf32>\n"
       "  return %s : tensor<2xf32>\n }\n}\n");
   ASSERT_TRUE(module);
-  const auto& ops = module->func("f")->body.ops;
+  const std::vector<Op*> ops = module->func("f")->body.ops.all();
   const NdArray x = f32({2, 2}, {1, -2, -3, 4}), ids = i32({2}, {1, 1});
   const NdArray* one[] = {&x};
   const NdArray* two[] = {&x, &x};

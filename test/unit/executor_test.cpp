@@ -41,7 +41,7 @@ TEST_F(ExecutorTest, commandsAreThoseOfTheText) {
   ASSERT_TRUE(executor) << executor.error().str();
   for (const char* function : {"train", "predict"}) {
     std::map<Opcode, int64_t> written;
-    for (const auto& op : (*module)->func(function)->body.ops) ++written[op->code];
+    for (Op* op : (*module)->func(function)->body.ops) ++written[op->code];
     auto counts = (*executor)->counts(function);
     ASSERT_TRUE(counts);
     EXPECT_EQ(counts->dispatches, written[Opcode::dispatch]);

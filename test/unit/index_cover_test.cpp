@@ -29,8 +29,8 @@ bool covered(const std::string& fill, const std::string& read, const std::string
   if (!module) return false;
   const Item& kernel = *(*module)->find(ItemKind::kernel, "k");
   const Op* loop = nullptr;
-  for (const auto& op : kernel.body.ops)
-    if (op->code == Opcode::k_for) loop = op.get();
+  for (Op* op : kernel.body.ops)
+    if (op->code == Opcode::k_for) loop = op;
   std::vector<const Op*> stores, loads;
   walk(kernel.body, [&](Op& op) {
     const Operand* element = elementOf(op);

@@ -216,7 +216,7 @@ TEST(Planned, ArenaStartsAsGarbageEachCall) {
     source.replace(source.find("[%lo]"), 5, "[%z]");
     auto module = parsed(source);
     Value* z = nullptr;
-    for (const auto& op : module->func("f")->body.ops)
+    for (Op* op : module->func("f")->body.ops)
       if (op->code == Opcode::fused && !z) z = op->result();
     z->place->offset = 0;
     auto interp = *Interpreter::create(*module);

@@ -31,8 +31,7 @@ Operand literalOf(const Type& type, int which) {
 /// One change of one op of a kernel; each returns false where it does not apply.
 class Change {
  public:
-  Change(Item& kernel, Block& block, size_t at)
-      : kernel_(kernel), block_(block), at_(at), op_(*block.ops[at]) {}
+  Change(Item& kernel, Op& op) : kernel_(kernel), op_(op) {}
 
   static constexpr int kKinds = 12;
   bool apply(int kind) {
@@ -54,7 +53,7 @@ class Change {
 
  private:
   bool erase() {
-    block_.ops.erase(block_.ops.begin() + static_cast<std::ptrdiff_t>(at_));
+    op_.list()->erase(&op_);
     return true;
   }
   bool remove() { return op_.results.empty() && op_.code != Opcode::k_yield && erase(); }
@@ -75,23 +74,20 @@ class Change {
   /// A body in place of its if, or once in place of its for.
   bool unwrap(size_t region) {
     if (op_.regions.size() <= region) return false;
-    std::unique_ptr<Op> op = std::move(block_.ops[at_]);
-    erase();
-    Block& body = *op->regions[region];
-    if (op->code == Opcode::k_for) {
-      substitute(body, body.args[0].get(), op->operands[0].items[0]);
-      const Operand* carried = op->keyword("iter_args");
+    Block& body = *op_.regions[region];
+    if (op_.code == Opcode::k_for) {
+      substitute(body, body.args[0].get(), op_.operands[0].items[0]);
+      const Operand* carried = op_.keyword("iter_args");
       for (size_t i = 1; i < body.args.size(); ++i)
         substitute(body, body.args[i].get(), carried->items[i - 1].items[0]);
     }
     if (!body.ops.empty() && body.ops.back()->code == Opcode::k_yield) {
-      for (size_t i = 0; i < op->results.size(); ++i)
-        substitute(kernel_.body, op->results[i].get(), body.ops.back()->operands[i]);
-      body.ops.pop_back();
+      for (size_t i = 0; i < op_.results.size(); ++i)
+        substitute(kernel_.body, op_.results[i].get(), body.ops.back()->operands[i]);
+      body.ops.takeBack();
     }
-    for (size_t i = 0; i < body.ops.size(); ++i)
-      block_.ops.insert(block_.ops.begin() + static_cast<std::ptrdiff_t>(at_ + i), std::move(body.ops[i]));
-    graveyard_.push_back(std::move(op));
+    op_.list()->splice(&op_, body.ops, body.ops.front());
+    graveyard_.push_back(op_.list()->take(&op_));
     return true;
   }
   bool trips(int64_t count) {
@@ -111,10 +107,7 @@ class Change {
       substitute(body, body.args[index + 1].get(), by);
       body.args.erase(body.args.begin() + static_cast<std::ptrdiff_t>(index + 1));
       carried->items.erase(carried->items.begin() + static_cast<std::ptrdiff_t>(index));
-      if (carried->items.empty())
-        std::erase_if(op_.operands, [](const Operand& o) {
-          return o.kind == Operand::Kind::keyword && o.text == "iter_args";
-        });
+      if (carried->items.empty()) op_.operands.erase(op_.operands.begin() + (carried - &op_.operands[0]));
     }
     for (auto& region : op_.regions) {
       Op& yield = *region->ops.back();
@@ -127,20 +120,18 @@ class Change {
   }
 
   Item& kernel_;
-  Block& block_;
-  size_t at_;
   Op& op_;
-  std::vector<std::unique_ptr<Op>> graveyard_;  ///< owns values that printing still names, until then
+  OpList graveyard_;  ///< owns values that printing still names, until then
 };
 
 /// Calls fn on the op with the given number in text order; false when there are fewer.
-bool at(Block& block, int* number, const std::function<void(Block&, size_t)>& fn) {
-  for (size_t i = 0; i < block.ops.size(); ++i) {
+bool at(Block& block, int* number, const std::function<void(Op&)>& fn) {
+  for (Op* op : block.ops) {
     if ((*number)-- == 0) {
-      fn(block, i);
+      fn(*op);
       return true;
     }
-    for (auto& region : block.ops[i]->regions)
+    for (auto& region : op->regions)
       if (at(*region, number, fn)) return true;
   }
   return false;
@@ -200,8 +191,8 @@ class Reducer {
     Item& kernel = *module->find(ItemKind::kernel, best_.kernel);
     KernelGradCase test = best_;
     bool applied = false;
-    at(kernel.body, &number, [&](Block& block, size_t index) {
-      Change change(kernel, block, index);
+    at(kernel.body, &number, [&](Op& op) {
+      Change change(kernel, op);
       applied = change.apply(kind);
       if (applied) test.text = itemsText(*module);
     });

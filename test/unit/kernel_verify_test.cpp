@@ -303,9 +303,7 @@ TEST(KernelVerify, ValuesStayInTheirScope) {
   auto module = kernels(around("tgk.if %b {\n%r = tgk.add %f, 1.0 : f32\ntgk.store %r, %o[%l]\n}"));
   Item& kernel = *module->find(ItemKind::kernel, "k");
   Op& branch = *kernel.body.ops.back();
-  auto store = std::move(branch.regions[0]->ops.back());
-  branch.regions[0]->ops.pop_back();
-  kernel.body.ops.push_back(std::move(store));  // text cannot say this; a pass can
+  kernel.body.ops.push_back(branch.regions[0]->ops.takeBack());  // text cannot say this; a pass can
   auto checked = verifyKernel(kernel);
   ASSERT_FALSE(checked);
   EXPECT_NE(checked.error().message().find("tgk.store [kernel.scope]: %r is not defined here"),

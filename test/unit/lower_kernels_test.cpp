@@ -22,7 +22,7 @@ std::unique_ptr<Module> lowered(const std::string& text, const PassContext& cont
 /// The commands of @train by name, `dispatch` ones with their label.
 std::vector<std::string> commands(const Module& module) {
   std::vector<std::string> out;
-  for (const auto& op : module.func("train")->body.ops)
+  for (Op* op : module.func("train")->body.ops)
     out.push_back(op->code == Opcode::dispatch ? op->word("label") : std::string(op->info().name));
   return out;
 }
@@ -71,7 +71,7 @@ TEST(LowerKernels, EqualRegionsAreOneKernel) {
   ASSERT_TRUE(module);
   EXPECT_EQ(kernelsOf(*module).size(), 1u);
   EXPECT_EQ(commands(*module), (Texts{"a: add", "b: add", "tg.home", "tg.home", "return"}));
-  for (const auto& op : module->func("train")->body.ops) {
+  for (Op* op : module->func("train")->body.ops) {
     if (op->code == Opcode::dispatch) {
       EXPECT_EQ(op->operands[0].text, kernelsOf(*module)[0]->name);
     }
@@ -121,7 +121,7 @@ TEST(LowerKernels, BytesSharedWithAResultAreNotReadAsTexels) {
   auto module = lowered(fusedModule(text, "alignment = 16, reads = \"texel\""));
   ASSERT_TRUE(module);
   int texel = 0, in = 0;
-  for (const auto& op : module->func("train")->body.ops)
+  for (Op* op : module->func("train")->body.ops)
     if (op->code == Opcode::dispatch)
       for (const Operand& arg : op->keyword("args")->items) {
         texel += arg.text == "texel";

@@ -126,7 +126,7 @@ TEST_P(MergedKernels, MatchTheOracle) {
   std::string kernels;
   for (const Item* func : stages.fused->all(ItemKind::func)) {
     size_t count = 0;
-    for (const auto& op : func->body.ops) count += op->code == Opcode::fused;
+    for (Op* op : func->body.ops) count += op->code == Opcode::fused;
     kernels += std::to_string(count) + " ";
   }
   EXPECT_EQ(kernels, GetParam().kernels);
@@ -151,7 +151,7 @@ TEST(MergedKernels, FollowOtherSchedules) {
     ASSERT_TRUE(schedule) << schedule.error().str();
     auto fused = runPasses(clone(**tensor), "fuse{target=" + targetOption(target) + "}");
     ASSERT_TRUE(fused) << fused.error().str();
-    for (auto& op : fused->module->func("two")->body.ops)
+    for (Op* op : fused->module->func("two")->body.ops)
       if (op->code == Opcode::fused) op->setAttr("schedule", *schedule);
     auto done = runPasses(std::move(fused->module), "plan,spirv-emit");
     ASSERT_TRUE(done) << text << ": " << done.error().str();

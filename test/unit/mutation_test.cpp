@@ -29,16 +29,7 @@ struct Mutation {
   std::function<bool(Module&, size_t)> apply;
 };
 
-Op& opAt(Module& module, size_t index) { return *module.func("train")->body.ops[index]; }
-
-/// Every reader of `from` after `index` reads `to` instead.
-void redirect(Module& module, size_t index, Value* from, Value* to) {
-  auto& ops = module.func("train")->body.ops;
-  for (size_t i = index; i < ops.size(); ++i)
-    forEachUse(*ops[i], [&](Value*& value) {
-      if (value == from) value = to;
-    });
-}
+Op& opAt(Module& module, size_t index) { return *module.func("train")->body.ops.all()[index]; }
 
 /// The op's result replaced by its operand, where the types agree.
 bool becomeOperand(Module& module, size_t index, int operand) {
@@ -46,7 +37,7 @@ bool becomeOperand(Module& module, size_t index, int operand) {
   if (op.results.size() != 1 || operand >= op.numOperands()) return false;
   if (op.operands[static_cast<size_t>(operand)].kind != Operand::Kind::value) return false;
   if (!(op.in(operand)->type == op.result()->type)) return false;
-  redirect(module, index + 1, op.result(), op.in(operand));
+  op.result()->uses.replaceAll(op.in(operand));
   return true;
 }
 
@@ -55,15 +46,15 @@ bool standIn(Module& module, size_t index, const std::function<Value*(Builder&, 
   Item* func = module.func("train");
   Op& op = opAt(module, index);
   if (op.results.empty()) return false;
-  std::vector<std::unique_ptr<Op>> tail;
-  for (size_t i = index + 1; i < func->body.ops.size(); ++i) tail.push_back(std::move(func->body.ops[i]));
-  func->body.ops.resize(index + 1);
+  Op* next = op.next();
   Builder builder(&module, func);
+  builder.setBefore(next);
   Value* value = make(builder, op);
-  size_t next = func->body.ops.size();
-  for (auto& later : tail) func->body.ops.push_back(std::move(later));
   if (!value || !(value->type == op.result()->type)) return false;
-  redirect(module, next, op.result(), value);
+  for (Op* reader = next; reader; reader = reader->next())
+    forEachUse(*reader, [&](Value*& read) {
+      if (read == op.result()) read = value;
+    });
   return true;
 }
 
@@ -136,7 +127,7 @@ std::string normalForm(const Module& module) {
   std::unique_ptr<Module> clean = clone(module);
   EXPECT_TRUE(run_canonicalize(*clean, {}, {}) && run_cse(*clean, {}, {}) && run_dce(*clean, {}, {}));
   int next = 0;
-  for (const auto& op : clean->func("train")->body.ops)
+  for (Op* op : clean->func("train")->body.ops)
     for (const auto& result : op->results) result->name = fmt::format("v{}", next++);
   return print(*clean);
 }
@@ -300,15 +291,14 @@ void mutate(const GradCase& gradCase, std::mt19937& random, Tally& tally) {
   ASSERT_TRUE(forward && backward);
   ASSERT_TRUE(expand(*backward));
   std::set<std::string> given;
-  for (const auto& op : forward->func("train")->body.ops)
+  for (Op* op : forward->func("train")->body.ops)
     for (const auto& result : op->results) given.insert(result->name);
   expandBackward(*backward, given);
   // The gradient of the parameter that no case reads is nobody's rule.
-  std::erase_if(backward->func("train")->body.ops,
-                [](const std::unique_ptr<Op>& op) { return op->code == Opcode::param_grad; });
+  backward->func("train")->body.ops.eraseIf([](const Op* op) { return op->code == Opcode::param_grad; });
   std::vector<Point> points = pointsOf(gradCase, program, *forward, *backward, random);
   std::string same = normalForm(*backward);
-  const auto& ops = backward->func("train")->body.ops;
+  const std::vector<Op*> ops = backward->func("train")->body.ops.all();
   for (size_t index = 0; index < ops.size(); ++index) {
     if (ops[index]->results.empty() || given.count(ops[index]->result()->name)) continue;
     for (const Mutation& mutation : mutations()) {
@@ -330,14 +320,10 @@ void mutate(const GradCase& gradCase, std::mt19937& random, Tally& tally) {
 
 void expandBackward(Module& module, const std::set<std::string>& forward) {
   Item& func = *module.func("train");
-  std::vector<std::unique_ptr<Op>> old = std::move(func.body.ops), dropped;
-  func.body.ops.clear();
-  Builder builder(&module, &func);
-  std::unordered_map<const Value*, Value*> replaced;
-  for (auto& op : old) {
-    forEachUse(*op, [&](Value*& value) {
-      if (auto it = replaced.find(value); it != replaced.end()) value = it->second;
-    });
+  OpList old = std::move(func.body.ops);
+  Builder builder(&module, &func);  // names begin anew, so that they are the same in all cases of a rule
+  while (!old.empty()) {
+    std::unique_ptr<Op> op = old.takeFront();
     bool own = !op->results.empty() && !forward.count(op->result()->name);
     if (!own || !op->info().has(table::composite)) {
       func.body.ops.push_back(std::move(op));
@@ -346,8 +332,7 @@ void expandBackward(Module& module, const std::set<std::string>& forward) {
     std::vector<Value*> operands;
     for (const Operand& operand : op->operands) operands.push_back(operand.value);
     std::vector<Value*> results = decompose(*op, operands, builder);
-    for (size_t i = 0; i < results.size(); ++i) replaced[op->results[i].get()] = results[i];
-    dropped.push_back(std::move(op));
+    for (size_t i = 0; i < results.size(); ++i) op->results[i]->uses.replaceAll(results[i]);
   }
 }
 

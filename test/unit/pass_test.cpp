@@ -275,7 +275,8 @@ TEST_F(PassTest, RoundTripsBetweenPassesCatchWhatTextCannotHold) {
   const Module* old = m.get();
   ASSERT_TRUE(pipeline("t-dummy").verifyEach(VerifyEach::roundtrip).run(m));
   EXPECT_NE(m.get(), old);
-  EXPECT_EQ(locString(m->func("f")->body.ops[0]->loc), "m.tgir:3:5") << "locations survive the round trip";
+  EXPECT_EQ(locString(m->func("f")->body.ops.front()->loc), "m.tgir:3:5")
+      << "locations survive the round trip";
 }
 
 TEST_F(PassTest, APassThatIsNotLinkedSaysWhereItIs) {

@@ -197,7 +197,7 @@ int kernelBarriers(Module& module) {
   auto ran = run_lower_kernels(module, {}, {});
   EXPECT_TRUE(ran) << (ran ? "" : ran.error().str());
   int barriers = 0, pending = 0;
-  for (const auto& op : module.func("train")->body.ops) {
+  for (Op* op : module.func("train")->body.ops) {
     if (op->code == Opcode::barrier) ++pending;
     if (op->code == Opcode::dispatch) barriers += pending, pending = 0;
   }

@@ -64,7 +64,7 @@ inline Value* valueOf(const Module& module, const std::string& func, const std::
   const Item& item = *module.func(func);
   for (const auto& arg : item.body.args)
     if (arg->name == name) return arg.get();
-  for (const auto& op : item.body.ops)
+  for (Op* op : item.body.ops)
     for (const auto& result : op->results)
       if (result->name == name) return result.get();
   return nullptr;

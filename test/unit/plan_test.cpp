@@ -91,8 +91,8 @@ TEST(PlanHomes, GroupedOptimizerWritesHomes) {
             fmt::format("@persistent[{}] inplace(%v1)", module->storage("v2")->place->offset));
   // The gradients are written one by one, so their padding (4 bytes, then 12) is zeroed in one fill first.
   std::vector<const Op*> fills;
-  for (const auto& op : module->func("train")->body.ops)
-    if (op->code == Opcode::fill) fills.push_back(op.get());
+  for (Op* op : module->func("train")->body.ops)
+    if (op->code == Opcode::fill) fills.push_back(op);
   ASSERT_EQ(fills.size(), 1u);
   int64_t start = valueOf(*module, "train", "d1")->place->offset;
   EXPECT_EQ(print(*fills[0]), fmt::format("tg.fill args(out(@arena[{}:36]))\n", start + 12));
@@ -127,7 +127,7 @@ TEST(PlanHomes, ExchangingTwoParametersCopiesTheirEntryValues) {
   // %a is returned as well, so its copy is in @io; %b's cannot be written to @a's home before %a is read.
   const Op& last = *module->func("train")->body.terminator();
   EXPECT_EQ(last.in(0)->place->buffer, "io");
-  for (const auto& op : module->func("train")->body.ops)
+  for (Op* op : module->func("train")->body.ops)
     EXPECT_TRUE(op->code != Opcode::update || op->in(1)->def->code == Opcode::fused);
 }
 
@@ -312,12 +312,14 @@ struct Life {
 std::vector<Life> arenaLives(Module& module) {
   std::unordered_map<const Value*, Life> lives;
   std::vector<Life> out;
-  auto& ops = module.func("train")->body.ops;
-  for (int index = 0; index < static_cast<int>(ops.size()); ++index) {
-    forEachUse(static_cast<const Op&>(*ops[index]), [&](Value* value) { lives[value].last = index; });
-    for (auto& result : ops[index]->results) lives[result.get()] = {result.get(), index, index};
+  const OpList& ops = module.func("train")->body.ops;
+  int index = 0;
+  for (const Op* op : ops) {
+    forEachUse(*op, [&](Value* value) { lives[value].last = index; });
+    for (auto& result : op->results) lives[result.get()] = {result.get(), index, index};
+    ++index;
   }
-  for (auto& op : ops)
+  for (Op* op : ops)
     for (auto& result : op->results)
       if (result->place->buffer == "arena") out.push_back(lives[result.get()]);
   return out;
@@ -379,7 +381,7 @@ TEST(Access, ReadsOnlyWrittenElement) {
                                        type, result, body, schedule)));
     auto verified = verify(*module);
     EXPECT_TRUE(verified) << (verified ? "" : verified.error().str());
-    return readsOnlyWrittenElement(*module->func("f")->body.ops[0], 0, 0, *module);
+    return readsOnlyWrittenElement(*module->func("f")->body.ops.front(), 0, 0, *module);
   };
   const std::string t = "tensor<4x4xf32>";
   EXPECT_TRUE(reads(t, t, "%r = tg.mul %a, %k : tensor<4x4xf32>\n"));
@@ -448,7 +450,7 @@ TEST(Access, ReadsOnlyWrittenElement) {
                          "\n      %k = tg.constant 1.0 : tensor<32xf32>\n      tg.yield %r, %k : " + t +
                          ", tensor<32xf32>\n    }\n    return %y : " + t + "\n  }\n"));
   ASSERT_TRUE(module);
-  EXPECT_FALSE(readsOnlyWrittenElement(*module->func("f")->body.ops[0], 0, 0, *module));
+  EXPECT_FALSE(readsOnlyWrittenElement(*module->func("f")->body.ops.front(), 0, 0, *module));
 }
 
 }  // namespace

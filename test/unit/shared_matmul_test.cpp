@@ -86,7 +86,7 @@ void check(const Attr& schedule, const std::string& text, size_t products, size_
   auto fused = runPasses(clone(*tensor), "fuse{target=" + targetOption(target) + "}");
   ASSERT_TRUE(fused) << fused.error().str();
   size_t changed = 0;
-  for (auto& op : fused->module->func("f")->body.ops)
+  for (Op* op : fused->module->func("f")->body.ops)
     if (op->code == Opcode::fused && op->attr("schedule").text == "matmul") {
       for (auto& [name, value] : op->attrs)
         if (name == "schedule") value = schedule;

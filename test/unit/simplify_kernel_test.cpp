@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Canonicalisation of kernels: random kernels and those of the tests' texts compute the same bits before and
 // after, under several schedules, without a finding that was not there.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -508,7 +508,7 @@ std::unique_ptr<Module> moduleOf(const std::vector<SweepCase>& cases, size_t fir
     for (size_t i = 0; i < cases[at].inputs.size(); ++i)
       func->body.addArg(cases[at].inputs[i].type, fmt::format("c{}_{}", at, i));
   Builder builder(module.get(), func);
-  std::vector<Operand> returned;
+  OperandList returned;
   size_t arg = 0;
   for (size_t at = first; at < first + count; ++at) {
     Values in;

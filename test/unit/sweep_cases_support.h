@@ -21,7 +21,7 @@ inline AttrList axis(int64_t at) { return {{"axis", Attr::of(at)}}; }
 
 /// All results of an op over its arguments.
 inline Values allResults(Builder& b, Opcode code, const Values& in, const AttrList& attrs = {}) {
-  std::vector<Operand> operands;
+  OperandList operands;
   for (Value* value : in) operands.push_back(Operand::of(value));
   Op* op = b.create(code, std::move(operands), attrs);
   Values out;

@@ -217,7 +217,7 @@ class Grower {
 
   /// Captures one value on the way, returns the last two and a mean of another.
   void finish() {
-    std::vector<Operand> returned;
+    OperandList returned;
     auto give = [&](Value* value) {
       func_->results.push_back({fmt::format("r{}", func_->results.size()), value->type});
       returned.push_back(Operand::of(value));

@@ -143,7 +143,7 @@ std::map<std::string, Expected> expectedOf(const Module& module,
   }
   std::map<std::string, Expected> results;
   EvalContext context;
-  for (const auto& op : func.body.ops) {
+  for (Op* op : func.body.ops) {
     if (op->code == Opcode::return_) {
       for (int i = 0; i < op->numOperands(); ++i)
         results[func.results[static_cast<size_t>(i)].name] = at[op->in(i)];

@@ -119,7 +119,7 @@ TEST_P(SharedRows, MatchTheOracle) {
   ASSERT_TRUE(stages.fused && stages.spirv);
   auto schedules = [&](const std::string& function) {
     std::string text;
-    for (const auto& op : stages.fused->func(function)->body.ops)
+    for (Op* op : stages.fused->func(function)->body.ops)
       if (op->code == Opcode::fused) text += op->attr("schedule").text + " ";
     return text;
   };

@@ -119,7 +119,7 @@ TEST(SweepTable, EveryOpHasACase) {
   for (size_t i = 0; i < cases.size(); ++i) {
     std::unique_ptr<Module> module = moduleOf(cases, i, 1);
     int found = 0;
-    for (const auto& op : module->func("f")->body.ops) found += op->code == cases[i].code;
+    for (Op* op : module->func("f")->body.ops) found += op->code == cases[i].code;
     EXPECT_GE(found, 1) << cases[i].name << " holds no " << info(cases[i].code).name;
     covered.insert(cases[i].code);
   }
@@ -163,7 +163,7 @@ TEST_P(StreamedAttention, MatchesTheOracle) {
   Stages stages = stagesOf(*moduleOf(cases, 0, cases.size()), streaming);
   ASSERT_TRUE(stages.fused);
   size_t streamed = 0;
-  for (const auto& op : stages.fused->func("f")->body.ops)
+  for (Op* op : stages.fused->func("f")->body.ops)
     streamed += op->code == Opcode::fused && op->attr("schedule").text == "attention";
   EXPECT_GE(streamed, cases.size());
   Gpu gpu;
@@ -205,7 +205,7 @@ TEST(CoopmatSweep, MatchesTheOracle) {
 /// Dispatches that use more than one axis of the grid.
 int spreadDispatches(const Module& module) {
   int count = 0;
-  for (const auto& op : module.func("f")->body.ops)
+  for (Op* op : module.func("f")->body.ops)
     if (op->code == Opcode::dispatch) count += op->keyword("grid")->items[1].integer > 1;
   return count;
 }

@@ -49,7 +49,7 @@ TEST(Tolerance, SeparatesRoundingFromMistakes) {
                            "x1xf32>) -> (r: tensor<1x1xf32>) {\n  %r = tg.matmul %a, %b : tensor<1x1xf32>\n"
                            "  return %r : tensor<1x1xf32>\n }\n}\n");
     ASSERT_TRUE(module);
-    const Op& op = *module->func("f")->body.ops[0];
+    const Op& op = *module->func("f")->body.ops.front();
     const NdArray* operands[] = {&a, &b};
     EvalContext context;
     const double reference = (*evalOp(op, operands, context))[0].data[0];

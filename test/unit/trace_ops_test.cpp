@@ -177,7 +177,7 @@ const std::map<Opcode, std::function<Tensor()>>& calls() {
 
 std::set<Opcode> opsOf(const tg::Module& module) {
   std::set<Opcode> seen;
-  for (const auto& op : module.func("train")->body.ops) seen.insert(op->code);
+  for (tg::Op* op : module.func("train")->body.ops) seen.insert(op->code);
   return seen;
 }
 

@@ -104,7 +104,7 @@ TEST(TraceModel, ParametersAreReadFirstInTheOrderOfTheirDeclarations) {
                                       }}}));
   ASSERT_TRUE(module);
   std::string names;
-  for (const auto& op : module->func("f")->body.ops)
+  for (const tg::Op* op : module->func("f")->body.ops)
     names += (op->results.empty() ? "return" : op->result()->name) + " ";
   EXPECT_EQ(names, "a b c mul add result return ");
 }

@@ -108,7 +108,7 @@ TEST_F(TuneOnADevice, TimesEverySchedule) {
   ASSERT_TRUE(module);
   std::map<std::string, int64_t> places;
   std::map<std::string, std::vector<Attr>> schedules;
-  for (const auto& op : module->func("train")->body.ops) {
+  for (Op* op : module->func("train")->body.ops) {
     if (op->code != Opcode::fused) continue;
     std::vector<Attr> all = scheduleCandidates(*op, device_->info().target);
     if (all.size() < 2) continue;
@@ -145,7 +145,7 @@ TEST_F(TuneOnADevice, OtherSchedulesGiveTheSameResults) {
   AttrList table;
   auto module = fused(device_->info().target);
   ASSERT_TRUE(module);
-  for (const auto& op : module->func("train")->body.ops)
+  for (Op* op : module->func("train")->body.ops)
     if (op->code == Opcode::fused)
       if (auto all = scheduleCandidates(*op, device_->info().target); all.size() > 1)
         set(table, tuningKey(*op), all.back());

@@ -37,7 +37,7 @@ struct Fused {
   std::unique_ptr<Module> module;
   std::vector<std::string> remarks;
   const Op& region(const std::string& result) const {
-    for (const auto& op : module->func("f")->body.ops)
+    for (Op* op : module->func("f")->body.ops)
       if (op->code == Opcode::fused && op->result()->name == result) return *op;
     ADD_FAILURE() << "no region makes %" << result;
     return *module->func("f")->body.ops.front();

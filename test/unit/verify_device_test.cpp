@@ -124,7 +124,7 @@ TEST_F(VerifyTest, mutatedKernelsAreBlamed) {
   const auto sound = outcome(*spirv_, params_, inputs_);
   std::set<std::string> kernels, mutated;
   std::vector<std::string> names;
-  for (const auto& op : spirv_->func("train")->body.ops)
+  for (Op* op : spirv_->func("train")->body.ops)
     if (op->code == Opcode::dispatch && kernels.insert(op->operands[0].text).second)
       names.push_back(op->operands[0].text);
   for (const std::string& name : names) {

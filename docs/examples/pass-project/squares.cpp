@@ -8,7 +8,7 @@ namespace {
 
 tg::Result<void> squaresToProducts(tg::Module& module, bool remarks, const tg::PassContext& context) {
   for (tg::Item* func : module.all(tg::ItemKind::func))
-    for (auto& op : func->body.ops) {
+    for (tg::Op* op : func->body.ops) {
       if (op->code != tg::Opcode::square) continue;
       op->code = tg::Opcode::mul;
       op->operands.push_back(op->operands[0]);
