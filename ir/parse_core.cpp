@@ -89,6 +89,7 @@ Result<std::string> ParseCore::expectSymbol(std::string_view what) {
 Result<int64_t> ParseCore::expectInt(std::string_view what, int64_t most) {
   if (lex_.peek().kind == Token::Kind::number)
     if (auto number = parseNumber(lex_.peek().text); number && number->isInteger) {
+      if (number->integer < 0) return errorHere(fmt::format("{} is negative", number->integer));
       if (number->integer > most) return errorHere(fmt::format("{} is more than {}", number->integer, most));
       lex_.next();
       return number->integer;

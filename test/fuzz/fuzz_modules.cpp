@@ -84,6 +84,7 @@ void addSeeds(const std::string& text, std::vector<std::string>& seeds) {
     std::string section = text.substr(begin, mark - begin);
     begin = mark == text.size() ? mark : text.find('\n', mark);
     if (section.size() > kLongest || section.find("module") == std::string::npos) continue;
+    if (section.find("loc(unknown)") != std::string::npos) continue;  // its errors have no place
     auto module = parse(section, "seed.tgir");
     seeds.push_back(std::move(section));
     if (!module || (*module)->stage != Stage::tensor || seeds.size() % 4) continue;
