@@ -45,6 +45,11 @@ if config.tg_debug:
 for program in ("chromium", "groff", "zsh"):
     if shutil.which(program):
         config.available_features.add(program)
+# Chromium's driver, independent of Mesa's.
+swiftshader = "/usr/lib/chromium/vk_swiftshader_icd.json"
+if config.tg_vulkan and os.path.exists(swiftshader):
+    config.available_features.add("swiftshader")
+    config.substitutions.append(("%swiftshader", swiftshader))
 if config.tg_vulkan:
     config.available_features.add("vulkan")
     config.environment["VK_INSTANCE_LAYERS"] = "VK_LAYER_KHRONOS_validation"

@@ -26,7 +26,7 @@ vulkan-validationlayers   checks every use of Vulkan
 python3                   runs lit and the checks of the tree
 clang-format              checks the layout of the code
 clang-tidy                checks its names
-chromium                  opens the pages of runs
+chromium                  opens the pages of runs; its SwiftShader is another Vulkan driver
 dpkg-dev                  finds out what the Debian packages depend on
 file                      tells it which files are programs
 groff-base                renders the man pages
