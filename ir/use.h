@@ -17,7 +17,7 @@ struct Value;
 class Use {
  public:
   Use() = default;
-  Use(Value* value) : value_(value) {}  // NOLINT(google-explicit-constructor): a use stands for its value
+  Use(Value* value) : value_(value) {}  ///< implicit, as the conversion back: a use stands for its value
   Use(const Use& other) : value_(other.value_), defines_(other.defines_) {}
   Use(Use&& other) noexcept : value_(other.value_), user_(other.user_), defines_(other.defines_) {
     follow(other);
@@ -28,7 +28,7 @@ class Use {
   Use& operator=(Value* value);
 
   Value* get() const { return value_; }
-  operator Value*() const { return value_; }  // NOLINT(google-explicit-constructor)
+  operator Value*() const { return value_; }
   Value* operator->() const { return value_; }
   Value& operator*() const { return *value_; }
 
