@@ -209,6 +209,8 @@ class OpList {
   std::unique_ptr<Op> take(Op* op);
   std::unique_ptr<Op> takeFront() { return take(first_); }
   std::unique_ptr<Op> takeBack() { return take(last_); }
+  /// All ops; the list is empty afterwards.
+  OpList takeAll() { return std::move(*this); }
   /// Destroys an op; what still reads its results reads nothing.
   void erase(Op* op) { take(op); }
   /// Destroys the ops for which `gone(Op*)` holds.

@@ -60,7 +60,7 @@ class GradExpansion {
 
   Result<void> run() {
     auto& ops = func_.body.ops;
-    OpList rest = std::move(ops);  // a gradient is built behind what it is the gradient of
+    OpList rest = ops.takeAll();  // a gradient is built behind what it is the gradient of
     Result<void> outcome;
     while (!rest.empty()) {
       std::unique_ptr<Op> op = rest.takeFront();

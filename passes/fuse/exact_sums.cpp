@@ -253,7 +253,7 @@ class SumRewriter {
   void rewriteCalls(Item& func) {
     Builder builder(&module_, &func);
     UseDef uses(func.body);
-    OpList old = std::move(func.body.ops);
+    OpList old = func.body.ops.takeAll();
     while (!old.empty()) {
       std::unique_ptr<Op> op = old.takeFront();
       auto exact = op->code == Opcode::custom ? exact_.find(customKernel(*op, module_)) : exact_.end();

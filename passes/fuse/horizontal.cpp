@@ -423,7 +423,7 @@ std::unique_ptr<Op> Merger::build(const Merged& merged) {
 
 void Merger::rebuild() {
   OpList& body = func_.body.ops;
-  OpList old = std::move(body), effects;
+  OpList old = body.takeAll(), effects;
   for (Op* op : old.all())
     if (op->code != Opcode::fused)
       (op->code == Opcode::param || op->code == Opcode::state ? body : effects).push_back(old.take(op));

@@ -25,7 +25,7 @@ class Preparer {
       : module_(module), builder_(&module, &func), func_(func), target_(target) {}
 
   void run() {
-    OpList old = std::move(func_.body.ops);
+    OpList old = func_.body.ops.takeAll();
     while (!old.empty()) take(old.takeFront());
   }
 

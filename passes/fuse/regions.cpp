@@ -522,7 +522,7 @@ void Former::note(const Op& made, const std::string& why) {
 /// Regions in dependency order, otherwise in text order of their last op; then the effects.
 void Former::emit() {
   OpList& body = func_.body.ops;
-  OpList old = std::move(body), effects;
+  OpList old = body.takeAll(), effects;
   for (Op* op : old.all()) {
     if (op->code == Opcode::param || op->code == Opcode::state)
       body.push_back(old.take(op));

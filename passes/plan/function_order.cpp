@@ -116,7 +116,7 @@ std::vector<int64_t> FunctionPlan::blockBytes() const {
 /// Entry values, then the regions as ordered, then what the host reads and writes.
 Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::vector<int>& starts) {
   OpList& body = func_.body.ops;
-  OpList old = std::move(body), rest;
+  OpList old = body.takeAll(), rest;
   for (Op* op : old.all())
     if (op->code != Opcode::fused) (isLeaf(*op) ? body : rest).push_back(old.take(op));
   const int first = static_cast<int>(body.size());

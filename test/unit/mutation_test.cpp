@@ -320,7 +320,7 @@ void mutate(const GradCase& gradCase, std::mt19937& random, Tally& tally) {
 
 void expandBackward(Module& module, const std::set<std::string>& forward) {
   Item& func = *module.func("train");
-  OpList old = std::move(func.body.ops);
+  OpList old = func.body.ops.takeAll();
   Builder builder(&module, &func);  // names begin anew, so that they are the same in all cases of a rule
   while (!old.empty()) {
     std::unique_ptr<Op> op = old.takeFront();
