@@ -377,7 +377,7 @@ KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
 
 void RegionEmitter::pullRowReductions(const Index& row, int64_t length,
                                       const std::unordered_set<const Op*>& ops) {
-  for (Op* op : region_.body->ops) {
+  for (Op* op : region_.body.ops) {
     auto space = rowSpaceOf(*op);
     if (ops.contains(op) && op->info().fusion == table::Fusion::reduce && space && space->length == length &&
         op->result()->type.elements() == space->rows)

@@ -288,7 +288,7 @@ static int64_t storageBuffers(const LoweredKernel& lowered) {
 
 /// Invocations count elements in u32.
 static Result<void> checkCounts(const PlainRegion& region, const Op& fused) {
-  for (Op* op : region.body->ops)
+  for (Op* op : region.body.ops)
     for (const auto& result : op->results)
       if (result->type.elements() > UINT32_MAX)
         return failAt(fused.loc,

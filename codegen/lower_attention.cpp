@@ -361,7 +361,7 @@ Result<void> Attention::run() {
 }  // namespace
 
 Result<void> lowerAttention(LowerContext& c) {
-  for (Op* op : c.region.body->ops)
+  for (Op* op : c.region.body.ops)
     if (op->info().fusion == table::Fusion::attention && op->code != Opcode::attention_grad)
       return Attention(c, *op).run();
   return failAt(c.fused.loc, fmt::format("schedule {} is for regions of tg.attention, tg.attention_grad_q or "

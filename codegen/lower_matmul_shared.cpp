@@ -216,7 +216,7 @@ class BlockProduct {
                            DType::u32);
       }
     }
-    if (p_.m <= p_.n && isReadBelow(*c_.region.body, c_.region.yields, *p_.op->result(), known, free)) {
+    if (p_.m <= p_.n && isReadBelow(c_.region.body, c_.region.yields, *p_.op->result(), known, free)) {
       visible_ =
           kernel.op(Opcode::k_lt, {c_.space.materialize(origin_[1]), c_.space.materialize(sees(p_.m, p_.n))},
                     DType::i1);

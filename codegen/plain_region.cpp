@@ -26,17 +26,17 @@ static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& opera
     return out;
   }
   // Decompose aside, then expand what came out.
-  Block* target = builder.block();
-  Block aside;
-  builder.setBlock(&aside);
+  OpList& target = builder.ops();
+  OpList aside;
+  builder.setEnd(aside);
   std::vector<Value*> results = decompose(op, operands, builder);
-  builder.setBlock(target);
+  builder.setEnd(target);
   std::unordered_map<const Value*, Value*> map;
   auto mapped = [&](Value* value) {
     auto it = map.find(value);
     return it == map.end() ? value : it->second;
   };
-  for (Op* part : aside.ops) {
+  for (Op* part : aside) {
     std::vector<Value*> inputs;
     forEachUse(static_cast<const Op&>(*part), [&](Value* value) { inputs.push_back(mapped(value)); });
     std::vector<Value*> made = expand(*part, inputs, builder);
@@ -65,9 +65,9 @@ static std::string keyOf(const Op& op) {
 
 /// Composites that read the same, as a cross entropy and its gradient, have primitives in common: one pass
 /// over a row finds its maximum for both.
-static void mergeEqual(PlainRegion& region, Block& body) {
+static void mergeEqual(PlainRegion& region) {
   std::unordered_map<std::string, const Op*> seen;
-  for (Op* op : body.ops.all()) {
+  for (Op* op : region.body.ops.all()) {
     const std::string key = keyOf(*op);
     auto [first, isNew] = seen.try_emplace(key, op);
     if (isNew || key.empty()) continue;
@@ -76,17 +76,16 @@ static void mergeEqual(PlainRegion& region, Block& body) {
       op->results[i]->uses.replaceAll(same);
       std::replace(region.yields.begin(), region.yields.end(), op->results[i].get(), same);
     }
-    body.ops.erase(op);
+    region.body.ops.erase(op);
   }
 }
 
 std::unique_ptr<PlainRegion> plainRegion(const Op& fused) {
   auto region = std::make_unique<PlainRegion>();
-  Item* item = region->scratch.add(ItemKind::func, "region");
-  Builder builder(nullptr, item);
+  Builder builder(region->body);
   std::unordered_map<const Value*, Value*> map;
   for (const auto& arg : fused.regions[0]->args) {
-    Value* copy = item->body.addArg(arg->type, builder.names().unique(arg->name));
+    Value* copy = region->body.addArg(arg->type, builder.names().unique(arg->name));
     region->bindings.push_back(copy);
     map[arg.get()] = copy;
   }
@@ -101,8 +100,7 @@ std::unique_ptr<PlainRegion> plainRegion(const Op& fused) {
     std::vector<Value*> made = expand(*op, operands, builder, keepsWhole(fused, *op));
     for (size_t i = 0; i < made.size(); ++i) map[op->result(static_cast<int>(i))] = made[i];
   }
-  mergeEqual(*region, item->body);
-  region->body = &item->body;
+  mergeEqual(*region);
   return region;
 }
 

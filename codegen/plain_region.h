@@ -14,8 +14,7 @@ namespace tg {
 
 /// A region whose composites are expanded, but for those that the schedule computes as a whole.
 struct PlainRegion {
-  Module scratch;  ///< owns the ops
-  Block* body = nullptr;
+  Block body;
   std::vector<Value*> bindings;  ///< block arguments, by binding
   std::vector<Value*> yields;    ///< by result slot
 };

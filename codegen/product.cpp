@@ -9,7 +9,7 @@ namespace tg {
 
 Result<Product> findProduct(const LowerContext& c) {
   Product p;
-  for (Op* op : c.region.body->ops)
+  for (Op* op : c.region.body.ops)
     if (op->code == Opcode::matmul) p.op = op;
   bool fits = p.op != nullptr;
   for (const Value* value : c.yields)
@@ -62,9 +62,8 @@ KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& l
 bool preferAlongK(const LowerContext& c, const Product& p, int which, int64_t depth) {
   int splits[2];
   for (int alongK = 0; alongK < 2; ++alongK) {
-    Item scratch;
-    scratch.kind = ItemKind::kernel;
-    KernelBuilder kernel(&scratch);
+    Block scratch;
+    KernelBuilder kernel(scratch);
     IndexSpace space(kernel);
     RegionEmitter emitter(kernel, space, c.fused, c.region, c.mayTexel);
     int64_t other = which == 0 ? p.m : p.n;

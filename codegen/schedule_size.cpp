@@ -35,15 +35,13 @@ int64_t elementSize(const Op& op) {
   if (op.info().scalar != Scalar::none) return scalarSize(op.info().scalar);
   if (op.info().fusion != table::Fusion::map) return 0;
   if (!op.info().has(table::composite)) return 1;
-  Module scratch;
-  Item holder;
-  holder.kind = ItemKind::func;
-  Builder builder(&scratch, &holder);
+  OpList parts;
+  Builder builder(parts);
   std::vector<Value*> operands;
   for (const Operand& operand : op.operands) operands.push_back(operand.value);
   decompose(op, operands, builder);
   int64_t size = 0;
-  for (Op* part : holder.body.ops) size += elementSize(*part);
+  for (Op* part : parts) size += elementSize(*part);
   return size;
 }
 

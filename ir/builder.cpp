@@ -5,20 +5,17 @@
 #include <cstdlib>
 
 #include "ir/infer.h"
+#include "ir/verify.h"
 
 namespace tg {
 
-static void takeNames(const Block& block, NameTable& names) {
-  for (const auto& arg : block.args) names.take(arg->name);
+void NameTable::takeAll(const Block& block) {
+  for (const auto& arg : block.args) take(arg->name);
   for (Op* op : block.ops) {
-    for (const auto& result : op->results) names.take(result->name);
-    for (const auto& region : op->regions) takeNames(*region, names);
+    for (const auto& result : op->results) take(result->name);
+    for (const auto& region : op->regions) takeAll(*region);
   }
 }
-
-NameTable::NameTable(const Item& item) : NameTable() { takeAll(item); }
-
-void NameTable::takeAll(const Item& item) { takeNames(item.body, *this); }
 
 std::string NameTable::unique(std::string_view hint) {
   if (hint.empty()) hint = "v";
@@ -40,38 +37,53 @@ std::string NameTable::unique(std::string_view hint) {
   }
 }
 
-Builder::Builder(Module* module, Item* item)
-    : module_(module), item_(item), block_(&item->body), names_(*item) {}
-
 /// The hint of a value without one: the op's name without its dialect.
 static std::string_view bareName(const OpInfo& row) {
   size_t dot = row.name.find('.');
   return dot == std::string_view::npos ? row.name : row.name.substr(dot + 1);
 }
 
-Op* Builder::create(Opcode code, OperandList operands, AttrList attrs, std::vector<Type> declared) {
+std::unique_ptr<Op> Builder::untyped(Opcode code, OperandList operands, AttrList attrs,
+                                     const std::vector<Type>& declared) const {
   auto op = std::make_unique<Op>(code);
   op->operands = std::move(operands);
   for (NamedAttr& attr : attrs) op->setAttr(attr.name, std::move(attr.value));
   op->loc = loc_;
   for (const Type& type : declared) op->addResult(type);
-  Result<std::vector<Type>> types = inferAnySize(*op, module_, item_);
+  return op;
+}
+
+Op* Builder::typed(std::unique_ptr<Op> op, const std::vector<Type>& types) {
+  op->results.clear();
+  for (const Type& type : types) op->addResult(type, hint_);
+  return append(std::move(op));
+}
+
+Op* Builder::create(Opcode code, OperandList operands, AttrList attrs, std::vector<Type> declared) {
+  auto op = untyped(code, std::move(operands), std::move(attrs), declared);
+  Result<std::vector<Type>> types = inferAnySize(*op, module_);
   if (!types) {
     std::fprintf(stderr, "invariant: built op does not infer: %s", types.error().str().c_str());
     std::abort();
   }
-  op->results.clear();
-  for (const Type& type : *types) op->addResult(type, hint_);
-  return append(std::move(op));
+  return typed(std::move(op), *types);
+}
+
+Result<Op*> Builder::tryCreate(Opcode code, OperandList operands, AttrList attrs,
+                               std::vector<Type> declared) {
+  auto op = untyped(code, std::move(operands), std::move(attrs), declared);
+  TG_CHECK(verifyForm(*op));
+  TG_TRY(std::vector<Type> types, infer(*op, module_));
+  return typed(std::move(op), types);
 }
 
 Op* Builder::append(std::unique_ptr<Op> op) {
   for (auto& result : op->results) {
-    result->name = names_.unique(result->name.empty() ? bareName(op->info()) : result->name);
+    result->name = names_->unique(result->name.empty() ? bareName(op->info()) : result->name);
     result->def = op.get();
     if (!result->loc) result->loc = op->loc;
   }
-  return block_->ops.insert(before_, std::move(op));
+  return ops_->insert(before_, std::move(op));
 }
 
 Value* Builder::op(Opcode code, const std::vector<Value*>& operands, AttrList attrs,

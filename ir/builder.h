@@ -20,11 +20,13 @@ namespace tg {
 class NameTable {
  public:
   NameTable() : memory_(std::make_unique<std::pmr::monotonic_buffer_resource>()), taken_(memory_.get()) {}
-  explicit NameTable(const Item& item);
+  /// With the names of all values of a block, or of an item's body.
+  explicit NameTable(const Block& block) : NameTable() { takeAll(block); }
+  explicit NameTable(const Item& item) : NameTable(item.body) {}
   NameTable(NameTable&&) = default;
   NameTable& operator=(NameTable&&) = delete;
-  /// Takes the names of all values of an item.
-  void takeAll(const Item& item);
+  /// Takes the names of all values of a block.
+  void takeAll(const Block& block);
   std::string unique(std::string_view hint);
   void take(std::string_view name) { taken_.emplace(name, kFirst); }
 
@@ -35,28 +37,39 @@ class NameTable {
   std::pmr::unordered_map<std::pmr::string, int, NameHash, std::equal_to<>> taken_;
 };
 
+/// Builds ops at a place that moves with setEnd and setBefore.
 class Builder {
  public:
-  /// Builds into `item`'s body (or another block of it, see setBlock). `module` resolves symbols.
-  Builder(Module* module, Item* item);
+  /// Builds at the end of `item`'s body. `module` resolves symbols.
+  Builder(Module* module, Item* item) : Builder(item->body, module) {}
+  /// Builds at the end of a block, with names that stand apart from those in it.
+  explicit Builder(Block& body, Module* module = nullptr)
+      : module_(module), ops_(&body.ops), own_(body), names_(&own_) {}
+  /// Builds at the end of a list, with names of this table; without one, names stand apart from those that
+  /// this builder gave, and the first of a hint is the hint.
+  explicit Builder(OpList& ops, NameTable* names = nullptr) : ops_(&ops), names_(names ? names : &own_) {}
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
 
-  Block* block() const { return block_; }
-  /// Ops go to the end of this block from now on.
-  void setBlock(Block* block) { block_ = block, before_ = nullptr; }
-  /// Ops go in front of this op of the block from now on; null: to its end.
-  void setBefore(Op* op) { before_ = op; }
+  OpList& ops() const { return *ops_; }
+  /// Ops go to the end of this list from now on.
+  Builder& setEnd(OpList& ops) { return ops_ = &ops, before_ = nullptr, *this; }
+  /// Ops go in front of this op from now on; null: to the end of the list.
+  Builder& setBefore(Op* op) { return ops_ = op ? op->list() : ops_, before_ = op, *this; }
   /// Location and name hint of the ops built next; an empty hint falls back to the op's name.
-  void setLoc(Loc loc) { loc_ = std::move(loc); }
-  void setHint(std::string hint) { hint_ = std::move(hint); }
+  Builder& setLoc(Loc loc) { return loc_ = std::move(loc), *this; }
+  Builder& setHint(std::string hint) { return hint_ = std::move(hint), *this; }
   const Loc& loc() const { return loc_; }
-  NameTable& names() { return names_; }
+  NameTable& names() { return *names_; }
   Module* module() const { return module_; }
-  Item* item() const { return item_; }
 
-  /// Appends an op. `declared` gives the result types where they are free. An op that does not
+  /// Builds an op. `declared` gives the result types where they are free. An op that does not
   /// infer is a broken invariant of the caller.
   Op* create(Opcode code, OperandList operands, AttrList attrs = {}, std::vector<Type> declared = {});
-  /// The same for an op with value operands, returning its first result (null without one).
+  /// The same for what people write: an error where the op has another form or does not infer.
+  Result<Op*> tryCreate(Opcode code, OperandList operands, AttrList attrs = {},
+                        std::vector<Type> declared = {});
+  /// The same as create for an op with value operands, returning its first result (null without one).
   Value* op(Opcode code, const std::vector<Value*>& operands, AttrList attrs = {},
             std::vector<Type> declared = {});
   /// A finished op made elsewhere; names of its results are made unique.
@@ -76,11 +89,15 @@ class Builder {
   Value* sumTo(Value* x, const Shape& shape);
 
  private:
-  Module* module_;
-  Item* item_;
-  Block* block_;
+  std::unique_ptr<Op> untyped(Opcode code, OperandList operands, AttrList attrs,
+                              const std::vector<Type>& declared) const;
+  Op* typed(std::unique_ptr<Op> op, const std::vector<Type>& types);
+
+  Module* module_ = nullptr;
+  OpList* ops_;
   Op* before_ = nullptr;
-  NameTable names_;
+  NameTable own_;
+  NameTable* names_;  ///< own_, or another's
   Loc loc_;
   std::string hint_;
 };

@@ -536,19 +536,19 @@ Result<Types> inferTensorOp(const Context& c) {
 #define OP(id, ...) case Opcode::id:
 #include "ir/kernel/ops.def"
 #undef OP
-    return inferKernelOp(c.op, c.func);
+    return inferKernelOp(c.op);
   }
   return Types{};
 }
 
 }  // namespace
 
-Result<std::vector<Type>> inferAnySize(const Op& op, const Module* module, const Item* func) {
-  return inferTensorOp(Context{op, module, func});
+Result<std::vector<Type>> inferAnySize(const Op& op, const Module* module) {
+  return inferTensorOp(Context{op, module});
 }
 
-Result<std::vector<Type>> infer(const Op& op, const Module* module, const Item* func) {
-  TG_TRY(Types types, inferAnySize(op, module, func));
+Result<std::vector<Type>> infer(const Op& op, const Module* module) {
+  TG_TRY(Types types, inferAnySize(op, module));
   for (const Type& type : types)
     if (type.isTensor() && !hasValidExtents(type.shape))
       return failAt(op.loc, fmt::format("{} [op.type]: the result {} has too many elements; the most are {}",

@@ -14,11 +14,11 @@ namespace tg {
 /// The result types of an op from its operands and attributes. Ops whose type is free (param,
 /// constant, iota, cast's element type, kernel buffers) read it from the results the op already has.
 /// An error is labelled with the constraint, `tg.matmul [matmul.c2]: inner dimensions differ: 8 and 9`.
-/// `module` resolves symbols and may be null; `func` is the enclosing item.
-Result<std::vector<Type>> infer(const Op& op, const Module* module, const Item* func);
+/// `module` resolves symbols and may be null.
+Result<std::vector<Type>> infer(const Op& op, const Module* module);
 
 /// The same without a limit of sizes, for those who build ops out of others: verifySizes judges the whole.
-Result<std::vector<Type>> inferAnySize(const Op& op, const Module* module, const Item* func);
+Result<std::vector<Type>> inferAnySize(const Op& op, const Module* module);
 
 /// The NumPy broadcast of two shapes, or nothing.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);

@@ -16,11 +16,10 @@ namespace tg::inference {
 
 using Types = std::vector<Type>;
 
-/// The op, its operands' types, its place in the module.
+/// The op, its operands' types, its module.
 struct Context {
   const Op& op;
   const Module* module;
-  const Item* func;
 
   const Type& in(int index) const { return op.in(index)->type; }
   const Shape& shape(int index) const { return in(index).shape; }

@@ -412,7 +412,7 @@ Result<Operand> Parser::emit(Opcode code, OperandList operands, const Loc& loc, 
   value->def = op.get();
   value->loc = loc;
   if (code != Opcode::k_if) {
-    TG_TRY(std::vector<Type> types, inferKernelOp(*op, item_));
+    TG_TRY(std::vector<Type> types, inferKernelOp(*op));
     value->type = types.front();
   }
   current_->ops.push_back(std::move(op));

@@ -80,7 +80,7 @@ class Verifier {
   void op(const Op& op, const Item& func, table::Where where);
   bool attributes(const Op& op);
   bool operands(const Op& op);
-  void types(const Op& op, const Item& func);
+  void types(const Op& op);
   bool structure();
 
   const Module& module_;
@@ -161,7 +161,7 @@ bool Verifier::operands(const Op& op) {
   return true;
 }
 
-void Verifier::types(const Op& op, const Item& func) {
+void Verifier::types(const Op& op) {
   const table::Results& wanted = op.info().results;
   const int given = static_cast<int>(op.results.size()), least = wanted.count - wanted.optional;
   if (!wanted.variadic && (given < least || given > wanted.count))
@@ -170,7 +170,7 @@ void Verifier::types(const Op& op, const Item& func) {
                               wanted.optional ? fmt::format("{} to ", least) : "", wanted.count, given));
   if (!op.groups.empty() && op.code != Opcode::fused)
     return report(op.loc, fmt::format("{} [op.result]: only tg.fused has groups of results", op.info().name));
-  Result<std::vector<Type>> inferred = infer(op, &module_, &func);
+  Result<std::vector<Type>> inferred = infer(op, &module_);
   if (!inferred) return report(inferred.takeError());
   if (inferred->size() != op.results.size())
     return report(op.loc, fmt::format("{} [op.result]: has {} results, not {}", op.info().name,
@@ -198,7 +198,7 @@ void Verifier::op(const Op& op, const Item& func, table::Where where) {
   good = operands(op) && good;
   for (const auto& region : op.regions)
     block(*region, func, op.code == Opcode::fused ? table::inRegion : where);
-  if (good) types(op, func);
+  if (good) types(op);
 }
 
 void Verifier::block(const Block& block, const Item& func, table::Where where) {

@@ -85,11 +85,11 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
   for (Item* func : module.all(ItemKind::func)) {
     fuse::KernelNotes notes;
     fuse::KernelNotes* wanted = options.report ? &notes : nullptr;
-    fuse::formRegions(module, *func, target, wanted);
-    fuse::sinkMaps(module, *func, target);
+    fuse::formRegions(*func, target, wanted);
+    fuse::sinkMaps(*func, target);
     std::vector<fuse::Report> again;
     if (options.recompute > 0) again = fuse::recompute(module, *func, target, options.recompute);
-    fuse::mergeKernels(module, *func, target, wanted);
+    fuse::mergeKernels(*func, target, wanted);
     fuse::applyTuning(*func, tuning, tuned);
     if (!options.report) continue;
     for (const std::vector<fuse::Report>& reports : {fuse::reportKernels(*func, notes), again})

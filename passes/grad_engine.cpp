@@ -126,7 +126,7 @@ static void addOptionalResults(Op& op, Builder& builder) {
   std::unordered_map<const Value*, Value*> none;
   std::unique_ptr<Op> whole = cloneOp(op, none);
   whole->results.clear();
-  auto types = infer(*whole, builder.module(), builder.item());
+  auto types = infer(*whole, builder.module());
   assert(types && "a verified op infers");
   for (size_t i = op.results.size(); i < types->size(); ++i) {
     op.addResult((*types)[i], builder.names().unique(op.result()->name + "_saved"));

@@ -29,6 +29,7 @@
 #include "codegen/lower.h"
 #include "codegen/triangle.h"
 #include "ir/access.h"
+#include "ir/builder.h"
 #include "ir/byte_owners.h"
 #include "ir/kernel/cost.h"
 #include "ir/kernel/custom.h"
@@ -157,7 +158,8 @@ class FunctionLowering {
   Access watchWord(const Loc& loc);
   void copies();
   void homes();
-  void command(std::unique_ptr<Op> op, const std::vector<Access>& accesses);
+  void command(Opcode code, OperandList operands, AttrList attrs, const std::vector<Access>& accesses,
+               const Loc& loc);
   void order(const std::vector<Access>& accesses, const Loc& loc);
 
   static Operand argument(const Access& access) {
@@ -172,6 +174,7 @@ class FunctionLowering {
   int64_t& loopsBytes_;  ///< of @loops so far
   const PassContext& context_;
   OpList out_;
+  Builder build_{out_};
   std::unordered_map<const Value*, std::vector<const Op*>> readers_;
   std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
 };
@@ -192,9 +195,7 @@ void FunctionLowering::order(const std::vector<Access>& accesses, const Loc& loc
     hazard |= (access.mode == "out" || access.mode == "inout") && overlapsAny(read_, access.range);
   }
   if (hazard) {
-    auto barrier = std::make_unique<Op>(Opcode::barrier);
-    barrier->loc = loc;
-    out_.push_back(std::move(barrier));
+    build_.setLoc(loc).create(Opcode::barrier, {});
     read_.clear();
     written_.clear();
   }
@@ -204,12 +205,13 @@ void FunctionLowering::order(const std::vector<Access>& accesses, const Loc& loc
   }
 }
 
-void FunctionLowering::command(std::unique_ptr<Op> op, const std::vector<Access>& accesses) {
-  order(accesses, op->loc);
+void FunctionLowering::command(Opcode code, OperandList operands, AttrList attrs,
+                               const std::vector<Access>& accesses, const Loc& loc) {
+  order(accesses, loc);
   OperandList args;
   for (const Access& access : accesses) args.push_back(argument(access));
-  op->operands.push_back(Operand::keyword("args", std::move(args)));
-  out_.push_back(std::move(op));
+  operands.push_back(Operand::keyword("args", std::move(args)));
+  build_.setLoc(loc).create(code, std::move(operands), std::move(attrs));
 }
 
 /// Which bindings may be read through texel views: none whose bytes a result shares.
@@ -344,25 +346,17 @@ Result<void> FunctionLowering::dispatch(const Op& fused) {
   if (kernel->watched) accesses.push_back(watchWord(fused.loc));
   OperandList grid;
   for (int64_t extent : kernel->grid) grid.push_back(Operand::literal(extent));
-  auto op = std::make_unique<Op>(Opcode::dispatch);
-  op->loc = fused.loc;
-  op->operands.push_back(Operand::symbol(kernel->name));
-  op->operands.push_back(Operand::keyword("grid", std::move(grid)));
-  op->setAttr("label", Attr::string(fmt::format("{}: {}", fused.result()->name, word)));
-  command(std::move(op), accesses);
+  command(Opcode::dispatch, {Operand::symbol(kernel->name), Operand::keyword("grid", std::move(grid))},
+          {{"label", Attr::string(fmt::format("{}: {}", fused.result()->name, word))}}, accesses, fused.loc);
   return {};
 }
 
 void FunctionLowering::zero(const Range& range, const Loc& loc) {
-  auto op = std::make_unique<Op>(Opcode::fill);
-  op->loc = loc;
-  command(std::move(op), {{range, "out"}});
+  command(Opcode::fill, {}, {}, {{range, "out"}}, loc);
 }
 
 void FunctionLowering::copy(const Range& from, const Range& to, const Loc& loc) {
-  auto op = std::make_unique<Op>(Opcode::copy);
-  op->loc = loc;
-  command(std::move(op), {{from, "in"}, {to, "out"}});
+  command(Opcode::copy, {}, {}, {{from, "in"}, {to, "out"}}, loc);
 }
 
 void FunctionLowering::fill(const Op& op) {

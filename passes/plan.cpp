@@ -29,6 +29,7 @@
 #include "ir/builder.h"
 #include "ir/verify_structure.h"
 #include "passes/binding_limit.h"
+#include "passes/fuse/region_writer.h"
 #include "passes/pass.h"
 #include "passes/plan/function_plan.h"
 
@@ -50,18 +51,10 @@ void moveUpdatesToEnd(Item& func) {
 /// A region that copies a parameter or state as it is at entry, for readers that outlive it: results,
 /// captures, gradients and updates of another symbol.
 Op* copyOfEntry(Item& func, Value* source, NameTable& names) {
-  auto op = std::make_unique<Op>(Opcode::fused);
-  op->loc = derivedLoc("plan", source->loc);
-  Block& body = *op->addRegion();
-  Value* arg = body.addArg(source->type, names.unique(source->name));
-  auto yield = std::make_unique<Op>(Opcode::yield);
-  yield->operands.push_back(Operand::of(arg));
-  yield->loc = op->loc;
-  body.ops.push_back(std::move(yield));
-  op->operands.push_back(Operand::binding(arg, Operand::of(source)));
-  op->setAttr("schedule", Attr::call("map", {}));
-  op->addResult(source->type, names.unique(source->name));
-  return func.body.ops.insert(source->def->next(), std::move(op));
+  fuse::RegionWriter writer(derivedLoc("plan", source->loc), &names);
+  writer.yield({writer.bind(Operand::of(source), source->type, source->name)});
+  writer.op().addResult(source->type, names.unique(source->name));
+  return func.body.ops.insert(source->def->next(), writer.finish(Attr::call("map", {})));
 }
 
 void copyEntryValues(Item& func) {

@@ -263,7 +263,7 @@ class Batch {
   }
 
   Result<void> retype(Op& op, const Resized& source, const Value* suspect) {
-    auto types = infer(op, &module_, &func_);
+    auto types = infer(op, &module_);
     if (!types && suspect) return guess(op, suspect);
     if (!types) return batchError(op.loc, 6, types.takeError().message());
     for (size_t i = 0; i < types->size(); ++i) {

@@ -6,10 +6,12 @@
 #include <cassert>
 #include <cmath>
 
+#include "ir/kernel/inline.h"
+
 namespace tg {
 
-KernelBuilder::KernelBuilder(Item* kernel) : kernel_(kernel), names_(*kernel) {
-  scopes_.push_back({&kernel->body, false, nextId_++, KnownOps(&memory_)});
+KernelBuilder::KernelBuilder(Block& body) : names_(body) {
+  scopes_.push_back({&body, false, nextId_++, KnownOps(&memory_)});
 }
 
 void KernelBuilder::hint(std::string_view text) { hint_ = text; }
@@ -22,7 +24,7 @@ KV KernelBuilder::literal(DType dtype, double value) {
 }
 
 Value* KernelBuilder::parameter(Type type, std::string_view hint) {
-  return kernel_->body.addArg(type, names_.unique(hint));
+  return scopes_[0].block->addArg(type, names_.unique(hint));
 }
 
 Operand KernelBuilder::operand(const KV& value) {
@@ -46,18 +48,9 @@ Op* KernelBuilder::place(int level, Opcode code, OperandList operands, std::span
   op->loc = loc_;
   std::string_view bare = op->info().name.substr(4);
   op->results.reserve(results.size());
-  for (const Type& type : results) {
-    auto value = std::make_unique<Value>();
-    value->type = type;
-    value->name = names_.unique(hint_.empty() ? bare : hint_);
-    value->def = op.get();
-    value->loc = loc_;
-    op->results.push_back(std::move(value));
-  }
+  for (const Type& type : results) op->addResult(type, names_.unique(hint_.empty() ? bare : hint_));
   hint_.clear();
-  Block* block = scopes_[static_cast<size_t>(level)].block;
-  block->ops.push_back(std::move(op));
-  return block->ops.back();
+  return scopes_[static_cast<size_t>(level)].block->ops.push_back(std::move(op));
 }
 
 KV KernelBuilder::valueAt(Value* value, int level) {
@@ -268,41 +261,17 @@ std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, con
   std::string loopHint = hint_;
   hint_.clear();
   at(level, [&] {
-    auto op = std::make_unique<Op>(Opcode::k_for);
-    op->loc = loc_;
     auto block = std::make_unique<Block>();
-    Value* index = block->addArg(Type::scalar(DType::u32), names_.unique(loopHint.empty() ? "k" : loopHint));
-    op->operands = {Operand::binding(index, operand(from)), Operand::keyword("to", {operand(to)})};
-    if (!step.is(1)) op->operands.push_back(Operand::keyword("step", {operand(step)}));
+    const KV index = valueAt(
+        block->addArg(Type::scalar(DType::u32), names_.unique(loopHint.empty() ? "k" : loopHint)), level + 1);
     std::vector<KV> carried;
-    OperandList bindings;
-    for (const KV& start : init) {
-      Value* arg = block->addArg(start.type, names_.unique("acc"));
-      KV inside;
-      inside.value = arg;
-      inside.type = arg->type;
-      inside.level = level + 1;
-      carried.push_back(inside);
-      bindings.push_back(Operand::binding(arg, operand(start)));
-    }
-    if (!init.empty()) op->operands.push_back(Operand::keyword("iter_args", std::move(bindings)));
-    KV at;
-    at.value = index;
-    at.type = index->type;
-    at.level = level + 1;
-    bodyOf(block.get(), false, [&] { return body(at, carried); });
-    for (const KV& start : init) {
-      auto value = std::make_unique<Value>();
-      value->type = start.type;
-      value->name = names_.unique("sum");
-      value->def = op.get();
-      op->results.push_back(std::move(value));
-    }
-    op->regions.push_back(std::move(block));
-    Block* outer = scopes_.back().block;
-    outer->ops.push_back(std::move(op));
-    for (size_t i = 0; i < init.size(); ++i)
-      results.push_back(result(outer->ops.back(), level, static_cast<int>(i)));
+    for (const KV& start : init)
+      carried.push_back(valueAt(block->addArg(start.type, names_.unique("acc")), level + 1));
+    auto op = makeLoop(std::move(block), operand(from), operand(to), operand(step), slotsOf(init), loc_);
+    bodyOf(op->regions[0].get(), false, [&] { return body(index, carried); });
+    for (const KV& start : init)
+      results.push_back(valueAt(op->addResult(start.type, names_.unique("sum")), level));
+    scopes_.back().block->ops.push_back(std::move(op));
   });
   return results;
 }

@@ -32,8 +32,9 @@ struct KV {
 
 class KernelBuilder {
  public:
-  /// Appends to the kernel's body; names already taken there stay apart from new ones.
-  explicit KernelBuilder(Item* kernel);
+  /// Appends to a kernel's body; names already taken there stay apart from new ones.
+  explicit KernelBuilder(Block& body);
+  explicit KernelBuilder(Item* kernel) : KernelBuilder(kernel->body) {}
   /// The place that ops built from now on are said to come from.
   void setLoc(Loc loc) { loc_ = std::move(loc); }
 
@@ -211,7 +212,6 @@ class KernelBuilder {
   KV reduce(Opcode code, const KV& x, std::string_view kind);
   std::vector<KV> bodyOf(Block* block, bool guard, const std::function<std::vector<KV>()>& body);
 
-  Item* kernel_;
   NameTable names_;
   std::pmr::monotonic_buffer_resource memory_;  ///< of what scopes know
   std::vector<Scope> scopes_;

@@ -255,7 +255,7 @@ Type operandType(const Op& op, const Operand& operand) {
   return literalType(op);
 }
 
-Result<std::vector<Type>> inferKernelOp(const Op& op, const Item*) {
+Result<std::vector<Type>> inferKernelOp(const Op& op) {
   using enum KernelOp;
   using namespace kernel_inference;
   switch (kernelOp(op.code)) {

@@ -17,11 +17,11 @@ namespace {
 class Inliner {
  public:
   Inliner(const Module& module, Item& kernel, bool keepOwnVjp)
-      : module_(module), names_(kernel), keepOwnVjp_(keepOwnVjp) {}
+      : module_(module), build_(kernel.body), keepOwnVjp_(keepOwnVjp) {}
 
   void block(Block& block) {
     for (Op* op = block.ops.front(); op;) {
-      if (copies_.erase(op)) rename(*op, names_);
+      if (copies_.erase(op)) rename(*op, build_.names());
       for (auto& region : op->regions) this->block(*region);
       const Item* callee = op->code == Opcode::k_call ? module_.kernelFunc(op->operands[0].text) : nullptr;
       const bool stays = !callee || (keepOwnVjp_ && find(callee->attrs, "vjp"));
@@ -34,7 +34,7 @@ class Inliner {
   Value* input(Op& call, const Operand& operand, const Type& type);
 
   const Module& module_;
-  NameTable names_;
+  Builder build_;
   bool keepOwnVjp_;
   std::unordered_set<const Op*> copies_;  ///< which still have the names of their funcs
 };
@@ -67,9 +67,7 @@ Op* Inliner::expand(Op& call, const Item& callee) {
 /// The value of a call's input.
 Value* Inliner::input(Op& call, const Operand& operand, const Type& type) {
   if (operand.value) return operand.value;
-  return call.list()
-      ->insert(&call, literalValue(operand, type, names_.unique("literal"), call.loc))
-      ->result();
+  return literalValue(build_.setBefore(&call).setLoc(call.loc), operand, type, "literal");
 }
 
 }  // namespace
@@ -82,15 +80,28 @@ void rename(Op& op, NameTable& names) {
   }
 }
 
-std::unique_ptr<Op> literalValue(const Operand& literal, const Type& type, std::string name, const Loc& loc) {
+Value* literalValue(Builder& builder, const Operand& literal, const Type& type, std::string hint) {
   Opcode code = type.lanes > 1            ? Opcode::k_vec
                 : type.dtype == DType::i1 ? Opcode::k_and
                                           : Opcode::k_stop_gradient;
-  auto op = std::make_unique<Op>(code);
+  OperandList operands{literal};
+  if (code == Opcode::k_and) operands.push_back(literal);
+  return builder.setHint(std::move(hint)).create(code, std::move(operands), {}, {type})->result();
+}
+
+std::unique_ptr<Op> makeLoop(std::unique_ptr<Block> body, Operand from, Operand to, Operand step,
+                             const OperandList& first, const Loc& loc) {
+  auto op = std::make_unique<Op>(Opcode::k_for);
   op->loc = loc;
-  op->operands = {literal};
-  if (code == Opcode::k_and) op->operands.push_back(literal);
-  op->addResult(type, std::move(name));
+  op->operands = {Operand::binding(body->args[0].get(), std::move(from)),
+                  Operand::keyword("to", {std::move(to)})};
+  if (!step.isLiteral() || step.integer != 1)
+    op->operands.push_back(Operand::keyword("step", {std::move(step)}));
+  OperandList carried;
+  for (size_t k = 0; k < first.size(); ++k)
+    carried.push_back(Operand::binding(body->args[k + 1].get(), first[k]));
+  if (!carried.empty()) op->operands.push_back(Operand::keyword("iter_args", std::move(carried)));
+  op->regions.push_back(std::move(body));
   return op;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of helper funcs, replaced by the funcs' bodies.
+// Calls of helper funcs, replaced by the funcs' bodies, and what else rewrites of kernels build.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,12 @@ void inlineCalls(const Module& module, Item& kernel, bool keepOwnVjp = false);
 /// Gives what an op and its bodies define names that are free there.
 void rename(Op& op, NameTable& names);
 
-/// A literal, which only its place gives a type, as a value of its own.
-std::unique_ptr<Op> literalValue(const Operand& literal, const Type& type, std::string name, const Loc& loc);
+/// Builds a literal, which only its place gives a type, as a value of its own.
+Value* literalValue(Builder& builder, const Operand& literal, const Type& type, std::string hint);
+
+/// A tgk.for over a body whose arguments are the index and, for each of `first`, a carried value. It has no
+/// results yet; the body may still be empty.
+std::unique_ptr<Op> makeLoop(std::unique_ptr<Block> body, Operand from, Operand to, Operand step,
+                             const OperandList& first, const Loc& loc);
 
 }  // namespace tg

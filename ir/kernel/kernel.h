@@ -34,7 +34,7 @@ constexpr KernelOp kernelOp(Opcode code) {
 /// `tgk.add [k_add.c1]: the element types differ: f32 and i32`. Free types (cast, bitcast, vec, shared,
 /// local, if, operations on literals alone) are read from the results the op already has. Bodies of
 /// if and for are checked against the types once they end in a yield.
-Result<std::vector<Type>> inferKernelOp(const Op& op, const Item* func);
+Result<std::vector<Type>> inferKernelOp(const Op& op);
 
 /// The type a literal operand of an op takes: that of a value beside it, else the result's; of a
 /// store, the buffer's element. Kind none where the op's text alone does not say (yield, cast) and for

@@ -53,16 +53,15 @@ class Expander {
 /// Builds the function's form in a kernel of its own and moves it into the op's place. The last op takes the
 /// result's name.
 void Expander::expand(Op& op, OpList& ops) {
-  Item scratch;
-  scratch.kind = ItemKind::kernel;
-  KernelBuilder builder(&scratch);
+  Block scratch;
+  KernelBuilder builder(scratch);
   std::vector<KV> operands;
   for (const Operand& operand : op.operands) {
     KV x;
     if (operand.isLiteral()) {  // which only its place gives a type
       x.type = op.result()->type;
-      scratch.body.ops.push_back(literalValue(operand, x.type, "literal", op.loc));
-      x.value = scratch.body.ops.back()->result();
+      Builder literals(scratch.ops);
+      x.value = literalValue(literals, operand, x.type, "literal");
     } else {
       x.type = operand.value->type;
       x.value = operand.value;
@@ -70,14 +69,14 @@ void Expander::expand(Op& op, OpList& ops) {
     operands.push_back(x);
   }
   KV form = lowerScalar(builder, op.info().scalar, operands);
-  for (Op* made : scratch.body.ops) {
+  for (Op* made : scratch.ops) {
     made->loc = op.loc;
     for (auto& result : made->results) {
       result->loc = op.loc;
       result->name = result.get() == form.value ? op.result()->name : names_.unique(result->name);
     }
   }
-  ops.splice(&op, scratch.body.ops, scratch.body.ops.front());
+  ops.splice(&op, scratch.ops, scratch.ops.front());
   op.result()->uses.replaceAll(form.value);
   ops.erase(&op);
 }

@@ -135,7 +135,7 @@ int axisOutside(const Operand& element) {
 /// behind a guard that these extents do not pass they are right, for the access is never done.
 class OutsideIndices {
  public:
-  explicit OutsideIndices(Item& kernel) : names_(kernel) { block(kernel.body); }
+  explicit OutsideIndices(Item& kernel) : build_(kernel.body) { block(kernel.body); }
 
  private:
   void block(Block& block) {
@@ -149,13 +149,11 @@ class OutsideIndices {
 
   void asValue(Operand& index, Op& op) {
     index.value =
-        op.list()
-            ->insert(&op, literalValue(index, Type::scalar(DType::u32), names_.unique("outside"), op.loc))
-            ->result();
+        literalValue(build_.setBefore(&op).setLoc(op.loc), index, Type::scalar(DType::u32), "outside");
     index.kind = Operand::Kind::value;
   }
 
-  NameTable names_;
+  Builder build_;
 };
 
 }  // namespace

@@ -99,7 +99,7 @@ class Iterations {
 
 class Unroller {
  public:
-  explicit Unroller(Item& kernel) : kernel_(kernel), names_(kernel) {}
+  explicit Unroller(Item& kernel) : kernel_(kernel), build_(kernel.body) {}
 
   /// Repeats the body of the innermost loop that runs most often; false when none can be repeated.
   bool once(Iterations& iterations) {
@@ -124,7 +124,7 @@ class Unroller {
   void copyBody(const Op& loop, Value* index, OperandList& carried, OpList& out);
 
   Item& kernel_;
-  NameTable names_;
+  Builder build_;
   Place best_;
 };
 
@@ -140,17 +140,13 @@ void Unroller::find(Block& block, double runs, Iterations& iterations) {
 }
 
 Value* Unroller::define(Opcode code, OperandList operands, const Value& like, OpList& out) {
-  Op* op = out.push_back(std::make_unique<Op>(code));
-  op->operands = std::move(operands);
-  op->loc = like.loc;
-  return op->addResult(like.type, names_.unique(like.name));
+  build_.setEnd(out).setLoc(like.loc).setHint(like.name);
+  return build_.create(code, std::move(operands), {}, {like.type})->result();
 }
 
 Value* Unroller::asValue(Operand& operand, const Value& like, OpList& out) {
-  if (!operand.value) {
-    out.push_back(literalValue(operand, like.type, names_.unique(like.name), like.loc));
-    operand = Operand::of(out.back()->result());
-  }
+  if (!operand.value)
+    operand = Operand::of(literalValue(build_.setEnd(out).setLoc(like.loc), operand, like.type, like.name));
   return operand.value;
 }
 
@@ -162,7 +158,7 @@ void Unroller::copyBody(const Op& loop, Value* index, OperandList& carried, OpLi
   for (Op* op : loop.regions[0]->ops) {
     if (op == loop.regions[0]->terminator()) break;
     out.push_back(cloneOp(*op, map));
-    rename(*out.back(), names_);
+    rename(*out.back(), build_.names());
   }
   const Op* yield = yieldOf(*loop.regions[0]);
   for (size_t k = 0; k < args.size(); ++k) {
@@ -184,19 +180,14 @@ void Unroller::repeat(Op& loop, const Bounds& bounds) {
   for (const Operand& each : args) carried.push_back(each.items[0]);
   OpList out;
   if (rounds > 0) {
-    auto shorter = std::make_unique<Op>(Opcode::k_for);
-    shorter->loc = loop.loc;
-    auto body = std::make_unique<Block>();
-    Value* round = body->addArg(index.type, names_.unique(index.name));
-    shorter->operands = {Operand::binding(round, Operand::literal(int64_t{0})),
-                         Operand::keyword("to", {Operand::literal(rounds)})};
-    OperandList bindings, inside;
-    for (size_t k = 0; k < args.size(); ++k) {
-      Value* arg = body->addArg(args[k].value->type, names_.unique(args[k].value->name));
-      bindings.push_back(Operand::binding(arg, carried[k]));
-      inside.push_back(Operand::of(arg));
-    }
-    if (!bindings.empty()) shorter->operands.push_back(Operand::keyword("iter_args", std::move(bindings)));
+    auto inner = std::make_unique<Block>();
+    Value* round = inner->addArg(index.type, build_.names().unique(index.name));
+    OperandList inside;
+    for (const Operand& each : args)
+      inside.push_back(Operand::of(inner->addArg(each.value->type, build_.names().unique(each.value->name))));
+    const Operand zero = Operand::literal(int64_t{0}), one = Operand::literal(int64_t{1});
+    auto shorter = makeLoop(std::move(inner), zero, Operand::literal(rounds), one, carried, loop.loc);
+    Block* body = shorter->regions[0].get();
     Value* first =
         define(Opcode::k_mul, {Operand::of(round), Operand::literal(copies * bounds.step)}, index, body->ops);
     for (int64_t i = 0; i < copies; ++i) {
@@ -206,18 +197,14 @@ void Unroller::repeat(Op& loop, const Bounds& bounds) {
                                         body->ops);
       copyBody(loop, own, inside, body->ops);
     }
-    auto yield = std::make_unique<Op>(Opcode::k_yield);
-    yield->loc = loop.loc;
-    yield->operands = std::move(inside);
-    body->ops.push_back(std::move(yield));
-    shorter->regions.push_back(std::move(body));
+    build_.setEnd(body->ops).setLoc(loop.loc).create(Opcode::k_yield, std::move(inside));
     carried.clear();
     for (const auto& result : loop.results) {
-      Value* value = shorter->addResult(result->type, names_.unique(result->name));
+      Value* value = shorter->addResult(result->type, result->name);
       value->loc = result->loc;
       carried.push_back(Operand::of(value));
     }
-    out.push_back(std::move(shorter));
+    build_.setEnd(out).append(std::move(shorter));
   }
   for (int64_t i = rounds * copies; i < bounds.trips; ++i) {
     Operand own = Operand::literal(bounds.from + i * bounds.step);

@@ -260,7 +260,7 @@ bool KernelVerifier::bindings(const Op& op) {
 }
 
 bool KernelVerifier::results(const Op& op) {
-  auto types = inferKernelOp(op, &kernel_);
+  auto types = inferKernelOp(op);
   if (!types) {
     errors_.append(types.takeError());
     return false;

@@ -11,7 +11,6 @@
 #include <span>
 
 #include "ir/infer.h"
-#include "ir/verify.h"
 
 namespace tg::nn {
 
@@ -179,15 +178,10 @@ Result<Value*> Recorder::literal(Operand value, const Type& type, const Loc& loc
   bool shares = value.isLiteral() && type.rank() == 0;
   Value*& made = shares ? numbers_[{std::bit_cast<uint64_t>(value.number()), type.dtype}] : unshared;
   if (made) return made;
-  auto op = std::make_unique<Op>(Opcode::constant);
   std::string hint = value.isLiteral() ? constantName(value) : "constant";
-  op->operands = {std::move(value)};
-  op->loc = loc;
-  op->results.push_back(std::make_unique<Value>());
-  op->results.back()->type = type;
-  op->results.back()->name = hint;
-  if (auto types = infer(*op, &module_, &func_); !types) return types.takeError();
-  made = builder_.append(std::move(op))->result();
+  builder_.setLoc(loc).setHint(hint);
+  TG_TRY(Op * op, builder_.tryCreate(Opcode::constant, {std::move(value)}, {}, {type}));
+  made = op->result();
   hints_[made] = hint;
   return made;
 }
@@ -247,27 +241,15 @@ std::variant<std::vector<Value*>, Tensor> Recorder::operandsOf(const Emission& o
 std::vector<Tensor> Recorder::append(const Loc& loc, Emission emission, int count) {
   auto values = operandsOf(emission, loc);
   if (auto* silenced = std::get_if<Tensor>(&values)) return repeated(*silenced, count);
-  auto op = std::make_unique<Op>(emission.code);
-  if (!emission.callee.empty()) op->operands.push_back(Operand::symbol(emission.callee));
-  for (Value* value : std::get<0>(values)) op->operands.push_back(Operand::of(value));
-  for (NamedAttr& attr : emission.attrs) op->setAttr(attr.name, std::move(attr.value));
-  op->loc = loc;
-  for (const Type& type : emission.declared) {
-    op->results.push_back(std::make_unique<Value>());
-    op->results.back()->type = type;
-  }
-  if (auto form = verifyForm(*op); !form) return repeated(reject(form.takeError()), count);
-  auto types = infer(*op, &module_, &func_);
-  if (!types) return repeated(reject(types.takeError()), count);
-  op->results.clear();
-  for (const Type& type : *types) {
-    op->results.push_back(std::make_unique<Value>());
-    op->results.back()->type = type;
-    op->results.back()->name = emission.hint;
-  }
-  Op* made = builder_.append(std::move(op));
+  OperandList operands;
+  if (!emission.callee.empty()) operands.push_back(Operand::symbol(emission.callee));
+  for (Value* value : std::get<0>(values)) operands.push_back(Operand::of(value));
+  builder_.setLoc(loc).setHint(emission.hint);
+  Result<Op*> made = builder_.tryCreate(emission.code, std::move(operands), std::move(emission.attrs),
+                                        std::move(emission.declared));
+  if (!made) return repeated(reject(made.takeError()), count);
   std::vector<Tensor> out;
-  for (const auto& result : made->results) {
+  for (const auto& result : (*made)->results) {
     if (!emission.hint.empty()) hints_[result.get()] = emission.hint;
     out.push_back(handle(result.get()));
   }
@@ -290,13 +272,11 @@ Tensor Recorder::emit(const Site& site, Emission op) { return emitAll(site, std:
 Tensor Recorder::readStorage(ItemKind kind, const std::string& name, const Type& type, const Loc& loc) {
   Value*& value = reads_[name];
   if (value) return handle(value);
-  auto op = std::make_unique<Op>(kind == ItemKind::param ? Opcode::param : Opcode::state);
-  op->operands = {Operand::symbol(name)};
-  op->loc = loc;
-  op->results.push_back(std::make_unique<Value>());
-  op->results.back()->type = type;
-  op->results.back()->name = name;
-  value = builder_.append(std::move(op))->result();
+  builder_.setLoc(loc).setHint(name);
+  value = builder_
+              .create(kind == ItemKind::param ? Opcode::param : Opcode::state, {Operand::symbol(name)}, {},
+                      {type})
+              ->result();
   hints_[value] = name;
   return handle(value);
 }
@@ -411,17 +391,14 @@ void Recorder::update(const Arg& storage, const Arg& value) {
                .note(target->loc, "it was made here"));
     return;
   }
-  auto op = std::make_unique<Op>(Opcode::update);
-  op->operands = {Operand::symbol(read->operands[0].text), Operand::of(source)};
-  op->loc = loc;
-  if (auto types = infer(*op, &module_, &func_); !types) {
-    reject(types.takeError());
+  builder_.setLoc(loc);
+  OperandList operands{Operand::symbol(read->operands[0].text), Operand::of(source)};
+  if (auto made = builder_.tryCreate(Opcode::update, std::move(operands)); !made) {
+    reject(made.takeError());
     return;
   }
   auto [first, added] = updates_.emplace(read->operands[0].text, loc);
-  if (added)
-    builder_.append(std::move(op));
-  else
+  if (!added)
     reject(failAt(loc, fmt::format("tg.update [update.c3]: @{} has a second update in @{}", first->first,
                                    func_.name))
                .note(first->second, "the first update"));
@@ -476,9 +453,8 @@ void Recorder::nameValues(const std::vector<std::pair<std::string, Tensor>>& res
 void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results, const Site& site,
                       const Op* before) {
   Loc loc = locOf(site);
-  auto op = std::make_unique<Op>(Opcode::return_);
-  op->loc = before ? before->loc : loc;
-  if (before) op->operands = before->operands;
+  OperandList operands;
+  if (before) operands = before->operands;
   for (const auto& [name, tensor] : results) {
     Result<Value*> value = valueOf(tensor, "return", loc);
     if (!value) {
@@ -490,12 +466,12 @@ void Recorder::finish(const std::vector<std::pair<std::string, Tensor>>& results
     if (twice || !isName(name))
       reject(failAt(loc, twice ? fmt::format("@{} has two results named '{}'", func_.name, name)
                                : fmt::format("'{}' is no name of a result", name)));
-    op->operands.push_back(Operand::of(*value));
+    operands.push_back(Operand::of(*value));
     func_.results.push_back({name, (*value)->type});
   }
   if (results.empty() && !before) reject(failAt(loc, fmt::format("@{} has no result", func_.name)));
   if (!errors_.empty()) return;
-  builder_.append(std::move(op));
+  builder_.setLoc(before ? before->loc : loc).create(Opcode::return_, std::move(operands));
   readsFirst();
   nameValues(results);
 }

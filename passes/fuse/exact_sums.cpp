@@ -281,7 +281,7 @@ class SumRewriter {
       input.value = convert(builder, false, input.value, withWords(input.value->type))->result();
     }
     Op& custom = *op;
-    builder.block()->ops.push_back(std::move(op));
+    builder.ops().push_back(std::move(op));
     for (size_t index = 0; index < params.size(); ++index) {
       if (!exact[index] || params[index].result < 0) continue;
       std::unique_ptr<Value>& slot = custom.results[static_cast<size_t>(params[index].result)];

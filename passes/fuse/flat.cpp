@@ -12,52 +12,21 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "passes/fuse/fuse.h"
+#include "passes/fuse/region_writer.h"
 
 namespace tg::fuse {
 namespace {
 
-/// A tg.fused under construction: bindings, a body, results.
-class FlatRegion {
- public:
-  explicit FlatRegion(Module& module, const Loc& loc) : op_(std::make_unique<Op>(Opcode::fused)) {
-    op_->loc = loc;
-    op_->regions.push_back(std::make_unique<Block>());
-    holder_.kind = ItemKind::func;
-    builder_ = std::make_unique<Builder>(&module, &holder_);
-    builder_->setBlock(op_->regions[0].get());
-    builder_->setLoc(loc);
-  }
-  Builder& builder() { return *builder_; }
-  Value* bind(const std::string& hint, Operand source, Type type) {
-    Value* arg = op_->regions[0]->addArg(type, builder_->names().unique(hint));
-    op_->operands.push_back(Operand::binding(arg, std::move(source)));
-    return arg;
-  }
-  Value* bindGroup(const std::string& hint, const std::vector<Value*>& members) {
-    return bind(hint, Operand::group(members), Type::tensor(DType::f32, {groupElements(members)}));
-  }
-  static int64_t groupElements(const std::vector<Value*>& members) {
-    std::vector<Type> types;
-    for (Value* member : members) types.push_back(member->type);
-    return groupBytes(types) / 4;
-  }
-  void yields(const std::vector<Value*>& values) {
-    OperandList operands;
-    for (Value* value : values) operands.push_back(Operand::of(value));
-    builder_->create(Opcode::yield, std::move(operands));
-  }
-  void result(Type type, std::string name) { op_->addResult(type, std::move(name)); }
-  Op& op() { return *op_; }
-  std::unique_ptr<Op> finish(const Target& target) {
-    op_->attrs.push_back({"schedule", chooseSchedule(*op_, target)});
-    return std::move(op_);
-  }
+int64_t groupElements(const std::vector<Value*>& members) {
+  std::vector<Type> types;
+  for (Value* member : members) types.push_back(member->type);
+  return groupBytes(types) / 4;
+}
 
- private:
-  std::unique_ptr<Op> op_;
-  Item holder_;
-  std::unique_ptr<Builder> builder_;
-};
+/// A region's argument for these values, laid out one after the other.
+Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members) {
+  return region.bind(Operand::group(members), Type::tensor(DType::f32, {groupElements(members)}), hint);
+}
 
 /// Where an optimizer's op has what. The gradient is operand 1.
 struct Form {
@@ -108,7 +77,7 @@ void sortBy(std::vector<Update>& updates, RankOf rankOf) {
 class Flattener {
  public:
   Flattener(Module& module, Item& func, const Target& target)
-      : module_(module), func_(func), target_(target), uses_(func.body), names_(func) {}
+      : module_(module), func_(func), target_(target), uses_(func.body), build_(&module, &func) {}
 
   void run() {
     collect();
@@ -133,9 +102,9 @@ class Flattener {
   void materialise(std::vector<Update>& updates);
   Value* makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
                     const std::string& hint);
-  std::vector<Value*> bindNumbers(FlatRegion& region, const std::vector<Value*>& numbers, size_t groups,
+  std::vector<Value*> bindNumbers(RegionWriter& region, const std::vector<Value*>& numbers, size_t groups,
                                   const Op* at);
-  Value* decayByIndex(FlatRegion& region, Value* decay, const std::vector<Value*>& decayed);
+  Value* decayByIndex(RegionWriter& region, Value* decay, const std::vector<Value*>& decayed);
   void clearTogether(const std::vector<Value*>& gradients);
   void flattenNorm(const std::vector<Value*>& gradients);
   void rebuild();
@@ -144,7 +113,7 @@ class Flattener {
   Item& func_;
   const Target& target_;
   UseDef uses_;
-  NameTable names_;
+  Builder build_;  ///< of the function's level
   std::map<std::string, std::vector<Update>> groups_;
   std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
   std::unordered_set<const Op*> dropped_;
@@ -295,16 +264,13 @@ void Flattener::findScaling(std::vector<Update>& updates, Value*& scale) {
 /// An op of the function's level that will stand before another.
 Value* Flattener::makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
                              const std::string& hint) {
-  auto op = std::make_unique<Op>(code);
-  op->loc = at->loc;
-  op->operands = std::move(operands);
-  op->attrs = std::move(attrs);
-  return before_[at].push_back(std::move(op))->addResult(type, names_.unique(hint));
+  build_.setEnd(before_[at]).setLoc(at->loc).setHint(hint);
+  return build_.create(code, std::move(operands), std::move(attrs), {type})->result();
 }
 
 /// Binds rank-0 values; constants are repeated inside. Where each of the others would take a storage buffer
 /// that the target lacks beside the groups, one tensor holds them all.
-std::vector<Value*> Flattener::bindNumbers(FlatRegion& region, const std::vector<Value*>& numbers,
+std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vector<Value*>& numbers,
                                            size_t groups, const Op* at) {
   std::vector<Value*> inner(numbers.size());
   std::vector<size_t> bound;
@@ -319,7 +285,7 @@ std::vector<Value*> Flattener::bindNumbers(FlatRegion& region, const std::vector
   }
   if (target_.reads == "texel" || static_cast<int64_t>(groups + bound.size()) <= target_.bindings) {
     for (size_t i : bound)
-      inner[i] = region.bind(numbers[i]->name, Operand::of(numbers[i]), numbers[i]->type);
+      inner[i] = region.bind(Operand::of(numbers[i]), numbers[i]->type, numbers[i]->name);
     return inner;
   }
   OperandList pieces;
@@ -332,7 +298,7 @@ std::vector<Value*> Flattener::bindNumbers(FlatRegion& region, const std::vector
   const Type type = Type::tensor(DType::f32, {static_cast<int64_t>(bound.size())});
   Value* packed =
       makeBefore(at, Opcode::concat, std::move(pieces), {{"axis", Attr::of(int64_t{0})}}, type, "numbers");
-  Value* all = region.bind(packed->name, Operand::of(packed), type);
+  Value* all = region.bind(Operand::of(packed), type, packed->name);
   for (size_t i = 0; i < bound.size(); ++i) {
     const auto start = static_cast<int64_t>(i);
     Value* element = region.builder().op(
@@ -368,14 +334,13 @@ void Flattener::materialise(std::vector<Update>& updates) {
 }
 
 /// The decay of a group whose first members alone decay: a question of the index.
-Value* Flattener::decayByIndex(FlatRegion& region, Value* decay, const std::vector<Value*>& decayed) {
+Value* Flattener::decayByIndex(RegionWriter& region, Value* decay, const std::vector<Value*>& decayed) {
   Builder& b = region.builder();
   Type index = Type::tensor(DType::i32, region.op().regions[0]->args[0]->type.shape);
   b.setHint("index");
   Value* position = b.op(Opcode::iota, {}, {}, {index});
   b.setHint("decays");
-  Value* limit =
-      b.constant(static_cast<double>(FlatRegion::groupElements(decayed)), Type::tensor(DType::i32, {}));
+  Value* limit = b.constant(static_cast<double>(groupElements(decayed)), Type::tensor(DType::i32, {}));
   Value* decays = b.binary(Opcode::less, position, limit);
   b.setHint("decay");
   return b.op(Opcode::select, {decays, decay, b.scalar(0)});
@@ -404,16 +369,16 @@ void Flattener::flatten(std::vector<Update>& updates) {
 
   const Op& first = *updates[0].op;
   // Not before the last of them: all operands exist there.
-  FlatRegion region(module_, first.loc);
+  RegionWriter region(first.loc);
   Builder& b = region.builder();
   std::vector<Value*> operands(static_cast<size_t>(first.numOperands()));
   auto bindKept = [&](size_t which) {
     std::vector<Value*> members;
     for (const Update& update : updates) members.push_back(update.op->in(form.kept[which]));
-    operands[form.kept[which]] = region.bindGroup(form.names[which], members);
+    operands[form.kept[which]] = bindGroup(region, form.names[which], members);
   };
   bindKept(0);
-  operands[1] = region.bindGroup("g", gradients);
+  operands[1] = bindGroup(region, "g", gradients);
   for (size_t which = 1; which < form.kept.size(); ++which) bindKept(which);
   std::vector<Value*> outside;
   for (int index : form.shared) outside.push_back(first.in(index));
@@ -436,16 +401,16 @@ void Flattener::flatten(std::vector<Update>& updates) {
   b.setHint("");
   b.setHint("new");
   b.op(first.code, operands, first.attrs);
-  Op* made = b.block()->ops.back();
+  Op* made = b.ops().back();
   const int results = static_cast<int>(form.kept.size()), count = static_cast<int>(updates.size());
   std::vector<Value*> yielded;
   for (int which = 0; which < results; ++which) {
     yielded.push_back(made->result(which));
     for (const Update& update : updates)
-      region.result(update.op->result(which)->type, update.op->result(which)->name);
+      region.op().addResult(update.op->result(which)->type, update.op->result(which)->name);
     region.op().groups.push_back(count);
   }
-  region.yields(yielded);
+  region.yield(yielded);
   for (int i = 0; i < count; ++i) {
     dropped_.insert(updates[i].op);
     if (updates[i].scaling) dropped_.insert(updates[i].scaling);
@@ -468,21 +433,19 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
     if (update != cleared.end()) updates.push_back(update->second);
   }
   if (updates.size() != gradients.size()) return;
-  FlatRegion region(module_, updates[0]->loc);
+  RegionWriter region(updates[0]->loc);
   Builder& b = region.builder();
   b.setHint("zero");
-  region.yields({b.constant(0, Type::tensor(DType::f32, {FlatRegion::groupElements(gradients)}))});
+  region.yield({b.constant(0, Type::tensor(DType::f32, {groupElements(gradients)}))});
   for (const Value* gradient : gradients)
-    region.result(gradient->type, names_.unique(gradient->name + "_cleared"));
+    region.op().addResult(gradient->type, build_.names().unique(gradient->name + "_cleared"));
   region.op().groups.push_back(static_cast<int>(gradients.size()));
   OpList& end = before_[func_.body.terminator()];
   const Op& zero = region.op();
   end.push_back(region.finish(target_));
   for (size_t i = 0; i < updates.size(); ++i) {
-    auto update = std::make_unique<Op>(Opcode::update);
-    update->loc = updates[i]->loc;
-    update->operands = {updates[i]->operands[0], Operand::of(zero.result(static_cast<int>(i)))};
-    end.push_back(std::move(update));
+    build_.setEnd(end).setLoc(updates[i]->loc);
+    build_.create(Opcode::update, {updates[i]->operands[0], Operand::of(zero.result(static_cast<int>(i)))});
     dropped_.insert(updates[i]);
   }
 }
@@ -529,9 +492,9 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   }
   if (!root || absorbed != gradients.size()) return;
 
-  FlatRegion region(module_, root->loc);
+  RegionWriter region(root->loc);
   Builder& b = region.builder();
-  Value* flat = region.bindGroup("g", gradients);
+  Value* flat = bindGroup(region, "g", gradients);
   int64_t count = flat->type.elements();
   int64_t pieces =
       divisorUpTo(count / 4, std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / 256)));
@@ -541,18 +504,13 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   squares = b.reshape(squares, {pieces, count / pieces});
   b.setHint("partial");
   Value* partial = b.sum(squares, {1});
-  region.yields({partial});
-  region.result(partial->type, names_.unique("norm_partial"));
-  Value* outer = region.op().result();
-  auto total = std::make_unique<Op>(Opcode::sum);
-  total->loc = root->loc;
-  total->operands = {Operand::of(outer)};
-  total->attrs = {{"axes", Attr::ints({0})}};
-  total->addResult(Type::tensor(DType::f32, {}), root->result()->name);
-  replaced_[root->result()] = total->result();
+  region.yield({partial});
+  region.op().addResult(partial->type, build_.names().unique("norm_partial"));
   for (const Op* op : chain) dropped_.insert(op);
-  before_[root].push_back(region.finish(target_));
-  before_[root].push_back(std::move(total));
+  OpList& made = before_[root];
+  const Op* norms = made.push_back(region.finish(target_));
+  Builder total(made);  // with no names of others: the total keeps the name of what it stands for
+  replaced_[root->result()] = total.setLoc(root->loc).setHint(root->result()->name).sum(norms->result(), {0});
 }
 
 void Flattener::rebuild() {

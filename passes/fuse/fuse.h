@@ -34,16 +34,16 @@ using KernelNotes = std::unordered_map<const Op*, KernelNote>;
 
 /// Partitions the function's remaining tensor ops into tg.fused regions and gives each a schedule. Notes are
 /// taken where `notes` is not null.
-void formRegions(Module& module, Item& func, const Target& target, KernelNotes* notes);
+void formRegions(Item& func, const Target& target, KernelNotes* notes);
 
 /// Moves elementwise ops, whose result one kernel stores for another alone, into the one that reads it: where
 /// what they read is stored in any case.
-void sinkMaps(Module& module, Item& func, const Target& target);
+void sinkMaps(Item& func, const Target& target);
 
 /// Puts kernels that do not depend on each other into one: reductions and few elements side by side, with a
 /// schedule of parts, and passes over the same rows together. None is put off past its first reader, and no
 /// more bytes are alive at one time than before.
-void mergeKernels(Module& module, Item& func, const Target& target, KernelNotes* notes);
+void mergeKernels(Item& func, const Target& target, KernelNotes* notes);
 
 /// The tensor ops a kernel computes; its last view where it does nothing else.
 std::string opsOf(const Op& region);

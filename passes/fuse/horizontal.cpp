@@ -12,6 +12,7 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "passes/fuse/fuse.h"
+#include "passes/fuse/region_writer.h"
 
 namespace tg::fuse {
 namespace {
@@ -73,8 +74,8 @@ int64_t neededWorkgroup(const Attr& schedule) {
 
 class Merger {
  public:
-  Merger(Module& module, Item& func, const Target& target, KernelNotes* notes)
-      : module_(module), func_(func), target_(target), notes_(notes) {}
+  Merger(Item& func, const Target& target, KernelNotes* notes)
+      : func_(func), target_(target), notes_(notes) {}
   void run();
 
  private:
@@ -95,7 +96,6 @@ class Merger {
   std::unique_ptr<Op> build(const Merged& merged);
   void rebuild();
 
-  Module& module_;
   Item& func_;
   const Target& target_;
   KernelNotes* notes_;
@@ -335,44 +335,20 @@ void Merger::take(int at) {
 
 /// One region of the bodies of several, with copies of their results. The ops stay as they are.
 std::unique_ptr<Op> Merger::build(const std::vector<Op*>& ops) {
-  auto fused = std::make_unique<Op>(Opcode::fused);
-  fused->loc = ops[0]->loc;
-  Block* body = fused->addRegion();
-  Item holder;
-  holder.kind = ItemKind::func;
-  Builder builder(&module_, &holder);
-  builder.setBlock(body);
-  std::unordered_map<const Value*, Value*> boundTo;
-  OperandList yielded;
+  RegionWriter writer(ops[0]->loc);
+  std::vector<Value*> yielded;
   for (const Op* op : ops) {
-    std::unordered_map<const Value*, Value*> inner;
-    for (int binding = 0; binding < op->numOperands(); ++binding) {
-      const Operand& operand = op->operands[static_cast<size_t>(binding)];
-      const Operand& source = operand.items[0];
-      Value* known = source.kind == Operand::Kind::value ? boundTo[source.value] : nullptr;
-      if (!known) {
-        known = body->addArg(operand.value->type, builder.names().unique(operand.value->name));
-        known->loc = operand.value->loc;
-        fused->operands.push_back(Operand::binding(known, source));
-        if (source.kind == Operand::Kind::value) boundTo[source.value] = known;
-      }
-      inner[operand.value] = known;
-    }
+    for (const Operand& operand : op->operands)
+      writer.define(operand.value, writer.bind(operand.items[0], *operand.value));
     for (Op* part : op->regions[0]->ops) {
-      if (part->code == Opcode::yield) {
-        for (const Operand& operand : part->operands) yielded.push_back(Operand::of(inner.at(operand.value)));
-        break;
-      }
-      Op* copy = builder.append(cloneOp(*part, inner));
-      for (size_t i = 0; i < part->results.size(); ++i)
-        inner[part->results[i].get()] = copy->results[i].get();
+      if (part->code != Opcode::yield)
+        writer.copy(*part);
+      else
+        for (const Operand& operand : part->operands) yielded.push_back(writer.here(operand.value));
     }
   }
-  builder.setLoc(fused->loc);
-  builder.create(Opcode::yield, std::move(yielded));
-  fused->attrs.push_back(
-      {"schedule", ops.size() == 1 ? ops[0]->attr("schedule") : chooseSchedule(*fused, target_)});
-  return fused;
+  writer.yield(yielded);
+  return ops.size() == 1 ? writer.finish(ops[0]->attr("schedule")) : writer.finish(target_);
 }
 
 std::unique_ptr<Op> Merger::build(const Merged& merged) {
@@ -450,8 +426,6 @@ void Merger::run() {
 
 }  // namespace
 
-void mergeKernels(Module& module, Item& func, const Target& target, KernelNotes* notes) {
-  Merger(module, func, target, notes).run();
-}
+void mergeKernels(Item& func, const Target& target, KernelNotes* notes) { Merger(func, target, notes).run(); }
 
 }  // namespace tg::fuse

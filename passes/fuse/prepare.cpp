@@ -10,7 +10,7 @@
 #include "ir/infer.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/fuse.h"
-#include "passes/fuse/slice.h"
+#include "passes/fuse/region_writer.h"
 #include "passes/rewrite.h"
 
 namespace tg::fuse {
@@ -65,13 +65,13 @@ class Preparer {
   }
   /// Decomposes an op and takes the parts one by one.
   void expand(std::unique_ptr<Op> op) {
-    Block parts;
-    Block* body = builder_.block();
-    builder_.setBlock(&parts);
+    OpList parts;
+    OpList& body = builder_.ops();
+    builder_.setEnd(parts);
     std::vector<Value*> results = expandOp(*op, builder_);
-    builder_.setBlock(body);
+    builder_.setEnd(body);
     for (size_t i = 0; i < results.size(); ++i) op->results[i]->uses.replaceAll(results[i]);
-    while (!parts.ops.empty()) take(parts.ops.takeFront());
+    while (!parts.empty()) take(parts.takeFront());
   }
 
   /// Emits what stands for an op and returns its value, or null to keep the op.
@@ -229,7 +229,7 @@ class Preparer {
     Value* weights = builder_.reshape(source, op.in(0)->type.shape);
     Value* view = builder_.transpose(weights, perm);
     builder_.setHint("");
-    RegionWriter writer(module_, builder_.loc());
+    RegionWriter writer(builder_.loc());
     writer.define(source, writer.bind(source));
     if (weights != source) writer.copy(*weights->def);
     writer.copy(*view->def);

@@ -13,6 +13,7 @@
 
 #include "ir/access.h"
 #include "passes/fuse/fuse.h"
+#include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
 
 namespace tg::fuse {
@@ -216,7 +217,7 @@ Value* Recomputer::lateOperand(int place, const Value* except) const {
 void Recomputer::apply(const Choice& choice) {
   const Op& from = *choice.value->def;
   const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
-  RegionWriter writer(module_, choice.value->loc);
+  RegionWriter writer(choice.value->loc);
   for (const Value* leaf : choice.slice.leaves) writer.define(leaf, writer.bind(outside.at(leaf)));
   if (Value* late = lateOperand(choice.at, choice.value)) writer.bind(late);
   for (const Op* op : choice.slice.ops) writer.copy(*op);

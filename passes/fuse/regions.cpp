@@ -13,6 +13,7 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "passes/fuse/fuse.h"
+#include "passes/fuse/region_writer.h"
 #include "passes/tuning.h"
 
 namespace tg::fuse {
@@ -35,8 +36,8 @@ struct Region {
 
 class Former {
  public:
-  Former(Module& module, Item& func, const Target& target, KernelNotes* notes)
-      : module_(module), func_(func), target_(target), notes_(notes) {}
+  Former(Item& func, const Target& target, KernelNotes* notes)
+      : func_(func), target_(target), notes_(notes) {}
   void run();
 
  private:
@@ -63,7 +64,6 @@ class Former {
   std::unique_ptr<Op> build(int index);
   const std::vector<Value*>& bases(const Op& op);
 
-  Module& module_;
   Item& func_;
   const Target& target_;
   KernelNotes* notes_;  ///< null: nobody asks
@@ -90,7 +90,8 @@ void Former::keepEffects() {
     if (isBoundary(*op))
       forEachUse(std::as_const(*op), [&](const Value* value) { copies = copies || needsCopy(*value); });
   NameTable names;
-  if (copies) names.takeAll(func_);
+  if (copies) names.takeAll(func_.body);
+  Builder builder(func_.body.ops, &names);
   for (Op* op : func_.body.ops) {
     bool inPlace = op->code == Opcode::fused || op->code == Opcode::custom;
     if (isBoundary(*op) || inPlace)
@@ -101,13 +102,10 @@ void Former::keepEffects() {
           return;
         }
         if (inPlace) return;  // reads arguments and parameters where they are
-        auto copy = std::make_unique<Op>(Opcode::reshape);
-        copy->loc = op->loc;
-        copy->operands = {Operand::of(value)};
-        copy->attrs = {{"shape", Attr::ints({value->type.shape.begin(), value->type.shape.end()})}};
-        value = copy->addResult(value->type, names.unique(value->name));
-        forced_.emplace(copy.get(), op);
-        func_.body.ops.insert(op, std::move(copy));
+        builder.setBefore(op).setLoc(op->loc).setHint(value->name);
+        const Shape& shape = value->type.shape;
+        value = builder.op(Opcode::reshape, {value}, {{"shape", Attr::ints({shape.begin(), shape.end()})}});
+        forced_.emplace(value->def, op);
       });
   }
   boundViews(func_, forced_);
@@ -464,38 +462,22 @@ void Former::partition() {
 
 std::unique_ptr<Op> Former::build(int index) {
   const Region& region = regions_[static_cast<size_t>(index)];
-  auto fused = std::make_unique<Op>(Opcode::fused);
-  Block* body = fused->addRegion();
-  Item holder;
-  holder.kind = ItemKind::func;
-  Builder builder(&module_, &holder);
-  builder.setBlock(body);
-  std::unordered_map<const Value*, Value*> inner;
-  std::function<Value*(Value*)> resolve = [&](Value* value) -> Value* {
-    if (auto it = inner.find(value); it != inner.end()) return it->second;
-    if (value->def && isInline(*value->def) && !forced_.contains(value->def)) {
-      std::unordered_map<const Value*, Value*> map;
-      forEachUse(static_cast<const Op&>(*value->def),
-                 [&](Value* operand) { map[operand] = resolve(operand); });
-      Op* copy = builder.append(cloneOp(*value->def, map));
-      return inner[value] = copy->result();
-    }
-    Value* outer = replaced_.contains(value) ? replaced_[value] : value;
-    Value* arg = body->addArg(value->type, builder.names().unique(value->name));
-    arg->loc = value->loc;
-    fused->operands.push_back(Operand::binding(arg, Operand::of(outer)));
-    return inner[value] = arg;
-  };
-  OperandList yielded;
   const Op* main = region.ops[0];
-  for (Op* op : region.ops) {
+  for (const Op* op : region.ops)
     if (op->info().fusion == Fusion::contraction || op->info().fusion == Fusion::row) main = op;
-    std::unordered_map<const Value*, Value*> map;
-    forEachUse(static_cast<const Op&>(*op), [&](Value* operand) { map[operand] = resolve(operand); });
-    Op* copy = builder.append(cloneOp(*op, map));
-    for (size_t i = 0; i < op->results.size(); ++i)
-      inner[op->result(static_cast<int>(i))] = copy->result(static_cast<int>(i));
-  }
+  RegionWriter writer(main->loc);
+  std::function<void(const Op&)> copy = [&](const Op& op) {
+    forEachUse(op, [&](Value* value) {
+      if (writer.find(value)) return;
+      if (value->def && isInline(*value->def) && !forced_.contains(value->def)) return copy(*value->def);
+      auto outer = replaced_.find(value);
+      writer.define(value,
+                    writer.bind(Operand::of(outer == replaced_.end() ? value : outer->second), *value));
+    });
+    writer.copy(op);
+  };
+  for (const Op* op : region.ops) copy(*op);
+  std::vector<Value*> yielded;
   for (Op* op : region.ops)
     for (const auto& result : op->results) {
       auto it = readers_.find(result.get());
@@ -503,16 +485,11 @@ std::unique_ptr<Op> Former::build(int index) {
           it != readers_.end() && std::any_of(it->second.begin(), it->second.end(),
                                               [&](const Op* reader) { return !holds(index, reader); });
       if (!outside && op->code != Opcode::custom) continue;  // a custom kernel writes all its results
-      yielded.push_back(Operand::of(inner.at(result.get())));
-      Value* value = fused->addResult(result->type, result->name);
-      value->loc = result->loc;
-      replaced_[result.get()] = value;
+      yielded.push_back(writer.here(result.get()));
+      replaced_[result.get()] = writer.addResult(*result);
     }
-  fused->loc = main->loc;
-  builder.setLoc(main->loc);
-  builder.create(Opcode::yield, std::move(yielded));
-  fused->attrs.push_back({"schedule", chooseSchedule(*fused, target_)});
-  return fused;
+  writer.yield(yielded);
+  return writer.finish(target_);
 }
 
 void Former::note(const Op& made, const std::string& why) {
@@ -572,8 +549,6 @@ void Former::run() {
 
 }  // namespace
 
-void formRegions(Module& module, Item& func, const Target& target, KernelNotes* notes) {
-  Former(module, func, target, notes).run();
-}
+void formRegions(Item& func, const Target& target, KernelNotes* notes) { Former(func, target, notes).run(); }
 
 }  // namespace tg::fuse

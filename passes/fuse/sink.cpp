@@ -10,6 +10,7 @@
 
 #include "ir/access.h"
 #include "passes/fuse/fuse.h"
+#include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
 
 namespace tg::fuse {
@@ -23,8 +24,7 @@ struct Use {
 
 class Sinker {
  public:
-  Sinker(Module& module, Item& func, const Target& target)
-      : module_(module), target_(target), ops_(func.body.ops.all()) {}
+  Sinker(Item& func, const Target& target) : target_(target), ops_(func.body.ops.all()) {}
   void run();
 
  private:
@@ -37,7 +37,6 @@ class Sinker {
   void addTo(int to, const Value* arg, const Op& from, const Slice& slice, const Value* inner);
   void dropResult(int from, int slot);
 
-  Module& module_;
   const Target& target_;
   const std::vector<Op*> ops_;  ///< of the function, by their places
   std::unordered_map<const Value*, std::vector<Use>> uses_;
@@ -119,7 +118,7 @@ void become(Op& op, std::unique_ptr<Op> made) {
 void Sinker::addTo(int to, const Value* arg, const Op& from, const Slice& slice, const Value* inner) {
   Op& reader = *ops_[static_cast<size_t>(to)];
   const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
-  RegionWriter writer(module_, reader.loc);
+  RegionWriter writer(reader.loc);
   for (const Operand& operand : reader.operands)
     if (operand.value != arg) writer.define(operand.value, writer.bind(operand.items[0].value));
   for (const Value* leaf : slice.leaves) writer.define(leaf, writer.bind(outside.at(leaf)));
@@ -153,7 +152,7 @@ void Sinker::dropResult(int from, int slot) {
     kept.push_back(*op);
     forEachUse(static_cast<const Op&>(**op), [&](Value* value) { needed.insert(value); });
   }
-  RegionWriter writer(module_, fused.loc);
+  RegionWriter writer(fused.loc);
   for (const Operand& operand : fused.operands)
     if (needed.contains(operand.value)) writer.define(operand.value, writer.bind(operand.items[0].value));
   for (auto op = kept.rbegin(); op != kept.rend(); ++op) writer.copy(**op);
@@ -200,6 +199,6 @@ void Sinker::run() {
 
 }  // namespace
 
-void sinkMaps(Module& module, Item& func, const Target& target) { Sinker(module, func, target).run(); }
+void sinkMaps(Item& func, const Target& target) { Sinker(func, target).run(); }
 
 }  // namespace tg::fuse

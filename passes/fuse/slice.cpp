@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "codegen/schedule.h"
-
 namespace tg::fuse {
 
 std::unordered_map<const Value*, Value*> outsideOf(const Op& fused) {
@@ -42,39 +40,6 @@ std::optional<Slice> sliceTo(const Op& fused, const Value* value,
   for (Op* op : fused.regions[0]->ops)
     if (ops.contains(op)) slice.ops.push_back(op);
   return slice;
-}
-
-RegionWriter::RegionWriter(Module& module, Loc loc)
-    : fused_(std::make_unique<Op>(Opcode::fused)), builder_(&module, &holder_) {
-  holder_.kind = ItemKind::func;
-  fused_->loc = loc;
-  builder_.setBlock(fused_->addRegion());
-  builder_.setLoc(std::move(loc));
-}
-
-Value* RegionWriter::bind(Value* outside) {
-  Value*& arg = bound_[outside];
-  if (arg) return arg;
-  arg = fused_->regions[0]->addArg(outside->type, builder_.names().unique(outside->name));
-  arg->loc = outside->loc;
-  fused_->operands.push_back(Operand::binding(arg, Operand::of(outside)));
-  return arg;
-}
-
-void RegionWriter::copy(const Op& op) {
-  Op* made = builder_.append(cloneOp(op, here_));
-  for (size_t i = 0; i < op.results.size(); ++i) here_[op.results[i].get()] = made->results[i].get();
-}
-
-std::unique_ptr<Op> RegionWriter::finish(const std::vector<Value*>& yielded,
-                                         std::vector<std::unique_ptr<Value>> results, const Target& target) {
-  OperandList operands;
-  for (Value* value : yielded) operands.push_back(Operand::of(value));
-  builder_.create(Opcode::yield, std::move(operands));
-  for (auto& result : results) result->def = fused_.get();
-  fused_->results = std::move(results);
-  fused_->attrs.push_back({"schedule", chooseSchedule(*fused_, target)});
-  return std::move(fused_);
 }
 
 }  // namespace tg::fuse

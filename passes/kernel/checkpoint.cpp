@@ -2,6 +2,7 @@
 #include "passes/kernel/checkpoint.h"
 
 #include "ir/builder.h"
+#include "ir/kernel/inline.h"
 #include "passes/kernel/replay.h"
 
 namespace tg {
@@ -9,23 +10,20 @@ namespace {
 
 class StripMiner {
  public:
-  StripMiner(Item& kernel, int64_t trips) : names_(kernel), trips_(trips) {}
+  StripMiner(Item& kernel, int64_t trips) : build_(kernel.body), trips_(trips) {}
   void visit(Block& block);
 
  private:
-  Operand make(OpList& ops, Op* before, Opcode code, OperandList operands, std::string_view hint);
+  Operand make(Opcode code, OperandList operands, std::string hint);
   void split(Op& loop);
 
-  NameTable names_;
+  Builder build_;
   int64_t trips_;
-  Loc loc_;
 };
 
-Operand StripMiner::make(OpList& ops, Op* before, Opcode code, OperandList operands, std::string_view hint) {
-  Op* op = ops.insert(before, std::make_unique<Op>(code));
-  op->operands = std::move(operands);
-  op->loc = loc_;
-  return Operand::of(op->addResult(Type::scalar(DType::u32), names_.unique(hint)));
+Operand StripMiner::make(Opcode code, OperandList operands, std::string hint) {
+  build_.setHint(std::move(hint));
+  return Operand::of(build_.create(code, std::move(operands), {}, {Type::scalar(DType::u32)})->result());
 }
 
 void StripMiner::visit(Block& block) {
@@ -42,7 +40,8 @@ void StripMiner::visit(Block& block) {
 /// + (c + j)·s
 void StripMiner::split(Op& loop) {
   OpList& ops = *loop.list();
-  loc_ = loop.loc;
+  NameTable& names = build_.names();
+  build_.setBefore(&loop).setLoc(loop.loc);
   const Operand from = loop.operands[0].items[0], to = loop.keyword("to")->items[0];
   const Operand* by = loop.keyword("step");
   const Operand step = by ? by->items[0] : Operand::literal(int64_t{1});
@@ -52,56 +51,55 @@ void StripMiner::split(Op& loop) {
     bool atZero = from.isLiteral() && from.integer == 0, byOne = step.isLiteral() && step.integer == 1;
     count = to;
     if (!atZero) {
-      Operand above = make(ops, &loop, Opcode::k_max, {from, to}, "end");
-      count = make(ops, &loop, Opcode::k_sub, {above, from}, "span");
+      Operand above = make(Opcode::k_max, {from, to}, "end");
+      count = make(Opcode::k_sub, {above, from}, "span");
     }
     if (!byOne) {
-      Operand whole = make(ops, &loop, Opcode::k_div, {count, step}, "whole"),
-              part = make(ops, &loop, Opcode::k_mod, {count, step}, "part");
-      Operand more = make(ops, &loop, Opcode::k_min, {part, lit(1)}, "more");
-      count = make(ops, &loop, Opcode::k_add, {whole, more}, "trips");
+      Operand whole = make(Opcode::k_div, {count, step}, "whole"),
+              part = make(Opcode::k_mod, {count, step}, "part");
+      Operand more = make(Opcode::k_min, {part, lit(1)}, "more");
+      count = make(Opcode::k_add, {whole, more}, "trips");
     }
   }
   Block& body = *loop.regions[0];
   const OperandList bindings = iterArgs(loop);
-  Op* outer = ops.insert(&loop, std::make_unique<Op>(Opcode::k_for));
-  outer->loc = loc_;
-  Block* outerBody = outer->addRegion();
-  Value* piece = outerBody->addArg(Type::scalar(DType::u32), names_.unique(body.args[0]->name + "_piece"));
+  auto pieces = std::make_unique<Block>();
+  Value* piece = pieces->addArg(Type::scalar(DType::u32), names.unique(body.args[0]->name + "_piece"));
   OperandList outerArgs, innerArgs;
   for (const Operand& binding : bindings) {
-    Value* arg = outerBody->addArg(binding.value->type, names_.unique(binding.value->name + "_piece"));
-    outerArgs.push_back(Operand::binding(arg, binding.items[0]));
+    Value* arg = pieces->addArg(binding.value->type, names.unique(binding.value->name + "_piece"));
+    outerArgs.push_back(binding.items[0]);
     innerArgs.push_back(Operand::binding(binding.value, Operand::of(arg)));
   }
-  outer->operands = {Operand::binding(piece, lit(0)), Operand::keyword("to", {count}),
-                     Operand::keyword("step", {lit(trips_)}), Operand::keyword("iter_args", outerArgs)};
-  Operand left = make(outerBody->ops, nullptr, Opcode::k_sub, {count, Operand::of(piece)}, "left");
-  Operand length = make(outerBody->ops, nullptr, Opcode::k_min, {left, lit(trips_)}, "length");
+  Op* outer = ops.insert(&loop, makeLoop(std::move(pieces), lit(0), count, lit(trips_), outerArgs, loop.loc));
+  OpList& outerOps = outer->regions[0]->ops;
+  build_.setEnd(outerOps);
+  Operand left = make(Opcode::k_sub, {count, Operand::of(piece)}, "left");
+  Operand length = make(Opcode::k_min, {left, lit(trips_)}, "length");
 
   // The inner loop is the old op with a new index; its body finds the old one in front.
   std::unique_ptr<Value> oldIndex = std::move(body.args[0]);
   body.args[0] = std::make_unique<Value>();
   Value* inner = body.args[0].get();
   inner->type = Type::scalar(DType::u32);
-  inner->name = names_.unique(oldIndex->name + "_inner");
+  inner->name = names.unique(oldIndex->name + "_inner");
   inner->block = &body;
-  Op* first = body.ops.front();
-  Operand at = make(body.ops, first, Opcode::k_add, {Operand::of(piece), Operand::of(inner)}, "at");
-  if (!(step.isLiteral() && step.integer == 1)) at = make(body.ops, first, Opcode::k_mul, {at, step}, "at");
-  at = make(body.ops, first, Opcode::k_add, {from, at}, oldIndex->name);
+  build_.setEnd(body.ops).setBefore(body.ops.front());
+  Operand at = make(Opcode::k_add, {Operand::of(piece), Operand::of(inner)}, "at");
+  if (!(step.isLiteral() && step.integer == 1)) at = make(Opcode::k_mul, {at, step}, "at");
+  at = make(Opcode::k_add, {from, at}, oldIndex->name);
   oldIndex->uses.replaceAll(at.value);
   outer->results = std::move(loop.results);
   for (auto& result : outer->results) result->def = outer;
   loop.results.clear();
   loop.operands = {Operand::binding(inner, lit(0)), Operand::keyword("to", {length}),
                    Operand::keyword("iter_args", innerArgs)};
-  outerBody->ops.push_back(ops.take(&loop));
-  Op* yield = outerBody->ops.push_back(std::make_unique<Op>(Opcode::k_yield));
-  yield->loc = loc_;
+  outerOps.push_back(ops.take(&loop));
+  OperandList next;
   for (const Operand& binding : bindings)
-    yield->operands.push_back(
-        Operand::of(loop.addResult(binding.value->type, names_.unique(binding.value->name + "_next"))));
+    next.push_back(
+        Operand::of(loop.addResult(binding.value->type, names.unique(binding.value->name + "_next"))));
+  build_.setEnd(outerOps).create(Opcode::k_yield, std::move(next));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/builder.h"
 #include "ir/kernel/kernel.h"
 #include "passes/kernel/effects.h"
 #include "passes/kernel/simplify.h"
@@ -186,7 +187,7 @@ void sweep(Block& block, const Liveness& liveness) {
     bool unread = op->results.size() == 1 && !liveness.live(op->result());
     if (unread && writesElement(*op)) op->results.clear();  // an atomic's old value
     if (unread && op->code == Opcode::k_workgroup_reduce) {
-      block.ops.insert(op, std::make_unique<Op>(Opcode::k_barrier))->loc = op->loc;
+      Builder(block.ops).setBefore(op).setLoc(op->loc).create(Opcode::k_barrier, {});
       block.ops.erase(op);
     }
   }

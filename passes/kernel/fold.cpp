@@ -4,6 +4,7 @@
 // that cannot name a literal; without one it is dead.
 #include <unordered_map>
 
+#include "ir/builder.h"
 #include "ir/kernel/kernel.h"
 #include "passes/kernel/effects.h"
 #include "passes/kernel/fold_values.h"
@@ -147,9 +148,10 @@ void Folder::substitute(Op& op) {
 /// Stands in for a value whose op or block goes away; a constant is held in front of `before`.
 void Folder::replaceGone(Value& value, Operand by, Op& before) {
   if (by.isLiteral()) {
-    Op* holder = before.list()->insert(&before, std::make_unique<Op>(Opcode::k_select));
-    holder->operands = {Operand::literal(int64_t{1}), by, by};
-    Value* result = holder->addResult(value.type, value.name);
+    Builder builder(*before.list());  // with no names of others, so that the value keeps its own
+    builder.setBefore(&before).setHint(value.name);
+    Value* result =
+        builder.create(Opcode::k_select, {Operand::literal(int64_t{1}), by, by}, {}, {value.type})->result();
     holders_[&value] = result;
     if (value.type.lanes == 1)
       known_[result] = by;

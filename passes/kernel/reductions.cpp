@@ -280,11 +280,13 @@ bool Tree::match() {
 /// stores away.
 void Tree::replace() {
   Op* first = places_[0].op;
-  Op* reduce = first->list()->insert(first, std::make_unique<Op>(Opcode::k_workgroup_reduce));
-  reduce->loc = stages_[0].store->loc;
-  reduce->operands = {first->operands[0]};
-  reduce->setAttr("kind", Attr::word(std::string(info(code_).name.substr(4))));
-  Value* sum = reduce->addResult(elementType(buffer_->type), reads_[0].op->result()->name);
+  Builder builder(*first->list());  // with no names of others: the sum takes the name of a load
+  builder.setBefore(first).setLoc(stages_[0].store->loc).setHint(reads_[0].op->result()->name);
+  Value* sum = builder
+                   .create(Opcode::k_workgroup_reduce, {first->operands[0]},
+                           {{"kind", Attr::word(std::string(info(code_).name.substr(4)))}},
+                           {elementType(buffer_->type)})
+                   ->result();
 
   first->list()->erase(first);
   for (const TreeStage& stage : stages_) stage.store->list()->erase(stage.store);

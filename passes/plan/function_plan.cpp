@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/builder.h"
 #include "ir/kernel/custom.h"
 #include "ir/verify_structure.h"
 #include "passes/binding_limit.h"
@@ -431,10 +432,10 @@ void FunctionPlan::insertFills() {
     for (const Unit::Fill& bytes : unit.fills) {
       const Place& first = *unit.members[0]->place;
       Operand range = Operand::range(first.buffer, first.offset + bytes.from, bytes.to - bytes.from);
-      auto fill = std::make_unique<Op>(Opcode::fill);
-      fill->operands = {Operand::keyword("args", {Operand::keyword("out", {range})})};
-      fill->loc = derivedLoc("plan", unit.members[0]->loc);
-      func_.body.ops.insert(ops_[static_cast<size_t>(unit.from)], std::move(fill));
+      Builder builder(func_.body.ops);
+      builder.setBefore(ops_[static_cast<size_t>(unit.from)])
+          .setLoc(derivedLoc("plan", unit.members[0]->loc));
+      builder.create(Opcode::fill, {Operand::keyword("args", {Operand::keyword("out", {range})})});
     }
 }
 

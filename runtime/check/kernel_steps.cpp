@@ -33,7 +33,7 @@ std::unique_ptr<Item> beginOf(const Item& func) {
     Value* copy = out->body.addArg(arg->type, arg->name);
     copy->place = arg->place;
   }
-  out->body.ops.push_back(std::make_unique<Op>(Opcode::barrier));
+  Builder(out->body).create(Opcode::barrier, {});
   return out;
 }
 
@@ -53,10 +53,7 @@ std::unique_ptr<Item> stepOf(const Op& command, const Item* kernel, std::string 
     value->name = fmt::format("{}", i);
     value->type = Type::tensor(dtype, {range.items[1].integer / byteSize(dtype)});
     value->place = Place{range.text, range.items[0].integer, nullptr, 0};
-    auto capture = std::make_unique<Op>(Opcode::capture);
-    capture->operands.push_back(Operand::of(value.get()));
-    capture->attrs.push_back({"name", Attr::string(value->name)});
-    out->body.ops.push_back(std::move(capture));
+    Builder(out->body.ops).op(Opcode::capture, {value.get()}, {{"name", Attr::string(value->name)}});
     // The command owns the values of the captures; an executor looks at no results of commands.
     out->body.ops.front()->results.push_back(std::move(value));
   }

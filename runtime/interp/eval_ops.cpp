@@ -118,18 +118,17 @@ std::vector<NdArray> resultsOf(const Op& op) {
 
 Result<std::vector<NdArray>> evalDecomposed(EvalCall& call) {
   countTargets(call);
-  Module module;
-  Item* scratch = module.add(ItemKind::func, "decomposition");
+  Block scratch;
   Environment environment;
   std::vector<Value*> arguments;
   for (const NdArray* operand : call.in) {
-    arguments.push_back(scratch->body.addArg(operand->type, fmt::format("x{}", arguments.size())));
+    arguments.push_back(scratch.addArg(operand->type, fmt::format("x{}", arguments.size())));
     environment.borrow(arguments.back(), operand);
   }
-  Builder builder(&module, scratch);
+  Builder builder(scratch);
   builder.setLoc(call.op.loc);
   const std::vector<Value*> results = decompose(call.op, arguments, builder);
-  for (Op* op : scratch->body.ops) TG_CHECK(evalInto(*op, environment, call.context));
+  for (Op* op : scratch.ops) TG_CHECK(evalInto(*op, environment, call.context));
   std::vector<NdArray> out;
   for (const Value* result : results) out.push_back(environment.at(result));
   return out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module's items by name, as they come and go, and names that are free.
+// A module's items by name, as they come and go, names that are free, and where ops are built.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -131,6 +131,42 @@ TEST(Op, AttributesThatAreLeftOutHaveTheRowsDefault) {
   op.setAttr("keepdims", Attr::boolean(false));
   EXPECT_EQ(op.attrs.size(), 1u) << "a default is not written";
   EXPECT_TRUE(op.attr("nothing").isNone());
+}
+
+TEST(Builder, BuildsAtTheEndOfAListAndBeforeAnOpWhereverThatStands) {
+  Block first, second;
+  Builder builder(first.ops);
+  Op* constant = builder.scalar(1)->def;
+  Op* other = builder.setEnd(second.ops).scalar(2)->def;
+  Op* before = builder.setBefore(constant).scalar(3)->def;
+  EXPECT_EQ(first.ops.all(), (std::vector<Op*>{before, constant}));
+  EXPECT_EQ(second.ops.all(), std::vector<Op*>{other});
+  Op* last = builder.setBefore(nullptr).scalar(4)->def;
+  EXPECT_EQ(first.ops.back(), last);
+}
+
+TEST(Builder, NamesStandApartFromThoseOfItsTable) {
+  Block block;
+  block.addArg(Type::tensor(DType::f32, {}), "x");
+  NameTable names;
+  names.take("x");
+  names.take("x_2");
+  EXPECT_EQ(Builder(block).setHint("x").scalar(1)->name, "x_2");
+  EXPECT_EQ(Builder(block.ops, &names).setHint("x").scalar(1)->name, "x_3");
+  EXPECT_EQ(names.unique("x"), "x_4");
+  EXPECT_EQ(Builder(block.ops).setHint("x").scalar(1)->name, "x");
+}
+
+TEST(Builder, WhatDoesNotInferIsAnErrorAndIsNotBuilt) {
+  Block block;
+  Builder builder(block);
+  Value* a = builder.constant(1, Type::tensor(DType::f32, {2}));
+  Value* b = builder.constant(1, Type::tensor(DType::f32, {3}));
+  auto made = builder.tryCreate(Opcode::add, {Operand::of(a), Operand::of(b)});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().str().find("tg.add [add.c2]"), std::string::npos) << made.error().str();
+  EXPECT_EQ(block.ops.size(), 2u);
+  EXPECT_TRUE(builder.tryCreate(Opcode::add, {Operand::of(a), Operand::of(a)}));
 }
 
 }  // namespace
