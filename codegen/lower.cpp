@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <memory_resource>
 #include <unordered_set>
 
 #include "codegen/lower_schedules.h"
 #include "codegen/schedule.h"
+#include "ir/unread.h"
 #include "ir/verify.h"
 
 namespace tg {
@@ -253,33 +253,6 @@ Result<void> lowerRow(LowerContext& c) {
   return lowerSharedRow(c, rows, isFull);
 }
 
-/// Removes pure ops nobody reads: index parts and lanes that pulling made on the way.
-static void dropUnused(Block& block) {
-  std::pmr::monotonic_buffer_resource memory;
-  std::pmr::unordered_set<const Value*> used(&memory);
-  std::function<void(const Block&)> visit = [&](const Block& inside) {
-    for (auto it = inside.ops.rbegin(); it != inside.ops.rend(); ++it) {
-      const Op& op = **it;
-      bool live = !op.info().has(table::pure);
-      for (const auto& result : op.results) live = live || used.contains(result.get());
-      if (!live) continue;
-      for (const auto& region : op.regions) visit(*region);
-      forEachUse(op, [&](Value* value) { used.insert(value); });
-    }
-  };
-  visit(block);
-  std::function<void(Block&)> sweep = [&](Block& inside) {
-    inside.ops.eraseIf([&](const Op* op) {
-      return op->info().has(table::pure) &&
-             std::none_of(op->results.begin(), op->results.end(),
-                          [&](const auto& result) { return used.contains(result.get()); });
-    });
-    for (Op* op : inside.ops)
-      for (auto& region : op->regions) sweep(*region);
-  };
-  sweep(block);
-}
-
 static int64_t storageBuffers(const LoweredKernel& lowered) {
   int64_t storage = 0;
   for (const auto& arg : lowered.kernel->body.args) storage += !arg->type.texel;
@@ -359,7 +332,7 @@ static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
                        kernel, space,  emitter, lowered,  region->yields};
   TG_CHECK(lowerScheduled(context));
   if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
-  dropUnused(lowered.kernel->body);
+  eraseUnread(lowered.kernel->body.ops);  // index parts and lanes that pulling made on the way
   lowered.params = emitter.params();
   for (int64_t extent : lowered.grid) lowered.kernel->grid.push_back(Operand::literal(extent));
   return lowered;

@@ -7,6 +7,7 @@
 #include <cassert>
 
 #include "ir/infer.h"
+#include "ir/unread.h"
 #include "passes/grad_rules/custom.h"
 #include "passes/grad_rules/grad_rules.h"
 
@@ -51,7 +52,7 @@ Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector
     nameAfter(gradient, value);
     out.push_back(gradient);
   }
-  dropDead(out);
+  eraseUnread(ops, forward_.empty() ? nullptr : forward_.back(), {out.begin(), out.end()});
   return out;
 }
 
@@ -205,20 +206,6 @@ void GradEngine::accumulate(Value* value, Value* gradient) {
 /// Calls a gradient d_NAME after the first value it belongs to, once it is complete.
 void GradEngine::nameAfter(Value* gradient, const Value* value) {
   if (unnamed_.erase(gradient)) gradient->name = builder_.names().unique("d_" + value->name);
-}
-
-void GradEngine::dropDead(const std::vector<Value*>& live) {
-  auto& ops = func_.body.ops;
-  const std::unordered_set<const Value*> needed(live.begin(), live.end());
-  const Op* lastForward = forward_.empty() ? nullptr : forward_.back();
-  for (Op* op = ops.back(); op != lastForward;) {
-    Op* previous = op->previous();
-    const bool isNeeded = std::any_of(op->results.begin(), op->results.end(), [&](const auto& result) {
-      return !result->uses.empty() || needed.count(result.get());
-    });
-    if (!isNeeded) ops.erase(op);
-    op = previous;
-  }
 }
 
 }  // namespace tg

@@ -32,7 +32,6 @@ class GradEngine {
   Result<void> byDecomposition(Op& op, const std::vector<Value*>& resultGrads);
   void accumulate(Value* value, Value* gradient);
   void nameAfter(Value* gradient, const Value* value);
-  void dropDead(const std::vector<Value*>& live);
   void remarkCuts(const Value* loss, const std::vector<Value*>& wrt) const;
 
   Builder& builder_;

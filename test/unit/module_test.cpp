@@ -9,6 +9,8 @@
 
 #include "ir/builder.h"
 #include "ir/module.h"
+#include "ir/parser.h"
+#include "ir/unread.h"
 
 namespace tg {
 namespace {
@@ -167,6 +169,53 @@ TEST(Builder, WhatDoesNotInferIsAnErrorAndIsNotBuilt) {
   EXPECT_NE(made.error().str().find("tg.add [add.c2]"), std::string::npos) << made.error().str();
   EXPECT_EQ(block.ops.size(), 2u);
   EXPECT_TRUE(builder.tryCreate(Opcode::add, {Operand::of(a), Operand::of(a)}));
+/// The names of the values that a kernel's ops give, in text order, after what nobody reads is gone but for
+/// the ops up to the one of %last and the value %kept; "" names none.
+Names leftUnread(std::string_view last, std::string_view kept) {
+  auto module = parse(R"(module @m {
+  kernel @k(%x: buf<64xf32, in>, %y: buf<64xf32, out>) workgroup(64) grid(1) {
+    %early = tgk.num_workgroups 0 : u32
+    %l = tgk.local_id 0 : u32
+    %twice = tgk.add %l, %l : u32
+    %square = tgk.mul %twice, %twice : u32
+    %v = tgk.load %x[%l] : f32
+    %in = tgk.lt %l, 64 : bool
+    tgk.if %in {
+      %half = tgk.div %l, 2 : u32
+      %more = tgk.add %half, %square : u32
+      %w = tgk.mul %v, %v : f32
+      tgk.store %w, %y[%l]
+    }
+  }
+})",
+                      "unread");
+  if (!module) return {module.error().str()};
+  OpList& ops = (*module)->items[0]->body.ops;
+  const Op* lastOp = nullptr;
+  std::unordered_set<const Value*> keptValues;
+  for (const Op* op : ops)
+    for (const auto& result : op->results) {
+      if (result->name == last) lastOp = op;
+      if (result->name == kept) keptValues.insert(result.get());
+    }
+  eraseUnread(ops, lastOp, keptValues);
+  Names names;
+  walk((*module)->items[0]->body, [&](const Op& op) {
+    for (const auto& result : op.results) names.push_back(result->name);
+  });
+  return names;
+}
+
+TEST(Unread, WhatOnlyUnreadOpsReadGoesInNestedRegionsToo) {
+  EXPECT_EQ(leftUnread("", ""), (Names{"l", "v", "in", "w"}));
+}
+
+TEST(Unread, KeptValuesAndWhatTheyReadStay) {
+  EXPECT_EQ(leftUnread("", "twice"), (Names{"l", "twice", "v", "in", "w"}));
+}
+
+TEST(Unread, OpsUpToTheLastOneStay) {
+  EXPECT_EQ(leftUnread("twice", ""), (Names{"early", "l", "twice", "v", "in", "w"}));
 }
 
 }  // namespace
