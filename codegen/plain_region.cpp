@@ -31,18 +31,15 @@ static std::vector<Value*> expand(const Op& op, const std::vector<Value*>& opera
   builder.setEnd(aside);
   std::vector<Value*> results = decompose(op, operands, builder);
   builder.setEnd(target);
-  std::unordered_map<const Value*, Value*> map;
-  auto mapped = [&](Value* value) {
-    auto it = map.find(value);
-    return it == map.end() ? value : it->second;
-  };
   for (Op* part : aside) {
     std::vector<Value*> inputs;
-    forEachUse(static_cast<const Op&>(*part), [&](Value* value) { inputs.push_back(mapped(value)); });
+    forEachUse(static_cast<const Op&>(*part), [&](Value* value) { inputs.push_back(value); });
     std::vector<Value*> made = expand(*part, inputs, builder);
-    for (size_t i = 0; i < made.size(); ++i) map[part->result(static_cast<int>(i))] = made[i];
+    for (size_t i = 0; i < made.size(); ++i) {
+      part->results[i]->uses.replaceAll(made[i]);
+      std::replace(results.begin(), results.end(), part->results[i].get(), made[i]);
+    }
   }
-  for (Value*& result : results) result = mapped(result);
   return results;
 }
 

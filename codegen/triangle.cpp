@@ -131,8 +131,9 @@ bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value&
   return true;
 }
 
-bool resultIsReadBelow(const Value& value, std::span<const Op* const> readers) {
-  return std::all_of(readers.begin(), readers.end(), [&](const Op* reader) {
+bool resultIsReadBelow(const Value& value) {
+  return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+    const Op* reader = use.user();
     if (reader->code != Opcode::fused || !reader->groups.empty()) return false;
     std::vector<Value*> yields;
     for (const Operand& operand : reader->regions[0]->terminator()->operands) yields.push_back(operand.value);

@@ -27,7 +27,7 @@ bool resultIsLower(const Value& value);
 bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value& value,
                  const KnownLower& known, const std::function<bool(size_t slot)>& free);
 
-/// The same of a result of a function's op that these kernels read.
-bool resultIsReadBelow(const Value& value, std::span<const Op* const> readers);
+/// The same of a result of a function's op, in all kernels that read it.
+bool resultIsReadBelow(const Value& value);
 
 }  // namespace tg

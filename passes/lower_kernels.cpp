@@ -145,7 +145,7 @@ class FunctionLowering {
   Result<void> dispatch(const Op& fused);
   Result<const KnownKernel*> kernelOf(const Op& fused, const std::string& word);
   std::vector<bool> mayTexel(const Op& fused) const;
-  Triangles trianglesOf(const Op& fused);
+  static Triangles trianglesOf(const Op& fused);
   Result<LoweredKernel> lower(const Op& fused, std::vector<bool> mayTexel, const Triangles& triangles,
                               bool& tooLong) const;
   Result<void> checkLimits(const Op& fused, const KnownKernel& kernel,
@@ -175,7 +175,6 @@ class FunctionLowering {
   const PassContext& context_;
   OpList out_;
   Builder build_{out_};
-  std::unordered_map<const Value*, std::vector<const Op*>> readers_;
   std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
 };
 
@@ -233,7 +232,7 @@ Triangles FunctionLowering::trianglesOf(const Op& fused) {
     out.lower.push_back(source.kind == Operand::Kind::value && resultIsLower(*source.value));
   }
   for (const auto& result : fused.results)
-    out.free.push_back(fused.groups.empty() && resultIsReadBelow(*result, readers_[result.get()]));
+    out.free.push_back(fused.groups.empty() && resultIsReadBelow(*result));
   return out;
 }
 
@@ -399,23 +398,19 @@ void FunctionLowering::copies() {
 
 /// Values that the host reads keep their names and places.
 void FunctionLowering::homes() {
-  std::unordered_map<const Value*, Value*> homeOf;
   for (Op* op : func_.body.ops) {
     if (op->code != Opcode::param_grad && op->code != Opcode::capture && op->code != Opcode::return_)
       continue;
-    forEachUse(*op, [&](Value*& value) {
-      if (!value->def) return;
-      Value*& home = homeOf[value];
-      if (!home) {
-        auto named = std::make_unique<Op>(Opcode::home);
-        named->loc = value->loc;
-        named->results.push_back(std::make_unique<Value>(*value));
-        home = named->result();
-        home->def = named.get();
-        home->place->inplace = nullptr;
-        out_.push_back(std::move(named));
-      }
-      value = home;
+    forEachUse(std::as_const(*op), [&](Value* value) {
+      if (!value->def || value->def->code == Opcode::home) return;
+      auto named = std::make_unique<Op>(Opcode::home);
+      named->loc = value->loc;
+      named->results.push_back(std::make_unique<Value>(*value));
+      Value* home = named->result();
+      home->def = named.get();
+      home->place->inplace = nullptr;
+      out_.push_back(std::move(named));
+      value->uses.replaceAll(home);
     });
   }
   OpList& ops = func_.body.ops;
@@ -426,8 +421,6 @@ void FunctionLowering::homes() {
 
 Result<void> FunctionLowering::run() {
   Error errors;
-  for (Op* op : func_.body.ops)
-    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { readers_[value].push_back(op); });
   for (Op* op : func_.body.ops) {
     if (op->code == Opcode::fill) fill(*op);
     if (op->code != Opcode::fused) continue;
@@ -436,7 +429,6 @@ Result<void> FunctionLowering::run() {
   if (!errors.empty()) return errors;
   copies();
   homes();
-  // Old ops go last: the values that homes replace belong to them.
   func_.body.ops = std::move(out_);
   return {};
 }

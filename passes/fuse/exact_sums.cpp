@@ -252,7 +252,6 @@ class SumRewriter {
 
   void rewriteCalls(Item& func) {
     Builder builder(&module_, &func);
-    UseDef uses(func.body);
     OpList old = func.body.ops.takeAll();
     while (!old.empty()) {
       std::unique_ptr<Op> op = old.takeFront();
@@ -260,7 +259,7 @@ class SumRewriter {
       if (exact == exact_.end())
         func.body.ops.push_back(std::move(op));
       else
-        rewriteCall(builder, std::move(op), exact->second, uses);
+        rewriteCall(builder, std::move(op), exact->second);
     }
   }
 
@@ -271,7 +270,7 @@ class SumRewriter {
   }
 
   /// Operands are split before the call; behind it each result that readers know is made of its words.
-  void rewriteCall(Builder& builder, std::unique_ptr<Op> op, const Exact& exact, const UseDef& uses) {
+  void rewriteCall(Builder& builder, std::unique_ptr<Op> op, const Exact& exact) {
     std::vector<CustomParam> params = customParams(*customKernel(*op, module_));
     builder.setLoc(op->loc);
     for (size_t index = 0; index < params.size(); ++index) {
@@ -285,7 +284,7 @@ class SumRewriter {
     for (size_t index = 0; index < params.size(); ++index) {
       if (!exact[index] || params[index].result < 0) continue;
       std::unique_ptr<Value>& slot = custom.results[static_cast<size_t>(params[index].result)];
-      if (uses.unused(slot.get())) {
+      if (slot->uses.empty()) {
         slot->type = withWords(slot->type);
         continue;
       }

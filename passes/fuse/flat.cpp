@@ -77,7 +77,7 @@ void sortBy(std::vector<Update>& updates, RankOf rankOf) {
 class Flattener {
  public:
   Flattener(Module& module, Item& func, const Target& target)
-      : module_(module), func_(func), target_(target), uses_(func.body), build_(&module, &func) {}
+      : module_(module), func_(func), target_(target), build_(&module, &func) {}
 
   void run() {
     collect();
@@ -89,6 +89,7 @@ class Flattener {
   }
 
  private:
+  Op* onlyReader(const Value& value) const;
   bool joins(const Op& update) const;
   bool accumulates(const Op& add) const;
   void collect();
@@ -112,7 +113,6 @@ class Flattener {
   Module& module_;
   Item& func_;
   const Target& target_;
-  UseDef uses_;
   Builder build_;  ///< of the function's level
   std::map<std::string, std::vector<Update>> groups_;
   std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
@@ -120,6 +120,17 @@ class Flattener {
   std::unordered_map<const Op*, OpList> before_;  // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
 };
+
+/// The only op of the function that reads a value, or null. Ops that will stand there do not count.
+Op* Flattener::onlyReader(const Value& value) const {
+  Op* only = nullptr;
+  for (const Use& use : value.uses) {
+    if (use.user()->list() != &func_.body.ops || use.user() == only) continue;
+    if (only) return nullptr;
+    only = use.user();
+  }
+  return only;
+}
 
 /// Whether parameter and states are read from their symbols, each once, and the decay is one number: then
 /// they have homes that a group can lay out. Any other update is a map like others.
@@ -141,11 +152,10 @@ bool Flattener::joins(const Op& update) const {
 /// Whether the op is @s + x, for nothing but an update of @s.
 bool Flattener::accumulates(const Op& add) const {
   const Value *sum = add.in(0), *result = add.result();
-  if (!sum->def || sum->def->code != Opcode::state || uses_.users(sum).size() != 1) return false;
+  if (!sum->def || sum->def->code != Opcode::state || !onlyReader(*sum)) return false;
   if (!(sum->type == add.in(1)->type) || sum->type.dtype != DType::f32) return false;
-  const std::vector<Op*>& users = uses_.users(result);
-  return users.size() == 1 && users[0]->code == Opcode::update &&
-         users[0]->operands[0].text == sum->def->operands[0].text;
+  const Op* reader = onlyReader(*result);
+  return reader && reader->code == Opcode::update && reader->operands[0].text == sum->def->operands[0].text;
 }
 
 void Flattener::collect() {
@@ -247,7 +257,7 @@ void Flattener::findScaling(std::vector<Update>& updates, Value*& scale) {
   for (const Update& update : updates) {
     Op* def = update.gradient->def;
     bool scaled = def && def->code == Opcode::mul && def->in(1)->type.rank() == 0 &&
-                  def->in(0)->type == update.gradient->type && uses_.users(update.gradient).size() == 1 &&
+                  def->in(0)->type == update.gradient->type && onlyReader(*update.gradient) &&
                   (!scale || scale == def->in(1));
     if (!scaled) {
       scale = nullptr;
@@ -464,17 +474,16 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
       leaf = square->second->result();
       chain.push_back(square->second);
       if (leaf->type.rank() > 0) {
-        const auto& users = uses_.users(leaf);
+        const Op* reader = onlyReader(*leaf);
         // A tensor of one element is reshaped, not summed.
-        bool full = users.size() == 1 &&
-                    (users[0]->code == Opcode::sum || users[0]->code == Opcode::reshape) &&
-                    users[0]->result()->type.rank() == 0;
+        bool full = reader && (reader->code == Opcode::sum || reader->code == Opcode::reshape) &&
+                    reader->result()->type.rank() == 0;
         if (!full) return;
-        leaf = users[0]->result();
-        chain.push_back(users[0]);
+        leaf = reader->result();
+        chain.push_back(reader);
       }
     }
-    if (!leaf || uses_.users(leaf).size() != 1) {
+    if (!leaf || !onlyReader(*leaf)) {
       if (!(leaf && gradients.size() == 1)) return;
     }
     leaves.insert(leaf);

@@ -77,7 +77,6 @@ class Former {
   std::unordered_map<const Op*, std::vector<Value*>> bases_;
   std::unordered_map<const Value*, std::vector<Op*>> readers_;  // through inline ops
   std::unordered_map<const Op*, const Op*> sumOf_;              // of maps that stay with a sum
-  std::unordered_map<const Value*, Value*> replaced_;
   std::vector<std::string> whyAlone_;
 };
 
@@ -470,9 +469,7 @@ std::unique_ptr<Op> Former::build(int index) {
     forEachUse(op, [&](Value* value) {
       if (writer.find(value)) return;
       if (value->def && isInline(*value->def) && !forced_.contains(value->def)) return copy(*value->def);
-      auto outer = replaced_.find(value);
-      writer.define(value,
-                    writer.bind(Operand::of(outer == replaced_.end() ? value : outer->second), *value));
+      writer.define(value, writer.bind(Operand::of(value), *value));
     });
     writer.copy(op);
   };
@@ -486,7 +483,7 @@ std::unique_ptr<Op> Former::build(int index) {
                                               [&](const Op* reader) { return !holds(index, reader); });
       if (!outside && op->code != Opcode::custom) continue;  // a custom kernel writes all its results
       yielded.push_back(writer.here(result.get()));
-      replaced_[result.get()] = writer.addResult(*result);
+      result->uses.replaceAll(writer.addResult(*result));
     }
   writer.yield(yielded);
   return writer.finish(target_);
@@ -517,27 +514,19 @@ void Former::emit() {
   std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> ready;
   for (size_t r = 0; r < regions_.size(); ++r)
     if (waiting[r] == 0) ready.push({last[r], static_cast<int>(r)});
-  auto remap = [&](Op& op) {
-    forEachUse(op, [&](Value*& value) {
-      if (auto it = replaced_.find(value); it != replaced_.end()) value = it->second;
-    });
-  };
   while (!ready.empty()) {
     size_t r = static_cast<size_t>(ready.top().second);
     ready.pop();
     Region& region = regions_[r];
-    if (region.ops[0]->code == Opcode::fused) {
-      remap(*region.ops[0]);
+    if (region.ops[0]->code == Opcode::fused)
       body.push_back(old.take(region.ops[0]));
-    } else {
+    else
       body.push_back(build(static_cast<int>(r)));
-    }
     if (notes_) note(*body.back(), whyAlone_[r]);
     for (int consumer : consumers[r])
       if (--waiting[static_cast<size_t>(consumer)] == 0)
         ready.push({last[static_cast<size_t>(consumer)], consumer});
   }
-  for (Op* op : effects) remap(*op);
   body.append(std::move(effects));
 }
 

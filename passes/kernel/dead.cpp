@@ -36,7 +36,6 @@ class Liveness {
 
   std::unordered_map<const Block*, const Op*> owner_;
   std::unordered_map<const Op*, const Op*> parent_;
-  std::unordered_map<const Value*, std::vector<const Op*>> writers_;
   std::vector<const Op*> roots_, keptOps_;
   std::vector<const Value*> needed_;
   std::unordered_set<const Op*> ops_;
@@ -55,7 +54,6 @@ void Liveness::index(const Block& block, const Op* owner) {
   owner_[&block] = owner;
   for (Op* op : block.ops) {
     parent_[op] = owner;
-    if (writesElement(*op)) writers_[elementOf(*op)->value].push_back(op);
     if (isRoot(*op)) roots_.push_back(op);
     for (const auto& region : op->regions) index(*region, op);
   }
@@ -101,7 +99,8 @@ void Liveness::needOperands(const Op& op) {
 
 void Liveness::read(const Value* buffer) {
   if (!read_.insert(buffer).second) return;
-  for (const Op* writer : writers_[buffer]) keep(writer);
+  for (const Use& use : buffer->uses)
+    if (writesElement(*use.user()) && elementOf(*use.user())->value == buffer) keep(use.user());
 }
 
 /// What a value is made of.

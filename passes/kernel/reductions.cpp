@@ -86,7 +86,6 @@ class Tree {
 
   Item& kernel_;
   const Value* buffer_;
-  bool otherUse_ = false;
   std::vector<TreePlace> places_;
   Block* block_ = nullptr;  // holds the first store
   size_t outer_ = 0;        // how many ops stand around it
@@ -100,10 +99,7 @@ class Tree {
 void Tree::collect(const Block& block, std::vector<const Op*>& around) {
   for (Op* op : block.ops) {
     const Operand* element = elementOf(*op);
-    if (element && element->value == buffer_)
-      places_.push_back({op, {around.rbegin(), around.rend()}});
-    else
-      forEachUse(std::as_const(*op), [&](Value* value) { otherUse_ |= value == buffer_; });
+    if (element && element->value == buffer_) places_.push_back({op, {around.rbegin(), around.rend()}});
     around.push_back(op);
     for (const auto& region : op->regions) collect(*region, around);
     around.pop_back();
@@ -120,7 +116,7 @@ Block* blockOf(Block& block, const Op* op) {
 }
 
 bool Tree::matchFirst() {
-  if (otherUse_ || places_.size() < 5 || places_[0].op->code != Opcode::k_store) return false;
+  if (places_.size() < 5 || places_[0].op->code != Opcode::k_store) return false;
   if (!isLane(elementOf(*places_[0].op)->items[0])) return false;
   block_ = blockOf(kernel_.body, places_[0].op);
   outer_ = places_[0].around.size();
@@ -267,6 +263,12 @@ bool Tree::inOrder() {
 }
 
 bool Tree::match() {
+  const UseList& uses = buffer_->uses;
+  const bool elementsAlone = std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+    const Operand* element = elementOf(*use.user());
+    return element && element->value == buffer_;
+  });
+  if (!elementsAlone) return false;
   std::vector<const Op*> around;
   collect(kernel_.body, around);
   if (!matchFirst() || !matchStages() || !inOrder()) return false;

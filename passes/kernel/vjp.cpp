@@ -200,28 +200,28 @@ void VjpMaker::readExtentsElsewhere() {
     Value* primal = primal_.at(arg.get());
     auto it = adjoint_.find(arg.get());
     if (it == adjoint_.end() || it->second->type.lanes != arg->type.lanes) continue;
-    bool read = false;
-    walk(made_->body, [&](Op& op) {
-      for (const Operand& operand : op.operands) read |= reads(operand, primal);
+    const bool read = std::any_of(primal->uses.begin(), primal->uses.end(), [&](const Use& use) {
+      const OperandList& operands = use.user()->operands;
+      return std::any_of(operands.begin(), operands.end(),
+                         [&](const Operand& operand) { return reads(operand, primal); });
     });
     if (read) continue;
-    walk(made_->body, [&](Op& op) {
-      for (Operand& operand : op.operands) replace(operand, primal, it->second);
-    });
+    primal->uses.replaceAll(it->second);
     for (Operand& extent : made_->grid) replace(extent, primal, it->second);
   }
 }
 
 /// Buffers that were made tapes so that their dead stores go get their modes back.
 void VjpMaker::settleModes() {
-  std::unordered_set<const Value*> written;
-  walk(made_->body, [&](Op& op) {
-    if (writesElement(op)) written.insert(elementOf(op)->value);
-  });
+  auto isWritten = [](const Value& buffer) {
+    return std::any_of(buffer.uses.begin(), buffer.uses.end(), [&](const Use& use) {
+      return writesElement(*use.user()) && elementOf(*use.user())->value == &buffer;
+    });
+  };
   for (const auto& arg : source_->body.args) {
     Value* primal = primal_.at(arg.get());
     if (arg->type.mode == BufMode::inout)
-      primal->type.mode = written.contains(primal) ? BufMode::inout : BufMode::in;
+      primal->type.mode = isWritten(*primal) ? BufMode::inout : BufMode::in;
     else if (arg->type.mode == BufMode::accum)
       primal->type.mode = BufMode::in;
   }

@@ -244,7 +244,7 @@ std::unique_ptr<Value> StepBuilder::authorsRate() {
     const Attr* host = find((*it)->attrs, "host");
     if (!host || host->text != "lr") continue;
     auto copy = std::make_unique<Value>(**it);
-    if (UseDef(site_.train->body).unused(it->get())) args.erase(it);
+    if ((*it)->uses.empty()) args.erase(it);
     return copy;
   }
   return nullptr;

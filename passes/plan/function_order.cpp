@@ -37,9 +37,9 @@ int FunctionPlan::lastOther(const Unit& unit, int op) const {
   int last = -1;
   for (const Value* member : unit.members) {
     if (position_.at(member) != op) last = std::max(last, position_.at(member));
-    auto uses = uses_.find(member);
-    if (uses == uses_.end()) continue;
-    for (const Use& use : uses->second)
+    auto uses = readings_.find(member);
+    if (uses == readings_.end()) continue;
+    for (const Reading& use : uses->second)
       if (use.op != op) last = std::max(last, use.op);
   }
   return last;
@@ -69,9 +69,9 @@ void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int
     auto reads = update == updates_.end() ? reads_.end() : reads_.find(update->second);
     if (reads == reads_.end()) continue;
     for (const Value* read : reads->second) {
-      auto uses = uses_.find(read);
-      if (uses == uses_.end()) continue;
-      for (const Use& use : uses->second)
+      auto uses = readings_.find(read);
+      if (uses == readings_.end()) continue;
+      for (const Reading& use : uses->second)
         if (use.op < opIndex && taskAt[use.op] >= 0) addOnce(task.after, taskAt[use.op]);
     }
   }

@@ -49,7 +49,7 @@ SlotOf slotOf(const Value& value) {
 
 }  // namespace
 
-void FunctionPlan::findUses() {
+void FunctionPlan::findReadings() {
   ops_ = func_.body.ops.all();
   for (const auto& arg : func_.body.args) position_[arg.get()] = 0;
   for (int index = 0; index < static_cast<int>(ops_.size()); ++index) {
@@ -60,11 +60,11 @@ void FunctionPlan::findUses() {
     }
     if (op.code == Opcode::update) updates_.try_emplace(op.in(1), op.operands[0].text);
     if (op.code != Opcode::fused) {
-      forEachUse(static_cast<const Op&>(op), [&](Value* value) { uses_[value].push_back({index, -1}); });
+      forEachUse(static_cast<const Op&>(op), [&](Value* value) { readings_[value].push_back({index, -1}); });
       continue;
     }
     for (int binding = 0; binding < op.numOperands(); ++binding)
-      for (Value* value : bindingSources(op, binding)) uses_[value].push_back({index, binding});
+      for (Value* value : bindingSources(op, binding)) readings_[value].push_back({index, binding});
   }
 }
 
@@ -149,7 +149,7 @@ void FunctionPlan::setLifetimes() {
       int defined = position_.at(member);
       unit.first = std::min(unit.first, defined);
       unit.last = std::max(unit.last, defined);
-      for (const Use& use : uses_[member]) unit.last = std::max(unit.last, use.op);
+      for (const Reading& use : readings_[member]) unit.last = std::max(unit.last, use.op);
     }
   }
 }
@@ -159,17 +159,17 @@ void FunctionPlan::setLifetimes() {
 /// reading the same bytes solely at the element it writes. `shared` collects the bindings that proved to be
 /// such bytes, which hold for all members of the slot.
 bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start,
-                              std::vector<Use>& shared) const {
+                              std::vector<Reading>& shared) const {
   auto reads = reads_.find(symbol.name);
   if (reads == reads_.end()) return true;
   int defined = position_.at(&successor);
   for (const Value* read : reads->second) {
-    auto uses = uses_.find(read);
-    if (uses == uses_.end()) continue;
-    for (const Use& use : uses->second) {
+    auto uses = readings_.find(read);
+    if (uses == readings_.end()) continue;
+    for (const Reading& use : uses->second) {
       if (use.op < defined) continue;
       if (use.op > defined || use.binding < 0) return false;
-      bool known = std::any_of(shared.begin(), shared.end(), [&](const Use& other) {
+      bool known = std::any_of(shared.begin(), shared.end(), [&](const Reading& other) {
         return other.op == use.op && other.binding == use.binding;
       });
       if (known) continue;
@@ -198,7 +198,7 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
   SlotOf slot;
   std::ptrdiff_t at = 0;
   size_t next = 0;
-  std::vector<Use> shared;
+  std::vector<Reading> shared;
   for (const Value* member : unit.members) {
     // The slot's bytes: a group of results is a part of the unit, or the whole of it.
     if (next >= slot.values.size() || slot.values[next] != member) {
@@ -271,7 +271,7 @@ bool FunctionPlan::mayShare(int opIndex, int binding, const ResultSlot& slot, in
   if (source.room != Unit::Room::arena || source.members != sources) return false;
   if (group != source.group || group != slot.group || source.bytes != unit.bytes) return false;
   for (Value* member : sources)
-    for (const Use& use : uses_.at(member))
+    for (const Reading& use : readings_.at(member))
       if (use.op == opIndex && (bindingSources(op, use.binding) != sources ||
                                 !readsOnlyWrittenElement(op, use.binding, slotIndex, module_)))
         return false;
@@ -390,10 +390,10 @@ Result<void> FunctionPlan::findPlaces() {
   units_.clear();
   unitOf_.clear();
   position_.clear();
-  uses_.clear();
+  readings_.clear();
   updates_.clear();
   reads_.clear();
-  findUses();
+  findReadings();
   TG_CHECK(findUnits());
   setLifetimes();
   setRooms();

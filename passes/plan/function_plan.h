@@ -67,13 +67,13 @@ class FunctionPlan {
   std::vector<const Unit*> livePeak(const Op** at) const;
 
  private:
-  struct Use {
+  struct Reading {
     int op;       ///< index into the function's ops
     int binding;  ///< of a tg.fused, else -1
   };
   Result<void> findPlaces();
   Result<void> findUnits();
-  void findUses();
+  void findReadings();
   void addUnit(std::vector<Value*> members, bool group);
   void setLifetimes();
   void setIntervals();
@@ -90,7 +90,7 @@ class FunctionPlan {
   void setFills();
   bool fitsHome(const Unit& unit, int64_t* home) const;
   bool homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start,
-                  std::vector<Use>& shared) const;
+                  std::vector<Reading>& shared) const;
   void chooseInPlace();
   void tryInPlace(int op, const ResultSlot& slot, int slotIndex);
   bool mayShare(int op, int binding, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
@@ -112,7 +112,7 @@ class FunctionPlan {
   std::vector<Unit> units_;
   std::unordered_map<const Value*, int> unitOf_;
   std::unordered_map<const Value*, int> position_;  ///< op index of the definition; 0 for arguments
-  std::unordered_map<const Value*, std::vector<Use>> uses_;
+  std::unordered_map<const Value*, std::vector<Reading>> readings_;
   std::unordered_map<const Value*, std::string> updates_;  ///< value -> the first symbol it updates
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
