@@ -343,19 +343,6 @@ std::vector<Item*> Module::all(ItemKind kind) const {
   return out;
 }
 
-UseDef::UseDef(const Block& body) {
-  walk(body, [&](Op& op) {
-    forEachUse(static_cast<const Op&>(op), [&](Value* value) {
-      auto& users = users_[value];
-      if (users.empty() || users.back() != &op) users.push_back(&op);
-    });
-  });
-}
-const std::vector<Op*>& UseDef::users(const Value* value) const {
-  auto it = users_.find(value);
-  return it == users_.end() ? none_ : it->second;
-}
-
 int64_t groupBytes(const std::vector<Type>& members, std::vector<int64_t>* offsets) {
   constexpr int64_t kMemberAlignment = 16;
   int64_t at = 0;

@@ -425,18 +425,6 @@ void walk(const Block& block, Function&& fn) {
   }
 }
 
-/// Who uses what, for one function or kernel body: built once, not kept up to date.
-class UseDef {
- public:
-  explicit UseDef(const Block& body);
-  const std::vector<Op*>& users(const Value* value) const;
-  bool unused(const Value* value) const { return users(value).empty(); }
-
- private:
-  std::unordered_map<const Value*, std::vector<Op*>> users_;
-  std::vector<Op*> none_;
-};
-
 /// A deep copy. Names, locations and attributes stay.
 std::unique_ptr<Module> clone(const Module& module);
 

@@ -203,10 +203,9 @@ class Reducer {
       again = false;
       std::unique_ptr<Module> module = parsed();
       Item& kernel = *module->find(ItemKind::kernel, best_.kernel);
-      UseDef uses(kernel.body);
       auto& args = kernel.body.args;
       for (size_t i = 0; i < args.size() && !again; ++i) {
-        if (!uses.unused(args[i].get())) continue;
+        if (!args[i]->uses.empty()) continue;
         KernelGradCase test = best_;
         std::erase(test.wrt, args[i]->name);
         std::erase(test.of, args[i]->name);
