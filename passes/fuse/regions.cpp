@@ -469,7 +469,7 @@ std::unique_ptr<Op> Former::build(int index) {
     forEachUse(op, [&](Value* value) {
       if (writer.find(value)) return;
       if (value->def && isInline(*value->def) && !forced_.contains(value->def)) return copy(*value->def);
-      writer.define(value, writer.bind(Operand::of(value), *value));
+      writer.define(value, writer.bind(value));
     });
     writer.copy(op);
   };
