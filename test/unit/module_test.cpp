@@ -169,6 +169,8 @@ TEST(Builder, WhatDoesNotInferIsAnErrorAndIsNotBuilt) {
   EXPECT_NE(made.error().str().find("tg.add [add.c2]"), std::string::npos) << made.error().str();
   EXPECT_EQ(block.ops.size(), 2u);
   EXPECT_TRUE(builder.tryCreate(Opcode::add, {Operand::of(a), Operand::of(a)}));
+}
+
 /// The names of the values that a kernel's ops give, in text order, after what nobody reads is gone but for
 /// the ops up to the one of %last and the value %kept; "" names none.
 Names leftUnread(std::string_view last, std::string_view kept) {
