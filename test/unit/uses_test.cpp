@@ -120,7 +120,7 @@ TEST(OpList, OpsComeAndGoAnywhere) {
   ops.splice(neg, other, other.front(), other.back());
   EXPECT_EQ(codesOf(ops), "log exp neg abs ");
   EXPECT_EQ(codesOf(other), "sin ");
-  other = std::move(ops);
+  other = ops.takeAll();
   EXPECT_TRUE(ops.empty());
   EXPECT_EQ(codesOf(other), "log exp neg abs ");
   EXPECT_EQ(exp->list(), &other);
