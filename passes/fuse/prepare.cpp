@@ -22,7 +22,7 @@ constexpr int64_t kLongestLoop = 1024;  ///< terms that one invocation may sum w
 class Preparer {
  public:
   Preparer(Module& module, Item& func, const Target& target)
-      : module_(module), builder_(&module, &func), func_(func), target_(target) {}
+      : builder_(&module, &func), func_(func), target_(target) {}
 
   void run() {
     OpList old = func_.body.ops.takeAll();
@@ -378,7 +378,6 @@ class Preparer {
     return builder_.reshape(sums, shape);
   }
 
-  Module& module_;
   Builder builder_;
   Item& func_;
   const Target& target_;
