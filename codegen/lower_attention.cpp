@@ -19,7 +19,7 @@ using Row = std::vector<KV>;
 
 class Attention {
  public:
-  Attention(LowerContext& c, const Op& op);
+  Attention(LowerContext& c, const AttentionSchedule& schedule, const Op& op);
   Result<void> run();
 
  private:
@@ -55,7 +55,7 @@ class Attention {
   LowerContext& c_;
   KernelBuilder& kernel_;
   const Op& op_;
-  int64_t tile_, block_;
+  int64_t tile_, block_, workgroup_;
   int64_t queries_, keys_, batch_;
   bool forKeys_, causal_;
   KV scale_;
@@ -64,9 +64,10 @@ class Attention {
   Index batchAt_, first_;
 };
 
-Attention::Attention(LowerContext& c, const Op& op)
-    : c_(c), kernel_(c.kernel), op_(op), tile_(c.option("tile", 1)), block_(c.option("block", 1)),
-      forKeys_(op.code == Opcode::attention_grad_kv), causal_(op.flag("causal")) {
+Attention::Attention(LowerContext& c, const AttentionSchedule& schedule, const Op& op)
+    : c_(c), kernel_(c.kernel), op_(op), tile_(schedule.tile), block_(schedule.block),
+      workgroup_(schedule.workgroup), forKeys_(op.code == Opcode::attention_grad_kv),
+      causal_(op.flag("causal")) {
   queries_ = rowsOf(0), keys_ = rowsOf(1);
   leadShape_ = op.in(0)->type.shape;
   double scale = op.realAttr("scale");
@@ -340,14 +341,13 @@ void Attention::gradKv(const Index& index) {
 
 Result<void> Attention::run() {
   int64_t own = forKeys_ ? keys_ : queries_, other = forKeys_ ? queries_ : keys_;
-  if (tile_ < 1 || block_ < 1 || own % tile_ || other % block_)
+  if (own % tile_ || other % block_)
     return failAt(c_.fused.loc,
                   fmt::format("schedule {} does not divide {} rows and {} rows of the other side",
                               c_.schedule.str(), own, other));
   const int64_t width = op_.in(0)->type.shape.back() + op_.in(2)->type.shape.back();
   TG_CHECK(c_.checkStraight(tile_ * block_ * width));
-  int64_t workgroup = std::min(c_.option("workgroup", 8), c_.target.maxInvocations);
-  c_.launch(batch_ * (own / tile_), workgroup, [&](const Index& index) {
+  c_.launch(batch_ * (own / tile_), workgroup_, [&](const Index& index) {
     if (op_.code == Opcode::attention)
       forward(index);
     else if (forKeys_)
@@ -360,10 +360,10 @@ Result<void> Attention::run() {
 
 }  // namespace
 
-Result<void> lowerAttention(LowerContext& c) {
+Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule) {
   for (Op* op : c.region.body.ops)
     if (op->info().fusion == table::Fusion::attention && op->code != Opcode::attention_grad)
-      return Attention(c, *op).run();
+      return Attention(c, schedule, *op).run();
   return failAt(c.fused.loc, fmt::format("schedule {} is for regions of tg.attention, tg.attention_grad_q or "
                                          "tg.attention_grad_kv",
                                          c.schedule.str()));

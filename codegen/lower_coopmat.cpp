@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by the matrix units of subgroups. A workgroup computes a tile of the result: step by step along k
-// it rounds what both operands have there to f16 in shared memory, whatever view or fused map they are read
-// through, and each of its subgroups multiplies 16x16 matrices out of it. The sums go back through shared
-// memory, where every invocation knows the place of what it holds, so that any epilogue may follow.
+// coopmat: products by the matrix units of subgroups. A workgroup computes a tile of the result: step by step
+// along k it rounds what both operands have there to f16 in shared memory, whatever view or fused map they
+// are read through, and each of its subgroups multiplies 16x16 matrices out of it. The sums go back through
+// shared memory, where every invocation knows the place of what it holds, so that any epilogue may follow.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include "codegen/lower_schedules.h"
 #include "codegen/product.h"
+#include "codegen/schedule_parts.h"
 
 namespace tg {
 namespace {
@@ -26,9 +28,37 @@ Type matrixType(MatrixUse use) {
   return Type::coopmat(use == MatrixUse::acc ? DType::f32 : DType::f16, kSide, kSide, use);
 }
 
+/// A tile of a product by matrix units, in steps of 32.
+struct CoopmatTiling {
+  int64_t m, n, warpM, warpN;
+  int64_t bytes;  ///< of shared memory that it stays within
+  int64_t groups(const ProductSizes& size) const {
+    return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);
+  }
+  int64_t invocations(const Target& target) const { return m / warpM * (n / warpN) * target.subgroup; }
+  bool fits(const Target& target) const {
+    return invocations(target) <= largestGroup(target) && target.sharedBytes >= bytes;
+  }
+  CoopmatSchedule schedule() const { return {.tile = {m, n, 32}, .warp = {warpM, warpN}}; }
+};
+constexpr CoopmatTiling kSmallCoopmat = {64, 64, 32, 32, 32768};
+/// f32x3 holds two sums for each element, so that its large tile is half of that of f16.
+CoopmatTiling largeCoopmat(const Op& product) {
+  if (product.word("precision") == "f16") return {128, 128, 64, 32, 49152};
+  return {64, 128, 32, 32, 49152};
+}
+
+/// Whether a product may be one of f16 by the matrix units; not where most of a matrix would lie outside.
+bool suitsCoopmat(const Op& product, const Target& target) {
+  const auto size = productSizes(product);
+  return product.word("precision") != "f32" && target.multipliesHalves() &&
+         std::min({size.m, size.n, size.inner}) >= 16;
+}
+
 class CoopmatProduct {
  public:
-  CoopmatProduct(LowerContext& c, const Product& p) : c_(c), p_(p) {}
+  CoopmatProduct(LowerContext& c, const CoopmatSchedule& schedule, const Product& p)
+      : c_(c), p_(p), tile_(schedule.tile), warp_(schedule.warp) {}
   Result<void> run();
 
  private:
@@ -68,7 +98,8 @@ class CoopmatProduct {
 
   LowerContext& c_;
   Product p_;
-  std::vector<int64_t> tile_, warp_;
+  std::array<int64_t, 3> tile_;
+  std::array<int64_t, 2> warp_;
   int64_t depth_ = 0, subgroups_ = 0, invocations_ = 0, across_ = 0, count_ = 0, patchColumns_ = kSide;
   bool split_ = false;
   Stage stages_[2];
@@ -83,12 +114,9 @@ int64_t CoopmatProduct::parts(const Stage& stage) const {
 }
 
 Result<void> CoopmatProduct::check() {
-  const Attr *tile = c_.schedule.find("tile"), *warp = c_.schedule.find("warp");
-  if (tile) tile_ = tile->asInts();
-  if (warp) warp_ = warp->asInts();
-  bool fits = tile_.size() == 3 && warp_.size() == 2 && tile_[2] > 0 && tile_[2] % kSide == 0;
-  for (size_t axis = 0; fits && axis < 2; ++axis)
-    fits = warp_[axis] > 0 && warp_[axis] % kSide == 0 && tile_[axis] > 0 && tile_[axis] % warp_[axis] == 0;
+  bool fits = tile_[2] % kSide == 0;
+  for (size_t axis = 0; axis < 2; ++axis)
+    fits = fits && warp_[axis] % kSide == 0 && tile_[axis] % warp_[axis] == 0;
   if (!fits) return failAt(c_.fused.loc, fmt::format("schedule {} is malformed", c_.schedule.str()));
   if (!c_.target.multipliesHalves())
     return failAt(c_.fused.loc, fmt::format("schedule {} needs `coopmat`, which target '{}' lacks",
@@ -102,10 +130,6 @@ Result<void> CoopmatProduct::check() {
   subgroups_ = tile_[0] / warp_[0] * across_;
   invocations_ = subgroups_ * c_.target.subgroup;
   count_ = (p_.k + depth_ - 1) / depth_;
-  if (invocations_ > c_.target.maxInvocations)
-    return failAt(c_.fused.loc,
-                  fmt::format("schedule {} needs {} invocations, target '{}' has {}", c_.schedule.str(),
-                              invocations_, c_.target.name, c_.target.maxInvocations));
   for (int which = 0; which < 2; ++which) {
     stages_[which].alongK = preferAlongK(c_, p_, which, p_.k);
     stages_[which].block = tile_[static_cast<size_t>(which)];
@@ -434,9 +458,30 @@ Result<void> CoopmatProduct::run() {
 
 }  // namespace
 
-Result<void> lowerCoopmat(LowerContext& c) {
+/// The large tile where that many workgroups keep the device busy.
+std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& target) {
+  if (!suitsCoopmat(product, target)) return {};
+  const CoopmatTiling large = largeCoopmat(product);
+  if (large.fits(target) &&
+      large.groups(productSizes(product)) * large.invocations(target) >= target.parallel / 2)
+    return large.schedule();
+  if (!kSmallCoopmat.fits(target)) return {};
+  return kSmallCoopmat.schedule();
+}
+
+std::vector<Schedule> neighbours(const Op& fused, const Target& target, const CoopmatSchedule&) {
+  std::vector<Schedule> out;
+  const Op* product = contractionOf(fused);
+  if (!product) return out;
+  for (const CoopmatTiling& each : {largeCoopmat(*product), kSmallCoopmat})
+    if (each.fits(target)) out.push_back(each.schedule());
+  if (auto shared = chooseShared(*product, target)) out.push_back(*shared);
+  return out;
+}
+
+Result<void> lowerKernel(LowerContext& c, const CoopmatSchedule& schedule) {
   TG_TRY(Product p, findProduct(c));
-  return CoopmatProduct(c, p).run();
+  return CoopmatProduct(c, schedule, p).run();
 }
 
 }  // namespace tg

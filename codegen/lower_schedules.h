@@ -5,6 +5,7 @@
 #include <span>
 
 #include "codegen/emit_region.h"
+#include "ir/schedule.h"
 
 namespace tg {
 
@@ -15,7 +16,7 @@ struct LowerContext {
   const PlainRegion& region;
   const std::vector<bool>& mayTexel;
   const Triangles& triangles;
-  const Attr& schedule;
+  const Attr& schedule;  ///< as it is written, for messages
   KernelBuilder& kernel;
   IndexSpace& space;
   RegionEmitter& emitter;
@@ -31,10 +32,8 @@ struct LowerContext {
   /// long.
   Result<void> checkStraight(int64_t operations) const;
   void store(size_t slot, const Index& offset) { emitter.store(firstSlot + static_cast<int>(slot), offset); }
-  int64_t option(std::string_view name, int64_t fallback) const {
-    const Attr* found = schedule.find(name);
-    return found ? found->integer : fallback;
-  }
+  /// Runs the body under `index < count` where the index could be larger, with an index known to be smaller.
+  void bounded(const Index& index, int64_t count, const std::function<void(const Index&)>& body);
   /// A number 0 … count-1 for each invocation of a one-dimensional launch of `count` invocations in
   /// groups of `workgroup`; sets the kernel's local size and grid. The body runs under the bound.
   void launch(int64_t count, int64_t workgroup, const std::function<void(const Index&)>& body);
@@ -46,13 +45,15 @@ struct LowerContext {
   void inPart(int64_t groups, const std::function<void(const Index&)>& body);
 };
 
-Result<void> lowerMap(LowerContext& c);
-Result<void> lowerRow(LowerContext& c);
-Result<void> lowerColumn(LowerContext& c);
-Result<void> lowerParts(LowerContext& c);
-Result<void> lowerMatmul(LowerContext& c);
-Result<void> lowerMatmulShared(LowerContext& c);
-Result<void> lowerCoopmat(LowerContext& c);
-Result<void> lowerAttention(LowerContext& c);
+// The kernel of each kind.
+Result<void> lowerKernel(LowerContext& c, const MapSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const RowSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const MatmulSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const SharedMatmulSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const CoopmatSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const CustomSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const PartsSchedule& schedule);
 
 }  // namespace tg

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the choosers of schedules share, and with the lowerings that carry them out. Private to codegen/.
+// What the kinds of schedules share, and what each has: its choice, and neighbours of it that a device may
+// run faster. Private to codegen/.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
+#include "codegen/schedule.h"
 #include "ir/module.h"
+#include "ir/schedule.h"
 #include "ir/target.h"
 
 namespace tg {
-
-inline Attr scheduleAttr(const char* kind, AttrList members) {
-  return Attr::call(kind, {}, std::move(members));
-}
 
 /// Invocations of a workgroup along x.
 inline int64_t largestGroup(const Target& target) {
@@ -45,37 +45,50 @@ inline ProductSizes productSizes(const Op& product) {
   return {m, n, inner, shape.elements() / (m * n)};
 }
 
-/// A tile of a product for each invocation, `depth` of k at a time.
-struct RegisterTile {
-  int64_t m = 1, n = 1, depth = 1, workgroup = 8;
-  Attr schedule() const;
-};
-RegisterTile registerTile(const Op& product, const Target& target);
-/// Other tiles, the likelier ones first.
-std::vector<Attr> registerNeighbours(const Op& product, const Target& target);
+/// The contraction of a region; null where it has none.
+const Op* contractionOf(const Op& fused);
 
 /// The schedule, or the first smaller one by which the elements that an invocation computes by straight code
 /// are no more operations than the target wants in a kernel.
-Attr withinBudget(const Op& fused, const Target& target, Attr schedule);
+Schedule withinBudget(const Op& fused, const Target& target, Schedule schedule);
 
-/// A product staged in shared memory: how a workgroup divides its block.
-struct SharedBlocking {
-  int64_t tile[2];     ///< rows and columns of an invocation
-  int64_t block[2];    ///< rows and columns of a workgroup
-  int64_t depth;       ///< of a tile along k
-  int64_t slices = 1;  ///< parts of a tile along k; as many invocations share each place of the block
-  int64_t across() const { return block[1] / tile[1]; }
-  int64_t places() const { return block[0] / tile[0] * across(); }
-  int64_t invocations() const { return places() * slices; }
-  /// Of shared memory, at most: two tiles, each row of one a vector longer, and the sums of the slices.
-  int64_t bytes() const {
-    return 4 * (depth * (block[0] + block[1] + 8) + (slices > 1 ? slices * block[0] * block[1] : 0));
+// What each kind chooses where a region is of its kind; nothing where another kind is better.
+MapSchedule chooseMap(const Op& fused, const Target& target);
+RowSchedule chooseRow(const RowSpace& rows, const Target& target);
+std::optional<ColumnSchedule> chooseColumn(const Op& fused, const Target& target);
+MatmulSchedule chooseRegister(const Op& product, const Target& target);
+std::optional<SharedMatmulSchedule> chooseShared(const Op& product, const Target& target);
+std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& target);
+AttentionSchedule chooseAttention(const Op& attention, const Target& target);
+
+// Others that the region and the target allow, the likelier ones first.
+using Schedules = std::vector<Schedule>;
+Schedules neighbours(const Op& fused, const Target& target, const MapSchedule& chosen);
+Schedules neighbours(const Op& fused, const Target& target, const RowSchedule& chosen);
+Schedules neighbours(const Op& fused, const Target& target, const ColumnSchedule& chosen);
+Schedules neighbours(const Op& fused, const Target& target, const MatmulSchedule& chosen);
+Schedules neighbours(const Op& fused, const Target& target, const SharedMatmulSchedule& chosen);
+Schedules neighbours(const Op& fused, const Target& target, const CoopmatSchedule& chosen);
+Schedules neighbours(const Op& fused, const Target& target, const AttentionSchedule& chosen);
+inline Schedules neighbours(const Op&, const Target&, const CustomSchedule&) { return {}; }
+inline Schedules neighbours(const Op&, const Target&, const PartsSchedule&) { return {}; }
+
+/// The same with more and with fewer invocations in a workgroup, at least `least` and in multiples of it.
+template <class Kind>
+void addWorkgroups(Schedules& out, Kind chosen, const Target& target, int64_t least) {
+  const int64_t workgroup = chosen.workgroup;
+  for (int64_t other : {workgroup * 2, workgroup / 2, workgroup * 4}) {
+    chosen.workgroup = other;
+    if (other >= least && other % least == 0 && other <= largestGroup(target)) out.push_back(chosen);
   }
-};
+}
 
-/// Of a contraction.
-Attr matmulSchedule(const Op& product, const Target& target);
-/// Others that the product and the target allow, the likelier ones first.
-std::vector<Attr> matmulNeighbours(const Op& product, const Target& target, const Attr& chosen);
+/// Four elements instead of one, or the other way round.
+template <class Kind>
+void addOtherVec(Schedules& out, Kind chosen, bool fours) {
+  if (chosen.vec == 1 && !fours) return;
+  chosen.vec = chosen.vec == 1 ? 4 : 1;
+  out.push_back(chosen);
+}
 
 }  // namespace tg

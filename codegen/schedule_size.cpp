@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much code a region becomes, before it is any: drivers' compilers take minutes for kernels of tens of
 // thousands of operations.
+#include <optional>
+#include <type_traits>
+#include <utility>
+
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
 #include "ir/builder.h"
@@ -46,10 +50,18 @@ int64_t elementSize(const Op& op) {
 }
 
 /// Results that an invocation computes by straight code.
-int64_t elementsAtOnce(const Attr& schedule) {
-  const Attr *tile = schedule.find("tile"), *vec = schedule.find("vec"), *lanes = schedule.find("lanes");
-  if (schedule.text == "matmul" && tile) return tile->asInts()[0] * tile->asInts()[1];
-  return (vec ? vec->integer : 1) * (lanes && lanes->integer > 1 ? kHeldRounds : 1);
+int64_t elementsAtOnce(const MapSchedule& schedule) { return schedule.vec; }
+int64_t elementsAtOnce(const RowSchedule& schedule) {
+  return schedule.vec * (schedule.lanes > 1 ? kHeldRounds : 1);
+}
+int64_t elementsAtOnce(const ColumnSchedule& schedule) {
+  return schedule.vec * (schedule.lanes > 1 ? kHeldRounds : 1);
+}
+int64_t elementsAtOnce(const MatmulSchedule& schedule) { return schedule.tile[0] * schedule.tile[1]; }
+int64_t elementsAtOnce(const SharedMatmulSchedule& schedule) { return schedule.tile[0] * schedule.tile[1]; }
+template <class Other>
+int64_t elementsAtOnce(const Other&) {
+  return 1;
 }
 
 /// Half of an extent, or 1, which divide what the extent does; false for 1.
@@ -61,28 +73,26 @@ bool halve(int64_t& extent) {
 
 /// The next schedule that makes less code of a region: a smaller tile, or scalars in place of vectors.
 /// Nothing where there is none.
-std::optional<Attr> smaller(Attr schedule) {
-  const Attr *tile = schedule.find("tile"), *depth = schedule.find("depth"), *vec = schedule.find("vec");
-  if (schedule.text == "matmul" && tile && depth) {
-    std::vector<int64_t> extents = tile->asInts();
-    if (!halve(extents[0]) && !halve(extents[1])) return std::nullopt;
-    set(schedule.dict, "tile", Attr::ints(extents));
-    return schedule;
+template <class Kind>
+std::optional<Schedule> smaller(Kind schedule) {
+  if constexpr (std::is_same_v<Kind, MatmulSchedule>) {
+    if (halve(schedule.tile[0]) || halve(schedule.tile[1])) return schedule;
+  } else if constexpr (requires { schedule.vec; }) {
+    if (std::exchange(schedule.vec, 1) != 1) return schedule;
   }
-  if (!vec || vec->integer == 1) return std::nullopt;
-  set(schedule.dict, "vec", Attr::of(int64_t{1}));
-  return schedule;
+  return std::nullopt;
 }
 
 }  // namespace
 
-Attr withinBudget(const Op& fused, const Target& target, Attr schedule) {
+Schedule withinBudget(const Op& fused, const Target& target, Schedule schedule) {
   int64_t size = 0;
   for (Op* op : fused.regions[0]->ops) size += elementSize(*op);
-  while (size * elementsAtOnce(schedule) > target.kernelOps) {
-    std::optional<Attr> next = smaller(schedule);
+  auto atOnce = [&] { return std::visit([](const auto& kind) { return elementsAtOnce(kind); }, schedule); };
+  while (size * atOnce() > target.kernelOps) {
+    const std::optional<Schedule> next = std::visit([](const auto& kind) { return smaller(kind); }, schedule);
     if (!next) break;
-    schedule = *std::move(next);
+    schedule = *next;
   }
   return schedule;
 }

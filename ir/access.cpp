@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <climits>
-#include <string>
 #include <unordered_set>
 
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
+#include "ir/schedule.h"
 
 namespace tg {
 
@@ -88,17 +88,18 @@ static bool takesOver(const Op& fused, const Op& custom, int binding, int result
 
 /// Results [first, end) that one schedule computes, the one asked for among them.
 struct Part {
-  std::string kind;
+  TakesOver takes = TakesOver::nothing;
   int first = 0, end = 0;
 };
 
 static Part partOf(const Op& fused, int result) {
-  const Attr& schedule = fused.attr("schedule");
-  const Attr *of = schedule.find("of"), *results = schedule.find("results");
-  if (schedule.text != "parts" || !of || !results) return {schedule.text, 0, INT_MAX};
+  const auto schedule = parseSchedule(fused.attr("schedule"));
+  if (!schedule) return {};
+  const auto* parts = std::get_if<PartsSchedule>(&*schedule);
+  if (!parts) return {takesOver(*schedule), 0, INT_MAX};
   Part part;
-  for (size_t i = 0; i < std::min(of->list.size(), results->list.size()); ++i) {
-    part = {of->list[i].text, part.end, part.end + static_cast<int>(results->list[i].integer)};
+  for (size_t i = 0; i < parts->of.size(); ++i) {
+    part = {takesOver(wholeSchedule(parts->of[i])), part.end, part.end + static_cast<int>(parts->results[i])};
     if (result < part.end) return part;
   }
   return {};
@@ -142,8 +143,8 @@ static int64_t rowLength(const Op& op) {
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module) {
   if (const Op* custom = customOf(fused)) return takesOver(fused, *custom, binding, result, module);
   const Part part = partOf(fused, result);
-  const bool elementwise = part.kind == "map" || part.kind == "matmul" || part.kind == "coopmat";
-  const bool rows = part.kind == "row" && part.first == 0 && part.end == INT_MAX;
+  const bool elementwise = part.takes == TakesOver::elements || part.takes == TakesOver::loneElements;
+  const bool rows = part.takes == TakesOver::rows && part.first == 0 && part.end == INT_MAX;
   if ((!elementwise && !rows) || fused.regions.empty()) return false;
   const Value* source = fused.operands[binding].value;
   const int64_t count = source->type.elements();
@@ -175,7 +176,7 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
   if (!yield || result >= yield->numOperands()) return false;
   // Beside a store elsewhere, which may be anywhere for all a driver knows, each of a product's many loads
   // would wait: 530 us instead of 200 for the gradient of attention's scores on an H200.
-  if (elementwise && part.kind != "map" && yield->numOperands() > 1) return false;
+  if (part.takes == TakesOver::loneElements && yield->numOperands() > 1) return false;
   for (int slot = 0; slot < yield->numOperands(); ++slot) {
     const Value* value = yield->in(slot);
     const bool own = slot >= part.first && slot < part.end;

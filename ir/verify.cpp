@@ -8,8 +8,8 @@
 
 #include "ir/infer.h"
 #include "ir/rate_schedule.h"
+#include "ir/schedule.h"
 #include "ir/target.h"
-#include "ir/verify_schedule.h"
 #include "ir/verify_structure.h"
 
 namespace tg {
@@ -117,7 +117,7 @@ bool Verifier::attributes(const Op& op) {
     }
   }
   if (const Attr* schedule = op.code == Opcode::fused ? find(op.attrs, "schedule") : nullptr)
-    if (auto formed = verifySchedule(*schedule); !formed) {
+    if (auto formed = parseSchedule(*schedule); !formed) {
       report(op.loc, fmt::format("tg.fused [fused.schedule]: {}", formed.error().message()));
       good = false;
     }

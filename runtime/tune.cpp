@@ -61,7 +61,7 @@ std::vector<Subject> subjectsOf(const Module& module, const Target& target) {
         ++out[found->second].region.count;
         continue;
       }
-      std::vector<Attr> schedules = scheduleCandidates(*op, target);
+      const std::vector<Schedule> schedules = scheduleCandidates(*op, target);
       if (schedules.size() < 2 || !spansBindings(*op, target)) continue;
       known.emplace(key, out.size());
       Subject subject{op, {}};
@@ -69,7 +69,7 @@ std::vector<Subject> subjectsOf(const Module& module, const Target& target) {
       subject.region.label = fmt::format("{}: {}", op->result()->name, mainOp(*op));
       subject.region.source = locString(op->loc);
       subject.region.count = 1;
-      for (Attr& schedule : schedules) subject.region.schedules.push_back({std::move(schedule), 0, 0});
+      for (const Schedule& each : schedules) subject.region.schedules.push_back({scheduleAttr(each), 0, 0});
       out.push_back(std::move(subject));
     }
   return out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gen-docs DIR: writes DIR/ops.md, DIR/passes.md, DIR/tg-run.md, DIR/from-typescript.md and
-// DIR/from-kernel-ir.md from the tables.
+// gen-docs DIR: writes DIR/ops.md, DIR/passes.md, DIR/schedules.md, DIR/tg-run.md,
+// DIR/from-typescript.md and DIR/from-kernel-ir.md from the tables.
 #include <cstdio>
 #include <string>
 
@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   std::string folder = argc == 2 ? argv[1] : "";
   bool good = !folder.empty() && tg::writeOutput(folder + "/ops.md", tg::opsPage()) &&
               tg::writeOutput(folder + "/passes.md", tg::passesPage()) &&
+              tg::writeOutput(folder + "/schedules.md", tg::schedulesPage()) &&
               tg::writeOutput(folder + "/tg-run.md", tg::runPage()) &&
               tg::writeOutput(folder + "/from-typescript.md", tg::mappingPage()) &&
               tg::writeOutput(folder + "/from-kernel-ir.md", tg::kernelMappingPage());

@@ -11,6 +11,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/schedule.h"
 #include "passes/fuse/fuse.h"
 #include "passes/fuse/region_writer.h"
 
@@ -59,17 +60,42 @@ void addOnce(std::vector<const Value*>& list, const Value* value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
 
-int64_t optionOf(const Attr& schedule, std::string_view name, int64_t fallback) {
-  const Attr* found = schedule.find(name);
-  return found ? found->integer : fallback;
-}
-
 /// Invocations of a workgroup that a schedule cannot do without; 0 where it takes any number.
-int64_t neededWorkgroup(const Attr& schedule) {
-  if (schedule.text == "column") return optionOf(schedule, "lanes", 1) * optionOf(schedule, "side", 1);
-  if (schedule.text == "row" && optionOf(schedule, "lanes", 1) > 1)
-    return optionOf(schedule, "workgroup", optionOf(schedule, "lanes", 1));
-  return 0;
+int64_t neededWorkgroup(const MapSchedule&) { return 0; }
+int64_t neededWorkgroup(const RowSchedule& row) { return row.lanes > 1 ? row.workgroup : 0; }
+int64_t neededWorkgroup(const ColumnSchedule& column) { return column.lanes * column.side; }
+
+/// The schedule of a kernel that may stand beside others; nothing for other kinds.
+std::optional<PartSchedule> partOf(const Op& fused) {
+  return std::visit(
+      [](const auto& kind) -> std::optional<PartSchedule> {
+        if constexpr (std::is_constructible_v<PartSchedule, decltype(kind)>) return PartSchedule(kind);
+        return std::nullopt;
+      },
+      scheduleOf(fused));
+}
+int64_t neededWorkgroup(const Op& fused) {
+  const std::optional<PartSchedule> part = partOf(fused);
+  return part ? std::visit([](const auto& kind) { return neededWorkgroup(kind); }, *part) : 0;
+}
+/// Results that an invocation, or invocations side by side, of a part compute at once.
+int64_t resultsAtOnce(const PartSchedule& part) {
+  constexpr int64_t kSmallestGroup = 8;
+  const auto* column = std::get_if<ColumnSchedule>(&part);
+  return std::visit([](const auto& kind) { return kind.vec; }, part) *
+         (column ? column->side : kSmallestGroup);
+}
+/// Invocations of a part's workgroup.
+int64_t workgroupOf(const PartSchedule& part) {
+  const auto* column = std::get_if<ColumnSchedule>(&part);
+  return column                                      ? neededWorkgroup(*column)
+         : std::holds_alternative<MapSchedule>(part) ? std::get<MapSchedule>(part).workgroup
+                                                     : std::get<RowSchedule>(part).workgroup;
+}
+/// Gives a part that takes any number of invocations so many.
+void setWorkgroup(PartSchedule& part, int64_t workgroup) {
+  if (auto* map = std::get_if<MapSchedule>(&part)) map->workgroup = workgroup;
+  if (auto* row = std::get_if<RowSchedule>(&part); row && row->lanes == 1) row->workgroup = workgroup;
 }
 
 class Merger {
@@ -143,9 +169,9 @@ void Merger::collect() {
 /// What of a kernel decides whom it may join.
 void Merger::describe(Kernel& kernel) const {
   const Op& op = *kernel.op;
-  const Attr schedule = op.attr("schedule");
-  const std::string& kind = schedule.text;
-  if (!op.groups.empty() || (kind != "map" && kind != "row" && kind != "column")) return;
+  const std::optional<PartSchedule> schedule = partOf(op);
+  if (!op.groups.empty() || !schedule) return;
+  const bool isRow = std::holds_alternative<RowSchedule>(*schedule);
   bool reduces = false;
   for (Op* inner : op.regions[0]->ops) {
     switch (inner->info().fusion) {
@@ -157,20 +183,18 @@ void Merger::describe(Kernel& kernel) const {
     case Fusion::view: break;
     default: return;
     }
-    if (auto rows = rowSpaceOf(*inner); rows && kind == "row") kernel.rows = rows;
+    if (auto rows = rowSpaceOf(*inner); rows && isRow) kernel.rows = rows;
   }
   int64_t largest = 0;
   for (const auto& result : op.results) largest = std::max(largest, result->type.elements());
   // One pass over each row, whose results are the row's.
   const bool statistics = kernel.rows && largest <= kernel.rows->rows;
-  if (kind == "row")
+  if (isRow)
     kernel.isPart = statistics && largest <= kFew;
   else
     kernel.isPart = largest <= kFew || (reduces && target_.reduce == "workgroup");
   kernel.waits = kernel.isPart || statistics;
-  constexpr int64_t kSmallestGroup = 8;
-  kernel.groups = largest / optionOf(schedule, "vec", 1) / optionOf(schedule, "side", kSmallestGroup) + 1;
-  if (kind == "row") kernel.groups = largest;
+  kernel.groups = isRow ? largest : largest / resultsAtOnce(*schedule) + 1;
 }
 
 int64_t Merger::resultBytes(const Kernel& kernel) const {
@@ -237,7 +261,7 @@ bool Merger::joinsRows(Merged& merged, int at) {
   }
   if (!shares || kernel.rows->length < 2) return false;
   ops.push_back(kernel.op);
-  if (build(ops)->attr("schedule").text != "row") return false;
+  if (!std::holds_alternative<RowSchedule>(scheduleOf(*build(ops)))) return false;
   merged.parts[0].push_back(at);
   merged.sideBySide = merged.sideBySide && kernel.isPart;
   return true;
@@ -245,7 +269,7 @@ bool Merger::joinsRows(Merged& merged, int at) {
 
 bool Merger::joinsBeside(Merged& merged, int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
-  const int64_t needed = neededWorkgroup(kernel.op->attr("schedule"));
+  const int64_t needed = neededWorkgroup(*kernel.op);
   if (!kernel.isPart || !merged.sideBySide || (needed && merged.workgroup && needed != merged.workgroup) ||
       merged.groups + kernel.groups > target_.maxGrid)
     return false;
@@ -290,7 +314,7 @@ void Merger::wait(int at) {
   Merged own;
   own.parts = {{at}};
   own.level = level;
-  own.workgroup = neededWorkgroup(kernel.op->attr("schedule"));
+  own.workgroup = neededWorkgroup(*kernel.op);
   own.sideBySide = kernel.isPart;
   waiting_.push_back(static_cast<int>(merged_.size()));
   merged_.push_back(std::move(own));
@@ -353,8 +377,7 @@ std::unique_ptr<Op> Merger::build(const std::vector<Op*>& ops) {
 
 std::unique_ptr<Op> Merger::build(const Merged& merged) {
   std::vector<Op*> all;
-  std::vector<Attr> schedules;
-  std::vector<int64_t> results;
+  PartsSchedule schedules;
   int64_t workgroup = merged.workgroup;
   for (const std::vector<int>& part : merged.parts) {
     std::vector<Op*> ops;
@@ -364,22 +387,18 @@ std::unique_ptr<Op> Merger::build(const Merged& merged) {
       count += static_cast<int64_t>(ops.back()->results.size());
     }
     all.insert(all.end(), ops.begin(), ops.end());
-    schedules.push_back(ops.size() == 1 ? ops[0]->attr("schedule") : build(ops)->attr("schedule"));
-    results.push_back(count);
+    schedules.of.push_back(*partOf(ops.size() == 1 ? *ops[0] : *build(ops)));
+    schedules.results.push_back(count);
   }
   std::unique_ptr<Op> fused = build(all);
-  if (schedules.size() > 1) {
+  if (schedules.of.size() > 1) {
     // Small workgroups spread few invocations over the device.
     if (!workgroup) {
-      workgroup = optionOf(schedules[0], "workgroup", target_.workgroup);
-      for (const Attr& schedule : schedules)
-        workgroup = std::min(workgroup, optionOf(schedule, "workgroup", workgroup));
+      workgroup = workgroupOf(schedules.of[0]);
+      for (const PartSchedule& part : schedules.of) workgroup = std::min(workgroup, workgroupOf(part));
     }
-    for (Attr& schedule : schedules)
-      if (!neededWorkgroup(schedule)) tg::set(schedule.dict, "workgroup", Attr::of(workgroup));
-    fused->setAttr("schedule",
-                   Attr::call("parts", {},
-                              {{"of", Attr::array(std::move(schedules))}, {"results", Attr::ints(results)}}));
+    for (PartSchedule& part : schedules.of) setWorkgroup(part, workgroup);
+    fused->setAttr("schedule", scheduleAttr(schedules));
   }
   KernelNote note;
   for (Op* op : all) {

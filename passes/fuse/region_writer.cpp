@@ -41,7 +41,7 @@ std::unique_ptr<Op> RegionWriter::finish(Attr schedule) {
 }
 
 std::unique_ptr<Op> RegionWriter::finish(const Target& target) {
-  return finish(chooseSchedule(*fused_, target));
+  return finish(scheduleAttr(chooseSchedule(*fused_, target)));
 }
 
 std::unique_ptr<Op> RegionWriter::finish(const std::vector<Value*>& yielded,

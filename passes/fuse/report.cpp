@@ -2,6 +2,7 @@
 // What fuse{report=true} says of each kernel.
 #include <fmt/format.h>
 
+#include "ir/schedule.h"
 #include "passes/fuse/fuse.h"
 #include "passes/tuning.h"
 
@@ -13,7 +14,7 @@ static bool roundsByItself(const Op& region) {
   bool rounds = false;
   for (Op* op : region.regions[0]->ops)
     rounds = rounds || (op->code == Opcode::matmul && op->word("precision") != "f32");
-  return rounds && region.attr("schedule").text != "coopmat";
+  return rounds && !std::holds_alternative<CoopmatSchedule>(scheduleOf(region));
 }
 
 std::string opsOf(const Op& region) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ir/access.h"
+#include "ir/schedule.h"
 #include "ir/unread.h"
 #include "passes/fuse/fuse.h"
 #include "passes/fuse/region_writer.h"
@@ -48,8 +49,9 @@ const Value* argFor(const Op& op, const Value& value) {
 /// Whether a kernel computes single values from single values, by a schedule that takes any map along.
 bool isPlain(const Op& op) {
   if (op.code != Opcode::fused || !op.groups.empty()) return false;
-  const std::string kind = op.attr("schedule").text;
-  return kind != "custom" && kind != "attention" &&
+  const Schedule schedule = scheduleOf(op);
+  return !std::holds_alternative<CustomSchedule>(schedule) &&
+         !std::holds_alternative<AttentionSchedule>(schedule) &&
          std::all_of(op.operands.begin(), op.operands.end(),
                      [](const Operand& operand) { return operand.items[0].kind == Operand::Kind::value; });
 }

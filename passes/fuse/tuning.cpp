@@ -9,8 +9,8 @@
 
 #include "ir/parser.h"
 #include "ir/region_key.h"
+#include "ir/schedule.h"
 #include "ir/text_hash.h"
-#include "ir/verify_schedule.h"
 #include "passes/fuse/fuse.h"
 
 namespace tg {
@@ -26,7 +26,7 @@ Result<AttrList> readTuning(const std::string& path) {
   if (table.kind != Attr::Kind::dict)
     return fail(fmt::format("tuning file {} is no {{key = schedule, …}}", path));
   for (const NamedAttr& entry : table.dict)
-    if (auto formed = verifySchedule(entry.value); !formed)
+    if (auto formed = parseSchedule(entry.value); !formed)
       return fail(fmt::format("tuning file {}: {}: {}", path, entry.name, formed.error().message()));
   return table.dict;
 }

@@ -31,17 +31,17 @@ std::set<std::string> lowerAll(const std::vector<SweepCase>& cases, const Target
     if (!module) return kinds;
     for (Op* op : module->func("f")->body.ops) {
       if (op->code != Opcode::fused) continue;
-      const std::vector<Attr> schedules = scheduleCandidates(*op, target);
+      const std::vector<Schedule> schedules = scheduleCandidates(*op, target);
       EXPECT_GE(schedules.size(), 1u);
       EXPECT_LE(schedules.size(), 6u);
-      EXPECT_EQ(schedules.front(), op->attr("schedule")) << "the chosen one comes first";
+      EXPECT_EQ(scheduleAttr(schedules.front()), op->attr("schedule")) << "the chosen one comes first";
       const std::vector<bool> texel(op->operands.size(), target.reads == "texel");
       for (size_t i = 0; i < schedules.size(); ++i) {
         EXPECT_EQ(std::count(schedules.begin(), schedules.end(), schedules[i]), 1);
-        if (i) kinds.insert(schedules[i].text);
-        op->setAttr("schedule", schedules[i]);
+        if (i) kinds.insert(std::string(scheduleKind(schedules[i])));
+        op->setAttr("schedule", scheduleAttr(schedules[i]));
         auto lowered = lowerRegion(*op, target, texel);
-        EXPECT_TRUE(lowered) << op->result()->name << ", " << schedules[i].str() << ": "
+        EXPECT_TRUE(lowered) << op->result()->name << ", " << scheduleAttr(schedules[i]).str() << ": "
                              << (lowered ? "" : lowered.error().str());
       }
     }
@@ -73,9 +73,9 @@ void takeOthers(Module& module, const Target& target, size_t turn) {
   size_t number = 0;
   for (Op* op : module.func("f")->body.ops) {
     if (op->code != Opcode::fused) continue;
-    const std::vector<Attr> schedules = scheduleCandidates(*op, target);
+    const std::vector<Schedule> schedules = scheduleCandidates(*op, target);
     if (schedules.size() > 1)
-      op->setAttr("schedule", schedules[1 + (number++ + turn) % (schedules.size() - 1)]);
+      op->setAttr("schedule", scheduleAttr(schedules[1 + (number++ + turn) % (schedules.size() - 1)]));
   }
 }
 

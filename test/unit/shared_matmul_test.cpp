@@ -128,8 +128,12 @@ void checkLayouts(const Attr& schedule, std::span<const Extents> extents, bool o
 }
 
 class SharedMatmul : public ::testing::TestWithParam<size_t> {};
-TEST_P(SharedMatmul, OnADevice) { checkLayouts(sharedMatmulSchedules()[GetParam()], kExtents, true); }
-TEST_P(SharedMatmul, Interpreted) { checkLayouts(sharedMatmulSchedules()[GetParam()], kSmall, false); }
+TEST_P(SharedMatmul, OnADevice) {
+  checkLayouts(scheduleAttr(sharedMatmulSchedules()[GetParam()]), kExtents, true);
+}
+TEST_P(SharedMatmul, Interpreted) {
+  checkLayouts(scheduleAttr(sharedMatmulSchedules()[GetParam()]), kSmall, false);
+}
 INSTANTIATE_TEST_SUITE_P(Blockings, SharedMatmul,
                          ::testing::Range(size_t{0}, sharedMatmulSchedules().size()));
 

@@ -107,10 +107,10 @@ TEST_F(TuneOnADevice, TimesEverySchedule) {
   auto module = fused(device_->info().target);
   ASSERT_TRUE(module);
   std::map<std::string, int64_t> places;
-  std::map<std::string, std::vector<Attr>> schedules;
+  std::map<std::string, std::vector<Schedule>> schedules;
   for (Op* op : module->func("train")->body.ops) {
     if (op->code != Opcode::fused) continue;
-    std::vector<Attr> all = scheduleCandidates(*op, device_->info().target);
+    std::vector<Schedule> all = scheduleCandidates(*op, device_->info().target);
     if (all.size() < 2) continue;
     ++places[tuningKey(*op)];
     schedules[tuningKey(*op)] = std::move(all);
@@ -128,10 +128,10 @@ TEST_F(TuneOnADevice, TimesEverySchedule) {
   for (const TunedRegion& region : *regions) {
     EXPECT_EQ(region.count, places.at(region.key)) << region.label;
     shared = shared || region.count > 1;
-    const std::vector<Attr>& wanted = schedules.at(region.key);
+    const std::vector<Schedule>& wanted = schedules.at(region.key);
     ASSERT_EQ(region.schedules.size(), wanted.size()) << region.label;
     for (size_t i = 0; i < wanted.size(); ++i) {
-      EXPECT_EQ(region.schedules[i].schedule, wanted[i]);
+      EXPECT_EQ(region.schedules[i].schedule, scheduleAttr(wanted[i]));
       EXPECT_GT(region.schedules[i].least, 0) << region.label;
       EXPECT_GE(region.schedules[i].median, region.schedules[i].least);
     }
@@ -148,7 +148,7 @@ TEST_F(TuneOnADevice, OtherSchedulesGiveTheSameResults) {
   for (Op* op : module->func("train")->body.ops)
     if (op->code == Opcode::fused)
       if (auto all = scheduleCandidates(*op, device_->info().target); all.size() > 1)
-        set(table, tuningKey(*op), all.back());
+        set(table, tuningKey(*op), scheduleAttr(all.back()));
   const std::string file = folder_ + "/tuning.txt";
   std::ofstream(file) << printTuning(table);
   Inputs inputs;

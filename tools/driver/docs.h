@@ -10,6 +10,8 @@ namespace tg {
 std::string opsPage();
 /// docs/passes.md: every pass with stages, tool and options.
 std::string passesPage();
+/// docs/schedules.md: every kind of schedule with its fields.
+std::string schedulesPage();
 /// docs/from-typescript.md: what stands for each op kind and export of the library for TypeScript.
 std::string mappingPage();
 /// docs/from-kernel-ir.md: what stands for each construct of another kernel IR.

@@ -14,7 +14,7 @@ install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools
   REGEX "/pass-project/")
 
 # find_package(tensorgrad) gives the libraries, each with the headers of its room.
-set(libraries ir schedule passes codegen runtime gpt_gen opt_driver driver)
+set(libraries ir lower passes codegen runtime gpt_gen opt_driver driver)
 list(TRANSFORM libraries PREPEND tensorgrad_)
 install(TARGETS ${libraries} tensorgrad EXPORT tensorgrad ARCHIVE COMPONENT dev
   LIBRARY COMPONENT tools NAMELINK_COMPONENT dev)

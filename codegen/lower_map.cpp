@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// map: one invocation for one or four elements of each result.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/lower_schedules.h"
+#include "codegen/schedule_parts.h"
+
+namespace tg {
+
+static bool everyYieldIsWhole(const Op& fused, int64_t vec) {
+  const auto& operands = fused.regions[0]->terminator()->operands;
+  return std::all_of(operands.begin(), operands.end(),
+                     [&](const Operand& operand) { return operand.value->type.elements() % vec == 0; });
+}
+
+MapSchedule chooseMap(const Op& fused, const Target& target) {
+  return {.vec = everyYieldIsWhole(fused, 4) ? 4 : 1,
+          .workgroup = std::min(target.workgroup, largestGroup(target))};
+}
+
+std::vector<Schedule> neighbours(const Op& fused, const Target& target, const MapSchedule& chosen) {
+  std::vector<Schedule> out;
+  addOtherVec(out, chosen, everyYieldIsWhole(fused, 4));
+  addWorkgroups(out, chosen, target, 8);
+  return out;
+}
+
+Result<void> lowerKernel(LowerContext& c, const MapSchedule& schedule) {
+  const int64_t vec = schedule.vec;
+  for (const Value* value : c.yields)
+    if (value->type.elements() % vec != 0)
+      return failAt(c.fused.loc,
+                    fmt::format("schedule {} takes {} elements at a time, which do not divide a result's {}",
+                                c.schedule.str(), vec, value->type.elements()));
+  int64_t largest = 0;
+  for (const Value* value : c.yields) largest = std::max(largest, value->type.elements() / vec);
+  c.launch(largest, schedule.workgroup, [&](const Index& i) {
+    for (size_t slot = 0; slot < c.yields.size(); ++slot) {
+      int64_t count = c.yields[slot]->type.elements() / vec;
+      c.bounded(i, count, [&](const Index& at) {
+        Index offset = c.space.scale(at, vec);
+        if (vec == kLanes) offset = c.space.add(offset, IndexSpace::lane());
+        c.store(slot, offset);
+      });
+    }
+  });
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention: which rows an invocation holds, and when scores are streamed at all. lower_attention.cpp makes
+// the kernels.
+#include <algorithm>
+#include <cstdint>
+
+#include "codegen/schedule.h"
+#include "codegen/schedule_parts.h"
+
+namespace tg {
+namespace {
+
+/// Queries, keys and widths of an attention row; batch is the product of the leading axes.
+struct AttentionSizes {
+  int64_t queries, keys, width, valueWidth, batch;
+  explicit AttentionSizes(const Op& op) {
+    const Shape &q = op.in(0)->type.shape, &v = op.in(2)->type.shape;
+    int rank = q.rank();
+    queries = q[rank - 2], keys = v[rank - 2], width = q.back(), valueWidth = v.back();
+    batch = q.elements() / (queries * width);
+  }
+};
+
+}  // namespace
+
+AttentionSchedule chooseAttention(const Op& op, const Target& target) {
+  AttentionSizes size(op);
+  bool forKeys = op.code == Opcode::attention_grad_kv;
+  int64_t own = forKeys ? size.keys : size.queries, other = forKeys ? size.queries : size.keys;
+  // A row of the other side is read once for all rows of the tile, as in a register-tiled product, where few
+  // invocations keep the device busy. Elsewhere neighbours share the read through the cache.
+  int64_t tile = 1, wide = size.width + size.valueWidth;
+  if (target.matmul == "register") {
+    constexpr int64_t kHeld = 256;  // floats of the tile's rows and sums; more spill, and compile slowly
+    tile = op.code == Opcode::attention ? divisor(own, {4, 3, 2, 1}) : divisor(own, {2, 1});
+    while (tile % 2 == 0 && (size.batch * (own / tile) < target.parallel || tile * wide > kHeld)) tile /= 2;
+  }
+  int64_t block = wide > 128 ? divisor(other, {2, 1}) : divisor(other, {4, 3, 2, 1});
+  int64_t workgroup = std::min<int64_t>(target.matmul == "register" ? 8 : 64, largestGroup(target));
+  return {.tile = tile, .block = block, .workgroup = workgroup};
+}
+
+bool streamsScores(const Op& attention, const Target& target) {
+  AttentionSizes size(attention);
+  // Stored scores are computed once, streamed ones in each of the three kernels of a training step; storing
+  // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.1 times as
+  // long with 128 KiB of scores (T 16, D 16) and 256 KiB (T 64, D 64), 0.8 with 512 KiB (T 64, D 16), 0.75
+  // with 1 MiB (T 128, D 32), 1.0 with 2 MiB (T 256, D 32); a whole GPT step 0.68 at T 1024, in a fifth of
+  // the memory.
+  constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
+  return size.width + size.valueWidth <= kWidest &&
+         size.batch * size.queries * size.keys * 4 >= target.streamScores;
+}
+
+std::vector<Schedule> neighbours(const Op& fused, const Target& target, const AttentionSchedule& chosen) {
+  std::vector<Schedule> out;
+  const Op* attention = nullptr;
+  for (const Op* op : fused.regions[0]->ops)
+    if (op->info().fusion == table::Fusion::attention) attention = op;
+  if (!attention) return out;
+  const AttentionSizes size(*attention);
+  const bool forKeys = attention->code == Opcode::attention_grad_kv;
+  const int64_t own = forKeys ? size.keys : size.queries, other = forKeys ? size.queries : size.keys;
+  const int64_t tile = chosen.tile, block = chosen.block;
+  auto add = [&](int64_t rows, int64_t others) {
+    out.push_back(AttentionSchedule{rows, others, chosen.workgroup});
+  };
+  if (tile % 2 == 0) add(tile / 2, block);
+  addWorkgroups(out, chosen, target, 8);
+  if (block % 2 == 0) add(tile, block / 2);
+  if (tile == 1 && own % 2 == 0) add(2, block);
+  if (block < 4 && other % (2 * block) == 0) add(tile, 2 * block);
+  return out;
+}
+
+}  // namespace tg
