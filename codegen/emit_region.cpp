@@ -194,11 +194,12 @@ const Lowering& loweringOf(Opcode code) {
 #define OP(id, name, slots, attrs, results, regions, traits, where, fusion, scalar, ...)              \
   case Opcode::id: {                                                                                  \
     constexpr bool elementwise = Scalar::scalar != Scalar::none, expands = ((traits)&composite) != 0; \
-    constexpr bool given = LoweringRules::entry<Opcode::id>.kind == Lowering::Kind::rule ||           \
-                           !LoweringRules::entry<Opcode::id>.reason.empty();                          \
+    /* A copy: Clang emits no definition of a specialized static member that is only named here. */   \
+    static constexpr Lowering own = LoweringRules::entry<Opcode::id>;                                 \
+    constexpr bool given = own.kind == Lowering::Kind::rule || !own.reason.empty();                   \
     static_assert(elementwise + expands + given == 1,                                                 \
                   "an op is lowered by scalar, by decomposition or by one rule: " name);              \
-    return elementwise ? byScalar : expands ? decomposes : LoweringRules::entry<Opcode::id>;          \
+    return elementwise ? byScalar : expands ? decomposes : own;                                       \
   }
 #include "ir/ops.def"
 #undef OP

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "codegen/lower_schedules.h"
+#include "codegen/lower_attention.h"
 
 namespace tg {
 namespace {
@@ -19,7 +19,7 @@ using Row = std::vector<KV>;
 
 class Attention {
  public:
-  Attention(LowerContext& c, const AttentionSchedule& schedule, const Op& op);
+  Attention(LowerContext& c, const AttentionSchedule& schedule, const AttentionRegion& region);
   Result<void> run();
 
  private:
@@ -50,7 +50,6 @@ class Attention {
   }
   KV exp(const KV& x) { return kernel_.op(Opcode::k_exp, {x}, DType::f32); }
   KV sub(const KV& a, const KV& b) { return kernel_.op(Opcode::k_sub, {a, b}, DType::f32); }
-  int64_t rowsOf(int which) const;
 
   LowerContext& c_;
   KernelBuilder& kernel_;
@@ -64,23 +63,11 @@ class Attention {
   Index batchAt_, first_;
 };
 
-Attention::Attention(LowerContext& c, const AttentionSchedule& schedule, const Op& op)
-    : c_(c), kernel_(c.kernel), op_(op), tile_(schedule.tile), block_(schedule.block),
-      workgroup_(schedule.workgroup), forKeys_(op.code == Opcode::attention_grad_kv),
-      causal_(op.flag("causal")) {
-  queries_ = rowsOf(0), keys_ = rowsOf(1);
-  leadShape_ = op.in(0)->type.shape;
-  double scale = op.realAttr("scale");
-  if (scale == 0) scale = 1.0 / std::sqrt(static_cast<double>(leadShape_.back()));
-  scale_ = KernelBuilder::f32(scale);
-  leadShape_.resize(leadShape_.rank() - 2);
-  batch_ = leadShape_.elements();
-}
-
-int64_t Attention::rowsOf(int which) const {
-  const Shape& shape = op_.in(which)->type.shape;
-  return shape[shape.rank() - 2];
-}
+Attention::Attention(LowerContext& c, const AttentionSchedule& schedule, const AttentionRegion& region)
+    : c_(c), kernel_(c.kernel), op_(*region.op), tile_(schedule.tile), block_(schedule.block),
+      workgroup_(schedule.workgroup), queries_(region.queries), keys_(region.keys), batch_(region.batch),
+      forKeys_(op_.code == Opcode::attention_grad_kv), causal_(region.causal), scale_(region.scale),
+      leadShape_(region.lead) {}
 
 Row Attention::row(int which, const Index& at) {
   const Value* operand = op_.in(which);
@@ -166,13 +153,6 @@ void Attention::begin(const Index& index) {
   lead_ = c_.space.delinear(batchAt_, leadShape_);
 }
 
-/// Declares a result's elements at `offset` and stores them where the region yields the result.
-static void storeAt(LowerContext& c, const Value* result, const Index& offset, const KV& value) {
-  c.emitter.define(result, c.space.delinear(offset, result->type.shape), value);
-  for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
-    if (c.region.yields[slot] == result) c.emitter.store(static_cast<int>(slot), offset);
-}
-
 void Attention::storeRow(int result, const Index& at, const Row& row) {
   const Value* value = op_.result(result);
   const Shape& shape = value->type.shape;
@@ -182,13 +162,13 @@ void Attention::storeRow(int result, const Index& at, const Row& row) {
   for (size_t part = 0; part < row.size(); ++part) {
     Index offset = shifted(start, static_cast<int64_t>(part) * step);
     if (step == kLanes) offset = c_.space.add(offset, IndexSpace::lane());
-    storeAt(c_, value, offset, row[part]);
+    storeAttention(c_, value, offset, row[part]);
   }
 }
 
 void Attention::storeNumber(int result, const Index& at, const KV& number) {
   if (result >= static_cast<int>(op_.results.size())) return;
-  storeAt(c_, op_.result(result), c_.space.add(c_.space.scale(batchAt_, queries_), at), number);
+  storeAttention(c_, op_.result(result), c_.space.add(c_.space.scale(batchAt_, queries_), at), number);
 }
 
 void Attention::forward(const Index& index) {
@@ -360,13 +340,36 @@ Result<void> Attention::run() {
 
 }  // namespace
 
+Result<AttentionRegion> AttentionRegion::of(const LowerContext& c) {
+  AttentionRegion out;
+  for (const Op* op : c.region.body.ops)
+    if (op->info().fusion == table::Fusion::attention && op->code != Opcode::attention_grad) out.op = op;
+  if (!out.op)
+    return failAt(c.fused.loc,
+                  fmt::format("schedule {} is for regions of tg.attention, tg.attention_grad_q or "
+                              "tg.attention_grad_kv",
+                              c.schedule.str()));
+  out.lead = out.op->in(0)->type.shape;
+  const Shape& k = out.op->in(1)->type.shape;
+  out.queries = out.lead[out.lead.rank() - 2], out.keys = k[k.rank() - 2];
+  out.causal = out.op->flag("causal");
+  double scale = out.op->realAttr("scale");
+  if (scale == 0) scale = 1.0 / std::sqrt(static_cast<double>(out.lead.back()));
+  out.scale = KernelBuilder::f32(scale);
+  out.lead.resize(out.lead.rank() - 2);
+  out.batch = out.lead.elements();
+  return out;
+}
+
+void storeAttention(LowerContext& c, const Value* result, const Index& offset, const KV& value) {
+  c.emitter.define(result, c.space.delinear(offset, result->type.shape), value);
+  for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
+    if (c.region.yields[slot] == result) c.emitter.store(static_cast<int>(slot), offset);
+}
+
 Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule) {
-  for (Op* op : c.region.body.ops)
-    if (op->info().fusion == table::Fusion::attention && op->code != Opcode::attention_grad)
-      return Attention(c, schedule, *op).run();
-  return failAt(c.fused.loc, fmt::format("schedule {} is for regions of tg.attention, tg.attention_grad_q or "
-                                         "tg.attention_grad_kv",
-                                         c.schedule.str()));
+  TG_TRY(AttentionRegion region, AttentionRegion::of(c));
+  return Attention(c, schedule, region).run();
 }
 
 }  // namespace tg

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "codegen/product.h"
+#include "codegen/product_tiles.h"
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
 #include "codegen/triangle.h"
@@ -187,33 +188,14 @@ class Staged {
   std::vector<KV> factors_;
 };
 
-/// Which of a block's places an invocation takes, counted in tiles.
-struct Place {
-  Index row, column;
-};
-
-/// Of 32 invocations, which share 4 rows of 8 places, neighbours take one column and those two apart one row:
-/// shared memory answers pairs with one vector (7 % of a product's time on an H200, against rows of 16).
-Place placeOf(IndexSpace& space, const Index& place, const SharedBlocking& blocking) {
-  constexpr int64_t kRows = 4, kColumns = 8, kPatch = kRows * kColumns;
-  int64_t across = blocking.across();
-  if (across % kColumns != 0 || blocking.places() / across % kRows != 0)
-    return {space.div(place, across), space.mod(place, across)};
-  int64_t patches = across / kColumns;
-  Index patch = space.div(place, kPatch), within = space.mod(place, kPatch);
-  Index row = space.add(space.scale(space.div(within, 2 * kColumns), 2), space.mod(within, 2));
-  Index column = space.mod(space.div(within, 2), kColumns);
-  return {space.add(space.scale(space.div(patch, patches), kRows), row),
-          space.add(space.scale(space.mod(patch, patches), kColumns), column)};
-}
-
 /// The block of the product at a row and a column (counted in blocks) of one batch.
 class BlockProduct {
  public:
   BlockProduct(LowerContext& c, const Product& p, const SharedBlocking& blocking)
       : c_(c), p_(p), blocking_(blocking),
         lane_(c.space.variable(c.kernel.id(Opcode::k_local_id, 0), blocking.invocations())),
-        place_(placeOf(c.space, c.space.mod(lane_, blocking.places()), blocking)),
+        place_(placeOf(c.space, c.space.mod(lane_, blocking.places()), blocking.places() / blocking.across(),
+                       blocking.across())),
         slice_(c.space.div(lane_, blocking.places())), a_(c, p, 0, blocking, lane_, place_.row),
         b_(c, p, 1, blocking, lane_, place_.column) {}
 
@@ -404,7 +386,7 @@ class BlockProduct {
   const Product& p_;
   const SharedBlocking& blocking_;
   Index lane_;
-  Place place_;
+  TilePlace place_;
   Index slice_;
   Staged a_, b_;
   Index batch_, origin_[2];

@@ -53,6 +53,7 @@ Result<void> lowerKernel(LowerContext& c, const MatmulSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const SharedMatmulSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const CoopmatSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const SharedAttentionSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const CustomSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const PartsSchedule& schedule);
 

@@ -52,7 +52,10 @@ static Schedule chooseProduct(const Op& product, const Target& target) {
 
 static Schedule fastestSchedule(const Op& fused, const Target& target) {
   for (Op* op : fused.regions[0]->ops) {
-    if (op->info().fusion == table::Fusion::attention) return chooseAttention(*op, target);
+    if (op->info().fusion == table::Fusion::attention) {
+      if (auto shared = chooseSharedAttention(*op, target)) return *shared;
+      return chooseAttention(*op, target);
+    }
     if (op->code == Opcode::custom) return CustomSchedule{};
   }
   const Op* product = nullptr;

@@ -47,6 +47,8 @@ inline ProductSizes productSizes(const Op& product) {
 
 /// The contraction of a region; null where it has none.
 const Op* contractionOf(const Op& fused);
+/// The attention, or gradient of one, of a region; null where it has none.
+const Op* attentionOf(const Op& fused);
 
 /// The schedule, or the first smaller one by which the elements that an invocation computes by straight code
 /// are no more operations than the target wants in a kernel.
@@ -60,6 +62,7 @@ MatmulSchedule chooseRegister(const Op& product, const Target& target);
 std::optional<SharedMatmulSchedule> chooseShared(const Op& product, const Target& target);
 std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& target);
 AttentionSchedule chooseAttention(const Op& attention, const Target& target);
+std::optional<SharedAttentionSchedule> chooseSharedAttention(const Op& attention, const Target& target);
 
 // Others that the region and the target allow, the likelier ones first.
 using Schedules = std::vector<Schedule>;
@@ -70,6 +73,7 @@ Schedules neighbours(const Op& fused, const Target& target, const MatmulSchedule
 Schedules neighbours(const Op& fused, const Target& target, const SharedMatmulSchedule& chosen);
 Schedules neighbours(const Op& fused, const Target& target, const CoopmatSchedule& chosen);
 Schedules neighbours(const Op& fused, const Target& target, const AttentionSchedule& chosen);
+Schedules neighbours(const Op& fused, const Target& target, const SharedAttentionSchedule& chosen);
 inline Schedules neighbours(const Op&, const Target&, const CustomSchedule&) { return {}; }
 inline Schedules neighbours(const Op&, const Target&, const PartsSchedule&) { return {}; }
 

@@ -281,7 +281,7 @@ void fillTarget(Probe& probe, const Properties& p) {
   t.matmul = cpu ? "register" : "shared";
   t.workgroup = std::min<int64_t>(cpu ? 64 : 128, t.maxInvocations);
   t.parallel = cpu ? 64 : busyAt(p.processors());
-  t.streamScores = cpu ? 1 << 19 : 1 << 30;
+  t.streamScores = cpu ? 1 << 19 : 1 << 29;
 }
 
 Probe probeDevice(VkPhysicalDevice physical, int index) {

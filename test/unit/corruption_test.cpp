@@ -206,7 +206,7 @@ const Corruption kCorruptions[] = {
      [](Module& m) {
        inF(m, "tg.fused").setAttr("schedule", Attr::call("map", {}, {{"vec", Attr::of(int64_t{0})}}));
      },
-     "tg.fused [fused.schedule]: schedule map{vec = 0} has 0 in 'vec', which takes 1 to 4"},
+     "tg.fused [fused.schedule]: schedule map{vec = 0} has 0 in 'vec', which takes 1 or 4"},
     {"DeepRegions", kCalled,
      [](Module& m) {
        Block* block = &m.find(ItemKind::kernel, "k")->body;

@@ -35,6 +35,7 @@ const char* const kTexts[] = {
     "attention{tile = 4, block = 2, workgroup = 16}",
     "custom",
     "parts{of = [map{vec = 1, workgroup = 64}, column{lanes = 8, side = 8, vec = 1}], results = [1, 2]}",
+    "attention{tile = 8, block = 4, shared = [64, 32]}",
 };
 
 TEST(ScheduleText, PrintsWhatItRead) {

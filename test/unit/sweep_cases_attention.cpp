@@ -30,7 +30,7 @@ struct AttentionSizes {
 const std::vector<AttentionSizes> kAttentionSizes = {
     {{}, 5, 7, 4, 3},      {{}, 9, 6, 5, 4},      {{2}, 1, 6, 8, 4},       {{3}, 6, 1, 4, 4},
     {{}, 1, 1, 1, 1},      {{2, 3}, 8, 8, 8, 8},  {{2, 1, 2}, 7, 7, 6, 6}, {{}, 33, 70, 8, 12, 0.5},
-    {{2}, 16, 16, 16, 16}, {{4}, 36, 36, 12, 12},
+    {{2}, 16, 16, 16, 16}, {{4}, 36, 36, 12, 12}, {{2}, 40, 70, 32, 16},   {{}, 70, 40, 16, 32},
 };
 
 std::vector<SweepInput> inputsOf(Opcode code, const AttentionSizes& size) {

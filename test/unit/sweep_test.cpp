@@ -9,6 +9,7 @@
 #include <iostream>
 #include <set>
 
+#include "ir/schedule.h"
 #include "ir/verify.h"
 #include "test/unit/sweep_cases.h"
 #include "test/unit/sweep_oracle.h"
@@ -162,10 +163,15 @@ TEST_P(StreamedAttention, MatchesTheOracle) {
   const std::vector<SweepCase> cases = attentionCases();
   Stages stages = stagesOf(*moduleOf(cases, 0, cases.size()), streaming);
   ASSERT_TRUE(stages.fused);
-  size_t streamed = 0;
-  for (Op* op : stages.fused->func("f")->body.ops)
-    streamed += op->code == Opcode::fused && op->attr("schedule").text == "attention";
+  size_t streamed = 0, shared = 0;
+  for (Op* op : stages.fused->func("f")->body.ops) {
+    if (op->code != Opcode::fused) continue;
+    const Schedule schedule = scheduleOf(*op);
+    shared += std::holds_alternative<SharedAttentionSchedule>(schedule);
+    streamed += scheduleKind(schedule) == "attention";
+  }
   EXPECT_GE(streamed, cases.size());
+  EXPECT_EQ(shared > cases.size() / 4, streaming.matmul == "shared") << shared << " of " << streamed;
   Gpu gpu;
   Checker checker(cases, GetParam());
   for (size_t first = 0; first < cases.size(); first += kModuleCases)

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an attention that is staged in shared memory is divided among invocations. Private to codegen/.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ir/module.h"
+#include "ir/schedule.h"
+#include "ir/target.h"
+
+namespace tg {
+
+struct AttentionBlocking {
+  int64_t rows;     ///< of its own side that a workgroup holds
+  int64_t block;    ///< rows of the other side in a step
+  int64_t tile;     ///< own rows that an invocation has scores of, a multiple of 4
+  int64_t columns;  ///< rows of the other side that it has scores of
+
+  explicit AttentionBlocking(const SharedAttentionSchedule& schedule)
+      : rows(schedule.shared[0]), block(schedule.shared[1]), tile(schedule.tile), columns(schedule.block) {}
+
+  /// Why the attention cannot be divided so on the target, as the rest of a sentence; empty if it can.
+  std::string problem(const Op& attention, const Target& target) const;
+  int64_t invocations() const { return rows / tile * (block / columns); }
+  /// Places side by side into which the invocations divide a result of this width, so that each has whole
+  /// fours of rows and columns, as square a tile as can be; 0 if there is no such number.
+  int64_t resultPlaces(int64_t width) const;
+  /// Of shared memory.
+  int64_t bytes(const Op& attention) const;
+  /// Vectors from one row of the other side to the next.
+  static int64_t pitch(int64_t width) { return width / 4 + 1 - width / 4 % 2; }
+};
+
+}  // namespace tg
