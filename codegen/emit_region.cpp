@@ -119,8 +119,20 @@ void RegionEmitter::store(int slot, const Index& offset) {
   store(slot, offset, emitLinear(region_.yields[static_cast<size_t>(slot)], offset));
 }
 
+/// What a store to a narrow real would round again.
+static KV beforeRounding(const KV& element, DType dtype) {
+  const Op* op = element.value ? element.value->def : nullptr;
+  const bool rounds = op && op->code == (dtype == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16);
+  if (!rounds || !op->in(0)) return element;
+  KV whole = element;
+  whole.value = op->in(0);
+  return whole;
+}
+
 void RegionEmitter::store(int slot, const Index& offset, KV element) {
   bool vector = IndexSpace::usesLane(offset);
+  const DType dtype = region_.yields[static_cast<size_t>(slot)]->type.dtype;
+  if (isNarrow(dtype)) element = beforeRounding(element, dtype);
   if (region_.yields[static_cast<size_t>(slot)]->type.dtype == DType::i1)
     element = kernel_.select(element, KernelBuilder::u32(1), KernelBuilder::u32(0));
   Index index = vector ? space_.div(IndexSpace::atLane(offset, 0), kLanes) : offset;

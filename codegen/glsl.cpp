@@ -13,8 +13,9 @@ namespace tg {
 GlslSurvey::GlslSurvey(const Item& kernel, const Target& target) {
   for (const auto& param : kernel.body.args) {
     texels |= param->type.texel;
-    halves |= param->type.dtype == DType::f16;
+    halves |= isNarrow(param->type.dtype) && target.halfStorage;
   }
+  storesHalves = target.halfStorage;
   std::unordered_set<const Value*> added;
   walk(kernel.body, [&](Op& op) {
     visit(op);
@@ -241,6 +242,7 @@ void GlslPrinter::op(const Op& op) {
     define(op, fmt::format("subgroupBallot({})", operandText(op.operands[0], Type::scalar(DType::i1))));
     break;
   case k_round_f16: define(op, roundHalf(op)); break;
+  case k_round_bf16: define(op, roundBf16(op)); break;
   case k_coopmat_splat:
     define(op, fmt::format("{}({})", glslMatrix(op.result()->type),
                            operandText(op.operands[0], Type::scalar(DType::f32))));

@@ -41,6 +41,12 @@ std::string GlslPrinter::roundHalf(const Op& op) {
   return fmt::format("{}(uvec4({}, {}))", value, two(".xy"), two(".zw"));
 }
 
+std::string GlslPrinter::roundBf16(const Op& op) {
+  const Type type = op.result()->type;
+  return fmt::format("{}({}({}))", narrowing(DType::bf16, "Value", type.lanes),
+                     narrowing(DType::bf16, "Bits", type.lanes), operandText(op.operands[0], type));
+}
+
 /// The buffer, the flat index of its element, and how far rows are apart.
 std::string GlslPrinter::matrixPlace(const Operand& element) {
   return fmt::format("{}, {}, {}u", names_.of(element.value), flatIndex(element),

@@ -29,12 +29,11 @@ static std::string floatLiteral(double value) {
 
 std::string glslLiteral(const Operand& literal, DType dtype) {
   int64_t integer = literal.isInteger ? literal.integer : static_cast<int64_t>(literal.real);
-  switch (dtype) {
-  case DType::f32:
-  case DType::f16: return floatLiteral(literal.number());
-  case DType::u32: return fmt::format("{}u", static_cast<uint32_t>(integer));
-  case DType::i1: return literal.number() != 0 ? "true" : "false";
-  case DType::i32: break;
+  switch (info(dtype).family) {
+  case DTypeFamily::real: return floatLiteral(literal.number());
+  case DTypeFamily::uint: return fmt::format("{}u", static_cast<uint32_t>(integer));
+  case DTypeFamily::flag: return literal.number() != 0 ? "true" : "false";
+  case DTypeFamily::sint: break;
   }
   int32_t value = static_cast<int32_t>(integer);
   if (value == INT32_MIN) return "int(0x80000000u)";  // its absolute value is no int

@@ -22,9 +22,9 @@ char glslLane(int64_t lane);
 class GlslHelpers {
  public:
   /// The name of a function of that kind over `type`: "Min", "Max", "Div", "Mod", "MulHi", "MulSat",
-  /// "SubgroupMin", "SubgroupMax", "HalfValue" (of bits as u32), "HalfBits", "ExactTerm" or "ExactRound";
-  /// "Log" and "Log2", which know subnormal numbers; "ZeroTimes", "ZeroOver" and "OverZero", 0·x, 0/x and
-  /// x/0.
+  /// "SubgroupMin", "SubgroupMax", "HalfValue" and "Bf16Value" (of bits as u32), "HalfBits", "Bf16Bits",
+  /// "ExactTerm" or "ExactRound"; "Log" and "Log2", which know subnormal numbers; "ZeroTimes", "ZeroOver" and
+  /// "OverZero", 0·x, 0/x and x/0.
   std::string need(const std::string& kind, const Type& type);
   /// The functions needed so far, in a fixed order.
   std::string text() const;

@@ -98,6 +98,15 @@ constexpr const char* kHalfBits = R"(uint tgHalfBits(float x) {
 }
 )";
 
+// Bits of bf16 are the upper half of an f32's; to the nearest, the even one at a tie, and a NaN stays one.
+constexpr const char* kBf16Value = "float tgBf16Value(uint bits) { return uintBitsToFloat(bits << 16); }\n";
+constexpr const char* kBf16Bits = R"(uint tgBf16Bits(float x) {
+  uint bits = floatBitsToUint(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 0x40u;
+  return bits + 0x7fffu + (bits >> 16 & 1u) >> 16;
+}
+)";
+
 /// A function of one lane, applied to each.
 std::string eachLane(const char* function, const Type& from, const Type& to) {
   std::string lanes;
@@ -229,7 +238,8 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
   if (!text.empty()) return name;
   std::string t = glslType(type);
   bool vector = type.lanes > 1;
-  if (vector && (kind.starts_with("Half") || kind.starts_with("To"))) need(kind, Type::scalar(type.dtype));
+  if (vector && (kind.starts_with("Half") || kind.starts_with("Bf16") || kind.starts_with("To")))
+    need(kind, Type::scalar(type.dtype));
   if (kind == "MulHi") {
     text = fmt::format("{0} tgMulHi({0} x, {0} y) {{\n  {0} high, low;\n  umulExtended(x, y, high, low);\n"
                        "  return high;\n}}\n",
@@ -248,6 +258,10 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
     text = vector ? eachLane("tgHalfValue", type, Type::scalar(DType::f32, type.lanes)) : kHalfValue;
   } else if (kind == "HalfBits") {
     text = vector ? eachLane("tgHalfBits", type, Type::scalar(DType::u32, type.lanes)) : kHalfBits;
+  } else if (kind == "Bf16Value") {
+    text = vector ? eachLane("tgBf16Value", type, Type::scalar(DType::f32, type.lanes)) : kBf16Value;
+  } else if (kind == "Bf16Bits") {
+    text = vector ? eachLane("tgBf16Bits", type, Type::scalar(DType::u32, type.lanes)) : kBf16Bits;
   } else if (kind == "Pow") {
     text = kPow;
   } else if (kind == "ToInt") {

@@ -16,14 +16,20 @@ bool GlslPrinter::anyCoherent() const {
   return false;
 }
 
-/// A buffer's element as it is declared. Floats that atomics work on are bits. So are f16, because what a
-/// device rounds to when it converts is its own choice; only storage holds them in 16 bits.
+/// Whether a buffer's narrow reals stand two to a word: shared memory, and storage without 16-bit access.
+bool GlslPrinter::inWords(const Value& buffer) const {
+  const bool parameter = buffer.def == nullptr;
+  return isNarrow(buffer.type.dtype) && !(parameter && survey_.storesHalves);
+}
+
+/// A buffer's element as it is declared. Floats that atomics work on are bits. So are narrow reals, because
+/// what a device rounds to when it converts is its own choice; only storage holds them in 16 bits.
 std::string GlslPrinter::storedType(const Value& buffer) const {
-  if (buffer.type.dtype != DType::f16)
+  const int lanes = buffer.type.lanes;
+  if (!isNarrow(buffer.type.dtype))
     return survey_.floatBits.contains(&buffer) ? "uint" : glslType(elementType(buffer.type));
-  bool parameter = buffer.def == nullptr;
-  if (!parameter) return glslType(Type::scalar(DType::u32, buffer.type.lanes / 2));  // shared: two to a word
-  return buffer.type.lanes == 1 ? "uint16_t" : fmt::format("u16vec{}", buffer.type.lanes);
+  if (inWords(buffer)) return glslType(Type::scalar(DType::u32, std::max(1, lanes / 2)));
+  return lanes == 1 ? "uint16_t" : fmt::format("u16vec{}", lanes);
 }
 
 void GlslPrinter::parameter(const Value& param, int binding) {
@@ -32,10 +38,11 @@ void GlslPrinter::parameter(const Value& param, int binding) {
     const char* prefix = param.type.dtype == DType::u32 ? "u" : param.type.dtype == DType::i32 ? "i" : "";
     return shared_.add("layout(set = 0, binding = {}) uniform {}textureBuffer {};", binding, prefix, name);
   }
-  std::string access = param.type.mode == BufMode::in    ? "readonly "
-                       : param.type.mode == BufMode::out ? "writeonly "
-                       : coherent(param)                 ? "coherent "
-                                                         : "";
+  const bool byHalves = inWords(param) && param.type.lanes == 1;  // written by atomics, which read
+  std::string access = param.type.mode == BufMode::in                 ? "readonly "
+                       : param.type.mode == BufMode::out && !byHalves ? "writeonly "
+                       : coherent(param)                              ? "coherent "
+                                                                      : "";
   shared_.add("layout(std430, set = 0, binding = {}) {}buffer B{} {{ {} {}[]; }};", binding, access, binding,
               storedType(param), name);
 }
@@ -77,18 +84,23 @@ std::string GlslPrinter::place(const Operand& element) {
   return fmt::format("{}[{}]", names_.of(element.value), flatIndex(element));
 }
 
-/// A function between two or four floats and the words of shared memory that hold them as f16.
-std::string GlslPrinter::packing(const std::string& kind, int lanes) {
-  const bool packs = kind == "Pack";
+/// The helper that gives the bits, or the value, of a narrow real of so many lanes.
+std::string GlslPrinter::narrowing(DType dtype, const char* gives, int lanes) {
+  const DType takes = gives == std::string_view("Bits") ? DType::f32 : DType::u32;
+  return helpers_.need(fmt::format("{}{}", dtype == DType::f16 ? "Half" : "Bf16", gives),
+                       Type::scalar(takes, lanes));
+}
+
+/// A function between two or four floats and the words that hold them as narrow reals.
+std::string GlslPrinter::packing(const std::string& kind, const Type& element) {
+  const bool packs = kind == "Pack", half = element.dtype == DType::f16;
+  const int lanes = element.lanes;
   const Type floats = Type::scalar(DType::f32, lanes), words = Type::scalar(DType::u32, lanes / 2);
-  const std::string name = fmt::format("tg{}Halves{}", kind, lanes);
+  const std::string name = fmt::format("tg{}{}{}", kind, half ? "Halves" : "Bf16s", lanes);
   auto pair = [&](const std::string& x) {
-    if (survey_.matrices) return fmt::format("{}packHalf2x16({})", packs ? "" : "un", x);
-    if (packs)
-      return fmt::format("{0}({1}.x) | {0}({1}.y) << 16", helpers_.need("HalfBits", Type::scalar(DType::f32)),
-                         x);
-    return fmt::format("vec2({0}({1} & 0xffffu), {0}({1} >> 16))",
-                       helpers_.need("HalfValue", Type::scalar(DType::u32)), x);
+    if (survey_.matrices && half) return fmt::format("{}packHalf2x16({})", packs ? "" : "un", x);
+    if (packs) return fmt::format("{0}({1}.x) | {0}({1}.y) << 16", narrowing(element.dtype, "Bits"), x);
+    return fmt::format("vec2({0}({1} & 0xffffu), {0}({1} >> 16))", narrowing(element.dtype, "Value"), x);
   };
   std::string body = lanes == 2 ? pair("x")
                      : packs    ? fmt::format("uvec2({}, {})", pair("x.xy"), pair("x.zw"))
@@ -98,15 +110,25 @@ std::string GlslPrinter::packing(const std::string& kind, int lanes) {
   return name;
 }
 
+/// The word that holds a narrow real beside its neighbour, and how far up in it.
+GlslPrinter::Half GlslPrinter::halfOf(const Operand& element) {
+  const std::string at = fmt::format("uint({})", flatIndex(element));
+  return {fmt::format("{}[{} >> 1]", names_.of(element.value), at), fmt::format("({} & 1u) * 16u", at)};
+}
+
 /// The value of an element.
 std::string GlslPrinter::read(const Operand& element) {
   const Value& buffer = *element.value;
-  if (buffer.type.dtype == DType::f16 && buffer.type.mode == BufMode::shared)
-    return fmt::format("{}({})", packing("Unpack", buffer.type.lanes), place(element));
-  if (buffer.type.dtype == DType::f16) {
-    Type bits = Type::scalar(DType::u32, buffer.type.lanes);
-    return fmt::format("{}({}({}))", helpers_.need("HalfValue", bits), glslType(bits), place(element));
+  const int lanes = buffer.type.lanes;
+  if (inWords(buffer) && lanes == 1) {
+    const Half half = halfOf(element);
+    return fmt::format("{}({} >> {} & 0xffffu)", narrowing(buffer.type.dtype, "Value"), half.word,
+                       half.shift);
   }
+  if (inWords(buffer)) return fmt::format("{}({})", packing("Unpack", buffer.type), place(element));
+  if (isNarrow(buffer.type.dtype))
+    return fmt::format("{}({}({}))", narrowing(buffer.type.dtype, "Value", lanes),
+                       glslType(Type::scalar(DType::u32, lanes)), place(element));
   return survey_.floatBits.contains(&buffer) ? fmt::format("uintBitsToFloat({})", place(element))
                                              : place(element);
 }
@@ -114,11 +136,19 @@ std::string GlslPrinter::read(const Operand& element) {
 void GlslPrinter::write(const Operand& element, const std::string& value) {
   const Value& buffer = *element.value;
   std::string stored = value;
-  if (buffer.type.dtype == DType::f16 && buffer.type.mode == BufMode::shared)
-    stored = fmt::format("{}({})", packing("Pack", buffer.type.lanes), value);
-  else if (buffer.type.dtype == DType::f16)
+  if (inWords(buffer) && buffer.type.lanes == 1) {
+    // Another invocation may write the other half at the same time: each clears and sets bits of its own.
+    const Half half = halfOf(element);
+    main_.add("atomicAnd({}, ~(0xffffu << {}));", half.word, half.shift);
+    main_.add("atomicOr({}, {}({}) << {});", half.word, narrowing(buffer.type.dtype, "Bits"), value,
+              half.shift);
+    return;
+  }
+  if (inWords(buffer))
+    stored = fmt::format("{}({})", packing("Pack", buffer.type), value);
+  else if (isNarrow(buffer.type.dtype))
     stored = fmt::format("{}({}({}))", storedType(buffer),
-                         helpers_.need("HalfBits", Type::scalar(DType::f32, buffer.type.lanes)), value);
+                         narrowing(buffer.type.dtype, "Bits", buffer.type.lanes), value);
   else if (survey_.floatBits.contains(&buffer))
     stored = fmt::format("floatBitsToUint({})", value);
   main_.add("{} = {};", place(element), stored);
@@ -201,6 +231,7 @@ std::string GlslPrinter::extent(const Op& op) {
   const std::string& name = names_.of(&buffer);
   std::string all =
       buffer.type.texel ? fmt::format("uint(textureSize({}))", name) : fmt::format("uint({}.length())", name);
+  if (inWords(buffer) && buffer.type.lanes == 1) all = fmt::format("({} * 2u)", all);
   int64_t row = 1;
   for (int other = 1; other < buffer.type.rank(); ++other) row *= buffer.type.shape[other];
   return row == 1 ? all : fmt::format("{} / {}u", all, row);

@@ -26,6 +26,7 @@ struct GlslSurvey {
   bool texels = false, unrolls = false, halves = false, nativeAdds = false;
   bool subgroupBasic = false, subgroupArithmetic = false, subgroupShuffle = false, subgroupBallot = false;
   bool matrices = false;
+  bool storesHalves = false;  ///< storage has elements of 16 bits
 
   GlslSurvey(const Item& kernel, const Target& target);
 
@@ -92,7 +93,13 @@ class GlslPrinter {
   void keepOld(const Op& op, const std::string& call, bool bits);
   std::string load(const Op& op);
   std::string read(const Operand& element);
-  std::string packing(const std::string& kind, int lanes);
+  std::string packing(const std::string& kind, const Type& element);
+  std::string narrowing(DType dtype, const char* gives, int lanes = 1);
+  struct Half {
+    std::string word, shift;
+  };
+  Half halfOf(const Operand& element);
+  bool inWords(const Value& buffer) const;
   std::string extent(const Op& op);
   std::string exact(const Op& op);
   std::string place(const Operand& element);
@@ -109,6 +116,7 @@ class GlslPrinter {
 
   // glsl_coopmat.cpp
   std::string roundHalf(const Op& op);
+  std::string roundBf16(const Op& op);
   std::string matrixPlace(const Operand& element);
   void matrixLoad(const Op& op);
   void matrixStore(const Op& op);

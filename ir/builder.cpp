@@ -96,7 +96,7 @@ Value* Builder::op(Opcode code, const std::vector<Value*>& operands, AttrList at
 }
 
 Value* Builder::constant(double value, Type type) {
-  Operand literal = isFloat(type.dtype) ? Operand::literal(static_cast<double>(static_cast<float>(value)))
+  Operand literal = isFloat(type.dtype) ? Operand::literal(roundedTo(type.dtype, value))
                                         : Operand::literal(static_cast<int64_t>(value));
   return create(Opcode::constant, {literal}, {}, {type})->result();
 }

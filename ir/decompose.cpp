@@ -84,8 +84,15 @@ Expand expansionOf(Opcode code) {
 std::vector<Value*> decompose(const Op& op, const std::vector<Value*>& operands, Builder& builder) {
   Expand expand = expansionOf(op.code);
   assert(expand && "decompose: not a composite op");
-  std::vector<Value*> results;
-  for (const TensorExpr& result : expand({op, operands, builder})) results.push_back(result.value);
+  // Narrow reals are widened first and only results are rounded: the steps between are f32, as in a kernel.
+  const bool moves = op.info().fusion == table::Fusion::view;
+  std::vector<Value*> wide = operands, results;
+  for (Value*& value : wide)
+    if (!moves && isNarrow(value->type.dtype)) value = builder.cast(value, computeType(value->type.dtype));
+  for (const TensorExpr& result : expand({op, wide, builder})) {
+    const DType dtype = op.result(static_cast<int>(results.size()))->type.dtype;
+    results.push_back(isNarrow(dtype) ? builder.cast(result.value, dtype) : result.value);
+  }
   return results;
 }
 

@@ -35,8 +35,9 @@ bool hasValidExtents(const Shape& shape) {
 
 bool represents(const Operand& literal, DType dtype) {
   if (isFloat(dtype)) return true;
-  int64_t least = dtype == DType::i32 ? INT32_MIN : 0;
-  int64_t most = dtype == DType::i32 ? INT32_MAX : dtype == DType::u32 ? UINT32_MAX : 1;
+  const DTypeFamily family = info(dtype).family;
+  int64_t least = family == DTypeFamily::sint ? INT32_MIN : 0;
+  int64_t most = family == DTypeFamily::sint ? INT32_MAX : family == DTypeFamily::uint ? UINT32_MAX : 1;
   return literal.isInteger && literal.integer >= least && literal.integer <= most;
 }
 

@@ -82,7 +82,8 @@ bool admits(table::TypeClass wanted, DType dtype) {
   case table::TypeClass::any: return true;
   case table::TypeClass::num: return dtype != DType::i1;
   case table::TypeClass::flt: return isFloat(dtype);
-  case table::TypeClass::integer: return dtype == DType::i32 || dtype == DType::u32;
+  case table::TypeClass::integer:
+    return info(dtype).family == DTypeFamily::sint || info(dtype).family == DTypeFamily::uint;
   case table::TypeClass::boolean: return dtype == DType::i1;
   }
   return false;

@@ -105,12 +105,6 @@ Token ParseCore::peekSecond() {
   return second;
 }
 
-static std::optional<DType> dtypeNamed(std::string_view text) {
-  for (DType dtype : {DType::f32, DType::f16, DType::i32, DType::i1, DType::u32})
-    if (text == name(dtype)) return dtype;
-  return std::nullopt;
-}
-
 /// `f32`, `bool`, `vec4<f32>`; lanes and dtype of a kernel scalar.
 static std::optional<Type> scalarNamed(std::string_view text) {
   int lanes = 1;

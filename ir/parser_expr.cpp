@@ -378,10 +378,7 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
     if (!typed && each.kind == Operand::Kind::value) typed = each.value;
   if (!typed) return failAt(loc, fmt::format("{} takes a value; a literal has the type of its place", word));
   if (lanes) return emit(Opcode::k_vec, args, loc, Type::scalar(typed->type.dtype, lanes));
-  const DType to = word == "f32"   ? DType::f32
-                   : word == "i32" ? DType::i32
-                   : word == "u32" ? DType::u32
-                                   : DType::i1;
+  const DType to = dtypeNamed(word).value_or(DType::i1);  // the word bool
   return emit(Opcode::k_cast, args, loc, Type::scalar(to, typed->type.lanes));
 }
 

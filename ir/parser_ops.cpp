@@ -417,8 +417,11 @@ Result<std::unique_ptr<Op>> Parser::op() {
   TG_CHECK(location(op->loc));
   if (op->code == Opcode::constant && !op->operands.empty() && !op->results.empty() &&
       isFloat(op->result()->type.dtype)) {
-    auto toReal = [](Operand& literal) {
-      if (literal.isLiteral() && literal.isInteger) literal = Operand::literal(literal.number());
+    const DType dtype = op->result()->type.dtype;
+    auto toReal = [dtype](Operand& literal) {
+      if (!literal.isLiteral()) return;
+      if (isNarrow(dtype)) literal = Operand::literal(roundedTo(dtype, literal.number()));
+      if (literal.isInteger) literal = Operand::literal(literal.number());
     };
     toReal(op->operands[0]);
     for (Operand& item : op->operands[0].items) toReal(item);

@@ -5,7 +5,7 @@
 
 namespace tg {
 
-double TensorExpr::lowest() const { return dtype() == DType::f16 ? -65504.0 : -3.4028234663852886e38; }
+double TensorExpr::lowest() const { return -info(dtype()).largest; }
 
 std::vector<int64_t> allAxes(int rank) {
   std::vector<int64_t> axes(rank);

@@ -5,13 +5,6 @@
 
 namespace tg {
 
-std::string_view name(DType dtype) {
-  constexpr std::string_view names[] = {"f32", "f16", "i32", "i1", "u32"};
-  return names[static_cast<int>(dtype)];
-}
-
-int64_t byteSize(DType dtype) { return dtype == DType::f16 ? 2 : 4; }
-
 std::string_view name(BufMode mode) {
   constexpr std::string_view names[] = {"in", "out", "inout", "accum", "shared", "local", "tape"};
   return names[static_cast<int>(mode)];

@@ -9,15 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "ir/dtype.h"
+
 namespace tg {
-
-/// Element types. `i1` is a 4-byte 0/1 in buffers; kernels spell the scalar `bool`.
-enum class DType : uint8_t { f32, f16, i32, i1, u32 };
-
-std::string_view name(DType dtype);
-/// Bytes one element takes in a buffer.
-int64_t byteSize(DType dtype);
-inline bool isFloat(DType dtype) { return dtype == DType::f32 || dtype == DType::f16; }
 
 constexpr int kMaxRank = 8;
 

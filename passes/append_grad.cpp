@@ -145,7 +145,8 @@ class Accumulation {
     for (size_t i = 0; i < params.size(); ++i) {
       declare(*params[i]);
       builder_.setLoc(derivedLoc("grad", params[i]->loc));
-      Value* share = builder_.binary(Opcode::mul, gradients[i], reciprocal());
+      const Type type = sumType(*params[i]);
+      Value* share = builder_.binary(Opcode::mul, builder_.cast(gradients[i], type.dtype), reciprocal());
       Value* sum = read(builder_, *params[i]);
       builder_.setHint(stateOf(*params[i]) + "_next");
       next.push_back(builder_.binary(Opcode::add, sum, share));
@@ -167,12 +168,17 @@ class Accumulation {
 
   static Value* read(Builder& builder, const Item& param) {
     builder.setHint("g_" + param.name);
-    return builder.create(Opcode::state, {Operand::symbol(stateOf(param))}, {}, {param.type})->result();
+    return builder.create(Opcode::state, {Operand::symbol(stateOf(param))}, {}, {sumType(param)})->result();
+  }
+
+  /// Sums of f16 and bf16 are f32, so that small shares are not lost.
+  static Type sumType(const Item& param) {
+    return Type::tensor(computeType(param.type.dtype), param.type.shape);
   }
 
   void declare(const Item& param) {
     Item* state = module_.addStorage(ItemKind::state, stateOf(param));
-    state->type = param.type;
+    state->type = sumType(param);
     state->loc = derivedLoc("grad", param.loc);
   }
 
@@ -193,8 +199,9 @@ class Accumulation {
       builder.setLoc(derivedLoc("grad", param->loc));
       Value* sum = read(builder, *param);
       builder.setHint("zero");
-      Value* zero = builder.constant(0, param->type);
-      builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(sum)});
+      Value* zero = builder.constant(0, sumType(*param));
+      Value* gradient = builder.cast(sum, param->type.dtype);
+      builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(gradient)});
       builder.create(Opcode::update, {Operand::symbol(stateOf(*param)), Operand::of(zero)});
     }
     builder.setLoc(apply.loc);

@@ -32,10 +32,11 @@ bool isSplat(const Value* value, double number) {
 }
 
 void becomeConstant(Op& op, double value) {
-  bool real = isFloat(op.result()->type.dtype);
+  const DType dtype = op.result()->type.dtype;
+  bool real = isFloat(dtype);
   op.code = Opcode::constant;
   op.attrs.clear();
-  op.operands = {real ? Operand::literal(static_cast<double>(static_cast<float>(value)))
+  op.operands = {real ? Operand::literal(roundedTo(dtype, value))
                       : Operand::literal(static_cast<int64_t>(value))};
 }
 
@@ -64,6 +65,23 @@ bool foldConstants(Op& op) {
   auto number = [&](int i) { return literals[i] ? literals[i]->number() : 0; };
   becomeConstant(op, evalScalar(scalar, number(0), number(1), number(2)));
   return true;
+}
+
+/// Turns a cast of a constant between memory's type and the one kernels compute with into a constant.
+bool foldNarrowCast(Op& op) {
+  if (op.code != Opcode::cast || !splat(op.in(0))) return false;
+  const DType from = op.in(0)->type.dtype, to = op.result()->type.dtype;
+  if (!isFloat(from) || !isFloat(to) || !(isNarrow(from) || isNarrow(to))) return false;
+  becomeConstant(op, splat(op.in(0))->number());
+  return true;
+}
+
+/// The narrow value that a cast only widened before another gives its type back.
+Value* foldWidened(const Op& op) {
+  const Op* inner = op.code == Opcode::cast ? op.in(0)->def : nullptr;
+  if (!inner || inner->code != Opcode::cast || !isNarrow(op.result()->type.dtype)) return nullptr;
+  const bool exact = inner->result()->type.dtype == computeType(op.result()->type.dtype);
+  return exact && inner->in(0)->type == op.result()->type ? inner->in(0) : nullptr;
 }
 
 /// Turns a rearrangement, an average or an extremum of equal elements into a constant; a sum only of
@@ -176,7 +194,8 @@ Result<void> run_canonicalize(Module& module, const NoOptions&, const PassContex
     replaceOps(*func, [](Op& op) -> Value* {
       if (op.results.size() != 1 || op.operands.empty() || op.operands[0].kind != Operand::Kind::value)
         return nullptr;
-      if (foldConstants(op) || foldSplat(op)) return nullptr;
+      if (foldConstants(op) || foldNarrowCast(op) || foldSplat(op)) return nullptr;
+      if (Value* other = foldWidened(op)) return other;
       if (Value* other = foldIdentity(op)) return other;
       reductionToReshape(op);
       return foldView(op);

@@ -34,20 +34,6 @@ static Result<Target> resolveTarget(const std::string& option) {
   return targetFromJson(text, option);
 }
 
-/// f16 tensors are part of the language, but no kernel holds them yet.
-static Result<void> refuseHalves(const Item& func) {
-  auto check = [](const Value& value) -> Result<void> {
-    if (value.type.dtype != DType::f16) return {};
-    return failAt(value.loc,
-                  fmt::format("fuse [fuse.c1]: %{} is {}; kernels compute in f32, cast it with tg.cast",
-                              value.name, value.type.str()));
-  };
-  for (const auto& arg : func.body.args) TG_CHECK(check(*arg));
-  for (Op* op : func.body.ops)
-    for (const auto& result : op->results) TG_CHECK(check(*result));
-  return {};
-}
-
 static void dropUnkept(Item& func, const FuseOptions& options) {
   func.body.ops.eraseIf([&](const Op* op) {
     if (op->code == Opcode::param_grad) return !options.keepGrads;
@@ -62,10 +48,10 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
   for (Item* func : module.all(ItemKind::func)) {
     for (Op* op : func->body.ops)
       if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");
-    TG_CHECK(refuseHalves(*func));
     dropUnkept(*func, options);
     // Composites that are nothing but views and joins of them live inside regions, as index arithmetic.
     expandOps(module, *func, [](const Op& op) { return op.info().fusion == table::Fusion::view; });
+    fuse::computeInF32(module, *func);
   }
   if (options.deterministic) fuse::makeSumsExact(module, target, context);
   TG_CHECK(run_canonicalize(module, {}, context));

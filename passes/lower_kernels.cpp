@@ -217,9 +217,11 @@ void FunctionLowering::command(Opcode code, OperandList operands, AttrList attrs
 std::vector<bool> FunctionLowering::mayTexel(const Op& fused) const {
   std::vector<bool> may(fused.operands.size(), target_.reads == "texel");
   if (target_.reads != "texel") return may;
-  for (int binding = 0; binding < fused.numOperands(); ++binding)
+  for (int binding = 0; binding < fused.numOperands(); ++binding) {
+    if (isNarrow(fused.operands[binding].value->type.dtype)) may[binding] = false;
     for (const ResultSlot& slot : resultSlots(fused))
       if (ByteOwners::overlap(bindingRange(fused, binding), slotRange(fused, slot))) may[binding] = false;
+  }
   return may;
 }
 

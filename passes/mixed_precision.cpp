@@ -135,8 +135,8 @@ class LossScaling {
       if (op->code != Opcode::param_grad) continue;
       insertion.builder().setBefore(op);
       Value* grad = op->in(1);
-      TensorExpr divided =
-          insertion.named(op->operands[0].text + "_grad", TensorExpr{&insertion.builder(), grad} * inverse);
+      TensorExpr wide = TensorExpr{&insertion.builder(), grad}.cast(DType::f32) * inverse;
+      TensorExpr divided = insertion.named(op->operands[0].text + "_grad", wide.cast(grad->type.dtype));
       for (Op* later = op; later; later = later->next())
         forEachUse(*later, [&](Value*& value) {
           if (value == grad) value = divided.value;

@@ -13,12 +13,11 @@ namespace {
 
 Result<BindingKind> texelKind(const Loc& loc, DType dtype, int lanes) {
   bool wide = lanes == 4;
-  if (lanes == 1 || wide) switch (dtype) {
-    case DType::f32: return wide ? BindingKind::texelF32x4 : BindingKind::texelF32;
-    case DType::i32: return wide ? BindingKind::texelI32x4 : BindingKind::texelI32;
-    case DType::i1:
-    case DType::u32: return wide ? BindingKind::texelU32x4 : BindingKind::texelU32;
-    case DType::f16: break;
+  if ((lanes == 1 || wide) && !isNarrow(dtype)) switch (info(dtype).family) {
+    case DTypeFamily::real: return wide ? BindingKind::texelF32x4 : BindingKind::texelF32;
+    case DTypeFamily::sint: return wide ? BindingKind::texelI32x4 : BindingKind::texelI32;
+    case DTypeFamily::flag:
+    case DTypeFamily::uint: return wide ? BindingKind::texelU32x4 : BindingKind::texelU32;
     }
   return failAt(loc, fmt::format("no texel view holds {} of {}", lanes, name(dtype)));
 }
@@ -26,12 +25,11 @@ Result<BindingKind> texelKind(const Loc& loc, DType dtype, int lanes) {
 /// A mode of a stripped kernel: `in`, `out`, `inout`, `texel(f32)`, `texel(f32x4)`, ….
 Result<BindingKind> kindOfMode(const Item& binary, const Attr& mode) {
   if (mode.text == "in" || mode.text == "out" || mode.text == "inout") return BindingKind::storage;
-  constexpr std::pair<std::string_view, DType> texels[] = {
-      {"f32", DType::f32}, {"i32", DType::i32}, {"u32", DType::u32}};
-  for (const auto& [word, dtype] : texels) {
-    if (mode.text != "texel" || mode.list.size() != 1) continue;
-    if (mode.list[0].text == word) return texelKind(binary.loc, dtype, 1);
-    if (mode.list[0].text == fmt::format("{}x4", word)) return texelKind(binary.loc, dtype, 4);
+  if (mode.text == "texel" && mode.list.size() == 1) {
+    std::string_view word = mode.list[0].text;
+    const bool wide = word.ends_with("x4");
+    if (wide) word.remove_suffix(2);
+    if (auto dtype = dtypeNamed(word)) return texelKind(binary.loc, *dtype, wide ? 4 : 1);
   }
   return failAt(binary.loc, fmt::format("binary @{}: unknown mode {}", binary.name, mode.str()));
 }

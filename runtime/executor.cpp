@@ -102,7 +102,7 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
 Result<Executor::Segments> Executor::makeSegments(const Item& item, int64_t from,
                                                   const Target& target) const {
   // A module without transient values still names its buffers; Vulkan has no empty ones.
-  const int64_t end = std::max<int64_t>(item.bytes, from + 16);
+  const int64_t end = std::max<int64_t>((item.bytes + 15) / 16 * 16, from + 16);
   const bool mapped = item.name == "io" && end <= kMappedIoBytes;
   Segments segments;
   for (int64_t base = from; base < end; base = segments.back().end()) {

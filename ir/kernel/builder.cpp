@@ -18,8 +18,8 @@ void KernelBuilder::hint(std::string_view text) { hint_ = text; }
 
 KV KernelBuilder::literal(DType dtype, double value) {
   KV out;
-  out.type = Type::scalar(dtype);
-  out.number = isFloat(dtype) ? static_cast<double>(static_cast<float>(value)) : value;
+  out.type = Type::scalar(computeType(dtype));
+  out.number = roundedTo(dtype, value);
   return out;
 }
 
@@ -142,6 +142,7 @@ static bool fold(Opcode code, std::span<const KV> in, DType dtype, KV& out) {
 }
 
 KV KernelBuilder::op(Opcode code, std::span<const KV> operands, DType dtype) {
+  dtype = computeType(dtype);
   KV folded;
   if (fold(code, operands, dtype, folded)) return folded;
   int lanes = 1, level = 0;
@@ -168,12 +169,14 @@ KV KernelBuilder::select(const KV& cond, const KV& a, const KV& b) {
 }
 
 KV KernelBuilder::cast(const KV& x, DType dtype) {
-  if (x.type.dtype == dtype) return x;
-  if (x.isLiteral())
+  if (x.isLiteral() && x.type.dtype != dtype)
     return literal(dtype, dtype == DType::i1 ? x.number != 0
                           : isFloat(dtype)   ? x.number
                                              : std::trunc(x.number));
-  return op(Opcode::k_cast, {x}, dtype);
+  const DType to = computeType(dtype);
+  const KV wide = x.type.dtype == to ? x : op(Opcode::k_cast, {x}, to);
+  if (!isNarrow(dtype)) return wide;
+  return op(dtype == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16, {wide}, to);
 }
 
 KV KernelBuilder::bitcast(const KV& x, DType dtype) {

@@ -60,6 +60,7 @@ class KernelBuilder {
   KV mul(const KV& a, const KV& b) { return op(Opcode::k_mul, {a, b}, a.type.dtype); }
   KV fma(const KV& a, const KV& b, const KV& c) { return op(Opcode::k_fma, {a, b, c}, DType::f32); }
   KV select(const KV& cond, const KV& a, const KV& b);
+  /// x as the nearest value of the type; of a narrow real as the type that kernels compute with.
   KV cast(const KV& x, DType dtype);
   KV bitcast(const KV& x, DType dtype);
   /// x, through which no gradient flows.

@@ -24,7 +24,7 @@ constexpr int64_t kMostTrips = 1 << 16;
 // An f32 touches two of an exact sum's words and a carry.
 constexpr double kExactBytes = 12;
 
-bool isFloat(const Type& type) { return type.dtype == DType::f32 || type.dtype == DType::f16; }
+bool isFloat(const Type& type) { return tg::isFloat(type.dtype); }
 
 /// Operations of one op per lane of its result.
 double flopsOf(Opcode code) {

@@ -277,6 +277,7 @@ Result<std::vector<Type>> inferKernelOp(const Op& op) {
   case k_expm1:
   case k_fma:
   case k_round_f16:
+  case k_round_bf16:
   case k_neg:
   case k_abs:
   case k_sign:

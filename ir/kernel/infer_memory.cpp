@@ -69,7 +69,7 @@ Result<Types> atomicAt(const Op& op, int value) {
   auto* modes = op.code == Opcode::k_atomic_add ? mayAdd : mayExchange;
   TG_TRY(Type wanted, element(op, op.numOperands() - 1, modes, "c4"));
   const Type& buffer = op.operands.back().value->type;
-  if (buffer.lanes != 1 || buffer.dtype == DType::f16)
+  if (buffer.lanes != 1 || isNarrow(buffer.dtype))
     return violation(op, "c3", fmt::format("an element of {} is not one 32-bit scalar", buffer.str()));
   TG_CHECK(storing(op, modes, value));
   return op.results.empty() ? Types{} : Types{wanted};
@@ -119,7 +119,7 @@ Result<Types> compareExchange(const Op& op) {
 Result<Types> accumulate(const Op& op) {
   TG_CHECK(storing(op, mayAccumulate));
   const Type& buffer = op.operands.back().value->type;
-  if (buffer.dtype == DType::f16)
+  if (isNarrow(buffer.dtype))
     return violation(op, "c3", fmt::format("{} would lose what is added; sums are f32", buffer.str()));
   return Types{};
 }

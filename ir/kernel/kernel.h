@@ -44,10 +44,9 @@ Type literalType(const Op& op);
 /// The type of an operand that is a value or a literal of `op`.
 Type operandType(const Op& op, const Operand& operand);
 
-/// The type of one element of a buffer as kernels compute with it: f16 is storage only, its loads give f32.
-inline Type elementType(const Type& buffer) {
-  return Type::scalar(buffer.dtype == DType::f16 ? DType::f32 : buffer.dtype, buffer.lanes);
-}
+/// The type of one element of a buffer as kernels compute with it: 16-bit reals are storage only, their loads
+/// give f32.
+inline Type elementType(const Type& buffer) { return Type::scalar(computeType(buffer.dtype), buffer.lanes); }
 
 /// Whether an op makes or takes matrices that a subgroup holds.
 inline bool isCoopmatOp(Opcode code) {

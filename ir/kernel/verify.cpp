@@ -96,7 +96,7 @@ Result<void> KernelVerifier::runFunc() {
 
 void KernelVerifier::arguments() {
   auto check = [&](const std::string& name, const Type& type) {
-    if (type.dtype == DType::f16)
+    if (isNarrow(type.dtype))
       kernelError("type", fmt::format("{} is {}; kernels compute in f32", name, type.str()));
   };
   for (const auto& arg : kernel_.body.args) {
@@ -173,9 +173,10 @@ void KernelVerifier::parameter(const Value& value) {
     complain(fmt::format("is `{}`, which only tgk.{} makes", name(type.mode), name(type.mode)));
   if (type.texel && type.mode != BufMode::in) complain("is read through texels, so its mode is `in`");
   if (type.dtype == DType::i1) complain("holds bool; a buffer holds 0 and 1 as u32");
-  if (type.dtype == DType::f16 && type.mode == BufMode::accum)
-    complain("adds up in f16, which would lose what is added; sums are f32");
-  if (type.dtype == DType::f16 && type.texel) complain("is f16, which texels do not hold");
+  if (isNarrow(type.dtype) && type.mode == BufMode::accum)
+    complain(fmt::format("adds up in {}, which would lose what is added; sums are f32", name(type.dtype)));
+  if (isNarrow(type.dtype) && type.texel)
+    complain(fmt::format("is {}, which texels do not hold", name(type.dtype)));
   for (int axis = 0; axis < type.rank(); ++axis)
     if (type.shape[axis] != Shape::kDynamic && type.shape[axis] < 1)
       complain(fmt::format("has extent {} on axis {}", type.shape[axis], axis));
@@ -287,16 +288,17 @@ bool KernelVerifier::results(const Op& op) {
 
 bool KernelVerifier::scalarType(const Op& op, const Type& type) {
   bool memory = type.isBuffer();
-  // Two halves share a word of shared memory, so that no device needs 16-bit types for them.
-  if (memory && type.mode == BufMode::shared && type.dtype == DType::f16) {
+  // Two 16-bit reals share a word of shared memory, so that no device needs 16-bit types for them.
+  if (memory && type.mode == BufMode::shared && isNarrow(type.dtype)) {
     if (type.lanes == 1)
       opError(op, "type",
-              fmt::format("{} does not exist in a kernel; shared f16 lies in vec2 or vec4", type.str()));
+              fmt::format("{} does not exist in a kernel; shared {} lies in vec2 or vec4", type.str(),
+                          name(type.dtype)));
     sharedBytes_ += type.bytes();
     return type.lanes != 1;
   }
   if (type.isCoopmat()) return true;
-  if (type.dtype == DType::f16 || (memory && (type.dtype == DType::i1 || type.texel))) {
+  if (isNarrow(type.dtype) || (memory && (type.dtype == DType::i1 || type.texel))) {
     opError(op, "type", fmt::format("{} does not exist in a kernel", type.str()));
     return false;
   }

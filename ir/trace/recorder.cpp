@@ -167,7 +167,7 @@ Result<Value*> Recorder::valueOf(const Tensor& tensor, std::string_view user, co
 
 /// A number as a literal of an element type.
 static Result<Operand> literalOf(double number, DType dtype, std::string_view user, const Loc& loc) {
-  if (isFloat(dtype)) return Operand::literal(static_cast<double>(static_cast<float>(number)));
+  if (isFloat(dtype)) return Operand::literal(roundedTo(dtype, number));
   if (number != std::floor(number) || std::fabs(number) > 0x1p53)
     return failAt(loc, fmt::format("{}: {} is no {}", user, formatReal(number), tg::name(dtype)));
   return Operand::literal(static_cast<int64_t>(number));

@@ -15,6 +15,11 @@
 
 namespace tg::fuse {
 
+/// Puts casts around the ops on f16 and bf16, which kernels compute in f32.
+void computeInF32(Module& module, Item& func);
+/// Whether an op is a cast from memory's type to the one kernels compute with, which changes no value.
+bool isWidening(const Op& op);
+
 /// Rewrites that make regions possible: a reduced cross entropy into rows and a mean, row composites
 /// to the last axis, long reductions into two stages, joins of more tensors than a kernel may bind into
 /// joins of joins, large scatters with blocks to skip, an attention's gradient into its two kernels and

@@ -427,7 +427,7 @@ void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forc
 }
 
 bool isInline(const Op& op) {
-  return op.info().has(table::view) || op.code == Opcode::stop_gradient || isOfPlaces(op);
+  return op.info().has(table::view) || op.code == Opcode::stop_gradient || isOfPlaces(op) || isWidening(op);
 }
 
 bool isInlineBelowReshapes(Value& value) {

@@ -209,17 +209,22 @@ bool Former::fits(int region, const Op& op) {
   int64_t storage = static_cast<int64_t>(outputs);
   if (target_.reads == "texel")  // what spans more texels than a view may is read as storage
     storage += std::count_if(inputs.begin(), inputs.end(), [&](const Value* value) {
-      return value->type.elements() > target_.texelElements;
+      return isNarrow(value->type.dtype) || value->type.elements() > target_.texelElements;
     });
   else
     storage += static_cast<int64_t>(inputs.size()) + 2;
   return storage <= target_.bindings && inputs.size() + outputs <= kMost;
 }
 
-/// Whether `value`, as `op` reads it, keeps its element order: only reshapes lie between.
+/// Whether `value`, as `op` reads it, keeps its element order: only reshapes and casts from memory's type lie
+/// between.
 static bool keepsOrder(const Op& op, const Value* base) {
   bool found = false;
-  forEachUse(op, [&](Value* value) { found = found || (throughReshapes(value) == base); });
+  forEachUse(op, [&](Value* value) {
+    value = throughReshapes(value);
+    while (value != base && value->def && isWidening(*value->def)) value = throughReshapes(value->def->in(0));
+    found = found || value == base;
+  });
   return found;
 }
 

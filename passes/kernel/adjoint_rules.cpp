@@ -65,7 +65,8 @@ void AdjointSweep::distribute(const Op& op, const KV& narrow) {
     return;
   }
   case Opcode::k_cast:
-  case Opcode::k_round_f16: return add(op.operands[0], g);
+  case Opcode::k_round_f16:
+  case Opcode::k_round_bf16: return add(op.operands[0], g);
   case Opcode::k_vec:
     if (op.operands.size() == 1) return add(op.operands[0], sumOfLanes(builder_, g));
     for (size_t i = 0; i < op.operands.size(); ++i)

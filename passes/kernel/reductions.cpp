@@ -308,7 +308,7 @@ void recogniseReductions(Item& kernel) {
   std::vector<const Op*> buffers;
   walk(kernel.body, [&](Op& op) {
     if (op.code != Opcode::k_shared || op.result()->type.rank() != 1 || op.result()->type.lanes != 1) return;
-    if (op.result()->type.shape[0] == size && op.result()->type.dtype != DType::f16) buffers.push_back(&op);
+    if (op.result()->type.shape[0] == size && !isNarrow(op.result()->type.dtype)) buffers.push_back(&op);
   });
   bool any = false;
   for (const Op* buffer : buffers) {

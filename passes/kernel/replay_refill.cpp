@@ -16,7 +16,7 @@ void Replay::declareRefills(int64_t sharedBytes) {
   for (const auto& refill : facts_.refills()) {
     const Value& primal = *refill->buffer;
     bool local = primal.type.mode == BufMode::local;
-    bool fits = local || primal.type.dtype == DType::f16 || primal.type.bytes() <= sharedBytes;
+    bool fits = local || isNarrow(primal.type.dtype) || primal.type.bytes() <= sharedBytes;
     if (fits && !local) sharedBytes -= primal.type.bytes();
     FilledAgain& again = refills_[refill.get()];
     if (!fits)

@@ -186,8 +186,13 @@ void StepBuilder::collect() {
       value = builder_.create(Opcode::param, {Operand::symbol(name)}, {}, {param->type})->result();
       value = named(name, expr(value)).value;
     }
+    // Steps of f16 and bf16 are taken in f32, as their moments are.
+    const DType wide = computeType(param->type.dtype);
+    Value* start = builder_.setHint(name + "_f32").cast(value, wide);
+    grad = builder_.setHint("d_" + name + "_f32").cast(grad, wide);
+    builder_.setHint("");
     params_.push_back(
-        {param, value, expr(grad), options_.weightDecay > 0 && decays(*param, options_.noDecay)});
+        {param, start, expr(grad), options_.weightDecay > 0 && decays(*param, options_.noDecay)});
   }
 }
 
@@ -277,6 +282,10 @@ TensorExpr StepBuilder::learningRate() {
 }
 
 void StepBuilder::update(const std::string& symbol, Value* value) {
+  if (const DType dtype = module_.storage(symbol)->type.dtype; dtype != value->type.dtype) {
+    value = builder_.setHint(value->name + "_" + std::string(tg::name(dtype))).cast(value, dtype);
+    builder_.setHint("");
+  }
   if (finite_) {
     Value* kept = builder_.op(Opcode::select, {finite_, value, reads_.at(symbol)});
     value = named(symbol + "_kept", expr(kept)).value;

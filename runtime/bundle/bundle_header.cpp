@@ -15,17 +15,6 @@ std::string upper(std::string text) {
   return text;
 }
 
-std::string_view cType(DType dtype) {
-  switch (dtype) {
-  case DType::f32: return "float";
-  case DType::f16: return "uint16_t";
-  case DType::u32: return "uint32_t";
-  case DType::i32:
-  case DType::i1: return "int32_t";
-  }
-  return "";
-}
-
 struct StructMember {
   std::string name;
   Type type;
@@ -58,7 +47,7 @@ std::string sizes(const std::string& prefix, const std::vector<StructMember>& al
 std::string structure(const std::string& name, const std::vector<StructMember>& all) {
   std::string text = fmt::format("typedef struct {} {{\n", name);
   for (const StructMember& member : all)
-    text += fmt::format("  {} {}[{}]; /* {} */\n", cType(member.type.dtype), member.name,
+    text += fmt::format("  {} {}[{}]; /* {} */\n", info(member.type.dtype).c, member.name,
                         member.type.elements(), member.type.str());
   if (all.empty()) text += "  char none;\n";
   return text + fmt::format("}} {};\n\n", name);

@@ -10,8 +10,6 @@
 #include <cstring>
 #include <limits>
 
-#include "runtime/data/half.h"
-
 namespace tg {
 
 static_assert(std::endian::native == std::endian::little, "files and buffers hold little-endian words");
@@ -95,28 +93,30 @@ std::span<const int32_t> HostArray::i32() const {
 }
 
 /// NaN without its sign, which says nothing and would be printed.
-static double unsignedNan(float value) {
+static double unsignedNan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
 double HostArray::at(int64_t index) const {
-  switch (dtype) {
-  case DType::f32: return unsignedNan(loadElement<float>(bytes, index));
-  case DType::f16: return unsignedNan(halfToFloat(loadElement<uint16_t>(bytes, index)));
-  case DType::u32: return loadElement<uint32_t>(bytes, index);
-  case DType::i32:
-  case DType::i1: return loadElement<int32_t>(bytes, index);
+  switch (info(dtype).family) {
+  case DTypeFamily::real:
+    if (isNarrow(dtype)) return unsignedNan(narrowValue(dtype, loadElement<uint16_t>(bytes, index)));
+    return unsignedNan(loadElement<float>(bytes, index));
+  case DTypeFamily::uint: return loadElement<uint32_t>(bytes, index);
+  case DTypeFamily::sint:
+  case DTypeFamily::flag: return loadElement<int32_t>(bytes, index);
   }
   return 0;
 }
 
 void HostArray::set(int64_t index, double value) {
-  switch (dtype) {
-  case DType::f32: return storeElement(bytes, index, static_cast<float>(value));
-  case DType::f16: return storeElement(bytes, index, halfFromDouble(value));
-  case DType::u32: return storeElement(bytes, index, saturate<uint32_t>(value));
-  case DType::i32: return storeElement(bytes, index, saturate<int32_t>(value));
-  case DType::i1: return storeElement<int32_t>(bytes, index, value != 0);
+  switch (info(dtype).family) {
+  case DTypeFamily::real:
+    if (isNarrow(dtype)) return storeElement(bytes, index, narrowBits(dtype, value));
+    return storeElement(bytes, index, static_cast<float>(value));
+  case DTypeFamily::uint: return storeElement(bytes, index, saturate<uint32_t>(value));
+  case DTypeFamily::sint: return storeElement(bytes, index, saturate<int32_t>(value));
+  case DTypeFamily::flag: return storeElement<int32_t>(bytes, index, value != 0);
   }
 }
 

@@ -3,22 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
 
-#include "runtime/data/half.h"
-
 namespace tg {
 
 namespace {
-
-constexpr std::pair<FileType, std::string_view> kNames[] = {
-    {FileType::boolean, "i1"}, {FileType::i8, "i8"},   {FileType::u8, "u8"},     {FileType::i16, "i16"},
-    {FileType::u16, "u16"},    {FileType::i32, "i32"}, {FileType::u32, "u32"},   {FileType::i64, "i64"},
-    {FileType::u64, "u64"},    {FileType::f16, "f16"}, {FileType::bf16, "bf16"}, {FileType::f32, "f32"},
-    {FileType::f64, "f64"}};
 
 /// Converts each stored `From` by `convert` into a `To` of `array`.
 template <class From, class To, class Convert>
@@ -74,47 +67,10 @@ HostArray copyOf(DType dtype, const Shape& shape, std::span<const std::byte> raw
 
 }  // namespace
 
-std::string_view name(FileType type) {
-  for (const auto& [known, text] : kNames)
-    if (known == type) return text;
-  return "?";
-}
-
 std::optional<FileType> fileTypeNamed(std::string_view name) {
-  for (const auto& [known, text] : kNames)
-    if (text == name) return known;
+  for (const FileTypeInfo& row : kFileTypes)
+    if (row.name == name) return row.type;
   return std::nullopt;
-}
-
-DType hostType(FileType type) {
-  switch (type) {
-  case FileType::boolean: return DType::i1;
-  case FileType::u32: return DType::u32;
-  case FileType::f16:
-  case FileType::bf16:
-  case FileType::f32:
-  case FileType::f64: return DType::f32;
-  default: return DType::i32;
-  }
-}
-
-int64_t byteSize(FileType type) {
-  switch (type) {
-  case FileType::boolean:
-  case FileType::i8:
-  case FileType::u8: return 1;
-  case FileType::i16:
-  case FileType::u16:
-  case FileType::f16:
-  case FileType::bf16: return 2;
-  case FileType::i32:
-  case FileType::u32:
-  case FileType::f32: return 4;
-  case FileType::i64:
-  case FileType::u64:
-  case FileType::f64: return 8;
-  }
-  return 0;
 }
 
 Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw) {
@@ -132,24 +88,19 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
   case FileType::i32: return copyOf(DType::i32, shape, raw);
   case FileType::u32: return copyOf(DType::u32, shape, raw);
   case FileType::f32: return copyOf(DType::f32, shape, raw);
-  case FileType::f16: return toF32<uint16_t>(shape, raw, halfToFloat);
-  case FileType::bf16: return toF32<uint16_t>(shape, raw, bfloatToFloat);
+  case FileType::f16:
+    return toF32<uint16_t>(shape, raw,
+                           [](uint16_t bits) { return static_cast<float>(narrowValue(DType::f16, bits)); });
+  case FileType::bf16:
+    return toF32<uint16_t>(shape, raw,
+                           [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); });
   case FileType::f64:
     return toF32<double>(shape, raw, [](double value) { return static_cast<float>(value); });
   }
   return fail("unknown element type");
 }
 
-FileType fileTypeOf(DType dtype) {
-  switch (dtype) {
-  case DType::f32: return FileType::f32;
-  case DType::f16: return FileType::f16;
-  case DType::i32: return FileType::i32;
-  case DType::u32: return FileType::u32;
-  case DType::i1: return FileType::boolean;
-  }
-  return FileType::f32;
-}
+FileType fileTypeOf(DType dtype) { return *fileTypeNamed(name(dtype)); }
 
 std::vector<std::byte> toFileElements(const HostArray& array) {
   if (array.dtype != DType::i1) return array.bytes;

@@ -15,16 +15,38 @@
 namespace tg {
 
 /// Element types of array files, little-endian.
-enum class FileType : uint8_t { boolean, i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64 };
+enum class FileType : uint8_t {
+#define FILE_TYPE(id, ...) id,
+#include "runtime/data/file_types.def"
+#undef FILE_TYPE
+};
+
+struct FileTypeInfo {
+  FileType type;
+  std::string_view name;
+  int64_t bytes;
+  DType host;  ///< what `fromFileElements` gives
+  std::string_view safetensors, npy;
+};
+
+/// The rows of runtime/data/file_types.def, in the order of the enum.
+inline constexpr FileTypeInfo kFileTypes[] = {
+#define FILE_TYPE(id, name, bytes, host, safetensors, npy) \
+  {FileType::id, name, bytes, DType::host, safetensors, npy},
+#include "runtime/data/file_types.def"
+#undef FILE_TYPE
+};
+
+constexpr const FileTypeInfo& info(FileType type) { return kFileTypes[static_cast<int>(type)]; }
 
 /// `u8`; boolean is `i1`.
-std::string_view name(FileType type);
+constexpr std::string_view name(FileType type) { return info(type).name; }
 /// The type of that name.
 std::optional<FileType> fileTypeNamed(std::string_view name);
 /// The type `fromFileElements` gives.
-DType hostType(FileType type);
+constexpr DType hostType(FileType type) { return info(type).host; }
 /// Bytes of one element.
-int64_t byteSize(FileType type);
+constexpr int64_t byteSize(FileType type) { return info(type).bytes; }
 
 /// The array of dense row-major elements. f64, f16 and bf16 become f32 (f64 rounded); i64, u64 and
 /// the narrow integers become i32; boolean becomes i1. A 64-bit integer that does not fit is an

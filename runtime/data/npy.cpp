@@ -102,18 +102,13 @@ class HeaderParser {
   std::string_view text_;
 };
 
-constexpr std::pair<std::string_view, FileType> kDescriptors[] = {
-    {"f4", FileType::f32}, {"f8", FileType::f64}, {"f2", FileType::f16}, {"i4", FileType::i32},
-    {"i8", FileType::i64}, {"u4", FileType::u32}, {"u8", FileType::u64}, {"i2", FileType::i16},
-    {"u2", FileType::u16}, {"i1", FileType::i8},  {"u1", FileType::u8},  {"b1", FileType::boolean}};
-
 std::optional<FileType> fileTypeOf(std::string_view descr) {
   if (descr.size() != 3) return std::nullopt;
-  for (const auto& [spelling, type] : kDescriptors) {
-    if (descr.substr(1) != spelling) continue;
-    // Only single bytes have no byte order.
+  for (const FileTypeInfo& row : kFileTypes) {
+    if (descr.substr(1) != row.npy) continue;
+    // Only single bytes and void, which bf16 is to NumPy, have no byte order.
     const bool ordered = descr[0] == '<' || descr[0] == '=';
-    if (ordered || (descr[0] == '|' && byteSize(type) == 1)) return type;
+    if (ordered || (descr[0] == '|' && (row.bytes == 1 || row.npy[0] == 'V'))) return row.type;
   }
   return std::nullopt;
 }
@@ -163,9 +158,9 @@ Result<NpyLayout> parseNpyLayout(std::span<const std::byte> first, size_t size, 
                             where));
   const auto type = fileTypeOf(header->descr);
   if (!type)
-    return fail(
-        fmt::format("{}: expected one of the dtypes <f4 <f8 <f2 <i4 <i8 <i2 <u4 <u8 <u2 |i1 |u1 |b1, got {}",
-                    where, header->descr));
+    return fail(fmt::format(
+        "{}: expected one of the dtypes <f4 <f8 <f2 <i4 <i8 <i2 <u4 <u8 <u2 <V2 |i1 |u1 |b1, got {}", where,
+        header->descr));
   if (header->fortranOrder)
     return fail(fmt::format(
         "{}: expected an array in C order, got Fortran order (save numpy.ascontiguousarray(a))", where));
@@ -191,15 +186,12 @@ Result<HostArray> readNpy(const std::string& path) {
 
 std::vector<std::byte> formatNpy(const HostArray& array) {
   const FileType type = tg::fileTypeOf(array.dtype);
-  std::string_view spelling;
-  for (const auto& [text, candidate] : kDescriptors)
-    if (candidate == type) spelling = text;
   std::string dims;
   for (const int64_t dim : array.shape) dims += fmt::format("{}{}", dims.empty() ? "" : " ", dim) + ",";
   // A tuple of one keeps its comma; longer ones are written as NumPy writes them.
   if (array.shape.rank() > 1) dims.pop_back();
   std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   byteSize(type) == 1 ? '|' : '<', spelling, dims);
+                                   byteSize(type) == 1 ? '|' : '<', info(type).npy, dims);
   // The elements start at a multiple of 64 bytes.
   header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
   header += '\n';

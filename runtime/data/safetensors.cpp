@@ -22,11 +22,6 @@ using nlohmann::json;
 constexpr uint64_t kMaxHeader = 32u << 20;
 constexpr const char* kMetadata = "__metadata__";
 
-constexpr std::pair<std::string_view, FileType> kTypes[] = {
-    {"F32", FileType::f32}, {"F16", FileType::f16}, {"BF16", FileType::bf16},    {"F64", FileType::f64},
-    {"I32", FileType::i32}, {"I64", FileType::i64}, {"BOOL", FileType::boolean}, {"U32", FileType::u32},
-    {"I16", FileType::i16}, {"I8", FileType::i8},   {"U16", FileType::u16},      {"U8", FileType::u8}};
-
 struct Entry {
   std::string name;
   FileType type = FileType::f32;
@@ -70,13 +65,13 @@ Result<Entry> readEntry(const std::string& name, const json& fields, std::string
 
   Entry entry{name, FileType::f32, {}, (*offsets)[0].get<uint64_t>(), (*offsets)[1].get<uint64_t>()};
   const auto spelled = dtype->get<std::string>();
-  const auto* type =
-      std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& row) { return row.first == spelled; });
-  if (type == std::end(kTypes))
+  const auto* type = std::find_if(std::begin(kFileTypes), std::end(kFileTypes),
+                                  [&](auto& row) { return row.safetensors == spelled; });
+  if (type == std::end(kFileTypes))
     return fail(
         fmt::format("{}: tensor '{}': expected F32, F16, BF16, F64, I8 to I64, U8 to U32 or BOOL, got {}",
                     where, name, spelled));
-  entry.type = type->second;
+  entry.type = type->type;
   auto shape = checkedShape(dims->get<std::vector<int64_t>>());
   if (!shape) return bad(shape.error().message());
   entry.shape = *shape;
@@ -123,12 +118,6 @@ Result<std::string> quoted(const std::string& text) {
   }
 }
 
-std::string_view spelling(FileType type) {
-  for (const auto& [text, candidate] : kTypes)
-    if (candidate == type) return text;
-  return "";
-}
-
 Result<std::string> formatHeader(const Safetensors& content) {
   std::string header = "{";
   if (!content.metadata.empty()) {
@@ -152,7 +141,7 @@ Result<std::string> formatHeader(const Safetensors& content) {
     std::string dims;
     for (const int64_t dim : array.shape) dims += fmt::format("{}{}", dims.empty() ? "" : ",", dim);
     header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                          header.size() > 1 ? "," : "", key, spelling(type), dims, at, end);
+                          header.size() > 1 ? "," : "", key, info(type).safetensors, dims, at, end);
     at = end;
   }
   header += '}';
@@ -220,10 +209,11 @@ Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::stri
   TG_CHECK(checkLayout(entries, data.size(), where));
   for (Entry& entry : entries) {
     const auto raw = data.subspan(entry.begin, entry.end - entry.begin);
-    content.fileTypes.emplace_back(spelling(entry.type));
-    if (entry.type == FileType::f16 && halves == Halves::keep) {
+    content.fileTypes.push_back(entry.type);
+    const auto own = dtypeNamed(name(entry.type));
+    if (halves == Halves::keep && own && isNarrow(*own)) {
       content.tensors.emplace_back(std::move(entry.name),
-                                   HostArray{DType::f16, entry.shape, {raw.begin(), raw.end()}});
+                                   HostArray{*own, entry.shape, {raw.begin(), raw.end()}});
       continue;
     }
     auto array = fromFileElements(entry.type, entry.shape, raw);

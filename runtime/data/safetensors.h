@@ -14,6 +14,7 @@
 
 #include "ir/result.h"
 #include "runtime/data/array.h"
+#include "runtime/data/elements.h"
 
 namespace tg {
 
@@ -21,14 +22,14 @@ struct Safetensors {
   /// In the order of their bytes in the file.
   std::vector<std::pair<std::string, HostArray>> tensors;
   std::map<std::string, std::string> metadata;
-  /// What the file says of each tensor, as it spells it: "BF16". Reading fills it in, writing passes it over.
-  std::vector<std::string> fileTypes = {};
+  /// The type in the file of each tensor. Reading fills it in, writing passes it over.
+  std::vector<FileType> fileTypes = {};
 
   /// The tensor of that name, or null.
   const HostArray* find(std::string_view name) const;
 };
 
-/// Writes f32 as F32, f16 as F16, i32 as I32, u32 as U32 and i1 as BOOL. The file is replaced
+/// Writes f32 as F32, f16 as F16, bf16 as BF16, i32 as I32, u32 as U32 and i1 as BOOL. The file is replaced
 /// atomically: whoever reads it sees all of the old one or all of the new one. Names must be
 /// distinct UTF-8 other than `__metadata__`.
 Result<void> writeSafetensors(const std::string& path, const Safetensors& content);
@@ -37,7 +38,7 @@ Result<void> writeSafetensors(const std::string& path, const Safetensors& conten
 using ByteSink = std::function<Result<void>(std::span<const std::byte>)>;
 Result<void> formatSafetensors(const Safetensors& content, const ByteSink& sink);
 
-/// What F16 is read as: f32, which holds every value of it, or f16 as it stands.
+/// What F16 and BF16 are read as: f32, which holds every value of them, or as they stand.
 enum class Halves : uint8_t { widen, keep };
 
 /// Reads F32, F64, F16 and BF16 as f32, I32, I64 (if it fits), I16, I8, U16 and U8 as i32, U32 as

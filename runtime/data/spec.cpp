@@ -64,10 +64,8 @@ Result<Shape> takeShape(std::string_view& rest, bool open) {
 Result<Type> parseType(std::string_view text) {
   std::string_view rest = trimmed(text);
   TG_TRY(const Shape shape, takeShape(rest, false));
-  for (const DType dtype : {DType::f32, DType::f16, DType::i32, DType::i1, DType::u32})
-    if (rest == name(dtype)) return Type::tensor(dtype, shape);
-  return fail(
-      fmt::format("expected a type such as 64x784xf32, with f32, f16, i32, u32 or i1, got '{}'", text));
+  if (const auto dtype = dtypeNamed(rest)) return Type::tensor(*dtype, shape);
+  return fail(fmt::format("expected a type such as 64x784xf32, with {}, got '{}'", dtypeNames(), text));
 }
 
 /// `?x784xu8`: the element types of files.
@@ -194,14 +192,13 @@ Result<void> parseSource(std::string_view source, InputSpec& spec) {
 }
 
 bool holds(DType dtype, double value) {
-  switch (dtype) {
-  case DType::f32:
-  case DType::f16: return true;
-  case DType::i1: return value == 0 || value == 1;
-  case DType::i32:
+  switch (info(dtype).family) {
+  case DTypeFamily::real: return true;
+  case DTypeFamily::flag: return value == 0 || value == 1;
+  case DTypeFamily::sint:
     return value == std::trunc(value) && value >= std::numeric_limits<int32_t>::min() &&
            value <= std::numeric_limits<int32_t>::max();
-  case DType::u32:
+  case DTypeFamily::uint:
     return value == std::trunc(value) && value >= 0 && value <= std::numeric_limits<uint32_t>::max();
   }
   return false;
@@ -281,9 +278,9 @@ Result<Table> openTable(const InputSpec& spec) {
 
 Result<void> checkElements(const InputSpec& spec, const Table& table, const Type& expected) {
   const FileType given = table.fileType();
-  if (spec.divisor ? expected.dtype == DType::f32 : hostType(given) == expected.dtype) return {};
-  if (!spec.divisor && given == FileType::f16 && expected.dtype == DType::f16) return {};
-  const bool scales = !spec.divisor && expected.dtype == DType::f32;
+  const bool reals = isFloat(hostType(given)) && isFloat(expected.dtype);
+  if (spec.divisor ? isFloat(expected.dtype) : reals || hostType(given) == expected.dtype) return {};
+  const bool scales = !spec.divisor && isFloat(expected.dtype);
   return fail(fmt::format("{} holds {}{}, but {} is expected{}", table.path(), table.str(),
                           spec.divisor ? " divided into f32" : "", expected.str(),
                           scales ? "; a divisor makes f32 of integers: @FILE/255, or /1" : ""));
@@ -297,9 +294,8 @@ HostArray asElements(const InputSpec& spec, HostArray array, DType expected) {
     return out;
   }
   const auto divisor = static_cast<float>(*spec.divisor);
-  const std::span<float> quotients = out.f32();
-  for (size_t index = 0; index < quotients.size(); ++index)
-    quotients[index] = static_cast<float>(array.at(static_cast<int64_t>(index))) / divisor;
+  for (int64_t index = 0; index < array.elements(); ++index)
+    out.set(index, static_cast<float>(array.at(index)) / divisor);
   return out;
 }
 

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <span>
 
-#include "runtime/data/half.h"
 #include "runtime/interp/nd_array.h"
 
 namespace tg {
@@ -32,24 +31,26 @@ void storeBytes(T value, std::byte* to) {
 }
 
 inline double decodeElement(DType dtype, const std::byte* from) {
-  switch (dtype) {
-  case DType::f32: return static_cast<double>(loadBytes<float>(from));
-  case DType::f16: return static_cast<double>(halfToFloat(loadBytes<uint16_t>(from)));
-  case DType::i32: return loadBytes<int32_t>(from);
-  case DType::u32: return loadBytes<uint32_t>(from);
-  case DType::i1: return loadBytes<uint32_t>(from) != 0;
+  switch (info(dtype).family) {
+  case DTypeFamily::real:
+    if (isNarrow(dtype)) return narrowValue(dtype, loadBytes<uint16_t>(from));
+    return static_cast<double>(loadBytes<float>(from));
+  case DTypeFamily::sint: return loadBytes<int32_t>(from);
+  case DTypeFamily::uint: return loadBytes<uint32_t>(from);
+  case DTypeFamily::flag: return loadBytes<uint32_t>(from) != 0;
   }
   return 0;
 }
 
 /// Rounds as the type does.
 inline void encodeElement(DType dtype, double value, std::byte* to) {
-  switch (dtype) {
-  case DType::f32: return storeBytes(static_cast<float>(value), to);
-  case DType::f16: return storeBytes(halfFromDouble(value), to);
-  case DType::i32: return storeBytes(static_cast<int32_t>(roundTo(dtype, value)), to);
-  case DType::u32: return storeBytes(static_cast<uint32_t>(roundTo(dtype, value)), to);
-  case DType::i1: return storeBytes<uint32_t>(value != 0, to);
+  switch (info(dtype).family) {
+  case DTypeFamily::real:
+    if (isNarrow(dtype)) return storeBytes(narrowBits(dtype, value), to);
+    return storeBytes(static_cast<float>(value), to);
+  case DTypeFamily::sint: return storeBytes(static_cast<int32_t>(roundTo(dtype, value)), to);
+  case DTypeFamily::uint: return storeBytes(static_cast<uint32_t>(roundTo(dtype, value)), to);
+  case DTypeFamily::flag: return storeBytes<uint32_t>(value != 0, to);
   }
 }
 

@@ -10,7 +10,6 @@
 
 #include "ir/infer.h"
 #include "ir/scalar.h"
-#include "runtime/data/half.h"
 #include "runtime/interp/eval_ops.h"
 #include "runtime/interp/strided.h"
 
@@ -120,12 +119,14 @@ struct MatrixOperand {
 /// the f16 nearest to 2^11 of what remains, divided by 2^11.
 inline std::vector<double> halves(const std::vector<double>& from) {
   std::vector<double> out(from.size());
-  std::transform(from.begin(), from.end(), out.begin(), roundedToHalf);
+  std::transform(from.begin(), from.end(), out.begin(),
+                 [](double value) { return roundedTo(DType::f16, value); });
   return out;
 }
 inline std::vector<double> remainders(const std::vector<double>& from, const std::vector<double>& high) {
   std::vector<double> out(from.size());
-  for (size_t i = 0; i < from.size(); ++i) out[i] = roundedToHalf((from[i] - high[i]) * 0x1p11) * 0x1p-11;
+  for (size_t i = 0; i < from.size(); ++i)
+    out[i] = roundedTo(DType::f16, (from[i] - high[i]) * 0x1p11) * 0x1p-11;
   return out;
 }
 

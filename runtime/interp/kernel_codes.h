@@ -9,8 +9,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "runtime/data/half.h"
-
 namespace tg {
 
 /// A register or word of memory; the instruction says what it holds. bool is 0 or 1. Real is float where
@@ -60,10 +58,10 @@ inline uint32_t addSat(uint32_t x, uint32_t y) { return x > UINT32_MAX - y ? UIN
 inline uint32_t mulSat(uint32_t x, uint32_t y) {
   return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{x} * y, UINT32_MAX));
 }
-/// The nearest f16; where nothing is rounded, x.
-template <class Real>
-Real half(Real x) {
-  return std::is_same_v<Real, double> ? x : static_cast<Real>(roundedToHalf(double{x}));
+/// The nearest f16 or bf16; where nothing is rounded, x.
+template <DType narrow, class Real>
+Real rounded(Real x) {
+  return std::is_same_v<Real, double> ? x : static_cast<Real>(roundedTo(narrow, double{x}));
 }
 /// The bits of the f32 nearest to a register, and the register that holds an f32 of given bits.
 template <class Real>
@@ -113,7 +111,8 @@ LaneWord<Real> ofBits(uint32_t bits) {
   X(signI, i, lane_math::sign(x.i))                                         \
   X(signU, u, x.u != 0)                                                     \
   X(floorF, f, std::floor(x.f))                                             \
-  X(roundHalf, f, lane_math::half(x.f))                                     \
+  X(roundF16, f, lane_math::rounded<DType::f16>(x.f))                       \
+  X(roundBf16, f, lane_math::rounded<DType::bf16>(x.f))                     \
   X(sqrtF, f, std::sqrt(x.f))                                               \
   X(rsqrtF, f, static_cast<Real>(1 / std::sqrt(double{x.f})))               \
   X(expF, f, static_cast<Real>(std::exp(double{x.f})))                      \

@@ -116,12 +116,12 @@ void Flattener::load(const Op& op) { emit({Code::load, base(op.result()), access
 
 void Flattener::store(const Op& op) {
   uint32_t source = storedValue(op);
-  // Storage of f16 rounds by itself; shared memory holds whole registers.
+  // Storage of narrow reals rounds by itself; shared memory holds whole registers.
   const Type& buffer = op.operands[1].value->type;
-  if (buffer.dtype == DType::f16 && buffer.mode == BufMode::shared) {
+  if (isNarrow(buffer.dtype) && buffer.mode == BufMode::shared) {
     uint32_t rounded = allocate(buffer.lanes);
-    for (uint32_t lane = 0; lane < buffer.lanes; ++lane)
-      emit({Code::roundHalf, rounded + lane, source + lane});
+    const Code code = buffer.dtype == DType::f16 ? Code::roundF16 : Code::roundBf16;
+    for (uint32_t lane = 0; lane < buffer.lanes; ++lane) emit({code, rounded + lane, source + lane});
     source = rounded;
   }
   emit({Code::store, 0, access(op, op.operands[1]), source});

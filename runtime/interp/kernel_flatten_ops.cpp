@@ -92,7 +92,8 @@ void Flattener::op(const Op& op) {
   case k_abs: arithmetic(op, Code::absF, Code::absI, Code::move); break;
   case k_sign: arithmetic(op, Code::signF, Code::signI, Code::signU); break;
   case k_floor: lanes(op, Code::floorF); break;
-  case k_round_f16: lanes(op, Code::roundHalf); break;
+  case k_round_f16: lanes(op, Code::roundF16); break;
+  case k_round_bf16: lanes(op, Code::roundBf16); break;
   case k_sqrt: lanes(op, Code::sqrtF); break;
   case k_rsqrt: lanes(op, Code::rsqrtF); break;
   case k_exp: lanes(op, Code::expF); break;

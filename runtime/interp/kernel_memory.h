@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "runtime/data/half.h"
 #include "runtime/interp/kernel_interp.h"
 #include "runtime/interp/kernel_program.h"
 #include "runtime/interp/race_shadow.h"
@@ -177,10 +176,10 @@ class KernelMemory {
     Word out{};
     if (stride == sizeof(Word)) {
       std::memcpy(&out, from, sizeof(Word));
-    } else if (stride == 2) {  // f16
+    } else if (stride == 2) {  // a narrow real
       uint16_t bits;
       std::memcpy(&bits, from, 2);
-      out.f = halfToFloat(bits);
+      out.f = static_cast<Real>(narrowValue(program_.memories[access.memory].buffer->type.dtype, bits));
     } else {
       std::memcpy(&out.u, from, 4);
     }
@@ -190,7 +189,7 @@ class KernelMemory {
     int64_t stride = regions_[access.memory].stride;
     to += stride * part;
     if (stride == 2) {
-      uint16_t bits = halfFromDouble(double{value.f});
+      uint16_t bits = narrowBits(program_.memories[access.memory].buffer->type.dtype, double{value.f});
       std::memcpy(to, &bits, 2);
       return;
     }

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/data/half.h"
-
 namespace tg {
 
 /// The low 32 bits of an integral value of any size.
@@ -16,12 +14,11 @@ static uint32_t lowBits(double value) {
 }
 
 double roundTo(DType dtype, double value) {
-  switch (dtype) {
-  case DType::f32: return static_cast<double>(static_cast<float>(value));
-  case DType::f16: return static_cast<double>(halfToFloat(halfFromDouble(value)));
-  case DType::i32: return static_cast<double>(static_cast<int32_t>(lowBits(value)));
-  case DType::u32: return static_cast<double>(lowBits(value));
-  case DType::i1: return value != 0 ? 1 : 0;
+  switch (info(dtype).family) {
+  case DTypeFamily::real: return roundedTo(dtype, value);
+  case DTypeFamily::sint: return static_cast<double>(static_cast<int32_t>(lowBits(value)));
+  case DTypeFamily::uint: return static_cast<double>(lowBits(value));
+  case DTypeFamily::flag: return value != 0 ? 1 : 0;
   }
   return value;
 }

@@ -41,7 +41,7 @@ ToleranceClass toleranceClass(const OpInfo& op) {
   return op.fusion == table::Fusion::map ? ToleranceClass::map : ToleranceClass::row;
 }
 
-double epsilonOf(DType dtype) { return dtype == DType::f32 ? 0x1p-23 : dtype == DType::f16 ? 0x1p-10 : 0; }
+double epsilonOf(DType dtype) { return isFloat(dtype) ? std::ldexp(1.0, 1 - info(dtype).digits) : 0; }
 
 /// Ulps of an elementwise row: cast rounds once; one_minus_pow is a kernel expression good to 2; a normal
 /// value is a product of a root, whose device precision is 5, and of two polynomials good to 2 and 3, then
@@ -75,7 +75,7 @@ double opTolerance(const OpInfo& op, int64_t reductionLength, double magnitude, 
   }
   if (ulps == 0 || !isFloat(dtype)) return 0;
   // Devices may flush results below the smallest normal to zero.
-  const double flushed = dtype == DType::f32 ? 0x1p-126 : 0x1p-14;
+  const double flushed = std::ldexp(1.0, info(dtype).least);
   // Near 1 a device's logarithm is bounded in absolute terms: 2^-21 between 0.5 and 2, by Vulkan's table of
   // the precision of GLSL.std.450 instructions.
   const double atTwo = op.scalar == Scalar::log ? std::numbers::ln2 : op.scalar == Scalar::log2 ? 1 : -1;

@@ -13,13 +13,6 @@ namespace tg {
 
 namespace {
 
-/// Bytes of an element by the last digits of its type's name; BOOL has one.
-int64_t bytesOf(const std::string& dtype) {
-  if (dtype.ends_with("64")) return 8;
-  if (dtype.ends_with("32")) return 4;
-  return dtype.ends_with("16") ? 2 : 1;
-}
-
 /// The first element whose bits of the exponent are all set. A block is judged as a whole, which needs no
 /// branch for each element.
 template <class Bits>
@@ -51,11 +44,8 @@ std::string elementName(const std::string& name, const Shape& shape, int64_t pla
 }  // namespace
 
 int64_t firstNotFinite(const HostArray& array) {
-  switch (array.dtype) {
-  case DType::f32: return firstWithExponent<uint32_t>(array, 0x7f800000);
-  case DType::f16: return firstWithExponent<uint16_t>(array, 0x7c00);
-  default: return array.elements();
-  }
+  if (isNarrow(array.dtype)) return firstWithExponent(array, narrowBits(array.dtype, INFINITY));
+  return isFloat(array.dtype) ? firstWithExponent<uint32_t>(array, 0x7f800000) : array.elements();
 }
 
 std::string notFiniteIn(const NamedArrays& tensors, const std::set<std::string>& passedOver) {
@@ -97,8 +87,8 @@ Result<FileFacts> fileFacts(const std::string& path) {
   for (size_t i = 0; i < file.tensors.size(); ++i) {
     const auto& [name, array] = file.tensors[i];
     TensorFacts facts = tensorFacts(name, array);
-    facts.dtype = file.fileTypes[i];
-    facts.bytes = array.elements() * bytesOf(facts.dtype);
+    facts.dtype = info(file.fileTypes[i]).safetensors;
+    facts.bytes = array.elements() * byteSize(file.fileTypes[i]);
     out.tensors.push_back(std::move(facts));
   }
   return out;

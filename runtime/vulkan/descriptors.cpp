@@ -103,6 +103,11 @@ Result<VkBufferView> Descriptors::view(DeviceState& state, const Binding& bindin
   return raw;
 }
 
+/// The last of an odd number of 16-bit elements stands in a word of its own.
+static int64_t wholeWords(const Binding& binding) {
+  return std::min((bytesOf(binding) + 3) / 4 * 4, binding.buffer->bytes() - binding.offset);
+}
+
 Result<void> Descriptors::write(DeviceState& state, const Dispatch& dispatch, VkDescriptorSet set) {
   const auto& kinds = dispatch.pipeline->bindings();
   std::vector<VkDescriptorBufferInfo> buffers(kinds.size());
@@ -117,7 +122,7 @@ Result<void> Descriptors::write(DeviceState& state, const Dispatch& dispatch, Vk
     if (kinds[i] == BindingKind::storage) {
       one.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
       buffers[i] = {binding.buffer->allocation().buffer.get(), VkDeviceSize(binding.offset),
-                    VkDeviceSize(bytesOf(binding))};
+                    VkDeviceSize(wholeWords(binding))};
       one.pBufferInfo = &buffers[i];
     } else {
       one.descriptorType = VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER;

@@ -48,7 +48,7 @@ struct Recording::Impl {
   }
   void add(const Fill& fill) {
     vk().vkCmdFillBuffer(commands, fill.buffer->allocation().buffer.get(), VkDeviceSize(fill.offset),
-                         VkDeviceSize(fill.bytes), fill.value);
+                         VkDeviceSize((fill.bytes + 3) / 4 * 4), fill.value);
   }
   void add(const Copy& copy) {
     const VkBufferCopy region{VkDeviceSize(copy.sourceOffset), VkDeviceSize(copy.targetOffset),

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "ir/philox.h"
-#include "runtime/data/half.h"
 #include "runtime/data/init.h"
 #include "runtime/data/spec.h"
 #include "runtime/data/text_data.h"
@@ -44,24 +43,24 @@ TEST(Half, KnownValues) {
                                             {0x7bff, 65504},    {0x0001, 0x1p-24}, {0x0400, 0x1p-14},
                                             {0x3555, 0x555p-12}};
   for (const auto& [bits, value] : known) {
-    EXPECT_EQ(halfToFloat(bits), value);
-    EXPECT_EQ(halfFromDouble(value), bits);
+    EXPECT_EQ(narrowValue(DType::f16, bits), value);
+    EXPECT_EQ(narrowBits(DType::f16, value), bits);
   }
-  EXPECT_EQ(halfFromDouble(1 + 0x1p-11), 0x3c00) << "a tie goes to even";
-  EXPECT_EQ(halfFromDouble(1 + 0x3p-11), 0x3c02);
-  EXPECT_EQ(halfFromDouble(2 - 0x1p-12), 0x4000) << "rounding carries into the exponent";
-  EXPECT_EQ(halfFromDouble(0x1p-14 - 0x1p-26), 0x0400) << "and from the subnormals";
-  EXPECT_EQ(halfFromDouble(65519.9), 0x7bff);
-  EXPECT_EQ(halfFromDouble(65520), 0x7c00);
-  EXPECT_EQ(halfFromDouble(-INFINITY), 0xfc00);
-  EXPECT_TRUE(std::isnan(halfToFloat(halfFromDouble(NAN))));
-  EXPECT_EQ(bfloatToFloat(0x3fc0), 1.5f);
+  EXPECT_EQ(narrowBits(DType::f16, 1 + 0x1p-11), 0x3c00) << "a tie goes to even";
+  EXPECT_EQ(narrowBits(DType::f16, 1 + 0x3p-11), 0x3c02);
+  EXPECT_EQ(narrowBits(DType::f16, 2 - 0x1p-12), 0x4000) << "rounding carries into the exponent";
+  EXPECT_EQ(narrowBits(DType::f16, 0x1p-14 - 0x1p-26), 0x0400) << "and from the subnormals";
+  EXPECT_EQ(narrowBits(DType::f16, 65519.9), 0x7bff);
+  EXPECT_EQ(narrowBits(DType::f16, 65520), 0x7c00);
+  EXPECT_EQ(narrowBits(DType::f16, -INFINITY), 0xfc00);
+  EXPECT_TRUE(std::isnan(narrowValue(DType::f16, narrowBits(DType::f16, NAN))));
+  EXPECT_EQ(narrowValue(DType::bf16, 0x3fc0), 1.5f);
 }
 
 TEST(Half, EveryFiniteValueReturns) {
   for (int bits = 0; bits < 0x10000; ++bits)
     if ((bits & 0x7c00) != 0x7c00) {
-      ASSERT_EQ(halfFromDouble(halfToFloat(static_cast<uint16_t>(bits))), bits);
+      ASSERT_EQ(narrowBits(DType::f16, narrowValue(DType::f16, static_cast<uint16_t>(bits))), bits);
     }
 }
 

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "ir/kernel/exact_sum.h"
-#include "runtime/data/half.h"
 #include "test/unit/kernel_device.h"
 
 namespace tg::test {
@@ -234,7 +233,8 @@ TEST_F(KernelMemory, HalvesConvertAndRound) {
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
   std::vector<float> floats(65536);
   for (size_t i = 0; i < floats.size(); ++i) {
-    float low = halfToFloat(halves[i]), high = halfToFloat(static_cast<uint16_t>(i + 1));
+    float low = narrowValue(DType::f16, halves[i]),
+          high = narrowValue(DType::f16, static_cast<uint16_t>(i + 1));
     float middle = static_cast<float>((static_cast<double>(low) + high) / 2);
     floats[i] = i % 3 == 0   ? middle
                 : i % 3 == 1 ? std::nextafter(middle, kInf)
@@ -261,13 +261,13 @@ TEST_F(KernelMemory, HalvesConvertAndRound) {
     auto rounded = valuesOf<uint16_t>(memory[3]);
     int wrong = 0;
     for (size_t i = 0; i < 65536; ++i) {
-      float want = halfToFloat(halves[i]);
+      float want = narrowValue(DType::f16, halves[i]);
       bool same = std::isnan(want) ? std::isnan(values[i])
                                    : std::bit_cast<uint32_t>(values[i]) == std::bit_cast<uint32_t>(want);
       bool nan = std::isnan(floats[i]) && (rounded[i] & 0x7fff) > 0x7c00;
-      if ((same && (nan || rounded[i] == halfFromDouble(floats[i]))) || ++wrong > 5) continue;
+      if ((same && (nan || rounded[i] == narrowBits(DType::f16, floats[i]))) || ++wrong > 5) continue;
       ADD_FAILURE() << i << ": " << values[i] << " " << want << ", " << floats[i] << " -> " << rounded[i]
-                    << " " << halfFromDouble(floats[i]);
+                    << " " << narrowBits(DType::f16, floats[i]);
     }
     EXPECT_EQ(wrong, 0);
   }

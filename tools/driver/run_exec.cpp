@@ -26,7 +26,7 @@ struct ExecFlags {
 
 std::string number(const HostArray& array, int64_t index) {
   if (array.dtype == DType::f32) return formatF32(array.at(index));
-  return array.dtype == DType::f16 ? formatReal(array.at(index)) : fmt::format("{}", array.at(index));
+  return isFloat(array.dtype) ? formatReal(array.at(index)) : fmt::format("{}", array.at(index));
 }
 
 /// `name=2x2xf32=[1.0,2.0,3.0,4.0]`: a line that --input and --expected-output take back.

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element types and what the table ir/dtypes.def says of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tg {
+
+/// Element types. `i1` is a 4-byte 0/1 in buffers; kernels spell the scalar `bool`.
+enum class DType : uint8_t {
+#define DTYPE(id, ...) id,
+#include "ir/dtypes.def"
+#undef DTYPE
+};
+
+enum class DTypeFamily : uint8_t { real, sint, uint, flag };
+
+struct DTypeInfo {
+  DType dtype;
+  std::string_view name;
+  int64_t bytes;
+  DTypeFamily family;
+  DType compute;
+  int digits, least;
+  double largest;
+  std::string_view c, meaning;
+};
+
+/// The table's rows, in the order of the enum.
+inline constexpr DTypeInfo kDTypes[] = {
+#define DTYPE(id, bytes, family, compute, digits, least, largest, c, meaning) \
+  {DType::id, #id, bytes, DTypeFamily::family, DType::compute, digits, least, largest, c, meaning},
+#include "ir/dtypes.def"
+#undef DTYPE
+};
+
+constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
+constexpr std::string_view name(DType dtype) { return info(dtype).name; }
+/// Bytes one element takes in a buffer.
+constexpr int64_t byteSize(DType dtype) { return info(dtype).bytes; }
+constexpr bool isFloat(DType dtype) { return info(dtype).family == DTypeFamily::real; }
+/// The type that kernels compute with where memory holds `dtype`.
+constexpr DType computeType(DType dtype) { return info(dtype).compute; }
+/// Whether it is a real whose bits are fewer than those it is computed with.
+constexpr bool isNarrow(DType dtype) { return computeType(dtype) != dtype; }
+/// The type of that name.
+std::optional<DType> dtypeNamed(std::string_view name);
+/// `f32, f16 or i32`: all of them.
+std::string dtypeNames();
+
+/// The real nearest to `value`, the even one at a tie; infinite beyond the largest, and a NaN stays one.
+/// Other types keep the value.
+double roundedTo(DType real, double value);
+/// The bits of a narrow real, and the value that they have.
+uint16_t narrowBits(DType narrow, double value);
+double narrowValue(DType narrow, uint16_t bits);
+
+}  // namespace tg

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// f16 and bf16 are types of memory; kernels compute in f32. Each op on them becomes the op in f32 between
+// casts: those in front are exact and live inside of the regions that read a tensor, those behind round.
+//   before:  %z = tg.add %x, %y : tensor<4xbf16>
+//   after:   %x_f32 = tg.cast %x : tensor<4xf32>       %z_f32 = tg.add %x_f32, %y_f32 : tensor<4xf32>
+//            %y_f32 = tg.cast %y : tensor<4xf32>       %z = tg.cast %z_f32 : tensor<4xbf16>
+// Ensures: of such tensors there are casts, views, constants and what names memory. So sums and products add
+// up in f32 however they are taken apart later, and a value is the same whether it goes through memory or
+// not.
+#include <fmt/format.h>
+
+#include "passes/fuse/fuse.h"
+
+namespace tg::fuse {
+namespace {
+
+bool narrow(const Value& value) { return value.type.isTensor() && isNarrow(value.type.dtype); }
+
+/// Whether an op only moves or names elements, in any type.
+bool keepsType(const Op& op) {
+  return isBoundary(op) || op.info().has(table::view) || op.code == Opcode::cast ||
+         op.code == Opcode::constant || op.code == Opcode::custom;
+}
+
+/// Reads an op's narrow operands in the type that kernels compute with. Equal casts are merged later.
+void widenOperands(Op& op, Builder& builder) {
+  forEachUse(op, [&](Value*& value) {
+    if (!narrow(*value)) return;
+    builder.setBefore(&op).setLoc(op.loc).setHint(value->name + "_f32");
+    value = builder.cast(value, computeType(value->type.dtype));
+  });
+}
+
+/// The result keeps its name where it is rounded.
+void narrowResult(Op& op, Value& result, Builder& builder) {
+  const DType dtype = result.type.dtype;
+  result.type.dtype = computeType(dtype);
+  builder.setBefore(op.next()).setLoc(op.loc).setHint(result.name + "_f32");
+  Op* cast =
+      builder.create(Opcode::cast, {Operand::of(&result)}, {}, {Type::tensor(dtype, result.type.shape)});
+  result.uses.replaceAll(cast->result());
+  cast->operands[0] = Operand::of(&result);
+  std::swap(cast->result()->name, result.name);
+}
+
+}  // namespace
+
+bool isWidening(const Op& op) {
+  return op.code == Opcode::cast && narrow(*op.in(0)) &&
+         op.result()->type.dtype == computeType(op.in(0)->type.dtype);
+}
+
+void computeInF32(Module& module, Item& func) {
+  Builder builder(&module, &func);
+  for (Op *op = func.body.ops.front(), *next = nullptr; op; op = next) {
+    next = op->next();
+    if (keepsType(*op)) continue;
+    widenOperands(*op, builder);
+    for (const auto& result : op->results)
+      if (narrow(*result)) narrowResult(*op, *result, builder);
+  }
+}
+
+}  // namespace tg::fuse
