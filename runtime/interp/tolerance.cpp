@@ -74,6 +74,10 @@ double opTolerance(const OpInfo& op, int64_t reductionLength, double magnitude, 
   case ToleranceClass::row: ulps = kRowUlps + reductionUlps(reductionLength); break;
   }
   if (ulps == 0 || !isFloat(dtype)) return 0;
+  // Narrow reals are computed in f32, sums too, and rounded once.
+  if (isNarrow(dtype))
+    return opTolerance(op, reductionLength, magnitude, computeType(dtype)) +
+           epsilonOf(dtype) * magnitude / 2 + std::ldexp(1.0, info(dtype).least + 1 - info(dtype).digits);
   // Devices may flush results below the smallest normal to zero.
   const double flushed = std::ldexp(1.0, info(dtype).least);
   // Near 1 a device's logarithm is bounded in absolute terms: 2^-21 between 0.5 and 2, by Vulkan's table of
@@ -103,6 +107,8 @@ struct Bounds {
       error = std::max(error, std::fabs(exact.data[i] - wide.data[i]));
       largest = std::max(largest, std::fabs(wide.data[i]));
     }
+    // Of a narrow real an error of f32 may be the one that turns its rounding.
+    if (isNarrow(wide.type.dtype)) floor += 2 * epsilonOf(wide.type.dtype);
     allowed = 4 * error + floor * largest + 0x1p-126;
   }
 };

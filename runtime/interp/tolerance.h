@@ -21,7 +21,7 @@ enum class ToleranceClass : uint8_t {
 };
 ToleranceClass toleranceClass(const OpInfo& op);
 
-/// The spacing of floats at 1: 2^-23 for f32, 2^-10 for f16, 0 for other types.
+/// The spacing of reals at 1: 2^-23 for f32, 2^-10 for f16, 2^-7 for bf16, 0 for other types.
 double epsilonOf(DType dtype);
 
 /// The error |got - reference| allowed for one element of an op's result; `dtype` is the result's.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers, element conversions, text, first values and input specs.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -58,10 +59,30 @@ TEST(Half, KnownValues) {
 }
 
 TEST(Half, EveryFiniteValueReturns) {
-  for (int bits = 0; bits < 0x10000; ++bits)
-    if ((bits & 0x7c00) != 0x7c00) {
-      ASSERT_EQ(narrowBits(DType::f16, narrowValue(DType::f16, static_cast<uint16_t>(bits))), bits);
+  for (DType dtype : {DType::f16, DType::bf16})
+    for (int bits = 0; bits < 0x10000; ++bits)
+      if (const double value = narrowValue(dtype, static_cast<uint16_t>(bits)); !std::isnan(value)) {
+        ASSERT_EQ(narrowBits(dtype, value), bits) << name(dtype);
+      }
+}
+
+// By the bits of an f32 alone.
+TEST(Half, Bf16IsTheUpperHalfOfAFloat) {
+  for (uint32_t upper = 0; upper < 0x10000; ++upper)
+    for (uint32_t lower : {0x0u, 0x1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const auto x = std::bit_cast<float>(upper << 16 | lower);
+      const uint16_t got = narrowBits(DType::bf16, x);
+      if (std::isnan(x)) {
+        ASSERT_TRUE(std::isnan(narrowValue(DType::bf16, got)));
+        continue;
+      }
+      const uint32_t up = lower > 0x8000 || (lower == 0x8000 && upper % 2 == 1);
+      ASSERT_EQ(got, upper + up) << x;
+      if (lower == 0) {
+        ASSERT_EQ(static_cast<float>(narrowValue(DType::bf16, static_cast<uint16_t>(upper))), x);
+      }
     }
+  EXPECT_EQ(narrowBits(DType::bf16, 1 + 0x1p-8 + 0x1p-40), 0x3f81) << "of a double, rounded once";
 }
 
 TEST(HostArray, SetRoundsToTheType) {

@@ -226,50 +226,57 @@ TEST_F(KernelMemory, ExactSumsRoundAsTheReferenceDoes) {
     EXPECT_EQ(got[n], std::bit_cast<uint32_t>(exact_sum::load(&words[n * 11]))) << n;
 }
 
-// All 65536 halves, and floats at, near and between them.
-TEST_F(KernelMemory, HalvesConvertAndRound) {
-  if (!deviceTarget().halfStorage) GTEST_SKIP() << "the device has no f16 storage";
-  std::vector<uint16_t> halves(65536);
-  for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
+// All 65536 patterns of a narrow real, and floats at, near and between them; in 16 bits, or two to a word.
+void convertAll(DType dtype, int lanes, const Target& target) {
+  std::vector<uint16_t> narrow(65536);
+  for (size_t i = 0; i < narrow.size(); ++i) narrow[i] = static_cast<uint16_t>(i);
   std::vector<float> floats(65536);
   for (size_t i = 0; i < floats.size(); ++i) {
-    float low = narrowValue(DType::f16, halves[i]),
-          high = narrowValue(DType::f16, static_cast<uint16_t>(i + 1));
-    float middle = static_cast<float>((static_cast<double>(low) + high) / 2);
+    const double low = narrowValue(dtype, narrow[i]), high = narrowValue(dtype, static_cast<uint16_t>(i + 1));
+    const auto middle = static_cast<float>((low + high) / 2);
     floats[i] = i % 3 == 0   ? middle
                 : i % 3 == 1 ? std::nextafter(middle, kInf)
                              : std::nextafter(middle, -kInf);
+    if (std::fabs(floats[i]) < 0x1p-126f) floats[i] = 0;  // a device may flush it
   }
-  for (int lanes : {1, 4}) {
-    const char* type = lanes == 1 ? "f32" : "vec4<f32>";
-    auto module = kernels(
-        fmt::format(R"(kernel @k(%h: buf<{0}, in>, %x: buf<{1}, in>, %v: buf<{1}, out>, %r: buf<{0}, out>)
-        workgroup(64) grid({2}) {{
-      %i = tgk.global_id 0 : u32
-      %a = tgk.load %h[%i] : {3}
-      tgk.store %a, %v[%i]
-      %b = tgk.load %x[%i] : {3}
-      tgk.store %b, %r[%i]
-    }})",
-                    elements(65536, "f16", lanes), elements(65536, "f32", lanes), 1024 / lanes, type));
-    verified(*module);
-    Memory memory{std::vector<std::byte>(131072), bytesOf(floats), std::vector<std::byte>(262144),
-                  std::vector<std::byte>(131072)};
-    std::memcpy(memory[0].data(), halves.data(), 131072);
-    onDevice(*module, memory);
-    auto values = valuesOf<float>(memory[2]);
-    auto rounded = valuesOf<uint16_t>(memory[3]);
-    int wrong = 0;
-    for (size_t i = 0; i < 65536; ++i) {
-      float want = narrowValue(DType::f16, halves[i]);
-      bool same = std::isnan(want) ? std::isnan(values[i])
-                                   : std::bit_cast<uint32_t>(values[i]) == std::bit_cast<uint32_t>(want);
-      bool nan = std::isnan(floats[i]) && (rounded[i] & 0x7fff) > 0x7c00;
-      if ((same && (nan || rounded[i] == narrowBits(DType::f16, floats[i]))) || ++wrong > 5) continue;
-      ADD_FAILURE() << i << ": " << values[i] << " " << want << ", " << floats[i] << " -> " << rounded[i]
-                    << " " << narrowBits(DType::f16, floats[i]);
-    }
-    EXPECT_EQ(wrong, 0);
+  const std::string type = lanes == 1 ? "f32" : fmt::format("vec{}<f32>", lanes);
+  auto module = kernels(fmt::format(
+      R"(kernel @k(%h: buf<{0}, in>, %x: buf<{1}, in>, %v: buf<{1}, out>, %r: buf<{0}, out>)
+      workgroup(64) grid({2}) {{
+    %i = tgk.global_id 0 : u32
+    %a = tgk.load %h[%i] : {3}
+    tgk.store %a, %v[%i]
+    %b = tgk.load %x[%i] : {3}
+    tgk.store %b, %r[%i]
+  }})",
+      elements(65536, std::string(name(dtype)), lanes), elements(65536, "f32", lanes), 1024 / lanes, type));
+  verified(*module);
+  Memory memory{std::vector<std::byte>(131072), bytesOf(floats), std::vector<std::byte>(262144),
+                std::vector<std::byte>(131072)};
+  std::memcpy(memory[0].data(), narrow.data(), 131072);
+  onDevice(*module, memory, target);
+  auto values = valuesOf<float>(memory[2]);
+  auto rounded = valuesOf<uint16_t>(memory[3]);
+  const uint16_t infinity = narrowBits(dtype, kInf);
+  int wrong = 0;
+  for (size_t i = 0; i < 65536; ++i) {
+    const auto want = static_cast<float>(narrowValue(dtype, narrow[i]));
+    bool same = std::isnan(want) ? std::isnan(values[i])
+                                 : std::bit_cast<uint32_t>(values[i]) == std::bit_cast<uint32_t>(want);
+    bool nan = std::isnan(floats[i]) && (rounded[i] & 0x7fff) > infinity;
+    if ((same && (nan || rounded[i] == narrowBits(dtype, floats[i]))) || ++wrong > 5) continue;
+    ADD_FAILURE() << i << ": " << values[i] << " " << want << ", " << floats[i] << " -> " << rounded[i] << " "
+                  << narrowBits(dtype, floats[i]);
+  }
+  EXPECT_EQ(wrong, 0) << name(dtype) << " of " << lanes << " lanes, half_storage " << target.halfStorage;
+}
+TEST_F(KernelMemory, NarrowRealsConvertAndRound) {
+  for (bool stored : {true, false}) {
+    Target target = deviceTarget();
+    if (stored && !target.halfStorage) continue;
+    target.halfStorage = stored;
+    for (DType dtype : {DType::f16, DType::bf16})
+      for (int lanes : {1, 2, 4}) convertAll(dtype, lanes, target);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <set>
 
+#include "ir/parser.h"
 #include "ir/schedule.h"
 #include "ir/verify.h"
 #include "test/unit/sweep_cases.h"
@@ -91,16 +92,18 @@ class Checker {
   Worst worst_;
 };
 
-/// Runs some cases as one module everywhere.
-void sweep(Gpu& gpu, const std::vector<SweepCase>& cases, size_t first, size_t count, const Target& target,
-           Checker& checker, int orders) {
-  std::unique_ptr<Module> tensor = moduleOf(cases, first, count);
-  auto valid = verify(*tensor);
+/// Runs a module everywhere.
+void sweepModule(Gpu& gpu, const Module& tensor, const Arrays& inputs, const Target& target, Checker& checker,
+                 int orders, size_t first) {
+  auto valid = verify(tensor);
   ASSERT_TRUE(valid) << valid.error().str();
-  const Arrays inputs = inputsOf(cases, first, count);
-  const std::map<std::string, Expected> expected = expectedOf(*tensor, inputs);
-  checker.check("tensor", expected, interpret(*tensor, "f", inputs));
-  Stages stages = stagesOf(*tensor, target);
+  std::map<std::string, Expected> expected = expectedOf(tensor, inputs);
+  for (auto& [name, each] : expected)  // infinite where the type ends
+    if (isNarrow(each.value.type.dtype))
+      for (double& value : each.value.data)
+        if (std::fabs(value) > info(each.value.type.dtype).largest) roundAll(each.value);
+  checker.check("tensor", expected, interpret(tensor, "f", inputs));
+  Stages stages = stagesOf(tensor, target);
   ASSERT_TRUE(stages.fused && stages.planned && stages.spirv);
   checker.check("fused", expected, interpret(*stages.fused, "f", inputs));
   checker.check("planned", expected, interpret(*stages.planned, "f", inputs));
@@ -112,6 +115,22 @@ void sweep(Gpu& gpu, const std::vector<SweepCase>& cases, size_t first, size_t c
   std::vector<Results> run = gpu.run(*stages.spirv, {"f"}, {inputs});
   ASSERT_EQ(run.size(), 1u);
   checker.check("vulkan", expected, run[0]);
+}
+
+/// Runs some cases as one module everywhere.
+void sweep(Gpu& gpu, const std::vector<SweepCase>& cases, size_t first, size_t count, const Target& target,
+           Checker& checker, int orders) {
+  sweepModule(gpu, *moduleOf(cases, first, count), inputsOf(cases, first, count), target, checker, orders,
+              first);
+}
+
+/// The module with another type for each f32, or null where an op has f32 alone.
+std::unique_ptr<Module> retyped(const Module& module, DType dtype) {
+  std::string text = print(module);
+  for (size_t at = 0; (at = text.find("f32>", at)) != std::string::npos;) text.replace(at, 3, name(dtype));
+  auto parsed = parse(text, "retyped");
+  if (!parsed || !verify(**parsed)) return nullptr;
+  return std::move(*parsed);
 }
 
 TEST(SweepTable, EveryOpHasACase) {
@@ -152,6 +171,40 @@ INSTANTIATE_TEST_SUITE_P(Targets, Sweep,
                            for (char& c : name)
                              if (c == '-') c = '_';
                            return name;
+                         });
+
+/// The same of f16 and bf16, in 16 bits and two to a word.
+class NarrowSweep : public ::testing::TestWithParam<std::tuple<DType, std::string>> {};
+TEST_P(NarrowSweep, MatchesTheOracle) {
+  const auto& [dtype, targetName] = GetParam();
+  std::vector<SweepCase> cases;
+  std::vector<SweepCase> all = sweepCases();
+  const size_t count = all.size();
+  for (size_t i = 0; i < count; ++i)
+    if (retyped(*moduleOf(all, i, 1), dtype)) cases.push_back(std::move(all[i]));
+  EXPECT_GT(cases.size(), count * 3 / 4);
+  Gpu gpu;
+  Checker checker(cases, fmt::format("{} of {}", targetName, name(dtype)));
+  for (size_t first = 0; first < cases.size(); first += kModuleCases) {
+    const size_t size = std::min(kModuleCases, cases.size() - first);
+    Arrays inputs = inputsOf(cases, first, size);
+    for (auto& [name, array] : inputs) {
+      if (array.type.dtype == DType::f32) array.type.dtype = dtype;
+      roundAll(array);
+    }
+    std::unique_ptr<Module> module = retyped(*moduleOf(cases, first, size), dtype);
+    ASSERT_TRUE(module);
+    sweepModule(gpu, *module, inputs, shippedTarget(targetName), checker, 1, first);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Types, NarrowSweep,
+                         ::testing::Values(std::tuple(DType::f16, "lavapipe"),
+                                           std::tuple(DType::bf16, "lavapipe"),
+                                           std::tuple(DType::f16, "vulkan-min"),
+                                           std::tuple(DType::bf16, "vulkan-min")),
+                         [](const auto& info) {
+                           const bool stores = std::get<1>(info.param) == "lavapipe";
+                           return std::string(name(std::get<0>(info.param))) + (stores ? "" : "_in_words");
                          });
 
 /// Attention whose scores no kernel stores, at sizes where the targets as they are would store them.
