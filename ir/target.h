@@ -42,7 +42,7 @@ struct Target {
   // Features: a kernel that needs one its target lacks is refused where it is compiled.
   bool subgroups = false;     ///< tgk.subgroup_reduce, subgroup_shuffle, subgroup_ballot and their ids
   bool floatAtomics = false;  ///< f32 additions to storage are one instruction; else a compare-and-swap loop
-  bool halfStorage = false;   ///< storage buffers of f16
+  bool halfStorage = false;   ///< storage buffers with elements of 16 bits
   std::vector<CoopShape> coopmat;  ///< the products tgk.coopmat_mma may make; none without matrix cores
 
   // Preferences: how to make kernels fast; never refused.

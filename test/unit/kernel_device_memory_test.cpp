@@ -226,8 +226,13 @@ TEST_F(KernelMemory, ExactSumsRoundAsTheReferenceDoes) {
     EXPECT_EQ(got[n], std::bit_cast<uint32_t>(exact_sum::load(&words[n * 11]))) << n;
 }
 
+class NarrowMemory : public KernelMemory {
+ protected:
+  void convertAll(DType dtype, int lanes, const Target& target);
+};
+
 // All 65536 patterns of a narrow real, and floats at, near and between them; in 16 bits, or two to a word.
-void convertAll(DType dtype, int lanes, const Target& target) {
+void NarrowMemory::convertAll(DType dtype, int lanes, const Target& target) {
   std::vector<uint16_t> narrow(65536);
   for (size_t i = 0; i < narrow.size(); ++i) narrow[i] = static_cast<uint16_t>(i);
   std::vector<float> floats(65536);
@@ -270,7 +275,7 @@ void convertAll(DType dtype, int lanes, const Target& target) {
   }
   EXPECT_EQ(wrong, 0) << name(dtype) << " of " << lanes << " lanes, half_storage " << target.halfStorage;
 }
-TEST_F(KernelMemory, NarrowRealsConvertAndRound) {
+TEST_F(NarrowMemory, NarrowRealsConvertAndRound) {
   for (bool stored : {true, false}) {
     Target target = deviceTarget();
     if (stored && !target.halfStorage) continue;

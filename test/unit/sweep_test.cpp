@@ -173,16 +173,16 @@ INSTANTIATE_TEST_SUITE_P(Targets, Sweep,
                            return name;
                          });
 
-/// The same of f16 and bf16, in 16 bits and two to a word.
+/// The same of f16 and bf16, in 16 bits and two to a word; each takes a part of the cases.
 class NarrowSweep : public ::testing::TestWithParam<std::tuple<DType, std::string>> {};
 TEST_P(NarrowSweep, MatchesTheOracle) {
   const auto& [dtype, targetName] = GetParam();
-  std::vector<SweepCase> cases;
-  std::vector<SweepCase> all = sweepCases();
-  const size_t count = all.size();
-  for (size_t i = 0; i < count; ++i)
+  std::vector<SweepCase> cases, all = sweepCases();
+  constexpr size_t kShares = 4;
+  const size_t count = all.size(), share = 2 * (dtype == DType::bf16) + (targetName == "lavapipe");
+  for (size_t i = share; i < count; i += kShares)
     if (retyped(*moduleOf(all, i, 1), dtype)) cases.push_back(std::move(all[i]));
-  EXPECT_GT(cases.size(), count * 3 / 4);
+  EXPECT_GT(cases.size(), count / kShares * 3 / 4);
   Gpu gpu;
   Checker checker(cases, fmt::format("{} of {}", targetName, name(dtype)));
   for (size_t first = 0; first < cases.size(); first += kModuleCases) {

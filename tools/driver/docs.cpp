@@ -30,8 +30,8 @@ std::string code(std::string_view text) { return "`" + cell(text) + "`"; }
 std::string_view typeClass(table::TypeClass type) {
   switch (type) {
   case table::TypeClass::any: return "any element type";
-  case table::TypeClass::num: return "f32, f16 or integer";
-  case table::TypeClass::flt: return "f32 or f16";
+  case table::TypeClass::num: return "f32, f16, bf16 or integer";
+  case table::TypeClass::flt: return "f32, f16 or bf16";
   case table::TypeClass::integer: return "integer";
   case table::TypeClass::boolean: return "i1";
   }
