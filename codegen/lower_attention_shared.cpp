@@ -25,9 +25,9 @@
 #include <limits>
 #include <span>
 
-#include "codegen/attention_blocking.h"
 #include "codegen/lower_attention.h"
 #include "codegen/product_tiles.h"
+#include "codegen/schedule_attention_shared.h"
 #include "codegen/schedule_parts.h"
 
 namespace tg {

@@ -2,7 +2,7 @@
 // How an attention that is staged in shared memory is divided among invocations.
 #include <fmt/format.h>
 
-#include "codegen/attention_blocking.h"
+#include "codegen/schedule_attention_shared.h"
 #include "codegen/schedule_parts.h"
 
 namespace tg {
