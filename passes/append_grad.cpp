@@ -146,7 +146,9 @@ class Accumulation {
       declare(*params[i]);
       builder_.setLoc(derivedLoc("grad", params[i]->loc));
       const Type type = sumType(*params[i]);
-      Value* share = builder_.binary(Opcode::mul, builder_.cast(gradients[i], type.dtype), reciprocal());
+      builder_.setHint(gradients[i]->name + "_f32");
+      Value* wide = builder_.cast(gradients[i], type.dtype);
+      Value* share = builder_.binary(Opcode::mul, wide, reciprocal());
       Value* sum = read(builder_, *params[i]);
       builder_.setHint(stateOf(*params[i]) + "_next");
       next.push_back(builder_.binary(Opcode::add, sum, share));
@@ -200,6 +202,7 @@ class Accumulation {
       Value* sum = read(builder, *param);
       builder.setHint("zero");
       Value* zero = builder.constant(0, sumType(*param));
+      builder.setHint("d_" + param->name);
       Value* gradient = builder.cast(sum, param->type.dtype);
       builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(gradient)});
       builder.create(Opcode::update, {Operand::symbol(stateOf(*param)), Operand::of(zero)});

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """narrow_types.py TG_RUN FOLDER DEVICES: f16 and bf16 against conversions written here.
 
-Every bit pattern is read from npy, cast and written back by the interpreter and, where DEVICES is `cpu`, by kernels: for
-the device as it is, which stores 16 bits, and for one without 16-bit storage. Then files: BF16 and F16 tensors that are
-written here are read, trained on and saved. Python's struct converts f16, integers convert bf16.
+Every bit pattern is read from npy, cast and written back by the interpreter and, where DEVICES is `cpu`, by kernels:
+for the device as it is, which stores 16 bits, and for one without 16-bit storage. Then files: BF16 and F16 tensors that
+are written here are read, trained on and saved. Python's struct converts f16, integers convert bf16.
 """
 import json
 import math
