@@ -71,7 +71,7 @@ void LowerContext::launchGroups(int64_t groups, int64_t workgroup,
   bounded(groupIndex(groups), groups, body);
 }
 
-static int64_t storageBuffers(const LoweredKernel& lowered) {
+int64_t storageBuffers(const LoweredKernel& lowered) {
   int64_t storage = 0;
   for (const auto& arg : lowered.kernel->body.args) storage += !arg->type.texel;
   return storage;
@@ -124,12 +124,10 @@ Result<void> lowerKernel(LowerContext& c, const CustomSchedule&) {
   return failAt(c.fused.loc, fmt::format("schedule {} is for a tg.custom alone", c.schedule.str()));
 }
 
-static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
-                                          const std::vector<bool>& mayTexel, const Triangles& triangles,
-                                          bool byElement) {
+Result<LoweredKernel> lowerBy(const Op& fused, const Attr& written, const Target& target,
+                              const std::vector<bool>& mayTexel) {
   std::unique_ptr<PlainRegion> region = plainRegion(fused);
   TG_CHECK(checkCounts(*region, fused));
-  const Attr& written = fused.attr("schedule");
   TG_TRY(const Schedule schedule, parseSchedule(written));
   LoweredKernel lowered;
   lowered.kernel = std::make_unique<Item>();
@@ -138,8 +136,8 @@ static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
   KernelBuilder kernel(lowered.kernel.get());
   IndexSpace space(kernel);
   RegionEmitter emitter(kernel, space, fused, *region, mayTexel);
-  if (byElement) emitter.readByElement();
-  LowerContext context{fused,  target, *region, mayTexel, triangles,     written,
+  if (readsScalars(schedule)) emitter.readByElement();
+  LowerContext context{fused,  target, *region, mayTexel, written,
                        kernel, space,  emitter, lowered,  region->yields};
   TG_CHECK(std::visit([&](const auto& kind) { return lowerKernel(context, kind); }, schedule));
   if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
@@ -149,15 +147,8 @@ static Result<LoweredKernel> lowerReading(const Op& fused, const Target& target,
   return lowered;
 }
 
-Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel,
-                                  const Triangles& triangles) {
-  TG_TRY(LoweredKernel lowered, lowerReading(fused, target, mayTexel, triangles, false));
-  // A tensor read both by element and by vector is bound twice. Where that is one too many, all are read by
-  // element: slower, and within what fuse counts.
-  if (storageBuffers(lowered) > target.bindings) {
-    TG_TRY(LoweredKernel single, lowerReading(fused, target, mayTexel, triangles, true));
-    if (storageBuffers(single) <= target.bindings) lowered = std::move(single);
-  }
+Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel) {
+  TG_TRY(LoweredKernel lowered, lowerBy(fused, fused.attr("schedule"), target, mayTexel));
   TG_CHECK(checkLimits(lowered, fused, target));
   return lowered;
 }

@@ -11,12 +11,6 @@
 
 namespace tg {
 
-/// What is known of matrices that a region reads and makes, and products leave out; empty where nothing is.
-struct Triangles {
-  std::vector<bool> lower;  ///< by binding: zero above the diagonal (triangle.h)
-  std::vector<bool> free;   ///< by result slot: nothing depends on what is above it
-};
-
 struct LoweredKernel {
   std::unique_ptr<Item> kernel;  ///< kind kernel, no name yet
 
@@ -34,8 +28,7 @@ struct LoweredKernel {
 
 /// Lowers a tg.fused op by its schedule. `mayTexel[binding]` allows reads of that binding through a
 /// texel view: the target wants them and the bytes alias no result. Errors name a limit of the target.
-Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel,
-                                  const Triangles& triangles = {});
+Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel);
 
 /// Lowers a tg.fused op around a tg.custom: the kernel of `module` that it calls, made static, with its
 /// parameters in their order. Errors name a limit of the target.

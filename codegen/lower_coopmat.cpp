@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "codegen/lower_schedules.h"
@@ -55,10 +57,29 @@ bool suitsCoopmat(const Op& product, const Target& target) {
          std::min({size.m, size.n, size.inner}) >= 16;
 }
 
+/// Whether vectors of an operand lie along k.
+bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {
+  return liesAlongK(p, which, p.k, true) != schedule.turned[static_cast<size_t>(which)];
+}
+
+/// Shared memory for both operands' tiles and for the patches of the subgroups.
+int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule) {
+  const auto& tile = schedule.tile;
+  const auto& warp = schedule.warp;
+  int64_t sum = tile[0] / warp[0] * (tile[1] / warp[1]) * kSide * (schedule.patch + kPatchPad) * 4;
+  for (int which = 0; which < 2; ++which) {
+    int64_t rows = tile[static_cast<size_t>(which)], columns = tile[2];
+    if (!alongK(p, schedule, which)) std::swap(rows, columns);
+    sum += rows * (columns + kStagePad) * 2 * (p.op->word("precision") == "f32x3" ? 2 : 1);
+  }
+  return sum;
+}
+
 class CoopmatProduct {
  public:
   CoopmatProduct(LowerContext& c, const CoopmatSchedule& schedule, const Product& p)
-      : c_(c), p_(p), tile_(schedule.tile), warp_(schedule.warp) {}
+      : c_(c), p_(p), schedule_(schedule), tile_(schedule.tile), warp_(schedule.warp),
+        patchColumns_(schedule.patch) {}
   Result<void> run();
 
  private:
@@ -98,9 +119,11 @@ class CoopmatProduct {
 
   LowerContext& c_;
   Product p_;
+  const CoopmatSchedule& schedule_;
   std::array<int64_t, 3> tile_;
   std::array<int64_t, 2> warp_;
-  int64_t depth_ = 0, subgroups_ = 0, invocations_ = 0, across_ = 0, count_ = 0, patchColumns_ = kSide;
+  int64_t patchColumns_;
+  int64_t depth_ = 0, subgroups_ = 0, invocations_ = 0, across_ = 0, count_ = 0;
   bool split_ = false;
   Stage stages_[2];
   Value* patch_ = nullptr;
@@ -114,7 +137,7 @@ int64_t CoopmatProduct::parts(const Stage& stage) const {
 }
 
 Result<void> CoopmatProduct::check() {
-  bool fits = tile_[2] % kSide == 0;
+  bool fits = tile_[2] % kSide == 0 && patchColumns_ % kSide == 0 && warp_[1] % patchColumns_ == 0;
   for (size_t axis = 0; axis < 2; ++axis)
     fits = fits && warp_[axis] % kSide == 0 && tile_[axis] % warp_[axis] == 0;
   if (!fits) return failAt(c_.fused.loc, fmt::format("schedule {} is malformed", c_.schedule.str()));
@@ -131,7 +154,7 @@ Result<void> CoopmatProduct::check() {
   invocations_ = subgroups_ * c_.target.subgroup;
   count_ = (p_.k + depth_ - 1) / depth_;
   for (int which = 0; which < 2; ++which) {
-    stages_[which].alongK = preferAlongK(c_, p_, which, p_.k);
+    stages_[which].alongK = alongK(p_, schedule_, which);
     stages_[which].block = tile_[static_cast<size_t>(which)];
     stages_[which].extent = which == 0 ? p_.m : p_.n;
   }
@@ -139,19 +162,9 @@ Result<void> CoopmatProduct::check() {
     return failAt(c_.fused.loc,
                   fmt::format("schedule {} needs subgroups of at most {}, those of target '{}' have {}",
                               c_.schedule.str(), kSide * kSide / kLanes, c_.target.name, c_.target.subgroup));
-  auto bytes = [&] {
-    int64_t sum = subgroups_ * kSide * (patchColumns_ + kPatchPad) * 4;
-    for (const Stage& stage : stages_)
-      sum += rowsOf(stage) * (fours(stage) * kLanes + kStagePad) * 2 * (split_ ? 2 : 1);
-    return sum;
-  };
-  // A patch of the sums as wide as the subgroup's tile makes for fewer copies of the epilogue.
-  patchColumns_ = warp_[1];
-  if (bytes() > c_.target.sharedBytes) patchColumns_ = kSide;
-  if (bytes() > c_.target.sharedBytes)
-    return failAt(c_.fused.loc,
-                  fmt::format("schedule {} needs {} bytes of shared memory, target '{}' has {}",
-                              c_.schedule.str(), bytes(), c_.target.name, c_.target.sharedBytes));
+  if (const int64_t bytes = coopmatBytes(p_, schedule_); bytes > c_.target.sharedBytes)
+    return failAt(c_.fused.loc, fmt::format("schedule {} needs {} bytes of shared memory, target '{}' has {}",
+                                            c_.schedule.str(), bytes, c_.target.name, c_.target.sharedBytes));
   return {};
 }
 
@@ -467,6 +480,16 @@ std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& ta
     return large.schedule();
   if (!kSmallCoopmat.fits(target)) return {};
   return kSmallCoopmat.schedule();
+}
+
+CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule schedule) {
+  const std::unique_ptr<PlainRegion> region = plainRegion(fused);
+  const Product p = productIn(*region);
+  if (!p.op) return schedule;
+  schedule.turned = turnedOperands(fused, *region, p, p.k, true);
+  // A patch of the sums as wide as the subgroup's tile makes for fewer copies of the epilogue.
+  if (coopmatBytes(p, schedule) > target.sharedBytes) schedule.patch = kSide;
+  return schedule;
 }
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const CoopmatSchedule&) {

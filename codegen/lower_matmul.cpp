@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 
 #include "codegen/lower_schedules.h"
 #include "codegen/product.h"
@@ -109,8 +110,8 @@ RegisterTile plainTile(const Op& product, const Target& target) {
 /// part[position][k] taken out of whatever vectors the loads gave.
 class Strip {
  public:
-  Strip(LowerContext& c, const Product& p, int which, int64_t depth)
-      : c_(c), p_(p), which_(which), alongK_(preferAlongK(c, p, which, depth)) {}
+  Strip(LowerContext& c, const Product& p, int which, bool alongK)
+      : c_(c), p_(p), which_(which), alongK_(alongK) {}
 
   void load(const Indices& lead, const Index& first, int64_t count, const Index& k, int64_t depth) {
     parts_.assign(static_cast<size_t>(count), std::vector<Part>(static_cast<size_t>(depth)));
@@ -181,6 +182,13 @@ static RegisterTile registerTile(const Op& product, const Target& target) {
   return tile;
 }
 
+MatmulSchedule arranged(const Op& fused, const Target&, MatmulSchedule schedule) {
+  const std::unique_ptr<PlainRegion> region = plainRegion(fused);
+  if (const Product p = productIn(*region); p.op)
+    schedule.turned = turnedOperands(fused, *region, p, schedule.depth, true);
+  return schedule;
+}
+
 MatmulSchedule chooseRegister(const Op& product, const Target& target) {
   return registerTile(product, target).schedule();
 }
@@ -221,7 +229,10 @@ Result<void> lowerKernel(LowerContext& c, const MatmulSchedule& schedule) {
     return failAt(c.fused.loc, fmt::format("schedule {} takes {} of k at a time, which do not divide {}",
                                            c.schedule.str(), depth, p.k));
   TG_CHECK(c.checkStraight(tileM * tileN * depth));
-  Strip a(c, p, 0, depth), b(c, p, 1, depth);
+  auto alongK = [&](int which) {
+    return liesAlongK(p, which, depth, true) != schedule.turned[static_cast<size_t>(which)];
+  };
+  Strip a(c, p, 0, alongK(0)), b(c, p, 1, alongK(1));
   c.launch(p.batch * down * across, schedule.workgroup, [&](const Index& tileIndex) {
     // Neighbouring invocations take neighbouring columns, so that they read the same rows of A.
     Index column = c.space.mod(tileIndex, across), rest = c.space.div(tileIndex, across);

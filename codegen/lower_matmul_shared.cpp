@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -13,7 +15,6 @@
 #include "codegen/product_tiles.h"
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
-#include "codegen/triangle.h"
 
 namespace tg {
 namespace {
@@ -77,13 +78,11 @@ const Type kVector = Type::scalar(DType::f32, kLanes);
 /// k · pitch + position / 4. An invocation's positions are fours side by side, `places` of them apart.
 class Staged {
  public:
-  Staged(LowerContext& c, const Product& p, int which, const SharedBlocking& blocking, const Index& lane,
-         const Index& place)
+  Staged(LowerContext& c, const Product& p, int which, bool alongK, const SharedBlocking& blocking,
+         const Index& lane, const Index& place)
       : c_(c), p_(p), which_(which), blocking_(blocking), lane_(lane), place_(place),
         extent_(which == 0 ? p.m : p.n), block_(blocking.block[which]), tile_(blocking.tile[which]) {
-    bool transposed = which == 0 ? p.ta : p.tb;
-    bool fours = p.k % kLanes == 0 || extent_ % kLanes == 0;
-    alongK_ = fours ? preferAlongK(c, p, which, p.k) : (which == 0) != transposed;
+    alongK_ = alongK;
     vector_ = !alongK_ && extent_ % kLanes == 0;
     pitch_ = block_ / kLanes;
     if (alongK_) pitch_ += 1 - pitch_ % 2;  // odd: neighbours write side by side
@@ -188,16 +187,24 @@ class Staged {
   std::vector<KV> factors_;
 };
 
+/// Whether vectors of an operand lie along k.
+bool alongK(const Product& p, const SharedMatmulSchedule& schedule, int which) {
+  const bool own = (which == 0) != (which == 0 ? p.ta : p.tb);
+  return liesAlongK(p, which, p.k, own) != schedule.turned[static_cast<size_t>(which)];
+}
+
 /// The block of the product at a row and a column (counted in blocks) of one batch.
 class BlockProduct {
  public:
-  BlockProduct(LowerContext& c, const Product& p, const SharedBlocking& blocking)
-      : c_(c), p_(p), blocking_(blocking),
+  BlockProduct(LowerContext& c, const Product& p, const SharedMatmulSchedule& schedule,
+               const SharedBlocking& blocking)
+      : c_(c), p_(p), schedule_(schedule), blocking_(blocking),
         lane_(c.space.variable(c.kernel.id(Opcode::k_local_id, 0), blocking.invocations())),
         place_(placeOf(c.space, c.space.mod(lane_, blocking.places()), blocking.places() / blocking.across(),
                        blocking.across())),
-        slice_(c.space.div(lane_, blocking.places())), a_(c, p, 0, blocking, lane_, place_.row),
-        b_(c, p, 1, blocking, lane_, place_.column) {}
+        slice_(c.space.div(lane_, blocking.places())),
+        a_(c, p, 0, alongK(p, schedule, 0), blocking, lane_, place_.row),
+        b_(c, p, 1, alongK(p, schedule, 1), blocking, lane_, place_.column) {}
 
   void emit(const Index& batch, const Index& row, const Index& column) {
     batch_ = batch;
@@ -206,7 +213,7 @@ class BlockProduct {
     origin_[1] = c_.space.scale(column, blocking_.block[1]);
     std::vector<KV> acc = sums();
     if (blocking_.slices > 1) return storeSlices(acc);
-    if (!zeroWhereHidden_) return storeTile(acc);
+    if (!schedule_.zeros) return storeTile(acc);
     c_.kernel.guard(visible_, [&] { storeTile(acc); });
     c_.kernel.guard(c_.kernel.op(Opcode::k_not, {visible_}, DType::i1), [&] { storeTile({}); });
   }
@@ -235,33 +242,21 @@ class BlockProduct {
   Steps counting(int64_t steps) {
     KernelBuilder& kernel = c_.kernel;
     Steps out{KernelBuilder::u32(0), KernelBuilder::u32(steps)};
-    const KnownLower known = [&](const Value& argument) {
-      const auto& bindings = c_.region.bindings;
-      const auto at = std::find(bindings.begin(), bindings.end(), &argument);
-      const auto& lower = c_.triangles.lower;
-      return at != bindings.end() && !lower.empty() && lower[static_cast<size_t>(at - bindings.begin())];
-    };
-    auto free = [&](size_t slot) { return !c_.triangles.free.empty() && c_.triangles.free[slot]; };
     // The first row below the block sees columns up to here.
     auto sees = [&](int64_t rows, int64_t columns) {
       return c_.space.add(origin_[0], IndexSpace::constant(blocking_.block[0] + columns - rows));
     };
-    if (isLower(*p_.op->in(0), known)) {
-      if (p_.ta && p_.m == p_.k) out.from = c_.space.materialize(c_.space.div(origin_[0], blocking_.depth));
-      if (!p_.ta && p_.m <= p_.k) {
-        Index last = c_.space.add(sees(p_.m, p_.k), IndexSpace::constant(blocking_.depth - 1));
-        out.to = kernel.op(Opcode::k_min, {out.to, c_.space.materialize(c_.space.div(last, blocking_.depth))},
-                           DType::u32);
-      }
+    if (schedule_.lower && p_.ta) out.from = c_.space.materialize(c_.space.div(origin_[0], blocking_.depth));
+    if (schedule_.lower && !p_.ta) {
+      Index last = c_.space.add(sees(p_.m, p_.k), IndexSpace::constant(blocking_.depth - 1));
+      out.to = kernel.op(Opcode::k_min, {out.to, c_.space.materialize(c_.space.div(last, blocking_.depth))},
+                         DType::u32);
     }
-    if (p_.m <= p_.n && isReadBelow(c_.region.body, c_.region.yields, *p_.op->result(), known, free)) {
+    if (schedule_.hidden) {
       visible_ =
           kernel.op(Opcode::k_lt, {c_.space.materialize(origin_[1]), c_.space.materialize(sees(p_.m, p_.n))},
                     DType::i1);
       out.to = kernel.op(Opcode::k_select, {visible_, out.to, KernelBuilder::u32(0)}, DType::u32);
-      const auto& yields = c_.region.yields;
-      zeroWhereHidden_ = std::all_of(yields.begin(), yields.end(),
-                                     [&](const Value* value) { return isLower(*value, known); });
     }
     return out;
   }
@@ -384,6 +379,7 @@ class BlockProduct {
 
   LowerContext& c_;
   const Product& p_;
+  const SharedMatmulSchedule& schedule_;
   const SharedBlocking& blocking_;
   Index lane_;
   TilePlace place_;
@@ -392,12 +388,13 @@ class BlockProduct {
   Index batch_, origin_[2];
   Indices lead_;
   size_t loadsOfA_ = 0;
-  KV visible_;                    ///< whether a mask shows something of the block; where one may hide it
-  bool zeroWhereHidden_ = false;  ///< the results are
+  KV visible_;  ///< whether the block has something that is not hidden
 };
 
 Result<SharedBlocking> blockingOf(const LowerContext& c, const SharedMatmulSchedule& schedule) {
-  const auto& [tile, shared, slices] = schedule;
+  const std::array<int64_t, 2>& tile = schedule.tile;
+  const std::array<int64_t, 3>& shared = schedule.shared;
+  const int64_t slices = schedule.slices;
   bool whole = shared[2] % (kLanes * slices) == 0;
   for (size_t i = 0; i < 2; ++i) whole = whole && tile[i] % kLanes == 0 && shared[i] % tile[i] == 0;
   if (!whole)
@@ -436,6 +433,19 @@ std::optional<SharedMatmulSchedule> chooseShared(const Op& product, const Target
   return std::nullopt;
 }
 
+SharedMatmulSchedule arranged(const Op& fused, const Target&, SharedMatmulSchedule schedule) {
+  constexpr int64_t kMostBand = 8;
+  const std::unique_ptr<PlainRegion> region = plainRegion(fused);
+  const Product p = productIn(*region);
+  if (!p.op) return schedule;
+  const int64_t rows = (p.m + schedule.shared[0] - 1) / schedule.shared[0];
+  schedule.band = kMostBand;
+  while (rows % schedule.band != 0) --schedule.band;
+  // `neither` is not asked for: only operands with fours both ways are turned.
+  schedule.turned = turnedOperands(fused, *region, p, p.k, true);
+  return schedule;
+}
+
 std::vector<Schedule> neighbours(const Op&, const Target& target, const SharedMatmulSchedule&) {
   std::vector<Schedule> out;
   for (const BlockingChoice& each : kSharedBlockings)
@@ -456,14 +466,16 @@ Result<void> lowerKernel(LowerContext& c, const SharedMatmulSchedule& schedule) 
   TG_TRY(SharedBlocking blocking, blockingOf(c, schedule));
   int64_t groupsM = (p.m + blocking.block[0] - 1) / blocking.block[0],
           groupsN = (p.n + blocking.block[1] - 1) / blocking.block[1];
-  // Rows of blocks go down together, so that what they read of the other operand is still near.
-  int64_t band = 8;
-  while (groupsM % band != 0) --band;
+  const int64_t band = schedule.band;
+  if (groupsM % band != 0)
+    return failAt(c.fused.loc, fmt::format("schedule {} has bands that do not divide {} rows of blocks",
+                                           c.schedule.str(), groupsM));
   c.launchGroups(p.batch * groupsM * groupsN, blocking.invocations(), [&](const Index& group) {
     Index within = c.space.mod(group, band * groupsN), rest = c.space.div(group, band * groupsN);
     Index row =
         c.space.add(c.space.scale(c.space.mod(rest, groupsM / band), band), c.space.mod(within, band));
-    BlockProduct(c, p, blocking).emit(c.space.div(rest, groupsM / band), row, c.space.div(within, band));
+    BlockProduct(c, p, schedule, blocking)
+        .emit(c.space.div(rest, groupsM / band), row, c.space.div(within, band));
   });
   return {};
 }

@@ -22,7 +22,6 @@ Result<void> lowerKernel(LowerContext& c, const PartsSchedule& schedule) {
                       c.target,
                       c.region,
                       c.mayTexel,
-                      c.triangles,
                       written,
                       c.kernel,
                       c.space,

@@ -15,7 +15,6 @@ struct LowerContext {
   const Target& target;
   const PlainRegion& region;
   const std::vector<bool>& mayTexel;
-  const Triangles& triangles;
   const Attr& schedule;  ///< as it is written, for messages
   KernelBuilder& kernel;
   IndexSpace& space;
@@ -44,6 +43,12 @@ struct LowerContext {
   Index groupIndex(int64_t groups);
   void inPart(int64_t groups, const std::function<void(const Index&)>& body);
 };
+
+/// The kernel of a region by a schedule that need not be its own, whatever limits of the target it breaks.
+Result<LoweredKernel> lowerBy(const Op& fused, const Attr& written, const Target& target,
+                              const std::vector<bool>& mayTexel);
+/// The storage buffers that a kernel binds.
+int64_t storageBuffers(const LoweredKernel& lowered);
 
 // The kernel of each kind.
 Result<void> lowerKernel(LowerContext& c, const MapSchedule& schedule);

@@ -7,16 +7,11 @@
 
 namespace tg {
 
-Result<Product> findProduct(const LowerContext& c) {
+Product productIn(const PlainRegion& region) {
   Product p;
-  for (Op* op : c.region.body.ops)
+  for (Op* op : region.body.ops)
     if (op->code == Opcode::matmul) p.op = op;
-  bool fits = p.op != nullptr;
-  for (const Value* value : c.yields)
-    fits = fits && value->type.elements() == p.op->result()->type.elements();
-  if (!fits)
-    return failAt(c.fused.loc, fmt::format("schedule {} is for regions of a product and results of its size",
-                                           c.schedule.str()));
+  if (!p.op) return p;
   const Shape &a = p.op->in(0)->type.shape, &out = p.op->result()->type.shape;
   p.ta = p.op->flag("transpose_a");
   p.tb = p.op->flag("transpose_b");
@@ -26,6 +21,17 @@ Result<Product> findProduct(const LowerContext& c) {
   p.lead = out;
   p.lead.resize(out.rank() - 2);
   p.batch = p.lead.elements();
+  return p;
+}
+
+Result<Product> findProduct(const LowerContext& c) {
+  Product p = productIn(c.region);
+  bool fits = p.op != nullptr;
+  for (const Value* value : c.yields)
+    fits = fits && value->type.elements() == p.op->result()->type.elements();
+  if (!fits)
+    return failAt(c.fused.loc, fmt::format("schedule {} is for regions of a product and results of its size",
+                                           c.schedule.str()));
   return p;
 }
 
@@ -58,28 +64,42 @@ KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& l
   return rounded(emitter.kernel(), *p.op, plainElement(emitter, p, which, lead, row, column));
 }
 
-// Found by emitting one of each into a kernel that is thrown away.
-bool preferAlongK(const LowerContext& c, const Product& p, int which, int64_t depth) {
-  int splits[2];
-  for (int alongK = 0; alongK < 2; ++alongK) {
-    Block scratch;
-    KernelBuilder kernel(scratch);
-    IndexSpace space(kernel);
-    RegionEmitter emitter(kernel, space, c.fused, c.region, c.mayTexel);
-    int64_t other = which == 0 ? p.m : p.n;
-    if ((alongK ? depth : other) % kLanes != 0) {
-      splits[alongK] = 1000;
-      continue;
-    }
-    Index batch = space.variable(kernel.id(Opcode::k_workgroup_id, 2), p.batch);
-    Index outer = space.variable(kernel.id(Opcode::k_workgroup_id, 0), other, alongK ? 1 : kLanes);
-    Index inner = space.variable(kernel.id(Opcode::k_workgroup_id, 1), p.k, alongK ? kLanes : 1);
-    (alongK ? inner : outer) = space.add(alongK ? inner : outer, IndexSpace::lane());
-    Indices lead = space.delinear(batch, p.lead);
-    element(emitter, p, which, lead, which == 0 ? outer : inner, which == 0 ? inner : outer);
-    splits[alongK] = emitter.splitLoads();
+bool liesAlongK(const Product& p, int which, int64_t depth, bool neither) {
+  const bool own = (which == 0) != (which == 0 ? p.ta : p.tb);
+  auto hasFours = [&](bool alongK) { return (alongK ? depth : which == 0 ? p.m : p.n) % kLanes == 0; };
+  if (hasFours(own)) return own;
+  return hasFours(!own) ? !own : neither;
+}
+
+/// Loads of scalars where four elements of an operand, along k or not, were asked for: found by emitting them
+/// into a kernel that is thrown away.
+static int splitLoads(const Op& fused, const PlainRegion& region, const Product& p, int which, bool alongK) {
+  Block scratch;
+  KernelBuilder kernel(scratch);
+  IndexSpace space(kernel);
+  const std::vector<bool> storage(region.bindings.size());
+  RegionEmitter emitter(kernel, space, fused, region, storage);
+  const int64_t other = which == 0 ? p.m : p.n;
+  Index batch = space.variable(kernel.id(Opcode::k_workgroup_id, 2), p.batch);
+  Index outer = space.variable(kernel.id(Opcode::k_workgroup_id, 0), other, alongK ? 1 : kLanes);
+  Index inner = space.variable(kernel.id(Opcode::k_workgroup_id, 1), p.k, alongK ? kLanes : 1);
+  (alongK ? inner : outer) = space.add(alongK ? inner : outer, IndexSpace::lane());
+  Indices lead = space.delinear(batch, p.lead);
+  element(emitter, p, which, lead, which == 0 ? outer : inner, which == 0 ? inner : outer);
+  return emitter.splitLoads();
+}
+
+std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, const Product& p,
+                                   int64_t depth, bool neither) {
+  std::array<bool, 2> turned{};
+  for (int which = 0; which < 2; ++which) {
+    // A binding lies as the product reads it; without fours both ways there is no choice.
+    if (!p.op->in(which)->def || depth % kLanes != 0 || (which == 0 ? p.m : p.n) % kLanes != 0) continue;
+    const bool along =
+        splitLoads(fused, region, p, which, true) <= splitLoads(fused, region, p, which, false);
+    turned[static_cast<size_t>(which)] = along != liesAlongK(p, which, depth, neither);
   }
-  return splits[1] <= splits[0];
+  return turned;
 }
 
 /// Where results stand that belong to an element of the product, or to four beside each other.

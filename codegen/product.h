@@ -3,6 +3,7 @@
 // contractions. Private to codegen/.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "codegen/lower_schedules.h"
@@ -34,9 +35,16 @@ KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indic
 /// product of the low ones, is the product of their sums.
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x);
 
-/// Whether four elements of an operand along k (else along its other axis) come in fewer loads, where `depth`
-/// of k are taken at a time.
-bool preferAlongK(const LowerContext& c, const Product& p, int which, int64_t depth);
+/// Whether vectors of four of operand `which` lie along k, else along its other axis, where `depth` of k are
+/// taken at a time, if nothing is turned: as it lies in memory, the other way where four divide only that
+/// extent, and `neither` where they divide none.
+bool liesAlongK(const Product& p, int which, int64_t depth, bool neither);
+/// Of both operands, whether vectors come in fewer loads the other way than liesAlongK says: views and maps
+/// between memory and the product may turn them.
+std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, const Product& p,
+                                   int64_t depth, bool neither);
+/// The product of a region, whatever its results are; `op` is null where there is none.
+Product productIn(const PlainRegion& region);
 
 /// Stores every result of the region at the tile's elements, the product being in `acc`
 /// (row-major, `width` accumulators a row of `lanes` columns each).

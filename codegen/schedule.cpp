@@ -87,8 +87,13 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
   return chooseMap(fused, target);
 }
 
+/// What a kind's choice leaves to be found from the region.
+static Schedule arrangedAny(const Op& fused, const Target& target, const Schedule& schedule) {
+  return std::visit([&](const auto& kind) { return Schedule(arranged(fused, target, kind)); }, schedule);
+}
+
 Schedule chooseSchedule(const Op& fused, const Target& target) {
-  return withinBudget(fused, target, fastestSchedule(fused, target));
+  return arrangedAny(fused, target, withinBudget(fused, target, fastestSchedule(fused, target)));
 }
 
 std::vector<Schedule> scheduleCandidates(const Op& fused, const Target& target) {
@@ -96,7 +101,7 @@ std::vector<Schedule> scheduleCandidates(const Op& fused, const Target& target) 
   // Parts are what several kernels became, each with the schedule it had.
   if (find(fused.attrs, "schedule"))
     if (Schedule own = scheduleOf(fused); std::holds_alternative<PartsSchedule>(own)) return {own};
-  std::vector<Schedule> out{chooseSchedule(fused, target)};
+  std::vector<Schedule> out{withReads(fused, target, chooseSchedule(fused, target))};
   const bool groups = !fused.groups.empty() ||
                       std::any_of(fused.operands.begin(), fused.operands.end(), [](const Operand& operand) {
                         return operand.items[0].kind == Operand::Kind::group;
@@ -104,8 +109,11 @@ std::vector<Schedule> scheduleCandidates(const Op& fused, const Target& target) 
   if (groups) return out;
   const std::vector<Schedule> others =
       std::visit([&](const auto& chosen) { return neighbours(fused, target, chosen); }, out.front());
-  for (const Schedule& each : others)
-    if (out.size() < kHandful && std::find(out.begin(), out.end(), each) == out.end()) out.push_back(each);
+  for (const Schedule& other : others) {
+    if (out.size() == kHandful) break;
+    const Schedule each = withReads(fused, target, arrangedAny(fused, target, other));
+    if (std::find(out.begin(), out.end(), each) == out.end()) out.push_back(each);
+  }
   return out;
 }
 

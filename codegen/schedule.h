@@ -19,6 +19,14 @@ Schedule chooseSchedule(const Op& fused, const Target& target);
 /// and the target allow. Only the chosen one for a tg.custom and for regions over groups.
 std::vector<Schedule> scheduleCandidates(const Op& fused, const Target& target);
 
+/// The same where the kernel leaves out what masks hide and what is zero, as the op's neighbours in its
+/// function show: those that it reads from and those that read from it.
+Schedule withSkips(const Op& fused, Schedule schedule);
+/// The same where the kernel reads within the target's limits: bindings of storage, texels of a view. It is
+/// lowered on trial, so that it is worth asking readsAreTight first, which is false where no limit is near.
+Schedule withReads(const Op& fused, const Target& target, Schedule schedule);
+bool readsAreTight(const Op& fused, const Target& target);
+
 /// Every way in which chooseSchedule stages a product in shared memory.
 std::vector<SharedMatmulSchedule> sharedMatmulSchedules();
 

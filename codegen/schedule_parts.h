@@ -64,6 +64,16 @@ std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& ta
 AttentionSchedule chooseAttention(const Op& attention, const Target& target);
 std::optional<SharedAttentionSchedule> chooseSharedAttention(const Op& attention, const Target& target);
 
+// The same with what follows from it and from the region: which way operands are read, in which order blocks
+// go. The others have nothing of the kind.
+MatmulSchedule arranged(const Op& fused, const Target& target, MatmulSchedule schedule);
+SharedMatmulSchedule arranged(const Op& fused, const Target& target, SharedMatmulSchedule schedule);
+CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule schedule);
+template <class Other>
+Other arranged(const Op&, const Target&, Other schedule) {
+  return schedule;
+}
+
 // Others that the region and the target allow, the likelier ones first.
 using Schedules = std::vector<Schedule>;
 Schedules neighbours(const Op& fused, const Target& target, const MapSchedule& chosen);

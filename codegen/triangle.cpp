@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/triangle.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
+#include <span>
 #include <unordered_set>
 
+#include "codegen/product.h"
+#include "codegen/schedule.h"
 #include "ir/access.h"
 
 namespace tg {
 namespace {
+
+/// What is known of a region's block arguments: whether all their elements above the diagonal are zero.
+using KnownLower = std::function<bool(const Value&)>;
 
 constexpr int kFurthest = 16;  ///< ops and kernels that zeros are followed through
 
@@ -58,7 +67,7 @@ bool isHidden(const Value& value) {
          op->in(2)->def->operands[0].number() <= kLeast;
 }
 
-bool isLower(const Value& value, const KnownLower& known, int steps) {
+bool isLower(const Value& value, const KnownLower& known, int steps = 0) {
   if (!isMatrix(value) || steps > kFurthest) return false;
   if (!value.def) return known(value);
   const Op& op = *value.def;
@@ -99,12 +108,8 @@ bool resultIsLower(const Value& value, int steps) {
   return isLower(*fused.regions[0]->terminator()->in(static_cast<int>(slot)), sourcesLower(fused, steps));
 }
 
-}  // namespace
-
-bool isLower(const Value& value, const KnownLower& known) { return isLower(value, known, 0); }
-
-bool resultIsLower(const Value& value) { return resultIsLower(value, 0); }
-
+/// Whether nothing depends on what a value of a region has above the diagonal: it is masked, or times zero.
+/// `free` says it of the region's results, by slot: `yields`.
 bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value& value,
                  const KnownLower& known, const std::function<bool(size_t slot)>& free) {
   std::unordered_set<const Value*> carriers{&value};  // hold elements that nothing has masked yet
@@ -131,6 +136,7 @@ bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value&
   return true;
 }
 
+/// The same of a result of a function's op, in all kernels that read it.
 bool resultIsReadBelow(const Value& value) {
   return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
     const Op* reader = use.user();
@@ -146,6 +152,55 @@ bool resultIsReadBelow(const Value& value) {
     }
     return true;
   });
+}
+
+}  // namespace
+
+Skips skipsOf(const Op& fused) {
+  const std::unique_ptr<PlainRegion> region = plainRegion(fused);
+  const Product p = productIn(*region);
+  if (!p.op) return {};
+  std::vector<bool> lower;
+  for (const Operand& operand : fused.operands) {
+    const Operand& source = operand.items[0];
+    lower.push_back(source.kind == Operand::Kind::value && resultIsLower(*source.value, 0));
+  }
+  const KnownLower known = [&](const Value& argument) {
+    const auto at = std::find(region->bindings.begin(), region->bindings.end(), &argument);
+    return at != region->bindings.end() && lower[static_cast<size_t>(at - region->bindings.begin())];
+  };
+  auto free = [&](size_t slot) { return fused.groups.empty() && resultIsReadBelow(*fused.results[slot]); };
+  Skips skips;
+  skips.lower = (p.ta ? p.m == p.k : p.m <= p.k) && isLower(*p.op->in(0), known);
+  skips.hidden = p.m <= p.n && isReadBelow(region->body, region->yields, *p.op->result(), known, free);
+  skips.zeros = skips.hidden && std::all_of(region->yields.begin(), region->yields.end(),
+                                            [&](const Value* value) { return isLower(*value, known); });
+  return skips;
+}
+
+Schedule withSkips(const Op& fused, Schedule schedule) {
+  if (auto* shared = std::get_if<SharedMatmulSchedule>(&schedule)) {
+    const Skips skips = skipsOf(fused);
+    shared->lower = skips.lower, shared->hidden = skips.hidden, shared->zeros = skips.zeros;
+  }
+  return schedule;
+}
+
+Result<void> checkSkips(const Op& fused) {
+  const Schedule schedule = scheduleOf(fused);
+  const auto* shared = std::get_if<SharedMatmulSchedule>(&schedule);
+  if (!shared || (!shared->lower && !shared->hidden && !shared->zeros)) return {};
+  const Skips skips = skipsOf(fused);
+  auto bad = [&](std::string_view why) {
+    return failAt(fused.loc, fmt::format("schedule {} {}", fused.attr("schedule").str(), why));
+  };
+  if (shared->lower && !skips.lower)
+    return bad("has `lower`, but the product's first operand may be other than zero above its diagonal");
+  if (shared->hidden && !skips.hidden)
+    return bad("has `hidden`, but what the product has above its diagonal may be read");
+  if (shared->zeros && !(shared->hidden && skips.zeros))
+    return bad("has `zeros`, but results of hidden blocks may be other than zero");
+  return {};
 }
 
 }  // namespace tg

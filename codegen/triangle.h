@@ -1,33 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrices of which only a triangle counts, as causal attention makes them: products leave out what a mask
 // hides and what is zero. Private to codegen/ and lower-kernels.
+//
+//   %s = tg.matmul %q, %k   %m = tg.select %mask, %s, -inf      hidden: above the diagonal nobody reads %s
+//   %p = tg.exp(%m - max)   %o = tg.matmul %p, %v               lower: %p is zero there
 #pragma once
 
-#include <functional>
-#include <span>
-
 #include "ir/module.h"
+#include "ir/result.h"
 
 namespace tg {
 
 // Elements of a value's last two axes are above the diagonal where column > row + columns - rows: the
 // diagonal ends in the last row's last column.
 
-/// What is known of a region's block arguments: whether all their elements above the diagonal are zero.
-using KnownLower = std::function<bool(const Value&)>;
+/// What the product of a region may leave out, by all that the function's other kernels tell.
+struct Skips {
+  bool lower = false;   ///< its first operand is zero above the diagonal
+  bool hidden = false;  ///< nothing depends on what its result has there
+  bool zeros = false;   ///< and the region's results are zero there
+};
+Skips skipsOf(const Op& fused);
 
-/// The same of any value of the region.
-bool isLower(const Value& value, const KnownLower& known);
-
-/// The same of a result of a function's op, through the kernels that lead to it.
-bool resultIsLower(const Value& value);
-
-/// Whether nothing depends on what a value of a region has above the diagonal: it is masked, or times zero.
-/// `free` says it of the region's results, by slot: `yields`.
-bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value& value,
-                 const KnownLower& known, const std::function<bool(size_t slot)>& free);
-
-/// The same of a result of a function's op, in all kernels that read it.
-bool resultIsReadBelow(const Value& value);
+/// An error where the schedule of a region leaves out what counts.
+Result<void> checkSkips(const Op& fused);
 
 }  // namespace tg

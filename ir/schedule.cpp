@@ -43,7 +43,7 @@ constexpr Limit span(int64_t least, int64_t most) { return {Limit::Form::span, l
 constexpr Limit either(int64_t one, int64_t other) { return {Limit::Form::either, one, other}; }
 constexpr Limit power(int64_t least, int64_t most) { return {Limit::Form::power, least, most}; }
 
-enum class FieldForm : uint8_t { number, numbers, parts, counts };
+enum class FieldForm : uint8_t { number, numbers, flags, parts, counts };
 
 struct FieldRow {
   std::string_view name;
@@ -73,6 +73,9 @@ const std::vector<KindRow>& kinds() {
   {#name, FieldForm::number, 1, #fallback, limit, given, meaning},
 #define NUMBERS(name, count, limit, given, meaning) \
   {#name, FieldForm::numbers, count, "", limit, given, meaning},
+#define FLAG(name, meaning) {#name, FieldForm::flags, 1, "false", span(0, 0), ifOther, meaning},
+#define FLAGS(name, count, meaning) {#name, FieldForm::flags, count, "false", span(0, 0), ifOther, meaning},
+#define LIST(name, limit, meaning) {#name, FieldForm::counts, 0, "[]", limit, ifOther, meaning},
 #define PARTS(name, meaning) {#name, FieldForm::parts, 0, "", span(0, 0), always, meaning},
 #define COUNTS(name, meaning) {#name, FieldForm::counts, 0, "", span(1, INT32_MAX), always, meaning},
 #define END(Struct) \
@@ -82,6 +85,12 @@ const std::vector<KindRow>& kinds() {
 #include "ir/schedules.def"
   };
   return rows;
+}
+
+/// What documentation says of a field's values; nothing of schedules.
+std::string limitOf(const FieldRow& field) {
+  if (field.form == FieldForm::parts) return "";
+  return field.form == FieldForm::flags ? "true or false" : field.limit.str();
 }
 
 std::string known(bool parts, std::string_view last = ", ") {
@@ -136,6 +145,23 @@ class ScheduleReader {
       return bad(fmt::format("wants {} integers in '{}'", count, name(at)));
     std::copy(list.begin(), list.end(), numbers.begin());
     for (int64_t number : numbers) checked(at, number);
+  }
+  void operator()(size_t at, bool& flag) {
+    const Attr* given = take(at);
+    if (!given) return;
+    if (given->kind != Attr::Kind::boolean) return bad(fmt::format("wants true or false in '{}'", name(at)));
+    flag = given->integer != 0;
+  }
+  template <size_t count>
+  void operator()(size_t at, std::array<bool, count>& flags) {
+    const Attr* given = take(at);
+    if (!given) return;
+    bool good = given->kind == Attr::Kind::array && given->list.size() == count;
+    for (size_t i = 0; good && i < count; ++i) {
+      good = given->list[i].kind == Attr::Kind::boolean;
+      flags[i] = given->list[i].integer != 0;
+    }
+    if (!good) bad(fmt::format("wants {} of true and false in '{}'", count, name(at)));
   }
   void operator()(size_t at, std::vector<int64_t>& counts) {
     const Attr* given = take(at);
@@ -201,7 +227,18 @@ class SchedulePrinter {
   void operator()(size_t at, const std::array<int64_t, count>& numbers) {
     add(at, Attr::ints({numbers.begin(), numbers.end()}));
   }
-  void operator()(size_t at, const std::vector<int64_t>& counts) { add(at, Attr::ints(counts)); }
+  void operator()(size_t at, const bool& flag) {
+    if (flag) add(at, Attr::boolean(true));
+  }
+  template <size_t count>
+  void operator()(size_t at, const std::array<bool, count>& flags) {
+    std::vector<Attr> words;
+    for (bool flag : flags) words.push_back(Attr::boolean(flag));
+    if (flags != std::array<bool, count>{}) add(at, Attr::array(std::move(words)));
+  }
+  void operator()(size_t at, const std::vector<int64_t>& counts) {
+    if (!counts.empty()) add(at, Attr::ints(counts));
+  }
   void operator()(size_t at, const std::vector<PartSchedule>& parts) {
     std::vector<Attr> texts;
     for (const PartSchedule& part : parts) texts.push_back(scheduleAttr(wholeSchedule(part)));
@@ -230,6 +267,9 @@ class SchedulePrinter {
     [[maybe_unused]] size_t at = 0;
 #define NUMBER(name, fallback, ...) visit(at++, name, int64_t{fallback});
 #define NUMBERS(name, ...) visit(at++, name);
+#define FLAG(name, ...) visit(at++, name);
+#define FLAGS(name, ...) visit(at++, name);
+#define LIST(name, ...) visit(at++, name);
 #define PARTS(name, ...) visit(at++, name);
 #define COUNTS(name, ...) visit(at++, name);
 #define END(Struct) }
@@ -277,6 +317,8 @@ void ScheduleReader::operator()(size_t at, std::vector<PartSchedule>& parts) {
           if constexpr (std::is_constructible_v<PartSchedule, decltype(kind)>) parts.push_back(kind);
         },
         *read);
+    if (!storageReads(*read).empty() || readsScalars(*read))
+      return bad(fmt::format("has the part {}, but how operands are read is said of the whole", part.str()));
   }
 }
 
@@ -302,6 +344,32 @@ Schedule wholeSchedule(const PartSchedule& part) {
   return std::visit([](const auto& kind) { return Schedule(kind); }, part);
 }
 
+std::vector<int64_t> storageReads(const Schedule& schedule) {
+  return std::visit(
+      [](const auto& kind) -> std::vector<int64_t> {
+        if constexpr (requires { kind.storage; }) return kind.storage;
+        return {};
+      },
+      schedule);
+}
+
+bool readsScalars(const Schedule& schedule) {
+  return std::visit(
+      [](const auto& kind) {
+        if constexpr (requires { kind.scalars; }) return kind.scalars;
+        return false;
+      },
+      schedule);
+}
+
+void setReads(Schedule& schedule, std::vector<int64_t> storage, bool scalars) {
+  std::visit(
+      [&](auto& kind) {
+        if constexpr (requires { kind.storage; }) kind.storage = std::move(storage), kind.scalars = scalars;
+      },
+      schedule);
+}
+
 std::string_view scheduleKind(const Schedule& schedule) {
   return schedule_detail::kinds()[schedule.index()].kind;
 }
@@ -315,9 +383,8 @@ const std::vector<ScheduleRow>& scheduleRows() {
     for (const KindRow& kind : kinds()) {
       ScheduleRow& row = out.emplace_back(ScheduleRow{kind.kind, kind.meaning, kind.isPart, kind.takes, {}});
       for (const FieldRow& field : kind.fields)
-        row.fields.push_back({field.name, field.given == always ? "" : field.fallback,
-                              field.form == FieldForm::parts ? "" : field.limit.str(), field.count,
-                              field.meaning});
+        row.fields.push_back({field.name, field.given == always ? "" : field.fallback, limitOf(field),
+                              field.count, field.meaning});
     }
     return out;
   }();

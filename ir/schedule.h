@@ -51,6 +51,9 @@ using PartSchedule = schedule_detail::VariantOf<void
 #define KIND(word, Struct, ...) struct Struct {
 #define NUMBER(name, fallback, ...) int64_t name = fallback;
 #define NUMBERS(name, count, ...) std::array<int64_t, count> name{};
+#define FLAG(name, ...) bool name = false;
+#define FLAGS(name, count, ...) std::array<bool, count> name{};
+#define LIST(name, ...) std::vector<int64_t> name{};
 #define PARTS(name, ...) std::vector<PartSchedule> name{};
 #define COUNTS(name, ...) std::vector<int64_t> name{};
 #define END(Struct)                               \
@@ -77,6 +80,10 @@ Schedule scheduleOf(const Op& fused);
 Attr scheduleAttr(const Schedule& schedule);
 /// A part as a schedule of its own.
 Schedule wholeSchedule(const PartSchedule& part);
+/// How it reads: the fields `storage` and `scalars`, which all kinds but custom have.
+std::vector<int64_t> storageReads(const Schedule& schedule);
+bool readsScalars(const Schedule& schedule);
+void setReads(Schedule& schedule, std::vector<int64_t> storage, bool scalars);
 /// The word of its kind.
 std::string_view scheduleKind(const Schedule& schedule);
 /// What the rows say of a kind.
@@ -86,7 +93,7 @@ TakesOver takesOver(const Schedule& schedule);
 struct ScheduleField {
   std::string_view name, fallback;  ///< no fallback: it has to be given
   std::string limit;                ///< "1 to 1024"; of each number
-  size_t count = 1;                 ///< numbers; 0 for any number
+  size_t count = 1;                 ///< numbers or flags; 0 for any number
   std::string_view meaning;
 };
 struct ScheduleRow {

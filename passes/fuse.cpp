@@ -77,6 +77,7 @@ Result<void> run_fuse(Module& module, const FuseOptions& options, const PassCont
     if (options.recompute > 0) again = fuse::recompute(module, *func, target, options.recompute);
     fuse::mergeKernels(*func, target, wanted);
     fuse::applyTuning(*func, tuning, tuned);
+    fuse::settleSchedules(*func, target, context);
     if (!options.report) continue;
     for (const std::vector<fuse::Report>& reports : {fuse::reportKernels(*func, notes), again})
       for (const fuse::Report& report : reports) context.remark(report.loc, report.text);

@@ -36,6 +36,7 @@
 #include "ir/kernel/legalize.h"
 #include "ir/kernel/watch_loops.h"
 #include "ir/region_key.h"
+#include "ir/schedule.h"
 #include "passes/binding_limit.h"
 #include "passes/pass.h"
 
@@ -144,10 +145,8 @@ class FunctionLowering {
 
   Result<void> dispatch(const Op& fused);
   Result<const KnownKernel*> kernelOf(const Op& fused, const std::string& word);
-  std::vector<bool> mayTexel(const Op& fused) const;
-  static Triangles trianglesOf(const Op& fused);
-  Result<LoweredKernel> lower(const Op& fused, std::vector<bool> mayTexel, const Triangles& triangles,
-                              bool& tooLong) const;
+  Result<std::vector<bool>> texelReads(const Op& fused) const;
+  Result<LoweredKernel> lower(const Op& fused, const std::vector<bool>& texels) const;
   Result<void> checkLimits(const Op& fused, const KnownKernel& kernel,
                            const std::vector<Access>& accesses) const;
   std::vector<Access> accessesOf(const Op& fused, const KnownKernel& kernel) const;
@@ -213,43 +212,34 @@ void FunctionLowering::command(Opcode code, OperandList operands, AttrList attrs
   build_.setLoc(loc).create(code, std::move(operands), std::move(attrs));
 }
 
-/// Which bindings may be read through texel views: none whose bytes a result shares.
-std::vector<bool> FunctionLowering::mayTexel(const Op& fused) const {
-  std::vector<bool> may(fused.operands.size(), target_.reads == "texel");
-  if (target_.reads != "texel") return may;
+/// Which bindings are read through texel views: none that the schedule calls storage, none whose bytes a
+/// result shares, and none of narrow elements.
+Result<std::vector<bool>> FunctionLowering::texelReads(const Op& fused) const {
+  std::vector<bool> texel(fused.operands.size(), target_.reads == "texel");
+  TG_TRY(const Schedule schedule, parseSchedule(fused.attr("schedule")));
+  for (int64_t binding : storageReads(schedule)) {
+    if (binding >= fused.numOperands())
+      return failAt(fused.loc, fmt::format("schedule {} reads operand {} as storage; the last one is {}",
+                                           fused.attr("schedule").str(), binding, fused.numOperands() - 1));
+    texel[static_cast<size_t>(binding)] = false;
+  }
+  if (target_.reads != "texel") return texel;
   for (int binding = 0; binding < fused.numOperands(); ++binding) {
-    if (isNarrow(fused.operands[binding].value->type.dtype)) may[binding] = false;
+    if (isNarrow(fused.operands[binding].value->type.dtype)) texel[binding] = false;
     for (const ResultSlot& slot : resultSlots(fused))
-      if (ByteOwners::overlap(bindingRange(fused, binding), slotRange(fused, slot))) may[binding] = false;
+      if (ByteOwners::overlap(bindingRange(fused, binding), slotRange(fused, slot))) texel[binding] = false;
   }
-  return may;
+  return texel;
 }
 
-/// Of a product, which leaves out what is zero or nobody reads.
-Triangles FunctionLowering::trianglesOf(const Op& fused) {
-  if (!fused.attr("schedule").find("shared")) return {};
-  Triangles out;
-  for (const Operand& operand : fused.operands) {
-    const Operand& source = operand.items[0];
-    out.lower.push_back(source.kind == Operand::Kind::value && resultIsLower(*source.value));
-  }
-  for (const auto& result : fused.results)
-    out.free.push_back(fused.groups.empty() && resultIsReadBelow(*result));
-  return out;
-}
-
-/// The kernel of a region, lowered unless an equal region was. Where a remark was made about this region, the
-/// next has to get its own, so that nothing is kept.
+/// The kernel of a region, lowered unless an equal region was.
 Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std::string& word) {
-  std::vector<bool> may = mayTexel(fused);
+  TG_TRY(const std::vector<bool> texels, texelReads(fused));
+  TG_CHECK(checkSkips(fused));
   std::string key = regionKey(fused) + fused.attr("schedule").str() + '\n';
-  for (bool texel : may) key += texel ? 't' : 's';
-  const Triangles triangles = trianglesOf(fused);
-  for (bool lower : triangles.lower) key += lower ? 'l' : 'w';
-  for (bool free : triangles.free) key += free ? 'f' : 'k';
+  for (bool texel : texels) key += texel ? 't' : 's';
   if (const KnownKernel* known = kernels_.find(key)) return known;
-  bool tooLong = false;
-  TG_TRY(LoweredKernel lowered, lower(fused, std::move(may), triangles, tooLong));
+  TG_TRY(LoweredKernel lowered, lower(fused, texels));
   KnownKernel known{{}, {}, std::move(lowered.params), lowered.grid};
   for (const auto& arg : lowered.kernel->body.args) known.types.push_back(arg->type);
   lowered.kernel->kind = ItemKind::kernel;
@@ -263,30 +253,24 @@ Result<const KnownKernel*> FunctionLowering::kernelOf(const Op& fused, const std
   known.watched = !bounded;
   if (known.watched) watchLoops(*lowered.kernel);
   known.name = kernels_.add(std::move(lowered.kernel), word);
-  if (tooLong) key += '?';
   return kernels_.remember(key, std::move(known));
 }
 
-/// Lowers a region with texel reads where bytes and limits allow them; `tooLong` says that a remark tells of
-/// one they do not.
-Result<LoweredKernel> FunctionLowering::lower(const Op& fused, std::vector<bool> mayTexel,
-                                              const Triangles& triangles, bool& tooLong) const {
+Result<LoweredKernel> FunctionLowering::lower(const Op& fused, const std::vector<bool>& texels) const {
   if (customOf(fused)) return lowerCustom(module_, fused, target_);
-  TG_TRY(LoweredKernel lowered, lowerRegion(fused, target_, mayTexel, triangles));
+  TG_TRY(LoweredKernel lowered, lowerRegion(fused, target_, texels));
   for (size_t index = 0; index < lowered.params.size(); ++index) {
     const Type& type = lowered.kernel->body.args[index]->type;
-    int binding = lowered.params[index].index;
-    if (!type.texel || type.elements() <= target_.texelElements || !mayTexel[binding]) continue;
-    tooLong = true;
-    mayTexel[binding] = false;
-    context_.remark(
-        fused.loc,
-        fmt::format("%{} has {} texels, more than the {} of a view on target '{}'; it is read as storage",
-                    bindingSources(fused, binding)[0]->name, type.elements(), target_.texelElements,
-                    target_.name));
+    const int binding = lowered.params[index].index;
+    if (type.texel && type.elements() > target_.texelElements)
+      return failAt(
+          fused.loc,
+          fmt::format("schedule {} reads %{} through a view of {} texels, target '{}' has {}; its `storage` "
+                      "lists operands that are read without, as {}",
+                      fused.attr("schedule").str(), bindingSources(fused, binding)[0]->name, type.elements(),
+                      target_.name, target_.texelElements, binding));
   }
-  if (!tooLong) return lowered;
-  return lowerRegion(fused, target_, mayTexel, triangles);
+  return lowered;
 }
 
 /// A parameter's range is its place, and as long as its type: a view of whole texels may end in the

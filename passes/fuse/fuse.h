@@ -64,6 +64,9 @@ std::vector<Report> reportKernels(const Item& func, const KernelNotes& notes);
 /// which are alive anyway are computed again where they are read after the peak. Returns what to say of each.
 std::vector<Report> recompute(Module& module, Item& func, const Target& target, int64_t least);
 
+/// Completes the schedules of a function by what all its kernels together tell; the last to be done.
+void settleSchedules(Item& func, const Target& target, const PassContext& context);
+
 /// Gives the regions of a function the schedules that the table has for them; `used` collects the
 /// keys that were met.
 void applyTuning(Item& func, const AttrList& tuning, std::unordered_set<std::string>& used);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planned → kernel → spirv: commands, barriers, equal kernels, copies, limits.
+#include <functional>
+
 #include "codegen/emit_glsl.h"
+#include "ir/parser.h"
 #include "ir/verify_dispatch.h"
 #include "test/unit/plan_support.h"
 
@@ -132,18 +135,81 @@ TEST(LowerKernels, BytesSharedWithAResultAreNotReadAsTexels) {
   EXPECT_EQ(in, 1);     // @w
 }
 
-TEST(LowerKernels, ViewsOverTheTexelLimitFallBackToStorage) {
-  std::vector<std::string> remarks;
-  PassContext context;
-  context.onDiagnostic = [&](const Diagnostic& diagnostic) { remarks.push_back(diagnostic.message); };
-  auto module = lowered(fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" +
-                                        unary("y", "x", kT) + "    return %y : " + kT + "\n  }\n",
-                                    "alignment = 16, reads = \"texel\", texel_elements = 8"),
-                        context);
+TEST(LowerKernels, AViewOverTheTexelLimitIsALocatedError) {
+  const std::string head = "  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n",
+                    tail = "    return %y : " + kT + "\n  }\n",
+                    target = "alignment = 16, reads = \"texel\", texel_elements = 8";
+  auto module = planned(fusedModule(head + unary("y", "x", kT) + tail, target));
   ASSERT_TRUE(module);
-  ASSERT_EQ(remarks.size(), 1u);
-  EXPECT_EQ(remarks[0].substr(0, 7), "%x has ");
-  EXPECT_EQ(print(*module).find("texel}"), std::string::npos);
+  auto ran = run_lower_kernels(*module, {}, {});
+  ASSERT_FALSE(ran);
+  EXPECT_EQ(locString(ran.error().diagnostics()[0].loc), "test.tgir:3:5");
+  EXPECT_NE(ran.error().message().find("schedule map{vec = 1} reads %x through a view"), std::string::npos)
+      << ran.error().message();
+  auto storage =
+      lowered(fusedModule(head + unary("y", "x", kT, "relu", "map{vec = 1, storage = [0]}") + tail, target));
+  ASSERT_TRUE(storage);
+  EXPECT_EQ(print(*storage).find("texel}"), std::string::npos);
+}
+
+/// An example fused for a target and planned.
+std::unique_ptr<Module> plannedExample(const std::string& name, const std::string& target) {
+  auto module = parseFile(TG_SOURCE_DIR "/docs/examples/" + name + ".tgir");
+  EXPECT_TRUE(module) << name;
+  auto passes = PassManager::parse("append-grad,append-adam,fuse{target=" + target + "},plan");
+  EXPECT_TRUE(passes);
+  if (!module || !passes) return nullptr;
+  auto ran = passes->run(*module);
+  EXPECT_TRUE(ran) << (ran ? "" : ran.error().str());
+  return ran ? std::move(*module) : nullptr;
+}
+
+/// The functions and kernels that lowering makes of a copy of a module, with other preferences on it.
+std::string loweredText(const Module& planned, const std::function<void(Target&)>& change) {
+  auto module = clone(planned);
+  auto target = targetOf(module->attrs);
+  EXPECT_TRUE(target);
+  change(*target);
+  set(module->attrs, "target", targetToAttr(*target));
+  auto ran = run_lower_kernels(*module, {}, {});
+  EXPECT_TRUE(ran) << (ran ? "" : ran.error().str());
+  tg::erase(module->attrs, "target");
+  return print(*module);
+}
+
+// Preferences are for fuse: all that follows from them is in the text that it wrote.
+TEST(LowerKernels, LoweringChoosesNothing) {
+  for (const char* target : {"lavapipe", "gpu", "gpu-coopmat"})
+    for (const char* example : {"char_mlp", "gpt", "cnn"}) {
+      auto module = plannedExample(example, target);
+      ASSERT_TRUE(module);
+      const std::string text = loweredText(*module, [](Target&) {});
+      EXPECT_EQ(loweredText(*module, [](Target&) {}), text);
+      EXPECT_EQ(loweredText(*module,
+                            [](Target& other) {
+                              other.name = "other";
+                              other.reduce = other.reduce == "lane" ? "workgroup" : "lane";
+                              other.matmul = other.matmul == "shared" ? "register" : "shared";
+                              other.workgroup = 32;
+                              other.parallel = 1024;
+                              other.streamScores = 4096;
+                              other.kernelOps = 1 << 20;
+                            }),
+                text)
+          << example << " for " << target;
+      // Nor do limits matter that the kernels stay within.
+      EXPECT_EQ(loweredText(*module,
+                            [](Target& other) {
+                              other.bindings += 8;
+                              other.sharedBytes *= 2;
+                              other.texelElements *= 2;
+                              other.storageRange *= 2;
+                              other.maxInvocations *= 2;
+                              other.maxWorkgroupX *= 2;
+                            }),
+                text)
+          << example << " for " << target;
+    }
 }
 
 TEST(LowerKernels, TooManyBindingsIsALocatedError) {

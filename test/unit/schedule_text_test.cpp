@@ -34,6 +34,11 @@ const char* const kTexts[] = {
     "coopmat{tile = [128, 128, 32], warp = [64, 32]}",
     "attention{tile = 4, block = 2, workgroup = 16}",
     "custom",
+    "matmul{tile = [8, 4], depth = 4, workgroup = 16, turned = [false, true]}",
+    "matmul{tile = [4, 4], shared = [32, 32, 16], band = 4, lower = true, hidden = true, zeros = true}",
+    "coopmat{tile = [64, 64, 32], warp = [32, 32], patch = 16, turned = [true, false]}",
+    "map{vec = 4, workgroup = 64, storage = [0, 2], scalars = true}",
+    "parts{of = [map{vec = 1, workgroup = 64}], results = [2], storage = [1]}",
     "parts{of = [map{vec = 1, workgroup = 64}, column{lanes = 8, side = 8, vec = 1}], results = [1, 2]}",
     "attention{tile = 8, block = 4, shared = [64, 32]}",
 };
@@ -57,6 +62,8 @@ TEST(ScheduleText, FieldsLeftOutHaveTheirDefaults) {
   EXPECT_EQ(printed("matmul{tile = [2, 2]}"), "matmul{tile = [2, 2], depth = 1, workgroup = 8}");
   EXPECT_EQ(printed("matmul{tile = [4, 4], shared = [32, 32, 16], slices = 1}"),
             "matmul{tile = [4, 4], shared = [32, 32, 16]}");
+  EXPECT_EQ(printed("coopmat{tile = [64, 64, 32], warp = [32, 32], patch = 32, turned = [false, false]}"),
+            "coopmat{tile = [64, 64, 32], warp = [32, 32]}");
   EXPECT_EQ(printed("attention{}"), "attention{tile = 1, block = 1, workgroup = 8}");
 }
 
@@ -64,7 +71,7 @@ TEST(ScheduleText, TheKindIsAType) {
   EXPECT_EQ(std::get<MatmulSchedule>(read(kTexts[3])),
             (MatmulSchedule{.tile = {8, 4}, .depth = 2, .workgroup = 16}));
   EXPECT_EQ(std::get<SharedMatmulSchedule>(read(kTexts[4])).shared, (std::array<int64_t, 3>{32, 32, 16}));
-  const auto parts = std::get<PartsSchedule>(read(kTexts[8]));
+  const auto parts = std::get<PartsSchedule>(read(kTexts[std::size(kTexts) - 1]));
   EXPECT_EQ(std::get<ColumnSchedule>(parts.of[1]).side, 8);
   EXPECT_EQ(parts.results, (std::vector<int64_t>{1, 2}));
   EXPECT_EQ(scheduleKind(read(kTexts[4])), "matmul");
@@ -87,7 +94,14 @@ TEST(ScheduleText, RefusesEveryField) {
   EXPECT_EQ(refusal("matmul{shared = [4, 4, 4]}"), "schedule matmul{shared = [4, 4, 4]} lacks 'tile'");
   EXPECT_EQ(refusal("matmul{tile = [4, 4], shared = [4, 4, 4], depth = 4}"),
             "schedule matmul{tile = [4, 4], shared = [4, 4, 4], depth = 4} has no field 'depth'; matmul has: "
-            "tile, shared, slices");
+            "tile, shared, slices, band, turned, lower, hidden, zeros, storage, scalars");
+  EXPECT_EQ(refusal("matmul{tile = [4, 4], turned = [true]}"),
+            "schedule matmul{tile = [4, 4], turned = [true]} wants 2 of true and false in 'turned'");
+  EXPECT_EQ(refusal("map{scalars = 1}"), "schedule map{scalars = 1} wants true or false in 'scalars'");
+  EXPECT_EQ(
+      refusal("parts{of = [map{scalars = true}], results = [1]}"),
+      "schedule parts{of = [map{scalars = true}], results = [1]} has the part map{scalars = true}, but how "
+      "operands are read is said of the whole");
   EXPECT_EQ(
       refusal("parts{of = [map], results = [1, 2]}"),
       "schedule parts{of = [map], results = [1, 2]} needs as many numbers in 'results' as parts in 'of'");

@@ -77,6 +77,7 @@ std::string_view attrKind(table::AttrKind kind) {
 std::string valuesOf(const ScheduleField& field) {
   if (field.limit.empty()) return "a list of schedules";
   if (field.count == 0) return "a list of numbers, " + field.limit;
+  if (field.count > 1 && field.limit.front() == 't') return fmt::format("{} of {}", field.count, field.limit);
   return field.count == 1 ? field.limit : fmt::format("{} numbers, {}", field.count, field.limit);
 }
 

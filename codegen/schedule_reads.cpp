@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a kernel has to read to stay within a target's limits. What an element takes is known once the kernel
+// is made, so it is made on trial; few regions come near the limits.
+#include <algorithm>
+#include <vector>
+
+#include "codegen/lower_schedules.h"
+#include "codegen/schedule.h"
+#include "ir/access.h"
+#include "ir/kernel/custom.h"
+
+namespace tg {
+namespace {
+
+bool readsTexels(const Target& target) { return target.reads == "texel"; }
+
+/// Whether a binding is storage on any target: its elements are narrow, or a result may be written over its
+/// bytes, for all that its size tells.
+bool mayBeStorage(const Op& fused, int binding) {
+  if (isNarrow(fused.operands[static_cast<size_t>(binding)].value->type.dtype)) return true;
+  const auto& yields = fused.regions[0]->terminator()->operands;
+  const int64_t bytes = boundType(fused.operands[static_cast<size_t>(binding)].items[0]).bytes();
+  return std::any_of(yields.begin(), yields.end(),
+                     [&](const Operand& operand) { return operand.value->type.bytes() == bytes; });
+}
+
+bool hasLongViews(const Op& fused, const Target& target) {
+  return readsTexels(target) &&
+         std::any_of(fused.operands.begin(), fused.operands.end(), [&](const Operand& operand) {
+           return boundType(operand.items[0]).elements() > target.texelElements;
+         });
+}
+
+}  // namespace
+
+bool readsAreTight(const Op& fused, const Target& target) {
+  if (customOf(fused)) return false;
+  int64_t storage = fused.regions[0]->terminator()->numOperands();
+  for (int binding = 0; binding < fused.numOperands(); ++binding)
+    if (!readsTexels(target) || mayBeStorage(fused, binding)) storage += 2;  // as elements and as vectors
+  return storage > target.bindings || hasLongViews(fused, target);
+}
+
+Schedule withReads(const Op& fused, const Target& target, Schedule schedule) {
+  if (!readsAreTight(fused, target)) return schedule;
+  std::vector<bool> texel(fused.operands.size(), readsTexels(target));
+  std::vector<int64_t> storage;
+  if (hasLongViews(fused, target)) {
+    // A schedule that does not suit the region is told of by lower-kernels.
+    const auto lowered = lowerBy(fused, scheduleAttr(schedule), target, texel);
+    if (!lowered) return schedule;
+    for (size_t i = 0; i < lowered->params.size(); ++i) {
+      const Type& type = lowered->kernel->body.args[i]->type;
+      const auto binding = static_cast<size_t>(lowered->params[i].index);
+      if (!type.texel || type.elements() <= target.texelElements || !texel[binding]) continue;
+      texel[binding] = false;
+      storage.push_back(static_cast<int64_t>(binding));
+    }
+    std::sort(storage.begin(), storage.end());
+  }
+  for (int binding = 0; binding < fused.numOperands(); ++binding)
+    if (mayBeStorage(fused, binding)) texel[static_cast<size_t>(binding)] = false;
+  auto fits = [&](bool scalars) {
+    setReads(schedule, storage, scalars);
+    const auto lowered = lowerBy(fused, scheduleAttr(schedule), target, texel);
+    return !lowered || storageBuffers(*lowered) <= target.bindings;
+  };
+  // A tensor read both by element and by vector is bound twice. Where that is one too many, all are read by
+  // element: slower, and within what fuse counts.
+  if (!fits(false) && !fits(true)) setReads(schedule, storage, false);
+  return schedule;
+}
+
+}  // namespace tg

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of schedules follows from the finished function, after all regions are formed and tuned: what products
+// leave out because a mask of another kernel hides it, and how kernels read that come near the target's
+// bindings or the texels of a view. Lowering reads all of it in the text.
+//   before:  schedule = matmul{tile = [4, 4], shared = [32, 32, 16]}
+//   after:   schedule = matmul{tile = [4, 4], shared = [32, 32, 16], hidden = true}
+#include <fmt/format.h>
+
+#include <string>
+#include <unordered_map>
+
+#include "codegen/schedule.h"
+#include "ir/access.h"
+#include "ir/region_key.h"
+#include "passes/fuse/fuse.h"
+#include "passes/pass.h"
+
+namespace tg::fuse {
+
+void settleSchedules(Item& func, const Target& target, const PassContext& context) {
+  std::unordered_map<std::string, Schedule> known;  // of equal regions, which layers repeat
+  for (Op* op : func.body.ops) {
+    if (op->code != Opcode::fused) continue;
+    const Schedule chosen = scheduleOf(*op);
+    Schedule schedule = withSkips(*op, chosen);
+    if (readsAreTight(*op, target)) {
+      const std::string key = regionKey(*op) + scheduleAttr(schedule).str();
+      auto found = known.find(key);
+      if (found == known.end()) found = known.emplace(key, withReads(*op, target, schedule)).first;
+      schedule = found->second;
+    }
+    if (!(schedule == chosen)) op->setAttr("schedule", scheduleAttr(schedule));
+    for (int64_t binding : storageReads(schedule))
+      context.remark(op->loc,
+                     fmt::format("%{} has more texels than the {} of a view on target '{}'; it is read as "
+                                 "storage",
+                                 bindingSources(*op, static_cast<int>(binding))[0]->name,
+                                 target.texelElements, target.name));
+  }
+}
+
+}  // namespace tg::fuse
