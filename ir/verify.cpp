@@ -87,9 +87,12 @@ class Verifier {
   Error errors_;
 };
 
-table::Where functionPlace(Stage stage) {
-  switch (stage) {
-  case Stage::tensor: return table::inTensor;
+table::Where functionPlace(const Module& module) {
+  switch (module.stage) {
+  // On its way through fuse a module knows its target, and holds regions beside ops that have none yet.
+  case Stage::tensor:
+    if (find(module.attrs, "target")) return static_cast<table::Where>(table::inTensor | table::inFused);
+    return table::inTensor;
   case Stage::fused: return table::inFused;
   case Stage::planned: return table::inPlanned;
   default: return table::inDispatch;
@@ -274,7 +277,7 @@ void Verifier::function(const Item& func) {
                                    "tensor<2xi32>, \"loss_scale\" tensor<f32>",
                                    arg->name));
   }
-  block(func.body, func, functionPlace(module_.stage));
+  block(func.body, func, functionPlace(module_));
   returned(func);
   functionEffects(func);
 }

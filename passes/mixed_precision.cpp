@@ -2,12 +2,11 @@
 // mixed-precision: products of f16, and a scale that keeps gradients within its range.
 //
 // What: gives every tg.matmul the precision; memory, sums, parameters and the optimizer stay f32. With f16
-// and
-//   gradients at hand the loss is scaled: the gradient starts at a state instead of 1, and each parameter's
-//   is divided by it, so that small gradients stay above what f16 holds. The scale is a power of two, which
-//   rounds nothing in f32. A step with a gradient that is not finite halves it, and so many finite steps
-//   double it; the optimizer behind leaves parameters and states of such a step as they are (tg.select by the
-//   same %finite).
+//   and gradients at hand the loss is scaled: the gradient starts at a state instead of 1, and each
+//   parameter's is divided by it, so that small gradients stay above what f16 holds. The scale is a power of
+//   two, which rounds nothing in f32. A step with a gradient that is not finite halves it, and so many finite
+//   steps double it; the optimizer behind leaves parameters and states of such a step as they are (tg.select
+//   by the same %finite).
 //
 //   state @loss_scale, @loss_scale.good
 //   %d_loss = tg.constant 1          →    %d_loss = tg.state @loss_scale  …  %d_w = …
@@ -23,8 +22,7 @@
 // Ensures: no product of f32 tensors has another precision. After append-grad{accumulate=N} the scale changes
 //   where the summed gradients are, in @apply. Composites that hold products (tg.attention) keep theirs.
 // Where: right behind append-grad, whose first constant it replaces, and before the optimizer, which reads
-// the
-//   divided gradients and %finite. A module without gradients may have it anywhere in stage tensor.
+//   the divided gradients and %finite. A module without gradients may have it anywhere in stage tensor.
 #include <cmath>
 
 #include <fmt/format.h>

@@ -163,27 +163,69 @@ struct KernelVjpOptions {
   }
 };
 
-struct FuseOptions {
+struct SetTargetOptions {
   std::string target = "vulkan-min";
+  static constexpr auto fields() {
+    return std::tuple{option("target", &SetTargetOptions::target, "a shipped target's name or a JSON file")};
+  }
+};
+
+struct DropCapturesOptions {
   std::string keepCaptures = "*";
   bool keepGrads = false;
-  std::string tuning;
+  static constexpr auto fields() {
+    return std::tuple{
+        option("keep-captures", &DropCapturesOptions::keepCaptures,
+               "captures to keep, by name pattern" TG_NAME_PATTERN),
+        option("keep-grads", &DropCapturesOptions::keepGrads,
+               "keep parameter gradients readable after the step"),
+    };
+  }
+};
+
+struct ExactSumsOptions {
   bool deterministic = true;
+  static constexpr auto fields() {
+    return std::tuple{
+        option("deterministic", &ExactSumsOptions::deterministic,
+               "make the f32 sums of custom kernels exact, so that no order of invocations shows"),
+    };
+  }
+};
+
+/// What several passes of fuse have in common, and one flag of fuse turns on for all.
+#define TG_REPORT(Options) option("report", &Options::report, "say of kernels what the pass decides, and why")
+
+struct FormRegionsOptions {
+  bool report = false;
+  static constexpr auto fields() { return std::tuple{TG_REPORT(FormRegionsOptions)}; }
+};
+
+struct RematerializeOptions {
   int64_t recompute = 262144;
   bool report = false;
   static constexpr auto fields() {
     return std::tuple{
-        option("target", &FuseOptions::target, "a shipped target's name or a JSON file"),
-        option("keep-captures", &FuseOptions::keepCaptures,
-               "captures to keep, by name pattern" TG_NAME_PATTERN),
-        option("keep-grads", &FuseOptions::keepGrads, "keep parameter gradients readable after the step"),
-        option("tuning", &FuseOptions::tuning, "a file of schedules measured on the target"),
-        option("deterministic", &FuseOptions::deterministic,
-               "make the f32 sums of custom kernels exact, so that no order of invocations shows"),
-        option("recompute", &FuseOptions::recompute,
+        option("recompute", &RematerializeOptions::recompute,
                "least bytes of a value that, where memory is highest, is not kept for gradients but computed "
                "again, if that costs little; 0: keep all"),
-        option("report", &FuseOptions::report, "say for each kernel what it holds and why it ends there"),
+        TG_REPORT(RematerializeOptions),
+    };
+  }
+};
+
+struct MergeKernelsOptions {
+  bool report = false;
+  static constexpr auto fields() { return std::tuple{TG_REPORT(MergeKernelsOptions)}; }
+};
+
+struct ChooseSchedulesOptions {
+  std::string tuning;
+  bool report = false;
+  static constexpr auto fields() {
+    return std::tuple{
+        option("tuning", &ChooseSchedulesOptions::tuning, "a file of schedules measured on the target"),
+        TG_REPORT(ChooseSchedulesOptions),
     };
   }
 };
@@ -213,6 +255,7 @@ struct SpirvEmitOptions {
   }
 };
 
+#undef TG_REPORT
 #undef TG_NAME_PATTERN
 
 }  // namespace tg

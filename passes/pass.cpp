@@ -16,8 +16,26 @@ namespace tg {
 #define TG_FACTORY_passes(id, name, Options) passFactory<Options>(name, run_##id)
 #define TG_FACTORY_codegen(id, name, Options) PassFactory()
 
-static std::deque<PassInfo>& registry() {
-  static std::deque<PassInfo> all = {
+/// Gives an alias what its passes say: from their names in `list` on.
+static void join(PassInfo& alias, std::string_view list, const std::deque<PassInfo>& all) {
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const auto part = std::find_if(all.begin(), all.end(), [&](const PassInfo& pass) {
+      return pass.name == list.substr(begin, end - begin);
+    });
+    assert(part != all.end() && "an alias names no row of passes.def");
+    alias.parts.push_back(&*part);
+    begin = end + 1;
+  }
+  alias.from = alias.parts.front()->from;
+  alias.to = alias.parts.back()->to;
+  for (const PassInfo* part : alias.parts)
+    for (const OptionInfo& info : part->options)
+      if (!alias.option(info.name)) alias.options.push_back(info);
+}
+
+static std::deque<PassInfo> shipped() {
+  std::deque<PassInfo> all = {
 #define PASS(id, name, tool, from, to, library, Options, summary) \
   {name,                                                          \
    tool,                                                          \
@@ -27,9 +45,21 @@ static std::deque<PassInfo>& registry() {
    describeOptions<Options>(),                                    \
    TG_FACTORY_##library(id, name, Options),                       \
    true},
+#define ALIAS(name, tool, list, summary) {name, tool, {}, {}, summary, {}, {}, true},
 #include "passes/passes.def"
 #undef PASS
   };
+#define PASS(...)
+#define ALIAS(alias, tool, list, summary)                                                                    \
+  join(*std::find_if(all.begin(), all.end(), [](const PassInfo& pass) { return pass.name == alias; }), list, \
+       all);
+#include "passes/passes.def"
+#undef PASS
+  return all;
+}
+
+static std::deque<PassInfo>& registry() {
+  static std::deque<PassInfo> all = shipped();
   return all;
 }
 
@@ -41,6 +71,11 @@ const OptionInfo* PassInfo::option(std::string_view wanted) const {
   for (const OptionInfo& info : options)
     if (info.name == name || info.name == wanted) return &info;
   return nullptr;
+}
+
+bool PassInfo::isLinked() const {
+  return make || (!parts.empty() && std::all_of(parts.begin(), parts.end(),
+                                                [](const PassInfo* part) { return part->isLinked(); }));
 }
 
 std::string_view PassInfo::fault() const {

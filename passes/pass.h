@@ -56,6 +56,8 @@ struct PassInfo {
   PassFactory make;
   /// A row of passes.def; false of a pass that registerPass added.
   bool shipped = false;
+  /// Of an alias, as fuse: the passes it stands for, in order. A pass of its own has none.
+  std::vector<const PassInfo*> parts = {};
 
   /// A pass from one stage to a later one takes every stage between as well: spirv-emit (planned to
   /// spirv) takes a kernel module.
@@ -63,6 +65,8 @@ struct PassInfo {
   /// And may be told to stop at one between: spirv-emit{emit=kernel}.
   bool mayGive(Stage stage) const { return stage == to || (from < stage && stage < to); }
   const OptionInfo* option(std::string_view name) const;
+  /// Whether the libraries that hold it are part of this program.
+  bool isLinked() const;
   /// What a module that the pass breaks, or a crash in it, is: a bug in the compiler or in the user's pass.
   std::string_view fault() const;
 };
@@ -93,6 +97,7 @@ std::string nearestName(std::string_view name, const std::vector<std::string>& k
 struct PipelineStep {
   const PassInfo* pass = nullptr;
   AttrList options;
+  const PassInfo* of = nullptr;  ///< the alias that the pass runs for, or null
 };
 
 /// Options as text, `lr=1e-3,clip-norm=1` or `{lr=1e-3 clip-norm=1}`; a bool alone means true. Values
@@ -102,8 +107,9 @@ Result<AttrList> parsePassOptions(const PassInfo& pass, std::string_view text);
 Result<Attr> parsePassOption(const PassInfo& pass, const OptionInfo& option, std::string_view text);
 
 /// Called around passes; `before` and `after` get the module as it is then. `after` is not called
-/// for a pass that fails. `index` counts from 0. `phase` is called for each part that a pass tells of, whose
-/// time is in that of the whole, too.
+/// for a pass that fails. `index` counts from 0. An alias has a call of its own around those of its passes,
+/// which have its index and whose steps say what they are part `of`. `phase` is called for each part that a
+/// pass tells of, whose time is in that of the whole, too.
 struct Instrumentation {
   std::function<void(const PipelineStep&, int index, const Module&)> before;
   std::function<void(const PipelineStep&, int index, const Module&, double milliseconds)> after;
@@ -135,14 +141,24 @@ class PassManager {
   std::string str(bool defaults = false) const;
   const std::vector<PipelineStep>& steps() const { return steps_; }
   std::vector<PipelineStep>& steps() { return steps_; }
-  /// Runs all passes. Options are bound before the first one runs. Before each, the module's stage must
-  /// be the pass's; the module is verified before the first and, unless verifyEach is off, after each. On
-  /// failure the module is left as the failing pass left it. A module that a pass breaks is that pass's bug
-  /// and is called so; sizes beyond the limits, and running out of memory, are the module's.
+  /// Runs all passes, an alias as the passes it stands for. Options are bound before the first one runs.
+  /// Before each, the module's stage must be the pass's; the module is verified before the first and, unless
+  /// verifyEach is off, after each. On failure the module is left as the failing pass left it. A module that
+  /// a pass breaks is that pass's bug and is called so; sizes beyond the limits, and running out of memory,
+  /// are the module's.
   Result<void> run(std::unique_ptr<Module>& module) const;
 
  private:
-  Result<void> runStep(int index, const PassFunction& pass, std::unique_ptr<Module>& module) const;
+  /// A pass of a step, ready to run: the step's own, or one that its alias stands for.
+  struct Bound {
+    PipelineStep step;
+    PassFunction run;
+  };
+  static Result<std::vector<Bound>> bind(const PipelineStep& step);
+  Result<void> runStep(int index, const std::vector<Bound>& bound, std::unique_ptr<Module>& module) const;
+  /// Returns the milliseconds that the pass took. `before`: the text of the module before the step.
+  Result<double> runPass(int index, const Bound& bound, const std::string& before,
+                         std::unique_ptr<Module>& module) const;
   std::string strFrom(int first, bool defaults) const;
   std::string writeReproducer(int index, const std::string& before) const;
 

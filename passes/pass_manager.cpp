@@ -12,6 +12,7 @@
 #include "ir/verify.h"
 #include "ir/verify_structure.h"
 #include "passes/pass.h"
+#include "passes/pass_options.h"
 
 namespace tg {
 
@@ -40,12 +41,26 @@ PassManager& PassManager::verifyEach(VerifyEach what) {
   return *this;
 }
 
-static Result<PassFunction> bind(const PipelineStep& step) {
-  if (!step.pass->make) {
-    std::string other = step.pass->tool.empty() ? "" : " or " + step.pass->tool;
-    return fail(fmt::format("{} is not part of this program; use tg-opt{}", step.pass->name, other));
+Result<std::vector<PassManager::Bound>> PassManager::bind(const PipelineStep& step) {
+  std::vector<Bound> out;
+  if (step.pass->parts.empty()) out.push_back({step, {}});
+  for (const NamedAttr& option : step.options)
+    if (!step.pass->parts.empty() && !step.pass->option(option.name))
+      return unknownOption(step.pass->name, option.name, step.pass->options);
+  for (const PassInfo* part : step.pass->parts) {
+    AttrList options;
+    for (const NamedAttr& option : step.options)
+      if (part->option(option.name)) options.push_back(option);
+    out.push_back({{part, std::move(options), step.pass}, {}});
   }
-  return step.pass->make(step.options);
+  for (Bound& each : out) {
+    const PassInfo& pass = *each.step.pass;
+    if (!pass.make)
+      return fail(fmt::format("{} is not part of this program; use tg-opt{}", pass.name,
+                              pass.tool.empty() ? "" : " or " + pass.tool));
+    TG_TRY(each.run, pass.make(each.step.options));
+  }
+  return out;
 }
 
 // What would take a module from its stage to the one a pass wants, when a pass does.
@@ -94,25 +109,26 @@ std::string PassManager::writeReproducer(int index, const std::string& before) c
               : fmt::format("the reproducer {} cannot be written", reproducer_);
 }
 
-Result<void> PassManager::runStep(int index, const PassFunction& pass,
-                                  std::unique_ptr<Module>& module) const {
-  const PipelineStep& step = steps_[index];
+Result<double> PassManager::runPass(int index, const Bound& bound, const std::string& before,
+                                    std::unique_ptr<Module>& module) const {
+  const PipelineStep& step = bound.step;
+  const std::string where =
+      fmt::format("in pass {}{}", step.pass->name, step.of ? " of " + step.of->name : "");
   if (!step.pass->accepts(module->stage)) return wrongStage(*step.pass, *module);
   for (const Instrumentation& hook : hooks_)
     if (hook.before) hook.before(step, index, *module);
 
-  std::string before = reproducer_.empty() ? "" : print(*module);
   auto start = std::chrono::steady_clock::now();
   auto onPhase = [&](std::string_view name, double milliseconds) {
     for (const Instrumentation& hook : hooks_)
       if (hook.phase) hook.phase(step, name, milliseconds);
   };
   Result<void> done = withinMemory(module->loc, "the compiler", [&] {
-    return pass(*module, {handler_, onPhase});
+    return bound.run(*module, {handler_, onPhase});
   });
   double elapsed =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  if (!done) return done.takeError().note(nullptr, fmt::format("in pass {}", step.pass->name));
+  if (!done) return done.takeError().note(nullptr, where);
 
   if (!step.pass->mayGive(module->stage)) {
     Error why = fail(fmt::format("it promises stage({}), the module is stage({})", name(step.pass->to),
@@ -120,14 +136,13 @@ Result<void> PassManager::runStep(int index, const PassFunction& pass,
     return brokenBy(step, "left the wrong stage", std::move(why), writeReproducer(index, before));
   }
   if (verifyEach_ != VerifyEach::off) {
-    if (auto fits = verifySizes(*module); !fits)
-      return fits.takeError().note(nullptr, fmt::format("in pass {}", step.pass->name));
+    if (auto fits = verifySizes(*module); !fits) return fits.takeError().note(nullptr, where);
     if (auto valid = verify(*module); !valid)
       return brokenBy(step, "made an invalid module", valid.takeError(), writeReproducer(index, before));
   }
   for (const Instrumentation& hook : hooks_)
     if (hook.after) hook.after(step, index, *module, elapsed);
-  if (verifyEach_ != VerifyEach::roundtrip) return {};
+  if (verifyEach_ != VerifyEach::roundtrip) return elapsed;
 
   auto again = tg::parse(print(*module, {.locations = true}), fmt::format("<after {}>", step.pass->name));
   Result<void> valid = again ? verify(**again) : Result<void>(again.takeError());
@@ -136,14 +151,34 @@ Result<void> PassManager::runStep(int index, const PassFunction& pass,
     return brokenBy(step, "made a module whose text does not read back", valid.takeError(),
                     writeReproducer(index, before));
   module = *std::move(again);
+  return elapsed;
+}
+
+Result<void> PassManager::runStep(int index, const std::vector<Bound>& bound,
+                                  std::unique_ptr<Module>& module) const {
+  const PipelineStep& step = steps_[index];
+  if (!step.pass->accepts(module->stage)) return wrongStage(*step.pass, *module);
+  const bool isAlias = !step.pass->parts.empty();
+  if (isAlias)
+    for (const Instrumentation& hook : hooks_)
+      if (hook.before) hook.before(step, index, *module);
+  const std::string before = reproducer_.empty() ? "" : print(*module);
+  double elapsed = 0;
+  for (const Bound& each : bound) {
+    TG_TRY(const double milliseconds, runPass(index, each, before, module));
+    elapsed += milliseconds;
+  }
+  if (isAlias)
+    for (const Instrumentation& hook : hooks_)
+      if (hook.after) hook.after(step, index, *module, elapsed);
   return {};
 }
 
 Result<void> PassManager::run(std::unique_ptr<Module>& module) const {
-  std::vector<PassFunction> bound;
+  std::vector<std::vector<Bound>> bound;
   for (const PipelineStep& step : steps_) {
-    TG_TRY(PassFunction pass, bind(step));
-    bound.push_back(std::move(pass));
+    TG_TRY(std::vector<Bound> passes, bind(step));
+    bound.push_back(std::move(passes));
   }
   TG_CHECK(verify(*module));
   for (size_t index = 0; index < steps_.size(); ++index)

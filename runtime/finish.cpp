@@ -27,6 +27,7 @@ Result<void> runManager(PassManager manager, Finished& work, const DiagnosticHan
     parts += milliseconds;
   };
   hooks.after = [&](const PipelineStep& step, int, const Module&, double milliseconds) {
+    if (step.of) return;
     work.milliseconds.emplace_back(step.pass->name, milliseconds - parts);
     parts = 0;
   };
@@ -36,13 +37,13 @@ Result<void> runManager(PassManager manager, Finished& work, const DiagnosticHan
 }
 
 PassManager restOfPipeline(Stage stage, const Target& target, const FinishOptions& options) {
-  FuseOptions defaults;
+  const DropCapturesOptions defaults;
   AttrList fuse = {{"target", Attr::string(targetOption(target))}};
   if (options.keepCaptures != defaults.keepCaptures)
     fuse.push_back({"keep-captures", Attr::string(options.keepCaptures)});
   if (options.keepGrads != defaults.keepGrads)
     fuse.push_back({"keep-grads", Attr::boolean(options.keepGrads)});
-  if (options.tuning != defaults.tuning) fuse.push_back({"tuning", Attr::string(options.tuning)});
+  if (!options.tuning.empty()) fuse.push_back({"tuning", Attr::string(options.tuning)});
   PassManager manager;
   AttrList plan;
   if (options.reserve) plan.push_back({"reserve", Attr::of(options.reserve)});

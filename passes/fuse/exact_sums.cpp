@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/fuse/exact_sums.h"
-
+// exact-sums: sums that do not depend on the order of a kernel's invocations. Every f32 buffer with a
+// tgk.atomic_add holds exact sums: kExactWords words of i32 for each element. Loads, stores and additions
+// become those of exact sums; around the tg.custom, generated kernels split an inout's operand into words and
+// round results to f32.
+//
+//   before:  %g = tg.custom @k(%i, %x) : tensor<8xf32>            // %g accum, atomic_add
+//   after:   %g_sums = tg.custom @k(%i, %x) : tensor<8x11xi32>
+//            %g = tg.custom @exact_round1(%g_sums) : tensor<8xf32>
+//
+// Requires: stage(tensor) with a target, whose limits the words must keep.
+// Ensures: equal results of equal calls, whatever the device does first. What cannot be rewritten keeps its
+//   atomics, and a remark says why: the value before an addition is used, other atomics touch the buffer, its
+//   rank is the highest there is, shared memory or a binding would exceed the target. deterministic=false
+//   changes nothing.
+// Where: after gradients, whose kernels sum the most this way; before anything counts what kernels bind.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +27,8 @@
 #include "ir/kernel/element.h"
 #include "ir/kernel/kernel.h"
 #include "ir/parser.h"
+#include "passes/fuse/target_of.h"
+#include "passes/pass.h"
 
 namespace tg::fuse {
 namespace {
@@ -309,9 +324,14 @@ class SumRewriter {
 };
 
 }  // namespace
+}  // namespace tg::fuse
 
-void makeSumsExact(Module& module, const Target& target, const PassContext& context) {
-  SumRewriter(module, target, context).run();
+namespace tg {
+
+Result<void> run_exact_sums(Module& module, const ExactSumsOptions& options, const PassContext& context) {
+  TG_TRY(const Target target, fuse::targetOn(module, "exact-sums"));
+  if (options.deterministic) fuse::SumRewriter(module, target, context).run();
+  return {};
 }
 
-}  // namespace tg::fuse
+}  // namespace tg

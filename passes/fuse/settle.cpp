@@ -12,8 +12,7 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/region_key.h"
-#include "passes/fuse/fuse.h"
-#include "passes/pass.h"
+#include "passes/fuse/settle.h"
 
 namespace tg::fuse {
 

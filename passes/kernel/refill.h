@@ -22,8 +22,7 @@ struct Refill {
 
 /// The refills of a kernel. For each:
 /// - all its stores are done, and of a shared buffer the workgroup has met, before the first of its loads,
-/// and
-///   no other store comes between;
+///   and no other store comes between;
 /// - stores are plain, and invocations do not meet inside of the ops that hold them;
 /// - no load finds what was there before: the loads are proved to find what the stores wrote since the block
 ///   was entered; or there are no other stores, and these are to the same elements in every iteration of the

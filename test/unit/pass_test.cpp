@@ -3,6 +3,7 @@
 // tests that know what they do.
 #include "passes/pass.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -93,6 +94,7 @@ class PassTest : public testing::Test {
 TEST_F(PassTest, EveryRowOfTheTableIsRegisteredInOrder) {
   std::vector<std::string> rows = {
 #define PASS(id, name, ...) name,
+#define ALIAS(name, ...) name,
 #include "passes/passes.def"
 #undef PASS
   };
@@ -196,6 +198,66 @@ TEST_F(PassTest, APassUpToALaterStageTakesAndGivesWhatLiesBetween) {
   EXPECT_TRUE(fuse.accepts(Stage::tensor) && !fuse.accepts(Stage::fused) && !fuse.mayGive(Stage::tensor));
   const PassInfo& strip = *findPass("strip-kernels");
   EXPECT_TRUE(strip.accepts(Stage::spirv) && strip.mayGive(Stage::spirv) && !strip.accepts(Stage::kernel));
+}
+
+TEST_F(PassTest, AnAliasHasTheStagesAndOptionsOfItsPasses) {
+  const PassInfo& fuse = *findPass("fuse");
+  ASSERT_FALSE(fuse.parts.empty());
+  EXPECT_TRUE(fuse.isLinked());
+  EXPECT_EQ(fuse.parts.front(), findPass("set-target"));
+  EXPECT_EQ(fuse.parts.back(), findPass("choose-schedules"));
+  EXPECT_EQ(fuse.from, fuse.parts.front()->from);
+  EXPECT_EQ(fuse.to, fuse.parts.back()->to);
+  size_t distinct = 0;
+  for (const OptionInfo& option : fuse.options) {
+    auto has = [&](const PassInfo* part) { return part->option(option.name) != nullptr; };
+    EXPECT_TRUE(std::any_of(fuse.parts.begin(), fuse.parts.end(), has)) << option.name;
+    distinct += &option == fuse.option(option.name);
+  }
+  EXPECT_EQ(distinct, fuse.options.size());
+  for (const PassInfo* part : fuse.parts)
+    for (const OptionInfo& option : part->options) EXPECT_TRUE(fuse.option(option.name)) << option.name;
+}
+
+TEST_F(PassTest, HooksSeeAnAliasAroundItsPasses) {
+  auto m = module();
+  std::vector<std::string> seen;
+  PassManager manager = pipeline("t-dummy,fuse{report}");
+  manager.instrument({[&](const PipelineStep& step, int index, const Module&) {
+                        seen.push_back(std::to_string(index) + "<" + step.pass->name);
+                        EXPECT_EQ(step.of,
+                                  index == 1 && step.pass->name != "fuse" ? findPass("fuse") : nullptr);
+                        if (step.pass->name == "form-regions") {
+                          EXPECT_TRUE(find(step.options, "report"));
+                        }
+                        if (step.pass->name == "sink-maps") {
+                          EXPECT_TRUE(step.options.empty());
+                        }
+                      },
+                      [&](const PipelineStep& step, int index, const Module&, double) {
+                        seen.push_back(std::to_string(index) + ">" + step.pass->name);
+                      }});
+  ASSERT_TRUE(manager.run(m));
+  std::vector<std::string> expected = {"0<t-dummy", "0>t-dummy", "1<fuse"};
+  for (const PassInfo* part : findPass("fuse")->parts) {
+    expected.push_back("1<" + part->name);
+    expected.push_back("1>" + part->name);
+  }
+  expected.push_back("1>fuse");
+  EXPECT_EQ(seen, expected);
+}
+
+TEST_F(PassTest, AnAliasFailsAsThePassThatFails) {
+  auto m = module();
+  auto done = pipeline("fuse{target=nowhere}").run(m);
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().str().find("note: in pass set-target of fuse"), std::string::npos)
+      << done.error().str();
+  PassManager unknown;
+  unknown.add(*findPass("fuse"), {{"colour", Attr::of(int64_t{1})}});
+  done = unknown.run(m);
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().message().find("fuse has no option 'colour'"), std::string::npos);
 }
 
 TEST_F(PassTest, AFailureNamesThePassAndRunsNothingAfterIt) {

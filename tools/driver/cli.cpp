@@ -85,8 +85,13 @@ void CommandLine::addInput() {
 }
 
 void CommandLine::addPasses() {
+  const PassInfo* alias = nullptr;  // the last so far: its passes follow it
   for (const PassInfo& pass : passes()) {
-    CLI::Option* flag = app_.add_flag("--" + pass.name, pass.summary)->group(kPassGroup);
+    if (!pass.parts.empty()) alias = &pass;
+    const bool isPart =
+        alias && std::find(alias->parts.begin(), alias->parts.end(), &pass) != alias->parts.end();
+    CLI::Option* flag = app_.add_flag("--" + pass.name, pass.summary)
+                            ->group(isPart ? "Passes that --" + alias->name + " stands for" : kPassGroup);
     flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     passFlags_[flag] = &pass;
   }
@@ -96,7 +101,8 @@ void CommandLine::addPasses() {
   add("--pass-pipeline", "PASSES", pipelineText_,
       "the passes as text: 'append-grad,append-adam{lr=1e-3},fuse'");
   add("--help-pass", "PASS", helpPass_, "print the options of a pass");
-  add("--target", "TARGET", command_.target, "for fuse: a shipped target, a JSON file, or auto");
+  add("--target", "TARGET", command_.target,
+      "for fuse and set-target: a shipped target, a JSON file, or auto");
   app_.add_option("--load-pass-plugin", plugins_, "a shared object with more passes; may be repeated")
       ->option_text("FILE")
       ->allow_extra_args(false)

@@ -77,13 +77,16 @@ void CrashGuard::watch(PassManager& pipeline) {
   if (!saved) return;
   Instrumentation hooks;
   hooks.before = [steps = pipeline.steps()](const PipelineStep& step, int index, const Module& module) {
-    PassManager rest;
-    for (size_t i = index; i < steps.size(); ++i) rest.add(*steps[i].pass, steps[i].options);
     saved->message = fmt::format("error: pass {} crashed: {}\nnote: the module before the pass is in {}\n",
                                  step.pass->name, step.pass->fault(), saved->path);
+    if (step.of) return;  // what is saved starts where the alias does
+    PassManager rest;
+    for (size_t i = index; i < steps.size(); ++i) rest.add(*steps[i].pass, steps[i].options);
     saved->text = reproducerText(rest.str(), print(module));
   };
-  hooks.after = [](const PipelineStep&, int, const Module&, double) { saved->text.clear(); };
+  hooks.after = [](const PipelineStep& step, int, const Module&, double) {
+    if (!step.of) saved->text.clear();
+  };
   pipeline.instrument(std::move(hooks));
 }
 

@@ -346,6 +346,9 @@ std::string passesPage() {
     out += fmt::format("\n## {}\n\n{}\n\nStage {} to {}.", pass.name, pass.summary, name(pass.from),
                        name(pass.to));
     if (!pass.tool.empty()) out += fmt::format(" Tool: `{}`.", pass.tool);
+    if (!pass.parts.empty())
+      out += fmt::format(" It stands for these passes: `{}`; an option goes to each that has it.",
+                         partsOf(pass, "`, `"));
     out += "\n";
     if (pass.name == "kernel-vjp") out += refusalTable();
     if (pass.options.empty()) continue;

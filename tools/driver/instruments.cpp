@@ -19,7 +19,8 @@ void addPrinting(PassManager& pipeline, const Command& command) {
   auto printer = [options = command.printOptions()](const char* when, bool all,
                                                     std::vector<std::string> names) {
     return [=](const PipelineStep& step, const Module& module) {
-      if (!all && !listed(names, step.pass->name)) return;
+      // Of an alias's passes, those that are asked for by name.
+      if ((!all || step.of) && !listed(names, step.pass->name)) return;
       fmt::print(stderr, "// -----// IR Dump {} {} //----- //\n{}\n", when, step.pass->name,
                  print(module, options));
     };
@@ -48,11 +49,11 @@ Result<void> addTree(PassManager& pipeline, const Command& command, int section)
       fmt::print(stderr, "{}", written.error().str());
   };
   Instrumentation hooks;
-  hooks.before = [write](const PipelineStep&, int index, const Module& module) {
-    if (index == 0) write(0, "input", module);
+  hooks.before = [write](const PipelineStep& step, int index, const Module& module) {
+    if (index == 0 && !step.of) write(0, "input", module);
   };
   hooks.after = [write](const PipelineStep& step, int index, const Module& module, double) {
-    write(index + 1, step.pass->name, module);
+    if (!step.of) write(index + 1, step.pass->name, module);
   };
   pipeline.instrument(std::move(hooks));
   return {};
@@ -61,18 +62,26 @@ Result<void> addTree(PassManager& pipeline, const Command& command, int section)
 void Timing::watch(PassManager& pipeline) {
   Instrumentation hooks;
   hooks.after = [this](const PipelineStep& step, int, const Module&, double milliseconds) {
-    add(step.pass->name, milliseconds);
+    if (step.of)
+      parts_.emplace_back(step.pass->name, milliseconds);
+    else
+      add(step.pass->name, milliseconds);
   };
   pipeline.instrument(std::move(hooks));
 }
 
 std::string Timing::table() const {
   double total = 0;
-  for (const auto& [name, milliseconds] : rows_) total += milliseconds;
+  for (const Row& row : rows_) total += row.milliseconds;
   std::string out = "  time ms   share  step\n";
-  for (const auto& [name, milliseconds] : rows_)
+  auto line = [&](const std::string& name, double milliseconds) {
     out += fmt::format("{:9.3f}  {:5.1f}%  {}\n", milliseconds, total > 0 ? 100 * milliseconds / total : 0,
                        name);
+  };
+  for (const Row& row : rows_) {
+    line(row.name, row.milliseconds);
+    for (const auto& [name, milliseconds] : row.parts) line("  " + name, milliseconds);
+  }
   return out + fmt::format("{:9.3f}  100.0%  total\n", total);
 }
 

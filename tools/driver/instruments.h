@@ -16,15 +16,25 @@ void addPrinting(PassManager& pipeline, const Command& command);
 /// folder each (`section` counts from 1, 0 for a file that is not split).
 Result<void> addTree(PassManager& pipeline, const Command& command, int section);
 
-/// Names and milliseconds in the order they happened.
+/// Names and milliseconds in the order they happened; below an alias those of its passes, which are in its
+/// own.
 class Timing {
  public:
-  void add(std::string name, double milliseconds) { rows_.emplace_back(std::move(name), milliseconds); }
+  void add(std::string name, double milliseconds) {
+    rows_.push_back({std::move(name), milliseconds, std::exchange(parts_, {})});
+  }
   void watch(PassManager& pipeline);
   std::string table() const;
 
  private:
-  std::vector<std::pair<std::string, double>> rows_;
+  using Part = std::pair<std::string, double>;
+  struct Row {
+    std::string name;
+    double milliseconds;
+    std::vector<Part> parts;
+  };
+  std::vector<Row> rows_;
+  std::vector<Part> parts_;  ///< of the alias that runs
 };
 
 /// While alive, a crash inside a pass (an assertion, a bad access) saves the module as it was before the

@@ -24,8 +24,14 @@ std::string passList() {
   for (const PassInfo& pass : passes()) {
     std::string stages = fmt::format("{} to {}", name(pass.from), name(pass.to));
     out += fmt::format("{:<15} {:<18} {:<14} {}{}\n", pass.name, stages, pass.tool.empty() ? "-" : pass.tool,
-                       pass.summary, pass.make ? "" : " (not part of this tool)");
+                       pass.summary, pass.isLinked() ? "" : " (not part of this tool)");
   }
+  return out;
+}
+
+std::string partsOf(const PassInfo& alias, std::string_view between) {
+  std::string out;
+  for (const PassInfo* part : alias.parts) out += fmt::format("{}{}", out.empty() ? "" : between, part->name);
   return out;
 }
 
@@ -33,6 +39,7 @@ std::string passHelp(const PassInfo& pass) {
   std::string out =
       fmt::format("{}: {}\nstages: {} to {}\n", pass.name, pass.summary, name(pass.from), name(pass.to));
   if (!pass.tool.empty()) out += fmt::format("tool: {}\n", pass.tool);
+  if (!pass.parts.empty()) out += fmt::format("runs: {}\n", partsOf(pass, ","));
   if (pass.options.empty()) return out + "options: none\n";
   out += "options:\n";
   for (const OptionInfo& option : pass.options)

@@ -10,6 +10,8 @@ namespace tg {
 
 /// --list-passes: name, stages, tool, summary, a line each.
 std::string passList();
+/// The names of the passes that an alias stands for.
+std::string partsOf(const PassInfo& alias, std::string_view between);
 /// --help-pass: a pass with its options, types and defaults.
 std::string passHelp(const PassInfo& pass);
 /// --list-ops: name, fusion class, kind of its gradient entry and meaning, then the counts.

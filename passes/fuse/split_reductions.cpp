@@ -1,7 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+// split-reductions: what one kernel cannot do, or would leave most of the device idle for, becomes several
+// ops with tensors between them; one kernel has no memory that outlives it.
+//
+//   split-K      %y = tg.matmul %a, %b : tensor<8x8xf32>           // 65536 terms for each of 64 elements
+//                → %p = tg.matmul %a_cut, %b_cut : tensor<512x8x8xf32>   %y = tg.sum %p {axes = [0]}
+//   two stages   %s = tg.sum %x {axes = [0]} : tensor<f32>         // of a million elements
+//                → %r = tg.reshape %x {shape = [1, 2048, 512, 1]}   %p = tg.sum %r …   %s = tg.sum %p
+//   scan blocks  %c = tg.cumsum %x {axis = 0}
+//                → the scans of blocks of 64, plus the exclusive scan of the blocks' sums
+//   joins        a tg.concat of more tensors than a kernel binds → a tg.concat of some
+//   buckets      a large tg.scatter_add gets a third operand: which blocks of ids have any near which rows
+//   parts        composites without a kernel of their own are taken apart: short attention into matmul,
+//                softmax, matmul; a reduced cross entropy into rows and a mean; rows along another axis than
+//                the last
+//
+// Requires: stage(tensor) with a target: `parallel` says how many invocations keep the device busy.
+// Ensures: each op left fits one kernel of the target. The order of sums changes here, and before for the
+//   norm.
+// Where: before regions, which end at these ops; behind flatten-optimizer, whose norm is split already. cse
+//   and dce follow: what was taken apart may compute a thing twice, as a short attention's gradient does its
+//   scores.
 #include <algorithm>
 #include <array>
-#include <unordered_set>
 #include <utility>
 
 #include "codegen/schedule.h"
@@ -9,19 +29,21 @@
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "ir/tensor_expr.h"
-#include "passes/fuse/fuse.h"
+#include "passes/fuse/bindings.h"
+#include "passes/fuse/cost.h"
+#include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
+#include "passes/fuse/target_of.h"
+#include "passes/pass.h"
 #include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
 
-constexpr int64_t kLongestLoop = 1024;  ///< terms that one invocation may sum while others are idle
-
 /// Replaces ops one by one: the body is rebuilt in order.
-class Preparer {
+class Splitter {
  public:
-  Preparer(Module& module, Item& func, const Target& target)
+  Splitter(Module& module, Item& func, const Target& target)
       : builder_(&module, &func), func_(func), target_(target) {}
 
   void run() {
@@ -33,7 +55,7 @@ class Preparer {
   /// Puts an op, or what replaces it, at the end of the body.
   void take(std::unique_ptr<Op> op) {
     builder_.setLoc(op->loc);
-    if (bindsTooMuch(*op) || opensUp(*op) || !oneRegion(*op)) return expand(std::move(op));
+    if (!isOneKernel(*op, target_)) return expand(std::move(op));
     Value* value = replacement(*op);
     if (!value) {
       func_.body.ops.push_back(std::move(op));
@@ -43,26 +65,6 @@ class Preparer {
     op->result()->uses.replaceAll(value);
   }
 
-  /// A composite that alone has more operands and results than a kernel may bind: its primitives spread over
-  /// several regions.
-  bool bindsTooMuch(const Op& op) const {
-    if (!op.info().has(table::composite)) return false;
-    int64_t bound = static_cast<int64_t>(op.results.size());
-    if (target_.reads != "texel") bound += op.numOperands();
-    return bound > target_.bindings;
-  }
-  /// A composite of views around a product: views go to whatever reads them, and the product gets a
-  /// schedule of its own. A draw over rows is a map and a reduction, which find theirs by themselves.
-  static bool opensUp(const Op& op) {
-    bool product = op.info().has(table::composite) && op.info().fusion == table::Fusion::contraction;
-    return product || op.code == Opcode::categorical;
-  }
-  /// Whether an op is computed by one kernel. An attention gradient is two kernels; short attentions are
-  /// faster through their scores.
-  bool oneRegion(const Op& op) const {
-    if (op.info().fusion != table::Fusion::attention) return true;
-    return op.code != Opcode::attention_grad && streamsScores(op, target_);
-  }
   /// Decomposes an op and takes the parts one by one.
   void expand(std::unique_ptr<Op> op) {
     OpList parts;
@@ -122,16 +124,14 @@ class Preparer {
     return builder_.transpose(builder_.op(op.code, operands, attrs), perm);
   }
 
-  /// How many of the operands from `first` on one kernel may join: distinct storage buffers beside the
-  /// result, and texel views as many as every device has.
+  /// How many of the operands from `first` on one kernel may join.
   size_t joinable(const std::vector<Value*>& parts, size_t first) const {
-    constexpr size_t kTexelViews = 16;  // Vulkan's least maxPerStageDescriptorSampledImages
-    std::unordered_set<const Value*> storage, texel;
+    Bindings bound(target_);
+    bound.write(1);
     size_t end = first;
     for (; end < parts.size(); ++end) {
-      bool view = target_.reads == "texel" && parts[end]->type.elements() <= target_.texelElements;
-      (view ? texel : storage).insert(parts[end]);
-      if (static_cast<int64_t>(storage.size()) + 1 > target_.bindings || texel.size() > kTexelViews) break;
+      bound.read(*parts[end]);
+      if (!bound.fitOnce()) break;
     }
     return end - first;
   }
@@ -158,16 +158,16 @@ class Preparer {
   }
 
   /// Every row of a scatter looks at every id. With many of both, a kernel before it finds which blocks of
-  /// ids have any near which rows; the order of the sums stays. Blocks are long, because drivers of CPUs
-  /// unroll short loops into code that runs whatever the branch says.
+  /// ids have any near which rows; the order of the sums stays.
   Value* scatterAdd(const Op& op) {
-    constexpr int64_t kWork = 1 << 22, kMany = 256;
-    // Where flags are cheap to compute there are so many that few rows look into a block for nothing.
-    const int64_t flags = target_.reduce == "workgroup" ? 1 << 21 : 1 << 20;
-    const int64_t narrowest = target_.reduce == "workgroup" ? 1 : 16;
+    const bool byGroups = target_.reduce == "workgroup";
+    const int64_t flags = byGroups ? kGroupFlags : kLaneFlags;
+    const int64_t narrowest = byGroups ? kNarrowestGroupBucket : kNarrowestLaneBucket;
     Value* ids = op.in(0);
-    int64_t rows = op.intAttr("rows"), count = ids->type.elements(), block = divisorUpTo(count, 256);
-    bool large = rows >= kMany && count >= kMany && rows * count >= kWork && block >= 16;
+    int64_t rows = op.intAttr("rows"), count = ids->type.elements(),
+            block = divisorUpTo(count, kScatterBlock);
+    bool large = rows >= kScatterSide && count >= kScatterSide && rows * count >= kScatterWork &&
+                 block >= kLeastScatterBlock;
     if (op.numOperands() > 2 || !large) return nullptr;
     int64_t blocks = count / block;
     int64_t width = std::max<int64_t>(narrowest, (rows * blocks + flags - 1) / flags);  // rows of a bucket
@@ -250,14 +250,14 @@ class Preparer {
     const Shape &a = op.in(0)->type.shape, &out = op.result()->type.shape;
     bool ta = op.flag("transpose_a"), tb = op.flag("transpose_b");
     int64_t inner = a[a.rank() - (ta ? 2 : 1)];
-    constexpr int64_t kTile = 16;  // elements an invocation computes at once
     if (inner <= kLongestLoop || out.rank() == kMaxRank) return nullptr;
-    int64_t wanted = target_.parallel * kTile / out.elements(), least = 64;
+    int64_t wanted = target_.parallel * kTileElements / out.elements(), least = kLeastPiece;
     if (target_.matmul == "shared") {
-      // As many blocks of 64 × 64 elements as the blocking that computes fastest wants.
+      // As many small blocks as the blocking that computes fastest wants.
       int64_t m = out[out.rank() - 2], n = out.back();
-      int64_t blocks = out.elements() / (m * n) * ((m + 63) / 64) * ((n + 63) / 64);
-      wanted = 8 * target_.units() / blocks + 1, least = 128;
+      int64_t blocks = out.elements() / (m * n) * ((m + kSmallBlock - 1) / kSmallBlock) *
+                       ((n + kSmallBlock - 1) / kSmallBlock);
+      wanted = kBlocksPerUnit * target_.units() / blocks + 1, least = kLeastSharedPiece;
     }
     int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));
     if (target_.matmul == "shared") pieces = fewestIdle(out, inner, pieces);
@@ -272,21 +272,18 @@ class Preparer {
   /// The pieces, no fewer than given, with which a product of large blocks takes least time: the last round
   /// of workgroups leaves processors idle, and the pieces' results are stored and added.
   int64_t fewestIdle(const Shape& out, int64_t inner, int64_t pieces) const {
-    constexpr int64_t kRows = 64, kColumns = 128;  // of the block that most products take
-    // What storing and adding one piece takes, in steps along the inner axis: measured on an H200, where 12
-    // multiplications take the time of a byte.
-    constexpr double kStore = 48;
     int64_t m = out[out.rank() - 2], n = out.back(), units = target_.units();
-    int64_t blocks = out.elements() / (m * n) * ((m + kRows - 1) / kRows) * ((n + kColumns - 1) / kColumns);
+    int64_t blocks = out.elements() / (m * n) * ((m + kBlockRows - 1) / kBlockRows) *
+                     ((n + kBlockColumns - 1) / kBlockColumns);
     if (blocks * pieces < 2 * units) return pieces;  // small ones share their steps
     auto cost = [&](int64_t count) {
       int64_t groups = blocks * count;
       double rounds = static_cast<double>((groups + units - 1) / units * units) / static_cast<double>(groups);
-      return rounds + (count > 1 ? kStore * static_cast<double>(count) / static_cast<double>(inner) : 0);
+      return rounds + (count > 1 ? kStorePiece * static_cast<double>(count) / static_cast<double>(inner) : 0);
     };
     int64_t best = pieces;
-    for (int64_t count = pieces + 1; count <= std::min(8 * pieces, inner / 256); ++count)
-      if (inner % count == 0 && cost(count) < 0.97 * cost(best)) best = count;
+    for (int64_t count = pieces + 1; count <= std::min(kMostPieces * pieces, inner / kShortestPiece); ++count)
+      if (inner % count == 0 && cost(count) < kWorthwhile * cost(best)) best = count;
     return best;
   }
 
@@ -321,12 +318,14 @@ class Preparer {
     for (int axis = 0; axis < shape.rank(); ++axis)
       (axis < axes[0] ? before : axis <= axes.back() ? count : after) *= shape[axis];
     bool shared = target_.reduce == "workgroup";
-    int64_t longest = !shared      ? std::max<int64_t>(128, (1 << 18) / target_.parallel)
-                      : after == 1 ? 64 * target_.workgroup
+    int64_t longest = !shared      ? std::max(kLeastLaneLoads, kLaneLoads / target_.parallel)
+                      : after == 1 ? kGroupRounds * target_.workgroup
                                    : longestColumn(target_, after);
     if (before * after >= target_.parallel || count <= longest) return nullptr;
     // Long pieces where invocations share them, and no more than the second stage does well.
-    int64_t most = !shared ? count / 16 : std::min(count / (after == 1 ? 512 : 64), longest / 4);
+    int64_t most = !shared
+                       ? count / kLaneShare
+                       : std::min(count / (after == 1 ? kGroupShare : kColumnShare), longest / kSecondStage);
     int64_t pieces =
         divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), most)));
     if (pieces < 2) return nullptr;
@@ -342,12 +341,10 @@ class Preparer {
     return builder_.reshape(second, reducedShape(shape, axes, keepdims));
   }
 
-  static constexpr int64_t kSumBlock = 64;
-
   Value* cumsum(const Op& op) {
     const Shape& shape = op.in(0)->type.shape;
     int axis = normalAxis(op.intAttr("axis"), shape.rank());
-    if (shape[axis] <= 2 * kSumBlock) return nullptr;
+    if (shape[axis] <= 2 * kScanBlock) return nullptr;
     return runningSum(op.in(0), axis, op.flag("reverse"), op.flag("exclusive"));
   }
 
@@ -356,19 +353,19 @@ class Preparer {
   Value* runningSum(Value* x, int axis, bool reverse, bool exclusive) {
     const Shape shape = x->type.shape;
     int64_t before = 1, count = shape[axis], after = 1;
-    if (count <= 2 * kSumBlock)
+    if (count <= 2 * kScanBlock)
       return builder_.op(Opcode::cumsum, {x},
                          {{"axis", Attr::of(int64_t{axis})},
                           {"reverse", Attr::boolean(reverse)},
                           {"exclusive", Attr::boolean(exclusive)}});
     for (int at = 0; at < shape.rank(); ++at)
       if (at != axis) (at < axis ? before : after) *= shape[at];
-    int64_t blocks = (count + kSumBlock - 1) / kSumBlock, missing = blocks * kSumBlock - count;
+    int64_t blocks = (count + kScanBlock - 1) / kScanBlock, missing = blocks * kScanBlock - count;
     Value* flat = builder_.reshape(x, {before, count, after});
     if (missing)
       flat = builder_.op(Opcode::pad, {flat},
                          {{"low", Attr::ints({0, 0, 0})}, {"high", Attr::ints({0, missing, 0})}});
-    Value* split = builder_.reshape(flat, {before, blocks, kSumBlock, after});
+    Value* split = builder_.reshape(flat, {before, blocks, kScanBlock, after});
     Value* inner = runningSum(split, 2, reverse, exclusive);
     Value* offsets = runningSum(builder_.sum(split, {2}, true), 1, reverse, true);
     Value* sums = builder_.reshape(builder_.binary(Opcode::add, inner, offsets), flat->type.shape);
@@ -384,81 +381,14 @@ class Preparer {
 };
 
 }  // namespace
-
-/// Whether an op computes from places alone what a kernel computes sooner than it loads it, as a causal mask.
-static bool isOfPlaces(const Op& op) {
-  if (op.code == Opcode::iota || op.code == Opcode::constant) return true;
-  if (op.results.size() != 1 || op.code == Opcode::dropout) return false;
-  const DType type = op.result()->type.dtype;
-  if (!op.info().has(table::view) && (!keepsElements(op) || (type != DType::i1 && type != DType::i32)))
-    return false;
-  bool ofPlaces = true;
-  forEachUse(op, [&](const Value* value) { ofPlaces = ofPlaces && value->def && isOfPlaces(*value->def); });
-  return ofPlaces;
-}
-
-bool isCheapMap(const Op& op) {
-  switch (op.code) {
-  case Opcode::add:
-  case Opcode::sub:
-  case Opcode::mul:
-  case Opcode::neg:
-  case Opcode::square:
-  case Opcode::select: return true;
-  default: return false;
-  }
-}
-
-void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forced) {
-  constexpr int kMostViews = 64;
-  std::unordered_map<const Op*, int> views;  // that follow each other up to an op
-  for (Op* op : func.body.ops) {
-    if (!isInline(*op) || forced.contains(op)) continue;
-    int before = 0;
-    forEachUse(std::as_const(*op), [&](const Value* value) {
-      if (auto at = value->def ? views.find(value->def) : views.end(); at != views.end())
-        before = std::max(before, at->second);
-    });
-    if (before < kMostViews)
-      views[op] = before + 1;
-    else
-      forced.emplace(op, op);
-  }
-}
-
-bool isInline(const Op& op) {
-  return op.info().has(table::view) || op.code == Opcode::stop_gradient || isOfPlaces(op) || isWidening(op);
-}
-
-bool isInlineBelowReshapes(Value& value) {
-  const Value* base = throughReshapes(&value);
-  return base->def && isInline(*base->def);
-}
-
-bool isBoundary(const Op& op) {
-  switch (op.code) {
-  case Opcode::param:
-  case Opcode::state:
-  case Opcode::update:
-  case Opcode::param_grad:
-  case Opcode::capture:
-  case Opcode::return_: return true;
-  default: return false;
-  }
-}
-
-Value* throughReshapes(Value* value) {
-  while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient))
-    value = value->def->in(0);
-  return value;
-}
-
-int64_t divisorUpTo(int64_t n, int64_t limit) {
-  for (int64_t candidate = std::min(n, limit); candidate > 1; --candidate)
-    if (n % candidate == 0) return candidate;
-  return 1;
-}
-
-void prepare(Module& module, Item& func, const Target& target) { Preparer(module, func, target).run(); }
-
 }  // namespace tg::fuse
+
+namespace tg {
+
+Result<void> run_split_reductions(Module& module, const NoOptions&, const PassContext&) {
+  TG_TRY(const Target target, fuse::targetOn(module, "split-reductions"));
+  for (Item* func : module.all(ItemKind::func)) fuse::Splitter(module, *func, target).run();
+  return {};
+}
+
+}  // namespace tg

@@ -1,34 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that do not depend on each other, in one. A step has dozens of small reductions, the gradients of
-// gains and biases and what long reductions leave to a second stage: each alone costs a dispatch and fills a
-// fraction of the device. So in text order they wait, and those that wait together become one kernel when the
-// first reader of a result comes.
+// merge-kernels: kernels that do not depend on each other, in one. A step has dozens of small reductions, the
+// gradients of gains and biases and what long reductions leave to a second stage: each alone costs a dispatch
+// and fills a fraction of the device.
+//
+//   before:  %a = tg.fused (%x = %x) {schedule = column{…}} { tg.sum; … }
+//            %b = tg.fused (%y = %y) {schedule = map{…}} { tg.sum; … }
+//   after:   %a, %b = tg.fused (%x = %x, %y = %y)
+//                {schedule = parts{of = [column{…}, map{…}], results = [1, 1]}} { tg.sum; tg.sum; … }
+//
+// Kernels are taken in text order. A small reduction waits, and those that wait together become one kernel
+// when the first reader of a result comes:
+//
+//   text      a   p1  b  p2  c   r         a, b, c wait; p1 and p2 do not depend on them; r reads b
+//   becomes   p1  p2  {a | b | c}  r       side by side, or as one pass over the rows that they share
+//
+// A kernel that reads from one that waits waits a level above it. Side by side, each part keeps its schedule
+// and gets workgroups of its own; passes over the same rows of one tensor become one region with one
+// schedule.
+//
+// Requires: stage(fused).
+// Ensures: none is put off past its first reader; no more bytes are alive at one time than before, but for
+//   one part in a hundred; no kernel binds more than the target allows.
+// Where: behind all passes that move ops between kernels, before choose-schedules, which knows kernels by
+//   what they hold in the end.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <climits>
 #include <optional>
+#include <unordered_set>
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/schedule.h"
-#include "passes/fuse/fuse.h"
+#include "passes/fuse/bindings.h"
+#include "passes/fuse/cost.h"
 #include "passes/fuse/region_writer.h"
+#include "passes/pass.h"
 
 namespace tg::fuse {
 namespace {
 
 using table::Fusion;
-
-constexpr size_t kMostBuffers = 24;
-constexpr size_t kMostWaiting = 16;  ///< kernels at one time, so that time is linear in the function
-/// Rows of a part, and where invocations of a part step through the code of the others its results.
-constexpr int64_t kFew = 4096;
-/// There, who reads a tensor larger than this waits for so many kernels, while caches hold it.
-constexpr int64_t kLargeBytes = 1 << 16;
-constexpr int kSoon = 8;
-/// Growth of the bytes alive at one time that fewer kernels are worth: one part in this.
-constexpr int64_t kLiveGrowth = 100;
 
 /// A kernel as it was formed.
 struct Kernel {
@@ -56,6 +69,12 @@ struct Merged {
   bool sideBySide = true;  ///< all parts may have others beside them
 };
 
+/// What runs next: a kernel by itself, or merged ones.
+struct Turn {
+  bool isMerged = false;
+  int index = 0;  ///< of kernels_ or of merged_
+};
+
 void addOnce(std::vector<const Value*>& list, const Value* value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
@@ -80,7 +99,6 @@ int64_t neededWorkgroup(const Op& fused) {
 }
 /// Results that an invocation, or invocations side by side, of a part compute at once.
 int64_t resultsAtOnce(const PartSchedule& part) {
-  constexpr int64_t kSmallestGroup = 8;
   const auto* column = std::get_if<ColumnSchedule>(&part);
   return std::visit([](const auto& kind) { return kind.vec; }, part) *
          (column ? column->side : kSmallestGroup);
@@ -100,8 +118,9 @@ void setWorkgroup(PartSchedule& part, int64_t workgroup) {
 
 class Merger {
  public:
-  Merger(Item& func, const Target& target, KernelNotes* notes)
-      : func_(func), target_(target), notes_(notes) {}
+  /// Says to `report`, unless that is null, which kernels became one.
+  Merger(Item& func, const Target& target, const PassContext* report)
+      : func_(func), target_(target), report_(report) {}
   void run();
 
  private:
@@ -124,15 +143,15 @@ class Merger {
 
   Item& func_;
   const Target& target_;
-  KernelNotes* notes_;
+  const PassContext* report_;
   std::vector<Kernel> kernels_;
-  std::unordered_map<const Value*, int> maker_;  ///< of kernels' results: the kernel
-  std::unordered_map<const Value*, int> readers_,
-      readersLeft_;               ///< of the same: kernels, and what follows them
-  int64_t live_ = 0, limit_ = 0;  ///< bytes of them
+  std::unordered_map<const Value*, int> maker_;        ///< of kernels' results: the kernel
+  std::unordered_map<const Value*, int> readers_;      ///< of values: how many kernels and effects read them
+  std::unordered_map<const Value*, int> readersLeft_;  ///< of these, those that have not run
+  int64_t live_ = 0, limit_ = 0;  ///< bytes of results that are read later, now and at most
   std::vector<Merged> merged_;
   std::vector<int> waiting_;  ///< of merged_
-  std::vector<int> order_;    ///< kernels, and merged ones as -1 - their number
+  std::vector<Turn> order_;   ///< in which they run
 };
 
 void Merger::collect() {
@@ -190,9 +209,9 @@ void Merger::describe(Kernel& kernel) const {
   // One pass over each row, whose results are the row's.
   const bool statistics = kernel.rows && largest <= kernel.rows->rows;
   if (isRow)
-    kernel.isPart = statistics && largest <= kFew;
+    kernel.isPart = statistics && largest <= kFewResults;
   else
-    kernel.isPart = largest <= kFew || (reduces && target_.reduce == "workgroup");
+    kernel.isPart = largest <= kFewResults || (reduces && target_.reduce == "workgroup");
   kernel.waits = kernel.isPart || statistics;
   kernel.groups = isRow ? largest : largest / resultsAtOnce(*schedule) + 1;
 }
@@ -229,20 +248,13 @@ void Merger::measureLife() {
   live_ = 0;
 }
 
-/// Whether both stay within the target's bindings, as regions do.
+/// Whether both stay within the target's bindings, as one.
 bool Merger::fits(const Merged& merged, const Kernel& kernel) const {
-  std::vector<const Value*> bound = merged.bound;
-  for (const Value* value : kernel.bound) addOnce(bound, value);
-  const size_t others = merged.bindings + kernel.bindings;
-  if (bound.size() + others > kMostBuffers) return false;
-  auto storage = static_cast<int64_t>(others);
-  if (target_.reads == "texel")
-    storage += std::count_if(bound.begin(), bound.end(), [&](const Value* value) {
-      return value->type.elements() > target_.texelElements;
-    });
-  else
-    storage += static_cast<int64_t>(bound.size()) + 2;
-  return storage <= target_.bindings;
+  Bindings bound(target_);
+  for (const std::vector<const Value*>* read : {&merged.bound, &kernel.bound})
+    for (const Value* value : *read) bound.read(*value);
+  bound.write(merged.bindings + kernel.bindings);
+  return bound.fit();
 }
 
 /// Passes over the same rows of a tensor that both read become one kernel over rows.
@@ -334,7 +346,7 @@ void Merger::runWaiting(int index) {
     kernels_[static_cast<size_t>(at)].waitsIn = -1;
     compute(at);
   }
-  order_.push_back(-1 - index);
+  order_.push_back({true, index});
 }
 
 void Merger::take(int at) {
@@ -354,7 +366,7 @@ void Merger::take(int at) {
   // What waits keeps alive what it reads.
   while (!waiting_.empty() && live_ + resultBytes(kernel) > limit_) runWaiting(waiting_[0]);
   compute(at);
-  order_.push_back(at);
+  order_.push_back({false, at});
 }
 
 /// One region of the bodies of several, with copies of their results. The ops stay as they are.
@@ -400,19 +412,14 @@ std::unique_ptr<Op> Merger::build(const Merged& merged) {
     for (PartSchedule& part : schedules.of) setWorkgroup(part, workgroup);
     fused->setAttr("schedule", scheduleAttr(schedules));
   }
-  KernelNote note;
-  for (Op* op : all) {
-    if (notes_ && notes_->contains(op)) {
-      const KernelNote& old = notes_->at(op);
-      note.holds += (note.holds.empty() ? "" : " | ") + (old.holds.empty() ? opsOf(*op) : old.holds);
-      note.more += (op == all[0] ? "; with those of %" : ", %") + op->results[0]->name + old.more;
-    }
+  std::string joined;
+  for (Op* op : all)
     for (auto& result : op->results) {
+      if (result == op->results[0]) joined += fmt::format("{}%{}", joined.empty() ? "" : ", ", result->name);
       result->def = fused.get();
       fused->results.push_back(std::move(result));
     }
-  }
-  if (notes_) (*notes_)[fused.get()] = std::move(note);
+  if (report_) report_->remark(fused->loc, fmt::format("the kernels of {} are one", joined));
   return fused;
 }
 
@@ -422,13 +429,13 @@ void Merger::rebuild() {
   for (Op* op : old.all())
     if (op->code != Opcode::fused)
       (op->code == Opcode::param || op->code == Opcode::state ? body : effects).push_back(old.take(op));
-  for (int entry : order_) {
-    const Merged* merged = entry < 0 ? &merged_[static_cast<size_t>(-1 - entry)] : nullptr;
+  for (const Turn& turn : order_) {
+    const Merged* merged = turn.isMerged ? &merged_[static_cast<size_t>(turn.index)] : nullptr;
     if (merged && (merged->parts.size() > 1 || merged->parts[0].size() > 1)) {
       body.push_back(build(*merged));
       continue;
     }
-    const int at = merged ? merged->parts[0][0] : entry;
+    const int at = merged ? merged->parts[0][0] : turn.index;
     body.push_back(old.take(kernels_[static_cast<size_t>(at)].op));
   }
   body.append(std::move(effects));
@@ -444,7 +451,16 @@ void Merger::run() {
 }
 
 }  // namespace
-
-void mergeKernels(Item& func, const Target& target, KernelNotes* notes) { Merger(func, target, notes).run(); }
-
 }  // namespace tg::fuse
+
+namespace tg {
+
+Result<void> run_merge_kernels(Module& module, const MergeKernelsOptions& options,
+                               const PassContext& context) {
+  TG_TRY(const Target target, targetOf(module.attrs));
+  for (Item* func : module.all(ItemKind::func))
+    fuse::Merger(*func, target, options.report ? &context : nullptr).run();
+  return {};
+}
+
+}  // namespace tg

@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer as one kernel: the updates of a function become one update of flat groups, the global
-// gradient norm one sum over the flat gradients; sums of gradients over several calls are added to by one
-// kernel and cleared by another.
+// flatten-optimizer: the optimizer as one kernel. The updates of a function become one update of flat groups,
+// the global gradient norm one sum over the flat gradients; sums of gradients over several calls are added to
+// by one kernel and cleared by another.
+//
+//   before:  %w_next, %m_next, %v_next = tg.adam_update %w, %d_w, %m, %v, %lr …   and the same of %b
+//   after:   [%w_next, %b_next], [%m_next, …], [%v_next, …] =
+//                tg.fused (%p = [%w, %b], %g = [%d_w, %d_b], %m = [%m, …], %v = [%v, …], %lr = %lr) {schedule
+//                = …} {
+//              %p_next, … = tg.adam_update %p, %g, %m, %v, %lr …          // of tensor<Nxf32>
+//              tg.yield %p_next, …
+//            }
+//
+// Requires: stage(tensor) with a target, whose bindings say whether a rate and a decay have buffers of their
+//   own.
+// Ensures: updates that differ in nothing but their tensors are one region; all else stays tensor ops. plan
+//   lays out the members of a group one behind the other.
+// Where: before split-reductions and form-regions, for which the parts of the gradient norm would be hundreds
+//   of sums, and before cse, which merges what the groups leave twice.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -11,8 +26,12 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
-#include "passes/fuse/fuse.h"
+#include "passes/fuse/bindings.h"
+#include "passes/fuse/cost.h"
+#include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
+#include "passes/fuse/target_of.h"
+#include "passes/pass.h"
 
 namespace tg::fuse {
 namespace {
@@ -293,7 +312,10 @@ std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vect
       bound.push_back(i);
     }
   }
-  if (target_.reads == "texel" || static_cast<int64_t>(groups + bound.size()) <= target_.bindings) {
+  Bindings all(target_);
+  all.write(groups);
+  for (size_t i : bound) all.read(*numbers[i]);
+  if (all.fitOnce()) {
     for (size_t i : bound)
       inner[i] = region.bind(Operand::of(numbers[i]), numbers[i]->type, numbers[i]->name);
     return inner;
@@ -308,11 +330,11 @@ std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vect
   const Type type = Type::tensor(DType::f32, {static_cast<int64_t>(bound.size())});
   Value* packed =
       makeBefore(at, Opcode::concat, std::move(pieces), {{"axis", Attr::of(int64_t{0})}}, type, "numbers");
-  Value* all = region.bind(Operand::of(packed), type, packed->name);
+  Value* together = region.bind(Operand::of(packed), type, packed->name);
   for (size_t i = 0; i < bound.size(); ++i) {
     const auto start = static_cast<int64_t>(i);
     Value* element = region.builder().op(
-        Opcode::slice, {all}, {{"starts", Attr::ints({start})}, {"limits", Attr::ints({start + 1})}});
+        Opcode::slice, {together}, {{"starts", Attr::ints({start})}, {"limits", Attr::ints({start + 1})}});
     inner[bound[i]] = region.builder().reshape(element, {});
   }
   return inner;
@@ -505,8 +527,8 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   Builder& b = region.builder();
   Value* flat = bindGroup(region, "g", gradients);
   int64_t count = flat->type.elements();
-  int64_t pieces =
-      divisorUpTo(count / 4, std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / 256)));
+  int64_t pieces = divisorUpTo(count / kNormVector,
+                               std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / kNormPiece)));
   b.setHint("squares");
   Value* squares = b.op(Opcode::square, {flat});
   b.setHint("rows");
@@ -530,9 +552,17 @@ void Flattener::rebuild() {
 }
 
 }  // namespace
+}  // namespace tg::fuse
 
-void flattenOptimizer(Module& module, Item& func, const Target& target) {
-  Flattener(module, func, target).run();
+namespace tg {
+
+Result<void> run_flatten_optimizer(Module& module, const NoOptions&, const PassContext&) {
+  TG_TRY(const Target target, fuse::targetOn(module, "flatten-optimizer"));
+  // A function that runs every n-th step orders the sums that the others add to.
+  for (bool repeated : {true, false})
+    for (Item* func : module.all(ItemKind::func))
+      if ((find(func->attrs, "every") != nullptr) == repeated) fuse::Flattener(module, *func, target).run();
+  return {};
 }
 
-}  // namespace tg::fuse
+}  // namespace tg

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// f16 and bf16 are types of memory; kernels compute in f32. Each op on them becomes the op in f32 between
-// casts: those in front are exact and live inside of the regions that read a tensor, those behind round.
+// compute-in-f32: f16 and bf16 are types of memory; kernels compute in f32. Each op on them becomes the op in
+// f32 between casts: those in front are exact and live inside of the regions that read a tensor, those behind
+// round.
+//
 //   before:  %z = tg.add %x, %y : tensor<4xbf16>
 //   after:   %x_f32 = tg.cast %x : tensor<4xf32>       %z_f32 = tg.add %x_f32, %y_f32 : tensor<4xf32>
 //            %y_f32 = tg.cast %y : tensor<4xf32>       %z = tg.cast %z_f32 : tensor<4xbf16>
-// Ensures: of such tensors there are casts, views, constants and what names memory. So sums and products add
-// up in f32 however they are taken apart later, and a value is the same whether it goes through memory or
-// not.
+//
+// Requires: stage(tensor).
+// Ensures: of such tensors there are casts, views, constants and what names memory. So sums and products add up
+//   in f32 however they are taken apart later, and a value is the same whether it goes through memory or not.
+// Where: behind expand-views, since a view computes nothing; before cse, which merges equal casts.
 #include <fmt/format.h>
 
-#include "passes/fuse/fuse.h"
+#include <algorithm>
+
+#include "ir/builder.h"
+#include "passes/fuse/inline_ops.h"
+#include "passes/pass.h"
 
 namespace tg::fuse {
 namespace {
@@ -45,12 +53,15 @@ void narrowResult(Op& op, Value& result, Builder& builder) {
 
 }  // namespace
 
-bool isWidening(const Op& op) {
-  return op.code == Opcode::cast && narrow(*op.in(0)) &&
-         op.result()->type.dtype == computeType(op.in(0)->type.dtype);
+bool computesNarrow(const Op& op) {
+  if (keepsType(op)) return false;
+  bool found =
+      std::any_of(op.results.begin(), op.results.end(), [](const auto& each) { return narrow(*each); });
+  forEachUse(op, [&](const Value* value) { found = found || narrow(*value); });
+  return found;
 }
 
-void computeInF32(Module& module, Item& func) {
+static void computeInF32(Module& module, Item& func) {
   Builder builder(&module, &func);
   for (Op *op = func.body.ops.front(), *next = nullptr; op; op = next) {
     next = op->next();
@@ -62,3 +73,12 @@ void computeInF32(Module& module, Item& func) {
 }
 
 }  // namespace tg::fuse
+
+namespace tg {
+
+Result<void> run_compute_in_f32(Module& module, const NoOptions&, const PassContext&) {
+  for (Item* func : module.all(ItemKind::func)) fuse::computeInF32(module, *func);
+  return {};
+}
+
+}  // namespace tg

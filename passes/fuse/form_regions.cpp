@@ -1,20 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partition into regions: each op starts alone and joins the region of a producer when one kernel can
-// compute both; the best producer is the one whose value is largest, since that value then need not
-// travel through memory. Maps that only a sum over leading axes reads stay with the sum where a kernel over
-// rows would have to store them for it.
+// form-regions: one kernel for ops that can share one.
+//
+//   before:  %z = tg.matmul %x, %w   %a = tg.add %z, %b   %h = tg.relu %a
+//   after:   %h = tg.fused (%x = %x, %w = %w, %b = %b) {schedule = matmul{tile = [8, 8], …}} : … {
+//              %z = tg.matmul %x, %w   %a = tg.add %z, %b   %h = tg.relu %a
+//              tg.yield %h
+//            }
+//
+// Each op starts alone and joins the region of a producer when one kernel can compute both: it has the same
+// loops (elements, rows, a product's elements), binds what the target allows, and reads nothing that depends
+// on the region from outside. The best producer is the one whose value is largest, since that value then need
+// not travel through memory. Views, constants and iota are copied into every reader. Maps that only a sum
+// over leading axes reads stay with the sum where a kernel over rows would have to store them for it.
+//
+// Requires: stage(tensor) with a target, without tg.grad; no op that takes several kernels
+//   (split-reductions) or computes with f16 or bf16 (compute-in-f32).
+// Ensures: stage(fused): every op sits in a region, in an order where each follows what it reads; what
+//   effects name is a region's result; each region has a schedule chosen by codegen/schedule.h.
+// Where: after all passes that think in ops; what follows thinks in kernels.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <queue>
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
-#include "passes/fuse/fuse.h"
+#include "ir/unread.h"
+#include "passes/fuse/bindings.h"
+#include "passes/fuse/cost.h"
+#include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
-#include "passes/tuning.h"
+#include "passes/fuse/target_of.h"
+#include "passes/pass.h"
 
 namespace tg::fuse {
 namespace {
@@ -36,8 +56,9 @@ struct Region {
 
 class Former {
  public:
-  Former(Item& func, const Target& target, KernelNotes* notes)
-      : func_(func), target_(target), notes_(notes) {}
+  /// Says to `report`, unless that is null, why each region starts where it does.
+  Former(Item& func, const Target& target, const PassContext* report)
+      : func_(func), target_(target), report_(report) {}
   void run();
 
  private:
@@ -56,17 +77,16 @@ class Former {
   /// Tells why an op starts a region, if anybody is to read it.
   template <class... Args>
   void because(std::string& why, fmt::format_string<Args...> text, Args&&... args) const {
-    if (notes_) why = fmt::format(text, std::forward<Args>(args)...);
+    if (report_) why = fmt::format(text, std::forward<Args>(args)...);
   }
   void link(int region, const Op& op);
   void emit();
-  void note(const Op& made, const std::string& why);
   std::unique_ptr<Op> build(int index);
   const std::vector<Value*>& bases(const Op& op);
 
   Item& func_;
   const Target& target_;
-  KernelNotes* notes_;  ///< null: nobody asks
+  const PassContext* report_;  ///< null: nobody asks
   /// Views that must become values of their own, and the ops that read them as such.
   std::unordered_map<const Op*, const Op*> forced_;
   std::vector<Region> regions_;
@@ -175,45 +195,30 @@ bool Former::holds(int region, const Op* op) const {
   return at != regionOf_.end() && at->second == region;
 }
 
-static int primitives(const Op& op) { return op.info().has(table::composite) ? 8 : 1; }
+static int primitives(const Op& op) { return op.info().has(table::composite) ? kCompositePrimitives : 1; }
 
 /// Whether the region with this op stays within the target's bindings, and its kernel of a size that compiles
-/// soon: distinct values read, values read outside, and two more for values that are read both by element and
-/// by vector.
+/// soon.
 bool Former::fits(int region, const Op& op) {
-  constexpr size_t kMost = 24;
-  constexpr int kMostOps = 128;  // longer code takes seconds to compile, and gains nothing more
-  int ops = primitives(op);
-  for (const Op* each : regions_[static_cast<size_t>(region)].ops) ops += primitives(*each);
-  if (ops > kMostOps) return false;
+  std::vector<const Op*> ops(regions_[static_cast<size_t>(region)].ops.begin(),
+                             regions_[static_cast<size_t>(region)].ops.end());
+  ops.push_back(&op);
+  int size = 0;
+  for (const Op* each : ops) size += primitives(*each);
+  if (size > kMostPrimitives) return false;
   auto inside = [&](const Op* each) { return each == &op || holds(region, each); };
-  std::vector<const Value*> inputs;
-  size_t outputs = 0;
-  auto count = [&](const Op& each) {
-    for (const Value* base : bases(each)) {
-      if (base->def && inside(base->def)) continue;
-      if (std::find(inputs.begin(), inputs.end(), base) == inputs.end()) inputs.push_back(base);
-      if (inputs.size() > kMost) return;
-    }
-    for (const auto& result : each.results) {
+  Bindings bound(target_);
+  for (const Op* each : ops) {
+    for (const Value* base : bases(*each))
+      if (!base->def || !inside(base->def)) bound.read(*base);
+    for (const auto& result : each->results) {
       auto readers = readers_.find(result.get());
       if (readers != readers_.end())
-        outputs += !std::all_of(readers->second.begin(), readers->second.end(), inside);
+        bound.write(!std::all_of(readers->second.begin(), readers->second.end(), inside));
     }
-  };
-  for (const Op* each : regions_[static_cast<size_t>(region)].ops) {
-    count(*each);
-    if (inputs.size() + outputs > kMost) return false;
+    if (bound.exceeded()) return false;
   }
-  count(op);
-  int64_t storage = static_cast<int64_t>(outputs);
-  if (target_.reads == "texel")  // what spans more texels than a view may is read as storage
-    storage += std::count_if(inputs.begin(), inputs.end(), [&](const Value* value) {
-      return isNarrow(value->type.dtype) || value->type.elements() > target_.texelElements;
-    });
-  else
-    storage += static_cast<int64_t>(inputs.size()) + 2;
-  return storage <= target_.bindings && inputs.size() + outputs <= kMost;
+  return bound.fit();
 }
 
 /// Whether `value`, as `op` reads it, keeps its element order: only reshapes and casts from memory's type lie
@@ -274,8 +279,7 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
 /// Whether passes over rows would repeat draws of the map they read, one number a call: that costs more than
 /// four a call once and a trip through memory. Of few elements the dispatch in between would cost more.
 static bool repeatsDraws(const Region& own, const Region& other) {
-  constexpr int64_t kFew = 4096;
-  if (own.space != Space::row || other.space != Space::map || other.elements <= kFew) return false;
+  if (own.space != Space::row || other.space != Space::map || other.elements <= kFewDraws) return false;
   return std::any_of(other.ops.begin(), other.ops.end(), [](const Op* op) {
     return op->code == Opcode::random_uniform || op->code == Opcode::random_normal ||
            op->code == Opcode::dropout;
@@ -300,8 +304,7 @@ bool Former::waitsDearly(const Op& op, const Region& product) {
                               [&](const Op* reader) { return position_[reader] < last; });
       if (dies) kept += base->type.bytes();
     }
-  constexpr int64_t kWorth = 1 << 22;  // bytes that are worth a kernel
-  return kept >= op.result()->type.bytes() + kWorth;
+  return kept >= op.result()->type.bytes() + kWorthAKernel;
 }
 
 int Former::bestProducer(Op& op, const Region& own, std::string& why) {
@@ -430,7 +433,7 @@ void Former::keepWithSum(const Op& sum) {
     ofRows = ofRows || (leaf->def && rowSpaceOf(*leaf->def) && leaf->type.elements() < elements);
     if (leaf->def && isOnlyOurs(leaf) && leaf->type.elements() == elements) return;
   }
-  if (!ofRows || large > 2) return;
+  if (!ofRows || large > kMapsOfASum) return;
   for (const Op* map : maps) sumOf_[map] = &sum;
 }
 
@@ -494,10 +497,6 @@ std::unique_ptr<Op> Former::build(int index) {
   return writer.finish(target_);
 }
 
-void Former::note(const Op& made, const std::string& why) {
-  (*notes_)[&made] = {"", why.empty() ? "" : "; starts here because " + why};
-}
-
 /// Regions in dependency order, otherwise in text order of their last op; then the effects.
 void Former::emit() {
   OpList& body = func_.body.ops;
@@ -527,7 +526,10 @@ void Former::emit() {
       body.push_back(old.take(region.ops[0]));
     else
       body.push_back(build(static_cast<int>(r)));
-    if (notes_) note(*body.back(), whyAlone_[r]);
+    const Op& made = *body.back();
+    if (const std::string& why = whyAlone_[r]; !why.empty())
+      report_->remark(made.loc,
+                      fmt::format("kernel of %{} starts here because {}", made.result()->name, why));
     for (int consumer : consumers[r])
       if (--waiting[static_cast<size_t>(consumer)] == 0)
         ready.push({last[static_cast<size_t>(consumer)], consumer});
@@ -542,7 +544,34 @@ void Former::run() {
 }
 
 }  // namespace
-
-void formRegions(Item& func, const Target& target, KernelNotes* notes) { Former(func, target, notes).run(); }
-
 }  // namespace tg::fuse
+
+namespace tg {
+
+/// What a region cannot hold.
+static Result<void> checkOps(const Item& func, const Target& target) {
+  for (const Op* op : func.body.ops) {
+    if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");
+    if (op->code != Opcode::fused && fuse::computesNarrow(*op))
+      return failAt(op->loc, fmt::format("{} computes with {}; run compute-in-f32 first", op->info().name,
+                                         op->results.empty() ? "a narrow type" : op->result()->type.str()));
+    if (!fuse::isOneKernel(*op, target))
+      return failAt(op->loc,
+                    fmt::format("{} takes several kernels on target '{}'; run split-reductions first",
+                                op->info().name, target.name));
+  }
+  return {};
+}
+
+Result<void> run_form_regions(Module& module, const FormRegionsOptions& options, const PassContext& context) {
+  TG_TRY(const Target target, fuse::targetOn(module, "form-regions"));
+  for (Item* func : module.all(ItemKind::func)) {
+    TG_CHECK(checkOps(*func, target));
+    eraseUnread(func->body.ops);  // a kernel has a result
+    fuse::Former(*func, target, options.report ? &context : nullptr).run();
+  }
+  module.stage = Stage::fused;
+  return {};
+}
+
+}  // namespace tg

@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that cost little are computed again where they are needed late. A training step's memory is highest
-// when the backward pass begins and everything that gradients read is alive; what follows by a map or a pass
-// over rows from other such values need not be.
+// rematerialize: values that cost little are computed again where they are needed late. A training step's
+// memory is highest when the backward pass begins and everything that gradients read is alive; what follows
+// by a map or a pass over rows from other such values need not be.
+//
 //   before:  %x = …   %n = layer_norm %x   %y = matmul %n, %w   …   %dw = matmul %n, %dy
 //   after:   the same, and   %n_again = layer_norm %x   just before %dw, which reads it instead of %n
-// Each in turn is the largest value that is alive, but not used, where most bytes are; until nothing more can
-// be done there. A copy also binds a value that its reader needs, without reading it: that keeps later passes
-// from computing it early.
+//
+//   bytes alive   ▁▂▃▄▅▆▇█▇▆▅▄▃▂▁     %n is made left of the peak and read right of it: its copy is made on
+//                    %n─────────%dw   the right, from %x, whose live range spans the peak anyway
+//
+// The peak is found, then the largest value whose live range spans it without a use there is computed again
+// behind it; until no value can be spared at the peak. A copy also binds a value that its reader needs,
+// without reading it: that keeps later passes from computing it early.
+//
+// Requires: stage(fused). recompute=0 changes nothing.
+// Ensures: the highest sum of live bytes is no higher; a copy costs a map, a pass over rows, or a product of
+//   few terms.
+// Where: behind sink-maps, which moves what is alive; before merge-kernels, which changes the order.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "ir/access.h"
-#include "passes/fuse/fuse.h"
+#include "passes/fuse/cost.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
+#include "passes/pass.h"
 
 namespace tg::fuse {
 namespace {
 
 using table::Fusion;
-
-constexpr int64_t kShortInner = 4;  ///< terms of a product that is no more work than a map
-constexpr int64_t kMostReads = 4;   ///< bytes read for each that is computed
-constexpr size_t kMostOps = 16;
 
 /// A value of the arena: its kernel's place, and those that read it.
 struct Life {
@@ -40,11 +47,12 @@ struct Choice {
   Slice slice;
 };
 
-class Recomputer {
+class Rematerializer {
  public:
-  Recomputer(Module& module, Item& func, const Target& target, int64_t least)
+  Rematerializer(Module& module, Item& func, const Target& target, int64_t least)
       : module_(module), func_(func), target_(target), names_(func), least_(least) {}
-  std::vector<Report> run();
+  /// Says what it does to `report`, unless that is null.
+  void run(const PassContext* report);
 
  private:
   Op& opAt(int place) const { return *ops_[static_cast<size_t>(place)]; }
@@ -70,7 +78,7 @@ class Recomputer {
   mutable std::unordered_map<const Value*, bool> follows_;
 };
 
-void Recomputer::findLives() {
+void Rematerializer::findLives() {
   values_.clear();
   lives_.clear();
   ops_ = func_.body.ops.all();
@@ -97,7 +105,7 @@ void Recomputer::findLives() {
 }
 
 /// Bytes of results that take the place of operands read here for the last time.
-int64_t Recomputer::takenOver(int place) const {
+int64_t Rematerializer::takenOver(int place) const {
   const Op& op = opAt(place);
   int64_t bytes = 0;
   if (op.code != Opcode::fused || !op.groups.empty()) return 0;
@@ -118,7 +126,7 @@ int64_t Recomputer::takenOver(int place) const {
 }
 
 /// The place where most bytes are alive, the first of equals; -1 without any.
-int Recomputer::peak() const {
+int Rematerializer::peak() const {
   const auto count = static_cast<int>(func_.body.ops.size());
   std::vector<int64_t> change(static_cast<size_t>(count) + 1, 0);
   for (const Value* value : values_) {
@@ -136,7 +144,7 @@ int Recomputer::peak() const {
 }
 
 /// Whether a value can be read at a place without keeping it for longer.
-bool Recomputer::standsAt(const Value& value, int place) const {
+bool Rematerializer::standsAt(const Value& value, int place) const {
   auto life = lives_.find(&value);
   return life == lives_.end() || life->second.last() >= place;
 }
@@ -166,7 +174,7 @@ const Value* innerOf(const Value& result) {
   return op.regions[0]->terminator()->in(slot);
 }
 
-bool Recomputer::follows(const Value& value) const {
+bool Rematerializer::follows(const Value& value) const {
   auto [known, isNew] = follows_.try_emplace(&value, false);
   if (isNew) {
     auto stands = [&](const Value& source) { return &source != &value; };
@@ -176,7 +184,7 @@ bool Recomputer::follows(const Value& value) const {
   return known->second;
 }
 
-std::optional<Choice> Recomputer::choiceFor(Value* value, const Life& life, int peak) const {
+std::optional<Choice> Rematerializer::choiceFor(Value* value, const Life& life, int peak) const {
   if (life.fixed || life.made >= peak || life.last() <= peak || value->type.bytes() < least_) return {};
   auto next = std::lower_bound(life.readers.begin(), life.readers.end(), peak);
   if (*next == peak || next == life.readers.begin()) return {};
@@ -184,7 +192,7 @@ std::optional<Choice> Recomputer::choiceFor(Value* value, const Life& life, int 
   const Op& op = opAt(life.made);
   auto stands = [&](const Value& source) { return &source != value && standsAt(source, *next); };
   std::optional<Slice> slice = sliceTo(op, innerOf(*value), outsideOf(op), stands, isCheap);
-  if (!slice || slice->ops.empty() || slice->ops.size() > kMostOps) return {};
+  if (!slice || slice->ops.empty() || slice->ops.size() > kMostOpsAgain) return {};
   int64_t reads = 0;
   for (const Value* leaf : slice->leaves) reads += leaf->type.bytes();
   if (reads > kMostReads * value->type.bytes()) return {};
@@ -192,7 +200,7 @@ std::optional<Choice> Recomputer::choiceFor(Value* value, const Life& life, int 
 }
 
 /// The largest value that can be spared at a place; of equals the one that is needed last.
-std::optional<Choice> Recomputer::best(int peak) const {
+std::optional<Choice> Rematerializer::best(int peak) const {
   std::optional<Choice> found;
   for (Value* value : values_) {
     int64_t bytes = value->type.bytes(), most = found ? found->value->type.bytes() : 0;
@@ -204,7 +212,7 @@ std::optional<Choice> Recomputer::best(int peak) const {
 }
 
 /// The last made of the kernels' results that the op at a place reads, or null.
-Value* Recomputer::lateOperand(int place, const Value* except) const {
+Value* Rematerializer::lateOperand(int place, const Value* except) const {
   Value* latest = nullptr;
   forEachUse(static_cast<const Op&>(opAt(place)), [&](Value* value) {
     auto life = lives_.find(value);
@@ -214,7 +222,7 @@ Value* Recomputer::lateOperand(int place, const Value* except) const {
   return latest;
 }
 
-void Recomputer::apply(const Choice& choice) {
+void Rematerializer::apply(const Choice& choice) {
   const Op& from = *choice.value->def;
   const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
   RegionWriter writer(choice.value->loc);
@@ -237,27 +245,33 @@ void Recomputer::apply(const Choice& choice) {
                         writer.finish({writer.here(innerOf(*choice.value))}, std::move(results), target_));
 }
 
-std::vector<Report> Recomputer::run() {
-  std::vector<Report> reports;
+void Rematerializer::run(const PassContext* report) {
   findLives();
   for (int at = peak(); at >= 0; at = peak()) {
     std::optional<Choice> choice = best(at);
     if (!choice) break;
-    const Op& reader = opAt(choice->at);
-    reports.push_back(
-        {choice->value->loc,
-         fmt::format("%{} is computed again before %{}: {} bytes less are alive at %{}", choice->value->name,
-                     reader.result()->name, choice->value->type.bytes(), opAt(at).result()->name)});
+    if (report)
+      report->remark(choice->value->loc,
+                     fmt::format("%{} is computed again before %{}: {} bytes less are alive at %{}",
+                                 choice->value->name, opAt(choice->at).result()->name,
+                                 choice->value->type.bytes(), opAt(at).result()->name));
     apply(*choice);
     findLives();
   }
-  return reports;
 }
 
 }  // namespace
+}  // namespace tg::fuse
 
-std::vector<Report> recompute(Module& module, Item& func, const Target& target, int64_t least) {
-  return Recomputer(module, func, target, least).run();
+namespace tg {
+
+Result<void> run_rematerialize(Module& module, const RematerializeOptions& options,
+                               const PassContext& context) {
+  TG_TRY(const Target target, targetOf(module.attrs));
+  if (options.recompute <= 0) return {};
+  for (Item* func : module.all(ItemKind::func))
+    fuse::Rematerializer(module, *func, target, options.recompute).run(options.report ? &context : nullptr);
+  return {};
 }
 
-}  // namespace tg::fuse
+}  // namespace tg

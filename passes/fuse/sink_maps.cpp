@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps go to their only reader. A mask that an activation's gradient reads was formed with the activation,
-// because it reads it; there it would be stored, as large as the activation, which is stored in any case.
-//   before:  %h, %m = tg.fused (…) { matmul; relu; greater; yield }   %d = tg.fused (%m, …) { …; select;
-//   yield } after:   %h = tg.fused (…) { matmul; relu; yield }        %d = tg.fused (%h, …) { …; greater;
-//   select; yield }
+// sink-maps: a map that one kernel stores for another alone is computed by the other. A mask that an
+// activation's gradient reads was formed with the activation, because it reads it; there it would be stored,
+// as large as the activation, which is stored in any case.
+//
+//   before:  %h, %m = tg.fused (…) { … tg.relu; tg.greater; tg.yield %h, %m }
+//            %d = tg.fused (%m = %m, …) { … tg.select %m, …; tg.yield %d }
+//   after:   %h = tg.fused (…) { … tg.relu; tg.yield %h }
+//            %d = tg.fused (%h = %h, …) { … tg.greater %h, …; tg.select …; tg.yield %d }
+//
+// Requires: stage(fused).
+// Ensures: the kernels in their order; none binds more than the target allows, and no more bytes are kept
+//   than the map's own: what it is computed from is stored in any case, or is no larger.
+// Where: behind form-regions, before rematerialize, which counts the bytes that are alive.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -11,9 +19,10 @@
 #include "ir/access.h"
 #include "ir/schedule.h"
 #include "ir/unread.h"
-#include "passes/fuse/fuse.h"
+#include "passes/fuse/bindings.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
+#include "passes/pass.h"
 
 namespace tg::fuse {
 namespace {
@@ -72,21 +81,20 @@ bool readsByElement(const Op& op, const Value& arg) {
 bool Sinker::saves(const Slice& slice, const std::unordered_map<const Value*, Value*>& outside,
                    const Op& reader, const Value& value) const {
   int64_t prolonged = 0;
-  size_t added = 0;
+  Bindings bound(target_);
+  bound.write(reader.results.size());
+  for (const Operand& operand : reader.operands)
+    if (operand.items[0].value != &value) bound.read(*operand.items[0].value);
   const int place = place_.at(&reader);
   for (const Value* leaf : slice.leaves) {
     const Value* source = outside.at(leaf);
-    added += !argFor(reader, *source);
+    bound.read(*source);
     bool fixed = !source->def || source->def->code != Opcode::fused;
     bool kept = fixed || std::any_of(source->uses.begin(), source->uses.end(),
                                      [&](const Use& use) { return place_.at(use.user()) >= place; });
     if (!kept) prolonged += source->type.bytes();
   }
-  size_t bound = reader.operands.size() + reader.results.size() + added - 1;
-  // As when regions are formed: two more for values that are read both by element and by vector.
-  size_t most =
-      target_.reads == "texel" ? 24 : static_cast<size_t>(std::max<int64_t>(target_.bindings - 2, 0));
-  return bound <= most && prolonged <= value.type.bytes();
+  return bound.fit() && prolonged <= value.type.bytes();
 }
 
 /// The op itself stays, so that what is known of it stays true.
@@ -163,7 +171,14 @@ void Sinker::run() {
 }
 
 }  // namespace
-
-void sinkMaps(Item& func, const Target& target) { Sinker(func, target).run(); }
-
 }  // namespace tg::fuse
+
+namespace tg {
+
+Result<void> run_sink_maps(Module& module, const NoOptions&, const PassContext&) {
+  TG_TRY(const Target target, targetOf(module.attrs));
+  for (Item* func : module.all(ItemKind::func)) fuse::Sinker(*func, target).run();
+  return {};
+}
+
+}  // namespace tg

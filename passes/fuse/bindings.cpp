@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/fuse/bindings.h"
+
+#include <algorithm>
+
+namespace tg::fuse {
+
+void Bindings::read(const Value& value) {
+  if (std::find(read_.begin(), read_.end(), &value) != read_.end()) return;
+  read_.push_back(&value);
+  // What spans more texels than a view may is read as storage, and so are f16 and bf16.
+  views_ += target_.reads == "texel" && !isNarrow(value.type.dtype) &&
+            value.type.elements() <= target_.texelElements;
+}
+
+bool Bindings::fit() const {
+  const size_t twice = target_.reads == "texel" ? 0 : kReadTwice;  // a texel view serves both ways of reading
+  return !exceeded() && static_cast<int64_t>(storage() + twice) <= target_.bindings;
+}
+
+bool Bindings::fitOnce() const {
+  return views_ <= kTexelViews && static_cast<int64_t>(storage()) <= target_.bindings;
+}
+
+}  // namespace tg::fuse

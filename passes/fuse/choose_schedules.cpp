@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// choose-schedules: kernels get the schedules that were measured for them, and what of a schedule follows from
+// the whole function: blocks that a mask of another kernel hides, and how bindings near the target's limits are read.
+//
+//   before:  %y = tg.fused (…) {schedule = map{vec = 4, workgroup = 64}} { … }
+//   after:   %y = tg.fused (…) {schedule = map{vec = 1, workgroup = 32}} { … }   // the file's
+//
+// Requires: stage(fused). The tuning file is well formed; its entries have the keys of regions.
+// Ensures: a region whose key the file has carries the file's schedule, any other the one that was chosen
+//   when it was made. An entry that no region takes is told in a remark. With report, each kernel's schedule,
+//   ops and key.
+// Where: last of fuse: a region's key says what it computes, so it must not change any more.
+#include "passes/tuning.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "ir/parser.h"
+#include "ir/region_key.h"
+#include "ir/schedule.h"
+#include "ir/text_hash.h"
+#include "passes/fuse/inline_ops.h"
+#include "passes/fuse/settle.h"
+#include "passes/pass.h"
+
+namespace tg {
+
+std::string tuningKey(const Op& fused) { return "r" + textHash(regionKey(fused)); }
+
+Result<AttrList> readTuning(const std::string& path) {
+  if (path.empty()) return AttrList{};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return fail(fmt::format("tuning file {} cannot be opened", path));
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  TG_TRY(Attr table, parseAttr(text, path));
+  if (table.kind != Attr::Kind::dict)
+    return fail(fmt::format("tuning file {} is no {{key = schedule, …}}", path));
+  for (const NamedAttr& entry : table.dict)
+    if (auto formed = parseSchedule(entry.value); !formed)
+      return fail(fmt::format("tuning file {}: {}: {}", path, entry.name, formed.error().message()));
+  return table.dict;
+}
+
+std::string printTuning(AttrList tuning) {
+  std::sort(tuning.begin(), tuning.end(),
+            [](const NamedAttr& a, const NamedAttr& b) { return a.name < b.name; });
+  std::string out = "{";
+  for (const NamedAttr& entry : tuning)
+    out += fmt::format("{}\n  {} = {}", out == "{" ? "" : ",", entry.name, entry.value.str());
+  return out + "\n}\n";
+}
+
+namespace fuse {
+
+/// Whether a kernel rounds the operands of a product to f16 and multiplies them as any others: the target has
+/// no matrix units, or the product does not fit them.
+static bool roundsByItself(const Op& region) {
+  bool rounds = false;
+  for (Op* op : region.regions[0]->ops)
+    rounds = rounds || (op->code == Opcode::matmul && op->word("precision") != "f32");
+  return rounds && !std::holds_alternative<CoopmatSchedule>(scheduleOf(region));
+}
+
+/// The ops that a kernel computes, its parts apart; its last view where it does nothing else. Parts share no
+/// op, and each ends with the ops of its last result.
+static std::string opsOf(const Op& region) {
+  const Schedule schedule = scheduleOf(region);
+  std::unordered_set<const Op*> ends;  // of all parts but the last
+  if (const auto* parts = std::get_if<PartsSchedule>(&schedule)) {
+    const Op& yield = *region.regions[0]->terminator();
+    size_t results = 0;
+    for (size_t part = 0; part + 1 < parts->results.size(); ++part) {
+      results += static_cast<size_t>(parts->results[part]);
+      ends.insert(yield.in(static_cast<int>(results) - 1)->def);
+    }
+  }
+  std::string computed, view;
+  bool isFirst = true;
+  for (const Op* op : region.regions[0]->ops) {
+    if (op->code == Opcode::yield) continue;
+    if (isInline(*op)) {
+      view = op->info().name;
+    } else {
+      computed += fmt::format("{}{}", isFirst ? "" : " ", op->info().name);
+      isFirst = false;
+    }
+    if (ends.contains(op)) computed += " |";
+  }
+  return computed.empty() ? view : computed;
+}
+
+}  // namespace fuse
+
+Result<void> run_choose_schedules(Module& module, const ChooseSchedulesOptions& options,
+                                  const PassContext& context) {
+  TG_TRY(const AttrList tuning, readTuning(options.tuning));
+  TG_TRY(const Target target, targetOf(module.attrs));
+  std::unordered_set<std::string> used;
+  for (Item* func : module.all(ItemKind::func)) {
+    std::unordered_map<const Op*, std::string> keys;
+    for (Op* op : func->body.ops) {
+      if (op->code != Opcode::fused || (tuning.empty() && !options.report)) continue;
+      const std::string& key = keys[op] = tuningKey(*op);
+      if (const Attr* schedule = find(tuning, key)) {
+        op->setAttr("schedule", *schedule);
+        used.insert(key);
+      }
+    }
+    fuse::settleSchedules(*func, target, context);
+    for (Op* op : func->body.ops)
+      if (options.report && op->code == Opcode::fused)
+        context.remark(op->loc,
+                       fmt::format("kernel of %{}: {} [{}] key {}{}", op->result()->name,
+                                   op->attr("schedule").str(), fuse::opsOf(*op), keys[op],
+                                   fuse::roundsByItself(*op) ? "; rounds to f16 without matrix units" : ""));
+  }
+  for (const NamedAttr& entry : tuning)
+    if (!used.contains(entry.name))
+      context.remark(module.loc,
+                     fmt::format("tuning file {}: no region has the key {}", options.tuning, entry.name));
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What things cost, in the passes of fuse: every number by which they choose, with where it comes from: a
+// measurement, a count, or "chosen" where neither stands behind it. What a device is like is no number here
+// but a member of its target (ir/target.h); these hold for all devices.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tg::fuse {
+
+/// A divisor of n that is at most `limit`, the largest there is; 1 when there is none.
+inline int64_t divisorUpTo(int64_t n, int64_t limit) {
+  for (int64_t candidate = std::min(n, limit); candidate > 1; --candidate)
+    if (n % candidate == 0) return candidate;
+  return 1;
+}
+
+// The size of a kernel.
+
+/// Primitives in one region, chosen: longer code takes drivers seconds to compile, and a chain so long
+/// computes longer than it loads.
+constexpr int kMostPrimitives = 128;
+/// What a composite counts for among them, chosen: about what a normalisation expands to.
+constexpr int kCompositePrimitives = 8;
+/// Views that follow each other before one is stored, chosen: index arithmetic grows with each.
+constexpr int kMostViews = 64;
+
+// Reductions in two stages (split-reductions, and the gradient norm of flatten-optimizer).
+
+/// Terms that one invocation may sum while others are idle, chosen: a second stage is a dispatch, which must
+/// be less.
+constexpr int64_t kLongestLoop = 1024;
+/// Where a lane sums by itself, terms of one stage if all invocations had one sum, chosen: 4096 for each of
+/// lavapipe's 64, 1 MiB of loads in all.
+constexpr int64_t kLaneLoads = 1 << 18;
+/// The least of them for one lane, however many there are, chosen.
+constexpr int64_t kLeastLaneLoads = 128;
+/// Terms for each that the second stage sums, where a lane sums by itself, chosen: it loads 1/16 of the
+/// first's bytes.
+constexpr int64_t kLaneShare = 16;
+/// The same where a workgroup sums, chosen. Along the last axis 512 are one round of 128 lanes that load
+/// vectors of 4.
+constexpr int64_t kGroupShare = 512, kColumnShare = 64;
+/// Terms for each lane of a workgroup that sums a row, chosen: more wait for a second workgroup's help.
+constexpr int64_t kGroupRounds = 64;
+/// The second stage has at most this part of the terms that one stage does well, chosen.
+constexpr int64_t kSecondStage = 4;
+/// Elements of the flat gradient for each partial sum of the norm, at least (chosen), and the width of its
+/// loads.
+constexpr int64_t kNormPiece = 256, kNormVector = 4;
+/// Elements that a block of a running sum adds up one by one, chosen: two levels do for 4096.
+constexpr int64_t kScanBlock = 64;
+
+// Products along a long inner axis (split-K).
+
+/// Elements that an invocation computes at once: a register tile of 4 x 4.
+constexpr int64_t kTileElements = 16;
+/// The least of the inner axis for one piece: 8 steps of a tile's depth, which is 8 in registers, 16 in
+/// shared memory.
+constexpr int64_t kLeastPiece = 64, kLeastSharedPiece = 128;
+/// A side of the block that a workgroup computes of a small product, and how many of them a processor is
+/// given, chosen: while some wait for loads, others compute.
+constexpr int64_t kSmallBlock = 64, kBlocksPerUnit = 8;
+/// The block that most products take.
+constexpr int64_t kBlockRows = 64, kBlockColumns = 128;
+/// What storing and adding one piece takes, in steps along the inner axis: measured on an H200, where 12
+/// multiplications take the time of a byte of its 4.
+constexpr double kStorePiece = 48;
+/// More pieces are taken where they leave so much of the time, by the same count; less is within its error.
+constexpr double kWorthwhile = 0.97;
+/// At most so many times the pieces that fill the device, of at least so many terms, are looked at, chosen:
+/// with more what is stored outweighs what is computed (48 / 256).
+constexpr int64_t kMostPieces = 8, kShortestPiece = 256;
+
+// Scatters by blocks of ids.
+
+/// Comparisons (rows times ids) from which a kernel that finds near blocks pays, and the least of each,
+/// chosen; the gradient of an embedding of 50k rows with 8k ids, a hundred times as many, takes a tenth of
+/// the time on lavapipe.
+constexpr int64_t kScatterWork = 1 << 22, kScatterSide = 256;
+/// Ids of a block: long, because drivers of CPUs unroll short loops into code that runs whatever the branch
+/// says.
+constexpr int64_t kScatterBlock = 256, kLeastScatterBlock = 16;
+/// Flags to compute, and rows of a bucket at least, chosen. Where workgroups reduce, flags are cheap, and so
+/// many that few rows look into a block for nothing.
+constexpr int64_t kGroupFlags = 1 << 21, kLaneFlags = 1 << 20;
+constexpr int64_t kNarrowestGroupBucket = 1, kNarrowestLaneBucket = 16;
+
+// Which ops share a kernel (form-regions).
+
+/// Elements of which a dispatch costs more than to draw them again for each pass over their row, chosen.
+constexpr int64_t kFewDraws = 4096;
+/// Bytes kept alive that are worth a kernel of their own, chosen far below what it is about: a tied head's
+/// logits, which waited for the embedding's gradient, made GPT-2's step 8.7 GB instead of 7.0.
+constexpr int64_t kWorthAKernel = 1 << 22;
+/// Tensors as large as its own that a sum over rows may read to compute its maps itself: x and its gradient.
+constexpr int kMapsOfASum = 2;
+
+// What is computed again (rematerialize).
+
+/// Terms of a product that is no more work than a map: one vector of 4.
+constexpr int64_t kShortInner = 4;
+/// Bytes read for each that is computed, and ops of a copy, chosen: a normalisation reads its rows, an
+/// activation one or two tensors. All copies together take less than 2 % of a step on lavapipe.
+constexpr int64_t kMostReads = 4;
+constexpr size_t kMostOpsAgain = 16;
+
+// Which kernels become one (merge-kernels).
+
+/// Kernels that wait at one time, chosen, so that the time to compile is linear in the function.
+constexpr size_t kMostWaiting = 16;
+/// Results of a part, chosen: with more it fills a device by itself.
+constexpr int64_t kFewResults = 4096;
+/// Where lanes sum by themselves (CPUs), a kernel that reads a larger tensor than this waits for no more than
+/// so many kernels, chosen: until then caches hold the tensor.
+constexpr int64_t kLargeBytes = 1 << 16;
+constexpr int kSoon = 8;
+/// Growth of the bytes alive at one time that fewer kernels are worth, chosen: one part in this, 1 %.
+constexpr int64_t kLiveGrowth = 100;
+/// Results of a workgroup at least, where the schedule does not say: bounds the grid from above.
+constexpr int64_t kSmallestGroup = 8;
+
+}  // namespace tg::fuse

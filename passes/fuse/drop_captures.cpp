@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// drop-captures: what a step need not hand out is not kept for it.
+//
+//   before:  tg.capture %h {name = "hidden"}   tg.param_grad @w, %d_w   %n = tg.update @w, %w_next
+//   after:   %n = tg.update @w, %w_next                                  (keep-captures=loss*)
+//
+// Requires: stage(tensor).
+// Ensures: the captures left have names that the pattern matches; no parameter gradient is left, unless
+//   keep-grads is set.
+// Where: before anything asks who reads a value. A capture pins its value in memory, and makes it a result.
+#include "passes/pass.h"
+
+namespace tg {
+
+Result<void> run_drop_captures(Module& module, const DropCapturesOptions& options, const PassContext&) {
+  for (Item* func : module.all(ItemKind::func))
+    func->body.ops.eraseIf([&](const Op* op) {
+      if (op->code == Opcode::param_grad) return !options.keepGrads;
+      return op->code == Opcode::capture && !globMatch(options.keepCaptures, op->word("name"));
+    });
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/fuse/inline_ops.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "codegen/schedule.h"
+#include "ir/access.h"
+#include "passes/fuse/bindings.h"
+#include "passes/fuse/cost.h"
+
+namespace tg::fuse {
+
+/// Whether an op computes from places alone what a kernel computes sooner than it loads it, as a causal mask.
+static bool isOfPlaces(const Op& op) {
+  if (op.code == Opcode::iota || op.code == Opcode::constant) return true;
+  if (op.results.size() != 1 || op.code == Opcode::dropout) return false;
+  const DType type = op.result()->type.dtype;
+  if (!op.info().has(table::view) && (!keepsElements(op) || (type != DType::i1 && type != DType::i32)))
+    return false;
+  bool ofPlaces = true;
+  forEachUse(op, [&](const Value* value) { ofPlaces = ofPlaces && value->def && isOfPlaces(*value->def); });
+  return ofPlaces;
+}
+
+bool isCheapMap(const Op& op) {
+  switch (op.code) {
+  case Opcode::add:
+  case Opcode::sub:
+  case Opcode::mul:
+  case Opcode::neg:
+  case Opcode::square:
+  case Opcode::select: return true;
+  default: return false;
+  }
+}
+
+void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forced) {
+  std::unordered_map<const Op*, int> views;  // that follow each other up to an op
+  for (Op* op : func.body.ops) {
+    if (!isInline(*op) || forced.contains(op)) continue;
+    int before = 0;
+    forEachUse(std::as_const(*op), [&](const Value* value) {
+      if (auto at = value->def ? views.find(value->def) : views.end(); at != views.end())
+        before = std::max(before, at->second);
+    });
+    if (before < kMostViews)
+      views[op] = before + 1;
+    else
+      forced.emplace(op, op);
+  }
+}
+
+bool isInline(const Op& op) {
+  return op.info().has(table::view) || op.code == Opcode::stop_gradient || isOfPlaces(op) || isWidening(op);
+}
+
+bool isInlineBelowReshapes(Value& value) {
+  const Value* base = throughReshapes(&value);
+  return base->def && isInline(*base->def);
+}
+
+bool isWidening(const Op& op) {
+  if (op.code != Opcode::cast || !op.in(0)->type.isTensor()) return false;
+  const DType from = op.in(0)->type.dtype;
+  return isNarrow(from) && op.result()->type.dtype == computeType(from);
+}
+
+bool isBoundary(const Op& op) {
+  switch (op.code) {
+  case Opcode::param:
+  case Opcode::state:
+  case Opcode::update:
+  case Opcode::param_grad:
+  case Opcode::capture:
+  case Opcode::return_: return true;
+  default: return false;
+  }
+}
+
+Value* throughReshapes(Value* value) {
+  while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient))
+    value = value->def->in(0);
+  return value;
+}
+
+bool isOneKernel(const Op& op, const Target& target) {
+  if (!op.info().has(table::composite)) return true;
+  if (op.info().fusion == table::Fusion::contraction || op.code == Opcode::categorical) return false;
+  if (op.code == Opcode::attention_grad) return false;
+  if (op.info().fusion == table::Fusion::attention && !streamsScores(op, target)) return false;
+  Bindings bound(target);
+  forEachUse(op, [&](const Value* value) { bound.read(*value); });
+  bound.write(op.results.size());
+  return bound.fitOnce();
+}
+
+}  // namespace tg::fuse

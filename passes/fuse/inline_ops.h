@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// How ops stand to kernels: those that are copied into every kernel that reads them, those that stand outside
+// of kernels, those that take several. All passes from flatten-optimizer to merge-kernels ask here.
+#pragma once
+
+#include <unordered_map>
+
+#include "ir/module.h"
+#include "ir/target.h"
+
+namespace tg::fuse {
+
+/// Whether an op is copied into every region that reads it: views, constants, iota, masks computed from
+/// those, casts from memory's type.
+bool isInline(const Op& op);
+/// Whether an op is a cast from memory's type to the one kernels compute with, which changes no value.
+bool isWidening(const Op& op);
+/// Whether an op computes with f16 or bf16 itself: it neither moves nor names elements, nor casts.
+bool computesNarrow(const Op& op);
+/// Whether a value is a view, constant or iota other than reshapes of something that stands in memory.
+bool isInlineBelowReshapes(Value& value);
+/// Views are copied into their readers; of a long chain of them, one in so many becomes a kernel's result:
+/// adds it to `forced`.
+void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forced);
+/// Arithmetic that is no more work than to read what it computes.
+bool isCheapMap(const Op& op);
+/// Whether an op stands for memory outside of kernels: parameters, states, updates, what is returned or kept.
+bool isBoundary(const Op& op);
+/// Whether one kernel computes the op, if it is a composite: no product with views around it, whose views go
+/// to what reads them and whose product gets a schedule of its own; no draw over rows, a map and a reduction;
+/// no attention gradient, which is two kernels, and no attention that is faster through its scores; nothing
+/// that binds more than the target allows.
+bool isOneKernel(const Op& op, const Target& target);
+/// The value a chain of order-preserving views starts from.
+Value* throughReshapes(Value* value);
+
+}  // namespace tg::fuse

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// set-target: writes on the module for which device it is compiled.
+//
+//   before:  module @m { … }
+//   after:   module @m attributes {target = {name = "lavapipe", max_invocations = 1024, …}} { … }
+//
+// Requires: stage(tensor) without regions, which were made for another target.
+// Ensures: the module says all that later passes ask about the device, so that they have no such option. From
+//   now on tg.fused may stand among the tensor ops.
+// Where: first of fuse. What is done before (gradients, optimizers) is the same for all targets.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "passes/fuse/target_of.h"
+#include "passes/pass.h"
+
+namespace tg {
+
+/// A shipped name, a JSON file, or JSON text.
+static Result<Target> resolveTarget(const std::string& option) {
+  if (option.starts_with("{")) return targetFromJson(option, "target");
+  bool file = option.find('/') != std::string::npos || option.ends_with(".json");
+  if (!file) return targetByName(option);
+  std::ifstream in(option);
+  if (!in) return fail(fmt::format("target file {} cannot be opened", option));
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  return targetFromJson(text, option);
+}
+
+Result<Target> fuse::targetOn(const Module& module, std::string_view pass) {
+  if (!find(module.attrs, "target"))
+    return failAt(module.loc, fmt::format("{} needs a target on the module; run set-target first", pass));
+  return targetOf(module.attrs);
+}
+
+Result<void> run_set_target(Module& module, const SetTargetOptions& options, const PassContext&) {
+  TG_TRY(Target target, resolveTarget(options.target));
+  for (const Item* func : module.all(ItemKind::func))
+    for (const Op* op : func->body.ops)
+      if (op->code == Opcode::fused)
+        return failAt(op->loc,
+                      "set-target finds a region, made for the target that the module has; go on with "
+                      "the passes of fuse behind the one that made it");
+  set(module.attrs, "target", targetToAttr(target));
+  return {};
+}
+
+}  // namespace tg
