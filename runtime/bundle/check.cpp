@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <set>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -97,12 +97,12 @@ class ManifestCheck {
            within(member(entry, "bytes"), 1, found->second - offset.get<int64_t>());
   }
   bool tensor(const Json& entry) {
-    static const std::set<std::string> types = {"f32", "f16", "i32", "u32", "i1"};
     const Json &type = member(entry, "dtype"), &shape = member(entry, "shape");
-    if (!range(entry) || !member(entry, "name").is_string() || !type.is_string() ||
-        !types.contains(type.get<std::string>()) || !shape.is_array())
+    if (!range(entry) || !member(entry, "name").is_string() || !type.is_string() || !shape.is_array())
       return false;
-    int64_t left = entry["bytes"].get<int64_t>() / (type == "f16" ? 2 : 4);
+    const std::optional<DType> dtype = dtypeNamed(type.get<std::string>());
+    if (!dtype) return false;
+    int64_t left = entry["bytes"].get<int64_t>() / byteSize(*dtype);
     for (const Json& extent : shape) {
       if (!within(extent, 1, left)) return false;
       left /= extent.get<int64_t>();

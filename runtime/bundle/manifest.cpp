@@ -52,6 +52,12 @@ Json asJson(const BufferRange& range, const Target& target) {
           {"bytes", range.bytes}};
 }
 
+/// What kernels and fills see: the last of an odd number of 16-bit elements stands in a word of its own.
+BufferRange wholeWords(BufferRange range) {
+  range.bytes = (range.bytes + 3) / 4 * 4;
+  return range;
+}
+
 Json placed(const std::string& name, const Type& type, const Place& place, const Target& target) {
   Json out = {{"name", name}, {"dtype", tg::name(type.dtype)}, {"shape", Json::array()}};
   for (int64_t extent : type.shape) out["shape"].push_back(extent);
@@ -62,7 +68,7 @@ Json placed(const std::string& name, const Type& type, const Place& place, const
 
 Json asJson(const Item& buffer, const Target& target) {
   Json out = Json::array();
-  const int64_t end = std::max<int64_t>(buffer.bytes, 16);
+  const int64_t end = std::max<int64_t>((buffer.bytes + 3) / 4 * 4, 16);
   for (int64_t base = 0; base < end; base += target.allocation)
     out.push_back({{"name", allocationName(buffer.name, base / target.allocation)},
                    {"bytes", std::min(end - base, target.allocation)}});
@@ -163,15 +169,16 @@ class ManifestMaker {
                     fmt::format("@{} has no binary with {} bindings", step.kernel, step.bindings.size()));
     Json made = {{"dispatch", step.kernel}, {"label", step.label}, {"grid", step.grid}};
     for (size_t i = 0; i < step.bindings.size(); ++i) {
-      needs_.add(step.bindings[i], kinds->second[i]);
-      made["bindings"].push_back(asJson(step.bindings[i], target_));
+      const BufferRange range = wholeWords(step.bindings[i]);
+      needs_.add(range, kinds->second[i]);
+      made["bindings"].push_back(asJson(range, target_));
     }
     for (uint32_t extent : step.grid) needs_.grid = std::max<int64_t>(needs_.grid, extent);
     return made;
   }
   Result<Json> command(const Loc&, const BarrierStep&) { return Json{{"barrier", true}}; }
   Result<Json> command(const Loc&, const FillStep& step) {
-    return Json{{"fill", asJson(step.range, target_)}};
+    return Json{{"fill", asJson(wholeWords(step.range), target_)}};
   }
   Result<Json> command(const Loc&, const CopyStep& step) {
     return Json{{"copy", asJson(step.source, target_)}, {"to", asJson(step.target, target_)}};

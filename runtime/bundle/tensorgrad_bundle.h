@@ -7,7 +7,7 @@
  *     c++ -std=c++17 my_program.cpp tensorgrad_bundle.cpp -ldl
  *
  * Elements are as on this machine: f32 a float, i32 an int32_t, u32 a uint32_t, i1 an int32_t of 0 or 1, f16
- * two bytes. Arrays are dense and row-major. A bundle is used by one thread at a time. */
+ * and bf16 two bytes. Arrays are dense and row-major. A bundle is used by one thread at a time. */
 #ifndef TENSORGRAD_BUNDLE_H
 #define TENSORGRAD_BUNDLE_H
 
@@ -23,7 +23,7 @@ enum { TGB_MAX_RANK = 16 };
 
 typedef struct tgb_tensor {
   const char* name;
-  const char* dtype; /* "f32", "f16", "i32", "u32", "i1" */
+  const char* dtype; /* "f32", "f16", "bf16", "i32", "u32", "i1" */
   int rank;
   int64_t shape[TGB_MAX_RANK];
   uint64_t bytes;

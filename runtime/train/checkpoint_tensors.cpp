@@ -32,22 +32,6 @@ void add(XXH3_state_t* hash, const NamedArrays& arrays) {
   }
 }
 
-/// Every element as `dtype`, or why one cannot be.
-Result<HostArray> converted(const HostArray& from, DType dtype) {
-  if (from.dtype == dtype) return from;
-  if (isFloat(from.dtype) != isFloat(dtype)) return fail("it is of another type");
-  HostArray to = HostArray::zeros(dtype, from.shape);
-  for (int64_t i = 0; i < from.elements(); ++i) {
-    const double value = from.at(i);
-    to.set(i, value);
-    if (!isFloat(dtype) && to.at(i) != value)
-      return fail(fmt::format("element {} is {}, which does not fit", i, value));
-    if (isFloat(dtype) && std::isfinite(value) && !std::isfinite(to.at(i)))
-      return fail(fmt::format("element {} is {}, which does not fit", i, value));
-  }
-  return to;
-}
-
 const HostArray* findArray(const NamedArrays& arrays, const std::string& name) {
   auto found = std::find_if(arrays.begin(), arrays.end(), [&](auto& entry) { return entry.first == name; });
   return found == arrays.end() ? nullptr : &found->second;
@@ -72,6 +56,21 @@ std::string nameInFile(const NamedArrays& file, const std::string& wanted) {
 }
 
 }  // namespace
+
+Result<HostArray> convertedTo(const HostArray& from, DType dtype) {
+  if (from.dtype == dtype) return from;
+  if (isFloat(from.dtype) != isFloat(dtype)) return fail("it is of another type");
+  HostArray to = HostArray::zeros(dtype, from.shape);
+  for (int64_t i = 0; i < from.elements(); ++i) {
+    const double value = from.at(i);
+    to.set(i, value);
+    if (!isFloat(dtype) && to.at(i) != value)
+      return fail(fmt::format("element {} is {}, which does not fit", i, value));
+    if (isFloat(dtype) && std::isfinite(value) && !std::isfinite(to.at(i)))
+      return fail(fmt::format("element {} is {}, which does not fit", i, value));
+  }
+  return to;
+}
 
 std::string stateHash(const NamedArrays& params, const NamedArrays& states) {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), XXH3_freeState);
@@ -102,7 +101,7 @@ Result<NamedArrays> matchTensors(const NamedArrays& file,
       wrong += fmt::format("\n  missing: {} {}", name, type.str());
     } else if (array->shape != type.shape) {
       wrong += fmt::format("\n  shape: {} is {}, expected {}", name, array->type().str(), type.str());
-    } else if (auto value = converted(*array, type.dtype); !value) {
+    } else if (auto value = convertedTo(*array, type.dtype); !value) {
       wrong += fmt::format("\n  type: {} is {}, expected {}: {}", name, array->type().str(), type.str(),
                            value.error().message());
     } else {

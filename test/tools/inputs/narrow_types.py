@@ -199,6 +199,44 @@ def files(run, folder, dtype, flags):
         assert all(abs(decode(bits) - value) < 0.05 for bits, value in zip(learned, want)), learned
 
 
+BUNDLED = """module @m {
+  param @w : tensor<3x3xbf16> {init = zeros}
+  func @predict(%x: tensor<3x3xbf16>) -> (y: tensor<3x3xbf16>, h: tensor<5xf16>) {
+    %w = tg.param @w : tensor<3x3xbf16>
+    %p = tg.matmul %x, %w : tensor<3x3xbf16>
+    %y = tg.exp %p : tensor<3x3xbf16>
+    %f = tg.reshape %x {shape = [9]} : tensor<9xbf16>
+    %s = tg.slice %f {starts = [1], limits = [6]} : tensor<5xbf16>
+    %h = tg.cast %s : tensor<5xf16>
+    return %y, %h : tensor<3x3xbf16>, tensor<5xf16>
+  }
+}
+"""
+
+
+def bundle(run, folder, flags):
+    """An exported program gives what exec gives; all extents are odd."""
+    values = [0.5, -1, 2, 0.25, 1.5, -0.125, 0.75, 3, -2]
+    bits = struct.pack("<9H", *(toBf16(f32Bits(value)) for value in values))
+    misuse_files.write(folder, "m.tgir", BUNDLED)
+    misuse_files.write(folder, "x.bin", bits)
+    misuse_files.write(folder, "bx.npy", npy("bf16", (3, 3), bits))
+    misuse_files.write(folder, "m.safetensors", misuse_files.safetensors(
+        {"w": ("F32", [3, 3], struct.pack("<9f", *values))}))
+    shutil.rmtree(f"{folder}/bundle", ignore_errors=True)
+    run("export", "m.tgir", *flags, "--weights=m.safetensors", "-o", "bundle")
+    subprocess.run(["c++", "-std=c++17", "bundle/example.cpp", "bundle/tensorgrad_bundle.cpp", "-ldl", "-o", "example"],
+                   cwd=folder, check=True)
+    subprocess.run(["./example", "bundle", "--device=cpu", "--out=.", "x.bin"], cwd=folder, check=True,
+                   stdout=subprocess.DEVNULL)
+    run("exec", "m.tgir", *flags, "--weights=m.safetensors", "--input=x=@bx.npy", "--output=y=@y.npy",
+        "--output=h=@h.npy")
+    for name, dtype in (("y", "bf16"), ("h", "f16")):
+        assert open(f"{folder}/{name}.bin", "rb").read() == fromNpy(f"{folder}/{name}.npy", dtype), name
+    halves = struct.pack("<5e", *values[1:6])
+    assert open(f"{folder}/h.bin", "rb").read() == halves
+
+
 def main():
     tg_run, folder, devices = sys.argv[1:4]
     shutil.rmtree(folder, ignore_errors=True)
@@ -216,6 +254,8 @@ def main():
         casts(run, folder, flags)
         for dtype in ("f16", "bf16"):
             files(run, folder, dtype, flags)
+        if flags != ["--device=interp"]:
+            bundle(run, folder, flags)
     print(f"every pattern cast and every file read {len(runs)} times")
 
 
