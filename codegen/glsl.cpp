@@ -7,6 +7,7 @@
 #include "codegen/glsl_coopmat.h"
 #include "codegen/glsl_printer.h"
 #include "ir/kernel/legalize.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg {
 
@@ -106,7 +107,8 @@ std::string GlslPrinter::operandText(const Operand& operand, const Type& type) {
 static const Operand* literalOf(const Operand& operand) {
   if (operand.isLiteral()) return &operand;
   const Op* def = operand.value->def;
-  const bool splat = def && def->code == Opcode::k_vec && def->operands.size() == 1;
+  const bool splat =
+      def && (def->code == Opcode::k_constant || (def->code == Opcode::k_vec && def->operands.size() == 1));
   return splat && def->operands[0].isLiteral() ? &def->operands[0] : nullptr;
 }
 

@@ -82,10 +82,14 @@ class Expression {
     const bool negative = std::signbit(operands_[zero].literal->number());
     return fmt::format("{}{}({})", negative ? "-" : "", helpers_.need(kind, op_.result()->type), wide(index));
   }
+  /// A function that is printed beside the kernel, over the result's type.
+  std::string helper(const char* kind) { return call(helpers_.need(kind, op_.result()->type)); }
+  /// For ops that are no arithmetic, that are expanded before, or that the shader's printer handles.
+  static std::string none() { return {}; }
   std::string times();
   std::string fused();
   std::string divide(const char* kind, const char* sign);
-  std::string eachLane(const std::string& function) const;
+  std::string eachLane(const char* kind);
   std::string minMax(const char* kind);
   std::string sign() const;
   std::string logic(const char* word, const char* bits);
@@ -132,11 +136,12 @@ std::string Expression::divide(const char* kind, const char* sign) {
   const Operand* by = operands_[1].literal;
   bool harmless = by && by->number() != 0 && (dtype() == DType::u32 || (by->number() > 0 && *sign == '/'));
   if (isFloat(dtype()) || harmless) return infix(sign);
-  return eachLane(helpers_.need(kind, Type::scalar(dtype())));
+  return eachLane(kind);
 }
 
-/// A function of two scalars, called for each lane.
-std::string Expression::eachLane(const std::string& function) const {
+/// A helper over two scalars, called for each lane.
+std::string Expression::eachLane(const char* kind) {
+  const std::string function = helpers_.need(kind, Type::scalar(dtype()));
   if (lanes_ == 1) return call(function);
   std::string out = glslType(op_.result()->type) + "(";
   for (int at = 0; at < lanes_; ++at)
@@ -240,36 +245,14 @@ std::string Expression::rotate(const char* there, const char* back) const {
 std::string Expression::print() {
   using enum KernelOp;
   switch (kernelOp(op_.code)) {
-  case k_add: return infix("+");
-  case k_sub: return infix("-");
-  case k_mul: return times();
-  case k_mulhi: return call(helpers_.need("MulHi", op_.result()->type));
-  case k_div: return divide("Div", "/");
-  case k_mod: return divide("Mod", "%");
-  case k_min: return minMax("Min");
-  case k_max: return minMax("Max");
-  case k_pow: return eachLane(helpers_.need("Pow", Type::scalar(DType::f32)));
-  case k_fma: return fused();
-  case k_neg: return "-" + wide(0);
-  case k_abs: return dtype() == DType::u32 ? text(0) : call("abs");
-  case k_sign: return sign();
-  case k_floor: return call("floor");
-  case k_sqrt: return call("sqrt");
-  case k_rsqrt: return call("inversesqrt");
-  case k_exp: return call("exp");
-  case k_log: return call(helpers_.need("Log", op_.result()->type));
-  case k_and: return logic("&&", "&");
-  case k_or: return logic("||", "|");
-  case k_xor: return logic("^^", "^");
-  case k_not: return invert();
-  case k_shl: return shift("<<");
-  case k_shr: return shift(">>");
-  case k_lt: return compare("<", "lessThan");
-  case k_le: return compare("<=", "lessThanEqual");
-  case k_gt: return compare(">", "greaterThan");
-  case k_ge: return compare(">=", "greaterThanEqual");
-  case k_eq: return compare("==", "equal");
-  case k_ne: return compare("!=", "notEqual");
+#define OTHER(...)
+#define LANES(id, types, gives, flags, flops, value, range, glsl) \
+  case id:                                                        \
+    return glsl;
+#include "ir/kernel/semantics.def"
+#undef LANES
+#undef OTHER
+  case k_constant: return wide(0);
   case k_select: return select();
   case k_cast: return cast();
   case k_bitcast: return bitcast();
@@ -280,28 +263,8 @@ std::string Expression::print() {
       return lanes;
     }());
   case k_extract: return lane(0, static_cast<int>(op_.operands[1].integer));
-  case k_ceil: return call("ceil");
-  case k_trunc: return call("trunc");
-  case k_exp2: return call("exp2");
-  case k_log2: return call(helpers_.need("Log2", op_.result()->type));
-  case k_reciprocal: return "1.0 / " + text(0);
-  case k_stop_gradient: return text(0);
-  case k_isnan: return bitTest(">", "greaterThan");
-  case k_isinf: return bitTest("==", "equal");
-  case k_isfinite: return bitTest("<", "lessThan");
-  case k_popcount: return toResult("bitCount", text(0));
-  case k_clz: return toResult("31 - findMSB", unsignedText());
-  case k_ctz: return countTrailing();
-  case k_reverse_bits: return call("bitfieldReverse");
-  case k_rotl: return rotate("<<", ">>");
-  case k_rotr: return rotate(">>", "<<");
-  case k_add_sat: return fmt::format("{0} + min({1}, ~{0})", wide(0), wide(1));
-  case k_sub_sat: return fmt::format("{0} - min({0}, {1})", wide(0), wide(1));
-  case k_mul_sat: return call(helpers_.need("MulSat", op_.result()->type));
-  case k_abs_diff: return fmt::format("max({0}, {1}) - min({0}, {1})", wide(0), wide(1));
-  default: break;  // no arithmetic, or expanded by legalize
+  default: return none();
   }
-  return "";
 }
 
 }  // namespace

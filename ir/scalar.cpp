@@ -12,6 +12,11 @@ static constexpr ScalarInfo kScalars[] = {
 
 const ScalarInfo& info(Scalar scalar) { return kScalars[static_cast<int>(scalar)]; }
 
+bool hasNoGradient(Scalar scalar) {
+  const std::string_view grads = info(scalar).grads;
+  return grads == "(zero)" || grads == "(zero, zero)";
+}
+
 double evalScalar(Scalar scalar, double x, double y, double z) {
   using namespace scalar_math;
   switch (scalar) {

@@ -43,6 +43,9 @@ inline double select(bool c, double a, double b) { return c ? a : b; }
 /// Whether the value is a condition, 0 or 1: comparisons and logic.
 constexpr bool givesCondition(Scalar scalar) { return scalar >= Scalar::less && scalar <= Scalar::not_; }
 
+/// Whether no gradient flows to any operand: the gradient column says `zero` alone.
+bool hasNoGradient(Scalar scalar);
+
 /// The value in f64. Comparisons give 0 or 1.
 double evalScalar(Scalar scalar, double x, double y = 0, double z = 0);
 

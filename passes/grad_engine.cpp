@@ -13,19 +13,6 @@
 
 namespace tg {
 
-/// Whether an op hands no gradient on although its entry is a formula.
-static bool stopsGradient(const Op& op) {
-  switch (op.info().scalar) {
-  case Scalar::stop_gradient:
-  case Scalar::sign:
-  case Scalar::floor:
-  case Scalar::trunc:
-  case Scalar::ceil:
-  case Scalar::round: return true;
-  default: return false;
-  }
-}
-
 Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector<Value*>& wrt) {
   auto& ops = func_.body.ops;
   forward_ = ops.all();
@@ -106,7 +93,7 @@ void GradEngine::remarkCuts(const Value* loss, const std::vector<Value*>& wrt) c
 void GradEngine::markActive(const std::vector<Op*>& ops) {
   for (const Op* each : ops) {
     const Op& op = *each;
-    if (stopsGradient(op)) continue;
+    if (hasNoGradient(op.info().scalar)) continue;
     bool reads = false;
     forEachUse(op, [&](Value* value) { reads = reads || active_.count(value); });
     if (!reads) continue;

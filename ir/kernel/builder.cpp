@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "ir/kernel/inline.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg {
 
@@ -84,61 +85,51 @@ size_t KernelBuilder::OpKeyHash::operator()(const OpKey& key) const {
   return static_cast<size_t>(hash);
 }
 
-/// A comparison of two literals, which as text would say nothing of their type.
-static bool foldComparison(Opcode code, double a, double b, KV& out) {
-  bool holds = false;
-  switch (code) {
-  case Opcode::k_lt: holds = a < b; break;
-  case Opcode::k_le: holds = a <= b; break;
-  case Opcode::k_gt: holds = a > b; break;
-  case Opcode::k_ge: holds = a >= b; break;
-  case Opcode::k_eq: holds = a == b; break;
-  case Opcode::k_ne: holds = a != b; break;
-  default: return false;
-  }
-  return out = KernelBuilder::literal(DType::i1, holds), true;
+/// What a literal of an element type is as a word, and a word as a literal.
+static uint32_t wordOf(const KV& literal) {
+  if (isFloat(literal.type.dtype)) return std::bit_cast<uint32_t>(static_cast<float>(literal.number));
+  return static_cast<uint32_t>(static_cast<int64_t>(literal.number));
+}
+static KV literalOf(uint32_t word, DType dtype) {
+  const double number = isFloat(dtype)        ? std::bit_cast<float>(word)
+                        : dtype == DType::i32 ? static_cast<int32_t>(word)
+                                              : static_cast<double>(word);
+  return KernelBuilder::literal(dtype, number);
 }
 
-/// A test of a literal, which as text would say nothing of its type.
-static bool foldTest(Opcode code, const KV& x, KV& out) {
-  switch (code) {
-  case Opcode::k_isnan: return out = KernelBuilder::literal(DType::i1, std::isnan(x.number)), true;
-  case Opcode::k_isinf: return out = KernelBuilder::literal(DType::i1, std::isinf(x.number)), true;
-  case Opcode::k_isfinite: return out = KernelBuilder::literal(DType::i1, std::isfinite(x.number)), true;
-  default: return false;
-  }
+/// Whether the builder computes an op on literals: the arithmetic of indices and random words, and
+/// comparisons and tests, which as text would say nothing of their operands' type. The rest is left to
+/// constant folding.
+static bool foldsLiterals(Opcode code, DType dtype) {
+  if (semantics(code).givesCondition) return true;
+  const bool plain =
+      code == Opcode::k_add || code == Opcode::k_mul || code == Opcode::k_mulhi || code == Opcode::k_xor;
+  return plain && !isFloat(dtype) && dtype != DType::i1;
 }
 
-/// Integer arithmetic and comparisons on literals, and identities that hold for every value of the type.
+/// Identities that hold for every value of the type, and ops on literals alone.
 static bool fold(Opcode code, std::span<const KV> in, DType dtype, KV& out) {
-  if (in.size() == 1 && in[0].isLiteral()) return foldTest(code, in[0], out);
-  if (in.size() != 2) return false;
-  const KV &a = in[0], &b = in[1];
-  bool integer = !isFloat(dtype);
-  if (code == Opcode::k_add && integer && b.is(0)) return out = a, true;
-  if (code == Opcode::k_add && integer && a.is(0)) return out = b, true;
-  if (code == Opcode::k_sub && integer && b.is(0)) return out = a, true;
-  if (code == Opcode::k_xor && integer && b.is(0)) return out = a, true;
-  if (code == Opcode::k_xor && integer && a.is(0)) return out = b, true;
-  if (code == Opcode::k_mul && b.is(1)) return out = a, true;
-  if (code == Opcode::k_mul && a.is(1)) return out = b, true;
-  if (code == Opcode::k_div && b.is(1)) return out = a, true;
-  if (a.isLiteral() && b.isLiteral() && foldComparison(code, a.number, b.number, out)) return true;
-  if (!integer || dtype == DType::i1 || !a.isLiteral() || !b.isLiteral()) return false;
-  // 32 bits each, so that the product fits; results wrap as a device's do.
-  const uint64_t x = static_cast<uint32_t>(static_cast<int64_t>(a.number)),
-                 y = static_cast<uint32_t>(static_cast<int64_t>(b.number));
-  uint64_t bits = 0;
-  switch (code) {
-  case Opcode::k_add: bits = x + y; break;
-  case Opcode::k_mul: bits = x * y; break;
-  case Opcode::k_mulhi: bits = x * y >> 32; break;
-  case Opcode::k_xor: bits = x ^ y; break;
-  default: return false;
+  const bool integer = !isFloat(dtype);
+  if (in.size() == 2) {
+    const KV &a = in[0], &b = in[1];
+    if (code == Opcode::k_add && integer && b.is(0)) return out = a, true;
+    if (code == Opcode::k_add && integer && a.is(0)) return out = b, true;
+    if (code == Opcode::k_sub && integer && b.is(0)) return out = a, true;
+    if (code == Opcode::k_xor && integer && b.is(0)) return out = a, true;
+    if (code == Opcode::k_xor && integer && a.is(0)) return out = b, true;
+    if (code == Opcode::k_mul && b.is(1)) return out = a, true;
+    if (code == Opcode::k_mul && a.is(1)) return out = b, true;
+    if (code == Opcode::k_div && b.is(1)) return out = a, true;
   }
-  const auto word = static_cast<uint32_t>(bits);
-  double value = dtype == DType::i32 ? static_cast<double>(static_cast<int32_t>(word)) : word;
-  return out = KernelBuilder::literal(dtype, value), true;
+  if (!foldsLiterals(code, dtype)) return false;
+  std::array<uint32_t, 3> words{};
+  for (size_t index = 0; index < in.size(); ++index) {
+    if (!in[index].isLiteral()) return false;
+    words[index] = wordOf(in[index]);
+  }
+  const auto word = kernelWord(code, in[0].type.dtype, dtype, std::span(words).first(in.size()));
+  if (word) out = literalOf(*word, dtype);
+  return word.has_value();
 }
 
 KV KernelBuilder::op(Opcode code, std::span<const KV> operands, DType dtype) {
@@ -157,9 +148,8 @@ KV KernelBuilder::op(Opcode code, std::span<const KV> operands, DType dtype) {
 }
 
 KV KernelBuilder::op(Opcode code, std::span<const KV> operands) {
-  bool test = code >= Opcode::k_lt && code <= Opcode::k_ne;
-  test = test || code == Opcode::k_isnan || code == Opcode::k_isinf || code == Opcode::k_isfinite;
-  DType dtype = test ? DType::i1 : operands[code == Opcode::k_select ? 1 : 0].type.dtype;
+  DType dtype =
+      semantics(code).givesCondition ? DType::i1 : operands[code == Opcode::k_select ? 1 : 0].type.dtype;
   return op(code, operands, dtype);
 }
 
@@ -182,11 +172,7 @@ KV KernelBuilder::cast(const KV& x, DType dtype) {
 KV KernelBuilder::bitcast(const KV& x, DType dtype) {
   if (x.type.dtype == dtype) return x;
   if (!x.isLiteral()) return op(Opcode::k_bitcast, {x}, dtype);
-  auto bits = isFloat(x.type.dtype) ? std::bit_cast<uint32_t>(static_cast<float>(x.number))
-                                    : static_cast<uint32_t>(static_cast<int64_t>(x.number));
-  return literal(dtype, isFloat(dtype)        ? std::bit_cast<float>(bits)
-                        : dtype == DType::i32 ? static_cast<int32_t>(bits)
-                                              : static_cast<double>(bits));
+  return literalOf(wordOf(x), dtype);
 }
 
 KV KernelBuilder::stopGradient(const KV& x) {

@@ -9,7 +9,7 @@
 
 #include "ir/kernel/element.h"
 #include "ir/kernel/inline.h"
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 #include "ir/kernel/specialize.h"
 #include "ir/target.h"
 
@@ -26,74 +26,7 @@ constexpr double kExactBytes = 12;
 
 bool isFloat(const Type& type) { return tg::isFloat(type.dtype); }
 
-/// Operations of one op per lane of its result.
-double flopsOf(Opcode code) {
-  switch (code) {
-  case Opcode::k_fma: return 2;
-  case Opcode::k_add:
-  case Opcode::k_sub:
-  case Opcode::k_mul:
-  case Opcode::k_div:
-  case Opcode::k_min:
-  case Opcode::k_max:
-  case Opcode::k_pow:
-  case Opcode::k_sqrt:
-  case Opcode::k_rsqrt:
-  case Opcode::k_exp:
-  case Opcode::k_log:
-  case Opcode::k_exp2:
-  case Opcode::k_log2:
-  case Opcode::k_reciprocal:
-  case Opcode::k_sin:
-  case Opcode::k_cos:
-  case Opcode::k_tan:
-  case Opcode::k_asin:
-  case Opcode::k_acos:
-  case Opcode::k_atan:
-  case Opcode::k_atan2:
-  case Opcode::k_log1p:
-  case Opcode::k_expm1:
-  case Opcode::k_sinh:
-  case Opcode::k_cosh:
-  case Opcode::k_tanh:
-  case Opcode::k_erf: return 1;
-  default: return 0;
-  }
-}
-
 using Known = std::optional<uint32_t>;
-
-Known integerOp(const Op& op, uint32_t a, uint32_t b, bool isSigned) {
-  int32_t sa = std::bit_cast<int32_t>(a), sb = std::bit_cast<int32_t>(b);
-  auto less = [&](bool orEqual) { return isSigned ? sa < sb + int64_t{orEqual} : a < b + uint64_t{orEqual}; };
-  switch (op.code) {
-  case Opcode::k_add: return a + b;
-  case Opcode::k_sub: return a - b;
-  case Opcode::k_mul: return a * b;
-  case Opcode::k_neg: return 0U - a;
-  case Opcode::k_div:
-    if (isSigned) return b == 0 || b == ~0U ? Known{} : std::bit_cast<uint32_t>(sa / sb);
-    return b ? a / b : ~0U;
-  case Opcode::k_mod:
-    if (isSigned) return b == 0 || b == ~0U ? Known{} : std::bit_cast<uint32_t>(sa % sb);
-    return b ? a % b : 0U;
-  case Opcode::k_min: return less(false) ? a : b;
-  case Opcode::k_max: return less(false) ? b : a;
-  case Opcode::k_and: return a & b;
-  case Opcode::k_or: return a | b;
-  case Opcode::k_xor: return a ^ b;
-  case Opcode::k_shl: return a << (b & 31);
-  case Opcode::k_shr: return isSigned ? std::bit_cast<uint32_t>(sa >> (b & 31)) : a >> (b & 31);
-  case Opcode::k_sub_sat: return a > b ? a - b : 0U;
-  case Opcode::k_lt: return less(false);
-  case Opcode::k_le: return less(true);
-  case Opcode::k_gt: return !less(true);
-  case Opcode::k_ge: return !less(false);
-  case Opcode::k_eq: return a == b;
-  case Opcode::k_ne: return a != b;
-  default: return {};
-  }
-}
 
 /// One axis of the grid: the workgroups followed, and how many each stands for.
 std::vector<std::pair<int64_t, double>> followed(int64_t count, int64_t most) {
@@ -138,6 +71,7 @@ class Counter {
   void trips(const Op& op, uint32_t first, uint32_t last, uint32_t step, double weight);
   void evaluate(const Op& op);
   Known value(const Operand& operand) const;
+  Known computed(const Op& op) const;
   void passOn(const Op& op, const Block& body);
   Known undecided() {
     cost_.decided = false;
@@ -250,6 +184,17 @@ Known Counter::value(const Operand& operand) const {
   return found == values_.end() ? Known{} : Known{found->second};
 }
 
+/// What an op computes from integers that are all known.
+Known Counter::computed(const Op& op) const {
+  std::vector<uint32_t> words;
+  for (const Operand& operand : op.operands) {
+    const Known word = value(operand);
+    if (!word || (operand.value && isFloat(operand.value->type))) return {};
+    words.push_back(*word);
+  }
+  return kernelWord(op.code, operandType(op, op.operands[0]).dtype, op.result()->type.dtype, words);
+}
+
 void Counter::evaluate(const Op& op) {
   if (op.results.size() != 1 || !needed_.contains(op.result())) return;
   const Type& type = op.result()->type;
@@ -267,21 +212,11 @@ void Counter::evaluate(const Op& op) {
     int64_t extent = op.in(0)->type.shape[static_cast<int>(op.operands[1].integer)];
     if (extent != Shape::kDynamic) made = static_cast<uint32_t>(extent);
   } else if (type.lanes == 1 && !isFloat(type) && !elementOf(op) && op.numOperands() > 0) {
-    Known a = value(op.operands[0]);
-    Known b = op.numOperands() > 1 ? value(op.operands[1]) : Known{0};
-    bool floats = op.operands[0].value && isFloat(op.operands[0].value->type);
-    floats = floats || (op.numOperands() > 1 && op.operands[1].value && isFloat(op.operands[1].value->type));
-    const Type& of = op.operands[0].value ? op.operands[0].value->type : operandType(op, op.operands[0]);
-    if (op.code == Opcode::k_select) {
-      Known c = value(op.operands[2]);
-      if (a) made = *a ? b : c;
-    } else if (op.code == Opcode::k_not && a) {
-      made = type.dtype == DType::i1 ? !*a : ~*a;
-    } else if ((op.code == Opcode::k_cast || op.code == Opcode::k_bitcast) && a && !floats) {
-      made = type.dtype == DType::i1 ? *a != 0 : *a;
-    } else if (a && b && !floats) {
-      made = integerOp(op, *a, *b, of.dtype == DType::i32);
-    }
+    const Known first = value(op.operands[0]);
+    if (op.code == Opcode::k_select)
+      made = first ? value(op.operands[*first ? 1 : 2]) : Known{};
+    else
+      made = computed(op);
   }
   if (made)
     values_[op.result()] = *made;
@@ -367,7 +302,7 @@ void Counter::follow(const Block& block, double weight) {
 }
 
 void Counter::charge(const Op& op, double times) {
-  double own = flopsOf(op.code);
+  const int own = semantics(op.code).flops;
   if (own > 0 && isFloat(op.result()->type)) cost_.flops += times * own * op.result()->type.lanes;
   bool reduces = op.code == Opcode::k_workgroup_reduce || op.code == Opcode::k_subgroup_reduce;
   if (reduces && isFloat(op.result()->type))

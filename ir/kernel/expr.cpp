@@ -2,35 +2,27 @@
 #include "ir/kernel/expr.h"
 
 #include <cmath>
+#include <unordered_map>
 
+#include "ir/kernel/kernel.h"
 #include "ir/scalar_expr.h"
 
 namespace tg {
 
 /// The kernel op with the same function as `scalar`.
 static Opcode kernelOpOf(Scalar scalar) {
-  switch (scalar) {
-  case Scalar::add: return Opcode::k_add;
-  case Scalar::sub: return Opcode::k_sub;
-  case Scalar::mul: return Opcode::k_mul;
-  case Scalar::div: return Opcode::k_div;
-  case Scalar::min: return Opcode::k_min;
-  case Scalar::max: return Opcode::k_max;
-  case Scalar::and_: return Opcode::k_and;
-  case Scalar::or_: return Opcode::k_or;
-  case Scalar::not_: return Opcode::k_not;
-  case Scalar::neg: return Opcode::k_neg;
-  case Scalar::abs: return Opcode::k_abs;
-  case Scalar::sign: return Opcode::k_sign;
-  case Scalar::sqrt: return Opcode::k_sqrt;
-  case Scalar::rsqrt: return Opcode::k_rsqrt;
-  case Scalar::exp: return Opcode::k_exp;
-  case Scalar::log: return Opcode::k_log;
-  case Scalar::exp2: return Opcode::k_exp2;
-  case Scalar::log2: return Opcode::k_log2;
-  case Scalar::trunc: return Opcode::k_trunc;
-  default: assert(false && "the scalar table has a kernel form for this one"); return Opcode::k_add;
-  }
+  static const std::unordered_map<Scalar, Opcode> kOps = [] {
+    std::unordered_map<Scalar, Opcode> out{// whose rows are of integers too
+                                           {Scalar::and_, Opcode::k_and},
+                                           {Scalar::or_, Opcode::k_or},
+                                           {Scalar::not_, Opcode::k_not}};
+    for (int code = kFirstKernelOp; code < kOpcodeCount; ++code)
+      out.emplace(info(static_cast<Opcode>(code)).scalar, static_cast<Opcode>(code));
+    return out;
+  }();
+  auto found = kOps.find(scalar);
+  assert(found != kOps.end() && "the scalar table has a kernel form for this one");
+  return found->second;
 }
 
 KExpr builtinScalar(Scalar scalar, std::span<const KExpr> operands) {

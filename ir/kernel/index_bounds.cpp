@@ -31,6 +31,13 @@ Interval within(Interval a, Interval b) {
   return both.lo <= both.hi ? both : a;  // empty: the place is never reached
 }
 
+// The words of the range column of ir/kernel/semantics.def.
+Interval span(int64_t lo, int64_t hi) { return {lo, hi}; }
+Interval upTo(int64_t hi) { return {0, hi}; }
+Interval fits(Wide lo, Wide hi, Interval whole) {
+  return lo >= whole.lo && hi <= whole.hi ? span(clamped(lo), clamped(hi)) : whole;
+}
+int64_t atMost(Wide value, int64_t most) { return clamped(std::min<Wide>(value, most)); }
 /// All ones from the highest one down.
 int64_t filled(int64_t value) {
   return value <= 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(value) + 1)) - 1;
@@ -154,58 +161,20 @@ Interval Bounds::compute(int id, int scope, bool open) const {
   return {clamped(lo), clamped(hi)};
 }
 
-static Interval bitCount(Opcode code, Interval x) {
-  if (code == Opcode::k_clz && x.lo > 0) return {0, std::countl_zero(static_cast<uint32_t>(x.lo))};
-  return {0, 32};
-}
-
-/// Of operations whose u32 or non-negative operands give monotonic results.
-static Interval unsignedRange(Opcode code, const std::vector<Interval>& x, Interval whole) {
-  Interval a = x[0], b = x.size() > 1 ? x[1] : Interval{};
-  auto fits = [&](Wide lo, Wide hi) {
-    return lo >= whole.lo && hi <= whole.hi ? Interval{clamped(lo), clamped(hi)} : whole;
-  };
-  switch (code) {
-  case Opcode::k_mul: return fits(Wide{a.lo} * b.lo, Wide{a.hi} * b.hi);
-  case Opcode::k_div: return b.lo > 0 ? Interval{a.lo / b.hi, a.hi / b.lo} : whole;
-  case Opcode::k_mod:
-    if (b.lo == 0 && whole.lo < 0) return whole;
-    return {0, std::min(a.hi, std::max<int64_t>(b.hi - 1, 0))};
-  case Opcode::k_and: return {0, std::min(a.hi, b.hi)};
-  case Opcode::k_or: return {std::max(a.lo, b.lo), filled(std::max(a.hi, b.hi))};
-  case Opcode::k_xor: return {0, filled(std::max(a.hi, b.hi))};
-  case Opcode::k_shr: return b.hi < 32 ? Interval{a.lo >> b.hi, a.hi >> b.lo} : Interval{0, a.hi};
-  case Opcode::k_shl: return b.hi < 32 ? fits(Wide{a.lo} << b.lo, Wide{a.hi} << b.hi) : whole;
-  case Opcode::k_add_sat: return {std::min(a.lo + b.lo, whole.hi), std::min(a.hi + b.hi, whole.hi)};
-  case Opcode::k_sub_sat: return {std::max<int64_t>(a.lo - b.hi, 0), std::max<int64_t>(a.hi - b.lo, 0)};
-  case Opcode::k_mul_sat:
-    return {clamped(std::min<Wide>(Wide{a.lo} * b.lo, whole.hi)),
-            clamped(std::min<Wide>(Wide{a.hi} * b.hi, whole.hi))};
-  case Opcode::k_mulhi: return {clamped(Wide{a.lo} * b.lo >> 32), clamped(Wide{a.hi} * b.hi >> 32)};
-  case Opcode::k_abs_diff: return {0, std::max({a.hi - b.lo, b.hi - a.lo, int64_t{0}})};
-  case Opcode::k_abs: return a;
-  case Opcode::k_sign: return {a.lo > 0, a.hi > 0};
+Interval Bounds::derived(Opcode code, DType dtype, const std::vector<Interval>& x) {
+  const Interval whole = wholeRange(dtype), a = x[0], b = x.size() > 1 ? x[1] : Interval{};
+  if (code == Opcode::k_select) return span(std::min(a.lo, b.lo), std::max(a.hi, b.hi));
+  const bool natural = a.lo >= 0 && b.lo >= 0;
+  switch (kernelOp(code)) {
+#define OTHER(...)
+#define LANES(id, types, gives, flags, flops, value, range, glsl) \
+  case KernelOp::id:                                              \
+    return range;
+#include "ir/kernel/semantics.def"
+#undef LANES
+#undef OTHER
   default: return whole;
   }
-}
-
-Interval Bounds::derived(Opcode code, DType dtype, const std::vector<Interval>& x) {
-  Interval whole = wholeRange(dtype);
-  switch (code) {
-  case Opcode::k_min: return {std::min(x[0].lo, x[1].lo), std::min(x[0].hi, x[1].hi)};
-  case Opcode::k_max: return {std::max(x[0].lo, x[1].lo), std::max(x[0].hi, x[1].hi)};
-  case Opcode::k_select: return {std::min(x[0].lo, x[1].lo), std::max(x[0].hi, x[1].hi)};
-  case Opcode::k_popcount:
-  case Opcode::k_clz:
-  case Opcode::k_ctz: return bitCount(code, x[0]);
-  case Opcode::k_sign:
-    if (x[0].lo < 0) return {-1, x[0].hi > 0};
-    break;
-  default: break;
-  }
-  for (const Interval& operand : x)
-    if (operand.lo < 0) return whole;
-  return unsignedRange(code, x, whole);
 }
 
 }  // namespace tg::indexing

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "ir/kernel/index_builder.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg::indexing {
 namespace {
@@ -66,6 +67,7 @@ Affine FormsBuilder::value(const Op& op, int scope) {
   case Opcode::k_subgroup_lane: return subgroup({0, kMaxSubgroup - 1}, false);
   case Opcode::k_subgroup_id:
     return subgroup({0, kernel_.workgroup[0] * kernel_.workgroup[1] * kernel_.workgroup[2] - 1}, false);
+  case Opcode::k_constant:
   case Opcode::k_stop_gradient:
     if (isInteger(result.type)) return form(op.operands[0]);
     break;
@@ -118,21 +120,9 @@ Affine FormsBuilder::integer(const Op& op, int scope) {
   case Opcode::k_min:
   case Opcode::k_max:
   case Opcode::k_sub_sat: return bounded(op, a, b, scope);
-  case Opcode::k_mulhi:
-  case Opcode::k_or:
-  case Opcode::k_xor:
-  case Opcode::k_abs:
-  case Opcode::k_sign:
-  case Opcode::k_popcount:
-  case Opcode::k_clz:
-  case Opcode::k_ctz:
-  case Opcode::k_reverse_bits:
-  case Opcode::k_rotl:
-  case Opcode::k_rotr:
-  case Opcode::k_add_sat:
-  case Opcode::k_mul_sat:
-  case Opcode::k_abs_diff: break;
-  default: return opaque(*op.result(), inputsOf(op), false);
+  default:
+    if (!semantics(op.code).isLaneWise()) return opaque(*op.result(), inputsOf(op), false);
+    break;
   }
   std::vector<Affine> operands{a};
   if (op.numOperands() > 1) operands.push_back(b);

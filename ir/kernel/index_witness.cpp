@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "ir/kernel/index_decode.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg::indexing {
 namespace {
@@ -36,31 +37,17 @@ class Witness {
   const Decoder uniform_;  ///< knows what is the same in the whole dispatch
 };
 
-std::optional<int64_t> apply(Opcode code, DType dtype, int64_t a, int64_t b) {
-  if (dtype != DType::u32) return {};
-  auto x = static_cast<uint32_t>(a), y = static_cast<uint32_t>(b);
-  switch (code) {
-  case Opcode::k_mul: return x * y;
-  case Opcode::k_div: return y ? x / y : UINT32_MAX;
-  case Opcode::k_mod: return y ? x % y : 0;
-  case Opcode::k_min: return std::min(x, y);
-  case Opcode::k_max: return std::max(x, y);
-  case Opcode::k_and: return x & y;
-  case Opcode::k_or: return x | y;
-  case Opcode::k_xor: return x ^ y;
-  case Opcode::k_shr: return x >> (y & 31);
-  case Opcode::k_shl: return x << (y & 31);
-  default: return {};
-  }
-}
-
 std::optional<int64_t> Witness::evaluate(int symbol, const Point& point) const {
   if (auto found = point.find(symbol); found != point.end()) return found->second;
   const Symbol& it = forms_.symbol(symbol);
   if (it.kind != Symbol::Kind::derived || it.operands.size() != 2) return {};
   auto a = at(it.operands[0], point), b = at(it.operands[1], point);
   if (!a || !b || !a->isConstant() || !b->isConstant()) return {};
-  return apply(it.code, it.dtype, a->constant, b->constant);
+  const uint32_t words[] = {static_cast<uint32_t>(a->constant), static_cast<uint32_t>(b->constant)};
+  if (it.code == Opcode::k_select) return {};  // its condition is none of the operands
+  const auto word = kernelWord(it.code, it.dtype, it.dtype, words);
+  if (!word) return {};
+  return it.dtype == DType::i32 ? int64_t{static_cast<int32_t>(*word)} : int64_t{*word};
 }
 
 /// The form with all symbols that the point settles replaced; nullopt where 64 bits do not hold it.

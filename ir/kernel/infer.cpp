@@ -83,39 +83,21 @@ Result<Types> laneWise(const Op& op, int first = 0) {
   return Types{first == 0 ? widened(op, type) : type};
 }
 
-Result<Types> comparison(const Op& op) {
-  if (op.numOperands() == 2 && op.operands[0].isLiteral() && op.operands[1].isLiteral())
-    return violation(op, "c1", "two literals say no type to compare in");
-  TG_TRY(Types types, laneWise(op));
-  return Types{Type::scalar(DType::i1, types[0].lanes)};
-}
-
-Result<Types> bitwise(const Op& op) {
-  TG_TRY(Types types, laneWise(op));
-  if (isFloat(types[0].dtype))
-    return violation(op, "c1", fmt::format("{} has no bitwise operations", types[0].str()));
-  return types;
-}
-
-Result<Types> highProduct(const Op& op) {
-  TG_TRY(Types types, laneWise(op));
-  if (types[0].dtype != DType::u32)
-    return violation(op, "c1", fmt::format("{} has no high product, only u32 has", types[0].str()));
-  return types;
-}
-
-Result<Types> unsignedOnly(const Op& op) {
-  TG_TRY(Types types, laneWise(op));
-  if (types[0].dtype != DType::u32) return violation(op, "c2", fmt::format("{} is not u32", types[0].str()));
-  return types;
-}
-
-/// A question about a float. A literal's answer is known, and the result would not say its type.
-Result<Types> test(const Op& op) {
-  if (op.numOperands() == 1 && op.operands[0].isLiteral())
+/// A lane-wise op of the table. Of literals alone, a condition would not say what it is of.
+Result<Types> arithmetic(const Op& op) {
+  const KernelSemantics& row = semantics(op.code);
+  bool literals = row.givesCondition;
+  for (const Operand& operand : op.operands) literals = literals && operand.isLiteral();
+  if (literals && op.numOperands() == 1)
     return violation(op, "x", "`x` must be a value; what a literal is, is known");
+  if (literals && op.numOperands() == 2) return violation(op, "c1", "two literals say no type to compare in");
   TG_TRY(Types types, laneWise(op));
-  return Types{Type::scalar(DType::i1, types[0].lanes)};
+  if (row.types == LaneTypes::bits && isFloat(types[0].dtype))
+    return violation(op, "c1", fmt::format("{} has no bitwise operations", types[0].str()));
+  if (row.types == LaneTypes::word && types[0].dtype != DType::u32)
+    return violation(op, "c2", fmt::format("{} is not u32", types[0].str()));
+  if (row.givesCondition) types[0].dtype = DType::i1;
+  return types;
 }
 
 Result<Types> reduction(const Op& op, std::string_view label) {
@@ -157,6 +139,13 @@ Result<Type> declared(const Op& op) {
   if (op.results.size() != 1 || !op.result()->type.isScalar())
     return violation(op, "result", "the result's type must be given, a scalar or short vector");
   return op.result()->type;
+}
+
+Result<Types> constant(const Op& op) {
+  TG_TRY(Type type, declared(op));
+  if (op.numOperands() != 1 || !op.operands[0].isLiteral() || !represents(op.operands[0], type.dtype))
+    return violation(op, "c1", fmt::format("`value` must be a literal of {}", type.str()));
+  return Types{type};
 }
 
 Result<Types> conversion(const Op& op, bool bits) {
@@ -264,60 +253,7 @@ Result<std::vector<Type>> inferKernelOp(const Op& op) {
   case k_workgroup_id:
   case k_num_workgroups: return identity(op);
   case k_dim: return extent(op);
-  case k_add:
-  case k_sub:
-  case k_mul:
-  case k_div:
-  case k_mod:
-  case k_min:
-  case k_max:
-  case k_pow:
-  case k_atan2:
-  case k_log1p:
-  case k_expm1:
-  case k_fma:
-  case k_round_f16:
-  case k_round_bf16:
-  case k_neg:
-  case k_abs:
-  case k_sign:
-  case k_floor:
-  case k_sqrt:
-  case k_rsqrt:
-  case k_exp:
-  case k_log:
-  case k_shl:
-  case k_shr:
-  case k_ceil:
-  case k_round:
-  case k_trunc:
-  case k_exp2:
-  case k_log2:
-  case k_reciprocal:
-  case k_sin:
-  case k_cos:
-  case k_tan:
-  case k_asin:
-  case k_acos:
-  case k_atan:
-  case k_sinh:
-  case k_cosh:
-  case k_tanh:
-  case k_erf:
-  case k_stop_gradient:
-  case k_popcount:
-  case k_clz:
-  case k_ctz:
-  case k_reverse_bits: return laneWise(op);
-  case k_isnan:
-  case k_isinf:
-  case k_isfinite: return test(op);
-  case k_rotl:
-  case k_rotr:
-  case k_add_sat:
-  case k_sub_sat:
-  case k_mul_sat:
-  case k_abs_diff: return unsignedOnly(op);
+  case k_constant: return constant(op);
   case k_workgroup_reduce: return reduction(op, "c2");
   case k_subgroup_reduce: return reduction(op, "c1");
   case k_subgroup_shuffle: return shuffle(op);
@@ -325,17 +261,6 @@ Result<std::vector<Type>> inferKernelOp(const Op& op) {
   case k_subgroup_size:
   case k_subgroup_id:
   case k_subgroup_lane: return Types{Type::scalar(DType::u32)};
-  case k_and:
-  case k_or:
-  case k_xor:
-  case k_not: return bitwise(op);
-  case k_mulhi: return highProduct(op);
-  case k_lt:
-  case k_le:
-  case k_gt:
-  case k_ge:
-  case k_eq:
-  case k_ne: return comparison(op);
   case k_select: return select(op);
   case k_cast: return conversion(op, false);
   case k_bitcast: return conversion(op, true);
@@ -367,6 +292,12 @@ Result<std::vector<Type>> inferKernelOp(const Op& op) {
   case k_for: return loop(op);
   case k_yield:
   case k_barrier: return Types{};
+#define OTHER(...)
+#define LANES(id, ...) case id:
+#include "ir/kernel/semantics.def"
+#undef LANES
+#undef OTHER
+    return arithmetic(op);
   }
   return Types{};
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg::kernel_inference {
 

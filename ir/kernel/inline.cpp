@@ -81,12 +81,7 @@ void rename(Op& op, NameTable& names) {
 }
 
 Value* literalValue(Builder& builder, const Operand& literal, const Type& type, std::string hint) {
-  Opcode code = type.lanes > 1            ? Opcode::k_vec
-                : type.dtype == DType::i1 ? Opcode::k_and
-                                          : Opcode::k_stop_gradient;
-  OperandList operands{literal};
-  if (code == Opcode::k_and) operands.push_back(literal);
-  return builder.setHint(std::move(hint)).create(code, std::move(operands), {}, {type})->result();
+  return builder.setHint(std::move(hint)).create(Opcode::k_constant, {literal}, {}, {type})->result();
 }
 
 std::unique_ptr<Op> makeLoop(std::unique_ptr<Block> body, Operand from, Operand to, Operand step,

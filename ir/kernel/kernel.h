@@ -48,11 +48,6 @@ Type operandType(const Op& op, const Operand& operand);
 /// give f32.
 inline Type elementType(const Type& buffer) { return Type::scalar(computeType(buffer.dtype), buffer.lanes); }
 
-/// Whether an op makes or takes matrices that a subgroup holds.
-inline bool isCoopmatOp(Opcode code) {
-  return code >= Opcode::k_coopmat_splat && code <= Opcode::k_coopmat_store;
-}
-
 /// Words of an exact sum (tgk.exact_add): 320 bits of two's complement fixed point whose lowest bit is
 /// 2^-149, least word first, and one word of flags: 1 = NaN, 2 = +inf, 4 = -inf was added.
 constexpr int64_t kExactWords = 11;

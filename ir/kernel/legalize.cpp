@@ -6,30 +6,12 @@
 #include "ir/builder.h"
 #include "ir/kernel/expr.h"
 #include "ir/kernel/inline.h"
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg {
 namespace {
 
-bool isExpanded(Opcode code) {
-  switch (code) {
-  case Opcode::k_round:
-  case Opcode::k_sin:
-  case Opcode::k_cos:
-  case Opcode::k_tan:
-  case Opcode::k_asin:
-  case Opcode::k_acos:
-  case Opcode::k_atan:
-  case Opcode::k_atan2:
-  case Opcode::k_log1p:
-  case Opcode::k_expm1:
-  case Opcode::k_sinh:
-  case Opcode::k_cosh:
-  case Opcode::k_tanh:
-  case Opcode::k_erf: return true;
-  default: return false;
-  }
-}
+bool isExpanded(Opcode code) { return semantics(code).has(KernelSemantics::expanded); }
 
 class Expander {
  public:

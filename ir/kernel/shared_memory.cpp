@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "ir/kernel/element.h"
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg {
 namespace {
 
-bool meets(const Op& op) { return op.code == Opcode::k_barrier || op.code == Opcode::k_workgroup_reduce; }
+bool meets(const Op& op) { return semantics(op.code).effect == KernelEffect::meets; }
 
 bool touches(const Op& op, const Value* buffer) {
   if (const Operand* element = elementOf(op); element && element->value == buffer) return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which values of a kernel are the same in every invocation of a workgroup. Starts from "all are" and
 // marks values divergent until nothing changes, which settles loops.
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg {
 
@@ -22,37 +22,15 @@ bool Uniformity::uniform(const Operand& operand) const {
 void Uniformity::mark(const Value* value) { changed_ |= divergent_.insert(value).second; }
 
 bool Uniformity::resultUniform(const Op& op) const {
-  switch (op.code) {
-  case Opcode::k_workgroup_id:
-  case Opcode::k_num_workgroups:
-  case Opcode::k_dim:
-  case Opcode::k_shared:
-  case Opcode::k_local:
-  case Opcode::k_workgroup_reduce: return true;
-  case Opcode::k_global_id:
-  case Opcode::k_local_id: return workgroup_[op.operands[0].integer] == 1;
-  case Opcode::k_subgroup_id:
-  case Opcode::k_subgroup_reduce:
-  case Opcode::k_subgroup_ballot: return scope_ == Scope::subgroup;
-  case Opcode::k_coopmat_splat:
-  case Opcode::k_coopmat_load:
-  case Opcode::k_coopmat_mma:
-  case Opcode::k_coopmat_add: return scope_ == Scope::subgroup;
-  case Opcode::k_subgroup_lane:
-  case Opcode::k_subgroup_shuffle:
-  case Opcode::k_atomic_add:
-  case Opcode::k_atomic_and:
-  case Opcode::k_atomic_or:
-  case Opcode::k_atomic_xor:
-  case Opcode::k_atomic_min:
-  case Opcode::k_atomic_max:
-  case Opcode::k_atomic_exchange:
-  case Opcode::k_atomic_compare_exchange: return false;
-  case Opcode::k_load:
-  case Opcode::k_exact_load:
+  switch (semantics(op.code).uniform) {
+  case KernelUniform::workgroup: return true;
+  case KernelUniform::onUnitAxis: return workgroup_[op.operands[0].integer] == 1;
+  case KernelUniform::subgroup: return scope_ == Scope::subgroup;
+  case KernelUniform::never: return false;
+  case KernelUniform::ofReadOnlyMemory:
     if (op.operands[0].value->type.mode != BufMode::in) return false;
     break;
-  default: break;
+  case KernelUniform::ofOperands: break;
   }
   for (const Operand& operand : op.operands)
     if (!uniform(operand)) return false;

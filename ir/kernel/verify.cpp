@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ir/kernel/index_analysis.h"
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 #include "ir/kernel/shared_memory.h"
 #include "ir/kernel/specialize.h"
 

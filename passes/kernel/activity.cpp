@@ -1,53 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/kernel/activity.h"
 
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 #include "passes/kernel/effects.h"
 
 namespace tg {
 
 bool carriesGradient(const Op& op) {
-  switch (op.code) {
-  case Opcode::k_bitcast:
-  case Opcode::k_isnan:
-  case Opcode::k_isinf:
-  case Opcode::k_isfinite: return false;
-  default: break;
-  }
-  switch (op.info().scalar) {
-  case Scalar::sign:
-  case Scalar::floor:
-  case Scalar::ceil:
-  case Scalar::round:
-  case Scalar::trunc:
-  case Scalar::stop_gradient: return false;
-  default: return !givesCondition(op.info().scalar);
-  }
+  if (op.code == Opcode::k_bitcast || semantics(op.code).givesCondition) return false;
+  return !hasNoGradient(op.info().scalar);
 }
 
 /// Whether a function of finite operands may give what is not finite, or have such a derivative.
 static bool isSingular(const Op& op) {
-  switch (op.code) {
-  case Opcode::k_div: return !op.operands[1].isLiteral() || op.operands[1].number() == 0;
-  case Opcode::k_reciprocal:
-  case Opcode::k_sqrt:
-  case Opcode::k_rsqrt:
-  case Opcode::k_log:
-  case Opcode::k_log2:
-  case Opcode::k_pow:
-  case Opcode::k_atan2:
-  case Opcode::k_log1p:
-  case Opcode::k_expm1:
-  case Opcode::k_asin:
-  case Opcode::k_acos:
-  case Opcode::k_tan:
-  case Opcode::k_exp:
-  case Opcode::k_exp2:
-  case Opcode::k_sinh:
-  case Opcode::k_cosh:
-  case Opcode::k_call: return true;
-  default: return false;
-  }
+  if (op.code == Opcode::k_call) return true;  // of a body that is not known here
+  if (op.code == Opcode::k_div && op.operands[1].isLiteral()) return op.operands[1].number() == 0;
+  return semantics(op.code).has(KernelSemantics::pole);
 }
 
 Activity::Activity(const Item& kernel, const std::vector<const Value*>& wrt,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constant folding of a kernel: goes once through the text, knowing of each value whether it equals a literal
-// or another value. A value that becomes a literal stays as `tgk.select true, c, c`, for the few users
-// that cannot name a literal; without one it is dead.
+// or another value. A value that becomes a literal stays as `tgk.constant c`, for the few users that cannot
+// name a literal; without one it is dead.
 #include <unordered_map>
 
 #include "ir/builder.h"
@@ -16,12 +16,10 @@ namespace {
 /// Whether an op's operand may be written as this literal. A literal's type comes from what stands beside it,
 /// which some ops do not have; a literal index must be in range.
 bool mayBeLiteral(const Op& op, size_t index) {
+  if (semantics(op.code).givesCondition && op.numOperands() == 1) return false;
   switch (op.code) {
   case Opcode::k_cast:
   case Opcode::k_bitcast:
-  case Opcode::k_isnan:
-  case Opcode::k_isinf:
-  case Opcode::k_isfinite:
   case Opcode::k_subgroup_ballot:
   case Opcode::k_exact_add:
   case Opcode::k_exact_store:
@@ -150,8 +148,7 @@ void Folder::replaceGone(Value& value, Operand by, Op& before) {
   if (by.isLiteral()) {
     Builder builder(*before.list());  // with no names of others, so that the value keeps its own
     builder.setBefore(&before).setHint(value.name);
-    Value* result =
-        builder.create(Opcode::k_select, {Operand::literal(int64_t{1}), by, by}, {}, {value.type})->result();
+    Value* result = builder.create(Opcode::k_constant, {by}, {}, {value.type})->result();
     holders_[&value] = result;
     if (value.type.lanes == 1)
       known_[result] = by;
@@ -254,8 +251,8 @@ void Folder::plain(Op& op) {
   }
   known_[op.result()] = *folded;
   if (!folded->isLiteral()) return take(op);
-  op.code = Opcode::k_select;
-  op.operands = {Operand::literal(int64_t{1}), *folded, *folded};
+  op.code = Opcode::k_constant;
+  op.operands = {*folded};
 }
 
 void Folder::visit(Op& op) {

@@ -6,150 +6,15 @@
 #include <cmath>
 #include <limits>
 
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 
 namespace tg {
 namespace {
 
 using Word = uint32_t;
-using Words = std::vector<Word>;
-using MaybeWord = std::optional<Word>;
-
 Word bits(float x) { return std::bit_cast<Word>(x); }
 float asFloat(Word word) { return std::bit_cast<float>(word); }
 int32_t asInt(Word word) { return std::bit_cast<int32_t>(word); }
-
-MaybeWord compared(Opcode code, auto x, auto y) {
-  switch (code) {
-  case Opcode::k_lt: return x < y;
-  case Opcode::k_le: return x <= y;
-  case Opcode::k_gt: return x > y;
-  case Opcode::k_ge: return x >= y;
-  case Opcode::k_eq: return x == y;
-  case Opcode::k_ne: return x != y;
-  default: return {};
-  }
-}
-
-MaybeWord unaryFloat(Opcode code, float x) {
-  switch (code) {
-  case Opcode::k_neg: return bits(-x);
-  case Opcode::k_abs: return bits(std::fabs(x));
-  case Opcode::k_sign: return std::isnan(x) ? MaybeWord() : bits(static_cast<float>((x > 0) - (x < 0)));
-  case Opcode::k_floor: return bits(std::floor(x));
-  case Opcode::k_ceil: return bits(std::ceil(x));
-  case Opcode::k_round: return bits(std::nearbyint(x));
-  case Opcode::k_trunc: return bits(std::trunc(x));
-  case Opcode::k_sqrt: return bits(std::sqrt(x));
-  case Opcode::k_reciprocal: return bits(1.0f / x);
-  case Opcode::k_stop_gradient: return bits(x);
-  case Opcode::k_isnan: return std::isnan(x);
-  case Opcode::k_isinf: return std::isinf(x);
-  case Opcode::k_isfinite: return std::isfinite(x);
-  default: return {};
-  }
-}
-
-MaybeWord binaryFloat(Opcode code, float x, float y) {
-  switch (code) {
-  case Opcode::k_add: return bits(x + y);
-  case Opcode::k_sub: return bits(x - y);
-  case Opcode::k_mul: return bits(x * y);
-  case Opcode::k_div: return bits(x / y);
-  case Opcode::k_min: return bits(y < x || std::isnan(y) ? y : x);
-  case Opcode::k_max: return bits(y > x || std::isnan(y) ? y : x);
-  default: return compared(code, x, y);
-  }
-}
-
-Word reversed(Word x) {
-  Word out = 0;
-  for (int bit = 0; bit < 32; ++bit) out |= (x >> bit & 1) << (31 - bit);
-  return out;
-}
-
-MaybeWord unaryInteger(Opcode code, Word x, DType dtype) {
-  bool isSigned = dtype == DType::i32, negative = isSigned && asInt(x) < 0;
-  switch (code) {
-  case Opcode::k_neg: return 0u - x;
-  case Opcode::k_abs: return negative ? 0u - x : x;
-  case Opcode::k_sign: return negative ? UINT32_MAX : x != 0;
-  case Opcode::k_not: return dtype == DType::i1 ? x ^ 1u : ~x;
-  case Opcode::k_popcount: return std::popcount(x);
-  case Opcode::k_clz: return std::countl_zero(x);
-  case Opcode::k_ctz: return std::countr_zero(x);
-  case Opcode::k_reverse_bits: return reversed(x);
-  case Opcode::k_stop_gradient: return x;
-  default: return {};
-  }
-}
-
-/// Division as the language defines it: u32 x/0 is the largest, x%0 is 0; i32 x/0 and x%0 are 0, and the
-/// least by -1 wraps.
-MaybeWord divided(Opcode code, Word x, Word y, bool isSigned) {
-  bool quotient = code == Opcode::k_div;
-  if (!isSigned) return quotient ? (y == 0 ? UINT32_MAX : x / y) : (y == 0 ? 0 : x % y);
-  if (y == 0) return 0;
-  if (asInt(y) == -1) return quotient ? 0u - x : 0;
-  return static_cast<Word>(quotient ? asInt(x) / asInt(y) : asInt(x) % asInt(y));
-}
-
-MaybeWord binaryInteger(Opcode code, Word x, Word y, DType dtype) {
-  bool isSigned = dtype == DType::i32, less = isSigned ? asInt(x) < asInt(y) : x < y;
-  uint64_t sum = uint64_t{x} + y, product = uint64_t{x} * y;
-  switch (code) {
-  case Opcode::k_add: return x + y;
-  case Opcode::k_sub: return x - y;
-  case Opcode::k_mul: return x * y;
-  case Opcode::k_mulhi: return static_cast<Word>(product >> 32);
-  case Opcode::k_div:
-  case Opcode::k_mod: return divided(code, x, y, isSigned);
-  case Opcode::k_min: return less ? x : y;
-  case Opcode::k_max: return less ? y : x;
-  case Opcode::k_and: return x & y;
-  case Opcode::k_or: return x | y;
-  case Opcode::k_xor: return x ^ y;
-  case Opcode::k_shl: return x << (y & 31);
-  case Opcode::k_shr: return isSigned ? static_cast<Word>(asInt(x) >> (y & 31)) : x >> (y & 31);
-  case Opcode::k_rotl: return std::rotl(x, static_cast<int>(y & 31));
-  case Opcode::k_rotr: return std::rotr(x, static_cast<int>(y & 31));
-  case Opcode::k_add_sat: return static_cast<Word>(std::min<uint64_t>(sum, UINT32_MAX));
-  case Opcode::k_sub_sat: return x < y ? 0 : x - y;
-  case Opcode::k_mul_sat: return static_cast<Word>(std::min<uint64_t>(product, UINT32_MAX));
-  case Opcode::k_abs_diff: return x < y ? y - x : x - y;
-  default: return isSigned ? compared(code, asInt(x), asInt(y)) : compared(code, x, y);
-  }
-}
-
-template <class T>
-Word truncated(float x) {
-  if (std::isnan(x)) return 0;
-  double whole = std::trunc(static_cast<double>(x));
-  return static_cast<Word>(static_cast<T>(
-      std::clamp<double>(whole, std::numeric_limits<T>::min(), std::numeric_limits<T>::max())));
-}
-
-Word converted(Word x, DType from, DType to) {
-  if (to == DType::i1) return isFloat(from) ? asFloat(x) != 0 : x != 0;
-  if (isFloat(from) && !isFloat(to))
-    return to == DType::i32 ? truncated<int32_t>(asFloat(x)) : truncated<uint32_t>(asFloat(x));
-  if (!isFloat(from) && isFloat(to))
-    return bits(from == DType::i32 ? static_cast<float>(asInt(x)) : static_cast<float>(x));
-  return x;
-}
-
-/// The op on scalar constants.
-MaybeWord evaluated(const Op& op, const Words& x, DType dtype) {
-  if (op.code == Opcode::k_select) return x[0] ? x[1] : x[2];
-  if (op.code == Opcode::k_cast) return converted(x[0], dtype, op.result()->type.dtype);
-  if (op.code == Opcode::k_bitcast) return x[0];
-  if (op.code == Opcode::k_fma) return bits(std::fma(asFloat(x[0]), asFloat(x[1]), asFloat(x[2])));
-  if (x.size() == 1)
-    return isFloat(dtype) ? unaryFloat(op.code, asFloat(x[0])) : unaryInteger(op.code, x[0], dtype);
-  if (x.size() != 2) return {};
-  return isFloat(dtype) ? binaryFloat(op.code, asFloat(x[0]), asFloat(x[1]))
-                        : binaryInteger(op.code, x[0], x[1], dtype);
-}
 
 /// Identities of one op: what it equals whatever its unknown operands are.
 class Identities {
@@ -373,13 +238,12 @@ std::optional<Operand> wordLiteral(uint32_t word, DType dtype) {
 }
 
 std::optional<Operand> foldOp(const Op& op, const std::vector<KnownOperand>& in, const Item& kernel) {
-  Words words;
+  std::vector<Word> words;
   for (const KnownOperand& known : in)
     if (known.word) words.push_back(*known.word);
-  bool plain = op.code != Opcode::k_vec && op.code != Opcode::k_extract && op.code != Opcode::k_dim;
-  if (plain && !in.empty() && words.size() == in.size() && op.result()->type.lanes == 1) {
-    MaybeWord word = evaluated(op, words, in[op.code == Opcode::k_select ? 1 : 0].type.dtype);
-    if (word) return wordLiteral(*word, op.result()->type.dtype);
+  if (!in.empty() && words.size() == in.size() && op.result()->type.lanes == 1) {
+    const DType from = in[op.code == Opcode::k_select ? 1 : 0].type.dtype, to = op.result()->type.dtype;
+    if (auto word = kernelWord(op.code, from, to, words)) return wordLiteral(*word, to);
   }
   return Identities(op, in, kernel).run();
 }

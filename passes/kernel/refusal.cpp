@@ -6,7 +6,6 @@
 #include <unordered_map>
 
 #include "ir/kernel/index_analysis.h"
-#include "ir/kernel/kernel.h"
 #include "passes/kernel/effects.h"
 #include "passes/kernel/vjp.h"
 

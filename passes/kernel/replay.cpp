@@ -115,6 +115,8 @@ KV Replay::compute(const Op& op) {
     case Opcode::k_local_id:
     case Opcode::k_workgroup_id:
     case Opcode::k_num_workgroups: return builder_.id(op.code, static_cast<int>(op.operands[0].integer));
+    case Opcode::k_constant:
+      return builder_.widened(KernelBuilder::literal(type.dtype, op.operands[0].number()), type);
     case Opcode::k_dim: return builder_.dim(buffer(op.in(0)), static_cast<int>(op.operands[1].integer));
     case Opcode::k_select: return builder_.select(in[0], in[1], in[2]);
     case Opcode::k_cast: return builder_.cast(in[0], type.dtype);

@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "ir/builder.h"
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 #include "ir/parser.h"
 
 namespace tg {

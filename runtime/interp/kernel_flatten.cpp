@@ -120,7 +120,7 @@ void Flattener::store(const Op& op) {
   const Type& buffer = op.operands[1].value->type;
   if (isNarrow(buffer.dtype) && buffer.mode == BufMode::shared) {
     uint32_t rounded = allocate(buffer.lanes);
-    const Code code = buffer.dtype == DType::f16 ? Code::roundF16 : Code::roundBf16;
+    const Code code = buffer.dtype == DType::f16 ? Code::k_round_f16_f : Code::k_round_bf16_f;
     for (uint32_t lane = 0; lane < buffer.lanes; ++lane) emit({code, rounded + lane, source + lane});
     source = rounded;
   }
@@ -135,7 +135,7 @@ void Flattener::accumulate(const Op& op) {
   emit({Code::load, sum, from});
   for (int lane = 0; lane < width; ++lane) {
     uint32_t part = sum + static_cast<uint32_t>(lane);
-    emit({Code::addF, part, part, operand(op, 0, lane)});
+    emit({Code::k_add_f, part, part, operand(op, 0, lane)});
   }
   emit({Code::store, 0, access(op, op.operands[1]), sum});
 }
@@ -211,7 +211,7 @@ void Flattener::loop(const Op& op) {
   uint32_t turn = turns ? allocate(1) : 0;
   if (turns) emit({Code::move, turn, constant(0)});
   uint32_t less = allocate(1), top = here();
-  emit({Code::ltU, less, base(index), to});
+  emit({Code::k_lt_u, less, base(index), to});
   uint32_t leave = here();
   emit({Code::jumpUnless, 0, 0, less});
   if (turns) loops_.emplace_back(top, turn);
@@ -219,8 +219,8 @@ void Flattener::loop(const Op& op) {
   if (turns) loops_.pop_back();
   current_ = &op;
   yieldToLoop(op);
-  if (turns) emit({Code::addI, turn, turn, constant(1)});
-  emit({Code::next, base(index), base(index), step});
+  if (turns) emit({Code::k_add_u, turn, turn, constant(1)});
+  emit({Code::k_add_sat_u, base(index), base(index), step});
   emit({Code::jump, 0, top});
   program_.code[leave].a = here();
 }

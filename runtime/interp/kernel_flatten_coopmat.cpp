@@ -23,7 +23,7 @@ void Flattener::matrixSplat(const Op& op) {
 
 void Flattener::matrixAdd(const Op& op) {
   for (uint32_t slot = 0; slot < static_cast<uint32_t>(width(op.result()->type)); ++slot)
-    emit({Code::addF, base(op.result()) + slot, base(op.in(0)) + slot, base(op.in(1)) + slot});
+    emit({Code::k_add_f, base(op.result()) + slot, base(op.in(0)) + slot, base(op.in(1)) + slot});
 }
 
 void Flattener::matrixProduct(const Op& op) {
@@ -40,14 +40,14 @@ void Flattener::matrixProduct(const Op& op) {
 Flattener::Place Flattener::matrixPlace(const Operand& element, const Type& matrix, bool columnMajor,
                                         uint32_t slot) {
   Type index = Type::scalar(DType::u32);
-  uint32_t number = computed(Code::addI, Program::kSubgroupLane, constant(slot * subgroupSize_));
+  uint32_t number = computed(Code::k_add_u, Program::kSubgroupLane, constant(slot * subgroupSize_));
   uint32_t columns = constant(static_cast<uint32_t>(matrix.shape[1]));
-  uint32_t row = computed(Code::divU, number, columns), column = computed(Code::modU, number, columns);
+  uint32_t row = computed(Code::k_div_u, number, columns), column = computed(Code::k_mod_u, number, columns);
   if (columnMajor) std::swap(row, column);
   uint32_t lanes = constant(element.value->type.lanes);
-  return {computed(Code::addI, reg(element.items[0], index, 0), row),
-          computed(Code::addI, reg(element.items[1], index, 0), computed(Code::divU, column, lanes)),
-          computed(Code::modU, column, lanes)};
+  return {computed(Code::k_add_u, reg(element.items[0], index, 0), row),
+          computed(Code::k_add_u, reg(element.items[1], index, 0), computed(Code::k_div_u, column, lanes)),
+          computed(Code::k_mod_u, column, lanes)};
 }
 
 void Flattener::matrixLoad(const Op& op) {
@@ -60,7 +60,7 @@ void Flattener::matrixLoad(const Op& op) {
     emit({Code::load, loaded, access(op, buffer, place.row, place.column)});
     emit({Code::move, to, loaded});
     for (uint32_t lane = 1; lane < buffer->type.lanes; ++lane)
-      emit({Code::select, to, computed(Code::eqW, place.lane, constant(lane)), loaded + lane, to});
+      emit({Code::select, to, computed(Code::k_eq_u, place.lane, constant(lane)), loaded + lane, to});
   }
 }
 

@@ -14,6 +14,11 @@ void Flattener::extent(const Op& op) {
       constant(static_cast<uint32_t>(memory.extents[static_cast<size_t>(op.operands[1].integer)]));
 }
 
+/// A lane-wise op of the table.
+void Flattener::arithmetic(const Op& op) {
+  lanes(op, laneCode(kernelOp(op.code), operandType(op, op.operands[0]).dtype));
+}
+
 /// One instruction for each lane of the result.
 void Flattener::lanes(const Op& op, Code code) {
   for (int lane = 0; lane < op.result()->type.lanes; ++lane) {
@@ -22,27 +27,6 @@ void Flattener::lanes(const Op& op, Code code) {
     for (int index = 0; index < op.numOperands(); ++index) *slots[index] = operand(op, index, lane);
     emit(instr);
   }
-}
-
-void Flattener::arithmetic(const Op& op, Code ofFloat, Code ofInt, Code ofUint) {
-  DType dtype = operandType(op, op.operands[0]).dtype;
-  lanes(op, isFloat(dtype) ? ofFloat : dtype == DType::i32 ? ofInt : ofUint);
-}
-
-void Flattener::compare(const Op& op, Code ofFloat, Code ofInt, Code ofUint, bool swapped) {
-  DType dtype = operandType(op, op.operands[0]).dtype;
-  Code code = isFloat(dtype) ? ofFloat : dtype == DType::i32 ? ofInt : ofUint;
-  for (int lane = 0; lane < op.result()->type.lanes; ++lane)
-    emit({code, base(op.result()) + static_cast<uint32_t>(lane), operand(op, swapped, lane),
-          operand(op, !swapped, lane)});
-}
-
-/// A function of the scalar table, of one or two operands.
-void Flattener::scalar(const Op& op) {
-  auto function = static_cast<uint32_t>(op.info().scalar);
-  for (int lane = 0; lane < op.result()->type.lanes; ++lane)
-    emit({Code::scalar, base(op.result()) + static_cast<uint32_t>(lane), operand(op, 0, lane),
-          op.numOperands() > 1 ? operand(op, 1, lane) : 0, function});
 }
 
 void Flattener::cast(const Op& op) {
@@ -78,38 +62,7 @@ void Flattener::op(const Op& op) {
   case k_workgroup_id: identity(op, 6); break;
   case k_num_workgroups: identity(op, 9); break;
   case k_dim: extent(op); break;
-  case k_add: arithmetic(op, Code::addF, Code::addI, Code::addI); break;
-  case k_sub: arithmetic(op, Code::subF, Code::subI, Code::subI); break;
-  case k_mul: arithmetic(op, Code::mulF, Code::mulI, Code::mulI); break;
-  case k_mulhi: lanes(op, Code::mulHi); break;
-  case k_div: arithmetic(op, Code::divF, Code::divI, Code::divU); break;
-  case k_mod: arithmetic(op, Code::modU, Code::modI, Code::modU); break;
-  case k_min: arithmetic(op, Code::minF, Code::minI, Code::minU); break;
-  case k_max: arithmetic(op, Code::maxF, Code::maxI, Code::maxU); break;
-  case k_pow: lanes(op, Code::powF); break;
-  case k_fma: lanes(op, Code::fmaF); break;
-  case k_neg: arithmetic(op, Code::negF, Code::negI, Code::negI); break;
-  case k_abs: arithmetic(op, Code::absF, Code::absI, Code::move); break;
-  case k_sign: arithmetic(op, Code::signF, Code::signI, Code::signU); break;
-  case k_floor: lanes(op, Code::floorF); break;
-  case k_round_f16: lanes(op, Code::roundF16); break;
-  case k_round_bf16: lanes(op, Code::roundBf16); break;
-  case k_sqrt: lanes(op, Code::sqrtF); break;
-  case k_rsqrt: lanes(op, Code::rsqrtF); break;
-  case k_exp: lanes(op, Code::expF); break;
-  case k_log: lanes(op, Code::logF); break;
-  case k_and: lanes(op, Code::andW); break;
-  case k_or: lanes(op, Code::orW); break;
-  case k_xor: lanes(op, Code::xorW); break;
-  case k_not: lanes(op, op.result()->type.dtype == DType::i1 ? Code::notB : Code::notI); break;
-  case k_shl: lanes(op, Code::shl); break;
-  case k_shr: arithmetic(op, Code::shrU, Code::shrI, Code::shrU); break;
-  case k_lt: compare(op, Code::ltF, Code::ltI, Code::ltU, false); break;
-  case k_le: compare(op, Code::leF, Code::leI, Code::leU, false); break;
-  case k_gt: compare(op, Code::ltF, Code::ltI, Code::ltU, true); break;
-  case k_ge: compare(op, Code::leF, Code::leI, Code::leU, true); break;
-  case k_eq: compare(op, Code::eqF, Code::eqW, Code::eqW, false); break;
-  case k_ne: compare(op, Code::neF, Code::neW, Code::neW, false); break;
+  case k_constant: lanes(op, Code::move); break;
   case k_select: lanes(op, Code::select); break;
   case k_cast: cast(op); break;
   case k_bitcast: bitcast(op); break;
@@ -153,45 +106,19 @@ void Flattener::op(const Op& op) {
   case k_subgroup_reduce: collective(op, Collective::Kind::reduce); break;
   case k_subgroup_shuffle: collective(op, Collective::Kind::shuffle); break;
   case k_subgroup_ballot: collective(op, Collective::Kind::ballot); break;
-  case k_ceil:
-  case k_round:
-  case k_trunc:
-  case k_exp2:
-  case k_log2:
-  case k_reciprocal:
-  case k_sin:
-  case k_cos:
-  case k_tan:
-  case k_asin:
-  case k_acos:
-  case k_atan:
-  case k_atan2:
-  case k_log1p:
-  case k_expm1:
-  case k_sinh:
-  case k_cosh:
-  case k_tanh:
-  case k_erf: scalar(op); break;
-  case k_stop_gradient: lanes(op, Code::move); break;
-  case k_isnan: lanes(op, Code::isNan); break;
-  case k_isinf: lanes(op, Code::isInf); break;
-  case k_isfinite: lanes(op, Code::isFinite); break;
-  case k_popcount: lanes(op, Code::popcount); break;
-  case k_clz: lanes(op, Code::clz); break;
-  case k_ctz: lanes(op, Code::ctz); break;
-  case k_reverse_bits: lanes(op, Code::reverseBits); break;
-  case k_rotl: lanes(op, Code::rotl); break;
-  case k_rotr: lanes(op, Code::rotr); break;
-  case k_add_sat: lanes(op, Code::addSat); break;
-  case k_sub_sat: lanes(op, Code::subSat); break;
-  case k_mul_sat: lanes(op, Code::mulSat); break;
-  case k_abs_diff: lanes(op, Code::absDiff); break;
   case k_coopmat_splat: matrixSplat(op); break;
   case k_coopmat_load: matrixLoad(op); break;
   case k_coopmat_mma: matrixProduct(op); break;
   case k_coopmat_add: matrixAdd(op); break;
   case k_coopmat_store: matrixStore(op); break;
   case k_call: assert(false); break;  // runKernel inlines or refuses it
+#define OTHER(...)
+#define LANES(id, ...) case id:
+#include "ir/kernel/semantics.def"
+#undef LANES
+#undef OTHER
+    arithmetic(op);
+    break;
   }
 }
 

@@ -72,9 +72,7 @@ class Flattener {
   void identity(const Op& op, uint32_t first);
   void extent(const Op& op);
   void lanes(const Op& op, Code code);
-  void scalar(const Op& op);
-  void arithmetic(const Op& op, Code ofFloat, Code ofInt, Code ofUint);
-  void compare(const Op& op, Code ofFloat, Code ofInt, Code ofUint, bool swapped);
+  void arithmetic(const Op& op);
   void cast(const Op& op);
   void bitcast(const Op& op);
   void vector(const Op& op);

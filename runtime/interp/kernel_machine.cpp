@@ -26,6 +26,14 @@ std::vector<T> ordered(T count, const KernelRunOptions& options, std::mt19937_64
   return out;
 }
 
+/// One lane of a lane-wise op over a C++ type.
+template <KernelOp op, class T, class Real>
+void computeLane(const Instr& in, LaneWord<Real>* regs) {
+  using Value = lane_math::LaneValue<op>;
+  if constexpr (lane_math::admits<T>(Value::types))
+    setLane(regs[in.dst], Value::of(laneOf<T>(regs[in.a]), laneOf<T>(regs[in.b]), laneOf<T>(regs[in.c])));
+}
+
 }  // namespace
 
 template <class Real>
@@ -112,21 +120,27 @@ void KernelMachine<Real>::step(uint32_t lane) {
     const Instr& in = code[pc++];
     if constexpr (pace == Pace::counted) stop = --turns_ == 0;
     switch (in.code) {
-#define X(name, field, value)                                                   \
-  case Code::name: {                                                            \
-    [[maybe_unused]] const Word x = regs[in.a], y = regs[in.b], z = regs[in.c]; \
-    regs[in.dst].field = value;                                                 \
-    break;                                                                      \
-  }
-      TG_LANE_CODES(X)
-#undef X
+#define OTHER(...)
+#define LANES(id, ...)                                                     \
+  case Code::id##_f: computeLane<KernelOp::id, Real>(in, regs); break;     \
+  case Code::id##_i: computeLane<KernelOp::id, int32_t>(in, regs); break;  \
+  case Code::id##_u: computeLane<KernelOp::id, uint32_t>(in, regs); break; \
+  case Code::id##_b:                                                       \
+    computeLane<KernelOp::id, bool>(in, regs);                             \
+    break;
+#include "ir/kernel/semantics.def"
+#undef LANES
+#undef OTHER
     case Code::move: regs[in.dst] = regs[in.a]; break;
     case Code::select: regs[in.dst] = regs[in.a].u ? regs[in.b] : regs[in.c]; break;
-    case Code::fromBits: regs[in.dst] = lane_math::ofBits<Real>(regs[in.a].u); break;
-    case Code::scalar:
-      regs[in.dst].f = static_cast<Real>(
-          evalScalar(static_cast<Scalar>(in.c), double{regs[in.a].f}, double{regs[in.b].f}));
-      break;
+    case Code::toI: regs[in.dst].i = lane_math::converted<int32_t>(regs[in.a].f); break;
+    case Code::toU: regs[in.dst].u = lane_math::converted<uint32_t>(regs[in.a].f); break;
+    case Code::fromI: regs[in.dst].f = lane_math::converted<Real>(regs[in.a].i); break;
+    case Code::fromU: regs[in.dst].f = lane_math::converted<Real>(regs[in.a].u); break;
+    case Code::notZeroF: regs[in.dst].u = lane_math::converted<bool>(regs[in.a].f); break;
+    case Code::notZeroW: regs[in.dst].u = lane_math::converted<bool>(regs[in.a].u); break;
+    case Code::toBits: regs[in.dst].u = bitsOf(regs[in.a]); break;
+    case Code::fromBits: regs[in.dst] = ofBits<Real>(regs[in.a].u); break;
     case Code::load: memory_.load(accesses[in.a], regs, visit, &regs[in.dst]); break;
     case Code::store:
       memory_.store(accesses[in.a], regs, visit, &regs[in.b]);

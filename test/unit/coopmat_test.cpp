@@ -15,7 +15,7 @@
 
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
-#include "ir/kernel/kernel.h"
+#include "ir/kernel/semantics.h"
 #include "ir/target.h"
 #include "passes/pass.h"
 #include "runtime/interp/interp.h"

@@ -6,8 +6,8 @@
 
 #include "codegen/glsl.h"
 #include "codegen/shader.h"
-#include "ir/kernel/kernel.h"
 #include "ir/kernel/legalize.h"
+#include "ir/kernel/semantics.h"
 #include "test/unit/kernel_text.h"
 
 namespace tg::test {
@@ -113,6 +113,7 @@ const char* const kEverything =
   %a9 = tgk.abs %a8 : f32
   %a10 = tgk.sign %a9 : f32
   %a11 = tgk.floor %a10 : f32
+  %h12 = tgk.constant 0.5 : f32
   %h11 = tgk.round_f16 %a10 : f32
   %b11 = tgk.round_bf16 %a10 : f32
   %a12 = tgk.sqrt %a9 : f32

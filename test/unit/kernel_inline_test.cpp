@@ -84,9 +84,9 @@ TEST(Inline, LiteralsBecomeValuesAndBodiesComeAlong) {
 )")),
             kernel(R"(    %i = tgk.local_id 0 : u32
     tgk.for %k = 0 to(2) {
-      %literal = tgk.and 1, 1 : bool
-      %literal_2 = tgk.stop_gradient 3 : u32
-      %literal_3 = tgk.vec 2.0 : vec2<f32>
+      %literal = tgk.constant 1 : bool
+      %literal_2 = tgk.constant 3 : u32
+      %literal_3 = tgk.constant 2.0 : vec2<f32>
       %x_2 = tgk.extract %literal_3, 1 : f32
       %y_2 = tgk.for %k_2 = 0 to(%literal_2) iter_args(%s = %x_2) : f32 {
         %t = tgk.if %literal : f32 {

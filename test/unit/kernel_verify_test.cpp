@@ -176,16 +176,16 @@ std::vector<Refusal> refusals() {
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} 3 : u32", op)});
   for (const char* op : {"add", "sub", "mul", "div", "min", "max"})
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %f, %i : f32", op)});
-  for (const char* op : {"mod", "mulhi", "and", "or", "xor", "shl", "shr"})
+  for (const char* op : {"mod", "and", "or", "xor", "shl", "shr"})
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %u, %i : u32", op)});
-  all.push_back({"k_mulhi.c1", "%r = tgk.mulhi %i, %i : i32"});
+  all.push_back({"k_constant.c1", "%r = tgk.constant 1.5 : i32"});
   for (const char* op : {"and", "or", "xor"})
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %f, %f : f32", op)});
   for (const char* op : {"lt", "le", "gt", "ge", "eq", "ne"})
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %u, %i : bool", op)});
   all.push_back({"k_pow.c1", "%r = tgk.pow %v, %w : vec4<f32>"});
   all.push_back({"k_atan2.c1", "%r = tgk.atan2 %v, %w : vec4<f32>"});
-  for (const char* op : {"rotl", "rotr", "add_sat", "sub_sat", "mul_sat", "abs_diff"}) {
+  for (const char* op : {"mulhi", "rotl", "rotr", "add_sat", "sub_sat", "mul_sat", "abs_diff"}) {
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %u, %i : u32", op)});
     all.push_back({fmt::format("k_{}.c2", op), fmt::format("%r = tgk.{} %i, %i : i32", op)});
   }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of meanings of kernel ops, ir/kernel/semantics.def, as data and as functions.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "ir/kernel/kernel.h"
+#include "ir/kernel/lane_math.h"
+
+namespace tg {
+
+/// What a kernel op does beside computing its results.
+enum class KernelEffect : uint8_t {
+  pure,      ///< nothing: it may be repeated, merged, moved and dropped
+  reads,     ///< reads an element of a buffer
+  writes,    ///< stores to an element, or changes it
+  declares,  ///< makes a buffer
+  control,   ///< runs bodies, or ends one
+  meets,     ///< all invocations of a workgroup come together
+  talks,     ///< exchanges values with the subgroup's invocations that arrive together
+  matrix,    ///< all invocations of a subgroup come together over a matrix
+  calls,     ///< runs a body of the module that is not known here
+};
+
+/// Where the results of an op are the same.
+enum class KernelUniform : uint8_t {
+  workgroup,         ///< in the whole workgroup
+  subgroup,          ///< in each subgroup
+  onUnitAxis,        ///< in the workgroup if it has one invocation along the axis named
+  ofOperands,        ///< wherever all operands are
+  ofReadOnlyMemory,  ///< wherever all indices are, if the buffer is only read
+  never,
+};
+
+/// The element types of a lane-wise op's operands.
+enum class LaneTypes : uint8_t { none, number, real, integer, word, bits };
+
+struct KernelSemantics {
+  enum Flag : uint8_t { approximate = 1, pole = 2, expanded = 4 };
+  LaneTypes types = LaneTypes::none;  ///< none: not lane-wise
+  bool givesCondition = false;        ///< lane-wise with bool results
+  uint8_t flags = 0;
+  int flops = 0;  ///< in one lane, of floats
+  KernelEffect effect = KernelEffect::pure;
+  KernelUniform uniform = KernelUniform::ofOperands;
+
+  bool isLaneWise() const { return types != LaneTypes::none; }
+  bool has(Flag flag) const { return flags & flag; }
+};
+
+/// The row of a kernel op.
+const KernelSemantics& semantics(KernelOp op);
+/// The same; an op of the other dialect, such as the `return` of a func, counts as control.
+const KernelSemantics& semantics(Opcode code);
+/// Whether an op makes or takes matrices that a subgroup holds.
+inline bool isCoopmatOp(Opcode code) { return semantics(code).effect == KernelEffect::matrix; }
+/// Whether a lane-wise op takes operands of an element type.
+bool takes(LaneTypes types, DType dtype);
+
+namespace lane_math {
+
+/// Whether a lane-wise op is defined on a C++ type.
+template <class T>
+constexpr bool admits(LaneTypes types) {
+  switch (types) {
+  case LaneTypes::none: return false;
+  case LaneTypes::number: return Real<T> || Integer<T>;
+  case LaneTypes::real: return Real<T>;
+  case LaneTypes::integer: return Integer<T>;
+  case LaneTypes::word: return std::same_as<T, uint32_t>;
+  case LaneTypes::bits: return Integer<T> || std::same_as<T, bool>;
+  }
+  return false;
+}
+
+/// The value column: LaneValue<KernelOp::k_add>::of(x, y, z) for each type that the op admits.
+template <KernelOp op>
+struct LaneValue;
+#define OTHER(...)
+#define LANES(id, laneTypes, gives, flags, flops, value, range, glsl)                  \
+  template <>                                                                          \
+  struct LaneValue<KernelOp::id> {                                                     \
+    static constexpr LaneTypes types = LaneTypes::laneTypes;                           \
+    template <class T>                                                                 \
+    static auto of([[maybe_unused]] T x, [[maybe_unused]] T y, [[maybe_unused]] T z) { \
+      [[maybe_unused]] constexpr bool same = false, condition = true;                  \
+      return static_cast<std::conditional_t<gives, bool, T>>(value);                   \
+    }                                                                                  \
+  };
+#include "ir/kernel/semantics.def"
+#undef LANES
+#undef OTHER
+
+}  // namespace lane_math
+
+/// The word that an op of scalars computes from those of its operands: the bits of a float, of bool 0 or 1.
+/// `from` is the element type of the operands (of a select's branches), `to` that of the result. Nothing for
+/// ops of other kinds and for those that devices approximate.
+std::optional<uint32_t> kernelWord(Opcode code, DType from, DType to, std::span<const uint32_t> operands);
+
+}  // namespace tg
