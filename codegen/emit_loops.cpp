@@ -7,6 +7,7 @@
 #include "codegen/product.h"
 #include "codegen/schedule.h"
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg {
 
@@ -72,12 +73,12 @@ static KV neutral(Opcode combine, DType dtype) {
 Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {
   int rank = op.in(0)->type.rank();
   std::array<bool, kMaxRank> reduced{};
-  for (int64_t axis : op.ints("axes")) reduced[static_cast<size_t>(normalAxis(axis, rank))] = true;
+  for (int64_t axis : as::sum(op).axes()) reduced[static_cast<size_t>(normalAxis(axis, rank))] = true;
   Indices in(static_cast<size_t>(rank));
   for (size_t axis = 0, next = 0; axis < in.size(); ++axis) {
     if (!reduced[axis])
       in[axis] = at[next++];
-    else if (op.flag("keepdims"))
+    else if (as::sum(op).keepdims())
       ++next;
   }
   return in;
@@ -86,7 +87,7 @@ Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {
 KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   const Shape& shape = op.in(0)->type.shape;
   std::vector<int> axes;
-  for (int64_t axis : op.ints("axes")) axes.push_back(normalAxis(axis, shape.rank()));
+  for (int64_t axis : as::sum(op).axes()) axes.push_back(normalAxis(axis, shape.rank()));
   std::sort(axes.begin(), axes.end());
   std::erase_if(axes, [&](int axis) { return shape[axis] == 1; });
   int level = levelOf(at);
@@ -239,9 +240,9 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
 KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
   const Shape& shape = op.in(0)->type.shape;
-  int axis = normalAxis(op.intAttr("axis"), shape.rank());
+  int axis = normalAxis(as::argmax(op).axis(), shape.rank());
   Indices in = at;
-  if (op.flag("keepdims"))
+  if (as::argmax(op).keepdims())
     in[static_cast<size_t>(axis)] = {};
   else
     in.insert(in.begin() + axis, Index{});
@@ -266,8 +267,8 @@ KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
 /// Goes over the whole axis and adds what lies on the right side; fuse keeps long axes away.
 KV RegionEmitter::cumsum(const Op& op, const Indices& at) {
   const Type& type = op.in(0)->type;
-  auto axis = static_cast<size_t>(normalAxis(op.intAttr("axis"), type.rank()));
-  bool reverse = op.flag("reverse"), exclusive = op.flag("exclusive");
+  auto axis = static_cast<size_t>(normalAxis(as::cumsum(op).axis(), type.rank()));
+  bool reverse = as::cumsum(op).reverse(), exclusive = as::cumsum(op).exclusive();
   Opcode counts =
       reverse ? (exclusive ? Opcode::k_gt : Opcode::k_ge) : (exclusive ? Opcode::k_lt : Opcode::k_le);
   int level = levelOf(at);
@@ -288,7 +289,7 @@ KV RegionEmitter::cumsum(const Op& op, const Indices& at) {
 
 KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at[0])) return lanewise(op.result(), at);
-  const Type &ids = op.in(0)->type, &updates = op.in(1)->type;
+  const Type &ids = as::scatter_add(op).ids()->type, &updates = as::scatter_add(op).updates()->type;
   KV row = kernel_.cast(space_.materialize(at[0]), DType::i32);
   int level = levelOf(at);
   KV start = KernelBuilder::literal(updates.dtype, 0);
@@ -299,7 +300,8 @@ KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
     in.insert(in.end(), at.begin() + 1, at.end());
     KV same = kernel_.op(Opcode::k_eq, {id, row}, DType::i1);
     if (!valid.isLiteral()) same = kernel_.op(Opcode::k_and, {same, valid}, DType::i1);
-    return kernel_.guarded(same, sum, [&] { return kernel_.add(sum, emit(op.in(1), in)); });
+    return kernel_.guarded(same, sum,
+                           [&] { return kernel_.add(sum, emit(as::scatter_add(op).updates(), in)); });
   };
   if (op.numOperands() < 3 && isShared(at)) {
     int64_t rounds = (ids.elements() + rows_.width - 1) / rows_.width;
@@ -315,11 +317,11 @@ KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
     return sumOver(level, ids.elements(), 1, start,
                    [&](const Index& n, const KV& sum) { return step(n, sum); });
   // Blocks without an id of this row's bucket are skipped; the others are searched in order.
-  const Shape& near = op.in(2)->type.shape;
-  int64_t block = ids.elements() / near[1], rows = op.intAttr("rows");
+  const Shape& near = as::scatter_add(op).near()->type.shape;
+  int64_t block = ids.elements() / near[1], rows = as::scatter_add(op).rows();
   Index bucket = space_.div(at[0], (rows + near[0] - 1) / near[0]);
   return sumOver(level, near[1], 1, start, [&](const Index& k, const KV& total) {
-    KV flag = emit(op.in(2), {bucket, k});
+    KV flag = emit(as::scatter_add(op).near(), {bucket, k});
     KV holds = kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
     return kernel_.guarded(holds, total, [&] {
       return kernel_.add(total, sumOver(kernel_.depth(), block, 1, start, [&](const Index& n, const KV& sum) {
@@ -330,8 +332,8 @@ KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
 }
 
 KV RegionEmitter::takeAlongAxisGrad(const Op& op, const Indices& at) {
-  const Type& updates = op.in(1)->type;
-  size_t axis = static_cast<size_t>(normalAxis(op.intAttr("axis"), updates.rank()));
+  const Type& updates = as::take_along_axis_grad(op).dy()->type;
+  size_t axis = static_cast<size_t>(normalAxis(as::take_along_axis_grad(op).axis(), updates.rank()));
   if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);
   KV place = kernel_.cast(space_.materialize(at[axis]), DType::i32);
   int level = levelOf(at);
@@ -341,13 +343,13 @@ KV RegionEmitter::takeAlongAxisGrad(const Op& op, const Indices& at) {
   return sumOver(level, updates.shape[static_cast<int>(axis)], 1, start, [&](const Index& n, const KV& sum) {
     in[axis] = n;
     KV same = kernel_.op(Opcode::k_eq, {emit(op.in(0), in), place}, DType::i1);
-    return kernel_.select(same, kernel_.add(sum, emit(op.in(1), in)), sum);
+    return kernel_.select(same, kernel_.add(sum, emit(as::take_along_axis_grad(op).dy(), in)), sum);
   });
 }
 
 KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
   const Shape& a = op.in(0)->type.shape;
-  bool ta = op.flag("transpose_a"), tb = op.flag("transpose_b");
+  bool ta = as::matmul(op).transpose_a(), tb = as::matmul(op).transpose_b();
   int64_t inner = a[a.rank() - (ta ? 2 : 1)];
   auto operand = [&](int which, const Index& row, const Index& column) {
     const Shape& shape = op.in(which)->type.shape;

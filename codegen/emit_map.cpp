@@ -8,6 +8,7 @@
 #include "codegen/emit_region.h"
 #include "ir/infer.h"
 #include "ir/kernel/expr.h"
+#include "ir/op_view.h"
 
 namespace tg {
 
@@ -47,7 +48,7 @@ KV RegionEmitter::constant(const Op& op, const Indices& at) {
 }
 
 KV RegionEmitter::iota(const Op& op, const Indices& at) {
-  int axis = normalAxis(op.intAttr("axis"), op.result()->type.rank());
+  int axis = normalAxis(as::iota(op).axis(), op.result()->type.rank());
   return kernel_.cast(space_.materialize(at[static_cast<size_t>(axis)]), op.result()->type.dtype);
 }
 
@@ -63,7 +64,7 @@ KV RegionEmitter::reshape(const Op& op, const Indices& at) {
 }
 
 KV RegionEmitter::slice(const Op& op, const Indices& at) {
-  std::vector<int64_t> starts = op.ints("starts"), strides = op.ints("strides");
+  std::vector<int64_t> starts = as::slice(op).starts(), strides = as::slice(op).strides();
   Indices in;
   for (size_t i = 0; i < at.size(); ++i)
     in.push_back(
@@ -145,7 +146,7 @@ void RegionEmitter::whereInside(const Index& a, int64_t countA, const Index& b, 
 KV RegionEmitter::flip(const Op& op, const Indices& at) {
   const Shape& shape = op.result()->type.shape;
   Indices in = at;
-  for (int64_t given : op.ints("axes")) {
+  for (int64_t given : as::flip(op).axes()) {
     int axis = normalAxis(given, shape.rank());
     Index& index = in[static_cast<size_t>(axis)];
     index = space_.add(IndexSpace::constant(shape[axis] - 1), space_.scale(index, -1));
@@ -154,7 +155,7 @@ KV RegionEmitter::flip(const Op& op, const Indices& at) {
 }
 
 KV RegionEmitter::pad(const Op& op, const Indices& at) {
-  std::vector<int64_t> low = op.ints("low"), interior = op.ints("interior");
+  std::vector<int64_t> low = as::pad(op).low(), interior = as::pad(op).interior();
   const Shape& inner = op.in(0)->type.shape;
   KV cond = KernelBuilder::literal(DType::i1, 1);
   auto require = [&](const KV& also) {
@@ -177,12 +178,12 @@ KV RegionEmitter::pad(const Op& op, const Indices& at) {
       require(kernel_.op(Opcode::k_eq, {space_.materialize(off), KernelBuilder::u32(0)}, DType::i1));
     in.push_back(space_.div(part.inside, step));
   }
-  KV fill = KernelBuilder::literal(op.result()->type.dtype, op.realAttr("value"));
+  KV fill = KernelBuilder::literal(op.result()->type.dtype, as::pad(op).value());
   return cond.is(0) ? fill : kernel_.select(cond, emit(op.in(0), in), fill);
 }
 
 KV RegionEmitter::concat(const Op& op, const Indices& at) {
-  size_t axis = static_cast<size_t>(normalAxis(op.intAttr("axis"), op.result()->type.rank()));
+  size_t axis = static_cast<size_t>(normalAxis(as::concat(op).axis(), op.result()->type.rank()));
   // All hits before the first load: where one part makes the lanes go apart, no other is read by vectors.
   std::vector<Hit> hits;
   int64_t low = 0;
@@ -218,10 +219,10 @@ RegionEmitter::Hit RegionEmitter::idHit(const KV& id, int64_t extent) {
 }
 
 KV RegionEmitter::gather(const Op& op, const Indices& at) {
-  const Type &table = op.in(0)->type, &ids = op.in(1)->type;
+  const Type &table = as::gather(op).table()->type, &ids = as::gather(op).ids()->type;
   Indices idAt(at.begin(), at.begin() + ids.rank());
   if (IndexSpace::usesLane(idAt)) return lanewise(op.result(), at);
-  Hit row = idHit(emit(op.in(1), idAt), table.shape[0]);
+  Hit row = idHit(emit(as::gather(op).ids(), idAt), table.shape[0]);
   Indices in{row.inside};
   in.insert(in.end(), at.begin() + ids.rank(), at.end());
   return kernel_.select(row.cond, emit(op.in(0), in), KernelBuilder::literal(table.dtype, 0));
@@ -230,8 +231,8 @@ KV RegionEmitter::gather(const Op& op, const Indices& at) {
 KV RegionEmitter::takeAlongAxis(const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
   const Type& x = op.in(0)->type;
-  int axis = normalAxis(op.intAttr("axis"), x.rank());
-  Hit place = idHit(emit(op.in(1), at), x.shape[axis]);
+  int axis = normalAxis(as::take_along_axis(op).axis(), x.rank());
+  Hit place = idHit(emit(as::take_along_axis(op).ids(), at), x.shape[axis]);
   Indices in = at;
   in[static_cast<size_t>(axis)] = place.inside;
   return kernel_.select(place.cond, emit(op.in(0), in), KernelBuilder::literal(x.dtype, 0));
@@ -249,7 +250,7 @@ KV RegionEmitter::cast(const Op& op, const Indices& at) {
 }
 
 KV RegionEmitter::oneMinusPow(const Op& op, const Indices& at) {
-  return lowerOneMinusPow(kernel_, emit(op.in(0), at), op.realAttr("base"));
+  return lowerOneMinusPow(kernel_, emit(op.in(0), at), as::one_minus_pow(op).base());
 }
 
 KV RegionEmitter::broadcastTo(const Op& op, const Indices& at) {
@@ -257,7 +258,7 @@ KV RegionEmitter::broadcastTo(const Op& op, const Indices& at) {
 }
 
 KV RegionEmitter::transpose(const Op& op, const Indices& at) {
-  std::vector<int64_t> perm = op.ints("perm");
+  std::vector<int64_t> perm = as::transpose(op).perm();
   Indices in(at.size());
   for (size_t i = 0; i < perm.size(); ++i) in[static_cast<size_t>(perm[i])] = at[i];
   return emit(op.in(0), in);

@@ -5,6 +5,7 @@
 
 #include "codegen/emit_region.h"
 #include "ir/kernel/expr.h"
+#include "ir/op_view.h"
 #include "ir/scalar_expr.h"
 
 namespace tg {
@@ -111,8 +112,8 @@ Words RegionEmitter::randomQuad(const Op& op, const Index& quad) {
   KV key1 = kernel_.cast(emit(op.in(0), {IndexSpace::constant(1)}), DType::u32);
   // Offsets are u32 in kernels, so the counter's second word is 0.
   return philoxOf(kernel_,
-                  {space_.materialize(quad), KernelBuilder::u32(0), KernelBuilder::u32(op.intAttr("salt")),
-                   KernelBuilder::u32(0)},
+                  {space_.materialize(quad), KernelBuilder::u32(0),
+                   KernelBuilder::u32(as::random_uniform(op).salt()), KernelBuilder::u32(0)},
                   key0, key1);
 }
 
@@ -125,8 +126,8 @@ KV RegionEmitter::randomUniform(const Op& op, const Indices& at) {
   KV word = lanes ? kernel_.vec({words.begin(), words.end()})
                   : chosen(kernel_, space_.materialize(space_.mod(base, kLanes)), words);
   KV bits = kernel_.op(Opcode::k_shr, {word, KernelBuilder::u32(8)}, DType::u32);
-  const double low = op.realAttr("low");
-  KExpr u = KExpr{&kernel_, kernel_.cast(bits, DType::f32)} * 0x1p-24 * (op.realAttr("high") - low);
+  const double low = as::random_uniform(op).low();
+  KExpr u = KExpr{&kernel_, kernel_.cast(bits, DType::f32)} * 0x1p-24 * (as::random_uniform(op).high() - low);
   return low == 0 ? u.v : (u + low).v;
 }
 
@@ -149,8 +150,8 @@ KV RegionEmitter::randomNormal(const Op& op, const Indices& at) {
     KV number = space_.materialize(space_.mod(base, kLanes));
     z = radiusOf(kernel_, chosen(kernel_, number, radii)) * cosTurn(kernel_, chosen(kernel_, number, turns));
   }
-  const double mean = op.realAttr("mean");
-  z = z * op.realAttr("std");
+  const double mean = as::random_normal(op).mean();
+  z = z * as::random_normal(op).std();
   return mean == 0 ? z.v : (z + mean).v;
 }
 

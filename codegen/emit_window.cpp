@@ -2,6 +2,7 @@
 // Pulling of windows: unfold as an index map, fold as a sum over the windows an element lies in.
 #include "codegen/emit_region.h"
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg {
 
@@ -19,18 +20,19 @@ Index RegionEmitter::windowOffset(const Index& k, int64_t size, int64_t dilation
 }
 
 KV RegionEmitter::unfold(const Op& op, const Indices& at) {
-  int64_t size = op.intAttr("size"), dilation = op.intAttr("dilation");
+  int64_t size = as::unfold(op).size(), dilation = as::unfold(op).dilation();
   if (dilation < 0 && IndexSpace::usesLane(at.back())) return lanewise(op.result(), at);
   Indices in(at.begin(), at.end() - 1);
-  Index& position = in[static_cast<size_t>(normalAxis(op.intAttr("axis"), op.in(0)->type.rank()))];
-  position = space_.add(space_.scale(position, op.intAttr("step")), windowOffset(at.back(), size, dilation));
+  Index& position = in[static_cast<size_t>(normalAxis(as::unfold(op).axis(), op.in(0)->type.rank()))];
+  position =
+      space_.add(space_.scale(position, as::unfold(op).step()), windowOffset(at.back(), size, dilation));
   return emit(op.in(0), in);
 }
 
 RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, const Index& trip, Index* k) {
   const Shape& windows = op.in(0)->type.shape;
-  int64_t step = op.intAttr("step"), dilation = op.intAttr("dilation"), size = windows.back();
-  int64_t count = windows[normalAxis(op.intAttr("axis"), op.result()->type.rank())];
+  int64_t step = as::fold(op).step(), dilation = as::fold(op).dilation(), size = windows.back();
+  int64_t count = windows[normalAxis(as::fold(op).axis(), op.result()->type.rank())];
   auto below = [&](const KV& value, int64_t limit) {
     return kernel_.op(Opcode::k_lt, {value, KernelBuilder::u32(limit)}, DType::i1);
   };
@@ -71,9 +73,9 @@ RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, 
 }
 
 KV RegionEmitter::fold(const Op& op, const Indices& at) {
-  size_t axis = static_cast<size_t>(normalAxis(op.intAttr("axis"), op.result()->type.rank()));
+  size_t axis = static_cast<size_t>(normalAxis(as::fold(op).axis(), op.result()->type.rank()));
   if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);
-  int64_t size = op.in(0)->type.shape.back(), step = op.intAttr("step"), dilation = op.intAttr("dilation");
+  int64_t size = op.in(0)->type.shape.back(), step = as::fold(op).step(), dilation = as::fold(op).dilation();
   int64_t trips = dilation == 1 || dilation == -1 ? (size + step - 1) / step : size;
   int level = levelOf(at);
   KV start = KernelBuilder::literal(op.result()->type.dtype, 0);

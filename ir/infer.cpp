@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 #include <fmt/format.h>
 
@@ -87,24 +88,24 @@ Result<Types> elementwise(const Context& c) {
 }
 
 Result<Types> reduction(const Context& c) {
-  std::vector<int64_t> axes = c.op.ints("axes");
+  std::vector<int64_t> axes = as::sum(c.op).axes();
   TG_CHECK(checkAxes(c, axes, c.in(0).rank(), 1));
-  return Types{Type::tensor(c.in(0).dtype, reducedShape(c.shape(0), axes, c.op.flag("keepdims")))};
+  return Types{Type::tensor(c.in(0).dtype, reducedShape(c.shape(0), axes, as::sum(c.op).keepdims()))};
 }
 
 Result<Types> argReduction(const Context& c) {
-  std::vector<int64_t> axes{c.op.intAttr("axis")};
+  std::vector<int64_t> axes{as::argmax(c.op).axis()};
   TG_CHECK(checkAxes(c, axes, c.in(0).rank(), 1));
-  return Types{Type::tensor(DType::i32, reducedShape(c.shape(0), axes, c.op.flag("keepdims")))};
+  return Types{Type::tensor(DType::i32, reducedShape(c.shape(0), axes, as::argmax(c.op).keepdims()))};
 }
 
 Result<Types> cumsum(const Context& c) {
-  TG_CHECK(checkAxes(c, {c.op.intAttr("axis")}, c.in(0).rank(), 1));
+  TG_CHECK(checkAxes(c, {as::cumsum(c.op).axis()}, c.in(0).rank(), 1));
   return Types{c.in(0)};
 }
 
 Result<Types> clamp(const Context& c) {
-  double lo = c.op.realAttr("lo"), hi = c.op.realAttr("hi");
+  double lo = as::clamp(c.op).lo(), hi = as::clamp(c.op).hi();
   if (!(lo <= hi)) return c.error(1, fmt::format("lo = {} is not below hi = {}", lo, hi));
   for (double bound : {lo, hi})
     if (c.in(0).dtype == DType::i32 &&
@@ -114,7 +115,7 @@ Result<Types> clamp(const Context& c) {
 }
 
 Result<Types> reshape(const Context& c) {
-  std::vector<int64_t> extents = c.op.ints("shape");
+  std::vector<int64_t> extents = as::reshape(c.op).shape();
   if (extents.size() > kMaxRank)
     return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
   int wild = -1;
@@ -136,7 +137,7 @@ Result<Types> reshape(const Context& c) {
 }
 
 Result<Types> transpose(const Context& c) {
-  std::vector<int64_t> perm = c.op.ints("perm");
+  std::vector<int64_t> perm = as::transpose(c.op).perm();
   int rank = c.in(0).rank();
   std::array<bool, kMaxRank> seen{};
   Shape shape;
@@ -152,8 +153,8 @@ Result<Types> transpose(const Context& c) {
 }
 
 Result<Types> slice(const Context& c) {
-  std::vector<int64_t> starts = c.op.ints("starts"), limits = c.op.ints("limits"),
-                       strides = c.op.ints("strides");
+  std::vector<int64_t> starts = as::slice(c.op).starts(), limits = as::slice(c.op).limits(),
+                       strides = as::slice(c.op).strides();
   size_t rank = static_cast<size_t>(c.in(0).rank());
   if (strides.empty()) strides.assign(rank, 1);
   if (starts.size() != rank || limits.size() != rank || strides.size() != rank)
@@ -173,7 +174,8 @@ Result<Types> slice(const Context& c) {
 }
 
 Result<Types> pad(const Context& c) {
-  std::vector<int64_t> low = c.op.ints("low"), high = c.op.ints("high"), interior = c.op.ints("interior");
+  std::vector<int64_t> low = as::pad(c.op).low(), high = as::pad(c.op).high(),
+                       interior = as::pad(c.op).interior();
   size_t rank = static_cast<size_t>(c.in(0).rank());
   if (interior.empty()) interior.assign(rank, 0);
   if (low.size() != rank || high.size() != rank)
@@ -196,9 +198,10 @@ Result<Types> pad(const Context& c) {
 Result<Types> concat(const Context& c) {
   if (c.op.operands.empty()) return c.error(1, "nothing to join");
   Shape shape = c.shape(0);
-  int axis = normalAxis(c.op.intAttr("axis"), shape.rank());
+  int axis = normalAxis(as::concat(c.op).axis(), shape.rank());
   if (axis < 0)
-    return c.error(3, fmt::format("axis {} is out of range for rank {}", c.op.intAttr("axis"), shape.rank()));
+    return c.error(3,
+                   fmt::format("axis {} is out of range for rank {}", as::concat(c.op).axis(), shape.rank()));
   for (int i = 1; i < c.op.numOperands(); ++i) {
     const Type& other = c.in(i);
     if (other.dtype != c.in(0).dtype || other.rank() != shape.rank())
@@ -214,7 +217,7 @@ Result<Types> concat(const Context& c) {
 
 Result<Types> broadcastTo(const Context& c) {
   Shape target;
-  std::vector<int64_t> extents = c.op.ints("shape");
+  std::vector<int64_t> extents = as::broadcast_to(c.op).shape();
   if (extents.size() > kMaxRank)
     return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
   for (int64_t extent : extents) target.push(extent);
@@ -225,13 +228,13 @@ Result<Types> broadcastTo(const Context& c) {
 }
 
 Result<Types> matmul(const Context& c) {
-  const Type &a = c.in(0), &b = c.in(1);
+  const Type &a = c.in(at::matmul::lhs), &b = c.in(at::matmul::rhs);
   if (a.dtype != b.dtype)
     return c.error(1, fmt::format("element types differ: {} and {}", name(a.dtype), name(b.dtype)), 1);
   if (a.rank() < 2 || b.rank() < 2)
     return c.error(3, fmt::format("operands need rank 2 or more: {} and {}", a.str(), b.str()),
                    a.rank() < 2 ? 0 : 1);
-  bool ta = c.op.flag("transpose_a"), tb = c.op.flag("transpose_b");
+  bool ta = as::matmul(c.op).transpose_a(), tb = as::matmul(c.op).transpose_b();
   int64_t m = a.shape[a.rank() - (ta ? 1 : 2)], ka = a.shape[a.rank() - (ta ? 2 : 1)];
   int64_t kb = b.shape[b.rank() - (tb ? 1 : 2)], n = b.shape[b.rank() - (tb ? 2 : 1)];
   if (ka != kb) return c.error(2, fmt::format("inner dimensions differ: {} and {}", ka, kb), 1);
@@ -240,9 +243,9 @@ Result<Types> matmul(const Context& c) {
   batchB.resize(b.rank() - 2);
   auto batch = broadcast(batchA, batchB);
   if (!batch) return c.error(4, fmt::format("leading axes do not broadcast: {} and {}", a.str(), b.str()), 1);
-  if (c.op.word("precision") != "f32" && a.dtype != DType::f32)
-    return c.error(5, fmt::format("precision = {} of {}, which is not f32", c.op.word("precision"), a.str()),
-                   0);
+  if (as::matmul(c.op).precision() != "f32" && a.dtype != DType::f32)
+    return c.error(
+        5, fmt::format("precision = {} of {}, which is not f32", as::matmul(c.op).precision(), a.str()), 0);
   Shape shape = *batch;
   shape.push(m);
   shape.push(n);
@@ -253,7 +256,7 @@ Result<Types> gather(const Context& c) {
   if (c.in(0).rank() < 1) return c.error(1, "the table has rank 0", 0);
   if (c.op.code == Opcode::embedding && c.in(0).rank() != 2)
     return c.error(1, fmt::format("the table is {}, not of rank 2", c.in(0).str()), 0);
-  Shape shape = c.shape(1);
+  Shape shape = c.shape(at::gather::ids);
   if (shape.rank() + c.in(0).rank() - 1 > kMaxRank) return c.error(1, "the result's rank is too high", 0);
   for (int axis = 1; axis < c.in(0).rank(); ++axis) shape.push(c.shape(0)[axis]);
   return Types{Type::tensor(c.in(0).dtype, shape)};
@@ -261,33 +264,39 @@ Result<Types> gather(const Context& c) {
 
 Result<Types> scatterAdd(const Context& c) {
   int lead = c.in(0).rank();
-  bool prefix = c.in(1).rank() >= lead;
-  for (int axis = 0; prefix && axis < lead; ++axis) prefix = c.shape(0)[axis] == c.shape(1)[axis];
+  bool prefix = c.in(at::scatter_add::updates).rank() >= lead;
+  for (int axis = 0; prefix && axis < lead; ++axis)
+    prefix = c.shape(at::scatter_add::ids)[axis] == c.shape(at::scatter_add::updates)[axis];
   if (!prefix)
-    return c.error(
-        1, fmt::format("updates {} do not start with the ids' axes {}", c.in(1).str(), c.in(0).str()), 1);
-  if (c.in(1).rank() - lead == kMaxRank) return c.error(1, "the result's rank is too high", 1);
-  if (c.op.intAttr("rows") < 1)
-    return c.error(2, fmt::format("rows = {} is not positive", c.op.intAttr("rows")));
+    return c.error(1,
+                   fmt::format("updates {} do not start with the ids' axes {}",
+                               c.in(at::scatter_add::updates).str(), c.in(at::scatter_add::ids).str()),
+                   1);
+  if (c.in(at::scatter_add::updates).rank() - lead == kMaxRank)
+    return c.error(1, "the result's rank is too high", 1);
+  if (as::scatter_add(c.op).rows() < 1)
+    return c.error(2, fmt::format("rows = {} is not positive", as::scatter_add(c.op).rows()));
   if (c.op.numOperands() > 2) {
-    const Type& near = c.in(2);
-    if (near.rank() != 2 || near.shape[0] > c.op.intAttr("rows") || c.in(0).elements() % near.shape[1] != 0)
-      return c.error(
-          3,
-          fmt::format("near is {} for {} rows and ids {}", near.str(), c.op.intAttr("rows"), c.in(0).str()),
-          2);
+    const Type& near = c.in(at::scatter_add::near);
+    if (near.rank() != 2 || near.shape[0] > as::scatter_add(c.op).rows() ||
+        c.in(0).elements() % near.shape[1] != 0)
+      return c.error(3,
+                     fmt::format("near is {} for {} rows and ids {}", near.str(),
+                                 as::scatter_add(c.op).rows(), c.in(0).str()),
+                     2);
   }
-  Shape shape{c.op.intAttr("rows")};
-  for (int axis = lead; axis < c.in(1).rank(); ++axis) shape.push(c.shape(1)[axis]);
-  return Types{Type::tensor(c.in(1).dtype, shape)};
+  Shape shape{as::scatter_add(c.op).rows()};
+  for (int axis = lead; axis < c.in(at::scatter_add::updates).rank(); ++axis)
+    shape.push(c.shape(at::scatter_add::updates)[axis]);
+  return Types{Type::tensor(c.in(at::scatter_add::updates).dtype, shape)};
 }
 
 Result<Types> oneHot(const Context& c) {
-  if (c.op.intAttr("depth") < 1)
-    return c.error(1, fmt::format("depth = {} is not positive", c.op.intAttr("depth")));
+  if (as::one_hot(c.op).depth() < 1)
+    return c.error(1, fmt::format("depth = {} is not positive", as::one_hot(c.op).depth()));
   Shape shape = c.shape(0);
   if (shape.rank() == kMaxRank) return c.error(1, "the result's rank is too high", 0);
-  shape.push(c.op.intAttr("depth"));
+  shape.push(as::one_hot(c.op).depth());
   return Types{Type::tensor(DType::f32, shape)};
 }
 
@@ -295,13 +304,16 @@ Result<Types> oneHot(const Context& c) {
 Result<Types> alongAxis(const Context& c) {
   int rank = c.in(0).rank();
   bool gradient = c.op.numOperands() == 2;
-  if (gradient && !(c.in(0) == c.in(1)))
-    return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
-  int axis = normalAxis(c.op.intAttr("axis"), rank);
+  if (gradient && !(c.in(at::softmax_grad::y) == c.in(at::softmax_grad::dy)))
+    return c.error(1,
+                   fmt::format("types differ: {} and {}", c.in(at::softmax_grad::y).str(),
+                               c.in(at::softmax_grad::dy).str()),
+                   1);
+  int axis = normalAxis(as::softmax(c.op).axis(), rank);
   if (axis < 0)
     return c.error(gradient ? 2 : 1,
-                   fmt::format("axis {} is out of range for rank {}", c.op.intAttr("axis"), rank), 0);
-  if (c.op.info().attr("causal") && c.op.flag("causal") && !gradient && (rank < 2 || axis != rank - 1))
+                   fmt::format("axis {} is out of range for rank {}", as::softmax(c.op).axis(), rank), 0);
+  if (c.op.info().attr("causal") && as::softmax(c.op).causal() && !gradient && (rank < 2 || axis != rank - 1))
     return c.error(2, "causal needs the last axis of a tensor of rank 2 or more", 0);
   return Types{c.in(0)};
 }
@@ -317,7 +329,9 @@ Result<Types> layerNorm(const Context& c) {
                                  c.in(i).str(), x.str()),
                      i);
   if (!gradient) return Types{x};
-  if (!(c.in(2) == x)) return c.error(2, fmt::format("types differ: {} and {}", x.str(), c.in(2).str()), 2);
+  if (!(c.in(at::layer_norm_grad::dy) == x))
+    return c.error(2, fmt::format("types differ: {} and {}", x.str(), c.in(at::layer_norm_grad::dy).str()),
+                   2);
   Shape rows = x.shape;
   rows[x.rank() - 1] = 1;
   return Types{x, Type::tensor(x.dtype, rows), Type::tensor(x.dtype, rows)};
@@ -341,9 +355,9 @@ Result<Types> storageWrite(const Context& c, bool update) {
   if (c.module && !item)
     return c.error(1,
                    fmt::format("@{} is not declared as a {}", symbol, update ? "param or state" : "param"));
-  if (item && !(item->type == c.in(1)))
-    return std::move(
-               c.error(2, fmt::format("@{} is {}, the value is {}", symbol, item->type.str(), c.in(1).str())))
+  if (item && !(item->type == c.in(at::update::value)))
+    return std::move(c.error(2, fmt::format("@{} is {}, the value is {}", symbol, item->type.str(),
+                                            c.in(at::update::value).str())))
         .note(item->loc, "declared here");
   return Types{};
 }
@@ -426,8 +440,8 @@ Result<Types> fused(const Context& c) {
 
 Result<Types> iota(const Context& c) {
   TG_TRY(Type type, c.declared());
-  if (normalAxis(c.op.intAttr("axis"), type.rank()) < 0)
-    return c.error(1, fmt::format("axis {} is out of range for {}", c.op.intAttr("axis"), type.str()));
+  if (normalAxis(as::iota(c.op).axis(), type.rank()) < 0)
+    return c.error(1, fmt::format("axis {} is out of range for {}", as::iota(c.op).axis(), type.str()));
   return Types{type};
 }
 
@@ -450,7 +464,7 @@ Result<Types> inferTensorOp(const Context& c) {
 #undef SCALAR
     return elementwise(c);
   case Opcode::one_minus_pow:
-    if (double base = c.op.realAttr("base"); !(base > 0 && base < 1))
+    if (double base = as::one_minus_pow(c.op).base(); !(base > 0 && base < 1))
       return c.error(1, fmt::format("base {} is not between 0 and 1", base));
     return Types{Type::tensor(DType::f32, c.shape(0))};
   case Opcode::cast: {
@@ -501,8 +515,11 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::rope: return rope(c);
   case Opcode::gelu: return Types{c.in(0)};
   case Opcode::gelu_grad:
-    if (!(c.in(0) == c.in(1)))
-      return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
+    if (!(c.in(at::gelu_grad::x) == c.in(at::gelu_grad::dy)))
+      return c.error(
+          1,
+          fmt::format("types differ: {} and {}", c.in(at::gelu_grad::x).str(), c.in(at::gelu_grad::dy).str()),
+          1);
     return Types{c.in(0)};
   case Opcode::adam_update:
   case Opcode::sgd_update: return inference::optimizer(c);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ir/infer_context.h"
+#include "ir/op_view.h"
 
 namespace tg::inference {
 
@@ -20,15 +21,16 @@ Result<void> checkOperands(const Context& c) {
     if (!equal)
       return c.error(2,
                      fmt::format("q {}, k {} and v {} are not of rank 2 or more with equal leading axes",
-                                 c.in(0).str(), c.in(1).str(), c.in(2).str()),
+                                 c.in(at::attention::q).str(), c.in(at::attention::k).str(),
+                                 c.in(at::attention::v).str()),
                      i);
   }
-  const Shape &q = c.shape(0), &k = c.shape(1), &v = c.shape(2);
+  const Shape &q = c.shape(at::attention::q), &k = c.shape(at::attention::k), &v = c.shape(at::attention::v);
   if (q.back() != k.back())
     return c.error(3, fmt::format("the last extents of q and k differ: {} and {}", q.back(), k.back()), 1);
   if (k[rank - 2] != v[rank - 2])
     return c.error(4, fmt::format("k has {} rows, v has {}", k[rank - 2], v[rank - 2]), 2);
-  if (double scale = c.op.realAttr("scale"); !std::isfinite(scale))
+  if (double scale = as::attention(c.op).scale(); !std::isfinite(scale))
     return c.error(5, fmt::format("the scale {} is not finite", scale));
   return {};
 }
@@ -45,7 +47,7 @@ Result<void> expectType(const Context& c, int constraint, int index, const Type&
 
 Result<Types> attention(const Context& c) {
   TG_CHECK(checkOperands(c));
-  const Type &q = c.in(0), &k = c.in(1), &v = c.in(2);
+  const Type &q = c.in(at::attention::q), &k = c.in(at::attention::k), &v = c.in(at::attention::v);
   Shape rows = q.shape;
   rows.resize(q.rank() - 1);
   Shape mixed = rows;

@@ -6,6 +6,7 @@
 #include "ir/kernel/axis_names.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/specialize.h"
+#include "ir/op_view.h"
 
 namespace tg::inference {
 
@@ -81,7 +82,7 @@ Result<void> checkNames(const Context& c, const Item& kernel) {
 
 /// `batch = [0, -1]` names open axes.
 Result<void> checkBatch(const Context& c, const Item& kernel, const std::vector<CustomParam>& params) {
-  std::vector<int64_t> axes = c.op.ints("batch");
+  std::vector<int64_t> axes = as::custom(c.op).batch();
   if (axes.empty()) return {};
   if (axes.size() != c.op.results.size())
     return c.error(5, fmt::format("batch gives {} axes for {} results", axes.size(), c.op.results.size()));

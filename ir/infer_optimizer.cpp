@@ -6,6 +6,7 @@
 
 #include "ir/infer.h"
 #include "ir/infer_context.h"
+#include "ir/op_view.h"
 
 namespace tg::inference {
 
@@ -26,17 +27,20 @@ bool broadcastsToP(const Context& c, int operand) {
 Result<Types> adam(const Context& c) {
   const Type& p = c.in(0);
   for (int operand = 1; operand < 4; ++operand) TG_CHECK(sameAsP(c, operand));
-  if (c.in(4).rank() != 0) return c.error(2, fmt::format("lr_t is {}, not rank 0", c.in(4).str()), 4);
+  if (c.in(at::adam_update::lr_t).rank() != 0)
+    return c.error(2, fmt::format("lr_t is {}, not rank 0", c.in(at::adam_update::lr_t).str()), 4);
   if (c.op.numOperands() > 5 && !broadcastsToP(c, 5))
-    return c.error(3, fmt::format("shrink {} does not broadcast to {}", c.in(5).str(), p.str()), 5);
-  if (c.op.numOperands() > 6 && c.in(6).rank() != 0)
-    return c.error(4, fmt::format("eps_scale is {}, not rank 0", c.in(6).str()), 6);
+    return c.error(
+        3, fmt::format("shrink {} does not broadcast to {}", c.in(at::adam_update::shrink).str(), p.str()),
+        5);
+  if (c.op.numOperands() > 6 && c.in(at::adam_update::eps_scale).rank() != 0)
+    return c.error(4, fmt::format("eps_scale is {}, not rank 0", c.in(at::adam_update::eps_scale).str()), 6);
   return Types{p, p, p};
 }
 
 Result<Types> sgd(const Context& c) {
   const Type& p = c.in(0);
-  const Type &lr = c.in(2), &decay = c.in(3);
+  const Type &lr = c.in(at::sgd_update::lr), &decay = c.in(at::sgd_update::decay);
   const bool hasVelocity = c.op.numOperands() > 4;
   TG_CHECK(sameAsP(c, 1));
   if (hasVelocity) TG_CHECK(sameAsP(c, 4));
@@ -44,13 +48,13 @@ Result<Types> sgd(const Context& c) {
     return c.error(2, fmt::format("lr is {}, not {}", lr.str(), Type::tensor(p.dtype, {}).str()), 2);
   if (decay.dtype != p.dtype || !broadcastsToP(c, 3))
     return c.error(3, fmt::format("decay {} does not broadcast to {}", decay.str(), p.str()), 3);
-  const double momentum = c.op.realAttr("momentum");
+  const double momentum = as::sgd_update(c.op).momentum();
   if (!std::isfinite(momentum) || momentum < 0)
     return c.error(4, fmt::format("momentum {} is not a number from 0 on", momentum));
   if (momentum > 0 && !hasVelocity)
     return c.error(4, fmt::format("momentum {} needs the velocity v", momentum));
   if (momentum == 0 && hasVelocity) return c.error(4, "a velocity v without a momentum", 4);
-  if (c.op.flag("nesterov") && momentum == 0) return c.error(5, "nesterov needs a momentum");
+  if (as::sgd_update(c.op).nesterov() && momentum == 0) return c.error(5, "nesterov needs a momentum");
   if (!hasVelocity) return Types{p};
   return Types{p, p};
 }

@@ -4,6 +4,7 @@
 
 #include "ir/infer.h"
 #include "ir/infer_context.h"
+#include "ir/op_view.h"
 
 namespace tg::inference {
 
@@ -11,7 +12,7 @@ namespace tg::inference {
 static Result<void> checkKey(const Context& c, int rng) {
   if (!(c.in(rng) == Type::tensor(DType::i32, {2})))
     return c.error(1, fmt::format("the key is {}, not tensor<2xi32>", c.in(rng).str()), rng);
-  const int64_t salt = c.op.intAttr("salt");
+  const int64_t salt = as::random_uniform(c.op).salt();
   if (salt < 0 || salt > UINT32_MAX)
     return c.error(2, fmt::format("salt = {} is not in 0 … {}", salt, UINT32_MAX));
   return {};
@@ -31,7 +32,7 @@ static bool isFinite(double value) { return std::isfinite(static_cast<float>(val
 
 Result<Types> randomUniform(const Context& c) {
   TG_TRY(Type type, drawn(c));
-  const double low = c.op.realAttr("low"), high = c.op.realAttr("high");
+  const double low = as::random_uniform(c.op).low(), high = as::random_uniform(c.op).high();
   if (!isFinite(low) || !isFinite(high) || !isFinite(high - low) ||
       !(static_cast<float>(low) < static_cast<float>(high)))
     return c.error(4, fmt::format("[{}, {}) is no interval of f32", low, high));
@@ -40,7 +41,7 @@ Result<Types> randomUniform(const Context& c) {
 
 Result<Types> randomNormal(const Context& c) {
   TG_TRY(Type type, drawn(c));
-  const double mean = c.op.realAttr("mean"), std = c.op.realAttr("std");
+  const double mean = as::random_normal(c.op).mean(), std = as::random_normal(c.op).std();
   if (!isFinite(mean) || !isFinite(std) || std < 0)
     return c.error(4, fmt::format("there is no normal distribution of mean {} and std {}", mean, std));
   return Types{type};
@@ -48,15 +49,15 @@ Result<Types> randomNormal(const Context& c) {
 
 Result<Types> dropout(const Context& c) {
   TG_CHECK(checkKey(c, 1));
-  const auto p = static_cast<float>(c.op.realAttr("p"));
+  const auto p = static_cast<float>(as::dropout(c.op).p());
   if (!(p >= 0 && p < 1))
-    return c.error(3, fmt::format("p = {} is not in [0, 1)", formatReal(c.op.realAttr("p"))));
+    return c.error(3, fmt::format("p = {} is not in [0, 1)", formatReal(as::dropout(c.op).p())));
   return Types{c.in(0)};
 }
 
 Result<Types> categorical(const Context& c) {
   TG_CHECK(checkKey(c, 1));
-  const int64_t axis = c.op.intAttr("axis");
+  const int64_t axis = as::categorical(c.op).axis();
   if (normalAxis(axis, c.in(0).rank()) < 0)
     return c.error(3, fmt::format("axis {} is out of range for rank {}", axis, c.in(0).rank()), 0);
   return Types{Type::tensor(DType::i32, reducedShape(c.shape(0), {axis}, false))};

@@ -4,6 +4,7 @@
 
 #include "ir/infer.h"
 #include "ir/infer_context.h"
+#include "ir/op_view.h"
 
 namespace tg::inference {
 
@@ -30,7 +31,7 @@ Result<int> axisOf(const Context& c, std::string_view attr, int rank, int constr
 }
 
 Result<Types> flip(const Context& c) {
-  TG_CHECK(checkAxes(c, c.op.ints("axes"), c.in(0).rank(), 1));
+  TG_CHECK(checkAxes(c, as::flip(c.op).axes(), c.in(0).rank(), 1));
   return Types{c.in(0)};
 }
 
@@ -58,8 +59,8 @@ Result<Types> stack(const Context& c) {
 
 Result<Types> split(const Context& c) {
   TG_TRY(int axis, axisOf(c, "axis", c.in(0).rank(), 1));
-  std::vector<int64_t> sizes = c.op.ints("sizes");
-  int64_t sections = c.op.intAttr("sections"), extent = c.shape(0)[axis];
+  std::vector<int64_t> sizes = as::split(c.op).sizes();
+  int64_t sections = as::split(c.op).sections(), extent = c.shape(0)[axis];
   if ((sections != 0) == !sizes.empty()) return c.error(2, "give either sections or sizes");
   if (sections != 0) {
     if (sections < 0 || extent % sections != 0)
@@ -87,7 +88,7 @@ Result<Types> split(const Context& c) {
 }
 
 Result<Types> tile(const Context& c) {
-  std::vector<int64_t> repeats = c.op.ints("repeats");
+  std::vector<int64_t> repeats = as::tile(c.op).repeats();
   int rank = static_cast<int>(std::min<size_t>(repeats.size(), kMaxRank + 1));
   int added = rank - c.in(0).rank();
   if (added < 0) return c.error(1, fmt::format("repeats need {} entries or more", c.in(0).rank()), 0);
@@ -112,7 +113,7 @@ Result<Types> tile(const Context& c) {
 Result<Types> whereCausal(const Context& c) {
   const Type& x = c.in(0);
   if (x.rank() < 2) return c.error(1, fmt::format("x is {}, of rank under 2", x.str()), 0);
-  double fill = c.op.realAttr("fill");
+  double fill = as::where_causal(c.op).fill();
   bool whole =
       fill >= INT32_MIN && fill <= INT32_MAX && fill == static_cast<double>(static_cast<int64_t>(fill));
   if (!isFloat(x.dtype) && !whole) return c.error(2, fmt::format("fill {} is no {}", fill, name(x.dtype)), 0);
@@ -120,7 +121,7 @@ Result<Types> whereCausal(const Context& c) {
 }
 
 Result<Types> takeAlongAxis(const Context& c) {
-  const Type &x = c.in(0), &ids = c.in(1);
+  const Type &x = c.in(at::take_along_axis::x), &ids = c.in(at::take_along_axis::ids);
   TG_TRY(int axis, axisOf(c, "axis", x.rank(), 1));
   bool fits = ids.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || ids.shape[i] == x.shape[i];
@@ -131,11 +132,14 @@ Result<Types> takeAlongAxis(const Context& c) {
 }
 
 Result<Types> takeAlongAxisGrad(const Context& c) {
-  Type type = c.in(1);
+  Type type = c.in(at::take_along_axis_grad::dy);
   TG_TRY(int axis, axisOf(c, "axis", type.rank(), 1));
-  if (!(c.shape(0) == c.shape(1)))
-    return c.error(2, fmt::format("shapes differ: {} and {}", c.in(0).str(), c.in(1).str()), 1);
-  int64_t extent = c.op.intAttr("extent");
+  if (!(c.shape(at::take_along_axis_grad::ids) == c.shape(at::take_along_axis_grad::dy)))
+    return c.error(2,
+                   fmt::format("shapes differ: {} and {}", c.in(at::take_along_axis_grad::ids).str(),
+                               c.in(at::take_along_axis_grad::dy).str()),
+                   1);
+  int64_t extent = as::take_along_axis_grad(c.op).extent();
   if (extent < 1) return c.error(3, fmt::format("extent = {} is not positive", extent));
   type.shape[axis] = extent;
   return Types{type};

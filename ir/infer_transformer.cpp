@@ -5,6 +5,7 @@
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "ir/infer_context.h"
+#include "ir/op_view.h"
 
 namespace tg::inference {
 
@@ -14,15 +15,18 @@ static Result<void> checkTargets(const Context& c, int first) {
   Shape rows = c.shape(0);
   if (rows.rank() == 0) return c.error(1, "logits have rank 0", 0);
   rows.resize(rows.rank() - 1);
-  if (!(c.shape(1) == rows))
-    return c.error(1, fmt::format("targets {} do not match logits {}", c.in(1).str(), c.in(0).str()), 1);
+  if (!(c.shape(at::cross_entropy::targets) == rows))
+    return c.error(1,
+                   fmt::format("targets {} do not match logits {}", c.in(at::cross_entropy::targets).str(),
+                               c.in(at::cross_entropy::logits).str()),
+                   1);
   const Attr ignored = c.op.attr("ignore_index");
   const bool none = ignored.kind == Attr::Kind::word && ignored.text == "none";
   const bool fits =
       ignored.kind == Attr::Kind::integer && ignored.integer >= INT32_MIN && ignored.integer <= INT32_MAX;
   if (!none && !fits)
     return c.error(first, fmt::format("ignore_index = {} is no 32-bit integer", ignored.str()));
-  const double smoothing = c.op.realAttr("label_smoothing");
+  const double smoothing = as::cross_entropy(c.op).label_smoothing();
   if (!(smoothing >= 0 && smoothing < 1))
     return c.error(first + 1, fmt::format("label_smoothing = {} is not in [0, 1)", formatReal(smoothing)));
   return {};
@@ -30,21 +34,28 @@ static Result<void> checkTargets(const Context& c, int first) {
 
 Result<Types> crossEntropy(const Context& c) {
   TG_CHECK(checkTargets(c, 2));
-  bool none = c.op.word("reduction") == "none";
-  return Types{Type::tensor(c.in(0).dtype, none ? c.shape(1) : Shape{})};
+  bool none = as::cross_entropy(c.op).reduction() == "none";
+  return Types{Type::tensor(c.in(at::cross_entropy::logits).dtype,
+                            none ? c.shape(at::cross_entropy::targets) : Shape{})};
 }
 
 Result<Types> crossEntropyGrad(const Context& c) {
   TG_CHECK(checkTargets(c, 3));
-  if (c.in(2).rank() != 0 && !(c.shape(2) == c.shape(1)))
-    return c.error(2, fmt::format("dy is {}, neither rank 0 nor of the targets' shape", c.in(2).str()), 2);
+  if (c.in(at::cross_entropy_grad::dy).rank() != 0 &&
+      !(c.shape(at::cross_entropy_grad::dy) == c.shape(at::cross_entropy_grad::targets)))
+    return c.error(2,
+                   fmt::format("dy is {}, neither rank 0 nor of the targets' shape",
+                               c.in(at::cross_entropy_grad::dy).str()),
+                   2);
   return Types{c.in(0)};
 }
 
 static Result<void> checkGain(const Context& c) {
   const Type& x = c.in(0);
-  if (x.rank() >= 1 && c.shape(1) == Shape{x.shape.back()}) return {};
-  return c.error(1, fmt::format("gain is {}, not a vector of the last extent of {}", c.in(1).str(), x.str()),
+  if (x.rank() >= 1 && c.shape(at::layer_norm::gain) == Shape{x.shape.back()}) return {};
+  return c.error(1,
+                 fmt::format("gain is {}, not a vector of the last extent of {}",
+                             c.in(at::layer_norm::gain).str(), x.str()),
                  1);
 }
 
@@ -56,14 +67,15 @@ Result<Types> rmsNorm(const Context& c) {
 Result<Types> rmsNormGrad(const Context& c) {
   TG_CHECK(checkGain(c));
   const Type& x = c.in(0);
-  if (!(c.in(2) == x)) return c.error(2, fmt::format("types differ: {} and {}", x.str(), c.in(2).str()), 2);
+  if (!(c.in(at::rms_norm_grad::dy) == x))
+    return c.error(2, fmt::format("types differ: {} and {}", x.str(), c.in(at::rms_norm_grad::dy).str()), 2);
   Shape rows = x.shape;
   rows[x.rank() - 1] = 1;
   return Types{x, Type::tensor(x.dtype, rows)};
 }
 
 Result<Types> rope(const Context& c) {
-  const Type &q = c.in(0), &k = c.in(1);
+  const Type &q = c.in(at::rope::q), &k = c.in(at::rope::k);
   for (int i = 0; i < 2; ++i)
     if (c.in(i).rank() < 2 || c.shape(i).back() % 2 != 0)
       return c.error(1,
@@ -74,11 +86,11 @@ Result<Types> rope(const Context& c) {
       q.shape[q.rank() - 2] != k.shape[k.rank() - 2])
     return c.error(2, fmt::format("element types or last two extents differ: {} and {}", q.str(), k.str()),
                    1);
-  const double base = c.op.realAttr("base");
+  const double base = as::rope(c.op).base();
   if (!(base > 0) || !std::isfinite(base))
     return c.error(3, fmt::format("base = {} is not positive and finite", formatReal(base)));
   // Positions stay exact in f32.
-  if (const int64_t offset = c.op.intAttr("offset"); offset < 0 || offset > 1 << 24)
+  if (const int64_t offset = as::rope(c.op).offset(); offset < 0 || offset > 1 << 24)
     return c.error(4, fmt::format("offset = {} is not in 0 … {}", offset, 1 << 24));
   return Types{q, k};
 }

@@ -7,6 +7,7 @@
 
 #include "ir/infer.h"
 #include "ir/infer_context.h"
+#include "ir/op_view.h"
 #include "ir/window.h"
 
 namespace tg::inference {
@@ -16,7 +17,7 @@ constexpr int64_t kMaxEntry = INT32_MAX;  // so that no product of two entries o
 
 /// Size, step and dilation of an unfold or fold.
 Result<void> checkSteps(const Context& c, int64_t size, const char* sizeName) {
-  int64_t step = c.op.intAttr("step"), dilation = c.op.intAttr("dilation");
+  int64_t step = as::unfold(c.op).step(), dilation = as::unfold(c.op).dilation();
   if (size < 1 || step < 1)
     return c.error(2, fmt::format("{} = {} and step = {} must be positive", sizeName, size, step));
   if (dilation == 0) return c.error(2, "dilation must not be 0");
@@ -27,12 +28,13 @@ Result<void> checkSteps(const Context& c, int64_t size, const char* sizeName) {
 
 Result<Types> unfold(const Context& c) {
   const Shape& x = c.shape(0);
-  int axis = normalAxis(c.op.intAttr("axis"), x.rank());
+  int axis = normalAxis(as::unfold(c.op).axis(), x.rank());
   if (axis < 0)
-    return c.error(1, fmt::format("axis {} is out of range for {}", c.op.intAttr("axis"), c.in(0).str()), 0);
-  int64_t size = c.op.intAttr("size");
+    return c.error(1, fmt::format("axis {} is out of range for {}", as::unfold(c.op).axis(), c.in(0).str()),
+                   0);
+  int64_t size = as::unfold(c.op).size();
   TG_CHECK(checkSteps(c, size, "size"));
-  WindowAxis window{size, c.op.intAttr("step"), 0, std::abs(c.op.intAttr("dilation"))};
+  WindowAxis window{size, as::unfold(c.op).step(), 0, std::abs(as::unfold(c.op).dilation())};
   if (window.count(x[axis]) < 1)
     return c.error(3,
                    fmt::format("a window over {} elements does not fit extent {} of axis {}", window.span(),
@@ -47,13 +49,13 @@ Result<Types> unfold(const Context& c) {
 
 Result<Types> fold(const Context& c) {
   const Shape& p = c.shape(0);
-  int axis = p.rank() < 2 ? -1 : normalAxis(c.op.intAttr("axis"), p.rank() - 1);
+  int axis = p.rank() < 2 ? -1 : normalAxis(as::fold(c.op).axis(), p.rank() - 1);
   if (axis < 0)
     return c.error(
-        1, fmt::format("axis {} is no axis of the fold of {}", c.op.intAttr("axis"), c.in(0).str()), 0);
-  int64_t extent = c.op.intAttr("extent");
+        1, fmt::format("axis {} is no axis of the fold of {}", as::fold(c.op).axis(), c.in(0).str()), 0);
+  int64_t extent = as::fold(c.op).extent();
   TG_CHECK(checkSteps(c, extent, "extent"));
-  WindowAxis window{p.back(), c.op.intAttr("step"), 0, std::abs(c.op.intAttr("dilation"))};
+  WindowAxis window{p.back(), as::fold(c.op).step(), 0, std::abs(as::fold(c.op).dilation())};
   if (window.count(extent) != p[axis])
     return c.error(3,
                    fmt::format("extent {} has {} windows of {} elements, axis {} of {} has {}", extent,
@@ -69,9 +71,10 @@ Result<void> checkRanks(const Context& c) {
   for (int i = 0; i < c.op.numOperands(); ++i)
     if (c.in(i).rank() != 4)
       return c.error(1, fmt::format("{} is {}, not of rank 4", c.op.info().slots[i].name, c.in(i).str()), i);
-  if (c.op.numOperands() > 1 && c.in(0).dtype != c.in(1).dtype)
+  const int last = c.op.numOperands() - 1;
+  if (c.in(0).dtype != c.in(last).dtype)
     return c.error(
-        1, fmt::format("element types differ: {} and {}", name(c.in(0).dtype), name(c.in(1).dtype)), 1);
+        1, fmt::format("element types differ: {} and {}", name(c.in(0).dtype), name(c.in(last).dtype)), last);
   return {};
 }
 
@@ -96,7 +99,7 @@ Result<void> checkPairs(const Context& c) {
 
 /// Whether `groups` divides both numbers of channels, one of them a group's alone times groups.
 Result<void> checkGroups(const Context& c, int64_t first, int64_t second, int note) {
-  int64_t groups = c.op.intAttr("groups");
+  int64_t groups = as::conv2d(c.op).groups();
   if (groups < 1 || first % groups != 0 || second % groups != 0)
     return c.error(3, fmt::format("groups = {} does not divide {} and {} channels", groups, first, second),
                    note);
@@ -124,43 +127,45 @@ Result<void> checkResult(const Context& c, const Window& window, int64_t h, int6
 }
 
 Result<Types> conv2d(const Context& c) {
-  const Shape &x = c.shape(0), &w = c.shape(1);
-  int64_t groups = c.op.intAttr("groups");
+  const Shape &x = c.shape(at::conv2d::x), &w = c.shape(at::conv2d::w);
+  int64_t groups = as::conv2d(c.op).groups();
   TG_CHECK(checkGroups(c, x[1], w[0], 0));
   if (w[1] != x[1] / groups)
     return c.error(3,
-                   fmt::format("w is {}, its second extent should be {} channels / {} groups", c.in(1).str(),
-                               x[1], groups),
+                   fmt::format("w is {}, its second extent should be {} channels / {} groups",
+                               c.in(at::conv2d::w).str(), x[1], groups),
                    1);
   TG_TRY(auto counts, countWindows(c, windowOf(c.op, {w[2], w[3]}), x[2], x[3]));
   return Types{Type::tensor(c.in(0).dtype, {x[0], w[0], counts[0], counts[1]})};
 }
 
 Result<Types> convGradInput(const Context& c) {
-  const Shape &w = c.shape(0), &dy = c.shape(1);
-  std::vector<int64_t> size = c.op.ints("input_size");
+  const Shape &w = c.shape(at::conv2d_grad_input::w), &dy = c.shape(at::conv2d_grad_input::dy);
+  std::vector<int64_t> size = as::conv2d_grad_input(c.op).input_size();
   if (dy[1] != w[0]) return c.error(3, fmt::format("dy has {} channels, w gives {}", dy[1], w[0]), 1);
   TG_CHECK(checkGroups(c, dy[1], w[0], 0));
   TG_CHECK(checkResult(c, windowOf(c.op, {w[2], w[3]}), size[0], size[1], 1));
-  return Types{Type::tensor(c.in(1).dtype, {dy[0], w[1] * c.op.intAttr("groups"), size[0], size[1]})};
+  return Types{Type::tensor(c.in(at::conv2d_grad_input::dy).dtype,
+                            {dy[0], w[1] * as::conv2d_grad_input(c.op).groups(), size[0], size[1]})};
 }
 
 Result<Types> convGradWeight(const Context& c) {
-  const Shape &x = c.shape(0), &dy = c.shape(1);
-  std::vector<int64_t> size = c.op.ints("kernel_size");
+  const Shape &x = c.shape(at::conv2d_grad_weight::x), &dy = c.shape(at::conv2d_grad_weight::dy);
+  std::vector<int64_t> size = as::conv2d_grad_weight(c.op).kernel_size();
   if (x[0] != dy[0]) return c.error(3, fmt::format("N differs: {} and {}", x[0], dy[0]), 1);
   TG_CHECK(checkGroups(c, x[1], dy[1], 1));
   TG_CHECK(checkResult(c, windowOf(c.op), x[2], x[3], 1));
-  return Types{Type::tensor(c.in(0).dtype, {dy[1], x[1] / c.op.intAttr("groups"), size[0], size[1]})};
+  return Types{
+      Type::tensor(c.in(0).dtype, {dy[1], x[1] / as::conv2d_grad_weight(c.op).groups(), size[0], size[1]})};
 }
 
 Result<Types> convTranspose(const Context& c) {
-  const Shape &x = c.shape(0), &w = c.shape(1);
+  const Shape &x = c.shape(at::conv_transpose2d::x), &w = c.shape(at::conv_transpose2d::w);
   if (x[1] != w[0]) return c.error(3, fmt::format("x has {} channels, w takes {}", x[1], w[0]), 1);
   TG_CHECK(checkGroups(c, x[1], w[0], 0));
   Window window = windowOf(c.op, {w[2], w[3]});
-  std::vector<int64_t> extra = c.op.ints("output_padding");
-  Shape shape{x[0], w[1] * c.op.intAttr("groups")};
+  std::vector<int64_t> extra = as::conv_transpose2d(c.op).output_padding();
+  Shape shape{x[0], w[1] * as::conv_transpose2d(c.op).groups()};
   for (int i = 0; i < 2; ++i) {
     const WindowAxis& axis = window[static_cast<size_t>(i)];
     int64_t more = extra[static_cast<size_t>(i)];
@@ -182,20 +187,21 @@ Result<Types> pool(const Context& c) {
       return c.error(3, fmt::format("padding {} is over half of kernel {}", axis.padding, axis.size));
   const Shape& shape = c.shape(0);
   if (c.op.code == Opcode::avg_pool2d_grad) {
-    std::vector<int64_t> size = c.op.ints("input_size");
+    std::vector<int64_t> size = as::avg_pool2d_grad(c.op).input_size();
     TG_CHECK(checkResult(c, window, size[0], size[1], 0));
     return Types{Type::tensor(c.in(0).dtype, {shape[0], shape[1], size[0], size[1]})};
   }
   TG_TRY(auto counts, countWindows(c, window, shape[2], shape[3]));
   Type pooled = Type::tensor(c.in(0).dtype, {shape[0], shape[1], counts[0], counts[1]});
   if (c.op.code != Opcode::max_pool2d_grad) return Types{pooled};
-  if (!(c.in(1) == pooled))
-    return c.error(5, fmt::format("dy is {}, the pooled x {}", c.in(1).str(), pooled.str()), 1);
+  if (!(c.in(at::max_pool2d_grad::dy) == pooled))
+    return c.error(
+        5, fmt::format("dy is {}, the pooled x {}", c.in(at::max_pool2d_grad::dy).str(), pooled.str()), 1);
   return Types{c.in(0)};
 }
 
 Result<Types> upsample(const Context& c) {
-  std::vector<int64_t> scale = c.op.ints("scale");
+  std::vector<int64_t> scale = as::upsample_nearest2d(c.op).scale();
   Shape shape = c.shape(0);
   for (int i = 0; i < 2; ++i) {
     int64_t factor = scale[static_cast<size_t>(i)];

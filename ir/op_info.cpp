@@ -13,48 +13,29 @@ namespace {
 
 // The vocabulary of ops.def.
 using enum TypeClass;
-constexpr Slot val(std::string_view name, TypeClass type) { return {name, SlotKind::value, type}; }
-constexpr Slot opt(std::string_view name, TypeClass type) { return {name, SlotKind::optional, type}; }
-constexpr Slot vals(std::string_view name, TypeClass type) { return {name, SlotKind::values, type}; }
-constexpr Slot sym(std::string_view name) { return {name, SlotKind::symbol, any}; }
-constexpr Slot callee(std::string_view name) { return {name, SlotKind::callee, any}; }
-constexpr Slot lit(std::string_view name) { return {name, SlotKind::literal, any}; }
-constexpr Slot elem(std::string_view name) { return {name, SlotKind::element, any}; }
-constexpr Slot bind(std::string_view name) { return {name, SlotKind::bindings, any}; }
-constexpr Slot onebind(std::string_view name) { return {name, SlotKind::binding, any}; }
-constexpr Slot key(std::string_view name) { return {name, SlotKind::keyword, any}; }
-constexpr Slot arglist(std::string_view name) { return {name, SlotKind::args, any}; }
+// clang-format off
+#define operands(...) List<Slot, 8>{__VA_ARGS__}
+#define val(name, type) Slot{#name, SlotKind::value, type},
+#define opt(name, type) Slot{#name, SlotKind::optional, type},
+#define vals(name, type) Slot{#name, SlotKind::values, type},
+#define sym(name) Slot{#name, SlotKind::symbol, any},
+#define callee(name) Slot{#name, SlotKind::callee, any},
+#define lit(name) Slot{#name, SlotKind::literal, any},
+#define elem(name) Slot{#name, SlotKind::element, any},
+#define bind(name) Slot{#name, SlotKind::bindings, any},
+#define onebind(name) Slot{#name, SlotKind::binding, any},
+#define key(name) Slot{#name, SlotKind::keyword, any},
+#define arglist(name) Slot{#name, SlotKind::args, any},
+#define attributes(...) List<AttrRow, 6>{__VA_ARGS__}
+#define index(name, fallback) AttrRow{#name, AttrKind::integer, fallback, ""},
+#define real(name, fallback) AttrRow{#name, AttrKind::real, fallback, ""},
+#define flag(name, fallback) AttrRow{#name, AttrKind::boolean, fallback, ""},
+#define text(name, fallback) AttrRow{#name, AttrKind::string, fallback, ""},
+#define word(name, fallback, choices) AttrRow{#name, AttrKind::word, fallback, choices},
+#define ints(name, ...) AttrRow{#name, AttrKind::ints, "" __VA_ARGS__, ""},
+#define anyattr(name, fallback) AttrRow{#name, AttrKind::any, fallback, ""},
+// clang-format on
 
-constexpr AttrRow index(std::string_view name, std::string_view fallback) {
-  return {name, AttrKind::integer, fallback, ""};
-}
-constexpr AttrRow real(std::string_view name, std::string_view fallback) {
-  return {name, AttrKind::real, fallback, ""};
-}
-constexpr AttrRow flag(std::string_view name, std::string_view fallback) {
-  return {name, AttrKind::boolean, fallback, ""};
-}
-constexpr AttrRow text(std::string_view name, std::string_view fallback) {
-  return {name, AttrKind::string, fallback, ""};
-}
-constexpr AttrRow word(std::string_view name, std::string_view fallback, std::string_view choices) {
-  return {name, AttrKind::word, fallback, choices};
-}
-constexpr AttrRow ints(std::string_view name, std::string_view fallback = "") {
-  return {name, AttrKind::ints, fallback, ""};
-}
-constexpr AttrRow anyattr(std::string_view name, std::string_view fallback) {
-  return {name, AttrKind::any, fallback, ""};
-}
-
-template <class... Ts>
-constexpr List<Slot, 8> operands(Ts... slots) {
-  return List<Slot, 8>(slots...);
-}
-template <class... Ts>
-constexpr List<AttrRow, 6> attributes(Ts... rows) {
-  return List<AttrRow, 6>(rows...);
-}
 /// Exactly `count` results, any number when negative; the last `optional` may be missing.
 constexpr Results results(int count, int optional = 0) {
   return {count < 0 ? 0 : count, optional, count < 0};
@@ -70,6 +51,26 @@ constexpr OpInfo kOps[] = {
 #include "ir/kernel/ops.def"
 // clang-format on
 #undef OP
+#undef operands
+#undef val
+#undef opt
+#undef vals
+#undef sym
+#undef callee
+#undef lit
+#undef elem
+#undef bind
+#undef onebind
+#undef key
+#undef arglist
+#undef attributes
+#undef index
+#undef real
+#undef flag
+#undef text
+#undef word
+#undef ints
+#undef anyattr
 };
 
 }  // namespace

@@ -65,6 +65,13 @@ mapfile -t unlicensed < <(grep -L 'SPDX-License-Identifier: Apache-2.0' "${code[
   $(sources '*.def' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt'))
 [ ${#unlicensed[@]} -eq 0 ] || complain "no SPDX line: ${unlicensed[*]}"
 
+# In these rooms ops are read by the names of their rows (ir/op_view.h), not by places and strings.
+places='\b(realAttr|intAttr|flag|word|ints)\("|\b(in|shape|wants)\([1-9]\)|\b(in|composite)\[[1-9]\]'
+mapfile -t named < <(sources 'ir/infer*' 'ir/decompose*' 'passes/grad_rules/*' 'runtime/interp/eval_*' 'codegen/emit_*')
+if grep -nE "$places" "${named[@]}"; then
+  complain "operands and attributes have names: ir/op_view.h"
+fi
+
 if python3 tools/check_layers.py; then :; else complain "includes against the layers"; fi
 
 mapfile -t tidy < <(changed)

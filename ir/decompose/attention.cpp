@@ -5,6 +5,8 @@
 
 #include "ir/decompose/decompose.h"
 
+#include "ir/op_view.h"
+
 namespace tg::decomposition {
 
 namespace {
@@ -17,7 +19,7 @@ TensorExpr column(const TensorExpr& rows) {
 }
 
 double scaleOf(const Composite& composite) {
-  double scale = composite.op.realAttr("scale");
+  double scale = as::attention(composite.op).scale();
   return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(composite[0].shape().back()));
 }
 
@@ -33,10 +35,11 @@ enum class Scaled : uint8_t { product, queries };
 // q·kᵀ·scale
 Scores scoresOf(const Composite& composite, Scaled scaled) {
   double scale = scaleOf(composite);
-  TensorExpr s = scaled == Scaled::product ? product(composite[0], composite[1], false, true) * scale
-                                           : product(composite[0] * scale, composite[1], false, true);
+  TensorExpr s = scaled == Scaled::product
+                     ? product(composite[at::attention::q], composite[at::attention::k], false, true) * scale
+                     : product(composite[at::attention::q] * scale, composite[at::attention::k], false, true);
   TensorExpr mask;
-  if (composite.op.flag("causal")) mask = causalMask(s);
+  if (as::attention(composite.op).causal()) mask = causalMask(s);
   return {masked(mask, s), mask};
 }
 
@@ -60,7 +63,8 @@ struct Backward {
 
 // p = e^(s - lse), ds = p·(do·vᵀ - δ)·scale
 Backward backward(const Composite& composite) {
-  TensorExpr v = composite[2], lse = composite[3], delta = composite[4], dy = composite[5];
+  TensorExpr v = composite[at::attention_grad_q::v], lse = composite[at::attention_grad_q::lse],
+             delta = composite[at::attention_grad_q::delta], dy = composite[at::attention_grad_q::dout];
   Scores scores = scoresOf(composite, Scaled::queries);
   TensorExpr p = exp(scores.z - column(lse));
   TensorExpr ds = p * (product(dy, v, false, true) - column(delta)) * scaleOf(composite);
@@ -74,19 +78,24 @@ Results attention(const Composite& composite) {
   Scores scores = scoresOf(composite, Scaled::product);
   TensorExpr p{&composite.builder,
                composite.builder.op(Opcode::softmax, {scores.z.value},
-                                    {{"causal", Attr::boolean(composite.op.flag("causal"))}})};
-  Results results = {product(p, composite[2], false, false)};
+                                    {{"causal", Attr::boolean(as::attention(composite.op).causal())}})};
+  Results results = {product(p, composite[at::attention::v], false, false)};
   if (composite.op.results.size() > 1) results.push_back(logSumExp(scores));
   return results;
 }
 
 // δ = Σ do·o - dlse, then both parts
 Results attentionGrad(const Composite& composite) {
-  TensorExpr o = composite[3], lse = composite[4], dy = composite[5], dlse = composite[6];
+  TensorExpr o = composite[at::attention_grad::o], lse = composite[at::attention_grad::lse],
+             dy = composite[at::attention_grad::dout], dlse = composite[at::attention_grad::dlse];
   TensorExpr delta = (dy * o).sum({o.rank() - 1});
   if (dlse) delta = delta - dlse;
-  std::vector<Value*> operands = {composite[0].value, composite[1].value, composite[2].value,
-                                  lse.value,          delta.value,        dy.value};
+  std::vector<Value*> operands = {composite[at::attention_grad::q].value,
+                                  composite[at::attention_grad::k].value,
+                                  composite[at::attention_grad::v].value,
+                                  lse.value,
+                                  delta.value,
+                                  dy.value};
   AttrList attrs = {{"causal", composite.op.attr("causal")}, {"scale", composite.op.attr("scale")}};
   Builder& builder = composite.builder;
   TensorExpr dq{&builder, builder.op(Opcode::attention_grad_q, operands, attrs)};
@@ -96,13 +105,14 @@ Results attentionGrad(const Composite& composite) {
 
 // dq = ds·k
 Results attentionGradQ(const Composite& composite) {
-  return {product(backward(composite).ds, composite[1], false, false)};
+  return {product(backward(composite).ds, composite[at::attention_grad_q::k], false, false)};
 }
 
 // dk = dsᵀ·q, dv = pᵀ·do
 Results attentionGradKv(const Composite& composite) {
   Backward parts = backward(composite);
-  return {product(parts.ds, composite[0], true, false), product(parts.p, composite[5], true, false)};
+  return {product(parts.ds, composite[at::attention_grad_kv::q], true, false),
+          product(parts.p, composite[at::attention_grad_kv::dout], true, false)};
 }
 
 }  // namespace tg::decomposition

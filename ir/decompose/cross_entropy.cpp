@@ -4,6 +4,7 @@
 
 #include "ir/decompose/decompose.h"
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg {
 
@@ -23,7 +24,7 @@ namespace decomposition {
 
 /// The targets with a last axis of 1, beside the logits' rows; ignored ones moved outside the classes.
 static TensorExpr asColumn(const Composite& composite) {
-  TensorExpr targets = composite[1];
+  TensorExpr targets = composite[at::cross_entropy::targets];
   if (std::optional<int64_t> ignored = ignoredTarget(composite.op))
     targets = select(eq(targets, static_cast<double>(*ignored)), -1.0, targets);
   Shape shape = targets.shape();
@@ -46,7 +47,7 @@ static TensorExpr whereInside(const TensorExpr& column, int64_t classes, const T
 struct Expectation {
   double hit = 1, other = 0;
   explicit Expectation(const Composite& composite) {
-    const double smoothing = composite.op.realAttr("label_smoothing");
+    const double smoothing = as::cross_entropy(composite.op).label_smoothing();
     other = smoothing / static_cast<double>(composite[0].shape().back());
     hit = 1 - smoothing + other;
   }
@@ -64,17 +65,18 @@ Results crossEntropy(const Composite& composite) {
                                   : whereInside(column, logits.shape().back(),
                                                 select(hit, q.hit * surprise, q.other * surprise));
   TensorExpr rows = terms.sum({axis});
-  std::string reduction = composite.op.word("reduction");
+  std::string reduction = as::cross_entropy(composite.op).reduction();
   if (reduction == "none" || rows.rank() == 0) return {rows};
   const std::vector<int64_t> all = allAxes(rows.rank());
   if (reduction == "sum") return {rows.sum(all)};
   if (!ignoredTarget(composite.op)) return {rows.mean(all)};
-  return {rows.sum(all) / countedRows(composite.op, composite[1], rows.dtype())};
+  return {rows.sum(all) / countedRows(composite.op, composite[at::cross_entropy::targets], rows.dtype())};
 }
 
 // (softmax(logits) - q)·dy, dy being 0 for rows whose target is outside
 Results crossEntropyGrad(const Composite& composite) {
-  TensorExpr logits = composite[0], dy = composite[2], column = asColumn(composite);
+  TensorExpr logits = composite[at::cross_entropy_grad::logits], dy = composite[at::cross_entropy_grad::dy],
+             column = asColumn(composite);
   int64_t axis = logits.rank() - 1;
   TensorExpr e = exp(shifted(logits, axis));
   TensorExpr p = e / e.sum({axis}, true);

@@ -2,6 +2,8 @@
 // layer_norm, rms_norm and their gradients, over the last axis.
 #include "ir/decompose/decompose.h"
 
+#include "ir/op_view.h"
+
 namespace tg::decomposition {
 
 namespace {
@@ -20,16 +22,18 @@ static RowStatistics rowStatistics(const TensorExpr& x, double eps) {
 
 // (x - mean)·rstd·gain + bias
 Results layerNorm(const Composite& composite) {
-  TensorExpr x = composite[0], gain = composite[1], bias = composite[2];
-  RowStatistics row = rowStatistics(x, composite.op.realAttr("eps"));
+  TensorExpr x = composite[at::layer_norm::x], gain = composite[at::layer_norm::gain],
+             bias = composite[at::layer_norm::bias];
+  RowStatistics row = rowStatistics(x, as::layer_norm(composite.op).eps());
   return {row.centred * row.rstd * gain + bias};
 }
 
 // With n = (x - mean)·rstd and h = dy·gain: dx = rstd·(h - mean(h) - n·mean(h·n))
 Results layerNormGrad(const Composite& composite) {
-  TensorExpr x = composite[0], gain = composite[1], dy = composite[2];
+  TensorExpr x = composite[at::layer_norm_grad::x], gain = composite[at::layer_norm_grad::gain],
+             dy = composite[at::layer_norm_grad::dy];
   int64_t axis = x.rank() - 1;
-  RowStatistics row = rowStatistics(x, composite.op.realAttr("eps"));
+  RowStatistics row = rowStatistics(x, as::layer_norm_grad(composite.op).eps());
   TensorExpr n = row.centred * row.rstd;
   TensorExpr h = dy * gain;
   TensorExpr level = h.mean({axis}, true);
@@ -45,14 +49,15 @@ static TensorExpr inverseRms(const TensorExpr& x, double eps) {
 
 // x·s·gain with s = 1/√(mean(x²) + eps)
 Results rmsNorm(const Composite& composite) {
-  TensorExpr x = composite[0], gain = composite[1];
-  return {x * inverseRms(x, composite.op.realAttr("eps")) * gain};
+  TensorExpr x = composite[at::rms_norm::x], gain = composite[at::rms_norm::gain];
+  return {x * inverseRms(x, as::rms_norm(composite.op).eps()) * gain};
 }
 
 // With n = x·s and h = dy·gain: dx = s·(h - n·mean(h·n))
 Results rmsNormGrad(const Composite& composite) {
-  TensorExpr x = composite[0], gain = composite[1], dy = composite[2];
-  TensorExpr s = inverseRms(x, composite.op.realAttr("eps"));
+  TensorExpr x = composite[at::rms_norm_grad::x], gain = composite[at::rms_norm_grad::gain],
+             dy = composite[at::rms_norm_grad::dy];
+  TensorExpr s = inverseRms(x, as::rms_norm_grad(composite.op).eps());
   TensorExpr n = x * s;
   TensorExpr h = dy * gain;
   TensorExpr tilt = (h * n).mean({x.rank() - 1}, true);

@@ -4,6 +4,8 @@
 
 #include "ir/decompose/decompose.h"
 
+#include "ir/op_view.h"
+
 namespace tg::decomposition {
 
 static constexpr double kRootHalf = 0.70710678118654752;       // 1/√2
@@ -19,15 +21,15 @@ static TensorExpr tanhArgument(const TensorExpr& x) {
 // x·Φ(x), or x/2·(1 + tanh(√(2/π)(x + 0.044715x³)))
 Results gelu(const Composite& composite) {
   TensorExpr x = composite[0];
-  bool approximate = composite.op.word("approximate") == "tanh";
+  bool approximate = as::gelu(composite.op).approximate() == "tanh";
   TensorExpr s = approximate ? tanh(tanhArgument(x)) : erf(x * kRootHalf);
   return {0.5 * x * (1.0 + s)};
 }
 
 // dy·(Φ(x) + x·φ(x)), or dy·((1 + t)/2 + x/2·(1 - t²)·√(2/π)(1 + 3·0.044715x²))
 Results geluGrad(const Composite& composite) {
-  TensorExpr x = composite[0], dy = composite[1];
-  if (composite.op.word("approximate") == "tanh") {
+  TensorExpr x = composite[at::gelu_grad::x], dy = composite[at::gelu_grad::dy];
+  if (as::gelu_grad(composite.op).approximate() == "tanh") {
     TensorExpr t = tanh(tanhArgument(x));
     TensorExpr slope = kRootTwoOverPi * (1.0 + (3 * kCubic) * square(x));
     return {dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - square(t)) * slope)};
@@ -39,14 +41,16 @@ Results geluGrad(const Composite& composite) {
 
 // min(max(x, lo), hi): ties go to the left, so that the gradient passes at the bounds
 Results clamp(const Composite& composite) {
-  return {min(max(composite[0], composite.op.realAttr("lo")), composite.op.realAttr("hi"))};
+  return {min(max(composite[0], as::clamp(composite.op).lo()), as::clamp(composite.op).hi())};
 }
 
 Results leakyRelu(const Composite& composite) {
   TensorExpr x = composite[0];
-  return {select(gt(x, 0.0), x, x * composite.op.realAttr("slope"))};
+  return {select(gt(x, 0.0), x, x * as::leaky_relu(composite.op).slope())};
 }
 
-Results embedding(const Composite& composite) { return {composite[0].binary(Opcode::gather, composite[1])}; }
+Results embedding(const Composite& composite) {
+  return {composite[at::embedding::table].binary(Opcode::gather, composite[at::embedding::ids])};
+}
 
 }  // namespace tg::decomposition

@@ -2,11 +2,13 @@
 // dropout and categorical: both draw one uniform number for each element of their first operand.
 #include "ir/decompose/decompose.h"
 
+#include "ir/op_view.h"
+
 namespace tg::decomposition {
 
 static TensorExpr uniformLike(const TensorExpr& x, const Composite& composite) {
   Value* u =
-      composite.builder.op(Opcode::random_uniform, {composite[1].value},
+      composite.builder.op(Opcode::random_uniform, {composite[at::dropout::rng].value},
                            {{"salt", composite.op.attr("salt")}}, {Type::tensor(DType::f32, x.shape())});
   return {x.builder, u};
 }
@@ -14,7 +16,7 @@ static TensorExpr uniformLike(const TensorExpr& x, const Composite& composite) {
 // select(u >= p, x/(1-p), 0), not a product with a mask: an infinite x that is dropped leaves no trace
 Results dropout(const Composite& composite) {
   TensorExpr x = composite[0];
-  const double p = composite.op.realAttr("p");
+  const double p = as::dropout(composite.op).p();
   return {select(ge(uniformLike(x, composite), p), x * (1 / (1 - p)), 0.0)};
 }
 

@@ -4,6 +4,8 @@
 
 #include "ir/decompose/decompose.h"
 
+#include "ir/op_view.h"
+
 namespace tg::decomposition {
 
 /// Columns [from, to) of the last axis.
@@ -26,15 +28,15 @@ static TensorExpr rotated(const TensorExpr& x, const TensorExpr& cosine, const T
 
 // θ = (offset + t)·base^(-2i/D); (a, b) becomes (a·cos θ - b·sin θ, b·cos θ + a·sin θ)
 Results rope(const Composite& composite) {
-  TensorExpr q = composite[0], k = composite[1];
+  TensorExpr q = composite[at::rope::q], k = composite[at::rope::k];
   const Op& op = composite.op;
   const int64_t rows = q.shape()[q.rank() - 2], width = q.shape().back();
-  const double slope = -2 * std::log(op.realAttr("base")) / static_cast<double>(width);
+  const double slope = -2 * std::log(as::rope(op).base()) / static_cast<double>(width);
   TensorExpr position = iota(composite.builder, {rows, 1}, 0).cast(DType::f32);
-  if (int64_t offset = op.intAttr("offset")) position = position + static_cast<double>(offset);
+  if (int64_t offset = as::rope(op).offset()) position = position + static_cast<double>(offset);
   TensorExpr angle = position * exp(iota(composite.builder, {1, width / 2}, 1).cast(DType::f32) * slope);
   TensorExpr sine = sin(angle), cosine = cos(angle);
-  if (op.flag("inverse")) sine = -sine;
+  if (as::rope(op).inverse()) sine = -sine;
   return {rotated(q, cosine, sine), rotated(k, cosine, sine)};
 }
 

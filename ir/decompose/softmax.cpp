@@ -3,6 +3,7 @@
 // row's maximum is subtracted first. It cancels in the value, so it stands under stop_gradient.
 #include "ir/decompose/decompose.h"
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg::decomposition {
 
@@ -23,9 +24,9 @@ TensorExpr masked(const TensorExpr& mask, const TensorExpr& x) {
 // e^(x-max) / Σ e^(x-max)
 Results softmax(const Composite& composite) {
   TensorExpr x = composite[0];
-  int64_t axis = normalAxis(composite.op.intAttr("axis"), x.rank());
+  int64_t axis = normalAxis(as::softmax(composite.op).axis(), x.rank());
   TensorExpr mask;
-  if (composite.op.flag("causal")) mask = causalMask(x);
+  if (as::softmax(composite.op).causal()) mask = causalMask(x);
   TensorExpr e = exp(shifted(masked(mask, x), axis));
   // With more rows than columns the first rows see nothing: zeros, not a uniform row.
   bool emptyRows = mask && x.shape()[x.rank() - 2] > x.shape().back();
@@ -37,17 +38,17 @@ Results softmax(const Composite& composite) {
 
 // y·(dy - Σ y·dy)
 Results softmaxGrad(const Composite& composite) {
-  TensorExpr y = composite[0], dy = composite[1];
-  int64_t axis = normalAxis(composite.op.intAttr("axis"), y.rank());
+  TensorExpr y = composite[at::softmax_grad::y], dy = composite[at::softmax_grad::dy];
+  int64_t axis = normalAxis(as::softmax_grad(composite.op).axis(), y.rank());
   return {y * (dy - (y * dy).sum({axis}, true))};
 }
 
 // z - log Σ e^z with z = x - max
 Results logSoftmax(const Composite& composite) {
   TensorExpr x = composite[0];
-  int64_t axis = normalAxis(composite.op.intAttr("axis"), x.rank());
+  int64_t axis = normalAxis(as::log_softmax(composite.op).axis(), x.rank());
   TensorExpr mask;
-  if (composite.op.flag("causal")) mask = causalMask(x);
+  if (as::log_softmax(composite.op).causal()) mask = causalMask(x);
   TensorExpr z = shifted(masked(mask, x), axis);
   TensorExpr y = z - log(exp(z).sum({axis}, true));
   return {mask ? select(mask, y, 0.0) : y};
@@ -55,10 +56,10 @@ Results logSoftmax(const Composite& composite) {
 
 // dy - e^y·Σ dy, masked elements taking no part
 Results logSoftmaxGrad(const Composite& composite) {
-  TensorExpr y = composite[0], dy = composite[1];
-  int64_t axis = normalAxis(composite.op.intAttr("axis"), y.rank());
+  TensorExpr y = composite[at::log_softmax_grad::y], dy = composite[at::log_softmax_grad::dy];
+  int64_t axis = normalAxis(as::log_softmax_grad(composite.op).axis(), y.rank());
   TensorExpr mask;
-  if (composite.op.flag("causal")) mask = causalMask(y);
+  if (as::log_softmax_grad(composite.op).causal()) mask = causalMask(y);
   if (mask) dy = select(mask, dy, 0.0);
   TensorExpr dx = dy - exp(y) * dy.sum({axis}, true);
   return {mask ? select(mask, dx, 0.0) : dx};
@@ -67,10 +68,10 @@ Results logSoftmaxGrad(const Composite& composite) {
 // m + log Σ e^(x-m), m the maximum. m is kept finite, so that rows of -inf alone form no inf - inf.
 Results logSumExp(const Composite& composite) {
   TensorExpr x = composite[0];
-  std::vector<int64_t> axes = composite.op.ints("axes");
+  std::vector<int64_t> axes = as::logsumexp(composite.op).axes();
   TensorExpr m = stopGradient(min(max(x.maxOver(axes, true), x.lowest()), -x.lowest()));
   TensorExpr r = log(exp(x - m).sum(axes, true)) + m;
-  return {r.reshape(reducedShape(x.shape(), axes, composite.op.flag("keepdims")))};
+  return {r.reshape(reducedShape(x.shape(), axes, as::logsumexp(composite.op).keepdims()))};
 }
 
 }  // namespace tg::decomposition

@@ -3,21 +3,22 @@
 // selection.
 #include "ir/decompose/decompose.h"
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg::decomposition {
 
 Results swapAxes(const Composite& composite) {
   TensorExpr x = composite[0];
   std::vector<int64_t> perm = allAxes(x.rank());
-  std::swap(perm[static_cast<size_t>(normalAxis(composite.op.intAttr("axis0"), x.rank()))],
-            perm[static_cast<size_t>(normalAxis(composite.op.intAttr("axis1"), x.rank()))]);
+  std::swap(perm[static_cast<size_t>(normalAxis(as::swap_axes(composite.op).axis0(), x.rank()))],
+            perm[static_cast<size_t>(normalAxis(as::swap_axes(composite.op).axis1(), x.rank()))]);
   return {{&composite.builder, composite.builder.transpose(x.value, perm)}};
 }
 
 // concat of the operands with an axis of extent 1 put in
 Results stack(const Composite& composite) {
   const Shape& shape = composite[0].shape();
-  int at = normalAxis(composite.op.intAttr("axis"), shape.rank() + 1);
+  int at = normalAxis(as::stack(composite.op).axis(), shape.rank() + 1);
   Shape one;
   for (int axis = 0; axis <= shape.rank(); ++axis)
     one.push(axis == at ? 1 : shape[axis < at ? axis : axis - 1]);
@@ -29,9 +30,9 @@ Results stack(const Composite& composite) {
 
 Results split(const Composite& composite) {
   TensorExpr x = composite[0];
-  int axis = normalAxis(composite.op.intAttr("axis"), x.rank());
-  int64_t sections = composite.op.intAttr("sections");
-  std::vector<int64_t> sizes = composite.op.ints("sizes");
+  int axis = normalAxis(as::split(composite.op).axis(), x.rank());
+  int64_t sections = as::split(composite.op).sections();
+  std::vector<int64_t> sizes = as::split(composite.op).sizes();
   if (sections) sizes.assign(static_cast<size_t>(sections), x.shape()[axis] / sections);
   std::vector<int64_t> starts(static_cast<size_t>(x.rank()), 0), limits(x.shape().begin(), x.shape().end());
   Results out;
@@ -48,7 +49,7 @@ Results split(const Composite& composite) {
 // Each repeated axis of extent n stands as 1xn, is broadcast to times x n, and joined again.
 Results tile(const Composite& composite) {
   TensorExpr x = composite[0];
-  std::vector<int64_t> repeats = composite.op.ints("repeats");
+  std::vector<int64_t> repeats = as::tile(composite.op).repeats();
   int rank = static_cast<int>(repeats.size()), added = rank - x.rank();
   Shape apart, repeated, joined;
   for (int axis = 0; axis < rank; ++axis) {
@@ -62,7 +63,7 @@ Results tile(const Composite& composite) {
 
 Results whereCausal(const Composite& composite) {
   TensorExpr x = composite[0];
-  return {select(causalMask(x), x, composite.op.realAttr("fill"))};
+  return {select(causalMask(x), x, as::where_causal(composite.op).fill())};
 }
 
 }  // namespace tg::decomposition

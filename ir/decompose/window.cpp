@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ir/decompose/decompose.h"
+#include "ir/op_view.h"
 #include "ir/window.h"
 
 namespace tg::decomposition {
@@ -104,8 +105,8 @@ static Window windowOver(const Op& op, const TensorExpr& w) { return windowOf(op
 
 // y[n, g] = w[g]·columns[n, g]
 Results conv2d(const Composite& composite) {
-  TensorExpr x = composite[0], w = composite[1];
-  int64_t groups = composite.op.intAttr("groups"), outputs = w.shape()[0];
+  TensorExpr x = composite[at::conv2d::x], w = composite[at::conv2d::w];
+  int64_t groups = as::conv2d(composite.op).groups(), outputs = w.shape()[0];
   Window window = windowOver(composite.op, w);
   TensorExpr windows = unfolded(padded(x, window), window);
   TensorExpr kernels = w.reshape({groups, outputs / groups, w.value->type.elements() / outputs});
@@ -115,8 +116,8 @@ Results conv2d(const Composite& composite) {
 
 // dw[g] = Σ_n dy[n, g]·columns[n, g]ᵀ, as one product over n and positions together
 Results conv2dGradWeight(const Composite& composite) {
-  TensorExpr x = composite[0], dy = composite[1];
-  int64_t groups = composite.op.intAttr("groups");
+  TensorExpr x = composite[at::conv2d_grad_weight::x], dy = composite[at::conv2d_grad_weight::dy];
+  int64_t groups = as::conv2d_grad_weight(composite.op).groups();
   Window window = windowOf(composite.op);
   TensorExpr windows = unfolded(padded(x, window), window);
   int64_t images = x.shape()[0], channels = x.shape()[1], outputs = dy.shape()[1];
@@ -164,19 +165,21 @@ static TensorExpr gradInput(const TensorExpr& w, const TensorExpr& dy, const Op&
                             std::array<int64_t, 2> size) {
   Window window = windowOver(op, w);
   bool dense = window[0].step == 1 && window[1].step == 1;
-  return (dense ? gradByGather : gradByScatter)(w, dy, window, op.intAttr("groups"), size);
+  return (dense ? gradByGather : gradByScatter)(w, dy, window, as::conv2d_grad_input(op).groups(), size);
 }
 
 // dx(i) = Σ w(k)·dy(o) over o·stride + k·dilation - padding = i
 Results conv2dGradInput(const Composite& composite) {
-  std::vector<int64_t> size = composite.op.ints("input_size");
-  return {gradInput(composite[0], composite[1], composite.op, {size[0], size[1]})};
+  std::vector<int64_t> size = as::conv2d_grad_input(composite.op).input_size();
+  return {gradInput(composite[at::conv2d_grad_input::w], composite[at::conv2d_grad_input::dy], composite.op,
+                    {size[0], size[1]})};
 }
 
 // conv2d_grad_input with x in the place of dy
 Results convTranspose2d(const Composite& composite) {
   const Shape& shape = composite.op.result()->type.shape;
-  return {gradInput(composite[1], composite[0], composite.op, {shape[kH], shape[kW]})};
+  return {gradInput(composite[at::conv_transpose2d::w], composite[at::conv_transpose2d::x], composite.op,
+                    {shape[kH], shape[kW]})};
 }
 
 // max over each window, of padding at -∞
@@ -187,7 +190,7 @@ Results maxPool2d(const Composite& composite) {
 
 // The adjoint of padding and unfolding, over select(k = argmax of the window, dy, 0)
 Results maxPool2dGrad(const Composite& composite) {
-  TensorExpr x = composite[0], dy = composite[1];
+  TensorExpr x = composite[at::max_pool2d_grad::x], dy = composite[at::max_pool2d_grad::dy];
   Window window = windowOf(composite.op);
   TensorExpr windows = unfolded(padded(x, window, kNever), window);
   const Shape apart = windows.shape();
@@ -211,7 +214,7 @@ static TensorExpr insideAlong(Builder& builder, const WindowAxis& axis, int64_t 
 /// Sums of windows over the number of their elements, which padding may not count among.
 static TensorExpr averaged(const TensorExpr& sums, const Op& op, const Window& window,
                            std::array<int64_t, 2> image) {
-  bool uniform = op.flag("count_include_pad") || (window[0].padding == 0 && window[1].padding == 0);
+  bool uniform = as::avg_pool2d(op).count_include_pad() || (window[0].padding == 0 && window[1].padding == 0);
   if (uniform) return sums / static_cast<double>(window[0].size * window[1].size);
   int64_t rows = window[0].count(image[0]), columns = window[1].count(image[1]);
   TensorExpr down = insideAlong(*sums.builder, window[0], rows, image[0]).reshape({rows, 1});
@@ -230,7 +233,7 @@ Results avgPool2d(const Composite& composite) {
 Results avgPool2dGrad(const Composite& composite) {
   TensorExpr dy = composite[0];
   Window window = windowOf(composite.op);
-  std::vector<int64_t> size = composite.op.ints("input_size");
+  std::vector<int64_t> size = as::avg_pool2d_grad(composite.op).input_size();
   std::array<int64_t, 2> image{size[0], size[1]};
   Shape apart = dy.shape(), single = apart;
   single.push(1), single.push(1);
@@ -243,7 +246,7 @@ Results avgPool2dGrad(const Composite& composite) {
 Results upsampleNearest2d(const Composite& composite) {
   TensorExpr x = composite[0];
   const Shape& shape = x.shape();
-  std::vector<int64_t> scale = composite.op.ints("scale");
+  std::vector<int64_t> scale = as::upsample_nearest2d(composite.op).scale();
   return {x.reshape({shape[0], shape[1], shape[kH], 1, shape[kW], 1})
               .broadcastTo({shape[0], shape[1], shape[kH], scale[0], shape[kW], scale[1]})
               .reshape({shape[0], shape[1], shape[kH] * scale[0], shape[kW] * scale[1]})};

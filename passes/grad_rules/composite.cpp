@@ -2,6 +2,7 @@
 #include "passes/grad_rules/composite.h"
 
 #include "ir/cross_entropy.h"
+#include "ir/op_view.h"
 
 namespace tg::grad_rules {
 
@@ -25,9 +26,9 @@ Grads logSoftmax(const GradContext& context) {
 }
 
 Grads crossEntropy(const GradContext& context) {
-  TensorExpr g = context.g(), targets = context.in(1);
+  TensorExpr g = context.g(), targets = context.in(at::cross_entropy::targets);
   int64_t rows = targets.value->type.elements();
-  const bool mean = context.op.word("reduction") == "mean";
+  const bool mean = as::cross_entropy(context.op).reduction() == "mean";
   if (mean && rows > 1)
     g = ignoredTarget(context.op) ? g / countedRows(context.op, targets, g.dtype())
                                   : g / static_cast<double>(rows);
@@ -39,24 +40,25 @@ Grads crossEntropy(const GradContext& context) {
 Grads layerNorm(const GradContext& context) {
   TensorExpr x = context.in(0), g = context.g();
   Grads grads(3);
-  if (context.wants(0) || context.wants(1)) {
-    TensorExpr dx = fast(context, Opcode::layer_norm_grad, {x, context.in(1), g}, {"eps"});
+  if (context.wants(0) || context.wants(at::layer_norm::gain)) {
+    TensorExpr dx = fast(context, Opcode::layer_norm_grad, {x, context.in(at::layer_norm::gain), g}, {"eps"});
     const Op& op = *dx.value->def;
     TensorExpr mean{&context.builder, op.result(1)}, rstd{&context.builder, op.result(2)};
     if (context.wants(0)) grads[0] = dx;
-    if (context.wants(1)) grads[1] = (g * (x - mean) * rstd).sumTo(context.in(1).shape());
+    if (context.wants(at::layer_norm::gain))
+      grads[1] = (g * (x - mean) * rstd).sumTo(context.in(at::layer_norm::gain).shape());
   }
-  if (context.wants(2)) grads[2] = g.sumTo(context.in(2).shape());
+  if (context.wants(at::layer_norm::bias)) grads[2] = g.sumTo(context.in(at::layer_norm::bias).shape());
   return grads;
 }
 
 Grads rmsNorm(const GradContext& context) {
   TensorExpr x = context.in(0), g = context.g();
-  TensorExpr dx = fast(context, Opcode::rms_norm_grad, {x, context.in(1), g}, {"eps"});
+  TensorExpr dx = fast(context, Opcode::rms_norm_grad, {x, context.in(at::rms_norm::gain), g}, {"eps"});
   TensorExpr s{&context.builder, dx.value->def->result(1)};
   Grads grads(2);
   if (context.wants(0)) grads[0] = dx;
-  if (context.wants(1)) grads[1] = (g * x * s).sumTo(context.in(1).shape());
+  if (context.wants(at::rms_norm::gain)) grads[1] = (g * x * s).sumTo(context.in(at::rms_norm::gain).shape());
   return grads;
 }
 
@@ -65,7 +67,7 @@ Grads rmsNorm(const GradContext& context) {
 Grads rope(const GradContext& context) {
   TensorExpr q = context.g(0) ? context.g(0) : context.g(1), k = context.g(1) ? context.g(1) : context.g(0);
   AttrList attrs = context.op.attrs;
-  tg::set(attrs, "inverse", Attr::boolean(!context.op.flag("inverse")));
+  tg::set(attrs, "inverse", Attr::boolean(!as::rope(context.op).inverse()));
   const Op& back = *context.builder.op(Opcode::rope, {q.value, k.value}, attrs)->def;
   Grads grads(2);
   if (context.g(0)) grads[0] = {&context.builder, back.result(0)};

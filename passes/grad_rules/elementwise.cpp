@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "ir/op_view.h"
 #include "ir/scalar_expr.h"
 
 namespace tg::grad_rules {
@@ -17,7 +18,7 @@ Grads byScalar(const GradContext& context) {
 Grads cast(const GradContext& context) { return {context.g().cast(context.in(0).dtype())}; }
 
 Grads oneMinusPow(const GradContext& context) {
-  return {context.g() * (context.result() - 1.0) * std::log(context.op.realAttr("base"))};
+  return {context.g() * (context.result() - 1.0) * std::log(as::one_minus_pow(context.op).base())};
 }
 
 }  // namespace tg::grad_rules

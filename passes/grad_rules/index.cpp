@@ -2,12 +2,13 @@
 #include "passes/grad_rules/index.h"
 
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg::grad_rules {
 
 Grads gather(const GradContext& context) {
   int64_t rows = context.in(0).shape()[0];
-  Value* table = context.builder.op(Opcode::scatter_add, {context.op.in(1), context.g().value},
+  Value* table = context.builder.op(Opcode::scatter_add, {as::gather(context.op).ids(), context.g().value},
                                     {{"rows", Attr::of(rows)}});
   return {{&context.builder, table}, {}};
 }
@@ -18,8 +19,9 @@ Grads scatterAdd(const GradContext& context) {
 
 Grads takeAlongAxis(const GradContext& context) {
   const Shape& shape = context.in(0).shape();
-  int64_t extent = shape[normalAxis(context.op.intAttr("axis"), shape.rank())];
-  Value* dx = context.builder.op(Opcode::take_along_axis_grad, {context.op.in(1), context.g().value},
+  int64_t extent = shape[normalAxis(as::take_along_axis(context.op).axis(), shape.rank())];
+  Value* dx = context.builder.op(Opcode::take_along_axis_grad,
+                                 {as::take_along_axis(context.op).ids(), context.g().value},
                                  {{"axis", context.op.attr("axis")}, {"extent", Attr::of(extent)}});
   return {{&context.builder, dx}, {}};
 }

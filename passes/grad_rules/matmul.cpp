@@ -5,6 +5,8 @@
 // counts as passing them on.
 #include "passes/grad_rules/matmul.h"
 
+#include "ir/op_view.h"
+
 namespace tg::grad_rules {
 
 /// A product with the precision of the one whose gradient is formed.
@@ -31,16 +33,16 @@ static bool isOneMatrix(const TensorExpr& x) {
 // flag is set the operand's own gradient is the transpose, formed by swapping the factors. dB comes first: B
 // is a weight more often, whose gradient is the last to read A, so that A's may be written in its place.
 Grads matmul(const GradContext& context) {
-  TensorExpr a = context.in(0), b = context.in(1), g = context.g();
-  bool ta = context.op.flag("transpose_a"), tb = context.op.flag("transpose_b");
+  TensorExpr a = context.in(at::matmul::lhs), b = context.in(at::matmul::rhs), g = context.g();
+  bool ta = as::matmul(context.op).transpose_a(), tb = as::matmul(context.op).transpose_b();
   Grads grads(2);
   // Rows of a and g agree in number and order: a has every batch axis of g, or b would have it.
   bool together = !ta && g.rank() > 2 && isOneMatrix(b) && !isOneMatrix(a);
-  if (context.wants(1) && together) {
+  if (context.wants(at::matmul::rhs) && together) {
     TensorExpr rows = flat(a), gRows = flat(g);
     grads[1] = (tb ? product(context, gRows, rows, true, false) : product(context, rows, gRows, true, false))
                    .reshape(b.shape());
-  } else if (context.wants(1)) {
+  } else if (context.wants(at::matmul::rhs)) {
     grads[1] = tb ? product(context, g, a, true, ta) : product(context, a, g, !ta, false);
   }
   if (context.wants(0)) grads[0] = ta ? product(context, b, g, tb, true) : product(context, g, b, false, !tb);

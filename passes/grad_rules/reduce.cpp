@@ -2,13 +2,14 @@
 #include "passes/grad_rules/reduce.h"
 
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg::grad_rules {
 
 /// `reduced`, a tensor of the result's shape, in a shape that broadcasts to x's.
 static TensorExpr withAxes(const GradContext& context, const TensorExpr& reduced) {
   if (reduced.rank() == 0) return reduced;
-  return reduced.reshape(reducedShape(context.in(0).shape(), context.op.ints("axes"), true));
+  return reduced.reshape(reducedShape(context.in(0).shape(), as::sum(context.op).axes(), true));
 }
 
 Grads sum(const GradContext& context) {
@@ -24,7 +25,7 @@ Grads mean(const GradContext& context) {
 Grads extremum(const GradContext& context) {
   TensorExpr x = context.in(0);
   TensorExpr attains = eq(x, withAxes(context, context.result()));
-  TensorExpr count = attains.cast(x.dtype()).sum(context.op.ints("axes"), true);
+  TensorExpr count = attains.cast(x.dtype()).sum(as::max_reduce(context.op).axes(), true);
   return {select(attains, withAxes(context, context.g()) / count, 0.0)};
 }
 
@@ -37,8 +38,8 @@ Grads logSumExp(const GradContext& context) {
 
 Grads cumsum(const GradContext& context) {
   AttrList attrs{{"axis", context.op.attr("axis")},
-                 {"reverse", Attr::boolean(!context.op.flag("reverse"))},
-                 {"exclusive", Attr::boolean(context.op.flag("exclusive"))}};
+                 {"reverse", Attr::boolean(!as::cumsum(context.op).reverse())},
+                 {"exclusive", Attr::boolean(as::cumsum(context.op).exclusive())}};
   return {{&context.builder, context.builder.op(Opcode::cumsum, {context.g().value}, attrs)}};
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg::grad_rules {
 
@@ -36,7 +37,7 @@ static TensorExpr padded(const TensorExpr& x, const Ints& low, const Ints& high,
 Grads reshape(const GradContext& context) { return {context.g().reshape(context.in(0).shape())}; }
 
 Grads transpose(const GradContext& context) {
-  Ints perm = context.op.ints("perm");
+  Ints perm = as::transpose(context.op).perm();
   Ints inverse(perm.size());
   for (size_t axis = 0; axis < perm.size(); ++axis)
     inverse[normalAxis(perm[axis], static_cast<int>(perm.size()))] = static_cast<int64_t>(axis);
@@ -45,7 +46,7 @@ Grads transpose(const GradContext& context) {
 
 Grads slice(const GradContext& context) {
   const Shape& whole = context.in(0).shape();
-  Ints low = context.op.ints("starts"), interior = context.op.ints("strides"), high;
+  Ints low = as::slice(context.op).starts(), interior = as::slice(context.op).strides(), high;
   TensorExpr g = context.g();
   for (int64_t& stride : interior) --stride;
   for (int axis = 0; axis < whole.rank(); ++axis) {
@@ -57,7 +58,7 @@ Grads slice(const GradContext& context) {
 
 Grads pad(const GradContext& context) {
   const Shape& inner = context.in(0).shape();
-  Ints starts = context.op.ints("low"), limits = starts, strides = context.op.ints("interior");
+  Ints starts = as::pad(context.op).low(), limits = starts, strides = as::pad(context.op).interior();
   for (int64_t& stride : strides) ++stride;
   for (int axis = 0; axis < inner.rank(); ++axis)
     limits[axis] += (inner[axis] - 1) * (strides.empty() ? 1 : strides[axis]) + 1;
@@ -66,7 +67,7 @@ Grads pad(const GradContext& context) {
 
 Grads concat(const GradContext& context) {
   TensorExpr g = context.g();
-  int axis = normalAxis(context.op.intAttr("axis"), g.rank());
+  int axis = normalAxis(as::concat(context.op).axis(), g.rank());
   Ints starts(g.rank(), 0), limits(g.shape().begin(), g.shape().end());
   Grads grads;
   for (int i = 0; i < context.op.numOperands(); ++i) {

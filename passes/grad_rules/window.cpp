@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/grad_rules/window.h"
 
+#include "ir/op_view.h"
+
 namespace tg::grad_rules {
 
 /// An op with those of the forward op's attributes that both rows have, and `extra`.
@@ -30,7 +32,7 @@ static TensorExpr toWeight(const GradContext& c, const TensorExpr& x, const Tens
 }
 
 Grads unfold(const GradContext& c) {
-  int64_t axis = c.op.intAttr("axis");
+  int64_t axis = as::unfold(c.op).axis();
   const Shape& x = c.in(0).shape();
   int64_t extent = x[static_cast<int>(axis < 0 ? axis + x.rank() : axis)];
   return {sibling(c, Opcode::fold, {c.g()}, {{"extent", Attr::of(extent)}})};
@@ -42,29 +44,33 @@ Grads fold(const GradContext& c) {
 
 Grads conv2d(const GradContext& c) {
   Grads grads(2);
-  if (c.wants(0)) grads[0] = toInput(c, c.in(1), c.g(), c.in(0));
-  if (c.wants(1)) grads[1] = toWeight(c, c.in(0), c.g(), c.in(1));
+  if (c.wants(at::conv2d::x)) grads[0] = toInput(c, c.in(at::conv2d::w), c.g(), c.in(at::conv2d::x));
+  if (c.wants(at::conv2d::w)) grads[1] = toWeight(c, c.in(at::conv2d::x), c.g(), c.in(at::conv2d::w));
   return grads;
 }
 
 Grads conv2dGradInput(const GradContext& c) {
   Grads grads(2);
-  if (c.wants(0)) grads[0] = toWeight(c, c.g(), c.in(1), c.in(0));
-  if (c.wants(1)) grads[1] = sibling(c, Opcode::conv2d, {c.g(), c.in(0)});
+  if (c.wants(at::conv2d_grad_input::w))
+    grads[0] = toWeight(c, c.g(), c.in(at::conv2d_grad_input::dy), c.in(at::conv2d_grad_input::w));
+  if (c.wants(at::conv2d_grad_input::dy)) grads[1] = sibling(c, Opcode::conv2d, {c.g(), c.in(0)});
   return grads;
 }
 
 Grads conv2dGradWeight(const GradContext& c) {
   Grads grads(2);
-  if (c.wants(0)) grads[0] = toInput(c, c.g(), c.in(1), c.in(0));
-  if (c.wants(1)) grads[1] = sibling(c, Opcode::conv2d, {c.in(0), c.g()});
+  if (c.wants(at::conv2d_grad_weight::x))
+    grads[0] = toInput(c, c.g(), c.in(at::conv2d_grad_weight::dy), c.in(at::conv2d_grad_weight::x));
+  if (c.wants(at::conv2d_grad_weight::dy)) grads[1] = sibling(c, Opcode::conv2d, {c.in(0), c.g()});
   return grads;
 }
 
 Grads convTranspose2d(const GradContext& c) {
   Grads grads(2);
-  if (c.wants(0)) grads[0] = sibling(c, Opcode::conv2d, {c.g(), c.in(1)});
-  if (c.wants(1)) grads[1] = toWeight(c, c.g(), c.in(0), c.in(1));
+  if (c.wants(at::conv_transpose2d::x))
+    grads[0] = sibling(c, Opcode::conv2d, {c.g(), c.in(at::conv_transpose2d::w)});
+  if (c.wants(at::conv_transpose2d::w))
+    grads[1] = toWeight(c, c.g(), c.in(at::conv_transpose2d::x), c.in(at::conv_transpose2d::w));
   return grads;
 }
 

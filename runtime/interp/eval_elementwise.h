@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ir/infer.h"
+#include "ir/op_view.h"
 #include "ir/scalar.h"
 #include "runtime/interp/eval_ops.h"
 #include "runtime/interp/strided.h"
@@ -44,14 +45,14 @@ inline void evalCast(EvalCall& call) {
 }
 
 inline void evalOneMinusPow(EvalCall& call) {
-  const double logBase = std::log(call.op.realAttr("base"));
+  const double logBase = std::log(as::one_minus_pow(call.op).base());
   for (size_t i = 0; i < call.in[0]->data.size(); ++i)
     call.out[0].data[i] = -std::expm1(call.in[0]->data[i] * logBase);
 }
 
 inline void evalIota(EvalCall& call) {
   Strides strides{};
-  strides[normalAxis(call.op.intAttr("axis"), call.out[0].type.rank())] = 1;
+  strides[normalAxis(as::iota(call.op).axis(), call.out[0].type.rank())] = 1;
   visit(call.out[0].shape(), strides, 0,
         [&](int64_t at, int64_t index) { call.out[0].data[at] = static_cast<double>(index); });
 }

@@ -7,6 +7,7 @@
 
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
+#include "ir/op_view.h"
 #include "runtime/interp/eval_ops.h"
 
 namespace tg {
@@ -26,15 +27,15 @@ void forEachId(EvalCall& call, const NdArray& ids, int64_t extent, Fn&& fn) {
 inline void evalGather(EvalCall& call) {
   const NdArray& table = *call.in[0];
   const int64_t rows = table.shape()[0], width = table.type.elements() / rows;
-  forEachId(call, *call.in[1], rows, [&](int64_t at, int64_t id) {
+  forEachId(call, *call.in[at::gather::ids], rows, [&](int64_t at, int64_t id) {
     std::copy_n(table.data.begin() + id * width, width, call.out[0].data.begin() + at * width);
   });
 }
 
 inline void evalScatterAdd(EvalCall& call) {
-  const NdArray &ids = *call.in[0], &updates = *call.in[1];
+  const NdArray &ids = *call.in[at::scatter_add::ids], &updates = *call.in[at::scatter_add::updates];
   const int64_t width = updates.type.elements() / ids.type.elements();
-  forEachId(call, ids, call.op.intAttr("rows"), [&](int64_t at, int64_t id) {
+  forEachId(call, ids, as::scatter_add(call.op).rows(), [&](int64_t at, int64_t id) {
     for (int64_t i = 0; i < width; ++i) call.out[0].data[id * width + i] += updates.data[at * width + i];
   });
 }
@@ -53,18 +54,20 @@ void forEachAlong(EvalCall& call, const NdArray& ids, const Shape& shape, int ax
 
 inline void evalTakeAlongAxis(EvalCall& call) {
   const NdArray& x = *call.in[0];
-  forEachAlong(call, *call.in[1], x.shape(), normalAxis(call.op.intAttr("axis"), x.type.rank()),
+  forEachAlong(call, *call.in[at::take_along_axis::ids], x.shape(),
+               normalAxis(as::take_along_axis(call.op).axis(), x.type.rank()),
                [&](int64_t at, int64_t place) { call.out[0].data[at] = x.data[place]; });
 }
 
 inline void evalTakeAlongAxisGrad(EvalCall& call) {
   NdArray& out = call.out[0];
-  forEachAlong(call, *call.in[0], out.shape(), normalAxis(call.op.intAttr("axis"), out.type.rank()),
-               [&](int64_t at, int64_t place) { out.data[place] += call.in[1]->data[at]; });
+  forEachAlong(
+      call, *call.in[0], out.shape(), normalAxis(as::take_along_axis_grad(call.op).axis(), out.type.rank()),
+      [&](int64_t at, int64_t place) { out.data[place] += call.in[at::take_along_axis_grad::dy]->data[at]; });
 }
 
 inline void evalOneHot(EvalCall& call) {
-  const int64_t depth = call.op.intAttr("depth");
+  const int64_t depth = as::one_hot(call.op).depth();
   forEachId(call, *call.in[0], depth, [&](int64_t at, int64_t id) { call.out[0].data[at * depth + id] = 1; });
 }
 
@@ -72,7 +75,7 @@ inline void evalOneHot(EvalCall& call) {
 /// decomposition has nothing to count, so the targets are counted here, but for ignored ones.
 inline void countTargets(EvalCall& call) {
   if (call.op.code != Opcode::cross_entropy && call.op.code != Opcode::cross_entropy_grad) return;
-  NdArray targets = *call.in[1];
+  NdArray targets = *call.in[at::cross_entropy::targets];
   if (std::optional<int64_t> ignored = ignoredTarget(call.op))
     std::erase(targets.data, static_cast<double>(*ignored));
   forEachId(call, targets, call.in[0]->shape().back(), [](int64_t, int64_t) {});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/interp/eval_ops.h"
+#include "ir/op_view.h"
 
 #include <fmt/format.h>
 
@@ -140,7 +141,7 @@ NdArray normalMagnitude(const Op& op, std::span<const NdArray* const> operands) 
   EvalContext context;
   EvalCall call{op, operands, out, context};
   evalRandomNormal(call);
-  const double mean = op.realAttr("mean");
+  const double mean = as::random_normal(op).mean();
   for (double& value : out[0].data) value = std::fabs(mean) + std::fabs(value - mean);
   return std::move(out[0]);
 }

@@ -2,6 +2,7 @@
 // Evaluation rules of random ops. Part of eval_ops.cpp.
 #pragma once
 
+#include "ir/op_view.h"
 #include "ir/philox.h"
 #include "runtime/interp/eval_ops.h"
 
@@ -13,7 +14,7 @@ void forEachDraw(EvalCall& call, Fn&& fn) {
   const NdArray& rng = *call.in[0];
   auto word = [&](size_t i) { return static_cast<uint32_t>(static_cast<int32_t>(rng.data[i])); };
   const PhiloxKey key{word(0), word(1)};
-  const auto salt = static_cast<uint32_t>(call.op.intAttr("salt"));
+  const auto salt = static_cast<uint32_t>(as::random_uniform(call.op).salt());
   std::vector<double>& out = call.out[0].data;
   for (size_t first = 0; first < out.size(); first += 4) {
     const auto words = philoxQuad(first / 4, salt, key);
@@ -25,8 +26,9 @@ void forEachDraw(EvalCall& call, Fn&& fn) {
 /// An f32 product and an f32 sum also where floats stay f64 elsewhere: that is the op's meaning. (f64 holds
 /// the exact product, and a sum rounded to f64 first rounds to the same f32.)
 inline void evalRandomUniform(EvalCall& call) {
-  const double low = call.op.realAttr("low");
-  const auto width = static_cast<float>(call.op.realAttr("high") - low), start = static_cast<float>(low);
+  const double low = as::random_uniform(call.op).low();
+  const auto width = static_cast<float>(as::random_uniform(call.op).high() - low),
+             start = static_cast<float>(low);
   forEachDraw(call, [&](double& value, const auto& words, int lane) {
     const double u = philoxUniform(words[static_cast<size_t>(lane)]);
     value = static_cast<float>(static_cast<double>(static_cast<float>(u * width)) + start);
@@ -34,7 +36,7 @@ inline void evalRandomUniform(EvalCall& call) {
 }
 
 inline void evalRandomNormal(EvalCall& call) {
-  const double mean = call.op.realAttr("mean"), std = call.op.realAttr("std");
+  const double mean = as::random_normal(call.op).mean(), std = as::random_normal(call.op).std();
   forEachDraw(call, [&](double& value, const auto& words, int lane) {
     value = mean + std * philoxNormalOf(words, lane);
   });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/infer.h"
+#include "ir/op_view.h"
 #include "ir/scalar.h"
 #include "runtime/interp/eval_ops.h"
 #include "runtime/interp/strided.h"
@@ -26,7 +27,7 @@ inline Strides reducedStrides(const Shape& shape, const std::vector<int64_t>& ax
 template <class Fn>
 void forEachReduced(EvalCall& call, Fn&& fn) {
   const NdArray& x = *call.in[0];
-  visit(x.shape(), reducedStrides(x.shape(), call.op.ints("axes")), 0,
+  visit(x.shape(), reducedStrides(x.shape(), as::sum(call.op).axes()), 0,
         [&](int64_t from, int64_t to) { fn(x.data[from], call.out[0].data[to]); });
 }
 
@@ -68,7 +69,7 @@ void forEachLine(const NdArray& x, int axis, Fn&& fn) {
 /// argmax and argmin: the first that no other beats.
 inline void evalArgExtremum(EvalCall& call) {
   const NdArray& x = *call.in[0];
-  const int axis = normalAxis(call.op.intAttr("axis"), x.type.rank());
+  const int axis = normalAxis(as::argmax(call.op).axis(), x.type.rank());
   const bool least = call.op.code == Opcode::argmin;
   forEachLine(x, axis, [&](int64_t from, int64_t step, int64_t at) {
     int64_t best = 0;
@@ -82,9 +83,9 @@ inline void evalArgExtremum(EvalCall& call) {
 
 inline void evalCumsum(EvalCall& call) {
   const NdArray& x = *call.in[0];
-  const int axis = normalAxis(call.op.intAttr("axis"), x.type.rank());
+  const int axis = normalAxis(as::cumsum(call.op).axis(), x.type.rank());
   const int64_t extent = x.shape()[axis];
-  const bool reverse = call.op.flag("reverse"), exclusive = call.op.flag("exclusive");
+  const bool reverse = as::cumsum(call.op).reverse(), exclusive = as::cumsum(call.op).exclusive();
   const DType dtype = x.type.dtype;
   forEachLine(x, axis, [&](int64_t from, int64_t step, int64_t) {
     double total = 0;
@@ -134,8 +135,8 @@ inline void evalMatmul(EvalCall& call) {
   NdArray& out = call.out[0];
   Shape batch = out.shape();
   batch.resize(out.type.rank() - 2);
-  const MatrixOperand a(call.in[0]->shape(), batch, call.op.flag("transpose_a"));
-  const MatrixOperand b(call.in[1]->shape(), batch, call.op.flag("transpose_b"));
+  const MatrixOperand a(call.in[0]->shape(), batch, as::matmul(call.op).transpose_a());
+  const MatrixOperand b(call.in[at::matmul::rhs]->shape(), batch, as::matmul(call.op).transpose_b());
   auto addProduct = [&](const std::vector<double>& left, const std::vector<double>& right) {
     visit<2>(batch, {a.batch, b.batch}, {}, [&](int64_t index, const std::array<int64_t, 2>& from) {
       const double* lhs = left.data() + from[0];
@@ -147,12 +148,13 @@ inline void evalMatmul(EvalCall& call) {
             to[i * b.cols + j] += lhs[i * a.rowStep + k * a.colStep] * rhs[k * b.rowStep + j * b.colStep];
     });
   };
-  const std::string precision = call.op.word("precision");
-  if (precision == "f32") return addProduct(call.in[0]->data, call.in[1]->data);
-  const std::vector<double> left = halves(call.in[0]->data), right = halves(call.in[1]->data);
+  const std::string precision = as::matmul(call.op).precision();
+  if (precision == "f32") return addProduct(call.in[at::matmul::lhs]->data, call.in[at::matmul::rhs]->data);
+  const std::vector<double> left = halves(call.in[at::matmul::lhs]->data),
+                            right = halves(call.in[at::matmul::rhs]->data);
   addProduct(left, right);
   if (precision == "f16") return;
-  addProduct(left, remainders(call.in[1]->data, right));
+  addProduct(left, remainders(call.in[at::matmul::rhs]->data, right));
   addProduct(remainders(call.in[0]->data, left), right);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/infer.h"
+#include "ir/op_view.h"
 #include "runtime/interp/eval_ops.h"
 #include "runtime/interp/strided.h"
 
@@ -25,7 +26,7 @@ inline void evalBroadcastTo(EvalCall& call) {
 
 inline void evalTranspose(EvalCall& call) {
   const Strides dense = denseStrides(call.in[0]->shape());
-  const std::vector<int64_t> perm = call.op.ints("perm");
+  const std::vector<int64_t> perm = as::transpose(call.op).perm();
   Strides strides{};
   for (size_t axis = 0; axis < perm.size(); ++axis)
     strides[axis] = dense[normalAxis(perm[axis], call.in[0]->type.rank())];
@@ -33,7 +34,7 @@ inline void evalTranspose(EvalCall& call) {
 }
 
 inline void evalSlice(EvalCall& call) {
-  const std::vector<int64_t> starts = call.op.ints("starts"), steps = call.op.ints("strides");
+  const std::vector<int64_t> starts = as::slice(call.op).starts(), steps = as::slice(call.op).strides();
   Strides strides = denseStrides(call.in[0]->shape());
   int64_t start = 0;
   for (size_t axis = 0; axis < starts.size(); ++axis) {
@@ -48,7 +49,7 @@ inline void evalFlip(EvalCall& call) {
   const Shape& shape = call.in[0]->shape();
   Strides strides = denseStrides(shape);
   int64_t start = 0;
-  for (int64_t given : call.op.ints("axes")) {
+  for (int64_t given : as::flip(call.op).axes()) {
     const int axis = normalAxis(given, shape.rank());
     start += (shape[axis] - 1) * strides[axis];
     strides[axis] = -strides[axis];
@@ -69,12 +70,12 @@ inline void writeBlock(const NdArray& x, NdArray& out, const std::vector<int64_t
 }
 
 inline void evalPad(EvalCall& call) {
-  std::fill(call.out[0].data.begin(), call.out[0].data.end(), call.op.realAttr("value"));
-  writeBlock(*call.in[0], call.out[0], call.op.ints("low"), call.op.ints("interior"));
+  std::fill(call.out[0].data.begin(), call.out[0].data.end(), as::pad(call.op).value());
+  writeBlock(*call.in[0], call.out[0], as::pad(call.op).low(), as::pad(call.op).interior());
 }
 
 inline void evalConcat(EvalCall& call) {
-  const int axis = normalAxis(call.op.intAttr("axis"), call.out[0].type.rank());
+  const int axis = normalAxis(as::concat(call.op).axis(), call.out[0].type.rank());
   std::vector<int64_t> corner(static_cast<size_t>(call.out[0].type.rank()), 0);
   for (const NdArray* part : call.in) {
     writeBlock(*part, call.out[0], corner);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/infer.h"
+#include "ir/op_view.h"
 #include "ir/window.h"
 #include "runtime/interp/eval_ops.h"
 #include "runtime/interp/strided.h"
@@ -11,18 +12,18 @@ namespace tg {
 
 /// The offset into x of each element of x's windows: strides over the windows' shape, and where they start.
 inline Strides windowStrides(const Op& op, const Shape& x, int64_t size, int64_t* start) {
-  const int axis = normalAxis(op.intAttr("axis"), x.rank());
-  const int64_t dilation = op.intAttr("dilation");
+  const int axis = normalAxis(as::unfold(op).axis(), x.rank());
+  const int64_t dilation = as::unfold(op).dilation();
   Strides strides = denseStrides(x);
   *start = firstOfWindow(size, dilation) * strides[axis];
   strides[x.rank()] = dilation * strides[axis];
-  strides[axis] *= op.intAttr("step");
+  strides[axis] *= as::unfold(op).step();
   return strides;
 }
 
 inline void evalUnfold(EvalCall& call) {
   int64_t start = 0;
-  const Strides strides = windowStrides(call.op, call.in[0]->shape(), call.op.intAttr("size"), &start);
+  const Strides strides = windowStrides(call.op, call.in[0]->shape(), as::unfold(call.op).size(), &start);
   visit(call.out[0].shape(), strides, start,
         [&](int64_t at, int64_t from) { call.out[0].data[at] = call.in[0]->data[from]; });
 }
