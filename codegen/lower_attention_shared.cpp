@@ -35,36 +35,6 @@ namespace {
 
 const Type kFour = Type::scalar(DType::f32, kLanes);
 
-/// Vectors that the invocations of a workgroup bring to shared memory, one after the other.
-class StagingTasks {
- public:
-  StagingTasks(LowerContext& c, int64_t tasks, int64_t invocations, Index lane)
-      : c_(c), count_(tasks), invocations_(invocations), lane_(std::move(lane)) {}
-  /// body(task) for each vector of this invocation. One without a task loads what another does, since a
-  /// branch would wait for the load.
-  void load(const std::function<void(const Index&)>& body) const {
-    for (const Index& task : tasks()) body(c_.emitter.below(task, count_).second);
-  }
-  /// The same, without those that have no task.
-  void store(const std::function<void(const Index&)>& body) const {
-    for (const Index& task : tasks())
-      c_.emitter.whereInside(task, count_, IndexSpace::constant(0), 1,
-                             [&](const Index& at, const Index&) { body(at); });
-  }
-
- private:
-  std::vector<Index> tasks() const {
-    std::vector<Index> out;
-    for (int64_t first = 0; first < count_; first += invocations_)
-      out.push_back(c_.space.add(lane_, IndexSpace::constant(first)));
-    return out;
-  }
-
-  LowerContext& c_;
-  int64_t count_, invocations_;
-  Index lane_;
-};
-
 class SharedAttention {
  public:
   SharedAttention(LowerContext& c, const AttentionRegion& region, const AttentionBlocking& blocking);

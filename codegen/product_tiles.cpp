@@ -17,4 +17,21 @@ TilePlace placeOf(IndexSpace& space, const Index& number, int64_t down, int64_t 
           space.add(space.scale(space.mod(patch, patches), kColumns), column)};
 }
 
+std::vector<Index> StagingTasks::tasks() const {
+  std::vector<Index> out;
+  for (int64_t first = 0; first < count_; first += invocations_)
+    out.push_back(c_.space.add(lane_, IndexSpace::constant(first)));
+  return out;
+}
+
+void StagingTasks::load(const std::function<void(const Index&)>& body) const {
+  for (const Index& task : tasks()) body(c_.emitter.below(task, count_).second);
+}
+
+void StagingTasks::store(const std::function<void(const Index&)>& body) const {
+  for (const Index& task : tasks())
+    c_.emitter.whereInside(task, count_, IndexSpace::constant(0), 1,
+                           [&](const Index& at, const Index&) { body(at); });
+}
+
 }  // namespace tg

@@ -12,8 +12,8 @@
 
 #include "ir/parser.h"
 #include "runtime/commands.h"
+#include "runtime/data/elements.h"
 #include "runtime/data/file_io.h"
-#include "runtime/train/checkpoint.h"
 
 namespace tg {
 

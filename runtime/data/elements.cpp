@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -108,6 +109,21 @@ std::vector<std::byte> toFileElements(const HostArray& array) {
   packed.reserve(array.i32().size());
   for (const int32_t flag : array.i32()) packed.push_back(static_cast<std::byte>(flag != 0));
   return packed;
+}
+
+Result<HostArray> convertedTo(const HostArray& from, DType dtype) {
+  if (from.dtype == dtype) return from;
+  if (isFloat(from.dtype) != isFloat(dtype)) return fail("it is of another type");
+  HostArray to = HostArray::zeros(dtype, from.shape);
+  for (int64_t i = 0; i < from.elements(); ++i) {
+    const double value = from.at(i);
+    to.set(i, value);
+    if (!isFloat(dtype) && to.at(i) != value)
+      return fail(fmt::format("element {} is {}, which does not fit", i, value));
+    if (isFloat(dtype) && std::isfinite(value) && !std::isfinite(to.at(i)))
+      return fail(fmt::format("element {} is {}, which does not fit", i, value));
+  }
+  return to;
 }
 
 }  // namespace tg

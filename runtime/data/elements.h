@@ -53,6 +53,10 @@ constexpr int64_t byteSize(FileType type) { return info(type).bytes; }
 /// error, as is a boolean byte above 1 or a byte count that does not match the shape.
 Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw);
 
+/// The array with every element rounded to `dtype`, or why one cannot be: reals become reals that stay
+/// finite, integers keep their values.
+Result<HostArray> convertedTo(const HostArray& array, DType dtype);
+
 /// The type that an array is written as: itself, i1 as boolean.
 FileType fileTypeOf(DType dtype);
 /// The elements of `array` as `fileTypeOf(array.dtype)`.

@@ -98,10 +98,6 @@ Result<std::vector<std::string>> supersedeAfter(const std::string& runDir, int64
 /// XXH3-64 over names, types and bytes in order, 16 hexadecimal digits: equal for equal parameters.
 std::string stateHash(const NamedArrays& params, const NamedArrays& states);
 
-/// The array with every element rounded to `dtype`, or why one cannot be: reals become reals that stay
-/// finite, integers keep their values.
-Result<HostArray> convertedTo(const HostArray& array, DType dtype);
-
 /// The tensors of `file` for the params (or states) `wanted`, in that order and of those types. Floats become
 /// floats of another width by rounding, integers and flags other integers if they fit. A name that the file
 /// lacks is looked for as tensorgrad for TypeScript has it, W, g and b for w, gain and bias, flat or not. The

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/data/elements.h"
 #include "runtime/train/checkpoint.h"
 
 namespace tg {
@@ -56,21 +57,6 @@ std::string nameInFile(const NamedArrays& file, const std::string& wanted) {
 }
 
 }  // namespace
-
-Result<HostArray> convertedTo(const HostArray& from, DType dtype) {
-  if (from.dtype == dtype) return from;
-  if (isFloat(from.dtype) != isFloat(dtype)) return fail("it is of another type");
-  HostArray to = HostArray::zeros(dtype, from.shape);
-  for (int64_t i = 0; i < from.elements(); ++i) {
-    const double value = from.at(i);
-    to.set(i, value);
-    if (!isFloat(dtype) && to.at(i) != value)
-      return fail(fmt::format("element {} is {}, which does not fit", i, value));
-    if (isFloat(dtype) && std::isfinite(value) && !std::isfinite(to.at(i)))
-      return fail(fmt::format("element {} is {}, which does not fit", i, value));
-  }
-  return to;
-}
 
 std::string stateHash(const NamedArrays& params, const NamedArrays& states) {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), XXH3_freeState);
