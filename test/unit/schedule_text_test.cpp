@@ -33,6 +33,7 @@ const char* const kTexts[] = {
     "matmul{tile = [4, 4], shared = [32, 32, 16], slices = 2}",
     "coopmat{tile = [128, 128, 32], warp = [64, 32]}",
     "attention{tile = 4, block = 2, workgroup = 16}",
+    "attention{tile = 8, block = 4, shared = [64, 32]}",
     "custom",
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, turned = [false, true]}",
     "matmul{tile = [4, 4], shared = [32, 32, 16], band = 4, lower = true, hidden = true, zeros = true}",
@@ -40,7 +41,6 @@ const char* const kTexts[] = {
     "map{vec = 4, workgroup = 64, storage = [0, 2], scalars = true}",
     "parts{of = [map{vec = 1, workgroup = 64}], results = [2], storage = [1]}",
     "parts{of = [map{vec = 1, workgroup = 64}, column{lanes = 8, side = 8, vec = 1}], results = [1, 2]}",
-    "attention{tile = 8, block = 4, shared = [64, 32]}",
 };
 
 TEST(ScheduleText, PrintsWhatItRead) {
