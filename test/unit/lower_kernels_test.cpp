@@ -4,6 +4,7 @@
 
 #include "codegen/emit_glsl.h"
 #include "ir/parser.h"
+#include "ir/target.h"
 #include "ir/verify_dispatch.h"
 #include "test/unit/plan_support.h"
 

@@ -78,7 +78,8 @@ inline Inputs trainInputs() {
 inline void expectClose(const NamedArrays& got, const NamedArrays& expected, double tolerance) {
   ASSERT_EQ(got.size(), expected.size());
   for (const auto& [name, value] : expected) {
-    auto own = std::find_if(got.begin(), got.end(), [&](const auto& entry) { return entry.first == name; });
+    auto own = std::find_if(got.begin(), got.end(),
+                            [&wanted = name](const auto& entry) { return entry.first == wanted; });
     ASSERT_NE(own, got.end()) << name;
     ASSERT_EQ(own->second.type(), value.type()) << name;
     for (int64_t i = 0; i < value.elements(); ++i)
