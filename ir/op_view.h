@@ -116,20 +116,6 @@ namespace as {
 #undef anyattr
 }  // namespace as
 
-/// A `tg.fused`: what it reads, what stands for it inside, and the ops of its body.
-class FusedOp {
- public:
-  explicit FusedOp(Op& op) : op_(op) { assert(op.code == Opcode::fused); }
-  /// `%a = %x`: the argument of the body and the value or group it stands for.
-  OperandList& bindings() { return op_.operands; }
-  /// The arguments of the body, one for each binding.
-  std::vector<std::unique_ptr<Value>>& slots() { return body().args; }
-  Block& body() { return *op_.regions[0]; }
-
- private:
-  Op& op_;
-};
-
 }  // namespace tg
 // clang-format on
 // NOLINTEND(readability-identifier-naming)
