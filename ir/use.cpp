@@ -73,6 +73,15 @@ UseList::~UseList() {
   }
 }
 
+void UseList::replaceFrom(Op& first, Value* other) {
+  if (!first_) return;
+  const Value* value = first_->value_;
+  for (Op* op = &first; op; op = op->next())
+    forEachUse(*op, [&](Value*& read) {
+      if (read == value) read = other;
+    });
+}
+
 void UseList::replaceAll(Value* other) {
   if (first_ && first_->value_ == other) return;
   while (Use* use = first_) *use = other;

@@ -88,6 +88,9 @@ class UseList {
 
   /// All uses read `other` from now on.
   void replaceAll(Value* other);
+  /// Uses by `first` and by ops behind it in its list read `other` from now on. Those before it stay, and so
+  /// do those in nested regions.
+  void replaceFrom(Op& first, Value* other);
 
  private:
   friend class Use;

@@ -135,10 +135,7 @@ class LossScaling {
       Value* grad = op->in(1);
       TensorExpr wide = TensorExpr{&insertion.builder(), grad}.cast(DType::f32) * inverse;
       TensorExpr divided = insertion.named(op->operands[0].text + "_grad", wide.cast(grad->type.dtype));
-      for (Op* later = op; later; later = later->next())
-        forEachUse(*later, [&](Value*& value) {
-          if (value == grad) value = divided.value;
-        });
+      grad->uses.replaceFrom(*op, divided.value);
     }
   }
 

@@ -237,10 +237,7 @@ void Rematerializer::apply(const Choice& choice) {
   std::vector<std::unique_ptr<Value>> results;
   results.push_back(std::move(again));
   Op& reader = opAt(choice.at);
-  for (Op* op = &reader; op; op = op->next())
-    forEachUse(*op, [&](Value*& value) {
-      if (value == choice.value) value = copy;
-    });
+  choice.value->uses.replaceFrom(reader, copy);
   func_.body.ops.insert(&reader,
                         writer.finish({writer.here(innerOf(*choice.value))}, std::move(results), target_));
 }

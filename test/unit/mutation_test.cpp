@@ -51,10 +51,7 @@ bool standIn(Module& module, size_t index, const std::function<Value*(Builder&, 
   builder.setBefore(next);
   Value* value = make(builder, op);
   if (!value || !(value->type == op.result()->type)) return false;
-  for (Op* reader = next; reader; reader = reader->next())
-    forEachUse(*reader, [&](Value*& read) {
-      if (read == op.result()) read = value;
-    });
+  op.result()->uses.replaceFrom(*next, value);
   return true;
 }
 

@@ -72,6 +72,25 @@ TEST(Uses, CountItemsOfOperandsButNoDefinitionAndNoCopy) {
   EXPECT_TRUE(same.uses.empty());
 }
 
+TEST(Uses, ThoseFromAnOpOnAreReplaced) {
+  Value a, b;
+  OpList ops;
+  std::vector<Op*> made;
+  for (int i = 0; i < 3; ++i) {
+    made.push_back(ops.push_back(std::make_unique<Op>(Opcode::neg)));
+    made.back()->operands.push_back(Operand::of(&a));
+  }
+  a.uses.replaceFrom(*made[1], &b);
+  EXPECT_EQ(usersOf(a), std::vector<const Op*>{made[0]});
+  EXPECT_EQ(usersOf(b).size(), 2u);
+  EXPECT_TRUE(made[1]->operands[0].value == &b && made[2]->operands[0].value == &b);
+  a.uses.replaceFrom(*made[1], &b);  // none is left there
+  EXPECT_TRUE(a.uses.hasOne());
+  Value unread;
+  unread.uses.replaceFrom(*made[0], &b);
+  EXPECT_EQ(usersOf(b).size(), 2u);
+}
+
 TEST(Uses, AllAreReplacedAtOnce) {
   Value a, b;
   auto first = reading({Operand::of(&a), Operand::of(&b)}), second = reading({Operand::group({&a, &a})});
