@@ -49,28 +49,8 @@ constexpr OpInfo kOps[] = {
 // clang-format off
 #include "ir/ops.def"
 #include "ir/kernel/ops.def"
-// clang-format on
-#undef OP
-#undef operands
-#undef val
-#undef opt
-#undef vals
-#undef sym
-#undef callee
-#undef lit
-#undef elem
-#undef bind
-#undef onebind
-#undef key
-#undef arglist
-#undef attributes
-#undef index
-#undef real
-#undef flag
-#undef text
-#undef word
-#undef ints
-#undef anyattr
+#include "ir/rows_end.def"
+    // clang-format on
 };
 
 }  // namespace

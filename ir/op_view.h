@@ -29,16 +29,7 @@ namespace at {
 #define arglist(name) name,
 #define OP(id, text, slots, ...) struct id { enum At : int { slots }; };
 #include "ir/ops.def"
-#undef OP
-#undef val
-#undef opt
-#undef vals
-#undef sym
-#undef lit
-#undef callee
-#undef bind
-#undef key
-#undef arglist
+#include "ir/rows_end.def"
 }  // namespace at
 
 namespace view_reads {
@@ -69,6 +60,7 @@ class OpView {
 };
 
 namespace as {
+#define operands(...) __VA_ARGS__
 #define val(name, type) Value* name() const { return view_reads::valueAt(this->op(), At::name, #name); }
 #define opt(name, type) val(name, type)
 #define vals(name, type) std::vector<Value*> name() const { return view_reads::valuesFrom(this->op(), At::name); }
@@ -95,25 +87,7 @@ namespace as {
     slots attrs                         \
   };
 #include "ir/ops.def"
-#undef OP
-#undef operands
-#undef val
-#undef opt
-#undef vals
-#undef sym
-#undef lit
-#undef callee
-#undef bind
-#undef key
-#undef arglist
-#undef attributes
-#undef index
-#undef real
-#undef flag
-#undef text
-#undef word
-#undef ints
-#undef anyattr
+#include "ir/rows_end.def"
 }  // namespace as
 
 }  // namespace tg

@@ -36,6 +36,7 @@
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/region_writer.h"
+#include "passes/fuse/target_of.h"
 #include "passes/pass.h"
 
 namespace tg::fuse {
@@ -457,10 +458,9 @@ namespace tg {
 
 Result<void> run_merge_kernels(Module& module, const MergeKernelsOptions& options,
                                const PassContext& context) {
-  TG_TRY(const Target target, targetOf(module.attrs));
-  for (Item* func : module.all(ItemKind::func))
-    fuse::Merger(*func, target, options.report ? &context : nullptr).run();
-  return {};
+  return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
+    fuse::Merger(func, target, options.report ? &context : nullptr).run();
+  });
 }
 
 }  // namespace tg

@@ -25,6 +25,7 @@
 #include "passes/fuse/cost.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
+#include "passes/fuse/target_of.h"
 #include "passes/pass.h"
 
 namespace tg::fuse {
@@ -264,11 +265,10 @@ namespace tg {
 
 Result<void> run_rematerialize(Module& module, const RematerializeOptions& options,
                                const PassContext& context) {
-  TG_TRY(const Target target, targetOf(module.attrs));
   if (options.recompute <= 0) return {};
-  for (Item* func : module.all(ItemKind::func))
-    fuse::Rematerializer(module, *func, target, options.recompute).run(options.report ? &context : nullptr);
-  return {};
+  return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
+    fuse::Rematerializer(module, func, target, options.recompute).run(options.report ? &context : nullptr);
+  });
 }
 
 }  // namespace tg

@@ -22,6 +22,7 @@
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
+#include "passes/fuse/target_of.h"
 #include "passes/pass.h"
 
 namespace tg::fuse {
@@ -176,9 +177,8 @@ void Sinker::run() {
 namespace tg {
 
 Result<void> run_sink_maps(Module& module, const NoOptions&, const PassContext&) {
-  TG_TRY(const Target target, targetOf(module.attrs));
-  for (Item* func : module.all(ItemKind::func)) fuse::Sinker(*func, target).run();
-  return {};
+  return fuse::rewriteFunctions(module, targetOf(module.attrs),
+                                [&](Item& func, const Target& target) { fuse::Sinker(func, target).run(); });
 }
 
 }  // namespace tg

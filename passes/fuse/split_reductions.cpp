@@ -386,9 +386,9 @@ class Splitter {
 namespace tg {
 
 Result<void> run_split_reductions(Module& module, const NoOptions&, const PassContext&) {
-  TG_TRY(const Target target, fuse::targetOn(module, "split-reductions"));
-  for (Item* func : module.all(ItemKind::func)) fuse::Splitter(module, *func, target).run();
-  return {};
+  return fuse::rewriteFunctions(
+      module, fuse::targetOn(module, "split-reductions"),
+      [&](Item& func, const Target& target) { fuse::Splitter(module, func, target).run(); });
 }
 
 }  // namespace tg

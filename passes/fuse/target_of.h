@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 
 #include "ir/module.h"
 #include "ir/result.h"
@@ -12,5 +13,13 @@ namespace tg::fuse {
 
 /// The target that set-target wrote on the module; an error that names the pass where none did.
 Result<Target> targetOn(const Module& module, std::string_view pass);
+
+/// Calls `rewrite(func, target)` with each function of the module; nothing is done where there is no target.
+template <class Rewrite>
+Result<void> rewriteFunctions(Module& module, Result<Target> target, Rewrite rewrite) {
+  TG_TRY(const Target given, std::move(target));
+  for (Item* func : module.all(ItemKind::func)) rewrite(*func, given);
+  return {};
+}
 
 }  // namespace tg::fuse
