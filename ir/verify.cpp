@@ -255,7 +255,11 @@ void Verifier::functionEffects(const Item& func) {
 }
 
 void Verifier::function(const Item& func) {
-  knownAttrs(func.loc, "@" + func.name, func.attrs, {"every"});
+  knownAttrs(func.loc, "@" + func.name, func.attrs, {"every", "optimizer"});
+  if (const Attr* kind = find(func.attrs, "optimizer");
+      kind && (kind->kind != Attr::Kind::string || kind->text.empty()))
+    report(func.loc,
+           fmt::format("@{}: attribute 'optimizer' is a name in quotes, not {}", func.name, kind->str()));
   repetition(func);
   for (const auto& arg : func.body.args) {
     if (!arg->type.isTensor())

@@ -421,16 +421,9 @@ int64_t SessionProgram::stepsPerUpdate() const {
 }
 
 std::string SessionProgram::optimizer() const {
-  std::string kind;
-  auto look = [&](std::string_view text) {
-    for (const char* each : {"adam", "sgd"})
-      if (text.starts_with(std::string(each) + ".") || text.ends_with(std::string(each) + "_update"))
-        kind = each;
-  };
-  const Module& module = trained_ ? *trained_ : *module_;
-  for (const Item* state : module.all(ItemKind::state)) look(state->name);
-  for (const Item* func : module.all(ItemKind::func)) walk(func->body, [&](Op& op) { look(op.info().name); });
-  return kind;
+  for (const Item* func : (trained_ ? *trained_ : *module_).all(ItemKind::func))
+    if (const Attr* kind = find(func->attrs, "optimizer")) return kind->text;
+  return {};
 }
 
 Result<ParamBuffers> SessionProgram::params() {

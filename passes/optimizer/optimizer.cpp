@@ -96,9 +96,10 @@ static std::string freePrefix(const Module& module, const std::string& prefix) {
 }
 
 Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options,
-                      const std::string& prefix) {
-  Site site{pass, module.func(options.func), nullptr, options.match,
-            options.match.empty() ? prefix : freePrefix(module, prefix)};
+                      const std::string& kind) {
+  Site site{pass,    module.func(options.func),
+            nullptr, options.match,
+            kind,    options.match.empty() ? kind : freePrefix(module, kind)};
   if (!site.train)
     return failure(pass, module.loc, 1,
                    fmt::format("there is no func @{}; the module has {}", options.func,
@@ -293,7 +294,16 @@ void StepBuilder::update(const std::string& symbol, Value* value) {
   builder_.create(Opcode::update, {Operand::symbol(symbol), Operand::of(value)});
 }
 
+/// `adam`, or `adam, sgd` where groups of parameters have their own.
+static std::string withKind(const Item& func, const std::string& kind) {
+  const Attr* before = find(func.attrs, "optimizer");
+  if (!before) return kind;
+  if (before->text.find(kind) != std::string::npos) return before->text;
+  return fmt::format("{}, {}", before->text, kind);
+}
+
 void StepBuilder::finish() {
+  set(func_.attrs, "optimizer", Attr::string(withKind(func_, site_.kind)));
   std::string name = "grad_norm";
   for (const NamedType& result : func_.results)
     if (result.name == name) name += "_" + site_.prefix;

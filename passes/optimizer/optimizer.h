@@ -32,13 +32,14 @@ struct Site {
   /// (accumulate); else `train`.
   Item* step = nullptr;
   std::string match;   ///< pattern of the parameters to train; "" is all
+  std::string kind;    ///< adam, sgd: what the function says with `optimizer`
   std::string prefix;  ///< begins the names of states: adam, then adam2, … where match leaves some to others
   bool trains(std::string_view param) const;
 };
 
-/// The site, or c1 or c2. `prefix` is what names of states begin with where nothing has it yet.
+/// The site, or c1 or c2. `kind` is also what names of states begin with where nothing has it yet.
 Result<Site> findSite(std::string_view pass, Module& module, const OptimizerOptions& options,
-                      const std::string& prefix);
+                      const std::string& kind);
 
 /// One number of the options and the range it must be in, for c7.
 struct Range {
@@ -86,7 +87,7 @@ class StepBuilder {
   TensorExpr learningRate();
   /// tg.update of a param or state by its full name.
   void update(const std::string& symbol, Value* value);
-  /// Adds the result grad_norm and the terminator.
+  /// Adds the result grad_norm, the terminator, and the optimizer's kind to the function's attributes.
   void finish();
 
  private:

@@ -197,9 +197,8 @@ TEST_F(SessionTest, refusedReplacementChangesNothing) {
 TEST_F(SessionTest, anotherOptimizerIsRefused) {
   auto session = open(options());
   std::string momentum = R"(module @plain {
-  state @sgd.v.w1 : tensor<3x8xf32>
   param @w1 : tensor<3x8xf32>
-  func @train() -> (loss: tensor<f32>) {
+  func @train() -> (loss: tensor<f32>) attributes {optimizer = "sgd"} {
     %w = tg.param @w1 : tensor<3x8xf32>
     %loss = tg.mean %w {axes = [0, 1]} : tensor<f32>
     return %loss : tensor<f32>
