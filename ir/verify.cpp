@@ -233,6 +233,11 @@ void Verifier::functionEffects(const Item& func) {
   std::set<std::pair<Opcode, std::string>> seen;
   for (Op* op : func.body.ops) {
     std::string key;
+    if (op->code == Opcode::constant && op->flag("seed")) {
+      if (!seen.insert({op->code, key}).second)
+        report(op->loc, fmt::format("tg.constant [constant.c3]: @{} has a second seed", func.name));
+      continue;
+    }
     if (op->code == Opcode::update || op->code == Opcode::param_grad)
       key = op->operands[0].text;
     else if (const Attr* given = find(op->attrs, "name"); given && op->code == Opcode::capture)

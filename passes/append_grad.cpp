@@ -250,7 +250,7 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
       wrt.push_back(reads[read]);
     }
   Builder builder(&module, &func);
-  auto gradients = GradEngine(builder, func, options.checkpoint, onRemark).gradients(loss, wrt);
+  auto gradients = GradEngine(builder, func, options.checkpoint, onRemark).trainingGradients(loss, wrt);
   std::vector<Value*> totals;
   if (gradients) {
     for (const Item* param : params) {

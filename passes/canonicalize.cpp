@@ -20,9 +20,9 @@
 namespace tg {
 namespace {
 
-/// The literal of a constant whose elements are all equal.
+/// The literal of a constant whose elements are all equal. A seed of gradients may become another value yet.
 const Operand* splat(const Value* value) {
-  if (!value->def || value->def->code != Opcode::constant) return nullptr;
+  if (!value->def || value->def->code != Opcode::constant || value->def->flag("seed")) return nullptr;
   const Operand& literal = value->def->operands[0];
   return literal.isLiteral() ? &literal : nullptr;
 }

@@ -13,6 +13,11 @@
 
 namespace tg {
 
+Result<std::vector<Value*>> GradEngine::trainingGradients(Value* loss, const std::vector<Value*>& wrt) {
+  marksSeed_ = true;
+  return gradients(loss, wrt);
+}
+
 Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector<Value*>& wrt) {
   auto& ops = func_.body.ops;
   forward_ = ops.all();
@@ -21,7 +26,9 @@ Result<std::vector<Value*>> GradEngine::gradients(Value* loss, const std::vector
   builder_.setHint("");
   if (active_.count(loss)) {
     builder_.setLoc(derivedLoc("grad", loss->loc));
-    accumulate(loss, builder_.constant(1, loss->type));
+    Value* seed = builder_.constant(1, loss->type);
+    if (marksSeed_) seed->def->setAttr("seed", Attr::boolean(true));
+    accumulate(loss, seed);
     if (auto walked = backward(forward_); !walked) {
       while (ops.size() > forward_.size()) ops.erase(ops.back());
       return walked.takeError().note(loss->loc, fmt::format("on the way from the loss %{}", loss->name));

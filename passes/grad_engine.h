@@ -24,6 +24,8 @@ class GradEngine {
   /// and only what the results need is left in the body. An error names an op on such a path that has
   /// no gradient; nothing of it stays in the body.
   Result<std::vector<Value*>> gradients(Value* loss, const std::vector<Value*>& wrt);
+  /// The same, for the gradients that train: the constant 1 they start from is marked as the function's seed.
+  Result<std::vector<Value*>> trainingGradients(Value* loss, const std::vector<Value*>& wrt);
 
  private:
   void markActive(const std::vector<Op*>& ops);
@@ -40,6 +42,7 @@ class GradEngine {
   DiagnosticHandler onRemark_;
   std::vector<Op*> forward_;  ///< the ops that were there already
   bool inDecomposition_ = false;
+  bool marksSeed_ = false;
   std::unordered_set<const Value*> active_;  ///< depend on `wrt`
   std::unordered_map<const Value*, Value*> gradients_;
   std::unordered_set<const Value*> unnamed_;  ///< appended, not called d_… yet

@@ -9,7 +9,7 @@
 //   by the same %finite).
 //
 //   state @loss_scale, @loss_scale.good
-//   %d_loss = tg.constant 1          →    %d_loss = tg.state @loss_scale  …  %d_w = …
+//   %d_loss = tg.constant 1 {seed}   →    %d_loss = tg.state @loss_scale  …  %d_w = …
 //   tg.param_grad @w, %d_w                %unscale = 1 / %d_loss,  %w_grad = tg.mul %d_w, %unscale
 //                                         tg.param_grad @w, %w_grad
 //                                         tg.update @loss_scale, select(%finite, …), tg.update
@@ -18,7 +18,7 @@
 // Requires: stage tensor.
 //   c1: the function exists; c2: precision is f16 or f32x3; c3: loss-scale is 0 (no scaling) or a power of
 //   two up to 2^24, growth is 1 or more; c4: the states are not there yet; c5: the gradient starts at
-//   %d_LOSS, a constant 1, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
+//   a constant with `seed`, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
 // Ensures: no product of f32 tensors has another precision. After append-grad{accumulate=N} the scale changes
 //   where the summed gradients are, in @apply. Composites that hold products (tg.attention) keep theirs.
 // Where: right behind append-grad, whose first constant it replaces, and before the optimizer, which reads
@@ -32,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/op_view.h"
 #include "ir/tensor_expr.h"
 #include "passes/lookup.h"
 #include "passes/optimizer/optimizer.h"
@@ -63,12 +64,8 @@ void setPrecision(Module& module, const std::string& precision) {
 
 /// The constant 1 that the gradient starts with, or null.
 Op* startOf(Item& func) {
-  const Op* end = func.body.terminator();
-  if (!end || end->operands.empty()) return nullptr;
-  const std::string wanted = "d_" + end->in(0)->name;
   for (Op* op : func.body.ops)
-    if (op->code == Opcode::constant && op->result()->name == wanted && op->result()->type.rank() == 0)
-      return op;
+    if (op->code == Opcode::constant && as::constant(*op).seed()) return op;
   return nullptr;
 }
 
@@ -213,8 +210,8 @@ Result<void> run_mixed_precision(Module& module, const MixedPrecisionOptions& op
   if (!start)
     return precisionError(
         train->loc, 5,
-        fmt::format("@{} has gradients, but no %d_LOSS, a constant 1 that they start with; let "
-                    "mixed-precision follow append-grad",
+        fmt::format("@{} has gradients, but no tg.constant 1.0 {{seed = true}} that they start from; "
+                    "let mixed-precision follow append-grad",
                     train->name));
   Item* apply = module.func("apply");
   Item& step = apply && hasGradients(*apply) ? *apply : *train;

@@ -6,7 +6,8 @@
 //
 // Requires: stage(tensor) without regions, which were made for another target.
 // Ensures: the module says all that later passes ask about the device, so that they have no such option. From
-//   now on tg.fused may stand among the tensor ops.
+//   now on tg.fused may stand among the tensor ops. The seed of gradients, which passes before this one ask for,
+//   is a constant as any other.
 // Where: first of fuse. What is done before (gradients, optimizers) is the same for all targets.
 #include <fmt/format.h>
 
@@ -37,12 +38,14 @@ Result<Target> fuse::targetOn(const Module& module, std::string_view pass) {
 
 Result<void> run_set_target(Module& module, const SetTargetOptions& options, const PassContext&) {
   TG_TRY(Target target, resolveTarget(options.target));
-  for (const Item* func : module.all(ItemKind::func))
-    for (const Op* op : func->body.ops)
+  for (Item* func : module.all(ItemKind::func))
+    for (Op* op : func->body.ops) {
+      if (op->code == Opcode::constant) op->setAttr("seed", Attr::boolean(false));
       if (op->code == Opcode::fused)
         return failAt(op->loc,
                       "set-target finds a region, made for the target that the module has; go on with "
                       "the passes of fuse behind the one that made it");
+    }
   set(module.attrs, "target", targetToAttr(target));
   return {};
 }
