@@ -52,6 +52,21 @@ KV RegionEmitter::iota(const Op& op, const Indices& at) {
   return kernel_.cast(space_.materialize(at[static_cast<size_t>(axis)]), op.result()->type.dtype);
 }
 
+/// column <= row + columns - rows
+KV RegionEmitter::causalMask(const Op& op, const Indices& at) {
+  const Shape& shape = op.result()->type.shape;
+  const int64_t more = shape.back() - shape[shape.rank() - 2];
+  auto place = [&](const Index& index) { return kernel_.cast(space_.materialize(index), DType::i32); };
+  KV column = place(at.back()), row = place(at[at.size() - 2]);
+  if (more != 0)
+    row = lowerScalar(kernel_, Scalar::add,
+                      {row, KernelBuilder::literal(DType::i32, static_cast<double>(more))});
+  kernel_.hint(op.result()->name);
+  KV value = lowerScalar(kernel_, Scalar::less_equal, {column, row});
+  kernel_.hint("");
+  return value;
+}
+
 KV RegionEmitter::reshape(const Op& op, const Indices& at) {
   const Shape& to = op.in(0)->type.shape;
   Index offset = space_.linear(at, op.result()->type.shape);

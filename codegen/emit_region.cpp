@@ -153,6 +153,7 @@ struct LoweringRules {
   constexpr Lowering LoweringRules::entry<Opcode::id> = {Lowering::Kind::notHere, nullptr, why}
 RULE(constant, constant);
 RULE(iota, iota);
+RULE(causal_mask, causalMask);
 RULE(cast, cast);
 RULE(one_minus_pow, oneMinusPow);
 RULE(sum, reduction);

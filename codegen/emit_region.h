@@ -107,6 +107,7 @@ class RegionEmitter {
   KV broadcastOperand(const Value* v, const Shape& to, const Indices& at);
   KV constant(const Op& op, const Indices& at);
   KV iota(const Op& op, const Indices& at);
+  KV causalMask(const Op& op, const Indices& at);
   KV cast(const Op& op, const Indices& at);
   KV oneMinusPow(const Op& op, const Indices& at);
   KV broadcastTo(const Op& op, const Indices& at);

@@ -27,30 +27,12 @@ bool sameMatrix(const Value& a, const Value& b) {
   return isMatrix(a) && isMatrix(b) && rowsOf(a) == rowsOf(b) && columnsOf(a) == columnsOf(b);
 }
 
-/// Whether a value holds each element's place along the last axis but `fromEnd`.
-bool isPlace(const Value& value, int fromEnd) {
-  return value.def && value.def->code == Opcode::iota && isMatrix(value) &&
-         value.def->intAttr("axis") == value.type.rank() - 1 - fromEnd;
-}
-
 bool isNumber(const Value& value, double number) {
   return value.def && value.def->code == Opcode::constant && value.def->operands[0].isLiteral() &&
          value.def->operands[0].number() == number;
 }
 
-/// column <= row + columns - rows, as the decompositions of causal ops write it.
-bool isCausalMask(const Value& mask) {
-  if (!mask.def || mask.def->code != Opcode::less_equal || !isMatrix(mask)) return false;
-  const Value *column = mask.def->in(0), *row = mask.def->in(1);
-  const int64_t offset = columnsOf(mask) - rowsOf(mask);
-  if (offset != 0) {
-    if (!row->def || row->def->code != Opcode::add ||
-        !isNumber(*row->def->in(1), static_cast<double>(offset)))
-      return false;
-    row = row->def->in(0);
-  }
-  return sameMatrix(*column, mask) && sameMatrix(*row, mask) && isPlace(*column, 0) && isPlace(*row, 1);
-}
+bool isCausalMask(const Value& mask) { return mask.def && mask.def->code == Opcode::causal_mask; }
 
 /// A selection that takes its second operand where a causal mask says so.
 bool selectsBelow(const Op& op) { return op.code == Opcode::select && isCausalMask(*op.in(0)); }

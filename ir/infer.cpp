@@ -441,6 +441,13 @@ Result<Types> fused(const Context& c) {
   return types;
 }
 
+Result<Types> causalMask(const Context& c) {
+  TG_TRY(Type type, c.declared());
+  if (type.dtype != DType::i1 || type.rank() < 2)
+    return c.error(1, fmt::format("a mask is i1 of rank 2 or more, not {}", type.str()));
+  return Types{type};
+}
+
 Result<Types> iota(const Context& c) {
   TG_TRY(Type type, c.declared());
   if (normalAxis(as::iota(c.op).axis(), type.rank()) < 0)
@@ -454,6 +461,7 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::state: return storageRead(c, ItemKind::state);
   case Opcode::constant: return constant(c);
   case Opcode::iota: return iota(c);
+  case Opcode::causal_mask: return causalMask(c);
   case Opcode::random_uniform: return randomUniform(c);
   case Opcode::random_normal: return randomNormal(c);
   case Opcode::dropout: return dropout(c);

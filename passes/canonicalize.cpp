@@ -3,6 +3,7 @@
 //
 //   %k = tg.constant 2.0                  %k = tg.constant 2.0
 //   %r = tg.mul %k, %k             →      %r = tg.constant 4.0
+//   %m = tg.less_equal %column, %row →    %m = tg.causal_mask          (of iotas, row moved by columns - rows)
 //   %y = tg.reshape %x {shape = [2]}      (uses of %y read %x, of shape 2)
 //
 // Folds: elementwise ops over constants (f32 results rounded once, i32 wrapped); x+0, x-0, x·1, x/1;
@@ -14,6 +15,7 @@
 #include <cmath>
 
 #include "ir/infer.h"
+#include "ir/op_view.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
@@ -110,6 +112,36 @@ bool foldSplat(Op& op) {
   return true;
 }
 
+/// Whether a value holds each element's place along the last axis but `fromEnd`.
+bool isPlace(const Value* value, int fromEnd) {
+  return value->def && value->def->code == Opcode::iota && value->type.rank() >= 2 &&
+         as::iota(*value->def).axis() == value->type.rank() - 1 - fromEnd;
+}
+
+/// Turns column <= row + columns - rows, with both places written out for the whole matrix, into the mask that
+/// kernels know.
+bool foldCausalMask(Op& op) {
+  if (op.code != Opcode::less_equal || op.result()->type.rank() < 2) return false;
+  const Value *column = as::less_equal(op).lhs(), *row = as::less_equal(op).rhs();
+  const auto matrix = [](const Value* value) {
+    const Shape& shape = value->type.shape;
+    return std::pair(shape[shape.rank() - 2], shape.back());
+  };
+  const auto [rows, columns] = matrix(op.result());
+  if (columns != rows) {
+    const Op* moved = row->def;
+    if (!moved || moved->code != Opcode::add) return false;
+    if (!isSplat(as::add(*moved).rhs(), static_cast<double>(columns - rows))) return false;
+    row = as::add(*moved).lhs();
+  }
+  if (!isPlace(column, 0) || !isPlace(row, 1)) return false;
+  if (matrix(column) != matrix(op.result()) || matrix(row) != matrix(op.result())) return false;
+  op.code = Opcode::causal_mask;
+  op.attrs.clear();
+  op.operands.clear();
+  return true;
+}
+
 bool sameType(const Op& op, const Value* value) { return value->type == op.result()->type; }
 
 /// The operand an arithmetic identity reduces the op to.
@@ -194,7 +226,7 @@ Result<void> run_canonicalize(Module& module, const NoOptions&, const PassContex
     replaceOps(*func, [](Op& op) -> Value* {
       if (op.results.size() != 1 || op.operands.empty() || op.operands[0].kind != Operand::Kind::value)
         return nullptr;
-      if (foldConstants(op) || foldNarrowCast(op) || foldSplat(op)) return nullptr;
+      if (foldConstants(op) || foldNarrowCast(op) || foldSplat(op) || foldCausalMask(op)) return nullptr;
       if (Value* other = foldWidened(op)) return other;
       if (Value* other = foldIdentity(op)) return other;
       reductionToReshape(op);

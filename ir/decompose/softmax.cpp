@@ -8,11 +8,8 @@
 namespace tg::decomposition {
 
 TensorExpr causalMask(const TensorExpr& x) {
-  int64_t rows = x.shape()[x.rank() - 2], columns = x.shape().back();
-  TensorExpr row = iota(*x.builder, {rows, columns}, 0);
-  TensorExpr column = iota(*x.builder, {rows, columns}, 1);
-  if (rows != columns) row = row + static_cast<double>(columns - rows);
-  return le(column, row);
+  const Type matrix = Type::tensor(DType::i1, {x.shape()[x.rank() - 2], x.shape().back()});
+  return {x.builder, x.builder->op(Opcode::causal_mask, {}, {}, {matrix})};
 }
 
 TensorExpr shifted(const TensorExpr& x, int64_t axis) { return x - stopGradient(x.maxOver({axis}, true)); }

@@ -159,6 +159,9 @@ Tensor constant(const std::vector<double>& values, const Dims& shape, DType dtyp
 Tensor zeros(const Dims& shape, DType dtype, Site site) { return constant(0, shape, dtype, site); }
 Tensor ones(const Dims& shape, DType dtype, Site site) { return constant(1, shape, dtype, site); }
 Tensor arange(int64_t n, DType dtype, Site site) { return iota({n}, 0, dtype, site); }
+Tensor causalMask(const Dims& shape, Site site) {
+  return makeTyped(Opcode::causal_mask, {}, shape, DType::i1, {}, site);
+}
 Tensor iota(const Dims& shape, int axis, DType dtype, Site site) {
   int64_t front = fromFront(axis, static_cast<int>(shape.values().size()));
   return makeTyped(Opcode::iota, {}, shape, dtype, {{"axis", Attr::of(front)}}, site);

@@ -93,6 +93,8 @@ Tensor ones(const Dims& shape, DType dtype = DType::f32, Site site = Site::curre
 Tensor arange(int64_t n, DType dtype = DType::i32, Site site = Site::current());
 /// Each element is its index along the axis.
 Tensor iota(const Dims& shape, int axis, DType dtype = DType::i32, Site site = Site::current());
+/// Whether column <= row + columns - rows, as i1; of rank 2 or more, the last two axes are rows and columns.
+Tensor causalMask(const Dims& shape, Site site = Site::current());
 
 // Elementwise.
 /// `a` where the condition holds, else `b`.

@@ -11,9 +11,9 @@
 
 namespace tg::fuse {
 
-/// Whether an op computes from places alone what a kernel computes sooner than it loads it, as a causal mask.
+/// Whether an op computes from places alone what a kernel computes sooner than it loads it, as a mask.
 static bool isOfPlaces(const Op& op) {
-  if (op.code == Opcode::iota || op.code == Opcode::constant) return true;
+  if (op.info().has(table::leaf)) return op.info().mayStand(table::inRegion);
   if (op.results.size() != 1 || op.code == Opcode::dropout) return false;
   const DType type = op.result()->type.dtype;
   if (!op.info().has(table::view) && (!keepsElements(op) || (type != DType::i1 && type != DType::i32)))

@@ -154,7 +154,7 @@ void Sinker::sink(Op& fused, int slot) {
   const Value* inner = fused.regions[0]->terminator()->in(slot);
   auto stands = [&](const Value& source) { return &source != &value; };
   auto allows = [&](const Op& op) {
-    return op.code == Opcode::constant || op.code == Opcode::iota || isElementwise(op);
+    return (op.info().has(table::leaf) && op.info().mayStand(table::inRegion)) || isElementwise(op);
   };
   std::optional<Slice> slice = sliceTo(fused, inner, outside, stands, allows);
   if (!slice || slice->ops.empty() || !saves(*slice, outside, reader, value)) return;

@@ -20,6 +20,7 @@ TG_NO_GRAD(param, "it is a leaf: a parameter's gradient is collected here");
 TG_NO_GRAD(state, "it is a leaf");
 TG_NO_GRAD(constant, "it is a leaf");
 TG_NO_GRAD(iota, "it is a leaf");
+TG_NO_GRAD(causal_mask, "it is a leaf");
 TG_NO_GRAD(update, "it has no result");
 TG_NO_GRAD(param_grad, "it has no result");
 TG_NO_GRAD(capture, "it has no result");

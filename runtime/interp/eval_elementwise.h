@@ -57,6 +57,15 @@ inline void evalIota(EvalCall& call) {
         [&](int64_t at, int64_t index) { call.out[0].data[at] = static_cast<double>(index); });
 }
 
+inline void evalCausalMask(EvalCall& call) {
+  const Shape& shape = call.out[0].shape();
+  const int64_t rows = shape[shape.rank() - 2], columns = shape.back();
+  for (size_t i = 0; i < call.out[0].data.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    call.out[0].data[i] = at % columns <= at / columns % rows + columns - rows ? 1 : 0;
+  }
+}
+
 /// Appends the numbers of a literal or of a nested list of them.
 inline void flatten(const Operand& operand, std::vector<double>& into) {
   if (operand.isLiteral()) into.push_back(operand.number());

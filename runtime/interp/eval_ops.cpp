@@ -39,6 +39,7 @@ constexpr EvalEntry kEntry = missing<code>();
   constexpr EvalEntry kEntry<Opcode::id> = rule(function)
 RULE(constant, evalConstant);
 RULE(iota, evalIota);
+RULE(causal_mask, evalCausalMask);
 RULE(one_minus_pow, evalOneMinusPow);
 RULE(cast, evalCast);
 RULE(sum, evalSum);

@@ -227,6 +227,13 @@ TEST(Leaves, ConstantsAndIota) {
             (std::vector<double>{0, 1, 0, 1}));
 }
 
+TEST(Leaves, CausalMaskEndsInTheCorner) {
+  EXPECT_EQ(evaluate("%r = tg.causal_mask : tensor<2x2x3xi1>", "tensor<2x2x3xi1>", {}).data,
+            (std::vector<double>{1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 1}));
+  EXPECT_EQ(evaluate("%r = tg.causal_mask : tensor<3x2xi1>", "tensor<3x2xi1>", {}).data,
+            (std::vector<double>{0, 0, 1, 0, 1, 1}));
+}
+
 TEST(Reductions, OverAnyAxes) {
   const NdArray x = scattered({2, 3, 4});
   auto at = [&](int i, int j, int k) { return x.data[(i * 3 + j) * 4 + k]; };

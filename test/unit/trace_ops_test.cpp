@@ -43,6 +43,7 @@ const std::map<Opcode, std::function<Tensor()>>& calls() {
        [] {
          return iota({2, 3}, -1);
        }},
+      {Opcode::causal_mask, [] { return causalMask({2, 3}); }},
       {Opcode::update,
        [] {
          Tensor s = stateInput("s", {});
