@@ -38,6 +38,7 @@ EXPAND(embedding, embedding);
 EXPAND(adam_update, adamUpdate);
 EXPAND(swap_axes, swapAxes);
 EXPAND(stack, stack);
+EXPAND(sum_of_squares, sumOfSquares);
 EXPAND(split, split);
 EXPAND(tile, tile);
 EXPAND(where_causal, whereCausal);

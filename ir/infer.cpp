@@ -533,6 +533,7 @@ Result<Types> inferTensorOp(const Context& c) {
           1);
     return Types{c.in(0)};
   case Opcode::adam_update:
+  case Opcode::sum_of_squares:
   case Opcode::sgd_update: return inference::optimizer(c);
   case Opcode::unfold:
   case Opcode::fold:

@@ -38,6 +38,15 @@ Result<Types> adam(const Context& c) {
   return Types{p, p, p};
 }
 
+Result<Types> sumOfSquares(const Context& c) {
+  if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
+  const DType dtype = c.in(0).dtype;
+  for (int operand = 1; operand < c.op.numOperands(); ++operand)
+    if (c.in(operand).dtype != dtype)
+      return c.error(1, fmt::format("types differ: {} and {}", c.in(0).str(), c.in(operand).str()), operand);
+  return Types{Type::tensor(dtype, {})};
+}
+
 Result<Types> sgd(const Context& c) {
   const Type& p = c.in(0);
   const Type &lr = c.in(at::sgd_update::lr), &decay = c.in(at::sgd_update::decay);
@@ -61,6 +70,9 @@ Result<Types> sgd(const Context& c) {
 
 }  // namespace
 
-Result<Types> optimizer(const Context& c) { return c.op.code == Opcode::adam_update ? adam(c) : sgd(c); }
+Result<Types> optimizer(const Context& c) {
+  if (c.op.code == Opcode::sum_of_squares) return sumOfSquares(c);
+  return c.op.code == Opcode::adam_update ? adam(c) : sgd(c);
+}
 
 }  // namespace tg::inference

@@ -50,6 +50,7 @@ Results whereCausal(const Composite& composite);
 /// Where row i may look causally: column j <= i + (columns - rows), over the last two axes of x's shape.
 TensorExpr causalMask(const TensorExpr& x);
 Results sgdUpdate(const Composite& composite);
+Results sumOfSquares(const Composite& composite);
 Results conv2d(const Composite& composite);
 Results conv2dGradInput(const Composite& composite);
 Results conv2dGradWeight(const Composite& composite);

@@ -24,6 +24,20 @@ Results adamUpdate(const Composite& composite) {
   return {kept - step, m2, v2};
 }
 
+// Σ x² of one operand after the other
+Results sumOfSquares(const Composite& composite) {
+  TensorExpr total;
+  for (Value* operand : composite.operands) {
+    TensorExpr squares = square(TensorExpr{&composite.builder, operand});
+    if (squares.rank() > 0)
+      squares = operand->type.elements() == 1
+                    ? TensorExpr{&composite.builder, composite.builder.reshape(squares.value, {})}
+                    : squares.sum(allAxes(squares.rank()));
+    total = total ? total + squares : squares;
+  }
+  return {total};
+}
+
 // d = g + decay·p, v' = momentum·v + d, p' = p - lr·v' or p - lr·(d + momentum·v').
 Results sgdUpdate(const Composite& composite) {
   TensorExpr p = composite[at::sgd_update::p], g = composite[at::sgd_update::g],

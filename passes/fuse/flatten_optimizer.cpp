@@ -13,8 +13,8 @@
 //
 // Requires: stage(tensor) with a target, whose bindings say whether a rate and a decay have buffers of their
 //   own.
-// Ensures: updates that differ in nothing but their tensors are one region; all else stays tensor ops. plan
-//   lays out the members of a group one behind the other.
+// Ensures: updates that differ in nothing but their tensors are one region; all else stays tensor ops. No
+//   tg.sum_of_squares is left. plan lays out the members of a group one behind the other.
 // Where: before split-reductions and form-regions, for which the parts of the gradient norm would be hundreds
 //   of sums, and before cse, which merges what the groups leave twice.
 #include <algorithm>
@@ -26,12 +26,14 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/op_view.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -482,46 +484,32 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   }
 }
 
-/// The add chain over sums of squares of exactly these gradients becomes one two-stage sum.
+/// Where these values stand in a sum of squares, one behind the other in any order: as the first of its operands,
+/// or a single one anywhere. -1: they do not.
+static int placeIn(const Op& norm, const std::vector<Value*>& gradients) {
+  const std::unordered_set<const Value*> wanted(gradients.begin(), gradients.end());
+  int first = 0, count = static_cast<int>(gradients.size());
+  auto isWanted = [&](int operand) { return wanted.contains(throughReshapes(norm.in(operand))); };
+  while (count == 1 && first < norm.numOperands() && !isWanted(first)) ++first;
+  if (first + count > norm.numOperands()) return -1;
+  std::unordered_set<const Value*> found;
+  for (int operand = first; operand < first + count; ++operand)
+    if (isWanted(operand)) found.insert(throughReshapes(norm.in(operand)));
+  return found.size() == wanted.size() ? first : -1;
+}
+
+/// The part that these gradients have in a sum of squares becomes one two-stage sum; what else is summed is added
+/// in the order of the operands, as without it.
 void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
-  std::unordered_set<const Value*> leaves;  // sums of squares and the chain's sums so far
-  std::vector<const Op*> chain;
-  // The squares may be of the gradient or of a reshape of it; the first in the text is meant.
-  std::unordered_map<const Value*, const Op*> squareOf;
-  for (Op* op : func_.body.ops)
-    if (op->code == Opcode::square) squareOf.try_emplace(throughReshapes(op->in(0)), op);
-  for (Value* gradient : gradients) {
-    const Value* leaf = nullptr;
-    if (auto square = squareOf.find(gradient); square != squareOf.end()) {
-      leaf = square->second->result();
-      chain.push_back(square->second);
-      if (leaf->type.rank() > 0) {
-        const Op* reader = onlyReader(*leaf);
-        // A tensor of one element is reshaped, not summed.
-        bool full = reader && (reader->code == Opcode::sum || reader->code == Opcode::reshape) &&
-                    reader->result()->type.rank() == 0;
-        if (!full) return;
-        leaf = reader->result();
-        chain.push_back(reader);
-      }
-    }
-    if (!leaf || !onlyReader(*leaf)) {
-      if (!(leaf && gradients.size() == 1)) return;
-    }
-    leaves.insert(leaf);
-  }
-  size_t absorbed = 1;
-  Op* root = gradients.size() == 1 ? const_cast<Op*>(chain.back()) : nullptr;
+  Op* root = nullptr;
+  int first = -1;
   for (Op* op : func_.body.ops) {
-    if (op->code != Opcode::add || !leaves.contains(op->in(0)) || !leaves.contains(op->in(1))) continue;
-    leaves.erase(op->in(0));
-    leaves.erase(op->in(1));
-    leaves.insert(op->result());
-    chain.push_back(op);
+    if (op->code != Opcode::sum_of_squares || dropped_.contains(op)) continue;
+    if ((first = placeIn(*op, gradients)) < 0) continue;
     root = op;
-    ++absorbed;
+    break;
   }
-  if (!root || absorbed != gradients.size()) return;
+  if (!root) return;
 
   RegionWriter region(root->loc);
   Builder& b = region.builder();
@@ -537,11 +525,20 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   Value* partial = b.sum(squares, {1});
   region.yield({partial});
   region.op().addResult(partial->type, build_.names().unique("norm_partial"));
-  for (const Op* op : chain) dropped_.insert(op);
+  dropped_.insert(root);
   OpList& made = before_[root];
   const Op* norms = made.push_back(region.finish(target_));
-  Builder total(made);  // with no names of others: the total keeps the name of what it stands for
-  replaced_[root->result()] = total.setLoc(root->loc).setHint(root->result()->name).sum(norms->result(), {0});
+  const std::vector<Value*> parts = as::sum_of_squares(*root).xs();
+  const auto begin = parts.begin() + first, end = begin + static_cast<int>(gradients.size());
+  Builder alone(made);  // with no names of others: the total keeps the name of what it stands for
+  Builder& total = parts.size() == gradients.size() ? alone : build_.setEnd(made);
+  Value* sum = total.setLoc(root->loc).setHint(root->result()->name).sum(norms->result(), {0});
+  if (first > 0)
+    sum = total.binary(Opcode::add, total.op(Opcode::sum_of_squares, {parts.begin(), begin}), sum);
+  for (auto part = end; part != parts.end(); ++part)
+    sum = total.binary(Opcode::add, sum, total.op(Opcode::sum_of_squares, {*part}));
+  build_.setHint("");
+  replaced_[root->result()] = sum;
 }
 
 void Flattener::rebuild() {
@@ -549,6 +546,7 @@ void Flattener::rebuild() {
   for (auto& [op, made] : before_) ops.splice(const_cast<Op*>(op), made, made.front());
   for (auto& [value, other] : replaced_) const_cast<Value*>(value)->uses.replaceAll(other);
   ops.eraseIf([&](const Op* op) { return dropped_.contains(op); });
+  expandOps(module_, func_, [](const Op& op) { return op.code == Opcode::sum_of_squares; });
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ TG_GRAD_RULE(layer_norm, "dx, μ, s = layer_norm_grad(x, gain, g); dgain = Σ g�
 TG_GRAD_RULE(rms_norm, "dx, s = rms_norm_grad(x, gain, g); dgain = Σ g·x·s", rmsNorm);
 TG_GRAD_RULE(gelu, "dx = gelu_grad(x, g)", gelu);
 TG_GRAD_DECOMPOSES(softmax_grad);
+TG_GRAD_DECOMPOSES(sum_of_squares);
 TG_GRAD_DECOMPOSES(log_softmax_grad);
 TG_GRAD_DECOMPOSES(cross_entropy_grad);
 TG_GRAD_DECOMPOSES(layer_norm_grad);

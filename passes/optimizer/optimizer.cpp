@@ -197,27 +197,24 @@ void StepBuilder::collect() {
   }
 }
 
-TensorExpr StepBuilder::sumOfSquares(const TensorExpr& grad) {
-  TensorExpr squares = square(grad);
-  return squares.rank() > 0 ? squares.sum(allAxes(squares.rank())) : squares;
+TensorExpr StepBuilder::sumOfSquares(const std::vector<Value*>& values) {
+  return expr(builder_.op(Opcode::sum_of_squares, values));
 }
 
 /// ‖g‖₂ over all gradients, after those that the pattern names were divided by their own norm. What the
 /// division leaves of a norm n is n/(n + ε): no second look at the elements.
 void StepBuilder::gradNorm() {
-  TensorExpr total;
+  std::vector<Value*> parts;
   for (TrainedParam& trained : params_) {
     const std::string& name = trained.param->name;
-    TensorExpr squares = sumOfSquares(trained.grad);
-    if (!options_.normalizeGrads.empty() && globMatch(options_.normalizeGrads, name)) {
-      TensorExpr norm = named("norm_" + name, sqrt(squares));
-      TensorExpr divisor = norm + kNormalizeEps;
-      trained.grad = named("normalized_" + name, trained.grad / divisor);
-      squares = square(norm / divisor);
-    }
-    total = total ? total + squares : squares;
+    parts.push_back(trained.grad.value);
+    if (options_.normalizeGrads.empty() || !globMatch(options_.normalizeGrads, name)) continue;
+    TensorExpr norm = named("norm_" + name, sqrt(sumOfSquares({trained.grad.value})));
+    TensorExpr divisor = norm + kNormalizeEps;
+    trained.grad = named("normalized_" + name, trained.grad / divisor);
+    parts.back() = (norm / divisor).value;
   }
-  norm_ = named("grad_norm", sqrt(total));
+  norm_ = named("grad_norm", sqrt(sumOfSquares(parts)));
 }
 
 void StepBuilder::clip() {

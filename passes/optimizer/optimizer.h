@@ -94,7 +94,7 @@ class StepBuilder {
   void findReads();
   void collect();
   void gradNorm();
-  TensorExpr sumOfSquares(const TensorExpr& grad);
+  TensorExpr sumOfSquares(const std::vector<Value*>& values);
   void clip();
   std::unique_ptr<Value> authorsRate();
 

@@ -27,6 +27,13 @@ TEST(Structure, FlipReversesTheAxes) {
   EXPECT_EQ(evaluate("%r = tg.flip %x {axes = []} : " + type, type, {{"x", x}}).data, x.data);
 }
 
+TEST(Structure, SumOfSquares) {
+  EXPECT_EQ(evaluate("%r = tg.sum_of_squares %x, %y, %z : tensor<f32>", "tensor<f32>",
+                     {{"x", f32({2, 3}, {1, 2, 3, 4, 5, 6})}, {"y", f32({}, {7})}, {"z", f32({1}, {-8})}})
+                .data,
+            (Numbers{1 + 4 + 9 + 16 + 25 + 36 + 49 + 64}));
+}
+
 TEST(Structure, SwapStackSplitTile) {
   const NdArray x = scattered({2, 3}), y = f32({2, 3}, {1, 2, 3, 4, 5, 6});
   Numbers swapped, stacked, tiled, cut;

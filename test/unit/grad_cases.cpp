@@ -103,6 +103,7 @@ static void addStructure(std::vector<GradCase>& out) {
   out.push_back(one(swap_axes, "%a {axis0 = 0, axis1 = -1}", {{"2x3x4xf32"}}, {"4x3x2xf32"}));
   out.push_back(one(stack, "%a, %b, %c {axis = 1}", {{"2x3xf32"}, {"2x3xf32"}, {"2x3xf32"}}, {"2x3x3xf32"}));
   out.push_back(one(stack, "%a, %b {axis = -1}", {{"3xf32"}, {"3xf32"}}, {"3x2xf32"}));
+  out.push_back(one(sum_of_squares, "%a, %b", {{"2x3xf32"}, {"4xf32"}}, {"f32"}));
   out.push_back(
       one(split, "%a {axis = 1, sizes = [1, 3, 2]}", {{"2x6xf32"}}, {"2x1xf32", "2x3xf32", "2x2xf32"}));
   out.push_back(one(split, "%a {axis = 0, sections = 2}", {{"4xf32"}}, {"2xf32", "2xf32"}));
