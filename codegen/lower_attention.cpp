@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "codegen/lower_attention.h"
+#include "ir/op_view.h"
 
 namespace tg {
 namespace {
@@ -325,7 +326,7 @@ Result<void> Attention::run() {
     return failAt(c_.fused.loc,
                   fmt::format("schedule {} does not divide {} rows and {} rows of the other side",
                               c_.schedule.str(), own, other));
-  const int64_t width = op_.in(0)->type.shape.back() + op_.in(2)->type.shape.back();
+  const int64_t width = as::attention(op_).q()->type.shape.back() + as::attention(op_).v()->type.shape.back();
   TG_CHECK(c_.checkStraight(tile_ * block_ * width));
   c_.launch(batch_ * (own / tile_), workgroup_, [&](const Index& index) {
     if (op_.code == Opcode::attention)
@@ -350,10 +351,10 @@ Result<AttentionRegion> AttentionRegion::of(const LowerContext& c) {
                               "tg.attention_grad_kv",
                               c.schedule.str()));
   out.lead = out.op->in(0)->type.shape;
-  const Shape& k = out.op->in(1)->type.shape;
+  const Shape& k = as::attention(*out.op).k()->type.shape;
   out.queries = out.lead[out.lead.rank() - 2], out.keys = k[k.rank() - 2];
-  out.causal = out.op->flag("causal");
-  double scale = out.op->realAttr("scale");
+  out.causal = as::attention(*out.op).causal();
+  double scale = as::attention(*out.op).scale();
   if (scale == 0) scale = 1.0 / std::sqrt(static_cast<double>(out.lead.back()));
   out.scale = KernelBuilder::f32(scale);
   out.lead.resize(out.lead.rank() - 2);

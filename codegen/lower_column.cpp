@@ -10,6 +10,7 @@
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg {
 namespace {
@@ -38,7 +39,7 @@ std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
   case Opcode::min_reduce: {
     const Shape& shape = op.in(0)->type.shape;
     int behind = 0;
-    for (int64_t axis : op.ints("axes")) behind = std::max(behind, normalAxis(axis, shape.rank()) + 1);
+    for (int64_t axis : as::sum(op).axes()) behind = std::max(behind, normalAxis(axis, shape.rank()) + 1);
     space.count = space.results ? shape.elements() / space.results : 0;
     space.last = lastExtent(shape, behind);
     return space;

@@ -16,6 +16,7 @@
 #include "codegen/lower_schedules.h"
 #include "codegen/product.h"
 #include "codegen/schedule_parts.h"
+#include "ir/op_view.h"
 
 namespace tg {
 namespace {
@@ -46,14 +47,14 @@ struct CoopmatTiling {
 constexpr CoopmatTiling kSmallCoopmat = {64, 64, 32, 32, 32768};
 /// f32x3 holds two sums for each element, so that its large tile is half of that of f16.
 CoopmatTiling largeCoopmat(const Op& product) {
-  if (product.word("precision") == "f16") return {128, 128, 64, 32, 49152};
+  if (as::matmul(product).precision() == "f16") return {128, 128, 64, 32, 49152};
   return {64, 128, 32, 32, 49152};
 }
 
 /// Whether a product may be one of f16 by the matrix units; not where most of a matrix would lie outside.
 bool suitsCoopmat(const Op& product, const Target& target) {
   const auto size = productSizes(product);
-  return product.word("precision") != "f32" && target.multipliesHalves() &&
+  return as::matmul(product).precision() != "f32" && target.multipliesHalves() &&
          std::min({size.m, size.n, size.inner}) >= 16;
 }
 
@@ -70,7 +71,7 @@ int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule) {
   for (int which = 0; which < 2; ++which) {
     int64_t rows = tile[static_cast<size_t>(which)], columns = tile[2];
     if (!alongK(p, schedule, which)) std::swap(rows, columns);
-    sum += rows * (columns + kStagePad) * 2 * (p.op->word("precision") == "f32x3" ? 2 : 1);
+    sum += rows * (columns + kStagePad) * 2 * (as::matmul(*p.op).precision() == "f32x3" ? 2 : 1);
   }
   return sum;
 }
@@ -144,8 +145,8 @@ Result<void> CoopmatProduct::check() {
   if (!c_.target.multipliesHalves())
     return failAt(c_.fused.loc, fmt::format("schedule {} needs `coopmat`, which target '{}' lacks",
                                             c_.schedule.str(), c_.target.name));
-  split_ = p_.op->word("precision") == "f32x3";
-  if (p_.op->word("precision") == "f32")
+  split_ = as::matmul(*p_.op).precision() == "f32x3";
+  if (as::matmul(*p_.op).precision() == "f32")
     return failAt(c_.fused.loc,
                   fmt::format("schedule {} rounds to f16, the product asks for f32", c_.schedule.str()));
   depth_ = tile_[2];

@@ -11,6 +11,7 @@
 #include "codegen/product.h"
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
+#include "ir/op_view.h"
 
 namespace tg {
 namespace {
@@ -95,7 +96,7 @@ RegisterTile plainTile(const Op& product, const Target& target) {
                     divisor(size.inner, {8, 4, 7, 6, 5, 3, 2, 1})};
   auto invocations = [&](int64_t m, int64_t n) { return size.batch * (size.m / m) * (size.n / n); };
   if (target.matmul == "register" && tile.m * tile.n == 64) {
-    const bool apart = product.flag("transpose_a") && !product.flag("transpose_b");
+    const bool apart = as::matmul(product).transpose_a() && !as::matmul(product).transpose_b();
     for (const RegisterTile& each : {RegisterTile{32, 8, 4}, {16, 8, 8}})
       if ((apart || each.m < 32) && size.m % each.m == 0 && size.inner % each.depth == 0 &&
           invocations(each.m, each.n) >= 2 * target.parallel)
@@ -165,15 +166,17 @@ class Strip {
 }  // namespace
 
 bool wantsTurned(const Op& product, const Target& target) {
-  if (target.matmul != "register" || product.flag("transpose_a") || !readsWindows(product.in(1)) ||
-      axisFactors(product, 1, true).rank() < 2)
+  if (target.matmul != "register" || as::matmul(product).transpose_a() ||
+      !readsWindows(as::matmul(product).rhs()) || axisFactors(product, 1, true).rank() < 2)
     return false;
   const RegisterTile tile = windowTile(product, 1, target);
   return tile.depth % 4 != 0 && tile.m % 4 == 0 && productSizes(product).inner > tile.depth;
 }
 
 static RegisterTile registerTile(const Op& product, const Target& target) {
-  const int which = readsWindows(product.in(1)) ? 1 : readsWindows(product.in(0)) ? 0 : -1;
+  const int which = readsWindows(as::matmul(product).rhs())   ? 1
+                    : readsWindows(as::matmul(product).lhs()) ? 0
+                                                              : -1;
   const bool windows = which >= 0 && axisFactors(product, which, true).rank() > 1;
   RegisterTile tile = windows ? windowTile(product, which, target) : plainTile(product, target);
   const int64_t most = std::min<int64_t>(largestGroup(target), 64);

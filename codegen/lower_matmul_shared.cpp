@@ -15,6 +15,7 @@
 #include "codegen/product_tiles.h"
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
+#include "ir/op_view.h"
 
 namespace tg {
 namespace {
@@ -416,7 +417,7 @@ Result<SharedBlocking> blockingOf(const LowerContext& c, const SharedMatmulSched
 std::optional<SharedMatmulSchedule> chooseShared(const Op& product, const Target& target) {
   const auto [m, n, inner, batch] = productSizes(product);
   if (target.matmul != "shared" || m < 16 || n < 16) return {};
-  const bool bothAlongK = !product.flag("transpose_a") && product.flag("transpose_b");
+  const bool bothAlongK = !as::matmul(product).transpose_a() && as::matmul(product).transpose_b();
   for (const BlockingChoice& each : kSharedBlockings) {
     if (!each.fits(target) || (each.bothAlongK && !bothAlongK)) continue;
     const SharedBlocking& it = each.blocking;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/product.h"
+#include "ir/op_view.h"
 
 #include <fmt/format.h>
 
@@ -13,8 +14,8 @@ Product productIn(const PlainRegion& region) {
     if (op->code == Opcode::matmul) p.op = op;
   if (!p.op) return p;
   const Shape &a = p.op->in(0)->type.shape, &out = p.op->result()->type.shape;
-  p.ta = p.op->flag("transpose_a");
-  p.tb = p.op->flag("transpose_b");
+  p.ta = as::matmul(*p.op).transpose_a();
+  p.tb = as::matmul(*p.op).transpose_b();
   p.m = out[out.rank() - 2];
   p.n = out.back();
   p.k = a[a.rank() - (p.ta ? 2 : 1)];
@@ -49,7 +50,7 @@ KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indic
 }
 
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x) {
-  const std::string precision = product.word("precision");
+  const std::string precision = as::matmul(product).precision();
   if (precision == "f32") return x;
   KV high = kernel.op(Opcode::k_round_f16, {x}, DType::f32);
   if (precision == "f16") return high;

@@ -7,6 +7,7 @@
 
 #include "codegen/schedule_parts.h"
 #include "ir/infer.h"
+#include "ir/op_view.h"
 
 namespace tg {
 
@@ -19,10 +20,10 @@ std::optional<RowSpace> rowSpaceOf(const Op& op) {
   if (rank == 0) return std::nullopt;
   int first = rank - 1;  // the reduced axes are first..rank-1
   if (op.info().attr("axis")) {
-    if (normalAxis(op.intAttr("axis"), rank) != rank - 1) return std::nullopt;
+    if (normalAxis(as::softmax(op).axis(), rank) != rank - 1) return std::nullopt;
   } else if (op.info().attr("axes")) {
     std::vector<int> axes;
-    for (int64_t axis : op.ints("axes")) axes.push_back(normalAxis(axis, rank));
+    for (int64_t axis : as::sum(op).axes()) axes.push_back(normalAxis(axis, rank));
     std::sort(axes.begin(), axes.end());
     if (axes.empty()) return std::nullopt;
     first = axes[0];

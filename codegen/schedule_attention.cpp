@@ -6,6 +6,7 @@
 
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
+#include "ir/op_view.h"
 
 namespace tg {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 struct AttentionSizes {
   int64_t queries, keys, width, valueWidth, batch;
   explicit AttentionSizes(const Op& op) {
-    const Shape &q = op.in(0)->type.shape, &v = op.in(2)->type.shape;
+    const Shape &q = as::attention(op).q()->type.shape, &v = as::attention(op).v()->type.shape;
     int rank = q.rank();
     queries = q[rank - 2], keys = v[rank - 2], width = q.back(), valueWidth = v.back();
     batch = q.elements() / (queries * width);

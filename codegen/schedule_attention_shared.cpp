@@ -4,6 +4,7 @@
 
 #include "codegen/schedule_attention_shared.h"
 #include "codegen/schedule_parts.h"
+#include "ir/op_view.h"
 
 namespace tg {
 
@@ -13,7 +14,7 @@ namespace {
 struct AttentionWidths {
   int64_t score, value;
   explicit AttentionWidths(const Op& op)
-      : score(op.in(0)->type.shape.back()), value(op.in(2)->type.shape.back()) {}
+      : score(as::attention(op).q()->type.shape.back()), value(as::attention(op).v()->type.shape.back()) {}
 };
 
 bool isForwardAttention(const Op& op) { return op.code == Opcode::attention; }

@@ -11,6 +11,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/module.h"
+#include "ir/op_view.h"
 #include "ir/schedule.h"
 #include "ir/target.h"
 
@@ -41,7 +42,7 @@ struct ProductSizes {
 inline ProductSizes productSizes(const Op& product) {
   const Shape &shape = product.result()->type.shape, &a = product.in(0)->type.shape;
   int64_t m = shape[shape.rank() - 2], n = shape.back();
-  int64_t inner = a[a.rank() - (product.flag("transpose_a") ? 2 : 1)];
+  int64_t inner = a[a.rank() - (as::matmul(product).transpose_a() ? 2 : 1)];
   return {m, n, inner, shape.elements() / (m * n)};
 }
 

@@ -11,6 +11,7 @@
 #include "codegen/product.h"
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/op_view.h"
 
 namespace tg {
 namespace {
@@ -42,11 +43,13 @@ bool selectsBelow(const Op& op) { return op.code == Opcode::select && isCausalMa
 bool isHidden(const Value& value) {
   constexpr double kLeast = -1e38;
   const Op* op = value.def;
-  const bool shifted = op && op->code == Opcode::sub && isMatrix(*op->in(1)) && columnsOf(*op->in(1)) == 1;
+  const bool shifted =
+      op && op->code == Opcode::sub && isMatrix(*as::sub(*op).rhs()) && columnsOf(*as::sub(*op).rhs()) == 1;
   if (shifted) op = op->in(0)->def;
-  return op && selectsBelow(*op) && sameMatrix(*op->in(0), value) && op->in(2)->def &&
-         op->in(2)->def->code == Opcode::constant && op->in(2)->def->operands[0].isLiteral() &&
-         op->in(2)->def->operands[0].number() <= kLeast;
+  if (!op || !selectsBelow(*op)) return false;
+  const Op* least = as::select(*op).on_false()->def;
+  return sameMatrix(*as::select(*op).cond(), value) && least && least->code == Opcode::constant &&
+         least->operands[0].isLiteral() && least->operands[0].number() <= kLeast;
 }
 
 bool isLower(const Value& value, const KnownLower& known, int steps = 0) {
@@ -58,9 +61,11 @@ bool isLower(const Value& value, const KnownLower& known, int steps = 0) {
   };
   switch (op.code) {
   case Opcode::exp: return isMatrix(*op.in(0)) && isHidden(*op.in(0));
-  case Opcode::softmax: return op.flag("causal") && rowsOf(value) <= columnsOf(value);
-  case Opcode::select: return selectsBelow(op) && sameMatrix(*op.in(0), value) && isNumber(*op.in(2), 0);
-  case Opcode::mul: return also(*op.in(0)) || also(*op.in(1));
+  case Opcode::softmax: return as::softmax(op).causal() && rowsOf(value) <= columnsOf(value);
+  case Opcode::select:
+    return selectsBelow(op) && sameMatrix(*as::select(op).cond(), value) &&
+           isNumber(*as::select(op).on_false(), 0);
+  case Opcode::mul: return also(*as::mul(op).lhs()) || also(*as::mul(op).rhs());
   case Opcode::div:
   case Opcode::neg:
   case Opcode::reshape: return also(*op.in(0));
@@ -101,8 +106,9 @@ bool isReadBelow(const Block& body, std::span<Value* const> yields, const Value&
       return sameMatrix(*op.in(operand), *op.result()) && !carriers.contains(op.in(operand));
     };
     if (op.code == Opcode::mul)
-      return (whole(0) && isLower(*op.in(0), known)) || (whole(1) && isLower(*op.in(1), known));
-    return selectsBelow(op) && whole(0) && !carriers.contains(op.in(2));
+      return (whole(0) && isLower(*as::mul(op).lhs(), known)) ||
+             (whole(1) && isLower(*as::mul(op).rhs(), known));
+    return selectsBelow(op) && whole(0) && !carriers.contains(as::select(op).on_false());
   };
   for (Op* op : body.ops) {
     if (op->code == Opcode::yield) break;

@@ -7,6 +7,7 @@
 
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
+#include "ir/op_view.h"
 #include "ir/schedule.h"
 
 namespace tg {
@@ -129,8 +130,8 @@ static int64_t rowLength(const Op& op) {
   }
   const Shape& shape = op.in(0)->type.shape;
   std::vector<int64_t> axes{-1};
-  if (op.info().attr("axes")) axes = op.ints("axes");
-  if (op.info().attr("axis")) axes = {op.intAttr("axis")};
+  if (op.info().attr("axes")) axes = as::sum(op).axes();
+  if (op.info().attr("axis")) axes = {as::softmax(op).axis()};
   int64_t length = 1;
   int first = shape.rank();
   for (int64_t axis : axes) {
@@ -166,7 +167,8 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
       continue;
     }
     if (!keepsElements(*op)) return false;
-    if (op->code == Opcode::dropout && reached.count(op->in(1))) return false;  // every element reads the key
+    if (op->code == Opcode::dropout && reached.count(as::dropout(*op).rng()))
+      return false;  // every element reads the key
     for (const auto& value : op->results) {
       if (value->type.elements() != count) return false;
       reached.insert(value.get());

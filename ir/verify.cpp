@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ir/infer.h"
+#include "ir/op_view.h"
 #include "ir/rate_schedule.h"
 #include "ir/schedule.h"
 #include "ir/target.h"
@@ -233,7 +234,7 @@ void Verifier::functionEffects(const Item& func) {
   std::set<std::pair<Opcode, std::string>> seen;
   for (Op* op : func.body.ops) {
     std::string key;
-    if (op->code == Opcode::constant && op->flag("seed")) {
+    if (op->code == Opcode::constant && as::constant(*op).seed()) {
       if (!seen.insert({op->code, key}).second)
         report(op->loc, fmt::format("tg.constant [constant.c3]: @{} has a second seed", func.name));
       continue;

@@ -5,6 +5,7 @@
 
 #include "ir/access.h"
 #include "ir/byte_owners.h"
+#include "ir/op_view.h"
 #include "ir/target.h"
 #include "ir/verify.h"
 #include "ir/verify_dispatch.h"
@@ -186,7 +187,7 @@ void PlanVerifier::start(const Item& func) {
   for (const Op* op : func.body.ops) {
     position_[op] = index;
     forEachUse(*op, [&](Value* value) { lastUse_[value] = index; });
-    if (op->code == Opcode::update) updates_[op->in(1)].push_back(op->operands[0].text);
+    if (op->code == Opcode::update) updates_[as::update(*op).value()].push_back(op->operands[0].text);
     ++index;
   }
 }
@@ -401,7 +402,7 @@ void PlanVerifier::fill(const Op& op) {
 }
 
 void PlanVerifier::update(const Op& op) {
-  const Value& value = *op.in(1);
+  const Value& value = *as::update(op).value();
   const Item* symbol = module_.storage(op.operands[0].text);
   if (!symbol || !ownerOf_.contains(&value)) return;
   read(op, value);

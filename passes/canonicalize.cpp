@@ -24,7 +24,7 @@ namespace {
 
 /// The literal of a constant whose elements are all equal. A seed of gradients may become another value yet.
 const Operand* splat(const Value* value) {
-  if (!value->def || value->def->code != Opcode::constant || value->def->flag("seed")) return nullptr;
+  if (!value->def || value->def->code != Opcode::constant || as::constant(*value->def).seed()) return nullptr;
   const Operand& literal = value->def->operands[0];
   return literal.isLiteral() ? &literal : nullptr;
 }
@@ -156,7 +156,7 @@ Value* foldIdentity(const Op& op) {
   case Opcode::mul:
     if (Value* x = neutral(0, 1)) return x;
     return neutral(1, 1);
-  case Opcode::dropout: return op.realAttr("p") == 0 ? op.in(0) : nullptr;
+  case Opcode::dropout: return as::dropout(op).p() == 0 ? op.in(0) : nullptr;
   case Opcode::sub: return neutral(0, 0);
   case Opcode::div: return neutral(0, 1);
   case Opcode::neg: {
@@ -179,9 +179,10 @@ void mergeViews(Op& op) {
   if (!inner || inner->code != op.code) return;
   if (op.code == Opcode::reshape) op.operands[0] = Operand::of(inner->in(0));
   if (op.code == Opcode::transpose) {
-    std::vector<int64_t> first = inner->ints("perm"), perm;
+    std::vector<int64_t> first = as::transpose(*inner).perm(), perm;
     int rank = static_cast<int>(first.size());
-    for (int64_t axis : op.ints("perm")) perm.push_back(normalAxis(first[normalAxis(axis, rank)], rank));
+    for (int64_t axis : as::transpose(op).perm())
+      perm.push_back(normalAxis(first[normalAxis(axis, rank)], rank));
     op.setAttr("perm", Attr::ints(perm));
     op.operands[0] = Operand::of(inner->in(0));
   }
@@ -202,7 +203,7 @@ Value* foldView(Op& op) {
   case Opcode::mean:
   case Opcode::max_reduce:
   case Opcode::min_reduce: return op.in(0);
-  case Opcode::transpose: return isIdentityPermutation(op.ints("perm")) ? op.in(0) : nullptr;
+  case Opcode::transpose: return isIdentityPermutation(as::transpose(op).perm()) ? op.in(0) : nullptr;
   default: return nullptr;
   }
 }

@@ -35,6 +35,7 @@
 #include "ir/kernel/custom.h"
 #include "ir/kernel/legalize.h"
 #include "ir/kernel/watch_loops.h"
+#include "ir/op_view.h"
 #include "ir/region_key.h"
 #include "ir/schedule.h"
 #include "passes/binding_limit.h"
@@ -376,7 +377,7 @@ void FunctionLowering::copies() {
   for (Op* op : func_.body.ops) {
     if (op->code != Opcode::update) continue;
     const Item& symbol = *module_.storage(op->operands[0].text);
-    Range from = placeOf({op->in(1)}, false);
+    Range from = placeOf({as::update(*op).value()}, false);
     Range to{symbol.place->buffer, symbol.place->offset, symbol.type.bytes()};
     if (!(from == to)) copy(from, to, op->loc);
   }

@@ -129,7 +129,7 @@ class LossScaling {
     for (; op; op = op->next()) {
       if (op->code != Opcode::param_grad) continue;
       insertion.builder().setBefore(op);
-      Value* grad = op->in(1);
+      Value* grad = as::param_grad(*op).value();
       TensorExpr wide = TensorExpr{&insertion.builder(), grad}.cast(DType::f32) * inverse;
       TensorExpr divided = insertion.named(op->operands[0].text + "_grad", wide.cast(grad->type.dtype));
       grad->uses.replaceFrom(*op, divided.value);
@@ -145,7 +145,7 @@ class LossScaling {
     TensorExpr finite;
     for (const Op* op = step_.body.ops.front(); op != end; op = op->next()) {
       if (op->code != Opcode::param_grad) continue;
-      TensorExpr largest = abs(TensorExpr{&builder, op->in(1)});
+      TensorExpr largest = abs(TensorExpr{&builder, as::param_grad(*op).value()});
       if (largest.rank() > 0) largest = largest.maxOver(allAxes(largest.rank()));
       TensorExpr fine = lt(largest, INFINITY);  // false of NaN too
       finite = finite ? finite.binary(Opcode::and_, fine) : fine;

@@ -27,6 +27,7 @@
 #include <optional>
 
 #include "ir/builder.h"
+#include "ir/op_view.h"
 #include "ir/verify_structure.h"
 #include "passes/binding_limit.h"
 #include "passes/fuse/region_writer.h"
@@ -110,7 +111,7 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
   for (const Item* func : module.all(ItemKind::func)) {
     std::map<std::string, std::string> updates;  // value -> symbol
     for (Op* op : func->body.ops)
-      if (op->code == Opcode::update) updates.emplace(op->in(1)->name, op->operands[0].text);
+      if (op->code == Opcode::update) updates.emplace(as::update(*op).value()->name, op->operands[0].text);
     for (Op* op : func->body.ops) {
       if (op->code != Opcode::fused) continue;
       for (int binding = 0; binding < op->numOperands(); ++binding) {

@@ -25,6 +25,7 @@
 
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
+#include "ir/op_view.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -100,7 +101,7 @@ class Batch {
       if (!source) source = resizedOf(value);
       if (auto it = suspects_.find(value); it != suspects_.end()) suspect = it->second;
     });
-    if (!source && op.code == Opcode::custom && !op.ints("batch").empty()) return resizeResults(op);
+    if (!source && op.code == Opcode::custom && !as::custom(op).batch().empty()) return resizeResults(op);
     if (!source) return leaveAlone(op, suspect);
     if (suspect && op.results.empty()) return guess(op, suspect);
     TG_CHECK(rewriteAttributes(op, *source));
@@ -195,7 +196,7 @@ class Batch {
   /// -1 must stand for the axis that holds the batch: seen from the end, the batch steps by the same number
   /// of elements before and after.
   Result<void> checkReshape(const Op& op, const Resized& source) {
-    std::vector<int64_t> extents = op.ints("shape");
+    std::vector<int64_t> extents = as::reshape(op).shape();
     const Shape& before = op.result()->type.shape;
     int64_t step = source.inner, after = 1;
     for (int axis = source.axis + 1; axis < source.before.rank(); ++axis) step *= source.before.shape[axis];
@@ -217,7 +218,8 @@ class Batch {
 
   /// A slice of the whole batch stays one of the whole batch.
   Result<void> rewriteSlice(Op& op, const Resized& source) {
-    std::vector<int64_t> starts = op.ints("starts"), limits = op.ints("limits"), strides = op.ints("strides");
+    std::vector<int64_t> starts = as::slice(op).starts(), limits = as::slice(op).limits(),
+                         strides = as::slice(op).strides();
     for (size_t axis = 0; axis < limits.size(); ++axis) {
       int64_t before = source.before.shape[static_cast<int>(axis)];
       int64_t now = op.in(0)->type.shape[static_cast<int>(axis)];
@@ -236,7 +238,7 @@ class Batch {
   /// The results of a custom kernel have the extents they are declared with, except where it says their
   /// batch.
   Result<void> resizeResults(Op& op) {
-    std::vector<int64_t> axes = op.ints("batch");
+    std::vector<int64_t> axes = as::custom(op).batch();
     const Item* kernel = customKernel(op, module_);
     bool open = false;
     for (const auto& arg : kernel->body.args)

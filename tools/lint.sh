@@ -66,8 +66,9 @@ mapfile -t unlicensed < <(grep -L 'SPDX-License-Identifier: Apache-2.0' "${code[
 [ ${#unlicensed[@]} -eq 0 ] || complain "no SPDX line: ${unlicensed[*]}"
 
 # In these rooms ops are read by the names of their rows (ir/op_view.h), not by places and strings.
-places='\b(realAttr|intAttr|flag|word|ints)\("|\b(in|shape|wants)\([1-9]\)|\b(in|composite)\[[1-9]\]'
-mapfile -t named < <(sources 'ir/infer*' 'ir/decompose*' 'passes/grad_rules/*' 'runtime/interp/eval_*' 'codegen/emit_*')
+places='(\.|->)(realAttr|intAttr|flag|word|ints)\("|\b(in|shape|wants)\([1-9]\)|\b(in|composite)\[[1-9]\]'
+mapfile -t named < <(sources 'ir/infer*' 'ir/decompose*' 'ir/access*' 'ir/verify*' 'passes/*.cpp' 'passes/*.h' 'runtime/interp/eval_*' \
+  'codegen/emit_*' 'codegen/lower*' 'codegen/product*' 'codegen/schedule*' 'codegen/triangle*' | grep -v '^passes/kernel/')
 if grep -nE "$places" "${named[@]}"; then
   complain "operands and attributes have names: ir/op_view.h"
 fi

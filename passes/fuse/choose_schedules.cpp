@@ -10,6 +10,7 @@
 //   when it was made. An entry that no region takes is told in a remark. With report, each kernel's schedule,
 //   ops and key.
 // Where: last of fuse: a region's key says what it computes, so it must not change any more.
+#include "ir/op_view.h"
 #include "passes/tuning.h"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ namespace fuse {
 static bool roundsByItself(const Op& region) {
   bool rounds = false;
   for (Op* op : region.regions[0]->ops)
-    rounds = rounds || (op->code == Opcode::matmul && op->word("precision") != "f32");
+    rounds = rounds || (op->code == Opcode::matmul && as::matmul(*op).precision() != "f32");
   return rounds && !std::holds_alternative<CoopmatSchedule>(scheduleOf(region));
 }
 

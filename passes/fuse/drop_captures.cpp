@@ -8,6 +8,7 @@
 // Ensures: the captures left have names that the pattern matches; no parameter gradient is left, unless
 //   keep-grads is set.
 // Where: before anything asks who reads a value. A capture pins its value in memory, and makes it a result.
+#include "ir/op_view.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -16,7 +17,7 @@ Result<void> run_drop_captures(Module& module, const DropCapturesOptions& option
   for (Item* func : module.all(ItemKind::func))
     func->body.ops.eraseIf([&](const Op* op) {
       if (op->code == Opcode::param_grad) return !options.keepGrads;
-      return op->code == Opcode::capture && !globMatch(options.keepCaptures, op->word("name"));
+      return op->code == Opcode::capture && !globMatch(options.keepCaptures, as::capture(*op).name());
     });
   return {};
 }

@@ -174,7 +174,7 @@ bool Flattener::joins(const Op& update) const {
 bool Flattener::accumulates(const Op& add) const {
   const Value *sum = add.in(0), *result = add.result();
   if (!sum->def || sum->def->code != Opcode::state || !onlyReader(*sum)) return false;
-  if (!(sum->type == add.in(1)->type) || sum->type.dtype != DType::f32) return false;
+  if (!(sum->type == as::add(add).rhs()->type) || sum->type.dtype != DType::f32) return false;
   const Op* reader = onlyReader(*result);
   return reader && reader->code == Opcode::update && reader->operands[0].text == sum->def->operands[0].text;
 }
@@ -192,7 +192,7 @@ void Flattener::collect() {
     const Value* decay = decayOf(*op);
     if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
       key += "|decay " + decay->name;
-    groups_[key].push_back({op, op->in(1), nullptr});
+    groups_[key].push_back({op, op->in(at::adam_update::g), nullptr});
   }
 }
 
@@ -277,14 +277,14 @@ void Flattener::orderAsElsewhere(std::vector<Update>& updates) const {
 void Flattener::findScaling(std::vector<Update>& updates, Value*& scale) {
   for (const Update& update : updates) {
     Op* def = update.gradient->def;
-    bool scaled = def && def->code == Opcode::mul && def->in(1)->type.rank() == 0 &&
+    bool scaled = def && def->code == Opcode::mul && as::mul(*def).rhs()->type.rank() == 0 &&
                   def->in(0)->type == update.gradient->type && onlyReader(*update.gradient) &&
-                  (!scale || scale == def->in(1));
+                  (!scale || scale == as::mul(*def).rhs());
     if (!scaled) {
       scale = nullptr;
       return;
     }
-    scale = def->in(1);
+    scale = as::mul(*def).rhs();
   }
   for (Update& update : updates) {
     update.scaling = update.gradient->def;
@@ -460,7 +460,8 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   std::vector<Op*> updates;
   std::unordered_map<std::string_view, Op*> cleared;  // a symbol has one update
   for (Op* op : func_.body.ops)
-    if (op->code == Opcode::update && isZero(*op->in(1))) cleared.emplace(op->operands[0].text, op);
+    if (op->code == Opcode::update && isZero(*as::update(*op).value()))
+      cleared.emplace(op->operands[0].text, op);
   for (const Value* gradient : gradients) {
     if (!gradient->def || gradient->def->code != Opcode::state) return;
     auto update = cleared.find(gradient->def->operands[0].text);

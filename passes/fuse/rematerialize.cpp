@@ -22,6 +22,7 @@
 #include <algorithm>
 
 #include "ir/access.h"
+#include "ir/op_view.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
@@ -161,7 +162,7 @@ bool isCheap(const Op& op) {
   case Fusion::contraction: {
     if (op.code != Opcode::matmul) return false;
     const Shape& a = op.in(0)->type.shape;
-    return a[a.rank() - (op.flag("transpose_a") ? 2 : 1)] <= kShortInner;
+    return a[a.rank() - (as::matmul(op).transpose_a() ? 2 : 1)] <= kShortInner;
   }
   default: return op.code == Opcode::constant;
   }

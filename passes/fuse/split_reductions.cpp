@@ -28,6 +28,7 @@
 #include "ir/access.h"
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
+#include "ir/op_view.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
@@ -78,7 +79,8 @@ class Splitter {
 
   /// Emits what stands for an op and returns its value, or null to keep the op.
   Value* replacement(const Op& op) {
-    if (op.code == Opcode::cross_entropy && op.word("reduction") != "none") return crossEntropy(op);
+    if (op.code == Opcode::cross_entropy && as::cross_entropy(op).reduction() != "none")
+      return crossEntropy(op);
     if (op.info().fusion == table::Fusion::row && op.info().attr("axis")) return rowsLast(op);
     switch (op.code) {
     case Opcode::sum:
@@ -96,14 +98,15 @@ class Splitter {
   Value* crossEntropy(const Op& op) {
     AttrList attrs = op.attrs;
     tg::set(attrs, "reduction", Attr::word("none"));
-    Value* rows = builder_.op(Opcode::cross_entropy, {op.in(0), op.in(1)}, attrs);
+    Value* rows = builder_.op(Opcode::cross_entropy,
+                              {as::cross_entropy(op).logits(), as::cross_entropy(op).targets()}, attrs);
     std::vector<int64_t> axes;
     for (int axis = 0; axis < rows->type.rank(); ++axis) axes.push_back(axis);
-    bool mean = op.word("reduction") == "mean";
+    bool mean = as::cross_entropy(op).reduction() == "mean";
     if (mean && ignoredTarget(op)) {
       Value* total = splitReduction(Opcode::sum, rows, axes, false);
       TensorExpr sum{&builder_, total ? total : builder_.reduce(Opcode::sum, rows, axes, false)};
-      return (sum / countedRows(op, {&builder_, op.in(1)}, sum.dtype())).value;
+      return (sum / countedRows(op, {&builder_, as::cross_entropy(op).targets()}, sum.dtype())).value;
     }
     Value* split = splitReduction(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
     return split ? split : builder_.reduce(mean ? Opcode::mean : Opcode::sum, rows, axes, false);
@@ -112,7 +115,7 @@ class Splitter {
   /// softmax and friends along another axis: transposed to the last one and back, which are views.
   Value* rowsLast(const Op& op) {
     int rank = op.in(0)->type.rank();
-    int axis = normalAxis(op.intAttr("axis"), rank);
+    int axis = normalAxis(as::softmax(op).axis(), rank);
     if (axis == rank - 1) return nullptr;
     std::vector<int64_t> perm;
     for (int i = 0; i < rank; ++i) perm.push_back(i);
@@ -164,7 +167,7 @@ class Splitter {
     const int64_t flags = byGroups ? kGroupFlags : kLaneFlags;
     const int64_t narrowest = byGroups ? kNarrowestGroupBucket : kNarrowestLaneBucket;
     Value* ids = op.in(0);
-    int64_t rows = op.intAttr("rows"), count = ids->type.elements(),
+    int64_t rows = as::scatter_add(op).rows(), count = ids->type.elements(),
             block = divisorUpTo(count, kScatterBlock);
     bool large = rows >= kScatterSide && count >= kScatterSide && rows * count >= kScatterWork &&
                  block >= kLeastScatterBlock;
@@ -189,19 +192,20 @@ class Splitter {
     builder_.setHint("near");
     Value* near = builder_.reduce(Opcode::max_reduce, inside, {2}, false);
     builder_.setHint("");
-    return builder_.op(Opcode::scatter_add, {ids, op.in(1), near}, {{"rows", op.attr("rows")}});
+    return builder_.op(Opcode::scatter_add, {ids, as::scatter_add(op).updates(), near},
+                       {{"rows", op.attr("rows")}});
   }
 
   Value* reduction(const Op& op) {
     if (Value* split = splitApart(op)) return split;
-    return splitReduction(op.code, op.in(0), op.ints("axes"), op.flag("keepdims"));
+    return splitReduction(op.code, op.in(0), as::sum(op).axes(), as::sum(op).keepdims());
   }
 
   /// A sum over axes that are no neighbours, as of a bias over N, H and W, in two stages when one leaves the
   /// device idle: the last run of neighbouring axes first.
   Value* splitApart(const Op& op) {
     const Shape& shape = op.in(0)->type.shape;
-    std::vector<int64_t> axes = op.ints("axes");
+    std::vector<int64_t> axes = as::sum(op).axes();
     for (int64_t& axis : axes) axis = normalAxis(axis, shape.rank());
     std::sort(axes.begin(), axes.end());
     size_t run = axes.size();
@@ -241,14 +245,14 @@ class Splitter {
     func_.body.ops.push_back(std::move(turned));
     AttrList attrs = op.attrs;
     tg::set(attrs, "transpose_a", Attr::boolean(true));
-    return builder_.op(Opcode::matmul, {stored, op.in(1)}, attrs);
+    return builder_.op(Opcode::matmul, {stored, as::matmul(op).rhs()}, attrs);
   }
 
   /// A product of few elements over a long inner axis, as a convolution's weight gradient is, leaves the
   /// device idle: products of pieces of the axis, then their sum. Null when one product is right.
   Value* splitProduct(const Op& op) {
     const Shape &a = op.in(0)->type.shape, &out = op.result()->type.shape;
-    bool ta = op.flag("transpose_a"), tb = op.flag("transpose_b");
+    bool ta = as::matmul(op).transpose_a(), tb = as::matmul(op).transpose_b();
     int64_t inner = a[a.rank() - (ta ? 2 : 1)];
     if (inner <= kLongestLoop || out.rank() == kMaxRank) return nullptr;
     int64_t wanted = target_.parallel * kTileElements / out.elements(), least = kLeastPiece;
@@ -262,10 +266,11 @@ class Splitter {
     int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));
     if (target_.matmul == "shared") pieces = fewestIdle(out, inner, pieces);
     if (pieces < 2) return nullptr;
-    Value* parts = builder_.op(Opcode::matmul, {pieced(op.in(0), pieces, ta), pieced(op.in(1), pieces, !tb)},
-                               {{"transpose_a", Attr::boolean(ta)},
-                                {"transpose_b", Attr::boolean(tb)},
-                                {"precision", op.attr("precision")}});
+    Value* parts = builder_.op(
+        Opcode::matmul, {pieced(as::matmul(op).lhs(), pieces, ta), pieced(as::matmul(op).rhs(), pieces, !tb)},
+        {{"transpose_a", Attr::boolean(ta)},
+         {"transpose_b", Attr::boolean(tb)},
+         {"precision", op.attr("precision")}});
     return builder_.reduce(Opcode::sum, parts, {out.rank() - 2}, false);
   }
 
@@ -343,9 +348,9 @@ class Splitter {
 
   Value* cumsum(const Op& op) {
     const Shape& shape = op.in(0)->type.shape;
-    int axis = normalAxis(op.intAttr("axis"), shape.rank());
+    int axis = normalAxis(as::cumsum(op).axis(), shape.rank());
     if (shape[axis] <= 2 * kScanBlock) return nullptr;
-    return runningSum(op.in(0), axis, op.flag("reverse"), op.flag("exclusive"));
+    return runningSum(op.in(0), axis, as::cumsum(op).reverse(), as::cumsum(op).exclusive());
   }
 
   /// A running sum. Along a long axis it is those of blocks plus the running sum of the blocks' totals, so

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/op_view.h"
 #include "passes/lookup.h"
 
 namespace tg::optimizer {
@@ -168,9 +169,9 @@ void StepBuilder::findReads() {
   for (Op* op : func_.body.ops) {
     if (op->code == Opcode::param || op->code == Opcode::state)
       reads_.try_emplace(op->operands[0].text, op->result());
-    if (op->code == Opcode::update && op->operands[0].text == "loss_scale" && op->in(1)->def &&
-        op->in(1)->def->code == Opcode::select && !finite_)
-      finite_ = op->in(1)->def->in(0);
+    if (op->code != Opcode::update || op->operands[0].text != "loss_scale" || finite_) continue;
+    const Op* chosen = as::update(*op).value()->def;
+    if (chosen && chosen->code == Opcode::select) finite_ = as::select(*chosen).cond();
   }
 }
 
@@ -179,7 +180,7 @@ void StepBuilder::collect() {
   std::vector<std::pair<std::string, Value*>> grads;
   for (Op* op : func_.body.ops)
     if (op->code == Opcode::param_grad && site_.trains(op->operands[0].text))
-      grads.push_back({op->operands[0].text, op->in(1)});
+      grads.push_back({op->operands[0].text, as::param_grad(*op).value()});
   for (auto& [name, grad] : grads) {
     Value*& value = reads_[name];
     Item* param = module_.storage(name);

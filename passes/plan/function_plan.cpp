@@ -7,6 +7,7 @@
 
 #include "ir/builder.h"
 #include "ir/kernel/custom.h"
+#include "ir/op_view.h"
 #include "ir/verify_structure.h"
 #include "passes/binding_limit.h"
 
@@ -58,7 +59,7 @@ void FunctionPlan::findReadings() {
       position_[result.get()] = index;
       if (isSymbolRead(*result)) reads_[op.operands[0].text].push_back(result.get());
     }
-    if (op.code == Opcode::update) updates_.try_emplace(op.in(1), op.operands[0].text);
+    if (op.code == Opcode::update) updates_.try_emplace(as::update(op).value(), op.operands[0].text);
     if (op.code != Opcode::fused) {
       forEachUse(static_cast<const Op&>(op), [&](Value* value) { readings_[value].push_back({index, -1}); });
       continue;
