@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "codegen/lower_schedules.h"
+#include "ir/needs.h"
 #include "ir/unread.h"
-#include "ir/verify.h"
 
 namespace tg {
 
@@ -71,12 +71,6 @@ void LowerContext::launchGroups(int64_t groups, int64_t workgroup,
   bounded(groupIndex(groups), groups, body);
 }
 
-int64_t storageBuffers(const LoweredKernel& lowered) {
-  int64_t storage = 0;
-  for (const auto& arg : lowered.kernel->body.args) storage += !arg->type.texel;
-  return storage;
-}
-
 /// Invocations count elements in u32.
 static Result<void> checkCounts(const PlainRegion& region, const Op& fused) {
   for (Op* op : region.body.ops)
@@ -88,35 +82,12 @@ static Result<void> checkCounts(const PlainRegion& region, const Op& fused) {
   return {};
 }
 
-static int64_t sharedBytes(const Item& kernel) {
-  int64_t bytes = 0;
-  walk(kernel.body, [&](const Op& op) {
-    if (op.code == Opcode::k_shared) bytes += op.result()->type.bytes();
-  });
-  return bytes;
-}
-
-static Result<void> checkLimits(const LoweredKernel& lowered, const Op& fused, const Target& target) {
-  int64_t storage = storageBuffers(lowered);
-  if (storage > target.bindings)
-    return failAt(fused.loc, fmt::format("the kernel of %{} binds {} storage buffers, target {} has {}",
-                                         fused.result()->name, storage, target.name, target.bindings));
-  int64_t invocations = lowered.kernel->workgroup[0];
-  const int64_t most = std::min({target.maxInvocations, target.maxWorkgroupX, kMaxInvocations});
-  if (invocations > most)
-    return failAt(fused.loc,
-                  fmt::format("schedule {} makes a kernel of {} invocations a workgroup, target {} has {}",
-                              fused.attr("schedule").str(), invocations, target.name, most));
-  if (int64_t bytes = sharedBytes(*lowered.kernel), has = std::min(target.sharedBytes, kMaxSharedBytes);
-      bytes > has)
-    return failAt(fused.loc,
-                  fmt::format("the kernel of %{} needs {} bytes of shared memory, target {} has {}",
-                              fused.result()->name, bytes, target.name, has));
-  for (int64_t extent : lowered.grid)
-    if (extent > std::min<int64_t>(target.maxGrid, UINT32_MAX))
-      return failAt(fused.loc,
-                    fmt::format("the kernel of %{} needs {} workgroups along an axis, target {} has {}",
-                                fused.result()->name, extent, target.name, target.maxGrid));
+Result<void> checkAmounts(const LoweredKernel& lowered, const Loc& loc, std::string_view who,
+                          const Target& target) {
+  KernelNeeds needs = needsOf(*lowered.kernel);
+  addGrid(needs, lowered.grid);
+  for (const Unmet& each : unmet(needs, limitsOf(target)))
+    if (each.kind == Unmet::amount) return overLimit(loc, who, each, target);
   return {};
 }
 
@@ -149,7 +120,10 @@ Result<LoweredKernel> lowerBy(const Op& fused, const Attr& written, const Target
 
 Result<LoweredKernel> lowerRegion(const Op& fused, const Target& target, const std::vector<bool>& mayTexel) {
   TG_TRY(LoweredKernel lowered, lowerBy(fused, fused.attr("schedule"), target, mayTexel));
-  TG_CHECK(checkLimits(lowered, fused, target));
+  TG_CHECK(checkAmounts(
+      lowered, fused.loc,
+      fmt::format("the kernel of %{}, by schedule {},", fused.result()->name, fused.attr("schedule").str()),
+      target));
   return lowered;
 }
 

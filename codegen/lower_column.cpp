@@ -88,7 +88,7 @@ std::optional<ColumnSchedule> columnSchedule(const ColumnSpace& space, const Tar
   while (lanes < workgroup * vec / kFewestSides && lanes * 2 * kFewest <= space.count &&
          units * lanes < 2 * target.parallel)
     lanes *= 2;
-  bool fits = space.reductions * workgroup * vec * 4 <= target.sharedBytes;
+  bool fits = gives(target, LimitId::sharedBytes, space.reductions * workgroup * vec * 4);
   if (lanes < kFewest || !fits) return std::nullopt;
   return ColumnSchedule{.lanes = lanes, .side = workgroup / lanes, .vec = vec};
 }

@@ -40,7 +40,7 @@ struct CoopmatTiling {
   }
   int64_t invocations(const Target& target) const { return m / warpM * (n / warpN) * target.subgroup; }
   bool fits(const Target& target) const {
-    return invocations(target) <= largestGroup(target) && target.sharedBytes >= bytes;
+    return invocations(target) <= largestGroup(target) && gives(target, LimitId::sharedBytes, bytes);
   }
   CoopmatSchedule schedule() const { return {.tile = {m, n, 32}, .warp = {warpM, warpN}}; }
 };
@@ -163,9 +163,6 @@ Result<void> CoopmatProduct::check() {
     return failAt(c_.fused.loc,
                   fmt::format("schedule {} needs subgroups of at most {}, those of target '{}' have {}",
                               c_.schedule.str(), kSide * kSide / kLanes, c_.target.name, c_.target.subgroup));
-  if (const int64_t bytes = coopmatBytes(p_, schedule_); bytes > c_.target.sharedBytes)
-    return failAt(c_.fused.loc, fmt::format("schedule {} needs {} bytes of shared memory, target '{}' has {}",
-                                            c_.schedule.str(), bytes, c_.target.name, c_.target.sharedBytes));
   return {};
 }
 
@@ -489,7 +486,7 @@ CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule 
   if (!p.op) return schedule;
   schedule.turned = turnedOperands(fused, *region, p, p.k, true);
   // A patch of the sums as wide as the subgroup's tile makes for fewer copies of the epilogue.
-  if (coopmatBytes(p, schedule) > target.sharedBytes) schedule.patch = kSide;
+  if (!gives(target, LimitId::sharedBytes, coopmatBytes(p, schedule))) schedule.patch = kSide;
   return schedule;
 }
 

@@ -42,7 +42,8 @@ struct BlockingChoice {
   int64_t leastInner = 1, mostInner = INT64_MAX;
   bool bothAlongK = false;  ///< only where both operands lie along k in memory
   bool fits(const Target& target) const {
-    return blocking.invocations() <= largestGroup(target) && blocking.bytes() <= target.sharedBytes;
+    return blocking.invocations() <= largestGroup(target) &&
+           gives(target, LimitId::sharedBytes, blocking.bytes());
   }
   SharedMatmulSchedule schedule() const {
     const auto& [tile, block, depth, slices] = blocking;
@@ -406,9 +407,6 @@ Result<SharedBlocking> blockingOf(const LowerContext& c, const SharedMatmulSched
                     c.schedule.str()));
   SharedBlocking blocking{{tile[0], tile[1]}, {shared[0], shared[1]}, shared[2], slices};
   TG_CHECK(c.checkStraight(tile[0] * tile[1] * (shared[2] / slices)));
-  if (int64_t bytes = blocking.bytes(); bytes > c.target.sharedBytes)
-    return failAt(c.fused.loc, fmt::format("schedule {} needs {} bytes of shared memory, target {} has {}",
-                                           c.schedule.str(), bytes, c.target.name, c.target.sharedBytes));
   return blocking;
 }
 

@@ -47,8 +47,9 @@ struct LowerContext {
 /// The kernel of a region by a schedule that need not be its own, whatever limits of the target it breaks.
 Result<LoweredKernel> lowerBy(const Op& fused, const Attr& written, const Target& target,
                               const std::vector<bool>& mayTexel);
-/// The storage buffers that a kernel binds.
-int64_t storageBuffers(const LoweredKernel& lowered);
+/// An error for the first amount that `who` needs more of than the target gives.
+Result<void> checkAmounts(const LoweredKernel& lowered, const Loc& loc, std::string_view who,
+                          const Target& target);
 
 // The kernel of each kind.
 Result<void> lowerKernel(LowerContext& c, const MapSchedule& schedule);

@@ -53,9 +53,9 @@ std::string AttentionBlocking::problem(const Op& attention, const Target& target
   if (invocations() > largestGroup(target))
     return fmt::format("needs {} invocations, target {} has {}", invocations(), target.name,
                        largestGroup(target));
-  if (bytes(attention) > target.sharedBytes)
+  if (!gives(target, LimitId::sharedBytes, bytes(attention)))
     return fmt::format("needs {} bytes of shared memory, target {} has {}", bytes(attention), target.name,
-                       target.sharedBytes);
+                       limitOf(target, LimitId::sharedBytes));
   return {};
 }
 

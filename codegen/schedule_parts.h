@@ -11,6 +11,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/module.h"
+#include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/schedule.h"
 #include "ir/target.h"
@@ -19,7 +20,7 @@ namespace tg {
 
 /// Invocations of a workgroup along x.
 inline int64_t largestGroup(const Target& target) {
-  return std::min(target.maxInvocations, target.maxWorkgroupX);
+  return std::min(limitOf(target, LimitId::invocations), limitOf(target, LimitId::workgroupX));
 }
 
 /// The largest divisor of n among the candidates, which end with 1.

@@ -8,6 +8,7 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/kernel/custom.h"
+#include "ir/needs.h"
 
 namespace tg {
 namespace {
@@ -27,7 +28,7 @@ bool mayBeStorage(const Op& fused, int binding) {
 bool hasLongViews(const Op& fused, const Target& target) {
   return readsTexels(target) &&
          std::any_of(fused.operands.begin(), fused.operands.end(), [&](const Operand& operand) {
-           return boundType(operand.items[0]).elements() > target.texelElements;
+           return !gives(target, LimitId::texelElements, boundType(operand.items[0]).elements());
          });
 }
 
@@ -38,7 +39,7 @@ bool readsAreTight(const Op& fused, const Target& target) {
   int64_t storage = fused.regions[0]->terminator()->numOperands();
   for (int binding = 0; binding < fused.numOperands(); ++binding)
     if (!readsTexels(target) || mayBeStorage(fused, binding)) storage += 2;  // as elements and as vectors
-  return storage > target.bindings || hasLongViews(fused, target);
+  return !gives(target, LimitId::bindings, storage) || hasLongViews(fused, target);
 }
 
 Schedule withReads(const Op& fused, const Target& target, Schedule schedule) {
@@ -52,7 +53,7 @@ Schedule withReads(const Op& fused, const Target& target, Schedule schedule) {
     for (size_t i = 0; i < lowered->params.size(); ++i) {
       const Type& type = lowered->kernel->body.args[i]->type;
       const auto binding = static_cast<size_t>(lowered->params[i].index);
-      if (!type.texel || type.elements() <= target.texelElements || !texel[binding]) continue;
+      if (!type.texel || gives(target, LimitId::texelElements, type.elements()) || !texel[binding]) continue;
       texel[binding] = false;
       storage.push_back(static_cast<int64_t>(binding));
     }
@@ -63,7 +64,7 @@ Schedule withReads(const Op& fused, const Target& target, Schedule schedule) {
   auto fits = [&](bool scalars) {
     setReads(schedule, storage, scalars);
     const auto lowered = lowerBy(fused, scheduleAttr(schedule), target, texel);
-    return !lowered || storageBuffers(*lowered) <= target.bindings;
+    return !lowered || gives(target, LimitId::bindings, needsOf(*lowered->kernel)[LimitId::bindings]);
   };
   // A tensor read both by element and by vector is bound twice. Where that is one too many, all are read by
   // element: slower, and within what fuse counts.

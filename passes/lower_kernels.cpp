@@ -35,10 +35,10 @@
 #include "ir/kernel/custom.h"
 #include "ir/kernel/legalize.h"
 #include "ir/kernel/watch_loops.h"
+#include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/region_key.h"
 #include "ir/schedule.h"
-#include "passes/binding_limit.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -148,7 +148,7 @@ class FunctionLowering {
   Result<const KnownKernel*> kernelOf(const Op& fused, const std::string& word);
   Result<std::vector<bool>> texelReads(const Op& fused) const;
   Result<LoweredKernel> lower(const Op& fused, const std::vector<bool>& texels) const;
-  Result<void> checkLimits(const Op& fused, const KnownKernel& kernel,
+  Result<void> checkRanges(const Op& fused, const KnownKernel& kernel,
                            const std::vector<Access>& accesses) const;
   std::vector<Access> accessesOf(const Op& fused, const KnownKernel& kernel) const;
   void fill(const Op& op);
@@ -263,7 +263,7 @@ Result<LoweredKernel> FunctionLowering::lower(const Op& fused, const std::vector
   for (size_t index = 0; index < lowered.params.size(); ++index) {
     const Type& type = lowered.kernel->body.args[index]->type;
     const int binding = lowered.params[index].index;
-    if (type.texel && type.elements() > target_.texelElements)
+    if (type.texel && !gives(target_, LimitId::texelElements, type.elements()))
       return failAt(
           fused.loc,
           fmt::format("schedule {} reads %{} through a view of {} texels, target '{}' has {}; its `storage` "
@@ -294,31 +294,19 @@ std::vector<FunctionLowering::Access> FunctionLowering::accessesOf(const Op& fus
   return accesses;
 }
 
-Result<void> FunctionLowering::checkLimits(const Op& fused, const KnownKernel& kernel,
+Result<void> FunctionLowering::checkRanges(const Op& fused, const KnownKernel& kernel,
                                            const std::vector<Access>& accesses) const {
-  std::string what = fmt::format("the kernel of %{}", fused.result()->name);
-  int64_t storage = 0;
   std::vector<ResultSlot> slots = resultSlots(fused);
   for (size_t index = 0; index < accesses.size(); ++index) {
     if (accesses[index].mode == "texel") continue;
-    ++storage;
-    if (accesses[index].range.bytes <= target_.storageRange) continue;
+    if (gives(target_, LimitId::storageRange, accesses[index].range.bytes)) continue;
     const LoweredKernel::Param& param = kernel.params[index];
     const Value* value =
         param.isResult ? fused.result(slots[param.index].first) : bindingSources(fused, param.index)[0];
-    return overBinding(fused.loc, fmt::format("{}: %{}", what, value->name), accesses[index].range.bytes,
-                       target_.storageRange, target_)
+    return overBinding(fused.loc, fmt::format("the kernel of %{}: %{}", fused.result()->name, value->name),
+                       accesses[index].range.bytes, limitOf(target_, LimitId::storageRange), target_)
         .note(value->loc, fmt::format("%{} is defined here", value->name));
   }
-  if (storage > target_.bindings)
-    return failAt(fused.loc, fmt::format("{} has {} storage buffers, more than the {} of target '{}'", what,
-                                         storage, target_.bindings, target_.name));
-  for (int64_t extent : kernel.grid)
-    if (extent > target_.maxGrid)
-      return failAt(
-          fused.loc,
-          fmt::format("{} has a grid of {} workgroups along one dimension, more than the {} of target '{}'",
-                      what, extent, target_.maxGrid, target_.name));
   return {};
 }
 
@@ -327,7 +315,7 @@ Result<void> FunctionLowering::dispatch(const Op& fused) {
   std::string word = custom ? custom->operands[0].text : mainWord(fused);
   TG_TRY(const KnownKernel* kernel, kernelOf(fused, word));
   std::vector<Access> accesses = accessesOf(fused, *kernel);
-  TG_CHECK(checkLimits(fused, *kernel, accesses));
+  TG_CHECK(checkRanges(fused, *kernel, accesses));
   startValues(fused, *kernel, accesses);
   if (kernel->watched) accesses.push_back(watchWord(fused.loc));
   OperandList grid;

@@ -27,9 +27,9 @@
 #include <optional>
 
 #include "ir/builder.h"
+#include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/verify_structure.h"
-#include "passes/binding_limit.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/pass.h"
 #include "passes/plan/function_plan.h"
@@ -140,7 +140,7 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
 }
 
 Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, const Target& target) {
-  const int64_t most = std::min(target.storageRange, target.allocation);
+  const int64_t most = mostBytes(target);
   if (bytes <= most) return {};
   std::string what = members == 1 ? fmt::format("@{} : {}", symbol.name, symbol.type.str())
                                   : fmt::format("the group of @{} and {} more", symbol.name, members - 1);

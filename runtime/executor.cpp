@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "ir/kernel/cost.h"
-#include "ir/kernel/unroll.h"
 #include "ir/kernel/watch_loops.h"
+#include "ir/needs.h"
 #include "runtime/executor_calls.h"
 #include "runtime/executor_program.h"
 
@@ -28,28 +28,6 @@ std::set<std::string> kernelsOf(const std::vector<const Item*>& funcs) {
 }
 
 }  // namespace
-
-Result<void> checkLimits(const Target& module, const Target& device, std::string_view deviceName) {
-  std::string over;
-  auto atMost = [&](std::string_view limit, int64_t needs, int64_t has) {
-    if (needs > has)
-      over += fmt::format("{}{} {} (the device: {})", over.empty() ? "" : ", ", limit, needs, has);
-  };
-  atMost("max_invocations", module.maxInvocations, device.maxInvocations);
-  atMost("max_workgroup_x", module.maxWorkgroupX, device.maxWorkgroupX);
-  atMost("max_grid", module.maxGrid, device.maxGrid);
-  atMost("shared_bytes", module.sharedBytes, device.sharedBytes);
-  atMost("storage_range", module.storageRange, device.storageRange);
-  atMost("texel_elements", module.texelElements, device.texelElements);
-  atMost("bindings", module.bindings, device.bindings);
-  // The other way round: offsets that suit a coarser device suit a finer one.
-  if (module.alignment < device.alignment)
-    over += fmt::format("{}alignment {} (the device: {})", over.empty() ? "" : ", ", module.alignment,
-                        device.alignment);
-  if (over.empty()) return {};
-  return fail(fmt::format("the module is made for target '{}', whose limits {} lacks: {}", module.name,
-                          deviceName, over));
-}
 
 Result<std::unique_ptr<Executor>> Executor::create(const Module& module,
                                                    std::shared_ptr<vulkan::Device> device,
@@ -185,6 +163,25 @@ const Operand* watchedWord(const Op& op) {
   return nullptr;
 }
 
+/// Refuses a kernel whose loops a device would end early.
+Result<void> checkIterations(const Module& module, const Item& binary, const vulkan::DeviceInfo& device) {
+  if (device.limits.gives(LimitId::loopIterations, Target().loopIterations)) return {};
+  const Item* kernel = module.find(ItemKind::kernel, binary.name);
+  KernelNeeds needs;
+  if (kernel)
+    addLoops(needs, *kernel);
+  else if (const Attr* stripped = tg::find(binary.attrs, "loop_iterations"))
+    needs[LimitId::loopIterations] = stripped->integer;
+  const int64_t most = needs[LimitId::loopIterations];
+  if (device.limits.gives(LimitId::loopIterations, most)) return {};
+  return failAt(kernel ? kernel->loc : binary.loc,
+                fmt::format("the loops of kernel @{} make {} iterations in an invocation, and {} ends "
+                            "them after {}: compile for its target, whose loop_iterations says so",
+                            binary.name,
+                            most < Target().loopIterations ? std::to_string(most) : "as many as data say",
+                            device.name, device.limits[LimitId::loopIterations]));
+}
+
 }  // namespace
 
 Result<void> Executor::makePipelines(const Module& module, Program& program,
@@ -195,27 +192,13 @@ Result<void> Executor::makePipelines(const Module& module, Program& program,
       if (watchedWord(*op)) watching.insert(op->operands[0].text);
   TG_TRY(Target target, targetOf(module.attrs));
   std::vector<vulkan::KernelCode> codes;
-  const Target& device = device_->info().target;
   for (const Item* binary : module.all(ItemKind::binary)) {
     if (!wanted.contains(binary->name)) continue;
-    if (device.loopIterations < Target().loopIterations && !watching.contains(binary->name)) {
-      const Item* kernel = module.find(ItemKind::kernel, binary->name);
-      const Attr* stripped = tg::find(binary->attrs, "loop_iterations");
-      const std::optional<int64_t> most = kernel     ? loopIterations(*kernel)
-                                          : stripped ? std::optional(stripped->integer)
-                                                     : 0;
-      if (!most || *most > device.loopIterations)
-        return failAt(kernel ? kernel->loc : binary->loc,
-                      fmt::format("the loops of kernel @{} make {} iterations in an invocation, and {} ends "
-                                  "them after {}: compile for its target, whose loop_iterations says so",
-                                  binary->name,
-                                  most && *most < Target().loopIterations ? std::to_string(*most)
-                                                                          : "as many as data say",
-                                  device_->info().name, device.loopIterations));
-    }
+    if (!watching.contains(binary->name)) TG_CHECK(checkIterations(module, *binary, device_->info()));
     TG_TRY(auto bindings, bindingsOf(module, *binary));
-    codes.push_back({binary->name, binary->code, std::move(bindings),
-                     static_cast<uint32_t>(reliesOnSubgroup(target, binary->code))});
+    KernelNeeds needs;
+    addCode(needs, binary->code, target);
+    codes.push_back({binary->name, binary->code, std::move(bindings), static_cast<uint32_t>(needs.subgroup)});
   }
   constexpr double kLong = 2;  // seconds that nobody wonders about
   auto took = [&](const std::string& name, double seconds) {

@@ -17,9 +17,6 @@
 
 namespace tg {
 
-/// Refuses a module made for larger limits than the device has, naming the limit and both numbers.
-Result<void> checkLimits(const Target& module, const Target& device, std::string_view deviceName);
-
 /// Buffers of other sessions, seen as the first `reserve` bytes of a module's @persistent. What the module
 /// places there is theirs; its own params and states lie behind.
 struct BorrowedBuffers {

@@ -7,29 +7,6 @@
 
 namespace tg {
 
-/// Whether a binary declares a capability that `wanted` accepts, by its number in the SPIR-V specification.
-template <class Wanted>
-static bool declares(std::span<const uint32_t> code, Wanted wanted) {
-  constexpr size_t headerWords = 5;
-  constexpr uint32_t opCapability = 17;  // capabilities stand before everything else
-  for (size_t at = headerWords; at + 1 < code.size() && (code[at] & 0xffff) == opCapability; at += 2)
-    if (wanted(code[at + 1])) return true;
-  return false;
-}
-
-bool usesSubgroups(std::span<const uint32_t> code) {
-  return declares(code, [](uint32_t number) { return number >= 61 && number <= 68; });
-}
-
-bool usesMatrices(std::span<const uint32_t> code) {
-  // CooperativeMatrixNV and KHR.
-  return declares(code, [](uint32_t number) { return number == 5357 || number == 6022; });
-}
-
-int64_t reliesOnSubgroup(const Target& target, std::span<const uint32_t> code) {
-  return target.subgroup > 1 && usesSubgroups(code) ? target.subgroup : 0;
-}
-
 Result<vulkan::Binding> Executor::Program::range(const std::string& name, int64_t offset,
                                                  int64_t bytes) const {
   auto found = buffers.find(name);

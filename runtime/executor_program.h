@@ -11,13 +11,6 @@
 
 namespace tg {
 
-/// Whether whole SPIR-V declares a capability of subgroups, 61 … 68 of the specification.
-bool usesSubgroups(std::span<const uint32_t> code);
-/// The same for matrices that a subgroup multiplies.
-bool usesMatrices(std::span<const uint32_t> code);
-/// The subgroup width that a kernel made for the target may rely on; 0 when any will do.
-int64_t reliesOnSubgroup(const Target& target, std::span<const uint32_t> code);
-
 /// What the commands of one module refer to.
 struct Executor::Program {
   std::map<std::string, Segments, std::less<>> buffers;

@@ -12,6 +12,7 @@
 #include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/builder.h"
+#include "ir/needs.h"
 #include "ir/verify.h"
 #include "passes/tuning.h"
 #include "runtime/data/init.h"
@@ -46,7 +47,7 @@ std::string mainOp(const Op& fused) {
 bool spansBindings(const Op& fused, const Target& target) {
   for (int binding = 0; binding < fused.numOperands(); ++binding)
     for (const Value* source : bindingSources(fused, binding))
-      if (source->type.bytes() > std::min(target.storageRange, target.allocation)) return false;
+      if (source->type.bytes() > mostBytes(target)) return false;
   return true;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ir/needs.h"
+
 namespace tg::fuse {
 
 void Bindings::read(const Value& value) {
@@ -10,16 +12,16 @@ void Bindings::read(const Value& value) {
   read_.push_back(&value);
   // What spans more texels than a view may is read as storage, and so are f16 and bf16.
   views_ += target_.reads == "texel" && !isNarrow(value.type.dtype) &&
-            value.type.elements() <= target_.texelElements;
+            gives(target_, LimitId::texelElements, value.type.elements());
 }
 
 bool Bindings::fit() const {
   const size_t twice = target_.reads == "texel" ? 0 : kReadTwice;  // a texel view serves both ways of reading
-  return !exceeded() && static_cast<int64_t>(storage() + twice) <= target_.bindings;
+  return !exceeded() && gives(target_, LimitId::bindings, static_cast<int64_t>(storage() + twice));
 }
 
 bool Bindings::fitOnce() const {
-  return views_ <= kTexelViews && static_cast<int64_t>(storage()) <= target_.bindings;
+  return views_ <= kTexelViews && gives(target_, LimitId::bindings, static_cast<int64_t>(storage()));
 }
 
 }  // namespace tg::fuse

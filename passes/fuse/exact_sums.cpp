@@ -26,6 +26,8 @@
 #include "ir/kernel/custom.h"
 #include "ir/kernel/element.h"
 #include "ir/kernel/kernel.h"
+#include "ir/kernel/shared_memory.h"
+#include "ir/needs.h"
 #include "ir/parser.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
@@ -108,14 +110,6 @@ void rewriteAccesses(Block& block, const std::unordered_set<const Value*>& buffe
     for (auto& region : op->regions) rewriteAccesses(*region, buffers);
     if (buffers.contains(bufferOf(*op))) op->code = exactForm(op->code);
   }
-}
-
-int64_t sharedBytes(const Item& kernel) {
-  int64_t bytes = 0;
-  walk(kernel.body, [&](const Op& op) {
-    if (op.code == Opcode::k_shared) bytes += op.result()->type.bytes();
-  });
-  return bytes;
 }
 
 /// Kernels between f32 and the words of exact sums, one for each rank.
@@ -220,13 +214,13 @@ class SumRewriter {
   std::string excess(const Value& buffer, int64_t& shared) const {
     if (buffer.type.mode != BufMode::shared) {
       int64_t bytes = elements_.at(&buffer) * kExactWords * byteSize(DType::i32);
-      if (bytes <= target_.storageRange) return "";
+      if (gives(target_, LimitId::storageRange, bytes)) return "";
       return fmt::format(
           "exact sums would take {} bytes, more than the {} one binding may span on target '{}'", bytes,
           target_.storageRange, target_.name);
     }
     int64_t bytes = shared + buffer.type.bytes() * (kExactWords - 1);
-    if (bytes > target_.sharedBytes)
+    if (!gives(target_, LimitId::sharedBytes, bytes))
       return fmt::format("exact sums would take {} bytes of shared memory, more than the {} of target '{}'",
                          bytes, target_.sharedBytes, target_.name);
     shared = bytes;

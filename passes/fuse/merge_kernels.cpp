@@ -32,6 +32,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/needs.h"
 #include "ir/schedule.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
@@ -284,7 +285,7 @@ bool Merger::joinsBeside(Merged& merged, int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   const int64_t needed = neededWorkgroup(*kernel.op);
   if (!kernel.isPart || !merged.sideBySide || (needed && merged.workgroup && needed != merged.workgroup) ||
-      merged.groups + kernel.groups > target_.maxGrid)
+      !gives(target_, LimitId::grid, merged.groups + kernel.groups))
     return false;
   merged.parts.push_back({at});
   merged.workgroup = std::max(merged.workgroup, needed);

@@ -7,9 +7,9 @@
 
 #include "ir/builder.h"
 #include "ir/kernel/custom.h"
+#include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/verify_structure.h"
-#include "passes/binding_limit.h"
 
 namespace tg::plan {
 
@@ -373,7 +373,7 @@ void FunctionPlan::dropNeedlessInPlace() {
 
 Result<void> FunctionPlan::checkRanges() const {
   Error errors;
-  const int64_t most = std::min(target_.storageRange, target_.allocation);
+  const int64_t most = mostBytes(target_);
   int64_t together = 0;
   for (const Unit& unit : units_) together = std::min(together + unit.bytes, kMaxBytes);
   if (together == kMaxBytes)

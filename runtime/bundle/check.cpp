@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/needs.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/data/file_io.h"
 
@@ -44,12 +45,14 @@ class ManifestCheck {
   std::string check(const Json& manifest) {
     for (const char* key : {"name", "entry", "version", "target"})
       if (!member(manifest, key).is_string()) return fmt::format("'{}' is no text", key);
-    for (const auto& [name, value] : member(manifest, "needs").items())
-      if (!value.is_string() && !within(value, 0, kMostBytes) && !(name == "coopmat" && shapes(value)))
-        return fmt::format("needs of '{}'", name);
-    const Json& alignment = member(member(manifest, "needs"), "alignment");
-    if (!within(alignment, 1, kMostBytes)) return "the alignment that it needs";
-    alignment_ = alignment.get<int64_t>();
+    const Json& needs = member(manifest, "needs");
+    for (const LimitRow& limit : kLimits)
+      if (!within(member(needs, limit.name), limit.multiple ? 1 : 0, kMostBytes))
+        return fmt::format("needs of '{}'", limit.name);
+    if (!within(member(needs, "subgroup"), 0, kMostGroups)) return "needs of 'subgroup'";
+    if (!numbers(member(needs, "capabilities"))) return "needs of 'capabilities'";
+    if (!shapes(member(needs, "coopmat"))) return "needs of 'coopmat'";
+    alignment_ = needs["alignment"].get<int64_t>();
     std::string wrong;
     auto each = [&](const char* key, auto one) {
       const Json& list = member(manifest, key);
@@ -84,6 +87,10 @@ class ManifestCheck {
              within(shape[1], 1, kMostGroups) && within(shape[2], 1, kMostGroups) && shape[3].is_string() &&
              shape[4].is_string();
     });
+  }
+  static bool numbers(const Json& list) {
+    return list.is_array() && std::all_of(list.begin(), list.end(),
+                                          [](const Json& each) { return within(each, 0, kMostGroups); });
   }
   bool buffer(const Json& entry) {
     const Json& bytes = member(entry, "bytes");

@@ -9,10 +9,10 @@
 #include <xxhash.h>
 
 #include "ir/kernel/watch_loops.h"
+#include "ir/needs.h"
 #include "ir/target.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/commands.h"
-#include "runtime/executor_program.h"
 
 namespace tg {
 
@@ -75,53 +75,11 @@ Json asJson(const Item& buffer, const Target& target) {
   return out;
 }
 
-/// The largest of what the kernels and commands use; an alignment is what all offsets are multiples of.
-struct Needs {
-  int64_t invocations = 1, workgroupX = 1, grid = 1, sharedBytes = 0, storageRange = 0, texels = 0,
-          bindings = 0;
-  int64_t alignment = 4096, texelAlignment = 4096;
-  int64_t subgroup = 0;  ///< the width that kernels rely on; 0 is any
-  bool matrices = false;
-
-  void add(const Item& kernel, const std::vector<BindingKind>& kinds) {
-    invocations = std::max(invocations, kernel.workgroup[0] * kernel.workgroup[1] * kernel.workgroup[2]);
-    workgroupX = std::max(workgroupX, kernel.workgroup[0]);
-    int64_t shared = 0;
-    walk(kernel.body, [&](const Op& op) {
-      if (op.code == Opcode::k_shared) shared += op.result()->type.bytes();
-    });
-    sharedBytes = std::max(sharedBytes, shared);
-    bindings = std::max<int64_t>(bindings, std::count(kinds.begin(), kinds.end(), BindingKind::storage));
-  }
-  void add(const BufferRange& range, BindingKind kind) {
-    int64_t texel = vulkan::texelBytes(kind);
-    int64_t& common = texel ? texelAlignment : alignment;
-    while (range.offset % common) common /= 2;
-    if (texel) {
-      texels = std::max(texels, (range.bytes + texel - 1) / texel);
-    } else {
-      storageRange = std::max(storageRange, range.bytes);
-    }
-  }
-  Json json(const Target& target) const {
-    Json out = {{"vulkan", "1.2"},
-                {"max_invocations", invocations},
-                {"max_workgroup_x", workgroupX},
-                {"max_grid", grid},
-                {"shared_bytes", sharedBytes},
-                {"storage_range", storageRange},
-                {"texel_elements", texels},
-                {"bindings", bindings},
-                {"alignment", alignment},
-                {"texel_alignment", texelAlignment},
-                {"subgroup", subgroup},
-                {"coopmat", Json::array()}};
-    for (const CoopShape& shape : target.coopmat)
-      if (matrices)
-        out["coopmat"].push_back({shape.m, shape.n, shape.k, name(shape.operand), name(shape.result)});
-    return out;
-  }
-};
+Json asJson(const KernelNeeds& needs) {
+  Json out = {{"vulkan", "1.2"}};
+  out.update(Json::parse(needsToJson(needs)));
+  return out;
+}
 
 class ManifestMaker {
  public:
@@ -138,11 +96,11 @@ class ManifestMaker {
       entry.update(fileEntry("kernels/" + binary->name + ".spv", files_));
       entry["bindings"] = Json::array();
       for (BindingKind kind : kinds) entry["bindings"].push_back(kindName(kind));
-      needs_.add(*kernel, kinds);
-      const int64_t width = reliesOnSubgroup(target_, binary->code);
-      entry["subgroup"] = width;
-      needs_.subgroup = std::max(needs_.subgroup, width);
-      needs_.matrices |= usesMatrices(binary->code);
+      KernelNeeds needs = needsOf(*kernel);
+      addCode(needs, binary->code, target_);
+      addLoops(needs, *kernel);
+      entry["subgroup"] = needs.subgroup;
+      join(needs_, needs);
       kinds_[binary->name] = std::move(kinds);
       out["kernels"].push_back(std::move(entry));
     }
@@ -157,7 +115,7 @@ class ManifestMaker {
     return {};
   }
 
-  void needs() { out["needs"] = needs_.json(target_); }
+  void needs() { out["needs"] = asJson(needs_); }
 
   Json out;
 
@@ -170,10 +128,10 @@ class ManifestMaker {
     Json made = {{"dispatch", step.kernel}, {"label", step.label}, {"grid", step.grid}};
     for (size_t i = 0; i < step.bindings.size(); ++i) {
       const BufferRange range = wholeWords(step.bindings[i]);
-      needs_.add(range, kinds->second[i]);
+      addRange(needs_, range.offset % target_.allocation, range.bytes, vulkan::texelBytes(kinds->second[i]));
       made["bindings"].push_back(asJson(range, target_));
     }
-    for (uint32_t extent : step.grid) needs_.grid = std::max<int64_t>(needs_.grid, extent);
+    for (int64_t extent : step.grid) addGrid(needs_, std::span(&extent, 1));
     return made;
   }
   Result<Json> command(const Loc&, const BarrierStep&) { return Json{{"barrier", true}}; }
@@ -188,7 +146,7 @@ class ManifestMaker {
   const Target& target_;
   const BundleFiles& files_;
   std::map<std::string, std::vector<BindingKind>> kinds_;
-  Needs needs_;
+  KernelNeeds needs_;
 };
 
 /// A first member that hashes the text behind its line.

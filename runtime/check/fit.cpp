@@ -5,19 +5,16 @@
 
 #include <fmt/format.h>
 
-#include "runtime/executor_program.h"
+#include "ir/kernel/watch_loops.h"
 
 namespace tg {
 
 namespace {
 
-constexpr size_t kHeaderWords = 5;
-constexpr uint32_t kOpCapability = 17;
-
 /// The largest need of each limit, in the order in which they are first met.
-class Needs {
+class Worst {
  public:
-  explicit Needs(std::vector<Need>& out) : out_(out) {}
+  explicit Worst(std::vector<Need>& out) : out_(out) {}
   void add(Need need) {
     auto same = std::find_if(out_.begin(), out_.end(), [&](const Need& n) { return n.limit == need.limit; });
     if (same == out_.end()) {
@@ -29,55 +26,20 @@ class Needs {
 
  private:
   static bool worse(const Need& a, const Need& b) {
-    return a.limit == "alignment" ? a.needed < b.needed : a.needed > b.needed;
+    return a.atMost ? a.needed > b.needed : a.needed < b.needed;
   }
   std::vector<Need>& out_;
 };
 
-/// Largest power of two that divides an offset; a binding at 0 suits every device.
-int64_t alignmentOf(int64_t offset) { return offset ? offset & -offset : int64_t(1) << 62; }
-
-int64_t sharedBytes(const Item& kernel) {
-  int64_t bytes = 0;
-  walk(kernel.body, [&](Op& op) {
-    for (const auto& result : op.results)
-      if (result->type.mode == BufMode::shared) bytes += result->type.bytes();
-  });
-  return bytes;
-}
-
-/// Names of the target's features that a binary declares. Numbers are those of the SPIR-V specification.
-std::vector<std::string> featuresOf(const Item& binary) {
-  std::vector<std::string> out;
-  if (usesSubgroups(binary.code)) out.emplace_back("subgroups");
-  if (usesMatrices(binary.code)) out.emplace_back("coopmat");
-  auto add = [&](const char* name) {
-    if (std::find(out.begin(), out.end(), name) == out.end()) out.emplace_back(name);
-  };
-  for (size_t at = kHeaderWords; at + 1 < binary.code.size() && (binary.code[at] & 0xffff) == kOpCapability;
-       at += 2) {
-    uint32_t capability = binary.code[at + 1];
-    if (capability == 4433) add("half_storage");   // StorageBuffer16BitAccess
-    if (capability == 6033) add("float_atomics");  // AtomicFloat32AddEXT
-  }
-  return out;
-}
-
-bool has(const Target& target, const std::string& feature) {
-  return feature == "subgroups"      ? target.subgroups
-         : feature == "half_storage" ? target.halfStorage
-         : feature == "coopmat"      ? !target.coopmat.empty()
-                                     : target.floatAtomics;
-}
-
 class Judge {
  public:
-  Judge(const Module& module, const Target& target) : module_(module), target_(target) {}
+  Judge(const Module& module, const Target& made, const Limits& limits)
+      : module_(module), made_(made), limits_(limits) {}
 
   Result<FunctionFit> judge(const Item& func) {
     FunctionFit fit;
     fit.function = func.name;
-    Needs needs(fit.needs);
+    Worst needs(fit.needs);
     for (Op* op : func.body.ops) {
       if (op->code != Opcode::dispatch) continue;
       ++fit.dispatches;
@@ -87,7 +49,7 @@ class Judge {
   }
 
  private:
-  Result<void> dispatch(const Op& op, Needs& needs) {
+  Result<void> dispatch(const Op& op, Worst& worst) {
     const std::string& name = op.operands[0].text;
     const Item* binary = module_.find(ItemKind::binary, name);
     const Item* kernel = module_.find(ItemKind::kernel, name);
@@ -102,33 +64,45 @@ class Judge {
       Need made = base;
       made.limit = limit;
       made.needed = needed, made.available = available, made.atMost = atMost;
-      needs.add(std::move(made));
+      worst.add(std::move(made));
     };
-    const auto& group = kernel->workgroup;
-    need("max_invocations", group[0] * group[1] * group[2], target_.maxInvocations);
-    need("max_workgroup_x", group[0], target_.maxWorkgroupX);
-    for (const Operand& extent : op.keyword("grid")->items) need("max_grid", extent.integer, target_.maxGrid);
-    need("shared_bytes", sharedBytes(*kernel), target_.sharedBytes);
-    const OperandList& args = op.keyword("args")->items;
-    int64_t storage = 0;
-    for (size_t i = 0; i < args.size() && i < kernel->body.args.size(); ++i) {
-      const Type& type = kernel->body.args[i]->type;
-      const Operand& range = args[i].items.front();
-      int64_t offset = range.items[0].integer, bytes = range.items[1].integer;
-      need("alignment", alignmentOf(offset), target_.alignment, false);
-      if (type.texel)
-        need("texel_elements", bytes / (byteSize(type.dtype) * std::max<int64_t>(1, type.lanes)),
-             target_.texelElements);
-      else
-        need("storage_range", bytes, target_.storageRange), ++storage;
+    const KernelNeeds needs = needsOf(op, *kernel, *binary);
+    for (size_t i = 0; i < kLimitCount; ++i) {
+      const int64_t amount = needs.amounts[i];
+      const auto id = static_cast<LimitId>(i);
+      const bool bound = id != LimitId::texelAlignment || needs[LimitId::texelViews];
+      if (amount && bound && limits_[id] != INT64_MAX)
+        need(kLimits[i].name, amount, limits_[id], !kLimits[i].multiple);
     }
-    need("bindings", storage, target_.bindings);
-    for (const std::string& feature : featuresOf(*binary)) need(feature.c_str(), 1, has(target_, feature));
+    for (uint32_t capability : needs.capabilities)
+      if (const CapabilityRow* row = capabilityRow(capability))
+        need(kFeatures[static_cast<size_t>(row->feature)].name, 1, limits_.gives(row->feature));
+    for (const MatrixProduct& each : needs.products)
+      need("coopmat", 1,
+           std::find(limits_.products.begin(), limits_.products.end(), each) != limits_.products.end());
     return {};
   }
 
+  KernelNeeds needsOf(const Op& op, const Item& kernel, const Item& binary) const {
+    KernelNeeds needs = tg::needsOf(kernel);
+    for (const Operand& extent : op.keyword("grid")->items) addGrid(needs, std::span(&extent.integer, 1));
+    const OperandList& args = op.keyword("args")->items;
+    bool watched = false;  // a word of @loops tells where they ended early
+    for (size_t i = 0; i < args.size() && i < kernel.body.args.size(); ++i) {
+      const Type& type = kernel.body.args[i]->type;
+      const Operand& range = args[i].items.front();
+      watched |= range.text == kLoopsBuffer;
+      addRange(needs, range.items[0].integer, range.items[1].integer,
+               type.texel ? byteSize(type.dtype) * std::max<int64_t>(1, type.lanes) : 0);
+    }
+    if (!watched && !limits_.gives(LimitId::loopIterations, Target().loopIterations)) addLoops(needs, kernel);
+    addCode(needs, binary.code, made_);
+    return needs;
+  }
+
   const Module& module_;
-  const Target& target_;
+  const Target& made_;
+  const Limits& limits_;
 };
 
 }  // namespace
@@ -143,11 +117,14 @@ bool Fit::fits() const {
          std::all_of(memory.begin(), memory.end(), [](const Need& need) { return need.fits(); });
 }
 
-Result<Fit> fitOf(const Module& module, const Target& target, const DeviceMemory& memory) {
+Result<Fit> fitOf(const Module& module, const Target& target, const DeviceMemory& memory,
+                  const std::optional<Limits>& device) {
   if (module.stage != Stage::spirv)
     return fail(fmt::format("a module of stage {} has no commands to judge", name(module.stage)));
+  TG_TRY(Target made, targetOf(module.attrs));
+  const Limits limits = device ? *device : limitsOf(target);
   Fit fit;
-  Judge judge(module, target);
+  Judge judge(module, made, limits);
   for (const Item* func : module.all(ItemKind::func)) {
     TG_TRY(FunctionFit made, judge.judge(*func));
     fit.functions.push_back(std::move(made));
@@ -160,14 +137,17 @@ Result<Fit> fitOf(const Module& module, const Target& target, const DeviceMemory
   }
   fit.memory = {{"heap_bytes", total, memory.heap, "", {}, memory.heap > 0},
                 {"max_allocation_bytes", largest, memory.allocation, largestName, {}, memory.allocation > 0}};
-  TG_TRY(Target made, targetOf(module.attrs));
   if (auto taken = checkLimits(made, target, target.name); !taken)
     fit.compiledFor = taken.error().diagnostics().front().message;
-  for (const Item* binary : module.all(ItemKind::binary))
-    if (fit.compiledFor.empty() && made.subgroup != target.subgroup && reliesOnSubgroup(made, binary->code))
-      fit.compiledFor = fmt::format(
-          "the kernel @{} relies on subgroups of {}, {} has {}", binary->name, made.subgroup, target.name,
-          target.subgroup > 1 ? fmt::format("{}", target.subgroup) : "none of a fixed width");
+  for (const Item* binary : module.all(ItemKind::binary)) {
+    KernelNeeds width, needs;
+    addCode(needs, binary->code, made);
+    width.subgroup = needs.subgroup;
+    for (const Unmet& each : unmet(width, limits))
+      if (fit.compiledFor.empty())
+        fit.compiledFor = fmt::format("the kernel @{} relies on subgroups of {}, {} has {}", binary->name,
+                                      each.needed, target.name, each.available);
+  }
   return fit;
 }
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/module.h"
+#include "ir/needs.h"
 #include "ir/result.h"
 #include "ir/target.h"
 
@@ -45,6 +47,8 @@ struct Fit {
 
 /// Judges a module of stage spirv. `target` holds the limits and features of the device it is to run on;
 /// features are those that the binaries' words declare. Errors: another stage, a command without binary.
-Result<Fit> fitOf(const Module& module, const Target& target, const DeviceMemory& memory = {});
+/// `device` are the limits of a device that is there, in place of those that its target tells.
+Result<Fit> fitOf(const Module& module, const Target& target, const DeviceMemory& memory = {},
+                  const std::optional<Limits>& device = {});
 
 }  // namespace tg

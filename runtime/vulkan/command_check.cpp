@@ -26,9 +26,8 @@ Result<void> checkRange(Device& device, const std::string& who, const Buffer* bu
                           buffer->name(), buffer->bytes()));
 }
 
-Result<void> checkAlignment(const std::string& who, int64_t offset, VkDeviceSize alignment,
-                            const char* limit) {
-  if (offset % int64_t(alignment) == 0) return {};
+Result<void> checkAlignment(const std::string& who, int64_t offset, int64_t alignment, const char* limit) {
+  if (offset % alignment == 0) return {};
   return fail(
       fmt::format("{} starts at byte {}, which is no multiple of {} ({})", who, offset, alignment, limit));
 }
@@ -38,25 +37,25 @@ Result<void> checkBinding(Device& device, const std::string& who, const Binding&
   const int64_t bytes = bytesOf(binding);
   TG_CHECK(checkRange(device, who, binding.buffer, binding.offset, bytes));
   if (!bytes) return fail(fmt::format("{} is empty", who));
-  const VkPhysicalDeviceLimits& limits = device.state().probe.limits;
+  const Limits& limits = device.info().limits;
   if (kind == BindingKind::storage) {
-    TG_CHECK(checkAlignment(who, binding.offset, limits.minStorageBufferOffsetAlignment,
-                            "minStorageBufferOffsetAlignment"));
-    if (bytes <= int64_t(limits.maxStorageBufferRange)) return {};
+    TG_CHECK(
+        checkAlignment(who, binding.offset, limits[LimitId::alignment], "minStorageBufferOffsetAlignment"));
+    if (limits.gives(LimitId::storageRange, bytes)) return {};
     return fail(fmt::format("{} spans {} bytes of buffer '{}'; {} limits a storage binding to {} "
                             "(maxStorageBufferRange)",
                             who, bytes, binding.buffer->name(), device.info().name,
-                            limits.maxStorageBufferRange));
+                            limits[LimitId::storageRange]));
   }
-  TG_CHECK(checkAlignment(who, binding.offset, limits.minTexelBufferOffsetAlignment,
-                          "minTexelBufferOffsetAlignment"));
+  TG_CHECK(
+      checkAlignment(who, binding.offset, limits[LimitId::texelAlignment], "minTexelBufferOffsetAlignment"));
   // Vulkan wants a view at a multiple of its texels too, whatever the device's alignment.
-  TG_CHECK(checkAlignment(who, binding.offset, VkDeviceSize(texelBytes(kind)), "the bytes of a texel"));
+  TG_CHECK(checkAlignment(who, binding.offset, texelBytes(kind), "the bytes of a texel"));
   const int64_t texels = (bytes + texelBytes(kind) - 1) / texelBytes(kind);
-  if (texels <= int64_t(limits.maxTexelBufferElements)) return {};
+  if (limits.gives(LimitId::texelElements, texels)) return {};
   return fail(
       fmt::format("{} spans {} texels of buffer '{}'; {} limits a texel view to {} (maxTexelBufferElements)",
-                  who, texels, binding.buffer->name(), device.info().name, limits.maxTexelBufferElements));
+                  who, texels, binding.buffer->name(), device.info().name, limits[LimitId::texelElements]));
 }
 
 Result<void> check(Device& device, const Dispatch& d) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/needs.h"
 #include "ir/result.h"
 #include "ir/target.h"
 
@@ -32,7 +33,8 @@ struct DeviceInfo {
   bool int64 = false;              ///< kernels may compute in 64-bit integers
   bool timestamps = false;         ///< dispatches can be timed on the device
   std::string unusable;            ///< why the device cannot be opened; empty when it can
-  Target target;                   ///< the device's limits and the preferences of its kind
+  Limits limits;                   ///< what it gives kernels
+  Target target;                   ///< the same as a target, with the preferences of its kind
 };
 
 /// All devices, in the drivers' order. An error when there is no loader or no driver.

@@ -11,7 +11,6 @@
 
 #include "ir/all_cores.h"
 #include "ir/out_of_memory.h"
-#include "runtime/vulkan/capabilities.h"
 #include "runtime/vulkan/device_state.h"
 #include "runtime/vulkan/pipeline_state.h"
 
@@ -132,32 +131,16 @@ bool wellFormed(const std::vector<uint32_t>& code) {
 /// Why a kernel cannot be given to the driver, or empty.
 std::string preflight(const Probe& probe, const KernelCode& kernel) {
   if (!wellFormed(kernel.spirv)) return "its code is not whole SPIR-V";
-  if (std::string missing = missingFeature(probe, kernel.spirv); !missing.empty()) return missing;
-  const auto storage =
-      size_t(std::count(kernel.bindings.begin(), kernel.bindings.end(), BindingKind::storage));
-  const size_t texels = kernel.bindings.size() - storage;
-  const VkPhysicalDeviceLimits& limits = probe.limits;
-  if (storage > limits.maxPerStageDescriptorStorageBuffers) {
-    return fmt::format("it binds {} storage buffers and the limit is {}", storage,
-                       limits.maxPerStageDescriptorStorageBuffers);
-  }
-  if (texels > limits.maxPerStageDescriptorSampledImages) {
-    return fmt::format("it binds {} texel buffers and the limit is {}", texels,
-                       limits.maxPerStageDescriptorSampledImages);
-  }
-  if (kernel.bindings.size() > limits.maxPerStageResources) {
-    return fmt::format("it binds {} buffers and the limit is {}", kernel.bindings.size(),
-                       limits.maxPerStageResources);
-  }
-  const uint32_t width = kernel.subgroupSize;
-  const bool fixed = probe.minSubgroup == probe.maxSubgroup;
-  if (width &&
-      (width < probe.minSubgroup || width > probe.maxSubgroup || (!fixed && !probe.choosesSubgroup))) {
-    return fmt::format("it relies on subgroups of {} and the device has {}", width,
-                       fixed ? fmt::format("{}", probe.minSubgroup)
-                             : fmt::format("{} to {}", probe.minSubgroup, probe.maxSubgroup));
-  }
-  return "";
+  const auto storage = std::count(kernel.bindings.begin(), kernel.bindings.end(), BindingKind::storage);
+  const auto all = static_cast<int64_t>(kernel.bindings.size());
+  KernelNeeds needs;
+  needs[LimitId::bindings] = storage;
+  needs[LimitId::texelViews] = all - storage;
+  needs[LimitId::resources] = all;
+  addCode(needs, kernel.spirv, {});
+  needs.subgroup = kernel.subgroupSize;
+  const std::vector<Unmet> missing = unmet(needs, probe.info.limits);
+  return missing.empty() ? "" : sentence(missing.front());
 }
 
 std::string contentKey(const KernelCode& kernel) {

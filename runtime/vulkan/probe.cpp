@@ -13,6 +13,8 @@ namespace tg::vulkan {
 
 namespace {
 
+#include "runtime/vulkan/device_limits.inc"
+
 /// The oldest version with timeline semaphores in its core.
 constexpr uint32_t neededApi = VK_API_VERSION_1_2;
 
@@ -108,22 +110,7 @@ void queryProperties(VkPhysicalDevice physical, uint32_t api, Properties& p) {
   vkGetPhysicalDeviceProperties2(physical, &p.core);
 }
 
-/// Products by subgroups of f16 or f32, summed in f16 or f32; a device lists others too.
-struct MatrixList {
-  std::vector<CoopShape> shapes;
-
-  template <class Properties, class Component, class Scope>
-  void take(const Properties& row, Component half, Component single, Scope subgroup, Component a, Component b,
-            Component c, Component result) {
-    auto known = [&](Component each) { return each == half || each == single; };
-    if (row.scope != subgroup || a != b || c != result || !known(a) || !known(c)) return;
-    CoopShape shape{row.MSize, row.NSize, row.KSize, a == half ? DType::f16 : DType::f32,
-                    c == half ? DType::f16 : DType::f32};
-    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
-  }
-};
-
-void queryMatricesNv(Probe& probe, MatrixList& list) {
+void queryMatricesNv(Probe& probe) {
   if (!vkGetPhysicalDeviceCooperativeMatrixPropertiesNV) return;
   uint32_t count = 0;
   vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(probe.physical, &count, nullptr);
@@ -132,12 +119,12 @@ void queryMatricesNv(Probe& probe, MatrixList& list) {
     row = typed<VkCooperativeMatrixPropertiesNV>(VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV);
   vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(probe.physical, &count, rows.data());
   for (const auto& row : rows)
-    list.take(row, VK_COMPONENT_TYPE_FLOAT16_NV, VK_COMPONENT_TYPE_FLOAT32_NV, VK_SCOPE_SUBGROUP_NV,
-              row.AType, row.BType, row.CType, row.DType);
+    addProduct(probe.info.limits.products, row, VK_COMPONENT_TYPE_FLOAT16_NV, VK_COMPONENT_TYPE_FLOAT32_NV,
+               VK_SCOPE_SUBGROUP_NV, row.DType);
 }
 
 #ifdef VK_KHR_cooperative_matrix
-void queryMatricesKhr(Probe& probe, MatrixList& list) {
+void queryMatricesKhr(Probe& probe) {
   if (!vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR) return;
   uint32_t count = 0;
   vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(probe.physical, &count, nullptr);
@@ -147,14 +134,13 @@ void queryMatricesKhr(Probe& probe, MatrixList& list) {
   vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(probe.physical, &count, rows.data());
   for (const auto& row : rows)
     if (!row.saturatingAccumulation)
-      list.take(row, VK_COMPONENT_TYPE_FLOAT16_KHR, VK_COMPONENT_TYPE_FLOAT32_KHR, VK_SCOPE_SUBGROUP_KHR,
-                row.AType, row.BType, row.CType, row.ResultType);
+      addProduct(probe.info.limits.products, row, VK_COMPONENT_TYPE_FLOAT16_KHR,
+                 VK_COMPONENT_TYPE_FLOAT32_KHR, VK_SCOPE_SUBGROUP_KHR, row.ResultType);
 }
 #endif
 
 /// What subgroups multiply. Shaders with matrices need the Vulkan memory model and f16 beside.
 void queryMatrices(Probe& probe, bool usable) {
-  MatrixList list;
   auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   if (usable && hasExtension(probe.physical, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
     auto feature = typed<VkPhysicalDeviceCooperativeMatrixFeaturesNV>(
@@ -162,7 +148,7 @@ void queryMatrices(Probe& probe, bool usable) {
     core.pNext = &feature;
     vkGetPhysicalDeviceFeatures2(probe.physical, &core);
     probe.matricesNv = feature.cooperativeMatrix;
-    if (probe.matricesNv) queryMatricesNv(probe, list);
+    if (probe.matricesNv) queryMatricesNv(probe);
   }
 #ifdef VK_KHR_cooperative_matrix
   if (usable && hasExtension(probe.physical, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
@@ -171,10 +157,9 @@ void queryMatrices(Probe& probe, bool usable) {
     core.pNext = &feature;
     vkGetPhysicalDeviceFeatures2(probe.physical, &core);
     probe.matricesKhr = feature.cooperativeMatrix;
-    if (probe.matricesKhr) queryMatricesKhr(probe, list);
+    if (probe.matricesKhr) queryMatricesKhr(probe);
   }
 #endif
-  probe.info.target.coopmat = std::move(list.shapes);
 }
 
 void queryFeatures(Probe& probe) {
@@ -193,13 +178,20 @@ void queryFeatures(Probe& probe) {
   }
   vkGetPhysicalDeviceFeatures2(probe.physical, &core);
   probe.floatAtomics = atomics.shaderBufferFloat32AtomicAdd;
-  probe.info.target.floatAtomics = probe.floatAtomics;
-  probe.info.target.halfStorage = v11.storageBuffer16BitAccess;
   probe.info.float16 = v12.shaderFloat16 && v11.storageBuffer16BitAccess;
   probe.info.int64 = core.features.shaderInt64;
   probe.int16 = core.features.shaderInt16;
   probe.choosesSubgroup = v13.subgroupSizeControl;
   queryMatrices(probe, probe.info.float16 && v12.vulkanMemoryModel);
+  auto lack = [&](FeatureId id, bool given) { probe.info.limits.lacks[static_cast<size_t>(id)] = !given; };
+  lack(FeatureId::float16, probe.info.float16);
+  lack(FeatureId::int64, probe.info.int64);
+  lack(FeatureId::int16, probe.int16);
+  lack(FeatureId::halfStorage, v11.storageBuffer16BitAccess);
+  lack(FeatureId::memoryModel, probe.matricesNv || probe.matricesKhr);  // turned on for these alone
+  lack(FeatureId::matricesNv, probe.matricesNv);
+  lack(FeatureId::matricesKhr, probe.matricesKhr);
+  lack(FeatureId::floatAtomics, probe.floatAtomics);
 }
 
 /// The first family that computes: where graphics and compute share one, drivers list it first and it
@@ -253,29 +245,26 @@ int64_t busyAt(int64_t processors) {
 }
 
 void fillTarget(Probe& probe, const Properties& p) {
-  const VkPhysicalDeviceLimits& limits = probe.limits;
+  const Limits& has = probe.info.limits;
   Target& t = probe.info.target;
   t.name = targetName(probe.info.name);
-  t.maxInvocations = std::min<int64_t>(limits.maxComputeWorkGroupInvocations, kMaxInvocations);
-  t.maxWorkgroupX = std::min<int64_t>(limits.maxComputeWorkGroupSize[0], kMaxInvocations);
-  t.maxGrid = *std::min_element(limits.maxComputeWorkGroupCount, limits.maxComputeWorkGroupCount + 3);
-  t.sharedBytes = std::min<int64_t>(limits.maxComputeSharedMemorySize, kMaxSharedBytes);
-  t.alignment = int64_t(std::max<VkDeviceSize>(
-      {limits.minStorageBufferOffsetAlignment, limits.minTexelBufferOffsetAlignment, 16}));
+  t.maxInvocations = std::min(has[LimitId::invocations], kMaxInvocations);
+  t.maxWorkgroupX = std::min(has[LimitId::workgroupX], kMaxInvocations);
+  t.maxGrid = has[LimitId::grid];
+  t.sharedBytes = std::min(has[LimitId::sharedBytes], kMaxSharedBytes);
+  t.alignment = std::max({has[LimitId::alignment], has[LimitId::texelAlignment], int64_t{16}});
   t.allocation = largestBuffer(p) / t.alignment * t.alignment;
-  t.storageRange = limits.maxStorageBufferRange;
-  t.texelElements = limits.maxTexelBufferElements;
-  t.bindings = std::min({limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers,
-                         limits.maxPerStageResources});
-  const VkSubgroupFeatureFlags needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
-                                        VK_SUBGROUP_FEATURE_SHUFFLE_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT;
-  t.subgroups = (p.subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
-                (p.subgroup.supportedOperations & needed) == needed;
-  const bool usable = t.subgroups && (probe.minSubgroup == probe.maxSubgroup || probe.choosesSubgroup);
-  t.subgroup = usable ? p.subgroup.subgroupSize : 1;
+  t.storageRange = has[LimitId::storageRange];
+  t.texelElements = has[LimitId::texelElements];
+  t.bindings = has[LimitId::bindings];
+  t.loopIterations = std::min(has[LimitId::loopIterations], t.loopIterations);
+  t.subgroups = has.gives(FeatureId::subgroups);
+  t.subgroup = t.subgroups && has.subgroupMost ? p.subgroup.subgroupSize : 1;
+  t.floatAtomics = has.gives(FeatureId::floatAtomics);
+  t.halfStorage = has.gives(FeatureId::halfStorage);
+  for (const MatrixProduct& each : has.products)
+    t.coopmat.push_back({each.m, each.n, each.k, *dtypeNamed(each.operand), *dtypeNamed(each.result)});
   const bool cpu = probe.info.type == "cpu";
-  // llvmpipe ends loops after 65535 iterations, all of an invocation's together, and says nothing.
-  if (p.driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) t.loopIterations = 65535;
   t.reads = cpu ? "texel" : "storage";
   t.reduce = cpu ? "lane" : "workgroup";
   t.matmul = cpu ? "register" : "shared";
@@ -310,6 +299,8 @@ Probe probeDevice(VkPhysicalDevice physical, int index) {
   for (const uint8_t byte : base.pipelineCacheUUID) info.cacheKey += fmt::format("{:02x}", byte);
   fillMemory(probe);
   info.maxAllocationBytes = std::min(info.heapBytes, largestBuffer(p));
+  probe.minSubgroup = p.v13.minSubgroupSize ? p.v13.minSubgroupSize : p.subgroup.subgroupSize;
+  probe.maxSubgroup = p.v13.maxSubgroupSize ? p.v13.maxSubgroupSize : p.subgroup.subgroupSize;
   if (base.apiVersion < neededApi) {
     info.unusable = fmt::format("it offers Vulkan {} and 1.2 is needed", info.api);
   } else if (!findQueueFamily(probe)) {
@@ -318,8 +309,9 @@ Probe probeDevice(VkPhysicalDevice physical, int index) {
     queryFeatures(probe);
   }
   info.timestamps = probe.timestampBits != 0;
-  probe.minSubgroup = p.v13.minSubgroupSize ? p.v13.minSubgroupSize : p.subgroup.subgroupSize;
-  probe.maxSubgroup = p.v13.maxSubgroupSize ? p.v13.maxSubgroupSize : p.subgroup.subgroupSize;
+  readLimits(info.limits, probe.limits, p.driver.driverID, probe.minSubgroup, probe.maxSubgroup,
+             probe.choosesSubgroup);
+  info.limits.lacks[static_cast<size_t>(FeatureId::subgroups)] = !hasSubgroupOps(p.subgroup);
   fillTarget(probe, p);
   return probe;
 }

@@ -59,9 +59,9 @@ Result<Patient> patientOfDevice(const std::string& select) {
 }
 
 std::string amount(const Need& need, int64_t value) {
-  if (need.limit == "alignment") return value == int64_t(1) << 62 ? "any" : fmt::format("{}", value);
-  if (need.limit == "subgroups" || need.limit == "half_storage" || need.limit == "float_atomics")
-    return value ? "yes" : "no";
+  if (!need.atMost) return value == kAnyAlignment ? "any" : fmt::format("{}", value);
+  for (const FeatureRow& feature : kFeatures)
+    if (need.limit == feature.name) return value ? "yes" : "no";
   if (need.limit == "heap_bytes" || need.limit == "max_allocation_bytes")
     return fmt::format("{} ({:.1f} MiB)", value, static_cast<double>(value) / (1 << 20));
   return fmt::format("{}", value);
@@ -145,7 +145,8 @@ struct Doctor : Verb {
       fmt::print("{}: does not fit: it cannot be compiled for it\n", against->name);
       return code;
     }
-    auto fit = fitOf(*done->module, against->target, against->memory);
+    auto fit = fitOf(*done->module, against->target, against->memory,
+                     against->device ? std::optional(against->device->limits) : std::nullopt);
     if (!fit) return report(app, exitInput, fit.error());
     print(*fit, *against);
     return fit->fits() ? exitOk : exitInput;

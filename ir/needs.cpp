@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/needs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ir/kernel/unroll.h"
+#include "ir/verify.h"
+
+namespace tg {
+namespace {
+
+/// The member of a target for each limit, in the order of LimitId; null where targets do not tell. A target's
+/// alignment suits storage and views.
+constexpr int64_t Target::*kMembers[] = {
+    &Target::maxInvocations,
+    &Target::maxWorkgroupX,
+    &Target::maxGrid,
+    &Target::sharedBytes,
+    &Target::storageRange,
+    &Target::texelElements,
+    &Target::bindings,
+    nullptr,
+    nullptr,
+    &Target::alignment,
+    &Target::alignment,
+    &Target::loopIterations,
+};
+static_assert(sizeof kMembers / sizeof kMembers[0] == kLimitCount);
+
+/// What the kernel language allows on any device.
+int64_t mostOfLanguage(LimitId id) {
+  if (id == LimitId::invocations || id == LimitId::workgroupX) return kMaxInvocations;
+  return id == LimitId::sharedBytes ? kMaxSharedBytes : INT64_MAX;
+}
+
+constexpr uint32_t kCapabilityOfSubgroups = 61;  // GroupNonUniform, which the others of subgroups imply
+
+template <class T>
+void addOnce(std::vector<T>& all, const T& value) {
+  if (std::find(all.begin(), all.end(), value) == all.end()) all.push_back(value);
+}
+
+void raise(KernelNeeds& needs, LimitId id, int64_t amount) { needs[id] = std::max(needs[id], amount); }
+
+/// The largest power of two that both are multiples of.
+void alignTo(KernelNeeds& needs, LimitId id, int64_t offset) {
+  if (offset) needs[id] = std::min(needs[id], offset & -offset);
+}
+
+}  // namespace
+
+int64_t limitOf(const Target& target, LimitId id) {
+  const auto member = kMembers[static_cast<size_t>(id)];
+  return std::min(member ? target.*member : INT64_MAX, mostOfLanguage(id));
+}
+
+MatrixProduct productOf(const CoopShape& shape) {
+  return {shape.m, shape.n, shape.k, std::string(name(shape.operand)), std::string(name(shape.result))};
+}
+
+Limits limitsOf(const Target& target) {
+  Limits out;
+  for (size_t i = 0; i < kLimitCount; ++i)
+    if (kMembers[i]) out.amounts[i] = limitOf(target, static_cast<LimitId>(i));
+  if (target.subgroup > 1) out.subgroupLeast = out.subgroupMost = target.subgroup;
+  auto lack = [&](FeatureId id, bool given) { out.lacks[static_cast<size_t>(id)] = !given; };
+  lack(FeatureId::subgroups, target.subgroups);
+  lack(FeatureId::halfStorage, target.halfStorage);
+  lack(FeatureId::floatAtomics, target.floatAtomics);
+  lack(FeatureId::matricesNv, !target.coopmat.empty());
+  lack(FeatureId::matricesKhr, !target.coopmat.empty());
+  if (target.subgroups)
+    for (const CoopShape& shape : target.coopmat) out.products.push_back(productOf(shape));
+  return out;
+}
+
+void addOp(KernelNeeds& needs, const Op& op) {
+  if (op.code == Opcode::k_shared) needs[LimitId::sharedBytes] += op.result()->type.bytes();
+  if (op.info().name.starts_with("tgk.subgroup_")) addOnce(needs.capabilities, kCapabilityOfSubgroups);
+  if (op.code != Opcode::k_coopmat_mma) return;
+  const Type &a = op.in(0)->type, &sum = op.result()->type;
+  addOnce(needs.products, productOf({a.shape[0], sum.shape[1], a.shape[1], a.dtype, sum.dtype}));
+}
+
+KernelNeeds needsOf(const Item& kernel) {
+  KernelNeeds needs;
+  const auto& group = kernel.workgroup;
+  needs[LimitId::invocations] = group[0] * group[1] * group[2];
+  needs[LimitId::workgroupX] = group[0];
+  for (const auto& arg : kernel.body.args) ++needs[arg->type.texel ? LimitId::texelViews : LimitId::bindings];
+  needs[LimitId::resources] = static_cast<int64_t>(kernel.body.args.size());
+  walk(kernel.body, [&](const Op& op) { addOp(needs, op); });
+  return needs;
+}
+
+void addLoops(KernelNeeds& needs, const Item& kernel) {
+  raise(needs, LimitId::loopIterations, loopIterations(kernel).value_or(Target().loopIterations));
+}
+
+void addGrid(KernelNeeds& needs, std::span<const int64_t> extents) {
+  for (int64_t extent : extents) raise(needs, LimitId::grid, extent);
+}
+
+void addRange(KernelNeeds& needs, int64_t offset, int64_t bytes, int64_t texelBytes) {
+  alignTo(needs, texelBytes ? LimitId::texelAlignment : LimitId::alignment, offset);
+  if (texelBytes)
+    raise(needs, LimitId::texelElements, (bytes + texelBytes - 1) / texelBytes);
+  else
+    raise(needs, LimitId::storageRange, bytes);
+}
+
+void addCode(KernelNeeds& needs, std::span<const uint32_t> code, const Target& made) {
+  constexpr size_t headerWords = 5;
+  constexpr uint32_t opCapability = 17;  // capabilities stand before everything else
+  for (size_t at = headerWords; at + 1 < code.size() && (code[at] & 0xffff) == opCapability; at += 2) {
+    if (everyDeviceHas(code[at + 1])) continue;
+    addOnce(needs.capabilities, code[at + 1]);
+    const CapabilityRow* row = capabilityRow(code[at + 1]);
+    if (row && row->feature == FeatureId::subgroups && made.subgroup > 1)
+      needs.subgroup = std::max(needs.subgroup, made.subgroup);
+  }
+}
+
+void join(KernelNeeds& into, const KernelNeeds& other) {
+  for (size_t i = 0; i < kLimitCount; ++i)
+    into.amounts[i] = kLimits[i].multiple ? std::min(into.amounts[i], other.amounts[i])
+                                          : std::max(into.amounts[i], other.amounts[i]);
+  into.subgroup = std::max(into.subgroup, other.subgroup);
+  for (uint32_t each : other.capabilities) addOnce(into.capabilities, each);
+  for (const MatrixProduct& each : other.products) addOnce(into.products, each);
+}
+
+std::string needsToJson(const KernelNeeds& needs) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for (size_t i = 0; i < kLimitCount; ++i) out[kLimits[i].name] = needs.amounts[i];
+  out["subgroup"] = needs.subgroup;
+  out["capabilities"] = needs.capabilities;
+  out["coopmat"] = nlohmann::ordered_json::array();
+  for (const MatrixProduct& each : needs.products)
+    out["coopmat"].push_back({each.m, each.n, each.k, each.operand, each.result});
+  return out.dump();
+}
+
+std::string sentence(const Unmet& need) {
+  switch (need.kind) {
+  case Unmet::amount:
+    return fmt::format("it has {} {} and the limit is {}", need.needed, need.what, need.available);
+  case Unmet::subgroup:
+    return fmt::format("it relies on subgroups of {} and the device has {}", need.needed, need.available);
+  case Unmet::feature: return fmt::format("it needs {}, which the device lacks", need.what);
+  case Unmet::capability: return fmt::format("it needs {}, which no kernel of this runtime uses", need.what);
+  case Unmet::product: return fmt::format("it makes {}, which the device does not", need.what);
+  }
+  return "";
+}
+
+Error overLimit(const Loc& loc, std::string_view who, const Unmet& need, const Target& target) {
+  return failAt(loc, fmt::format("{} has {} {}, more than the {} of target '{}'", who, need.needed, need.what,
+                                 need.available, target.name));
+}
+
+Error overBinding(const Loc& loc, std::string_view what, int64_t bytes, int64_t most, const Target& target) {
+  return failAt(loc, fmt::format("{} takes {} bytes, more than the {} one binding may span on target '{}'",
+                                 what, bytes, most, target.name))
+      .note(loc, "a smaller batch, context or vocabulary makes it fit; so does a target with a larger "
+                 "storage_range, "
+                 "such as --target=auto on a device that has one");
+}
+
+int64_t mostBytes(const Target& target) {
+  return std::min(limitOf(target, LimitId::storageRange), target.allocation);
+}
+
+Result<void> checkLimits(const Target& made, const Target& device, std::string_view deviceName) {
+  // As if one kernel used all that the target allows. Of loops kernels count their own.
+  KernelNeeds most;
+  for (size_t i = 0; i < kLimitCount; ++i)
+    if (kMembers[i]) most.amounts[i] = made.*kMembers[i];
+  most[LimitId::loopIterations] = 0;
+  most[LimitId::texelAlignment] = kAnyAlignment;  // told by `alignment`
+  const std::string over = listed(unmet(most, limitsOf(device)));
+  if (over.empty()) return {};
+  return fail(fmt::format("the module is made for target '{}', whose limits {} lacks: {}", made.name,
+                          deviceName, over));
+}
+
+}  // namespace tg
