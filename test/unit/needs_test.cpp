@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "ir/parser.h"
@@ -163,6 +164,20 @@ TEST(Needs, OfSeveralAreTheLargest) {
   EXPECT_EQ(a[LimitId::grid], manyNeeds()[LimitId::grid]);
   EXPECT_EQ(a[LimitId::alignment], 16);
   EXPECT_EQ(a.products.size(), 2u);
+}
+
+// What a target does not state it takes from vulkan-min, which nobody sees who reads it.
+TEST(Targets, ThoseThatShipStateEveryTrait) {
+  const nlohmann::json all = nlohmann::json::parse(targetToJson(Target()));
+  for (std::string_view name : targetNames()) {
+    std::ifstream file(TG_SOURCE_DIR "/codegen/targets/" + std::string(name) + ".json");
+    const nlohmann::json stated = nlohmann::json::parse(file, nullptr, false);
+    ASSERT_TRUE(stated.is_object()) << name;
+    for (const auto& [trait, value] : all.items())
+      EXPECT_TRUE(stated.contains(trait)) << name << " says nothing of " << trait;
+    EXPECT_EQ(stated.value("name", ""), name);
+  }
+  EXPECT_EQ(targetToJson(*targetByName("vulkan-min")), targetToJson(Target()));
 }
 
 // A bundle is checked by what stands here.

@@ -19,7 +19,7 @@ list(TRANSFORM libraries PREPEND tensorgrad_)
 install(TARGETS ${libraries} tensorgrad EXPORT tensorgrad ARCHIVE COMPONENT dev
   LIBRARY COMPONENT tools NAMELINK_COMPONENT dev)
 install(DIRECTORY ir passes codegen runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tensorgrad COMPONENT dev
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN codegen/targets EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN ir/limits.inc PATTERN codegen/targets EXCLUDE)
 install(FILES tools/main.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tensorgrad/tools COMPONENT dev)
 install(FILES tools/package/lit.common.py DESTINATION ${CMAKE_INSTALL_DATADIR}/tensorgrad COMPONENT dev)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tensorgrad)
