@@ -73,8 +73,16 @@ Target SessionProgram::target() const {
   return device_ ? device_->info().target : Target{};
 }
 
-FinishOptions SessionProgram::finishing(int64_t reserve) const {
-  FinishOptions out;
+CompileOptions SessionProgram::passes(const std::string& pipeline) const {
+  CompileOptions out;
+  out.pipeline = pipeline;
+  out.until = Stage::tensor;
+  out.onDiagnostic = options_.onDiagnostic;
+  return out;
+}
+
+CompileOptions SessionProgram::compileOptions(int64_t reserve) const {
+  CompileOptions out;
   out.keepCaptures = options_.keepCaptures;
   out.keepGrads = options_.keepGrads;
   out.tuning = options_.tuning;
@@ -166,13 +174,13 @@ Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
   if (module->stage == Stage::tensor) written_ = clone(*module);
   pipeline_ = options_.trainPipeline ? *options_.trainPipeline : ownPipeline(*module, options_.trainFunction);
   if (!pipeline_.empty()) {
-    TG_TRY(Finished trained, runPasses(std::move(module), pipeline_, options_.onDiagnostic));
+    TG_TRY(Compiled trained, tg::compile(std::move(module), target(), passes(pipeline_)));
     info_.milliseconds = std::move(trained.milliseconds);
     module = std::move(trained.module);
   }
   if (module->stage == Stage::tensor) trained_ = clone(*module);
   if (device_) {
-    TG_TRY(Finished done, finish(std::move(module), target(), finishing(windows_.reserve)));
+    TG_TRY(Compiled done, tg::compile(std::move(module), target(), compileOptions(windows_.reserve)));
     for (auto& phase : done.milliseconds) info_.milliseconds.push_back(std::move(phase));
     module = std::move(done.module);
   }
@@ -224,14 +232,14 @@ void SessionProgram::measure() {
 }
 
 /// Another module over the params and states of this one, finished.
-Result<std::unique_ptr<Module>> SessionProgram::finishSibling(std::unique_ptr<Module> module,
-                                                              const std::string& captures) {
+Result<std::unique_ptr<Module>> SessionProgram::compileSibling(std::unique_ptr<Module> module,
+                                                               const std::string& captures) {
   if (!device_) return module;
   for (const auto& item : module->items)
     if (isStorage(*item) && module->stage < Stage::planned) item->place = module_->storage(item->name)->place;
-  FinishOptions rest = finishing(persistentBytes(*module_));
+  CompileOptions rest = compileOptions(persistentBytes(*module_));
   rest.keepCaptures = captures;
-  TG_TRY(Finished done, finish(std::move(module), target(), rest));
+  TG_TRY(Compiled done, tg::compile(std::move(module), target(), rest));
   return std::move(done.module);
 }
 
@@ -254,7 +262,7 @@ Result<void> SessionProgram::attach(std::unique_ptr<Module> forward) {
   }
   std::shared_ptr<const Module> written;
   if (forward->stage == Stage::tensor) written = clone(*forward);
-  TG_TRY(std::shared_ptr<const Module> done, finishSibling(std::move(forward), options_.keepCaptures));
+  TG_TRY(std::shared_ptr<const Module> done, compileSibling(std::move(forward), options_.keepCaptures));
   for (const Item* func : done->all(ItemKind::func)) {
     auto added = runner_->addFunction(done, func->name, func->name);
     if (added) continue;
@@ -342,7 +350,7 @@ Result<std::unique_ptr<Module>> SessionProgram::resized(const Source& source, co
   keepOnly(*module, function);
   std::string pipeline = fmt::format("set-batch{{n={}}}", size);
   if (print(written) != print(*source.trained->func(function))) pipeline += "," + pipeline_;
-  TG_TRY(Finished done, runPasses(std::move(module), pipeline, options_.onDiagnostic));
+  TG_TRY(Compiled done, tg::compile(std::move(module), target(), passes(pipeline)));
   return std::move(done.module);
 }
 
@@ -360,7 +368,7 @@ Result<void> SessionProgram::makeVariant(const Source& source, const VariantId& 
                   capturesOf(*module->func(function)), ++clock_};
   std::string kept = options_.keepCaptures;
   for (const std::string& capture : captures) kept += (kept.empty() ? "" : "|") + capture;
-  TG_TRY(variant.module, finishSibling(std::move(module), kept));
+  TG_TRY(variant.module, compileSibling(std::move(module), kept));
   TG_CHECK(runner_->addFunction(variant.module, function, variant.key));
   variants_[id] = std::move(variant);
   return {};
@@ -396,9 +404,9 @@ Result<std::unique_ptr<Module>> SessionProgram::moduleAt(Stage stage) const {
     return fail(fmt::format("the session was given a module of stage {} and keeps no earlier one",
                             name(module_->stage)));
   if (stage == Stage::tensor) return clone(*trained_);
-  FinishOptions rest = finishing(windows_.reserve);
+  CompileOptions rest = compileOptions(windows_.reserve);
   rest.until = stage;
-  TG_TRY(Finished done, finish(clone(*trained_), target(), rest));
+  TG_TRY(Compiled done, tg::compile(clone(*trained_), target(), rest));
   return std::move(done.module);
 }
 

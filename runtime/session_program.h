@@ -11,8 +11,8 @@
 
 #include "ir/module.h"
 #include "ir/result.h"
+#include "runtime/compile.h"
 #include "runtime/executor.h"
-#include "runtime/finish.h"
 #include "runtime/session.h"
 
 namespace tg {
@@ -87,7 +87,7 @@ class SessionProgram {
   Result<void> borrow(Module& module);
   Result<void> checkBorrowed(const Item& param, const ParamBuffer& shared) const;
   Result<void> compile(std::unique_ptr<Module> module);
-  Result<std::unique_ptr<Module>> finishSibling(std::unique_ptr<Module> module, const std::string& captures);
+  Result<std::unique_ptr<Module>> compileSibling(std::unique_ptr<Module> module, const std::string& captures);
   Result<std::unique_ptr<Module>> resized(const Source& source, const std::string& function, int64_t size);
   Result<void> makeVariant(const Source& source, const VariantId& id,
                            const std::vector<std::string>& captures);
@@ -101,7 +101,9 @@ class SessionProgram {
   void measure();
   void remark(std::string message) const;
   Target target() const;
-  FinishOptions finishing(int64_t reserve) const;
+  /// These passes alone.
+  CompileOptions passes(const std::string& pipeline) const;
+  CompileOptions compileOptions(int64_t reserve) const;
 
   SessionOptions options_;
   std::string pipeline_;  ///< the passes that make the train function learn; "" when none ran

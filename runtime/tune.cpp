@@ -15,9 +15,9 @@
 #include "ir/needs.h"
 #include "ir/verify.h"
 #include "passes/tuning.h"
+#include "runtime/compile.h"
 #include "runtime/data/init.h"
 #include "runtime/executor.h"
-#include "runtime/finish.h"
 #include "runtime/train/feed.h"
 
 namespace tg {
@@ -210,9 +210,10 @@ Result<void> measure(Subject& subject, const std::shared_ptr<vulkan::Device>& de
                      const TuneOptions& options) {
   std::unique_ptr<Module> module = moduleOf(*subject.fused, subject.region, target);
   TG_CHECK(verify(*module));
-  const std::string passes =
-      fmt::format("plan{{order=text}},spirv-emit{{cache={}}}", Attr::string(options.shaders).str());
-  TG_TRY(Finished done, runPasses(std::move(module), passes));
+  CompileOptions rest;
+  rest.textOrder = true;
+  rest.shaders = options.shaders;
+  TG_TRY(Compiled done, compile(std::move(module), target, rest));
   TG_TRY(std::unique_ptr<Executor> executor, Executor::create(*done.module, device));
   TG_CHECK(fillInputs(*executor, *subject.fused, options.seed));
   TG_CHECK(time(*executor, subject.region, options));

@@ -26,7 +26,7 @@ LAYERS = (
     (r"passes/(spirv_emit|lower_kernels)\.cpp", (r"ir/.*", r"codegen/.*")),
     (r"passes/fuse(/\w+)?\.(cpp|h)", (r"ir/.*", r"codegen/schedule\.h")),
     (r"passes/.*", (r"ir/.*",)),
-    (r"runtime/(ceilings|finish|session|tune)\.cpp", (r"ir/.*", r"passes/.*", r"codegen/.*")),
+    (r"runtime/(ceilings|compile|session|tune)\.cpp", (r"ir/.*", r"passes/.*", r"codegen/.*")),
     (r"runtime/.*", (r"ir/.*",)),
     (r"(tools|test|docs)/.*", (r".*",)),
 )
@@ -115,7 +115,7 @@ GOOD = {
     "codegen/register.cpp": '#include "passes/pass.h"',
     "runtime/session.h": "",
     "runtime/session.cpp": '#include "codegen/glsl.h"',
-    "runtime/finish.cpp": '#include "passes/pass.h"',
+    "runtime/compile.cpp": '#include "passes/pass.h"',
     "runtime/vulkan/device.cpp": "#include <volk.h>",
     "tools/driver/opt.cpp": '#include "passes/pass.h"',
     "test/unit/ir_test.cpp": '#include "runtime/session.h"',

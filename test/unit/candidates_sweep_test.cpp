@@ -8,7 +8,8 @@
 
 #include "codegen/lower.h"
 #include "codegen/schedule.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
+#include "test/unit/run_passes.h"
 #include "test/unit/sweep_cases.h"
 #include "test/unit/sweep_oracle.h"
 #include "test/unit/sweep_runs.h"

@@ -8,7 +8,8 @@
 
 #include "ir/parser.h"
 #include "ir/verify.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
+#include "test/unit/run_passes.h"
 #include "test/unit/sweep_runs.h"
 
 namespace tg::test {

@@ -2,8 +2,9 @@
 // Finished modules on a device: what is recorded, and what is refused.
 #include "test/unit/session_support.h"
 
+#include "runtime/compile.h"
 #include "runtime/executor.h"
-#include "runtime/finish.h"
+#include "test/unit/run_passes.h"
 
 namespace tg {
 namespace {
@@ -14,7 +15,7 @@ class ExecutorTest : public SessionTest {};
 std::string finished(const Target& target) {
   auto trained = runPasses(model(), "append-grad,append-adam{lr=0.01}");
   EXPECT_TRUE(trained) << trained.error().str();
-  auto done = finish(std::move(trained->module), target);
+  auto done = compile(std::move(trained->module), target);
   EXPECT_TRUE(done) << done.error().str();
   return print(*done->module);
 }

@@ -6,7 +6,7 @@
 
 #include "ir/parser.h"
 #include "runtime/check/fit.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 
 namespace tg {
 namespace {
@@ -27,7 +27,7 @@ module @m {
 std::unique_ptr<Module> compiled(const Target& target) {
   auto module = parse(kText, "m.tgir");
   EXPECT_TRUE(module) << module.error().str();
-  auto done = finish(std::move(*module), target);
+  auto done = compile(std::move(*module), target);
   EXPECT_TRUE(done) << done.error().str();
   return done ? std::move(done->module) : nullptr;
 }

@@ -9,7 +9,7 @@
 
 #include "ir/parser.h"
 #include "ir/verify.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "test/unit/kernel_grad_catalogue.h"
 #include "test/unit/random_kernels.h"
 #include "test/unit/sweep_runs.h"

@@ -9,10 +9,11 @@
 #include "ir/parser.h"
 #include "ir/trace/trace.h"
 #include "ir/verify.h"
+#include "runtime/compile.h"
 #include "runtime/executor.h"
-#include "runtime/finish.h"
 #include "runtime/interp/tolerance.h"
 #include "runtime/interp_runner.h"
+#include "test/unit/run_passes.h"
 #include "test/unit/sweep_runs.h"
 
 namespace tg::test {
@@ -171,7 +172,7 @@ NdArray onHost(const Module& module, InterpMode mode) {
 
 NdArray onDevice(Gpu& gpu, const Module& module) {
   NdArray losses = NdArray::zeros(Type::tensor(DType::f32, {kSteps}));
-  auto finished = finish(clone(module), gpu.device()->info().target);
+  auto finished = compile(clone(module), gpu.device()->info().target);
   EXPECT_TRUE(finished) << finished.error().str();
   if (!finished) return losses;
   auto executor = Executor::create(*finished->module, gpu.device());

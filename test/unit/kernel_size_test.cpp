@@ -14,7 +14,8 @@
 #include "ir/kernel/cost.h"
 #include "ir/parser.h"
 #include "ir/target.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
+#include "test/unit/run_passes.h"
 
 namespace tg::test {
 namespace {

@@ -6,8 +6,9 @@
 #include <initializer_list>
 
 #include "ir/parser.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/interp/tolerance.h"
+#include "test/unit/run_passes.h"
 #include "test/unit/sweep_graphs.h"
 #include "test/unit/sweep_runs.h"
 

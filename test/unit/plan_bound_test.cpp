@@ -6,9 +6,10 @@
 
 #include "ir/parser.h"
 #include "ir/verify.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/session.h"
 #include "runtime/train/plan_report.h"
+#include "test/unit/run_passes.h"
 #include "tools/driver/bench_models.h"
 
 namespace tg {
@@ -39,9 +40,9 @@ TEST_P(PlanBound, IsThePeak) {
   for (const Stage stage : {Stage::planned, Stage::kernel}) {
     std::unique_ptr<Module> module = learning(GetParam());
     ASSERT_TRUE(module);
-    FinishOptions options;
+    CompileOptions options;
     options.until = stage;
-    auto done = finish(std::move(module), Target{}, options);
+    auto done = compile(std::move(module), Target{}, options);
     ASSERT_TRUE(done) << done.error().message();
     int64_t peak = 0;
     for (const Item* func : done->module->all(ItemKind::func)) {

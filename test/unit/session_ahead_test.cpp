@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps begun before the last one's outputs are read: the same bits as one after the other, whatever is
 // called in between, and no waiting.
+#include "runtime/compile.h"
 #include "runtime/executor.h"
-#include "runtime/finish.h"
 #include "test/unit/session_support.h"
 
 namespace tg {
@@ -218,7 +218,7 @@ module @sum {
   }
 }
 )";
-  auto done = finish(parsed(kSum), device_->info().target);
+  auto done = compile(parsed(kSum), device_->info().target);
   ASSERT_TRUE(done) << done.error().str();
   auto executor = Executor::create(*done->module, device_);
   ASSERT_TRUE(executor) << executor.error().str();

@@ -7,8 +7,9 @@
 
 #include "codegen/schedule.h"
 #include "ir/parser.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/interp/tolerance.h"
+#include "test/unit/run_passes.h"
 #include "test/unit/sweep_runs.h"
 
 namespace tg::test {

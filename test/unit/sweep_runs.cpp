@@ -5,9 +5,10 @@
 
 #include "ir/parser.h"
 #include "ir/verify.h"
+#include "runtime/compile.h"
 #include "runtime/executor.h"
-#include "runtime/finish.h"
 #include "runtime/interp_runner.h"
+#include "test/unit/run_passes.h"
 
 namespace tg::test {
 

@@ -10,10 +10,11 @@
 
 #include "docs/examples/gpt_gen.h"
 #include "ir/parser.h"
+#include "runtime/compile.h"
 #include "runtime/executor.h"
-#include "runtime/finish.h"
 #include "runtime/interp/tolerance.h"
 #include "runtime/interp_runner.h"
+#include "test/unit/run_passes.h"
 #include "test/unit/sweep_runs.h"
 
 namespace tg::test {
@@ -187,7 +188,7 @@ TEST_P(Train, ThreeStepsOnVulkanAreThoseOfTheInterpreter) {
                     exact = trainHost(*tensor, InterpMode::exact, params, steps);
       Target target = *targetByName(name);
       target.streamScores = 1;  // the model is tiny; no kernel of an attention stores its scores
-      auto finished = finish(clone(*tensor), target);
+      auto finished = compile(clone(*tensor), target);
       ASSERT_TRUE(finished) << finished.error().str();
       Trained device[2];
       for (Trained& run : device) {

@@ -6,10 +6,11 @@
 #include <random>
 
 #include "ir/parser.h"
+#include "runtime/compile.h"
 #include "runtime/executor.h"
-#include "runtime/finish.h"
 #include "runtime/interp/tolerance.h"
 #include "runtime/interp_runner.h"
+#include "test/unit/run_passes.h"
 #include "test/unit/sweep_runs.h"
 
 namespace tg::test {
@@ -131,7 +132,7 @@ void comparesOn(const Gpu& gpu, const std::string& optimizer, int accumulate, co
   const std::vector<Call> calls = callsOf(tensor, 3, accumulate, random);
   const Arrays wide = afterHost(tensor, InterpMode::wide, params, calls),
                exact = afterHost(tensor, InterpMode::exact, params, calls);
-  auto finished = finish(clone(tensor), *targetByName(target));
+  auto finished = compile(clone(tensor), *targetByName(target));
   ASSERT_TRUE(finished) << finished.error().str();
   auto executor = Executor::create(*finished->module, gpu.device());
   ASSERT_TRUE(executor) << executor.error().str();
@@ -167,7 +168,7 @@ TEST(TrainOptimizers, ABatchOfAnotherSize) {
   const std::vector<Call> calls = callsOf(*passed->module, 2, 1, random);
   EXPECT_EQ(calls[0].inputs.at("x").type.shape[0], 9);
   const Arrays wide = afterHost(*passed->module, InterpMode::wide, params, calls);
-  auto finished = finish(clone(*passed->module), *targetByName("lavapipe"));
+  auto finished = compile(clone(*passed->module), *targetByName("lavapipe"));
   ASSERT_TRUE(finished) << finished.error().str();
   auto executor = Executor::create(*finished->module, gpu.device());
   ASSERT_TRUE(executor) << executor.error().str();

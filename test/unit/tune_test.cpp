@@ -7,7 +7,7 @@
 
 #include "codegen/schedule.h"
 #include "passes/tuning.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/tune.h"
 #include "test/unit/session_support.h"
 
@@ -93,10 +93,10 @@ class TuneOnADevice : public SessionTest {
     std::filesystem::remove_all(folder_);
   }
   std::unique_ptr<Module> fused(const Target& target) {
-    FinishOptions options;
-    options.trainPipeline = "append-grad,append-adam{lr=0.01}";
+    CompileOptions options;
+    options.pipeline = "append-grad,append-adam{lr=0.01}";
     options.until = Stage::fused;
-    auto done = finish(parsed(kBlocks), target, options);
+    auto done = compile(parsed(kBlocks), target, options);
     EXPECT_TRUE(done) << done.error().str();
     return done ? std::move(done->module) : nullptr;
   }

@@ -10,8 +10,9 @@
 #include "runtime/check/kernel_steps.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/interp_runner.h"
+#include "test/unit/run_passes.h"
 
 namespace tg {
 namespace {
@@ -23,9 +24,9 @@ class VerifyTest : public SessionTest {
     auto trained = runPasses(model(), "append-grad,append-adam{lr=0.01}");
     ASSERT_TRUE(trained) << trained.error().str();
     source_ = std::move(trained->module);
-    FinishOptions options;
+    CompileOptions options;
     options.keepGrads = true;
-    auto done = finish(clone(*source_), device_->info().target, options);
+    auto done = compile(clone(*source_), device_->info().target, options);
     ASSERT_TRUE(done) << done.error().str();
     spirv_ = std::move(done->module);
     params_ = randomParams(*source_, 3);
@@ -160,8 +161,8 @@ TEST_F(VerifyTest, mutatedKernelsAreBlamed) {
 TEST_F(VerifyTest, worstElementIsNamed) {
   inputs_ = trainInputs();
   auto module = parsed(edited(kModel, "%d = tg.sub %p, %y", "%d = tg.add %p, %y"));
-  auto fused = finish(clone(*module), device_->info().target, {});
-  auto sound = finish(model(), device_->info().target, {});
+  auto fused = compile(clone(*module), device_->info().target, {});
+  auto sound = compile(model(), device_->info().target, {});
   ASSERT_TRUE(fused && sound);
   // The same plan with another function in one kernel: its binary stands in for the sound one.
   auto binaries = sound->module->all(ItemKind::binary), others = fused->module->all(ItemKind::binary);

@@ -8,7 +8,7 @@
 #include "passes/pass.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/interp_runner.h"
 #include "tools/driver/run_setup.h"
 
@@ -79,9 +79,9 @@ Result<void> Check::setInputs() {
 
 Result<std::map<std::string, ResultCheck>>
 Check::compareDevice(const std::shared_ptr<vulkan::Device>& device) const {
-  FinishOptions options;
+  CompileOptions options;
   options.keepGrads = true;
-  TG_TRY(Finished done, finish(clone(module_), device->info().target, options));
+  TG_TRY(Compiled done, compile(clone(module_), device->info().target, options));
   TG_TRY(auto checks, compareFunction(module_, *done.module, flags_.function, given_, givenInputs_, device));
   std::map<std::string, ResultCheck> out;
   for (ResultCheck& check : checks)
@@ -133,7 +133,10 @@ Result<std::unique_ptr<Module>> withGradients(std::unique_ptr<Module> module, co
                          [](const auto& op) { return op->code == Opcode::param_grad; });
   if (pipeline.empty() && !has) pipeline = fmt::format("append-grad{{func={}}}", flags.function);
   if (pipeline.empty()) return module;
-  TG_TRY(Finished done, runPasses(std::move(module), pipeline));
+  CompileOptions first;
+  first.pipeline = pipeline;
+  first.until = Stage::tensor;
+  TG_TRY(Compiled done, compile(std::move(module), {}, first));
   return std::move(done.module);
 }
 

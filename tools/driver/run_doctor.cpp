@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/check/fit.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/vulkan/device.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
@@ -131,15 +131,11 @@ struct Doctor : Verb {
     model.pipeline = pipeline;
     std::unique_ptr<Module> module;
     if (int code = loadSource(app, model, module)) return code;
-    if (!model.pipeline.empty()) {
-      auto ran = runPasses(std::move(module), model.pipeline);
-      if (!ran) return report(app, exitInput, ran.error());
-      module = std::move(ran->module);
-    }
-    FinishOptions options;
+    if (int code = runFirst(app, model.pipeline, module)) return code;
+    CompileOptions options;
     if (int code = tuningOf(app, tuning, against->device ? &*against->device : nullptr, options.tuning))
       return code;
-    auto done = finish(std::move(module), against->target, options);
+    auto done = compile(std::move(module), against->target, options);
     if (!done) {
       int code = report(app, exitInput, done.error());
       fmt::print("{}: does not fit: it cannot be compiled for it\n", against->name);

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/train/plan_report.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/table_text.h"
@@ -94,24 +94,20 @@ struct ExplainMemory : Verb {
   }
 
   Result<MemoryReport> planned(std::unique_ptr<Module> module, const std::string& pipeline) const {
-    if (!pipeline.empty()) {
-      TG_TRY(Finished ran, runPasses(std::move(module), pipeline));
-      module = std::move(ran.module);
-    }
+    Target chosen;
     if (module->stage < Stage::planned) {
-      Target chosen;
       if (target == "auto") {
         TG_TRY(chosen, deviceTarget());
       } else if (!target.empty()) {
         TG_TRY(chosen, targetOf(target));
       }
-      FinishOptions rest;
-      rest.until = Stage::planned;
-      rest.keepCaptures = "";  // as a run has it
-      TG_TRY(Finished done, finish(std::move(module), chosen, rest));
-      module = std::move(done.module);
     }
-    return memoryReport(*module, *module->func(function));
+    CompileOptions options;
+    options.pipeline = pipeline;
+    options.until = Stage::planned;
+    options.keepCaptures = "";  // as a run has it
+    TG_TRY(Compiled done, compile(std::move(module), chosen, options));
+    return memoryReport(*done.module, *done.module->func(function));
   }
 
   int run(CLI::App& app, const Arguments&) override {

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "runtime/bundle/bundle.h"
+#include "runtime/compile.h"
 #include "runtime/data/safetensors.h"
-#include "runtime/finish.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
 #include "runtime/vulkan/device.h"
@@ -128,9 +128,9 @@ struct Export : Verb {
     if (!values) return report(app, exitInput, values.error());
     auto target = targetFor(flags);
     if (!target) return report(app, flags.target.empty() ? exitDevice : exitUsage, target.error());
-    FinishOptions options;
+    CompileOptions options;
     options.keepCaptures = "";
-    auto done = finish(std::move(*forward), *target, options);
+    auto done = compile(std::move(*forward), *target, options);
     if (!done) return report(app, exitInput, done.error());
     return write(app, *done->module, entry, *values);
   }

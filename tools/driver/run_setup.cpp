@@ -20,7 +20,7 @@
 #include "ir/verify.h"
 #include "passes/pass.h"
 #include "runtime/cache_folder.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/tune.h"
@@ -392,8 +392,8 @@ Result<void> loadWeights(Session& session, const std::string& path, bool notes) 
 /// An error with a place in the text is the input's; any other one of a session is the device's.
 int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc) ? exitInput : exitDevice; }
 
-int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptions& options,
-                std::unique_ptr<Module>& module, OpenModel& out) {
+int compileModel(const CLI::App& app, const ModelFlags& flags, const SessionOptions& options,
+                 std::unique_ptr<Module>& module, OpenModel& out) {
   if (!options.device.open && flags.target.empty()) {
     std::string none;
     if (int code = tuningOf(app, flags.tuning, nullptr, none)) return code;
@@ -408,7 +408,7 @@ int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptio
     if (!given) return report(app, exitUsage, given.error());
     target = *given;
   }
-  FinishOptions rest;
+  CompileOptions rest;
   if (module->stage == Stage::tensor) {  // later ones have their schedules
     const bool own = options.device.open && flags.target.empty();
     const vulkan::DeviceInfo* device = own ? &options.device.open->info() : nullptr;
@@ -416,7 +416,7 @@ int finishModel(const CLI::App& app, const ModelFlags& flags, const SessionOptio
   }
   rest.shaders = shaderFolder(options.cache);
   if (flags.emitModule.empty()) rest.keepCaptures = fmt::format("{}", fmt::join(flags.captures, "|"));
-  auto done = finish(std::move(module), target, rest);
+  auto done = compile(std::move(module), target, rest);
   if (!done) return report(app, exitInput, done.error());
   module = std::move(done->module);
   for (auto& phase : done->milliseconds) out.milliseconds.push_back(std::move(phase));
@@ -452,21 +452,29 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   return exitOk;
 }
 
+int runFirst(const CLI::App& app, const std::string& pipeline, std::unique_ptr<Module>& module,
+             std::vector<std::pair<std::string, double>>* milliseconds) {
+  if (pipeline.empty()) return exitOk;
+  CompileOptions first;
+  first.pipeline = pipeline;
+  first.until = Stage::tensor;
+  auto ran = compile(std::move(module), {}, first);
+  if (!ran) return report(app, exitInput, ran.error());
+  module = std::move(ran->module);
+  if (milliseconds) *milliseconds = std::move(ran->milliseconds);
+  return exitOk;
+}
+
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out) {
   if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, {flags.file}); !may)
     return report(app, exitUsage, may.error());
-  if (!flags.pipeline.empty()) {
-    auto ran = runPasses(std::move(module), flags.pipeline);
-    if (!ran) return report(app, exitInput, ran.error());
-    module = std::move(ran->module);
-    out.milliseconds = std::move(ran->milliseconds);
-  }
+  if (int code = runFirst(app, flags.pipeline, module, &out.milliseconds)) return code;
   if (flags.emitModule.empty()) keepFunctions(*module, entries);
   out.source = clone(*module);
   SessionOptions options;
   if (int code = openDevice(app, flags, *module, options)) return code;
-  if (int code = finishModel(app, flags, options, module, out)) return code;
+  if (int code = compileModel(app, flags, options, module, out)) return code;
   auto session = Session::create(std::move(module), options);
   if (!session) return report(app, codeOf(session.error()), session.error());
   out.session = std::move(*session);

@@ -80,6 +80,11 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
 int tuningOf(const CLI::App& app, const std::string& flag, const vulkan::DeviceInfo* device,
              std::string& file);
 
+/// Runs passes over the module, adding what each took where that is asked for. 0, or an exit code after printing
+/// why.
+int runFirst(const CLI::App& app, const std::string& pipeline, std::unique_ptr<Module>& module,
+             std::vector<std::pair<std::string, double>>* milliseconds = nullptr);
+
 /// A session and what making it took.
 struct OpenModel {
   std::unique_ptr<Session> session;

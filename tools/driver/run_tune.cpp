@@ -13,7 +13,7 @@
 
 #include "passes/tuning.h"
 #include "runtime/cache_folder.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/tune.h"
 #include "tools/driver/bench_models.h"
@@ -115,11 +115,7 @@ struct TuneVerb : Verb {
                     fmt::format("{} is of stage {}, whose schedules are made use of already: give a module "
                                 "of stage tensor or fused",
                                 model.file, name(module->stage)));
-    if (model.pipeline.empty()) return exitOk;
-    auto ran = runPasses(std::move(module), model.pipeline);
-    if (!ran) return report(app, exitInput, ran.error());
-    module = std::move(ran->module);
-    return exitOk;
+    return runFirst(app, model.pipeline, module);
   }
 
   /// What the output holds already.
@@ -171,9 +167,9 @@ struct TuneVerb : Verb {
     if (int code = openDevice(app, model, *module, opened)) return code;
     const std::shared_ptr<vulkan::Device>& device = opened.device.open;
     if (int code = openOutput(app, device->info())) return code;
-    FinishOptions until;
+    CompileOptions until;
     until.until = Stage::fused;
-    auto fused = finish(std::move(module), device->info().target, until);
+    auto fused = compile(std::move(module), device->info().target, until);
     if (!fused) return report(app, exitInput, fused.error());
     if (!json) {
       fmt::print("{} on {}{}\n", given == "-" ? "standard input" : given, device->info().name,

@@ -6,7 +6,7 @@
 
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/train_open.h"
 #include "tools/driver/verify_dump.h"
@@ -48,10 +48,10 @@ class Verification {
       : app_(app), model_(model), flags_(flags), device_(std::move(device)) {}
 
   int run(const Module& source, const std::vector<std::string>& functions) {
-    FinishOptions options;
+    CompileOptions options;
     options.keepGrads = true;
     if (int code = tuningOf(app_, model_.tuning, &device_->info(), options.tuning)) return code;
-    auto done = finish(clone(source), device_->info().target, options);
+    auto done = compile(clone(source), device_->info().target, options);
     if (!done) return report(app_, exitInput, done.error());
     spirv_ = std::move(done->module);
     source_ = source.stage < Stage::planned ? &source : nullptr;
@@ -194,11 +194,7 @@ struct Verify : Verb {
   int run(CLI::App& app, const Arguments&) override {
     std::unique_ptr<Module> module;
     if (int code = loadSource(app, model, module)) return code;
-    if (!model.pipeline.empty()) {
-      auto ran = runPasses(std::move(module), model.pipeline);
-      if (!ran) return report(app, exitInput, ran.error());
-      module = std::move(ran->module);
-    }
+    if (int code = runFirst(app, model.pipeline, module)) return code;
     auto functions = functionsOf(*module, flags.entry);
     if (!functions) return report(app, exitInput, functions.error());
     if (auto known = checkNames(*module, *functions, flags.inputs); !known)

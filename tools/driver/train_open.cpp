@@ -7,8 +7,8 @@
 
 #include "ir/parser.h"
 #include "ir/text_hash.h"
+#include "runtime/compile.h"
 #include "runtime/data/spec.h"
-#include "runtime/finish.h"
 #include "runtime/train/metrics.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"

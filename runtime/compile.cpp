@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/finish.h"
+#include "runtime/compile.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -19,7 +19,7 @@ bool holds(const Module& module, const std::string& function, std::initializer_l
   });
 }
 
-Result<void> runManager(PassManager manager, Finished& work, const DiagnosticHandler& onDiagnostic) {
+Result<void> runManager(PassManager manager, Compiled& work, const DiagnosticHandler& onDiagnostic) {
   double parts = 0;
   Instrumentation hooks;
   hooks.phase = [&](const PipelineStep&, std::string_view name, double milliseconds) {
@@ -36,7 +36,7 @@ Result<void> runManager(PassManager manager, Finished& work, const DiagnosticHan
   return manager.run(work.module);
 }
 
-PassManager restOfPipeline(Stage stage, const Target& target, const FinishOptions& options) {
+PassManager restOfPipeline(Stage stage, const Target& target, const CompileOptions& options) {
   const DropCapturesOptions defaults;
   AttrList fuse = {{"target", Attr::string(targetOption(target))}};
   if (options.keepCaptures != defaults.keepCaptures)
@@ -47,6 +47,7 @@ PassManager restOfPipeline(Stage stage, const Target& target, const FinishOption
   PassManager manager;
   AttrList plan;
   if (options.reserve) plan.push_back({"reserve", Attr::of(options.reserve)});
+  if (options.textOrder) plan.push_back({"order", Attr::string("text")});
   auto add = [&](Stage result, const char* pass, AttrList set) {
     if (stage < result && result <= options.until) manager.add(*findPass(pass), std::move(set));
   };
@@ -90,26 +91,15 @@ std::string targetOption(const Target& target) {
   return line;
 }
 
-Result<Finished> runPasses(std::unique_ptr<Module> module, const std::string& pipeline,
-                           const DiagnosticHandler& onDiagnostic) {
-  TG_CHECK(checkGiven(module.get(), "runPasses"));
-  Finished work{std::move(module), {}};
-  TG_TRY(PassManager manager, PassManager::parse(pipeline));
-  TG_CHECK(runManager(std::move(manager), work, onDiagnostic));
-  return work;
-}
-
-Result<Finished> finish(std::unique_ptr<Module> module, const Target& target, const FinishOptions& options) {
-  TG_CHECK(checkGiven(module.get(), "finish"));
-  Finished work{std::move(module), {}};
-  if (!options.trainPipeline.empty()) {
-    if (work.module->stage != Stage::tensor)
-      return failAt(work.module->loc,
-                    fmt::format("the pipeline '{}' is for modules of stage tensor; this one is of stage {}",
-                                options.trainPipeline, name(work.module->stage)));
-    TG_TRY(work, runPasses(std::move(work.module), options.trainPipeline, options.onDiagnostic));
+Result<Compiled> compile(std::unique_ptr<Module> module, const Target& target,
+                         const CompileOptions& options) {
+  TG_CHECK(checkGiven(module.get(), "compile"));
+  Compiled work{std::move(module), {}};
+  if (!options.pipeline.empty()) {
+    TG_TRY(PassManager first, PassManager::parse(options.pipeline));
+    TG_CHECK(runManager(std::move(first), work, options.onDiagnostic));
   }
-  if (work.module->stage == Stage::spirv) return work;
+  if (work.module->stage >= options.until) return work;
   TG_CHECK(runManager(restOfPipeline(work.module->stage, target, options), work, options.onDiagnostic));
   return work;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes a module of any stage to stage spirv: the rest of the pipeline, for one target.
+// The one road from a module of any stage to one that runs: passes of the caller, then the rest of the pipeline
+// for one target. Sessions and every verb of tg-run take it.
 #pragma once
 
 #include <memory>
@@ -14,32 +15,31 @@
 
 namespace tg {
 
-struct FinishOptions {
-  std::string trainPipeline;       ///< passes to run first on a module of stage tensor, as text
+struct CompileOptions {
+  std::string pipeline;            ///< passes to run first, as text: `append-grad,append-adam{lr=1e-3}`
   std::string keepCaptures = "*";  ///< fuse's option keep-captures
   bool keepGrads = false;          ///< fuse's option keep-grads
   std::string tuning;              ///< fuse's option tuning: a file
   std::string shaders;             ///< spirv-emit's option cache: a folder
   int64_t reserve = 0;             ///< plan's option reserve, for params that come with homes
-  Stage until = Stage::spirv;      ///< where to stop
+  bool textOrder = false;          ///< plan's option order=text
+  /// Where to stop. With `tensor`, or a stage that the module has, `pipeline` runs and nothing else, and the
+  /// target is not asked.
+  Stage until = Stage::spirv;
   DiagnosticHandler onDiagnostic;  ///< remarks of the passes; may be empty
 };
 
-/// A finished module and what making it took.
-struct Finished {
+/// A compiled module and what making it took.
+struct Compiled {
   std::unique_ptr<Module> module;
   std::vector<std::pair<std::string, double>> milliseconds;  ///< by pass or part of one, in order
 };
 
-/// Runs `trainPipeline`, then what is left of exactly `fuse{target=…},plan,spirv-emit`. The target is
-/// for a module that has none yet; one of stage fused or later keeps its own. The result is, byte for
-/// byte, what the same passes give as separate tools for an equal target.
-Result<Finished> finish(std::unique_ptr<Module> module, const Target& target,
-                        const FinishOptions& options = {});
-
-/// Runs a pipeline as text; the first half of `finish`.
-Result<Finished> runPasses(std::unique_ptr<Module> module, const std::string& pipeline,
-                           const DiagnosticHandler& onDiagnostic = {});
+/// Runs `pipeline`, then what is left of exactly `fuse{target=…},plan,spirv-emit`. The target is for a module
+/// that has none yet; one of stage fused or later keeps its own. The result is, byte for byte, what the same
+/// passes give as separate tools for an equal target. Errors are those of the passes.
+Result<Compiled> compile(std::unique_ptr<Module> module, const Target& target,
+                         const CompileOptions& options = {});
 
 /// An error for a null pointer where a call wants a module.
 Result<void> checkGiven(const Module* module, std::string_view call);
