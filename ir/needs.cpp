@@ -77,6 +77,23 @@ Limits limitsOf(const Target& target) {
   return out;
 }
 
+void setLimits(Target& target, const Limits& limits) {
+  constexpr int64_t kLeastAlignment = 16;  // of a texel of four words
+  target.alignment = kLeastAlignment;
+  for (size_t i = 0; i < kLimitCount; ++i) {
+    if (!kMembers[i] || limits.amounts[i] == INT64_MAX) continue;
+    int64_t& member = target.*kMembers[i];
+    member = kLimits[i].multiple ? std::max(member, limits.amounts[i])
+                                 : std::min(limits.amounts[i], mostOfLanguage(static_cast<LimitId>(i)));
+  }
+  target.subgroups = limits.gives(FeatureId::subgroups);
+  target.floatAtomics = limits.gives(FeatureId::floatAtomics);
+  target.halfStorage = limits.gives(FeatureId::halfStorage);
+  target.coopmat.clear();
+  for (const MatrixProduct& each : limits.products)
+    target.coopmat.push_back({each.m, each.n, each.k, *dtypeNamed(each.operand), *dtypeNamed(each.result)});
+}
+
 void addOp(KernelNeeds& needs, const Op& op) {
   if (op.code == Opcode::k_shared) needs[LimitId::sharedBytes] += op.result()->type.bytes();
   if (op.info().name.starts_with("tgk.subgroup_")) addOnce(needs.capabilities, kCapabilityOfSubgroups);

@@ -30,6 +30,8 @@ Limits limitsOf(const Target& target);
 /// One of them without the others. In bytes where it is one of bytes.
 int64_t limitOf(const Target& target, LimitId id);
 inline bool gives(const Target& target, LimitId id, int64_t amount) { return amount <= limitOf(target, id); }
+/// Gives a target what there is, as far as the kernel language goes; what is not limited it keeps.
+void setLimits(Target& target, const Limits& limits);
 /// A target's matrix product as kernels and manifests name it.
 MatrixProduct productOf(const CoopShape& shape);
 

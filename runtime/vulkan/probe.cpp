@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "ir/verify.h"
 
 namespace tg::vulkan {
 
@@ -248,22 +247,9 @@ void fillTarget(Probe& probe, const Properties& p) {
   const Limits& has = probe.info.limits;
   Target& t = probe.info.target;
   t.name = targetName(probe.info.name);
-  t.maxInvocations = std::min(has[LimitId::invocations], kMaxInvocations);
-  t.maxWorkgroupX = std::min(has[LimitId::workgroupX], kMaxInvocations);
-  t.maxGrid = has[LimitId::grid];
-  t.sharedBytes = std::min(has[LimitId::sharedBytes], kMaxSharedBytes);
-  t.alignment = std::max({has[LimitId::alignment], has[LimitId::texelAlignment], int64_t{16}});
+  setLimits(t, has);
   t.allocation = largestBuffer(p) / t.alignment * t.alignment;
-  t.storageRange = has[LimitId::storageRange];
-  t.texelElements = has[LimitId::texelElements];
-  t.bindings = has[LimitId::bindings];
-  t.loopIterations = std::min(has[LimitId::loopIterations], t.loopIterations);
-  t.subgroups = has.gives(FeatureId::subgroups);
   t.subgroup = t.subgroups && has.subgroupMost ? p.subgroup.subgroupSize : 1;
-  t.floatAtomics = has.gives(FeatureId::floatAtomics);
-  t.halfStorage = has.gives(FeatureId::halfStorage);
-  for (const MatrixProduct& each : has.products)
-    t.coopmat.push_back({each.m, each.n, each.k, *dtypeNamed(each.operand), *dtypeNamed(each.result)});
   const bool cpu = probe.info.type == "cpu";
   t.reads = cpu ? "texel" : "storage";
   t.reduce = cpu ? "lane" : "workgroup";

@@ -218,6 +218,28 @@ TEST(Needs, ATargetsLimitsAreWhatItsMembersSay) {
   }
 }
 
+TEST(Needs, ADevicesTargetPromisesWhatItGives) {
+  for (std::string_view name : targetNames()) {
+    const Target own = *targetByName(name);
+    Target made;
+    setLimits(made, limitsOf(own));
+    made.name = own.name, made.allocation = own.allocation, made.subgroup = own.subgroup,
+    made.reads = own.reads;
+    made.reduce = own.reduce, made.matmul = own.matmul, made.workgroup = own.workgroup;
+    made.parallel = own.parallel, made.streamScores = own.streamScores, made.kernelOps = own.kernelOps;
+    EXPECT_EQ(targetToJson(made), targetToJson(own));
+  }
+  Target made;
+  Limits fine;
+  fine[LimitId::texelAlignment] = 64;
+  fine[LimitId::alignment] = 4;
+  fine[LimitId::invocations] = 4096;
+  setLimits(made, fine);
+  EXPECT_EQ(made.alignment, 64);
+  EXPECT_EQ(made.maxInvocations, 1024);
+  EXPECT_EQ(made.loopIterations, Target().loopIterations);
+}
+
 TEST(Needs, ATargetsFeaturesAreWhatItsMembersSay) {
   Target target;
   for (bool there : {false, true}) {
