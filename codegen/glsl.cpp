@@ -6,6 +6,7 @@
 #include "codegen/features.h"
 #include "codegen/glsl_coopmat.h"
 #include "codegen/glsl_printer.h"
+#include "codegen/khr_matrices.h"
 #include "ir/kernel/legalize.h"
 #include "ir/kernel/semantics.h"
 
@@ -26,6 +27,7 @@ GlslSurvey::GlslSurvey(const Item& kernel, const Target& target) {
     if (op.info().name.starts_with("tgk.atomic_") && isFloat(op.operands.back().value->type.dtype))
       (native ? added : floatBits).insert(op.operands.back().value);
   });
+  khrMatrices = matrices && target.matrices == "khr";
   for (const Value* buffer : added) nativeAdds |= !floatBits.contains(buffer);
 }
 
@@ -38,6 +40,8 @@ void GlslSurvey::visit(const Op& op) {
   barriers |= op.code == Opcode::k_barrier;
   reductions |= op.code == Opcode::k_workgroup_reduce;
   matrices |= isCoopmatOp(op.code);
+  for (const auto& result : op.results)
+    if (result->type.isCoopmat()) matrixTypes.emplace(matrixRowsId(result->type), result->type);
   unrolls |= op.code == Opcode::k_for && op.flag("unroll");
   subgroupArithmetic |= op.code == Opcode::k_subgroup_reduce;
   subgroupShuffle |= op.code == Opcode::k_subgroup_shuffle;
@@ -67,6 +71,7 @@ void GlslPrinter::extensions(GlslLines& out) const {
   if (!survey_.matrices) return;
   if (!survey_.subgroupBasic) out.add("#extension GL_KHR_shader_subgroup_basic : require");
   for (const char* name : glslMatrixExtensions()) out.add("#extension {} : require", name);
+  for (const auto& [id, type] : survey_.matrixTypes) out.add("{}", glslMatrixRows(type));
 }
 
 GlslText GlslPrinter::print() {
@@ -89,7 +94,9 @@ GlslText GlslPrinter::print() {
   out.add("void main() {{");
   out.append(main_);
   out.add("}}");
-  return out.take();
+  GlslText text = out.take();
+  text.khrMatrices = survey_.khrMatrices;
+  return text;
 }
 
 void GlslPrinter::body(const Block& block) {

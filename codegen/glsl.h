@@ -17,6 +17,7 @@ struct GlslText {
   std::string text;
   std::vector<Loc> lineLocs;              ///< lineLocs[i] is of line i + 1; null where no op stands behind it
   std::vector<std::string_view> lineOps;  ///< the op printed on that line, "tgk.add", or ""
+  bool khrMatrices = false;               ///< matrices in SPIR-V's KHR form, which text of GLSL cannot say
 };
 
 /// Prints a verified kernel as a compute shader with entry point main. Parameter i is descriptor

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel to GLSL: matrices of a subgroup, in the form of GL_KHR_cooperative_matrix where the compiler knows
-// it, else in that of GL_NV_cooperative_matrix.
+// Kernel to GLSL: matrices of a subgroup, in the form of GL_NV_cooperative_matrix.
 #include "codegen/glsl_coopmat.h"
 
 #include "codegen/glsl_printer.h"
-#include "codegen/shader.h"
+#include "codegen/khr_matrices.h"
 
 namespace tg {
 
+static std::string rowsName(const Type& type) {
+  return fmt::format("tgRows{}{}{}", type.dtype == DType::bf16 ? "Bf16" : "", name(type.use), type.shape[0]);
+}
+
 std::string glslMatrix(const Type& type) {
-  const bool half = type.dtype == DType::f16;
-  const int64_t rows = type.shape[0], columns = type.shape[1];
-  if (matrixDialect() == MatrixDialect::nv)
-    return fmt::format("fcoopmatNV<{}, gl_ScopeSubgroup, {}, {}>", half ? 16 : 32, rows, columns);
-  const char* use = type.use == MatrixUse::a   ? "gl_MatrixUseA"
-                    : type.use == MatrixUse::b ? "gl_MatrixUseB"
-                                               : "gl_MatrixUseAccumulator";
-  return fmt::format("coopmat<{}, gl_ScopeSubgroup, {}, {}, {}>", half ? "float16_t" : "float", rows, columns,
-                     use);
+  return fmt::format("fcoopmatNV<{}, gl_ScopeSubgroup, {}, {}>", 8 * byteSize(type.dtype), rowsName(type),
+                     type.shape[1]);
+}
+
+std::string glslMatrixRows(const Type& type) {
+  return fmt::format("layout(constant_id = {}) const uint {} = {}u;", matrixRowsId(type), rowsName(type),
+                     type.shape[0]);
 }
 
 std::vector<const char*> glslMatrixExtensions() {
-  return {matrixDialect() == MatrixDialect::nv ? "GL_NV_cooperative_matrix" : "GL_KHR_cooperative_matrix",
-          "GL_KHR_memory_scope_semantics", "GL_EXT_shader_explicit_arithmetic_types_float16"};
+  return {"GL_NV_cooperative_matrix", "GL_KHR_memory_scope_semantics",
+          "GL_EXT_shader_explicit_arithmetic_types_float16"};
 }
 
 /// To f16 by the device's conversion where it has matrices of f16, which round to the nearest, else by
@@ -53,26 +54,19 @@ std::string GlslPrinter::matrixPlace(const Operand& element) {
                      element.value->type.shape[1]);
 }
 
-static std::string layout(bool columnMajor) {
-  if (matrixDialect() == MatrixDialect::nv) return columnMajor ? "true" : "false";
-  return columnMajor ? "gl_CooperativeMatrixLayoutColumnMajor" : "gl_CooperativeMatrixLayoutRowMajor";
-}
-
 void GlslPrinter::matrixLoad(const Op& op) {
   const std::string& name = names_.of(op.result());
   main_.add("{} {};", glslVariable(op.result()->type), name);
-  main_.add("coopMatLoad{}({}, {}, {});", matrixDialect() == MatrixDialect::nv ? "NV" : "", name,
-            matrixPlace(op.operands[0]), layout(op.flag("column_major")));
+  main_.add("coopMatLoadNV({}, {}, {});", name, matrixPlace(op.operands[0]), op.flag("column_major"));
 }
 
 void GlslPrinter::matrixStore(const Op& op) {
-  main_.add("coopMatStore{}({}, {}, {});", matrixDialect() == MatrixDialect::nv ? "NV" : "",
-            names_.of(op.in(0)), matrixPlace(op.operands[1]), layout(false));
+  main_.add("coopMatStoreNV({}, {}, false);", names_.of(op.in(0)), matrixPlace(op.operands[1]));
 }
 
 void GlslPrinter::matrixProduct(const Op& op) {
-  define(op, fmt::format("coopMatMulAdd{}({}, {}, {})", matrixDialect() == MatrixDialect::nv ? "NV" : "",
-                         names_.of(op.in(0)), names_.of(op.in(1)), names_.of(op.in(2))));
+  define(op, fmt::format("coopMatMulAddNV({}, {}, {})", names_.of(op.in(0)), names_.of(op.in(1)),
+                         names_.of(op.in(2))));
 }
 
 }  // namespace tg

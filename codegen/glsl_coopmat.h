@@ -9,8 +9,12 @@
 
 namespace tg {
 
-/// `fcoopmatNV<16, gl_ScopeSubgroup, 16, 16>`, or the KHR form of it.
+/// `fcoopmatNV<16, gl_ScopeSubgroup, tgRowsA16, 16>`. Matrices are spelled in the form of
+/// GL_NV_cooperative_matrix, which every version of the compiler takes, with the constants that
+/// toKhrMatrices reads.
 std::string glslMatrix(const Type& type);
+/// The declaration of the constant that the rows of a matrix type are.
+std::string glslMatrixRows(const Type& type);
 /// What a shader with matrices requires.
 std::vector<const char*> glslMatrixExtensions();
 

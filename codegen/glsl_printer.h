@@ -25,7 +25,8 @@ struct GlslSurvey {
   bool barriers = false, reductions = false;
   bool texels = false, unrolls = false, halves = false, nativeAdds = false;
   bool subgroupBasic = false, subgroupArithmetic = false, subgroupShuffle = false, subgroupBallot = false;
-  bool matrices = false;
+  bool matrices = false, khrMatrices = false;
+  std::map<uint32_t, Type> matrixTypes;  ///< by matrixRowsId
   bool storesHalves = false;  ///< storage has elements of 16 bits
 
   GlslSurvey(const Item& kernel, const Target& target);

@@ -9,6 +9,8 @@
 #include <spirv-tools/optimizer.hpp>
 #include <string_view>
 
+#include "codegen/khr_matrices.h"
+
 namespace tg {
 namespace {
 
@@ -79,9 +81,9 @@ Result<std::vector<uint32_t>> shortened(const std::vector<uint32_t>& words, cons
 
 /// What the code depends on. The compiler's parts tell their versions at configuration or when asked.
 std::string cacheKey(const GlslText& glsl) {
-  return ShaderCache::key(fmt::format("{}\n{}\n{}\n{}", TG_SHADERC_VERSIONS,
+  return ShaderCache::key(fmt::format("{}\n{}\n{}\n{}{}", TG_SHADERC_VERSIONS,
                                       spvSoftwareVersionDetailsString(), static_cast<int>(kEnvironment),
-                                      glsl.text));
+                                      glsl.khrMatrices ? "khr\n" : "", glsl.text));
 }
 
 Result<std::vector<uint32_t>> compiled(const GlslText& glsl, const std::string& kernelName) {
@@ -96,31 +98,10 @@ Result<std::vector<uint32_t>> compiled(const GlslText& glsl, const std::string& 
   }
   TG_TRY(auto words, shortened({made.cbegin(), made.cend()}, glsl, kernelName));
   TG_CHECK(validate(words, glsl, kernelName));
-  return words;
+  return glsl.khrMatrices ? toKhrMatrices(words) : words;
 }
 
 }  // namespace
-
-MatrixDialect matrixDialect() {
-  static const MatrixDialect kDialect = [] {
-    constexpr std::string_view kTrial =
-        "#version 450\n"
-        "#extension GL_KHR_cooperative_matrix : require\n"
-        "#extension GL_KHR_memory_scope_semantics : require\n"
-        "layout(local_size_x = 32) in;\n"
-        "void main() {\n"
-        "  coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator> sum =\n"
-        "      coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>(0.0);\n"
-        "}\n";
-    shaderc::CompileOptions settings;
-    settings.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
-    auto compiled = compiler().CompileGlslToSpv(kTrial.data(), kTrial.size(), shaderc_compute_shader, "trial",
-                                                "main", settings);
-    return compiled.GetCompilationStatus() == shaderc_compilation_status_success ? MatrixDialect::khr
-                                                                                 : MatrixDialect::nv;
-  }();
-  return kDialect;
-}
 
 Result<std::vector<uint32_t>> compileGlsl(const GlslText& glsl, const std::string& kernelName,
                                           ShaderCache* cache) {

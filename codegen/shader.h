@@ -11,15 +11,8 @@
 
 namespace tg {
 
-/// How matrices of a subgroup are spelled.
-enum class MatrixDialect : uint8_t {
-  khr,  ///< GL_KHR_cooperative_matrix, of a device with VK_KHR_cooperative_matrix
-  nv,   ///< GL_NV_cooperative_matrix, the first form, of VK_NV_cooperative_matrix
-};
-/// The newer form that the linked compiler accepts, found by trying once.
-MatrixDialect matrixDialect();
-
-/// Compiles a shader for Vulkan 1.1 and validates the words. An error names the kernel, the op behind the
+/// Compiles a shader for Vulkan 1.1 and validates the words; matrices get the KHR form behind that, where the
+/// text asks for it. An error names the kernel, the op behind the
 /// offending line and its location, what the compiler said with its line, and holds the numbered text
 /// as a note. The code depends on the text and the versions of the compiler, which make the key in the
 /// cache, and not on `kernelName`; a null cache knows nothing. Callers may compile in several threads at

@@ -70,8 +70,11 @@ Limits limitsOf(const Target& target) {
   lack(FeatureId::subgroups, target.subgroups);
   lack(FeatureId::halfStorage, target.halfStorage);
   lack(FeatureId::floatAtomics, target.floatAtomics);
-  lack(FeatureId::matricesNv, !target.coopmat.empty());
-  lack(FeatureId::matricesKhr, !target.coopmat.empty());
+  lack(FeatureId::matricesNv, !target.coopmat.empty() && target.matrices == "nv");
+  lack(FeatureId::matricesKhr, !target.coopmat.empty() && target.matrices == "khr");
+  lack(FeatureId::matricesBf16, std::any_of(target.coopmat.begin(), target.coopmat.end(), [](const auto& each) {
+         return each.operand == DType::bf16;
+       }));
   if (target.subgroups)
     for (const CoopShape& shape : target.coopmat) out.products.push_back(productOf(shape));
   return out;
@@ -89,6 +92,8 @@ void setLimits(Target& target, const Limits& limits) {
   target.subgroups = limits.gives(FeatureId::subgroups);
   target.floatAtomics = limits.gives(FeatureId::floatAtomics);
   target.halfStorage = limits.gives(FeatureId::halfStorage);
+  const bool older = limits.gives(FeatureId::matricesNv) && !limits.gives(FeatureId::matricesKhr);
+  target.matrices = older ? "nv" : "khr";
   target.coopmat.clear();
   for (const MatrixProduct& each : limits.products)
     target.coopmat.push_back({each.m, each.n, each.k, *dtypeNamed(each.operand), *dtypeNamed(each.result)});

@@ -37,6 +37,7 @@ void eachMember(T& target, Fn fn) {
   fn("float_atomics", target.floatAtomics);
   fn("half_storage", target.halfStorage);
   fn("coopmat", target.coopmat);
+  fn("matrices", target.matrices);
   fn("reads", target.reads);
   fn("reduce", target.reduce);
   fn("matmul", target.matmul);
@@ -49,10 +50,13 @@ void eachMember(T& target, Fn fn) {
 template <class T>
 constexpr bool isShapes = std::is_same_v<std::decay_t<T>, std::vector<CoopShape>>;
 
-/// f16 or f32 by name; these two are what matrices hold.
-bool readHalfOrFloat(const std::string& text, DType& dtype) {
-  dtype = text == "f16" ? DType::f16 : DType::f32;
-  return text == "f16" || text == "f32";
+/// What matrices hold: operands f16, bf16 or f32, sums f16 or f32.
+bool readElements(const std::string& operand, const std::string& result, CoopShape& shape) {
+  const auto operands = dtypeNamed(operand), results = dtypeNamed(result);
+  if (!operands || !results || !isFloat(*operands) || !isFloat(*results) || *results == DType::bf16) return false;
+  shape.operand = *operands;
+  shape.result = *results;
+  return true;
 }
 
 /// `[[16, 16, 16, "f16", "f32"]]`: m, n, k, what A and B hold, what C holds.
@@ -65,9 +69,7 @@ bool readShapes(const Json& json, std::vector<CoopShape>& shapes) {
       if (!row[at].is_number_integer() || row[at].get<int64_t>() < 1) return false;
     CoopShape& shape = shapes.emplace_back(CoopShape{row[0].get<int64_t>(), row[1].get<int64_t>(),
                                                      row[2].get<int64_t>(), DType::f16, DType::f32});
-    if (!readHalfOrFloat(row[3].get<std::string>(), shape.operand) ||
-        !readHalfOrFloat(row[4].get<std::string>(), shape.result))
-      return false;
+    if (!readElements(row[3].get<std::string>(), row[4].get<std::string>(), shape)) return false;
   }
   return true;
 }
@@ -88,8 +90,7 @@ bool readShapes(const Attr& attr, std::vector<CoopShape>& shapes) {
       if (row.list[at].kind != Attr::Kind::integer || row.list[at].integer < 1) return false;
     CoopShape& shape = shapes.emplace_back(
         CoopShape{row.list[0].integer, row.list[1].integer, row.list[2].integer, DType::f16, DType::f32});
-    if (!readHalfOrFloat(row.list[3].text, shape.operand) || !readHalfOrFloat(row.list[4].text, shape.result))
-      return false;
+    if (!readElements(row.list[3].text, row.list[4].text, shape)) return false;
   }
   return true;
 }
@@ -113,6 +114,7 @@ Result<void> checkMembers(const Target& target) {
     return fail(fmt::format("target '{}': {} = \"{}\" is neither \"{}\" nor \"{}\"", target.name, member,
                             value, a, b));
   };
+  TG_CHECK(oneOf("matrices", target.matrices, "khr", "nv"));
   TG_CHECK(oneOf("reads", target.reads, "storage", "texel"));
   TG_CHECK(oneOf("reduce", target.reduce, "lane", "workgroup"));
   TG_CHECK(oneOf("matmul", target.matmul, "register", "shared"));

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // mixed-precision: products of f16, and a scale that keeps gradients within its range.
 //
-// What: gives every tg.matmul the precision; memory, sums, parameters and the optimizer stay f32. With f16
-//   and gradients at hand the loss is scaled: the gradient starts at a state instead of 1, and each
-//   parameter's is divided by it, so that small gradients stay above what f16 holds. The scale is a power of
-//   two, which rounds nothing in f32. A step with a gradient that is not finite halves it, and so many finite
-//   steps double it; the optimizer behind leaves parameters and states of such a step as they are (tg.select
-//   by the same %finite).
+// What: with f16, every tg.matmul of f32 becomes one of f16 (narrow_products.cpp): casts in front of it and behind
+//   it say which activations, gradients of activations and copies of weights are f16 in memory. Parameters,
+//   their gradients, the optimizer and everything between the casts stay f32. With f32x3 each product gets that
+//   precision and nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a
+//   state instead of 1, and each parameter's is divided by it, so that small gradients stay above what f16 holds.
+//   The scale is a power of two, which rounds nothing in f32. A step with a gradient that is not finite halves
+//   it, and so many finite steps double it; the optimizer behind leaves parameters and states of such a step as
+//   they are (tg.select by the same %finite).
 //
 //   state @loss_scale, @loss_scale.good
 //   %d_loss = tg.constant 1 {seed}   →    %d_loss = tg.state @loss_scale  …  %d_w = …
@@ -19,8 +21,8 @@
 //   c1: the function exists; c2: precision is f16 or f32x3; c3: loss-scale is 0 (no scaling) or a power of
 //   two up to 2^24, growth is 1 or more; c4: the states are not there yet; c5: the gradient starts at
 //   a constant with `seed`, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
-// Ensures: no product of f32 tensors has another precision. After append-grad{accumulate=N} the scale changes
-//   where the summed gradients are, in @apply. Composites that hold products (tg.attention) keep theirs.
+// Ensures: products are of f16, or of f32 tensors with the precision. After append-grad{accumulate=N} the scale
+//   changes where the summed gradients are, in @apply. Composites that hold products (tg.attention) keep theirs.
 // Where: right behind append-grad, whose first constant it replaces, and before the optimizer, which reads
 //   the divided gradients and %finite. A module without gradients may have it anywhere in stage tensor.
 #include <cmath>
@@ -35,6 +37,7 @@
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
 #include "passes/lookup.h"
+#include "passes/narrow_products.h"
 #include "passes/optimizer/optimizer.h"
 #include "passes/pass.h"
 
@@ -55,11 +58,15 @@ bool hasGradients(const Item& func) {
 }
 
 void setPrecision(Module& module, const std::string& precision) {
-  for (Item* func : module.all(ItemKind::func))
-    walk(func->body, [&](Op& op) {
-      if (op.code == Opcode::matmul && op.in(0)->type.dtype == DType::f32)
-        set(op.attrs, "precision", Attr::word(precision));
-    });
+  const auto narrow = dtypeNamed(precision);
+  for (Item* func : module.all(ItemKind::func)) {
+    if (narrow)
+      narrowProducts(module, *func, *narrow);
+    else
+      for (Op* op : func->body.ops)
+        if (op->code == Opcode::matmul && op->in(0)->type.dtype == DType::f32)
+          set(op->attrs, "precision", Attr::word(precision));
+  }
 }
 
 /// The constant 1 that the gradient starts with, or null.

@@ -58,7 +58,7 @@ struct MixedPrecisionOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("precision", &MixedPrecisionOptions::precision,
-               "f16 | f32x3: what products round their operands to"),
+               "f16: products of f16, which memory holds; f32x3: pairs of f16 made inside of kernels"),
         option("func", &MixedPrecisionOptions::func, "the function that was differentiated"),
         option("loss-scale", &MixedPrecisionOptions::lossScale,
                "the first scale of the loss, a power of two; 0: none; f32x3 has none"),

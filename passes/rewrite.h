@@ -3,6 +3,8 @@
 // composites apart.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -26,6 +28,18 @@ inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
     }
     op = next;
   }
+}
+
+/// An op's result gets another element type; a cast behind the op has the old type and name, and is what users
+/// read. Rounds where the new type is the narrower one.
+inline void retypeResult(Op& op, Value& result, DType dtype, Builder& builder) {
+  const DType old = result.type.dtype;
+  result.type.dtype = dtype;
+  builder.setBefore(op.next()).setLoc(op.loc).setHint(fmt::format("{}_{}", result.name, name(dtype)));
+  Op* cast = builder.create(Opcode::cast, {Operand::of(&result)}, {}, {Type::tensor(old, result.type.shape)});
+  result.uses.replaceAll(cast->result());
+  cast->operands[0] = Operand::of(&result);
+  std::swap(cast->result()->name, result.name);
 }
 
 /// Emits the primitives a composite stands for at the builder's place and returns its results. They take the

@@ -16,8 +16,10 @@
 #include <algorithm>
 
 #include "ir/builder.h"
+#include "ir/target.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
@@ -39,18 +41,6 @@ void widenOperands(Op& op, Builder& builder) {
   });
 }
 
-/// The result keeps its name where it is rounded.
-void narrowResult(Op& op, Value& result, Builder& builder) {
-  const DType dtype = result.type.dtype;
-  result.type.dtype = computeType(dtype);
-  builder.setBefore(op.next()).setLoc(op.loc).setHint(result.name + "_f32");
-  Op* cast =
-      builder.create(Opcode::cast, {Operand::of(&result)}, {}, {Type::tensor(dtype, result.type.shape)});
-  result.uses.replaceAll(cast->result());
-  cast->operands[0] = Operand::of(&result);
-  std::swap(cast->result()->name, result.name);
-}
-
 }  // namespace
 
 bool computesNarrow(const Op& op) {
@@ -61,14 +51,22 @@ bool computesNarrow(const Op& op) {
   return found;
 }
 
-static void computeInF32(Module& module, Item& func) {
+/// A product of f16 tensors is one that rounds its operands to f16, as that changes none of them, where the target
+/// has units for such products.
+static void useUnits(Op& op, const Target& target) {
+  if (op.code == Opcode::matmul && op.in(0)->type.dtype == DType::f16 && target.multipliesHalves())
+    set(op.attrs, "precision", Attr::word("f16"));
+}
+
+static void computeInF32(Module& module, Item& func, const Target& target) {
   Builder builder(&module, &func);
   for (Op *op = func.body.ops.front(), *next = nullptr; op; op = next) {
     next = op->next();
     if (keepsType(*op)) continue;
+    useUnits(*op, target);
     widenOperands(*op, builder);
     for (const auto& result : op->results)
-      if (narrow(*result)) narrowResult(*op, *result, builder);
+      if (narrow(*result)) retypeResult(*op, *result, computeType(result->type.dtype), builder);
   }
 }
 
@@ -77,7 +75,8 @@ static void computeInF32(Module& module, Item& func) {
 namespace tg {
 
 Result<void> run_compute_in_f32(Module& module, const NoOptions&, const PassContext&) {
-  for (Item* func : module.all(ItemKind::func)) fuse::computeInF32(module, *func);
+  TG_TRY(const Target target, targetOf(module.attrs));
+  for (Item* func : module.all(ItemKind::func)) fuse::computeInF32(module, *func, target);
   return {};
 }
 

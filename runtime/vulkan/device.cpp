@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "runtime/vulkan/device_state.h"
+#include "runtime/vulkan/khr_types.h"
 
 namespace tg::vulkan {
 
@@ -68,16 +69,20 @@ VkResult createLogicalDevice(DeviceState& state) {
     core.pNext = &matricesNv;
     extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
   }
-#ifdef VK_KHR_cooperative_matrix
-  auto matricesKhr = typed<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR);
+  KhrMatrixFeatures matricesKhr;
   if (probe.matricesKhr) {
-    matricesKhr.cooperativeMatrix = VK_TRUE;
+    matricesKhr.matrices = VK_TRUE;
     matricesKhr.pNext = core.pNext;
     core.pNext = &matricesKhr;
-    extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+    extensions.push_back(kKhrMatrixExtension);
   }
-#endif
+  KhrBf16Features bf16;
+  if (probe.matricesBf16) {
+    bf16.type = bf16.matrices = VK_TRUE;
+    bf16.pNext = core.pNext;
+    core.pNext = &bf16;
+    extensions.push_back(kKhrBf16Extension);
+  }
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
   info.queueCreateInfoCount = 1;

@@ -109,59 +109,41 @@ void queryProperties(VkPhysicalDevice physical, uint32_t api, Properties& p) {
   vkGetPhysicalDeviceProperties2(physical, &p.core);
 }
 
-void queryMatricesNv(Probe& probe) {
-  if (!vkGetPhysicalDeviceCooperativeMatrixPropertiesNV) return;
-  uint32_t count = 0;
-  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(probe.physical, &count, nullptr);
-  std::vector<VkCooperativeMatrixPropertiesNV> rows(count);
-  for (auto& row : rows)
-    row = typed<VkCooperativeMatrixPropertiesNV>(VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV);
-  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(probe.physical, &count, rows.data());
-  for (const auto& row : rows)
-    addProduct(probe.info.limits.products, row, VK_COMPONENT_TYPE_FLOAT16_NV, VK_COMPONENT_TYPE_FLOAT32_NV,
-               VK_SCOPE_SUBGROUP_NV, row.DType);
-}
-
-#ifdef VK_KHR_cooperative_matrix
-void queryMatricesKhr(Probe& probe) {
-  if (!vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR) return;
-  uint32_t count = 0;
-  vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(probe.physical, &count, nullptr);
-  std::vector<VkCooperativeMatrixPropertiesKHR> rows(count);
-  for (auto& row : rows)
-    row = typed<VkCooperativeMatrixPropertiesKHR>(VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR);
-  vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(probe.physical, &count, rows.data());
-  for (const auto& row : rows)
-    if (!row.saturatingAccumulation)
-      addProduct(probe.info.limits.products, row, VK_COMPONENT_TYPE_FLOAT16_KHR,
-                 VK_COMPONENT_TYPE_FLOAT32_KHR, VK_SCOPE_SUBGROUP_KHR, row.ResultType);
-}
-#endif
-
-/// What subgroups multiply. Shaders with matrices need the Vulkan memory model and f16 beside.
-void queryMatrices(Probe& probe, bool usable) {
+template <class Features>
+Features askedFeatures(VkPhysicalDevice physical, Features features) {
   auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
-  if (usable && hasExtension(probe.physical, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
+  core.pNext = &features;
+  vkGetPhysicalDeviceFeatures2(physical, &core);
+  return features;
+}
+
+/// What subgroups multiply, by the KHR extension or, where a device lacks it, by NVIDIA's. Shaders with matrices
+/// need the Vulkan memory model and f16 beside.
+void queryMatrices(Probe& probe, VkInstance instance, bool usable) {
+  const VkPhysicalDevice physical = probe.physical;
+  std::vector<MatrixProduct>& products = probe.info.limits.products;
+  if (usable && hasExtension(physical, kKhrMatrixExtension))
+    probe.matricesKhr = askedFeatures(physical, KhrMatrixFeatures{}).matrices;
+  if (probe.matricesKhr && hasExtension(physical, kKhrBf16Extension))
+    probe.matricesBf16 = askedFeatures(physical, KhrBf16Features{}).matrices;
+  if (usable && hasExtension(physical, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
     auto feature = typed<VkPhysicalDeviceCooperativeMatrixFeaturesNV>(
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV);
-    core.pNext = &feature;
-    vkGetPhysicalDeviceFeatures2(probe.physical, &core);
-    probe.matricesNv = feature.cooperativeMatrix;
-    if (probe.matricesNv) queryMatricesNv(probe);
+    probe.matricesNv = askedFeatures(physical, feature).cooperativeMatrix;
   }
-#ifdef VK_KHR_cooperative_matrix
-  if (usable && hasExtension(probe.physical, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
-    auto feature = typed<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(
-        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR);
-    core.pNext = &feature;
-    vkGetPhysicalDeviceFeatures2(probe.physical, &core);
-    probe.matricesKhr = feature.cooperativeMatrix;
-    if (probe.matricesKhr) queryMatricesKhr(probe);
+  if (probe.matricesKhr) {
+    auto query = reinterpret_cast<KhrMatrixQuery>(
+        vkGetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+    addProducts(products, physical, query, KhrMatrixProperties{});
+    if (!probe.matricesBf16)
+      std::erase_if(products, [](const MatrixProduct& each) { return each.operand == "bf16"; });
+  } else if (probe.matricesNv) {
+    addProducts(products, physical, vkGetPhysicalDeviceCooperativeMatrixPropertiesNV,
+                typed<VkCooperativeMatrixPropertiesNV>(VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV));
   }
-#endif
 }
 
-void queryFeatures(Probe& probe) {
+void queryFeatures(Probe& probe, VkInstance instance) {
   auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   auto v11 = typed<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
   auto v12 = typed<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
@@ -181,7 +163,7 @@ void queryFeatures(Probe& probe) {
   probe.info.int64 = core.features.shaderInt64;
   probe.int16 = core.features.shaderInt16;
   probe.choosesSubgroup = v13.subgroupSizeControl;
-  queryMatrices(probe, probe.info.float16 && v12.vulkanMemoryModel);
+  queryMatrices(probe, instance, probe.info.float16 && v12.vulkanMemoryModel);
   auto lack = [&](FeatureId id, bool given) { probe.info.limits.lacks[static_cast<size_t>(id)] = !given; };
   lack(FeatureId::float16, probe.info.float16);
   lack(FeatureId::int64, probe.info.int64);
@@ -190,6 +172,7 @@ void queryFeatures(Probe& probe) {
   lack(FeatureId::memoryModel, probe.matricesNv || probe.matricesKhr);  // turned on for these alone
   lack(FeatureId::matricesNv, probe.matricesNv);
   lack(FeatureId::matricesKhr, probe.matricesKhr);
+  lack(FeatureId::matricesBf16, probe.matricesBf16);
   lack(FeatureId::floatAtomics, probe.floatAtomics);
 }
 
@@ -259,7 +242,7 @@ void fillTarget(Probe& probe, const Properties& p) {
   t.streamScores = cpu ? 1 << 19 : 1 << 29;
 }
 
-Probe probeDevice(VkPhysicalDevice physical, int index) {
+Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   Probe probe;
   probe.physical = physical;
   VkPhysicalDeviceProperties base;
@@ -292,7 +275,7 @@ Probe probeDevice(VkPhysicalDevice physical, int index) {
   } else if (!findQueueFamily(probe)) {
     info.unusable = "it has no compute queue";
   } else {
-    queryFeatures(probe);
+    queryFeatures(probe, instance);
   }
   info.timestamps = probe.timestampBits != 0;
   readLimits(info.limits, probe.limits, p.driver.driverID, probe.minSubgroup, probe.maxSubgroup,
@@ -314,7 +297,7 @@ Result<std::vector<Probe>> probeDevices(VkInstance instance) {
   }
   physical.resize(count);
   std::vector<Probe> probes;
-  for (uint32_t i = 0; i < count; ++i) probes.push_back(probeDevice(physical[i], int(i)));
+  for (uint32_t i = 0; i < count; ++i) probes.push_back(probeDevice(instance, physical[i], int(i)));
   return probes;
 }
 

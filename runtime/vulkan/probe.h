@@ -21,6 +21,7 @@ struct Probe {
   bool int16 = false;
   bool matricesNv = false;    ///< VK_NV_cooperative_matrix, on
   bool matricesKhr = false;   ///< VK_KHR_cooperative_matrix, on
+  bool matricesBf16 = false;  ///< VK_KHR_shader_bfloat16 with matrices of bf16, on
   bool floatAtomics = false;  ///< VK_EXT_shader_atomic_float with f32 additions to storage buffers
   uint32_t queueFamily = 0;
   uint32_t timestampBits = 0;

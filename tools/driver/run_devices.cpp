@@ -36,6 +36,15 @@ Json toJson(const vulkan::DeviceInfo& info) {
   return json;
 }
 
+/// `16x16x16 f16 in f32, 16x8x16 f16 in f32`
+std::string shapes(const std::vector<CoopShape>& all) {
+  std::string out;
+  for (const CoopShape& each : all)
+    out += fmt::format("{}{}x{}x{} {} in {}", out.empty() ? "" : ", ", each.m, each.n, each.k,
+                       name(each.operand), name(each.result));
+  return out;
+}
+
 struct Devices : Verb {
   bool json = false;
 
@@ -55,7 +64,8 @@ struct Devices : Verb {
     for (const vulkan::DeviceInfo& info : *devices) {
       fmt::print("{}  {}  {}  Vulkan {}  {}  {:.1f} GiB  --device={}\n", info.index, info.name, info.type,
                  info.api, info.driver, static_cast<double>(info.heapBytes) / (1 << 30), info.index);
-      if (info.target.multipliesHalves()) fmt::print("   subgroups multiply matrices of f16\n");
+      if (!info.target.coopmat.empty())
+        fmt::print("   matrix units, {}: {}\n", info.target.matrices, shapes(info.target.coopmat));
       if (!info.unusable.empty()) fmt::print("   cannot be used: {}\n", info.unusable);
     }
     return exitOk;

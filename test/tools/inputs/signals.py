@@ -65,7 +65,8 @@ def in_the_middle_of_a_step(tg_run, folder, signals):
     run.process.send_signal(signals[1])
     code, seconds = run.end()
     assert code == -signals[1], (code, run.text())
-    assert seconds < each / 4, f"{seconds} s, a step takes {each} s"
+    # The step had three quarters to go, so half of it is early, also on a machine with other work.
+    assert seconds < each / 2, f"{seconds} s, a step takes {each} s"
     goes_on(tg_run, run, int(run.checkpoints()[-1][5:]))
 
 

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// From SPV_NV_cooperative_matrix to SPV_KHR_cooperative_matrix, instruction by instruction:
+//
+//   OpCapability 5357, OpExtension "SPV_NV_…"      6022, "SPV_KHR_…"; for bf16 also 5116, 5118 and its extension
+//   OpDecorate %rows SpecId n, OpSpecConstant      OpConstant: the number n has told the use and the element type
+//   5358 type element scope rows columns           4456, and the use behind it
+//   5359 load pointer stride columnMajor …         4457: the layout stands before the stride, as a u32
+//   5360 store pointer object stride columnMajor   4458, likewise
+//   5361 multiply and add a b c                    4459
+//   5362 length                                    4460
+//
+// Numbers are those of the SPIR-V registry; the headers of SPIRV-Tools 2023.1 lack the newer ones.
+#include "codegen/khr_matrices.h"
+
+#include <map>
+#include <span>
+#include <string_view>
+
+namespace tg {
+namespace {
+
+enum SpirvOp : uint32_t {
+  opExtension = 10,
+  opCapability = 17,
+  opTypeInt = 21,
+  opTypeFloat = 22,
+  opConstantTrue = 41,
+  opConstant = 43,
+  opSpecConstant = 50,
+  opDecorate = 71,
+  opTypeMatrixKhr = 4456,
+  opMatrixLoadKhr = 4457,
+  opMatrixStoreKhr = 4458,
+  opMatrixMulAddKhr = 4459,
+  opMatrixLengthKhr = 4460,
+  opTypeMatrixNv = 5358,
+  opMatrixLoadNv = 5359,
+  opMatrixStoreNv = 5360,
+  opMatrixMulAddNv = 5361,
+  opMatrixLengthNv = 5362,
+};
+constexpr uint32_t kMatrixNv = 5357, kMatrixKhr = 6022, kBf16Type = 5116, kBf16Matrix = 5118;
+constexpr uint32_t kSpecId = 1, kBf16Encoding = 0;
+constexpr size_t kHeader = 5, kBound = 3;  ///< words before the instructions; the place of the bound of ids
+constexpr uint32_t kRole =
+    256;  ///< matrixRowsId is this times the role, and the rows; glslang takes up to 2047
+
+/// What a matrix is, in the numbers of its constants: 1 to 3 are a, b and acc, 4 and 5 are a and b of bf16.
+constexpr uint32_t kBf16Roles = 3;
+uint32_t useOf(uint32_t id) { return (id / kRole - 1) % kBf16Roles; }
+bool isBf16(uint32_t id) { return id / kRole > kBf16Roles; }
+
+class Rewriter {
+ public:
+  explicit Rewriter(const std::vector<uint32_t>& words) : words_(words) {}
+
+  std::vector<uint32_t> run() {
+    survey();
+    if (!matrices_) return words_;
+    out_.assign(words_.begin(), words_.begin() + kHeader);
+    each([&](uint32_t op, std::span<const uint32_t> args) { rewrite(op, args); });
+    out_[kBound] = bound_;
+    return std::move(out_);
+  }
+
+ private:
+  template <class Fn>
+  void each(Fn fn) const {
+    for (size_t at = kHeader; at < words_.size(); at += words_[at] >> 16)
+      fn(words_[at] & 0xffff, std::span(words_).subspan(at + 1, (words_[at] >> 16) - 1));
+  }
+
+  /// Finds the constants of rows, the booleans, and the type of u32.
+  void survey() {
+    bound_ = words_[kBound];
+    each([&](uint32_t op, std::span<const uint32_t> args) {
+      if (op == opCapability) matrices_ |= args[0] == kMatrixNv;
+      if (op == opDecorate && args[1] == kSpecId && args[2] >= kRole) {
+        rows_[args[0]] = args[2];
+        bf16_ |= isBf16(args[2]);
+      }
+      if (op == opConstantTrue) true_ = args[1];
+    });
+  }
+
+  void add(uint32_t op, std::initializer_list<uint32_t> args, std::span<const uint32_t> rest = {}) {
+    out_.push_back(static_cast<uint32_t>(args.size() + rest.size() + 1) << 16 | op);
+    out_.insert(out_.end(), args);
+    out_.insert(out_.end(), rest.begin(), rest.end());
+  }
+
+  void extension(std::string_view name) {
+    out_.push_back(static_cast<uint32_t>(name.size() / 4 + 2) << 16 | opExtension);
+    for (size_t at = 0; at <= name.size() / 4; ++at) {
+      uint32_t word = 0;
+      for (size_t byte = 4 * at; byte < 4 * at + 4 && byte < name.size(); ++byte)
+        word |= static_cast<uint32_t>(static_cast<unsigned char>(name[byte])) << 8 * (byte % 4);
+      out_.push_back(word);
+    }
+  }
+
+  static bool isNvExtension(std::span<const uint32_t> args) {
+    constexpr std::string_view kName = "SPV_NV_cooperative_matrix";
+    std::string text;
+    for (uint32_t word : args)
+      for (int byte = 0; byte < 4; ++byte) text += static_cast<char>(word >> 8 * byte);
+    return text.substr(0, text.find('\0')) == kName;
+  }
+
+  /// The id of a u32 constant 0, 1 or 2, made where the first matrix type stands: types and constants come in any
+  /// order that defines before use, and what uses the number comes behind a matrix type.
+  uint32_t number(uint32_t value) const { return numbers_ + value; }
+  void makeNumbers() {
+    if (numbers_ != 0) return;
+    numbers_ = bound_;
+    bound_ += 3;
+    for (uint32_t value = 0; value < 3; ++value) add(opConstant, {u32_, numbers_ + value, value});
+    if (!bf16_) return;
+    bf16Type_ = bound_++;
+    add(opTypeFloat, {bf16Type_, 16, kBf16Encoding});
+  }
+  uint32_t layout(uint32_t columnMajor) const { return number(columnMajor == true_ ? 1 : 0); }
+
+  void rewrite(uint32_t op, std::span<const uint32_t> args) {
+    switch (op) {
+    case opCapability:
+      add(op, {args[0] == kMatrixNv ? kMatrixKhr : args[0]});
+      if (args[0] != kMatrixNv || !bf16_) return;
+      add(op, {kBf16Type});
+      return add(op, {kBf16Matrix});
+    case opExtension:
+      if (!isNvExtension(args)) break;
+      if (bf16_) extension("SPV_KHR_bfloat16");
+      return extension("SPV_KHR_cooperative_matrix");
+    case opDecorate:
+      if (args[1] == kSpecId && rows_.contains(args[0])) return;
+      break;
+    case opSpecConstant:
+      if (rows_.contains(args[1])) return add(opConstant, {}, args);
+      break;
+    case opTypeInt:
+      if (args[1] == 32 && args[2] == 0) u32_ = args[0];
+      break;
+    case opTypeMatrixNv: {
+      makeNumbers();
+      const uint32_t id = rows_.at(args[3]);
+      return add(opTypeMatrixKhr,
+                 {args[0], isBf16(id) ? bf16Type_ : args[1], args[2], args[3], args[4], number(useOf(id))});
+    }
+    case opMatrixLoadNv:
+      return add(opMatrixLoadKhr, {args[0], args[1], args[2], layout(args[4]), args[3]}, args.subspan(5));
+    case opMatrixStoreNv:
+      return add(opMatrixStoreKhr, {args[0], args[1], layout(args[3]), args[2]}, args.subspan(4));
+    case opMatrixMulAddNv: return add(opMatrixMulAddKhr, {}, args);
+    case opMatrixLengthNv: return add(opMatrixLengthKhr, {}, args);
+    default: break;
+    }
+    add(op, {}, args);
+  }
+
+  const std::vector<uint32_t>& words_;
+  std::vector<uint32_t> out_;
+  bool matrices_ = false, bf16_ = false;
+  std::map<uint32_t, uint32_t> rows_;  ///< the constants of rows, with their matrixRowsId
+  uint32_t true_ = 0, u32_ = 0, numbers_ = 0, bf16Type_ = 0, bound_ = 0;
+};
+
+}  // namespace
+
+uint32_t matrixRowsId(const Type& type) {
+  const uint32_t role = static_cast<uint32_t>(type.use) + 1 + (type.dtype == DType::bf16 ? kBf16Roles : 0);
+  return role * kRole + static_cast<uint32_t>(type.shape[0]);
+}
+
+std::vector<uint32_t> toKhrMatrices(const std::vector<uint32_t>& words) { return Rewriter(words).run(); }
+
+}  // namespace tg
