@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/vulkan/khr_types.h"
 
 namespace tg::vulkan {
 

@@ -189,7 +189,12 @@ TEST(Fit, matricesAreAFeature) {
     std::vector<uint32_t>& code = module->all(ItemKind::binary).front()->code;
     code.insert(code.begin() + 5, {2u << 16 | 17u, capability});
     EXPECT_FALSE(needOf(*fitOf(*module, target), "coopmat")->fits());
-    EXPECT_TRUE(needOf(*fitOf(*module, *targetByName("gpu-coopmat")), "coopmat")->fits());
+    Target units = *targetByName("gpu-coopmat");
+    for (const char* form : {"nv", "khr"}) {
+      units.matrices = form;
+      const bool same = (capability == 5357u) == (units.matrices == "nv");
+      EXPECT_EQ(needOf(*fitOf(*module, units), "coopmat")->fits(), same) << capability << form;
+    }
   }
 }
 
