@@ -42,7 +42,7 @@ void GlslSurvey::visit(const Op& op) {
   matrices |= isCoopmatOp(op.code);
   for (const auto& result : op.results)
     if (result->type.isCoopmat()) matrixTypes.emplace(matrixRowsId(result->type), result->type);
-  unrolls |= op.code == Opcode::k_for && op.flag("unroll");
+  unrolls |= op.code == Opcode::k_for && (op.flag("unroll") || op.flag("rolled"));
   subgroupArithmetic |= op.code == Opcode::k_subgroup_reduce;
   subgroupShuffle |= op.code == Opcode::k_subgroup_shuffle;
   subgroupBallot |= op.code == Opcode::k_subgroup_ballot;
@@ -197,7 +197,8 @@ void GlslPrinter::loop(const Op& op) {
   Type count = Type::scalar(DType::u32);
   const std::string& index = names_.of(op.operands[0].value);
   const Operand* step = op.keyword("step");
-  main_.add("{}for (uint {} = {}; {} < {}; {} += {}) {{", op.flag("unroll") ? "[[unroll]] " : "", index,
+  const char* hint = op.flag("unroll") ? "[[unroll]] " : op.flag("rolled") ? "[[dont_unroll]] " : "";
+  main_.add("{}for (uint {} = {}; {} < {}; {} += {}) {{", hint, index,
             operandText(op.operands[0].items[0], count), index,
             operandText(op.keyword("to")->items[0], count), index,
             step ? operandText(step->items[0], count) : "1u");
@@ -252,6 +253,10 @@ void GlslPrinter::op(const Op& op) {
     break;
   case k_round_f16: define(op, roundHalf(op)); break;
   case k_round_bf16: define(op, roundBf16(op)); break;
+  case k_pack_f16: define(op, packNarrow(op, DType::f16)); break;
+  case k_pack_bf16: define(op, packNarrow(op, DType::bf16)); break;
+  case k_unpack_f16: define(op, unpackNarrow(op, DType::f16)); break;
+  case k_unpack_bf16: define(op, unpackNarrow(op, DType::bf16)); break;
   case k_coopmat_splat:
     define(op, fmt::format("{}({})", glslMatrix(op.result()->type),
                            operandText(op.operands[0], Type::scalar(DType::f32))));

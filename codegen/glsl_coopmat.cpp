@@ -48,6 +48,29 @@ std::string GlslPrinter::roundBf16(const Op& op) {
                      narrowing(DType::bf16, "Bits", type.lanes), operandText(op.operands[0], type));
 }
 
+/// Two reals in a word, lane by lane.
+std::string GlslPrinter::packNarrow(const Op& op, DType narrow) {
+  const int lanes = op.result()->type.lanes;
+  const std::string pack = packing("Pack", Type::buffer(narrow, 2, {1}, BufMode::shared));
+  std::string x = operandText(op.operands[0], operandType(op, op.operands[0])),
+              y = operandText(op.operands[1], operandType(op, op.operands[1]));
+  if (lanes == 1) return fmt::format("{}(vec2({}, {}))", pack, x, y);
+  std::string out;
+  for (int lane = 0; lane < lanes; ++lane) {
+    auto of = [&](const Operand& operand, const std::string& text) {
+      return operandType(op, operand).lanes == 1 ? text : fmt::format("{}.{}", text, glslLane(lane));
+    };
+    out += fmt::format("{}{}(vec2({}, {}))", lane ? ", " : "", pack, of(op.operands[0], x),
+                       of(op.operands[1], y));
+  }
+  return fmt::format("{}({})", glslType(op.result()->type), out);
+}
+
+std::string GlslPrinter::unpackNarrow(const Op& op, DType narrow) {
+  return fmt::format("{}({} & 0xffffu)", narrowing(narrow, "Value", op.result()->type.lanes),
+                     operandText(op.operands[0], Type::scalar(DType::u32, op.result()->type.lanes)));
+}
+
 /// The buffer, the flat index of its element, and how far rows are apart.
 std::string GlslPrinter::matrixPlace(const Operand& element) {
   return fmt::format("{}, {}, {}u", names_.of(element.value), flatIndex(element),

@@ -118,6 +118,8 @@ class GlslPrinter {
   // glsl_coopmat.cpp
   std::string roundHalf(const Op& op);
   std::string roundBf16(const Op& op);
+  std::string packNarrow(const Op& op, DType narrow);
+  std::string unpackNarrow(const Op& op, DType narrow);
   std::string matrixPlace(const Operand& element);
   void matrixLoad(const Op& op);
   void matrixStore(const Op& op);

@@ -54,7 +54,7 @@ CoopmatTiling largeCoopmat(const Op& product) {
 /// Whether a product may be one of f16 by the matrix units; not where most of a matrix would lie outside.
 bool suitsCoopmat(const Op& product, const Target& target) {
   const auto size = productSizes(product);
-  return as::matmul(product).precision() != "f32" && target.multipliesHalves() &&
+  return as::matmul(product).precision() != "f32" && target.multiplies(DType::f16) &&
          std::min({size.m, size.n, size.inner}) >= 16;
 }
 
@@ -142,7 +142,7 @@ Result<void> CoopmatProduct::check() {
   for (size_t axis = 0; axis < 2; ++axis)
     fits = fits && warp_[axis] % kSide == 0 && tile_[axis] % warp_[axis] == 0;
   if (!fits) return failAt(c_.fused.loc, fmt::format("schedule {} is malformed", c_.schedule.str()));
-  if (!c_.target.multipliesHalves())
+  if (!c_.target.multiplies(DType::f16))
     return failAt(c_.fused.loc, fmt::format("schedule {} needs `coopmat`, which target '{}' lacks",
                                             c_.schedule.str(), c_.target.name));
   split_ = as::matmul(*p_.op).precision() == "f32x3";

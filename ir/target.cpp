@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "ir/verify_structure.h"
 
@@ -53,7 +54,8 @@ constexpr bool isShapes = std::is_same_v<std::decay_t<T>, std::vector<CoopShape>
 /// What matrices hold: operands f16, bf16 or f32, sums f16 or f32.
 bool readElements(const std::string& operand, const std::string& result, CoopShape& shape) {
   const auto operands = dtypeNamed(operand), results = dtypeNamed(result);
-  if (!operands || !results || !isFloat(*operands) || !isFloat(*results) || *results == DType::bf16) return false;
+  if (!operands || !results || !isFloat(*operands) || !isFloat(*results) || *results == DType::bf16)
+    return false;
   shape.operand = *operands;
   shape.result = *results;
   return true;
@@ -143,9 +145,9 @@ void defaultAllocation(Target& target) {
 
 }  // namespace
 
-bool Target::multipliesHalves() const {
+bool Target::multiplies(DType operand) const {
   return subgroups && subgroup > 1 &&
-         std::find(coopmat.begin(), coopmat.end(), CoopShape{16, 16, 16, DType::f16, DType::f32}) !=
+         std::find(coopmat.begin(), coopmat.end(), CoopShape{16, 16, 16, operand, DType::f32}) !=
              coopmat.end();
 }
 

@@ -57,8 +57,8 @@ struct Target {
 
   /// Processors that run workgroups side by side, where 512 invocations keep one busy.
   int64_t units() const { return parallel < 512 ? 1 : parallel / 512; }
-  /// Whether subgroups of a known width multiply matrices of f16 into f32, 16x16x16 at a time.
-  bool multipliesHalves() const;
+  /// Whether subgroups of a known width multiply matrices of a type into f32, 16x16x16 at a time.
+  bool multiplies(DType operand) const;
 
   /// The first offset from `offset` on where so many bytes cross no multiple of `allocation`, at which one
   /// buffer ends and the next begins. They do everywhere when they are more than an allocation.

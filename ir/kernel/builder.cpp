@@ -5,6 +5,7 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
+#include <utility>
 
 #include "ir/kernel/inline.h"
 #include "ir/kernel/semantics.h"
@@ -101,7 +102,7 @@ static KV literalOf(uint32_t word, DType dtype) {
 /// comparisons and tests, which as text would say nothing of their operands' type. The rest is left to
 /// constant folding.
 static bool foldsLiterals(Opcode code, DType dtype) {
-  if (semantics(code).givesCondition) return true;
+  if (semantics(code).givesCondition()) return true;
   const bool plain =
       code == Opcode::k_add || code == Opcode::k_mul || code == Opcode::k_mulhi || code == Opcode::k_xor;
   return plain && !isFloat(dtype) && dtype != DType::i1;
@@ -148,9 +149,7 @@ KV KernelBuilder::op(Opcode code, std::span<const KV> operands, DType dtype) {
 }
 
 KV KernelBuilder::op(Opcode code, std::span<const KV> operands) {
-  DType dtype =
-      semantics(code).givesCondition ? DType::i1 : operands[code == Opcode::k_select ? 1 : 0].type.dtype;
-  return op(code, operands, dtype);
+  return op(code, operands, semantics(code).given(operands[code == Opcode::k_select ? 1 : 0].type.dtype));
 }
 
 KV KernelBuilder::select(const KV& cond, const KV& a, const KV& b) {
@@ -249,6 +248,7 @@ std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, con
   std::vector<KV> results;
   std::string loopHint = hint_;
   hint_.clear();
+  const bool rolled = std::exchange(rolled_, false);
   at(level, [&] {
     auto block = std::make_unique<Block>();
     const KV index = valueAt(
@@ -257,6 +257,7 @@ std::vector<KV> KernelBuilder::loop(int level, const KV& from, const KV& to, con
     for (const KV& start : init)
       carried.push_back(valueAt(block->addArg(start.type, names_.unique("acc")), level + 1));
     auto op = makeLoop(std::move(block), operand(from), operand(to), operand(step), slotsOf(init), loc_);
+    if (rolled) op->attrs.push_back({"rolled", Attr::boolean(true)});
     bodyOf(op->regions[0].get(), false, [&] { return body(index, carried); });
     for (const KV& start : init)
       results.push_back(valueAt(op->addResult(start.type, names_.unique("sum")), level));

@@ -162,6 +162,8 @@ class KernelBuilder {
   /// A number that identifies the open scope of a depth; results remembered under it die with it.
   int scopeId(int level) const { return scopes_[static_cast<size_t>(level)].id; }
   void hint(std::string_view text);
+  /// The next loop stays one, whatever the device's compiler would do.
+  void rolled() { rolled_ = true; }
 
  private:
   /// What tells a pure op from others in one scope: its code and its operands, a literal by its bits, which
@@ -218,6 +220,7 @@ class KernelBuilder {
   std::vector<Scope> scopes_;
   int nextId_ = 0;
   std::string hint_;
+  bool rolled_ = false;
   Loc loc_;
 };
 

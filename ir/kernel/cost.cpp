@@ -323,8 +323,10 @@ void Counter::charge(const Op& op, double times) {
   bool exactWhole = op.code == Opcode::k_exact_load || op.code == Opcode::k_exact_store;
   double bytes = exact ? kExactBytes : static_cast<double>(byteSize(type.dtype) * type.lanes);
   if (exactWhole) bytes *= kExactWords;
+  const bool matrix = op.code == Opcode::k_coopmat_store;  // which the subgroup's invocations share
+  if (matrix) bytes *= static_cast<double>(op.in(0)->type.elements()) / static_cast<double>(subgroup_);
   ParamTraffic& traffic = cost_.params[param->second];
-  bool stores = op.code == Opcode::k_store || op.code == Opcode::k_exact_store;
+  bool stores = matrix || op.code == Opcode::k_store || op.code == Opcode::k_exact_store;
   bool loads = op.code == Opcode::k_load || op.code == Opcode::k_exact_load;
   if (!stores) traffic.loaded += times * bytes;
   if (!loads) traffic.stored += times * bytes;

@@ -83,10 +83,10 @@ Result<Types> laneWise(const Op& op, int first = 0) {
   return Types{first == 0 ? widened(op, type) : type};
 }
 
-/// A lane-wise op of the table. Of literals alone, a condition would not say what it is of.
+/// A lane-wise op of the table. Of literals alone, one that gives another type would not say what it is of.
 Result<Types> arithmetic(const Op& op) {
   const KernelSemantics& row = semantics(op.code);
-  bool literals = row.givesCondition;
+  bool literals = row.gives != LaneGives::same;
   for (const Operand& operand : op.operands) literals = literals && operand.isLiteral();
   if (literals && op.numOperands() == 1)
     return violation(op, "x", "`x` must be a value; what a literal is, is known");
@@ -96,7 +96,7 @@ Result<Types> arithmetic(const Op& op) {
     return violation(op, "c1", fmt::format("{} has no bitwise operations", types[0].str()));
   if (row.types == LaneTypes::word && types[0].dtype != DType::u32)
     return violation(op, "c2", fmt::format("{} is not u32", types[0].str()));
-  if (row.givesCondition) types[0].dtype = DType::i1;
+  types[0].dtype = row.given(types[0].dtype);
   return types;
 }
 

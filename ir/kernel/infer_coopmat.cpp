@@ -25,9 +25,8 @@ Result<Type> declaredMatrix(const Op& op, std::string_view label) {
   return op.result()->type;
 }
 
-/// Checks that a matrix which starts at an element of shared memory fits the buffer around it, and the
-/// indices.
-Result<void> place(const Op& op, const Type& matrix, bool columnMajor, DType dtype) {
+/// Checks that a matrix which starts at an element of a buffer fits what is around it, and the indices.
+Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   const Operand* element = op.operands.empty() ? nullptr : &op.operands.back();
   if (!element || element->kind != Operand::Kind::element || !element->value->type.isBuffer() ||
       element->value->type.rank() != 2 || element->items.size() != 2)
@@ -36,15 +35,21 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor, DType dty
   for (const Operand& at : element->items)
     if (!at.isLiteral() && !(at.value && at.value->type == Type::scalar(DType::u32)))
       return violation(op, "c1", "an index is not u32");
-  if (buffer.mode != BufMode::shared || buffer.dtype != dtype)
-    return violation(
-        op, "c2",
-        fmt::format("%{} is {}, not shared memory of {}", element->value->name, buffer.str(), name(dtype)));
+  const bool loads = op.code == Opcode::k_coopmat_load;
+  const bool writable = buffer.mode == BufMode::out || buffer.mode == BufMode::inout;
+  const bool words = loads && buffer.dtype == DType::u32;
+  if ((buffer.mode != BufMode::shared && (loads || !writable)) || (buffer.dtype != matrix.dtype && !words) ||
+      (!loads && buffer.lanes != 1))
+    return violation(op, "c2",
+                     fmt::format("%{} is {}, not {} of {}", element->value->name, buffer.str(),
+                                 loads ? "shared memory" : "shared memory or a result", name(matrix.dtype)));
   const int64_t rows = matrix.shape[columnMajor ? 1 : 0], columns = matrix.shape[columnMajor ? 0 : 1];
-  if (buffer.shape[0] < rows || buffer.shape[1] * buffer.lanes < columns || columns % buffer.lanes != 0)
+  const int64_t scalars = matrixScalars(buffer, matrix);  // of an element
+  if (buffer.shape[0] == Shape::kDynamic || buffer.shape[1] == Shape::kDynamic || buffer.shape[0] < rows ||
+      buffer.shape[1] * scalars < columns || columns % scalars != 0)
     return violation(op, "c3",
                      fmt::format("{} rows of {} scalars do not lie in {}", rows, columns, buffer.str()));
-  const int64_t most[] = {buffer.shape[0] - rows, buffer.shape[1] - columns / buffer.lanes};
+  const int64_t most[] = {buffer.shape[0] - rows, buffer.shape[1] - columns / scalars};
   for (int axis = 0; axis < 2; ++axis) {
     const Operand& at = element->items[axis];
     if (at.isLiteral() && (!at.isInteger || at.integer < 0 || at.integer > most[axis]))
@@ -68,9 +73,9 @@ Result<Types> coopmatSplat(const Op& op) {
 
 Result<Types> coopmatLoad(const Op& op) {
   TG_TRY(Type type, declaredMatrix(op, "c4"));
-  if (type.use == MatrixUse::acc || type.dtype != DType::f16)
-    return violation(op, "c4", fmt::format("{} is no operand A or B of f16", type.str()));
-  TG_CHECK(place(op, type, op.flag("column_major"), type.dtype));
+  if (type.use == MatrixUse::acc || !isNarrow(type.dtype))
+    return violation(op, "c4", fmt::format("{} is no operand A or B of f16 or bf16", type.str()));
+  TG_CHECK(place(op, type, op.flag("column_major")));
   return Types{type};
 }
 
@@ -95,7 +100,7 @@ Result<Types> coopmatStore(const Op& op) {
   Type type = matrixOperand(op, 0);
   if (!isAccumulator(type))
     return violation(op, "c4", fmt::format("{} is no accumulator of f32", type.str()));
-  TG_CHECK(place(op, type, false, type.dtype));
+  TG_CHECK(place(op, type, false));
   return Types{};
 }
 

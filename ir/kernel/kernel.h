@@ -48,6 +48,11 @@ Type operandType(const Op& op, const Operand& operand);
 /// give f32.
 inline Type elementType(const Type& buffer) { return Type::scalar(computeType(buffer.dtype), buffer.lanes); }
 
+/// Scalars of a matrix in one element of a buffer: a word holds two of 16 bits.
+inline int64_t matrixScalars(const Type& buffer, const Type& matrix) {
+  return buffer.lanes * byteSize(buffer.dtype) / byteSize(matrix.dtype);
+}
+
 /// Words of an exact sum (tgk.exact_add): 320 bits of two's complement fixed point whose lowest bit is
 /// 2^-149, least word first, and one word of flags: 1 = NaN, 2 = +inf, 4 = -inf was added.
 constexpr int64_t kExactWords = 11;

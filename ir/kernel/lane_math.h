@@ -113,6 +113,17 @@ T rounded(T x) {
   return std::same_as<T, double> ? x : static_cast<T>(roundedTo(narrow, double{x}));
 }
 
+/// The nearest values of a narrow type by their bits, x in the low half of the word.
+template <DType narrow, Real T>
+uint32_t packed(T x, T y) {
+  return uint32_t{narrowBits(narrow, double{x})} | uint32_t{narrowBits(narrow, double{y})} << 16;
+}
+/// The value of a narrow type whose bits are in the low half of a word.
+template <DType narrow>
+float unpacked(uint32_t x) {
+  return static_cast<float>(narrowValue(narrow, static_cast<uint16_t>(x)));
+}
+
 /// A function of the scalar table, computed in f64.
 template <Scalar function, Real T>
 T scalar(T x, T y = 0) {

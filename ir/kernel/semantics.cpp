@@ -10,15 +10,15 @@ struct Row {
   KernelSemantics semantics;
 };
 
-constexpr bool same = false, condition = true;
 constexpr uint8_t approximate = KernelSemantics::approximate, pole = KernelSemantics::pole,
                   expanded = KernelSemantics::expanded;
 
 constexpr Row kWritten[] = {
 #define OTHER(id, effect, uniform) \
-  {KernelOp::id, {LaneTypes::none, false, 0, 0, KernelEffect::effect, KernelUniform::uniform}},
+  {KernelOp::id, {LaneTypes::none, LaneGives::same, 0, 0, KernelEffect::effect, KernelUniform::uniform}},
 #define LANES(id, types, gives, flags, flops, value, range, glsl) \
-  {KernelOp::id, {LaneTypes::types, gives, flags, flops, KernelEffect::pure, KernelUniform::ofOperands}},
+  {KernelOp::id,                                                  \
+   {LaneTypes::types, LaneGives::gives, flags, flops, KernelEffect::pure, KernelUniform::ofOperands}},
 #include "ir/kernel/semantics.def"
 #undef LANES
 #undef OTHER
@@ -106,8 +106,8 @@ uint32_t castWord(uint32_t word, DType from, DType to) {
 const KernelSemantics& semantics(KernelOp op) { return kernel_table::kRows[static_cast<size_t>(op)]; }
 
 const KernelSemantics& semantics(Opcode code) {
-  static constexpr KernelSemantics kForeign{LaneTypes::none,          false, 0, 0, KernelEffect::control,
-                                            KernelUniform::ofOperands};
+  static constexpr KernelSemantics kForeign{LaneTypes::none,       LaneGives::same,          0, 0,
+                                            KernelEffect::control, KernelUniform::ofOperands};
   return isKernelOp(code) ? semantics(kernelOp(code)) : kForeign;
 }
 

@@ -36,10 +36,13 @@ enum class KernelUniform : uint8_t {
 /// The element types of a lane-wise op's operands.
 enum class LaneTypes : uint8_t { none, number, real, integer, word, bits };
 
+/// The element type of a lane-wise op's result.
+enum class LaneGives : uint8_t { same, condition, word, real };
+
 struct KernelSemantics {
   enum Flag : uint8_t { approximate = 1, pole = 2, expanded = 4 };
   LaneTypes types = LaneTypes::none;  ///< none: not lane-wise
-  bool givesCondition = false;        ///< lane-wise with bool results
+  LaneGives gives = LaneGives::same;  ///< of a lane-wise op
   uint8_t flags = 0;
   int flops = 0;  ///< in one lane, of floats
   KernelEffect effect = KernelEffect::pure;
@@ -47,6 +50,14 @@ struct KernelSemantics {
 
   bool isLaneWise() const { return types != LaneTypes::none; }
   bool has(Flag flag) const { return flags & flag; }
+  bool givesCondition() const { return gives == LaneGives::condition; }
+  /// Of operands of a type. Where it is another, literals alone would not say what they are.
+  DType given(DType operands) const {
+    return gives == LaneGives::condition ? DType::i1
+           : gives == LaneGives::word    ? DType::u32
+           : gives == LaneGives::real    ? DType::f32
+                                         : operands;
+  }
 };
 
 /// The row of a kernel op.
@@ -74,6 +85,13 @@ constexpr bool admits(LaneTypes types) {
   return false;
 }
 
+/// The C++ type of what a lane-wise op gives of operands of another.
+template <LaneGives gives, class T>
+using Given =
+    std::conditional_t<gives == LaneGives::same, T,
+                       std::conditional_t<gives == LaneGives::condition, bool,
+                                          std::conditional_t<gives == LaneGives::word, uint32_t, float>>>;
+
 /// The value column: LaneValue<KernelOp::k_add>::of(x, y, z) for each type that the op admits.
 template <KernelOp op>
 struct LaneValue;
@@ -84,8 +102,7 @@ struct LaneValue;
     static constexpr LaneTypes types = LaneTypes::laneTypes;                           \
     template <class T>                                                                 \
     static auto of([[maybe_unused]] T x, [[maybe_unused]] T y, [[maybe_unused]] T z) { \
-      [[maybe_unused]] constexpr bool same = false, condition = true;                  \
-      return static_cast<std::conditional_t<gives, bool, T>>(value);                   \
+      return static_cast<Given<LaneGives::gives, T>>(value);                           \
     }                                                                                  \
   };
 #include "ir/kernel/semantics.def"

@@ -54,7 +54,7 @@ bool computesNarrow(const Op& op) {
 /// A product of f16 tensors is one that rounds its operands to f16, as that changes none of them, where the target
 /// has units for such products.
 static void useUnits(Op& op, const Target& target) {
-  if (op.code == Opcode::matmul && op.in(0)->type.dtype == DType::f16 && target.multipliesHalves())
+  if (op.code == Opcode::matmul && op.in(0)->type.dtype == DType::f16 && target.multiplies(DType::f16))
     set(op.attrs, "precision", Attr::word("f16"));
 }
 

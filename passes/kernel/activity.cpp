@@ -7,7 +7,7 @@
 namespace tg {
 
 bool carriesGradient(const Op& op) {
-  if (op.code == Opcode::k_bitcast || semantics(op.code).givesCondition) return false;
+  if (op.code == Opcode::k_bitcast || semantics(op.code).gives != LaneGives::same) return false;
   return !hasNoGradient(op.info().scalar);
 }
 

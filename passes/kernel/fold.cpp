@@ -16,7 +16,7 @@ namespace {
 /// Whether an op's operand may be written as this literal. A literal's type comes from what stands beside it,
 /// which some ops do not have; a literal index must be in range.
 bool mayBeLiteral(const Op& op, size_t index) {
-  if (semantics(op.code).givesCondition && op.numOperands() == 1) return false;
+  if (semantics(op.code).gives != LaneGives::same && op.numOperands() == 1) return false;
   switch (op.code) {
   case Opcode::k_cast:
   case Opcode::k_bitcast:

@@ -34,7 +34,7 @@ template <class T, class Real>
 void setLane(LaneWord<Real>& word, T value) {
   if constexpr (std::same_as<T, int32_t>)
     word.i = value;
-  else if constexpr (std::same_as<T, Real>)
+  else if constexpr (std::floating_point<T>)
     word.f = value;
   else
     word.u = value;

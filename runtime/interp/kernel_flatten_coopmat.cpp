@@ -44,10 +44,10 @@ Flattener::Place Flattener::matrixPlace(const Operand& element, const Type& matr
   uint32_t columns = constant(static_cast<uint32_t>(matrix.shape[1]));
   uint32_t row = computed(Code::k_div_u, number, columns), column = computed(Code::k_mod_u, number, columns);
   if (columnMajor) std::swap(row, column);
-  uint32_t lanes = constant(element.value->type.lanes);
+  uint32_t scalars = constant(static_cast<uint32_t>(matrixScalars(element.value->type, matrix)));
   return {computed(Code::k_add_u, reg(element.items[0], index, 0), row),
-          computed(Code::k_add_u, reg(element.items[1], index, 0), computed(Code::k_div_u, column, lanes)),
-          computed(Code::k_mod_u, column, lanes)};
+          computed(Code::k_add_u, reg(element.items[1], index, 0), computed(Code::k_div_u, column, scalars)),
+          computed(Code::k_mod_u, column, scalars)};
 }
 
 void Flattener::matrixLoad(const Op& op) {
@@ -58,9 +58,16 @@ void Flattener::matrixLoad(const Op& op) {
     Place place = matrixPlace(element, matrix, op.flag("column_major"), slot);
     uint32_t loaded = allocate(buffer->type.lanes), to = base(op.result()) + slot;
     emit({Code::load, loaded, access(op, buffer, place.row, place.column)});
+    // Which lane of the element: of words the one that holds the scalar's bits.
+    const bool words = buffer->type.dtype == DType::u32;
+    const uint32_t of = words ? computed(Code::k_shr_u, place.lane, constant(1)) : place.lane;
     emit({Code::move, to, loaded});
     for (uint32_t lane = 1; lane < buffer->type.lanes; ++lane)
-      emit({Code::select, to, computed(Code::k_eq_u, place.lane, constant(lane)), loaded + lane, to});
+      emit({Code::select, to, computed(Code::k_eq_u, of, constant(lane)), loaded + lane, to});
+    if (!words) continue;
+    const uint32_t half = computed(Code::k_and_u, place.lane, constant(1));
+    const uint32_t bits = computed(Code::k_shr_u, to, computed(Code::k_mul_u, half, constant(16)));
+    emit({matrix.dtype == DType::f16 ? Code::k_unpack_f16_u : Code::k_unpack_bf16_u, to, bits});
   }
 }
 

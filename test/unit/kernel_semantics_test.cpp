@@ -172,9 +172,9 @@ TEST(KernelSemantics, ValuesAreTheFormulas) {
     const KernelSemantics& row = semantics(code);
     for (DType dtype : kTypes) {
       if (!takes(row.types, dtype) || row.has(KernelSemantics::approximate) || code == Opcode::k_round_f16 ||
-          code == Opcode::k_round_bf16)
+          code == Opcode::k_round_bf16 || row.gives == LaneGives::word || row.gives == LaneGives::real)
         continue;
-      const bool real = isFloat(dtype), condition = row.givesCondition;
+      const bool real = isFloat(dtype), condition = row.givesCondition();
       ASSERT_TRUE(real ? floatFormulas().contains(code) : integerFormulas().contains(code))
           << info(code).name;
       ++formulas;
@@ -230,11 +230,27 @@ TEST(KernelSemantics, ConversionsClampAndTruncate) {
   EXPECT_EQ(kernelWord(Opcode::k_select, DType::i32, DType::i32, chosen), 9u);
 }
 
+TEST(KernelSemantics, WordsHoldTwoNarrowReals) {
+  auto pack = [](Opcode code, float x, float y) {
+    const uint32_t in[] = {std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(y)};
+    return kernelWord(code, DType::f32, DType::u32, in);
+  };
+  EXPECT_EQ(pack(Opcode::k_pack_f16, 1.0f, -2.0f), 0xc0003c00u);
+  EXPECT_EQ(pack(Opcode::k_pack_f16, 1 + 0x1p-11f, 65520.0f), 0x7c003c00u);  // a tie, and too large
+  EXPECT_EQ(pack(Opcode::k_pack_bf16, 1.0f, -2.0f), 0xc0003f80u);
+  EXPECT_EQ(pack(Opcode::k_pack_bf16, 1 + 3 * 0x1p-8f, 0x1p-133f), 0x00013f82u);
+  for (const uint32_t word : {0x1234c000u, 0xffffc000u}) {
+    const uint32_t in[] = {word};
+    EXPECT_EQ(kernelWord(Opcode::k_unpack_f16, DType::u32, DType::f32, in), std::bit_cast<uint32_t>(-2.0f));
+    EXPECT_EQ(kernelWord(Opcode::k_unpack_bf16, DType::u32, DType::f32, in), std::bit_cast<uint32_t>(-2.0f));
+  }
+}
+
 TEST(KernelSemantics, RangesHoldEveryValue) {
   std::mt19937_64 random(2);
   for (Opcode code : laneOps())
     for (DType dtype : {DType::i32, DType::u32}) {
-      if (!takes(semantics(code).types, dtype) || semantics(code).givesCondition) continue;
+      if (!takes(semantics(code).types, dtype) || semantics(code).gives != LaneGives::same) continue;
       for (int round = 0; round < 20000; ++round) {
         std::vector<indexing::Interval> ranges;
         uint32_t in[2];
