@@ -68,17 +68,22 @@ KV RegionEmitter::lanewise(const Value* v, const Indices& at) {
 static DType stored(DType dtype) { return dtype == DType::i1 ? DType::u32 : dtype; }
 
 Value* RegionEmitter::parameterFor(bool isResult, int slot, bool vector) {
-  std::string key = fmt::format("{}{}{}", isResult ? 'r' : 'b', slot, vector ? 'v' : 's');
-  if (auto it = buffers_.find(key); it != buffers_.end()) return it->second;
   const Value* value =
       isResult ? region_.yields[static_cast<size_t>(slot)] : region_.bindings[static_cast<size_t>(slot)];
   bool texel = !isResult && mayTexel_[static_cast<size_t>(slot)];
   int64_t elements = value->type.elements() / (vector ? kLanes : 1);
   Type type = Type::buffer(stored(value->type.dtype), vector ? kLanes : 1, {elements},
                            isResult ? BufMode::out : BufMode::in, texel);
+  return parameterAs(isResult, slot, vector ? 'v' : 's', type);
+}
+
+Value* RegionEmitter::parameterAs(bool isResult, int slot, char form, const Type& type) {
+  std::string key = fmt::format("{}{}{}", isResult ? 'r' : 'b', slot, form);
+  if (auto it = buffers_.find(key); it != buffers_.end()) return it->second;
+  const auto at = static_cast<size_t>(slot);
   params_.push_back({isResult, slot});
-  std::string hint = value->name;
-  return buffers_[key] = kernel_.parameter(type, hint);
+  return buffers_[key] =
+             kernel_.parameter(type, (isResult ? region_.yields[at] : region_.bindings[at])->name);
 }
 
 KV RegionEmitter::load(int binding, const Index& offset) {
@@ -117,16 +122,6 @@ KV RegionEmitter::loadOne(int binding, const Index& offset) {
 
 void RegionEmitter::store(int slot, const Index& offset) {
   store(slot, offset, emitLinear(region_.yields[static_cast<size_t>(slot)], offset));
-}
-
-/// What a store to a narrow real would round again.
-static KV beforeRounding(const KV& element, DType dtype) {
-  const Op* op = element.value ? element.value->def : nullptr;
-  const bool rounds = op && op->code == (dtype == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16);
-  if (!rounds || !op->in(0)) return element;
-  KV whole = element;
-  whole.value = op->in(0);
-  return whole;
 }
 
 void RegionEmitter::store(int slot, const Index& offset, KV element) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -58,6 +59,13 @@ class RegionEmitter {
   void define(const Value* v, const Indices& at, const KV& value);
   /// Stores the element(s) of result slot `slot` at a row-major offset; four when offset has lanes.
   void store(int slot, const Index& offset);
+  /// Stores eight elements of a result of 16 bits, from four at an offset and the four behind, in one access.
+  void storeWords(int slot, const Index& offset);
+  /// A result of f32 as rows of scalars, for what stores matrices.
+  Value* resultRows(int slot, int64_t rows, int64_t columns);
+  /// Eight neighbours as memory holds them, the four at `first` and the four at `second`: their bits in four
+  /// words. Nothing where v is no binding of the type behind casts and views, or the eight lie apart.
+  std::optional<KV> words(const Value* v, DType narrow, Indices first, Indices second);
   /// The same of a value that is known without the region's ops.
   void store(int slot, const Index& offset, KV element);
 
@@ -170,6 +178,8 @@ class RegionEmitter {
              const std::function<KV(const Index&, const KV&)>& body, int64_t inlined = kInlined);
   int levelOf(const Indices& at) const;
   Value* parameterFor(bool isResult, int slot, bool vector);
+  /// The parameter of a slot in a form, which is a letter for each type that a slot is bound as.
+  Value* parameterAs(bool isResult, int slot, char form, const Type& type);
 
   KernelBuilder& kernel_;
   IndexSpace& space_;
@@ -193,5 +203,10 @@ class RegionEmitter {
   bool byElement_ = false;
   std::string problem_;
 };
+
+/// What a store to a narrow real would round again.
+KV beforeRounding(const KV& element, DType dtype);
+/// Eight reals in two vectors as four words of 16-bit ones.
+KV packedWords(KernelBuilder& kernel, DType narrow, const KV& low, const KV& high);
 
 }  // namespace tg

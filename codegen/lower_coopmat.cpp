@@ -1,80 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // coopmat: products by the matrix units of subgroups. A workgroup computes a tile of the result: step by step
-// along k it rounds what both operands have there to f16 in shared memory, whatever view or fused map they
-// are read through, and each of its subgroups multiplies 16x16 matrices out of it. The sums go back through
-// shared memory, where every invocation knows the place of what it holds, so that any epilogue may follow.
+// along k it puts what both operands have there into shared memory, 16 bytes at a time: copied where memory
+// has it as the matrices do, else rounded, whatever view or fused map it is read through. Each of its
+// subgroups multiplies 16x16 matrices out of that. In the loop over k
+//   - the matrices of the next 16 of k are loaded before the products of these 16,
+//   - what the step after the next needs is loaded from memory while this one multiplies,
+//   - it goes to shared memory between two barriers, among which the last products of the step stand too.
+// Sums that nothing else is computed from are stored as matrices. Others go back through shared memory, where
+// every invocation knows the place of what it holds, so that any epilogue may follow.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "codegen/lower_schedules.h"
-#include "codegen/product.h"
-#include "codegen/schedule_parts.h"
+#include "codegen/schedule_coopmat.h"
 #include "ir/op_view.h"
 
 namespace tg {
 namespace {
 
-constexpr int64_t kSide = 16;       ///< of a matrix
-constexpr int64_t kStagePad = 8;    ///< halves behind a row: 16 bytes, so that rows start in other banks
-constexpr int64_t kPatchPad = 4;    ///< floats behind a row of sums
 constexpr double kLowScale = 2048;  ///< f32x3 keeps the low halves times 2^11, within f16's range
 constexpr int64_t kPromoted = 128;  ///< products that f32x3 sums before an f32 addition takes them over
-
-Type matrixType(MatrixUse use) {
-  return Type::coopmat(use == MatrixUse::acc ? DType::f32 : DType::f16, kSide, kSide, use);
-}
-
-/// A tile of a product by matrix units, in steps of 32.
-struct CoopmatTiling {
-  int64_t m, n, warpM, warpN;
-  int64_t bytes;  ///< of shared memory that it stays within
-  int64_t groups(const ProductSizes& size) const {
-    return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);
-  }
-  int64_t invocations(const Target& target) const { return m / warpM * (n / warpN) * target.subgroup; }
-  bool fits(const Target& target) const {
-    return invocations(target) <= largestGroup(target) && gives(target, LimitId::sharedBytes, bytes);
-  }
-  CoopmatSchedule schedule() const { return {.tile = {m, n, 32}, .warp = {warpM, warpN}}; }
-};
-constexpr CoopmatTiling kSmallCoopmat = {64, 64, 32, 32, 32768};
-/// f32x3 holds two sums for each element, so that its large tile is half of that of f16.
-CoopmatTiling largeCoopmat(const Op& product) {
-  if (as::matmul(product).precision() == "f16") return {128, 128, 64, 32, 49152};
-  return {64, 128, 32, 32, 49152};
-}
-
-/// Whether a product may be one of f16 by the matrix units; not where most of a matrix would lie outside.
-bool suitsCoopmat(const Op& product, const Target& target) {
-  const auto size = productSizes(product);
-  return as::matmul(product).precision() != "f32" && target.multiplies(DType::f16) &&
-         std::min({size.m, size.n, size.inner}) >= 16;
-}
-
-/// Whether vectors of an operand lie along k.
-bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {
-  return liesAlongK(p, which, p.k, true) != schedule.turned[static_cast<size_t>(which)];
-}
-
-/// Shared memory for both operands' tiles and for the patches of the subgroups.
-int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule) {
-  const auto& tile = schedule.tile;
-  const auto& warp = schedule.warp;
-  int64_t sum = tile[0] / warp[0] * (tile[1] / warp[1]) * kSide * (schedule.patch + kPatchPad) * 4;
-  for (int which = 0; which < 2; ++which) {
-    int64_t rows = tile[static_cast<size_t>(which)], columns = tile[2];
-    if (!alongK(p, schedule, which)) std::swap(rows, columns);
-    sum += rows * (columns + kStagePad) * 2 * (as::matmul(*p.op).precision() == "f32x3" ? 2 : 1);
-  }
-  return sum;
-}
 
 class CoopmatProduct {
  public:
@@ -85,9 +36,10 @@ class CoopmatProduct {
 
  private:
   /// One operand in shared memory: rows along k hold positions along m or n, or the other way round, as
-  /// vectors of four come best out of the operand.
+  /// vectors come best out of the operand. An element is four words, eight values of 16 bits.
   struct Stage {
     bool alongK = false;
+    bool copied = false;            ///< read as words, without conversion
     int64_t block = 0, extent = 0;  ///< of the tile and of the whole, along m or n
     Index origin;
     std::vector<Value*> halves;  ///< the rounded values; of f32x3 also what they miss
@@ -97,18 +49,21 @@ class CoopmatProduct {
   void group(const Index& group);
   void makeStage(int which, const Index& origin);
   int64_t rowsOf(const Stage& stage) const { return stage.alongK ? stage.block : depth_; }
-  int64_t fours(const Stage& stage) const { return (stage.alongK ? depth_ : stage.block) / kLanes; }
+  int64_t eights(const Stage& stage) const { return (stage.alongK ? depth_ : stage.block) / kEight; }
   int64_t parts(const Stage& stage) const;
   std::optional<Index> cell(const Stage& stage, int64_t part);
+  std::pair<Index, Index> rowAndEight(const Stage& stage, const Index& cell);
   KV inRange(const Index& index, int64_t extent, Index* inside);
-  KV read(int which, const Index& k0, const Index& row, const Index& column);
+  std::vector<KV> read(int which, const Index& k0, const Index& row, const Index& column);
   std::vector<KV> fetch(const Index& k0);
-  void stage(const std::vector<KV>& fetched);
-  void write(Stage& stage, const KV& value, const Index& row, const Index& four);
+  void stage(std::span<const KV> fetched);
+  void write(Stage& stage, std::span<const KV> values, const Index& row, const Index& eight);
   KV load(int which, int half, const Index& position, int64_t deep);
-  std::vector<KV> multiply(std::vector<KV> sums);
+  std::vector<KV> factors(int64_t deep);
+  void multiply(const std::vector<KV>& factors, std::vector<KV>& sums);
   std::vector<KV> steps(int level, const KV& count, const KV& first, std::vector<KV> carried);
   std::vector<KV> sum();
+  void storeMatrices(const std::vector<KV>& sums);
   void store(const std::vector<KV>& sums);
   std::vector<KV> drained(const Index& cell);
   void inside(const Index& index, int64_t extent, const std::function<void(const Index&)>& body);
@@ -116,7 +71,13 @@ class CoopmatProduct {
 
   size_t tiles() const { return static_cast<size_t>(warp_[0] / kSide * (warp_[1] / kSide)); }
   /// The matrices of sums: of f32x3 those of the high halves, then those with a low half.
-  size_t sumsHeld() const { return tiles() * (split_ ? 2 : 1); }
+  size_t sumsHeld() const { return tiles() * static_cast<size_t>(halves()); }
+  int64_t halves() const { return split_ ? 2 : 1; }
+  /// The matrices of both operands at one place along k.
+  size_t factorsHeld() const { return static_cast<size_t>((warp_[0] + warp_[1]) / kSide * halves()); }
+  Type matrixType(MatrixUse use) const {
+    return Type::coopmat(use == MatrixUse::acc ? DType::f32 : narrow_, kSide, kSide, use);
+  }
 
   LowerContext& c_;
   Product p_;
@@ -125,7 +86,9 @@ class CoopmatProduct {
   std::array<int64_t, 2> warp_;
   int64_t patchColumns_;
   int64_t depth_ = 0, subgroups_ = 0, invocations_ = 0, across_ = 0, count_ = 0;
-  bool split_ = false;
+  int64_t wide_ = kLanes;  ///< columns that an invocation takes out of the patch at a time
+  bool split_ = false, direct_ = false;
+  DType narrow_ = DType::f16;  ///< of the factors
   Stage stages_[2];
   Value* patch_ = nullptr;
   Index batch_, lane_, warpRow_, warpColumn_;
@@ -134,7 +97,7 @@ class CoopmatProduct {
 };
 
 int64_t CoopmatProduct::parts(const Stage& stage) const {
-  return (rowsOf(stage) * fours(stage) + invocations_ - 1) / invocations_;
+  return (rowsOf(stage) * eights(stage) + invocations_ - 1) / invocations_;
 }
 
 Result<void> CoopmatProduct::check() {
@@ -142,13 +105,14 @@ Result<void> CoopmatProduct::check() {
   for (size_t axis = 0; axis < 2; ++axis)
     fits = fits && warp_[axis] % kSide == 0 && tile_[axis] % warp_[axis] == 0;
   if (!fits) return failAt(c_.fused.loc, fmt::format("schedule {} is malformed", c_.schedule.str()));
-  if (!c_.target.multiplies(DType::f16))
-    return failAt(c_.fused.loc, fmt::format("schedule {} needs `coopmat`, which target '{}' lacks",
-                                            c_.schedule.str(), c_.target.name));
   split_ = as::matmul(*p_.op).precision() == "f32x3";
+  narrow_ = factorType(*p_.op);
+  if (!c_.target.multiplies(narrow_))
+    return failAt(c_.fused.loc, fmt::format("schedule {} needs `coopmat` of {}, which target '{}' lacks",
+                                            c_.schedule.str(), name(narrow_), c_.target.name));
   if (as::matmul(*p_.op).precision() == "f32")
     return failAt(c_.fused.loc,
-                  fmt::format("schedule {} rounds to f16, the product asks for f32", c_.schedule.str()));
+                  fmt::format("schedule {} rounds to 16 bits, the product asks for f32", c_.schedule.str()));
   depth_ = tile_[2];
   across_ = tile_[1] / warp_[1];
   subgroups_ = tile_[0] / warp_[0] * across_;
@@ -163,14 +127,18 @@ Result<void> CoopmatProduct::check() {
     return failAt(c_.fused.loc,
                   fmt::format("schedule {} needs subgroups of at most {}, those of target '{}' have {}",
                               c_.schedule.str(), kSide * kSide / kLanes, c_.target.name, c_.target.subgroup));
+  direct_ = storesMatrices(c_.region, p_);
+  const bool words = std::any_of(c_.yields.begin(), c_.yields.end(),
+                                 [&](const Value* value) { return isNarrow(value->type.dtype); });
+  if (words && p_.n % kEight == 0 && kSide * patchColumns_ / kEight % c_.target.subgroup == 0) wide_ = kEight;
   return {};
 }
 
 void CoopmatProduct::makeStage(int which, const Index& origin) {
   Stage& stage = stages_[which];
   stage.origin = origin;
-  Type type =
-      Type::buffer(DType::f16, kLanes, {rowsOf(stage), fours(stage) + kStagePad / kLanes}, BufMode::shared);
+  // One element more behind each row, so that rows start in other banks.
+  Type type = Type::buffer(DType::u32, kLanes, {rowsOf(stage), eights(stage) + 1}, BufMode::shared);
   stage.halves = {c_.kernel.sharedBuffer(type, which == 0 ? "tile_a" : "tile_b")};
   if (split_) stage.halves.push_back(c_.kernel.sharedBuffer(type, which == 0 ? "low_a" : "low_b"));
 }
@@ -186,31 +154,51 @@ KV CoopmatProduct::inRange(const Index& index, int64_t extent, Index* inside) {
   return cond;
 }
 
-/// Four neighbours of an operand, 0 where it ends: row and column are of the stage, the column its first.
-KV CoopmatProduct::read(int which, const Index& k0, const Index& row, const Index& column) {
-  const Stage& stage = stages_[which];
+/// Eight neighbours of an operand, row and column being of the stage, the column its first: their words, or as
+/// two vectors of f32. Behind the operand's end along k they are 0; behind that along m or n something, which
+/// no result is computed from.
+std::vector<KV> CoopmatProduct::read(int which, const Index& k0, const Index& row, const Index& column) {
+  Stage& stage = stages_[which];
   const int64_t outerExtent = stage.alongK ? stage.extent : p_.k,
                 innerExtent = stage.alongK ? p_.k : stage.extent;
-  Index outer = c_.space.add(stage.alongK ? stage.origin : k0, row);
-  Index inner = c_.space.add(stage.alongK ? k0 : stage.origin, column);
-  auto at = [&](const Index& outerIn, const Index& innerIn) {
+  const Index outer = c_.space.add(stage.alongK ? stage.origin : k0, row),
+              inner = c_.space.add(stage.alongK ? k0 : stage.origin, column);
+  const KV always = KernelBuilder::literal(DType::i1, 1), zero = KernelBuilder::f32(0);
+  Index outerIn;
+  KV outerHit = inRange(outer, outerExtent, &outerIn);
+  if (stage.alongK) outerHit = always;
+  auto at = [&](const Index& innerIn) {
     const Index &position = stage.alongK ? outerIn : innerIn, &k = stage.alongK ? innerIn : outerIn;
-    return plainElement(c_.emitter, p_, which, lead_, which == 0 ? position : k, which == 0 ? k : position);
+    return operandIndices(p_, which, lead_, which == 0 ? position : k, which == 0 ? k : position);
   };
-  Index outerIn, innerIn;
-  KV outside = inRange(outer, outerExtent, &outerIn), zero = KernelBuilder::f32(0);
-  if (innerExtent % kLanes == 0) {
-    KV cond = inRange(inner, innerExtent, &innerIn);
-    KV value = at(outerIn, c_.space.add(innerIn, IndexSpace::lane()));
-    return c_.kernel.splat(c_.kernel.select(outside, c_.kernel.select(cond, value, zero), zero), kLanes);
+  auto where = [&](const KV& innerHit, const KV& value, const KV& other) {
+    const KV inside = c_.kernel.select(stage.alongK ? innerHit : always, value, other);
+    return c_.kernel.select(outerHit, inside, other);
+  };
+  if (innerExtent % kEight == 0) {
+    Index innerIn;
+    const KV hit = inRange(inner, innerExtent, &innerIn);
+    innerIn = c_.space.add(innerIn, IndexSpace::lane());
+    std::optional<KV> words;
+    if (!split_)
+      words = c_.emitter.words(p_.op->in(which), narrow_, at(innerIn),
+                               at(c_.space.add(innerIn, IndexSpace::constant(kLanes))));
+    stage.copied = words.has_value();
+    if (stage.copied) return {where(hit, *words, KernelBuilder::u32(0))};
   }
-  std::vector<KV> lanes;
-  for (int64_t lane = 0; lane < kLanes; ++lane) {
-    KV cond = inRange(c_.space.add(inner, IndexSpace::constant(lane)), innerExtent, &innerIn);
-    KV value = at(outerIn, innerIn);
-    lanes.push_back(c_.kernel.select(outside, c_.kernel.select(cond, value, zero), zero));
+  std::vector<KV> out;
+  for (int64_t first = 0; first < kEight; first += kLanes) {
+    std::vector<KV> lanes;
+    const int64_t step = innerExtent % kLanes == 0 ? kLanes : 1;
+    for (int64_t lane = 0; lane < kLanes; lane += step) {
+      Index innerIn;
+      const KV hit = inRange(c_.space.add(inner, IndexSpace::constant(first + lane)), innerExtent, &innerIn);
+      if (step > 1) innerIn = c_.space.add(innerIn, IndexSpace::lane());
+      lanes.push_back(where(hit, c_.emitter.emit(p_.op->in(which), at(innerIn)), zero));
+    }
+    out.push_back(c_.kernel.splat(lanes.size() == 1 ? lanes[0] : c_.kernel.vec(lanes), kLanes));
   }
-  return c_.kernel.splat(c_.kernel.vec(lanes), kLanes);
+  return out;
 }
 
 /// The number of an invocation's cell in a part of the stage.
@@ -219,39 +207,56 @@ std::optional<Index> CoopmatProduct::cell(const Stage& stage, int64_t part) {
   return c_.space.add(lane_, IndexSpace::constant(part * invocations_));
 }
 
+/// Where a cell lies in the stage. Of rows of four elements, the eight that invocations store at a time go to
+/// rows 4 apart, which lie in banks of their own.
+std::pair<Index, Index> CoopmatProduct::rowAndEight(const Stage& stage, const Index& cell) {
+  IndexSpace& space = c_.space;
+  const int64_t count = eights(stage);
+  if (count != 4) return {space.div(cell, count), space.mod(cell, count)};
+  Index row =
+      space.add(space.scale(space.div(cell, 32), 8), space.scale(space.mod(space.div(cell, 4), 2), 4));
+  return {space.add(row, space.mod(space.div(cell, 8), 4)), space.mod(cell, 4)};
+}
+
 /// What this invocation will stage of the step whose first k is k0: the cells of A, then those of B. Cells
 /// behind the stage's last repeat its first.
 std::vector<KV> CoopmatProduct::fetch(const Index& k0) {
   std::vector<KV> out;
   for (int which = 0; which < 2; ++which) {
     const Stage& stage = stages_[which];
-    const int64_t cells = rowsOf(stage) * fours(stage);
     for (int64_t part = 0; auto own = cell(stage, part); ++part) {
       Index at;
-      inRange(*own, cells, &at);
-      Index row = c_.space.div(at, fours(stage)), four = c_.space.mod(at, fours(stage));
-      out.push_back(read(which, k0, row, c_.space.scale(four, kLanes)));
+      inRange(*own, rowsOf(stage) * eights(stage), &at);
+      const auto [row, eight] = rowAndEight(stage, at);
+      const std::vector<KV> values = read(which, k0, row, c_.space.scale(eight, kEight));
+      out.insert(out.end(), values.begin(), values.end());
     }
   }
   return out;
 }
 
-void CoopmatProduct::write(Stage& stage, const KV& value, const Index& row, const Index& four) {
-  std::vector<KV> at{c_.space.materialize(row), c_.space.materialize(four)};
-  if (!split_) return c_.kernel.store(value, stage.halves[0], at);
-  KV high = c_.kernel.op(Opcode::k_round_f16, {value}, DType::f32);
-  KV rest = c_.kernel.op(Opcode::k_sub, {value, high}, DType::f32);
-  c_.kernel.store(high, stage.halves[0], at);
-  c_.kernel.store(c_.kernel.mul(rest, KernelBuilder::f32(kLowScale)), stage.halves[1], at);
+void CoopmatProduct::write(Stage& stage, std::span<const KV> values, const Index& row, const Index& eight) {
+  std::vector<KV> at{c_.space.materialize(row), c_.space.materialize(eight)};
+  if (stage.copied) return c_.kernel.store(values[0], stage.halves[0], at);
+  c_.kernel.store(packedWords(c_.kernel, narrow_, values[0], values[1]), stage.halves[0], at);
+  if (!split_) return;
+  std::vector<KV> low;
+  for (const KV& value : values) {
+    KV high = c_.kernel.op(Opcode::k_round_f16, {value}, DType::f32);
+    low.push_back(
+        c_.kernel.mul(c_.kernel.op(Opcode::k_sub, {value, high}, DType::f32), KernelBuilder::f32(kLowScale)));
+  }
+  c_.kernel.store(packedWords(c_.kernel, narrow_, low[0], low[1]), stage.halves[1], at);
 }
 
-void CoopmatProduct::stage(const std::vector<KV>& fetched) {
-  size_t next = 0;
+void CoopmatProduct::stage(std::span<const KV> fetched) {
   for (Stage& stage : stages_) {
-    const int64_t cells = rowsOf(stage) * fours(stage);
-    for (int64_t part = 0; auto own = cell(stage, part); ++part, ++next) {
+    const int64_t cells = rowsOf(stage) * eights(stage);
+    const size_t each = stage.copied ? 1 : 2;
+    for (int64_t part = 0; auto own = cell(stage, part); ++part, fetched = fetched.subspan(each)) {
       auto put = [&](const Index& at) {
-        write(stage, fetched[next], c_.space.div(at, fours(stage)), c_.space.mod(at, fours(stage)));
+        const auto [row, eight] = rowAndEight(stage, at);
+        write(stage, fetched.first(each), row, eight);
       };
       if (c_.space.max(*own) < cells) {
         put(*own);
@@ -268,51 +273,65 @@ void CoopmatProduct::stage(const std::vector<KV>& fetched) {
 KV CoopmatProduct::load(int which, int half, const Index& position, int64_t deep) {
   const Stage& stage = stages_[which];
   Index row = stage.alongK ? position : IndexSpace::constant(deep);
-  Index four = stage.alongK ? IndexSpace::constant(deep / kLanes) : c_.space.div(position, kLanes);
+  Index eight = stage.alongK ? IndexSpace::constant(deep / kEight) : c_.space.div(position, kEight);
   // Rows of A lie along m, those of B along k.
   return c_.kernel.coopmatLoad(
-      stage.halves[static_cast<size_t>(half)], {c_.space.materialize(row), c_.space.materialize(four)},
+      stage.halves[static_cast<size_t>(half)], {c_.space.materialize(row), c_.space.materialize(eight)},
       matrixType(which == 0 ? MatrixUse::a : MatrixUse::b), stage.alongK != (which == 0));
 }
 
-/// The sums after one step.
-std::vector<KV> CoopmatProduct::multiply(std::vector<KV> sums) {
-  const int64_t down = warp_[0] / kSide, right = warp_[1] / kSide;
-  for (int64_t deep = 0; deep < depth_; deep += kSide) {
-    std::vector<KV> parts[2][2];  // of A and B: high, low
-    for (int which = 0; which < 2; ++which)
-      for (int half = 0; half < (split_ ? 2 : 1); ++half)
-        for (int64_t i = 0; i < (which == 0 ? down : right); ++i)
-          parts[which][half].push_back(
-              load(which, half,
-                   c_.space.add(which == 0 ? warpRow_ : warpColumn_, IndexSpace::constant(i * kSide)), deep));
-    for (size_t i = 0; i < static_cast<size_t>(down); ++i)
-      for (size_t j = 0; j < static_cast<size_t>(right); ++j) {
-        const size_t at = i * static_cast<size_t>(right) + j;
-        sums[at] = c_.kernel.coopmatMma(parts[0][0][i], parts[1][0][j], sums[at]);
-        if (!split_) continue;
-        KV& low = sums[tiles() + at];
-        low = c_.kernel.coopmatMma(parts[0][0][i], parts[1][1][j], low);
-        low = c_.kernel.coopmatMma(parts[0][1][i], parts[1][0][j], low);
-      }
-  }
-  return sums;
+/// The matrices of 16 of k: those of A, then those of B; of f32x3 each operand's high ones, then its low ones.
+std::vector<KV> CoopmatProduct::factors(int64_t deep) {
+  std::vector<KV> out;
+  for (int which = 0; which < 2; ++which)
+    for (int half = 0; half < halves(); ++half)
+      for (int64_t i = 0; i < warp_[static_cast<size_t>(which)]; i += kSide)
+        out.push_back(load(which, half,
+                           c_.space.add(which == 0 ? warpRow_ : warpColumn_, IndexSpace::constant(i)), deep));
+  return out;
 }
 
-/// `count` steps from `first` on, carrying sums and what was fetched for the next step.
+/// Adds the products of factors to the sums.
+void CoopmatProduct::multiply(const std::vector<KV>& factors, std::vector<KV>& sums) {
+  const auto down = static_cast<size_t>(warp_[0] / kSide), right = static_cast<size_t>(warp_[1] / kSide);
+  const KV* a = factors.data();
+  const KV* b = a + down * static_cast<size_t>(halves());
+  for (size_t i = 0; i < down; ++i)
+    for (size_t j = 0; j < right; ++j) {
+      const size_t at = i * right + j;
+      sums[at] = c_.kernel.coopmatMma(a[i], b[j], sums[at]);
+      if (!split_) continue;
+      KV& low = sums[tiles() + at];
+      low = c_.kernel.coopmatMma(a[i], b[right + j], low);
+      low = c_.kernel.coopmatMma(a[down + i], b[j], low);
+    }
+}
+
+/// `count` steps from `first` on. They carry the sums, the factors that the step begins with, and what was
+/// fetched for the next.
 std::vector<KV> CoopmatProduct::steps(int level, const KV& count, const KV& first, std::vector<KV> carried) {
   c_.kernel.hint("step");
+  c_.kernel.rolled();
   return c_.kernel.loop(
       level, KernelBuilder::u32(0), count, 1, carried, [&](const KV& turn, const std::vector<KV>& held) {
-        std::vector<KV> sums(held.begin(), held.begin() + static_cast<long>(sumsHeld()));
-        stage({held.begin() + static_cast<long>(sumsHeld()), held.end()});
+        auto factorsBegin = held.begin() + static_cast<long>(sumsHeld());
+        auto fetchedBegin = factorsBegin + static_cast<long>(factorsHeld());
+        std::vector<KV> sums(held.begin(), factorsBegin), these(factorsBegin, fetchedBegin);
+        for (int64_t deep = kSide; deep < depth_; deep += kSide) {
+          std::vector<KV> following = factors(deep);
+          multiply(these, sums);
+          these = std::move(following);
+        }
         c_.kernel.barrier();
-        // The loads of the next step run while this one multiplies; the last repeats itself.
-        KV next = c_.kernel.add(c_.kernel.add(first, turn), KernelBuilder::u32(1));
+        stage({fetchedBegin, held.end()});
+        // The last two steps fetch the last once more, which nothing reads.
+        KV next = c_.kernel.add(c_.kernel.add(first, turn), KernelBuilder::u32(2));
         next = c_.kernel.op(Opcode::k_min, {next, KernelBuilder::u32(count_ - 1)}, DType::u32);
-        std::vector<KV> ahead = fetch(c_.space.scale(c_.space.variable(next, count_), depth_));
-        sums = multiply(std::move(sums));
+        const std::vector<KV> ahead = fetch(c_.space.scale(c_.space.variable(next, count_), depth_));
+        multiply(these, sums);
         c_.kernel.barrier();
+        these = factors(0);
+        sums.insert(sums.end(), these.begin(), these.end());
         sums.insert(sums.end(), ahead.begin(), ahead.end());
         return sums;
       });
@@ -324,17 +343,20 @@ std::vector<KV> CoopmatProduct::sum() {
     for (size_t i = 0; i < count; ++i) out.push_back(c_.kernel.coopmatSplat(0, matrixType(MatrixUse::acc)));
     return out;
   };
-  std::vector<KV> ahead = fetch(Index{});
+  stage(fetch(Index{}));
+  const std::vector<KV> ahead = fetch(IndexSpace::constant(count_ > 1 ? depth_ : 0));
+  c_.kernel.barrier();
+  const std::vector<KV> first = factors(0);
   std::vector<KV> carried = zeros(sumsHeld());
+  carried.insert(carried.end(), first.begin(), first.end());
+  carried.insert(carried.end(), ahead.begin(), ahead.end());
   const int64_t chunk = std::max<int64_t>(1, kPromoted / depth_);
   if (!split_ || count_ <= chunk) {
-    carried.insert(carried.end(), ahead.begin(), ahead.end());
     carried = steps(c_.kernel.depth(), KernelBuilder::u32(count_), KernelBuilder::u32(0), carried);
     carried.resize(sumsHeld());
     return carried;
   }
   // Matrix units may round sums towards zero; a fresh sum every kPromoted products keeps that small.
-  carried.insert(carried.end(), ahead.begin(), ahead.end());
   c_.kernel.hint("chunk");
   carried =
       c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), (count_ + chunk - 1) / chunk, 1, carried,
@@ -353,13 +375,13 @@ std::vector<KV> CoopmatProduct::sum() {
   return carried;
 }
 
-/// Four neighbouring sums out of the patch, where a row of each subgroup's matrices lies.
+/// Neighbouring sums out of the patch, where a row of each subgroup's matrices lies.
 std::vector<KV> CoopmatProduct::drained(const Index& cell) {
-  const int64_t perRow = patchColumns_ / kLanes;
+  const int64_t perRow = patchColumns_ / wide_;
   KV row = c_.space.materialize(c_.space.div(cell, perRow));
-  Index column = c_.space.scale(c_.space.mod(cell, perRow), kLanes);
+  Index column = c_.space.scale(c_.space.mod(cell, perRow), wide_);
   std::vector<KV> lanes;
-  for (int64_t lane = 0; lane < kLanes; ++lane)
+  for (int64_t lane = 0; lane < wide_; ++lane)
     lanes.push_back(c_.kernel.loadHere(
         patch_, {row, c_.space.materialize(c_.space.add(column, IndexSpace::constant(lane)))}));
   return lanes;
@@ -377,7 +399,7 @@ void CoopmatProduct::inside(const Index& index, int64_t extent,
 
 /// The epilogue of one cell of the patch: row i of matrices, from matrix column j on.
 void CoopmatProduct::results(const Index& cell, int64_t i, int64_t j, const std::vector<KV>& values) {
-  const int64_t perRow = patchColumns_ / kLanes, perPatch = kSide * perRow;
+  const int64_t perRow = patchColumns_ / wide_, perPatch = kSide * perRow;
   Index subgroup = c_.space.div(cell, perPatch), own = c_.space.mod(cell, perPatch);
   auto place = [&](const Index& origin, const Index& warp, int64_t extent, int64_t matrix, const Index& at) {
     Index within = c_.space.add(IndexSpace::constant(matrix * kSide), at);
@@ -386,12 +408,16 @@ void CoopmatProduct::results(const Index& cell, int64_t i, int64_t j, const std:
   Index row =
       place(stages_[0].origin, c_.space.div(subgroup, across_), warp_[0], i, c_.space.div(own, perRow));
   Index column = place(stages_[1].origin, c_.space.mod(subgroup, across_), warp_[1], j,
-                       c_.space.scale(c_.space.mod(own, perRow), kLanes));
+                       c_.space.scale(c_.space.mod(own, perRow), wide_));
   inside(row, p_.m, [&](const Index& rowIn) {
-    if (p_.n % kLanes == 0)
+    if (p_.n % wide_ == 0) {
+      std::vector<KV> fours;
+      for (auto first = values.begin(); first != values.end(); first += kLanes)
+        fours.push_back(c_.kernel.vec({first, first + kLanes}));
       return inside(column, p_.n, [&](const Index& columnIn) {
-        epilogue(c_, p_, batch_, rowIn, columnIn, 1, kLanes, true, {c_.kernel.vec(values)});
+        epilogue(c_, p_, batch_, rowIn, columnIn, 1, wide_, true, fours);
       });
+    }
     for (size_t lane = 0; lane < values.size(); ++lane)
       inside(c_.space.add(column, IndexSpace::constant(static_cast<int64_t>(lane))), p_.n,
              [&](const Index& columnIn) {
@@ -400,10 +426,28 @@ void CoopmatProduct::results(const Index& cell, int64_t i, int64_t j, const std:
   });
 }
 
+/// Matrix by matrix to the result.
+void CoopmatProduct::storeMatrices(const std::vector<KV>& sums) {
+  Value* result = c_.emitter.resultRows(c_.firstSlot, p_.batch * p_.m, p_.n);
+  const Index top = c_.space.add(stages_[0].origin, warpRow_),
+              left = c_.space.add(stages_[1].origin, warpColumn_);
+  size_t next = 0;
+  for (int64_t i = 0; i < warp_[0]; i += kSide)
+    for (int64_t j = 0; j < warp_[1]; j += kSide) {
+      const KV& each = sums[next++];
+      inside(c_.space.add(top, IndexSpace::constant(i)), p_.m, [&](const Index& row) {
+        inside(c_.space.add(left, IndexSpace::constant(j)), p_.n, [&](const Index& column) {
+          const Index place = c_.space.add(c_.space.scale(batch_, p_.m), row);
+          c_.kernel.coopmatStore(each, result, {c_.space.materialize(place), c_.space.materialize(column)});
+        });
+      });
+    }
+}
+
 /// Row by row of matrices through the patch to the results.
 void CoopmatProduct::store(const std::vector<KV>& sums) {
   const int64_t down = warp_[0] / kSide, right = warp_[1] / kSide, wide = patchColumns_ / kSide;
-  const int64_t parts = subgroups_ * kSide * patchColumns_ / kLanes / invocations_;
+  const int64_t parts = subgroups_ * kSide * patchColumns_ / wide_ / invocations_;
   KV row = c_.kernel.mul(subgroup_, KernelBuilder::u32(kSide));
   for (int64_t i = 0; i < down; ++i)
     for (int64_t j = 0; j < right; j += wide) {
@@ -455,6 +499,7 @@ void CoopmatProduct::group(const Index& group) {
   warpColumn_ = c_.space.scale(c_.space.mod(subgroup, across_), warp_[1]);
   makeStage(0, c_.space.scale(row, tile_[0]));
   makeStage(1, c_.space.scale(column, tile_[1]));
+  if (direct_) return storeMatrices(sum());
   patch_ = c_.kernel.sharedBuffer(
       Type::buffer(DType::f32, 1, {subgroups_ * kSide, patchColumns_ + kPatchPad}, BufMode::shared), "patch");
   store(sum());
@@ -468,37 +513,6 @@ Result<void> CoopmatProduct::run() {
 }
 
 }  // namespace
-
-/// The large tile where that many workgroups keep the device busy.
-std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& target) {
-  if (!suitsCoopmat(product, target)) return {};
-  const CoopmatTiling large = largeCoopmat(product);
-  if (large.fits(target) &&
-      large.groups(productSizes(product)) * large.invocations(target) >= target.parallel / 2)
-    return large.schedule();
-  if (!kSmallCoopmat.fits(target)) return {};
-  return kSmallCoopmat.schedule();
-}
-
-CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule schedule) {
-  const std::unique_ptr<PlainRegion> region = plainRegion(fused);
-  const Product p = productIn(*region);
-  if (!p.op) return schedule;
-  schedule.turned = turnedOperands(fused, *region, p, p.k, true);
-  // A patch of the sums as wide as the subgroup's tile makes for fewer copies of the epilogue.
-  if (!gives(target, LimitId::sharedBytes, coopmatBytes(p, schedule))) schedule.patch = kSide;
-  return schedule;
-}
-
-std::vector<Schedule> neighbours(const Op& fused, const Target& target, const CoopmatSchedule&) {
-  std::vector<Schedule> out;
-  const Op* product = contractionOf(fused);
-  if (!product) return out;
-  for (const CoopmatTiling& each : {largeCoopmat(*product), kSmallCoopmat})
-    if (each.fits(target)) out.push_back(each.schedule());
-  if (auto shared = chooseShared(*product, target)) out.push_back(*shared);
-  return out;
-}
 
 Result<void> lowerKernel(LowerContext& c, const CoopmatSchedule& schedule) {
   TG_TRY(Product p, findProduct(c));

@@ -36,8 +36,8 @@ Result<Product> findProduct(const LowerContext& c) {
   return p;
 }
 
-KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
-                const Index& column) {
+Indices operandIndices(const Product& p, int which, const Indices& lead, const Index& row,
+                       const Index& column) {
   bool transposed = which == 0 ? p.ta : p.tb;
   const Shape& shape = p.op->in(which)->type.shape;
   int own = shape.rank() - 2, added = static_cast<int>(lead.size()) - own;
@@ -46,12 +46,18 @@ KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indic
     at.push_back(shape[axis] == 1 ? Index{} : lead[static_cast<size_t>(axis + added)]);
   at.push_back(transposed ? column : row);
   at.push_back(transposed ? row : column);
-  return emitter.emit(p.op->in(which), at);
+  return at;
+}
+
+KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
+                const Index& column) {
+  return emitter.emit(p.op->in(which), operandIndices(p, which, lead, row, column));
 }
 
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x) {
   const std::string precision = as::matmul(product).precision();
   if (precision == "f32") return x;
+  if (precision == "bf16") return kernel.op(Opcode::k_round_bf16, {x}, DType::f32);
   KV high = kernel.op(Opcode::k_round_f16, {x}, DType::f32);
   if (precision == "f16") return high;
   constexpr double kScale = 2048;  // the remainder then lies where f16 is as exact as it gets
@@ -122,6 +128,8 @@ void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index
               int64_t tileM, int64_t tileN, bool vector, const std::vector<KV>& acc) {
   Indices lead = c.space.delinear(batch, p.lead);
   int64_t step = vector ? kLanes : 1, next = 0;
+  const bool eights = vector && tileN == 2 * kLanes;
+  const auto& yields = c.region.yields;
   for (int64_t i = 0; i < tileM; ++i)
     for (int64_t j = 0; j < tileN; j += step, ++next) {
       Index row = c.space.add(m0, IndexSpace::constant(i)), column = c.space.add(n0, IndexSpace::constant(j));
@@ -133,8 +141,12 @@ void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index
       for (int lane = 0; vector && lane < kLanes; ++lane)
         c.emitter.define(p.op->result(), c.space.delinear(IndexSpace::atLane(offset, lane), shape),
                          c.kernel.extract(sum, lane));
-      for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
-        c.emitter.store(static_cast<int>(slot), offset);
+      for (size_t slot = 0; slot < yields.size(); ++slot) {
+        const bool words = eights && isNarrow(yields[slot]->type.dtype);
+        if (!words) c.emitter.store(static_cast<int>(slot), offset);
+        if (words && j > 0)
+          c.emitter.storeWords(static_cast<int>(slot), c.space.add(offset, IndexSpace::constant(-j)));
+      }
     }
 }
 

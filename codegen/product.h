@@ -22,6 +22,9 @@ struct Product {
 /// not an element for each of the product's.
 Result<Product> findProduct(const LowerContext& c);
 
+/// Where (batch, row, column) of operand `which` lies, row and column of its untransposed view.
+Indices operandIndices(const Product& p, int which, const Indices& lead, const Index& row,
+                       const Index& column);
 /// Operand `which` at (batch, row, column) of its untransposed view, as the product takes it: rounded as its
 /// precision says.
 KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
@@ -47,7 +50,8 @@ std::array<bool, 2> turnedOperands(const Op& fused, const PlainRegion& region, c
 Product productIn(const PlainRegion& region);
 
 /// Stores every result of the region at the tile's elements, the product being in `acc`
-/// (row-major, `width` accumulators a row of `lanes` columns each).
+/// (row-major, `width` accumulators a row of `lanes` columns each). Results of 16 bits are stored as words where
+/// a vector tile is eight columns wide.
 void epilogue(LowerContext& c, const Product& p, const Index& batch, const Index& m0, const Index& n0,
               int64_t tileM, int64_t tileN, bool vector, const std::vector<KV>& acc);
 /// Stores zero where the element's results stand, or those of four columns beside each other.

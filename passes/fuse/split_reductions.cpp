@@ -264,7 +264,10 @@ class Splitter {
       wanted = kBlocksPerUnit * target_.units() / blocks + 1, least = kLeastSharedPiece;
     }
     int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));
-    if (target_.matmul == "shared") pieces = fewestIdle(out, inner, pieces);
+    if (readsNarrow(op))
+      pieces = fewestIdle(out, inner, 1, inner, {kMatrixRows, kMatrixColumns, kStoreMatrixPiece});
+    else if (target_.matmul == "shared" && !sharesSteps(out, pieces))
+      pieces = fewestIdle(out, inner, pieces, kMostPieces * pieces, {kBlockRows, kBlockColumns, kStorePiece});
     if (pieces < 2) return nullptr;
     Value* parts = builder_.op(
         Opcode::matmul, {pieced(as::matmul(op).lhs(), pieces, ta), pieced(as::matmul(op).rhs(), pieces, !tb)},
@@ -274,20 +277,44 @@ class Splitter {
     return builder_.reduce(Opcode::sum, parts, {out.rank() - 2}, false);
   }
 
+  /// Whether matrix units make a product of what has 16 bits in memory.
+  bool readsNarrow(const Op& op) const {
+    const std::string precision = op.word("precision");
+    const DType narrow = precision == "bf16" ? DType::bf16 : DType::f16;
+    if (precision == "f32" || precision == "f32x3" || !target_.multiplies(narrow)) return false;
+    return std::all_of(op.operands.begin(), op.operands.end(), [&](const Operand& operand) {
+      const Op* def = operand.value->def;
+      return def && def->code == Opcode::cast && def->in(0)->type.dtype == narrow;
+    });
+  }
+
+  struct Blocking {
+    int64_t rows, columns;
+    double storePiece;
+    int64_t blocks(const Shape& out) const {
+      const int64_t m = out[out.rank() - 2], n = out.back();
+      return out.elements() / (m * n) * ((m + rows - 1) / rows) * ((n + columns - 1) / columns);
+    }
+  };
+
+  /// Whether small blocks of a product share the device's steps.
+  bool sharesSteps(const Shape& out, int64_t pieces) const {
+    return Blocking{kBlockRows, kBlockColumns, 0}.blocks(out) * pieces < 2 * target_.units();
+  }
+
   /// The pieces, no fewer than given, with which a product of large blocks takes least time: the last round
   /// of workgroups leaves processors idle, and the pieces' results are stored and added.
-  int64_t fewestIdle(const Shape& out, int64_t inner, int64_t pieces) const {
-    int64_t m = out[out.rank() - 2], n = out.back(), units = target_.units();
-    int64_t blocks = out.elements() / (m * n) * ((m + kBlockRows - 1) / kBlockRows) *
-                     ((n + kBlockColumns - 1) / kBlockColumns);
-    if (blocks * pieces < 2 * units) return pieces;  // small ones share their steps
+  int64_t fewestIdle(const Shape& out, int64_t inner, int64_t pieces, int64_t most,
+                     const Blocking& blocking) const {
+    const int64_t units = target_.units(), blocks = blocking.blocks(out);
     auto cost = [&](int64_t count) {
       int64_t groups = blocks * count;
       double rounds = static_cast<double>((groups + units - 1) / units * units) / static_cast<double>(groups);
-      return rounds + (count > 1 ? kStorePiece * static_cast<double>(count) / static_cast<double>(inner) : 0);
+      const double stored = blocking.storePiece * static_cast<double>(count) / static_cast<double>(inner);
+      return rounds + (count > 1 ? stored : 0);
     };
     int64_t best = pieces;
-    for (int64_t count = pieces + 1; count <= std::min(kMostPieces * pieces, inner / kShortestPiece); ++count)
+    for (int64_t count = pieces + 1; count <= std::min(most, inner / kShortestPiece); ++count)
       if (inner % count == 0 && cost(count) < kWorthwhile * cost(best)) best = count;
     return best;
   }

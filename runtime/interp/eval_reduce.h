@@ -116,12 +116,12 @@ struct MatrixOperand {
   }
 };
 
-/// Operands of a matrix product as its precision reads them: the f16 nearest to each element and, of f32x3,
+/// Operands of a matrix product as its precision reads them: the nearest f16 or bf16 to each element and, of f32x3,
 /// the f16 nearest to 2^11 of what remains, divided by 2^11.
-inline std::vector<double> halves(const std::vector<double>& from) {
+inline std::vector<double> narrowed(const std::vector<double>& from, DType narrow) {
   std::vector<double> out(from.size());
   std::transform(from.begin(), from.end(), out.begin(),
-                 [](double value) { return roundedTo(DType::f16, value); });
+                 [narrow](double value) { return roundedTo(narrow, value); });
   return out;
 }
 inline std::vector<double> remainders(const std::vector<double>& from, const std::vector<double>& high) {
@@ -150,10 +150,11 @@ inline void evalMatmul(EvalCall& call) {
   };
   const std::string precision = as::matmul(call.op).precision();
   if (precision == "f32") return addProduct(call.in[at::matmul::lhs]->data, call.in[at::matmul::rhs]->data);
-  const std::vector<double> left = halves(call.in[at::matmul::lhs]->data),
-                            right = halves(call.in[at::matmul::rhs]->data);
+  const DType narrow = precision == "bf16" ? DType::bf16 : DType::f16;
+  const std::vector<double> left = narrowed(call.in[at::matmul::lhs]->data, narrow),
+                            right = narrowed(call.in[at::matmul::rhs]->data, narrow);
   addProduct(left, right);
-  if (precision == "f16") return;
+  if (precision != "f32x3") return;
   addProduct(left, remainders(call.in[at::matmul::rhs]->data, right));
   addProduct(remainders(call.in[0]->data, left), right);
 }

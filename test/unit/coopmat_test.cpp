@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -214,6 +215,77 @@ TEST(CoopmatKernel, MultipliesWhatTheSubgroupHolds) {
   }
 }
 
+/// What memory holds as 16-bit reals, copied as words, multiplied, and stored as matrices.
+constexpr const char* kWordsKernel = R"(
+  kernel @k(%x: buf<16x2xvec4<u32>, in>, %y: buf<16x2xvec4<u32>, in>, %z: buf<16x16xf32, out>)
+      workgroup(32) grid(1) {
+    %a = tgk.shared : buf<16x3xvec4<u32>, shared>
+    %b = tgk.shared : buf<16x3xvec4<u32>, shared>
+    %l = tgk.local_id 0 : u32
+    %r = tgk.div %l, 2 : u32
+    %q = tgk.mod %l, 2 : u32
+    %xv = tgk.load %x[%r, %q] : vec4<u32>
+    tgk.store %xv, %a[%r, %q]
+    %yv = tgk.load %y[%r, %q] : vec4<u32>
+    tgk.store %yv, %b[%r, %q]
+    tgk.barrier
+    %zero = tgk.coopmat_splat 0.5 : coopmat<f32, 16x16, acc>
+    %s, %m = tgk.for %t = 0 to(1) iter_args(%acc = %zero, %u = 0) {rolled = true} : coopmat<f32, 16x16, acc>, u32 {
+      %ma = tgk.coopmat_load %a[0, 0] : coopmat<REAL, 16x16, A>
+      %mb = tgk.coopmat_load %b[0, 0] {column_major = true} : coopmat<REAL, 16x16, B>
+      %p = tgk.coopmat_mma %ma, %mb, %acc : coopmat<f32, 16x16, acc>
+      tgk.yield %p, %t : coopmat<f32, 16x16, acc>, u32
+    }
+    tgk.coopmat_store %s, %z[0, 0]
+  })";
+
+/// A shipped target whose matrix units multiply bf16 too.
+Target withBf16() {
+  Target target = *targetByName("gpu-coopmat");
+  target.coopmat.push_back({16, 16, 16, DType::bf16, DType::f32});
+  return target;
+}
+
+TEST(CoopmatKernel, MultipliesWordsOfTwoAndStoresToMemory) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    std::string text = kWordsKernel;
+    for (size_t at; (at = text.find("REAL")) != std::string::npos;) text.replace(at, 4, name(dtype));
+    auto module = kernels(text);
+    ASSERT_TRUE(module);
+    const Item& kernel = verified(*module);
+    std::vector<double> values[2];
+    Memory memory;
+    for (uint32_t which = 0; which < 2; ++which) {
+      std::vector<uint16_t> bits;
+      for (const double each : drawn({16, 16}, 3 + which).data) {
+        bits.push_back(narrowBits(dtype, each));
+        values[which].push_back(narrowValue(dtype, bits.back()));
+      }
+      memory.push_back(bytesOf(bits));
+    }
+    memory.push_back(bytesOf(std::vector<float>(256)));
+    for (KernelRunOptions options : schedules()) {
+      options.subgroupSize = 32;
+      Memory copy = memory;
+      KernelCounters counters = run(kernel, copy, options);
+      EXPECT_TRUE(counters.findings.empty()) << counters.findings.front();
+      std::vector<float> z = valuesOf<float>(copy[2]);
+      for (int i = 0; i < 16; ++i)
+        for (int j = 0; j < 16; ++j) {
+          double sum = 0.5;
+          for (int k = 0; k < 16; ++k) sum += values[0][i * 16 + k] * values[1][j * 16 + k];
+          EXPECT_NEAR(z[i * 16 + j], sum, 1e-5);
+        }
+    }
+    auto glsl = printGlsl(kernel, withBf16());
+    ASSERT_TRUE(glsl) << glsl.error().str();
+    EXPECT_NE(glsl->text.find("[[dont_unroll]] for"), std::string::npos) << glsl->text;
+    EXPECT_NE(glsl->text.find("shared uvec4"), std::string::npos) << glsl->text;
+    auto words = compileGlsl(*glsl, "k");
+    EXPECT_TRUE(words) << words.error().str();
+  }
+}
+
 TEST(CoopmatKernel, ASubgroupThatIsNotFullIsFound) {
   auto module = kernels(kProductKernel);
   ASSERT_TRUE(module);
@@ -293,7 +365,36 @@ struct Case {
   int64_t batch = 1;
   const char* precision = "f16";
   const char* schedule = nullptr;  ///< in place of the one chosen
+  DType memory = DType::f32;       ///< of the operands
+  DType result = DType::f32;
 };
+
+/// A real as a type of memory has it.
+NdArray inMemory(NdArray array, DType dtype) {
+  array.type.dtype = dtype;
+  for (double& value : array.data) value = roundedTo(dtype, value);
+  return array;
+}
+
+/// A product whose operands and result have types of their own in memory.
+std::string narrowModule(const Case& c, const Shape& a, const Shape& b, const Shape& out,
+                         const std::string& attrs) {
+  auto type = [](const Shape& shape, DType dtype) {
+    return fmt::format("tensor<{}x{}>", shape.str(), name(dtype));
+  };
+  auto wide = [&](const char* from, const char* to, const Shape& shape) {
+    return fmt::format("    %{} = tg.cast %{} : {}\n", to, from, type(shape, DType::f32));
+  };
+  const bool casts = c.memory != DType::f32, narrows = c.result != DType::f32;
+  return fmt::format("module @m stage(tensor) {{\n  func @f(%a: {}, %b: {}) -> (y: {}) {{\n{}{}    %r = "
+                     "tg.matmul {} {{{}}} : "
+                     "{}\n{}    return %{} : {}\n  }}\n}}\n",
+                     type(a, c.memory), type(b, c.memory), type(out, c.result),
+                     casts ? wide("a", "x", a) : "", casts ? wide("b", "z", b) : "",
+                     casts ? "%x, %z" : "%a, %b", attrs, type(out, DType::f32),
+                     narrows ? fmt::format("    %y = tg.cast %r : {}\n", type(out, c.result)) : "",
+                     narrows ? "y" : "r", type(out, c.result));
+}
 
 /// Sets the schedule of every region with a product.
 void schedule(Module& fused, const std::string& text) {
@@ -331,23 +432,72 @@ void checkLowering(const Case& c, const std::string& tail = "", const std::strin
                                         c.tb ? "transpose_b = true, " : "", c.precision);
   const std::string what =
       fmt::format("{}x{}x{} batch {} {} {}", c.m, c.n, c.k, c.batch, attrs, c.schedule ? c.schedule : "");
-  auto module = parsedModule(productModule(a, b, out, attrs, tail, more));
+  const bool narrow = c.memory != DType::f32 || c.result != DType::f32;
+  auto module =
+      parsedModule(narrow ? narrowModule(c, a, b, out, attrs) : productModule(a, b, out, attrs, tail, more));
   ASSERT_TRUE(module);
-  Arrays inputs{{"a", drawn(a, 11)}, {"b", drawn(b, 12)}};
+  Arrays inputs{{"a", inMemory(drawn(a, 11), c.memory)}, {"b", inMemory(drawn(b, 12), c.memory)}};
   inputs.insert(extra.begin(), extra.end());
   const NdArray want = resultOf(*module, inputs);
   Arrays sizes = inputs;
   for (auto& [name, array] : sizes)
     for (double& value : array.data) value = std::fabs(value);
   const NdArray magnitude = resultOf(*module, sizes);
-  auto fused = after(*module, "fuse{target=gpu-coopmat}");
+  std::string target = "gpu-coopmat";
+  if (c.precision == std::string("bf16")) {
+    target = ::testing::TempDir() + "gpu-bf16.json";
+    std::ofstream(target) << targetToJson(withBf16());
+  }
+  auto fused = after(*module, fmt::format("fuse{{target={}}}", target));
   ASSERT_TRUE(fused);
   if (c.schedule) schedule(*fused, c.schedule);
   EXPECT_NE(print(*fused).find("coopmat{tile"), std::string::npos) << print(*fused);
   auto lowered = after(*fused, "plan,spirv-emit");  // validates the words too
   ASSERT_TRUE(lowered) << what;
   EXPECT_NE(print(*lowered).find("tgk.coopmat_mma"), std::string::npos);
-  expectClose(resultOf(*lowered, inputs), want, magnitude, c.k, what);
+  const std::string text = print(*lowered);
+  // What memory has in 16 bits is copied by 16 bytes where eight divide its rows, and so are such results.
+  const bool rowsOfA = (c.ta ? c.m : c.k) % 8 == 0, rowsOfB = (c.tb ? c.k : c.n) % 8 == 0;
+  const bool copies = c.memory != DType::f32 && c.precision != std::string("f32x3") && (rowsOfA || rowsOfB);
+  EXPECT_EQ(text.find("vec4<u32>, in>") != std::string::npos, copies) << what;
+  EXPECT_EQ(text.find("vec4<u32>, out>") != std::string::npos, c.result != DType::f32 && c.n % 8 == 0)
+      << what;
+  NdArray got = resultOf(*lowered, inputs);
+  if (c.result == DType::f32) return expectClose(got, want, magnitude, c.k, what);
+  // A sum beside a tie rounds to either side.
+  for (size_t i = 0; i < got.data.size(); ++i)
+    ASSERT_NEAR(got.data[i], want.data[i],
+                std::fabs(want.data[i]) * std::ldexp(1.0, 1 - info(c.result).digits) +
+                    opTolerance(info(Opcode::matmul), c.k, magnitude.data[i]))
+        << what << " element " << i;
+}
+
+TEST(CoopmatLowering, MemoryOfSixteenBits) {
+  for (const char* precision : {"f16", "bf16"}) {
+    const DType dtype = precision == std::string("f16") ? DType::f16 : DType::bf16;
+    for (bool ta : {false, true})
+      for (bool tb : {false, true})
+        for (const DType result : {DType::f32, dtype}) {
+          // Whole matrices, whole tiles, eights, fours, and neither.
+          for (const Case& c : {Case{64, 64, 64}, Case{48, 80, 40}, Case{72, 88, 24}, Case{36, 68, 44},
+                                Case{33, 17, 19}, Case{130, 24, 72}})
+            checkLowering({c.m, c.n, c.k, ta, tb, 1, precision, nullptr, dtype, result});
+          checkLowering({32, 40, 72, ta, tb, 3, precision, nullptr, dtype, result});
+          checkLowering({40, 24, 36, ta, tb, 1, precision, nullptr, DType::f32, result});
+        }
+  }
+  checkLowering({48, 80, 40, false, true, 1, "f32x3", nullptr, DType::f16, DType::f16});
+}
+
+TEST(CoopmatLowering, TilesOfTheTable) {
+  for (const char* schedule : {"coopmat{tile = [128, 256, 32], warp = [64, 64], patch = 32}",
+                               "coopmat{tile = [128, 192, 32], warp = [64, 48], patch = 16}",
+                               "coopmat{tile = [128, 128, 32], warp = [64, 64], patch = 16}"})
+    for (int form = 0; form < 4; ++form) {
+      const bool ta = form & 1, tb = form & 2;
+      checkLowering(
+          {144, 272, 80, ta, tb, 1, "f16", schedule, DType::f16, form < 2 ? DType::f32 : DType::f16});
+    }
 }
 
 TEST(CoopmatLowering, WholeTilesAndRemainders) {
@@ -374,6 +524,7 @@ TEST(CoopmatLowering, PairsOfHalves) {
 TEST(CoopmatLowering, LargeTiles) {
   checkLowering({130, 132, 40, false, false, 1, "f16", "coopmat{tile = [128, 128, 32], warp = [64, 32]}"});
   checkLowering({100, 120, 40, true, false, 1, "f32x3", "coopmat{tile = [64, 128, 32], warp = [32, 32]}"});
+  checkLowering({70, 40, 100, true, false, 1, "f16", "coopmat{tile = [64, 64, 64], warp = [32, 32]}"});
   checkLowering({50, 40, 40, false, true, 1, "f16", "coopmat{tile = [32, 32, 16], warp = [16, 16]}"});
 }
 
@@ -420,6 +571,16 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
             "coopmat{tile = [128, 128, 32], warp = [64, 32]}");
   EXPECT_EQ(scheduleOf(2048, 2048, 64, "f32x3", "gpu-coopmat"),
             "coopmat{tile = [64, 128, 32], warp = [32, 32]}");
+  auto narrow = [&](int64_t m, int64_t n, int64_t k) {
+    Case c{m, n, k};
+    c.memory = c.result = DType::f16;
+    auto fused = after(*parsedModule(narrowModule(c, {m, k}, {k, n}, {m, n}, "precision = f16")),
+                       "fuse{target=gpu-coopmat}");
+    return fused->func("f")->body.ops.front()->attr("schedule").str();
+  };
+  EXPECT_EQ(narrow(4096, 4096, 4096), "coopmat{tile = [128, 256, 32], warp = [64, 64], patch = 32}");
+  EXPECT_EQ(narrow(8192, 768, 3072), "coopmat{tile = [128, 192, 32], warp = [64, 48], patch = 16}");
+  EXPECT_EQ(narrow(64, 64, 64), "coopmat{tile = [64, 64, 32], warp = [32, 32]}");
   for (const auto& plain :
        {scheduleOf(64, 64, 64, "f32", "gpu-coopmat"), scheduleOf(64, 8, 64, "f16", "gpu-coopmat"),
         scheduleOf(64, 64, 64, "f16", "gpu")})

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reals of 16 bits in memory as words: eight of them are one access of 16 bytes.
+#include "codegen/emit_region.h"
+#include "ir/op_view.h"
+
+namespace tg {
+namespace {
+
+constexpr int64_t kEight = 8;
+
+}  // namespace
+
+KV beforeRounding(const KV& element, DType dtype) {
+  const Op* op = element.value ? element.value->def : nullptr;
+  const bool rounds = op && op->code == (dtype == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16);
+  if (!rounds || !op->in(0)) return element;
+  KV whole = element;
+  whole.value = op->in(0);
+  return whole;
+}
+
+KV packedWords(KernelBuilder& kernel, DType narrow, const KV& low, const KV& high) {
+  const Opcode pack = narrow == DType::f16 ? Opcode::k_pack_f16 : Opcode::k_pack_bf16;
+  std::vector<KV> words;
+  for (const KV* half : {&low, &high})
+    for (int lane = 0; lane < kLanes; lane += 2)
+      words.push_back(
+          kernel.op(pack, {kernel.extract(*half, lane), kernel.extract(*half, lane + 1)}, DType::u32));
+  return kernel.vec(words);
+}
+
+Value* RegionEmitter::resultRows(int slot, int64_t rows, int64_t columns) {
+  return parameterAs(true, slot, 'm', Type::buffer(DType::f32, 1, {rows, columns}, BufMode::out));
+}
+
+void RegionEmitter::storeWords(int slot, const Index& offset) {
+  const Value* value = region_.yields[static_cast<size_t>(slot)];
+  const DType dtype = value->type.dtype;
+  const KV low = emitLinear(value, offset);
+  const KV high = emitLinear(value, space_.add(offset, IndexSpace::constant(kLanes)));
+  Value* words = parameterAs(
+      true, slot, 'w', Type::buffer(DType::u32, kLanes, {value->type.elements() / kEight}, BufMode::out));
+  const Index index = space_.div(IndexSpace::atLane(offset, 0), kEight);
+  kernel_.store(packedWords(kernel_, dtype, beforeRounding(low, dtype), beforeRounding(high, dtype)), words,
+                space_.materialize(index));
+}
+
+std::optional<KV> RegionEmitter::words(const Value* v, DType narrow, Indices first, Indices second) {
+  Index offsets[2];
+  for (;;) {
+    const Shape& shape = v->type.shape;
+    offsets[0] = space_.linear(first, shape);
+    offsets[1] = space_.linear(second, shape);
+    // In memory a shape means nothing.
+    while (!bindingOf_.contains(v) && v->def->code == Opcode::reshape) v = v->def->in(0);
+    if (bindingOf_.contains(v)) break;
+    const Op& op = *v->def;
+    for (int which = 0; which < 2; ++which) {
+      Indices& at = which == 0 ? first : second;
+      if (!(v->type.shape == shape)) {
+        if (!space_.laneDelinearizes(offsets[which], v->type.shape)) return {};
+        at = space_.delinear(offsets[which], v->type.shape);
+      }
+      if (op.code == Opcode::transpose) {
+        const std::vector<int64_t> perm = as::transpose(op).perm();
+        Indices in(at.size());
+        for (size_t axis = 0; axis < perm.size(); ++axis) in[static_cast<size_t>(perm[axis])] = at[axis];
+        at = in;
+      } else if (op.code != Opcode::cast || op.in(0)->type.dtype != narrow) {
+        return {};
+      }
+    }
+    v = op.in(0);
+  }
+  const int binding = bindingOf_.at(v);
+  const Index base = IndexSpace::atLane(offsets[0], 0);
+  const bool together = IndexSpace::factor(offsets[0], kLane) == 1 && space_.align(base) % kEight == 0 &&
+                        offsets[1] == space_.add(offsets[0], IndexSpace::constant(kLanes));
+  if (v->type.dtype != narrow || !together || v->type.elements() % kEight != 0 || byElement_ ||
+      mayTexel_[static_cast<size_t>(binding)])
+    return {};
+  const Type type = Type::buffer(DType::u32, kLanes, {v->type.elements() / kEight}, BufMode::in);
+  return kernel_.load(parameterAs(false, binding, 'w', type), space_.materialize(space_.div(base, kEight)));
+}
+
+}  // namespace tg

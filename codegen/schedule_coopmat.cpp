@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// coopmat: the choice of tiles.
+#include "codegen/schedule_coopmat.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "codegen/schedule_parts.h"
+
+namespace tg {
+namespace {
+
+/// A tile of a product by matrix units, in steps of 32 along k. Rates are those of 4096 x 4096 x 4096 on an
+/// H200 (f16 in memory, sums of f32) with every processor busy, in TFLOP/s.
+struct CoopmatTiling {
+  int64_t m, n, warpM, warpN;
+  double rate;
+  int64_t resident = 1;  ///< workgroups that a processor runs at a time
+  int64_t subgroups() const { return m / warpM * (n / warpN); }
+  int64_t groups(const ProductSizes& size) const {
+    return size.batch * ((size.m + m - 1) / m) * ((size.n + n - 1) / n);
+  }
+  int64_t invocations(const Target& target) const { return subgroups() * target.subgroup; }
+  /// Both tiles with a pad behind each row, and patches of the least width.
+  int64_t leastBytes(bool split) const {
+    return (m * (kStep + kEight) + kStep * (n + kEight)) * 2 * (split ? 2 : 1) +
+           subgroups() * kSide * (kSide + kPatchPad) * 4;
+  }
+  bool fits(const Target& target, bool split) const {
+    return invocations(target) <= largestGroup(target) &&
+           gives(target, LimitId::sharedBytes, leastBytes(split));
+  }
+  CoopmatSchedule schedule() const { return {.tile = {m, n, kStep}, .warp = {warpM, warpN}}; }
+  static constexpr int64_t kStep = 32;
+};
+
+/// Where both operands have 16 bits in memory: what is on its way from there takes 24 registers at most.
+constexpr CoopmatTiling kNarrowTilings[] = {
+    {128, 256, 64, 64, 348},
+    {128, 192, 64, 48, 292},
+    {128, 128, 64, 64, 329, 2},
+    {64, 64, 32, 32, 180, 2},
+};
+/// Others hold f32 on its way from memory, twice the registers.
+constexpr CoopmatTiling kLarge = {128, 128, 64, 32, 0}, kLargeSplit = {64, 128, 32, 32, 0},
+                        kSmall = {64, 64, 32, 32, 0};
+/// What a processor takes for one workgroup alone, of the time that it takes for two side by side; chosen.
+constexpr double kAlone = 0.75;
+/// Where workgroups declare no more shared memory, an H200 runs two on a processor.
+constexpr int64_t kTwoGroups = 24576;
+
+bool isSplit(const Op& product) { return product.word("precision") == "f32x3"; }
+
+/// Whether a product may be one of the matrix units; not where most of a matrix would lie outside.
+bool suitsCoopmat(const Op& product, const Target& target) {
+  const auto size = productSizes(product);
+  return product.word("precision") != "f32" && target.multiplies(factorType(product)) &&
+         std::min({size.m, size.n, size.inner}) >= 16;
+}
+
+/// Whether memory holds an operand as the matrices take it, behind views alone.
+bool isNarrowInMemory(const Value* v, DType dtype) {
+  while (v->def && (v->def->code == Opcode::cast || v->def->info().has(table::view))) {
+    v = v->def->in(0);
+    if (v->type.dtype == dtype) return true;
+  }
+  return v->type.dtype == dtype;
+}
+
+std::vector<CoopmatTiling> tilings(const Op& product) {
+  const DType dtype = factorType(product);
+  if (isSplit(product)) return {kLargeSplit, kSmall};
+  if (isNarrowInMemory(product.in(0), dtype) && isNarrowInMemory(product.in(1), dtype))
+    return {std::begin(kNarrowTilings), std::end(kNarrowTilings)};
+  return {kLarge, kSmall};
+}
+
+/// The time of a product, in units that are the same for all tilings: processors compute rounds of tiles, of
+/// which the last may leave some idle.
+double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Target& target) {
+  const int64_t each = (tiling.groups(size) + target.units() - 1) / target.units();  // of a processor
+  const int64_t full = each / tiling.resident, rest = each % tiling.resident;
+  const double round = static_cast<double>(tiling.resident * tiling.m * tiling.n) / tiling.rate;
+  return (static_cast<double>(full) + (rest ? kAlone : 0)) * round;
+}
+
+}  // namespace
+
+DType factorType(const Op& product) { return product.word("precision") == "bf16" ? DType::bf16 : DType::f16; }
+
+bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {
+  return liesAlongK(p, which, p.k, true) != schedule.turned[static_cast<size_t>(which)];
+}
+
+bool storesMatrices(const PlainRegion& region, const Product& p) {
+  if (isSplit(*p.op) || region.yields.size() != 1 || p.m % kSide != 0 || p.n % kSide != 0) return false;
+  const Value* v = region.yields[0];
+  while (v->def && v->def->code == Opcode::reshape) v = v->def->in(0);
+  return v == p.op->result() && v->type.dtype == DType::f32;
+}
+
+/// Shared memory for both operands' tiles and for the patches of the subgroups.
+static int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule) {
+  const auto& tile = schedule.tile;
+  const auto& warp = schedule.warp;
+  int64_t sum = tile[0] / warp[0] * (tile[1] / warp[1]) * kSide * (schedule.patch + kPatchPad) * 4;
+  for (int which = 0; which < 2; ++which) {
+    int64_t rows = tile[static_cast<size_t>(which)], columns = tile[2];
+    if (!alongK(p, schedule, which)) std::swap(rows, columns);
+    sum += rows * (columns + kEight) * 2 * (isSplit(*p.op) ? 2 : 1);
+  }
+  return sum;
+}
+
+/// The tile that takes the least time. Where no rate is known, the large one where that many workgroups keep
+/// the device busy.
+std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& target) {
+  if (!suitsCoopmat(product, target)) return {};
+  const ProductSizes size = productSizes(product);
+  const CoopmatTiling* best = nullptr;
+  const std::vector<CoopmatTiling> all = tilings(product);
+  for (const CoopmatTiling& each : all) {
+    if (!each.fits(target, isSplit(product))) continue;
+    if (each.rate == 0) {
+      const bool busy = each.groups(size) * each.invocations(target) >= target.parallel / 2;
+      if (!best && (busy || &each == &all.back())) best = &each;
+    } else if (!best || timeOf(each, size, target) < timeOf(*best, size, target)) {
+      best = &each;
+    }
+  }
+  if (!best) return {};
+  return best->schedule();
+}
+
+CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule schedule) {
+  const std::unique_ptr<PlainRegion> region = plainRegion(fused);
+  const Product p = productIn(*region);
+  if (!p.op) return schedule;
+  schedule.turned = turnedOperands(fused, *region, p, p.k, true);
+  if (storesMatrices(*region, p)) return schedule;
+  // Wide patches make for long stores and few copies of the epilogue, if workgroups stay as small as two of
+  // them must be, or at least fit.
+  for (const int64_t most : {kTwoGroups, limitOf(target, LimitId::sharedBytes)})
+    for (schedule.patch = schedule.warp[1]; schedule.patch >= kSide; schedule.patch -= kSide)
+      if (schedule.warp[1] % schedule.patch == 0 && coopmatBytes(p, schedule) <= most) return schedule;
+  schedule.patch = kSide;
+  return schedule;
+}
+
+std::vector<Schedule> neighbours(const Op& fused, const Target& target, const CoopmatSchedule&) {
+  std::vector<Schedule> out;
+  const Op* product = contractionOf(fused);
+  if (!product) return out;
+  for (const CoopmatTiling& each : tilings(*product))
+    if (each.fits(target, isSplit(*product))) out.push_back(each.schedule());
+  if (auto shared = chooseShared(*product, target)) out.push_back(*shared);
+  return out;
+}
+
+}  // namespace tg
