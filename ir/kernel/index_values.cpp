@@ -100,7 +100,9 @@ Affine FormsBuilder::integer(const Op& op, int scope) {
   bool plain = op.numOperands() > 0;
   for (const Operand& operand : op.operands)
     plain = plain && (operand.isLiteral() || (operand.value && operand.kind == Operand::Kind::value));
-  if (!plain || op.code == Opcode::k_extract || op.code == Opcode::k_cast || op.code == Opcode::k_bitcast)
+  const bool ofReals = semantics(op.code).gives == LaneGives::word;
+  if (!plain || ofReals || op.code == Opcode::k_extract || op.code == Opcode::k_cast ||
+      op.code == Opcode::k_bitcast)
     return opaque(*op.result(), inputsOf(op), false);
   if (op.code == Opcode::k_select) return selected(op, scope);
   Affine a = form(op.operands[0]), b = op.numOperands() > 1 ? form(op.operands[1]) : Affine{};

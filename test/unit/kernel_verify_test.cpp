@@ -190,6 +190,12 @@ std::vector<Refusal> refusals() {
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %u, %i : bool", op)});
   all.push_back({"k_pow.c1", "%r = tgk.pow %v, %w : vec4<f32>"});
   all.push_back({"k_atan2.c1", "%r = tgk.atan2 %v, %w : vec4<f32>"});
+  for (const char* narrow : {"f16", "bf16"}) {
+    all.push_back(
+        {fmt::format("k_pack_{}.c1", narrow), fmt::format("%r = tgk.pack_{} %v, %w : vec4<u32>", narrow)});
+    all.push_back(
+        {fmt::format("k_unpack_{}.c2", narrow), fmt::format("%r = tgk.unpack_{} %i : f32", narrow)});
+  }
   for (const char* op : {"mulhi", "rotl", "rotr", "add_sat", "sub_sat", "mul_sat", "abs_diff"}) {
     all.push_back({fmt::format("k_{}.c1", op), fmt::format("%r = tgk.{} %u, %i : u32", op)});
     all.push_back({fmt::format("k_{}.c2", op), fmt::format("%r = tgk.{} %i, %i : i32", op)});
