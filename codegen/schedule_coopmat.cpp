@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/schedule_parts.h"
+#include "ir/op_view.h"
 
 namespace tg {
 namespace {
@@ -52,12 +53,12 @@ constexpr double kAlone = 0.75;
 /// Where workgroups declare no more shared memory, an H200 runs two on a processor.
 constexpr int64_t kTwoGroups = 24576;
 
-bool isSplit(const Op& product) { return product.word("precision") == "f32x3"; }
+bool isSplit(const Op& product) { return as::matmul(product).precision() == "f32x3"; }
 
 /// Whether a product may be one of the matrix units; not where most of a matrix would lie outside.
 bool suitsCoopmat(const Op& product, const Target& target) {
   const auto size = productSizes(product);
-  return product.word("precision") != "f32" && target.multiplies(factorType(product)) &&
+  return as::matmul(product).precision() != "f32" && target.multiplies(factorType(product)) &&
          std::min({size.m, size.n, size.inner}) >= 16;
 }
 
@@ -89,7 +90,7 @@ double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Targe
 
 }  // namespace
 
-DType factorType(const Op& product) { return product.word("precision") == "bf16" ? DType::bf16 : DType::f16; }
+DType factorType(const Op& product) { return as::matmul(product).precision() == "bf16" ? DType::bf16 : DType::f16; }
 
 bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {
   return liesAlongK(p, which, p.k, true) != schedule.turned[static_cast<size_t>(which)];
