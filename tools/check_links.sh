@@ -1,15 +1,35 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# check_links.sh BIN: tg-grad, tg-adam, tg-sgd, tg-fuse and tg-plan hold no part of a shader compiler or of
-# Vulkan. That the same search finds both in the tools that do need them shows that it can find.
+# check_links.sh BIN LIB: tg-grad, tg-adam, tg-sgd, tg-fuse and tg-plan hold no part of a shader compiler or of
+# Vulkan, and no library of LIB that they need does. That the same search finds both in the tools that do need them
+# shows that it can find.
 set -uo pipefail
-bin=$1
+bin=$1 lib=$2
 status=0
 
-# traces TOOL PATTERN: shared libraries and symbols of the tool that match.
+needed() { readelf -dW "$1" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p'; }
+
+# parts TOOL: the tool's file and those of the project's own shared libraries that it needs, also through others.
+parts() {
+  local todo=("$bin/$1") seen=" " file name
+  while [ ${#todo[@]} -gt 0 ]; do
+    file=${todo[-1]}
+    unset 'todo[-1]'
+    [[ $seen == *" $file "* ]] && continue
+    seen+="$file "
+    echo "$file"
+    for name in $(needed "$file"); do
+      [ -e "$lib/$name" ] && todo+=("$lib/$name")
+    done
+  done
+}
+
+# traces TOOL PATTERN: names of shared libraries and symbols in its parts that match.
 traces() {
-  { readelf -dW "$bin/$1" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p'; nm "$bin/$1" | awk '{print $NF}'; } |
-    grep -E "$2" | head -n 3
+  local part
+  for part in $(parts "$1"); do
+    { needed "$part"; nm "$part" | awk '{print $NF}'; } | grep -E "$2" | head -n 3
+  done
 }
 shaders='^(libshaderc|libSPIRV|libglslang|shaderc_|spv(Create|Destroy)?Context|spvValidate)'
 vulkan='^(libvulkan|vkCreate|vkGet|volk)'
