@@ -21,5 +21,6 @@ c++ -std=c++17 -I"$inputs/../../.." "$inputs/open_bundles.cpp" bundle/tensorgrad
 python3 "$inputs/manifest.py" mutants bundle/manifest.json manifests "$count" 7
 ./open bundle cpu manifests "$count" 2>> log
 
-tg-run tune "$model" --device=cpu --rounds=1 --pipeline="$passes" -o tuning.txt >> log
+tg-run tune "$model" --device=cpu --rounds=1 --pipeline="$passes" -o tuning.txt --json > tuning.json
+python3 "$inputs/other_schedules.py" tuning.json tuning.txt
 python3 "$inputs/tuning_mutants.py" tg-opt "$model" tuning.txt tunings "$count" 7

@@ -3,6 +3,7 @@
 Each is taken or refused by one error; nothing ends in a crash or calls itself broken. Prints a line of figures."""
 import os
 import random
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,21 @@ from mutants import mutate
 tg_opt, model, tuning, folder, count = sys.argv[1:5] + [int(sys.argv[5])]
 rng = random.Random(int(sys.argv[6]) if len(sys.argv) > 6 else 1)
 PASSES = "append-grad,append-adam{lr=0.05},fuse{tuning=%s},plan,lower-kernels"
+
+
+def reschedule(whole):
+    """Another number, or another kernel's schedule: what is still a tuning file, and often no schedule for the place."""
+    lines = whole.decode().splitlines()
+    at = rng.randrange(1, len(lines) - 1)
+    key, schedule = lines[at].split(" = ", 1)
+    if rng.randrange(3):
+        number = rng.choice(list(re.finditer("[0-9]+", schedule)))
+        other = rng.choice([0, 1, 2, 3, 4, 5, 7, 8, 16, 64, 100, 256, 1024, 65536, 2**31, 2**32, 2**63 - 1, -1, -4])
+        schedule = f"{schedule[:number.start()]}{other}{schedule[number.end():]}"
+    else:
+        schedule = rng.choice(lines[1:-1]).split(" = ", 1)[1].rstrip(",") + ("," if at < len(lines) - 2 else "")
+    lines[at] = f"{key} = {schedule}"
+    return "\n".join(lines).encode()
 
 
 def compile(file):
@@ -29,7 +45,7 @@ def main():
     refused = changed = 0
     for i in range(count):
         file = f"{folder}/{i}.txt"
-        damaged, _ = mutate(whole, whole[::-1], rng)
+        damaged = reschedule(whole) if i % 2 else mutate(whole, whole[::-1], rng)[0]
         open(file, "wb").write(damaged)
         done = compile(file)
         refused += done.returncode > 0
