@@ -571,9 +571,24 @@ Result<Types> inferTensorOp(const Context& c) {
   return Types{};
 }
 
+/// Whether the slots that need an operand have one: inference reads them by their numbers, and the op may be one
+/// that a pass has built.
+Result<void> hasOperands(const Op& op) {
+  size_t count = 0;
+  for (const table::Slot& slot : op.info().slots) {
+    using table::SlotKind;
+    if (slot.kind != SlotKind::value && slot.kind != SlotKind::symbol) break;
+    if (count++ == op.operands.size())
+      return failAt(op.loc,
+                    fmt::format("{} [op.operand]: operand '{}' is missing", op.info().name, slot.name));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<Type>> inferAnySize(const Op& op, const Module* module) {
+  TG_CHECK(hasOperands(op));
   return inferTensorOp(Context{op, module});
 }
 

@@ -15,13 +15,15 @@
 //   the batch; c4: no gradient is appended yet (a mean's holds 1/N); c5: what an attribute or a leaf writes
 //   is not the batch; c6: the ops hold for the new extents.
 // Ensures: every batch axis has extent n; other arguments, parameters and states keep their types. Functions
-//   without a batch axis stay as they are. On an error nothing is changed.
+//   without a batch axis stay as they are. On an error nothing is changed. Random numbers that have the old extent
+//   and meet no batch keep it, and a remark names them.
 // Where: before append-grad.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
@@ -55,6 +57,18 @@ class Batch {
     for (size_t i = 0; end && i < func_.results.size() && i < end->operands.size(); ++i)
       func_.results[i].type = end->in(static_cast<int>(i))->type;
     return {};
+  }
+
+  /// Names the random numbers that may have been meant for the batch and have not met it.
+  void remarkKept(const PassContext& context) const {
+    if (old_ == n_) return;
+    for (const Op* op : func_.body.ops)
+      if ((op->code == Opcode::random_uniform || op->code == Opcode::random_normal) &&
+          !resizedOf(op->result()) && mentions(op->result()->type))
+        context.remark(op->loc,
+                       fmt::format("%{} of @{} stays {}: these random numbers meet no value with the batch, "
+                                   "element by element",
+                                   op->result()->name, func_.name, op->result()->type.str()));
   }
 
  private:
@@ -308,7 +322,7 @@ class Batch {
 
 }  // namespace
 
-Result<void> run_set_batch(Module& module, const SetBatchOptions& options, const PassContext&) {
+Result<void> run_set_batch(Module& module, const SetBatchOptions& options, const PassContext& context) {
   if (options.n < 1) return batchError(module.loc, 1, fmt::format("n={} is not 1 or more", options.n));
   bool any = false;
   for (const Item* func : module.all(ItemKind::func))
@@ -317,7 +331,9 @@ Result<void> run_set_batch(Module& module, const SetBatchOptions& options, const
     return batchError(module.loc, 2,
                       "no argument says which axis is its batch; write %x: tensor<…> {batch = 0}");
   std::unique_ptr<Module> work = clone(module);
-  for (Item* func : work->all(ItemKind::func)) TG_CHECK(Batch(*work, *func, options.n).run());
+  std::vector<Batch> batches;
+  for (Item* func : work->all(ItemKind::func)) TG_CHECK(batches.emplace_back(*work, *func, options.n).run());
+  for (const Batch& batch : batches) batch.remarkKept(context);
   module.items = std::move(work->items);
   return {};
 }

@@ -4,10 +4,12 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/infer.h"
 #include "ir/module.h"
 #include "ir/parser.h"
 #include "ir/unread.h"
@@ -169,6 +171,22 @@ TEST(Builder, WhatDoesNotInferIsAnErrorAndIsNotBuilt) {
   EXPECT_NE(made.error().str().find("tg.add [add.c2]"), std::string::npos) << made.error().str();
   EXPECT_EQ(block.ops.size(), 2u);
   EXPECT_TRUE(builder.tryCreate(Opcode::add, {Operand::of(a), Operand::of(a)}));
+}
+
+TEST(Builder, AnOpWithoutAllItsOperandsDoesNotInfer) {
+  Value x;
+  x.type = Type::tensor(DType::f32, {2});
+  for (const auto& [code, given, missing] :
+       {std::tuple(Opcode::add, 1, "tg.add [op.operand]: operand 'rhs' is missing"),
+        std::tuple(Opcode::exp, 0, "tg.exp [op.operand]: operand 'x' is missing"),
+        std::tuple(Opcode::update, 0, "tg.update [op.operand]: operand 'name' is missing"),
+        std::tuple(Opcode::matmul, 1, "tg.matmul [op.operand]: operand 'rhs' is missing")}) {
+    Op op(code);
+    for (int i = 0; i < given; ++i) op.operands.push_back(Operand::of(&x));
+    auto types = infer(op, nullptr);
+    ASSERT_FALSE(types) << missing;
+    EXPECT_NE(types.error().str().find(missing), std::string::npos) << types.error().str();
+  }
 }
 
 /// The names of the values that a kernel's ops give, in text order, after what nobody reads is gone but for
