@@ -8,6 +8,8 @@
 // Requires: stage tensor. Ensures: no two pure ops of a function have equal names, operands, attributes
 // and types; the first in the text stays. The operands of a commutative op may stand in either order.
 // Where: after append-grad, whose rules repeat constants and forward expressions; fuse runs it.
+#include <unordered_map>
+
 #include "passes/op_key.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"

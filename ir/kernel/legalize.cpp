@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/kernel/legalize.h"
 
-#include <utility>
-
 #include "ir/builder.h"
 #include "ir/kernel/expr.h"
 #include "ir/kernel/inline.h"
