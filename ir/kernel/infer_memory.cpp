@@ -2,6 +2,8 @@
 // Inference of the kernel ops on memory: modes of buffers, indices, the types of elements.
 #include <fmt/format.h>
 
+#include <cstdint>
+
 #include "ir/kernel/infer_detail.h"
 
 namespace tg::kernel_inference {
@@ -36,10 +38,11 @@ Result<void> indices(const Op& op, const Operand& place, int rank, bool (*modes)
         return violation(op, "c1", fmt::format("index {} must be u32 or i32, not {}", axis, type.str()));
       continue;
     }
-    int64_t extent = buffer.shape[axis];
-    if (!at.isInteger || at.integer < 0 || (extent != Shape::kDynamic && at.integer >= extent))
+    const int64_t extent = buffer.shape[axis];
+    const int64_t last = extent == Shape::kDynamic ? UINT32_MAX : extent - 1;
+    if (!at.isInteger || at.integer < 0 || at.integer > last)
       return violation(op, rangeLabel,
-                       fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, extent - 1));
+                       fmt::format("index {} of axis {} is not in 0..{}", at.number(), axis, last));
   }
   return {};
 }

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 
@@ -100,12 +101,14 @@ Options parseOptions(int argc, char** argv) {
       options.seconds = number(name, value);
     else if (name == "cases")
       options.cases = static_cast<uint64_t>(number(name, value));
+    else if (name == "first")
+      options.first = static_cast<uint64_t>(number(name, value));
     else if (name == "hang")
       options.hang = number(name, value);
     else if (name == "save")
       options.save = value;
     else {
-      fmt::print(stderr, "unknown option --{}; there are seed, seconds, cases, hang, save\n", name);
+      fmt::print(stderr, "unknown option --{}; there are seed, seconds, first, cases, hang, save\n", name);
       std::exit(2);
     }
   }
@@ -122,13 +125,14 @@ int fuzz(const Options& options, const std::vector<std::string>& seeds, const Ru
   const auto start = std::chrono::steady_clock::now();
   auto over = [&](uint64_t next) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    return (options.cases && next >= options.cases) ||
+    return (options.cases && next - options.first >= options.cases) ||
            (options.seconds > 0 && passed.count() >= options.seconds);
   };
   size_t findings = 0;
-  uint64_t next = 0;
+  uint64_t next = options.first;
   while (!over(next) && findings < kMostFindings) {
-    const uint64_t to = options.cases ? std::min(options.cases, next + kBatch) : next + kBatch;
+    const uint64_t end = options.first + options.cases;
+    const uint64_t to = options.cases ? std::min(end, next + kBatch) : next + kBatch;
     std::fflush(stdout);
     const pid_t pid = fork();
     if (pid == 0) child(shared, next, to, options, seeds, run);
@@ -142,10 +146,12 @@ int fuzz(const Options& options, const std::vector<std::string>& seeds, const Ru
     if (why.empty()) continue;
     ++findings;
     const std::string path = fmt::format("{}/finding-{}-{}", options.save, options.seed, shared.at);
-    std::ofstream(path, std::ios::binary) << inputAt(shared.at, options, seeds);
-    fmt::print(stderr, "{}: {}\n", path, why);
+    std::filesystem::create_directories(options.save);
+    std::ofstream file(path, std::ios::binary);
+    file << inputAt(shared.at, options, seeds) << std::flush;
+    fmt::print(stderr, "{}: {}{}\n", path, why, file ? "" : " (the file cannot be written)");
   }
-  fmt::print("{} inputs, {} findings\n", next, findings);
+  fmt::print("{} inputs, {} findings\n", next - options.first, findings);
   munmap(memory, sizeof(Shared));
   return findings ? 1 : 0;
 }

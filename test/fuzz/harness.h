@@ -12,13 +12,14 @@ namespace tg::fuzz {
 struct Options {
   uint64_t seed = 1;
   double seconds = 60;             ///< how long; 0 is no limit
+  uint64_t first = 0;              ///< the number of the first input: a finding's, to meet it again
   uint64_t cases = 0;              ///< how many; 0 is no limit
   double hang = 20;                ///< processor seconds for one input
   std::string save = ".";          ///< folder for the inputs of findings
   std::vector<std::string> seeds;  ///< files to damage; the program's own by default
 };
 
-/// Reads `--seed=1 --seconds=60 --cases=1000 --hang=20 --save=DIR FILE…`; an error is told and ends the
+/// Reads `--seed=1 --seconds=60 --first=0 --cases=1000 --hang=20 --save=DIR FILE…`; an error is told and ends the
 /// process with 2.
 Options parseOptions(int argc, char** argv);
 
