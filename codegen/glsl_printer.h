@@ -27,7 +27,7 @@ struct GlslSurvey {
   bool subgroupBasic = false, subgroupArithmetic = false, subgroupShuffle = false, subgroupBallot = false;
   bool matrices = false, khrMatrices = false;
   std::map<uint32_t, Type> matrixTypes;  ///< by matrixRowsId
-  bool storesHalves = false;  ///< storage has elements of 16 bits
+  bool storesHalves = false;             ///< storage has elements of 16 bits
 
   GlslSurvey(const Item& kernel, const Target& target);
 

@@ -90,7 +90,9 @@ double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Targe
 
 }  // namespace
 
-DType factorType(const Op& product) { return as::matmul(product).precision() == "bf16" ? DType::bf16 : DType::f16; }
+DType factorType(const Op& product) {
+  return as::matmul(product).precision() == "bf16" ? DType::bf16 : DType::f16;
+}
 
 bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {
   return liesAlongK(p, which, p.k, true) != schedule.turned[static_cast<size_t>(which)];

@@ -72,9 +72,8 @@ Limits limitsOf(const Target& target) {
   lack(FeatureId::floatAtomics, target.floatAtomics);
   lack(FeatureId::matricesNv, !target.coopmat.empty() && target.matrices == "nv");
   lack(FeatureId::matricesKhr, !target.coopmat.empty() && target.matrices == "khr");
-  lack(FeatureId::matricesBf16, std::any_of(target.coopmat.begin(), target.coopmat.end(), [](const auto& each) {
-         return each.operand == DType::bf16;
-       }));
+  lack(FeatureId::matricesBf16, std::any_of(target.coopmat.begin(), target.coopmat.end(),
+                                            [](const auto& each) { return each.operand == DType::bf16; }));
   if (target.subgroups)
     for (const CoopShape& shape : target.coopmat) out.products.push_back(productOf(shape));
   return out;

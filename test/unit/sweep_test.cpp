@@ -240,7 +240,8 @@ TEST(CoopmatSweep, MatchesTheOracle) {
   Gpu gpu;
   ASSERT_TRUE(gpu.device());
   Target own = gpu.device()->info().target;
-  if (!own.multiplies(DType::f16)) GTEST_SKIP() << "the device has no subgroups that multiply matrices of f16";
+  if (!own.multiplies(DType::f16))
+    GTEST_SKIP() << "the device has no subgroups that multiply matrices of f16";
   const std::vector<SweepCase> cases = coopmatCases();
   for (int64_t parallel : {own.parallel, int64_t{1}}) {  // 1: large tiles for small products
     own.parallel = parallel;

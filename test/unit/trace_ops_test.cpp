@@ -43,7 +43,10 @@ const std::map<Opcode, std::function<Tensor()>>& calls() {
        [] {
          return iota({2, 3}, -1);
        }},
-      {Opcode::causal_mask, [] { return causalMask({2, 3}); }},
+      {Opcode::causal_mask,
+       [] {
+         return causalMask({2, 3});
+       }},
       {Opcode::update,
        [] {
          Tensor s = stateInput("s", {});
