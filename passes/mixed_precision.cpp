@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// mixed-precision: products of f16, and a scale that keeps gradients within its range.
+// mixed-precision: products of 16 bits, and for f16 a scale that keeps gradients within range.
 //
-// What: with f16, every tg.matmul of f32 becomes one of f16 (narrow_products.cpp): casts in front of it and behind
-//   it say which activations, gradients of activations and copies of weights are f16 in memory. Parameters,
+// What: with f16 or bf16, every tg.matmul of f32 becomes one of that type (narrow_products.cpp): casts in front of it and behind
+//   it say which activations, gradients of activations and copies of weights are 16-bit in memory. Parameters,
 //   their gradients, the optimizer and everything between the casts stay f32. With f32x3 each product gets that
 //   precision and nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a
 //   state instead of 1, and each parameter's is divided by it, so that small gradients stay above what f16 holds.
@@ -18,10 +18,10 @@
 //                                         @loss_scale.good …
 //
 // Requires: stage tensor.
-//   c1: the function exists; c2: precision is f16 or f32x3; c3: loss-scale is 0 (no scaling) or a power of
+//   c1: the function exists; c2: precision is f16, bf16 or f32x3; c3: loss-scale is 0 (no scaling) or a power of
 //   two up to 2^24, growth is 1 or more; c4: the states are not there yet; c5: the gradient starts at
 //   a constant with `seed`, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
-// Ensures: products are of f16, or of f32 tensors with the precision. After append-grad{accumulate=N} the scale
+// Ensures: products are of the type, or of f32 tensors with the precision. After append-grad{accumulate=N} the scale
 //   changes where the summed gradients are, in @apply. Composites that hold products (tg.attention) keep theirs.
 // Where: right behind append-grad, whose first constant it replaces, and before the optimizer, which reads
 //   the divided gradients and %finite. A module without gradients may have it anywhere in stage tensor.
@@ -181,9 +181,10 @@ class LossScaling {
 };
 
 Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options) {
-  if (options.precision != "f16" && options.precision != "f32x3")
+  if (options.precision != "f16" && options.precision != "bf16" && options.precision != "f32x3")
     return precisionError(
-        func.loc, 2, fmt::format("there is no precision '{}'; there are f16 and f32x3", options.precision));
+        func.loc, 2,
+        fmt::format("there is no precision '{}'; there are f16, bf16 and f32x3", options.precision));
   int exponent = 0;
   const bool power = std::frexp(options.lossScale, &exponent) == 0.5;
   if (options.lossScale != 0 && (!power || options.lossScale < 1 || options.lossScale > kLargestScale))

@@ -2,11 +2,15 @@
 //   %y = tg.matmul %x, %w : f32              %x_f16 = tg.cast %x,  %w_f16 = tg.cast %w
 //                                            %y_f16 = tg.matmul %x_f16, %w_f16 : f16
 //                                       →    %y = tg.cast %y_f16 : f32
+//   %z = tg.matmul %x, %w : f32              %z = tg.matmul %x_wide, %w_wide {precision = f16} : f32
+//   %h = tg.add %z, %bias                →   %h_f32 = tg.add %z, %bias,  %h_f16 = tg.cast %h_f32
+//                                            %h = tg.cast %h_f16 : f32
 //   %d_w = tg.matmul %x, %d_y : f32          %x_wide = tg.cast %x_f16 : f32,  …
 //   tg.param_grad @w, %d_w                   %d_w = tg.matmul %x_wide, … {precision = f16} : f32
 #include "passes/narrow_products.h"
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/builder.h"
@@ -44,16 +48,19 @@ class NarrowProducts {
     return wide_[&value] = wide;
   }
 
-  /// The value rounded to 16 bits, behind its definition.
+  /// The value rounded to 16 bits, behind its definition; of a view, the view of what is rounded below it.
   Value* narrowed(Value* value) {
-    if (value->def && value->def->code == Opcode::cast && value->def->in(0)->type.dtype == dtype_)
-      return value->def->in(0);
-    Value*& known = narrow_[value];
-    if (known) return known;
-    builder_.setBefore(value->def ? value->def->next() : func_.body.ops.front());
-    if (value->def) builder_.setLoc(value->def->loc);
+    Op* def = value->def;
+    if (def && def->code == Opcode::cast && def->in(0)->type.dtype == dtype_) return def->in(0);
+    if (Value* known = narrow_[value]) return known;
+    const bool view = def && def->info().has(table::view) && def->operands.size() == 1;
+    Value* below = view ? narrowed(def->in(0)) : nullptr;
+    builder_.setBefore(def ? def->next() : func_.body.ops.front());
+    if (def) builder_.setLoc(def->loc);
     builder_.setHint(fmt::format("{}_{}", value->name, name(dtype_)));
-    return known = builder_.cast(value, dtype_);
+    if (!view) return narrow_[value] = builder_.cast(value, dtype_);
+    const Type type = Type::tensor(dtype_, value->type.shape);
+    return narrow_[value] = builder_.create(def->code, {Operand::of(below)}, def->attrs, {type})->result();
   }
 
   /// The same as f32, which products of an f32 result read.
@@ -65,7 +72,41 @@ class NarrowProducts {
     return known = builder_.cast(narrow, DType::f32);
   }
 
+  /// A parameter, or a view of one.
+  static bool isParameter(const Value& value) {
+    const Op* def = value.def;
+    while (def && def->info().has(table::view)) def = def->in(0)->def;
+    return def && def->code == Opcode::param;
+  }
+
+  /// What a product's result is when it has its bias: the sum that alone reads it, below reshapes.
+  static Value* withBias(Value* value) {
+    for (Value* at = value; at->uses.hasOne();) {
+      const Op& user = *at->uses.begin()->user();
+      const bool bias = user.code == Opcode::add &&
+                        (isParameter(*as::add(user).lhs()) || isParameter(*as::add(user).rhs()));
+      if (!bias && user.code != Opcode::reshape) break;
+      at = user.result();
+      if (bias) return at;
+    }
+    return value;
+  }
+
+  /// All who read a value read it rounded from now on, under its name.
+  void round(Value& value) {
+    builder_.setBefore(value.def->next()).setLoc(value.def->loc);
+    builder_.setHint(fmt::format("{}_{}", value.name, name(dtype_)));
+    Value* narrow = builder_.cast(&value, dtype_);
+    builder_.setHint(fmt::format("{}_{}", value.name, name(value.type.dtype)));
+    Value* rounded = builder_.cast(narrow, value.type.dtype);
+    value.uses.replaceAll(rounded);
+    narrow->def->operands[0] = Operand::of(&value);
+    std::swap(rounded->name, value.name);
+  }
+
   void rewrite(Op& op, bool wide) {
+    Value* sum = wide ? nullptr : withBias(op.result());
+    if (sum && sum != op.result()) round(*sum), wide = true;
     for (Operand& operand : op.operands) {
       Value* narrow = narrowed(operand.value);
       operand = Operand::of(wide ? widened(narrow) : narrow);

@@ -58,10 +58,10 @@ struct MixedPrecisionOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("precision", &MixedPrecisionOptions::precision,
-               "f16: products of f16, which memory holds; f32x3: pairs of f16 made inside of kernels"),
+               "f16 | bf16: products of 16 bits, which memory holds; f32x3: pairs of f16 made in kernels"),
         option("func", &MixedPrecisionOptions::func, "the function that was differentiated"),
         option("loss-scale", &MixedPrecisionOptions::lossScale,
-               "the first scale of the loss, a power of two; 0: none; f32x3 has none"),
+               "the first scale of the loss, a power of two; 0: none; only f16 has one"),
         option("growth", &MixedPrecisionOptions::growth, "finite steps until the scale doubles"),
     };
   }

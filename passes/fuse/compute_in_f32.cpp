@@ -51,11 +51,13 @@ bool computesNarrow(const Op& op) {
   return found;
 }
 
-/// A product of f16 tensors is one that rounds its operands to f16, as that changes none of them, where the target
-/// has units for such products.
+/// A product of 16-bit tensors may round its operands to their type, as that changes none of them: it says so where
+/// the target has units for such products.
 static void useUnits(Op& op, const Target& target) {
-  if (op.code == Opcode::matmul && op.in(0)->type.dtype == DType::f16 && target.multiplies(DType::f16))
-    set(op.attrs, "precision", Attr::word("f16"));
+  if (op.code != Opcode::matmul) return;
+  const DType dtype = op.in(0)->type.dtype;
+  if (isNarrow(dtype) && target.multiplies(dtype))
+    set(op.attrs, "precision", Attr::word(std::string(name(dtype))));
 }
 
 static void computeInF32(Module& module, Item& func, const Target& target) {
