@@ -37,7 +37,7 @@ cmake --preset asan -B build/nightly-asan && cmake --build build/nightly-asan -j
 findings=build/nightly/findings
 mkdir -p "$findings"
 count=$(wc -w <<< "$fuzzers")
-seconds=$(awk "BEGIN { print int($hours * 3600 / $count) }")
+seconds=$(awk "BEGIN { print int($hours * 3600 / $count) + 1 }")  # 0 would be without an end
 seed=${TG_FUZZ_SEED:-$(date +%s)}
 for fuzzer in $fuzzers; do
   step "$fuzzer, seed $seed" env ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=0 \
