@@ -198,6 +198,36 @@ TEST(Fit, matricesAreAFeature) {
   }
 }
 
+// The executor refuses such a kernel, so a fit says so before.
+TEST(Fit, loopsThatADeviceEndsEarlyAreTold) {
+  Target target = *targetByName("vulkan-min");
+  auto module = compiled(target);
+  ASSERT_TRUE(module);
+  EXPECT_FALSE(needOf(*fitOf(*module, target), "loop_iterations")) << "nothing ends them";
+  target.loopIterations = 1;
+  auto fit = fitOf(*module, target);
+  ASSERT_TRUE(fit);
+  const Need* need = needOf(*fit, "loop_iterations");
+  ASSERT_TRUE(need);
+  EXPECT_FALSE(need->fits());
+  EXPECT_GT(need->needed, 1);
+  target.loopIterations = need->needed;
+  EXPECT_TRUE(fitOf(*module, target)->fits());
+}
+
+TEST(Fit, theLimitsOfADeviceStandBeforeItsTargets) {
+  Target target = *targetByName("lavapipe");
+  auto module = compiled(target);
+  ASSERT_TRUE(module);
+  Limits device = limitsOf(target);
+  EXPECT_TRUE(fitOf(*module, target, {}, device)->fits());
+  device[LimitId::bindings] = 0;
+  auto fit = fitOf(*module, target, {}, device);
+  ASSERT_TRUE(fit);
+  EXPECT_FALSE(needOf(*fit, "bindings")->fits());
+  EXPECT_TRUE(needOf(*fit, "texel_alignment")) << "views and storage are judged apart";
+}
+
 TEST(Fit, otherStagesAreRefused) {
   auto module = parse(kText, "m.tgir");
   ASSERT_TRUE(module);

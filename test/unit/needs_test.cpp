@@ -245,12 +245,19 @@ TEST(Needs, ATargetsFeaturesAreWhatItsMembersSay) {
   for (bool there : {false, true}) {
     target.subgroups = target.halfStorage = target.floatAtomics = there;
     if (there) target.coopmat = {{16, 16, 16, DType::f16, DType::f32}};
-    const Limits limits = limitsOf(target);
-    for (FeatureId id : {FeatureId::subgroups, FeatureId::halfStorage, FeatureId::floatAtomics,
-                         FeatureId::matricesNv, FeatureId::matricesKhr})
-      EXPECT_EQ(limits.gives(id), there) << kFeatures[static_cast<size_t>(id)].name;
-    EXPECT_EQ(limits.products.size(), there ? 1u : 0u);
+    for (const char* form : {"nv", "khr"}) {
+      target.matrices = form;
+      const Limits limits = limitsOf(target);
+      for (FeatureId id : {FeatureId::subgroups, FeatureId::halfStorage, FeatureId::floatAtomics})
+        EXPECT_EQ(limits.gives(id), there) << kFeatures[static_cast<size_t>(id)].name;
+      EXPECT_EQ(limits.gives(FeatureId::matricesNv), there && target.matrices == "nv");
+      EXPECT_EQ(limits.gives(FeatureId::matricesKhr), there && target.matrices == "khr");
+      EXPECT_FALSE(limits.gives(FeatureId::matricesBf16));
+      EXPECT_EQ(limits.products.size(), there ? 1u : 0u);
+    }
   }
+  target.coopmat = {{16, 16, 16, DType::bf16, DType::f32}};
+  EXPECT_TRUE(limitsOf(target).gives(FeatureId::matricesBf16));
 }
 
 }  // namespace
