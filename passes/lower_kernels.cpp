@@ -133,9 +133,8 @@ class KernelTable {
 class FunctionLowering {
  public:
   FunctionLowering(Module& module, Item& func, const Target& target, KernelTable& kernels,
-                   int64_t& loopsBytes, const PassContext& context)
-      : module_(module), func_(func), target_(target), kernels_(kernels), loopsBytes_(loopsBytes),
-        context_(context) {}
+                   int64_t& loopsBytes)
+      : module_(module), func_(func), target_(target), kernels_(kernels), loopsBytes_(loopsBytes) {}
   Result<void> run();
 
  private:
@@ -172,7 +171,6 @@ class FunctionLowering {
   const Target& target_;
   KernelTable& kernels_;
   int64_t& loopsBytes_;  ///< of @loops so far
-  const PassContext& context_;
   OpList out_;
   Builder build_{out_};
   std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
@@ -416,7 +414,7 @@ Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassConte
   Error errors;
   int64_t loopsBytes = 0;
   for (Item* func : module.all(ItemKind::func))
-    if (auto lowered = FunctionLowering(module, *func, target, kernels, loopsBytes, context).run(); !lowered)
+    if (auto lowered = FunctionLowering(module, *func, target, kernels, loopsBytes).run(); !lowered)
       errors.append(lowered.takeError());
   if (!errors.empty()) return errors;
   // The sources of custom kernels, and the funcs they call, have been made static where they are called.

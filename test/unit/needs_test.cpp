@@ -44,11 +44,11 @@ TEST(Needs, EachAmountThatIsShortIsOneMessage) {
   for (size_t i = 0; i < kLimitCount; ++i) {
     Limits limits = justEnough(needs);
     limits.amounts[i] = kLimits[i].multiple ? 128 : limits.amounts[i] - 1;
-    const std::vector<Unmet> short_ = unmet(needs, limits);
-    ASSERT_EQ(short_.size(), 1u) << kLimits[i].name;
-    EXPECT_EQ(short_[0].text(), std::string(kLimits[i].name) + " " + std::to_string(needs.amounts[i]) +
-                                    " (the device: " + std::to_string(limits.amounts[i]) + ")");
-    EXPECT_NE(sentence(short_[0]).find(kLimits[i].what), std::string::npos) << sentence(short_[0]);
+    const std::vector<Unmet> lacking = unmet(needs, limits);
+    ASSERT_EQ(lacking.size(), 1u) << kLimits[i].name;
+    EXPECT_EQ(lacking[0].text(), std::string(kLimits[i].name) + " " + std::to_string(needs.amounts[i]) +
+                                     " (the device: " + std::to_string(limits.amounts[i]) + ")");
+    EXPECT_NE(sentence(lacking[0]).find(kLimits[i].what), std::string::npos) << sentence(lacking[0]);
   }
 }
 
@@ -91,9 +91,9 @@ TEST(Needs, EachFeatureThatLacksIsTold) {
     Limits limits;
     EXPECT_EQ(listed(unmet(needs, limits)), "");
     limits.lacks[static_cast<size_t>(each.feature)] = true;
-    const std::vector<Unmet> short_ = unmet(needs, limits);
-    ASSERT_EQ(short_.size(), 1u) << each.name;
-    EXPECT_NE(sentence(short_[0]).find(each.name), std::string::npos) << sentence(short_[0]);
+    const std::vector<Unmet> lacking = unmet(needs, limits);
+    ASSERT_EQ(lacking.size(), 1u) << each.name;
+    EXPECT_NE(sentence(lacking[0]).find(each.name), std::string::npos) << sentence(lacking[0]);
   }
   KernelNeeds other;
   other.capabilities = {10};
