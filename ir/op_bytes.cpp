@@ -63,7 +63,7 @@ void OpBytes::results(const Op& op) {
 }
 
 void OpBytes::op(const Op& op) {
-  number(op.code);
+  text(op.info().name);  // not its number, which another op would change
   operands(op.operands);
   attrs(op.attrs);
   results(op);
