@@ -378,7 +378,7 @@ Result<Types> constant(const Context& c) {
   if (value.isLiteral()) TG_CHECK(check(value));
   for (const Operand& item : value.items) TG_CHECK(check(item));
   const bool one = value.isLiteral() && value.number() == 1 && type.rank() == 0 && isFloat(type.dtype);
-  if (c.op.flag("seed") && !one)
+  if (as::constant(c.op).seed() && !one)
     return c.error(2, fmt::format("a seed is 1.0 of rank 0, not {}", type.str()));
   return Types{type};
 }
