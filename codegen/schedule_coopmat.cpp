@@ -74,7 +74,8 @@ bool isNarrowInMemory(const Value* v, DType dtype) {
 std::vector<CoopmatTiling> tilings(const Op& product) {
   const DType dtype = factorType(product);
   if (isSplit(product)) return {kLargeSplit, kSmall};
-  if (isNarrowInMemory(product.in(0), dtype) && isNarrowInMemory(product.in(1), dtype))
+  if (isNarrowInMemory(as::matmul(product).lhs(), dtype) &&
+      isNarrowInMemory(as::matmul(product).rhs(), dtype))
     return {std::begin(kNarrowTilings), std::end(kNarrowTilings)};
   return {kLarge, kSmall};
 }
