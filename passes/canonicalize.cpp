@@ -142,6 +142,21 @@ bool foldCausalMask(Op& op) {
   return true;
 }
 
+/// Leaves zeros out of a sum of squares; one number alone is a square.
+bool foldSumOfSquares(Op& op) {
+  if (op.code != Opcode::sum_of_squares) return false;
+  OperandList kept;
+  for (const Operand& operand : op.operands)
+    if (!isSplat(operand.value, 0)) kept.push_back(Operand::of(operand.value));
+  if (kept.empty()) {
+    becomeConstant(op, 0);
+    return true;
+  }
+  op.operands = std::move(kept);
+  if (op.operands.size() == 1 && op.operands[0].value->type.rank() == 0) op.code = Opcode::square;
+  return false;
+}
+
 bool sameType(const Op& op, const Value* value) { return value->type == op.result()->type; }
 
 /// The operand an arithmetic identity reduces the op to.
@@ -227,7 +242,9 @@ Result<void> run_canonicalize(Module& module, const NoOptions&, const PassContex
     replaceOps(*func, [](Op& op) -> Value* {
       if (op.results.size() != 1 || op.operands.empty() || op.operands[0].kind != Operand::Kind::value)
         return nullptr;
-      if (foldConstants(op) || foldNarrowCast(op) || foldSplat(op) || foldCausalMask(op)) return nullptr;
+      if (foldSumOfSquares(op) || foldConstants(op) || foldNarrowCast(op) || foldSplat(op) ||
+          foldCausalMask(op))
+        return nullptr;
       if (Value* other = foldWidened(op)) return other;
       if (Value* other = foldIdentity(op)) return other;
       reductionToReshape(op);

@@ -129,6 +129,7 @@ class Flattener {
   Value* decayByIndex(RegionWriter& region, Value* decay, const std::vector<Value*>& decayed);
   void clearTogether(const std::vector<Value*>& gradients);
   void flattenNorm(const std::vector<Value*>& gradients);
+  void buildNorms();
   void rebuild();
 
   Module& module_;
@@ -137,6 +138,12 @@ class Flattener {
   Builder build_;  ///< of the function's level
   std::map<std::string, std::vector<Update>> groups_;
   std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
+  /// Of a sum of squares, by their first operand: parts that are summed over a flat group.
+  struct FlatPart {
+    int count = 0;
+    Value* norms = nullptr;
+  };
+  std::vector<std::pair<Op*, std::map<int, FlatPart>>> norms_;
   std::unordered_set<const Op*> dropped_;
   std::unordered_map<const Op*, OpList> before_;  // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
@@ -499,13 +506,12 @@ static int placeIn(const Op& norm, const std::vector<Value*>& gradients) {
   return found.size() == wanted.size() ? first : -1;
 }
 
-/// The part that these gradients have in a sum of squares becomes one two-stage sum; what else is summed is added
-/// in the order of the operands, as without it.
+/// The part that these gradients have in a sum of squares becomes one two-stage sum.
 void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   Op* root = nullptr;
   int first = -1;
   for (Op* op : func_.body.ops) {
-    if (op->code != Opcode::sum_of_squares || dropped_.contains(op)) continue;
+    if (op->code != Opcode::sum_of_squares) continue;
     if ((first = placeIn(*op, gradients)) < 0) continue;
     root = op;
     break;
@@ -526,23 +532,44 @@ void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
   Value* partial = b.sum(squares, {1});
   region.yield({partial});
   region.op().addResult(partial->type, build_.names().unique("norm_partial"));
-  dropped_.insert(root);
-  OpList& made = before_[root];
-  const Op* norms = made.push_back(region.finish(target_));
-  const std::vector<Value*> parts = as::sum_of_squares(*root).xs();
-  const auto begin = parts.begin() + first, end = begin + static_cast<int>(gradients.size());
-  Builder alone(made);  // with no names of others: the total keeps the name of what it stands for
-  Builder& total = parts.size() == gradients.size() ? alone : build_.setEnd(made);
-  Value* sum = total.setLoc(root->loc).setHint(root->result()->name).sum(norms->result(), {0});
-  if (first > 0)
-    sum = total.binary(Opcode::add, total.op(Opcode::sum_of_squares, {parts.begin(), begin}), sum);
-  for (auto part = end; part != parts.end(); ++part)
-    sum = total.binary(Opcode::add, sum, total.op(Opcode::sum_of_squares, {*part}));
-  build_.setHint("");
-  replaced_[root->result()] = sum;
+  const Op* norms = before_[root].push_back(region.finish(target_));
+  auto known =
+      std::find_if(norms_.begin(), norms_.end(), [&](const auto& each) { return each.first == root; });
+  if (known == norms_.end()) known = norms_.insert(norms_.end(), {root, {}});
+  known->second[first] = {static_cast<int>(gradients.size()), norms->result()};
+}
+
+/// Adds the parts of each sum of squares in the order of its operands: sums over flat groups, and squares of what
+/// belongs to none.
+void Flattener::buildNorms() {
+  for (auto& [root, flats] : norms_) {
+    const std::vector<Value*> parts = as::sum_of_squares(*root).xs();
+    const int count = static_cast<int>(parts.size());
+    OpList& made = before_[root];
+    Builder alone(made);  // with no names of others: the total keeps the name of what it stands for
+    Builder& total = flats.begin()->second.count == count ? alone : build_.setEnd(made);
+    total.setLoc(root->loc).setHint(root->result()->name);
+    Value* sum = nullptr;
+    auto add = [&](Value* term) { sum = sum ? total.binary(Opcode::add, sum, term) : term; };
+    for (int part = 0; part < count;) {
+      auto next = flats.lower_bound(part);
+      if (next != flats.end() && next->first == part) {
+        add(total.sum(next->second.norms, {0}));
+        part += next->second.count;
+        continue;
+      }
+      const int end = sum ? part + 1 : next != flats.end() ? next->first : count;
+      add(total.op(Opcode::sum_of_squares, {parts.begin() + part, parts.begin() + end}));
+      part = end;
+    }
+    build_.setHint("");
+    dropped_.insert(root);
+    replaced_[root->result()] = sum;
+  }
 }
 
 void Flattener::rebuild() {
+  buildNorms();
   OpList& ops = func_.body.ops;
   for (auto& [op, made] : before_) ops.splice(const_cast<Op*>(op), made, made.front());
   for (auto& [value, other] : replaced_) const_cast<Value*>(value)->uses.replaceAll(other);
