@@ -279,7 +279,7 @@ class Splitter {
 
   /// Whether matrix units make a product of what has 16 bits in memory.
   bool readsNarrow(const Op& op) const {
-    const std::string precision = op.word("precision");
+    const std::string precision = as::matmul(op).precision();
     const DType narrow = precision == "bf16" ? DType::bf16 : DType::f16;
     if (precision == "f32" || precision == "f32x3" || !target_.multiplies(narrow)) return false;
     return std::all_of(op.operands.begin(), op.operands.end(), [&](const Operand& operand) {

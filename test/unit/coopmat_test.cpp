@@ -581,6 +581,19 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
   EXPECT_EQ(narrow(4096, 4096, 4096), "coopmat{tile = [128, 256, 32], warp = [64, 64], patch = 32}");
   EXPECT_EQ(narrow(8192, 768, 3072), "coopmat{tile = [128, 192, 32], warp = [64, 48], patch = 16}");
   EXPECT_EQ(narrow(64, 64, 64), "coopmat{tile = [64, 64, 32], warp = [32, 32]}");
+  // The weight gradients of a transformer are computed in pieces of the rows, which fill the device.
+  auto pieces = [&](int64_t m, int64_t n, int64_t k) {
+    Case c{m, n, k, true};
+    c.memory = DType::f16;
+    auto fused =
+        after(*parsedModule(narrowModule(c, {k, m}, {k, n}, {m, n}, "transpose_a = true, precision = f16")),
+              "fuse{target=gpu-coopmat}");
+    return fused->func("f")->body.ops.front()->result()->type.str();
+  };
+  EXPECT_EQ(pieces(768, 3072, 8192), "tensor<4x768x3072xf32>");
+  EXPECT_EQ(pieces(768, 768, 8192), "tensor<4x768x768xf32>");
+  EXPECT_EQ(pieces(8192, 768, 50304), "tensor<2x8192x768xf32>");
+  EXPECT_EQ(pieces(768, 50304, 8192), "tensor<768x50304xf32>");
   for (const auto& plain :
        {scheduleOf(64, 64, 64, "f32", "gpu-coopmat"), scheduleOf(64, 8, 64, "f16", "gpu-coopmat"),
         scheduleOf(64, 64, 64, "f16", "gpu")})

@@ -100,7 +100,7 @@ TEST(KhrMatrices, TypesHaveTheirUse) {
   EXPECT_TRUE(khr.of(5358).empty());
   std::map<uint32_t, int> uses;
   for (size_t i = 0; i < 3; ++i) {
-    const Words &old = nv.of(5358)[i], now = khr.of(4456)[i];
+    const Words old = nv.of(5358)[i], now = khr.of(4456)[i];
     ASSERT_EQ(now.size(), 6u);
     EXPECT_EQ(Words(now.begin(), now.begin() + 5), old) << "id, element, scope, rows, columns";
     EXPECT_EQ(khr.number(now[2]), 3u) << "a subgroup";
@@ -128,7 +128,7 @@ TEST(KhrMatrices, LoadsAndStoresSayTheirLayoutBeforeTheStride) {
   ASSERT_EQ(khr.of(4457).size(), 2u);
   int columns = 0;
   for (size_t i = 0; i < 2; ++i) {
-    const Words &old = nv.of(5359)[i], now = khr.of(4457)[i];
+    const Words old = nv.of(5359)[i], now = khr.of(4457)[i];
     ASSERT_EQ(now.size(), old.size());
     for (size_t at : {0u, 1u, 2u}) EXPECT_EQ(now[at], old[at]);
     EXPECT_EQ(now[4], old[3]) << "the stride";
