@@ -31,21 +31,34 @@ class NarrowProducts {
       if (op->code == Opcode::matmul && op->in(0)->type.dtype == DType::f32) products.push_back(op);
     // What leads to parameters is judged before a cast stands on the way.
     std::vector<bool> wide;
-    for (const Op* op : products) wide.push_back(staysWide(*op->result()));
+    for (const Op* op : products)
+      wide.push_back(leadsToParameters(*op->result()) || isReturned(*op->result()));
     for (size_t i = 0; i < products.size(); ++i) rewrite(*products[i], wide[i]);
   }
 
  private:
-  /// Whether a value is only read on the way to gradients of parameters, or where the function returns it.
-  bool staysWide(const Value& value) {
-    if (auto known = wide_.find(&value); known != wide_.end()) return known->second;
-    bool wide = !value.uses.empty();
+  /// Whether a value is only read on the way to gradients of parameters.
+  bool leadsToParameters(const Value& value) {
+    if (auto known = leads_.find(&value); known != leads_.end()) return known->second;
+    bool leads = !value.uses.empty();
     for (const Use& use : value.uses) {
       const Op& user = *use.user();
-      if (user.code == Opcode::param_grad || user.info().has(table::terminator)) continue;
-      wide = wide && user.code != Opcode::matmul && user.results.size() == 1 && staysWide(*user.result());
+      if (user.code == Opcode::param_grad) continue;
+      leads = leads && user.code != Opcode::matmul && user.results.size() == 1 &&
+              leadsToParameters(*user.result());
     }
-    return wide_[&value] = wide;
+    return leads_[&value] = leads;
+  }
+
+  /// Whether the function returns a value, or a view of it, and nothing else reads it.
+  static bool isReturned(const Value& value) {
+    bool returned = !value.uses.empty();
+    for (const Use& use : value.uses) {
+      const Op& user = *use.user();
+      if (user.info().has(table::terminator)) continue;
+      returned = returned && user.info().has(table::view) && isReturned(*user.result());
+    }
+    return returned;
   }
 
   /// The value rounded to 16 bits, behind its definition; of a view, the view of what is rounded below it.
@@ -118,7 +131,7 @@ class NarrowProducts {
   Item& func_;
   Builder builder_;
   const DType dtype_;
-  std::unordered_map<const Value*, bool> wide_;
+  std::unordered_map<const Value*, bool> leads_;
   std::unordered_map<Value*, Value*> narrow_, wideAgain_;
 };
 
