@@ -441,13 +441,6 @@ Result<Types> fused(const Context& c) {
   return types;
 }
 
-Result<Types> causalMask(const Context& c) {
-  TG_TRY(Type type, c.declared());
-  if (type.dtype != DType::i1 || type.rank() < 2)
-    return c.error(1, fmt::format("a mask is i1 of rank 2 or more, not {}", type.str()));
-  return Types{type};
-}
-
 Result<Types> iota(const Context& c) {
   TG_TRY(Type type, c.declared());
   if (normalAxis(as::iota(c.op).axis(), type.rank()) < 0)

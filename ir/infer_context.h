@@ -65,6 +65,7 @@ Result<Types> dropout(const Context& c);
 Result<Types> categorical(const Context& c);
 
 // ir/infer_transformer.cpp
+Result<Types> causalMask(const Context& c);
 Result<Types> crossEntropy(const Context& c);
 Result<Types> crossEntropyGrad(const Context& c);
 Result<Types> rmsNorm(const Context& c);

@@ -95,4 +95,11 @@ Result<Types> rope(const Context& c) {
   return Types{q, k};
 }
 
+Result<Types> causalMask(const Context& c) {
+  TG_TRY(Type type, c.declared());
+  if (type.dtype != DType::i1 || type.rank() < 2)
+    return c.error(1, fmt::format("a mask is i1 of rank 2 or more, not {}", type.str()));
+  return Types{type};
+}
+
 }  // namespace tg::inference

@@ -190,7 +190,8 @@ Result<Target> targetFromJson(std::string_view text, std::string_view file) {
     }
   });
   if (!wrong.empty()) return fail(fmt::format("{}: member '{}' has the wrong type", file, wrong));
-  for (const auto& [key, value] : json.items()) {
+  for (const auto& item : json.items()) {
+    const std::string& key = item.key();
     bool known = false;
     eachMember(target, [&](std::string_view name, auto&) { known = known || name == key; });
     if (!known) return fail(fmt::format("{}: unknown member '{}'", file, key));
