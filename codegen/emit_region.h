@@ -204,6 +204,8 @@ class RegionEmitter {
   std::string problem_;
 };
 
+constexpr int64_t kEight = 8;  ///< scalars of 16 bits that one access of 16 bytes moves
+
 /// What a store to a narrow real would round again.
 KV beforeRounding(const KV& element, DType dtype);
 /// Eight reals in two vectors as four words of 16-bit ones.

@@ -4,12 +4,6 @@
 #include "ir/op_view.h"
 
 namespace tg {
-namespace {
-
-constexpr int64_t kEight = 8;
-
-}  // namespace
-
 KV beforeRounding(const KV& element, DType dtype) {
   const Op* op = element.value ? element.value->def : nullptr;
   const bool rounds = op && op->code == (dtype == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16);

@@ -7,7 +7,6 @@
 namespace tg {
 
 constexpr int64_t kSide = 16;     ///< of a matrix
-constexpr int64_t kEight = 8;     ///< scalars of 16 bits that one access of 16 bytes moves
 constexpr int64_t kPatchPad = 4;  ///< floats behind a row of sums
 
 /// What a product by matrix units rounds its operands to.
