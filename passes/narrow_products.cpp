@@ -27,8 +27,10 @@ class NarrowProducts {
 
   void run() {
     std::vector<Op*> products;
-    for (Op* op : func_.body.ops)
-      if (op->code == Opcode::matmul && op->in(0)->type.dtype == DType::f32) products.push_back(op);
+    for (Op* op : func_.body.ops) {
+      const bool multiplies = op->code == Opcode::matmul || op->info().fusion == table::Fusion::attention;
+      if (multiplies && op->in(0)->type.dtype == DType::f32) products.push_back(op);
+    }
     // What leads to parameters is judged before a cast stands on the way.
     std::vector<bool> wide;
     for (const Op* op : products)
@@ -61,19 +63,50 @@ class NarrowProducts {
     return returned;
   }
 
-  /// The value rounded to 16 bits, behind its definition; of a view, the view of what is rounded below it.
-  Value* narrowed(Value* value) {
+  /// An op of one result that only moves elements.
+  static bool moves(const Op* op) {
+    return op && op->results.size() == 1 &&
+           (op->info().fusion == table::Fusion::view || op->code == Opcode::concat);
+  }
+
+  /// The op of a value that moves elements, of the 16-bit values below it.
+  Value* moved(Value* value, const std::vector<Value*>& below) {
+    Op& op = *value->def;
+    OperandList operands;
+    for (Value* each : below) operands.push_back(Operand::of(each));
+    const Type type = Type::tensor(dtype_, value->type.shape);
+    builder_.setBefore(op.next()).setLoc(op.loc).setHint(fmt::format("{}_{}", value->name, name(dtype_)));
+    return narrow_[value] = builder_.create(op.code, operands, op.attrs, {type})->result();
+  }
+
+  /// Where a value is exactly one of 16 bits, cast back or moved, that one; null elsewhere. All who read what was moved
+  /// read it cast back from then on, so that memory holds it once.
+  Value* exact(Value* value) {
     Op* def = value->def;
     if (def && def->code == Opcode::cast && def->in(0)->type.dtype == dtype_) return def->in(0);
+    if (!moves(def)) return nullptr;
     if (Value* known = narrow_[value]) return known;
-    const bool view = def && def->info().has(table::view) && def->operands.size() == 1;
-    Value* below = view ? narrowed(def->in(0)) : nullptr;
+    std::vector<Value*> below;
+    for (const Operand& operand : def->operands) {
+      below.push_back(exact(operand.value));
+      if (!below.back()) return nullptr;
+    }
+    Value* narrow = moved(value, below);
+    builder_.setHint(value->name + "_wide");
+    value->uses.replaceAll(builder_.cast(narrow, value->type.dtype));
+    return narrow;
+  }
+
+  /// The value rounded to 16 bits, behind its definition; of a view, the view of what is rounded below it.
+  Value* narrowed(Value* value) {
+    if (Value* narrow = exact(value)) return narrow;
+    if (Value* known = narrow_[value]) return known;
+    Op* def = value->def;
+    if (moves(def) && def->code != Opcode::concat) return moved(value, {narrowed(def->in(0))});
     builder_.setBefore(def ? def->next() : func_.body.ops.front());
     if (def) builder_.setLoc(def->loc);
     builder_.setHint(fmt::format("{}_{}", value->name, name(dtype_)));
-    if (!view) return narrow_[value] = builder_.cast(value, dtype_);
-    const Type type = Type::tensor(dtype_, value->type.shape);
-    return narrow_[value] = builder_.create(def->code, {Operand::of(below)}, def->attrs, {type})->result();
+    return narrow_[value] = builder_.cast(value, dtype_);
   }
 
   /// The same as f32, which products of an f32 result read.
@@ -117,7 +150,20 @@ class NarrowProducts {
     std::swap(rounded->name, value.name);
   }
 
+  /// An attention reads what is rounded, as its products do, and its gradient what the attention reads; all but the
+  /// rows' statistics are rounded.
+  void rewriteAttention(Op& op) {
+    for (Operand& operand : op.operands) {
+      const bool statistics = operand.value->type.rank() < op.in(0)->type.rank();
+      if (!statistics) operand = Operand::of(widened(narrowed(operand.value)));
+    }
+    set(op.attrs, "precision", Attr::word(std::string(name(dtype_))));
+    for (const auto& result : op.results)
+      if (result->type.rank() == op.in(0)->type.rank() && !result->uses.empty()) round(*result);
+  }
+
   void rewrite(Op& op, bool wide) {
+    if (op.code != Opcode::matmul) return rewriteAttention(op);
     Value* sum = wide ? nullptr : withBias(op.result());
     if (sum && sum != op.result()) round(*sum), wide = true;
     for (Operand& operand : op.operands) {

@@ -23,6 +23,25 @@ double scaleOf(const Composite& composite) {
   return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(composite[0].shape().back()));
 }
 
+DType precisionOf(const Composite& composite) {
+  return dtypeNamed(as::attention(composite.op).precision()).value_or(DType::f32);
+}
+
+/// What memory holds of x, in f32: rounded where the precision is of 16 bits.
+TensorExpr stored(const Composite& composite, const TensorExpr& x) {
+  const DType dtype = precisionOf(composite);
+  return isNarrow(dtype) ? x.cast(dtype).cast(DType::f32) : x;
+}
+
+/// a·b of the attention's precision.
+TensorExpr multiplied(const Composite& composite, const TensorExpr& a, const TensorExpr& b, bool transposeA,
+                      bool transposeB) {
+  TensorExpr out = product(stored(composite, a), stored(composite, b), transposeA, transposeB);
+  if (isNarrow(precisionOf(composite)))
+    set(out.value->def->attrs, "precision", Attr::word(std::string(name(precisionOf(composite)))));
+  return out;
+}
+
 /// The scores, masked where they do not count, and where they do; no mask where all do.
 struct Scores {
   TensorExpr z, mask;
@@ -35,9 +54,12 @@ enum class Scaled : uint8_t { product, queries };
 // q·kᵀ·scale
 Scores scoresOf(const Composite& composite, Scaled scaled) {
   double scale = scaleOf(composite);
-  TensorExpr s = scaled == Scaled::product
-                     ? product(composite[at::attention::q], composite[at::attention::k], false, true) * scale
-                     : product(composite[at::attention::q] * scale, composite[at::attention::k], false, true);
+  TensorExpr s = scaled == Scaled::product ? multiplied(composite, composite[at::attention::q],
+                                                        composite[at::attention::k], false, true) *
+                                                 scale
+                                           : multiplied(composite, composite[at::attention::q] * scale,
+                                                        composite[at::attention::k], false, true);
+  s = stored(composite, s);
   TensorExpr mask;
   if (as::attention(composite.op).causal()) mask = causalMask(s);
   return {masked(mask, s), mask};
@@ -66,8 +88,8 @@ Backward backward(const Composite& composite) {
   TensorExpr v = composite[at::attention_grad_q::v], lse = composite[at::attention_grad_q::lse],
              delta = composite[at::attention_grad_q::delta], dy = composite[at::attention_grad_q::dout];
   Scores scores = scoresOf(composite, Scaled::queries);
-  TensorExpr p = exp(scores.z - column(lse));
-  TensorExpr ds = p * (product(dy, v, false, true) - column(delta)) * scaleOf(composite);
+  TensorExpr p = stored(composite, exp(scores.z - column(lse)));
+  TensorExpr ds = p * (multiplied(composite, dy, v, false, true) - column(delta)) * scaleOf(composite);
   return {p, ds};
 }
 
@@ -79,7 +101,7 @@ Results attention(const Composite& composite) {
   TensorExpr p{&composite.builder,
                composite.builder.op(Opcode::softmax, {scores.z.value},
                                     {{"causal", Attr::boolean(as::attention(composite.op).causal())}})};
-  Results results = {product(p, composite[at::attention::v], false, false)};
+  Results results = {multiplied(composite, p, composite[at::attention::v], false, false)};
   if (composite.op.results.size() > 1) results.push_back(logSumExp(scores));
   return results;
 }
@@ -96,7 +118,9 @@ Results attentionGrad(const Composite& composite) {
                                   lse.value,
                                   delta.value,
                                   dy.value};
-  AttrList attrs = {{"causal", composite.op.attr("causal")}, {"scale", composite.op.attr("scale")}};
+  AttrList attrs = {{"causal", composite.op.attr("causal")},
+                    {"scale", composite.op.attr("scale")},
+                    {"precision", composite.op.attr("precision")}};
   Builder& builder = composite.builder;
   TensorExpr dq{&builder, builder.op(Opcode::attention_grad_q, operands, attrs)};
   TensorExpr dk{&builder, builder.op(Opcode::attention_grad_kv, operands, attrs)};
@@ -105,14 +129,14 @@ Results attentionGrad(const Composite& composite) {
 
 // dq = ds·k
 Results attentionGradQ(const Composite& composite) {
-  return {product(backward(composite).ds, composite[at::attention_grad_q::k], false, false)};
+  return {multiplied(composite, backward(composite).ds, composite[at::attention_grad_q::k], false, false)};
 }
 
 // dk = dsᵀ·q, dv = pᵀ·do
 Results attentionGradKv(const Composite& composite) {
   Backward parts = backward(composite);
-  return {product(parts.ds, composite[at::attention_grad_kv::q], true, false),
-          product(parts.p, composite[at::attention_grad_kv::dout], true, false)};
+  return {multiplied(composite, parts.ds, composite[at::attention_grad_kv::q], true, false),
+          multiplied(composite, parts.p, composite[at::attention_grad_kv::dout], true, false)};
 }
 
 }  // namespace tg::decomposition

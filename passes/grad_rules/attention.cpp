@@ -16,7 +16,9 @@ Grads attention(const GradContext& context) {
                                   lse.value,
                                   g.value};
   if (TensorExpr dlse = context.g(1)) operands.push_back(dlse.value);
-  AttrList attrs = {{"causal", context.op.attr("causal")}, {"scale", context.op.attr("scale")}};
+  AttrList attrs = {{"causal", context.op.attr("causal")},
+                    {"scale", context.op.attr("scale")},
+                    {"precision", context.op.attr("precision")}};
   Value* dq = context.builder.op(Opcode::attention_grad, operands, attrs);
   Grads grads;
   for (int i = 0; i < 3; ++i) grads.push_back({&context.builder, dq->def->result(i)});
