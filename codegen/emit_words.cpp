@@ -60,6 +60,12 @@ std::optional<KV> RegionEmitter::words(const Value* v, DType narrow, Indices fir
         Indices in(at.size());
         for (size_t axis = 0; axis < perm.size(); ++axis) in[static_cast<size_t>(perm[axis])] = at[axis];
         at = in;
+      } else if (op.code == Opcode::slice) {
+        const std::vector<int64_t> starts = as::slice(op).starts(), strides = as::slice(op).strides();
+        for (size_t axis = 0; axis < starts.size(); ++axis) {
+          if (!strides.empty() && strides[axis] != 1) return {};
+          at[axis] = space_.add(at[axis], IndexSpace::constant(starts[axis]));
+        }
       } else if (op.code != Opcode::cast || op.in(0)->type.dtype != narrow) {
         return {};
       }

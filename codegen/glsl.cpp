@@ -44,7 +44,7 @@ void GlslSurvey::visit(const Op& op) {
     if (result->type.isCoopmat()) matrixTypes.emplace(matrixRowsId(result->type), result->type);
   unrolls |= op.code == Opcode::k_for && (op.flag("unroll") || op.flag("rolled"));
   subgroupArithmetic |= op.code == Opcode::k_subgroup_reduce;
-  subgroupShuffle |= op.code == Opcode::k_subgroup_shuffle;
+  subgroupShuffle |= op.code == Opcode::k_subgroup_shuffle || op.code == Opcode::k_coopmat_row_reduce;
   subgroupBallot |= op.code == Opcode::k_subgroup_ballot;
   subgroupBasic |= op.code == Opcode::k_subgroup_size || op.code == Opcode::k_subgroup_id ||
                    op.code == Opcode::k_subgroup_lane;
@@ -125,7 +125,10 @@ std::string GlslPrinter::expression(const Op& op) {
   for (size_t index = 0; index < count; ++index) {
     const Operand& operand = op.operands[index];
     Type type = operandType(op, operand);
-    operands.push_back({operandText(operand, type), type, literalOf(operand)});
+    if (type.isCoopmat()) type = Type::scalar(type.dtype);  // of each element
+    std::string text = operandText(operand, type);
+    if (!operand.isLiteral() && operand.value->type.isCoopmat()) text += "[e]";
+    operands.push_back({std::move(text), type, literalOf(operand)});
   }
   return glslExpression(op, operands, helpers_);
 }
@@ -263,9 +266,18 @@ void GlslPrinter::op(const Op& op) {
     break;
   case k_coopmat_load: matrixLoad(op); break;
   case k_coopmat_mma: matrixProduct(op); break;
-  case k_coopmat_add: define(op, fmt::format("{} + {}", names_.of(op.in(0)), names_.of(op.in(1)))); break;
+  case k_coopmat_index: matrixIndex(op); break;
+  case k_coopmat_repeat: matrixRepeat(op); break;
+  case k_coopmat_row_reduce: matrixRowReduce(op); break;
+  case k_coopmat_convert: matrixConvert(op); break;
   case k_coopmat_store: matrixStore(op); break;
-  default: define(op, expression(op)); break;  // arithmetic
+  default:  // arithmetic
+    if (op.result()->type.isCoopmat()) {
+      matrixEach(op, expression(op));
+      break;
+    }
+    define(op, expression(op));
+    break;
   }
   main_.op = nullptr;
 }

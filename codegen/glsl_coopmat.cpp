@@ -87,6 +87,57 @@ void GlslPrinter::matrixStore(const Op& op) {
   main_.add("coopMatStoreNV({}, {}, false);", names_.of(op.in(0)), matrixPlace(op.operands[1]));
 }
 
+/// A matrix whose element e in each invocation is the expression.
+void GlslPrinter::matrixEach(const Op& op, const std::string& element) {
+  const std::string& name = names_.of(op.result());
+  main_.add("{} {};", glslVariable(op.result()->type), name);
+  main_.add("for (int e = 0; e < {0}.length(); ++e) {0}[e] = {1};", name, element);
+}
+
+// Where a target's fragments are `quads`, as those of NVIDIA's mma.m16n8k16: four invocations share rows r and
+// r + 8, two neighbours of each in the left half of the matrix and two in the right. An A lies likewise.
+//
+//   element e of invocation l:   row l/4 + 8·(e/2 mod 2),   column 2·(l mod 4) + e mod 2 + 8·(e/4)
+
+/// The row or column of element e.
+std::string GlslPrinter::matrixAxis(const Op& op) {
+  const bool columns = op.flag("columns");
+  const std::string name = columns ? "tgMatrixColumn" : "tgMatrixRow";
+  functions_[name] =
+      fmt::format("uint {}(int e) {{\n  return {};\n}}\n", name,
+                  columns ? "2u * (gl_SubgroupInvocationID & 3u) + uint(e & 1) + uint(e >> 2) * 8u"
+                          : "(gl_SubgroupInvocationID >> 2) + uint(e & 2) * 4u");
+  return name + "(e)";
+}
+
+void GlslPrinter::matrixIndex(const Op& op) { matrixEach(op, fmt::format("float({})", matrixAxis(op))); }
+
+void GlslPrinter::matrixRepeat(const Op& op) {
+  const Operand& element = op.operands[0];
+  matrixEach(op, fmt::format("{}[{} + {}]", names_.of(element.value), flatIndex(element), matrixAxis(op)));
+}
+
+/// Of rows r and r + 8 in turn.
+void GlslPrinter::matrixRowReduce(const Op& op) {
+  const std::string name = names_.of(op.result()), x = names_.of(op.in(0)), kind = op.word("kind");
+  auto fold = [&](const std::string& a, const std::string& b) {
+    return kind == "max" ? fmt::format("max({}, {})", a, b) : fmt::format("{} + {}", a, b);
+  };
+  main_.add("{} {};", glslVariable(op.result()->type), name);
+  main_.add("for (int e = 0; e < 4; e += 2) {{");
+  ++main_.depth;
+  main_.add("float row = {};", fold(fold(x + "[e]", x + "[e + 1]"), fold(x + "[e + 4]", x + "[e + 5]")));
+  for (const char* other : {"1u", "2u"})
+    main_.add("row = {};", fold("row", fmt::format("subgroupShuffleXor(row, {})", other)));
+  main_.add("{0}[e] = {0}[e + 1] = {0}[e + 4] = {0}[e + 5] = row;", name);
+  --main_.depth;
+  main_.add("}}");
+}
+
+void GlslPrinter::matrixConvert(const Op& op) {
+  matrixEach(op, fmt::format("float16_t({}[e])", names_.of(op.in(0))));
+}
+
 void GlslPrinter::matrixProduct(const Op& op) {
   define(op, fmt::format("coopMatMulAddNV({}, {}, {})", names_.of(op.in(0)), names_.of(op.in(1)),
                          names_.of(op.in(2))));

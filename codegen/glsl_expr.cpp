@@ -48,7 +48,9 @@ class Expression {
  public:
   Expression(const Op& op, const std::vector<GlslOperand>& operands, GlslHelpers& helpers)
       : op_(op), operands_(operands), helpers_(helpers),
-        lanes_(op.results.empty() ? 1 : op.result()->type.lanes) {}
+        type_(op.results.empty() || op.result()->type.isCoopmat() ? Type::scalar(DType::f32)
+                                                                  : op.result()->type),
+        lanes_(type_.lanes) {}
 
   std::string print();
 
@@ -80,10 +82,10 @@ class Expression {
   /// A function of operand `index` with a zero, whose sign is that of operand `zero`.
   std::string ofZero(const char* kind, int zero, int index) {
     const bool negative = std::signbit(operands_[zero].literal->number());
-    return fmt::format("{}{}({})", negative ? "-" : "", helpers_.need(kind, op_.result()->type), wide(index));
+    return fmt::format("{}{}({})", negative ? "-" : "", helpers_.need(kind, type_), wide(index));
   }
   /// A function that is printed beside the kernel, over the result's type.
-  std::string helper(const char* kind) { return call(helpers_.need(kind, op_.result()->type)); }
+  std::string helper(const char* kind) { return call(helpers_.need(kind, type_)); }
   /// For ops that are no arithmetic, that are expanded before, or that the shader's printer handles.
   static std::string none() { return {}; }
   std::string times();
@@ -107,6 +109,7 @@ class Expression {
   const Op& op_;
   const std::vector<GlslOperand>& operands_;
   GlslHelpers& helpers_;
+  Type type_;  ///< of the result, or of an element of a matrix
   int lanes_;
 };
 
@@ -143,7 +146,7 @@ std::string Expression::divide(const char* kind, const char* sign) {
 std::string Expression::eachLane(const char* kind) {
   const std::string function = helpers_.need(kind, Type::scalar(dtype()));
   if (lanes_ == 1) return call(function);
-  std::string out = glslType(op_.result()->type) + "(";
+  std::string out = glslType(type_) + "(";
   for (int at = 0; at < lanes_; ++at)
     out += fmt::format("{}{}({}, {})", at ? ", " : "", function, lane(0, at), lane(1, at));
   return out + ")";
@@ -155,7 +158,7 @@ std::string Expression::minMax(const char* kind) {
   const Operand* limit = operands_[1].literal;
   if (lanes_ == 1 && limit && !std::isnan(limit->number()))
     return fmt::format("{} {} {} ? {} : {}", text(0), min ? ">" : "<", text(1), text(1), text(0));
-  return call(helpers_.need(kind, op_.result()->type));
+  return call(helpers_.need(kind, type_));
 }
 
 std::string Expression::sign() const {
@@ -194,22 +197,22 @@ std::string Expression::select() const {
 }
 
 std::string Expression::cast() {
-  DType from = dtype(), to = op_.result()->type.dtype;
+  DType from = dtype(), to = type_.dtype;
   if (from == to) return text(0);
   if (isFloat(from) && to != DType::i1)
     return call(helpers_.need(to == DType::i32 ? "ToInt" : "ToUint", type(0)));
-  if (to != DType::i1) return fmt::format("{}({})", glslType(op_.result()->type), text(0));
+  if (to != DType::i1) return fmt::format("{}({})", glslType(type_), text(0));
   std::string zero = isFloat(from) ? "0.0" : from == DType::u32 ? "0u" : "0";
   if (lanes_ == 1) return fmt::format("{} != {}", text(0), zero);
   return fmt::format("notEqual({}, {}({}))", text(0), glslType(type(0)), zero);
 }
 
 std::string Expression::bitcast() const {
-  DType from = dtype(), to = op_.result()->type.dtype;
+  DType from = dtype(), to = type_.dtype;
   if (from == to) return text(0);
   if (isFloat(from)) return call(to == DType::i32 ? "floatBitsToInt" : "floatBitsToUint");
   if (isFloat(to)) return call(from == DType::i32 ? "intBitsToFloat" : "uintBitsToFloat");
-  return fmt::format("{}({})", glslType(op_.result()->type), text(0));
+  return fmt::format("{}({})", glslType(type_), text(0));
 }
 
 /// Compares |x| with infinity by their bits: isnan and isinf are a compiler's to reason away.
@@ -227,14 +230,14 @@ std::string Expression::unsignedText() const {
 /// A built-in function that gives int, as the result's type.
 std::string Expression::toResult(const char* function, const std::string& argument) const {
   std::string value = fmt::format("{}({})", function, argument);
-  return dtype() == DType::i32 ? value : fmt::format("{}({})", glslType(op_.result()->type), value);
+  return dtype() == DType::i32 ? value : fmt::format("{}({})", glslType(type_), value);
 }
 
 /// findLSB(0) is -1, the largest u32.
 std::string Expression::countTrailing() const {
   Type type = Type::scalar(DType::u32, lanes_);
   std::string count = fmt::format("min({}(findLSB({})), 32u)", glslType(type), wide(0));
-  return dtype() == DType::u32 ? count : fmt::format("{}({})", glslType(op_.result()->type), count);
+  return dtype() == DType::u32 ? count : fmt::format("{}({})", glslType(type_), count);
 }
 
 std::string Expression::rotate(const char* there, const char* back) const {
@@ -257,7 +260,7 @@ std::string Expression::print() {
   case k_cast: return cast();
   case k_bitcast: return bitcast();
   case k_vec:
-    return fmt::format("{}({})", glslType(op_.result()->type), [&] {
+    return fmt::format("{}({})", glslType(type_), [&] {
       std::string lanes;
       for (const GlslOperand& lane : operands_) lanes += (lanes.empty() ? "" : ", ") + lane.text;
       return lanes;

@@ -124,6 +124,12 @@ class GlslPrinter {
   void matrixLoad(const Op& op);
   void matrixStore(const Op& op);
   void matrixProduct(const Op& op);
+  void matrixEach(const Op& op, const std::string& element);
+  std::string matrixAxis(const Op& op);
+  void matrixIndex(const Op& op);
+  void matrixRepeat(const Op& op);
+  void matrixRowReduce(const Op& op);
+  void matrixConvert(const Op& op);
 
   const Item& kernel_;
   GlslSurvey survey_;

@@ -8,11 +8,13 @@
 //   5360 store pointer object stride columnMajor   4458, likewise
 //   5361 multiply and add a b c                    4459
 //   5362 length                                    4460
+//   OpAccessChain to an element of a bf16 matrix   to a bf16, and so OpFConvert of what is stored there
 //
 // Numbers are those of the SPIR-V registry; the headers of SPIRV-Tools 2023.1 lack the newer ones.
 #include "codegen/khr_matrices.h"
 
 #include <map>
+#include <set>
 #include <span>
 #include <string_view>
 
@@ -24,10 +26,15 @@ enum SpirvOp : uint32_t {
   opCapability = 17,
   opTypeInt = 21,
   opTypeFloat = 22,
+  opTypePointer = 32,
   opConstantTrue = 41,
   opConstant = 43,
   opSpecConstant = 50,
+  opVariable = 59,
+  opStore = 62,
+  opAccessChain = 65,
   opDecorate = 71,
+  opFConvert = 115,
   opTypeMatrixKhr = 4456,
   opMatrixLoadKhr = 4457,
   opMatrixStoreKhr = 4458,
@@ -40,7 +47,7 @@ enum SpirvOp : uint32_t {
   opMatrixLengthNv = 5362,
 };
 constexpr uint32_t kMatrixNv = 5357, kMatrixKhr = 6022, kBf16Type = 5116, kBf16Matrix = 5118;
-constexpr uint32_t kSpecId = 1, kBf16Encoding = 0;
+constexpr uint32_t kSpecId = 1, kBf16Encoding = 0, kFunctionStorage = 7;
 constexpr size_t kHeader = 5, kBound = 3;  ///< words before the instructions; the place of the bound of ids
 constexpr uint32_t kRole =
     256;  ///< matrixRowsId is this times the role, and the rows; glslang takes up to 2047
@@ -80,7 +87,17 @@ class Rewriter {
         bf16_ |= isBf16(args[2]);
       }
       if (op == opConstantTrue) true_ = args[1];
+      surveyElements(op, args);
     });
+  }
+
+  /// Finds the pointers to elements of bf16 matrices, and the values that are stored through them.
+  void surveyElements(uint32_t op, std::span<const uint32_t> args) {
+    if (op == opTypeMatrixNv && isBf16(rows_.at(args[3]))) narrow_.insert(args[0]);
+    if (op == opTypePointer && narrow_.contains(args[2])) narrow_.insert(args[0]);
+    if (op == opVariable && narrow_.contains(args[0])) narrow_.insert(args[1]);
+    if (op == opAccessChain && narrow_.contains(args[2])) elements_.insert(args[1]);
+    if (op == opStore && elements_.contains(args[0])) elements_.insert(args[1]);
   }
 
   void add(uint32_t op, std::initializer_list<uint32_t> args, std::span<const uint32_t> rest = {}) {
@@ -118,6 +135,8 @@ class Rewriter {
     if (!bf16_) return;
     bf16Type_ = bound_++;
     add(opTypeFloat, {bf16Type_, 16, kBf16Encoding});
+    bf16Pointer_ = bound_++;
+    add(opTypePointer, {bf16Pointer_, kFunctionStorage, bf16Type_});
   }
   uint32_t layout(uint32_t columnMajor) const { return number(columnMajor == true_ ? 1 : 0); }
 
@@ -151,6 +170,12 @@ class Rewriter {
       return add(opMatrixLoadKhr, {args[0], args[1], args[2], layout(args[4]), args[3]}, args.subspan(5));
     case opMatrixStoreNv:
       return add(opMatrixStoreKhr, {args[0], args[1], layout(args[3]), args[2]}, args.subspan(4));
+    case opAccessChain:
+      if (elements_.contains(args[1])) return add(op, {bf16Pointer_}, args.subspan(1));
+      break;
+    case opFConvert:
+      if (elements_.contains(args[1])) return add(op, {bf16Type_}, args.subspan(1));
+      break;
     case opMatrixMulAddNv: return add(opMatrixMulAddKhr, {}, args);
     case opMatrixLengthNv: return add(opMatrixLengthKhr, {}, args);
     default: break;
@@ -162,7 +187,9 @@ class Rewriter {
   std::vector<uint32_t> out_;
   bool matrices_ = false, bf16_ = false;
   std::map<uint32_t, uint32_t> rows_;  ///< the constants of rows, with their matrixRowsId
-  uint32_t true_ = 0, u32_ = 0, numbers_ = 0, bf16Type_ = 0, bound_ = 0;
+  std::set<uint32_t> narrow_;    ///< types of bf16 matrices, of pointers to them, and variables of these
+  std::set<uint32_t> elements_;  ///< pointers to their elements, and what is stored through these
+  uint32_t true_ = 0, u32_ = 0, numbers_ = 0, bf16Type_ = 0, bf16Pointer_ = 0, bound_ = 0;
 };
 
 }  // namespace

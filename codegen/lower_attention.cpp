@@ -362,6 +362,35 @@ Result<AttentionRegion> AttentionRegion::of(const LowerContext& c) {
   return out;
 }
 
+Index AttentionRegion::firstRow(LowerContext& c, const Index& group, int64_t rows, bool forKeys) const {
+  const int64_t tiles = ((forKeys ? keys : queries) + rows - 1) / rows;
+  Index tile = c.space.div(group, batch);
+  if (causal && !forKeys) tile = c.space.add(IndexSpace::constant(tiles - 1), c.space.scale(tile, -1));
+  return c.space.scale(tile, rows);
+}
+
+std::pair<KV, KV> AttentionRegion::blocks(LowerContext& c, const Index& first, int64_t rows, int64_t block,
+                                          bool forKeys) const {
+  const int64_t others = ((forKeys ? queries : keys) + block - 1) / block, ahead = keys - queries;
+  const KV from = KernelBuilder::u32(0), to = KernelBuilder::u32(others);
+  if (!causal) return {from, to};
+  auto u32 = [&](Opcode code, const KV& a, int64_t b) {
+    return c.kernel.op(code, {a, KernelBuilder::u32(b)}, DType::u32);
+  };
+  if (forKeys) {  // the first query that sees the first key
+    KV key = c.space.materialize(first);
+    KV query = ahead <= 0 ? u32(Opcode::k_add, key, -ahead)
+                          : u32(Opcode::k_sub, u32(Opcode::k_max, key, ahead), ahead);
+    return {u32(Opcode::k_div, query, block), to};
+  }
+  // The keys that the last query sees: those before last + 1 + ahead.
+  KV behind =
+      u32(Opcode::k_min, c.space.materialize(c.space.add(first, IndexSpace::constant(rows))), queries);
+  KV seen = ahead >= 0 ? u32(Opcode::k_add, behind, ahead)
+                       : u32(Opcode::k_sub, u32(Opcode::k_max, behind, -ahead), -ahead);
+  return {from, u32(Opcode::k_div, u32(Opcode::k_add, seen, block - 1), block)};
+}
+
 void storeAttention(LowerContext& c, const Value* result, const Index& offset, const KV& value) {
   c.emitter.define(result, c.space.delinear(offset, result->type.shape), value);
   for (size_t slot = 0; slot < c.region.yields.size(); ++slot)

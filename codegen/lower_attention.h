@@ -16,6 +16,13 @@ struct AttentionRegion {
 
   /// An error where the region has none.
   static Result<AttentionRegion> of(const LowerContext& c);
+
+  /// The first row of the own side, queries or keys, that a workgroup of `rows` of them has. Groups with the most
+  /// work go first: under a mask those of the last queries, or of the first keys.
+  Index firstRow(LowerContext& c, const Index& group, int64_t rows, bool forKeys) const;
+  /// The blocks of the other side of which some row from `first` on, of so many, sees a row: [from, to).
+  std::pair<KV, KV> blocks(LowerContext& c, const Index& first, int64_t rows, int64_t block,
+                           bool forKeys) const;
 };
 
 /// Declares a result's elements at a row-major `offset` and stores them where the region yields the result.

@@ -95,7 +95,6 @@ class SharedAttention {
   void addUp(const Sum& sum, std::span<KV> acc);
   /// Which of four rows and a row of the other side see each other; a literal where all do.
   KV visible(const Index& ownFour, const Index& other);
-  std::pair<KV, KV> blocks();
 
   /// One step's weights of the forward pass: writes p and the factor by which older sums shrink.
   void softmax(Fours& s, std::span<KV> largest, std::span<KV> total, const KV& round);
@@ -325,28 +324,6 @@ KV SharedAttention::visible(const Index& ownFour, const Index& other) {
   return seen.isLiteral() ? before : kernel_.op(Opcode::k_and, {seen, before}, DType::i1);
 }
 
-/// The blocks of the other side that some row of the tile sees: [from, to).
-std::pair<KV, KV> SharedAttention::blocks() {
-  KV from = KernelBuilder::u32(0), to = KernelBuilder::u32(otherBlocks_);
-  if (!r_.causal) return {from, to};
-  const int64_t ahead = r_.keys - r_.queries;
-  auto u32 = [&](Opcode code, const KV& a, int64_t b) {
-    return kernel_.op(code, {a, KernelBuilder::u32(b)}, DType::u32);
-  };
-  if (forKeys_) {  // the first query that sees the tile's first key
-    KV key = c_.space.materialize(first_);
-    KV query = ahead <= 0 ? u32(Opcode::k_add, key, -ahead)
-                          : u32(Opcode::k_sub, u32(Opcode::k_max, key, ahead), ahead);
-    return {u32(Opcode::k_div, query, b_.block), to};
-  }
-  // The keys that the tile's last query sees: those before last + 1 + ahead.
-  KV behind = u32(Opcode::k_min, c_.space.materialize(c_.space.add(first_, IndexSpace::constant(b_.rows))),
-                  r_.queries);
-  KV seen = ahead >= 0 ? u32(Opcode::k_add, behind, ahead)
-                       : u32(Opcode::k_sub, u32(Opcode::k_max, behind, -ahead), -ahead);
-  return {from, u32(Opcode::k_div, u32(Opcode::k_add, seen, b_.block - 1), b_.block)};
-}
-
 void SharedAttention::putWeights(Value* buffer, const Fours& values) {
   for (int64_t column = 0; column < b_.columns; ++column)
     for (int64_t four = 0; four < ownFours(); ++four)
@@ -488,12 +465,8 @@ void SharedAttention::finishForward(std::span<KV> largest, std::span<KV> total, 
 }
 
 void SharedAttention::emit(const Index& group) {
-  // Tiles with the most work go first: under a mask the last queries, or the first keys.
-  const int64_t tiles = (ownRows() + b_.rows - 1) / b_.rows;
-  Index tile = c_.space.div(group, r_.batch);
-  if (r_.causal && !forKeys_) tile = c_.space.add(IndexSpace::constant(tiles - 1), c_.space.scale(tile, -1));
   batch_ = c_.space.mod(group, r_.batch);
-  first_ = c_.space.scale(tile, b_.rows);
+  first_ = r_.firstRow(c_, group, b_.rows, forKeys_);
   lead_ = c_.space.delinear(batch_, r_.lead);
   fill(ownScore_);
   if (!isForward()) fill(ownGrad_);
@@ -502,7 +475,7 @@ void SharedAttention::emit(const Index& group) {
       lse_.push_back(numbers(3, ownFour(four)));
       delta_.push_back(numbers(4, ownFour(four)));
     }
-  auto [from, to] = blocks();
+  auto [from, to] = r_.blocks(c_, first_, b_.rows, b_.block, forKeys_);
   KV last = KernelBuilder::u32(otherBlocks_ - 1);
   // Carried: what is loaded for the next step, the rows' maxima and sums (forward), the results.
   std::vector<KV> carried = load(otherScore_, kernel_.op(Opcode::k_min, {from, last}, DType::u32));

@@ -367,8 +367,7 @@ std::vector<KV> CoopmatProduct::sum() {
                        std::vector<KV> inner = zeros(tiles());  // the low ones are small enough to go on
                        inner.insert(inner.end(), held.begin() + static_cast<long>(tiles()), held.end());
                        inner = steps(c_.kernel.depth(), many, first, inner);
-                       for (size_t i = 0; i < tiles(); ++i)
-                         inner[i] = c_.kernel.coopmatAdd(held[i], inner[i]);
+                       for (size_t i = 0; i < tiles(); ++i) inner[i] = c_.kernel.add(held[i], inner[i]);
                        return inner;
                      });
   carried.resize(sumsHeld());

@@ -60,6 +60,7 @@ Result<void> lowerKernel(LowerContext& c, const SharedMatmulSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const CoopmatSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const SharedAttentionSchedule& schedule);
+Result<void> lowerKernel(LowerContext& c, const CoopmatAttentionSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const CustomSchedule& schedule);
 Result<void> lowerKernel(LowerContext& c, const PartsSchedule& schedule);
 

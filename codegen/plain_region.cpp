@@ -10,7 +10,7 @@ namespace tg {
 
 /// Whether a region's schedule computes the op as a whole.
 static bool keepsWhole(const Op& fused, const Op& op) {
-  return op.info().fusion == table::Fusion::attention && fused.attr("schedule").text == "attention";
+  return op.info().fusion == table::Fusion::attention && fused.attr("schedule").text.ends_with("attention");
 }
 
 /// Emits an op's primitives for given operands, expanding what a decomposition itself leaves composite.

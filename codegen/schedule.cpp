@@ -54,6 +54,7 @@ static Schedule chooseProduct(const Op& product, const Target& target) {
 static Schedule fastestSchedule(const Op& fused, const Target& target) {
   for (Op* op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) {
+      if (auto units = chooseCoopmatAttention(*op, target)) return *units;
       if (auto shared = chooseSharedAttention(*op, target)) return *shared;
       return chooseAttention(*op, target);
     }

@@ -42,6 +42,7 @@ AttentionSchedule chooseAttention(const Op& op, const Target& target) {
 }
 
 bool streamsScores(const Op& attention, const Target& target) {
+  if (chooseCoopmatAttention(attention, target)) return true;
   AttentionSizes size(attention);
   // Stored scores are computed once, streamed ones in each of the three kernels of a training step; storing
   // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.1 times as

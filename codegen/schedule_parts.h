@@ -65,6 +65,7 @@ std::optional<SharedMatmulSchedule> chooseShared(const Op& product, const Target
 std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& target);
 AttentionSchedule chooseAttention(const Op& attention, const Target& target);
 std::optional<SharedAttentionSchedule> chooseSharedAttention(const Op& attention, const Target& target);
+std::optional<CoopmatAttentionSchedule> chooseCoopmatAttention(const Op& attention, const Target& target);
 
 // The same with what follows from it and from the region: which way operands are read, in which order blocks
 // go. The others have nothing of the kind.
@@ -86,6 +87,7 @@ Schedules neighbours(const Op& fused, const Target& target, const SharedMatmulSc
 Schedules neighbours(const Op& fused, const Target& target, const CoopmatSchedule& chosen);
 Schedules neighbours(const Op& fused, const Target& target, const AttentionSchedule& chosen);
 Schedules neighbours(const Op& fused, const Target& target, const SharedAttentionSchedule& chosen);
+Schedules neighbours(const Op& fused, const Target& target, const CoopmatAttentionSchedule& chosen);
 inline Schedules neighbours(const Op&, const Target&, const CustomSchedule&) { return {}; }
 inline Schedules neighbours(const Op&, const Target&, const PartsSchedule&) { return {}; }
 

@@ -72,6 +72,7 @@ Limits limitsOf(const Target& target) {
   lack(FeatureId::floatAtomics, target.floatAtomics);
   lack(FeatureId::matricesNv, !target.coopmat.empty() && target.matrices == "nv");
   lack(FeatureId::matricesKhr, !target.coopmat.empty() && target.matrices == "khr");
+  lack(FeatureId::quads, !target.coopmat.empty() && target.fragments == "quads");
   lack(FeatureId::matricesBf16, std::any_of(target.coopmat.begin(), target.coopmat.end(),
                                             [](const auto& each) { return each.operand == DType::bf16; }));
   if (target.subgroups)
@@ -93,6 +94,7 @@ void setLimits(Target& target, const Limits& limits) {
   target.halfStorage = limits.gives(FeatureId::halfStorage);
   const bool older = limits.gives(FeatureId::matricesNv) && !limits.gives(FeatureId::matricesKhr);
   target.matrices = older ? "nv" : "khr";
+  target.fragments = limits.gives(FeatureId::quads) ? "quads" : "opaque";
   target.coopmat.clear();
   for (const MatrixProduct& each : limits.products)
     target.coopmat.push_back({each.m, each.n, each.k, *dtypeNamed(each.operand), *dtypeNamed(each.result)});
@@ -101,6 +103,9 @@ void setLimits(Target& target, const Limits& limits) {
 void addOp(KernelNeeds& needs, const Op& op) {
   if (op.code == Opcode::k_shared) needs[LimitId::sharedBytes] += op.result()->type.bytes();
   if (op.info().name.starts_with("tgk.subgroup_")) addOnce(needs.capabilities, kCapabilityOfSubgroups);
+  const bool quads = op.code == Opcode::k_coopmat_index || op.code == Opcode::k_coopmat_repeat ||
+                     op.code == Opcode::k_coopmat_row_reduce || op.code == Opcode::k_coopmat_convert;
+  if (quads) addOnce(needs.capabilities, kQuadFragments);
   if (op.code != Opcode::k_coopmat_mma) return;
   const Type &a = op.in(0)->type, &sum = op.result()->type;
   addOnce(needs.products, productOf({a.shape[0], sum.shape[1], a.shape[1], a.dtype, sum.dtype}));
@@ -142,6 +147,10 @@ void addCode(KernelNeeds& needs, std::span<const uint32_t> code, const Target& m
     const CapabilityRow* row = capabilityRow(code[at + 1]);
     if (row && row->feature == FeatureId::subgroups && made.subgroup > 1)
       needs.subgroup = std::max(needs.subgroup, made.subgroup);
+    // The code does not tell whether it relies on it.
+    const bool matrices =
+        row && (row->feature == FeatureId::matricesKhr || row->feature == FeatureId::matricesNv);
+    if (matrices && made.fragments == "quads") addOnce(needs.capabilities, kQuadFragments);
   }
 }
 

@@ -39,6 +39,7 @@ void eachMember(T& target, Fn fn) {
   fn("half_storage", target.halfStorage);
   fn("coopmat", target.coopmat);
   fn("matrices", target.matrices);
+  fn("fragments", target.fragments);
   fn("reads", target.reads);
   fn("reduce", target.reduce);
   fn("matmul", target.matmul);
@@ -117,6 +118,7 @@ Result<void> checkMembers(const Target& target) {
                             value, a, b));
   };
   TG_CHECK(oneOf("matrices", target.matrices, "khr", "nv"));
+  TG_CHECK(oneOf("fragments", target.fragments, "opaque", "quads"));
   TG_CHECK(oneOf("reads", target.reads, "storage", "texel"));
   TG_CHECK(oneOf("reduce", target.reduce, "lane", "workgroup"));
   TG_CHECK(oneOf("matmul", target.matmul, "register", "shared"));

@@ -43,8 +43,9 @@ struct Target {
   bool subgroups = false;     ///< tgk.subgroup_reduce, subgroup_shuffle, subgroup_ballot and their ids
   bool floatAtomics = false;  ///< f32 additions to storage are one instruction; else a compare-and-swap loop
   bool halfStorage = false;   ///< storage buffers with elements of 16 bits
-  std::vector<CoopShape> coopmat;  ///< the products tgk.coopmat_mma may make; none without matrix cores
-  std::string matrices = "khr";    ///< "khr" | "nv": the SPIR-V extension that these come by
+  std::vector<CoopShape> coopmat;    ///< the products tgk.coopmat_mma may make; none without matrix cores
+  std::string matrices = "khr";      ///< "khr" | "nv": the SPIR-V extension that these come by
+  std::string fragments = "opaque";  ///< "opaque" | "quads": which elements of a matrix an invocation has
 
   // Preferences: how to make kernels fast; never refused.
   std::string reads = "storage";     ///< "storage" | "texel"

@@ -137,15 +137,16 @@ KV KernelBuilder::op(Opcode code, std::span<const KV> operands, DType dtype) {
   dtype = computeType(dtype);
   KV folded;
   if (fold(code, operands, dtype, folded)) return folded;
-  int lanes = 1, level = 0;
+  int level = 0;
+  Type type = Type::scalar(dtype);
   for (const KV& operand : operands) {
-    lanes = std::max(lanes, operand.lanes());
+    if (operand.type.isCoopmat()) type = operand.type;
+    type.lanes = std::max(type.lanes, operand.type.lanes);
     level = std::max(level, operand.level);
   }
   OpKey key(code, static_cast<int>(dtype));
   key.add(operands);
-  return once(level, key,
-              [&] { return place(level, code, slotsOf(operands), {Type::scalar(dtype, lanes)}); });
+  return once(level, key, [&] { return place(level, code, slotsOf(operands), {type}); });
 }
 
 KV KernelBuilder::op(Opcode code, std::span<const KV> operands) {

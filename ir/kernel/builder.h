@@ -45,7 +45,7 @@ class KernelBuilder {
   /// A buffer parameter of the kernel.
   Value* parameter(Type type, std::string_view hint);
 
-  /// A pure op. The result has `dtype` and the widest operand's lanes.
+  /// A pure op. The result has `dtype` and the widest operand's lanes; an accumulator's op gives an accumulator.
   KV op(Opcode code, std::span<const KV> operands, DType dtype);
   KV op(Opcode code, std::initializer_list<KV> operands, DType dtype) {
     return op(code, std::span(operands.begin(), operands.size()), dtype);
@@ -122,7 +122,14 @@ class KernelBuilder {
   KV coopmatLoad(Value* buffer, const std::vector<KV>& index, Type type, bool columnMajor);
   /// a·b + c.
   KV coopmatMma(const KV& a, const KV& b, const KV& c);
-  KV coopmatAdd(const KV& x, const KV& y);
+  /// An accumulator of which each element is the number of its row or column.
+  KV coopmatIndex(Type type, bool columns);
+  /// An accumulator with the same element of a shared vector, from `index` on, all along each row or column.
+  KV coopmatRepeat(Value* buffer, const KV& index, Type type, bool columns);
+  /// In each element the sum or maximum of its row.
+  KV coopmatRowReduce(const KV& x, std::string_view kind);
+  /// An accumulator as an operand A.
+  KV coopmatConvert(const KV& x, Type type);
   void coopmatStore(const KV& value, Value* buffer, const std::vector<KV>& index);
 
   using LoopBody = std::function<std::vector<KV>(const KV& index, const std::vector<KV>& carried)>;

@@ -130,14 +130,17 @@ KV KernelBuilder::subgroupBallot(const KV& cond) {
                 depth());
 }
 
+static AttrList flagOf(const char* name, bool set) {
+  return set ? AttrList{{name, Attr::boolean(true)}} : AttrList{};
+}
+
 KV KernelBuilder::coopmatSplat(double value, Type type) {
   return result(place(depth(), Opcode::k_coopmat_splat, {Operand::literal(value)}, {type}), depth());
 }
 
 KV KernelBuilder::coopmatLoad(Value* buffer, const std::vector<KV>& index, Type type, bool columnMajor) {
-  AttrList attrs;
-  if (columnMajor) attrs.push_back({"column_major", Attr::boolean(true)});
-  return result(place(depth(), Opcode::k_coopmat_load, {element(buffer, index)}, {type}, std::move(attrs)),
+  return result(place(depth(), Opcode::k_coopmat_load, {element(buffer, index)}, {type},
+                      flagOf("column_major", columnMajor)),
                 depth());
 }
 
@@ -146,8 +149,22 @@ KV KernelBuilder::coopmatMma(const KV& a, const KV& b, const KV& c) {
                 depth());
 }
 
-KV KernelBuilder::coopmatAdd(const KV& x, const KV& y) {
-  return result(place(depth(), Opcode::k_coopmat_add, {operand(x), operand(y)}, {x.type}), depth());
+KV KernelBuilder::coopmatIndex(Type type, bool columns) {
+  return result(place(depth(), Opcode::k_coopmat_index, {}, {type}, flagOf("columns", columns)), depth());
+}
+
+KV KernelBuilder::coopmatRepeat(Value* buffer, const KV& index, Type type, bool columns) {
+  return result(place(depth(), Opcode::k_coopmat_repeat, {element(buffer, {index})}, {type},
+                      flagOf("columns", columns)),
+                depth());
+}
+
+KV KernelBuilder::coopmatRowReduce(const KV& x, std::string_view kind) {
+  return reduce(Opcode::k_coopmat_row_reduce, x, kind);
+}
+
+KV KernelBuilder::coopmatConvert(const KV& x, Type type) {
+  return result(place(depth(), Opcode::k_coopmat_convert, {operand(x)}, {type}), depth());
 }
 
 void KernelBuilder::coopmatStore(const KV& value, Value* buffer, const std::vector<KV>& index) {

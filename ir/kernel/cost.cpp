@@ -60,6 +60,11 @@ class Counter {
   KernelCost run();
 
  private:
+  /// Lanes that an invocation has of a value; of a matrix, its share of the elements.
+  double held(const Type& type) const {
+    if (!type.isCoopmat()) return type.lanes;
+    return static_cast<double>(type.elements()) / static_cast<double>(subgroup_);
+  }
   void need(const Operand& operand);
   void findControl(const Block& block);
   bool reaches(const Operand& operand, const std::unordered_set<const Value*>& from,
@@ -303,14 +308,13 @@ void Counter::follow(const Block& block, double weight) {
 
 void Counter::charge(const Op& op, double times) {
   const int own = semantics(op.code).flops;
-  if (own > 0 && isFloat(op.result()->type)) cost_.flops += times * own * op.result()->type.lanes;
+  if (own > 0 && isFloat(op.result()->type)) cost_.flops += times * own * held(op.result()->type);
   bool reduces = op.code == Opcode::k_workgroup_reduce || op.code == Opcode::k_subgroup_reduce;
   if (reduces && isFloat(op.result()->type))
     cost_.flops +=
         times * op.result()->type.lanes * static_cast<double>(group_ - 1) / static_cast<double>(group_);
   if (op.code == Opcode::k_coopmat_mma)  // the invocations of a subgroup share it
-    cost_.flops += times * 2 * static_cast<double>(op.in(0)->type.shape[1]) *
-                   static_cast<double>(op.result()->type.elements()) / static_cast<double>(subgroup_);
+    cost_.flops += times * 2 * static_cast<double>(op.in(0)->type.shape[1]) * held(op.result()->type);
   const Operand* element = elementOf(op);
   if (!element) return;
   const Type& type = element->value->type;
@@ -324,7 +328,7 @@ void Counter::charge(const Op& op, double times) {
   double bytes = exact ? kExactBytes : static_cast<double>(byteSize(type.dtype) * type.lanes);
   if (exactWhole) bytes *= kExactWords;
   const bool matrix = op.code == Opcode::k_coopmat_store;  // which the subgroup's invocations share
-  if (matrix) bytes *= static_cast<double>(op.in(0)->type.elements()) / static_cast<double>(subgroup_);
+  if (matrix) bytes *= held(op.in(0)->type);
   ParamTraffic& traffic = cost_.params[param->second];
   bool stores = matrix || op.code == Opcode::k_store || op.code == Opcode::k_exact_store;
   bool loads = op.code == Opcode::k_load || op.code == Opcode::k_exact_load;

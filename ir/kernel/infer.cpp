@@ -85,6 +85,7 @@ Result<Types> laneWise(const Op& op, int first = 0) {
 
 /// A lane-wise op of the table. Of literals alone, one that gives another type would not say what it is of.
 Result<Types> arithmetic(const Op& op) {
+  if (takesMatrices(op)) return coopmatLanes(op);
   const KernelSemantics& row = semantics(op.code);
   bool literals = row.gives != LaneGives::same;
   for (const Operand& operand : op.operands) literals = literals && operand.isLiteral();
@@ -283,7 +284,10 @@ Result<std::vector<Type>> inferKernelOp(const Op& op) {
   case k_coopmat_splat: return coopmatSplat(op);
   case k_coopmat_load: return coopmatLoad(op);
   case k_coopmat_mma: return coopmatMma(op);
-  case k_coopmat_add: return coopmatAdd(op);
+  case k_coopmat_index: return coopmatIndex(op);
+  case k_coopmat_repeat: return coopmatRepeat(op);
+  case k_coopmat_row_reduce: return coopmatRowReduce(op);
+  case k_coopmat_convert: return coopmatConvert(op);
   case k_coopmat_store: return coopmatStore(op);
   case k_call: return call(op);
   case k_shared: return memory(op, BufMode::shared);

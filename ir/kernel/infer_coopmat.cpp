@@ -3,6 +3,8 @@
 // of kernels checks.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/kernel/infer_detail.h"
 
 namespace tg::kernel_inference {
@@ -23,6 +25,20 @@ Result<Type> declaredMatrix(const Op& op, std::string_view label) {
   if (op.results.size() != 1 || !op.result()->type.isCoopmat())
     return violation(op, label, "the result's type must be given, coopmat<…>");
   return op.result()->type;
+}
+
+Result<Type> declaredAccumulator(const Op& op, std::string_view label) {
+  TG_TRY(Type type, declaredMatrix(op, label));
+  if (!isAccumulator(type))
+    return violation(op, label, fmt::format("{} is no accumulator of f32", type.str()));
+  return type;
+}
+
+Result<Type> accumulatorOperand(const Op& op, std::string_view label) {
+  Type type = matrixOperand(op, 0);
+  if (!isAccumulator(type))
+    return violation(op, label, fmt::format("{} is no accumulator of f32", type.str()));
+  return type;
 }
 
 /// Checks that a matrix which starts at an element of a buffer fits what is around it, and the indices.
@@ -62,9 +78,7 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
 }  // namespace
 
 Result<Types> coopmatSplat(const Op& op) {
-  TG_TRY(Type type, declaredMatrix(op, "c1"));
-  if (!isAccumulator(type))
-    return violation(op, "c1", fmt::format("{} is no accumulator of f32", type.str()));
+  TG_TRY(Type type, declaredAccumulator(op, "c1"));
   TG_TRY(Type value, plainOperand(op, 0));
   if (value != Type::scalar(DType::f32))
     return violation(op, "value", fmt::format("`value` must be one f32, not {}", value.str()));
@@ -89,17 +103,71 @@ Result<Types> coopmatMma(const Op& op) {
   return Types{c};
 }
 
-Result<Types> coopmatAdd(const Op& op) {
-  Type x = matrixOperand(op, 0), y = matrixOperand(op, 1);
-  if (!isAccumulator(x) || x != y)
-    return violation(op, "c1", fmt::format("{} and {} are not two accumulators", x.str(), y.str()));
-  return Types{x};
+Result<Types> coopmatIndex(const Op& op) {
+  TG_TRY(Type type, declaredAccumulator(op, "c1"));
+  return Types{type};
+}
+
+Result<Types> coopmatRepeat(const Op& op) {
+  TG_TRY(Type type, declaredAccumulator(op, "c4"));
+  const Operand* element = op.operands.empty() ? nullptr : &op.operands.front();
+  if (!element || element->kind != Operand::Kind::element || !element->value->type.isBuffer() ||
+      element->value->type.rank() != 1 || element->items.size() != 1)
+    return violation(op, "c1", "the place is an element %s[at] of a buffer of rank 1");
+  const Type& buffer = element->value->type;
+  const Operand& at = element->items[0];
+  if (!at.isLiteral() && !(at.value && at.value->type == Type::scalar(DType::u32)))
+    return violation(op, "c1", "an index is not u32");
+  if (buffer.mode != BufMode::shared || buffer.dtype != DType::f32 || buffer.lanes != 1)
+    return violation(op, "c2",
+                     fmt::format("%{} is {}, not shared memory of f32", element->value->name, buffer.str()));
+  const int64_t most = buffer.shape[0] - type.shape[op.flag("columns") ? 1 : 0];
+  if (most < 0)
+    return violation(op, "c3", fmt::format("{} has fewer elements than {}", buffer.str(), type.str()));
+  if (at.isLiteral() && (!at.isInteger || at.integer < 0 || at.integer > most))
+    return violation(op, "c6", fmt::format("index {} is not in 0..{}", at.number(), most));
+  return Types{type};
+}
+
+Result<Types> coopmatRowReduce(const Op& op) {
+  TG_TRY(Type type, accumulatorOperand(op, "c1"));
+  return Types{type};
+}
+
+Result<Types> coopmatConvert(const Op& op) {
+  TG_TRY(Type from, accumulatorOperand(op, "c1"));
+  TG_TRY(Type type, declaredMatrix(op, "c3"));
+  if (type.use != MatrixUse::a || !isNarrow(type.dtype) || type.shape != from.shape)
+    return violation(
+        op, "c3",
+        fmt::format("{} is no operand A of f16 or bf16 of the extents of {}", type.str(), from.str()));
+  return Types{type};
+}
+
+bool takesMatrices(const Op& op) {
+  return std::any_of(op.operands.begin(), op.operands.end(), [](const Operand& operand) {
+    return operand.kind == Operand::Kind::value && operand.value && operand.value->type.isCoopmat();
+  });
+}
+
+Result<Types> coopmatLanes(const Op& op) {
+  const KernelSemantics& row = semantics(op.code);
+  const bool reals = row.types == LaneTypes::number || row.types == LaneTypes::real;
+  Type matrix;
+  for (const Operand& operand : op.operands) {
+    const Type type = operandType(op, operand);
+    const bool scalar = operand.isLiteral() || type == Type::scalar(DType::f32);
+    if (!scalar && !(isAccumulator(type) && (!matrix.isCoopmat() || type == matrix)))
+      return violation(op, "c1", fmt::format("{} is no f32 and no accumulator like the others", type.str()));
+    if (!scalar) matrix = type;
+  }
+  if (!reals || row.gives != LaneGives::same || op.numOperands() != op.info().slots.size())
+    return violation(op, "c1", fmt::format("{} takes no matrices", op.info().name));
+  return Types{matrix};
 }
 
 Result<Types> coopmatStore(const Op& op) {
-  Type type = matrixOperand(op, 0);
-  if (!isAccumulator(type))
-    return violation(op, "c4", fmt::format("{} is no accumulator of f32", type.str()));
+  TG_TRY(Type type, accumulatorOperand(op, "c4"));
   TG_CHECK(place(op, type, false));
   return Types{};
 }

@@ -32,7 +32,13 @@ Result<Types> memory(const Op& op, BufMode mode);
 Result<Types> coopmatSplat(const Op& op);
 Result<Types> coopmatLoad(const Op& op);
 Result<Types> coopmatMma(const Op& op);
-Result<Types> coopmatAdd(const Op& op);
+Result<Types> coopmatIndex(const Op& op);
+Result<Types> coopmatRepeat(const Op& op);
+Result<Types> coopmatRowReduce(const Op& op);
+Result<Types> coopmatConvert(const Op& op);
+/// A lane-wise op of which an operand is a matrix.
+Result<Types> coopmatLanes(const Op& op);
+bool takesMatrices(const Op& op);
 Result<Types> coopmatStore(const Op& op);
 
 // Control.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/kernel/element.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/semantics.h"
 #include "ir/kernel/shared_memory.h"
@@ -379,7 +380,7 @@ void KernelVerifier::matrices(const Block& block, const Op* parting, const Unifo
       return operand.value && operand.value->type.isCoopmat() ? true : uniformity.uniform(operand);
     });
     if (isCoopmatOp(op->code) && (parting || !given)) {
-      const bool moves = op->code == Opcode::k_coopmat_load || op->code == Opcode::k_coopmat_store;
+      const bool moves = elementOf(*op) != nullptr;
       Error error = failAt(
           op->loc,
           fmt::format("{} [k_{}.{}]: {}", op->info().name, op->info().name.substr(4), moves ? "c5" : "c2",

@@ -10,9 +10,10 @@ uint32_t Flattener::computed(Code code, uint32_t a, uint32_t b) {
   return made;
 }
 
-uint32_t Flattener::access(const Op& op, const Value* buffer, uint32_t row, uint32_t column) {
+uint32_t Flattener::access(const Op& op, const Value* buffer, std::vector<uint32_t> index) {
+  std::vector<bool> whole(index.size(), false);
   program_.accesses.push_back(
-      {&op, buffer, memoryOf_.at(buffer), buffer->type.lanes, {row, column}, {false, false}});
+      {&op, buffer, memoryOf_.at(buffer), buffer->type.lanes, std::move(index), std::move(whole)});
   return static_cast<uint32_t>(program_.accesses.size() - 1);
 }
 
@@ -21,9 +22,34 @@ void Flattener::matrixSplat(const Op& op) {
     emit({Code::move, base(op.result()) + static_cast<uint32_t>(slot), operand(op, 0, 0)});
 }
 
-void Flattener::matrixAdd(const Op& op) {
-  for (uint32_t slot = 0; slot < static_cast<uint32_t>(width(op.result()->type)); ++slot)
-    emit({Code::k_add_f, base(op.result()) + slot, base(op.in(0)) + slot, base(op.in(1)) + slot});
+uint32_t Flattener::matrixAxis(const Type& matrix, bool columns, uint32_t slot) {
+  uint32_t number = computed(Code::k_add_u, Program::kSubgroupLane, constant(slot * subgroupSize_));
+  return computed(columns ? Code::k_mod_u : Code::k_div_u, number,
+                  constant(static_cast<uint32_t>(matrix.shape[1])));
+}
+
+void Flattener::matrixIndex(const Op& op) {
+  const Type& matrix = op.result()->type;
+  for (uint32_t slot = 0; slot < matrixRegisters(matrix, subgroupSize_); ++slot)
+    emit({Code::fromU, base(op.result()) + slot, matrixAxis(matrix, op.flag("columns"), slot)});
+}
+
+void Flattener::matrixRepeat(const Op& op) {
+  const Operand& element = op.operands[0];
+  const Type& matrix = op.result()->type;
+  const uint32_t first = reg(element.items[0], Type::scalar(DType::u32), 0);
+  for (uint32_t slot = 0; slot < matrixRegisters(matrix, subgroupSize_); ++slot) {
+    const uint32_t at = computed(Code::k_add_u, first, matrixAxis(matrix, op.flag("columns"), slot));
+    emit({Code::load, base(op.result()) + slot, access(op, element.value, {at})});
+  }
+}
+
+void Flattener::matrixRowReduce(const Op& op) {
+  Collective made{Collective::Kind::rows, reduction(op), 0, 0, 0, 0, 0, 0, loops_};
+  made.m = static_cast<uint32_t>(op.in(0)->type.shape[0]);
+  made.n = static_cast<uint32_t>(op.in(0)->type.shape[1]);
+  program_.collectives.push_back(std::move(made));
+  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
 }
 
 void Flattener::matrixProduct(const Op& op) {
@@ -57,7 +83,7 @@ void Flattener::matrixLoad(const Op& op) {
   for (uint32_t slot = 0; slot < matrixRegisters(matrix, subgroupSize_); ++slot) {
     Place place = matrixPlace(element, matrix, op.flag("column_major"), slot);
     uint32_t loaded = allocate(buffer->type.lanes), to = base(op.result()) + slot;
-    emit({Code::load, loaded, access(op, buffer, place.row, place.column)});
+    emit({Code::load, loaded, access(op, buffer, {place.row, place.column})});
     // Which lane of the element: of words the one that holds the scalar's bits.
     const bool words = buffer->type.dtype == DType::u32;
     const uint32_t of = words ? computed(Code::k_shr_u, place.lane, constant(1)) : place.lane;
@@ -76,7 +102,7 @@ void Flattener::matrixStore(const Op& op) {
   const Type& matrix = op.in(0)->type;
   for (uint32_t slot = 0; slot < matrixRegisters(matrix, subgroupSize_); ++slot) {
     Place place = matrixPlace(element, matrix, false, slot);
-    emit({Code::store, 0, access(op, element.value, place.row, place.column), base(op.in(0)) + slot});
+    emit({Code::store, 0, access(op, element.value, {place.row, place.column}), base(op.in(0)) + slot});
   }
 }
 

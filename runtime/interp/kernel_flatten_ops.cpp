@@ -19,9 +19,9 @@ void Flattener::arithmetic(const Op& op) {
   lanes(op, laneCode(kernelOp(op.code), operandType(op, op.operands[0]).dtype));
 }
 
-/// One instruction for each lane of the result.
+/// One instruction for each lane of the result, or element of a matrix that an invocation holds.
 void Flattener::lanes(const Op& op, Code code) {
-  for (int lane = 0; lane < op.result()->type.lanes; ++lane) {
+  for (int lane = 0; lane < width(op.result()->type); ++lane) {
     Instr instr{code, base(op.result()) + static_cast<uint32_t>(lane)};
     uint32_t* slots[] = {&instr.a, &instr.b, &instr.c};
     for (int index = 0; index < op.numOperands(); ++index) *slots[index] = operand(op, index, lane);
@@ -109,7 +109,12 @@ void Flattener::op(const Op& op) {
   case k_coopmat_splat: matrixSplat(op); break;
   case k_coopmat_load: matrixLoad(op); break;
   case k_coopmat_mma: matrixProduct(op); break;
-  case k_coopmat_add: matrixAdd(op); break;
+  case k_coopmat_index: matrixIndex(op); break;
+  case k_coopmat_repeat: matrixRepeat(op); break;
+  case k_coopmat_row_reduce: matrixRowReduce(op); break;
+  case k_coopmat_convert:
+    lanes(op, laneCode(op.result()->type.dtype == DType::f16 ? k_round_f16 : k_round_bf16, DType::f32));
+    break;
   case k_coopmat_store: matrixStore(op); break;
   case k_call: assert(false); break;  // runKernel inlines or refuses it
 #define OTHER(...)

@@ -19,7 +19,7 @@ class Flattener {
   // kernel_flatten.cpp: registers, memory, control, cooperation.
   void memory(const Value* buffer, const Shape& shape);
   uint32_t access(const Op& op, const Operand& element, uint32_t width);
-  uint32_t access(const Op& op, const Value* buffer, uint32_t row, uint32_t column);
+  uint32_t access(const Op& op, const Value* buffer, std::vector<uint32_t> index);
   uint32_t access(const Op& op, const Operand& element) {
     return access(op, element, element.value->type.lanes);
   }
@@ -37,7 +37,9 @@ class Flattener {
 
   // kernel_flatten_coopmat.cpp: matrices of a subgroup.
   void matrixSplat(const Op& op);
-  void matrixAdd(const Op& op);
+  void matrixIndex(const Op& op);
+  void matrixRepeat(const Op& op);
+  void matrixRowReduce(const Op& op);
   void matrixProduct(const Op& op);
   void matrixLoad(const Op& op);
   void matrixStore(const Op& op);
@@ -45,6 +47,8 @@ class Flattener {
     uint32_t row, column;  ///< registers of the indices of the buffer's element
     uint32_t lane;         ///< register of the scalar's number in it
   };
+  /// The row, or column, of this invocation's element in a register of a matrix.
+  uint32_t matrixAxis(const Type& matrix, bool columns, uint32_t slot);
   Place matrixPlace(const Operand& element, const Type& matrix, bool columnMajor, uint32_t slot);
   uint32_t computed(Code code, uint32_t a, uint32_t b);
 

@@ -49,6 +49,9 @@ class KernelMachine {
   void shuffle(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
   void ballot(const Collective& collective, std::span<const uint32_t> lanes);
   void product(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
+  void rows(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
+  std::vector<Word> matrix(uint32_t source, uint32_t count, const Op& op, std::span<const uint32_t> lanes);
+  void spread(const std::vector<Word>& matrix, uint32_t dst, std::span<const uint32_t> lanes);
   std::vector<Word> gather(const Reduction& from, uint32_t part, std::span<const uint32_t> lanes) const;
 
   Word* laneRegs(uint32_t lane) { return &regs_[static_cast<size_t>(lane) * program_.registers]; }

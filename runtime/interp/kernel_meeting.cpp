@@ -93,6 +93,7 @@ void KernelMachine<Real>::collect(const Collective& collective, const Op& op,
   if (collective.kind == Collective::Kind::shuffle) return shuffle(collective, op, lanes);
   if (collective.kind == Collective::Kind::ballot) return ballot(collective, lanes);
   if (collective.kind == Collective::Kind::product) return product(collective, op, lanes);
+  if (collective.kind == Collective::Kind::rows) return rows(collective, op, lanes);
   const Reduction& reduction = collective.reduction;
   for (uint32_t part = 0; part < reduction.width; ++part) {
     std::vector<Word> values = gather(reduction, part, lanes);
@@ -135,30 +136,56 @@ void KernelMachine<Real>::ballot(const Collective& collective, std::span<const u
     for (uint32_t part = 0; part < 4; ++part) laneRegs(lane)[collective.reduction.dst + part].u = bits[part];
 }
 
-/// A·B + C of matrices that the subgroup holds. Where the workgroup does not fill it, elements are missing: a
-/// NaN pattern, and a finding.
+/// The elements of a matrix that the subgroup holds from a register on. Where the workgroup does not fill it,
+/// elements are missing: a NaN pattern, and a finding.
+template <class Real>
+std::vector<LaneWord<Real>> KernelMachine<Real>::matrix(uint32_t source, uint32_t count, const Op& op,
+                                                        std::span<const uint32_t> lanes) {
+  const uint32_t size = options_.subgroupSize;
+  if (lanes.size() < size && options_.checks)
+    memory_.findings().absentLane(op, visit(lanes[0]), static_cast<uint32_t>(lanes.size()));
+  std::vector<Word> out(count, memory_.poison());
+  for (uint32_t lane : lanes)
+    for (uint32_t at = lane % size; at < count; at += size) out[at] = laneRegs(lane)[source + at / size];
+  return out;
+}
+
+template <class Real>
+void KernelMachine<Real>::spread(const std::vector<Word>& matrix, uint32_t dst,
+                                 std::span<const uint32_t> lanes) {
+  const uint32_t size = options_.subgroupSize;
+  for (uint32_t lane : lanes)
+    for (uint32_t at = lane % size; at < matrix.size(); at += size)
+      laneRegs(lane)[dst + at / size] = matrix[at];
+}
+
+/// Each row's elements folded, in all of its places.
+template <class Real>
+void KernelMachine<Real>::rows(const Collective& collective, const Op& op, std::span<const uint32_t> lanes) {
+  const Reduction& reduction = collective.reduction;
+  std::vector<Word> all = matrix(reduction.source, collective.m * collective.n, op, lanes);
+  for (auto row = all.begin(); row != all.end(); row += collective.n) {
+    Word sum = *row;
+    for (uint32_t column = 1; column < collective.n; ++column)
+      sum = folded<Real>(reduction.folding, sum, row[column]);
+    std::fill_n(row, collective.n, sum);
+  }
+  spread(all, reduction.dst, lanes);
+}
+
+/// A·B + C of matrices that the subgroup holds.
 template <class Real>
 void KernelMachine<Real>::product(const Collective& collective, const Op& op,
                                   std::span<const uint32_t> lanes) {
-  const uint32_t size = options_.subgroupSize, m = collective.m, n = collective.n, k = collective.k;
-  const uint32_t first = lanes[0] - lanes[0] % size;
-  if (lanes.size() < size && options_.checks)
-    memory_.findings().absentLane(op, visit(lanes[0]), static_cast<uint32_t>(lanes.size()));
-  auto matrix = [&](uint32_t source, uint32_t count) {
-    std::vector<Real> out(count, memory_.poison().f);
-    for (uint32_t lane : lanes)
-      for (uint32_t at = lane - first; at < count; at += size) out[at] = laneRegs(lane)[source + at / size].f;
-    return out;
-  };
-  std::vector<Real> a = matrix(collective.reduction.source, m * k), b = matrix(collective.b, k * n),
-                    c = matrix(collective.c, m * n);
+  const uint32_t m = collective.m, n = collective.n, k = collective.k;
+  const std::vector<Word> a = matrix(collective.reduction.source, m * k, op, lanes),
+                          b = matrix(collective.b, k * n, op, lanes);
+  std::vector<Word> c = matrix(collective.c, m * n, op, lanes);
   for (uint32_t i = 0; i < m; ++i)
     for (uint32_t j = 0; j < n; ++j)
       for (uint32_t deep = 0; deep < k; ++deep)
-        c[i * n + j] = std::fma(a[i * k + deep], b[deep * n + j], c[i * n + j]);
-  for (uint32_t lane : lanes)
-    for (uint32_t at = lane - first; at < m * n; at += size)
-      laneRegs(lane)[collective.reduction.dst + at / size].f = c[at];
+        c[i * n + j].f = std::fma(a[i * k + deep].f, b[deep * n + j].f, c[i * n + j].f);
+  spread(c, collective.reduction.dst, lanes);
 }
 
 template class KernelMachine<float>;

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an attention by matrix units is divided among subgroups.
+#include "codegen/schedule_attention_coopmat.h"
+
+#include <fmt/format.h>
+
+#include "codegen/emit_region.h"
+#include "codegen/schedule_parts.h"
+#include "ir/op_view.h"
+
+namespace tg {
+
+namespace {
+
+int64_t widest(const Op& attention) {
+  return std::max(as::attention(attention).q()->type.shape.back(),
+                  as::attention(attention).v()->type.shape.back());
+}
+
+}  // namespace
+
+int64_t AttentionFragments::pitch(const Op& attention) { return widest(attention) / kEight + 1; }
+
+int64_t AttentionFragments::bytes(const Op& attention) const {
+  const bool forward = attention.code == Opcode::attention;
+  const int64_t statistics =
+      forward ? 0 : 2 * 4 * (attention.code == Opcode::attention_grad_kv ? block : rows);
+  return 16 * staged() * pitch(attention) + 4 * subgroups() * kSide * kPatch + statistics;
+}
+
+std::string AttentionFragments::problem(const Op& attention, const Target& target) const {
+  const auto view = as::attention(attention);
+  const bool whole = rows > 0 && block > 0 && warp > 0 && warp % kSide == 0 && rows % warp == 0 &&
+                     block % kSide == 0 && view.q()->type.shape.back() % kSide == 0 &&
+                     view.v()->type.shape.back() % kSide == 0;
+  if (!whole) return "is malformed: rows, those of a subgroup, and the last extents are multiples of 16";
+  if (!suitsFragments(attention, target))
+    return fmt::format(
+        "needs an attention of 16 bits and a target with `coopmat` of {} and `fragments`, not {}",
+        view.precision(), target.name);
+  if (invocations() > largestGroup(target))
+    return fmt::format("needs {} invocations, target {} has {}", invocations(), target.name,
+                       largestGroup(target));
+  if (!gives(target, LimitId::sharedBytes, bytes(attention)))
+    return fmt::format("needs {} bytes of shared memory, target {} has {}", bytes(attention), target.name,
+                       limitOf(target, LimitId::sharedBytes));
+  return {};
+}
+
+bool suitsFragments(const Op& attention, const Target& target) {
+  constexpr int64_t kWidest = 128;  // wider rows do not fit the registers of a subgroup
+  const auto view = as::attention(attention);
+  const auto dtype = dtypeNamed(view.precision());
+  const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
+  const bool blind = view.causal() && q[q.rank() - 2] > v[v.rank() - 2];
+  return dtype && isNarrow(*dtype) && target.multiplies(*dtype) && target.fragments == "quads" &&
+         target.subgroup == 32 && !blind && view.scale() >= 0 && widest(attention) <= kWidest &&
+         q.back() % AttentionFragments::kSide == 0 && v.back() % AttentionFragments::kSide == 0;
+}
+
+std::optional<CoopmatAttentionSchedule> chooseCoopmatAttention(const Op& attention, const Target& target) {
+  if (!suitsFragments(attention, target)) return std::nullopt;
+  using S = CoopmatAttentionSchedule;
+  for (const S& each : {S{{128, 64}, 16}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{32, 32}, 16}})
+    if (AttentionFragments(each, target).problem(attention, target).empty()) return each;
+  return std::nullopt;
+}
+
+Schedules neighbours(const Op& fused, const Target& target, const CoopmatAttentionSchedule&) {
+  Schedules out;
+  const Op* attention = attentionOf(fused);
+  if (!attention) return out;
+  using S = CoopmatAttentionSchedule;
+  for (const S& each :
+       {S{{128, 64}, 16}, S{{128, 64}, 32}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{64, 64}, 32}})
+    if (AttentionFragments(each, target).problem(*attention, target).empty()) out.push_back(each);
+  return out;
+}
+
+}  // namespace tg

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an attention by matrix units is divided among subgroups. Private to codegen/.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "ir/module.h"
+#include "ir/schedule.h"
+#include "ir/target.h"
+
+namespace tg {
+
+struct AttentionFragments {
+  static constexpr int64_t kSide = 16;   ///< rows and columns of a matrix
+  static constexpr int64_t kPatch = 20;  ///< floats from one row of a patch to the next
+
+  int64_t rows;   ///< of its own side that a workgroup holds
+  int64_t block;  ///< rows of the other side in a step
+  int64_t warp;   ///< own rows of a subgroup
+  int64_t subgroup;
+
+  AttentionFragments(const CoopmatAttentionSchedule& schedule, const Target& target)
+      : rows(schedule.tile[0]), block(schedule.tile[1]), warp(schedule.warp), subgroup(target.subgroup) {}
+
+  int64_t subgroups() const { return rows / warp; }
+  int64_t invocations() const { return subgroups() * subgroup; }
+  /// Why the attention cannot be divided so on the target, as the rest of a sentence; empty if it can.
+  std::string problem(const Op& attention, const Target& target) const;
+  /// Elements of 16 bytes from one staged row to the next: an odd number keeps rows in other banks.
+  static int64_t pitch(const Op& attention);
+  /// Staged rows: both of the other side's operands, or one of the own side.
+  int64_t staged() const { return std::max(2 * block, rows); }
+  /// Of shared memory.
+  int64_t bytes(const Op& attention) const;
+};
+
+/// Whether an attention of 16 bits may be one of the matrix units: where an invocation's elements of a matrix are
+/// known, and every query sees a key.
+bool suitsFragments(const Op& attention, const Target& target);
+
+}  // namespace tg
