@@ -94,10 +94,10 @@ void GlslPrinter::matrixEach(const Op& op, const std::string& element) {
   main_.add("for (int e = 0; e < {0}.length(); ++e) {0}[e] = {1};", name, element);
 }
 
-// Where a target's fragments are `quads`, as those of NVIDIA's mma.m16n8k16: four invocations share rows r and
+// Where a target's fragments are `quads`, as those of NVIDIA's matrices of 16x16: four invocations share rows r and
 // r + 8, two neighbours of each in the left half of the matrix and two in the right. An A lies likewise.
 //
-//   element e of invocation l:   row l/4 + 8·(e/2 mod 2),   column 2·(l mod 4) + e mod 2 + 8·(e/4)
+//   element e of invocation l:   row l/4 + 8·(e/4),   column 2·(l mod 4) + e mod 2 + 8·(e/2 mod 2)
 
 /// The row or column of element e.
 std::string GlslPrinter::matrixAxis(const Op& op) {
@@ -105,8 +105,8 @@ std::string GlslPrinter::matrixAxis(const Op& op) {
   const std::string name = columns ? "tgMatrixColumn" : "tgMatrixRow";
   functions_[name] =
       fmt::format("uint {}(int e) {{\n  return {};\n}}\n", name,
-                  columns ? "2u * (gl_SubgroupInvocationID & 3u) + uint(e & 1) + uint(e >> 2) * 8u"
-                          : "(gl_SubgroupInvocationID >> 2) + uint(e & 2) * 4u");
+                  columns ? "2u * (gl_SubgroupInvocationID & 3u) + uint(e & 1) + uint(e & 2) * 4u"
+                          : "(gl_SubgroupInvocationID >> 2) + uint(e >> 2) * 8u");
   return name + "(e)";
 }
 
@@ -124,12 +124,12 @@ void GlslPrinter::matrixRowReduce(const Op& op) {
     return kind == "max" ? fmt::format("max({}, {})", a, b) : fmt::format("{} + {}", a, b);
   };
   main_.add("{} {};", glslVariable(op.result()->type), name);
-  main_.add("for (int e = 0; e < 4; e += 2) {{");
+  main_.add("for (int e = 0; e < 8; e += 4) {{");
   ++main_.depth;
-  main_.add("float row = {};", fold(fold(x + "[e]", x + "[e + 1]"), fold(x + "[e + 4]", x + "[e + 5]")));
+  main_.add("float row = {};", fold(fold(x + "[e]", x + "[e + 1]"), fold(x + "[e + 2]", x + "[e + 3]")));
   for (const char* other : {"1u", "2u"})
     main_.add("row = {};", fold("row", fmt::format("subgroupShuffleXor(row, {})", other)));
-  main_.add("{0}[e] = {0}[e + 1] = {0}[e + 4] = {0}[e + 5] = row;", name);
+  main_.add("{0}[e] = {0}[e + 1] = {0}[e + 2] = {0}[e + 3] = row;", name);
   --main_.depth;
   main_.add("}}");
 }

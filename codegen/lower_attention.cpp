@@ -391,10 +391,28 @@ std::pair<KV, KV> AttentionRegion::blocks(LowerContext& c, const Index& first, i
   return {from, u32(Opcode::k_div, u32(Opcode::k_add, seen, block - 1), block)};
 }
 
-void storeAttention(LowerContext& c, const Value* result, const Index& offset, const KV& value) {
+/// What a result of a region is computed from without changing its place: behind casts.
+static const Value* unrounded(const Value* value) {
+  while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
+  return value;
+}
+
+void storeAttention(LowerContext& c, const Value* result, const Index& offset, const KV& value,
+                    const KV* following) {
+  const Index second = c.space.add(offset, IndexSpace::constant(kLanes));
   c.emitter.define(result, c.space.delinear(offset, result->type.shape), value);
-  for (size_t slot = 0; slot < c.region.yields.size(); ++slot)
-    if (c.region.yields[slot] == result) c.emitter.store(static_cast<int>(slot), offset);
+  if (following) c.emitter.define(result, c.space.delinear(second, result->type.shape), *following);
+  for (size_t slot = 0; slot < c.region.yields.size(); ++slot) {
+    const Value* yield = c.region.yields[slot];
+    if (unrounded(yield) != result) continue;
+    const int place = static_cast<int>(slot);
+    if (following && isNarrow(yield->type.dtype)) {
+      c.emitter.storeWords(place, offset);
+      continue;
+    }
+    c.emitter.store(place, offset);
+    if (following) c.emitter.store(place, second);
+  }
 }
 
 Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule) {

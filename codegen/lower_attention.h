@@ -25,7 +25,10 @@ struct AttentionRegion {
                            bool forKeys) const;
 };
 
-/// Declares a result's elements at a row-major `offset` and stores them where the region yields the result.
-void storeAttention(LowerContext& c, const Value* result, const Index& offset, const KV& value);
+/// Declares a result's elements at a row-major `offset`, four where it has lanes, and stores them where the region
+/// yields the result, or it rounded. Of eight elements the second four follow; such are stored at once where memory
+/// has 16 bits.
+void storeAttention(LowerContext& c, const Value* result, const Index& offset, const KV& value,
+                    const KV* following = nullptr);
 
 }  // namespace tg

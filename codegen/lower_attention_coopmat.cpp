@@ -410,13 +410,15 @@ void CoopmatAttention::storeSum(const Sum& sum, std::span<const KV> acc) {
         const Index column = c_.space.scale(cell, kEight);
         const Index start =
             plus(c_.space.scale(c_.space.add(c_.space.scale(batch_, ownRows()), row), sum.width), j * kSide);
-        for (int64_t first = 0; first < kEight; first += kLanes) {
+        KV fours[2];
+        for (int64_t half = 0; half < 2; ++half) {
           std::vector<KV> lanes;
           for (int64_t lane = 0; lane < kLanes; ++lane)
-            lanes.push_back(kernel_.loadHere(patch_, {patchRow, at(plus(column, first + lane))}));
-          const Index offset = plus(c_.space.add(start, column), first);
-          storeAttention(c_, value, c_.space.add(offset, IndexSpace::lane()), kernel_.vec(lanes));
+            lanes.push_back(kernel_.loadHere(patch_, {patchRow, at(plus(column, half * kLanes + lane))}));
+          fours[half] = kernel_.vec(lanes);
         }
+        const Index offset = c_.space.add(c_.space.add(start, column), IndexSpace::lane());
+        storeAttention(c_, value, offset, fours[0], &fours[1]);
       });
 }
 

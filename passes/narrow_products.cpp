@@ -36,6 +36,7 @@ class NarrowProducts {
     for (const Op* op : products)
       wide.push_back(leadsToParameters(*op->result()) || isReturned(*op->result()));
     for (size_t i = 0; i < products.size(); ++i) rewrite(*products[i], wide[i]);
+    for (Value* value : rounded_) shareRounded(*value);
   }
 
  private:
@@ -106,7 +107,24 @@ class NarrowProducts {
     builder_.setBefore(def ? def->next() : func_.body.ops.front());
     if (def) builder_.setLoc(def->loc);
     builder_.setHint(fmt::format("{}_{}", value->name, name(dtype_)));
+    if (def && def->code != Opcode::param) rounded_.push_back(value);
     return narrow_[value] = builder_.cast(value, dtype_);
+  }
+
+  /// Sums on the way to gradients of parameters, as of a bias, read what the products read, so that memory need not
+  /// hold the value whole for them alone.
+  void shareRounded(Value& value) {
+    std::vector<Op*> readers;
+    bool all = true;
+    for (const Use& use : value.uses) {
+      Op* user = use.user();
+      const bool unread = moves(user) && user->result()->uses.empty();  // its readers took 16 bits
+      if (user == narrow_[&value]->def || unread) continue;
+      all = all && user->code == Opcode::sum && leadsToParameters(*user->result());
+      readers.push_back(user);
+    }
+    if (!all) return;
+    for (Op* reader : readers) reader->operands[0] = Operand::of(widened(narrow_[&value]));
   }
 
   /// The same as f32, which products of an f32 result read.
@@ -179,6 +197,7 @@ class NarrowProducts {
   const DType dtype_;
   std::unordered_map<const Value*, bool> leads_;
   std::unordered_map<Value*, Value*> narrow_, wideAgain_;
+  std::vector<Value*> rounded_;  ///< computed values that only a cast makes 16 bits
 };
 
 }  // namespace

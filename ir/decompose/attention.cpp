@@ -33,13 +33,10 @@ TensorExpr stored(const Composite& composite, const TensorExpr& x) {
   return isNarrow(dtype) ? x.cast(dtype).cast(DType::f32) : x;
 }
 
-/// a·b of the attention's precision.
+/// a·b, of factors as memory holds them.
 TensorExpr multiplied(const Composite& composite, const TensorExpr& a, const TensorExpr& b, bool transposeA,
                       bool transposeB) {
-  TensorExpr out = product(stored(composite, a), stored(composite, b), transposeA, transposeB);
-  if (isNarrow(precisionOf(composite)))
-    set(out.value->def->attrs, "precision", Attr::word(std::string(name(precisionOf(composite)))));
-  return out;
+  return product(stored(composite, a), stored(composite, b), transposeA, transposeB);
 }
 
 /// The scores, masked where they do not count, and where they do; no mask where all do.

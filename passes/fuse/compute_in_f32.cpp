@@ -51,15 +51,6 @@ bool computesNarrow(const Op& op) {
   return found;
 }
 
-/// A product of 16-bit tensors may round its operands to their type, as that changes none of them: it says so where
-/// the target has units for such products.
-static void useUnits(Op& op, const Target& target) {
-  if (op.code != Opcode::matmul) return;
-  const DType dtype = op.in(0)->type.dtype;
-  if (isNarrow(dtype) && target.multiplies(dtype))
-    set(op.attrs, "precision", Attr::word(std::string(name(dtype))));
-}
-
 static void computeInF32(Module& module, Item& func, const Target& target) {
   Builder builder(&module, &func);
   for (Op *op = func.body.ops.front(), *next = nullptr; op; op = next) {

@@ -233,6 +233,12 @@ static bool keepsOrder(const Op& op, const Value* base) {
   return found;
 }
 
+/// What an attention's kernel does to its results: memory takes them rounded.
+static bool roundsAttention(const Op& op, const Value& value) {
+  return op.code == Opcode::cast && isNarrow(op.result()->type.dtype) && value.def &&
+         value.def->info().fusion == Fusion::attention;
+}
+
 bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {
   int64_t elements = own.elements;
   bool ordered = keepsOrder(op, through);
@@ -246,7 +252,8 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
     if (other.space == Space::row && isRowSized(elements, other.rows) &&
         through->type.elements() == other.rows.rows && other.rows.rows > 1)
       return true;
-    if (!ordered || through->type.elements() != elements || other.space == Space::closed) return false;
+    if (!ordered || through->type.elements() != elements) return false;
+    if (other.space == Space::closed) return roundsAttention(op, *through);
     return other.space == Space::row ? isRowSized(elements, other.rows) : elements == other.elements;
   case Space::row:
     if (other.space == Space::row) return own.rows == other.rows && ordered;

@@ -6,6 +6,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/op_view.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 
@@ -82,6 +83,18 @@ Value* throughReshapes(Value* value) {
   while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient))
     value = value->def->in(0);
   return value;
+}
+
+/// The type that a value has, or had before it was widened.
+static DType factorOf(const Value& value) {
+  return value.def && isWidening(*value.def) ? value.def->in(0)->type.dtype : value.type.dtype;
+}
+
+void useUnits(Op& op, const Target& target) {
+  if (op.code != Opcode::matmul || as::matmul(op).precision() != "f32") return;
+  const DType dtype = factorOf(*op.in(0));
+  if (isNarrow(dtype) && factorOf(*op.in(1)) == dtype && target.multiplies(dtype))
+    set(op.attrs, "precision", Attr::word(std::string(name(dtype))));
 }
 
 bool isOneKernel(const Op& op, const Target& target) {

@@ -15,6 +15,9 @@ namespace tg::fuse {
 bool isInline(const Op& op);
 /// Whether an op is a cast from memory's type to the one kernels compute with, which changes no value.
 bool isWidening(const Op& op);
+/// A product of tensors of 16 bits, or of such as f32, may round its operands to their type, as that changes none of
+/// them: it says so where the target has units for such products.
+void useUnits(Op& op, const Target& target);
 /// Whether an op computes with f16 or bf16 itself: it neither moves nor names elements, nor casts.
 bool computesNarrow(const Op& op);
 /// Whether a value is a view, constant or iota other than reshapes of something that stands in memory.

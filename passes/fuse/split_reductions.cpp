@@ -56,6 +56,7 @@ class Splitter {
   /// Puts an op, or what replaces it, at the end of the body.
   void take(std::unique_ptr<Op> op) {
     builder_.setLoc(op->loc);
+    useUnits(*op, target_);
     if (!isOneKernel(*op, target_)) return expand(std::move(op));
     Value* value = replacement(*op);
     if (!value) {

@@ -79,6 +79,7 @@ std::vector<Refusal> matrixRefusals() {
   const std::string a = "coopmat<f16, 16x16, A>", acc = "coopmat<f32, 16x16, acc>";
   const std::string halves = "%mh = tgk.shared : buf<32x6xvec4<f16>, shared>\n";
   const std::string sums = "%ms = tgk.shared : buf<16x20xf32, shared>\n";
+  const std::string vector = "%mv = tgk.shared : buf<24xf32, shared>\n";
   const std::string zero = "%mz = tgk.coopmat_splat 0.0 : " + acc + "\n";
   const std::string factors = halves + "%ma = tgk.coopmat_load %mh[0, 0] : " + a +
                               "\n%mb = tgk.coopmat_load %mh[16, 0] : coopmat<f16, 16x16, B>\n";
@@ -100,8 +101,24 @@ std::vector<Refusal> matrixRefusals() {
       {"k_coopmat_mma.c1", zero + "%r = tgk.coopmat_mma %mz, %mz, %mz : " + acc},
       {"k_coopmat_mma.c2",
        zero + factors + "tgk.if %b {\n%r = tgk.coopmat_mma %ma, %mb, %mz : " + acc + "\n}"},
-      {"k_coopmat_add.c1", factors + "%r = tgk.coopmat_add %ma, %ma : " + a},
-      {"k_coopmat_add.c2", zero + "tgk.if %b {\n%r = tgk.coopmat_add %mz, %mz : " + acc + "\n}"},
+      {"k_add.c1", factors + "%r = tgk.add %ma, %ma : " + a},
+      {"k_mul.c1", zero + "%r = tgk.mul %mz, %v : " + acc},
+      {"k_lt.c1", zero + "%r = tgk.lt %mz, 0.0 : bool"},
+      {"k_coopmat_index.c1", "%r = tgk.coopmat_index : " + a},
+      {"k_coopmat_index.c2", "tgk.if %b {\n%r = tgk.coopmat_index : " + acc + "\n}"},
+      {"k_coopmat_repeat.c1", sums + "%r = tgk.coopmat_repeat %ms[0, 0] : " + acc},
+      {"k_coopmat_repeat.c2",
+       "%mq = tgk.shared : buf<16xvec4<f32>, shared>\n%r = tgk.coopmat_repeat %mq[0] : " + acc},
+      {"k_coopmat_repeat.c3",
+       "%mq = tgk.shared : buf<8xf32, shared>\n%r = tgk.coopmat_repeat %mq[0] : " + acc},
+      {"k_coopmat_repeat.c4", vector + "%r = tgk.coopmat_repeat %mv[0] : " + a},
+      {"k_coopmat_repeat.c5", vector + "%r = tgk.coopmat_repeat %mv[%l] : " + acc},
+      {"k_coopmat_repeat.c6", vector + "%r = tgk.coopmat_repeat %mv[9] : " + acc},
+      {"k_coopmat_row_reduce.c1", factors + "%r = tgk.coopmat_row_reduce %ma : " + a},
+      {"k_coopmat_row_reduce.c2", zero + "tgk.if %b {\n%r = tgk.coopmat_row_reduce %mz : " + acc + "\n}"},
+      {"k_coopmat_convert.c1", factors + "%r = tgk.coopmat_convert %ma : " + a},
+      {"k_coopmat_convert.c2", zero + "tgk.if %b {\n%r = tgk.coopmat_convert %mz : " + a + "\n}"},
+      {"k_coopmat_convert.c3", zero + "%r = tgk.coopmat_convert %mz : coopmat<f16, 16x16, B>"},
       {"k_coopmat_store.c1", zero + "tgk.coopmat_store %mz, %h0[0]"},
       {"k_coopmat_store.c2", zero + halves + "tgk.coopmat_store %mz, %mh[0, 0]"},
       {"k_coopmat_store.c2",

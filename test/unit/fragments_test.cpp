@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrices whose places are known: the ops on them, and attention by them, against formulas written here.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/glsl.h"
+#include "codegen/shader.h"
+#include "ir/target.h"
+#include "passes/pass.h"
+#include "test/unit/halves.h"
+#include "test/unit/kernel_text.h"
+
+namespace tg::test {
+namespace {
+
+Target withFragments() {
+  Target target = withBf16();
+  target.name = "quads";
+  target.fragments = "quads";
+  return target;
+}
+
+double rounded(DType dtype, double x) { return narrowValue(dtype, narrowBits(dtype, x)); }
+
+// z = the products of u·v's rows: each element of acc = x·I is scaled by its row's number and a column's entry
+// of v, less its row's maximum; w = (acc as an A)·I.
+constexpr const char* kFragmentKernel = R"(
+  kernel @k(%x: buf<16x2xvec4<u32>, in>, %i: buf<16x2xvec4<u32>, in>, %v: buf<20xf32, in>,
+            %z: buf<16x16xf32, out>, %w: buf<16x16xf32, out>) workgroup(32) grid(1) {
+    %a = tgk.shared : buf<16x3xvec4<u32>, shared>
+    %b = tgk.shared : buf<16x3xvec4<u32>, shared>
+    %s = tgk.shared : buf<20xf32, shared>
+    %l = tgk.local_id 0 : u32
+    %r = tgk.div %l, 2 : u32
+    %q = tgk.mod %l, 2 : u32
+    %xv = tgk.load %x[%r, %q] : vec4<u32>
+    tgk.store %xv, %a[%r, %q]
+    %iv = tgk.load %i[%r, %q] : vec4<u32>
+    tgk.store %iv, %b[%r, %q]
+    %few = tgk.lt %l, 20 : bool
+    tgk.if %few {
+      %vv = tgk.load %v[%l] : f32
+      tgk.store %vv, %s[%l]
+    }
+    tgk.barrier
+    %zero = tgk.coopmat_splat 0.0 : coopmat<f32, 16x16, acc>
+    %ma = tgk.coopmat_load %a[0, 0] : coopmat<REAL, 16x16, A>
+    %mb = tgk.coopmat_load %b[0, 0] : coopmat<REAL, 16x16, B>
+    %m = tgk.coopmat_mma %ma, %mb, %zero : coopmat<f32, 16x16, acc>
+    %rows = tgk.coopmat_index : coopmat<f32, 16x16, acc>
+    %columns = tgk.coopmat_repeat %s[4] {columns = true} : coopmat<f32, 16x16, acc>
+    %top = tgk.coopmat_row_reduce %m {kind = max} : coopmat<f32, 16x16, acc>
+    %less = tgk.sub %m, %top : coopmat<f32, 16x16, acc>
+    %scaled = tgk.fma %less, %rows, %columns : coopmat<f32, 16x16, acc>
+    %half = tgk.mul 0.5, %scaled : coopmat<f32, 16x16, acc>
+    tgk.coopmat_store %half, %z[0, 0]
+    %first = tgk.coopmat_repeat %s[0] : coopmat<f32, 16x16, acc>
+    %across = tgk.coopmat_index {columns = true} : coopmat<f32, 16x16, acc>
+    %sum = tgk.coopmat_row_reduce %m : coopmat<f32, 16x16, acc>
+    %more = tgk.fma %across, %first, %sum : coopmat<f32, 16x16, acc>
+    %mc = tgk.coopmat_convert %more : coopmat<REAL, 16x16, A>
+    %n = tgk.coopmat_mma %mc, %mb, %zero : coopmat<f32, 16x16, acc>
+    tgk.coopmat_store %n, %w[0, 0]
+  })";
+
+class Fragments : public ::testing::TestWithParam<DType> {
+ protected:
+  std::unique_ptr<Module> module() const {
+    std::string text = kFragmentKernel;
+    for (size_t at; (at = text.find("REAL")) != std::string::npos;) text.replace(at, 4, name(GetParam()));
+    return kernels(text);
+  }
+};
+
+TEST_P(Fragments, RowsColumnsAndConversions) {
+  auto kernel = module();
+  ASSERT_TRUE(kernel);
+  std::vector<uint16_t> x, unit;
+  std::vector<double> value;
+  for (const double each : drawn({16, 16}, 3).data) {
+    x.push_back(narrowBits(GetParam(), each));
+    value.push_back(narrowValue(GetParam(), x.back()));
+    unit.push_back(narrowBits(GetParam(), unit.size() % 17 == 0 ? 1 : 0));
+  }
+  const NdArray drawnColumns = drawn({20}, 4);
+  const std::vector<float> v(drawnColumns.data.begin(), drawnColumns.data.end());
+  const Memory memory{bytesOf(x), bytesOf(unit), bytesOf(v), bytesOf(std::vector<float>(256)),
+                      bytesOf(std::vector<float>(256))};
+  for (KernelRunOptions options : schedules()) {
+    options.subgroupSize = 32;
+    Memory copy = memory;
+    const KernelCounters counters = run(verified(*kernel), copy, options);
+    EXPECT_TRUE(counters.findings.empty()) << counters.findings.front();
+    const std::vector<float> z = valuesOf<float>(copy[3]), w = valuesOf<float>(copy[4]);
+    for (int i = 0; i < 16; ++i) {
+      double top = -INFINITY, sum = 0;
+      for (int j = 0; j < 16; ++j) top = std::max(top, value[16 * i + j]), sum += value[16 * i + j];
+      for (int j = 0; j < 16; ++j) {
+        EXPECT_NEAR(z[16 * i + j], 0.5 * ((value[16 * i + j] - top) * i + v[4 + j]), 1e-5) << i << ' ' << j;
+        EXPECT_NEAR(w[16 * i + j], j * v[i] + sum, 8e-3 * (std::fabs(j * v[i]) + std::fabs(sum)))
+            << i << ' ' << j;
+        EXPECT_EQ(w[16 * i + j], rounded(GetParam(), w[16 * i + j])) << i << ' ' << j;
+      }
+    }
+  }
+}
+
+TEST_P(Fragments, CompileWhereThePlacesAreKnownAlone) {
+  auto kernel = module();
+  ASSERT_TRUE(kernel);
+  for (const char* form : {"khr", "nv"}) {
+    if (form == std::string("nv") && GetParam() == DType::bf16) continue;  // which knows none
+    Target target = withFragments();
+    target.matrices = form;
+    auto glsl = printGlsl(verified(*kernel), target);
+    ASSERT_TRUE(glsl) << glsl.error().str();
+    auto words = compileGlsl(*glsl, "k");
+    EXPECT_TRUE(words) << words.error().str();
+  }
+  auto refused = printGlsl(verified(*kernel), withBf16());
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().str().find("tgk.coopmat_index [kernel.feature]: needs `fragments`, which target "
+                                       "'gpu-coopmat' lacks"),
+            std::string::npos)
+      << refused.error().str();
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Fragments, ::testing::Values(DType::f16, DType::bf16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+struct AttentionCase {
+  int64_t batch, queries, keys, width, valueWidth;
+  DType dtype;
+  bool causal;
+  const char* schedule = nullptr;  ///< in place of the chosen one
+};
+
+std::string nameOf(const AttentionCase& c) {
+  return fmt::format("B{}T{}S{}D{}x{}{}{}{}", c.batch, c.queries, c.keys, c.width, c.valueWidth,
+                     name(c.dtype), c.causal ? "causal" : "", c.schedule ? "other" : "");
+}
+
+class FragmentAttention : public ::testing::TestWithParam<AttentionCase> {
+ protected:
+  using Arrays = std::map<std::string, NdArray>;
+  /// The five results and, beside each element, the sum of the absolute terms it is rounded from.
+  struct Formula {
+    std::map<std::string, std::vector<double>> value, size;
+  };
+  static std::string text(const AttentionCase& c);
+  static Formula formula(const AttentionCase& c, const Arrays& in);
+};
+
+std::string FragmentAttention::text(const AttentionCase& c) {
+  auto type = [&](int64_t rows, int64_t columns) {
+    return columns ? fmt::format("tensor<{}x{}x{}xf32>", c.batch, rows, columns)
+                   : fmt::format("tensor<{}x{}xf32>", c.batch, rows);
+  };
+  const std::string q = type(c.queries, c.width), k = type(c.keys, c.width), v = type(c.keys, c.valueWidth),
+                    o = type(c.queries, c.valueWidth), l = type(c.queries, 0);
+  const std::string attrs = fmt::format("{{causal = {}, precision = {}}}", c.causal, name(c.dtype));
+  return fmt::format(
+      "module @m {{\n"
+      "  func @f(%q: {0}, %k: {1}, %v: {2}, %dy: {3}) -> (o: {3}, lse: {4}, dq: {0}, dk: {1}, dv: {2}) {{\n"
+      "    %o, %l = tg.attention %q, %k, %v {5} : {3}, {4}\n"
+      "    %dq, %dk, %dv = tg.attention_grad %q, %k, %v, %o, %l, %dy {5} : {0}, {1}, {2}\n"
+      "    return %o, %l, %dq, %dk, %dv : {3}, {4}, {0}, {1}, {2}\n  }}\n}}\n",
+      q, k, v, o, l, attrs);
+}
+
+/// softmax(q·kᵀ/√D)·v and its gradients, in f64, from rounded q, k, v and dy.
+FragmentAttention::Formula FragmentAttention::formula(const AttentionCase& c, const Arrays& in) {
+  Formula out;
+  auto of = [&](const char* array, int64_t b, int64_t rows, int64_t row, int64_t width, int64_t column) {
+    return rounded(c.dtype, in.at(array).data[static_cast<size_t>((b * rows + row) * width + column)]);
+  };
+  auto add = [&](const char* result, int64_t at, int64_t count, double term, double size) {
+    auto &values = out.value[result], &sizes = out.size[result];
+    values.resize(static_cast<size_t>(count)), sizes.resize(static_cast<size_t>(count));
+    values[static_cast<size_t>(at)] += term, sizes[static_cast<size_t>(at)] += std::fabs(size);
+  };
+  const int64_t T = c.queries, S = c.keys, D = c.width, V = c.valueWidth, B = c.batch;
+  const double scale = 1 / std::sqrt(static_cast<double>(D));
+  for (int64_t b = 0; b < B; ++b)
+    for (int64_t t = 0; t < T; ++t) {
+      const int64_t seen = c.causal ? std::min(S, t + 1 + S - T) : S;
+      std::vector<double> p, dp;
+      double total = 0, delta = 0, deltaSize = 0;
+      for (int64_t s = 0; s < seen; ++s) {
+        double score = 0, grad = 0;
+        for (int64_t d = 0; d < D; ++d) score += of("q", b, T, t, D, d) * of("k", b, S, s, D, d);
+        for (int64_t d = 0; d < V; ++d) grad += of("dy", b, T, t, V, d) * of("v", b, S, s, V, d);
+        p.push_back(std::exp(score * scale)), dp.push_back(grad);
+        total += p.back();
+      }
+      add("lse", b * T + t, B * T, std::log(total), std::fabs(std::log(total)) + 1);
+      for (int64_t s = 0; s < seen; ++s) {
+        p[static_cast<size_t>(s)] /= total;
+        const double w = p[static_cast<size_t>(s)];
+        delta += w * dp[static_cast<size_t>(s)], deltaSize += w * std::fabs(dp[static_cast<size_t>(s)]);
+        for (int64_t d = 0; d < V; ++d) {
+          const double o = w * of("v", b, S, s, V, d), dv = w * of("dy", b, T, t, V, d);
+          add("o", (b * T + t) * V + d, B * T * V, o, o);
+          add("dv", (b * S + s) * V + d, B * S * V, dv, dv);
+        }
+      }
+      for (int64_t s = 0; s < seen; ++s) {
+        const double w = p[static_cast<size_t>(s)] * scale, ds = w * (dp[static_cast<size_t>(s)] - delta),
+                     dsSize = w * (std::fabs(dp[static_cast<size_t>(s)]) + deltaSize);
+        for (int64_t d = 0; d < D; ++d) {
+          const double key = of("k", b, S, s, D, d), query = of("q", b, T, t, D, d);
+          add("dq", (b * T + t) * D + d, B * T * D, ds * key, dsSize * key);
+          add("dk", (b * S + s) * D + d, B * S * D, ds * query, dsSize * query);
+        }
+      }
+    }
+  return out;
+}
+
+TEST_P(FragmentAttention, MatchesItsFormula) {
+  const AttentionCase& c = GetParam();
+  auto tensor = parse(text(c), "attention.tgir");
+  ASSERT_TRUE(tensor) << tensor.error().str();
+  const std::string target = ::testing::TempDir() + "quads.json";
+  std::ofstream(target) << targetToJson(withFragments());
+  auto run = [&](std::unique_ptr<Module>& module, const std::string& pipeline) {
+    auto passes = PassManager::parse(pipeline);
+    ASSERT_TRUE(passes) << passes.error().str();
+    auto ran = passes->run(module);
+    ASSERT_TRUE(ran) << ran.error().str();
+  };
+  run(*tensor, fmt::format("fuse{{target={}}}", target));
+  if (c.schedule) {
+    std::string fused = print(**tensor);
+    const std::string chosen = "coopmat_attention{tile = [128, 64], warp = 16}";
+    ASSERT_NE(fused.find(chosen), std::string::npos) << fused;
+    for (size_t at; (at = fused.find(chosen)) != std::string::npos;)
+      fused.replace(at, chosen.size(), c.schedule);
+    tensor = parse(fused, "attention.tgir");
+    ASSERT_TRUE(tensor) << tensor.error().str();
+  }
+  run(*tensor, "plan,spirv-emit");  // validates the words too
+  EXPECT_NE(print(**tensor).find("tgk.coopmat_convert"), std::string::npos);
+  const Arrays in{{"q", drawn({c.batch, c.queries, c.width}, 1)},
+                  {"k", drawn({c.batch, c.keys, c.width}, 2)},
+                  {"v", drawn({c.batch, c.keys, c.valueWidth}, 3)},
+                  {"dy", drawn({c.batch, c.queries, c.valueWidth}, 4)}};
+  const Formula expected = formula(c, in);
+  InterpOptions options;
+  options.mode = InterpMode::exact;
+  auto interp = Interpreter::create(**tensor, options);
+  ASSERT_TRUE(interp) << interp.error().str();
+  auto got = interp->run("f", in);
+  ASSERT_TRUE(got) << got.error().str();
+  for (const std::string& finding : got->counters.findings) ADD_FAILURE() << finding;
+  const double digits = c.dtype == DType::f16 ? 11 : 8;
+  for (const auto& [name, value] : got->results) {
+    const bool statistics = name == "lse";
+    const double unit = statistics ? 1e-6 : std::ldexp(1.0, -static_cast<int>(digits));
+    double worst = 0;
+    for (size_t i = 0; i < value.data.size(); ++i)
+      worst = std::max(worst, std::fabs(value.data[i] - expected.value.at(name)[i]) /
+                                  (unit * expected.size.at(name)[i] + 1e-6));
+    EXPECT_LT(worst, 2) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, FragmentAttention,
+                         ::testing::Values(AttentionCase{1, 200, 200, 64, 64, DType::f16, true},
+                                           AttentionCase{1, 33, 77, 32, 48, DType::f16, false},
+                                           AttentionCase{1, 100, 150, 16, 16, DType::bf16, true},
+                                           AttentionCase{2, 64, 66, 64, 32, DType::bf16, false},
+                                           AttentionCase{1, 17, 17, 96, 96, DType::f16, true},
+                                           AttentionCase{1, 70, 70, 128, 128, DType::f16, true},
+                                           AttentionCase{1, 96, 160, 32, 32, DType::f16, true,
+                                                         "coopmat_attention{tile = [64, 32], warp = 32}"}),
+                         [](const auto& info) { return nameOf(info.param); });
+
+TEST(FragmentAttentionChoice, LeavesWhatItCannotDo) {
+  struct Row {
+    const char* attrs;
+    int64_t queries, keys, width;
+  };
+  const std::string target = ::testing::TempDir() + "quads.json";
+  std::ofstream(target) << targetToJson(withFragments());
+  for (const Row& row : {Row{"causal = true", 32, 32, 32},                     // f32
+                         Row{"precision = f16", 32, 32, 24},                   // no whole matrices
+                         Row{"precision = f16", 32, 32, 256},                  // too wide for the registers
+                         Row{"causal = true, precision = f16", 40, 32, 32},    // rows that see nothing
+                         Row{"scale = -0.5, precision = f16", 32, 32, 32}}) {  // maxima would be minima
+    auto module =
+        parse(fmt::format("module @m {{\n  func @f(%q: tensor<{0}x{2}xf32>, %k: tensor<{1}x{2}xf32>) -> "
+                          "(o: tensor<{0}x{2}xf32>) {{\n    %o = tg.attention %q, %k, %k {{{3}}} : "
+                          "tensor<{0}x{2}xf32>\n    return %o : tensor<{0}x{2}xf32>\n  }}\n}}\n",
+                          row.queries, row.keys, row.width, row.attrs),
+              "choice.tgir");
+    ASSERT_TRUE(module) << module.error().str();
+    auto passes = PassManager::parse(fmt::format("fuse{{target={}}}", target));
+    ASSERT_TRUE(passes);
+    ASSERT_TRUE(passes->run(*module));
+    EXPECT_EQ(print(**module).find("coopmat_attention"), std::string::npos) << row.attrs << row.width;
+  }
+}
+
+}  // namespace
+}  // namespace tg::test
