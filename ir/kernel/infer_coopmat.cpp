@@ -54,8 +54,7 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   const bool loads = op.code == Opcode::k_coopmat_load;
   const bool writable = buffer.mode == BufMode::out || buffer.mode == BufMode::inout;
   const bool words = loads && buffer.dtype == DType::u32;
-  if ((buffer.mode != BufMode::shared && (loads || !writable)) || (buffer.dtype != matrix.dtype && !words) ||
-      (!loads && buffer.lanes != 1))
+  if ((buffer.mode != BufMode::shared && (loads || !writable)) || (buffer.dtype != matrix.dtype && !words))
     return violation(op, "c2",
                      fmt::format("%{} is {}, not {} of {}", element->value->name, buffer.str(),
                                  loads ? "shared memory" : "shared memory or a result", name(matrix.dtype)));
