@@ -381,8 +381,9 @@ std::vector<KV> CoopmatProduct::drained(const Index& cell) {
   Index four = c_.space.scale(c_.space.mod(cell, perRow), wide_ / kLanes);
   std::vector<KV> lanes;
   for (int64_t part = 0; part < wide_ / kLanes; ++part) {
-    const KV vector = c_.kernel.loadHere(
+    const KV bits = c_.kernel.loadHere(
         patch_, {row, c_.space.materialize(c_.space.add(four, IndexSpace::constant(part)))});
+    const KV vector = c_.kernel.bitcast(bits, DType::f32);
     for (int lane = 0; lane < kLanes; ++lane) lanes.push_back(c_.kernel.extract(vector, lane));
   }
   return lanes;
@@ -501,7 +502,7 @@ void CoopmatProduct::group(const Index& group) {
   makeStage(0, c_.space.scale(row, tile_[0]));
   makeStage(1, c_.space.scale(column, tile_[1]));
   if (direct_) return storeMatrices(sum());
-  patch_ = c_.kernel.sharedBuffer(Type::buffer(DType::f32, kLanes,
+  patch_ = c_.kernel.sharedBuffer(Type::buffer(DType::u32, kLanes,
                                                {subgroups_ * kSide, (patchColumns_ + kPatchPad) / kLanes},
                                                BufMode::shared),
                                   "patch");

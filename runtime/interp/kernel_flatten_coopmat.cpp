@@ -107,7 +107,13 @@ void Flattener::matrixStore(const Op& op) {
     const uint32_t to = access(op, element.value, {place.row, computed(Code::k_add_u, first, place.lane)});
     program_.accesses[to].width = 1;
     program_.accesses[to].scalars = lanes;
-    emit({Code::store, 0, to, base(op.in(0)) + slot});
+    uint32_t value = base(op.in(0)) + slot;
+    if (element.value->type.dtype == DType::u32) {
+      const uint32_t bits = allocate(1);
+      emit({Code::toBits, bits, value});
+      value = bits;
+    }
+    emit({Code::store, 0, to, value});
   }
 }
 

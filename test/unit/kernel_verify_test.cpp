@@ -122,7 +122,7 @@ std::vector<Refusal> matrixRefusals() {
       {"k_coopmat_store.c1", zero + "tgk.coopmat_store %mz, %h0[0]"},
       {"k_coopmat_store.c2", zero + halves + "tgk.coopmat_store %mz, %mh[0, 0]"},
       {"k_coopmat_store.c2",
-       zero + "%mu = tgk.shared : buf<16x16xu32, shared>\ntgk.coopmat_store %mz, %mu[0, 0]"},
+       zero + "%mu = tgk.shared : buf<16x16xi32, shared>\ntgk.coopmat_store %mz, %mu[0, 0]"},
       {"k_coopmat_store.c3",
        zero + "%mv = tgk.shared : buf<16x3xvec4<f32>, shared>\ntgk.coopmat_store %mz, %mv[0, 0]"},
       {"k_coopmat_store.c3",

@@ -34,6 +34,7 @@ const char* const kTexts[] = {
     "coopmat{tile = [128, 128, 32], warp = [64, 32]}",
     "attention{tile = 4, block = 2, workgroup = 16}",
     "attention{tile = 8, block = 4, shared = [64, 32]}",
+    "coopmat_attention{tile = [128, 64], warp = 16}",
     "custom",
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, turned = [false, true]}",
     "matmul{tile = [4, 4], shared = [32, 32, 16], band = 4, lower = true, hidden = true, zeros = true}",
