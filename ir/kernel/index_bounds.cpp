@@ -11,6 +11,9 @@ namespace {
 
 constexpr Wide kLimit = Wide{1} << 62;
 constexpr int kDepth = 3;  // facts that are added up to bound one form
+constexpr int kWork =
+    4096;  // terms of forms that are looked at for it, those of its symbols' bounds included
+constexpr int kOfSymbol = 16;  // as many terms as the bounds of one symbol count at least
 
 int64_t clamped(Wide value) { return static_cast<int64_t>(std::clamp(value, -kLimit, kLimit)); }
 
@@ -51,7 +54,25 @@ Interval wholeRange(DType dtype) {
   return {0, UINT32_MAX};
 }
 
+/// The search for one bound, which seeks others on its way: they share what may be spent.
+class Bounds::Search {
+ public:
+  explicit Search(const Bounds& bounds) : bounds_(bounds), outermost_(bounds.work_ == kNone) {
+    if (outermost_) bounds_.work_ = kWork;
+  }
+  ~Search() {
+    if (outermost_) bounds_.work_ = kNone;
+  }
+  Search(const Search&) = delete;
+  Search& operator=(const Search&) = delete;
+
+ private:
+  const Bounds& bounds_;
+  const bool outermost_;
+};
+
 int64_t Bounds::lower(const Affine& form, int scope, bool open) const {
+  const Search search(*this);
   return clamped(lowerWide(form, scope, open, kDepth));
 }
 int64_t Bounds::upper(const Affine& form, int scope, bool open) const { return -lower(-form, scope, open); }
@@ -62,13 +83,15 @@ Interval Bounds::of(const Affine& form, int scope, bool open) const {
 }
 
 /// By intervals of the symbols; and better by taking away facts, multiples of forms that are not negative,
-/// that cancel a symbol.
+/// that cancel a symbol. Sums of facts are many where facts are: the search ends after kWork of their terms,
+/// and what it has found until then is a bound.
 Wide Bounds::lowerWide(const Affine& form, int scope, bool open, int depth) const {
   Wide best = form.constant;
   for (const auto& [id, factor] : form.terms) best += least(factor, symbol(id, scope, open));
   if (depth == 0 || form.terms.empty() || !small(form)) return best;
   auto use = [&](const Affine& fact) {
-    if (!small(fact)) return;
+    if (work_ <= 0 || !small(fact)) return;
+    work_ -= static_cast<int>(fact.terms.size());
     int64_t tried = 0;
     for (const auto& [id, factor] : fact.terms) {
       int64_t mine = form.coefficient(id);
@@ -76,12 +99,12 @@ Wide Bounds::lowerWide(const Affine& form, int scope, bool open, int depth) cons
       int64_t times = mine / factor;
       if (times == tried || times > (1 << 20)) continue;
       tried = times;
+      work_ -= static_cast<int>(form.terms.size());
       best = std::max(best, lowerWide(sum(form, fact, -times), scope, open, depth - 1));
     }
   };
   for (const Affine& fact : forms_.facts(scope)) use(fact);
-  for (const auto& [id, factor] : form.terms)
-    for (const Affine& fact : forms_.symbol(id).facts) use(fact);
+  for (const auto& [id, factor] : form.terms) forms_.forFacts(id, scope, use);
   return best;
 }
 
@@ -123,14 +146,17 @@ Interval Bounds::base(int id, bool open) const {
 }
 
 Interval Bounds::symbol(int id, int scope, bool open) const {
+  const Search search(*this);
   int64_t key = (int64_t{scope} << 32) + int64_t{id} * 2 + open;
-  size_t facts = forms_.facts(scope).size();
+  size_t facts = forms_.facts(scope).size() + forms_.symbol(id).facts.size();
   Known& known = known_[key];
   if (known.ready && known.facts == facts) return known.interval;
-  if (known.busy) return base(id, open);
+  if (known.busy || work_ <= 0) return base(id, open);
   known.busy = true;
+  work_ -= kOfSymbol;
   Interval computed = within(base(id, open), compute(id, scope, open));
-  known_[key] = {computed, true, false, facts};
+  // What the end of the search cut short is not kept: another search may find more.
+  known_[key] = {computed, work_ > 0, false, facts};
   return computed;
 }
 
@@ -147,6 +173,7 @@ Interval Bounds::compute(int id, int scope, bool open) const {
   // constant + factor·s + rest >= 0 bounds s by the most that the rest can be.
   auto use = [&](const Affine& fact) {
     int64_t factor = fact.coefficient(id);
+    --work_;
     if (factor == 0) return;
     Wide most = fact.constant;
     for (const auto& [other, times] : fact.terms)
@@ -157,7 +184,7 @@ Interval Bounds::compute(int id, int scope, bool open) const {
       hi = std::min(hi, floorDiv(most, -Wide{factor}));
   };
   for (const Affine& fact : forms_.facts(scope)) use(fact);
-  for (const Affine& fact : it.facts) use(fact);
+  forms_.forFacts(id, scope, use);
   return {clamped(lo), clamped(hi)};
 }
 

@@ -25,9 +25,10 @@ class FormsBuilder {
                  const std::string& extra = {});
   int newScope(int parent);
   void addFact(int scope, Affine fact);
-  void addConsequence(int scope, const Affine& symbol, const Affine& fact);
+  void addConsequence(int scope, const Affine& symbol, Affine fact);
   void addZero(int scope, const Affine& form);
   void condition(int scope, const Operand& cond, bool holds);
+  void condition(int scope, const Operand& cond, bool holds, int& most);
   void comparison(int scope, const Op& op, bool holds);
   void less(int scope, const Affine& a, const Affine& b, DType dtype, int64_t strict);
 

@@ -217,7 +217,7 @@ bool Cover::covers(const Op& load) const {
   Facts known = forms_.facts(scope);
   for (const Affine& fact : forms_.facts(scope))
     for (const auto& [id, factor] : fact.terms)
-      known.insert(known.end(), forms_.symbol(id).facts.begin(), forms_.symbol(id).facts.end());
+      forms_.forFacts(id, scope, [&](const Affine& form) { known.push_back(form); });
   return everywhere(needed, scope, [&](const Assignment& at) {
     auto where = place(load, own, at);
     if (!where) return false;

@@ -46,17 +46,19 @@ void Decoder::sameInvocation() {
     if (int id = forms_.localSymbol(axis); id >= 0) known_.insert(id);
 }
 
+/// Whether all that a symbol depends on is known; a carried value depends on itself.
 bool Decoder::known(int symbol) const {
-  std::set<int> asked;
-  return known(symbol, asked);
-}
-
-bool Decoder::known(int symbol, std::set<int>& asked) const {
-  const Symbol& it = forms_.symbol(symbol);
-  if (known_.contains(symbol) || it.kind == Symbol::Kind::launch) return true;
-  if (it.isVolatile || (it.kind != Symbol::Kind::derived && it.kind != Symbol::Kind::opaque)) return false;
-  if (!asked.insert(symbol).second) return true;  // a carried value, from itself
-  return std::all_of(it.inputs.begin(), it.inputs.end(), [&](int input) { return known(input, asked); });
+  std::set<int> asked{symbol};
+  for (std::vector<int> open{symbol}; !open.empty();) {
+    int id = open.back();
+    open.pop_back();
+    const Symbol& it = forms_.symbol(id);
+    if (known_.contains(id) || it.kind == Symbol::Kind::launch) continue;
+    if (it.isVolatile || (it.kind != Symbol::Kind::derived && it.kind != Symbol::Kind::opaque)) return false;
+    for (int input : it.inputs)
+      if (asked.insert(input).second) open.push_back(input);
+  }
+  return true;
 }
 
 bool Decoder::invocationKnown() const {

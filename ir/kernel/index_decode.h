@@ -28,7 +28,6 @@ class Decoder {
  private:
   /// The values of forms, one for each access, are equal mod 2^32.
   using Equation = std::vector<Affine>;
-  bool known(int symbol, std::set<int>& asked) const;
   Affine settled(const Affine& form) const;
   bool decodes(const Equation& equation, int symbol) const;
   bool windowed(const Equation& rest, int64_t width, int64_t period) const;

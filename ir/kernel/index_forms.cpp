@@ -12,6 +12,10 @@
 namespace tg::indexing {
 namespace {
 
+/// What is made of more than this is known by its range alone: whoever follows operands to their operands comes
+/// to an end, however long a program is.
+constexpr int kMaxWeight = 256;
+constexpr int kMaxCondition = 64;                 // ops of a condition
 constexpr int64_t kMaxLaunch = int64_t{1} << 31;  // invocations along an axis; extents are below
 
 /// The number of workgroups along each axis; 0 where unknown.
@@ -88,9 +92,17 @@ Affine FormsBuilder::derived(Opcode code, DType dtype, std::vector<Affine> opera
     std::vector<Interval> ranges;
     for (const Affine& operand : operands) ranges.push_back(bounds_.value(operand, dtype, 0));
     made.base = Bounds::derived(code, dtype, ranges);
-    for (const Affine& operand : operands) symbolsOf(operand, inputs);
+    for (const Affine& operand : operands) {
+      symbolsOf(operand, inputs);
+      for (const auto& [id, factor] : operand.terms) made.weight += f_.symbol(id).weight;
+    }
     made.inputs = std::move(inputs);
     made.operands = std::move(operands);
+    if (made.weight > kMaxWeight) {
+      made.kind = Kind::opaque;
+      made.operands.clear();
+      made.weight = 1;
+    }
     found->second = add(std::move(made));
   }
   return Affine::symbol(found->second);
@@ -113,21 +125,20 @@ int FormsBuilder::newScope(int parent) {
 
 void FormsBuilder::addFact(int scope, Affine fact) {
   auto& all = f_.allFacts_[static_cast<size_t>(scope)];
+  const auto& own = f_.scopes_[static_cast<size_t>(scope)].facts;
+  if (std::find(own.begin(), own.end(), fact) != own.end()) return;
   all.insert(all.begin(), fact);
   f_.scopes_[static_cast<size_t>(scope)].facts.push_back(std::move(fact));
 }
 
-/// A fact about a derived symbol, which follows from how its operands are bounded in a scope.
-void FormsBuilder::addConsequence(int scope, const Affine& symbol, const Affine& fact) {
-  auto& everywhere = f_.symbols_[static_cast<size_t>(symbol.terms.begin()->first)].facts;
-  auto& here = f_.allFacts_[static_cast<size_t>(scope)];
-  if (std::find(everywhere.begin(), everywhere.end(), fact) != everywhere.end() ||
-      std::find(here.begin(), here.end(), fact) != here.end())
-    return;
-  if (scope == 0)
-    everywhere.push_back(fact);
-  else
-    here.insert(here.begin(), fact);
+/// A fact about a derived symbol, which follows from how its operands are bounded in a scope. It stays with the
+/// symbol: the facts of a scope are its conditions, however many values it computes.
+void FormsBuilder::addConsequence(int scope, const Affine& symbol, Affine fact) {
+  auto& facts = f_.symbols_[static_cast<size_t>(symbol.terms.begin()->first)].facts;
+  bool known = std::any_of(facts.begin(), facts.end(), [&](const Symbol::Fact& each) {
+    return each.form == fact && f_.isWithin(scope, each.scope);
+  });
+  if (!known) facts.push_back({scope, std::move(fact)});
 }
 
 void FormsBuilder::addZero(int scope, const Affine& form) {
@@ -136,21 +147,31 @@ void FormsBuilder::addZero(int scope, const Affine& form) {
   f_.scopes_[static_cast<size_t>(scope)].zeros.push_back(positive ? form : -form);
 }
 
-/// What a body learns from the condition in front of it.
+/// What a body learns from the condition in front of it. `most` ops of it are read: `and` of `and` is as long as a
+/// program, or doubles with each op.
 void FormsBuilder::condition(int scope, const Operand& cond, bool holds) {
+  int most = kMaxCondition;
+  condition(scope, cond, holds, most);
+}
+
+void FormsBuilder::condition(int scope, const Operand& cond, bool holds, int& most) {
   const Op* op = cond.value ? cond.value->def : nullptr;
   bool& complete = f_.scopes_[static_cast<size_t>(scope)].complete;
+  if (--most < 0) {
+    complete = false;
+    return;
+  }
   if (!op) {
     complete = complete && cond.isLiteral() && (cond.number() != 0) == holds;
     return;
   }
   switch (op->code) {
-  case Opcode::k_not: return condition(scope, op->operands[0], !holds);
+  case Opcode::k_not: return condition(scope, op->operands[0], !holds, most);
   case Opcode::k_and:
   case Opcode::k_or:
     if ((op->code == Opcode::k_and) != holds) break;  // only one of the two is known to hold
-    condition(scope, op->operands[0], holds);
-    return condition(scope, op->operands[1], holds);
+    condition(scope, op->operands[0], holds, most);
+    return condition(scope, op->operands[1], holds, most);
   case Opcode::k_lt:
   case Opcode::k_le:
   case Opcode::k_gt:
@@ -222,7 +243,7 @@ void FormsBuilder::run() {
       group.axis = axis;
       group.base = {0, (count > 0 ? count : most) - 1};
       group.open = count == 0;
-      if (count == 0) group.facts.push_back(groups_[at] - Affine::of(1) - Affine::symbol(f_.symbols()));
+      if (count == 0) group.facts.push_back({0, groups_[at] - Affine::of(1) - Affine::symbol(f_.symbols())});
       f_.group_[at] = add(std::move(group));
     }
   }
@@ -387,6 +408,11 @@ int Forms::scopeOf(const Value& value) const {
   if (value.def) return scopeOf(*value.def);
   auto found = argBlock_.find(&value);
   return found == argBlock_.end() ? 0 : scopeOfBlock(found->second);
+}
+
+bool Forms::isWithin(int scope, int other) const {
+  while (scope > other) scope = this->scope(scope).parent;  // a scope is made after those around it
+  return scope == other;
 }
 
 std::vector<Affine> Forms::zeros(int scope) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <climits>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -40,8 +41,14 @@ struct Symbol {
   /// Whether it may differ where all `inputs` agree: it comes from memory that the kernel writes, or from
   /// other invocations.
   bool isVolatile = false;
-  std::vector<int> inputs;    ///< what a derived or opaque one depends on
-  std::vector<Affine> facts;  ///< forms that are never negative
+  std::vector<int> inputs;  ///< what a derived or opaque one depends on
+  int weight = 1;           ///< of a derived one: all that its operands are made of, each time counted
+  /// A form that is not negative in a scope and those inside of it.
+  struct Fact {
+    int scope;
+    Affine form;
+  };
+  std::vector<Fact> facts;
 };
 
 /// What holds inside of a body: the conditions around it.
@@ -70,6 +77,12 @@ class Forms {
   /// The facts of a scope and those around it, innermost first.
   const std::vector<Affine>& facts(int scope) const { return allFacts_[static_cast<size_t>(scope)]; }
   std::vector<Affine> zeros(int scope) const;
+  /// Calls fn with each fact of a symbol that holds in a scope.
+  template <class Function>
+  void forFacts(int symbol, int scope, Function&& fn) const {
+    for (const Symbol::Fact& fact : this->symbol(symbol).facts)
+      if (isWithin(scope, fact.scope)) fn(fact.form);
+  }
 
   int localSymbol(int axis) const { return local_[static_cast<size_t>(axis)]; }  ///< -1: one invocation
   int groupSymbol(int axis) const { return group_[static_cast<size_t>(axis)]; }  ///< -1: one workgroup
@@ -78,6 +91,9 @@ class Forms {
 
  private:
   friend class FormsBuilder;
+  /// Whether a scope is another one, or inside of it.
+  bool isWithin(int scope, int other) const;
+
   std::vector<Symbol> symbols_;
   std::vector<Scope> scopes_;
   std::vector<std::vector<Affine>> allFacts_;
@@ -112,6 +128,8 @@ class Bounds {
   static Interval derived(Opcode code, DType dtype, const std::vector<Interval>& operands);
 
  private:
+  class Search;
+
   Wide lowerWide(const Affine& form, int scope, bool open, int depth) const;
   Interval base(int id, bool open) const;
   Interval compute(int id, int scope, bool open) const;
@@ -123,6 +141,9 @@ class Bounds {
     size_t facts = 0;  ///< facts that were known then; scopes grow while forms are made
   };
   mutable std::unordered_map<int64_t, Known> known_;
+  static constexpr int kNone = INT_MAX;
+  mutable int work_ =
+      kNone;  ///< terms that may still be looked at for the bound being sought; kNone: no search
 };
 
 }  // namespace tg::indexing

@@ -20,7 +20,9 @@ namespace {
 
 /// Ops that a body may have once it is repeated: more take a driver seconds.
 constexpr size_t kMostOps = 8192;
-constexpr int64_t kMostCopies = 8;  // in one go
+constexpr size_t kMostInAll = 65'536;  // ops of a kernel that is repeated further
+constexpr int kMostRounds = 1024;      // loops of it that are
+constexpr int64_t kMostCopies = 8;     // in one go
 /// A loop that runs the same number of times in every invocation.
 struct Bounds {
   int64_t from = 0, step = 1, trips = 0;
@@ -38,33 +40,55 @@ size_t opsIn(const Block& block) {
   return count;
 }
 
-/// Counts iterations; bounds that are no literals are looked up in an analysis, made when first needed.
+/// Counts iterations; bounds that are no literals are looked up in an analysis, made when first needed. A loop that
+/// `repeat` makes has literals, so that one analysis is enough for a kernel however many loops are repeated.
 class Iterations {
  public:
-  explicit Iterations(const Item& kernel) : kernel_(kernel), count_(of(kernel.body)) {}
+  explicit Iterations(const Item& kernel) : kernel_(kernel) {
+    count();
+    analysis_.reset();  // it holds on to ops
+  }
 
   /// Of an invocation; loops of unknown trips count as none.
-  int64_t count() const { return static_cast<int64_t>(std::min(count_, 9e18)); }
-  /// Whether all trips are known, and whether they are the same in every invocation.
+  int64_t count() {
+    bounded_ = fixed_ = true;
+    unfixed_ = 0;
+    return static_cast<int64_t>(std::min(of(kernel_.body, 1), 9e18));
+  }
+  /// Whether all trips are known, and whether they are the same in every invocation. These three are of the last
+  /// count.
   bool bounded() const { return bounded_; }
   bool fixed() const { return fixed_; }
+  /// Iterations that stay however many bodies are repeated: of loops that run differently often.
+  double unfixed() const { return unfixed_; }
   /// The bounds of a loop that are the same in every invocation and iteration around.
-  std::optional<Bounds> bounds(const Op& loop) {
+  std::optional<Bounds> bounds(const Op& loop) { return known(loop).bounds; }
+  /// The most trips of a loop; nullopt when they are unknown.
+  std::optional<int64_t> trips(const Op& loop) { return known(loop).trips; }
+  void forget(const Op& loop) { known_.erase(&loop); }
+
+ private:
+  struct Known {
+    std::optional<Bounds> bounds;
+    std::optional<int64_t> trips;
+  };
+
+  const Known& known(const Op& loop) {
+    auto [found, fresh] = known_.try_emplace(&loop);
+    if (!fresh) return found->second;
     const Operand* step = loop.keyword("step");
     auto from = constant(loop.operands[0].items[0], loop), to = constant(loop.keyword("to")->items[0], loop);
     auto by = step ? constant(step->items[0], loop) : int64_t{1};
-    if (!from || !to || !by) return {};
-    Bounds out{*from, *by, 0};
-    if (*by > 0 && *to > *from) out.trips = (*to - *from + *by - 1) / *by;
+    Known& out = found->second;
+    if (!from || !to || !by) {
+      out.trips = analysis().tripCount(loop);
+      return out;
+    }
+    out.bounds = Bounds{*from, *by, 0};
+    if (*by > 0 && *to > *from) out.bounds->trips = (*to - *from + *by - 1) / *by;
+    out.trips = out.bounds->trips;
     return out;
   }
-  /// The most trips of a loop; nullopt when they are unknown.
-  std::optional<int64_t> trips(const Op& loop) {
-    if (auto fixed = bounds(loop)) return fixed->trips;
-    return analysis().tripCount(loop);
-  }
-
- private:
   const IndexAnalysis& analysis() {
     if (!analysis_) analysis_.emplace(kernel_);
     return *analysis_;
@@ -74,27 +98,29 @@ class Iterations {
     IndexAnalysis::Interval range = analysis().range(operand, loop);
     return range.lo == range.hi ? std::optional(range.lo) : std::nullopt;
   }
-  double of(const Block& block) {
+  /// Iterations in a block that runs so often.
+  double of(const Block& block, double runs) {
     double sum = 0;
     for (Op* op : block.ops) {
+      const bool loop = op->code == Opcode::k_for;
+      const auto most = loop ? trips(*op) : int64_t{1};
+      const double times = static_cast<double>(most.value_or(0));
       double inner = 0;
-      for (const auto& region : op->regions) inner += of(*region);
-      if (op->code != Opcode::k_for) {
-        sum += inner;
-        continue;
-      }
-      auto most = trips(*op);
+      for (const auto& region : op->regions) inner += of(*region, runs * times);
+      sum += loop ? times * (1 + inner) + 1 : inner;
+      if (!loop || bounds(*op)) continue;
+      fixed_ = false;
       bounded_ = bounded_ && most;
-      fixed_ = fixed_ && bounds(*op);
-      sum += static_cast<double>(most.value_or(0)) * (1 + inner) + 1;
+      unfixed_ += runs * times;
     }
     return sum;
   }
 
   const Item& kernel_;
   std::optional<IndexAnalysis> analysis_;
+  std::unordered_map<const Op*, Known> known_;
   bool bounded_ = true, fixed_ = true;
-  const double count_;
+  double unfixed_ = 0;
 };
 
 class Unroller {
@@ -104,8 +130,10 @@ class Unroller {
   /// Repeats the body of the innermost loop that runs most often; false when none can be repeated.
   bool once(Iterations& iterations) {
     best_ = {};
+    if (++rounds_ > kMostRounds || opsIn(kernel_.body) > kMostInAll) return false;
     find(kernel_.body, 1, iterations);
     if (!best_.loop) return false;
+    iterations.forget(*best_.loop);
     repeat(*best_.loop, best_.bounds);
     return true;
   }
@@ -126,6 +154,7 @@ class Unroller {
   Item& kernel_;
   Builder build_;
   Place best_;
+  int rounds_ = 0;
 };
 
 void Unroller::find(Block& block, double runs, Iterations& iterations) {
@@ -221,21 +250,23 @@ void Unroller::repeat(Op& loop, const Bounds& bounds) {
 
 std::optional<int64_t> loopIterations(const Item& kernel) {
   Iterations iterations(kernel);
-  return iterations.bounded() ? std::optional(iterations.count()) : std::nullopt;
+  const int64_t count = iterations.count();
+  return iterations.bounded() ? std::optional(count) : std::nullopt;
 }
 
 Result<bool> unroll(Item& kernel, int64_t most) {
-  std::optional<Iterations> iterations(kernel);
-  const int64_t before = iterations->count();
-  if (before <= most) return iterations->bounded();
-  for (Unroller unroller(kernel); iterations->count() > most; iterations.emplace(kernel)) {
-    if (unroller.once(*iterations)) continue;
-    if (!iterations->fixed()) return false;
+  Iterations iterations(kernel);
+  const int64_t before = iterations.count();
+  if (before <= most) return iterations.bounded();
+  if (iterations.unfixed() > static_cast<double>(most)) return false;
+  for (Unroller unroller(kernel); iterations.count() > most;) {
+    if (unroller.once(iterations)) continue;
+    if (!iterations.fixed()) return false;
     return failAt(kernel.loc, fmt::format("kernel @{}: its loops make {} iterations in an invocation, and "
                                           "repeating their bodies does not bring these to {}",
                                           kernel.name, before, most));
   }
-  return iterations->bounded();
+  return iterations.bounded();
 }
 
 }  // namespace tg

@@ -24,7 +24,7 @@ inline std::unique_ptr<Module> kernels(const std::string& items) {
 }
 
 /// A kernel of a module that verifies.
-inline const Item& verified(const Module& module, const std::string& name = "k") {
+inline const Item& verified(const Module& module, std::string_view name = "k") {
   const Item* item = module.find(ItemKind::kernel, name);
   auto checked = verifyKernel(*item);
   EXPECT_TRUE(checked) << checked.error().str();

@@ -148,6 +148,57 @@ TEST(LongPrograms, CallsInBranchesOfCallsAreRefused) {
   EXPECT_EQ(errorOf(calls(60, inside), ""), "");
 }
 
+/// A kernel of indices, one made of those before it, and a load at the last; `op(i)` defines %cI.
+std::string indices(int length, const std::function<std::string(int)>& op) {
+  std::string text = "module @m {\n  kernel @k(%x: buf<?xf32, in>, %y: buf<?xf32, out>) workgroup(64) "
+                     "grid(ceildiv(dim(%y, 0), 64)) {\n    %i = tgk.global_id 0 : u32\n"
+                     "    %n = tgk.dim %x, 0 : u32\n    %in = tgk.lt %i, %n : bool\n    tgk.if %in {\n"
+                     "      %c0 = tgk.add %i, 1 : u32\n      %c1 = tgk.add %i, 2 : u32\n"
+                     "      %a1 = tgk.lt %c1, %n : bool\n";
+  for (int i = 2; i < length; ++i) text += "      " + op(i) + "\n";
+  return text +
+         fmt::format("      %e = tgk.mod %c{}, %n : u32\n      %v = tgk.load %x[%e] : f32\n"
+                     "      tgk.store %v, %y[%i]\n    }}\n  }}\n  func @f(%x: tensor<100xf32>) -> (y: "
+                     "tensor<100xf32>) {{\n    %y = tg.custom @k(%x) : tensor<100xf32>\n    return %y : "
+                     "tensor<100xf32>\n  }}\n}}\n",
+                     length - 1);
+}
+
+// What is known of an index follows from those it is made of, and from the conditions around. The number of ways to
+// combine these grows with a power of their number, or doubles with each.
+TEST(LongPrograms, IndicesOfIndicesAreAnalysed) {
+  const std::string pipeline = "fuse{target=lavapipe},plan,lower-kernels";
+  auto check = [&](int length, const std::function<std::string(int)>& op) {
+    EXPECT_EQ(errorOf(indices(length, op), pipeline), "");
+  };
+  check(kLength / 2, [](int i) { return fmt::format("%c{} = tgk.mul %c{}, %c{} : u32", i, i - 1, i - 2); });
+  check(kLength / 8, [](int i) {
+    return fmt::format("%b{0} = tgk.add %i, {0} : u32 %c{0} = tgk.mod %b{0}, 5000 : u32", i);
+  });
+  check(kLength / 8, [](int i) {
+    return fmt::format("%b{0} = tgk.add %c{1}, 3 : u32 %c{0} = tgk.min %b{0}, %n : u32", i, i - 1);
+  });
+  check(kLength / 200, [](int i) {
+    return fmt::format("%b{0} = tgk.add %c{1}, 3 : u32 %c{0} = tgk.mod %b{0}, {0} : u32", i, i - 1);
+  });
+  check(kLength / 200, [](int i) {
+    return fmt::format("%b{0} = tgk.lt %c{1}, %n : bool %c{0} = tgk.select %b{0}, %c{1}, %c{2} : u32", i,
+                       i - 1, i - 2);
+  });
+  check(kLength / 200, [](int i) {
+    return fmt::format("%b{0} = tgk.add %i, {0} : u32 %g{0} = tgk.lt %b{0}, %n : bool %a{0} = tgk.and %a{1}, "
+                       "%g{0} : bool %c{0} = tgk.select %a{0}, %b{0}, %i : u32",
+                       i, i - 1);
+  });
+  check(kLength / 2, [](int i) {
+    return fmt::format("%a{0} = tgk.and %a{1}, %a{1} : bool %c{0} = tgk.add %i, 1 : u32", i, i - 1);
+  });
+  // Two ways, each of two ways.
+  check(kLength / 200, [](int i) {
+    return fmt::format("%a{0} = tgk.and %a{1}, %a{1} : bool %c{0} = tgk.select %a{0}, %i, 0 : u32", i, i - 1);
+  });
+}
+
 TEST(LongPrograms, NestingHasALimit) {
   const std::string open(100000, '['), close(100000, ']'),
       call = "module @m {\n  func @f() {\n    tg.fill args";

@@ -147,6 +147,37 @@ TEST(UnrollLimits, DataMayDecide) {
   EXPECT_FALSE(*bounded);
 }
 
+TEST(UnrollLimits, WhereThePlaceDecidesNothingIsRepeated) {
+  auto module = kernels(fmt::format(kFrame, R"(
+    tgk.for %e = %i to(4294967295) step(64) {
+      tgk.store %e, %o[%i]
+    }
+    %r = tgk.for %k = 0 to(5000) iter_args(%a = 0) : u32 {
+      %s = tgk.mod %k, 7 : u32
+      tgk.yield %s : u32
+    })"));
+  Item& kernel = *module->find(ItemKind::kernel, "k");
+  const size_t ops = kernel.body.ops.size();
+  auto bounded = unroll(kernel, 65535);
+  ASSERT_TRUE(bounded);
+  EXPECT_TRUE(*bounded == false && kernel.body.ops.size() == ops);
+}
+
+TEST(UnrollLimits, ManyLoopsAreAnError) {
+  std::string loops, last = "%v";
+  for (int i = 0; i < 3000; ++i) {
+    loops += fmt::format("    %s{} = tgk.for %k = 0 to(5000) iter_args(%a = {}) : u32 {{\n"
+                         "      %t = tgk.add %a, %k : u32\n      tgk.yield %t : u32\n    }}\n",
+                         i, last);
+    last = fmt::format("%s{}", i);
+  }
+  auto module = kernels(fmt::format(kFrame, loops + "    %r = tgk.add " + last + ", 1 : u32"));
+  auto done = unroll(*module->find(ItemKind::kernel, "k"), 65535);
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().str().find("its loops make 15003000 iterations"), std::string::npos)
+      << done.error().str();
+}
+
 TEST(UnrollLimits, TooManyAreAnError) {
   auto module = kernels(fmt::format(kFrame, R"(
     %r = tgk.for %k = 0 to(4000000000) iter_args(%a = 0) : u32 {
