@@ -248,10 +248,14 @@ class RunConfigFormat : public CLI::Config {
     for (ConfigEntry& entry : *entries) {
       const CLI::Option* option = optionOf(entry.key);
       if (!option) refuse(fail(unknown(entry, file)));
-      if (!typedInstead(*option)) out.push_back({{}, entry.key, std::move(entry.values)});
+      if (typedInstead(*option)) continue;
+      if (option->empty()) taken_.insert(option->get_single_name());
+      out.push_back({{}, entry.key, std::move(entry.values)});
     }
     return out;
   }
+  /// Whether the file gave an option its value.
+  bool gave(const std::string& option) const { return taken_.contains(option); }
 
  private:
   [[noreturn]] static void refuse(const Error& error) { throw CLI::ConfigError(error.message()); }
@@ -274,6 +278,7 @@ class RunConfigFormat : public CLI::Config {
   }
 
   const CLI::App& app_;
+  mutable std::set<std::string> taken_;
 };
 
 }  // namespace
@@ -312,5 +317,12 @@ Result<std::vector<ConfigEntry>> parseConfig(std::string_view text, const std::s
 }
 
 void useRunConfig(CLI::App& app) { app.config_formatter(std::make_shared<RunConfigFormat>(app)); }
+
+std::string configOf(const CLI::App& app, std::string_view message) {
+  const auto* format = dynamic_cast<const RunConfigFormat*>(app.get_config_formatter().get());
+  if (!format || !message.starts_with("--")) return "";
+  const std::string option(message.substr(2, message.find_first_of("=: ") - 2));
+  return format->gave(option) ? app.get_config_ptr()->as<std::string>() + ": " : "";
+}
 
 }  // namespace tg

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -33,5 +34,9 @@ Result<std::vector<ConfigEntry>> parseConfig(std::string_view text, const std::s
 /// Makes --config of `app` read files by `parseConfig`. An option that was typed wins, also over those in the
 /// file that it excludes.
 void useRunConfig(CLI::App& app);
+
+/// `c.toml: ` where a message begins with an option, `--lr=nan: …`, whose value stands in the file of --config; ""
+/// otherwise.
+std::string configOf(const CLI::App& app, std::string_view message);
 
 }  // namespace tg

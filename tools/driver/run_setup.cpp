@@ -28,6 +28,7 @@
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
 #include "tools/driver/plugins.h"
+#include "tools/driver/run_config.h"
 #include "tools/driver/work.h"
 
 namespace tg {
@@ -35,6 +36,8 @@ namespace tg {
 namespace fs = std::filesystem;
 
 int report(const CLI::App& app, int code, const Error& error) {
+  if (const std::string file = configOf(app, error.message()); !file.empty())
+    return report(app, code, file + error.message());
   fmt::print(stderr, "{}: {}", app.get_name(), error.str());
   return code;
 }
