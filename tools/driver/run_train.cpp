@@ -50,9 +50,7 @@ struct Train : Verb {
     OpenTraining training;
     if (!resume->empty()) {
       if (auto exit = goOn(app, *resume, training)) return *exit;
-      if (auto good = checkTrainFlags(model, flags); !good)
-        return report(app, exitInput,
-                      fmt::format("{}: {}", RunDir{runOf(*resume)}.config(), good.error().message()));
+      if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitInput, good.error());
     }
     if (int code = openTraining(app, model, flags, runOf(*resume), training)) return code;
     if (!flags.lr.empty()) {
