@@ -58,10 +58,6 @@ class CoopmatAttention {
     return Type::coopmat(use == MatrixUse::acc ? DType::f32 : narrow_, kSide, kSide, use);
   }
   KV zero() { return kernel_.coopmatSplat(0, matrix(MatrixUse::acc)); }
-  /// Four sums of the patch.
-  KV sums(const KV& row, const KV& four) {
-    return kernel_.bitcast(kernel_.loadHere(patch_, {row, four}), DType::f32);
-  }
   KV exp2(const KV& x) { return kernel_.op(Opcode::k_exp2, {x}, DType::f32); }
   KV sub(const KV& a, const KV& b) { return kernel_.op(Opcode::k_sub, {a, b}, DType::f32); }
   KV at(const Index& index) { return c_.space.materialize(index); }
@@ -132,10 +128,9 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
   warpRow_ = c.space.scale(c.space.variable(subgroup_, f_.subgroups()), f_.warp);
   rows_ =
       kernel_.sharedBuffer(Type::buffer(DType::u32, kLanes, {f_.staged(), pitch_}, BufMode::shared), "rows");
-  patch_ = kernel_.sharedBuffer(Type::buffer(DType::u32, kLanes,
-                                             {f_.subgroups() * kSide, AttentionFragments::kPatch / kLanes},
-                                             BufMode::shared),
-                                "patch");
+  patch_ = kernel_.sharedBuffer(
+      Type::buffer(DType::f32, 1, {f_.subgroups() * kSide, AttentionFragments::kPatch}, BufMode::shared),
+      "patch");
   if (isForward()) return;
   const int64_t count = forKeys_ ? f_.block : f_.rows;
   lse_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {count}, BufMode::shared), "lse");
@@ -412,13 +407,17 @@ void CoopmatAttention::storeSum(const Sum& sum, std::span<const KV> acc) {
   for (int64_t i = 0; i < down(); ++i)
     for (int64_t j = 0; j < across; ++j)
       storeMatrix(acc[static_cast<size_t>(i * across + j)], i, [&](const Index& row, const Index& cell) {
+        const Index column = c_.space.scale(cell, kEight);
         const Index start =
             plus(c_.space.scale(c_.space.add(c_.space.scale(batch_, ownRows()), row), sum.width), j * kSide);
         KV fours[2];
-        for (int64_t half = 0; half < 2; ++half)
-          fours[half] = sums(patchRow, at(plus(c_.space.scale(cell, 2), half)));
-        const Index offset =
-            c_.space.add(c_.space.add(start, c_.space.scale(cell, kEight)), IndexSpace::lane());
+        for (int64_t half = 0; half < 2; ++half) {
+          std::vector<KV> lanes;
+          for (int64_t lane = 0; lane < kLanes; ++lane)
+            lanes.push_back(kernel_.loadHere(patch_, {patchRow, at(plus(column, half * kLanes + lane))}));
+          fours[half] = kernel_.vec(lanes);
+        }
+        const Index offset = c_.space.add(c_.space.add(start, column), IndexSpace::lane());
         storeAttention(c_, value, offset, fours[0], &fours[1]);
       });
 }
@@ -430,7 +429,7 @@ void CoopmatAttention::storeStatistics(std::span<const KV> lse) {
     storeMatrix(lse[static_cast<size_t>(i)], i, [&](const Index& row, const Index& cell) {
       const KV first = kernel_.op(Opcode::k_eq, {at(cell), KernelBuilder::u32(0)}, DType::i1);
       kernel_.guard(first, [&] {
-        const KV number = kernel_.extract(sums(patchRow, KernelBuilder::u32(0)), 0);
+        const KV number = kernel_.loadHere(patch_, {patchRow, KernelBuilder::u32(0)});
         storeAttention(c_, r_.op->result(1), c_.space.add(c_.space.scale(batch_, ownRows()), row), number);
       });
     });

@@ -378,14 +378,11 @@ std::vector<KV> CoopmatProduct::sum() {
 std::vector<KV> CoopmatProduct::drained(const Index& cell) {
   const int64_t perRow = patchColumns_ / wide_;
   KV row = c_.space.materialize(c_.space.div(cell, perRow));
-  Index four = c_.space.scale(c_.space.mod(cell, perRow), wide_ / kLanes);
+  Index column = c_.space.scale(c_.space.mod(cell, perRow), wide_);
   std::vector<KV> lanes;
-  for (int64_t part = 0; part < wide_ / kLanes; ++part) {
-    const KV bits = c_.kernel.loadHere(
-        patch_, {row, c_.space.materialize(c_.space.add(four, IndexSpace::constant(part)))});
-    const KV vector = c_.kernel.bitcast(bits, DType::f32);
-    for (int lane = 0; lane < kLanes; ++lane) lanes.push_back(c_.kernel.extract(vector, lane));
-  }
+  for (int64_t lane = 0; lane < wide_; ++lane)
+    lanes.push_back(c_.kernel.loadHere(
+        patch_, {row, c_.space.materialize(c_.space.add(column, IndexSpace::constant(lane)))}));
   return lanes;
 }
 
@@ -456,7 +453,7 @@ void CoopmatProduct::store(const std::vector<KV>& sums) {
       auto fill = [&](size_t first) {
         for (int64_t at = 0; at < wide; ++at)
           c_.kernel.coopmatStore(sums[first + static_cast<size_t>(i * right + j + at)], patch_,
-                                 {row, KernelBuilder::u32(at * kSide / kLanes)});
+                                 {row, KernelBuilder::u32(at * kSide)});
         c_.kernel.barrier();
       };
       auto cell = [&](const Index& part) { return c_.space.add(lane_, c_.space.scale(part, invocations_)); };
@@ -502,10 +499,8 @@ void CoopmatProduct::group(const Index& group) {
   makeStage(0, c_.space.scale(row, tile_[0]));
   makeStage(1, c_.space.scale(column, tile_[1]));
   if (direct_) return storeMatrices(sum());
-  patch_ = c_.kernel.sharedBuffer(Type::buffer(DType::u32, kLanes,
-                                               {subgroups_ * kSide, (patchColumns_ + kPatchPad) / kLanes},
-                                               BufMode::shared),
-                                  "patch");
+  patch_ = c_.kernel.sharedBuffer(
+      Type::buffer(DType::f32, 1, {subgroups_ * kSide, patchColumns_ + kPatchPad}, BufMode::shared), "patch");
   store(sum());
 }
 

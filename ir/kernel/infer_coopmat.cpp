@@ -53,8 +53,9 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
       return violation(op, "c1", "an index is not u32");
   const bool loads = op.code == Opcode::k_coopmat_load;
   const bool writable = buffer.mode == BufMode::out || buffer.mode == BufMode::inout;
-  const bool words = buffer.dtype == DType::u32;
-  if ((buffer.mode != BufMode::shared && (loads || !writable)) || (buffer.dtype != matrix.dtype && !words))
+  const bool words = loads && buffer.dtype == DType::u32;
+  if ((buffer.mode != BufMode::shared && (loads || !writable)) || (buffer.dtype != matrix.dtype && !words) ||
+      (!loads && buffer.lanes != 1))
     return violation(op, "c2",
                      fmt::format("%{} is {}, not {} of {}", element->value->name, buffer.str(),
                                  loads ? "shared memory" : "shared memory or a result", name(matrix.dtype)));

@@ -13,7 +13,7 @@ uint32_t Flattener::computed(Code code, uint32_t a, uint32_t b) {
 uint32_t Flattener::access(const Op& op, const Value* buffer, std::vector<uint32_t> index) {
   std::vector<bool> whole(index.size(), false);
   program_.accesses.push_back(
-      {&op, buffer, memoryOf_.at(buffer), buffer->type.lanes, std::move(index), std::move(whole), 1, false});
+      {&op, buffer, memoryOf_.at(buffer), buffer->type.lanes, std::move(index), std::move(whole)});
   return static_cast<uint32_t>(program_.accesses.size() - 1);
 }
 
@@ -100,20 +100,9 @@ void Flattener::matrixLoad(const Op& op) {
 void Flattener::matrixStore(const Op& op) {
   const Operand& element = op.operands[1];
   const Type& matrix = op.in(0)->type;
-  const uint32_t lanes = element.value->type.lanes;
   for (uint32_t slot = 0; slot < matrixRegisters(matrix, subgroupSize_); ++slot) {
-    const Place place = matrixPlace(element, matrix, false, slot);
-    const uint32_t first = computed(Code::k_mul_u, place.column, constant(lanes));
-    const uint32_t to = access(op, element.value, {place.row, computed(Code::k_add_u, first, place.lane)});
-    program_.accesses[to].width = 1;
-    program_.accesses[to].scalars = lanes;
-    uint32_t value = base(op.in(0)) + slot;
-    if (element.value->type.dtype == DType::u32) {
-      const uint32_t bits = allocate(1);
-      emit({Code::toBits, bits, value});
-      value = bits;
-    }
-    emit({Code::store, 0, to, value});
+    Place place = matrixPlace(element, matrix, false, slot);
+    emit({Code::store, 0, access(op, element.value, {place.row, place.column}), base(op.in(0)) + slot});
   }
 }
 

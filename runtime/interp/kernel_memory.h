@@ -124,12 +124,11 @@ class KernelMemory {
     for (size_t axis = 0; axis < access.index.size(); ++axis) {
       Word at = regs[access.index[axis]];
       int64_t index = access.isSigned[axis] ? int64_t{at.i} : int64_t{at.u};
-      const int64_t extent = memory.extents[axis] * (axis + 1 == access.index.size() ? access.scalars : 1);
-      if (index < 0 || index >= extent) {
+      if (index < 0 || index >= memory.extents[axis]) {
         outside(access, regs, visit);
         return nullptr;
       }
-      element = element * extent + index;
+      element = element * memory.extents[axis] + index;
     }
     int64_t word = element * access.width;
     const Region& region = regions_[access.memory];

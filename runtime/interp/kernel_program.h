@@ -25,7 +25,6 @@ struct Access {
   uint32_t width;               ///< parts of what is accessed: an element's lanes, an exact sum's words
   std::vector<uint32_t> index;  ///< a register for each axis
   std::vector<bool> isSigned;   ///< of each index
-  int64_t scalars = 1;          ///< of an element, where the last index counts scalars
   bool ofSum = false;           ///< the load of an accumulation, whose store is checked for both
 };
 
