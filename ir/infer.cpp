@@ -337,31 +337,6 @@ Result<Types> layerNorm(const Context& c) {
   return Types{x, Type::tensor(x.dtype, rows), Type::tensor(x.dtype, rows)};
 }
 
-Result<Types> storageRead(const Context& c, ItemKind kind) {
-  const std::string& symbol = c.op.operands[0].text;
-  const Item* item = c.module ? c.module->find(kind, symbol) : nullptr;
-  if (c.module && !item) return c.error(1, fmt::format("@{} is not declared as a {}", symbol, name(kind)));
-  TG_TRY(Type type, c.declared());
-  if (item && !(item->type == type))
-    return std::move(c.error(2, fmt::format("@{} is {}, not {}", symbol, item->type.str(), type.str())))
-        .note(item->loc, "declared here");
-  return Types{type};
-}
-
-Result<Types> storageWrite(const Context& c, bool update) {
-  const std::string& symbol = c.op.operands[0].text;
-  const Item* item =
-      c.module ? (update ? c.module->storage(symbol) : c.module->find(ItemKind::param, symbol)) : nullptr;
-  if (c.module && !item)
-    return c.error(1,
-                   fmt::format("@{} is not declared as a {}", symbol, update ? "param or state" : "param"));
-  if (item && !(item->type == c.in(at::update::value)))
-    return std::move(c.error(2, fmt::format("@{} is {}, the value is {}", symbol, item->type.str(),
-                                            c.in(at::update::value).str())))
-        .note(item->loc, "declared here");
-  return Types{};
-}
-
 Result<Types> constant(const Context& c) {
   TG_TRY(Type type, c.declared());
   const Operand& value = c.op.operands[0];
@@ -450,8 +425,10 @@ Result<Types> iota(const Context& c) {
 
 Result<Types> inferTensorOp(const Context& c) {
   switch (c.op.code) {
-  case Opcode::param: return storageRead(c, ItemKind::param);
-  case Opcode::state: return storageRead(c, ItemKind::state);
+  case Opcode::param:
+  case Opcode::state:
+  case Opcode::update:
+  case Opcode::param_grad: return inference::symbol(c);
   case Opcode::constant: return constant(c);
   case Opcode::iota: return iota(c);
   case Opcode::causal_mask: return causalMask(c);
@@ -459,8 +436,6 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::random_normal: return randomNormal(c);
   case Opcode::dropout: return dropout(c);
   case Opcode::categorical: return categorical(c);
-  case Opcode::update: return storageWrite(c, true);
-  case Opcode::param_grad: return storageWrite(c, false);
   case Opcode::grad: return gradients(c);
   case Opcode::custom: return inference::custom(c);
 #define SCALAR(id, ...) case Opcode::id:

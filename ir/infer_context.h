@@ -46,6 +46,8 @@ Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int r
 
 /// flip, swap_axes, stack, split, tile, where_causal, take_along_axis and its gradient.
 Result<Types> structure(const Context& c);
+/// param, state, update and param_grad.
+Result<Types> symbol(const Context& c);
 /// unfold, fold, convolution and pooling.
 Result<Types> window(const Context& c);
 /// adam_update and sgd_update.

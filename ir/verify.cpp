@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/rate_schedule.h"
 #include "ir/schedule.h"
+#include "ir/symbol_rows.h"
 #include "ir/target.h"
 #include "ir/verify_structure.h"
 
@@ -232,6 +234,7 @@ void Verifier::returned(const Item& func) {
 /// Effects that name something must name it once in a function.
 void Verifier::functionEffects(const Item& func) {
   std::set<std::pair<Opcode, std::string>> seen;
+  std::map<std::string, std::vector<std::vector<int64_t>>> updated;  // rows of a symbol, by its name
   for (Op* op : func.body.ops) {
     std::string key;
     if (op->code == Opcode::constant && as::constant(*op).seed()) {
@@ -239,6 +242,20 @@ void Verifier::functionEffects(const Item& func) {
         report(op->loc, fmt::format("tg.constant [constant.c3]: @{} has a second seed", func.name));
       continue;
     }
+    if (op->code == Opcode::update && namesRows(*op)) {
+      // Other rows than those of the updates before are no second update.
+      std::vector<int64_t> rows = op->ints("rows");
+      auto& before = updated[op->operands[0].text];
+      const bool apart = std::none_of(before.begin(), before.end(), [&](const std::vector<int64_t>& other) {
+        return rows[0] < other[1] && other[0] < rows[1];
+      });
+      if (apart && !seen.contains({op->code, op->operands[0].text})) {
+        before.push_back(std::move(rows));
+        continue;
+      }
+    }
+    if (op->code == Opcode::update && updated.contains(op->operands[0].text))
+      seen.insert({op->code, op->operands[0].text});
     if (op->code == Opcode::update || op->code == Opcode::param_grad)
       key = op->operands[0].text;
     else if (const Attr* given = find(op->attrs, "name"); given && op->code == Opcode::capture)

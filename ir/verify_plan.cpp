@@ -6,6 +6,7 @@
 #include "ir/access.h"
 #include "ir/byte_owners.h"
 #include "ir/op_view.h"
+#include "ir/symbol_rows.h"
 #include "ir/target.h"
 #include "ir/verify.h"
 #include "ir/verify_dispatch.h"
@@ -75,7 +76,7 @@ class PlanVerifier {
   std::unordered_map<std::string, int> entryOf_;  ///< owner of a symbol's value at entry
   std::unordered_map<const Op*, int> position_;
   std::unordered_map<const Value*, int> lastUse_;
-  std::unordered_map<const Value*, std::vector<std::string>> updates_;
+  std::unordered_map<const Value*, std::vector<const Op*>> updates_;
   std::vector<std::pair<Range, const Item*>> io_;
 };
 
@@ -187,7 +188,7 @@ void PlanVerifier::start(const Item& func) {
   for (const Op* op : func.body.ops) {
     position_[op] = index;
     forEachUse(*op, [&](Value* value) { lastUse_[value] = index; });
-    if (op->code == Opcode::update) updates_[as::update(*op).value()].push_back(op->operands[0].text);
+    if (op->code == Opcode::update) updates_[as::update(*op).value()].push_back(op);
     ++index;
   }
 }
@@ -277,8 +278,9 @@ void PlanVerifier::resultRoom(const Op& op, const Value& value) {
   if (buffer != "persistent") return;
   auto symbols = updates_.find(&value);
   if (symbols != updates_.end())
-    for (const std::string& name : symbols->second)
-      if (const Item* symbol = module_.storage(name); symbol && symbol->place->offset == value.place->offset)
+    for (const Op* update : symbols->second)
+      if (const Item* symbol = module_.storage(update->operands[0].text);
+          symbol && rowsHome(*update, *symbol).offset == value.place->offset)
         return;
   report(value.loc, fmt::format("{}: %{} is at @persistent[{}], which is no home of a symbol it updates",
                                 label(op, "home"), value.name, value.place->offset));
@@ -406,7 +408,7 @@ void PlanVerifier::update(const Op& op) {
   const Item* symbol = module_.storage(op.operands[0].text);
   if (!symbol || !ownerOf_.contains(&value)) return;
   read(op, value);
-  Range home{"persistent", symbol->place->offset, symbol->type.bytes()};
+  Range home{"persistent", rowsHome(op, *symbol).offset, rowsType(op, symbol->type).bytes()};
   Range from = rangeOf(value);
   if (from == home) return;
   bytes_.write(home, newOwner(fmt::format("the update of @{}", symbol->name), op.loc));
@@ -431,10 +433,10 @@ void PlanVerifier::operation(const Op& op) {
   case Opcode::state: {
     const Item* symbol = module_.storage(op.operands[0].text);
     if (!symbol) return;
-    if (!(*op.result()->place == *symbol->place))
+    if (const Place home = rowsHome(op, *symbol); !(*op.result()->place == home))
       return report(op.loc, fmt::format("{}: %{} is at @{}[{}], the home of @{} is @persistent[{}]",
                                         label(op, "home"), op.result()->name, op.result()->place->buffer,
-                                        op.result()->place->offset, symbol->name, symbol->place->offset));
+                                        op.result()->place->offset, rowsKey(op), home.offset));
     ownerOf_[op.result()] = entryOf_[symbol->name];
     return;
   }

@@ -39,6 +39,7 @@
 #include "ir/op_view.h"
 #include "ir/region_key.h"
 #include "ir/schedule.h"
+#include "ir/symbol_rows.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -364,7 +365,7 @@ void FunctionLowering::copies() {
     if (op->code != Opcode::update) continue;
     const Item& symbol = *module_.storage(op->operands[0].text);
     Range from = placeOf({as::update(*op).value()}, false);
-    Range to{symbol.place->buffer, symbol.place->offset, symbol.type.bytes()};
+    Range to{symbol.place->buffer, rowsHome(*op, symbol).offset, rowsType(*op, symbol.type).bytes()};
     if (!(from == to)) copy(from, to, op->loc);
   }
 }

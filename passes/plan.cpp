@@ -25,10 +25,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "ir/builder.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
+#include "ir/symbol_rows.h"
 #include "ir/verify_structure.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/pass.h"
@@ -69,13 +71,15 @@ void copyEntryValues(Item& func) {
   for (Op* op : readers)
     forEachUse(*op, [&](Value*& value) {
       if (!plan::isSymbolRead(*value)) return;
-      if (op->code == Opcode::update && value->def->operands[0].text == op->operands[0].text) return;
+      if (op->code == Opcode::update && rowsKey(*value->def) == rowsKey(*op)) return;
       Value*& copy = copies[value->name];
       if (!names) names.emplace(func);
       if (!copy) copy = copyOfEntry(func, value, *names)->result();
       value = copy;
     });
 }
+
+bool readsRows(const Value& value) { return plan::isSymbolRead(value) && namesRows(*value.def); }
 
 /// Whether a sequence holds symbols that came with homes: then nothing is left to lay out, and what the
 /// region binds as one range must be one already.
@@ -111,13 +115,21 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
   for (const Item* func : module.all(ItemKind::func)) {
     std::map<std::string, std::string> updates;  // value -> symbol
     for (Op* op : func->body.ops)
-      if (op->code == Opcode::update) updates.emplace(as::update(*op).value()->name, op->operands[0].text);
+      if (op->code == Opcode::update && !namesRows(*op))
+        updates.emplace(as::update(*op).value()->name, op->operands[0].text);
     for (Op* op : func->body.ops) {
       if (op->code != Opcode::fused) continue;
       for (int binding = 0; binding < op->numOperands(); ++binding) {
         if (op->operands[binding].items[0].kind != Operand::Kind::group) continue;
         plan::Sequence sequence{{}, op, true};
-        for (Value* value : bindingSources(*op, binding))
+        const std::vector<Value*> sources = bindingSources(*op, binding);
+        if (sources.size() == 1 && readsRows(*sources[0])) continue;  // lie where the symbol does
+        if (std::any_of(sources.begin(), sources.end(), [](const Value* value) { return readsRows(*value); }))
+          return failAt(op->loc,
+                        fmt::format("{} [plan.group]: the group of %{} holds rows of a symbol beside "
+                                    "other members",
+                                    op->info().name, op->operands[binding].value->name));
+        for (Value* value : sources)
           if (plan::isSymbolRead(*value)) sequence.keys.push_back(keyOf.at(value->def->operands[0].text));
         if (sequence.keys.empty()) continue;
         TG_TRY(bool settled, isSettled(sequence, symbols));
@@ -139,8 +151,19 @@ Result<std::vector<std::vector<int>>> symbolRuns(const Module& module, const std
   return plan::mergeRuns(std::move(sequences), static_cast<int>(symbols.size()), nameOf);
 }
 
-Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, const Target& target) {
-  const int64_t most = mostBytes(target);
+/// Symbols that functions read and update by rows alone: kernels bind no more than those.
+std::set<std::string> symbolsByRows(const Module& module) {
+  std::set<std::string> byRows, whole;
+  for (const Item* func : module.all(ItemKind::func))
+    for (const Op* op : func->body.ops)
+      if (op->code == Opcode::param || op->code == Opcode::state || op->code == Opcode::update)
+        (namesRows(*op) ? byRows : whole).insert(op->operands[0].text);
+  for (const std::string& name : whole) byRows.erase(name);
+  return byRows;
+}
+
+Result<void> checkRange(const Item& symbol, int64_t bytes, int64_t members, int64_t most,
+                        const Target& target) {
   if (bytes <= most) return {};
   std::string what = members == 1 ? fmt::format("@{} : {}", symbol.name, symbol.type.str())
                                   : fmt::format("the group of @{} and {} more", symbol.name, members - 1);
@@ -166,6 +189,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
       symbols.push_back(item.get());
     }
   TG_TRY(std::vector<std::vector<int>> runs, symbolRuns(module, symbols));
+  const std::set<std::string> byRows = symbolsByRows(module);
   std::vector<const std::vector<int>*> runOf(symbols.size(), nullptr);
   for (const auto& run : runs)
     for (int key : run) runOf[key] = &run;
@@ -178,8 +202,9 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
     for (int member : members) types.push_back(symbols[member]->type);
     std::vector<int64_t> offsets;
     int64_t bytes = groupBytes(types, &offsets);
-    if (auto checked = checkRange(*symbols[members[0]], runOf[key] ? bytes : types[0].bytes(),
-                                  static_cast<int64_t>(members.size()), target);
+    if (auto checked = checkRange(
+            *symbols[members[0]], runOf[key] ? bytes : types[0].bytes(), static_cast<int64_t>(members.size()),
+            byRows.contains(symbols[key]->name) ? target.allocation : mostBytes(target), target);
         !checked)
       errors.append(checked.takeError());
     end = target.fit(end, bytes);

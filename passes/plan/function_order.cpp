@@ -66,7 +66,7 @@ void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int
   for (const auto& result : op.results) {
     addOnce(task.writes, unitOf_.at(result.get()));
     auto update = updates_.find(result.get());
-    auto reads = update == updates_.end() ? reads_.end() : reads_.find(update->second);
+    auto reads = update == updates_.end() ? reads_.end() : reads_.find(update->second->operands[0].text);
     if (reads == reads_.end()) continue;
     for (const Value* read : reads->second) {
       auto uses = readings_.find(read);

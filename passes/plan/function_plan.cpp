@@ -59,7 +59,7 @@ void FunctionPlan::findReadings() {
       position_[result.get()] = index;
       if (isSymbolRead(*result)) reads_[op.operands[0].text].push_back(result.get());
     }
-    if (op.code == Opcode::update) updates_.try_emplace(as::update(op).value(), op.operands[0].text);
+    if (op.code == Opcode::update) updates_.try_emplace(as::update(op).value(), &op);
     if (op.code != Opcode::fused) {
       forEachUse(static_cast<const Op&>(op), [&](Value* value) { readings_[value].push_back({index, -1}); });
       continue;
@@ -159,14 +159,18 @@ void FunctionPlan::setLifetimes() {
 /// value of its symbol: everything that reads that value comes earlier, or is the producing region
 /// reading the same bytes solely at the element it writes. `shared` collects the bindings that proved to be
 /// such bytes, which hold for all members of the slot.
-bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start,
-                              std::vector<Reading>& shared) const {
-  auto reads = reads_.find(symbol.name);
+bool FunctionPlan::homeIsFree(const std::string& symbol, const Value& successor, const SlotOf& slot,
+                              int64_t start, std::vector<Reading>& shared) const {
+  auto reads = reads_.find(symbol);
   if (reads == reads_.end()) return true;
   int defined = position_.at(&successor);
+  const int64_t home = homeOf(*updates_.at(&successor)).offset;
   for (const Value* read : reads->second) {
     auto uses = readings_.find(read);
     if (uses == readings_.end()) continue;
+    // Other rows of the symbol stay as they are.
+    const int64_t from = homeOf(*read->def).offset;
+    if (from + read->type.bytes() <= home || home + successor.type.bytes() <= from) continue;
     for (const Reading& use : uses->second) {
       if (use.op < defined) continue;
       if (use.op > defined || use.binding < 0) return false;
@@ -177,7 +181,7 @@ bool FunctionPlan::homeIsFree(const Item& symbol, const Value& successor, const 
       const Op& op = *ops_[use.op];
       std::vector<Value*> sources = bindingSources(op, use.binding);
       bool group = op.operands[use.binding].items[0].kind == Operand::Kind::group;
-      int64_t sourceStart = module_.storage(sources[0]->def->operands[0].text)->place->offset;
+      int64_t sourceStart = homeOf(*sources[0]->def).offset;
       if (sourceStart != start || bytesOf(sources, group) != slot.bytes) return false;
       if (!readsOnlyWrittenElement(op, use.binding, slot.index, module_)) return false;
       shared.push_back(use);
@@ -192,7 +196,7 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
     const Value& member = *unit.members[index];
     auto update = updates_.find(&member);
     if (update == updates_.end() || !member.def) return false;
-    int64_t at = module_.storage(update->second)->place->offset;
+    int64_t at = homeOf(*update->second).offset;
     if (index == 0) *home = at;
     if (at != *home + unit.offsets[index]) return false;
   }
@@ -210,7 +214,7 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
                                  slot.values.begin());
     }
     ++next;
-    if (!homeIsFree(*module_.storage(updates_.at(member)), *member, slot, *home + unit.offsets[at], shared))
+    if (!homeIsFree(updates_.at(member)->operands[0].text, *member, slot, *home + unit.offsets[at], shared))
       return false;
   }
   return true;
@@ -458,7 +462,7 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
   }
   for (Op* op : func_.body.ops)
     for (const auto& result : op->results)
-      if (isSymbolRead(*result)) result->place = module_.storage(op->operands[0].text)->place;
+      if (isSymbolRead(*result)) result->place = homeOf(*op);
   markHomesInPlace();
   insertFills();
   return ioOffset;

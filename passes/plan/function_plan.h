@@ -9,6 +9,7 @@
 #include "ir/access.h"
 #include "ir/module.h"
 #include "ir/result.h"
+#include "ir/symbol_rows.h"
 #include "ir/target.h"
 #include "passes/plan/groups.h"
 #include "passes/plan/offsets.h"
@@ -89,7 +90,10 @@ class FunctionPlan {
   void setRooms();
   void setFills();
   bool fitsHome(const Unit& unit, int64_t* home) const;
-  bool homeIsFree(const Item& symbol, const Value& successor, const SlotOf& slot, int64_t start,
+  Place homeOf(const Op& symbolOp) const {
+    return rowsHome(symbolOp, *module_.storage(symbolOp.operands[0].text));
+  }
+  bool homeIsFree(const std::string& symbol, const Value& successor, const SlotOf& slot, int64_t start,
                   std::vector<Reading>& shared) const;
   void chooseInPlace();
   void tryInPlace(int op, const ResultSlot& slot, int slotIndex);
@@ -113,7 +117,7 @@ class FunctionPlan {
   std::unordered_map<const Value*, int> unitOf_;
   std::unordered_map<const Value*, int> position_;  ///< op index of the definition; 0 for arguments
   std::unordered_map<const Value*, std::vector<Reading>> readings_;
-  std::unordered_map<const Value*, std::string> updates_;  ///< value -> the first symbol it updates
+  std::unordered_map<const Value*, const Op*> updates_;  ///< value -> the first update that commits it
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
   /// The first op of each interval between barriers; empty: every op is an interval.

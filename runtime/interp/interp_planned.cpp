@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/symbol_rows.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {
@@ -151,9 +152,10 @@ class PlannedWalk {
   Result<void> commit(const Op& op) {
     const Item* item = call_.state.module.storage(op.operands[0].text);
     TG_TRY(const Place* from, homeOf(*op.in(1)));
-    if (from->buffer == item->place->buffer && from->offset == item->place->offset) return {};
-    TG_TRY(NdArray value, memory_.read(item->type, *from, op.loc));
-    return memory_.write(value, *item->place, op.loc);
+    const Place home = rowsHome(op, *item);
+    if (from->buffer == home.buffer && from->offset == home.offset) return {};
+    TG_TRY(NdArray value, memory_.read(rowsType(op, item->type), *from, op.loc));
+    return memory_.write(value, home, op.loc);
   }
 
   InterpCall& call_;

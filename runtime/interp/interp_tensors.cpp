@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/out_of_memory.h"
+#include "ir/symbol_rows.h"
 #include "runtime/interp/interp_state.h"
 
 namespace tg {
@@ -28,13 +29,37 @@ class TensorWalk {
   }
 
  private:
+  /// The first element of the rows that an op names.
+  static std::ptrdiff_t startOf(const Op& op, const Type& rows) {
+    return static_cast<std::ptrdiff_t>(op.ints("rows")[0] * (rows.elements() / rows.shape[0]));
+  }
+  NdArray rowsRead(const Op& op) const {
+    const NdArray& all = *call_.state.storage.at(op.operands[0].text);
+    const Type& type = op.result()->type;
+    const auto from = all.data.begin() + startOf(op, type);
+    return {type, {from, from + static_cast<std::ptrdiff_t>(type.elements())}};
+  }
+  void update(const Op& op) {
+    const std::string& symbol = op.operands[0].text;
+    const NdArray& value = environment_.at(op.in(1));
+    if (!namesRows(op)) {
+      updates_[symbol] = value;
+      return;
+    }
+    auto [at, fresh] = updates_.try_emplace(symbol);
+    if (fresh) at->second = *call_.state.storage.at(symbol);
+    std::copy(value.data.begin(), value.data.end(), at->second.data.begin() + startOf(op, value.type));
+  }
   Result<void> step(const Op& op) {
     switch (op.code) {
     case Opcode::param:
     case Opcode::state:
-      environment_.borrow(op.result(), call_.state.storage.at(op.operands[0].text).get());
+      if (namesRows(op))
+        environment_.own(op.result(), rowsRead(op));
+      else
+        environment_.borrow(op.result(), call_.state.storage.at(op.operands[0].text).get());
       return {};
-    case Opcode::update: updates_[op.operands[0].text] = environment_.at(op.in(1)); return {};
+    case Opcode::update: update(op); return {};
     case Opcode::param_grad:
       call_.result.paramGrads[op.operands[0].text] = environment_.at(op.in(1));
       return {};

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types of what reads and commits parameters and states.
+#include "ir/infer_context.h"
+#include "ir/op_view.h"
+#include "ir/symbol_rows.h"
+
+namespace tg::inference {
+
+/// `rows` names some of the symbol's first axis.
+static Result<void> rowsOfSymbol(const Context& c, const Item& symbol, int constraint) {
+  const std::vector<int64_t> rows = c.op.ints("rows");
+  const int64_t there = symbol.type.rank() ? symbol.type.shape[0] : 0;
+  if (rows.empty() || (rows.size() == 2 && rows[0] >= 0 && rows[0] < rows[1] && rows[1] <= there)) return {};
+  return c.error(constraint, fmt::format("rows are [first, end] of the {} that @{} has", there, symbol.name));
+}
+
+static Result<Types> storageRead(const Context& c, ItemKind kind) {
+  const std::string& symbol = c.op.operands[0].text;
+  const Item* item = c.module ? c.module->find(kind, symbol) : nullptr;
+  if (c.module && !item) return c.error(1, fmt::format("@{} is not declared as a {}", symbol, name(kind)));
+  TG_TRY(Type type, c.declared());
+  if (item) TG_CHECK(rowsOfSymbol(c, *item, 3));
+  if (item && !(rowsType(c.op, item->type) == type))
+    return std::move(c.error(2, fmt::format("@{} is {}, not {}", rowsKey(c.op),
+                                            rowsType(c.op, item->type).str(), type.str())))
+        .note(item->loc, "declared here");
+  return Types{type};
+}
+
+static Result<Types> storageWrite(const Context& c, bool update) {
+  const std::string& symbol = c.op.operands[0].text;
+  const Item* item =
+      c.module ? (update ? c.module->storage(symbol) : c.module->find(ItemKind::param, symbol)) : nullptr;
+  if (c.module && !item)
+    return c.error(1,
+                   fmt::format("@{} is not declared as a {}", symbol, update ? "param or state" : "param"));
+  const Type& value = c.in(at::update::value);
+  if (item && update) TG_CHECK(rowsOfSymbol(c, *item, 4));
+  const Type type = !item ? value : update ? rowsType(c.op, item->type) : item->type;
+  if (!(type == value))
+    return std::move(c.error(2, fmt::format("@{} is {}, the value is {}", update ? rowsKey(c.op) : symbol,
+                                            type.str(), value.str())))
+        .note(item->loc, "declared here");
+  return Types{};
+}
+
+Result<Types> symbol(const Context& c) {
+  if (c.op.code == Opcode::param) return storageRead(c, ItemKind::param);
+  if (c.op.code == Opcode::state) return storageRead(c, ItemKind::state);
+  return storageWrite(c, c.op.code == Opcode::update);
+}
+
+}  // namespace tg::inference

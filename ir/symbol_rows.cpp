@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/symbol_rows.h"
+
+#include <fmt/format.h>
+
+namespace tg {
+
+bool namesRows(const Op& op) { return !op.ints("rows").empty(); }
+
+Type rowsType(const Op& op, const Type& symbol) {
+  const std::vector<int64_t> rows = op.ints("rows");
+  Type type = symbol;
+  if (!rows.empty()) type.shape[0] = rows[1] - rows[0];
+  return type;
+}
+
+Place rowsHome(const Op& op, const Item& symbol) {
+  const std::vector<int64_t> rows = op.ints("rows");
+  Place home = *symbol.place;
+  if (!rows.empty()) home.offset += symbol.type.bytes() / symbol.type.shape[0] * rows[0];
+  return home;
+}
+
+std::string rowsKey(const Op& op) {
+  const std::vector<int64_t> rows = op.ints("rows");
+  return rows.empty() ? op.operands[0].text
+                      : fmt::format("{}[{}, {}]", op.operands[0].text, rows[0], rows[1]);
+}
+
+}  // namespace tg
