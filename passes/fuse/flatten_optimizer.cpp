@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // flatten-optimizer: the optimizer as one kernel. The updates of a function become one update of flat groups,
 // the global gradient norm one sum over the flat gradients; sums of gradients over several calls are added to
-// by one kernel and cleared by another.
+// by one kernel and cleared by another. Where the tensors take more bytes than one binding may span, they are as
+// many groups as it takes, each with a kernel and a part of the norm of its own; no tensor is cut.
 //
 //   before:  %w_next, %m_next, %v_next = tg.adam_update %w, %d_w, %m, %v, %lr …   and the same of %b
 //   after:   [%w_next, %b_next], [%m_next, …], [%v_next, …] =
@@ -12,7 +13,7 @@
 //            }
 //
 // Requires: stage(tensor) with a target, whose bindings say whether a rate and a decay have buffers of their
-//   own.
+//   own, and how many bytes a group may have.
 // Ensures: updates that differ in nothing but their tensors are one region; all else stays tensor ops. No
 //   tg.sum_of_squares is left. plan lays out the members of a group one behind the other.
 // Where: before split-reductions and form-regions, for which the parts of the gradient norm would be hundreds
@@ -26,9 +27,11 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/needs.h"
 #include "ir/op_view.h"
+#include "ir/symbol_rows.h"
 #include "passes/fuse/bindings.h"
-#include "passes/fuse/cost.h"
+#include "passes/fuse/flat_norm.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
@@ -37,17 +40,6 @@
 
 namespace tg::fuse {
 namespace {
-
-int64_t groupElements(const std::vector<Value*>& members) {
-  std::vector<Type> types;
-  for (Value* member : members) types.push_back(member->type);
-  return groupBytes(types) / 4;
-}
-
-/// A region's argument for these values, laid out one after the other.
-Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members) {
-  return region.bind(Operand::group(members), Type::tensor(DType::f32, {groupElements(members)}), hint);
-}
 
 /// Where an optimizer's op has what. The gradient is operand 1.
 struct Form {
@@ -98,13 +90,15 @@ void sortBy(std::vector<Update>& updates, RankOf rankOf) {
 class Flattener {
  public:
   Flattener(Module& module, Item& func, const Target& target)
-      : module_(module), func_(func), target_(target), build_(&module, &func) {}
+      : module_(module), func_(func), target_(target), build_(&module, &func),
+        norms_(func, target, build_, before_) {}
 
   void run() {
     collect();
     for (auto& [key, updates] : groups_) {
       (void)key;
-      for (std::vector<Update>& part : adjoining(std::move(updates))) flatten(part);
+      const bool cut = !fitsBinding(updates);
+      for (std::vector<Update>& part : adjoining(std::move(updates))) flatten(part, cut);
     }
     rebuild();
   }
@@ -116,10 +110,15 @@ class Flattener {
   void collect();
   bool fillsItsPlace(const Update& update) const;
   bool follows(const Update& before, const Update& after) const;
+  bool fitsBinding(const std::vector<Update>& updates) const;
   std::vector<std::vector<Update>> adjoining(std::vector<Update> updates) const;
   const Op* placeFor(const std::vector<Update>& updates) const;
-  void flatten(std::vector<Update>& updates);
-  void orderAsElsewhere(std::vector<Update>& updates) const;
+  void flatten(std::vector<Update>& updates, bool cut);
+  /// Of a sum, by its state: where it stands in the groups of another function, and in which of them.
+  struct Elsewhere {
+    size_t order, group;
+  };
+  std::map<std::string, Elsewhere> placesElsewhere() const;
   void findScaling(std::vector<Update>& updates, Value*& scale);
   void materialise(std::vector<Update>& updates);
   Value* makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
@@ -128,8 +127,6 @@ class Flattener {
                                   const Op* at);
   Value* decayByIndex(RegionWriter& region, Value* decay, const std::vector<Value*>& decayed);
   void clearTogether(const std::vector<Value*>& gradients);
-  void flattenNorm(const std::vector<Value*>& gradients);
-  void buildNorms();
   void rebuild();
 
   Module& module_;
@@ -138,15 +135,10 @@ class Flattener {
   Builder build_;  ///< of the function's level
   std::map<std::string, std::vector<Update>> groups_;
   std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
-  /// Of a sum of squares, by their first operand: parts that are summed over a flat group.
-  struct FlatPart {
-    int count = 0;
-    Value* norms = nullptr;
-  };
-  std::vector<std::pair<Op*, std::map<int, FlatPart>>> norms_;
   std::unordered_set<const Op*> dropped_;
   std::unordered_map<const Op*, OpList> before_;  // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
+  FlatNorms norms_;
 };
 
 /// The only op of the function that reads a value, or null. Ops that will stand there do not count.
@@ -170,7 +162,7 @@ bool Flattener::joins(const Op& update) const {
   for (int index : form.kept) {
     const Op* def = update.in(index)->def;
     if (!def || (def->code != Opcode::param && def->code != Opcode::state)) return false;
-    read.insert(def->operands[0].text);
+    read.insert(rowsKey(*def));
   }
   return read.size() == form.kept.size() &&
          std::none_of(read.begin(), read.end(),
@@ -183,7 +175,7 @@ bool Flattener::accumulates(const Op& add) const {
   if (!sum->def || sum->def->code != Opcode::state || !onlyReader(*sum)) return false;
   if (!(sum->type == as::add(add).rhs()->type) || sum->type.dtype != DType::f32) return false;
   const Op* reader = onlyReader(*result);
-  return reader && reader->code == Opcode::update && reader->operands[0].text == sum->def->operands[0].text;
+  return reader && reader->code == Opcode::update && rowsKey(*reader) == rowsKey(*sum->def);
 }
 
 void Flattener::collect() {
@@ -191,7 +183,7 @@ void Flattener::collect() {
   for (Op* op : func_.body.ops) {
     const std::optional<Form> form = formOf(*op);
     if (!form || !joins(*op)) continue;
-    for (int index : form->kept) taken_.insert(op->in(index)->def->operands[0].text);
+    for (int index : form->kept) taken_.insert(rowsKey(*op->in(index)->def));
     // Updates join when everything but the tensors is the same; those without decay join any.
     std::string key(op->info().name);
     for (int index : form->shared) key += '|' + op->in(index)->name;
@@ -216,6 +208,8 @@ bool Flattener::follows(const Update& before, const Update& after) const {
   if (!fillsItsPlace(before)) return false;
   const Form form = *formOf(*before.op);
   for (int index : form.kept) {
+    // Rows of a symbol lie beside its other rows, in a group of their own.
+    if (namesRows(*before.op->in(index)->def) || namesRows(*after.op->in(index)->def)) return false;
     const Item* first = module_.storage(before.op->in(index)->def->operands[0].text);
     const Item* second = module_.storage(after.op->in(index)->def->operands[0].text);
     if (first->place.has_value() != second->place.has_value()) return false;
@@ -225,9 +219,25 @@ bool Flattener::follows(const Update& before, const Update& after) const {
   return true;
 }
 
-/// The updates in the order of their group, split where one may not follow the other.
+/// Whether one binding can span the parameters of all, or their gradients or moments, which are as large.
+bool Flattener::fitsBinding(const std::vector<Update>& updates) const {
+  std::vector<Type> types;
+  for (const Update& update : updates) types.push_back(update.op->in(0)->type);
+  return groupBytes(types) <= mostBytes(target_);
+}
+
+/// The updates in the order of their group, split where one may not follow the other, and where the group has
+/// as many bytes as a binding may span.
 std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> updates) const {
-  if (formOf(*updates[0].op)->shared.empty()) orderAsElsewhere(updates);
+  const bool cut = !fitsBinding(updates);
+  std::map<std::string, Elsewhere> elsewhere;
+  if (formOf(*updates[0].op)->shared.empty()) {
+    elsewhere = placesElsewhere();
+    sortBy(updates, [&](const Update& update) {
+      auto at = elsewhere.find(update.op->in(0)->def->operands[0].text);
+      return at == elsewhere.end() ? elsewhere.size() : at->second.order;
+    });
+  }
   // Decayed parameters first, so that decay is a question of the index; given homes in their order; last what
   // nothing may follow.
   sortBy(updates, [&](const Update& update) {
@@ -235,10 +245,20 @@ std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> update
     return std::tuple(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1,
                       !fillsItsPlace(update));
   });
+  // Sums that fit no group together are cut where the groups of the other function are.
+  auto groupElsewhere = [&](const Update& update) {
+    auto at = elsewhere.find(update.op->in(0)->def->operands[0].text);
+    return at == elsewhere.end() ? elsewhere.size() : at->second.group;
+  };
   std::vector<std::vector<Update>> parts;
   for (Update& update : updates) {
-    if (parts.empty() || !follows(parts.back().back(), update)) parts.emplace_back();
+    const bool starts = parts.empty() || !follows(parts.back().back(), update) ||
+                        (cut && groupElsewhere(parts.back().back()) != groupElsewhere(update));
+    if (starts) parts.emplace_back();
     parts.back().push_back(update);
+    if (parts.back().size() < 2 || !cut || fitsBinding(parts.back())) continue;
+    parts.back().pop_back();
+    parts.push_back({update});
   }
   return parts;
 }
@@ -264,20 +284,18 @@ const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
 
 /// Sums stand in one order in all functions, since they have one home. One whose function has its groups
 /// already, because it decays some parameters and others not, gives the order.
-void Flattener::orderAsElsewhere(std::vector<Update>& updates) const {
-  std::map<std::string, size_t> order;
+std::map<std::string, Flattener::Elsewhere> Flattener::placesElsewhere() const {
+  std::map<std::string, Elsewhere> places;
+  size_t group = 0;
   for (const Item* func : module_.all(ItemKind::func))
     for (Op* op : func->body.ops) {
       if (op->code != Opcode::fused) continue;
-      for (int binding = 0; binding < op->numOperands(); ++binding)
+      for (int binding = 0; binding < op->numOperands(); ++binding, ++group)
         for (const Value* source : bindingSources(*op, binding))
           if (source->def && source->def->code == Opcode::state)
-            order.try_emplace(source->def->operands[0].text, order.size());
+            places.try_emplace(source->def->operands[0].text, Elsewhere{places.size(), group});
     }
-  sortBy(updates, [&](const Update& update) {
-    auto at = order.find(update.op->in(0)->def->operands[0].text);
-    return at == order.end() ? order.size() : at->second;
-  });
+  return places;
 }
 
 /// Clipping scales every gradient by one number: the flat kernel does that itself.
@@ -355,8 +373,7 @@ void Flattener::materialise(std::vector<Update>& updates) {
   std::unordered_set<const Value*> taken;
   std::unordered_set<std::string> states;
   for (Update& update : updates)
-    if (const Op* def = update.gradient->def; def && def->code == Opcode::state)
-      states.insert(def->operands[0].text);
+    if (const Op* def = update.gradient->def; def && def->code == Opcode::state) states.insert(rowsKey(*def));
   if (states.size() == updates.size()) return;
   for (Update& update : updates) {
     Value* base = throughReshapes(update.gradient);
@@ -387,7 +404,8 @@ Value* Flattener::decayByIndex(RegionWriter& region, Value* decay, const std::ve
   return b.op(Opcode::select, {decays, decay, b.scalar(0)});
 }
 
-void Flattener::flatten(std::vector<Update>& updates) {
+/// Builds the region of a group; `cut` says that other groups hold tensors of the same optimizer.
+void Flattener::flatten(std::vector<Update>& updates, bool cut) {
   const Form form = *formOf(*updates[0].op);
   const Op* last = placeFor(updates);
   const bool optimizer = !form.shared.empty();
@@ -405,7 +423,7 @@ void Flattener::flatten(std::vector<Update>& updates) {
     gradients.push_back(updates[i].gradient);
     if (Value* own = decayOf(*updates[i].op)) decay = own, decayed.push_back(updates[i].op->in(0));
   }
-  if (same && optimizer) flattenNorm(gradients);
+  if (same && optimizer) norms_.add(gradients, cut);
   if (optimizer) clearTogether(gradients);
 
   const Op& first = *updates[0].op;
@@ -465,13 +483,12 @@ void Flattener::flatten(std::vector<Update>& updates) {
 /// region writes zero to all of them.
 void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   std::vector<Op*> updates;
-  std::unordered_map<std::string_view, Op*> cleared;  // a symbol has one update
+  std::unordered_map<std::string, Op*> cleared;  // a symbol, or some rows of it, has one update
   for (Op* op : func_.body.ops)
-    if (op->code == Opcode::update && isZero(*as::update(*op).value()))
-      cleared.emplace(op->operands[0].text, op);
+    if (op->code == Opcode::update && isZero(*as::update(*op).value())) cleared.emplace(rowsKey(*op), op);
   for (const Value* gradient : gradients) {
     if (!gradient->def || gradient->def->code != Opcode::state) return;
-    auto update = cleared.find(gradient->def->operands[0].text);
+    auto update = cleared.find(rowsKey(*gradient->def));
     if (update != cleared.end()) updates.push_back(update->second);
   }
   if (updates.size() != gradients.size()) return;
@@ -487,89 +504,17 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   end.push_back(region.finish(target_));
   for (size_t i = 0; i < updates.size(); ++i) {
     build_.setEnd(end).setLoc(updates[i]->loc);
-    build_.create(Opcode::update, {updates[i]->operands[0], Operand::of(zero.result(static_cast<int>(i)))});
+    build_.create(Opcode::update, {updates[i]->operands[0], Operand::of(zero.result(static_cast<int>(i)))},
+                  updates[i]->attrs);
     dropped_.insert(updates[i]);
   }
 }
 
-/// Where these values stand in a sum of squares, one behind the other in any order: as the first of its operands,
-/// or a single one anywhere. -1: they do not.
-static int placeIn(const Op& norm, const std::vector<Value*>& gradients) {
-  const std::unordered_set<const Value*> wanted(gradients.begin(), gradients.end());
-  int first = 0, count = static_cast<int>(gradients.size());
-  auto isWanted = [&](int operand) { return wanted.contains(throughReshapes(norm.in(operand))); };
-  while (count == 1 && first < norm.numOperands() && !isWanted(first)) ++first;
-  if (first + count > norm.numOperands()) return -1;
-  std::unordered_set<const Value*> found;
-  for (int operand = first; operand < first + count; ++operand)
-    if (isWanted(operand)) found.insert(throughReshapes(norm.in(operand)));
-  return found.size() == wanted.size() ? first : -1;
-}
-
-/// The part that these gradients have in a sum of squares becomes one two-stage sum.
-void Flattener::flattenNorm(const std::vector<Value*>& gradients) {
-  Op* root = nullptr;
-  int first = -1;
-  for (Op* op : func_.body.ops) {
-    if (op->code != Opcode::sum_of_squares) continue;
-    if ((first = placeIn(*op, gradients)) < 0) continue;
-    root = op;
-    break;
-  }
-  if (!root) return;
-
-  RegionWriter region(root->loc);
-  Builder& b = region.builder();
-  Value* flat = bindGroup(region, "g", gradients);
-  int64_t count = flat->type.elements();
-  int64_t pieces = divisorUpTo(count / kNormVector,
-                               std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / kNormPiece)));
-  b.setHint("squares");
-  Value* squares = b.op(Opcode::square, {flat});
-  b.setHint("rows");
-  squares = b.reshape(squares, {pieces, count / pieces});
-  b.setHint("partial");
-  Value* partial = b.sum(squares, {1});
-  region.yield({partial});
-  region.op().addResult(partial->type, build_.names().unique("norm_partial"));
-  const Op* norms = before_[root].push_back(region.finish(target_));
-  auto known =
-      std::find_if(norms_.begin(), norms_.end(), [&](const auto& each) { return each.first == root; });
-  if (known == norms_.end()) known = norms_.insert(norms_.end(), {root, {}});
-  known->second[first] = {static_cast<int>(gradients.size()), norms->result()};
-}
-
-/// Adds the parts of each sum of squares in the order of its operands: sums over flat groups, and squares of what
-/// belongs to none.
-void Flattener::buildNorms() {
-  for (auto& [root, flats] : norms_) {
-    const std::vector<Value*> parts = as::sum_of_squares(*root).xs();
-    const int count = static_cast<int>(parts.size());
-    OpList& made = before_[root];
-    Builder alone(made);  // with no names of others: the total keeps the name of what it stands for
-    Builder& total = flats.begin()->second.count == count ? alone : build_.setEnd(made);
-    total.setLoc(root->loc).setHint(root->result()->name);
-    Value* sum = nullptr;
-    auto add = [&](Value* term) { sum = sum ? total.binary(Opcode::add, sum, term) : term; };
-    for (int part = 0; part < count;) {
-      auto next = flats.lower_bound(part);
-      if (next != flats.end() && next->first == part) {
-        add(total.sum(next->second.norms, {0}));
-        part += next->second.count;
-        continue;
-      }
-      const int end = sum ? part + 1 : next != flats.end() ? next->first : count;
-      add(total.op(Opcode::sum_of_squares, {parts.begin() + part, parts.begin() + end}));
-      part = end;
-    }
-    build_.setHint("");
+void Flattener::rebuild() {
+  norms_.build([&](const Op* root, Value* sum) {
     dropped_.insert(root);
     replaced_[root->result()] = sum;
-  }
-}
-
-void Flattener::rebuild() {
-  buildNorms();
+  });
   OpList& ops = func_.body.ops;
   for (auto& [op, made] : before_) ops.splice(const_cast<Op*>(op), made, made.front());
   for (auto& [value, other] : replaced_) const_cast<Value*>(value)->uses.replaceAll(other);

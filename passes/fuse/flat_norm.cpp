@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/fuse/flat_norm.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/access.h"
+#include "ir/op_view.h"
+#include "passes/fuse/cost.h"
+#include "passes/fuse/inline_ops.h"
+
+namespace tg::fuse {
+
+int64_t groupElements(const std::vector<Value*>& members) {
+  std::vector<Type> types;
+  for (Value* member : members) types.push_back(member->type);
+  return groupBytes(types) / 4;
+}
+
+Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members) {
+  return region.bind(Operand::group(members), Type::tensor(DType::f32, {groupElements(members)}), hint);
+}
+
+/// Where these values stand in a sum of squares: one behind the other in any order, as the first of its operands,
+/// or a single one anywhere; if `scattered`, several anywhere too. Empty: they do not.
+static std::vector<int> placesIn(const Op& norm, const std::vector<Value*>& gradients, bool scattered) {
+  const std::unordered_set<const Value*> wanted(gradients.begin(), gradients.end());
+  const int count = static_cast<int>(gradients.size());
+  const int end = scattered || count == 1 ? norm.numOperands() : std::min(count, norm.numOperands());
+  std::unordered_set<const Value*> found;
+  std::vector<int> places;
+  for (int operand = 0; operand < end; ++operand) {
+    const Value* base = throughReshapes(norm.in(operand));
+    if (wanted.contains(base) && found.insert(base).second) places.push_back(operand);
+  }
+  return static_cast<int>(places.size()) == count ? places : std::vector<int>{};
+}
+
+void FlatNorms::add(const std::vector<Value*>& gradients, bool cut) {
+  Op* root = nullptr;
+  std::vector<int> places;
+  for (Op* op : func_.body.ops) {
+    if (op->code != Opcode::sum_of_squares) continue;
+    places = placesIn(*op, gradients, cut);
+    if (places.empty()) continue;
+    root = op;
+    break;
+  }
+  if (!root) return;
+
+  RegionWriter region(root->loc);
+  Builder& b = region.builder();
+  Value* flat = bindGroup(region, "g", gradients);
+  int64_t count = flat->type.elements();
+  int64_t pieces = divisorUpTo(count / kNormVector,
+                               std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / kNormPiece)));
+  b.setHint("squares");
+  Value* squares = b.op(Opcode::square, {flat});
+  b.setHint("rows");
+  squares = b.reshape(squares, {pieces, count / pieces});
+  b.setHint("partial");
+  Value* partial = b.sum(squares, {1});
+  region.yield({partial});
+  region.op().addResult(partial->type, build_.names().unique("norm_partial"));
+  const Op* norms = before_[root].push_back(region.finish(target_));
+  auto known =
+      std::find_if(norms_.begin(), norms_.end(), [&](const auto& each) { return each.first == root; });
+  if (known == norms_.end()) known = norms_.insert(norms_.end(), {root, {}});
+  const int first = places[0];
+  known->second[first] = {std::move(places), norms->result()};
+}
+
+void FlatNorms::build(const std::function<void(const Op*, Value*)>& replace) {
+  for (auto& [root, flats] : norms_) {
+    const std::vector<Value*> parts = as::sum_of_squares(*root).xs();
+    const int count = static_cast<int>(parts.size());
+    OpList& made = before_[root];
+    Builder alone(made);  // with no names of others: the total keeps the name of what it stands for
+    Builder& total =
+        static_cast<int>(flats.begin()->second.places.size()) == count ? alone : build_.setEnd(made);
+    total.setLoc(root->loc).setHint(root->result()->name);
+    Value* sum = nullptr;
+    auto add = [&](Value* term) { sum = sum ? total.binary(Opcode::add, sum, term) : term; };
+    std::vector<bool> covered(parts.size());
+    for (int part = 0; part < count;) {
+      auto next = flats.lower_bound(part);
+      if (next != flats.end() && next->first == part) {
+        add(total.sum(next->second.norms, {0}));
+        for (int place : next->second.places) covered[static_cast<size_t>(place)] = true;
+      }
+      if (covered[static_cast<size_t>(part)]) {
+        ++part;
+        continue;
+      }
+      const int end = sum ? part + 1 : next != flats.end() ? next->first : count;
+      add(total.op(Opcode::sum_of_squares, {parts.begin() + part, parts.begin() + end}));
+      part = end;
+    }
+    build_.setHint("");
+    replace(root, sum);
+  }
+}
+
+}  // namespace tg::fuse

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The norm of an optimizer's gradients as sums over its flat groups: a part of flatten-optimizer.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/module.h"
+#include "ir/target.h"
+#include "passes/fuse/region_writer.h"
+
+namespace tg::fuse {
+
+/// Elements of the flat tensor that a group of these is in a region.
+int64_t groupElements(const std::vector<Value*>& members);
+/// A region's argument for these values, laid out one after the other.
+Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members);
+
+/// The sums of squares of a function whose operands are in groups.
+class FlatNorms {
+ public:
+  /// New ops go to the lists of `before`, by the op that they precede.
+  FlatNorms(Item& func, const Target& target, Builder& build, std::unordered_map<const Op*, OpList>& before)
+      : func_(func), target_(target), build_(build), before_(before) {}
+
+  /// The part that these gradients have in a sum of squares becomes one two-stage sum. `cut` says that other
+  /// parts come of other groups.
+  void add(const std::vector<Value*>& gradients, bool cut);
+  /// Adds the parts of each sum of squares in the order of its operands: sums over flat groups, and squares of
+  /// what belongs to none. Calls `replace(sumOfSquares, total)` with each.
+  void build(const std::function<void(const Op*, Value*)>& replace);
+
+ private:
+  /// Of a sum of squares, by their first operand: parts that are summed over a flat group.
+  struct FlatPart {
+    std::vector<int> places;  ///< operands, ascending
+    Value* norms = nullptr;
+  };
+
+  Item& func_;
+  const Target& target_;
+  Builder& build_;
+  std::unordered_map<const Op*, OpList>& before_;
+  std::vector<std::pair<Op*, std::map<int, FlatPart>>> norms_;
+};
+
+}  // namespace tg::fuse
