@@ -194,6 +194,18 @@ struct ExactSumsOptions {
 };
 
 /// What several passes of fuse have in common, and one flag of fuse turns on for all.
+
+struct SplitRowsOptions {
+  int64_t limit = 0;
+  static constexpr auto fields() {
+    return std::tuple{
+        option("limit", &SplitRowsOptions::limit,
+               "bytes of the largest value that is computed whole; 0 is what one binding of the target may "
+               "span"),
+    };
+  }
+};
+
 #define TG_REPORT(Options) option("report", &Options::report, "say of kernels what the pass decides, and why")
 
 struct FormRegionsOptions {

@@ -197,6 +197,31 @@ TEST(PlanAllocation, EveryBufferLeavesRoomAtTheEnds) {
   EXPECT_EQ(planSize(*whole, "arena"), 480);
 }
 
+TEST(PlanAllocation, OffsetsGoBeyond32Bits) {
+  // 3 GiB each: three homes, two values of the step, and what the second function reads of 6 GiB by rows.
+  const std::string large = "tensor<805306368xf32>", rows = "tensor<2x805306368xf32>";
+  std::string items = fmt::format("  param @a : {0}\n  param @b : {0}\n  state @c : {1}\n"
+                                  "  func @train(%x: {0}) -> (y: {0}) {{\n    %a = tg.param @a : {0}\n"
+                                  "    %b = tg.param @b : {0}\n    %c = tg.state @c {{rows = [1, 2]}} : "
+                                  "tensor<1x805306368xf32>\n",
+                                  large, rows);
+  items += unary("h", "x", large, "exp", "row") + unary("k", "b", large, "exp", "row") +
+           added("m", "h", "k", large, "row") + unary("n", "c", "tensor<1x805306368xf32>", "neg") +
+           added("y", "m", "a", large, "row") +
+           "    tg.update @c, %n {rows = [1, 2]}\n    return %y : " + large + "\n  }\n";
+  auto module =
+      planned(fusedModule(items, "alignment = 256, storage_range = 4292870144, allocation = 1099511627776"));
+  ASSERT_TRUE(module);
+  const int64_t gib3 = int64_t{3} << 30;
+  EXPECT_EQ(module->storage("b")->place->offset, gib3);
+  EXPECT_EQ(module->storage("c")->place->offset, 2 * gib3);
+  EXPECT_EQ(place(*module, "c"), fmt::format("@persistent[{}]", 3 * gib3));
+  EXPECT_EQ(place(*module, "n"), fmt::format("@persistent[{}] inplace(%c)", 3 * gib3));
+  EXPECT_EQ(planSize(*module, "persistent"), 4 * gib3);
+  EXPECT_EQ(planSize(*module, "arena"), 3 * gib3);
+  EXPECT_EQ(planSize(*module, "io"), 2 * gib3);
+}
+
 TEST(PlanReport, NamesWhatIsLiveAtThePeakWithItsPlace) {
   auto module = parsed(fusedModule("  func @train(%x: " + kT + ") -> (y: " + kT + ") {\n" +
                                    unary("h", "x", kT) + unary("k", "h", kT, "exp", "row") +

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/fuse/row_pieces.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "passes/fuse/inline_ops.h"
+
+namespace tg::fuse {
+
+namespace {
+
+/// Offsets that every device binds a storage buffer at, Vulkan's most minStorageBufferOffsetAlignment; rows of a
+/// piece are a multiple of a product's block where so many fit.
+constexpr int64_t kPieceBytes = 256, kPieceRows = 64;
+/// What is small enough to be computed ahead of its place in the text, in bytes: a loss's scale, not a layer.
+constexpr int64_t kAhead = 4096;
+
+}  // namespace
+
+RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit) {
+  const int64_t least = kPieceBytes / std::gcd(kPieceBytes, rowBytes);
+  const int64_t unit = limit / rowBytes >= kPieceRows ? std::lcm(least, kPieceRows) : least;
+  const int64_t most = limit / rowBytes / unit * unit;
+  if (most == 0) return {};
+  const int64_t count = (rows + most - 1) / most;
+  const int64_t step = ((rows + count - 1) / count + unit - 1) / unit * unit;
+  RowBounds bounds;
+  for (int64_t at = 0; at < rows; at += step) bounds.push_back(at);
+  bounds.push_back(rows);
+  return bounds;
+}
+
+const RowPieces* PieceBuilder::piecesOf(const Value* value) const {
+  auto at = pieces_.find(value);
+  return at == pieces_.end() ? nullptr : &at->second;
+}
+
+Value* PieceBuilder::join(const std::vector<Value*>& values, const Type& type) {
+  Value* all =
+      values.size() == 1 ? values[0] : build_.op(Opcode::concat, values, {{"axis", Attr::of(int64_t{0})}});
+  return build_.reshape(all, type.shape);
+}
+
+Value* PieceBuilder::whole(Value* value) {
+  const RowPieces* pieces = piecesOf(value);
+  if (!pieces) return value;
+  Value*& joined = wholes_[value];
+  if (joined) return joined;
+  joined = join(pieces->values, value->type);
+  joined->name = value->name;
+  return joined;
+}
+
+Value* PieceBuilder::columns(Value* matrix, int64_t from, int64_t to) {
+  const Shape& shape = matrix->type.shape;
+  if (from == 0 && to == shape[1]) return matrix;
+  return build_.op(Opcode::slice, {matrix},
+                   {{"starts", Attr::ints({0, from})}, {"limits", Attr::ints({shape[0], to})}});
+}
+
+/// Rows of a matrix.
+static Value* sliceRows(Builder& build, Value* matrix, int64_t from, int64_t to) {
+  const Shape& shape = matrix->type.shape;
+  if (from == 0 && to == shape[0]) return matrix;
+  return build.op(Opcode::slice, {matrix},
+                  {{"starts", Attr::ints({from, 0})}, {"limits", Attr::ints({to, shape[1]})}});
+}
+
+Value* PieceBuilder::rows(Value* value, int64_t from, int64_t to) {
+  const int64_t count = rowCount(value->type), width = value->type.shape.back();
+  if (const RowPieces* pieces = piecesOf(value)) {
+    std::vector<Value*> parts;
+    for (size_t i = 0; i < pieces->values.size(); ++i) {
+      const int64_t start = pieces->bounds[i], end = pieces->bounds[i + 1];
+      if (end <= from || to <= start) continue;
+      parts.push_back(
+          sliceRows(build_, pieces->values[i], std::max(from, start) - start, std::min(to, end) - start));
+    }
+    return join(parts, Type::tensor(value->type.dtype, {to - from, width}));
+  }
+  const Op* def = value->def;
+  if (def && def->code == Opcode::constant && def->operands[0].isLiteral())
+    return build_
+        .create(Opcode::constant, def->operands, {}, {Type::tensor(value->type.dtype, {to - from, width})})
+        ->result();
+  return sliceRows(build_, build_.reshape(value, {count, width}), from, to);
+}
+
+Value* PieceBuilder::ofRows(Value* value, int64_t from, int64_t to) {
+  Value* flat = build_.reshape(value, {value->type.elements()});
+  return build_.op(Opcode::slice, {flat}, {{"starts", Attr::ints({from})}, {"limits", Attr::ints({to})}});
+}
+
+Value* PieceBuilder::inPiece(size_t piece, bool streams, const std::function<Value*()>& make) {
+  Op* before = made_.back();
+  Value* value = make();
+  for (Op* op = before ? before->next() : made_.front(); streams && op; op = op->next())
+    pieceOf_.emplace(op, piece);
+  return value;
+}
+
+void PieceBuilder::keep(std::unique_ptr<Op> op) {
+  build_.setLoc(op->loc);
+  forEachUse(*op, [&](Value*& value) {
+    if (piecesOf(value)) value = whole(value);
+  });
+  made_.push_back(std::move(op));
+}
+
+/// Whether a value can be read now, where the ops of `missing` are taken before: views, and what is small.
+bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const {
+  Op* def = value.def;
+  if (!def || def->list() != &made_ || std::find(missing.begin(), missing.end(), def) != missing.end())
+    return true;
+  if (pieceOf_.contains(def) || isBoundary(*def)) {
+    const bool reads = def->code == Opcode::param || def->code == Opcode::state;
+    if (!reads) return false;
+  } else if (!isInline(*def) && value.type.bytes() > kAhead) {
+    return false;
+  }
+  bool there = true;
+  forEachUse(std::as_const(*def), [&](const Value* operand) { there = there && isThere(*operand, missing); });
+  if (there) missing.push_back(def);
+  return there;
+}
+
+/// Moves an op and what it still waits for to the end of `out`; false: it waits for more than may come ahead.
+bool PieceBuilder::take(Op* op, OpList& out) {
+  std::vector<Op*> missing;
+  bool there = true;
+  forEachUse(std::as_const(*op), [&](const Value* value) { there = there && isThere(*value, missing); });
+  if (!there) return false;
+  for (Op* each : missing) out.push_back(made_.take(each));
+  out.push_back(made_.take(op));
+  return true;
+}
+
+OpList PieceBuilder::finish() {
+  OpList out;
+  std::vector<std::vector<Op*>> chains;  // the ops of each piece that are not taken yet, in order
+  for (Op* op : made_)
+    if (auto at = pieceOf_.find(op); at != pieceOf_.end()) {
+      chains.resize(std::max(chains.size(), at->second + 1));
+      chains[at->second].push_back(op);
+    }
+  while (!made_.empty()) {
+    if (!pieceOf_.contains(made_.front())) {
+      out.push_back(made_.takeFront());
+      continue;
+    }
+    for (std::vector<Op*>& chain : chains)
+      std::erase_if(chain, [&](Op* op) { return op->list() != &made_ || take(op, out); });
+  }
+  return out;
+}
+
+}  // namespace tg::fuse

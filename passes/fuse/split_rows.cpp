@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: Apache-2.0
+// split-rows: what takes more bytes than a limit is computed in pieces by rows, one after the other, so that it
+// never exists whole.
+//
+//   before:  %y = tg.matmul %x, %w : tensor<4096x50304xf32>   %l = tg.cross_entropy %y, %t : tensor<f32>
+//   after:   %a = tg.slice %x {…}   %y_2 = tg.matmul %a, %w : tensor<2048x50304xf32>
+//            %l_2 = tg.cross_entropy %y_2, … {reduction = sum}
+//            …                                                       the same of the other rows
+//            %l_4 = tg.add %l_2, %l_3   %l = tg.mul %l_4, …
+//
+//   a row        what lies along the last axis; a row of the result comes of the same rows of the operands
+//   by rows      products, elementwise ops, normalisations, softmax, cross entropy and their gradients
+//   over rows    sums, mean losses, and products along the rows (gradients of weights): added up in the order of
+//                the pieces
+//   joined       results whose rows are short enough to fit, and what any other op reads
+//   symbols      parameters and states that are larger than a binding: read and updated by rows, their
+//                gradients computed by rows, their rows looked up in each piece
+//
+// Requires: stage(tensor), with tg.grad expanded. c1: a limit, or a target, whose binding is the limit.
+// Ensures: nothing where all fits. Otherwise the ops of one piece follow one another, forward and backward, as far
+//   as they depend on nothing in between, so that plan gives the next piece the bytes of the last. A remark names
+//   what was split.
+// Where: behind the optimizer, whose updates are split too, and before flatten-optimizer, whose groups have members
+//   that fit.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "ir/access.h"
+#include "ir/cross_entropy.h"
+#include "ir/infer.h"
+#include "ir/needs.h"
+#include "ir/op_view.h"
+#include "ir/symbol_rows.h"
+#include "passes/fuse/row_pieces.h"
+#include "passes/fuse/target_of.h"
+#include "passes/pass.h"
+
+namespace tg::fuse {
+namespace {
+
+class RowSplitter {
+ public:
+  RowSplitter(Module& module, Item& func, int64_t limit, int64_t binding, const PassContext& context)
+      : func_(func), limit_(limit), binding_(binding), context_(context), out_(module, func) {}
+
+  void run() {
+    OpList old = func_.body.ops.takeAll();
+    while (!old.empty()) {
+      std::unique_ptr<Op> op = old.takeFront();
+      out_.build().setLoc(op->loc).setHint("");
+      if (splits(*op))
+        split_.push_back(std::move(op));
+      else
+        out_.keep(std::move(op));
+    }
+    func_.body.ops = out_.finish();
+    split_.clear();
+  }
+
+ private:
+  bool splits(const Op& op);
+  bool symbol(const Op& op);
+  bool update(const Op& op);
+  bool product(const Op& op);
+  bool lookup(const Op& op);
+  bool scatter(const Op& op);
+  bool squares(const Op& op);
+  bool reshape(const Op& op);
+  bool elementwise(const Op& op);
+  bool composite(const Op& op);
+  bool crossEntropy(const Op& op);
+  bool reduction(const Op& op);
+
+  Builder& build() { return out_.build(); }
+  const RowPieces* piecesOf(const Value* value) const { return out_.piecesOf(value); }
+  RowBounds boundsFor(const Op& op, int64_t limit);
+  Value* operandRows(Value* value, const Shape& shape, int64_t from, int64_t to);
+  bool hasRows(const Value* value, const Shape& shape) const;
+  bool byRows(const Op& op, int lead, const RowBounds& bounds, bool streams);
+  Value* clone(const Op& op, const std::vector<Value*>& operands, int64_t rows);
+  Value* product(const Op& op, int64_t mFrom, int64_t mTo, int64_t kFrom, int64_t kTo);
+  void replace(Value* result, Value* value);
+  void finish(Value* result, RowPieces pieces, bool stays);
+  Value* added(Value* sum, Value* term, Opcode code = Opcode::add) {
+    return sum ? build().binary(code, sum, term) : term;
+  }
+
+  Item& func_;
+  int64_t limit_;    ///< bytes of what is computed on the way
+  int64_t binding_;  ///< bytes of parameters, states and their gradients
+  const PassContext& context_;
+  PieceBuilder out_;
+  std::vector<std::unique_ptr<Op>> split_;  ///< ops of the old body, whose results are keys until the end
+};
+
+/// Another value stands for a result.
+void RowSplitter::replace(Value* result, Value* value) {
+  value->name = result->name;
+  result->uses.replaceAll(value);
+}
+
+/// A result is these pieces, or the tensor that they are joined to.
+void RowSplitter::finish(Value* result, RowPieces pieces, bool stays) {
+  if (stays && pieces.values.size() > 1)
+    out_.set(result, std::move(pieces));
+  else
+    replace(result, out_.join(pieces.values, result->type));
+}
+
+/// Where the op's first result, larger than `limit`, is cut; {0, rows} where it is not.
+RowBounds RowSplitter::boundsFor(const Op& op, int64_t limit) {
+  const Type& type = op.result()->type;
+  const RowBounds one{0, rowCount(type)};
+  if (type.bytes() <= limit) return one;
+  RowBounds bounds = cutRows(rowCount(type), type.shape.back() * byteSize(type.dtype), limit);
+  if (bounds.size() < 3) return one;
+  context_.remark(
+      op.loc, fmt::format("%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} rows",
+                          op.result()->name, type.str(), type.bytes(), limit, bounds.size() - 1, bounds[1]));
+  return bounds;
+}
+
+bool RowSplitter::symbol(const Op& op) {
+  const Type& type = op.result()->type;
+  if (namesRows(op) || type.rank() != 2 || type.bytes() <= binding_) return false;
+  RowPieces pieces;
+  pieces.bounds = cutRows(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
+  if (pieces.bounds.size() < 3) return false;
+  context_.remark(op.loc,
+                  fmt::format("@{} : {} takes {} bytes, more than {}; it is read and updated in {} pieces "
+                              "of {} rows",
+                              op.operands[0].text, type.str(), type.bytes(), binding_,
+                              pieces.bounds.size() - 1, pieces.bounds[1]));
+  for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i) {
+    const int64_t from = pieces.bounds[i], to = pieces.bounds[i + 1];
+    build().setHint(op.result()->name);
+    pieces.values.push_back(build()
+                                .create(op.code, {Operand::symbol(op.operands[0].text)},
+                                        {{"rows", Attr::ints({from, to})}},
+                                        {Type::tensor(type.dtype, {to - from, type.shape[1]})})
+                                ->result());
+  }
+  finish(op.result(), std::move(pieces), true);
+  return true;
+}
+
+bool RowSplitter::update(const Op& op) {
+  Value* value = as::update(op).value();
+  const Type& type = value->type;
+  const RowPieces* pieces = piecesOf(value);
+  if (namesRows(op) || type.rank() != 2 || (!pieces && type.bytes() <= binding_)) return false;
+  const RowBounds bounds =
+      pieces ? pieces->bounds : cutRows(type.shape[0], type.shape[1] * byteSize(type.dtype), binding_);
+  if (bounds.size() < 3) return false;
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+    Value* rows = out_.rows(value, bounds[i], bounds[i + 1]);
+    build().create(Opcode::update, {op.operands[0], Operand::of(rows)},
+                   {{"rows", Attr::ints({bounds[i], bounds[i + 1]})}});
+  }
+  return true;
+}
+
+/// Whether all that reads a value takes its rows, piece by piece: else the pieces would be joined at once.
+static bool readersTakeRows(const Value& value) {
+  const int64_t width = value.type.shape.back();
+  return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+    const Op& reader = *use.user();
+    if (reader.code == Opcode::reshape)
+      return reader.result()->type.rank() > 0 && reader.result()->type.shape.back() == width &&
+             readersTakeRows(*reader.result());
+    if (reader.code == Opcode::matmul)
+      return rowCount(reader.in(1)->type) == reader.in(1)->type.shape[reader.in(1)->type.rank() - 2];
+    return keepsElements(reader) || reader.info().fusion == table::Fusion::row ||
+           reader.info().fusion == table::Fusion::reduce;
+  });
+}
+
+/// Rows [mFrom, mTo) of a product of matrices, of terms [kFrom, kTo).
+Value* RowSplitter::product(const Op& op, int64_t mFrom, int64_t mTo, int64_t kFrom, int64_t kTo) {
+  const as::matmul matmul(op);
+  Value* lhs = matmul.transpose_a() ? out_.columns(out_.rows(matmul.lhs(), kFrom, kTo), mFrom, mTo)
+                                    : out_.columns(out_.rows(matmul.lhs(), mFrom, mTo), kFrom, kTo);
+  auto times = [&](Value* rhs) {
+    build().setHint(op.result()->name);
+    Value* made = build().op(Opcode::matmul, {lhs, rhs}, op.attrs);
+    build().setHint("");
+    return made;
+  };
+  if (!matmul.transpose_b()) return times(out_.rows(matmul.rhs(), kFrom, kTo));
+  // Rows of the right factor are columns of the result.
+  const RowPieces* pieces = piecesOf(matmul.rhs());
+  if (!pieces)
+    return times(out_.columns(out_.rows(matmul.rhs(), 0, rowCount(matmul.rhs()->type)), kFrom, kTo));
+  std::vector<Value*> parts;
+  for (Value* piece : pieces->values) parts.push_back(times(out_.columns(piece, kFrom, kTo)));
+  return build().op(Opcode::concat, parts, {{"axis", Attr::of(int64_t{1})}});
+}
+
+bool RowSplitter::product(const Op& op) {
+  const as::matmul matmul(op);
+  const bool ta = matmul.transpose_a(), tb = matmul.transpose_b();
+  const Type &lhs = matmul.lhs()->type, &rhs = matmul.rhs()->type, &type = op.result()->type;
+  // Of one matrix by one matrix, or of rows by one matrix.
+  auto isMatrix = [](const Type& factor) {
+    return factor.rank() > 1 && rowCount(factor) == factor.shape[factor.rank() - 2];
+  };
+  if (!isMatrix(rhs) || lhs.rank() < 2 || (ta && !isMatrix(lhs))) return false;
+  const RowPieces *left = piecesOf(matmul.lhs()), *right = piecesOf(matmul.rhs());
+  const bool large = type.bytes() > (ta || !readersTakeRows(*op.result()) ? binding_ : limit_);
+  if (!left && !right && !large) return false;
+  // Along the rows of the result, and along the terms of its sums.
+  const RowBounds m = left && !ta ? left->bounds
+                      : large     ? boundsFor(op, ta ? binding_ : limit_)
+                                  : RowBounds{0, rowCount(type)};
+  const RowPieces* summed = left && ta ? left : right && !tb ? right : nullptr;
+  const RowBounds k = summed ? summed->bounds : RowBounds{0, ta ? rowCount(lhs) : lhs.shape.back()};
+  if (m.size() < 3 && k.size() < 3 && !right) return false;
+  RowPieces made{m, {}, !ta && (!left || left->streams) && m.size() > 2};
+  const bool sumStreams = !made.streams && summed && summed->streams;
+  for (size_t i = 0; i + 1 < m.size(); ++i) {
+    Value* sum = nullptr;
+    for (size_t j = 0; j + 1 < k.size(); ++j)
+      sum = out_.inPiece(made.streams ? i : j, made.streams || sumStreams,
+                         [&] { return added(sum, product(op, m[i], m[i + 1], k[j], k[j + 1])); });
+    made.values.push_back(sum);
+  }
+  finish(op.result(), std::move(made), large);
+  return true;
+}
+
+/// Rows of a table in pieces: each id's from the piece that has it.
+bool RowSplitter::lookup(const Op& op) {
+  const RowPieces* table = piecesOf(op.in(0));
+  Value* ids = op.in(1);
+  if (!table || ids->type.dtype != DType::i32) return false;
+  Shape column = ids->type.shape;
+  column.push(1);
+  const Type number = Type::tensor(ids->type.dtype, {});
+  Value* found = nullptr;
+  for (size_t i = table->values.size(); i-- > 0;) {
+    const auto from = static_cast<double>(table->bounds[i]), to = static_cast<double>(table->bounds[i + 1]);
+    Value* inside = i ? build().binary(Opcode::sub, ids, build().constant(from, number)) : ids;
+    Value* rows = build().op(op.code, {table->values[i], inside}, op.attrs);
+    if (!found) {
+      found = rows;
+      continue;
+    }
+    Value* here = build().binary(Opcode::less, build().reshape(ids, column), build().constant(to, number));
+    found = build().op(Opcode::select, {here, rows, found});
+  }
+  replace(op.result(), found);
+  return true;
+}
+
+bool RowSplitter::scatter(const Op& op) {
+  Value* ids = as::scatter_add(op).ids();
+  const bool plain = op.numOperands() == 2 && op.result()->type.rank() == 2 && ids->type.dtype == DType::i32;
+  if (!plain || op.result()->type.bytes() <= binding_) return false;
+  RowPieces pieces{boundsFor(op, binding_), {}, false};
+  if (pieces.bounds.size() < 3) return false;
+  Value* updates = out_.whole(as::scatter_add(op).updates());
+  for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i) {
+    const int64_t from = pieces.bounds[i], to = pieces.bounds[i + 1];
+    const Type number = Type::tensor(DType::i32, {});
+    Value* inside =
+        i ? build().binary(Opcode::sub, ids, build().constant(static_cast<double>(from), number)) : ids;
+    build().setHint(op.result()->name);
+    pieces.values.push_back(
+        build().op(Opcode::scatter_add, {inside, updates}, {{"rows", Attr::of(to - from)}}));
+    build().setHint("");
+  }
+  finish(op.result(), std::move(pieces), true);
+  return true;
+}
+
+bool RowSplitter::squares(const Op& op) {
+  std::vector<Value*> parts;
+  bool any = false;
+  for (Value* value : as::sum_of_squares(op).xs()) {
+    const RowPieces* pieces = piecesOf(value);
+    any = any || pieces;
+    if (pieces)
+      parts.insert(parts.end(), pieces->values.begin(), pieces->values.end());
+    else
+      parts.push_back(value);
+  }
+  if (any) replace(op.result(), build().op(Opcode::sum_of_squares, parts));
+  return any;
+}
+
+/// Rows stay rows where the last axis does.
+bool RowSplitter::reshape(const Op& op) {
+  const RowPieces* pieces = piecesOf(op.in(0));
+  const Shape &from = op.in(0)->type.shape, &to = op.result()->type.shape;
+  if (!pieces || to.rank() == 0 || from.back() != to.back()) return false;
+  out_.set(op.result(), *pieces);
+  return true;
+}
+
+/// Whether rows of a value of `shape` read these of an operand: the same, one number each, or all that there is.
+bool RowSplitter::hasRows(const Value* value, const Shape& shape) const {
+  const Shape& own = value->type.shape;
+  if (own == shape) return true;
+  if (piecesOf(value)) return false;
+  if (own.rank() == 0 || own.elements() == own.back()) return true;
+  Shape column = shape;
+  column[shape.rank() - 1] = 1;
+  return own == column;
+}
+
+Value* RowSplitter::operandRows(Value* value, const Shape& shape, int64_t from, int64_t to) {
+  const Shape& own = value->type.shape;
+  if (own.rank() == 0 || own.rank() == 1) return value;
+  const bool broadcast = own.elements() == own.back() && shape.elements() != shape.back();
+  return broadcast ? build().reshape(value, {own.back()}) : out_.rows(value, from, to);
+}
+
+/// The op of other operands, its results with so many rows.
+Value* RowSplitter::clone(const Op& op, const std::vector<Value*>& operands, int64_t rows) {
+  std::vector<Type> types;
+  if (op.code == Opcode::cast)
+    types.push_back(Type::tensor(op.result()->type.dtype, {rows, op.result()->type.shape.back()}));
+  build().setHint(op.result()->name);
+  Value* made = build().op(op.code, operands, op.attrs, types);
+  build().setHint("");
+  return made;
+}
+
+/// An op whose rows are those of its operands. Results with one number for each row are joined. From operand
+/// `lead` on operands have one number for each row, if they have any rows.
+bool RowSplitter::byRows(const Op& op, int lead, const RowBounds& bounds, bool streams) {
+  const Shape& shape = op.result()->type.shape;
+  std::vector<RowPieces> made(op.results.size(), RowPieces{bounds, {}, streams});
+  for (size_t i = 0; i + 1 < bounds.size(); ++i)
+    out_.inPiece(i, streams, [&] {
+      std::vector<Value*> operands;
+      for (int at = 0; at < op.numOperands(); ++at)
+        operands.push_back(at < lead || op.in(at)->type.rank() == 0
+                               ? operandRows(op.in(at), shape, bounds[i], bounds[i + 1])
+                               : out_.ofRows(op.in(at), bounds[i], bounds[i + 1]));
+      const Op* piece = clone(op, operands, bounds[i + 1] - bounds[i])->def;
+      for (size_t result = 0; result < made.size(); ++result)
+        made[result].values.push_back(piece->result(static_cast<int>(result)));
+      return made[0].values.back();
+    });
+  for (size_t result = 0; result < made.size(); ++result) {
+    Value* value = op.result(static_cast<int>(result));
+    const bool full = value->type.elements() == shape.elements();
+    finish(value, std::move(made[result]), full);
+  }
+  return true;
+}
+
+bool RowSplitter::elementwise(const Op& op) {
+  const Type& type = op.result()->type;
+  const bool moves =
+      op.code == Opcode::reshape || op.code == Opcode::broadcast_to || op.code == Opcode::dropout;
+  if (!keepsElements(op) || moves || type.rank() < 1) return false;
+  const RowPieces* pieces = nullptr;
+  for (const Operand& operand : op.operands) {
+    if (!hasRows(operand.value, type.shape)) return false;
+    if (!pieces) pieces = piecesOf(operand.value);
+  }
+  if (pieces) return byRows(op, op.numOperands(), pieces->bounds, pieces->streams);
+  // What it reads is as large and there.
+  if (type.bytes() <= binding_) return false;
+  const RowBounds bounds = boundsFor(op, binding_);
+  return bounds.size() > 2 && byRows(op, op.numOperands(), bounds, true);
+}
+
+/// Normalisations, softmax and their gradients along the last axis.
+bool RowSplitter::composite(const Op& op) {
+  const RowPieces* pieces = nullptr;
+  const Shape& shape = op.result()->type.shape;
+  if (op.info().attr("axis") && normalAxis(as::softmax(op).axis(), shape.rank()) != shape.rank() - 1)
+    return false;
+  if (op.info().attr("causal") && as::softmax(op).causal()) return false;
+  for (const Operand& operand : op.operands) {
+    if (!hasRows(operand.value, shape)) return false;
+    if (!pieces) pieces = piecesOf(operand.value);
+  }
+  return pieces && byRows(op, op.numOperands(), pieces->bounds, pieces->streams);
+}
+
+bool RowSplitter::crossEntropy(const Op& op) {
+  const RowPieces* pieces = piecesOf(op.in(0));
+  if (!pieces) return false;
+  // Logits; then targets, and the gradient of each row's loss, or of all.
+  if (op.code == Opcode::cross_entropy_grad) return byRows(op, 1, pieces->bounds, pieces->streams);
+  const as::cross_entropy loss(op);
+  const std::string reduction = loss.reduction();
+  const bool joins = reduction == "none";
+  AttrList attrs = op.attrs;
+  if (!joins) set(attrs, "reduction", Attr::word("sum"));
+  std::vector<Value*> rows;
+  Value* sum = nullptr;
+  for (size_t i = 0; i < pieces->values.size(); ++i)
+    sum = out_.inPiece(i, pieces->streams, [&] {
+      Value* targets = out_.ofRows(loss.targets(), pieces->bounds[i], pieces->bounds[i + 1]);
+      rows.push_back(build().op(Opcode::cross_entropy, {pieces->values[i], targets}, attrs));
+      return joins ? rows.back() : added(sum, rows.back());
+    });
+  if (joins) {
+    replace(op.result(), out_.join(rows, op.result()->type));
+    return true;
+  }
+  if (reduction == "mean" && ignoredTarget(op)) {
+    const TensorExpr counted = countedRows(op, {&build(), loss.targets()}, sum->type.dtype);
+    sum = build().binary(Opcode::div, sum, counted.value);
+  } else if (reduction == "mean") {
+    const auto count = static_cast<double>(pieces->bounds.back());
+    sum = build().binary(Opcode::mul, sum, build().constant(1 / count, sum->type));
+  }
+  replace(op.result(), sum);
+  return true;
+}
+
+/// Along each row, whose results are joined; or over all rows, added up piece by piece.
+bool RowSplitter::reduction(const Op& op) {
+  const RowPieces* pieces = piecesOf(op.in(0));
+  if (!pieces) return false;
+  const Type& from = op.in(0)->type;
+  const int last = from.rank() - 1;
+  std::vector<int64_t> axes = as::sum(op).axes();
+  for (int64_t& axis : axes) axis = normalAxis(axis, from.rank());
+  const bool along = std::find(axes.begin(), axes.end(), last) != axes.end();
+  const bool over = static_cast<int>(axes.size()) - along == last;
+  if (!over && !(along && axes.size() == 1)) return false;
+  if (over && op.code == Opcode::logsumexp) return false;
+  const Opcode code = over && op.code == Opcode::mean ? Opcode::sum : op.code;
+  const Opcode joint = code == Opcode::sum          ? Opcode::add
+                       : code == Opcode::max_reduce ? Opcode::max
+                                                    : Opcode::min;
+  std::vector<int64_t> own;
+  if (over) own.push_back(0);
+  if (along) own.push_back(1);
+  std::vector<Value*> parts;
+  Value* sum = nullptr;
+  for (size_t i = 0; i < pieces->values.size(); ++i)
+    sum = out_.inPiece(i, pieces->streams, [&] {
+      parts.push_back(build().reduce(code, pieces->values[i], own, false));
+      return over ? added(sum, parts.back(), joint) : parts.back();
+    });
+  if (!over) {
+    replace(op.result(), out_.join(parts, op.result()->type));
+    return true;
+  }
+  if (code != op.code) {
+    const auto count = static_cast<double>(from.elements() / op.result()->type.elements());
+    sum = build().binary(Opcode::mul, sum, build().constant(1 / count, Type::tensor(from.dtype, {})));
+  }
+  replace(op.result(), build().reshape(sum, op.result()->type.shape));
+  return true;
+}
+
+/// Builds the pieces of an op; false: it stays, and reads wholes.
+bool RowSplitter::splits(const Op& op) {
+  switch (op.code) {
+  case Opcode::param:
+  case Opcode::state: return symbol(op);
+  case Opcode::update: return update(op);
+  case Opcode::matmul: return product(op);
+  case Opcode::gather:
+  case Opcode::embedding: return lookup(op);
+  case Opcode::scatter_add: return scatter(op);
+  case Opcode::sum_of_squares: return squares(op);
+  case Opcode::reshape: return reshape(op);
+  case Opcode::cross_entropy:
+  case Opcode::cross_entropy_grad: return crossEntropy(op);
+  case Opcode::sum:
+  case Opcode::mean:
+  case Opcode::max_reduce:
+  case Opcode::min_reduce:
+  case Opcode::logsumexp: return reduction(op);
+  case Opcode::softmax:
+  case Opcode::softmax_grad:
+  case Opcode::log_softmax:
+  case Opcode::log_softmax_grad:
+  case Opcode::layer_norm:
+  case Opcode::layer_norm_grad:
+  case Opcode::rms_norm:
+  case Opcode::rms_norm_grad: return composite(op);
+  default: return !op.results.empty() && elementwise(op);
+  }
+}
+
+}  // namespace
+}  // namespace tg::fuse
+
+namespace tg {
+
+Result<void> run_split_rows(Module& module, const SplitRowsOptions& options, const PassContext& context) {
+  const bool aimed = find(module.attrs, "target") != nullptr;
+  if (options.limit < 0 || (options.limit == 0 && !aimed))
+    return failAt(
+        module.loc,
+        options.limit < 0
+            ? fmt::format("split-rows [split-rows.c1]: limit={} is below 0", options.limit)
+            : "split-rows [split-rows.c1]: there is no limit; give limit=BYTES, or run set-target first");
+  int64_t binding = options.limit;
+  if (aimed) {
+    TG_TRY(const Target target, fuse::targetOn(module, "split-rows"));
+    binding = mostBytes(target);
+  }
+  const int64_t limit = options.limit ? std::min(options.limit, binding) : binding;
+  for (Item* func : module.all(ItemKind::func))
+    fuse::RowSplitter(module, *func, limit, binding, context).run();
+  return {};
+}
+
+}  // namespace tg
