@@ -67,6 +67,7 @@ class RowSplitter {
   bool update(const Op& op);
   bool product(const Op& op);
   bool lookup(const Op& op);
+  Value* rowsById(const Op& op, Value* ids);
   bool scatter(const Op& op);
   bool squares(const Op& op);
   bool reshape(const Op& op);
@@ -78,6 +79,7 @@ class RowSplitter {
   Builder& build() { return out_.build(); }
   const RowPieces* piecesOf(const Value* value) const { return out_.piecesOf(value); }
   RowBounds boundsFor(const Op& op, int64_t limit);
+  RowBounds boundsLike(const RowPieces& pieces, const Type& type) const;
   Value* operandRows(Value* value, const Shape& shape, int64_t from, int64_t to);
   bool hasRows(const Value* value, const Shape& shape) const;
   bool byRows(const Op& op, int lead, const RowBounds& bounds, bool streams);
@@ -96,6 +98,11 @@ class RowSplitter {
   PieceBuilder out_;
   std::vector<std::unique_ptr<Op>> split_;  ///< ops of the old body, whose results are keys until the end
 };
+
+/// Of two values in pieces the one with more of them, whose ranges of the other are no larger; null where neither is.
+static const RowPieces* finer(const RowPieces* a, const RowPieces* b) {
+  return !a || (b && b->values.size() > a->values.size()) ? b : a;
+}
 
 /// Another value stands for a result.
 void RowSplitter::replace(Value* result, Value* value) {
@@ -122,6 +129,14 @@ RowBounds RowSplitter::boundsFor(const Op& op, int64_t limit) {
       op.loc, fmt::format("%{} : {} takes {} bytes, more than {}; it is computed in {} pieces of {} rows",
                           op.result()->name, type.str(), type.bytes(), limit, bounds.size() - 1, bounds[1]));
   return bounds;
+}
+
+/// The bounds of what an op reads, for a result of this type; others where its pieces would be larger than a binding.
+RowBounds RowSplitter::boundsLike(const RowPieces& pieces, const Type& type) const {
+  const int64_t rowBytes = type.shape.back() * byteSize(type.dtype);
+  if (pieces.bounds[1] * rowBytes <= binding_) return pieces.bounds;
+  RowBounds bounds = cutRows(rowCount(type), rowBytes, limit_);
+  return bounds.size() < 3 ? pieces.bounds : bounds;
 }
 
 bool RowSplitter::symbol(const Op& op) {
@@ -213,10 +228,10 @@ bool RowSplitter::product(const Op& op) {
   const bool large = type.bytes() > (ta || !readersTakeRows(*op.result()) ? binding_ : limit_);
   if (!left && !right && !large) return false;
   // Along the rows of the result, and along the terms of its sums.
-  const RowBounds m = left && !ta ? left->bounds
+  const RowBounds m = left && !ta ? boundsLike(*left, type)
                       : large     ? boundsFor(op, ta ? binding_ : limit_)
                                   : RowBounds{0, rowCount(type)};
-  const RowPieces* summed = left && ta ? left : right && !tb ? right : nullptr;
+  const RowPieces* summed = finer(ta ? left : nullptr, tb ? nullptr : right);
   const RowBounds k = summed ? summed->bounds : RowBounds{0, ta ? rowCount(lhs) : lhs.shape.back()};
   if (m.size() < 3 && k.size() < 3 && !right) return false;
   RowPieces made{m, {}, !ta && (!left || left->streams) && m.size() > 2};
@@ -232,48 +247,74 @@ bool RowSplitter::product(const Op& op) {
   return true;
 }
 
-/// Rows of a table in pieces: each id's from the piece that has it.
-bool RowSplitter::lookup(const Op& op) {
+/// Ids less a number.
+static Value* shifted(Builder& build, Value* ids, int64_t by) {
+  if (by == 0) return ids;
+  return build.binary(Opcode::sub, ids,
+                      build.constant(static_cast<double>(by), Type::tensor(DType::i32, {})));
+}
+
+/// Rows of a table by their ids: of one in pieces, each from the piece that has it.
+Value* RowSplitter::rowsById(const Op& op, Value* ids) {
   const RowPieces* table = piecesOf(op.in(0));
-  Value* ids = op.in(1);
-  if (!table || ids->type.dtype != DType::i32) return false;
+  if (!table) return build().op(op.code, {op.in(0), ids}, op.attrs);
   Shape column = ids->type.shape;
   column.push(1);
-  const Type number = Type::tensor(ids->type.dtype, {});
   Value* found = nullptr;
   for (size_t i = table->values.size(); i-- > 0;) {
-    const auto from = static_cast<double>(table->bounds[i]), to = static_cast<double>(table->bounds[i + 1]);
-    Value* inside = i ? build().binary(Opcode::sub, ids, build().constant(from, number)) : ids;
-    Value* rows = build().op(op.code, {table->values[i], inside}, op.attrs);
+    Value* rows = build().op(op.code, {table->values[i], shifted(build(), ids, table->bounds[i])}, op.attrs);
     if (!found) {
       found = rows;
       continue;
     }
-    Value* here = build().binary(Opcode::less, build().reshape(ids, column), build().constant(to, number));
+    Value* end = build().constant(static_cast<double>(table->bounds[i + 1]), Type::tensor(DType::i32, {}));
+    Value* here = build().binary(Opcode::less, build().reshape(ids, column), end);
     found = build().op(Opcode::select, {here, rows, found});
   }
-  replace(op.result(), found);
+  return found;
+}
+
+bool RowSplitter::lookup(const Op& op) {
+  Value* ids = op.in(1);
+  const Type& type = op.result()->type;
+  const bool large = type.bytes() > binding_ && op.in(0)->type.rank() == 2;
+  if ((!piecesOf(op.in(0)) && !large) || ids->type.dtype != DType::i32) return false;
+  RowPieces made{large ? boundsFor(op, binding_) : RowBounds{0, rowCount(type)}, {}, true};
+  if (made.bounds.size() < 3) {
+    replace(op.result(), rowsById(op, ids));
+    return true;
+  }
+  for (size_t i = 0; i + 1 < made.bounds.size(); ++i)
+    made.values.push_back(out_.inPiece(
+        i, true, [&] { return rowsById(op, out_.ofRows(ids, made.bounds[i], made.bounds[i + 1])); }));
+  finish(op.result(), std::move(made), true);
   return true;
 }
 
+/// Rows of the result by the binding, updates as they are: those in pieces are added up in their order.
 bool RowSplitter::scatter(const Op& op) {
-  Value* ids = as::scatter_add(op).ids();
-  const bool plain = op.numOperands() == 2 && op.result()->type.rank() == 2 && ids->type.dtype == DType::i32;
-  if (!plain || op.result()->type.bytes() <= binding_) return false;
-  RowPieces pieces{boundsFor(op, binding_), {}, false};
-  if (pieces.bounds.size() < 3) return false;
-  Value* updates = out_.whole(as::scatter_add(op).updates());
-  for (size_t i = 0; i + 1 < pieces.bounds.size(); ++i) {
-    const int64_t from = pieces.bounds[i], to = pieces.bounds[i + 1];
-    const Type number = Type::tensor(DType::i32, {});
-    Value* inside =
-        i ? build().binary(Opcode::sub, ids, build().constant(static_cast<double>(from), number)) : ids;
-    build().setHint(op.result()->name);
-    pieces.values.push_back(
-        build().op(Opcode::scatter_add, {inside, updates}, {{"rows", Attr::of(to - from)}}));
-    build().setHint("");
+  const as::scatter_add add(op);
+  const Type& type = op.result()->type;
+  const bool plain = op.numOperands() == 2 && type.rank() == 2 && add.ids()->type.dtype == DType::i32;
+  const RowPieces* updates = piecesOf(add.updates());
+  if (!plain || (type.bytes() <= binding_ && !updates)) return false;
+  RowPieces made{boundsFor(op, binding_), {}, false};
+  const RowBounds from = updates ? updates->bounds : RowBounds{0, add.ids()->type.elements()};
+  for (size_t i = 0; i + 1 < made.bounds.size(); ++i) {
+    Value* sum = nullptr;
+    for (size_t j = 0; j + 1 < from.size(); ++j)
+      sum = out_.inPiece(j, updates && updates->streams, [&] {
+        Value* ids = updates ? out_.ofRows(add.ids(), from[j], from[j + 1]) : add.ids();
+        ids = shifted(build(), ids, made.bounds[i]);
+        build().setHint(op.result()->name);
+        Value* rows = build().op(Opcode::scatter_add, {ids, updates ? updates->values[j] : add.updates()},
+                                 {{"rows", Attr::of(made.bounds[i + 1] - made.bounds[i])}});
+        build().setHint("");
+        return added(sum, rows);
+      });
+    made.values.push_back(sum);
   }
-  finish(op.result(), std::move(pieces), true);
+  finish(op.result(), std::move(made), true);
   return true;
 }
 
@@ -363,9 +404,9 @@ bool RowSplitter::elementwise(const Op& op) {
   const RowPieces* pieces = nullptr;
   for (const Operand& operand : op.operands) {
     if (!hasRows(operand.value, type.shape)) return false;
-    if (!pieces) pieces = piecesOf(operand.value);
+    pieces = finer(pieces, piecesOf(operand.value));
   }
-  if (pieces) return byRows(op, op.numOperands(), pieces->bounds, pieces->streams);
+  if (pieces) return byRows(op, op.numOperands(), boundsLike(*pieces, type), pieces->streams);
   // What it reads is as large and there.
   if (type.bytes() <= binding_) return false;
   const RowBounds bounds = boundsFor(op, binding_);
@@ -381,7 +422,7 @@ bool RowSplitter::composite(const Op& op) {
   if (op.info().attr("causal") && as::softmax(op).causal()) return false;
   for (const Operand& operand : op.operands) {
     if (!hasRows(operand.value, shape)) return false;
-    if (!pieces) pieces = piecesOf(operand.value);
+    pieces = finer(pieces, piecesOf(operand.value));
   }
   return pieces && byRows(op, op.numOperands(), pieces->bounds, pieces->streams);
 }
