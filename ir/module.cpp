@@ -268,6 +268,13 @@ ItemList::const_iterator ItemList::insert(const_iterator before, std::unique_ptr
   return items_.insert(before, std::move(item));
 }
 
+void ItemList::replace(const Item& old, std::unique_ptr<Item> item) {
+  auto at = std::find_if(items_.begin(), items_.end(), [&](const auto& each) { return each.get() == &old; });
+  forget(old);
+  remember(*item);
+  *at = std::move(item);
+}
+
 ItemList::Items ItemList::take() {
   named_.clear();
   return std::exchange(items_, {});

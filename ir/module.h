@@ -342,6 +342,8 @@ class ItemList {
   void push_back(std::unique_ptr<Item> item);
   /// Puts an item before another, or at the end; returns where it stands.
   const_iterator insert(const_iterator before, std::unique_ptr<Item> item);
+  /// Puts an item of the same kind and name in the place of another, which is destroyed.
+  void replace(const Item& old, std::unique_ptr<Item> item);
   /// Removes the items for which `gone(const std::unique_ptr<Item>&)` holds.
   template <class Predicate>
   void eraseIf(Predicate gone) {

@@ -245,6 +245,7 @@ struct ChooseSchedulesOptions {
 struct PlanOptions {
   int64_t reserve = 0;
   std::string order = "barriers";
+  std::string budget = {};
   bool report = false;
   static constexpr auto fields() {
     return std::tuple{
@@ -252,6 +253,8 @@ struct PlanOptions {
                "bytes at the start of @persistent for parameters that come with a home"),
         option("order", &PlanOptions::order,
                "barriers | text: regroup kernels for few barriers, or keep their order"),
+        option("budget", &PlanOptions::budget,
+               "bytes of all buffers together, such as 8GiB: kernels run again to stay within it"),
         option("report", &PlanOptions::report, "print what is live at the peak"),
     };
   }

@@ -17,6 +17,9 @@
 // few barriers are needed (plan{order=text} leaves them). ir/verify_plan.cpp proves the result without this
 // file's help.
 //
+// With a budget, kernels run again where more bytes than that would be alive: plan/within.cpp. They are ordinary
+// ops of the text, of the same schedule, so that results have the same bits with any budget.
+//
 // It stands after fuse, because only regions are values in memory, and before lowering, because which
 // bytes alias decides how a kernel may read them.
 
@@ -28,6 +31,7 @@
 #include <set>
 
 #include "ir/builder.h"
+#include "ir/byte_size.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
@@ -35,9 +39,13 @@
 #include "passes/fuse/region_writer.h"
 #include "passes/pass.h"
 #include "passes/plan/function_plan.h"
+#include "passes/plan/within.h"
 
 namespace tg {
 namespace {
+
+/// Values that an error about the budget names.
+constexpr size_t kLargestNamed = 3;
 
 using plan::FunctionPlan;
 using plan::roundUp;
@@ -219,6 +227,87 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
   return end;
 }
 
+/// A function and its plan. With a budget, also the function as it was written.
+struct Function {
+  Item* func = nullptr;
+  std::unique_ptr<FunctionPlan> plan;
+  std::unique_ptr<Item> written;
+};
+
+struct Layout {
+  Module& module;
+  const Target& target;
+  bool reorder = false;
+  int64_t budget = 0;
+  int64_t persistent = 0;
+  std::vector<Function> functions;
+};
+
+Result<void> planFunctions(Layout& layout) {
+  Error errors;
+  for (Item* func : layout.module.all(ItemKind::func)) {
+    Function each{func, std::make_unique<FunctionPlan>(layout.module, *func, layout.target), nullptr};
+    if (layout.budget < kMaxBytes) each.written = cloneItem(*func);
+    if (auto analysed = each.plan->analyse(layout.reorder); !analysed) errors.append(analysed.takeError());
+    layout.functions.push_back(std::move(each));
+  }
+  if (!errors.empty()) return errors;
+  return {};
+}
+
+/// The largest values alive at a function's peak, as notes: what to make smaller.
+Error withLargest(Error error, const Item& func, const FunctionPlan& plan) {
+  const Op* at = nullptr;
+  std::vector<const Unit*> live = plan.livePeak(&at);
+  std::stable_sort(live.begin(), live.end(),
+                   [](const Unit* a, const Unit* b) { return a->bytes > b->bytes; });
+  live.resize(std::min(live.size(), kLargestNamed));
+  for (const Unit* unit : live) {
+    const Value& value = *unit->members[0];
+    error.addNote(value.loc, fmt::format("alive at the peak of @{}: {}, {}", func.name, plan::describe(*unit),
+                                         sizeText(unit->bytes)));
+  }
+  return error;
+}
+
+/// Lets kernels run again where all buffers together take more than the budget.
+Result<void> keepBudget(Layout& layout, const PassContext& context) {
+  int64_t fixed = layout.persistent;
+  for (const Function& each : layout.functions) fixed = each.plan->ioEnd(fixed);
+  const int64_t room = std::max<int64_t>(layout.budget - fixed, 0);
+  const Function* worst = nullptr;
+  for (Function& each : layout.functions) {
+    const int64_t before = each.plan->arenaBytes();
+    if (before > room) {
+      TG_TRY(plan::Planned within,
+             plan::planWithin(layout.module, *each.written, layout.target, layout.reorder, room));
+      Item* func = within.func.get();
+      layout.module.items.replace(*each.func, std::move(within.func));
+      each.func = func;
+      each.plan = std::move(within.plan);
+      if (each.plan->arenaBytes() <= room)
+        context.remark(
+            func->loc,
+            fmt::format("@{}: {} kernels run again, {:.0f} % more work, so that {} do instead of {}",
+                        func->name, within.runsAgain, 100 * within.addedWork,
+                        sizeText(fixed + each.plan->arenaBytes()), sizeText(fixed + before)));
+    }
+    if (!worst || each.plan->arenaBytes() > worst->plan->arenaBytes()) worst = &each;
+  }
+  if (!worst || fixed + worst->plan->arenaBytes() <= layout.budget) return {};
+  const int64_t least = fixed + worst->plan->arenaBytes();
+  return withLargest(
+      failAt(worst->func->loc,
+             fmt::format(
+                 "@{} takes {} bytes ({}), the least there is with what may run again; the budget is {} ({})",
+                 worst->func->name, least, sizeText(least), layout.budget, sizeText(layout.budget)))
+          .note(layout.module.loc,
+                fmt::format("of these {} are parameters, states, inputs and results; {} is the least budget: "
+                            "--memory={} of tg-run, plan{{budget={}}}; a smaller batch or context takes less",
+                            sizeText(fixed), least, least, least)),
+      *worst->func, *worst->plan);
+}
+
 void report(const Item& func, const FunctionPlan& planned, const PassContext& context) {
   if (planned.kernels() > 0)
     context.remark(func.loc,
@@ -243,7 +332,14 @@ void report(const Item& func, const FunctionPlan& planned, const PassContext& co
   }
 }
 
-void writeSizes(Module& module, int64_t persistent, int64_t io, int64_t arena, int64_t bound) {
+void writeSizes(Layout& layout, int64_t io) {
+  Module& module = layout.module;
+  const int64_t persistent = layout.persistent;
+  int64_t arena = 0, bound = 0;
+  for (const Function& each : layout.functions) {
+    arena = std::max(arena, each.plan->arenaBytes());
+    bound = std::max(bound, each.plan->arenaBound());
+  }
   set(module.attrs, "plan",
       Attr::dictionary({{"arena", Attr::of(arena)},
                         {"lower_bound", Attr::of(bound)},
@@ -270,29 +366,29 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
     return failAt(module.loc, fmt::format("order is '{}'; it is barriers or text", options.order));
   if (options.reserve < 0 || options.reserve >= kMaxBytes)
     return failAt(module.loc, fmt::format("reserve is {}; it is 0 to {}", options.reserve, kMaxBytes - 1));
+  int64_t budget = kMaxBytes;
+  if (!options.budget.empty()) {
+    auto bytes = parseBytes(options.budget);
+    if (!bytes) return failAt(module.loc, "budget: " + bytes.error().message());
+    budget = *bytes;
+  }
   TG_TRY(Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) {
     moveUpdatesToEnd(*func);
     copyEntryValues(*func);
   }
-  TG_TRY(int64_t persistent, placeSymbols(module, target, options.reserve));
-  Error errors;
-  int64_t io = 0, arena = 0, bound = 0;
-  for (Item* func : module.all(ItemKind::func)) {
-    FunctionPlan planned(module, *func, target);
-    if (auto analysed = planned.analyse(options.order == "barriers"); !analysed) {
-      errors.append(analysed.takeError());
-      continue;
-    }
-    if (options.report) report(*func, planned, context);
-    io = planned.apply(io);
-    arena = std::max(arena, planned.arenaBytes());
-    bound = std::max(bound, planned.arenaBound());
+  Layout layout{module, target, options.order == "barriers", budget, 0, {}};
+  TG_TRY(layout.persistent, placeSymbols(module, target, options.reserve));
+  TG_CHECK(planFunctions(layout));
+  if (budget < kMaxBytes) TG_CHECK(keepBudget(layout, context));
+  int64_t io = 0;
+  for (Function& each : layout.functions) {
+    if (options.report) report(*each.func, *each.plan, context);
+    io = each.plan->apply(io);
   }
-  if (!errors.empty()) return errors;
   if (io >= kMaxBytes)
     return failAt(module.loc, fmt::format("inputs and results take {} bytes, or more", kMaxBytes));
-  writeSizes(module, persistent, io, arena, bound);
+  writeSizes(layout, io);
   module.stage = Stage::planned;
   return {};
 }

@@ -21,6 +21,7 @@ struct CompileOptions {
   bool keepGrads = false;          ///< fuse's option keep-grads
   std::string tuning;              ///< fuse's option tuning: a file
   std::string shaders;             ///< spirv-emit's option cache: a folder
+  std::string budget;              ///< plan's option budget: bytes, as 8GiB
   int64_t reserve = 0;             ///< plan's option reserve, for params that come with homes
   bool textOrder = false;          ///< plan's option order=text
   /// Where to stop. With `tensor`, or a stage that the module has, `pipeline` runs and nothing else, and the

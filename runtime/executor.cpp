@@ -11,6 +11,7 @@
 #include "ir/needs.h"
 #include "runtime/executor_calls.h"
 #include "runtime/executor_program.h"
+#include "runtime/out_of_memory.h"
 
 namespace tg {
 
@@ -63,7 +64,8 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
   for (const Item* func : module.all(ItemKind::func))
     if (only.empty() || func->name == only) funcs.push_back(func);
   TG_CHECK(makePipelines(module, program, kernelsOf(funcs)));
-  TG_CHECK(makeBuffers(module, made, program));
+  if (auto has = makeBuffers(module, made, program); !has)
+    return withMemory(has.takeError(), module, device_->info().freeBytes);
   TG_CHECK(shareStorage(module, program));
   program.findHomes(module);
   std::map<std::string, std::unique_ptr<Function>> functions;
@@ -94,6 +96,12 @@ Result<Executor::Segments> Executor::makeSegments(const Item& item, int64_t from
 }
 
 Result<void> Executor::makeBuffers(const Module& module, const Target& target, Program& program) {
+  int64_t together = -reserve_;
+  for (const Item* item : module.all(ItemKind::buffer)) together += item->bytes;
+  if (const vulkan::DeviceInfo& info = device_->info(); together > info.heapBytes)
+    return fail(
+        fmt::format("the module's buffers take {} bytes, more than the {} bytes of memory that {} has",
+                    together, info.heapBytes, info.name));
   for (const Item* item : module.all(ItemKind::buffer)) {
     if (item->name == "persistent") {
       TG_CHECK(makePersistent(*item, target));

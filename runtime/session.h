@@ -49,7 +49,10 @@ struct SessionOptions {
   /// Passes to run first, such as append-grad,append-adam{lr=1e-3}; "" runs none. When not said, the module's
   /// own train_pipeline makes `trainFunction` learn, if nothing in that holds gradients or updates yet.
   std::optional<std::string> trainPipeline = std::nullopt;
-  std::string tuning = {};              ///< file of measured schedules
+  std::string tuning = {};  ///< file of measured schedules
+  /// Bytes that all buffers of a function may take together, such as "8GiB"; "" sets no bound. Kernels run again
+  /// where values would take more, with the same results; where that is not enough it is an error.
+  std::string memory = {};
   std::string trainFunction = "train";  ///< what `step` calls
   /// Parameters to use in place of own ones of these names: `params()` of other sessions on the device. They
   /// are not initialised. Names the module lacks are passed over.

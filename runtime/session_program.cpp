@@ -86,6 +86,7 @@ CompileOptions SessionProgram::compileOptions(int64_t reserve) const {
   out.keepCaptures = options_.keepCaptures;
   out.keepGrads = options_.keepGrads;
   out.tuning = options_.tuning;
+  out.budget = options_.memory;
   out.shaders = shaderFolder(options_.cache);
   out.reserve = reserve;
   out.onDiagnostic = options_.onDiagnostic;

@@ -111,6 +111,18 @@ constexpr int64_t kShortInner = 4;
 constexpr int64_t kMostReads = 4;
 constexpr size_t kMostOpsAgain = 16;
 
+// What is run again to stay in a budget (plan).
+
+/// Operations in the time that a byte of memory takes (an H200 does 12), and in that of handing a kernel over
+/// (a core does 600 000 in 30 µs).
+constexpr double kWorkOfAByte = 12, kWorkOfAKernel = 6e5;
+/// Work that may be added, as a part of the function's, chosen: a step takes no more than twice its time.
+constexpr double kMostAddedWork = 1;
+/// Kernels that make one value again, chosen: a block of a network has some ten.
+constexpr int kMostKernelsAgain = 48;
+/// What one of them must free of the bytes alive, chosen: one part in this.
+constexpr int64_t kLeastSaving = 4096;
+
 // Which kernels become one (merge-kernels).
 
 /// Kernels that wait at one time, chosen, so that the time to compile is linear in the function.

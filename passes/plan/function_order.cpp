@@ -131,7 +131,7 @@ Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::v
 }
 
 /// Packs the arena, in a better order of the kernels where that keeps it small.
-Result<void> FunctionPlan::order(bool reorder) {
+Result<void> FunctionPlan::order(bool reorder, int64_t room) {
   const std::vector<Task> tasks = makeTasks();
   const std::vector<int64_t> bytes = blockBytes();
   std::vector<Op*> text;
@@ -149,7 +149,7 @@ Result<void> FunctionPlan::order(bool reorder) {
     for (int task : found.order) ordered.push_back(text[task]);
     TG_CHECK(arrange(ordered, found.starts));
     pack();
-    if (arenaBytes_ <= bound + bound / kArenaGrowth) {
+    if (arenaBytes_ <= std::min(room, bound + bound / kArenaGrowth)) {
       barriers_ = count(found);
       dropNeedlessInPlace();
       return {};

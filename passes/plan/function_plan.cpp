@@ -21,12 +21,12 @@ struct SlotOf {
   bool group = false;
 };
 
-namespace {
-
 std::string describe(const Unit& unit) {
   if (!unit.group) return fmt::format("%{} : {}", unit.members[0]->name, unit.members[0]->type.str());
   return fmt::format("[%{}, …] of {} members", unit.members[0]->name, unit.members.size());
 }
+
+namespace {
 
 int64_t bytesOf(const std::vector<Value*>& values, bool group) {
   return group ? groupBytes(typesOf(values)) : values[0]->type.bytes();
@@ -408,10 +408,10 @@ Result<void> FunctionPlan::findPlaces() {
   return {};
 }
 
-Result<void> FunctionPlan::analyse(bool reorder) {
+Result<void> FunctionPlan::analyse(bool reorder, int64_t room) {
   TG_CHECK(findPlaces());
   TG_CHECK(checkRanges());
-  return order(reorder);
+  return order(reorder, room);
 }
 
 /// A home that its region also reads is spelled in place, as in the arena.
@@ -442,6 +442,13 @@ void FunctionPlan::insertFills() {
           .setLoc(derivedLoc("plan", unit.members[0]->loc));
       builder.create(Opcode::fill, {Operand::keyword("args", {Operand::keyword("out", {range})})});
     }
+}
+
+int64_t FunctionPlan::ioEnd(int64_t ioOffset) const {
+  for (const Unit& unit : units_)
+    if (unit.room == Unit::Room::io)
+      ioOffset = roundUp(target_.fit(ioOffset, unit.bytes) + unit.bytes, target_.alignment);
+  return ioOffset;
 }
 
 int64_t FunctionPlan::apply(int64_t ioOffset) {

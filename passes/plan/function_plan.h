@@ -11,9 +11,11 @@
 #include "ir/result.h"
 #include "ir/symbol_rows.h"
 #include "ir/target.h"
+#include "ir/verify_structure.h"
 #include "passes/plan/groups.h"
 #include "passes/plan/offsets.h"
 #include "passes/plan/order.h"
+#include "passes/plan/recompute.h"
 
 namespace tg::plan {
 
@@ -44,6 +46,9 @@ struct Unit {
   std::vector<Fill> fills;
 };
 
+/// `%a : TYPE`, or what a group begins with.
+std::string describe(const Unit& unit);
+
 struct SlotOf;
 
 /// Lifetimes, rooms and offsets of one function of a fused module. Symbols have their homes already.
@@ -53,10 +58,13 @@ class FunctionPlan {
       : module_(module), func_(func), target_(target) {}
 
   /// Finds units, lifetimes and rooms, chooses what is in place, packs the arena. With `reorder`, the ops
-  /// are put into an order of few barriers first, unless the arena would grow.
-  Result<void> analyse(bool reorder);
+  /// are put into an order of few barriers first, unless the arena would grow, or take more than `room` bytes.
+  Result<void> analyse(bool reorder, int64_t room = kMaxBytes);
+  Result<std::vector<Kernel>> kernelsOfText(std::vector<int64_t>* bytes);
   /// Writes places and fills, taking io bytes from `ioOffset` on. Returns the new end of @io.
   int64_t apply(int64_t ioOffset);
+  /// The end of @io that `apply` would return.
+  int64_t ioEnd(int64_t ioOffset) const;
 
   int64_t arenaBytes() const { return arenaBytes_; }
   int64_t arenaBound() const { return arenaBound_; }
@@ -83,7 +91,7 @@ class FunctionPlan {
   void addTakeOvers(Task& task, int op) const;
   std::vector<int64_t> blockBytes() const;
   Result<void> arrange(const std::vector<Op*>& regions, const std::vector<int>& starts);
-  Result<void> order(bool reorder);
+  Result<void> order(bool reorder, int64_t room);
   int intervalStart(int op) const;
   int intervalEnd(int op) const;
   int lastOther(const Unit& unit, int op) const;

@@ -21,12 +21,13 @@ namespace tg::vulkan {
 struct DeviceInfo {
   int index = 0;  ///< position in the driver's list
   std::string name;
-  std::string type;                ///< "discrete" | "integrated" | "virtual" | "cpu" | "other"
-  std::string driver;              ///< driver's name and version, as the driver spells them
-  std::string api;                 ///< Vulkan version, "1.3.230"
-  std::string uuid;                ///< 8-4-4-4-12 hexadecimal digits
-  std::string cacheKey;            ///< for names of files that are of no use with another device or driver
-  int64_t heapBytes = 0;           ///< the largest device-local heap
+  std::string type;       ///< "discrete" | "integrated" | "virtual" | "cpu" | "other"
+  std::string driver;     ///< driver's name and version, as the driver spells them
+  std::string api;        ///< Vulkan version, "1.3.230"
+  std::string uuid;       ///< 8-4-4-4-12 hexadecimal digits
+  std::string cacheKey;   ///< for names of files that are of no use with another device or driver
+  int64_t heapBytes = 0;  ///< the largest device-local heap
+  int64_t freeBytes = 0;  ///< of it, when the device was listed; the whole where the driver does not say
   int64_t maxAllocationBytes = 0;  ///< the largest single buffer
   bool unifiedMemory = false;      ///< the host can address device memory without a copy
   bool float16 = false;            ///< kernels may compute in and store f16

@@ -194,11 +194,22 @@ bool findQueueFamily(Probe& probe) {
 }
 
 void fillMemory(Probe& probe) {
-  vkGetPhysicalDeviceMemoryProperties(probe.physical, &probe.memory);
+  auto free = typed<VkPhysicalDeviceMemoryBudgetPropertiesEXT>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT);
+  auto memory =
+      typed<VkPhysicalDeviceMemoryProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2);
+  const bool says = hasExtension(probe.physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (says) memory.pNext = &free;
+  vkGetPhysicalDeviceMemoryProperties2(probe.physical, &memory);
+  probe.memory = memory.memoryProperties;
   for (uint32_t i = 0; i < probe.memory.memoryHeapCount; ++i) {
     const VkMemoryHeap& heap = probe.memory.memoryHeaps[i];
     if (!(heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)) continue;
-    probe.info.heapBytes = std::max(probe.info.heapBytes, int64_t(heap.size));
+    if (int64_t(heap.size) <= probe.info.heapBytes) continue;
+    probe.info.heapBytes = int64_t(heap.size);
+    probe.info.freeBytes = says && free.heapBudget[i] > free.heapUsage[i]
+                               ? int64_t(free.heapBudget[i] - free.heapUsage[i])
+                               : probe.info.heapBytes;
   }
   const VkMemoryPropertyFlags both = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
                                      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |

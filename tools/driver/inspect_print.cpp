@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/byte_size.h"
 #include "tools/driver/inspect_facts.h"
 #include "tools/driver/table_text.h"
 #include "tools/driver/train_console.h"

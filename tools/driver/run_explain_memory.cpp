@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/byte_size.h"
 #include "runtime/compile.h"
 #include "runtime/train/plan_report.h"
 #include "tools/driver/run_setup.h"

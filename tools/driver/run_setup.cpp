@@ -16,8 +16,10 @@
 
 #include <fmt/format.h>
 
+#include "ir/byte_size.h"
 #include "ir/parser.h"
 #include "ir/verify.h"
+#include "ir/work.h"
 #include "passes/pass.h"
 #include "runtime/cache_folder.h"
 #include "runtime/compile.h"
@@ -29,7 +31,6 @@
 #include "tools/driver/io.h"
 #include "tools/driver/plugins.h"
 #include "tools/driver/run_config.h"
-#include "tools/driver/work.h"
 
 namespace tg {
 
@@ -257,6 +258,8 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
   addPluginFlag(app, flags.plugins)->group("Model and device");
   add("--weights", "PATH", flags.weights, "parameters: a safetensors file, a checkpoint or a run");
   add("--tuning", "FILE", flags.tuning, "schedules measured on the device; auto is tune's file for it");
+  add("--memory", "BYTES", flags.memory,
+      "let buffers take no more, such as 8GiB, for which kernels run again; auto: what the device has free");
   add("--emit-module", "FILE", flags.emitModule, "write the finished module here");
   app.add_option("--seed", flags.seed, "of parameters and random ops")
       ->option_text("N")
@@ -395,8 +398,30 @@ Result<void> loadWeights(Session& session, const std::string& path, bool notes) 
 /// An error with a place in the text is the input's; any other one of a session is the device's.
 int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc) ? exitInput : exitDevice; }
 
+/// The bytes that --memory means; "" where it says nothing.
+Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* device,
+                             const Module& module) {
+  if (flags.memory.empty()) return std::string();
+  if (flags.memory != "auto")
+    if (auto bytes = parseBytes(flags.memory); !bytes) return fail("--memory: " + bytes.error().message());
+  if (module.stage >= Stage::planned)
+    return fail(fmt::format("--memory is kept when memory is planned, and {} is of stage {}", flags.file,
+                            name(module.stage)));
+  if (!device && flags.target.empty())
+    return fail("--memory is what a device's buffers may take; the interpreter has none");
+  if (flags.memory != "auto") return flags.memory;
+  if (!device) return fail("--memory=auto is what a Vulkan device has free; say how many bytes");
+  // A part is left for what drivers and transfers take.
+  return std::to_string(device->freeBytes - device->freeBytes / 16);
+}
+
 int compileModel(const CLI::App& app, const ModelFlags& flags, const SessionOptions& options,
                  std::unique_ptr<Module>& module, OpenModel& out) {
+  const vulkan::DeviceInfo* open = options.device.open ? &options.device.open->info() : nullptr;
+  CompileOptions rest;
+  auto budget = budgetOf(flags, open, *module);
+  if (!budget) return report(app, exitUsage, budget.error());
+  rest.budget = *budget;
   if (!options.device.open && flags.target.empty()) {
     std::string none;
     if (int code = tuningOf(app, flags.tuning, nullptr, none)) return code;
@@ -411,7 +436,6 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const SessionOpti
     if (!given) return report(app, exitUsage, given.error());
     target = *given;
   }
-  CompileOptions rest;
   if (module->stage == Stage::tensor) {  // later ones have their schedules
     const bool own = options.device.open && flags.target.empty();
     const vulkan::DeviceInfo* device = own ? &options.device.open->info() : nullptr;
@@ -419,6 +443,9 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const SessionOpti
   }
   rest.shaders = shaderFolder(options.cache);
   if (flags.emitModule.empty()) rest.keepCaptures = fmt::format("{}", fmt::join(flags.captures, "|"));
+  rest.onDiagnostic = [&](const Diagnostic& diagnostic) {
+    if (!rest.budget.empty() && flags.notes) fmt::print(stderr, "note: {}\n", diagnostic.message);
+  };
   auto done = compile(std::move(module), target, rest);
   if (!done) return report(app, exitInput, done.error());
   module = std::move(done->module);

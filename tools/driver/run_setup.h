@@ -59,6 +59,7 @@ struct ModelFlags {
   std::string weights;                ///< params: a safetensors file, a checkpoint or a run
   std::string emitModule;             ///< write the finished module here
   std::string tuning;                 ///< a file, or auto
+  std::string memory;                 ///< bytes that buffers may take, or auto; "" is no bound
   std::vector<std::string> captures;  ///< that calls will ask for; no others are kept, unless emitted
   uint64_t seed = 0;
   bool validation = false, noCache = false;

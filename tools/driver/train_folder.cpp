@@ -208,7 +208,7 @@ Result<void> checkTyped(const std::string& run, const TypedOptions& typed) {
   constexpr std::string_view compiled = "goes on with the module that it compiled",
                              trained = "goes on with the parameters of its checkpoint";
   static const std::pair<const char*, std::string_view> fixed[] = {
-      {"pipeline", compiled}, {"target", compiled},   {"tuning", compiled},
+      {"pipeline", compiled}, {"target", compiled},   {"tuning", compiled}, {"memory", compiled},
       {"weights", trained},   {"init-from", trained}, {"set", trained}};
   const std::string file = RunDir{run}.config();
   TG_TRY(const std::string text, readInput(file));

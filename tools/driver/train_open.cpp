@@ -175,6 +175,7 @@ int useFinalModule(const CLI::App& app, ModelFlags& model, const std::string& ru
   model.pipeline.clear();
   model.target.clear();
   model.tuning.clear();
+  model.memory.clear();
   return exitOk;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/driver/work.h"
+#include "ir/work.h"
 
 namespace tg {
 
@@ -9,12 +9,21 @@ constexpr double kTinyWork = 16e6;
 constexpr double kWorkPerInvocation = 64;
 
 /// Weights that an element of a convolution's output (of its input, where it is transposed) meets.
-double windowOf(const Op& op) {
+double weightsMet(const Op& op) {
   const Type& weights = op.in(1)->type;
   return static_cast<double>(weights.elements()) / static_cast<double>(weights.shape[0]);
 }
 
-double workOf(const Op& op, const Module& module) {
+/// Of `products` products like q·kᵀ over the rows of q and k.
+double attentionWork(const Op& op, double products) {
+  const Type& q = op.in(0)->type;
+  const Shape& k = op.in(1)->type.shape;
+  const double all =
+      2.0 * products * static_cast<double>(q.elements()) * static_cast<double>(k[k.rank() - 2]);
+  return op.flag("causal") ? all / 2 : all;
+}
+
+double workOfOne(const Op& op, const Module& module) {
   if (op.code == Opcode::dispatch) {
     double invocations = 1;
     for (const Operand& extent : op.keyword("grid")->items) invocations *= extent.number();
@@ -29,17 +38,27 @@ double workOf(const Op& op, const Module& module) {
     const Shape& lhs = op.in(0)->type.shape;
     return work * 2.0 * static_cast<double>(op.flag("transpose_a") ? lhs[lhs.rank() - 2] : lhs.back());
   }
-  case Opcode::conv2d: return work * 2.0 * windowOf(op);
-  case Opcode::conv_transpose2d: return static_cast<double>(op.in(0)->type.elements()) * 2.0 * windowOf(op);
+  case Opcode::conv2d: return work * 2.0 * weightsMet(op);
+  case Opcode::conv_transpose2d: return static_cast<double>(op.in(0)->type.elements()) * 2.0 * weightsMet(op);
+  case Opcode::attention: return work + attentionWork(op, 2);
+  case Opcode::attention_grad: return work + attentionWork(op, 5);
+  case Opcode::attention_grad_q: return work + attentionWork(op, 3);
+  case Opcode::attention_grad_kv: return work + attentionWork(op, 4);
   default: return work;
   }
 }
 
 }  // namespace
 
+double workOf(const Op& op, const Module& module) {
+  double work = workOfOne(op, module);
+  for (const auto& region : op.regions) walk(*region, [&](Op& inner) { work += workOfOne(inner, module); });
+  return work;
+}
+
 double workOf(const Item& func, const Module& module) {
   double work = 0;
-  walk(func.body, [&](Op& op) { work += workOf(op, module); });
+  for (const Op* op : func.body.ops) work += workOf(*op, module);
   return work;
 }
 

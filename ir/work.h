@@ -6,8 +6,10 @@
 
 namespace tg {
 
-/// Multiplications and additions of a function's matrix products plus an element's worth for every other
-/// op; from stage kernel on, the invocations of its dispatches.
+/// Multiplications and additions of the matrix products of an op and of its regions, plus an element's worth
+/// for every other op; from stage kernel on, the invocations of dispatches.
+double workOf(const Op& op, const Module& module);
+/// The same of a function.
 double workOf(const Item& func, const Module& module);
 
 /// Whether every function computes so little that handing kernels to threads costs more than it saves: a

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/plan/recompute.h"
+
+#include <algorithm>
+
+#include "passes/fuse/cost.h"
+
+namespace tg::plan {
+
+using fuse::kLeastSaving;
+using fuse::kMostAddedWork;
+using fuse::kMostKernelsAgain;
+
+/// Kernels to run again in front of a place.
+struct Recompute::Choice {
+  int place = 0;
+  std::vector<int> kernels;  ///< in order
+  std::vector<int> merged;   ///< places of later runs that these make needless
+  int64_t bytes = 0;         ///< fewer at the peak
+  double work = 0;           ///< added, without what is merged
+  double price() const { return work / static_cast<double>(bytes); }
+};
+
+Recompute::Recompute(std::vector<Kernel> kernels, std::vector<int64_t> bytes)
+    : kernels_(std::move(kernels)), bytes_(std::move(bytes)), maker_(bytes_.size(), -1) {
+  std::vector<int> writers(bytes_.size(), 0);
+  for (int kernel = 0; kernel < static_cast<int>(kernels_.size()); ++kernel) {
+    steps_.push_back(kernel);
+    work_ += kernels_[kernel].work;
+    for (int block : kernels_[kernel].task.writes)
+      maker_[block] = kernels_[kernel].again && writers[block]++ == 0 ? kernel : -1;
+  }
+  // A block with several writers is a group: one range, whose members are written where they are.
+  for (int block = 0; block < static_cast<int>(bytes_.size()); ++block)
+    if (maker_[block] >= 0 && writers[block] > 1) maker_[block] = -1;
+  follow();
+}
+
+int64_t Recompute::peak() const { return live_.empty() ? 0 : *std::max_element(live_.begin(), live_.end()); }
+
+/// Finds lives, runs and bytes alive from steps_.
+void Recompute::follow() {
+  lives_.assign(bytes_.size(), {});
+  runs_.assign(kernels_.size(), {});
+  live_.assign(steps_.size() + 1, 0);
+  for (int place = 0; place < static_cast<int>(steps_.size()); ++place) {
+    const Task& task = kernels_[steps_[place]].task;
+    runs_[steps_[place]].push_back(place);
+    for (int block : task.reads) {
+      if (lives_[block].empty()) lives_[block].push_back({place, {}});
+      lives_[block].back().readers.push_back(place);
+    }
+    for (int block : task.writes) {
+      if (lives_[block].empty() || maker_[block] >= 0)
+        lives_[block].push_back({place, {}});
+      else
+        lives_[block].back().readers.push_back(place);
+    }
+  }
+  for (size_t block = 0; block < bytes_.size(); ++block)
+    for (const Life& life : lives_[block]) {
+      live_[life.made] += bytes_[block];
+      live_[life.last() + 1] -= bytes_[block];
+    }
+  for (size_t place = 1; place < live_.size(); ++place) live_[place] += live_[place - 1];
+  live_.pop_back();
+  for (int place = 0; place < static_cast<int>(steps_.size()); ++place) {
+    // A result may take the bytes of an operand that is read for the last time.
+    std::vector<int> taken;
+    for (const auto& [written, read] : kernels_[steps_[place]].task.takeOver) {
+      const Life* life = lifeAt(read, place);
+      if (!life || life->last() != place || std::find(taken.begin(), taken.end(), read) != taken.end())
+        continue;
+      taken.push_back(read);
+      live_[place] -= bytes_[written];
+    }
+  }
+}
+
+/// The life that a reader at a place would find, or null.
+const Recompute::Life* Recompute::lifeAt(int block, int place) const {
+  const std::vector<Life>& lives = lives_[block];
+  auto next =
+      std::partition_point(lives.begin(), lives.end(), [&](const Life& life) { return life.made < place; });
+  return next == lives.begin() ? nullptr : &*(next - 1);
+}
+
+/// Whether bytes are free at the peak when what they hold is made again at a place behind it.
+bool Recompute::spares(const Life& life, int peak, int place) const {
+  if (life.made >= peak || life.last() <= peak) return false;
+  auto next = std::lower_bound(life.readers.begin(), life.readers.end(), peak);
+  return *next > peak && *next >= place;
+}
+
+/// Whether a block may be alive between two places too, at less than `most` bytes.
+bool Recompute::canStay(int block, int from, int to, int64_t most) const {
+  return std::all_of(live_.begin() + from, live_.begin() + to,
+                     [&](int64_t live) { return live + bytes_[block] < most; });
+}
+
+/// The kernels that make a block at a place from what is alive there, or may be kept until then.
+bool Recompute::collect(int block, int place, int peak, std::vector<int>& found) const {
+  const int kernel = maker_[block];
+  if (kernel < 0) return false;
+  if (std::find(found.begin(), found.end(), kernel) != found.end()) return true;
+  if (static_cast<int>(found.size()) == kMostKernelsAgain) return false;
+  found.push_back(kernel);
+  for (int source : kernels_[kernel].task.reads) {
+    const Life* life = lifeAt(source, place);
+    if (bytes_[source] == 0 || (life && life->last() >= place)) continue;
+    if (life && life->last() > peak && canStay(source, life->last() + 1, place, live_[peak])) continue;
+    if (!collect(source, place, peak, found)) return false;
+  }
+  return true;
+}
+
+/// The place behind `place` where a kernel runs again, or -1.
+int Recompute::laterRun(int kernel, int place) const {
+  const std::vector<int>& runs = runs_[kernel];
+  auto next = std::upper_bound(runs.begin() + 1, runs.end(), place);
+  return next == runs.end() ? -1 : *next;
+}
+
+std::optional<Recompute::Choice> Recompute::choiceFor(int block, int peak) const {
+  const Life* life = lifeAt(block, peak);
+  if (maker_[block] < 0 || bytes_[block] == 0 || !life || !spares(*life, peak, peak)) return {};
+  Choice choice;
+  choice.place = *std::upper_bound(life->readers.begin(), life->readers.end(), peak);
+  if (!collect(block, choice.place, peak, choice.kernels)) return {};
+  std::sort(choice.kernels.begin(), choice.kernels.end());
+  for (int kernel : choice.kernels) {
+    choice.work += kernels_[kernel].work;
+    int64_t bytes = 0;
+    for (int written : kernels_[kernel].task.writes) {
+      const Life* other = lifeAt(written, peak);
+      if (other && spares(*other, peak, choice.place)) choice.bytes += bytes_[written];
+      bytes += bytes_[written];
+    }
+    const int later = laterRun(kernel, choice.place);
+    auto fits = [&](int64_t live) { return live + bytes < live_[peak]; };
+    if (later < 0 || !std::all_of(live_.begin() + choice.place, live_.begin() + later, fits)) continue;
+    choice.merged.push_back(later);
+    choice.work -= kernels_[kernel].work;
+  }
+  if (choice.bytes < std::max<int64_t>(1, live_[peak] / kLeastSaving)) return {};
+  return choice;
+}
+
+/// Runs the kernels again there, in place of later runs if `merge`. Undone where that frees nothing.
+bool Recompute::apply(const Choice& choice, bool merge) {
+  const int64_t most = peak();
+  const auto atPeak = std::count(live_.begin(), live_.end(), most);
+  const std::vector<int> old = steps_;
+  std::vector<int> steps = steps_;
+  if (merge)
+    for (int place : choice.merged) steps[place] = -1;
+  steps.insert(steps.begin() + choice.place, choice.kernels.begin(), choice.kernels.end());
+  std::erase(steps, -1);
+  setSteps(std::move(steps));
+  const int64_t now = peak();
+  const bool fewer = now < most || (now == most && std::count(live_.begin(), live_.end(), most) < atPeak);
+  if (fewer && added_ <= kMostAddedWork * work_) return true;
+  setSteps(old);
+  return false;
+}
+
+void Recompute::setSteps(std::vector<int> steps) {
+  steps_ = std::move(steps);
+  added_ = -work_;
+  for (int kernel : steps_) added_ += kernels_[kernel].work;
+  follow();
+}
+
+/// Whether a kernel runs there for the first time, or somebody reads what it makes there.
+bool Recompute::isNeeded(int place) const {
+  const int kernel = steps_[place];
+  if (runs_[kernel][0] == place) return true;
+  const std::vector<int>& written = kernels_[kernel].task.writes;
+  return std::any_of(written.begin(), written.end(),
+                     [&](int block) { return !lifeAt(block, place + 1)->readers.empty(); });
+}
+
+void Recompute::spare(int64_t most) {
+  std::vector<int> again;  // kernels that run more than once, the longest first
+  for (int kernel = 0; kernel < static_cast<int>(kernels_.size()); ++kernel)
+    if (runs_[kernel].size() > 1) again.push_back(kernel);
+  std::stable_sort(again.begin(), again.end(),
+                   [&](int a, int b) { return kernels_[a].work > kernels_[b].work; });
+  for (int kernel : again)
+    for (size_t run = runs_[kernel].size() - 1; run > 0; --run) {
+      const std::vector<int> old = steps_;
+      std::vector<int> steps = steps_;
+      steps.erase(steps.begin() + runs_[kernel][run]);
+      setSteps(std::move(steps));
+      if (peak() > most) setSteps(old);
+    }
+  // What only these read.
+  for (auto place = static_cast<int>(steps_.size()) - 1; place >= 0; --place) {
+    if (isNeeded(place)) continue;
+    std::vector<int> steps = steps_;
+    steps.erase(steps.begin() + place);
+    setSteps(std::move(steps));
+  }
+}
+
+bool Recompute::step() {
+  if (live_.empty()) return false;
+  const auto peak = static_cast<int>(std::max_element(live_.begin(), live_.end()) - live_.begin());
+  std::vector<Choice> choices;
+  for (int block = 0; block < static_cast<int>(bytes_.size()); ++block)
+    if (std::optional<Choice> choice = choiceFor(block, peak)) choices.push_back(std::move(*choice));
+  // Of equals what is needed last: it is made again where least is alive.
+  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+    return a.price() != b.price() ? a.price() < b.price() : a.place > b.place;
+  });
+  return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) {
+    return apply(choice, true) || (!choice.merged.empty() && apply(choice, false));
+  });
+}
+
+}  // namespace tg::plan

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places for the values of a function within a number of bytes, for which kernels run again.
+#pragma once
+
+#include <memory>
+
+#include "passes/plan/function_plan.h"
+
+namespace tg::plan {
+
+/// A function and its plan.
+struct Planned {
+  std::unique_ptr<Item> func;
+  std::unique_ptr<FunctionPlan> plan;
+  int runsAgain = 0;     ///< kernels that were added
+  double addedWork = 0;  ///< theirs, as a part of the function's
+};
+
+/// Plans a copy of `written`, whose ops stand in the order of the text, so that its arena takes `room` bytes at
+/// most. Where that cannot be, the plan is the one with the least arena found.
+Result<Planned> planWithin(const Module& module, const Item& written, const Target& target, bool reorder,
+                           int64_t room);
+
+}  // namespace tg::plan
