@@ -188,6 +188,9 @@ NOT_HERE(return_, "it names values");
 NOT_HERE(home, "it names bytes");
 NOT_HERE(dispatch, "it is a command");
 NOT_HERE(barrier, "it is a command");
+NOT_HERE(collective_begin, "it is a command");
+NOT_HERE(collective_wait, "it is a command");
+NOT_HERE(all_reduce, "ranks meet between kernels");
 NOT_HERE(fill, "it is a command");
 NOT_HERE(copy, "it is a command");
 #undef RULE

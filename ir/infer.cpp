@@ -518,6 +518,7 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::attention_grad:
   case Opcode::attention_grad_q:
   case Opcode::attention_grad_kv: return inference::attention(c);
+  case Opcode::all_reduce: return inference::allReduce(c);
   case Opcode::fused: return fused(c);
   case Opcode::home: {
     TG_TRY(Type type, c.declared());
@@ -530,7 +531,9 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::dispatch:
   case Opcode::barrier:
   case Opcode::fill:
-  case Opcode::copy: return Types{};
+  case Opcode::copy:
+  case Opcode::collective_begin:
+  case Opcode::collective_wait: return Types{};
 #define OP(id, ...) case Opcode::id:
 #include "ir/kernel/ops.def"
 #undef OP

@@ -52,6 +52,7 @@ Result<Types> symbol(const Context& c);
 Result<Types> window(const Context& c);
 /// adam_update and sgd_update.
 Result<Types> optimizer(const Context& c);
+Result<Types> allReduce(const Context& c);
 /// attention and its gradients.
 Result<Types> attention(const Context& c);
 

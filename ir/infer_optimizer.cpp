@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of the optimizer updates.
+// Types of the optimizer updates, and of what joins gradients of several ranks.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -69,6 +69,17 @@ Result<Types> sgd(const Context& c) {
 }
 
 }  // namespace
+
+Result<Types> allReduce(const Context& c) {
+  if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
+  Types types;
+  for (int operand = 0; operand < c.op.numOperands(); ++operand) {
+    if (c.in(operand).dtype != DType::f32)
+      return c.error(2, fmt::format("operand {} is {}, not f32", operand, c.in(operand).str()), operand);
+    types.push_back(c.in(operand));
+  }
+  return types;
+}
 
 Result<Types> optimizer(const Context& c) {
   if (c.op.code == Opcode::sum_of_squares) return sumOfSquares(c);

@@ -43,6 +43,9 @@ class DispatchVerifier {
                   const Item* kernel);
   void aliases(const Op& op, const std::vector<Access>& accesses);
   void hazards(const Op& op, const std::vector<Access>& accesses);
+  void underWay(const Op& op, const std::vector<Access>& accesses);
+  void begin(const Op& op);
+  void wait(const Op& op);
   void command(const Op& op);
 
   const Module& module_;
@@ -50,6 +53,13 @@ class DispatchVerifier {
   Error errors_;
   std::unordered_map<std::string, const Item*> kernels_, binaries_;
   std::vector<std::pair<Access, const Op*>> pending_;  ///< since the last barrier
+  /// Between ranks: what was begun and not waited for.
+  struct Travelling {
+    int64_t id;
+    const Op* op;
+    std::vector<Access> accesses;
+  };
+  std::vector<Travelling> travelling_;
 };
 
 void DispatchVerifier::hashes() {
@@ -233,9 +243,52 @@ void DispatchVerifier::hazards(const Op& op, const std::vector<Access>& accesses
   for (const Access& access : accesses) pending_.push_back({access, &op});
 }
 
+/// Nothing touches bytes that are under way between ranks.
+void DispatchVerifier::underWay(const Op& op, const std::vector<Access>& accesses) {
+  for (const Travelling& begun : travelling_)
+    for (const Access& access : accesses)
+      for (const Access& away : begun.accesses) {
+        if (!ByteOwners::overlap(access.range, away.range)) continue;
+        errors_.append(
+            failAt(op.loc, fmt::format("{} [plan.collective]: touches @{}[{}:{}], which is under way "
+                                       "between ranks until the wait of id {}",
+                                       op.info().name, access.range.buffer, access.range.offset,
+                                       access.range.bytes, begun.id))
+                .note(begun.op->loc, "begun here"));
+        return;
+      }
+}
+
+void DispatchVerifier::begin(const Op& op) {
+  std::vector<Access> touched;
+  if (!accesses(op, &touched)) return;
+  if (touched.empty()) report(op, "args", "wants args(inout(@buffer[offset:bytes]), …)");
+  for (size_t index = 0; index < touched.size(); ++index) {
+    if (touched[index].mode != "inout" || touched[index].range.bytes % 4 != 0)
+      return report(op, "args", "wants args(inout(@buffer[offset:bytes]), …) of whole f32 elements");
+    for (size_t other = 0; other < index; ++other)
+      if (ByteOwners::overlap(touched[index].range, touched[other].range))
+        return report(op, "overlap", "two of its ranges overlap");
+  }
+  underWay(op, touched);
+  const int64_t id = op.intAttr("id");
+  for (const Travelling& begun : travelling_)
+    if (begun.id == id) report(op, "collective", fmt::format("id {} is under way already", id));
+  pending_.clear();
+  travelling_.push_back({id, &op, std::move(touched)});
+}
+
+void DispatchVerifier::wait(const Op& op) {
+  const int64_t id = op.intAttr("id");
+  if (std::erase_if(travelling_, [&](const Travelling& begun) { return begun.id == id; }) == 0)
+    report(op, "collective", fmt::format("nothing with id {} is under way", id));
+}
+
 void DispatchVerifier::command(const Op& op) {
   for (const auto& result : op.results) place(result->loc, *result);
   if (op.code == Opcode::barrier) pending_.clear();
+  if (op.code == Opcode::collective_begin) return begin(op);
+  if (op.code == Opcode::collective_wait) return wait(op);
   if (op.code != Opcode::dispatch && op.code != Opcode::fill && op.code != Opcode::copy) return;
   std::vector<Access> touched;
   if (!accesses(op, &touched)) return;
@@ -250,6 +303,7 @@ void DispatchVerifier::command(const Op& op) {
     if (ByteOwners::overlap(touched[0].range, touched[1].range))
       report(op, "overlap", "copies a range over itself");
   }
+  underWay(op, touched);
   hazards(op, touched);
 }
 
@@ -259,8 +313,11 @@ Result<void> DispatchVerifier::run() {
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::func || isKernelFunc(*item)) continue;
     pending_.clear();
+    travelling_.clear();
     for (const auto& arg : item->body.args) place(arg->loc, *arg);
     for (Op* op : item->body.ops) command(*op);
+    for (const Travelling& begun : travelling_)
+      report(*begun.op, "collective", fmt::format("nothing waits for id {}", begun.id));
   }
   if (!errors_.empty()) return std::move(errors_);
   return {};

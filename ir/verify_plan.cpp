@@ -45,6 +45,7 @@ class PlanVerifier {
   bool placed(const Op& op);
   void operation(const Op& op);
   void region(const Op& op);
+  void allReduce(const Op& op);
   void groupOperand(const Op& op, int binding);
   void read(const Op& op, const Value& value);
   void resultRoom(const Op& op, const Value& value);
@@ -381,6 +382,26 @@ void PlanVerifier::region(const Op& op) {
   for (const ResultSlot& slot : slots) write(op, slot, slotRange(op, slot));
 }
 
+/// What ranks join stands in the bytes of what they give, which nothing reads any more.
+void PlanVerifier::allReduce(const Op& op) {
+  for (int index = 0; index < op.numOperands(); ++index) {
+    const Value &source = *op.in(index), &result = *op.result(index);
+    if (!ownerOf_.contains(&source)) return;  // reported where it was defined
+    read(op, source);
+    if (!(rangeOf(source) == rangeOf(result)))
+      return report(
+          result.loc,
+          fmt::format("{}: %{} is not in the bytes of %{}", label(op, "inplace"), result.name, source.name),
+          source.loc, fmt::format("%{} is defined here", source.name));
+    if (lastUse_[&source] > position_[&op])
+      return report(result.loc, fmt::format("{}: %{} in place of %{}, which is read again later",
+                                            label(op, "inplace"), result.name, source.name));
+    resultRoom(op, result);
+    ownerOf_[&result] = newOwner("%" + result.name, result.loc);
+    bytes_.write(rangeOf(result), ownerOf_[&result]);
+  }
+}
+
 void PlanVerifier::fill(const Op& op) {
   const Operand* args = op.keyword("args");
   bool formed = args && args->items.size() == 1 && args->items[0].items.size() == 1 &&
@@ -441,6 +462,7 @@ void PlanVerifier::operation(const Op& op) {
     return;
   }
   case Opcode::fused: return region(op);
+  case Opcode::all_reduce: return allReduce(op);
   case Opcode::fill: return fill(op);
   case Opcode::update: return update(op);
   case Opcode::param_grad:

@@ -23,6 +23,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 
 #include "codegen/features.h"
@@ -156,6 +157,8 @@ class FunctionLowering {
   void copy(const Range& from, const Range& to, const Loc& loc);
   void startValues(const Op& fused, const KnownKernel& kernel, const std::vector<Access>& accesses);
   Access watchWord(const Loc& loc);
+  void begin(const Op& op);
+  void waitFor(const std::vector<Access>& accesses, bool all = false);
   void copies();
   void homes();
   void command(Opcode code, OperandList operands, AttrList attrs, const std::vector<Access>& accesses,
@@ -175,6 +178,14 @@ class FunctionLowering {
   OpList out_;
   Builder build_{out_};
   std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
+  /// Bytes between ranks, in the order in which they left.
+  struct UnderWay {
+    int64_t id;
+    std::vector<Range> ranges;
+    Loc loc;
+  };
+  std::vector<UnderWay> underWay_;
+  int64_t collectives_ = 0;
 };
 
 bool overlapsAny(const std::unordered_map<std::string, std::vector<Range>>& ranges, const Range& range) {
@@ -205,6 +216,7 @@ void FunctionLowering::order(const std::vector<Access>& accesses, const Loc& loc
 
 void FunctionLowering::command(Opcode code, OperandList operands, AttrList attrs,
                                const std::vector<Access>& accesses, const Loc& loc) {
+  waitFor(accesses);
   order(accesses, loc);
   OperandList args;
   for (const Access& access : accesses) args.push_back(argument(access));
@@ -359,6 +371,49 @@ FunctionLowering::Access FunctionLowering::watchWord(const Loc& loc) {
   return {std::move(word), "inout"};
 }
 
+/// Sends what ranks join on its way. Neighbours in memory travel as one range, with the padding between them, whose
+/// zeros stay zero. All earlier commands end before, as at a barrier.
+void FunctionLowering::begin(const Op& op) {
+  constexpr int64_t kMember = 16;  // what members of a group start at
+  std::vector<Range> ranges;
+  for (const auto& result : op.results) ranges.push_back(placeOf({result.get()}, false));
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+    return std::tie(a.buffer, a.offset) < std::tie(b.buffer, b.offset);
+  });
+  std::vector<Range> joined;
+  for (const Range& range : ranges) {
+    Range* last = joined.empty() ? nullptr : &joined.back();
+    const bool adjoins = last && last->buffer == range.buffer &&
+                         (last->offset + last->bytes + kMember - 1) / kMember * kMember == range.offset;
+    const int64_t bytes = adjoins ? range.offset + range.bytes - last->offset : 0;
+    if (adjoins && target_.fit(last->offset, bytes) == last->offset)
+      last->bytes = bytes;
+    else
+      joined.push_back(range);
+  }
+  OperandList args;
+  for (const Range& range : joined) args.push_back(argument({range, "inout"}));
+  build_.setLoc(op.loc).create(
+      Opcode::collective_begin, {Operand::keyword("args", std::move(args))},
+      {{"id", Attr::of(collectives_)}, {"reduction", Attr::word(as::all_reduce(op).reduction())}});
+  read_.clear();
+  written_.clear();
+  underWay_.push_back({collectives_++, std::move(joined), op.loc});
+}
+
+/// Waits for what is under way and a command is about to touch, or for `all`.
+void FunctionLowering::waitFor(const std::vector<Access>& accesses, bool all) {
+  std::erase_if(underWay_, [&](const UnderWay& travelling) {
+    bool touched = all;
+    for (const Access& access : accesses)
+      for (const Range& range : travelling.ranges)
+        touched = touched || ByteOwners::overlap(access.range, range);
+    if (touched)
+      build_.setLoc(travelling.loc).create(Opcode::collective_wait, {}, {{"id", Attr::of(travelling.id)}});
+    return touched;
+  });
+}
+
 /// Commits what was not written to its home already. The verifier has proved that no reader follows.
 void FunctionLowering::copies() {
   for (Op* op : func_.body.ops) {
@@ -397,11 +452,13 @@ Result<void> FunctionLowering::run() {
   Error errors;
   for (Op* op : func_.body.ops) {
     if (op->code == Opcode::fill) fill(*op);
+    if (op->code == Opcode::all_reduce) begin(*op);
     if (op->code != Opcode::fused) continue;
     if (auto lowered = dispatch(*op); !lowered) errors.append(lowered.takeError());
   }
   if (!errors.empty()) return errors;
   copies();
+  waitFor({}, true);  // the host reads results
   homes();
   func_.body.ops = std::move(out_);
   return {};

@@ -50,6 +50,18 @@ struct AppendGradOptions {
   }
 };
 
+struct DataParallelOptions {
+  std::string func = "train";
+  int64_t bucket = 32 << 20;
+  static constexpr auto fields() {
+    return std::tuple{
+        option("func", &DataParallelOptions::func, "the function that was differentiated"),
+        option("bucket", &DataParallelOptions::bucket,
+               "bytes from which on gradients travel together; 0: each by itself"),
+    };
+  }
+};
+
 struct MixedPrecisionOptions {
   std::string precision = "f16";
   std::string func = "train";

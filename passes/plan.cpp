@@ -29,6 +29,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "ir/builder.h"
 #include "ir/byte_size.h"
@@ -59,15 +61,16 @@ void moveUpdatesToEnd(Item& func) {
       if (op->code == last) ops.push_back(ops.take(op));
 }
 
-/// A region that copies a parameter or state as it is at entry, for readers that outlive it: results,
-/// captures, gradients and updates of another symbol.
-Op* copyOfEntry(Item& func, Value* source, NameTable& names) {
+/// A region in front of an op that copies a value.
+Op* copyBefore(Item& func, Op* at, Value* source, NameTable& names) {
   fuse::RegionWriter writer(derivedLoc("plan", source->loc), &names);
   writer.yield({writer.bind(Operand::of(source), source->type, source->name)});
   writer.op().addResult(source->type, names.unique(source->name));
-  return func.body.ops.insert(source->def->next(), writer.finish(Attr::call("map", {})));
+  return func.body.ops.insert(at, writer.finish(Attr::call("map", {})));
 }
 
+/// Parameters and states as they are at entry, for readers that outlive them: results, captures, gradients and
+/// updates of another symbol.
 void copyEntryValues(Item& func) {
   std::optional<NameTable> names;  // only where something is copied
   std::vector<Op*> readers;
@@ -82,12 +85,34 @@ void copyEntryValues(Item& func) {
       if (op->code == Opcode::update && rowsKey(*value->def) == rowsKey(*op)) return;
       Value*& copy = copies[value->name];
       if (!names) names.emplace(func);
-      if (!copy) copy = copyOfEntry(func, value, *names)->result();
+      if (!copy) copy = copyBefore(func, value->def->next(), value, *names)->result();
       value = copy;
     });
 }
 
 bool readsRows(const Value& value) { return plan::isSymbolRead(value) && namesRows(*value.def); }
+
+/// What ranks join takes the place of what they give: that is copied first where something reads it later, or where
+/// it is no value of the step.
+void copyTravelling(Item& func) {
+  std::optional<NameTable> names;  // only where something is copied
+  std::unordered_map<const Op*, int> place;
+  for (const Op* op : func.body.ops) place.emplace(op, static_cast<int>(place.size()));
+  for (Op* op : func.body.ops.all()) {
+    if (op->code != Opcode::all_reduce) continue;
+    std::unordered_set<const Value*> taken;
+    forEachUse(*op, [&](Value*& value) {
+      bool own = value->def && !plan::isSymbolRead(*value) && taken.insert(value).second;
+      for (const Use& use : value->uses) {
+        const auto at = place.find(use.user());
+        own = own && (at == place.end() || at->second <= place.at(op));
+      }
+      if (own) return;
+      if (!names) names.emplace(func);
+      value = copyBefore(func, op, value, *names)->result();
+    });
+  }
+}
 
 /// Whether a sequence holds symbols that came with homes: then nothing is left to lay out, and what the
 /// region binds as one range must be one already.
@@ -376,6 +401,7 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
   for (Item* func : module.all(ItemKind::func)) {
     moveUpdatesToEnd(*func);
     copyEntryValues(*func);
+    copyTravelling(*func);
   }
   Layout layout{module, target, options.order == "barriers", budget, 0, {}};
   TG_TRY(layout.persistent, placeSymbols(module, target, options.reserve));

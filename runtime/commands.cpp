@@ -95,6 +95,12 @@ std::vector<ProgramStep> programSteps(const Item& func) {
   for (Op* op : func.body.ops) {
     if (op->code == Opcode::dispatch) steps.push_back({op->loc, dispatchOf(*op)});
     if (op->code == Opcode::barrier) steps.push_back({op->loc, BarrierStep{}});
+    if (op->code == Opcode::collective_wait) steps.push_back({op->loc, WaitStep{op->intAttr("id")}});
+    if (op->code == Opcode::collective_begin) {
+      CollectiveStep begin{op->intAttr("id"), op->word("reduction"), {}};
+      for (const Operand& argument : op->keyword("args")->items) begin.ranges.push_back(rangeOf(argument));
+      steps.push_back({op->loc, std::move(begin)});
+    }
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;
     const auto& args = op->keyword("args")->items;
     BufferRange first = rangeOf(args[0]);

@@ -35,9 +35,20 @@ struct CopyStep {
   BufferRange source, target;  ///< equally long
 };
 
+/// Hands ranges to what joins ranks; all earlier commands are done.
+struct CollectiveStep {
+  int64_t id = 0;
+  std::string reduction;  ///< `mean`, `sum`
+  std::vector<BufferRange> ranges;
+};
+/// Waits until the collective of this id has its results in its ranges.
+struct WaitStep {
+  int64_t id = 0;
+};
+
 struct ProgramStep {
   Loc loc;
-  std::variant<DispatchStep, BarrierStep, FillStep, CopyStep> what;
+  std::variant<DispatchStep, BarrierStep, FillStep, CopyStep, CollectiveStep, WaitStep> what;
 };
 
 /// The commands of a function of a verified spirv module, in text order.

@@ -33,11 +33,13 @@ std::set<std::string> kernelsOf(const std::vector<const Item*>& funcs) {
 Result<std::unique_ptr<Executor>> Executor::create(const Module& module,
                                                    std::shared_ptr<vulkan::Device> device,
                                                    const BorrowedBuffers& borrowed,
-                                                   const DiagnosticHandler& onDiagnostic) {
+                                                   const DiagnosticHandler& onDiagnostic,
+                                                   std::shared_ptr<collective::Engine> ranks) {
   std::unique_ptr<Executor> executor(new Executor);
   executor->device_ = std::move(device);
   executor->onDiagnostic_ = onDiagnostic;
   executor->reserve_ = borrowed.reserve;
+  executor->ranks_ = std::move(ranks);
   for (const auto& window : borrowed.windows) executor->persistent_.push_back({window.base, window.buffer});
   TG_CHECK(executor->addModule(module, "", ""));
   return executor;
@@ -248,7 +250,7 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
       TG_CHECK(add(values.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
   }
   TG_CHECK(watch(func, program, function));
-  TG_TRY(function.commands, program.commandsOf(func));
+  TG_TRY(function.commands, program.commandsOf(func, ranks_ != nullptr, function.meetings));
   function.port = program.port;
   if (!function.port) {
     function.port = std::make_shared<Port>();

@@ -12,6 +12,7 @@
 #include "ir/diagnostic.h"
 #include "ir/module.h"
 #include "ir/target.h"
+#include "runtime/collective/engine.h"
 #include "runtime/runner.h"
 #include "runtime/vulkan/recording.h"
 
@@ -43,11 +44,11 @@ class Executor : public Runner {
  public:
   /// Makes the buffers, pipelines and recordings of a verified module. Own params and states are zero.
   /// Errors: another stage, a binary that is not of its kernel, a limit, memory, the driver's refusals.
-  /// `onDiagnostic`, which may be empty, hears a note of each kernel that the driver compiles for long.
-  static Result<std::unique_ptr<Executor>> create(const Module& module,
-                                                  std::shared_ptr<vulkan::Device> device,
-                                                  const BorrowedBuffers& borrowed = {},
-                                                  const DiagnosticHandler& onDiagnostic = {});
+  /// `onDiagnostic`, which may be empty, hears a note of each kernel that the driver compiles for long. `ranks`
+  /// joins this one with others; null: there is one alone.
+  static Result<std::unique_ptr<Executor>>
+  create(const Module& module, std::shared_ptr<vulkan::Device> device, const BorrowedBuffers& borrowed = {},
+         const DiagnosticHandler& onDiagnostic = {}, std::shared_ptr<collective::Engine> ranks = nullptr);
 
   /// The sibling's params and states must have the same homes as here.
   Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
@@ -115,10 +116,30 @@ class Executor : public Runner {
   struct Lane;
   struct Port;
   static constexpr size_t kLanes = 3;  ///< a step, the next one and its update
+  /// Where the host brings this rank together with others: ranges leave, or what left under this id is back.
+  struct Meeting {
+    size_t at = 0;  ///< behind so many of the function's commands
+    int64_t id = 0;
+    bool begins = false;
+    std::string reduction;
+    std::vector<vulkan::Binding> ranges;  ///< where it begins
+  };
+  /// Bytes of a meeting, on the host until they are back on the device.
+  struct Travelling {
+    int64_t ticket = 0;
+    std::vector<vulkan::Binding> ranges;
+    std::vector<std::byte> bytes;  ///< of the ranges, one behind the other
+  };
+  /// Commands up to a meeting; null where there are none.
+  struct Leg {
+    std::unique_ptr<vulkan::Recording> recording;
+    Meeting meeting;
+  };
   /// A function whose values go through one of its port's lanes.
   struct Passage {
     Values values;
-    std::unique_ptr<vulkan::Recording> recording;
+    std::vector<Leg> legs;                         ///< up to the last meeting
+    std::unique_ptr<vulkan::Recording> recording;  ///< what comes then
   };
   struct Function {
     std::string name;
@@ -126,6 +147,7 @@ class Executor : public Runner {
     std::shared_ptr<const Watched> watched;                ///< null: no loop may be cut
     std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< outlive the recordings that name them
     std::vector<vulkan::Command> commands;
+    std::vector<Meeting> meetings;  ///< by their places among the commands
     std::shared_ptr<Port> port;
     std::array<Passage, kLanes> passages;      ///< the later ones made when first used
     size_t lane = 0;                           ///< of the last call
@@ -151,6 +173,7 @@ class Executor : public Runner {
   static std::vector<vulkan::Copy> stage(std::vector<Slot>& slots, vulkan::Buffer& lane, int64_t& offset,
                                          bool toDevice);
   Result<void> makePassage(Function& function, size_t lane);
+  Result<void> attend(const Meeting& meeting);
   Result<RunOutputs> runTimed(const std::string& key, Function& function, const Inputs& inputs,
                               bool captures);
   Result<const Slot*> storageSlot(const std::string& name) const;
@@ -162,9 +185,11 @@ class Executor : public Runner {
 
   std::shared_ptr<vulkan::Device> device_;
   DiagnosticHandler onDiagnostic_;
-  int64_t reserve_ = 0;  ///< bytes of @persistent that are borrowed
-  Segments persistent_;  ///< the windows on borrowed buffers, then this executor's own
-  Segments arena_;       ///< large enough for every function so far
+  std::shared_ptr<collective::Engine> ranks_;  ///< null: one alone
+  std::map<int64_t, Travelling> travelling_;   ///< by id
+  int64_t reserve_ = 0;                        ///< bytes of @persistent that are borrowed
+  Segments persistent_;                        ///< the windows on borrowed buffers, then this executor's own
+  Segments arena_;                             ///< large enough for every function so far
   std::unordered_map<std::string, Slot> storage_;
   std::map<std::string, std::unique_ptr<Function>> functions_;
   vulkan::Timestamps timestamps_ = vulkan::Timestamps::none;

@@ -151,23 +151,68 @@ Result<void> Executor::makePassage(Function& function, size_t index) {
   passage.values = function.values;
   Values& values = passage.values;
   std::vector<vulkan::Command> commands;
+  std::vector<Meeting> meetings = function.meetings;
   if (port.io) {
     for (auto* slots : {&values.inputs, &values.results, &values.captures, &values.grads})
       for (Slot& slot : *slots)
         if (slot.buffer == port.io.get()) slot.buffer = lane.buffer.get();
     commands = moved(function.commands, port.io.get(), lane.buffer.get());
+    for (Meeting& meeting : meetings)
+      for (vulkan::Binding& range : meeting.ranges)
+        if (range.buffer == port.io.get()) range.buffer = lane.buffer.get();
   } else {
     int64_t offset = 0;
     const auto in = stage(values.inputs, *lane.buffer, offset, true);
     const auto out = stage(values.results, *lane.buffer, offset, false);
     commands.assign(in.begin(), in.end());
     commands.emplace_back(vulkan::Barrier{});
+    for (Meeting& meeting : meetings) meeting.at += commands.size();
     commands.insert(commands.end(), function.commands.begin(), function.commands.end());
     commands.emplace_back(vulkan::Barrier{});
     commands.insert(commands.end(), out.begin(), out.end());
   }
+  size_t done = 0;
+  for (Meeting& meeting : meetings) {
+    const auto begin = commands.begin() + static_cast<std::ptrdiff_t>(std::exchange(done, meeting.at));
+    std::vector<vulkan::Command> leg(begin, commands.begin() + static_cast<std::ptrdiff_t>(meeting.at));
+    passage.legs.push_back({nullptr, std::move(meeting)});
+    if (leg.empty()) continue;
+    TG_TRY(passage.legs.back().recording,
+           vulkan::Recording::create(*device_, std::move(leg), {function.name}));
+  }
+  commands.erase(commands.begin(), commands.begin() + static_cast<std::ptrdiff_t>(done));
   TG_TRY(passage.recording, vulkan::Recording::create(*device_, std::move(commands), {function.name}));
   function.passages[index] = std::move(passage);
+  return {};
+}
+
+/// Brings this rank together with the others: the host sends what the commands so far have computed, or puts back
+/// what has come.
+Result<void> Executor::attend(const Meeting& meeting) {
+  Travelling& travelling = travelling_[meeting.id];
+  size_t bytes = 0;
+  if (meeting.begins) {
+    travelling.ranges = meeting.ranges;
+    for (const vulkan::Binding& range : meeting.ranges) bytes += static_cast<size_t>(range.bytes);
+    travelling.bytes.resize(bytes);
+  } else {
+    TG_CHECK(ranks_->wait(travelling.ticket));
+  }
+  std::vector<vulkan::HostRead> reads;
+  std::vector<vulkan::HostWrite> writes;
+  std::byte* at = travelling.bytes.data();
+  for (const vulkan::Binding& range : travelling.ranges) {
+    if (meeting.begins)
+      reads.push_back({range.buffer, range.offset, range.bytes, at});
+    else
+      writes.push_back({range.buffer, range.offset, range.bytes, at});
+    at += range.bytes;
+  }
+  TG_CHECK(vulkan::transfer(*device_, writes, reads));
+  if (!meeting.begins) return {};
+  TG_TRY(travelling.ticket,
+         ranks_->begin(travelling.bytes.data(), static_cast<int64_t>(bytes / sizeof(float)),
+                       collective::Element::f32, collective::reductionOf(meeting.reduction)));
   return {};
 }
 
@@ -200,6 +245,10 @@ Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, con
   if (!passage.recording) TG_CHECK(makePassage(*function, index));
   TG_CHECK(
       write(*device_, passage.values.inputs, valuesOf(passage.values.inputs, inputs), lane.buffer.get()));
+  for (Leg& leg : passage.legs) {
+    if (leg.recording) TG_CHECK(leg.recording->submit());
+    TG_CHECK(attend(leg.meeting));
+  }
   TG_CHECK(passage.recording->submit());
   function->lane = index;
   lane.submission = passage.recording->lastSubmission();

@@ -93,11 +93,39 @@ Result<vulkan::Command> Executor::Program::command(const Loc& loc, const CopySte
       vulkan::Copy{source.buffer, source.offset, target.buffer, target.offset, source.bytes});
 }
 
-Result<std::vector<vulkan::Command>> Executor::Program::commandsOf(const Item& func) const {
+Result<Executor::Meeting> Executor::Program::meeting(const Loc& loc, const CollectiveStep& step) const {
+  Meeting made{0, step.id, true, step.reduction, {}};
+  for (const BufferRange& named : step.ranges) {
+    TG_TRY(vulkan::Binding at, binding(loc, named));
+    made.ranges.push_back(at);
+  }
+  return made;
+}
+
+Result<std::vector<vulkan::Command>> Executor::Program::commandsOf(const Item& func, bool meets,
+                                                                   std::vector<Meeting>& meetings) const {
   std::vector<vulkan::Command> commands;
   for (const ProgramStep& step : programSteps(func)) {
+    const auto* begin = std::get_if<CollectiveStep>(&step.what);
+    const auto* wait = std::get_if<WaitStep>(&step.what);
+    if (begin && !meets) commands.emplace_back(vulkan::Barrier{});
+    if (meets && begin) {
+      TG_TRY(Meeting made, meeting(step.loc, *begin));
+      meetings.push_back(std::move(made));
+    }
+    if (meets && wait) meetings.push_back({0, wait->id, false, "", {}});
+    if (meets && (begin || wait)) meetings.back().at = commands.size();
+    if (begin || wait) continue;
     TG_TRY(vulkan::Command made,
-           std::visit([&](const auto& what) { return command(step.loc, what); }, step.what));
+           std::visit(
+               [&](const auto& what) -> Result<vulkan::Command> {
+                 using Step = std::decay_t<decltype(what)>;
+                 if constexpr (std::is_same_v<Step, CollectiveStep> || std::is_same_v<Step, WaitStep>)
+                   return vulkan::Command(vulkan::Barrier{});
+                 else
+                   return command(step.loc, what);
+               },
+               step.what));
     commands.push_back(std::move(made));
   }
   return commands;

@@ -26,8 +26,10 @@ struct Executor::Program {
   /// The part of a buffer that holds these bytes of @name.
   Result<vulkan::Binding> range(const std::string& name, int64_t offset, int64_t bytes) const;
   std::vector<std::shared_ptr<vulkan::Buffer>> allBuffers() const;
-  /// The commands of a function in text order.
-  Result<std::vector<vulkan::Command>> commandsOf(const Item& func) const;
+  /// The commands of a function in text order, and where among them ranks meet. Of one rank, which meets nobody, a
+  /// collective is the barrier that it begins with.
+  Result<std::vector<vulkan::Command>> commandsOf(const Item& func, bool meets,
+                                                  std::vector<Meeting>& meetings) const;
   /// Takes the homes of the module's params and states.
   void findHomes(const Module& module);
 
@@ -38,6 +40,7 @@ struct Executor::Program {
   Result<vulkan::Command> command(const Loc& loc, const FillStep& step) const;
   Result<vulkan::Command> command(const Loc& loc, const CopyStep& step) const;
   Result<vulkan::Binding> binding(const Loc& loc, const BufferRange& named) const;
+  Result<Meeting> meeting(const Loc& loc, const CollectiveStep& step) const;
 };
 
 }  // namespace tg

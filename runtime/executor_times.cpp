@@ -2,6 +2,8 @@
 // Calls that are measured: the same commands with timestamps among them, and the host's clock around them.
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "runtime/executor_calls.h"
 
 namespace tg {
@@ -17,6 +19,8 @@ Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function
                                       bool captures) {
   for (const Lane& lane : function.port->lanes)
     if (const std::shared_ptr<Call> call = lane.call.lock()) TG_CHECK(call->fetch());
+  if (!function.meetings.empty())
+    return fail(fmt::format("@{} joins ranks, and its commands are timed on one rank alone", function.name));
   if (!function.timed) {
     TG_TRY(function.timed,
            vulkan::Recording::create(*device_, function.commands, {function.name, timestamps_}));

@@ -16,6 +16,7 @@
 #include "ir/target.h"
 #include "runtime/call_queue.h"
 #include "runtime/captures.h"
+#include "runtime/collective/engine.h"
 #include "runtime/param_buffer.h"
 #include "runtime/runner.h"
 #include "runtime/schedule.h"
@@ -57,6 +58,9 @@ struct SessionOptions {
   /// Parameters to use in place of own ones of these names: `params()` of other sessions on the device. They
   /// are not initialised. Names the module lacks are passed over.
   ParamBuffers sharedParams = {};
+  /// Joins this session with those of the other ranks of a job, which make the same calls; null: one alone. Random
+  /// ops draw other numbers on each rank, those of its part of the global batch.
+  std::shared_ptr<collective::Engine> ranks = nullptr;
   int cachedBatches = 8;  ///< batch sizes kept compiled for each function
   DiagnosticHandler onDiagnostic =
       {};  ///< remarks and what the session says once; may be empty. Calls nothing here

@@ -68,7 +68,10 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
       const auto drawn = draws_.find(func.name);
       const uint32_t before = drawn == draws_.end() ? 0 : drawn->second;
       value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(seed_.load()) + before * kGolden);
-      value.i32()[1] = static_cast<int32_t>(step - 1);
+      // Each rank draws as the step of one rank that would take its part of the batch.
+      const collective::Engine* ranks = func.name == options_.trainFunction ? options_.ranks.get() : nullptr;
+      const int64_t ahead = ranks ? (step - 1) * ranks->ranks() + ranks->rank() : step - 1;
+      value.i32()[1] = static_cast<int32_t>(ahead);
     }
     if (host->text == "lr") {
       TG_TRY(*rate, rateAt(*arg, (step - 1) / every + 1));

@@ -206,14 +206,16 @@ std::string SessionProgram::pipelineFile() const {
 
 Result<void> SessionProgram::makeRunner() {
   if (!device_) {
-    TG_TRY(runner_, InterpRunner::create(module_, {}, borrowed_));
+    InterpOptions interpreted;
+    interpreted.ranks = options_.ranks;
+    TG_TRY(runner_, InterpRunner::create(module_, interpreted, borrowed_));
     return {};
   }
   Stopwatch watch;
   // A cache that cannot be read or written costs time and nothing else.
   const std::string file = pipelineFile();
   if (!file.empty()) (void)device_->loadCache(file);
-  TG_TRY(runner_, Executor::create(*module_, device_, windows_, options_.onDiagnostic));
+  TG_TRY(runner_, Executor::create(*module_, device_, windows_, options_.onDiagnostic, options_.ranks));
   info_.milliseconds.emplace_back("pipelines", watch.milliseconds());
   if (!file.empty()) (void)device_->saveCache(file);
   return {};

@@ -18,6 +18,8 @@ nlohmann-json3-dev    JSON
 libxxhash-dev         hashes of kernels and names
 zlib1g-dev            compressed data files
 mesa-vulkan-drivers   a Vulkan device on the CPU (lavapipe)
+libopenmpi-dev        joins several devices
+openmpi-bin           launches their processes
 "
 test_packages="
 llvm-19-tools             lit, FileCheck and not

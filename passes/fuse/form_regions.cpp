@@ -104,16 +104,17 @@ class Former {
 /// copy region. So must what a custom kernel reads; reshapes change nothing in memory.
 void Former::keepEffects() {
   auto needsCopy = [](const Value& value) { return !value.def || isBoundary(*value.def); };
+  auto isOutside = [](const Op& op) { return isBoundary(op) || op.code == Opcode::all_reduce; };
   bool copies = false;
   for (Op* op : func_.body.ops)
-    if (isBoundary(*op))
+    if (isOutside(*op))
       forEachUse(std::as_const(*op), [&](const Value* value) { copies = copies || needsCopy(*value); });
   NameTable names;
   if (copies) names.takeAll(func_.body);
   Builder builder(func_.body.ops, &names);
   for (Op* op : func_.body.ops) {
     bool inPlace = op->code == Opcode::fused || op->code == Opcode::custom;
-    if (isBoundary(*op) || inPlace)
+    if (isOutside(*op) || inPlace)
       forEachUse(*op, [&](Value*& value) {
         if (op->code == Opcode::custom && !isInlineBelowReshapes(*value)) return;
         if (!needsCopy(*value)) {
@@ -133,7 +134,7 @@ void Former::keepEffects() {
 Region Former::alone(const Op& op) const {
   Region region;
   region.elements = op.results.empty() ? 0 : op.result()->type.elements();
-  if (op.code == Opcode::fused)
+  if (isTurn(op))
     region.space = Space::closed;
   else if (auto rows = rowSpaceOf(op))
     region.space = Space::row, region.rows = *rows;
@@ -529,7 +530,7 @@ void Former::emit() {
     size_t r = static_cast<size_t>(ready.top().second);
     ready.pop();
     Region& region = regions_[r];
-    if (region.ops[0]->code == Opcode::fused)
+    if (isTurn(*region.ops[0]))
       body.push_back(old.take(region.ops[0]));
     else
       body.push_back(build(static_cast<int>(r)));
@@ -559,7 +560,7 @@ namespace tg {
 static Result<void> checkOps(const Item& func, const Target& target) {
   for (const Op* op : func.body.ops) {
     if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");
-    if (op->code != Opcode::fused && fuse::computesNarrow(*op))
+    if (!fuse::isTurn(*op) && fuse::computesNarrow(*op))
       return failAt(op->loc, fmt::format("{} computes with {}; run compute-in-f32 first", op->info().name,
                                          op->results.empty() ? "a narrow type" : op->result()->type.str()));
     if (!fuse::isOneKernel(*op, target))

@@ -79,6 +79,8 @@ bool isBoundary(const Op& op) {
   }
 }
 
+bool isTurn(const Op& op) { return op.code == Opcode::fused || op.code == Opcode::all_reduce; }
+
 Value* throughReshapes(Value* value) {
   while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient))
     value = value->def->in(0);

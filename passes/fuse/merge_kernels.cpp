@@ -36,6 +36,7 @@
 #include "ir/schedule.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
+#include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
@@ -45,7 +46,7 @@ namespace {
 
 using table::Fusion;
 
-/// A kernel as it was formed.
+/// A kernel as it was formed, or what joins ranks between kernels.
 struct Kernel {
   Op* op = nullptr;
   std::vector<const Value*> reads;  ///< distinct
@@ -158,14 +159,15 @@ class Merger {
 
 void Merger::collect() {
   for (Op* op : func_.body.ops) {
-    if (op->code != Opcode::fused) continue;
+    if (!isTurn(*op)) continue;
     Kernel kernel;
     kernel.op = op;
     std::unordered_set<const Value*> seen;
-    for (int binding = 0; binding < op->numOperands(); ++binding)
-      for (const Value* value : bindingSources(*op, binding))
-        if (seen.insert(value).second) kernel.reads.push_back(value);
+    forEachUse(static_cast<const Op&>(*op), [&](const Value* value) {
+      if (seen.insert(value).second) kernel.reads.push_back(value);
+    });
     for (const Operand& operand : op->operands) {
+      if (op->code != Opcode::fused) break;
       if (operand.items[0].kind == Operand::Kind::value)
         addOnce(kernel.bound, operand.items[0].value);
       else
@@ -183,13 +185,13 @@ void Merger::collect() {
         kernels_[static_cast<size_t>(maker->second)].isAwaited = true;
     }
   for (Op* op : func_.body.ops)
-    if (op->code != Opcode::fused)
-      forEachUse(static_cast<const Op&>(*op), [&](Value* value) { ++readers_[value]; });
+    if (!isTurn(*op)) forEachUse(static_cast<const Op&>(*op), [&](Value* value) { ++readers_[value]; });
 }
 
 /// What of a kernel decides whom it may join.
 void Merger::describe(Kernel& kernel) const {
   const Op& op = *kernel.op;
+  if (op.code != Opcode::fused) return;
   const std::optional<PartSchedule> schedule = partOf(op);
   if (!op.groups.empty() || !schedule) return;
   const bool isRow = std::holds_alternative<RowSchedule>(*schedule);
@@ -429,7 +431,7 @@ void Merger::rebuild() {
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), effects;
   for (Op* op : old.all())
-    if (op->code != Opcode::fused)
+    if (!isTurn(*op))
       (op->code == Opcode::param || op->code == Opcode::state ? body : effects).push_back(old.take(op));
   for (const Turn& turn : order_) {
     const Merged* merged = turn.isMerged ? &merged_[static_cast<size_t>(turn.index)] : nullptr;

@@ -36,5 +36,6 @@ TG_GRAD_DECOMPOSES(rms_norm_grad);
 TG_GRAD_DECOMPOSES(gelu_grad);
 TG_NO_GRAD(adam_update, "an optimizer's step is not part of a loss");
 TG_NO_GRAD(sgd_update, "an optimizer's step is not part of a loss");
+TG_NO_GRAD(all_reduce, "data-parallel joins gradients of several ranks, behind append-grad");
 
 }  // namespace tg::grad_rules

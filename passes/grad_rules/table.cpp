@@ -31,6 +31,8 @@ TG_GRAD_NOT_IN_STAGE(yield, "stages fused and planned only");
 TG_GRAD_NOT_IN_STAGE(home, "stages kernel and spirv only");
 TG_GRAD_NOT_IN_STAGE(dispatch, "stages kernel and spirv only");
 TG_GRAD_NOT_IN_STAGE(barrier, "stages kernel and spirv only");
+TG_GRAD_NOT_IN_STAGE(collective_begin, "stages kernel and spirv only");
+TG_GRAD_NOT_IN_STAGE(collective_wait, "stages kernel and spirv only");
 TG_GRAD_NOT_IN_STAGE(fill, "stages planned, kernel and spirv only");
 TG_GRAD_NOT_IN_STAGE(copy, "stages kernel and spirv only");
 

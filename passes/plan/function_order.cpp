@@ -35,13 +35,14 @@ int FunctionPlan::intervalEnd(int op) const {
 /// The last op but `op` that writes or reads a unit, -1 for none.
 int FunctionPlan::lastOther(const Unit& unit, int op) const {
   int last = -1;
-  for (const Value* member : unit.members) {
-    if (position_.at(member) != op) last = std::max(last, position_.at(member));
-    auto uses = readings_.find(member);
-    if (uses == readings_.end()) continue;
-    for (const Reading& use : uses->second)
-      if (use.op != op) last = std::max(last, use.op);
-  }
+  for (const Value* member : unit.members)
+    eachForm(member, [&](const Value* form) {
+      if (position_.at(form) != op) last = std::max(last, position_.at(form));
+      auto uses = readings_.find(form);
+      if (uses == readings_.end()) return;
+      for (const Reading& use : uses->second)
+        if (use.op != op) last = std::max(last, use.op);
+    });
   return last;
 }
 
@@ -61,7 +62,10 @@ void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int
   forEachUse(op, [&](Value* value) {
     auto unit = unitOf_.find(value);
     if (unit != unitOf_.end()) addOnce(task.reads, unit->second);
-    if (value->def && value->def->code == Opcode::fused) addOnce(task.after, taskAt[position_.at(value)]);
+    if (value->def && isTurn(*value->def)) addOnce(task.after, taskAt[position_.at(value)]);
+    if (op.code != Opcode::all_reduce) return;
+    for (const Reading& use : readings_.at(value))  // it writes over what these read
+      if (use.op < opIndex && taskAt[use.op] >= 0) addOnce(task.after, taskAt[use.op]);
   });
   for (const auto& result : op.results) {
     addOnce(task.writes, unitOf_.at(result.get()));
@@ -96,10 +100,10 @@ std::vector<Task> FunctionPlan::makeTasks() const {
   std::vector<Task> tasks;
   std::vector<int> taskAt(ops_.size(), -1);
   for (int index = 0; index < static_cast<int>(ops_.size()); ++index) {
-    if (ops_[index]->code != Opcode::fused) continue;
+    if (!isTurn(*ops_[index])) continue;
     Task task;
     addDependences(task, index, taskAt);
-    addTakeOvers(task, index);
+    if (ops_[index]->code == Opcode::fused) addTakeOvers(task, index);
     taskAt[index] = static_cast<int>(tasks.size());
     tasks.push_back(std::move(task));
   }
@@ -118,7 +122,7 @@ Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::v
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), rest;
   for (Op* op : old.all())
-    if (op->code != Opcode::fused) (isLeaf(*op) ? body : rest).push_back(old.take(op));
+    if (!isTurn(*op)) (isLeaf(*op) ? body : rest).push_back(old.take(op));
   const int first = static_cast<int>(body.size());
   intervals_.clear();
   for (int start : starts) intervals_.push_back(start ? first + start : 0);
@@ -136,7 +140,7 @@ Result<void> FunctionPlan::order(bool reorder, int64_t room) {
   const std::vector<int64_t> bytes = blockBytes();
   std::vector<Op*> text;
   for (Op* op : func_.body.ops)
-    if (op->code == Opcode::fused) text.push_back(op);
+    if (isTurn(*op)) text.push_back(op);
   const auto count = [](const Intervals& cut) {
     return std::max(0, static_cast<int>(cut.starts.size()) - 1);
   };

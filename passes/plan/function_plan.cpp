@@ -59,6 +59,10 @@ void FunctionPlan::findReadings() {
       position_[result.get()] = index;
       if (isSymbolRead(*result)) reads_[op.operands[0].text].push_back(result.get());
     }
+    for (int i = 0; op.code == Opcode::all_reduce && i < op.numOperands(); ++i) {
+      heirs_[op.in(i)] = op.result(i);
+      sources_[op.result(i)] = op.in(i);
+    }
     if (op.code == Opcode::update) updates_.try_emplace(as::update(op).value(), &op);
     if (op.code != Opcode::fused) {
       forEachUse(static_cast<const Op&>(op), [&](Value* value) { readings_[value].push_back({index, -1}); });
@@ -79,8 +83,15 @@ void FunctionPlan::addUnit(std::vector<Value*> members, bool group) {
     unit.bytes = unit.members[0]->type.bytes();
     unit.offsets = {0};
   }
-  for (Value* member : unit.members) unitOf_[member] = static_cast<int>(units_.size());
+  for (Value* member : unit.members)
+    eachForm(member, [&](const Value* form) { unitOf_[form] = static_cast<int>(units_.size()); });
   units_.push_back(std::move(unit));
+}
+
+/// The value that has the bytes of this one in the end.
+Value* FunctionPlan::heir(Value* value) const {
+  for (auto next = heirs_.find(value); next != heirs_.end(); next = heirs_.find(value)) value = next->second;
+  return value;
 }
 
 /// Groups of the function's own values become runs; the rest stand alone. Groups of parameters and
@@ -89,6 +100,7 @@ Result<void> FunctionPlan::findUnits() {
   std::vector<Value*> values;
   std::unordered_map<const Value*, int> keyOf;
   auto addValue = [&](Value* value) {
+    if (heirs_.contains(value)) return;
     keyOf[value] = static_cast<int>(values.size());
     values.push_back(value);
   };
@@ -104,7 +116,7 @@ Result<void> FunctionPlan::findUnits() {
       if (!slot.group) continue;
       Sequence sequence{{}, op, true};
       for (int member = 0; member < slot.count; ++member)
-        sequence.keys.push_back(keyOf[op->result(slot.first + member)]);
+        sequence.keys.push_back(keyOf[heir(op->result(slot.first + member))]);
       sequences.push_back(std::move(sequence));
     }
     for (int binding = 0; binding < op->numOperands(); ++binding) {
@@ -119,7 +131,7 @@ Result<void> FunctionPlan::findUnits() {
                                   "values of the step; they live in different buffers",
                                   op->operands[binding].value->name));
       Sequence sequence{{}, op, true};
-      for (Value* member : members) sequence.keys.push_back(keyOf[member]);
+      for (Value* member : members) sequence.keys.push_back(keyOf[heir(member)]);
       sequences.push_back(std::move(sequence));
     }
   }
@@ -146,12 +158,13 @@ void FunctionPlan::setLifetimes() {
   for (Unit& unit : units_) {
     unit.first = position_.at(unit.members[0]);
     unit.last = unit.first;
-    for (Value* member : unit.members) {
-      int defined = position_.at(member);
-      unit.first = std::min(unit.first, defined);
-      unit.last = std::max(unit.last, defined);
-      for (const Reading& use : readings_[member]) unit.last = std::max(unit.last, use.op);
-    }
+    for (const Value* member : unit.members)
+      eachForm(member, [&](const Value* form) {
+        int defined = position_.at(form);
+        unit.first = std::min(unit.first, defined);
+        unit.last = std::max(unit.last, defined);
+        for (const Reading& use : readings_[form]) unit.last = std::max(unit.last, use.op);
+      });
   }
 }
 
@@ -195,7 +208,7 @@ bool FunctionPlan::fitsHome(const Unit& unit, int64_t* home) const {
   for (size_t index = 0; index < unit.members.size(); ++index) {
     const Value& member = *unit.members[index];
     auto update = updates_.find(&member);
-    if (update == updates_.end() || !member.def) return false;
+    if (update == updates_.end() || !member.def || sources_.contains(&member)) return false;
     int64_t at = homeOf(*update->second).offset;
     if (index == 0) *home = at;
     if (at != *home + unit.offsets[index]) return false;
@@ -398,6 +411,8 @@ Result<void> FunctionPlan::findPlaces() {
   readings_.clear();
   updates_.clear();
   reads_.clear();
+  heirs_.clear();
+  sources_.clear();
   findReadings();
   TG_CHECK(findUnits());
   setLifetimes();
@@ -466,6 +481,11 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
       unit.members[member]->place = start;
       unit.members[member]->place->offset += unit.offsets[member];
     }
+  }
+  for (const auto& [source, unused] : heirs_) {
+    Place place = *heir(const_cast<Value*>(source))->place;
+    place.inplace = nullptr;
+    const_cast<Value*>(source)->place = place;
   }
   for (Op* op : func_.body.ops)
     for (const auto& result : op->results)

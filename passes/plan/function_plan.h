@@ -83,6 +83,15 @@ class FunctionPlan {
   Result<void> findPlaces();
   Result<void> findUnits();
   void findReadings();
+  Value* heir(Value* value) const;
+  /// Calls `use` with a member of a unit and with those values whose bytes it took over between ranks.
+  template <class Function>
+  void eachForm(const Value* member, Function use) const {
+    for (auto from = sources_.end(); member; member = from == sources_.end() ? nullptr : from->second) {
+      use(member);
+      from = sources_.find(member);
+    }
+  }
   void addUnit(std::vector<Value*> members, bool group);
   void setLifetimes();
   void setIntervals();
@@ -125,6 +134,8 @@ class FunctionPlan {
   std::unordered_map<const Value*, int> unitOf_;
   std::unordered_map<const Value*, int> position_;  ///< op index of the definition; 0 for arguments
   std::unordered_map<const Value*, std::vector<Reading>> readings_;
+  /// Of what ranks join: operand -> the result, in the same bytes, and back.
+  std::unordered_map<const Value*, Value*> heirs_, sources_;
   std::unordered_map<const Value*, const Op*> updates_;  ///< value -> the first update that commits it
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
@@ -134,6 +145,9 @@ class FunctionPlan {
   int64_t arenaBytes_ = 0, arenaBound_ = 0;
   int kernels_ = 0, barriers_ = 0, barriersOfText_ = 0;
 };
+
+/// Whether an op takes a turn of its own, between which barriers may stand: a kernel, or what joins ranks.
+inline bool isTurn(const Op& op) { return op.code == Opcode::fused || op.code == Opcode::all_reduce; }
 
 /// Whether a value is a parameter or state as it is at entry.
 inline bool isSymbolRead(const Value& value) {

@@ -135,6 +135,9 @@ class ManifestMaker {
     return made;
   }
   Result<Json> command(const Loc&, const BarrierStep&) { return Json{{"barrier", true}}; }
+  /// A bundle is one rank, for which what joins ranks is the barrier that it begins with.
+  Result<Json> command(const Loc&, const CollectiveStep&) { return Json{{"barrier", true}}; }
+  Result<Json> command(const Loc&, const WaitStep&) { return Json{{"barrier", true}}; }
   Result<Json> command(const Loc&, const FillStep& step) {
     return Json{{"fill", asJson(wholeWords(step.range), target_)}};
   }

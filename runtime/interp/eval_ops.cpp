@@ -76,6 +76,7 @@ WALKED(state);
 WALKED(update);
 WALKED(param_grad);
 WALKED(capture);
+WALKED(all_reduce);
 WALKED(fused);
 WALKED(yield);
 WALKED(return_);
@@ -84,6 +85,8 @@ WALKED(dispatch);
 WALKED(barrier);
 WALKED(fill);
 WALKED(copy);
+WALKED(collective_begin);
+WALKED(collective_wait);
 #undef RULE
 #undef WALKED
 template <>

@@ -12,6 +12,7 @@
 
 #include "ir/module.h"
 #include "ir/result.h"
+#include "runtime/collective/engine.h"
 #include "runtime/interp/kernel_interp.h"
 #include "runtime/interp/nd_array.h"
 
@@ -25,6 +26,7 @@ enum class InterpMode : uint8_t { automatic, wide, exact };
 struct InterpOptions {
   InterpMode mode = InterpMode::automatic;
   KernelRunOptions kernel;  ///< schedule of a kernel's lanes; bounds and race checks; not wide
+  std::shared_ptr<collective::Engine> ranks = nullptr;  ///< joins this rank with others; null: one alone
 };
 
 struct RunCounters {

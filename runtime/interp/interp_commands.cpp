@@ -22,6 +22,9 @@ class CommandWalk {
       if (op->code == Opcode::dispatch) TG_CHECK(dispatch(*op));
       if (op->code == Opcode::fill) TG_CHECK(runFill(memory_, *op));
       if (op->code == Opcode::copy) TG_CHECK(copy(*op));
+      if (op->code == Opcode::collective_begin) TG_CHECK(begin(*op));
+      if (op->code == Opcode::collective_wait)
+        for (int64_t ticket : tickets_[op->intAttr("id")]) TG_CHECK(waitCollective(call_, ticket));
     }
     return collectOutputs(call_);
   }
@@ -73,8 +76,20 @@ class CommandWalk {
     return {};
   }
 
+  Result<void> begin(const Op& op) {
+    std::vector<int64_t>& tickets = tickets_[op.intAttr("id")];
+    tickets.clear();
+    for (const Operand& argument : op.keyword("args")->items) {
+      TG_TRY(std::span<std::byte> bytes, bytesOf(memory_, op, argument));
+      TG_TRY(const int64_t ticket, beginCollective(call_, bytes, op.word("reduction")));
+      tickets.push_back(ticket);
+    }
+    return {};
+  }
+
   InterpCall& call_;
   PlannedMemory& memory_;
+  std::map<int64_t, std::vector<int64_t>> tickets_;  ///< of what is under way, by id
 };
 
 }  // namespace

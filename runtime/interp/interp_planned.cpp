@@ -29,6 +29,18 @@ Result<void> runFill(PlannedMemory& memory, const Op& op) {
   return {};
 }
 
+Result<int64_t> beginCollective(InterpCall& call, std::span<std::byte> bytes, std::string_view reduction) {
+  collective::Engine* ranks = call.state.options.ranks.get();
+  if (!ranks) return int64_t{0};
+  return ranks->begin(bytes.data(), static_cast<int64_t>(bytes.size() / sizeof(float)),
+                      collective::Element::f32, collective::reductionOf(reduction));
+}
+
+Result<void> waitCollective(InterpCall& call, int64_t ticket) {
+  collective::Engine* ranks = call.state.options.ranks.get();
+  return ranks ? ranks->wait(ticket) : Result<void>();
+}
+
 /// The values a function shows to its caller, in text order.
 static std::vector<const Value*> outputs(const Item& function) {
   std::vector<const Value*> out;
@@ -92,6 +104,7 @@ class PlannedWalk {
     for (Op* op : call_.function.body.ops) {
       if (op->code == Opcode::fused) TG_CHECK(fused(*op));
       if (op->code == Opcode::fill) TG_CHECK(runFill(memory_, *op));
+      if (op->code == Opcode::all_reduce) TG_CHECK(allReduce(*op));
     }
     for (Op* op : call_.function.body.ops)
       if (op->code == Opcode::update) TG_CHECK(commit(*op));
@@ -121,6 +134,18 @@ class PlannedWalk {
     for (size_t slot = 0, at = 0; slot < sizes.size(); at += sizes[slot++]) {
       TG_TRY(const Place* place, homeOf(*op.results[at]));
       TG_CHECK(memory_.write(yielded[slot], *place, op.loc));
+    }
+    return {};
+  }
+
+  /// In place, as the plan has it.
+  Result<void> allReduce(const Op& op) {
+    for (const auto& result : op.results) {
+      TG_TRY(const Place* place, homeOf(*result));
+      TG_TRY(std::span<std::byte> bytes,
+             memory_.range(place->buffer, place->offset, result->type.bytes(), op.loc));
+      TG_TRY(const int64_t ticket, beginCollective(call_, bytes, op.word("reduction")));
+      TG_CHECK(waitCollective(call_, ticket));
     }
     return {};
   }

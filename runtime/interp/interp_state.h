@@ -62,6 +62,10 @@ Result<std::span<std::byte>> bytesOf(PlannedMemory& memory, const Op& op, const 
 /// tg.fill: zeros.
 Result<void> runFill(PlannedMemory& memory, const Op& op);
 
+/// f32 elements on their way to the other ranks, and back; on one rank they stay as they are.
+Result<int64_t> beginCollective(InterpCall& call, std::span<std::byte> bytes, std::string_view reduction);
+Result<void> waitCollective(InterpCall& call, int64_t ticket);
+
 /// Poisons the arena and the function's outputs, then stores the inputs.
 Result<void> beginPlannedCall(InterpCall& call);
 /// Reads results, captures and param_grads from their places.

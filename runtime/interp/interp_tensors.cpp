@@ -69,8 +69,24 @@ class TensorWalk {
         call_.result.results.emplace_back(call_.function.results[i].name, environment_.at(op.in(i)));
       return {};
     case Opcode::fused: return fused(op);
+    case Opcode::all_reduce: return allReduce(op);
     default: return evalInto(op, environment_, call_.context);
     }
+  }
+
+  Result<void> allReduce(const Op& op) {
+    for (int i = 0; i < op.numOperands(); ++i) {
+      NdArray array = environment_.at(op.in(i));
+      if (collective::Engine* ranks = call_.state.options.ranks.get()) {
+        TG_TRY(const int64_t ticket,
+               ranks->begin(array.data.data(), static_cast<int64_t>(array.data.size()),
+                            collective::Element::f64, collective::reductionOf(op.word("reduction"))));
+        TG_CHECK(ranks->wait(ticket));
+        if (call_.context.exact) roundAll(array);
+      }
+      environment_.own(op.results[static_cast<size_t>(i)].get(), std::move(array));
+    }
+    return {};
   }
 
   /// What a binding's source is inside the region: the value, or a group's members in one flat tensor.

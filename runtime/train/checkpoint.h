@@ -35,6 +35,7 @@ struct TrainState {
   std::optional<double> bestValLoss;
   int64_t bestStep = 0;
   double learningRate = 0;       ///< of the last step
+  int64_t ranks = 1;             ///< that trained together
   std::string stateHash;         ///< of the tensors; saving fills it in, reading compares it
   std::string learningRateFlag;  ///< what replaced the module's schedule; "" is nothing
 };

@@ -181,13 +181,26 @@ bool Trainer::checkpointDue(TrainControl& control) {
   return options_.checkpointSeconds > 0 && now() - saved_ >= options_.checkpointSeconds;
 }
 
-/// Why the run ends before its next step, if it does.
-std::optional<TrainEnd> Trainer::endBefore(const TrainControl& control) const {
+/// Why the run ends before its next step, as far as this rank knows.
+std::optional<TrainEnd> Trainer::ownEnd(const TrainControl& control) const {
   if (!summary_.fault.empty()) return TrainEnd::notFinite;
   if (begun_ >= options_.steps) return TrainEnd::done;
   if (control.stop) return TrainEnd::stopped;
   if (options_.maxSeconds > 0 && now() - began_ >= options_.maxSeconds) return TrainEnd::outOfTime;
   return {};
+}
+
+/// The same for all ranks, which leave after the same step: the gravest of their reasons.
+Result<std::optional<TrainEnd>> Trainer::endBefore(const TrainControl& control) const {
+  constexpr TrainEnd kByWeight[] = {TrainEnd::done, TrainEnd::outOfTime, TrainEnd::stopped,
+                                    TrainEnd::notFinite};
+  const std::optional<TrainEnd> own = ownEnd(control);
+  if (!options_.ranks) return own;
+  const auto weight = own ? std::find(std::begin(kByWeight), std::end(kByWeight), *own) - kByWeight + 1 : 0;
+  TG_TRY(const std::vector<std::string> all, options_.ranks->gather(std::to_string(weight)));
+  const std::string most = *std::max_element(all.begin(), all.end());
+  if (most == "0") return std::optional<TrainEnd>();
+  return std::optional(kByWeight[most[0] - '1']);
 }
 
 /// Hears of the oldest steps until only so many are under way, or one ends the run.
@@ -233,7 +246,9 @@ Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
   }
   Prefetcher batches(feed_, begun_ + 1, options_.overfitOneBatch ? begun_ : options_.steps);
   std::optional<TrainEnd> end;
-  while (!(end = endBefore(control))) {
+  for (;;) {
+    TG_TRY(end, endBefore(control));
+    if (end) break;
     if (!options_.overfitOneBatch) {
       auto next = batches.next();
       if (!next) {

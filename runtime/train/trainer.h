@@ -39,9 +39,12 @@ struct TrainerOptions {
   int64_t keepLast = 0;          ///< checkpoints kept besides the best; 0 keeps all
   bool keepBest = false;         ///< save and keep the checkpoint with the least evaluation loss
   OnNan onNan = OnNan::stop;
-  double maxSeconds = 0;          ///< of this part of the run; 0 is no limit
-  bool overfitOneBatch = false;   ///< every step takes the batch of step 1
-  std::string runDir = {};        ///< where checkpoints go; "" saves nothing
+  double maxSeconds = 0;         ///< of this part of the run; 0 is no limit
+  bool overfitOneBatch = false;  ///< every step takes the batch of step 1
+  std::string runDir = {};       ///< where checkpoints go; "" saves nothing
+  /// The other ranks of a job, which train the same session on their rows. Rank 0 alone evaluates and saves; when one
+  /// is asked to stop, all do after the same step. Null: there is one alone.
+  collective::Engine* ranks = nullptr;
   const RunLock* lock = nullptr;  ///< of that folder, which must still be there when something is saved
 };
 
@@ -124,7 +127,8 @@ class Trainer {
   std::string notFinite(const Snapshot& tensors) const;
   void endAtFault(std::string fault);
   Result<void> lookAtFault();
-  std::optional<TrainEnd> endBefore(const TrainControl& control) const;
+  std::optional<TrainEnd> ownEnd(const TrainControl& control) const;
+  Result<std::optional<TrainEnd>> endBefore(const TrainControl& control) const;
   Result<void> advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control);
   Result<void> conclude(TrainObserver& observer, TrainControl& control);
   Result<void> evaluate(TrainObserver& observer, TrainControl& control);
@@ -132,7 +136,7 @@ class Trainer {
   Result<void> write(Snapshot tensors);
   bool checkpointDue(TrainControl& control);
   bool evalDue() const;
-  bool hasEval() const { return feed_.evalBatches() > 0; }
+  bool hasEval() const { return feed_.evalBatches() > 0 && (!options_.ranks || options_.ranks->rank() == 0); }
 
   Session& session_;
   const Feed& feed_;

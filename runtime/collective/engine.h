@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What joins the ranks of a job: each rank is a process with a device of its own, and all call the same
+// functions in the same order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/result.h"
+
+namespace tg::collective {
+
+enum class Element : uint8_t { f32, f64 };
+enum class Reduction : uint8_t { sum, mean };
+
+/// The reduction that tg.all_reduce calls by this name.
+inline Reduction reductionOf(std::string_view name) {
+  return name == "sum" ? Reduction::sum : Reduction::mean;
+}
+
+/// Called by one thread of each rank. After an error every later call gives that error.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+  /// For people: `2 ranks by mpi`.
+  virtual std::string describe() const = 0;
+
+  /// Begins to replace `count` elements of host memory by their reduction over all ranks, added in the order of the
+  /// ranks, so that all get the same bits every time. The bytes belong to the engine until `wait` of the ticket.
+  virtual Result<int64_t> begin(void* elements, int64_t count, Element element, Reduction reduction) = 0;
+  virtual Result<void> wait(int64_t ticket) = 0;
+
+  /// What each rank gave, in the order of the ranks; a meeting of all.
+  virtual Result<std::vector<std::string>> gather(const std::string& own) = 0;
+
+  /// Whether the engine itself has failed, on all ranks that are still there: a rank is lost.
+  virtual bool failed() const = 0;
+  /// Whether this is the rank that then tells people: the first of those that are still there.
+  virtual bool speaks() const = 0;
+  /// Ends all processes of the job with this exit code. Returns where it cannot end this one.
+  virtual void abort(int code) = 0;
+};
+
+}  // namespace tg::collective

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine over host memory: a thread of its own moves messages by a transport and adds up what comes.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "runtime/collective/engine.h"
+#include "runtime/collective/transport.h"
+
+namespace tg::collective {
+
+/// Joins the job, or says why not. Called on the engine's thread.
+using OpenTransport = std::function<Result<TgTransport*>()>;
+
+class HostEngine : public Engine {
+ public:
+  /// `patience`: seconds without a sign of life from a rank after which the job is at an end. Each rank's thread gives
+  /// one twice a second whatever the rank is busy with, so only processes that are stopped or gone are silent.
+  static Result<std::unique_ptr<HostEngine>> create(OpenTransport open, double patience);
+  /// Waits for the other ranks to end theirs, unless something has failed.
+  ~HostEngine() override;
+  HostEngine(const HostEngine&) = delete;
+  HostEngine& operator=(const HostEngine&) = delete;
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+  std::string describe() const override;
+  Result<int64_t> begin(void* elements, int64_t count, Element element, Reduction reduction) override;
+  Result<void> wait(int64_t ticket) override;
+  Result<std::vector<std::string>> gather(const std::string& own) override;
+  bool failed() const override;
+  bool speaks() const override;
+  void abort(int code) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// A reduction, or a gathering where `gathered` is not null.
+  struct Job {
+    int64_t ticket = 0;
+    std::byte* elements = nullptr;
+    int64_t count = 0;
+    Element element = Element::f32;
+    Reduction reduction = Reduction::sum;
+    std::vector<std::string>* gathered = nullptr;
+  };
+  /// A message under way.
+  struct Message {
+    int64_t request;
+    int peer;
+    bool comes;
+  };
+  struct Peer {
+    int64_t sent = -1, awaited = -1;  ///< requests of signs of life
+    char sign = 0, heard = 0;
+    Clock::time_point last;
+    bool left = false;  ///< it said that it ends
+    std::string name;   ///< for messages
+  };
+
+  HostEngine() = default;
+  Result<int64_t> post(Job job);
+  Result<void> join(const OpenTransport& open);
+  void work(const OpenTransport& open);
+  void serve();
+  Result<void> run(Job& job);
+  Result<void> reduce(std::byte* elements, int64_t count, Element element, Reduction reduction);
+  Result<void> meet(std::vector<std::string>& texts);
+  Result<void> exchange(int tag, const std::function<std::pair<const void*, int64_t>(int)>& toPeer,
+                        const std::function<std::pair<void*, int64_t>(int)>& fromPeer);
+  Result<void> drive(std::vector<Message> messages);
+  Result<void> signOfLife(char sign);
+  Result<void> farewell();
+  Error lost(int peer, const std::string& what) const;
+
+  double patience_ = 0;
+  TgTransport* transport_ = nullptr;  ///< the thread's
+  std::vector<Peer> peers_;           ///< the thread's
+  Clock::time_point signed_;          ///< when signs of life were sent last
+  int rank_ = 0, ranks_ = 1;
+  std::string name_;
+  std::atomic<int> speaker_ = 0;
+  std::atomic<int> abortCode_ = -1;
+
+  mutable std::mutex mutex_;  ///< of what follows
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  int64_t posted_ = 0, finished_ = 0;  ///< tickets
+  bool open_ = false, closing_ = false, over_ = false;
+  Error failure_;
+  std::thread thread_;
+};
+
+}  // namespace tg::collective

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are threads: what they compute together, and what each hears when one is lost.
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "ir/parser.h"
+#include "runtime/collective/simulated.h"
+#include "runtime/interp/interp.h"
+
+namespace tg {
+namespace {
+
+using collective::Element;
+using collective::Engine;
+using collective::Reduction;
+using Engines = std::vector<std::shared_ptr<Engine>>;
+
+/// Runs a function on each rank's thread. Each rank's engine ends there, as it does in a process.
+void onEach(Engines engines, const std::function<void(Engine&)>& run) {
+  std::vector<std::thread> threads;
+  for (auto& engine : engines)
+    threads.emplace_back([&run, own = std::move(engine)]() mutable {
+      run(*own);
+      own.reset();
+    });
+  engines.clear();
+  for (std::thread& thread : threads) thread.join();
+}
+
+Engines ranks(int count, double patience = 20) {
+  auto made = collective::simulatedRanks(count, patience);
+  EXPECT_TRUE(made) << made.error().message();
+  return made ? *made : Engines();
+}
+
+Result<void> reduce(Engine& engine, std::vector<float>& values, Reduction reduction) {
+  TG_TRY(const int64_t ticket,
+         engine.begin(values.data(), static_cast<int64_t>(values.size()), Element::f32, reduction));
+  return engine.wait(ticket);
+}
+
+float valueOf(int rank, size_t index) {
+  return 1.0F / static_cast<float>(index + 3) + static_cast<float>(rank) * 1e7F;
+}
+
+/// The sum in the order of the ranks, as f32 rounds it.
+float sumOf(int count, size_t index) {
+  float sum = valueOf(0, index);
+  for (int rank = 1; rank < count; ++rank) sum += valueOf(rank, index);
+  return sum;
+}
+
+TEST(CollectiveTest, sumsInTheOrderOfTheRanks) {
+  for (int count : {1, 2, 3, 5})
+    for (size_t elements : {size_t{0}, size_t{1}, size_t{2}, size_t{7}, size_t{1000}})
+      for (Reduction reduction : {Reduction::sum, Reduction::mean})
+        onEach(ranks(count), [&](Engine& engine) {
+          std::vector<float> values(elements);
+          for (size_t i = 0; i < elements; ++i) values[i] = valueOf(engine.rank(), i);
+          auto done = reduce(engine, values, reduction);
+          ASSERT_TRUE(done) << done.error().message();
+          for (size_t i = 0; i < elements; ++i) {
+            const float sum = sumOf(count, i);
+            ASSERT_EQ(values[i], reduction == Reduction::mean ? sum / static_cast<float>(count) : sum)
+                << count << " ranks, element " << i << " of " << elements;
+          }
+        });
+}
+
+TEST(CollectiveTest, moreThanOnePiece) {
+  constexpr size_t kElements = (size_t{1} << 24) + 5;
+  onEach(ranks(2), [&](Engine& engine) {
+    std::vector<float> values(kElements, static_cast<float>(engine.rank() + 1));
+    values.back() = 8;
+    ASSERT_TRUE(reduce(engine, values, Reduction::sum));
+    EXPECT_EQ(values.front(), 3);
+    EXPECT_EQ(values[kElements - 2], 3);
+    EXPECT_EQ(values.back(), 16);
+  });
+}
+
+TEST(CollectiveTest, severalUnderWayComeInTheirOrder) {
+  onEach(ranks(3), [&](Engine& engine) {
+    std::vector<std::vector<double>> values;
+    std::vector<int64_t> tickets;
+    for (int i = 0; i < 20; ++i) values.push_back({i + engine.rank() * 0.5});
+    for (auto& each : values) tickets.push_back(*engine.begin(each.data(), 1, Element::f64, Reduction::sum));
+    ASSERT_TRUE(engine.wait(tickets.back()));
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(values[static_cast<size_t>(i)][0], 3 * i + 1.5);
+  });
+}
+
+TEST(CollectiveTest, gathersTextsOfAnyLength) {
+  onEach(ranks(3), [&](Engine& engine) {
+    const std::vector<std::string> texts = {"", "one", std::string(100000, 'x')};
+    auto all = engine.gather(texts[static_cast<size_t>(engine.rank())]);
+    ASSERT_TRUE(all) << all.error().message();
+    EXPECT_EQ(*all, texts);
+  });
+}
+
+TEST(CollectiveTest, aRankThatIsStoppedIsNamed) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto made = collective::simulatedRanks(2, 1.0, /*mute=*/1);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().message(),
+            "rank 1 has given no sign of life for 1 s: it is stopped, gone, or cut off");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(CollectiveTest, aRankThatEndsEarlyIsNamed) {
+  onEach(ranks(3, 1.0), [&](Engine& engine) {
+    if (engine.rank() == 1) return;
+    std::vector<float> values(10);
+    auto done = reduce(engine, values, Reduction::sum);
+    ASSERT_FALSE(done);
+    EXPECT_NE(done.error().message().find("rank 1 (process "), std::string::npos) << done.error().message();
+    EXPECT_NE(done.error().message().find("has ended before the others"), std::string::npos);
+    EXPECT_TRUE(engine.failed());
+    EXPECT_EQ(engine.speaks(), engine.rank() == 0);
+    EXPECT_FALSE(reduce(engine, values, Reduction::sum));
+  });
+}
+
+TEST(CollectiveTest, ranksMayBeBusyForLongerThanOthersArePatient) {
+  onEach(ranks(2, 1.0), [&](Engine& engine) {
+    if (engine.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    std::vector<float> values = {1};
+    auto done = reduce(engine, values, Reduction::sum);
+    EXPECT_TRUE(done) << done.error().message();
+  });
+}
+
+/// The interpreter is the oracle: two ranks of it, each with its own input.
+TEST(CollectiveTest, interpretersMeet) {
+  const char* tensor = R"(
+module @m {
+  func @f(%x: tensor<3xf32>, %y: tensor<f32>) -> (a: tensor<3xf32>, b: tensor<f32>) {
+    %a, %b = tg.all_reduce %x, %y : tensor<3xf32>, tensor<f32>
+    return %a, %b : tensor<3xf32>, tensor<f32>
+  }
+})";
+  const char* kernel = R"(
+module @m stage(kernel) {
+  buffer @io : 512
+  func @f(%x: tensor<3xf32> -> @io[0], %y: tensor<f32> -> @io[256]) -> (a: tensor<3xf32>, b: tensor<f32>) {
+    tg.collective_begin args(inout(@io[0:12]), inout(@io[256:4])) {id = 0, reduction = mean}
+    tg.collective_wait {id = 0}
+    %a = tg.home : tensor<3xf32> -> @io[0]
+    %b = tg.home : tensor<f32> -> @io[256]
+    return %a, %b : tensor<3xf32>, tensor<f32>
+  }
+})";
+  for (const char* text : {tensor, kernel})
+    for (int count : {1, 2}) {
+      auto module = parse(text, "m");
+      ASSERT_TRUE(module) << module.error().str();
+      auto run = [&](std::shared_ptr<Engine> engine, int rank) {
+        InterpOptions options;
+        options.ranks = std::move(engine);
+        auto interpreter = Interpreter::create(**module, options);
+        ASSERT_TRUE(interpreter);
+        NdArray x = NdArray::zeros(Type::tensor(DType::f32, {3})),
+                y = NdArray::zeros(Type::tensor(DType::f32, {}));
+        x.data = {1.0 + rank, 2, 3};
+        y.data = {10.0 * rank};
+        auto result = interpreter->run("f", {{"x", x}, {"y", y}});
+        ASSERT_TRUE(result) << result.error().str();
+        EXPECT_EQ(result->result("a")->data[0], count == 2 ? 1.5 : 1);
+        EXPECT_EQ(result->result("a")->data[2], 3);
+        EXPECT_EQ(result->result("b")->data[0], count == 2 ? 5 : 0);
+      };
+      if (count == 1) {
+        run(nullptr, 0);
+        continue;
+      }
+      Engines engines = ranks(count);
+      std::vector<std::thread> threads;
+      for (auto& engine : engines)
+        threads.emplace_back([&run, own = std::move(engine)]() mutable {
+          const int rank = own->rank();
+          run(std::move(own), rank);
+        });
+      for (std::thread& thread : threads) thread.join();
+    }
+}
+
+}  // namespace
+}  // namespace tg
