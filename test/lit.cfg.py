@@ -42,6 +42,12 @@ if config.tg_asan:
     config.environment["ASAN_OPTIONS"] = "detect_leaks=1"
 if config.tg_debug:
     config.available_features.add("debug")
+# Open MPI as tests run it: any user, more ranks than cores, nothing but this machine.
+mpirun = shutil.which("mpirun")
+if mpirun and os.path.exists(os.path.join(config.tg_bin_dir, "../lib/libtensorgrad_mpi.so")):
+    config.available_features.add("mpi")
+    ours = f"timeout 120 {mpirun} --allow-run-as-root --oversubscribe"
+    config.substitutions += [("%mpirun_loud", ours), ("%mpirun", f"{ours} --quiet")]
 for program in ("chromium", "groff", "zsh"):
     if shutil.which(program):
         config.available_features.add(program)

@@ -36,10 +36,18 @@ namespace tg {
 
 namespace fs = std::filesystem;
 
+static std::string* heldReports = nullptr;
+
+void holdReports(std::string* into) { heldReports = into; }
+
 int report(const CLI::App& app, int code, const Error& error) {
   if (const std::string file = configOf(app, error.message()); !file.empty())
     return report(app, code, file + error.message());
-  fmt::print(stderr, "{}: {}", app.get_name(), error.str());
+  const std::string text = fmt::format("{}: {}", app.get_name(), error.str());
+  if (heldReports)
+    *heldReports += text;
+  else
+    fmt::print(stderr, "{}", text);
   return code;
 }
 int report(const CLI::App& app, int code, const std::string& message) {
@@ -503,6 +511,7 @@ int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Modu
   if (flags.emitModule.empty()) keepFunctions(*module, entries);
   out.source = clone(*module);
   SessionOptions options;
+  options.ranks = flags.ranks;
   if (int code = openDevice(app, flags, *module, options)) return code;
   if (int code = compileModel(app, flags, options, module, out)) return code;
   auto session = Session::create(std::move(module), options);

@@ -25,6 +25,8 @@ enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3,
 /// Prints an error after the verb's name and returns the code.
 int report(const CLI::App& app, int code, const Error& error);
 int report(const CLI::App& app, int code, const std::string& message);
+/// From now on reports are added to this text instead of being printed; null: printed again.
+void holdReports(std::string* into);
 
 /// A word as a shell takes it, in quotes where that needs them.
 std::string shellWord(const std::string& word);
@@ -64,7 +66,8 @@ struct ModelFlags {
   uint64_t seed = 0;
   bool validation = false, noCache = false;
   bool notes = true;  ///< tell on standard error what a user may want to know; warnings come in any case
-  std::vector<std::string> plugins;  ///< shared objects whose passes `pipeline` may name
+  std::shared_ptr<collective::Engine> ranks;  ///< joins this process with others; null: it is alone
+  std::vector<std::string> plugins;           ///< shared objects whose passes `pipeline` may name
 };
 void addModelFlags(CLI::App& app, ModelFlags& flags);
 /// --quiet: no notes, and what else the help says.

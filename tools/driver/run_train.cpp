@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/text_hash.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/run_dir.h"
 #include "tools/driver/signals.h"
@@ -43,11 +44,68 @@ struct Train : Verb {
   }
 
   int run(CLI::App& app, const Arguments& args) override {
+    auto joined = joinRanks(flags.ranks);
+    if (!joined) return report(app, exitInput, joined.error());
+    model.ranks = *joined;
+    OpenTraining training;
+    if (!model.ranks) {
+      if (int code = prepare(app, training)) return code;
+    } else if (int code = prepareTogether(app, training)) {
+      return code;
+    }
+    if (flags.dryRun) return dryRun(app, training);
+    if (auto taken = takeRunDir(app, commandOf(args), model, flags, training); !taken)
+      return model.ranks ? endJob(app, *model.ranks, exitInput, taken.error())
+                         : report(app, exitInput, taken.error());
+    return go(app, training);
+  }
+
+ private:
+  bool writes() const { return !model.ranks || model.ranks->rank() == 0; }
+
+  /// Everything before the first step, which all ranks must have alike: one message where they have not.
+  int prepareTogether(CLI::App& app, OpenTraining& training) {
+    std::string told;
+    holdReports(&told);
+    const bool notes = model.notes;
+    model.notes = notes && writes();
+    int code = prepare(app, training);
+    RankFacts facts;
+    if (code == exitOk) {
+      if (auto gathered = factsOf(training))
+        facts = std::move(*gathered);
+      else
+        code = report(app, exitDevice, gathered.error());
+    }
+    holdReports(nullptr);
+    return compareRanks(app, *model.ranks, code, told, facts);
+  }
+
+  /// What makes ranks take the same steps to the same bits.
+  static Result<RankFacts> factsOf(const OpenTraining& training) {
+    const TrainState& state = training.state;
+    TG_TRY(const NamedArrays params, training.model.session->downloadParams());
+    std::string hashes;
+    for (const auto& [name, array] : params)
+      hashes += textHash({reinterpret_cast<const char*>(array.bytes.data()), array.bytes.size()});
+    return RankFacts{{"its version", state.version},
+                     {"its module", state.moduleHash},
+                     {"its device", state.device},
+                     {"its driver", state.driver},
+                     {"the module compiled for its device", state.finalHash},
+                     {"its seed", std::to_string(state.seed)},
+                     {"its step", std::to_string(state.step)},
+                     {"its steps in all", std::to_string(training.options.steps)},
+                     {"its data", state.dataHash},
+                     {"its first parameters", textHash(hashes)}};
+  }
+
+  /// Checks, opens and compiles everything; 0, or an exit code after telling why.
+  int prepare(CLI::App& app, OpenTraining& training) {
     flags.quiet = !model.notes;
     if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitUsage, good.error());
     auto resume = resumedRun(flags);
     if (!resume) return report(app, exitInput, resume.error());
-    OpenTraining training;
     if (!resume->empty()) {
       if (auto exit = goOn(app, *resume, training)) return *exit;
       if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitInput, good.error());
@@ -59,19 +117,15 @@ struct Train : Verb {
       if (auto set = session.setLearningRate(flags.lr, 0); !set) return report(app, exitInput, set.error());
       training.schedule = session.info().schedule + " by --lr";
     }
-    if (flags.dryRun) return dryRun(app, training);
-    if (auto taken = takeRunDir(app, commandOf(args), model, flags, training); !taken)
-      return report(app, exitInput, taken.error());
-    return go(app, training);
+    return exitOk;
   }
 
- private:
   /// The run's checkpoint under its lock, and the options it was started with, over which those typed now
   /// win. An exit code where that fails.
   std::optional<int> goOn(CLI::App& app, const std::string& resume, OpenTraining& training) {
     const std::string run = runOf(resume);
     const TypedOptions typed = typedOptions(app);
-    if (auto locked = lockRun(resume, flags, training); !locked)
+    if (auto locked = lockRun(resume, flags, writes(), training); !locked)
       return report(app, exitInput, locked.error());
     // Before its first checkpoint, a run by --resume=auto is what was typed now.
     if (!training.checkpoint && flags.resume == "auto") return {};
@@ -104,10 +158,11 @@ struct Train : Verb {
 
   int go(const CLI::App& app, OpenTraining& training) {
     auto opened = TrainConsole::open(flags, training);
-    if (!opened) return report(app, exitInput, opened.error());
+    if (!opened) return ended(app, exitInput, opened.error());
     TrainConsole& console = **opened;
-    tellNotes(training);
-    console.header(model);
+    if (writes()) tellNotes(training);
+    if (writes()) console.header(model);
+    if (model.ranks) console.line(fmt::format("{}, each on its rows of the batch", model.ranks->describe()));
     Session& session = *training.model.session;
     Trainer trainer(session, *training.feed, training.options, training.state);
     TrainControl control;
@@ -119,11 +174,20 @@ struct Train : Verb {
       int code = trainer.sessionFailed() && session.device() ? exitDevice : exitInput;
       // A folder that is gone is the reason of whatever could not be written there.
       auto there = training.lock ? training.lock->check() : Result<void>();
+      if (model.ranks) {
+        failed(training, code);
+        return endJob(app, *model.ranks, code, there ? summary.error() : there.error());
+      }
       report(app, code, there ? summary.error() : there.error());
       return failed(training, code);
     }
-    if (auto finished = console.finish(); !finished) return report(app, exitInput, finished.error());
+    if (auto finished = console.finish(); !finished) return ended(app, exitInput, finished.error());
     return conclude(app, training, console, *summary);
+  }
+
+  /// An error that ends the run, and with it those of the other ranks.
+  int ended(const CLI::App& app, int code, const Error& error) const {
+    return model.ranks ? endJob(app, *model.ranks, code, error) : report(app, code, error);
   }
 
   /// What of the run is safe after an error.
@@ -139,6 +203,8 @@ struct Train : Verb {
 
   int conclude(const CLI::App& app, OpenTraining& training, TrainConsole& console,
                const TrainSummary& summary) {
+    // What all ranks know, rank 0 tells.
+    if (!writes()) return summary.end == TrainEnd::notFinite ? int{exitNumeric} : int{exitOk};
     if (summary.end == TrainEnd::notFinite) {
       Error error = fail(summary.fault + "; the parameters of this step are not saved");
       for (const std::string& note : summary.faultNotes) error.addNote(nullptr, note);

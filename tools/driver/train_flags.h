@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/train/trainer.h"
+#include "tools/driver/ranks.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
@@ -34,6 +35,7 @@ struct TrainFlags {
   std::vector<std::string> set;
   bool overfitOneBatch = false, dryRun = false;
   bool quiet = false;  ///< nothing on standard output
+  RankFlags ranks;
 };
 
 void addTrainFlags(CLI::App& app, TrainFlags& flags);

@@ -194,9 +194,9 @@ Result<std::string> resumedRun(const TrainFlags& flags) {
   return any ? Result<std::string>(std::string()) : fail(fmt::format("--resume={}: no run is there", path));
 }
 
-Result<void> lockRun(const std::string& resume, const TrainFlags& flags, OpenTraining& out) {
+Result<void> lockRun(const std::string& resume, const TrainFlags& flags, bool takesLock, OpenTraining& out) {
   const std::string run = runOf(resume);
-  if (!flags.dryRun) {
+  if (!flags.dryRun && takesLock) {
     TG_TRY(RunLock lock, RunLock::take(run));
     out.lock.emplace(std::move(lock));
   }

@@ -20,9 +20,9 @@ Arguments overRunConfig(const std::string& run, const TypedOptions& typed);
 /// --resume, and for `auto` where no run is.
 Result<std::string> resumedRun(const TrainFlags& flags);
 
-/// Locks the run's folder, unless for a dry run, and reads the checkpoint to go on from; none where the run
+/// Locks the run's folder, unless for a dry run or a rank that does not write there, and reads the checkpoint to go on from; none where the run
 /// was stopped before its first one. Compares the files it goes on with with their hashes.
-Result<void> lockRun(const std::string& resume, const TrainFlags& flags, OpenTraining& out);
+Result<void> lockRun(const std::string& resume, const TrainFlags& flags, bool takesLock, OpenTraining& out);
 
 /// Options that are fixed when a run starts: an error where one was typed with another value than the run
 /// has.

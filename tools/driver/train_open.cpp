@@ -10,6 +10,7 @@
 #include "runtime/compile.h"
 #include "runtime/data/spec.h"
 #include "runtime/train/metrics.h"
+#include "runtime/train/rank_feed.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
 #include "tools/driver/listings.h"
@@ -143,10 +144,10 @@ Result<void> openSampler(const TrainFlags& flags, uint64_t seed, OpenTraining& o
 }
 
 /// The state that training goes on from: that of the checkpoint, or a new one, with what holds from now on.
-void beginState(const TrainState& saved, uint64_t seed, OpenTraining& out) {
+void beginState(const TrainState& saved, const ModelFlags& model, OpenTraining& out) {
   const SessionInfo info = out.model.session->info();
   out.state = saved;
-  out.state.seed = seed;
+  out.state.seed = model.seed;
   if (!out.resumed) {
     out.state.moduleHash = textHash(out.sourceText);
     out.state.finalHash = textHash(print(*out.model.session->module()));
@@ -159,9 +160,18 @@ void beginState(const TrainState& saved, uint64_t seed, OpenTraining& out) {
         fmt::format("note: the run was on {} ({}); on another device or driver it goes on within "
                     "rounding, not bit for bit",
                     saved.device, saved.driver));
+  out.state.ranks = model.ranks ? model.ranks->ranks() : 1;
   out.state.device = info.device;
   out.state.driver = info.driver;
   if (out.feed->vocabulary()) out.state.vocabulary = out.feed->vocabulary()->printable();
+}
+
+/// Whether a function of the module joins the gradients of several ranks.
+bool joinsRanks(const Module& module) {
+  for (const Item* func : module.all(ItemKind::func))
+    for (const Op* op : func->body.ops)
+      if (op->code == Opcode::all_reduce || op->code == Opcode::collective_begin) return true;
+  return false;
 }
 
 /// The module a resumed run goes on with is the one it ran, not one compiled anew.
@@ -248,17 +258,27 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   auto feed = openData(*module, model.seed, flags, saved.vocabulary);
   if (!feed) return report(app, exitInput, feed.error());
   out.feed = std::move(*feed);
+  const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
+  if (model.ranks) out.feed = rankFeed(std::move(out.feed), model.ranks->rank(), model.ranks->ranks());
+  if (out.resumed && saved.ranks != ranks)
+    return report(
+        app, exitInput,
+        fmt::format("{} was trained by {} ranks, which saw so many batches a step, and there are {} now: "
+                    "start as many; --init-from={} starts a new run from its parameters",
+                    run, saved.ranks, ranks, run));
   if (flags.sampleEvery)
     if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
   auto options = trainerOptions(flags, *out.feed);
   if (!options) return report(app, exitUsage, options.error());
   out.options = *options;
+  out.options.ranks = model.ranks.get();
+  const bool first = !model.ranks || model.ranks->rank() == 0;
   if (out.resumed) {
     auto same = checkSame(out, run, model, saved);
     if (!same) return report(app, exitInput, same.error());
-    out.options.runDir = run;
+    if (first) out.options.runDir = run;
     if (int code = useFinalModule(app, model, run, module)) return code;
-  } else {
+  } else if (first) {
     auto fresh = freshRunDir(model, flags);
     if (!fresh) return report(app, exitInput, fresh.error());
     out.options.runDir = *fresh;
@@ -276,10 +296,16 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
                     "such as append-adam is missing, or no parameter has a gradient",
                     model.file, shellWord(model.pipeline)));
   Session& session = *out.model.session;
+  if (ranks > 1 && !joinsRanks(*out.model.source))
+    return report(app, exitInput,
+                  fmt::format("{} ranks would train {} apart from each other: @train joins no gradients. Put "
+                              "data-parallel between append-grad and the optimizer: "
+                              "--pipeline='append-grad,data-parallel,append-adam{{lr=1e-3}}'",
+                              ranks, model.file));
   if (flags.sampleEvery)
     if (auto can = openSampler(flags, model.seed, out); !can) return report(app, exitInput, can.error());
   out.schedule = scheduleOf(*out.model.source);
-  beginState(saved, model.seed, out);
+  beginState(saved, model, out);
   auto ready = out.resumed ? restore(session, *out.checkpoint) : setParams(session, flags.set);
   out.checkpoint.reset();
   return ready ? exitOk : report(app, exitInput, ready.error());

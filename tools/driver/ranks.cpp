@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/driver/ranks.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "runtime/collective/open.h"
+
+namespace tg {
+
+namespace {
+
+constexpr const char* kLibrary = "libtensorgrad_mpi.so";
+/// Between the parts of what ranks tell each other.
+constexpr char kEnd = '\x1f';
+
+/// Whether a launcher has started this process as one of several.
+bool isLaunched() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"})
+    if (const char* size = std::getenv(name); size && std::atoi(size) > 1) return true;
+  return false;
+}
+
+/// Where the plug-in stands: beside the libraries of this program's build or installation, or among the system's.
+std::vector<std::string> libraries() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path lib = program.parent_path().parent_path() / "lib";
+  return {(lib / kLibrary).string(), kLibrary};
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(kEnd, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// How a rank's facts differ from rank 0's, or "".
+std::string difference(int rank, const std::vector<std::string>& own, const std::vector<std::string>& first,
+                       const RankFacts& names) {
+  for (size_t i = 0; i < names.size(); ++i)
+    if (own.size() != first.size() || own[i + 2] != first[i + 2])
+      return fmt::format("rank {} differs from rank 0 in {}: {}, not {}", rank, names[i].first,
+                         own.size() == first.size() ? own[i + 2] : "unknown", first[i + 2]);
+  return "";
+}
+
+}  // namespace
+
+void addRankFlags(CLI::App& app, RankFlags& flags) {
+  app.add_option(
+         "--collective", flags.collective,
+         "how the ranks of a job meet: auto (mpi where mpirun or srun has started several), mpi, none")
+      ->option_text("HOW")
+      ->check(CLI::IsMember({"auto", "mpi", "none"}))
+      ->group("Several devices")
+      ->configurable(false);
+  app.add_option("--collective-timeout", flags.timeout,
+                 "seconds without a sign of life from a rank that end the job (default 20)")
+      ->option_text("SECONDS")
+      ->check(atLeast(2))
+      ->group("Several devices")
+      ->configurable(false);
+}
+
+Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags) {
+  const bool joins = flags.collective == "mpi" || (flags.collective == "auto" && isLaunched());
+  if (!joins) return std::shared_ptr<collective::Engine>();
+  auto engine = collective::openPlugin(libraries(), flags.timeout);
+  if (!engine) return fail(fmt::format("--collective={}: {}", flags.collective, engine.error().message()));
+  return engine;
+}
+
+int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& told,
+                 const RankFacts& facts) {
+  std::string own = fmt::format("{}{}{}", code, kEnd, told);
+  for (const auto& [name, fact] : facts) own += kEnd + fact;
+  auto all = ranks.gather(own);
+  if (!all) return endJob(app, ranks, exitDevice, all.error());
+  std::vector<std::vector<std::string>> parts;
+  for (const std::string& text : *all) parts.push_back(split(text));
+  for (int rank = 0; rank < ranks.ranks(); ++rank) {
+    const std::vector<std::string>& its = parts[static_cast<size_t>(rank)];
+    const int failed = std::atoi(its[0].c_str());
+    if (failed == exitOk) continue;
+    if (ranks.rank() == 0) fmt::print(stderr, "rank {}: {}", rank, its[1]);
+    return failed;
+  }
+  for (int rank = 1; rank < ranks.ranks(); ++rank) {
+    const std::string other = difference(rank, parts[static_cast<size_t>(rank)], parts[0], facts);
+    if (other.empty()) continue;
+    return ranks.rank() == 0 ? report(app, exitInput, other + "; all ranks must start alike")
+                             : int{exitInput};
+  }
+  return exitOk;
+}
+
+int endJob(const CLI::App& app, collective::Engine& ranks, int code, const Error& error) {
+  constexpr auto kUntilKilled = std::chrono::seconds(5);
+  const bool othersFault = ranks.failed();
+  if (othersFault) code = exitDevice;
+  // All ranks see that one is lost; one tells it, and ends the others.
+  if (othersFault && !ranks.speaks()) std::this_thread::sleep_for(kUntilKilled);
+  if (!othersFault || ranks.speaks())
+    report(app, code, othersFault ? error : fail(fmt::format("rank {}: {}", ranks.rank(), error.message())));
+  std::fflush(nullptr);
+  ranks.abort(code);
+  return code;
+}
+
+}  // namespace tg

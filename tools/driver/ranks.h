@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// tg-run as one of several ranks, which mpirun or srun has started.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/collective/engine.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+struct RankFlags {
+  std::string collective = "auto";
+  double timeout = 20;  ///< seconds of silence
+};
+void addRankFlags(CLI::App& app, RankFlags& flags);
+
+/// Joins the job that this process was started in; null where it is alone.
+Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags);
+
+/// What ranks compare before they work: a name for people, and what this one has.
+using RankFacts = std::vector<std::pair<std::string, std::string>>;
+
+/// A meeting of all ranks, each with an exit code and what it told of it, or with its facts where the code is 0. The
+/// code of the first rank that failed or has other facts than rank 0, which rank 0 tells by one message; 0 where all
+/// can begin.
+int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& told,
+                 const RankFacts& facts);
+
+/// Ends the job after a rank's error: one message tells the rank and why, and all processes end with the code,
+/// exitDevice where a rank is lost.
+int endJob(const CLI::App& app, collective::Engine& ranks, int code, const Error& error);
+
+}  // namespace tg
