@@ -21,6 +21,13 @@ inline Reduction reductionOf(std::string_view name) {
   return name == "sum" ? Reduction::sum : Reduction::mean;
 }
 
+/// What reductions have cost this rank so far.
+struct Traffic {
+  int64_t bytes = 0;  ///< that were reduced
+  double underWay = 0,
+         waited = 0;  ///< seconds: of reductions, and of those in which the caller did nothing else
+};
+
 /// Called by one thread of each rank. After an error every later call gives that error.
 class Engine {
  public:
@@ -35,6 +42,8 @@ class Engine {
   /// ranks, so that all get the same bits every time. The bytes belong to the engine until `wait` of the ticket.
   virtual Result<int64_t> begin(void* elements, int64_t count, Element element, Reduction reduction) = 0;
   virtual Result<void> wait(int64_t ticket) = 0;
+
+  virtual Traffic traffic() const = 0;
 
   /// What each rank gave, in the order of the ranks; a meeting of all.
   virtual Result<std::vector<std::string>> gather(const std::string& own) = 0;

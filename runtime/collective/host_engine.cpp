@@ -86,9 +86,16 @@ Result<int64_t> HostEngine::begin(void* elements, int64_t count, Element element
   return post({0, static_cast<std::byte*>(elements), count, element, reduction, nullptr});
 }
 
+Traffic HostEngine::traffic() const {
+  std::lock_guard lock(mutex_);
+  return traffic_;
+}
+
 Result<void> HostEngine::wait(int64_t ticket) {
   std::unique_lock lock(mutex_);
+  const auto begin = Clock::now();
   changed_.wait(lock, [&] { return finished_ >= ticket || over_; });
+  traffic_.waited += std::chrono::duration<double>(Clock::now() - begin).count();
   if (finished_ >= ticket) return {};
   return failure_;
 }
@@ -97,7 +104,9 @@ Result<std::vector<std::string>> HostEngine::gather(const std::string& own) {
   std::vector<std::string> texts(static_cast<size_t>(ranks_));
   texts[static_cast<size_t>(rank_)] = own;
   TG_TRY(const int64_t ticket, post({.gathered = &texts}));
-  TG_CHECK(wait(ticket));
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return finished_ >= ticket || over_; });
+  if (finished_ < ticket) return failure_;
   return texts;
 }
 
@@ -160,9 +169,14 @@ void HostEngine::serve() {
       if (jobs_.empty() && closing_) break;
       if (!jobs_.empty()) job = jobs_.front();
     }
+    const auto begin = Clock::now();
     outcome = job.ticket ? run(job) : signOfLife(kAlive);
     if (!outcome || !job.ticket) continue;
     std::lock_guard lock(mutex_);
+    if (!job.gathered) {
+      traffic_.bytes += job.count * sizeOf(job.element);
+      traffic_.underWay += std::chrono::duration<double>(Clock::now() - begin).count();
+    }
     jobs_.pop_front();
     finished_ = job.ticket;
     changed_.notify_all();

@@ -34,6 +34,7 @@ class HostEngine : public Engine {
   std::string describe() const override;
   Result<int64_t> begin(void* elements, int64_t count, Element element, Reduction reduction) override;
   Result<void> wait(int64_t ticket) override;
+  Traffic traffic() const override;
   Result<std::vector<std::string>> gather(const std::string& own) override;
   bool failed() const override;
   bool speaks() const override;
@@ -94,6 +95,7 @@ class HostEngine : public Engine {
   int64_t posted_ = 0, finished_ = 0;  ///< tickets
   bool open_ = false, closing_ = false, over_ = false;
   Error failure_;
+  Traffic traffic_;
   std::thread thread_;
 };
 

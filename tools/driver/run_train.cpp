@@ -190,6 +190,14 @@ struct Train : Verb {
     return model.ranks ? endJob(app, *model.ranks, code, error) : report(app, code, error);
   }
 
+  /// What joining the ranks took of a step, the first one's compilation included.
+  static std::string trafficLine(const collective::Traffic& traffic, int64_t steps) {
+    const double each = 1.0 / static_cast<double>(steps);
+    return fmt::format("between ranks: {:.3f} MiB a step, {:.2f} ms under way, {:.2f} ms of it waited for",
+                       static_cast<double>(traffic.bytes) * each / (1 << 20), traffic.underWay * 1e3 * each,
+                       traffic.waited * 1e3 * each);
+  }
+
   /// What of the run is safe after an error.
   static int failed(const OpenTraining& training, int code) {
     const std::string& dir = training.options.runDir;
@@ -217,6 +225,8 @@ struct Train : Verb {
                                summary.meanLoss));
     else if (!summary.leftOut)
       console.line(fmt::format("no step is left of {}", training.options.steps));
+    if (model.ranks && summary.step > summary.firstStep)
+      console.line(trafficLine(model.ranks->traffic(), summary.step - summary.firstStep));
     if (summary.leftOut) console.line(fmt::format("{} steps were left out", summary.leftOut));
     if (auto saved = writeParams(*training.model.session, flags.out); !saved)
       return report(app, exitInput, saved.error());
