@@ -48,7 +48,8 @@ struct Selection {
 
 /// Chooses a device. `select` is "auto" (or empty), "gpu" (any type but cpu), "cpu", an index, a UUID, or a
 /// part of the name in any case; "auto" and a part that fits several prefer discrete > integrated > virtual >
-/// cpu. The error names what there is.
+/// cpu. "auto:K" is the K-th of those that are of the best type, for the K-th process of a host; CPUs are shared. The
+/// error names what there is.
 Result<Selection> selectDevice(std::span<const DeviceInfo> devices, std::string_view select);
 
 struct DeviceOptions {

@@ -2,6 +2,7 @@
 // Choosing a device from a list: text in, index and reason out.
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -54,6 +55,23 @@ bool isIndex(std::string_view text, size_t count) {
   return allDigits(text) && text.size() < 6 && size_t(std::stoi(std::string(text))) < count;
 }
 
+/// The K-th of the usable devices that are of the best type. CPUs are shared.
+Result<Selection> ownDevice(std::span<const DeviceInfo> devices, int number) {
+  const int first = best(devices, [](const DeviceInfo&) { return true; });
+  if (first < 0) return fail("no Vulkan device can be used; there are: " + listing(devices));
+  const std::string& type = devices[size_t(first)].type;
+  if (type == "cpu") return Selection{first, "the first cpu device, which the ranks of this host share"};
+  int count = 0;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].unusable.empty() || devices[i].type != type || count++ != number) continue;
+    return Selection{int(i), fmt::format("{} device {} of this host, for its rank {}", type, number, number)};
+  }
+  return fail(
+      fmt::format("this host has {} {} devices, and none is left for its rank {}; --device=INDEX says "
+                  "that ranks share one. There are: {}",
+                  count, type, number, listing(devices)));
+}
+
 }  // namespace
 
 Result<Selection> selectDevice(std::span<const DeviceInfo> devices, std::string_view select) {
@@ -71,6 +89,9 @@ Result<Selection> selectDevice(std::span<const DeviceInfo> devices, std::string_
     return chosen(i,
                   fmt::format("the first {} device, preferring discrete > integrated > virtual > cpu", type));
   }
+  if (constexpr std::string_view own = "auto:";
+      wanted.starts_with(own) && allDigits(wanted.substr(own.size())))
+    return ownDevice(devices, std::atoi(wanted.c_str() + own.size()));
   if (wanted == "cpu") {
     const int i = best(devices, [](const DeviceInfo& d) { return d.type == "cpu"; });
     if (i < 0) return fail("no Vulkan device of type cpu; there are: " + listing(devices));

@@ -462,6 +462,12 @@ TEST(VulkanDevices, Selection) {
   };
   EXPECT_EQ(index("auto"), 2);
   EXPECT_EQ(index(""), 2);
+  EXPECT_EQ(index("auto:0"), 2);
+  EXPECT_EQ(index("auto:1"), 3);
+  EXPECT_EQ(index("auto:2"), -1);
+  EXPECT_NE(selectDevice(all, "auto:2").error().message().find("none is left for its rank 2"),
+            std::string::npos);
+  EXPECT_EQ(selectDevice(std::span(all).first(1), "auto:5")->index, 0) << "CPUs are shared";
   EXPECT_EQ(index("cpu"), 0);
   EXPECT_EQ(index("3"), 3);
   EXPECT_EQ(index("5"), -1);

@@ -62,13 +62,13 @@ void addRankFlags(CLI::App& app, RankFlags& flags) {
          "how the ranks of a job meet: auto (mpi where mpirun or srun has started several), mpi, none")
       ->option_text("HOW")
       ->check(CLI::IsMember({"auto", "mpi", "none"}))
-      ->group("Several devices")
+      ->group("Learning")
       ->configurable(false);
   app.add_option("--collective-timeout", flags.timeout,
                  "seconds without a sign of life from a rank that end the job (default 20)")
       ->option_text("SECONDS")
       ->check(atLeast(2))
-      ->group("Several devices")
+      ->group("Learning")
       ->configurable(false);
 }
 
@@ -78,6 +78,12 @@ Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags) {
   auto engine = collective::openPlugin(libraries(), flags.timeout);
   if (!engine) return fail(fmt::format("--collective={}: {}", flags.collective, engine.error().message()));
   return engine;
+}
+
+int localRank() {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+    if (const char* number = std::getenv(name)) return std::atoi(number);
+  return 0;
 }
 
 int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& told,

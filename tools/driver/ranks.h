@@ -21,6 +21,9 @@ void addRankFlags(CLI::App& app, RankFlags& flags);
 /// Joins the job that this process was started in; null where it is alone.
 Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags);
 
+/// This process's number among those of its host, as its launcher says.
+int localRank();
+
 /// What ranks compare before they work: a name for people, and what this one has.
 using RankFacts = std::vector<std::pair<std::string, std::string>>;
 

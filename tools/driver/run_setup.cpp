@@ -472,7 +472,10 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   options.trainPipeline = "";  // what the flags ask for has run
   if (flags.device == "interp") return exitOk;
   bool poolLeftOut = leavePoolOut(module);
-  auto device = vulkan::Device::open({flags.device, flags.validation, false, {}});
+  // Each rank of a host has a device of its own.
+  const bool own = flags.ranks && flags.device == "auto";
+  const std::string name = own ? fmt::format("auto:{}", flags.localRank) : flags.device;
+  auto device = vulkan::Device::open({name, flags.validation, false, {}});
   if (!device) return report(app, exitDevice, device.error());
   options.device.open = *device;
   options.onDiagnostic = [](const Diagnostic& diagnostic) {
@@ -484,7 +487,7 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
     fmt::print(
         stderr,
         "note: the model is tiny, so LP_NUM_THREADS=0 is set: kernels run without Mesa's thread pool\n");
-  if (info.type == "cpu" && flags.device == "auto")
+  if (info.type == "cpu" && flags.device == "auto" && (!flags.ranks || flags.ranks->rank() == 0))
     fmt::print(stderr, "warning: running on the CPU device {}; --device=cpu says that this is meant\n",
                info.name);
   return exitOk;

@@ -66,6 +66,7 @@ struct ModelFlags {
   uint64_t seed = 0;
   bool validation = false, noCache = false;
   bool notes = true;  ///< tell on standard error what a user may want to know; warnings come in any case
+  int localRank = 0;  ///< among the ranks of this host
   std::shared_ptr<collective::Engine> ranks;  ///< joins this process with others; null: it is alone
   std::vector<std::string> plugins;           ///< shared objects whose passes `pipeline` may name
 };

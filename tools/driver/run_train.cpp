@@ -47,6 +47,7 @@ struct Train : Verb {
     auto joined = joinRanks(flags.ranks);
     if (!joined) return report(app, exitInput, joined.error());
     model.ranks = *joined;
+    model.localRank = localRank();
     OpenTraining training;
     if (!model.ranks) {
       if (int code = prepare(app, training)) return code;

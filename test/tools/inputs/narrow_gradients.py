@@ -6,7 +6,8 @@ import re
 import sys
 
 # Of f32 alone, or without a result of reals that a loss may depend on.
-OTHERS = {"param", "grad", "random_uniform", "random_normal", "one_minus_pow", "one_hot", "adam_update", "sgd_update"}
+OTHERS = {"param", "grad", "random_uniform", "random_normal", "one_minus_pow", "one_hot", "adam_update", "sgd_update",
+          "all_reduce"}
 
 
 def examples(root):
