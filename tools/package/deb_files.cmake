@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run by CPack on the installed files of each component, before they become packages: what Debian wants
 # elsewhere or compressed.
+find_program(shlibdeps dpkg-shlibdeps)
+if(NOT shlibdeps)
+  # CPack would go on, and the package would depend on no library.
+  message(FATAL_ERROR "dpkg-shlibdeps, which tells the libraries a package depends on, is missing: install dpkg-dev")
+endif()
+
 function(compress file)
   execute_process(COMMAND gzip -9n ${file} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
