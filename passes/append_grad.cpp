@@ -20,7 +20,7 @@
 //
 // Requires: stage tensor.
 //   c1: the function exists; c2: it has a result; c3: that is a rank-0 f32; c4: it has no tg.param_grad
-//   yet; c5: the pattern names a parameter of floats; c6: every op on a path from a parameter to the loss has
+//   and no seed yet; c5: the pattern names a parameter of floats; c6: every op on a path from a parameter to the loss has
 //   a gradient; c7: accumulate is 1 or more; c8: then @apply and the states @g.NAME are not there yet; c9:
 //   scratch of a kernel's own VJP has static extents.
 // A tg.custom is differentiated as kernel-vjp does it, unless its kernel names a VJP of its own.
@@ -40,6 +40,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/op_view.h"
 #include "passes/grad_engine.h"
 #include "passes/lookup.h"
 #include "passes/pass.h"
@@ -308,11 +309,16 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
                      fmt::format("there is no func @{}; the module has {}", options.func,
                                  namesOf(module.all(ItemKind::func))));
   TG_CHECK(findLoss(*func));
-  for (Op* op : func->body.ops)
+  for (Op* op : func->body.ops) {
     if (op->code == Opcode::param_grad)
       return gradError(op->loc, 4,
                        fmt::format("@{} already has a gradient of @{}; append-grad runs once", func->name,
                                    op->operands[0].text));
+    if (op->code == Opcode::constant && as::constant(*op).seed())
+      return gradError(
+          op->loc, 4,
+          fmt::format("@{} already has the seed of a gradient; append-grad runs once", func->name));
+  }
   TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
   TG_CHECK(checkAccumulation(module, *func, params, options.accumulate));
   TG_CHECK(expandRequests(module, options, onRemark));
