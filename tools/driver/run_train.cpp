@@ -54,7 +54,7 @@ struct Train : Verb {
     } else if (int code = prepareTogether(app, training)) {
       return code;
     }
-    if (flags.dryRun) return dryRun(app, training);
+    if (flags.dryRun) return writes() ? dryRun(app, training) : int{exitOk};
     if (auto taken = takeRunDir(app, commandOf(args), model, flags, training); !taken)
       return model.ranks ? endJob(app, *model.ranks, exitInput, taken.error())
                          : report(app, exitInput, taken.error());
