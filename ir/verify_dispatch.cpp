@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "ir/byte_owners.h"
+#include "ir/op_view.h"
 #include "ir/parser.h"
 #include "ir/target.h"
 #include "ir/text_hash.h"
@@ -271,7 +272,7 @@ void DispatchVerifier::begin(const Op& op) {
         return report(op, "overlap", "two of its ranges overlap");
   }
   underWay(op, touched);
-  const int64_t id = op.intAttr("id");
+  const int64_t id = as::collective_begin(op).id();
   for (const Travelling& begun : travelling_)
     if (begun.id == id) report(op, "collective", fmt::format("id {} is under way already", id));
   pending_.clear();
@@ -279,7 +280,7 @@ void DispatchVerifier::begin(const Op& op) {
 }
 
 void DispatchVerifier::wait(const Op& op) {
-  const int64_t id = op.intAttr("id");
+  const int64_t id = as::collective_wait(op).id();
   if (std::erase_if(travelling_, [&](const Travelling& begun) { return begun.id == id; }) == 0)
     report(op, "collective", fmt::format("nothing with id {} is under way", id));
 }
