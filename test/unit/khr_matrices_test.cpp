@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "codegen/khr_matrices.h"
 #include "codegen/shader.h"
 #include "ir/target.h"
+#include "test/unit/halves.h"
 #include "test/unit/kernel_text.h"
 
 namespace tg::test {
@@ -120,6 +122,53 @@ TEST(KhrMatrices, TypesHaveTheirUse) {
   EXPECT_EQ(useOf[product[0]], 2u);
   EXPECT_EQ(useOf[typeOf[product[2]]], 0u);
   EXPECT_EQ(useOf[typeOf[product[3]]], 1u);
+}
+
+/// A sum that becomes, rounded, a factor: element by element.
+constexpr const char* kConverting = R"(
+  kernel @k(%z: buf<16x16xf32, out>) workgroup(32) grid(1) {
+    %b = tgk.shared : buf<16x3xvec4<u32>, shared>
+    %one = tgk.coopmat_splat 1.0 : coopmat<f32, 16x16, acc>
+    %ma = tgk.coopmat_convert %one : coopmat<bf16, 16x16, A>
+    %mb = tgk.coopmat_load %b[0, 0] : coopmat<bf16, 16x16, B>
+    %s = tgk.coopmat_mma %ma, %mb, %one : coopmat<f32, 16x16, acc>
+    tgk.coopmat_store %s, %z[0, 0]
+  })";
+
+TEST(KhrMatrices, ElementsOfBf16MatricesAreBf16) {
+  auto module = kernels(kConverting);
+  ASSERT_TRUE(module);
+  Target target = withBf16();
+  target.fragments = "quads";
+  auto glsl = printGlsl(verified(*module), target);
+  ASSERT_TRUE(glsl) << glsl.error().str();
+  auto words = compileGlsl(*glsl, "k");
+  ASSERT_TRUE(words) << words.error().str();
+  const SpirvText code(*words);
+  uint32_t bf16 = 0;
+  for (const Words& type : code.of(22))
+    if (type.size() == 3 && type[1] == 16 && type[2] == 0) bf16 = type[0];
+  ASSERT_NE(bf16, 0u);
+  std::map<uint32_t, uint32_t> pointee, typeOf;
+  std::set<uint32_t> matrices;
+  for (const Words& type : code.of(4456))
+    if (type[1] == bf16) matrices.insert(type[0]);
+  for (const Words& type : code.of(32)) pointee[type[0]] = type[2];
+  for (uint32_t op : {59u, 65u, 115u})  // variables, places of elements, conversions
+    for (const Words& each : code.of(op)) typeOf[each[1]] = each[0];
+  std::set<uint32_t> elements;
+  for (const Words& chain : code.of(65)) {
+    if (!matrices.contains(pointee[typeOf[chain[2]]])) continue;
+    elements.insert(chain[1]);
+    EXPECT_EQ(pointee[chain[0]], bf16);
+  }
+  int stored = 0;
+  for (const Words& store : code.of(62)) {
+    if (!elements.contains(store[0])) continue;
+    EXPECT_EQ(typeOf[store[1]], bf16);
+    ++stored;
+  }
+  EXPECT_EQ(stored, 1);
 }
 
 TEST(KhrMatrices, LoadsAndStoresSayTheirLayoutBeforeTheStride) {
