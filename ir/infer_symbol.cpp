@@ -8,7 +8,7 @@ namespace tg::inference {
 
 /// `rows` names some of the symbol's first axis.
 static Result<void> rowsOfSymbol(const Context& c, const Item& symbol, int constraint) {
-  const std::vector<int64_t> rows = c.op.ints("rows");
+  const std::vector<int64_t> rows = rowsNamed(c.op);
   const int64_t there = symbol.type.rank() ? symbol.type.shape[0] : 0;
   if (rows.empty() || (rows.size() == 2 && rows[0] >= 0 && rows[0] < rows[1] && rows[1] <= there)) return {};
   return c.error(constraint, fmt::format("rows are [first, end] of the {} that @{} has", there, symbol.name));

@@ -2,12 +2,16 @@
 // Rows of parameters and states: what a tg.param, tg.state or tg.update with `rows` means of its symbol.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ir/module.h"
 
 namespace tg {
 
+/// [first, end] of the rows that the op names; empty where it means the whole symbol.
+std::vector<int64_t> rowsNamed(const Op& op);
 /// Whether the op names rows of its symbol and not the whole.
 bool namesRows(const Op& op);
 /// The type of what the op reads or commits of a symbol of this type: with `rows = [first, end]` the first axis

@@ -47,7 +47,7 @@ class Joining {
  public:
   Joining(Module& module, Item& func, int64_t bucket)
       : func_(func), bucket_(bucket), builder_(&module, &func) {
-    builder_.setLoc(derivedLoc("data-parallel", func.loc));
+    builder_.setLoc(derivedLoc("ranks", func.loc));
     int place = 0;
     for (const Op* op : func.body.ops) place_[op] = place++;
   }

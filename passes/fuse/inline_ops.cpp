@@ -94,8 +94,8 @@ static DType factorOf(const Value& value) {
 
 void useUnits(Op& op, const Target& target) {
   if (op.code != Opcode::matmul || as::matmul(op).precision() != "f32") return;
-  const DType dtype = factorOf(*op.in(0));
-  if (isNarrow(dtype) && factorOf(*op.in(1)) == dtype && target.multiplies(dtype))
+  const DType dtype = factorOf(*as::matmul(op).lhs());
+  if (isNarrow(dtype) && factorOf(*as::matmul(op).rhs()) == dtype && target.multiplies(dtype))
     set(op.attrs, "precision", Attr::word(std::string(name(dtype))));
 }
 

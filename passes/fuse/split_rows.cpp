@@ -187,8 +187,10 @@ static bool readersTakeRows(const Value& value) {
     if (reader.code == Opcode::reshape)
       return reader.result()->type.rank() > 0 && reader.result()->type.shape.back() == width &&
              readersTakeRows(*reader.result());
-    if (reader.code == Opcode::matmul)
-      return rowCount(reader.in(1)->type) == reader.in(1)->type.shape[reader.in(1)->type.rank() - 2];
+    if (reader.code == Opcode::matmul) {
+      const Type& rhs = as::matmul(reader).rhs()->type;
+      return rowCount(rhs) == rhs.shape[rhs.rank() - 2];
+    }
     return keepsElements(reader) || reader.info().fusion == table::Fusion::row ||
            reader.info().fusion == table::Fusion::reduce;
   });
@@ -275,7 +277,7 @@ Value* RowSplitter::rowsById(const Op& op, Value* ids) {
 }
 
 bool RowSplitter::lookup(const Op& op) {
-  Value* ids = op.in(1);
+  Value* ids = as::embedding(op).ids();
   const Type& type = op.result()->type;
   const bool large = type.bytes() > binding_ && op.in(0)->type.rank() == 2;
   if ((!piecesOf(op.in(0)) && !large) || ids->type.dtype != DType::i32) return false;

@@ -186,38 +186,40 @@ FragmentAttention::Formula FragmentAttention::formula(const AttentionCase& c, co
     values.resize(static_cast<size_t>(count)), sizes.resize(static_cast<size_t>(count));
     values[static_cast<size_t>(at)] += term, sizes[static_cast<size_t>(at)] += std::fabs(size);
   };
-  const int64_t T = c.queries, S = c.keys, D = c.width, V = c.valueWidth, B = c.batch;
-  const double scale = 1 / std::sqrt(static_cast<double>(D));
-  for (int64_t b = 0; b < B; ++b)
-    for (int64_t t = 0; t < T; ++t) {
-      const int64_t seen = c.causal ? std::min(S, t + 1 + S - T) : S;
+  const int64_t queries = c.queries, keys = c.keys, width = c.width, wide = c.valueWidth, batch = c.batch;
+  const double scale = 1 / std::sqrt(static_cast<double>(width));
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t t = 0; t < queries; ++t) {
+      const int64_t seen = c.causal ? std::min(keys, t + 1 + keys - queries) : keys;
       std::vector<double> p, dp;
       double total = 0, delta = 0, deltaSize = 0;
       for (int64_t s = 0; s < seen; ++s) {
         double score = 0, grad = 0;
-        for (int64_t d = 0; d < D; ++d) score += of("q", b, T, t, D, d) * of("k", b, S, s, D, d);
-        for (int64_t d = 0; d < V; ++d) grad += of("dy", b, T, t, V, d) * of("v", b, S, s, V, d);
+        for (int64_t d = 0; d < width; ++d)
+          score += of("q", b, queries, t, width, d) * of("k", b, keys, s, width, d);
+        for (int64_t d = 0; d < wide; ++d)
+          grad += of("dy", b, queries, t, wide, d) * of("v", b, keys, s, wide, d);
         p.push_back(std::exp(score * scale)), dp.push_back(grad);
         total += p.back();
       }
-      add("lse", b * T + t, B * T, std::log(total), std::fabs(std::log(total)) + 1);
+      add("lse", b * queries + t, batch * queries, std::log(total), std::fabs(std::log(total)) + 1);
       for (int64_t s = 0; s < seen; ++s) {
         p[static_cast<size_t>(s)] /= total;
         const double w = p[static_cast<size_t>(s)];
         delta += w * dp[static_cast<size_t>(s)], deltaSize += w * std::fabs(dp[static_cast<size_t>(s)]);
-        for (int64_t d = 0; d < V; ++d) {
-          const double o = w * of("v", b, S, s, V, d), dv = w * of("dy", b, T, t, V, d);
-          add("o", (b * T + t) * V + d, B * T * V, o, o);
-          add("dv", (b * S + s) * V + d, B * S * V, dv, dv);
+        for (int64_t d = 0; d < wide; ++d) {
+          const double o = w * of("v", b, keys, s, wide, d), dv = w * of("dy", b, queries, t, wide, d);
+          add("o", (b * queries + t) * wide + d, batch * queries * wide, o, o);
+          add("dv", (b * keys + s) * wide + d, batch * keys * wide, dv, dv);
         }
       }
       for (int64_t s = 0; s < seen; ++s) {
         const double w = p[static_cast<size_t>(s)] * scale, ds = w * (dp[static_cast<size_t>(s)] - delta),
                      dsSize = w * (std::fabs(dp[static_cast<size_t>(s)]) + deltaSize);
-        for (int64_t d = 0; d < D; ++d) {
-          const double key = of("k", b, S, s, D, d), query = of("q", b, T, t, D, d);
-          add("dq", (b * T + t) * D + d, B * T * D, ds * key, dsSize * key);
-          add("dk", (b * S + s) * D + d, B * S * D, ds * query, dsSize * query);
+        for (int64_t d = 0; d < width; ++d) {
+          const double key = of("k", b, keys, s, width, d), query = of("q", b, queries, t, width, d);
+          add("dq", (b * queries + t) * width + d, batch * queries * width, ds * key, dsSize * key);
+          add("dk", (b * keys + s) * width + d, batch * keys * width, ds * query, dsSize * query);
         }
       }
     }

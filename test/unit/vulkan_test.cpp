@@ -21,7 +21,7 @@ std::vector<uint32_t> compile(const std::string& body) {
   return {module.begin(), module.end()};
 }
 
-const BindingKind S = BindingKind::storage;
+const BindingKind kStorage = BindingKind::storage;
 
 KernelCode addKernel(const std::string& name = "add") {
   return {name,
@@ -34,7 +34,7 @@ KernelCode addKernel(const std::string& name = "add") {
       uint i = gl_GlobalInvocationID.x;
       if (i < c.length()) c[i] = a[i] + b[i];
     })"),
-          {S, S, S},
+          {kStorage, kStorage, kStorage},
           0};
 }
 
@@ -49,7 +49,7 @@ KernelCode texelKernel() {
       uint i = gl_GlobalInvocationID.x;
       if (i < c.length()) c[i] = 2.0 * texelFetch(a, int(i));
     })"),
-          {BindingKind::texelF32x4, S},
+          {BindingKind::texelF32x4, kStorage},
           0};
 }
 
@@ -63,7 +63,7 @@ KernelCode stepKernel() {
       uint i = gl_GlobalInvocationID.x;
       if (i < a.length()) a[i] = 3.0 * a[i] + 1.0;
     })"),
-          {S},
+          {kStorage},
           0};
 }
 
