@@ -391,7 +391,7 @@ std::pair<KV, KV> AttentionRegion::blocks(LowerContext& c, const Index& first, i
   return {from, u32(Opcode::k_div, u32(Opcode::k_add, seen, block - 1), block)};
 }
 
-/// What a result of a region is computed from without changing its place: behind casts.
+/// The value that a chain of casts rounds.
 static const Value* unrounded(const Value* value) {
   while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
   return value;

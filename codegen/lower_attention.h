@@ -25,6 +25,18 @@ struct AttentionRegion {
                            bool forKeys) const;
 };
 
+/// The kernel of a region whose attention workgroups divide by `division`, each by one Emitter.
+template <class Emitter, class Division>
+Result<void> lowerByGroups(LowerContext& c, const Division& division) {
+  TG_TRY(AttentionRegion region, AttentionRegion::of(c));
+  const std::string problem = division.problem(*region.op, c.target);
+  if (!problem.empty()) return failAt(c.fused.loc, "schedule " + c.schedule.str() + " " + problem);
+  const int64_t own = region.op->code == Opcode::attention_grad_kv ? region.keys : region.queries;
+  c.launchGroups(region.batch * ((own + division.rows - 1) / division.rows), division.invocations(),
+                 [&](const Index& group) { Emitter(c, region, division).emit(group); });
+  return {};
+}
+
 /// Declares a result's elements at a row-major `offset`, four where it has lanes, and stores them where the region
 /// yields the result, or it rounded. Of eight elements the second four follow; such are stored at once where memory
 /// has 16 bits.

@@ -17,7 +17,6 @@
 // Blocks that a causal mask hides lie outside the loops' bounds; those that it cuts, and the last one where its
 // rows are fewer, are a loop of their own, in which hidden scores get a large negative term. Forward: Milakov
 // and Gimelshein 2018, Dao et al. 2022 and 2023.
-#include <fmt/format.h>
 
 #include <cmath>
 #include <numbers>
@@ -32,7 +31,7 @@ namespace tg {
 namespace {
 
 constexpr int64_t kSide = AttentionFragments::kSide;
-constexpr double kHidden = 1e30;  ///< what a hidden score lies below others
+constexpr double kHidden = 1e30;  ///< subtracted from a masked score
 
 using Matrices = std::vector<KV>;
 
@@ -241,7 +240,7 @@ Matrices CoopmatAttention::scores(const Matrices& own, int64_t column, bool grad
   return out;
 }
 
-/// Puts scores that a query does not see, or of rows behind the end, far below the others.
+/// Masks scores: keys behind the query, where causal, and keys behind the end get a large negative term.
 void CoopmatAttention::hide(KV& score, int64_t i, int64_t column, const KV& round) {
   const KV none = KernelBuilder::f32(0), most = KernelBuilder::f32(kHidden);
   const Index other = plus(c_.space.scale(c_.space.variable(round, otherBlocks_), f_.block), column);
@@ -361,7 +360,7 @@ std::vector<KV> CoopmatAttention::steps(const KV& from, const KV& to, bool maske
   });
 }
 
-/// Of the blocks from..to those that no mask cuts: the first ones, or for keys the last ones.
+/// The blocks of from..to that the mask leaves whole: the first ones, or, where rows are keys, the last ones.
 std::pair<KV, KV> CoopmatAttention::wholeBlocks(const KV& from, const KV& to) {
   auto u32 = [&](Opcode code, const KV& a, int64_t b) {
     return kernel_.op(code, {a, KernelBuilder::u32(b)}, DType::u32);
@@ -385,8 +384,8 @@ std::pair<KV, KV> CoopmatAttention::wholeBlocks(const KV& from, const KV& to) {
   return {from, between(whole)};
 }
 
-/// body(row, cell) where the invocation has the cell of eight columns of the row, both counted in the matrix of
-/// its subgroup, and the row is one of the own side: with the row's place there.
+/// Stores a matrix of the subgroup to its patch and calls body(row, half) in every invocation: it takes the left or the
+/// right eight columns of a row, given by its place on the own side. Rows behind the end are left out.
 void CoopmatAttention::storeMatrix(const KV& matrix, int64_t i,
                                    const std::function<void(const Index& row, const Index& cell)>& body) {
   kernel_.coopmatStore(matrix, patch_,
@@ -500,15 +499,7 @@ void CoopmatAttention::emit(const Index& group) {
 }  // namespace
 
 Result<void> lowerKernel(LowerContext& c, const CoopmatAttentionSchedule& schedule) {
-  TG_TRY(AttentionRegion region, AttentionRegion::of(c));
-  const AttentionFragments fragments(schedule, c.target);
-  const std::string problem = fragments.problem(*region.op, c.target);
-  if (!problem.empty()) return failAt(c.fused.loc, fmt::format("schedule {} {}", c.schedule.str(), problem));
-  const bool forKeys = region.op->code == Opcode::attention_grad_kv;
-  const int64_t own = forKeys ? region.keys : region.queries;
-  c.launchGroups(region.batch * ((own + fragments.rows - 1) / fragments.rows), fragments.invocations(),
-                 [&](const Index& group) { CoopmatAttention(c, region, fragments).emit(group); });
-  return {};
+  return lowerByGroups<CoopmatAttention>(c, AttentionFragments(schedule, c.target));
 }
 
 }  // namespace tg

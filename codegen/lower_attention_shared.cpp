@@ -18,7 +18,6 @@
 //
 // Blocks that a causal mask hides lie outside the loop's bounds. Forward: Milakov and Gimelshein 2018, Dao
 // et al. 2022.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -543,15 +542,7 @@ void SharedAttention::emit(const Index& group) {
 }  // namespace
 
 Result<void> lowerKernel(LowerContext& c, const SharedAttentionSchedule& schedule) {
-  TG_TRY(AttentionRegion region, AttentionRegion::of(c));
-  const AttentionBlocking blocking(schedule);
-  const std::string problem = blocking.problem(*region.op, c.target);
-  if (!problem.empty()) return failAt(c.fused.loc, fmt::format("schedule {} {}", c.schedule.str(), problem));
-  const bool forKeys = region.op->code == Opcode::attention_grad_kv;
-  const int64_t own = forKeys ? region.keys : region.queries;
-  c.launchGroups(region.batch * ((own + blocking.rows - 1) / blocking.rows), blocking.invocations(),
-                 [&](const Index& group) { SharedAttention(c, region, blocking).emit(group); });
-  return {};
+  return lowerByGroups<SharedAttention>(c, AttentionBlocking(schedule));
 }
 
 }  // namespace tg

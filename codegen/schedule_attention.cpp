@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention: which rows an invocation holds, and when scores are streamed at all. lower_attention.cpp makes
 // the kernels.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -54,6 +56,16 @@ bool streamsScores(const Op& attention, const Target& target) {
   constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
   return size.width + size.valueWidth <= kWidest &&
          size.batch * size.queries * size.keys * bytes >= target.streamScores;
+}
+
+std::string lackOfRoom(int64_t invocations, int64_t bytes, const Target& target) {
+  if (invocations > largestGroup(target))
+    return fmt::format("needs {} invocations, target {} has {}", invocations, target.name,
+                       largestGroup(target));
+  if (!gives(target, LimitId::sharedBytes, bytes))
+    return fmt::format("needs {} bytes of shared memory, target {} has {}", bytes, target.name,
+                       limitOf(target, LimitId::sharedBytes));
+  return {};
 }
 
 const Op* attentionOf(const Op& fused) {

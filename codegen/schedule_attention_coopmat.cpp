@@ -38,13 +38,7 @@ std::string AttentionFragments::problem(const Op& attention, const Target& targe
     return fmt::format(
         "needs an attention of 16 bits and a target with `coopmat` of {} and `fragments`, not {}",
         view.precision(), target.name);
-  if (invocations() > largestGroup(target))
-    return fmt::format("needs {} invocations, target {} has {}", invocations(), target.name,
-                       largestGroup(target));
-  if (!gives(target, LimitId::sharedBytes, bytes(attention)))
-    return fmt::format("needs {} bytes of shared memory, target {} has {}", bytes(attention), target.name,
-                       limitOf(target, LimitId::sharedBytes));
-  return {};
+  return lackOfRoom(invocations(), bytes(attention), target);
 }
 
 bool suitsFragments(const Op& attention, const Target& target) {

@@ -50,13 +50,7 @@ std::string AttentionBlocking::problem(const Op& attention, const Target& target
   if (resultPlaces(width.score) == 0 || resultPlaces(width.value) == 0)
     return fmt::format("leaves no whole tiles of results of {} columns to {} invocations", width.value,
                        invocations());
-  if (invocations() > largestGroup(target))
-    return fmt::format("needs {} invocations, target {} has {}", invocations(), target.name,
-                       largestGroup(target));
-  if (!gives(target, LimitId::sharedBytes, bytes(attention)))
-    return fmt::format("needs {} bytes of shared memory, target {} has {}", bytes(attention), target.name,
-                       limitOf(target, LimitId::sharedBytes));
-  return {};
+  return lackOfRoom(invocations(), bytes(attention), target);
 }
 
 static bool fits(const SharedAttentionSchedule& schedule, const Op& attention, const Target& target) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "codegen/schedule.h"
@@ -51,6 +52,10 @@ inline ProductSizes productSizes(const Op& product) {
 const Op* contractionOf(const Op& fused);
 /// The attention, or gradient of one, of a region; null where it has none.
 const Op* attentionOf(const Op& fused);
+
+/// Why a workgroup of so many invocations and bytes of shared memory does not fit the target, as the rest of a
+/// sentence; empty if it does.
+std::string lackOfRoom(int64_t invocations, int64_t bytes, const Target& target);
 
 /// The schedule, or the first smaller one by which the elements that an invocation computes by straight code
 /// are no more operations than the target wants in a kernel.

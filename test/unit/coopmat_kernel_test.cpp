@@ -64,25 +64,34 @@ constexpr const char* kProductKernel = R"(
     }
   })";
 
+/// z = start + times · a·bᵀ, all 16x16.
+void expectSums(const std::vector<std::byte>& z, double start, double times, const std::vector<double>& a,
+                const std::vector<double>& b) {
+  const std::vector<float> got = valuesOf<float>(z);
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 16; ++j) {
+      double sum = start;
+      for (int k = 0; k < 16; ++k) sum += times * a[i * 16 + k] * b[j * 16 + k];
+      EXPECT_NEAR(got[i * 16 + j], sum, 1e-5);
+    }
+}
+
 TEST(CoopmatKernel, MultipliesWhatTheSubgroupHolds) {
   auto module = kernels(kProductKernel);
   ASSERT_TRUE(module);
   const Item& kernel = verified(*module);
   NdArray x = drawn({16, 16}, 3), y = drawn({16, 16}, 4);
   std::vector<float> xs(x.data.begin(), x.data.end()), ys(y.data.begin(), y.data.end());
+  std::vector<double> rounded[2];
+  for (float each : xs) rounded[0].push_back(half(each));
+  for (float each : ys) rounded[1].push_back(half(each));
   Memory memory{bytesOf(xs), bytesOf(ys), bytesOf(std::vector<float>(256))};
   for (KernelRunOptions options : schedules()) {
     options.subgroupSize = 32;
     Memory copy = memory;
     KernelCounters counters = run(kernel, copy, options);
     EXPECT_TRUE(counters.findings.empty()) << counters.findings.front();
-    std::vector<float> z = valuesOf<float>(copy[2]);
-    for (int i = 0; i < 16; ++i)
-      for (int j = 0; j < 16; ++j) {
-        double sum = 1;  // twice the product, on top of 0.5 and 0.5
-        for (int k = 0; k < 16; ++k) sum += 2 * half(xs[i * 16 + k]) * half(ys[j * 16 + k]);
-        EXPECT_NEAR(z[i * 16 + j], sum, 1e-5);
-      }
+    expectSums(copy[2], 1, 2, rounded[0], rounded[1]);  // twice the product, on top of 0.5 and 0.5
   }
 }
 
@@ -133,13 +142,7 @@ TEST(CoopmatKernel, MultipliesWordsOfTwoAndStoresToMemory) {
       Memory copy = memory;
       KernelCounters counters = run(kernel, copy, options);
       EXPECT_TRUE(counters.findings.empty()) << counters.findings.front();
-      std::vector<float> z = valuesOf<float>(copy[2]);
-      for (int i = 0; i < 16; ++i)
-        for (int j = 0; j < 16; ++j) {
-          double sum = 0.5;
-          for (int k = 0; k < 16; ++k) sum += values[0][i * 16 + k] * values[1][j * 16 + k];
-          EXPECT_NEAR(z[i * 16 + j], sum, 1e-5);
-        }
+      expectSums(copy[2], 0.5, 1, values[0], values[1]);
     }
     auto glsl = printGlsl(kernel, withBf16());
     ASSERT_TRUE(glsl) << glsl.error().str();
