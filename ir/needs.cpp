@@ -147,7 +147,7 @@ void addCode(KernelNeeds& needs, std::span<const uint32_t> code, const Target& m
     const CapabilityRow* row = capabilityRow(code[at + 1]);
     if (row && row->feature == FeatureId::subgroups && made.subgroup > 1)
       needs.subgroup = std::max(needs.subgroup, made.subgroup);
-    // The code does not tell whether it relies on it.
+    // SPIR-V does not show whether a kernel relies on `fragments`; assume it does.
     const bool matrices =
         row && (row->feature == FeatureId::matricesKhr || row->feature == FeatureId::matricesNv);
     if (matrices && made.fragments == "quads") addOnce(needs.capabilities, kQuadFragments);

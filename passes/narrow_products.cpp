@@ -80,8 +80,8 @@ class NarrowProducts {
     return narrow_[value] = builder_.create(op.code, operands, op.attrs, {type})->result();
   }
 
-  /// Where a value is exactly one of 16 bits, cast back or moved, that one; null elsewhere. All who read what was moved
-  /// read it cast back from then on, so that memory holds it once.
+  /// The 16-bit value that `value` widens, or, of a view or join of such values, the same view or join of those; null
+  /// otherwise. All uses of the view or join then read the 16-bit one, widened, so that memory holds it once.
   Value* exact(Value* value) {
     Op* def = value->def;
     if (def && def->code == Opcode::cast && def->in(0)->type.dtype == dtype_) return def->in(0);

@@ -6,10 +6,11 @@
 
 namespace tg {
 
-/// Makes every tg.matmul and tg.attention of f32 in a function one of `dtype`, f16 or bf16: its operands are cast to it, once for all
-/// products that read a value, and so is its result, behind the bias if it has one, of which all other ops read the cast
-/// back to f32. Memory then holds the 16 bits. A result that goes nowhere but into gradients of parameters or out of the function stays f32,
-/// as a sum of exact products: the product has f32 operands cast back from 16 bits, and `precision = dtype`.
+/// Makes every tg.matmul and tg.attention of f32 in a function one of `dtype`, f16 or bf16. Operands are cast to it, once
+/// for all products that read a value, and so is the result, behind the bias if it has one; other ops read the cast back
+/// to f32. Memory then holds the 16 bits. A result that goes nowhere but into gradients of parameters or out of the
+/// function stays f32, as a sum of exact products: the product has f32 operands cast back from 16 bits, and
+/// `precision = dtype`.
 void narrowProducts(Module& module, Item& func, DType dtype);
 
 }  // namespace tg

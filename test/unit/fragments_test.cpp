@@ -29,8 +29,8 @@ Target withFragments() {
 
 double rounded(DType dtype, double x) { return narrowValue(dtype, narrowBits(dtype, x)); }
 
-// z = the products of u·v's rows: each element of acc = x·I is scaled by its row's number and a column's entry
-// of v, less its row's maximum; w = (acc as an A)·I.
+// With m = x·I: z = 0.5·((m - its row's maximum)·(its row's number) + v[4 + column]), and w = (column·v[row] + the sum
+// of m's row), rounded to an operand A, times I.
 constexpr const char* kFragmentKernel = R"(
   kernel @k(%x: buf<16x2xvec4<u32>, in>, %i: buf<16x2xvec4<u32>, in>, %v: buf<20xf32, in>,
             %z: buf<16x16xf32, out>, %w: buf<16x16xf32, out>) workgroup(32) grid(1) {
