@@ -135,7 +135,8 @@ void GlslPrinter::matrixRowReduce(const Op& op) {
 }
 
 void GlslPrinter::matrixConvert(const Op& op) {
-  matrixEach(op, fmt::format("float16_t({}[e])", names_.of(op.in(0))));
+  const bool narrows = op.result()->type.use == MatrixUse::a;
+  matrixEach(op, fmt::format("{}({}[e])", narrows ? "float16_t" : "float", names_.of(op.in(0))));
 }
 
 void GlslPrinter::matrixProduct(const Op& op) {

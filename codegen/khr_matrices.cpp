@@ -8,7 +8,8 @@
 //   5360 store pointer object stride columnMajor   4458, likewise
 //   5361 multiply and add a b c                    4459
 //   5362 length                                    4460
-//   OpAccessChain to an element of a bf16 matrix   to a bf16, and so OpFConvert of what is stored there
+//   OpAccessChain to an element of a bf16 matrix   to a bf16, and so OpLoad from there, and OpFConvert of what is
+//                                                  stored there
 //
 // Numbers are those of the SPIR-V registry; the headers of SPIRV-Tools 2023.1 lack the newer ones.
 #include "codegen/khr_matrices.h"
@@ -31,6 +32,7 @@ enum SpirvOp : uint32_t {
   opConstant = 43,
   opSpecConstant = 50,
   opVariable = 59,
+  opLoad = 61,
   opStore = 62,
   opAccessChain = 65,
   opDecorate = 71,
@@ -172,6 +174,9 @@ class Rewriter {
       return add(opMatrixStoreKhr, {args[0], args[1], layout(args[3]), args[2]}, args.subspan(4));
     case opAccessChain:
       if (elements_.contains(args[1])) return add(op, {bf16Pointer_}, args.subspan(1));
+      break;
+    case opLoad:
+      if (elements_.contains(args[2])) return add(op, {bf16Type_}, args.subspan(1));
       break;
     case opFConvert:
       if (elements_.contains(args[1])) return add(op, {bf16Type_}, args.subspan(1));

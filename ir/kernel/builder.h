@@ -124,11 +124,11 @@ class KernelBuilder {
   KV coopmatMma(const KV& a, const KV& b, const KV& c);
   /// An accumulator of which each element is the number of its row or column.
   KV coopmatIndex(Type type, bool columns);
-  /// An accumulator with the same element of a shared vector, from `index` on, all along each row or column.
+  /// An accumulator with the same element of a vector, from `index` on, all along each row or column.
   KV coopmatRepeat(Value* buffer, const KV& index, Type type, bool columns);
   /// In each element the sum or maximum of its row.
   KV coopmatRowReduce(const KV& x, std::string_view kind);
-  /// An accumulator as an operand A.
+  /// An accumulator as an operand A, or the other way round.
   KV coopmatConvert(const KV& x, Type type);
   void coopmatStore(const KV& value, Value* buffer, const std::vector<KV>& index);
 

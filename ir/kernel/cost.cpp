@@ -327,11 +327,18 @@ void Counter::charge(const Op& op, double times) {
   bool exactWhole = op.code == Opcode::k_exact_load || op.code == Opcode::k_exact_store;
   double bytes = exact ? kExactBytes : static_cast<double>(byteSize(type.dtype) * type.lanes);
   if (exactWhole) bytes *= kExactWords;
-  const bool matrix = op.code == Opcode::k_coopmat_store;  // which the subgroup's invocations share
-  if (matrix) bytes *= held(op.in(0)->type);
+  // The subgroup's invocations share a matrix.
+  const bool matrixStore = op.code == Opcode::k_coopmat_store,
+             matrixLoad = op.code == Opcode::k_coopmat_load || op.code == Opcode::k_coopmat_repeat;
+  if (matrixStore || matrixLoad) {
+    const Type& matrix = matrixStore ? op.in(0)->type : op.result()->type;
+    bytes = static_cast<double>(byteSize(matrix.dtype)) * held(matrix);
+    if (op.code == Opcode::k_coopmat_repeat)
+      bytes /= static_cast<double>(matrix.shape[op.flag("columns") ? 0 : 1]);
+  }
   ParamTraffic& traffic = cost_.params[param->second];
-  bool stores = matrix || op.code == Opcode::k_store || op.code == Opcode::k_exact_store;
-  bool loads = op.code == Opcode::k_load || op.code == Opcode::k_exact_load;
+  bool stores = matrixStore || op.code == Opcode::k_store || op.code == Opcode::k_exact_store;
+  bool loads = matrixLoad || op.code == Opcode::k_load || op.code == Opcode::k_exact_load;
   if (!stores) traffic.loaded += times * bytes;
   if (!loads) traffic.stored += times * bytes;
 }

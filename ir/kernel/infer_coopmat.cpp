@@ -21,6 +21,10 @@ bool isAccumulator(const Type& type) {
   return type.isCoopmat() && type.use == MatrixUse::acc && type.dtype == DType::f32;
 }
 
+bool isOperandA(const Type& type) {
+  return type.isCoopmat() && type.use == MatrixUse::a && isNarrow(type.dtype);
+}
+
 Result<Type> declaredMatrix(const Op& op, std::string_view label) {
   if (op.results.size() != 1 || !op.result()->type.isCoopmat())
     return violation(op, label, "the result's type must be given, coopmat<…>");
@@ -52,13 +56,17 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
     if (!at.isLiteral() && !(at.value && at.value->type == Type::scalar(DType::u32)))
       return violation(op, "c1", "an index is not u32");
   const bool loads = op.code == Opcode::k_coopmat_load;
-  const bool writable = buffer.mode == BufMode::out || buffer.mode == BufMode::inout;
-  const bool words = loads && buffer.dtype == DType::u32;
-  if ((buffer.mode != BufMode::shared && (loads || !writable)) || (buffer.dtype != matrix.dtype && !words) ||
-      (!loads && buffer.lanes != 1))
+  const BufMode way = loads ? BufMode::in : BufMode::out;
+  const bool inReach = buffer.mode == BufMode::shared || buffer.mode == BufMode::inout || buffer.mode == way;
+  const bool words = isNarrow(matrix.dtype) && buffer.dtype == DType::u32;
+  // How storage holds scalars of 16 bits is the shader's affair; words are the same everywhere.
+  const bool same = buffer.dtype == matrix.dtype && (loads || buffer.lanes == 1) &&
+                    (buffer.mode == BufMode::shared || !isNarrow(matrix.dtype));
+  if (!inReach || (!same && !words))
     return violation(op, "c2",
-                     fmt::format("%{} is {}, not {} of {}", element->value->name, buffer.str(),
-                                 loads ? "shared memory" : "shared memory or a result", name(matrix.dtype)));
+                     fmt::format("%{} is {}, not shared memory of {} or {} of {}", element->value->name,
+                                 buffer.str(), name(matrix.dtype), loads ? "an input" : "a result",
+                                 isNarrow(matrix.dtype) ? "u32" : name(matrix.dtype)));
   const int64_t rows = matrix.shape[columnMajor ? 1 : 0], columns = matrix.shape[columnMajor ? 0 : 1];
   const int64_t scalars = matrixScalars(buffer, matrix);  // of an element
   if (buffer.shape[0] == Shape::kDynamic || buffer.shape[1] == Shape::kDynamic || buffer.shape[0] < rows ||
@@ -87,8 +95,10 @@ Result<Types> coopmatSplat(const Op& op) {
 
 Result<Types> coopmatLoad(const Op& op) {
   TG_TRY(Type type, declaredMatrix(op, "c4"));
-  if (type.use == MatrixUse::acc || !isNarrow(type.dtype))
-    return violation(op, "c4", fmt::format("{} is no operand A or B of f16 or bf16", type.str()));
+  if (!isAccumulator(type) && (type.use == MatrixUse::acc || !isNarrow(type.dtype)))
+    return violation(
+        op, "c4",
+        fmt::format("{} is neither an operand A or B of f16 or bf16 nor an accumulator of f32", type.str()));
   TG_CHECK(place(op, type, op.flag("column_major")));
   return Types{type};
 }
@@ -118,9 +128,11 @@ Result<Types> coopmatRepeat(const Op& op) {
   const Operand& at = element->items[0];
   if (!at.isLiteral() && !(at.value && at.value->type == Type::scalar(DType::u32)))
     return violation(op, "c1", "an index is not u32");
-  if (buffer.mode != BufMode::shared || buffer.dtype != DType::f32 || buffer.lanes != 1)
+  const bool inReach = buffer.mode == BufMode::shared || buffer.mode == BufMode::in;
+  if (!inReach || buffer.dtype != DType::f32 || buffer.lanes != 1 || buffer.shape[0] == Shape::kDynamic)
     return violation(op, "c2",
-                     fmt::format("%{} is {}, not shared memory of f32", element->value->name, buffer.str()));
+                     fmt::format("%{} is {}, not shared memory or an input of f32 with a fixed extent",
+                                 element->value->name, buffer.str()));
   const int64_t most = buffer.shape[0] - type.shape[op.flag("columns") ? 1 : 0];
   if (most < 0)
     return violation(op, "c3", fmt::format("{} has fewer elements than {}", buffer.str(), type.str()));
@@ -135,12 +147,15 @@ Result<Types> coopmatRowReduce(const Op& op) {
 }
 
 Result<Types> coopmatConvert(const Op& op) {
-  TG_TRY(Type from, accumulatorOperand(op, "c1"));
+  const Type from = matrixOperand(op, 0);
+  if (!isAccumulator(from) && !isOperandA(from))
+    return violation(op, "c1", fmt::format("{} is neither an accumulator nor an operand A", from.str()));
   TG_TRY(Type type, declaredMatrix(op, "c3"));
-  if (type.use != MatrixUse::a || !isNarrow(type.dtype) || type.shape != from.shape)
-    return violation(
-        op, "c3",
-        fmt::format("{} is no operand A of f16 or bf16 of the extents of {}", type.str(), from.str()));
+  if ((isAccumulator(from) ? !isOperandA(type) : !isAccumulator(type)) || type.shape != from.shape)
+    return violation(op, "c3",
+                     fmt::format("{} is no {} of the extents of {}", type.str(),
+                                 isAccumulator(from) ? "operand A of f16 or bf16" : "accumulator of f32",
+                                 from.str()));
   return Types{type};
 }
 
@@ -167,7 +182,9 @@ Result<Types> coopmatLanes(const Op& op) {
 }
 
 Result<Types> coopmatStore(const Op& op) {
-  TG_TRY(Type type, accumulatorOperand(op, "c4"));
+  const Type type = matrixOperand(op, 0);
+  if (!isAccumulator(type) && !isOperandA(type))
+    return violation(op, "c4", fmt::format("{} is neither an accumulator nor an operand A", type.str()));
   TG_CHECK(place(op, type, false));
   return Types{};
 }

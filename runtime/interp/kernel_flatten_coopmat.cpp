@@ -97,9 +97,55 @@ void Flattener::matrixLoad(const Op& op) {
   }
 }
 
+void Flattener::matrixConvert(const Op& op) {
+  switch (op.result()->type.dtype) {
+  case DType::f16: return lanes(op, laneCode(KernelOp::k_round_f16, DType::f32));
+  case DType::bf16: return lanes(op, laneCode(KernelOp::k_round_bf16, DType::f32));
+  default: return lanes(op, Code::move);
+  }
+}
+
+/// Two elements of 16 bits share a word: the subgroup packs the matrix, then each invocation stores some of the
+/// buffer's elements whole.
+void Flattener::matrixStoreWords(const Op& op) {
+  const Operand& element = op.operands[1];
+  const Type &matrix = op.in(0)->type, &buffer = element.value->type;
+  const auto scalars = static_cast<uint32_t>(matrixScalars(buffer, matrix)),
+             lanes = static_cast<uint32_t>(buffer.lanes),
+             count = static_cast<uint32_t>(matrix.elements()) / scalars,
+             perRow = static_cast<uint32_t>(matrix.shape[1]) / scalars;
+  const uint32_t slots = (count + subgroupSize_ - 1) / subgroupSize_;
+  Collective made{Collective::Kind::words, {}, 0, 0, 0, 0, 0, 0, loops_};
+  made.reduction = {{Folding::Kind::add, matrix.dtype},
+                    allocate(static_cast<int>(slots * lanes)),
+                    base(op.in(0)),
+                    lanes,
+                    false};
+  made.m = static_cast<uint32_t>(matrix.shape[0]);
+  made.n = static_cast<uint32_t>(matrix.shape[1]);
+  const uint32_t packed = made.reduction.dst;
+  program_.collectives.push_back(std::move(made));
+  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+  const Type index = Type::scalar(DType::u32);
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    const uint32_t number = computed(Code::k_add_u, Program::kSubgroupLane, constant(slot * subgroupSize_));
+    const uint32_t row = computed(Code::k_div_u, number, constant(perRow)),
+                   column = computed(Code::k_mod_u, number, constant(perRow));
+    const uint32_t less = computed(Code::k_lt_u, number, constant(count)), test = here();
+    emit({Code::jumpUnless, 0, 0, less});
+    emit({Code::store, 0,
+          access(op, element.value,
+                 {computed(Code::k_add_u, reg(element.items[0], index, 0), row),
+                  computed(Code::k_add_u, reg(element.items[1], index, 0), column)}),
+          packed + slot * lanes});
+    program_.code[test].a = here();
+  }
+}
+
 void Flattener::matrixStore(const Op& op) {
   const Operand& element = op.operands[1];
   const Type& matrix = op.in(0)->type;
+  if (element.value->type.dtype == DType::u32) return matrixStoreWords(op);
   for (uint32_t slot = 0; slot < matrixRegisters(matrix, subgroupSize_); ++slot) {
     Place place = matrixPlace(element, matrix, false, slot);
     emit({Code::store, 0, access(op, element.value, {place.row, place.column}), base(op.in(0)) + slot});

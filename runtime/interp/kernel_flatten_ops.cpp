@@ -112,9 +112,7 @@ void Flattener::op(const Op& op) {
   case k_coopmat_index: matrixIndex(op); break;
   case k_coopmat_repeat: matrixRepeat(op); break;
   case k_coopmat_row_reduce: matrixRowReduce(op); break;
-  case k_coopmat_convert:
-    lanes(op, laneCode(op.result()->type.dtype == DType::f16 ? k_round_f16 : k_round_bf16, DType::f32));
-    break;
+  case k_coopmat_convert: matrixConvert(op); break;
   case k_coopmat_store: matrixStore(op); break;
   case k_call: assert(false); break;  // runKernel inlines or refuses it
 #define OTHER(...)

@@ -42,6 +42,8 @@ class Flattener {
   void matrixRowReduce(const Op& op);
   void matrixProduct(const Op& op);
   void matrixLoad(const Op& op);
+  void matrixConvert(const Op& op);
+  void matrixStoreWords(const Op& op);
   void matrixStore(const Op& op);
   struct Place {
     uint32_t row, column;  ///< registers of the indices of the buffer's element

@@ -50,6 +50,7 @@ class KernelMachine {
   void ballot(const Collective& collective, std::span<const uint32_t> lanes);
   void product(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
   void rows(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
+  void words(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
   std::vector<Word> matrix(uint32_t source, uint32_t count, const Op& op, std::span<const uint32_t> lanes);
   void spread(const std::vector<Word>& matrix, uint32_t dst, std::span<const uint32_t> lanes);
   std::vector<Word> gather(const Reduction& from, uint32_t part, std::span<const uint32_t> lanes) const;

@@ -94,6 +94,7 @@ void KernelMachine<Real>::collect(const Collective& collective, const Op& op,
   if (collective.kind == Collective::Kind::ballot) return ballot(collective, lanes);
   if (collective.kind == Collective::Kind::product) return product(collective, op, lanes);
   if (collective.kind == Collective::Kind::rows) return rows(collective, op, lanes);
+  if (collective.kind == Collective::Kind::words) return words(collective, op, lanes);
   const Reduction& reduction = collective.reduction;
   for (uint32_t part = 0; part < reduction.width; ++part) {
     std::vector<Word> values = gather(reduction, part, lanes);
@@ -171,6 +172,22 @@ void KernelMachine<Real>::rows(const Collective& collective, const Op& op, std::
     std::fill_n(row, collective.n, sum);
   }
   spread(all, reduction.dst, lanes);
+}
+
+/// Two neighbours of a matrix of 16 bits as a word, `width` words to an element; element e goes to lane e % size.
+template <class Real>
+void KernelMachine<Real>::words(const Collective& collective, const Op& op, std::span<const uint32_t> lanes) {
+  const Reduction& reduction = collective.reduction;
+  const uint32_t size = options_.subgroupSize;
+  const std::vector<Word> all = matrix(reduction.source, collective.m * collective.n, op, lanes);
+  auto bits = [&](size_t at) { return uint32_t{narrowBits(reduction.folding.dtype, double{all[at].f})}; };
+  for (uint32_t lane : lanes)
+    for (size_t element = lane % size, slot = 0; element * reduction.width * 2 < all.size();
+         element += size, ++slot)
+      for (size_t part = 0; part < reduction.width; ++part) {
+        const size_t first = (element * reduction.width + part) * 2;
+        laneRegs(lane)[reduction.dst + slot * reduction.width + part].u = bits(first) | bits(first + 1) << 16;
+      }
 }
 
 /// A·B + C of matrices that the subgroup holds.

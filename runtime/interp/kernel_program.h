@@ -73,12 +73,12 @@ inline uint32_t matrixRegisters(const Type& matrix, uint32_t subgroupSize) {
 /// An op of a subgroup. Invocations at one position meet when they also stand in the same turn of each
 /// loop around it; positions are ordered as an invocation passes them.
 struct Collective {
-  enum class Kind : uint8_t { reduce, shuffle, ballot, product, rows };
+  enum class Kind : uint8_t { reduce, shuffle, ballot, product, rows, words };
   Kind kind;
-  Reduction reduction;           ///< reduce, rows: all of it; otherwise dst, source, width
+  Reduction reduction;           ///< reduce, rows: all of it; otherwise dst, source, width; words: and the type
   uint32_t lane = 0;             ///< shuffle: whose value
   uint32_t b = 0, c = 0;         ///< product: first registers of B and C, the source being A's
-  uint32_t m = 0, n = 0, k = 0;  ///< product: A is m x k, B is k x n; rows: of the matrix m x n
+  uint32_t m = 0, n = 0, k = 0;  ///< product: A is m x k, B is k x n; rows, words: of the matrix m x n
   std::vector<std::pair<uint32_t, uint32_t>> loops;  ///< first instruction of each, register of its turns
 };
 

@@ -72,8 +72,7 @@ constexpr const char* kFragmentKernel = R"(
 
 class Fragments : public ::testing::TestWithParam<DType> {
  protected:
-  std::unique_ptr<Module> module() const {
-    std::string text = kFragmentKernel;
+  std::unique_ptr<Module> module(std::string text = kFragmentKernel) const {
     for (size_t at; (at = text.find("REAL")) != std::string::npos;) text.replace(at, 4, name(GetParam()));
     return kernels(text);
   }
@@ -110,6 +109,48 @@ TEST_P(Fragments, RowsColumnsAndConversions) {
       }
     }
   }
+}
+
+// z = x·y + v[4 + column] of matrices out of inputs, and w = z rounded, as words.
+constexpr const char* kMovingKernel = R"(
+  kernel @k(%x: buf<16x2xvec4<u32>, in>, %y: buf<16x16xf32, in>, %v: buf<20xf32, in>,
+            %z: buf<16x16xf32, out>, %w: buf<16x2xvec4<u32>, out>) workgroup(32) grid(1) {
+    %a = tgk.coopmat_load %x[0, 0] : coopmat<REAL, 16x16, A>
+    %m = tgk.coopmat_convert %a : coopmat<f32, 16x16, acc>
+    %n = tgk.coopmat_load %y[0, 0] : coopmat<f32, 16x16, acc>
+    %columns = tgk.coopmat_repeat %v[4] {columns = true} : coopmat<f32, 16x16, acc>
+    %s = tgk.fma %m, %n, %columns : coopmat<f32, 16x16, acc>
+    tgk.coopmat_store %s, %z[0, 0]
+    %c = tgk.coopmat_convert %s : coopmat<REAL, 16x16, A>
+    tgk.coopmat_store %c, %w[0, 0]
+  })";
+
+TEST_P(Fragments, MoveBetweenInputsAndResults) {
+  auto kernel = module(kMovingKernel);
+  ASSERT_TRUE(kernel);
+  std::vector<uint16_t> x;
+  for (const double each : drawn({16, 16}, 5).data) x.push_back(narrowBits(GetParam(), each));
+  const NdArray drawnY = drawn({16, 16}, 6), drawnV = drawn({20}, 7);
+  const std::vector<float> y(drawnY.data.begin(), drawnY.data.end()),
+      v(drawnV.data.begin(), drawnV.data.end());
+  const Memory memory{bytesOf(x), bytesOf(y), bytesOf(v), bytesOf(std::vector<float>(256)),
+                      bytesOf(std::vector<uint16_t>(256))};
+  for (KernelRunOptions options : schedules()) {
+    options.subgroupSize = 32;
+    Memory copy = memory;
+    const KernelCounters counters = run(verified(*kernel), copy, options);
+    EXPECT_TRUE(counters.findings.empty()) << counters.findings.front();
+    const std::vector<float> z = valuesOf<float>(copy[3]);
+    const std::vector<uint16_t> w = valuesOf<uint16_t>(copy[4]);
+    for (size_t i = 0; i < 256; ++i) {
+      EXPECT_NEAR(z[i], narrowValue(GetParam(), x[i]) * y[i] + v[4 + i % 16], 1e-6) << i;
+      EXPECT_EQ(w[i], narrowBits(GetParam(), z[i])) << i;
+    }
+  }
+  auto glsl = printGlsl(verified(*kernel), withFragments());
+  ASSERT_TRUE(glsl) << glsl.error().str();
+  auto words = compileGlsl(*glsl, "k");
+  EXPECT_TRUE(words) << words.error().str();
 }
 
 TEST_P(Fragments, CompileWhereThePlacesAreKnownAlone) {
