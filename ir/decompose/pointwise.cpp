@@ -13,26 +13,26 @@ static constexpr double kInvRootTwoPi = 0.39894228040143268;   // 1/√(2π)
 static constexpr double kRootTwoOverPi = 0.79788456080286536;  // √(2/π)
 static constexpr double kCubic = 0.044715;
 
-/// √(2/π)·(x + 0.044715·x³)
-static TensorExpr tanhArgument(const TensorExpr& x) {
-  return (x + kCubic * (square(x) * x)) * kRootTwoOverPi;
+/// (1 + tanh(u))/2 with u = √(2/π)·(x + 0.044715·x³), which is 1/(1 + e^-2u): exact in the left tail, where the sum
+/// cancels, and one exponential.
+static TensorExpr tanhShare(const TensorExpr& x) {
+  return sigmoid((2 * kRootTwoOverPi) * x * (1.0 + kCubic * square(x)));
 }
 
-// x·Φ(x), or x/2·(1 + tanh(√(2/π)(x + 0.044715x³)))
+// x·Φ(x), or x·s with s = (1 + tanh(u))/2
 Results gelu(const Composite& composite) {
   TensorExpr x = composite[0];
-  bool approximate = as::gelu(composite.op).approximate() == "tanh";
-  TensorExpr s = approximate ? tanh(tanhArgument(x)) : erf(x * kRootHalf);
-  return {0.5 * x * (1.0 + s)};
+  if (as::gelu(composite.op).approximate() == "tanh") return {x * tanhShare(x)};
+  return {0.5 * x * (1.0 + erf(x * kRootHalf))};
 }
 
-// dy·(Φ(x) + x·φ(x)), or dy·((1 + t)/2 + x/2·(1 - t²)·√(2/π)(1 + 3·0.044715x²))
+// dy·(Φ(x) + x·φ(x)), or dy·(s + x·s·(1 - s)·2·√(2/π)(1 + 3·0.044715x²))
 Results geluGrad(const Composite& composite) {
   TensorExpr x = composite[at::gelu_grad::x], dy = composite[at::gelu_grad::dy];
   if (as::gelu_grad(composite.op).approximate() == "tanh") {
-    TensorExpr t = tanh(tanhArgument(x));
-    TensorExpr slope = kRootTwoOverPi * (1.0 + (3 * kCubic) * square(x));
-    return {dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - square(t)) * slope)};
+    TensorExpr s = tanhShare(x);
+    TensorExpr slope = 2 * kRootTwoOverPi + (6 * kCubic * kRootTwoOverPi) * square(x);
+    return {dy * (s + x * s * (1.0 - s) * slope)};
   }
   TensorExpr phi = exp(-0.5 * square(x)) * kInvRootTwoPi;
   TensorExpr cdf = 0.5 * (1.0 + erf(x * kRootHalf));
