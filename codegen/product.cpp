@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 namespace tg {
@@ -87,9 +88,13 @@ static int splitLoads(const Op& fused, const PlainRegion& region, const Product&
   const std::vector<bool> storage(region.bindings.size());
   RegionEmitter emitter(kernel, space, fused, region, storage);
   const int64_t other = which == 0 ? p.m : p.n;
-  Index batch = space.variable(kernel.id(Opcode::k_workgroup_id, 2), p.batch);
-  Index outer = space.variable(kernel.id(Opcode::k_workgroup_id, 0), other, alongK ? 1 : kLanes);
-  Index inner = space.variable(kernel.id(Opcode::k_workgroup_id, 1), p.k, alongK ? kLanes : 1);
+  // Four lanes from a multiple of four on stay below an extent that four divide.
+  auto place = [&](int axis, int64_t extent, int64_t step) {
+    return space.scale(
+        space.variable(kernel.id(Opcode::k_workgroup_id, axis), std::max<int64_t>(1, extent / step)), step);
+  };
+  Index batch = place(2, p.batch, 1);
+  Index outer = place(0, other, alongK ? 1 : kLanes), inner = place(1, p.k, alongK ? kLanes : 1);
   (alongK ? inner : outer) = space.add(alongK ? inner : outer, IndexSpace::lane());
   Indices lead = space.delinear(batch, p.lead);
   element(emitter, p, which, lead, which == 0 ? outer : inner, which == 0 ? inner : outer);
