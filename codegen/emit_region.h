@@ -61,8 +61,12 @@ class RegionEmitter {
   void store(int slot, const Index& offset);
   /// Stores eight elements of a result of 16 bits, from four at an offset and the four behind, in one access.
   void storeWords(int slot, const Index& offset);
-  /// A result of f32 as rows of scalars, for what stores matrices.
+  /// A result, or a binding, as rows that matrices lie in: scalars, of 16 bits as words of eight. Of what is no
+  /// binding in storage, null.
   Value* resultRows(int slot, int64_t rows, int64_t columns);
+  Value* bindingRows(const Value* v, int64_t rows, int64_t columns);
+  /// A binding as its elements, or null.
+  Value* bindingElements(const Value* v);
   /// Eight neighbours as memory holds them, the four at `first` and the four at `second`: their bits in four
   /// words. Nothing where v is no binding of the type behind casts and views, or the eight lie apart.
   std::optional<KV> words(const Value* v, DType narrow, Indices first, Indices second);

@@ -23,8 +23,26 @@ KV packedWords(KernelBuilder& kernel, DType narrow, const KV& low, const KV& hig
   return kernel.vec(words);
 }
 
+static Type rowsOf(DType dtype, int64_t rows, int64_t columns, BufMode mode) {
+  return isNarrow(dtype) ? Type::buffer(DType::u32, kLanes, {rows, columns / kEight}, mode)
+                         : Type::buffer(dtype, 1, {rows, columns}, mode);
+}
+
 Value* RegionEmitter::resultRows(int slot, int64_t rows, int64_t columns) {
-  return parameterAs(true, slot, 'm', Type::buffer(DType::f32, 1, {rows, columns}, BufMode::out));
+  const DType dtype = region_.yields[static_cast<size_t>(slot)]->type.dtype;
+  return parameterAs(true, slot, 'm', rowsOf(dtype, rows, columns, BufMode::out));
+}
+
+Value* RegionEmitter::bindingRows(const Value* v, int64_t rows, int64_t columns) {
+  auto it = bindingOf_.find(v);
+  if (it == bindingOf_.end() || mayTexel_[static_cast<size_t>(it->second)]) return nullptr;
+  return parameterAs(false, it->second, 'm', rowsOf(v->type.dtype, rows, columns, BufMode::in));
+}
+
+Value* RegionEmitter::bindingElements(const Value* v) {
+  auto it = bindingOf_.find(v);
+  if (it == bindingOf_.end() || mayTexel_[static_cast<size_t>(it->second)]) return nullptr;
+  return parameterFor(false, it->second, false);
 }
 
 void RegionEmitter::storeWords(int slot, const Index& offset) {

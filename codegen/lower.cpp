@@ -34,7 +34,8 @@ void LowerContext::bounded(const Index& index, int64_t count, const std::functio
   if (space.max(index) < count) return body(index);
   KV value = space.materialize(index);
   KV inside = kernel.op(Opcode::k_lt, {value, KernelBuilder::u32(count)}, DType::i1);
-  kernel.guard(inside, [&] { body(space.variable(value, count)); });
+  const int64_t align = space.align(index);
+  kernel.guard(inside, [&] { body(space.variable(value, count, align)); });
 }
 
 void LowerContext::inPart(int64_t groups, const std::function<void(const Index&)>& body) {

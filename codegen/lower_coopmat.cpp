@@ -6,8 +6,10 @@
 //   - the matrices of the next 16 of k are loaded before the products of these 16,
 //   - what the step after the next needs is loaded from memory while this one multiplies,
 //   - it goes to shared memory between two barriers, among which the last products of the step stand too.
-// Sums that nothing else is computed from are stored as matrices. Others go back through shared memory, where
-// every invocation knows the place of what it holds, so that any epilogue may follow.
+// What follows the product is computed on the matrices in registers where ops on them suffice (see
+// FragmentEpilogue); results of f32 are stored as matrices, those of 16 bits through shared memory, 16 bytes an
+// invocation. Else the sums go back through shared memory, where every invocation knows the place of what it
+// holds, so that any epilogue may follow.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/fragment_results.h"
 #include "codegen/schedule_coopmat.h"
 #include "ir/op_view.h"
 
@@ -63,10 +66,8 @@ class CoopmatProduct {
   void multiply(const std::vector<KV>& factors, std::vector<KV>& sums);
   std::vector<KV> steps(int level, const KV& count, const KV& first, std::vector<KV> carried);
   std::vector<KV> sum();
-  void storeMatrices(const std::vector<KV>& sums);
   void store(const std::vector<KV>& sums);
   std::vector<KV> drained(const Index& cell);
-  void inside(const Index& index, int64_t extent, const std::function<void(const Index&)>& body);
   void results(const Index& cell, int64_t i, int64_t j, const std::vector<KV>& values);
 
   size_t tiles() const { return static_cast<size_t>(warp_[0] / kSide * (warp_[1] / kSide)); }
@@ -87,8 +88,9 @@ class CoopmatProduct {
   int64_t patchColumns_;
   int64_t depth_ = 0, subgroups_ = 0, invocations_ = 0, across_ = 0, count_ = 0;
   int64_t wide_ = kLanes;  ///< columns that an invocation takes out of the patch at a time
-  bool split_ = false, direct_ = false;
-  DType narrow_ = DType::f16;  ///< of the factors
+  bool split_ = false;
+  std::optional<FragmentEpilogue::Operands> operands_;  ///< where results come from matrices in registers
+  DType narrow_ = DType::f16;                           ///< of the factors
   Stage stages_[2];
   Value* patch_ = nullptr;
   Index batch_, lane_, warpRow_, warpColumn_;
@@ -127,7 +129,7 @@ Result<void> CoopmatProduct::check() {
     return failAt(c_.fused.loc,
                   fmt::format("schedule {} needs subgroups of at most {}, those of target '{}' have {}",
                               c_.schedule.str(), kSide * kSide / kLanes, c_.target.name, c_.target.subgroup));
-  direct_ = storesMatrices(c_.region, p_);
+  if (!split_) operands_ = FragmentEpilogue::operandsOf(c_.fused, c_.region, p_, c_.target);
   const bool words = std::any_of(c_.yields.begin(), c_.yields.end(),
                                  [&](const Value* value) { return isNarrow(value->type.dtype); });
   if (words && p_.n % kEight == 0 && kSide * patchColumns_ / kEight % c_.target.subgroup == 0) wide_ = kEight;
@@ -386,16 +388,6 @@ std::vector<KV> CoopmatProduct::drained(const Index& cell) {
   return lanes;
 }
 
-/// Runs body(index) where index < extent, with an index that keeps its alignment.
-void CoopmatProduct::inside(const Index& index, int64_t extent,
-                            const std::function<void(const Index&)>& body) {
-  if (c_.space.max(index) < extent) return body(index);
-  KV value = c_.space.materialize(index);
-  int64_t align = c_.space.align(index);
-  c_.kernel.guard(c_.kernel.op(Opcode::k_lt, {value, KernelBuilder::u32(extent)}, DType::i1),
-                  [&] { body(c_.space.variable(value, extent, align)); });
-}
-
 /// The epilogue of one cell of the patch: row i of matrices, from matrix column j on.
 void CoopmatProduct::results(const Index& cell, int64_t i, int64_t j, const std::vector<KV>& values) {
   const int64_t perRow = patchColumns_ / wide_, perPatch = kSide * perRow;
@@ -408,39 +400,21 @@ void CoopmatProduct::results(const Index& cell, int64_t i, int64_t j, const std:
       place(stages_[0].origin, c_.space.div(subgroup, across_), warp_[0], i, c_.space.div(own, perRow));
   Index column = place(stages_[1].origin, c_.space.mod(subgroup, across_), warp_[1], j,
                        c_.space.scale(c_.space.mod(own, perRow), wide_));
-  inside(row, p_.m, [&](const Index& rowIn) {
+  c_.bounded(row, p_.m, [&](const Index& rowIn) {
     if (p_.n % wide_ == 0) {
       std::vector<KV> fours;
       for (auto first = values.begin(); first != values.end(); first += kLanes)
         fours.push_back(c_.kernel.vec({first, first + kLanes}));
-      return inside(column, p_.n, [&](const Index& columnIn) {
+      return c_.bounded(column, p_.n, [&](const Index& columnIn) {
         epilogue(c_, p_, batch_, rowIn, columnIn, 1, wide_, true, fours);
       });
     }
     for (size_t lane = 0; lane < values.size(); ++lane)
-      inside(c_.space.add(column, IndexSpace::constant(static_cast<int64_t>(lane))), p_.n,
-             [&](const Index& columnIn) {
-               epilogue(c_, p_, batch_, rowIn, columnIn, 1, 1, false, {values[lane]});
-             });
+      c_.bounded(c_.space.add(column, IndexSpace::constant(static_cast<int64_t>(lane))), p_.n,
+                 [&](const Index& columnIn) {
+                   epilogue(c_, p_, batch_, rowIn, columnIn, 1, 1, false, {values[lane]});
+                 });
   });
-}
-
-/// Matrix by matrix to the result.
-void CoopmatProduct::storeMatrices(const std::vector<KV>& sums) {
-  Value* result = c_.emitter.resultRows(c_.firstSlot, p_.batch * p_.m, p_.n);
-  const Index top = c_.space.add(stages_[0].origin, warpRow_),
-              left = c_.space.add(stages_[1].origin, warpColumn_);
-  size_t next = 0;
-  for (int64_t i = 0; i < warp_[0]; i += kSide)
-    for (int64_t j = 0; j < warp_[1]; j += kSide) {
-      const KV& each = sums[next++];
-      inside(c_.space.add(top, IndexSpace::constant(i)), p_.m, [&](const Index& row) {
-        inside(c_.space.add(left, IndexSpace::constant(j)), p_.n, [&](const Index& column) {
-          const Index place = c_.space.add(c_.space.scale(batch_, p_.m), row);
-          c_.kernel.coopmatStore(each, result, {c_.space.materialize(place), c_.space.materialize(column)});
-        });
-      });
-    }
 }
 
 /// Row by row of matrices through the patch to the results.
@@ -487,9 +461,14 @@ void CoopmatProduct::store(const std::vector<KV>& sums) {
 
 void CoopmatProduct::group(const Index& group) {
   const int64_t groupsM = (p_.m + tile_[0] - 1) / tile_[0], groupsN = (p_.n + tile_[1] - 1) / tile_[1];
-  Index column = c_.space.mod(group, groupsN), rest = c_.space.div(group, groupsN);
-  Index row = c_.space.mod(rest, groupsM);
-  batch_ = c_.space.div(rest, groupsM);
+  // Workgroups that run at the same time share the larger operand's part, and read the smaller one, which more of
+  // the device's cache holds, again and again.
+  const bool down = p_.m < p_.n;
+  const int64_t fast = down ? groupsM : groupsN, slow = down ? groupsN : groupsM;
+  const Index first = c_.space.mod(group, fast), rest = c_.space.div(group, fast);
+  const Index second = c_.space.mod(rest, slow);
+  const Index &row = down ? first : second, &column = down ? second : first;
+  batch_ = c_.space.div(rest, slow);
   lead_ = c_.space.delinear(batch_, p_.lead);
   lane_ = c_.space.variable(c_.kernel.id(Opcode::k_local_id, 0), invocations_);
   subgroup_ = c_.kernel.subgroup(Opcode::k_subgroup_id);
@@ -498,7 +477,16 @@ void CoopmatProduct::group(const Index& group) {
   warpColumn_ = c_.space.scale(c_.space.mod(subgroup, across_), warp_[1]);
   makeStage(0, c_.space.scale(row, tile_[0]));
   makeStage(1, c_.space.scale(column, tile_[1]));
-  if (direct_) return storeMatrices(sum());
+  if (operands_) {
+    const FragmentTile tile{batch_,
+                            c_.space.add(stages_[0].origin, warpRow_),
+                            c_.space.add(stages_[1].origin, warpColumn_),
+                            warp_,
+                            patchColumns_,
+                            subgroup_,
+                            subgroups_};
+    return storeFragments(c_, p_, *operands_, tile, sum());
+  }
   patch_ = c_.kernel.sharedBuffer(
       Type::buffer(DType::f32, 1, {subgroups_ * kSide, patchColumns_ + kPatchPad}, BufMode::shared), "patch");
   store(sum());

@@ -31,7 +31,8 @@ struct LowerContext {
   /// long.
   Result<void> checkStraight(int64_t operations) const;
   void store(size_t slot, const Index& offset) { emitter.store(firstSlot + static_cast<int>(slot), offset); }
-  /// Runs the body under `index < count` where the index could be larger, with an index known to be smaller.
+  /// Runs the body under `index < count` where the index could be larger, with an index known to be smaller, which
+  /// keeps its alignment.
   void bounded(const Index& index, int64_t count, const std::function<void(const Index&)>& body);
   /// A number 0 … count-1 for each invocation of a one-dimensional launch of `count` invocations in
   /// groups of `workgroup`; sets the kernel's local size and grid. The body runs under the bound.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/fragment_epilogue.h"
 #include "codegen/schedule_parts.h"
 #include "ir/op_view.h"
 
@@ -99,18 +100,16 @@ bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {
   return liesAlongK(p, which, p.k, true) != schedule.turned[static_cast<size_t>(which)];
 }
 
-bool storesMatrices(const PlainRegion& region, const Product& p) {
-  if (isSplit(*p.op) || region.yields.size() != 1 || p.m % kSide != 0 || p.n % kSide != 0) return false;
-  const Value* v = region.yields[0];
-  while (v->def && v->def->code == Opcode::reshape) v = v->def->in(0);
-  return v == p.op->result() && v->type.dtype == DType::f32;
+int64_t narrowCount(std::span<Value* const> values) {
+  return std::count_if(values.begin(), values.end(),
+                       [](const Value* value) { return isNarrow(value->type.dtype); });
 }
 
-/// Shared memory for both operands' tiles and for the patches of the subgroups.
-static int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule) {
+/// Shared memory for both operands' tiles and for the patches of the subgroups, whose rows take so many bytes.
+static int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule, int64_t patchRow) {
   const auto& tile = schedule.tile;
   const auto& warp = schedule.warp;
-  int64_t sum = tile[0] / warp[0] * (tile[1] / warp[1]) * kSide * (schedule.patch + kPatchPad) * 4;
+  int64_t sum = tile[0] / warp[0] * (tile[1] / warp[1]) * kSide * patchRow;
   for (int which = 0; which < 2; ++which) {
     int64_t rows = tile[static_cast<size_t>(which)], columns = tile[2];
     if (!alongK(p, schedule, which)) std::swap(rows, columns);
@@ -144,12 +143,21 @@ CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule 
   const Product p = productIn(*region);
   if (!p.op) return schedule;
   schedule.turned = turnedOperands(fused, *region, p, p.k, true);
-  if (storesMatrices(*region, p)) return schedule;
+  // Each result of 16 bits has a patch of its own; those of f32 need none.
+  const auto operands =
+      isSplit(*p.op) ? std::nullopt : FragmentEpilogue::operandsOf(fused, *region, p, target);
+  const int64_t patches = operands ? narrowCount(region->yields) : 1;
+  if (patches == 0) return schedule;
+  auto patchRow = [&](int64_t columns) {
+    return operands ? patches * narrowPatchColumns(columns) * kEight * 2 : (columns + kPatchPad) * 4;
+  };
   // Wide patches make for long stores and few copies of the epilogue, if workgroups stay as small as two of
   // them must be, or at least fit.
   for (const int64_t most : {kTwoGroups, limitOf(target, LimitId::sharedBytes)})
     for (schedule.patch = schedule.warp[1]; schedule.patch >= kSide; schedule.patch -= kSide)
-      if (schedule.warp[1] % schedule.patch == 0 && coopmatBytes(p, schedule) <= most) return schedule;
+      if (schedule.warp[1] % schedule.patch == 0 &&
+          coopmatBytes(p, schedule, patchRow(schedule.patch)) <= most)
+        return schedule;
   schedule.patch = kSide;
   return schedule;
 }
