@@ -77,8 +77,8 @@ if python3 tools/check_layers.py; then :; else complain "includes against the la
 
 mapfile -t tidy < <(changed)
 if [ ${#tidy[@]} -gt 0 ]; then
-  # A folder of its own, never built in: build/release may compile sources in batches.
-  if ! cmake --preset release -B build/lint -DCMAKE_UNITY_BUILD=OFF >/dev/null; then
+  # A folder of its own, never built in: build/release may compile sources in batches (TG_QUICK_BUILD).
+  if ! cmake --preset release -B build/lint >/dev/null; then
     complain "clang-tidy needs a configured build"
   else
     echo "clang-tidy on ${#tidy[@]} files"

@@ -12,6 +12,7 @@
 #include "runtime/train/run_files.h"
 #include "runtime/vulkan/device.h"
 #include "tools/driver/io.h"
+#include "tools/driver/listings.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
@@ -139,7 +140,7 @@ struct Export : Verb {
   int write(const CLI::App& app, const Module& module, const std::string& entry, const NamedArrays& values) {
     std::string name = flags.name.empty() ? module.name : flags.name;
     if (name.empty()) name = "model";
-    auto files = makeBundle(module, entry, values, name, TG_VERSION);
+    auto files = makeBundle(module, entry, values, name, versionNumber());
     if (!files) return report(app, exitInput, files.error());
     auto written = writeBundle(flags.out, *files, flags.force);
     if (!written) return report(app, exitInput, written.error());
