@@ -3,8 +3,10 @@
 // functions in the same order.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +30,25 @@ struct Traffic {
          waited = 0;  ///< seconds: of reductions, and of those in which the caller did nothing else
 };
 
+/// When the first of some reductions began to travel, and when the last was done.
+struct Journey {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin, end;
+};
+
+/// Replaces `count` elements of host memory by their reduction over all ranks, added in the order of the ranks, so that
+/// all get the same bits every time.
+struct Task {
+  void* elements = nullptr;
+  int64_t count = 0;
+  Element element = Element::f32;
+  Reduction reduction = Reduction::sum;
+  /// Asked by another thread, again and again, whether the elements are there; empty: they are.
+  std::function<bool()> ready = nullptr;
+  /// Null, or where the times are written, by several tasks too; to be read when `wait` has come back.
+  Journey* journey = nullptr;
+};
+
 /// Called by one thread of each rank. After an error every later call gives that error.
 class Engine {
  public:
@@ -38,9 +59,8 @@ class Engine {
   /// For people: `2 ranks by mpi`.
   virtual std::string describe() const = 0;
 
-  /// Begins to replace `count` elements of host memory by their reduction over all ranks, added in the order of the
-  /// ranks, so that all get the same bits every time. The bytes belong to the engine until `wait` of the ticket.
-  virtual Result<int64_t> begin(void* elements, int64_t count, Element element, Reduction reduction) = 0;
+  /// Begins a task and gives its ticket. The bytes belong to the engine until `wait` of the ticket.
+  virtual Result<int64_t> begin(const Task& task) = 0;
   virtual Result<void> wait(int64_t ticket) = 0;
 
   virtual Traffic traffic() const = 0;

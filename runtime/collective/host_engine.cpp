@@ -2,11 +2,14 @@
 // A reduction of n elements by N ranks: rank r adds up the r-th of N parts, which all others send it, and sends
 // the result to all. Every rank sends and receives 2(N-1)/N of the bytes, the least there is, and each element is added
 // up once, in the order of the ranks: the result has the same bits on all of them, and in every run.
+// Large ones are cut into pieces. A few pieces are under way at once: the parts of one travel while another is
+// added up. All ranks begin pieces, and send their sums, in the order of their tickets, by which messages find each other.
 #include "runtime/collective/host_engine.h"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -20,24 +23,35 @@ enum Tag : int { tagParts = 1, tagSums = 2, tagSizes = 3, tagTexts = 4, tagSign 
 constexpr char kAlive = 'a', kLeaves = 'l';
 constexpr auto kSignEvery = std::chrono::milliseconds(500);
 constexpr auto kLastMessages = std::chrono::seconds(1);
-/// Elements reduced at once, which bounds what a rank holds of others: 64 MiB of f32.
-constexpr int64_t kPiece = int64_t(1) << 24;
-/// The thread looks again at once, then after growing pauses up to this.
-constexpr auto kLongestPause = std::chrono::microseconds(200);
+/// Elements of a piece: 4 MiB of f32.
+constexpr int64_t kPiece = int64_t(1) << 20;
+/// Pieces under way at once.
+constexpr size_t kPieces = 4;
+/// Many transports move bytes only while somebody asks after them, 32 KiB at a time: the thread asks again at once as
+/// long as something has happened lately, and then after pauses.
+constexpr auto kLately = std::chrono::milliseconds(2);
+constexpr auto kPause = std::chrono::microseconds(50);
 
 int64_t sizeOf(Element element) { return element == Element::f32 ? 4 : 8; }
 
-/// Adds the parts, in the order of the ranks, into `sum`, which may be one of them.
+/// Adds the parts, in the order of the ranks, into `sum`, which may be one of them. Block by block, so that the inner
+/// loops are over neighbouring elements.
 template <class T>
 void addUp(const std::vector<const std::byte*>& parts, int64_t count, Reduction reduction, std::byte* sum) {
-  std::vector<const T*> terms;
-  for (const std::byte* part : parts) terms.push_back(reinterpret_cast<const T*>(part));
-  auto* out = reinterpret_cast<T*>(sum);
+  constexpr int64_t kBlock = 1024;
+  std::array<T, kBlock> total;
   const auto ranks = static_cast<T>(parts.size());
-  for (int64_t i = 0; i < count; ++i) {
-    T total = terms[0][i];
-    for (size_t r = 1; r < terms.size(); ++r) total += terms[r][i];
-    out[i] = reduction == Reduction::mean ? total / ranks : total;
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const auto length = static_cast<size_t>(std::min(kBlock, count - first));
+    const size_t at = static_cast<size_t>(first) * sizeof(T);
+    std::memcpy(total.data(), parts[0] + at, length * sizeof(T));
+    for (size_t rank = 1; rank < parts.size(); ++rank) {
+      const T* terms = reinterpret_cast<const T*>(parts[rank] + at);
+      for (size_t i = 0; i < length; ++i) total[i] += terms[i];
+    }
+    if (reduction == Reduction::mean)
+      for (size_t i = 0; i < length; ++i) total[i] /= ranks;
+    std::memcpy(sum + at, total.data(), length * sizeof(T));
   }
 }
 
@@ -77,13 +91,20 @@ Result<int64_t> HostEngine::post(Job job) {
   std::lock_guard lock(mutex_);
   if (!failure_.empty()) return failure_;
   job.ticket = ++posted_;
-  jobs_.push_back(job);
+  jobs_.push_back(std::move(job));
   changed_.notify_all();
-  return job.ticket;
+  return posted_;
 }
 
-Result<int64_t> HostEngine::begin(void* elements, int64_t count, Element element, Reduction reduction) {
-  return post({0, static_cast<std::byte*>(elements), count, element, reduction, nullptr});
+Result<int64_t> HostEngine::begin(const Task& task) {
+  Task piece = task;
+  for (int64_t left = task.count - kPiece; left > 0; left -= kPiece) {
+    piece.count = kPiece;
+    TG_CHECK(post({.task = piece, .gathered = nullptr}));
+    piece.elements = static_cast<std::byte*>(piece.elements) + kPiece * sizeOf(task.element);
+    piece.count = left;
+  }
+  return post({.task = std::move(piece), .gathered = nullptr});
 }
 
 Traffic HostEngine::traffic() const {
@@ -103,7 +124,7 @@ Result<void> HostEngine::wait(int64_t ticket) {
 Result<std::vector<std::string>> HostEngine::gather(const std::string& own) {
   std::vector<std::string> texts(static_cast<size_t>(ranks_));
   texts[static_cast<size_t>(rank_)] = own;
-  TG_TRY(const int64_t ticket, post({.gathered = &texts}));
+  TG_TRY(const int64_t ticket, post({.task = {}, .gathered = &texts}));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return finished_ >= ticket || over_; });
   if (finished_ < ticket) return failure_;
@@ -161,25 +182,20 @@ void HostEngine::work(const OpenTransport& open) {
 
 void HostEngine::serve() {
   Result<void> outcome;
-  while (outcome && abortCode_ < 0) {
-    Job job;
-    {
-      std::unique_lock lock(mutex_);
-      if (jobs_.empty() && !closing_) changed_.wait_for(lock, std::chrono::milliseconds(50));
-      if (jobs_.empty() && closing_) break;
-      if (!jobs_.empty()) job = jobs_.front();
-    }
-    const auto begin = Clock::now();
-    outcome = job.ticket ? run(job) : signOfLife(kAlive);
-    if (!outcome || !job.ticket) continue;
-    std::lock_guard lock(mutex_);
-    if (!job.gathered) {
-      traffic_.bytes += job.count * sizeOf(job.element);
+  while (outcome && abortCode_ < 0 && awaitJobs()) {
+    auto step = [&]() -> Result<void> {
+      const auto begin = Clock::now();
+      const bool travels = !reducing_.empty();
+      TG_TRY(const bool began, beginNext());
+      TG_TRY(const bool advanced, advance());
+      TG_CHECK(signOfLife(kAlive));
+      rest(began || advanced);
+      if (!travels) return {};
+      std::lock_guard lock(mutex_);
       traffic_.underWay += std::chrono::duration<double>(Clock::now() - begin).count();
-    }
-    jobs_.pop_front();
-    finished_ = job.ticket;
-    changed_.notify_all();
+      return {};
+    };
+    outcome = step();
   }
   if (outcome && abortCode_ < 0) outcome = farewell();
   if (outcome || abortCode_ >= 0) return;
@@ -194,40 +210,111 @@ void HostEngine::serve() {
   changed_.wait(lock, [&] { return closing_ || abortCode_ >= 0; });
 }
 
-Result<void> HostEngine::run(Job& job) {
-  if (job.gathered) return meet(*job.gathered);
-  for (int64_t done = 0; done < job.count; done += kPiece)
-    TG_CHECK(reduce(job.elements + done * sizeOf(job.element), std::min(kPiece, job.count - done),
-                    job.element, job.reduction));
-  return {};
+/// Sleeps for a while where there is nothing to do; false at the end.
+bool HostEngine::awaitJobs() {
+  std::unique_lock lock(mutex_);
+  if (!jobs_.empty() || !reducing_.empty()) return true;
+  if (!closing_) changed_.wait_for(lock, std::chrono::milliseconds(50));
+  moved_ = Clock::now();
+  return !jobs_.empty() || !closing_;
 }
 
-Result<void> HostEngine::reduce(std::byte* elements, int64_t count, Element element, Reduction reduction) {
-  const int64_t size = sizeOf(element);
-  auto first = [&](int rank) { return count * rank / ranks_; };
-  auto part = [&](int rank) -> std::pair<std::byte*, int64_t> {
-    return {elements + first(rank) * size, (first(rank + 1) - first(rank)) * size};
-  };
-  const auto [own, bytes] = part(rank_);
-  std::vector<std::vector<std::byte>> come(static_cast<size_t>(ranks_));
-  std::vector<const std::byte*> terms;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (rank != rank_) come[static_cast<size_t>(rank)].resize(static_cast<size_t>(bytes));
-    terms.push_back(rank == rank_ ? own : come[static_cast<size_t>(rank)].data());
+/// Begins what was posted first, if it is ready and few others are under way. Whether it did.
+Result<bool> HostEngine::beginNext() {
+  Job job;
+  {
+    std::lock_guard lock(mutex_);
+    if (jobs_.empty() || reducing_.size() >= kPieces) return false;
+    if (jobs_.front().gathered && !reducing_.empty()) return false;
+    job = jobs_.front();
   }
-  TG_CHECK(exchange(
-      tagParts, [&](int peer) -> std::pair<const void*, int64_t> { return part(peer); },
-      [&, length = bytes](int peer) -> std::pair<void*, int64_t> {
-        return {come[static_cast<size_t>(peer)].data(), length};
-      }));
-  const int64_t mine = bytes / size;
-  if (element == Element::f32)
-    addUp<float>(terms, mine, reduction, own);
+  if (job.task.ready && !job.task.ready()) return false;
+  {
+    std::lock_guard lock(mutex_);
+    jobs_.pop_front();
+    Journey* journey = job.task.journey;
+    if (journey && journey->begin == Clock::time_point()) journey->begin = Clock::now();
+  }
+  if (job.gathered) {
+    TG_CHECK(meet(*job.gathered));
+    finish(job);
+    return true;
+  }
+  Reducing& reducing = reducing_.emplace_back();
+  reducing.job = std::move(job);
+  sendParts(reducing);
+  return true;
+}
+
+/// Looks at what is under way. Whether something has moved.
+Result<bool> HostEngine::advance() {
+  bool moved = false, sumsSent = true;
+  for (Reducing& reducing : reducing_) {
+    TG_TRY(const bool some, progress(reducing.messages));
+    moved = moved || some;
+    // Sums leave in the order of the tickets.
+    if (!reducing.sums && reducing.messages.empty() && sumsSent) sendSums(reducing);
+    sumsSent = sumsSent && reducing.sums;
+  }
+  while (!reducing_.empty() && reducing_.front().sums && reducing_.front().messages.empty()) {
+    finish(reducing_.front().job);
+    spare_.push_back(std::move(reducing_.front().come));
+    reducing_.pop_front();
+    moved = true;
+  }
+  return moved;
+}
+
+/// What a rank adds up of a task, and its bytes.
+std::pair<std::byte*, int64_t> HostEngine::part(const Task& task, int rank) const {
+  const int64_t first = task.count * rank / ranks_, end = task.count * (rank + 1) / ranks_;
+  const int64_t size = sizeOf(task.element);
+  return {static_cast<std::byte*>(task.elements) + first * size, (end - first) * size};
+}
+
+void HostEngine::sendParts(Reducing& reducing) {
+  const Task& task = reducing.job.task;
+  const int64_t bytes = part(task, rank_).second;
+  if (!spare_.empty()) {
+    reducing.come = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  if (const auto all = static_cast<size_t>(bytes * (ranks_ - 1)); reducing.come.size() < all)
+    reducing.come.resize(all);
+  reducing.messages = exchange(
+      tagParts, [&](int peer) -> std::pair<const void*, int64_t> { return part(task, peer); },
+      [&](int peer) -> std::pair<void*, int64_t> {
+        return {reducing.come.data() + bytes * (peer < rank_ ? peer : peer - 1), bytes};
+      });
+}
+
+/// Adds up what has come and sends the sums.
+void HostEngine::sendSums(Reducing& reducing) {
+  const Task& task = reducing.job.task;
+  const auto [own, bytes] = part(task, rank_);
+  std::vector<const std::byte*> terms;
+  for (int rank = 0; rank < ranks_; ++rank)
+    terms.push_back(rank == rank_ ? own : reducing.come.data() + bytes * (rank < rank_ ? rank : rank - 1));
+  const int64_t count = bytes / sizeOf(task.element);
+  if (task.element == Element::f32)
+    addUp<float>(terms, count, task.reduction, own);
   else
-    addUp<double>(terms, mine, reduction, own);
-  return exchange(
-      tagSums, [&](int) -> std::pair<const void*, int64_t> { return part(rank_); },
-      [&](int peer) -> std::pair<void*, int64_t> { return part(peer); });
+    addUp<double>(terms, count, task.reduction, own);
+  reducing.sums = true;
+  reducing.messages = exchange(
+      tagSums, [&](int) -> std::pair<const void*, int64_t> { return part(task, rank_); },
+      [&](int peer) -> std::pair<void*, int64_t> { return part(task, peer); });
+}
+
+/// Tells the caller that a job is done.
+void HostEngine::finish(const Job& job) {
+  {
+    std::lock_guard lock(mutex_);
+    traffic_.bytes += job.task.count * sizeOf(job.task.element);
+    if (job.task.journey) job.task.journey->end = Clock::now();
+    finished_ = job.ticket;
+  }
+  changed_.notify_all();
 }
 
 /// Everybody's text, of which this rank knows its own.
@@ -235,28 +322,29 @@ Result<void> HostEngine::meet(std::vector<std::string>& texts) {
   std::vector<int64_t> sizes;
   for (const std::string& text : texts) sizes.push_back(static_cast<int64_t>(text.size()));
   const auto own = static_cast<size_t>(rank_);
-  TG_CHECK(exchange(
+  TG_CHECK(drive(exchange(
       tagSizes,
       [&](int) -> std::pair<const void*, int64_t> {
         return {&sizes[own], sizeof sizes[own]};
       },
       [&](int peer) -> std::pair<void*, int64_t> {
         return {&sizes[static_cast<size_t>(peer)], sizeof(int64_t)};
-      }));
+      })));
   for (size_t rank = 0; rank < texts.size(); ++rank) texts[rank].resize(static_cast<size_t>(sizes[rank]));
-  return exchange(
+  return drive(exchange(
       tagTexts,
       [&](int) -> std::pair<const void*, int64_t> {
         return {texts[own].data(), sizes[own]};
       },
       [&](int peer) -> std::pair<void*, int64_t> {
         return {texts[static_cast<size_t>(peer)].data(), sizes[static_cast<size_t>(peer)]};
-      });
+      }));
 }
 
-/// Sends each peer bytes and takes some from it.
-Result<void> HostEngine::exchange(int tag, const std::function<std::pair<const void*, int64_t>(int)>& toPeer,
-                                  const std::function<std::pair<void*, int64_t>(int)>& fromPeer) {
+/// Begins to send each peer bytes and to take some from it.
+std::vector<HostEngine::Message>
+HostEngine::exchange(int tag, const std::function<std::pair<const void*, int64_t>(int)>& toPeer,
+                     const std::function<std::pair<void*, int64_t>(int)>& fromPeer) {
   std::vector<Message> messages;
   // Each begins with another one, so that not all send to the same.
   for (int step = 1; step < ranks_; ++step) {
@@ -266,33 +354,47 @@ Result<void> HostEngine::exchange(int tag, const std::function<std::pair<const v
     if (const auto [bytes, count] = toPeer(peer); count > 0)
       messages.push_back({transport_->send(transport_->self, peer, tag, bytes, count), peer, false});
   }
-  return drive(std::move(messages));
+  return messages;
 }
 
+/// Until all messages have arrived.
 Result<void> HostEngine::drive(std::vector<Message> messages) {
-  auto pause = std::chrono::microseconds(0);
   while (!messages.empty()) {
-    const size_t before = messages.size();
-    Result<void> good;
-    std::erase_if(messages, [&](const Message& message) {
-      const int state = message.request < 0 ? -1 : transport_->done(transport_->self, message.request);
-      if (state < 0 && good)
-        good = lost(message.peer, fmt::format("cannot be reached: {}", transport_->error(transport_->self)));
-      return state == 1;
-    });
-    TG_CHECK(std::move(good));
+    TG_TRY(const bool moved, progress(messages));
     TG_CHECK(signOfLife(kAlive));
-    // What it sent before it left may still be on its way.
-    for (const Message& message : messages)
-      if (const Peer& peer = peers_[static_cast<size_t>(message.peer)];
-          message.comes && peer.left && Clock::now() - peer.last > kLastMessages)
-        return lost(message.peer, "has ended before the others");
-    if (abortCode_ >= 0) return fail("the job is aborted");
-    pause = messages.size() < before ? std::chrono::microseconds(0)
-                                     : std::min(pause + std::chrono::microseconds(5), kLongestPause);
-    if (!messages.empty() && pause.count() > 5) std::this_thread::sleep_for(pause);
+    if (!messages.empty()) rest(moved);
   }
   return {};
+}
+
+/// Takes the messages that have arrived from the list. Whether there were some.
+Result<bool> HostEngine::progress(std::vector<Message>& messages) {
+  const size_t before = messages.size();
+  Result<void> good;
+  std::erase_if(messages, [&](const Message& message) {
+    const int state = message.request < 0 ? -1 : transport_->done(transport_->self, message.request);
+    if (state < 0 && good)
+      good = lost(message.peer, fmt::format("cannot be reached: {}", transport_->error(transport_->self)));
+    return state == 1;
+  });
+  TG_CHECK(std::move(good));
+  // What it sent before it left may still be on its way.
+  for (const Message& message : messages)
+    if (const Peer& peer = peers_[static_cast<size_t>(message.peer)];
+        message.comes && peer.left && Clock::now() - peer.last > kLastMessages)
+      return lost(message.peer, "has ended before the others");
+  if (abortCode_ >= 0) return fail("the job is aborted");
+  return messages.size() < before;
+}
+
+/// Gives others the core until it is time to look again.
+void HostEngine::rest(bool moved) {
+  const auto now = Clock::now();
+  if (moved) moved_ = now;
+  if (now - moved_ < kLately)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(kPause);
 }
 
 /// Sends signs of life when it is time, takes those of others, and tells whose have been missing for too long.

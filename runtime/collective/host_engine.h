@@ -32,7 +32,7 @@ class HostEngine : public Engine {
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
   std::string describe() const override;
-  Result<int64_t> begin(void* elements, int64_t count, Element element, Reduction reduction) override;
+  Result<int64_t> begin(const Task& task) override;
   Result<void> wait(int64_t ticket) override;
   Traffic traffic() const override;
   Result<std::vector<std::string>> gather(const std::string& own) override;
@@ -45,10 +45,7 @@ class HostEngine : public Engine {
   /// A reduction, or a gathering where `gathered` is not null.
   struct Job {
     int64_t ticket = 0;
-    std::byte* elements = nullptr;
-    int64_t count = 0;
-    Element element = Element::f32;
-    Reduction reduction = Reduction::sum;
+    Task task;
     std::vector<std::string>* gathered = nullptr;
   };
   /// A message under way.
@@ -56,6 +53,13 @@ class HostEngine : public Engine {
     int64_t request;
     int peer;
     bool comes;
+  };
+  /// A reduction that has begun: parts come from all ranks, then sums do.
+  struct Reducing {
+    Job job;
+    bool sums = false;
+    std::vector<Message> messages;
+    std::vector<std::byte> come;  ///< the parts of the other ranks, in their order
   };
   struct Peer {
     int64_t sent = -1, awaited = -1;  ///< requests of signs of life
@@ -70,20 +74,30 @@ class HostEngine : public Engine {
   Result<void> join(const OpenTransport& open);
   void work(const OpenTransport& open);
   void serve();
-  Result<void> run(Job& job);
-  Result<void> reduce(std::byte* elements, int64_t count, Element element, Reduction reduction);
+  bool awaitJobs();
+  Result<bool> beginNext();
+  Result<bool> advance();
+  std::pair<std::byte*, int64_t> part(const Task& task, int rank) const;
+  void sendParts(Reducing& reducing);
+  void sendSums(Reducing& reducing);
+  void finish(const Job& job);
   Result<void> meet(std::vector<std::string>& texts);
-  Result<void> exchange(int tag, const std::function<std::pair<const void*, int64_t>(int)>& toPeer,
-                        const std::function<std::pair<void*, int64_t>(int)>& fromPeer);
+  std::vector<Message> exchange(int tag, const std::function<std::pair<const void*, int64_t>(int)>& toPeer,
+                                const std::function<std::pair<void*, int64_t>(int)>& fromPeer);
   Result<void> drive(std::vector<Message> messages);
+  Result<bool> progress(std::vector<Message>& messages);
+  void rest(bool moved);
   Result<void> signOfLife(char sign);
   Result<void> farewell();
   Error lost(int peer, const std::string& what) const;
 
   double patience_ = 0;
-  TgTransport* transport_ = nullptr;  ///< the thread's
-  std::vector<Peer> peers_;           ///< the thread's
-  Clock::time_point signed_;          ///< when signs of life were sent last
+  TgTransport* transport_ = nullptr;           ///< the thread's
+  std::vector<Peer> peers_;                    ///< the thread's
+  std::deque<Reducing> reducing_;              ///< the thread's, in the order of their tickets
+  std::vector<std::vector<std::byte>> spare_;  ///< the thread's: room for parts
+  Clock::time_point signed_;                   ///< when signs of life were sent last
+  Clock::time_point moved_;                    ///< when something last happened
   int rank_ = 0, ranks_ = 1;
   std::string name_;
   std::atomic<int> speaker_ = 0;

@@ -44,6 +44,7 @@ class SimulatedTransport {
     int from, tag;
     void* bytes;  ///< null: a message that was sent
     int64_t count;
+    bool come = false;
   };
 
   static SimulatedTransport& of(void* self) { return *static_cast<SimulatedTransport*>(self); }
@@ -58,25 +59,35 @@ class SimulatedTransport {
       std::lock_guard lock(own.hub_->mutex);
       own.hub_->messages[{own.table_.rank, to, tag}].emplace_back(from, from + count);
     }
-    return own.add({0, tag, nullptr, count});
+    return own.add({0, tag, nullptr, count, false});
   }
   static int64_t receive(void* self, int from, int tag, void* bytes, int64_t count) {
-    return of(self).add({from, tag, bytes, count});
+    return of(self).add({from, tag, bytes, count, false});
   }
   static int done(void* self, int64_t number) {
     SimulatedTransport& own = of(self);
-    const Request& request = own.requests_.at(number);
-    if (request.bytes) {
+    const Request request = own.requests_.at(number);
+    if (request.bytes && !request.come) {
       if (own.mute_) return 0;
-      std::lock_guard lock(own.hub_->mutex);
-      auto& queue = own.hub_->messages[{request.from, own.table_.rank, request.tag}];
-      if (queue.empty()) return 0;
-      if (static_cast<int64_t>(queue.front().size()) != request.count) return -1;
-      std::memcpy(request.bytes, queue.front().data(), queue.front().size());
-      queue.pop_front();
+      if (!own.fill(request.from, request.tag)) return -1;
+      if (!own.requests_.at(number).come) return 0;
     }
     own.requests_.erase(number);
     return 1;
+  }
+  /// Gives what has come from a rank to the oldest requests. False: one is of another size.
+  bool fill(int from, int tag) {
+    std::lock_guard lock(hub_->mutex);
+    auto& queue = hub_->messages[{from, table_.rank, tag}];
+    for (auto& [number, request] : requests_) {
+      if (queue.empty()) break;
+      if (!request.bytes || request.come || request.from != from || request.tag != tag) continue;
+      if (static_cast<int64_t>(queue.front().size()) != request.count) return false;
+      std::memcpy(request.bytes, queue.front().data(), queue.front().size());
+      queue.pop_front();
+      request.come = true;
+    }
+    return true;
   }
   static const char* error(void*) { return "a message of another size"; }
   static void close(void*) {}

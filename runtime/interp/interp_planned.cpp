@@ -32,8 +32,10 @@ Result<void> runFill(PlannedMemory& memory, const Op& op) {
 Result<int64_t> beginCollective(InterpCall& call, std::span<std::byte> bytes, std::string_view reduction) {
   collective::Engine* ranks = call.state.options.ranks.get();
   if (!ranks) return int64_t{0};
-  return ranks->begin(bytes.data(), static_cast<int64_t>(bytes.size() / sizeof(float)),
-                      collective::Element::f32, collective::reductionOf(reduction));
+  return ranks->begin({.elements = bytes.data(),
+                       .count = static_cast<int64_t>(bytes.size() / sizeof(float)),
+                       .element = collective::Element::f32,
+                       .reduction = collective::reductionOf(reduction)});
 }
 
 Result<void> waitCollective(InterpCall& call, int64_t ticket) {

@@ -79,8 +79,10 @@ class TensorWalk {
       NdArray array = environment_.at(op.in(i));
       if (collective::Engine* ranks = call_.state.options.ranks.get()) {
         TG_TRY(const int64_t ticket,
-               ranks->begin(array.data.data(), static_cast<int64_t>(array.data.size()),
-                            collective::Element::f64, collective::reductionOf(op.word("reduction"))));
+               ranks->begin({.elements = array.data.data(),
+                             .count = static_cast<int64_t>(array.data.size()),
+                             .element = collective::Element::f64,
+                             .reduction = collective::reductionOf(op.word("reduction"))}));
         TG_CHECK(ranks->wait(ticket));
         if (call_.context.exact) roundAll(array);
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that are threads: what they compute together, and what each hears when one is lost.
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -38,7 +39,7 @@ Engines ranks(int count, double patience = 20) {
 
 Result<void> reduce(Engine& engine, std::vector<float>& values, Reduction reduction) {
   TG_TRY(const int64_t ticket,
-         engine.begin(values.data(), static_cast<int64_t>(values.size()), Element::f32, reduction));
+         engine.begin({values.data(), static_cast<int64_t>(values.size()), Element::f32, reduction}));
   return engine.wait(ticket);
 }
 
@@ -87,9 +88,32 @@ TEST(CollectiveTest, severalUnderWayComeInTheirOrder) {
     std::vector<std::vector<double>> values;
     std::vector<int64_t> tickets;
     for (int i = 0; i < 20; ++i) values.push_back({i + engine.rank() * 0.5});
-    for (auto& each : values) tickets.push_back(*engine.begin(each.data(), 1, Element::f64, Reduction::sum));
+    for (auto& each : values)
+      tickets.push_back(*engine.begin({each.data(), 1, Element::f64, Reduction::sum}));
     ASSERT_TRUE(engine.wait(tickets.back()));
     for (int i = 0; i < 20; ++i) EXPECT_EQ(values[static_cast<size_t>(i)][0], 3 * i + 1.5);
+  });
+}
+
+TEST(CollectiveTest, aTaskIsNotReadBeforeItIsReady) {
+  onEach(ranks(2), [&](Engine& engine) {
+    std::vector<float> values(3, -1), more(5, 1);
+    std::atomic<bool> there = false;
+    collective::Journey journey;
+    const auto asked = collective::Journey::Clock::now();
+    auto first = engine.begin(
+        {values.data(), 3, Element::f32, Reduction::sum, [&] { return there.load(); }, &journey});
+    auto second = engine.begin({more.data(), 5, Element::f32, Reduction::sum});
+    ASSERT_TRUE(first && second);
+    // One rank is late; the other's elements wait for it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(engine.rank() ? 60 : 10));
+    values.assign(3, 7);
+    there = true;
+    ASSERT_TRUE(engine.wait(*second));
+    EXPECT_EQ(values, std::vector<float>(3, 14));
+    EXPECT_EQ(more, std::vector<float>(5, 2));
+    EXPECT_GE(journey.begin - asked, std::chrono::milliseconds(10));
+    EXPECT_GE(journey.end - asked, std::chrono::milliseconds(60));
   });
 }
 
