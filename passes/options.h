@@ -52,7 +52,7 @@ struct AppendGradOptions {
 
 struct DataParallelOptions {
   std::string func = "train";
-  int64_t bucket = 32 << 20;
+  int64_t bucket = 8 << 20;
   static constexpr auto fields() {
     return std::tuple{
         option("func", &DataParallelOptions::func, "the function that was differentiated"),

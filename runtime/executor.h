@@ -14,6 +14,7 @@
 #include "ir/target.h"
 #include "runtime/collective/engine.h"
 #include "runtime/runner.h"
+#include "runtime/travel.h"
 #include "runtime/vulkan/recording.h"
 
 namespace tg {
@@ -78,6 +79,8 @@ class Executor : public Runner {
   void measure(vulkan::Timestamps timestamps);
   /// The calls since `measure` or the last `takeTimes`.
   Result<std::vector<RunTimes>> takeTimes();
+  /// What each collective has cost. Waits for what is under way.
+  Result<std::vector<TravelTimes>> travels() const;
   const std::shared_ptr<vulkan::Device>& device() const { return device_; }
 
  private:
@@ -121,25 +124,22 @@ class Executor : public Runner {
     size_t at = 0;  ///< behind so many of the function's commands
     int64_t id = 0;
     bool begins = false;
-    std::string reduction;
+    collective::Reduction reduction = collective::Reduction::sum;
     std::vector<vulkan::Binding> ranges;  ///< where it begins
   };
-  /// Bytes of a meeting, on the host until they are back on the device.
-  struct Travelling {
-    int64_t ticket = 0;
-    std::vector<vulkan::Binding> ranges;
-    std::vector<std::byte> bytes;  ///< of the ranges, one behind the other
-  };
-  /// Commands up to a meeting; null where there are none.
+  /// Commands up to a meeting, null where there are none, and what travels then or is waited for.
   struct Leg {
     std::unique_ptr<vulkan::Recording> recording;
-    Meeting meeting;
+    Travel* travel = nullptr;
+    bool begins = false;
+    collective::Reduction reduction = collective::Reduction::sum;
   };
   /// A function whose values go through one of its port's lanes.
   struct Passage {
     Values values;
-    std::vector<Leg> legs;                         ///< up to the last meeting
-    std::unique_ptr<vulkan::Recording> recording;  ///< what comes then
+    std::map<int64_t, std::unique_ptr<Travel>> travels;  ///< by id
+    std::vector<Leg> legs;                               ///< up to the last meeting
+    std::unique_ptr<vulkan::Recording> recording;        ///< what comes then
   };
   struct Function {
     std::string name;
@@ -149,6 +149,7 @@ class Executor : public Runner {
     std::vector<vulkan::Command> commands;
     std::vector<Meeting> meetings;  ///< by their places among the commands
     std::shared_ptr<Port> port;
+    std::map<int64_t, TravelRoom> rooms;       ///< by id, of the passages' travels
     std::array<Passage, kLanes> passages;      ///< the later ones made when first used
     size_t lane = 0;                           ///< of the last call
     std::unique_ptr<vulkan::Recording> timed;  ///< the commands with timestamps, made when first measured
@@ -173,7 +174,8 @@ class Executor : public Runner {
   static std::vector<vulkan::Copy> stage(std::vector<Slot>& slots, vulkan::Buffer& lane, int64_t& offset,
                                          bool toDevice);
   Result<void> makePassage(Function& function, size_t lane);
-  Result<void> attend(const Meeting& meeting);
+  Result<void> makeLeg(Function& function, Passage& passage, std::vector<vulkan::Command> commands,
+                       const Meeting& meeting);
   Result<RunOutputs> runTimed(const std::string& key, Function& function, const Inputs& inputs,
                               bool captures);
   Result<const Slot*> storageSlot(const std::string& name) const;
@@ -186,7 +188,6 @@ class Executor : public Runner {
   std::shared_ptr<vulkan::Device> device_;
   DiagnosticHandler onDiagnostic_;
   std::shared_ptr<collective::Engine> ranks_;  ///< null: one alone
-  std::map<int64_t, Travelling> travelling_;   ///< by id
   int64_t reserve_ = 0;                        ///< bytes of @persistent that are borrowed
   Segments persistent_;                        ///< the windows on borrowed buffers, then this executor's own
   Segments arena_;                             ///< large enough for every function so far

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "runtime/executor_program.h"
 
 namespace tg {
@@ -174,11 +176,8 @@ Result<void> Executor::makePassage(Function& function, size_t index) {
   size_t done = 0;
   for (Meeting& meeting : meetings) {
     const auto begin = commands.begin() + static_cast<std::ptrdiff_t>(std::exchange(done, meeting.at));
-    std::vector<vulkan::Command> leg(begin, commands.begin() + static_cast<std::ptrdiff_t>(meeting.at));
-    passage.legs.push_back({nullptr, std::move(meeting)});
-    if (leg.empty()) continue;
-    TG_TRY(passage.legs.back().recording,
-           vulkan::Recording::create(*device_, std::move(leg), {function.name}));
+    TG_CHECK(makeLeg(function, passage, {begin, commands.begin() + static_cast<std::ptrdiff_t>(meeting.at)},
+                     meeting));
   }
   commands.erase(commands.begin(), commands.begin() + static_cast<std::ptrdiff_t>(done));
   TG_TRY(passage.recording, vulkan::Recording::create(*device_, std::move(commands), {function.name}));
@@ -186,33 +185,18 @@ Result<void> Executor::makePassage(Function& function, size_t index) {
   return {};
 }
 
-/// Brings this rank together with the others: the host sends what the commands so far have computed, or puts back
-/// what has come.
-Result<void> Executor::attend(const Meeting& meeting) {
-  Travelling& travelling = travelling_[meeting.id];
-  size_t bytes = 0;
+Result<void> Executor::makeLeg(Function& function, Passage& passage, std::vector<vulkan::Command> commands,
+                               const Meeting& meeting) {
+  std::unique_ptr<Travel>& travel = passage.travels[meeting.id];
   if (meeting.begins) {
-    travelling.ranges = meeting.ranges;
-    for (const vulkan::Binding& range : meeting.ranges) bytes += static_cast<size_t>(range.bytes);
-    travelling.bytes.resize(bytes);
-  } else {
-    TG_CHECK(ranks_->wait(travelling.ticket));
+    TG_TRY(travel, Travel::create(*device_, fmt::format("{}.ranks{}", function.name, meeting.id), meeting.id,
+                                  meeting.ranges, function.rooms[meeting.id]));
   }
-  std::vector<vulkan::HostRead> reads;
-  std::vector<vulkan::HostWrite> writes;
-  std::byte* at = travelling.bytes.data();
-  for (const vulkan::Binding& range : travelling.ranges) {
-    if (meeting.begins)
-      reads.push_back({range.buffer, range.offset, range.bytes, at});
-    else
-      writes.push_back({range.buffer, range.offset, range.bytes, at});
-    at += range.bytes;
+  Leg leg{nullptr, travel.get(), meeting.begins, meeting.reduction};
+  if (!commands.empty()) {
+    TG_TRY(leg.recording, vulkan::Recording::create(*device_, std::move(commands), {function.name}));
   }
-  TG_CHECK(vulkan::transfer(*device_, writes, reads));
-  if (!meeting.begins) return {};
-  TG_TRY(travelling.ticket,
-         ranks_->begin(travelling.bytes.data(), static_cast<int64_t>(bytes / sizeof(float)),
-                       collective::Element::f32, collective::reductionOf(meeting.reduction)));
+  passage.legs.push_back(std::move(leg));
   return {};
 }
 
@@ -247,7 +231,7 @@ Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, con
       write(*device_, passage.values.inputs, valuesOf(passage.values.inputs, inputs), lane.buffer.get()));
   for (Leg& leg : passage.legs) {
     if (leg.recording) TG_CHECK(leg.recording->submit());
-    TG_CHECK(attend(leg.meeting));
+    TG_CHECK(leg.begins ? leg.travel->begin(*ranks_, leg.reduction) : leg.travel->wait(*ranks_));
   }
   TG_CHECK(passage.recording->submit());
   function->lane = index;

@@ -94,7 +94,7 @@ Result<vulkan::Command> Executor::Program::command(const Loc& loc, const CopySte
 }
 
 Result<Executor::Meeting> Executor::Program::meeting(const Loc& loc, const CollectiveStep& step) const {
-  Meeting made{0, step.id, true, step.reduction, {}};
+  Meeting made{0, step.id, true, collective::reductionOf(step.reduction), {}};
   for (const BufferRange& named : step.ranges) {
     TG_TRY(vulkan::Binding at, binding(loc, named));
     made.ranges.push_back(at);
@@ -113,7 +113,7 @@ Result<std::vector<vulkan::Command>> Executor::Program::commandsOf(const Item& f
       TG_TRY(Meeting made, meeting(step.loc, *begin));
       meetings.push_back(std::move(made));
     }
-    if (meets && wait) meetings.push_back({0, wait->id, false, "", {}});
+    if (meets && wait) meetings.push_back({.at = 0, .id = wait->id, .begins = false, .ranges = {}});
     if (meets && (begin || wait)) meetings.back().at = commands.size();
     if (begin || wait) continue;
     TG_TRY(vulkan::Command made,

@@ -56,4 +56,26 @@ Result<std::vector<RunTimes>> Executor::takeTimes() {
   return std::exchange(times_, {});
 }
 
+Result<std::vector<TravelTimes>> Executor::travels() const {
+  std::vector<TravelTimes> out;
+  for (const auto& [key, function] : functions_) {
+    std::map<int64_t, TravelTimes> byId;
+    for (const Passage& passage : function->passages)
+      for (const auto& [id, travel] : passage.travels) {
+        TG_TRY(const TravelTimes its, travel->times());
+        TravelTimes& all = byId[id];
+        all.function = function->name;
+        all.id = id;
+        all.bytes = its.bytes;
+        all.times += its.times;
+        all.down += its.down;
+        all.between += its.between;
+        all.up += its.up;
+        all.waited += its.waited;
+      }
+    for (auto& [id, times] : byId) out.push_back(std::move(times));
+  }
+  return out;
+}
+
 }  // namespace tg

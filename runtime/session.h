@@ -20,6 +20,7 @@
 #include "runtime/param_buffer.h"
 #include "runtime/runner.h"
 #include "runtime/schedule.h"
+#include "runtime/travel.h"
 #include "runtime/vulkan/device.h"
 
 namespace tg {
@@ -146,6 +147,8 @@ class Session {
   /// its calls count as steps. An error on the interpreter and on a device without timestamps.
   CallResult<Profile> profile(const std::string& function, const Inputs& inputs,
                               const ProfileOptions& options);
+  /// What bringing ranks together has cost on a device, for each collective of the module (runtime/travel.h).
+  CallResult<std::vector<TravelTimes>> travels();
 
   /// Adds the functions of a module of any stage before planned. Its params and states are ones of this
   /// session, by name and type.

@@ -141,4 +141,11 @@ CallResult<Profile> Session::profile(const std::string& function, const Inputs& 
   });
 }
 
+CallResult<std::vector<TravelTimes>> Session::travels() {
+  return serve<std::vector<TravelTimes>>([&]() -> Result<std::vector<TravelTimes>> {
+    const auto* executor = dynamic_cast<Executor*>(&program_->runner());
+    return executor ? executor->travels() : std::vector<TravelTimes>();
+  });
+}
+
 }  // namespace tg

@@ -21,6 +21,7 @@ struct RunDir {
   std::string model() const { return path + "/model.tgir"; }               ///< the source
   std::string finalModule() const { return path + "/module.spirv.tgir"; }  ///< what ran
   std::string plan() const { return path + "/plan.json"; }
+  std::string ranks() const { return path + "/ranks.json"; }
   std::string env() const { return path + "/env.json"; }
   std::string metrics() const { return path + "/metrics.jsonl"; }
   std::string samples() const { return path + "/samples.jsonl"; }

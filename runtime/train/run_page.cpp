@@ -202,6 +202,8 @@ Result<Json> runJson(const std::string& runDir, const std::string& name, std::op
   run["sample_count"] = sampleCount;
   if (config) run["config"] = *config;
   if (!env.is_null()) run["env"] = std::move(env);
+  TG_TRY(Json ranks, readJson(RunDir{runDir}.ranks()));
+  if (ranks.contains("collectives")) run["collectives"] = std::move(ranks["collectives"]);
   for (const char* part : {"memory", "kernels"})
     if (plan.contains(part)) run[part] = std::move(plan[part]);
   return run;

@@ -2,6 +2,10 @@
 // Finished modules on a device: what is recorded, and what is refused.
 #include "test/unit/session_support.h"
 
+#include <thread>
+#include <utility>
+
+#include "runtime/collective/simulated.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
 #include "test/unit/run_passes.h"
@@ -33,6 +37,50 @@ TEST_F(ExecutorTest, finishedModulesRunAsTheyAre) {
   ASSERT_TRUE(bare) << bare.error().str();
   EXPECT_EQ(lossAfter(**session, 5), lossAfter(**bare, 5));
   EXPECT_TRUE(sameBits(*(*session)->downloadParams(), *(*bare)->downloadParams()));
+}
+
+/// Two ranks with a buffer each: pieces of several ranges, through more than one buffer of the host, twice.
+TEST_F(ExecutorTest, rangesTravelThroughTheHost) {
+  constexpr int64_t kFloats = (int64_t{70} << 18) + 3, kBytes = kFloats * 4, kHole = 1000;
+  auto engines = collective::simulatedRanks(2);
+  ASSERT_TRUE(engines) << engines.error().str();
+  auto run = [&](const std::shared_ptr<collective::Engine>& engine) {
+    auto buffer = vulkan::Buffer::create(*device_, {"gradients", kBytes});
+    ASSERT_TRUE(buffer) << buffer.error().str();
+    std::vector<float> values(kFloats);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(i % 1001) + 0.5F * static_cast<float>(engine->rank());
+    ASSERT_TRUE((*buffer)->write(0, kBytes, values.data()));
+    const int64_t hole = int64_t{3} << 20;
+    const std::vector<vulkan::Binding> ranges = {{buffer->get(), 0, hole},
+                                                 {buffer->get(), hole, 0},
+                                                 {buffer->get(), hole + kHole, kBytes - hole - kHole}};
+    TravelRoom room;
+    auto travel = Travel::create(*device_, "test", 7, ranges, room);
+    ASSERT_TRUE(travel) << travel.error().str();
+    EXPECT_EQ(room.size(), 2U);
+    for (const auto reduction : {collective::Reduction::mean, collective::Reduction::sum}) {
+      ASSERT_TRUE((*travel)->begin(*engine, reduction));
+      ASSERT_TRUE((*travel)->wait(*engine));
+    }
+    std::vector<float> after(kFloats);
+    ASSERT_TRUE((*buffer)->read(0, kBytes, after.data()));
+    for (size_t i = 0; i < after.size(); ++i) {
+      const auto at = static_cast<int64_t>(i) * 4;
+      const bool stays = at >= hole && at < hole + kHole;
+      const float mean = static_cast<float>(i % 1001) + 0.25F;
+      ASSERT_EQ(after[i], stays ? values[i] : 2 * mean) << i;
+    }
+    auto times = (*travel)->times();
+    ASSERT_TRUE(times);
+    EXPECT_EQ(times->times, 2);
+    EXPECT_EQ(times->bytes, kBytes - kHole);
+    EXPECT_GT(times->between, 0);
+    EXPECT_EQ(times->down > 0, device_->info().timestamps);
+  };
+  std::thread other([&, engine = std::move((*engines)[1])] { run(engine); });
+  run(std::exchange((*engines)[0], nullptr));
+  other.join();
 }
 
 TEST_F(ExecutorTest, commandsAreThoseOfTheText) {

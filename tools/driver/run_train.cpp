@@ -2,10 +2,12 @@
 // tg-run train: steps on data, a line for each few, a folder that keeps all of it.
 #include <algorithm>
 #include <cstdio>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "ir/text_hash.h"
+#include "runtime/data/file_io.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/train/run_dir.h"
 #include "tools/driver/signals.h"
@@ -182,6 +184,7 @@ struct Train : Verb {
       report(app, code, there ? summary.error() : there.error());
       return failed(training, code);
     }
+    if (auto kept = keepTravels(training, travels_); !kept) return ended(app, exitInput, kept.error());
     if (auto finished = console.finish(); !finished) return ended(app, exitInput, finished.error());
     return conclude(app, training, console, *summary);
   }
@@ -194,9 +197,36 @@ struct Train : Verb {
   /// What joining the ranks took of a step, the first one's compilation included.
   static std::string trafficLine(const collective::Traffic& traffic, int64_t steps) {
     const double each = 1.0 / static_cast<double>(steps);
-    return fmt::format("between ranks: {:.3f} MiB a step, {:.2f} ms under way, {:.2f} ms of it waited for",
+    return fmt::format("between ranks: {:.3f} MiB a step, {:.2f} ms under way{}, {:.2f} ms of it waited for",
                        static_cast<double>(traffic.bytes) * each / (1 << 20), traffic.underWay * 1e3 * each,
-                       traffic.waited * 1e3 * each);
+                       rateText(traffic.bytes, traffic.underWay), traffic.waited * 1e3 * each);
+  }
+
+  static std::string rateText(int64_t bytes, double seconds) {
+    return seconds > 0 ? fmt::format(" ({:.2f} GB/s)", static_cast<double>(bytes) / seconds * 1e-9) : "";
+  }
+
+  /// The copies of what has travelled: to the host and back.
+  static std::string copiesLine(const std::vector<TravelTimes>& travels, int64_t steps) {
+    int64_t bytes = 0;
+    double down = 0, up = 0;
+    for (const TravelTimes& each : travels) {
+      bytes += each.bytes * each.times;
+      down += each.down;
+      up += each.up;
+    }
+    const double ms = 1e3 / static_cast<double>(steps);
+    return fmt::format("copies: {:.2f} ms a step to the host{}, {:.2f} ms back{}", down * ms,
+                       rateText(bytes, down), up * ms, rateText(bytes, up));
+  }
+
+  /// What has travelled, for the run's page.
+  static Result<void> keepTravels(OpenTraining& training, std::vector<TravelTimes>& travels) {
+    TG_TRY(travels, training.model.session->travels());
+    const std::string& dir = training.options.runDir;
+    if (dir.empty() || travels.empty()) return {};
+    const std::string text = toJson(travels);
+    return writeFile(RunDir{dir}.ranks(), std::as_bytes(std::span(text)));
   }
 
   /// What of the run is safe after an error.
@@ -226,8 +256,10 @@ struct Train : Verb {
                                summary.meanLoss));
     else if (!summary.leftOut)
       console.line(fmt::format("no step is left of {}", training.options.steps));
-    if (model.ranks && summary.step > summary.firstStep)
-      console.line(trafficLine(model.ranks->traffic(), summary.step - summary.firstStep));
+    if (const int64_t steps = summary.step - summary.firstStep; model.ranks && steps > 0) {
+      console.line(trafficLine(model.ranks->traffic(), steps));
+      if (!travels_.empty()) console.line(copiesLine(travels_, steps));
+    }
     if (summary.leftOut) console.line(fmt::format("{} steps were left out", summary.leftOut));
     if (auto saved = writeParams(*training.model.session, flags.out); !saved)
       return report(app, exitInput, saved.error());
@@ -247,6 +279,8 @@ struct Train : Verb {
           fmt::format("{} at step {}. Resume: tg-run train --resume={}", why, summary.step, shellWord(dir)));
     return summary.end == TrainEnd::outOfTime ? exitOk : 128 + TrainSignals::stoppedBy();
   }
+
+  std::vector<TravelTimes> travels_;  ///< when the steps are done
 };
 
 }  // namespace

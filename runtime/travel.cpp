@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/travel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+namespace {
+
+/// Bytes that are copied and reduced at once: long enough for full speed, short enough that the first are reduced soon.
+constexpr int64_t kPiece = int64_t(4) << 20;
+
+using Clock = collective::Journey::Clock;
+
+double secondsBetween(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+}  // namespace
+
+// Pieces and buffers are whole multiples of each other, so no piece lies in two buffers.
+Result<std::unique_ptr<Travel>> Travel::create(vulkan::Device& device, const std::string& name, int64_t id,
+                                               std::span<const vulkan::Binding> ranges, TravelRoom& room) {
+  std::unique_ptr<Travel> travel(new Travel);
+  travel->device_ = device.shared_from_this();
+  travel->timed_ = device.info().timestamps;
+  travel->times_.id = id;
+  for (const vulkan::Binding& range : ranges) travel->times_.bytes += range.bytes;
+  for (int64_t left = room.empty() ? travel->times_.bytes : 0; left > 0; left -= kTravelBuffer) {
+    TG_TRY(auto made,
+           vulkan::Buffer::create(device, {name, std::min(left, kTravelBuffer), vulkan::MemoryKind::host}));
+    room.push_back(std::move(made));
+  }
+  size_t range = 0;
+  int64_t taken = 0;  // of the range's bytes
+  for (int64_t begin = 0; begin < travel->times_.bytes; begin += kPiece) {
+    vulkan::Buffer& buffer = *room[static_cast<size_t>(begin / kTravelBuffer)];
+    const int64_t first = begin % kTravelBuffer;
+    const int64_t bytes = std::min(kPiece, travel->times_.bytes - begin);
+    std::vector<vulkan::Command> down, up;
+    for (int64_t done = 0; done < bytes;) {
+      if (taken == ranges[range].bytes) {
+        ++range, taken = 0;
+        continue;
+      }
+      const vulkan::Binding& from = ranges[range];
+      const int64_t some = std::min(bytes - done, from.bytes - taken);
+      down.emplace_back(vulkan::Copy{from.buffer, from.offset + taken, &buffer, first + done, some});
+      up.emplace_back(vulkan::Copy{&buffer, first + done, from.buffer, from.offset + taken, some});
+      done += some;
+      taken += some;
+    }
+    Piece piece{buffer.mapped() + first, bytes, nullptr, nullptr};
+    const auto stamps = travel->timed_ ? vulkan::Timestamps::ends : vulkan::Timestamps::none;
+    TG_TRY(piece.down, vulkan::Recording::create(device, std::move(down), {name + ".down", stamps}));
+    TG_TRY(piece.up, vulkan::Recording::create(device, std::move(up), {name + ".up", stamps}));
+    travel->pieces_.push_back(std::move(piece));
+  }
+  return travel;
+}
+
+Result<void> Travel::begin(collective::Engine& ranks, collective::Reduction reduction) {
+  TG_CHECK(addCopies());
+  journey_ = {};
+  for (Piece& piece : pieces_) {
+    TG_CHECK(piece.down->submit());
+    // A lost device is told where its submissions are waited for.
+    auto ready = [device = device_, submission = piece.down->lastSubmission()] {
+      auto reached = device->completed();
+      return !reached || *reached >= submission;
+    };
+    TG_TRY(piece.ticket, ranks.begin({piece.host, piece.bytes / static_cast<int64_t>(sizeof(float)),
+                                      collective::Element::f32, reduction, std::move(ready), &journey_}));
+  }
+  return {};
+}
+
+Result<void> Travel::wait(collective::Engine& ranks) {
+  const auto begin = Clock::now();
+  for (Piece& piece : pieces_) {
+    TG_CHECK(ranks.wait(piece.ticket));
+    TG_CHECK(piece.up->submit());
+  }
+  times_.waited += secondsBetween(begin, Clock::now());
+  times_.between += secondsBetween(journey_.begin, journey_.end);
+  ++times_.times;
+  copied_ = true;
+  return {};
+}
+
+/// Adds what the device says of the last copies.
+Result<void> Travel::addCopies() {
+  if (!std::exchange(copied_, false) || !timed_) return {};
+  for (Piece& piece : pieces_) {
+    TG_TRY(const std::vector<vulkan::DeviceTime> down, piece.down->times());
+    TG_TRY(const std::vector<vulkan::DeviceTime> up, piece.up->times());
+    times_.down += down.front().microseconds() * 1e-6;
+    times_.up += up.front().microseconds() * 1e-6;
+  }
+  return {};
+}
+
+Result<TravelTimes> Travel::times() {
+  TG_CHECK(addCopies());
+  return times_;
+}
+
+std::string toJson(const std::vector<TravelTimes>& travels) {
+  std::string out;
+  for (const TravelTimes& travel : travels) {
+    const auto times = static_cast<double>(std::max<int64_t>(travel.times, 1));
+    auto leg = [&](const char* name, double seconds) {
+      const double rate = seconds > 0 ? static_cast<double>(travel.bytes) * times / seconds * 1e-9 : 0;
+      return fmt::format(", \"{0}_ms\": {1:.4f}, \"{0}_gb_per_s\": {2:.3f}", name, seconds / times * 1e3,
+                         rate);
+    };
+    out += fmt::format(
+        R"({}    {{"function": "{}", "id": {}, "bytes": {}, "times": {}{}{}{}, "waited_ms": {:.4f}}})",
+        out.empty() ? "" : ",\n", travel.function, travel.id, travel.bytes, travel.times,
+        leg("down", travel.down), leg("between", travel.between), leg("up", travel.up),
+        travel.waited / times * 1e3);
+  }
+  return fmt::format("{{\n  \"collectives\": [\n{}\n  ]\n}}\n", out);
+}
+
+}  // namespace tg

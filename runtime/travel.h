@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes of a device that ranks reduce together: copied to the host, reduced there, copied back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/collective/engine.h"
+#include "runtime/vulkan/recording.h"
+
+namespace tg {
+
+/// What a travel of so many bytes has cost so far.
+struct TravelTimes {
+  std::string function;                  ///< that has the collective
+  int64_t id = 0, bytes = 0, times = 0;  ///< of the collective, of one travel, how often
+  /// Seconds: the device's copies to the host and back (0 where it has no timestamps), from the first bytes' start on
+  /// the host to the last ones' end, and for how long of that the host had nothing else to do.
+  double down = 0, between = 0, up = 0, waited = 0;
+};
+/// {"collectives": […]}, milliseconds and GB/s of each travel.
+std::string toJson(const std::vector<TravelTimes>& travels);
+
+/// Memory of the host for the bytes of travels, of which one at a time is under way: buffers of `kTravelBuffer` bytes
+/// each and a smaller last one.
+using TravelRoom = std::vector<std::unique_ptr<vulkan::Buffer>>;
+constexpr int64_t kTravelBuffer = int64_t(64) << 20;
+
+/// Ranges of f32 on a device, which travel in pieces: one is copied while another is reduced. The device's queue is never
+/// waited for by the host, which goes on with what comes behind the ranges' last writer.
+class Travel {
+ public:
+  /// Of the collective `id`. The room outlives the travel; an empty one is made as large as needed, and another travel
+  /// of the same ranges has left it so.
+  static Result<std::unique_ptr<Travel>> create(vulkan::Device& device, const std::string& name, int64_t id,
+                                                std::span<const vulkan::Binding> ranges, TravelRoom& room);
+  /// Sends what the submissions so far write to the ranges.
+  Result<void> begin(collective::Engine& ranks, collective::Reduction reduction);
+  /// What is submitted from now on finds the reduction in the ranges.
+  Result<void> wait(collective::Engine& ranks);
+  /// Waits for the copies.
+  Result<TravelTimes> times();
+
+ private:
+  struct Piece {
+    std::byte* host;
+    int64_t bytes;
+    std::unique_ptr<vulkan::Recording> down, up;
+    int64_t ticket = 0;
+  };
+  Travel() = default;
+  Result<void> addCopies();
+
+  std::shared_ptr<vulkan::Device> device_;
+  std::vector<Piece> pieces_;
+  collective::Journey journey_;
+  TravelTimes times_;
+  bool timed_ = false, copied_ = false;  ///< the device has timestamps; copies whose times nobody has read
+};
+
+}  // namespace tg
