@@ -3,27 +3,80 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace tg {
 
+namespace {
+
+Result<int64_t> batchesOf(const Feed& feed, int64_t batches) {
+  const int64_t all = feed.evalBatches();
+  if (const int64_t count = batches ? std::min(batches, all) : all) return count;
+  return fail("there is no batch to evaluate on");
+}
+
+Result<double> lossOf(Session& session, const Feed& feed, int64_t batch, bool& sessionFailed) {
+  TG_TRY(Inputs inputs, feed.evalBatch(batch));
+  sessionFailed = true;
+  TG_TRY(CallOutputs out, session.run("eval", inputs));
+  sessionFailed = false;
+  return out.results.front().second.at(0);
+}
+
+double meanOf(double sum, int64_t count) {
+  // Of opposite infinities the sum is a NaN with a sign, which would be printed.
+  if (std::isnan(sum)) sum = std::numeric_limits<double>::quiet_NaN();
+  return sum / static_cast<double>(count);
+}
+
+bool drawsRandom(const Item& func) {
+  return std::any_of(func.body.args.begin(), func.body.args.end(), [](const auto& arg) {
+    const Attr* host = find(arg->attrs, "host");
+    return host && host->text == "rng";
+  });
+}
+
+}  // namespace
+
 Result<std::optional<double>> evaluateLoss(Session& session, const Feed& feed, int64_t batches,
                                            bool& sessionFailed, const std::atomic<bool>* stop) {
-  const int64_t all = feed.evalBatches();
-  const int64_t count = batches ? std::min(batches, all) : all;
-  if (count == 0) return fail("there is no batch to evaluate on");
+  TG_TRY(const int64_t count, batchesOf(feed, batches));
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) {
     if (stop && *stop) return std::optional<double>();
-    TG_TRY(Inputs inputs, feed.evalBatch(i));
-    sessionFailed = true;
-    TG_TRY(CallOutputs out, session.run("eval", inputs));
-    sessionFailed = false;
-    sum += out.results.front().second.at(0);
+    TG_TRY(const double loss, lossOf(session, feed, i, sessionFailed));
+    sum += loss;
   }
-  // Of opposite infinities the sum is a NaN with a sign, which would be printed.
-  if (std::isnan(sum)) sum = std::numeric_limits<double>::quiet_NaN();
-  return std::optional(sum / static_cast<double>(count));
+  return std::optional(meanOf(sum, count));
+}
+
+Result<double> evaluateTogether(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed,
+                                collective::Engine& ranks) {
+  TG_TRY(const int64_t count, batchesOf(feed, batches));
+  const Item* func = session.module()->func("eval");
+  const bool all = func && drawsRandom(*func);
+  const int64_t each = all ? 1 : ranks.ranks();
+  std::vector<double> losses;
+  for (int64_t i = all ? 0 : ranks.rank(); i < count; i += each) {
+    TG_TRY(const double loss, lossOf(session, feed, i, sessionFailed));
+    losses.push_back(loss);
+  }
+  std::string own(losses.size() * sizeof(double), '\0');
+  std::memcpy(own.data(), losses.data(), own.size());
+  sessionFailed = true;
+  TG_TRY(const std::vector<std::string> gathered, ranks.gather(own));
+  sessionFailed = false;
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    double loss = 0;
+    const std::string& its = gathered[all ? 0 : static_cast<size_t>(i % each)];
+    std::memcpy(&loss, its.data() + static_cast<size_t>(i / each) * sizeof loss, sizeof loss);
+    sum += loss;
+  }
+  return meanOf(sum, count);
 }
 
 }  // namespace tg

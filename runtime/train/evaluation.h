@@ -18,4 +18,9 @@ namespace tg {
 Result<std::optional<double>> evaluateLoss(Session& session, const Feed& feed, int64_t batches,
                                            bool& sessionFailed, const std::atomic<bool>* stop = nullptr);
 
+/// The same bits with other ranks, each of which evaluates every N-th batch; one that draws random numbers evaluates
+/// all, since each draws others.
+Result<double> evaluateTogether(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed,
+                                collective::Engine& ranks);
+
 }  // namespace tg

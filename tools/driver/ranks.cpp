@@ -56,19 +56,19 @@ std::string difference(int rank, const std::vector<std::string>& own, const std:
 
 }  // namespace
 
-void addRankFlags(CLI::App& app, RankFlags& flags) {
+void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group) {
   app.add_option(
          "--collective", flags.collective,
          "how the ranks of a job meet: auto (mpi where mpirun or srun has started several), mpi, none")
       ->option_text("HOW")
       ->check(CLI::IsMember({"auto", "mpi", "none"}))
-      ->group("Learning")
+      ->group(group)
       ->configurable(false);
   app.add_option("--collective-timeout", flags.timeout,
                  "seconds without a sign of life from a rank that end the job (default 20)")
       ->option_text("SECONDS")
       ->check(atLeast(2))
-      ->group("Learning")
+      ->group(group)
       ->configurable(false);
 }
 

@@ -16,7 +16,8 @@ struct RankFlags {
   std::string collective = "auto";
   double timeout = 20;  ///< seconds of silence
 };
-void addRankFlags(CLI::App& app, RankFlags& flags);
+/// In the help's group of this name.
+void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group);
 
 /// Joins the job that this process was started in; null where it is alone.
 Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags);

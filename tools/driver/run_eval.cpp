@@ -9,9 +9,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/parser.h"
+#include "ir/text_hash.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
+#include "tools/driver/listings.h"
+#include "tools/driver/ranks.h"
 #include "tools/driver/train_open.h"
 
 namespace tg {
@@ -33,10 +37,12 @@ struct Trained {
   std::optional<std::string> vocabulary;
 };
 
-Result<Trained> trainedOf(const std::string& path) {
+/// `loud`: damaged checkpoints that are passed over are told.
+Result<Trained> trainedOf(const std::string& path, bool loud) {
   Trained out;
   TG_TRY(out.found, resolveWeights(path));
-  for (const std::string& line : out.found.skipped) fmt::print(stderr, "warning: {}\n", line);
+  if (loud)
+    for (const std::string& line : out.found.skipped) fmt::print(stderr, "warning: {}\n", line);
   if (trainedKind(path) == TrainedKind::file) {
     TG_TRY(Weights weights, readWeights(out.found));
     out.vocabulary = weights.vocabulary;
@@ -64,9 +70,18 @@ Result<void> restoreStates(Session& session, const Checkpoint& checkpoint) {
   return session.setSteps(checkpoint.state.step);
 }
 
+/// Everything that evaluating takes.
+struct OpenEvaluation {
+  Trained trained;
+  std::unique_ptr<Feed> feed;
+  OpenModel model;
+  bool perplexity = false;
+};
+
 struct Eval : Verb {
   ModelFlags model;
   EvalFlags flags;
+  RankFlags rankFlags;
 
   void describe(CLI::App& app) override {
     app.description(
@@ -81,9 +96,45 @@ struct Eval : Verb {
         ->option_text("N")
         ->check(atLeast(0));
     app.add_flag("--json", flags.json, "print it as JSON");
+    addRankFlags(app, rankFlags, "Options");
   }
 
   int run(CLI::App& app, const Arguments&) override {
+    auto joined = joinRanks(rankFlags);
+    if (!joined) return report(app, exitInput, joined.error());
+    model.ranks = *joined;
+    model.localRank = localRank();
+    OpenEvaluation open;
+    const int code = model.ranks ? prepareTogether(app, open) : prepare(app, open);
+    return code == exitOk ? evaluate(app, open) : code;
+  }
+
+ private:
+  bool writes() const { return !model.ranks || model.ranks->rank() == 0; }
+
+  /// What all ranks must have alike; one message where they have not.
+  int prepareTogether(CLI::App& app, OpenEvaluation& open) {
+    std::string told;
+    holdReports(&told);
+    model.notes = model.notes && writes();
+    const int code = prepare(app, open);
+    RankFacts facts;
+    if (code == exitOk) {
+      const SessionInfo info = open.model.session->info();
+      facts = {{"its version", versionText()},
+               {"its device", info.device},
+               {"its driver", info.driver},
+               {"the module compiled for its device", textHash(print(*open.model.session->module()))},
+               {"its parameters", open.trained.found.file},
+               {"its data", open.feed->fingerprint()},
+               {"its batches", std::to_string(flags.batches)}};
+    }
+    holdReports(nullptr);
+    return compareRanks(app, *model.ranks, code, told, facts);
+  }
+
+  /// Reads and compiles everything. 0, or an exit code after telling why.
+  int prepare(CLI::App& app, OpenEvaluation& out) {
     const TrainedKind kind = trainedKind(model.file);
     const bool ofRun = kind == TrainedKind::run || kind == TrainedKind::checkpoint;
     const std::string given = model.weights.empty() && ofRun ? model.file : model.weights;
@@ -93,7 +144,7 @@ struct Eval : Verb {
     if (!ofRun && flags.data.empty())
       return report(app, exitUsage,
                     "say what to evaluate on: --data=text:FILE or --data='x=@x.npy,y=@y.npy'");
-    auto trained = trainedOf(given);
+    auto trained = trainedOf(given, writes());
     if (!trained) return report(app, exitInput, trained.error());
     std::string runDir;
     TrainFlags started;
@@ -117,17 +168,18 @@ struct Eval : Verb {
     if (auto has = ensureEval(*source, notes); !has) return report(app, exitInput, has.error());
     auto feed = feedOf(*source, *trained, started, runDir);
     if (!feed) return report(app, exitInput, feed.error());
-    for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
-    const bool perplexity = hasPerplexity(*source, **feed);
-    OpenModel open;
-    if (int code = openSession(app, std::move(source), runDir, open)) return code;
+    if (writes())
+      for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
+    out.perplexity = hasPerplexity(*source, **feed);
+    out.feed = std::move(*feed);
+    if (int code = openSession(app, std::move(source), runDir, out.model)) return code;
     if (trained->checkpoint)
-      if (auto restored = restoreStates(*open.session, *trained->checkpoint); !restored)
+      if (auto restored = restoreStates(*out.model.session, *trained->checkpoint); !restored)
         return report(app, exitDevice, restored.error());
-    return evaluate(app, *open.session, **feed, *trained, perplexity);
+    out.trained = std::move(*trained);
+    return exitOk;
   }
 
- private:
   /// The run's own options where none are typed.
   Result<void> asStarted(const CLI::App& app, const std::string& runDir, TrainFlags& started) {
     ModelFlags then;
@@ -158,7 +210,7 @@ struct Eval : Verb {
                               runDir));
     TG_TRY(auto feed, openData(source, model.seed, started, trained.vocabulary));
     const std::string then = trained.checkpoint ? trained.checkpoint->state.dataHash : "";
-    if (comparableData(then) && feed->fingerprint() != then)
+    if (writes() && comparableData(then) && feed->fingerprint() != then)
       fmt::print(stderr, "warning: the data of {} was changed since it was trained\n", runDir);
     return feed;
   }
@@ -178,17 +230,30 @@ struct Eval : Verb {
     return openModel(app, model, std::move(source), {kEval}, open);
   }
 
-  int evaluate(const CLI::App& app, Session& session, const Feed& feed, const Trained& trained,
-               bool perplexity) const {
+  Result<double> lossOf(Session& session, const Feed& feed, int64_t batches, bool& sessionFailed) const {
+    if (model.ranks) return evaluateTogether(session, feed, batches, sessionFailed, *model.ranks);
+    TG_TRY(const std::optional<double> loss, evaluateLoss(session, feed, batches, sessionFailed));
+    return *loss;
+  }
+
+  int evaluate(const CLI::App& app, OpenEvaluation& open) const {
+    Session& session = *open.model.session;
+    const Feed& feed = *open.feed;
+    const Trained& trained = open.trained;
     const int64_t batches =
         flags.batches > 0 ? std::min(flags.batches, feed.evalBatches()) : feed.evalBatches();
     const auto begin = std::chrono::steady_clock::now();
     bool sessionFailed = false;
-    auto evaluated = evaluateLoss(session, feed, batches, sessionFailed);
-    if (!evaluated)
-      return report(app, sessionFailed && session.device() ? exitDevice : exitInput, evaluated.error());
-    const double loss = **evaluated;
+    auto evaluated = lossOf(session, feed, batches, sessionFailed);
+    if (!evaluated) {
+      const int code = sessionFailed && session.device() ? exitDevice : exitInput;
+      return model.ranks ? endJob(app, *model.ranks, code, evaluated.error())
+                         : report(app, code, evaluated.error());
+    }
+    const double loss = *evaluated;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    // What all ranks know, rank 0 tells.
+    if (!writes()) return std::isfinite(loss) ? int{exitOk} : int{exitNumeric};
     if (flags.json) {
       nlohmann::ordered_json out = {{"weights", trained.found.file},
                                     {"step", nullptr},
@@ -199,12 +264,12 @@ struct Eval : Verb {
                                     {"seconds", seconds},
                                     {"device", session.info().device}};
       if (trained.checkpoint) out["step"] = trained.checkpoint->state.step;
-      if (perplexity) out["perplexity"] = std::exp(loss);
+      if (open.perplexity) out["perplexity"] = std::exp(loss);
       fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     } else {
       for (const std::string& line : feed.describe()) fmt::print("{}\n", line);
       fmt::print("val loss {:.4f}{} | {} of {} batches | {:.2f} s\n", loss,
-                 perplexity ? fmt::format(" | perplexity {:.4g}", std::exp(loss)) : "", batches,
+                 open.perplexity ? fmt::format(" | perplexity {:.4g}", std::exp(loss)) : "", batches,
                  feed.evalBatches(), seconds);
     }
     if (std::isfinite(loss)) return exitOk;

@@ -8,6 +8,7 @@
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
 #include "runtime/train/sampler.h"
+#include "tools/driver/ranks.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
@@ -36,6 +37,7 @@ Result<void> checkPrompt(const Vocabulary& vocabulary, const std::string& prompt
 struct Sample : Verb {
   ModelFlags model;
   SampleOptions flags;
+  RankFlags rankFlags;
 
   void describe(CLI::App& app) override {
     app.description("Continues a text with @predict. FILE may be a run or one of its checkpoints.");
@@ -48,8 +50,13 @@ struct Sample : Verb {
     app.add_option("--temperature", flags.temperature, "0 takes the likeliest, 1 the model's own odds")
         ->capture_default_str()
         ->check(atLeast(0));
+    addRankFlags(app, rankFlags, "Options");
   }
   int run(CLI::App& app, const Arguments&) override {
+    // One rank writes the text; the others wait for it as they end.
+    auto ranks = joinRanks(rankFlags);
+    if (!ranks) return report(app, exitInput, ranks.error());
+    if (*ranks && (*ranks)->rank() > 0) return exitOk;
     const TrainedKind kind = trainedKind(model.file);
     if (kind == TrainedKind::run || kind == TrainedKind::checkpoint) {
       auto trained = resolveWeights(model.file);

@@ -54,7 +54,7 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
   look("--metrics", "LIST", flags.metrics, "files of the run: jsonl,csv,tensorboard (default jsonl)");
   look("--progress", "HOW", flags.progress, "auto, bar, plain or none (default: a bar on terminals)")
       ->check(CLI::IsMember({"auto", "bar", "plain", "none"}));
-  addRankFlags(app, flags.ranks);
+  addRankFlags(app, flags.ranks, "Learning");
   keep("--run-dir", "DIR", flags.runDir, "the run's folder (default runs/MODEL-SEED); none keeps nothing");
   keep("--out", "FILE", flags.out, "write the final parameters here too (safetensors)");
   keep("--ckpt-every", "N|TIME", flags.ckptEvery, "save every N steps, or every 10m; at the end in any case");
