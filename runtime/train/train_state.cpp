@@ -131,6 +131,7 @@ std::string stateToJson(const TrainState& state) {
       out[name] = value;
   });
   out["ranks"] = state.ranks;
+  out["batches"] = state.batches;
   // A driver's name may be anything; what is not UTF-8 in it is replaced.
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
@@ -146,6 +147,7 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
     return fail(fmt::format("{}: it is of format {}, this program reads {}", where, format, kFormat));
   forEachMember(state, [&](const char* name, auto& value) { members.take(name, value); });
   if (object.contains("ranks")) members.take("ranks", state.ranks);  // older programs had one
+  if (object.contains("batches")) members.take("batches", state.batches);
   if (!members.wrong().empty()) return fail(fmt::format("{}: {}", where, members.wrong()));
   if (state.step < 0) return fail(fmt::format("{}: expected a step of 0 and more", where));
   return state;

@@ -9,7 +9,10 @@
 
 #include <fmt/format.h>
 
+#include "ir/parser.h"
+#include "ir/text_hash.h"
 #include "runtime/collective/open.h"
+#include "tools/driver/listings.h"
 
 namespace tg {
 
@@ -84,6 +87,14 @@ int localRank() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
     if (const char* number = std::getenv(name)) return std::atoi(number);
   return 0;
+}
+
+RankFacts factsOf(const Session& session) {
+  const SessionInfo info = session.info();
+  return {{"its version", versionText()},
+          {"its device", info.device},
+          {"its driver", info.driver},
+          {"the module compiled for its device", textHash(print(*session.module()))}};
 }
 
 int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& told,

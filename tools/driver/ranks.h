@@ -28,6 +28,9 @@ int localRank();
 /// What ranks compare before they work: a name for people, and what this one has.
 using RankFacts = std::vector<std::pair<std::string, std::string>>;
 
+/// The program, the device and what was compiled for it.
+RankFacts factsOf(const Session& session);
+
 /// A meeting of all ranks, each with an exit code and what it told of it, or with its facts where the code is 0. The
 /// code of the first rank that failed or has other facts than rank 0, which rank 0 tells by one message; 0 where all
 /// can begin.

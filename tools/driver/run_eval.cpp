@@ -9,12 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "ir/parser.h"
-#include "ir/text_hash.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
-#include "tools/driver/listings.h"
 #include "tools/driver/ranks.h"
 #include "tools/driver/train_open.h"
 
@@ -120,14 +117,10 @@ struct Eval : Verb {
     const int code = prepare(app, open);
     RankFacts facts;
     if (code == exitOk) {
-      const SessionInfo info = open.model.session->info();
-      facts = {{"its version", versionText()},
-               {"its device", info.device},
-               {"its driver", info.driver},
-               {"the module compiled for its device", textHash(print(*open.model.session->module()))},
-               {"its parameters", open.trained.found.file},
-               {"its data", open.feed->fingerprint()},
-               {"its batches", std::to_string(flags.batches)}};
+      facts = factsOf(*open.model.session);
+      facts.emplace_back("its parameters", open.trained.found.file);
+      facts.emplace_back("its data", open.feed->fingerprint());
+      facts.emplace_back("its batches", std::to_string(flags.batches));
     }
     holdReports(nullptr);
     return compareRanks(app, *model.ranks, code, told, facts);

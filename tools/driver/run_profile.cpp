@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tg-run profile: which kernels take the device's time, and how much the host adds.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "runtime/train/run_files.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/io.h"
+#include "tools/driver/ranks.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/table_text.h"
 
@@ -60,12 +62,29 @@ void printTotals(const Profile& profile) {
       fmt::format("what a call takes besides the device: {:.2f} % of wall", 100 * profile.hostShare()));
 }
 
+/// What each collective took of a call.
+void printTravels(const std::vector<TravelTimes>& travels) {
+  auto leg = [](const TravelTimes& travel, double seconds) {
+    const auto times = static_cast<double>(travel.times);
+    return fmt::format("{:>10.4f} {:>8.2f}", seconds * 1e3 / times,
+                       seconds > 0 ? static_cast<double>(travel.bytes) * times / seconds * 1e-9 : 0);
+  };
+  fmt::print("{:<12} {:>12} {:>10} {:>8} {:>10} {:>8} {:>10} {:>8} {:>10}\n", "collective", "bytes",
+             "down ms", "GB/s", "between ms", "GB/s", "back ms", "GB/s", "waited ms");
+  for (const TravelTimes& travel : travels)
+    if (travel.times > 0)
+      fmt::print("{:<12} {:>12} {} {} {} {:>10.4f}\n", fmt::format("@{} {}", travel.function, travel.id),
+                 travel.bytes, leg(travel, travel.down), leg(travel, travel.between), leg(travel, travel.up),
+                 travel.waited * 1e3 / static_cast<double>(travel.times));
+}
+
 struct ProfileVerb : Verb {
   ModelFlags model;
   std::string function = "train";
   ProfileOptions options;
   std::string trace, roofline;
   bool json = false;
+  RankFlags rankFlags;
 
   void describe(CLI::App& app) override {
     app.description("Times every kernel of a function on the device, and what the host adds. FILE may be a\n"
@@ -84,6 +103,7 @@ struct ProfileVerb : Verb {
     app.add_option("--roofline", roofline, "write a page: each kernel under the device's ceilings")
         ->option_text("FILE");
     app.add_flag("--json", json, "print JSON");
+    addRankFlags(app, rankFlags, "Options");
   }
 
   /// Opens what FILE stands for and makes its inputs. 0, or an exit code after printing why.
@@ -125,11 +145,75 @@ struct ProfileVerb : Verb {
     return exitOk;
   }
 
+  /// Calls of several ranks, whose commands are not timed: what travels between them.
+  int together(const CLI::App& app, const std::shared_ptr<collective::Engine>& ranks) {
+    model.ranks = ranks;
+    model.localRank = localRank();
+    const bool first = ranks->rank() == 0;
+    model.notes = model.notes && first;
+    const std::string given = model.file;
+    std::string told;
+    holdReports(&told);
+    OpenModel opened;
+    Inputs inputs;
+    int code = !trace.empty() || !roofline.empty()
+                   ? report(app, exitUsage, "--trace and --roofline are of one rank's commands")
+                   : open(app, opened, inputs);
+    holdReports(nullptr);
+    const RankFacts facts = code == exitOk ? factsOf(*opened.session) : RankFacts();
+    if (code = compareRanks(app, *ranks, code, told, facts); code != exitOk) return code;
+    Session& session = *opened.session;
+    auto measured = callsTogether(session, inputs);
+    if (!measured) return endJob(app, *ranks, exitDevice, measured.error());
+    if (!first) return exitOk;
+    if (json) {
+      fmt::print("{}", toJson(measured->travels));
+      return exitOk;
+    }
+    fmt::print("@{} of {} on {}, {}\n", function, given, session.info().device, ranks->describe());
+    printTravels(measured->travels);
+    fmt::print("\nwall {:.4f} ms a call, mean of {}\n", measured->milliseconds, options.repetitions);
+    return exitOk;
+  }
+
+  struct Together {
+    std::vector<TravelTimes> travels;
+    double milliseconds = 0;  ///< of a call
+  };
+
+  /// The calls' travels, without those of two calls before.
+  Result<Together> callsTogether(Session& session, const Inputs& inputs) const {
+    using Clock = std::chrono::steady_clock;
+    auto call = [&](int count) -> Result<void> {
+      for (int i = 0; i < count; ++i) TG_CHECK(session.run(function, inputs));
+      return {};
+    };
+    TG_CHECK(call(2));
+    TG_TRY(const std::vector<TravelTimes> before, session.travels());
+    const auto begin = Clock::now();
+    TG_CHECK(call(options.repetitions));
+    Together out;
+    out.milliseconds =
+        std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / options.repetitions;
+    TG_TRY(out.travels, session.travels());
+    for (size_t i = 0; i < before.size(); ++i) {
+      out.travels[i].times -= before[i].times;
+      out.travels[i].down -= before[i].down;
+      out.travels[i].between -= before[i].between;
+      out.travels[i].up -= before[i].up;
+      out.travels[i].waited -= before[i].waited;
+    }
+    return out;
+  }
+
   int run(CLI::App& app, const Arguments&) override {
     if (model.device == "interp")
       return report(app, exitUsage, "profile times kernels on a Vulkan device; --device=interp has none");
     for (const auto& [flag, path] : {std::pair("--trace", &trace), std::pair("--roofline", &roofline)})
       if (auto may = mayWrite(flag, *path); !may) return report(app, exitUsage, may.error());
+    auto joined = joinRanks(rankFlags);
+    if (!joined) return report(app, exitInput, joined.error());
+    if (*joined) return together(app, *joined);
     const std::string given = model.file;
     OpenModel opened;
     Inputs inputs;

@@ -135,6 +135,7 @@ struct Train : Verb {
     if (auto same = checkTyped(run, typed); !same) return report(app, exitUsage, same.error());
     if (auto exit = parseVerb(app, overRunConfig(run, typed))) return exit;
     if (!typed.contains("FILE")) model.file = RunDir{run}.model();
+    training.stepsTyped = typed.contains("steps") || typed.contains("epochs");
     if (training.checkpoint && !typed.contains("seed")) model.seed = training.checkpoint->state.seed;
     flags.runDir = run;
     return {};

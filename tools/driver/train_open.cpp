@@ -113,10 +113,51 @@ Result<void> setParams(Session& session, const std::vector<std::string>& specs) 
   return {};
 }
 
-Result<void> restore(Session& session, const Checkpoint& checkpoint) {
+/// At an update's end no gradient is summed up, so a module that sums over more steps than the run's begins with the
+/// zeros it has.
+Result<void> restore(Session& session, const Checkpoint& checkpoint, int64_t step) {
   TG_CHECK(session.uploadParams(checkpoint.params));
-  TG_CHECK(session.uploadStates(checkpoint.states));
-  return session.setSteps(checkpoint.state.step);
+  TG_CHECK(session.uploadStates(checkpoint.states, {.partial = step != checkpoint.state.step}));
+  return session.setSteps(step);
+}
+
+/// Steps of one update.
+int64_t stepsPerUpdate(const Module& module) {
+  for (const Item* func : module.all(ItemKind::func))
+    if (const Attr* every = find(func->attrs, "every")) return every->integer;
+  return 1;
+}
+
+/// The pipeline with append-grad{accumulate=…}; "" where it has no append-grad.
+std::string accumulating(const std::string& pipeline, int64_t steps) {
+  const std::string pass = "append-grad", option = "accumulate=";
+  size_t at = pipeline.find(pass);
+  if (at == std::string::npos) return "";
+  at += pass.size();
+  std::string options = fmt::format("{}{}", option, steps), rest = pipeline.substr(at);
+  if (rest.starts_with('{')) {
+    const size_t end = rest.find('}');
+    std::string given = rest.substr(1, end - 1);
+    rest = rest.substr(end + 1);
+    if (const size_t old = given.find(option); old != std::string::npos)
+      given.erase(old, std::min(given.find(',', old), given.size() - 1) + 1 - old);
+    while (given.ends_with(',')) given.pop_back();
+    if (!given.empty()) options += "," + given;
+  }
+  return fmt::format("{}{{{}}}{}", pipeline.substr(0, at), options, rest);
+}
+
+std::string rankCount(int64_t count) { return count == 1 ? "1 rank" : fmt::format("{} ranks", count); }
+
+/// Numbers of ranks that may go on with a run: `1, 2 or 4`.
+std::string possibleRanks(const TrainState& saved) {
+  std::vector<int64_t> counts;
+  for (int64_t count = 1; count <= saved.ranks; ++count)
+    if (saved.batches % count == 0) counts.push_back(count);
+  std::string out;
+  for (size_t i = 0; i < counts.size(); ++i)
+    out += fmt::format("{}{}", i == 0 ? "" : i + 1 == counts.size() ? " or " : ", ", counts[i]);
+  return out;
 }
 
 /// What `--sample-every` needs of the source module and its data, before anything is compiled.
@@ -160,10 +201,47 @@ void beginState(const TrainState& saved, const ModelFlags& model, OpenTraining& 
         fmt::format("note: the run was on {} ({}); on another device or driver it goes on within "
                     "rounding, not bit for bit",
                     saved.device, saved.driver));
-  out.state.ranks = model.ranks ? model.ranks->ranks() : 1;
+  const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
+  out.state.step = saved.step * saved.ranks / ranks;
+  out.state.ranks = ranks;
+  out.state.batches = ranks * stepsPerUpdate(*out.model.session->module());
   out.state.device = info.device;
   out.state.driver = info.driver;
   if (out.feed->vocabulary()) out.state.vocabulary = out.feed->vocabulary()->printable();
+}
+
+/// The same run with fewer ranks, each of which takes more batches an update: the steps are counted anew, and the
+/// module is compiled anew. 0, or an exit code after telling why that cannot be.
+int shareAmongFewer(const CLI::App& app, ModelFlags& model, const TrainState& saved, int64_t ranks,
+                    const std::string& run, OpenTraining& out) {
+  if (ranks > saved.ranks || saved.batches % ranks != 0)
+    return report(app, exitInput,
+                  fmt::format("{0} was trained by {1} with {2} batches an update, and {3} cannot go on "
+                              "with that: start {4}; --init-from={0} starts a new run from its parameters",
+                              run, rankCount(saved.ranks), saved.batches, ranks, possibleRanks(saved)));
+  const int64_t each = saved.batches / ranks;
+  model.pipeline = accumulating(model.pipeline, each);
+  if (model.pipeline.empty())
+    return report(
+        app, exitInput,
+        fmt::format("{} was trained by {}; fewer ranks accumulate gradients, and no append-grad in its "
+                    "pipeline would say so: start as many",
+                    run, rankCount(saved.ranks)));
+  if (saved.step % (saved.batches / saved.ranks) != 0)
+    return report(app, exitInput,
+                  fmt::format("{} was saved between two updates, with gradients of {} ranks: start as many",
+                              run, saved.ranks));
+  const int64_t step = saved.step * saved.ranks / ranks;
+  if (saved.ranks != ranks && !out.stepsTyped)
+    return report(app, exitUsage,
+                  fmt::format("{} was trained by {}, and the steps of {} are others: step {} is step {} "
+                              "then. Say by --steps up to which to train",
+                              run, rankCount(saved.ranks), ranks, saved.step, step));
+  if (saved.ranks != ranks)
+    out.notes.push_back(fmt::format("note: {} was trained by {}; now each takes {} batches an update, and "
+                                    "step {} is step {}",
+                                    run, rankCount(saved.ranks), each, saved.step, step));
+  return exitOk;
 }
 
 /// Whether a function of the module joins the gradients of several ranks.
@@ -174,13 +252,18 @@ bool joinsRanks(const Module& module) {
   return false;
 }
 
-/// The module a resumed run goes on with is the one it ran, not one compiled anew.
-int useFinalModule(const CLI::App& app, ModelFlags& model, const std::string& run,
-                   std::unique_ptr<Module>& module) {
-  if (model.device == "interp") return exitOk;
+/// The module a resumed run goes on with is the one it ran, not one compiled anew, unless its ranks are fewer.
+int goOnWith(const CLI::App& app, ModelFlags& model, const std::string& run, int64_t ranks, TrainState& saved,
+             std::unique_ptr<Module>& module, OpenTraining& out) {
   ModelFlags final = model;
   final.file = RunDir{run}.finalModule();
-  if (int code = loadModule(app, final, module)) return code;
+  std::unique_ptr<Module> ran;
+  if (int code = loadModule(app, final, ran)) return code;
+  const int64_t every = stepsPerUpdate(*ran);
+  if (saved.batches == 0) saved.batches = saved.ranks * every;
+  if (saved.batches != ranks * every) return shareAmongFewer(app, model, saved, ranks, run, out);
+  if (model.device == "interp") return exitOk;
+  module = std::move(ran);
   // It is compiled, and the files that these name may be gone.
   model.pipeline.clear();
   model.target.clear();
@@ -244,7 +327,7 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
 int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
                  OpenTraining& out) {
   out.resumed = out.checkpoint.has_value();
-  const TrainState saved = out.resumed ? out.checkpoint->state : TrainState();
+  TrainState saved = out.resumed ? out.checkpoint->state : TrainState();
   std::unique_ptr<Module> module;
   if (int code = loadModule(app, model, module)) return code;
   out.sourceText = print(*module);
@@ -260,12 +343,6 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   out.feed = std::move(*feed);
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
   if (model.ranks) out.feed = rankFeed(std::move(out.feed), model.ranks->rank(), model.ranks->ranks());
-  if (out.resumed && saved.ranks != ranks)
-    return report(
-        app, exitInput,
-        fmt::format("{} was trained by {} ranks, which saw so many batches a step, and there are {} now: "
-                    "start as many; --init-from={} starts a new run from its parameters",
-                    run, saved.ranks, ranks, run));
   if (flags.sampleEvery)
     if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
   auto options = trainerOptions(flags, *out.feed);
@@ -277,7 +354,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
     auto same = checkSame(out, run, model, saved);
     if (!same) return report(app, exitInput, same.error());
     if (first) out.options.runDir = run;
-    if (int code = useFinalModule(app, model, run, module)) return code;
+    if (int code = goOnWith(app, model, run, ranks, saved, module, out)) return code;
   } else if (first) {
     auto fresh = freshRunDir(model, flags);
     if (!fresh) return report(app, exitInput, fresh.error());
@@ -306,7 +383,8 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
     if (auto can = openSampler(flags, model.seed, out); !can) return report(app, exitInput, can.error());
   out.schedule = scheduleOf(*out.model.source);
   beginState(saved, model, out);
-  auto ready = out.resumed ? restore(session, *out.checkpoint) : setParams(session, flags.set);
+  auto ready =
+      out.resumed ? restore(session, *out.checkpoint, out.state.step) : setParams(session, flags.set);
   out.checkpoint.reset();
   return ready ? exitOk : report(app, exitInput, ready.error());
 }
