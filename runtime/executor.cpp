@@ -314,13 +314,13 @@ Result<const Executor::Slot*> Executor::storageSlot(const std::string& name) con
 
 Result<void> Executor::setStorages(const NamedArrays& values) {
   std::vector<Slot> slots;
-  std::vector<const HostArray*> arrays;
+  std::vector<const std::byte*> arrays;
   for (const auto& [name, value] : values) {
     TG_TRY(const Slot* slot, storageSlot(name));
     if (value.type() != slot->type)
       return fail(fmt::format("@{} is {}, not {}", name, slot->type.str(), value.type().str()));
     slots.push_back(*slot);
-    arrays.push_back(&value);
+    arrays.push_back(value.bytes.data());
   }
   return write(*device_, slots, arrays, nullptr);
 }
@@ -332,6 +332,32 @@ Result<NamedArrays> Executor::storages(const std::vector<std::string>& names) {
     slots.push_back(*slot);
   }
   return read(*device_, slots);
+}
+
+/// Where the rows of a param or state lie that begin with element `first` and take so many bytes.
+Result<Executor::Slot> Executor::rowsOf(const std::string& name, int64_t first, size_t bytes) const {
+  TG_TRY(const Slot* slot, storageSlot(name));
+  TG_CHECK(checkRows(name, slot->type, first, bytes));
+  Slot rows = *slot;
+  const int64_t element = byteSize(slot->type.dtype), count = static_cast<int64_t>(bytes) / element;
+  const bool apart = slot->pitch && slot->type.rank() > 1;
+  const int64_t row = apart ? slot->type.shape.back() : count;
+  rows.type = Type::tensor(slot->type.dtype, {row ? count / row : 0, row});
+  rows.pitch = apart ? slot->pitch : 0;
+  rows.offset += (apart ? first / row * slot->pitch : first) * element;
+  return rows;
+}
+
+Result<void> Executor::writeRows(const std::string& name, int64_t first, std::span<const std::byte> rows) {
+  TG_TRY(const Slot slot, rowsOf(name, first, rows.size()));
+  const std::byte* data = rows.data();
+  return write(*device_, {&slot, 1}, {&data, 1}, nullptr);
+}
+
+Result<void> Executor::readRows(const std::string& name, int64_t first, std::span<std::byte> rows) {
+  TG_TRY(const Slot slot, rowsOf(name, first, rows.size()));
+  std::byte* data = rows.data();
+  return readInto(*device_, {&slot, 1}, {&data, 1}, nullptr);
 }
 
 Result<ParamBuffer> Executor::share(const std::string& name) {

@@ -60,6 +60,8 @@ class Executor : public Runner {
 
   Result<void> setStorages(const NamedArrays& values) override;
   Result<NamedArrays> storages(const std::vector<std::string>& names) override;
+  Result<void> writeRows(const std::string& name, int64_t first, std::span<const std::byte> rows) override;
+  Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override;
   Result<ParamBuffer> share(const std::string& name) override;
   /// Waits for the oldest of kLanes calls that nobody has taken, and for this one where it is measured,
   /// captures are wanted or a result is too large for a lane.
@@ -179,9 +181,12 @@ class Executor : public Runner {
   Result<RunOutputs> runTimed(const std::string& key, Function& function, const Inputs& inputs,
                               bool captures);
   Result<const Slot*> storageSlot(const std::string& name) const;
-  static std::vector<const HostArray*> valuesOf(std::span<const Slot> slots, const Inputs& inputs);
+  Result<Slot> rowsOf(const std::string& name, int64_t first, size_t bytes) const;
+  static std::vector<const std::byte*> valuesOf(std::span<const Slot> slots, const Inputs& inputs);
   static Result<void> write(vulkan::Device& device, std::span<const Slot> slots,
-                            std::span<const HostArray* const> values, const vulkan::Buffer* lane);
+                            std::span<const std::byte* const> values, const vulkan::Buffer* lane);
+  static Result<void> readInto(vulkan::Device& device, std::span<const Slot> slots,
+                               std::span<std::byte* const> values, const vulkan::Buffer* lane);
   static Result<NamedArrays> read(vulkan::Device& device, std::span<const Slot> slots,
                                   const vulkan::Buffer* lane = nullptr);
 

@@ -39,21 +39,20 @@ Result<void> Executor::Call::fetch() {
   return {};
 }
 
-std::vector<const HostArray*> Executor::valuesOf(std::span<const Slot> slots, const Inputs& inputs) {
-  std::vector<const HostArray*> values;
-  for (const Slot& slot : slots) values.push_back(&inputs.find(slot.name)->second);
+std::vector<const std::byte*> Executor::valuesOf(std::span<const Slot> slots, const Inputs& inputs) {
+  std::vector<const std::byte*> values;
+  for (const Slot& slot : slots) values.push_back(inputs.find(slot.name)->second.bytes.data());
   return values;
 }
 
 // What lies in the lane is copied at once: the caller has waited for the lane's last call.
 Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots,
-                             std::span<const HostArray* const> values, const Buffer* lane) {
+                             std::span<const std::byte* const> values, const Buffer* lane) {
   std::vector<vulkan::HostWrite> writes;
   std::vector<std::vector<std::byte>> spread;
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
-    const HostArray& value = *values[i];
-    const std::byte* data = value.bytes.data();
+    const std::byte* data = values[i];
     if (slot.pitch) {
       auto& rows = spread.emplace_back(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
       eachRow(slot.type, slot.pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
@@ -70,14 +69,13 @@ Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots
   return writes.empty() ? Result<void>() : vulkan::transfer(device, writes, {});
 }
 
-Result<NamedArrays> Executor::read(vulkan::Device& device, std::span<const Slot> slots, const Buffer* lane) {
-  NamedArrays out;
+Result<void> Executor::readInto(vulkan::Device& device, std::span<const Slot> slots,
+                                std::span<std::byte* const> values, const Buffer* lane) {
   std::vector<vulkan::HostRead> reads;
   std::vector<std::vector<std::byte>> spread(slots.size());
-  for (const Slot& slot : slots) out.emplace_back(slot.name, HostArray::zeros(slot.type));
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
-    std::byte* data = out[i].second.bytes.data();
+    std::byte* data = values[i];
     if (slot.pitch) {
       spread[i].resize(static_cast<size_t>(spanBytes(slot.type, slot.pitch)));
       data = spread[i].data();
@@ -92,9 +90,18 @@ Result<NamedArrays> Executor::read(vulkan::Device& device, std::span<const Slot>
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!slots[i].pitch) continue;
     eachRow(slots[i].type, slots[i].pitch, [&](int64_t dense, int64_t apart, size_t bytes) {
-      std::memcpy(&out[i].second.bytes[dense], &spread[i][apart], bytes);
+      std::memcpy(values[i] + dense, &spread[i][apart], bytes);
     });
   }
+  return {};
+}
+
+Result<NamedArrays> Executor::read(vulkan::Device& device, std::span<const Slot> slots, const Buffer* lane) {
+  NamedArrays out;
+  std::vector<std::byte*> values;
+  for (const Slot& slot : slots) out.emplace_back(slot.name, HostArray::zeros(slot.type));
+  for (auto& [name, array] : out) values.push_back(array.bytes.data());
+  TG_CHECK(readInto(device, slots, values, lane));
   return out;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/interp_runner.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace tg {
@@ -41,6 +43,26 @@ Result<NamedArrays> InterpRunner::storages(const std::vector<std::string>& names
     out.emplace_back(name, toHostArray(value));
   }
   return out;
+}
+
+Result<void> InterpRunner::writeRows(const std::string& name, int64_t first,
+                                     std::span<const std::byte> rows) {
+  TG_TRY(NdArray value, base_->interpreter.storage(name));
+  TG_CHECK(checkRows(name, value.type, first, rows.size()));
+  const HostArray part{value.type.dtype, {}, {rows.begin(), rows.end()}};
+  const int64_t count = static_cast<int64_t>(rows.size()) / byteSize(value.type.dtype);
+  for (int64_t i = 0; i < count; ++i) value.data[static_cast<size_t>(first + i)] = part.at(i);
+  return base_->interpreter.setStorage(name, value);
+}
+
+Result<void> InterpRunner::readRows(const std::string& name, int64_t first, std::span<std::byte> rows) {
+  TG_TRY(const NdArray value, base_->interpreter.storage(name));
+  TG_CHECK(checkRows(name, value.type, first, rows.size()));
+  HostArray part{value.type.dtype, {}, std::vector<std::byte>(rows.size())};
+  const int64_t count = static_cast<int64_t>(rows.size()) / byteSize(value.type.dtype);
+  for (int64_t i = 0; i < count; ++i) part.set(i, value.data[static_cast<size_t>(first + i)]);
+  std::copy(part.bytes.begin(), part.bytes.end(), rows.begin());
+  return {};
 }
 
 Result<ParamBuffer> InterpRunner::share(const std::string& name) {

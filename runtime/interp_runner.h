@@ -25,6 +25,8 @@ class InterpRunner : public Runner {
 
   Result<void> setStorages(const NamedArrays& values) override;
   Result<NamedArrays> storages(const std::vector<std::string>& names) override;
+  Result<void> writeRows(const std::string& name, int64_t first, std::span<const std::byte> rows) override;
+  Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override;
   Result<ParamBuffer> share(const std::string& name) override;
   Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
                            const std::string& key) override;

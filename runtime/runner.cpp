@@ -11,6 +11,22 @@ const HostArray* RunOutputs::result(std::string_view name) const {
   return nullptr;
 }
 
+int64_t pieceElements(const Type& type) {
+  const int64_t most = kPieceBytes / byteSize(type.dtype);
+  const int64_t row = type.rank() > 1 ? type.shape.back() : 1;
+  return std::max<int64_t>(1, row ? most / row : 0) * std::max<int64_t>(1, row);
+}
+
+Result<void> checkRows(const std::string& name, const Type& type, int64_t first, size_t bytes) {
+  const int64_t element = byteSize(type.dtype), row = type.rank() > 1 ? type.shape.back() : 1;
+  const int64_t count = static_cast<int64_t>(bytes) / element, all = type.elements();
+  const bool whole =
+      static_cast<int64_t>(bytes) % element == 0 && (row == 0 || (first % row == 0 && count % row == 0));
+  if (whole && first >= 0 && first <= all && count <= all - first) return {};
+  return fail(
+      fmt::format("{} bytes from element {} on are not rows of @{}, {}", bytes, first, name, type.str()));
+}
+
 Result<void> checkInputs(std::string_view function,
                          const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs) {
   for (const auto& [name, type] : arguments) {

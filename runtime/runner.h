@@ -3,8 +3,11 @@
 // (executor.h) or the reference interpreter (interp_runner.h).
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +50,23 @@ class DoneCall : public PendingCall {
   RunOutputs outputs_;
 };
 
+/// Tensors are moved in pieces of this many bytes where the host need not hold the whole of one.
+constexpr int64_t kPieceBytes = int64_t(16) << 20;
+
+/// Elements in one piece of a tensor: whole rows of its last axis, at least one; any number where there is one axis.
+int64_t pieceElements(const Type& type);
+
+/// Calls `each(first, count)`, which gives Result<void>, for the pieces of a tensor in order.
+template <class Each>
+Result<void> eachPiece(const Type& type, Each each) {
+  const int64_t all = type.elements(), piece = pieceElements(type);
+  for (int64_t first = 0; first < all; first += piece) TG_CHECK(each(first, std::min(piece, all - first)));
+  return {};
+}
+
+/// Refuses bytes from an element on that are not whole rows of a param or state, or not all inside of it.
+Result<void> checkRows(const std::string& name, const Type& type, int64_t first, size_t bytes);
+
 /// Functions are called by keys: their names, or the ones `addFunction` was given.
 class Runner {
  public:
@@ -56,6 +76,11 @@ class Runner {
   virtual Result<void> setStorages(const NamedArrays& values) = 0;
   /// Params and states in the order of `names`, in one transfer.
   virtual Result<NamedArrays> storages(const std::vector<std::string>& names) = 0;
+  /// Writes rows of a param or state, elements along its last axis, from element `first` on: as many bytes of
+  /// whole rows as there are (for one axis, any number of elements). The whole of it needs never be on the
+  /// host at once. Errors: no such name, rows outside of it.
+  virtual Result<void> writeRows(const std::string& name, int64_t first, std::span<const std::byte> rows) = 0;
+  virtual Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) = 0;
   Result<void> setStorage(const std::string& name, const HostArray& value) {
     return setStorages({{name, value}});
   }

@@ -20,7 +20,7 @@ Result<std::unique_ptr<Session>> Session::create(std::unique_ptr<Module> module,
   TG_CHECK(session->openDevice());
   TG_TRY(session->program_, SessionProgram::create(std::move(module), session->options_, session->device_));
   session->publish();
-  TG_CHECK(session->reset({.seed = session->options_.seed}));
+  TG_CHECK(session->resetTo({.seed = session->options_.seed}, /*isNew=*/true));
   return session;
 }
 
@@ -60,8 +60,8 @@ Result<void> Session::replace(std::unique_ptr<Module> module, const ReplaceOptio
                     "of its own for that",
                     before, after));
   for (const auto& forward : attached_) TG_CHECK(program->attach(clone(*forward)));
-  TG_CHECK(initialise(*program, ItemKind::param, seed));
-  TG_CHECK(initialise(*program, ItemKind::state, seed));
+  TG_CHECK(initialise(*program, ItemKind::param, seed, /*isNew=*/true));
+  TG_CHECK(initialise(*program, ItemKind::state, seed, /*isNew=*/true));
   seed_ = seed;
   options_ = std::move(options);
   program_ = std::move(program);

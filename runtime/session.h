@@ -226,7 +226,8 @@ class Session {
   Result<void> beginUpdate(Begun& begun);
   Result<void> checkLoss() const;
   Result<void> replace(std::unique_ptr<Module> module, const ReplaceOptions& options);
-  Result<void> initialise(SessionProgram& program, ItemKind kind, uint64_t seed);
+  Result<void> initialise(SessionProgram& program, ItemKind kind, uint64_t seed, bool isNew);
+  Result<void> resetTo(const ResetOptions& options, bool isNew);
   Result<void> upload(ItemKind kind, const NamedArrays& values, bool partial);
   Result<NamedArrays> download(ItemKind kind);
   template <class Schedule>

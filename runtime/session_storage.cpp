@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A session's parameters and states: their first values, and moving them to and from the host.
 #include <algorithm>
+#include <cstring>
+#include <optional>
 #include <random>
 
 #include <fmt/format.h>
 
 #include "runtime/data/init.h"
+#include "runtime/progress.h"
 #include "runtime/session.h"
 #include "runtime/session_program.h"
 
@@ -19,21 +22,35 @@ void flatten(const Attr& attr, std::vector<double>& out) {
   for (const Attr& member : attr.list) flatten(member, out);
 }
 
-Result<HostArray> firstValue(const Item& item, uint64_t seed) {
-  const Attr* init = find(item.attrs, "init");
-  if (!init) {
-    if (item.kind == ItemKind::state) return HostArray::zeros(item.type);
-    return initialValue(item.name, item.type, "randn", {}, seed);
+/// What a param or state starts from: drawn or filled piece by piece, or elements that the text gives.
+struct FirstValue {
+  InitialValue drawn;
+  std::optional<HostArray> given;
+  void fill(int64_t first, std::span<std::byte> out) const {
+    if (!given) return drawn.fill(first, out);
+    const auto at = static_cast<size_t>(first * byteSize(given->dtype));
+    std::memcpy(out.data(), &given->bytes[at], out.size());
   }
+  bool isZero() const { return !given && drawn.isZero(); }
+};
+
+Result<FirstValue> firstValue(const Item& item, uint64_t seed) {
+  FirstValue out;
+  const Attr* init = find(item.attrs, "init");
+  const std::string kind = init ? init->text : item.kind == ItemKind::state ? "zeros" : "randn";
   std::vector<double> args;
-  for (const Attr& arg : init->list) flatten(arg, args);
-  if (init->text != "dense") return initialValue(item.name, item.type, init->text, args, seed);
+  if (init)
+    for (const Attr& arg : init->list) flatten(arg, args);
+  if (kind != "dense") {
+    TG_TRY(out.drawn, InitialValue::of(item.name, item.type, kind, args, seed));
+    return out;
+  }
   if (static_cast<int64_t>(args.size()) != item.type.elements())
     return failAt(item.loc,
                   fmt::format("@{}: dense gives {} values for {}", item.name, args.size(), item.type.str()));
-  HostArray value = HostArray::zeros(item.type);
-  for (size_t i = 0; i < args.size(); ++i) value.set(static_cast<int64_t>(i), args[i]);
-  return value;
+  out.given = HostArray::zeros(item.type);
+  for (size_t i = 0; i < args.size(); ++i) out.given->set(static_cast<int64_t>(i), args[i]);
+  return out;
 }
 
 std::string known(const Module& module, ItemKind kind) {
@@ -68,11 +85,28 @@ Result<void> checkUpload(const Module& module, ItemKind kind, const NamedArrays&
 
 }  // namespace
 
-Result<void> Session::initialise(SessionProgram& program, ItemKind kind, uint64_t seed) {
+// A new program's memory is zero, so zeros are not written there.
+Result<void> Session::initialise(SessionProgram& program, ItemKind kind, uint64_t seed, bool isNew) {
+  int64_t bytes = 0, largest = 0;
+  for (const Item* item : program.module()->all(kind)) {
+    bytes += item->type.bytes();
+    largest = std::max(largest, std::min(item->type.elements(), pieceElements(item->type)) *
+                                    byteSize(item->type.dtype));
+  }
+  Progress progress(options_.onDiagnostic,
+                    kind == ItemKind::param ? "initialising parameters" : "initialising states", bytes);
+  std::vector<std::byte> piece(static_cast<size_t>(largest));
   for (const Item* item : program.module()->all(kind)) {
     if (kind == ItemKind::param && program.isBorrowed(item->name)) continue;
-    TG_TRY(HostArray value, firstValue(*item, seed));
-    TG_CHECK(program.runner().setStorage(item->name, value));
+    TG_TRY(const FirstValue value, firstValue(*item, seed));
+    if (isNew && value.isZero()) continue;
+    TG_CHECK(eachPiece(item->type, [&](int64_t first, int64_t count) -> Result<void> {
+      const std::span out(piece.data(), static_cast<size_t>(count * byteSize(item->type.dtype)));
+      value.fill(first, out);
+      TG_CHECK(program.runner().writeRows(item->name, first, out));
+      progress.add(static_cast<int64_t>(out.size()));
+      return {};
+    }));
   }
   return {};
 }
@@ -84,19 +118,21 @@ static uint64_t drawnSeed() {
 }
 
 CallResult<void> Session::reset(ResetOptions options) {
-  return serve<void>([&]() -> Result<void> {
-    if (options.seed)
-      seed_ = *options.seed;
-    else if (options.params)
-      seed_ = drawnSeed();
-    draws_.clear();
-    if (options.params) TG_CHECK(initialise(*program_, ItemKind::param, seed_));
-    if (!options.optimizer) return {};
-    TG_CHECK(initialise(*program_, ItemKind::state, seed_));
-    countFrom(0);
-    rate_.rebase(0);
-    return {};
-  });
+  return serve<void>([&] { return resetTo(options, /*isNew=*/false); });
+}
+
+Result<void> Session::resetTo(const ResetOptions& options, bool isNew) {
+  if (options.seed)
+    seed_ = *options.seed;
+  else if (options.params)
+    seed_ = drawnSeed();
+  draws_.clear();
+  if (options.params) TG_CHECK(initialise(*program_, ItemKind::param, seed_, isNew));
+  if (!options.optimizer) return {};
+  TG_CHECK(initialise(*program_, ItemKind::state, seed_, isNew));
+  countFrom(0);
+  rate_.rebase(0);
+  return {};
 }
 
 Result<void> Session::upload(ItemKind kind, const NamedArrays& values, bool partial) {

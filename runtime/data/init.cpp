@@ -6,9 +6,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
+#include "ir/all_cores.h"
 #include "ir/philox.h"
 
 namespace tg {
@@ -17,6 +21,9 @@ namespace {
 
 /// Of randn without a number, and of a parameter without an init.
 constexpr double kRandnDeviation = 0.02;
+
+/// Enough for a thread to be worth its while.
+constexpr size_t kElementsOfAJob = size_t{1} << 16;
 
 struct Fans {
   double in = 0, out = 0;
@@ -32,26 +39,30 @@ Fans fansOf(const Shape& shape) {
   return fans;
 }
 
-enum class Draw : uint8_t { fill, uniform, normal };
+}  // namespace
 
-struct Kind {
+struct InitKind {
   std::string_view name;
-  Draw draw;
+  InitialValue::Draw draw;
   size_t minArgs, maxArgs;
 };
 
-constexpr Kind kKinds[] = {{"zeros", Draw::fill, 0, 0},    {"ones", Draw::fill, 0, 0},
-                           {"constant", Draw::fill, 1, 1}, {"uniform", Draw::uniform, 2, 2},
-                           {"randn", Draw::normal, 0, 1},  {"kaiming", Draw::normal, 0, 1},
-                           {"xavier", Draw::normal, 0, 1}};
+namespace {
 
-const Kind* findKind(std::string_view name) {
-  for (const Kind& kind : kKinds)
+using Draw = decltype(InitKind::draw);
+
+constexpr InitKind kKinds[] = {{"zeros", Draw::fill, 0, 0},    {"ones", Draw::fill, 0, 0},
+                               {"constant", Draw::fill, 1, 1}, {"uniform", Draw::uniform, 2, 2},
+                               {"randn", Draw::normal, 0, 1},  {"kaiming", Draw::normal, 0, 1},
+                               {"xavier", Draw::normal, 0, 1}};
+
+const InitKind* findKind(std::string_view name) {
+  for (const InitKind& kind : kKinds)
     if (kind.name == name) return &kind;
   return nullptr;
 }
 
-Result<void> checkArguments(const Kind& kind, const Type& type, std::span<const double> args) {
+Result<void> checkArguments(const InitKind& kind, const Type& type, std::span<const double> args) {
   if (args.size() < kind.minArgs || args.size() > kind.maxArgs)
     return fail(fmt::format("{} takes {} arguments, got {}", kind.name,
                             kind.minArgs == kind.maxArgs
@@ -71,47 +82,104 @@ Result<void> checkArguments(const Kind& kind, const Type& type, std::span<const 
   return {};
 }
 
-double deviationOf(const Kind& kind, const Shape& shape, std::span<const double> args) {
+double deviationOf(const InitKind& kind, const Shape& shape, std::span<const double> args) {
   if (kind.name == "randn") return args.empty() ? kRandnDeviation : args[0];
   const Fans fans = fansOf(shape);
   if (kind.name == "kaiming") return (args.empty() ? std::numbers::sqrt2 : args[0]) / std::sqrt(fans.in);
   return (args.empty() ? 1.0 : args[0]) * std::sqrt(2.0 / (fans.in + fans.out));
 }
 
-double fillValue(const Kind& kind, std::span<const double> args) {
+double fillValue(const InitKind& kind, std::span<const double> args) {
   return kind.name == "constant" ? args[0] : kind.name == "ones" ? 1.0 : 0.0;
 }
 
 }  // namespace
 
-Result<HostArray> initialValue(std::string_view name, const Type& type, std::string_view kindName,
-                               std::span<const double> args, uint64_t seed) {
+Result<InitialValue> InitialValue::of(std::string_view name, const Type& type, std::string_view kindName,
+                                      std::span<const double> args, uint64_t seed) {
   const auto wrong = [&](std::string_view what) { return fail(fmt::format("parameter {}: {}", name, what)); };
   if (!type.isTensor()) return wrong(fmt::format("expected a tensor type, got {}", type.str()));
-  const Kind* kind = findKind(kindName);
+  const InitKind* kind = findKind(kindName);
   if (!kind)
     return wrong(
         fmt::format("expected zeros, ones, constant, uniform, randn, kaiming or xavier, got '{}'", kindName));
   if (auto checked = checkArguments(*kind, type, args); !checked) return wrong(checked.error().message());
 
-  HostArray array = HostArray::zeros(type);
-  const int64_t count = array.elements();
-  if (kind->draw == Draw::fill) {
-    const double value = fillValue(*kind, args);
-    for (int64_t index = 0; index < count && value != 0; ++index) array.set(index, value);
-    return array;
+  InitialValue out;
+  out.dtype_ = type.dtype;
+  out.draw_ = kind->draw;
+  switch (kind->draw) {
+  case Draw::fill: out.low_ = fillValue(*kind, args); break;
+  case Draw::uniform:
+    out.low_ = args[0];
+    out.range_ = args[1] - args[0];
+    break;
+  case Draw::normal: out.range_ = deviationOf(*kind, type.shape, args); break;
   }
-  const double deviation = kind->draw == Draw::normal ? deviationOf(*kind, type.shape, args) : 0;
   const uint64_t hash = XXH3_64bits(name.data(), name.size());
-  const PhiloxKey key{lowWord(seed), lowWord(hash)};
-  for (int64_t index = 0; index < count; ++index) {
-    const auto place = static_cast<uint64_t>(index);
-    const auto words = philox({lowWord(place), highWord(place), highWord(hash), highWord(seed)}, key);
-    if (kind->draw == Draw::normal)
-      array.set(index, deviation * philoxNormal(words[0], words[1]));
-    else
-      array.set(index, args[0] + (args[1] - args[0]) * static_cast<double>(philoxUniform(words[0])));
+  out.key_ = {{lowWord(seed), lowWord(hash)}, {highWord(hash), highWord(seed)}};
+  return out;
+}
+
+void InitialValue::fill(int64_t first, std::span<std::byte> out) const {
+  const auto element = static_cast<size_t>(byteSize(dtype_));
+  const size_t bytes = kElementsOfAJob * element, jobs = (out.size() + bytes - 1) / bytes;
+  onAllCores(jobs, [&](size_t job) {
+    fillPart(first + static_cast<int64_t>(job * kElementsOfAJob),
+             out.subspan(job * bytes, std::min(bytes, out.size() - job * bytes)));
+  });
+}
+
+/// Stores a float or what it is as a half.
+static void store(DType dtype, std::byte* at, double value) {
+  if (isNarrow(dtype)) {
+    const uint16_t bits = narrowBits(dtype, value);
+    std::memcpy(at, &bits, sizeof bits);
+  } else {
+    const auto single = static_cast<float>(value);
+    std::memcpy(at, &single, sizeof single);
   }
+}
+
+void InitialValue::fillPart(int64_t first, std::span<std::byte> out) const {
+  const auto element = static_cast<size_t>(byteSize(dtype_));
+  if (draw_ == Draw::fill) {
+    HostArray one = HostArray::zeros(dtype_, {});
+    one.set(0, low_);
+    for (size_t at = 0; at < out.size(); at += element) std::memcpy(&out[at], one.bytes.data(), element);
+    return;
+  }
+  // Halves are rounded from exact values too, so what lies around them is wider than what a float can tell.
+  const bool narrow = isNarrow(dtype_);
+  const double spread = narrow ? 0x1p-20 : 0x1p-44;
+  DrawnWords words;
+  NormalBounds bounds;
+  for (size_t done = 0, all = out.size() / element; done < all; done += kDrawBlock) {
+    drawWords(key_, static_cast<uint64_t>(first) + done, words);
+    const size_t count = std::min<size_t>(kDrawBlock, all - done);
+    std::byte* at = &out[done * element];
+    if (draw_ == Draw::uniform) {
+      for (size_t i = 0; i < count; ++i)
+        store(dtype_, at + i * element, low_ + range_ * static_cast<double>(philoxUniform(words.first[i])));
+      continue;
+    }
+    boundNormals(words, range_, spread, bounds);
+    if (!narrow) std::memcpy(at, bounds.low.data(), count * element);
+    for (size_t i = 0; i < count; ++i) {
+      // Where both bounds are rounded to the same bits, what lies between them is too.
+      if (narrow && narrowBits(dtype_, bounds.low[i]) == narrowBits(dtype_, bounds.high[i]))
+        store(dtype_, at + i * element, bounds.low[i]);
+      else if (std::bit_cast<uint32_t>(bounds.low[i]) != std::bit_cast<uint32_t>(bounds.high[i]))
+        store(dtype_, at + i * element, range_ * philoxNormal(words.first[i], words.second[i]));
+    }
+  }
+}
+
+Result<HostArray> initialValue(std::string_view name, const Type& type, std::string_view kindName,
+                               std::span<const double> args, uint64_t seed) {
+  TG_TRY(const InitialValue value, InitialValue::of(name, type, kindName, args, seed));
+  HostArray array = HostArray::zeros(type);
+  value.fill(0, array.bytes);
   return array;
 }
 

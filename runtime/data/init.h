@@ -8,11 +8,12 @@
 
 #include "ir/result.h"
 #include "runtime/data/array.h"
+#include "runtime/data/draws.h"
 
 namespace tg {
 
-/// The array a parameter starts from, a pure function of the arguments: it does not depend on
-/// other parameters or on the order of calls. Kinds, with their arguments:
+/// What a parameter starts from, a pure function of the arguments: it does not depend on other parameters, on
+/// the order of calls, or on the pieces it is made in. Kinds, with their arguments:
 ///   zeros, ones, constant(value), uniform(lo, hi),
 ///   randn(std = 0.02), kaiming(gain = sqrt 2), xavier(gain = 1).
 /// The last three are normal: std, gain / sqrt(fan_in), gain * sqrt(2 / (fan_in + fan_out)). For
@@ -21,6 +22,28 @@ namespace tg {
 /// and more. Random kinds need a float type. Errors name the parameter.
 /// Element i takes philox({lo i, hi i, hi h, hi seed}, {lo seed, lo h}) with h = XXH3-64 of the name,
 /// where lo and hi are the 32-bit halves: a uniform of the first word, a normal of the first two.
+class InitialValue {
+ public:
+  static Result<InitialValue> of(std::string_view name, const Type& type, std::string_view kind,
+                                 std::span<const double> args, uint64_t seed);
+  /// Elements from `first` on, as many as there are bytes for, made on all cores.
+  void fill(int64_t first, std::span<std::byte> out) const;
+  /// Whether all bytes are zero.
+  bool isZero() const { return draw_ == Draw::fill && low_ == 0; }
+
+ private:
+  enum class Draw : uint8_t { fill, uniform, normal };
+  void fillPart(int64_t first, std::span<std::byte> out) const;
+
+  DType dtype_ = DType::f32;
+  Draw draw_ = Draw::fill;
+  double low_ = 0,
+         range_ = 0;  ///< a constant or the least value, and the width; a normal's deviation is `range_`
+  DrawKey key_;
+  friend struct InitKind;
+};
+
+/// The whole of it.
 Result<HostArray> initialValue(std::string_view name, const Type& type, std::string_view kind,
                                std::span<const double> args, uint64_t seed);
 

@@ -261,6 +261,57 @@ TEST(Init, IsKeyedBySeedAndName) {
   EXPECT_EQ(value, static_cast<float>(0.02 * philoxNormal(words[0], words[1])));
 }
 
+// Values are drawn many at a time, on several threads and in pieces, and have the bits of one at a time.
+TEST(Init, HasTheBitsOfTheFormula) {
+  constexpr int64_t kCount = 300001;
+  const uint64_t seed = 0x1122334455667788, hash = 0x2d06800538d394c2;  // of no name
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const double deviation : {0.02, 1e-7, 0.0}) {
+      const Type type = Type::tensor(dtype, {kCount});
+      const std::vector<double> normal{deviation}, bounds{-deviation, 2};
+      HostArray normals = HostArray::zeros(type), uniforms = normals;
+      for (int64_t i = 0; i < kCount; ++i) {
+        const auto place = static_cast<uint64_t>(i);
+        const auto words = philox({lowWord(place), highWord(place), highWord(hash), highWord(seed)},
+                                  {lowWord(seed), lowWord(hash)});
+        normals.set(i, deviation * philoxNormal(words[0], words[1]));
+        uniforms.set(i, -deviation + (2 + deviation) * static_cast<double>(philoxUniform(words[0])));
+      }
+      EXPECT_EQ(initialValue("", type, "randn", normal, seed)->bytes, normals.bytes) << deviation;
+      EXPECT_EQ(initialValue("", type, "uniform", bounds, seed)->bytes, uniforms.bytes) << deviation;
+      const auto pieces = InitialValue::of("", type, "randn", normal, seed);
+      ASSERT_OK(pieces);
+      std::vector<std::byte> put(normals.bytes.size());
+      for (int64_t first = 0; first < kCount; first += 777) {
+        const auto at = static_cast<size_t>(first * byteSize(dtype));
+        const size_t bytes = std::min(put.size() - at, static_cast<size_t>(777 * byteSize(dtype)));
+        pieces->fill(first, std::span(put).subspan(at, bytes));
+      }
+      EXPECT_EQ(put, normals.bytes);
+    }
+}
+
+// Each word that a logarithm or a cosine is taken of lies within the bounds.
+TEST(Init, BoundsHoldForEveryWord) {
+  DrawnWords words;
+  NormalBounds bounds;
+  int64_t outside = 0, told = 0;
+  for (uint32_t from = 0; from < 1u << 24; from += kDrawBlock) {
+    for (uint32_t i = 0; i < kDrawBlock; ++i) {
+      words.first[i] = (from + i) << 8;
+      words.second[i] = (from + i) * 2654435761u;
+    }
+    boundNormals(words, 0.5, 0x1p-44, bounds);
+    for (uint32_t i = 0; i < kDrawBlock; ++i) {
+      const auto value = static_cast<float>(0.5 * philoxNormal(words.first[i], words.second[i]));
+      outside += value < bounds.low[i] || value > bounds.high[i];
+      told += bounds.low[i] == bounds.high[i];
+    }
+  }
+  EXPECT_EQ(outside, 0);
+  EXPECT_GT(told, (1 << 24) - 1000);
+}
+
 TEST(Init, FillsAndRefuses) {
   const Type matrix = Type::tensor(DType::f32, {2, 2}), ids = Type::tensor(DType::i32, {2});
   const std::vector<double> one{2.5}, two{3, 1}, none;

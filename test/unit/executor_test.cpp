@@ -117,6 +117,44 @@ TEST_F(ExecutorTest, everyShippedTargetRunsWhereItsLimitsFit) {
   EXPECT_GE(ran, 3);
 }
 
+/// The text with rows of @w2 so many elements apart, in memory that is nobody's.
+std::string withPitch(std::string text, const std::string& name, int64_t pitch) {
+  const size_t buffer = text.find("buffer @persistent : ");
+  const size_t digits = buffer + std::string("buffer @persistent : ").size();
+  const int64_t bytes = std::stoll(text.substr(digits));
+  text.replace(digits, text.find_first_not_of("0123456789", digits) - digits, std::to_string(bytes + 4096));
+  const size_t home = text.find("-> ", text.find("param @" + name + " "));
+  const size_t end = text.find_first_of(" \n", home + 3);
+  return text.replace(home, end - home, fmt::format("-> @persistent[{}] pitch({})", bytes, pitch));
+}
+
+// A piece of a param is read and written where it lies, its neighbours stay.
+TEST_F(ExecutorTest, rowsAreMovedInPieces) {
+  for (const int64_t pitch : {0, 3}) {
+    std::string text = finished(device_->info().target);
+    if (pitch) text = withPitch(std::move(text), "w2", pitch);
+    auto module = parse(text, "done.tgir");
+    ASSERT_TRUE(module) << module.error().str();
+    auto executor = Executor::create(**module, device_);
+    ASSERT_TRUE(executor) << executor.error().str();
+    const HostArray whole = ramp({8, 2}, 1, 0.5), part = ramp({3, 2}, 100, 1);
+    ASSERT_TRUE((*executor)->setStorages({{"w2", whole}}));
+    ASSERT_TRUE((*executor)->writeRows("w2", 4, part.bytes));
+    HostArray expected = whole, read = HostArray::zeros(part.type());
+    for (int64_t i = 0; i < 6; ++i) expected.set(4 + i, part.at(i));
+    EXPECT_EQ((*executor)->storage("w2")->bytes, expected.bytes) << pitch;
+    ASSERT_TRUE((*executor)->readRows("w2", 8, read.bytes));
+    for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(read.at(i), expected.at(8 + i)) << pitch;
+    auto past = (*executor)->writeRows("w2", 12, part.bytes),
+         within = (*executor)->readRows("w2", 1, read.bytes);
+    ASSERT_FALSE(past);
+    EXPECT_NE(past.error().message().find("24 bytes from element 12 on are not rows of @w2, tensor<8x2xf32>"),
+              std::string::npos);
+    EXPECT_FALSE(within);
+    EXPECT_FALSE((*executor)->writeRows("nobody", 0, part.bytes));
+  }
+}
+
 TEST_F(ExecutorTest, editedKernelIsRefused) {
   std::string text = finished(device_->info().target);
   size_t at = text.find("kernel_hash = \"") + 15;

@@ -478,8 +478,10 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   auto device = vulkan::Device::open({name, flags.validation, false, {}});
   if (!device) return report(app, exitDevice, device.error());
   options.device.open = *device;
-  options.onDiagnostic = [](const Diagnostic& diagnostic) {
-    if (diagnostic.severity != Severity::remark) fmt::print(stderr, "{}", render(diagnostic));
+  options.onDiagnostic = [notes = flags.notes](const Diagnostic& diagnostic) {
+    const bool told =
+        notes ? diagnostic.severity != Severity::remark : diagnostic.severity <= Severity::warning;
+    if (told) fmt::print(stderr, "{}", render(diagnostic));
   };
   if (!flags.noCache) options.cache = userCacheFolder();
   const vulkan::DeviceInfo& info = (*device)->info();
