@@ -11,12 +11,6 @@ const HostArray* RunOutputs::result(std::string_view name) const {
   return nullptr;
 }
 
-int64_t pieceElements(const Type& type) {
-  const int64_t most = kPieceBytes / byteSize(type.dtype);
-  const int64_t row = type.rank() > 1 ? type.shape.back() : 1;
-  return std::max<int64_t>(1, row ? most / row : 0) * std::max<int64_t>(1, row);
-}
-
 Result<void> checkRows(const std::string& name, const Type& type, int64_t first, size_t bytes) {
   const int64_t element = byteSize(type.dtype), row = type.rank() > 1 ? type.shape.back() : 1;
   const int64_t count = static_cast<int64_t>(bytes) / element, all = type.elements();

@@ -3,7 +3,6 @@
 // (executor.h) or the reference interpreter (interp_runner.h).
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "ir/module.h"
 #include "ir/result.h"
 #include "runtime/data/array.h"
+#include "runtime/data/pieces.h"
 #include "runtime/param_buffer.h"
 
 namespace tg {
@@ -49,20 +49,6 @@ class DoneCall : public PendingCall {
  private:
   RunOutputs outputs_;
 };
-
-/// Tensors are moved in pieces of this many bytes where the host need not hold the whole of one.
-constexpr int64_t kPieceBytes = int64_t(16) << 20;
-
-/// Elements in one piece of a tensor: whole rows of its last axis, at least one; any number where there is one axis.
-int64_t pieceElements(const Type& type);
-
-/// Calls `each(first, count)`, which gives Result<void>, for the pieces of a tensor in order.
-template <class Each>
-Result<void> eachPiece(const Type& type, Each each) {
-  const int64_t all = type.elements(), piece = pieceElements(type);
-  for (int64_t first = 0; first < all; first += piece) TG_CHECK(each(first, std::min(piece, all - first)));
-  return {};
-}
 
 /// Refuses bytes from an element on that are not whole rows of a param or state, or not all inside of it.
 Result<void> checkRows(const std::string& name, const Type& type, int64_t first, size_t bytes);

@@ -167,6 +167,9 @@ class Session {
   /// The same for states: moments, step counters.
   CallResult<void> uploadStates(const NamedArrays& values, UploadOptions options = {});
   CallResult<NamedArrays> downloadStates();
+  /// Params or states, read from the device as the source is asked for them: one call of the session for each
+  /// piece. It must not outlive the session.
+  TensorSource tensors(ItemKind kind);
   /// The gradients of the last step; an error when there was none or the session does not keep them.
   CallResult<NamedArrays> downloadParamGrads();
   /// Where the params live, for `sharedParams` of other sessions.

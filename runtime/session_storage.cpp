@@ -158,6 +158,17 @@ CallResult<void> Session::uploadStates(const NamedArrays& values, UploadOptions 
 CallResult<NamedArrays> Session::downloadStates() {
   return serve<NamedArrays>([&] { return download(ItemKind::state); });
 }
+TensorSource Session::tensors(ItemKind kind) {
+  TensorSource source;
+  if (auto own = module())
+    for (const Item* item : own->all(kind)) source.tensors.emplace_back(item->name, item->type);
+  source.read = [this, all = source.tensors](size_t tensor, int64_t first,
+                                             std::span<std::byte> out) -> Result<void> {
+    auto read = serve<void>([&] { return program_->runner().readRows(all[tensor].first, first, out); });
+    return read ? Result<void>() : read.error();
+  };
+  return source;
+}
 CallResult<ParamBuffers> Session::params() {
   return serve<ParamBuffers>([&] { return program_->params(); });
 }

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
+#include "runtime/data/data_file.h"
 #include "runtime/data/elements.h"
 #include "runtime/data/file_io.h"
 
@@ -118,11 +118,12 @@ Result<std::string> quoted(const std::string& text) {
   }
 }
 
-Result<std::string> formatHeader(const Safetensors& content) {
+Result<std::string> formatHeader(const TensorSource& source,
+                                 const std::map<std::string, std::string>& metadata) {
   std::string header = "{";
-  if (!content.metadata.empty()) {
+  if (!metadata.empty()) {
     std::string pairs;
-    for (const auto& [key, value] : content.metadata) {
+    for (const auto& [key, value] : metadata) {
       TG_TRY(const std::string name, quoted(key));
       TG_TRY(const std::string text, quoted(value));
       pairs += fmt::format("{}{}:{}", pairs.empty() ? "" : ",", name, text);
@@ -131,15 +132,15 @@ Result<std::string> formatHeader(const Safetensors& content) {
   }
   std::set<std::string_view> names;
   int64_t at = 0;
-  for (const auto& [name, array] : content.tensors) {
+  for (const auto& [name, tensor] : source.tensors) {
     if (name == kMetadata || !names.insert(name).second)
       return fail(
           fmt::format("expected distinct tensor names, got '{}'{}", name, name == kMetadata ? "" : " twice"));
     TG_TRY(const std::string key, quoted(name));
-    const FileType type = fileTypeOf(array.dtype);
-    const int64_t end = at + array.elements() * byteSize(type);
+    const FileType type = fileTypeOf(tensor.dtype);
+    const int64_t end = at + tensor.elements() * byteSize(type);
     std::string dims;
-    for (const int64_t dim : array.shape) dims += fmt::format("{}{}", dims.empty() ? "" : ",", dim);
+    for (const int64_t dim : tensor.shape) dims += fmt::format("{}{}", dims.empty() ? "" : ",", dim);
     header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                           header.size() > 1 ? "," : "", key, info(type).safetensors, dims, at, end);
     at = end;
@@ -151,15 +152,17 @@ Result<std::string> formatHeader(const Safetensors& content) {
   return header;
 }
 
-Result<void> writeBytes(const std::string& header, const Safetensors& content, const ByteSink& sink) {
+Result<void> writeBytes(const std::string& header, const TensorSource& source, const ByteSink& sink) {
   const uint64_t size = header.size();
   TG_CHECK(sink(std::as_bytes(std::span(&size, 1))));
   TG_CHECK(sink(std::as_bytes(std::span(header))));
-  for (const auto& [name, array] : content.tensors) {
+  return eachPieceOf(source, [&](size_t tensor, int64_t, std::span<const std::byte> piece) {
+    const DType dtype = source.tensors[tensor].second.dtype;
+    if (dtype != DType::i1) return sink(piece);
     // All but flags stand in the file as they do in memory.
-    TG_CHECK(array.dtype == DType::i1 ? sink(toFileElements(array)) : sink(array.bytes));
-  }
-  return {};
+    const Shape shape{static_cast<int64_t>(piece.size()) / byteSize(dtype)};
+    return sink(toFileElements(HostArray{dtype, shape, {piece.begin(), piece.end()}}));
+  });
 }
 
 }  // namespace
@@ -170,31 +173,41 @@ const HostArray* Safetensors::find(std::string_view name) const {
   return nullptr;
 }
 
-Result<void> formatSafetensors(const Safetensors& content, const ByteSink& sink) {
-  TG_TRY(const std::string header, formatHeader(content));
-  return writeBytes(header, content, sink);
+Result<void> formatSafetensors(const TensorSource& tensors,
+                               const std::map<std::string, std::string>& metadata, const ByteSink& sink) {
+  TG_TRY(const std::string header, formatHeader(tensors, metadata));
+  return writeBytes(header, tensors, sink);
 }
 
-Result<void> writeSafetensors(const std::string& path, const Safetensors& content) {
-  auto header = formatHeader(content);
+Result<void> writeSafetensors(const std::string& path, const TensorSource& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  auto header = formatHeader(tensors, metadata);
   if (!header) return fail(fmt::format("{}: {}", path, header.error().message()));
   TG_TRY(AtomicFile file, AtomicFile::create(path));
-  TG_CHECK(writeBytes(*header, content, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
+  TG_CHECK(writeBytes(*header, tensors, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
   return file.commit();
 }
 
-Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where,
-                                     Halves halves) {
+Result<void> writeSafetensors(const std::string& path, const Safetensors& content) {
+  return writeSafetensors(path, sourceOf(content.tensors), content.metadata);
+}
+
+namespace {
+
+/// Reads the file's tensors one by one, through `read` of bytes at a place.
+Result<Safetensors> readContent(size_t fileSize, const ReadBytes& read, std::string_view where,
+                                Halves halves) {
   uint64_t size = 0;
-  if (bytes.size() < sizeof(size))
-    return broken(where, fmt::format("the file has only {} bytes", bytes.size()));
-  std::memcpy(&size, bytes.data(), sizeof(size));
-  bytes = bytes.subspan(sizeof(size));
-  if (size > kMaxHeader || size > bytes.size())
+  if (fileSize < sizeof(size)) return broken(where, fmt::format("the file has only {} bytes", fileSize));
+  TG_CHECK(read(0, std::as_writable_bytes(std::span(&size, 1))));
+  const size_t rest = fileSize - sizeof(size);
+  if (size > kMaxHeader || size > rest)
     return broken(where, fmt::format("it claims {} bytes, expected at most {}", size,
-                                     std::min<uint64_t>(kMaxHeader, bytes.size())));
-  TG_TRY(const json header, parseHeader({reinterpret_cast<const char*>(bytes.data()), size}, where));
-  const auto data = bytes.subspan(size);
+                                     std::min<uint64_t>(kMaxHeader, rest)));
+  std::string text(size, '\0');
+  TG_CHECK(read(sizeof(size), std::as_writable_bytes(std::span(text))));
+  TG_TRY(const json header, parseHeader(text, where));
+  const size_t data = sizeof(size) + size;
 
   Safetensors content;
   std::vector<Entry> entries;
@@ -206,14 +219,17 @@ Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::stri
     TG_TRY(Entry entry, readEntry(name, fields, where));
     entries.push_back(std::move(entry));
   }
-  TG_CHECK(checkLayout(entries, data.size(), where));
+  TG_CHECK(checkLayout(entries, fileSize - data, where));
   for (Entry& entry : entries) {
-    const auto raw = data.subspan(entry.begin, entry.end - entry.begin);
+    std::vector<std::byte> raw(entry.end - entry.begin);
+    TG_CHECK(read(data + entry.begin, raw));
     content.fileTypes.push_back(entry.type);
+    // What stands in the file as in memory is not copied again.
     const auto own = dtypeNamed(name(entry.type));
-    if (halves == Halves::keep && own && isNarrow(*own)) {
-      content.tensors.emplace_back(std::move(entry.name),
-                                   HostArray{*own, entry.shape, {raw.begin(), raw.end()}});
+    const bool asItIs = own && (isNarrow(*own) ? halves == Halves::keep : fileTypeOf(*own) == entry.type);
+    if (asItIs && *own != DType::i1 &&
+        raw.size() == static_cast<size_t>(entry.shape.elements() * byteSize(*own))) {
+      content.tensors.emplace_back(std::move(entry.name), HostArray{*own, entry.shape, std::move(raw)});
       continue;
     }
     auto array = fromFileElements(entry.type, entry.shape, raw);
@@ -223,9 +239,21 @@ Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::stri
   return content;
 }
 
+}  // namespace
+
+Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where,
+                                     Halves halves) {
+  auto read = [&](size_t offset, std::span<std::byte> to) -> Result<void> {
+    std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(offset), to.size(), to.begin());
+    return {};
+  };
+  return readContent(bytes.size(), read, where, halves);
+}
+
 Result<Safetensors> readSafetensors(const std::string& path, Halves halves) {
-  TG_TRY(const auto bytes, readFile(path));
-  return parseSafetensors(bytes, path, halves);
+  TG_TRY(const std::shared_ptr<const DataFile> file, DataFile::open(path));
+  auto read = [&](size_t offset, std::span<std::byte> to) { return file->read(offset, to); };
+  return readContent(file->size(), read, path, halves);
 }
 
 }  // namespace tg

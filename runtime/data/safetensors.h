@@ -15,6 +15,7 @@
 #include "ir/result.h"
 #include "runtime/data/array.h"
 #include "runtime/data/elements.h"
+#include "runtime/data/pieces.h"
 
 namespace tg {
 
@@ -34,9 +35,14 @@ struct Safetensors {
 /// distinct UTF-8 other than `__metadata__`.
 Result<void> writeSafetensors(const std::string& path, const Safetensors& content);
 
+/// The same of tensors that are read as they are written. An error of reading one leaves the old file.
+Result<void> writeSafetensors(const std::string& path, const TensorSource& tensors,
+                              const std::map<std::string, std::string>& metadata);
+
 /// The same bytes, given to `sink` in order; its first error ends the work.
 using ByteSink = std::function<Result<void>(std::span<const std::byte>)>;
-Result<void> formatSafetensors(const Safetensors& content, const ByteSink& sink);
+Result<void> formatSafetensors(const TensorSource& tensors,
+                               const std::map<std::string, std::string>& metadata, const ByteSink& sink);
 
 /// What F16 and BF16 are read as: f32, which holds every value of them, or as they stand.
 enum class Halves : uint8_t { widen, keep };

@@ -37,11 +37,11 @@ std::string fileIn(const std::string& folder, std::string_view name) {
   return fmt::format("{}/{}", folder, name);
 }
 
-Result<FileDigest> writeTensors(const std::string& folder, std::string_view name, const NamedArrays& tensors,
-                                std::map<std::string, std::string> metadata) {
+Result<FileDigest> writeTensors(const std::string& folder, std::string_view name, const TensorSource& tensors,
+                                const std::map<std::string, std::string>& metadata) {
   TG_TRY(NewFile file, NewFile::create(fileIn(folder, name)));
-  const Safetensors content{tensors, std::move(metadata)};
-  TG_CHECK(formatSafetensors(content, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
+  auto write = [&](std::span<const std::byte> bytes) { return file.write(bytes); };
+  TG_CHECK(formatSafetensors(tensors, metadata, write));
   return file.finish();
 }
 
@@ -59,13 +59,17 @@ std::map<std::string, std::string> modelMetadata(const TrainState& state) {
   return metadata;
 }
 
-Result<void> writeFolder(const std::string& folder, const TrainState& state, const Checkpoint& checkpoint) {
+/// Fills in the hash of the tensors, which is known when they are written.
+Result<void> writeFolder(const std::string& folder, TrainState& state, const TensorSource& params,
+                         const TensorSource& states) {
   FileDigests files;
-  TG_TRY(FileDigest model, writeTensors(folder, kModelFile, checkpoint.params, modelMetadata(state)));
+  TensorHash hash;
+  TG_TRY(FileDigest model, writeTensors(folder, kModelFile, hash.hashed(params), modelMetadata(state)));
   files.emplace_back(kModelFile, model);
   TG_TRY(FileDigest optimizer,
-         writeTensors(folder, kOptimizerFile, checkpoint.states, {{"format", "tensorgrad"}}));
+         writeTensors(folder, kOptimizerFile, hash.hashed(states), {{"format", "tensorgrad"}}));
   files.emplace_back(kOptimizerFile, optimizer);
+  state.stateHash = hash.digest();
   TG_TRY(FileDigest rest, writeText(folder, kStateFile, stateToJson(state)));
   files.emplace_back(kStateFile, rest);
   const auto complete = writeText(folder, kCompleteFile, formatComplete(files));
@@ -80,11 +84,21 @@ Result<void> makeFolder(const std::string& path) {
   return syncFolder(parent.empty() ? "." : parent.string());
 }
 
-Result<void> save(const std::string& ckpt, const Checkpoint& checkpoint, const TrainState& state) {
+/// Whether a checkpoint is there, good and of these tensors.
+bool isSaved(const std::string& path, const TrainState& state) {
+  std::error_code error;
+  if (!fs::exists(path, error) || !checkpointDamage(path).empty()) return false;
+  auto there = readState(path);
+  return there && there->stateHash == state.stateHash;
+}
+
+Result<void> save(const std::string& ckpt, TrainState& state, const TensorSource& params,
+                  const TensorSource& states) {
   TG_CHECK(makeFolder(ckpt));
-  TG_TRY(StagedFolder folder, StagedFolder::create(ckpt, folderName(state.step)));
-  TG_CHECK(writeFolder(folder.path(), state, checkpoint));
-  return folder.commit();
+  const std::string name = folderName(state.step);
+  TG_TRY(StagedFolder folder, StagedFolder::create(ckpt, name));
+  TG_CHECK(writeFolder(folder.path(), state, params, states));
+  return isSaved(ckpt + "/" + name, state) ? Result<void>() : folder.commit();
 }
 
 /// Folders of checkpoints by step, newest first, unverified.
@@ -172,20 +186,18 @@ std::string checkpointDamage(const std::string& path) {
   return strangeEntry(path, *files);
 }
 
-Result<std::string> saveCheckpoint(const std::string& runDir, const Checkpoint& checkpoint) {
+Result<std::string> saveCheckpoint(const std::string& runDir, TrainState state, const TensorSource& params,
+                                   const TensorSource& states) {
   const std::string ckpt = runDir + "/ckpt";
-  const std::string path = ckpt + "/" + folderName(checkpoint.state.step);
-  if (checkpoint.state.step < 0) return fail(fmt::format("{}: a step is 0 or more", path));
-  TrainState state = checkpoint.state;
-  state.stateHash = stateHash(checkpoint.params, checkpoint.states);
-  std::error_code error;
-  if (fs::exists(path, error) && checkpointDamage(path).empty()) {
-    auto there = readState(path);
-    if (there && there->stateHash == state.stateHash) return path;
-  }
-  auto saved = save(ckpt, checkpoint, state);
+  const std::string path = ckpt + "/" + folderName(state.step);
+  if (state.step < 0) return fail(fmt::format("{}: a step is 0 or more", path));
+  auto saved = save(ckpt, state, params, states);
   if (!saved) return fail(fmt::format("cannot save {}: {}", path, saved.error().message()));
   return path;
+}
+
+Result<std::string> saveCheckpoint(const std::string& runDir, const Checkpoint& checkpoint) {
+  return saveCheckpoint(runDir, checkpoint.state, sourceOf(checkpoint.params), sourceOf(checkpoint.states));
 }
 
 Result<std::vector<CheckpointEntry>> listCheckpoints(const std::string& runDir) {

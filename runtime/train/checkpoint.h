@@ -66,6 +66,9 @@ struct CheckpointEntry {
 /// stays as it is; any other is replaced in one step. On an error (no space, no permission) the temporary
 /// folder is removed and what was there is untouched. model.safetensors carries the step, the seed and the
 /// vocabulary as metadata, so that the file serves alone.
+/// Tensors are read while they are written, so that none is on the host whole.
+Result<std::string> saveCheckpoint(const std::string& runDir, TrainState state, const TensorSource& params,
+                                   const TensorSource& states);
 Result<std::string> saveCheckpoint(const std::string& runDir, const Checkpoint& checkpoint);
 
 /// Why a checkpoint folder cannot be used, beginning with the name of the file that is missing, longer,
@@ -97,6 +100,22 @@ Result<void> pruneCheckpoints(const std::string& runDir, int64_t keepLast, const
 /// skipped. Returns the new paths, oldest first.
 Result<std::vector<std::string>> supersedeAfter(const std::string& runDir, int64_t step);
 
+/// XXH3-64 over the names, types and bytes of tensors that are read: their count, then each of them in order.
+class TensorHash {
+ public:
+  TensorHash();
+  ~TensorHash();
+  /// The next list: the same tensors, hashed while they are read, which must be once, in order, and before the list
+  /// that follows. The hash must outlive them.
+  TensorSource hashed(TensorSource source);
+  /// 16 hexadecimal digits, when all of them were read.
+  std::string digest();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// XXH3-64 over names, types and bytes in order, 16 hexadecimal digits: equal for equal parameters.
 std::string stateHash(const NamedArrays& params, const NamedArrays& states);
 
@@ -104,8 +123,7 @@ std::string stateHash(const NamedArrays& params, const NamedArrays& states);
 /// floats of another width by rounding, integers and flags other integers if they fit. A name that the file
 /// lacks is looked for as tensorgrad for TypeScript has it, W, g and b for w, gain and bias, flat or not. The
 /// error lists every tensor that is missing, has another shape or type, or is not wanted, by name and shape.
-Result<NamedArrays> matchTensors(const NamedArrays& file,
-                                 const std::vector<std::pair<std::string, Type>>& wanted,
+Result<NamedArrays> matchTensors(NamedArrays file, const std::vector<std::pair<std::string, Type>>& wanted,
                                  const std::string& where);
 
 }  // namespace tg

@@ -17,23 +17,8 @@ namespace tg {
 
 namespace {
 
-void add(XXH3_state_t* hash, const std::string& text) {
-  const uint64_t size = text.size();  // so that no two lists of texts give the same bytes
-  XXH3_64bits_update(hash, &size, sizeof(size));
-  XXH3_64bits_update(hash, text.data(), text.size());
-}
-
-void add(XXH3_state_t* hash, const NamedArrays& arrays) {
-  const uint64_t count = arrays.size();
-  XXH3_64bits_update(hash, &count, sizeof(count));
-  for (const auto& [name, array] : arrays) {
-    add(hash, name);
-    add(hash, array.type().str());
-    XXH3_64bits_update(hash, array.bytes.data(), array.bytes.size());
-  }
-}
-
-const HostArray* findArray(const NamedArrays& arrays, const std::string& name) {
+template <class Arrays>
+auto findArray(Arrays& arrays, const std::string& name) {
   auto found = std::find_if(arrays.begin(), arrays.end(), [&](auto& entry) { return entry.first == name; });
   return found == arrays.end() ? nullptr : &found->second;
 }
@@ -58,40 +43,87 @@ std::string nameInFile(const NamedArrays& file, const std::string& wanted) {
 
 }  // namespace
 
-std::string stateHash(const NamedArrays& params, const NamedArrays& states) {
-  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), XXH3_freeState);
-  XXH3_64bits_reset(hash.get());
-  add(hash.get(), params);
-  add(hash.get(), states);
-  return fmt::format("{:016x}", XXH3_64bits_digest(hash.get()));
+struct TensorHash::State {
+  XXH3_state_t* hash = XXH3_createState();
+  /// Of the list being read: tensors, and how many of them were begun.
+  std::vector<std::pair<std::string, Type>> tensors;
+  size_t begun = 0;
+
+  State() { XXH3_64bits_reset(hash); }
+  ~State() { XXH3_freeState(hash); }
+  void add(const void* bytes, size_t count) { XXH3_64bits_update(hash, bytes, count); }
+  void add(const std::string& text) {
+    const uint64_t size = text.size();  // so that no two lists of texts give the same bytes
+    add(&size, sizeof(size));
+    add(text.data(), text.size());
+  }
+  /// Adds what stands before the bytes of the tensors up to `end`. Those without elements are never read.
+  void begin(size_t end) {
+    for (; begun < end; ++begun) {
+      add(tensors[begun].first);
+      add(tensors[begun].second.str());
+    }
+  }
+};
+
+TensorHash::TensorHash() : state_(std::make_unique<State>()) {}
+TensorHash::~TensorHash() = default;
+
+TensorSource TensorHash::hashed(TensorSource source) {
+  state_->begin(state_->tensors.size());
+  state_->tensors = source.tensors;
+  state_->begun = 0;
+  const uint64_t count = source.tensors.size();
+  state_->add(&count, sizeof(count));
+  TensorSource out;
+  out.tensors = source.tensors;
+  out.read = [state = state_.get(), read = std::move(source.read)](
+                 size_t tensor, int64_t first, std::span<std::byte> piece) -> Result<void> {
+    TG_CHECK(read(tensor, first, piece));
+    state->begin(tensor + 1);
+    state->add(piece.data(), piece.size());
+    return {};
+  };
+  return out;
 }
 
-Result<NamedArrays> matchTensors(const NamedArrays& file,
-                                 const std::vector<std::pair<std::string, Type>>& wanted,
+std::string TensorHash::digest() {
+  state_->begin(state_->tensors.size());
+  return fmt::format("{:016x}", XXH3_64bits_digest(state_->hash));
+}
+
+std::string stateHash(const NamedArrays& params, const NamedArrays& states) {
+  TensorHash hash;
+  for (const NamedArrays* arrays : {&params, &states})
+    (void)eachPieceOf(hash.hashed(sourceOf(*arrays)),
+                      [](size_t, int64_t, std::span<const std::byte>) { return Result<void>(); });
+  return hash.digest();
+}
+
+Result<NamedArrays> matchTensors(NamedArrays file, const std::vector<std::pair<std::string, Type>>& wanted,
                                  const std::string& where) {
   NamedArrays matched;
   std::string wrong;
   std::set<std::string> taken;
   for (const auto& [name, type] : wanted) {
     const std::string given = nameInFile(file, name);
-    const HostArray* array = findArray(file, given);
-    HostArray shaped;
+    HostArray* array = findArray(file, given);
     taken.insert(given);
     // That library's arrays are flat.
-    if (array && given != name && array->shape.rank() == 1 && array->elements() == type.elements()) {
-      shaped = *array;
-      shaped.shape = type.shape;
-      array = &shaped;
-    }
+    if (array && given != name && array->shape.rank() == 1 && array->elements() == type.elements())
+      array->shape = type.shape;
     if (!array) {
       wrong += fmt::format("\n  missing: {} {}", name, type.str());
     } else if (array->shape != type.shape) {
       wrong += fmt::format("\n  shape: {} is {}, expected {}", name, array->type().str(), type.str());
+    } else if (array->dtype == type.dtype) {
+      matched.emplace_back(name, HostArray{type.dtype, type.shape, std::exchange(array->bytes, {})});
     } else if (auto value = convertedTo(*array, type.dtype); !value) {
       wrong += fmt::format("\n  type: {} is {}, expected {}: {}", name, array->type().str(), type.str(),
                            value.error().message());
     } else {
       matched.emplace_back(name, std::move(*value));
+      array->bytes = {};
     }
   }
   for (const auto& [name, array] : file)

@@ -16,19 +16,19 @@ namespace {
 /// The first element whose bits of the exponent are all set. A block is judged as a whole, which needs no
 /// branch for each element.
 template <class Bits>
-int64_t firstWithExponent(const HostArray& array, Bits exponent) {
+int64_t firstWithExponent(std::span<const std::byte> bytes, Bits exponent) {
   constexpr size_t kBlock = 1024;
-  const size_t count = array.bytes.size() / sizeof(Bits);
+  const size_t count = bytes.size() / sizeof(Bits);
   Bits block[kBlock];
   for (size_t begin = 0; begin < count; begin += kBlock) {
     const size_t size = std::min(kBlock, count - begin);
-    std::memcpy(block, array.bytes.data() + begin * sizeof(Bits), size * sizeof(Bits));
+    std::memcpy(block, bytes.data() + begin * sizeof(Bits), size * sizeof(Bits));
     bool found = false;
     for (size_t i = 0; i < size; ++i) found |= (block[i] & exponent) == exponent;
     for (size_t i = 0; found && i < size; ++i)
       if ((block[i] & exponent) == exponent) return static_cast<int64_t>(begin + i);
   }
-  return array.elements();
+  return static_cast<int64_t>(count);
 }
 
 /// `w[0, 3]`; a tensor of rank 0 is its name.
@@ -43,18 +43,22 @@ std::string elementName(const std::string& name, const Shape& shape, int64_t pla
 
 }  // namespace
 
-int64_t firstNotFinite(const HostArray& array) {
-  if (isNarrow(array.dtype)) return firstWithExponent(array, narrowBits(array.dtype, INFINITY));
-  return isFloat(array.dtype) ? firstWithExponent<uint32_t>(array, 0x7f800000) : array.elements();
+static int64_t firstNotFinite(DType dtype, std::span<const std::byte> bytes) {
+  if (isNarrow(dtype)) return firstWithExponent(bytes, narrowBits(dtype, INFINITY));
+  if (isFloat(dtype)) return firstWithExponent<uint32_t>(bytes, 0x7f800000);
+  return static_cast<int64_t>(bytes.size()) / byteSize(dtype);
 }
 
-std::string notFiniteIn(const NamedArrays& tensors, const std::set<std::string>& passedOver) {
-  for (const auto& [name, array] : tensors) {
-    const int64_t place = firstNotFinite(array);
-    if (place == array.elements() || passedOver.contains(name)) continue;
-    return fmt::format("{} is {}", elementName(name, array.shape, place), array.at(place));
-  }
-  return "";
+int64_t firstNotFinite(const HostArray& array) { return firstNotFinite(array.dtype, array.bytes); }
+
+std::string notFiniteIn(const std::string& name, const Type& type, int64_t first,
+                        std::span<const std::byte> piece) {
+  const int64_t place = firstNotFinite(type.dtype, piece);
+  const int64_t element = byteSize(type.dtype);
+  if (place * element == static_cast<int64_t>(piece.size())) return "";
+  const auto bytes = piece.subspan(static_cast<size_t>(place * element), static_cast<size_t>(element));
+  const HostArray value{type.dtype, {}, {bytes.begin(), bytes.end()}};
+  return fmt::format("{} is {}", elementName(name, type.shape, first + place), value.at(0));
 }
 
 TensorFacts tensorFacts(const std::string& name, const HostArray& array) {

@@ -30,9 +30,9 @@ TensorFacts tensorFacts(const std::string& name, const HostArray& array);
 
 /// The place of the first element that is infinite or no number; elements() where all are finite.
 int64_t firstNotFinite(const HostArray& array);
-/// The first element of these tensors that is not finite, as `w[0, 3] is nan`; "" where all are. Tensors
-/// named in `passedOver` may hold anything.
-std::string notFiniteIn(const NamedArrays& tensors, const std::set<std::string>& passedOver = {});
+/// The same of one piece of a tensor, as `w[0, 3] is nan`; "" where all are finite.
+std::string notFiniteIn(const std::string& name, const Type& type, int64_t first,
+                        std::span<const std::byte> piece);
 
 struct FileFacts {
   std::vector<TensorFacts> tensors;  ///< in the order of their bytes

@@ -45,24 +45,50 @@ Result<void> Trainer::begin(const Inputs& inputs) {
 Result<void> Trainer::prepare() {
   scalesLoss_ = session_.module()->find(ItemKind::state, "loss_scale") != nullptr;
   if (state_.bestValLoss && !std::isfinite(*state_.bestValLoss)) state_.bestValLoss.reset();
+  const TensorSource params = session_.tensors(ItemKind::param);
   sessionFailed_ = true;
-  TG_TRY(const NamedArrays params, session_.downloadParams());
+  TG_CHECK(eachPieceOf(params,
+                       [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
+                         const auto& [name, type] = params.tensors[tensor];
+                         if (!given_.contains(name) && !notFiniteIn(name, type, first, piece).empty())
+                           given_.insert(name);
+                         return {};
+                       }));
   sessionFailed_ = false;
-  for (const auto& [name, array] : params)
-    if (firstNotFinite(array) < array.elements()) given_.insert(name);
   if (options_.onNan == OnNan::skip) {
     TG_TRY(good_, snapshot());
   }
   return {};
 }
 
-/// The first element of params and states that is not finite, or "". Accumulated gradients of a scaled loss
-/// are states that may hold anything until the module has judged them.
-std::string Trainer::notFinite(const Snapshot& tensors) const {
-  if (std::string found = notFiniteIn(tensors.params, given_); !found.empty()) return "parameter " + found;
-  if (scalesLoss_) return "";
-  const std::string found = notFiniteIn(tensors.states);
-  return found.empty() ? "" : "state " + found;
+/// The same tensors. Reading an element that is not finite is an error, which `found` names. Accumulated gradients
+/// of a scaled loss are states that may hold anything until the module has judged them.
+TensorSource Trainer::watched(ItemKind kind, TensorSource source, std::string& found) {
+  TensorSource out;
+  out.tensors = source.tensors;
+  out.read = [this, kind, source = std::move(source), &found](size_t tensor, int64_t first,
+                                                              std::span<std::byte> piece) -> Result<void> {
+    sessionFailed_ = true;
+    TG_CHECK(source.read(tensor, first, piece));
+    sessionFailed_ = false;
+    const auto& [name, type] = source.tensors[tensor];
+    const bool free = kind == ItemKind::param ? given_.contains(name) : scalesLoss_;
+    const std::string wrong = free ? "" : notFiniteIn(name, type, first, piece);
+    if (wrong.empty()) return {};
+    found = (kind == ItemKind::param ? "parameter " : "state ") + wrong;
+    return fail(found);
+  };
+  return out;
+}
+
+/// The first element of params and states that is not finite, or "".
+Result<std::string> Trainer::notFinite(const TensorSource& params, const TensorSource& states) {
+  std::string found;
+  auto look = [](size_t, int64_t, std::span<const std::byte>) { return Result<void>(); };
+  auto all = eachPieceOf(watched(ItemKind::param, params, found), look);
+  if (all) all = eachPieceOf(watched(ItemKind::state, states, found), look);
+  if (!all && found.empty()) return all.takeError();
+  return found;
 }
 
 /// Why a step is not good, or "".
@@ -82,8 +108,8 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
     if (norm) return fmt::format("the norm of the gradients is {} at step {}", *norm, step.step);
   } else {
     TG_TRY(Snapshot after, snapshot());
-    if (std::string found = notFinite(after); !found.empty())
-      return fmt::format("{} after step {}", found, step.step);
+    TG_TRY(const std::string found, notFinite(sourceOf(after.params), sourceOf(after.states)));
+    if (!found.empty()) return fmt::format("{} after step {}", found, step.step);
     good_ = std::move(after);
   }
   withoutUpdate_ = 0;
@@ -111,8 +137,8 @@ void Trainer::endAtFault(std::string fault) {
 /// Names a tensor that the step has spoilt, for people; a step begun after it may have spoilt others.
 Result<void> Trainer::lookAtFault() {
   if (options_.onNan == OnNan::skip) return {};  // it was named, and taken back
-  TG_TRY(const Snapshot tensors, snapshot());
-  const std::string found = notFinite(tensors);
+  TG_TRY(const std::string found,
+         notFinite(session_.tensors(ItemKind::param), session_.tensors(ItemKind::state)));
   if (!found.empty()) summary_.faultNotes.push_back(fmt::format("{} after step {}", found, session_.steps()));
   return {};
 }
@@ -138,13 +164,14 @@ Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   return {};
 }
 
-Result<void> Trainer::write(Snapshot tensors) {
-  Checkpoint checkpoint;
+/// Params and states go from the device to the file piece by piece; `found` names what is not finite, and then
+/// nothing was saved.
+Result<void> Trainer::write(std::string& found) {
   state_.seconds = secondsSoFar();
-  checkpoint.state = state_;
-  checkpoint.params = std::move(tensors.params);
-  checkpoint.states = std::move(tensors.states);
-  TG_TRY(summary_.checkpoint, saveCheckpoint(options_.runDir, checkpoint));
+  TG_TRY(summary_.checkpoint,
+         saveCheckpoint(options_.runDir, state_,
+                        watched(ItemKind::param, session_.tensors(ItemKind::param), found),
+                        watched(ItemKind::state, session_.tensors(ItemKind::state), found)));
   savedStep_ = state_.step;
   std::vector<int64_t> keep;
   if (options_.keepBest && state_.bestValLoss) keep.push_back(state_.bestStep);
@@ -157,16 +184,20 @@ Result<void> Trainer::write(Snapshot tensors) {
 Result<void> Trainer::save(TrainObserver& observer, TrainControl& control) {
   saved_ = now();
   if (savedStep_ == state_.step) return {};
-  TG_TRY(Snapshot tensors, snapshot());
-  if (std::string found = notFinite(tensors); !found.empty()) {
+  std::string found;
+  if (options_.runDir.empty()) {
+    TG_TRY(found, notFinite(session_.tensors(ItemKind::param), session_.tensors(ItemKind::state)));
+    if (!found.empty()) endAtFault(fmt::format("{} after step {}", found, state_.step));
+    return {};
+  }
+  if (options_.lock) TG_CHECK(options_.lock->check());
+  control.saving = true;
+  auto written = write(found);
+  control.saving = false;
+  if (!found.empty()) {
     endAtFault(fmt::format("{} after step {}", found, state_.step));
     return {};
   }
-  if (options_.runDir.empty()) return {};
-  if (options_.lock) TG_CHECK(options_.lock->check());
-  control.saving = true;
-  auto written = write(std::move(tensors));
-  control.saving = false;
   if (!written) return written;
   observer.onSave(summary_.checkpoint, state_.step);
   saved_ = now();

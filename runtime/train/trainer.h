@@ -124,7 +124,8 @@ class Trainer {
   Result<std::string> faultOf(const StepResult& step);
   Result<void> leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer);
   Result<Snapshot> snapshot();
-  std::string notFinite(const Snapshot& tensors) const;
+  TensorSource watched(ItemKind kind, TensorSource source, std::string& found);
+  Result<std::string> notFinite(const TensorSource& params, const TensorSource& states);
   void endAtFault(std::string fault);
   Result<void> lookAtFault();
   std::optional<TrainEnd> ownEnd(const TrainControl& control) const;
@@ -133,7 +134,7 @@ class Trainer {
   Result<void> conclude(TrainObserver& observer, TrainControl& control);
   Result<void> evaluate(TrainObserver& observer, TrainControl& control);
   Result<void> save(TrainObserver& observer, TrainControl& control);
-  Result<void> write(Snapshot tensors);
+  Result<void> write(std::string& found);
   bool checkpointDue(TrainControl& control);
   bool evalDue() const;
   bool hasEval() const { return feed_.evalBatches() > 0 && (!options_.ranks || options_.ranks->rank() == 0); }

@@ -399,7 +399,7 @@ Result<void> loadWeights(Session& session, const std::string& path, bool notes) 
                 [&](const auto& tensor) { return module.find(ItemKind::state, tensor.first); });
   std::vector<std::pair<std::string, Type>> wanted;
   for (const Item* param : module.all(ItemKind::param)) wanted.emplace_back(param->name, param->type);
-  TG_TRY(NamedArrays params, matchTensors(weights.tensors, wanted, found.file));
+  TG_TRY(NamedArrays params, matchTensors(std::move(weights.tensors), wanted, found.file));
   return session.uploadParams(params);
 }
 

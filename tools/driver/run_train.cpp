@@ -28,9 +28,7 @@ std::string commandOf(const Arguments& args) {
 
 Result<void> writeParams(Session& session, const std::string& path) {
   if (path.empty()) return {};
-  Safetensors file;
-  TG_TRY(file.tensors, session.downloadParams());
-  return writeSafetensors(path, file);
+  return writeSafetensors(path, session.tensors(ItemKind::param), {});
 }
 
 struct Train : Verb {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/data/pieces.h"
+
+#include <cstring>
+
+namespace tg {
+
+int64_t pieceElements(const Type& type) {
+  const int64_t most = kPieceBytes / byteSize(type.dtype);
+  const int64_t row = type.rank() > 1 ? type.shape.back() : 1;
+  return std::max<int64_t>(1, row ? most / row : 0) * std::max<int64_t>(1, row);
+}
+
+TensorSource sourceOf(const std::vector<std::pair<std::string, HostArray>>& arrays) {
+  TensorSource source;
+  for (const auto& [name, array] : arrays) source.tensors.emplace_back(name, array.type());
+  source.read = [&arrays](size_t tensor, int64_t first, std::span<std::byte> out) -> Result<void> {
+    const HostArray& array = arrays[tensor].second;
+    std::memcpy(out.data(), array.bytes.data() + first * byteSize(array.dtype), out.size());
+    return {};
+  };
+  return source;
+}
+
+Result<void> eachPieceOf(const TensorSource& source, const UsePiece& use) {
+  std::vector<std::byte> piece;
+  for (size_t tensor = 0; tensor < source.tensors.size(); ++tensor) {
+    const Type& type = source.tensors[tensor].second;
+    TG_CHECK(eachPiece(type, [&](int64_t first, int64_t count) -> Result<void> {
+      const auto bytes = static_cast<size_t>(count * byteSize(type.dtype));
+      if (piece.size() < bytes) piece.resize(bytes);
+      const std::span rows(piece.data(), bytes);
+      TG_CHECK(source.read(tensor, first, rows));
+      return use(tensor, first, rows);
+    }));
+  }
+  return {};
+}
+
+}  // namespace tg
