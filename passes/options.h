@@ -149,9 +149,11 @@ struct AppendSgdOptions : OptimizerOptions {
 
 struct SetBatchOptions {
   int64_t n = 0;
+  std::string func = "*";
   static constexpr auto fields() {
     return std::tuple{
         option("n", &SetBatchOptions::n, "the new extent of every axis that an argument calls its batch"),
+        option("func", &SetBatchOptions::func, "the functions, by name pattern" TG_NAME_PATTERN),
     };
   }
 };
@@ -266,7 +268,7 @@ struct PlanOptions {
         option("order", &PlanOptions::order,
                "barriers | text: regroup kernels for few barriers, or keep their order"),
         option("budget", &PlanOptions::budget,
-               "bytes of all buffers together, such as 8GiB: kernels run again to stay within it"),
+               "bytes of all buffers together, such as 8GiB, or least: kernels run again to stay within it"),
         option("report", &PlanOptions::report, "print what is live at the peak"),
     };
   }

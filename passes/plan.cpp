@@ -259,11 +259,14 @@ struct Function {
   std::unique_ptr<Item> written;
 };
 
+constexpr int64_t kLeast = -1;
+
 struct Layout {
   Module& module;
   const Target& target;
   bool reorder = false;
-  int64_t budget = 0;
+  int64_t budget = 0;    ///< kLeast: as few bytes as there can be
+  double addedWork = 0;  ///< by kernels that run again, in the function with the most
   int64_t persistent = 0;
   std::vector<Function> functions;
 };
@@ -300,6 +303,7 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
   int64_t fixed = layout.persistent;
   for (const Function& each : layout.functions) fixed = each.plan->ioEnd(fixed);
   const int64_t room = std::max<int64_t>(layout.budget - fixed, 0);
+  const bool least = layout.budget == kLeast;
   const Function* worst = nullptr;
   for (Function& each : layout.functions) {
     const int64_t before = each.plan->arenaBytes();
@@ -310,7 +314,8 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
       layout.module.items.replace(*each.func, std::move(within.func));
       each.func = func;
       each.plan = std::move(within.plan);
-      if (each.plan->arenaBytes() <= room)
+      layout.addedWork = std::max(layout.addedWork, within.addedWork);
+      if (each.plan->arenaBytes() <= room || least)
         context.remark(
             func->loc,
             fmt::format("@{}: {} kernels run again, {:.0f} % more work, so that {} do instead of {}",
@@ -319,17 +324,19 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
     }
     if (!worst || each.plan->arenaBytes() > worst->plan->arenaBytes()) worst = &each;
   }
-  if (!worst || fixed + worst->plan->arenaBytes() <= layout.budget) return {};
-  const int64_t least = fixed + worst->plan->arenaBytes();
+  if (least || !worst || fixed + worst->plan->arenaBytes() <= layout.budget) return {};
+  const int64_t needed = fixed + worst->plan->arenaBytes();
   return withLargest(
       failAt(worst->func->loc,
              fmt::format(
                  "@{} takes {} bytes ({}), the least there is with what may run again; the budget is {} ({})",
-                 worst->func->name, least, sizeText(least), layout.budget, sizeText(layout.budget)))
-          .note(layout.module.loc,
-                fmt::format("of these {} are parameters, states, inputs and results; {} is the least budget: "
-                            "--memory={} of tg-run, plan{{budget={}}}; a smaller batch or context takes less",
-                            sizeText(fixed), least, least, least)),
+                 worst->func->name, needed, sizeText(needed), layout.budget, sizeText(layout.budget)))
+          .note(
+              layout.module.loc,
+              fmt::format("of these {} are parameters, states, inputs and results; {} is the least budget: "
+                          "--memory={} of tg-run, plan{{budget={}}}; a smaller context or batch takes less, "
+                          "and a batch in parts: --micro-batch=N of tg-run train",
+                          sizeText(fixed), needed, needed, needed)),
       *worst->func, *worst->plan);
 }
 
@@ -365,11 +372,12 @@ void writeSizes(Layout& layout, int64_t io) {
     arena = std::max(arena, each.plan->arenaBytes());
     bound = std::max(bound, each.plan->arenaBound());
   }
-  set(module.attrs, "plan",
-      Attr::dictionary({{"arena", Attr::of(arena)},
-                        {"lower_bound", Attr::of(bound)},
-                        {"persistent", Attr::of(persistent)},
-                        {"io", Attr::of(io)}}));
+  AttrList sizes = {{"arena", Attr::of(arena)},
+                    {"lower_bound", Attr::of(bound)},
+                    {"persistent", Attr::of(persistent)},
+                    {"io", Attr::of(io)}};
+  if (layout.addedWork > 0) sizes.push_back({"added_work", Attr::of(layout.addedWork)});
+  set(module.attrs, "plan", Attr::dictionary(std::move(sizes)));
   // Buffers stand before the functions that use them.
   auto firstFunc = std::find_if(module.items.begin(), module.items.end(),
                                 [](const auto& item) { return item->kind == ItemKind::func; });
@@ -392,7 +400,9 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
   if (options.reserve < 0 || options.reserve >= kMaxBytes)
     return failAt(module.loc, fmt::format("reserve is {}; it is 0 to {}", options.reserve, kMaxBytes - 1));
   int64_t budget = kMaxBytes;
-  if (!options.budget.empty()) {
+  if (options.budget == "least") {
+    budget = kLeast;
+  } else if (!options.budget.empty()) {
     auto bytes = parseBytes(options.budget);
     if (!bytes) return failAt(module.loc, "budget: " + bytes.error().message());
     budget = *bytes;
@@ -403,7 +413,7 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
     copyEntryValues(*func);
     copyTravelling(*func);
   }
-  Layout layout{module, target, options.order == "barriers", budget, 0, {}};
+  Layout layout{module, target, options.order == "barriers", budget, 0, 0, {}};
   TG_TRY(layout.persistent, placeSymbols(module, target, options.reserve));
   TG_CHECK(planFunctions(layout));
   if (budget < kMaxBytes) TG_CHECK(keepBudget(layout, context));

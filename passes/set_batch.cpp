@@ -3,13 +3,15 @@
 //
 //   func @train(%x: tensor<256x1xf32> {batch = 0})    →    func @train(%x: tensor<32x1xf32> {batch = 0})
 //     %h = tg.matmul %x, %w : tensor<256x64xf32>      →      %h = tg.matmul %x, %w : tensor<32x64xf32>
-//     %r = tg.reshape %h {shape = [-1, 8, 8]}         →      the same: -1 takes what is left
+//     %r = tg.reshape %h {shape = [256, 8, 8]}        →      shape = [32, 8, 8]; a -1 stays and takes what is left
 //     %s = tg.slice %h {…, limits = [256, 8]}         →      limits = [32, 8], for it takes the whole axis
 //
 // Extents that no attribute writes follow from the operands. One that an attribute or a leaf writes may be
 // the batch or a number that happens to equal it; where the result depends on the answer, that is an error.
 // Random numbers that meet a value with the batch, element by element, have it on the same axis: each row of
 // the batch draws its own.
+// Elements keep their order in a reshape, so the extent of its result that holds the batch is the one behind which
+// as many elements lie as before.
 // Requires: stage tensor.
 //   c1: n is 1 or more; c2: some argument has a batch axis; c3: the batch arguments of a function agree on
 //   the batch; c4: no gradient is appended yet (a mean's holds 1/N); c5: what an attribute or a leaf writes
@@ -195,7 +197,7 @@ class Batch {
   }
 
   Result<void> rewriteAttributes(Op& op, const Resized& source) {
-    if (op.code == Opcode::reshape) return checkReshape(op, source);
+    if (op.code == Opcode::reshape) return rewriteReshape(op, source);
     if (op.code == Opcode::slice) return rewriteSlice(op, source);
     if (op.code == Opcode::custom) return resizeResults(op);
     if (find(op.attrs, "shape"))
@@ -207,27 +209,34 @@ class Batch {
     return {};
   }
 
-  /// -1 must stand for the axis that holds the batch: seen from the end, the batch steps by the same number
-  /// of elements before and after.
-  Result<void> checkReshape(const Op& op, const Resized& source) {
+  /// Gives the axis that holds the batch its extent: seen from the end, the batch steps by the same number of
+  /// elements before and after. A batch of 1 may be held by several; then -1 says which.
+  Result<void> rewriteReshape(Op& op, const Resized& source) {
     std::vector<int64_t> extents = as::reshape(op).shape();
     const Shape& before = op.result()->type.shape;
-    int64_t step = source.inner, after = 1;
+    int64_t step = source.inner;
     for (int axis = source.axis + 1; axis < source.before.rank(); ++axis) step *= source.before.shape[axis];
-    int wild = -1;
-    for (int axis = 0; axis < before.rank(); ++axis)
-      if (extents[axis] == -1) wild = axis;
-    for (int axis = wild + 1; axis < before.rank(); ++axis) after *= before[axis];
-    bool follows =
-        source.axis >= 0 && wild >= 0 && step % after == 0 && before[wild] % (old_ * (step / after)) == 0;
-    if (follows) {
-      reshaped_ = step / after;
-      return {};
+    int holder = -1, holders = 0;
+    int64_t after = 1;
+    for (int axis = before.rank() - 1; axis >= 0 && source.axis >= 0; after *= before[axis--]) {
+      if (step % after != 0 || before[axis] % (old_ * (step / after)) != 0) continue;
+      const bool said = extents[axis] == -1;
+      if (holders == 0 || said) {
+        holder = axis;
+        reshaped_ = step / after;
+      }
+      holders = said ? 1 : holders + 1;
+      if (said) break;
     }
-    return batchError(
-        op.loc, 5,
-        fmt::format("the shape {} has the batch {} in it; write -1 for the extent that holds it",
-                    op.attr("shape").str(), old_));
+    if (holders != 1)
+      return batchError(
+          op.loc, 5,
+          fmt::format("the shape {} has the batch {} in it; write -1 for the extent that holds it",
+                      op.attr("shape").str(), old_));
+    if (extents[holder] == -1) return {};
+    extents[holder] = before[holder] / old_ * n_;
+    op.setAttr("shape", Attr::ints(extents));
+    return {};
   }
 
   /// A slice of the whole batch stays one of the whole batch.
@@ -326,13 +335,15 @@ Result<void> run_set_batch(Module& module, const SetBatchOptions& options, const
   if (options.n < 1) return batchError(module.loc, 1, fmt::format("n={} is not 1 or more", options.n));
   bool any = false;
   for (const Item* func : module.all(ItemKind::func))
-    for (const auto& arg : func->body.args) any = any || find(arg->attrs, "batch");
+    for (const auto& arg : func->body.args)
+      any = any || (globMatch(options.func, func->name) && find(arg->attrs, "batch"));
   if (!any)
     return batchError(module.loc, 2,
                       "no argument says which axis is its batch; write %x: tensor<…> {batch = 0}");
   std::unique_ptr<Module> work = clone(module);
   std::vector<Batch> batches;
-  for (Item* func : work->all(ItemKind::func)) TG_CHECK(batches.emplace_back(*work, *func, options.n).run());
+  for (Item* func : work->all(ItemKind::func))
+    if (globMatch(options.func, func->name)) TG_CHECK(batches.emplace_back(*work, *func, options.n).run());
   for (const Batch& batch : batches) batch.remarkKept(context);
   module.items = std::move(work->items);
   return {};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/batch.h"
 
+#include <cstring>
+
 #include <fmt/format.h>
 
 namespace tg {
@@ -66,6 +68,43 @@ Result<std::optional<int64_t>> batchOf(const Item& func, Inputs& inputs) {
   }
   if (foreign) return std::optional<int64_t>{};
   return size;
+}
+
+Type withBatchOf(const Value& argument, const Shape& given) {
+  const int axis = batchAxis(argument);
+  Type type = argument.type;
+  if (axis < 0) return type;
+  const int64_t rest = type.elements() / type.shape[axis];
+  if (agree(given, type.shape, axis))
+    type.shape[axis] = given[axis];
+  else if (given.rank() == 1 && given[0] % rest == 0 && given[0] > 0)
+    type.shape[axis] = given[0] / rest;
+  return type;
+}
+
+Result<Inputs> partOf(const Item& func, const Inputs& inputs, int64_t part, int64_t parts) {
+  Inputs out;
+  for (const auto& [name, whole] : inputs) {
+    const Value* argument = func.arg(name);
+    const int axis = argument ? batchAxis(*argument) : -1;
+    if (axis < 0 || axis >= whole.shape.rank()) {
+      out.emplace(name, whole);
+      continue;
+    }
+    if (whole.shape[axis] % parts)
+      return fail(fmt::format("@{}: input '{}' has a batch of {}, which has no {} equal parts", func.name,
+                              name, whole.shape[axis], parts));
+    Shape shape = whole.shape;
+    shape[axis] /= parts;
+    HostArray rows = HostArray::zeros(whole.dtype, shape);
+    size_t run = static_cast<size_t>(byteSize(whole.dtype));  // bytes of a part that lie together
+    for (int inner = axis; inner < shape.rank(); ++inner) run *= static_cast<size_t>(shape[inner]);
+    for (size_t at = 0; at < rows.bytes.size(); at += run)
+      std::memcpy(&rows.bytes[at],
+                  &whole.bytes[at * static_cast<size_t>(parts) + run * static_cast<size_t>(part)], run);
+    out.emplace(name, std::move(rows));
+  }
+  return out;
 }
 
 bool hasBatch(const Item& func, int64_t size) {

@@ -17,6 +17,14 @@ namespace tg {
 /// one is no multiple of a row's.
 Result<std::optional<int64_t>> batchOf(const Item& func, Inputs& inputs);
 
+/// The argument's type with the batch that a shape of an input implies, of the same rank or flat; as it is where
+/// it implies none.
+Type withBatchOf(const Value& argument, const Shape& given);
+
+/// One of `parts` equal parts of the rows of the batch arguments; other inputs are the same in each. An error where
+/// the size is no multiple of `parts`.
+Result<Inputs> partOf(const Item& func, const Inputs& inputs, int64_t part, int64_t parts);
+
 /// Whether every batch argument has this size already.
 bool hasBatch(const Item& func, int64_t size);
 

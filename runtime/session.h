@@ -56,6 +56,10 @@ struct SessionOptions {
   /// where values would take more, with the same results; where that is not enough it is an error.
   std::string memory = {};
   std::string trainFunction = "train";  ///< what `step` calls
+  /// Calls of it that make a step, each on an equal part of the batch's rows. Their gradients are summed by
+  /// append-grad{accumulate}, of which this is a divisor: a step then updates as one call on the whole batch would,
+  /// in the memory of a part. The loss is the mean over the parts, other results are the last one's.
+  int64_t parts = 1;
   /// Parameters to use in place of own ones of these names: `params()` of other sessions on the device. They
   /// are not initialised. Names the module lacks are passed over.
   ParamBuffers sharedParams = {};
@@ -218,10 +222,12 @@ class Session {
   template <class T, class Body>
   CallResult<T> serve(Body body);
   Result<void> openDevice();
-  Result<void> fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate) const;
+  Result<void> fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate,
+                               int64_t part = 0) const;
   Result<double> rateAt(const Value& argument, int64_t step) const;
   struct Begun;
   Result<Begun> begin(const std::string& function, Inputs inputs, const std::vector<std::string>& captures);
+  Result<void> beginParts(Begun& begun, Inputs& inputs);
   static Result<StepResult> end(Begun begun);
   static Result<StepResult> endOfStep(Begun begun);
   void forgetSteps();

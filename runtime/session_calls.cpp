@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/batch.h"
 #include "runtime/session.h"
 #include "runtime/session_program.h"
 
@@ -52,7 +53,8 @@ void Session::countFrom(int64_t step) {
 
 // `step` counts from 1. Schedules see the steps of the optimizer, random ops every one, and the calls
 // between.
-Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate) const {
+Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate,
+                                      int64_t part) const {
   constexpr uint32_t kGolden = 0x9e3779b9;  // its multiples lie far apart
   const int64_t every = program_->stepsPerUpdate();
   for (const auto& arg : func.body.args) {
@@ -70,7 +72,9 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
       value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(seed_.load()) + before * kGolden);
       // Each rank draws as the step of one rank that would take its part of the batch.
       const collective::Engine* ranks = func.name == options_.trainFunction ? options_.ranks.get() : nullptr;
-      const int64_t ahead = ranks ? (step - 1) * ranks->ranks() + ranks->rank() : step - 1;
+      const int64_t calls =
+          func.name == options_.trainFunction ? (step - 1) * options_.parts + part : step - 1;
+      const int64_t ahead = ranks ? calls * ranks->ranks() + ranks->rank() : calls;
       value.i32()[1] = static_cast<int32_t>(ahead);
     }
     if (host->text == "lr") {
@@ -95,13 +99,32 @@ Result<void> Session::checkLoss() const {
                             options_.trainFunction, first.name, first.type.str()));
 }
 
+/// All parts of a step but the last, whose rows are left in `inputs`.
+Result<void> Session::beginParts(Begun& begun, Inputs& inputs) {
+  TG_CHECK(checkLoss());
+  TG_TRY(const Item* func, program_->function(begun.function));
+  const Inputs whole = std::move(inputs);
+  for (int64_t part = 0; part < options_.parts; ++part) {
+    TG_TRY(inputs, partOf(*func, whole, part, options_.parts));
+    if (part + 1 == options_.parts) break;
+    TG_TRY(const SessionProgram::Callable callable, program_->callable(begun.function, inputs, {}));
+    TG_CHECK(fillHostScalars(*callable.func, begun.out.step, inputs, &begun.out.learningRate, part));
+    TG_TRY(std::shared_ptr<PendingCall> call, program_->runner().begin(callable.key, inputs, false));
+    begun.parts.push_back(std::move(call));
+  }
+  return {};
+}
+
 Result<Session::Begun> Session::begin(const std::string& function, Inputs inputs,
                                       const std::vector<std::string>& captures) {
-  Begun begun{function, {}, {}, nullptr, nullptr};
+  Begun begun{function, {}, {}, {}, nullptr, nullptr};
   begun.out.step = steps_ + 1;
+  const bool inParts = function == options_.trainFunction && options_.parts > 1;
+  if (inParts) TG_CHECK(beginParts(begun, inputs));
   TG_TRY(begun.callable, program_->callable(function, inputs, captures));
   const bool draws = drawsByHost(*begun.callable.func, inputs);
-  TG_CHECK(fillHostScalars(*begun.callable.func, begun.out.step, inputs, &begun.out.learningRate));
+  TG_CHECK(fillHostScalars(*begun.callable.func, begun.out.step, inputs, &begun.out.learningRate,
+                           inParts ? options_.parts - 1 : 0));
   TG_TRY(begun.call, program_->runner().begin(begun.callable.key, inputs, !captures.empty()));
   if (function != options_.trainFunction) {
     if (draws) ++draws_[function];
@@ -130,7 +153,16 @@ Result<void> Session::beginUpdate(Begun& begun) {
 }
 
 Result<StepResult> Session::end(Begun begun) {
+  double sum = 0;
+  for (const auto& part : begun.parts) {
+    TG_TRY(const RunOutputs outputs, part->take());
+    sum += outputs.results.front().second.at(0);
+  }
   TG_TRY(RunOutputs outputs, begun.call->take());
+  if (!begun.parts.empty()) {
+    HostArray& loss = outputs.results.front().second;
+    loss.set(0, (sum + loss.at(0)) / static_cast<double>(begun.parts.size() + 1));
+  }
   StepResult out = std::move(begun.out);
   out.results = std::move(outputs.results);
   out.captures = toCaptures(begun.function, begun.callable, std::move(outputs.captures));

@@ -102,9 +102,20 @@ Result<std::unique_ptr<SessionProgram>> SessionProgram::create(std::unique_ptr<M
   program->describeDevice();
   TG_CHECK(program->borrow(*module));
   TG_CHECK(program->compile(std::move(module)));
+  TG_CHECK(program->checkParts());
   TG_CHECK(program->makeRunner());
   program->measure();
   return program;
+}
+
+Result<void> SessionProgram::checkParts() const {
+  const Item* func = updateFunction();
+  const int64_t every = func ? find(func->attrs, "every")->integer : 1;
+  if (options_.parts >= 1 && every % options_.parts == 0) return {};
+  return fail(
+      fmt::format("a step of {} parts wants append-grad{{accumulate={}}} or a multiple of it; the module "
+                  "updates after {} calls",
+                  options_.parts, options_.parts, every));
 }
 
 void SessionProgram::describeDevice() {
@@ -428,7 +439,7 @@ const Item* SessionProgram::updateFunction() const {
 
 int64_t SessionProgram::stepsPerUpdate() const {
   const Item* func = updateFunction();
-  return func ? find(func->attrs, "every")->integer : 1;
+  return func ? find(func->attrs, "every")->integer / options_.parts : 1;
 }
 
 std::string SessionProgram::optimizer() const {

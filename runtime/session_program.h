@@ -85,6 +85,7 @@ class SessionProgram {
   explicit SessionProgram(const SessionOptions& options) : options_(options) {}
   void describeDevice();
   Result<void> borrow(Module& module);
+  Result<void> checkParts() const;
   Result<void> checkBorrowed(const Item& param, const ParamBuffer& shared) const;
   Result<void> compile(std::unique_ptr<Module> module);
   Result<std::unique_ptr<Module>> compileSibling(std::unique_ptr<Module> module, const std::string& captures);
@@ -126,7 +127,8 @@ class SessionProgram {
 struct Session::Begun {
   std::string function;
   SessionProgram::Callable callable;
-  StepResult out;  ///< what is known before the device is done
+  StepResult out;                                   ///< what is known before the device is done
+  std::vector<std::shared_ptr<PendingCall>> parts;  ///< of the batch, all but the last
   std::shared_ptr<PendingCall> call, update;
 };
 

@@ -174,6 +174,7 @@ void addTrain(const GptConfig& config, Module& module) {
   Type ids = Type::tensor(DType::i32, {config.batch, config.block});
   Value* tokens = func->body.addArg(ids, "tokens");
   Value* targets = func->body.addArg(ids, "targets");
+  for (Value* rows : {tokens, targets}) rows->attrs = {{"batch", Attr::of(int64_t{0})}};
   Forward forward(config, module, *func, config.batch);
   TensorExpr logits = forward.logits(tokens);
   Builder& builder = forward.builder();

@@ -276,6 +276,17 @@ Result<Table> openTable(const InputSpec& spec) {
   }
 }
 
+Result<std::optional<Shape>> shapeOf(const InputSpec& spec) {
+  if (spec.isFile()) {
+    TG_TRY(const Table table, openTable(spec));
+    return std::optional(table.shape());
+  }
+  if (spec.type) return std::optional(spec.type->shape);
+  if (spec.kind == InputSpec::Kind::list)
+    return std::optional(Shape{static_cast<int64_t>(spec.values.size())});
+  return std::optional<Shape>();
+}
+
 Result<void> checkElements(const InputSpec& spec, const Table& table, const Type& expected) {
   const FileType given = table.fileType();
   const bool reals = isFloat(hostType(given)) && isFloat(expected.dtype);

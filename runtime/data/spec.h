@@ -52,6 +52,10 @@ Result<void> checkElements(const InputSpec& spec, const Table& table, const Type
 /// Elements taken from a file, as an input's: divided, or of another float type. Asks `checkElements` first.
 HostArray asElements(const InputSpec& spec, HostArray array, DType expected);
 
+/// The extents that a source has by itself: those of a file or of a spelled type, or the length of a list. None of
+/// one value for all elements and of random numbers.
+Result<std::optional<Shape>> shapeOf(const InputSpec& spec);
+
 /// The value for the input `name` of type `expected`. Another shape or dtype, a value that the
 /// dtype cannot hold, or a list of another length is an error that names the input, what it got and
 /// what was expected. Element i of a rand is a pure function of the seed and i.

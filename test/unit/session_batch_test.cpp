@@ -131,6 +131,57 @@ TEST_F(SessionTest, moduleForShapes) {
   EXPECT_FALSE(session->moduleFor("train", {{"x", {7, 3}}, {"y", {7, 2}}, {"z", {1}}}));
 }
 
+/// Rows of both inputs from one on.
+Inputs rowsFrom(const Inputs& whole, int64_t first, int64_t count) {
+  Inputs out;
+  for (const auto& [name, array] : whole) {
+    HostArray part = HostArray::zeros(array.dtype, {count, array.shape[1]});
+    for (int64_t i = 0; i < part.elements(); ++i) part.set(i, array.at(first * array.shape[1] + i));
+    out.emplace(name, std::move(part));
+  }
+  return out;
+}
+
+// A step in parts is what as many calls with accumulated gradients are, and counts as one.
+TEST_F(SessionTest, aStepInPartsSumsTheirGradients) {
+  SessionOptions plain = options(), inParts = options();
+  plain.trainPipeline = inParts.trainPipeline =
+      "append-grad{accumulate=3},append-adam{lr=linear(0.1, 0.0, 4)}";
+  inParts.parts = 3;
+  auto calls = open(batched(), plain), whole = open(batched(), inParts);
+  for (int step = 1; step <= 3; ++step) {
+    const Inputs batch = rows(6);
+    double sum = 0;
+    StepResult last;
+    for (int64_t part = 0; part < 3; ++part) {
+      auto out = calls->step(rowsFrom(batch, 2 * part, 2));
+      ASSERT_TRUE(out) << out.error().str();
+      sum += out->loss;
+      last = std::move(*out);
+    }
+    auto got = whole->step(batch);
+    ASSERT_TRUE(got) << got.error().str();
+    EXPECT_EQ(got->step, step);
+    EXPECT_TRUE(got->applied);
+    EXPECT_EQ(got->loss, static_cast<float>(sum / 3));
+    EXPECT_EQ(got->learningRate, last.learningRate);
+    EXPECT_TRUE(sameBits(*whole->downloadParams(), *calls->downloadParams()));
+    EXPECT_TRUE(sameBits(*whole->downloadStates(), *calls->downloadStates()));
+  }
+  EXPECT_EQ(messageOf(whole->step(rows(7))),
+            "@train: input 'x' has a batch of 7, which has no 3 equal parts");
+  EXPECT_EQ(whole->steps(), 3);
+  ASSERT_TRUE(whole->beginStep(rows(6)));
+  ASSERT_TRUE(whole->beginStep(rows(6)));
+  EXPECT_EQ(whole->endStep()->step, 4);
+  EXPECT_EQ(whole->endStep()->step, 5);
+  inParts.parts = 2;
+  auto wrong = Session::create(batched(), inParts);
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().message(), "a step of 2 parts wants append-grad{accumulate=2} or a multiple of it; "
+                                     "the module updates after 3 calls");
+}
+
 /// w ← w - lr·Σ over two steps of x/2, in place of gradients.
 constexpr const char* kAccumulating = R"(
 module @accumulating {

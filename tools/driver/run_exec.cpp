@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/batch.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/spec.h"
 #include "tools/driver/io.h"
@@ -55,8 +56,20 @@ Result<const Item*> entryOf(const Module& module, const std::string& wanted) {
       fmt::format("there is no function @{}; the module has {}", name, known.empty() ? "none" : known));
 }
 
+/// The inputs, of another batch than the function's where they say so: those that say none take the others'.
 Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs) {
   Inputs inputs;
+  std::optional<Shape> batched;  // of the first input whose batch is another one
+  const Value* like = nullptr;
+  for (const std::string& text : specs) {
+    auto spec = parseInputSpec(text);
+    const Value* arg = spec ? func.arg(spec->first) : nullptr;
+    if (!arg || like) continue;
+    TG_TRY(const std::optional<Shape> own, shapeOf(spec->second));
+    if (!own || withBatchOf(*arg, *own) == arg->type) continue;
+    batched = withBatchOf(*arg, *own).shape;
+    like = arg;
+  }
   for (const std::string& text : specs) {
     TG_TRY(auto spec, parseInputSpec(text));
     const Value* arg = func.arg(spec.first);
@@ -65,7 +78,14 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
     if (!arg)
       return fail(fmt::format("@{} has no input '{}'; it has {}", func.name, spec.first,
                               known.empty() ? "none" : known));
-    TG_TRY(HostArray value, load(spec.second, arg->type, spec.first));
+    TG_TRY(const std::optional<Shape> own, shapeOf(spec.second));
+    Type type = arg->type;
+    if (own)
+      type = withBatchOf(*arg, *own);
+    else if (const Attr* axis = find(arg->attrs, "batch"); axis && like)
+      type.shape[static_cast<int>(axis->integer)] =
+          (*batched)[static_cast<int>(find(like->attrs, "batch")->integer)];
+    TG_TRY(HostArray value, load(spec.second, type, spec.first));
     if (!inputs.emplace(spec.first, std::move(value)).second)
       return fail(fmt::format("there are two sources for '{}'", spec.first));
   }
@@ -194,6 +214,12 @@ struct Exec : Verb {
     auto inputs = inputsOf(**entry, flags.inputs);
     if (!inputs) return report(app, exitInput, inputs.error());
     std::string name = (*entry)->name;
+    auto size = batchOf(**entry, *inputs);
+    if (!size) return report(app, exitInput, size.error());
+    if (*size && !hasBatch(**entry, **size)) {
+      if (model.notes) fmt::print(stderr, "note: @{} is compiled for a batch of {}\n", name, **size);
+      if (int code = setBatch(app, name, **size, module)) return code;
+    }
 
     OpenModel open;
     model.captures = flags.captures;

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kBarColumns = 48;
 // A timeline of more steps shows the highest of each stretch.
 constexpr size_t kTimelineRows = 40;
+constexpr int kBudgets = 6;  // steps from the free plan to the least
 
 std::string shortened(std::string text, size_t most) {
   return text.size() <= most ? text : text.substr(0, most - 3) + "...";
@@ -69,6 +70,33 @@ void printTimeline(const MemoryReport& memory) {
   }
 }
 
+/// Bytes of a plan, and what kernels that run again add to the work of a call.
+struct BudgetPoint {
+  int64_t bytes = 0;
+  double addedWork = 0;
+};
+
+BudgetPoint pointOf(const Module& planned) {
+  BudgetPoint point;
+  const Attr& plan = *find(planned.attrs, "plan");
+  for (const char* buffer : {"arena", "io", "persistent"}) point.bytes += plan.find(buffer)->integer;
+  if (const Attr* added = plan.find("added_work")) point.addedWork = added->number();
+  return point;
+}
+
+void printBudgets(const std::vector<BudgetPoint>& points) {
+  const auto all = static_cast<double>(points.front().bytes);
+  fmt::print("memory against time, as plan{{budget}} and --memory keep it (time by the cost model, 100 % is "
+             "the free "
+             "plan):\n");
+  fmt::print("  {:>14} {:>12} {:>9} {:>7}\n", "bytes", "", "memory", "time");
+  for (const BudgetPoint& point : points) {
+    const double part = static_cast<double>(point.bytes) / all;
+    fmt::print("  {:>14} {:>12} {:>7.1f} % {:>5.0f} % {}\n", point.bytes, sizeText(point.bytes), 100 * part,
+               100 * (1 + point.addedWork), std::string(static_cast<size_t>(part * kBarColumns + 0.5), '#'));
+  }
+}
+
 /// The extent that arguments of the function call their batch; 0 without one.
 int64_t batchSize(const Item& func) {
   for (const auto& arg : func.body.args)
@@ -80,6 +108,7 @@ struct ExplainMemory : Verb {
   ModelFlags model;
   std::string function = "train", target;
   size_t top = 12;
+  bool budgets = false;
 
   void describe(CLI::App& app) override {
     app.description("Says what is live at a function's memory peak, by line of the model. Needs no device\n"
@@ -92,9 +121,17 @@ struct ExplainMemory : Verb {
     app.add_option("--target", target, "plan for a shipped target or a JSON file; auto is the device's")
         ->option_text("TARGET");
     app.add_option("--top", top, "values to list")->option_text("N")->capture_default_str();
+    app.add_flag("--budgets", budgets, "print what memory budgets cost in time, down to the least one");
   }
 
   Result<MemoryReport> planned(std::unique_ptr<Module> module, const std::string& pipeline) const {
+    TG_TRY(const std::unique_ptr<Module> done, compiled(std::move(module), pipeline, Stage::planned, ""));
+    return memoryReport(*done, *done->func(function));
+  }
+
+  /// As a run has it, up to a stage.
+  Result<std::unique_ptr<Module>> compiled(std::unique_ptr<Module> module, const std::string& pipeline,
+                                           Stage until, const std::string& budget) const {
     Target chosen;
     if (module->stage < Stage::planned) {
       if (target == "auto") {
@@ -105,15 +142,48 @@ struct ExplainMemory : Verb {
     }
     CompileOptions options;
     options.pipeline = pipeline;
-    options.until = Stage::planned;
-    options.keepCaptures = "";  // as a run has it
+    options.until = until;
+    options.budget = budget;
+    options.keepCaptures = "";
     TG_TRY(Compiled done, compile(std::move(module), chosen, options));
-    return memoryReport(*done.module, *done.module->func(function));
+    return std::move(done.module);
+  }
+
+  /// The free plan, the one of the fewest bytes, and some between.
+  Result<std::vector<BudgetPoint>> budgetPoints(std::unique_ptr<Module> module) const {
+    if (module->stage >= Stage::planned)
+      return fail(fmt::format("--budgets plans memory, and the module is of stage {}", name(module->stage)));
+    module->items.eraseIf([&](const auto& item) {
+      return module->stage == Stage::tensor && item->kind == ItemKind::func && !isKernelFunc(*item) &&
+             item->name != function && !find(item->attrs, "every");
+    });
+    TG_TRY(const std::unique_ptr<Module> fused,
+           compiled(std::move(module), model.pipeline, Stage::fused, ""));
+    auto planFor = [&](const std::string& budget) -> Result<BudgetPoint> {
+      TG_TRY(const std::unique_ptr<Module> done, compiled(clone(*fused), "", Stage::planned, budget));
+      return pointOf(*done);
+    };
+    TG_TRY(const BudgetPoint all, planFor(""));
+    TG_TRY(const BudgetPoint least, planFor("least"));
+    std::vector<BudgetPoint> points = {all};
+    for (int part = 1; part < kBudgets; ++part) {
+      const int64_t budget = all.bytes - (all.bytes - least.bytes) / kBudgets * part;
+      TG_TRY(const BudgetPoint point, planFor(std::to_string(budget)));
+      if (point.bytes < points.back().bytes) points.push_back(point);
+    }
+    if (least.bytes < points.back().bytes) points.push_back(least);
+    return points;
   }
 
   int run(CLI::App& app, const Arguments&) override {
     std::unique_ptr<Module> module;
     if (int code = loadModel(app, model, function, module)) return code;
+    if (budgets) {
+      auto points = budgetPoints(std::move(module));
+      if (!points) return report(app, exitInput, points.error());
+      printBudgets(*points);
+      return exitOk;
+    }
     auto source = clone(*module);
     auto memory = planned(std::move(module), model.pipeline);
     if (!memory) return report(app, exitInput, memory.error());

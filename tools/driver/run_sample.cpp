@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/batch.h"
 #include "runtime/data/text_data.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
@@ -75,6 +76,11 @@ struct Sample : Verb {
 
     std::unique_ptr<Module> module;
     if (int code = loadModule(app, model, module)) return code;
+    // Sampling continues one text.
+    if (const Item* own = module->func("predict"); own && own->body.args.size() == 1 && !hasBatch(*own, 1)) {
+      if (model.notes) fmt::print(stderr, "note: @predict is compiled for a batch of 1\n");
+      if (int code = setBatch(app, "predict", 1, module)) return code;
+    }
     auto func = predictor(*module);
     if (!func) return report(app, exitInput, func.error());
     auto vocabulary = vocabularyOf(model.weights);

@@ -267,7 +267,8 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
   add("--weights", "PATH", flags.weights, "parameters: a safetensors file, a checkpoint or a run");
   add("--tuning", "FILE", flags.tuning, "schedules measured on the device; auto is tune's file for it");
   add("--memory", "BYTES", flags.memory,
-      "let buffers take no more, such as 8GiB, for which kernels run again; auto: what the device has free");
+      "let buffers take no more, such as 8GiB or least, for which kernels run again; auto: what the device "
+      "has free");
   add("--emit-module", "FILE", flags.emitModule, "write the finished module here");
   app.add_option("--seed", flags.seed, "of parameters and random ops")
       ->option_text("N")
@@ -410,7 +411,7 @@ int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc)
 Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* device,
                              const Module& module) {
   if (flags.memory.empty()) return std::string();
-  if (flags.memory != "auto")
+  if (flags.memory != "auto" && flags.memory != "least")
     if (auto bytes = parseBytes(flags.memory); !bytes) return fail("--memory: " + bytes.error().message());
   if (module.stage >= Stage::planned)
     return fail(fmt::format("--memory is kept when memory is planned, and {} is of stage {}", flags.file,
@@ -508,6 +509,17 @@ int runFirst(const CLI::App& app, const std::string& pipeline, std::unique_ptr<M
   return exitOk;
 }
 
+int setBatch(const CLI::App& app, const std::string& function, int64_t size,
+             std::unique_ptr<Module>& module) {
+  if (module->stage > Stage::tensor)
+    return report(
+        app, exitInput,
+        fmt::format("@{} cannot be compiled for a batch of {}: the module is of stage {}, and another "
+                    "batch wants one of stage tensor",
+                    function, size, name(module->stage)));
+  return runFirst(app, fmt::format("set-batch{{n={} func={}}}", size, function), module);
+}
+
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out) {
   if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, {flags.file}); !may)
@@ -517,6 +529,7 @@ int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Modu
   out.source = clone(*module);
   SessionOptions options;
   options.ranks = flags.ranks;
+  options.parts = flags.parts;
   if (int code = openDevice(app, flags, *module, options)) return code;
   if (int code = compileModel(app, flags, options, module, out)) return code;
   auto session = Session::create(std::move(module), options);

@@ -66,6 +66,7 @@ struct ModelFlags {
   uint64_t seed = 0;
   bool validation = false, noCache = false;
   bool notes = true;  ///< tell on standard error what a user may want to know; warnings come in any case
+  int64_t parts = 1;  ///< of the batch, which a step runs one after the other
   int localRank = 0;  ///< among the ranks of this host
   std::shared_ptr<collective::Engine> ranks;  ///< joins this process with others; null: it is alone
   std::vector<std::string> plugins;           ///< shared objects whose passes `pipeline` may name
@@ -89,6 +90,9 @@ int tuningOf(const CLI::App& app, const std::string& flag, const vulkan::DeviceI
 /// why.
 int runFirst(const CLI::App& app, const std::string& pipeline, std::unique_ptr<Module>& module,
              std::vector<std::pair<std::string, double>>* milliseconds = nullptr);
+
+/// Gives the batch axes of a function's arguments another extent. 0, or an exit code after printing why.
+int setBatch(const CLI::App& app, const std::string& function, int64_t size, std::unique_ptr<Module>& module);
 
 /// A session and what making it took.
 struct OpenModel {

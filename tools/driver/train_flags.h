@@ -19,6 +19,7 @@ struct TrainFlags {
   bool noShuffle = false;
   // Length.
   int64_t steps = 0, epochs = 0;  ///< 0 where not given
+  int64_t microBatch = 0;         ///< rows of the batch that run at once; 0 is all
   std::string maxTime;
   // Looking.
   int64_t logEvery = 10, evalEvery = 0, evalBatches = 0;

@@ -7,6 +7,7 @@
 
 #include "ir/parser.h"
 #include "ir/text_hash.h"
+#include "passes/pass.h"
 #include "runtime/compile.h"
 #include "runtime/data/spec.h"
 #include "runtime/train/metrics.h"
@@ -34,6 +35,55 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
                   "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
                   "  or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
                   model.file));
+}
+
+/// The rows of a function's batch; 0 where no argument says which axis that is.
+int64_t batchRows(const Item& func) {
+  for (const auto& arg : func.body.args)
+    if (const Attr* axis = find(arg->attrs, "batch")) return arg->type.shape[static_cast<int>(axis->integer)];
+  return 0;
+}
+
+/// The passes with append-grad summing the gradients of so many times as many calls.
+Result<std::string> inParts(const std::string& pipeline, int64_t parts) {
+  TG_TRY(PassManager passes, PassManager::parse(pipeline));
+  for (PipelineStep& step : passes.steps()) {
+    if (step.pass->name != "append-grad") continue;
+    for (NamedAttr& option : step.options)
+      if (option.name == "accumulate") {
+        option.value = Attr::of(option.value.integer * parts);
+        return passes.str();
+      }
+    step.options.push_back({"accumulate", Attr::of(parts)});
+    return passes.str();
+  }
+  return fail(
+      fmt::format("--micro-batch sums gradients by append-grad{{accumulate={}}}, and '{}' has no append-grad",
+                  parts, pipeline));
+}
+
+/// `--micro-batch`: the train function for some rows of its batch, which a step then runs in parts.
+int runInParts(const CLI::App& app, const TrainFlags& flags, ModelFlags& model,
+               std::unique_ptr<Module>& module, std::vector<std::string>& notes) {
+  if (flags.microBatch == 0) return exitOk;
+  const int64_t rows = batchRows(*module->func(kTrain));
+  if (rows == 0)
+    return report(app, exitInput,
+                  fmt::format("--micro-batch: no argument of @train says which axis is its batch; write %x: "
+                              "tensor<…> {{batch = 0}} in {}",
+                              model.file));
+  if (rows % flags.microBatch)
+    return report(
+        app, exitUsage,
+        fmt::format("--micro-batch={} is no divisor of the batch, {} rows", flags.microBatch, rows));
+  model.parts = rows / flags.microBatch;
+  if (model.parts == 1) return exitOk;
+  notes.push_back(
+      fmt::format("note: a step runs its {} rows in {} parts and sums their gradients", rows, model.parts));
+  auto passes = inParts(model.pipeline, model.parts);
+  if (!passes) return report(app, exitInput, passes.error());
+  model.pipeline = *passes;
+  return setBatch(app, kTrain, flags.microBatch, module);
 }
 
 std::string scheduleOf(const Module& module) {
@@ -349,6 +399,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (!options) return report(app, exitUsage, options.error());
   out.options = *options;
   out.options.ranks = model.ranks.get();
+  if (int code = runInParts(app, flags, model, module, out.notes)) return code;
   const bool first = !model.ranks || model.ranks->rank() == 0;
   if (out.resumed) {
     auto same = checkSame(out, run, model, saved);
