@@ -6,9 +6,9 @@
 //   their gradients, the optimizer and everything between the casts stay f32. With f32x3 each product gets that
 //   precision and nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a
 //   state instead of 1, and each parameter's is divided by it, so that small gradients stay above what f16 holds.
-//   The scale is a power of two, which rounds nothing in f32. A step with a gradient that is not finite halves
-//   it, and so many finite steps double it; the optimizer behind leaves parameters and states of such a step as
-//   they are (tg.select by the same %finite).
+//   The scale is a power of two, which rounds nothing in f32. A step whose gradients have a sum of squares that is
+//   not finite halves it, and so many finite steps double it; the optimizer behind leaves parameters and states of
+//   such a step as they are (tg.select by the same %finite).
 //
 //   state @loss_scale, @loss_scale.good
 //   %d_loss = tg.constant 1 {seed}   →    %d_loss = tg.state @loss_scale  …  %d_w = …
@@ -143,21 +143,19 @@ class LossScaling {
     }
   }
 
-  /// Whether all elements of all gradients are finite, and the scale of the next step.
+  /// Whether the norm of all gradients is finite, and the scale of the next step.
   void adapt() {
     Insertion insertion(module_, step_, "mixed");
     Builder& builder = insertion.builder();
     Op* end = step_.body.ops.back();
     builder.setBefore(end);
-    TensorExpr finite;
-    for (const Op* op = step_.body.ops.front(); op != end; op = op->next()) {
-      if (op->code != Opcode::param_grad) continue;
-      TensorExpr largest = abs(TensorExpr{&builder, as::param_grad(*op).value()});
-      if (largest.rank() > 0) largest = largest.maxOver(allAxes(largest.rank()));
-      TensorExpr fine = lt(largest, INFINITY);  // false of NaN too
-      finite = finite ? finite.binary(Opcode::and_, fine) : fine;
-    }
-    finite = insertion.named("finite", finite);
+    std::vector<Value*> grads;
+    for (const Op* op = step_.body.ops.front(); op != end; op = op->next())
+      if (op->code == Opcode::param_grad) grads.push_back(as::param_grad(*op).value());
+    for (Value*& grad : grads) grad = builder.cast(grad, computeType(grad->type.dtype));
+    // A sum that optimizers form too. Compared with a NaN, infinity is not more.
+    TensorExpr norm = insertion.named("grad_squares", {&builder, builder.op(Opcode::sum_of_squares, grads)});
+    TensorExpr finite = insertion.named("finite", lt(norm, INFINITY));
     TensorExpr scale =
         &step_ == &train_ ? TensorExpr{&builder, scale_} : insertion.read(kScale, float_, "scale");
     TensorExpr good = insertion.read(kGood, count_, "good") + 1.0;

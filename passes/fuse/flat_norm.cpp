@@ -21,11 +21,19 @@ Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<
   return region.bind(Operand::group(members), Type::tensor(DType::f32, {groupElements(members)}), hint);
 }
 
+Value* bindNumber(RegionWriter& region, Value* number) {
+  const Op* def = number->def;
+  if (!def || def->code != Opcode::constant)
+    return region.bind(Operand::of(number), number->type, number->name);
+  region.builder().setHint(number->name);
+  return region.builder().create(Opcode::constant, def->operands, {}, {number->type})->result();
+}
+
 /// Where these values stand in a sum of squares: one behind the other in any order, as the first of its operands,
 /// or a single one anywhere; if `scattered`, several anywhere too. Empty: they do not.
-static std::vector<int> placesIn(const Op& norm, const std::vector<Value*>& gradients, bool scattered) {
-  const std::unordered_set<const Value*> wanted(gradients.begin(), gradients.end());
-  const int count = static_cast<int>(gradients.size());
+static std::vector<int> placesIn(const Op& norm, const std::vector<Value*>& terms, bool scattered) {
+  const std::unordered_set<const Value*> wanted(terms.begin(), terms.end());
+  const int count = static_cast<int>(terms.size());
   const int end = scattered || count == 1 ? norm.numOperands() : std::min(count, norm.numOperands());
   std::unordered_set<const Value*> found;
   std::vector<int> places;
@@ -36,12 +44,13 @@ static std::vector<int> placesIn(const Op& norm, const std::vector<Value*>& grad
   return static_cast<int>(places.size()) == count ? places : std::vector<int>{};
 }
 
-void FlatNorms::add(const std::vector<Value*>& gradients, bool cut) {
+void FlatNorms::add(const std::vector<Value*>& terms, const std::vector<Value*>& members,
+                    const std::vector<Value*>& numbers, bool cut) {
   Op* root = nullptr;
   std::vector<int> places;
   for (Op* op : func_.body.ops) {
     if (op->code != Opcode::sum_of_squares) continue;
-    places = placesIn(*op, gradients, cut);
+    places = placesIn(*op, terms, cut);
     if (places.empty()) continue;
     root = op;
     break;
@@ -50,7 +59,12 @@ void FlatNorms::add(const std::vector<Value*>& gradients, bool cut) {
 
   RegionWriter region(root->loc);
   Builder& b = region.builder();
-  Value* flat = bindGroup(region, "g", gradients);
+  Value* flat = bindGroup(region, "g", members);
+  for (Value* number : numbers) {
+    Value* inner = bindNumber(region, number);
+    b.setHint("scaled");
+    flat = b.binary(Opcode::mul, flat, inner);
+  }
   int64_t count = flat->type.elements();
   int64_t pieces = divisorUpTo(count / kNormVector,
                                std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / kNormPiece)));

@@ -18,6 +18,8 @@ namespace tg::fuse {
 
 /// Elements of the flat tensor that a group of these is in a region.
 int64_t groupElements(const std::vector<Value*>& members);
+/// A rank-0 value of the function in a region: a constant repeated, else an argument.
+Value* bindNumber(RegionWriter& region, Value* number);
 /// A region's argument for these values, laid out one after the other.
 Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members);
 
@@ -28,9 +30,10 @@ class FlatNorms {
   FlatNorms(Item& func, const Target& target, Builder& build, std::unordered_map<const Op*, OpList>& before)
       : func_(func), target_(target), build_(build), before_(before) {}
 
-  /// The part that these gradients have in a sum of squares becomes one two-stage sum. `cut` says that other
-  /// parts come of other groups.
-  void add(const std::vector<Value*>& gradients, bool cut);
+  /// The part that these terms have in a sum of squares becomes one two-stage sum. Each is the member of the group
+  /// at its place, multiplied by numbers in their order. `cut` says that other parts come of other groups.
+  void add(const std::vector<Value*>& terms, const std::vector<Value*>& members,
+           const std::vector<Value*>& numbers, bool cut);
   /// Adds the parts of each sum of squares in the order of its operands: sums over flat groups, and squares of
   /// what belongs to none. Calls `replace(sumOfSquares, total)` with each.
   void build(const std::function<void(const Op*, Value*)>& replace);

@@ -12,6 +12,8 @@
 //              tg.yield %p_next, …
 //            }
 //
+//   Numbers that all gradients of a group are multiplied by, as a loss scale's or clipping's, and a truth value that
+//   selects between what all its updates make and what was before, are read by the group's kernel.
 // Requires: stage(tensor) with a target, whose bindings say whether a rate and a decay have buffers of their
 //   own, and how many bytes a group may have.
 // Ensures: updates that differ in nothing but their tensors are one region; all else stays tensor ops. No
@@ -73,8 +75,11 @@ Value* decayOf(const Op& op) {
 
 struct Update {
   Op* op;
-  Value* gradient;  ///< the unscaled one when `scale` is set
-  Op* scaling = nullptr;
+  Value* gradient;            ///< before the scalings
+  std::vector<Op*> scalings;  ///< by numbers, from the gradient on to what the update reads
+  std::vector<Op*> choices;   ///< by result, if it is kept only where a number says so
+  /// What becomes a result of the group.
+  Value* result(int which) const { return choices.empty() ? op->result(which) : choices[which]->result(); }
 };
 
 /// Sorts by a rank that is computed once for each; equal ones keep their order.
@@ -119,7 +124,9 @@ class Flattener {
     size_t order, group;
   };
   std::map<std::string, Elsewhere> placesElsewhere() const;
-  void findScaling(std::vector<Update>& updates, Value*& scale);
+  bool isReadBy(const Value& value, const Op& reader) const;
+  std::vector<Value*> findScalings(std::vector<Update>& updates) const;
+  Value* findChoices(std::vector<Update>& updates) const;
   void materialise(std::vector<Update>& updates);
   Value* makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
                     const std::string& hint);
@@ -191,7 +198,7 @@ void Flattener::collect() {
     const Value* decay = decayOf(*op);
     if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
       key += "|decay " + decay->name;
-    groups_[key].push_back({op, op->in(at::adam_update::g), nullptr});
+    groups_[key].push_back({op, op->in(at::adam_update::g), {}, {}});
   }
 }
 
@@ -298,23 +305,57 @@ std::map<std::string, Flattener::Elsewhere> Flattener::placesElsewhere() const {
   return places;
 }
 
-/// Clipping scales every gradient by one number: the flat kernel does that itself.
-void Flattener::findScaling(std::vector<Update>& updates, Value*& scale) {
-  for (const Update& update : updates) {
-    Op* def = update.gradient->def;
-    bool scaled = def && def->code == Opcode::mul && as::mul(*def).rhs()->type.rank() == 0 &&
-                  def->in(0)->type == update.gradient->type && onlyReader(*update.gradient) &&
-                  (!scale || scale == as::mul(*def).rhs());
-    if (!scaled) {
-      scale = nullptr;
-      return;
+/// Whether a value is read by this op and by sums of squares alone.
+bool Flattener::isReadBy(const Value& value, const Op& reader) const {
+  return std::all_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+    const Op& user = *use.user();
+    return user.list() != &func_.body.ops || &user == &reader || user.code == Opcode::sum_of_squares;
+  });
+}
+
+/// Clipping and a loss scale multiply every gradient by one number: the flat kernel does that itself. The numbers
+/// in the order of the products.
+std::vector<Value*> Flattener::findScalings(std::vector<Update>& updates) const {
+  std::vector<Value*> scales;
+  for (;;) {
+    Value* scale = nullptr;
+    for (const Update& update : updates) {
+      const Op* def = update.gradient->def;
+      const Op& reader = update.scalings.empty() ? *update.op : *update.scalings.front();
+      if (!def || def->code != Opcode::mul || !(def->in(0)->type == update.gradient->type)) return scales;
+      Value* own = as::mul(*def).rhs();
+      if (own->type.rank() != 0 || (scale && scale != own) || !isReadBy(*update.gradient, reader))
+        return scales;
+      scale = own;
     }
-    scale = as::mul(*def).rhs();
+    scales.insert(scales.begin(), scale);
+    for (Update& update : updates) {
+      update.scalings.insert(update.scalings.begin(), update.gradient->def);
+      update.gradient = update.gradient->def->in(0);
+    }
   }
-  for (Update& update : updates) {
-    update.scaling = update.gradient->def;
-    update.gradient = update.scaling->in(0);
-  }
+}
+
+/// With a loss scale, %p_kept = tg.select %finite, %p_next, %p: what says whether results are kept, if that is one
+/// number for all of them, and nothing else reads them; else null.
+Value* Flattener::findChoices(std::vector<Update>& updates) const {
+  const Form form = *formOf(*updates[0].op);
+  Value* number = nullptr;
+  std::vector<std::vector<Op*>> choices(updates.size());
+  for (size_t i = 0; i < updates.size(); ++i)
+    for (size_t which = 0; which < form.kept.size(); ++which) {
+      const Op& update = *updates[i].op;
+      const Value* result = update.result(static_cast<int>(which));
+      Op* choice = onlyReader(*result);
+      if (!choice || choice->code != Opcode::select || choice->in(1) != result ||
+          choice->in(2) != update.in(form.kept[which]) || choice->in(0)->type.rank() != 0 ||
+          (number && choice->in(0) != number))
+        return nullptr;
+      number = choice->in(0);
+      choices[i].push_back(choice);
+    }
+  for (size_t i = 0; i < updates.size(); ++i) updates[i].choices = choices[i];
+  return number;
 }
 
 /// An op of the function's level that will stand before another.
@@ -331,25 +372,24 @@ std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vect
   std::vector<Value*> inner(numbers.size());
   std::vector<size_t> bound;
   for (size_t i = 0; i < numbers.size(); ++i) {
-    const Op* def = numbers[i]->def;
-    if (def && def->code == Opcode::constant) {
-      region.builder().setHint(numbers[i]->name);
-      inner[i] = region.builder().create(Opcode::constant, def->operands, {}, {numbers[i]->type})->result();
-    } else {
+    if (const Op* def = numbers[i]->def; def && def->code == Opcode::constant)
+      inner[i] = bindNumber(region, numbers[i]);
+    else
       bound.push_back(i);
-    }
   }
   Bindings all(target_);
   all.write(groups);
   for (size_t i : bound) all.read(*numbers[i]);
   if (all.fitOnce()) {
-    for (size_t i : bound)
-      inner[i] = region.bind(Operand::of(numbers[i]), numbers[i]->type, numbers[i]->name);
+    for (size_t i : bound) inner[i] = bindNumber(region, numbers[i]);
     return inner;
   }
   OperandList pieces;
   for (size_t i : bound) {
     Value* number = numbers[i];
+    if (number->type.dtype != DType::f32)  // a truth value: 0 or 1
+      number =
+          makeBefore(at, Opcode::cast, {Operand::of(number)}, {}, Type::tensor(DType::f32, {}), number->name);
     const Type one = Type::tensor(DType::f32, {1});
     pieces.push_back(Operand::of(makeBefore(at, Opcode::reshape, {Operand::of(number)},
                                             {{"shape", Attr::ints({1})}}, one, number->name)));
@@ -362,7 +402,9 @@ std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vect
     const auto start = static_cast<int64_t>(i);
     Value* element = region.builder().op(
         Opcode::slice, {together}, {{"starts", Attr::ints({start})}, {"limits", Attr::ints({start + 1})}});
-    inner[bound[i]] = region.builder().reshape(element, {});
+    Value* number = region.builder().reshape(element, {});
+    if (numbers[bound[i]]->type.dtype != DType::f32) number = region.builder().cast(number, DType::i1);
+    inner[bound[i]] = number;
   }
   return inner;
 }
@@ -410,8 +452,8 @@ void Flattener::flatten(std::vector<Update>& updates, bool cut) {
   const Op* last = placeFor(updates);
   const bool optimizer = !form.shared.empty();
   if (!last || (!optimizer && updates.size() < 2)) return;
-  Value* scale = nullptr;
-  findScaling(updates, scale);
+  const std::vector<Value*> scales = findScalings(updates);
+  Value* choice = optimizer ? findChoices(updates) : nullptr;
   std::vector<Value*> unscaled;
   for (const Update& update : updates) unscaled.push_back(update.gradient);
   materialise(updates);
@@ -423,7 +465,12 @@ void Flattener::flatten(std::vector<Update>& updates, bool cut) {
     gradients.push_back(updates[i].gradient);
     if (Value* own = decayOf(*updates[i].op)) decay = own, decayed.push_back(updates[i].op->in(0));
   }
-  if (same && optimizer) norms_.add(gradients, cut);
+  for (size_t from = 0; same && optimizer && from <= scales.size(); ++from) {
+    std::vector<Value*> terms = gradients;
+    for (size_t i = 0; from > 0 && i < updates.size(); ++i)
+      terms[i] = updates[i].scalings[from - 1]->result();
+    norms_.add(terms, gradients, {scales.begin(), scales.begin() + static_cast<std::ptrdiff_t>(from)}, cut);
+  }
   if (optimizer) clearTogether(gradients);
 
   const Op& first = *updates[0].op;
@@ -441,13 +488,14 @@ void Flattener::flatten(std::vector<Update>& updates, bool cut) {
   for (size_t which = 1; which < form.kept.size(); ++which) bindKept(which);
   std::vector<Value*> outside;
   for (int index : form.shared) outside.push_back(first.in(index));
-  if (scale) outside.push_back(scale);
+  outside.insert(outside.end(), scales.begin(), scales.end());
+  if (choice) outside.push_back(choice);
   if (decay) outside.push_back(decay);
   std::vector<Value*> numbers = bindNumbers(region, outside, 2 * form.kept.size() + 1, last);
   for (size_t i = 0; i < form.shared.size(); ++i) operands[form.shared[i]] = numbers[i];
-  if (scale) {
+  for (size_t i = 0; i < scales.size(); ++i) {
     b.setHint("scaled");
-    operands[1] = b.binary(Opcode::mul, operands[1], numbers[form.shared.size()]);
+    operands[1] = b.binary(Opcode::mul, operands[1], numbers[form.shared.size() + i]);
   }
   if (decay) {
     bool all = decayed.size() == updates.size();
@@ -464,17 +512,26 @@ void Flattener::flatten(std::vector<Update>& updates, bool cut) {
   const int results = static_cast<int>(form.kept.size()), count = static_cast<int>(updates.size());
   std::vector<Value*> yielded;
   for (int which = 0; which < results; ++which) {
-    yielded.push_back(made->result(which));
+    Value* result = made->result(which);
+    if (choice) {
+      b.setHint("kept");
+      Value* before = operands[static_cast<size_t>(form.kept[static_cast<size_t>(which)])];
+      result = b.op(Opcode::select, {numbers[form.shared.size() + scales.size()], result, before});
+    }
+    yielded.push_back(result);
     for (const Update& update : updates)
-      region.op().addResult(update.op->result(which)->type, update.op->result(which)->name);
+      region.op().addResult(update.result(which)->type, update.result(which)->name);
     region.op().groups.push_back(count);
   }
   region.yield(yielded);
   for (int i = 0; i < count; ++i) {
     dropped_.insert(updates[i].op);
-    if (updates[i].scaling) dropped_.insert(updates[i].scaling);
+    dropped_.insert(updates[i].choices.begin(), updates[i].choices.end());
+    // Sums of squares may still read what is scaled; dce takes what nothing reads.
+    const std::vector<Op*>& scalings = updates[i].scalings;
+    if (!scalings.empty() && onlyReader(*scalings.back()->result())) dropped_.insert(scalings.back());
     for (int which = 0; which < results; ++which)
-      replaced_[updates[i].op->result(which)] = region.op().result(which * count + i);
+      replaced_[updates[i].result(which)] = region.op().result(which * count + i);
   }
   before_[last].push_back(region.finish(target_));
 }
