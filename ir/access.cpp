@@ -25,7 +25,8 @@ Type boundType(const Operand& source) {
   std::vector<Type> members;
   for (const Operand& member : source.items)
     if (member.value) members.push_back(member.value->type);
-  return Type::tensor(members.empty() ? DType::f32 : members[0].dtype, {groupBytes(members) / 4});
+  const DType dtype = members.empty() ? DType::f32 : members[0].dtype;
+  return Type::tensor(dtype, {groupBytes(members) / byteSize(dtype)});
 }
 
 std::vector<ResultSlot> resultSlots(const Op& fused) {

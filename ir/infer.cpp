@@ -373,7 +373,7 @@ template <class Values>
 Result<void> oneElementType(const Context& c, const Values& values, size_t first, int count) {
   const DType dtype = values[first]->type.dtype;
   for (size_t index = first; index < first + static_cast<size_t>(count); ++index)
-    if (values[index]->type.dtype != dtype || byteSize(dtype) != 4)
+    if (values[index]->type.dtype != dtype)
       return c.error(2, fmt::format("the group of %{} has %{}, which is {}", values[first]->name,
                                     values[index]->name, values[index]->type.str()));
   return {};
@@ -401,7 +401,7 @@ Result<Types> fused(const Context& c) {
       TG_CHECK(oneElementType(c, c.op.results, next, members));
       std::vector<Type> memberTypes(types.begin() + static_cast<long>(next),
                                     types.begin() + static_cast<long>(next) + members);
-      wanted = Type::tensor(wanted.dtype, {groupBytes(memberTypes) / 4});
+      wanted = Type::tensor(wanted.dtype, {groupBytes(memberTypes) / byteSize(wanted.dtype)});
     }
     const Value* value = yield->in(static_cast<int>(slot));
     if (!value)

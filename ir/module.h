@@ -431,7 +431,7 @@ void walk(const Block& block, Function&& fn) {
 std::unique_ptr<Module> clone(const Module& module);
 
 /// Bytes of a group's members laid out one after the other, each on a 16-byte boundary; the group's
-/// flat tensor has this many bytes / 4 elements. `offsets`, when given, receives each member's start.
+/// flat tensor is as many bytes long. `offsets`, when given, receives each member's start.
 int64_t groupBytes(const std::vector<Type>& members, std::vector<int64_t>* offsets = nullptr);
 
 }  // namespace tg

@@ -14,7 +14,7 @@ namespace tg::fuse {
 int64_t groupElements(const std::vector<Value*>& members) {
   std::vector<Type> types;
   for (Value* member : members) types.push_back(member->type);
-  return groupBytes(types) / 4;
+  return groupBytes(types) / byteSize(DType::f32);
 }
 
 Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members) {

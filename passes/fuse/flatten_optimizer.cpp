@@ -12,6 +12,7 @@
 //              tg.yield %p_next, …
 //            }
 //
+//   Casts of these parameters to 16 bits, where products read them so, are one region as well (flat_copies.h).
 //   Numbers that all gradients of a group are multiplied by, as a loss scale's or clipping's, and a truth value that
 //   selects between what all its updates make and what was before, are read by the group's kernel.
 // Requires: stage(tensor) with a target, whose bindings say whether a rate and a decay have buffers of their
@@ -33,6 +34,7 @@
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
 #include "passes/fuse/bindings.h"
+#include "passes/fuse/flat_copies.h"
 #include "passes/fuse/flat_norm.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
@@ -96,7 +98,7 @@ class Flattener {
  public:
   Flattener(Module& module, Item& func, const Target& target)
       : module_(module), func_(func), target_(target), build_(&module, &func),
-        norms_(func, target, build_, before_) {}
+        copied_(copiedParameters(module)), norms_(func, target, build_, before_) {}
 
   void run() {
     collect();
@@ -141,6 +143,7 @@ class Flattener {
   const Target& target_;
   Builder build_;  ///< of the function's level
   std::map<std::string, std::vector<Update>> groups_;
+  const std::unordered_set<std::string> copied_;
   std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
   std::unordered_set<const Op*> dropped_;
   std::unordered_map<const Op*, OpList> before_;  // new ops by the op they precede
@@ -246,11 +249,11 @@ std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> update
     });
   }
   // Decayed parameters first, so that decay is a question of the index; given homes in their order; last what
-  // nothing may follow.
+  // nothing may follow. Among equals what is copied in 16 bits comes first: the copies are one group.
   sortBy(updates, [&](const Update& update) {
     const Item* symbol = module_.storage(update.op->in(0)->def->operands[0].text);
     return std::tuple(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1,
-                      !fillsItsPlace(update));
+                      !fillsItsPlace(update), !copied_.contains(symbol->name));
   });
   // Sums that fit no group together are cut where the groups of the other function are.
   auto groupElsewhere = [&](const Update& update) {
@@ -590,6 +593,7 @@ Result<void> run_flatten_optimizer(Module& module, const NoOptions&, const PassC
   for (bool repeated : {true, false})
     for (Item* func : module.all(ItemKind::func))
       if ((find(func->attrs, "every") != nullptr) == repeated) fuse::Flattener(module, *func, target).run();
+  for (Item* func : module.all(ItemKind::func)) fuse::flattenCopies(module, *func, target);
   return {};
 }
 

@@ -100,8 +100,9 @@ class TensorWalk {
     for (const Operand& member : source.items) types.push_back(member.value->type);
     std::vector<int64_t> offsets;
     groupBytes(types, &offsets);
+    const int64_t size = byteSize(flat.type.dtype);
     for (size_t i = 0; i < types.size(); ++i)
-      std::ranges::copy(environment_.at(source.items[i].value).data, flat.data.begin() + offsets[i] / 4);
+      std::ranges::copy(environment_.at(source.items[i].value).data, flat.data.begin() + offsets[i] / size);
     return &groups_.emplace_back(std::move(flat));
   }
 
@@ -125,9 +126,10 @@ class TensorWalk {
     for (int i = 0; i < count; ++i) types.push_back(op.results[first + i]->type);
     std::vector<int64_t> offsets;
     groupBytes(types, &offsets);
+    const int64_t size = byteSize(flat.type.dtype);
     for (int i = 0; i < count; ++i) {
       NdArray member = NdArray::zeros(types[i]);
-      std::copy_n(flat.data.begin() + offsets[i] / 4, member.data.size(), member.data.begin());
+      std::copy_n(flat.data.begin() + offsets[i] / size, member.data.size(), member.data.begin());
       environment_.own(op.results[first + i].get(), std::move(member));
     }
   }
