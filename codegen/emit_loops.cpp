@@ -387,4 +387,13 @@ void RegionEmitter::pullRowReductions(const Index& row, int64_t length,
   }
 }
 
+void RegionEmitter::pullNumbers(const std::unordered_set<const Op*>& ops) {
+  for (const Op* op : region_.body.ops) {
+    if (!ops.contains(op)) continue;
+    forEachUse(*op, [&](const Value* value) {
+      if (value->type.rank() == 0 && bindingOf_.contains(value)) emit(value, {});
+    });
+  }
+}
+
 }  // namespace tg

@@ -84,6 +84,8 @@ class RegionEmitter {
   /// Computes every reduction among `ops` along rows of the given length at a row, so that later uses find
   /// it.
   void pullRowReductions(const Index& row, int64_t length, const std::unordered_set<const Op*>& ops);
+  /// Loads every binding of rank 0 that some of `ops` read, so that later uses find it.
+  void pullNumbers(const std::unordered_set<const Op*>& ops);
 
   using AtTwo = std::function<KV(const Index&, const Index&)>;
   /// body(a, b) where a < countA and b < countB, else 0; the body sees indices that are always inside.

@@ -123,6 +123,8 @@ static Result<void> lowerSharedRow(LowerContext& c, const RowSchedule& schedule,
       for (int64_t round = 0; round < rounds; ++round) elements(IndexSpace::constant(round));
       return;
     }
+    // A number of the whole tensor, as a loss scale, is read once: no store between may have changed it.
+    c.emitter.pullNumbers(opsBehind(c.yields));
     c.kernel.hint("round");
     c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rounds, 1, {},
                   [&](const KV& round, const std::vector<KV>&) {
