@@ -118,7 +118,9 @@ int IndexSpace::division(const Index& base, int64_t n, Part part) {
   KV value = kernel_.op(quotient ? Opcode::k_div : Opcode::k_mod, {materialize(base), KernelBuilder::u32(n)},
                         DType::u32);
   int made = static_cast<int>(variables_.size());
-  variables_.push_back({value, quotient ? max(base) / n + 1 : n, 1, part, it->second, n});
+  // What is left of a multiple of g is one of what g and n share.
+  const int64_t aligned = quotient ? 1 : std::gcd(align(base), n);
+  variables_.push_back({value, quotient ? max(base) / n + 1 : n, aligned, part, it->second, n});
   (quotient ? divisions_[at].quotient : divisions_[at].remainder) = made;
   return made;
 }
