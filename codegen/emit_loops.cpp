@@ -193,6 +193,30 @@ KV RegionEmitter::combinedSides(const KV& partial, Opcode combine) {
                           kernel_.op(Opcode::k_mod, {local, KernelBuilder::u32(rows_.side)}, DType::u32));
 }
 
+std::optional<KV> RegionEmitter::soleTerm(const Op& op, Indices in, const std::vector<int>& axes) {
+  const Op* chosen = op.in(0)->def;
+  if (op.code != Opcode::sum || axes.size() != 1 || !chosen || chosen->code != Opcode::select ||
+      IndexSpace::usesLane(in))
+    return {};
+  const Op *hit = chosen->in(0)->def, *zero = chosen->in(2)->def;
+  if (!hit || hit->code != Opcode::equal || !zero || zero->code != Opcode::constant ||
+      !zero->operands[0].isLiteral() || zero->operands[0].number() != 0)
+    return {};
+  // The iota's axis and the id's, in the shape that they are spread to.
+  const Shape& shape = op.in(0)->type.shape;
+  const Value *places = hit->in(0), *id = hit->in(1);
+  const int axis = axes[0], ofPlaces = axis - (shape.rank() - places->type.rank()),
+            ofId = axis - (shape.rank() - id->type.rank());
+  if (!places->def || places->def->code != Opcode::iota || as::iota(*places->def).axis() != ofPlaces ||
+      hit->result()->type.shape.rank() != shape.rank() || (ofId >= 0 && id->type.shape[ofId] != 1))
+    return {};
+  in[static_cast<size_t>(axis)] = IndexSpace::constant(0);
+  const Hit place = idHit(broadcastOperand(id, shape, in), shape[axis]);
+  in[static_cast<size_t>(axis)] = place.inside;
+  return kernel_.select(place.cond, broadcastOperand(chosen->in(1), shape, in),
+                        KernelBuilder::literal(op.result()->type.dtype, 0));
+}
+
 /// A reduction the row's invocations share: each takes every width-th element, or group of rows_.vec
 /// elements, then they combine.
 KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level) {
@@ -229,8 +253,15 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
       return std::vector<KV>{kernel_.op(combine, {carried[0], element}, dtype)};
     };
     const bool isSum = combine == Opcode::k_add && isFloat(dtype);
-    KV partial = over(level, rounds, 1, {start}, body, kHeldRounds, isSum)[0];
-    if (vector) partial = horizontal(partial, combine);
+    KV partial;
+    if (const std::optional<KV> one = soleTerm(op, in, axes)) {
+      KV first = kernel_.op(Opcode::k_eq, {space_.materialize(rows_.lane), KernelBuilder::u32(0)}, DType::i1);
+      partial = kernel_.select(first, *one, neutral(combine, dtype));
+    } else {
+      partial = over(level, rounds, 1, {start}, body, kHeldRounds, isSum)[0];
+      if (vector) partial = horizontal(partial, combine);
+    }
+    // Nobody goes on before all have read, as a result may stand where an operand does.
     out = combined(partial, combine);
     if (op.code == Opcode::mean) out = kernel_.mul(out, KernelBuilder::f32(1.0 / static_cast<double>(count)));
   });

@@ -148,6 +148,9 @@ class RegionEmitter {
   /// The four words of a quad of a random op's elements.
   std::array<KV, kLanes> randomQuad(const Op& op, const Index& quad);
   KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);
+  /// The sum over an axis of what is 0 but at one place of it, Σ select(iota = id, x, 0): x there, 0 where there is
+  /// no such place. Nothing for any other reduction.
+  std::optional<KV> soleTerm(const Op& op, Indices in, const std::vector<int>& axes);
   /// What the invocations that share a row have found, combined; all of them get it.
   KV combined(const KV& partial, Opcode combine);
   KV combinedSides(const KV& partial, Opcode combine);
