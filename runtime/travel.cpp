@@ -84,7 +84,8 @@ Result<void> Travel::wait(collective::Engine& ranks) {
     TG_CHECK(ranks.wait(piece.ticket));
     TG_CHECK(piece.up->submit());
   }
-  times_.waited += secondsBetween(begin, Clock::now());
+  // Until the first bytes were there, the device was waited for.
+  times_.waited += std::max(0.0, secondsBetween(std::max(begin, journey_.begin), Clock::now()));
   times_.between += secondsBetween(journey_.begin, journey_.end);
   ++times_.times;
   copied_ = true;

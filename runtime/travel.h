@@ -18,7 +18,7 @@ struct TravelTimes {
   std::string function;                  ///< that has the collective
   int64_t id = 0, bytes = 0, times = 0;  ///< of the collective, of one travel, how often
   /// Seconds: the device's copies to the host and back (0 where it has no timestamps), from the first bytes' start on
-  /// the host to the last ones' end, and how long the host waited, for the commands before the travel too.
+  /// the host to the last ones' end, and for how long of that nothing else was left to do.
   double down = 0, between = 0, up = 0, waited = 0;
 };
 /// {"collectives": […]}, milliseconds and GB/s of each travel.

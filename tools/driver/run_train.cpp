@@ -194,8 +194,12 @@ struct Train : Verb {
   }
 
   /// What joining the ranks took of a step, the first one's compilation included.
-  static std::string trafficLine(const collective::Traffic& traffic, int64_t steps) {
+  static std::string trafficLine(collective::Traffic traffic, const std::vector<TravelTimes>& travels,
+                                 int64_t steps) {
     const double each = 1.0 / static_cast<double>(steps);
+    // A device's travels know when it was the device that was waited for.
+    if (!travels.empty()) traffic.waited = 0;
+    for (const TravelTimes& travel : travels) traffic.waited += travel.waited;
     return fmt::format("between ranks: {:.3f} MiB a step, {:.2f} ms under way{}, {:.2f} ms of it waited for",
                        static_cast<double>(traffic.bytes) * each / (1 << 20), traffic.underWay * 1e3 * each,
                        rateText(traffic.bytes, traffic.underWay), traffic.waited * 1e3 * each);
@@ -256,7 +260,7 @@ struct Train : Verb {
     else if (!summary.leftOut)
       console.line(fmt::format("no step is left of {}", training.options.steps));
     if (const int64_t steps = summary.step - summary.firstStep; model.ranks && steps > 0) {
-      console.line(trafficLine(model.ranks->traffic(), steps));
+      console.line(trafficLine(model.ranks->traffic(), travels_, steps));
       if (!travels_.empty()) console.line(copiesLine(travels_, steps));
     }
     if (summary.leftOut) console.line(fmt::format("{} steps were left out", summary.leftOut));
