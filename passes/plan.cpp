@@ -213,6 +213,28 @@ Result<void> checkGiven(const Item& symbol, int64_t reserve) {
                                         symbol.name, home.buffer, home.offset, reserve));
 }
 
+/// Rows of a symbol are bound where they lie in it. The pieces that split-rows makes begin where a binding may; what
+/// a text names need not.
+Result<void> checkRowsBind(const Module& module, const Target& target) {
+  Error errors;
+  for (const Item* func : module.all(ItemKind::func))
+    for (const Op* op : func->body.ops) {
+      if (!namesRows(*op)) continue;
+      const Item& symbol = *module.storage(op->operands[0].text);
+      const int64_t row = symbol.type.bytes() / symbol.type.shape[0];
+      const int64_t begin = rowsNamed(*op)[0] * row;
+      if (begin % target.alignment == 0) continue;
+      errors.append(
+          failAt(op->loc,
+                 fmt::format("@{} begins at byte {} of @{}, and what kernels bind at a multiple of {} "
+                             "on target '{}'",
+                             rowsKey(*op), begin, symbol.name, target.alignment, target.name))
+              .note(op->loc, "tg.slice takes any rows of the whole"));
+    }
+  if (!errors.empty()) return errors;
+  return {};
+}
+
 /// Gives params and states their homes; returns the size of @persistent.
 Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reserve) {
   std::vector<Item*> symbols;
@@ -221,6 +243,7 @@ Result<int64_t> placeSymbols(Module& module, const Target& target, int64_t reser
       TG_CHECK(checkGiven(*item, reserve));
       symbols.push_back(item.get());
     }
+  TG_CHECK(checkRowsBind(module, target));
   TG_TRY(std::vector<std::vector<int>> runs, symbolRuns(module, symbols));
   const std::set<std::string> byRows = symbolsByRows(module);
   std::vector<const std::vector<int>*> runOf(symbols.size(), nullptr);
