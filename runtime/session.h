@@ -171,6 +171,9 @@ class Session {
   /// The same for states: moments, step counters.
   CallResult<void> uploadStates(const NamedArrays& values, UploadOptions options = {});
   CallResult<NamedArrays> downloadStates();
+  /// Writes params or states, all of them unless `partial`, from a source, piece by piece, and says how far that is where it takes long. On an
+  /// error of the source some of them are written.
+  CallResult<void> writeTensors(ItemKind kind, const TensorSource& source, UploadOptions options = {});
   /// Params or states, read from the device as the source is asked for them: one call of the session for each
   /// piece. It must not outlive the session.
   TensorSource tensors(ItemKind kind);

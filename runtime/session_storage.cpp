@@ -60,19 +60,17 @@ std::string known(const Module& module, ItemKind kind) {
 }
 
 /// Every name and type, before anything is written.
-Result<void> checkUpload(const Module& module, ItemKind kind, const NamedArrays& values, bool partial) {
+Result<void> checkUpload(const Module& module, ItemKind kind,
+                         const std::vector<std::pair<std::string, Type>>& values, bool partial) {
   std::map<std::string, int> given;
-  for (const auto& [name, value] : values) {
+  for (const auto& [name, type] : values) {
     const Item* item = module.find(kind, name);
     if (!item)
       return fail(
           fmt::format("the module has no {} @{}; it has {}", tg::name(kind), name, known(module, kind)));
-    if (item->type != value.type())
+    if (item->type != type)
       return fail(fmt::format("@{} is {}, of {} elements, and not {}, of {}", name, item->type.str(),
-                              item->type.elements(), value.type().str(), value.elements()));
-    if (static_cast<int64_t>(value.bytes.size()) != item->type.bytes())
-      return fail(
-          fmt::format("@{} takes {} bytes, and {} were given", name, item->type.bytes(), value.bytes.size()));
+                              item->type.elements(), type.str(), type.elements()));
     if (given[name]++) return fail(fmt::format("@{} is given twice", name));
   }
   std::string missing;
@@ -136,7 +134,11 @@ Result<void> Session::resetTo(const ResetOptions& options, bool isNew) {
 }
 
 Result<void> Session::upload(ItemKind kind, const NamedArrays& values, bool partial) {
-  TG_CHECK(checkUpload(*program_->module(), kind, values, partial));
+  TG_CHECK(checkUpload(*program_->module(), kind, sourceOf(values).tensors, partial));
+  for (const auto& [name, value] : values)
+    if (static_cast<int64_t>(value.bytes.size()) != value.type().bytes())
+      return fail(fmt::format("@{} takes {} bytes, and {} were given", name, value.type().bytes(),
+                              value.bytes.size()));
   return program_->runner().setStorages(values);
 }
 
@@ -157,6 +159,21 @@ CallResult<void> Session::uploadStates(const NamedArrays& values, UploadOptions 
 }
 CallResult<NamedArrays> Session::downloadStates() {
   return serve<NamedArrays>([&] { return download(ItemKind::state); });
+}
+CallResult<void> Session::writeTensors(ItemKind kind, const TensorSource& source, UploadOptions options) {
+  return serve<void>([&]() -> Result<void> {
+    TG_CHECK(checkUpload(*program_->module(), kind, source.tensors, options.partial));
+    int64_t bytes = 0;
+    for (const auto& [name, type] : source.tensors) bytes += type.bytes();
+    Progress progress(options_.onDiagnostic,
+                      kind == ItemKind::param ? "loading parameters" : "loading states", bytes);
+    return eachPieceOf(source,
+                       [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
+                         TG_CHECK(program_->runner().writeRows(source.tensors[tensor].first, first, piece));
+                         progress.add(static_cast<int64_t>(piece.size()));
+                         return {};
+                       });
+  });
 }
 TensorSource Session::tensors(ItemKind kind) {
   TensorSource source;

@@ -22,6 +22,22 @@ TensorSource sourceOf(const std::vector<std::pair<std::string, HostArray>>& arra
   return source;
 }
 
+Result<std::vector<std::pair<std::string, HostArray>>> readAll(const TensorSource& source) {
+  std::vector<std::pair<std::string, HostArray>> arrays;
+  for (size_t tensor = 0; tensor < source.tensors.size(); ++tensor) {
+    const auto& [name, type] = source.tensors[tensor];
+    const auto element = static_cast<size_t>(byteSize(type.dtype));
+    HostArray array = HostArray::zeros(type);
+    const std::span<std::byte> all(array.bytes);
+    TG_CHECK(eachPiece(type, [&](int64_t first, int64_t count) {
+      const auto at = static_cast<size_t>(first) * element;
+      return source.read(tensor, first, all.subspan(at, static_cast<size_t>(count) * element));
+    }));
+    arrays.emplace_back(name, std::move(array));
+  }
+  return arrays;
+}
+
 Result<void> eachPieceOf(const TensorSource& source, const UsePiece& use) {
   std::vector<std::byte> piece;
   for (size_t tensor = 0; tensor < source.tensors.size(); ++tensor) {

@@ -41,6 +41,9 @@ struct TensorSource {
 /// `arrays` must outlive it.
 TensorSource sourceOf(const std::vector<std::pair<std::string, HostArray>>& arrays);
 
+/// All of them as arrays.
+Result<std::vector<std::pair<std::string, HostArray>>> readAll(const TensorSource& source);
+
 /// Calls `use` for each piece of each tensor, in order; its first error ends the work.
 using UsePiece = std::function<Result<void>(size_t tensor, int64_t first, std::span<const std::byte> piece)>;
 Result<void> eachPieceOf(const TensorSource& source, const UsePiece& use);

@@ -194,9 +194,9 @@ Result<void> writeSafetensors(const std::string& path, const Safetensors& conten
 
 namespace {
 
-/// Reads the file's tensors one by one, through `read` of bytes at a place.
-Result<Safetensors> readContent(size_t fileSize, const ReadBytes& read, std::string_view where,
-                                Halves halves) {
+/// Tensors whose bytes `read` gives, from a file of so many bytes.
+Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std::string where,
+                                    Halves halves) {
   uint64_t size = 0;
   if (fileSize < sizeof(size)) return broken(where, fmt::format("the file has only {} bytes", fileSize));
   TG_CHECK(read(0, std::as_writable_bytes(std::span(&size, 1))));
@@ -209,51 +209,68 @@ Result<Safetensors> readContent(size_t fileSize, const ReadBytes& read, std::str
   TG_TRY(const json header, parseHeader(text, where));
   const size_t data = sizeof(size) + size;
 
-  Safetensors content;
+  SafetensorsFile file;
   std::vector<Entry> entries;
   for (const auto& [name, fields] : header.items()) {
     if (name == kMetadata) {
-      TG_CHECK(readMetadata(fields, content.metadata, where));
+      TG_CHECK(readMetadata(fields, file.metadata, where));
       continue;
     }
     TG_TRY(Entry entry, readEntry(name, fields, where));
     entries.push_back(std::move(entry));
   }
   TG_CHECK(checkLayout(entries, fileSize - data, where));
-  for (Entry& entry : entries) {
-    std::vector<std::byte> raw(entry.end - entry.begin);
-    TG_CHECK(read(data + entry.begin, raw));
-    content.fileTypes.push_back(entry.type);
-    // What stands in the file as in memory is not copied again.
+  for (const Entry& entry : entries) {
     const auto own = dtypeNamed(name(entry.type));
-    const bool asItIs = own && (isNarrow(*own) ? halves == Halves::keep : fileTypeOf(*own) == entry.type);
-    if (asItIs && *own != DType::i1 &&
-        raw.size() == static_cast<size_t>(entry.shape.elements() * byteSize(*own))) {
-      content.tensors.emplace_back(std::move(entry.name), HostArray{*own, entry.shape, std::move(raw)});
-      continue;
-    }
-    auto array = fromFileElements(entry.type, entry.shape, raw);
-    if (!array) return fail(fmt::format("{}: tensor '{}': {}", where, entry.name, array.error().message()));
-    content.tensors.emplace_back(std::move(entry.name), std::move(*array));
+    const bool kept = halves == Halves::keep && own && isNarrow(*own);
+    file.fileTypes.push_back(entry.type);
+    file.tensors.tensors.emplace_back(entry.name,
+                                      Type::tensor(kept ? *own : hostType(entry.type), entry.shape));
   }
-  return content;
+  file.tensors.read = [read, data, where, types = file.tensors.tensors, entries = std::move(entries)](
+                          size_t tensor, int64_t first, std::span<std::byte> out) -> Result<void> {
+    const Entry& entry = entries[tensor];
+    const DType dtype = types[tensor].second.dtype;
+    const size_t at = data + entry.begin + static_cast<size_t>(first * byteSize(entry.type));
+    // Most elements stand in the file as in memory.
+    if (dtypeNamed(name(entry.type)) == dtype && dtype != DType::i1) return read(at, out);
+    const int64_t count = static_cast<int64_t>(out.size()) / byteSize(dtype);
+    std::vector<std::byte> raw(static_cast<size_t>(count * byteSize(entry.type)));
+    TG_CHECK(read(at, raw));
+    auto array = fromFileElements(entry.type, Shape{count}, raw);
+    if (!array) return fail(fmt::format("{}: tensor '{}': {}", where, entry.name, array.error().message()));
+    std::copy(array->bytes.begin(), array->bytes.end(), out.begin());
+    return {};
+  };
+  return file;
+}
+
+Result<Safetensors> contentOf(SafetensorsFile file) {
+  TG_TRY(auto arrays, readAll(file.tensors));
+  return Safetensors{std::move(arrays), std::move(file.metadata), std::move(file.fileTypes)};
 }
 
 }  // namespace
 
 Result<Safetensors> parseSafetensors(std::span<const std::byte> bytes, std::string_view where,
                                      Halves halves) {
-  auto read = [&](size_t offset, std::span<std::byte> to) -> Result<void> {
+  auto read = [bytes](size_t offset, std::span<std::byte> to) -> Result<void> {
     std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(offset), to.size(), to.begin());
     return {};
   };
-  return readContent(bytes.size(), read, where, halves);
+  TG_TRY(SafetensorsFile file, openContent(bytes.size(), read, std::string(where), halves));
+  return contentOf(std::move(file));
+}
+
+Result<SafetensorsFile> openSafetensors(const std::string& path, Halves halves) {
+  TG_TRY(const std::shared_ptr<const DataFile> file, DataFile::open(path));
+  auto read = [file](size_t offset, std::span<std::byte> to) { return file->read(offset, to); };
+  return openContent(file->size(), read, path, halves);
 }
 
 Result<Safetensors> readSafetensors(const std::string& path, Halves halves) {
-  TG_TRY(const std::shared_ptr<const DataFile> file, DataFile::open(path));
-  auto read = [&](size_t offset, std::span<std::byte> to) { return file->read(offset, to); };
-  return readContent(file->size(), read, path, halves);
+  TG_TRY(SafetensorsFile file, openSafetensors(path, halves));
+  return contentOf(std::move(file));
 }
 
 }  // namespace tg

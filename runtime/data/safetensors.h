@@ -47,6 +47,15 @@ Result<void> formatSafetensors(const TensorSource& tensors,
 /// What F16 and BF16 are read as: f32, which holds every value of them, or as they stand.
 enum class Halves : uint8_t { widen, keep };
 
+/// An open file, whose tensors are read as they are asked for.
+struct SafetensorsFile {
+  TensorSource tensors;             ///< in the order of their bytes, of the types that they are read as
+  std::vector<FileType> fileTypes;  ///< of each tensor, in the file
+  std::map<std::string, std::string> metadata;
+};
+/// Errors and types as `readSafetensors`; what elements do not fit is told when they are read.
+Result<SafetensorsFile> openSafetensors(const std::string& path, Halves halves = Halves::widen);
+
 /// Reads F32, F64, F16 and BF16 as f32, I32, I64 (if it fits), I16, I8, U16 and U8 as i32, U32 as
 /// u32, BOOL as i1. A header that does not describe the file's bytes exactly is an error.
 Result<Safetensors> readSafetensors(const std::string& path, Halves halves = Halves::widen);

@@ -142,19 +142,6 @@ std::string fileDamage(const std::string& path, const std::string& name, const F
   return "";
 }
 
-/// Compares what can be told without other files: the step in the name, the hash of the tensors.
-Result<void> checkContent(const std::string& path, const Checkpoint& checkpoint) {
-  const auto named = stepOf(fs::path(path).filename().native());
-  if (named && *named != checkpoint.state.step)
-    return fail(
-        fmt::format("{}: {} is of step {}: the folder was renamed", path, kStateFile, checkpoint.state.step));
-  const std::string hash = stateHash(checkpoint.params, checkpoint.states);
-  if (hash != checkpoint.state.stateHash)
-    return fail(fmt::format("{}: the tensors hash to {}, {} says {}", path, hash, kStateFile,
-                            checkpoint.state.stateHash));
-  return {};
-}
-
 /// Holds a checkpoint and fills in its damage. False where it is not there any more.
 bool verify(CheckpointEntry& entry) {
   entry.hold = FolderHold::take(entry.path);
@@ -226,16 +213,40 @@ Result<LatestCheckpoint> latestCheckpoint(const std::string& runDir) {
   }
 }
 
-Result<Checkpoint> readCheckpoint(const std::string& path) {
+Result<OpenCheckpoint> openCheckpoint(const std::string& path) {
   if (std::string damage = checkpointDamage(path); !damage.empty())
     return fail(fmt::format("{}: {}", path, damage));
-  Checkpoint checkpoint;
+  OpenCheckpoint checkpoint;
+  checkpoint.path = path;
   TG_TRY(checkpoint.state, readState(path));
-  TG_TRY(Safetensors model, readSafetensors(fileIn(path, kModelFile), Halves::keep));
-  TG_TRY(Safetensors optimizer, readSafetensors(fileIn(path, kOptimizerFile), Halves::keep));
+  TG_TRY(SafetensorsFile model, openSafetensors(fileIn(path, kModelFile), Halves::keep));
+  TG_TRY(SafetensorsFile optimizer, openSafetensors(fileIn(path, kOptimizerFile), Halves::keep));
   checkpoint.params = std::move(model.tensors);
   checkpoint.states = std::move(optimizer.tensors);
-  TG_CHECK(checkContent(path, checkpoint));
+  const auto named = stepOf(fs::path(path).filename().native());
+  if (named && *named != checkpoint.state.step)
+    return fail(
+        fmt::format("{}: {} is of step {}: the folder was renamed", path, kStateFile, checkpoint.state.step));
+  return checkpoint;
+}
+
+Result<void> readTensors(const OpenCheckpoint& checkpoint, const UseTensors& use) {
+  TensorHash hash;
+  TG_CHECK(use(ItemKind::param, hash.hashed(checkpoint.params)));
+  TG_CHECK(use(ItemKind::state, hash.hashed(checkpoint.states)));
+  const std::string found = hash.digest();
+  if (found == checkpoint.state.stateHash) return {};
+  return fail(fmt::format("{}: the tensors hash to {}, {} says {}", checkpoint.path, found, kStateFile,
+                          checkpoint.state.stateHash));
+}
+
+Result<Checkpoint> readCheckpoint(const std::string& path) {
+  TG_TRY(const OpenCheckpoint open, openCheckpoint(path));
+  Checkpoint checkpoint{open.state, {}, {}};
+  TG_CHECK(readTensors(open, [&](ItemKind kind, const TensorSource& tensors) -> Result<void> {
+    TG_TRY((kind == ItemKind::param ? checkpoint.params : checkpoint.states), readAll(tensors));
+    return {};
+  }));
   return checkpoint;
 }
 

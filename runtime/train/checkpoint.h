@@ -86,7 +86,19 @@ struct LatestCheckpoint {
 /// Verifies from the newest on until one is good.
 Result<LatestCheckpoint> latestCheckpoint(const std::string& runDir);
 
-/// Reads one checkpoint folder after verifying it.
+/// A checkpoint whose tensors are read as they are asked for.
+struct OpenCheckpoint {
+  std::string path;
+  TrainState state;
+  TensorSource params, states;
+};
+/// Opens one checkpoint folder after verifying it.
+Result<OpenCheckpoint> openCheckpoint(const std::string& path);
+/// Hands the params and then the states to `use`, which reads all of them once and in order; then compares their hash
+/// with that of the state.
+using UseTensors = std::function<Result<void>(ItemKind kind, const TensorSource& tensors)>;
+Result<void> readTensors(const OpenCheckpoint& checkpoint, const UseTensors& use);
+/// Both, for arrays.
 Result<Checkpoint> readCheckpoint(const std::string& path);
 
 /// Removes all but the newest `keepLast` good checkpoints and those whose step is in `keep`; also damaged
@@ -123,7 +135,7 @@ std::string stateHash(const NamedArrays& params, const NamedArrays& states);
 /// floats of another width by rounding, integers and flags other integers if they fit. A name that the file
 /// lacks is looked for as tensorgrad for TypeScript has it, W, g and b for w, gain and bias, flat or not. The
 /// error lists every tensor that is missing, has another shape or type, or is not wanted, by name and shape.
-Result<NamedArrays> matchTensors(NamedArrays file, const std::vector<std::pair<std::string, Type>>& wanted,
-                                 const std::string& where);
+Result<TensorSource> matchTensors(TensorSource file, const std::vector<std::pair<std::string, Type>>& wanted,
+                                  const std::string& where);
 
 }  // namespace tg

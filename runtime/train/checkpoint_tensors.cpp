@@ -17,10 +17,11 @@ namespace tg {
 
 namespace {
 
-template <class Arrays>
-auto findArray(Arrays& arrays, const std::string& name) {
-  auto found = std::find_if(arrays.begin(), arrays.end(), [&](auto& entry) { return entry.first == name; });
-  return found == arrays.end() ? nullptr : &found->second;
+using NamedTypes = std::vector<std::pair<std::string, Type>>;
+
+const std::pair<std::string, Type>* findTensor(const NamedTypes& tensors, const std::string& name) {
+  auto found = std::find_if(tensors.begin(), tensors.end(), [&](auto& entry) { return entry.first == name; });
+  return found == tensors.end() ? nullptr : &*found;
 }
 
 /// The last parts of parameters' names in tensorgrad for TypeScript, and what nn's layers call the same.
@@ -30,15 +31,37 @@ struct OtherName {
 constexpr OtherName kTypescriptNames[] = {{"W", "w"}, {"g", "gain"}, {"b", "bias"}};
 
 /// The name in the file for a wanted one: its own, or the one that library gives it.
-std::string nameInFile(const NamedArrays& file, const std::string& wanted) {
-  if (findArray(file, wanted)) return wanted;
+std::string nameInFile(const NamedTypes& file, const std::string& wanted) {
+  if (findTensor(file, wanted)) return wanted;
   const size_t last = wanted.rfind('.') + 1;  // 0 without a dot
   for (const OtherName& row : kTypescriptNames)
     if (std::string_view(wanted).substr(last) == row.here) {
       std::string there = wanted.substr(0, last) + std::string(row.there);
-      if (findArray(file, there)) return there;
+      if (findTensor(file, there)) return there;
     }
   return wanted;
+}
+
+/// Reads elements of a tensor as those of another type.
+Result<void> readAs(const TensorSource& source, size_t tensor, DType dtype, int64_t first,
+                    std::span<std::byte> out) {
+  const DType own = source.tensors[tensor].second.dtype;
+  if (own == dtype) return source.read(tensor, first, out);
+  HostArray raw = HostArray::zeros(own, Shape{static_cast<int64_t>(out.size()) / byteSize(dtype)});
+  TG_CHECK(source.read(tensor, first, raw.bytes));
+  TG_TRY(const HostArray value, convertedTo(raw, dtype));
+  std::copy(value.bytes.begin(), value.bytes.end(), out.begin());
+  return {};
+}
+
+/// Why a tensor cannot be read as another type. Where one can, that depends on its elements.
+Result<void> canRead(const TensorSource& source, size_t tensor, const Type& type) {
+  if (source.tensors[tensor].second.dtype == type.dtype) return {};
+  std::vector<std::byte> piece;
+  return eachPiece(type, [&](int64_t first, int64_t count) {
+    piece.resize(static_cast<size_t>(count * byteSize(type.dtype)));
+    return readAs(source, tensor, type.dtype, first, piece);
+  });
 }
 
 }  // namespace
@@ -100,35 +123,38 @@ std::string stateHash(const NamedArrays& params, const NamedArrays& states) {
   return hash.digest();
 }
 
-Result<NamedArrays> matchTensors(NamedArrays file, const std::vector<std::pair<std::string, Type>>& wanted,
-                                 const std::string& where) {
-  NamedArrays matched;
+Result<TensorSource> matchTensors(TensorSource file, const std::vector<std::pair<std::string, Type>>& wanted,
+                                  const std::string& where) {
+  std::vector<size_t> places;  // in the file, of each wanted one
   std::string wrong;
   std::set<std::string> taken;
   for (const auto& [name, type] : wanted) {
-    const std::string given = nameInFile(file, name);
-    HostArray* array = findArray(file, given);
+    const std::string given = nameInFile(file.tensors, name);
+    const auto* found = findTensor(file.tensors, given);
     taken.insert(given);
-    // That library's arrays are flat.
-    if (array && given != name && array->shape.rank() == 1 && array->elements() == type.elements())
-      array->shape = type.shape;
-    if (!array) {
+    if (!found) {
       wrong += fmt::format("\n  missing: {} {}", name, type.str());
-    } else if (array->shape != type.shape) {
-      wrong += fmt::format("\n  shape: {} is {}, expected {}", name, array->type().str(), type.str());
-    } else if (array->dtype == type.dtype) {
-      matched.emplace_back(name, HostArray{type.dtype, type.shape, std::exchange(array->bytes, {})});
-    } else if (auto value = convertedTo(*array, type.dtype); !value) {
-      wrong += fmt::format("\n  type: {} is {}, expected {}: {}", name, array->type().str(), type.str(),
-                           value.error().message());
-    } else {
-      matched.emplace_back(name, std::move(*value));
-      array->bytes = {};
+      continue;
     }
+    const Type& own = found->second;
+    places.push_back(static_cast<size_t>(found - file.tensors.data()));
+    // That library's arrays are flat.
+    const bool flat = given != name && own.rank() == 1 && own.elements() == type.elements();
+    if (own.shape != type.shape && !flat)
+      wrong += fmt::format("\n  shape: {} is {}, expected {}", name, own.str(), type.str());
+    else if (auto can = canRead(file, places.back(), type); !can)
+      wrong += fmt::format("\n  type: {} is {}, expected {}: {}", name, own.str(), type.str(),
+                           can.error().message());
   }
-  for (const auto& [name, array] : file)
-    if (!taken.contains(name)) wrong += fmt::format("\n  not wanted: {} {}", name, array.type().str());
+  for (const auto& [name, type] : file.tensors)
+    if (!taken.contains(name)) wrong += fmt::format("\n  not wanted: {} {}", name, type.str());
   if (!wrong.empty()) return fail(fmt::format("{}: the tensors do not fit the module:{}", where, wrong));
+  TensorSource matched;
+  matched.tensors = wanted;
+  matched.read = [file = std::move(file), places, wanted](size_t tensor, int64_t first,
+                                                          std::span<std::byte> out) {
+    return readAs(file, places[tensor], wanted[tensor].second.dtype, first, out);
+  };
   return matched;
 }
 

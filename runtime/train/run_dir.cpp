@@ -91,8 +91,8 @@ Result<ResolvedWeights> resolveWeights(const std::string& given) {
   return fail(fmt::format("{}: the folder is neither a run nor a checkpoint", path));
 }
 
-Result<Weights> readWeights(const ResolvedWeights& weights) {
-  TG_TRY(Safetensors file, readSafetensors(weights.file));
+Result<Weights> openWeights(const ResolvedWeights& weights) {
+  TG_TRY(SafetensorsFile file, openSafetensors(weights.file));
   Weights out;
   out.tensors = std::move(file.tensors);
   if (auto found = file.metadata.find("tensorgrad.vocabulary"); found != file.metadata.end())

@@ -54,9 +54,9 @@ struct ResolvedWeights {
 Result<ResolvedWeights> resolveWeights(const std::string& path);
 
 struct Weights {
-  NamedArrays tensors;
+  TensorSource tensors;                   ///< read as they are asked for
   std::optional<std::string> vocabulary;  ///< Vocabulary::printable
 };
-Result<Weights> readWeights(const ResolvedWeights& weights);
+Result<Weights> openWeights(const ResolvedWeights& weights);
 
 }  // namespace tg

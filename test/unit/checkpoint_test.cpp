@@ -261,7 +261,7 @@ TEST_F(Checkpoints, OneThatIsReadIsNotPruned) {
   for (int64_t step : {3, 4}) save(step);
   ASSERT_OK(pruneCheckpoints(run_, 1, {}));
   EXPECT_EQ(names(), (std::vector<std::string>{"step_00000002", "step_00000004"}));
-  ASSERT_OK(readWeights(*read));
+  ASSERT_OK(openWeights(*read));
   read->hold.reset();
   ASSERT_OK(pruneCheckpoints(run_, 1, {}));
   EXPECT_EQ(names(), (std::vector<std::string>{"step_00000004"}));
@@ -279,7 +279,7 @@ TEST_F(Checkpoints, AReaderOfARunThatTrainsAlwaysFindsOne) {
   });
   for (int i = 0; i < 200; ++i) {
     auto found = resolveWeights(run_);
-    EXPECT_TRUE(found && readWeights(*found));
+    EXPECT_TRUE(found && openWeights(*found));
   }
   stop = true;
   training.join();
@@ -483,28 +483,36 @@ TEST_F(Checkpoints, ALivingSaveIsLeftAlone) {
   for (int end : {ready[0], ready[1], stop[0], stop[1]}) ::close(end);
 }
 
+/// The arrays of a file that are those a module wants.
+Result<NamedArrays> matchedArrays(const NamedArrays& file,
+                                  const std::vector<std::pair<std::string, Type>>& wanted,
+                                  const std::string& where) {
+  TG_TRY(const TensorSource matched, matchTensors(sourceOf(file), wanted, where));
+  return readAll(matched);
+}
+
 TEST(MatchTensors, ListsEveryMismatch) {
   const NamedArrays file = {{"a", arrayOf(DType::f32, {2}, {1, 0.1f})},
                             {"b", arrayOf(DType::f32, {3}, {1, 2, 3})},
                             {"c", arrayOf(DType::i32, {1}, {7})},
                             {"big", arrayOf(DType::f32, {1}, {1e9})}};
   const auto type = [](DType dtype, Shape shape) { return Type::tensor(dtype, shape); };
-  const auto good = matchTensors(file,
-                                 {{"big", type(DType::f32, {1})},
-                                  {"c", type(DType::u32, {1})},
-                                  {"b", type(DType::f32, {3})},
-                                  {"a", type(DType::f16, {2})}},
-                                 "m");
+  const auto good = matchedArrays(file,
+                                  {{"big", type(DType::f32, {1})},
+                                   {"c", type(DType::u32, {1})},
+                                   {"b", type(DType::f32, {3})},
+                                   {"a", type(DType::f16, {2})}},
+                                  "m");
   ASSERT_OK(good);
   EXPECT_EQ((*good)[0].first, "big");
   EXPECT_EQ((*good)[1].second.dtype, DType::u32);
   EXPECT_EQ((*good)[3].second.at(1), 0.0999755859375) << "0.1 rounded to f16";
-  EXPECT_FAILS(matchTensors(file,
-                            {{"a", type(DType::f32, {1, 2})},
-                             {"c", type(DType::f32, {1})},
-                             {"big", type(DType::f16, {1})},
-                             {"d", type(DType::f32, {4})}},
-                            "m.st"),
+  EXPECT_FAILS(matchedArrays(file,
+                             {{"a", type(DType::f32, {1, 2})},
+                              {"c", type(DType::f32, {1})},
+                              {"big", type(DType::f16, {1})},
+                              {"d", type(DType::f32, {4})}},
+                             "m.st"),
                "m.st", "shape: a is tensor<2xf32>, expected tensor<1x2xf32>", "type: c is tensor<1xi32>",
                "type: big is", "missing: d tensor<4xf32>", "not wanted: b tensor<3xf32>");
 }
@@ -516,7 +524,7 @@ TEST(MatchTensors, NamesOfTheTypescriptLibrary) {
                             {"norm.g", arrayOf(DType::f32, {2}, {7, 8})},
                             {"norm.b", arrayOf(DType::f32, {2}, {9, 10})},
                             {"W", arrayOf(DType::f32, {2, 2}, {11, 12, 13, 14})}};
-  const auto good = matchTensors(
+  const auto good = matchedArrays(
       file, {{"l.0.w", matrix}, {"l.0.b", row}, {"norm.gain", row}, {"norm.bias", row}, {"w", matrix}}, "m");
   ASSERT_OK(good);
   EXPECT_EQ((*good)[0].first, "l.0.w");
@@ -524,11 +532,11 @@ TEST(MatchTensors, NamesOfTheTypescriptLibrary) {
   EXPECT_EQ((*good)[0].second.at(3), 4);
   EXPECT_EQ((*good)[3].second.at(1), 10);
   EXPECT_EQ((*good)[4].second.at(0), 11);
-  EXPECT_FAILS(matchTensors(file, {{"l.0.w", row}, {"norm.gain", row}}, "m"),
+  EXPECT_FAILS(matchedArrays(file, {{"l.0.w", row}, {"norm.gain", row}}, "m"),
                "shape: l.0.w is tensor<4xf32>, expected tensor<2xf32>", "not wanted: l.0.b",
                "not wanted: norm.b", "not wanted: W");
   // A name of its own comes first.
-  const auto own = matchTensors({{"w", arrayOf(DType::f32, {2}, {1, 2})}}, {{"w", row}}, "m");
+  const auto own = matchedArrays({{"w", arrayOf(DType::f32, {2}, {1, 2})}}, {{"w", row}}, "m");
   ASSERT_OK(own);
 }
 
@@ -544,7 +552,7 @@ TEST_F(Checkpoints, WhatAPathMeans) {
     EXPECT_EQ(found->file, folder + "/model.safetensors");
     EXPECT_EQ(found->run, run_);
     EXPECT_HAS(found->taken, "step 4");
-    EXPECT_EQ(readWeights(*found)->vocabulary, "ab\\n");
+    EXPECT_EQ(openWeights(*found)->vocabulary, "ab\\n");
   }
   fs::rename(folder, path("copy"));
   const auto alone = resolveWeights(path("copy"));

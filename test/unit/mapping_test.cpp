@@ -135,11 +135,19 @@ std::unique_ptr<tg::Module> normModule() {
   return std::move(*module);
 }
 
+/// The arrays of a file that are those a module wants.
+Result<NamedArrays> matchedArrays(const NamedArrays& file,
+                                  const std::vector<std::pair<std::string, Type>>& wanted,
+                                  const std::string& where) {
+  TG_TRY(const TensorSource matched, matchTensors(sourceOf(file), wanted, where));
+  return readAll(matched);
+}
+
 /// The parameters that a file of these tensors gives.
 Names loadedFrom(const NamedArrays& file, const tg::Module& module) {
   std::vector<std::pair<std::string, Type>> wanted;
   for (const Item* param : module.all(ItemKind::param)) wanted.emplace_back(param->name, param->type);
-  auto matched = matchTensors(file, wanted, "file");
+  auto matched = matchedArrays(file, wanted, "file");
   EXPECT_TRUE(matched) << matched.error().str();
   Names names;
   if (matched)

@@ -41,7 +41,7 @@ Result<Trained> trainedOf(const std::string& path, bool loud) {
   if (loud)
     for (const std::string& line : out.found.skipped) fmt::print(stderr, "warning: {}\n", line);
   if (trainedKind(path) == TrainedKind::file) {
-    TG_TRY(Weights weights, readWeights(out.found));
+    TG_TRY(Weights weights, openWeights(out.found));
     out.vocabulary = weights.vocabulary;
     return out;
   }

@@ -18,7 +18,7 @@ namespace {
 
 Result<Vocabulary> vocabularyOf(const std::string& path) {
   TG_TRY(ResolvedWeights found, resolveWeights(path));
-  TG_TRY(Weights weights, readWeights(found));
+  TG_TRY(Weights weights, openWeights(found));
   if (!weights.vocabulary) return fail(found.file + " does not say what its tokens stand for");
   return Vocabulary::parse(*weights.vocabulary);
 }

@@ -31,7 +31,7 @@ Result<void> writeText(const std::string& path, const std::string& text) {
 }
 
 /// The checkpoint that a path to a run or to one of its checkpoints means; none where the run has none.
-Result<std::optional<Checkpoint>> checkpointOf(const std::string& path, std::vector<std::string>& notes) {
+Result<std::optional<OpenCheckpoint>> checkpointOf(const std::string& path, std::vector<std::string>& notes) {
   std::string chosen = path;
   if (runOf(path) == path) {
     TG_TRY(LatestCheckpoint latest, latestCheckpoint(path));
@@ -42,11 +42,11 @@ Result<std::optional<Checkpoint>> checkpointOf(const std::string& path, std::vec
     }
     if (!latest.good && !damaged.empty())
       return fail(fmt::format("{} has no good checkpoint to go on from{}", path, damaged));
-    if (!latest.good) return std::optional<Checkpoint>();
+    if (!latest.good) return std::optional<OpenCheckpoint>();
     notes.push_back(fmt::format("resuming {} from step {}", path, latest.good->step));
     chosen = latest.good->path;
   }
-  TG_TRY(Checkpoint checkpoint, readCheckpoint(chosen));
+  TG_TRY(OpenCheckpoint checkpoint, openCheckpoint(chosen));
   return std::optional(std::move(checkpoint));
 }
 

@@ -165,9 +165,12 @@ Result<void> setParams(Session& session, const std::vector<std::string>& specs) 
 
 /// At an update's end no gradient is summed up, so a module that sums over more steps than the run's begins with the
 /// zeros it has.
-Result<void> restore(Session& session, const Checkpoint& checkpoint, int64_t step) {
-  TG_CHECK(session.uploadParams(checkpoint.params));
-  TG_CHECK(session.uploadStates(checkpoint.states, {.partial = step != checkpoint.state.step}));
+Result<void> restore(Session& session, const OpenCheckpoint& checkpoint, int64_t step) {
+  const UploadOptions given{.partial = step != checkpoint.state.step};
+  TG_CHECK(readTensors(checkpoint, [&](ItemKind kind, const TensorSource& tensors) -> Result<void> {
+    auto written = session.writeTensors(kind, tensors, kind == ItemKind::state ? given : UploadOptions());
+    return written ? Result<void>() : written.error();
+  }));
   return session.setSteps(step);
 }
 

@@ -26,9 +26,9 @@ struct OpenTraining {
   std::vector<std::string> notes;  ///< what to say before the header
   std::string schedule;            ///< of the learning rate, as the module spells it; "" for none
   bool resumed = false;
-  bool stepsTyped = false;               ///< where it is resumed: how long to train is said anew
-  std::optional<Checkpoint> checkpoint;  ///< to go on from; openTraining uses it up
-  std::optional<RunLock> lock;           ///< of the run's folder
+  bool stepsTyped = false;                   ///< where it is resumed: how long to train is said anew
+  std::optional<OpenCheckpoint> checkpoint;  ///< to go on from; openTraining uses it up
+  std::optional<RunLock> lock;               ///< of the run's folder
 };
 
 /// Flags that make no sense together, and outputs that would take the place of other files.
