@@ -13,16 +13,16 @@ static constexpr double kInvRootTwoPi = 0.39894228040143268;   // 1/√(2π)
 static constexpr double kRootTwoOverPi = 0.79788456080286536;  // √(2/π)
 static constexpr double kCubic = 0.044715;
 
-/// (1 + tanh(u))/2 with u = √(2/π)·(x + 0.044715·x³), which is 1/(1 + e^-2u): exact in the left tail, where the sum
+/// 2u with u = √(2/π)·(x + 0.044715·x³). (1 + tanh(u))/2 is 1/(1 + e^-2u): exact in the left tail, where the sum
 /// cancels, and one exponential.
-static TensorExpr tanhShare(const TensorExpr& x) {
-  return sigmoid((2 * kRootTwoOverPi) * x * (1.0 + kCubic * square(x)));
+static TensorExpr tanhArgument(const TensorExpr& x) {
+  return (2 * kRootTwoOverPi) * x * (1.0 + kCubic * square(x));
 }
 
 // x·Φ(x), or x·s with s = (1 + tanh(u))/2
 Results gelu(const Composite& composite) {
   TensorExpr x = composite[0];
-  if (as::gelu(composite.op).approximate() == "tanh") return {x * tanhShare(x)};
+  if (as::gelu(composite.op).approximate() == "tanh") return {x * sigmoid(tanhArgument(x))};
   return {0.5 * x * (1.0 + erf(x * kRootHalf))};
 }
 
@@ -30,9 +30,11 @@ Results gelu(const Composite& composite) {
 Results geluGrad(const Composite& composite) {
   TensorExpr x = composite[at::gelu_grad::x], dy = composite[at::gelu_grad::dy];
   if (as::gelu_grad(composite.op).approximate() == "tanh") {
-    TensorExpr s = tanhShare(x);
+    // 1 - s as e^-2u·s, which does not cancel; below -80 all of it is 0 in f32, and e^80 is finite.
+    TensorExpr e = exp(-max(tanhArgument(x), -80.0));
+    TensorExpr s = 1.0 / (1.0 + e);
     TensorExpr slope = 2 * kRootTwoOverPi + (6 * kCubic * kRootTwoOverPi) * square(x);
-    return {dy * (s + x * s * (1.0 - s) * slope)};
+    return {dy * (s + x * s * (e * s) * slope)};
   }
   TensorExpr phi = exp(-0.5 * square(x)) * kInvRootTwoPi;
   TensorExpr cdf = 0.5 * (1.0 + erf(x * kRootHalf));

@@ -175,7 +175,8 @@ Trained trainHost(const Module& module, InterpMode mode, const Arrays& params,
 }
 
 TEST_P(Train, ThreeStepsOnVulkanAreThoseOfTheInterpreter) {
-  for (const char* adam : {"append-adam", "append-adam{weight-decay=0.1,clip-norm=0.5}"})
+  // The gradient of a bias of keys is 0 but for rounding, which a smaller eps would make steps of.
+  for (const char* adam : {"append-adam{eps=1e-6}", "append-adam{eps=1e-6,weight-decay=0.1,clip-norm=0.5}"})
     for (const char* name : {"lavapipe", "vulkan-min"}) {
       SCOPED_TRACE(fmt::format("{} for {}", adam, name));
       std::mt19937 random(6);
