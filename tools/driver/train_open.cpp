@@ -44,22 +44,21 @@ int64_t batchRows(const Item& func) {
   return 0;
 }
 
-/// The passes with append-grad summing the gradients of so many times as many calls.
-Result<std::string> inParts(const std::string& pipeline, int64_t parts) {
+/// The passes with append-grad summing the gradients of `calls(n)` calls, where it was n; "" without append-grad.
+template <class Calls>
+Result<std::string> accumulating(const std::string& pipeline, const Calls& calls) {
   TG_TRY(PassManager passes, PassManager::parse(pipeline));
   for (PipelineStep& step : passes.steps()) {
     if (step.pass->name != "append-grad") continue;
     for (NamedAttr& option : step.options)
       if (option.name == "accumulate") {
-        option.value = Attr::of(option.value.integer * parts);
+        option.value = Attr::of(calls(option.value.integer));
         return passes.str();
       }
-    step.options.push_back({"accumulate", Attr::of(parts)});
+    step.options.push_back({"accumulate", Attr::of(calls(1))});
     return passes.str();
   }
-  return fail(
-      fmt::format("--micro-batch sums gradients by append-grad{{accumulate={}}}, and '{}' has no append-grad",
-                  parts, pipeline));
+  return std::string();
 }
 
 /// `--micro-batch`: the train function for some rows of its batch, which a step then runs in parts.
@@ -80,8 +79,13 @@ int runInParts(const CLI::App& app, const TrainFlags& flags, ModelFlags& model,
   if (model.parts == 1) return exitOk;
   notes.push_back(
       fmt::format("note: a step runs its {} rows in {} parts and sums their gradients", rows, model.parts));
-  auto passes = inParts(model.pipeline, model.parts);
+  auto passes = accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; });
   if (!passes) return report(app, exitInput, passes.error());
+  if (passes->empty())
+    return report(app, exitInput,
+                  fmt::format("--micro-batch sums gradients by append-grad{{accumulate={}}}, and '{}' has no "
+                              "append-grad",
+                              model.parts, model.pipeline));
   model.pipeline = *passes;
   return setBatch(app, kTrain, flags.microBatch, module);
 }
@@ -181,25 +185,6 @@ int64_t stepsPerUpdate(const Module& module) {
   return 1;
 }
 
-/// The pipeline with append-grad{accumulate=…}; "" where it has no append-grad.
-std::string accumulating(const std::string& pipeline, int64_t steps) {
-  const std::string pass = "append-grad", option = "accumulate=";
-  size_t at = pipeline.find(pass);
-  if (at == std::string::npos) return "";
-  at += pass.size();
-  std::string options = fmt::format("{}{}", option, steps), rest = pipeline.substr(at);
-  if (rest.starts_with('{')) {
-    const size_t end = rest.find('}');
-    std::string given = rest.substr(1, end - 1);
-    rest = rest.substr(end + 1);
-    if (const size_t old = given.find(option); old != std::string::npos)
-      given.erase(old, std::min(given.find(',', old), given.size() - 1) + 1 - old);
-    while (given.ends_with(',')) given.pop_back();
-    if (!given.empty()) options += "," + given;
-  }
-  return fmt::format("{}{{{}}}{}", pipeline.substr(0, at), options, rest);
-}
-
 std::string rankCount(int64_t count) { return count == 1 ? "1 rank" : fmt::format("{} ranks", count); }
 
 /// Numbers of ranks that may go on with a run: `1, 2 or 4`.
@@ -272,8 +257,15 @@ int shareAmongFewer(const CLI::App& app, ModelFlags& model, const TrainState& sa
                   fmt::format("{0} was trained by {1} with {2} batches an update, and {3} cannot go on "
                               "with that: start {4}; --init-from={0} starts a new run from its parameters",
                               run, rankCount(saved.ranks), saved.batches, ranks, possibleRanks(saved)));
+  if (model.parts != 1)
+    return report(app, exitInput,
+                  fmt::format("{} was trained by {} with --micro-batch, which fewer ranks cannot go on with: "
+                              "start as many",
+                              run, rankCount(saved.ranks)));
   const int64_t each = saved.batches / ranks;
-  model.pipeline = accumulating(model.pipeline, each);
+  auto passes = accumulating(model.pipeline, [&](int64_t) { return each; });
+  if (!passes) return report(app, exitInput, passes.error());
+  model.pipeline = *passes;
   if (model.pipeline.empty())
     return report(
         app, exitInput,
