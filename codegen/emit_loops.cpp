@@ -198,13 +198,14 @@ std::optional<KV> RegionEmitter::soleTerm(const Op& op, Indices in, const std::v
   if (op.code != Opcode::sum || axes.size() != 1 || !chosen || chosen->code != Opcode::select ||
       IndexSpace::usesLane(in))
     return {};
-  const Op *hit = chosen->in(0)->def, *zero = chosen->in(2)->def;
+  const auto choice = as::select(*chosen);
+  const Op *hit = choice.cond()->def, *zero = choice.on_false()->def;
   if (!hit || hit->code != Opcode::equal || !zero || zero->code != Opcode::constant ||
       !zero->operands[0].isLiteral() || zero->operands[0].number() != 0)
     return {};
   // The iota's axis and the id's, in the shape that they are spread to.
   const Shape& shape = op.in(0)->type.shape;
-  const Value *places = hit->in(0), *id = hit->in(1);
+  const Value *places = as::equal(*hit).lhs(), *id = as::equal(*hit).rhs();
   const int axis = axes[0], ofPlaces = axis - (shape.rank() - places->type.rank()),
             ofId = axis - (shape.rank() - id->type.rank());
   if (!places->def || places->def->code != Opcode::iota || as::iota(*places->def).axis() != ofPlaces ||
@@ -213,7 +214,7 @@ std::optional<KV> RegionEmitter::soleTerm(const Op& op, Indices in, const std::v
   in[static_cast<size_t>(axis)] = IndexSpace::constant(0);
   const Hit place = idHit(broadcastOperand(id, shape, in), shape[axis]);
   in[static_cast<size_t>(axis)] = place.inside;
-  return kernel_.select(place.cond, broadcastOperand(chosen->in(1), shape, in),
+  return kernel_.select(place.cond, broadcastOperand(choice.on_true(), shape, in),
                         KernelBuilder::literal(op.result()->type.dtype, 0));
 }
 

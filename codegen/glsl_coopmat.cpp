@@ -135,8 +135,12 @@ void GlslPrinter::matrixRowReduce(const Op& op) {
 }
 
 void GlslPrinter::matrixConvert(const Op& op) {
-  const bool narrows = op.result()->type.use == MatrixUse::a;
-  matrixEach(op, fmt::format("{}({}[e])", narrows ? "float16_t" : "float", names_.of(op.in(0))));
+  const DType to = op.result()->type.dtype;
+  std::string element = names_.of(op.in(0)) + "[e]";
+  // The conversion to bf16 may cut off, as NVIDIA's does, so it gets what is rounded before.
+  if (to == DType::bf16)
+    element = fmt::format("{}({})", helpers_.need("Bf16Near", Type::scalar(DType::f32)), element);
+  matrixEach(op, fmt::format("{}({})", isNarrow(to) ? "float16_t" : "float", element));
 }
 
 void GlslPrinter::matrixProduct(const Op& op) {

@@ -107,6 +107,15 @@ constexpr const char* kBf16Bits = R"(uint tgBf16Bits(float x) {
 }
 )";
 
+/// The nearest number of 8 digits, even where two are as near, in the upper half of the result's bits; what is in the
+/// lower half is to be cut off. NaN stays NaN: the sum must not carry into the sign.
+constexpr const char* kBf16Near = R"(float tgBf16Near(float x) {
+  uint bits = min(floatBitsToUint(x), 0xffc00000u);
+  bits = uint(min(int(bits), 0x7fc00000));
+  return uintBitsToFloat(bits + 0x7fffu + (bits >> 16 & 1u));
+}
+)";
+
 /// A function of one lane, applied to each.
 std::string eachLane(const char* function, const Type& from, const Type& to) {
   std::string lanes;
@@ -262,6 +271,8 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
     text = vector ? eachLane("tgBf16Value", type, Type::scalar(DType::f32, type.lanes)) : kBf16Value;
   } else if (kind == "Bf16Bits") {
     text = vector ? eachLane("tgBf16Bits", type, Type::scalar(DType::u32, type.lanes)) : kBf16Bits;
+  } else if (kind == "Bf16Near") {
+    text = kBf16Near;
   } else if (kind == "Pow") {
     text = kPow;
   } else if (kind == "ToInt") {

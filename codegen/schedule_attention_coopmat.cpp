@@ -54,9 +54,15 @@ bool suitsFragments(const Op& attention, const Target& target) {
 
 std::optional<CoopmatAttentionSchedule> chooseCoopmatAttention(const Op& attention, const Target& target) {
   if (!suitsFragments(attention, target)) return std::nullopt;
+  // 32 rows read each matrix of the other side once for two products: 13 % less time at heads of 64 on an H200.
+  // Of wider heads they hold more sums than there are registers.
+  constexpr int64_t kTwoRows = 64;
   using S = CoopmatAttentionSchedule;
-  for (const S& each : {S{{128, 64}, 16}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{32, 32}, 16}})
-    if (AttentionFragments(each, target).problem(attention, target).empty()) return each;
+  for (const S& each :
+       {S{{128, 32}, 32}, S{{128, 64}, 16}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{32, 32}, 16}})
+    if ((each.warp == 16 || widest(attention) <= kTwoRows) &&
+        AttentionFragments(each, target).problem(attention, target).empty())
+      return each;
   return std::nullopt;
 }
 
@@ -65,8 +71,8 @@ Schedules neighbours(const Op& fused, const Target& target, const CoopmatAttenti
   const Op* attention = attentionOf(fused);
   if (!attention) return out;
   using S = CoopmatAttentionSchedule;
-  for (const S& each :
-       {S{{128, 64}, 16}, S{{128, 64}, 32}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{64, 64}, 32}})
+  for (const S& each : {S{{128, 32}, 32}, S{{128, 64}, 32}, S{{128, 64}, 16}, S{{64, 64}, 16},
+                        S{{64, 32}, 16}, S{{64, 64}, 32}})
     if (AttentionFragments(each, target).problem(*attention, target).empty()) out.push_back(each);
   return out;
 }

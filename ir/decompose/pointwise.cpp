@@ -30,11 +30,10 @@ Results gelu(const Composite& composite) {
 Results geluGrad(const Composite& composite) {
   TensorExpr x = composite[at::gelu_grad::x], dy = composite[at::gelu_grad::dy];
   if (as::gelu_grad(composite.op).approximate() == "tanh") {
-    // 1 - s as e^-2u·s, which does not cancel; below -80 all of it is 0 in f32, and e^80 is finite.
-    TensorExpr e = exp(-max(tanhArgument(x), -80.0));
-    TensorExpr s = 1.0 / (1.0 + e);
+    const TensorExpr u = tanhArgument(x), s = sigmoid(u);
+    // 1 - s as 1/(1 + e^2u), which does not cancel.
     TensorExpr slope = 2 * kRootTwoOverPi + (6 * kCubic * kRootTwoOverPi) * square(x);
-    return {dy * (s + x * s * (e * s) * slope)};
+    return {dy * (s + x * s * sigmoid(-u) * slope)};
   }
   TensorExpr phi = exp(-0.5 * square(x)) * kInvRootTwoPi;
   TensorExpr cdf = 0.5 * (1.0 + erf(x * kRootHalf));

@@ -350,11 +350,12 @@ Value* Flattener::findChoices(std::vector<Update>& updates) const {
       const Op& update = *updates[i].op;
       const Value* result = update.result(static_cast<int>(which));
       Op* choice = onlyReader(*result);
-      if (!choice || choice->code != Opcode::select || choice->in(1) != result ||
-          choice->in(2) != update.in(form.kept[which]) || choice->in(0)->type.rank() != 0 ||
-          (number && choice->in(0) != number))
+      if (!choice || choice->code != Opcode::select) return nullptr;
+      const auto select = as::select(*choice);
+      if (select.on_true() != result || select.on_false() != update.in(form.kept[which]) ||
+          select.cond()->type.rank() != 0 || (number && select.cond() != number))
         return nullptr;
-      number = choice->in(0);
+      number = select.cond();
       choices[i].push_back(choice);
     }
   for (size_t i = 0; i < updates.size(); ++i) updates[i].choices = choices[i];

@@ -75,9 +75,9 @@ inline uint32_t matrixRegisters(const Type& matrix, uint32_t subgroupSize) {
 struct Collective {
   enum class Kind : uint8_t { reduce, shuffle, ballot, product, rows, words };
   Kind kind;
-  Reduction reduction;           ///< reduce, rows: all of it; otherwise dst, source, width; words: and the type
-  uint32_t lane = 0;             ///< shuffle: whose value
-  uint32_t b = 0, c = 0;         ///< product: first registers of B and C, the source being A's
+  Reduction reduction;    ///< reduce, rows: all of it; otherwise dst, source, width; words: and the type
+  uint32_t lane = 0;      ///< shuffle: whose value
+  uint32_t b = 0, c = 0;  ///< product: first registers of B and C, the source being A's
   uint32_t m = 0, n = 0, k = 0;  ///< product: A is m x k, B is k x n; rows, words: of the matrix m x n
   std::vector<std::pair<uint32_t, uint32_t>> loops;  ///< first instruction of each, register of its turns
 };
