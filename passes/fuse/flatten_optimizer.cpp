@@ -347,12 +347,11 @@ Value* Flattener::findChoices(std::vector<Update>& updates) const {
   std::vector<std::vector<Op*>> choices(updates.size());
   for (size_t i = 0; i < updates.size(); ++i)
     for (size_t which = 0; which < form.kept.size(); ++which) {
-      const Op& update = *updates[i].op;
-      const Value* result = update.result(static_cast<int>(which));
+      const Value* result = updates[i].op->result(static_cast<int>(which));
       Op* choice = onlyReader(*result);
       if (!choice || choice->code != Opcode::select) return nullptr;
       const auto select = as::select(*choice);
-      if (select.on_true() != result || select.on_false() != update.in(form.kept[which]) ||
+      if (select.on_true() != result || select.on_false() != updates[i].op->in(form.kept[which]) ||
           select.cond()->type.rank() != 0 || (number && select.cond() != number))
         return nullptr;
       number = select.cond();

@@ -163,7 +163,8 @@ TEST_P(Fragments, CompileWhereThePlacesAreKnownAlone) {
     auto glsl = printGlsl(verified(*kernel), target);
     ASSERT_TRUE(glsl) << glsl.error().str();
     // A device may cut off where it converts to bf16.
-    EXPECT_EQ(glsl->text.find("float16_t(tgBf16Near(") != std::string::npos, GetParam() == DType::bf16) << glsl->text;
+    EXPECT_EQ(glsl->text.find("float16_t(tgBf16Near(") != std::string::npos, GetParam() == DType::bf16)
+        << glsl->text;
     auto words = compileGlsl(*glsl, "k");
     EXPECT_TRUE(words) << words.error().str();
   }
