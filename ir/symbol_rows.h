@@ -10,7 +10,8 @@
 
 namespace tg {
 
-/// [first, end] of the rows that the op names; empty where it means the whole symbol.
+/// [first, end] of the rows that the op names; empty where it means the whole symbol. Before verification there may
+/// be another number of them, by which the functions below take the whole.
 std::vector<int64_t> rowsNamed(const Op& op);
 /// Whether the op names rows of its symbol and not the whole.
 bool namesRows(const Op& op);

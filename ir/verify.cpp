@@ -245,6 +245,7 @@ void Verifier::functionEffects(const Item& func) {
     if (op->code == Opcode::update && namesRows(*op)) {
       // Other rows than those of the updates before are no second update.
       std::vector<int64_t> rows = rowsNamed(*op);
+      if (rows.size() != 2) continue;  // an error of its own
       auto& before = updated[op->operands[0].text];
       const bool apart = std::none_of(before.begin(), before.end(), [&](const std::vector<int64_t>& other) {
         return rows[0] < other[1] && other[0] < rows[1];
