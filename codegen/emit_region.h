@@ -61,11 +61,11 @@ class RegionEmitter {
   void store(int slot, const Index& offset);
   /// Stores eight elements of a result of 16 bits, from four at an offset and the four behind, in one access.
   void storeWords(int slot, const Index& offset);
-  /// A result, or a binding, as rows that matrices lie in: scalars, of 16 bits as words of eight. Of what is no
-  /// binding in storage, null.
+  /// The buffer of a result, or of a binding, as rows that matrices are loaded from and stored to: of f32 elements,
+  /// or of 16-bit ones as vectors of four words. Null where the value is not a binding in a storage buffer.
   Value* resultRows(int slot, int64_t rows, int64_t columns);
   Value* bindingRows(const Value* v, int64_t rows, int64_t columns);
-  /// A binding as its elements, or null.
+  /// The buffer of a binding as scalars; null where the value is not a binding in a storage buffer.
   Value* bindingElements(const Value* v);
   /// Eight neighbours as memory holds them, the four at `first` and the four at `second`: their bits in four
   /// words. Nothing where v is no binding of the type behind casts and views, or the eight lie apart.
@@ -148,8 +148,8 @@ class RegionEmitter {
   /// The four words of a quad of a random op's elements.
   std::array<KV, kLanes> randomQuad(const Op& op, const Index& quad);
   KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);
-  /// The sum over an axis of what is 0 but at one place of it, Σ select(iota = id, x, 0): x there, 0 where there is
-  /// no such place. Nothing for any other reduction.
+  /// Σ select(iota = id, x, 0) over an axis has one term: the element of x at the id, or 0 where the id is out of
+  /// range. Nothing for any other reduction.
   std::optional<KV> soleTerm(const Op& op, Indices in, const std::vector<int>& axes);
   /// What the invocations that share a row have found, combined; all of them get it.
   KV combined(const KV& partial, Opcode combine);

@@ -25,8 +25,8 @@ KV FragmentEpilogue::emit(const Value* v) {
   return value;
 }
 
-/// An operand may lack leading axes of the result: then it is the same for each of their places. Of what is left,
-/// a vector along the product's columns or one element is known how to spread.
+/// Of broadcast operands, those whose extents are the last ones of the result are accepted, if they have as many
+/// elements as the product has columns: element c then belongs to column c of every row.
 bool FragmentEpilogue::liesAlong(const Value* v, const Shape& shape) const {
   const int64_t elements = v->type.elements();
   if (elements == shape.elements() || elements == 1) return true;
@@ -50,7 +50,7 @@ KV FragmentEpilogue::load(const Value* operand, const Index& row, const Index& c
       Type::coopmat(dtype, kSide, kSide, whole ? MatrixUse::acc : MatrixUse::a), false);
 }
 
-/// As it lies, or its part for these columns in every row, or its one element.
+/// A whole binding is loaded as a matrix, a vector is repeated in every row, a scalar is loaded once.
 KV FragmentEpilogue::binding(const Value* v) {
   const DType dtype = v->type.dtype;
   if (dtype != DType::f32 && dtype != narrow_) return fail();

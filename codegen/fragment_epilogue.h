@@ -10,28 +10,28 @@
 
 namespace tg {
 
-/// Elementwise ops, casts, reshapes and constants, over the sums, over values of the product's extents and over
-/// vectors along its columns. Each is computed where the sums are, in registers, so that no element is moved
-/// before the results are whole.
+/// Computes the epilogue of a product on its accumulators, in registers. The epilogue may hold elementwise ops, casts,
+/// reshapes and constants; their operands are the sums, tensors of the product's extents, vectors along its columns
+/// and scalars.
 class FragmentEpilogue {
  public:
   /// `narrow` is the product's type of 16 bits.
   FragmentEpilogue(RegionEmitter& emitter, const Product& p, DType narrow)
       : emitter_(emitter), kernel_(emitter.kernel()), p_(p), narrow_(narrow) {}
-  /// The bindings of the product's extents that the results need, if all results of the region come this way on
-  /// the target.
+  /// The bindings of the product's extents that the epilogue reads; nothing where the target, or an op of the
+  /// region, does not allow an epilogue on accumulators.
   using Operands = std::vector<const Value*>;
   static std::optional<Operands> operandsOf(const Op& fused, const PlainRegion& region, const Product& p,
                                             const Target& target);
 
   /// Begins with another matrix of sums; its first row is counted over all batches.
   void begin(const KV& sums, const Index& row, const Index& column);
-  /// A matrix of such an operand: an accumulator, of 16 bits an operand A.
+  /// Loads a matrix of such an operand: an accumulator of f32, or an operand A where it has 16 bits.
   KV load(const Value* operand, const Index& row, const Index& column);
-  /// Says what such an operand is there, when it was loaded before.
+  /// Gives the matrix of an operand that was loaded ahead; `begin` forgets it.
   void define(const Value* operand, const KV& value) { known_[operand] = value; }
-  /// A value of the region there: an accumulator, an operand A where it has 16 bits, or one scalar for all
-  /// elements. Anything after a failure.
+  /// A value of the region at the matrix that `begin` named: an accumulator of f32, an operand A where it has 16
+  /// bits, or a scalar that stands for all elements. After a failure the value means nothing.
   KV emit(const Value* v);
   bool failed() const { return failed_; }
 
@@ -43,7 +43,7 @@ class FragmentEpilogue {
     return KernelBuilder::f32(0);
   }
   bool isWhole(const Value* v) const { return v->type.elements() == p_.batch * p_.m * p_.n; }
-  /// Whether the elements of v that belong to the product's are found by their number.
+  /// Whether an operand of an op of this result shape is whole, a vector along the columns, or a scalar.
   bool liesAlong(const Value* v, const Shape& shape) const;
 
   RegionEmitter& emitter_;

@@ -121,8 +121,8 @@ void FragmentResults::drain(int64_t i, int64_t j) {
   }
 }
 
-/// Rows of matrices for which operands are loaded ahead: where these take half of the registers that sums do, all,
-/// else one.
+/// Operands are loaded ahead to hide their latency: one of 16 bits for the whole tile, as it takes half of the
+/// registers that the sums do; others for the next row of matrices.
 void FragmentResults::store(const std::vector<KV>& sums) {
   const int64_t parts = narrowCount(c_.yields);
   if (parts > 0)

@@ -59,7 +59,7 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   const BufMode way = loads ? BufMode::in : BufMode::out;
   const bool inReach = buffer.mode == BufMode::shared || buffer.mode == BufMode::inout || buffer.mode == way;
   const bool words = isNarrow(matrix.dtype) && buffer.dtype == DType::u32;
-  // How storage holds scalars of 16 bits is the shader's affair; words are the same everywhere.
+  // Shaders may hold a 16-bit parameter in more than one way, so matrices access it as words of u32.
   const bool same = buffer.dtype == matrix.dtype && (loads || buffer.lanes == 1) &&
                     (buffer.mode == BufMode::shared || !isNarrow(matrix.dtype));
   if (!inReach || (!same && !words))
