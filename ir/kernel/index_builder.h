@@ -48,6 +48,7 @@ class FormsBuilder {
     int scope;
   };
   Affine selected(const Op& op, int scope);
+  bool mayHold(int scope, int around) const;
   Interval either(const Side& a, const Side& b, DType dtype, bool open = false) const;
   Affine product(const Op& op, const Affine& a, const Affine& b);
   Affine divided(const Op& op, const Affine& a, const Affine& b, int scope);

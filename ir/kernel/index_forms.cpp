@@ -210,6 +210,7 @@ void FormsBuilder::comparison(int scope, const Op& op, bool holds) {
 void FormsBuilder::less(int scope, const Affine& a, const Affine& b, DType dtype, int64_t strict) {
   Interval whole = wholeRange(dtype);
   Interval ofA = bounds_.value(a, dtype, scope), ofB = bounds_.value(b, dtype, scope);
+  if (ofA.lo + strict > ofB.hi) return addFact(scope, Affine::of(-1));  // never
   Interval low{whole.lo, ofB.hi - strict}, high{ofA.lo + strict, whole.hi};
   auto exactA = bounds_.exactWithin(a, low, scope), exactB = bounds_.exactWithin(b, high, scope);
   if (!exactA || !exactB) {

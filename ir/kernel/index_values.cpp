@@ -144,6 +144,9 @@ Affine FormsBuilder::selected(const Op& op, int scope) {
   Side yes{a, newScope(scope)}, no{b, newScope(scope)};
   condition(yes.scope, cond, true);
   condition(no.scope, cond, false);
+  // `select(2 < i, (i - 3) / 3 + 1, 0)` where i is at most 1 is 0, though i - 3 wraps.
+  if (!mayHold(yes.scope, scope)) yes = no;
+  if (!mayHold(no.scope, scope)) no = yes;
   Interval range = either(yes, no, dtype), open = either(yes, no, dtype, true);
   if (range.lo > wholeRange(dtype).lo) addConsequence(scope, made, made - Affine::of(range.lo));
   if (open.hi < Bounds::kUnknown) addConsequence(scope, made, Affine::of(range.hi) - made);
@@ -159,6 +162,12 @@ Affine FormsBuilder::selected(const Op& op, int scope) {
       addConsequence(scope, made, made - *bound);
   }
   return made;
+}
+
+/// Whether the facts that a scope adds to the one around may hold there.
+bool FormsBuilder::mayHold(int scope, int around) const {
+  return std::ranges::none_of(f_.scope(scope).facts,
+                              [&](const Affine& fact) { return bounds_.upper(fact, around) < 0; });
 }
 
 /// What holds one of two values.

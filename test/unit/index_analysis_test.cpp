@@ -326,6 +326,9 @@ TEST(IndexAnalysis, Selects) {
   EXPECT_EQ(range("%c, 0, %d", "%c = tgk.ge %l, 16 : bool\n%d = tgk.sub 16, %l : u32\n"), "0..16");
   EXPECT_EQ(range("%c, 0, %d", below), "0..4294967295");  // where it wraps around
   EXPECT_EQ(range("%c, %l, 5", below), "0..15");
+  // A condition that never holds, of %l below 64.
+  EXPECT_EQ(range("%c, %d, 0", "%c = tgk.lt 70, %l : bool\n%d = tgk.sub %l, 71 : u32\n"), "0..0");
+  EXPECT_EQ(range("%c, 0, %d", "%c = tgk.ge 70, %l : bool\n%d = tgk.sub %l, 71 : u32\n"), "0..0");
   auto inRange = [](const std::string& body) { return Analysed(around(body, kOpenGrid)).inRange("y"); };
   const std::string last = "%m = tgk.sub %n, 1 : u32\n%c = tgk.lt %i, %n : bool\n";
   EXPECT_TRUE(inRange(last + "%a = tgk.select %c, %i, %m : u32\ntgk.store 1.0, %y[%a]"));
