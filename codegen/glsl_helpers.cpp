@@ -107,12 +107,13 @@ constexpr const char* kBf16Bits = R"(uint tgBf16Bits(float x) {
 }
 )";
 
-/// The nearest number of 8 digits, even where two are as near, in the upper half of the result's bits; what is in the
-/// lower half is to be cut off. NaN stays NaN: the sum must not carry into the sign.
+/// The nearest number of 8 digits, the even one of two as near: the sum with a number that is 2^16 times as large has no
+/// digits for more. `scale` is 2^e of 2^e <= |x| < 2^(e+1). It ends at 2^86, for the largest x plus 1.5 2^102 is x still;
+/// so what is beyond 2^87 (1.5e26) keeps digits that a conversion may cut off. Infinities and NaN stay.
 constexpr const char* kBf16Near = R"(float tgBf16Near(float x) {
-  uint bits = min(floatBitsToUint(x), 0xffc00000u);
-  bits = uint(min(int(bits), 0x7fc00000));
-  return uintBitsToFloat(bits + 0x7fffu + (bits >> 16 & 1u));
+  precise float scale = uintBitsToFloat(min(floatBitsToUint(x) & 0x7f800000u, 0x6a800000u));
+  precise float rounded = fma(scale, 98304.0, x);
+  return fma(scale, -98304.0, rounded);
 }
 )";
 
