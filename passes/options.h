@@ -259,6 +259,7 @@ struct ChooseSchedulesOptions {
 struct PlanOptions {
   int64_t reserve = 0;
   std::string order = "barriers";
+  int64_t slack = int64_t(1) << 22;
   std::string budget = {};
   bool report = false;
   static constexpr auto fields() {
@@ -267,6 +268,9 @@ struct PlanOptions {
                "bytes at the start of @persistent for parameters that come with a home"),
         option("order", &PlanOptions::order,
                "barriers | text: regroup kernels for few barriers, or keep their order"),
+        option(
+            "slack", &PlanOptions::slack,
+            "bytes that the arena may grow for fewer barriers, where they are more than a twentieth of it"),
         option("budget", &PlanOptions::budget,
                "bytes of all buffers together, such as 8GiB, or least: kernels run again to stay within it"),
         option("report", &PlanOptions::report, "print what is live at the peak"),

@@ -287,9 +287,9 @@ constexpr int64_t kLeast = -1;
 struct Layout {
   Module& module;
   const Target& target;
-  bool reorder = false;
-  int64_t budget = 0;    ///< kLeast: as few bytes as there can be
-  double addedWork = 0;  ///< by kernels that run again, in the function with the most
+  std::optional<int64_t> slack;  ///< of an order with few barriers; none: the text's order
+  int64_t budget = 0;            ///< kLeast: as few bytes as there can be
+  double addedWork = 0;          ///< by kernels that run again, in the function with the most
   int64_t persistent = 0;
   std::vector<Function> functions;
 };
@@ -299,7 +299,7 @@ Result<void> planFunctions(Layout& layout) {
   for (Item* func : layout.module.all(ItemKind::func)) {
     Function each{func, std::make_unique<FunctionPlan>(layout.module, *func, layout.target), nullptr};
     if (layout.budget < kMaxBytes) each.written = cloneItem(*func);
-    if (auto analysed = each.plan->analyse(layout.reorder); !analysed) errors.append(analysed.takeError());
+    if (auto analysed = each.plan->analyse(layout.slack); !analysed) errors.append(analysed.takeError());
     layout.functions.push_back(std::move(each));
   }
   if (!errors.empty()) return errors;
@@ -332,7 +332,7 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
     const int64_t before = each.plan->arenaBytes();
     if (before > room) {
       TG_TRY(plan::Planned within,
-             plan::planWithin(layout.module, *each.written, layout.target, layout.reorder, room));
+             plan::planWithin(layout.module, *each.written, layout.target, layout.slack, room));
       Item* func = within.func.get();
       layout.module.items.replace(*each.func, std::move(within.func));
       each.func = func;
@@ -422,6 +422,8 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
     return failAt(module.loc, fmt::format("order is '{}'; it is barriers or text", options.order));
   if (options.reserve < 0 || options.reserve >= kMaxBytes)
     return failAt(module.loc, fmt::format("reserve is {}; it is 0 to {}", options.reserve, kMaxBytes - 1));
+  if (options.slack < 0 || options.slack >= kMaxBytes)
+    return failAt(module.loc, fmt::format("slack is {}; it is 0 to {}", options.slack, kMaxBytes - 1));
   int64_t budget = kMaxBytes;
   if (options.budget == "least") {
     budget = kLeast;
@@ -436,7 +438,9 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
     copyEntryValues(*func);
     copyTravelling(*func);
   }
-  Layout layout{module, target, options.order == "barriers", budget, 0, 0, {}};
+  Layout layout{module, target, options.order == "barriers" ? std::optional(options.slack) : std::nullopt,
+                budget, 0,      0,
+                {}};
   TG_TRY(layout.persistent, placeSymbols(module, target, options.reserve));
   TG_CHECK(planFunctions(layout));
   if (budget < kMaxBytes) TG_CHECK(keepBudget(layout, context));

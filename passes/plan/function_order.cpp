@@ -10,7 +10,7 @@
 namespace tg::plan {
 namespace {
 
-/// Growth of the bytes alive at once, and of the arena, that fewer barriers are worth: one part in this.
+/// Growth of the bytes alive at once, and of the arena, that fewer barriers are worth: one part in this, or the slack.
 constexpr int64_t kLiveGrowth = 50, kArenaGrowth = 20;
 
 void addOnce(std::vector<int>& list, int number) {
@@ -135,7 +135,7 @@ Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::v
 }
 
 /// Packs the arena, in a better order of the kernels where that keeps it small.
-Result<void> FunctionPlan::order(bool reorder, int64_t room) {
+Result<void> FunctionPlan::order(std::optional<int64_t> slack, int64_t room) {
   const std::vector<Task> tasks = makeTasks();
   const std::vector<int64_t> bytes = blockBytes();
   std::vector<Op*> text;
@@ -144,17 +144,23 @@ Result<void> FunctionPlan::order(bool reorder, int64_t room) {
   const auto count = [](const Intervals& cut) {
     return std::max(0, static_cast<int>(cut.starts.size()) - 1);
   };
+  const Intervals cut = cutIntervals(tasks, bytes);
   kernels_ = static_cast<int>(tasks.size());
-  barriers_ = barriersOfText_ = count(cutIntervals(tasks, bytes));
-  const int64_t bound = lowerBound(allocations());
-  const Intervals found = reorder ? orderTasks(tasks, bytes, bound + bound / kLiveGrowth) : Intervals{};
-  if (reorder && count(found) < barriersOfText_) {
-    std::vector<Op*> ordered;
-    for (int task : found.order) ordered.push_back(text[task]);
-    TG_CHECK(arrange(ordered, found.starts));
-    pack();
-    if (arenaBytes_ <= std::min(room, bound + bound / kArenaGrowth)) {
-      barriers_ = count(found);
+  barriers_ = barriersOfText_ = count(cut);
+  if (slack) {
+    const int64_t bound = lowerBound(allocations());
+    const int64_t most = std::min(room, bound + std::max(bound / kArenaGrowth, *slack));
+    const Intervals found =
+        orderTasks(tasks, bytes, std::max(bound + bound / kLiveGrowth, std::min(room, bound + *slack)));
+    // The text's order is as good where it needs as few barriers, if its intervals too have bytes of their own.
+    for (const Intervals* each : {&found, &cut}) {
+      if (each == &found && count(found) >= count(cut)) continue;
+      std::vector<Op*> ordered;
+      for (int task : each->order) ordered.push_back(text[task]);
+      TG_CHECK(arrange(ordered, each->starts));
+      pack();
+      if (arenaBytes_ > most) continue;
+      barriers_ = count(*each);
       dropNeedlessInPlace();
       return {};
     }

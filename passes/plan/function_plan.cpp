@@ -423,10 +423,10 @@ Result<void> FunctionPlan::findPlaces() {
   return {};
 }
 
-Result<void> FunctionPlan::analyse(bool reorder, int64_t room) {
+Result<void> FunctionPlan::analyse(std::optional<int64_t> slack, int64_t room) {
   TG_CHECK(findPlaces());
   TG_CHECK(checkRanges());
-  return order(reorder, room);
+  return order(slack, room);
 }
 
 /// A home that its region also reads is spelled in place, as in the arena.

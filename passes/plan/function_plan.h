@@ -57,9 +57,10 @@ class FunctionPlan {
   FunctionPlan(const Module& module, Item& func, const Target& target)
       : module_(module), func_(func), target_(target) {}
 
-  /// Finds units, lifetimes and rooms, chooses what is in place, packs the arena. With `reorder`, the ops
-  /// are put into an order of few barriers first, unless the arena would grow, or take more than `room` bytes.
-  Result<void> analyse(bool reorder, int64_t room = kMaxBytes);
+  /// Finds units, lifetimes and rooms, chooses what is in place, packs the arena. With `slack`, the ops are put
+  /// into an order of few barriers first, unless the arena would grow by more than that and a twentieth, or take
+  /// more than `room` bytes.
+  Result<void> analyse(std::optional<int64_t> slack, int64_t room = kMaxBytes);
   Result<std::vector<Kernel>> kernelsOfText(std::vector<int64_t>* bytes);
   /// Writes places and fills, taking io bytes from `ioOffset` on. Returns the new end of @io.
   int64_t apply(int64_t ioOffset);
@@ -100,7 +101,7 @@ class FunctionPlan {
   void addTakeOvers(Task& task, int op) const;
   std::vector<int64_t> blockBytes() const;
   Result<void> arrange(const std::vector<Op*>& regions, const std::vector<int>& starts);
-  Result<void> order(bool reorder, int64_t room);
+  Result<void> order(std::optional<int64_t> slack, int64_t room);
   int intervalStart(int op) const;
   int intervalEnd(int op) const;
   int lastOther(const Unit& unit, int op) const;

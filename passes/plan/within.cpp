@@ -86,8 +86,8 @@ Result<std::vector<Kernel>> FunctionPlan::kernelsOfText(std::vector<int64_t>* by
   return kernels;
 }
 
-Result<Planned> planWithin(const Module& module, const Item& written, const Target& target, bool reorder,
-                           int64_t room) {
+Result<Planned> planWithin(const Module& module, const Item& written, const Target& target,
+                           std::optional<int64_t> slack, int64_t room) {
   std::unique_ptr<Item> copy = cloneItem(written);
   std::vector<int64_t> bytes;
   TG_TRY(std::vector<Kernel> kernels, FunctionPlan(module, *copy, target).kernelsOfText(&bytes));
@@ -98,7 +98,7 @@ Result<Planned> planWithin(const Module& module, const Item& written, const Targ
     Planned planned;
     planned.func = inSteps(written, steps.steps());
     planned.plan = std::make_unique<FunctionPlan>(module, *planned.func, target);
-    TG_CHECK(planned.plan->analyse(reorder, room));
+    TG_CHECK(planned.plan->analyse(slack, room));
     planned.runsAgain = steps.runsAgain();
     planned.addedWork = steps.addedWork();
     if (!best.plan || planned.plan->arenaBytes() < best.plan->arenaBytes()) best = std::move(planned);

@@ -18,7 +18,7 @@ struct Planned {
 
 /// Plans a copy of `written`, whose ops stand in the order of the text, so that its arena takes `room` bytes at
 /// most. Where that cannot be, the plan is the one with the least arena found.
-Result<Planned> planWithin(const Module& module, const Item& written, const Target& target, bool reorder,
-                           int64_t room);
+Result<Planned> planWithin(const Module& module, const Item& written, const Target& target,
+                           std::optional<int64_t> slack, int64_t room);
 
 }  // namespace tg::plan

@@ -154,10 +154,10 @@ TEST(PlanInPlace, TexelTargetsKeepOnlyWhatHoldsTheArenaDown) {
                      unary("h", "x", kT) + unary("k", "h", kT, "exp") + unary("y", "k", kT) +
                      unary("r", "z", big, "relu", "row") + unary("s", "r", big, "exp", "row") +
                      unary("u", "s", big) + "    return %y, %u : " + kT + ", " + big + "\n  }\n";
-  auto storage = planned(fusedModule(text));
-  auto texel = planned(fusedModule(text, "alignment = 16, reads = \"texel\""));
+  auto storage = planned(fusedModule(text), {.slack = 0});
+  auto texel = planned(fusedModule(text, "alignment = 16, reads = \"texel\""), {.slack = 0});
   ASSERT_TRUE(storage && texel);
-  EXPECT_EQ(place(*storage, "k"), "@arena[0] inplace(%h)");
+  EXPECT_EQ(place(*storage, "k"), "@arena[1024] inplace(%h)");
   EXPECT_EQ(valueOf(*texel, "train", "k")->place->inplace, nullptr);
   EXPECT_EQ(planSize(*texel, "arena"), planSize(*storage, "arena"));
 }
@@ -184,8 +184,9 @@ TEST(PlanAllocation, EveryBufferLeavesRoomAtTheEnds) {
   items += unary("h", "x", row, "exp", "row") + unary("k", "z", row, "exp", "row") +
            added("m", "h", "k", row, "row") + added("n", "a", "b", row, "row") + added("y", "m", "n", row) +
            "    return %y : " + row + "\n  }\n";
-  auto module = planned(fusedModule(items, "alignment = 16, storage_range = 256, allocation = 256"));
-  auto whole = planned(fusedModule(items));
+  auto module =
+      planned(fusedModule(items, "alignment = 16, storage_range = 256, allocation = 256"), {.slack = 0});
+  auto whole = planned(fusedModule(items), {.slack = 0});
   ASSERT_TRUE(module && whole);
   EXPECT_EQ(module->storage("b")->place->offset, 256);
   EXPECT_EQ(whole->storage("b")->place->offset, 160);
