@@ -191,6 +191,8 @@ NOT_HERE(barrier, "it is a command");
 NOT_HERE(collective_begin, "it is a command");
 NOT_HERE(collective_wait, "it is a command");
 NOT_HERE(all_reduce, "ranks meet between kernels");
+NOT_HERE(reduce_scatter, "ranks meet between kernels");
+NOT_HERE(all_gather, "ranks meet between kernels");
 NOT_HERE(fill, "it is a command");
 NOT_HERE(copy, "it is a command");
 #undef RULE

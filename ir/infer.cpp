@@ -518,7 +518,9 @@ Result<Types> inferTensorOp(const Context& c) {
   case Opcode::attention_grad:
   case Opcode::attention_grad_q:
   case Opcode::attention_grad_kv: return inference::attention(c);
-  case Opcode::all_reduce: return inference::allReduce(c);
+  case Opcode::all_reduce:
+  case Opcode::reduce_scatter:
+  case Opcode::all_gather: return inference::collective(c);
   case Opcode::fused: return fused(c);
   case Opcode::home: {
     TG_TRY(Type type, c.declared());

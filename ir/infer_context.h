@@ -52,7 +52,8 @@ Result<Types> symbol(const Context& c);
 Result<Types> window(const Context& c);
 /// adam_update and sgd_update.
 Result<Types> optimizer(const Context& c);
-Result<Types> allReduce(const Context& c);
+/// all_reduce, reduce_scatter, all_gather.
+Result<Types> collective(const Context& c);
 /// attention and its gradients.
 Result<Types> attention(const Context& c);
 

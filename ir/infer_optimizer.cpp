@@ -70,17 +70,6 @@ Result<Types> sgd(const Context& c) {
 
 }  // namespace
 
-Result<Types> allReduce(const Context& c) {
-  if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
-  Types types;
-  for (int operand = 0; operand < c.op.numOperands(); ++operand) {
-    if (c.in(operand).dtype != DType::f32)
-      return c.error(2, fmt::format("operand {} is {}, not f32", operand, c.in(operand).str()), operand);
-    types.push_back(c.in(operand));
-  }
-  return types;
-}
-
 Result<Types> optimizer(const Context& c) {
   if (c.op.code == Opcode::sum_of_squares) return sumOfSquares(c);
   return c.op.code == Opcode::adam_update ? adam(c) : sgd(c);

@@ -36,7 +36,13 @@ static Result<Types> storageWrite(const Context& c, bool update) {
                    fmt::format("@{} is not declared as a {}", symbol, update ? "param or state" : "param"));
   const Type& value = c.in(at::update::value);
   if (item && update) TG_CHECK(rowsOfSymbol(c, *item, 4));
-  const Type type = !item ? value : update ? rowsType(c.op, item->type) : item->type;
+  Type type = !item ? value : update ? rowsType(c.op, item->type) : item->type;
+  if (const int64_t ranks = update ? 1 : as::param_grad(c.op).ranks(); item && ranks != 1) {
+    if (ranks < 1 || type.elements() % ranks != 0)
+      return c.error(
+          4, fmt::format("the {} elements of @{} are not {} equal parts", type.elements(), symbol, ranks));
+    type = Type::tensor(type.dtype, {type.elements() / ranks});
+  }
   if (!(type == value))
     return std::move(c.error(2, fmt::format("@{} is {}, the value is {}", update ? rowsKey(c.op) : symbol,
                                             type.str(), value.str())))

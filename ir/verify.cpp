@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "ir/collective.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/rate_schedule.h"
@@ -363,7 +364,13 @@ void Verifier::storage(const Item& item) {
   if (item.kind == ItemKind::param)
     knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "decay"});
   else
-    knownAttrs(item.loc, "@" + item.name, item.attrs, {"init"});
+    knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "part_of"});
+  if (const Attr* whole = find(item.attrs, "part_of");
+      whole && item.kind == ItemKind::state && !wholeOf(item))
+    report(item.loc,
+           fmt::format("@{}: attribute 'part_of' is the shape of a whole that parts like {} make, one of "
+                       "each rank, not {}",
+                       item.name, item.type.str(), whole->str()));
   if (const Attr* decay = find(item.attrs, "decay");
       decay && item.kind == ItemKind::param && decay->kind != Attr::Kind::boolean)
     report(item.loc, fmt::format("@{}: attribute 'decay' is true or false, not {}", item.name, decay->str()));

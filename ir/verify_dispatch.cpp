@@ -260,12 +260,36 @@ void DispatchVerifier::underWay(const Op& op, const std::vector<Access>& accesse
       }
 }
 
+/// Whether these are what is read and what is written, by turns, one of the two so many times as long as the other.
+static bool arePairs(const std::vector<Access>& touched, bool gathers) {
+  int64_t ranks = 0;
+  for (size_t in = 0; in < touched.size(); in += 2) {
+    if (in + 1 == touched.size() || touched[in].mode != "in" || touched[in + 1].mode != "out") return false;
+    const int64_t whole = touched[gathers ? in + 1 : in].range.bytes;
+    const int64_t part = touched[gathers ? in : in + 1].range.bytes;
+    if (part <= 0 || part % 4 != 0 || whole % part != 0 || (ranks && whole / part != ranks)) return false;
+    ranks = whole / part;
+  }
+  return true;
+}
+
 void DispatchVerifier::begin(const Op& op) {
   std::vector<Access> touched;
   if (!accesses(op, &touched)) return;
+  const bool inPlace = as::collective_begin(op).kind() == "all_reduce";
+  const bool gathers = as::collective_begin(op).kind() == "all_gather";
   if (touched.empty()) report(op, "args", "wants args(inout(@buffer[offset:bytes]), …)");
+  if (gathers != (as::collective_begin(op).reduction() == "same") && (gathers || inPlace))
+    return report(op, "collective",
+                  gathers ? "what is gathered is not reduced: reduction = same"
+                          : "what all ranks have the same is not reduced");
+  if (!inPlace && !arePairs(touched, gathers))
+    return report(op, "args",
+                  fmt::format("wants pairs in(@buffer[offset:bytes]), out(@buffer[offset:bytes]) of f32 "
+                              "elements, {} one part for each rank",
+                              gathers ? "out" : "in"));
   for (size_t index = 0; index < touched.size(); ++index) {
-    if (touched[index].mode != "inout" || touched[index].range.bytes % 4 != 0)
+    if (inPlace && (touched[index].mode != "inout" || touched[index].range.bytes % 4 != 0))
       return report(op, "args", "wants args(inout(@buffer[offset:bytes]), …) of whole f32 elements");
     for (size_t other = 0; other < index; ++other)
       if (ByteOwners::overlap(touched[index].range, touched[other].range))

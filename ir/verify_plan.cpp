@@ -46,6 +46,7 @@ class PlanVerifier {
   void operation(const Op& op);
   void region(const Op& op);
   void allReduce(const Op& op);
+  void parts(const Op& op);
   void groupOperand(const Op& op, int binding);
   void read(const Op& op, const Value& value);
   void resultRoom(const Op& op, const Value& value);
@@ -402,6 +403,35 @@ void PlanVerifier::allReduce(const Op& op) {
   }
 }
 
+/// What is taken apart or put together stands in bytes of its own.
+void PlanVerifier::parts(const Op& op) {
+  for (int index = 0; index < op.numOperands(); ++index) {
+    if (!ownerOf_.contains(op.in(index))) return;  // reported where it was defined
+    read(op, *op.in(index));
+  }
+  for (const auto& result : op.results) {
+    const auto overlaps = [&](const Value& other) {
+      if (!ByteOwners::overlap(rangeOf(*result), rangeOf(other))) return false;
+      report(result->loc,
+             fmt::format("{}: %{} overwrites %{}, which ranks read", label(op, "overlap"), result->name,
+                         other.name),
+             other.loc, fmt::format("%{} is defined here", other.name));
+      return true;
+    };
+    for (int index = 0; index < op.numOperands(); ++index)
+      if (overlaps(*op.in(index))) return;
+    for (const auto& other : op.results) {
+      if (other == result) break;
+      if (overlaps(*other)) return;
+    }
+    resultRoom(op, *result);
+  }
+  for (const auto& result : op.results) {
+    ownerOf_[result.get()] = newOwner("%" + result->name, result->loc);
+    bytes_.write(rangeOf(*result), ownerOf_[result.get()]);
+  }
+}
+
 void PlanVerifier::fill(const Op& op) {
   const Operand* args = op.keyword("args");
   bool formed = args && args->items.size() == 1 && args->items[0].items.size() == 1 &&
@@ -463,6 +493,8 @@ void PlanVerifier::operation(const Op& op) {
   }
   case Opcode::fused: return region(op);
   case Opcode::all_reduce: return allReduce(op);
+  case Opcode::reduce_scatter:
+  case Opcode::all_gather: return parts(op);
   case Opcode::fill: return fill(op);
   case Opcode::update: return update(op);
   case Opcode::param_grad:

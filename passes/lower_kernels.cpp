@@ -158,6 +158,8 @@ class FunctionLowering {
   void startValues(const Op& fused, const KnownKernel& kernel, const std::vector<Access>& accesses);
   Access watchWord(const Loc& loc);
   void begin(const Op& op);
+  void beginParts(const Op& op);
+  void beginWith(const Op& op, OperandList args, std::vector<Range> ranges, const std::string& reduction);
   void waitFor(const std::vector<Access>& accesses, bool all = false);
   void copies();
   void homes();
@@ -393,12 +395,36 @@ void FunctionLowering::begin(const Op& op) {
   }
   OperandList args;
   for (const Range& range : joined) args.push_back(argument({range, "inout"}));
-  build_.setLoc(op.loc).create(
-      Opcode::collective_begin, {Operand::keyword("args", std::move(args))},
-      {{"id", Attr::of(collectives_)}, {"reduction", Attr::word(as::all_reduce(op).reduction())}});
+  beginWith(op, std::move(args), std::move(joined), as::all_reduce(op).reduction());
+}
+
+/// Of what is taken apart or put together each tensor and its part are a pair of their own.
+void FunctionLowering::beginParts(const Op& op) {
+  OperandList args;
+  std::vector<Range> ranges;
+  std::vector<Access> accesses;
+  for (int i = 0; i < op.numOperands(); ++i) {
+    accesses.push_back({placeOf({op.in(i)}, false), "in"});
+    accesses.push_back({placeOf({op.results[static_cast<size_t>(i)].get()}, false), "out"});
+  }
+  for (const Access& access : accesses) {
+    args.push_back(argument(access));
+    ranges.push_back(access.range);
+  }
+  waitFor(accesses, false);
+  const bool scatters = op.code == Opcode::reduce_scatter;
+  beginWith(op, std::move(args), std::move(ranges), scatters ? as::reduce_scatter(op).reduction() : "same");
+}
+
+void FunctionLowering::beginWith(const Op& op, OperandList args, std::vector<Range> ranges,
+                                 const std::string& reduction) {
+  AttrList attrs = {{"id", Attr::of(collectives_)}, {"reduction", Attr::word(reduction)}};
+  if (op.code != Opcode::all_reduce)
+    attrs.push_back({"kind", Attr::word(std::string(op.info().name.substr(3)))});
+  build_.setLoc(op.loc).create(Opcode::collective_begin, {Operand::keyword("args", std::move(args))}, attrs);
   read_.clear();
   written_.clear();
-  underWay_.push_back({collectives_++, std::move(joined), op.loc});
+  underWay_.push_back({collectives_++, std::move(ranges), op.loc});
 }
 
 /// Waits for what is under way and a command is about to touch, or for `all`.
@@ -453,6 +479,7 @@ Result<void> FunctionLowering::run() {
   for (Op* op : func_.body.ops) {
     if (op->code == Opcode::fill) fill(*op);
     if (op->code == Opcode::all_reduce) begin(*op);
+    if (op->code == Opcode::reduce_scatter || op->code == Opcode::all_gather) beginParts(*op);
     if (op->code != Opcode::fused) continue;
     if (auto lowered = dispatch(*op); !lowered) errors.append(lowered.takeError());
   }

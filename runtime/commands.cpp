@@ -97,8 +97,9 @@ std::vector<ProgramStep> programSteps(const Item& func) {
     if (op->code == Opcode::barrier) steps.push_back({op->loc, BarrierStep{}});
     if (op->code == Opcode::collective_wait) steps.push_back({op->loc, WaitStep{op->intAttr("id")}});
     if (op->code == Opcode::collective_begin) {
-      CollectiveStep begin{op->intAttr("id"), op->word("reduction"), {}};
-      for (const Operand& argument : op->keyword("args")->items) begin.ranges.push_back(rangeOf(argument));
+      CollectiveStep begin{op->intAttr("id"), op->word("kind"), op->word("reduction"), {}, {}};
+      for (const Operand& argument : op->keyword("args")->items)
+        (argument.text == "out" ? begin.to : begin.from).push_back(rangeOf(argument));
       steps.push_back({op->loc, std::move(begin)});
     }
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;

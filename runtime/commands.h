@@ -38,8 +38,8 @@ struct CopyStep {
 /// Hands ranges to what joins ranks; all earlier commands are done.
 struct CollectiveStep {
   int64_t id = 0;
-  std::string reduction;  ///< `mean`, `sum`
-  std::vector<BufferRange> ranges;
+  std::string kind, reduction;        ///< `all_reduce`, `reduce_scatter`, `all_gather`; `mean`, `sum`, `same`
+  std::vector<BufferRange> from, to;  ///< where what is read is not what is written; else `from` alone
 };
 /// Waits until the collective of this id has its results in its ranges.
 struct WaitStep {

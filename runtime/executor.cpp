@@ -250,7 +250,7 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
       TG_CHECK(add(values.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
   }
   TG_CHECK(watch(func, program, function));
-  TG_TRY(function.commands, program.commandsOf(func, ranks_ != nullptr, function.meetings));
+  TG_TRY(function.commands, program.commandsOf(func, ranks_.get(), function.meetings));
   function.port = program.port;
   if (!function.port) {
     function.port = std::make_shared<Port>();

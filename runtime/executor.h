@@ -126,15 +126,13 @@ class Executor : public Runner {
     size_t at = 0;  ///< behind so many of the function's commands
     int64_t id = 0;
     bool begins = false;
-    collective::Reduction reduction = collective::Reduction::sum;
-    std::vector<vulkan::Binding> ranges;  ///< where it begins
+    Cargo cargo;  ///< where it begins
   };
   /// Commands up to a meeting, null where there are none, and what travels then or is waited for.
   struct Leg {
     std::unique_ptr<vulkan::Recording> recording;
     Travel* travel = nullptr;
     bool begins = false;
-    collective::Reduction reduction = collective::Reduction::sum;
   };
   /// A function whose values go through one of its port's lanes.
   struct Passage {

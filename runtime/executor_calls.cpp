@@ -167,8 +167,9 @@ Result<void> Executor::makePassage(Function& function, size_t index) {
         if (slot.buffer == port.io.get()) slot.buffer = lane.buffer.get();
     commands = moved(function.commands, port.io.get(), lane.buffer.get());
     for (Meeting& meeting : meetings)
-      for (vulkan::Binding& range : meeting.ranges)
-        if (range.buffer == port.io.get()) range.buffer = lane.buffer.get();
+      for (auto* ranges : {&meeting.cargo.from, &meeting.cargo.to})
+        for (vulkan::Binding& range : *ranges)
+          if (range.buffer == port.io.get()) range.buffer = lane.buffer.get();
   } else {
     int64_t offset = 0;
     const auto in = stage(values.inputs, *lane.buffer, offset, true);
@@ -197,9 +198,9 @@ Result<void> Executor::makeLeg(Function& function, Passage& passage, std::vector
   std::unique_ptr<Travel>& travel = passage.travels[meeting.id];
   if (meeting.begins) {
     TG_TRY(travel, Travel::create(*device_, fmt::format("{}.ranks{}", function.name, meeting.id), meeting.id,
-                                  meeting.ranges, function.rooms[meeting.id]));
+                                  meeting.cargo, *ranks_, function.rooms[meeting.id]));
   }
-  Leg leg{nullptr, travel.get(), meeting.begins, meeting.reduction};
+  Leg leg{nullptr, travel.get(), meeting.begins};
   if (!commands.empty()) {
     TG_TRY(leg.recording, vulkan::Recording::create(*device_, std::move(commands), {function.name}));
   }
@@ -238,7 +239,7 @@ Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, con
       write(*device_, passage.values.inputs, valuesOf(passage.values.inputs, inputs), lane.buffer.get()));
   for (Leg& leg : passage.legs) {
     if (leg.recording) TG_CHECK(leg.recording->submit());
-    TG_CHECK(leg.begins ? leg.travel->begin(*ranks_, leg.reduction) : leg.travel->wait(*ranks_));
+    TG_CHECK(leg.begins ? leg.travel->begin(*ranks_) : leg.travel->wait(*ranks_));
   }
   TG_CHECK(passage.recording->submit());
   function->lane = index;

@@ -94,27 +94,67 @@ Result<vulkan::Command> Executor::Program::command(const Loc& loc, const CopySte
 }
 
 Result<Executor::Meeting> Executor::Program::meeting(const Loc& loc, const CollectiveStep& step) const {
-  Meeting made{0, step.id, true, collective::reductionOf(step.reduction), {}};
-  for (const BufferRange& named : step.ranges) {
-    TG_TRY(vulkan::Binding at, binding(loc, named));
-    made.ranges.push_back(at);
-  }
+  Meeting made{
+      0, step.id, true, {collective::kindOf(step.kind), collective::reductionOf(step.reduction), {}, {}}};
+  auto bind = [&](const std::vector<BufferRange>& named,
+                  std::vector<vulkan::Binding>& ranges) -> Result<void> {
+    for (const BufferRange& each : named) {
+      TG_TRY(vulkan::Binding at, binding(loc, each));
+      ranges.push_back(at);
+    }
+    return {};
+  };
+  TG_CHECK(bind(step.from, made.cargo.from));
+  TG_CHECK(bind(step.to, made.cargo.to));
   return made;
 }
 
-Result<std::vector<vulkan::Command>> Executor::Program::commandsOf(const Item& func, bool meets,
+/// Whether what is taken apart and put together is one part for each rank.
+static Result<void> checkParts(const Loc& loc, const Cargo& cargo, int ranks) {
+  if (cargo.kind == collective::Kind::allReduce) return {};
+  const bool gathers = cargo.kind == collective::Kind::allGather;
+  const int64_t parts =
+      gathers ? cargo.to[0].bytes / cargo.from[0].bytes : cargo.from[0].bytes / cargo.to[0].bytes;
+  if (parts == ranks) return {};
+  return failAt(loc, fmt::format("this module has parts for {} ranks, and {}: compile it for as many "
+                                 "(data-parallel{{ranks}})",
+                                 parts, ranks == 1 ? "there is 1" : fmt::format("there are {}", ranks)));
+}
+
+/// Copies of what needs no other rank, between barriers: this rank's part of what all ranks have.
+void Executor::Program::takeParts(const Meeting& meeting, int rank, std::vector<vulkan::Command>& commands) {
+  commands.emplace_back(vulkan::Barrier{});
+  for (size_t i = 0; i < meeting.cargo.to.size(); ++i) {
+    const vulkan::Binding &from = meeting.cargo.from[i], &to = meeting.cargo.to[i];
+    commands.emplace_back(
+        vulkan::Copy{from.buffer, from.offset + rank * to.bytes, to.buffer, to.offset, to.bytes});
+  }
+  commands.emplace_back(vulkan::Barrier{});
+}
+
+Result<std::vector<vulkan::Command>> Executor::Program::commandsOf(const Item& func,
+                                                                   const collective::Engine* ranks,
                                                                    std::vector<Meeting>& meetings) const {
   std::vector<vulkan::Command> commands;
+  std::set<int64_t> here;  // what needs no other rank
   for (const ProgramStep& step : programSteps(func)) {
     const auto* begin = std::get_if<CollectiveStep>(&step.what);
     const auto* wait = std::get_if<WaitStep>(&step.what);
-    if (begin && !meets) commands.emplace_back(vulkan::Barrier{});
-    if (meets && begin) {
+    if (begin) {
       TG_TRY(Meeting made, meeting(step.loc, *begin));
+      TG_CHECK(checkParts(step.loc, made.cargo, ranks ? ranks->ranks() : 1));
+      const bool same = made.cargo.kind == collective::Kind::reduceScatter &&
+                        made.cargo.reduction == collective::Reduction::same;
+      if (!ranks || same) {
+        here.insert(begin->id);
+        takeParts(made, ranks ? ranks->rank() : 0, commands);
+        continue;
+      }
       meetings.push_back(std::move(made));
     }
-    if (meets && wait) meetings.push_back({.at = 0, .id = wait->id, .begins = false, .ranges = {}});
-    if (meets && (begin || wait)) meetings.back().at = commands.size();
+    if (wait && here.contains(wait->id)) continue;
+    if (wait) meetings.push_back({.at = 0, .id = wait->id, .begins = false, .cargo = {}});
+    if (begin || wait) meetings.back().at = commands.size();
     if (begin || wait) continue;
     TG_TRY(vulkan::Command made,
            std::visit(

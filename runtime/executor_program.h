@@ -26,14 +26,16 @@ struct Executor::Program {
   /// The part of a buffer that holds these bytes of @name.
   Result<vulkan::Binding> range(const std::string& name, int64_t offset, int64_t bytes) const;
   std::vector<std::shared_ptr<vulkan::Buffer>> allBuffers() const;
-  /// The commands of a function in text order, and where among them ranks meet. Of one rank, which meets nobody, a
-  /// collective is the barrier that it begins with.
-  Result<std::vector<vulkan::Command>> commandsOf(const Item& func, bool meets,
+  /// The commands of a function in text order, and where among them ranks meet. Of one rank, which meets nobody
+  /// (`ranks` is null), a collective is a barrier, and copies of its parts. An error where it has parts for other
+  /// ranks.
+  Result<std::vector<vulkan::Command>> commandsOf(const Item& func, const collective::Engine* ranks,
                                                   std::vector<Meeting>& meetings) const;
   /// Takes the homes of the module's params and states.
   void findHomes(const Module& module);
 
  private:
+  static void takeParts(const Meeting& meeting, int rank, std::vector<vulkan::Command>& commands);
   std::string labelOf(const DispatchStep& step) const;
   Result<vulkan::Command> command(const Loc& loc, const DispatchStep& step) const;
   Result<vulkan::Command> command(const Loc& loc, const BarrierStep& step) const;

@@ -21,48 +21,70 @@ double secondsBetween(Clock::time_point begin, Clock::time_point end) {
 
 }  // namespace
 
-// Pieces and buffers are whole multiples of each other, so no piece lies in two buffers.
+// Pieces and buffers are whole multiples of each other, so no piece lies in two buffers. A piece has as many bytes of
+// each rank's part, one part's behind the other's, as the engine wants them.
 Result<std::unique_ptr<Travel>> Travel::create(vulkan::Device& device, const std::string& name, int64_t id,
-                                               std::span<const vulkan::Binding> ranges, TravelRoom& room) {
+                                               const Cargo& cargo, const collective::Engine& ranks,
+                                               TravelRoom& room) {
+  using collective::Kind;
   std::unique_ptr<Travel> travel(new Travel);
   travel->device_ = device.shared_from_this();
   travel->timed_ = device.info().timestamps;
   travel->times_.id = id;
-  for (const vulkan::Binding& range : ranges) travel->times_.bytes += range.bytes;
-  for (int64_t left = room.empty() ? travel->times_.bytes : 0; left > 0; left -= kTravelBuffer) {
+  travel->kind_ = cargo.kind;
+  travel->reduction_ = cargo.reduction;
+  const auto& whole = cargo.kind == Kind::allGather ? cargo.to : cargo.from;
+  const auto& own = cargo.kind == Kind::allGather ? cargo.from : cargo.to;
+  const int64_t parts = cargo.kind == Kind::allReduce ? 1 : ranks.ranks();
+  int64_t& bytes = travel->times_.bytes;
+  for (const vulkan::Binding& range : whole) bytes += range.bytes;
+  constexpr auto kElement = static_cast<int64_t>(sizeof(float));
+  const int64_t part = bytes / parts, step = kPiece / parts / kElement * kElement;
+  const int64_t pieces = (part + step - 1) / step;
+  const int64_t staged = pieces == 0 ? 0 : (pieces - 1) * kPiece + (part - (pieces - 1) * step) * parts;
+  for (int64_t left = room.empty() ? staged : 0; left > 0; left -= kTravelBuffer) {
     TG_TRY(auto made,
            vulkan::Buffer::create(device, {name, std::min(left, kTravelBuffer), vulkan::MemoryKind::host}));
     room.push_back(std::move(made));
   }
   size_t range = 0;
-  int64_t taken = 0;  // of the range's bytes
-  for (int64_t begin = 0; begin < travel->times_.bytes; begin += kPiece) {
-    vulkan::Buffer& buffer = *room[static_cast<size_t>(begin / kTravelBuffer)];
-    const int64_t first = begin % kTravelBuffer;
-    const int64_t bytes = std::min(kPiece, travel->times_.bytes - begin);
+  int64_t taken = 0;  // of the range's part
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    vulkan::Buffer& buffer = *room[static_cast<size_t>(piece * kPiece / kTravelBuffer)];
+    const int64_t first = piece * kPiece % kTravelBuffer;
+    const int64_t length = std::min(step, part - piece * step);
     std::vector<vulkan::Command> down, up;
-    for (int64_t done = 0; done < bytes;) {
-      if (taken == ranges[range].bytes) {
+    for (int64_t done = 0; done < length;) {
+      const int64_t its = whole[range].bytes / parts;
+      if (taken == its) {
         ++range, taken = 0;
         continue;
       }
-      const vulkan::Binding& from = ranges[range];
-      const int64_t some = std::min(bytes - done, from.bytes - taken);
-      down.emplace_back(vulkan::Copy{from.buffer, from.offset + taken, &buffer, first + done, some});
-      up.emplace_back(vulkan::Copy{&buffer, first + done, from.buffer, from.offset + taken, some});
+      const int64_t some = std::min(length - done, its - taken);
+      auto copies = [&](int64_t rank, const vulkan::Binding& at, int64_t offset, bool goes, bool comes) {
+        const int64_t host = first + rank * length + done;
+        if (goes) down.emplace_back(vulkan::Copy{at.buffer, offset, &buffer, host, some});
+        if (comes) up.emplace_back(vulkan::Copy{&buffer, host, at.buffer, offset, some});
+      };
+      for (int64_t rank = 0; rank < parts; ++rank)
+        copies(rank, whole[range], whole[range].offset + rank * its + taken, cargo.kind != Kind::allGather,
+               cargo.kind != Kind::reduceScatter);
+      if (cargo.kind != Kind::allReduce)
+        copies(ranks.rank(), own[range], own[range].offset + taken, cargo.kind == Kind::allGather,
+               cargo.kind == Kind::reduceScatter);
       done += some;
       taken += some;
     }
-    Piece piece{buffer.mapped() + first, bytes, nullptr, nullptr};
+    Piece made{buffer.mapped() + first, length * parts, nullptr, nullptr};
     const auto stamps = travel->timed_ ? vulkan::Timestamps::ends : vulkan::Timestamps::none;
-    TG_TRY(piece.down, vulkan::Recording::create(device, std::move(down), {name + ".down", stamps}));
-    TG_TRY(piece.up, vulkan::Recording::create(device, std::move(up), {name + ".up", stamps}));
-    travel->pieces_.push_back(std::move(piece));
+    TG_TRY(made.down, vulkan::Recording::create(device, std::move(down), {name + ".down", stamps}));
+    TG_TRY(made.up, vulkan::Recording::create(device, std::move(up), {name + ".up", stamps}));
+    travel->pieces_.push_back(std::move(made));
   }
   return travel;
 }
 
-Result<void> Travel::begin(collective::Engine& ranks, collective::Reduction reduction) {
+Result<void> Travel::begin(collective::Engine& ranks) {
   TG_CHECK(addCopies());
   journey_ = {};
   for (Piece& piece : pieces_) {
@@ -72,8 +94,9 @@ Result<void> Travel::begin(collective::Engine& ranks, collective::Reduction redu
       auto reached = device->completed();
       return !reached || *reached >= submission;
     };
-    TG_TRY(piece.ticket, ranks.begin({piece.host, piece.bytes / static_cast<int64_t>(sizeof(float)),
-                                      collective::Element::f32, reduction, std::move(ready), &journey_}));
+    TG_TRY(piece.ticket,
+           ranks.begin({piece.host, piece.bytes / static_cast<int64_t>(sizeof(float)),
+                        collective::Element::f32, reduction_, std::move(ready), &journey_, kind_}));
   }
   return {};
 }

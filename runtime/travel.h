@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of a device that ranks reduce together: copied to the host, reduced there, copied back.
+// Bytes of a device that ranks bring together: copied to the host, reduced or gathered there, copied back.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,14 @@ std::string toJson(const std::vector<TravelTimes>& travels);
 using TravelRoom = std::vector<std::unique_ptr<vulkan::Buffer>>;
 constexpr int64_t kTravelBuffer = int64_t(64) << 20;
 
+/// What a travel does to ranges of f32 of a device. Whole ranges are one part for each rank, in their order; they
+/// become their reduction in place (`to` is empty then), or go to and come from ranges of this rank's part of each.
+struct Cargo {
+  collective::Kind kind = collective::Kind::allReduce;
+  collective::Reduction reduction = collective::Reduction::mean;
+  std::vector<vulkan::Binding> from, to;
+};
+
 /// Ranges of f32 on a device, which travel in pieces: one is copied while another is reduced. The device's queue is never
 /// waited for by the host, which goes on with what comes behind the ranges' last writer.
 class Travel {
@@ -36,10 +44,11 @@ class Travel {
   /// Of the collective `id`. The room outlives the travel; an empty one is made as large as needed, and another travel
   /// of the same ranges has left it so.
   static Result<std::unique_ptr<Travel>> create(vulkan::Device& device, const std::string& name, int64_t id,
-                                                std::span<const vulkan::Binding> ranges, TravelRoom& room);
+                                                const Cargo& cargo, const collective::Engine& ranks,
+                                                TravelRoom& room);
   /// Sends what the submissions so far write to the ranges.
-  Result<void> begin(collective::Engine& ranks, collective::Reduction reduction);
-  /// What is submitted from now on finds the reduction in the ranges.
+  Result<void> begin(collective::Engine& ranks);
+  /// What is submitted from now on finds the results in the ranges.
   Result<void> wait(collective::Engine& ranks);
   /// Waits for the copies.
   Result<TravelTimes> times();
@@ -55,6 +64,8 @@ class Travel {
   Result<void> addCopies();
 
   std::shared_ptr<vulkan::Device> device_;
+  collective::Kind kind_ = collective::Kind::allReduce;
+  collective::Reduction reduction_ = collective::Reduction::mean;
   std::vector<Piece> pieces_;
   collective::Journey journey_;
   TravelTimes times_;

@@ -30,6 +30,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/collective.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
@@ -166,12 +167,13 @@ Op* Flattener::onlyReader(const Value& value) const {
 /// they have homes that a group can lay out. Any other update is a map like others.
 bool Flattener::joins(const Op& update) const {
   const Form form = *formOf(update);
-  if (update.code == Opcode::add && !accumulates(update)) return false;
-  if (const Value* decay = decayOf(update); decay && decay->type.rank() != 0) return false;
+  const Value* decay = decayOf(update);
+  if ((update.code == Opcode::add && !accumulates(update)) || (decay && decay->type.rank() != 0))
+    return false;
   std::unordered_set<std::string> read;
   for (int index : form.kept) {
-    const Op* def = update.in(index)->def;
-    if (!def || (def->code != Opcode::param && def->code != Opcode::state)) return false;
+    const Op* def = readOf(*update.in(index));
+    if (!def) return false;
     read.insert(rowsKey(*def));
   }
   return read.size() == form.kept.size() &&
@@ -193,11 +195,12 @@ void Flattener::collect() {
   for (Op* op : func_.body.ops) {
     const std::optional<Form> form = formOf(*op);
     if (!form || !joins(*op)) continue;
-    for (int index : form->kept) taken_.insert(rowsKey(*op->in(index)->def));
+    for (int index : form->kept) taken_.insert(rowsKey(*readOf(*op->in(index))));
     // Updates join when everything but the tensors is the same; those without decay join any.
     std::string key(op->info().name);
     for (int index : form->shared) key += '|' + op->in(index)->name;
     for (const NamedAttr& attr : op->attrs) key += '|' + attr.name + attr.value.str();
+    if (op->in(0)->def != readOf(*op->in(0))) key += "|part";  // lies in another buffer
     const Value* decay = decayOf(*op);
     if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
       key += "|decay " + decay->name;
@@ -218,10 +221,12 @@ bool Flattener::follows(const Update& before, const Update& after) const {
   if (!fillsItsPlace(before)) return false;
   const Form form = *formOf(*before.op);
   for (int index : form.kept) {
+    const Op *one = readOf(*before.op->in(index)), *other = readOf(*after.op->in(index));
+    if (before.op->in(index)->def != one) continue;  // a part has no home
     // Rows of a symbol lie beside its other rows, in a group of their own.
-    if (namesRows(*before.op->in(index)->def) || namesRows(*after.op->in(index)->def)) return false;
-    const Item* first = module_.storage(before.op->in(index)->def->operands[0].text);
-    const Item* second = module_.storage(after.op->in(index)->def->operands[0].text);
+    if (namesRows(*one) || namesRows(*other)) return false;
+    const Item* first = module_.storage(one->operands[0].text);
+    const Item* second = module_.storage(other->operands[0].text);
     if (first->place.has_value() != second->place.has_value()) return false;
     if (first->place && second->place->offset != first->place->offset + groupBytes({first->type}))
       return false;
@@ -241,29 +246,26 @@ bool Flattener::fitsBinding(const std::vector<Update>& updates) const {
 std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> updates) const {
   const bool cut = !fitsBinding(updates);
   std::map<std::string, Elsewhere> elsewhere;
+  auto placeElsewhere = [&](const Update& update) {
+    auto at = elsewhere.find(readOf(*update.op->in(0))->operands[0].text);
+    return at == elsewhere.end() ? Elsewhere{elsewhere.size(), elsewhere.size()} : at->second;
+  };
   if (formOf(*updates[0].op)->shared.empty()) {
     elsewhere = placesElsewhere();
-    sortBy(updates, [&](const Update& update) {
-      auto at = elsewhere.find(update.op->in(0)->def->operands[0].text);
-      return at == elsewhere.end() ? elsewhere.size() : at->second.order;
-    });
+    sortBy(updates, [&](const Update& update) { return placeElsewhere(update).order; });
   }
   // Decayed parameters first, so that decay is a question of the index; given homes in their order; last what
   // nothing may follow. Among equals what is copied in 16 bits comes first: the copies are one group.
   sortBy(updates, [&](const Update& update) {
-    const Item* symbol = module_.storage(update.op->in(0)->def->operands[0].text);
+    const Item* symbol = module_.storage(readOf(*update.op->in(0))->operands[0].text);
     return std::tuple(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1,
                       !fillsItsPlace(update), !copied_.contains(symbol->name));
   });
   // Sums that fit no group together are cut where the groups of the other function are.
-  auto groupElsewhere = [&](const Update& update) {
-    auto at = elsewhere.find(update.op->in(0)->def->operands[0].text);
-    return at == elsewhere.end() ? elsewhere.size() : at->second.group;
-  };
   std::vector<std::vector<Update>> parts;
   for (Update& update : updates) {
     const bool starts = parts.empty() || !follows(parts.back().back(), update) ||
-                        (cut && groupElsewhere(parts.back().back()) != groupElsewhere(update));
+                        (cut && placeElsewhere(parts.back().back()).group != placeElsewhere(update).group);
     if (starts) parts.emplace_back();
     parts.back().push_back(update);
     if (parts.back().size() < 2 || !cut || fitsBinding(parts.back())) continue;
@@ -422,8 +424,7 @@ void Flattener::materialise(std::vector<Update>& updates) {
   if (states.size() == updates.size()) return;
   for (Update& update : updates) {
     Value* base = throughReshapes(update.gradient);
-    bool own = base->def && !isInline(*base->def) && base->def->code != Opcode::param &&
-               base->def->code != Opcode::state;
+    bool own = base->def && !isInline(*base->def) && !isBoundary(*base->def);
     if (own && taken.insert(base).second) {
       update.gradient = base;
       continue;
@@ -508,7 +509,6 @@ void Flattener::flatten(std::vector<Update>& updates, bool cut) {
     b.setHint("decay");
     operands[form.decay] = b.scalar(0);
   }
-  b.setHint("");
   b.setHint("new");
   b.op(first.code, operands, first.attrs);
   Op* made = b.ops().back();

@@ -28,6 +28,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/collective.h"
 #include "ir/unread.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
@@ -104,16 +105,18 @@ class Former {
 /// copy region. So must what a custom kernel reads; reshapes change nothing in memory.
 void Former::keepEffects() {
   auto needsCopy = [](const Value& value) { return !value.def || isBoundary(*value.def); };
-  auto isOutside = [](const Op& op) { return isBoundary(op) || op.code == Opcode::all_reduce; };
+  auto isOutside = [](const Op& op) { return isBoundary(op) || isCollective(op); };
+  // Parts are taken from values where they are, and put together elsewhere.
+  auto leaves = [](const Op& op) { return isCollective(op) && op.code != Opcode::all_reduce; };
   bool copies = false;
   for (Op* op : func_.body.ops)
-    if (isOutside(*op))
+    if (isOutside(*op) && !leaves(*op))
       forEachUse(std::as_const(*op), [&](const Value* value) { copies = copies || needsCopy(*value); });
   NameTable names;
   if (copies) names.takeAll(func_.body);
   Builder builder(func_.body.ops, &names);
   for (Op* op : func_.body.ops) {
-    bool inPlace = op->code == Opcode::fused || op->code == Opcode::custom;
+    bool inPlace = op->code == Opcode::fused || op->code == Opcode::custom || leaves(*op);
     if (isOutside(*op) || inPlace)
       forEachUse(*op, [&](Value*& value) {
         if (op->code == Opcode::custom && !isInlineBelowReshapes(*value)) return;

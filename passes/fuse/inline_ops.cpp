@@ -6,6 +6,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/collective.h"
 #include "ir/op_view.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
@@ -79,7 +80,7 @@ bool isBoundary(const Op& op) {
   }
 }
 
-bool isTurn(const Op& op) { return op.code == Opcode::fused || op.code == Opcode::all_reduce; }
+bool isTurn(const Op& op) { return op.code == Opcode::fused || isCollective(op); }
 
 Value* throughReshapes(Value* value) {
   while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient))

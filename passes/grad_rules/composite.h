@@ -37,5 +37,7 @@ TG_GRAD_DECOMPOSES(gelu_grad);
 TG_NO_GRAD(adam_update, "an optimizer's step is not part of a loss");
 TG_NO_GRAD(sgd_update, "an optimizer's step is not part of a loss");
 TG_NO_GRAD(all_reduce, "data-parallel joins gradients of several ranks, behind append-grad");
+TG_NO_GRAD(reduce_scatter, "data-parallel joins gradients of several ranks, behind append-grad");
+TG_NO_GRAD(all_gather, "an optimizer's step is not part of a loss");
 
 }  // namespace tg::grad_rules

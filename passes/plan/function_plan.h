@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/access.h"
+#include "ir/collective.h"
 #include "ir/module.h"
 #include "ir/result.h"
 #include "ir/symbol_rows.h"
@@ -148,7 +149,7 @@ class FunctionPlan {
 };
 
 /// Whether an op takes a turn of its own, between which barriers may stand: a kernel, or what joins ranks.
-inline bool isTurn(const Op& op) { return op.code == Opcode::fused || op.code == Opcode::all_reduce; }
+inline bool isTurn(const Op& op) { return op.code == Opcode::fused || isCollective(op); }
 
 /// Whether a value is a parameter or state as it is at entry.
 inline bool isSymbolRead(const Value& value) {

@@ -16,16 +16,26 @@
 namespace tg::collective {
 
 enum class Element : uint8_t { f32, f64 };
-enum class Reduction : uint8_t { sum, mean };
+/// `same`: all ranks have the same, of which each takes what it wants; where parts are gathered, nothing is added.
+enum class Reduction : uint8_t { sum, mean, same };
+/// What elements become that are one part for each rank, in their order, all of one length: their reduction on all
+/// ranks; this rank's part its reduction, and the others nothing one may read; or the others' parts what they have.
+enum class Kind : uint8_t { allReduce, reduceScatter, allGather };
 
-/// The reduction that tg.all_reduce calls by this name.
+/// The reduction that collectives call by this name.
 inline Reduction reductionOf(std::string_view name) {
-  return name == "sum" ? Reduction::sum : Reduction::mean;
+  return name == "sum" ? Reduction::sum : name == "same" ? Reduction::same : Reduction::mean;
+}
+/// And the kind.
+inline Kind kindOf(std::string_view name) {
+  return name == "reduce_scatter" ? Kind::reduceScatter
+         : name == "all_gather"   ? Kind::allGather
+                                  : Kind::allReduce;
 }
 
-/// What reductions have cost this rank so far.
+/// What collectives have cost this rank so far.
 struct Traffic {
-  int64_t bytes = 0;  ///< that were reduced
+  int64_t bytes = 0;  ///< that were reduced or gathered, of all ranks' parts
   double underWay = 0,
          waited = 0;  ///< seconds: of reductions, and of those in which the caller did nothing else
 };
@@ -36,8 +46,8 @@ struct Journey {
   Clock::time_point begin, end;
 };
 
-/// Replaces `count` elements of host memory by their reduction over all ranks, added in the order of the ranks, so that
-/// all get the same bits every time.
+/// Replaces `count` elements of host memory as its kind says; reductions are added in the order of the ranks, so that
+/// all get the same bits every time. Except for allReduce the count is a multiple of the number of ranks.
 struct Task {
   void* elements = nullptr;
   int64_t count = 0;
@@ -47,6 +57,7 @@ struct Task {
   std::function<bool()> ready = nullptr;
   /// Null, or where the times are written, by several tasks too; to be read when `wait` has come back.
   Journey* journey = nullptr;
+  Kind kind = Kind::allReduce;
 };
 
 /// Called by one thread of each rank. After an error every later call gives that error.

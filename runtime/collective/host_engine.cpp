@@ -97,8 +97,12 @@ Result<int64_t> HostEngine::post(Job job) {
 }
 
 Result<int64_t> HostEngine::begin(const Task& task) {
+  if (task.kind != Kind::allReduce && task.count % ranks_ != 0)
+    return fail(fmt::format("{} elements are not one part for each of {} ranks", task.count, ranks_));
   Task piece = task;
-  for (int64_t left = task.count - kPiece; left > 0; left -= kPiece) {
+  // Parts of a whole are no parts of its pieces.
+  const bool cut = task.kind == Kind::allReduce;
+  for (int64_t left = task.count - kPiece; cut && left > 0; left -= kPiece) {
     piece.count = kPiece;
     TG_CHECK(post({.task = piece, .gathered = nullptr}));
     piece.elements = static_cast<std::byte*>(piece.elements) + kPiece * sizeOf(task.element);
@@ -274,6 +278,7 @@ std::pair<std::byte*, int64_t> HostEngine::part(const Task& task, int rank) cons
 
 void HostEngine::sendParts(Reducing& reducing) {
   const Task& task = reducing.job.task;
+  if (task.kind == Kind::allGather) return;
   const int64_t bytes = part(task, rank_).second;
   if (!spare_.empty()) {
     reducing.come = std::move(spare_.back());
@@ -288,8 +293,8 @@ void HostEngine::sendParts(Reducing& reducing) {
       });
 }
 
-/// Adds up what has come and sends the sums.
-void HostEngine::sendSums(Reducing& reducing) {
+/// Adds up what has come.
+void HostEngine::addParts(Reducing& reducing) const {
   const Task& task = reducing.job.task;
   const auto [own, bytes] = part(task, rank_);
   std::vector<const std::byte*> terms;
@@ -300,7 +305,14 @@ void HostEngine::sendSums(Reducing& reducing) {
     addUp<float>(terms, count, task.reduction, own);
   else
     addUp<double>(terms, count, task.reduction, own);
+}
+
+/// Makes this rank's sums and sends them.
+void HostEngine::sendSums(Reducing& reducing) {
+  const Task& task = reducing.job.task;
+  if (task.kind != Kind::allGather) addParts(reducing);
   reducing.sums = true;
+  if (task.kind == Kind::reduceScatter) return;
   reducing.messages = exchange(
       tagSums, [&](int) -> std::pair<const void*, int64_t> { return part(task, rank_); },
       [&](int peer) -> std::pair<void*, int64_t> { return part(task, peer); });

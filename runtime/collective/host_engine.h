@@ -42,7 +42,7 @@ class HostEngine : public Engine {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// A reduction, or a gathering where `gathered` is not null.
+  /// A task, or a gathering of texts where `gathered` is not null.
   struct Job {
     int64_t ticket = 0;
     Task task;
@@ -54,7 +54,8 @@ class HostEngine : public Engine {
     int peer;
     bool comes;
   };
-  /// A reduction that has begun: parts come from all ranks, then sums do.
+  /// A task that has begun: parts come from all ranks, then sums do. What is scattered keeps its sums, and what is
+  /// gathered is sums from the start.
   struct Reducing {
     Job job;
     bool sums = false;
@@ -79,6 +80,7 @@ class HostEngine : public Engine {
   Result<bool> advance();
   std::pair<std::byte*, int64_t> part(const Task& task, int rank) const;
   void sendParts(Reducing& reducing);
+  void addParts(Reducing& reducing) const;
   void sendSums(Reducing& reducing);
   void finish(const Job& job);
   Result<void> meet(std::vector<std::string>& texts);

@@ -77,6 +77,8 @@ WALKED(update);
 WALKED(param_grad);
 WALKED(capture);
 WALKED(all_reduce);
+WALKED(reduce_scatter);
+WALKED(all_gather);
 WALKED(fused);
 WALKED(yield);
 WALKED(return_);

@@ -77,12 +77,25 @@ class CommandWalk {
   }
 
   Result<void> begin(const Op& op) {
+    if (op.word("kind") != "all_reduce") return beginParts(op);
     std::vector<int64_t>& tickets = tickets_[op.intAttr("id")];
     tickets.clear();
     for (const Operand& argument : op.keyword("args")->items) {
       TG_TRY(std::span<std::byte> bytes, bytesOf(memory_, op, argument));
       TG_TRY(const int64_t ticket, beginCollective(call_, bytes, op.word("reduction")));
       tickets.push_back(ticket);
+    }
+    return {};
+  }
+
+  /// Done at once, as no command here may come between.
+  Result<void> beginParts(const Op& op) {
+    const OperandList& args = op.keyword("args")->items;
+    for (size_t i = 0; i < args.size(); i += 2) {
+      Parts parts{op.loc, op.word("kind"), op.word("reduction"), collective::Element::f32, {}, {}};
+      TG_TRY(parts.from, bytesOf(memory_, op, args[i]));
+      TG_TRY(parts.to, bytesOf(memory_, op, args[i + 1]));
+      TG_CHECK(shareParts(call_, parts));
     }
     return {};
   }

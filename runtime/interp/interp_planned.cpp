@@ -38,6 +38,34 @@ Result<int64_t> beginCollective(InterpCall& call, std::span<std::byte> bytes, st
                        .reduction = collective::reductionOf(reduction)});
 }
 
+Result<void> shareParts(InterpCall& call, const Parts& parts) {
+  using collective::Kind;
+  const bool gathers = parts.kind == "all_gather";
+  const auto& whole = gathers ? parts.to : parts.from;
+  const size_t part = gathers ? parts.from.size() : parts.to.size();
+  collective::Engine* ranks = call.state.options.ranks.get();
+  const int64_t there = ranks ? ranks->ranks() : 1;
+  if (static_cast<int64_t>(whole.size() / part) != there)
+    return failAt(parts.loc, fmt::format("{} parts for {} ranks: compile the module for as many "
+                                         "(data-parallel{{ranks}})",
+                                         whole.size() / part, there));
+  std::vector<std::byte> room(whole.size());
+  std::span<std::byte> own =
+      std::span(room).subspan(ranks ? static_cast<size_t>(ranks->rank()) * part : 0, part);
+  std::ranges::copy(parts.from, (gathers ? own : std::span(room)).begin());
+  if (ranks && (gathers || parts.reduction != "same")) {
+    TG_TRY(const int64_t ticket, ranks->begin({.elements = room.data(),
+                                               .count = static_cast<int64_t>(room.size()) /
+                                                        (parts.element == collective::Element::f32 ? 4 : 8),
+                                               .element = parts.element,
+                                               .reduction = collective::reductionOf(parts.reduction),
+                                               .kind = collective::kindOf(parts.kind)}));
+    TG_CHECK(ranks->wait(ticket));
+  }
+  std::ranges::copy(gathers ? std::span(room) : own, parts.to.begin());
+  return {};
+}
+
 Result<void> waitCollective(InterpCall& call, int64_t ticket) {
   collective::Engine* ranks = call.state.options.ranks.get();
   return ranks ? ranks->wait(ticket) : Result<void>();
@@ -107,6 +135,7 @@ class PlannedWalk {
       if (op->code == Opcode::fused) TG_CHECK(fused(*op));
       if (op->code == Opcode::fill) TG_CHECK(runFill(memory_, *op));
       if (op->code == Opcode::all_reduce) TG_CHECK(allReduce(*op));
+      if (op->code == Opcode::reduce_scatter || op->code == Opcode::all_gather) TG_CHECK(parts(*op));
     }
     for (Op* op : call_.function.body.ops)
       if (op->code == Opcode::update) TG_CHECK(commit(*op));
@@ -148,6 +177,26 @@ class PlannedWalk {
              memory_.range(place->buffer, place->offset, result->type.bytes(), op.loc));
       TG_TRY(const int64_t ticket, beginCollective(call_, bytes, op.word("reduction")));
       TG_CHECK(waitCollective(call_, ticket));
+    }
+    return {};
+  }
+
+  Result<void> parts(const Op& op) {
+    for (int i = 0; i < op.numOperands(); ++i) {
+      auto bytes = [&](const Value& value) -> Result<std::span<std::byte>> {
+        TG_TRY(const Place* place, homeOf(value));
+        return memory_.range(place->buffer, place->offset, value.type.bytes(), op.loc);
+      };
+      const bool scatters = op.code == Opcode::reduce_scatter;
+      Parts parts{op.loc,
+                  op.info().name.substr(3),
+                  scatters ? op.word("reduction") : "same",
+                  collective::Element::f32,
+                  {},
+                  {}};
+      TG_TRY(parts.from, bytes(*op.in(i)));
+      TG_TRY(parts.to, bytes(*op.result(i)));
+      TG_CHECK(shareParts(call_, parts));
     }
     return {};
   }

@@ -64,6 +64,17 @@ Result<void> runFill(PlannedMemory& memory, const Op& op);
 
 /// f32 elements on their way to the other ranks, and back; on one rank they stay as they are.
 Result<int64_t> beginCollective(InterpCall& call, std::span<std::byte> bytes, std::string_view reduction);
+/// Elements that are one part for each rank, and this rank's part of them: `kind` is reduce_scatter or all_gather.
+struct Parts {
+  const Loc& loc;
+  std::string_view kind;
+  std::string reduction;
+  collective::Element element;
+  std::span<const std::byte> from;
+  std::span<std::byte> to;
+};
+/// Takes this rank's part, or puts all together. An error where there are not as many ranks.
+Result<void> shareParts(InterpCall& call, const Parts& parts);
 Result<void> waitCollective(InterpCall& call, int64_t ticket);
 
 /// Poisons the arena and the function's outputs, then stores the inputs.

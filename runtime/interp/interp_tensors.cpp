@@ -70,6 +70,8 @@ class TensorWalk {
       return {};
     case Opcode::fused: return fused(op);
     case Opcode::all_reduce: return allReduce(op);
+    case Opcode::reduce_scatter:
+    case Opcode::all_gather: return parts(op);
     default: return evalInto(op, environment_, call_.context);
     }
   }
@@ -87,6 +89,19 @@ class TensorWalk {
         if (call_.context.exact) roundAll(array);
       }
       environment_.own(op.results[static_cast<size_t>(i)].get(), std::move(array));
+    }
+    return {};
+  }
+
+  Result<void> parts(const Op& op) {
+    const bool scatters = op.code == Opcode::reduce_scatter;
+    for (int i = 0; i < op.numOperands(); ++i) {
+      NdArray from = environment_.at(op.in(i)), to = NdArray::zeros(op.result(i)->type);
+      TG_CHECK(shareParts(call_, {op.loc, op.info().name.substr(3), scatters ? op.word("reduction") : "same",
+                                  collective::Element::f64, std::as_writable_bytes(std::span(from.data)),
+                                  std::as_writable_bytes(std::span(to.data))}));
+      if (call_.context.exact) roundAll(to);
+      environment_.own(op.results[static_cast<size_t>(i)].get(), std::move(to));
     }
     return {};
   }

@@ -14,6 +14,7 @@ namespace {
 
 using collective::Element;
 using collective::Engine;
+using collective::Kind;
 using collective::Reduction;
 using Engines = std::vector<std::shared_ptr<Engine>>;
 
@@ -67,6 +68,39 @@ TEST(CollectiveTest, sumsInTheOrderOfTheRanks) {
                 << count << " ranks, element " << i << " of " << elements;
           }
         });
+}
+
+TEST(CollectiveTest, eachRankHasThePartItReduces) {
+  for (int count : {1, 2, 3})
+    for (size_t part : {size_t{1}, size_t{5}, size_t{700'000}})
+      onEach(ranks(count), [&](Engine& engine) {
+        std::vector<float> values(part * static_cast<size_t>(count));
+        for (size_t i = 0; i < values.size(); ++i) values[i] = valueOf(engine.rank(), i);
+        const auto all = static_cast<int64_t>(values.size());
+        auto scattered = engine.begin({.elements = values.data(),
+                                       .count = all,
+                                       .reduction = Reduction::sum,
+                                       .kind = Kind::reduceScatter});
+        ASSERT_TRUE(scattered && engine.wait(*scattered));
+        const size_t first = part * static_cast<size_t>(engine.rank());
+        for (size_t i = first; i < first + part; ++i) ASSERT_EQ(values[i], sumOf(count, i));
+        // What the others' parts hold now is overwritten when all are put together.
+        for (size_t i = 0; i < values.size(); ++i)
+          if (i < first || i >= first + part) values[i] = -1;
+        auto gathered = engine.begin(
+            {.elements = values.data(), .count = all, .reduction = Reduction::same, .kind = Kind::allGather});
+        ASSERT_TRUE(gathered && engine.wait(*gathered));
+        for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], sumOf(count, i));
+      });
+}
+
+TEST(CollectiveTest, partsOfOtherLengthsAreRefused) {
+  onEach(ranks(2), [&](Engine& engine) {
+    std::vector<float> values(3);
+    auto begun = engine.begin({.elements = values.data(), .count = 3, .kind = Kind::allGather});
+    ASSERT_FALSE(begun);
+    EXPECT_EQ(begun.error().message(), "3 elements are not one part for each of 2 ranks");
+  });
 }
 
 TEST(CollectiveTest, moreThanOnePiece) {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types of what ranks bring together.
+#include "ir/infer_context.h"
+#include "ir/op_view.h"
+
+namespace tg::inference {
+
+namespace {
+
+Result<Types> parts(const Context& c, int64_t ranks) {
+  Types types;
+  for (int operand = 0; operand < c.op.numOperands(); ++operand) {
+    const int64_t elements = c.in(operand).elements();
+    if (ranks < 1 || elements % ranks != 0)
+      return c.error(
+          3, fmt::format("the {} elements of operand {} are not {} equal parts", elements, operand, ranks),
+          operand);
+    types.push_back(Type::tensor(DType::f32, {elements / ranks}));
+  }
+  return types;
+}
+
+Result<Types> wholes(const Context& c, int64_t ranks) {
+  if (ranks < 1) return c.error(3, fmt::format("ranks = {} is not 1 or more", ranks));
+  const auto results = static_cast<int>(c.op.results.size());
+  if (results != c.op.numOperands())
+    return c.error(4, fmt::format("{} results for {} operands", results, c.op.numOperands()));
+  Types types;
+  for (int operand = 0; operand < c.op.numOperands(); ++operand) {
+    const Type& whole = c.op.result(operand)->type;
+    const int64_t elements = c.in(operand).elements() * ranks;
+    if (!whole.isTensor() || whole.dtype != DType::f32 || whole.elements() != elements)
+      return c.error(
+          4,
+          fmt::format("result {} is {}, not the {} elements of f32 that {} parts of operand {} have", operand,
+                      whole.str(), elements, ranks, operand),
+          operand);
+    types.push_back(whole);
+  }
+  return types;
+}
+
+}  // namespace
+
+Result<Types> collective(const Context& c) {
+  if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
+  Types types;
+  for (int operand = 0; operand < c.op.numOperands(); ++operand) {
+    if (c.in(operand).dtype != DType::f32)
+      return c.error(2, fmt::format("operand {} is {}, not f32", operand, c.in(operand).str()), operand);
+    types.push_back(c.in(operand));
+  }
+  if (c.op.code == Opcode::reduce_scatter) return parts(c, as::reduce_scatter(c.op).ranks());
+  if (c.op.code == Opcode::all_gather) return wholes(c, as::all_gather(c.op).ranks());
+  return types;
+}
+
+}  // namespace tg::inference
