@@ -41,8 +41,8 @@ class Adam {
 
   void run() {
     for (const TrainedParam& trained : step_.params()) {
-      step_.addState("m." + trained.param->name, trained.value->type);
-      step_.addState("v." + trained.param->name, trained.value->type);
+      step_.addState("m", trained);
+      step_.addState("v", trained);
     }
     step_.addState("t", Type::tensor(DType::i32, {}), true);
     rates();

@@ -34,8 +34,7 @@ class Sgd {
 
   void run() {
     if (options_.momentum > 0)
-      for (const TrainedParam& trained : step_.params())
-        step_.addState("v." + trained.param->name, trained.value->type);
+      for (const TrainedParam& trained : step_.params()) step_.addState("v", trained);
     rate_ = step_.learningRate();
     for (const TrainedParam& trained : step_.params()) step(trained);
     for (auto& [symbol, value] : next_) step_.update(symbol, value);

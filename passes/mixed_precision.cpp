@@ -149,12 +149,11 @@ class LossScaling {
     Builder& builder = insertion.builder();
     Op* end = step_.body.ops.back();
     builder.setBefore(end);
-    std::vector<Value*> grads;
-    for (const Op* op = step_.body.ops.front(); op != end; op = op->next())
-      if (op->code == Opcode::param_grad) grads.push_back(as::param_grad(*op).value());
-    for (Value*& grad : grads) grad = builder.cast(grad, computeType(grad->type.dtype));
+    std::vector<optimizer::Gradient> grads = optimizer::gradientsIn(step_);
+    for (optimizer::Gradient& grad : grads)
+      grad.value = builder.cast(grad.value, computeType(grad.value->type.dtype));
     // A sum that optimizers form too. Compared with a NaN, infinity is not more.
-    TensorExpr norm = insertion.named("grad_squares", {&builder, builder.op(Opcode::sum_of_squares, grads)});
+    TensorExpr norm = insertion.named("grad_squares", {&builder, optimizer::sumOfSquares(builder, grads)});
     TensorExpr finite = insertion.named("finite", lt(norm, INFINITY));
     TensorExpr scale =
         &step_ == &train_ ? TensorExpr{&builder, scale_} : insertion.read(kScale, float_, "scale");

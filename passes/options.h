@@ -53,11 +53,18 @@ struct AppendGradOptions {
 struct DataParallelOptions {
   std::string func = "train";
   int64_t bucket = 8 << 20;
+  std::string shard = "none";
+  int64_t ranks = 1;
   static constexpr auto fields() {
     return std::tuple{
         option("func", &DataParallelOptions::func, "the function that was differentiated"),
         option("bucket", &DataParallelOptions::bucket,
                "bytes from which on gradients travel together; 0: each by itself"),
+        option("shard", &DataParallelOptions::shard,
+               "none | optimizer: each rank has the moments of its part of every parameter, and updates that "
+               "part"),
+        option("ranks", &DataParallelOptions::ranks,
+               "how many there are, which parts depend on; tg-run fills it in as mpirun has started them"),
     };
   }
 };

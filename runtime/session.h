@@ -168,14 +168,15 @@ class Session {
   /// Params by name. Unless `partial`, all must be given. On an error nothing is changed.
   CallResult<void> uploadParams(const NamedArrays& values, UploadOptions options = {});
   CallResult<NamedArrays> downloadParams();
-  /// The same for states: moments, step counters.
+  /// The same for states: moments, step counters. Of those that ranks have in parts, this rank's.
   CallResult<void> uploadStates(const NamedArrays& values, UploadOptions options = {});
   CallResult<NamedArrays> downloadStates();
-  /// Writes params or states, all of them unless `partial`, from a source, piece by piece, and says how far that is where it takes long. On an
+  /// Writes params or states, whole ones where ranks have parts, all of them unless `partial`, from a source, piece by piece, and says how far that is where it takes long. On an
   /// error of the source some of them are written.
   CallResult<void> writeTensors(ItemKind kind, const TensorSource& source, UploadOptions options = {});
   /// Params or states, read from the device as the source is asked for them: one call of the session for each
-  /// piece. It must not outlive the session.
+  /// piece. States that ranks have in parts are whole here: all ranks read them, in the same order, as each gives the
+  /// others what it has. It must not outlive the session.
   TensorSource tensors(ItemKind kind);
   /// The gradients of the last step; an error when there was none or the session does not keep them.
   CallResult<NamedArrays> downloadParamGrads();
@@ -242,6 +243,9 @@ class Session {
   Result<void> resetTo(const ResetOptions& options, bool isNew);
   Result<void> upload(ItemKind kind, const NamedArrays& values, bool partial);
   Result<NamedArrays> download(ItemKind kind);
+  Result<void> writePiece(const Item& item, int64_t first, std::span<const std::byte> piece);
+  Result<void> readPiece(const Item& item, int64_t first, std::span<std::byte> piece);
+  int rank() const;
   template <class Schedule>
   CallResult<void> replaceRate(Schedule schedule, std::optional<int64_t> afterStep);
   void publish();

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/collective.h"
 #include "runtime/data/init.h"
 #include "runtime/progress.h"
 #include "runtime/session.h"
@@ -59,18 +60,22 @@ std::string known(const Module& module, ItemKind kind) {
   return out.empty() ? "none" : out;
 }
 
-/// Every name and type, before anything is written.
+/// The type of a param or state, of all ranks' parts together where a state is one of them.
+Type wholeType(const Item& item) { return wholeOf(item).value_or(item.type); }
+
+/// Every name and type, those of whole states where `wholes` is set, before anything is written.
 Result<void> checkUpload(const Module& module, ItemKind kind,
-                         const std::vector<std::pair<std::string, Type>>& values, bool partial) {
+                         const std::vector<std::pair<std::string, Type>>& values, bool partial,
+                         bool wholes = false) {
   std::map<std::string, int> given;
   for (const auto& [name, type] : values) {
     const Item* item = module.find(kind, name);
     if (!item)
       return fail(
           fmt::format("the module has no {} @{}; it has {}", tg::name(kind), name, known(module, kind)));
-    if (item->type != type)
-      return fail(fmt::format("@{} is {}, of {} elements, and not {}, of {}", name, item->type.str(),
-                              item->type.elements(), type.str(), type.elements()));
+    if (const Type wanted = wholes ? wholeType(*item) : item->type; wanted != type)
+      return fail(fmt::format("@{} is {}, of {} elements, and not {}, of {}", name, wanted.str(),
+                              wanted.elements(), type.str(), type.elements()));
     if (given[name]++) return fail(fmt::format("@{} is given twice", name));
   }
   std::string missing;
@@ -79,6 +84,18 @@ Result<void> checkUpload(const Module& module, ItemKind kind,
   if (partial || missing.empty()) return {};
   return fail(fmt::format("no value for {}; the module has {}, and giving a part of them wants `partial`",
                           missing, known(module, kind)));
+}
+
+/// Of `count` elements of a whole from `first` on, those in this rank's part: the first of the part, the first of the
+/// piece, how many.
+struct Overlap {
+  int64_t inPart, inPiece, count;
+};
+Overlap overlapOf(const Item& item, int rank, int64_t first, int64_t count) {
+  const int64_t part = item.type.elements(), begin = part * rank;
+  const int64_t from = std::clamp(first, begin, begin + part);
+  const int64_t to = std::clamp(first + count, begin, begin + part);
+  return {from - begin, from - first, to - from};
 }
 
 }  // namespace
@@ -162,26 +179,64 @@ CallResult<NamedArrays> Session::downloadStates() {
 }
 CallResult<void> Session::writeTensors(ItemKind kind, const TensorSource& source, UploadOptions options) {
   return serve<void>([&]() -> Result<void> {
-    TG_CHECK(checkUpload(*program_->module(), kind, source.tensors, options.partial));
+    TG_CHECK(checkUpload(*program_->module(), kind, source.tensors, options.partial, /*wholes=*/true));
     int64_t bytes = 0;
     for (const auto& [name, type] : source.tensors) bytes += type.bytes();
     Progress progress(options_.onDiagnostic,
                       kind == ItemKind::param ? "loading parameters" : "loading states", bytes);
-    return eachPieceOf(source,
-                       [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
-                         TG_CHECK(program_->runner().writeRows(source.tensors[tensor].first, first, piece));
-                         progress.add(static_cast<int64_t>(piece.size()));
-                         return {};
-                       });
+    return eachPieceOf(
+        source, [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
+          progress.add(static_cast<int64_t>(piece.size()));
+          return writePiece(*program_->module()->find(kind, source.tensors[tensor].first), first, piece);
+        });
   });
 }
+
+/// This rank's part of a piece of a whole state is written alone.
+Result<void> Session::writePiece(const Item& item, int64_t first, std::span<const std::byte> piece) {
+  if (!wholeOf(item)) return program_->runner().writeRows(item.name, first, piece);
+  const int64_t size = byteSize(item.type.dtype);
+  const auto [inPart, inPiece, count] =
+      overlapOf(item, rank(), first, static_cast<int64_t>(piece.size()) / size);
+  if (count == 0) return {};
+  return program_->runner().writeRows(
+      item.name, inPart,
+      piece.subspan(static_cast<size_t>(inPiece * size), static_cast<size_t>(count * size)));
+}
+
+/// A piece of a whole state comes from all ranks, each of which has some of it: they read it together.
+Result<void> Session::readPiece(const Item& item, int64_t first, std::span<std::byte> piece) {
+  if (!wholeOf(item) || !options_.ranks) return program_->runner().readRows(item.name, first, piece);
+  const int64_t size = byteSize(item.type.dtype);
+  const auto [inPart, inPiece, count] =
+      overlapOf(item, rank(), first, static_cast<int64_t>(piece.size()) / size);
+  std::string own(static_cast<size_t>(count * size), '\0');
+  if (count > 0)
+    TG_CHECK(program_->runner().readRows(item.name, inPart, std::as_writable_bytes(std::span(own))));
+  TG_TRY(const std::vector<std::string> all, options_.ranks->gather(own));
+  size_t at = 0;
+  for (const std::string& some : all) {
+    if (at + some.size() > piece.size()) return fail(fmt::format("ranks have other parts of @{}", item.name));
+    std::memcpy(&piece[at], some.data(), some.size());
+    at += some.size();
+  }
+  return at == piece.size() ? Result<void>() : fail(fmt::format("ranks have other parts of @{}", item.name));
+}
+
+int Session::rank() const { return options_.ranks ? options_.ranks->rank() : 0; }
+
 TensorSource Session::tensors(ItemKind kind) {
   TensorSource source;
   if (auto own = module())
-    for (const Item* item : own->all(kind)) source.tensors.emplace_back(item->name, item->type);
-  source.read = [this, all = source.tensors](size_t tensor, int64_t first,
-                                             std::span<std::byte> out) -> Result<void> {
-    auto read = serve<void>([&] { return program_->runner().readRows(all[tensor].first, first, out); });
+    for (const Item* item : own->all(kind)) source.tensors.emplace_back(item->name, wholeType(*item));
+  source.read = [this, kind, all = source.tensors](size_t tensor, int64_t first,
+                                                   std::span<std::byte> out) -> Result<void> {
+    auto read = serve<void>([&]() -> Result<void> {
+      const Item* item = program_->module()->find(kind, all[tensor].first);
+      if (!item || wholeType(*item) != all[tensor].second)
+        return fail(fmt::format("the session has another module, without @{}", all[tensor].first));
+      return readPiece(*item, first, out);
+    });
     return read ? Result<void>() : read.error();
   };
   return source;

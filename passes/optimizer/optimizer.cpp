@@ -149,12 +149,30 @@ void remarkFrozen(const Site& site, const PassContext& context) {
       context.remark(op->loc, fmt::format("@{} has no gradient and stays as it is", op->operands[0].text));
 }
 
+std::vector<Gradient> gradientsIn(const Item& func) {
+  std::vector<Gradient> gradients;
+  for (Op* op : func.body.ops)
+    if (op->code == Opcode::param_grad)
+      gradients.push_back({op->operands[0].text, as::param_grad(*op).value(), as::param_grad(*op).ranks()});
+  return gradients;
+}
+
+Value* sumOfSquares(Builder& builder, const std::vector<Gradient>& gradients) {
+  std::vector<Value*> wholes, parts;
+  for (const Gradient& gradient : gradients) (gradient.ranks > 1 ? parts : wholes).push_back(gradient.value);
+  if (parts.empty()) return builder.op(Opcode::sum_of_squares, wholes);
+  Value* all = builder.op(Opcode::all_reduce, {builder.op(Opcode::sum_of_squares, parts)},
+                          {{"reduction", Attr::word("sum")}});
+  return wholes.empty() ? all : builder.binary(Opcode::add, all, builder.op(Opcode::sum_of_squares, wholes));
+}
+
 StepBuilder::StepBuilder(Module& module, const Site& site, const OptimizerOptions& options)
     : module_(module), site_(site), func_(*site.step), options_(options), builder_(&module, site.step) {
   end_ = func_.body.ops.takeBack();
   builder_.setLoc(derivedLoc(site_.prefix, func_.loc));
   findReads();
   collect();
+  takeParts();
   gradNorm();
   if (options_.clipNorm > 0) clip();
 }
@@ -177,11 +195,8 @@ void StepBuilder::findReads() {
 
 /// The gradients in the text's order, each with a read of its parameter.
 void StepBuilder::collect() {
-  std::vector<std::pair<std::string, Value*>> grads;
-  for (Op* op : func_.body.ops)
-    if (op->code == Opcode::param_grad && site_.trains(op->operands[0].text))
-      grads.push_back({op->operands[0].text, as::param_grad(*op).value()});
-  for (auto& [name, grad] : grads) {
+  for (auto& [name, grad, ranks] : gradientsIn(func_)) {
+    if (!site_.trains(name)) continue;
     Value*& value = reads_[name];
     Item* param = module_.storage(name);
     if (!value) {
@@ -194,28 +209,60 @@ void StepBuilder::collect() {
     grad = builder_.setHint("d_" + name + "_f32").cast(grad, wide);
     builder_.setHint("");
     params_.push_back(
-        {param, start, expr(grad), options_.weightDecay > 0 && decays(*param, options_.noDecay)});
+        {param, start, expr(grad), options_.weightDecay > 0 && decays(*param, options_.noDecay), ranks});
   }
 }
 
-TensorExpr StepBuilder::sumOfSquares(const std::vector<Value*>& values) {
-  return expr(builder_.op(Opcode::sum_of_squares, values));
+/// Of parameters that ranks update in parts, this rank's.
+void StepBuilder::takeParts() {
+  std::vector<TrainedParam*> with;
+  std::vector<Value*> wholes;
+  for (TrainedParam& trained : params_)
+    if (trained.ranks > 1) with.push_back(&trained), wholes.push_back(trained.value);
+  if (with.empty()) return;
+  const Op* made = builder_
+                       .op(Opcode::reduce_scatter, wholes,
+                           {{"reduction", Attr::word("same")}, {"ranks", Attr::of(with.front()->ranks)}})
+                       ->def;
+  for (size_t i = 0; i < with.size(); ++i)
+    with[i]->value = named(with[i]->param->name + "_part", expr(made->result(static_cast<int>(i)))).value;
+}
+
+/// Puts the updated parts of parameters together.
+void StepBuilder::gather() {
+  if (parts_.empty()) return;
+  OperandList operands;
+  std::vector<Type> wholes;
+  for (const auto& [trained, value] : parts_) {
+    operands.push_back(Operand::of(value));
+    wholes.push_back(Type::tensor(DType::f32, trained->param->type.shape));
+  }
+  const Op* made = builder_.create(Opcode::all_gather, std::move(operands),
+                                   {{"ranks", Attr::of(parts_.front().first->ranks)}}, wholes);
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const Item& param = *parts_[i].first->param;
+    Value* whole = named(param.name + "_whole", expr(made->result(static_cast<int>(i)))).value;
+    whole = builder_.setHint(param.name + "_" + std::string(tg::name(param.type.dtype)))
+                .cast(whole, param.type.dtype);
+    builder_.setHint("");
+    builder_.create(Opcode::update, {Operand::symbol(param.name), Operand::of(whole)});
+  }
 }
 
 /// ‖g‖₂ over all gradients, after those that the pattern names were divided by their own norm. What the
 /// division leaves of a norm n is n/(n + ε): no second look at the elements.
 void StepBuilder::gradNorm() {
-  std::vector<Value*> parts;
+  std::vector<Gradient> terms;
   for (TrainedParam& trained : params_) {
     const std::string& name = trained.param->name;
-    parts.push_back(trained.grad.value);
+    terms.push_back({name, trained.grad.value, trained.ranks});
     if (options_.normalizeGrads.empty() || !globMatch(options_.normalizeGrads, name)) continue;
-    TensorExpr norm = named("norm_" + name, sqrt(sumOfSquares({trained.grad.value})));
+    TensorExpr norm = named("norm_" + name, sqrt(expr(sumOfSquares(builder_, {terms.back()}))));
     TensorExpr divisor = norm + kNormalizeEps;
     trained.grad = named("normalized_" + name, trained.grad / divisor);
-    parts.back() = (norm / divisor).value;
+    terms.back() = {name, (norm / divisor).value, 1};
   }
-  norm_ = named("grad_norm", sqrt(sumOfSquares(parts)));
+  norm_ = named("grad_norm", sqrt(expr(sumOfSquares(builder_, terms))));
 }
 
 void StepBuilder::clip() {
@@ -230,6 +277,14 @@ void StepBuilder::addState(const std::string& name, const Type& type, bool expli
   state->type = type;
   state->loc = builder_.loc();
   if (explicitInit) state->attrs.push_back({"init", Attr::call("constant", {Attr::of(int64_t{0})})});
+}
+
+void StepBuilder::addState(const std::string& name, const TrainedParam& trained) {
+  const std::string full = name + "." + trained.param->name;
+  addState(full, trained.value->type);
+  if (trained.ranks == 1) return;
+  const Shape& whole = trained.param->type.shape;
+  module_.storage(stateName(full))->attrs.push_back({"part_of", Attr::ints({whole.begin(), whole.end()})});
 }
 
 Value* StepBuilder::readState(const std::string& name, const std::string& hint) {
@@ -281,6 +336,15 @@ TensorExpr StepBuilder::learningRate() {
 }
 
 void StepBuilder::update(const std::string& symbol, Value* value) {
+  for (const TrainedParam& trained : params_) {
+    if (trained.ranks == 1 || trained.param->name != symbol) continue;
+    if (finite_) {
+      Value* kept = builder_.op(Opcode::select, {finite_, value, trained.value});
+      value = named(symbol + "_kept", expr(kept)).value;
+    }
+    parts_.emplace_back(&trained, value);
+    return;
+  }
   if (const DType dtype = module_.storage(symbol)->type.dtype; dtype != value->type.dtype) {
     value = builder_.setHint(value->name + "_" + std::string(tg::name(dtype))).cast(value, dtype);
     builder_.setHint("");
@@ -301,6 +365,7 @@ static std::string withKind(const Item& func, const std::string& kind) {
 }
 
 void StepBuilder::finish() {
+  gather();
   set(func_.attrs, "optimizer", Attr::string(withKind(func_, site_.kind)));
   std::string name = "grad_norm";
   for (const NamedType& result : func_.results)

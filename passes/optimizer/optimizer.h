@@ -56,12 +56,25 @@ std::vector<Item*> paramsWithGradient(const Site& site, const Module& module);
 /// Tells of parameters that the trained function reads and that have no gradient: they stay as they are.
 void remarkFrozen(const Site& site, const PassContext& context);
 
-/// A parameter with a gradient.
+/// A gradient as tg.param_grad names it.
+struct Gradient {
+  std::string param;
+  Value* value = nullptr;
+  int64_t ranks = 1;  ///< more than one: `value` is this rank's part
+};
+std::vector<Gradient> gradientsIn(const Item& func);
+
+/// Σ x² of gradients, or numbers of one rank. Parts are added up over the ranks.
+Value* sumOfSquares(Builder& builder, const std::vector<Gradient>& gradients);
+
+/// A parameter with a gradient. Where ranks have parts of it, an optimizer updates this rank's part, and its states
+/// are of the part's type.
 struct TrainedParam {
   Item* param = nullptr;
-  Value* value = nullptr;  ///< the parameter when the step begins
+  Value* value = nullptr;  ///< the parameter when the step begins, or this rank's part
   TensorExpr grad;         ///< normalized and clipped
   bool decays = false;     ///< and the weight decay is not 0
+  int64_t ranks = 1;       ///< that have parts
 };
 
 /// Builds the updates behind a function's body. Between construction and finish() the body has no
@@ -80,6 +93,8 @@ class StepBuilder {
 
   /// Declares state `prefix.name`; states stand after the last param or state.
   void addState(const std::string& name, const Type& type, bool explicitInit = false);
+  /// One as large as what is trained of a parameter: `prefix.name.w`.
+  void addState(const std::string& name, const TrainedParam& trained);
   /// A read of state `prefix.name`.
   Value* readState(const std::string& name, const std::string& hint);
   /// The argument the host fills with the learning rate; an author's own keeps its schedule. Optimizers of
@@ -93,8 +108,9 @@ class StepBuilder {
  private:
   void findReads();
   void collect();
+  void takeParts();
+  void gather();
   void gradNorm();
-  TensorExpr sumOfSquares(const std::vector<Value*>& values);
   void clip();
   std::unique_ptr<Value> authorsRate();
 
@@ -107,6 +123,8 @@ class StepBuilder {
   std::unordered_map<std::string, Value*> reads_;  ///< of params and states, by symbol; the first of each
   Value* finite_ = nullptr;  ///< where the loss is scaled: whether all gradients are finite
   std::vector<TrainedParam> params_;
+  std::vector<std::pair<const TrainedParam*, Value*>>
+      parts_;  ///< next parts of parameters, to be put together
   TensorExpr norm_;
 };
 

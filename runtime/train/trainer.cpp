@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "ir/collective.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/prefetch.h"
 #include "runtime/train/tensor_facts.h"
@@ -44,6 +46,8 @@ Result<void> Trainer::begin(const Inputs& inputs) {
 /// What is known before the first step.
 Result<void> Trainer::prepare() {
   scalesLoss_ = session_.module()->find(ItemKind::state, "loss_scale") != nullptr;
+  for (const Item* state : session_.module()->all(ItemKind::state))
+    together_ = together_ || (options_.ranks && wholeOf(*state));
   if (state_.bestValLoss && !std::isfinite(*state_.bestValLoss)) state_.bestValLoss.reset();
   const TensorSource params = session_.tensors(ItemKind::param);
   sessionFailed_ = true;
@@ -108,7 +112,11 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
     if (norm) return fmt::format("the norm of the gradients is {} at step {}", *norm, step.step);
   } else {
     TG_TRY(Snapshot after, snapshot());
-    TG_TRY(const std::string found, notFinite(sourceOf(after.params), sourceOf(after.states)));
+    TG_TRY(std::string found, notFinite(sourceOf(after.params), sourceOf(after.states)));
+    if (together_) {  // each has looked at its parts
+      TG_TRY(const std::vector<std::string> all, options_.ranks->gather(found));
+      found = *std::max_element(all.begin(), all.end());
+    }
     if (!found.empty()) return fmt::format("{} after step {}", found, step.step);
     good_ = std::move(after);
   }
@@ -160,7 +168,7 @@ Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   result.bestLoss = state_.bestValLoss;
   result.bestStep = state_.bestStep;
   TG_CHECK(observer.onEval(result));
-  if (result.best && options_.keepBest) TG_CHECK(save(observer, control));
+  if (result.best && options_.keepBest) TG_CHECK(saveSoon(observer, control));
   return {};
 }
 
@@ -180,6 +188,12 @@ Result<void> Trainer::write(std::string& found) {
   return {};
 }
 
+/// Saves, or where all ranks have a part of what is saved, tells them before the next step.
+Result<void> Trainer::saveSoon(TrainObserver& observer, TrainControl& control) {
+  saveAsked_ = together_;
+  return together_ ? Result<void>() : save(observer, control);
+}
+
 /// Params and states that are not finite end the run instead, also one that keeps nothing.
 Result<void> Trainer::save(TrainObserver& observer, TrainControl& control) {
   saved_ = now();
@@ -188,6 +202,7 @@ Result<void> Trainer::save(TrainObserver& observer, TrainControl& control) {
   if (options_.runDir.empty()) {
     TG_TRY(found, notFinite(session_.tensors(ItemKind::param), session_.tensors(ItemKind::state)));
     if (!found.empty()) endAtFault(fmt::format("{} after step {}", found, state_.step));
+    savedStep_ = state_.step;
     return {};
   }
   if (options_.lock) TG_CHECK(options_.lock->check());
@@ -221,17 +236,27 @@ std::optional<TrainEnd> Trainer::ownEnd(const TrainControl& control) const {
   return {};
 }
 
-/// The same for all ranks, which leave after the same step: the gravest of their reasons.
-Result<std::optional<TrainEnd>> Trainer::endBefore(const TrainControl& control) const {
+/// The same for all ranks, which leave after the same step: the gravest of their reasons. Where they save together,
+/// and one asked for it, they do so first.
+Result<std::optional<TrainEnd>> Trainer::endBefore(TrainObserver& observer, TrainControl& control) {
   constexpr TrainEnd kByWeight[] = {TrainEnd::done, TrainEnd::outOfTime, TrainEnd::stopped,
                                     TrainEnd::notFinite};
   const std::optional<TrainEnd> own = ownEnd(control);
   if (!options_.ranks) return own;
   const auto weight = own ? std::find(std::begin(kByWeight), std::end(kByWeight), *own) - kByWeight + 1 : 0;
-  TG_TRY(const std::vector<std::string> all, options_.ranks->gather(std::to_string(weight)));
-  const std::string most = *std::max_element(all.begin(), all.end());
-  if (most == "0") return std::optional<TrainEnd>();
-  return std::optional(kByWeight[most[0] - '1']);
+  constexpr char kSave = 's';
+  std::string told = std::to_string(weight);
+  if (std::exchange(saveAsked_, false)) told += kSave;
+  TG_TRY(const std::vector<std::string> all, options_.ranks->gather(told));
+  const char most = (*std::max_element(all.begin(), all.end()))[0];
+  const bool ends = most != '0';
+  const bool notFinite = ends && kByWeight[most - '1'] == TrainEnd::notFinite;
+  const bool asked = std::any_of(all.begin(), all.end(), [](const auto& one) { return one.back() == kSave; });
+  if (asked && !notFinite) {
+    TG_CHECK(settle(0, observer));
+    if (summary_.fault.empty()) TG_CHECK(save(observer, control));
+  }
+  return ends ? std::optional(kByWeight[most - '1']) : std::nullopt;
 }
 
 /// Hears of the oldest steps until only so many are under way, or one ends the run.
@@ -266,7 +291,7 @@ Result<void> Trainer::advance(const Inputs& inputs, TrainObserver& observer, Tra
   const bool saves = checkpointDue(control);
   if (saves && !rests) TG_CHECK(settle(0, observer));
   if (evaluates && summary_.fault.empty()) TG_CHECK(evaluate(observer, control));
-  if (saves && summary_.fault.empty()) TG_CHECK(save(observer, control));
+  if (saves && summary_.fault.empty()) TG_CHECK(saveSoon(observer, control));
   return {};
 }
 
@@ -278,7 +303,7 @@ Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
   Prefetcher batches(feed_, begun_ + 1, options_.overfitOneBatch ? begun_ : options_.steps);
   std::optional<TrainEnd> end;
   for (;;) {
-    TG_TRY(end, endBefore(control));
+    TG_TRY(end, endBefore(observer, control));
     if (end) break;
     if (!options_.overfitOneBatch) {
       auto next = batches.next();

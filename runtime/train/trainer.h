@@ -129,10 +129,11 @@ class Trainer {
   void endAtFault(std::string fault);
   Result<void> lookAtFault();
   std::optional<TrainEnd> ownEnd(const TrainControl& control) const;
-  Result<std::optional<TrainEnd>> endBefore(const TrainControl& control) const;
+  Result<std::optional<TrainEnd>> endBefore(TrainObserver& observer, TrainControl& control);
   Result<void> advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control);
   Result<void> conclude(TrainObserver& observer, TrainControl& control);
   Result<void> evaluate(TrainObserver& observer, TrainControl& control);
+  Result<void> saveSoon(TrainObserver& observer, TrainControl& control);
   Result<void> save(TrainObserver& observer, TrainControl& control);
   Result<void> write(std::string& found);
   bool checkpointDue(TrainControl& control);
@@ -147,6 +148,8 @@ class Trainer {
   std::deque<double> last_;
   Snapshot good_;                ///< with OnNan::skip: params and states after the last good step
   std::set<std::string> given_;  ///< params that were not finite before the first step, such as masks
+  bool together_ = false;        ///< all ranks have a part of what is saved
+  bool saveAsked_ = false;       ///< by this rank, of all
   bool scalesLoss_ = false;      ///< the module leaves out updates by gradients that are not finite
   int64_t withoutUpdate_ = 0;    ///< steps since the last good update
   int64_t begun_ = 0;            ///< the newest step that was begun; that of the state is the newest heard of

@@ -530,11 +530,31 @@ int setBatch(const CLI::App& app, const std::string& function, int64_t size,
   return runFirst(app, fmt::format("set-batch{{n={} func={}}}", size, function), module);
 }
 
+/// The passes with data-parallel knowing how many ranks there are, unless the caller has said so.
+static Result<std::string> forRanks(const ModelFlags& flags) {
+  if (!flags.ranks || flags.pipeline.empty()) return flags.pipeline;
+  TG_TRY(PassManager passes, PassManager::parse(flags.pipeline));
+  auto names = [](const AttrList& options, std::string_view name) {
+    return std::any_of(options.begin(), options.end(),
+                       [&](const NamedAttr& each) { return each.name == name; });
+  };
+  bool parts = false;
+  for (PipelineStep& step : passes.steps()) {
+    if (step.pass->name != "data-parallel" || !names(step.options, "shard")) continue;
+    parts = true;
+    if (!names(step.options, "ranks"))
+      step.options.push_back({"ranks", Attr::of(int64_t{flags.ranks->ranks()})});
+  }
+  return parts ? passes.str() : flags.pipeline;
+}
+
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out) {
   if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, {flags.file}); !may)
     return report(app, exitUsage, may.error());
-  if (int code = runFirst(app, flags.pipeline, module, &out.milliseconds)) return code;
+  auto pipeline = forRanks(flags);
+  if (!pipeline) return report(app, exitInput, pipeline.error());
+  if (int code = runFirst(app, *pipeline, module, &out.milliseconds)) return code;
   if (flags.emitModule.empty()) keepFunctions(*module, entries);
   out.source = clone(*module);
   SessionOptions options;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/collective.h"
 #include "ir/parser.h"
 #include "ir/text_hash.h"
 #include "passes/pass.h"
@@ -293,7 +294,7 @@ int shareAmongFewer(const CLI::App& app, ModelFlags& model, const TrainState& sa
 bool joinsRanks(const Module& module) {
   for (const Item* func : module.all(ItemKind::func))
     for (const Op* op : func->body.ops)
-      if (op->code == Opcode::all_reduce || op->code == Opcode::collective_begin) return true;
+      if (isCollective(*op) || op->code == Opcode::collective_begin) return true;
   return false;
 }
 
