@@ -83,6 +83,10 @@ VkResult createLogicalDevice(DeviceState& state) {
     core.pNext = &bf16;
     extensions.push_back(kKhrBf16Extension);
   }
+  if (state.shared) {
+    extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+    extensions.push_back(VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME);
+  }
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
   info.queueCreateInfoCount = 1;
@@ -97,19 +101,9 @@ VkResult createLogicalDevice(DeviceState& state) {
 
 VkResult createDeviceObjects(DeviceState& state) {
   const VolkDeviceTable& vk = state.vk();
-  auto type = typed<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
-  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
-  auto semaphoreInfo = typed<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO);
-  semaphoreInfo.pNext = &type;
-  VkSemaphore semaphore;
-  VkResult result = vk.vkCreateSemaphore(state.raw(), &semaphoreInfo, nullptr, &semaphore);
-  if (result != VK_SUCCESS) return result;
-  state.timeline = Handle<VkSemaphore>(state.raw(), semaphore, vk.vkDestroySemaphore);
-  state.setName(VK_OBJECT_TYPE_SEMAPHORE, semaphore, "submissions");
-
   auto cacheInfo = typed<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
   VkPipelineCache cache;
-  result = vk.vkCreatePipelineCache(state.raw(), &cacheInfo, nullptr, &cache);
+  VkResult result = vk.vkCreatePipelineCache(state.raw(), &cacheInfo, nullptr, &cache);
   if (result != VK_SUCCESS) return result;
   state.cache = Handle<VkPipelineCache>(state.raw(), cache, vk.vkDestroyPipelineCache);
   state.setName(VK_OBJECT_TYPE_PIPELINE_CACHE, cache, "pipelines");
@@ -152,9 +146,15 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   state.instance = std::move(opening.instance);
   state.probe = std::move(opening.probes[size_t(selection.index)]);
   state.stageTransfers = options.stageTransfers;
+  state.shared = options.shared;
+  if (options.shared && !state.probe.info.shares)
+    return fail(fmt::format("{} shares no memory with other APIs: it lacks VK_KHR_external_memory_fd or "
+                            "VK_KHR_external_semaphore_fd",
+                            state.probe.info.name));
   VkResult result = createLogicalDevice(state);
   if (result == VK_SUCCESS) result = createDeviceObjects(state);
   if (result != VK_SUCCESS) return state.failure(result, "opening it");
+  TG_TRY(state.timeline, makeTimeline(state, "submissions"));
   return device;
 }
 
@@ -162,9 +162,19 @@ Device::~Device() = default;
 
 const DeviceInfo& Device::info() const { return state_->probe.info; }
 
+bool Device::shared() const { return state_->shared; }
+
+void Device::abandon(const Error& why) {
+  std::lock_guard lock(state_->abandonedMutex);
+  if (state_->abandoned.empty()) state_->abandoned = why;
+  state_->lost = true;
+}
+
 Result<void> Device::waitIdle() { return state_->waitFor(state_->newest()); }
 
 Result<void> Device::waitFor(uint64_t submission) { return state_->waitFor(submission); }
+
+uint64_t Device::submitted() { return state_->newest(); }
 
 Result<uint64_t> Device::completed() {
   uint64_t value = 0;

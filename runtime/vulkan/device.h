@@ -33,6 +33,7 @@ struct DeviceInfo {
   bool float16 = false;            ///< kernels may compute in and store f16
   bool int64 = false;              ///< kernels may compute in 64-bit integers
   bool timestamps = false;         ///< dispatches can be timed on the device
+  bool shares = false;             ///< another API can take memory and timelines (runtime/vulkan/share.h)
   std::string unusable;            ///< why the device cannot be opened; empty when it can
   Limits limits;                   ///< what it gives kernels
   Target target;                   ///< the same as a target, with the preferences of its kind
@@ -61,6 +62,8 @@ struct DeviceOptions {
   bool stageTransfers = false;
   /// Message ids (such as "SYNC-HAZARD-WRITE-AFTER-READ") that are not kept: known false positives.
   std::vector<std::string> ignoredMessages;
+  /// Buffers of kind device, and the order of work, can be shared with another API; an error where the device cannot.
+  bool shared = false;
 };
 
 /// What the validation layer reported. Shared, so that it can be read after the device is closed.
@@ -96,10 +99,18 @@ class Device : public std::enable_shared_from_this<Device> {
   std::vector<std::string> validationMessages() const { return log_->messages(); }
   const std::shared_ptr<ValidationLog>& validationLog() const { return log_; }
 
+  /// It was opened to be shared with another API.
+  bool shared() const;
+  /// From now on nothing is submitted or waited for: every wait, also one under way, gives this error. For work that
+  /// another API will never end. What the device holds is of no use.
+  void abandon(const Error& why);
+
   /// Blocks until everything submitted so far has finished.
   Result<void> waitIdle();
   /// Blocks until the submission with this number (`Recording::lastSubmission`) has finished.
   Result<void> waitFor(uint64_t submission);
+  /// The number of the newest submission; 0 before the first.
+  uint64_t submitted();
   /// The number of the newest finished submission; submissions finish in order.
   Result<uint64_t> completed();
 

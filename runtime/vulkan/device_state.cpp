@@ -16,6 +16,7 @@ LogicalDevice::~LogicalDevice() {
 
 Error DeviceState::failure(VkResult result, const std::string& doing) {
   const std::string& name = probe.info.name;
+  if (std::lock_guard lock(abandonedMutex); !abandoned.empty()) return abandoned;
   if (result == VK_ERROR_DEVICE_LOST) {
     lost = true;
     return fail(
@@ -41,6 +42,17 @@ Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {
   values.pSignalSemaphoreValues = &value;
   auto info = typed<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
   info.pNext = &values;
+  std::vector<VkSemaphore> awaitedSemaphores;
+  std::vector<uint64_t> awaitedValues;
+  for (const auto& [each, reached] : awaited) {
+    awaitedSemaphores.push_back(each);
+    awaitedValues.push_back(reached);
+  }
+  const std::vector<VkPipelineStageFlags> stages(awaited.size(), VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
+  values.waitSemaphoreValueCount = info.waitSemaphoreCount = static_cast<uint32_t>(awaited.size());
+  values.pWaitSemaphoreValues = awaitedValues.data();
+  info.pWaitSemaphores = awaitedSemaphores.data();
+  info.pWaitDstStageMask = stages.data();
   info.commandBufferCount = 1;
   info.pCommandBuffers = &commands;
   info.signalSemaphoreCount = 1;
@@ -48,6 +60,7 @@ Result<uint64_t> DeviceState::submit(VkCommandBuffer commands) {
   VkResult result = vk().vkQueueSubmit(queue, 1, &info, VK_NULL_HANDLE);
   if (result != VK_SUCCESS) return failure(result, "submitting commands");
   submitted = value;
+  awaited.clear();
   return value;
 }
 
@@ -63,6 +76,7 @@ Result<void> DeviceState::waitFor(uint64_t submission) {
     for (uint64_t reached = 0; Clock::now() - start < kNowAndThen;) {
       VkResult polled = vk().vkGetSemaphoreCounterValue(raw(), semaphore, &reached);
       if (polled != VK_SUCCESS) return failure(polled, "waiting for commands");
+      if (lost) return failure(VK_ERROR_DEVICE_LOST, "waiting for commands");
       if (reached >= submission) return {};
       if (Clock::now() - start > kAllTheTime) std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
@@ -71,9 +85,29 @@ Result<void> DeviceState::waitFor(uint64_t submission) {
   info.semaphoreCount = 1;
   info.pSemaphores = &semaphore;
   info.pValues = &submission;
-  VkResult result = vk().vkWaitSemaphores(raw(), &info, UINT64_MAX);
+  // In turns, so that a wait ends when the device is given up.
+  constexpr uint64_t kTurn = 100'000'000;  // nanoseconds
+  VkResult result = VK_TIMEOUT;
+  while (result == VK_TIMEOUT && !lost) result = vk().vkWaitSemaphores(raw(), &info, kTurn);
+  if (lost) result = VK_ERROR_DEVICE_LOST;
   if (result != VK_SUCCESS) return failure(result, "waiting for commands");
   return {};
+}
+
+Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& name) {
+  const VolkDeviceTable& vk = state.vk();
+  auto type = typed<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  auto shares = typed<VkExportSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO);
+  shares.handleTypes = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
+  if (state.shared) type.pNext = &shares;
+  auto info = typed<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO);
+  info.pNext = &type;
+  VkSemaphore semaphore;
+  VkResult result = vk.vkCreateSemaphore(state.raw(), &info, nullptr, &semaphore);
+  if (result != VK_SUCCESS) return state.failure(result, fmt::format("making the semaphore of {}", name));
+  state.setName(VK_OBJECT_TYPE_SEMAPHORE, semaphore, name);
+  return Handle<VkSemaphore>(state.raw(), semaphore, vk.vkDestroySemaphore);
 }
 
 uint64_t DeviceState::newest() {

@@ -29,8 +29,9 @@ struct Allocation {
   Handle<VkDeviceMemory> memory;
   Handle<VkBuffer> buffer;
   std::byte* mapped = nullptr;
-  int64_t bytes = 0;     ///< as asked for
-  int64_t capacity = 0;  ///< as allocated, a multiple of 256
+  int64_t bytes = 0;        ///< as asked for
+  int64_t capacity = 0;     ///< as allocated, a multiple of 256
+  int64_t sharedBytes = 0;  ///< of the memory, where it can be shared
   std::string name;
 };
 
@@ -38,14 +39,18 @@ struct DeviceState {
   std::shared_ptr<Instance> instance;
   Probe probe;
   bool stageTransfers = false;
+  bool shared = false;  ///< buffers and timelines can be shared with another API
   LogicalDevice device;
   VkQueue queue = VK_NULL_HANDLE;
   Handle<VkSemaphore> timeline;
   Handle<VkPipelineCache> cache;
 
-  std::mutex queueMutex;   ///< guards the queue and `submitted`
-  uint64_t submitted = 0;  ///< timeline value of the newest submission
+  std::mutex queueMutex;                                  ///< guards the queue and the two below
+  uint64_t submitted = 0;                                 ///< timeline value of the newest submission
+  std::vector<std::pair<VkSemaphore, uint64_t>> awaited;  ///< by the next submission
   std::atomic<bool> lost{false};
+  std::mutex abandonedMutex;
+  Error abandoned;  ///< why nothing is waited for any more, which `lost` says; empty: the driver lost it
   std::atomic<int64_t> allocatedBytes{0};
 
   std::mutex transferMutex;  ///< guards the three below
@@ -80,6 +85,9 @@ struct DeviceState {
 
 /// Uninitialised memory; see `Buffer::create` for the errors.
 Result<Allocation> allocate(DeviceState& state, const std::string& name, int64_t bytes, MemoryKind kind);
+
+/// A timeline semaphore that begins at 0; of a shared device another API can take it.
+Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& name);
 
 /// One barrier over all memory, between the stages and accesses given.
 void memoryBarrier(const VolkDeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags srcStage,

@@ -59,9 +59,12 @@ Result<void> checkSize(const DeviceState& state, const std::string& name, int64_
   return {};
 }
 
-Result<void> createBuffer(DeviceState& state, Allocation& made) {
+Result<void> createBuffer(DeviceState& state, Allocation& made, bool shared) {
   auto info = typed<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
   info.size = VkDeviceSize(made.capacity);
+  auto shares = typed<VkExternalMemoryBufferCreateInfo>(VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO);
+  shares.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  if (shared) info.pNext = &shares;
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT |
                VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   VkBuffer raw;
@@ -72,7 +75,8 @@ Result<void> createBuffer(DeviceState& state, Allocation& made) {
   return {};
 }
 
-Result<void> bindMemory(DeviceState& state, Allocation& made, MemoryKind kind) {
+/// Memory that is shared is of one buffer alone, as other APIs ask for.
+Result<void> bindMemory(DeviceState& state, Allocation& made, MemoryKind kind, bool shared) {
   const VolkDeviceTable& vk = state.vk();
   VkMemoryRequirements needs;
   vk.vkGetBufferMemoryRequirements(state.raw(), made.buffer.get(), &needs);
@@ -84,6 +88,13 @@ Result<void> bindMemory(DeviceState& state, Allocation& made, MemoryKind kind) {
   auto info = typed<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
   info.allocationSize = needs.size;
   info.memoryTypeIndex = uint32_t(type);
+  auto dedicated = typed<VkMemoryDedicatedAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO);
+  dedicated.buffer = made.buffer.get();
+  auto exported = typed<VkExportMemoryAllocateInfo>(VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO);
+  exported.pNext = &dedicated;
+  exported.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  if (shared) info.pNext = &exported;
+  if (shared) made.sharedBytes = int64_t(needs.size);
   const std::string doing = fmt::format("allocating buffer '{}' of {} bytes", made.name, made.bytes);
   VkDeviceMemory raw;
   VkResult result = vk.vkAllocateMemory(state.raw(), &info, nullptr, &raw);
@@ -111,8 +122,9 @@ Result<Allocation> allocate(DeviceState& state, const std::string& name, int64_t
   made.name = name;
   made.bytes = bytes;
   made.capacity = std::max(granule, (bytes + granule - 1) / granule * granule);
-  TG_CHECK(createBuffer(state, made));
-  TG_CHECK(bindMemory(state, made, kind));
+  const bool shared = state.shared && kind == MemoryKind::device;
+  TG_CHECK(createBuffer(state, made, shared));
+  TG_CHECK(bindMemory(state, made, kind, shared));
   state.allocatedBytes += made.capacity;
   return made;
 }

@@ -254,6 +254,22 @@ void fillTarget(Probe& probe, const Properties& p) {
   t.streamScores = cpu ? 1 << 19 : 1 << 29;
 }
 
+/// Whether buffers and timelines can be handed to another API as descriptors.
+bool sharesByDescriptor(VkPhysicalDevice physical, uint32_t api) {
+  if (api < neededApi || !hasExtension(physical, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) ||
+      !hasExtension(physical, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME))
+    return false;
+  auto type = typed<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  auto asked =
+      typed<VkPhysicalDeviceExternalSemaphoreInfo>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_SEMAPHORE_INFO);
+  asked.pNext = &type;
+  asked.handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
+  auto can = typed<VkExternalSemaphoreProperties>(VK_STRUCTURE_TYPE_EXTERNAL_SEMAPHORE_PROPERTIES);
+  vkGetPhysicalDeviceExternalSemaphoreProperties(physical, &asked, &can);
+  return can.externalSemaphoreFeatures & VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT;
+}
+
 Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   Probe probe;
   probe.physical = physical;
@@ -290,6 +306,7 @@ Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
     queryFeatures(probe, instance);
   }
   info.timestamps = probe.timestampBits != 0;
+  info.shares = sharesByDescriptor(physical, base.apiVersion);
   readLimits(info.limits, probe.limits, p.driver.driverID, probe.minSubgroup, probe.maxSubgroup,
              probe.choosesSubgroup);
   info.limits.lacks[static_cast<size_t>(FeatureId::subgroups)] = !hasSubgroupOps(p.subgroup);

@@ -8,6 +8,7 @@
 #include <shaderc/shaderc.hpp>
 
 #include "runtime/vulkan/recording.h"
+#include "runtime/vulkan/share.h"
 
 namespace tg::vulkan {
 namespace {
@@ -434,6 +435,40 @@ TEST(VulkanDevices, OpenAndCloseManyTimes) {
     opened->reset();
     EXPECT_EQ(liveHandles(), 0);
   }
+}
+
+TEST(VulkanDevices, WhatIsGivenUpIsWaitedForNoMore) {
+  auto opened = Device::open({});
+  ASSERT_OK(opened);
+  auto buffer = Buffer::create(**opened, {"numbers", 64, MemoryKind::device});
+  ASSERT_OK(buffer);
+  (*opened)->abandon(fail("rank 1 is gone"));
+  (*opened)->abandon(fail("told too late"));
+  const float number = 1;
+  for (const Result<void>& given : {(*opened)->waitIdle(), (*buffer)->write(0, 4, &number)}) {
+    ASSERT_FALSE(given);
+    EXPECT_EQ(given.error().message(), "rank 1 is gone");
+  }
+  buffer->reset();
+  opened->reset();
+  EXPECT_EQ(liveHandles(), 0);
+}
+
+TEST(VulkanDevices, SharesOnlyWhatItWasOpenedFor) {
+  DeviceOptions options;
+  options.shared = true;
+  if (auto shared = Device::open(options); !shared)
+    EXPECT_NE(shared.error().message().find("shares no memory with other APIs"), std::string::npos);
+  auto opened = Device::open({});
+  ASSERT_OK(opened);
+  EXPECT_FALSE((*opened)->shared());
+  auto buffer = Buffer::create(**opened, {"numbers", 64, MemoryKind::device});
+  ASSERT_OK(buffer);
+  auto none = shareMemory(**buffer);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message().find("was not opened to be shared"), std::string::npos);
+  EXPECT_FALSE(shareSubmissions(**opened));
+  EXPECT_FALSE(Arrivals::create(**opened));
 }
 
 TEST(VulkanDevices, BadSelectionNamesWhatThereIs) {
