@@ -80,12 +80,15 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
   return {};
 }
 
+// Another API reduces what lies in memory of the device alone.
+bool Executor::mapsIo(int64_t bytes) const { return bytes <= kMappedIoBytes && !device_->shared(); }
+
 /// The bytes of a buffer from `from` on.
 Result<Executor::Segments> Executor::makeSegments(const Item& item, int64_t from,
                                                   const Target& target) const {
   // A module without transient values still names its buffers; Vulkan has no empty ones.
   const int64_t end = std::max<int64_t>((item.bytes + 15) / 16 * 16, from + 16);
-  const bool mapped = item.name == "io" && end <= kMappedIoBytes;
+  const bool mapped = item.name == "io" && mapsIo(end);
   Segments segments;
   for (int64_t base = from; base < end; base = segments.back().end()) {
     const int64_t bytes = std::min(end, (base / target.allocation + 1) * target.allocation) - base;
@@ -120,7 +123,7 @@ Result<void> Executor::makeBuffers(const Module& module, const Target& target, P
     }
   }
   const Segments& io = program.buffers["io"];
-  if (io.size() == 1 && io[0].buffer->bytes() <= kMappedIoBytes) {
+  if (io.size() == 1 && mapsIo(io[0].buffer->bytes())) {
     program.port = std::make_shared<Port>();
     program.port->io = program.port->lanes[0].buffer = io[0].buffer;
     program.port->bytes = io[0].buffer->bytes();

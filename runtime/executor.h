@@ -19,6 +19,8 @@
 
 namespace tg {
 
+class NcclDevice;
+
 /// Buffers of other sessions, seen as the first `reserve` bytes of a module's @persistent. What the module
 /// places there is theirs; its own params and states lie behind.
 struct BorrowedBuffers {
@@ -158,6 +160,7 @@ class Executor : public Runner {
 
   Executor() = default;
   Result<void> addModule(const Module& module, const std::string& only, const std::string& key);
+  bool mapsIo(int64_t bytes) const;
   Result<Segments> makeSegments(const Item& item, int64_t from, const Target& target) const;
   Result<void> makePersistent(const Item& item, const Target& target);
   Result<void> makeBuffers(const Module& module, const Target& target, Program& program);
@@ -174,6 +177,7 @@ class Executor : public Runner {
   static std::vector<vulkan::Copy> stage(std::vector<Slot>& slots, vulkan::Buffer& lane, int64_t& offset,
                                          bool toDevice);
   Result<void> makePassage(Function& function, size_t lane);
+  Result<std::unique_ptr<Travel>> makeTravel(Function& function, const Meeting& meeting);
   Result<void> makeLeg(Function& function, Passage& passage, std::vector<vulkan::Command> commands,
                        const Meeting& meeting);
   Result<RunOutputs> runTimed(const std::string& key, Function& function, const Inputs& inputs,
@@ -191,6 +195,7 @@ class Executor : public Runner {
   std::shared_ptr<vulkan::Device> device_;
   DiagnosticHandler onDiagnostic_;
   std::shared_ptr<collective::Engine> ranks_;  ///< null: one alone
+  std::shared_ptr<NcclDevice> gpu_;            ///< where ranks reduce on their GPUs, since the first travel
   int64_t reserve_ = 0;                        ///< bytes of @persistent that are borrowed
   Segments persistent_;                        ///< the windows on borrowed buffers, then this executor's own
   Segments arena_;                             ///< large enough for every function so far

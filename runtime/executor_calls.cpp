@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "runtime/executor_program.h"
+#include "runtime/nccl_travel.h"
 
 namespace tg {
 
@@ -197,8 +198,7 @@ Result<void> Executor::makeLeg(Function& function, Passage& passage, std::vector
                                const Meeting& meeting) {
   std::unique_ptr<Travel>& travel = passage.travels[meeting.id];
   if (meeting.begins) {
-    TG_TRY(travel, Travel::create(*device_, fmt::format("{}.ranks{}", function.name, meeting.id), meeting.id,
-                                  meeting.cargo, *ranks_, function.rooms[meeting.id]));
+    TG_TRY(travel, makeTravel(function, meeting));
   }
   Leg leg{nullptr, travel.get(), meeting.begins};
   if (!commands.empty()) {
@@ -206,6 +206,17 @@ Result<void> Executor::makeLeg(Function& function, Passage& passage, std::vector
   }
   passage.legs.push_back(std::move(leg));
   return {};
+}
+
+Result<std::unique_ptr<Travel>> Executor::makeTravel(Function& function, const Meeting& meeting) {
+  collective::NcclEngine* gpus = ranks_->onGpus();
+  if (!gpus)
+    return HostTravel::create(*device_, fmt::format("{}.ranks{}", function.name, meeting.id), meeting.id,
+                              meeting.cargo, *ranks_, function.rooms[meeting.id]);
+  if (!gpu_) {
+    TG_TRY(gpu_, NcclDevice::create(*device_, *gpus));
+  }
+  return NcclTravel::create(gpu_, meeting.id, meeting.cargo);
 }
 
 /// A lane whose results somebody has; where there is none, those of the older call are fetched.

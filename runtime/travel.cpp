@@ -23,11 +23,11 @@ double secondsBetween(Clock::time_point begin, Clock::time_point end) {
 
 // Pieces and buffers are whole multiples of each other, so no piece lies in two buffers. A piece has as many bytes of
 // each rank's part, one part's behind the other's, as the engine wants them.
-Result<std::unique_ptr<Travel>> Travel::create(vulkan::Device& device, const std::string& name, int64_t id,
-                                               const Cargo& cargo, const collective::Engine& ranks,
-                                               TravelRoom& room) {
+Result<std::unique_ptr<Travel>> HostTravel::create(vulkan::Device& device, const std::string& name,
+                                                   int64_t id, const Cargo& cargo,
+                                                   const collective::Engine& ranks, TravelRoom& room) {
   using collective::Kind;
-  std::unique_ptr<Travel> travel(new Travel);
+  std::unique_ptr<HostTravel> travel(new HostTravel);
   travel->device_ = device.shared_from_this();
   travel->timed_ = device.info().timestamps;
   travel->times_.id = id;
@@ -81,10 +81,10 @@ Result<std::unique_ptr<Travel>> Travel::create(vulkan::Device& device, const std
     TG_TRY(made.up, vulkan::Recording::create(device, std::move(up), {name + ".up", stamps}));
     travel->pieces_.push_back(std::move(made));
   }
-  return travel;
+  return std::unique_ptr<Travel>(std::move(travel));
 }
 
-Result<void> Travel::begin(collective::Engine& ranks) {
+Result<void> HostTravel::begin(collective::Engine& ranks) {
   TG_CHECK(addCopies());
   journey_ = {};
   for (Piece& piece : pieces_) {
@@ -101,7 +101,7 @@ Result<void> Travel::begin(collective::Engine& ranks) {
   return {};
 }
 
-Result<void> Travel::wait(collective::Engine& ranks) {
+Result<void> HostTravel::wait(collective::Engine& ranks) {
   const auto begin = Clock::now();
   for (Piece& piece : pieces_) {
     TG_CHECK(ranks.wait(piece.ticket));
@@ -116,7 +116,7 @@ Result<void> Travel::wait(collective::Engine& ranks) {
 }
 
 /// Adds what the device says of the last copies.
-Result<void> Travel::addCopies() {
+Result<void> HostTravel::addCopies() {
   if (!std::exchange(copied_, false) || !timed_) return {};
   for (Piece& piece : pieces_) {
     TG_TRY(const std::vector<vulkan::DeviceTime> down, piece.down->times());
@@ -127,7 +127,7 @@ Result<void> Travel::addCopies() {
   return {};
 }
 
-Result<TravelTimes> Travel::times() {
+Result<TravelTimes> HostTravel::times() {
   TG_CHECK(addCopies());
   return times_;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of a device that ranks bring together: copied to the host, reduced or gathered there, copied back.
+// Bytes of a device that ranks bring together.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace tg {
 struct TravelTimes {
   std::string function;                  ///< that has the collective
   int64_t id = 0, bytes = 0, times = 0;  ///< of the collective, of one travel, how often
-  /// Seconds: the device's copies to the host and back (0 where it has no timestamps), from the first bytes' start on
-  /// the host to the last ones' end, and for how long of that nothing else was left to do.
+  /// Seconds: the device's copies to the host and back (0 where it has no timestamps or there are none), from the first
+  /// bytes' start between the ranks to the last ones' end, and for how long of that nothing else was left to do.
   double down = 0, between = 0, up = 0, waited = 0;
 };
 /// {"collectives": […]}, milliseconds and GB/s of each travel.
@@ -37,21 +37,30 @@ struct Cargo {
   std::vector<vulkan::Binding> from, to;
 };
 
-/// Ranges of f32 on a device, which travel in pieces: one is copied while another is reduced. The device's queue is never
-/// waited for by the host, which goes on with what comes behind the ranges' last writer.
+/// Ranges of f32 on a device. The device's queue is never waited for by the host, which goes on with what comes behind
+/// the ranges' last writer.
 class Travel {
+ public:
+  virtual ~Travel() = default;
+  /// Sends what the submissions so far write to the ranges.
+  virtual Result<void> begin(collective::Engine& ranks) = 0;
+  /// What is submitted from now on finds the results in the ranges.
+  virtual Result<void> wait(collective::Engine& ranks) = 0;
+  /// Waits for what is under way.
+  virtual Result<TravelTimes> times() = 0;
+};
+
+/// Ranges that are copied to the host, reduced there and copied back, in pieces: one is copied while another is reduced.
+class HostTravel final : public Travel {
  public:
   /// Of the collective `id`. The room outlives the travel; an empty one is made as large as needed, and another travel
   /// of the same ranges has left it so.
   static Result<std::unique_ptr<Travel>> create(vulkan::Device& device, const std::string& name, int64_t id,
                                                 const Cargo& cargo, const collective::Engine& ranks,
                                                 TravelRoom& room);
-  /// Sends what the submissions so far write to the ranges.
-  Result<void> begin(collective::Engine& ranks);
-  /// What is submitted from now on finds the results in the ranges.
-  Result<void> wait(collective::Engine& ranks);
-  /// Waits for the copies.
-  Result<TravelTimes> times();
+  Result<void> begin(collective::Engine& ranks) override;
+  Result<void> wait(collective::Engine& ranks) override;
+  Result<TravelTimes> times() override;
 
  private:
   struct Piece {
@@ -60,7 +69,7 @@ class Travel {
     std::unique_ptr<vulkan::Recording> down, up;
     int64_t ticket = 0;
   };
-  Travel() = default;
+  HostTravel() = default;
   Result<void> addCopies();
 
   std::shared_ptr<vulkan::Device> device_;

@@ -60,6 +60,8 @@ struct Task {
   Kind kind = Kind::allReduce;
 };
 
+class NcclEngine;
+
 /// Called by one thread of each rank. After an error every later call gives that error.
 class Engine {
  public:
@@ -75,6 +77,9 @@ class Engine {
   virtual Result<void> wait(int64_t ticket) = 0;
 
   virtual Traffic traffic() const = 0;
+
+  /// This engine where ranks reduce on their GPUs (nccl_engine.h); null: what lies on a device goes through the host.
+  virtual NcclEngine* onGpus() { return nullptr; }
 
   /// What each rank gave, in the order of the ranks; a meeting of all.
   virtual Result<std::vector<std::string>> gather(const std::string& own) = 0;

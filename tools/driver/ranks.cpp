@@ -12,6 +12,7 @@
 #include "ir/parser.h"
 #include "ir/text_hash.h"
 #include "runtime/collective/open.h"
+#include "runtime/nccl_join.h"
 #include "tools/driver/listings.h"
 
 namespace tg {
@@ -62,9 +63,10 @@ std::string difference(int rank, const std::vector<std::string>& own, const std:
 void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group) {
   app.add_option(
          "--collective", flags.collective,
-         "how the ranks of a job meet: auto (mpi where mpirun or srun has started several), mpi, none")
+         "how the ranks of a job meet: auto (mpi where mpirun or srun has started several, and nccl on "
+         "NVIDIA's GPUs), mpi, nccl, none")
       ->option_text("HOW")
-      ->check(CLI::IsMember({"auto", "mpi", "none"}))
+      ->check(CLI::IsMember({"auto", "mpi", "nccl", "none"}))
       ->group(group)
       ->configurable(false);
   app.add_option("--collective-timeout", flags.timeout,
@@ -76,11 +78,31 @@ void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group) {
 }
 
 Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags) {
-  const bool joins = flags.collective == "mpi" || (flags.collective == "auto" && isLaunched());
+  const bool asked = flags.collective == "mpi" || flags.collective == "nccl";
+  const bool joins = asked || (flags.collective == "auto" && isLaunched());
   if (!joins) return std::shared_ptr<collective::Engine>();
   auto engine = collective::openPlugin(libraries(), flags.timeout);
   if (!engine) return fail(fmt::format("--collective={}: {}", flags.collective, engine.error().message()));
   return engine;
+}
+
+int joinGpus(const CLI::App& app, const RankFlags& flags, ModelFlags& model) {
+  if (flags.collective == "mpi" || (flags.collective == "auto" && model.device == "interp")) return exitOk;
+  const std::string name = deviceName(model);
+  auto joined = joinNccl(model.ranks, {name, model.validation, false, {}});
+  if (!joined) return endJob(app, *model.ranks, exitDevice, joined.error());
+  if (joined->ranks) {
+    model.ranks = joined->ranks;
+    model.opened = joined->device;
+    model.openedAs = name;
+    return exitOk;
+  }
+  const bool first = model.ranks->rank() == 0;
+  if (flags.collective == "nccl")
+    return first ? report(app, exitInput, "--collective=nccl: " + joined->why) : int{exitInput};
+  if (first && joined->expected && model.notes)
+    fmt::print(stderr, "note: nccl: {}; mpi is used instead\n", joined->why);
+  return exitOk;
 }
 
 int localRank() {

@@ -22,6 +22,10 @@ void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group);
 /// Joins the job that this process was started in; null where it is alone.
 Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags);
 
+/// Has the ranks of `model` reduce on their GPUs by NCCL, where the flags ask for it, or let them and they can; the
+/// device is then open. 0, or an exit code after rank 0 has told why. Where NVIDIA's GPUs do without, a note says why.
+int joinGpus(const CLI::App& app, const RankFlags& flags, ModelFlags& model);
+
 /// This process's number among those of its host, as its launcher says.
 int localRank();
 

@@ -146,9 +146,11 @@ struct ProfileVerb : Verb {
   }
 
   /// Calls of several ranks, whose commands are not timed: what travels between them.
-  int together(const CLI::App& app, const std::shared_ptr<collective::Engine>& ranks) {
-    model.ranks = ranks;
+  int together(const CLI::App& app, std::shared_ptr<collective::Engine> ranks) {
+    model.ranks = std::move(ranks);
     model.localRank = localRank();
+    if (int code = joinGpus(app, rankFlags, model)) return code;
+    ranks = model.ranks;
     const bool first = ranks->rank() == 0;
     model.notes = model.notes && first;
     const std::string given = model.file;

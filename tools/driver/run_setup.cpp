@@ -476,6 +476,10 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const SessionOpti
 
 }  // namespace
 
+std::string deviceName(const ModelFlags& flags) {
+  return flags.ranks && flags.device == "auto" ? fmt::format("auto:{}", flags.localRank) : flags.device;
+}
+
 int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& module, SessionOptions& options) {
   options.device = DeviceChoice(flags.device);
   options.seed = flags.seed;
@@ -483,10 +487,15 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   options.trainPipeline = "";  // what the flags ask for has run
   if (flags.device == "interp") return exitOk;
   bool poolLeftOut = leavePoolOut(module);
-  // Each rank of a host has a device of its own.
-  const bool own = flags.ranks && flags.device == "auto";
-  const std::string name = own ? fmt::format("auto:{}", flags.localRank) : flags.device;
-  auto device = vulkan::Device::open({name, flags.validation, false, {}});
+  const std::string name = deviceName(flags);
+  if (flags.opened && flags.openedAs != name)
+    return report(
+        app, exitUsage,
+        fmt::format(
+            "the run works on --device={}, and its ranks have met on another: say so, or --collective=mpi",
+            flags.device));
+  auto device = flags.opened ? Result<std::shared_ptr<vulkan::Device>>(flags.opened)
+                             : vulkan::Device::open({name, flags.validation, false, {}});
   if (!device) return report(app, exitDevice, device.error());
   options.device.open = *device;
   options.onDiagnostic = [notes = flags.notes](const Diagnostic& diagnostic) {

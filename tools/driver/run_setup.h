@@ -69,6 +69,8 @@ struct ModelFlags {
   int64_t parts = 1;  ///< of the batch, which a step runs one after the other
   int localRank = 0;  ///< among the ranks of this host
   std::shared_ptr<collective::Engine> ranks;  ///< joins this process with others; null: it is alone
+  std::shared_ptr<vulkan::Device> opened;     ///< where the ranks have met on their devices
+  std::string openedAs;                       ///< its name then
   std::vector<std::string> plugins;           ///< shared objects whose passes `pipeline` may name
 };
 void addModelFlags(CLI::App& app, ModelFlags& flags);
@@ -77,6 +79,8 @@ void addQuietFlag(CLI::App& app, ModelFlags& flags, const char* help);
 /// --load-pass-plugin, beside each --pipeline: loads what it names as it is read.
 CLI::Option* addPluginFlag(CLI::App& app, std::vector<std::string>& into);
 
+/// The device of the flags, as Device::open takes it: of `auto` each rank of a host has one of its own.
+std::string deviceName(const ModelFlags& flags);
 /// Opens the device of the flags, if it is one, and says what a user should know of it. 0, or an exit code
 /// after printing why.
 int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& module, SessionOptions& options);

@@ -48,6 +48,8 @@ struct Train : Verb {
     if (!joined) return report(app, exitInput, joined.error());
     model.ranks = *joined;
     model.localRank = localRank();
+    if (model.ranks)
+      if (int code = joinGpus(app, flags.ranks, model)) return code;
     OpenTraining training;
     if (!model.ranks) {
       if (int code = prepare(app, training)) return code;
@@ -261,7 +263,7 @@ struct Train : Verb {
       console.line(fmt::format("no step is left of {}", training.options.steps));
     if (const int64_t steps = summary.step - summary.firstStep; model.ranks && steps > 0) {
       console.line(trafficLine(model.ranks->traffic(), travels_, steps));
-      if (!travels_.empty()) console.line(copiesLine(travels_, steps));
+      if (!travels_.empty() && !model.ranks->onGpus()) console.line(copiesLine(travels_, steps));
     }
     if (summary.leftOut) console.line(fmt::format("{} steps were left out", summary.leftOut));
     if (auto saved = writeParams(*training.model.session, flags.out); !saved)

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/collective/nccl_engine.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tg::collective {
+
+namespace {
+
+/// How often what is under way is looked at, and NCCL and the other engine are asked whether all is well.
+constexpr auto kLook = std::chrono::microseconds(20);
+constexpr auto kAsk = std::chrono::milliseconds(100);
+/// What NCCL sees of a lost rank comes before the launcher or the other engine tells which one it was.
+constexpr auto kUntilNamed = std::chrono::seconds(5);
+constexpr int kNcclInProgress = 7;
+
+std::string uuidText(const CudaUuid& uuid) {
+  std::string text;
+  for (size_t i = 0; i < uuid.size(); ++i)
+    text += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+  return text;
+}
+
+double secondsOf(const Journey& journey) {
+  return std::max(0.0, std::chrono::duration<double>(journey.end - journey.begin).count());
+}
+
+}  // namespace
+
+Result<std::shared_ptr<CudaGpu>> CudaGpu::open(std::shared_ptr<const NcclLibrary> library,
+                                               const std::string& uuid) {
+  const NcclLibrary& cuda = *library;
+  std::shared_ptr<CudaGpu> gpu(new CudaGpu);
+  gpu->library_ = library;
+  TG_CHECK(cuda.cuda(cuda.cuInit(0), "to start"));
+  int count = 0;
+  TG_CHECK(cuda.cuda(cuda.cuDeviceGetCount(&count), "to count its devices"));
+  int device = -1;
+  for (int i = 0; i < count && device < 0; ++i) {
+    int number = 0;
+    CudaUuid its{};
+    TG_CHECK(cuda.cuda(cuda.cuDeviceGet(&number, i), "to give a device"));
+    TG_CHECK(cuda.cuda(cuda.cuDeviceGetUuid(&its, number), "to tell a device's UUID"));
+    if (uuidText(its) == uuid) device = number;
+  }
+  if (device < 0) return fail(fmt::format("none of the {} devices of CUDA has the UUID {}", count, uuid));
+  TG_CHECK(cuda.cuda(cuda.cuDevicePrimaryCtxRetain(&gpu->context_, device), "to open the device"));
+  gpu->device_ = device;
+  TG_CHECK(gpu->enter());
+  constexpr unsigned kApartFromTheDefault = 1;  // CU_STREAM_NON_BLOCKING
+  TG_CHECK(cuda.cuda(cuda.cuStreamCreate(&gpu->stream_, kApartFromTheDefault), "to make a stream"));
+  return gpu;
+}
+
+CudaGpu::~CudaGpu() {
+  if (device_ < 0 || !enter()) return;
+  if (stream_) library_->cuStreamDestroy(stream_);
+  library_->cuDevicePrimaryCtxRelease(device_);
+}
+
+Result<void> CudaGpu::enter() const {
+  return library_->cuda(library_->cuCtxSetCurrent(context_), "to enter the device's context");
+}
+
+Result<void> CudaGpu::finish() const {
+  return library_->cuda(library_->cuStreamSynchronize(stream_), "to finish its work");
+}
+
+// CUDA closes a descriptor that it has taken, and only then.
+Result<std::shared_ptr<CudaMemory>> CudaMemory::create(std::shared_ptr<CudaGpu> gpu, int descriptor,
+                                                       int64_t bytes) {
+  std::shared_ptr<CudaMemory> memory(new CudaMemory);
+  memory->gpu_ = std::move(gpu);
+  const NcclLibrary& cuda = memory->gpu_->library();
+  TG_CHECK(memory->gpu_->enter());
+  CudaMemoryHandle handle;
+  handle.fd = descriptor;
+  handle.size = static_cast<unsigned long long>(bytes);
+  auto taken = cuda.cuda(cuda.cuImportExternalMemory(&memory->memory_, &handle), "to take memory of Vulkan");
+  if (!taken) {
+    close(descriptor);
+    return taken.takeError();
+  }
+  CudaMemoryRange all;
+  all.size = handle.size;
+  TG_CHECK(cuda.cuda(cuda.cuExternalMemoryGetMappedBuffer(&memory->address_, memory->memory_, &all),
+                     "to map memory of Vulkan"));
+  return memory;
+}
+
+CudaMemory::~CudaMemory() {
+  if (!memory_ || !gpu_->enter()) return;
+  (void)gpu_->finish();
+  if (address_) gpu_->library().cuMemFree(address_);
+  gpu_->library().cuDestroyExternalMemory(memory_);
+}
+
+Result<std::shared_ptr<CudaTimeline>> CudaTimeline::create(std::shared_ptr<CudaGpu> gpu, int descriptor) {
+  std::shared_ptr<CudaTimeline> timeline(new CudaTimeline);
+  timeline->gpu_ = std::move(gpu);
+  const NcclLibrary& cuda = timeline->gpu_->library();
+  TG_CHECK(timeline->gpu_->enter());
+  CudaSemaphoreHandle handle;
+  handle.fd = descriptor;
+  auto taken = cuda.cuda(cuda.cuImportExternalSemaphore(&timeline->semaphore_, &handle),
+                         "to take a semaphore of Vulkan");
+  if (taken) return timeline;
+  close(descriptor);
+  return taken.takeError();
+}
+
+CudaTimeline::~CudaTimeline() {
+  if (!semaphore_ || !gpu_->enter()) return;
+  (void)gpu_->finish();
+  gpu_->library().cuDestroyExternalSemaphore(semaphore_);
+}
+
+Result<void> CudaTimeline::await(uint64_t value) const {
+  TG_CHECK(gpu_->enter());
+  CudaSemaphoreValue at;
+  at.value = value;
+  const NcclLibrary& cuda = gpu_->library();
+  return cuda.cuda(cuda.cuWaitExternalSemaphoresAsync(&semaphore_, &at, 1, gpu_->stream()),
+                   "to wait for Vulkan");
+}
+
+Result<void> CudaTimeline::signal(uint64_t value) const {
+  TG_CHECK(gpu_->enter());
+  CudaSemaphoreValue at;
+  at.value = value;
+  const NcclLibrary& cuda = gpu_->library();
+  return cuda.cuda(cuda.cuSignalExternalSemaphoresAsync(&semaphore_, &at, 1, gpu_->stream()),
+                   "to tell Vulkan");
+}
+
+Result<std::string> NcclEngine::makeId(const NcclLibrary& library) {
+  NcclId id;
+  TG_CHECK(library.nccl(library.ncclGetUniqueId(&id), "to make an id"));
+  return std::string(id.bytes, sizeof id.bytes);
+}
+
+Result<std::shared_ptr<NcclEngine>> NcclEngine::join(std::shared_ptr<Engine> host,
+                                                     std::shared_ptr<CudaGpu> gpu, const std::string& id,
+                                                     bool oneHost) {
+  std::shared_ptr<NcclEngine> engine(new NcclEngine(std::move(host), std::move(gpu)));
+  engine->oneHost_ = oneHost;
+  TG_CHECK(engine->start(id));
+  engine->thread_ = std::thread([raw = engine.get()] { raw->watch(); });
+  return engine;
+}
+
+// NCCL comes back when all ranks have called it. One that is lost before is told by the host's engine, and the call is
+// left to the process's end.
+Result<void> NcclEngine::start(const std::string& id) {
+  struct Call {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    Result<void> entered;
+    int code = 0;
+    CudaHandle communicator = nullptr;
+  };
+  auto call = std::make_shared<Call>();
+  NcclId known;
+  std::memcpy(known.bytes, id.data(), std::min(id.size(), sizeof known.bytes));
+  std::thread caller([call, known, gpu = gpu_, ranks = ranks(), rank = rank()] {
+    CudaHandle made = nullptr;
+    auto entered = gpu->enter();
+    const int code = entered ? gpu->library().ncclCommInitRank(&made, ranks, known, rank) : 0;
+    std::lock_guard lock(call->mutex);
+    call->entered = std::move(entered);
+    call->code = code;
+    call->communicator = made;
+    call->done = true;
+    call->changed.notify_all();
+  });
+  std::unique_lock lock(call->mutex);
+  while (!call->changed.wait_for(lock, kAsk, [&] { return call->done; })) {
+    if (!host_->failed()) continue;
+    caller.detach();
+    return failure();
+  }
+  lock.unlock();
+  caller.join();
+  TG_CHECK(std::move(call->entered));
+  communicator_ = call->communicator;
+  return gpu_->library().nccl(call->code, "to join the ranks");
+}
+
+NcclEngine::~NcclEngine() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  observers_.clear();
+  if (!communicator_ || !gpu_->enter()) return;
+  // No rank takes from another's memory any more.
+  if (host_->gather(""))
+    gpu_->library().ncclCommDestroy(communicator_);
+  else
+    gpu_->library().ncclCommAbort(communicator_);
+}
+
+std::string NcclEngine::describe() const { return fmt::format("{} ranks by nccl", ranks()); }
+
+Traffic NcclEngine::traffic() const {
+  std::lock_guard lock(mutex_);
+  return traffic_;
+}
+
+Result<void> NcclEngine::run(std::span<const Load> loads) {
+  CudaHandle communicator = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (!failure_.empty()) return failure_;
+    communicator = communicator_;
+  }
+  TG_CHECK(gpu_->enter());
+  const NcclLibrary& library = gpu_->library();
+  int code = library.ncclGroupStart();
+  int64_t bytes = 0;
+  for (const Load& load : loads) {
+    const void* from = reinterpret_cast<const void*>(load.from);
+    void* to = reinterpret_cast<void*>(load.to);
+    const int op = load.reduction == Reduction::mean ? kNcclAvg : kNcclSum;
+    const auto count = static_cast<size_t>(load.count);
+    CudaHandle stream = gpu_->stream();
+    if (code == 0 && load.kind == Kind::allReduce)
+      code = library.ncclAllReduce(from, to, count, kNcclFloat32, op, communicator, stream);
+    else if (code == 0 && load.kind == Kind::reduceScatter)
+      code = library.ncclReduceScatter(from, to, count, kNcclFloat32, op, communicator, stream);
+    else if (code == 0)
+      code = library.ncclAllGather(from, to, count, kNcclFloat32, communicator, stream);
+    const int64_t parts = load.kind == Kind::allReduce ? 1 : ranks();
+    bytes += load.count * parts * static_cast<int64_t>(sizeof(float));
+  }
+  const int ended = library.ncclGroupEnd();
+  std::lock_guard lock(mutex_);
+  if (!failure_.empty()) return failure_;
+  traffic_.bytes += bytes;
+  return library.nccl(code ? code : ended, "to bring ranks together");
+}
+
+void NcclEngine::observe(Observer observer) {
+  {
+    std::lock_guard lock(mutex_);
+    observers_.push_back(std::move(observer));
+  }
+  changed_.notify_all();
+}
+
+void NcclEngine::onFailure(const void* owner, std::function<void(const Error&)> handler) {
+  std::lock_guard lock(mutex_);
+  if (!handler)
+    handlers_.erase(owner);
+  else if (failure_.empty())
+    handlers_[owner] = std::move(handler);
+  else
+    handler(failure_);
+}
+
+/// The thread: looks at what is under way, and gives up when the ranks have failed.
+void NcclEngine::watch() {
+  constexpr unsigned long kNanoseconds = 1000;
+  prctl(PR_SET_TIMERSLACK, kNanoseconds, 0, 0, 0);
+  if (!gpu_->enter()) return;
+  std::list<Observer> observers;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (observers.empty() && observers_.empty() && !closing_) changed_.wait_for(lock, kAsk);
+      if (closing_) return;
+      observers.splice(observers.end(), observers_);
+    }
+    if (!observers.empty()) std::this_thread::sleep_for(kLook);
+    look(observers);
+    if (const Clock::time_point now = Clock::now(); now - asked_ >= kAsk) {
+      asked_ = now;
+      if (const Error why = failure(); !why.empty()) return giveUp(why);
+    }
+  }
+}
+
+/// The stream does one run after the other.
+void NcclEngine::look(std::list<Observer>& observers) {
+  while (!observers.empty()) {
+    const std::optional<Journey> done = observers.front()(before_);
+    if (!done) return;
+    observers.pop_front();
+    before_ = done->end;
+    std::lock_guard lock(mutex_);
+    traffic_.underWay += secondsOf(*done);
+  }
+}
+
+Error NcclEngine::failure() {
+  if (host_->failed()) {
+    auto failed = host_->begin({});
+    return failed ? fail("the ranks have lost each other") : failed.takeError();
+  }
+  int code = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (!failure_.empty()) return failure_;
+    if (communicator_) gpu_->library().ncclCommGetAsyncError(communicator_, &code);
+  }
+  if (code == 0 || code == kNcclInProgress) return {};
+  const Clock::time_point now = Clock::now();
+  if (suspect_ == Clock::time_point()) suspect_ = now;
+  if (now - suspect_ < kUntilNamed) return {};
+  return gpu_->library().nccl(code, "to bring ranks together").takeError();
+}
+
+/// Whoever waits hears why first; what they leave behind is of no use.
+void NcclEngine::giveUp(const Error& why) {
+  CudaHandle communicator = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    failure_ = why;
+    for (const auto& [owner, handler] : handlers_) handler(why);
+    communicator = std::exchange(communicator_, nullptr);
+  }
+  if (communicator && gpu_->enter()) gpu_->library().ncclCommAbort(communicator);
+}
+
+}  // namespace tg::collective
