@@ -9,9 +9,12 @@
 #include "ir/parser.h"
 #include "runtime/collective/simulated.h"
 #include "runtime/interp/interp.h"
+#include "test/unit/interp_test_support.h"
 
 namespace tg {
 namespace {
+
+using test::Inputs;
 
 /// Runs @f on so many ranks of the interpreter, each with its own inputs; one is alone.
 void onRanks(const char* text, int count, const std::function<Inputs(int)>& inputs,
