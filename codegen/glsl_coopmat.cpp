@@ -27,8 +27,7 @@ std::vector<const char*> glslMatrixExtensions() {
 }
 
 /// To f16 by the device's conversion where it has matrices of f16, which round to the nearest, else by
-/// integers. Back by integers: drivers take unpackHalf2x16(packHalf2x16(x)) for x, which leaves f32x3 without
-/// low halves.
+/// integers. Back by integers: drivers take unpackHalf2x16(packHalf2x16(x)) for x.
 std::string GlslPrinter::roundHalf(const Op& op) {
   const Type type = op.result()->type;
   const std::string x = operandText(op.operands[0], type);

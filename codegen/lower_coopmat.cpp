@@ -6,6 +6,8 @@
 //   - the matrices of the next 16 of k are loaded before the products of these 16,
 //   - what the step after the next needs is loaded from memory while this one multiplies,
 //   - it goes to shared memory between two barriers, among which the last products of the step stand too.
+// Of f32x3 what is staged is split into two f16, high and low, in tiles of their own, and the products of 16 of k,
+// small ones first, are summed from zero and added to the sums in f32: matrix units cut off what they add to a sum.
 // What follows the product is computed on the matrices in registers where ops on them suffice (see
 // FragmentEpilogue); results of f32 are stored as matrices, those of 16 bits through shared memory, 16 bytes an
 // invocation. Else the sums go back through shared memory, where every invocation knows the place of what it
@@ -27,8 +29,7 @@
 namespace tg {
 namespace {
 
-constexpr double kLowScale = 2048;  ///< f32x3 keeps the low halves times 2^11, within f16's range
-constexpr int64_t kPromoted = 128;  ///< products that f32x3 sums before an f32 addition takes them over
+constexpr size_t kInFlight = 2;  ///< matrices of sums that f32x3 computes side by side
 
 class CoopmatProduct {
  public:
@@ -45,7 +46,7 @@ class CoopmatProduct {
     bool copied = false;            ///< read as words, without conversion
     int64_t block = 0, extent = 0;  ///< of the tile and of the whole, along m or n
     Index origin;
-    std::vector<Value*> halves;  ///< the rounded values; of f32x3 also what they miss
+    std::vector<Value*> halves;  ///< the rounded values; of f32x3 the high halves, then the low ones
   };
 
   Result<void> check();
@@ -59,20 +60,20 @@ class CoopmatProduct {
   KV inRange(const Index& index, int64_t extent, Index* inside);
   std::vector<KV> read(int which, const Index& k0, const Index& row, const Index& column);
   std::vector<KV> fetch(const Index& k0);
+  std::vector<KV> halved(std::vector<KV> fetched);
   void stage(std::span<const KV> fetched);
   void write(Stage& stage, std::span<const KV> values, const Index& row, const Index& eight);
   KV load(int which, int half, const Index& position, int64_t deep);
   std::vector<KV> factors(int64_t deep);
   void multiply(const std::vector<KV>& factors, std::vector<KV>& sums);
-  std::vector<KV> steps(int level, const KV& count, const KV& first, std::vector<KV> carried);
+  void multiplyHalves(const std::vector<KV>& factors, std::vector<KV>& sums);
   std::vector<KV> sum();
   void store(const std::vector<KV>& sums);
   std::vector<KV> drained(const Index& cell);
   void results(const Index& cell, int64_t i, int64_t j, const std::vector<KV>& values);
 
+  /// The matrices of sums.
   size_t tiles() const { return static_cast<size_t>(warp_[0] / kSide * (warp_[1] / kSide)); }
-  /// The matrices of sums: of f32x3 those of the high halves, then those with a low half.
-  size_t sumsHeld() const { return tiles() * static_cast<size_t>(halves()); }
   int64_t halves() const { return split_ ? 2 : 1; }
   /// The matrices of both operands at one place along k.
   size_t factorsHeld() const { return static_cast<size_t>((warp_[0] + warp_[1]) / kSide * halves()); }
@@ -129,7 +130,7 @@ Result<void> CoopmatProduct::check() {
     return failAt(c_.fused.loc,
                   fmt::format("schedule {} needs subgroups of at most {}, those of target '{}' have {}",
                               c_.schedule.str(), kSide * kSide / kLanes, c_.target.name, c_.target.subgroup));
-  if (!split_) operands_ = FragmentEpilogue::operandsOf(c_.fused, c_.region, p_, c_.target);
+  operands_ = FragmentEpilogue::operandsOf(c_.fused, c_.region, p_, c_.target);
   const bool words = std::any_of(c_.yields.begin(), c_.yields.end(),
                                  [&](const Value* value) { return isNarrow(value->type.dtype); });
   if (words && p_.n % kEight == 0 && kSide * patchColumns_ / kEight % c_.target.subgroup == 0) wide_ = kEight;
@@ -239,16 +240,30 @@ std::vector<KV> CoopmatProduct::fetch(const Index& k0) {
 
 void CoopmatProduct::write(Stage& stage, std::span<const KV> values, const Index& row, const Index& eight) {
   std::vector<KV> at{c_.space.materialize(row), c_.space.materialize(eight)};
-  if (stage.copied) return c_.kernel.store(values[0], stage.halves[0], at);
-  c_.kernel.store(packedWords(c_.kernel, narrow_, values[0], values[1]), stage.halves[0], at);
-  if (!split_) return;
-  std::vector<KV> low;
-  for (const KV& value : values) {
-    KV high = c_.kernel.op(Opcode::k_round_f16, {value}, DType::f32);
-    low.push_back(
-        c_.kernel.mul(c_.kernel.op(Opcode::k_sub, {value, high}, DType::f32), KernelBuilder::f32(kLowScale)));
+  if (!split_ && !stage.copied)
+    return c_.kernel.store(packedWords(c_.kernel, narrow_, values[0], values[1]), stage.halves[0], at);
+  for (size_t half = 0; half < stage.halves.size(); ++half)
+    c_.kernel.store(values[half], stage.halves[half], at);
+}
+
+/// Of f32x3, each eight of f32 as two vectors of words: of the high halves, and of the low ones. A high half has the
+/// 11 leading digits, rounded, and what f16 holds of the rest is the low one; that of what is not finite is no number.
+std::vector<KV> CoopmatProduct::halved(std::vector<KV> fetched) {
+  if (!split_) return fetched;
+  constexpr uint32_t kDropped = 0x1fff;  // the digits of an f32 that f16 lacks
+  for (size_t i = 0; i < fetched.size(); i += 2) {
+    std::array<KV, 2> high, low;
+    for (size_t four = 0; four < 2; ++four) {
+      const KV& x = fetched[i + four];
+      const KV up = c_.kernel.add(c_.kernel.bitcast(x, DType::u32), KernelBuilder::u32((kDropped + 1) / 2));
+      const KV bits = c_.kernel.op(Opcode::k_and, {up, KernelBuilder::u32(~kDropped)}, DType::u32);
+      high[four] = c_.kernel.bitcast(bits, DType::f32);
+      low[four] = c_.kernel.op(Opcode::k_sub, {x, high[four]}, DType::f32);
+    }
+    fetched[i] = packedWords(c_.kernel, narrow_, high[0], high[1]);
+    fetched[i + 1] = packedWords(c_.kernel, narrow_, low[0], low[1]);
   }
-  c_.kernel.store(packedWords(c_.kernel, narrow_, low[0], low[1]), stage.halves[1], at);
+  return fetched;
 }
 
 void CoopmatProduct::stage(std::span<const KV> fetched) {
@@ -295,84 +310,75 @@ std::vector<KV> CoopmatProduct::factors(int64_t deep) {
 
 /// Adds the products of factors to the sums.
 void CoopmatProduct::multiply(const std::vector<KV>& factors, std::vector<KV>& sums) {
+  if (split_) return multiplyHalves(factors, sums);
   const auto down = static_cast<size_t>(warp_[0] / kSide), right = static_cast<size_t>(warp_[1] / kSide);
   const KV* a = factors.data();
-  const KV* b = a + down * static_cast<size_t>(halves());
+  const KV* b = a + down;
   for (size_t i = 0; i < down; ++i)
     for (size_t j = 0; j < right; ++j) {
       const size_t at = i * right + j;
       sums[at] = c_.kernel.coopmatMma(a[i], b[j], sums[at]);
-      if (!split_) continue;
-      KV& low = sums[tiles() + at];
-      low = c_.kernel.coopmatMma(a[i], b[right + j], low);
-      low = c_.kernel.coopmatMma(a[down + i], b[j], low);
     }
 }
 
-/// `count` steps from `first` on. They carry the sums, the factors that the step begins with, and what was
-/// fetched for the next.
-std::vector<KV> CoopmatProduct::steps(int level, const KV& count, const KV& first, std::vector<KV> carried) {
-  c_.kernel.hint("step");
-  c_.kernel.rolled();
-  return c_.kernel.loop(
-      level, KernelBuilder::u32(0), count, 1, carried, [&](const KV& turn, const std::vector<KV>& held) {
-        auto factorsBegin = held.begin() + static_cast<long>(sumsHeld());
-        auto fetchedBegin = factorsBegin + static_cast<long>(factorsHeld());
-        std::vector<KV> sums(held.begin(), factorsBegin), these(factorsBegin, fetchedBegin);
-        for (int64_t deep = kSide; deep < depth_; deep += kSide) {
-          std::vector<KV> following = factors(deep);
-          multiply(these, sums);
-          these = std::move(following);
-        }
-        c_.kernel.barrier();
-        stage({fetchedBegin, held.end()});
-        // The last two steps fetch the last once more, which nothing reads.
-        KV next = c_.kernel.add(c_.kernel.add(first, turn), KernelBuilder::u32(2));
-        next = c_.kernel.op(Opcode::k_min, {next, KernelBuilder::u32(count_ - 1)}, DType::u32);
-        const std::vector<KV> ahead = fetch(c_.space.scale(c_.space.variable(next, count_), depth_));
-        multiply(these, sums);
-        c_.kernel.barrier();
-        these = factors(0);
-        sums.insert(sums.end(), these.begin(), these.end());
-        sums.insert(sums.end(), ahead.begin(), ahead.end());
-        return sums;
-      });
+void CoopmatProduct::multiplyHalves(const std::vector<KV>& factors, std::vector<KV>& sums) {
+  const auto down = static_cast<size_t>(warp_[0] / kSide), right = static_cast<size_t>(warp_[1] / kSide);
+  const KV *highA = factors.data(), *lowA = highA + down, *highB = lowA + down, *lowB = highB + right;
+  const KV zero = c_.kernel.coopmatSplat(0, matrixType(MatrixUse::acc));
+  for (size_t first = 0; first < tiles(); first += kInFlight) {
+    const size_t count = std::min(kInFlight, tiles() - first);
+    std::vector<KV> fresh(count, zero);
+    auto add = [&](const KV* a, const KV* b) {
+      for (size_t at = 0; at < count; ++at)
+        fresh[at] = c_.kernel.coopmatMma(a[(first + at) / right], b[(first + at) % right], fresh[at]);
+    };
+    add(lowA, highB);
+    add(highA, lowB);
+    add(highA, highB);
+    for (size_t at = 0; at < count; ++at) sums[first + at] = c_.kernel.add(sums[first + at], fresh[at]);
+  }
 }
 
+/// The steps along k. They carry the sums, the factors that a step begins with, and what was fetched for the next.
 std::vector<KV> CoopmatProduct::sum() {
-  auto zeros = [&](size_t count) {
-    std::vector<KV> out;
-    for (size_t i = 0; i < count; ++i) out.push_back(c_.kernel.coopmatSplat(0, matrixType(MatrixUse::acc)));
-    return out;
-  };
-  stage(fetch(Index{}));
-  const std::vector<KV> ahead = fetch(IndexSpace::constant(count_ > 1 ? depth_ : 0));
+  stage(halved(fetch(Index{})));
+  const std::vector<KV> fetched = fetch(IndexSpace::constant(count_ > 1 ? depth_ : 0));
   c_.kernel.barrier();
   const std::vector<KV> first = factors(0);
-  std::vector<KV> carried = zeros(sumsHeld());
+  std::vector<KV> carried;
+  for (size_t i = 0; i < tiles(); ++i)
+    carried.push_back(c_.kernel.coopmatSplat(0, matrixType(MatrixUse::acc)));
   carried.insert(carried.end(), first.begin(), first.end());
-  carried.insert(carried.end(), ahead.begin(), ahead.end());
-  const int64_t chunk = std::max<int64_t>(1, kPromoted / depth_);
-  if (!split_ || count_ <= chunk) {
-    carried = steps(c_.kernel.depth(), KernelBuilder::u32(count_), KernelBuilder::u32(0), carried);
-    carried.resize(sumsHeld());
-    return carried;
-  }
-  // Matrix units may round sums towards zero; a fresh sum every kPromoted products keeps that small.
-  c_.kernel.hint("chunk");
+  carried.insert(carried.end(), fetched.begin(), fetched.end());
+  c_.kernel.hint("step");
+  c_.kernel.rolled();
   carried =
-      c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), (count_ + chunk - 1) / chunk, 1, carried,
+      c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), KernelBuilder::u32(count_), 1, carried,
                      [&](const KV& turn, const std::vector<KV>& held) {
-                       KV first = c_.kernel.mul(turn, KernelBuilder::u32(chunk));
-                       KV left = c_.kernel.op(Opcode::k_sub, {KernelBuilder::u32(count_), first}, DType::u32);
-                       KV many = c_.kernel.op(Opcode::k_min, {left, KernelBuilder::u32(chunk)}, DType::u32);
-                       std::vector<KV> inner = zeros(tiles());  // the low ones are small enough to go on
-                       inner.insert(inner.end(), held.begin() + static_cast<long>(tiles()), held.end());
-                       inner = steps(c_.kernel.depth(), many, first, inner);
-                       for (size_t i = 0; i < tiles(); ++i) inner[i] = c_.kernel.add(held[i], inner[i]);
-                       return inner;
+                       auto factorsBegin = held.begin() + static_cast<long>(tiles());
+                       auto fetchedBegin = factorsBegin + static_cast<long>(factorsHeld());
+                       std::vector<KV> sums(held.begin(), factorsBegin), these(factorsBegin, fetchedBegin);
+                       for (int64_t deep = kSide; deep < depth_; deep += kSide) {
+                         std::vector<KV> following = factors(deep);
+                         multiply(these, sums);
+                         these = std::move(following);
+                       }
+                       const std::vector<KV> staged = halved({fetchedBegin, held.end()});
+                       c_.kernel.barrier();
+                       stage(staged);
+                       // The last two steps fetch the last once more, which nothing reads.
+                       KV next = c_.kernel.add(turn, KernelBuilder::u32(2));
+                       next = c_.kernel.op(Opcode::k_min, {next, KernelBuilder::u32(count_ - 1)}, DType::u32);
+                       const std::vector<KV> following =
+                           fetch(c_.space.scale(c_.space.variable(next, count_), depth_));
+                       multiply(these, sums);
+                       c_.kernel.barrier();
+                       these = factors(0);
+                       sums.insert(sums.end(), these.begin(), these.end());
+                       sums.insert(sums.end(), following.begin(), following.end());
+                       return sums;
                      });
-  carried.resize(sumsHeld());
+  carried.resize(tiles());
   return carried;
 }
 
@@ -424,37 +430,18 @@ void CoopmatProduct::store(const std::vector<KV>& sums) {
   KV row = c_.kernel.mul(subgroup_, KernelBuilder::u32(kSide));
   for (int64_t i = 0; i < down; ++i)
     for (int64_t j = 0; j < right; j += wide) {
-      auto fill = [&](size_t first) {
-        for (int64_t at = 0; at < wide; ++at)
-          c_.kernel.coopmatStore(sums[first + static_cast<size_t>(i * right + j + at)], patch_,
-                                 {row, KernelBuilder::u32(at * kSide)});
-        c_.kernel.barrier();
-      };
-      auto cell = [&](const Index& part) { return c_.space.add(lane_, c_.space.scale(part, invocations_)); };
-      if (!split_) {
-        fill(0);
-        c_.kernel.hint("part");
-        c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), parts, 1, {},
-                       [&](const KV& part, const std::vector<KV>&) {
-                         Index own = cell(c_.space.variable(part, parts));
-                         results(own, i, j, drained(own));
-                         return std::vector<KV>{};
-                       });
-        c_.kernel.barrier();
-        continue;
-      }
-      fill(tiles());
-      std::vector<std::vector<KV>> low;
-      for (int64_t part = 0; part < parts; ++part) low.push_back(drained(cell(IndexSpace::constant(part))));
+      for (int64_t at = 0; at < wide; ++at)
+        c_.kernel.coopmatStore(sums[static_cast<size_t>(i * right + j + at)], patch_,
+                               {row, KernelBuilder::u32(at * kSide)});
       c_.kernel.barrier();
-      fill(0);
-      for (int64_t part = 0; part < parts; ++part) {
-        std::vector<KV> values = drained(cell(IndexSpace::constant(part)));
-        for (size_t lane = 0; lane < values.size(); ++lane)
-          values[lane] = c_.kernel.fma(low[static_cast<size_t>(part)][lane],
-                                       KernelBuilder::f32(1 / kLowScale), values[lane]);
-        results(cell(IndexSpace::constant(part)), i, j, values);
-      }
+      auto cell = [&](const Index& part) { return c_.space.add(lane_, c_.space.scale(part, invocations_)); };
+      c_.kernel.hint("part");
+      c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), parts, 1, {},
+                     [&](const KV& part, const std::vector<KV>&) {
+                       Index own = cell(c_.space.variable(part, parts));
+                       results(own, i, j, drained(own));
+                       return std::vector<KV>{};
+                     });
       c_.kernel.barrier();
     }
 }

@@ -57,14 +57,8 @@ KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indic
 
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x) {
   const std::string precision = as::matmul(product).precision();
-  if (precision == "f32") return x;
   if (precision == "bf16") return kernel.op(Opcode::k_round_bf16, {x}, DType::f32);
-  KV high = kernel.op(Opcode::k_round_f16, {x}, DType::f32);
-  if (precision == "f16") return high;
-  constexpr double kScale = 2048;  // the remainder then lies where f16 is as exact as it gets
-  KV rest = kernel.mul(kernel.op(Opcode::k_sub, {x, high}, DType::f32), KernelBuilder::f32(kScale));
-  KV low = kernel.op(Opcode::k_round_f16, {rest}, DType::f32);
-  return kernel.fma(low, KernelBuilder::f32(1 / kScale), high);
+  return precision == "f16" ? kernel.op(Opcode::k_round_f16, {x}, DType::f32) : x;
 }
 
 KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,

@@ -34,8 +34,7 @@ KV element(RegionEmitter& emitter, const Product& p, int which, const Indices& l
 KV plainElement(RegionEmitter& emitter, const Product& p, int which, const Indices& lead, const Index& row,
                 const Index& column);
 
-/// A factor as the precision of tg.matmul takes it, in f32: what f32x3 computes from two halves, save the
-/// product of the low ones, is the product of their sums.
+/// A factor as the precision of tg.matmul takes it, in f32; that of f32x3 as it is, which is nearer than its halves.
 KV rounded(KernelBuilder& kernel, const Op& product, const KV& x);
 
 /// Whether vectors of four of operand `which` lie along k, else along its other axis, where `depth` of k are

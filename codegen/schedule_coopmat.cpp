@@ -47,8 +47,13 @@ constexpr CoopmatTiling kNarrowTilings[] = {
     {64, 64, 32, 32, 180, 2},
 };
 /// Others hold f32 on its way from memory, twice the registers.
-constexpr CoopmatTiling kLarge = {128, 128, 64, 32, 0}, kLargeSplit = {64, 128, 32, 32, 0},
-                        kSmall = {64, 64, 32, 32, 0};
+constexpr CoopmatTiling kLarge = {128, 128, 64, 32, 0}, kSmall = {64, 64, 32, 32, 0};
+/// Of f32x3, whose tiles take twice the shared memory.
+constexpr CoopmatTiling kSplitTilings[] = {
+    {128, 128, 64, 32, 100},
+    {64, 128, 32, 32, 70},
+    {64, 64, 32, 32, 60, 2},
+};
 /// What a processor takes for one workgroup alone, of the time that it takes for two side by side; chosen.
 constexpr double kAlone = 0.75;
 /// Where workgroups declare no more shared memory, an H200 runs two on a processor.
@@ -74,7 +79,7 @@ bool isNarrowInMemory(const Value* v, DType dtype) {
 
 std::vector<CoopmatTiling> tilings(const Op& product) {
   const DType dtype = factorType(product);
-  if (isSplit(product)) return {kLargeSplit, kSmall};
+  if (isSplit(product)) return {std::begin(kSplitTilings), std::end(kSplitTilings)};
   if (isNarrowInMemory(as::matmul(product).lhs(), dtype) &&
       isNarrowInMemory(as::matmul(product).rhs(), dtype))
     return {std::begin(kNarrowTilings), std::end(kNarrowTilings)};
@@ -144,8 +149,7 @@ CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule 
   if (!p.op) return schedule;
   schedule.turned = turnedOperands(fused, *region, p, p.k, true);
   // Each result of 16 bits has a patch of its own; those of f32 need none.
-  const auto operands =
-      isSplit(*p.op) ? std::nullopt : FragmentEpilogue::operandsOf(fused, *region, p, target);
+  const auto operands = FragmentEpilogue::operandsOf(fused, *region, p, target);
   const int64_t patches = operands ? narrowCount(region->yields) : 1;
   if (patches == 0) return schedule;
   auto patchRow = [&](int64_t columns) {
@@ -153,11 +157,21 @@ CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule 
   };
   // Wide patches make for long stores and few copies of the epilogue, if workgroups stay as small as two of
   // them must be, or at least fit.
-  for (const int64_t most : {kTwoGroups, limitOf(target, LimitId::sharedBytes)})
+  auto fits = [&](int64_t most) {
     for (schedule.patch = schedule.warp[1]; schedule.patch >= kSide; schedule.patch -= kSide)
       if (schedule.warp[1] % schedule.patch == 0 &&
           coopmatBytes(p, schedule, patchRow(schedule.patch)) <= most)
-        return schedule;
+        return true;
+    return false;
+  };
+  if (fits(kTwoGroups) || fits(limitOf(target, LimitId::sharedBytes))) return schedule;
+  if (isSplit(*p.op))
+    for (const CoopmatTiling& each : kSplitTilings) {
+      const CoopmatSchedule other = each.schedule();
+      if (other.tile[0] > schedule.tile[0]) continue;
+      schedule.tile = other.tile, schedule.warp = other.warp;
+      if (fits(limitOf(target, LimitId::sharedBytes))) return schedule;
+    }
   schedule.patch = kSide;
   return schedule;
 }

@@ -3,8 +3,8 @@
 //
 // What: with f16 or bf16, every tg.matmul of f32 becomes one of that type (narrow_products.cpp): casts in front of it and behind
 //   it say which activations, gradients of activations and copies of weights are 16-bit in memory. Parameters,
-//   their gradients, the optimizer and everything between the casts stay f32. With f32x3 each product gets that
-//   precision and nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a
+//   their gradients, the optimizer and everything between the casts stay f32. With f32x3 each product of extents from
+//   16 on gets that precision and its operands scales (halved_products.cpp), and nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a
 //   state instead of 1, and each parameter's is divided by it, so that small gradients stay above what f16 holds.
 //   The scale is a power of two, which rounds nothing in f32. A step whose gradients have a sum of squares that is
 //   not finite halves it, and so many finite steps double it; the optimizer behind leaves parameters and states of
@@ -36,6 +36,7 @@
 
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
+#include "passes/halved_products.h"
 #include "passes/lookup.h"
 #include "passes/narrow_products.h"
 #include "passes/optimizer/optimizer.h"
@@ -63,9 +64,7 @@ void setPrecision(Module& module, const std::string& precision) {
     if (narrow)
       narrowProducts(module, *func, *narrow);
     else
-      for (Op* op : func->body.ops)
-        if (op->code == Opcode::matmul && op->in(0)->type.dtype == DType::f32)
-          set(op->attrs, "precision", Attr::word(precision));
+      halveProducts(module, *func);
   }
 }
 

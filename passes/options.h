@@ -77,7 +77,7 @@ struct MixedPrecisionOptions {
   static constexpr auto fields() {
     return std::tuple{
         option("precision", &MixedPrecisionOptions::precision,
-               "f16 | bf16: products of 16 bits, which memory holds; f32x3: pairs of f16 made in kernels"),
+               "f16 | bf16: products of 16 bits, which memory holds; f32x3: of f32, by three of f16 in kernels"),
         option("func", &MixedPrecisionOptions::func, "the function that was differentiated"),
         option("loss-scale", &MixedPrecisionOptions::lossScale,
                "the first scale of the loss, a power of two; 0: none; only f16 has one"),

@@ -58,13 +58,15 @@ std::string printTuning(AttrList tuning) {
 
 namespace fuse {
 
-/// Whether a kernel rounds the operands of a product to f16 and multiplies them as any others: the target has
-/// no matrix units, or the product does not fit them.
-static bool roundsByItself(const Op& region) {
-  bool rounds = false;
+/// What a kernel does that multiplies as any other though the product's precision asks for matrix units: the target
+/// has none, or the product does not fit them. Empty for other kernels.
+static std::string withoutUnits(const Op& region) {
+  std::string precision = "f32";
   for (Op* op : region.regions[0]->ops)
-    rounds = rounds || (op->code == Opcode::matmul && as::matmul(*op).precision() != "f32");
-  return rounds && !std::holds_alternative<CoopmatSchedule>(scheduleOf(region));
+    if (op->code == Opcode::matmul) precision = as::matmul(*op).precision();
+  if (precision == "f32" || std::holds_alternative<CoopmatSchedule>(scheduleOf(region))) return "";
+  return precision == "f32x3" ? "; multiplies f32 in place of f32x3, without matrix units"
+                              : "; rounds to f16 without matrix units";
 }
 
 /// The ops that a kernel computes, its parts apart; its last view where it does nothing else. Parts share no
@@ -115,10 +117,9 @@ Result<void> run_choose_schedules(Module& module, const ChooseSchedulesOptions& 
     fuse::settleSchedules(*func, target, context);
     for (Op* op : func->body.ops)
       if (options.report && op->code == Opcode::fused)
-        context.remark(op->loc,
-                       fmt::format("kernel of %{}: {} [{}] key {}{}", op->result()->name,
-                                   op->attr("schedule").str(), fuse::opsOf(*op), keys[op],
-                                   fuse::roundsByItself(*op) ? "; rounds to f16 without matrix units" : ""));
+        context.remark(op->loc, fmt::format("kernel of %{}: {} [{}] key {}{}", op->result()->name,
+                                            op->attr("schedule").str(), fuse::opsOf(*op), keys[op],
+                                            fuse::withoutUnits(*op)));
   }
   for (const NamedAttr& entry : tuning)
     if (!used.contains(entry.name))

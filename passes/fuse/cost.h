@@ -72,6 +72,9 @@ constexpr double kStorePiece = 48;
 /// 3072, and 2 of 50304 for 8192 x 768.
 constexpr int64_t kMatrixRows = 128, kMatrixColumns = 256;
 constexpr double kStoreMatrixPiece = 500;
+/// The same of f32x3: what stores and adds 8 bytes at 4 TB/s computes so many steps at 85 TFLOP/s.
+constexpr int64_t kHalvedSide = 128;
+constexpr double kStoreHalvedPiece = 85;
 /// More pieces are taken where they leave so much of the time, by the same count; less is within its error.
 constexpr double kWorthwhile = 0.97;
 /// At most so many times the pieces that fill the device, of at least so many terms, are looked at, chosen:

@@ -320,6 +320,7 @@ bool Former::waitsDearly(const Op& op, const Region& product) {
 
 int Former::bestProducer(Op& op, const Region& own, std::string& why) {
   const auto sum = sumOf_.find(&op);
+  const Op* maximum = maximumOf(op);
   int best = -1;
   int64_t bestBytes = -1;
   for (Value* base : bases(op)) {
@@ -346,6 +347,12 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
     }
     if (!fits(candidate, op)) {
       because(why, "with %{} it would bind more buffers than target {} has", base->name, target_.name);
+      continue;
+    }
+    // Another's loops would store it for the maximum.
+    if (maximum && (other.space == Space::product ||
+                    (other.space == Space::row && rowSpaceOf(*maximum) != other.rows))) {
+      because(why, "only a maximum reads it, from what %{}'s kernel stores anyway", base->name);
       continue;
     }
     if (waitsDearly(op, other)) {

@@ -53,13 +53,41 @@ void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forc
   }
 }
 
+/// Whether only products that split f32 into halves read a value, maybe through views.
+static bool readBySplits(const Value& value) {
+  return !value.uses.empty() && std::all_of(value.uses.begin(), value.uses.end(), [](const Use& use) {
+    const Op& user = *use.user();
+    if (user.code == Opcode::matmul) return as::matmul(user).precision() == "f32x3";
+    return user.info().has(table::view) && readBySplits(*user.result());
+  });
+}
+
+/// A factor of such products times a number: they multiply what they read anyway.
+static bool isScaledFactor(const Op& op) {
+  return op.code == Opcode::mul && op.result()->type.dtype == DType::f32 &&
+         as::mul(op).rhs()->type.rank() == 0 && readBySplits(*op.result());
+}
+
 bool isInline(const Op& op) {
-  return op.info().has(table::view) || op.code == Opcode::stop_gradient || isOfPlaces(op) || isWidening(op);
+  return isScaledFactor(op) || op.info().has(table::view) || op.code == Opcode::stop_gradient ||
+         isOfPlaces(op) || isWidening(op);
 }
 
 bool isInlineBelowReshapes(Value& value) {
   const Value* base = throughReshapes(&value);
   return base->def && isInline(*base->def);
+}
+
+const Op* maximumOf(const Op& op) {
+  if (!keepsElements(op) && !op.info().has(table::view)) return nullptr;
+  const Op* all = nullptr;
+  for (const Use& use : op.result()->uses) {
+    const Op& user = *use.user();
+    const Op* own = user.code == Opcode::max_reduce ? &user : maximumOf(user);
+    if (!own || (all && own != all)) return nullptr;
+    all = own;
+  }
+  return all;
 }
 
 bool isWidening(const Op& op) {

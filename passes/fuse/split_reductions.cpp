@@ -265,7 +265,9 @@ class Splitter {
       wanted = kBlocksPerUnit * target_.units() / blocks + 1, least = kLeastSharedPiece;
     }
     int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));
-    if (readsNarrow(op))
+    if (as::matmul(op).precision() == "f32x3" && target_.multiplies(DType::f16))
+      pieces = fewestIdle(out, inner, 1, inner, {kHalvedSide, kHalvedSide, kStoreHalvedPiece});
+    else if (readsNarrow(op))
       pieces = fewestIdle(out, inner, 1, inner, {kMatrixRows, kMatrixColumns, kStoreMatrixPiece});
     else if (target_.matmul == "shared" && !sharesSteps(out, pieces))
       pieces = fewestIdle(out, inner, pieces, kMostPieces * pieces, {kBlockRows, kBlockColumns, kStorePiece});

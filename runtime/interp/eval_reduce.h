@@ -117,7 +117,7 @@ struct MatrixOperand {
 };
 
 /// Operands of a matrix product as its precision reads them: the nearest f16 or bf16 to each element and, of f32x3,
-/// the f16 nearest to 2^11 of what remains, divided by 2^11.
+/// the f16 nearest to what remains.
 inline std::vector<double> narrowed(const std::vector<double>& from, DType narrow) {
   std::vector<double> out(from.size());
   std::transform(from.begin(), from.end(), out.begin(),
@@ -127,7 +127,7 @@ inline std::vector<double> narrowed(const std::vector<double>& from, DType narro
 inline std::vector<double> remainders(const std::vector<double>& from, const std::vector<double>& high) {
   std::vector<double> out(from.size());
   for (size_t i = 0; i < from.size(); ++i)
-    out[i] = roundedTo(DType::f16, (from[i] - high[i]) * 0x1p11) * 0x1p-11;
+    out[i] = roundedTo(DType::f16, from[i] - high[i]);
   return out;
 }
 

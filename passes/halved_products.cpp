@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//   %y = tg.matmul %x, %w   →   %x_scale, %w_scale = powers of two, %x_unscale, %w_unscale = 1 by them
+//                               %x_scaled = tg.mul %x, %x_scale
+//                               %w_scaled = tg.mul %w, %w_scale
+//                               %y_scaled = tg.matmul %x_scaled, %w_scaled {precision = f32x3}
+//                               %y = %y_scaled · %x_unscale · %w_unscale
+//
+// The scale of %x is 2^(13 - floor(log2 m)), m being its largest finite |element|: that is then 2^13 to 2^14, or to
+// 2^15 where a device rounds the logarithm up or down, so that no half is infinite and what the low ones miss is
+// 2^-38 of m at most. m is held within [2^-86, 2^94], beyond which scales, or a sum times one of them, would leave f32.
+// A tensor has one scale whatever views products read it through. Its maximum is formed row by row first, as kernels
+// that compute rows can form it on their way.
+#include "passes/halved_products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/op_view.h"
+#include "ir/tensor_expr.h"
+
+namespace tg {
+namespace {
+
+constexpr double kTop = 13;                            ///< exponent that the largest element gets
+constexpr double kLeast = 0x1p-86, kLargest = 0x1p94;  ///< elements that scales are made for
+constexpr int64_t kLeastExtent = 16;                   ///< of a matrix of the units
+
+class HalvedProducts {
+ public:
+  HalvedProducts(Module& module, Item& func) : func_(func), builder_(&module, &func) {}
+
+  void run() {
+    std::vector<Op*> products;
+    for (Op* op : func_.body.ops)
+      if (op->code == Opcode::matmul && suits(*op)) products.push_back(op);
+    for (Op* op : products) rewrite(*op);
+  }
+
+ private:
+  struct Scale {
+    TensorExpr up, down;
+  };
+
+  static bool suits(const Op& op) {
+    const as::matmul product(op);
+    const Shape &a = product.lhs()->type.shape, &out = op.result()->type.shape;
+    const int64_t inner = a[a.rank() - (product.transpose_a() ? 2 : 1)];
+    return product.lhs()->type.dtype == DType::f32 && product.precision() == "f32" &&
+           std::min({out[out.rank() - 2], out.back(), inner}) >= kLeastExtent;
+  }
+
+  /// What a value is a view of.
+  static Value* source(Value* value) {
+    while (value->def && value->def->info().has(table::view)) value = value->def->in(0);
+    return value;
+  }
+
+  void behind(const Value& value) {
+    builder_.setBefore(value.def ? value.def->next() : func_.body.ops.front());
+    if (value.def) builder_.setLoc(value.def->loc);
+  }
+
+  const Scale& scaleOf(Value* value) {
+    auto [at, fresh] = scales_.try_emplace(value);
+    if (!fresh) return at->second;
+    behind(*value);
+    builder_.setHint(value->name + "_size");
+    const TensorExpr x{&builder_, value}, size = abs(x);
+    TensorExpr most = select(lt(size, INFINITY), size, 0.0);
+    builder_.setHint(value->name + "_most");
+    if (x.rank() > 0) most = most.maxOver({x.rank() - 1});
+    if (x.rank() > 1) most = most.maxOver(allAxes(x.rank() - 1));
+    const TensorExpr exponent = max(min(most, kLargest), kLeast).unary(Opcode::log2).unary(Opcode::floor);
+    auto power = [&](const char* name, const TensorExpr& of) {
+      builder_.setHint(fmt::format("{}_{}", value->name, name));
+      return of.unary(Opcode::exp2);
+    };
+    at->second.up = power("scale", kTop - exponent);
+    at->second.down = power("unscale", exponent - kTop);
+    return at->second;
+  }
+
+  Value* scaled(Value* value) {
+    Value*& known = scaled_[value];
+    if (known) return known;
+    const TensorExpr scale = scaleOf(source(value)).up;
+    behind(*(value == source(value) ? scales_[value].down.value : value));
+    builder_.setHint(value->name + "_scaled");
+    return known = (TensorExpr{&builder_, value} * scale).value;
+  }
+
+  void rewrite(Op& op) {
+    std::vector<TensorExpr> down;
+    for (Operand& operand : op.operands) {
+      down.push_back(scaleOf(source(operand.value)).down);
+      operand = Operand::of(scaled(operand.value));
+    }
+    set(op.attrs, "precision", Attr::word("f32x3"));
+    Value* sums = op.result();
+    behind(*sums);
+    builder_.setHint(sums->name);
+    Value* half = (TensorExpr{&builder_, sums} * down[0]).value;
+    Value* product = (TensorExpr{&builder_, half} * down[1]).value;
+    sums->uses.replaceAll(product);
+    half->def->operands[0] = Operand::of(sums);
+    std::swap(product->name, sums->name);
+  }
+
+  Item& func_;
+  Builder builder_;
+  std::unordered_map<Value*, Scale> scales_;
+  std::unordered_map<Value*, Value*> scaled_;
+};
+
+}  // namespace
+
+void halveProducts(Module& module, Item& func) { HalvedProducts(module, func).run(); }
+
+}  // namespace tg
