@@ -340,6 +340,22 @@ class Splitter {
     return builder_.transpose(cut, perm);
   }
 
+  /// Whether a kernel that computes rows has the value on its way, maybe through maps, as the sizes of a cross entropy's
+  /// gradient: it forms the rows' maximum too.
+  static bool isOfRows(const Value& value) {
+    const Value* at = &value;
+    while (at->def && keepsElements(*at->def)) {
+      const Op& op = *at->def;
+      const Value* from = nullptr;
+      forEachUse(op, [&](const Value* operand) {
+        if (!from && operand->type == value.type) from = operand;
+      });
+      if (!from) return false;
+      at = from;
+    }
+    return at->def && at->def->info().fusion == table::Fusion::row;
+  }
+
   /// A reduction of neighbouring axes in two stages when one stage leaves the device idle; null when
   /// it does not, or when the count has no useful divisor.
   Value* splitReduction(Opcode code, Value* x, std::vector<int64_t> axes, bool keepdims) {
@@ -357,6 +373,7 @@ class Splitter {
                       : after == 1 ? kGroupRounds * target_.workgroup
                                    : longestColumn(target_, after);
     if (before * after >= target_.parallel || count <= longest) return nullptr;
+    if (code == Opcode::max_reduce && after == 1 && isOfRows(*x)) return nullptr;
     // Long pieces where invocations share them, and no more than the second stage does well.
     int64_t most = !shared
                        ? count / kLaneShare

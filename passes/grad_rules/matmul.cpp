@@ -2,7 +2,7 @@
 // All four transpose forms are products with transpose flags, never a transpose op. A right operand
 // shared by the batch (a weight) gets one rank-2 product over batch and rows together, not a batched
 // product and a sum. The products of the gradient have the precision of the product: rounding the operands
-// counts as passing them on.
+// counts as passing them on. Those of f32x3 are of f32: their operands have no scales yet.
 #include "passes/grad_rules/matmul.h"
 
 #include "ir/op_view.h"
@@ -12,10 +12,11 @@ namespace tg::grad_rules {
 /// A product with the precision of the one whose gradient is formed.
 static TensorExpr product(const GradContext& context, const TensorExpr& a, const TensorExpr& b,
                           bool transposeA, bool transposeB) {
+  const std::string precision = as::matmul(context.op).precision();
   return {a.builder, a.builder->op(Opcode::matmul, {a.value, b.value},
                                    {{"transpose_a", Attr::boolean(transposeA)},
                                     {"transpose_b", Attr::boolean(transposeB)},
-                                    {"precision", context.op.attr("precision")}})};
+                                    {"precision", Attr::word(precision == "f32x3" ? "f32" : precision)}})};
 }
 
 /// Leading axes and rows as one: [B, T, N] becomes [B·T, N].
