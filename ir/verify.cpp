@@ -8,6 +8,7 @@
 #include <set>
 
 #include "ir/collective.h"
+#include "ir/dims.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
 #include "ir/rate_schedule.h"
@@ -289,12 +290,7 @@ void Verifier::function(const Item& func) {
   for (const auto& arg : func.body.args) {
     if (!arg->type.isTensor())
       report(arg->loc, fmt::format("argument %{} is {}, not a tensor", arg->name, arg->type.str()));
-    knownAttrs(arg->loc, "%" + arg->name, arg->attrs, {"host", "schedule", "batch"});
-    const Attr* batch = find(arg->attrs, "batch");
-    if (batch &&
-        (batch->kind != Attr::Kind::integer || batch->integer < 0 || batch->integer >= arg->type.rank()))
-      report(arg->loc, fmt::format("%{}: attribute 'batch' is an axis of {}, not {}", arg->name,
-                                   arg->type.str(), batch->str()));
+    knownAttrs(arg->loc, "%" + arg->name, arg->attrs, {"host", "schedule", "batch", "dims"});
     const Attr* host = find(arg->attrs, "host");
     schedule(*arg, host);
     if (!host) continue;
@@ -362,9 +358,9 @@ void Verifier::storage(const Item& item) {
   if (!item.type.isTensor())
     return report(item.loc, fmt::format("@{} is {}, not a tensor", item.name, item.type.str()));
   if (item.kind == ItemKind::param)
-    knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "decay"});
+    knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "decay", "dims"});
   else
-    knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "part_of"});
+    knownAttrs(item.loc, "@" + item.name, item.attrs, {"init", "part_of", "dims"});
   if (const Attr* whole = find(item.attrs, "part_of");
       whole && item.kind == ItemKind::state && !wholeOf(item))
     report(item.loc,
@@ -408,6 +404,7 @@ Result<void> Verifier::run() {
   if (auto target = targetOf(module_.attrs); !target)
     report(module_.loc,
            fmt::format("module @{} [module.target]: {}", module_.name, target.error().message()));
+  if (auto named = verifyDims(module_); !named) report(named.takeError());
   for (const auto& item : module_.items) {
     switch (item->kind) {
     case ItemKind::param:

@@ -165,6 +165,17 @@ struct SetBatchOptions {
   }
 };
 
+struct SetDimOptions {
+  std::string name;
+  int64_t n = 0;
+  static constexpr auto fields() {
+    return std::tuple{
+        option("name", &SetDimOptions::name, "what dims = […] calls the axes, such as time"),
+        option("n", &SetDimOptions::n, "their new extent"),
+    };
+  }
+};
+
 struct KernelVjpOptions {
   std::string kernel;
   std::string wrt;

@@ -5,17 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "ir/dims.h"
+
 namespace tg {
 
 namespace {
-
-/// The argument's batch axis, counted from 0, or -1.
-int batchAxis(const Value& argument) {
-  const Attr* axis = find(argument.attrs, "batch");
-  if (!axis) return -1;
-  auto given = static_cast<int>(axis->integer);
-  return given < 0 ? given + argument.type.rank() : given;
-}
 
 /// Whether the shapes are equal but for one axis.
 bool agree(const Shape& a, const Shape& b, int except) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/dims.h"
 #include "ir/tensor_expr.h"
 
 namespace tg {
@@ -17,8 +18,11 @@ constexpr double kDeviation = 0.02;  ///< of the matrices at the start
 class Parameters {
  public:
   explicit Parameters(Module& module) : module_(module) {}
-  void matrix(const std::string& name, int64_t rows, int64_t columns, double deviation = kDeviation) {
+  /// `dims` are names of the axes that tg-run's --set-dim may give another extent.
+  void matrix(const std::string& name, int64_t rows, int64_t columns, double deviation = kDeviation,
+              const std::vector<std::string>& dims = {}) {
     add(name, {rows, columns}, Attr::call("randn", {Attr::of(deviation)}));
+    if (!dims.empty()) module_.storage(name)->attrs.push_back({"dims", dimsAttr(dims)});
   }
   void vector(const std::string& name, int64_t size, const char* init) {
     add(name, {size}, Attr::word(init));
@@ -46,8 +50,8 @@ void declare(const GptConfig& config, Module& module) {
   int64_t width = config.width;
   double residual =
       config.scaledResiduals ? kDeviation / std::sqrt(2.0 * static_cast<double>(config.layers)) : kDeviation;
-  params.matrix("tokens.w", config.vocab, width);
-  params.matrix("positions.w", config.block, width);
+  params.matrix("tokens.w", config.vocab, width, kDeviation, {"vocab", ""});
+  params.matrix("positions.w", config.block, width, kDeviation, {"time", ""});
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     std::string block = fmt::format("blocks.{}.", layer);
     params.norm(block + "ln1", width);
@@ -58,7 +62,7 @@ void declare(const GptConfig& config, Module& module) {
     params.linear(block + "mlp.out", 4 * width, width, residual);
   }
   params.norm("ln", width);
-  if (!config.tiedHead) params.matrix("head.w", width, config.vocab);
+  if (!config.tiedHead) params.matrix("head.w", width, config.vocab, kDeviation, {"", "vocab"});
 }
 
 /// The forward pass of one function.
@@ -174,7 +178,7 @@ void addTrain(const GptConfig& config, Module& module) {
   Type ids = Type::tensor(DType::i32, {config.batch, config.block});
   Value* tokens = func->body.addArg(ids, "tokens");
   Value* targets = func->body.addArg(ids, "targets");
-  for (Value* rows : {tokens, targets}) rows->attrs = {{"batch", Attr::of(int64_t{0})}};
+  for (Value* rows : {tokens, targets}) rows->attrs = {{"dims", dimsAttr({"batch", "time"})}};
   Forward forward(config, module, *func, config.batch);
   TensorExpr logits = forward.logits(tokens);
   Builder& builder = forward.builder();
@@ -187,6 +191,7 @@ void addTrain(const GptConfig& config, Module& module) {
 void addPredict(const GptConfig& config, Module& module) {
   Item* func = module.add(ItemKind::func, "predict");
   Value* tokens = func->body.addArg(Type::tensor(DType::i32, {1, config.block}), "tokens");
+  tokens->attrs = {{"dims", dimsAttr({"", "time"})}};
   Forward forward(config, module, *func, 1);
   TensorExpr logits = forward.logits(tokens);
   forward.builder().op(Opcode::return_, {logits.value});

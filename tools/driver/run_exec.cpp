@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/dims.h"
 #include "runtime/batch.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/spec.h"
@@ -82,9 +83,8 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
     Type type = arg->type;
     if (own)
       type = withBatchOf(*arg, *own);
-    else if (const Attr* axis = find(arg->attrs, "batch"); axis && like)
-      type.shape[static_cast<int>(axis->integer)] =
-          (*batched)[static_cast<int>(find(like->attrs, "batch")->integer)];
+    else if (const int axis = batchAxis(*arg); axis >= 0 && like)
+      type.shape[axis] = (*batched)[batchAxis(*like)];
     TG_TRY(HostArray value, load(spec.second, type, spec.first));
     if (!inputs.emplace(spec.first, std::move(value)).second)
       return fail(fmt::format("there are two sources for '{}'", spec.first));

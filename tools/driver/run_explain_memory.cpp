@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/byte_size.h"
+#include "ir/dims.h"
 #include "runtime/compile.h"
 #include "runtime/train/plan_report.h"
 #include "tools/driver/run_setup.h"
@@ -97,13 +98,6 @@ void printBudgets(const std::vector<BudgetPoint>& points) {
   }
 }
 
-/// The extent that arguments of the function call their batch; 0 without one.
-int64_t batchSize(const Item& func) {
-  for (const auto& arg : func.body.args)
-    if (const Attr* axis = find(arg->attrs, "batch")) return arg->type.shape[static_cast<int>(axis->integer)];
-  return 0;
-}
-
 struct ExplainMemory : Verb {
   ModelFlags model;
   std::string function = "train", target;
@@ -117,6 +111,7 @@ struct ExplainMemory : Verb {
         ->option_text(" ");
     app.add_option("--function", function, "whose peak")->option_text("NAME")->capture_default_str();
     app.add_option("--pipeline", model.pipeline, "run these passes first")->option_text("PASSES");
+    addSetDimFlag(app, model.dims);
     addPluginFlag(app, model.plugins);
     app.add_option("--target", target, "plan for a shipped target or a JSON file; auto is the device's")
         ->option_text("TARGET");

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/collective.h"
+#include "ir/dims.h"
 #include "ir/parser.h"
 #include "ir/text_hash.h"
 #include "passes/pass.h"
@@ -38,13 +39,6 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
                   model.file));
 }
 
-/// The rows of a function's batch; 0 where no argument says which axis that is.
-int64_t batchRows(const Item& func) {
-  for (const auto& arg : func.body.args)
-    if (const Attr* axis = find(arg->attrs, "batch")) return arg->type.shape[static_cast<int>(axis->integer)];
-  return 0;
-}
-
 /// The passes with append-grad summing the gradients of `calls(n)` calls, where it was n; "" without append-grad.
 template <class Calls>
 Result<std::string> accumulating(const std::string& pipeline, const Calls& calls) {
@@ -66,7 +60,7 @@ Result<std::string> accumulating(const std::string& pipeline, const Calls& calls
 int runInParts(const CLI::App& app, const TrainFlags& flags, ModelFlags& model,
                std::unique_ptr<Module>& module, std::vector<std::string>& notes) {
   if (flags.microBatch == 0) return exitOk;
-  const int64_t rows = batchRows(*module->func(kTrain));
+  const int64_t rows = batchSize(*module->func(kTrain));
   if (rows == 0)
     return report(app, exitInput,
                   fmt::format("--micro-batch: no argument of @train says which axis is its batch; write %x: "
@@ -303,6 +297,7 @@ int goOnWith(const CLI::App& app, ModelFlags& model, const std::string& run, int
              std::unique_ptr<Module>& module, OpenTraining& out) {
   ModelFlags final = model;
   final.file = RunDir{run}.finalModule();
+  final.dims.clear();  // its own text has them
   std::unique_ptr<Module> ran;
   if (int code = loadModule(app, final, ran)) return code;
   const int64_t every = stepsPerUpdate(*ran);

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+// set-dim: another extent for every axis of a name, and set-batch: the same for the name batch.
+//
+//   param @table : tensor<256x8xf32> {dims = [vocab, _]}     →      param @table : tensor<32x8xf32> {…}
+//   func @train(%x: tensor<256x1xf32> {batch = 0})           →      func @train(%x: tensor<32x1xf32> {batch = 0})
+//     %h = tg.matmul %x, %w : tensor<256x64xf32>             →      %h = tg.matmul %x, %w : tensor<32x64xf32>
+//     %r = tg.reshape %h {shape = [256, 8, 8]}               →      shape = [32, 8, 8]; a -1 takes what is left
+//     %s = tg.slice %h {…, limits = [256, 8]}                →      limits = [32, 8], for it takes the whole axis
+//
+// Extents that no attribute writes follow from the operands. One that an attribute or a leaf writes may be
+// meant or a number that happens to equal it; where the result depends on the answer, that is an error.
+// Random numbers that meet a value with the axis, element by element, have it too: each row of the batch
+// draws its own.
+// Elements keep their order in a reshape, so the extent of its result that holds the axis is the one behind which
+// as many elements lie as before. A value may have the axis twice, as the scores of attention do.
+// Requires: stage tensor.
+//   c1: n is 1 or more; c2: some axis has the name; c4: no gradient is appended yet (a mean's holds 1/N);
+//   c5: what an attribute or a leaf writes is not meant; c6: the ops hold for the new extents.
+// Ensures: every axis of the name has extent n; other arguments, parameters and states keep their types. Functions
+//   without such an axis stay as they are. On an error nothing is changed. Random numbers that have the old extent
+//   and meet no value with the axis keep it, and a remark names them.
+// Where: before append-grad.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/dims.h"
+#include "ir/infer.h"
+#include "ir/kernel/custom.h"
+#include "ir/op_view.h"
+#include "passes/pass.h"
+
+namespace tg {
+namespace {
+
+/// What is asked for.
+struct NewDim {
+  std::string pass, name;
+  int64_t n = 0;
+  Error error(const Loc& loc, int constraint, std::string message) const {
+    return failAt(loc, fmt::format("{0} [{0}.c{1}]: {2}", pass, constraint, message));
+  }
+};
+
+/// Gives the axes of an argument, a parameter or a state that have the name their extent; these axes.
+Result<std::vector<int>> resizeDeclared(const NewDim& dim, std::string_view holder, const Loc& loc,
+                                        const AttrList& attrs, Type& type) {
+  std::vector<int> axes = axesNamed(attrs, type.rank(), dim.name);
+  for (int axis : axes) type.shape[axis] = dim.n;
+  if (!axes.empty() && !hasValidExtents(type.shape))
+    return dim.error(loc, 1, fmt::format("{} would be {}", holder, type.str()));
+  return axes;
+}
+
+/// One function, whose parameters and states have their new types in the module, the old ones in `before`.
+class Resizing {
+ public:
+  using Storage = std::unordered_map<std::string, Type>;
+  Resizing(const Module& module, Item& func, const NewDim& dim, const Storage& before)
+      : module_(module), func_(func), dim_(dim), n_(dim.n), storage_(before) {}
+
+  Result<void> run() {
+    TG_CHECK(resizeArguments());
+    if (old_ == 0 || old_ == n_) return {};
+    for (Op* op = func_.body.ops.front(); op; op = op->next()) {
+      const auto done = [&](const auto& result) { return resizedOf(result.get()) != nullptr; };
+      if (std::any_of(op->results.begin(), op->results.end(), done)) continue;  // seen before `op` went back
+      if (Op* leaf = drawnForAxis(*op))
+        op = leaf;
+      else
+        TG_CHECK(visit(*op));
+      remember(*op);
+    }
+    const Op* end = func_.body.terminator();
+    for (size_t i = 0; end && i < func_.results.size() && i < end->operands.size(); ++i)
+      func_.results[i].type = end->in(static_cast<int>(i))->type;
+    return {};
+  }
+
+  /// Names the random numbers that may have been meant for the batch and have not met it.
+  void remarkKept(const PassContext& context) const {
+    if (old_ == n_) return;
+    for (const Op* op : func_.body.ops)
+      if ((op->code == Opcode::random_uniform || op->code == Opcode::random_normal) &&
+          !resizedOf(op->result()) && mentions(op->result()->type))
+        context.remark(op->loc,
+                       fmt::format("%{} of @{} stays {}: these random numbers meet no value with the {}, "
+                                   "element by element",
+                                   op->result()->name, func_.name, op->result()->type.str(), dim_.name));
+  }
+
+ private:
+  /// An axis of a value that steps with the one that gets another extent.
+  struct Axis {
+    int at = 0;
+    int64_t inner = 1;  ///< elements of it for each index of the named one; 0 is unknown
+  };
+  /// What became of a value whose type depends on the extent.
+  struct Resized {
+    Type before;
+    std::vector<Axis> axes;
+  };
+
+  Result<void> resizeArguments() {
+    for (const auto& arg : func_.body.args) {
+      const Type before = arg->type;
+      TG_TRY(const std::vector<int> axes,
+             resizeDeclared(dim_, "%" + arg->name, arg->loc, arg->attrs, arg->type));
+      record(*arg, before, axes);
+    }
+    if (old_ != 0) return {};
+    for (const auto& [name, type] : storage_) old_ = type.shape[namedAxes(name).front()];
+    return {};
+  }
+
+  std::vector<int> namedAxes(const std::string& storage) const {
+    const Item& item = *module_.storage(storage);
+    return axesNamed(item.attrs, item.type.rank(), dim_.name);
+  }
+
+  /// Keeps what an argument or the value of a parameter was. All have one extent, as the verifier says.
+  void record(const Value& value, const Type& before, const std::vector<int>& axes) {
+    if (axes.empty()) return;
+    old_ = before.shape[axes.front()];
+    Resized resized{before, {}};
+    for (int axis : axes) resized.axes.push_back({axis, 1});
+    resized_[&value] = std::move(resized);
+  }
+
+  const Resized* resizedOf(const Value* value) const {
+    auto it = resized_.find(value);
+    return it == resized_.end() ? nullptr : &it->second;
+  }
+
+  Result<void> visit(Op& op) {
+    if (op.code == Opcode::param_grad)
+      return dim_.error(op.loc, 4,
+                        fmt::format("@{} has gradients; run {} before append-grad", func_.name, dim_.pass));
+    if (op.code == Opcode::param || op.code == Opcode::state) return readStorage(op);
+    const Resized* source = nullptr;
+    const Value* suspect = nullptr;
+    forEachUse(static_cast<const Op&>(op), [&](Value* value) {
+      if (!source) source = resizedOf(value);
+      if (auto it = suspects_.find(value); it != suspects_.end()) suspect = it->second;
+    });
+    if (!source && op.code == Opcode::custom && isBatch() && !as::custom(op).batch().empty())
+      return resizeResults(op);
+    if (!source) return leaveAlone(op, suspect);
+    if (suspect && op.results.empty()) return guess(op, suspect);
+    TG_CHECK(rewriteAttributes(op, *source));
+    return retype(op, *source, suspect);
+  }
+
+  Result<void> readStorage(Op& op) {
+    const std::string& name = op.operands.front().text;
+    auto before = storage_.find(name);
+    if (before == storage_.end()) return {};
+    if (find(op.attrs, "rows"))
+      return dim_.error(op.loc, 5, fmt::format("a part of @{}, which has the {}, is read", name, dim_.name));
+    op.result()->type = module_.storage(name)->type;
+    record(*op.result(), before->second, namedAxes(name));
+    return {};
+  }
+
+  static bool isElementwise(const Op& op) {
+    return op.info().scalar != Scalar::none || op.code == Opcode::select || op.code == Opcode::cast;
+  }
+
+  /// Keeps which values are random numbers and what is computed of them element by element.
+  void remember(Op& op) {
+    if (op.results.empty() || resizedOf(op.result())) return;
+    if (op.code == Opcode::random_uniform || op.code == Opcode::random_normal) drawn_[op.result()] = &op;
+    if (!isElementwise(op)) return;
+    forEachUse(op, [&](Value* value) {
+      if (auto it = drawn_.find(value); it != drawn_.end() && value->type.shape == op.result()->type.shape)
+        drawn_.emplace(op.result(), it->second);
+    });
+  }
+
+  /// Gives random numbers that meet the axis in this op its extent; their op, to go on behind it.
+  Op* drawnForAxis(const Op& op) {
+    if (!isElementwise(op)) return nullptr;
+    const Value* met = nullptr;
+    forEachUse(op, [&](Value* value) {
+      if (const Resized* resized = resizedOf(value); resized && !resized->axes.empty() && !met) met = value;
+    });
+    if (!met) return nullptr;
+    const Resized source = *resizedOf(met);
+    Op* leaf = nullptr;
+    forEachUse(op, [&](Value* value) {
+      auto it = drawn_.find(value);
+      if (leaf || it == drawn_.end()) return;
+      Resized drawn{it->second->result()->type, {}};
+      for (const Axis& axis : source.axes) {
+        const int at = drawn.before.rank() - source.before.rank() + axis.at;
+        if (at >= 0 && drawn.before.shape[at] == source.before.shape[axis.at])
+          drawn.axes.push_back({at, axis.inner});
+      }
+      if (drawn.axes.empty()) return;
+      leaf = it->second;
+      for (const Axis& axis : drawn.axes)
+        leaf->result()->type.shape[axis.at] =
+            met->type.shape[axis.at + source.before.rank() - drawn.before.rank()];
+      resized_[leaf->result()] = std::move(drawn);
+      std::erase_if(drawn_, [&](const auto& each) { return each.second == leaf; });
+    });
+    return leaf;
+  }
+
+  /// An op of values that do not change. Its result is suspect where something wrote the old extent.
+  Result<void> leaveAlone(const Op& op, const Value* suspect) {
+    if (suspect && (op.code == Opcode::return_ || op.code == Opcode::capture)) return guess(op, suspect);
+    for (const auto& result : op.results) {
+      if (suspect) suspects_[result.get()] = suspect;
+      if (writesShape(op) && mentions(result->type)) suspects_[result.get()] = result.get();
+    }
+    return {};
+  }
+
+  /// Ops whose result's extents stand in their text: leaves, and ops with an attribute `shape` or `depth`.
+  static bool writesShape(const Op& op) {
+    bool declares = op.code == Opcode::broadcast_to || op.code == Opcode::custom;
+    return op.info().has(table::leaf) || find(op.attrs, "shape") || find(op.attrs, "depth") || declares;
+  }
+
+  bool mentions(const Type& type) const {
+    for (int64_t extent : type.shape)
+      if (extent == old_) return true;
+    return false;
+  }
+
+  Error guess(const Op& op, const Value* suspect) const {
+    return dim_
+        .error(suspect->loc, 5,
+               fmt::format("%{} is {}: its {} may be the {} or not; make it from a value that has the "
+                           "{}, such as by broadcasting against one",
+                           suspect->name, suspect->type.str(), old_, dim_.name, dim_.name))
+        .note(op.loc, "it matters here");
+  }
+
+  Result<void> rewriteAttributes(Op& op, const Resized& source) {
+    if (op.code == Opcode::reshape) return rewriteReshape(op, source);
+    if (op.code == Opcode::slice) return rewriteSlice(op, source);
+    if (op.code == Opcode::custom) return isBatch() ? resizeResults(op) : checkResults(op);
+    if (find(op.attrs, "shape"))
+      return dim_.error(op.loc, 5,
+                        fmt::format("{} writes the shape {} of a value that has the {}", op.info().name,
+                                    op.attr("shape").str(), dim_.name));
+    // The shape of a cast is its operand's.
+    if (op.code == Opcode::cast) op.result()->type.shape = op.in(0)->type.shape;
+    return {};
+  }
+
+  bool isBatch() const { return dim_.name == kBatchDim; }
+
+  /// Gives the axes that hold the named one their extents. One whose extent is written may hold it once.
+  Result<void> rewriteReshape(Op& op, const Resized& source) {
+    std::vector<int64_t> extents = as::reshape(op).shape();
+    const std::vector<int64_t> written = extents;
+    reshaped_.clear();
+    for (const Axis& axis : source.axes) {
+      TG_TRY(const Axis holder, holderOf(op, source, axis));
+      const auto at = static_cast<size_t>(holder.at);
+      const bool twice = std::any_of(reshaped_.begin(), reshaped_.end(),
+                                     [&](const Axis& other) { return other.at == holder.at; });
+      if (twice && written[at] != -1) return notHeld(op);
+      reshaped_.push_back({holder.at, twice ? 0 : holder.inner});
+      if (written[at] != -1) extents[at] = op.result()->type.shape[holder.at] / old_ * n_;
+    }
+    if (source.axes.empty()) return notHeld(op);
+    if (extents != written) op.setAttr("shape", Attr::ints(extents));
+    return {};
+  }
+
+  /// The axis of a reshape's result that holds an axis of its operand: seen from the end, that steps by the same
+  /// number of elements before and after. A batch of 1 may be held by several; then -1 says which.
+  Result<Axis> holderOf(const Op& op, const Resized& source, const Axis& axis) const {
+    const std::vector<int64_t> extents = as::reshape(op).shape();
+    const Shape& before = op.result()->type.shape;
+    int64_t step = axis.inner;
+    for (int at = axis.at + 1; at < source.before.rank(); ++at) step *= source.before.shape[at];
+    Axis holder;
+    int holders = 0;
+    int64_t after = 1;
+    for (int at = before.rank() - 1; at >= 0 && step > 0; after *= before[at--]) {
+      if (step % after != 0 || before[at] % (old_ * (step / after)) != 0) continue;
+      const bool said = isBatch() && extents[static_cast<size_t>(at)] == -1;
+      if (holders == 0 || said) holder = {at, step / after};
+      holders = said ? 1 : holders + 1;
+      if (said) break;
+    }
+    if (holders != 1) return notHeld(op);
+    return holder;
+  }
+
+  Error notHeld(const Op& op) const {
+    if (old_ == 1 && !isBatch())
+      return dim_.error(op.loc, 5,
+                        fmt::format("several extents of the shape {} may hold the {}, which is 1; begin with "
+                                    "a module whose {} is 2 or more",
+                                    op.attr("shape").str(), dim_.name, dim_.name));
+    return dim_.error(op.loc, 5,
+                      fmt::format("the shape {} has the {} {} in it; write -1 for the extent that holds it",
+                                  op.attr("shape").str(), dim_.name, old_));
+  }
+
+  /// A slice of the whole axis stays one of the whole axis.
+  Result<void> rewriteSlice(Op& op, const Resized& source) {
+    std::vector<int64_t> starts = as::slice(op).starts(), limits = as::slice(op).limits(),
+                         strides = as::slice(op).strides();
+    for (size_t axis = 0; axis < limits.size(); ++axis) {
+      int64_t before = source.before.shape[static_cast<int>(axis)];
+      int64_t now = op.in(0)->type.shape[static_cast<int>(axis)];
+      if (before == now) continue;
+      bool whole = starts[axis] == 0 && limits[axis] == before && (strides.empty() || strides[axis] == 1);
+      if (!whole)
+        return dim_.error(op.loc, 5,
+                          fmt::format("{} to {} on axis {} is a part of the {} {}", starts[axis],
+                                      limits[axis], axis, dim_.name, old_));
+      limits[axis] = now;
+    }
+    op.setAttr("limits", Attr::ints(limits));
+    return {};
+  }
+
+  /// Whether a custom kernel leaves extents of its results to the call.
+  static bool hasOpenResults(const Item& kernel) {
+    return std::any_of(kernel.body.args.begin(), kernel.body.args.end(), [](const auto& arg) {
+      return arg->type.mode != BufMode::in &&
+             std::any_of(arg->type.shape.begin(), arg->type.shape.end(),
+                         [](int64_t extent) { return extent == Shape::kDynamic; });
+    });
+  }
+
+  /// Extents that a kernel leaves to the call can follow the batch alone.
+  Result<void> checkResults(const Op& op) const {
+    const Item& kernel = *customKernel(op, module_);
+    if (!hasOpenResults(kernel)) return {};
+    return dim_.error(op.loc, 5,
+                      fmt::format("the results of @{} have open extents, which may be the {} or not",
+                                  kernel.name, dim_.name));
+  }
+
+  /// The results of a custom kernel have the extents they are declared with, except where it says their
+  /// batch.
+  Result<void> resizeResults(Op& op) {
+    std::vector<int64_t> axes = as::custom(op).batch();
+    const Item* kernel = customKernel(op, module_);
+    if (axes.empty() && hasOpenResults(*kernel))
+      return dim_.error(
+          op.loc, 5,
+          fmt::format("the results of @{} have open extents; write batch = [0, …], the axis of each "
+                      "that holds the batch, -1 for none",
+                      kernel->name));
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (axes[i] < 0) continue;
+      Value& result = *op.results[i];
+      int64_t& extent = result.type.shape[static_cast<int>(axes[i])];
+      if (extent % old_ != 0)
+        return dim_.error(op.loc, 5,
+                          fmt::format("axis {} of %{} is {}, no multiple of the batch {}", axes[i],
+                                      result.name, extent, old_));
+      resized_[&result] = {result.type, {{static_cast<int>(axes[i]), extent / old_}}};
+      extent = extent / old_ * n_;
+    }
+    return {};
+  }
+
+  Result<void> retype(Op& op, const Resized& source, const Value* suspect) {
+    auto types = infer(op, &module_);
+    if (!types && suspect) return guess(op, suspect);
+    if (!types) return dim_.error(op.loc, 6, types.takeError().message());
+    for (size_t i = 0; i < types->size(); ++i) {
+      Value& result = *op.results[i];
+      const Type now = (*types)[i];
+      TG_CHECK(checkBroadcast(op, source, result, now, suspect));
+      if (now == result.type) continue;
+      Resized resized{result.type, {}};
+      for (int axis = 0; axis < now.rank() && now.rank() == result.type.rank(); ++axis)
+        if (now.shape[axis] != result.type.shape[axis])
+          resized.axes.push_back({axis, innerOf(op, axis, result.type.shape[axis])});
+      result.type = now;
+      resized_[&result] = std::move(resized);
+    }
+    return {};
+  }
+
+  /// `inner` of an axis of the op's result that had this extent: that of the axes of its operands it can come from.
+  int64_t innerOf(const Op& op, int axis, int64_t before) const {
+    if (op.code == Opcode::reshape) {
+      for (const Axis& each : reshaped_)
+        if (each.at == axis) return each.inner;
+      return 0;
+    }
+    std::vector<int64_t> alike, any;
+    forEachUse(op, [&](const Value* value) {
+      const Resized* resized = resizedOf(value);
+      if (!resized) return;
+      for (const Axis& each : resized->axes) {
+        any.push_back(each.inner);
+        if (resized->before.shape[each.at] == before) alike.push_back(each.inner);
+      }
+    });
+    const std::vector<int64_t>& from = alike.empty() ? any : alike;
+    const bool one = std::all_of(from.begin(), from.end(), [&](int64_t inner) { return inner == from[0]; });
+    return !from.empty() && one ? from[0] : 0;
+  }
+
+  /// An extent that becomes 1 broadcasts against what still has the old one.
+  Result<void> checkBroadcast(const Op& op, const Resized& source, const Value& result, const Type& now,
+                              const Value* suspect) const {
+    if (op.info().scalar == Scalar::none) return {};
+    for (const Axis& each : source.axes) {
+      const int axis = now.rank() - source.before.rank() + each.at;
+      if (axis < 0 || now.shape[axis] != result.type.shape[axis]) continue;
+      if (suspect) return guess(op, suspect);
+      return dim_.error(op.loc, 6,
+                        fmt::format("axis {} of %{} keeps its extent {}: another operand has it too", axis,
+                                    result.name, old_));
+    }
+    return {};
+  }
+
+  const Module& module_;
+  Item& func_;
+  const NewDim& dim_;
+  int64_t n_;
+  int64_t old_ = 0;
+  const Storage& storage_;      ///< parameters and states with the axis: what they were
+  std::vector<Axis> reshaped_;  ///< axes of the result of the reshape being looked at
+  std::unordered_map<const Value*, Resized> resized_;
+  std::unordered_map<const Value*, const Value*> suspects_;  ///< to the value that wrote the extent
+  std::unordered_map<const Value*, Op*> drawn_;              ///< random numbers: to the op that draws them
+};
+
+/// The names of axes that the module has.
+std::string knownDims(const Module& module) {
+  std::set<std::string> names;
+  auto add = [&](const AttrList& attrs, const Type& type) {
+    for (const std::string& name : dimsOf(attrs, type.rank()))
+      if (!name.empty()) names.insert(name);
+  };
+  for (const auto& item : module.items) {
+    add(item->attrs, item->type);
+    for (const auto& arg : item->body.args) add(arg->attrs, arg->type);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Error noSuchDim(const Module& module, const NewDim& dim) {
+  if (dim.pass == "set-batch")
+    return dim.error(module.loc, 2,
+                     "no argument says which axis is its batch; write %x: tensor<…> {batch = 0}");
+  if (dim.name.empty() || dim.name == "_")
+    return dim.error(module.loc, 2, "it wants the name of an axis: set-dim{name=time n=256}");
+  const std::string known = knownDims(module);
+  return dim.error(module.loc, 2,
+                   fmt::format("no axis is called '{}'; {}", dim.name,
+                               known.empty() ? "name axes by %x: tensor<…> {dims = [batch, time]}"
+                                             : "the names are " + known));
+}
+
+Result<void> resize(Module& module, const NewDim& dim, const std::string& funcs, const PassContext& context) {
+  if (dim.n < 1) return dim.error(module.loc, 1, fmt::format("n={} is not 1 or more", dim.n));
+  std::unique_ptr<Module> work = clone(module);
+  Resizing::Storage before;
+  for (const auto& item : work->items) {
+    if (item->kind != ItemKind::param && item->kind != ItemKind::state) continue;
+    const Type type = item->type;
+    TG_TRY(const std::vector<int> axes,
+           resizeDeclared(dim, "@" + item->name, item->loc, item->attrs, item->type));
+    if (axes.empty()) continue;
+    if (const Attr* init = find(item->attrs, "init"); init && init->text == "dense" && item->type != type)
+      return dim.error(item->loc, 5,
+                       fmt::format("the init of @{} writes each value of {}", item->name, type.str()));
+    before.emplace(item->name, type);
+  }
+  bool any = !before.empty();
+  std::vector<Resizing> functions;
+  for (Item* func : work->all(ItemKind::func)) {
+    if (isKernelFunc(*func) || !globMatch(funcs, func->name)) continue;
+    for (const auto& arg : func->body.args)
+      any = any || !axesNamed(arg->attrs, arg->type.rank(), dim.name).empty();
+    functions.emplace_back(*work, *func, dim, before);
+  }
+  if (!any || dim.name.empty() || dim.name == "_") return noSuchDim(module, dim);
+  for (Resizing& each : functions) TG_CHECK(each.run());
+  for (const Resizing& each : functions) each.remarkKept(context);
+  module.items = std::move(work->items);
+  return {};
+}
+
+}  // namespace
+
+Result<void> run_set_batch(Module& module, const SetBatchOptions& options, const PassContext& context) {
+  return resize(module, {"set-batch", std::string(kBatchDim), options.n}, options.func, context);
+}
+
+Result<void> run_set_dim(Module& module, const SetDimOptions& options, const PassContext& context) {
+  return resize(module, {"set-dim", options.name, options.n}, "*", context);
+}
+
+}  // namespace tg
