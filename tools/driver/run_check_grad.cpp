@@ -159,6 +159,7 @@ struct CheckGrad : Verb {
         ->option_text("NAME=SPEC");
     app.add_option("--pipeline", model.pipeline, "instead of append-grad, on a module without gradients")
         ->option_text("PASSES");
+    addSetDimFlag(app, model.dims);
     addPluginFlag(app, model.plugins);
     app.add_option("--samples", flags.samples, "directions for each parameter")
         ->capture_default_str()

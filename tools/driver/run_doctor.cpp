@@ -89,7 +89,7 @@ void print(const Fit& fit, const Patient& patient) {
 
 struct Doctor : Verb {
   std::string file = "-", pipeline, target, device, tuning;
-  std::vector<std::string> plugins;
+  std::vector<std::string> plugins, dims;
 
   void describe(CLI::App& app) override {
     app.description(
@@ -99,6 +99,7 @@ struct Doctor : Verb {
         ->option_text(" ");
     app.add_option("--pipeline", pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
         ->option_text("PASSES");
+    addSetDimFlag(app, dims);
     addPluginFlag(app, plugins);
     CLI::Option* wanted =
         app.add_option("--target", target, "a shipped target, its JSON, or one device of devices --json")
@@ -129,6 +130,7 @@ struct Doctor : Verb {
     ModelFlags model;
     model.file = file;
     model.pipeline = pipeline;
+    model.dims = dims;
     std::unique_ptr<Module> module;
     if (int code = loadSource(app, model, module)) return code;
     if (int code = runFirst(app, model.pipeline, module)) return code;

@@ -211,8 +211,8 @@ struct Eval : Verb {
   /// A run's own final module, so that its loss is the one it printed; else the source is compiled.
   int openSession(const CLI::App& app, std::unique_ptr<Module> source, const std::string& runDir,
                   OpenModel& open) {
-    const bool own =
-        model.pipeline.empty() && model.target.empty() && model.tuning.empty() && model.memory.empty();
+    const bool own = model.pipeline.empty() && model.dims.empty() && model.target.empty() &&
+                     model.tuning.empty() && model.memory.empty();
     if (!runDir.empty() && own && model.device != "interp") {
       ModelFlags final = model;
       final.file = RunDir{runDir}.finalModule();

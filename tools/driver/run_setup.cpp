@@ -263,6 +263,7 @@ void addModelFlags(CLI::App& app, ModelFlags& flags) {
   add("--target", "TARGET", flags.target,
       "compile for a shipped target or a JSON file instead of the device's limits");
   add("--pipeline", "PASSES", flags.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'");
+  addSetDimFlag(app, flags.dims)->group("Model and device");
   addPluginFlag(app, flags.plugins)->group("Model and device");
   add("--weights", "PATH", flags.weights, "parameters: a safetensors file, a checkpoint or a run");
   add("--tuning", "FILE", flags.tuning, "schedules measured on the device; auto is tune's file for it");
@@ -309,7 +310,8 @@ static std::string nearWorkload(const std::string& file) {
   return isPath ? "" : nearestName(file, benchModelNames());
 }
 
-int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out) {
+/// The module of the flags as it is written.
+static int readModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out) {
   if (auto made = benchModel(flags.file)) {
     if (!*made) return report(app, exitInput, made->error());
     out = std::move(**made);
@@ -331,6 +333,11 @@ int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Mod
   if (auto good = verify(**module); !good) return report(app, exitInput, good.error());
   out = std::move(*module);
   return exitOk;
+}
+
+int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out) {
+  if (int code = readModule(app, flags, out)) return code;
+  return setDims(app, flags, out);
 }
 
 int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& function,

@@ -58,6 +58,7 @@ struct ModelFlags {
   std::string device = "auto";
   std::string target;                 ///< "" is the device's
   std::string pipeline;               ///< passes to run first
+  std::vector<std::string> dims;      ///< NAME=N: extents of named axes, set before these
   std::string weights;                ///< params: a safetensors file, a checkpoint or a run
   std::string emitModule;             ///< write the finished module here
   std::string tuning;                 ///< a file, or auto
@@ -76,6 +77,10 @@ struct ModelFlags {
 void addModelFlags(CLI::App& app, ModelFlags& flags);
 /// --quiet: no notes, and what else the help says.
 void addQuietFlag(CLI::App& app, ModelFlags& flags, const char* help);
+/// --set-dim, beside each --pipeline: other extents of named axes, set as the module is loaded.
+CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into);
+/// Sets the extents that the flags name. 0, or an exit code after printing why.
+int setDims(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& module);
 /// --load-pass-plugin, beside each --pipeline: loads what it names as it is read.
 CLI::Option* addPluginFlag(CLI::App& app, std::vector<std::string>& into);
 
@@ -111,7 +116,8 @@ struct OpenModel {
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out);
 
-/// Reads and verifies the module of the flags, a file or the name of a workload that speed is reported for.
+/// Reads and verifies the module of the flags, a file or the name of a workload that speed is reported for, and sets
+/// the extents they name.
 /// 0, or an exit code after printing why.
 int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out);
 

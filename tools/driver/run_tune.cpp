@@ -95,6 +95,7 @@ struct TuneVerb : Verb {
         ->option_text("DEVICE");
     app.add_option("--pipeline", model.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
         ->option_text("PASSES");
+    addSetDimFlag(app, model.dims);
     addPluginFlag(app, model.plugins);
     app.add_option("-o,--out", out, "the tuning file; the device's, which --tuning=auto is, by default")
         ->option_text("FILE");

@@ -182,6 +182,7 @@ struct Verify : Verb {
     app.add_option("--seed", model.seed, "of the random parameters and inputs")->option_text("N");
     app.add_option("--pipeline", model.pipeline, "run these passes first: 'append-grad,append-adam{lr=1e-3}'")
         ->option_text("PASSES");
+    addSetDimFlag(app, model.dims);
     addPluginFlag(app, model.plugins);
     app.add_option("--tuning", model.tuning, "schedules measured on the device; auto is tune's file for it")
         ->option_text("FILE");

@@ -208,8 +208,9 @@ Result<void> checkTyped(const std::string& run, const TypedOptions& typed) {
   constexpr std::string_view compiled = "goes on with the module that it compiled",
                              trained = "goes on with the parameters of its checkpoint";
   static const std::pair<const char*, std::string_view> fixed[] = {
-      {"pipeline", compiled},    {"target", compiled}, {"tuning", compiled},   {"memory", compiled},
-      {"micro-batch", compiled}, {"weights", trained}, {"init-from", trained}, {"set", trained}};
+      {"pipeline", compiled}, {"set-dim", compiled},  {"target", compiled},
+      {"tuning", compiled},   {"memory", compiled},   {"micro-batch", compiled},
+      {"weights", trained},   {"init-from", trained}, {"set", trained}};
   const std::string file = RunDir{run}.config();
   TG_TRY(const std::string text, readInput(file));
   TG_TRY(const std::vector<ConfigEntry> entries, parseConfig(text, file));

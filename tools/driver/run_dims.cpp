@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// --set-dim: other extents of the axes that a module names.
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+/// The parts of `time=256`.
+static Result<std::pair<std::string, int64_t>> namedExtent(const std::string& text) {
+  const size_t equals = std::min(text.find('='), text.size());
+  const char *begin = text.data() + std::min(equals + 1, text.size()), *end = text.data() + text.size();
+  int64_t extent = 0;
+  auto [at, status] = std::from_chars(begin, end, extent);
+  const std::string name = text.substr(0, equals);
+  const bool plain =
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
+      std::string::npos;
+  if (name.empty() || !plain || status != std::errc() || at != end || extent < 1)
+    return fail(fmt::format("expected a name of axes and their extent, such as time=256, not '{}'", text));
+  return std::pair(name, extent);
+}
+
+CLI::Option* addSetDimFlag(CLI::App& app, std::vector<std::string>& into) {
+  return app
+      .add_option("--set-dim", into, "give the axes of a name this extent, such as time=256; may be repeated")
+      ->option_text("NAME=N")
+      ->allow_extra_args(false)
+      ->check([](const std::string& text) {
+        auto given = namedExtent(text);
+        return given ? std::string() : given.error().message();
+      });
+}
+
+int setDims(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& module) {
+  if (flags.dims.empty()) return exitOk;
+  if (module->stage > Stage::tensor)
+    return report(app, exitInput,
+                  fmt::format("--set-dim wants a module of stage tensor, and {} is of stage {}", flags.file,
+                              name(module->stage)));
+  std::string passes;
+  for (const std::string& text : flags.dims) {
+    auto given = namedExtent(text);
+    if (!given) return report(app, exitUsage, given.error());
+    passes +=
+        fmt::format("{}set-dim{{name={} n={}}}", passes.empty() ? "" : ",", given->first, given->second);
+  }
+  return runFirst(app, passes, module);
+}
+
+}  // namespace tg
