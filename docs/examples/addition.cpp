@@ -47,7 +47,7 @@ struct Block : Module {
 };
 
 struct Adder : Module {
-  Embedding tokens = child("tokens", Embedding(kTokens, kWidth, Init::randn(0.3)));
+  Embedding tokens = child("tokens", Embedding(kTokens, kWidth, {.init = Init::randn(0.3)}));
   Param positions = param("positions", {kLength, kWidth}, {.init = Init::randn(0.3)});
   std::vector<Block> blocks = children("blocks", 2, [](int64_t) { return Block(); });
   LayerNorm norm = child("norm", LayerNorm(kWidth));

@@ -26,7 +26,7 @@ constexpr const char* kNames =
     "isaac jacob aiden mason william caleb adam aaron robert peter walter martin simon oscar felix hugo";
 
 struct CharMlp : Module {
-  Embedding letters = child("letters", Embedding(kLetters, 10, Init::randn(1)));
+  Embedding letters = child("letters", Embedding(kLetters, 10, {.init = Init::randn(1)}));
   Linear hidden = child("hidden", Linear(kBefore * 10, 100, {.init = Init::kaiming(5.0 / 3)}));
   Linear out = child("out", Linear(100, kLetters, {.init = Init::xavier(0.1)}));
 

@@ -37,7 +37,8 @@ struct Block : Module {
 };
 
 struct Gpt : Module {
-  Embedding tokens = child("tokens", Embedding(kVocab, kWidth, Init::randn(0.05)));
+  Embedding tokens =
+      child("tokens", Embedding(kVocab, kWidth, {.init = Init::randn(0.05), .dims = {"vocab", "_"}}));
   std::vector<Block> blocks = children("blocks", kLayers, [](int64_t) { return Block(); });
   RMSNorm last = child("last", RMSNorm(kWidth));
   /// Logits by the rows of the token table: tied weights.
@@ -84,8 +85,9 @@ tg::Result<std::unique_ptr<tg::Module>> gptModule() {
   Gpt model;
   auto loss = [&](const Inputs& in) { return crossEntropy(model(in["ids"]), in["targets"]); };
   auto inputs = [](int64_t rows) {
-    return std::vector<Input>{{"ids", {rows, kBlock}, tg::DType::i32},
-                              {"targets", {rows, kBlock}, tg::DType::i32}};
+    Input ids{"ids", {rows, kBlock}, tg::DType::i32}, targets{"targets", {rows, kBlock}, tg::DType::i32};
+    ids.dims = targets.dims = {"batch", "time"};  // tg-run takes other extents of these: --set-dim=time=64
+    return std::vector<Input>{ids, targets};
   };
   return trace(model, {{"train", inputs(kBatch), loss}, {"eval", inputs(kTests), loss}}, {.name = "gpt"});
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/dims.h"
 #include "ir/trace/recorder.h"
 
 namespace tg::nn {
@@ -45,9 +46,13 @@ Result<AttrList> initAttrs(const ParamOptions& options, const Dims& shape, const
   if (options.init.maker()) {
     TG_TRY(init, madeInit(options.init, type, loc));
   }
-  if (!options.trained) return stateAttrs(init, loc);
-  AttrList attrs{{"init", std::move(init)}};
-  if (options.decay) attrs.push_back({"decay", Attr::boolean(*options.decay)});
+  AttrList attrs{{"init", init}};
+  if (!options.trained) {
+    TG_TRY(attrs, stateAttrs(init, loc));
+  } else if (options.decay) {
+    attrs.push_back({"decay", Attr::boolean(*options.decay)});
+  }
+  if (!options.dims.empty()) attrs.push_back({"dims", dimsAttr(options.dims)});
   return attrs;
 }
 

@@ -54,6 +54,8 @@ struct ParamOptions {
   /// Whether weight decay applies; when not said, it does unless the init is zeros, ones or constant.
   std::optional<bool> decay = std::nullopt;
   DType dtype = DType::f32;
+  /// Names of its axes, "_" is none: those of one name in a module get another extent together.
+  std::vector<std::string> dims = {};
   /// False makes it a state: no gradient and no optimizer touch it, `update` changes it. Its init is one
   /// value.
   bool trained = true;

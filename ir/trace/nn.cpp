@@ -10,8 +10,10 @@
 namespace tg::nn {
 
 Linear::Linear(int64_t in, int64_t out, const LinearOptions& options, Site site)
-    : w(param(Key("w", site), {in, out}, {.init = options.init})), bias_(options.bias) {
-  if (bias_) b = param(Key("b", site), {out}, {.init = Init::zeros()});
+    : w(param(Key("w", site), {in, out}, {.init = options.init, .dims = options.dims})), bias_(options.bias) {
+  std::vector<std::string> last;
+  if (!options.dims.empty()) last = {options.dims.back()};
+  if (bias_) b = param(Key("b", site), {out}, {.init = Init::zeros(), .dims = last});
 }
 Tensor Linear::operator()(const Arg& x) const {
   CallSite here(x.site());
@@ -35,8 +37,8 @@ Tensor Conv2d::operator()(const Arg& x) const {
   return Recorder::hinted(*this, options_.bias ? y + b : y);
 }
 
-Embedding::Embedding(int64_t count, int64_t width, const Init& init, Site site)
-    : w(param(Key("w", site), {count, width}, {.init = init})) {}
+Embedding::Embedding(int64_t count, int64_t width, const EmbeddingOptions& options, Site site)
+    : w(param(Key("w", site), {count, width}, {.init = options.init, .dims = options.dims})) {}
 Tensor Embedding::operator()(const Arg& ids) const {
   CallSite here(ids.site());
   return Recorder::hinted(*this, embedding(w, ids));

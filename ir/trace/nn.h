@@ -13,6 +13,7 @@ namespace tg::nn {
 struct LinearOptions {
   bool bias = true;
   Init init = Init::randn();
+  std::vector<std::string> dims = {};  ///< names of the axes of w, of which b takes the last
 };
 
 /// x·w + b: [..., in] to [..., out]. w is [in, out]; b is [out], zeros.
@@ -49,10 +50,15 @@ class Conv2d : public Module {
   Conv2dOptions options_;
 };
 
+struct EmbeddingOptions {
+  Init init = Init::randn();
+  std::vector<std::string> dims = {};  ///< names of the axes of w
+};
+
 /// Rows of a table by i32 ids: [...] to [..., width]. w is [count, width].
 class Embedding : public Module {
  public:
-  Embedding(int64_t count, int64_t width, const Init& init = Init::randn(), Site site = Site::current());
+  Embedding(int64_t count, int64_t width, const EmbeddingOptions& options = {}, Site site = Site::current());
   Tensor operator()(const Arg& ids) const;
 
   Param w;

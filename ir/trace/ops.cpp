@@ -97,7 +97,7 @@ Tensor& operator*=(Tensor& a, const Arg& b) { return a = mul(Arg(a, b.site()), b
 Tensor& operator/=(Tensor& a, const Arg& b) { return a = div(Arg(a, b.site()), b); }
 
 Tensor tensorInput(const Key& name, const Dims& shape, DType dtype) {
-  if (Recorder* recorder = Recorder::active()) return recorder->argument(name, shape, dtype, -1);
+  if (Recorder* recorder = Recorder::active()) return recorder->argument(name, shape, dtype, -1, {});
   return Recorder::fail(name.site, fmt::format("tensorInput '{}' needs a trace", name.text));
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <span>
 
+#include "ir/dims.h"
 #include "ir/infer.h"
 
 namespace tg::nn {
@@ -302,7 +303,8 @@ Tensor Recorder::read(const ParamNode* param, const Site& at) {
           .note(param->loc, "it was declared here"));
 }
 
-Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int batch) {
+Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int batch,
+                          const std::vector<std::string>& dims) {
   Loc loc = locOf(CallSite::of(name.site));
   if (!isName(name.text)) return reject(failAt(loc, fmt::format("'{}' is no name of an input", name.text)));
   Result<Type> type = tensorType(dtype, shape, loc);
@@ -320,10 +322,14 @@ Tensor Recorder::argument(const Key& name, const Dims& shape, DType dtype, int b
   if (batch >= type->rank())
     return reject(failAt(
         loc, fmt::format("input '{}': the batch axis {} is none of {}", name.text, batch, type->str())));
+  if (batch >= 0 && !dims.empty())
+    return reject(
+        failAt(loc, fmt::format("input '{}': batch stands beside dims; name the batch there", name.text)));
   Value* arg = func_.body.addArg(*type, builder_.names().unique(name.text));
   arg->name = name.text;  // a value of that name is renamed when the function ends
   arg->loc = loc;
   if (batch >= 0) arg->attrs = {{"batch", Attr::of(int64_t{batch})}};
+  if (!dims.empty()) arg->attrs = {{"dims", dimsAttr(dims)}};
   return handle(arg);
 }
 

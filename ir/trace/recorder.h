@@ -107,8 +107,9 @@ class Recorder {
   /// The value of a parameter in the active function.
   static Tensor read(const ParamNode* param, const Site& site);
 
-  /// An argument of the function.
-  Tensor argument(const Key& name, const Dims& shape, DType dtype, int batch);
+  /// An argument of the function; `batch` is an axis or -1, `dims` are names of all axes or none.
+  Tensor argument(const Key& name, const Dims& shape, DType dtype, int batch,
+                  const std::vector<std::string>& dims);
   /// A parameter or state of the module, declared on first use. One that is there already must have the
   /// same type, and the attributes if any are given; a new one gets `fresh` when none are.
   Tensor storage(ItemKind kind, const Key& name, const Dims& shape, DType dtype,

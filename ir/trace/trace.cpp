@@ -181,7 +181,8 @@ Result<void> traceInto(tg::Module& module, const Module& model, const std::vecto
     errors.append(traceFunction(module, declaration.names, function.name, [&](Recorder& recorder) {
       Inputs inputs;
       for (const Input& input : function.inputs)
-        inputs.add(input.name.text, recorder.argument(input.name, input.shape, input.dtype, input.batch));
+        inputs.add(input.name.text,
+                   recorder.argument(input.name, input.shape, input.dtype, input.batch, input.dims));
       return function.body(inputs);
     }));
   return addition.finish(std::move(errors));

@@ -30,12 +30,14 @@
 
 namespace tg::nn {
 
-/// An input of a function; `batch` is the axis whose extent may be set anew before compiling, or -1.
+/// An input of a function. `dims` names each axis, "_" none, so that its extent may be set anew before compiling;
+/// `batch` is the axis called batch where no other has a name, or -1. Both at once are an error.
 struct Input {
   Key name;
   Dims shape;
   DType dtype = DType::f32;
   int batch = -1;
+  std::vector<std::string> dims = {};
 };
 
 /// The inputs of the function being traced, by name; where a function is appended to, its arguments, then its

@@ -209,6 +209,44 @@ TEST(TraceFunction, NoiseOfAShapeFollowsTheBatch) {
       << tg::print(*module);
 }
 
+TEST(TraceFunction, AxesOfInputsAndParametersHaveNames) {
+  struct Scorer : Module {
+    Embedding table = child("table", Embedding(5, 4, {.dims = {"words", "_"}}));
+    Linear head = child("head", Linear(4, 5, {.dims = {"_", "words"}}));
+    Param places = param("places", {6, 4}, {.dims = {"time", "_"}});
+  } model;
+  auto body = [&](const Inputs& in) {
+    return Outputs{{"scores", model.head(model.table(in["ids"]) + model.places)}};
+  };
+  Input ids{"ids", {2, 6}, DType::i32};
+  ids.dims = {"batch", "time"};
+  std::unique_ptr<tg::Module> module = traced(trace(model, {{"score", {ids}, body}}));
+  ASSERT_TRUE(module);
+  auto resize = tg::PassManager::parse("set-dim{name=words n=9},set-dim{name=time n=3},set-batch{n=7}");
+  auto done = resize->run(module);
+  ASSERT_TRUE(done) << done.error().str();
+  const std::string text = tg::print(*module);
+  for (const char* line : {"@table.w : tensor<9x4xf32> {init = randn(0.02), dims = [words, _]}",
+                           "@head.b : tensor<9xf32> {init = zeros, dims = [words]}",
+                           "@places : tensor<3x4xf32> {init = randn(0.02), dims = [time, _]}",
+                           "(%ids: tensor<7x3xi32> {dims = [batch, time]}) -> (scores: tensor<7x3x9xf32>)"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << " in\n" << text;
+
+  ids.batch = 0;
+  auto both = trace(model, {{"score", {ids}, body}});
+  ASSERT_FALSE(both);
+  EXPECT_NE(both.error().str().find("input 'ids': batch stands beside dims; name the batch there"),
+            std::string::npos)
+      << both.error().str();
+  ids.batch = -1;
+  ids.dims = {"batch"};
+  auto few = trace(model, {{"score", {ids}, body}});
+  ASSERT_FALSE(few);
+  EXPECT_NE(few.error().str().find("attribute 'dims' gives 1 names for the 2 axes of tensor<2x6xi32>"),
+            std::string::npos)
+      << few.error().str();
+}
+
 TEST(TraceFunction, NumbersTakeTheTensorsTypeAndAreMadeOnce) {
   auto module = traced(trace([] {
     Tensor ids = tensorInput("ids", {3}, DType::i32), x = tensorInput("x", {3});
