@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/collective.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
 #include "ir/op_view.h"
 
@@ -34,18 +34,10 @@ std::optional<Type> wholeOf(const Item& state) {
   return whole;
 }
 
-int64_t ranksOf(const Module& module) {
-  for (const Item* func : module.all(ItemKind::func))
-    for (const Op* op : func->body.ops) {
-      if (op->code == Opcode::reduce_scatter) return as::reduce_scatter(*op).ranks();
-      if (op->code == Opcode::all_gather) return as::all_gather(*op).ranks();
-      if (op->code != Opcode::collective_begin || as::collective_begin(*op).kind() == "all_reduce") continue;
-      // args(in(@buffer[offset:bytes]), out(…), …)
-      const OperandList& args = op->keyword("args")->items;
-      const int64_t first = args[0].items[0].items[1].integer, second = args[1].items[0].items[1].integer;
-      return std::max(first, second) / std::min(first, second);
-    }
-  return 1;
+Error otherRanks(const Loc& loc, int64_t parts, int64_t ranks) {
+  return failAt(loc, fmt::format("this module has parts for {} ranks, and {}: compile it for as many "
+                                 "(data-parallel{{ranks}})",
+                                 parts, ranks == 1 ? "there is 1" : fmt::format("there are {}", ranks)));
 }
 
 }  // namespace tg

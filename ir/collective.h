@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ir/module.h"
+#include "ir/result.h"
 
 namespace tg {
 
@@ -19,7 +20,7 @@ const Op* readOf(const Value& value);
 /// A malformed `part_of` is none.
 std::optional<Type> wholeOf(const Item& state);
 
-/// The number of ranks that the module's parts are for; 1 where it has none.
-int64_t ranksOf(const Module& module);
+/// Why a module with so many parts of a value cannot run on other ranks.
+Error otherRanks(const Loc& loc, int64_t parts, int64_t ranks);
 
 }  // namespace tg

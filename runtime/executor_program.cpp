@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/collective.h"
+
 namespace tg {
 
 Result<vulkan::Binding> Executor::Program::range(const std::string& name, int64_t offset,
@@ -115,10 +117,7 @@ static Result<void> checkParts(const Loc& loc, const Cargo& cargo, int ranks) {
   const bool gathers = cargo.kind == collective::Kind::allGather;
   const int64_t parts =
       gathers ? cargo.to[0].bytes / cargo.from[0].bytes : cargo.from[0].bytes / cargo.to[0].bytes;
-  if (parts == ranks) return {};
-  return failAt(loc, fmt::format("this module has parts for {} ranks, and {}: compile it for as many "
-                                 "(data-parallel{{ranks}})",
-                                 parts, ranks == 1 ? "there is 1" : fmt::format("there are {}", ranks)));
+  return parts == ranks ? Result<void>() : otherRanks(loc, parts, ranks);
 }
 
 /// Copies of what needs no other rank, between barriers: this rank's part of what all ranks have.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/collective.h"
 #include "ir/symbol_rows.h"
 #include "runtime/interp/interp_state.h"
 
@@ -45,10 +46,8 @@ Result<void> shareParts(InterpCall& call, const Parts& parts) {
   const size_t part = gathers ? parts.from.size() : parts.to.size();
   collective::Engine* ranks = call.state.options.ranks.get();
   const int64_t there = ranks ? ranks->ranks() : 1;
-  if (static_cast<int64_t>(whole.size() / part) != there)
-    return failAt(parts.loc, fmt::format("{} parts for {} ranks: compile the module for as many "
-                                         "(data-parallel{{ranks}})",
-                                         whole.size() / part, there));
+  if (const auto parted = static_cast<int64_t>(whole.size() / part); parted != there)
+    return otherRanks(parts.loc, parted, there);
   std::vector<std::byte> room(whole.size());
   std::span<std::byte> own =
       std::span(room).subspan(ranks ? static_cast<size_t>(ranks->rank()) * part : 0, part);
@@ -189,7 +188,7 @@ class PlannedWalk {
       };
       const bool scatters = op.code == Opcode::reduce_scatter;
       Parts parts{op.loc,
-                  op.info().name.substr(3),
+                  std::string(op.info().name.substr(3)),
                   scatters ? op.word("reduction") : "same",
                   collective::Element::f32,
                   {},

@@ -67,7 +67,7 @@ Result<int64_t> beginCollective(InterpCall& call, std::span<std::byte> bytes, st
 /// Elements that are one part for each rank, and this rank's part of them: `kind` is reduce_scatter or all_gather.
 struct Parts {
   const Loc& loc;
-  std::string_view kind;
+  std::string kind;
   std::string reduction;
   collective::Element element;
   std::span<const std::byte> from;

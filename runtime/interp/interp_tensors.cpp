@@ -97,8 +97,9 @@ class TensorWalk {
     const bool scatters = op.code == Opcode::reduce_scatter;
     for (int i = 0; i < op.numOperands(); ++i) {
       NdArray from = environment_.at(op.in(i)), to = NdArray::zeros(op.result(i)->type);
-      TG_CHECK(shareParts(call_, {op.loc, op.info().name.substr(3), scatters ? op.word("reduction") : "same",
-                                  collective::Element::f64, std::as_writable_bytes(std::span(from.data)),
+      TG_CHECK(shareParts(call_, {op.loc, std::string(op.info().name.substr(3)),
+                                  scatters ? op.word("reduction") : "same", collective::Element::f64,
+                                  std::as_writable_bytes(std::span(from.data)),
                                   std::as_writable_bytes(std::span(to.data))}));
       if (call_.context.exact) roundAll(to);
       environment_.own(op.results[static_cast<size_t>(i)].get(), std::move(to));

@@ -129,7 +129,8 @@ module @m stage(kernel) {
           [&](int rank, Result<RunResult>& result) {
             if (count != 2) {
               ASSERT_FALSE(result);
-              EXPECT_NE(result.error().message().find("2 parts for " + std::to_string(count) + " ranks"),
+              EXPECT_NE(result.error().message().find(count == 1 ? "parts for 2 ranks, and there is 1"
+                                                                 : "parts for 2 ranks, and there are 3"),
                         std::string::npos)
                   << result.error().message();
               return;
