@@ -457,8 +457,9 @@ TEST(VulkanDevices, WhatIsGivenUpIsWaitedForNoMore) {
 TEST(VulkanDevices, SharesOnlyWhatItWasOpenedFor) {
   DeviceOptions options;
   options.shared = true;
-  if (auto shared = Device::open(options); !shared)
+  if (auto shared = Device::open(options); !shared) {
     EXPECT_NE(shared.error().message().find("shares no memory with other APIs"), std::string::npos);
+  }
   auto opened = Device::open({});
   ASSERT_OK(opened);
   EXPECT_FALSE((*opened)->shared());
