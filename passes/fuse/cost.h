@@ -136,8 +136,9 @@ constexpr int64_t kFewResults = 4096;
 /// so many kernels, chosen: until then caches hold the tensor.
 constexpr int64_t kLargeBytes = 1 << 16;
 constexpr int kSoon = 8;
-/// Growth of the bytes alive at one time that fewer kernels are worth, chosen: one part in this, 1 %.
-constexpr int64_t kLiveGrowth = 100;
+/// Growth of the bytes alive at one time that fewer kernels are worth, chosen: one part in this, 1 %, and so many
+/// bytes in any case, as many as rematerialize finds worth a kernel.
+constexpr int64_t kLiveGrowth = 100, kLeastGrowth = 1 << 18;
 /// Results of a workgroup at least, where the schedule does not say: bounds the grid from above.
 constexpr int64_t kSmallestGroup = 8;
 

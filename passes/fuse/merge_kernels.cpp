@@ -20,7 +20,8 @@
 //
 // Requires: stage(fused).
 // Ensures: none is put off past its first reader; no more bytes are alive at one time than before, but for
-//   one part in a hundred; no kernel binds more than the target allows.
+//   one part in a hundred or 256 KiB; no kernel binds more than the target allows. Bytes are counted as plan
+//   places them: groups whole, results in place of operands that die, none for what is returned or committed.
 // Where: behind all passes that move ops between kernels, before choose-schedules, which knows kernels by
 //   what they hold in the end.
 #include <fmt/format.h>
@@ -29,6 +30,7 @@
 #include <climits>
 #include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
@@ -37,6 +39,7 @@
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
+#include "passes/fuse/lives.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
@@ -122,17 +125,22 @@ void setWorkgroup(PartSchedule& part, int64_t workgroup) {
 class Merger {
  public:
   /// Says to `report`, unless that is null, which kernels became one.
-  Merger(Item& func, const Target& target, const PassContext* report)
-      : func_(func), target_(target), report_(report) {}
+  Merger(const Module& module, Item& func, const Target& target, const PassContext* report)
+      : module_(module), func_(func), target_(target), report_(report) {}
   void run();
 
  private:
   void collect();
   void describe(Kernel& kernel) const;
-  int64_t resultBytes(const Kernel& kernel) const;
+  /// What a result takes of the arena.
+  int64_t bytesOf(const Value& value) const { return elsewhere_.contains(&value) ? 0 : value.type.bytes(); }
+  int64_t newBytes(const Kernel& kernel) const;
+  int64_t takenOver(const Kernel& kernel) const;
   int waitsIn(const Value* value) const;
+  void findRuns();
   void measureLife();
-  void compute(int at);
+  void compute(const std::vector<int>& kernels);
+  void release(const Value* value);
   void take(int at);
   void wait(int at);
   void runWaiting(int index);
@@ -144,6 +152,14 @@ class Merger {
   std::unique_ptr<Op> build(const Merged& merged);
   void rebuild();
 
+  /// Values that lie one behind the other, as kernels write or read them as groups.
+  struct Run {
+    int64_t bytes = 0;
+    int left = 0;  ///< values that are computed, or read, later
+    bool stands = false;
+    bool isPending = false;  ///< not there yet, and a kernel that waits begins it
+  };
+  const Module& module_;
   Item& func_;
   const Target& target_;
   const PassContext* report_;
@@ -151,7 +167,12 @@ class Merger {
   std::unordered_map<const Value*, int> maker_;        ///< of kernels' results: the kernel
   std::unordered_map<const Value*, int> readers_;      ///< of values: how many kernels and effects read them
   std::unordered_map<const Value*, int> readersLeft_;  ///< of these, those that have not run
-  int64_t live_ = 0, limit_ = 0;  ///< bytes of results that are read later, now and at most
+  std::unordered_set<const Value*> elsewhere_;         ///< results that take no bytes of the arena
+  std::unordered_map<const Value*, int> runOf_;        ///< an index into runs_, of members of groups
+  std::vector<Run> runs_;
+  int64_t live_ = 0, most_ = 0;  ///< bytes of results that are read later, now and until now at most
+  int64_t limit_ = 0;            ///< what they may be
+  int64_t pending_ = 0;          ///< bytes that results of waiting kernels will take
   std::vector<Merged> merged_;
   std::vector<int> waiting_;  ///< of merged_
   std::vector<Turn> order_;   ///< in which they run
@@ -185,7 +206,26 @@ void Merger::collect() {
         kernels_[static_cast<size_t>(maker->second)].isAwaited = true;
     }
   for (Op* op : func_.body.ops)
-    if (!isTurn(*op)) forEachUse(static_cast<const Op&>(*op), [&](Value* value) { ++readers_[value]; });
+    if (!isTurn(*op))
+      forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
+        ++readers_[value];
+        elsewhere_.insert(value);
+      });
+  findRuns();
+}
+
+/// Members of one group, and of groups that have one in common, are a run.
+void Merger::findRuns() {
+  runs_.clear();
+  for (const std::vector<const Value*>& members : runsOfGroups(func_)) {
+    Run run;
+    for (const Value* member : members) {
+      runOf_[member] = static_cast<int>(runs_.size());
+      run.bytes += bytesOf(*member);
+    }
+    run.left = static_cast<int>(members.size());
+    runs_.push_back(run);
+  }
 }
 
 /// What of a kernel decides whom it may join.
@@ -220,10 +260,28 @@ void Merger::describe(Kernel& kernel) const {
   kernel.groups = isRow ? largest : largest / resultsAtOnce(*schedule) + 1;
 }
 
-int64_t Merger::resultBytes(const Kernel& kernel) const {
+/// Bytes of a kernel's results that are not alive yet, and not pending.
+int64_t Merger::newBytes(const Kernel& kernel) const {
   int64_t bytes = 0;
-  for (const auto& result : kernel.op->results) bytes += result->type.bytes();
+  std::unordered_set<int> begun;
+  for (const auto& result : kernel.op->results) {
+    auto run = runOf_.find(result.get());
+    if (run == runOf_.end())
+      bytes += bytesOf(*result);
+    else if (const Run& members = runs_[static_cast<size_t>(run->second)];
+             !members.stands && !members.isPending)
+      bytes += begun.insert(run->second).second ? members.bytes : 0;
+  }
   return bytes;
+}
+
+/// Those of them that take the place of operands.
+int64_t Merger::takenOver(const Kernel& kernel) const {
+  return bytesTakenOver(*kernel.op, module_, [&](const Value& value) {
+    auto left = readersLeft_.find(&value);
+    return maker_.contains(&value) && !runOf_.contains(&value) && !elsewhere_.contains(&value) &&
+           left != readersLeft_.end() && left->second == 1;
+  });
 }
 
 /// The merged kernel that waits to compute a value, or -1.
@@ -232,24 +290,55 @@ int Merger::waitsIn(const Value* value) const {
   return maker == maker_.end() ? -1 : kernels_[static_cast<size_t>(maker->second)].waitsIn;
 }
 
-/// Keeps account of the bytes alive: results come, and what nobody reads any more goes.
-void Merger::compute(int at) {
-  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
-  live_ += resultBytes(kernel);
-  limit_ = std::max(limit_, live_);
-  for (const Value* value : kernel.reads)
-    if (--readersLeft_[value] == 0 && maker_.contains(value)) live_ -= value->type.bytes();
-  for (const auto& result : kernel.op->results)
-    if (readersLeft_[result.get()] == 0) live_ -= result->type.bytes();
+/// A value is read no more.
+void Merger::release(const Value* value) {
+  auto run = runOf_.find(value);
+  if (run == runOf_.end())
+    live_ -= bytesOf(*value);
+  else if (Run& members = runs_[static_cast<size_t>(run->second)]; --members.left == 0)
+    live_ -= members.bytes;
+}
+
+/// Keeps account of the bytes alive: results of kernels that run as one come, then what nobody reads any more
+/// goes.
+void Merger::compute(const std::vector<int>& kernels) {
+  int64_t taken = 0;
+  for (int at : kernels) {
+    Kernel& kernel = kernels_[static_cast<size_t>(at)];
+    taken += takenOver(kernel);
+    live_ += newBytes(kernel);
+    for (const auto& result : kernel.op->results) {
+      auto run = runOf_.find(result.get());
+      if (run == runOf_.end()) {
+        if (kernel.waitsIn >= 0) pending_ -= bytesOf(*result);
+        continue;
+      }
+      Run& members = runs_[static_cast<size_t>(run->second)];
+      members.stands = true;
+      if (!std::exchange(members.isPending, false)) continue;
+      pending_ -= members.bytes;
+      live_ += members.bytes;
+    }
+    kernel.waitsIn = -1;
+  }
+  most_ = std::max(most_, live_ - taken);
+  for (int at : kernels) {
+    const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+    for (const Value* value : kernel.reads)
+      if (--readersLeft_[value] == 0 && maker_.contains(value)) release(value);
+    for (const auto& result : kernel.op->results)
+      if (readersLeft_[result.get()] == 0) release(result.get());
+  }
 }
 
 /// The most bytes alive at one time as the text stands.
 void Merger::measureLife() {
   readersLeft_ = readers_;
-  for (int at = 0; at < static_cast<int>(kernels_.size()); ++at) compute(at);
-  limit_ += limit_ / kLiveGrowth;
+  for (int at = 0; at < static_cast<int>(kernels_.size()); ++at) compute({at});
+  limit_ = most_ + std::max(most_ / kLiveGrowth, kLeastGrowth);
   readersLeft_ = readers_;
-  live_ = 0;
+  live_ = most_ = 0;
+  findRuns();
 }
 
 /// Whether both stay within the target's bindings, as one.
@@ -298,6 +387,15 @@ void Merger::join(int index, int at) {
   Merged& merged = merged_[static_cast<size_t>(index)];
   Kernel& kernel = kernels_[static_cast<size_t>(at)];
   kernel.waitsIn = index;
+  for (const auto& result : kernel.op->results) {
+    auto run = runOf_.find(result.get());
+    if (run == runOf_.end()) {
+      pending_ += bytesOf(*result);
+    } else if (Run& members = runs_[static_cast<size_t>(run->second)];
+               !members.stands && !std::exchange(members.isPending, true)) {
+      pending_ += members.bytes;
+    }
+  }
   for (const Value* value : kernel.reads) {
     merged.reads.push_back(value);
     if (target_.reduce != "workgroup" && value->type.bytes() > kLargeBytes && maker_.contains(value))
@@ -346,10 +444,7 @@ void Merger::runWaiting(int index) {
   for (const Value* value : merged_[static_cast<size_t>(index)].reads) {
     if (const int from = waitsIn(value); from >= 0) runWaiting(from);
   }
-  for (int at : members) {
-    kernels_[static_cast<size_t>(at)].waitsIn = -1;
-    compute(at);
-  }
+  compute(members);
   order_.push_back({true, index});
 }
 
@@ -367,9 +462,10 @@ void Merger::take(int at) {
       if (fits(merged_[static_cast<size_t>(index)], kernel) &&
           joinsRows(merged_[static_cast<size_t>(index)], at))
         return join(index, at);
-  // What waits keeps alive what it reads.
-  while (!waiting_.empty() && live_ + resultBytes(kernel) > limit_) runWaiting(waiting_[0]);
-  compute(at);
+  // What waits keeps alive what it reads, and takes bytes for its results once it runs.
+  while (!waiting_.empty() && live_ + pending_ + newBytes(kernel) - takenOver(kernel) > limit_)
+    runWaiting(waiting_[0]);
+  compute({at});
   order_.push_back({false, at});
 }
 
@@ -462,7 +558,7 @@ namespace tg {
 Result<void> run_merge_kernels(Module& module, const MergeKernelsOptions& options,
                                const PassContext& context) {
   return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
-    fuse::Merger(func, target, options.report ? &context : nullptr).run();
+    fuse::Merger(module, func, target, options.report ? &context : nullptr).run();
   });
 }
 

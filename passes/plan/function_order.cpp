@@ -10,8 +10,10 @@
 namespace tg::plan {
 namespace {
 
-/// Growth of the bytes alive at once, and of the arena, that fewer barriers are worth: one part in this, or the slack.
+/// Growth of the bytes alive at once, and of the arena, that fewer barriers are worth: one part in this, or the slack,
+/// and no more bytes than these, chosen: a barrier is some microseconds of a step, however much memory that takes.
 constexpr int64_t kLiveGrowth = 50, kArenaGrowth = 20;
+constexpr int64_t kMostLiveGrowth = 32 << 20, kMostArenaGrowth = 48 << 20;
 
 void addOnce(std::vector<int>& list, int number) {
   if (std::find(list.begin(), list.end(), number) == list.end()) list.push_back(number);
@@ -149,9 +151,11 @@ Result<void> FunctionPlan::order(std::optional<int64_t> slack, int64_t room) {
   barriers_ = barriersOfText_ = count(cut);
   if (slack) {
     const int64_t bound = lowerBound(allocations());
-    const int64_t most = std::min(room, bound + std::max(bound / kArenaGrowth, *slack));
-    const Intervals found =
-        orderTasks(tasks, bytes, std::max(bound + bound / kLiveGrowth, std::min(room, bound + *slack)));
+    const int64_t most =
+        std::min(room, bound + std::max(std::min(bound / kArenaGrowth, kMostArenaGrowth), *slack));
+    const Intervals found = orderTasks(
+        tasks, bytes,
+        std::max(bound + std::min(bound / kLiveGrowth, kMostLiveGrowth), std::min(room, bound + *slack)));
     // The text's order is as good where it needs as few barriers, if its intervals too have bytes of their own.
     for (const Intervals* each : {&found, &cut}) {
       if (each == &found && count(found) >= count(cut)) continue;
