@@ -114,6 +114,12 @@ constexpr int64_t kShortInner = 4;
 constexpr int64_t kMostReads = 4;
 constexpr size_t kMostOpsAgain = 16;
 
+// Copies of parameters in 16 bits (flatten-optimizer).
+
+/// Elements from which a parameter's copy is a kernel of its own, chosen: it moves 24 MiB, which takes longer than
+/// a dispatch, and copies of one kernel all live as long as one of them is read.
+constexpr int64_t kLargeCopy = 1 << 22;
+
 // What is run again to stay in a budget (plan).
 
 /// Operations in the time that a byte of memory takes (an H200 does 12), and in that of handing a kernel over

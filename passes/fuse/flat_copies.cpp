@@ -9,6 +9,7 @@
 
 #include "ir/access.h"
 #include "ir/symbol_rows.h"
+#include "passes/fuse/cost.h"
 #include "passes/fuse/flat_norm.h"
 #include "passes/fuse/region_writer.h"
 
@@ -17,12 +18,14 @@ namespace {
 
 constexpr int64_t kElementsOfPlace = 8;  ///< of 16 bits in the 16 bytes that members start at
 
-/// The parameter that an op casts to 16 bits, or null.
+/// The parameter that an op casts to 16 bits together with others, or null.
 const Op* copiedBy(const Op& op) {
   if (op.code != Opcode::cast || !isNarrow(op.result()->type.dtype)) return nullptr;
   const Op* def = op.in(0)->def;
   const bool whole = def && def->code == Opcode::param && !namesRows(*def);
-  return whole && op.in(0)->type.dtype == DType::f32 && op.in(0)->type.elements() % kElementsOfPlace == 0
+  const int64_t elements = op.in(0)->type.elements();
+  return whole && op.in(0)->type.dtype == DType::f32 && elements % kElementsOfPlace == 0 &&
+                 elements < kLargeCopy
              ? def
              : nullptr;
 }

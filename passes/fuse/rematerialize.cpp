@@ -13,6 +13,9 @@
 // behind it; until no value can be spared at the peak. A copy also binds a value that its reader needs,
 // without reading it: that keeps later passes from computing it early.
 //
+// Values of one group, as the 16-bit copies of weights, lie in memory together: a kernel that computes them from
+// parameters and states alone runs again as a whole.
+//
 // Requires: stage(fused). recompute=0 changes nothing.
 // Ensures: the highest sum of live bytes is no higher; a copy costs a map, a pass over rows, or a product of
 //   few terms.
@@ -20,10 +23,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/access.h"
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
+#include "passes/fuse/lives.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
 #include "passes/fuse/target_of.h"
@@ -34,11 +39,13 @@ namespace {
 
 using table::Fusion;
 
-/// A value of the arena: its kernel's place, and those that read it.
+/// A value of the arena, or the values of a group as one: its kernel's place, and those that read it.
 struct Life {
+  int64_t bytes = 0;
   int made = 0;
   std::vector<int> readers;  ///< in order, each once
   bool fixed = false;        ///< read by what is no kernel, or as a member of a group
+  bool isGroup = false;      ///< of all results of its kernel
   int last() const { return readers.empty() ? made : readers.back(); }
 };
 
@@ -46,7 +53,7 @@ struct Life {
 struct Choice {
   Value* value = nullptr;
   int at = 0;
-  Slice slice;
+  Slice slice;  ///< of its kernel; empty for the first value of a group, whose kernel runs again
 };
 
 class Rematerializer {
@@ -59,6 +66,9 @@ class Rematerializer {
  private:
   Op& opAt(int place) const { return *ops_[static_cast<size_t>(place)]; }
   void findLives();
+  void addLives(const Op& op, int at);
+  const Life* lifeOf(const Value* value) const;
+  Life* lifeOf(const Value* value) { return const_cast<Life*>(std::as_const(*this).lifeOf(value)); }
   int peak() const;
   int64_t takenOver(int place) const;
   bool follows(const Value& value) const;
@@ -67,6 +77,7 @@ class Rematerializer {
   std::optional<Choice> best(int peak) const;
   Value* lateOperand(int place, const Value* except) const;
   void apply(const Choice& choice);
+  void runAgain(const Choice& choice);
 
   Module& module_;
   Item& func_;
@@ -74,23 +85,44 @@ class Rematerializer {
   const Target& target_;
   NameTable names_;
   int64_t least_;
-  std::vector<Value*> values_;  ///< results of kernels, in order
+  std::vector<Value*> values_;  ///< results of kernels, in order; of a group the first
   std::unordered_map<const Value*, Life> lives_;
+  std::unordered_map<const Value*, const Value*> firstOf_;  ///< of a group's other members: the first
   /// Whether cheap ops compute a value of kernels from others, if these stand.
   mutable std::unordered_map<const Value*, bool> follows_;
 };
 
+const Life* Rematerializer::lifeOf(const Value* value) const {
+  auto first = firstOf_.find(value);
+  auto life = lives_.find(first == firstOf_.end() ? value : first->second);
+  return life == lives_.end() ? nullptr : &life->second;
+}
+
+void Rematerializer::addLives(const Op& op, int at) {
+  const bool isGroup = op.groups.size() == 1;
+  for (const auto& result : op.results) {
+    if (isGroup && result != op.results[0]) {
+      firstOf_[result.get()] = op.result();
+      lives_.at(op.result()).bytes += result->type.bytes();
+      continue;
+    }
+    values_.push_back(result.get());
+    lives_[result.get()] = {result->type.bytes(), at, {}, !op.groups.empty() && !isGroup, isGroup};
+  }
+}
+
 void Rematerializer::findLives() {
   values_.clear();
   lives_.clear();
+  firstOf_.clear();
   ops_ = func_.body.ops.all();
   for (int at = 0; at < static_cast<int>(ops_.size()); ++at) {
     const Op& op = opAt(at);
     auto read = [&](Value* value, bool fixes) {
-      auto life = lives_.find(value);
-      if (life == lives_.end()) return;
-      life->second.fixed = life->second.fixed || fixes;
-      if (life->second.last() != at || life->second.readers.empty()) life->second.readers.push_back(at);
+      Life* life = lifeOf(value);
+      if (!life) return;
+      life->fixed = life->fixed || fixes;
+      if (life->last() != at || life->readers.empty()) life->readers.push_back(at);
     };
     if (op.code != Opcode::fused) {
       forEachUse(op, [&](Value* value) { read(value, true); });
@@ -99,32 +131,16 @@ void Rematerializer::findLives() {
     for (int binding = 0; binding < op.numOperands(); ++binding)
       for (Value* value : bindingSources(op, binding))
         read(value, op.operands[static_cast<size_t>(binding)].items[0].kind == Operand::Kind::group);
-    for (const auto& result : op.results) {
-      values_.push_back(result.get());
-      lives_[result.get()] = {at, {}, !op.groups.empty()};
-    }
+    addLives(op, at);
   }
 }
 
 /// Bytes of results that take the place of operands read here for the last time.
 int64_t Rematerializer::takenOver(int place) const {
-  const Op& op = opAt(place);
-  int64_t bytes = 0;
-  if (op.code != Opcode::fused || !op.groups.empty()) return 0;
-  std::vector<bool> taken(op.operands.size());
-  for (int slot = 0; slot < static_cast<int>(op.results.size()); ++slot)
-    for (int binding = 0; binding < op.numOperands(); ++binding) {
-      const Operand& source = op.operands[static_cast<size_t>(binding)].items[0];
-      auto life = source.kind == Operand::Kind::value ? lives_.find(source.value) : lives_.end();
-      if (life == lives_.end() || life->second.last() != place || taken[static_cast<size_t>(binding)] ||
-          source.value->type.bytes() != op.result(slot)->type.bytes() ||
-          !readsOnlyWrittenElement(op, binding, slot, module_))
-        continue;
-      taken[static_cast<size_t>(binding)] = true;
-      bytes += source.value->type.bytes();
-      break;
-    }
-  return bytes;
+  return bytesTakenOver(opAt(place), module_, [&](const Value& value) {
+    const Life* life = lifeOf(&value);
+    return life && !life->isGroup && life->last() == place;
+  });
 }
 
 /// The place where most bytes are alive, the first of equals; -1 without any.
@@ -133,8 +149,8 @@ int Rematerializer::peak() const {
   std::vector<int64_t> change(static_cast<size_t>(count) + 1, 0);
   for (const Value* value : values_) {
     const Life& life = lives_.at(value);
-    change[static_cast<size_t>(life.made)] += value->type.bytes();
-    change[static_cast<size_t>(life.last()) + 1] -= value->type.bytes();
+    change[static_cast<size_t>(life.made)] += life.bytes;
+    change[static_cast<size_t>(life.last()) + 1] -= life.bytes;
   }
   int64_t live = 0, most = 0;
   int found = -1;
@@ -147,8 +163,8 @@ int Rematerializer::peak() const {
 
 /// Whether a value can be read at a place without keeping it for longer.
 bool Rematerializer::standsAt(const Value& value, int place) const {
-  auto life = lives_.find(&value);
-  return life == lives_.end() || life->second.last() >= place;
+  const Life* life = lifeOf(&value);
+  return !life || life->last() >= place;
 }
 
 /// Maps, passes over rows and windows; products of few terms.
@@ -186,12 +202,22 @@ bool Rematerializer::follows(const Value& value) const {
   return known->second;
 }
 
+/// Whether a kernel reads parameters and states alone.
+bool readsSymbols(const Op& fused) {
+  bool all = true;
+  forEachUse(fused, [&](const Value* value) {
+    all = all && value->def && (value->def->code == Opcode::param || value->def->code == Opcode::state);
+  });
+  return all;
+}
+
 std::optional<Choice> Rematerializer::choiceFor(Value* value, const Life& life, int peak) const {
-  if (life.fixed || life.made >= peak || life.last() <= peak || value->type.bytes() < least_) return {};
+  if (life.fixed || life.made >= peak || life.last() <= peak || life.bytes < least_) return {};
   auto next = std::lower_bound(life.readers.begin(), life.readers.end(), peak);
   if (*next == peak || next == life.readers.begin()) return {};
-  if (!follows(*value)) return {};
   const Op& op = opAt(life.made);
+  if (life.isGroup) return readsSymbols(op) ? std::optional(Choice{value, *next, {}}) : std::nullopt;
+  if (!follows(*value)) return {};
   auto stands = [&](const Value& source) { return &source != value && standsAt(source, *next); };
   std::optional<Slice> slice = sliceTo(op, innerOf(*value), outsideOf(op), stands, isCheap);
   if (!slice || slice->ops.empty() || slice->ops.size() > kMostOpsAgain) return {};
@@ -205,7 +231,7 @@ std::optional<Choice> Rematerializer::choiceFor(Value* value, const Life& life, 
 std::optional<Choice> Rematerializer::best(int peak) const {
   std::optional<Choice> found;
   for (Value* value : values_) {
-    int64_t bytes = value->type.bytes(), most = found ? found->value->type.bytes() : 0;
+    int64_t bytes = lives_.at(value).bytes, most = found ? lives_.at(found->value).bytes : 0;
     if (bytes < most) continue;
     std::optional<Choice> choice = choiceFor(value, lives_.at(value), peak);
     if (choice && (bytes > most || choice->at > found->at)) found = std::move(choice);
@@ -217,14 +243,35 @@ std::optional<Choice> Rematerializer::best(int peak) const {
 Value* Rematerializer::lateOperand(int place, const Value* except) const {
   Value* latest = nullptr;
   forEachUse(static_cast<const Op&>(opAt(place)), [&](Value* value) {
-    auto life = lives_.find(value);
-    if (value == except || life == lives_.end()) return;
-    if (!latest || life->second.made > lives_.at(latest).made) latest = value;
+    const Life* life = lifeOf(value);
+    if (!life || life == lifeOf(except)) return;
+    if (!latest || life->made > lifeOf(latest)->made) latest = value;
   });
   return latest;
 }
 
+/// The whole kernel of a group again.
+void Rematerializer::runAgain(const Choice& choice) {
+  const Op& from = *choice.value->def;
+  Op& reader = opAt(choice.at);
+  RegionWriter writer(choice.value->loc);
+  for (const Operand& operand : from.operands)
+    writer.define(operand.value, writer.bind(operand.items[0], *operand.value));
+  if (Value* late = lateOperand(choice.at, choice.value)) writer.bind(late);
+  for (const Op* op : from.regions[0]->ops)
+    if (op->code != Opcode::yield) writer.copy(*op);
+  writer.yield({writer.here(from.regions[0]->terminator()->in(0))});
+  writer.op().groups = from.groups;
+  for (const auto& result : from.results) {
+    Value* again = writer.addResult(*result);
+    again->name = names_.unique(result->name + "_again");
+    result->uses.replaceFrom(reader, again);
+  }
+  func_.body.ops.insert(&reader, writer.finish(target_));
+}
+
 void Rematerializer::apply(const Choice& choice) {
+  if (lives_.at(choice.value).isGroup) return runAgain(choice);
   const Op& from = *choice.value->def;
   const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
   RegionWriter writer(choice.value->loc);
@@ -253,7 +300,7 @@ void Rematerializer::run(const PassContext* report) {
       report->remark(choice->value->loc,
                      fmt::format("%{} is computed again before %{}: {} bytes less are alive at %{}",
                                  choice->value->name, opAt(choice->at).result()->name,
-                                 choice->value->type.bytes(), opAt(at).result()->name));
+                                 lives_.at(choice->value).bytes, opAt(at).result()->name));
     apply(*choice);
     findLives();
   }
