@@ -243,6 +243,10 @@ static bool roundsAttention(const Op& op, const Value& value) {
          value.def->info().fusion == Fusion::attention;
 }
 
+/// Whether an element of a value is summed by the invocation that writes it, of a kernel that what follows element
+/// by element may join.
+static bool scatters(const Value& value) { return value.def && value.def->info().fusion == Fusion::scatter; }
+
 bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {
   int64_t elements = own.elements;
   bool ordered = keepsOrder(op, through);
@@ -257,7 +261,8 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
         through->type.elements() == other.rows.rows && other.rows.rows > 1)
       return true;
     if (!ordered || through->type.elements() != elements) return false;
-    if (other.space == Space::closed) return roundsAttention(op, *through);
+    if (other.space == Space::closed)
+      return roundsAttention(op, *through) || (keepsElements(op) && scatters(*through));
     return other.space == Space::row ? isRowSized(elements, other.rows) : elements == other.elements;
   case Space::row:
     if (other.space == Space::row) return own.rows == other.rows && ordered;
