@@ -7,7 +7,7 @@
 namespace tg {
 namespace {
 
-bool isCollective(const Op& op) {
+bool isSubgroupOp(const Op& op) {
   return op.code == Opcode::k_subgroup_reduce || op.code == Opcode::k_subgroup_shuffle ||
          op.code == Opcode::k_subgroup_ballot || op.code == Opcode::k_coopmat_mma ||
          op.code == Opcode::k_coopmat_row_reduce || op.code == Opcode::k_coopmat_store;
@@ -15,7 +15,7 @@ bool isCollective(const Op& op) {
 
 bool holdsCollective(const Block& block) {
   for (Op* op : block.ops) {
-    if (isCollective(*op)) return true;
+    if (isSubgroupOp(*op)) return true;
     for (const auto& region : op->regions)
       if (holdsCollective(*region)) return true;
   }
