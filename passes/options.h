@@ -277,7 +277,7 @@ struct ChooseSchedulesOptions {
 struct PlanOptions {
   int64_t reserve = 0;
   std::string order = "barriers";
-  int64_t slack = int64_t(1) << 22;
+  int64_t slack = int64_t(1) << 24;
   std::string budget = {};
   bool report = false;
   static constexpr auto fields() {
