@@ -76,8 +76,9 @@ struct MixedPrecisionOptions {
   int64_t growth = 2000;
   static constexpr auto fields() {
     return std::tuple{
-        option("precision", &MixedPrecisionOptions::precision,
-               "f16 | bf16: products of 16 bits, which memory holds; f32x3: of f32, by three of f16 in kernels"),
+        option(
+            "precision", &MixedPrecisionOptions::precision,
+            "f16 | bf16: products of 16 bits, which memory holds; f32x3: of f32, by three of f16 in kernels"),
         option("func", &MixedPrecisionOptions::func, "the function that was differentiated"),
         option("loss-scale", &MixedPrecisionOptions::lossScale,
                "the first scale of the loss, a power of two; 0: none; only f16 has one"),

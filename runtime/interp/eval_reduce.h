@@ -126,8 +126,7 @@ inline std::vector<double> narrowed(const std::vector<double>& from, DType narro
 }
 inline std::vector<double> remainders(const std::vector<double>& from, const std::vector<double>& high) {
   std::vector<double> out(from.size());
-  for (size_t i = 0; i < from.size(); ++i)
-    out[i] = roundedTo(DType::f16, from[i] - high[i]);
+  for (size_t i = 0; i < from.size(); ++i) out[i] = roundedTo(DType::f16, from[i] - high[i]);
   return out;
 }
 

@@ -2,6 +2,8 @@
 // Finished modules on a device: what is recorded, and what is refused.
 #include "test/unit/session_support.h"
 
+#include <fmt/format.h>
+
 #include <thread>
 #include <utility>
 

@@ -258,7 +258,7 @@ ParsedCommand CommandLine::parse(int argc, char** argv) {
     std::reverse(args.begin(), args.end());  // CLI11 takes a vector from its end
     app_.parse(std::move(args));
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app_.help());
+    fmt::print("{}", helpOf(app_));
     return {0, {}};
   } catch (const CLI::ParseError& error) {
     return wrong(error.what() + seeHelp());
@@ -295,6 +295,13 @@ PrintOptions Command::printOptions() const { return {.locations = printLoc}; }
 std::shared_ptr<const CLI::App> describedCommand(const PassInfo* only) {
   auto line = std::make_shared<CommandLine>(only);
   return {line, &line->app()};
+}
+
+std::string helpOf(const CLI::App& app) {
+  std::string text = app.help();
+  for (size_t at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n", at))
+    text.erase(at, 1);
+  return text;
 }
 
 std::vector<std::string> withoutShortEquals(std::vector<std::string> args) {

@@ -47,6 +47,9 @@ ParsedCommand parseCommand(int argc, char** argv, const PassInfo* only);
 /// The options of that tool, for whoever writes about them.
 std::shared_ptr<const CLI::App> describedCommand(const PassInfo* only);
 
+/// What --help prints: one empty line between groups of options.
+std::string helpOf(const CLI::App& app);
+
 /// `-o=FILE` as `-oFILE`, for options of one letter that take a value.
 std::vector<std::string> withoutShortEquals(std::vector<std::string> args);
 

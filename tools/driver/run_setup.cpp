@@ -159,7 +159,7 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
   try {
     parseWords(app, args);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
+    fmt::print("{}", helpOf(app));
     return exitOk;
   } catch (const CLI::ExtrasError& error) {
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),

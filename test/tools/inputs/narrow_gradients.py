@@ -7,7 +7,7 @@ import sys
 
 # Of f32 alone, or without a result of reals that a loss may depend on.
 OTHERS = {"param", "grad", "random_uniform", "random_normal", "one_minus_pow", "one_hot", "adam_update", "sgd_update",
-          "all_reduce"}
+          "all_reduce", "reduce_scatter", "all_gather"}
 
 
 def examples(root):
