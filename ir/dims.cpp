@@ -105,7 +105,7 @@ std::vector<std::string> dimsOf(const AttrList& attrs, int rank) {
     return names;
   }
   const Attr* batch = find(attrs, kBatchDim);
-  if (!batch) return {};
+  if (!batch || batch->kind != Attr::Kind::integer || batch->integer < 0 || batch->integer >= rank) return {};
   std::vector<std::string> names(static_cast<size_t>(rank));
   names[static_cast<size_t>(batch->integer)] = kBatchDim;
   return names;

@@ -15,6 +15,9 @@ namespace {
 constexpr int64_t kPieceBytes = 256, kPieceRows = 64;
 /// What is small enough to be computed ahead of its place in the text, in bytes: a loss's scale, not a layer.
 constexpr int64_t kAhead = 4096;
+/// Pieces of a tensor, chosen: 32 GiB where a binding spans 128 MiB. The time of passes grows with its square, 256 take
+/// a second or two.
+constexpr int64_t kMostRowPieces = 256;
 
 }  // namespace
 
@@ -24,6 +27,7 @@ RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit) {
   const int64_t most = limit / rowBytes / unit * unit;
   if (most == 0) return {};
   const int64_t count = (rows + most - 1) / most;
+  if (count > kMostRowPieces) return {};
   const int64_t step = ((rows + count - 1) / count + unit - 1) / unit * unit;
   RowBounds bounds;
   for (int64_t at = 0; at < rows; at += step) bounds.push_back(at);

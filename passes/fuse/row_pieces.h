@@ -19,7 +19,8 @@ using RowBounds = std::vector<int64_t>;
 inline int64_t rowCount(const Type& type) { return type.elements() / type.shape.back(); }
 
 /// Cuts rows into as few pieces of nearly equal size as have at most `limit` bytes each. Pieces start at
-/// multiples of 256 bytes, which every device binds, and of 64 rows where so many fit. Empty: no row fits.
+/// multiples of 256 bytes, which every device binds, and of 64 rows where so many fit. Empty: no row fits, or there
+/// would be more than 256 pieces.
 RowBounds cutRows(int64_t rows, int64_t rowBytes, int64_t limit);
 
 struct RowPieces {
