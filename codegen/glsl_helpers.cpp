@@ -107,9 +107,10 @@ constexpr const char* kBf16Bits = R"(uint tgBf16Bits(float x) {
 }
 )";
 
-/// The nearest number of 8 digits, the even one of two as near: the sum with a number that is 2^16 times as large has no
-/// digits for more. `scale` is 2^e of 2^e <= |x| < 2^(e+1). It ends at 2^86, for the largest x plus 1.5 2^102 is x still;
-/// so what is beyond 2^87 (1.5e26) keeps digits that a conversion may cut off. Infinities and NaN stay.
+/// Rounds to the 8 digits of a bf16, to the nearest and at a tie to the even one. With 2^e <= |x| < 2^(e+1) the sum
+/// x + 1.5 2^(e+16) has digits from 2^(e-7) on, so adding it rounds x there, and subtracting it again is exact. e is
+/// 86 at most, so that the sum of the largest x stays finite; an |x| from 2^87 (1.5e26) on keeps more digits, which the
+/// conversion to bf16 may cut off. Infinities and NaN stay what they are.
 constexpr const char* kBf16Near = R"(float tgBf16Near(float x) {
   precise float scale = uintBitsToFloat(min(floatBitsToUint(x) & 0x7f800000u, 0x6a800000u));
   precise float rounded = fma(scale, 98304.0, x);

@@ -10,8 +10,8 @@
 namespace tg::plan {
 namespace {
 
-/// Growth of the bytes alive at once, and of the arena, that fewer barriers are worth: one part in this, or the slack,
-/// and no more bytes than these, chosen: a barrier is some microseconds of a step, however much memory that takes.
+/// What fewer barriers may cost: the bytes alive at once may grow by one part in kLiveGrowth, the arena by one in
+/// kArenaGrowth, each by no more bytes than the second constants, or by the slack where that is more. All are chosen.
 constexpr int64_t kLiveGrowth = 50, kArenaGrowth = 20;
 constexpr int64_t kMostLiveGrowth = 32 << 20, kMostArenaGrowth = 48 << 20;
 
