@@ -131,6 +131,10 @@ KV RegionEmitter::reduction(const Op& op, const Indices& at) {
   });
   return out;
 }
+KV RegionEmitter::element(at::sum, const Op& op, const Indices& at) { return reduction(op, at); }
+KV RegionEmitter::element(at::mean, const Op& op, const Indices& at) { return reduction(op, at); }
+KV RegionEmitter::element(at::max_reduce, const Op& op, const Indices& at) { return reduction(op, at); }
+KV RegionEmitter::element(at::min_reduce, const Op& op, const Indices& at) { return reduction(op, at); }
 
 bool RegionEmitter::isShared(const Indices& at) const {
   // Not for another row in each invocation, as where a result reads the rows transposed.
@@ -295,9 +299,11 @@ KV RegionEmitter::argExtremum(const Op& op, const Indices& at) {
            });
   return best[1];
 }
+KV RegionEmitter::element(at::argmax, const Op& op, const Indices& at) { return argExtremum(op, at); }
+KV RegionEmitter::element(at::argmin, const Op& op, const Indices& at) { return argExtremum(op, at); }
 
 /// Goes over the whole axis and adds what lies on the right side; fuse keeps long axes away.
-KV RegionEmitter::cumsum(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::cumsum, const Op& op, const Indices& at) {
   const Type& type = op.in(0)->type;
   auto axis = static_cast<size_t>(normalAxis(as::cumsum(op).axis(), type.rank()));
   bool reverse = as::cumsum(op).reverse(), exclusive = as::cumsum(op).exclusive();
@@ -319,7 +325,7 @@ KV RegionEmitter::cumsum(const Op& op, const Indices& at) {
               })[0];
 }
 
-KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at[0])) return lanewise(op.result(), at);
   const Type &ids = as::scatter_add(op).ids()->type, &updates = as::scatter_add(op).updates()->type;
   KV row = kernel_.cast(space_.materialize(at[0]), DType::i32);
@@ -363,7 +369,7 @@ KV RegionEmitter::scatterAdd(const Op& op, const Indices& at) {
   });
 }
 
-KV RegionEmitter::takeAlongAxisGrad(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::take_along_axis_grad, const Op& op, const Indices& at) {
   const Type& updates = as::take_along_axis_grad(op).dy()->type;
   size_t axis = static_cast<size_t>(normalAxis(as::take_along_axis_grad(op).axis(), updates.rank()));
   if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);
@@ -379,7 +385,7 @@ KV RegionEmitter::takeAlongAxisGrad(const Op& op, const Indices& at) {
   });
 }
 
-KV RegionEmitter::dotProduct(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::matmul, const Op& op, const Indices& at) {
   const Shape& a = op.in(0)->type.shape;
   bool ta = as::matmul(op).transpose_a(), tb = as::matmul(op).transpose_b();
   int64_t inner = a[a.rank() - (ta ? 2 : 1)];

@@ -30,7 +30,7 @@ KV RegionEmitter::elementwise(const Op& op, const Indices& at) {
   return value;
 }
 
-KV RegionEmitter::constant(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::constant, const Op& op, const Indices& at) {
   DType dtype = op.result()->type.dtype;
   const Operand& value = op.operands[0];
   if (value.isLiteral()) return KernelBuilder::literal(dtype, value.number());
@@ -47,13 +47,13 @@ KV RegionEmitter::constant(const Op& op, const Indices& at) {
   return out;
 }
 
-KV RegionEmitter::iota(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::iota, const Op& op, const Indices& at) {
   int axis = normalAxis(as::iota(op).axis(), op.result()->type.rank());
   return kernel_.cast(space_.materialize(at[static_cast<size_t>(axis)]), op.result()->type.dtype);
 }
 
 /// column <= row + columns - rows
-KV RegionEmitter::causalMask(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::causal_mask, const Op& op, const Indices& at) {
   const Shape& shape = op.result()->type.shape;
   const int64_t more = shape.back() - shape[shape.rank() - 2];
   auto place = [&](const Index& index) { return kernel_.cast(space_.materialize(index), DType::i32); };
@@ -67,7 +67,7 @@ KV RegionEmitter::causalMask(const Op& op, const Indices& at) {
   return value;
 }
 
-KV RegionEmitter::reshape(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::reshape, const Op& op, const Indices& at) {
   const Shape& to = op.in(0)->type.shape;
   Index offset = space_.linear(at, op.result()->type.shape);
   const Value* origin = op.in(0);
@@ -78,7 +78,7 @@ KV RegionEmitter::reshape(const Op& op, const Indices& at) {
   return emit(op.in(0), space_.delinear(offset, to));
 }
 
-KV RegionEmitter::slice(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::slice, const Op& op, const Indices& at) {
   std::vector<int64_t> starts = as::slice(op).starts(), strides = as::slice(op).strides();
   Indices in;
   for (size_t i = 0; i < at.size(); ++i)
@@ -158,7 +158,7 @@ void RegionEmitter::whereInside(const Index& a, int64_t countA, const Index& b, 
   });
 }
 
-KV RegionEmitter::flip(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::flip, const Op& op, const Indices& at) {
   const Shape& shape = op.result()->type.shape;
   Indices in = at;
   for (int64_t given : as::flip(op).axes()) {
@@ -169,7 +169,7 @@ KV RegionEmitter::flip(const Op& op, const Indices& at) {
   return emit(op.in(0), in);
 }
 
-KV RegionEmitter::pad(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::pad, const Op& op, const Indices& at) {
   std::vector<int64_t> low = as::pad(op).low(), interior = as::pad(op).interior();
   const Shape& inner = op.in(0)->type.shape;
   KV cond = KernelBuilder::literal(DType::i1, 1);
@@ -197,7 +197,7 @@ KV RegionEmitter::pad(const Op& op, const Indices& at) {
   return cond.is(0) ? fill : kernel_.select(cond, emit(op.in(0), in), fill);
 }
 
-KV RegionEmitter::concat(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::concat, const Op& op, const Indices& at) {
   size_t axis = static_cast<size_t>(normalAxis(as::concat(op).axis(), op.result()->type.rank()));
   // All hits before the first load: where one part makes the lanes go apart, no other is read by vectors.
   std::vector<Hit> hits;
@@ -233,7 +233,7 @@ RegionEmitter::Hit RegionEmitter::idHit(const KV& id, int64_t extent) {
   return {cond, space_.variable(safe, extent), false};
 }
 
-KV RegionEmitter::gather(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::gather, const Op& op, const Indices& at) {
   const Type &table = as::gather(op).table()->type, &ids = as::gather(op).ids()->type;
   Indices idAt(at.begin(), at.begin() + ids.rank());
   if (IndexSpace::usesLane(idAt)) return lanewise(op.result(), at);
@@ -243,7 +243,7 @@ KV RegionEmitter::gather(const Op& op, const Indices& at) {
   return kernel_.select(row.cond, emit(op.in(0), in), KernelBuilder::literal(table.dtype, 0));
 }
 
-KV RegionEmitter::takeAlongAxis(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::take_along_axis, const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at)) return lanewise(op.result(), at);
   const Type& x = op.in(0)->type;
   int axis = normalAxis(as::take_along_axis(op).axis(), x.rank());
@@ -253,26 +253,26 @@ KV RegionEmitter::takeAlongAxis(const Op& op, const Indices& at) {
   return kernel_.select(place.cond, emit(op.in(0), in), KernelBuilder::literal(x.dtype, 0));
 }
 
-KV RegionEmitter::oneHot(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::one_hot, const Op& op, const Indices& at) {
   KV id = emit(op.in(0), Indices(at.begin(), at.end() - 1));
   KV column = kernel_.cast(space_.materialize(at.back()), DType::i32);
   return kernel_.select(kernel_.op(Opcode::k_eq, {id, column}, DType::i1), KernelBuilder::f32(1),
                         KernelBuilder::f32(0));
 }
 
-KV RegionEmitter::cast(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::cast, const Op& op, const Indices& at) {
   return kernel_.cast(emit(op.in(0), at), op.result()->type.dtype);
 }
 
-KV RegionEmitter::oneMinusPow(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::one_minus_pow, const Op& op, const Indices& at) {
   return lowerOneMinusPow(kernel_, emit(op.in(0), at), as::one_minus_pow(op).base());
 }
 
-KV RegionEmitter::broadcastTo(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::broadcast_to, const Op& op, const Indices& at) {
   return broadcastOperand(op.in(0), op.result()->type.shape, at);
 }
 
-KV RegionEmitter::transpose(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::transpose, const Op& op, const Indices& at) {
   std::vector<int64_t> perm = as::transpose(op).perm();
   Indices in(at.size());
   for (size_t i = 0; i < perm.size(); ++i) in[static_cast<size_t>(perm[i])] = at[i];

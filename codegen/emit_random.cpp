@@ -117,7 +117,7 @@ Words RegionEmitter::randomQuad(const Op& op, const Index& quad) {
                   key0, key1);
 }
 
-KV RegionEmitter::randomUniform(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::random_uniform, const Op& op, const Indices& at) {
   Index offset = space_.linear(at, op.result()->type.shape);
   const bool lanes = IndexSpace::usesLane(offset);
   if (lanes && !isQuad(space_, offset)) return lanewise(op.result(), at);
@@ -131,7 +131,7 @@ KV RegionEmitter::randomUniform(const Op& op, const Indices& at) {
   return low == 0 ? u.v : (u + low).v;
 }
 
-KV RegionEmitter::randomNormal(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::random_normal, const Op& op, const Indices& at) {
   Index offset = space_.linear(at, op.result()->type.shape);
   const bool lanes = IndexSpace::usesLane(offset);
   if (lanes && !isQuad(space_, offset)) return lanewise(op.result(), at);

@@ -134,92 +134,6 @@ void RegionEmitter::store(int slot, const Index& offset, KV element) {
   kernel_.store(element, parameterFor(true, slot, vector), space_.materialize(index));
 }
 
-/// The lowering room: a row of ops.def without an entry does not compile. Elementwise rows go by the
-/// scalar table and composites by their decomposition without being named here.
-struct LoweringRules {
-  template <Opcode>
-  static constexpr Lowering entry{};
-};
-#define RULE(id, function) \
-  template <>              \
-  constexpr Lowering LoweringRules::entry<Opcode::id> = {Lowering::Kind::rule, &RegionEmitter::function, {}}
-#define NOT_HERE(id, why) \
-  template <>             \
-  constexpr Lowering LoweringRules::entry<Opcode::id> = {Lowering::Kind::notHere, nullptr, why}
-RULE(constant, constant);
-RULE(iota, iota);
-RULE(causal_mask, causalMask);
-RULE(cast, cast);
-RULE(one_minus_pow, oneMinusPow);
-RULE(sum, reduction);
-RULE(mean, reduction);
-RULE(max_reduce, reduction);
-RULE(argmax, argExtremum);
-RULE(min_reduce, reduction);
-RULE(argmin, argExtremum);
-RULE(cumsum, cumsum);
-RULE(reshape, reshape);
-RULE(transpose, transpose);
-RULE(slice, slice);
-RULE(pad, pad);
-RULE(concat, concat);
-RULE(broadcast_to, broadcastTo);
-RULE(matmul, dotProduct);
-RULE(gather, gather);
-RULE(scatter_add, scatterAdd);
-RULE(one_hot, oneHot);
-RULE(flip, flip);
-RULE(take_along_axis, takeAlongAxis);
-RULE(take_along_axis_grad, takeAlongAxisGrad);
-RULE(unfold, unfold);
-RULE(fold, fold);
-RULE(random_uniform, randomUniform);
-RULE(random_normal, randomNormal);
-NOT_HERE(param, "a region gets parameters as bindings");
-NOT_HERE(state, "a region gets states as bindings");
-NOT_HERE(update, "it is a place, or a copy");
-NOT_HERE(param_grad, "it names a value");
-NOT_HERE(capture, "it names a value");
-NOT_HERE(grad, "append-grad expands it");
-NOT_HERE(custom, "its kernel is there already");
-NOT_HERE(fused, "it is the kernel");
-NOT_HERE(yield, "the schedule stores what it yields");
-NOT_HERE(return_, "it names values");
-NOT_HERE(home, "it names bytes");
-NOT_HERE(dispatch, "it is a command");
-NOT_HERE(barrier, "it is a command");
-NOT_HERE(collective_begin, "it is a command");
-NOT_HERE(collective_wait, "it is a command");
-NOT_HERE(all_reduce, "ranks meet between kernels");
-NOT_HERE(reduce_scatter, "ranks meet between kernels");
-NOT_HERE(all_gather, "ranks meet between kernels");
-NOT_HERE(fill, "it is a command");
-NOT_HERE(copy, "it is a command");
-#undef RULE
-#undef NOT_HERE
-
-const Lowering& loweringOf(Opcode code) {
-  using namespace table;
-  static constexpr Lowering byScalar{Lowering::Kind::byScalar, nullptr, {}};
-  static constexpr Lowering decomposes{Lowering::Kind::decomposes, nullptr, {}};
-  static constexpr Lowering kernelOp{Lowering::Kind::notHere, nullptr, "it is what regions are lowered to"};
-  switch (code) {
-#define OP(id, name, slots, attrs, results, regions, traits, where, fusion, scalar, ...)              \
-  case Opcode::id: {                                                                                  \
-    constexpr bool elementwise = Scalar::scalar != Scalar::none, expands = ((traits)&composite) != 0; \
-    /* A copy: Clang emits no definition of a specialized static member that is only named here. */   \
-    static constexpr Lowering own = LoweringRules::entry<Opcode::id>;                                 \
-    constexpr bool given = own.kind == Lowering::Kind::rule || !own.reason.empty();                   \
-    static_assert(elementwise + expands + given == 1,                                                 \
-                  "an op is lowered by scalar, by decomposition or by one rule: " name);              \
-    return elementwise ? byScalar : expands ? decomposes : own;                                       \
-  }
-#include "ir/ops.def"
-#undef OP
-  default: return kernelOp;
-  }
-}
-
 /// One element pulls those it is computed from, so that a long region takes many frames; views that read one
 /// value at several places, one of the other, pull it exponentially often. Beyond these a region is refused.
 static constexpr int kMostDeep = 2000, kMostPulled = 1 << 14;
@@ -240,14 +154,36 @@ KV RegionEmitter::compute(const Value* v, const Indices& at) {
   return value;
 }
 
+template <class Row, Scalar scalar, table::Fusion fusion, unsigned traits, unsigned where>
+KV RegionEmitter::pullRow(const Op& op, const Indices& at) {
+  using namespace table;
+  constexpr bool isPrimitive =
+      bool(where & inRegion) && !(traits & (composite | terminator)) && fusion != Fusion::custom;
+  if constexpr (scalar != Scalar::none) {
+    return elementwise(op, at);
+  } else if constexpr (isPrimitive) {
+    return element(Row{}, op, at);
+  } else {
+    assert(false && "plain regions hold primitives");
+    return {};
+  }
+}
+
 KV RegionEmitter::pull(const Value* v, const Indices& at) {
   if (auto it = bindingOf_.find(v); it != bindingOf_.end())
     return load(it->second, space_.linear(at, v->type.shape));
   const Op& op = *v->def;
-  const Lowering& lowering = loweringOf(op.code);
-  if (lowering.kind == Lowering::Kind::byScalar) return elementwise(op, at);
-  assert(lowering.kind == Lowering::Kind::rule && "plain regions hold primitives");
-  return (this->*lowering.pull)(op, at);
+  using namespace table;
+  switch (op.code) {
+#define OP(id, name, slots, attrs, results, regions, traits, where, fusion, scalar, ...) \
+  case Opcode::id:                                                                       \
+    return pullRow<at::id, Scalar::scalar, Fusion::fusion, (traits), (where)>(op, at);
+#include "ir/ops.def"
+#undef OP
+  default: break;
+  }
+  assert(false && "plain regions hold primitives");
+  return {};
 }
 
 }  // namespace tg

@@ -19,6 +19,7 @@
 #include "codegen/lower.h"
 #include "codegen/plain_region.h"
 #include "ir/kernel/builder.h"
+#include "ir/op_view.h"
 
 namespace tg {
 
@@ -34,17 +35,6 @@ struct RowLanes {
   /// workgroup has one row, or each of its subgroups has.
   int64_t side = 0;
 };
-
-class RegionEmitter;
-
-/// The lowering room's entry for one op.
-struct Lowering {
-  enum class Kind : uint8_t { byScalar, rule, decomposes, notHere };
-  Kind kind = Kind::notHere;
-  KV (RegionEmitter::*pull)(const Op& op, const Indices& at) = nullptr;  ///< rule
-  std::string_view reason;                                               ///< notHere
-};
-const Lowering& loweringOf(Opcode code);
 
 class RegionEmitter {
  public:
@@ -108,43 +98,26 @@ class RegionEmitter {
   IndexSpace& space() { return space_; }
 
  private:
-  friend struct LoweringRules;
-
   void remember(std::string_view key, const KV& value);
   KV compute(const Value* v, const Indices& at);
   KV pull(const Value* v, const Indices& at);
+  template <class Row, Scalar scalar, table::Fusion fusion, unsigned traits, unsigned where>
+  KV pullRow(const Op& op, const Indices& at);
   /// Element `offset` of a binding in row-major order.
   KV load(int binding, const Index& offset);
   KV loadOne(int binding, const Index& offset);
   KV lanewise(const Value* v, const Indices& at);
   KV elementwise(const Op& op, const Indices& at);
+  /// The code of one element of what a row's op gives, from the codes of its operands'. A row of regions that is
+  /// neither elementwise nor composite has a definition, in the file of its family; a program without it does not
+  /// link, and says which row it lacks.
+#define OP(id, ...) KV element(at::id, const Op& op, const Indices& at);
+#include "ir/ops.def"
+#undef OP
   KV broadcastOperand(const Value* v, const Shape& to, const Indices& at);
-  KV constant(const Op& op, const Indices& at);
-  KV iota(const Op& op, const Indices& at);
-  KV causalMask(const Op& op, const Indices& at);
-  KV cast(const Op& op, const Indices& at);
-  KV oneMinusPow(const Op& op, const Indices& at);
-  KV broadcastTo(const Op& op, const Indices& at);
-  KV transpose(const Op& op, const Indices& at);
-  KV reshape(const Op& op, const Indices& at);
-  KV slice(const Op& op, const Indices& at);
-  KV pad(const Op& op, const Indices& at);
-  KV concat(const Op& op, const Indices& at);
-  KV gather(const Op& op, const Indices& at);
-  KV oneHot(const Op& op, const Indices& at);
-  KV flip(const Op& op, const Indices& at);
-  KV takeAlongAxis(const Op& op, const Indices& at);
-  KV takeAlongAxisGrad(const Op& op, const Indices& at);
-  KV randomUniform(const Op& op, const Indices& at);
-  KV randomNormal(const Op& op, const Indices& at);
-  KV scatterAdd(const Op& op, const Indices& at);
-  KV unfold(const Op& op, const Indices& at);
-  KV fold(const Op& op, const Indices& at);
   Index windowOffset(const Index& k, int64_t size, int64_t dilation);
   KV reduction(const Op& op, const Indices& at);
   KV argExtremum(const Op& op, const Indices& at);
-  KV cumsum(const Op& op, const Indices& at);
-  KV dotProduct(const Op& op, const Indices& at);
   /// The four words of a quad of a random op's elements.
   std::array<KV, kLanes> randomQuad(const Op& op, const Index& quad);
   KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);

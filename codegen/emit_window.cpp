@@ -19,7 +19,7 @@ Index RegionEmitter::windowOffset(const Index& k, int64_t size, int64_t dilation
   return space_.scale(fromEnd, -dilation);
 }
 
-KV RegionEmitter::unfold(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::unfold, const Op& op, const Indices& at) {
   int64_t size = as::unfold(op).size(), dilation = as::unfold(op).dilation();
   if (dilation < 0 && IndexSpace::usesLane(at.back())) return lanewise(op.result(), at);
   Indices in(at.begin(), at.end() - 1);
@@ -72,7 +72,7 @@ RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, 
   return hit;
 }
 
-KV RegionEmitter::fold(const Op& op, const Indices& at) {
+KV RegionEmitter::element(at::fold, const Op& op, const Indices& at) {
   size_t axis = static_cast<size_t>(normalAxis(as::fold(op).axis(), op.result()->type.rank()));
   if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);
   int64_t size = op.in(0)->type.shape.back(), step = as::fold(op).step(), dilation = as::fold(op).dilation();

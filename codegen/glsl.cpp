@@ -28,6 +28,7 @@ GlslSurvey::GlslSurvey(const Item& kernel, const Target& target) {
       (native ? added : floatBits).insert(op.operands.back().value);
   });
   khrMatrices = matrices && target.matrices == "khr";
+  quads = target.fragments == "quads";
   for (const Value* buffer : added) nativeAdds |= !floatBits.contains(buffer);
 }
 

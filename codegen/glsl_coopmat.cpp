@@ -7,6 +7,8 @@
 
 namespace tg {
 
+constexpr int64_t kQuadInvocations = 32;  ///< of a subgroup whose fragments are `quads`
+
 static std::string rowsName(const Type& type) {
   return fmt::format("tgRows{}{}{}", type.dtype == DType::bf16 ? "Bf16" : "", name(type.use), type.shape[0]);
 }
@@ -89,8 +91,12 @@ void GlslPrinter::matrixStore(const Op& op) {
 /// A matrix whose element e in each invocation is the expression.
 void GlslPrinter::matrixEach(const Op& op, const std::string& element) {
   const std::string& name = names_.of(op.result());
-  main_.add("{} {};", glslVariable(op.result()->type), name);
-  main_.add("for (int e = 0; e < {0}.length(); ++e) {0}[e] = {1};", name, element);
+  const Type& type = op.result()->type;
+  main_.add("{} {};", glslVariable(type), name);
+  // With `quads` fragments the number of elements is known, so the loop has a constant bound.
+  const std::string count =
+      survey_.quads ? std::to_string(type.shape[0] * type.shape[1] / kQuadInvocations) : name + ".length()";
+  main_.add("for (int e = 0; e < {}; ++e) {}[e] = {};", count, name, element);
 }
 
 // Where a target's fragments are `quads`, as those of NVIDIA's matrices of 16x16: four invocations share rows r and

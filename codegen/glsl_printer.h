@@ -26,6 +26,7 @@ struct GlslSurvey {
   bool texels = false, unrolls = false, halves = false, nativeAdds = false;
   bool subgroupBasic = false, subgroupArithmetic = false, subgroupShuffle = false, subgroupBallot = false;
   bool matrices = false, khrMatrices = false;
+  bool quads = false;                    ///< which elements of a matrix an invocation has is known
   std::map<uint32_t, Type> matrixTypes;  ///< by matrixRowsId
   bool storesHalves = false;             ///< storage has elements of 16 bits
 

@@ -7,13 +7,15 @@
 //   5359 load pointer stride columnMajor …         4457: the layout stands before the stride, as a u32
 //   5360 store pointer object stride columnMajor   4458, likewise
 //   5361 multiply and add a b c                    4459
-//   5362 length                                    4460
+//   5362 length, which OpSpecConstantOp computes   4460 in main, and there too what is computed of it: the length
+//                                                  is no constant that specializes
 //   OpAccessChain to an element of a bf16 matrix   to a bf16, and so OpLoad from there, and OpFConvert of what is
 //                                                  stored there
 //
 // Numbers are those of the SPIR-V registry; the headers of SPIRV-Tools 2023.1 lack the newer ones.
 #include "codegen/khr_matrices.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <span>
@@ -23,7 +25,9 @@ namespace tg {
 namespace {
 
 enum SpirvOp : uint32_t {
+  opLine = 8,
   opExtension = 10,
+  opEntryPoint = 15,
   opCapability = 17,
   opTypeInt = 21,
   opTypeFloat = 22,
@@ -31,12 +35,15 @@ enum SpirvOp : uint32_t {
   opConstantTrue = 41,
   opConstant = 43,
   opSpecConstant = 50,
+  opSpecConstantOp = 52,
+  opFunction = 54,
   opVariable = 59,
   opLoad = 61,
   opStore = 62,
   opAccessChain = 65,
   opDecorate = 71,
   opFConvert = 115,
+  opLabel = 248,
   opTypeMatrixKhr = 4456,
   opMatrixLoadKhr = 4457,
   opMatrixStoreKhr = 4458,
@@ -89,8 +96,16 @@ class Rewriter {
         bf16_ |= isBf16(args[2]);
       }
       if (op == opConstantTrue) true_ = args[1];
+      if (op == opSpecConstantOp) surveyLength(args);
       surveyElements(op, args);
     });
+  }
+
+  /// Finds what is computed of matrices' lengths.
+  void surveyLength(std::span<const uint32_t> args) {
+    const bool any =
+        std::any_of(args.begin() + 3, args.end(), [&](uint32_t id) { return ofLengths_.contains(id); });
+    if (any || args[2] == opMatrixLengthNv) ofLengths_.insert(args[1]);
   }
 
   /// Finds the pointers to elements of bf16 matrices, and the values that are stored through them.
@@ -142,7 +157,18 @@ class Rewriter {
   }
   uint32_t layout(uint32_t columnMajor) const { return number(columnMajor == true_ ? 1 : 0); }
 
+  /// Emits the lengths at the start of main, behind its variables.
+  void placeLengths(uint32_t op) {
+    if (!inMain_ || lengths_.empty() || op == opFunction || op == opLabel || op == opVariable || op == opLine)
+      return;
+    for (std::span<const uint32_t> args : lengths_)
+      add(args[2] == opMatrixLengthNv ? uint32_t{opMatrixLengthKhr} : args[2], {args[0], args[1]},
+          args.subspan(3));
+    lengths_.clear();
+  }
+
   void rewrite(uint32_t op, std::span<const uint32_t> args) {
+    placeLengths(op);
     switch (op) {
     case opCapability:
       add(op, {args[0] == kMatrixNv ? kMatrixKhr : args[0]});
@@ -159,6 +185,12 @@ class Rewriter {
     case opSpecConstant:
       if (rows_.contains(args[1])) return add(opConstant, {}, args);
       break;
+    case opSpecConstantOp:
+      if (!ofLengths_.contains(args[1])) break;
+      lengths_.push_back(args);
+      return;
+    case opEntryPoint: main_ = args[1]; break;
+    case opFunction: inMain_ = args[1] == main_; break;
     case opTypeInt:
       if (args[1] == 32 && args[2] == 0) u32_ = args[0];
       break;
@@ -192,8 +224,12 @@ class Rewriter {
   std::vector<uint32_t> out_;
   bool matrices_ = false, bf16_ = false;
   std::map<uint32_t, uint32_t> rows_;  ///< the constants of rows, with their matrixRowsId
-  std::set<uint32_t> narrow_;    ///< types of bf16 matrices, of pointers to them, and variables of these
-  std::set<uint32_t> elements_;  ///< pointers to their elements, and what is stored through these
+  std::set<uint32_t> narrow_;     ///< types of bf16 matrices, of pointers to them, and variables of these
+  std::set<uint32_t> elements_;   ///< pointers to their elements, and what is stored through these
+  std::set<uint32_t> ofLengths_;  ///< lengths, and what is computed of them outside functions
+  std::vector<std::span<const uint32_t>> lengths_;  ///< these instructions' operands, until main begins
+  uint32_t main_ = 0;
+  bool inMain_ = false;
   uint32_t true_ = 0, u32_ = 0, numbers_ = 0, bf16Type_ = 0, bf16Pointer_ = 0, bound_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "codegen/lower_schedules.h"
+#include "codegen/split_matrices.h"
 #include "ir/needs.h"
 #include "ir/unread.h"
 
@@ -113,6 +114,7 @@ Result<LoweredKernel> lowerBy(const Op& fused, const Attr& written, const Target
                        kernel, space,  emitter, lowered,  region->yields};
   TG_CHECK(std::visit([&](const auto& kind) { return lowerKernel(context, kind); }, schedule));
   if (!emitter.problem().empty()) return failAt(fused.loc, emitter.problem());
+  splitMatrices(*lowered.kernel, target);
   eraseUnread(lowered.kernel->body.ops);  // index parts and lanes that pulling made on the way
   lowered.params = emitter.params();
   for (int64_t extent : lowered.grid) lowered.kernel->grid.push_back(Operand::literal(extent));

@@ -95,7 +95,8 @@ std::optional<ColumnSchedule> columnSchedule(const ColumnSpace& space, const Tar
 
 }  // namespace
 
-std::optional<ColumnSchedule> chooseColumn(const Op& fused, const Target& target) {
+template <>
+std::optional<ColumnSchedule> choose(const Op& fused, const Target& target) {
   const std::optional<ColumnSpace> columns = columnsOf(fused);
   return columns ? columnSchedule(*columns, target) : std::nullopt;
 }

@@ -24,6 +24,7 @@
 
 #include "codegen/fragment_results.h"
 #include "codegen/schedule_coopmat.h"
+#include "codegen/tile.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -54,8 +55,7 @@ class CoopmatProduct {
   void makeStage(int which, const Index& origin);
   int64_t rowsOf(const Stage& stage) const { return stage.alongK ? stage.block : depth_; }
   int64_t eights(const Stage& stage) const { return (stage.alongK ? depth_ : stage.block) / kEight; }
-  int64_t parts(const Stage& stage) const;
-  std::optional<Index> cell(const Stage& stage, int64_t part);
+  StagingTasks cells(const Stage& stage) { return {c_, rowsOf(stage) * eights(stage), invocations_, lane_}; }
   std::pair<Index, Index> rowAndEight(const Stage& stage, const Index& cell);
   KV inRange(const Index& index, int64_t extent, Index* inside);
   std::vector<KV> read(int which, const Index& k0, const Index& row, const Index& column);
@@ -98,10 +98,6 @@ class CoopmatProduct {
   Indices lead_;
   KV subgroup_;
 };
-
-int64_t CoopmatProduct::parts(const Stage& stage) const {
-  return (rowsOf(stage) * eights(stage) + invocations_ - 1) / invocations_;
-}
 
 Result<void> CoopmatProduct::check() {
   bool fits = tile_[2] % kSide == 0 && patchColumns_ % kSide == 0 && warp_[1] % patchColumns_ == 0;
@@ -204,12 +200,6 @@ std::vector<KV> CoopmatProduct::read(int which, const Index& k0, const Index& ro
   return out;
 }
 
-/// The number of an invocation's cell in a part of the stage.
-std::optional<Index> CoopmatProduct::cell(const Stage& stage, int64_t part) {
-  if (part >= parts(stage)) return {};
-  return c_.space.add(lane_, IndexSpace::constant(part * invocations_));
-}
-
 /// Where a cell lies in the stage. Of rows of four elements, the eight that invocations store at a time go to
 /// rows 4 apart, which lie in banks of their own.
 std::pair<Index, Index> CoopmatProduct::rowAndEight(const Stage& stage, const Index& cell) {
@@ -221,20 +211,15 @@ std::pair<Index, Index> CoopmatProduct::rowAndEight(const Stage& stage, const In
   return {space.add(row, space.mod(space.div(cell, 8), 4)), space.mod(cell, 4)};
 }
 
-/// What this invocation will stage of the step whose first k is k0: the cells of A, then those of B. Cells
-/// behind the stage's last repeat its first.
+/// What this invocation will stage of the step whose first k is k0: the cells of A, then those of B.
 std::vector<KV> CoopmatProduct::fetch(const Index& k0) {
   std::vector<KV> out;
-  for (int which = 0; which < 2; ++which) {
-    const Stage& stage = stages_[which];
-    for (int64_t part = 0; auto own = cell(stage, part); ++part) {
-      Index at;
-      inRange(*own, rowsOf(stage) * eights(stage), &at);
-      const auto [row, eight] = rowAndEight(stage, at);
+  for (int which = 0; which < 2; ++which)
+    cells(stages_[which]).load([&](const Index& cell) {
+      const auto [row, eight] = rowAndEight(stages_[which], cell);
       const std::vector<KV> values = read(which, k0, row, c_.space.scale(eight, kEight));
       out.insert(out.end(), values.begin(), values.end());
-    }
-  }
+    });
   return out;
 }
 
@@ -267,23 +252,13 @@ std::vector<KV> CoopmatProduct::halved(std::vector<KV> fetched) {
 }
 
 void CoopmatProduct::stage(std::span<const KV> fetched) {
-  for (Stage& stage : stages_) {
-    const int64_t cells = rowsOf(stage) * eights(stage);
-    const size_t each = stage.copied ? 1 : 2;
-    for (int64_t part = 0; auto own = cell(stage, part); ++part, fetched = fetched.subspan(each)) {
-      auto put = [&](const Index& at) {
-        const auto [row, eight] = rowAndEight(stage, at);
-        write(stage, fetched.first(each), row, eight);
-      };
-      if (c_.space.max(*own) < cells) {
-        put(*own);
-        continue;
-      }
-      KV value = c_.space.materialize(*own);
-      c_.kernel.guard(c_.kernel.op(Opcode::k_lt, {value, KernelBuilder::u32(cells)}, DType::i1),
-                      [&] { put(c_.space.variable(value, cells)); });
-    }
-  }
+  for (Stage& stage : stages_)
+    cells(stage).store([&](const Index& cell) {
+      const size_t each = stage.copied ? 1 : 2;
+      const auto [row, eight] = rowAndEight(stage, cell);
+      write(stage, fetched.first(each), row, eight);
+      fetched = fetched.subspan(each);
+    });
 }
 
 /// The matrix of an operand at a position along m or n of the stage, and at k.

@@ -4,6 +4,8 @@
 
 #include "codegen/lower.h"
 #include "codegen/lower_schedules.h"
+#include "codegen/schedule_parts.h"
+#include "codegen/split_matrices.h"
 #include "ir/kernel/custom.h"
 #include "ir/kernel/inline.h"
 #include "ir/kernel/shared_memory.h"
@@ -33,6 +35,7 @@ Result<LoweredKernel> lowerCustom(const Module& module, const Op& fused, const T
   LoweredKernel out;
   out.kernel = specialize(source, boundShapes(custom, source));
   inlineCalls(module, *out.kernel);
+  splitMatrices(*out.kernel, target);
   overlapSharedBuffers(*out.kernel);
   tg::erase(out.kernel->attrs, "vjp");  // of no use to what runs, and it names a kernel that goes
   for (size_t axis = 0; axis < out.grid.size(); ++axis) out.grid[axis] = out.kernel->grid[axis].integer;
@@ -46,5 +49,8 @@ Result<LoweredKernel> lowerCustom(const Module& module, const Op& fused, const T
   }
   return out;
 }
+
+// There is no choice.
+Schedules neighbours(const Op&, const Target&, const CustomSchedule&) { return {}; }
 
 }  // namespace tg

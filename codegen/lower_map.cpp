@@ -15,9 +15,10 @@ static bool everyYieldIsWhole(const Op& fused, int64_t vec) {
                      [&](const Operand& operand) { return operand.value->type.elements() % vec == 0; });
 }
 
-MapSchedule chooseMap(const Op& fused, const Target& target) {
-  return {.vec = everyYieldIsWhole(fused, 4) ? 4 : 1,
-          .workgroup = std::min(target.workgroup, largestGroup(target))};
+template <>
+std::optional<MapSchedule> choose(const Op& fused, const Target& target) {
+  return MapSchedule{.vec = everyYieldIsWhole(fused, 4) ? 4 : 1,
+                     .workgroup = std::min(target.workgroup, largestGroup(target))};
 }
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const MapSchedule& chosen) {

@@ -19,7 +19,10 @@ namespace {
 /// A tile of a product for each invocation, `depth` of k at a time.
 struct RegisterTile {
   int64_t m = 1, n = 1, depth = 1, workgroup = 8;
-  MatmulSchedule schedule() const { return {.tile = {m, n}, .depth = depth, .workgroup = workgroup}; }
+  bool stepwise = false;
+  MatmulSchedule schedule() const {
+    return {.tile = {m, n}, .depth = depth, .workgroup = workgroup, .stepwise = stepwise};
+  }
 };
 
 /// Whether a factor is made of the windows of a convolution, whose elements lie four in a row nowhere.
@@ -85,10 +88,20 @@ RegisterTile windowTile(const Op& product, int which, const Target& target) {
   return tile;
 }
 
+/// Rounds of a loop of sums between two blocks of them; each round adds `depth` products to a sum, or one
+/// sum of these.
+int64_t roundsOfBlock(int64_t depth, bool stepwise) {
+  return stepwise ? kSumBlock : std::max<int64_t>(kSumBlock / depth, 4);
+}
+
 /// As large as registers allow while enough invocations remain to fill the device. Where a cache holds the
 /// sums that registers do not, larger tiles fetch less; rows of both factors that lie far apart, as where a
-/// sum runs over the batch, ask for the most. (Twice the sums take three times as long to compile on
-/// lavapipe, and run a tenth faster.)
+/// sum runs over the batch, ask for the most. (Twice the sums take twice as long to compile on lavapipe.)
+///
+/// On lavapipe a fetch of four numbers for eight invocations takes as long as 20 multiplications and
+/// additions, and putting a sum away and fetching it, once in each round, as long as two or three. A square
+/// tile has the fewest fetches, and its round of 4 along k still fits the cache of instructions. Rows of the
+/// second factor along k are too far apart for tiles so wide: their lines push each other out of the cache.
 RegisterTile plainTile(const Op& product, const Target& target) {
   const ProductSizes size = productSizes(product);
   // A loop puts all sums away and fetches them in every round: the longer, the fewer.
@@ -96,7 +109,14 @@ RegisterTile plainTile(const Op& product, const Target& target) {
                     divisor(size.inner, {8, 4, 7, 6, 5, 3, 2, 1})};
   auto invocations = [&](int64_t m, int64_t n) { return size.batch * (size.m / m) * (size.n / n); };
   if (target.matmul == "register" && tile.m * tile.n == 64) {
-    const bool apart = as::matmul(product).transpose_a() && !as::matmul(product).transpose_b();
+    const bool along = as::matmul(product).transpose_b();
+    const bool apart = as::matmul(product).transpose_a() && !along;
+    // Below, what they save of a step does not make up for what they take longer to compile.
+    constexpr int64_t kLarge = 1 << 24;  // multiplications
+    const bool large = size.batch * size.m * size.n >= kLarge / size.inner;
+    if (large && !along && size.m % 16 == 0 && size.n % 16 == 0 && size.inner % 4 == 0 &&
+        invocations(16, 16) >= 2 * target.parallel)
+      return {16, 16, 4};
     for (const RegisterTile& each : {RegisterTile{32, 8, 4}, {16, 8, 8}})
       if ((apart || each.m < 32) && size.m % each.m == 0 && size.inner % each.depth == 0 &&
           invocations(each.m, each.n) >= 2 * target.parallel)
@@ -179,9 +199,12 @@ static RegisterTile registerTile(const Op& product, const Target& target) {
                                                               : -1;
   const bool windows = which >= 0 && axisFactors(product, which, true).rank() > 1;
   RegisterTile tile = windows ? windowTile(product, which, target) : plainTile(product, target);
+  const ProductSizes size = productSizes(product);
   const int64_t most = std::min<int64_t>(largestGroup(target), 64);
-  tile.workgroup =
-      std::clamp(roundUpToPowerOfTwo(productSizes(product).n / tile.n), std::min<int64_t>(8, most), most);
+  tile.workgroup = std::clamp(roundUpToPowerOfTwo(size.n / tile.n), std::min<int64_t>(8, most), most);
+  // Loops within loops keep every sum twice, and take a tenth longer.
+  tile.stepwise = target.matmul == "register" && tile.depth >= 4 &&
+                  size.inner / tile.depth > 2 * roundsOfBlock(tile.depth, false);
   return tile;
 }
 
@@ -192,7 +215,8 @@ MatmulSchedule arranged(const Op& fused, const Target&, MatmulSchedule schedule)
   return schedule;
 }
 
-MatmulSchedule chooseRegister(const Op& product, const Target& target) {
+template <>
+std::optional<MatmulSchedule> choose(const Op& product, const Target& target) {
   return registerTile(product, target).schedule();
 }
 
@@ -207,7 +231,7 @@ std::vector<Schedule> neighbours(const Op& fused, const Target& target, const Ma
     if (m > 0 && n > 0 && depth > 0 && size.m % m == 0 && size.n % n == 0 && size.inner % depth == 0 &&
         m * n <= kMostElements && m * n * depth <= kMostProducts && workgroup >= 8 &&
         workgroup <= largestGroup(target))
-      out.push_back(RegisterTile{m, n, depth, workgroup}.schedule());
+      out.push_back(RegisterTile{m, n, depth, workgroup, own.stepwise}.schedule());
   };
   add(own.m, own.n * 2, own.depth, own.workgroup);
   add(own.m, own.n, own.depth, own.workgroup / 2);
@@ -247,25 +271,29 @@ Result<void> lowerKernel(LowerContext& c, const MatmulSchedule& schedule) {
     if (vector) zero = c.kernel.splat(zero);
     std::vector<KV> acc(static_cast<size_t>(tileM * perRow), zero);
     c.kernel.hint("k");
-    acc = c.kernel.sumLoop(c.kernel.depth(), p.k / depth, std::max<int64_t>(kSumBlock / depth, 4), acc,
-                           [&](const KV& round, const std::vector<KV>& carried) {
-                             Index k = c.space.scale(c.space.variable(round, p.k / depth), depth);
-                             a.clear(), b.clear();
-                             a.load(lead, m0, tileM, k, depth);
-                             b.load(lead, n0, tileN, k, depth);
-                             std::vector<KV> sums = carried;
-                             // A sum takes all of the strip at once: where they do not all fit
-                             // registers, each is fetched and put back once.
-                             for (int64_t i = 0; i < tileM; ++i)
-                               for (int64_t j = 0; j < perRow; ++j)
-                                 for (int64_t deep = 0; deep < depth; ++deep) {
-                                   KV& sum = sums[static_cast<size_t>(i * perRow + j)];
-                                   KV left = a.at(i, deep),
-                                      right = vector ? b.four(j * kLanes, deep) : b.at(j, deep);
-                                   sum = c.kernel.fma(left, right, sum);
-                                 }
-                             return sums;
-                           });
+    const int64_t block = roundsOfBlock(depth, schedule.stepwise);
+    acc = c.kernel.sumLoop(
+        c.kernel.depth(), p.k / depth, block, acc, [&](const KV& round, const std::vector<KV>& carried) {
+          Index k = c.space.scale(c.space.variable(round, p.k / depth), depth);
+          a.clear(), b.clear();
+          a.load(lead, m0, tileM, k, depth);
+          b.load(lead, n0, tileN, k, depth);
+          std::vector<KV> sums = carried;
+          // A sum takes all of the strip at once: where they do not all fit
+          // registers, each is fetched and put back once.
+          for (int64_t i = 0; i < tileM; ++i)
+            for (int64_t j = 0; j < perRow; ++j) {
+              KV& sum = sums[static_cast<size_t>(i * perRow + j)];
+              KV step = sum;
+              for (int64_t deep = 0; deep < depth; ++deep) {
+                KV left = a.at(i, deep), right = vector ? b.four(j * kLanes, deep) : b.at(j, deep);
+                step = schedule.stepwise && deep == 0 ? c.kernel.mul(left, right)
+                                                      : c.kernel.fma(left, right, step);
+              }
+              sum = schedule.stepwise ? c.kernel.add(sum, step) : step;
+            }
+          return sums;
+        });
     epilogue(c, p, batch, m0, n0, tileM, tileN, vector, acc);
   });
   return {};

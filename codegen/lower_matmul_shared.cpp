@@ -12,9 +12,9 @@
 #include <span>
 
 #include "codegen/product.h"
-#include "codegen/product_tiles.h"
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
+#include "codegen/tile.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -76,100 +76,60 @@ constexpr BlockingChoice kSharedBlockings[] = {
 
 const Type kVector = Type::scalar(DType::f32, kLanes);
 
-/// One operand's tile in shared memory, as vectors along its positions: lane position % 4 of vector
-/// k · pitch + position / 4. An invocation's positions are fours side by side, `places` of them apart.
+/// One operand's tile in shared memory, as vectors along its positions: lane position % 4 of vector position / 4 in
+/// row k. An invocation's positions are fours side by side, `places` of them apart.
 class Staged {
  public:
   Staged(LowerContext& c, const Product& p, int which, bool alongK, const SharedBlocking& blocking,
          const Index& lane, const Index& place)
-      : c_(c), p_(p), which_(which), blocking_(blocking), lane_(lane), place_(place),
-        extent_(which == 0 ? p.m : p.n), block_(blocking.block[which]), tile_(blocking.tile[which]) {
-    alongK_ = alongK;
-    vector_ = !alongK_ && extent_ % kLanes == 0;
-    pitch_ = block_ / kLanes;
-    if (alongK_) pitch_ += 1 - pitch_ % 2;  // odd: neighbours write side by side
-    buffer_ =
-        c.kernel.sharedBuffer(Type::buffer(DType::f32, kLanes, {blocking.depth * pitch_}, BufMode::shared),
-                              which == 0 ? "tile_a" : "tile_b");
+      : c_(c), p_(p), which_(which), depth_(blocking.depth), place_(place), extent_(which == 0 ? p.m : p.n),
+        tile_(blocking.tile[which]), fours_(blocking.block[which] / kLanes),
+        places_(blocking.block[which] / tile_), alongK_(alongK), vector_(!alongK && extent_ % kLanes == 0),
+        tasks_(c, depth_ * fours_, blocking.invocations(), lane) {
+    // Turned, an odd pitch: neighbours write side by side.
+    const int64_t pitch = alongK_ ? fours_ + 1 - fours_ % 2 : fours_;
+    shared_ = SharedTile::make(c, depth_, pitch, which == 0 ? "tile_a" : "tile_b");
   }
 
   /// What this invocation brings of the tile that begins at (origin, k0), in registers. Where memory runs
   /// along k, neighbours take neighbouring k, and each four positions of one.
   std::vector<KV> load(const Indices& lead, const Index& origin, const Index& k0) {
     std::vector<KV> out;
-    for (const Index& given : tasks()) {
-      // An invocation without a task loads what the last one does: a branch would wait for the load.
-      Index task = given;
-      if (c_.space.max(given) >= count())
-        task = c_.space.variable(c_.kernel.op(Opcode::k_min,
-                                              {c_.space.materialize(given), KernelBuilder::u32(count() - 1)},
-                                              DType::u32),
-                                 count());
+    tasks_.load([&](const Index& task) {
       Index k = c_.space.add(k0, depthOf(task));
       Index position = c_.space.add(origin, c_.space.scale(fourOf(task), kLanes));
       if (vector_) {
         position = c_.space.add(position, IndexSpace::lane());
-        out.push_back(c_.kernel.widened(at(lead, position, k), kVector));
-        continue;
+        return out.push_back(c_.kernel.widened(at(lead, position, k), kVector));
       }
       std::vector<KV> lanes;
       for (int64_t lane = 0; lane < kLanes; ++lane)
         lanes.push_back(at(lead, c_.space.add(position, IndexSpace::constant(lane)), k));
       out.push_back(c_.kernel.vec(lanes));
-    }
+    });
     return out;
   }
-  /// Puts what `load` gave into the tile.
-  void store(std::span<const KV> loaded) {
+  /// Puts what `load` gave into the tile; returns how many vectors that were.
+  size_t store(std::span<const KV> loaded) {
     size_t next = 0;
-    for (const Index& given : tasks()) {
-      const KV& value = loaded[next++];
-      c_.emitter.whereInside(given, count(), IndexSpace::constant(0), 1,
-                             [&](const Index& task, const Index&) {
-                               Index to = c_.space.add(c_.space.scale(depthOf(task), pitch_), fourOf(task));
-                               c_.kernel.store(value, buffer_, c_.space.materialize(to));
-                             });
-    }
+    tasks_.store([&](const Index& task) { shared_.write(c_, depthOf(task), fourOf(task), loaded[next++]); });
+    return next;
   }
-
-  /// Reads this invocation's factors at a k of the tile.
-  void read(const Index& k) {
-    factors_.clear();
-    for (int64_t i = 0; i < tile_; i += kLanes) {
-      Index four = c_.space.add(place_, IndexSpace::constant(i / kLanes * places()));
-      Index at = c_.space.add(c_.space.scale(k, pitch_), four);
-      factors_.push_back(c_.kernel.loadHere(buffer_, c_.space.materialize(at)));
-    }
-  }
-  /// Factor `i` of the tile, of those read last.
-  KV factor(int64_t i) {
-    return c_.kernel.extract(factors_[static_cast<size_t>(i / kLanes)], static_cast<int>(i % kLanes));
-  }
-  /// Four factors from `i` on.
-  const KV& four(int64_t i) const { return factors_[static_cast<size_t>(i / kLanes)]; }
+  /// This invocation's factors at a k of the tile.
+  std::vector<KV> read(const Index& k) { return shared_.vectors(c_, k, place_, tile_ / kLanes, places_); }
   /// Where in the block factor `i` of the tile stands.
   Index position(int64_t i) const {
     return c_.space.add(c_.space.scale(place_, kLanes),
-                        IndexSpace::constant(i / kLanes * places() * kLanes + i % kLanes));
+                        IndexSpace::constant(i / kLanes * places_ * kLanes + i % kLanes));
   }
 
  private:
-  int64_t places() const { return block_ / tile_; }
-  /// Vectors of the tile.
-  int64_t count() const { return blocking_.depth * (block_ / kLanes); }
   Index depthOf(const Index& task) const {
-    return alongK_ ? c_.space.mod(task, blocking_.depth) : c_.space.div(task, block_ / kLanes);
+    return alongK_ ? c_.space.mod(task, depth_) : c_.space.div(task, fours_);
   }
   /// Which four positions.
   Index fourOf(const Index& task) const {
-    return alongK_ ? c_.space.div(task, blocking_.depth) : c_.space.mod(task, block_ / kLanes);
-  }
-  /// The vectors that this invocation brings; the last may be beyond the tile.
-  std::vector<Index> tasks() const {
-    std::vector<Index> out;
-    for (int64_t first = 0; first < count(); first += blocking_.invocations())
-      out.push_back(c_.space.add(lane_, IndexSpace::constant(first)));
-    return out;
+    return alongK_ ? c_.space.div(task, depth_) : c_.space.mod(task, fours_);
   }
   KV at(const Indices& lead, const Index& position, const Index& k) {
     return c_.emitter.within(k, p_.k, position, extent_, [&](const Index& kIn, const Index& in) {
@@ -180,13 +140,12 @@ class Staged {
   LowerContext& c_;
   const Product& p_;
   int which_;
-  const SharedBlocking& blocking_;
-  Index lane_, place_;
-  int64_t extent_, block_, tile_;
-  int64_t pitch_ = 0;                     ///< vectors from one k to the next
-  bool alongK_ = false, vector_ = false;  ///< how memory runs, and whether a load takes four positions
-  Value* buffer_ = nullptr;
-  std::vector<KV> factors_;
+  int64_t depth_;
+  Index place_;
+  int64_t extent_, tile_, fours_, places_;
+  bool alongK_, vector_;  ///< how memory runs, and whether a load takes four positions
+  StagingTasks tasks_;
+  SharedTile shared_;
 };
 
 /// Whether vectors of an operand lie along k.
@@ -231,12 +190,6 @@ class BlockProduct {
               acc.empty() ? nullptr : &acc[static_cast<size_t>(i * quads() + quad)]);
   }
 
-  std::vector<KV> loadTiles(const Index& k0) {
-    std::vector<KV> tiles = a_.load(lead_, origin_[0], k0);
-    loadsOfA_ = tiles.size();
-    for (const KV& part : b_.load(lead_, origin_[1], k0)) tiles.push_back(part);
-    return tiles;
-  }
   /// The steps along k that count: none of a block that a mask hides, none of tiles that are zero.
   struct Steps {
     KV from, to;
@@ -262,71 +215,36 @@ class BlockProduct {
     }
     return out;
   }
-  /// The sums of the tile, four columns each, over the slice's part of every step.
+  /// The sums of the tile, four columns each, over the slice's part of every step. Of a long k they are those of
+  /// blocks of 512, which lose fewer digits. The totals take as many registers as the sums, so tiles of more than
+  /// 16 elements add in one chain: blocks of 8x8 tiles made GPT-2's step 10 % longer on an H200.
   std::vector<KV> sums() {
+    constexpr int64_t kBlock = 512;
     const int64_t steps = (p_.k + blocking_.depth - 1) / blocking_.depth;
     const Steps counted = counting(steps);
-    std::vector<KV> first = loadTiles(
-        counted.from.is(0) ? IndexSpace::constant(0)
-                           : c_.space.scale(c_.space.variable(counted.from, steps), blocking_.depth));
-    size_t loads = first.size();
-    first.resize(loads + static_cast<size_t>(blocking_.tile[0] * quads()),
-                 c_.kernel.splat(KernelBuilder::f32(0)));
-    auto add = [&](const KV& step, const std::vector<KV>& carried) {
-      a_.store(std::span(carried).first(loadsOfA_));
-      b_.store(std::span(carried).subspan(loadsOfA_, loads - loadsOfA_));
-      c_.kernel.barrier();
-      // The last step loads its own tile again: a branch would wait for the loads.
-      KV following = c_.kernel.op(Opcode::k_min,
-                                  {c_.kernel.add(step, KernelBuilder::u32(1)), KernelBuilder::u32(steps - 1)},
-                                  DType::u32);
-      std::vector<KV> next = loadTiles(c_.space.scale(c_.space.variable(following, steps), blocking_.depth));
-      std::vector<KV> acc(carried.begin() + static_cast<std::ptrdiff_t>(loads), carried.end());
-      multiply(acc);
-      c_.kernel.barrier();
-      next.insert(next.end(), acc.begin(), acc.end());
-      return next;
+    auto load = [&](const Index& step) {
+      const Index k0 = c_.space.scale(step, blocking_.depth);
+      std::vector<KV> tiles = a_.load(lead_, origin_[0], k0);
+      for (const KV& part : b_.load(lead_, origin_[1], k0)) tiles.push_back(part);
+      return tiles;
     };
-    std::vector<KV> last = stepsInBlocks(steps, counted, first, loads, add);
-    return {last.begin() + static_cast<std::ptrdiff_t>(loads), last.end()};
-  }
-  /// Carries tiles and, from `sums` on, sums through the steps. Of a long k the sums are those of blocks of
-  /// 512, which lose fewer digits. The totals take as many registers as the sums, so tiles of more than 16
-  /// elements add in one chain: blocks of 8x8 tiles made GPT-2's step 10 % longer on an H200.
-  std::vector<KV> stepsInBlocks(int64_t steps, const Steps& counted, const std::vector<KV>& first,
-                                size_t sums, const KernelBuilder::LoopBody& body) {
-    constexpr int64_t kBlock = 512;
-    KernelBuilder& kernel = c_.kernel;
+    auto store = [&](std::span<const KV> tiles) { b_.store(tiles.subspan(a_.store(tiles))); };
+    Pipeline pipeline(c_, steps, counted.from, load, store);
+    pipeline.carry(c_.kernel.splat(KernelBuilder::f32(0)), static_cast<size_t>(blocking_.tile[0] * quads()));
+    auto multiply = [&](const Index&, std::span<KV> acc) {
+      const int64_t own = blocking_.depth / blocking_.slices;
+      for (int64_t k = 0; k < own; ++k) {
+        const Index at = c_.space.add(c_.space.scale(slice_, own), IndexSpace::constant(k));
+        const std::vector<KV> a = a_.read(at), b = b_.read(at);
+        addOuterProduct(c_.kernel, a, b, acc);
+      }
+    };
     const int64_t block = kBlock * blocking_.slices / blocking_.depth;
-    if (steps <= 2 * block || blocking_.tile[0] * blocking_.tile[1] > 16) {
-      kernel.hint("step");
-      return kernel.loop(kernel.depth(), counted.from, counted.to, 1, first, body);
-    }
-    kernel.hint("block");
-    return kernel.loop(
-        kernel.depth(), counted.from, counted.to, block, first,
-        [&](const KV& from, const std::vector<KV>& in) {
-          KV end =
-              kernel.op(Opcode::k_min, {kernel.add(from, KernelBuilder::u32(block)), counted.to}, DType::u32);
-          std::vector<KV> start(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(sums));
-          start.insert(start.end(), first.begin() + static_cast<std::ptrdiff_t>(sums), first.end());
-          kernel.hint("step");
-          std::vector<KV> out = kernel.loop(kernel.depth(), from, end, 1, start, body);
-          for (size_t i = sums; i < out.size(); ++i) out[i] = kernel.add(in[i], out[i]);
-          return out;
-        });
-  }
-  void multiply(std::vector<KV>& acc) {
-    int64_t own = blocking_.depth / blocking_.slices;
-    for (int64_t k = 0; k < own; ++k) {
-      Index at = c_.space.add(c_.space.scale(slice_, own), IndexSpace::constant(k));
-      a_.read(at), b_.read(at);
-      for (int64_t i = 0; i < blocking_.tile[0]; ++i)
-        for (int64_t j = 0; j < quads(); ++j) {
-          KV& sum = acc[static_cast<size_t>(i * quads() + j)];
-          sum = c_.kernel.fma(a_.factor(i), b_.four(j * kLanes), sum);
-        }
-    }
+    if (steps <= 2 * block || blocking_.tile[0] * blocking_.tile[1] > 16)
+      pipeline.run("step", counted.from, counted.to, multiply);
+    else
+      pipeline.runInBlocks(counted.from, counted.to, block, multiply);
+    return {pipeline.state().begin(), pipeline.state().end()};
   }
 
   /// Adds what the slices have, in their order, and stores it: every invocation some fours.
@@ -389,7 +307,6 @@ class BlockProduct {
   Staged a_, b_;
   Index batch_, origin_[2];
   Indices lead_;
-  size_t loadsOfA_ = 0;
   KV visible_;  ///< whether the block has something that is not hidden
 };
 
@@ -412,7 +329,8 @@ Result<SharedBlocking> blockingOf(const LowerContext& c, const SharedMatmulSched
 
 }  // namespace
 
-std::optional<SharedMatmulSchedule> chooseShared(const Op& product, const Target& target) {
+template <>
+std::optional<SharedMatmulSchedule> choose(const Op& product, const Target& target) {
   const auto [m, n, inner, batch] = productSizes(product);
   if (target.matmul != "shared" || m < 16 || n < 16) return {};
   const bool bothAlongK = !as::matmul(product).transpose_a() && as::matmul(product).transpose_b();

@@ -13,7 +13,11 @@
 
 namespace tg {
 
-RowSchedule chooseRow(const RowSpace& rows, const Target& target) {
+template <>
+std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
+  RowSpace rows{1, 1};  // all of the region's are equal
+  for (const Op* op : fused.regions[0]->ops)
+    if (auto space = rowSpaceOf(*op)) rows = *space;
   constexpr int64_t kFewRounds = 4, kTiny = 16;
   int64_t vec = rows.length % 4 == 0 ? 4 : 1, lanes = 1, workgroup;
   if (target.reduce == "workgroup" && (rows.length > kTiny || rows.rows < target.parallel / kTiny)) {
@@ -33,7 +37,7 @@ RowSchedule chooseRow(const RowSpace& rows, const Target& target) {
       workgroup = std::clamp<int64_t>(roundUpToPowerOfTwo(rows.rows / target.parallel * 8),
                                       std::min<int64_t>(8, most), most);
   }
-  return {.lanes = lanes, .vec = vec, .workgroup = workgroup};
+  return RowSchedule{.lanes = lanes, .vec = vec, .workgroup = workgroup};
 }
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const RowSchedule& chosen) {

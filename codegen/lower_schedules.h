@@ -52,17 +52,8 @@ Result<LoweredKernel> lowerBy(const Op& fused, const Attr& written, const Target
 Result<void> checkAmounts(const LoweredKernel& lowered, const Loc& loc, std::string_view who,
                           const Target& target);
 
-// The kernel of each kind.
-Result<void> lowerKernel(LowerContext& c, const MapSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const RowSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const MatmulSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const SharedMatmulSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const CoopmatSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const AttentionSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const SharedAttentionSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const CoopmatAttentionSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const CustomSchedule& schedule);
-Result<void> lowerKernel(LowerContext& c, const PartsSchedule& schedule);
+/// The kernel of each kind, in the file of the kind.
+#define KIND(word, Struct, ...) Result<void> lowerKernel(LowerContext& c, const Struct& schedule);
+#include "ir/schedules.def"
 
 }  // namespace tg

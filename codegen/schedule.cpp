@@ -46,17 +46,17 @@ const Op* contractionOf(const Op& fused) {
 
 /// Matrix units, then shared memory, then registers, as the target and the product's size allow.
 static Schedule chooseProduct(const Op& product, const Target& target) {
-  if (auto schedule = chooseCoopmat(product, target)) return *schedule;
-  if (auto schedule = chooseShared(product, target)) return *schedule;
-  return chooseRegister(product, target);
+  if (auto schedule = choose<CoopmatSchedule>(product, target)) return *schedule;
+  if (auto schedule = choose<SharedMatmulSchedule>(product, target)) return *schedule;
+  return *choose<MatmulSchedule>(product, target);
 }
 
 static Schedule fastestSchedule(const Op& fused, const Target& target) {
   for (Op* op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::attention) {
-      if (auto units = chooseCoopmatAttention(*op, target)) return *units;
-      if (auto shared = chooseSharedAttention(*op, target)) return *shared;
-      return chooseAttention(*op, target);
+      if (auto units = choose<CoopmatAttentionSchedule>(*op, target)) return *units;
+      if (auto shared = choose<SharedAttentionSchedule>(*op, target)) return *shared;
+      return *choose<AttentionSchedule>(*op, target);
     }
     if (op->code == Opcode::custom) return CustomSchedule{};
   }
@@ -84,9 +84,9 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
   if (rows && !mixed && everyYield([&](const Type& type) {
         return type.elements() == rows->rows || type.elements() == rows->rows * rows->length;
       }))
-    return chooseRow(*rows, target);
-  if (auto columns = chooseColumn(fused, target)) return *columns;
-  return chooseMap(fused, target);
+    return *choose<RowSchedule>(fused, target);
+  if (auto columns = choose<ColumnSchedule>(fused, target)) return *columns;
+  return *choose<MapSchedule>(fused, target);
 }
 
 /// What a kind's choice leaves to be found from the region.

@@ -52,7 +52,8 @@ bool suitsFragments(const Op& attention, const Target& target) {
          q.back() % AttentionFragments::kSide == 0 && v.back() % AttentionFragments::kSide == 0;
 }
 
-std::optional<CoopmatAttentionSchedule> chooseCoopmatAttention(const Op& attention, const Target& target) {
+template <>
+std::optional<CoopmatAttentionSchedule> choose(const Op& attention, const Target& target) {
   if (!suitsFragments(attention, target)) return std::nullopt;
   // 32 rows read each matrix of the other side once for two products: 13 % less time at heads of 64 on an H200.
   // Of wider heads they hold more sums than there are registers.

@@ -57,7 +57,8 @@ static bool fits(const SharedAttentionSchedule& schedule, const Op& attention, c
   return AttentionBlocking(schedule).problem(attention, target).empty();
 }
 
-std::optional<SharedAttentionSchedule> chooseSharedAttention(const Op& attention, const Target& target) {
+template <>
+std::optional<SharedAttentionSchedule> choose(const Op& attention, const Target& target) {
   if (target.matmul != "shared") return std::nullopt;
   // The first that suits the widths and has room: the fastest on an H200 with heads of 64, then those of
   // narrower heads, whose results have places for fewer invocations.

@@ -61,11 +61,13 @@ constexpr int64_t kTwoGroups = 24576;
 
 bool isSplit(const Op& product) { return as::matmul(product).precision() == "f32x3"; }
 
-/// Whether a product may be one of the matrix units; not where most of a matrix would lie outside.
+/// Whether a product may be one of the matrix units; not where most of a matrix would lie outside, and not on targets
+/// that multiply in registers. These are CPUs, whose drivers expand matrices into scalar code: Mesa 26 takes minutes
+/// to compile a tile of 64x64.
 bool suitsCoopmat(const Op& product, const Target& target) {
   const auto size = productSizes(product);
   return as::matmul(product).precision() != "f32" && target.multiplies(factorType(product)) &&
-         std::min({size.m, size.n, size.inner}) >= 16;
+         target.matmul != "register" && std::min({size.m, size.n, size.inner}) >= 16;
 }
 
 /// Whether memory holds an operand as the matrices take it, behind views alone.
@@ -125,7 +127,8 @@ static int64_t coopmatBytes(const Product& p, const CoopmatSchedule& schedule, i
 
 /// The tile that takes the least time. Where no rate is known, the large one where that many workgroups keep
 /// the device busy.
-std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& target) {
+template <>
+std::optional<CoopmatSchedule> choose(const Op& product, const Target& target) {
   if (!suitsCoopmat(product, target)) return {};
   const ProductSizes size = productSizes(product);
   const CoopmatTiling* best = nullptr;
@@ -182,7 +185,7 @@ std::vector<Schedule> neighbours(const Op& fused, const Target& target, const Co
   if (!product) return out;
   for (const CoopmatTiling& each : tilings(*product))
     if (each.fits(target, isSplit(*product))) out.push_back(each.schedule());
-  if (auto shared = chooseShared(*product, target)) out.push_back(*shared);
+  if (auto shared = choose<SharedMatmulSchedule>(*product, target)) out.push_back(*shared);
   return out;
 }
 

@@ -61,16 +61,13 @@ std::string lackOfRoom(int64_t invocations, int64_t bytes, const Target& target)
 /// are no more operations than the target wants in a kernel.
 Schedule withinBudget(const Op& fused, const Target& target, Schedule schedule);
 
-// What each kind chooses where a region is of its kind; nothing where another kind is better.
-MapSchedule chooseMap(const Op& fused, const Target& target);
-RowSchedule chooseRow(const RowSpace& rows, const Target& target);
-std::optional<ColumnSchedule> chooseColumn(const Op& fused, const Target& target);
-MatmulSchedule chooseRegister(const Op& product, const Target& target);
-std::optional<SharedMatmulSchedule> chooseShared(const Op& product, const Target& target);
-std::optional<CoopmatSchedule> chooseCoopmat(const Op& product, const Target& target);
-AttentionSchedule chooseAttention(const Op& attention, const Target& target);
-std::optional<SharedAttentionSchedule> chooseSharedAttention(const Op& attention, const Target& target);
-std::optional<CoopmatAttentionSchedule> chooseCoopmatAttention(const Op& attention, const Target& target);
+/// What a kind chooses for a region, or for the product or attention in it; nothing where another kind is better.
+template <class Kind>
+std::optional<Kind> choose(const Op& op, const Target& target);
+#define KIND(word, Struct, ...) \
+  template <>                   \
+  std::optional<Struct> choose(const Op& op, const Target& target);
+#include "ir/schedules.def"
 
 // The same with what follows from it and from the region: which way operands are read, in which order blocks
 // go. The others have nothing of the kind.
@@ -82,19 +79,11 @@ Other arranged(const Op&, const Target&, Other schedule) {
   return schedule;
 }
 
-// Others that the region and the target allow, the likelier ones first.
+/// Others that the region and the target allow, the likelier ones first. In the file of the kind.
 using Schedules = std::vector<Schedule>;
-Schedules neighbours(const Op& fused, const Target& target, const MapSchedule& chosen);
-Schedules neighbours(const Op& fused, const Target& target, const RowSchedule& chosen);
-Schedules neighbours(const Op& fused, const Target& target, const ColumnSchedule& chosen);
-Schedules neighbours(const Op& fused, const Target& target, const MatmulSchedule& chosen);
-Schedules neighbours(const Op& fused, const Target& target, const SharedMatmulSchedule& chosen);
-Schedules neighbours(const Op& fused, const Target& target, const CoopmatSchedule& chosen);
-Schedules neighbours(const Op& fused, const Target& target, const AttentionSchedule& chosen);
-Schedules neighbours(const Op& fused, const Target& target, const SharedAttentionSchedule& chosen);
-Schedules neighbours(const Op& fused, const Target& target, const CoopmatAttentionSchedule& chosen);
-inline Schedules neighbours(const Op&, const Target&, const CustomSchedule&) { return {}; }
-inline Schedules neighbours(const Op&, const Target&, const PartsSchedule&) { return {}; }
+#define KIND(word, Struct, ...) \
+  Schedules neighbours(const Op& fused, const Target& target, const Struct& chosen);
+#include "ir/schedules.def"
 
 /// The same with more and with fewer invocations in a workgroup, at least `least` and in multiples of it.
 template <class Kind>

@@ -56,22 +56,7 @@ int64_t placedBytes(const Value& value) {
 }
 
 bool keepsElements(const Op& op) {
-  switch (op.code) {
-  case Opcode::cast:
-  case Opcode::stop_gradient:
-  case Opcode::one_minus_pow:
-  case Opcode::dropout:  // of x; see where its key is told apart
-  case Opcode::clamp:
-  case Opcode::leaky_relu:
-  case Opcode::gelu:
-  case Opcode::gelu_grad:
-  case Opcode::adam_update:
-  case Opcode::where_causal:
-  case Opcode::sgd_update:
-  case Opcode::reshape:
-  case Opcode::broadcast_to: return true;
-  default: return op.info().scalar != Scalar::none;
-  }
+  return op.info().scalar != Scalar::none || op.info().has(table::elements);
 }
 
 /// Whether a custom kernel's result is what the inout parameter of a binding, and no other, holds.
@@ -111,28 +96,13 @@ static Part partOf(const Op& fused, int result) {
 /// reduction or row composite, or not along the last axes. All of a row is read before anything that comes of
 /// it.
 static int64_t rowLength(const Op& op) {
-  switch (op.code) {
-  case Opcode::sum:
-  case Opcode::mean:
-  case Opcode::max_reduce:
-  case Opcode::min_reduce:
-  case Opcode::logsumexp:
-  case Opcode::softmax:
-  case Opcode::softmax_grad:
-  case Opcode::log_softmax:
-  case Opcode::log_softmax_grad:
-  case Opcode::cross_entropy:
-  case Opcode::cross_entropy_grad:
-  case Opcode::layer_norm:
-  case Opcode::layer_norm_grad:
-  case Opcode::rms_norm:
-  case Opcode::rms_norm_grad: break;
-  default: return 0;
-  }
+  const OpInfo& row = op.info();
+  const bool reduces = row.fusion == table::Fusion::reduce && row.attr("axes");
+  if (!reduces && row.fusion != table::Fusion::row) return 0;
   const Shape& shape = op.in(0)->type.shape;
   std::vector<int64_t> axes{-1};
-  if (op.info().attr("axes")) axes = as::sum(op).axes();
-  if (op.info().attr("axis")) axes = {as::softmax(op).axis()};
+  if (row.attr("axes")) axes = as::sum(op).axes();
+  if (row.attr("axis")) axes = {as::softmax(op).axis()};
   int64_t length = 1;
   int first = shape.rank();
   for (int64_t axis : axes) {

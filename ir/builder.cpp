@@ -45,10 +45,8 @@ static std::string_view bareName(const OpInfo& row) {
 
 std::unique_ptr<Op> Builder::untyped(Opcode code, OperandList operands, AttrList attrs,
                                      const std::vector<Type>& declared) const {
-  auto op = std::make_unique<Op>(code);
-  op->operands = std::move(operands);
+  auto op = Op::create(code, loc_, std::move(operands));
   for (NamedAttr& attr : attrs) op->setAttr(attr.name, std::move(attr.value));
-  op->loc = loc_;
   for (const Type& type : declared) op->addResult(type);
   return op;
 }
@@ -160,10 +158,8 @@ static std::unique_ptr<Value> cloneValue(const Value& value, std::unordered_map<
 }
 
 std::unique_ptr<Op> cloneOp(const Op& op, std::unordered_map<const Value*, Value*>& map) {
-  auto copy = std::make_unique<Op>(op.code);
-  copy->attrs = op.attrs;
+  auto copy = Op::create(op.code, op.loc, {}, op.attrs);
   copy->groups = op.groups;
-  copy->loc = op.loc;
   // Regions first: bindings define their arguments.
   for (const auto& region : op.regions) copy->regions.push_back(cloneBlock(*region, map));
   for (const Operand& operand : op.operands) copy->operands.push_back(cloneOperand(operand, map));

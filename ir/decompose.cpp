@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of decompositions. A composite row without an entry here does not compile.
+// Composite ops in the ops they are made of.
 #include "ir/decompose/decompose.h"
 
 namespace tg {
@@ -7,73 +7,21 @@ namespace {
 
 using Expand = decomposition::Results (*)(const decomposition::Composite&);
 
-/// The expansion of a composite row; rows that are primitives have none. (`given` beside the pointer,
-/// because a sanitized build does not compare pointers at compile time.)
-struct Expansion {
-  bool given = false;
-  Expand expand = nullptr;
-};
-template <Opcode>
-constexpr Expansion kExpand{};
-#define EXPAND(id, fn) \
-  template <>          \
-  constexpr Expansion kExpand<Opcode::id> = {true, decomposition::fn}
-EXPAND(softmax, softmax);
-EXPAND(softmax_grad, softmaxGrad);
-EXPAND(log_softmax, logSoftmax);
-EXPAND(log_softmax_grad, logSoftmaxGrad);
-EXPAND(cross_entropy, crossEntropy);
-EXPAND(cross_entropy_grad, crossEntropyGrad);
-EXPAND(layer_norm, layerNorm);
-EXPAND(layer_norm_grad, layerNormGrad);
-EXPAND(rope, rope);
-EXPAND(rms_norm, rmsNorm);
-EXPAND(rms_norm_grad, rmsNormGrad);
-EXPAND(gelu, gelu);
-EXPAND(gelu_grad, geluGrad);
-EXPAND(clamp, clamp);
-EXPAND(leaky_relu, leakyRelu);
-EXPAND(logsumexp, logSumExp);
-EXPAND(embedding, embedding);
-EXPAND(adam_update, adamUpdate);
-EXPAND(swap_axes, swapAxes);
-EXPAND(stack, stack);
-EXPAND(sum_of_squares, sumOfSquares);
-EXPAND(split, split);
-EXPAND(tile, tile);
-EXPAND(where_causal, whereCausal);
-EXPAND(sgd_update, sgdUpdate);
-EXPAND(conv2d, conv2d);
-EXPAND(conv2d_grad_input, conv2dGradInput);
-EXPAND(conv2d_grad_weight, conv2dGradWeight);
-EXPAND(conv_transpose2d, convTranspose2d);
-EXPAND(max_pool2d, maxPool2d);
-EXPAND(max_pool2d_grad, maxPool2dGrad);
-EXPAND(avg_pool2d, avgPool2d);
-EXPAND(avg_pool2d_grad, avgPool2dGrad);
-EXPAND(upsample_nearest2d, upsampleNearest2d);
-EXPAND(attention, attention);
-EXPAND(attention_grad, attentionGrad);
-EXPAND(attention_grad_q, attentionGradQ);
-EXPAND(attention_grad_kv, attentionGradKv);
-EXPAND(dropout, dropout);
-EXPAND(categorical, categorical);
-#undef EXPAND
+template <class Row, bool isComposite>
+Expand expandRow() {
+  if constexpr (isComposite)
+    return [](const decomposition::Composite& of) { return decomposition::expand(Row{}, of); };
+  else
+    return nullptr;
+}
 
-namespace check {
-using namespace table;
-#define OP(id, name, slots, attrs, results, regions, traits, ...)      \
-  static_assert(bool((traits)&composite) == kExpand<Opcode::id>.given, \
-                "a composite row has a decomposition, and no other row: " name);
-#include "ir/ops.def"
-#undef OP
-}  // namespace check
-
+/// The expansion of a composite row; rows that are primitives have none.
 Expand expansionOf(Opcode code) {
+  using namespace table;
   switch (code) {
-#define OP(id, ...) \
-  case Opcode::id:  \
-    return kExpand<Opcode::id>.expand;
+#define OP(id, name, slots, attrs, results, regions, traits, ...) \
+  case Opcode::id:                                                \
+    return expandRow<at::id, bool((traits)&composite)>();
 #include "ir/ops.def"
 #undef OP
   default: return nullptr;

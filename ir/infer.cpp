@@ -60,11 +60,11 @@ Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool ke
   return out;
 }
 
-namespace {
+}  // namespace tg
 
-using namespace inference;
+namespace tg::inference {
 
-Result<Types> elementwise(const Context& c) {
+static Result<Types> elementwise(const Context& c) {
   const Op& op = c.op;
   bool select = op.code == Opcode::select;
   int first = select ? 1 : 0;
@@ -87,24 +87,31 @@ Result<Types> elementwise(const Context& c) {
   return Types{Type::tensor(dtype, shape)};
 }
 
-Result<Types> reduction(const Context& c) {
+static Result<Types> reduction(const Context& c) {
   std::vector<int64_t> axes = as::sum(c.op).axes();
   TG_CHECK(checkAxes(c, axes, c.in(0).rank(), 1));
   return Types{Type::tensor(c.in(0).dtype, reducedShape(c.shape(0), axes, as::sum(c.op).keepdims()))};
 }
+Result<Types> types(at::sum, const Context& c) { return reduction(c); }
+Result<Types> types(at::mean, const Context& c) { return reduction(c); }
+Result<Types> types(at::max_reduce, const Context& c) { return reduction(c); }
+Result<Types> types(at::min_reduce, const Context& c) { return reduction(c); }
+Result<Types> types(at::logsumexp, const Context& c) { return reduction(c); }
 
-Result<Types> argReduction(const Context& c) {
+static Result<Types> argReduction(const Context& c) {
   std::vector<int64_t> axes{as::argmax(c.op).axis()};
   TG_CHECK(checkAxes(c, axes, c.in(0).rank(), 1));
   return Types{Type::tensor(DType::i32, reducedShape(c.shape(0), axes, as::argmax(c.op).keepdims()))};
 }
+Result<Types> types(at::argmax, const Context& c) { return argReduction(c); }
+Result<Types> types(at::argmin, const Context& c) { return argReduction(c); }
 
-Result<Types> cumsum(const Context& c) {
+Result<Types> types(at::cumsum, const Context& c) {
   TG_CHECK(checkAxes(c, {as::cumsum(c.op).axis()}, c.in(0).rank(), 1));
   return Types{c.in(0)};
 }
 
-Result<Types> clamp(const Context& c) {
+Result<Types> types(at::clamp, const Context& c) {
   double lo = as::clamp(c.op).lo(), hi = as::clamp(c.op).hi();
   if (!(lo <= hi)) return c.error(1, fmt::format("lo = {} is not below hi = {}", lo, hi));
   for (double bound : {lo, hi})
@@ -114,7 +121,7 @@ Result<Types> clamp(const Context& c) {
   return Types{c.in(0)};
 }
 
-Result<Types> reshape(const Context& c) {
+Result<Types> types(at::reshape, const Context& c) {
   std::vector<int64_t> extents = as::reshape(c.op).shape();
   if (extents.size() > kMaxRank)
     return c.error(1, fmt::format("rank {} is over {}", extents.size(), kMaxRank));
@@ -136,7 +143,7 @@ Result<Types> reshape(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<Types> transpose(const Context& c) {
+Result<Types> types(at::transpose, const Context& c) {
   std::vector<int64_t> perm = as::transpose(c.op).perm();
   int rank = c.in(0).rank();
   std::array<bool, kMaxRank> seen{};
@@ -152,7 +159,7 @@ Result<Types> transpose(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<Types> slice(const Context& c) {
+Result<Types> types(at::slice, const Context& c) {
   std::vector<int64_t> starts = as::slice(c.op).starts(), limits = as::slice(c.op).limits(),
                        strides = as::slice(c.op).strides();
   size_t rank = static_cast<size_t>(c.in(0).rank());
@@ -173,7 +180,7 @@ Result<Types> slice(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<Types> pad(const Context& c) {
+Result<Types> types(at::pad, const Context& c) {
   std::vector<int64_t> low = as::pad(c.op).low(), high = as::pad(c.op).high(),
                        interior = as::pad(c.op).interior();
   size_t rank = static_cast<size_t>(c.in(0).rank());
@@ -195,7 +202,7 @@ Result<Types> pad(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<Types> concat(const Context& c) {
+Result<Types> types(at::concat, const Context& c) {
   if (c.op.operands.empty()) return c.error(1, "nothing to join");
   Shape shape = c.shape(0);
   int axis = normalAxis(as::concat(c.op).axis(), shape.rank());
@@ -215,7 +222,7 @@ Result<Types> concat(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<Types> broadcastTo(const Context& c) {
+Result<Types> types(at::broadcast_to, const Context& c) {
   Shape target;
   std::vector<int64_t> extents = as::broadcast_to(c.op).shape();
   if (extents.size() > kMaxRank)
@@ -227,7 +234,7 @@ Result<Types> broadcastTo(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, target)};
 }
 
-Result<Types> matmul(const Context& c) {
+Result<Types> types(at::matmul, const Context& c) {
   const Type &a = c.in(at::matmul::lhs), &b = c.in(at::matmul::rhs);
   if (a.dtype != b.dtype)
     return c.error(1, fmt::format("element types differ: {} and {}", name(a.dtype), name(b.dtype)), 1);
@@ -252,7 +259,7 @@ Result<Types> matmul(const Context& c) {
   return Types{Type::tensor(a.dtype, shape)};
 }
 
-Result<Types> gather(const Context& c) {
+static Result<Types> gather(const Context& c) {
   if (c.in(0).rank() < 1) return c.error(1, "the table has rank 0", 0);
   if (c.op.code == Opcode::embedding && c.in(0).rank() != 2)
     return c.error(1, fmt::format("the table is {}, not of rank 2", c.in(0).str()), 0);
@@ -261,8 +268,10 @@ Result<Types> gather(const Context& c) {
   for (int axis = 1; axis < c.in(0).rank(); ++axis) shape.push(c.shape(0)[axis]);
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
+Result<Types> types(at::gather, const Context& c) { return gather(c); }
+Result<Types> types(at::embedding, const Context& c) { return gather(c); }
 
-Result<Types> scatterAdd(const Context& c) {
+Result<Types> types(at::scatter_add, const Context& c) {
   int lead = c.in(0).rank();
   bool prefix = c.in(at::scatter_add::updates).rank() >= lead;
   for (int axis = 0; prefix && axis < lead; ++axis)
@@ -291,7 +300,7 @@ Result<Types> scatterAdd(const Context& c) {
   return Types{Type::tensor(c.in(at::scatter_add::updates).dtype, shape)};
 }
 
-Result<Types> oneHot(const Context& c) {
+Result<Types> types(at::one_hot, const Context& c) {
   if (as::one_hot(c.op).depth() < 1)
     return c.error(1, fmt::format("depth = {} is not positive", as::one_hot(c.op).depth()));
   Shape shape = c.shape(0);
@@ -301,7 +310,7 @@ Result<Types> oneHot(const Context& c) {
 }
 
 /// softmax, log_softmax and their gradients: the type of the first operand.
-Result<Types> alongAxis(const Context& c) {
+static Result<Types> alongAxis(const Context& c) {
   int rank = c.in(0).rank();
   bool gradient = c.op.numOperands() == 2;
   if (gradient && !(c.in(at::softmax_grad::y) == c.in(at::softmax_grad::dy)))
@@ -317,8 +326,12 @@ Result<Types> alongAxis(const Context& c) {
     return c.error(2, "causal needs the last axis of a tensor of rank 2 or more", 0);
   return Types{c.in(0)};
 }
+Result<Types> types(at::softmax, const Context& c) { return alongAxis(c); }
+Result<Types> types(at::softmax_grad, const Context& c) { return alongAxis(c); }
+Result<Types> types(at::log_softmax, const Context& c) { return alongAxis(c); }
+Result<Types> types(at::log_softmax_grad, const Context& c) { return alongAxis(c); }
 
-Result<Types> layerNorm(const Context& c) {
+static Result<Types> layerNorm(const Context& c) {
   bool gradient = c.op.code == Opcode::layer_norm_grad;
   const Type& x = c.in(0);
   int vectors = gradient ? 1 : 2;
@@ -336,8 +349,10 @@ Result<Types> layerNorm(const Context& c) {
   rows[x.rank() - 1] = 1;
   return Types{x, Type::tensor(x.dtype, rows), Type::tensor(x.dtype, rows)};
 }
+Result<Types> types(at::layer_norm, const Context& c) { return layerNorm(c); }
+Result<Types> types(at::layer_norm_grad, const Context& c) { return layerNorm(c); }
 
-Result<Types> constant(const Context& c) {
+Result<Types> types(at::constant, const Context& c) {
   TG_TRY(Type type, c.declared());
   const Operand& value = c.op.operands[0];
   if (value.kind == Operand::Kind::keyword && static_cast<int64_t>(value.items.size()) != type.elements())
@@ -358,7 +373,7 @@ Result<Types> constant(const Context& c) {
   return Types{type};
 }
 
-Result<Types> gradients(const Context& c) {
+Result<Types> types(at::grad, const Context& c) {
   if (c.in(0).rank() != 0 || c.in(0).dtype != DType::f32)
     return c.error(1, fmt::format("the loss has type {}; reduce it with tg.mean or tg.sum", c.in(0).str()),
                    0);
@@ -370,7 +385,7 @@ Result<Types> gradients(const Context& c) {
 
 /// The members of a group are one flat tensor, so that their elements are of one type, of four bytes.
 template <class Values>
-Result<void> oneElementType(const Context& c, const Values& values, size_t first, int count) {
+static Result<void> oneElementType(const Context& c, const Values& values, size_t first, int count) {
   const DType dtype = values[first]->type.dtype;
   for (size_t index = first; index < first + static_cast<size_t>(count); ++index)
     if (values[index]->type.dtype != dtype)
@@ -380,7 +395,7 @@ Result<void> oneElementType(const Context& c, const Values& values, size_t first
 }
 
 /// Result types of tg.fused: the declared ones; the yields must agree with them.
-Result<Types> fused(const Context& c) {
+Result<Types> types(at::fused, const Context& c) {
   Types types;
   for (const auto& result : c.op.results) types.push_back(result->type);
   const Op* yield = c.op.regions.empty() ? nullptr : c.op.regions[0]->terminator();
@@ -416,137 +431,73 @@ Result<Types> fused(const Context& c) {
   return types;
 }
 
-Result<Types> iota(const Context& c) {
+Result<Types> types(at::iota, const Context& c) {
   TG_TRY(Type type, c.declared());
   if (normalAxis(as::iota(c.op).axis(), type.rank()) < 0)
     return c.error(1, fmt::format("axis {} is out of range for {}", as::iota(c.op).axis(), type.str()));
   return Types{type};
 }
 
-Result<Types> inferTensorOp(const Context& c) {
-  switch (c.op.code) {
-  case Opcode::param:
-  case Opcode::state:
-  case Opcode::update:
-  case Opcode::param_grad: return inference::symbol(c);
-  case Opcode::constant: return constant(c);
-  case Opcode::iota: return iota(c);
-  case Opcode::causal_mask: return causalMask(c);
-  case Opcode::random_uniform: return randomUniform(c);
-  case Opcode::random_normal: return randomNormal(c);
-  case Opcode::dropout: return dropout(c);
-  case Opcode::categorical: return categorical(c);
-  case Opcode::grad: return gradients(c);
-  case Opcode::custom: return inference::custom(c);
-#define SCALAR(id, ...) case Opcode::id:
-#include "ir/scalar.def"
-#undef SCALAR
+Result<Types> types(at::one_minus_pow, const Context& c) {
+  if (double base = as::one_minus_pow(c.op).base(); !(base > 0 && base < 1))
+    return c.error(1, fmt::format("base {} is not between 0 and 1", base));
+  return Types{Type::tensor(DType::f32, c.shape(0))};
+}
+
+Result<Types> types(at::cast, const Context& c) {
+  TG_TRY(Type type, c.declared());
+  if (!(type.shape == c.shape(0)))
+    return c.error(1, fmt::format("{} does not cast to {}", c.in(0).str(), type.str()), 0);
+  return Types{type};
+}
+
+Result<Types> types(at::leaky_relu, const Context& c) { return Types{c.in(0)}; }
+Result<Types> types(at::gelu, const Context& c) { return Types{c.in(0)}; }
+
+Result<Types> types(at::gelu_grad, const Context& c) {
+  const Type &x = c.in(at::gelu_grad::x), &dy = c.in(at::gelu_grad::dy);
+  if (!(x == dy)) return c.error(1, fmt::format("types differ: {} and {}", x.str(), dy.str()), 1);
+  return Types{x};
+}
+
+Result<Types> types(at::home, const Context& c) {
+  TG_TRY(Type type, c.declared());
+  if (!c.op.result()->place) return c.error(1, "the result has no place");
+  return Types{type};
+}
+
+// What has no result.
+Result<Types> types(at::capture, const Context&) { return Types{}; }
+Result<Types> types(at::yield, const Context&) { return Types{}; }
+Result<Types> types(at::return_, const Context&) { return Types{}; }
+Result<Types> types(at::dispatch, const Context&) { return Types{}; }
+Result<Types> types(at::barrier, const Context&) { return Types{}; }
+Result<Types> types(at::fill, const Context&) { return Types{}; }
+Result<Types> types(at::copy, const Context&) { return Types{}; }
+Result<Types> types(at::collective_begin, const Context&) { return Types{}; }
+Result<Types> types(at::collective_wait, const Context&) { return Types{}; }
+template <class Row, Scalar scalar>
+static Result<Types> typesOfRow(const Context& c) {
+  if constexpr (scalar != Scalar::none)
     return elementwise(c);
-  case Opcode::one_minus_pow:
-    if (double base = as::one_minus_pow(c.op).base(); !(base > 0 && base < 1))
-      return c.error(1, fmt::format("base {} is not between 0 and 1", base));
-    return Types{Type::tensor(DType::f32, c.shape(0))};
-  case Opcode::cast: {
-    TG_TRY(Type type, c.declared());
-    if (!(type.shape == c.shape(0)))
-      return c.error(1, fmt::format("{} does not cast to {}", c.in(0).str(), type.str()), 0);
-    return Types{type};
-  }
-  case Opcode::sum:
-  case Opcode::mean:
-  case Opcode::max_reduce:
-  case Opcode::min_reduce:
-  case Opcode::logsumexp: return reduction(c);
-  case Opcode::argmax:
-  case Opcode::argmin: return argReduction(c);
-  case Opcode::cumsum: return cumsum(c);
-  case Opcode::clamp: return clamp(c);
-  case Opcode::leaky_relu: return Types{c.in(0)};
-  case Opcode::reshape: return reshape(c);
-  case Opcode::transpose: return transpose(c);
-  case Opcode::slice: return slice(c);
-  case Opcode::pad: return pad(c);
-  case Opcode::concat: return concat(c);
-  case Opcode::broadcast_to: return broadcastTo(c);
-  case Opcode::flip:
-  case Opcode::swap_axes:
-  case Opcode::stack:
-  case Opcode::split:
-  case Opcode::tile:
-  case Opcode::where_causal:
-  case Opcode::take_along_axis:
-  case Opcode::take_along_axis_grad: return inference::structure(c);
-  case Opcode::matmul: return matmul(c);
-  case Opcode::gather:
-  case Opcode::embedding: return gather(c);
-  case Opcode::scatter_add: return scatterAdd(c);
-  case Opcode::one_hot: return oneHot(c);
-  case Opcode::softmax:
-  case Opcode::softmax_grad:
-  case Opcode::log_softmax:
-  case Opcode::log_softmax_grad: return alongAxis(c);
-  case Opcode::cross_entropy: return crossEntropy(c);
-  case Opcode::cross_entropy_grad: return crossEntropyGrad(c);
-  case Opcode::layer_norm:
-  case Opcode::layer_norm_grad: return layerNorm(c);
-  case Opcode::rms_norm: return rmsNorm(c);
-  case Opcode::rms_norm_grad: return rmsNormGrad(c);
-  case Opcode::rope: return rope(c);
-  case Opcode::gelu: return Types{c.in(0)};
-  case Opcode::gelu_grad:
-    if (!(c.in(at::gelu_grad::x) == c.in(at::gelu_grad::dy)))
-      return c.error(
-          1,
-          fmt::format("types differ: {} and {}", c.in(at::gelu_grad::x).str(), c.in(at::gelu_grad::dy).str()),
-          1);
-    return Types{c.in(0)};
-  case Opcode::adam_update:
-  case Opcode::sum_of_squares:
-  case Opcode::sgd_update: return inference::optimizer(c);
-  case Opcode::unfold:
-  case Opcode::fold:
-  case Opcode::conv2d:
-  case Opcode::conv2d_grad_input:
-  case Opcode::conv2d_grad_weight:
-  case Opcode::conv_transpose2d:
-  case Opcode::max_pool2d:
-  case Opcode::max_pool2d_grad:
-  case Opcode::avg_pool2d:
-  case Opcode::avg_pool2d_grad:
-  case Opcode::upsample_nearest2d: return inference::window(c);
-  case Opcode::attention:
-  case Opcode::attention_grad:
-  case Opcode::attention_grad_q:
-  case Opcode::attention_grad_kv: return inference::attention(c);
-  case Opcode::all_reduce:
-  case Opcode::reduce_scatter:
-  case Opcode::all_gather: return inference::collective(c);
-  case Opcode::fused: return fused(c);
-  case Opcode::home: {
-    TG_TRY(Type type, c.declared());
-    if (!c.op.result()->place) return c.error(1, "the result has no place");
-    return Types{type};
-  }
-  case Opcode::capture:
-  case Opcode::yield:
-  case Opcode::return_:
-  case Opcode::dispatch:
-  case Opcode::barrier:
-  case Opcode::fill:
-  case Opcode::copy:
-  case Opcode::collective_begin:
-  case Opcode::collective_wait: return Types{};
-#define OP(id, ...) case Opcode::id:
-#include "ir/kernel/ops.def"
+  else
+    return types(Row{}, c);
+}
+
+static Result<Types> inferTensorOp(const Context& c) {
+  switch (c.op.code) {
+#define OP(id, name, slots, attrs, results, regions, traits, where, fusion, scalar, ...) \
+  case Opcode::id:                                                                       \
+    return typesOfRow<at::id, Scalar::scalar>(c);
+#include "ir/ops.def"
 #undef OP
-    return inferKernelOp(c.op);
+  default: return inferKernelOp(c.op);
   }
-  return Types{};
 }
 
 /// Whether the slots that need an operand have one: inference reads them by their numbers, and the op may be one
 /// that a pass has built.
-Result<void> hasOperands(const Op& op) {
+static Result<void> hasOperands(const Op& op) {
   size_t count = 0;
   for (const table::Slot& slot : op.info().slots) {
     using table::SlotKind;
@@ -558,15 +509,17 @@ Result<void> hasOperands(const Op& op) {
   return {};
 }
 
-}  // namespace
+}  // namespace tg::inference
+
+namespace tg {
 
 Result<std::vector<Type>> inferAnySize(const Op& op, const Module* module) {
-  TG_CHECK(hasOperands(op));
-  return inferTensorOp(Context{op, module});
+  TG_CHECK(inference::hasOperands(op));
+  return inference::inferTensorOp({op, module});
 }
 
 Result<std::vector<Type>> infer(const Op& op, const Module* module) {
-  TG_TRY(Types types, inferAnySize(op, module));
+  TG_TRY(inference::Types types, inferAnySize(op, module));
   for (const Type& type : types)
     if (type.isTensor() && !hasValidExtents(type.shape))
       return failAt(op.loc, fmt::format("{} [op.type]: the result {} has too many elements; the most are {}",

@@ -43,26 +43,54 @@ Result<void> expectType(const Context& c, int constraint, int index, const Type&
       fmt::format("{} is {}, not {}", c.op.info().slots[index].name, c.in(index).str(), wanted.str()), index);
 }
 
+/// One number for each row of q, as the row statistics are.
+Type perRow(const Context& c) {
+  Shape rows = c.shape(at::attention::q);
+  rows.resize(rows.rank() - 1);
+  return Type::tensor(c.in(at::attention::q).dtype, rows);
+}
+
+/// What attention gives: the rows of q with the last extent of v.
+Type output(const Context& c) {
+  Type type = perRow(c);
+  type.shape.push(c.shape(at::attention::v).back());
+  return type;
+}
+
+/// The two parts of the gradient get lse and delta.
+Result<void> checkPart(const Context& c) {
+  TG_CHECK(checkOperands(c));
+  TG_CHECK(expectType(c, 6, at::attention_grad_q::dout, output(c)));
+  TG_CHECK(expectType(c, 7, at::attention_grad_q::lse, perRow(c)));
+  return expectType(c, 7, at::attention_grad_q::delta, perRow(c));
+}
+
 }  // namespace
 
-Result<Types> attention(const Context& c) {
+// The text may leave lse out; a builder that names no results gets both.
+Result<Types> types(at::attention, const Context& c) {
   TG_CHECK(checkOperands(c));
-  const Type &q = c.in(at::attention::q), &k = c.in(at::attention::k), &v = c.in(at::attention::v);
-  Shape rows = q.shape;
-  rows.resize(q.rank() - 1);
-  Shape mixed = rows;
-  mixed.push(v.shape.back());
-  const Type perRow = Type::tensor(q.dtype, rows), output = Type::tensor(q.dtype, mixed);
-  const bool whole = c.op.code == Opcode::attention_grad;
-  // The text may leave lse out; a builder that names no results gets both.
-  if (c.op.code == Opcode::attention) return c.op.results.size() == 1 ? Types{output} : Types{output, perRow};
-  if (whole) TG_CHECK(expectType(c, 6, 3, output));
-  TG_CHECK(expectType(c, 6, 5, output));
-  TG_CHECK(expectType(c, 7, whole ? 4 : 3, perRow));
-  if (!whole) TG_CHECK(expectType(c, 7, 4, perRow));
-  if (c.op.numOperands() > 6) TG_CHECK(expectType(c, 7, 6, perRow));
-  if (whole) return Types{q, k, v};
-  return c.op.code == Opcode::attention_grad_q ? Types{q} : Types{k, v};
+  return c.op.results.size() == 1 ? Types{output(c)} : Types{output(c), perRow(c)};
+}
+
+Result<Types> types(at::attention_grad, const Context& c) {
+  using Row = at::attention_grad;
+  TG_CHECK(checkOperands(c));
+  TG_CHECK(expectType(c, 6, Row::o, output(c)));
+  TG_CHECK(expectType(c, 6, Row::dout, output(c)));
+  TG_CHECK(expectType(c, 7, Row::lse, perRow(c)));
+  if (as::attention_grad(c.op).dlse()) TG_CHECK(expectType(c, 7, Row::dlse, perRow(c)));
+  return Types{c.in(Row::q), c.in(Row::k), c.in(Row::v)};
+}
+
+Result<Types> types(at::attention_grad_q, const Context& c) {
+  TG_CHECK(checkPart(c));
+  return Types{c.in(at::attention_grad_q::q)};
+}
+
+Result<Types> types(at::attention_grad_kv, const Context& c) {
+  TG_CHECK(checkPart(c));
+  return Types{c.in(at::attention_grad_kv::k), c.in(at::attention_grad_kv::v)};
 }
 
 }  // namespace tg::inference

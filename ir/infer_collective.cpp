@@ -42,7 +42,8 @@ Result<Types> wholes(const Context& c, int64_t ranks) {
 
 }  // namespace
 
-Result<Types> collective(const Context& c) {
+/// The operands' types, when all are f32.
+static Result<Types> tensors(const Context& c) {
   if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
   Types types;
   for (int operand = 0; operand < c.op.numOperands(); ++operand) {
@@ -50,9 +51,19 @@ Result<Types> collective(const Context& c) {
       return c.error(2, fmt::format("operand {} is {}, not f32", operand, c.in(operand).str()), operand);
     types.push_back(c.in(operand));
   }
-  if (c.op.code == Opcode::reduce_scatter) return parts(c, as::reduce_scatter(c.op).ranks());
-  if (c.op.code == Opcode::all_gather) return wholes(c, as::all_gather(c.op).ranks());
   return types;
+}
+
+Result<Types> types(at::all_reduce, const Context& c) { return tensors(c); }
+
+Result<Types> types(at::reduce_scatter, const Context& c) {
+  TG_CHECK(tensors(c));
+  return parts(c, as::reduce_scatter(c.op).ranks());
+}
+
+Result<Types> types(at::all_gather, const Context& c) {
+  TG_CHECK(tensors(c));
+  return wholes(c, as::all_gather(c.op).ranks());
 }
 
 }  // namespace tg::inference

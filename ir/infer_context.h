@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the inference of one op reads, and the families of ops that infer in files of their own. Private to
-// ir/infer*.cpp.
+// What the inference of one op reads, and its rule for each row. Private to ir/infer*.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "ir/module.h"
+#include "ir/op_view.h"
 #include "ir/result.h"
 
 namespace tg::inference {
@@ -44,36 +44,13 @@ struct Context {
 /// Axes that are distinct and in range of a rank; else an error with the constraint's number.
 Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int rank, int constraint);
 
-/// flip, swap_axes, stack, split, tile, where_causal, take_along_axis and its gradient.
-Result<Types> structure(const Context& c);
-/// param, state, update and param_grad.
-Result<Types> symbol(const Context& c);
-/// unfold, fold, convolution and pooling.
-Result<Types> window(const Context& c);
-/// adam_update and sgd_update.
-Result<Types> optimizer(const Context& c);
-/// all_reduce, reduce_scatter, all_gather.
-Result<Types> collective(const Context& c);
-/// attention and its gradients.
-Result<Types> attention(const Context& c);
+/// The types of what a row's op gives, or what is wrong with it. Each row without a scalar has a definition, in the
+/// file of its family; a program without it does not link, and says which row it lacks.
+#define OP(id, ...) Result<Types> types(at::id, const Context& c);
+#include "ir/ops.def"
+#undef OP
 
-// ir/infer_custom.cpp
-Result<Types> custom(const Context& c);
 /// What the region of a tg.fused may hold beside a tg.custom.
 Result<void> customRegion(const Context& c);
-
-// ir/infer_random.cpp
-Result<Types> randomUniform(const Context& c);
-Result<Types> randomNormal(const Context& c);
-Result<Types> dropout(const Context& c);
-Result<Types> categorical(const Context& c);
-
-// ir/infer_transformer.cpp
-Result<Types> causalMask(const Context& c);
-Result<Types> crossEntropy(const Context& c);
-Result<Types> crossEntropyGrad(const Context& c);
-Result<Types> rmsNorm(const Context& c);
-Result<Types> rmsNormGrad(const Context& c);
-Result<Types> rope(const Context& c);
 
 }  // namespace tg::inference

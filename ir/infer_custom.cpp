@@ -122,10 +122,10 @@ Result<void> customRegion(const Context& c) {
                     "yielded in order");
 }
 
-Result<Types> custom(const Context& c) {
-  Types types;
-  for (const auto& result : c.op.results) types.push_back(result->type);
-  if (!c.module) return types;
+Result<Types> types(at::custom, const Context& c) {
+  Types out;
+  for (const auto& result : c.op.results) out.push_back(result->type);
+  if (!c.module) return out;
   const Item* kernel = customKernel(c.op, *c.module);
   if (!kernel) return c.error(1, fmt::format("there is no kernel @{}", c.op.operands[0].text));
   std::vector<CustomParam> params = customParams(*kernel);
@@ -149,7 +149,7 @@ Result<Types> custom(const Context& c) {
     const Diagnostic& access = inside.error().diagnostics().front();
     return c.error(7, access.message).note(access.loc, "the access is here");
   }
-  return types;
+  return out;
 }
 
 }  // namespace tg::inference

@@ -10,21 +10,19 @@
 
 namespace tg::inference {
 
-namespace {
-
-Result<void> sameAsP(const Context& c, int operand) {
+static Result<void> sameAsP(const Context& c, int operand) {
   const Type &p = c.in(0), &other = c.in(operand);
   if (other == p) return {};
   return c.error(1, fmt::format("types differ: {} and {}", p.str(), other.str()), operand);
 }
 
-bool broadcastsToP(const Context& c, int operand) {
+static bool broadcastsToP(const Context& c, int operand) {
   const Shape& p = c.shape(0);
   auto joined = broadcast(p, c.shape(operand));
   return joined && *joined == p;
 }
 
-Result<Types> adam(const Context& c) {
+Result<Types> types(at::adam_update, const Context& c) {
   const Type& p = c.in(0);
   for (int operand = 1; operand < 4; ++operand) TG_CHECK(sameAsP(c, operand));
   if (c.in(at::adam_update::lr_t).rank() != 0)
@@ -38,7 +36,7 @@ Result<Types> adam(const Context& c) {
   return Types{p, p, p};
 }
 
-Result<Types> sumOfSquares(const Context& c) {
+Result<Types> types(at::sum_of_squares, const Context& c) {
   if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
   const DType dtype = c.in(0).dtype;
   for (int operand = 1; operand < c.op.numOperands(); ++operand)
@@ -47,7 +45,7 @@ Result<Types> sumOfSquares(const Context& c) {
   return Types{Type::tensor(dtype, {})};
 }
 
-Result<Types> sgd(const Context& c) {
+Result<Types> types(at::sgd_update, const Context& c) {
   const Type& p = c.in(0);
   const Type &lr = c.in(at::sgd_update::lr), &decay = c.in(at::sgd_update::decay);
   const bool hasVelocity = c.op.numOperands() > 4;
@@ -66,13 +64,6 @@ Result<Types> sgd(const Context& c) {
   if (as::sgd_update(c.op).nesterov() && momentum == 0) return c.error(5, "nesterov needs a momentum");
   if (!hasVelocity) return Types{p};
   return Types{p, p};
-}
-
-}  // namespace
-
-Result<Types> optimizer(const Context& c) {
-  if (c.op.code == Opcode::sum_of_squares) return sumOfSquares(c);
-  return c.op.code == Opcode::adam_update ? adam(c) : sgd(c);
 }
 
 }  // namespace tg::inference

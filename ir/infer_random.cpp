@@ -30,7 +30,7 @@ static Result<Type> drawn(const Context& c) {
 /// Whether a number is finite once it is rounded to f32.
 static bool isFinite(double value) { return std::isfinite(static_cast<float>(value)); }
 
-Result<Types> randomUniform(const Context& c) {
+Result<Types> types(at::random_uniform, const Context& c) {
   TG_TRY(Type type, drawn(c));
   const double low = as::random_uniform(c.op).low(), high = as::random_uniform(c.op).high();
   if (!isFinite(low) || !isFinite(high) || !isFinite(high - low) ||
@@ -39,7 +39,7 @@ Result<Types> randomUniform(const Context& c) {
   return Types{type};
 }
 
-Result<Types> randomNormal(const Context& c) {
+Result<Types> types(at::random_normal, const Context& c) {
   TG_TRY(Type type, drawn(c));
   const double mean = as::random_normal(c.op).mean(), std = as::random_normal(c.op).std();
   if (!isFinite(mean) || !isFinite(std) || std < 0)
@@ -47,7 +47,7 @@ Result<Types> randomNormal(const Context& c) {
   return Types{type};
 }
 
-Result<Types> dropout(const Context& c) {
+Result<Types> types(at::dropout, const Context& c) {
   TG_CHECK(checkKey(c, 1));
   const auto p = static_cast<float>(as::dropout(c.op).p());
   if (!(p >= 0 && p < 1))
@@ -55,7 +55,7 @@ Result<Types> dropout(const Context& c) {
   return Types{c.in(0)};
 }
 
-Result<Types> categorical(const Context& c) {
+Result<Types> types(at::categorical, const Context& c) {
   TG_CHECK(checkKey(c, 1));
   const int64_t axis = as::categorical(c.op).axis();
   if (normalAxis(axis, c.in(0).rank()) < 0)

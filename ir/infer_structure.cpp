@@ -20,22 +20,20 @@ Result<void> checkAxes(const Context& c, const std::vector<int64_t>& axes, int r
   return {};
 }
 
-namespace {
-
 /// The axis an attribute names, for a tensor of a rank.
-Result<int> axisOf(const Context& c, std::string_view attr, int rank, int constraint) {
+static Result<int> axisOf(const Context& c, std::string_view attr, int rank, int constraint) {
   int64_t given = c.op.intAttr(attr);
   int axis = normalAxis(given, rank);
   if (axis < 0) return c.error(constraint, fmt::format("axis {} is out of range for rank {}", given, rank));
   return axis;
 }
 
-Result<Types> flip(const Context& c) {
+Result<Types> types(at::flip, const Context& c) {
   TG_CHECK(checkAxes(c, as::flip(c.op).axes(), c.in(0).rank(), 1));
   return Types{c.in(0)};
 }
 
-Result<Types> swapAxes(const Context& c) {
+Result<Types> types(at::swap_axes, const Context& c) {
   Type type = c.in(0);
   TG_TRY(int a, axisOf(c, "axis0", type.rank(), 1));
   TG_TRY(int b, axisOf(c, "axis1", type.rank(), 1));
@@ -43,7 +41,7 @@ Result<Types> swapAxes(const Context& c) {
   return Types{type};
 }
 
-Result<Types> stack(const Context& c) {
+Result<Types> types(at::stack, const Context& c) {
   if (c.op.operands.empty()) return c.error(1, "nothing to join");
   for (int i = 1; i < c.op.numOperands(); ++i)
     if (!(c.in(i) == c.in(0)))
@@ -57,7 +55,7 @@ Result<Types> stack(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<Types> split(const Context& c) {
+Result<Types> types(at::split, const Context& c) {
   TG_TRY(int axis, axisOf(c, "axis", c.in(0).rank(), 1));
   std::vector<int64_t> sizes = as::split(c.op).sizes();
   int64_t sections = as::split(c.op).sections(), extent = c.shape(0)[axis];
@@ -87,7 +85,7 @@ Result<Types> split(const Context& c) {
   return out;
 }
 
-Result<Types> tile(const Context& c) {
+Result<Types> types(at::tile, const Context& c) {
   std::vector<int64_t> repeats = as::tile(c.op).repeats();
   int rank = static_cast<int>(std::min<size_t>(repeats.size(), kMaxRank + 1));
   int added = rank - c.in(0).rank();
@@ -110,7 +108,7 @@ Result<Types> tile(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<Types> whereCausal(const Context& c) {
+Result<Types> types(at::where_causal, const Context& c) {
   const Type& x = c.in(0);
   if (x.rank() < 2) return c.error(1, fmt::format("x is {}, of rank under 2", x.str()), 0);
   double fill = as::where_causal(c.op).fill();
@@ -120,7 +118,7 @@ Result<Types> whereCausal(const Context& c) {
   return Types{x};
 }
 
-Result<Types> takeAlongAxis(const Context& c) {
+Result<Types> types(at::take_along_axis, const Context& c) {
   const Type &x = c.in(at::take_along_axis::x), &ids = c.in(at::take_along_axis::ids);
   TG_TRY(int axis, axisOf(c, "axis", x.rank(), 1));
   bool fits = ids.rank() == x.rank();
@@ -131,7 +129,7 @@ Result<Types> takeAlongAxis(const Context& c) {
   return Types{Type::tensor(x.dtype, ids.shape)};
 }
 
-Result<Types> takeAlongAxisGrad(const Context& c) {
+Result<Types> types(at::take_along_axis_grad, const Context& c) {
   Type type = c.in(at::take_along_axis_grad::dy);
   TG_TRY(int axis, axisOf(c, "axis", type.rank(), 1));
   if (!(c.shape(at::take_along_axis_grad::ids) == c.shape(at::take_along_axis_grad::dy)))
@@ -143,21 +141,6 @@ Result<Types> takeAlongAxisGrad(const Context& c) {
   if (extent < 1) return c.error(3, fmt::format("extent = {} is not positive", extent));
   type.shape[axis] = extent;
   return Types{type};
-}
-
-}  // namespace
-
-Result<Types> structure(const Context& c) {
-  switch (c.op.code) {
-  case Opcode::flip: return flip(c);
-  case Opcode::swap_axes: return swapAxes(c);
-  case Opcode::stack: return stack(c);
-  case Opcode::split: return split(c);
-  case Opcode::tile: return tile(c);
-  case Opcode::where_causal: return whereCausal(c);
-  case Opcode::take_along_axis: return takeAlongAxis(c);
-  default: return takeAlongAxisGrad(c);
-  }
 }
 
 }  // namespace tg::inference

@@ -50,10 +50,9 @@ static Result<Types> storageWrite(const Context& c, bool update) {
   return Types{};
 }
 
-Result<Types> symbol(const Context& c) {
-  if (c.op.code == Opcode::param) return storageRead(c, ItemKind::param);
-  if (c.op.code == Opcode::state) return storageRead(c, ItemKind::state);
-  return storageWrite(c, c.op.code == Opcode::update);
-}
+Result<Types> types(at::param, const Context& c) { return storageRead(c, ItemKind::param); }
+Result<Types> types(at::state, const Context& c) { return storageRead(c, ItemKind::state); }
+Result<Types> types(at::update, const Context& c) { return storageWrite(c, true); }
+Result<Types> types(at::param_grad, const Context& c) { return storageWrite(c, false); }
 
 }  // namespace tg::inference

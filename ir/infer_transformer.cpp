@@ -32,14 +32,14 @@ static Result<void> checkTargets(const Context& c, int first) {
   return {};
 }
 
-Result<Types> crossEntropy(const Context& c) {
+Result<Types> types(at::cross_entropy, const Context& c) {
   TG_CHECK(checkTargets(c, 2));
   bool none = as::cross_entropy(c.op).reduction() == "none";
   return Types{Type::tensor(c.in(at::cross_entropy::logits).dtype,
                             none ? c.shape(at::cross_entropy::targets) : Shape{})};
 }
 
-Result<Types> crossEntropyGrad(const Context& c) {
+Result<Types> types(at::cross_entropy_grad, const Context& c) {
   TG_CHECK(checkTargets(c, 3));
   if (c.in(at::cross_entropy_grad::dy).rank() != 0 &&
       !(c.shape(at::cross_entropy_grad::dy) == c.shape(at::cross_entropy_grad::targets)))
@@ -59,12 +59,12 @@ static Result<void> checkGain(const Context& c) {
                  1);
 }
 
-Result<Types> rmsNorm(const Context& c) {
+Result<Types> types(at::rms_norm, const Context& c) {
   TG_CHECK(checkGain(c));
   return Types{c.in(0)};
 }
 
-Result<Types> rmsNormGrad(const Context& c) {
+Result<Types> types(at::rms_norm_grad, const Context& c) {
   TG_CHECK(checkGain(c));
   const Type& x = c.in(0);
   if (!(c.in(at::rms_norm_grad::dy) == x))
@@ -74,7 +74,7 @@ Result<Types> rmsNormGrad(const Context& c) {
   return Types{x, Type::tensor(x.dtype, rows)};
 }
 
-Result<Types> rope(const Context& c) {
+Result<Types> types(at::rope, const Context& c) {
   const Type &q = c.in(at::rope::q), &k = c.in(at::rope::k);
   for (int i = 0; i < 2; ++i)
     if (c.in(i).rank() < 2 || c.shape(i).back() % 2 != 0)
@@ -95,7 +95,7 @@ Result<Types> rope(const Context& c) {
   return Types{q, k};
 }
 
-Result<Types> causalMask(const Context& c) {
+Result<Types> types(at::causal_mask, const Context& c) {
   TG_TRY(Type type, c.declared());
   if (type.dtype != DType::i1 || type.rank() < 2)
     return c.error(1, fmt::format("a mask is i1 of rank 2 or more, not {}", type.str()));

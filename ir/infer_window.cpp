@@ -11,12 +11,11 @@
 #include "ir/window.h"
 
 namespace tg::inference {
-namespace {
 
-constexpr int64_t kMaxEntry = INT32_MAX;  // so that no product of two entries overflows
+static constexpr int64_t kMaxEntry = INT32_MAX;  // so that no product of two entries overflows
 
 /// Size, step and dilation of an unfold or fold.
-Result<void> checkSteps(const Context& c, int64_t size, const char* sizeName) {
+static Result<void> checkSteps(const Context& c, int64_t size, const char* sizeName) {
   int64_t step = as::unfold(c.op).step(), dilation = as::unfold(c.op).dilation();
   if (size < 1 || step < 1)
     return c.error(2, fmt::format("{} = {} and step = {} must be positive", sizeName, size, step));
@@ -26,7 +25,7 @@ Result<void> checkSteps(const Context& c, int64_t size, const char* sizeName) {
   return {};
 }
 
-Result<Types> unfold(const Context& c) {
+Result<Types> types(at::unfold, const Context& c) {
   const Shape& x = c.shape(0);
   int axis = normalAxis(as::unfold(c.op).axis(), x.rank());
   if (axis < 0)
@@ -47,7 +46,7 @@ Result<Types> unfold(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<Types> fold(const Context& c) {
+Result<Types> types(at::fold, const Context& c) {
   const Shape& p = c.shape(0);
   int axis = p.rank() < 2 ? -1 : normalAxis(as::fold(c.op).axis(), p.rank() - 1);
   if (axis < 0)
@@ -67,7 +66,7 @@ Result<Types> fold(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<void> checkRanks(const Context& c) {
+static Result<void> checkRanks(const Context& c) {
   for (int i = 0; i < c.op.numOperands(); ++i)
     if (c.in(i).rank() != 4)
       return c.error(1, fmt::format("{} is {}, not of rank 4", c.op.info().slots[i].name, c.in(i).str()), i);
@@ -79,7 +78,7 @@ Result<void> checkRanks(const Context& c) {
 }
 
 /// Every attribute of two entries that the op has, each entry at least its least.
-Result<void> checkPairs(const Context& c) {
+static Result<void> checkPairs(const Context& c) {
   static constexpr std::pair<const char*, int64_t> kLeast[] = {
       {"kernel", 1},  {"kernel_size", 1}, {"input_size", 1}, {"stride", 1},
       {"padding", 0}, {"dilation", 1},    {"scale", 1},      {"output_padding", 0}};
@@ -97,8 +96,14 @@ Result<void> checkPairs(const Context& c) {
   return {};
 }
 
+/// What all but unfold and fold share.
+static Result<void> checkImages(const Context& c) {
+  TG_CHECK(checkRanks(c));
+  return checkPairs(c);
+}
+
 /// Whether `groups` divides both numbers of channels, one of them a group's alone times groups.
-Result<void> checkGroups(const Context& c, int64_t first, int64_t second, int note) {
+static Result<void> checkGroups(const Context& c, int64_t first, int64_t second, int note) {
   int64_t groups = as::conv2d(c.op).groups();
   if (groups < 1 || first % groups != 0 || second % groups != 0)
     return c.error(3, fmt::format("groups = {} does not divide {} and {} channels", groups, first, second),
@@ -107,7 +112,8 @@ Result<void> checkGroups(const Context& c, int64_t first, int64_t second, int no
 }
 
 /// The number of windows along H and W over images of these extents, when they all fit.
-Result<std::array<int64_t, 2>> countWindows(const Context& c, const Window& window, int64_t h, int64_t w) {
+static Result<std::array<int64_t, 2>> countWindows(const Context& c, const Window& window, int64_t h,
+                                                   int64_t w) {
   std::array<int64_t, 2> counts{window[0].count(h), window[1].count(w)};
   if (counts[0] < 1 || counts[1] < 1)
     return c.error(4,
@@ -118,7 +124,7 @@ Result<std::array<int64_t, 2>> countWindows(const Context& c, const Window& wind
 }
 
 /// dy, an operand, against what the forward op gives for images of these extents.
-Result<void> checkResult(const Context& c, const Window& window, int64_t h, int64_t w, int dy) {
+static Result<void> checkResult(const Context& c, const Window& window, int64_t h, int64_t w, int dy) {
   TG_TRY(auto counts, countWindows(c, window, h, w));
   if (c.shape(dy)[2] != counts[0] || c.shape(dy)[3] != counts[1])
     return c.error(
@@ -126,7 +132,8 @@ Result<void> checkResult(const Context& c, const Window& window, int64_t h, int6
   return {};
 }
 
-Result<Types> conv2d(const Context& c) {
+Result<Types> types(at::conv2d, const Context& c) {
+  TG_CHECK(checkImages(c));
   const Shape &x = c.shape(at::conv2d::x), &w = c.shape(at::conv2d::w);
   int64_t groups = as::conv2d(c.op).groups();
   TG_CHECK(checkGroups(c, x[1], w[0], 0));
@@ -139,7 +146,8 @@ Result<Types> conv2d(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, {x[0], w[0], counts[0], counts[1]})};
 }
 
-Result<Types> convGradInput(const Context& c) {
+Result<Types> types(at::conv2d_grad_input, const Context& c) {
+  TG_CHECK(checkImages(c));
   const Shape &w = c.shape(at::conv2d_grad_input::w), &dy = c.shape(at::conv2d_grad_input::dy);
   std::vector<int64_t> size = as::conv2d_grad_input(c.op).input_size();
   if (dy[1] != w[0]) return c.error(3, fmt::format("dy has {} channels, w gives {}", dy[1], w[0]), 1);
@@ -149,7 +157,8 @@ Result<Types> convGradInput(const Context& c) {
                             {dy[0], w[1] * as::conv2d_grad_input(c.op).groups(), size[0], size[1]})};
 }
 
-Result<Types> convGradWeight(const Context& c) {
+Result<Types> types(at::conv2d_grad_weight, const Context& c) {
+  TG_CHECK(checkImages(c));
   const Shape &x = c.shape(at::conv2d_grad_weight::x), &dy = c.shape(at::conv2d_grad_weight::dy);
   std::vector<int64_t> size = as::conv2d_grad_weight(c.op).kernel_size();
   if (x[0] != dy[0]) return c.error(3, fmt::format("N differs: {} and {}", x[0], dy[0]), 1);
@@ -159,7 +168,8 @@ Result<Types> convGradWeight(const Context& c) {
       Type::tensor(c.in(0).dtype, {dy[1], x[1] / as::conv2d_grad_weight(c.op).groups(), size[0], size[1]})};
 }
 
-Result<Types> convTranspose(const Context& c) {
+Result<Types> types(at::conv_transpose2d, const Context& c) {
+  TG_CHECK(checkImages(c));
   const Shape &x = c.shape(at::conv_transpose2d::x), &w = c.shape(at::conv_transpose2d::w);
   if (x[1] != w[0]) return c.error(3, fmt::format("x has {} channels, w takes {}", x[1], w[0]), 1);
   TG_CHECK(checkGroups(c, x[1], w[0], 0));
@@ -180,27 +190,49 @@ Result<Types> convTranspose(const Context& c) {
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 
-Result<Types> pool(const Context& c) {
+/// The windows of a pool.
+static Result<Window> poolWindow(const Context& c) {
+  TG_CHECK(checkImages(c));
   Window window = windowOf(c.op);
   for (const WindowAxis& axis : window)
     if (2 * axis.padding > axis.size)
       return c.error(3, fmt::format("padding {} is over half of kernel {}", axis.padding, axis.size));
-  const Shape& shape = c.shape(0);
-  if (c.op.code == Opcode::avg_pool2d_grad) {
-    std::vector<int64_t> size = as::avg_pool2d_grad(c.op).input_size();
-    TG_CHECK(checkResult(c, window, size[0], size[1], 0));
-    return Types{Type::tensor(c.in(0).dtype, {shape[0], shape[1], size[0], size[1]})};
-  }
-  TG_TRY(auto counts, countWindows(c, window, shape[2], shape[3]));
-  Type pooled = Type::tensor(c.in(0).dtype, {shape[0], shape[1], counts[0], counts[1]});
-  if (c.op.code != Opcode::max_pool2d_grad) return Types{pooled};
-  if (!(c.in(at::max_pool2d_grad::dy) == pooled))
-    return c.error(
-        5, fmt::format("dy is {}, the pooled x {}", c.in(at::max_pool2d_grad::dy).str(), pooled.str()), 1);
+  return window;
+}
+
+/// x with a window's result in the place of each window.
+static Result<Type> pooled(const Context& c) {
+  TG_TRY(Window window, poolWindow(c));
+  const Shape& x = c.shape(0);
+  TG_TRY(auto counts, countWindows(c, window, x[2], x[3]));
+  return Type::tensor(c.in(0).dtype, {x[0], x[1], counts[0], counts[1]});
+}
+
+/// Types of max_pool2d and avg_pool2d.
+static Result<Types> pool(const Context& c) {
+  TG_TRY(Type type, pooled(c));
+  return Types{type};
+}
+Result<Types> types(at::max_pool2d, const Context& c) { return pool(c); }
+Result<Types> types(at::avg_pool2d, const Context& c) { return pool(c); }
+
+Result<Types> types(at::max_pool2d_grad, const Context& c) {
+  TG_TRY(Type type, pooled(c));
+  const Type& dy = c.in(at::max_pool2d_grad::dy);
+  if (!(dy == type)) return c.error(5, fmt::format("dy is {}, the pooled x {}", dy.str(), type.str()), 1);
   return Types{c.in(0)};
 }
 
-Result<Types> upsample(const Context& c) {
+Result<Types> types(at::avg_pool2d_grad, const Context& c) {
+  TG_TRY(Window window, poolWindow(c));
+  const std::vector<int64_t> size = as::avg_pool2d_grad(c.op).input_size();
+  TG_CHECK(checkResult(c, window, size[0], size[1], at::avg_pool2d_grad::dy));
+  const Shape& dy = c.shape(at::avg_pool2d_grad::dy);
+  return Types{Type::tensor(c.in(0).dtype, {dy[0], dy[1], size[0], size[1]})};
+}
+
+Result<Types> types(at::upsample_nearest2d, const Context& c) {
+  TG_CHECK(checkImages(c));
   std::vector<int64_t> scale = as::upsample_nearest2d(c.op).scale();
   Shape shape = c.shape(0);
   for (int i = 0; i < 2; ++i) {
@@ -210,23 +242,6 @@ Result<Types> upsample(const Context& c) {
     shape[2 + i] *= factor;
   }
   return Types{Type::tensor(c.in(0).dtype, shape)};
-}
-
-}  // namespace
-
-Result<Types> window(const Context& c) {
-  if (c.op.code == Opcode::unfold) return unfold(c);
-  if (c.op.code == Opcode::fold) return fold(c);
-  TG_CHECK(checkRanks(c));
-  TG_CHECK(checkPairs(c));
-  switch (c.op.code) {
-  case Opcode::conv2d: return conv2d(c);
-  case Opcode::conv2d_grad_input: return convGradInput(c);
-  case Opcode::conv2d_grad_weight: return convGradWeight(c);
-  case Opcode::conv_transpose2d: return convTranspose(c);
-  case Opcode::upsample_nearest2d: return upsample(c);
-  default: return pool(c);
-  }
 }
 
 }  // namespace tg::inference

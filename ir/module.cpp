@@ -180,6 +180,14 @@ Operand* Op::keyword(std::string_view name) {
   return const_cast<Operand*>(static_cast<const Op*>(this)->keyword(name));
 }
 
+std::unique_ptr<Op> Op::create(Opcode code, const Loc& loc, OperandList operands, AttrList attrs) {
+  auto op = std::make_unique<Op>(code);
+  op->loc = loc;
+  op->operands = std::move(operands);
+  op->attrs = std::move(attrs);
+  return op;
+}
+
 Value* Op::addResult(const Type& type, std::string name) {
   auto value = std::make_unique<Value>();
   value->type = type;

@@ -257,6 +257,11 @@ class Op {
   std::vector<std::unique_ptr<Block>> regions;
   Loc loc;
 
+  /// An op that stands nowhere yet. Where its operands are known, Builder and KernelBuilder make ops that are typed and
+  /// placed, too.
+  static std::unique_ptr<Op> create(Opcode code, const Loc& loc, OperandList operands = {},
+                                    AttrList attrs = {});
+
   Value* result(int index = 0) const { return results[index].get(); }
   /// Adds a result with the op's location.
   Value* addResult(const Type& type, std::string name = {});

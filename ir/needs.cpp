@@ -61,6 +61,11 @@ MatrixProduct productOf(const CoopShape& shape) {
   return {shape.m, shape.n, shape.k, std::string(name(shape.operand)), std::string(name(shape.result))};
 }
 
+CoopShape shapeOf(const Op& product) {
+  const Type &a = product.in(0)->type, &sum = product.result()->type;
+  return {a.shape[0], sum.shape[1], a.shape[1], a.dtype, sum.dtype};
+}
+
 Limits limitsOf(const Target& target) {
   Limits out;
   for (size_t i = 0; i < kLimitCount; ++i)
@@ -107,8 +112,7 @@ void addOp(KernelNeeds& needs, const Op& op) {
                      op.code == Opcode::k_coopmat_row_reduce || op.code == Opcode::k_coopmat_convert;
   if (quads) addOnce(needs.capabilities, kQuadFragments);
   if (op.code != Opcode::k_coopmat_mma) return;
-  const Type &a = op.in(0)->type, &sum = op.result()->type;
-  addOnce(needs.products, productOf({a.shape[0], sum.shape[1], a.shape[1], a.dtype, sum.dtype}));
+  addOnce(needs.products, productOf(shapeOf(op)));
 }
 
 KernelNeeds needsOf(const Item& kernel) {

@@ -34,6 +34,8 @@ inline bool gives(const Target& target, LimitId id, int64_t amount) { return amo
 void setLimits(Target& target, const Limits& limits);
 /// A target's matrix product as kernels and manifests name it.
 MatrixProduct productOf(const CoopShape& shape);
+/// The shape of a tgk.coopmat_mma.
+CoopShape shapeOf(const Op& product);
 
 /// What a kernel's text needs wherever it is dispatched: workgroup, shared memory, buffers and views, and what
 /// its ops do. Loops are counted by addLoops, which takes longer.

@@ -97,6 +97,8 @@ enum Trait : uint16_t {
   terminator = 16,
   effect = 32,  ///< kept by dce
   leaf = 64,    ///< no tensor operands
+  /// Element i of the result needs only element i of operands of its shape, as with every row of the scalar table.
+  elements = 128,
 };
 
 /// What fusion sees.

@@ -178,9 +178,7 @@ std::optional<Operand> Parser::axisExtent(std::string_view name) {
     if (at == names.end()) continue;
     OperandList place{Operand::of(arg.get()), Operand::literal(int64_t{at - names.begin()})};
     if (expressions_ == Expressions::grid) return Operand::keyword("dim", std::move(place));
-    auto op = std::make_unique<Op>(Opcode::k_dim);
-    op->operands = std::move(place);
-    op->loc = arg->loc;
+    auto op = Op::create(Opcode::k_dim, arg->loc, std::move(place));
     Value* value = unnamed(op->addResult(Type::scalar(DType::u32)), name);
     OpList& ops = item_->body.ops;  // the extents stand first, in the order of their first use
     ops.insert(extents_.empty() ? ops.front() : extents_.back().second->def->next(), std::move(op));
@@ -292,9 +290,8 @@ Result<Operand> Parser::logical(const Infix& infix, Operand left, const Loc& loc
   auto settled = std::make_unique<Block>();
   for (auto [block, value] :
        {std::pair{side.get(), &right}, {settled.get(), static_cast<Operand*>(nullptr)}}) {
-    block->ops.push_back(std::make_unique<Op>(Opcode::k_yield));
-    block->ops.back()->loc = loc;
-    block->ops.back()->operands = {value ? *value : Operand::literal(int64_t{!both})};
+    block->ops.push_back(
+        Op::create(Opcode::k_yield, loc, {value ? *value : Operand::literal(int64_t{!both})}));
   }
   TG_TRY(Operand out, emit(Opcode::k_if, {std::move(left)}, loc, Type::scalar(DType::i1)));
   Op& branch = *current_->ops.back();
@@ -400,14 +397,8 @@ Result<Operand> Parser::dot(const OperandList& args, const Loc& loc) {
 /// Puts an op where the next op goes and gives its result. Its type follows from the operands unless
 /// declared.
 Result<Operand> Parser::emit(Opcode code, OperandList operands, const Loc& loc, Type declared) {
-  auto op = std::make_unique<Op>(code);
-  op->operands = std::move(operands);
-  op->loc = loc;
-  op->results.push_back(std::make_unique<Value>());
-  Value* value = unnamed(op->result(), op->info().name.substr(4));
-  value->type = declared;
-  value->def = op.get();
-  value->loc = loc;
+  auto op = Op::create(code, loc, std::move(operands));
+  Value* value = unnamed(op->addResult(declared), op->info().name.substr(4));
   if (code != Opcode::k_if) {
     TG_TRY(std::vector<Type> types, inferKernelOp(*op));
     value->type = types.front();

@@ -393,7 +393,7 @@ Result<void> Parser::regions(Op& op) {
 
 Result<std::unique_ptr<Op>> Parser::op() {
   Loc loc = here();
-  auto named = std::make_unique<Op>(Opcode::yield);  // holds the results until the name is known
+  auto named = Op::create(Opcode::yield, loc);  // holds the results until the name is known
   if (lex_.peek().kind == Token::Kind::value || lex_.peek().is("[")) TG_CHECK(resultNames(*named));
   Loc nameLoc = here();
   if (startsAssignment()) return assignment(std::move(named));

@@ -99,8 +99,7 @@ Result<void> Parser::returnIf(const Block& around) {
                   "tgk.return_if stands in a kernel's own body, not in a nested one or a func; wrap what "
                   "follows in tgk.if");
   TG_TRY(Operand cond, expression());
-  auto branch = std::make_unique<Op>(Opcode::k_if);
-  branch->loc = loc;
+  auto branch = Op::create(Opcode::k_if, loc);
   TG_CHECK(flip(std::move(cond), *branch));
   branch->regions.push_back(std::make_unique<Block>());
   Block* rest = branch->regions.back().get();
@@ -218,15 +217,11 @@ Result<void> Parser::whileBody(Op& loop, uint32_t condition, uint32_t body) {
   TG_CHECK(expect(")"));
   lex_.rewind(body);
   TG_CHECK(expect("{"));
-  auto branch = std::make_unique<Op>(Opcode::k_if);
-  branch->loc = loop.loc;
-  branch->operands = {std::move(cond)};
+  auto branch = Op::create(Opcode::k_if, loop.loc, {std::move(cond)});
   branch->regions.push_back(std::make_unique<Block>());
   TG_CHECK(block(*branch->regions.back()));
   auto yieldTo = [&](Block& block) -> Op& {
-    block.ops.push_back(std::make_unique<Op>(Opcode::k_yield));
-    block.ops.back()->loc = loop.loc;
-    return *block.ops.back();
+    return *block.ops.push_back(Op::create(Opcode::k_yield, loop.loc));
   };
   if (!loop.results.empty()) {
     branch->regions.push_back(std::make_unique<Block>());

@@ -14,39 +14,37 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// codegen/targets/*.json, embedded by the build as {name, text} pairs.
-constexpr std::pair<std::string_view, std::string_view> kShipped[] = {
-#include "ir/targets.inc"
-};
+/// The targets that ship, as the columns of traits.def.
+constexpr std::string_view kShipped[] = {"gpu", "gpu-coopmat", "lavapipe", "vulkan-min"};
+
+Target shipped(size_t column) {
+  Target target;
+  target.name = kShipped[column];
+#define NUMBER(member, name, a, b, c, d, ...) \
+  constexpr int64_t member[] = {a, b, c, d};  \
+  target.member = member[column];
+#define FLAG(member, name, a, b, c, d, ...) \
+  constexpr bool member[] = {a, b, c, d};   \
+  target.member = member[column];
+#define WORD(member, name, one, other, a, b, c, d, ...) \
+  const char* const member[] = {a, b, c, d};            \
+  target.member = member[column];
+#define MATRICES(member, name, a, b, c, d, ...)         \
+  const std::vector<CoopShape> member[] = {a, b, c, d}; \
+  target.member = member[column];
+#include "ir/traits.def"
+  return target;
+}
 
 /// Calls fn(name, member) for every member, in printing order: the one list of a target's fields.
 template <class T, class Fn>
 void eachMember(T& target, Fn fn) {
   fn("name", target.name);
-  fn("max_invocations", target.maxInvocations);
-  fn("max_workgroup_x", target.maxWorkgroupX);
-  fn("max_grid", target.maxGrid);
-  fn("shared_bytes", target.sharedBytes);
-  fn("storage_range", target.storageRange);
-  fn("allocation", target.allocation);
-  fn("texel_elements", target.texelElements);
-  fn("bindings", target.bindings);
-  fn("alignment", target.alignment);
-  fn("loop_iterations", target.loopIterations);
-  fn("subgroup", target.subgroup);
-  fn("subgroups", target.subgroups);
-  fn("float_atomics", target.floatAtomics);
-  fn("half_storage", target.halfStorage);
-  fn("coopmat", target.coopmat);
-  fn("matrices", target.matrices);
-  fn("fragments", target.fragments);
-  fn("reads", target.reads);
-  fn("reduce", target.reduce);
-  fn("matmul", target.matmul);
-  fn("workgroup", target.workgroup);
-  fn("parallel", target.parallel);
-  fn("stream_scores", target.streamScores);
-  fn("kernel_ops", target.kernelOps);
+#define NUMBER(member, name, ...) fn(name, target.member);
+#define FLAG(member, name, ...) fn(name, target.member);
+#define WORD(member, name, ...) fn(name, target.member);
+#define MATRICES(member, name, ...) fn(name, target.member);
+#include "ir/traits.def"
 }
 
 template <class T>
@@ -117,11 +115,11 @@ Result<void> checkMembers(const Target& target) {
     return fail(fmt::format("target '{}': {} = \"{}\" is neither \"{}\" nor \"{}\"", target.name, member,
                             value, a, b));
   };
-  TG_CHECK(oneOf("matrices", target.matrices, "khr", "nv"));
-  TG_CHECK(oneOf("fragments", target.fragments, "opaque", "quads"));
-  TG_CHECK(oneOf("reads", target.reads, "storage", "texel"));
-  TG_CHECK(oneOf("reduce", target.reduce, "lane", "workgroup"));
-  TG_CHECK(oneOf("matmul", target.matmul, "register", "shared"));
+#define NUMBER(...)
+#define FLAG(...)
+#define WORD(member, name, a, b, ...) TG_CHECK(oneOf(name, target.member, a, b));
+#define MATRICES(...)
+#include "ir/traits.def"
   std::string wrong;
   eachMember(target, [&](std::string_view name, const auto& member) {
     if constexpr (std::is_same_v<std::decay_t<decltype(member)>, int64_t>)
@@ -147,25 +145,47 @@ void defaultAllocation(Target& target) {
 
 }  // namespace
 
-bool Target::multiplies(DType operand) const {
-  return subgroups && subgroup > 1 &&
-         std::find(coopmat.begin(), coopmat.end(), CoopShape{16, 16, 16, operand, DType::f32}) !=
-             coopmat.end();
+const CoopShape* Target::shapeFor(const CoopShape& wanted) const {
+  const CoopShape* best = nullptr;
+  for (const CoopShape& each : coopmat) {
+    const bool divides = wanted.m % each.m == 0 && wanted.n % each.n == 0 && wanted.k % each.k == 0;
+    const bool larger = !best || each.m * each.n * each.k > best->m * best->n * best->k;
+    if (divides && larger && each.operand == wanted.operand && each.result == wanted.result) best = &each;
+  }
+  return best;
 }
 
-std::vector<std::string_view> targetNames() {
-  std::vector<std::string_view> names;
-  for (const auto& [name, text] : kShipped) names.push_back(name);
-  return names;
+bool Target::multiplies(DType operand) const {
+  return subgroups && subgroup > 1 && shapeFor({16, 16, 16, operand, DType::f32});
 }
+
+std::vector<std::string_view> targetNames() { return {std::begin(kShipped), std::end(kShipped)}; }
 
 Result<Target> targetByName(std::string_view name) {
   std::string known;
-  for (const auto& [shipped, text] : kShipped) {
-    if (shipped == name) return targetFromJson(text, shipped);
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", shipped);
+  for (size_t column = 0; column < std::size(kShipped); ++column) {
+    if (kShipped[column] == name) return shipped(column);
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", kShipped[column]);
   }
   return fail(fmt::format("no target '{}'; known: {}", name, known));
+}
+
+std::vector<TraitRow> traitRows() {
+  std::vector<TraitRow> rows{
+#define NUMBER(member, name, a, b, c, d, meaning) {name, meaning, {}},
+#define FLAG(member, name, a, b, c, d, meaning) {name, meaning, {}},
+#define WORD(member, name, one, other, a, b, c, d, meaning) {name, meaning, {}},
+#define MATRICES(member, name, a, b, c, d, meaning) {name, meaning, {}},
+#include "ir/traits.def"
+  };
+  for (size_t column = 0; column < std::size(kShipped); ++column) {
+    const Json json = Json::parse(targetToJson(shipped(column)));
+    for (TraitRow& row : rows) {
+      const Json& value = json[std::string(row.name)];
+      row.values.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  }
+  return rows;
 }
 
 Result<Target> targetFromJson(std::string_view text, std::string_view file) {

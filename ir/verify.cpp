@@ -70,7 +70,13 @@ class Verifier {
   }
 
  private:
-  void report(Error error) { errors_.append(std::move(error)); }
+  /// An error without a location, of an op with loc(unknown), is located at the function or kernel that holds the op.
+  void report(const Error& error) {
+    for (Diagnostic each : error.diagnostics()) {
+      if (!placeOf(each.loc)) each.loc = item_;
+      errors_.append(Error(std::move(each)));
+    }
+  }
   void report(const Loc& loc, std::string message) { report(failAt(loc, std::move(message))); }
   void repetition(const Item& func);
   void schedule(const Value& arg, const Attr* host);
@@ -89,6 +95,7 @@ class Verifier {
   bool structure();
 
   const Module& module_;
+  Loc item_;  ///< where the item at hand stands
   Error errors_;
 };
 
@@ -393,6 +400,7 @@ bool Verifier::structure() {
   if (auto names = verifyItemNames(module_); !names) report(names.takeError());
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::func && item->kind != ItemKind::kernel) continue;
+    item_ = item->loc;
     if (auto formed = verifyStructure(*item, module_); !formed) report(formed.takeError());
   }
   return errors_.empty();
@@ -406,6 +414,7 @@ Result<void> Verifier::run() {
            fmt::format("module @{} [module.target]: {}", module_.name, target.error().message()));
   if (auto named = verifyDims(module_); !named) report(named.takeError());
   for (const auto& item : module_.items) {
+    item_ = item->loc;
     switch (item->kind) {
     case ItemKind::param:
     case ItemKind::state: storage(*item); break;
@@ -422,6 +431,7 @@ Result<void> Verifier::run() {
       break;
     }
   }
+  item_ = module_.loc;
   if (auto calls = verifyKernelCalls(module_); !calls) report(calls.takeError());
   if (!errors_.empty()) return std::move(errors_);
   if (module_.stage >= Stage::planned) return verifyPlan(module_);

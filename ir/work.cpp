@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/work.h"
+#include "ir/op_view.h"
 
 namespace tg {
 
@@ -10,24 +11,25 @@ constexpr double kWorkPerInvocation = 64;
 
 /// Weights that an element of a convolution's output (of its input, where it is transposed) meets.
 double weightsMet(const Op& op) {
-  const Type& weights = op.in(1)->type;
+  const Type& weights = as::conv2d(op).w()->type;
   return static_cast<double>(weights.elements()) / static_cast<double>(weights.shape[0]);
 }
 
 /// Of `products` products like q·kᵀ over the rows of q and k.
 double attentionWork(const Op& op, double products) {
-  const Type& q = op.in(0)->type;
-  const Shape& k = op.in(1)->type.shape;
+  const as::attention attention(op);
+  const Type& q = attention.q()->type;
+  const Shape& k = attention.k()->type.shape;
   const double all =
       2.0 * products * static_cast<double>(q.elements()) * static_cast<double>(k[k.rank() - 2]);
-  return op.flag("causal") ? all / 2 : all;
+  return attention.causal() ? all / 2 : all;
 }
 
 double workOfOne(const Op& op, const Module& module) {
   if (op.code == Opcode::dispatch) {
     double invocations = 1;
-    for (const Operand& extent : op.keyword("grid")->items) invocations *= extent.number();
-    if (const Item* kernel = module.find(ItemKind::kernel, op.operands[0].text))
+    for (const Operand& extent : as::dispatch(op).grid()->items) invocations *= extent.number();
+    if (const Item* kernel = module.find(ItemKind::kernel, as::dispatch(op).kernel()))
       for (int64_t extent : kernel->workgroup) invocations *= static_cast<double>(extent);
     return invocations * kWorkPerInvocation;
   }
@@ -35,11 +37,13 @@ double workOfOne(const Op& op, const Module& module) {
   for (const auto& result : op.results) work += static_cast<double>(result->type.elements());
   switch (op.code) {
   case Opcode::matmul: {
-    const Shape& lhs = op.in(0)->type.shape;
-    return work * 2.0 * static_cast<double>(op.flag("transpose_a") ? lhs[lhs.rank() - 2] : lhs.back());
+    const as::matmul product(op);
+    const Shape& lhs = product.lhs()->type.shape;
+    return work * 2.0 * static_cast<double>(product.transpose_a() ? lhs[lhs.rank() - 2] : lhs.back());
   }
   case Opcode::conv2d: return work * 2.0 * weightsMet(op);
-  case Opcode::conv_transpose2d: return static_cast<double>(op.in(0)->type.elements()) * 2.0 * weightsMet(op);
+  case Opcode::conv_transpose2d:
+    return static_cast<double>(as::conv_transpose2d(op).x()->type.elements()) * 2.0 * weightsMet(op);
   case Opcode::attention: return work + attentionWork(op, 2);
   case Opcode::attention_grad: return work + attentionWork(op, 5);
   case Opcode::attention_grad_q: return work + attentionWork(op, 3);

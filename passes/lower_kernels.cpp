@@ -458,8 +458,7 @@ void FunctionLowering::homes() {
       continue;
     forEachUse(std::as_const(*op), [&](Value* value) {
       if (!value->def || value->def->code == Opcode::home) return;
-      auto named = std::make_unique<Op>(Opcode::home);
-      named->loc = value->loc;
+      auto named = Op::create(Opcode::home, value->loc);
       named->results.push_back(std::make_unique<Value>(*value));
       Value* home = named->result();
       home->def = named.get();

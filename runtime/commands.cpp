@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/op_view.h"
 #include "ir/verify_dispatch.h"
 
 namespace tg {
@@ -79,9 +80,9 @@ BufferRange rangeOf(const Operand& argument) {
 
 DispatchStep dispatchOf(const Op& op) {
   DispatchStep dispatch;
-  dispatch.kernel = op.operands[0].text;
-  dispatch.label = op.word("label");
-  const Operand& grid = *op.keyword("grid");
+  dispatch.kernel = as::dispatch(op).kernel();
+  dispatch.label = as::dispatch(op).label();
+  const Operand& grid = *as::dispatch(op).grid();
   for (size_t axis = 0; axis < grid.items.size() && axis < 3; ++axis)
     dispatch.grid[axis] = static_cast<uint32_t>(grid.items[axis].integer);
   for (const Operand& argument : op.keyword("args")->items) dispatch.bindings.push_back(rangeOf(argument));
@@ -95,9 +96,11 @@ std::vector<ProgramStep> programSteps(const Item& func) {
   for (Op* op : func.body.ops) {
     if (op->code == Opcode::dispatch) steps.push_back({op->loc, dispatchOf(*op)});
     if (op->code == Opcode::barrier) steps.push_back({op->loc, BarrierStep{}});
-    if (op->code == Opcode::collective_wait) steps.push_back({op->loc, WaitStep{op->intAttr("id")}});
+    if (op->code == Opcode::collective_wait)
+      steps.push_back({op->loc, WaitStep{as::collective_wait(*op).id()}});
     if (op->code == Opcode::collective_begin) {
-      CollectiveStep begin{op->intAttr("id"), op->word("kind"), op->word("reduction"), {}, {}};
+      const as::collective_begin collective(*op);
+      CollectiveStep begin{collective.id(), collective.kind(), collective.reduction(), {}, {}};
       for (const Operand& argument : op->keyword("args")->items)
         (argument.text == "out" ? begin.to : begin.from).push_back(rangeOf(argument));
       steps.push_back({op->loc, std::move(begin)});

@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "ir/byte_size.h"
 #include "ir/kernel/cost.h"
 #include "ir/kernel/watch_loops.h"
 #include "ir/needs.h"
+#include "ir/op_view.h"
 #include "runtime/executor_calls.h"
 #include "runtime/executor_program.h"
 #include "runtime/out_of_memory.h"
@@ -246,8 +248,10 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
   Values& values = function.values;
   for (const auto& arg : func.body.args) TG_CHECK(add(values.inputs, arg->name, *arg));
   for (Op* op : func.body.ops) {
-    if (op->code == Opcode::capture) TG_CHECK(add(values.captures, op->word("name"), *op->in(0)));
-    if (op->code == Opcode::param_grad) TG_CHECK(add(values.grads, op->operands[0].text, *op->in(1)));
+    if (op->code == Opcode::capture)
+      TG_CHECK(add(values.captures, as::capture(*op).name(), *as::capture(*op).value()));
+    if (op->code == Opcode::param_grad)
+      TG_CHECK(add(values.grads, as::param_grad(*op).name(), *as::param_grad(*op).value()));
     if (op->code != Opcode::return_) continue;
     for (int i = 0; i < op->numOperands(); ++i)
       TG_CHECK(add(values.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
@@ -338,29 +342,85 @@ Result<NamedArrays> Executor::storages(const std::vector<std::string>& names) {
 }
 
 /// Where the rows of a param or state lie that begin with element `first` and take so many bytes.
-Result<Executor::Slot> Executor::rowsOf(const std::string& name, int64_t first, size_t bytes) const {
-  TG_TRY(const Slot* slot, storageSlot(name));
-  TG_CHECK(checkRows(name, slot->type, first, bytes));
-  Slot rows = *slot;
-  const int64_t element = byteSize(slot->type.dtype), count = static_cast<int64_t>(bytes) / element;
-  const bool apart = slot->pitch && slot->type.rank() > 1;
-  const int64_t row = apart ? slot->type.shape.back() : count;
-  rows.type = Type::tensor(slot->type.dtype, {row ? count / row : 0, row});
-  rows.pitch = apart ? slot->pitch : 0;
-  rows.offset += (apart ? first / row * slot->pitch : first) * element;
+Result<Executor::Slot> Executor::rowsOf(const Slot& slot, int64_t first, size_t bytes) {
+  TG_CHECK(checkRows(slot.name, slot.type, first, bytes));
+  Slot rows = slot;
+  const int64_t element = byteSize(slot.type.dtype), count = static_cast<int64_t>(bytes) / element;
+  const bool apart = slot.pitch && slot.type.rank() > 1;
+  const int64_t row = apart ? slot.type.shape.back() : count;
+  rows.type = Type::tensor(slot.type.dtype, {row ? count / row : 0, row});
+  rows.pitch = apart ? slot.pitch : 0;
+  rows.offset += (apart ? first / row * slot.pitch : first) * element;
   return rows;
 }
 
 Result<void> Executor::writeRows(const std::string& name, int64_t first, std::span<const std::byte> rows) {
-  TG_TRY(const Slot slot, rowsOf(name, first, rows.size()));
+  TG_TRY(const Slot* whole, storageSlot(name));
+  TG_TRY(const Slot slot, rowsOf(*whole, first, rows.size()));
   const std::byte* data = rows.data();
   return write(*device_, {&slot, 1}, {&data, 1}, nullptr);
 }
 
 Result<void> Executor::readRows(const std::string& name, int64_t first, std::span<std::byte> rows) {
-  TG_TRY(const Slot slot, rowsOf(name, first, rows.size()));
+  TG_TRY(const Slot* whole, storageSlot(name));
+  TG_TRY(const Slot slot, rowsOf(*whole, first, rows.size()));
   std::byte* data = rows.data();
   return readInto(*device_, {&slot, 1}, {&data, 1}, nullptr);
+}
+
+/// Buffers like those of @persistent, which the device fills between the calls before and those behind.
+class Executor::Copied : public StorageCopy {
+ public:
+  static Result<std::shared_ptr<StorageCopy>> make(const Executor& from) {
+    auto made = std::make_shared<Copied>();
+    made->device_ = from.device_;
+    std::vector<vulkan::Command> copies;
+    std::map<const Buffer*, Buffer*> copyOf;
+    for (const Segment& segment : from.persistent_) {
+      TG_TRY(
+          std::shared_ptr<Buffer> own,
+          Buffer::create(*from.device_, {"checkpoint", segment.buffer->bytes(), vulkan::MemoryKind::device}));
+      copyOf[segment.buffer.get()] = own.get();
+      copies.emplace_back(vulkan::Copy{segment.buffer.get(), 0, own.get(), 0, segment.buffer->bytes()});
+      made->buffers_.push_back(std::move(own));
+    }
+    for (const auto& [name, slot] : from.storage_) {
+      Slot own = slot;
+      own.buffer = copyOf.at(slot.buffer);
+      made->slots_.emplace(name, std::move(own));
+    }
+    TG_TRY(made->recording_,
+           vulkan::Recording::create(*from.device_, std::move(copies), {.name = "checkpoint"}));
+    TG_CHECK(made->recording_->submit());
+    return std::shared_ptr<StorageCopy>(std::move(made));
+  }
+
+  Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override {
+    auto found = slots_.find(name);
+    if (found == slots_.end()) return fail(fmt::format("the copy has no param or state @{}", name));
+    TG_TRY(const Slot slot, rowsOf(found->second, first, rows.size()));
+    std::byte* data = rows.data();
+    // What is mapped is there when the copies are done, whatever runs by then.
+    if (slot.buffer->mapped()) TG_CHECK(device_->waitFor(recording_->lastSubmission()));
+    return readInto(*device_, {&slot, 1}, {&data, 1}, slot.buffer->mapped() ? slot.buffer : nullptr);
+  }
+
+ private:
+  std::shared_ptr<vulkan::Device> device_;
+  std::vector<std::shared_ptr<Buffer>> buffers_;
+  std::unordered_map<std::string, Slot> slots_;
+  std::unique_ptr<vulkan::Recording> recording_;
+};
+
+Result<std::shared_ptr<StorageCopy>> Executor::copyStorages() {
+  int64_t bytes = 0;
+  for (const Segment& segment : persistent_) bytes += segment.buffer->bytes();
+  const int64_t free = device_->freeBytes();
+  // A part is left for what drivers and transfers take.
+  if (bytes > free - free / 16)
+    return fail(fmt::format("a copy of parameters and states takes {}, and {} are free on {}",
+                            sizeText(bytes), sizeText(free), device_->info().name));
+  return Copied::make(*this);
 }
 
 Result<ParamBuffer> Executor::share(const std::string& name) {

@@ -64,6 +64,7 @@ class Executor : public Runner {
   Result<NamedArrays> storages(const std::vector<std::string>& names) override;
   Result<void> writeRows(const std::string& name, int64_t first, std::span<const std::byte> rows) override;
   Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override;
+  Result<std::shared_ptr<StorageCopy>> copyStorages() override;
   Result<ParamBuffer> share(const std::string& name) override;
   /// Waits for the oldest of kLanes calls that nobody has taken, and for this one where it is measured,
   /// captures are wanted or a result is too large for a lane.
@@ -120,6 +121,7 @@ class Executor : public Runner {
     int64_t iterations = 0;  ///< after which the device ends loops
   };
   class Call;
+  class Copied;
   struct Lane;
   struct Port;
   static constexpr size_t kLanes = 3;  ///< a step, the next one and its update
@@ -183,7 +185,7 @@ class Executor : public Runner {
   Result<RunOutputs> runTimed(const std::string& key, Function& function, const Inputs& inputs,
                               bool captures);
   Result<const Slot*> storageSlot(const std::string& name) const;
-  Result<Slot> rowsOf(const std::string& name, int64_t first, size_t bytes) const;
+  static Result<Slot> rowsOf(const Slot& slot, int64_t first, size_t bytes);
   static std::vector<const std::byte*> valuesOf(std::span<const Slot> slots, const Inputs& inputs);
   static Result<void> write(vulkan::Device& device, std::span<const Slot> slots,
                             std::span<const std::byte* const> values, const vulkan::Buffer* lane);

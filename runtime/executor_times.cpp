@@ -67,6 +67,8 @@ Result<std::vector<TravelTimes>> Executor::travels() const {
         all.function = function->name;
         all.id = id;
         all.bytes = its.bytes;
+        all.downBytes = its.downBytes;
+        all.upBytes = its.upBytes;
         all.times += its.times;
         all.down += its.down;
         all.between += its.between;

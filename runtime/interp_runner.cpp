@@ -47,22 +47,59 @@ Result<NamedArrays> InterpRunner::storages(const std::vector<std::string>& names
 
 Result<void> InterpRunner::writeRows(const std::string& name, int64_t first,
                                      std::span<const std::byte> rows) {
-  TG_TRY(NdArray value, base_->interpreter.storage(name));
-  TG_CHECK(checkRows(name, value.type, first, rows.size()));
-  const HostArray part{value.type.dtype, {}, {rows.begin(), rows.end()}};
-  const int64_t count = static_cast<int64_t>(rows.size()) / byteSize(value.type.dtype);
-  for (int64_t i = 0; i < count; ++i) value.data[static_cast<size_t>(first + i)] = part.at(i);
-  return base_->interpreter.setStorage(name, value);
+  TG_TRY(const Type type, typeOf(name));
+  TG_CHECK(checkRows(name, type, first, rows.size()));
+  const HostArray part{type.dtype, {}, {rows.begin(), rows.end()}};
+  std::vector<double> elements(rows.size() / static_cast<size_t>(byteSize(type.dtype)));
+  for (size_t i = 0; i < elements.size(); ++i) elements[i] = part.at(static_cast<int64_t>(i));
+  return base_->interpreter.writeRows(name, first, elements);
 }
 
 Result<void> InterpRunner::readRows(const std::string& name, int64_t first, std::span<std::byte> rows) {
-  TG_TRY(const NdArray value, base_->interpreter.storage(name));
-  TG_CHECK(checkRows(name, value.type, first, rows.size()));
-  HostArray part{value.type.dtype, {}, std::vector<std::byte>(rows.size())};
-  const int64_t count = static_cast<int64_t>(rows.size()) / byteSize(value.type.dtype);
-  for (int64_t i = 0; i < count; ++i) part.set(i, value.data[static_cast<size_t>(first + i)]);
+  TG_TRY(const Type type, typeOf(name));
+  TG_CHECK(checkRows(name, type, first, rows.size()));
+  std::vector<double> elements(rows.size() / static_cast<size_t>(byteSize(type.dtype)));
+  TG_CHECK(base_->interpreter.readRows(name, first, elements));
+  HostArray part{type.dtype, {}, std::vector<std::byte>(rows.size())};
+  for (size_t i = 0; i < elements.size(); ++i) part.set(static_cast<int64_t>(i), elements[i]);
   std::copy(part.bytes.begin(), part.bytes.end(), rows.begin());
   return {};
+}
+
+namespace {
+
+class CopiedArrays : public StorageCopy {
+ public:
+  explicit CopiedArrays(NamedArrays arrays) : arrays_(std::move(arrays)) {}
+  Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override {
+    for (const auto& [own, array] : arrays_) {
+      if (own != name) continue;
+      TG_CHECK(checkRows(name, array.type(), first, rows.size()));
+      const auto from = array.bytes.begin() + first * byteSize(array.dtype);
+      std::copy(from, from + static_cast<int64_t>(rows.size()), rows.begin());
+      return {};
+    }
+    return fail(fmt::format("the copy has no param or state @{}", name));
+  }
+
+ private:
+  NamedArrays arrays_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<StorageCopy>> InterpRunner::copyStorages() {
+  std::vector<std::string> names;
+  for (ItemKind kind : {ItemKind::param, ItemKind::state})
+    for (const Item* item : base_->module->all(kind)) names.push_back(item->name);
+  TG_TRY(NamedArrays arrays, storages(names));
+  return std::shared_ptr<StorageCopy>(std::make_shared<CopiedArrays>(std::move(arrays)));
+}
+
+Result<Type> InterpRunner::typeOf(const std::string& name) const {
+  if (const Item* item = base_->module->storage(name)) return item->type;
+  TG_TRY(const NdArray none, base_->interpreter.storage(name));  // its error names those there are
+  return none.type;
 }
 
 Result<ParamBuffer> InterpRunner::share(const std::string& name) {

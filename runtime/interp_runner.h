@@ -27,6 +27,7 @@ class InterpRunner : public Runner {
   Result<NamedArrays> storages(const std::vector<std::string>& names) override;
   Result<void> writeRows(const std::string& name, int64_t first, std::span<const std::byte> rows) override;
   Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override;
+  Result<std::shared_ptr<StorageCopy>> copyStorages() override;
   Result<ParamBuffer> share(const std::string& name) override;
   Result<void> addFunction(std::shared_ptr<const Module> sibling, const std::string& function,
                            const std::string& key) override;
@@ -49,6 +50,7 @@ class InterpRunner : public Runner {
 
   explicit InterpRunner(const InterpOptions& options) : options_(options) {}
   Result<Function*> find(const std::string& key);
+  Result<Type> typeOf(const std::string& name) const;
 
   InterpOptions options_;
   std::shared_ptr<Program> base_;  ///< owns the params and states

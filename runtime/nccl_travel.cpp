@@ -103,8 +103,10 @@ Result<std::unique_ptr<Travel>> NcclTravel::create(std::shared_ptr<NcclDevice> d
   travel->times_.id = id;
   for (size_t i = 0; i < cargo.from.size(); ++i)
     TG_CHECK(travel->add(cargo.from[i], cargo.kind == Kind::allReduce ? cargo.from[i] : cargo.to[i], cargo));
+  int64_t bytes = 0;
   for (const vulkan::Binding& whole : cargo.kind == Kind::allGather ? cargo.to : cargo.from)
-    travel->times_.bytes += whole.bytes;
+    bytes += whole.bytes;
+  travel->times_.bytes = collective::sentBytes(cargo.kind, bytes, travel->device_->ranks());
   return std::unique_ptr<Travel>(std::move(travel));
 }
 

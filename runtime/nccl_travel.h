@@ -26,7 +26,7 @@ class NcclDevice : public std::enable_shared_from_this<NcclDevice> {
   /// What leaves together, and what is seen of it.
   struct Batch {
     std::vector<collective::NcclEngine::Load> loads;
-    int64_t bytes = 0;     ///< of all ranks' parts
+    int64_t bytes = 0;     ///< that a rank sends
     uint64_t arrival = 0;  ///< the value of the arrivals at its end; 0 before it leaves
     bool awaited = false;  ///< by submissions
 
@@ -46,6 +46,7 @@ class NcclDevice : public std::enable_shared_from_this<NcclDevice> {
   /// The newest batch that is back, by its arrival.
   Result<uint64_t> arrived() const { return arrivals_->reached(); }
   vulkan::Device& device() const { return *device_; }
+  int64_t ranks() const { return ranks_.ranks(); }
 
  private:
   explicit NcclDevice(collective::NcclEngine& ranks) : ranks_(ranks) {}

@@ -53,6 +53,15 @@ class DoneCall : public PendingCall {
 /// Refuses bytes from an element on that are not whole rows of a param or state, or not all inside of it.
 Result<void> checkRows(const std::string& name, const Type& type, int64_t first, size_t bytes);
 
+/// What params and states held at one moment. It may outlive its runner, and is read by one thread at a time, which
+/// need not be the one that makes the calls.
+class StorageCopy {
+ public:
+  virtual ~StorageCopy() = default;
+  /// As Runner::readRows.
+  virtual Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) = 0;
+};
+
 /// Functions are called by keys: their names, or the ones `addFunction` was given.
 class Runner {
  public:
@@ -67,6 +76,9 @@ class Runner {
   /// host at once. Errors: no such name, rows outside of it.
   virtual Result<void> writeRows(const std::string& name, int64_t first, std::span<const std::byte> rows) = 0;
   virtual Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) = 0;
+  /// All params and states as they are behind the calls so far, in memory of their own where the runner has its
+  /// memory. An error where that has no room for as much again.
+  virtual Result<std::shared_ptr<StorageCopy>> copyStorages() = 0;
   Result<void> setStorage(const std::string& name, const HostArray& value) {
     return setStorages({{name, value}});
   }

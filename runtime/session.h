@@ -98,6 +98,7 @@ struct StepResult : CallOutputs {
 
 struct UploadOptions {
   bool partial = false;  ///< names may be missing
+  bool others = false;   ///< names that the module lacks are passed over, by writeTensors
 };
 struct ResetOptions {
   bool params = true;     ///< by `init` and the seed; borrowed ones stay
@@ -108,6 +109,11 @@ struct ResetOptions {
 struct ReplaceOptions {
   std::optional<uint64_t> seed;          ///< else the session's
   std::optional<std::string> optimizer;  ///< a train pipeline in place of the session's
+};
+
+/// Params and states at one moment.
+struct TensorsCopy {
+  TensorSource params, states;
 };
 
 class SessionProgram;
@@ -178,6 +184,9 @@ class Session {
   /// piece. States that ranks have in parts are whole here: all ranks read them, in the same order, as each gives the
   /// others what it has. It must not outlive the session.
   TensorSource tensors(ItemKind kind);
+  /// Params and states as they are now, in as much memory again: read from any one thread while other calls go on,
+  /// also when the session is gone. Errors: no room for that, states that ranks have in parts.
+  CallResult<TensorsCopy> copyTensors();
   /// The gradients of the last step; an error when there was none or the session does not keep them.
   CallResult<NamedArrays> downloadParamGrads();
   /// Where the params live, for `sharedParams` of other sessions.

@@ -65,11 +65,12 @@ Type wholeType(const Item& item) { return wholeOf(item).value_or(item.type); }
 
 /// Every name and type, those of whole states where `wholes` is set, before anything is written.
 Result<void> checkUpload(const Module& module, ItemKind kind,
-                         const std::vector<std::pair<std::string, Type>>& values, bool partial,
+                         const std::vector<std::pair<std::string, Type>>& values, UploadOptions options,
                          bool wholes = false) {
   std::map<std::string, int> given;
   for (const auto& [name, type] : values) {
     const Item* item = module.find(kind, name);
+    if (!item && options.others) continue;
     if (!item)
       return fail(
           fmt::format("the module has no {} @{}; it has {}", tg::name(kind), name, known(module, kind)));
@@ -81,7 +82,7 @@ Result<void> checkUpload(const Module& module, ItemKind kind,
   std::string missing;
   for (const Item* item : module.all(kind))
     if (!given.contains(item->name)) missing += (missing.empty() ? "@" : ", @") + item->name;
-  if (partial || missing.empty()) return {};
+  if (options.partial || missing.empty()) return {};
   return fail(fmt::format("no value for {}; the module has {}, and giving a part of them wants `partial`",
                           missing, known(module, kind)));
 }
@@ -151,7 +152,7 @@ Result<void> Session::resetTo(const ResetOptions& options, bool isNew) {
 }
 
 Result<void> Session::upload(ItemKind kind, const NamedArrays& values, bool partial) {
-  TG_CHECK(checkUpload(*program_->module(), kind, sourceOf(values).tensors, partial));
+  TG_CHECK(checkUpload(*program_->module(), kind, sourceOf(values).tensors, {.partial = partial}));
   for (const auto& [name, value] : values)
     if (static_cast<int64_t>(value.bytes.size()) != value.type().bytes())
       return fail(fmt::format("@{} takes {} bytes, and {} were given", name, value.type().bytes(),
@@ -179,16 +180,17 @@ CallResult<NamedArrays> Session::downloadStates() {
 }
 CallResult<void> Session::writeTensors(ItemKind kind, const TensorSource& source, UploadOptions options) {
   return serve<void>([&]() -> Result<void> {
-    TG_CHECK(checkUpload(*program_->module(), kind, source.tensors, options.partial, /*wholes=*/true));
+    TG_CHECK(checkUpload(*program_->module(), kind, source.tensors, options, /*wholes=*/true));
     int64_t bytes = 0;
     for (const auto& [name, type] : source.tensors) bytes += type.bytes();
     Progress progress(options_.onDiagnostic,
                       kind == ItemKind::param ? "loading parameters" : "loading states", bytes);
-    return eachPieceOf(
-        source, [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
-          progress.add(static_cast<int64_t>(piece.size()));
-          return writePiece(*program_->module()->find(kind, source.tensors[tensor].first), first, piece);
-        });
+    return eachPieceOf(source,
+                       [&](size_t tensor, int64_t first, std::span<const std::byte> piece) -> Result<void> {
+                         progress.add(static_cast<int64_t>(piece.size()));
+                         const Item* item = program_->module()->find(kind, source.tensors[tensor].first);
+                         return item ? writePiece(*item, first, piece) : Result<void>();
+                       });
   });
 }
 
@@ -241,6 +243,25 @@ TensorSource Session::tensors(ItemKind kind) {
   };
   return source;
 }
+CallResult<TensorsCopy> Session::copyTensors() {
+  return serve<TensorsCopy>([&]() -> Result<TensorsCopy> {
+    const Module& module = *program_->module();
+    for (const Item* state : module.all(ItemKind::state))
+      if (options_.ranks && wholeOf(*state))
+        return fail(fmt::format("ranks have parts of @{}, and read it together", state->name));
+    TG_TRY(const std::shared_ptr<StorageCopy> copy, program_->runner().copyStorages());
+    auto source = [&](ItemKind kind) {
+      TensorSource out;
+      for (const Item* item : module.all(kind)) out.tensors.emplace_back(item->name, wholeType(*item));
+      out.read = [copy, all = out.tensors](size_t tensor, int64_t first, std::span<std::byte> rows) {
+        return copy->readRows(all[tensor].first, first, rows);
+      };
+      return out;
+    };
+    return TensorsCopy{source(ItemKind::param), source(ItemKind::state)};
+  });
+}
+
 CallResult<ParamBuffers> Session::params() {
   return serve<ParamBuffers>([&] { return program_->params(); });
 }

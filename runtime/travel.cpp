@@ -36,8 +36,11 @@ Result<std::unique_ptr<Travel>> HostTravel::create(vulkan::Device& device, const
   const auto& whole = cargo.kind == Kind::allGather ? cargo.to : cargo.from;
   const auto& own = cargo.kind == Kind::allGather ? cargo.from : cargo.to;
   const int64_t parts = cargo.kind == Kind::allReduce ? 1 : ranks.ranks();
-  int64_t& bytes = travel->times_.bytes;
+  int64_t bytes = 0;
   for (const vulkan::Binding& range : whole) bytes += range.bytes;
+  travel->times_.bytes = collective::sentBytes(cargo.kind, bytes, ranks.ranks());
+  travel->times_.downBytes = cargo.kind == Kind::allGather ? bytes / parts : bytes;
+  travel->times_.upBytes = cargo.kind == Kind::reduceScatter ? bytes / parts : bytes;
   constexpr auto kElement = static_cast<int64_t>(sizeof(float));
   const int64_t part = bytes / parts, step = kPiece / parts / kElement * kElement;
   const int64_t pieces = (part + step - 1) / step;
@@ -132,20 +135,23 @@ Result<TravelTimes> HostTravel::times() {
   return times_;
 }
 
+double travelRate(const TravelTimes& travel, int64_t bytes, double seconds) {
+  return seconds > 0 ? static_cast<double>(bytes * travel.times) / seconds * 1e-9 : 0;
+}
+
 std::string toJson(const std::vector<TravelTimes>& travels) {
   std::string out;
   for (const TravelTimes& travel : travels) {
     const auto times = static_cast<double>(std::max<int64_t>(travel.times, 1));
-    auto leg = [&](const char* name, double seconds) {
-      const double rate = seconds > 0 ? static_cast<double>(travel.bytes) * times / seconds * 1e-9 : 0;
+    auto leg = [&](const char* name, int64_t bytes, double seconds) {
       return fmt::format(", \"{0}_ms\": {1:.4f}, \"{0}_gb_per_s\": {2:.3f}", name, seconds / times * 1e3,
-                         rate);
+                         travelRate(travel, bytes, seconds));
     };
     out += fmt::format(
         R"({}    {{"function": "{}", "id": {}, "bytes": {}, "times": {}{}{}{}, "waited_ms": {:.4f}}})",
         out.empty() ? "" : ",\n", travel.function, travel.id, travel.bytes, travel.times,
-        leg("down", travel.down), leg("between", travel.between), leg("up", travel.up),
-        travel.waited / times * 1e3);
+        leg("down", travel.downBytes, travel.down), leg("between", travel.bytes, travel.between),
+        leg("up", travel.upBytes, travel.up), travel.waited / times * 1e3);
   }
   return fmt::format("{{\n  \"collectives\": [\n{}\n  ]\n}}\n", out);
 }

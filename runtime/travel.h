@@ -15,12 +15,16 @@ namespace tg {
 
 /// What a travel of so many bytes has cost so far.
 struct TravelTimes {
-  std::string function;                  ///< that has the collective
-  int64_t id = 0, bytes = 0, times = 0;  ///< of the collective, of one travel, how often
+  std::string function;       ///< that has the collective
+  int64_t id = 0, times = 0;  ///< of the collective, how often
+  /// Of one travel: what this rank sends the others and gets from them, what is copied to the host, and back.
+  int64_t bytes = 0, downBytes = 0, upBytes = 0;
   /// Seconds: the device's copies to the host and back (0 where it has no timestamps or there are none), from the first
   /// bytes' start between the ranks to the last ones' end, and for how long of that nothing else was left to do.
   double down = 0, between = 0, up = 0, waited = 0;
 };
+/// 10^9 bytes a second, where so many take `seconds` in all travels; 0 where they take none.
+double travelRate(const TravelTimes& travel, int64_t bytes, double seconds);
 /// {"collectives": […]}, milliseconds and GB/s of each travel.
 std::string toJson(const std::vector<TravelTimes>& travels);
 

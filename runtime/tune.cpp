@@ -13,6 +13,7 @@
 #include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/needs.h"
+#include "ir/op_view.h"
 #include "ir/verify.h"
 #include "passes/tuning.h"
 #include "runtime/compile.h"
@@ -126,8 +127,9 @@ int64_t idsOf(const Item& body, const Value* operand) {
     if (ids == operand) limit = limit ? std::min(limit, rows) : rows;
   };
   for (Op* op : body.body.ops) {
-    if (op->code == Opcode::scatter_add) note(op->in(0), op->intAttr("rows"));
-    if (op->code == Opcode::cross_entropy_grad) note(op->in(1), op->in(0)->type.shape.back());
+    if (op->code == Opcode::scatter_add) note(as::scatter_add(*op).ids(), as::scatter_add(*op).rows());
+    if (op->code == Opcode::cross_entropy_grad)
+      note(as::cross_entropy_grad(*op).targets(), as::cross_entropy_grad(*op).logits()->type.shape.back());
   }
   return limit;
 }

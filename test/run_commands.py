@@ -30,7 +30,7 @@ def main(root, pages):
     ran = wrong = 0
     with tempfile.TemporaryDirectory() as work:
         os.symlink(os.path.join(root, "docs"), os.path.join(work, "docs"))
-        os.symlink(os.path.join(root, "codegen/targets/gpu.json"), os.path.join(work, "mine.json"))
+        os.symlink(os.path.join(root, "docs/targets/gpu.json"), os.path.join(work, "mine.json"))
         for name in "xy":  # the data of the README's script
             open(os.path.join(work, name + ".npy"), "wb").write(
                 b"\x93NUMPY\x01\x00\x76\x00" +

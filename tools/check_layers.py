@@ -15,7 +15,7 @@ SUFFIXES = {".h", ".cpp", ".def", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.M)
 
 # Of codegen, what makes kernels of regions: a library of its own below passes.
-KERNELS = r"(emit_(loops|map|random|region|window)|fragment|index|lower|plain_region|product|schedule|triangle).*"
+KERNELS = r"(emit_(loops|map|random|region|window)|fragment|index|lower|plain_region|product|schedule|split_matrices|tile|triangle).*"
 
 # First match wins: which files, and what they may include beside their own room.
 LAYERS = (

@@ -2,17 +2,34 @@
 // gen-docs DIR: writes DIR/ops.md, DIR/passes.md, DIR/schedules.md, DIR/tg-run.md,
 // DIR/from-typescript.md and DIR/from-kernel-ir.md from the tables.
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <string_view>
 
+#include <fmt/format.h>
+
+#include "ir/target.h"
 #include "tools/driver/docs.h"
 #include "tools/driver/io.h"
 #include "tools/manual/manual.h"
+
+/// The targets that ship as files, to start a file of one's own from.
+static bool writeTargets(const std::string& folder) {
+  std::error_code failed;
+  std::filesystem::create_directory(folder, failed);
+  for (std::string_view name : tg::targetNames()) {
+    const auto path = fmt::format("{}/{}.json", folder, name);
+    if (failed || !tg::writeOutput(path, tg::targetToJson(*tg::targetByName(name)))) return false;
+  }
+  return true;
+}
 
 int main(int argc, char** argv) {
   std::string folder = argc == 2 ? argv[1] : "";
   bool good = !folder.empty() && tg::writeOutput(folder + "/ops.md", tg::opsPage()) &&
               tg::writeOutput(folder + "/passes.md", tg::passesPage()) &&
               tg::writeOutput(folder + "/schedules.md", tg::schedulesPage()) &&
+              tg::writeOutput(folder + "/traits.md", tg::traitsPage()) && writeTargets(folder + "/targets") &&
               tg::writeOutput(folder + "/tg-run.md", tg::runPage()) &&
               tg::writeOutput(folder + "/from-typescript.md", tg::mappingPage()) &&
               tg::writeOutput(folder + "/from-kernel-ir.md", tg::kernelMappingPage());

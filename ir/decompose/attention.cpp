@@ -93,7 +93,7 @@ Backward backward(const Composite& composite) {
 }  // namespace
 
 // o = softmax(s)·v; a row that sees nothing is softmax's to make zero, which masks once more
-Results attention(const Composite& composite) {
+Results expand(at::attention, const Composite& composite) {
   Scores scores = scoresOf(composite, Scaled::product);
   TensorExpr p{&composite.builder,
                composite.builder.op(Opcode::softmax, {scores.z.value},
@@ -104,7 +104,7 @@ Results attention(const Composite& composite) {
 }
 
 // δ = Σ do·o - dlse, then both parts
-Results attentionGrad(const Composite& composite) {
+Results expand(at::attention_grad, const Composite& composite) {
   TensorExpr o = composite[at::attention_grad::o], lse = composite[at::attention_grad::lse],
              dy = composite[at::attention_grad::dout], dlse = composite[at::attention_grad::dlse];
   TensorExpr delta = (dy * o).sum({o.rank() - 1});
@@ -125,12 +125,12 @@ Results attentionGrad(const Composite& composite) {
 }
 
 // dq = ds·k
-Results attentionGradQ(const Composite& composite) {
+Results expand(at::attention_grad_q, const Composite& composite) {
   return {multiplied(composite, backward(composite).ds, composite[at::attention_grad_q::k], false, false)};
 }
 
 // dk = dsᵀ·q, dv = pᵀ·do
-Results attentionGradKv(const Composite& composite) {
+Results expand(at::attention_grad_kv, const Composite& composite) {
   Backward parts = backward(composite);
   return {multiplied(composite, parts.ds, composite[at::attention_grad_kv::q], true, false),
           multiplied(composite, parts.p, composite[at::attention_grad_kv::dout], true, false)};

@@ -54,7 +54,7 @@ struct Expectation {
 };
 
 // Σ over classes of q·(log Σ e^z - z), then the reduction over the rows that count
-Results crossEntropy(const Composite& composite) {
+Results expand(at::cross_entropy, const Composite& composite) {
   TensorExpr logits = composite[0], column = asColumn(composite);
   int64_t axis = logits.rank() - 1;
   TensorExpr z = shifted(logits, axis);
@@ -74,7 +74,7 @@ Results crossEntropy(const Composite& composite) {
 }
 
 // (softmax(logits) - q)·dy, dy being 0 for rows whose target is outside
-Results crossEntropyGrad(const Composite& composite) {
+Results expand(at::cross_entropy_grad, const Composite& composite) {
   TensorExpr logits = composite[at::cross_entropy_grad::logits], dy = composite[at::cross_entropy_grad::dy],
              column = asColumn(composite);
   int64_t axis = logits.rank() - 1;

@@ -21,7 +21,7 @@ static RowStatistics rowStatistics(const TensorExpr& x, double eps) {
 }
 
 // (x - mean)·rstd·gain + bias
-Results layerNorm(const Composite& composite) {
+Results expand(at::layer_norm, const Composite& composite) {
   TensorExpr x = composite[at::layer_norm::x], gain = composite[at::layer_norm::gain],
              bias = composite[at::layer_norm::bias];
   RowStatistics row = rowStatistics(x, as::layer_norm(composite.op).eps());
@@ -29,7 +29,7 @@ Results layerNorm(const Composite& composite) {
 }
 
 // With n = (x - mean)·rstd and h = dy·gain: dx = rstd·(h - mean(h) - n·mean(h·n))
-Results layerNormGrad(const Composite& composite) {
+Results expand(at::layer_norm_grad, const Composite& composite) {
   TensorExpr x = composite[at::layer_norm_grad::x], gain = composite[at::layer_norm_grad::gain],
              dy = composite[at::layer_norm_grad::dy];
   int64_t axis = x.rank() - 1;
@@ -48,13 +48,13 @@ static TensorExpr inverseRms(const TensorExpr& x, double eps) {
 }
 
 // x·s·gain with s = 1/√(mean(x²) + eps)
-Results rmsNorm(const Composite& composite) {
+Results expand(at::rms_norm, const Composite& composite) {
   TensorExpr x = composite[at::rms_norm::x], gain = composite[at::rms_norm::gain];
   return {x * inverseRms(x, as::rms_norm(composite.op).eps()) * gain};
 }
 
 // With n = x·s and h = dy·gain: dx = s·(h - n·mean(h·n))
-Results rmsNormGrad(const Composite& composite) {
+Results expand(at::rms_norm_grad, const Composite& composite) {
   TensorExpr x = composite[at::rms_norm_grad::x], gain = composite[at::rms_norm_grad::gain],
              dy = composite[at::rms_norm_grad::dy];
   TensorExpr s = inverseRms(x, as::rms_norm_grad(composite.op).eps());

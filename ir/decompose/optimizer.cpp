@@ -8,7 +8,7 @@ namespace tg::decomposition {
 
 // m' = β₁m + (1-β₁)g, v' = β₂v + (1-β₂)g², p' = (1-shrink)·p - lr_t·m'/(√v' + ε·eps_scale). 1-β is
 // formed in f64 and rounded once: 1 - f32(0.999) is 1.3e-5 off.
-Results adamUpdate(const Composite& composite) {
+Results expand(at::adam_update, const Composite& composite) {
   const Op& op = composite.op;
   TensorExpr p = composite[at::adam_update::p], g = composite[at::adam_update::g],
              m = composite[at::adam_update::m], v = composite[at::adam_update::v];
@@ -25,7 +25,7 @@ Results adamUpdate(const Composite& composite) {
 }
 
 // Σ x² of one operand after the other
-Results sumOfSquares(const Composite& composite) {
+Results expand(at::sum_of_squares, const Composite& composite) {
   TensorExpr total;
   for (Value* operand : composite.operands) {
     TensorExpr squares = square(TensorExpr{&composite.builder, operand});
@@ -39,7 +39,7 @@ Results sumOfSquares(const Composite& composite) {
 }
 
 // d = g + decay·p, v' = momentum·v + d, p' = p - lr·v' or p - lr·(d + momentum·v').
-Results sgdUpdate(const Composite& composite) {
+Results expand(at::sgd_update, const Composite& composite) {
   TensorExpr p = composite[at::sgd_update::p], g = composite[at::sgd_update::g],
              lr = composite[at::sgd_update::lr], decay = composite[at::sgd_update::decay],
              v = composite[at::sgd_update::v];

@@ -20,14 +20,14 @@ static TensorExpr tanhArgument(const TensorExpr& x) {
 }
 
 // x·Φ(x), or x·s with s = (1 + tanh(u))/2
-Results gelu(const Composite& composite) {
+Results expand(at::gelu, const Composite& composite) {
   TensorExpr x = composite[0];
   if (as::gelu(composite.op).approximate() == "tanh") return {x * sigmoid(tanhArgument(x))};
   return {0.5 * x * (1.0 + erf(x * kRootHalf))};
 }
 
 // dy·(Φ(x) + x·φ(x)), or dy·(s + x·s·(1 - s)·2·√(2/π)(1 + 3·0.044715x²))
-Results geluGrad(const Composite& composite) {
+Results expand(at::gelu_grad, const Composite& composite) {
   TensorExpr x = composite[at::gelu_grad::x], dy = composite[at::gelu_grad::dy];
   if (as::gelu_grad(composite.op).approximate() == "tanh") {
     const TensorExpr u = tanhArgument(x), s = sigmoid(u);
@@ -41,16 +41,16 @@ Results geluGrad(const Composite& composite) {
 }
 
 // min(max(x, lo), hi): ties go to the left, so that the gradient passes at the bounds
-Results clamp(const Composite& composite) {
+Results expand(at::clamp, const Composite& composite) {
   return {min(max(composite[0], as::clamp(composite.op).lo()), as::clamp(composite.op).hi())};
 }
 
-Results leakyRelu(const Composite& composite) {
+Results expand(at::leaky_relu, const Composite& composite) {
   TensorExpr x = composite[0];
   return {select(gt(x, 0.0), x, x * as::leaky_relu(composite.op).slope())};
 }
 
-Results embedding(const Composite& composite) {
+Results expand(at::embedding, const Composite& composite) {
   return {composite[at::embedding::table].binary(Opcode::gather, composite[at::embedding::ids])};
 }
 

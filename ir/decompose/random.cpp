@@ -14,7 +14,7 @@ static TensorExpr uniformLike(const TensorExpr& x, const Composite& composite) {
 }
 
 // select(u >= p, x/(1-p), 0), not a product with a mask: an infinite x that is dropped leaves no trace
-Results dropout(const Composite& composite) {
+Results expand(at::dropout, const Composite& composite) {
   TensorExpr x = composite[0];
   const double p = as::dropout(composite.op).p();
   return {select(ge(uniformLike(x, composite), p), x * (1 / (1 - p)), 0.0)};
@@ -22,7 +22,7 @@ Results dropout(const Composite& composite) {
 
 // argmax(logits - log e) with e = -log u exponential. The maxima keep both logarithms finite: u is 0 once in
 // 2^24 draws, and a device's log of a number just below 1 may be 0.
-Results categorical(const Composite& composite) {
+Results expand(at::categorical, const Composite& composite) {
   TensorExpr logits = composite[0].cast(DType::f32);
   TensorExpr e = max(-log(max(uniformLike(logits, composite), 0x1p-25)), 0x1p-25);
   return {{logits.builder, logits.builder->op(Opcode::argmax, {(logits - log(e)).value},

@@ -27,7 +27,7 @@ static TensorExpr rotated(const TensorExpr& x, const TensorExpr& cosine, const T
 }
 
 // θ = (offset + t)·base^(-2i/D); (a, b) becomes (a·cos θ - b·sin θ, b·cos θ + a·sin θ)
-Results rope(const Composite& composite) {
+Results expand(at::rope, const Composite& composite) {
   TensorExpr q = composite[at::rope::q], k = composite[at::rope::k];
   const Op& op = composite.op;
   const int64_t rows = q.shape()[q.rank() - 2], width = q.shape().back();

@@ -19,7 +19,7 @@ TensorExpr masked(const TensorExpr& mask, const TensorExpr& x) {
 }
 
 // e^(x-max) / Σ e^(x-max)
-Results softmax(const Composite& composite) {
+Results expand(at::softmax, const Composite& composite) {
   TensorExpr x = composite[0];
   int64_t axis = normalAxis(as::softmax(composite.op).axis(), x.rank());
   TensorExpr mask;
@@ -34,14 +34,14 @@ Results softmax(const Composite& composite) {
 }
 
 // y·(dy - Σ y·dy)
-Results softmaxGrad(const Composite& composite) {
+Results expand(at::softmax_grad, const Composite& composite) {
   TensorExpr y = composite[at::softmax_grad::y], dy = composite[at::softmax_grad::dy];
   int64_t axis = normalAxis(as::softmax_grad(composite.op).axis(), y.rank());
   return {y * (dy - (y * dy).sum({axis}, true))};
 }
 
 // z - log Σ e^z with z = x - max
-Results logSoftmax(const Composite& composite) {
+Results expand(at::log_softmax, const Composite& composite) {
   TensorExpr x = composite[0];
   int64_t axis = normalAxis(as::log_softmax(composite.op).axis(), x.rank());
   TensorExpr mask;
@@ -52,7 +52,7 @@ Results logSoftmax(const Composite& composite) {
 }
 
 // dy - e^y·Σ dy, masked elements taking no part
-Results logSoftmaxGrad(const Composite& composite) {
+Results expand(at::log_softmax_grad, const Composite& composite) {
   TensorExpr y = composite[at::log_softmax_grad::y], dy = composite[at::log_softmax_grad::dy];
   int64_t axis = normalAxis(as::log_softmax_grad(composite.op).axis(), y.rank());
   TensorExpr mask;
@@ -63,7 +63,7 @@ Results logSoftmaxGrad(const Composite& composite) {
 }
 
 // m + log Σ e^(x-m), m the maximum. m is kept finite, so that rows of -inf alone form no inf - inf.
-Results logSumExp(const Composite& composite) {
+Results expand(at::logsumexp, const Composite& composite) {
   TensorExpr x = composite[0];
   std::vector<int64_t> axes = as::logsumexp(composite.op).axes();
   TensorExpr m = stopGradient(min(max(x.maxOver(axes, true), x.lowest()), -x.lowest()));

@@ -7,7 +7,7 @@
 
 namespace tg::decomposition {
 
-Results swapAxes(const Composite& composite) {
+Results expand(at::swap_axes, const Composite& composite) {
   TensorExpr x = composite[0];
   std::vector<int64_t> perm = allAxes(x.rank());
   std::swap(perm[static_cast<size_t>(normalAxis(as::swap_axes(composite.op).axis0(), x.rank()))],
@@ -16,7 +16,7 @@ Results swapAxes(const Composite& composite) {
 }
 
 // concat of the operands with an axis of extent 1 put in
-Results stack(const Composite& composite) {
+Results expand(at::stack, const Composite& composite) {
   const Shape& shape = composite[0].shape();
   int at = normalAxis(as::stack(composite.op).axis(), shape.rank() + 1);
   Shape one;
@@ -28,7 +28,7 @@ Results stack(const Composite& composite) {
            composite.builder.op(Opcode::concat, parts, {{"axis", Attr::of(static_cast<int64_t>(at))}})}};
 }
 
-Results split(const Composite& composite) {
+Results expand(at::split, const Composite& composite) {
   TensorExpr x = composite[0];
   int axis = normalAxis(as::split(composite.op).axis(), x.rank());
   int64_t sections = as::split(composite.op).sections();
@@ -47,7 +47,7 @@ Results split(const Composite& composite) {
 }
 
 // Each repeated axis of extent n stands as 1xn, is broadcast to times x n, and joined again.
-Results tile(const Composite& composite) {
+Results expand(at::tile, const Composite& composite) {
   TensorExpr x = composite[0];
   std::vector<int64_t> repeats = as::tile(composite.op).repeats();
   int rank = static_cast<int>(repeats.size()), added = rank - x.rank();
@@ -61,7 +61,7 @@ Results tile(const Composite& composite) {
   return {x.reshape(apart).broadcastTo(repeated).reshape(joined)};
 }
 
-Results whereCausal(const Composite& composite) {
+Results expand(at::where_causal, const Composite& composite) {
   TensorExpr x = composite[0];
   return {select(causalMask(x), x, as::where_causal(composite.op).fill())};
 }

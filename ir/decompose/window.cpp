@@ -104,7 +104,7 @@ static std::array<int64_t, 2> imageOf(const TensorExpr& x) { return {x.shape()[k
 static Window windowOver(const Op& op, const TensorExpr& w) { return windowOf(op, imageOf(w)); }
 
 // y[n, g] = w[g]·columns[n, g]
-Results conv2d(const Composite& composite) {
+Results expand(at::conv2d, const Composite& composite) {
   TensorExpr x = composite[at::conv2d::x], w = composite[at::conv2d::w];
   int64_t groups = as::conv2d(composite.op).groups(), outputs = w.shape()[0];
   Window window = windowOver(composite.op, w);
@@ -115,7 +115,7 @@ Results conv2d(const Composite& composite) {
 }
 
 // dw[g] = Σ_n dy[n, g]·columns[n, g]ᵀ, as one product over n and positions together
-Results conv2dGradWeight(const Composite& composite) {
+Results expand(at::conv2d_grad_weight, const Composite& composite) {
   TensorExpr x = composite[at::conv2d_grad_weight::x], dy = composite[at::conv2d_grad_weight::dy];
   int64_t groups = as::conv2d_grad_weight(composite.op).groups();
   Window window = windowOf(composite.op);
@@ -169,27 +169,27 @@ static TensorExpr gradInput(const TensorExpr& w, const TensorExpr& dy, const Op&
 }
 
 // dx(i) = Σ w(k)·dy(o) over o·stride + k·dilation - padding = i
-Results conv2dGradInput(const Composite& composite) {
+Results expand(at::conv2d_grad_input, const Composite& composite) {
   std::vector<int64_t> size = as::conv2d_grad_input(composite.op).input_size();
   return {gradInput(composite[at::conv2d_grad_input::w], composite[at::conv2d_grad_input::dy], composite.op,
                     {size[0], size[1]})};
 }
 
 // conv2d_grad_input with x in the place of dy
-Results convTranspose2d(const Composite& composite) {
+Results expand(at::conv_transpose2d, const Composite& composite) {
   const Shape& shape = composite.op.result()->type.shape;
   return {gradInput(composite[at::conv_transpose2d::w], composite[at::conv_transpose2d::x], composite.op,
                     {shape[kH], shape[kW]})};
 }
 
 // max over each window, of padding at -∞
-Results maxPool2d(const Composite& composite) {
+Results expand(at::max_pool2d, const Composite& composite) {
   Window window = windowOf(composite.op);
   return {unfolded(padded(composite[0], window, kNever), window).maxOver({4, 5})};
 }
 
 // The adjoint of padding and unfolding, over select(k = argmax of the window, dy, 0)
-Results maxPool2dGrad(const Composite& composite) {
+Results expand(at::max_pool2d_grad, const Composite& composite) {
   TensorExpr x = composite[at::max_pool2d_grad::x], dy = composite[at::max_pool2d_grad::dy];
   Window window = windowOf(composite.op);
   TensorExpr windows = unfolded(padded(x, window, kNever), window);
@@ -222,7 +222,7 @@ static TensorExpr averaged(const TensorExpr& sums, const Op& op, const Window& w
 }
 
 // Σ over each window, over the number of its elements
-Results avgPool2d(const Composite& composite) {
+Results expand(at::avg_pool2d, const Composite& composite) {
   TensorExpr x = composite[0];
   Window window = windowOf(composite.op);
   TensorExpr sums = unfolded(padded(x, window), window).sum({4, 5});
@@ -230,7 +230,7 @@ Results avgPool2d(const Composite& composite) {
 }
 
 // The adjoint: dy over the number, at each element of its window
-Results avgPool2dGrad(const Composite& composite) {
+Results expand(at::avg_pool2d_grad, const Composite& composite) {
   TensorExpr dy = composite[0];
   Window window = windowOf(composite.op);
   std::vector<int64_t> size = as::avg_pool2d_grad(composite.op).input_size();
@@ -243,7 +243,7 @@ Results avgPool2dGrad(const Composite& composite) {
 }
 
 // Each element repeated behind H and behind W
-Results upsampleNearest2d(const Composite& composite) {
+Results expand(at::upsample_nearest2d, const Composite& composite) {
   TensorExpr x = composite[0];
   const Shape& shape = x.shape();
   std::vector<int64_t> scale = as::upsample_nearest2d(composite.op).scale();

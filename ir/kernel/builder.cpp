@@ -44,10 +44,7 @@ OperandList KernelBuilder::slotsOf(std::span<const KV> values) {
 
 Op* KernelBuilder::place(int level, Opcode code, OperandList operands, std::span<const Type> results,
                          AttrList attrs) {
-  auto op = std::make_unique<Op>(code);
-  op->operands = std::move(operands);
-  op->attrs = std::move(attrs);
-  op->loc = loc_;
+  auto op = Op::create(code, loc_, std::move(operands), std::move(attrs));
   std::string_view bare = op->info().name.substr(4);
   op->results.reserve(results.size());
   for (const Type& type : results) op->addResult(type, names_.unique(hint_.empty() ? bare : hint_));

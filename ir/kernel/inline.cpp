@@ -1,15 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/kernel/inline.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "ir/builder.h"
 #include "ir/kernel/kernel.h"
 
 namespace tg {
 namespace {
+
+/// Removes the entries of a list whose places `gone` names.
+template <class List>
+void removeAt(List& list, const std::vector<bool>& gone, size_t shift = 0) {
+  size_t next = 0;
+  auto rest = std::remove_if(list.begin(), list.end(), [&](const auto&) {
+    size_t at = next++;
+    return at >= shift && gone[at - shift];
+  });
+  list.erase(rest, list.end());
+}
 
 /// Puts the bodies of funcs into the places of their calls. A copy may hold calls itself, which are next in
 /// the block then: funcs that call each other need no recursion.
@@ -86,10 +99,9 @@ Value* literalValue(Builder& builder, const Operand& literal, const Type& type, 
 
 std::unique_ptr<Op> makeLoop(std::unique_ptr<Block> body, Operand from, Operand to, Operand step,
                              const OperandList& first, const Loc& loc) {
-  auto op = std::make_unique<Op>(Opcode::k_for);
-  op->loc = loc;
-  op->operands = {Operand::binding(body->args[0].get(), std::move(from)),
-                  Operand::keyword("to", {std::move(to)})};
+  auto op = Op::create(
+      Opcode::k_for, loc,
+      {Operand::binding(body->args[0].get(), std::move(from)), Operand::keyword("to", {std::move(to)})});
   if (!step.isLiteral() || step.integer != 1)
     op->operands.push_back(Operand::keyword("step", {std::move(step)}));
   OperandList carried;
@@ -98,6 +110,19 @@ std::unique_ptr<Op> makeLoop(std::unique_ptr<Block> body, Operand from, Operand 
   if (!carried.empty()) op->operands.push_back(Operand::keyword("iter_args", std::move(carried)));
   op->regions.push_back(std::move(body));
   return op;
+}
+
+void removeCarried(Op& op, const std::vector<bool>& gone) {
+  if (std::find(gone.begin(), gone.end(), true) == gone.end()) return;
+  for (auto& region : op.regions)
+    if (Op* yield = region->ops.back(); yield && yield->code == Opcode::k_yield)
+      removeAt(yield->operands, gone);
+  if (Operand* carried = op.keyword("iter_args")) {
+    removeAt(op.regions[0]->args, gone, 1);
+    removeAt(carried->items, gone);
+    if (carried->items.empty()) op.operands.erase(op.operands.begin() + (carried - &op.operands[0]));
+  }
+  if (!op.results.empty()) removeAt(op.results, gone);
 }
 
 void inlineCalls(const Module& module, Item& kernel, bool keepOwnVjp) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ir/builder.h"
 #include "ir/module.h"
@@ -26,5 +27,9 @@ Value* literalValue(Builder& builder, const Operand& literal, const Type& type, 
 /// results yet; the body may still be empty.
 std::unique_ptr<Op> makeLoop(std::unique_ptr<Block> body, Operand from, Operand to, Operand step,
                              const OperandList& first, const Loc& loc);
+
+/// Takes results of a tgk.for or tgk.if away, by their places, with what its bodies yield for them and, of a loop, the
+/// values that it carries. Nobody reads them.
+void removeCarried(Op& op, const std::vector<bool>& gone);
 
 }  // namespace tg

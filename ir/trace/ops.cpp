@@ -56,23 +56,40 @@ Tensor reduced(const Arg& x, Reduction reduction) {
   Tensor function(const Arg& x) { return make(Opcode::op, {x}); }
 #define BINARY(op, function) \
   Tensor function(const Arg& a, const Arg& b) { return make(Opcode::op, {a, b}); }
+#define CALL(...)
 #define FN(op, call)
 #define INTERNAL(op, why)
 #include "ir/trace/ops.def"
 #undef UNARY
 #undef BINARY
+#undef CALL
 #undef FN
 #undef INTERNAL
+
+/// `leakyRelu(x, slope)` of a function and `(const Arg& x, double slope = 0.01)`.
+static std::string spelledCall(std::string_view function, std::string_view parameters) {
+  std::string names;
+  for (size_t start = 1; start < parameters.size();) {
+    const size_t end = std::min(parameters.find(',', start), parameters.size() - 1);
+    std::string_view one = parameters.substr(start, end - start);
+    one = one.substr(0, one.find(" ="));
+    names += (names.empty() ? "" : ", ") + std::string(one.substr(one.rfind(' ') + 1));
+    start = end + 1;
+  }
+  return fmt::format("{}({})", function, names);
+}
 
 const std::vector<Spelling>& spellings() {
   static const std::vector<Spelling> rows{
 #define UNARY(op, function) {Opcode::op, #function "(x)"},
 #define BINARY(op, function) {Opcode::op, #function "(a, b)"},
+#define CALL(op, function, parameters, ...) {Opcode::op, spelledCall(#function, #parameters)},
 #define FN(op, call) {Opcode::op, call},
 #define INTERNAL(op, why) {Opcode::op, ""},
 #include "ir/trace/ops.def"
 #undef UNARY
 #undef BINARY
+#undef CALL
 #undef FN
 #undef INTERNAL
   };
@@ -185,13 +202,6 @@ Tensor gelu(const Arg& x, Gelu form) {
   return make(Opcode::gelu, {x}, {{"approximate", Attr::word(form == Gelu::tanh ? "tanh" : "none")}});
 }
 
-Tensor clamp(const Arg& x, double lo, double hi) {
-  return make(Opcode::clamp, {x}, {{"lo", Attr::of(lo)}, {"hi", Attr::of(hi)}});
-}
-Tensor leakyRelu(const Arg& x, double slope) {
-  return make(Opcode::leaky_relu, {x}, {{"slope", Attr::of(slope)}});
-}
-
 Tensor sum(const Arg& x, const Axes& axes, bool keepdims) { return reduce(Opcode::sum, x, axes, keepdims); }
 Tensor mean(const Arg& x, const Axes& axes, bool keepdims) { return reduce(Opcode::mean, x, axes, keepdims); }
 Tensor maxReduce(const Arg& x, const Axes& axes, bool keepdims) {
@@ -224,10 +234,6 @@ Tensor matmul(const Arg& a, const Arg& b, const MatmulOptions& options) {
               {{"transpose_a", Attr::boolean(options.transposeA)},
                {"transpose_b", Attr::boolean(options.transposeB)}});
 }
-Tensor gather(const Arg& table, const Arg& ids) { return make(Opcode::gather, {table, ids}); }
-Tensor scatterAdd(const Arg& ids, const Arg& updates, int64_t rows) {
-  return make(Opcode::scatter_add, {ids, updates}, {{"rows", Attr::of(rows)}});
-}
 Tensor oneHot(const Arg& ids, int64_t depth, DType dtype) {
   CallSite here(ids.site());
   return cast(make(Opcode::one_hot, {ids}, {{"depth", Attr::of(depth)}}), dtype);
@@ -244,10 +250,6 @@ Tensor softmaxCausalLast(const Arg& x) {
   return make(Opcode::softmax, {x}, {{"causal", Attr::boolean(true)}});
 }
 Tensor logSoftmaxLast(const Arg& x) { return logSoftmax(x, -1); }
-
-Tensor whereCausal(const Arg& x, double fill) {
-  return make(Opcode::where_causal, {x}, {{"fill", Attr::of(fill)}});
-}
 
 Tensor crossEntropy(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options) {
   constexpr const char* words[] = {"mean", "sum", "none"};

@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "ir/attr.h"
 #include "ir/op_info.h"
 #include "ir/trace/module.h"
 #include "ir/trace/tensor.h"
@@ -32,13 +34,37 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 };
 
+/// An op over operands; what the functions below make.
+Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs = {});
+
+/// A parameter of a function as an attribute: numbers, flags and lists of integers.
+template <class T>
+Attr attrOf(const T& value) {
+  if constexpr (std::is_same_v<T, bool>)
+    return Attr::boolean(value);
+  else if constexpr (std::is_integral_v<T>)
+    return Attr::of(static_cast<int64_t>(value));
+  else if constexpr (std::is_floating_point_v<T>)
+    return Attr::of(static_cast<double>(value));
+  else
+    return Attr::ints(value.values());
+}
+
 #define UNARY(op, function) Tensor function(const Arg& x);
 #define BINARY(op, function) Tensor function(const Arg& a, const Arg& b);
+#define args(...) \
+  { __VA_ARGS__ }
+#define attr(name) {#name, attrOf(name)},
+#define CALL(op, function, parameters, operands, attributes) \
+  inline Tensor function parameters { return make(Opcode::op, operands, {attributes}); }
 #define FN(op, call)
 #define INTERNAL(op, why)
 #include "ir/trace/ops.def"
 #undef UNARY
 #undef BINARY
+#undef args
+#undef attr
+#undef CALL
 #undef FN
 #undef INTERNAL
 
@@ -103,10 +129,6 @@ Tensor cast(const Arg& x, DType dtype);
 enum class Gelu : uint8_t { exact, tanh };
 Tensor gelu(const Arg& x, Gelu form = Gelu::exact);
 
-/// x between two bounds.
-Tensor clamp(const Arg& x, double lo, double hi);
-Tensor leakyRelu(const Arg& x, double slope = 0.01);
-
 // Reductions: over all axes unless some are given.
 Tensor sum(const Arg& x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(const Arg& x, const Axes& axes = {}, bool keepdims = false);
@@ -169,8 +191,6 @@ struct MatmulOptions {
 };
 /// Of the last two axes; leading axes broadcast.
 Tensor matmul(const Arg& a, const Arg& b, const MatmulOptions& options = {});
-Tensor gather(const Arg& table, const Arg& ids);
-Tensor scatterAdd(const Arg& ids, const Arg& updates, int64_t rows);
 Tensor oneHot(const Arg& ids, int64_t depth, DType dtype = DType::f32);
 /// Along the axis the elements that ids name; the other extents are equal.
 Tensor takeAlongAxis(const Arg& x, const Arg& ids, int axis = -1);
@@ -218,8 +238,6 @@ Tensor logSoftmax(const Arg& x, int axis = -1);
 /// Over the last axis, of the columns up to the row's own in the last two axes.
 Tensor softmaxCausalLast(const Arg& x);
 Tensor logSoftmaxLast(const Arg& x);
-/// `fill` above the diagonal of the last two axes: where column > row + (columns - rows).
-Tensor whereCausal(const Arg& x, double fill);
 enum class Reduction : uint8_t { mean, sum, none };
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
@@ -275,7 +293,7 @@ Tensor attention(const Arg& q, const Arg& k, const Arg& v, const AttentionOption
 /// How a model calls an op, "" for one that passes make.
 struct Spelling {
   Opcode op;
-  std::string_view call;
+  std::string call;
 };
 /// The rows of ops.def.
 const std::vector<Spelling>& spellings();

@@ -67,7 +67,6 @@ struct Emission {
 };
 
 /// An operation of these operands, placed where the first was written.
-Tensor make(Opcode code, std::vector<Arg> operands, AttrList attrs = {});
 /// The same for several results.
 std::vector<Tensor> makeAll(Opcode code, std::vector<Arg> operands, AttrList attrs, int count);
 /// An op whose result type is given: constants, iota, random numbers.

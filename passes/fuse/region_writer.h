@@ -18,8 +18,7 @@ class RegionWriter {
  public:
   /// Arguments get names that are free in this table, or without one in the region.
   explicit RegionWriter(const Loc& loc, NameTable* names = nullptr)
-      : fused_(std::make_unique<Op>(Opcode::fused)), builder_(fused_->addRegion()->ops, names) {
-    fused_->loc = loc;
+      : fused_(Op::create(Opcode::fused, loc)), builder_(fused_->addRegion()->ops, names) {
     builder_.setLoc(loc);
   }
 

@@ -56,6 +56,8 @@ struct Choice {
   Slice slice;  ///< of its kernel; empty for the first value of a group, whose kernel runs again
 };
 
+constexpr int64_t kUnknown = -1;
+
 class Rematerializer {
  public:
   Rematerializer(Module& module, Item& func, const Target& target, int64_t least)
@@ -67,25 +69,33 @@ class Rematerializer {
   Op& opAt(int place) const { return *ops_[static_cast<size_t>(place)]; }
   void findLives();
   void addLives(const Op& op, int at);
+  void addReads(const Op& op, int at);
+  void addRead(Life& life, int at, bool fixes);
+  void follow(const Choice& choice, Op* copy);
   const Life* lifeOf(const Value* value) const;
   Life* lifeOf(const Value* value) { return const_cast<Life*>(std::as_const(*this).lifeOf(value)); }
-  int peak() const;
-  int64_t takenOver(int place) const;
+  int peak();
+  int64_t takenOver(int place);
   bool follows(const Value& value) const;
   bool standsAt(const Value& value, int place) const;
-  std::optional<Choice> choiceFor(Value* value, const Life& life, int peak) const;
+  std::optional<Choice> choiceFor(Value* value, const Life& life, int peak, const Choice* found) const;
   std::optional<Choice> best(int peak) const;
   Value* lateOperand(int place, const Value* except) const;
-  void apply(const Choice& choice);
-  void runAgain(const Choice& choice);
+  Op* apply(const Choice& choice);
+  Op* runAgain(const Choice& choice);
 
   Module& module_;
   Item& func_;
-  std::vector<Op*> ops_;  ///< of the function, by their places
+  std::vector<Op*> ops_;        ///< of the function, by their places
+  std::vector<int64_t> taken_;  ///< by `takenOver`, kUnknown where it was not asked or is not known any more
   const Target& target_;
   NameTable names_;
   int64_t least_;
-  std::vector<Value*> values_;  ///< results of kernels, in order; of a group the first
+  struct Known {
+    Value* value;
+    Life* life;
+  };
+  std::vector<Known> values_;  ///< results of kernels, in order; of a group the first
   std::unordered_map<const Value*, Life> lives_;
   std::unordered_map<const Value*, const Value*> firstOf_;  ///< of a group's other members: the first
   /// Whether cheap ops compute a value of kernels from others, if these stand.
@@ -98,59 +108,99 @@ const Life* Rematerializer::lifeOf(const Value* value) const {
   return life == lives_.end() ? nullptr : &life->second;
 }
 
+/// Of the results of a kernel at a place, which nobody has read yet.
 void Rematerializer::addLives(const Op& op, int at) {
   const bool isGroup = op.groups.size() == 1;
+  auto behind = std::lower_bound(values_.begin(), values_.end(), at,
+                                 [](const Known& known, int place) { return known.life->made < place; });
   for (const auto& result : op.results) {
     if (isGroup && result != op.results[0]) {
       firstOf_[result.get()] = op.result();
       lives_.at(op.result()).bytes += result->type.bytes();
       continue;
     }
-    values_.push_back(result.get());
-    lives_[result.get()] = {result->type.bytes(), at, {}, !op.groups.empty() && !isGroup, isGroup};
+    Life& life = lives_[result.get()];
+    life = {result->type.bytes(), at, {}, !op.groups.empty() && !isGroup, isGroup};
+    behind = values_.insert(behind, {result.get(), &life}) + 1;
   }
+}
+
+void Rematerializer::addRead(Life& life, int at, bool fixes) {
+  life.fixed = life.fixed || fixes;
+  auto place = std::lower_bound(life.readers.begin(), life.readers.end(), at);
+  if (place == life.readers.end() || *place != at) life.readers.insert(place, at);
+}
+
+/// What the op at a place reads.
+void Rematerializer::addReads(const Op& op, int at) {
+  if (op.code != Opcode::fused) {
+    forEachUse(op, [&](Value* value) {
+      if (Life* life = lifeOf(value)) addRead(*life, at, true);
+    });
+    return;
+  }
+  for (int binding = 0; binding < op.numOperands(); ++binding)
+    for (Value* value : bindingSources(op, binding))
+      if (Life* life = lifeOf(value))
+        addRead(*life, at, op.operands[static_cast<size_t>(binding)].items[0].kind == Operand::Kind::group);
 }
 
 void Rematerializer::findLives() {
-  values_.clear();
-  lives_.clear();
-  firstOf_.clear();
   ops_ = func_.body.ops.all();
+  taken_.assign(ops_.size(), kUnknown);
   for (int at = 0; at < static_cast<int>(ops_.size()); ++at) {
-    const Op& op = opAt(at);
-    auto read = [&](Value* value, bool fixes) {
-      Life* life = lifeOf(value);
-      if (!life) return;
-      life->fixed = life->fixed || fixes;
-      if (life->last() != at || life->readers.empty()) life->readers.push_back(at);
-    };
-    if (op.code != Opcode::fused) {
-      forEachUse(op, [&](Value* value) { read(value, true); });
-      continue;
-    }
-    for (int binding = 0; binding < op.numOperands(); ++binding)
-      for (Value* value : bindingSources(op, binding))
-        read(value, op.operands[static_cast<size_t>(binding)].items[0].kind == Operand::Kind::group);
-    addLives(op, at);
+    addReads(opAt(at), at);
+    if (opAt(at).code == Opcode::fused) addLives(opAt(at), at);
   }
 }
 
+/// What a copy in front of a reader changes: as found anew, without looking at all other ops again.
+void Rematerializer::follow(const Choice& choice, Op* copy) {
+  const int at = choice.at;
+  ops_.insert(ops_.begin() + at, copy);
+  taken_.insert(taken_.begin() + at, kUnknown);
+  for (const Known& known : values_) {
+    known.life->made += known.life->made >= at;
+    auto& readers = known.life->readers;
+    for (auto reader = readers.rbegin(); reader != readers.rend() && *reader >= at; ++reader) ++*reader;
+  }
+  // The copy is read from here on.
+  std::vector<int>& readers = lifeOf(choice.value)->readers;
+  const auto first = std::lower_bound(readers.begin(), readers.end(), at);
+  const std::vector<int> moved(first, readers.end());
+  readers.erase(first, readers.end());
+  addReads(*copy, at);
+  addLives(*copy, at);
+  for (int reader : moved) addReads(opAt(reader), reader);
+  // Whether a value dies where it is read has changed for the copy's operands, the copy and what it stands for.
+  auto forget = [&](const Value* value) {
+    const Life* of = lifeOf(value);
+    if (!of) return;
+    for (int reader : of->readers) taken_[static_cast<size_t>(reader)] = kUnknown;
+  };
+  forEachUse(static_cast<const Op&>(*copy), forget);
+  forget(choice.value);
+  forget(copy->result());
+}
+
 /// Bytes of results that take the place of operands read here for the last time.
-int64_t Rematerializer::takenOver(int place) const {
-  return bytesTakenOver(opAt(place), module_, [&](const Value& value) {
-    const Life* life = lifeOf(&value);
-    return life && !life->isGroup && life->last() == place;
-  });
+int64_t Rematerializer::takenOver(int place) {
+  int64_t& known = taken_[static_cast<size_t>(place)];
+  if (known == kUnknown)
+    known = bytesTakenOver(opAt(place), module_, [&](const Value& value) {
+      const Life* life = lifeOf(&value);
+      return life && !life->isGroup && life->last() == place;
+    });
+  return known;
 }
 
 /// The place where most bytes are alive, the first of equals; -1 without any.
-int Rematerializer::peak() const {
-  const auto count = static_cast<int>(func_.body.ops.size());
+int Rematerializer::peak() {
+  const auto count = static_cast<int>(ops_.size());
   std::vector<int64_t> change(static_cast<size_t>(count) + 1, 0);
-  for (const Value* value : values_) {
-    const Life& life = lives_.at(value);
-    change[static_cast<size_t>(life.made)] += life.bytes;
-    change[static_cast<size_t>(life.last()) + 1] -= life.bytes;
+  for (const Known& known : values_) {
+    change[static_cast<size_t>(known.life->made)] += known.life->bytes;
+    change[static_cast<size_t>(known.life->last()) + 1] -= known.life->bytes;
   }
   int64_t live = 0, most = 0;
   int found = -1;
@@ -211,10 +261,13 @@ bool readsSymbols(const Op& fused) {
   return all;
 }
 
-std::optional<Choice> Rematerializer::choiceFor(Value* value, const Life& life, int peak) const {
+/// How to spare a value at a place; nothing where that cannot be, or is no better than what was found.
+std::optional<Choice> Rematerializer::choiceFor(Value* value, const Life& life, int peak,
+                                                const Choice* found) const {
   if (life.fixed || life.made >= peak || life.last() <= peak || life.bytes < least_) return {};
   auto next = std::lower_bound(life.readers.begin(), life.readers.end(), peak);
   if (*next == peak || next == life.readers.begin()) return {};
+  if (found && life.bytes == lifeOf(found->value)->bytes && *next <= found->at) return {};
   const Op& op = opAt(life.made);
   if (life.isGroup) return readsSymbols(op) ? std::optional(Choice{value, *next, {}}) : std::nullopt;
   if (!follows(*value)) return {};
@@ -230,11 +283,13 @@ std::optional<Choice> Rematerializer::choiceFor(Value* value, const Life& life, 
 /// The largest value that can be spared at a place; of equals the one that is needed last.
 std::optional<Choice> Rematerializer::best(int peak) const {
   std::optional<Choice> found;
-  for (Value* value : values_) {
-    int64_t bytes = lives_.at(value).bytes, most = found ? lives_.at(found->value).bytes : 0;
-    if (bytes < most) continue;
-    std::optional<Choice> choice = choiceFor(value, lives_.at(value), peak);
-    if (choice && (bytes > most || choice->at > found->at)) found = std::move(choice);
+  int64_t most = 0;
+  for (const Known& known : values_) {
+    if (known.life->bytes < most) continue;
+    std::optional<Choice> choice = choiceFor(known.value, *known.life, peak, found ? &*found : nullptr);
+    if (!choice) continue;
+    found = std::move(choice);
+    most = known.life->bytes;
   }
   return found;
 }
@@ -251,7 +306,7 @@ Value* Rematerializer::lateOperand(int place, const Value* except) const {
 }
 
 /// The whole kernel of a group again.
-void Rematerializer::runAgain(const Choice& choice) {
+Op* Rematerializer::runAgain(const Choice& choice) {
   const Op& from = *choice.value->def;
   Op& reader = opAt(choice.at);
   RegionWriter writer(choice.value->loc);
@@ -267,10 +322,11 @@ void Rematerializer::runAgain(const Choice& choice) {
     again->name = names_.unique(result->name + "_again");
     result->uses.replaceFrom(reader, again);
   }
-  func_.body.ops.insert(&reader, writer.finish(target_));
+  return func_.body.ops.insert(&reader, writer.finish(target_));
 }
 
-void Rematerializer::apply(const Choice& choice) {
+/// Computes a value again; the new kernel.
+Op* Rematerializer::apply(const Choice& choice) {
   if (lives_.at(choice.value).isGroup) return runAgain(choice);
   const Op& from = *choice.value->def;
   const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
@@ -287,8 +343,8 @@ void Rematerializer::apply(const Choice& choice) {
   results.push_back(std::move(again));
   Op& reader = opAt(choice.at);
   choice.value->uses.replaceFrom(reader, copy);
-  func_.body.ops.insert(&reader,
-                        writer.finish({writer.here(innerOf(*choice.value))}, std::move(results), target_));
+  return func_.body.ops.insert(
+      &reader, writer.finish({writer.here(innerOf(*choice.value))}, std::move(results), target_));
 }
 
 void Rematerializer::run(const PassContext* report) {
@@ -301,8 +357,7 @@ void Rematerializer::run(const PassContext* report) {
                      fmt::format("%{} is computed again before %{}: {} bytes less are alive at %{}",
                                  choice->value->name, opAt(choice->at).result()->name,
                                  lives_.at(choice->value).bytes, opAt(at).result()->name));
-    apply(*choice);
-    findLives();
+    follow(*choice, apply(*choice));
   }
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/grad_rules/attention.h"
+// Gradients of attention: the row statistics of the forward pass are its second result.
+#include "passes/grad_rules/entries.h"
 
 #include "ir/op_view.h"
 
 namespace tg::grad_rules {
 
-Grads attention(const GradContext& context) {
+static Grads attention(const GradContext& context) {
   TensorExpr o = context.result(0), lse = context.result(1), g = context.g(0);
   // When only lse is read, nothing flows into o.
   if (!g) g = {&context.builder, context.builder.constant(0, o.value->type)};
@@ -24,5 +25,13 @@ Grads attention(const GradContext& context) {
   for (int i = 0; i < 3; ++i) grads.push_back({&context.builder, dq->def->result(i)});
   return grads;
 }
+
+GradEntry gradient(at::attention) {
+  return rule("dq, dk, dv = attention_grad(q, k, v, o, lse, g, dlse), lse and dlse of the second result",
+              attention);
+}
+GradEntry gradient(at::attention_grad) { return decomposes(); }
+GradEntry gradient(at::attention_grad_q) { return decomposes(); }
+GradEntry gradient(at::attention_grad_kv) { return decomposes(); }
 
 }  // namespace tg::grad_rules

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/grad_rules/composite.h"
+// Composites: a fast gradient, itself a composite, where one exists. The fast gradients differentiate
+// by decomposition, which is what gradients of gradients use.
+#include "passes/grad_rules/entries.h"
 
 #include "ir/cross_entropy.h"
 #include "ir/op_view.h"
@@ -17,15 +19,15 @@ static TensorExpr fast(const GradContext& context, Opcode code, const std::vecto
 }
 
 // Masked elements of a causal softmax are 0 in r, which is all its gradient needs to know.
-Grads softmax(const GradContext& context) {
+static Grads softmax(const GradContext& context) {
   return {fast(context, Opcode::softmax_grad, {context.result(), context.g()}, {"axis"})};
 }
 
-Grads logSoftmax(const GradContext& context) {
+static Grads logSoftmax(const GradContext& context) {
   return {fast(context, Opcode::log_softmax_grad, {context.result(), context.g()}, {"axis", "causal"})};
 }
 
-Grads crossEntropy(const GradContext& context) {
+static Grads crossEntropy(const GradContext& context) {
   TensorExpr g = context.g(), targets = context.in(at::cross_entropy::targets);
   int64_t rows = targets.value->type.elements();
   const bool mean = as::cross_entropy(context.op).reduction() == "mean";
@@ -37,7 +39,7 @@ Grads crossEntropy(const GradContext& context) {
           {}};
 }
 
-Grads layerNorm(const GradContext& context) {
+static Grads layerNorm(const GradContext& context) {
   TensorExpr x = context.in(0), g = context.g();
   Grads grads(3);
   if (context.wants(0) || context.wants(at::layer_norm::gain)) {
@@ -52,7 +54,7 @@ Grads layerNorm(const GradContext& context) {
   return grads;
 }
 
-Grads rmsNorm(const GradContext& context) {
+static Grads rmsNorm(const GradContext& context) {
   TensorExpr x = context.in(0), g = context.g();
   TensorExpr dx = fast(context, Opcode::rms_norm_grad, {x, context.in(at::rms_norm::gain), g}, {"eps"});
   TensorExpr s{&context.builder, dx.value->def->result(1)};
@@ -64,7 +66,7 @@ Grads rmsNorm(const GradContext& context) {
 
 // A rotation's transpose is the rotation back. Where one gradient is missing the other stands in for it and
 // its result is not used.
-Grads rope(const GradContext& context) {
+static Grads rope(const GradContext& context) {
   TensorExpr q = context.g(0) ? context.g(0) : context.g(1), k = context.g(1) ? context.g(1) : context.g(0);
   AttrList attrs = context.op.attrs;
   tg::set(attrs, "inverse", Attr::boolean(!as::rope(context.op).inverse()));
@@ -75,8 +77,40 @@ Grads rope(const GradContext& context) {
   return grads;
 }
 
-Grads gelu(const GradContext& context) {
+static Grads gelu(const GradContext& context) {
   return {fast(context, Opcode::gelu_grad, {context.in(0), context.g()}, {"approximate"})};
 }
+
+GradEntry gradient(at::softmax) { return rule("dx = softmax_grad(r, g)", softmax); }
+GradEntry gradient(at::log_softmax) { return rule("dx = log_softmax_grad(r, g)", logSoftmax); }
+GradEntry gradient(at::cross_entropy) {
+  return rule("dlogits = cross_entropy_grad(logits, targets, g), for mean g/rows, or g/max(n, 1) with n the "
+              "rows not ignored",
+              crossEntropy);
+}
+GradEntry gradient(at::layer_norm) {
+  return rule("dx, μ, s = layer_norm_grad(x, gain, g); dgain = Σ g·(x - μ)·s; dbias = Σ g", layerNorm);
+}
+GradEntry gradient(at::rms_norm) {
+  return rule("dx, s = rms_norm_grad(x, gain, g); dgain = Σ g·x·s", rmsNorm);
+}
+GradEntry gradient(at::gelu) { return rule("dx = gelu_grad(x, g)", gelu); }
+GradEntry gradient(at::softmax_grad) { return decomposes(); }
+GradEntry gradient(at::sum_of_squares) { return decomposes(); }
+GradEntry gradient(at::log_softmax_grad) { return decomposes(); }
+GradEntry gradient(at::cross_entropy_grad) { return decomposes(); }
+GradEntry gradient(at::layer_norm_grad) { return decomposes(); }
+GradEntry gradient(at::rope) { return rule("dq, dk = rope(g_q, g_k) the other way round (inverse)", rope); }
+GradEntry gradient(at::rms_norm_grad) { return decomposes(); }
+GradEntry gradient(at::gelu_grad) { return decomposes(); }
+GradEntry gradient(at::adam_update) { return noGradient("an optimizer's step is not part of a loss"); }
+GradEntry gradient(at::sgd_update) { return noGradient("an optimizer's step is not part of a loss"); }
+GradEntry gradient(at::all_reduce) {
+  return noGradient("data-parallel joins gradients of several ranks, behind append-grad");
+}
+GradEntry gradient(at::reduce_scatter) {
+  return noGradient("data-parallel joins gradients of several ranks, behind append-grad");
+}
+GradEntry gradient(at::all_gather) { return noGradient("an optimizer's step is not part of a loss"); }
 
 }  // namespace tg::grad_rules

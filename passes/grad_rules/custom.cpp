@@ -7,6 +7,7 @@
 
 #include "ir/kernel/custom.h"
 #include "ir/parser.h"
+#include "passes/grad_rules/entries.h"
 #include "passes/kernel/vjp.h"
 
 namespace tg::grad_rules {
@@ -208,5 +209,8 @@ Result<Grads> custom(const GradContext& context, int64_t checkpoint, const Diagn
   if (!own) return gradient.generated(checkpoint, onRemark);
   return gradient.written(*module.find(ItemKind::kernel, own->text));
 }
+
+// grad_engine.cpp calls custom above, which may fail.
+GradEntry gradient(at::custom) { return rule("the kernel's vjp(@…), else that of kernel-vjp", nullptr); }
 
 }  // namespace tg::grad_rules

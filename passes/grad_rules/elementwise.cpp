@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/grad_rules/elementwise.h"
+// Elementwise gradients: rows of the scalar table, and the maps without a scalar.
+#include "passes/grad_rules/entries.h"
 
 #include <cmath>
 
@@ -15,10 +16,15 @@ Grads byScalar(const GradContext& context) {
   return scalarGrads<TensorExpr>(scalar, operands, context.result(), context.g());
 }
 
-Grads cast(const GradContext& context) { return {context.g().cast(context.in(0).dtype())}; }
+static Grads cast(const GradContext& context) { return {context.g().cast(context.in(0).dtype())}; }
 
-Grads oneMinusPow(const GradContext& context) {
+static Grads oneMinusPow(const GradContext& context) {
   return {context.g() * (context.result() - 1.0) * std::log(as::one_minus_pow(context.op).base())};
 }
+
+GradEntry gradient(at::cast) { return rule("dx = g as x's element type", cast); }
+GradEntry gradient(at::one_minus_pow) { return rule("dt = g·(r - 1)·ln base", oneMinusPow); }
+GradEntry gradient(at::clamp) { return decomposes(); }
+GradEntry gradient(at::leaky_relu) { return decomposes(); }
 
 }  // namespace tg::grad_rules

@@ -2,33 +2,28 @@
 // How a family of gradient rules states its entries.
 #pragma once
 
+#include "ir/op_view.h"
 #include "passes/grad_rules/grad_rules.h"
 
 namespace tg::grad_rules {
 
-/// The entry of a row without a scalar. There is no primary definition: a missing row does not compile.
-template <Opcode>
-struct Entry;
+/// The entry of each row. Rows without a scalar have a definition, in the file of their family; a program without
+/// it does not link, and says which row it lacks.
+#define OP(id, ...) GradEntry gradient(at::id);
+#include "ir/ops.def"
+#undef OP
 
-#define TG_GRAD_RULE(id, formula, function)                               \
-  template <>                                                             \
-  struct Entry<Opcode::id> {                                              \
-    static constexpr GradEntry kEntry{GradKind::rule, formula, function}; \
-  }
-#define TG_GRAD_DECOMPOSES(id)                                                                     \
-  template <>                                                                                      \
-  struct Entry<Opcode::id> {                                                                       \
-    static constexpr GradEntry kEntry{GradKind::decomposes, "that of its decomposition", nullptr}; \
-  }
-#define TG_NO_GRAD(id, reason)                                                       \
-  template <>                                                                        \
-  struct Entry<Opcode::id> {                                                         \
-    static constexpr GradEntry kEntry{GradKind::notDifferentiable, reason, nullptr}; \
-  }
-#define TG_GRAD_NOT_IN_STAGE(id, reason)                                      \
-  template <>                                                                 \
-  struct Entry<Opcode::id> {                                                  \
-    static constexpr GradEntry kEntry{GradKind::notInStage, reason, nullptr}; \
-  }
+/// Rows with a scalar: the gradient column of the scalar table.
+Grads byScalar(const GradContext& context);
+
+/// A function of its own, and its formula.
+inline GradEntry rule(std::string_view formula, GradFunction function) {
+  return {GradKind::rule, formula, function};
+}
+inline GradEntry decomposes() { return {GradKind::decomposes, "that of its decomposition", nullptr}; }
+inline GradEntry noGradient(std::string_view reason) {
+  return {GradKind::notDifferentiable, reason, nullptr};
+}
+inline GradEntry notInStage(std::string_view reason) { return {GradKind::notInStage, reason, nullptr}; }
 
 }  // namespace tg::grad_rules

@@ -3,7 +3,7 @@
 // shared by the batch (a weight) gets one rank-2 product over batch and rows together, not a batched
 // product and a sum. The products of the gradient have the precision of the product: rounding the operands
 // counts as passing them on. Those of f32x3 are of f32: their operands have no scales yet.
-#include "passes/grad_rules/matmul.h"
+#include "passes/grad_rules/entries.h"
 
 #include "ir/op_view.h"
 
@@ -33,7 +33,7 @@ static bool isOneMatrix(const TensorExpr& x) {
 // With A' = A or Aᵀ as the flag says, and B' likewise: r = A'·B', dA' = g·B'ᵀ, dB' = A'ᵀ·g. Where the
 // flag is set the operand's own gradient is the transpose, formed by swapping the factors. dB comes first: B
 // is a weight more often, whose gradient is the last to read A, so that A's may be written in its place.
-Grads matmul(const GradContext& context) {
+static Grads matmul(const GradContext& context) {
   TensorExpr a = context.in(at::matmul::lhs), b = context.in(at::matmul::rhs), g = context.g();
   bool ta = as::matmul(context.op).transpose_a(), tb = as::matmul(context.op).transpose_b();
   Grads grads(2);
@@ -48,6 +48,12 @@ Grads matmul(const GradContext& context) {
   }
   if (context.wants(0)) grads[0] = ta ? product(context, b, g, tb, true) : product(context, g, b, false, !tb);
   return grads;
+}
+
+GradEntry gradient(at::matmul) {
+  return rule(
+      "dA = g·Bᵀ, dB = Aᵀ·g, transposed where the operand is; summed over batch axes the operand lacks",
+      matmul);
 }
 
 }  // namespace tg::grad_rules

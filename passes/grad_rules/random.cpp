@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/grad_rules/random.h"
+// Gradients of random ops. Draws have none; dropout's draws the same numbers again, so that no mask is kept.
+#include "passes/grad_rules/entries.h"
 
 #include "ir/op_view.h"
 
 namespace tg::grad_rules {
 
-Grads dropout(const GradContext& context) {
+static Grads dropout(const GradContext& context) {
   Value* dx = context.builder.op(Opcode::dropout, {context.g().value, as::dropout(context.op).rng()},
                                  context.op.attrs);
   return {{&context.builder, dx}, {}};
 }
+
+GradEntry gradient(at::random_uniform) { return noGradient("its operand is a key"); }
+GradEntry gradient(at::random_normal) { return noGradient("its operand is a key"); }
+GradEntry gradient(at::categorical) { return noGradient("its result is a class"); }
+GradEntry gradient(at::dropout) { return rule("dx = dropout(g, rng), of the same p and salt", dropout); }
 
 }  // namespace tg::grad_rules

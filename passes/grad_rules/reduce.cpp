@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/grad_rules/reduce.h"
+// Gradients of reductions.
+#include "passes/grad_rules/entries.h"
 
 #include "ir/infer.h"
 #include "ir/op_view.h"
@@ -12,17 +13,17 @@ static TensorExpr withAxes(const GradContext& context, const TensorExpr& reduced
   return reduced.reshape(reducedShape(context.in(0).shape(), as::sum(context.op).axes(), true));
 }
 
-Grads sum(const GradContext& context) {
+static Grads sum(const GradContext& context) {
   return {withAxes(context, context.g()).broadcastTo(context.in(0).shape())};
 }
 
-Grads mean(const GradContext& context) {
+static Grads mean(const GradContext& context) {
   double count =
       static_cast<double>(context.in(0).value->type.elements() / context.g().value->type.elements());
   return {withAxes(context, context.g() / count).broadcastTo(context.in(0).shape())};
 }
 
-Grads extremum(const GradContext& context) {
+static Grads extremum(const GradContext& context) {
   TensorExpr x = context.in(0);
   TensorExpr attains = eq(x, withAxes(context, context.result()));
   TensorExpr count = attains.cast(x.dtype()).sum(as::max_reduce(context.op).axes(), true);
@@ -30,17 +31,26 @@ Grads extremum(const GradContext& context) {
 }
 
 // r is -inf where all of x is: raised to a finite value, x - r stays -inf there.
-Grads logSumExp(const GradContext& context) {
+static Grads logSumExp(const GradContext& context) {
   TensorExpr x = context.in(0);
   TensorExpr r = max(withAxes(context, context.result()), x.lowest());
   return {withAxes(context, context.g()) * exp(x - r)};
 }
 
-Grads cumsum(const GradContext& context) {
+static Grads cumsum(const GradContext& context) {
   AttrList attrs{{"axis", context.op.attr("axis")},
                  {"reverse", Attr::boolean(!as::cumsum(context.op).reverse())},
                  {"exclusive", Attr::boolean(as::cumsum(context.op).exclusive())}};
   return {{&context.builder, context.builder.op(Opcode::cumsum, {context.g().value}, attrs)}};
 }
+
+GradEntry gradient(at::sum) { return rule("dx = g repeated over the axes", sum); }
+GradEntry gradient(at::mean) { return rule("dx = g/n repeated over the axes, n their extent", mean); }
+GradEntry gradient(at::max_reduce) { return rule("dx = select(x = r, g/count(x = r), 0)", extremum); }
+GradEntry gradient(at::min_reduce) { return rule("dx = select(x = r, g/count(x = r), 0)", extremum); }
+GradEntry gradient(at::logsumexp) { return rule("dx = g·e^(x - r), 0 where x is -inf", logSumExp); }
+GradEntry gradient(at::cumsum) { return rule("dx = cumsum(g) from the other end", cumsum); }
+GradEntry gradient(at::argmax) { return noGradient("its result is an index"); }
+GradEntry gradient(at::argmin) { return noGradient("its result is an index"); }
 
 }  // namespace tg::grad_rules

@@ -1,48 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of gradients: rows with a scalar by the scalar table, kernel ops never, the rest by the
-// entry of their family. A row without an entry does not compile.
-#include "passes/grad_rules/attention.h"
-#include "passes/grad_rules/composite.h"
-#include "passes/grad_rules/custom.h"
-#include "passes/grad_rules/elementwise.h"
-#include "passes/grad_rules/index.h"
-#include "passes/grad_rules/matmul.h"
-#include "passes/grad_rules/random.h"
-#include "passes/grad_rules/reduce.h"
-#include "passes/grad_rules/view.h"
-#include "passes/grad_rules/window.h"
+// The table of gradients: rows with a scalar by the scalar table, kernel ops never, the rest by the entry of their
+// family.
+#include "passes/grad_rules/entries.h"
 
 namespace tg {
 
 namespace grad_rules {
 
-TG_NO_GRAD(param, "it is a leaf: a parameter's gradient is collected here");
-TG_NO_GRAD(state, "it is a leaf");
-TG_NO_GRAD(constant, "it is a leaf");
-TG_NO_GRAD(iota, "it is a leaf");
-TG_NO_GRAD(causal_mask, "it is a leaf");
-TG_NO_GRAD(update, "it has no result");
-TG_NO_GRAD(param_grad, "it has no result");
-TG_NO_GRAD(capture, "it has no result");
-TG_NO_GRAD(return_, "it has no result");
-TG_NO_GRAD(grad, "append-grad expands it before it differentiates what reads it");
-TG_GRAD_NOT_IN_STAGE(fused, "stages fused and planned only");
-TG_GRAD_NOT_IN_STAGE(yield, "stages fused and planned only");
-TG_GRAD_NOT_IN_STAGE(home, "stages kernel and spirv only");
-TG_GRAD_NOT_IN_STAGE(dispatch, "stages kernel and spirv only");
-TG_GRAD_NOT_IN_STAGE(barrier, "stages kernel and spirv only");
-TG_GRAD_NOT_IN_STAGE(collective_begin, "stages kernel and spirv only");
-TG_GRAD_NOT_IN_STAGE(collective_wait, "stages kernel and spirv only");
-TG_GRAD_NOT_IN_STAGE(fill, "stages planned, kernel and spirv only");
-TG_GRAD_NOT_IN_STAGE(copy, "stages kernel and spirv only");
+GradEntry gradient(at::param) { return noGradient("it is a leaf: a parameter's gradient is collected here"); }
+GradEntry gradient(at::state) { return noGradient("it is a leaf"); }
+GradEntry gradient(at::constant) { return noGradient("it is a leaf"); }
+GradEntry gradient(at::iota) { return noGradient("it is a leaf"); }
+GradEntry gradient(at::causal_mask) { return noGradient("it is a leaf"); }
+GradEntry gradient(at::update) { return noGradient("it has no result"); }
+GradEntry gradient(at::param_grad) { return noGradient("it has no result"); }
+GradEntry gradient(at::capture) { return noGradient("it has no result"); }
+GradEntry gradient(at::return_) { return noGradient("it has no result"); }
+GradEntry gradient(at::grad) {
+  return noGradient("append-grad expands it before it differentiates what reads it");
+}
+GradEntry gradient(at::fused) { return notInStage("stages fused and planned only"); }
+GradEntry gradient(at::yield) { return notInStage("stages fused and planned only"); }
+GradEntry gradient(at::home) { return notInStage("stages kernel and spirv only"); }
+GradEntry gradient(at::dispatch) { return notInStage("stages kernel and spirv only"); }
+GradEntry gradient(at::barrier) { return notInStage("stages kernel and spirv only"); }
+GradEntry gradient(at::collective_begin) { return notInStage("stages kernel and spirv only"); }
+GradEntry gradient(at::collective_wait) { return notInStage("stages kernel and spirv only"); }
+GradEntry gradient(at::fill) { return notInStage("stages planned, kernel and spirv only"); }
+GradEntry gradient(at::copy) { return notInStage("stages kernel and spirv only"); }
 
 // A template, so that rows with a scalar need no entry of a family.
-template <Opcode code, Scalar scalar>
+template <class Row, Scalar scalar>
 static GradEntry entryOf() {
   if constexpr (scalar != Scalar::none)
     return {GradKind::byScalar, info(scalar).grads, byScalar};
   else
-    return Entry<code>::kEntry;
+    return gradient(Row{});
 }
 
 }  // namespace grad_rules
@@ -51,7 +44,7 @@ static std::vector<GradEntry> makeTable() {
   using namespace grad_rules;
   return {
 #define OP(id, name, slots, attrs, results, regions, traits, where, fusion, scalar, ...) \
-  entryOf<Opcode::id, Scalar::scalar>(),
+  entryOf<at::id, Scalar::scalar>(),
 #include "ir/ops.def"
 #undef OP
 #define OP(id, ...) GradEntry{GradKind::notInStage, "an op of the kernel dialect", nullptr},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/grad_rules/view.h"
+// Gradients of views, of concat and of what is made of them: the view read backwards.
+#include "passes/grad_rules/entries.h"
 
 #include <algorithm>
 
@@ -34,9 +35,9 @@ static TensorExpr padded(const TensorExpr& x, const Ints& low, const Ints& high,
   return {x.builder, x.builder->op(Opcode::pad, {x.value}, std::move(attrs))};
 }
 
-Grads reshape(const GradContext& context) { return {context.g().reshape(context.in(0).shape())}; }
+static Grads reshape(const GradContext& context) { return {context.g().reshape(context.in(0).shape())}; }
 
-Grads transpose(const GradContext& context) {
+static Grads transpose(const GradContext& context) {
   Ints perm = as::transpose(context.op).perm();
   Ints inverse(perm.size());
   for (size_t axis = 0; axis < perm.size(); ++axis)
@@ -44,7 +45,7 @@ Grads transpose(const GradContext& context) {
   return {{&context.builder, context.builder.transpose(context.g().value, inverse)}};
 }
 
-Grads slice(const GradContext& context) {
+static Grads slice(const GradContext& context) {
   const Shape& whole = context.in(0).shape();
   Ints low = as::slice(context.op).starts(), interior = as::slice(context.op).strides(), high;
   TensorExpr g = context.g();
@@ -56,7 +57,7 @@ Grads slice(const GradContext& context) {
   return {padded(g, low, high, interior)};
 }
 
-Grads pad(const GradContext& context) {
+static Grads pad(const GradContext& context) {
   const Shape& inner = context.in(0).shape();
   Ints starts = as::pad(context.op).low(), limits = starts, strides = as::pad(context.op).interior();
   for (int64_t& stride : strides) ++stride;
@@ -65,7 +66,7 @@ Grads pad(const GradContext& context) {
   return {sliced(context.g(), starts, limits, strides)};
 }
 
-Grads concat(const GradContext& context) {
+static Grads concat(const GradContext& context) {
   TensorExpr g = context.g();
   int axis = normalAxis(as::concat(context.op).axis(), g.rank());
   Ints starts(g.rank(), 0), limits(g.shape().begin(), g.shape().end());
@@ -78,18 +79,18 @@ Grads concat(const GradContext& context) {
   return grads;
 }
 
-Grads flip(const GradContext& context) {
+static Grads flip(const GradContext& context) {
   return {{&context.builder,
            context.builder.op(Opcode::flip, {context.g().value}, {{"axes", context.op.attr("axes")}})}};
 }
 
-Grads swapAxes(const GradContext& context) {
+static Grads swapAxes(const GradContext& context) {
   return {{&context.builder,
            context.builder.op(Opcode::swap_axes, {context.g().value},
                               {{"axis0", context.op.attr("axis0")}, {"axis1", context.op.attr("axis1")}})}};
 }
 
-Grads split(const GradContext& context) {
+static Grads split(const GradContext& context) {
   std::vector<Value*> parts;
   for (size_t i = 0; i < context.op.results.size(); ++i) {
     const Type& type = context.op.results[i]->type;
@@ -102,11 +103,28 @@ Grads split(const GradContext& context) {
   return {{&context.builder, context.builder.op(Opcode::concat, parts, {{"axis", context.op.attr("axis")}})}};
 }
 
-Grads whereCausal(const GradContext& context) {
+static Grads whereCausal(const GradContext& context) {
   return {{&context.builder,
            context.builder.op(Opcode::where_causal, {context.g().value}, {{"fill", Attr::of(0.0)}})}};
 }
 
-Grads broadcastTo(const GradContext& context) { return {context.g().sumTo(context.in(0).shape())}; }
+static Grads broadcastTo(const GradContext& context) { return {context.g().sumTo(context.in(0).shape())}; }
+
+GradEntry gradient(at::reshape) { return rule("dx = g in x's shape", reshape); }
+GradEntry gradient(at::transpose) { return rule("dx = g transposed by the inverse of perm", transpose); }
+GradEntry gradient(at::slice) {
+  return rule("dx = g padded with zeros, stride-1 of them between its elements", slice);
+}
+GradEntry gradient(at::pad) {
+  return rule("dx = the slice of g that x fills, with stride interior + 1", pad);
+}
+GradEntry gradient(at::concat) { return rule("dx_i = the slice of g that x_i fills", concat); }
+GradEntry gradient(at::broadcast_to) { return rule("dx = the sum of g over the repeated axes", broadcastTo); }
+GradEntry gradient(at::flip) { return rule("dx = g flipped along the same axes", flip); }
+GradEntry gradient(at::swap_axes) { return rule("dx = g with the same axes exchanged", swapAxes); }
+GradEntry gradient(at::split) { return rule("dx = concat(g_1, g_2, …) along the axis", split); }
+GradEntry gradient(at::where_causal) { return rule("dx = where_causal(g) with fill 0", whereCausal); }
+GradEntry gradient(at::stack) { return decomposes(); }
+GradEntry gradient(at::tile) { return decomposes(); }
 
 }  // namespace tg::grad_rules

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/grad_rules/window.h"
+// Gradients of windows. The three convolution rows are closed under differentiation: each is linear in
+// both operands, and its gradients are the other two.
+#include "passes/grad_rules/entries.h"
 
 #include "ir/op_view.h"
 
@@ -31,25 +33,25 @@ static TensorExpr toWeight(const GradContext& c, const TensorExpr& x, const Tens
   return sibling(c, Opcode::conv2d_grad_weight, {x, dy}, imageSize("kernel_size", kernels));
 }
 
-Grads unfold(const GradContext& c) {
+static Grads unfold(const GradContext& c) {
   int64_t axis = as::unfold(c.op).axis();
   const Shape& x = c.in(0).shape();
   int64_t extent = x[static_cast<int>(axis < 0 ? axis + x.rank() : axis)];
   return {sibling(c, Opcode::fold, {c.g()}, {{"extent", Attr::of(extent)}})};
 }
 
-Grads fold(const GradContext& c) {
+static Grads fold(const GradContext& c) {
   return {sibling(c, Opcode::unfold, {c.g()}, {{"size", Attr::of(c.in(0).shape().back())}})};
 }
 
-Grads conv2d(const GradContext& c) {
+static Grads conv2d(const GradContext& c) {
   Grads grads(2);
   if (c.wants(at::conv2d::x)) grads[0] = toInput(c, c.in(at::conv2d::w), c.g(), c.in(at::conv2d::x));
   if (c.wants(at::conv2d::w)) grads[1] = toWeight(c, c.in(at::conv2d::x), c.g(), c.in(at::conv2d::w));
   return grads;
 }
 
-Grads conv2dGradInput(const GradContext& c) {
+static Grads conv2dGradInput(const GradContext& c) {
   Grads grads(2);
   if (c.wants(at::conv2d_grad_input::w))
     grads[0] = toWeight(c, c.g(), c.in(at::conv2d_grad_input::dy), c.in(at::conv2d_grad_input::w));
@@ -57,7 +59,7 @@ Grads conv2dGradInput(const GradContext& c) {
   return grads;
 }
 
-Grads conv2dGradWeight(const GradContext& c) {
+static Grads conv2dGradWeight(const GradContext& c) {
   Grads grads(2);
   if (c.wants(at::conv2d_grad_weight::x))
     grads[0] = toInput(c, c.g(), c.in(at::conv2d_grad_weight::dy), c.in(at::conv2d_grad_weight::x));
@@ -65,7 +67,7 @@ Grads conv2dGradWeight(const GradContext& c) {
   return grads;
 }
 
-Grads convTranspose2d(const GradContext& c) {
+static Grads convTranspose2d(const GradContext& c) {
   Grads grads(2);
   if (c.wants(at::conv_transpose2d::x))
     grads[0] = sibling(c, Opcode::conv2d, {c.g(), c.in(at::conv_transpose2d::w)});
@@ -74,12 +76,34 @@ Grads convTranspose2d(const GradContext& c) {
   return grads;
 }
 
-Grads maxPool2d(const GradContext& c) { return {sibling(c, Opcode::max_pool2d_grad, {c.in(0), c.g()})}; }
+static Grads maxPool2d(const GradContext& c) {
+  return {sibling(c, Opcode::max_pool2d_grad, {c.in(0), c.g()})};
+}
 
-Grads avgPool2d(const GradContext& c) {
+static Grads avgPool2d(const GradContext& c) {
   return {sibling(c, Opcode::avg_pool2d_grad, {c.g()}, imageSize("input_size", c.in(0)))};
 }
 
-Grads avgPool2dGrad(const GradContext& c) { return {sibling(c, Opcode::avg_pool2d, {c.g()})}; }
+static Grads avgPool2dGrad(const GradContext& c) { return {sibling(c, Opcode::avg_pool2d, {c.g()})}; }
+
+GradEntry gradient(at::unfold) { return rule("dx = fold(g)", unfold); }
+GradEntry gradient(at::fold) { return rule("dp = unfold(g)", fold); }
+GradEntry gradient(at::conv2d) {
+  return rule("dx = conv2d_grad_input(w, g), dw = conv2d_grad_weight(x, g)", conv2d);
+}
+GradEntry gradient(at::conv2d_grad_input) {
+  return rule("dw = conv2d_grad_weight(g, dy), ddy = conv2d(g, w)", conv2dGradInput);
+}
+GradEntry gradient(at::conv2d_grad_weight) {
+  return rule("dx = conv2d_grad_input(g, dy), ddy = conv2d(x, g)", conv2dGradWeight);
+}
+GradEntry gradient(at::conv_transpose2d) {
+  return rule("dx = conv2d(g, w), dw = conv2d_grad_weight(g, x)", convTranspose2d);
+}
+GradEntry gradient(at::max_pool2d) { return rule("dx = max_pool2d_grad(x, g)", maxPool2d); }
+GradEntry gradient(at::max_pool2d_grad) { return decomposes(); }
+GradEntry gradient(at::avg_pool2d) { return rule("dx = avg_pool2d_grad(g)", avgPool2d); }
+GradEntry gradient(at::avg_pool2d_grad) { return rule("ddy = avg_pool2d(g)", avgPool2dGrad); }
+GradEntry gradient(at::upsample_nearest2d) { return decomposes(); }
 
 }  // namespace tg::grad_rules

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "ir/builder.h"
+#include "ir/kernel/inline.h"
 #include "ir/kernel/kernel.h"
 #include "passes/kernel/effects.h"
 #include "passes/kernel/simplify.h"
@@ -139,28 +140,13 @@ void Liveness::drain() {
   }
 }
 
-/// Removes the entries of a list whose places `gone` names.
-template <class List>
-void removeAt(List& list, const std::vector<bool>& gone, size_t shift = 0) {
-  size_t next = 0;
-  auto rest = std::remove_if(list.begin(), list.end(), [&](const auto&) {
-    size_t at = next++;
-    return at >= shift && gone[at - shift];
-  });
-  list.erase(rest, list.end());
-}
-
 void shrinkLoop(Op& loop, const Liveness& liveness) {
   Operand* keyword = loop.keyword("iter_args");
   if (!keyword) return;
   std::vector<bool> gone;
   for (size_t index = 0; index < keyword->items.size(); ++index)
     gone.push_back(!liveness.carried(&loop, index));
-  if (!gone.empty()) removeAt(loop.regions[0]->ops.back()->operands, gone);
-  removeAt(loop.regions[0]->args, gone, 1);
-  removeAt(keyword->items, gone);
-  if (!loop.results.empty()) removeAt(loop.results, gone);
-  if (keyword->items.empty()) loop.operands.erase(loop.operands.begin() + (keyword - &loop.operands[0]));
+  removeCarried(loop, gone);
 }
 
 bool isEmpty(const Block& body) { return body.ops.empty() || (body.ops.size() == 1 && yieldOf(body)); }
@@ -168,9 +154,7 @@ bool isEmpty(const Block& body) { return body.ops.empty() || (body.ops.size() ==
 void shrinkIf(Op& op, const Liveness& liveness) {
   std::vector<bool> gone;
   for (const auto& result : op.results) gone.push_back(!liveness.live(result.get()));
-  if (!gone.empty())
-    for (auto& region : op.regions) removeAt(region->ops.back()->operands, gone);
-  removeAt(op.results, gone);
+  removeCarried(op, gone);
 }
 
 void sweep(Block& block, const Liveness& liveness) {
@@ -271,7 +255,8 @@ std::vector<bool> dropUnusedParams(Item& kernel, const std::vector<bool>& keep) 
     kept.push_back(keep[index] || inGrid || !param->uses.empty());
     gone.push_back(!kept.back());
   }
-  removeAt(kernel.body.args, gone);
+  size_t next = 0;
+  std::erase_if(kernel.body.args, [&](const auto&) { return gone[next++]; });
   return kept;
 }
 

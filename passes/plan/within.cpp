@@ -20,9 +20,7 @@
 #include "passes/plan/recompute.h"
 
 namespace tg::plan {
-namespace {
 
-/// What running a region once takes: its arithmetic or its memory, and handing it over.
 double workOfRegion(const Op& region, const Module& module) {
   double bytes = 0;
   for (int binding = 0; binding < region.numOperands(); ++binding)
@@ -31,6 +29,8 @@ double workOfRegion(const Op& region, const Module& module) {
   for (const auto& result : region.results) bytes += static_cast<double>(result->type.bytes());
   return std::max(workOf(region, module), bytes * fuse::kWorkOfAByte) + fuse::kWorkOfAKernel;
 }
+
+namespace {
 
 /// The function with its kernels in these steps.
 std::unique_ptr<Item> inSteps(const Item& written, const std::vector<int>& steps) {

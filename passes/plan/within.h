@@ -16,6 +16,9 @@ struct Planned {
   double addedWork = 0;  ///< theirs, as a part of the function's
 };
 
+/// What running a region once takes, in the units of the cost model: its arithmetic or its memory, and handing it over.
+double workOfRegion(const Op& region, const Module& module);
+
 /// Plans a copy of `written`, whose ops stand in the order of the text, so that its arena takes `room` bytes at
 /// most. Where that cannot be, the plan is the one with the least arena found.
 Result<Planned> planWithin(const Module& module, const Item& written, const Target& target,

@@ -33,9 +33,15 @@ inline Kind kindOf(std::string_view name) {
                                   : Kind::allReduce;
 }
 
+/// Bytes that each rank sends the others, and as many it gets, where so many of all parts together are brought together.
+inline int64_t sentBytes(Kind kind, int64_t bytes, int64_t ranks) {
+  const int64_t times = kind == Kind::allReduce ? 2 : 1;  // a scattering and a gathering
+  return times * bytes * (ranks - 1) / ranks;
+}
+
 /// What collectives have cost this rank so far.
 struct Traffic {
-  int64_t bytes = 0;  ///< that were reduced or gathered, of all ranks' parts
+  int64_t bytes = 0;  ///< that it has sent the others
   double underWay = 0,
          waited = 0;  ///< seconds: of reductions, and of those in which the caller did nothing else
 };

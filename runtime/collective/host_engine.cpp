@@ -322,7 +322,7 @@ void HostEngine::sendSums(Reducing& reducing) {
 void HostEngine::finish(const Job& job) {
   {
     std::lock_guard lock(mutex_);
-    traffic_.bytes += job.task.count * sizeOf(job.task.element);
+    traffic_.bytes += sentBytes(job.task.kind, job.task.count * sizeOf(job.task.element), ranks_);
     if (job.task.journey) job.task.journey->end = Clock::now();
     finished_ = job.ticket;
   }

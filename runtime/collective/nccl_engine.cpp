@@ -123,22 +123,20 @@ CudaTimeline::~CudaTimeline() {
   gpu_->library().cuDestroyExternalSemaphore(semaphore_);
 }
 
-Result<void> CudaTimeline::await(uint64_t value) const {
+/// Work of the stream.
+Result<void> CudaTimeline::add(NcclLibrary::SemaphoreCall work, uint64_t value, const char* doing) const {
   TG_CHECK(gpu_->enter());
   CudaSemaphoreValue at;
   at.value = value;
-  const NcclLibrary& cuda = gpu_->library();
-  return cuda.cuda(cuda.cuWaitExternalSemaphoresAsync(&semaphore_, &at, 1, gpu_->stream()),
-                   "to wait for Vulkan");
+  return gpu_->library().cuda(work(&semaphore_, &at, 1, gpu_->stream()), doing);
+}
+
+Result<void> CudaTimeline::await(uint64_t value) const {
+  return add(gpu_->library().cuWaitExternalSemaphoresAsync, value, "to wait for Vulkan");
 }
 
 Result<void> CudaTimeline::signal(uint64_t value) const {
-  TG_CHECK(gpu_->enter());
-  CudaSemaphoreValue at;
-  at.value = value;
-  const NcclLibrary& cuda = gpu_->library();
-  return cuda.cuda(cuda.cuSignalExternalSemaphoresAsync(&semaphore_, &at, 1, gpu_->stream()),
-                   "to tell Vulkan");
+  return add(gpu_->library().cuSignalExternalSemaphoresAsync, value, "to tell Vulkan");
 }
 
 Result<std::string> NcclEngine::makeId(const NcclLibrary& library) {
@@ -242,7 +240,7 @@ Result<void> NcclEngine::run(std::span<const Load> loads) {
     else if (code == 0)
       code = library.ncclAllGather(from, to, count, kNcclFloat32, communicator, stream);
     const int64_t parts = load.kind == Kind::allReduce ? 1 : ranks();
-    bytes += load.count * parts * static_cast<int64_t>(sizeof(float));
+    bytes += sentBytes(load.kind, load.count * parts * static_cast<int64_t>(sizeof(float)), ranks());
   }
   const int ended = library.ncclGroupEnd();
   std::lock_guard lock(mutex_);

@@ -76,6 +76,7 @@ class CudaTimeline {
 
  private:
   CudaTimeline() = default;
+  Result<void> add(NcclLibrary::SemaphoreCall work, uint64_t value, const char* doing) const;
   std::shared_ptr<CudaGpu> gpu_;
   CudaHandle semaphore_ = nullptr;
 };

@@ -77,10 +77,9 @@ struct NcclFunctions {
   int (*cuDestroyExternalMemory)(CudaHandle);
   int (*cuImportExternalSemaphore)(CudaHandle*, const CudaSemaphoreHandle*);
   int (*cuDestroyExternalSemaphore)(CudaHandle);
-  int (*cuSignalExternalSemaphoresAsync)(const CudaHandle*, const CudaSemaphoreValue*, unsigned int,
-                                         CudaHandle);
-  int (*cuWaitExternalSemaphoresAsync)(const CudaHandle*, const CudaSemaphoreValue*, unsigned int,
-                                       CudaHandle);
+  using SemaphoreCall = int (*)(const CudaHandle*, const CudaSemaphoreValue*, unsigned int, CudaHandle);
+  SemaphoreCall cuSignalExternalSemaphoresAsync;
+  SemaphoreCall cuWaitExternalSemaphoresAsync;
 
   const char* (*ncclGetErrorString)(int);
   int (*ncclGetUniqueId)(NcclId*);

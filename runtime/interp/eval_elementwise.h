@@ -38,26 +38,26 @@ inline void evalByScalar(EvalCall& call) {
   });
 }
 
-inline void evalCast(EvalCall& call) {
+inline void evaluate(at::cast, EvalCall& call) {
   const NdArray& x = *call.in[0];
   for (size_t i = 0; i < x.data.size(); ++i)
     call.out[0].data[i] = castTo(call.out[0].type.dtype, x.type.dtype, x.data[i]);
 }
 
-inline void evalOneMinusPow(EvalCall& call) {
+inline void evaluate(at::one_minus_pow, EvalCall& call) {
   const double logBase = std::log(as::one_minus_pow(call.op).base());
   for (size_t i = 0; i < call.in[0]->data.size(); ++i)
     call.out[0].data[i] = -std::expm1(call.in[0]->data[i] * logBase);
 }
 
-inline void evalIota(EvalCall& call) {
+inline void evaluate(at::iota, EvalCall& call) {
   Strides strides{};
   strides[normalAxis(as::iota(call.op).axis(), call.out[0].type.rank())] = 1;
   visit(call.out[0].shape(), strides, 0,
         [&](int64_t at, int64_t index) { call.out[0].data[at] = static_cast<double>(index); });
 }
 
-inline void evalCausalMask(EvalCall& call) {
+inline void evaluate(at::causal_mask, EvalCall& call) {
   const Shape& shape = call.out[0].shape();
   const int64_t rows = shape[shape.rank() - 2], columns = shape.back();
   for (size_t i = 0; i < call.out[0].data.size(); ++i) {
@@ -72,7 +72,7 @@ inline void flatten(const Operand& operand, std::vector<double>& into) {
   for (const Operand& item : operand.items) flatten(item, into);
 }
 
-inline void evalConstant(EvalCall& call) {
+inline void evaluate(at::constant, EvalCall& call) {
   std::vector<double> numbers;
   flatten(call.op.operands[0], numbers);
   for (size_t i = 0; i < call.out[0].data.size(); ++i)

@@ -24,7 +24,7 @@ void forEachId(EvalCall& call, const NdArray& ids, int64_t extent, Fn&& fn) {
   }
 }
 
-inline void evalGather(EvalCall& call) {
+inline void evaluate(at::gather, EvalCall& call) {
   const NdArray& table = *call.in[0];
   const int64_t rows = table.shape()[0], width = table.type.elements() / rows;
   forEachId(call, *call.in[at::gather::ids], rows, [&](int64_t at, int64_t id) {
@@ -32,7 +32,7 @@ inline void evalGather(EvalCall& call) {
   });
 }
 
-inline void evalScatterAdd(EvalCall& call) {
+inline void evaluate(at::scatter_add, EvalCall& call) {
   const NdArray &ids = *call.in[at::scatter_add::ids], &updates = *call.in[at::scatter_add::updates];
   const int64_t width = updates.type.elements() / ids.type.elements();
   forEachId(call, ids, as::scatter_add(call.op).rows(), [&](int64_t at, int64_t id) {
@@ -52,21 +52,21 @@ void forEachAlong(EvalCall& call, const NdArray& ids, const Shape& shape, int ax
   });
 }
 
-inline void evalTakeAlongAxis(EvalCall& call) {
+inline void evaluate(at::take_along_axis, EvalCall& call) {
   const NdArray& x = *call.in[0];
   forEachAlong(call, *call.in[at::take_along_axis::ids], x.shape(),
                normalAxis(as::take_along_axis(call.op).axis(), x.type.rank()),
                [&](int64_t at, int64_t place) { call.out[0].data[at] = x.data[place]; });
 }
 
-inline void evalTakeAlongAxisGrad(EvalCall& call) {
+inline void evaluate(at::take_along_axis_grad, EvalCall& call) {
   NdArray& out = call.out[0];
   forEachAlong(
       call, *call.in[0], out.shape(), normalAxis(as::take_along_axis_grad(call.op).axis(), out.type.rank()),
       [&](int64_t at, int64_t place) { out.data[place] += call.in[at::take_along_axis_grad::dy]->data[at]; });
 }
 
-inline void evalOneHot(EvalCall& call) {
+inline void evaluate(at::one_hot, EvalCall& call) {
   const int64_t depth = as::one_hot(call.op).depth();
   forEachId(call, *call.in[0], depth, [&](int64_t at, int64_t id) { call.out[0].data[at * depth + id] = 1; });
 }

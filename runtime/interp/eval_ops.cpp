@@ -20,57 +20,16 @@ namespace tg {
 
 namespace {
 
-constexpr EvalEntry rule(void (*function)(EvalCall&)) { return {EvalKind::rule, function, {}}; }
 constexpr EvalEntry notInStage(std::string_view reason) { return {EvalKind::notInStage, nullptr, reason}; }
 
-template <Opcode code>
-constexpr EvalEntry missing() {
-  static_assert(code == Opcode::param && code == Opcode::state,
-                "an op of ir/ops.def has no evaluation entry");
-  return {};
-}
-
-// The room. Rows with a scalar and composites have their entry by their row.
-template <Opcode code>
-constexpr EvalEntry kEntry = missing<code>();
-
-#define RULE(id, function) \
-  template <>              \
-  constexpr EvalEntry kEntry<Opcode::id> = rule(function)
-RULE(constant, evalConstant);
-RULE(iota, evalIota);
-RULE(causal_mask, evalCausalMask);
-RULE(one_minus_pow, evalOneMinusPow);
-RULE(cast, evalCast);
-RULE(sum, evalSum);
-RULE(mean, evalMean);
-RULE(max_reduce, evalMaxReduce);
-RULE(argmax, evalArgExtremum);
-RULE(min_reduce, evalMinReduce);
-RULE(argmin, evalArgExtremum);
-RULE(cumsum, evalCumsum);
-RULE(reshape, evalReshape);
-RULE(transpose, evalTranspose);
-RULE(slice, evalSlice);
-RULE(pad, evalPad);
-RULE(concat, evalConcat);
-RULE(broadcast_to, evalBroadcastTo);
-RULE(matmul, evalMatmul);
-RULE(gather, evalGather);
-RULE(scatter_add, evalScatterAdd);
-RULE(one_hot, evalOneHot);
-RULE(flip, evalFlip);
-RULE(take_along_axis, evalTakeAlongAxis);
-RULE(take_along_axis_grad, evalTakeAlongAxisGrad);
-RULE(unfold, evalUnfold);
-RULE(fold, evalFold);
-RULE(random_uniform, evalRandomUniform);
-RULE(random_normal, evalRandomNormal);
+/// Why a row has no value of its own to compute; an empty entry for the others.
+template <Opcode>
+constexpr EvalEntry kNotHere{};
 
 constexpr EvalEntry kWalked = notInStage("the interpreter's walk over the function does this itself");
 #define WALKED(id) \
   template <>      \
-  constexpr EvalEntry kEntry<Opcode::id> = kWalked
+  constexpr EvalEntry kNotHere<Opcode::id> = kWalked
 WALKED(param);
 WALKED(state);
 WALKED(update);
@@ -89,27 +48,35 @@ WALKED(fill);
 WALKED(copy);
 WALKED(collective_begin);
 WALKED(collective_wait);
-#undef RULE
 #undef WALKED
 template <>
-constexpr EvalEntry kEntry<Opcode::custom> = notInStage("evalOp runs its kernel");
+constexpr EvalEntry kNotHere<Opcode::custom> = notInStage("evalOp runs its kernel");
 template <>
-constexpr EvalEntry kEntry<Opcode::grad> = notInStage("run append-grad first: it expands tg.grad into ops");
+constexpr EvalEntry kNotHere<Opcode::grad> = notInStage("run append-grad first: it expands tg.grad into ops");
 
-template <Opcode code, Scalar scalar, unsigned traits>
+/// A row without `evaluate` in the header of its family does not compile.
+template <class Row>
+void evaluateRow(EvalCall& call) {
+  evaluate(Row{}, call);
+}
+
+// Rows with a scalar and composites have their entry by their row.
+template <Opcode code, class Row, Scalar scalar, unsigned traits>
 constexpr EvalEntry entryOf() {
   if constexpr (scalar != Scalar::none)
     return {EvalKind::byScalar, evalByScalar, {}};
   else if constexpr ((traits & table::composite) != 0)
     return {EvalKind::decomposes, nullptr, {}};
+  else if constexpr (!kNotHere<code>.reason.empty())
+    return kNotHere<code>;
   else
-    return kEntry<code>;
+    return {EvalKind::rule, evaluateRow<Row>, {}};
 }
 
 using namespace table;
 constexpr EvalEntry kEntries[] = {
 #define OP(id, name, slots, attrs, res, regions, traits, where, fusion, scalarId, ...) \
-  entryOf<Opcode::id, Scalar::scalarId, (traits)>(),
+  entryOf<Opcode::id, at::id, Scalar::scalarId, (traits)>(),
 #include "ir/ops.def"
 #undef OP
 };
@@ -146,7 +113,7 @@ NdArray normalMagnitude(const Op& op, std::span<const NdArray* const> operands) 
   std::vector<NdArray> out = resultsOf(op);
   EvalContext context;
   EvalCall call{op, operands, out, context};
-  evalRandomNormal(call);
+  evaluate(at::random_normal{}, call);
   const double mean = as::random_normal(op).mean();
   for (double& value : out[0].data) value = std::fabs(mean) + std::fabs(value - mean);
   return std::move(out[0]);

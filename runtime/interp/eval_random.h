@@ -25,7 +25,7 @@ void forEachDraw(EvalCall& call, Fn&& fn) {
 
 /// An f32 product and an f32 sum also where floats stay f64 elsewhere: that is the op's meaning. (f64 holds
 /// the exact product, and a sum rounded to f64 first rounds to the same f32.)
-inline void evalRandomUniform(EvalCall& call) {
+inline void evaluate(at::random_uniform, EvalCall& call) {
   const double low = as::random_uniform(call.op).low();
   const auto width = static_cast<float>(as::random_uniform(call.op).high() - low),
              start = static_cast<float>(low);
@@ -35,7 +35,7 @@ inline void evalRandomUniform(EvalCall& call) {
   });
 }
 
-inline void evalRandomNormal(EvalCall& call) {
+inline void evaluate(at::random_normal, EvalCall& call) {
   const double mean = as::random_normal(call.op).mean(), std = as::random_normal(call.op).std();
   forEachDraw(call, [&](double& value, const auto& words, int lane) {
     value = mean + std * philoxNormalOf(words, lane);

@@ -31,7 +31,7 @@ void forEachReduced(EvalCall& call, Fn&& fn) {
         [&](int64_t from, int64_t to) { fn(x.data[from], call.out[0].data[to]); });
 }
 
-inline void evalSum(EvalCall& call) {
+inline void evaluate(at::sum, EvalCall& call) {
   // Integer sums wrap as they go, so that they never outgrow what f64 holds exactly.
   const DType dtype = call.out[0].type.dtype;
   if (isFloat(dtype))
@@ -40,18 +40,18 @@ inline void evalSum(EvalCall& call) {
     forEachReduced(call, [&](double x, double& total) { total = roundTo(dtype, total + x); });
 }
 
-inline void evalMean(EvalCall& call) {
-  evalSum(call);
+inline void evaluate(at::mean, EvalCall& call) {
+  evaluate(at::sum{}, call);
   const auto count = static_cast<double>(call.in[0]->data.size() / call.out[0].data.size());
   for (double& value : call.out[0].data) value /= count;
 }
 
-inline void evalMaxReduce(EvalCall& call) {
+inline void evaluate(at::max_reduce, EvalCall& call) {
   std::fill(call.out[0].data.begin(), call.out[0].data.end(), -std::numeric_limits<double>::infinity());
   forEachReduced(call, [](double x, double& most) { most = scalar_math::max2(x, most); });
 }
 
-inline void evalMinReduce(EvalCall& call) {
+inline void evaluate(at::min_reduce, EvalCall& call) {
   std::fill(call.out[0].data.begin(), call.out[0].data.end(), std::numeric_limits<double>::infinity());
   forEachReduced(call, [](double x, double& least) { least = scalar_math::min2(x, least); });
 }
@@ -80,8 +80,10 @@ inline void evalArgExtremum(EvalCall& call) {
     call.out[0].data[at] = static_cast<double>(best);
   });
 }
+inline void evaluate(at::argmax, EvalCall& call) { evalArgExtremum(call); }
+inline void evaluate(at::argmin, EvalCall& call) { evalArgExtremum(call); }
 
-inline void evalCumsum(EvalCall& call) {
+inline void evaluate(at::cumsum, EvalCall& call) {
   const NdArray& x = *call.in[0];
   const int axis = normalAxis(as::cumsum(call.op).axis(), x.type.rank());
   const int64_t extent = x.shape()[axis];
@@ -130,7 +132,7 @@ inline std::vector<double> remainders(const std::vector<double>& from, const std
   return out;
 }
 
-inline void evalMatmul(EvalCall& call) {
+inline void evaluate(at::matmul, EvalCall& call) {
   NdArray& out = call.out[0];
   Shape batch = out.shape();
   batch.resize(out.type.rank() - 2);

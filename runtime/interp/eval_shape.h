@@ -18,13 +18,13 @@ inline void readStrided(EvalCall& call, const Strides& strides, int64_t start) {
         [&](int64_t at, int64_t from) { call.out[0].data[at] = x.data[from]; });
 }
 
-inline void evalReshape(EvalCall& call) { call.out[0].data = call.in[0]->data; }
+inline void evaluate(at::reshape, EvalCall& call) { call.out[0].data = call.in[0]->data; }
 
-inline void evalBroadcastTo(EvalCall& call) {
+inline void evaluate(at::broadcast_to, EvalCall& call) {
   readStrided(call, broadcastStrides(call.in[0]->shape(), call.out[0].shape()), 0);
 }
 
-inline void evalTranspose(EvalCall& call) {
+inline void evaluate(at::transpose, EvalCall& call) {
   const Strides dense = denseStrides(call.in[0]->shape());
   const std::vector<int64_t> perm = as::transpose(call.op).perm();
   Strides strides{};
@@ -33,7 +33,7 @@ inline void evalTranspose(EvalCall& call) {
   readStrided(call, strides, 0);
 }
 
-inline void evalSlice(EvalCall& call) {
+inline void evaluate(at::slice, EvalCall& call) {
   const std::vector<int64_t> starts = as::slice(call.op).starts(), steps = as::slice(call.op).strides();
   Strides strides = denseStrides(call.in[0]->shape());
   int64_t start = 0;
@@ -45,7 +45,7 @@ inline void evalSlice(EvalCall& call) {
 }
 
 /// Each reversed axis is read from its last element backwards.
-inline void evalFlip(EvalCall& call) {
+inline void evaluate(at::flip, EvalCall& call) {
   const Shape& shape = call.in[0]->shape();
   Strides strides = denseStrides(shape);
   int64_t start = 0;
@@ -69,12 +69,12 @@ inline void writeBlock(const NdArray& x, NdArray& out, const std::vector<int64_t
   visit(x.shape(), strides, start, [&](int64_t from, int64_t at) { out.data[at] = x.data[from]; });
 }
 
-inline void evalPad(EvalCall& call) {
+inline void evaluate(at::pad, EvalCall& call) {
   std::fill(call.out[0].data.begin(), call.out[0].data.end(), as::pad(call.op).value());
   writeBlock(*call.in[0], call.out[0], as::pad(call.op).low(), as::pad(call.op).interior());
 }
 
-inline void evalConcat(EvalCall& call) {
+inline void evaluate(at::concat, EvalCall& call) {
   const int axis = normalAxis(as::concat(call.op).axis(), call.out[0].type.rank());
   std::vector<int64_t> corner(static_cast<size_t>(call.out[0].type.rank()), 0);
   for (const NdArray* part : call.in) {

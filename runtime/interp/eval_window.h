@@ -21,14 +21,14 @@ inline Strides windowStrides(const Op& op, const Shape& x, int64_t size, int64_t
   return strides;
 }
 
-inline void evalUnfold(EvalCall& call) {
+inline void evaluate(at::unfold, EvalCall& call) {
   int64_t start = 0;
   const Strides strides = windowStrides(call.op, call.in[0]->shape(), as::unfold(call.op).size(), &start);
   visit(call.out[0].shape(), strides, start,
         [&](int64_t at, int64_t from) { call.out[0].data[at] = call.in[0]->data[from]; });
 }
 
-inline void evalFold(EvalCall& call) {
+inline void evaluate(at::fold, EvalCall& call) {
   int64_t start = 0;
   const NdArray& p = *call.in[0];
   const Strides strides = windowStrides(call.op, call.out[0].shape(), p.shape().back(), &start);

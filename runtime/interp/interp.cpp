@@ -83,6 +83,44 @@ Result<NdArray> Interpreter::storage(const std::string& name) const {
   return *state_->storage.at(name);
 }
 
+/// The type and the place of `count` elements of a param or state from `first` on.
+static std::pair<Type, Place> rowsAt(const Item& item, int64_t first, int64_t count) {
+  Place place = *item.place;
+  const int64_t row = item.type.rank() > 1 ? item.type.shape.back() : count;
+  const bool apart = place.pitch && item.type.rank() > 1;
+  if (!apart) place.pitch = 0;
+  place.offset += (apart ? first / row * place.pitch : first) * byteSize(item.type.dtype);
+  return {Type::tensor(item.type.dtype, {row ? count / row : 0, row}), place};
+}
+
+Result<void> Interpreter::writeRows(const std::string& name, int64_t first,
+                                    std::span<const double> elements) {
+  TG_TRY(const Item* item, findStorage(state_->module, name));
+  NdArray rows(Type::tensor(item->type.dtype, {static_cast<int64_t>(elements.size())}),
+               {elements.begin(), elements.end()});
+  if (state_->planned()) {
+    const auto [type, place] = rowsAt(*item, first, static_cast<int64_t>(elements.size()));
+    rows.type = type;
+    return state_->memory.write(rows, place, item->loc);
+  }
+  if (state_->exact()) roundAll(rows);
+  std::copy(rows.data.begin(), rows.data.end(), state_->storage.at(name)->data.begin() + first);
+  return {};
+}
+
+Result<void> Interpreter::readRows(const std::string& name, int64_t first, std::span<double> elements) const {
+  TG_TRY(const Item* item, findStorage(state_->module, name));
+  if (state_->planned()) {
+    const auto [type, place] = rowsAt(*item, first, static_cast<int64_t>(elements.size()));
+    TG_TRY(const NdArray rows, state_->memory.read(type, place, item->loc));
+    std::copy(rows.data.begin(), rows.data.end(), elements.begin());
+    return {};
+  }
+  const auto from = state_->storage.at(name)->data.begin() + first;
+  std::copy(from, from + static_cast<int64_t>(elements.size()), elements.begin());
+  return {};
+}
+
 Result<std::shared_ptr<NdArray>> Interpreter::sharedStorage(const std::string& name) const {
   TG_TRY(const Item* item, findStorage(state_->module, name));
   if (!state_->planned()) return state_->storage.at(name);

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,6 +64,9 @@ class Interpreter {
   /// number of elements.
   Result<void> setStorage(const std::string& name, const NdArray& value);
   Result<NdArray> storage(const std::string& name) const;
+  /// Elements of a param or state from `first` on, whole rows of its last axis, inside of it. Errors: no such name.
+  Result<void> writeRows(const std::string& name, int64_t first, std::span<const double> elements);
+  Result<void> readRows(const std::string& name, int64_t first, std::span<double> elements) const;
   /// The array that holds a param or state, and its replacement by that of another interpreter: both then
   /// see each other's updates. Errors: as for setStorage, and stage planned or later.
   Result<std::shared_ptr<NdArray>> sharedStorage(const std::string& name) const;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "ir/op_view.h"
 #include "ir/target.h"
 #include "runtime/interp/interp_state.h"
 
@@ -24,7 +25,8 @@ class CommandWalk {
       if (op->code == Opcode::copy) TG_CHECK(copy(*op));
       if (op->code == Opcode::collective_begin) TG_CHECK(begin(*op));
       if (op->code == Opcode::collective_wait)
-        for (int64_t ticket : tickets_[op->intAttr("id")]) TG_CHECK(waitCollective(call_, ticket));
+        for (int64_t ticket : tickets_[as::collective_wait(*op).id()])
+          TG_CHECK(waitCollective(call_, ticket));
     }
     return collectOutputs(call_);
   }
@@ -44,7 +46,7 @@ class CommandWalk {
       buffers.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
     }
     std::array<int64_t, 3> grid{1, 1, 1};
-    const OperandList& extents = op.keyword("grid")->items;
+    const OperandList& extents = as::dispatch(op).grid()->items;
     for (size_t axis = 0; axis < extents.size(); ++axis) grid[axis] = extents[axis].integer;
     if (call_.state.options.kernel.wide)
       return failAt(op.loc, "planned memory holds f32: its kernels cannot run wide");
@@ -77,12 +79,12 @@ class CommandWalk {
   }
 
   Result<void> begin(const Op& op) {
-    if (op.word("kind") != "all_reduce") return beginParts(op);
-    std::vector<int64_t>& tickets = tickets_[op.intAttr("id")];
+    if (as::collective_begin(op).kind() != "all_reduce") return beginParts(op);
+    std::vector<int64_t>& tickets = tickets_[as::collective_begin(op).id()];
     tickets.clear();
     for (const Operand& argument : op.keyword("args")->items) {
       TG_TRY(std::span<std::byte> bytes, bytesOf(memory_, op, argument));
-      TG_TRY(const int64_t ticket, beginCollective(call_, bytes, op.word("reduction")));
+      TG_TRY(const int64_t ticket, beginCollective(call_, bytes, as::collective_begin(op).reduction()));
       tickets.push_back(ticket);
     }
     return {};
@@ -92,7 +94,12 @@ class CommandWalk {
   Result<void> beginParts(const Op& op) {
     const OperandList& args = op.keyword("args")->items;
     for (size_t i = 0; i < args.size(); i += 2) {
-      Parts parts{op.loc, op.word("kind"), op.word("reduction"), collective::Element::f32, {}, {}};
+      Parts parts{op.loc,
+                  as::collective_begin(op).kind(),
+                  as::collective_begin(op).reduction(),
+                  collective::Element::f32,
+                  {},
+                  {}};
       TG_TRY(parts.from, bytesOf(memory_, op, args[i]));
       TG_TRY(parts.to, bytesOf(memory_, op, args[i + 1]));
       TG_CHECK(shareParts(call_, parts));

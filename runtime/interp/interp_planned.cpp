@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/collective.h"
+#include "ir/op_view.h"
 #include "ir/symbol_rows.h"
 #include "runtime/interp/interp_state.h"
 
@@ -102,9 +103,9 @@ Result<void> collectOutputs(InterpCall& call) {
   };
   for (Op* op : call.function.body.ops) {
     if (op->code == Opcode::capture) {
-      TG_TRY(call.result.captures[op->word("name")], read(*op->in(0)));
+      TG_TRY(call.result.captures[as::capture(*op).name()], read(*as::capture(*op).value()));
     } else if (op->code == Opcode::param_grad) {
-      TG_TRY(call.result.paramGrads[op->operands[0].text], read(*op->in(1)));
+      TG_TRY(call.result.paramGrads[as::param_grad(*op).name()], read(*as::param_grad(*op).value()));
     } else if (op->code == Opcode::return_) {
       for (int i = 0; i < op->numOperands(); ++i) {
         TG_TRY(NdArray array, read(*op->in(i)));
@@ -174,7 +175,7 @@ class PlannedWalk {
       TG_TRY(const Place* place, homeOf(*result));
       TG_TRY(std::span<std::byte> bytes,
              memory_.range(place->buffer, place->offset, result->type.bytes(), op.loc));
-      TG_TRY(const int64_t ticket, beginCollective(call_, bytes, op.word("reduction")));
+      TG_TRY(const int64_t ticket, beginCollective(call_, bytes, as::all_reduce(op).reduction()));
       TG_CHECK(waitCollective(call_, ticket));
     }
     return {};
@@ -189,7 +190,7 @@ class PlannedWalk {
       const bool scatters = op.code == Opcode::reduce_scatter;
       Parts parts{op.loc,
                   std::string(op.info().name.substr(3)),
-                  scatters ? op.word("reduction") : "same",
+                  scatters ? as::reduce_scatter(op).reduction() : "same",
                   collective::Element::f32,
                   {},
                   {}};
@@ -225,8 +226,8 @@ class PlannedWalk {
 
   /// Free when the new value lives at the symbol's home already, else a copy at the end.
   Result<void> commit(const Op& op) {
-    const Item* item = call_.state.module.storage(op.operands[0].text);
-    TG_TRY(const Place* from, homeOf(*op.in(1)));
+    const Item* item = call_.state.module.storage(as::update(op).name());
+    TG_TRY(const Place* from, homeOf(*as::update(op).value()));
     const Place home = rowsHome(op, *item);
     if (from->buffer == home.buffer && from->offset == home.offset) return {};
     TG_TRY(NdArray value, memory_.read(rowsType(op, item->type), *from, op.loc));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/op_view.h"
 #include "ir/out_of_memory.h"
 #include "ir/symbol_rows.h"
 #include "runtime/interp/interp_state.h"
@@ -31,7 +32,7 @@ class TensorWalk {
  private:
   /// The first element of the rows that an op names.
   static std::ptrdiff_t startOf(const Op& op, const Type& rows) {
-    return static_cast<std::ptrdiff_t>(op.ints("rows")[0] * (rows.elements() / rows.shape[0]));
+    return static_cast<std::ptrdiff_t>(as::param(op).rows()[0] * (rows.elements() / rows.shape[0]));
   }
   NdArray rowsRead(const Op& op) const {
     const NdArray& all = *call_.state.storage.at(op.operands[0].text);
@@ -40,8 +41,8 @@ class TensorWalk {
     return {type, {from, from + static_cast<std::ptrdiff_t>(type.elements())}};
   }
   void update(const Op& op) {
-    const std::string& symbol = op.operands[0].text;
-    const NdArray& value = environment_.at(op.in(1));
+    const std::string& symbol = as::update(op).name();
+    const NdArray& value = environment_.at(as::update(op).value());
     if (!namesRows(op)) {
       updates_[symbol] = value;
       return;
@@ -61,9 +62,11 @@ class TensorWalk {
       return {};
     case Opcode::update: update(op); return {};
     case Opcode::param_grad:
-      call_.result.paramGrads[op.operands[0].text] = environment_.at(op.in(1));
+      call_.result.paramGrads[as::param_grad(op).name()] = environment_.at(as::param_grad(op).value());
       return {};
-    case Opcode::capture: call_.result.captures[op.word("name")] = environment_.at(op.in(0)); return {};
+    case Opcode::capture:
+      call_.result.captures[as::capture(op).name()] = environment_.at(as::capture(op).value());
+      return {};
     case Opcode::return_:
       for (int i = 0; i < op.numOperands(); ++i)
         call_.result.results.emplace_back(call_.function.results[i].name, environment_.at(op.in(i)));
@@ -84,7 +87,7 @@ class TensorWalk {
                ranks->begin({.elements = array.data.data(),
                              .count = static_cast<int64_t>(array.data.size()),
                              .element = collective::Element::f64,
-                             .reduction = collective::reductionOf(op.word("reduction"))}));
+                             .reduction = collective::reductionOf(as::all_reduce(op).reduction())}));
         TG_CHECK(ranks->wait(ticket));
         if (call_.context.exact) roundAll(array);
       }
@@ -98,8 +101,8 @@ class TensorWalk {
     for (int i = 0; i < op.numOperands(); ++i) {
       NdArray from = environment_.at(op.in(i)), to = NdArray::zeros(op.result(i)->type);
       TG_CHECK(shareParts(call_, {op.loc, std::string(op.info().name.substr(3)),
-                                  scatters ? op.word("reduction") : "same", collective::Element::f64,
-                                  std::as_writable_bytes(std::span(from.data)),
+                                  scatters ? as::reduce_scatter(op).reduction() : "same",
+                                  collective::Element::f64, std::as_writable_bytes(std::span(from.data)),
                                   std::as_writable_bytes(std::span(to.data))}));
       if (call_.context.exact) roundAll(to);
       environment_.own(op.results[static_cast<size_t>(i)].get(), std::move(to));

@@ -18,25 +18,19 @@ ToleranceClass toleranceClass(const OpInfo& op) {
   case Opcode::random_normal: return ToleranceClass::elementwise;
   case Opcode::sum:
   case Opcode::mean:
-  case Opcode::cumsum:
-  case Opcode::matmul:
-  case Opcode::scatter_add:
-  case Opcode::take_along_axis_grad:
   case Opcode::fold:
-  case Opcode::conv2d:
-  case Opcode::conv2d_grad_input:
-  case Opcode::conv2d_grad_weight:
-  case Opcode::conv_transpose2d:
   case Opcode::max_pool2d_grad:
   case Opcode::avg_pool2d:
   case Opcode::avg_pool2d_grad: return ToleranceClass::reduction;
   case Opcode::where_causal:
   case Opcode::embedding:
-  case Opcode::max_pool2d:
-  case Opcode::upsample_nearest2d: return ToleranceClass::exact;
+  case Opcode::max_pool2d: return ToleranceClass::exact;
   case Opcode::rope: return ToleranceClass::row;  // two elements of a row, turned
   default: break;
   }
+  // Their elements are sums of products.
+  if (op.fusion == table::Fusion::contraction || op.fusion == table::Fusion::scatter)
+    return ToleranceClass::reduction;
   if (!op.has(table::composite) || op.fusion == table::Fusion::view) return ToleranceClass::exact;
   return op.fusion == table::Fusion::map ? ToleranceClass::map : ToleranceClass::row;
 }

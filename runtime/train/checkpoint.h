@@ -37,6 +37,7 @@ struct TrainState {
   double learningRate = 0;       ///< of the last step
   int64_t ranks = 1;             ///< that trained together
   int64_t batches = 0;           ///< of one update, over all ranks and accumulating steps; 0: not known
+  int64_t stepsPerUpdate = 0;    ///< as `step` counts; 0: batches / ranks
   std::string stateHash;         ///< of the tensors; saving fills it in, reading compares it
   std::string learningRateFlag;  ///< what replaced the module's schedule; "" is nothing
 };

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "ir/cross_entropy.h"
+#include "ir/op_view.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/source.h"
 
@@ -45,9 +46,12 @@ std::vector<IdReader> readersOf(const Item& func, const Value* argument) {
       if (ids.contains(op->in(0))) ids.insert(op->result());
       break;
     case Opcode::gather:
-    case Opcode::embedding: note(op->in(1), op->in(0)->type.shape[0]); break;
-    case Opcode::cross_entropy: note(op->in(1), op->in(0)->type.shape.back(), ignoredTarget(*op)); break;
-    case Opcode::one_hot: note(op->in(0), op->intAttr("depth")); break;
+    case Opcode::embedding: note(as::gather(*op).ids(), as::gather(*op).table()->type.shape[0]); break;
+    case Opcode::cross_entropy:
+      note(as::cross_entropy(*op).targets(), as::cross_entropy(*op).logits()->type.shape.back(),
+           ignoredTarget(*op));
+      break;
+    case Opcode::one_hot: note(as::one_hot(*op).ids(), as::one_hot(*op).depth()); break;
     default: break;
     }
   }

@@ -2,8 +2,8 @@
 // What a run measured, on disk.
 //
 // metrics.jsonl is the record the other files and the page are made from: a line for each row, {"step": 120,
-// "time": 1.52, "loss": 2.31, …}. Keys: loss, norm, lr, ms (of a step), items_per_s; val_loss in rows of
-// evaluation; other results of @train by name. time is seconds of training over all parts of a resumed run.
+// "time": 1.52, "loss": 2.31, …}. Keys: loss, norm, lr, ms (of a step), items_per_s, save_ms (that training
+// waited for checkpoints since the row before, where there were any); val_loss in rows of evaluation; other results of @train by name. time is seconds of training over all parts of a resumed run.
 #pragma once
 
 #include <cstdint>

@@ -132,6 +132,7 @@ std::string stateToJson(const TrainState& state) {
   });
   out["ranks"] = state.ranks;
   out["batches"] = state.batches;
+  out["steps_per_update"] = state.stepsPerUpdate;
   // A driver's name may be anything; what is not UTF-8 in it is replaced.
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
@@ -148,6 +149,7 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
   forEachMember(state, [&](const char* name, auto& value) { members.take(name, value); });
   if (object.contains("ranks")) members.take("ranks", state.ranks);  // older programs had one
   if (object.contains("batches")) members.take("batches", state.batches);
+  if (object.contains("steps_per_update")) members.take("steps_per_update", state.stepsPerUpdate);
   if (!members.wrong().empty()) return fail(fmt::format("{}: {}", where, members.wrong()));
   if (state.step < 0) return fail(fmt::format("{}: expected a step of 0 and more", where));
   return state;

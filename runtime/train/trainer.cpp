@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/byte_size.h"
 #include "ir/collective.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/prefetch.h"
@@ -38,7 +39,8 @@ Result<Trainer::Snapshot> Trainer::snapshot() {
 
 Result<void> Trainer::begin(const Inputs& inputs) {
   sessionFailed_ = true;
-  TG_TRY(begun_, session_.beginStep(inputs));
+  TG_TRY(const int64_t begun, session_.beginStep(inputs));
+  begun_ = begun * options_.stride;
   sessionFailed_ = false;
   return {};
 }
@@ -65,34 +67,35 @@ Result<void> Trainer::prepare() {
   return {};
 }
 
-/// The same tensors. Reading an element that is not finite is an error, which `found` names. Accumulated gradients
+/// The same tensors. Reading an element that is not finite is an error, which `watch` names. Accumulated gradients
 /// of a scaled loss are states that may hold anything until the module has judged them.
-TensorSource Trainer::watched(ItemKind kind, TensorSource source, std::string& found) {
+TensorSource Trainer::watched(ItemKind kind, TensorSource source, Watch& watch) const {
   TensorSource out;
   out.tensors = source.tensors;
-  out.read = [this, kind, source = std::move(source), &found](size_t tensor, int64_t first,
+  out.read = [this, kind, source = std::move(source), &watch](size_t tensor, int64_t first,
                                                               std::span<std::byte> piece) -> Result<void> {
-    sessionFailed_ = true;
+    watch.failed = true;
     TG_CHECK(source.read(tensor, first, piece));
-    sessionFailed_ = false;
+    watch.failed = false;
     const auto& [name, type] = source.tensors[tensor];
     const bool free = kind == ItemKind::param ? given_.contains(name) : scalesLoss_;
     const std::string wrong = free ? "" : notFiniteIn(name, type, first, piece);
     if (wrong.empty()) return {};
-    found = (kind == ItemKind::param ? "parameter " : "state ") + wrong;
-    return fail(found);
+    watch.found = (kind == ItemKind::param ? "parameter " : "state ") + wrong;
+    return fail(watch.found);
   };
   return out;
 }
 
 /// The first element of params and states that is not finite, or "".
 Result<std::string> Trainer::notFinite(const TensorSource& params, const TensorSource& states) {
-  std::string found;
+  Watch watch;
   auto look = [](size_t, int64_t, std::span<const std::byte>) { return Result<void>(); };
-  auto all = eachPieceOf(watched(ItemKind::param, params, found), look);
-  if (all) all = eachPieceOf(watched(ItemKind::state, states, found), look);
-  if (!all && found.empty()) return all.takeError();
-  return found;
+  auto all = eachPieceOf(watched(ItemKind::param, params, watch), look);
+  if (all) all = eachPieceOf(watched(ItemKind::state, states, watch), look);
+  sessionFailed_ = watch.failed;
+  if (!all && watch.found.empty()) return all.takeError();
+  return watch.found;
 }
 
 /// Why a step is not good, or "".
@@ -124,21 +127,27 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
   return std::string();
 }
 
+/// The input of a step that is not finite, or "".
+std::string Trainer::notFiniteInput(int64_t step) const {
+  return feed_.notFinite(options_.overfitOneBatch ? 1 : step / options_.stride);
+}
+
 /// Takes params and states back to what the last good step left.
 Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer) {
   TG_CHECK(session_.uploadParams(good_.params));
   TG_CHECK(session_.uploadStates(good_.states));
   ++summary_.leftOut;
-  const std::string data = feed_.notFinite(options_.overfitOneBatch ? 1 : step.step);
+  const std::string data = notFiniteInput(step.step);
   observer.onSkip(step, data.empty() ? why : fmt::format("{}: input {}", why, data));
   if (++withoutUpdate_ >= kMostLeftOut)
-    endAtFault(fmt::format("{}, and the {} steps before it were left out too", why, withoutUpdate_ - 1));
+    endAtFault(fmt::format("{}, and the {} steps before it were left out too", why, withoutUpdate_ - 1),
+               state_.step);
   return {};
 }
 
-void Trainer::endAtFault(std::string fault) {
+void Trainer::endAtFault(std::string fault, int64_t step) {
   summary_.fault = std::move(fault);
-  const std::string data = feed_.notFinite(options_.overfitOneBatch ? 1 : state_.step);
+  const std::string data = notFiniteInput(step);
   if (!data.empty()) summary_.faultNotes.push_back("input " + data);
 }
 
@@ -147,7 +156,8 @@ Result<void> Trainer::lookAtFault() {
   if (options_.onNan == OnNan::skip) return {};  // it was named, and taken back
   TG_TRY(const std::string found,
          notFinite(session_.tensors(ItemKind::param), session_.tensors(ItemKind::state)));
-  if (!found.empty()) summary_.faultNotes.push_back(fmt::format("{} after step {}", found, session_.steps()));
+  if (!found.empty())
+    summary_.faultNotes.push_back(fmt::format("{} after step {}", found, session_.steps() * options_.stride));
   return {};
 }
 
@@ -172,58 +182,113 @@ Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   return {};
 }
 
-/// Params and states go from the device to the file piece by piece; `found` names what is not finite, and then
-/// nothing was saved.
-Result<void> Trainer::write(std::string& found) {
-  state_.seconds = secondsSoFar();
-  TG_TRY(summary_.checkpoint,
-         saveCheckpoint(options_.runDir, state_,
-                        watched(ItemKind::param, session_.tensors(ItemKind::param), found),
-                        watched(ItemKind::state, session_.tensors(ItemKind::state), found)));
-  savedStep_ = state_.step;
+/// Tensors go to the file piece by piece, each looked at on the way. Touches nothing that changes while steps go on.
+Trainer::Saved Trainer::write(TrainState state, TensorSource params, TensorSource states) const {
+  Saved saved;
+  saved.step = state.step;
   std::vector<int64_t> keep;
-  if (options_.keepBest && state_.bestValLoss) keep.push_back(state_.bestStep);
+  if (options_.keepBest && state.bestValLoss) keep.push_back(state.bestStep);
+  saved.path = saveCheckpoint(options_.runDir, std::move(state),
+                              watched(ItemKind::param, std::move(params), saved.watch),
+                              watched(ItemKind::state, std::move(states), saved.watch));
   // Pruning reads what it keeps, so it is not done where nothing could be removed.
-  if (options_.keepLast) TG_CHECK(pruneCheckpoints(options_.runDir, options_.keepLast, keep));
+  if (saved.path && options_.keepLast)
+    if (auto pruned = pruneCheckpoints(options_.runDir, options_.keepLast, keep); !pruned)
+      saved.path = pruned.takeError();
+  return saved;
+}
+
+/// What a checkpoint has come to. Params and states that are not finite end the run, and were not saved.
+Result<void> Trainer::finish(Saved saved, TrainObserver& observer) {
+  if (!saved.watch.found.empty()) {
+    endAtFault(fmt::format("{} after step {}", saved.watch.found, saved.step), saved.step);
+    return {};
+  }
+  sessionFailed_ = sessionFailed_ || saved.watch.failed;
+  TG_TRY(summary_.checkpoint, std::move(saved.path));
+  observer.onSave(summary_.checkpoint, saved.step);
   return {};
+}
+
+/// Ends a checkpoint that is being written, if it is done or is to be waited for.
+Result<void> Trainer::endSave(TrainObserver& observer, bool wait) {
+  if (!saving_.valid()) return {};
+  if (!wait && saving_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
+  const double from = now();
+  Saved saved = saving_.get();
+  if (wait) observer.onWait(now() - from);
+  return finish(std::move(saved), observer);
 }
 
 /// Saves, or where all ranks have a part of what is saved, tells them before the next step.
 Result<void> Trainer::saveSoon(TrainObserver& observer, TrainControl& control) {
   saveAsked_ = together_;
-  return together_ ? Result<void>() : save(observer, control);
+  return together_ ? Result<void>() : save(observer, control, /*mayGoOn=*/true);
 }
 
-/// Params and states that are not finite end the run instead, also one that keeps nothing.
-Result<void> Trainer::save(TrainObserver& observer, TrainControl& control) {
+/// Params and states in memory of their own, where there is so much to write that a copy is worth it, and room.
+std::optional<TensorsCopy> Trainer::copyToSave(TrainObserver& observer) {
+  if (together_) return {};
+  int64_t bytes = 0;
+  for (ItemKind kind : {ItemKind::param, ItemKind::state})
+    for (const Item* item : session_.module()->all(kind)) bytes += item->type.bytes();
+  if (bytes < options_.backgroundBytes) return {};
+  auto none = [&](const std::string& why) {
+    if (!std::exchange(toldWhy_, true))
+      observer.onNote(fmt::format("note: training waits for each checkpoint: {}", why));
+    return std::nullopt;
+  };
+  const SessionInfo info = session_.info();
+  const int64_t all = info.persistentBytes + info.ioBytes + info.arenaBytes;
+  if (options_.memory && all + info.persistentBytes > options_.memory)
+    return none(fmt::format("a copy of parameters and states takes {}, and of the budget {} are left",
+                            sizeText(info.persistentBytes),
+                            sizeText(std::max<int64_t>(options_.memory - all, 0))));
+  auto copy = session_.copyTensors();
+  if (!copy) return none(copy.error().message());
+  return std::move(*copy);
+}
+
+/// Saves what the last step has left; where it may, and can, while steps go on. Also a run that keeps nothing ends where
+/// params and states are not finite.
+Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool mayGoOn) {
+  TG_CHECK(endSave(observer, /*wait=*/true));
   saved_ = now();
-  if (savedStep_ == state_.step) return {};
-  std::string found;
+  if (savedStep_ == state_.step || !summary_.fault.empty()) return {};
+  savedStep_ = state_.step;
   if (options_.runDir.empty()) {
-    TG_TRY(found, notFinite(session_.tensors(ItemKind::param), session_.tensors(ItemKind::state)));
-    if (!found.empty()) endAtFault(fmt::format("{} after step {}", found, state_.step));
-    savedStep_ = state_.step;
+    TG_TRY(const std::string found,
+           notFinite(session_.tensors(ItemKind::param), session_.tensors(ItemKind::state)));
+    if (!found.empty()) endAtFault(fmt::format("{} after step {}", found, state_.step), state_.step);
     return {};
   }
   if (options_.lock) TG_CHECK(options_.lock->check());
+  state_.seconds = secondsSoFar();
+  std::optional<TensorsCopy> copy;
+  if (mayGoOn) copy = copyToSave(observer);
   control.saving = true;
-  auto written = write(found);
-  control.saving = false;
-  if (!found.empty()) {
-    endAtFault(fmt::format("{} after step {}", found, state_.step));
+  if (copy) {
+    saving_ =
+        std::async(std::launch::async, [this, &control, state = state_, copy = std::move(*copy)]() mutable {
+          Saved saved = write(std::move(state), std::move(copy.params), std::move(copy.states));
+          control.saving = false;
+          return saved;
+        });
+    observer.onWait(now() - saved_);
     return {};
   }
-  if (!written) return written;
-  observer.onSave(summary_.checkpoint, state_.step);
+  Saved saved = write(state_, session_.tensors(ItemKind::param), session_.tensors(ItemKind::state));
+  control.saving = false;
+  observer.onWait(now() - saved_);
   saved_ = now();
-  return {};
+  return finish(std::move(saved), observer);
 }
 
-bool Trainer::evalDue() const { return hasEval() && options_.evalEvery && begun_ % options_.evalEvery == 0; }
+bool Trainer::evalDue() const { return hasEval() && options_.due(begun_, options_.evalEvery); }
 
 bool Trainer::checkpointDue(TrainControl& control) {
   if (control.checkpoint.exchange(false)) return true;
-  if (options_.checkpointEvery && begun_ % options_.checkpointEvery == 0) return true;
+  if (options_.due(begun_, options_.checkpointEvery)) return true;
   return options_.checkpointSeconds > 0 && now() - saved_ >= options_.checkpointSeconds;
 }
 
@@ -254,7 +319,7 @@ Result<std::optional<TrainEnd>> Trainer::endBefore(TrainObserver& observer, Trai
   const bool asked = std::any_of(all.begin(), all.end(), [](const auto& one) { return one.back() == kSave; });
   if (asked && !notFinite) {
     TG_CHECK(settle(0, observer));
-    if (summary_.fault.empty()) TG_CHECK(save(observer, control));
+    if (summary_.fault.empty()) TG_CHECK(save(observer, control, /*mayGoOn=*/true));
   }
   return ends ? std::optional(kByWeight[most - '1']) : std::nullopt;
 }
@@ -265,6 +330,7 @@ Result<void> Trainer::settle(size_t underWay, TrainObserver& observer) {
     sessionFailed_ = true;
     TG_TRY(StepResult done, session_.endStep());
     sessionFailed_ = false;
+    done.step *= options_.stride;
     state_.step = done.step;
     state_.learningRate = done.learningRate;
     summary_.lastLoss = done.loss;
@@ -276,7 +342,7 @@ Result<void> Trainer::settle(size_t underWay, TrainObserver& observer) {
     } else if (options_.onNan == OnNan::skip) {
       TG_CHECK(leaveOut(done, fault, observer));
     } else {
-      endAtFault(std::move(fault));
+      endAtFault(std::move(fault), state_.step);
     }
   }
   return {};
@@ -284,6 +350,8 @@ Result<void> Trainer::settle(size_t underWay, TrainObserver& observer) {
 
 /// One step begun, and what is due by then.
 Result<void> Trainer::advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control) {
+  TG_CHECK(endSave(observer, /*wait=*/false));
+  if (!summary_.fault.empty()) return {};
   TG_CHECK(begin(inputs));
   const bool evaluates = evalDue();
   const bool rests = options_.onNan == OnNan::skip || evaluates || observer.wantsSession(begun_);
@@ -300,7 +368,8 @@ Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
   if (options_.overfitOneBatch) {
     TG_TRY(inputs, feed_.batch(1));
   }
-  Prefetcher batches(feed_, begun_ + 1, options_.overfitOneBatch ? begun_ : options_.steps);
+  const int64_t last = options_.overfitOneBatch ? begun_ : options_.steps;
+  Prefetcher batches(feed_, begun_ / options_.stride + 1, last / options_.stride);
   std::optional<TrainEnd> end;
   for (;;) {
     TG_TRY(end, endBefore(observer, control));
@@ -324,7 +393,7 @@ Result<void> Trainer::conclude(TrainObserver& observer, TrainControl& control) {
   if (summary_.end == TrainEnd::notFinite || state_.step == summary_.firstStep) return {};
   if (summary_.end == TrainEnd::done && hasEval() && evaluatedStep_ != state_.step)
     TG_CHECK(evaluate(observer, control));
-  if (summary_.fault.empty()) TG_CHECK(save(observer, control));
+  if (summary_.fault.empty()) TG_CHECK(save(observer, control, /*mayGoOn=*/false));
   if (!summary_.fault.empty()) summary_.end = TrainEnd::notFinite;
   return {};
 }
@@ -341,8 +410,11 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   auto end = loop(observer, control);
   // What was begun since a step or an error that ends the run is nobody's.
   while (session_.stepsUnderWay()) (void)session_.endStep();
+  // A checkpoint that is being written is whole before the run ends, whatever ends it.
+  auto written = endSave(observer, /*wait=*/true);
   if (!end) return end.takeError();
-  summary_.end = *end;
+  TG_CHECK(written);
+  summary_.end = summary_.fault.empty() ? *end : TrainEnd::notFinite;
   if (summary_.end == TrainEnd::notFinite) TG_CHECK(lookAtFault());
   TG_CHECK(conclude(observer, control));
   summary_.step = state_.step;

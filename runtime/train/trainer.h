@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <future>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,7 +32,10 @@ enum class OnNan : uint8_t { stop, skip };
 constexpr int64_t kMostLeftOut = 25;
 
 struct TrainerOptions {
-  int64_t steps = 100;           ///< in all, those of earlier parts of the run included
+  int64_t steps = 100;  ///< in all, those of earlier parts of the run included
+  /// What a step of the session counts in the run, whose steps, here and in what is told, are these. It divides `steps`
+  /// and the state's step.
+  int64_t stride = 1;
   int64_t evalEvery = 0;         ///< steps between evaluations; 0: only after the last step
   int64_t evalBatches = 0;       ///< of each evaluation; 0 is all there are
   int64_t checkpointEvery = 0;   ///< steps; 0 is none by steps
@@ -46,13 +50,21 @@ struct TrainerOptions {
   /// is asked to stop, all do after the same step. Null: there is one alone.
   collective::Engine* ranks = nullptr;
   const RunLock* lock = nullptr;  ///< of that folder, which must still be there when something is saved
+  /// Params and states of so many bytes or more are written by a thread while steps go on, from a copy in the memory
+  /// of the device; fewer, and those of the last step, before the next one.
+  int64_t backgroundBytes = int64_t(16) << 20;
+  int64_t memory = 0;  ///< bytes that buffers may take together, that copy included; 0 is no bound
+
+  /// Whether this is the step after which something is done that is done every so many; 0 is never.
+  bool due(int64_t step, int64_t every) const { return every > 0 && step / every != (step - stride) / every; }
 };
 
 /// What others may ask of a running trainer, also from a signal handler.
 struct TrainControl {
   std::atomic<bool> stop = false;        ///< finish the steps under way, save, return
   std::atomic<bool> checkpoint = false;  ///< save after the steps under way and go on
-  std::atomic<bool> saving = false;      ///< told by the trainer: a checkpoint is being written
+  std::atomic<bool> saving =
+      false;  ///< told by the trainer: a checkpoint is being written, while steps go on or not
 };
 
 struct EvalResult {
@@ -74,7 +86,12 @@ class TrainObserver {
   virtual Result<void> onEval(const EvalResult&) { return {}; }
   /// `why` is what was not finite, as `the loss is nan at step 7`.
   virtual void onSkip(const StepResult&, const std::string& /*why*/) {}
+  /// A checkpoint of that step is whole. Later steps may have been heard of.
   virtual void onSave(const std::string& /*path*/, int64_t /*step*/) {}
+  /// The loop has waited for a checkpoint, in all or in part, which is no step's time.
+  virtual void onWait(double /*seconds*/) {}
+  /// What a user should know, once.
+  virtual void onNote(const std::string& /*text*/) {}
 };
 
 enum class TrainEnd : uint8_t { done, stopped, outOfTime, notFinite };
@@ -124,18 +141,33 @@ class Trainer {
   Result<std::string> faultOf(const StepResult& step);
   Result<void> leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer);
   Result<Snapshot> snapshot();
-  TensorSource watched(ItemKind kind, TensorSource source, std::string& found);
+  /// What reading tensors has met.
+  struct Watch {
+    std::string found;    ///< the first element that is not finite
+    bool failed = false;  ///< the session could not be read
+  };
+  /// A checkpoint that was written or not.
+  struct Saved {
+    int64_t step = 0;
+    Result<std::string> path = std::string();
+    Watch watch;
+  };
+  TensorSource watched(ItemKind kind, TensorSource source, Watch& watch) const;
   Result<std::string> notFinite(const TensorSource& params, const TensorSource& states);
-  void endAtFault(std::string fault);
+  void endAtFault(std::string fault, int64_t step);
   Result<void> lookAtFault();
+  std::string notFiniteInput(int64_t step) const;
   std::optional<TrainEnd> ownEnd(const TrainControl& control) const;
   Result<std::optional<TrainEnd>> endBefore(TrainObserver& observer, TrainControl& control);
   Result<void> advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control);
   Result<void> conclude(TrainObserver& observer, TrainControl& control);
   Result<void> evaluate(TrainObserver& observer, TrainControl& control);
   Result<void> saveSoon(TrainObserver& observer, TrainControl& control);
-  Result<void> save(TrainObserver& observer, TrainControl& control);
-  Result<void> write(std::string& found);
+  Result<void> save(TrainObserver& observer, TrainControl& control, bool mayGoOn);
+  Saved write(TrainState state, TensorSource params, TensorSource states) const;
+  Result<void> finish(Saved saved, TrainObserver& observer);
+  Result<void> endSave(TrainObserver& observer, bool wait);
+  std::optional<TensorsCopy> copyToSave(TrainObserver& observer);
   bool checkpointDue(TrainControl& control);
   bool evalDue() const;
   bool hasEval() const { return feed_.evalBatches() > 0 && (!options_.ranks || options_.ranks->rank() == 0); }
@@ -157,6 +189,8 @@ class Trainer {
   double before_ = 0;             ///< seconds of the run's earlier parts
   int64_t savedStep_ = -1, evaluatedStep_ = -1;
   bool sessionFailed_ = false;
+  bool toldWhy_ = false;       ///< why checkpoints are not written while steps go on
+  std::future<Saved> saving_;  ///< the one that is; the last member, so that its thread ends first
 };
 
 }  // namespace tg

@@ -160,6 +160,8 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
 
 Device::~Device() = default;
 
+int64_t Device::freeBytes() const { return freeBytesOf(state_->probe, state_->allocatedBytes); }
+
 const DeviceInfo& Device::info() const { return state_->probe.info; }
 
 bool Device::shared() const { return state_->shared; }

@@ -99,6 +99,9 @@ class Device : public std::enable_shared_from_this<Device> {
   std::vector<std::string> validationMessages() const { return log_->messages(); }
   const std::shared_ptr<ValidationLog>& validationLog() const { return log_; }
 
+  /// Bytes that are free now of the largest heap; what its own buffers leave where the driver does not say.
+  int64_t freeBytes() const;
+
   /// It was opened to be shared with another API.
   bool shared() const;
   /// From now on nothing is submitted or waited for: every wait, also one under way, gives this error. For work that

@@ -193,24 +193,30 @@ bool findQueueFamily(Probe& probe) {
   return false;
 }
 
-void fillMemory(Probe& probe) {
+/// The largest heap of the device's own memory, -1 for none; what is free of it by the driver, or -1.
+std::pair<int, int64_t> largestHeap(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties* properties) {
   auto free = typed<VkPhysicalDeviceMemoryBudgetPropertiesEXT>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT);
   auto memory =
       typed<VkPhysicalDeviceMemoryProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2);
-  const bool says = hasExtension(probe.physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  const bool says = hasExtension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (says) memory.pNext = &free;
-  vkGetPhysicalDeviceMemoryProperties2(probe.physical, &memory);
-  probe.memory = memory.memoryProperties;
-  for (uint32_t i = 0; i < probe.memory.memoryHeapCount; ++i) {
-    const VkMemoryHeap& heap = probe.memory.memoryHeaps[i];
+  vkGetPhysicalDeviceMemoryProperties2(physical, &memory);
+  *properties = memory.memoryProperties;
+  int largest = -1;
+  for (uint32_t i = 0; i < properties->memoryHeapCount; ++i) {
+    const VkMemoryHeap& heap = properties->memoryHeaps[i];
     if (!(heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)) continue;
-    if (int64_t(heap.size) <= probe.info.heapBytes) continue;
-    probe.info.heapBytes = int64_t(heap.size);
-    probe.info.freeBytes = says && free.heapBudget[i] > free.heapUsage[i]
-                               ? int64_t(free.heapBudget[i] - free.heapUsage[i])
-                               : probe.info.heapBytes;
+    if (largest < 0 || heap.size > properties->memoryHeaps[largest].size) largest = int(i);
   }
+  const bool left = says && largest >= 0 && free.heapBudget[largest] > free.heapUsage[largest];
+  return {largest, left ? int64_t(free.heapBudget[largest] - free.heapUsage[largest]) : -1};
+}
+
+void fillMemory(Probe& probe) {
+  const auto [heap, free] = largestHeap(probe.physical, &probe.memory);
+  if (heap >= 0) probe.info.heapBytes = int64_t(probe.memory.memoryHeaps[heap].size);
+  probe.info.freeBytes = free >= 0 ? free : probe.info.heapBytes;
   const VkMemoryPropertyFlags both = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
                                      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                                      VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
@@ -328,6 +334,12 @@ Result<std::vector<Probe>> probeDevices(VkInstance instance) {
   std::vector<Probe> probes;
   for (uint32_t i = 0; i < count; ++i) probes.push_back(probeDevice(instance, physical[i], int(i)));
   return probes;
+}
+
+int64_t freeBytesOf(const Probe& probe, int64_t held) {
+  VkPhysicalDeviceMemoryProperties properties;
+  const int64_t free = largestHeap(probe.physical, &properties).second;
+  return free >= 0 ? free : probe.info.heapBytes - held;
 }
 
 }  // namespace tg::vulkan

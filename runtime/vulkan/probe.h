@@ -30,4 +30,7 @@ struct Probe {
 /// All physical devices of an instance, in the drivers' order.
 Result<std::vector<Probe>> probeDevices(VkInstance instance);
 
+/// What is free now of the device's largest heap, by the driver or, where it does not say, what `held` bytes leave.
+int64_t freeBytesOf(const Probe& probe, int64_t held);
+
 }  // namespace tg::vulkan

@@ -361,9 +361,13 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
   EXPECT_EQ(pieces(768, 768, 8192), "tensor<4x768x768xf32>");
   EXPECT_EQ(pieces(8192, 768, 50304), "tensor<2x8192x768xf32>");
   EXPECT_EQ(pieces(768, 50304, 8192), "tensor<768x50304xf32>");
+  Target cpu = *targetByName("gpu-coopmat");
+  cpu.matmul = "register";  // whose driver makes scalar code of matrices
+  const std::string cpuFile = ::testing::TempDir() + "cpu-matrices.json";
+  std::ofstream(cpuFile) << targetToJson(cpu);
   for (const auto& plain :
-       {scheduleOf(64, 64, 64, "f32", "gpu-coopmat"), scheduleOf(64, 8, 64, "f16", "gpu-coopmat"),
-        scheduleOf(64, 64, 64, "f16", "gpu")})
+       {scheduleOf(64, 64, 64, "f32", "gpu-coopmat"), scheduleOf(64, 64, 64, "f16", cpuFile.c_str()),
+        scheduleOf(64, 8, 64, "f16", "gpu-coopmat"), scheduleOf(64, 64, 64, "f16", "gpu")})
     EXPECT_TRUE(plain.starts_with("matmul{")) << plain;
 }
 

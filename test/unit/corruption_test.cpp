@@ -212,8 +212,7 @@ const Corruption kCorruptions[] = {
        Block* block = &m.find(ItemKind::kernel, "k")->body;
        Op& branch = inKernel(m, "tgk.if");
        for (int depth = 0; depth < 100000; ++depth) {
-         auto op = std::make_unique<Op>(Opcode::k_if);
-         op->operands = branch.operands;
+         auto op = Op::create(Opcode::k_if, branch.loc, branch.operands);
          op->regions.push_back(std::make_unique<Block>());
          Block* inner = op->regions[0].get();
          block->ops.push_back(std::move(op));

@@ -74,16 +74,20 @@ constexpr const char* kKernel = R"(
     }
   })";
 
-Words compiledAs(const std::string& matrices) {
-  auto module = kernels(kKernel);
+Words compiled(const char* text, const Target& target) {
+  auto module = kernels(text);
   if (!module) return {};
-  Target target = *targetByName("gpu-coopmat");
-  target.matrices = matrices;
   auto glsl = printGlsl(verified(*module), target);
   EXPECT_TRUE(glsl) << glsl.error().str();
   auto words = compileGlsl(*glsl, "k");
   EXPECT_TRUE(words) << words.error().str();
   return *words;
+}
+
+Words compiledAs(const std::string& matrices) {
+  Target target = *targetByName("gpu-coopmat");
+  target.matrices = matrices;
+  return compiled(kKernel, target);
 }
 
 std::string extensionsOf(const SpirvText& code) {
@@ -169,6 +173,47 @@ TEST(KhrMatrices, ElementsOfBf16MatricesAreBf16) {
     ++stored;
   }
   EXPECT_EQ(stored, 1);
+}
+
+/// A sum, element by element.
+constexpr const char* kAdding = R"(
+  kernel @k(%z: buf<16x16xf32, out>) workgroup(32) grid(1) {
+    %one = tgk.coopmat_splat 1.0 : coopmat<f32, 16x16, acc>
+    %two = tgk.add %one, %one : coopmat<f32, 16x16, acc>
+    tgk.coopmat_store %two, %z[0, 0]
+  })";
+
+SpirvText addingFor(const std::string& fragments) {
+  Target target = *targetByName("gpu-coopmat");
+  target.fragments = fragments;
+  return SpirvText(compiled(kAdding, target));
+}
+
+TEST(KhrMatrices, LengthsAreInstructionsOfMain) {
+  const SpirvText code = addingFor("opaque");
+  // The compiler of GLSL writes them as constants that specialize, which drivers need not take.
+  for (const Words& args : code.of(52)) EXPECT_TRUE(args[2] != 5362 && args[2] != 4460);
+  EXPECT_TRUE(code.of(5362).empty());
+  EXPECT_FALSE(code.of(4460).empty());
+  bool inside = false, behindVariables = false;
+  for (const Instruction& each : code.all) {
+    inside = inside || each.op == 54;
+    if (each.op == 54) behindVariables = false;
+    if (each.op == 4460) {
+      EXPECT_TRUE(inside);
+      behindVariables = true;
+    }
+    EXPECT_FALSE(each.op == 59 && behindVariables);
+  }
+}
+
+TEST(KhrMatrices, KnownPlacesNeedNoLength) {
+  const SpirvText code = addingFor("quads");
+  for (const Words& args : code.of(52)) EXPECT_TRUE(args[2] != 5362 && args[2] != 4460);
+  EXPECT_TRUE(code.of(4460).empty());
+  bool eight = false;  // elements of 16x16 for each of 32 invocations
+  for (const Words& args : code.of(43)) eight = eight || args[2] == 8;
+  EXPECT_TRUE(eight);
 }
 
 TEST(KhrMatrices, LoadsAndStoresSayTheirLayoutBeforeTheStride) {

@@ -125,7 +125,7 @@ TEST(NcclTest, reducesBehindTheLastWriterAndBeforeTheNextReader) {
         EXPECT_NEAR(bytes.values()[100 + i], round == 2 ? 6 + 3 * i : 2 + i, 1e-5) << round;
       EXPECT_NEAR(bytes.values()[1024 + 999], round == 2 ? 3 : 1, 1e-6);
     }
-    EXPECT_EQ(engine.traffic().bytes, 3 * 1005 * 4);
+    EXPECT_EQ(engine.traffic().bytes, 3 * (2 * 20 * 2 / 3 + 2 * 4000 * 2 / 3));
   });
 }
 
@@ -147,7 +147,7 @@ TEST(NcclTest, takesApartAndPutsTogether) {
     while (back.counter() < 1) std::this_thread::yield();
     for (int i = 0; i < 4; ++i) EXPECT_NEAR(part[i], rank * 4 + static_cast<float>(i) + 30, 1e-4);
     for (int i = 0; i < 12; ++i) EXPECT_NEAR(again[i], i + 30, 1e-4);
-    EXPECT_EQ(engine.traffic().bytes, 2 * 12 * 4);
+    EXPECT_EQ(engine.traffic().bytes, 2 * 48 * 2 / 3);
   });
 }
 

@@ -37,6 +37,7 @@ const char* const kTexts[] = {
     "coopmat_attention{tile = [128, 64], warp = 16}",
     "custom",
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, turned = [false, true]}",
+    "matmul{tile = [8, 4], depth = 4, workgroup = 16, stepwise = true}",
     "matmul{tile = [4, 4], shared = [32, 32, 16], band = 4, lower = true, hidden = true, zeros = true}",
     "coopmat{tile = [64, 64, 32], warp = [32, 32], patch = 16, turned = [true, false]}",
     "map{vec = 4, workgroup = 64, storage = [0, 2], scalars = true}",

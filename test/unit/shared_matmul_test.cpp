@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products staged in shared memory: every blocking, layout and kind of edge against the interpreter in f64.
+// Products staged in shared memory: every blocking, layout and kind of edge against the interpreter in f64. And
+// those in registers that sum step by step.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -136,6 +137,15 @@ TEST_P(SharedMatmul, Interpreted) {
 }
 INSTANTIATE_TEST_SUITE_P(Blockings, SharedMatmul,
                          ::testing::Range(size_t{0}, sharedMatmulSchedules().size()));
+
+// One loop of steps, and blocks of them.
+TEST(RegisterMatmul, SumsAStepByItself) {
+  const Schedule stepwise = MatmulSchedule{.tile = {4, 4}, .depth = 4, .workgroup = 8, .stepwise = true};
+  constexpr Extents kShort[] = {{2, 20, 24, 36}}, kLong[] = {{1, 40, 44, 3072}};
+  checkLayouts(scheduleAttr(stepwise), kShort, false);
+  checkLayouts(scheduleAttr(stepwise), kShort, true);
+  checkLayouts(scheduleAttr(stepwise), kLong, true);
+}
 
 Attr blocking(std::vector<int64_t> tile, std::vector<int64_t> shared) {
   return Attr::call("matmul", {}, {{"tile", Attr::ints(tile)}, {"shared", Attr::ints(shared)}});

@@ -204,11 +204,13 @@ TEST(TraceOps, EachFunctionAppendsItsOp) {
     Tensor a = operandOf(Opcode::op); \
     return function(a, a);            \
   };
+#define CALL(...)
 #define FN(op, call)
 #define INTERNAL(op, why)
 #include "ir/trace/ops.def"
 #undef UNARY
 #undef BINARY
+#undef CALL
 #undef FN
 #undef INTERNAL
   for (const Spelling& row : spellings()) {

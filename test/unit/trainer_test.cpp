@@ -81,6 +81,7 @@ class Listener : public TrainObserver {
   explicit Listener(TrainControl& control) : control_(control) {}
   int64_t stopAt = 0, checkpointAt = 0;
   int64_t wantsEach = 0;  ///< the session as every so many steps leave it
+  int64_t waits = 0;
   const Session* session = nullptr;
   std::vector<int64_t> begun;  ///< the session's steps when each step was heard of
   std::vector<std::string> heard, skipped;
@@ -104,6 +105,8 @@ class Listener : public TrainObserver {
     skipped.push_back(why);
   }
   void onSave(const std::string&, int64_t step) override { heard.push_back(fmt::format("save {}", step)); }
+  void onWait(double) override { ++waits; }
+  void onNote(const std::string& text) override { heard.push_back(text); }
 
  private:
   TrainControl& control_;
@@ -207,6 +210,14 @@ TEST_F(TrainerTest, SavesEveryFewStepsAndAtTheEndOnce) {
   EXPECT_EQ(listener_.heard, (Heard{"save 8"})) << "counted over the whole run, and the last one once";
 }
 
+TEST_F(TrainerTest, AStepMayCountAsTwo) {
+  const TrainSummary summary = train({.steps = 8, .stride = 2, .evalEvery = 3, .checkpointEvery = 4});
+  EXPECT_EQ(listener_.heard, (Heard{"eval 4 best", "save 4", "eval 6 best", "save 8", "eval 8"}));
+  EXPECT_EQ(summary.step, 8);
+  EXPECT_NEAR(weight(), weightAfter(4), 1e-5);
+  EXPECT_EQ(kept(), (std::vector<int64_t>{4, 8}));
+}
+
 TEST_F(TrainerTest, ACheckpointHoldsItsStep) {
   feed_.batches = 0;
   train({.steps = 5, .checkpointEvery = 2});
@@ -216,6 +227,49 @@ TEST_F(TrainerTest, ACheckpointHoldsItsStep) {
     EXPECT_EQ(checkpoint->state.step, step);
     EXPECT_NEAR(checkpoint->params.front().second.at(0), weightAfter(step), 1e-5);
   }
+}
+
+// Each is of its step, whatever steps were made while it was written, and the next one waits for it.
+TEST_F(TrainerTest, CheckpointsAreWrittenWhileStepsGoOn) {
+  feed_.batches = 0;
+  constexpr int64_t kSteps = 40;
+  const TrainSummary summary = train({.steps = kSteps, .checkpointEvery = 1, .backgroundBytes = 0});
+  EXPECT_GT(listener_.waits, kSteps) << "for the copies, and for the checkpoint before";
+  EXPECT_EQ(summary.checkpoint, fmt::format("{}/ckpt/step_{:08}", directory_, kSteps));
+  Heard saves;
+  std::vector<int64_t> steps;
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    saves.push_back(fmt::format("save {}", step));
+    steps.push_back(step);
+    const auto checkpoint = readCheckpoint(fmt::format("{}/ckpt/step_{:08}", directory_, step));
+    ASSERT_OK(checkpoint);
+    EXPECT_NEAR(checkpoint->params.front().second.at(0), weightAfter(step), 1e-5);
+  }
+  EXPECT_EQ(listener_.heard, saves);
+  EXPECT_EQ(kept(), steps);
+}
+
+TEST_F(TrainerTest, ACheckpointThatCannotBeWrittenMeanwhileEndsTheRun) {
+  feed_.batches = 0;
+  put("ckpt", "in the way of the folder");
+  TrainerOptions options{.steps = 1000, .checkpointEvery = 2, .runDir = directory_, .backgroundBytes = 0};
+  Trainer trainer(*session_, feed_, options, {});
+  const auto summary = trainer.run(listener_, control_);
+  ASSERT_FALSE(summary);
+  EXPECT_NE(summary.error().message().find("cannot save"), std::string::npos) << summary.error().message();
+  EXPECT_FALSE(trainer.sessionFailed());
+  EXPECT_FALSE(control_.saving);
+  EXPECT_EQ(session_->stepsUnderWay(), 0u);
+}
+
+TEST_F(TrainerTest, ACopyBeyondTheBudgetIsNotMade) {
+  feed_.batches = 0;
+  train({.steps = 6, .checkpointEvery = 2, .backgroundBytes = 0, .memory = -1});
+  EXPECT_EQ(listener_.heard.front(), "note: training waits for each checkpoint: a copy of parameters and "
+                                     "states takes 0 B, and of the budget 0 "
+                                     "B are left");
+  EXPECT_EQ(kept(), (std::vector<int64_t>{2, 4, 6}));
+  EXPECT_EQ(listener_.heard.size(), 4u) << "it is said once";
 }
 
 TEST_F(TrainerTest, KeepsTheLastFew) {
@@ -253,6 +307,16 @@ TEST_F(TrainerTest, ParametersThatAreNotFiniteAreNotSaved) {
   feed_.batches = 0;
   ASSERT_OK(session_->setLearningRate(1e39));
   const TrainSummary summary = train({.steps = 1});
+  EXPECT_EQ(summary.end, TrainEnd::notFinite);
+  EXPECT_EQ(summary.fault, "parameter w[0] is inf after step 1");
+  EXPECT_EQ(kept(), (std::vector<int64_t>{}));
+}
+
+// The step that spoils them is found while others go on; it is no checkpoint either, and ends the run.
+TEST_F(TrainerTest, NorWhileStepsGoOn) {
+  feed_.batches = 0;
+  ASSERT_OK(session_->setLearningRate(1e39));
+  const TrainSummary summary = train({.steps = 1, .checkpointEvery = 1, .backgroundBytes = 0});
   EXPECT_EQ(summary.end, TrainEnd::notFinite);
   EXPECT_EQ(summary.fault, "parameter w[0] is inf after step 1");
   EXPECT_EQ(kept(), (std::vector<int64_t>{}));

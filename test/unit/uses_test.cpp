@@ -25,9 +25,7 @@ std::vector<const Op*> usersOf(const Value& value) {
 }
 
 std::unique_ptr<Op> reading(std::initializer_list<Operand> operands) {
-  auto op = std::make_unique<Op>(Opcode::add);
-  op->operands = operands;
-  return op;
+  return Op::create(Opcode::add, {}, operands);
 }
 
 TEST(Uses, FollowTheOperandsOfOps) {
@@ -77,7 +75,7 @@ TEST(Uses, ThoseFromAnOpOnAreReplaced) {
   OpList ops;
   std::vector<Op*> made;
   for (int i = 0; i < 3; ++i) {
-    made.push_back(ops.push_back(std::make_unique<Op>(Opcode::neg)));
+    made.push_back(ops.push_back(Op::create(Opcode::neg, {})));
     made.back()->operands.push_back(Operand::of(&a));
   }
   a.uses.replaceFrom(*made[1], &b);
@@ -121,7 +119,7 @@ std::string codesOf(const OpList& ops) {
 
 TEST(OpList, OpsComeAndGoAnywhere) {
   OpList ops;
-  auto make = [](Opcode code) { return std::make_unique<Op>(code); };
+  auto make = [](Opcode code) { return Op::create(code, {}); };
   Op* exp = ops.push_back(make(Opcode::exp));
   Op* neg = ops.insert(exp, make(Opcode::neg));
   ops.insert(nullptr, make(Opcode::abs));

@@ -12,6 +12,8 @@ std::string opsPage();
 std::string passesPage();
 /// docs/schedules.md: every kind of schedule with its fields.
 std::string schedulesPage();
+/// docs/traits.md: every trait of targets with its values of those that ship.
+std::string traitsPage();
 /// docs/from-typescript.md: what stands for each op kind and export of the library for TypeScript.
 std::string mappingPage();
 /// docs/from-kernel-ir.md: what stands for each construct of another kernel IR.

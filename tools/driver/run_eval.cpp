@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/collective.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
@@ -58,13 +59,25 @@ bool hasPerplexity(const Module& source, const Feed& feed) {
          });
 }
 
-/// States and steps of a checkpoint, as they were when training evaluated.
+/// States and steps of a checkpoint, as they were when training evaluated. What each rank of a training has a part of,
+/// moments of its optimizer, no evaluation reads.
 Result<void> restoreStates(Session& session, const Checkpoint& checkpoint) {
   NamedArrays states;
-  for (const auto& state : checkpoint.states)
-    if (session.module()->find(ItemKind::state, state.first)) states.push_back(state);
+  for (const auto& state : checkpoint.states) {
+    const Item* item = session.module()->find(ItemKind::state, state.first);
+    if (item && !wholeOf(*item)) states.push_back(state);
+  }
   TG_CHECK(session.uploadStates(states, {.partial = true}));
   return session.setSteps(checkpoint.state.step);
+}
+
+/// Leaves @eval alone of a module whose training wants as many ranks as it was compiled for.
+void leaveRanksOut(Module& module) {
+  const std::vector<Item*> states = module.all(ItemKind::state);
+  if (std::none_of(states.begin(), states.end(), [](const Item* state) { return wholeOf(*state); })) return;
+  module.items.eraseIf([](const std::unique_ptr<Item>& item) {
+    return item->kind == ItemKind::func && !isKernelFunc(*item) && item->name != kEval;
+  });
 }
 
 /// Everything that evaluating takes.
@@ -218,7 +231,10 @@ struct Eval : Verb {
       final.file = RunDir{runDir}.finalModule();
       std::unique_ptr<Module> module;
       if (int code = loadModule(app, final, module)) return code;
-      if (module->func(kEval)) source = std::move(module);
+      if (module->func(kEval)) {
+        leaveRanksOut(*module);
+        source = std::move(module);
+      }
     }
     return openModel(app, model, std::move(source), {kEval}, open);
   }

@@ -9,6 +9,7 @@
 #include "ir/dims.h"
 #include "runtime/compile.h"
 #include "runtime/train/plan_report.h"
+#include "tools/driver/batch_parts.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/table_text.h"
 
@@ -71,19 +72,12 @@ void printTimeline(const MemoryReport& memory) {
   }
 }
 
-/// Bytes of a plan, and what kernels that run again add to the work of a call.
+/// A plan for the whole batch or for parts of it.
 struct BudgetPoint {
+  int64_t parts = 1;
   int64_t bytes = 0;
-  double addedWork = 0;
+  double time = 1;  ///< of a call, that of the free plan being 1
 };
-
-BudgetPoint pointOf(const Module& planned) {
-  BudgetPoint point;
-  const Attr& plan = *find(planned.attrs, "plan");
-  for (const char* buffer : {"arena", "io", "persistent"}) point.bytes += plan.find(buffer)->integer;
-  if (const Attr* added = plan.find("added_work")) point.addedWork = added->number();
-  return point;
-}
 
 void printBudgets(const std::vector<BudgetPoint>& points) {
   const auto all = static_cast<double>(points.front().bytes);
@@ -93,8 +87,9 @@ void printBudgets(const std::vector<BudgetPoint>& points) {
   fmt::print("  {:>14} {:>12} {:>9} {:>7}\n", "bytes", "", "memory", "time");
   for (const BudgetPoint& point : points) {
     const double part = static_cast<double>(point.bytes) / all;
-    fmt::print("  {:>14} {:>12} {:>7.1f} % {:>5.0f} % {}\n", point.bytes, sizeText(point.bytes), 100 * part,
-               100 * (1 + point.addedWork), std::string(static_cast<size_t>(part * kBarColumns + 0.5), '#'));
+    fmt::print("  {:>14} {:>12} {:>7.1f} % {:>5.0f} % {}{}\n", point.bytes, sizeText(point.bytes), 100 * part,
+               100 * point.time, std::string(static_cast<size_t>(part * kBarColumns + 0.5), '#'),
+               point.parts > 1 ? fmt::format(" in {} parts", point.parts) : "");
   }
 }
 
@@ -120,53 +115,55 @@ struct ExplainMemory : Verb {
   }
 
   Result<MemoryReport> planned(std::unique_ptr<Module> module, const std::string& pipeline) const {
-    TG_TRY(const std::unique_ptr<Module> done, compiled(std::move(module), pipeline, Stage::planned, ""));
+    TG_TRY(const std::unique_ptr<Module> done, compiled(std::move(module), pipeline));
     return memoryReport(*done, *done->func(function));
   }
 
-  /// As a run has it, up to a stage.
-  Result<std::unique_ptr<Module>> compiled(std::unique_ptr<Module> module, const std::string& pipeline,
-                                           Stage until, const std::string& budget) const {
-    Target chosen;
-    if (module->stage < Stage::planned) {
-      if (target == "auto") {
-        TG_TRY(chosen, deviceTarget());
-      } else if (!target.empty()) {
-        TG_TRY(chosen, targetOf(target));
-      }
-    }
+  Result<Target> targetFor(const Module& module) const {
+    if (module.stage >= Stage::planned || target.empty()) return Target();
+    return target == "auto" ? deviceTarget() : targetOf(target);
+  }
+
+  /// As a run has it when memory is planned.
+  Result<std::unique_ptr<Module>> compiled(std::unique_ptr<Module> module,
+                                           const std::string& pipeline) const {
+    TG_TRY(const Target chosen, targetFor(*module));
     CompileOptions options;
     options.pipeline = pipeline;
-    options.until = until;
-    options.budget = budget;
+    options.until = Stage::planned;
     options.keepCaptures = "";
     TG_TRY(Compiled done, compile(std::move(module), chosen, options));
     return std::move(done.module);
   }
 
-  /// The free plan, the one of the fewest bytes, and some between.
-  Result<std::vector<BudgetPoint>> budgetPoints(std::unique_ptr<Module> module) const {
-    if (module->stage >= Stage::planned)
-      return fail(fmt::format("--budgets plans memory, and the module is of stage {}", name(module->stage)));
-    module->items.eraseIf([&](const auto& item) {
-      return module->stage == Stage::tensor && item->kind == ItemKind::func && !isKernelFunc(*item) &&
-             item->name != function && !find(item->attrs, "every");
-    });
-    TG_TRY(const std::unique_ptr<Module> fused,
-           compiled(std::move(module), model.pipeline, Stage::fused, ""));
-    auto planFor = [&](const std::string& budget) -> Result<BudgetPoint> {
-      TG_TRY(const std::unique_ptr<Module> done, compiled(clone(*fused), "", Stage::planned, budget));
-      return pointOf(*done);
-    };
-    TG_TRY(const BudgetPoint all, planFor(""));
-    TG_TRY(const BudgetPoint least, planFor("least"));
-    std::vector<BudgetPoint> points = {all};
+  /// The free plan, the one of the fewest bytes, and some between; then those of parts of the batch that take less.
+  Result<std::vector<BudgetPoint>> budgetPoints(const Module& module) const {
+    if (module.stage >= Stage::planned)
+      return fail(fmt::format("--budgets plans memory, and the module is of stage {}", name(module.stage)));
+    TG_TRY(const Target chosen, targetFor(module));
+    CompileOptions options;
+    options.pipeline = model.pipeline;
+    options.keepCaptures = "";
+    PlansInParts plans(module, {function}, chosen, options);
+    TG_TRY(const PlanCost all, plans.plan(1, ""));
+    TG_TRY(const PlanCost least, plans.plan(1, "least"));
+    std::vector<BudgetPoint> points = {{1, all.bytes, 1}};
     for (int part = 1; part < kBudgets; ++part) {
       const int64_t budget = all.bytes - (all.bytes - least.bytes) / kBudgets * part;
-      TG_TRY(const BudgetPoint point, planFor(std::to_string(budget)));
-      if (point.bytes < points.back().bytes) points.push_back(point);
+      TG_TRY(const PlanCost point, plans.plan(1, std::to_string(budget)));
+      if (point.bytes < points.back().bytes) points.push_back({1, point.bytes, 1 + point.addedWork});
     }
-    if (least.bytes < points.back().bytes) points.push_back(least);
+    if (least.bytes < points.back().bytes) points.push_back({1, least.bytes, 1 + least.addedWork});
+    if (!plans.checkParts()) return points;
+    const auto whole = points.size();
+    for (const int64_t parts : plans.divisors())
+      for (const char* budget : {"", "least"}) {
+        auto cost = plans.plan(parts, budget);
+        if (!cost || cost->bytes >= points.back().bytes) continue;
+        // More parts may take less at less cost than fewer whose kernels run again.
+        while (points.size() > whole && points.back().time * all.work >= cost->work) points.pop_back();
+        points.push_back({parts, cost->bytes, cost->work / all.work});
+      }
     return points;
   }
 
@@ -174,7 +171,7 @@ struct ExplainMemory : Verb {
     std::unique_ptr<Module> module;
     if (int code = loadModel(app, model, function, module)) return code;
     if (budgets) {
-      auto points = budgetPoints(std::move(module));
+      auto points = budgetPoints(*module);
       if (!points) return report(app, exitInput, points.error());
       printBudgets(*points);
       return exitOk;

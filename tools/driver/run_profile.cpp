@@ -64,17 +64,17 @@ void printTotals(const Profile& profile) {
 
 /// What each collective took of a call.
 void printTravels(const std::vector<TravelTimes>& travels) {
-  auto leg = [](const TravelTimes& travel, double seconds) {
-    const auto times = static_cast<double>(travel.times);
-    return fmt::format("{:>10.4f} {:>8.2f}", seconds * 1e3 / times,
-                       seconds > 0 ? static_cast<double>(travel.bytes) * times / seconds * 1e-9 : 0);
+  auto leg = [](const TravelTimes& travel, int64_t bytes, double seconds) {
+    return fmt::format("{:>10.4f} {:>8.2f}", seconds * 1e3 / static_cast<double>(travel.times),
+                       travelRate(travel, bytes, seconds));
   };
   fmt::print("{:<12} {:>12} {:>10} {:>8} {:>10} {:>8} {:>10} {:>8} {:>10}\n", "collective", "bytes",
              "down ms", "GB/s", "between ms", "GB/s", "back ms", "GB/s", "waited ms");
   for (const TravelTimes& travel : travels)
     if (travel.times > 0)
       fmt::print("{:<12} {:>12} {} {} {} {:>10.4f}\n", fmt::format("@{} {}", travel.function, travel.id),
-                 travel.bytes, leg(travel, travel.down), leg(travel, travel.between), leg(travel, travel.up),
+                 travel.bytes, leg(travel, travel.downBytes, travel.down),
+                 leg(travel, travel.bytes, travel.between), leg(travel, travel.upBytes, travel.up),
                  travel.waited * 1e3 / static_cast<double>(travel.times));
 }
 

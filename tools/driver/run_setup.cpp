@@ -441,8 +441,8 @@ Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* 
   return std::to_string(device->freeBytes - device->freeBytes / 16);
 }
 
-int compileModel(const CLI::App& app, const ModelFlags& flags, const SessionOptions& options,
-                 std::unique_ptr<Module>& module, OpenModel& out) {
+int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector<std::string>& entries,
+                 SessionOptions& options, std::unique_ptr<Module>& module, OpenModel& out) {
   const vulkan::DeviceInfo* open = options.device.open ? &options.device.open->info() : nullptr;
   CompileOptions rest;
   auto budget = budgetOf(flags, open, *module);
@@ -473,6 +473,14 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const SessionOpti
     if (!rest.budget.empty() && flags.notes) fmt::print(stderr, "note: {}\n", diagnostic.message);
   };
   auto done = compile(std::move(module), target, rest);
+  if (!done && flags.smaller && !rest.budget.empty()) {
+    auto smaller = flags.smaller(target, rest, done.takeError());
+    if (!smaller) return report(app, exitInput, smaller.error());
+    if (flags.emitModule.empty()) keepFunctions(*smaller->module, entries);
+    out.source = clone(*smaller->module);
+    options.parts = smaller->parts;
+    done = compile(std::move(smaller->module), target, rest);
+  }
   if (!done) return report(app, exitInput, done.error());
   module = std::move(done->module);
   for (auto& phase : done->milliseconds) out.milliseconds.push_back(std::move(phase));
@@ -546,10 +554,9 @@ int setBatch(const CLI::App& app, const std::string& function, int64_t size,
   return runFirst(app, fmt::format("set-batch{{n={} func={}}}", size, function), module);
 }
 
-/// The passes with data-parallel knowing how many ranks there are, unless the caller has said so.
-static Result<std::string> forRanks(const ModelFlags& flags) {
-  if (!flags.ranks || flags.pipeline.empty()) return flags.pipeline;
-  TG_TRY(PassManager passes, PassManager::parse(flags.pipeline));
+Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipeline) {
+  if (!flags.ranks || pipeline.empty()) return pipeline;
+  TG_TRY(PassManager passes, PassManager::parse(pipeline));
   auto names = [](const AttrList& options, std::string_view name) {
     return std::any_of(options.begin(), options.end(),
                        [&](const NamedAttr& each) { return each.name == name; });
@@ -561,14 +568,14 @@ static Result<std::string> forRanks(const ModelFlags& flags) {
     if (!names(step.options, "ranks"))
       step.options.push_back({"ranks", Attr::of(int64_t{flags.ranks->ranks()})});
   }
-  return parts ? passes.str() : flags.pipeline;
+  return parts ? passes.str() : pipeline;
 }
 
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out) {
   if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, {flags.file}); !may)
     return report(app, exitUsage, may.error());
-  auto pipeline = forRanks(flags);
+  auto pipeline = forRanks(flags, flags.pipeline);
   if (!pipeline) return report(app, exitInput, pipeline.error());
   if (int code = runFirst(app, *pipeline, module, &out.milliseconds)) return code;
   if (flags.emitModule.empty()) keepFunctions(*module, entries);
@@ -577,7 +584,7 @@ int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Modu
   options.ranks = flags.ranks;
   options.parts = flags.parts;
   if (int code = openDevice(app, flags, *module, options)) return code;
-  if (int code = compileModel(app, flags, options, module, out)) return code;
+  if (int code = compileModel(app, flags, entries, options, module, out)) return code;
   auto session = Session::create(std::move(module), options);
   if (!session) return report(app, codeOf(session.error()), session.error());
   out.session = std::move(*session);

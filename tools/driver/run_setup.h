@@ -3,6 +3,7 @@
 // session.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "runtime/compile.h"
 #include "runtime/session.h"
 #include "tools/driver/run.h"
 
@@ -53,6 +55,14 @@ CLI::Validator between(double least, double most);
 /// Parses a verb's arguments; an exit code when that answered (help) or failed (the reason is printed).
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args);
 
+/// A module of stage tensor that takes less than another, and in how many parts its step runs its batch.
+struct SmallerStep {
+  std::unique_ptr<Module> module;
+  int64_t parts = 1;
+};
+/// Makes one for a budget that plan has refused; `why` is its error, and that of this where there is none.
+using MakeSmaller = std::function<Result<SmallerStep>(const Target&, const CompileOptions&, Error why)>;
+
 struct ModelFlags {
   std::string file = "-";
   std::string device = "auto";
@@ -66,9 +76,10 @@ struct ModelFlags {
   std::vector<std::string> captures;  ///< that calls will ask for; no others are kept, unless emitted
   uint64_t seed = 0;
   bool validation = false, noCache = false;
-  bool notes = true;  ///< tell on standard error what a user may want to know; warnings come in any case
-  int64_t parts = 1;  ///< of the batch, which a step runs one after the other
-  int localRank = 0;  ///< among the ranks of this host
+  bool notes = true;    ///< tell on standard error what a user may want to know; warnings come in any case
+  int64_t parts = 1;    ///< of the batch, which a step runs one after the other
+  MakeSmaller smaller;  ///< null: what takes more than --memory is an error
+  int localRank = 0;    ///< among the ranks of this host
   std::shared_ptr<collective::Engine> ranks;  ///< joins this process with others; null: it is alone
   std::shared_ptr<vulkan::Device> opened;     ///< where the ranks have met on their devices
   std::string openedAs;                       ///< its name then
@@ -99,6 +110,9 @@ int tuningOf(const CLI::App& app, const std::string& flag, const vulkan::DeviceI
 /// why.
 int runFirst(const CLI::App& app, const std::string& pipeline, std::unique_ptr<Module>& module,
              std::vector<std::pair<std::string, double>>* milliseconds = nullptr);
+
+/// The passes with data-parallel knowing how many ranks there are, unless the caller has said so.
+Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipeline);
 
 /// Gives the batch axes of a function's arguments another extent. 0, or an exit code after printing why.
 int setBatch(const CLI::App& app, const std::string& function, int64_t size, std::unique_ptr<Module>& module);

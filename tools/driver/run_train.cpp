@@ -75,7 +75,7 @@ struct Train : Verb {
     int code = prepare(app, training);
     RankFacts facts;
     if (code == exitOk) {
-      if (auto gathered = factsOf(training))
+      if (auto gathered = factsOf(training, flags.lr))
         facts = std::move(*gathered);
       else
         code = report(app, exitDevice, gathered.error());
@@ -85,7 +85,7 @@ struct Train : Verb {
   }
 
   /// What makes ranks take the same steps to the same bits.
-  static Result<RankFacts> factsOf(const OpenTraining& training) {
+  static Result<RankFacts> factsOf(const OpenTraining& training, const std::string& lr) {
     const TrainState& state = training.state;
     TG_TRY(const NamedArrays params, training.model.session->downloadParams());
     std::string hashes;
@@ -100,6 +100,9 @@ struct Train : Verb {
                      {"its step", std::to_string(state.step)},
                      {"its steps in all", std::to_string(training.options.steps)},
                      {"its data", state.dataHash},
+                     {"its --lr", lr.empty() ? "none" : lr},
+                     {"its --on-nan", training.options.onNan == OnNan::skip ? "skip" : "stop"},
+                     {"its --overfit-one-batch", training.options.overfitOneBatch ? "on" : "off"},
                      {"its first parameters", textHash(hashes)}};
   }
 
@@ -146,7 +149,7 @@ struct Train : Verb {
     training.options.runDir.clear();
     auto console = TrainConsole::open(flags, training);
     if (!console) return report(app, exitInput, console.error());
-    auto batch = training.feed->batch(training.state.step + 1);
+    auto batch = training.feed->batch(training.state.step / training.options.stride + 1);
     if (!batch) return report(app, exitInput, batch.error());
     tellNotes(training);
     (*console)->header(model);
@@ -213,16 +216,17 @@ struct Train : Verb {
 
   /// The copies of what has travelled: to the host and back.
   static std::string copiesLine(const std::vector<TravelTimes>& travels, int64_t steps) {
-    int64_t bytes = 0;
+    int64_t downBytes = 0, upBytes = 0;
     double down = 0, up = 0;
     for (const TravelTimes& each : travels) {
-      bytes += each.bytes * each.times;
+      downBytes += each.downBytes * each.times;
+      upBytes += each.upBytes * each.times;
       down += each.down;
       up += each.up;
     }
     const double ms = 1e3 / static_cast<double>(steps);
     return fmt::format("copies: {:.2f} ms a step to the host{}, {:.2f} ms back{}", down * ms,
-                       rateText(bytes, down), up * ms, rateText(bytes, up));
+                       rateText(downBytes, down), up * ms, rateText(upBytes, up));
   }
 
   /// What has travelled, for the run's page.
@@ -261,7 +265,8 @@ struct Train : Verb {
                                summary.meanLoss));
     else if (!summary.leftOut)
       console.line(fmt::format("no step is left of {}", training.options.steps));
-    if (const int64_t steps = summary.step - summary.firstStep; model.ranks && steps > 0) {
+    if (const int64_t steps = (summary.step - summary.firstStep) / training.options.stride;
+        model.ranks && steps > 0) {
       console.line(trafficLine(model.ranks->traffic(), travels_, steps));
       if (!travels_.empty() && !model.ranks->onGpus()) console.line(copiesLine(travels_, steps));
     }

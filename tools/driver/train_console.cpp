@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -69,12 +70,12 @@ Result<std::unique_ptr<TrainConsole>> TrainConsole::open(const TrainFlags& flags
   if (dir.empty()) return console;
   std::string path = RunDir{dir}.log();
   if (flags.sampleEvery) {
-    TG_TRY(console->samples_, SampleLog::open(dir, training.state.step));
+    TG_TRY(console->samples_, SampleLog::open(dir, training.resumedStep));
   }
   console->log_ = std::fopen(path.c_str(), training.resumed ? "a" : "w");
   if (!console->log_) return fail(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   TG_TRY(auto formats, parseMetricsFormats(flags.metrics));
-  TG_TRY(console->metrics_, MetricsWriter::open(dir, formats, training.state.step));
+  TG_TRY(console->metrics_, MetricsWriter::open(dir, formats, training.resumedStep));
   warnDamaged(console->metrics_->damaged());
   if (console->samples_) warnDamaged(console->samples_->damaged());
   return console;
@@ -122,10 +123,10 @@ void TrainConsole::begin(const Trainer& trainer, TrainControl& control) {
 }
 
 double TrainConsole::secondsLeft(int64_t step) const {
-  bool first = step == first_ + 1;
+  const int64_t stride = training_.options.stride, second = first_ + stride;
   auto now = Clock::now();
-  double each = first ? secondsBetween(start_, now)
-                      : secondsBetween(afterFirst_, now) / static_cast<double>(step - first_ - 1);
+  double each = step == second ? secondsBetween(start_, now) / static_cast<double>(stride)
+                               : secondsBetween(afterFirst_, now) / static_cast<double>(step - second);
   return each * static_cast<double>(training_.options.steps - step);
 }
 
@@ -145,14 +146,16 @@ Result<void> TrainConsole::record(int64_t step, std::vector<std::pair<std::strin
 }
 
 Result<void> TrainConsole::show(const StepResult& step) {
-  bool shown =
-      step.step == first_ + 1 || step.step % flags_.logEvery == 0 || step.step == training_.options.steps;
+  const TrainerOptions& options = training_.options;
+  const bool first = step.step == first_ + options.stride;
+  const bool shown = first || options.due(step.step, flags_.logEvery) || step.step == options.steps;
   if (bar_) drawBar(step);
   if (!shown) return {};
   double seconds = secondsBetween(logged_, Clock::now());
   auto steps = static_cast<double>(step.step - loggedStep_);
   double milliseconds = seconds * 1e3 / steps;
-  double rate = steps * static_cast<double>(training_.feed->itemsPerStep()) / seconds;
+  double rate = steps * static_cast<double>(training_.feed->itemsPerStep()) /
+                static_cast<double>(options.stride) / seconds;
   if (lines_) line(stepLine(step, milliseconds, rate));
   std::vector<std::pair<std::string, double>> values = {{"loss", step.loss}};
   for (size_t i = 1; i < step.results.size(); ++i) {
@@ -162,9 +165,10 @@ Result<void> TrainConsole::show(const StepResult& step) {
   values.emplace_back("lr", step.learningRate);
   values.emplace_back("ms", milliseconds);
   values.emplace_back("items_per_s", rate);
+  if (waited_ > 0) values.emplace_back("save_ms", std::exchange(waited_, 0) * 1e3);
   TG_CHECK(record(step.step, std::move(values)));
   // The first step pays for what drivers do once, so the time left is told from those after it.
-  if (step.step == first_ + 1) afterFirst_ = Clock::now();
+  if (first) afterFirst_ = Clock::now();
   refreshPage(false);
   logged_ = Clock::now();
   loggedStep_ = step.step;
@@ -209,8 +213,10 @@ void TrainConsole::onSkip(const StepResult& step, const std::string& why) {
                    training_.options.steps, step.loss, why));
 }
 
-void TrainConsole::onSave(const std::string& path, int64_t) {
-  line(fmt::format("saved {}", path));
+void TrainConsole::onSave(const std::string& path, int64_t) { line(fmt::format("saved {}", path)); }
+
+void TrainConsole::onWait(double seconds) {
+  waited_ += seconds;
   logged_ = Clock::now();
   loggedStep_ = trainer_->state().step;
 }

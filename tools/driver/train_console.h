@@ -36,13 +36,15 @@ class TrainConsole : public TrainObserver {
   Result<void> onEval(const EvalResult& eval) override;
   void onSkip(const StepResult& step, const std::string& why) override;
   void onSave(const std::string& path, int64_t step) override;
+  void onWait(double seconds) override;
+  void onNote(const std::string& text) override { line(text); }
 
  private:
   using Clock = std::chrono::steady_clock;
   TrainConsole(const TrainFlags& flags, const OpenTraining& training) : flags_(flags), training_(training) {}
   Result<void> record(int64_t step, std::vector<std::pair<std::string, double>> values);
   Result<void> show(const StepResult& step);
-  bool samplesAt(int64_t step) const { return flags_.sampleEvery && step % flags_.sampleEvery == 0; }
+  bool samplesAt(int64_t step) const { return training_.options.due(step, flags_.sampleEvery); }
   Result<void> sample(int64_t step);
   std::string stepLine(const StepResult& step, double milliseconds, double itemsPerSecond) const;
   double secondsLeft(int64_t step) const;
@@ -59,6 +61,7 @@ class TrainConsole : public TrainObserver {
   bool lines_ = true, bar_ = false, drawn_ = false;
   int64_t first_ = 0, loggedStep_ = 0;
   Clock::time_point start_, logged_, afterFirst_, barAt_, pageAt_;
+  double waited_ = 0;       ///< seconds for checkpoints since the last row
   double pageSeconds_ = 0;  ///< what the last page took
   bool pageFailed_ = false;
 };

@@ -116,11 +116,11 @@ Result<void> claim(const ModelFlags& model, const TrainFlags& flags, OpenTrainin
 
 /// Later checkpoints than the one that is gone on from would count as the newest.
 Result<void> moveLaterAside(OpenTraining& training) {
-  TG_TRY(std::vector<std::string> moved, supersedeAfter(training.options.runDir, training.state.step));
+  TG_TRY(std::vector<std::string> moved, supersedeAfter(training.options.runDir, training.resumedStep));
   for (const std::string& path : moved)
     training.notes.push_back(
         fmt::format("note: the run goes on from step {}, so a later checkpoint is kept as {}",
-                    training.state.step, path));
+                    training.resumedStep, path));
   return {};
 }
 
@@ -268,7 +268,10 @@ Result<void> takeRunDir(const CLI::App& app, const std::string& command, const M
   std::error_code error;
   const std::string source = fs::absolute(dir.model(), error).lexically_normal().string();
   const RunHashes hashes{training.state.moduleHash, training.state.finalHash};
-  return writeText(dir.config(), formatConfig(hashes, configText(app, source)));
+  // What --memory chose is what a resumed run goes on with.
+  const std::string chosen =
+      training.microBatch ? fmt::format("micro-batch={}\n", training.microBatch) : std::string();
+  return writeText(dir.config(), formatConfig(hashes, configText(app, source) + chosen));
 }
 
 }  // namespace tg

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/collective.h"
+#include "ir/byte_size.h"
 #include "ir/dims.h"
 #include "ir/parser.h"
 #include "ir/text_hash.h"
@@ -16,8 +16,10 @@
 #include "runtime/train/rank_feed.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
+#include "tools/driver/batch_parts.h"
 #include "tools/driver/listings.h"
 #include "tools/driver/train_folder.h"
+#include "tools/driver/train_share.h"
 
 namespace tg {
 
@@ -37,23 +39,6 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
                   "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
                   "  or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
                   model.file));
-}
-
-/// The passes with append-grad summing the gradients of `calls(n)` calls, where it was n; "" without append-grad.
-template <class Calls>
-Result<std::string> accumulating(const std::string& pipeline, const Calls& calls) {
-  TG_TRY(PassManager passes, PassManager::parse(pipeline));
-  for (PipelineStep& step : passes.steps()) {
-    if (step.pass->name != "append-grad") continue;
-    for (NamedAttr& option : step.options)
-      if (option.name == "accumulate") {
-        option.value = Attr::of(calls(option.value.integer));
-        return passes.str();
-      }
-    step.options.push_back({"accumulate", Attr::of(calls(1))});
-    return passes.str();
-  }
-  return std::string();
 }
 
 /// `--micro-batch`: the train function for some rows of its batch, which a step then runs in parts.
@@ -85,6 +70,32 @@ int runInParts(const CLI::App& app, const TrainFlags& flags, ModelFlags& model,
   return setBatch(app, kTrain, flags.microBatch, module);
 }
 
+/// What is compiled where --memory does not do for the whole batch: the train function for as many rows of it as keep
+/// the budget at the least cost.
+MakeSmaller rowsWithin(ModelFlags& model, const Module& written, const std::vector<std::string>& entries,
+                       OpenTraining& out) {
+  const std::shared_ptr<const Module> source = clone(written);
+  return [&model, source, entries, &out](const Target& target, const CompileOptions& options,
+                                         Error why) -> Result<SmallerStep> {
+    CompileOptions whole = options;
+    TG_TRY(whole.pipeline, forRanks(model, model.pipeline));
+    PlansInParts plans(*source, entries, target, whole);
+    TG_TRY(const PlansInParts::Choice choice, plans.choose(options.budget, std::move(why)));
+    model.parts = choice.parts;
+    out.microBatch = plans.rows() / choice.parts;
+    out.notes.push_back(fmt::format("note: @train: a step runs its {} rows in {} parts and sums their "
+                                    "gradients, as with --micro-batch={}, so that "
+                                    "{} do: {:.0f} % more time by the cost model",
+                                    plans.rows(), choice.parts, out.microBatch, options.budget,
+                                    100 * std::max(choice.time - 1, 0.0)));
+    CompileOptions first;
+    first.until = Stage::tensor;
+    TG_TRY(first.pipeline, inParts(whole.pipeline, kTrain, plans.rows(), choice.parts));
+    TG_TRY(Compiled ran, compile(clone(*source), {}, first));
+    return SmallerStep{std::move(ran.module), choice.parts};
+  };
+}
+
 std::string scheduleOf(const Module& module) {
   for (const Item* func : module.all(ItemKind::func))
     for (const auto& arg : func->body.args)
@@ -93,14 +104,16 @@ std::string scheduleOf(const Module& module) {
   return "";
 }
 
-Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed) {
+Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed, int64_t stride) {
   TrainerOptions out;
+  out.stride = stride;
   out.steps = flags.steps ? flags.steps : kDefaultSteps;
   if (flags.epochs) {
     if (!feed.stepsPerEpoch())
       return fail("--epochs: this data has no end that would make an epoch; say --steps");
-    out.steps = flags.epochs * feed.stepsPerEpoch();
+    out.steps = flags.epochs * feed.stepsPerEpoch() * stride;
   }
+  out.steps = (out.steps + stride - 1) / stride * stride;
   if (flags.evalEvery && !feed.evalBatches())
     return fail("--eval-every: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1");
   if (flags.keepBest && !feed.evalBatches())
@@ -162,37 +175,6 @@ Result<void> setParams(Session& session, const std::vector<std::string>& specs) 
   return {};
 }
 
-/// At an update's end no gradient is summed up, so a module that sums over more steps than the run's begins with the
-/// zeros it has.
-Result<void> restore(Session& session, const OpenCheckpoint& checkpoint, int64_t step) {
-  const UploadOptions given{.partial = step != checkpoint.state.step};
-  TG_CHECK(readTensors(checkpoint, [&](ItemKind kind, const TensorSource& tensors) -> Result<void> {
-    auto written = session.writeTensors(kind, tensors, kind == ItemKind::state ? given : UploadOptions());
-    return written ? Result<void>() : written.error();
-  }));
-  return session.setSteps(step);
-}
-
-/// Steps of one update.
-int64_t stepsPerUpdate(const Module& module) {
-  for (const Item* func : module.all(ItemKind::func))
-    if (const Attr* every = find(func->attrs, "every")) return every->integer;
-  return 1;
-}
-
-std::string rankCount(int64_t count) { return count == 1 ? "1 rank" : fmt::format("{} ranks", count); }
-
-/// Numbers of ranks that may go on with a run: `1, 2 or 4`.
-std::string possibleRanks(const TrainState& saved) {
-  std::vector<int64_t> counts;
-  for (int64_t count = 1; count <= saved.ranks; ++count)
-    if (saved.batches % count == 0) counts.push_back(count);
-  std::string out;
-  for (size_t i = 0; i < counts.size(); ++i)
-    out += fmt::format("{}{}", i == 0 ? "" : i + 1 == counts.size() ? " or " : ", ", counts[i]);
-  return out;
-}
-
 /// What `--sample-every` needs of the source module and its data, before anything is compiled.
 Result<void> checkSampling(const Module& source, const Feed& feed, const TrainFlags& flags) {
   auto of = [](const std::string& why) { return fail("--sample-every: " + why); };
@@ -218,7 +200,7 @@ Result<void> openSampler(const TrainFlags& flags, uint64_t seed, OpenTraining& o
 }
 
 /// The state that training goes on from: that of the checkpoint, or a new one, with what holds from now on.
-void beginState(const TrainState& saved, const ModelFlags& model, OpenTraining& out) {
+void beginState(const TrainState& saved, const RankShare& share, const ModelFlags& model, OpenTraining& out) {
   const SessionInfo info = out.model.session->info();
   out.state = saved;
   out.state.seed = model.seed;
@@ -234,77 +216,38 @@ void beginState(const TrainState& saved, const ModelFlags& model, OpenTraining& 
         fmt::format("note: the run was on {} ({}); on another device or driver it goes on within "
                     "rounding, not bit for bit",
                     saved.device, saved.driver));
-  const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
-  out.state.step = saved.step * saved.ranks / ranks;
-  out.state.ranks = ranks;
-  out.state.batches = ranks * stepsPerUpdate(*out.model.session->module());
+  out.state.step = share.step;
+  out.state.ranks = model.ranks ? model.ranks->ranks() : 1;
+  if (out.resumed) {
+    out.state.stepsPerUpdate = share.stepsPerUpdate;
+  } else {
+    const int64_t calls = callsPerUpdate(*out.model.session->module());
+    out.state.batches = out.state.ranks * calls;
+    out.state.stepsPerUpdate = calls / model.parts;
+  }
   out.state.device = info.device;
   out.state.driver = info.driver;
   if (out.feed->vocabulary()) out.state.vocabulary = out.feed->vocabulary()->printable();
 }
 
-/// The same run with fewer ranks, each of which takes more batches an update: the steps are counted anew, and the
-/// module is compiled anew. 0, or an exit code after telling why that cannot be.
-int shareAmongFewer(const CLI::App& app, ModelFlags& model, const TrainState& saved, int64_t ranks,
-                    const std::string& run, OpenTraining& out) {
-  if (ranks > saved.ranks || saved.batches % ranks != 0)
-    return report(app, exitInput,
-                  fmt::format("{0} was trained by {1} with {2} batches an update, and {3} cannot go on "
-                              "with that: start {4}; --init-from={0} starts a new run from its parameters",
-                              run, rankCount(saved.ranks), saved.batches, ranks, possibleRanks(saved)));
-  if (model.parts != 1)
-    return report(app, exitInput,
-                  fmt::format("{} was trained by {} with --micro-batch, which fewer ranks cannot go on with: "
-                              "start as many",
-                              run, rankCount(saved.ranks)));
-  const int64_t each = saved.batches / ranks;
-  auto passes = accumulating(model.pipeline, [&](int64_t) { return each; });
-  if (!passes) return report(app, exitInput, passes.error());
-  model.pipeline = *passes;
-  if (model.pipeline.empty())
-    return report(
-        app, exitInput,
-        fmt::format("{} was trained by {}; fewer ranks accumulate gradients, and no append-grad in its "
-                    "pipeline would say so: start as many",
-                    run, rankCount(saved.ranks)));
-  if (saved.step % (saved.batches / saved.ranks) != 0)
-    return report(app, exitInput,
-                  fmt::format("{} was saved between two updates, with gradients of {} ranks: start as many",
-                              run, saved.ranks));
-  const int64_t step = saved.step * saved.ranks / ranks;
-  if (saved.ranks != ranks && !out.stepsTyped)
-    return report(app, exitUsage,
-                  fmt::format("{} was trained by {}, and the steps of {} are others: step {} is step {} "
-                              "then. Say by --steps up to which to train",
-                              run, rankCount(saved.ranks), ranks, saved.step, step));
-  if (saved.ranks != ranks)
-    out.notes.push_back(fmt::format("note: {} was trained by {}; now each takes {} batches an update, and "
-                                    "step {} is step {}",
-                                    run, rankCount(saved.ranks), each, saved.step, step));
-  return exitOk;
+/// Params and states of the checkpoint. At an update's end no gradient is summed up, so sums that the module has and the
+/// checkpoint lacks keep their zeros, and the other way round they are passed over.
+Result<void> restore(Session& session, const OpenCheckpoint& checkpoint, const RankShare& share) {
+  const UploadOptions given{.partial = share.others, .others = share.others};
+  TG_CHECK(readTensors(checkpoint, [&](ItemKind kind, const TensorSource& tensors) -> Result<void> {
+    auto written = session.writeTensors(kind, tensors, kind == ItemKind::state ? given : UploadOptions());
+    return written ? Result<void>() : written.error();
+  }));
+  return session.setSteps(share.step / share.stride);
 }
 
-/// Whether a function of the module joins the gradients of several ranks.
-bool joinsRanks(const Module& module) {
-  for (const Item* func : module.all(ItemKind::func))
-    for (const Op* op : func->body.ops)
-      if (isCollective(*op) || op->code == Opcode::collective_begin) return true;
-  return false;
-}
-
-/// The module a resumed run goes on with is the one it ran, not one compiled anew, unless its ranks are fewer.
-int goOnWith(const CLI::App& app, ModelFlags& model, const std::string& run, int64_t ranks, TrainState& saved,
-             std::unique_ptr<Module>& module, OpenTraining& out) {
-  ModelFlags final = model;
-  final.file = RunDir{run}.finalModule();
-  final.dims.clear();  // its own text has them
-  std::unique_ptr<Module> ran;
-  if (int code = loadModule(app, final, ran)) return code;
-  const int64_t every = stepsPerUpdate(*ran);
-  if (saved.batches == 0) saved.batches = saved.ranks * every;
-  if (saved.batches != ranks * every) return shareAmongFewer(app, model, saved, ranks, run, out);
+/// The module a resumed run goes on with is the one it ran, unless its ranks share the batches otherwise: then it is
+/// compiled anew.
+int goOnWith(const CLI::App& app, ModelFlags& model, const std::string& run, RankShare& share,
+             std::unique_ptr<Module>& module) {
+  if (share.anew) return passesFor(app, share, run, *module, model);
   if (model.device == "interp") return exitOk;
-  module = std::move(ran);
+  module = std::move(share.ran);
   // It is compiled, and the files that these name may be gone.
   model.pipeline.clear();
   model.target.clear();
@@ -368,7 +311,8 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
 int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
                  OpenTraining& out) {
   out.resumed = out.checkpoint.has_value();
-  TrainState saved = out.resumed ? out.checkpoint->state : TrainState();
+  const TrainState saved = out.resumed ? out.checkpoint->state : TrainState();
+  out.resumedStep = saved.step;
   std::unique_ptr<Module> module;
   if (int code = loadModule(app, model, module)) return code;
   out.sourceText = print(*module);
@@ -382,21 +326,31 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   auto feed = openData(*module, model.seed, flags, saved.vocabulary);
   if (!feed) return report(app, exitInput, feed.error());
   out.feed = std::move(*feed);
-  const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
-  if (model.ranks) out.feed = rankFeed(std::move(out.feed), model.ranks->rank(), model.ranks->ranks());
-  if (flags.sampleEvery)
-    if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
-  auto options = trainerOptions(flags, *out.feed);
-  if (!options) return report(app, exitUsage, options.error());
-  out.options = *options;
-  out.options.ranks = model.ranks.get();
-  if (int code = runInParts(app, flags, model, module, out.notes)) return code;
-  const bool first = !model.ranks || model.ranks->rank() == 0;
+  RankShare share;
   if (out.resumed) {
     auto same = checkSame(out, run, model, saved);
     if (!same) return report(app, exitInput, same.error());
+    if (int code = shareOf(app, model, flags, run, *module, saved, share)) return code;
+    if (int code = recount(app, run, saved, share, model, out)) return code;
+  }
+  if (model.ranks)
+    out.feed = rankFeed(std::move(out.feed), model.ranks->rank(), model.ranks->ranks(), share.split, *module);
+  if (flags.sampleEvery)
+    if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
+  auto options = trainerOptions(flags, *out.feed, share.stride);
+  if (!options) return report(app, exitUsage, options.error());
+  out.options = *options;
+  out.options.ranks = model.ranks.get();
+  // The least budget has no room for a copy to save; what a device has free is asked when one is made.
+  if (model.memory == "least") out.options.memory = 1;
+  if (auto bytes = parseBytes(model.memory)) out.options.memory = *bytes;
+  if (share.split > 1)
+    if (int code = setBatch(app, kTrain, batchSize(*module->func(kTrain)) / share.split, module)) return code;
+  if (int code = runInParts(app, flags, model, module, out.notes)) return code;
+  const bool first = !model.ranks || model.ranks->rank() == 0;
+  if (out.resumed) {
     if (first) out.options.runDir = run;
-    if (int code = goOnWith(app, model, run, ranks, saved, module, out)) return code;
+    if (int code = goOnWith(app, model, run, share, module)) return code;
   } else if (first) {
     auto fresh = freshRunDir(model, flags);
     if (!fresh) return report(app, exitInput, fresh.error());
@@ -407,7 +361,11 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   std::vector<std::string> entries = {kTrain};
   if (out.feed->evalBatches()) entries.emplace_back(kEval);
   if (flags.sampleEvery) entries.emplace_back("predict");
-  if (int code = openModel(app, model, std::move(module), entries, out.model)) return code;
+  if (!out.resumed && !model.memory.empty() && flags.microBatch == 0)
+    model.smaller = rowsWithin(model, *module, entries, out);
+  const int opened = openModel(app, model, std::move(module), entries, out.model);
+  model.smaller = nullptr;
+  if (opened != exitOk) return opened;
   if (!hasUpdate(*out.model.source, kTrain))
     return report(
         app, exitInput,
@@ -415,6 +373,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
                     "such as append-adam is missing, or no parameter has a gradient",
                     model.file, shellWord(model.pipeline)));
   Session& session = *out.model.session;
+  const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
   if (ranks > 1 && !joinsRanks(*out.model.source))
     return report(app, exitInput,
                   fmt::format("{} ranks would train {} apart from each other: @train joins no gradients. Put "
@@ -424,9 +383,8 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (flags.sampleEvery)
     if (auto can = openSampler(flags, model.seed, out); !can) return report(app, exitInput, can.error());
   out.schedule = scheduleOf(*out.model.source);
-  beginState(saved, model, out);
-  auto ready =
-      out.resumed ? restore(session, *out.checkpoint, out.state.step) : setParams(session, flags.set);
+  beginState(saved, share, model, out);
+  auto ready = out.resumed ? restore(session, *out.checkpoint, share) : setParams(session, flags.set);
   out.checkpoint.reset();
   return ready ? exitOk : report(app, exitInput, ready.error());
 }

@@ -25,7 +25,9 @@ struct OpenTraining {
   std::string sourceText;          ///< the module before any pass, printed
   std::vector<std::string> notes;  ///< what to say before the header
   std::string schedule;            ///< of the learning rate, as the module spells it; "" for none
+  int64_t microBatch = 0;          ///< rows of the batch that run at once, where --memory chose them
   bool resumed = false;
+  int64_t resumedStep = 0;                   ///< as the checkpoint counts it
   bool stepsTyped = false;                   ///< where it is resumed: how long to train is said anew
   std::optional<OpenCheckpoint> checkpoint;  ///< to go on from; openTraining uses it up
   std::optional<RunLock> lock;               ///< of the run's folder

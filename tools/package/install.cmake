@@ -6,7 +6,7 @@
 install(DIRECTORY ${PROJECT_BINARY_DIR}/cli/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT tools)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/cli/bash/ DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tools)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/cli/zsh/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT tools)
-install(DIRECTORY codegen/targets DESTINATION ${CMAKE_INSTALL_DATADIR}/tensorgrad COMPONENT tools)
+install(DIRECTORY docs/targets DESTINATION ${CMAKE_INSTALL_DATADIR}/tensorgrad COMPONENT tools)
 # README.md beside docs/, as in the repository, so that its links lead somewhere.
 install(FILES README.md LICENSE NOTICES DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools
@@ -19,7 +19,7 @@ list(TRANSFORM libraries PREPEND tensorgrad_)
 install(TARGETS ${libraries} tensorgrad EXPORT tensorgrad ARCHIVE COMPONENT dev
   LIBRARY COMPONENT tools NAMELINK_COMPONENT dev)
 install(DIRECTORY ir passes codegen runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tensorgrad COMPONENT dev
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN ir/limits.inc PATTERN codegen/targets EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN ir/limits.inc)
 install(FILES tools/main.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tensorgrad/tools COMPONENT dev)
 install(FILES tools/package/lit.common.py DESTINATION ${CMAKE_INSTALL_DATADIR}/tensorgrad COMPONENT dev)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tensorgrad)

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/tile_attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "ir/op_view.h"
+
+namespace tg {
+
+Result<AttentionRegion> AttentionRegion::of(const LowerContext& c) {
+  AttentionRegion out;
+  for (const Op* op : c.region.body.ops)
+    if (op->info().fusion == table::Fusion::attention && op->code != Opcode::attention_grad) out.op = op;
+  if (!out.op)
+    return failAt(c.fused.loc,
+                  fmt::format("schedule {} is for regions of tg.attention, tg.attention_grad_q or "
+                              "tg.attention_grad_kv",
+                              c.schedule.str()));
+  out.lead = out.op->in(0)->type.shape;
+  const Shape& k = as::attention(*out.op).k()->type.shape;
+  out.queries = out.lead[out.lead.rank() - 2], out.keys = k[k.rank() - 2];
+  out.causal = as::attention(*out.op).causal();
+  double scale = as::attention(*out.op).scale();
+  if (scale == 0) scale = 1.0 / std::sqrt(static_cast<double>(out.lead.back()));
+  out.scale = KernelBuilder::f32(scale).number;
+  out.lead.resize(out.lead.rank() - 2);
+  out.batch = out.lead.elements();
+  constexpr int kQ = 0, kK = 1, kV = 2, kDo = 5;
+  out.forKeys = out.op->code == Opcode::attention_grad_kv;
+  out.own = {out.forKeys ? kK : kQ, out.forKeys ? kV : kDo};
+  out.other = {out.forKeys ? kQ : kK, out.forKeys ? kDo : kV};
+  out.sums = {{0, out.isForward()}};
+  if (out.forKeys) out.sums.push_back({1, true});
+  return out;
+}
+
+Index AttentionRegion::firstRow(LowerContext& c, const Index& group, int64_t rows) const {
+  const int64_t tiles = (ownRows() + rows - 1) / rows;
+  Index tile = c.space.div(group, batch);
+  if (causal && !forKeys) tile = c.space.add(IndexSpace::constant(tiles - 1), c.space.scale(tile, -1));
+  return c.space.scale(tile, rows);
+}
+
+std::pair<KV, KV> AttentionRegion::blocks(LowerContext& c, const Index& first, int64_t rows,
+                                          int64_t block) const {
+  const int64_t others = (otherRows() + block - 1) / block, ahead = keys - queries;
+  const KV from = KernelBuilder::u32(0), to = KernelBuilder::u32(others);
+  if (!causal) return {from, to};
+  auto u32 = [&](Opcode code, const KV& a, int64_t b) {
+    return c.kernel.op(code, {a, KernelBuilder::u32(b)}, DType::u32);
+  };
+  if (forKeys) {  // the first query that sees the first key
+    KV key = c.space.materialize(first);
+    KV query = ahead <= 0 ? u32(Opcode::k_add, key, -ahead)
+                          : u32(Opcode::k_sub, u32(Opcode::k_max, key, ahead), ahead);
+    return {u32(Opcode::k_div, query, block), to};
+  }
+  // The keys that the last query sees: those before last + 1 + ahead.
+  KV behind =
+      u32(Opcode::k_min, c.space.materialize(c.space.add(first, IndexSpace::constant(rows))), queries);
+  KV seen = ahead >= 0 ? u32(Opcode::k_add, behind, ahead)
+                       : u32(Opcode::k_sub, u32(Opcode::k_max, behind, -ahead), -ahead);
+  return {from, u32(Opcode::k_div, u32(Opcode::k_add, seen, block - 1), block)};
+}
+
+/// The value that a chain of casts rounds.
+static const Value* unrounded(const Value* value) {
+  while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
+  return value;
+}
+
+void storeAttention(LowerContext& c, const Value* result, const Index& offset, const KV& value,
+                    const KV* following) {
+  const Index second = c.space.add(offset, IndexSpace::constant(kLanes));
+  c.emitter.define(result, c.space.delinear(offset, result->type.shape), value);
+  if (following) c.emitter.define(result, c.space.delinear(second, result->type.shape), *following);
+  for (size_t slot = 0; slot < c.region.yields.size(); ++slot) {
+    const Value* yield = c.region.yields[slot];
+    if (unrounded(yield) != result) continue;
+    const int place = static_cast<int>(slot);
+    if (following && isNarrow(yield->type.dtype)) {
+      c.emitter.storeWords(place, offset);
+      continue;
+    }
+    c.emitter.store(place, offset);
+    if (following) c.emitter.store(place, second);
+  }
+}
+
+AttentionWalk::AttentionWalk(LowerContext& c, const AttentionRegion& region, Division division)
+    : c_(c), kernel_(c.kernel), r_(region), d_(division),
+      otherBlocks_((region.otherRows() + division.block - 1) / division.block),
+      lane_(division.vector == 0
+                ? Index{}
+                : c.space.variable(c.kernel.id(Opcode::k_local_id, 0), division.invocations)),
+      exponent_(region.scale * std::numbers::log2e) {}
+
+KV AttentionWalk::element(int operand, const Index& row, const Index& column) {
+  Indices at = lead_;
+  at.push_back(row);
+  at.push_back(column);
+  return c_.emitter.emit(r_.op->in(operand), at);
+}
+
+/// The number that an operand has for a query.
+KV AttentionWalk::number(int operand, const Index& row) {
+  Indices at = lead_;
+  at.push_back(row);
+  return c_.emitter.emit(r_.op->in(operand), at);
+}
+
+/// This invocation's share of so many rows; rows behind the operand's end repeat one of it.
+std::vector<KV> AttentionWalk::loadRows(int operand, const Index& first, int64_t count, int64_t extent) {
+  std::vector<KV> out;
+  const int64_t perRow = r_.width(operand) / d_.vector;
+  tasks(count * perRow).load([&](const Index& task) {
+    const Index row = inside(c_.space.add(first, c_.space.div(task, perRow)), extent);
+    out.push_back(vectorOf(operand, row, c_.space.mod(task, perRow)));
+  });
+  return out;
+}
+
+/// Stages what loadRows gave; returns what is left.
+std::span<const KV> AttentionWalk::storeRows(std::span<const KV> loaded, int operand, int64_t count) {
+  const int64_t perRow = r_.width(operand) / d_.vector;
+  tasks(count * perRow).store([&](const Index& task) {
+    stage(operand, c_.space.div(task, perRow), c_.space.mod(task, perRow), loaded.front());
+    loaded = loaded.subspan(1);
+  });
+  return loaded;
+}
+
+std::vector<KV> AttentionWalk::loadBlock(const Index& block) {
+  std::vector<KV> out;
+  if (d_.vector == 0) return out;
+  for (int operand : r_.other)
+    for (const KV& each : loadRows(operand, firstOf(block), d_.block, r_.otherRows())) out.push_back(each);
+  return out;
+}
+
+std::span<const KV> AttentionWalk::storeBlock(std::span<const KV> loaded) {
+  if (d_.vector == 0) return loaded;
+  for (int operand : r_.other) loaded = storeRows(loaded, operand, d_.block);
+  return loaded;
+}
+
+AttentionWalk::Parts AttentionWalk::maskedScores(bool masked) {
+  Parts out;
+  for (int64_t column = 0; column < d_.across; column += d_.atOnce) {
+    const Parts s = scores(0, column);
+    for (int64_t k = 0; k < std::ssize(s); ++k) {
+      const int64_t i = k % d_.down, j = column + k / d_.down;
+      KV score = s[static_cast<size_t>(k)];
+      if (const KV seen = visible(i, j); !seen.isLiteral()) score = kernel_.select(seen, score, lowest());
+      out.push_back(masked ? hide(score, i, j) : score);
+    }
+  }
+  return out;
+}
+
+/// Which elements of own and other rows see each other, four at a time where the own row has lanes.
+KV AttentionWalk::sees(const Index& own, const Index& other) {
+  const int lanes = IndexSpace::usesLane(own) ? kLanes : 1;
+  KV seen = KernelBuilder::literal(DType::i1, 1);
+  auto compare = [&](Opcode code, const Index& a, const Index& b) {
+    return kernel_.op(code, {kernel_.splat(at(a), lanes), kernel_.splat(at(b), lanes)}, DType::i1);
+  };
+  if (c_.space.max(other) >= r_.otherRows())
+    seen = compare(Opcode::k_lt, other, IndexSpace::constant(r_.otherRows()));
+  if (!r_.causal) return seen;
+  // key <= query + ahead, the difference on the side where it is not negative.
+  const int64_t ahead = r_.keys - r_.queries;
+  const KV before = compare(Opcode::k_le, plus(r_.forKeys ? own : other, std::max<int64_t>(-ahead, 0)),
+                            plus(r_.forKeys ? other : own, std::max<int64_t>(ahead, 0)));
+  return seen.isLiteral() ? before : kernel_.op(Opcode::k_and, {seen, before}, DType::i1);
+}
+
+KV AttentionWalk::divisorOf(const KV& total) {
+  return r_.hasEmptyRows() ? kernel_.select(isPositive(total), total, one()) : total;
+}
+
+KV AttentionWalk::logSumExp(const KV& largest, const KV& total) {
+  const KV lse = kernel_.add(largest, kernel_.op(Opcode::k_log, {divisorOf(total)}, DType::f32));
+  return r_.hasEmptyRows() ? kernel_.select(isPositive(total), lse, zero()) : lse;
+}
+
+void AttentionWalk::rescale(size_t row, const KV& by, std::span<KV> sums) {
+  const size_t width = sums.size() / static_cast<size_t>(d_.down);
+  for (KV& each : sums.subspan(row * width, width)) each = kernel_.mul(each, by);
+}
+
+/// State: the rows' maxima, the sums of what each part has seen, the mixture.
+void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
+  const auto rows = static_cast<size_t>(d_.down), columns = static_cast<size_t>(d_.across);
+  const std::span<KV> largest = state.first(rows), total = state.subspan(rows, rows),
+                      sums = state.subspan(2 * rows);
+  Parts p = maskedScores(masked);
+  for (size_t i = 0; i < rows; ++i) {
+    const KV top = largestOf(i, largest[i], p);
+    const KV shrink = power(exponentOf(sub(largest[i], top)));
+    const KV shift = d_.powersOfTwo ? scaled(top, -exponent_) : top;
+    largest[i] = top;
+    total[i] = kernel_.mul(total[i], shrink);
+    for (size_t j = 0; j < columns; ++j) {
+      KV& each = p[j * rows + i];
+      each =
+          power(d_.powersOfTwo ? kernel_.fma(each, KernelBuilder::f32(exponent_), shift) : sub(each, shift));
+      // A row that has seen nothing yet has the lowest maximum, against which a masked score is no less.
+      if (r_.hasEmptyRows())
+        each = kernel_.select(visible(static_cast<int64_t>(i), static_cast<int64_t>(j)), each, zero());
+      total[i] = kernel_.add(total[i], each);
+    }
+    rescale(i, shrink, sums);
+  }
+  for (int64_t column = 0; column < d_.across; column += d_.atOnce) {
+    Parts weights;
+    for (int64_t k = column * d_.down; k < (column + d_.atOnce) * d_.down; ++k)
+      weights.push_back(factor(p[static_cast<size_t>(k)]));
+    addProducts(column, weights, {}, sums);
+  }
+}
+
+void AttentionWalk::gradientStep(std::span<KV> sums, bool masked) {
+  for (int64_t column = 0; column < d_.across; column += d_.atOnce) {
+    const Parts s = scores(0, column), dp = scores(1, column);
+    Parts p, ds;
+    for (int64_t k = 0; k < d_.atOnce * d_.down; ++k) {
+      const int64_t i = k % d_.down, j = column + k / d_.down;
+      const auto [lse, delta] = statistics(i, j);
+      KV score = s[static_cast<size_t>(k)], grad = dp[static_cast<size_t>(k)];
+      if (masked) score = hide(score, i, j);
+      KV each = power(sub(exponentOf(score), lse));
+      if (const KV seen = visible(i, j); !seen.isLiteral()) each = kernel_.select(seen, each, zero());
+      if (d_.powersOfTwo) grad = scaled(grad, r_.scale);
+      ds.push_back(factor(kernel_.mul(each, sub(grad, delta))));
+      if (r_.forKeys) p.push_back(factor(each));
+    }
+    addProducts(column, p, ds, sums);
+  }
+}
+
+void AttentionWalk::emit(const Index& batch, const Index& first) {
+  batch_ = batch;
+  first_ = first;
+  lead_ = c_.space.delinear(batch_, r_.lead);
+  begin();
+  const auto [from, to] = r_.blocks(c_, first_, d_.rows, d_.block);
+  const std::vector<Range> loops = ranges(from, to);
+  const KV last = KernelBuilder::u32(otherBlocks_ - 1);
+  const KV start = d_.vector == 0 ? from : kernel_.op(Opcode::k_min, {from, last}, DType::u32);
+  Pipeline pipeline(
+      c_, otherBlocks_, start, [&](const Index& block) { return loadBlock(block); },
+      [&](std::span<const KV> loaded) { storeBlock(loaded); });
+  const size_t rows = r_.isForward() ? static_cast<size_t>(d_.down) : 0;
+  if (r_.isForward()) {
+    pipeline.carry(lowest(), rows);
+    pipeline.carry(zero(), rows);
+  }
+  for (const auto& sum : r_.sums) pipeline.carry(zeroOf(sum), partsOf(sum));
+  for (const Range& range : loops) {
+    if (d_.rolled) kernel_.rolled();
+    pipeline.run("block", range.from, range.to, [&](const Index& block, std::span<KV> state) {
+      block_ = block;
+      if (r_.isForward())
+        forwardStep(state, range.masked);
+      else
+        gradientStep(state, range.masked);
+    });
+  }
+  std::span<KV> state = pipeline.state();
+  if (r_.isForward())
+    return finishForward(state.first(rows), state.subspan(rows, rows), state.subspan(2 * rows));
+  for (size_t i = 0; i < r_.sums.size(); ++i) {
+    const std::span<KV> own = state.first(partsOf(r_.sums[i]));
+    state = state.subspan(own.size());
+    // Of scaled rows, what multiplies the other side's is not scaled.
+    if (!d_.powersOfTwo && !r_.sums[i].ofP)
+      for (KV& each : own)
+        each = kernel_.mul(each, kernel_.splat(KernelBuilder::f32(r_.scale), each.lanes()));
+    storeSum(i, own);
+  }
+}
+
+}  // namespace tg

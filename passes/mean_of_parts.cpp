@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch in parts gives the mean of the losses of its parts. That is the loss of the batch where every value is one
+// of three kinds, which each op hands on:
+//
+//   %x = argument {batch = 0}        rows     along one axis, row by row of the batch: nothing of another row is in it
+//   %h = tg.matmul %x, %w            rows
+//   %n = tg.mean %h {axes = [0]}     mean     over the batch; a sum of such, or a multiple of one, is one too
+//   %c = tg.sub %h, %n               refused: each row depends on all others, as in a batch norm
+//   %w = tg.param @w                 fixed    depends on no row
+//
+// An axis may hold the batch and axes behind it, as tokens of all sequences: the rows of the batch are its equal parts.
+#include "passes/mean_of_parts.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "ir/cross_entropy.h"
+#include "ir/dims.h"
+#include "ir/infer.h"
+#include "ir/op_view.h"
+
+namespace tg {
+namespace {
+
+enum class How : uint8_t { fixed, rows, mean };
+struct Share {
+  How how = How::fixed;
+  int axis = 0;  ///< of rows: that holds the batch outermost
+};
+constexpr Share kMean{How::mean, 0};
+
+class PartsCheck {
+ public:
+  explicit PartsCheck(const Item& func) : func_(func), batch_(batchSize(func)) {}
+
+  Result<void> run() {
+    for (const auto& arg : func_.body.args)
+      if (const int axis = batchAxis(*arg); axis >= 0) shares_[arg.get()] = {How::rows, axis};
+    for (const Op* op : func_.body.ops) TG_CHECK(visit(*op));
+    return {};
+  }
+
+ private:
+  Share of(const Value* value) const {
+    auto found = shares_.find(value);
+    return found == shares_.end() ? Share() : found->second;
+  }
+  bool isRows(const Value* value) const { return of(value).how == How::rows; }
+  bool isMean(const Value* value) const { return of(value).how == How::mean; }
+  bool isFixed(const Value* value) const { return of(value).how == How::fixed; }
+
+  static Error refused(const Op& op, std::string_view why) {
+    const std::string what = op.results.empty() ? std::string(op.info().name)
+                                                : fmt::format("%{} = {}", op.result()->name, op.info().name);
+    return failAt(op.loc, fmt::format("{} {}", what, why));
+  }
+
+  Result<void> visit(const Op& op) {
+    switch (op.code) {
+    case Opcode::capture: return {};
+    case Opcode::return_: return checkResults(op);
+    case Opcode::update: return refused(op, "would update a state once for each part");
+    case Opcode::random_uniform:
+    case Opcode::random_normal:
+    case Opcode::dropout:
+    case Opcode::categorical: return refused(op, "would draw other random numbers");
+    default: break;
+    }
+    bool rows = false, mean = false;
+    forEachUse(op, [&](const Value* value) {
+      rows = rows || isRows(value);
+      mean = mean || isMean(value);
+    });
+    if (!rows && !mean) return {};
+    if (mean) return isLinear(op) ? keep(op, kMean) : refused(op, "computes with a mean over the batch");
+    if (joinsRows(op)) return keep(op, kMean);
+    const std::optional<int> axis = axisOfResult(op);
+    if (!axis) return refused(op, "joins rows of the batch, or is not known to keep them apart");
+    return keep(op, {How::rows, *axis});
+  }
+
+  Result<void> checkResults(const Op& op) const {
+    for (int i = 0; i < op.numOperands(); ++i) {
+      const Value& value = *op.in(i);
+      if (i == 0 ? isRows(&value) : !isFixed(&value))
+        return failAt(value.loc,
+                      fmt::format("%{} is a result, which would be of the last part alone", value.name));
+    }
+    return {};
+  }
+
+  Result<void> keep(const Op& op, Share share) {
+    for (const auto& result : op.results) shares_[result.get()] = share;
+    return {};
+  }
+
+  /// Of a mean over the batch: whether the op's result for the batch is the mean of those for its parts.
+  bool isLinear(const Op& op) const {
+    bool rows = false;
+    forEachUse(op, [&](const Value* value) { rows = rows || isRows(value); });
+    if (rows) return false;
+    switch (op.code) {
+    case Opcode::add:
+    case Opcode::sub:
+    case Opcode::neg:
+    case Opcode::stop_gradient:
+    case Opcode::sum:
+    case Opcode::mean:
+    case Opcode::reshape:
+    case Opcode::transpose:
+    case Opcode::slice:
+    case Opcode::broadcast_to: return true;
+    case Opcode::cast: return isFloat(op.result()->type.dtype);
+    case Opcode::mul: return isFixed(as::mul(op).lhs()) || isFixed(as::mul(op).rhs());
+    case Opcode::div: return isFixed(as::div(op).rhs());
+    default: return false;
+    }
+  }
+
+  /// Whether the op takes the mean over the rows.
+  bool joinsRows(const Op& op) const {
+    if (op.code == Opcode::mean) return reduces(op, of(op.in(0)).axis);
+    if (op.code != Opcode::cross_entropy) return false;
+    return as::cross_entropy(op).reduction() == "mean" && !ignoredTarget(op) && commonAxis(op) &&
+           commonAxis(op) != op.in(0)->type.rank() - 1;
+  }
+
+  /// Of ops with axes, all of which have them as tg.sum does.
+  static bool reduces(const Op& op, int axis) {
+    const int rank = op.in(0)->type.rank();
+    const std::vector<int64_t> axes = as::sum(op).axes();
+    return std::any_of(axes.begin(), axes.end(),
+                       [&](int64_t each) { return normalAxis(each, rank) == axis; });
+  }
+
+  /// The axis of the operands with rows, where they have one in common, counted from the front.
+  std::optional<int> commonAxis(const Op& op) const {
+    std::optional<int> axis;
+    bool same = true;
+    forEachUse(op, [&](const Value* value) {
+      if (!isRows(value)) return;
+      same = same && (!axis || *axis == of(value).axis);
+      axis = of(value).axis;
+    });
+    return same ? axis : std::nullopt;
+  }
+
+  /// The same for operands that broadcast to the first result: the axis of the result.
+  std::optional<int> alignedAxis(const Op& op) const {
+    const int rank = op.result()->type.rank();
+    std::optional<int> axis;
+    bool same = true;
+    forEachUse(op, [&](const Value* value) {
+      if (!isRows(value)) return;
+      const int at = rank - value->type.rank() + of(value).axis;
+      same =
+          same && (!axis || *axis == at) && value->type.shape[of(value).axis] == op.result()->type.shape[at];
+      axis = at;
+    });
+    return same ? axis : std::nullopt;
+  }
+
+  std::optional<int> axisOfResult(const Op& op) const {
+    if (op.info().scalar != Scalar::none) return alignedAxis(op);
+    const std::optional<int> axis = commonAxis(op);
+    switch (op.code) {
+    case Opcode::select:
+    case Opcode::cast:
+    case Opcode::stop_gradient:
+    case Opcode::clamp:
+    case Opcode::leaky_relu:
+    case Opcode::gelu:
+    case Opcode::broadcast_to: return alignedAxis(op);
+    case Opcode::matmul: return axisOfProduct(op);
+    default: break;
+    }
+    // Others have all operands with rows of one form.
+    return axis && keepsApart(op, *axis) ? moved(op, *axis) : std::nullopt;
+  }
+
+  /// Whether each row of a result comes from that row alone.
+  bool keepsApart(const Op& op, int axis) const {
+    const int rank = op.in(0)->type.rank();
+    auto other = [&](std::string_view name) { return normalAxis(op.intAttr(name), rank) != axis; };
+    auto fixedFrom = [&](int first) {
+      for (int i = first; i < op.numOperands(); ++i)
+        if (!isFixed(op.in(i))) return false;
+      return true;
+    };
+    auto allRows = [&] {
+      for (int i = 0; i < op.numOperands(); ++i)
+        if (!isRows(op.in(i))) return false;
+      return true;
+    };
+    const auto at = static_cast<size_t>(axis);
+    switch (op.code) {
+    case Opcode::sum:
+    case Opcode::mean:
+    case Opcode::max_reduce:
+    case Opcode::min_reduce:
+    case Opcode::logsumexp:
+    case Opcode::flip: return !reduces(op, axis);
+    case Opcode::argmax:
+    case Opcode::argmin:
+    case Opcode::cumsum:
+    case Opcode::unfold: return other("axis");
+    case Opcode::take_along_axis: return other("axis") && allRows();
+    case Opcode::reshape: return true;  // `moved` says where
+    case Opcode::transpose:
+    case Opcode::one_hot: return true;
+    case Opcode::slice: {
+      const std::vector<int64_t> strides = as::slice(op).strides();
+      return as::slice(op).starts()[at] == 0 && as::slice(op).limits()[at] == op.in(0)->type.shape[axis] &&
+             (strides.empty() || strides[at] == 1);
+    }
+    case Opcode::pad: {
+      const std::vector<int64_t> interior = as::pad(op).interior();
+      return as::pad(op).low()[at] == 0 && as::pad(op).high()[at] == 0 &&
+             (interior.empty() || interior[at] == 0);
+    }
+    case Opcode::concat:
+    case Opcode::split: return other("axis") && allRows();
+    case Opcode::gather:
+    case Opcode::embedding: return isFixed(op.in(0));
+    case Opcode::softmax:
+    case Opcode::log_softmax: return other("axis") && (!as::softmax(op).causal() || axis < rank - 2);
+    case Opcode::layer_norm:
+    case Opcode::rms_norm: return axis < rank - 1 && fixedFrom(1);
+    case Opcode::where_causal: return axis < rank - 2;
+    case Opcode::rope:
+    case Opcode::attention: return axis < rank - 2 && allRows();
+    case Opcode::cross_entropy: return as::cross_entropy(op).reduction() == "none" && axis < rank - 1;
+    case Opcode::conv2d:
+    case Opcode::conv_transpose2d: return axis == 0 && fixedFrom(1);
+    case Opcode::max_pool2d:
+    case Opcode::avg_pool2d:
+    case Opcode::upsample_nearest2d: return axis == 0;
+    default: return false;
+    }
+  }
+
+  /// The axis of the first result that an operand's is.
+  std::optional<int> moved(const Op& op, int axis) const {
+    switch (op.code) {
+    case Opcode::sum:
+    case Opcode::mean:
+    case Opcode::max_reduce:
+    case Opcode::min_reduce:
+    case Opcode::logsumexp: {
+      int before = 0;
+      for (int at = 0; at < axis; ++at) before += reduces(op, at);
+      return as::sum(op).keepdims() ? axis : axis - before;
+    }
+    case Opcode::argmax:
+    case Opcode::argmin:
+      return axis -
+             (!as::argmax(op).keepdims() && normalAxis(as::argmax(op).axis(), op.in(0)->type.rank()) < axis);
+    case Opcode::transpose: {
+      const std::vector<int64_t> perm = as::transpose(op).perm();
+      return static_cast<int>(std::find(perm.begin(), perm.end(), axis) - perm.begin());
+    }
+    case Opcode::reshape: return holderOf(op, axis);
+    default: return axis;
+    }
+  }
+
+  /// The axis of a reshape's result that begins where the rows of its operand do.
+  std::optional<int> holderOf(const Op& op, int axis) const {
+    const Shape &from = op.in(0)->type.shape, &to = op.result()->type.shape;
+    int64_t outer = 1;  // elements in front of the batch, each of which holds all of it
+    for (int at = 0; at < axis; ++at) outer *= from[at];
+    int64_t before = 1;
+    for (int at = 0; at < to.rank(); before *= to[at++])
+      if (before == outer && to[at] % batch_ == 0 && to[at] > 1) return at;
+    return {};
+  }
+
+  /// Leading axes of both operands meet; rows of one matrix become rows or columns of the product.
+  std::optional<int> axisOfProduct(const Op& op) const {
+    const int rank = op.result()->type.rank();
+    const bool turned[] = {as::matmul(op).transpose_a(), as::matmul(op).transpose_b()};
+    std::optional<int> axis;
+    for (int i = 0; i < 2; ++i) {
+      if (!isRows(op.in(i))) continue;
+      const int back = op.in(i)->type.rank() - of(op.in(i)).axis;  // 1 and 2 are the matrix
+      const int summed = turned[i] == (i == 0) ? 2 : 1;
+      if (back == summed) return {};
+      const int at = back > 2 ? rank - back : rank - 2 + i;
+      if (axis && (*axis != at || back <= 2)) return {};
+      axis = at;
+    }
+    return axis;
+  }
+
+  const Item& func_;
+  int64_t batch_;
+  std::unordered_map<const Value*, Share> shares_;
+};
+
+}  // namespace
+
+Result<void> checkMeanOfParts(const Item& func) { return PartsCheck(func).run(); }
+
+}  // namespace tg

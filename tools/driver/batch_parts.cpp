@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/driver/batch_parts.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "ir/byte_size.h"
+#include "ir/dims.h"
+#include "ir/kernel/custom.h"
+#include "passes/mean_of_parts.h"
+#include "passes/pass.h"
+#include "passes/plan/within.h"
+
+namespace tg {
+
+Result<std::string> accumulating(const std::string& pipeline, const std::function<int64_t(int64_t)>& calls) {
+  TG_TRY(PassManager passes, PassManager::parse(pipeline));
+  for (PipelineStep& step : passes.steps()) {
+    if (step.pass->name != "append-grad") continue;
+    for (NamedAttr& option : step.options)
+      if (option.name == "accumulate") {
+        option.value = Attr::of(calls(option.value.integer));
+        return passes.str();
+      }
+    step.options.push_back({"accumulate", Attr::of(calls(1))});
+    return passes.str();
+  }
+  return std::string();
+}
+
+Result<std::string> inParts(const std::string& pipeline, const std::string& function, int64_t rows,
+                            int64_t parts) {
+  if (parts == 1) return pipeline;
+  TG_TRY(const std::string passes, accumulating(pipeline, [&](int64_t calls) { return calls * parts; }));
+  return fmt::format("set-batch{{n={} func={}}},{}", rows / parts, function, passes);
+}
+
+int64_t PlansInParts::rows() const { return batchSize(*source_.func(entries_.front())); }
+
+std::vector<int64_t> PlansInParts::divisors() const {
+  std::vector<int64_t> out;
+  for (int64_t parts = 2; parts <= rows(); ++parts)
+    if (rows() % parts == 0) out.push_back(parts);
+  return out;
+}
+
+Result<void> PlansInParts::checkParts() const {
+  const std::string& function = entries_.front();
+  if (source_.stage != Stage::tensor)
+    return fail(fmt::format("the module is of stage {}, and parts of a batch want one of stage tensor",
+                            name(source_.stage)));
+  if (rows() == 0)
+    return fail(fmt::format("no argument of @{} says which axis is its batch: {{batch = 0}}", function));
+  if (rows() == 1) return fail("the batch is one row");
+  TG_TRY(const std::string passes, accumulating(options_.pipeline, [](int64_t calls) { return calls; }));
+  if (passes.empty()) return fail("the passes have no append-grad, which sums the gradients of parts");
+  return checkMeanOfParts(*source_.func(function));
+}
+
+/// As a run has it in front of plan.
+Result<const Module*> PlansInParts::fused(int64_t parts) {
+  auto& found = fused_[parts];
+  if (found) return found.get();
+  std::unique_ptr<Module> module = clone(source_);
+  if (module->stage == Stage::tensor)
+    module->items.eraseIf([&](const auto& item) {
+      return item->kind == ItemKind::func && !isKernelFunc(*item) && !find(item->attrs, "every") &&
+             std::find(entries_.begin(), entries_.end(), item->name) == entries_.end();
+    });
+  CompileOptions options = options_;
+  TG_TRY(options.pipeline, inParts(options_.pipeline, entries_.front(), rows(), parts));
+  options.until = Stage::fused;
+  options.budget.clear();
+  options.onDiagnostic = nullptr;
+  TG_TRY(Compiled done, compile(std::move(module), target_, options));
+  found = std::move(done.module);
+  return found.get();
+}
+
+Result<PlanCost> PlansInParts::plan(int64_t parts, const std::string& budget) {
+  TG_TRY(const Module* module, fused(parts));
+  CompileOptions options;
+  options.until = Stage::planned;
+  options.budget = budget;
+  TG_TRY(const Compiled done, compile(clone(*module), target_, options));
+  PlanCost cost;
+  const Attr& plan = *find(done.module->attrs, "plan");
+  for (const char* buffer : {"arena", "io", "persistent"}) cost.bytes += plan.find(buffer)->integer;
+  if (const Attr* added = plan.find("added_work")) cost.addedWork = added->number();
+  for (const Item* func : done.module->all(ItemKind::func)) {
+    const bool train = func->name == entries_.front();
+    if (!train && !find(func->attrs, "every")) continue;  // not of a step
+    for (const Op* op : func->body.ops)
+      if (op->code == Opcode::fused)
+        cost.work += plan::workOfRegion(*op, *done.module) * static_cast<double>(train ? parts : 1);
+  }
+  return cost;
+}
+
+Error PlansInParts::noneFits(Error why) {
+  std::optional<PlanCost> least;
+  int64_t of = 1;
+  // Fewer rows take less; the sums of gradients take as much for any number of parts.
+  for (int64_t parts : {int64_t{1}, rows()}) {
+    auto cost = plan(parts, "least");
+    if (!cost || (least && cost->bytes >= least->bytes)) continue;
+    least = *cost;
+    of = parts;
+  }
+  if (least && of == 1)
+    why.addNote(nullptr,
+                "its batch in parts would take no less: their gradients are summed in memory of their own");
+  if (least && of != 1)
+    why.addNote(nullptr, fmt::format("its batch of {0} rows in {0} parts takes {1} bytes ({2}), the least: "
+                                     "--memory={1} chooses that",
+                                     rows(), least->bytes, sizeText(least->bytes)));
+  return why;
+}
+
+Result<PlansInParts::Choice> PlansInParts::choose(const std::string& budget, Error why) {
+  auto free = plan(1, "");
+  if (!free) return why;  // the budget is not the reason
+  if (auto can = checkParts(); !can) {
+    why.addNote(can.error().diagnostics().front().loc,
+                "the batch is not run in parts: " + can.error().message());
+    return why;
+  }
+  TG_TRY(const int64_t most, parseBytes(budget));
+  std::optional<PlanCost> best;
+  Choice choice;
+  for (const int64_t parts : divisors()) {
+    auto least = plan(parts, "");
+    if (!least) {
+      why.addNote(nullptr,
+                  fmt::format("the batch is not run in {} parts: {}", parts, least.error().message()));
+      return why;
+    }
+    // More parts read the parameters more often, so that they cost more even where no kernel runs again.
+    if (best && least->work >= best->work) break;
+    auto within = least->bytes <= most ? least : plan(parts, budget);
+    if (!within || (best && within->work >= best->work)) continue;
+    best = *within;
+    choice = {parts, within->work / free->work};
+  }
+  if (best) return choice;
+  return noneFits(std::move(why));
+}
+
+}  // namespace tg

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// An update takes so many batches of the source module, however many ranks there are. N ranks take them in turns, each
+// several or one; or where there are more ranks than batches, several ranks take a batch's rows together. The run goes
+// on counting steps as it did where an update is a whole number of the new ones: one then counts as several.
+#include "tools/driver/train_share.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "ir/collective.h"
+#include "ir/dims.h"
+#include "runtime/train/run_dir.h"
+
+namespace tg {
+
+namespace {
+
+std::string rankCount(int64_t count) { return count == 1 ? "1 rank" : fmt::format("{} ranks", count); }
+std::string batchCount(int64_t count) { return count == 1 ? "1 batch" : fmt::format("{} batches", count); }
+
+/// Ranks that share a batch where `ranks` take so many together; 0 where they cannot.
+int64_t splitOf(int64_t batches, int64_t rows, int64_t ranks) {
+  if (batches % ranks == 0) return 1;
+  const bool whole = ranks % batches == 0 && rows > 0 && rows % (ranks / batches) == 0;
+  return whole ? ranks / batches : 0;
+}
+
+/// `1, 2 or 4`: numbers of ranks that can share updates of so many batches.
+std::string possibleRanks(int64_t batches, int64_t rows) {
+  std::vector<int64_t> counts;
+  for (int64_t count = 1; count <= batches * std::max<int64_t>(rows, 1); ++count)
+    if (splitOf(batches, rows, count)) counts.push_back(count);
+  std::string out;
+  for (size_t i = 0; i < counts.size(); ++i)
+    out += fmt::format("{}{}", i == 0 ? "" : i + 1 == counts.size() ? " or " : ", ", counts[i]);
+  return out;
+}
+
+}  // namespace
+
+bool joinsRanks(const Module& module) {
+  for (const Item* func : module.all(ItemKind::func))
+    for (const Op* op : func->body.ops)
+      if (isCollective(*op) || op->code == Opcode::collective_begin) return true;
+  return false;
+}
+
+int64_t callsPerUpdate(const Module& module) {
+  for (const Item* func : module.all(ItemKind::func))
+    if (const Attr* every = find(func->attrs, "every")) return every->integer;
+  return 1;
+}
+
+int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags, const std::string& run,
+            const Module& source, const TrainState& saved, RankShare& share) {
+  const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
+  ModelFlags final = model;
+  final.file = RunDir{run}.finalModule();
+  final.dims.clear();  // its own text has them
+  if (int code = loadModule(app, final, share.ran)) return code;
+  const int64_t calls = callsPerUpdate(*share.ran), rows = batchSize(*source.func("train"));
+  // Each call takes a batch, or with --micro-batch a part of one.
+  const int64_t parts = flags.microBatch && rows ? rows / flags.microBatch : 1;
+  const int64_t all = saved.batches ? saved.batches : saved.ranks * calls, batches = all / parts;
+  share.split = splitOf(batches, rows, ranks);
+  if (share.split == 0)
+    return report(
+        app, exitUsage,
+        fmt::format("{0} was trained by {1} with {2}{3} an update, which {4} cannot share: start {5}{6}; "
+                    "--init-from={0} starts a new run from its parameters",
+                    run, rankCount(saved.ranks), batchCount(batches),
+                    rows ? fmt::format(" of {} rows", rows) : "", rankCount(ranks),
+                    possibleRanks(batches, rows),
+                    rows ? "" : ", or more where @train says which axis of its inputs is the batch"));
+  share.batches = std::max<int64_t>(batches / ranks, 1);
+  share.anew = ranks * calls != all;
+  share.others = saved.ranks != ranks;
+  const int64_t counted =
+      saved.stepsPerUpdate ? saved.stepsPerUpdate : std::max<int64_t>(batches / saved.ranks, 1);
+  share.stepsPerUpdate = std::lcm(counted, share.batches);
+  share.stride = share.stepsPerUpdate / share.batches;
+  share.step = saved.step * (share.stepsPerUpdate / counted);
+  // Gradients that are summed up are those of the ranks there were.
+  if (saved.ranks != ranks && saved.step % counted != 0)
+    return report(app, exitUsage,
+                  fmt::format("step {1} of {0} is between two updates, with gradients of {2}: start as many, "
+                              "or resume a checkpoint of a multiple of {3} steps",
+                              run, saved.step, rankCount(saved.ranks), counted));
+  return exitOk;
+}
+
+int recount(const CLI::App& app, const std::string& run, const TrainState& saved, const RankShare& share,
+            const ModelFlags& model, OpenTraining& out) {
+  const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
+  if (saved.ranks == ranks) return exitOk;
+  if (share.step != saved.step && !out.stepsTyped)
+    return report(app, exitUsage,
+                  fmt::format("{} was trained by {}, and the steps of {} are others: step {} is step {} "
+                              "then. Say by --steps up to which to train",
+                              run, rankCount(saved.ranks), ranks, saved.step, share.step));
+  std::string note = fmt::format("note: {} was trained by {}; now ", run, rankCount(saved.ranks));
+  note += share.split > 1 ? fmt::format("{} share the rows of a batch", share.split)
+          : ranks == 1    ? fmt::format("one takes {} an update", batchCount(share.batches))
+                          : fmt::format("each takes {} an update", batchCount(share.batches));
+  if (share.step != saved.step) note += fmt::format(", and step {} is step {}", saved.step, share.step);
+  if (share.stride > 1) note += fmt::format(", which counts as {} steps", share.stepsPerUpdate);
+  out.notes.push_back(std::move(note));
+  return exitOk;
+}
+
+int passesFor(const CLI::App& app, const RankShare& share, const std::string& run, const Module& source,
+              ModelFlags& model) {
+  auto summed = accumulating(model.pipeline, [&](int64_t) { return share.batches * model.parts; });
+  if (!summed) return report(app, exitInput, summed.error());
+  if (summed->empty())
+    return report(
+        app, exitUsage,
+        fmt::format("another number of ranks sums gradients by append-grad{{accumulate=N}}, and the "
+                    "pipeline of {} has no append-grad: start as many as it was trained by",
+                    run));
+  auto passes = PassManager::parse(*summed);
+  if (!passes) return report(app, exitInput, passes.error());
+  std::vector<PipelineStep>& steps = passes->steps();
+  auto named = [&](std::string_view name) {
+    return std::find_if(steps.begin(), steps.end(),
+                        [&](const auto& step) { return step.pass->name == name; });
+  };
+  // A run of one rank may have been started without.
+  if (auto joins = named("data-parallel"); joins != steps.end())
+    std::erase_if(joins->options, [](const NamedAttr& option) { return option.name == "ranks"; });
+  else if (model.ranks && !joinsRanks(source))
+    steps.insert(named("append-grad") + 1, {findPass("data-parallel"), {}, nullptr});
+  model.pipeline = passes->str();
+  return exitOk;
+}
+
+}  // namespace tg
