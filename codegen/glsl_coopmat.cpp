@@ -122,16 +122,22 @@ void GlslPrinter::matrixRepeat(const Op& op) {
   matrixEach(op, fmt::format("{}[{} + {}]", names_.of(element.value), flatIndex(element), matrixAxis(op)));
 }
 
-/// Of rows r and r + 8 in turn.
+/// Of rows r and r + 8 in turn. `max` is the device's, which may pass over NaN and is one instruction.
 void GlslPrinter::matrixRowReduce(const Op& op) {
-  const std::string name = names_.of(op.result()), x = names_.of(op.in(0)), kind = op.word("kind");
+  const std::string name = names_.of(op.result()), kind = op.word("kind");
   auto fold = [&](const std::string& a, const std::string& b) {
     return kind == "max" ? fmt::format("max({}, {})", a, b) : fmt::format("{} + {}", a, b);
   };
   main_.add("{} {};", glslVariable(op.result()->type), name);
   main_.add("for (int e = 0; e < 8; e += 4) {{");
   ++main_.depth;
-  main_.add("float row = {};", fold(fold(x + "[e]", x + "[e + 1]"), fold(x + "[e + 2]", x + "[e + 3]")));
+  std::string own;
+  for (int i = 0; i < op.numOperands(); ++i) {
+    const std::string x = names_.of(op.in(i));
+    const std::string four = fold(fold(x + "[e]", x + "[e + 1]"), fold(x + "[e + 2]", x + "[e + 3]"));
+    own = i == 0 ? four : fold(own, four);
+  }
+  main_.add("float row = {};", own);
   for (const char* other : {"1u", "2u"})
     main_.add("row = {};", fold("row", fmt::format("subgroupShuffleXor(row, {})", other)));
   main_.add("{0}[e] = {0}[e + 1] = {0}[e + 2] = {0}[e + 3] = row;", name);
@@ -144,7 +150,9 @@ void GlslPrinter::matrixConvert(const Op& op) {
   std::string element = names_.of(op.in(0)) + "[e]";
   // The conversion to bf16 may cut off, as NVIDIA's does, so it gets what is rounded before.
   if (to == DType::bf16)
-    element = fmt::format("{}({})", helpers_.need("Bf16Near", Type::scalar(DType::f32)), element);
+    element = fmt::format(
+        "{}({})", helpers_.need(op.flag("bounded") ? "Bf16Near112" : "Bf16Near", Type::scalar(DType::f32)),
+        element);
   matrixEach(op, fmt::format("{}({})", isNarrow(to) ? "float16_t" : "float", element));
 }
 

@@ -118,6 +118,15 @@ constexpr const char* kBf16Near = R"(float tgBf16Near(float x) {
 }
 )";
 
+/// Of an |x| below 2^112, in two instructions. 65536x has digits from 2^(e-7) on, so taking it from x rounds x there,
+/// to the nearest and at a tie the even one, and adding it again is exact. Where x - 65536x lies below 2^(e+16), x is so
+/// near to 2^e that it becomes that with more digits as well.
+constexpr const char* kBf16Near112 = R"(float tgBf16Near112(float x) {
+  precise float rounded = fma(x, -65536.0, x);
+  return fma(x, 65536.0, rounded);
+}
+)";
+
 /// A function of one lane, applied to each.
 std::string eachLane(const char* function, const Type& from, const Type& to) {
   std::string lanes;
@@ -275,6 +284,8 @@ std::string GlslHelpers::need(const std::string& kind, const Type& type) {
     text = vector ? eachLane("tgBf16Bits", type, Type::scalar(DType::u32, type.lanes)) : kBf16Bits;
   } else if (kind == "Bf16Near") {
     text = kBf16Near;
+  } else if (kind == "Bf16Near112") {
+    text = kBf16Near112;
   } else if (kind == "Pow") {
     text = kPow;
   } else if (kind == "ToInt") {

@@ -49,7 +49,10 @@ class CoopmatAttention final : public AttentionWalk {
   KV visible(int64_t, int64_t) override { return KernelBuilder::literal(DType::i1, 1); }
   KV hide(const KV& score, int64_t row, int64_t column) override;
   std::pair<KV, KV> statistics(int64_t row, int64_t column) override;
-  KV factor(const KV& weights) override { return kernel_.coopmatConvert(weights, matrix(MatrixUse::a)); }
+  /// Of weights and their gradients: what reaches 2^112 has overflowed.
+  KV factor(const KV& weights) override {
+    return kernel_.coopmatConvert(weights, matrix(MatrixUse::a), true);
+  }
   void addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) override;
   void finishForward(std::span<KV> largest, std::span<KV> total, std::span<KV> sums) override;
   void storeSum(size_t number, std::span<KV> parts) override;
@@ -218,10 +221,11 @@ KV CoopmatAttention::hide(const KV& given, int64_t i, int64_t column) {
 }
 
 KV CoopmatAttention::largestOf(size_t row, const KV& before, const Parts& scores) {
-  const auto rows = static_cast<size_t>(d_.down);
-  KV top = scores[row];
-  for (size_t k = row + rows; k < scores.size(); k += rows) top = larger(top, scores[k]);
-  return larger(before, kernel_.coopmatRowReduce(top, "max"));
+  // All in one reduction, so that what depends on a row alone is seen to be one number. A NaN that it passes over is
+  // one among the weights.
+  Parts all{before};
+  for (size_t k = row; k < scores.size(); k += static_cast<size_t>(d_.down)) all.push_back(scores[k]);
+  return kernel_.coopmatRowReduce(all, "max");
 }
 
 std::pair<KV, KV> CoopmatAttention::statistics(int64_t row, int64_t column) {
@@ -328,7 +332,7 @@ void CoopmatAttention::storeStatistics(std::span<const KV> lse) {
 void CoopmatAttention::finishForward(std::span<KV> largest, std::span<KV> total, std::span<KV> sums) {
   std::vector<KV> lse;
   for (size_t i = 0; i < largest.size(); ++i) {
-    const KV whole = kernel_.coopmatRowReduce(total[i], "add");
+    const KV whole = kernel_.coopmatRowReduce(total.subspan(i, 1), "add");
     rescale(i, kernel_.op(Opcode::k_reciprocal, {whole}, DType::f32), sums);
     lse.push_back(kernel_.fma(largest[i], KernelBuilder::f32(r_.scale),
                               kernel_.op(Opcode::k_log, {whole}, DType::f32)));

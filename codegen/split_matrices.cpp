@@ -160,17 +160,15 @@ void MatrixSplitter::splitAlongAxis(const Op& op) {
   parts_[op.result()] = std::move(grid);
 }
 
-/// The rows of a row of parts, reduced part by part and then together.
+/// The rows of a row of parts, side by side.
 void MatrixSplitter::splitRowReduce(const Op& op) {
-  const Parts& from = parts_.at(op.in(0));
-  const Opcode join = op.word("kind") == "max" ? Opcode::k_max : Opcode::k_add;
   Parts grid = gridOf(op.result()->type);
   for (int64_t row = 0; row < grid.rows; ++row) {
-    Value* all = nullptr;
-    for (int64_t column = 0; column < grid.columns; ++column) {
-      Value* own = make(op, {Operand::of(from.at(row, column))}, from.at(row, column)->type);
-      all = all ? build_.create(join, {Operand::of(all), Operand::of(own)})->result() : own;
-    }
+    OperandList parts;
+    for (int i = 0; i < op.numOperands(); ++i)
+      for (int64_t column = 0; column < grid.columns; ++column)
+        parts.push_back(Operand::of(parts_.at(op.in(i)).at(row, column)));
+    Value* all = make(op, std::move(parts), partOf(op.result()->type));
     grid.values.insert(grid.values.end(), static_cast<size_t>(grid.columns), all);
   }
   parts_[op.result()] = std::move(grid);

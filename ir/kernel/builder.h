@@ -126,10 +126,10 @@ class KernelBuilder {
   KV coopmatIndex(Type type, bool columns);
   /// An accumulator with the same element of a vector, from `index` on, all along each row or column.
   KV coopmatRepeat(Value* buffer, const KV& index, Type type, bool columns);
-  /// In each element the sum or maximum of its row.
-  KV coopmatRowReduce(const KV& x, std::string_view kind);
-  /// An accumulator as an operand A, or the other way round.
-  KV coopmatConvert(const KV& x, Type type);
+  /// In each element the sum or maximum of its row, of matrices side by side.
+  KV coopmatRowReduce(std::span<const KV> xs, std::string_view kind);
+  /// An accumulator as an operand A, or the other way round; `bounded` where no element reaches 2^112.
+  KV coopmatConvert(const KV& x, Type type, bool bounded = false);
   void coopmatStore(const KV& value, Value* buffer, const std::vector<KV>& index);
 
   using LoopBody = std::function<std::vector<KV>(const KV& index, const std::vector<KV>& carried)>;
@@ -219,7 +219,7 @@ class KernelBuilder {
   static Operand operand(const KV& value);
   static OperandList slotsOf(std::span<const KV> values);
   Operand element(Value* buffer, const std::vector<KV>& index) const;
-  KV reduce(Opcode code, const KV& x, std::string_view kind);
+  KV reduce(Opcode code, std::span<const KV> xs, std::string_view kind);
   std::vector<KV> bodyOf(Block* block, bool guard, const std::function<std::vector<KV>()>& body);
 
   NameTable names_;

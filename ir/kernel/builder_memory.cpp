@@ -107,18 +107,18 @@ Value* KernelBuilder::localBuffer(Type type, std::string_view hint) {
 
 void KernelBuilder::barrier() { place(depth(), Opcode::k_barrier, {}, {}); }
 
-KV KernelBuilder::reduce(Opcode code, const KV& x, std::string_view kind) {
+KV KernelBuilder::reduce(Opcode code, std::span<const KV> xs, std::string_view kind) {
   AttrList attrs;
   if (kind != "add") attrs.push_back({"kind", Attr::word(std::string(kind))});
-  return result(place(depth(), code, {operand(x)}, {x.type}, std::move(attrs)), depth());
+  return result(place(depth(), code, slotsOf(xs), {xs.front().type}, std::move(attrs)), depth());
 }
 
 KV KernelBuilder::workgroupReduce(const KV& x, std::string_view kind) {
-  return reduce(Opcode::k_workgroup_reduce, x, kind);
+  return reduce(Opcode::k_workgroup_reduce, {&x, 1}, kind);
 }
 
 KV KernelBuilder::subgroupReduce(const KV& x, std::string_view kind) {
-  return reduce(Opcode::k_subgroup_reduce, x, kind);
+  return reduce(Opcode::k_subgroup_reduce, {&x, 1}, kind);
 }
 
 KV KernelBuilder::subgroupShuffle(const KV& x, const KV& lane) {
@@ -159,12 +159,13 @@ KV KernelBuilder::coopmatRepeat(Value* buffer, const KV& index, Type type, bool 
                 depth());
 }
 
-KV KernelBuilder::coopmatRowReduce(const KV& x, std::string_view kind) {
-  return reduce(Opcode::k_coopmat_row_reduce, x, kind);
+KV KernelBuilder::coopmatRowReduce(std::span<const KV> xs, std::string_view kind) {
+  return reduce(Opcode::k_coopmat_row_reduce, xs, kind);
 }
 
-KV KernelBuilder::coopmatConvert(const KV& x, Type type) {
-  return result(place(depth(), Opcode::k_coopmat_convert, {operand(x)}, {type}), depth());
+KV KernelBuilder::coopmatConvert(const KV& x, Type type, bool bounded) {
+  return result(place(depth(), Opcode::k_coopmat_convert, {operand(x)}, {type}, flagOf("bounded", bounded)),
+                depth());
 }
 
 void KernelBuilder::coopmatStore(const KV& value, Value* buffer, const std::vector<KV>& index) {

@@ -38,13 +38,6 @@ Result<Type> declaredAccumulator(const Op& op, std::string_view label) {
   return type;
 }
 
-Result<Type> accumulatorOperand(const Op& op, std::string_view label) {
-  Type type = matrixOperand(op, 0);
-  if (!isAccumulator(type))
-    return violation(op, label, fmt::format("{} is no accumulator of f32", type.str()));
-  return type;
-}
-
 /// Checks that a matrix which starts at an element of a buffer fits what is around it, and the indices.
 Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   const Operand* element = op.operands.empty() ? nullptr : &op.operands.back();
@@ -142,8 +135,15 @@ Result<Types> coopmatRepeat(const Op& op) {
 }
 
 Result<Types> coopmatRowReduce(const Op& op) {
-  TG_TRY(Type type, accumulatorOperand(op, "c1"));
-  return Types{type};
+  if (op.numOperands() == 0) return violation(op, "c1", "nothing is reduced");
+  for (int i = 0; i < op.numOperands(); ++i) {
+    const Type type = matrixOperand(op, i), first = matrixOperand(op, 0);
+    if (!isAccumulator(type))
+      return violation(op, "c1", fmt::format("{} is no accumulator of f32", type.str()));
+    if (type != first)
+      return violation(op, "c1", fmt::format("{} stands beside {}", type.str(), first.str()));
+  }
+  return Types{matrixOperand(op, 0)};
 }
 
 Result<Types> coopmatConvert(const Op& op) {

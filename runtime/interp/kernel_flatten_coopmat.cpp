@@ -44,8 +44,17 @@ void Flattener::matrixRepeat(const Op& op) {
   }
 }
 
+/// Element by element first, then along the rows.
 void Flattener::matrixRowReduce(const Op& op) {
   Collective made{Collective::Kind::rows, reduction(op), 0, 0, 0, 0, 0, 0, loops_};
+  const auto count = static_cast<uint32_t>(width(op.result()->type));
+  const Code fold = laneCode(op.word("kind") == "max" ? KernelOp::k_max : KernelOp::k_add, DType::f32);
+  for (int i = 1; i < op.numOperands(); ++i) {
+    const uint32_t folded = allocate(count);
+    for (uint32_t slot = 0; slot < count; ++slot)
+      emit({fold, folded + slot, made.reduction.source + slot, operand(op, i, static_cast<int>(slot))});
+    made.reduction.source = folded;
+  }
   made.m = static_cast<uint32_t>(op.in(0)->type.shape[0]);
   made.n = static_cast<uint32_t>(op.in(0)->type.shape[1]);
   program_.collectives.push_back(std::move(made));

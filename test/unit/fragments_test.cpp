@@ -29,8 +29,8 @@ Target withFragments() {
 
 double rounded(DType dtype, double x) { return narrowValue(dtype, narrowBits(dtype, x)); }
 
-// With m = x·I: z = 0.5·((m - its row's maximum)·(its row's number) + v[4 + column]), and w = (column·v[row] + the sum
-// of m's row), rounded to an operand A, times I.
+// With m = x·I: z = 0.5·((m - its row's largest magnitude)·(its row's number) + v[4 + column]), and w = (column·v[row] +
+// the sum of m's row), rounded to an operand A, times I.
 constexpr const char* kFragmentKernel = R"(
   kernel @k(%x: buf<16x2xvec4<u32>, in>, %i: buf<16x2xvec4<u32>, in>, %v: buf<20xf32, in>,
             %z: buf<16x16xf32, out>, %w: buf<16x16xf32, out>) workgroup(32) grid(1) {
@@ -56,24 +56,29 @@ constexpr const char* kFragmentKernel = R"(
     %m = tgk.coopmat_mma %ma, %mb, %zero : coopmat<f32, 16x16, acc>
     %rows = tgk.coopmat_index : coopmat<f32, 16x16, acc>
     %columns = tgk.coopmat_repeat %s[4] {columns = true} : coopmat<f32, 16x16, acc>
-    %top = tgk.coopmat_row_reduce %m {kind = max} : coopmat<f32, 16x16, acc>
+    %minus = tgk.mul -1.0, %m : coopmat<f32, 16x16, acc>
+    %top = tgk.coopmat_row_reduce %m, %minus {kind = max} : coopmat<f32, 16x16, acc>
     %less = tgk.sub %m, %top : coopmat<f32, 16x16, acc>
     %scaled = tgk.fma %less, %rows, %columns : coopmat<f32, 16x16, acc>
     %half = tgk.mul 0.5, %scaled : coopmat<f32, 16x16, acc>
     tgk.coopmat_store %half, %z[0, 0]
     %first = tgk.coopmat_repeat %s[0] : coopmat<f32, 16x16, acc>
     %across = tgk.coopmat_index {columns = true} : coopmat<f32, 16x16, acc>
-    %sum = tgk.coopmat_row_reduce %m : coopmat<f32, 16x16, acc>
+    %sum = tgk.coopmat_row_reduce %m, %minus, %m : coopmat<f32, 16x16, acc>
     %more = tgk.fma %across, %first, %sum : coopmat<f32, 16x16, acc>
-    %mc = tgk.coopmat_convert %more : coopmat<REAL, 16x16, A>
+    %mc = tgk.coopmat_convert %more {bounded = BOUNDED} : coopmat<REAL, 16x16, A>
     %n = tgk.coopmat_mma %mc, %mb, %zero : coopmat<f32, 16x16, acc>
     tgk.coopmat_store %n, %w[0, 0]
   })";
 
 class Fragments : public ::testing::TestWithParam<DType> {
  protected:
-  std::unique_ptr<Module> module(std::string text = kFragmentKernel) const {
-    for (size_t at; (at = text.find("REAL")) != std::string::npos;) text.replace(at, 4, name(GetParam()));
+  std::unique_ptr<Module> module(std::string text = kFragmentKernel, bool bounded = false) const {
+    auto put = [&](std::string_view mark, std::string_view by) {
+      for (size_t at; (at = text.find(mark)) != std::string::npos;) text.replace(at, mark.size(), by);
+    };
+    put("REAL", name(GetParam()));
+    put("BOUNDED", bounded ? "true" : "false");
     return kernels(text);
   }
 };
@@ -99,8 +104,9 @@ TEST_P(Fragments, RowsColumnsAndConversions) {
     EXPECT_TRUE(counters.findings.empty()) << counters.findings.front();
     const std::vector<float> z = valuesOf<float>(copy[3]), w = valuesOf<float>(copy[4]);
     for (int i = 0; i < 16; ++i) {
-      double top = -INFINITY, sum = 0;
-      for (int j = 0; j < 16; ++j) top = std::max(top, value[16 * i + j]), sum += value[16 * i + j];
+      double top = 0, sum = 0;
+      for (int j = 0; j < 16; ++j)
+        top = std::max(top, std::fabs(value[16 * i + j])), sum += value[16 * i + j];
       for (int j = 0; j < 16; ++j) {
         EXPECT_NEAR(z[16 * i + j], 0.5 * ((value[16 * i + j] - top) * i + v[4 + j]), 1e-5) << i << ' ' << j;
         EXPECT_NEAR(w[16 * i + j], j * v[i] + sum, 8e-3 * (std::fabs(j * v[i]) + std::fabs(sum)))
@@ -165,6 +171,12 @@ TEST_P(Fragments, CompileWhereThePlacesAreKnownAlone) {
     // A device may cut off where it converts to bf16.
     EXPECT_EQ(glsl->text.find("float16_t(tgBf16Near(") != std::string::npos, GetParam() == DType::bf16)
         << glsl->text;
+    auto bounded = module(kFragmentKernel, true);
+    ASSERT_TRUE(bounded);
+    auto shorter = printGlsl(verified(*bounded), target);
+    ASSERT_TRUE(shorter) << shorter.error().str();
+    EXPECT_EQ(shorter->text.find("float16_t(tgBf16Near112(") != std::string::npos, GetParam() == DType::bf16)
+        << shorter->text;
     auto words = compileGlsl(*glsl, "k");
     EXPECT_TRUE(words) << words.error().str();
   }

@@ -116,6 +116,8 @@ std::vector<Refusal> matrixRefusals() {
       {"k_coopmat_repeat.c5", vector + "%r = tgk.coopmat_repeat %mv[%l] : " + acc},
       {"k_coopmat_repeat.c6", vector + "%r = tgk.coopmat_repeat %mv[9] : " + acc},
       {"k_coopmat_row_reduce.c1", factors + "%r = tgk.coopmat_row_reduce %ma : " + a},
+      {"k_coopmat_row_reduce.c1", factors + zero + "%r = tgk.coopmat_row_reduce %mz, %ma : " + acc},
+      {"k_coopmat_row_reduce.c1", "%r = tgk.coopmat_row_reduce : " + acc},
       {"k_coopmat_row_reduce.c2", zero + "tgk.if %b {\n%r = tgk.coopmat_row_reduce %mz : " + acc + "\n}"},
       {"k_coopmat_convert.c1", factors + "%r = tgk.coopmat_convert %mb : " + acc},
       {"k_coopmat_convert.c3", factors + "%r = tgk.coopmat_convert %ma : " + a},

@@ -46,7 +46,7 @@ constexpr const char* kEveryOp = R"(
     %down = tgk.coopmat_repeat %bias[3] {columns = false} : coopmat<f32, 16x16, acc>
     %b1 = tgk.fma %rows, %along, %b : coopmat<f32, 16x16, acc>
     %b2 = tgk.fma %columns, %down, %b1 : coopmat<f32, 16x16, acc>
-    %top = tgk.coopmat_row_reduce %b2 {kind = max} : coopmat<f32, 16x16, acc>
+    %top = tgk.coopmat_row_reduce %b1, %b2 {kind = max} : coopmat<f32, 16x16, acc>
     %sum = tgk.coopmat_row_reduce %b2 {kind = add} : coopmat<f32, 16x16, acc>
     %less = tgk.sub %b2, %top : coopmat<f32, 16x16, acc>
     %both = tgk.add %less, %sum : coopmat<f32, 16x16, acc>
