@@ -111,7 +111,7 @@ Result<void> HostTravel::wait(collective::Engine& ranks) {
     TG_CHECK(piece.up->submit());
   }
   // Until the first bytes were there, the device was waited for.
-  times_.waited += std::max(0.0, secondsBetween(std::max(begin, journey_.begin), Clock::now()));
+  times_.waited += std::max(0.0, secondsBetween(std::max(begin, journey_.begin), journey_.end));
   times_.between += secondsBetween(journey_.begin, journey_.end);
   ++times_.times;
   copied_ = true;

@@ -82,8 +82,8 @@ TEST_F(ExecutorTest, rangesTravelThroughTheHost) {
     EXPECT_EQ(times->times, 2);
     EXPECT_EQ(times->bytes, kBytes - kHole);
     EXPECT_GT(times->between, 0);
-    EXPECT_GT(times->waited, 0);
-    EXPECT_LT(times->waited, times->between + 0.1);
+    EXPECT_GE(times->waited, 0);
+    EXPECT_LE(times->waited, times->between);
     EXPECT_EQ(times->down > 0, device_->info().timestamps);
   };
   std::thread other([&, engine = std::move((*engines)[1])] { run(engine); });
