@@ -369,13 +369,15 @@ void PlanVerifier::region(const Op& op) {
                fmt::format("{}: %{} and %{} are written by one region to the same bytes",
                            label(op, "overlap"), op.result(slots[other].first)->name,
                            op.result(slots[index].first)->name));
+    std::vector<Type> members;
+    for (int member = 0; member < slots[index].count; ++member)
+      members.push_back(op.result(slots[index].first + member)->type);
+    std::vector<int64_t> offsets;
+    groupBytes(members, &offsets);
     for (int member = 0; member < slots[index].count; ++member) {
       resultRoom(op, *op.result(slots[index].first + member));
-      if (member == 0) continue;
-      std::vector<Type> before;
-      for (int each = 0; each < member; ++each) before.push_back(op.result(slots[index].first + each)->type);
       const Place& at = *op.result(slots[index].first + member)->place;
-      if (at.buffer != range.buffer || at.offset != range.offset + groupBytes(before))
+      if (at.buffer != range.buffer || at.offset != range.offset + offsets[static_cast<size_t>(member)])
         report(op.loc, fmt::format("{}: %{} is not where its group has it", label(op, "group"),
                                    op.result(slots[index].first + member)->name));
     }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <set>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "ir/access.h"
@@ -117,17 +117,57 @@ std::string wrongType(const Type& type) {
   return fmt::format("is {}; extents are 1 or more and their product at most {}", type.str(), kMaxElements);
 }
 
+/// A set that forgets what came last first, in one piece of memory. Keys stand one after the other, and a table of
+/// their numbers by hash, in which each looks for a place from its hash on. Who came earlier did not pass over who
+/// came later, so that the last can leave without a trace.
+template <class Key>
+class ScopedSet {
+ public:
+  bool contains(const Key& key) const { return !table_.empty() && table_[find(key)] >= 0; }
+  /// Whether it was new.
+  bool insert(const Key& key) {
+    if (2 * keys_.size() >= table_.size()) grow();
+    int& at = table_[find(key)];
+    if (at >= 0) return false;
+    at = static_cast<int>(keys_.size());
+    keys_.push_back(key);
+    return true;
+  }
+  size_t size() const { return keys_.size(); }
+  /// Leaves the first `size` keys.
+  void shrink(size_t size) {
+    for (; keys_.size() > size; keys_.pop_back()) table_[find(keys_.back())] = -1;
+  }
+
+ private:
+  /// The place of a key in the table, or the free one where it would be.
+  size_t find(const Key& key) const {
+    constexpr uint64_t kSpread = 0x9e3779b97f4a7c15;  // addresses differ in their middle bits
+    size_t at = (std::hash<Key>()(key) * kSpread >> 32) & (table_.size() - 1);
+    while (table_[at] >= 0 && keys_[static_cast<size_t>(table_[at])] != key)
+      at = (at + 1) & (table_.size() - 1);
+    return at;
+  }
+  void grow() {
+    table_.assign(std::max<size_t>(16, 2 * table_.size()), -1);
+    for (size_t key = 0; key < keys_.size(); ++key) table_[find(keys_[key])] = static_cast<int>(key);
+  }
+
+  std::vector<Key> keys_;
+  std::vector<int> table_;  ///< numbers of keys, -1 for none; a power of two, at least half of it free
+};
+
 class StructureVerifier {
  public:
   StructureVerifier(const Item& item, const Module& module) : item_(item), module_(module) {}
   Result<void> run();
 
  private:
-  /// What may be named at a place, and what the innermost block has added to it.
+  /// What may be named at a place.
   struct Scope {
-    std::unordered_set<const Value*> values;
-    std::unordered_set<std::string_view> names;
-    std::vector<const Value*> own;
+    ScopedSet<const Value*> values;
+    ScopedSet<std::string_view> names;
+    void shrink(size_t size) { values.shrink(size), names.shrink(size); }
   };
 
   Result<void> block(const Block& block, int depth);
@@ -148,7 +188,7 @@ class StructureVerifier {
 
   const Item& item_;
   const Module& module_;
-  Scope scope_;
+  Scope scope_, isolated_;  ///< the second one empty: its memory serves region after region
 };
 
 /// Whether a block, which may be broken, holds a value.
@@ -175,13 +215,12 @@ Result<void> StructureVerifier::define(const Value* value, const Loc& loc, std::
   if (!value) return failAt(loc, fmt::format("{} [op.result]: a value is null", owner));
   if (!isSymbolName(value->name))
     return failAt(loc, fmt::format("{} [op.name]: '%{}' is no name of a value", owner, value->name));
-  if (!scope_.names.insert(value->name).second)
+  if (!scope_.names.insert(value->name))
     return failAt(loc, fmt::format("{} [op.name]: %{} names two values", owner, value->name));
   if (std::string why = wrongType(value->type); !why.empty())
     return failAt(loc, fmt::format("{} [op.type]: %{} {}", owner, value->name, why));
   TG_CHECK(place(*value, loc, owner));
   scope_.values.insert(value);
-  scope_.own.push_back(value);
   return {};
 }
 
@@ -265,18 +304,15 @@ Result<void> StructureVerifier::regions(const Op& op, int depth) {
     return bad(op, "region", fmt::format("regions are nested deeper than {}", kMaxNesting));
   for (const auto& region : op.regions) {
     Scope outer;
-    if (op.code == Opcode::fused)
-      std::swap(outer, scope_);  // isolated from above
-    else
-      std::swap(outer.own, scope_.own);
+    if (op.code == Opcode::fused) {  // isolated from above
+      outer = std::exchange(scope_, std::move(isolated_));
+      isolated_ = {};
+    }
+    const size_t above = scope_.values.size();
     TG_CHECK(arguments(*region, op.loc, op.info().name));
     TG_CHECK(block(*region, depth + 1));
-    if (op.code == Opcode::fused) {
-      std::swap(outer, scope_);
-      continue;
-    }
-    for (const Value* value : scope_.own) scope_.values.erase(value), scope_.names.erase(value->name);
-    std::swap(outer.own, scope_.own);
+    scope_.shrink(above);
+    if (op.code == Opcode::fused) isolated_ = std::exchange(scope_, std::move(outer));
   }
   return {};
 }

@@ -263,14 +263,14 @@ std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> update
   });
   // Sums that fit no group together are cut where the groups of the other function are.
   std::vector<std::vector<Update>> parts;
+  int64_t bytes = 0;  // of the last part
   for (Update& update : updates) {
     const bool starts = parts.empty() || !follows(parts.back().back(), update) ||
                         (cut && placeElsewhere(parts.back().back()).group != placeElsewhere(update).group);
-    if (starts) parts.emplace_back();
+    const int64_t own = groupBytes({update.op->in(0)->type});
+    if (starts || (cut && bytes + own > mostBytes(target_))) parts.emplace_back(), bytes = 0;
     parts.back().push_back(update);
-    if (parts.back().size() < 2 || !cut || fitsBinding(parts.back())) continue;
-    parts.back().pop_back();
-    parts.push_back({update});
+    bytes += own;
   }
   return parts;
 }

@@ -33,6 +33,7 @@
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
+#include "passes/fuse/region_graph.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
@@ -47,11 +48,10 @@ enum class Space : uint8_t { map, row, product, sum, closed };
 
 struct Region {
   Space space = Space::map;
-  int64_t elements = 0;        ///< map, product, sum: of each result; a window is a sum here
-  RowSpace rows;               ///< row
-  std::vector<Op*> ops;        ///< in text order
-  std::vector<int> producers;  ///< regions it reads from, ascending
-  int first = 0;               ///< text position of its first op
+  int64_t elements = 0;  ///< map, product, sum: of each result; a window is a sum here
+  RowSpace rows;         ///< row
+  std::vector<Op*> ops;  ///< in text order
+  int first = 0;         ///< text position of its first op
   bool alive = true;
 };
 
@@ -72,7 +72,6 @@ class Former {
   bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
   int bestProducer(Op& op, const Region& own, std::string& why);
   bool waitsDearly(const Op& op, const Region& product);
-  bool reaches(int from, int to) const;
   bool holds(int region, const Op* op) const;
   bool fits(int region, const Op& op);
   /// Tells why an op starts a region, if anybody is to read it.
@@ -91,13 +90,13 @@ class Former {
   /// Views that must become values of their own, and the ops that read them as such.
   std::unordered_map<const Op*, const Op*> forced_;
   std::vector<Region> regions_;
-  mutable std::vector<int> seen_;  ///< by region: the last search that came by
-  mutable int search_ = 0;
+  RegionGraph graph_;
   std::unordered_map<const Op*, int> regionOf_;
   std::unordered_map<const Op*, int> position_;
   std::unordered_map<const Op*, std::vector<Value*>> bases_;
   std::unordered_map<const Value*, std::vector<Op*>> readers_;  // through inline ops
   std::unordered_map<const Op*, const Op*> sumOf_;              // of maps that stay with a sum
+  std::unordered_map<const Op*, const Op*> maxima_;             // of what a maximum alone reads
   std::vector<std::string> whyAlone_;
 };
 
@@ -176,22 +175,6 @@ const std::vector<Value*>& Former::bases(const Op& op) {
       out.push_back(value);
   }
   return out;
-}
-
-bool Former::reaches(int from, int to) const {
-  // Whether region `to` depends on region `from`.
-  std::vector<int> work{to};
-  seen_.resize(regions_.size(), 0);
-  ++search_;
-  while (!work.empty()) {
-    int at = work.back();
-    work.pop_back();
-    if (at == from) return true;
-    if (seen_[static_cast<size_t>(at)] == search_) continue;
-    seen_[static_cast<size_t>(at)] = search_;
-    for (int producer : regions_[static_cast<size_t>(at)].producers) work.push_back(producer);
-  }
-  return false;
 }
 
 bool Former::holds(int region, const Op* op) const {
@@ -325,7 +308,7 @@ bool Former::waitsDearly(const Op& op, const Region& product) {
 
 int Former::bestProducer(Op& op, const Region& own, std::string& why) {
   const auto sum = sumOf_.find(&op);
-  const Op* maximum = maximumOf(op);
+  const auto maximum = maxima_.find(&op);
   int best = -1;
   int64_t bestBytes = -1;
   for (Value* base : bases(op)) {
@@ -355,8 +338,9 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
       continue;
     }
     // Another's loops would store it for the maximum.
-    if (maximum && (other.space == Space::product ||
-                    (other.space == Space::row && rowSpaceOf(*maximum) != other.rows))) {
+    if (maximum != maxima_.end() &&
+        (other.space == Space::product ||
+         (other.space == Space::row && rowSpaceOf(*maximum->second) != other.rows))) {
       because(why, "only a maximum reads it, from what %{}'s kernel stores anyway", base->name);
       continue;
     }
@@ -368,7 +352,7 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
     for (Value* operand : bases(op)) {
       auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
       if (producer != regionOf_.end() && producer->second != candidate &&
-          reaches(candidate, producer->second))
+          graph_.reaches(candidate, producer->second))
         cycle = true;
     }
     if (cycle) {
@@ -383,10 +367,7 @@ int Former::bestProducer(Op& op, const Region& own, std::string& why) {
 void Former::link(int region, const Op& op) {
   for (Value* base : bases(op)) {
     auto it = base->def ? regionOf_.find(base->def) : regionOf_.end();
-    if (it == regionOf_.end() || it->second == region) continue;
-    std::vector<int>& producers = regions_[static_cast<size_t>(region)].producers;
-    auto place = std::lower_bound(producers.begin(), producers.end(), it->second);
-    if (place == producers.end() || *place != it->second) producers.insert(place, it->second);
+    if (it != regionOf_.end() && it->second != region) graph_.link(it->second, region);
   }
 }
 
@@ -407,7 +388,7 @@ int Former::rowPartner(const Op& op, const Region& own) {
     const std::vector<Value*>& operands = bases(op);
     bool cycle = std::any_of(operands.begin(), operands.end(), [&](const Value* operand) {
       auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
-      return producer != regionOf_.end() && reaches(first->second, producer->second);
+      return producer != regionOf_.end() && graph_.reaches(first->second, producer->second);
     });
     if (!cycle) return first->second;
   }
@@ -462,6 +443,7 @@ void Former::keepWithSum(const Op& sum) {
 
 void Former::partition() {
   findReaders();
+  maxima_ = maximaOf(func_);
   for (Op* op : func_.body.ops)
     if (op->info().fusion == Fusion::reduce && !rowSpaceOf(*op)) keepWithSum(*op);
   for (Op* op : func_.body.ops) {
@@ -471,7 +453,7 @@ void Former::partition() {
     int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why);
     if (home < 0 && own.space == Space::row) home = rowPartner(*op, own);
     if (home < 0) {
-      home = static_cast<int>(regions_.size());
+      home = graph_.add();
       own.first = position_[op];
       regions_.push_back(own);
       if (auto at = forced_.find(op); at != forced_.end() && at->second->code == Opcode::custom)
@@ -533,9 +515,9 @@ void Former::emit() {
   std::vector<int> waiting(regions_.size(), 0), last(regions_.size(), 0);
   std::vector<std::vector<int>> consumers(regions_.size());
   for (size_t r = 0; r < regions_.size(); ++r) {
-    waiting[r] = static_cast<int>(regions_[r].producers.size());
-    for (int producer : regions_[r].producers)
-      consumers[static_cast<size_t>(producer)].push_back(static_cast<int>(r));
+    const std::vector<int>& producers = graph_.producers(static_cast<int>(r));
+    waiting[r] = static_cast<int>(producers.size());
+    for (int producer : producers) consumers[static_cast<size_t>(producer)].push_back(static_cast<int>(r));
     for (const Op* op : regions_[r].ops) last[r] = std::max(last[r], position_[op]);
   }
   std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> ready;

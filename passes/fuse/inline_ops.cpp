@@ -78,16 +78,24 @@ bool isInlineBelowReshapes(Value& value) {
   return base->def && isInline(*base->def);
 }
 
-const Op* maximumOf(const Op& op) {
-  if (!keepsElements(op) && !op.info().has(table::view)) return nullptr;
-  const Op* all = nullptr;
-  for (const Use& use : op.result()->uses) {
-    const Op& user = *use.user();
-    const Op* own = user.code == Opcode::max_reduce ? &user : maximumOf(user);
-    if (!own || (all && own != all)) return nullptr;
-    all = own;
+std::unordered_map<const Op*, const Op*> maximaOf(const Item& func) {
+  std::unordered_map<const Op*, const Op*> maxima;
+  for (const Op* op = func.body.ops.back(); op; op = op->previous()) {
+    if (!keepsElements(*op) && !op->info().has(table::view)) continue;
+    const Op* all = nullptr;
+    bool alone = true;
+    for (const Use& use : op->result()->uses) {
+      const auto later = maxima.find(use.user());
+      const Op* own = use.user()->code == Opcode::max_reduce ? use.user()
+                      : later == maxima.end()                ? nullptr
+                                                             : later->second;
+      alone = alone && own && (!all || own == all);
+      if (!alone) break;
+      all = own;
+    }
+    if (alone && all) maxima.emplace(op, all);
   }
-  return all;
+  return maxima;
 }
 
 bool isWidening(const Op& op) {

@@ -16,8 +16,8 @@ bool isInline(const Op& op);
 /// Whether an op is a cast from memory's type to the one kernels compute with, which changes no value.
 bool isWidening(const Op& op);
 /// The maximum that alone reads what an op computes element by element, maybe through more such ops and views: the sizes
-/// of a factor's elements, for its scale. Null for other ops.
-const Op* maximumOf(const Op& op);
+/// of a factor's elements, for its scale. Of the ops of a function that have one.
+std::unordered_map<const Op*, const Op*> maximaOf(const Item& func);
 /// A product of tensors of 16 bits, or of such as f32, may round its operands to their type, as that changes none of
 /// them: it says so where the target has units for such products.
 void useUnits(Op& op, const Target& target);

@@ -82,6 +82,7 @@ class Rematerializer {
   std::optional<Choice> best(int peak) const;
   Value* lateOperand(int place, const Value* except) const;
   Op* apply(const Choice& choice);
+  void readFrom(const Choice& choice, const Value& value, Value* copy);
   Op* runAgain(const Choice& choice);
 
   Module& module_;
@@ -305,6 +306,15 @@ Value* Rematerializer::lateOperand(int place, const Value* except) const {
   return latest;
 }
 
+/// From the choice's place on a copy is read in place of a value.
+void Rematerializer::readFrom(const Choice& choice, const Value& value, Value* copy) {
+  const std::vector<int>& readers = lifeOf(choice.value)->readers;
+  for (auto at = std::lower_bound(readers.begin(), readers.end(), choice.at); at != readers.end(); ++at)
+    forEachUse(opAt(*at), [&](Value*& read) {
+      if (read == &value) read = copy;
+    });
+}
+
 /// The whole kernel of a group again.
 Op* Rematerializer::runAgain(const Choice& choice) {
   const Op& from = *choice.value->def;
@@ -320,7 +330,7 @@ Op* Rematerializer::runAgain(const Choice& choice) {
   for (const auto& result : from.results) {
     Value* again = writer.addResult(*result);
     again->name = names_.unique(result->name + "_again");
-    result->uses.replaceFrom(reader, again);
+    readFrom(choice, *result, again);
   }
   return func_.body.ops.insert(&reader, writer.finish(target_));
 }
@@ -342,7 +352,7 @@ Op* Rematerializer::apply(const Choice& choice) {
   std::vector<std::unique_ptr<Value>> results;
   results.push_back(std::move(again));
   Op& reader = opAt(choice.at);
-  choice.value->uses.replaceFrom(reader, copy);
+  readFrom(choice, *choice.value, copy);
   return func_.body.ops.insert(
       &reader, writer.finish({writer.here(innerOf(*choice.value))}, std::move(results), target_));
 }

@@ -218,7 +218,11 @@ void StepBuilder::takeParts() {
   std::vector<TrainedParam*> with;
   std::vector<Value*> wholes;
   for (TrainedParam& trained : params_)
-    if (trained.ranks > 1) with.push_back(&trained), wholes.push_back(trained.value);
+    if (trained.ranks > 1) {
+      with.push_back(&trained);
+      wholes.push_back(trained.value);
+      shared_.emplace(trained.param->name, &trained);
+    }
   if (with.empty()) return;
   const Op* made = builder_
                        .op(Opcode::reduce_scatter, wholes,
@@ -336,13 +340,12 @@ TensorExpr StepBuilder::learningRate() {
 }
 
 void StepBuilder::update(const std::string& symbol, Value* value) {
-  for (const TrainedParam& trained : params_) {
-    if (trained.ranks == 1 || trained.param->name != symbol) continue;
+  if (auto part = shared_.find(symbol); part != shared_.end()) {
     if (finite_) {
-      Value* kept = builder_.op(Opcode::select, {finite_, value, trained.value});
+      Value* kept = builder_.op(Opcode::select, {finite_, value, part->second->value});
       value = named(symbol + "_kept", expr(kept)).value;
     }
-    parts_.emplace_back(&trained, value);
+    parts_.emplace_back(part->second, value);
     return;
   }
   if (const DType dtype = module_.storage(symbol)->type.dtype; dtype != value->type.dtype) {

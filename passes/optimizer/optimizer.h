@@ -123,6 +123,8 @@ class StepBuilder {
   std::unordered_map<std::string, Value*> reads_;  ///< of params and states, by symbol; the first of each
   Value* finite_ = nullptr;  ///< where the loss is scaled: whether all gradients are finite
   std::vector<TrainedParam> params_;
+  std::unordered_map<std::string, const TrainedParam*>
+      shared_;  ///< by symbol: those that ranks have parts of
   std::vector<std::pair<const TrainedParam*, Value*>>
       parts_;  ///< next parts of parameters, to be put together
   TensorExpr norm_;

@@ -2,14 +2,72 @@
 #include "passes/plan/order.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <numeric>
+#include <set>
+#include <utility>
 
 namespace tg::plan {
 namespace {
 
+constexpr int kNoWindow = std::numeric_limits<int>::max();
+
+/// What is known of a ready task, until a block that it reads or writes changes.
+struct Known {
+  int64_t cost = 0;   ///< bytes, where it may stand in the interval; kNever where it frees less than that
+  double growth = 0;  ///< its cost without what it helps to free
+};
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr Known kUnknown{std::numeric_limits<int64_t>::min(), -std::numeric_limits<double>::infinity()};
+constexpr Known kAbsent{kNever, std::numeric_limits<double>::infinity()};
+
+/// Ready tasks by their ranks: a tree of minima, so that those that may stand in an interval are found without a
+/// look at all that may not. What is not known is less than anything, and so found.
+class ReadyTree {
+ public:
+  explicit ReadyTree(size_t count)
+      : leaves_(std::bit_ceil(std::max<size_t>(1, count))), least_(2 * leaves_, kAbsent) {}
+
+  const Known& at(int rank) const { return least_[leaves_ + static_cast<size_t>(rank)]; }
+  void set(int rank, const Known& known) {
+    size_t node = leaves_ + static_cast<size_t>(rank);
+    least_[node] = known;
+    while (node /= 2) {
+      const Known &a = least_[2 * node], &b = least_[2 * node + 1];
+      least_[node] = {std::min(a.cost, b.cost), std::min(a.growth, b.growth)};
+    }
+  }
+  /// The first rank from `rank` on that costs at most so much, or -1.
+  int next(int rank, int64_t most) const {
+    most = std::min(most, kNever - 1);
+    size_t node = leaves_ + static_cast<size_t>(rank);
+    if (node >= 2 * leaves_) return -1;
+    while (least_[node].cost > most) {
+      // On to the right: up while that is what was left behind.
+      while (node & 1) node /= 2;
+      if (node == 0) return -1;
+      ++node;
+    }
+    while (node < leaves_) node = 2 * node + (least_[2 * node].cost > most);
+    return static_cast<int>(node - leaves_);
+  }
+  /// The first rank of the least growth.
+  int leastGrowth() const {
+    size_t node = 1;
+    while (node < leaves_) node = 2 * node + (least_[2 * node].growth > least_[2 * node + 1].growth);
+    return static_cast<int>(node - leaves_);
+  }
+
+ private:
+  size_t leaves_;
+  std::vector<Known> least_;  ///< of a node's leaves: 1 is the root, 2·n and 2·n + 1 are the halves of n
+};
+
 class Scheduler {
  public:
-  /// `window`: how far behind the first task left, in the given order, a task may stand to be chosen.
+  /// `window`: how far behind the first task left, in the given order, a task may stand to be chosen, or kNoWindow.
   Scheduler(const std::vector<Task>& tasks, const std::vector<int64_t>& bytes, int64_t limit, int window);
   Intervals run();
 
@@ -18,8 +76,13 @@ class Scheduler {
   bool takesOver(const std::pair<int, int>& pair) const;
   int64_t cost(int task) const;
   double gain(int task) const;
-  std::vector<int> candidates();
-  void fillInterval();
+  std::vector<int> candidates() const;
+  void fillWindow();
+  void fillFreely();
+  void beReady(int task);
+  void look(int task);
+  void forget(int block);
+  void forgetBlocksOf(int task);
   void place(int task);
   void closeInterval();
 
@@ -35,8 +98,13 @@ class Scheduler {
   std::vector<int> touched_;    ///< the interval that used a block last
   std::vector<bool> alive_, passedOn_;
   std::vector<int> current_;  ///< tasks of the open interval
-  std::vector<int> ready_;    ///< tasks not placed whose dependences lie in closed intervals, by number
-  int first_ = 0;             ///< the first task that is not placed
+  /// Tasks in the order in which they ask for a place, and back: without a window the longest chains first.
+  std::vector<int> byRank_, rank_;
+  std::set<int> ready_;  ///< ranks of tasks not placed whose dependences lie in closed intervals
+  int first_ = 0;        ///< the first task that is not placed
+  // Without a window:
+  ReadyTree tree_;
+  std::vector<std::vector<int>> knownBy_;  ///< of a block: ready tasks of which something is known by it
   int interval_ = 0;
   int64_t live_ = 0;
   Intervals out_;
@@ -47,7 +115,8 @@ Scheduler::Scheduler(const std::vector<Task>& tasks, const std::vector<int64_t>&
     : tasks_(tasks), bytes_(bytes), limit_(limit), window_(window), followers_(tasks.size()),
       waiting_(tasks.size(), 0), height_(tasks.size(), 1), placed_(tasks.size(), false),
       usersLeft_(bytes.size(), 0), touched_(bytes.size(), -1), alive_(bytes.size(), false),
-      passedOn_(bytes.size(), false) {
+      passedOn_(bytes.size(), false), byRank_(tasks.size()), rank_(tasks.size()),
+      tree_(window == kNoWindow ? tasks.size() : 0), knownBy_(bytes.size()) {
   for (int task = static_cast<int>(tasks.size()) - 1; task >= 0; --task) {
     waiting_[task] = static_cast<int>(tasks[task].after.size());
     for (int earlier : tasks[task].after) {
@@ -57,8 +126,17 @@ Scheduler::Scheduler(const std::vector<Task>& tasks, const std::vector<int64_t>&
     for (int block : tasks[task].reads) ++usersLeft_[block];
     for (int block : tasks[task].writes) ++usersLeft_[block];
   }
+  std::iota(byRank_.begin(), byRank_.end(), 0);
+  if (window_ == kNoWindow)
+    std::stable_sort(byRank_.begin(), byRank_.end(), [&](int a, int b) { return height_[a] > height_[b]; });
+  for (int rank = 0; rank < static_cast<int>(byRank_.size()); ++rank) rank_[byRank_[rank]] = rank;
   for (int task = 0; task < static_cast<int>(tasks.size()); ++task)
-    if (isReady(task)) ready_.push_back(task);
+    if (isReady(task)) beReady(task);
+}
+
+void Scheduler::beReady(int task) {
+  ready_.insert(rank_[task]);
+  if (window_ == kNoWindow) tree_.set(rank_[task], kUnknown);
 }
 
 /// Whether a result may take over an operand's bytes: everybody else has used them in an earlier interval.
@@ -97,11 +175,15 @@ void Scheduler::place(int task) {
     }
   placed_[task] = true;
   current_.push_back(task);
+  if (window_ == kNoWindow) {
+    tree_.set(rank_[task], kAbsent);
+    forgetBlocksOf(task);
+  }
   while (first_ < static_cast<int>(tasks_.size()) && placed_[first_]) ++first_;
 }
 
-/// Tasks that may stand in the open interval, the longest chains first.
-std::vector<int> Scheduler::candidates() {
+/// Tasks of the window that may stand in the open interval, the longest chains first.
+std::vector<int> Scheduler::candidates() const {
   std::vector<int> ready;
   for (int task : ready_) {
     if (task - first_ >= window_) break;
@@ -111,7 +193,7 @@ std::vector<int> Scheduler::candidates() {
   return ready;
 }
 
-void Scheduler::fillInterval() {
+void Scheduler::fillWindow() {
   std::vector<int> ready = candidates();
   for (int task : ready) {
     bool urgent = height_[task] == height_[ready[0]];
@@ -123,6 +205,46 @@ void Scheduler::fillInterval() {
   // Over the limit in any case: by as little as possible.
   auto growth = [&](int task) { return static_cast<double>(cost(task)) - gain(task); };
   place(*std::min_element(ready.begin(), ready.end(), [&](int a, int b) { return growth(a) < growth(b); }));
+}
+
+/// Finds what a ready task costs and frees.
+void Scheduler::look(int task) {
+  const int64_t bytes = cost(task);
+  const double freed = gain(task);
+  tree_.set(rank_[task],
+            {static_cast<double>(bytes) <= freed ? bytes : kNever, static_cast<double>(bytes) - freed});
+  for (const auto* blocks : {&tasks_[task].reads, &tasks_[task].writes})
+    for (int block : *blocks) knownBy_[block].push_back(task);
+}
+
+/// A block has changed, and with it what tasks cost and free that read or write it.
+void Scheduler::forget(int block) {
+  for (int task : std::exchange(knownBy_[block], {}))
+    if (!placed_[task] && tree_.at(rank_[task]).cost != kUnknown.cost) tree_.set(rank_[task], kUnknown);
+}
+
+void Scheduler::forgetBlocksOf(int task) {
+  for (const auto* blocks : {&tasks_[task].reads, &tasks_[task].writes})
+    for (int block : *blocks) forget(block);
+}
+
+/// As without a window `fillWindow` would, but what is known of a task is kept until one of its blocks changes.
+void Scheduler::fillFreely() {
+  const int longest = height_[byRank_[*ready_.begin()]];
+  int rank = 0;
+  for (auto at = ready_.begin(); at != ready_.end() && height_[byRank_[*at]] == longest; ++at) {
+    rank = *at + 1;
+    if (live_ + cost(byRank_[*at]) <= limit_) place(byRank_[*at]);
+  }
+  while ((rank = tree_.next(rank, limit_ - live_)) >= 0) {
+    const int task = byRank_[rank];
+    if (tree_.at(rank).cost == kUnknown.cost) look(task);
+    if (const int64_t bytes = tree_.at(rank).cost; bytes != kNever && live_ + bytes <= limit_) place(task);
+    ++rank;
+  }
+  if (!current_.empty()) return;
+  while (tree_.at(tree_.leastGrowth()).cost == kUnknown.cost) look(byRank_[tree_.leastGrowth()]);
+  place(byRank_[tree_.leastGrowth()]);
 }
 
 void Scheduler::closeInterval() {
@@ -141,17 +263,19 @@ void Scheduler::closeInterval() {
           if (!passedOn_[block]) live_ -= bytes_[block];
         }
   }
+  for (int task : current_) {
+    ready_.erase(rank_[task]);
+    if (window_ == kNoWindow) forgetBlocksOf(task);
+  }
+  for (int task : found) beReady(task);
   current_.clear();
-  std::erase_if(ready_, [&](int task) { return placed_[task]; });
-  ready_.insert(ready_.end(), found.begin(), found.end());
-  std::sort(ready_.begin(), ready_.end());
   ++interval_;
 }
 
 Intervals Scheduler::run() {
   const int count = static_cast<int>(tasks_.size());
   while (first_ < count) {
-    fillInterval();
+    window_ == kNoWindow ? fillFreely() : fillWindow();
     // The given order goes on while the next task is independent of the interval and fits.
     while (window_ == 1 && first_ < count && isReady(first_) && live_ + cost(first_) <= limit_) place(first_);
     closeInterval();
@@ -179,7 +303,7 @@ Intervals orderTasks(const std::vector<Task>& tasks, const std::vector<int64_t>&
   // Breadth first needs the most memory. The narrower the window, the more the given order decides.
   Intervals best = cutIntervals(tasks, bytes);
   const size_t chain = longestChain(tasks);
-  for (int window : {std::numeric_limits<int>::max(), 64, 16, 4, 1}) {
+  for (int window : {kNoWindow, 64, 16, 4, 1}) {
     if (best.peak <= limit && best.starts.size() <= chain) break;
     Intervals attempt = Scheduler(tasks, bytes, limit, window).run();
     bool fits = attempt.peak <= limit, fewer = attempt.starts.size() < best.starts.size();

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/fuse/region_graph.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tg::fuse {
+
+int RegionGraph::add() {
+  const auto region = static_cast<int>(nodes_.size());
+  nodes_.emplace_back().turn = region;
+  return region;
+}
+
+void RegionGraph::link(int producer, int consumer) {
+  std::vector<int>& producers = at(consumer).producers;
+  auto place = std::lower_bound(producers.begin(), producers.end(), producer);
+  if (place != producers.end() && *place == producer) return;
+  producers.insert(place, producer);
+  at(producer).consumers.push_back(consumer);
+  if (at(producer).turn > at(consumer).turn) orderTurns(producer, consumer);
+}
+
+std::vector<int> RegionGraph::collect(int start, std::vector<int> Node::*next, int after, int before) const {
+  std::vector<int> found{start};
+  at(start).seen = ++search_;
+  for (size_t i = 0; i < found.size(); ++i)
+    for (int other : at(found[i]).*next) {
+      if (at(other).turn <= after || at(other).turn >= before || at(other).seen == search_) continue;
+      at(other).seen = search_;
+      found.push_back(other);
+    }
+  std::sort(found.begin(), found.end(), [&](int a, int b) { return at(a).turn < at(b).turn; });
+  return found;
+}
+
+/// Where the consumer's turn comes first, what follows it, up to the producer's turn, changes places with what the
+/// producer follows, down to the consumer's (Pearce and Kelly, A dynamic topological sort algorithm for directed
+/// acyclic graphs, 2006).
+void RegionGraph::orderTurns(int producer, int consumer) {
+  const int first = at(consumer).turn, last = at(producer).turn;
+  std::vector<int> moved = collect(producer, &Node::producers, first, std::numeric_limits<int>::max());
+  const std::vector<int> behind = collect(consumer, &Node::consumers, -1, last);
+  moved.insert(moved.end(), behind.begin(), behind.end());
+  std::vector<int> turns;
+  for (int region : moved) turns.push_back(at(region).turn);
+  std::sort(turns.begin(), turns.end());
+  for (size_t i = 0; i < moved.size(); ++i) at(moved[i]).turn = turns[i];
+}
+
+bool RegionGraph::reaches(int from, int to) const {
+  std::vector<int> work{to};
+  ++search_;
+  while (!work.empty()) {
+    const int region = work.back();
+    work.pop_back();
+    if (region == from) return true;
+    if (at(region).seen == search_ || at(region).turn < at(from).turn) continue;
+    at(region).seen = search_;
+    for (int producer : at(region).producers) work.push_back(producer);
+  }
+  return false;
+}
+
+}  // namespace tg::fuse
