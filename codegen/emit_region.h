@@ -192,5 +192,8 @@ constexpr int64_t kEight = 8;  ///< scalars of 16 bits that one access of 16 byt
 KV beforeRounding(const KV& element, DType dtype);
 /// Eight reals in two vectors as four words of 16-bit ones.
 KV packedWords(KernelBuilder& kernel, DType narrow, const KV& low, const KV& high);
+/// Eight f32 as the words of their high halves and of their low ones, these times `lowScale`. A high half has the 11
+/// leading digits, rounded, and what f16 holds of the rest is the low one; that of what is not finite is no number.
+std::array<KV, 2> halvedWords(KernelBuilder& kernel, const KV& first, const KV& second, double lowScale = 1);
 
 }  // namespace tg

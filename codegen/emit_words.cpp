@@ -23,6 +23,20 @@ KV packedWords(KernelBuilder& kernel, DType narrow, const KV& low, const KV& hig
   return kernel.vec(words);
 }
 
+std::array<KV, 2> halvedWords(KernelBuilder& kernel, const KV& first, const KV& second, double lowScale) {
+  constexpr uint32_t kDropped = 0x1fff;  // the digits of an f32 that f16 lacks
+  std::array<KV, 2> high, low;
+  for (size_t four = 0; four < 2; ++four) {
+    const KV& x = four == 0 ? first : second;
+    const KV up = kernel.add(kernel.bitcast(x, DType::u32), KernelBuilder::u32((kDropped + 1) / 2));
+    const KV bits = kernel.op(Opcode::k_and, {up, KernelBuilder::u32(~kDropped)}, DType::u32);
+    high[four] = kernel.bitcast(bits, DType::f32);
+    low[four] = kernel.op(Opcode::k_sub, {x, high[four]}, DType::f32);
+    if (lowScale != 1) low[four] = kernel.mul(low[four], KernelBuilder::f32(lowScale));
+  }
+  return {packedWords(kernel, DType::f16, high[0], high[1]), packedWords(kernel, DType::f16, low[0], low[1])};
+}
+
 static Type rowsOf(DType dtype, int64_t rows, int64_t columns, BufMode mode) {
   return isNarrow(dtype) ? Type::buffer(DType::u32, kLanes, {rows, columns / kEight}, mode)
                          : Type::buffer(dtype, 1, {rows, columns}, mode);

@@ -1,27 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of 16 bits by matrix units. Each subgroup holds some rows of its own side as matrices; the workgroup
-// brings the other side's to shared memory. Scores stay in registers: what a subgroup has of them as an accumulator
-// becomes, rounded, the operand A of the next product. Powers are of 2:
+// Attention of 16 bits, or of f32 by halves, on matrix units. Each subgroup holds some rows of its own side as
+// matrices; the workgroup brings the other side's to shared memory. Scores stay in registers: what a subgroup has of
+// them as an accumulator becomes, rounded, the operand A of the next product. Of 16 bits powers are of 2:
 //
 //   forward    p = 2^(s·c - m), m the running maximum, c = scale·log₂e
 //   gradients  p = 2^(s·c - lse·log₂e), ds = p·(do·vᵀ·scale - delta·scale)
 //
 // Blocks that a causal mask cuts, and the last one where its rows are fewer, are a loop of their own, in which hidden
 // scores get a large negative term.
+//
+// Of f32x3 every factor of a product is two matrices of f16: x = high + 2^-11·low, where low has the next digits at the
+// size of the high ones, so that it has them all wherever high has. A product is high·high + 2^-11·(low·high + high·low),
+// the latter summed apart. Matrix units cut off what they add to a sum: those of high·high start from zero for every 16
+// terms and are added in f32.
+//
+// Operands come times their scales, so that |x| is 2^14 at most. In what follows ' marks numbers with scales:
+//
+//   s = q'·k'ᵀ·scale/(q_scale·k_scale)       dv' = (p·2^15)ᵀ·do', as all p of a key may be small
+//   ds' = p·(do'·v'ᵀ - δ·do_scale·v_scale)·2^-21, 2^14 at most with heads of 64, which f16 holds
+//
+// Results are divided by the scales. Powers are of e, as in f32: in units of log₂ scores would be rounded more often.
 
 #include <cmath>
 #include <numbers>
 #include <span>
 
 #include "codegen/schedule_attention_coopmat.h"
+#include "codegen/schedule_coopmat.h"
 #include "codegen/tile_attention.h"
 #include "ir/op_view.h"
 
 namespace tg {
 namespace {
 
-constexpr int64_t kSide = AttentionFragments::kSide;
 constexpr double kHidden = 1e30;  ///< subtracted from a masked score
+// Of f32x3: what low halves are multiplied by, p where it is a factor of gradients, and do·vᵀ and δ.
+constexpr double kLow = 0x1p11, kWeights = 0x1p15, kGradients = 0x1p-21;
 
 /// Parts are matrices.
 class CoopmatAttention final : public AttentionWalk {
@@ -37,8 +51,8 @@ class CoopmatAttention final : public AttentionWalk {
   std::vector<Range> ranges(const KV& from, const KV& to) override;
   std::vector<KV> loadBlock(const Index& block) override;
   std::span<const KV> storeBlock(std::span<const KV> loaded) override;
-  KV vectorOf(int operand, const Index& row, const Index& column) override;
-  void stage(int operand, const Index& row, const Index& column, const KV& value) override;
+  Parts vectorOf(int operand, const Index& row, const Index& column) override;
+  void stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) override;
   KV zero() override { return kernel_.coopmatSplat(0, matrix(MatrixUse::acc)); }
   KV lowest() override { return kernel_.coopmatSplat(-kHidden, matrix(MatrixUse::acc)); }
   size_t partsOf(const AttentionRegion::Sum& sum) const override {
@@ -49,26 +63,45 @@ class CoopmatAttention final : public AttentionWalk {
   KV visible(int64_t, int64_t) override { return KernelBuilder::literal(DType::i1, 1); }
   KV hide(const KV& score, int64_t row, int64_t column) override;
   std::pair<KV, KV> statistics(int64_t row, int64_t column) override;
-  /// Of weights and their gradients: what reaches 2^112 has overflowed.
-  KV factor(const KV& weights) override {
-    return kernel_.coopmatConvert(weights, matrix(MatrixUse::a), true);
-  }
+  KV factor(const KV& weights) override { return split_ ? weights : converted(weights); }
   void addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) override;
   void finishForward(std::span<KV> largest, std::span<KV> total, std::span<KV> sums) override;
   void storeSum(size_t number, std::span<KV> parts) override;
 
+  /// A factor of products; of f32x3 its high and its low half.
+  struct Factor {
+    KV high, low;
+  };
+  /// A sum of products; of f32x3 also that of the products of low halves.
+  struct Sums {
+    KV high, low;
+  };
+
+  /// Of weights and their gradients: what reaches 2^112 has overflowed.
+  KV converted(const KV& x) { return kernel_.coopmatConvert(x, matrix(MatrixUse::a), true); }
+  KV scaleOf(int operand);
+  KV unscaleOf(int operand);
+  Factor halved(const KV& given, bool isP);
+  Factor loaded(const KV& row, int64_t deep, MatrixUse use, bool turned);
+  /// What products are added to: of f32x3 those of low halves to zero, the others to nothing.
+  Sums none(const KV& before) { return split_ ? Sums{{}, zero()} : Sums{before, {}}; }
+  void multiply(const Factor& a, const Factor& b, Sums& sums);
   KV scaledNumber(int operand, const Index& row);
-  Parts ownMatrices(int operand);
+  std::vector<Factor> ownMatrices(int operand);
+  void unscale(const AttentionRegion::Sum& sum, std::span<KV> parts);
   void storeMatrix(const KV& matrix, int64_t i,
                    const std::function<void(const Index& row, const Index& cell)>& body);
   void storeStatistics(std::span<const KV> lse);
 
   const AttentionFragments& f_;
+  const bool split_;
   const DType narrow_;
   Index warpRow_;
   KV subgroup_;
   Value *rows_, *patch_, *lse_ = nullptr, *delta_ = nullptr;
-  Parts own_[2], lseRows_, deltaRows_;
+  std::vector<Factor> own_[2];
+  KV scoreScale_[2];  ///< of f32x3: what scores() multiplies products by
+  Parts lseRows_, deltaRows_;
 };
 
 CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& region,
@@ -79,15 +112,17 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
                      .invocations = fragments.invocations(),
                      .down = fragments.warp / kSide,
                      .across = fragments.block / kSide,
-                     .atOnce = 1,
+                     .atOnce = isSplitAttention(*region.op) ? fragments.pairs() : 1,
                      .vector = kEight,
-                     .powersOfTwo = true,
-                     .rolled = true}),
-      f_(fragments), narrow_(*dtypeNamed(as::attention(*region.op).precision())) {
+                     .powersOfTwo = !isSplitAttention(*region.op),
+                     .rolled = true,
+                     .values = isSplitAttention(*region.op) ? size_t{2} : size_t{1}}),
+      f_(fragments), split_(isSplitAttention(*region.op)), narrow_(factorType(*region.op)) {
   subgroup_ = kernel_.subgroup(Opcode::k_subgroup_id);
   warpRow_ = c.space.scale(c.space.variable(subgroup_, f_.subgroups()), f_.warp);
   rows_ = kernel_.sharedBuffer(
-      Type::buffer(DType::u32, kLanes, {f_.staged(), AttentionFragments::pitch(*r_.op)}, BufMode::shared),
+      Type::buffer(DType::u32, kLanes, {f_.staged() * (split_ ? 2 : 1), AttentionFragments::pitch(*r_.op)},
+                   BufMode::shared),
       "rows");
   patch_ = kernel_.sharedBuffer(
       Type::buffer(DType::f32, 1, {f_.subgroups() * kSide, AttentionFragments::kPatch}, BufMode::shared),
@@ -98,48 +133,103 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
   delta_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {count}, BufMode::shared), "delta");
 }
 
-/// Eight neighbours of a row, as 16 bits.
-KV CoopmatAttention::vectorOf(int operand, const Index& row, const Index& column) {
+/// The scale of an operand, a power of two; and 1 by it, which has the exponent of the other sign.
+KV CoopmatAttention::scaleOf(int operand) {
+  constexpr int kDo = 5, kForward = 3, kGradient = 6;
+  const int first = r_.isForward() ? kForward : kGradient;
+  return c_.emitter.emit(r_.op->in(first + (operand == kDo ? 3 : operand)), {});
+}
+
+KV CoopmatAttention::unscaleOf(int operand) {
+  constexpr int64_t kOne = 0x3f800000;
+  const KV bits = kernel_.bitcast(scaleOf(operand), DType::u32);
+  return kernel_.bitcast(kernel_.op(Opcode::k_sub, {KernelBuilder::u32(2 * kOne), bits}, DType::u32),
+                         DType::f32);
+}
+
+/// Eight neighbours of a row, as 16 bits; of f32x3 as they are.
+AttentionWalk::Parts CoopmatAttention::vectorOf(int operand, const Index& row, const Index& column) {
   Indices first = lead_;
   first.push_back(row);
   first.push_back(c_.space.add(c_.space.scale(column, kEight), IndexSpace::lane()));
   Indices second = first;
   second.back() = plus(first.back(), kLanes);
   const Value* value = r_.op->in(operand);
-  if (auto whole = c_.emitter.words(value, narrow_, first, second)) return *whole;
+  if (!split_)
+    if (auto whole = c_.emitter.words(value, narrow_, first, second)) return {*whole};
   const Type four = Type::scalar(DType::f32, kLanes);
-  return packedWords(kernel_, narrow_, kernel_.widened(c_.emitter.emit(value, first), four),
-                     kernel_.widened(c_.emitter.emit(value, second), four));
+  const Parts fours{kernel_.widened(c_.emitter.emit(value, first), four),
+                    kernel_.widened(c_.emitter.emit(value, second), four)};
+  return split_ ? fours : Parts{packedWords(kernel_, narrow_, fours[0], fours[1])};
 }
 
 /// Rows of the second of the other side's operands lie behind those of the first.
-void CoopmatAttention::stage(int operand, const Index& row, const Index& column, const KV& value) {
-  kernel_.store(value, rows_,
-                std::vector<KV>{at(plus(row, operand == r_.other[1] ? f_.block : 0)), at(column)});
+void CoopmatAttention::stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) {
+  const Index place = plus(row, operand == r_.other[1] ? f_.block : 0);
+  if (!split_) return kernel_.store(vector[0], rows_, std::vector<KV>{at(place), at(column)});
+  const KV scale = kernel_.splat(scaleOf(operand));
+  const auto [high, low] =
+      halvedWords(kernel_, kernel_.mul(vector[0], scale), kernel_.mul(vector[1], scale), kLow);
+  kernel_.store(high, rows_, std::vector<KV>{at(place), at(column)});
+  kernel_.store(low, rows_, std::vector<KV>{at(plus(place, f_.staged())), at(column)});
 }
 
-/// The log-sum-exp of a query, times log₂e, or its δ, times the scale.
+/// The halves of what is in registers.
+CoopmatAttention::Factor CoopmatAttention::halved(const KV& given, bool isP) {
+  const KV weights = isP && !r_.isForward() ? kernel_.mul(given, KernelBuilder::f32(kWeights)) : given;
+  const KV high = converted(weights);
+  const KV rest = sub(weights, kernel_.coopmatConvert(high, matrix(MatrixUse::acc)));
+  return {high, converted(kernel_.mul(rest, KernelBuilder::f32(kLow)))};
+}
+
+/// A matrix of staged rows from `row` on, `deep` being its first column, or row where it is turned.
+CoopmatAttention::Factor CoopmatAttention::loaded(const KV& row, int64_t deep, MatrixUse use, bool turned) {
+  auto matrixAt = [&](const KV& from) {
+    return kernel_.coopmatLoad(rows_, {from, KernelBuilder::u32(deep / kEight)}, matrix(use), turned);
+  };
+  return {matrixAt(row), split_ ? matrixAt(kernel_.add(row, KernelBuilder::u32(f_.staged()))) : KV{}};
+}
+
+/// Adds a product of matrices; of f32x3 that of high halves, which is formed from zero, in f32.
+void CoopmatAttention::multiply(const Factor& a, const Factor& b, Sums& sums) {
+  if (!split_) {
+    sums.high = kernel_.coopmatMma(a.high, b.high, sums.high);
+    return;
+  }
+  sums.low = kernel_.coopmatMma(a.low, b.high, sums.low);
+  sums.low = kernel_.coopmatMma(a.high, b.low, sums.low);
+  const KV fresh = kernel_.coopmatMma(a.high, b.high, zero());
+  sums.high = sums.high.value ? kernel_.add(sums.high, fresh) : fresh;
+}
+
+/// The log-sum-exp of a query, times log₂e, or its δ, times the scale; of f32x3 as it is, and δ in the unit of ds'.
 KV CoopmatAttention::scaledNumber(int operand, const Index& row) {
-  constexpr int kLse = 3;
-  return kernel_.mul(number(operand, row),
-                     KernelBuilder::f32(operand == kLse ? std::numbers::log2e : r_.scale));
+  constexpr int kLse = 3, kV = 2, kDo = 5;
+  const KV x = number(operand, row);
+  if (!split_) return kernel_.mul(x, KernelBuilder::f32(operand == kLse ? std::numbers::log2e : r_.scale));
+  if (operand == kLse) return x;
+  return kernel_.mul(kernel_.mul(x, scaleOf(kDo)), kernel_.mul(scaleOf(kV), KernelBuilder::f32(kGradients)));
 }
 
 /// The subgroup's rows of an operand of its own side, by way of shared memory.
-AttentionWalk::Parts CoopmatAttention::ownMatrices(int operand) {
+std::vector<CoopmatAttention::Factor> CoopmatAttention::ownMatrices(int operand) {
   storeRows(loadRows(operand, first_, f_.rows, r_.ownRows()), operand, f_.rows);
   kernel_.barrier();
-  Parts out;
+  std::vector<Factor> out;
   for (int64_t i = 0; i < d_.down; ++i)
     for (int64_t deep = 0; deep < r_.width(operand); deep += kSide)
-      out.push_back(kernel_.coopmatLoad(rows_,
-                                        {at(plus(warpRow_, i * kSide)), KernelBuilder::u32(deep / kEight)},
-                                        matrix(MatrixUse::a), false));
+      out.push_back(loaded(at(plus(warpRow_, i * kSide)), deep, MatrixUse::a, false));
   kernel_.barrier();
   return out;
 }
 
 void CoopmatAttention::begin() {
+  if (split_) {
+    constexpr int kQ = 0, kK = 1;
+    const KV unit = kernel_.mul(unscaleOf(kQ), KernelBuilder::f32(r_.scale));
+    scoreScale_[0] = kernel_.mul(unit, unscaleOf(kK));
+    scoreScale_[1] = KernelBuilder::f32(kGradients);
+  }
   own_[0] = ownMatrices(r_.own[0]);
   if (r_.isForward()) return;
   own_[1] = ownMatrices(r_.own[1]);
@@ -181,18 +271,25 @@ std::span<const KV> CoopmatAttention::storeBlock(std::span<const KV> loaded) {
 }
 
 AttentionWalk::Parts CoopmatAttention::scores(int which, int64_t column) {
-  const Parts& own = own_[which];
+  const std::vector<Factor>& own = own_[which];
   const int64_t steps = std::ssize(own) / d_.down;
-  Parts out(static_cast<size_t>(d_.down), zero());
-  for (int64_t deep = 0; deep < steps; ++deep) {
-    const KV factor = kernel_.coopmatLoad(
-        rows_,
-        {KernelBuilder::u32(which * f_.block + column * kSide), KernelBuilder::u32(deep * kSide / kEight)},
-        matrix(MatrixUse::b), true);
-    for (int64_t i = 0; i < d_.down; ++i) {
-      KV& sum = out[static_cast<size_t>(i)];
-      sum = kernel_.coopmatMma(own[static_cast<size_t>(i * steps + deep)], factor, sum);
+  std::vector<Sums> sums(static_cast<size_t>(d_.down * d_.atOnce), none(zero()));
+  for (int64_t deep = 0; deep < steps; ++deep)
+    for (int64_t j = 0; j < d_.atOnce; ++j) {
+      const Factor factor = loaded(KernelBuilder::u32(which * f_.block + (column + j) * kSide), deep * kSide,
+                                   MatrixUse::b, true);
+      for (int64_t i = 0; i < d_.down; ++i)
+        multiply(own[static_cast<size_t>(i * steps + deep)], factor,
+                 sums[static_cast<size_t>(j * d_.down + i)]);
     }
+  Parts out;
+  for (const Sums& each : sums) {
+    if (!split_) {
+      out.push_back(each.high);
+      continue;
+    }
+    const KV unit = scoreScale_[which], lowUnit = kernel_.mul(unit, KernelBuilder::f32(1 / kLow));
+    out.push_back(kernel_.fma(each.high, unit, kernel_.mul(each.low, lowUnit)));
   }
   return out;
 }
@@ -238,14 +335,22 @@ std::pair<KV, KV> CoopmatAttention::statistics(int64_t row, int64_t column) {
 void CoopmatAttention::addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) {
   for (const auto& sum : r_.sums) {
     const int64_t across = r_.width(sum) / kSide;
+    std::vector<Factor> weights;
+    for (const KV& each : sum.ofP ? p : ds)
+      weights.push_back(split_ ? halved(each, sum.ofP) : Factor{each, {}});
     for (int64_t j = 0; j < across; ++j) {
-      const KV factor = kernel_.coopmatLoad(rows_,
-                                            {KernelBuilder::u32((sum.ofP ? f_.block : 0) + column * kSide),
-                                             KernelBuilder::u32(j * kSide / kEight)},
-                                            matrix(MatrixUse::b), false);
+      std::vector<Factor> factors;
+      for (int64_t k = 0; k < d_.atOnce; ++k)
+        factors.push_back(loaded(KernelBuilder::u32((sum.ofP ? f_.block : 0) + (column + k) * kSide),
+                                 j * kSide, MatrixUse::b, false));
       for (int64_t i = 0; i < d_.down; ++i) {
         KV& each = sums[static_cast<size_t>(i * across + j)];
-        each = kernel_.coopmatMma((sum.ofP ? p : ds)[static_cast<size_t>(i)], factor, each);
+        Sums products = none(each);
+        for (int64_t k = 0; k < d_.atOnce; ++k)
+          multiply(weights[static_cast<size_t>(k * d_.down + i)], factors[static_cast<size_t>(k)], products);
+        each = split_
+                   ? kernel_.add(each, kernel_.fma(products.low, KernelBuilder::f32(1 / kLow), products.high))
+                   : products.high;
       }
     }
     sums = sums.subspan(partsOf(sum));
@@ -295,8 +400,26 @@ void CoopmatAttention::storeMatrix(const KV& matrix, int64_t i,
   kernel_.barrier();
 }
 
+/// Leaves out the scales of what was multiplied.
+void CoopmatAttention::unscale(const AttentionRegion::Sum& sum, std::span<KV> parts) {
+  std::vector<KV> by{unscaleOf(r_.other[sum.ofP ? 1 : 0])};
+  if (!r_.isForward()) {
+    if (sum.ofP) {
+      by.push_back(KernelBuilder::f32(1 / kWeights));
+    } else {
+      constexpr int kV = 2, kDo = 5;
+      by.push_back(KernelBuilder::f32(1 / kGradients));
+      by.push_back(unscaleOf(kV));
+      by.push_back(unscaleOf(kDo));
+    }
+  }
+  for (KV& each : parts)
+    for (const KV& factor : by) each = kernel_.mul(each, factor);
+}
+
 void CoopmatAttention::storeSum(size_t number, std::span<KV> parts) {
   const Value* value = r_.op->result(r_.sums[number].result);
+  if (split_) unscale(r_.sums[number], parts);
   const int64_t width = r_.width(r_.sums[number]), across = width / kSide;
   const KV patchRow = at(c_.space.div(lane_, 2));
   for (int64_t i = 0; i < d_.down; ++i)
@@ -334,7 +457,7 @@ void CoopmatAttention::finishForward(std::span<KV> largest, std::span<KV> total,
   for (size_t i = 0; i < largest.size(); ++i) {
     const KV whole = kernel_.coopmatRowReduce(total.subspan(i, 1), "add");
     rescale(i, kernel_.op(Opcode::k_reciprocal, {whole}, DType::f32), sums);
-    lse.push_back(kernel_.fma(largest[i], KernelBuilder::f32(r_.scale),
+    lse.push_back(kernel_.fma(largest[i], KernelBuilder::f32(split_ ? 1 : r_.scale),
                               kernel_.op(Opcode::k_log, {whole}, DType::f32)));
   }
   storeSum(0, sums);

@@ -39,8 +39,8 @@ class SharedAttention final : public AttentionWalk {
   }
 
   void begin() override;
-  KV vectorOf(int operand, const Index& row, const Index& column) override;
-  void stage(int operand, const Index& row, const Index& column, const KV& value) override;
+  Parts vectorOf(int operand, const Index& row, const Index& column) override;
+  void stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) override;
   KV zero() override { return kernel_.splat(KernelBuilder::f32(0)); }
   KV lowest() override { return kernel_.splat(KernelBuilder::f32(-std::numeric_limits<float>::max())); }
   size_t partsOf(const AttentionRegion::Sum& sum) const override {
@@ -142,13 +142,13 @@ void SharedAttention::begin() {
   }
 }
 
-KV SharedAttention::vectorOf(int operand, const Index& row, const Index& column) {
-  return kernel_.widened(
-      element(operand, row, c_.space.add(c_.space.scale(column, kLanes), IndexSpace::lane())), kFour);
+AttentionWalk::Parts SharedAttention::vectorOf(int operand, const Index& row, const Index& column) {
+  return {kernel_.widened(
+      element(operand, row, c_.space.add(c_.space.scale(column, kLanes), IndexSpace::lane())), kFour)};
 }
 
-void SharedAttention::stage(int operand, const Index& row, const Index& column, const KV& value) {
-  other_[operand == r_.other[0] ? 0 : 1].write(c_, row, column, value);
+void SharedAttention::stage(int operand, const Index& row, const Index& column, std::span<const KV> vector) {
+  other_[operand == r_.other[0] ? 0 : 1].write(c_, row, column, vector[0]);
 }
 
 AttentionWalk::Parts SharedAttention::scores(int which, int64_t) {

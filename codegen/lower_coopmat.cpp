@@ -231,22 +231,12 @@ void CoopmatProduct::write(Stage& stage, std::span<const KV> values, const Index
     c_.kernel.store(values[half], stage.halves[half], at);
 }
 
-/// Of f32x3, each eight of f32 as two vectors of words: of the high halves, and of the low ones. A high half has the
-/// 11 leading digits, rounded, and what f16 holds of the rest is the low one; that of what is not finite is no number.
+/// Of f32x3, each eight of f32 as two vectors of words: of the high halves, and of the low ones.
 std::vector<KV> CoopmatProduct::halved(std::vector<KV> fetched) {
   if (!split_) return fetched;
-  constexpr uint32_t kDropped = 0x1fff;  // the digits of an f32 that f16 lacks
   for (size_t i = 0; i < fetched.size(); i += 2) {
-    std::array<KV, 2> high, low;
-    for (size_t four = 0; four < 2; ++four) {
-      const KV& x = fetched[i + four];
-      const KV up = c_.kernel.add(c_.kernel.bitcast(x, DType::u32), KernelBuilder::u32((kDropped + 1) / 2));
-      const KV bits = c_.kernel.op(Opcode::k_and, {up, KernelBuilder::u32(~kDropped)}, DType::u32);
-      high[four] = c_.kernel.bitcast(bits, DType::f32);
-      low[four] = c_.kernel.op(Opcode::k_sub, {x, high[four]}, DType::f32);
-    }
-    fetched[i] = packedWords(c_.kernel, narrow_, high[0], high[1]);
-    fetched[i + 1] = packedWords(c_.kernel, narrow_, low[0], low[1]);
+    const auto [high, low] = halvedWords(c_.kernel, fetched[i], fetched[i + 1]);
+    fetched[i] = high, fetched[i + 1] = low;
   }
   return fetched;
 }

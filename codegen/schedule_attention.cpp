@@ -60,7 +60,7 @@ bool streamsScores(const Op& attention, const Target& target) {
   // with 1 MiB (T 128, D 32), 1.0 with 2 MiB (T 256, D 32); a whole GPT step 0.68 at T 1024, in a fifth of
   // the memory. On an H200 a step of GPT-2 124M took, streamed against stored, 166.4 against 163.8 ms with
   // 384 MiB a layer (B 8, T 1024), and 119.1 against 126.7 with 768 (B 1, T 4096).
-  const int64_t bytes = byteSize(*dtypeNamed(as::attention(attention).precision()));
+  const int64_t bytes = byteSize(dtypeNamed(as::attention(attention).precision()).value_or(DType::f32));
   constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
   return size.width + size.valueWidth <= kWidest &&
          size.batch * size.queries * size.keys * bytes >= target.streamScores;

@@ -119,7 +119,7 @@ std::vector<KV> AttentionWalk::loadRows(int operand, const Index& first, int64_t
   const int64_t perRow = r_.width(operand) / d_.vector;
   tasks(count * perRow).load([&](const Index& task) {
     const Index row = inside(c_.space.add(first, c_.space.div(task, perRow)), extent);
-    out.push_back(vectorOf(operand, row, c_.space.mod(task, perRow)));
+    for (const KV& value : vectorOf(operand, row, c_.space.mod(task, perRow))) out.push_back(value);
   });
   return out;
 }
@@ -128,8 +128,8 @@ std::vector<KV> AttentionWalk::loadRows(int operand, const Index& first, int64_t
 std::span<const KV> AttentionWalk::storeRows(std::span<const KV> loaded, int operand, int64_t count) {
   const int64_t perRow = r_.width(operand) / d_.vector;
   tasks(count * perRow).store([&](const Index& task) {
-    stage(operand, c_.space.div(task, perRow), c_.space.mod(task, perRow), loaded.front());
-    loaded = loaded.subspan(1);
+    stage(operand, c_.space.div(task, perRow), c_.space.mod(task, perRow), loaded.first(d_.values));
+    loaded = loaded.subspan(d_.values);
   });
   return loaded;
 }
@@ -277,7 +277,7 @@ void AttentionWalk::emit(const Index& batch, const Index& first) {
   for (size_t i = 0; i < r_.sums.size(); ++i) {
     const std::span<KV> own = state.first(partsOf(r_.sums[i]));
     state = state.subspan(own.size());
-    // Of scaled rows, what multiplies the other side's is not scaled.
+    // What scores are products of multiplies ds without the scale.
     if (!d_.powersOfTwo && !r_.sums[i].ofP)
       for (KV& each : own)
         each = kernel_.mul(each, kernel_.splat(KernelBuilder::f32(r_.scale), each.lanes()));

@@ -86,8 +86,9 @@ class AttentionWalk {
     int64_t down, across;      ///< parts of the scores, along the own side and along the other
     int64_t atOnce;            ///< columns of parts whose weights are multiplied at a time
     int64_t vector = 0;        ///< elements staged at a time; 0 where rows are read where they are used
-    bool powersOfTwo = false;  ///< p is 2^(s·scale·log₂e - m); else own rows are scaled, p is e^(s - m)
+    bool powersOfTwo = false;  ///< p is 2^(s·scale·log₂e - m); else scores come scaled, p is e^(s - m)
     bool rolled = false;       ///< loops over blocks stay loops
+    size_t values = 1;         ///< that a staged vector is on its way from memory
   };
 
   AttentionWalk(LowerContext& c, const AttentionRegion& region, Division division);
@@ -100,8 +101,8 @@ class AttentionWalk {
   virtual std::vector<KV> loadBlock(const Index& block);
   virtual std::span<const KV> storeBlock(std::span<const KV> loaded);
   /// Vector `column` of an operand's row; puts it into shared memory, the row counted in the block.
-  virtual KV vectorOf(int, const Index&, const Index&) { return {}; }
-  virtual void stage(int, const Index&, const Index&, const KV&) {}
+  virtual Parts vectorOf(int, const Index&, const Index&) { return {}; }
+  virtual void stage(int, const Index&, const Index&, std::span<const KV>) {}
 
   /// Parts of zeros, of scores and of a result; scores that are less than all others.
   virtual KV zero() = 0;

@@ -43,6 +43,19 @@ Result<void> expectType(const Context& c, int constraint, int index, const Type&
       fmt::format("{} is {}, not {}", c.op.info().slots[index].name, c.in(index).str(), wanted.str()), index);
 }
 
+/// With f32x3 the operands from `first` on are scales, so many.
+Result<void> checkScales(const Context& c, int constraint, int first, int count) {
+  const bool split = as::attention(c.op).precision() == "f32x3";
+  const int wanted = split ? count : 0, given = c.op.numOperands() - first;
+  if (given != wanted)
+    return c.error(constraint, fmt::format("precision = {} has {} scales, not {}",
+                                           as::attention(c.op).precision(), wanted, given));
+  for (int i = first; i < c.op.numOperands(); ++i)
+    if (c.in(i) != Type::tensor(DType::f32, {}))
+      return c.error(constraint, fmt::format("a scale is {}, not tensor<f32>", c.in(i).str()), i);
+  return {};
+}
+
 /// One number for each row of q, as the row statistics are.
 Type perRow(const Context& c) {
   Shape rows = c.shape(at::attention::q);
@@ -62,7 +75,8 @@ Result<void> checkPart(const Context& c) {
   TG_CHECK(checkOperands(c));
   TG_CHECK(expectType(c, 6, at::attention_grad_q::dout, output(c)));
   TG_CHECK(expectType(c, 7, at::attention_grad_q::lse, perRow(c)));
-  return expectType(c, 7, at::attention_grad_q::delta, perRow(c));
+  TG_CHECK(expectType(c, 7, at::attention_grad_q::delta, perRow(c)));
+  return checkScales(c, 8, at::attention_grad_q::scales, 4);
 }
 
 }  // namespace
@@ -70,6 +84,7 @@ Result<void> checkPart(const Context& c) {
 // The text may leave lse out; a builder that names no results gets both.
 Result<Types> types(at::attention, const Context& c) {
   TG_CHECK(checkOperands(c));
+  TG_CHECK(checkScales(c, 6, at::attention::scales, 3));
   return c.op.results.size() == 1 ? Types{output(c)} : Types{output(c), perRow(c)};
 }
 

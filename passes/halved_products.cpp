@@ -4,6 +4,10 @@
 //                               %w_scaled = tg.mul %w, %w_scale
 //                               %y_scaled = tg.matmul %x_scaled, %w_scaled {precision = f32x3}
 //                               %y = %y_scaled · %x_unscale · %w_unscale
+//   %o, %l = tg.attention %q, %k, %v   →   %o, %l = tg.attention %q, %k, %v, %q_scale, %k_scale, %v_scale {…}
+//
+// Attention takes the scales beside its operands, as its weights and their gradients are formed within. A gradient
+// of it is expanded into its two parts; one that has something to add to δ stays, as nothing bounds its ds.
 //
 // The scale of %x is 2^(13 - floor(log2 m)), m being its largest finite |element|: that is then 2^13 to 2^14, or to
 // 2^15 where a device rounds the logarithm up or down, so that no half is infinite and what the low ones miss is
@@ -23,6 +27,7 @@
 #include "ir/builder.h"
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
+#include "passes/rewrite.h"
 
 namespace tg {
 namespace {
@@ -40,6 +45,11 @@ class HalvedProducts {
     for (Op* op : func_.body.ops)
       if (op->code == Opcode::matmul && suits(*op)) products.push_back(op);
     for (Op* op : products) rewrite(*op);
+    std::vector<Op*> attentions;
+    for (Op* op : func_.body.ops)
+      if ((op->code == Opcode::attention || op->code == Opcode::attention_grad) && suitsAttention(*op))
+        attentions.push_back(op);
+    for (Op* op : attentions) rewriteAttention(*op);
   }
 
  private:
@@ -53,6 +63,17 @@ class HalvedProducts {
     const int64_t inner = a[a.rank() - (product.transpose_a() ? 2 : 1)];
     return product.lhs()->type.dtype == DType::f32 && product.precision() == "f32" &&
            std::min({out[out.rank() - 2], out.back(), inner}) >= kLeastExtent;
+  }
+
+  /// Of heads that kernels of matrix units hold in registers.
+  static bool suitsAttention(const Op& op) {
+    constexpr int64_t kWidest = 64;
+    const as::attention view(op);
+    const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
+    auto heads = [](int64_t width) { return width % kLeastExtent == 0 && width <= kWidest; };
+    const bool adds = op.code == Opcode::attention_grad && as::attention_grad(op).dlse();
+    return view.q()->type.dtype == DType::f32 && view.precision() == "f32" && !adds && heads(q.back()) &&
+           heads(v.back()) && std::min(q[q.rank() - 2], v[v.rank() - 2]) >= kLeastExtent;
   }
 
   /// What a value is a view of.
@@ -110,6 +131,23 @@ class HalvedProducts {
     sums->uses.replaceAll(product);
     half->def->operands[0] = Operand::of(sums);
     std::swap(product->name, sums->name);
+  }
+
+  void rewriteAttention(Op& op) {
+    if (op.code == Opcode::attention) return scaleOperands(op, {0, 1, 2});
+    builder_.setBefore(&op).setLoc(op.loc).setHint(op.in(0)->name + "_delta");
+    const std::vector<Value*> grads = expandOp(op, builder_);
+    for (size_t i = 0; i < grads.size(); ++i) op.results[i]->uses.replaceAll(grads[i]);
+    func_.body.ops.erase(&op);
+    const int dout = at::attention_grad_q::dout;
+    for (const Value* grad : {grads[0], grads[1]}) scaleOperands(*grad->def, {0, 1, 2, dout});
+  }
+
+  void scaleOperands(Op& op, std::initializer_list<int> operands) {
+    std::vector<Value*> scales;
+    for (int index : operands) scales.push_back(scaleOf(source(op.in(index))).up.value);
+    for (Value* scale : scales) op.operands.push_back(Operand::of(scale));
+    set(op.attrs, "precision", Attr::word("f32x3"));
   }
 
   Item& func_;

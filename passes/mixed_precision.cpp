@@ -4,7 +4,8 @@
 // What: with f16 or bf16, every tg.matmul of f32 becomes one of that type (narrow_products.cpp): casts in front of it and behind
 //   it say which activations, gradients of activations and copies of weights are 16-bit in memory. Parameters,
 //   their gradients, the optimizer and everything between the casts stay f32. With f32x3 each product of extents from
-//   16 on gets that precision and its operands scales (halved_products.cpp), and nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a
+//   16 on, and attention of heads up to 64 wide, gets that precision and its operands scales (halved_products.cpp), and
+//   nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a
 //   state instead of 1, and each parameter's is divided by it, so that small gradients stay above what f16 holds.
 //   The scale is a power of two, which rounds nothing in f32. A step whose gradients have a sum of squares that is
 //   not finite halves it, and so many finite steps double it; the optimizer behind leaves parameters and states of
@@ -22,7 +23,7 @@
 //   two up to 2^24, growth is 1 or more; c4: the states are not there yet; c5: the gradient starts at
 //   a constant with `seed`, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
 // Ensures: products are of the type, or of f32 tensors with the precision. After append-grad{accumulate=N} the scale
-//   changes where the summed gradients are, in @apply. Composites that hold products (tg.attention) keep theirs.
+//   changes where the summed gradients are, in @apply. Other composites that hold products keep theirs.
 // Where: right behind append-grad, whose first constant it replaces, and before the optimizer, which reads
 //   the divided gradients and %finite. A module without gradients may have it anywhere in stage tensor.
 #include <cmath>

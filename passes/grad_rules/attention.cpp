@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of attention: the row statistics of the forward pass are its second result.
+// Gradients of attention: the row statistics of the forward pass are its second result. Those of f32x3 are of f32, as
+// the gradient of the result has no scale yet.
 #include "passes/grad_rules/entries.h"
 
 #include "ir/op_view.h"
@@ -17,9 +18,10 @@ static Grads attention(const GradContext& context) {
                                   lse.value,
                                   g.value};
   if (TensorExpr dlse = context.g(1)) operands.push_back(dlse.value);
+  const std::string precision = as::attention(context.op).precision();
   AttrList attrs = {{"causal", context.op.attr("causal")},
                     {"scale", context.op.attr("scale")},
-                    {"precision", context.op.attr("precision")}};
+                    {"precision", Attr::word(precision == "f32x3" ? "f32" : precision)}};
   Value* dq = context.builder.op(Opcode::attention_grad, operands, attrs);
   Grads grads;
   for (int i = 0; i < 3; ++i) grads.push_back({&context.builder, dq->def->result(i)});

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,20 +13,12 @@
 #include "codegen/shader.h"
 #include "ir/target.h"
 #include "passes/pass.h"
+#include "test/unit/attention_formula.h"
 #include "test/unit/halves.h"
 #include "test/unit/kernel_text.h"
 
 namespace tg::test {
 namespace {
-
-Target withFragments() {
-  Target target = withBf16();
-  target.name = "quads";
-  target.fragments = "quads";
-  return target;
-}
-
-double rounded(DType dtype, double x) { return narrowValue(dtype, narrowBits(dtype, x)); }
 
 // With m = x·I: z = 0.5·((m - its row's largest magnitude)·(its row's number) + v[4 + column]), and w = (column·v[row] +
 // the sum of m's row), rounded to an operand A, times I.
@@ -191,100 +182,11 @@ TEST_P(Fragments, CompileWhereThePlacesAreKnownAlone) {
 INSTANTIATE_TEST_SUITE_P(Types, Fragments, ::testing::Values(DType::f16, DType::bf16),
                          [](const auto& info) { return std::string(name(info.param)); });
 
-struct AttentionCase {
-  int64_t batch, queries, keys, width, valueWidth;
-  DType dtype;
-  bool causal;
-  const char* schedule = nullptr;  ///< in place of the chosen one
-};
-
-std::string nameOf(const AttentionCase& c) {
-  return fmt::format("B{}T{}S{}D{}x{}{}{}{}", c.batch, c.queries, c.keys, c.width, c.valueWidth,
-                     name(c.dtype), c.causal ? "causal" : "", c.schedule ? "other" : "");
-}
-
-class FragmentAttention : public ::testing::TestWithParam<AttentionCase> {
- protected:
-  using Arrays = std::map<std::string, NdArray>;
-  /// The five results and, beside each element, the sum of the absolute terms it is rounded from.
-  struct Formula {
-    std::map<std::string, std::vector<double>> value, size;
-  };
-  static std::string text(const AttentionCase& c);
-  static Formula formula(const AttentionCase& c, const Arrays& in);
-};
-
-std::string FragmentAttention::text(const AttentionCase& c) {
-  auto type = [&](int64_t rows, int64_t columns) {
-    return columns ? fmt::format("tensor<{}x{}x{}xf32>", c.batch, rows, columns)
-                   : fmt::format("tensor<{}x{}xf32>", c.batch, rows);
-  };
-  const std::string q = type(c.queries, c.width), k = type(c.keys, c.width), v = type(c.keys, c.valueWidth),
-                    o = type(c.queries, c.valueWidth), l = type(c.queries, 0);
-  const std::string attrs = fmt::format("{{causal = {}, precision = {}}}", c.causal, name(c.dtype));
-  return fmt::format(
-      "module @m {{\n"
-      "  func @f(%q: {0}, %k: {1}, %v: {2}, %dy: {3}) -> (o: {3}, lse: {4}, dq: {0}, dk: {1}, dv: {2}) {{\n"
-      "    %o, %l = tg.attention %q, %k, %v {5} : {3}, {4}\n"
-      "    %dq, %dk, %dv = tg.attention_grad %q, %k, %v, %o, %l, %dy {5} : {0}, {1}, {2}\n"
-      "    return %o, %l, %dq, %dk, %dv : {3}, {4}, {0}, {1}, {2}\n  }}\n}}\n",
-      q, k, v, o, l, attrs);
-}
-
-/// softmax(q·kᵀ/√D)·v and its gradients, in f64, from rounded q, k, v and dy.
-FragmentAttention::Formula FragmentAttention::formula(const AttentionCase& c, const Arrays& in) {
-  Formula out;
-  auto of = [&](const char* array, int64_t b, int64_t rows, int64_t row, int64_t width, int64_t column) {
-    return rounded(c.dtype, in.at(array).data[static_cast<size_t>((b * rows + row) * width + column)]);
-  };
-  auto add = [&](const char* result, int64_t at, int64_t count, double term, double size) {
-    auto &values = out.value[result], &sizes = out.size[result];
-    values.resize(static_cast<size_t>(count)), sizes.resize(static_cast<size_t>(count));
-    values[static_cast<size_t>(at)] += term, sizes[static_cast<size_t>(at)] += std::fabs(size);
-  };
-  const int64_t queries = c.queries, keys = c.keys, width = c.width, wide = c.valueWidth, batch = c.batch;
-  const double scale = 1 / std::sqrt(static_cast<double>(width));
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t t = 0; t < queries; ++t) {
-      const int64_t seen = c.causal ? std::min(keys, t + 1 + keys - queries) : keys;
-      std::vector<double> p, dp;
-      double total = 0, delta = 0, deltaSize = 0;
-      for (int64_t s = 0; s < seen; ++s) {
-        double score = 0, grad = 0;
-        for (int64_t d = 0; d < width; ++d)
-          score += of("q", b, queries, t, width, d) * of("k", b, keys, s, width, d);
-        for (int64_t d = 0; d < wide; ++d)
-          grad += of("dy", b, queries, t, wide, d) * of("v", b, keys, s, wide, d);
-        p.push_back(std::exp(score * scale)), dp.push_back(grad);
-        total += p.back();
-      }
-      add("lse", b * queries + t, batch * queries, std::log(total), std::fabs(std::log(total)) + 1);
-      for (int64_t s = 0; s < seen; ++s) {
-        p[static_cast<size_t>(s)] /= total;
-        const double w = p[static_cast<size_t>(s)];
-        delta += w * dp[static_cast<size_t>(s)], deltaSize += w * std::fabs(dp[static_cast<size_t>(s)]);
-        for (int64_t d = 0; d < wide; ++d) {
-          const double o = w * of("v", b, keys, s, wide, d), dv = w * of("dy", b, queries, t, wide, d);
-          add("o", (b * queries + t) * wide + d, batch * queries * wide, o, o);
-          add("dv", (b * keys + s) * wide + d, batch * keys * wide, dv, dv);
-        }
-      }
-      for (int64_t s = 0; s < seen; ++s) {
-        const double w = p[static_cast<size_t>(s)] * scale, ds = w * (dp[static_cast<size_t>(s)] - delta),
-                     dsSize = w * (std::fabs(dp[static_cast<size_t>(s)]) + deltaSize);
-        for (int64_t d = 0; d < width; ++d) {
-          const double key = of("k", b, keys, s, width, d), query = of("q", b, queries, t, width, d);
-          add("dq", (b * queries + t) * width + d, batch * queries * width, ds * key, dsSize * key);
-          add("dk", (b * keys + s) * width + d, batch * keys * width, ds * query, dsSize * query);
-        }
-      }
-    }
-  return out;
-}
+class FragmentAttention : public ::testing::TestWithParam<AttentionCase> {};
 
 TEST_P(FragmentAttention, MatchesItsFormula) {
   const AttentionCase& c = GetParam();
-  auto tensor = parse(text(c), "attention.tgir");
+  auto tensor = parse(attentionText(c), "attention.tgir");
   ASSERT_TRUE(tensor) << tensor.error().str();
   const std::string target = ::testing::TempDir() + "quads.json";
   std::ofstream(target) << targetToJson(withFragments());
@@ -306,11 +208,8 @@ TEST_P(FragmentAttention, MatchesItsFormula) {
   }
   run(*tensor, "plan,spirv-emit");  // validates the words too
   EXPECT_NE(print(**tensor).find("tgk.coopmat_convert"), std::string::npos);
-  const Arrays in{{"q", drawn({c.batch, c.queries, c.width}, 1)},
-                  {"k", drawn({c.batch, c.keys, c.width}, 2)},
-                  {"v", drawn({c.batch, c.keys, c.valueWidth}, 3)},
-                  {"dy", drawn({c.batch, c.queries, c.valueWidth}, 4)}};
-  const Formula expected = formula(c, in);
+  const Arrays in = inputs(c);
+  const AttentionFormula expected = attentionFormula(c, in);
   InterpOptions options;
   options.mode = InterpMode::exact;
   auto interp = Interpreter::create(**tensor, options);

@@ -37,4 +37,12 @@ inline Target withBf16() {
   return target;
 }
 
+/// The same, where it is known which elements of a matrix an invocation has.
+inline Target withFragments() {
+  Target target = withBf16();
+  target.name = "quads";
+  target.fragments = "quads";
+  return target;
+}
+
 }  // namespace tg::test

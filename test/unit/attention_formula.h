@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention and its gradients: modules of them, and what they compute, in f64.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/interp/interp.h"
+#include "test/unit/halves.h"
+
+namespace tg::test {
+
+inline double rounded(DType dtype, double x) {
+  return isNarrow(dtype) ? narrowValue(dtype, narrowBits(dtype, x)) : x;
+}
+
+struct AttentionCase {
+  int64_t batch, queries, keys, width, valueWidth;
+  DType dtype;
+  bool causal;
+  const char* schedule = nullptr;  ///< in place of the chosen one
+};
+
+inline std::string nameOf(const AttentionCase& c) {
+  return fmt::format("B{}T{}S{}D{}x{}{}{}{}", c.batch, c.queries, c.keys, c.width, c.valueWidth,
+                     name(c.dtype), c.causal ? "causal" : "", c.schedule ? "other" : "");
+}
+
+inline std::string attentionText(const AttentionCase& c) {
+  auto type = [&](int64_t rows, int64_t columns) {
+    return columns ? fmt::format("tensor<{}x{}x{}xf32>", c.batch, rows, columns)
+                   : fmt::format("tensor<{}x{}xf32>", c.batch, rows);
+  };
+  const std::string q = type(c.queries, c.width), k = type(c.keys, c.width), v = type(c.keys, c.valueWidth),
+                    o = type(c.queries, c.valueWidth), l = type(c.queries, 0);
+  const std::string attrs = fmt::format("{{causal = {}, precision = {}}}", c.causal, name(c.dtype));
+  return fmt::format(
+      "module @m {{\n"
+      "  func @f(%q: {0}, %k: {1}, %v: {2}, %dy: {3}) -> (o: {3}, lse: {4}, dq: {0}, dk: {1}, dv: {2}) {{\n"
+      "    %o, %l = tg.attention %q, %k, %v {5} : {3}, {4}\n"
+      "    %dq, %dk, %dv = tg.attention_grad %q, %k, %v, %o, %l, %dy {5} : {0}, {1}, {2}\n"
+      "    return %o, %l, %dq, %dk, %dv : {3}, {4}, {0}, {1}, {2}\n  }}\n}}\n",
+      q, k, v, o, l, attrs);
+}
+
+using Arrays = std::map<std::string, NdArray>;
+
+inline Arrays inputs(const AttentionCase& c) {
+  return {{"q", drawn({c.batch, c.queries, c.width}, 1)},
+          {"k", drawn({c.batch, c.keys, c.width}, 2)},
+          {"v", drawn({c.batch, c.keys, c.valueWidth}, 3)},
+          {"dy", drawn({c.batch, c.queries, c.valueWidth}, 4)}};
+}
+
+/// The five results and, beside each element, the sum of the absolute terms it is rounded from.
+struct AttentionFormula {
+  std::map<std::string, std::vector<double>> value, size;
+};
+
+/// softmax(q·kᵀ/√D)·v and its gradients, in f64, from rounded q, k, v and dy.
+inline AttentionFormula attentionFormula(const AttentionCase& c, const Arrays& in) {
+  AttentionFormula out;
+  auto of = [&](const char* array, int64_t b, int64_t rows, int64_t row, int64_t width, int64_t column) {
+    return rounded(c.dtype, in.at(array).data[static_cast<size_t>((b * rows + row) * width + column)]);
+  };
+  auto add = [&](const char* result, int64_t at, int64_t count, double term, double size) {
+    auto &values = out.value[result], &sizes = out.size[result];
+    values.resize(static_cast<size_t>(count)), sizes.resize(static_cast<size_t>(count));
+    values[static_cast<size_t>(at)] += term, sizes[static_cast<size_t>(at)] += std::fabs(size);
+  };
+  const int64_t queries = c.queries, keys = c.keys, width = c.width, wide = c.valueWidth, batch = c.batch;
+  const double scale = 1 / std::sqrt(static_cast<double>(width));
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t t = 0; t < queries; ++t) {
+      const int64_t seen = c.causal ? std::min(keys, t + 1 + keys - queries) : keys;
+      std::vector<double> p, dp;
+      double total = 0, delta = 0, deltaSize = 0;
+      for (int64_t s = 0; s < seen; ++s) {
+        double score = 0, grad = 0;
+        for (int64_t d = 0; d < width; ++d)
+          score += of("q", b, queries, t, width, d) * of("k", b, keys, s, width, d);
+        for (int64_t d = 0; d < wide; ++d)
+          grad += of("dy", b, queries, t, wide, d) * of("v", b, keys, s, wide, d);
+        p.push_back(std::exp(score * scale)), dp.push_back(grad);
+        total += p.back();
+      }
+      add("lse", b * queries + t, batch * queries, std::log(total), std::fabs(std::log(total)) + 1);
+      for (int64_t s = 0; s < seen; ++s) {
+        p[static_cast<size_t>(s)] /= total;
+        const double w = p[static_cast<size_t>(s)];
+        delta += w * dp[static_cast<size_t>(s)], deltaSize += w * std::fabs(dp[static_cast<size_t>(s)]);
+        for (int64_t d = 0; d < wide; ++d) {
+          const double o = w * of("v", b, keys, s, wide, d), dv = w * of("dy", b, queries, t, wide, d);
+          add("o", (b * queries + t) * wide + d, batch * queries * wide, o, o);
+          add("dv", (b * keys + s) * wide + d, batch * keys * wide, dv, dv);
+        }
+      }
+      for (int64_t s = 0; s < seen; ++s) {
+        const double w = p[static_cast<size_t>(s)] * scale, ds = w * (dp[static_cast<size_t>(s)] - delta),
+                     dsSize = w * (std::fabs(dp[static_cast<size_t>(s)]) + deltaSize);
+        for (int64_t d = 0; d < width; ++d) {
+          const double key = of("k", b, keys, s, width, d), query = of("q", b, queries, t, width, d);
+          add("dq", (b * queries + t) * width + d, batch * queries * width, ds * key, dsSize * key);
+          add("dk", (b * keys + s) * width + d, batch * keys * width, ds * query, dsSize * query);
+        }
+      }
+    }
+  return out;
+}
+
+}  // namespace tg::test
