@@ -174,10 +174,14 @@ void CoopmatAttention::stage(int operand, const Index& row, const Index& column,
   kernel_.store(low, rows_, std::vector<KV>{at(plus(place, f_.staged())), at(column)});
 }
 
-/// The halves of what is in registers.
+/// The halves of what is in registers. The high one is rounded in f32, by two fma (-8191x has its last digits where f16
+/// has x's): a device's compiler may take what was converted and back for what it was. Then low halves lack what f16
+/// rounds below 2^-14, and are not zero.
 CoopmatAttention::Factor CoopmatAttention::halved(const KV& given, bool isP) {
-  const KV weights = isP && !r_.isForward() ? kernel_.mul(given, KernelBuilder::f32(kWeights)) : given;
-  const KV high = converted(weights);
+  constexpr double kDigits = 0x1p13;  // that f32 has and f16 lacks
+  const KV weights = isP ? kernel_.mul(given, KernelBuilder::f32(kWeights)) : given;
+  const KV near = kernel_.fma(weights, KernelBuilder::f32(-kDigits), weights);
+  const KV high = converted(kernel_.fma(weights, KernelBuilder::f32(kDigits), near));
   const KV rest = sub(weights, kernel_.coopmatConvert(high, matrix(MatrixUse::acc)));
   return {high, converted(kernel_.mul(rest, KernelBuilder::f32(kLow)))};
 }
@@ -403,15 +407,13 @@ void CoopmatAttention::storeMatrix(const KV& matrix, int64_t i,
 /// Leaves out the scales of what was multiplied.
 void CoopmatAttention::unscale(const AttentionRegion::Sum& sum, std::span<KV> parts) {
   std::vector<KV> by{unscaleOf(r_.other[sum.ofP ? 1 : 0])};
-  if (!r_.isForward()) {
-    if (sum.ofP) {
-      by.push_back(KernelBuilder::f32(1 / kWeights));
-    } else {
-      constexpr int kV = 2, kDo = 5;
-      by.push_back(KernelBuilder::f32(1 / kGradients));
-      by.push_back(unscaleOf(kV));
-      by.push_back(unscaleOf(kDo));
-    }
+  if (sum.ofP) {
+    by.push_back(KernelBuilder::f32(1 / kWeights));
+  } else {
+    constexpr int kV = 2, kDo = 5;
+    by.push_back(KernelBuilder::f32(1 / kGradients));
+    by.push_back(unscaleOf(kV));
+    by.push_back(unscaleOf(kDo));
   }
   for (KV& each : parts)
     for (const KV& factor : by) each = kernel_.mul(each, factor);
