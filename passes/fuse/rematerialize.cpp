@@ -23,6 +23,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <unordered_set>
 #include <utility>
 
 #include "ir/access.h"
@@ -32,6 +35,7 @@
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/slice.h"
 #include "passes/fuse/target_of.h"
+#include "passes/fuse/timeline.h"
 #include "passes/pass.h"
 
 namespace tg::fuse {
@@ -39,56 +43,61 @@ namespace {
 
 using table::Fusion;
 
-/// A value of the arena, or the values of a group as one: its kernel's place, and those that read it.
+using Step = Timeline::Step;
+
+/// A value of the arena, or the values of a group as one: its kernel's step, and those that read it.
 struct Life {
   int64_t bytes = 0;
-  int made = 0;
-  std::vector<int> readers;  ///< in order, each once
-  bool fixed = false;        ///< read by what is no kernel, or as a member of a group
-  bool isGroup = false;      ///< of all results of its kernel
-  int last() const { return readers.empty() ? made : readers.back(); }
+  const Step* made = nullptr;
+  std::vector<const Step*> readers;  ///< in order, each once
+  bool fixed = false;                ///< read by what is no kernel, or as a member of a group
+  bool isGroup = false;              ///< of all results of its kernel
+  /// Whether cheap ops compute it from values of other kernels, if these stand; nothing where that was not asked.
+  std::optional<bool> follows;
+  const Step& last() const { return readers.empty() ? *made : *readers.back(); }
+  /// The first reader from a step on, or the end.
+  std::vector<const Step*>::const_iterator readerFrom(const Step& at) const {
+    return std::partition_point(readers.begin(), readers.end(),
+                                [&](const Step* reader) { return reader->isBefore(at); });
+  }
 };
 
 /// A value to compute again, and from where on its copy is read.
 struct Choice {
   Value* value = nullptr;
-  int at = 0;
+  const Step* at = nullptr;
   Slice slice;  ///< of its kernel; empty for the first value of a group, whose kernel runs again
 };
-
-constexpr int64_t kUnknown = -1;
 
 class Rematerializer {
  public:
   Rematerializer(Module& module, Item& func, const Target& target, int64_t least)
-      : module_(module), func_(func), target_(target), names_(func), least_(least) {}
+      : module_(module), func_(func), target_(target), names_(func), least_(least),
+        timeline_([this](const Step& step) { return takenOver(step); }) {}
   /// Says what it does to `report`, unless that is null.
   void run(const PassContext* report);
 
  private:
-  Op& opAt(int place) const { return *ops_[static_cast<size_t>(place)]; }
   void findLives();
-  void addLives(const Op& op, int at);
-  void addReads(const Op& op, int at);
-  void addRead(Life& life, int at, bool fixes);
+  void addLives(const Step& at);
+  void addReads(const Step& at);
+  void addRead(Life& life, const Step& at, bool fixes);
+  void count(const Life& life, int64_t bytes) { timeline_.add(*life.made, life.last(), bytes); }
   void follow(const Choice& choice, Op* copy);
   const Life* lifeOf(const Value* value) const;
   Life* lifeOf(const Value* value) { return const_cast<Life*>(std::as_const(*this).lifeOf(value)); }
-  int peak();
-  int64_t takenOver(int place);
-  bool follows(const Value& value) const;
-  bool standsAt(const Value& value, int place) const;
-  std::optional<Choice> choiceFor(Value* value, const Life& life, int peak, const Choice* found) const;
-  std::optional<Choice> best(int peak) const;
-  Value* lateOperand(int place, const Value* except) const;
+  int64_t takenOver(const Step& at) const;
+  static bool follows(const Value& value);
+  bool standsAt(const Value& value, const Step& at) const;
+  std::optional<Choice> choiceFor(Value* value, Life& life, const Step& peak, const Choice* found) const;
+  std::optional<Choice> best(const Step& peak);
+  Value* lateOperand(const Step& at, const Value* except) const;
   Op* apply(const Choice& choice);
   void readFrom(const Choice& choice, const Value& value, Value* copy);
   Op* runAgain(const Choice& choice);
 
   Module& module_;
   Item& func_;
-  std::vector<Op*> ops_;        ///< of the function, by their places
-  std::vector<int64_t> taken_;  ///< by `takenOver`, kUnknown where it was not asked or is not known any more
   const Target& target_;
   NameTable names_;
   int64_t least_;
@@ -96,11 +105,11 @@ class Rematerializer {
     Value* value;
     Life* life;
   };
-  std::vector<Known> values_;  ///< results of kernels, in order; of a group the first
+  Timeline timeline_;
+  /// Results of kernels that may be spared, by size, in order; of a group the first.
+  std::map<int64_t, std::vector<Known>, std::greater<>> values_;
   std::unordered_map<const Value*, Life> lives_;
   std::unordered_map<const Value*, const Value*> firstOf_;  ///< of a group's other members: the first
-  /// Whether cheap ops compute a value of kernels from others, if these stand.
-  mutable std::unordered_map<const Value*, bool> follows_;
 };
 
 const Life* Rematerializer::lifeOf(const Value* value) const {
@@ -109,31 +118,37 @@ const Life* Rematerializer::lifeOf(const Value* value) const {
   return life == lives_.end() ? nullptr : &life->second;
 }
 
-/// Of the results of a kernel at a place, which nobody has read yet.
-void Rematerializer::addLives(const Op& op, int at) {
+/// Of the results of a kernel, which nobody has read yet.
+void Rematerializer::addLives(const Step& at) {
+  const Op& op = at.op();
   const bool isGroup = op.groups.size() == 1;
-  auto behind = std::lower_bound(values_.begin(), values_.end(), at,
-                                 [](const Known& known, int place) { return known.life->made < place; });
   for (const auto& result : op.results) {
     if (isGroup && result != op.results[0]) {
       firstOf_[result.get()] = op.result();
       lives_.at(op.result()).bytes += result->type.bytes();
       continue;
     }
-    Life& life = lives_[result.get()];
-    life = {result->type.bytes(), at, {}, !op.groups.empty() && !isGroup, isGroup};
-    behind = values_.insert(behind, {result.get(), &life}) + 1;
+    lives_[result.get()] = {result->type.bytes(), &at, {}, !op.groups.empty() && !isGroup, isGroup, {}};
+  }
+  for (const auto& result : op.results) {
+    auto life = lives_.find(result.get());
+    if (life == lives_.end() || life->second.bytes < least_) continue;
+    std::vector<Known>& known = values_[life->second.bytes];
+    known.insert(std::partition_point(known.begin(), known.end(),
+                                      [&](const Known& each) { return !at.isBefore(*each.life->made); }),
+                 {result.get(), &life->second});
   }
 }
 
-void Rematerializer::addRead(Life& life, int at, bool fixes) {
+void Rematerializer::addRead(Life& life, const Step& at, bool fixes) {
   life.fixed = life.fixed || fixes;
-  auto place = std::lower_bound(life.readers.begin(), life.readers.end(), at);
-  if (place == life.readers.end() || *place != at) life.readers.insert(place, at);
+  const auto place = life.readerFrom(at);
+  if (place == life.readers.end() || *place != &at) life.readers.insert(place, &at);
 }
 
-/// What the op at a place reads.
-void Rematerializer::addReads(const Op& op, int at) {
+/// What the op of a step reads.
+void Rematerializer::addReads(const Step& at) {
+  const Op& op = at.op();
   if (op.code != Opcode::fused) {
     forEachUse(op, [&](Value* value) {
       if (Life* life = lifeOf(value)) addRead(*life, at, true);
@@ -147,75 +162,52 @@ void Rematerializer::addReads(const Op& op, int at) {
 }
 
 void Rematerializer::findLives() {
-  ops_ = func_.body.ops.all();
-  taken_.assign(ops_.size(), kUnknown);
-  for (int at = 0; at < static_cast<int>(ops_.size()); ++at) {
-    addReads(opAt(at), at);
-    if (opAt(at).code == Opcode::fused) addLives(opAt(at), at);
+  for (Op* op : func_.body.ops) {
+    const Step& at = *timeline_.append(op);
+    addReads(at);
+    if (op->code == Opcode::fused) addLives(at);
   }
+  for (const auto& [value, life] : lives_) count(life, life.bytes);
 }
 
 /// What a copy in front of a reader changes: as found anew, without looking at all other ops again.
 void Rematerializer::follow(const Choice& choice, Op* copy) {
-  const int at = choice.at;
-  ops_.insert(ops_.begin() + at, copy);
-  taken_.insert(taken_.begin() + at, kUnknown);
-  for (const Known& known : values_) {
-    known.life->made += known.life->made >= at;
-    auto& readers = known.life->readers;
-    for (auto reader = readers.rbegin(); reader != readers.rend() && *reader >= at; ++reader) ++*reader;
-  }
+  const Step& at = *timeline_.insertBefore(*choice.at, copy);
+  for (const auto& result : choice.at->op().results)
+    if (auto life = lives_.find(result.get()); life != lives_.end())
+      timeline_.add(at, at, -life->second.bytes);
+  std::unordered_set<Life*> changed{lifeOf(choice.value)};
+  forEachUse(static_cast<const Op&>(*copy), [&](const Value* value) {
+    if (Life* life = lifeOf(value)) changed.insert(life);
+  });
+  for (const Life* life : changed) count(*life, -life->bytes);
   // The copy is read from here on.
-  std::vector<int>& readers = lifeOf(choice.value)->readers;
-  const auto first = std::lower_bound(readers.begin(), readers.end(), at);
-  const std::vector<int> moved(first, readers.end());
-  readers.erase(first, readers.end());
-  addReads(*copy, at);
-  addLives(*copy, at);
-  for (int reader : moved) addReads(opAt(reader), reader);
-  // Whether a value dies where it is read has changed for the copy's operands, the copy and what it stands for.
-  auto forget = [&](const Value* value) {
-    const Life* of = lifeOf(value);
-    if (!of) return;
-    for (int reader : of->readers) taken_[static_cast<size_t>(reader)] = kUnknown;
-  };
-  forEachUse(static_cast<const Op&>(*copy), forget);
-  forget(choice.value);
-  forget(copy->result());
+  Life& old = *lifeOf(choice.value);
+  const std::vector<const Step*> moved(old.readerFrom(at), old.readers.cend());
+  old.readers.resize(old.readers.size() - moved.size());
+  addReads(at);
+  addLives(at);
+  for (const Step* reader : moved) addReads(*reader);
+  changed.insert(lifeOf(copy->result()));
+  for (const Life* life : changed) {
+    count(*life, life->bytes);
+    // Whether a value dies where it is read has changed.
+    for (const Step* reader : life->readers) timeline_.forgetTaken(*reader);
+  }
 }
 
 /// Bytes of results that take the place of operands read here for the last time.
-int64_t Rematerializer::takenOver(int place) {
-  int64_t& known = taken_[static_cast<size_t>(place)];
-  if (known == kUnknown)
-    known = bytesTakenOver(opAt(place), module_, [&](const Value& value) {
-      const Life* life = lifeOf(&value);
-      return life && !life->isGroup && life->last() == place;
-    });
-  return known;
+int64_t Rematerializer::takenOver(const Step& at) const {
+  return bytesTakenOver(at.op(), module_, [&](const Value& value) {
+    const Life* life = lifeOf(&value);
+    return life && !life->isGroup && &life->last() == &at;
+  });
 }
 
-/// The place where most bytes are alive, the first of equals; -1 without any.
-int Rematerializer::peak() {
-  const auto count = static_cast<int>(ops_.size());
-  std::vector<int64_t> change(static_cast<size_t>(count) + 1, 0);
-  for (const Known& known : values_) {
-    change[static_cast<size_t>(known.life->made)] += known.life->bytes;
-    change[static_cast<size_t>(known.life->last()) + 1] -= known.life->bytes;
-  }
-  int64_t live = 0, most = 0;
-  int found = -1;
-  for (int at = 0; at < count; ++at) {
-    live += change[static_cast<size_t>(at)];
-    if (live > most && live - takenOver(at) > most) most = live - takenOver(at), found = at;
-  }
-  return found;
-}
-
-/// Whether a value can be read at a place without keeping it for longer.
-bool Rematerializer::standsAt(const Value& value, int place) const {
+/// Whether a value can be read at a step without keeping it for longer.
+bool Rematerializer::standsAt(const Value& value, const Step& at) const {
   const Life* life = lifeOf(&value);
-  return !life || life->last() >= place;
+  return !life || !life->last().isBefore(at);
 }
 
 /// Maps, passes over rows and windows; products of few terms.
@@ -243,14 +235,10 @@ const Value* innerOf(const Value& result) {
   return op.regions[0]->terminator()->in(slot);
 }
 
-bool Rematerializer::follows(const Value& value) const {
-  auto [known, isNew] = follows_.try_emplace(&value, false);
-  if (isNew) {
-    auto stands = [&](const Value& source) { return &source != &value; };
-    const Op& op = *value.def;
-    known->second = sliceTo(op, innerOf(value), outsideOf(op), stands, isCheap).has_value();
-  }
-  return known->second;
+bool Rematerializer::follows(const Value& value) {
+  auto stands = [&](const Value& source) { return &source != &value; };
+  const Op& op = *value.def;
+  return sliceTo(op, innerOf(value), outsideOf(op), stands, isCheap).has_value();
 }
 
 /// Whether a kernel reads parameters and states alone.
@@ -263,16 +251,17 @@ bool readsSymbols(const Op& fused) {
 }
 
 /// How to spare a value at a place; nothing where that cannot be, or is no better than what was found.
-std::optional<Choice> Rematerializer::choiceFor(Value* value, const Life& life, int peak,
+std::optional<Choice> Rematerializer::choiceFor(Value* value, Life& life, const Step& peak,
                                                 const Choice* found) const {
-  if (life.fixed || life.made >= peak || life.last() <= peak || life.bytes < least_) return {};
-  auto next = std::lower_bound(life.readers.begin(), life.readers.end(), peak);
-  if (*next == peak || next == life.readers.begin()) return {};
-  if (found && life.bytes == lifeOf(found->value)->bytes && *next <= found->at) return {};
-  const Op& op = opAt(life.made);
+  if (life.fixed || !life.made->isBefore(peak) || !peak.isBefore(life.last())) return {};
+  const auto next = life.readerFrom(peak);
+  if (*next == &peak || next == life.readers.begin()) return {};
+  if (found && !found->at->isBefore(**next)) return {};
+  const Op& op = life.made->op();
   if (life.isGroup) return readsSymbols(op) ? std::optional(Choice{value, *next, {}}) : std::nullopt;
-  if (!follows(*value)) return {};
-  auto stands = [&](const Value& source) { return &source != value && standsAt(source, *next); };
+  if (!life.follows) life.follows = follows(*value);
+  if (!*life.follows) return {};
+  auto stands = [&](const Value& source) { return &source != value && standsAt(source, **next); };
   std::optional<Slice> slice = sliceTo(op, innerOf(*value), outsideOf(op), stands, isCheap);
   if (!slice || slice->ops.empty() || slice->ops.size() > kMostOpsAgain) return {};
   int64_t reads = 0;
@@ -281,36 +270,36 @@ std::optional<Choice> Rematerializer::choiceFor(Value* value, const Life& life, 
   return Choice{value, *next, std::move(*slice)};
 }
 
-/// The largest value that can be spared at a place; of equals the one that is needed last.
-std::optional<Choice> Rematerializer::best(int peak) const {
+/// The largest value that can be spared at a step; of equals the one that is needed last.
+std::optional<Choice> Rematerializer::best(const Step& peak) {
   std::optional<Choice> found;
-  int64_t most = 0;
-  for (const Known& known : values_) {
-    if (known.life->bytes < most) continue;
-    std::optional<Choice> choice = choiceFor(known.value, *known.life, peak, found ? &*found : nullptr);
-    if (!choice) continue;
-    found = std::move(choice);
-    most = known.life->bytes;
+  for (auto& [bytes, values] : values_) {
+    std::erase_if(values,
+                  [](const Known& known) { return known.life->fixed || known.life->follows == false; });
+    for (const Known& known : values)
+      if (std::optional<Choice> choice = choiceFor(known.value, *known.life, peak, found ? &*found : nullptr))
+        found = std::move(choice);
+    if (found) break;
   }
   return found;
 }
 
-/// The last made of the kernels' results that the op at a place reads, or null.
-Value* Rematerializer::lateOperand(int place, const Value* except) const {
+/// The last made of the kernels' results that the op of a step reads, or null.
+Value* Rematerializer::lateOperand(const Step& at, const Value* except) const {
   Value* latest = nullptr;
-  forEachUse(static_cast<const Op&>(opAt(place)), [&](Value* value) {
+  forEachUse(static_cast<const Op&>(at.op()), [&](Value* value) {
     const Life* life = lifeOf(value);
     if (!life || life == lifeOf(except)) return;
-    if (!latest || life->made > lifeOf(latest)->made) latest = value;
+    if (!latest || lifeOf(latest)->made->isBefore(*life->made)) latest = value;
   });
   return latest;
 }
 
 /// From the choice's place on a copy is read in place of a value.
 void Rematerializer::readFrom(const Choice& choice, const Value& value, Value* copy) {
-  const std::vector<int>& readers = lifeOf(choice.value)->readers;
-  for (auto at = std::lower_bound(readers.begin(), readers.end(), choice.at); at != readers.end(); ++at)
-    forEachUse(opAt(*at), [&](Value*& read) {
+  const Life& life = *lifeOf(choice.value);
+  for (auto at = life.readerFrom(*choice.at); at != life.readers.end(); ++at)
+    forEachUse((*at)->op(), [&](Value*& read) {
       if (read == &value) read = copy;
     });
 }
@@ -318,11 +307,11 @@ void Rematerializer::readFrom(const Choice& choice, const Value& value, Value* c
 /// The whole kernel of a group again.
 Op* Rematerializer::runAgain(const Choice& choice) {
   const Op& from = *choice.value->def;
-  Op& reader = opAt(choice.at);
+  Op& reader = choice.at->op();
   RegionWriter writer(choice.value->loc);
   for (const Operand& operand : from.operands)
     writer.define(operand.value, writer.bind(operand.items[0], *operand.value));
-  if (Value* late = lateOperand(choice.at, choice.value)) writer.bind(late);
+  if (Value* late = lateOperand(*choice.at, choice.value)) writer.bind(late);
   for (const Op* op : from.regions[0]->ops)
     if (op->code != Opcode::yield) writer.copy(*op);
   writer.yield({writer.here(from.regions[0]->terminator()->in(0))});
@@ -342,7 +331,7 @@ Op* Rematerializer::apply(const Choice& choice) {
   const std::unordered_map<const Value*, Value*> outside = outsideOf(from);
   RegionWriter writer(choice.value->loc);
   for (const Value* leaf : choice.slice.leaves) writer.define(leaf, writer.bind(outside.at(leaf)));
-  if (Value* late = lateOperand(choice.at, choice.value)) writer.bind(late);
+  if (Value* late = lateOperand(*choice.at, choice.value)) writer.bind(late);
   for (const Op* op : choice.slice.ops) writer.copy(*op);
   auto again = std::make_unique<Value>();
   again->type = choice.value->type;
@@ -351,7 +340,7 @@ Op* Rematerializer::apply(const Choice& choice) {
   Value* copy = again.get();
   std::vector<std::unique_ptr<Value>> results;
   results.push_back(std::move(again));
-  Op& reader = opAt(choice.at);
+  Op& reader = choice.at->op();
   readFrom(choice, *choice.value, copy);
   return func_.body.ops.insert(
       &reader, writer.finish({writer.here(innerOf(*choice.value))}, std::move(results), target_));
@@ -359,14 +348,14 @@ Op* Rematerializer::apply(const Choice& choice) {
 
 void Rematerializer::run(const PassContext* report) {
   findLives();
-  for (int at = peak(); at >= 0; at = peak()) {
-    std::optional<Choice> choice = best(at);
+  while (const Step* at = timeline_.peak()) {
+    std::optional<Choice> choice = best(*at);
     if (!choice) break;
     if (report)
       report->remark(choice->value->loc,
                      fmt::format("%{} is computed again before %{}: {} bytes less are alive at %{}",
-                                 choice->value->name, opAt(choice->at).result()->name,
-                                 lives_.at(choice->value).bytes, opAt(at).result()->name));
+                                 choice->value->name, choice->at->op().result()->name,
+                                 lives_.at(choice->value).bytes, at->op().result()->name));
     follow(*choice, apply(*choice));
   }
 }
