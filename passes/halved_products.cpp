@@ -40,11 +40,12 @@ class HalvedProducts {
  public:
   HalvedProducts(Module& module, Item& func) : func_(func), builder_(&module, &func) {}
 
-  void run() {
+  void run(bool attention) {
     std::vector<Op*> products;
     for (Op* op : func_.body.ops)
       if (op->code == Opcode::matmul && suits(*op)) products.push_back(op);
     for (Op* op : products) rewrite(*op);
+    if (!attention) return;
     std::vector<Op*> attentions;
     for (Op* op : func_.body.ops)
       if ((op->code == Opcode::attention || op->code == Opcode::attention_grad) && suitsAttention(*op))
@@ -158,6 +159,8 @@ class HalvedProducts {
 
 }  // namespace
 
-void halveProducts(Module& module, Item& func) { HalvedProducts(module, func).run(); }
+void halveProducts(Module& module, Item& func, bool attention) {
+  HalvedProducts(module, func).run(attention);
+}
 
 }  // namespace tg
