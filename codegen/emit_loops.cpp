@@ -354,18 +354,51 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   if (op.numOperands() < 3)
     return sumOver(level, ids.elements(), 1, start,
                    [&](const Index& n, const KV& sum) { return step(n, sum); });
-  // Blocks without an id of this row's bucket are skipped; the others are searched in order.
+  // Blocks without an id of this row's bucket are skipped; the others are searched in order. Flags, and ids, are read
+  // some at a time before the first is looked at, so that their waits are one.
   const Shape& near = as::scatter_add(op).near()->type.shape;
   int64_t block = ids.elements() / near[1], rows = as::scatter_add(op).rows();
   Index bucket = space_.div(at[0], (rows + near[0] - 1) / near[0]);
-  return sumOver(level, near[1], 1, start, [&](const Index& k, const KV& total) {
+  using Each = std::function<KV(const Index&, const KV&)>;
+  auto where = [&](int loop, int64_t count, int64_t atOnce, const std::function<KV(const Index&)>& holds,
+                   const Each& add) {
+    int64_t some = atOnce;
+    while (count % some != 0) some /= 2;
+    auto visit = [&](const Index& first, const KV& sum) {
+      std::vector<KV> conditions;
+      for (int64_t i = 0; i < some; ++i)
+        conditions.push_back(holds(space_.add(first, IndexSpace::constant(i))));
+      KV any = conditions[0];
+      for (size_t i = 1; i < conditions.size(); ++i)
+        any = kernel_.op(Opcode::k_or, {any, conditions[i]}, DType::i1);
+      return kernel_.guarded(any, sum, [&] {
+        KV out = sum;
+        for (int64_t i = 0; i < some; ++i) {
+          const KV before = out;
+          out = kernel_.guarded(conditions[static_cast<size_t>(i)], before,
+                                [&] { return add(space_.add(first, IndexSpace::constant(i)), before); });
+        }
+        return out;
+      });
+    };
+    return sumOver(loop, count, some, start, visit, 1);
+  };
+  auto isNear = [&](const Index& k) {
     KV flag = emit(as::scatter_add(op).near(), {bucket, k});
-    KV holds = kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
-    return kernel_.guarded(holds, total, [&] {
-      return kernel_.add(total, sumOver(kernel_.depth(), block, 1, start, [&](const Index& n, const KV& sum) {
-                           return step(space_.add(space_.scale(k, block), n), sum);
-                         }));
-    });
+    return kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
+  };
+  return where(level, near[1], 8, isNear, [&](const Index& k, const KV& total) {
+    auto place = [&](const Index& n) {
+      return space_.delinear(space_.add(space_.scale(k, block), n), ids.shape);
+    };
+    auto isRow = [&](const Index& n) {
+      return kernel_.op(Opcode::k_eq, {emit(op.in(0), place(n)), row}, DType::i1);
+    };
+    return kernel_.add(total, where(kernel_.depth(), block, 4, isRow, [&](const Index& n, const KV& sum) {
+                         Indices in = place(n);
+                         in.insert(in.end(), at.begin() + 1, at.end());
+                         return kernel_.add(sum, emit(as::scatter_add(op).updates(), in));
+                       }));
   });
 }
 

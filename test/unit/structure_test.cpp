@@ -127,6 +127,12 @@ TEST(Scatter, SkipsBlocksAndAddsTheSame) {
   EXPECT_EQ(storageOfKernels(program, *targetByName("vulkan-min"), 4100).size(), 2u);
   // Few ids, so that rows get many updates and most buckets none.
   EXPECT_EQ(storageOfKernels(program, *targetByName("lavapipe"), 20).size(), 2u);
+  // Eight blocks, whose flags are read at a time.
+  const Program more = {"%i: tensor<16x128xi32>, %u: tensor<16x128x4xf32>",
+                        "    %r = tg.scatter_add %i, %u {rows = 2100} : tensor<2100x4xf32>\n",
+                        "tensor<2100x4xf32>"};
+  EXPECT_EQ(storageOfKernels(more, *targetByName("vulkan-min"), 2100).size(), 2u);
+  EXPECT_EQ(storageOfKernels(more, *targetByName("lavapipe"), 20).size(), 2u);
 }
 
 }  // namespace
