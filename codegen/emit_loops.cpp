@@ -263,7 +263,8 @@ KV RegionEmitter::sharedReduction(const Op& op, Indices in, const std::vector<in
       KV first = kernel_.op(Opcode::k_eq, {space_.materialize(rows_.lane), KernelBuilder::u32(0)}, DType::i1);
       partial = kernel_.select(first, *one, neutral(combine, dtype));
     } else {
-      partial = over(level, rounds, 1, {start}, body, kHeldRounds, isSum)[0];
+      const int64_t held = rows_.side ? kHeldRounds : heldRounds(rows_.width, rows_.subgroup);
+      partial = over(level, rounds, 1, {start}, body, rounds <= held ? held : kHeldRounds, isSum)[0];
       if (vector) partial = horizontal(partial, combine);
     }
     // Nobody goes on before all have read, as a result may stand where an operand does.

@@ -123,7 +123,7 @@ static Result<void> lowerSharedRow(LowerContext& c, const RowSchedule& schedule,
       });
     };
     int64_t rounds = (rows.length + lanes * vec - 1) / (lanes * vec);
-    if (rounds <= kHeldRounds) {
+    if (rounds <= heldRounds(lanes, bySubgroup ? subgroup : 1)) {
       for (int64_t round = 0; round < rounds; ++round) elements(IndexSpace::constant(round));
       return;
     }

@@ -30,7 +30,8 @@ Line unary(const std::string& op, const std::string& in, const std::string& out,
 
 std::vector<Line> lines() {
   std::vector<Line> out;
-  for (const char* shape : {"9x128", "7x65", "50x10", "3x1028", "2x4999", "1x3001", "33x256", "5x8x36"})
+  for (const char* shape :
+       {"9x128", "7x65", "50x10", "3x1028", "2x4999", "1x3001", "33x256", "5x8x36", "1x40004"})
     for (const char* op : {"softmax {}", "log_softmax {}", "rms_norm {}, %g"}) {
       const std::string type = fmt::format("{}xf32", shape);
       Line line = unary(op, type, type, "row");
