@@ -17,8 +17,14 @@ static bool everyYieldIsWhole(const Op& fused, int64_t vec) {
 
 template <>
 std::optional<MapSchedule> choose(const Op& fused, const Target& target) {
-  return MapSchedule{.vec = everyYieldIsWhole(fused, 4) ? 4 : 1,
-                     .workgroup = std::min(target.workgroup, largestGroup(target))};
+  const int64_t vec = everyYieldIsWhole(fused, 4) ? 4 : 1;
+  bool narrow = true;
+  int64_t largest = 0;
+  for (const Operand& operand : fused.regions[0]->terminator()->operands) {
+    narrow = narrow && isNarrow(operand.value->type.dtype);
+    largest = std::max(largest, operand.value->type.elements() / vec);
+  }
+  return MapSchedule{.vec = vec, .workgroup = groupOfLittle(target, narrow ? largest : 0)};
 }
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const MapSchedule& chosen) {
