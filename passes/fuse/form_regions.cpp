@@ -11,7 +11,8 @@
 // loops (elements, rows, a product's elements), binds what the target allows, and reads nothing that depends
 // on the region from outside. The best producer is the one whose value is largest, since that value then need
 // not travel through memory. Views, constants and iota are copied into every reader. Maps that only a sum
-// over leading axes reads stay with the sum where a kernel over rows would have to store them for it.
+// over leading axes reads stay with the sum where a kernel over rows would have to store them for it. At the end,
+// kernels that only put results side by side go (read_joins.h).
 //
 // Requires: stage(tensor) with a target, without tg.grad; no op that takes several kernels
 //   (split-reductions) or computes with f16 or bf16 (compute-in-f32).
@@ -33,6 +34,7 @@
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
+#include "passes/fuse/read_joins.h"
 #include "passes/fuse/region_graph.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
@@ -278,11 +280,8 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
 /// Whether passes over rows would repeat draws of the map they read, one number a call: that costs more than
 /// four a call once and a trip through memory. Of few elements the dispatch in between would cost more.
 static bool repeatsDraws(const Region& own, const Region& other) {
-  if (own.space != Space::row || other.space != Space::map || other.elements <= kFewDraws) return false;
-  return std::any_of(other.ops.begin(), other.ops.end(), [](const Op* op) {
-    return op->code == Opcode::random_uniform || op->code == Opcode::random_normal ||
-           op->code == Opcode::dropout;
-  });
+  return own.space == Space::row && other.space == Space::map && other.elements > kFewDraws &&
+         std::any_of(other.ops.begin(), other.ops.end(), [](const Op* op) { return draws(*op); });
 }
 
 /// Whether an op that adds to a product something computed much later would have what the product reads wait
@@ -574,6 +573,7 @@ Result<void> run_form_regions(Module& module, const FormRegionsOptions& options,
     TG_CHECK(checkOps(*func, target));
     eraseUnread(func->body.ops);  // a kernel has a result
     fuse::Former(*func, target, options.report ? &context : nullptr).run();
+    fuse::readJoins(*func, target);
   }
   module.stage = Stage::fused;
   return {};

@@ -25,6 +25,10 @@ static bool isOfPlaces(const Op& op) {
   return ofPlaces;
 }
 
+bool draws(const Op& op) {
+  return op.code == Opcode::random_uniform || op.code == Opcode::random_normal || op.code == Opcode::dropout;
+}
+
 bool isCheapMap(const Op& op) {
   switch (op.code) {
   case Opcode::add:

@@ -28,6 +28,8 @@ bool isInlineBelowReshapes(Value& value);
 /// Views are copied into their readers; of a long chain of them, one in so many becomes a kernel's result:
 /// adds it to `forced`.
 void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forced);
+/// Whether an op draws random numbers.
+bool draws(const Op& op);
 /// Arithmetic that is no more work than to read what it computes.
 bool isCheapMap(const Op& op);
 /// Whether an op stands for memory outside of kernels: parameters, states, updates, what is returned or kept.

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradients of queries, keys and values are results of attention's kernels; together they are the gradient of
+// the product that gave all three, side by side in its rows:
+//
+//   before:  %d = tg.fused (%dq = %dq, %dk = %dk) {…} : tensor<4x6xbf16> {
+//              %q = tg.pad %dq {low = [0, 0], high = [0, 3]}   %k = tg.pad %dk {low = [0, 3], high = [0, 0]}
+//              %d = tg.add %q, %k
+//            }
+//            %y = tg.fused (%d = %d) { … }
+//   after:   %y = tg.fused (%d = [%dq, %dk]) {                                         // a tensor<24xbf16>
+//              %a = tg.reshape %d {shape = [2, 4, 3]}   %b = tg.transpose %a {perm = [1, 0, 2]}
+//              %d = tg.reshape %b {shape = [4, 6]}   …
+//            }
+#include "passes/fuse/read_joins.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "ir/op_view.h"
+#include "passes/fuse/region_writer.h"
+#include "passes/fuse/slice.h"
+
+namespace tg::fuse {
+namespace {
+
+/// A value of another kernel on its way into a join.
+struct Piece {
+  const Value* arg = nullptr;
+  std::vector<const Op*> views;  ///< from the argument to the pad
+  int64_t low = 0;               ///< along the axis of the join
+};
+
+struct Join {
+  Op* region = nullptr;
+  int axis = -1;
+  std::vector<Piece> pieces;  ///< in the order of the axis
+};
+
+/// The value that casts from memory's type and back to it lead from.
+const Value* throughCasts(const Value* value) {
+  while (value->def && value->def->code == Opcode::cast) value = value->def->in(0);
+  return value;
+}
+
+/// What a pad puts somewhere along one axis, which all pads of a join have in common.
+std::optional<Piece> pieceOf(const Op& pad, int& axis) {
+  Piece piece;
+  const as::pad view(pad);
+  const std::vector<int64_t> low = view.low(), high = view.high(), interior = view.interior();
+  if (view.value() != 0 || std::any_of(interior.begin(), interior.end(), [](int64_t n) { return n != 0; }))
+    return {};
+  for (int at = 0; at < static_cast<int>(low.size()); ++at) {
+    const auto place = static_cast<size_t>(at);
+    if (low[place] == 0 && high[place] == 0) continue;
+    if (axis >= 0 && axis != at) return {};
+    axis = at;
+    piece.low = low[place];
+  }
+  const Value* value = throughCasts(pad.in(0));
+  for (; value->def; value = throughCasts(value->def->in(0))) {
+    if (value->def->code != Opcode::reshape && value->def->code != Opcode::transpose) return {};
+    piece.views.push_back(value->def);
+  }
+  std::reverse(piece.views.begin(), piece.views.end());
+  piece.arg = value;
+  return piece;
+}
+
+/// The pads that a sum adds up; false where it has other terms.
+bool addPieces(const Value& sum, Join& join) {
+  const Op* op = throughCasts(&sum)->def;
+  if (!op) return false;
+  if (op->code == Opcode::add)
+    return addPieces(*as::add(*op).lhs(), join) && addPieces(*as::add(*op).rhs(), join);
+  if (op->code != Opcode::pad) return false;
+  std::optional<Piece> piece = pieceOf(*op, join.axis);
+  if (!piece) return false;
+  join.pieces.push_back(*std::move(piece));
+  return true;
+}
+
+bool sameViews(const Piece& a, const Piece& b) {
+  return a.arg->type == b.arg->type &&
+         std::equal(
+             a.views.begin(), a.views.end(), b.views.begin(), b.views.end(), [](const Op* x, const Op* y) {
+               return x->code == y->code && x->result()->type == y->result()->type &&
+                      (x->code == Opcode::reshape || as::transpose(*x).perm() == as::transpose(*y).perm());
+             });
+}
+
+/// Whether neighbours in a piece are neighbours in the join, a sector of 32 bytes of them at least.
+bool keepsNeighbours(const Piece& piece, const Type& type) {
+  int64_t together = piece.arg->type.shape.back();
+  for (const Op* view : piece.views) {
+    if (view->code == Opcode::transpose &&
+        as::transpose(*view).perm().back() != view->result()->type.rank() - 1)
+      return false;
+    together = std::min(together, view->result()->type.shape.back());
+  }
+  return together * byteSize(type.dtype) >= 32;
+}
+
+/// The join that a kernel makes, and nothing else; nothing for other kernels.
+std::optional<Join> joinOf(Op& op, const Target& target) {
+  if (op.code != Opcode::fused || !op.groups.empty() || op.results.size() != 1) return {};
+  Join join{&op, -1, {}};
+  const Value* yield = op.regions[0]->terminator()->in(0);
+  const Type& type = op.result()->type;
+  // Matrix units' factors of 16 bits are staged eight at a time, wherever the eight lie.
+  if (!isNarrow(type.dtype) || !addPieces(*yield, join) || join.pieces.size() < 2 || join.axis < 0) return {};
+  std::sort(join.pieces.begin(), join.pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.low < b.low; });
+  const std::unordered_map<const Value*, Value*> outside = outsideOf(op);
+  const Piece& first = join.pieces[0];
+  const auto count = static_cast<int64_t>(join.pieces.size());
+  const int64_t extent = type.shape[join.axis] / count;
+  for (int64_t i = 0; i < count; ++i) {
+    const Piece& piece = join.pieces[static_cast<size_t>(i)];
+    auto source = outside.find(piece.arg);
+    if (source == outside.end() || piece.low != i * extent || !sameViews(piece, first)) return {};
+    // A kernel's own result, which nobody else reads, and which no other group may want elsewhere.
+    const Value& value = *source->second;
+    const bool own = value.def && value.def->code == Opcode::fused && value.def->groups.empty() &&
+                     value.uses.hasOne() && value.type.dtype == type.dtype;
+    if (!own || value.type.elements() * count != type.elements() ||
+        value.type.bytes() % target.alignment != 0)
+      return {};
+  }
+  const bool read = !op.result()->uses.empty() &&
+                    std::all_of(op.result()->uses.begin(), op.result()->uses.end(), [](const Use& use) {
+                      const Op& reader = *use.user();
+                      return reader.code == Opcode::fused && reader.groups.empty() &&
+                             reader.regions[0]->ops.front()->code != Opcode::custom;
+                    });
+  if (!read || first.arg->type.rank() >= kMaxRank || type.rank() >= kMaxRank || !keepsNeighbours(first, type))
+    return {};
+  return join;
+}
+
+/// The join in a region, from its pieces one behind the other.
+Value* viewOf(Builder& builder, const Join& join, Value* flat) {
+  const auto count = static_cast<int64_t>(join.pieces.size());
+  auto withCount = [&](const Shape& shape) {
+    Shape out{count};
+    for (int64_t extent : shape) out.push(extent);
+    return out;
+  };
+  Value* view = builder.reshape(flat, withCount(join.pieces[0].arg->type.shape));
+  for (const Op* op : join.pieces[0].views) {
+    if (op->code == Opcode::reshape) {
+      view = builder.reshape(view, withCount(op->result()->type.shape));
+      continue;
+    }
+    std::vector<int64_t> perm{0};
+    for (int64_t axis : as::transpose(*op).perm()) perm.push_back(axis + 1);
+    view = builder.transpose(view, perm);
+  }
+  std::vector<int64_t> perm(static_cast<size_t>(view->type.rank()));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::rotate(perm.begin(), perm.begin() + 1, perm.begin() + 1 + join.axis);
+  return builder.reshape(builder.transpose(view, perm), join.region->result()->type.shape);
+}
+
+/// The reader as it reads the pieces.
+std::unique_ptr<Op> reading(const Op& reader, const Join& join, const Target& target) {
+  const Value* joined = join.region->result();
+  const std::unordered_map<const Value*, Value*> outside = outsideOf(*join.region);
+  std::vector<Value*> members;
+  for (const Piece& piece : join.pieces) members.push_back(outside.at(piece.arg));
+  RegionWriter writer(reader.loc);
+  for (const Operand& operand : reader.operands) {
+    const Operand& source = operand.items[0];
+    if (source.kind != Operand::Kind::value || source.value != joined) {
+      writer.define(operand.value, writer.bind(source, *operand.value));
+      continue;
+    }
+    const Type flat = Type::tensor(joined->type.dtype, {joined->type.elements()});
+    Value* group = writer.bind(Operand::group(members), flat, joined->name);
+    writer.define(operand.value, viewOf(writer.builder(), join, group));
+  }
+  std::vector<Value*> yielded;
+  for (const Op* op : reader.regions[0]->ops) {
+    if (op->code != Opcode::yield) {
+      writer.copy(*op);
+      continue;
+    }
+    for (const Operand& operand : op->operands) yielded.push_back(writer.here(operand.value));
+  }
+  for (const auto& result : reader.results) writer.addResult(*result);
+  writer.yield(yielded);
+  return writer.finish(target);
+}
+
+}  // namespace
+
+void readJoins(Item& func, const Target& target) {
+  if (target.matmul != "shared") return;  // CPUs read neighbours faster than pieces
+  for (Op *op = func.body.ops.front(), *next = nullptr; op; op = next) {
+    next = op->next();
+    const std::optional<Join> join = joinOf(*op, target);
+    if (!join) continue;
+    while (!op->result()->uses.empty()) {
+      Op* reader = op->result()->uses.begin()->user();
+      std::unique_ptr<Op> made = reading(*reader, *join, target);
+      for (size_t i = 0; i < made->results.size(); ++i)
+        reader->results[i]->uses.replaceAll(made->results[i].get());
+      if (reader == next) next = made.get();
+      func.body.ops.insert(reader, std::move(made));
+      func.body.ops.erase(reader);
+    }
+    func.body.ops.erase(op);
+  }
+}
+
+}  // namespace tg::fuse
