@@ -17,7 +17,7 @@ from misuse_rows import ROWS
 AROUND = re.compile(r"(\S+: )?(note|warning): |resuming |the last good checkpoint is |\s|$")
 # Signs of a program that fell over instead of saying what is wrong.
 FALLEN = re.compile(r"terminate called|what\(\)|Assertion|Sanitizer|runtime error|core dumped|Traceback|bad_alloc|std::")
-SECONDS = 20
+SECONDS = 60
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
 
 
