@@ -113,4 +113,24 @@ inline AttentionFormula attentionFormula(const AttentionCase& c, const Arrays& i
   return out;
 }
 
+/// The root of the mean square of errors, and the largest, relative to the sizes of the terms that a result is rounded
+/// from, and 2^-24 of the largest such size: weights of 2^-40 and less have fewer digits than in f32.
+struct RowErrors {
+  double mean = 0, largest = 0;
+};
+
+inline RowErrors errorsOf(const std::vector<double>& got, const std::vector<double>& want,
+                          const std::vector<double>& size) {
+  RowErrors out;
+  const double least = 0x1p-24 * *std::max_element(size.begin(), size.end());
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double difference = std::fabs(got[i] - want[i]);
+    const double error = difference == 0 ? 0 : difference / (size[i] + least);
+    out.mean += error * error / static_cast<double>(got.size());
+    out.largest = std::isnan(error) ? error : std::fmax(out.largest, error);
+  }
+  out.mean = std::sqrt(out.mean);
+  return out;
+}
+
 }  // namespace tg::test

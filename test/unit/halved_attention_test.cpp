@@ -59,26 +59,6 @@ Results computed(const AttentionCase& c, const Arrays& in, bool halves) {
   return out;
 }
 
-/// The root of the mean square of errors, and the largest, relative to the sizes of the terms that a result is rounded
-/// from, and 2^-24 of the largest such size: weights of 2^-40 and less have fewer digits than in f32.
-struct RowErrors {
-  double mean = 0, largest = 0;
-};
-
-RowErrors errorsOf(const std::vector<double>& got, const std::vector<double>& want,
-                   const std::vector<double>& size) {
-  RowErrors out;
-  const double least = 0x1p-24 * *std::max_element(size.begin(), size.end());
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double difference = std::fabs(got[i] - want[i]);
-    const double error = difference == 0 ? 0 : difference / (size[i] + least);
-    out.mean += error * error / static_cast<double>(got.size());
-    out.largest = std::isnan(error) ? error : std::fmax(out.largest, error);
-  }
-  out.mean = std::sqrt(out.mean);
-  return out;
-}
-
 using RowChange = std::function<double(double x, int64_t row)>;
 
 void changeRows(NdArray& array, const RowChange& by) {
@@ -126,9 +106,6 @@ TEST_P(HalvedAttention, ErrorsAreOfTheSizeOfThoseOfF32) {
                       other = errorsOf(whole.at(name), value, want.size.at(name));
       EXPECT_LE(own.mean, 2 * other.mean) << name << ' ' << row.name;
       EXPECT_LE(own.largest, 4 * other.largest) << name << ' ' << row.name;
-      if (std::getenv("TG_PRINT"))
-        fmt::print("{} {} {}: {:.3g} {:.3g}, f32 {:.3g} {:.3g}\n", nameOf(c), row.name, name, own.mean,
-                   own.largest, other.mean, other.largest);
     }
   }
 }
