@@ -46,7 +46,7 @@ if config.tg_debug:
 mpirun = shutil.which("mpirun")
 if mpirun and os.path.exists(os.path.join(config.tg_bin_dir, "../lib/libtensorgrad_mpi.so")):
     config.available_features.add("mpi")
-    ours = f"timeout 120 {mpirun} --allow-run-as-root --oversubscribe"
+    ours = f"timeout 300 {mpirun} --allow-run-as-root --oversubscribe"
     config.substitutions += [("%mpirun_loud", ours), ("%mpirun", f"{ours} --quiet")]
 for program in ("chromium", "groff", "zsh"):
     if shutil.which(program):

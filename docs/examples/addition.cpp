@@ -110,6 +110,7 @@ int main(int argc, char** argv) {
   tg::SessionOptions options;
   options.device = call.device;
   options.trainPipeline = "append-grad,append-adam{lr=3e-3}";
+  options.seed = 1;
   auto session = tg::Session::create(*std::move(module), options);
   if (!session) return tg::example::failed(session.error());
 

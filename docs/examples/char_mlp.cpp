@@ -108,6 +108,7 @@ int main(int argc, char** argv) {
   tg::SessionOptions options;
   options.device = call.device;
   options.trainPipeline = "append-grad,append-adam{lr=1e-2}";
+  options.seed = 1;
   auto session = tg::Session::create(*std::move(module), options);
   if (!session) return tg::example::failed(session.error());
 
