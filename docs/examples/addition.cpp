@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
   auto session = tg::Session::create(*std::move(module), options);
   if (!session) return tg::example::failed(session.error());
 
-  constexpr int kSteps = 600;
+  constexpr int kSteps = 1000;
   auto falling = (*session)->setLearningRate(
       [](int64_t step) { return 3e-3 * (1 - static_cast<double>(step - 1) / kSteps) + 1e-4; });
   if (!falling) return tg::example::failed(falling.error());
