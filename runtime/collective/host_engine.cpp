@@ -262,7 +262,8 @@ Result<bool> HostEngine::advance() {
   }
   while (!reducing_.empty() && reducing_.front().sums && reducing_.front().messages.empty()) {
     finish(reducing_.front().job);
-    spare_.push_back(std::move(reducing_.front().come));
+    // A gathering took no room, so it leaves none.
+    if (!reducing_.front().come.empty()) spare_.push_back(std::move(reducing_.front().come));
     reducing_.pop_front();
     moved = true;
   }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""leaking_ranks.py LOG FIRST LAST COMMAND…: starts a job and looks at each rank's process when the run's log has step FIRST
-and step LAST, which is long before its end: memory must be the same within 1 MiB, threads and open files within 2."""
+"""leaking_ranks.py LOG FIRST EVERY COUNT COMMAND…: starts a job and looks at each rank's process whenever the run's log has
+step FIRST, FIRST + EVERY, … (COUNT spans), which ends long before the job does. A leak grows in every span: in the span with
+the least growth, memory may grow by less than 16 KiB and neither threads nor open files may become more. What grows once,
+say a library's pages read for the first time, is none."""
 import os
 import subprocess
 import sys
@@ -36,17 +38,17 @@ def await_step(process, log, step):
     sys.exit(f"the job ended with {process.returncode} before step {step}")
 
 
-log, first, last, command = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+log, first, every, count, command = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5:]
 mark = str(os.getpid())
 seen = []
 with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "LEAKING_RANKS": mark}) as process:
-    for step in (first, last):
+    for step in range(first, first + count * every + 1, every):
         await_step(process, log, step)
         seen.append(ranks(mark.encode()))
 assert process.returncode == 0, f"exit code {process.returncode}"
-before, later = seen
-assert len(before) > 1 and before.keys() == later.keys(), seen
-for rank in before:
-    grown = [after - start for start, after in zip(before[rank], later[rank])]
-    assert grown[0] < 1024 and max(grown[1:]) <= 2, f"rank {rank}: {before[rank]}, later {later[rank]}"
-print(f"{len(before)} ranks hold what they held: KiB, threads, files {later}, before {before}")
+assert len(seen[0]) > 1 and all(held.keys() == seen[0].keys() for held in seen), seen
+for rank in seen[0]:
+    held = [at[rank] for at in seen]
+    grown = [min(after[i] - before[i] for before, after in zip(held, held[1:])) for i in range(3)]
+    print(f"rank {rank}: KiB, threads, files {held}")
+    assert grown[0] < 16 and grown[1] <= 0 and grown[2] <= 0, f"rank {rank}: {grown} in every {every} steps"
