@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, and runs every test. The last line is `N passed, N failed`.
+# Installs what is missing, builds, and runs every test. The last lines are the failed tests, if
+# any, with the end of what they printed, and `N passed, N failed`.
 #   --fast   leave out the sanitizer build and the lint
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -17,10 +18,12 @@ done
 
 passed=0
 failed=0
+failures= # What finish() shows of the failed tests.
 jobs=$(nproc)
 lit=/usr/lib/llvm-19/build/utils/lit/lit.py
 
 finish() {
+  printf '%s' "$failures"
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
   exit
@@ -35,21 +38,23 @@ step() {
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
-    echo "FAILED: $name"
+    failures+="FAILED: $name"$'\n'
     return 1
   fi
 }
 
 # suite NAME REPORT COMMAND…: counts the cases of the JUnit report the command writes.
 suite() {
-  local name=$1 report=$2 good bad
+  local name=$1 report=$2 counted good bad
   shift 2
   echo "== $name"
   mkdir -p "$(dirname "$report")"
   rm -f "$report"
   "$@"
   local status=$?
-  read -r good bad < <(python3 tools/count_results.py "$report" "$status")
+  counted=$(python3 tools/count_results.py "$report" "$status")
+  read -r good bad <<< "$counted"
+  [ "${bad:-1}" -eq 0 ] || failures+="== $name"$'\n'"$(tail -n +2 <<< "$counted")"$'\n'
   echo "$name: ${good:=0} passed, ${bad:=1} failed"
   passed=$((passed + good))
   failed=$((failed + bad))
