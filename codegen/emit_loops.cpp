@@ -355,8 +355,8 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   if (op.numOperands() < 3)
     return sumOver(level, ids.elements(), 1, start,
                    [&](const Index& n, const KV& sum) { return step(n, sum); });
-  // Blocks without an id of this row's bucket are skipped; the others are searched in order. Flags, and ids, are read
-  // some at a time before the first is looked at, so that their waits are one.
+  // Blocks without an id of this row's bucket are skipped; the others are searched in order. Several flags,
+  // and several ids, are loaded before the first is tested, so that the latencies of their loads overlap.
   const Shape& near = as::scatter_add(op).near()->type.shape;
   int64_t block = ids.elements() / near[1], rows = as::scatter_add(op).rows();
   Index bucket = space_.div(at[0], (rows + near[0] - 1) / near[0]);

@@ -83,8 +83,8 @@ class CoopmatAttention final : public AttentionWalk {
   KV unscaleOf(int operand);
   Factor halved(const KV& given, bool isP);
   Factor loaded(const KV& row, int64_t deep, MatrixUse use, bool turned);
-  /// What products are added to: of f32x3 those of low halves to zero, the others to nothing.
-  Sums none(const KV& before) { return split_ ? Sums{{}, zero()} : Sums{before, {}}; }
+  /// What products are added to. Of f32x3 those of low halves start from zero; the first of high halves is the sum.
+  Sums startFrom(const KV& before) { return split_ ? Sums{{}, zero()} : Sums{before, {}}; }
   void multiply(const Factor& a, const Factor& b, Sums& sums);
   KV scaledNumber(int operand, const Index& row);
   std::vector<Factor> ownMatrices(int operand);
@@ -112,12 +112,12 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
                      .invocations = fragments.invocations(),
                      .down = fragments.warp / kSide,
                      .across = fragments.block / kSide,
-                     .atOnce = isSplitAttention(*region.op) ? fragments.pairs() : 1,
+                     .atOnce = isSplit(*region.op) ? fragments.pairs() : 1,
                      .vector = kEight,
-                     .powersOfTwo = !isSplitAttention(*region.op),
+                     .powersOfTwo = !isSplit(*region.op),
                      .rolled = true,
-                     .values = isSplitAttention(*region.op) ? size_t{2} : size_t{1}}),
-      f_(fragments), split_(isSplitAttention(*region.op)), narrow_(factorType(*region.op)) {
+                     .values = isSplit(*region.op) ? size_t{2} : size_t{1}}),
+      f_(fragments), split_(isSplit(*region.op)), narrow_(factorType(*region.op)) {
   subgroup_ = kernel_.subgroup(Opcode::k_subgroup_id);
   warpRow_ = c.space.scale(c.space.variable(subgroup_, f_.subgroups()), f_.warp);
   rows_ = kernel_.sharedBuffer(
@@ -133,7 +133,7 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
   delta_ = kernel_.sharedBuffer(Type::buffer(DType::f32, 1, {count}, BufMode::shared), "delta");
 }
 
-/// The scale of an operand, a power of two; and 1 by it, which has the exponent of the other sign.
+/// The scale of an operand, a power of two; and its reciprocal, by negating the exponent.
 KV CoopmatAttention::scaleOf(int operand) {
   constexpr int kDo = 5, kForward = 3, kGradient = 6;
   const int first = r_.isForward() ? kForward : kGradient;
@@ -174,9 +174,9 @@ void CoopmatAttention::stage(int operand, const Index& row, const Index& column,
   kernel_.store(low, rows_, std::vector<KV>{at(plus(place, f_.staged())), at(column)});
 }
 
-/// The halves of what is in registers. The high one is rounded in f32, by two fma (-8191x has its last digits where f16
-/// has x's): a device's compiler may take what was converted and back for what it was. Then low halves lack what f16
-/// rounds below 2^-14, and are not zero.
+/// The halves of a matrix in registers. The high half is rounded to f16's 11 digits in f32 first, by two fma: a device's
+/// compiler may drop a conversion to f16 and back, and without that rounding the low half would be zero. Where it does,
+/// low halves lack only what f16 rounds off below 2^-14.
 CoopmatAttention::Factor CoopmatAttention::halved(const KV& given, bool isP) {
   constexpr double kDigits = 0x1p13;  // that f32 has and f16 lacks
   const KV weights = isP ? kernel_.mul(given, KernelBuilder::f32(kWeights)) : given;
@@ -277,7 +277,7 @@ std::span<const KV> CoopmatAttention::storeBlock(std::span<const KV> loaded) {
 AttentionWalk::Parts CoopmatAttention::scores(int which, int64_t column) {
   const std::vector<Factor>& own = own_[which];
   const int64_t steps = std::ssize(own) / d_.down;
-  std::vector<Sums> sums(static_cast<size_t>(d_.down * d_.atOnce), none(zero()));
+  std::vector<Sums> sums(static_cast<size_t>(d_.down * d_.atOnce), startFrom(zero()));
   for (int64_t deep = 0; deep < steps; ++deep)
     for (int64_t j = 0; j < d_.atOnce; ++j) {
       const Factor factor = loaded(KernelBuilder::u32(which * f_.block + (column + j) * kSide), deep * kSide,
@@ -349,7 +349,7 @@ void CoopmatAttention::addProducts(int64_t column, const Parts& p, const Parts& 
                                  j * kSide, MatrixUse::b, false));
       for (int64_t i = 0; i < d_.down; ++i) {
         KV& each = sums[static_cast<size_t>(i * across + j)];
-        Sums products = none(each);
+        Sums products = startFrom(each);
         for (int64_t k = 0; k < d_.atOnce; ++k)
           multiply(weights[static_cast<size_t>(k * d_.down + i)], factors[static_cast<size_t>(k)], products);
         each = split_

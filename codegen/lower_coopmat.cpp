@@ -104,7 +104,7 @@ Result<void> CoopmatProduct::check() {
   for (size_t axis = 0; axis < 2; ++axis)
     fits = fits && warp_[axis] % kSide == 0 && tile_[axis] % warp_[axis] == 0;
   if (!fits) return failAt(c_.fused.loc, fmt::format("schedule {} is malformed", c_.schedule.str()));
-  split_ = as::matmul(*p_.op).precision() == "f32x3";
+  split_ = isSplit(*p_.op);
   narrow_ = factorType(*p_.op);
   if (!c_.target.multiplies(narrow_))
     return failAt(c_.fused.loc, fmt::format("schedule {} needs `coopmat` of {}, which target '{}' lacks",

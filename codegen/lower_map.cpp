@@ -24,7 +24,7 @@ std::optional<MapSchedule> choose(const Op& fused, const Target& target) {
     narrow = narrow && isNarrow(operand.value->type.dtype);
     largest = std::max(largest, operand.value->type.elements() / vec);
   }
-  return MapSchedule{.vec = vec, .workgroup = groupOfLittle(target, narrow ? largest : 0)};
+  return MapSchedule{.vec = vec, .workgroup = lightWorkgroup(target, narrow ? largest : 0)};
 }
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const MapSchedule& chosen) {

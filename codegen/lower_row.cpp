@@ -30,7 +30,7 @@ std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
     int64_t wanted = roundUpToPowerOfTwo((rows.length + vec * kFewRounds - 1) / (vec * kFewRounds));
     lanes = narrow ? subgroup : std::min(std::max(wanted, least), most);
     // A subgroup for a short row has little to do for each workgroup that is started.
-    const int64_t group = vec == 1 ? groupOfLittle(target, rows.rows * lanes) : target.workgroup;
+    const int64_t group = vec == 1 ? lightWorkgroup(target, rows.rows * lanes) : target.workgroup;
     workgroup = narrow ? std::max(group / lanes, int64_t{1}) * lanes : lanes;
   } else {
     const int64_t most = std::min(target.workgroup, largestGroup(target));

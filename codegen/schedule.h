@@ -49,8 +49,8 @@ inline int64_t reliedSubgroup(const Target& target) { return target.subgroups ? 
 /// So many rounds of the lanes that share a row are straight code, whose values stay in registers from one
 /// pass over the row to the next.
 constexpr int64_t kHeldRounds = 8;
-/// The same where a workgroup shares a row that is longer than so: a row of GPT-2's logits, by 512 lanes, is read
-/// once. Its cross entropy and gradient take 0.78 ms on an H200 with three passes over memory, 0.67 with one.
+/// The same where lanes of several subgroups share a row: 512 lanes read a row of GPT-2's logits from memory once. Its
+/// cross entropy and gradient take 0.78 ms on an H200 with three passes over memory, 0.67 with one.
 constexpr int64_t kHeldByWorkgroup = 32;
 inline int64_t heldRounds(int64_t lanes, int64_t subgroup) {
   return lanes > subgroup ? kHeldByWorkgroup : kHeldRounds;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "codegen/emit_region.h"
+#include "codegen/schedule_coopmat.h"
 #include "codegen/schedule_parts.h"
 #include "ir/op_view.h"
 
@@ -25,8 +26,8 @@ int64_t AttentionFragments::bytes(const Op& attention) const {
   const bool forward = attention.code == Opcode::attention;
   const int64_t statistics =
       forward ? 0 : 2 * 4 * (attention.code == Opcode::attention_grad_kv ? block : rows);
-  return 16 * staged() * (isSplitAttention(attention) ? 2 : 1) * pitch(attention) +
-         4 * subgroups() * kSide * kPatch + statistics;
+  return 16 * staged() * (isSplit(attention) ? 2 : 1) * pitch(attention) + 4 * subgroups() * kSide * kPatch +
+         statistics;
 }
 
 std::string AttentionFragments::problem(const Op& attention, const Target& target) const {
@@ -38,22 +39,20 @@ std::string AttentionFragments::problem(const Op& attention, const Target& targe
   if (!suitsFragments(attention, target))
     return fmt::format(
         "needs an attention of 16 bits or f32x3 and a target with `coopmat` of {} and `fragments`, not {}",
-        isSplitAttention(attention) ? "f16" : view.precision(), target.name);
+        isSplit(attention) ? "f16" : view.precision(), target.name);
   return lackOfRoom(invocations(), bytes(attention), target);
 }
 
-bool isSplitAttention(const Op& attention) { return as::attention(attention).precision() == "f32x3"; }
-
 bool suitsFragments(const Op& attention, const Target& target) {
   // Wider rows do not fit the registers of a subgroup.
-  const int64_t widestRow = isSplitAttention(attention) ? 64 : 128;
+  const int64_t widestRow = isSplit(attention) ? 64 : 128;
   const auto view = as::attention(attention);
-  const std::optional<DType> dtype = isSplitAttention(attention) ? DType::f16 : dtypeNamed(view.precision());
   const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
   const bool blind = view.causal() && q[q.rank() - 2] > v[v.rank() - 2];
-  return dtype && isNarrow(*dtype) && target.multiplies(*dtype) && target.fragments == "quads" &&
-         target.subgroup == 32 && !blind && view.scale() >= 0 && widest(attention) <= widestRow &&
-         q.back() % AttentionFragments::kSide == 0 && v.back() % AttentionFragments::kSide == 0;
+  return view.precision() != "f32" && target.multiplies(factorType(attention)) &&
+         target.fragments == "quads" && target.subgroup == 32 && !blind && view.scale() >= 0 &&
+         widest(attention) <= widestRow && q.back() % AttentionFragments::kSide == 0 &&
+         v.back() % AttentionFragments::kSide == 0;
 }
 
 template <>
@@ -64,7 +63,7 @@ std::optional<CoopmatAttentionSchedule> choose(const Op& attention, const Target
   constexpr int64_t kTwoRows = 64;
   using S = CoopmatAttentionSchedule;
   // Of f32x3 own rows take twice the registers. Two workgroups of 64 share a processor; one of 128 took 8 % more time.
-  const bool split = isSplitAttention(attention);
+  const bool split = isSplit(attention);
   for (const S& each :
        {S{{128, 32}, 32}, S{{128, 64}, 16}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{32, 32}, 16}})
     if ((!split || (each.tile[0] <= 64 && each.tile[1] <= 32)) &&

@@ -40,11 +40,8 @@ struct AttentionFragments {
   int64_t bytes(const Op& attention) const;
 };
 
-/// Whether an attention multiplies f32 by products of halves.
-bool isSplitAttention(const Op& attention);
-
-/// Whether an attention of 16 bits or of f32x3 may be one of the matrix units: where an invocation's elements of a matrix are
-/// known, and every query sees a key.
+/// Whether an attention of 16 bits or of f32x3 may be one of the matrix units: the target tells which elements of a
+/// matrix an invocation has, and every query sees a key.
 bool suitsFragments(const Op& attention, const Target& target);
 
 }  // namespace tg

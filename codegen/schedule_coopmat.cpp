@@ -59,8 +59,6 @@ constexpr double kAlone = 0.75;
 /// Where workgroups declare no more shared memory, an H200 runs two on a processor.
 constexpr int64_t kTwoGroups = 24576;
 
-bool isSplit(const Op& product) { return as::matmul(product).precision() == "f32x3"; }
-
 /// Whether a product may be one of the matrix units; not where most of a matrix would lie outside, and not on targets
 /// that multiply in registers. These are CPUs, whose drivers expand matrices into scalar code: Mesa 26 takes minutes
 /// to compile a tile of 64x64.
@@ -99,9 +97,9 @@ double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Targe
 
 }  // namespace
 
-DType factorType(const Op& product) {
-  return as::matmul(product).precision() == "bf16" ? DType::bf16 : DType::f16;
-}
+bool isSplit(const Op& op) { return as::matmul(op).precision() == "f32x3"; }
+
+DType factorType(const Op& op) { return as::matmul(op).precision() == "bf16" ? DType::bf16 : DType::f16; }
 
 bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {
   return liesAlongK(p, which, p.k, true) != schedule.turned[static_cast<size_t>(which)];

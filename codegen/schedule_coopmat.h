@@ -15,8 +15,10 @@ constexpr int64_t narrowPatchColumns(int64_t columns) { return columns / kEight 
 
 /// Values of 16 bits among these.
 int64_t narrowCount(std::span<Value* const> values);
-/// What a product by matrix units rounds its operands to.
-DType factorType(const Op& product);
+/// Whether a product, or an attention, multiplies f32 by products of f16 halves: precision f32x3.
+bool isSplit(const Op& op);
+/// The element type that matrix units read the factors of a product, or of an attention, in.
+DType factorType(const Op& op);
 /// Whether vectors of an operand lie along k.
 bool alongK(const Product& p, const CoopmatSchedule& schedule, int which);
 

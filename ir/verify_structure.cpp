@@ -117,9 +117,9 @@ std::string wrongType(const Type& type) {
   return fmt::format("is {}; extents are 1 or more and their product at most {}", type.str(), kMaxElements);
 }
 
-/// A set that forgets what came last first, in one piece of memory. Keys stand one after the other, and a table of
-/// their numbers by hash, in which each looks for a place from its hash on. Who came earlier did not pass over who
-/// came later, so that the last can leave without a trace.
+/// A set whose keys are removed in the reverse order of their insertion: a vector of keys and a hash table of their
+/// numbers with linear probing. No key was probed past one that came later, so removing the last key leaves no gap in
+/// the probe sequence of another.
 template <class Key>
 class ScopedSet {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins of what kernels have written, read where it lies.
+// Concatenations of kernels' results that are read in place.
 #pragma once
 
 #include "ir/module.h"
@@ -7,8 +7,8 @@
 
 namespace tg::fuse {
 
-/// Removes kernels that only put results of others, of 16 bits, side by side: those lie one behind the other in memory, as a group,
-/// and what read the join reads the group through a view. A part of form-regions.
+/// Removes kernels that only concatenate 16-bit results of other kernels. The results get neighbouring places in
+/// memory, as a group, and the readers of the concatenation read the group through a view. A part of form-regions.
 void readJoins(Item& func, const Target& target);
 
 }  // namespace tg::fuse

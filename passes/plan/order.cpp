@@ -24,7 +24,7 @@ constexpr Known kUnknown{std::numeric_limits<int64_t>::min(), -std::numeric_limi
 constexpr Known kAbsent{kNever, std::numeric_limits<double>::infinity()};
 
 /// Ready tasks by their ranks: a tree of minima, so that those that may stand in an interval are found without a
-/// look at all that may not. What is not known is less than anything, and so found.
+/// look at all that may not. A cost that is not known yet is the least there is, so that its task is found.
 class ReadyTree {
  public:
   explicit ReadyTree(size_t count)

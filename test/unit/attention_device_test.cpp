@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mixed-precision{precision=f32x3,attention=true} on a device: what an interpreter cannot tell is what the device's
-// compiler makes of halves. A device without matrix units computes such an attention in f32.
+// mixed-precision{precision=f32x3,attention=true} on a device, whose compiler may simplify the arithmetic of halves as
+// no interpreter does. A device without matrix units computes such an attention in f32.
 #include <gtest/gtest.h>
 
 #include <memory>
