@@ -309,15 +309,13 @@ Result<void> planFunctions(Layout& layout) {
 /// The largest values alive at a function's peak, as notes: what to make smaller.
 Error withLargest(Error error, const Item& func, const FunctionPlan& plan) {
   const Op* at = nullptr;
-  std::vector<const Unit*> live = plan.livePeak(&at);
+  std::vector<plan::LiveUnit> live = plan.livePeak(&at);
   std::stable_sort(live.begin(), live.end(),
-                   [](const Unit* a, const Unit* b) { return a->bytes > b->bytes; });
+                   [](const plan::LiveUnit& a, const plan::LiveUnit& b) { return a.bytes > b.bytes; });
   live.resize(std::min(live.size(), kLargestNamed));
-  for (const Unit* unit : live) {
-    const Value& value = *unit->members[0];
-    error.addNote(value.loc, fmt::format("alive at the peak of @{}: {}, {}", func.name, plan::describe(*unit),
-                                         sizeText(unit->bytes)));
-  }
+  for (const auto& [unit, bytes] : live)
+    error.addNote(unit->members[0]->loc, fmt::format("alive at the peak of @{}: {}, {}", func.name,
+                                                     plan::describe(*unit), sizeText(bytes)));
   return error;
 }
 
@@ -369,20 +367,20 @@ void report(const Item& func, const FunctionPlan& planned, const PassContext& co
                    fmt::format("@{}: {} kernels, {} barriers between them ({} in the order of the text)",
                                func.name, planned.kernels(), planned.barriers(), planned.barriersOfText()));
   const Op* at = nullptr;
-  std::vector<const Unit*> live = planned.livePeak(&at);
+  std::vector<plan::LiveUnit> live = planned.livePeak(&at);
   if (live.empty()) return context.remark(func.loc, fmt::format("@{} has no transient values", func.name));
   std::string where = at->results.empty() ? std::string(at->info().name) : "%" + at->result()->name;
   context.remark(func.loc,
                  fmt::format("@{}: {} bytes of arena for {} live at the peak, at {}; values live there: {}",
                              func.name, planned.arenaBytes(), planned.arenaBound(), where, live.size()));
-  for (const Unit* unit : live) {
+  for (const auto& [unit, bytes] : live) {
     const Value& value = *unit->members[0];
     std::string what = unit->group
                            ? fmt::format("the group of %{} and {} more", value.name, unit->members.size() - 1)
                            : fmt::format("%{} : {}", value.name, value.type.str());
     context.remark(
         value.loc,
-        fmt::format("live at the peak of @{}: {}, {} bytes{}", func.name, what, unit->bytes,
+        fmt::format("live at the peak of @{}: {}, {} bytes{}", func.name, what, bytes,
                     unit->takesOver >= 0 ? fmt::format(", in place of %{}", unit->inplace->name) : ""));
   }
 }

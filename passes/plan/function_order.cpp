@@ -62,15 +62,14 @@ void FunctionPlan::setIntervals() {
 void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int>& taskAt) const {
   const Op& op = *ops_[opIndex];
   forEachUse(op, [&](Value* value) {
-    auto unit = unitOf_.find(value);
-    if (unit != unitOf_.end()) addOnce(task.reads, unit->second);
+    if (unitOf_.contains(value)) addOnce(task.reads, blockOf(*value));
     if (value->def && isTurn(*value->def)) addOnce(task.after, taskAt[position_.at(value)]);
     if (op.code != Opcode::all_reduce) return;
     for (const Reading& use : readings_.at(value))  // it writes over what these read
       if (use.op < opIndex && taskAt[use.op] >= 0) addOnce(task.after, taskAt[use.op]);
   });
   for (const auto& result : op.results) {
-    addOnce(task.writes, unitOf_.at(result.get()));
+    addOnce(task.writes, blockOf(*result));
     auto update = updates_.find(result.get());
     auto reads = update == updates_.end() ? reads_.end() : reads_.find(update->second->operands[0].text);
     if (reads == reads_.end()) continue;
@@ -87,12 +86,16 @@ void FunctionPlan::addTakeOvers(Task& task, int opIndex) const {
   const Op& op = *ops_[opIndex];
   std::vector<ResultSlot> slots = resultSlots(op);
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
-    int written = unitOf_.at(op.result(slots[index].first));
-    const Unit& unit = units_[written];
+    const Unit& unit = units_[static_cast<size_t>(unitOf_.at(op.result(slots[index].first)))];
     if (unit.room != Unit::Room::arena || !unit.fills.empty() || !defines(unit, op, slots[index])) continue;
     for (int binding = 0; binding < op.numOperands(); ++binding)
       if (mayShare(opIndex, binding, slots[index], index, unit)) {
-        task.takeOver.emplace_back(written, unitOf_.at(bindingSources(op, binding)[0]));
+        const Unit& read = units_[static_cast<size_t>(unitOf_.at(bindingSources(op, binding)[0]))];
+        const size_t blocks = unit.inParts() ? unit.members.size() : 1;
+        // Members of other sizes take over the same bytes, but not one the other's.
+        if (unit.inParts() && read.offsets != unit.offsets) break;
+        for (int block = 0; block < static_cast<int>(blocks); ++block)
+          task.takeOver.emplace_back(unit.firstBlock + block, read.firstBlock + block);
         break;
       }
   }
@@ -113,9 +116,13 @@ std::vector<Task> FunctionPlan::makeTasks() const {
 }
 
 std::vector<int64_t> FunctionPlan::blockBytes() const {
-  std::vector<int64_t> bytes;
-  for (const Unit& unit : units_)
-    bytes.push_back(unit.room == Unit::Room::arena ? roundUp(unit.bytes, target_.alignment) : 0);
+  std::vector<int64_t> bytes(static_cast<size_t>(blocks_), 0);
+  for (const Unit& unit : units_) {
+    if (unit.room != Unit::Room::arena) continue;
+    for (size_t member = 0; unit.inParts() && member < unit.members.size(); ++member)
+      bytes[static_cast<size_t>(unit.firstBlock) + member] = unit.bytesOf(member);
+    if (!unit.inParts()) bytes[static_cast<size_t>(unit.firstBlock)] = roundUp(unit.bytes, target_.alignment);
+  }
   return bytes;
 }
 

@@ -83,8 +83,11 @@ void FunctionPlan::addUnit(std::vector<Value*> members, bool group) {
     unit.bytes = unit.members[0]->type.bytes();
     unit.offsets = {0};
   }
-  for (Value* member : unit.members)
-    eachForm(member, [&](const Value* form) { unitOf_[form] = static_cast<int>(units_.size()); });
+  for (size_t member = 0; member < unit.members.size(); ++member)
+    eachForm(unit.members[member], [&](const Value* form) {
+      unitOf_[form] = static_cast<int>(units_.size());
+      memberOf_[form] = static_cast<int>(member);
+    });
   units_.push_back(std::move(unit));
 }
 
@@ -154,18 +157,43 @@ Result<void> FunctionPlan::findUnits() {
   return {};
 }
 
+FunctionPlan::Life FunctionPlan::lifeOf(const Value& member) const {
+  Life life{position_.at(&member), 0};
+  eachForm(&member, [&](const Value* form) {
+    const int defined = position_.at(form);
+    life.first = std::min(life.first, defined);
+    life.last = std::max(life.last, defined);
+    auto uses = readings_.find(form);
+    if (uses == readings_.end()) return;
+    for (const Reading& use : uses->second) life.last = std::max(life.last, use.op);
+  });
+  return life;
+}
+
 void FunctionPlan::setLifetimes() {
   for (Unit& unit : units_) {
     unit.first = position_.at(unit.members[0]);
     unit.last = unit.first;
-    for (const Value* member : unit.members)
-      eachForm(member, [&](const Value* form) {
-        int defined = position_.at(form);
-        unit.first = std::min(unit.first, defined);
-        unit.last = std::max(unit.last, defined);
-        for (const Reading& use : readings_[form]) unit.last = std::max(unit.last, use.op);
-      });
+    for (const Value* member : unit.members) {
+      const Life life = lifeOf(*member);
+      unit.first = std::min(unit.first, life.first);
+      unit.last = std::max(unit.last, life.last);
+    }
   }
+}
+
+void FunctionPlan::setBlocks() {
+  blocks_ = 0;
+  for (Unit& unit : units_) {
+    unit.firstBlock = blocks_;
+    blocks_ += unit.inParts() ? static_cast<int>(unit.members.size()) : 1;
+  }
+}
+
+/// The block a value of a unit is in.
+int FunctionPlan::blockOf(const Value& value) const {
+  const Unit& unit = units_[static_cast<size_t>(unitOf_.at(&value))];
+  return unit.firstBlock + (unit.inParts() ? memberOf_.at(&value) : 0);
 }
 
 /// Whether `successor`, in a slot that starts at `start` in @persistent, may be written over the old
@@ -332,37 +360,6 @@ void FunctionPlan::chooseInPlace() {
   }
 }
 
-std::vector<Alloc> FunctionPlan::allocations(bool intervals) const {
-  std::vector<Alloc> allocs;
-  std::vector<int> allocOf(units_.size(), -1);
-  for (size_t index = 0; index < units_.size(); ++index) {
-    const Unit& unit = units_[index];
-    if (unit.room != Unit::Room::arena) continue;
-    const int first = intervals ? unit.from : unit.first, last = intervals ? unit.to : unit.last;
-    // A predecessor is defined earlier, so its allocation exists.
-    if (unit.takesOver >= 0) {
-      allocOf[index] = allocOf[unit.takesOver];
-      allocs[allocOf[index]].last = std::max(allocs[allocOf[index]].last, last);
-      continue;
-    }
-    allocOf[index] = static_cast<int>(allocs.size());
-    allocs.push_back({roundUp(unit.bytes, target_.alignment), first, last, 0});
-  }
-  return allocs;
-}
-
-void FunctionPlan::pack() {
-  std::vector<Alloc> allocs = allocations();
-  arenaBytes_ = assignOffsets(allocs, target_);
-  arenaBound_ = lowerBound(allocations(false));
-  offset_.assign(units_.size(), 0);
-  size_t next = 0;
-  for (size_t index = 0; index < units_.size(); ++index) {
-    if (units_[index].room != Unit::Room::arena) continue;
-    offset_[index] = units_[index].takesOver >= 0 ? offset_[units_[index].takesOver] : allocs[next++].offset;
-  }
-}
-
 /// Bytes shared with a result cannot be read through a texel view. A target that prefers texel
 /// reads keeps only the in-place results that hold the arena down.
 void FunctionPlan::dropNeedlessInPlace() {
@@ -407,6 +404,7 @@ Result<void> FunctionPlan::checkRanges() const {
 Result<void> FunctionPlan::findPlaces() {
   units_.clear();
   unitOf_.clear();
+  memberOf_.clear();
   position_.clear();
   readings_.clear();
   updates_.clear();
@@ -418,6 +416,7 @@ Result<void> FunctionPlan::findPlaces() {
   setLifetimes();
   setRooms();
   setFills();
+  setBlocks();
   setIntervals();
   chooseInPlace();
   return {};
@@ -493,16 +492,6 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
   markHomesInPlace();
   insertFills();
   return ioOffset;
-}
-
-std::vector<const Unit*> FunctionPlan::livePeak(const Op** at) const {
-  std::vector<int64_t> sums = liveBytes(allocations(false));
-  int peak = static_cast<int>(std::max_element(sums.begin(), sums.end()) - sums.begin());
-  std::vector<const Unit*> units;
-  for (const Unit& unit : units_)
-    if (unit.room == Unit::Room::arena && unit.first <= peak && peak <= unit.last) units.push_back(&unit);
-  *at = ops_[static_cast<size_t>(peak)];
-  return units;
 }
 
 }  // namespace tg::plan

@@ -24,7 +24,8 @@ constexpr int64_t roundUp(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// `%a` or `[%a, %b, …]`: what must be contiguous, a lone value or the run of a group.
+/// `%a` or `[%a, %b, …]`: what must be contiguous, a lone value or the run of a group. The members of a run keep
+/// their bytes from their own first write to their own last read, unless there is padding to zero between them.
 struct Unit {
   enum class Room { home, io, arena };
   std::vector<Value*> members;
@@ -33,6 +34,7 @@ struct Unit {
   bool group = false;
   Room room = Room::arena;
   int first = 0, last = 0;   ///< ops that write it first and read it last
+  int firstBlock = 0;        ///< of its blocks, which are its members, or all of them as one
   int from = 0, to = 0;      ///< the ops it keeps its bytes for: the whole intervals of these
   int64_t home = 0;          ///< room home: offset in @persistent
   int takesOver = -1;        ///< the unit whose bytes it takes, in place
@@ -45,6 +47,19 @@ struct Unit {
     int64_t from = 0, to = 0;
   };
   std::vector<Fill> fills;
+
+  /// Whether each member has bytes of its own, which others may use while it is not alive.
+  bool inParts() const { return group && room == Room::arena && fills.empty(); }
+  /// The bytes from a member's start on to the next one's, or the unit's end.
+  int64_t bytesOf(size_t member) const {
+    return (member + 1 < offsets.size() ? offsets[member + 1] : bytes) - offsets[member];
+  }
+};
+
+/// A unit at an op, and how many of its bytes are alive there.
+struct LiveUnit {
+  const Unit* unit = nullptr;
+  int64_t bytes = 0;
 };
 
 /// `%a : TYPE`, or what a group begins with.
@@ -75,12 +90,16 @@ class FunctionPlan {
   int barriers() const { return barriers_; }
   int barriersOfText() const { return barriersOfText_; }
   /// Units of the arena alive where most bytes are, in order of definition, and that op. Before apply.
-  std::vector<const Unit*> livePeak(const Op** at) const;
+  std::vector<LiveUnit> livePeak(const Op** at) const;
 
  private:
   struct Reading {
     int op;       ///< index into the function's ops
     int binding;  ///< of a tg.fused, else -1
+  };
+  /// The ops that write bytes first and read them last.
+  struct Life {
+    int first = 0, last = 0;
   };
   Result<void> findPlaces();
   Result<void> findUnits();
@@ -95,7 +114,10 @@ class FunctionPlan {
     }
   }
   void addUnit(std::vector<Value*> members, bool group);
+  Life lifeOf(const Value& member) const;
   void setLifetimes();
+  void setBlocks();
+  int blockOf(const Value& value) const;
   void setIntervals();
   std::vector<Task> makeTasks() const;
   void addDependences(Task& task, int op, const std::vector<int>& taskAt) const;
@@ -119,6 +141,7 @@ class FunctionPlan {
   bool mayShare(int op, int binding, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
   int inPlaceBinding(int op, const ResultSlot& slot, int slotIndex, const Unit& unit) const;
   void dropNeedlessInPlace();
+  std::vector<Piece> piecesOf(const Unit& unit, bool intervals) const;
   /// One allocation for each chain of units in place of each other, kept for their intervals or only from
   /// first write to last read.
   std::vector<Alloc> allocations(bool intervals = true) const;
@@ -133,8 +156,8 @@ class FunctionPlan {
   std::vector<Op*> ops_;  ///< of the function, by their places
   const Target& target_;
   std::vector<Unit> units_;
-  std::unordered_map<const Value*, int> unitOf_;
-  std::unordered_map<const Value*, int> position_;  ///< op index of the definition; 0 for arguments
+  std::unordered_map<const Value*, int> unitOf_, memberOf_;  ///< and which of its members
+  std::unordered_map<const Value*, int> position_;           ///< op index of the definition; 0 for arguments
   std::unordered_map<const Value*, std::vector<Reading>> readings_;
   /// Of what ranks join: operand -> the result, in the same bytes, and back.
   std::unordered_map<const Value*, Value*> heirs_, sources_;
@@ -143,6 +166,7 @@ class FunctionPlan {
       reads_;  ///< symbol -> results of its param/state ops
   /// The first op of each interval between barriers; empty: every op is an interval.
   std::vector<int> intervals_;
+  int blocks_ = 0;
   std::vector<int64_t> offset_;  ///< arena offset of each unit
   int64_t arenaBytes_ = 0, arenaBound_ = 0;
   int kernels_ = 0, barriers_ = 0, barriersOfText_ = 0;

@@ -8,14 +8,27 @@
 
 namespace tg::plan {
 
+int Alloc::first() const {
+  return std::min_element(pieces.begin(), pieces.end(),
+                          [](const Piece& a, const Piece& b) { return a.first < b.first; })
+      ->first;
+}
+
+int Alloc::last() const {
+  return std::max_element(pieces.begin(), pieces.end(),
+                          [](const Piece& a, const Piece& b) { return a.last < b.last; })
+      ->last;
+}
+
 std::vector<int64_t> liveBytes(const std::vector<Alloc>& allocs) {
   int end = 0;
-  for (const Alloc& alloc : allocs) end = std::max(end, alloc.last + 1);
+  for (const Alloc& alloc : allocs) end = std::max(end, alloc.last() + 1);
   std::vector<int64_t> change(end + 1, 0);
-  for (const Alloc& alloc : allocs) {
-    change[alloc.first] += alloc.bytes;
-    change[alloc.last + 1] -= alloc.bytes;
-  }
+  for (const Alloc& alloc : allocs)
+    for (const Piece& piece : alloc.pieces) {
+      change[piece.first] += piece.bytes;
+      change[piece.last + 1] -= piece.bytes;
+    }
   std::partial_sum(change.begin(), change.end(), change.begin());
   return change;
 }
@@ -25,41 +38,79 @@ int64_t lowerBound(const std::vector<Alloc>& allocs) {
   return *std::max_element(live.begin(), live.end());
 }
 
+namespace {
+
 enum class Fit { tightest, lowest };
 
-/// The start of the tightest or the lowest gap between the placed allocations that are alive together
-/// with `alloc`, or the end of them. `placed` are by offset.
-static int64_t fitting(const Alloc& alloc, const std::vector<Alloc>& placed, const Target& target, Fit fit) {
+/// Places allocations one after the other.
+///
+///   bytes                      An allocation of three pieces, each born later than the one below it, leaves room
+///     │      ┌─────            above its steps: what dies before a piece is born may lie there. It may start
+///     │   ┌──┘ new             anywhere but where one of its pieces would meet a placed one that is alive with
+///     │ ──┘                    it, which is one span of starts for each such pair.
+///     └────────── ops
+class Packer {
+ public:
+  Packer(const Target& target, Fit fit) : target_(target), fit_(fit) {}
+
+  void place(Alloc& alloc) {
+    alloc.offset = start(alloc);
+    for (Piece piece : alloc.pieces) {
+      piece.from += alloc.offset;
+      auto below = [](const Piece& a, const Piece& b) { return a.from < b.from; };
+      placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), piece, below), piece);
+    }
+    total_ = std::max(total_, alloc.offset + alloc.bytes);
+  }
+  /// The bytes that all need.
+  int64_t total() const { return total_; }
+
+ private:
+  /// Starts between the two, neither included, are taken.
+  struct Span {
+    int64_t from = 0, to = 0;
+  };
+  int64_t start(const Alloc& alloc);
+
+  const Target& target_;
+  const Fit fit_;
+  std::vector<Piece> placed_;  ///< by where they lie; side by side, since all of them are looked at each time
+  std::vector<Span> taken_;
+  int64_t total_ = 0;
+};
+
+/// The start of the tightest or the lowest gap, or the end of what is alive with the allocation.
+int64_t Packer::start(const Alloc& alloc) {
+  taken_.clear();
+  for (const Piece& piece : alloc.pieces)
+    for (const Piece& other : placed_)
+      if (other.first <= piece.last && piece.first <= other.last)
+        taken_.push_back({other.from - piece.from - piece.bytes, other.from + other.bytes - piece.from});
+  if (alloc.pieces.size() > 1)
+    std::sort(taken_.begin(), taken_.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
   int64_t end = 0, best = -1, bestGap = 0;  // the end of those so far
-  for (const Alloc& other : placed) {
-    if (other.first > alloc.last || alloc.first > other.last) continue;
-    if (other.offset - end >= alloc.bytes) {
+  for (const Span& span : taken_) {
+    if (span.from >= end) {
       // Where it would stand, which is asked for here alone, since it takes a division.
-      const int64_t start = target.fit(end, alloc.bytes), gap = other.offset - start;
-      if (gap >= alloc.bytes && (best < 0 || (fit == Fit::tightest && gap < bestGap))) {
-        best = start;
+      const int64_t at = target_.fit(end, alloc.bytes), gap = span.from - at;
+      if (gap >= 0 && (best < 0 || (fit_ == Fit::tightest && gap < bestGap))) {
+        best = at;
         bestGap = gap;
       }
     }
-    end = std::max(end, other.offset + other.bytes);
+    end = std::max(end, span.to);
   }
-  return best < 0 ? target.fit(end, alloc.bytes) : best;
+  return best < 0 ? target_.fit(end, alloc.bytes) : best;
 }
+
+}  // namespace
 
 /// Places in the given order; returns the bytes needed.
 static int64_t pack(std::vector<Alloc>& allocs, const std::vector<int>& order, const Target& target,
                     Fit fit) {
-  std::vector<Alloc> placed;  // by offset; side by side in memory, since all of them are looked at each time
-  placed.reserve(allocs.size());
-  int64_t total = 0;
-  for (int index : order) {
-    Alloc& alloc = allocs[index];
-    alloc.offset = fitting(alloc, placed, target, fit);
-    auto below = [](const Alloc& a, const Alloc& b) { return a.offset < b.offset; };
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), alloc, below), alloc);
-    total = std::max(total, alloc.offset + alloc.bytes);
-  }
-  return total;
+  Packer packer(target, fit);
+  for (int index : order) packer.place(allocs[index]);
+  return packer.total();
 }
 
 static std::vector<int> bySize(const std::vector<Alloc>& allocs) {
@@ -104,16 +155,16 @@ static std::vector<int> byBreadth(const std::vector<Alloc>& allocs) {
   for (size_t at = 0; at < times.size(); ++at) turn[times[at]] = static_cast<int>(at);
   const RangeMinima minima(std::move(turn));
   std::vector<int> first;  // of an allocation: the first turn that finds it alive
-  for (const Alloc& alloc : allocs) first.push_back(minima.of(alloc.first, alloc.last));
+  for (const Alloc& alloc : allocs) first.push_back(minima.of(alloc.first(), alloc.last()));
   std::vector<int> order = bySize(allocs);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return first[a] < first[b]; });
   return order;
 }
 
 static std::vector<int> byExecution(const std::vector<Alloc>& allocs) {
-  std::vector<int> order = bySize(allocs);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return allocs[a].first < allocs[b].first; });
+  std::vector<int> order = bySize(allocs), first;
+  for (const Alloc& alloc : allocs) first.push_back(alloc.first());
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return first[a] < first[b]; });
   return order;
 }
 
@@ -140,7 +191,8 @@ struct Best {
 /// What ends highest is placed first next time: repairs orders that strand a large value late.
 void promoteHighest(Best& best, std::vector<int> order, Fit fit, int64_t bound) {
   constexpr int64_t kPairs = 5'000'000;  // pairs looked at, some ten milliseconds
-  int64_t count = static_cast<int64_t>(order.size());
+  int64_t count = 0;
+  for (const Alloc& alloc : best.allocs) count += static_cast<int64_t>(alloc.pieces.size());
   int64_t rounds = std::min<int64_t>(2 * count, kPairs / std::max<int64_t>(1, count * count));
   std::vector<Alloc> attempt = best.allocs;
   std::set<std::vector<int>> seen{order};

@@ -9,12 +9,22 @@
 
 namespace tg::plan {
 
-/// Bytes alive from op `first` to op `last`, both included.
-struct Alloc {
-  int64_t bytes = 0;  ///< a multiple of the alignment
+/// Bytes of an allocation that are alive from op `first` to op `last`, both included.
+struct Piece {
+  int64_t from = 0;  ///< from the allocation's start; this and `bytes` are multiples of the alignment
+  int64_t bytes = 0;
   int first = 0;
   int last = 0;
+};
+
+/// Bytes that lie together, in pieces that do not overlap. While a piece is not alive, its bytes are free for others.
+struct Alloc {
+  int64_t bytes = 0;  ///< a multiple of the alignment
+  std::vector<Piece> pieces;
   int64_t offset = 0;
+
+  int first() const;  ///< of all pieces
+  int last() const;
 };
 
 /// Live bytes at each op.

@@ -30,7 +30,7 @@ Recompute::Recompute(std::vector<Kernel> kernels, std::vector<int64_t> bytes)
     for (int block : kernels_[kernel].task.writes)
       maker_[block] = kernels_[kernel].again && writers[block]++ == 0 ? kernel : -1;
   }
-  // A block with several writers is a group: one range, whose members are written where they are.
+  // A block with several writers is a group with padding, whose members are written where they are.
   for (int block = 0; block < static_cast<int>(bytes_.size()); ++block)
     if (maker_[block] >= 0 && writers[block] > 1) maker_[block] = -1;
   follow();

@@ -70,7 +70,7 @@ Result<std::vector<Kernel>> FunctionPlan::kernelsOfText(std::vector<int64_t>* by
   for (const Op* op : ops_) {
     if (op->code != Opcode::fused) {
       forEachUse(*op, [&](Value* value) {
-        if (auto unit = unitOf_.find(value); unit != unitOf_.end()) end.task.reads.push_back(unit->second);
+        if (unitOf_.contains(value)) end.task.reads.push_back(blockOf(*value));
       });
       continue;
     }

@@ -44,10 +44,11 @@ class MemoryTrace {
   void step(std::string label, std::string source) {
     out_.steps.push_back({std::move(label), std::move(source), 0});
   }
-  /// What is read as one range is one allocation, whoever wrote its parts.
   void read(const Range& range);
-  /// Makes one allocation of what lies in the range.
+  /// What lies in a range with padding that was zeroed is alive as one; else each of its values is by itself.
   void join(const Range& range);
+  /// Bytes that are zeroed between the members of a group.
+  void zero(Range range) { zeroed_.push_back(std::move(range)); }
   /// Call after the step's reads.
   void write(MemoryValue value);
   void fixed(MemoryValue value) { out_.values.push_back(std::move(value)); }
@@ -55,7 +56,7 @@ class MemoryTrace {
   int now() const { return static_cast<int>(out_.steps.size()) - 1; }
 
  private:
-  /// The bytes of one allocation: a lone value, or the members of a group.
+  /// Bytes that are alive together: a lone value, or the members of a group with padding between them.
   struct Unit {
     int first = 0, last = -1;
     int64_t from = 0, to = 0;
@@ -75,6 +76,7 @@ class MemoryTrace {
   std::vector<MemoryValue> entries_;  ///< of the arena, by birth
   std::vector<size_t> parent_;        ///< the entry each is in one allocation with; a root is its own
   std::vector<size_t> live_;          ///< entries that nothing was written over
+  std::vector<Range> zeroed_;
 };
 
 void MemoryTrace::read(const Range& range) {
@@ -84,6 +86,8 @@ void MemoryTrace::read(const Range& range) {
 }
 
 void MemoryTrace::join(const Range& range) {
+  if (std::none_of(zeroed_.begin(), zeroed_.end(), [&](const Range& zeros) { return range.overlaps(zeros); }))
+    return;
   const size_t none = entries_.size();
   size_t root = none;
   for (size_t entry : live_) {
@@ -183,6 +187,8 @@ void plannedStep(const Op& op, MemoryTrace& memory) {
   if (op.code == Opcode::update) label += " @" + op.operands[0].text;
   memory.step(std::move(label), locString(op.loc));
   readOperands(op, memory);
+  if (op.code == Opcode::fill)
+    for (const Operand& range : argumentsOf(op)) memory.zero(argumentRange(range));
   for (const auto& result : op.results) {
     if (!result->place) continue;
     if (result->place->buffer == "arena") memory.write(placed(*result));
@@ -223,6 +229,7 @@ void commandStep(const Module& module, const Op& op, MemoryTrace& memory) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (!writes(i)) continue;
     Range range = argumentRange(args[i]);
+    if (op.code == Opcode::fill) memory.zero(range);
     const Value* param = kernel && i < kernel->body.args.size() ? kernel->body.args[i].get() : nullptr;
     memory.write({param ? param->name : labelOf(op), param ? param->type.str() : "bytes", source,
                   range.buffer, range.offset, range.bytes});

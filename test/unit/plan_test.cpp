@@ -264,9 +264,13 @@ TEST(PlanOffsets, NothingCrossesTheEndOfAnAllocation) {
   for (int round = 0; round < 20; ++round) {
     std::vector<plan::Alloc> allocs;
     for (int i = 0; i < 40; ++i) {
-      const int first = static_cast<int>(random() % 60);
-      allocs.push_back({16 * (1 + static_cast<int64_t>(random() % 64)), first,
-                        first + static_cast<int>(random() % 12), 0});
+      plan::Alloc& alloc = allocs.emplace_back();
+      for (size_t pieces = 1 + random() % 3; alloc.pieces.size() < pieces;) {
+        const int first = static_cast<int>(random() % 60);
+        alloc.pieces.push_back({alloc.bytes, 16 * (1 + static_cast<int64_t>(random() % 20)), first,
+                                first + static_cast<int>(random() % 12)});
+        alloc.bytes += alloc.pieces.back().bytes;
+      }
     }
     const int64_t bytes = plan::assignOffsets(allocs, target);
     segmented += bytes > target.allocation;
@@ -275,8 +279,12 @@ TEST(PlanOffsets, NothingCrossesTheEndOfAnAllocation) {
       EXPECT_EQ(a.offset / 1024, (a.offset + a.bytes - 1) / 1024);
       EXPECT_LE(a.offset + a.bytes, bytes);
       for (const plan::Alloc& b : allocs)
-        EXPECT_TRUE(&a == &b || a.last < b.first || b.last < a.first || a.offset + a.bytes <= b.offset ||
-                    b.offset + b.bytes <= a.offset);
+        for (const plan::Piece& p : a.pieces)
+          for (const plan::Piece& q : b.pieces) {
+            const int64_t from = a.offset + p.from, other = b.offset + q.from;
+            EXPECT_TRUE(&a == &b || p.last < q.first || q.last < p.first || from + p.bytes <= other ||
+                        other + q.bytes <= from);
+          }
     }
   }
   EXPECT_EQ(segmented, 20);
@@ -285,9 +293,27 @@ TEST(PlanOffsets, NothingCrossesTheEndOfAnAllocation) {
 TEST(PlanOffsets, NestedLifetimesReachTheBound) {
   // Forward values die in reverse, as activations do: always packable without loss.
   std::vector<plan::Alloc> allocs;
-  for (int layer = 0; layer < 20; ++layer) allocs.push_back({16 * (1 + layer * 7 % 5), layer, 40 - layer, 0});
+  for (int layer = 0; layer < 20; ++layer) {
+    const int64_t bytes = 16 * (1 + layer * 7 % 5);
+    allocs.push_back({bytes, {{0, bytes, layer, 40 - layer}}, 0});
+  }
   int64_t bound = plan::lowerBound(allocs);
   EXPECT_EQ(plan::assignOffsets(allocs, Target{}), bound);
+}
+
+TEST(PlanOffsets, PiecesAreBornIntoWhatHasDied) {
+  // Activations die in reverse while gradients of one group come to be, as many bytes for as many.
+  constexpr int kLayers = 20;
+  std::vector<plan::Alloc> allocs;
+  plan::Alloc gradients;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    allocs.push_back({64, {{0, 64, layer, 2 * kLayers - layer}}, 0});
+    gradients.pieces.push_back({64 * layer, 64, 2 * kLayers - layer + 1, 3 * kLayers});
+  }
+  gradients.bytes = static_cast<int64_t>(64 * kLayers);
+  allocs.push_back(gradients);
+  EXPECT_EQ(plan::lowerBound(allocs), 64 * kLayers);
+  EXPECT_EQ(plan::assignOffsets(allocs, Target{}), 64 * kLayers);
 }
 
 /// A random graph: every op reads one to three earlier values, some outlive the step.
@@ -372,6 +398,63 @@ TEST(PlanRandom, GraphsVerifyAndStayNearTheBound) {
     }
   }
   EXPECT_LE(worst, 1.03);
+}
+
+/// A chain in which every third value is read again at the end, all of those as one group.
+std::string chainIntoGroup(std::mt19937& random, int ops, const std::vector<int>& sizes,
+                           const std::string& target = "alignment = 16") {
+  std::string body, members;
+  for (int index = 0; index < ops; ++index) {
+    const int to = sizes[random() % sizes.size()];
+    const std::string from = index ? fmt::format("v{}", index - 1) : "x";
+    body += fmt::format("    %v{0} = tg.fused (%a = %{1}) {{schedule = row}} : tensor<{2}xf32> {{\n"
+                        "      %s = tg.sum %a {{axes = [0]}} : tensor<f32>\n"
+                        "      %b = tg.broadcast_to %s {{shape = [{2}]}} : tensor<{2}xf32>\n"
+                        "      tg.yield %b : tensor<{2}xf32>\n    }}\n",
+                        index, from, to);
+    if (index % 3 != 0) continue;
+    members += fmt::format("{}%v{}", members.empty() ? "" : ", ", index);
+  }
+  return fusedModule(
+      "  func @train(%x: tensor<64xf32>) -> (n: tensor<f32>) {\n" + body + "    %n = tg.fused (%g = [" +
+          members + "]) {schedule = row} : tensor<f32> {\n" +
+          "      %s = tg.sum %g {axes = [0]} : tensor<f32>\n      tg.yield %s : tensor<f32>\n    }\n" +
+          "    return %n : tensor<f32>\n  }\n",
+      target);
+}
+
+// Any alignment: members then share blocks of it with their neighbours.
+TEST(PlanRandom, MembersOfAGroupLeaveRoomUntilTheyAreWritten) {
+  for (int round = 0; round < 30; ++round) {
+    for (const int alignment : {16, 256}) {
+      std::mt19937 random(static_cast<unsigned>(round));
+      auto module = planned(
+          chainIntoGroup(random, 30, {4, 8, 64, 128, 500, 1024}, fmt::format("alignment = {}", alignment)),
+          {.order = "text"});
+      ASSERT_TRUE(module);
+      const std::vector<Life> lives = arenaLives(*module);
+      int64_t most = 0;
+      for (const Life& at : lives) {
+        int64_t live = 0;
+        for (const Life& other : lives)
+          if (other.first <= at.first && at.first <= other.last) live += other.value->type.bytes();
+        most = std::max(most, live);
+      }
+      // By the alignment, at most two blocks a value more.
+      EXPECT_LE(planSize(*module, "lower_bound"), most + 2 * alignment * static_cast<int64_t>(lives.size()));
+      if (alignment == 16) {
+        EXPECT_EQ(planSize(*module, "lower_bound"), most);
+      }
+      EXPECT_LE(planSize(*module, "arena"), planSize(*module, "lower_bound") * 5 / 4);
+    }
+  }
+}
+
+// Padding is zeroed before the first member is written and stays zero, so such a group is alive as a whole.
+TEST(PlanRandom, GroupsWithPaddingKeepTheirBytes) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 20; ++round)
+    ASSERT_TRUE(planned(chainIntoGroup(random, 24, {4, 17, 64, 129, 500}), {.order = "text"}));
 }
 
 TEST(PlanRandom, AnyPlaceMovedOntoALiveValueIsFound) {
