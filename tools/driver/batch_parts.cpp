@@ -2,7 +2,6 @@
 #include "tools/driver/batch_parts.h"
 
 #include <algorithm>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -14,6 +13,19 @@
 #include "passes/plan/within.h"
 
 namespace tg {
+
+namespace {
+
+/// By kernels that run again, as a part of a call's.
+double addedWorkOf(const Module& module) {
+  const Attr* added = find(module.attrs, "plan")->find("added_work");
+  return added ? added->number() : 0;
+}
+
+}  // namespace
+
+// Parts cost no less than the whole batch without a budget.
+bool wantsParts(const Module& module) { return 1 + addedWorkOf(module) > kWholeBatch; }
 
 Result<std::string> accumulating(const std::string& pipeline, const std::function<int64_t(int64_t)>& calls) {
   TG_TRY(PassManager passes, PassManager::parse(pipeline));
@@ -88,7 +100,7 @@ Result<PlanCost> PlansInParts::plan(int64_t parts, const std::string& budget) {
   PlanCost cost;
   const Attr& plan = *find(done.module->attrs, "plan");
   for (const char* buffer : {"arena", "io", "persistent"}) cost.bytes += plan.find(buffer)->integer;
-  if (const Attr* added = plan.find("added_work")) cost.addedWork = added->number();
+  cost.addedWork = addedWorkOf(*done.module);
   for (const Item* func : done.module->all(ItemKind::func)) {
     const bool train = func->name == entries_.front();
     if (!train && !find(func->attrs, "every")) continue;  // not of a step
@@ -119,33 +131,42 @@ Error PlansInParts::noneFits(Error why) {
   return why;
 }
 
-Result<PlansInParts::Choice> PlansInParts::choose(const std::string& budget, Error why) {
+Result<PlansInParts::Choice> PlansInParts::choose(const std::string& budget, std::optional<Error> why) {
   auto free = plan(1, "");
-  if (!free) return why;  // the budget is not the reason
+  if (!free) return why ? std::move(*why) : free.error();  // the budget is not the reason
+  std::optional<double> best;                              // work
+  Choice choice;
+  if (!why) {
+    TG_TRY(const PlanCost whole, plan(1, budget));
+    best = whole.work / kWholeBatch;
+    choice.time = choice.whole = whole.work / free->work;
+  }
+  // With a plan for the whole batch, what speaks against parts is no error.
   if (auto can = checkParts(); !can) {
-    why.addNote(can.error().diagnostics().front().loc,
-                "the batch is not run in parts: " + can.error().message());
-    return why;
+    if (!why) return choice;
+    why->addNote(can.error().diagnostics().front().loc,
+                 "the batch is not run in parts: " + can.error().message());
+    return std::move(*why);
   }
   TG_TRY(const int64_t most, parseBytes(budget));
-  std::optional<PlanCost> best;
-  Choice choice;
   for (const int64_t parts : divisors()) {
     auto least = plan(parts, "");
     if (!least) {
-      why.addNote(nullptr,
-                  fmt::format("the batch is not run in {} parts: {}", parts, least.error().message()));
-      return why;
+      if (!why) return choice;
+      why->addNote(nullptr,
+                   fmt::format("the batch is not run in {} parts: {}", parts, least.error().message()));
+      return std::move(*why);
     }
-    // More parts read the parameters more often, so that they cost more even where no kernel runs again.
-    if (best && least->work >= best->work) break;
+    // Within the budget they cost no less.
+    if (best && least->work >= *best) continue;
     auto within = least->bytes <= most ? least : plan(parts, budget);
-    if (!within || (best && within->work >= best->work)) continue;
-    best = *within;
-    choice = {parts, within->work / free->work};
+    if (!within || (best && within->work >= *best)) continue;
+    best = within->work;
+    choice.parts = parts;
+    choice.time = within->work / free->work;
   }
   if (best) return choice;
-  return noneFits(std::move(why));
+  return noneFits(std::move(*why));
 }
 
 }  // namespace tg

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,13 @@ struct PlanCost {
   double addedWork = 0;  ///< by kernels that run again, as a part of a call's
 };
 
+/// What a step is worth that keeps the batch whole, whose losses are the same to the last bit: so many times the
+/// work of one in parts. Chosen.
+constexpr double kWholeBatch = 1.25;
+
+/// Whether kernels that run again add so much work to a planned module that its batch may be better off in parts.
+bool wantsParts(const Module& module);
+
 /// Plans of one module of stage tensor, its batch whole or in parts, within budgets.
 class PlansInParts {
  public:
@@ -46,13 +54,15 @@ class PlansInParts {
   std::vector<int64_t> divisors() const;
   /// Errors: those of the passes, one of plan where the budget does not do.
   Result<PlanCost> plan(int64_t parts, const std::string& budget);
-  /// The parts whose step costs least within the budget, of which the whole batch takes more. The error is `why` where
-  /// none keeps it, with the least budget of all of them and what speaks against parts.
+  /// The parts whose step costs least within the budget, 1 where the whole batch is worth its price. The error is `why`,
+  /// plan's for the whole batch, where none keeps it, with the least budget of all of them and what speaks against
+  /// parts; there is none where the whole batch keeps the budget.
   struct Choice {
     int64_t parts = 1;
-    double time = 1;  ///< of a step, 1 being that of the whole batch without a budget
+    double time = 1;   ///< of a step, 1 being that of the whole batch without a budget
+    double whole = 0;  ///< of the whole batch within the budget, 0 where that cannot be
   };
-  Result<Choice> choose(const std::string& budget, Error why);
+  Result<Choice> choose(const std::string& budget, std::optional<Error> why);
 
  private:
   Result<const Module*> fused(int64_t parts);

@@ -76,7 +76,12 @@ void printTimeline(const MemoryReport& memory) {
 struct BudgetPoint {
   int64_t parts = 1;
   int64_t bytes = 0;
-  double time = 1;  ///< of a call, that of the free plan being 1
+  double time = 1;  ///< of a step, that of the free plan being 1
+
+  /// What --memory compares.
+  double price() const { return parts == 1 ? time / kWholeBatch : time; }
+  /// Whether --memory chooses this one wherever it may choose the other.
+  bool covers(const BudgetPoint& other) const { return bytes <= other.bytes && price() <= other.price(); }
 };
 
 void printBudgets(const std::vector<BudgetPoint>& points) {
@@ -147,23 +152,27 @@ struct ExplainMemory : Verb {
     PlansInParts plans(module, {function}, chosen, options);
     TG_TRY(const PlanCost all, plans.plan(1, ""));
     TG_TRY(const PlanCost least, plans.plan(1, "least"));
-    std::vector<BudgetPoint> points = {{1, all.bytes, 1}};
+    std::vector<BudgetPoint> points;
+    auto add = [&](int64_t parts, const PlanCost& cost) {
+      const BudgetPoint point{parts, cost.bytes, cost.work / all.work};
+      auto covers = [&](const BudgetPoint& other) { return other.covers(point); };
+      if (std::any_of(points.begin(), points.end(), covers)) return;
+      std::erase_if(points, [&](const BudgetPoint& other) { return point.covers(other); });
+      points.push_back(point);
+    };
+    add(1, all);
     for (int part = 1; part < kBudgets; ++part) {
       const int64_t budget = all.bytes - (all.bytes - least.bytes) / kBudgets * part;
       TG_TRY(const PlanCost point, plans.plan(1, std::to_string(budget)));
-      if (point.bytes < points.back().bytes) points.push_back({1, point.bytes, 1 + point.addedWork});
+      add(1, point);
     }
-    if (least.bytes < points.back().bytes) points.push_back({1, least.bytes, 1 + least.addedWork});
-    if (!plans.checkParts()) return points;
-    const auto whole = points.size();
-    for (const int64_t parts : plans.divisors())
-      for (const char* budget : {"", "least"}) {
-        auto cost = plans.plan(parts, budget);
-        if (!cost || cost->bytes >= points.back().bytes) continue;
-        // More parts may take less at less cost than fewer whose kernels run again.
-        while (points.size() > whole && points.back().time * all.work >= cost->work) points.pop_back();
-        points.push_back({parts, cost->bytes, cost->work / all.work});
-      }
+    add(1, least);
+    if (plans.checkParts())
+      for (const int64_t parts : plans.divisors())
+        for (const char* budget : {"", "least"})
+          if (auto cost = plans.plan(parts, budget)) add(parts, *cost);
+    std::stable_sort(points.begin(), points.end(),
+                     [](const BudgetPoint& a, const BudgetPoint& b) { return a.bytes > b.bytes; });
     return points;
   }
 

@@ -469,18 +469,23 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
   }
   rest.shaders = shaderFolder(options.cache);
   if (flags.emitModule.empty()) rest.keepCaptures = fmt::format("{}", fmt::join(flags.captures, "|"));
+  std::vector<std::string> notes;
   rest.onDiagnostic = [&](const Diagnostic& diagnostic) {
-    if (!rest.budget.empty() && flags.notes) fmt::print(stderr, "note: {}\n", diagnostic.message);
+    if (!rest.budget.empty() && flags.notes) notes.push_back(diagnostic.message);
   };
   auto done = compile(std::move(module), target, rest);
-  if (!done && flags.smaller && !rest.budget.empty()) {
-    auto smaller = flags.smaller(target, rest, done.takeError());
+  if (flags.smaller && !rest.budget.empty() && (!done || wantsParts(*done->module))) {
+    auto smaller = flags.smaller(target, rest, done ? std::nullopt : std::optional(done.takeError()));
     if (!smaller) return report(app, exitInput, smaller.error());
-    if (flags.emitModule.empty()) keepFunctions(*smaller->module, entries);
-    out.source = clone(*smaller->module);
-    options.parts = smaller->parts;
-    done = compile(std::move(smaller->module), target, rest);
+    if (smaller->module) {
+      if (flags.emitModule.empty()) keepFunctions(*smaller->module, entries);
+      out.source = clone(*smaller->module);
+      options.parts = smaller->parts;
+      notes.clear();
+      done = compile(std::move(smaller->module), target, rest);
+    }
   }
+  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
   if (!done) return report(app, exitInput, done.error());
   module = std::move(done->module);
   for (auto& phase : done->milliseconds) out.milliseconds.push_back(std::move(phase));

@@ -55,13 +55,16 @@ CLI::Validator between(double least, double most);
 /// Parses a verb's arguments; an exit code when that answered (help) or failed (the reason is printed).
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args);
 
-/// A module of stage tensor that takes less than another, and in how many parts its step runs its batch.
+/// A module of stage tensor that takes less than another, and in how many parts its step runs its batch; no
+/// module where the batch stays whole.
 struct SmallerStep {
   std::unique_ptr<Module> module;
   int64_t parts = 1;
 };
-/// Makes one for a budget that plan has refused; `why` is its error, and that of this where there is none.
-using MakeSmaller = std::function<Result<SmallerStep>(const Target&, const CompileOptions&, Error why)>;
+/// Makes one for a budget that plan has refused, or kept by kernels that run again at a high price. `why` is
+/// plan's error, and that of this where no parts keep the budget either.
+using MakeSmaller =
+    std::function<Result<SmallerStep>(const Target&, const CompileOptions&, std::optional<Error> why)>;
 
 struct ModelFlags {
   std::string file = "-";

@@ -70,17 +70,19 @@ int runInParts(const CLI::App& app, const TrainFlags& flags, ModelFlags& model,
   return setBatch(app, kTrain, flags.microBatch, module);
 }
 
-/// What is compiled where --memory does not do for the whole batch: the train function for as many rows of it as keep
-/// the budget at the least cost.
+/// What is compiled where --memory does not do for the whole batch, or only at a high price: the train function for
+/// as many rows of it as keep the budget at the least cost.
 MakeSmaller rowsWithin(ModelFlags& model, const Module& written, const std::vector<std::string>& entries,
                        OpenTraining& out) {
   const std::shared_ptr<const Module> source = clone(written);
   return [&model, source, entries, &out](const Target& target, const CompileOptions& options,
-                                         Error why) -> Result<SmallerStep> {
+                                         std::optional<Error> why) -> Result<SmallerStep> {
+    if (options.budget == "least") return why ? Result<SmallerStep>(std::move(*why)) : SmallerStep{};
     CompileOptions whole = options;
     TG_TRY(whole.pipeline, forRanks(model, model.pipeline));
     PlansInParts plans(*source, entries, target, whole);
     TG_TRY(const PlansInParts::Choice choice, plans.choose(options.budget, std::move(why)));
+    if (choice.parts == 1) return SmallerStep{};
     model.parts = choice.parts;
     out.microBatch = plans.rows() / choice.parts;
     out.notes.push_back(fmt::format("note: @train: a step runs its {} rows in {} parts and sums their "
@@ -88,6 +90,9 @@ MakeSmaller rowsWithin(ModelFlags& model, const Module& written, const std::vect
                                     "{} do: {:.0f} % more time by the cost model",
                                     plans.rows(), choice.parts, out.microBatch, options.budget,
                                     100 * std::max(choice.time - 1, 0.0)));
+    if (choice.whole > 0)
+      out.notes.back() += fmt::format("; whole, with --micro-batch={}, it takes {:.0f} % more", plans.rows(),
+                                      100 * (choice.whole - 1));
     CompileOptions first;
     first.until = Stage::tensor;
     TG_TRY(first.pipeline, inParts(whole.pipeline, kTrain, plans.rows(), choice.parts));
