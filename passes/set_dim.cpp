@@ -23,6 +23,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -250,8 +251,6 @@ class Resizing {
       return dim_.error(op.loc, 5,
                         fmt::format("{} writes the shape {} of a value that has the {}", op.info().name,
                                     op.attr("shape").str(), dim_.name));
-    // The shape of a cast is its operand's.
-    if (op.code == Opcode::cast) op.result()->type.shape = op.in(0)->type.shape;
     return {};
   }
 
@@ -371,7 +370,12 @@ class Resizing {
   }
 
   Result<void> retype(Op& op, const Resized& source, const Value* suspect) {
+    // The shape of a cast is its operand's; only its element type is written.
+    const std::optional<Type> cast =
+        op.code == Opcode::cast ? std::optional(op.result()->type) : std::nullopt;
+    if (cast) op.result()->type.shape = op.in(0)->type.shape;
     auto types = infer(op, &module_);
+    if (cast) op.result()->type = *cast;
     if (!types && suspect) return guess(op, suspect);
     if (!types) return dim_.error(op.loc, 6, types.takeError().message());
     for (size_t i = 0; i < types->size(); ++i) {
