@@ -9,6 +9,7 @@
 #include "ir/dims.h"
 #include "ir/parser.h"
 #include "ir/text_hash.h"
+#include "passes/mean_of_parts.h"
 #include "passes/pass.h"
 #include "runtime/compile.h"
 #include "runtime/data/spec.h"
@@ -59,6 +60,14 @@ int runInParts(const CLI::App& app, const TrainFlags& flags, ModelFlags& model,
   if (model.parts == 1) return exitOk;
   notes.push_back(
       fmt::format("note: a step runs its {} rows in {} parts and sums their gradients", rows, model.parts));
+  if (module->stage == Stage::tensor)
+    if (auto same = checkMeanOfParts(*module->func(kTrain)); !same) {
+      const Diagnostic& why = same.error().diagnostics().front();
+      notes.push_back(
+          fmt::format("note: its loss and gradients are means of the parts, which those of the batch are not: "
+                      "{}: {}",
+                      locString(why.loc), why.message));
+    }
   auto passes = accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; });
   if (!passes) return report(app, exitInput, passes.error());
   if (passes->empty())
