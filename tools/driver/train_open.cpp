@@ -63,10 +63,10 @@ int runInParts(const CLI::App& app, const TrainFlags& flags, ModelFlags& model,
   if (module->stage == Stage::tensor)
     if (auto same = checkMeanOfParts(*module->func(kTrain)); !same) {
       const Diagnostic& why = same.error().diagnostics().front();
-      notes.push_back(
-          fmt::format("note: its loss and gradients are means of the parts, which those of the batch are not: "
-                      "{}: {}",
-                      locString(why.loc), why.message));
+      notes.push_back(fmt::format(
+          "note: its loss and gradients are means of the parts, which those of the batch are not: "
+          "{}: {}",
+          locString(why.loc), why.message));
     }
   auto passes = accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; });
   if (!passes) return report(app, exitInput, passes.error());
