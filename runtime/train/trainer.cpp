@@ -206,6 +206,7 @@ Result<void> Trainer::finish(Saved saved, TrainObserver& observer) {
   }
   sessionFailed_ = sessionFailed_ || saved.watch.failed;
   TG_TRY(summary_.checkpoint, std::move(saved.path));
+  summary_.checkpointStep = saved.step;
   observer.onSave(summary_.checkpoint, saved.step);
   return {};
 }
@@ -255,6 +256,8 @@ Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool 
   TG_CHECK(endSave(observer, /*wait=*/true));
   saved_ = now();
   if (savedStep_ == state_.step || !summary_.fault.empty()) return {};
+  // Who was asked for no other checkpoint has one by now. Ranks that save together need all of them.
+  if (control.stop && control.atOnce && !together_ && !summary_.checkpoint.empty()) return {};
   savedStep_ = state_.step;
   if (options_.runDir.empty()) {
     TG_TRY(const std::string found,

@@ -65,6 +65,7 @@ struct TrainControl {
   std::atomic<bool> checkpoint = false;  ///< save after the steps under way and go on
   std::atomic<bool> saving =
       false;  ///< told by the trainer: a checkpoint is being written, while steps go on or not
+  std::atomic<bool> atOnce = false;  ///< with stop: no checkpoint behind the one that is being written
 };
 
 struct EvalResult {
@@ -107,7 +108,8 @@ struct TrainSummary {
   std::string fault;    ///< where the run ends as notFinite: what is not finite, and of which step
   /// What else is known of it: the input of that step that is not finite, a tensor it has spoilt.
   std::vector<std::string> faultNotes;
-  std::string checkpoint;  ///< the newest one written by this part; "" when none was
+  std::string checkpoint;      ///< the newest one written by this part; "" when none was
+  int64_t checkpointStep = 0;  ///< its step
 };
 
 /// Trains a session on a feed until a step count, a time or a request ends it. Equal module, feed, seed,

@@ -285,8 +285,11 @@ struct Train : Verb {
     if (dir.empty())
       console.line(fmt::format("{} at step {}; nothing is kept: --run-dir=none", why, summary.step));
     else
-      console.line(
-          fmt::format("{} at step {}. Resume: tg-run train --resume={}", why, summary.step, shellWord(dir)));
+      console.line(fmt::format("{} at step {}{}. Resume: tg-run train --resume={}", why, summary.step,
+                               summary.checkpoint.empty() || summary.checkpointStep == summary.step
+                                   ? ""
+                                   : fmt::format(", saved at step {}", summary.checkpointStep),
+                               shellWord(dir)));
     return summary.end == TrainEnd::outOfTime ? exitOk : 128 + TrainSignals::stoppedBy();
   }
 

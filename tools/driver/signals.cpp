@@ -16,7 +16,10 @@ std::atomic<int> signalled = 0;
 
 /// The second signal. A checkpoint that is being written is worth waiting for: the run ends behind it.
 void endAtOnce(int signal) {
-  if (TrainControl* asked = control; asked && asked->saving) return;
+  if (TrainControl* asked = control; asked && asked->saving) {
+    asked->atOnce = true;
+    return;
+  }
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }

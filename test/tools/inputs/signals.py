@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """signals.py TG_RUN FAULTS_SO AFFINE FOLDER: a training that gets two signals ends at once, with what it saved before;
-a checkpoint that is being written when the second one comes is finished, and the run ends behind it."""
+a checkpoint that is being written when the second one comes is finished, and the run ends behind it, also where steps
+go on meanwhile."""
 import os
 import shutil
 import signal
@@ -23,11 +24,11 @@ def wait_for(what, seconds=60):
 
 
 class Run:
-    def __init__(self, folder, name, tg_run, model, *options, env=None):
+    def __init__(self, folder, name, tg_run, model, *options, env=None, steps=1000000):
         self.dir = f"{folder}/{name}"
         self.out = open(f"{self.dir}.log", "w+")
         command = [tg_run, "train", model, "--device=interp", "--pipeline=append-grad,append-adam",
-                   "--data=x=rand(1),y=0", f"--run-dir={self.dir}", "--steps=1000000", *options]
+                   "--data=x=rand(1),y=0", f"--run-dir={self.dir}", f"--steps={steps}", *options]
         self.process = subprocess.Popen(command, stdout=self.out, stderr=subprocess.STDOUT, env=env)
 
     def text(self):
@@ -85,6 +86,35 @@ def while_it_saves(tg_run, faults, folder):
     goes_on(tg_run, run, int(run.checkpoints()[0][5:]))
 
 
+def while_it_saves_meanwhile(tg_run, faults, folder, signals):
+    """The same of a checkpoint that a thread writes while training goes on. One signal ends behind it with the last
+    step saved too; a second one with what was being written."""
+    name = "meanwhile-" + "-".join(each.name for each in signals)
+    log = f"{folder}/{name}.operations"
+    env = dict(os.environ, LD_PRELOAD=faults, FAULT_ROOT=f"{folder}/{name}/ckpt", FAULT_LOG=log, FAULT_SLOW="1")
+    run = Run(folder, name, tg_run, f"{folder}/large.tgir", "--ckpt-every=2", "--log-every=1", env=env)
+    wait_for(lambda: os.path.exists(log) and "fsync" in open(log).read())
+    wait_for(lambda: "step 3/" in run.text())  # it goes on
+    assert not run.checkpoints(), run.checkpoints()
+    for each in signals:
+        run.process.send_signal(each)
+        time.sleep(0.05)
+    code, _ = run.end()
+    saved, text = [int(each[5:]) for each in run.checkpoints()], run.text()
+    stopped = int(text.split("interrupted at step ")[1].split(".")[0].split(",")[0])
+    assert code == 130 and "training waits" not in text and stopped > 2, (code, text)
+    assert saved == ([2, stopped] if len(signals) == 1 else [2]), (saved, text)
+    assert (f"interrupted at step {stopped}, saved at step 2. Resume: " in text) == (len(signals) > 1), text
+    goes_on(tg_run, run, saved[-1])
+    return saved[-1] + 1, open(f"{run.dir}/ckpt/step_{saved[-1] + 1:08}/model.safetensors", "rb").read()
+
+
+def same_as_without_a_signal(tg_run, folder, step, tensors):
+    run = Run(folder, f"to-{step}", tg_run, f"{folder}/large.tgir", steps=step)
+    assert run.end()[0] == 0, run.text()
+    assert open(f"{run.dir}/ckpt/step_{step:08}/model.safetensors", "rb").read() == tensors, step
+
+
 def main():
     tg_run, faults, affine, folder = sys.argv[1:5]
     shutil.rmtree(folder, ignore_errors=True)
@@ -96,6 +126,12 @@ def main():
     in_the_middle_of_a_step(tg_run, folder, (signal.SIGINT, signal.SIGTERM))
     in_the_middle_of_a_step(tg_run, folder, (signal.SIGTERM, signal.SIGINT))
     while_it_saves(tg_run, faults, folder)
+    with open(f"{folder}/large.tgir", "w") as file:  # 20 MB of parameters and moments
+        file.write(text.replace("@w : tensor<2x2xf32> {init = dense<1.0, 2.0, 3.0, 4.0>}",
+                                "@w : tensor<2x2xf32> {init = dense<1.0, 2.0, 3.0, 4.0>}\n"
+                                "  param @large : tensor<1200x1400xf32> {init = randn(0.1)}"))
+    while_it_saves_meanwhile(tg_run, faults, folder, (signal.SIGINT, signal.SIGTERM))
+    same_as_without_a_signal(tg_run, folder, *while_it_saves_meanwhile(tg_run, faults, folder, (signal.SIGINT,)))
     print("two signals end a run, none of its checkpoints")
 
 
