@@ -148,7 +148,10 @@ TEST(Elementwise, ScalarRowsHaveTheirMeaning) {
         row.slots[0].type == table::TypeClass::boolean)
       continue;
     const std::string name(row.name.substr(3));
-    ASSERT_TRUE(expected.contains(name)) << "no expected value for " << name;
+    if (!expected.contains(name)) {
+      ADD_FAILURE() << "no expected value for " << name;
+      continue;
+    }
     const bool compares = givesCondition(row.scalar);
     const std::string type = compares ? "tensor<i1>" : "tensor<f32>";
     const std::string operands = info(row.scalar).arity == 2 ? "%x, %y" : "%x";

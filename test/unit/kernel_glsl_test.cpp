@@ -290,7 +290,8 @@ TEST(KernelGlsl, CoversTheTable) {
 #undef OP
   };
   for (Opcode code : all)  // coopmat_test.cpp has those on matrices
-    EXPECT_TRUE(used[static_cast<size_t>(code)] || isCoopmatOp(code)) << info(code).name;
+    EXPECT_TRUE(used[static_cast<size_t>(code)] || isCoopmatOp(code))
+        << info(code).name << " is not in kEverything";
   compiled(printed(*module));
 }
 

@@ -175,8 +175,10 @@ TEST(KernelSemantics, ValuesAreTheFormulas) {
           code == Opcode::k_round_bf16 || row.gives == LaneGives::word || row.gives == LaneGives::real)
         continue;
       const bool real = isFloat(dtype), condition = row.givesCondition();
-      ASSERT_TRUE(real ? floatFormulas().contains(code) : integerFormulas().contains(code))
-          << info(code).name;
+      if (!(real ? floatFormulas().contains(code) : integerFormulas().contains(code))) {
+        ADD_FAILURE() << info(code).name << " of " << name(dtype) << " has no formula here";
+        continue;
+      }
       ++formulas;
       for (int round = 0; round < 3000; ++round) {
         const uint32_t in[] = {anyWord(random, dtype), anyWord(random, dtype), anyWord(random, dtype)};

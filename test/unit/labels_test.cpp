@@ -42,9 +42,33 @@ TEST(Labels, EveryConstraintIsProvoked) {
     for (int number = 1; row.constraints.find(fmt::format("c{}: ", number)) != std::string_view::npos;
          ++number, ++constraints)
       EXPECT_TRUE(labels.count(fmt::format("{}.c{}", name, number)))
-          << "no test expects [" << name << ".c" << number << "]: " << row.constraints;
+          << "no *-errors.tgir of test/ir or test/passes expects [" << name << ".c" << number
+          << "]: " << row.constraints;
   }
   EXPECT_GT(constraints, 200);
+}
+
+/// The names of ops in the texts of test/ir/ops that are no errors.
+std::set<std::string> writtenOps() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TG_SOURCE_DIR) + "/test/ir/ops")) {
+    if (entry.path().filename().string().ends_with("-errors.tgir")) continue;
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);) {
+      std::istringstream words(line);
+      for (std::string word; words >> word && word != "//";) names.insert(word);
+    }
+  }
+  return names;
+}
+
+TEST(Labels, EveryOpIsReadAndPrinted) {
+  const std::set<std::string> names = writtenOps();
+  for (int i = 0; i < kOpcodeCount; ++i) {
+    const OpInfo& row = info(static_cast<Opcode>(i));
+    EXPECT_TRUE(names.contains(std::string(row.name)))
+        << row.name << " stands in no round trip of test/ir/ops";
+  }
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include "passes/pass.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -198,6 +200,32 @@ TEST_F(PassTest, APassUpToALaterStageTakesAndGivesWhatLiesBetween) {
   EXPECT_TRUE(fuse.accepts(Stage::tensor) && !fuse.accepts(Stage::fused) && !fuse.mayGive(Stage::tensor));
   const PassInfo& strip = *findPass("strip-kernels");
   EXPECT_TRUE(strip.accepts(Stage::spirv) && strip.mayGive(Stage::spirv) && !strip.accepts(Stage::kernel));
+}
+
+TEST_F(PassTest, EveryPassHasATextTest) {
+  std::string runs = " ";
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TG_SOURCE_DIR) + "/test/passes")) {
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);)
+      if (line.find("RUN:") != std::string::npos) runs += line + " ";
+  }
+  auto isNameChar = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+  };
+  auto stands = [&](const std::string& name) {
+    for (size_t at = runs.find(name); at != std::string::npos; at = runs.find(name, at + 1)) {
+      const bool flag = runs.compare(at - 2, 2, "--") == 0;
+      if ((flag || !isNameChar(runs[at - 1])) && !isNameChar(runs[at + name.size()])) return true;
+    }
+    return false;
+  };
+  for (const char* name : {
+#define PASS(id, name, ...) name,
+#include "passes/passes.def"
+#undef PASS
+       })
+    EXPECT_TRUE(stands(name)) << "no RUN line of test/passes runs " << name;
+  EXPECT_FALSE(stands("no-such-pass"));
 }
 
 TEST_F(PassTest, AnAliasHasTheStagesAndOptionsOfItsPasses) {

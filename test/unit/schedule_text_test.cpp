@@ -2,6 +2,7 @@
 // Schedules as text: every row of ir/schedules.def reads, prints and refuses by its fields.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "ir/parser.h"
@@ -38,10 +39,18 @@ const char* const kTexts[] = {
     "custom",
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, turned = [false, true]}",
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, stepwise = true}",
+    "matmul{tile = [8, 4], depth = 4, workgroup = 16, storage = [1], scalars = true}",
     "matmul{tile = [4, 4], shared = [32, 32, 16], band = 4, lower = true, hidden = true, zeros = true}",
+    "matmul{tile = [4, 4], shared = [32, 32, 16], turned = [true, true], storage = [0, 1], scalars = true}",
     "coopmat{tile = [64, 64, 32], warp = [32, 32], patch = 16, turned = [true, false]}",
+    "coopmat{tile = [64, 64, 32], warp = [32, 32], storage = [1], scalars = true}",
     "map{vec = 4, workgroup = 64, storage = [0, 2], scalars = true}",
-    "parts{of = [map{vec = 1, workgroup = 64}], results = [2], storage = [1]}",
+    "row{lanes = 32, vec = 4, workgroup = 64, storage = [0], scalars = true}",
+    "column{lanes = 128, side = 2, vec = 4, storage = [3], scalars = true}",
+    "attention{tile = 4, block = 2, workgroup = 16, storage = [1], scalars = true}",
+    "attention{tile = 8, block = 4, shared = [64, 32], storage = [1], scalars = true}",
+    "coopmat_attention{tile = [128, 64], warp = 16, storage = [1], scalars = true}",
+    "parts{of = [map{vec = 1, workgroup = 64}], results = [2], storage = [1], scalars = true}",
     "parts{of = [map{vec = 1, workgroup = 64}, column{lanes = 8, side = 8, vec = 1}], results = [1, 2]}",
 };
 
@@ -54,6 +63,18 @@ TEST(ScheduleText, PrintsWhatItRead) {
   }
   EXPECT_EQ(kinds.size(), std::variant_size_v<Schedule>) << "a kind has no text here";
   EXPECT_EQ(scheduleRows().size(), std::variant_size_v<Schedule>);
+}
+
+TEST(ScheduleText, EveryFieldIsWrittenSomewhere) {
+  const std::vector<ScheduleRow>& rows = scheduleRows();
+  for (size_t kind = 0; kind < rows.size(); ++kind)
+    for (const ScheduleField& field : rows[kind].fields) {
+      auto has = [&](const char* text) {
+        return read(text).index() == kind && parseAttr(text)->find(field.name);
+      };
+      EXPECT_TRUE(std::any_of(std::begin(kTexts), std::end(kTexts), has))
+          << "no text here has '" << field.name << "' of: " << rows[kind].meaning;
+    }
 }
 
 TEST(ScheduleText, FieldsLeftOutHaveTheirDefaults) {
@@ -70,13 +91,15 @@ TEST(ScheduleText, FieldsLeftOutHaveTheirDefaults) {
 }
 
 TEST(ScheduleText, TheKindIsAType) {
-  EXPECT_EQ(std::get<MatmulSchedule>(read(kTexts[3])),
+  const Schedule shared = read("matmul{tile = [4, 4], shared = [32, 32, 16]}");
+  EXPECT_EQ(std::get<MatmulSchedule>(read("matmul{tile = [8, 4], depth = 2, workgroup = 16}")),
             (MatmulSchedule{.tile = {8, 4}, .depth = 2, .workgroup = 16}));
-  EXPECT_EQ(std::get<SharedMatmulSchedule>(read(kTexts[4])).shared, (std::array<int64_t, 3>{32, 32, 16}));
-  const auto parts = std::get<PartsSchedule>(read(kTexts[std::size(kTexts) - 1]));
+  EXPECT_EQ(std::get<SharedMatmulSchedule>(shared).shared, (std::array<int64_t, 3>{32, 32, 16}));
+  const auto parts =
+      std::get<PartsSchedule>(read("parts{of = [map, column{lanes = 8, side = 8}], results = [1, 2]}"));
   EXPECT_EQ(std::get<ColumnSchedule>(parts.of[1]).side, 8);
   EXPECT_EQ(parts.results, (std::vector<int64_t>{1, 2}));
-  EXPECT_EQ(scheduleKind(read(kTexts[4])), "matmul");
+  EXPECT_EQ(scheduleKind(shared), "matmul");
   EXPECT_EQ(takesOver(read("row")), TakesOver::rows);
 }
 
