@@ -115,7 +115,8 @@ Result<void> Parser::func() {
     do {
       NamedType result;
       TG_TRY(result.name, expectWord("a result's name"));
-      TG_CHECK(expect(":"));
+      if (!accept(":"))
+        return expected(fmt::format("':' and a type behind the result's name '{}'", result.name));
       TG_TRY(result.type, parseType());
       item->results.push_back(std::move(result));
     } while (accept(","));

@@ -252,30 +252,30 @@ Attr targetToAttr(const Target& target) {
 }
 
 Result<Target> targetFromAttr(const Attr& attr) {
+  if (attr.kind != Attr::Kind::dict) return fail("the module's target attribute is not {member = value, …}");
   Target target;
-  std::string wrong;
   for (const NamedAttr& given : attr.dict) {
-    bool known = false;
+    bool known = false, fits = false;
     eachMember(target, [&](std::string_view name, auto& member) {
       if (name != given.name) return;
+      known = true;
       using T = std::decay_t<decltype(member)>;
       if constexpr (isShapes<T>) {
-        known = readShapes(given.value, member);
+        fits = readShapes(given.value, member);
         return;
       }
-      known = given.value.kind == (std::is_same_v<T, std::string> ? Attr::Kind::string
-                                   : std::is_same_v<T, bool>      ? Attr::Kind::boolean
-                                                                  : Attr::Kind::integer);
+      fits = given.value.kind == (std::is_same_v<T, std::string> ? Attr::Kind::string
+                                  : std::is_same_v<T, bool>      ? Attr::Kind::boolean
+                                                                 : Attr::Kind::integer);
       if constexpr (std::is_same_v<T, std::string>)
         member = given.value.text;
       else if constexpr (!isShapes<T>)
         member = given.value.integer;
     });
-    if (!known) wrong = given.name;
+    if (!known) return fail(fmt::format("the module's target has the unknown member '{}'", given.name));
+    if (!fits)
+      return fail(fmt::format("the module's target has a member '{}' of the wrong type", given.name));
   }
-  if (attr.kind != Attr::Kind::dict || !wrong.empty())
-    return fail(
-        fmt::format("the module's target attribute is malformed{}{}", wrong.empty() ? "" : " at ", wrong));
   if (isLimit(target.alignment) && isLimit(target.storageRange) && !attr.find("allocation"))
     defaultAllocation(target);
   TG_CHECK(checkMembers(target));

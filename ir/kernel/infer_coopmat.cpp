@@ -55,11 +55,14 @@ Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
   // Shaders may hold a 16-bit parameter in more than one way, so matrices access it as words of u32.
   const bool same = buffer.dtype == matrix.dtype && (loads || buffer.lanes == 1) &&
                     (buffer.mode == BufMode::shared || !isNarrow(matrix.dtype));
-  if (!inReach || (!same && !words))
+  if (!inReach || (!same && !words)) {
+    // No buffer in shared memory has single elements of 16 bits, so that those are stored as words there, too.
+    const std::string_view bound = isNarrow(matrix.dtype) ? "u32" : name(matrix.dtype);
     return violation(op, "c2",
                      fmt::format("%{} is {}, not shared memory of {} or {} of {}", element->value->name,
-                                 buffer.str(), name(matrix.dtype), loads ? "an input" : "a result",
-                                 isNarrow(matrix.dtype) ? "u32" : name(matrix.dtype)));
+                                 buffer.str(), loads ? name(matrix.dtype) : bound,
+                                 loads ? "an input" : "a result", bound));
+  }
   const int64_t rows = matrix.shape[columnMajor ? 1 : 0], columns = matrix.shape[columnMajor ? 0 : 1];
   const int64_t scalars = matrixScalars(buffer, matrix);  // of an element
   if (buffer.shape[0] == Shape::kDynamic || buffer.shape[1] == Shape::kDynamic || buffer.shape[0] < rows ||
