@@ -77,6 +77,7 @@ class FunctionPlan {
   /// into an order of few barriers first, unless the arena would grow by more than that and a twentieth, or take
   /// more than `room` bytes.
   Result<void> analyse(std::optional<int64_t> slack, int64_t room = kMaxBytes);
+  /// The kernels in the order of the text, and the bytes of their blocks. The last one stands for what the host reads.
   Result<std::vector<Kernel>> kernelsOfText(std::vector<int64_t>* bytes);
   /// Writes places and fills, taking io bytes from `ioOffset` on. Returns the new end of @io.
   int64_t apply(int64_t ioOffset);
@@ -147,6 +148,8 @@ class FunctionPlan {
   std::vector<Alloc> allocations(bool intervals = true) const;
   void pack();
   bool defines(const Unit& unit, const Op& op, const ResultSlot& slot) const;
+  bool mayRunAgain(const Op& op) const;
+  void findRepeats(std::vector<Kernel>& kernels) const;
   Result<void> checkRanges() const;
   void markHomesInPlace();
   void insertFills();

@@ -25,8 +25,10 @@ Recompute::Recompute(std::vector<Kernel> kernels, std::vector<int64_t> bytes)
     : kernels_(std::move(kernels)), bytes_(std::move(bytes)), maker_(bytes_.size(), -1) {
   std::vector<int> writers(bytes_.size(), 0);
   for (int kernel = 0; kernel < static_cast<int>(kernels_.size()); ++kernel) {
-    steps_.push_back(kernel);
-    work_ += kernels_[kernel].work;
+    const int repeats = kernels_[kernel].repeats;
+    steps_.push_back(repeats >= 0 ? repeats : kernel);
+    work_ += kernels_[steps_.back()].work;
+    if (repeats >= 0) continue;
     for (int block : kernels_[kernel].task.writes)
       maker_[block] = kernels_[kernel].again && writers[block]++ == 0 ? kernel : -1;
   }

@@ -15,6 +15,7 @@ struct Kernel {
   Task task;
   double work = 0;
   bool again = false;  ///< it may run more than once
+  int repeats = -1;    ///< an earlier kernel of which this is another run; its blocks are that one's then
 };
 
 /// The kernels in the order they run, some of them more than once. A kernel reads what ran last before it.

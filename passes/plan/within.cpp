@@ -12,8 +12,14 @@
 #include "passes/plan/within.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
 
 #include "ir/builder.h"
+#include "ir/op_bytes.h"
+#include "ir/op_view.h"
+#include "ir/schedule.h"
 #include "ir/verify_structure.h"
 #include "ir/work.h"
 #include "passes/fuse/cost.h"
@@ -21,45 +27,153 @@
 
 namespace tg::plan {
 
-double workOfRegion(const Op& region, const Module& module) {
+namespace {
+
+/// How many times as fast as in f32 a region multiplies; f32x3 is three products of 16 bits.
+double speedOf(const Op& region) {
+  const Schedule schedule = scheduleOf(region);
+  if (!std::holds_alternative<CoopmatSchedule>(schedule) &&
+      !std::holds_alternative<CoopmatAttentionSchedule>(schedule))
+    return 1;
+  bool isSplit = false;
+  walk(*region.regions[0], [&](const Op& op) {
+    isSplit |= op.code == Opcode::matmul && as::matmul(op).precision() == "f32x3";
+    isSplit |= op.code == Opcode::attention && as::attention(op).precision() == "f32x3";
+    isSplit |= op.code == Opcode::attention_grad_q && as::attention_grad_q(op).precision() == "f32x3";
+    isSplit |= op.code == Opcode::attention_grad_kv && as::attention_grad_kv(op).precision() == "f32x3";
+  });
+  return isSplit ? fuse::kMatrixSpeed / 3 : fuse::kMatrixSpeed;
+}
+
+}  // namespace
+
+double workOfRegion(const Op& region, const Module& module, const Target& target) {
   double bytes = 0;
   for (int binding = 0; binding < region.numOperands(); ++binding)
     for (const Value* source : bindingSources(region, binding))
       bytes += static_cast<double>(source->type.bytes());
   for (const auto& result : region.results) bytes += static_cast<double>(result->type.bytes());
-  return std::max(workOf(region, module), bytes * fuse::kWorkOfAByte) + fuse::kWorkOfAKernel;
+  return std::max(workOf(region, module) / speedOf(region), bytes * fuse::kWorkOfAByte) +
+         fuse::kWorkOfAKernel * static_cast<double>(target.parallel);
 }
 
 namespace {
 
 /// The function with its kernels in these steps.
-std::unique_ptr<Item> inSteps(const Item& written, const std::vector<int>& steps) {
-  std::vector<const Op*> regions;
+std::unique_ptr<Item> inSteps(const Item& written, const std::vector<int>& steps,
+                              const std::vector<int>& repeats) {
+  std::vector<const Op*> turns;
   for (const Op* op : written.body.ops)
-    if (op->code == Opcode::fused) regions.push_back(op);
+    if (isTurn(*op)) turns.push_back(op);
+  std::vector<std::vector<const Op*>> twins(turns.size());
+  for (size_t turn = 0; turn < turns.size(); ++turn)
+    if (repeats[turn] >= 0) twins[static_cast<size_t>(repeats[turn])].push_back(turns[turn]);
   NameTable names(written);
   std::unique_ptr<Item> func = cloneItem(written);
   func->body.ops.takeAll();
   std::unordered_map<const Value*, Value*> latest;  // of each value, what the last run gave
   for (size_t arg = 0; arg < written.body.args.size(); ++arg)
     latest[written.body.args[arg].get()] = func->body.args[arg].get();
+  auto run = [&](size_t turn) {
+    Op* made = func->body.ops.push_back(cloneOp(*turns[turn], latest));
+    for (const Op* twin : twins[turn])
+      for (int i = 0; i < static_cast<int>(twin->results.size()); ++i)
+        latest[twin->result(i)] = made->result(i);
+    return made;
+  };
   auto at = steps.begin();
-  int next = 0;
+  size_t next = 0;
   for (const Op* op : written.body.ops) {
-    const bool region = op->code == Opcode::fused, allRan = next == static_cast<int>(regions.size());
-    while (at != steps.end() && (region || allRan) && *at != next) {
-      Op* again = func->body.ops.push_back(cloneOp(*regions[static_cast<size_t>(*at++)], latest));
-      for (const auto& result : again->results) result->name = names.unique(result->name + "_again");
+    if (!isTurn(*op) && next < turns.size()) {
+      func->body.ops.push_back(cloneOp(*op, latest));
+      continue;
     }
-    if (region) ++at, ++next;
-    func->body.ops.push_back(cloneOp(*op, latest));
+    // A run that is one of an earlier kernel has its place among the steps.
+    if (next < turns.size() && repeats[next] >= 0) {
+      ++next;
+      continue;
+    }
+    while (at != steps.end() && static_cast<size_t>(*at) != next)
+      for (const auto& result : run(static_cast<size_t>(*at++))->results)
+        result->name = names.unique(result->name + "_again");
+    if (next < turns.size())
+      ++at, run(next++);
+    else
+      func->body.ops.push_back(cloneOp(*op, latest));
   }
   return func;
 }
 
+/// What a region computes, and how, by its bytes; what it binds without reading counts for nothing.
+std::string bytesOf(const Op& region) {
+  ValueNumbering numbers;
+  OpBytes bytes(numbers);
+  bytes.attrs(region.attrs);
+  for (const auto& arg : region.regions[0]->args) {
+    if (arg->uses.empty()) continue;
+    bytes.value(arg.get());
+    bytes.type(arg->type);
+  }
+  for (const Op* op : region.regions[0]->ops) bytes.op(*op);
+  bytes.results(region);
+  return bytes.take();
+}
+
 }  // namespace
 
-/// The kernels of the function, in the order of the text. The last one stands for what the host reads.
+/// Whether nobody else writes into the bytes of the op's results: lone values, or whole groups.
+bool FunctionPlan::mayRunAgain(const Op& op) const {
+  if (op.code != Opcode::fused) return false;
+  const std::vector<ResultSlot> slots = resultSlots(op);
+  return std::all_of(slots.begin(), slots.end(), [&](const ResultSlot& slot) {
+    const Unit& unit = units_[static_cast<size_t>(unitOf_.at(op.result(slot.first)))];
+    return unit.room == Unit::Room::arena && (unit.inParts() || !unit.group) && defines(unit, op, slot);
+  });
+}
+
+/// A kernel that computes what an earlier one did, from the same values in the same way, as rematerialize makes
+/// them, is another run of that one. So what reads its results may read those of any run.
+void FunctionPlan::findRepeats(std::vector<Kernel>& kernels) const {
+  std::map<std::pair<std::string, std::vector<const Value*>>, int> found;
+  std::unordered_map<const Value*, const Value*> same;  // of a run's results: those of the first run
+  std::vector<const Op*> turns;
+  std::vector<int> blocks(static_cast<size_t>(blocks_));
+  std::iota(blocks.begin(), blocks.end(), 0);
+  for (const Op* op : ops_) {
+    if (!isTurn(*op)) continue;
+    const auto turn = static_cast<int>(turns.size());
+    turns.push_back(op);
+    if (!kernels[static_cast<size_t>(turn)].again) continue;
+    std::vector<const Value*> sources;
+    for (int binding = 0; binding < op->numOperands(); ++binding) {
+      if (op->operands[binding].value->uses.empty()) continue;
+      for (const Value* source : bindingSources(*op, binding)) {
+        auto first = same.find(source);
+        sources.push_back(first == same.end() ? source : first->second);
+      }
+    }
+    const auto [first, fresh] = found.try_emplace({bytesOf(*op), std::move(sources)}, turn);
+    if (fresh) continue;
+    kernels[static_cast<size_t>(turn)].repeats = first->second;
+    const Op& earlier = *turns[static_cast<size_t>(first->second)];
+    for (int i = 0; i < static_cast<int>(op->results.size()); ++i) {
+      same[op->result(i)] = earlier.result(i);
+      blocks[static_cast<size_t>(blockOf(*op->result(i)))] = blockOf(*earlier.result(i));
+    }
+  }
+  for (Kernel& kernel : kernels) {
+    for (std::vector<int>* list : {&kernel.task.reads, &kernel.task.writes}) {
+      for (int& block : *list) block = blocks[static_cast<size_t>(block)];
+      std::sort(list->begin(), list->end());
+      list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+    for (auto& [written, read] : kernel.task.takeOver) {
+      written = blocks[static_cast<size_t>(written)];
+      read = blocks[static_cast<size_t>(read)];
+    }
+  }
+}
+
 Result<std::vector<Kernel>> FunctionPlan::kernelsOfText(std::vector<int64_t>* bytes) {
   TG_CHECK(findPlaces());
   *bytes = blockBytes();
@@ -68,21 +182,18 @@ Result<std::vector<Kernel>> FunctionPlan::kernelsOfText(std::vector<int64_t>* by
   auto kernel = kernels.begin();
   Kernel end;
   for (const Op* op : ops_) {
-    if (op->code != Opcode::fused) {
+    if (!isTurn(*op)) {
       forEachUse(*op, [&](Value* value) {
         if (unitOf_.contains(value)) end.task.reads.push_back(blockOf(*value));
       });
       continue;
     }
-    kernel->work = workOfRegion(*op, module_);
-    kernel->again =
-        op->groups.empty() && std::all_of(op->results.begin(), op->results.end(), [&](const auto& result) {
-          const Unit& unit = units_[static_cast<size_t>(unitOf_.at(result.get()))];
-          return unit.room == Unit::Room::arena && !unit.group;
-        });
+    kernel->work = op->code == Opcode::fused ? workOfRegion(*op, module_, target_) : 0;
+    kernel->again = mayRunAgain(*op);
     ++kernel;
   }
   kernels.push_back(std::move(end));
+  findRepeats(kernels);
   return kernels;
 }
 
@@ -91,12 +202,14 @@ Result<Planned> planWithin(const Module& module, const Item& written, const Targ
   std::unique_ptr<Item> copy = cloneItem(written);
   std::vector<int64_t> bytes;
   TG_TRY(std::vector<Kernel> kernels, FunctionPlan(module, *copy, target).kernelsOfText(&bytes));
+  std::vector<int> repeats;
+  for (const Kernel& kernel : kernels) repeats.push_back(kernel.repeats);
   Recompute recompute(std::move(kernels), std::move(bytes));
   Planned best;
   // Whether these steps do; a plan of fewer bytes is kept in any case.
   auto tried = [&](const Recompute& steps) -> Result<bool> {
     Planned planned;
-    planned.func = inSteps(written, steps.steps());
+    planned.func = inSteps(written, steps.steps(), repeats);
     planned.plan = std::make_unique<FunctionPlan>(module, *planned.func, target);
     TG_CHECK(planned.plan->analyse(slack, room));
     planned.runsAgain = steps.runsAgain();

@@ -17,7 +17,7 @@ struct Planned {
 };
 
 /// What running a region once takes, in the units of the cost model: its arithmetic or its memory, and handing it over.
-double workOfRegion(const Op& region, const Module& module);
+double workOfRegion(const Op& region, const Module& module, const Target& target);
 
 /// Plans a copy of `written`, whose ops stand in the order of the text, so that its arena takes `room` bytes at
 /// most. Where that cannot be, the plan is the one with the least arena found.

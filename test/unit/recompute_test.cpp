@@ -98,6 +98,28 @@ TEST(Recompute, WhatMayNotRunAgainStays) {
   EXPECT_FALSE(recompute.step());
 }
 
+TEST(Recompute, ARunOfAnEarlierKernelIsItsRun) {
+  // Kernel 1 makes block 1 from block 0, and kernel 3 makes it once more, behind the peak at 2, for kernel 5. Kernel 4
+  // reads block 2, which is made from block 1: so it can be made again there, too.
+  std::vector<Kernel> kernels(6);
+  for (Kernel& kernel : kernels) {
+    kernel.work = 1;
+    kernel.again = true;
+  }
+  kernels[0].task.writes = {0};
+  kernels[1].task = {{}, {0}, {1}, {}};
+  kernels[2].task = {{}, {1}, {2}, {}};
+  kernels[3].task = {{}, {0}, {1}, {}};
+  kernels[3].repeats = 1;
+  kernels[4].task = {{}, {1}, {3}, {}};
+  kernels[5].task = {{}, {2, 1}, {4}, {}};
+  const std::vector<int64_t> bytes(5, 100);
+  const Recompute recompute(kernels, bytes);
+  EXPECT_EQ(recompute.steps(), (std::vector<int>{0, 1, 2, 1, 4, 5}));
+  EXPECT_EQ(recompute.runsAgain(), 0);
+  EXPECT_EQ(recompute.peak(), peakOf(kernels, bytes, recompute.steps()));
+}
+
 TEST(Recompute, RunsThatABudgetDoesWithoutAreLeftOut) {
   const std::vector<Kernel> kernels = thereAndBack(16);
   const std::vector<int64_t> bytes(32, 100);
@@ -116,7 +138,8 @@ TEST(Recompute, RunsThatABudgetDoesWithoutAreLeftOut) {
 }
 
 /// A network of `depth` layers with dropout, its gradient and Adam, planned within a budget; "" is without.
-std::unique_ptr<Module> plannedWithin(int depth, const std::string& budget) {
+std::unique_ptr<Module> plannedWithin(int depth, const std::string& budget,
+                                      const std::string& gradient = "append-grad") {
   std::string params, body;
   for (int at = 0; at < depth; ++at) {
     params += fmt::format("  param @w{} : tensor<32x32xf32> {{init = randn(0.2)}}\n", at);
@@ -135,7 +158,7 @@ std::unique_ptr<Module> plannedWithin(int depth, const std::string& budget) {
                          "    return %loss : tensor<f32>\n  }}\n}}\n",
                          depth));
   const std::string plan = budget.empty() ? "plan" : "plan{budget=" + budget + "}";
-  auto passes = PassManager::parse("append-grad,append-adam{lr=1e-2},fuse," + plan);
+  auto passes = PassManager::parse(gradient + ",append-adam{lr=1e-2},fuse," + plan);
   EXPECT_TRUE(passes) << passes.error().str();
   auto ran = passes->run(module);
   EXPECT_TRUE(ran) << ran.error().str();
@@ -175,6 +198,14 @@ std::vector<std::vector<double>> trained(const Module& module) {
   }
   for (const Item* param : module.all(ItemKind::param)) out.push_back(interp->storage(param->name)->data);
   return out;
+}
+
+// What joins ranks takes its turn among the kernels.
+TEST(Recompute, KernelsRunAgainBetweenCollectives) {
+  const std::string gradient = "append-grad,data-parallel{ranks=2 bucket=0}";
+  auto free = plannedWithin(8, "", gradient), least = plannedWithin(8, "least", gradient);
+  EXPECT_NE(print(*free).find("tg.all_reduce"), std::string::npos);
+  EXPECT_LT(totalBytes(*least), totalBytes(*free) * 3 / 4);
 }
 
 TEST(Recompute, ABudgetChangesNoBit) {

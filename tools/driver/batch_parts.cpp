@@ -106,7 +106,7 @@ Result<PlanCost> PlansInParts::plan(int64_t parts, const std::string& budget) {
     if (!train && !find(func->attrs, "every")) continue;  // not of a step
     for (const Op* op : func->body.ops)
       if (op->code == Opcode::fused)
-        cost.work += plan::workOfRegion(*op, *done.module) * static_cast<double>(train ? parts : 1);
+        cost.work += plan::workOfRegion(*op, *done.module, target_) * static_cast<double>(train ? parts : 1);
   }
   return cost;
 }

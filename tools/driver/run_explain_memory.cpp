@@ -157,7 +157,9 @@ struct ExplainMemory : Verb {
       const BudgetPoint point{parts, cost.bytes, cost.work / all.work};
       auto covers = [&](const BudgetPoint& other) { return other.covers(point); };
       if (std::any_of(points.begin(), points.end(), covers)) return;
-      std::erase_if(points, [&](const BudgetPoint& other) { return point.covers(other); });
+      // The free plan stays: it is what the others are measured by.
+      std::erase_if(points,
+                    [&](const BudgetPoint& other) { return other.bytes < all.bytes && point.covers(other); });
       points.push_back(point);
     };
     add(1, all);

@@ -449,8 +449,7 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
   if (!budget) return report(app, exitUsage, budget.error());
   rest.budget = *budget;
   if (!options.device.open && flags.target.empty()) {
-    std::string none;
-    if (int code = tuningOf(app, flags.tuning, nullptr, none)) return code;
+    if (int code = tuningOf(app, flags.tuning, nullptr, rest.tuning)) return code;
     if (flags.emitModule.empty()) return exitOk;
     return report(app, exitUsage, "--emit-module with --device=interp wants a --target");
   }
@@ -463,16 +462,13 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
     target = *given;
   }
   if (module->stage == Stage::tensor) {  // later ones have their schedules
-    const bool own = options.device.open && flags.target.empty();
-    const vulkan::DeviceInfo* device = own ? &options.device.open->info() : nullptr;
+    const vulkan::DeviceInfo* device = flags.target.empty() ? open : nullptr;
     if (int code = tuningOf(app, flags.tuning, device, rest.tuning)) return code;
   }
   rest.shaders = shaderFolder(options.cache);
   if (flags.emitModule.empty()) rest.keepCaptures = fmt::format("{}", fmt::join(flags.captures, "|"));
   std::vector<std::string> notes;
-  rest.onDiagnostic = [&](const Diagnostic& diagnostic) {
-    if (!rest.budget.empty() && flags.notes) notes.push_back(diagnostic.message);
-  };
+  rest.onDiagnostic = [&](const Diagnostic& diagnostic) { notes.push_back(diagnostic.message); };
   auto done = compile(std::move(module), target, rest);
   if (flags.smaller && !rest.budget.empty() && (!done || wantsParts(*done->module))) {
     auto smaller = flags.smaller(target, rest, done ? std::nullopt : std::optional(done.takeError()));
@@ -485,7 +481,8 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
       done = compile(std::move(smaller->module), target, rest);
     }
   }
-  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : notes)
+    if (!rest.budget.empty() && flags.notes) fmt::print(stderr, "note: {}\n", note);
   if (!done) return report(app, exitInput, done.error());
   module = std::move(done->module);
   for (auto& phase : done->milliseconds) out.milliseconds.push_back(std::move(phase));
