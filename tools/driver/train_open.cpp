@@ -27,6 +27,7 @@ namespace tg {
 namespace {
 
 constexpr int64_t kDefaultSteps = 100;
+constexpr int64_t kMostSteps = int64_t(1) << 62;  ///< leaves room to round up, for ranks and parts
 
 /// The passes that make a module learn; none when it does already. Guessing them would choose the
 /// optimizer for its author.
@@ -125,8 +126,14 @@ Result<TrainerOptions> trainerOptions(const TrainFlags& flags, const Feed& feed,
   if (flags.epochs) {
     if (!feed.stepsPerEpoch())
       return fail("--epochs: this data has no end that would make an epoch; say --steps");
-    out.steps = flags.epochs * feed.stepsPerEpoch() * stride;
+    const int64_t each = feed.stepsPerEpoch() * stride;
+    if (flags.epochs > kMostSteps / each)
+      return fail(
+          fmt::format("--epochs={} of {} steps each are more than {} steps", flags.epochs, each, kMostSteps));
+    out.steps = flags.epochs * each;
   }
+  if (out.steps > kMostSteps)
+    return fail(fmt::format("--steps={} is more than {} steps", out.steps, kMostSteps));
   out.steps = (out.steps + stride - 1) / stride * stride;
   if (flags.evalEvery && !feed.evalBatches())
     return fail("--eval-every: there is nothing to evaluate on: give --data=val=… or --val-fraction=0.1");
