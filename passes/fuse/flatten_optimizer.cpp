@@ -264,8 +264,13 @@ std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> update
   // Sums that fit no group together are cut where the groups of the other function are.
   std::vector<std::vector<Update>> parts;
   int64_t bytes = 0;  // of the last part
+  // A sum that nothing is added to, of a parameter nobody reads, lies between others all the same.
+  auto skips = [&](const Update& update) {
+    const size_t before = placeElsewhere(parts.back().back()).order, order = placeElsewhere(update).order;
+    return order != elsewhere.size() && order != before + 1;
+  };
   for (Update& update : updates) {
-    const bool starts = parts.empty() || !follows(parts.back().back(), update) ||
+    const bool starts = parts.empty() || !follows(parts.back().back(), update) || skips(update) ||
                         (cut && placeElsewhere(parts.back().back()).group != placeElsewhere(update).group);
     const int64_t own = groupBytes({update.op->in(0)->type});
     if (starts || (cut && bytes + own > mostBytes(target_))) parts.emplace_back(), bytes = 0;
