@@ -283,20 +283,15 @@ std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> update
 /// The last of the updates in the text, or null when one of their results is read before it.
 const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
   std::unordered_set<const Op*> ours;
-  std::unordered_set<const Value*> results;
-  for (const Update& update : updates) {
-    ours.insert(update.op);
-    for (const auto& result : update.op->results) results.insert(result.get());
-  }
+  for (const Update& update : updates) ours.insert(update.op);
   const Op* last = nullptr;
-  bool early = false, readBefore = false;
+  bool early = false;  // whether one of their results has been read
   for (Op* op : func_.body.ops) {
-    forEachUse(static_cast<const Op&>(*op), [&](Value* value) { early = early || results.contains(value); });
-    if (!ours.contains(op)) continue;
-    last = op;
-    readBefore = early;
+    forEachUse(static_cast<const Op&>(*op),
+               [&](Value* value) { early = early || ours.contains(value->def); });
+    if (ours.contains(op)) last = early ? nullptr : op;
   }
-  return readBefore ? nullptr : last;
+  return last;
 }
 
 /// Sums stand in one order in all functions, since they have one home. One whose function has its groups

@@ -133,8 +133,11 @@ Error PlansInParts::noneFits(Error why) {
 
 Result<PlansInParts::Choice> PlansInParts::choose(const std::string& budget, std::optional<Error> why) {
   auto free = plan(1, "");
-  if (!free) return why ? std::move(*why) : free.error();  // the budget is not the reason
-  std::optional<double> best;                              // work
+  if (!free) {
+    if (!why) return free.error();
+    return std::move(*why);  // the budget is not the reason
+  }
+  std::optional<double> best;  // work
   Choice choice;
   if (!why) {
     TG_TRY(const PlanCost whole, plan(1, budget));

@@ -26,6 +26,7 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/tune.h"
+#include "tools/driver/batch_parts.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
@@ -461,10 +462,9 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
     if (!given) return report(app, exitUsage, given.error());
     target = *given;
   }
-  if (module->stage == Stage::tensor) {  // later ones have their schedules
-    const vulkan::DeviceInfo* device = flags.target.empty() ? open : nullptr;
-    if (int code = tuningOf(app, flags.tuning, device, rest.tuning)) return code;
-  }
+  if (module->stage == Stage::tensor)  // later ones have their schedules
+    if (int code = tuningOf(app, flags.tuning, flags.target.empty() ? open : nullptr, rest.tuning))
+      return code;
   rest.shaders = shaderFolder(options.cache);
   if (flags.emitModule.empty()) rest.keepCaptures = fmt::format("{}", fmt::join(flags.captures, "|"));
   std::vector<std::string> notes;
