@@ -66,7 +66,7 @@ std::vector<Piece> FunctionPlan::piecesOf(const Unit& unit, bool intervals) cons
     addPiece(pieces, {from, end - from, intervals ? intervalStart(life.first) : life.first,
                       intervals ? intervalEnd(life.last) : life.last});
   }
-  limitPieces(pieces);
+  if (intervals) limitPieces(pieces);  // the bound is that of all
   return pieces;
 }
 
