@@ -154,7 +154,7 @@ MemoryValue placed(const Value& value) {
           value.place->buffer, value.place->offset, placedBytes(value)};
 }
 
-/// The range from the first to the last of the values, which lie in one buffer.
+/// The range from the first to the last of the values, which lie in one buffer, with the padding behind that.
 Range spanOf(const std::vector<Value*>& values) {
   Range span{values[0]->place->buffer, values[0]->place->offset, placedBytes(*values[0])};
   for (const Value* value : values) {
@@ -162,6 +162,8 @@ Range spanOf(const std::vector<Value*>& values) {
     span.offset = std::min(span.offset, value->place->offset);
     span.bytes = end - span.offset;
   }
+  constexpr int64_t kMemberAlignment = 16;  // of groupBytes
+  span.bytes = (span.bytes + kMemberAlignment - 1) / kMemberAlignment * kMemberAlignment;
   return span;
 }
 
