@@ -191,6 +191,7 @@ Result<void> PassManager::run(std::unique_ptr<Module>& module) const {
     TG_TRY(std::vector<Bound> passes, bind(step));
     bound.push_back(std::move(passes));
   }
+  if (!module) return fail("PassManager::run: the module is null");
   TG_CHECK(verify(*module));
   for (size_t index = 0; index < steps_.size(); ++index)
     TG_CHECK(runStep(static_cast<int>(index), bound[index], module));

@@ -30,6 +30,9 @@ Result<void> checkInputs(std::string_view function,
     if (given->second.type() != type)
       return fail(fmt::format("@{}: input '{}' is {}, but {} is expected", function, name,
                               given->second.type().str(), type.str()));
+    if (given->second.bytes.size() != static_cast<size_t>(type.bytes()))
+      return fail(fmt::format("@{}: input '{}' of type {} takes {} bytes, and {} were given", function, name,
+                              type.str(), type.bytes(), given->second.bytes.size()));
   }
   for (const auto& [name, array] : inputs) {
     std::string known;

@@ -112,6 +112,13 @@ TEST_F(PassTest, ATakenNameAndABadNameAreErrors) {
   EXPECT_EQ(findPass("a,b"), nullptr);
 }
 
+TEST_F(PassTest, NoModuleIsAnError) {
+  std::unique_ptr<Module> none;
+  auto done = pipeline("t-dummy").run(none);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message(), "PassManager::run: the module is null");
+}
+
 TEST_F(PassTest, OptionsReachThePass) {
   auto m = module();
   ASSERT_TRUE(pipeline("t-dummy{loud=true,count=-7,rate=1e-3,some-names=l1.*|l2.w}").run(m));

@@ -120,6 +120,13 @@ TEST_F(SessionTest, wrongInputsRunNothing) {
   wrong.insert_or_assign("y", ramp({2, 5}, 0, 1));
   EXPECT_EQ(session->step(wrong).error().message(),
             "@train: input 'y' is tensor<2x5xf32>, but tensor<5x2xf32> is expected");
+  // An array whose elements are not those of its shape is not read.
+  Inputs cut = trainInputs();
+  cut.at("y").bytes.resize(3);
+  EXPECT_EQ(session->step(cut).error().message(),
+            "@train: input 'y' of type tensor<5x2xf32> takes 40 bytes, and 3 were given");
+  cut.at("y").bytes.resize(400);
+  EXPECT_FALSE(session->step(cut));
   Inputs extra = trainInputs();
   extra.emplace("z", ramp({1}, 0, 1));
   EXPECT_NE(session->step(extra).error().message().find("has no input 'z'"), std::string::npos);
