@@ -51,7 +51,6 @@ constexpr size_t kLargestNamed = 3;
 
 using plan::FunctionPlan;
 using plan::roundUp;
-using plan::Unit;
 
 /// Text order becomes execution order: commits come last.
 void moveUpdatesToEnd(Item& func) {

@@ -88,6 +88,7 @@ Result<Inputs> partOf(const Item& func, const Inputs& inputs, int64_t part, int6
     if (whole.shape[axis] % parts)
       return fail(fmt::format("@{}: input '{}' has a batch of {}, which has no {} equal parts", func.name,
                               name, whole.shape[axis], parts));
+    TG_CHECK(checkBytes(func.name, name, whole));
     Shape shape = whole.shape;
     shape[axis] /= parts;
     HostArray rows = HostArray::zeros(whole.dtype, shape);

@@ -21,6 +21,13 @@ Result<void> checkRows(const std::string& name, const Type& type, int64_t first,
       fmt::format("{} bytes from element {} on are not rows of @{}, {}", bytes, first, name, type.str()));
 }
 
+Result<void> checkBytes(std::string_view function, const std::string& name, const HostArray& input) {
+  const Type type = input.type();
+  if (input.bytes.size() == static_cast<size_t>(type.bytes())) return {};
+  return fail(fmt::format("@{}: input '{}' of type {} takes {} bytes, and {} were given", function, name,
+                          type.str(), type.bytes(), input.bytes.size()));
+}
+
 Result<void> checkInputs(std::string_view function,
                          const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs) {
   for (const auto& [name, type] : arguments) {
@@ -30,9 +37,7 @@ Result<void> checkInputs(std::string_view function,
     if (given->second.type() != type)
       return fail(fmt::format("@{}: input '{}' is {}, but {} is expected", function, name,
                               given->second.type().str(), type.str()));
-    if (given->second.bytes.size() != static_cast<size_t>(type.bytes()))
-      return fail(fmt::format("@{}: input '{}' of type {} takes {} bytes, and {} were given", function, name,
-                              type.str(), type.bytes(), given->second.bytes.size()));
+    TG_CHECK(checkBytes(function, name, given->second));
   }
   for (const auto& [name, array] : inputs) {
     std::string known;

@@ -119,6 +119,8 @@ Error noFunction(const std::string& key, const Map& functions) {
   return fail("there is no function @" + key + "; the module has " + (known.empty() ? "none" : known));
 }
 
+/// Refuses an input whose bytes are not as many as its shape says.
+Result<void> checkBytes(std::string_view function, const std::string& name, const HostArray& input);
 /// Refuses inputs that are not exactly `arguments` (name and type of each), naming what differs.
 Result<void> checkInputs(std::string_view function,
                          const std::vector<std::pair<std::string, Type>>& arguments, const Inputs& inputs);

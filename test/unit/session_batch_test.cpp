@@ -159,6 +159,9 @@ TEST_F(SessionTest, aStepInPartsSumsTheirGradients) {
       sum += out->loss;
       last = std::move(*out);
     }
+    Inputs cut = rows(6);
+    cut.begin()->second.bytes.clear();
+    EXPECT_NE(whole->step(cut).error().message().find("and 0 were given"), std::string::npos);
     auto got = whole->step(batch);
     ASSERT_TRUE(got) << got.error().str();
     EXPECT_EQ(got->step, step);
