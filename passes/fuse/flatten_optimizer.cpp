@@ -264,7 +264,7 @@ std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> update
   // Sums that fit no group together are cut where the groups of the other function are.
   std::vector<std::vector<Update>> parts;
   int64_t bytes = 0;  // of the last part
-  // A sum that nothing is added to, of a parameter nobody reads, lies between others all the same.
+  // Whether an unused parameter's sum, to which nothing is added, lies between the two in the other function's group.
   auto skips = [&](const Update& update) {
     const size_t before = placeElsewhere(parts.back().back()).order, order = placeElsewhere(update).order;
     return order != elsewhere.size() && order != before + 1;

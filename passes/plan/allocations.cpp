@@ -32,7 +32,7 @@ void addPiece(std::vector<Piece>& pieces, Piece piece) {
   append(piece);
 }
 
-/// More pieces than that find little more room, and each is looked at beside all others.
+/// Chosen: more pieces save little memory, and placing compares each with all that are placed.
 constexpr size_t kMostPieces = 64;
 
 /// As few pieces as that, each of neighbours that are alive together.

@@ -35,14 +35,12 @@ double speedOf(const Op& region) {
   if (!std::holds_alternative<CoopmatSchedule>(schedule) &&
       !std::holds_alternative<CoopmatAttentionSchedule>(schedule))
     return 1;
-  bool isSplit = false;
+  bool byHalves = false;
   walk(*region.regions[0], [&](const Op& op) {
-    isSplit |= op.code == Opcode::matmul && as::matmul(op).precision() == "f32x3";
-    isSplit |= op.code == Opcode::attention && as::attention(op).precision() == "f32x3";
-    isSplit |= op.code == Opcode::attention_grad_q && as::attention_grad_q(op).precision() == "f32x3";
-    isSplit |= op.code == Opcode::attention_grad_kv && as::attention_grad_kv(op).precision() == "f32x3";
+    const bool multiplies = op.code == Opcode::matmul || op.info().fusion == table::Fusion::attention;
+    byHalves = byHalves || (multiplies && as::matmul(op).precision() == "f32x3");
   });
-  return isSplit ? fuse::kMatrixSpeed / 3 : fuse::kMatrixSpeed;
+  return byHalves ? fuse::kMatrixSpeed / 3 : fuse::kMatrixSpeed;
 }
 
 }  // namespace

@@ -256,7 +256,8 @@ Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool 
   TG_CHECK(endSave(observer, /*wait=*/true));
   saved_ = now();
   if (savedStep_ == state_.step || !summary_.fault.empty()) return {};
-  // Who was asked for no other checkpoint has one by now. Ranks that save together need all of them.
+  // After a second signal the checkpoint that was being written is the last. Ranks that save together save once
+  // more, since each waits for all.
   if (control.stop && control.atOnce && !together_ && !summary_.checkpoint.empty()) return {};
   savedStep_ = state_.step;
   if (options_.runDir.empty()) {
