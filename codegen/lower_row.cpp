@@ -3,21 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
+#include <span>
 #include <unordered_set>
+#include <vector>
 
 #include "codegen/lower_schedules.h"
 #include "codegen/schedule.h"
 #include "codegen/schedule_parts.h"
+#include "ir/rows.h"
 #include "ir/unread.h"
 
 namespace tg {
+
+/// How many rows the sums over rows among some ops add up each; 0 without such sums.
+static int64_t rowsSummed(const OpList& ops, const RowSpace& rows) {
+  for (const Op* op : ops)
+    if (const int64_t each = rowsPerSum(*op, rows)) return each;
+  return 0;
+}
 
 template <>
 std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
   RowSpace rows{1, 1};  // all of the region's are equal
   for (const Op* op : fused.regions[0]->ops)
     if (auto space = rowSpaceOf(*op)) rows = *space;
+  const int64_t each = rowsSummed(fused.regions[0]->ops, rows);
+  if (each && sumsRows(rows, each, target))
+    return RowSchedule{.lanes = reliedSubgroup(target), .vec = kLanes, .workgroup = kSumGroup};
   constexpr int64_t kFewRounds = 4, kTiny = 16;
   int64_t vec = rows.length % 4 == 0 ? 4 : 1, lanes = 1, workgroup;
   if (target.reduce == "workgroup" && (rows.length > kTiny || rows.rows < target.parallel / kTiny)) {
@@ -44,10 +56,16 @@ std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const RowSchedule& chosen) {
   std::vector<Schedule> out;
-  int64_t length = 1;
+  RowSpace rows{1, 1};
   for (Op* op : fused.regions[0]->ops)
-    if (auto rows = rowSpaceOf(*op)) length = rows->length;
-  const int64_t lanes = chosen.lanes, subgroup = reliedSubgroup(target);
+    if (auto space = rowSpaceOf(*op)) rows = *space;
+  const int64_t lanes = chosen.lanes, subgroup = reliedSubgroup(target), length = rows.length;
+  if (const int64_t each = rowsSummed(fused.regions[0]->ops, rows)) {
+    for (int64_t workgroup : {chosen.workgroup / 2, 2 * chosen.workgroup})
+      if (workgroup <= largestGroup(target) && each % (workgroup / lanes) == 0)
+        out.push_back(RowSchedule{.lanes = lanes, .vec = chosen.vec, .workgroup = workgroup});
+    return out;
+  }
   auto shared = [&](int64_t wanted, int64_t workgroup) {
     if (wanted >= 2 && workgroup <= largestGroup(target))
       out.push_back(RowSchedule{.lanes = wanted, .vec = chosen.vec, .workgroup = workgroup});
@@ -66,8 +84,10 @@ std::vector<Schedule> neighbours(const Op& fused, const Target& target, const Ro
   return out;
 }
 
+namespace {
+
 /// Rows and row length a schedule's region works on: the largest result is rows × length, or rows.
-static RowSpace rowsOf(const LowerContext& c) {
+RowSpace rowsOf(const LowerContext& c) {
   RowSpace space;
   std::vector<Value*> results;
   for (size_t slot = 0; slot < c.yields.size(); ++slot)
@@ -78,107 +98,232 @@ static RowSpace rowsOf(const LowerContext& c) {
   return space;
 }
 
+/// Which results are values of whole rows, one element a row, or sums over neighbouring rows.
+struct RowSlots {
+  std::vector<size_t> full, single, sums;
+  int64_t each = 0;  ///< rows of a sum
+};
+
 /// Rows that a subgroup or a workgroup share. What a lane reads in a few rounds it keeps for later passes.
-static Result<void> lowerSharedRow(LowerContext& c, const RowSchedule& schedule, const RowSpace& rows,
-                                   const std::function<bool(size_t)>& isFull) {
-  const int64_t lanes = schedule.lanes, vec = schedule.vec, perGroup = schedule.workgroup / lanes;
-  int64_t subgroup = reliedSubgroup(c.target);
-  bool bySubgroup = subgroup > 1 && lanes % subgroup == 0, ownSubgroup = bySubgroup && lanes == subgroup;
-  if (schedule.workgroup % lanes)
-    return failAt(c.fused.loc,
-                  fmt::format("schedule {} has a workgroup that its lanes do not divide", c.schedule.str()));
-  if (perGroup > 1 && !ownSubgroup)
-    return failAt(c.fused.loc,
+///
+/// Where sums over rows are among the results, the workgroup has all rows of a sum. Its subgroups take one row after
+/// another, and a lane keeps sums of the elements it has of them; at the end those of the subgroups are added up in
+/// shared memory, in their order.
+///
+///   turn 0    row 0   row 1  …  row 7        subgroup s has row turn·8 + s
+///   turn 1    row 8   row 9  …  row 15
+///   sums      s0    + s1   + … + s7          one vector after another by each invocation
+class SharedRows {
+ public:
+  SharedRows(LowerContext& c, const RowSchedule& schedule, const RowSpace& rows, const RowSlots& slots)
+      : c_(c), rows_(rows), slots_(slots), lanes_(schedule.lanes), vec_(schedule.vec),
+        workgroup_(schedule.workgroup), subgroup_(reliedSubgroup(c.target)),
+        bySubgroup_(subgroup_ > 1 && lanes_ % subgroup_ == 0),
+        ownSubgroup_(bySubgroup_ && lanes_ == subgroup_) {}
+
+  Result<void> lower();
+
+ private:
+  int64_t perGroup() const { return workgroup_ / lanes_; }
+  int64_t rounds() const { return (rows_.length + lanes_ * vec_ - 1) / (lanes_ * vec_); }
+  KV local() const {
+    return ownSubgroup_ ? c_.kernel.subgroup(Opcode::k_subgroup_lane) : c_.kernel.id(Opcode::k_local_id, 0);
+  }
+  Index columnOf(const Index& round, const Index& lane) const {
+    const Index column = c_.space.add(c_.space.scale(round, lanes_ * vec_), c_.space.scale(lane, vec_));
+    return vec_ == kLanes ? c_.space.add(column, IndexSpace::lane()) : column;
+  }
+  void row(const Index& row, std::span<KV> sums);
+  void elements(const Index& row, const Index& column, std::span<KV> sums);
+  void summed(const Index& group);
+  void storeSums(const Index& group, std::span<const KV> sums);
+
+  LowerContext& c_;
+  const RowSpace rows_;
+  const RowSlots& slots_;
+  const int64_t lanes_, vec_, workgroup_, subgroup_;
+  const bool bySubgroup_, ownSubgroup_;
+};
+
+/// What an invocation has of a row at a column; `sums` are those of this column.
+void SharedRows::elements(const Index& row, const Index& column, std::span<KV> sums) {
+  const Index start = c_.space.scale(row, rows_.length);
+  if (c_.space.max(column) < rows_.length) {
+    const Index offset = c_.space.add(start, column);
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] = c_.kernel.add(sums[i], c_.emitter.emitLinear(c_.yields[slots_.sums[i]]->def->in(0), offset));
+    for (size_t slot : slots_.full) c_.store(slot, offset);
+    return;
+  }
+  // At an index as the reductions', whose values are known. An invocation behind the row's end reads nothing more: a
+  // result may stand where an operand does.
+  auto [inside, at] = c_.emitter.below(column, rows_.length);
+  const Index offset = c_.space.add(start, at);
+  c_.kernel.guard(inside, [&] {
+    for (size_t slot : slots_.full) c_.store(slot, offset);
+  });
+}
+
+/// A row, of which `sums` has the sums of each round, one after another.
+void SharedRows::row(const Index& row, std::span<KV> sums) {
+  const KV own = local();
+  const Index lane = c_.space.variable(own, lanes_);
+  c_.emitter.shareRows({lanes_, row, lane, c_.kernel.depth(), vec_, bySubgroup_ ? subgroup_ : 1});
+  const KV first = c_.kernel.op(Opcode::k_eq, {own, KernelBuilder::u32(0)}, DType::i1);
+  // Statistics are computed by all invocations, then stored by the first.
+  for (size_t slot : slots_.single) c_.emitter.emitLinear(c_.yields[slot], row);
+  if (!slots_.single.empty())
+    c_.kernel.guard(first, [&] {
+      for (size_t slot : slots_.single) c_.store(slot, row);
+    });
+  if (slots_.full.empty() && sums.empty()) return;
+  // Shared reductions must be met by all invocations before control flow diverges.
+  c_.emitter.pullRowReductions(row, rows_.length, opsBehind(c_.yields));
+  if (!sums.empty() || rounds() <= heldRounds(lanes_, bySubgroup_ ? subgroup_ : 1)) {
+    const size_t count = slots_.sums.size();
+    // A load behind a store waits for it, as both may be of one element for all a device's compiler knows: what whole
+    // rounds store is computed before the first store.
+    for (int64_t round = 0; round < rounds(); ++round) {
+      const Index column = columnOf(IndexSpace::constant(round), lane);
+      if (c_.space.max(column) >= rows_.length) continue;
+      const Index offset = c_.space.add(c_.space.scale(row, rows_.length), column);
+      for (size_t slot : slots_.full) c_.emitter.emitLinear(c_.yields[slot], offset);
+    }
+    for (int64_t round = 0; round < rounds(); ++round)
+      elements(row, columnOf(IndexSpace::constant(round), lane),
+               sums.empty() ? sums : sums.subspan(static_cast<size_t>(round) * count, count));
+    return;
+  }
+  // A number of the whole tensor, as a loss scale, is read once: no store between may have changed it.
+  c_.emitter.pullNumbers(opsBehind(c_.yields));
+  c_.kernel.hint("round");
+  c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), rounds(), 1, {},
+                 [&](const KV& round, const std::vector<KV>&) {
+                   elements(row, columnOf(c_.space.variable(round, rounds()), lane), {});
+                   return std::vector<KV>{};
+                 });
+}
+
+/// The rows of a workgroup and their sums.
+void SharedRows::summed(const Index& group) {
+  const Index own = c_.space.variable(c_.kernel.subgroup(Opcode::k_subgroup_id), perGroup());
+  const KV none = KernelBuilder::f32(0);
+  const std::vector<KV> zeros(slots_.sums.size() * static_cast<size_t>(rounds()),
+                              vec_ == kLanes ? c_.kernel.splat(none) : none);
+  const int64_t turns = slots_.each / perGroup();
+  c_.kernel.hint("turn");
+  const std::vector<KV> sums =
+      c_.kernel.loop(c_.kernel.depth(), KernelBuilder::u32(0), turns, 1, zeros,
+                     [&](const KV& turn, const std::vector<KV>& carried) {
+                       const Index before = c_.space.scale(c_.space.variable(turn, turns), perGroup());
+                       std::vector<KV> out = carried;
+                       row(c_.space.add(c_.space.scale(group, slots_.each), c_.space.add(before, own)), out);
+                       return out;
+                     });
+  storeSums(group, sums);
+}
+
+void SharedRows::storeSums(const Index& group, std::span<const KV> sums) {
+  const int64_t vectors = rows_.length / vec_;
+  Value* shared = c_.kernel.sharedBuffer(
+      Type::buffer(DType::f32, static_cast<int>(vec_), {perGroup(), vectors}, BufMode::shared), "sums");
+  const KV own = c_.kernel.subgroup(Opcode::k_subgroup_id),
+           lane = c_.kernel.subgroup(Opcode::k_subgroup_lane);
+  const KV invocation = c_.kernel.id(Opcode::k_local_id, 0);
+  const size_t count = slots_.sums.size();
+  for (size_t i = 0; i < count; ++i) {
+    for (int64_t round = 0; round < rounds(); ++round)
+      c_.kernel.store(sums[static_cast<size_t>(round) * count + i], shared,
+                      {own, c_.kernel.add(lane, KernelBuilder::u32(round * lanes_))});
+    c_.kernel.barrier();
+    for (int64_t first = 0; first < vectors; first += workgroup_) {
+      const Index at = c_.space.add(c_.space.variable(invocation, workgroup_), IndexSpace::constant(first));
+      auto [inside, vector] = c_.emitter.below(at, vectors);
+      c_.kernel.guard(inside, [&] {
+        const KV place = c_.space.materialize(vector);
+        KV sum = c_.kernel.loadHere(shared, {KernelBuilder::u32(0), place});
+        for (int64_t other = 1; other < perGroup(); ++other)
+          sum = c_.kernel.add(sum, c_.kernel.loadHere(shared, {KernelBuilder::u32(other), place}));
+        Index offset = c_.space.add(c_.space.scale(group, rows_.length), c_.space.scale(vector, vec_));
+        if (vec_ == kLanes) offset = c_.space.add(offset, IndexSpace::lane());
+        c_.emitter.store(c_.firstSlot + static_cast<int>(slots_.sums[i]), offset, sum);
+      });
+    }
+    if (i + 1 < count) c_.kernel.barrier();
+  }
+}
+
+Result<void> SharedRows::lower() {
+  if (workgroup_ % lanes_)
+    return failAt(c_.fused.loc,
+                  fmt::format("schedule {} has a workgroup that its lanes do not divide", c_.schedule.str()));
+  if (perGroup() > 1 && !ownSubgroup_)
+    return failAt(c_.fused.loc,
                   fmt::format("schedule {} puts several rows into a workgroup, and lanes is not the "
                               "subgroup width of target {}",
-                              c.schedule.str(), c.target.name));
-  auto share = [&](const Index& row) {
-    KV local = ownSubgroup ? c.kernel.subgroup(Opcode::k_subgroup_lane) : c.kernel.id(Opcode::k_local_id, 0);
-    Index lane = c.space.variable(local, lanes);
-    c.emitter.shareRows({lanes, row, lane, c.kernel.depth(), vec, bySubgroup ? subgroup : 1});
-    KV first = c.kernel.op(Opcode::k_eq, {local, KernelBuilder::u32(0)}, DType::i1);
-    // Statistics are computed by all invocations, then stored by the first.
-    std::vector<size_t> full, single;
-    for (size_t slot = 0; slot < c.yields.size(); ++slot) (isFull(slot) ? full : single).push_back(slot);
-    for (size_t slot : single) c.emitter.emitLinear(c.yields[slot], row);
-    if (!single.empty())
-      c.kernel.guard(first, [&] {
-        for (size_t slot : single) c.store(slot, row);
-      });
-    if (full.empty()) return;
-    // Shared reductions must be met by all invocations before control flow diverges.
-    c.emitter.pullRowReductions(row, rows.length, opsBehind(c.yields));
-    auto elements = [&](const Index& round) {
-      Index column = c.space.add(c.space.scale(round, lanes * vec), c.space.scale(lane, vec));
-      if (vec == kLanes) column = c.space.add(column, IndexSpace::lane());
-      Index start = c.space.scale(row, rows.length);
-      if (c.space.max(column) < rows.length) {
-        for (size_t slot : full) c.store(slot, c.space.add(start, column));
-        return;
-      }
-      // At an index as the reductions', whose values are known. Nobody reads more who has nothing to store: a
-      // result may stand where an operand does.
-      auto [inside, at] = c.emitter.below(column, rows.length);
-      Index offset = c.space.add(start, at);
-      c.kernel.guard(inside, [&] {
-        for (size_t slot : full) c.store(slot, offset);
-      });
-    };
-    int64_t rounds = (rows.length + lanes * vec - 1) / (lanes * vec);
-    if (rounds <= heldRounds(lanes, bySubgroup ? subgroup : 1)) {
-      for (int64_t round = 0; round < rounds; ++round) elements(IndexSpace::constant(round));
-      return;
-    }
-    // A number of the whole tensor, as a loss scale, is read once: no store between may have changed it.
-    c.emitter.pullNumbers(opsBehind(c.yields));
-    c.kernel.hint("round");
-    c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rounds, 1, {},
-                  [&](const KV& round, const std::vector<KV>&) {
-                    elements(c.space.variable(round, rounds));
-                    return std::vector<KV>{};
-                  });
-  };
-  c.launchGroups((rows.rows + perGroup - 1) / perGroup, schedule.workgroup, [&](const Index& group) {
-    if (perGroup == 1) return share(group);
-    Index own = c.space.variable(c.kernel.subgroup(Opcode::k_subgroup_id), perGroup);
-    c.bounded(c.space.add(c.space.scale(group, perGroup), own), rows.rows, share);
+                              c_.schedule.str(), c_.target.name));
+  if (!slots_.sums.empty()) {
+    if (!ownSubgroup_ || rows_.length % (lanes_ * vec_) || slots_.each % perGroup())
+      return failAt(
+          c_.fused.loc,
+          fmt::format(
+              "schedule {} does not suit sums of {} rows of {}: lanes must be the subgroup width "
+              "of target {}, lanes times vec divide a row, and the rows of a workgroup divide a sum's",
+              c_.schedule.str(), slots_.each, rows_.length, c_.target.name));
+    c_.launchGroups(rows_.rows / slots_.each, workgroup_, [&](const Index& group) { summed(group); });
+    return {};
+  }
+  c_.launchGroups((rows_.rows + perGroup() - 1) / perGroup(), workgroup_, [&](const Index& group) {
+    if (perGroup() == 1) return row(group, {});
+    const Index own = c_.space.variable(c_.kernel.subgroup(Opcode::k_subgroup_id), perGroup());
+    c_.bounded(c_.space.add(c_.space.scale(group, perGroup()), own), rows_.rows,
+               [&](const Index& at) { row(at, {}); });
   });
   return {};
 }
+
+}  // namespace
 
 Result<void> lowerKernel(LowerContext& c, const RowSchedule& schedule) {
   RowSpace rows = rowsOf(c);
   const int64_t vec = schedule.vec;
   bool fits = rows.rows > 0 && rows.length % vec == 0;
-  for (const Value* value : c.yields) {
-    const int64_t count = value->type.elements();
-    fits = fits && (count == rows.rows || count == rows.rows * rows.length);
+  RowSlots slots;
+  for (size_t slot = 0; slot < c.yields.size(); ++slot) {
+    const Value* value = c.yields[slot];
+    const int64_t each = value->def ? rowsPerSum(*value->def, rows) : 0, count = value->type.elements();
+    if (each && (slots.sums.empty() || each == slots.each)) {
+      slots.sums.push_back(slot);
+      slots.each = each;
+    } else if (rows.length > 1 && count == rows.rows * rows.length) {
+      slots.full.push_back(slot);
+    } else {
+      slots.single.push_back(slot);
+      fits = fits && count == rows.rows;
+    }
   }
   if (!fits)
     return failAt(c.fused.loc,
                   fmt::format("schedule {} needs rows of {} that vec, 1 or 4, divides, and results of "
                               "one element a row or of whole rows",
                               c.schedule.str(), rows.length));
-  auto isFull = [&](size_t slot) {
-    return rows.length > 1 && c.yields[slot]->type.elements() == rows.rows * rows.length;
-  };
-  bool anyFull = false;
-  for (size_t slot = 0; slot < c.yields.size(); ++slot) anyFull = anyFull || isFull(slot);
+  if (slots.each && schedule.lanes == 1)
+    return failAt(c.fused.loc,
+                  fmt::format("schedule {} has one invocation for a row; sums over rows need a subgroup",
+                              c.schedule.str()));
 
   // Row values first, then one pass over the row for every full result.
   auto statistics = [&](const Index& row) {
-    for (size_t slot = 0; slot < c.yields.size(); ++slot)
-      if (!isFull(slot)) c.store(slot, row);
+    for (size_t slot : slots.single) c.store(slot, row);
   };
   auto elements = [&](const Index& row, const Index& column) {
     Index offset = c.space.add(c.space.scale(row, rows.length), column);
-    for (size_t slot = 0; slot < c.yields.size(); ++slot)
-      if (isFull(slot)) c.store(slot, offset);
+    for (size_t slot : slots.full) c.store(slot, offset);
   };
   if (schedule.lanes == 1) {
     c.launch(rows.rows, schedule.workgroup, [&](const Index& row) {
       statistics(row);
-      if (!anyFull) return;
+      if (slots.full.empty()) return;
       c.kernel.hint("j");
       c.kernel.loop(c.kernel.depth(), KernelBuilder::u32(0), rows.length / vec, 1, {},
                     [&](const KV& j, const std::vector<KV>&) {
@@ -189,7 +334,7 @@ Result<void> lowerKernel(LowerContext& c, const RowSchedule& schedule) {
     });
     return {};
   }
-  return lowerSharedRow(c, schedule, rows, isFull);
+  return SharedRows(c, schedule, rows, slots).lower();
 }
 
 }  // namespace tg

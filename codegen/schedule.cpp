@@ -11,31 +11,23 @@
 
 namespace tg {
 
-std::optional<RowSpace> rowSpaceOf(const Op& op) {
-  using table::Fusion;
-  Fusion fusion = op.info().fusion;
-  if (fusion != Fusion::reduce && fusion != Fusion::row) return std::nullopt;
-  const Shape& shape = op.in(0)->type.shape;
-  int rank = shape.rank();
-  if (rank == 0) return std::nullopt;
-  int first = rank - 1;  // the reduced axes are first..rank-1
-  if (op.info().attr("axis")) {
-    if (normalAxis(as::softmax(op).axis(), rank) != rank - 1) return std::nullopt;
-  } else if (op.info().attr("axes")) {
-    std::vector<int> axes;
-    for (int64_t axis : as::sum(op).axes()) axes.push_back(normalAxis(axis, rank));
-    std::sort(axes.begin(), axes.end());
-    if (axes.empty()) return std::nullopt;
-    first = axes[0];
-    for (size_t i = 0; i < axes.size(); ++i)
-      if (axes[i] != first + static_cast<int>(i)) return std::nullopt;
-    // Axes of extent 1 behind the reduced ones do not keep them from being last.
-    for (int axis = first + static_cast<int>(axes.size()); axis < rank; ++axis)
-      if (shape[axis] != 1) return std::nullopt;
-  }
-  RowSpace space{1, 1};
-  for (int axis = 0; axis < rank; ++axis) (axis < first ? space.rows : space.length) *= shape[axis];
-  return space;
+bool sumsRows(const RowSpace& rows, int64_t each, const Target& target) {
+  const int64_t subgroup = reliedSubgroup(target), atOnce = kSumGroup / subgroup, step = subgroup * kLanes;
+  return target.reduce == "workgroup" && subgroup > 1 && each > 0 && rows.length % step == 0 &&
+         rows.length <= step * kHeldRounds && each % atOnce == 0 && rows.rows % each == 0 &&
+         kSumGroup <= largestGroup(target) &&
+         gives(target, LimitId::sharedBytes, atOnce * rows.length * static_cast<int64_t>(sizeof(float)));
+}
+
+int64_t rowsForSums(const RowSpace& rows, const Target& target) {
+  const int64_t atOnce = kSumGroup / reliedSubgroup(target);
+  int64_t each = 2 * atOnce;
+  auto fills = [&](int64_t count) {
+    return rows.rows % count == 0 && rows.rows / count * 10 >= target.units() * 9;
+  };
+  if (!fills(each) || !sumsRows(rows, each, target)) return 0;
+  while (fills(2 * each)) each *= 2;
+  return each;
 }
 
 const Op* contractionOf(const Op& fused) {
@@ -64,19 +56,25 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
   int products = 0;
   std::optional<RowSpace> rows;
   bool mixed = false;
+  std::vector<const Op*> sums;  // none along rows
   for (Op* op : fused.regions[0]->ops) {
     if (op->info().fusion == table::Fusion::contraction) product = op, ++products;
     if (auto space = rowSpaceOf(*op)) {
       mixed = mixed || (rows && !(*rows == *space));
       rows = space;
     } else if (op->info().fusion == table::Fusion::reduce || op->info().fusion == table::Fusion::row) {
-      mixed = true;
+      sums.push_back(op);
     }
   }
+  const int64_t each = rows && !sums.empty() ? rowsPerSum(*sums[0], *rows) : 0;
+  for (const Op* sum : sums)
+    mixed = mixed || each == 0 || rowsPerSum(*sum, *rows) != each || !sumsRows(*rows, each, target);
   const Op* yield = fused.regions[0]->terminator();
   auto everyYield = [&](auto fits) {
-    return std::all_of(yield->operands.begin(), yield->operands.end(),
-                       [&](const Operand& operand) { return fits(operand.value->type); });
+    return std::all_of(yield->operands.begin(), yield->operands.end(), [&](const Operand& operand) {
+      return std::find(sums.begin(), sums.end(), operand.value->def) != sums.end() ||
+             fits(operand.value->type);
+    });
   };
   if (products == 1 && !rows && !mixed &&
       everyYield([&](const Type& type) { return type.elements() == product->result()->type.elements(); }))

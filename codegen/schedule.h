@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/module.h"
+#include "ir/rows.h"
 #include "ir/schedule.h"
 #include "ir/target.h"
 
@@ -34,15 +35,6 @@ std::vector<SharedMatmulSchedule> sharedMatmulSchedules();
 /// channels: four in one where k comes in windows that four do not divide.
 bool wantsTurned(const Op& product, const Target& target);
 
-/// Rows of a region whose reductions run along the last elements of a value.
-struct RowSpace {
-  int64_t rows = 0, length = 0;
-  bool operator==(const RowSpace&) const = default;
-};
-/// The rows an op reduces along: of reductions over trailing axes and of row composites over the
-/// last axis. Nothing for other ops.
-std::optional<RowSpace> rowSpaceOf(const Op& op);
-
 /// The subgroup width that kernels for the target rely on; 1 for none.
 inline int64_t reliedSubgroup(const Target& target) { return target.subgroups ? target.subgroup : 1; }
 
@@ -55,6 +47,14 @@ constexpr int64_t kHeldByWorkgroup = 32;
 inline int64_t heldRounds(int64_t lanes, int64_t subgroup) {
   return lanes > subgroup ? kHeldByWorkgroup : kHeldRounds;
 }
+
+/// Invocations of a workgroup that goes over rows and sums them up: each subgroup takes one row after another and keeps
+/// its sums in registers.
+constexpr int64_t kSumGroup = 256;
+/// Whether a kernel over rows may also sum up each so many neighbouring rows of what it reads and computes.
+bool sumsRows(const RowSpace& rows, int64_t each, const Target& target);
+/// How many rows to sum up at a time so that such a kernel keeps the device busy; 0 where it cannot.
+int64_t rowsForSums(const RowSpace& rows, const Target& target);
 
 /// Terms that a sum adds up one by one: more are summed in blocks of so many, and then the blocks' sums.
 constexpr int64_t kSumBlock = 128;

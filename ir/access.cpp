@@ -8,6 +8,7 @@
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
 #include "ir/op_view.h"
+#include "ir/rows.h"
 #include "ir/schedule.h"
 
 namespace tg {
@@ -112,6 +113,13 @@ static int64_t rowLength(const Op& op) {
   return first + static_cast<int>(axes.size()) == shape.rank() ? length : 0;
 }
 
+/// Whether an op sums up neighbouring rows of a value of so many elements.
+static bool sumsUpRows(const Op& op, int64_t count) {
+  if (op.code != Opcode::sum || op.in(0)->type.rank() == 0) return false;
+  const int64_t length = op.in(0)->type.shape.back();
+  return length > 0 && rowsPerSum(op, {count / length, length}) > 0;
+}
+
 bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Module& module) {
   if (const Op* custom = customOf(fused)) return takesOver(fused, *custom, binding, result, module);
   const Part part = partOf(fused, result);
@@ -130,6 +138,8 @@ bool readsOnlyWrittenElement(const Op& fused, int binding, int result, const Mod
     bool reads = false;
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) { reads |= reached.count(value) > 0; });
     if (!reads || op->code == Opcode::yield) continue;
+    // Sums over rows take elements on their way, before their row is written.
+    if (rows && sumsUpRows(*op, count)) continue;
     if (const int64_t own = rows ? rowLength(*op) : 0) {
       if ((length && own != length) || op->in(0)->type.elements() != count) return false;
       length = own;

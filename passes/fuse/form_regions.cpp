@@ -71,6 +71,7 @@ class Former {
   void partition();
   int rowPartner(const Op& op, const Region& own);
   Region alone(const Op& op) const;
+  bool sumsOnTheWay(const Op& sum, const Region& rows) const;
   bool joins(const Op& op, const Region& own, const Region& other, Value* through) const;
   int bestProducer(Op& op, const Region& own, std::string& why);
   bool waitsDearly(const Op& op, const Region& product);
@@ -232,6 +233,17 @@ static bool roundsAttention(const Op& op, const Value& value) {
 /// by element may join.
 static bool scatters(const Value& value) { return value.def && value.def->info().fusion == Fusion::scatter; }
 
+/// Whether a kernel over rows may sum up each so many of them for an op, as the gradients of a norm's gain and bias and
+/// of the bias behind it: what it reads and computes anyway need not be read, or even stored, for the sums.
+bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
+  const int64_t each = rowsPerSum(sum, rows.rows);
+  return each && sumsRows(rows.rows, each, target_) &&
+         std::all_of(rows.ops.begin(), rows.ops.end(), [&](const Op* other) {
+           const int64_t theirs = rowsPerSum(*other, rows.rows);
+           return theirs == 0 || theirs == each;
+         });
+}
+
 bool Former::joins(const Op& op, const Region& own, const Region& other, Value* through) const {
   int64_t elements = own.elements;
   bool ordered = keepsOrder(op, through);
@@ -256,6 +268,7 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
              through->type.elements() == other.elements && own.rows.length > 1;
     return false;
   case Space::sum: {
+    if (other.space == Space::row) return ordered && sumsOnTheWay(op, other);
     // A producer read by nobody else is computed on the way; it must not be a sum itself, except for a fold
     // of a fold, which reads each element of it once.
     bool folds = op.code == Opcode::fold && through->def->code == Opcode::fold;
@@ -372,18 +385,21 @@ void Former::link(int region, const Op& op) {
 
 /// A region of the same rows that reads a tensor of the op's which no region in between does, and does not
 /// lead to the op: a cross entropy's, for its gradient, which then may take the place of the logits; a
-/// softmax's, for the rows' log Σ e^x. -1 for none.
+/// softmax's, for the rows' log Σ e^x; a layer norm's gradient, for the sums of what it is given. -1 for none.
 int Former::rowPartner(const Op& op, const Region& own) {
   for (Value* base : bases(op)) {
     const std::vector<Op*>& readers = readers_[base];
     auto first = regionOf_.find(readers[0]);
-    if (base->type.elements() != own.rows.rows * own.rows.length || first == regionOf_.end()) continue;
+    if (first == regionOf_.end()) continue;
     const Region& other = regions_[static_cast<size_t>(first->second)];
+    if (base->type.elements() != other.rows.rows * other.rows.length) continue;
     bool alone = std::all_of(readers.begin(), readers.end(), [&](const Op* reader) {
       auto at = regionOf_.find(reader);
       return at == regionOf_.end() || at->second == first->second;
     });
-    if (!alone || other.space != Space::row || other.rows != own.rows || !fits(first->second, op)) continue;
+    const bool suits =
+        own.space == Space::row ? other.rows == own.rows : sumsOnTheWay(op, other) && keepsOrder(op, base);
+    if (!alone || other.space != Space::row || !suits || !fits(first->second, op)) continue;
     const std::vector<Value*>& operands = bases(op);
     bool cycle = std::any_of(operands.begin(), operands.end(), [&](const Value* operand) {
       auto producer = operand->def ? regionOf_.find(operand->def) : regionOf_.end();
@@ -420,6 +436,7 @@ void Former::keepWithSum(const Op& sum) {
   while (!work.empty()) {
     Value* value = work.back();
     work.pop_back();
+    while (value->def && isWidening(*value->def)) value = throughReshapes(value->def->in(0));
     const Op* def = value->def;
     if (!def || !isCheapMap(*def) || value->type.elements() != elements || !isOnlyOurs(value)) {
       if (!def || !isInline(*def)) leaves.insert(value);
@@ -430,13 +447,15 @@ void Former::keepWithSum(const Op& sum) {
     forEachUse(*def, [&](Value* operand) { work.push_back(throughReshapes(operand)); });
   }
   int large = 0;
-  bool ofRows = false;
+  bool ofRows = false, onTheWay = false;  // for the kernel over rows
   for (const Value* leaf : leaves) {
     if (leaf->type.elements() == elements) ++large;
-    ofRows = ofRows || (leaf->def && rowSpaceOf(*leaf->def) && leaf->type.elements() < elements);
+    const auto rows = leaf->def ? rowSpaceOf(*leaf->def) : std::nullopt;
+    ofRows = ofRows || (rows && leaf->type.elements() < elements);
+    onTheWay = onTheWay || (rows && sumsRows(*rows, rowsPerSum(sum, *rows), target_));
     if (leaf->def && isOnlyOurs(leaf) && leaf->type.elements() == elements) return;
   }
-  if (!ofRows || large > kMapsOfASum) return;
+  if (!ofRows || large > kMapsOfASum || onTheWay) return;
   for (const Op* map : maps) sumOf_[map] = &sum;
 }
 
@@ -450,7 +469,7 @@ void Former::partition() {
     Region own = alone(*op);
     std::string why;
     int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why);
-    if (home < 0 && own.space == Space::row) home = rowPartner(*op, own);
+    if (home < 0 && (own.space == Space::row || own.space == Space::sum)) home = rowPartner(*op, own);
     if (home < 0) {
       home = graph_.add();
       own.first = position_[op];
@@ -460,7 +479,7 @@ void Former::partition() {
       whyAlone_.push_back(why);
     }
     Region& region = regions_[static_cast<size_t>(home)];
-    if (own.space == Space::sum || (region.space == Space::map && own.space == Space::row)) {
+    if (region.space != Space::row && (own.space == Space::sum || own.space == Space::row)) {
       region.space = own.space;
       region.rows = own.rows;
       region.elements = own.elements;

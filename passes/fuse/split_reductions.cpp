@@ -371,6 +371,26 @@ class Splitter {
     return at->def && at->def->info().fusion == table::Fusion::row;
   }
 
+  /// Whether a kernel over these rows reads the value or computes it, maybe through maps, as the gradients of a norm's
+  /// gain and bias: it sums rows up on its way (sumsRows).
+  static bool meetsRows(Value* x, const RowSpace& rows) {
+    constexpr size_t kMostSeen = 16;
+    auto isOfThem = [&](const Op& op) {
+      return op.info().fusion == table::Fusion::row && rowSpaceOf(op) == rows;
+    };
+    std::vector<const Value*> work{x};
+    for (size_t next = 0; next < work.size() && next < kMostSeen; ++next) {
+      const Value* value = work[next];
+      for (const Use& use : value->uses)
+        if (isOfThem(*use.user())) return true;
+      const Op* def = value->def;
+      if (!def) continue;
+      if (isOfThem(*def)) return true;
+      if (keepsElements(*def)) forEachUse(*def, [&](const Value* operand) { work.push_back(operand); });
+    }
+    return false;
+  }
+
   /// A reduction of neighbouring axes in two stages when one stage leaves the device idle; null when
   /// it does not, or when the count has no useful divisor.
   Value* splitReduction(Opcode code, Value* x, std::vector<int64_t> axes, bool keepdims) {
@@ -387,14 +407,21 @@ class Splitter {
     int64_t longest = !shared      ? std::max(kLeastLaneLoads, kLaneLoads / target_.parallel)
                       : after == 1 ? kGroupRounds * target_.workgroup
                                    : longestColumn(target_, after);
-    if (before * after >= target_.parallel || count <= longest) return nullptr;
+    if (before * after >= target_.parallel) return nullptr;
+    const bool isSum = code == Opcode::sum || code == Opcode::mean;
+    const int64_t onTheWay = isSum && before == 1 && after > 1 && meetsRows(x, {count, after})
+                                 ? rowsForSums({count, after}, target_)
+                                 : 0;
+    if (onTheWay == 0 && count <= longest) return nullptr;
     if (code == Opcode::max_reduce && after == 1 && isOfRows(*x)) return nullptr;
     // Long pieces where invocations share them, and no more than the second stage does well.
     int64_t most = !shared
                        ? count / kLaneShare
                        : std::min(count / (after == 1 ? kGroupShare : kColumnShare), longest / kSecondStage);
     int64_t pieces =
-        divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), most)));
+        onTheWay
+            ? count / onTheWay
+            : divisorUpTo(count, std::max<int64_t>(2, std::min(target_.parallel / (before * after), most)));
     if (pieces < 2) return nullptr;
     Opcode stage = code == Opcode::max_reduce || code == Opcode::min_reduce ? code : Opcode::sum;
     Value* first =

@@ -105,6 +105,30 @@ Arrays inputsFor(const Item& func, uint32_t seed) {
   return out;
 }
 
+/// Functions of a module on the device and by their kernels' meaning, beside what the tensors mean.
+void expectClose(const Module& tensor, const Stages& stages, const std::vector<std::string>& functions,
+                 const std::vector<Arrays>& inputs) {
+  Gpu gpu;
+  std::vector<Results> device = gpu.run(*stages.spirv, functions, inputs, {});
+  ASSERT_EQ(device.size(), functions.size());
+  InterpOptions rounded, kernels;
+  rounded.mode = InterpMode::exact;
+  for (size_t i = 0; i < functions.size(); ++i) {
+    kernels.kernel = laneOrder(static_cast<int>(i));
+    const std::string& f = functions[i];
+    const Results wide = interpret(tensor, f, inputs[i], {}),
+                  exact = interpret(tensor, f, inputs[i], {}, rounded);
+    const Results kernel = interpret(*stages.spirv, f, inputs[i], {}, kernels);
+    for (const auto& [name, value] : wide)
+      for (const Results* got : std::initializer_list<const Results*>{&kernel, &device[i]}) {
+        std::string why;
+        EXPECT_TRUE(wholeFunctionClose(got->at(name), value, exact.at(name), kWholeFunctionFloor, &why))
+            << (got == &kernel ? "kernel: " : "vulkan: ") << why << "\n"
+            << print(*tensor.func(f));
+      }
+  }
+}
+
 Target sharing(int64_t subgroup) {
   Target target = *targetByName("gpu");
   target.subgroup = subgroup;
@@ -139,28 +163,43 @@ TEST_P(SharedRows, MatchTheOracle) {
   for (const Item* kernel : stages.spirv->all(ItemKind::kernel))
     walk(kernel->body, [&](Op& op) { reductions += op.code == Opcode::k_subgroup_reduce; });
   EXPECT_EQ(reductions > 0, target.subgroup > 1);
-  Gpu gpu;
-  std::vector<Results> device = gpu.run(*stages.spirv, functions, inputs, {});
-  ASSERT_EQ(device.size(), functions.size());
-  InterpOptions rounded, kernels;
-  rounded.mode = InterpMode::exact;
-  for (size_t i = 0; i < functions.size(); ++i) {
-    kernels.kernel = laneOrder(static_cast<int>(i));
-    const std::string& f = functions[i];
-    const Results wide = interpret(**tensor, f, inputs[i], {}),
-                  exact = interpret(**tensor, f, inputs[i], {}, rounded);
-    const Results kernel = interpret(*stages.spirv, f, inputs[i], {}, kernels);
-    for (const auto& [name, value] : wide)
-      for (const Results* got : std::initializer_list<const Results*>{&kernel, &device[i]}) {
-        std::string why;
-        EXPECT_TRUE(wholeFunctionClose(got->at(name), value, exact.at(name), kWholeFunctionFloor, &why))
-            << (got == &kernel ? "kernel: " : "vulkan: ") << why << "\n"
-            << print(*(*tensor)->func(f));
-      }
-  }
+  expectClose(**tensor, stages, functions, inputs);
 }
 // lavapipe's subgroups have 8 invocations.
 INSTANTIATE_TEST_SUITE_P(Subgroups, SharedRows, ::testing::Values(1, 8));
+
+/// The gradient of a norm with those of its gain, of its bias and of a bias behind it: sums over rows, which the kernel
+/// over rows adds up on its way. 64 rows to a sum, of which each subgroup has two.
+TEST(SharedRows, SumRowsOnTheirWay) {
+  const std::string text = R"(module @m {
+  func @norm(%x: tensor<8x64x96xf32>, %g: tensor<96xf32>, %d: tensor<8x64x96xf32>, %e: tensor<8x64x96xf32>)
+      -> (dx: tensor<8x64x96xf32>, dg: tensor<96xf32>, db: tensor<96xf32>, dr: tensor<96xf32>) {
+    %n, %mean, %scale = tg.layer_norm_grad %x, %g, %d : tensor<8x64x96xf32>, tensor<8x64x1xf32>, tensor<8x64x1xf32>
+    %c = tg.sub %x, %mean : tensor<8x64x96xf32>
+    %p = tg.mul %d, %c : tensor<8x64x96xf32>
+    %q = tg.mul %p, %scale : tensor<8x64x96xf32>
+    %dg = tg.sum %q {axes = [0, 1]} : tensor<96xf32>
+    %db = tg.sum %d {axes = [0, 1]} : tensor<96xf32>
+    %dx = tg.add %e, %n : tensor<8x64x96xf32>
+    %dr = tg.sum %dx {axes = [0, 1]} : tensor<96xf32>
+    return %dx, %dg, %db, %dr : tensor<8x64x96xf32>, tensor<96xf32>, tensor<96xf32>, tensor<96xf32>
+  }
+}
+)";
+  auto tensor = parse(text, "norm.tgir");
+  ASSERT_TRUE(tensor) << tensor.error().str();
+  Target target = sharing(8);
+  target.parallel = 8 * 512;
+  const Stages stages = stagesOf(**tensor, target);
+  ASSERT_TRUE(stages.fused && stages.spirv);
+  std::vector<const Op*> kernels;
+  for (const Op* op : stages.fused->func("norm")->body.ops)
+    if (op->code == Opcode::fused) kernels.push_back(op);
+  ASSERT_EQ(kernels.size(), 2u);  // the second adds up the sums' parts
+  EXPECT_EQ(kernels[0]->results.size(), 4u);
+  EXPECT_EQ(kernels[0]->attr("schedule").str(), "row{lanes = 8, vec = 4, workgroup = 256}");
+  expectClose(**tensor, stages, {"norm"}, {inputsFor(*(*tensor)->func("norm"), 7)});
+}
 
 TEST(SharedRows, AnotherSubgroupWidthIsRefused) {
   auto tensor = parse("module @m {\n  func @f(%x: tensor<9x64xf32>) -> (r: tensor<9x64xf32>) {\n"

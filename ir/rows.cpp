@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/rows.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ir/infer.h"
+#include "ir/op_view.h"
+
+namespace tg {
+
+std::optional<RowSpace> rowSpaceOf(const Op& op) {
+  using table::Fusion;
+  Fusion fusion = op.info().fusion;
+  if (fusion != Fusion::reduce && fusion != Fusion::row) return std::nullopt;
+  const Shape& shape = op.in(0)->type.shape;
+  int rank = shape.rank();
+  if (rank == 0) return std::nullopt;
+  int first = rank - 1;  // the reduced axes are first..rank-1
+  if (op.info().attr("axis")) {
+    if (normalAxis(as::softmax(op).axis(), rank) != rank - 1) return std::nullopt;
+  } else if (op.info().attr("axes")) {
+    std::vector<int> axes;
+    for (int64_t axis : as::sum(op).axes()) axes.push_back(normalAxis(axis, rank));
+    std::sort(axes.begin(), axes.end());
+    if (axes.empty()) return std::nullopt;
+    first = axes[0];
+    for (size_t i = 0; i < axes.size(); ++i)
+      if (axes[i] != first + static_cast<int>(i)) return std::nullopt;
+    // Axes of extent 1 behind the reduced ones do not keep them from being last.
+    for (int axis = first + static_cast<int>(axes.size()); axis < rank; ++axis)
+      if (shape[axis] != 1) return std::nullopt;
+  }
+  RowSpace space{1, 1};
+  for (int axis = 0; axis < rank; ++axis) (axis < first ? space.rows : space.length) *= shape[axis];
+  return space;
+}
+
+int64_t rowsPerSum(const Op& op, const RowSpace& rows) {
+  if (op.code != Opcode::sum) return 0;
+  const Shape& shape = op.in(0)->type.shape;
+  const int axis = shape.rank() - 2;
+  const std::vector<int64_t> axes = as::sum(op).axes();
+  if (axis < 0 || axes.size() != 1 || normalAxis(axes[0], shape.rank()) != axis) return 0;
+  const bool same = shape.back() == rows.length && shape.elements() == rows.rows * rows.length;
+  return same && rows.length > 1 ? shape[axis] : 0;
+}
+
+}  // namespace tg
