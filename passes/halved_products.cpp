@@ -40,12 +40,11 @@ class HalvedProducts {
  public:
   HalvedProducts(Module& module, Item& func) : func_(func), builder_(&module, &func) {}
 
-  void run(bool attention) {
+  void run() {
     std::vector<Op*> products;
     for (Op* op : func_.body.ops)
       if (op->code == Opcode::matmul && suits(*op)) products.push_back(op);
     for (Op* op : products) rewrite(*op);
-    if (!attention) return;
     std::vector<Op*> attentions;
     for (Op* op : func_.body.ops)
       if ((op->code == Opcode::attention || op->code == Opcode::attention_grad) && suitsAttention(*op))
@@ -159,8 +158,8 @@ class HalvedProducts {
 
 }  // namespace
 
-void halveProducts(Module& module, Item& func, bool attention) {
-  HalvedProducts(module, func).run(attention);
+void halveProducts(Module& module, Item& func) {
+  HalvedProducts(module, func).run();
 }
 
 }  // namespace tg

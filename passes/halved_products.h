@@ -6,8 +6,8 @@
 
 namespace tg {
 
-/// Gives the f32 products of a function, and where asked attention, the precision f32x3, and each of their operands a scale: a
+/// Gives the f32 products of a function, and attention of narrow heads, the precision f32x3, and each of their operands a scale: a
 /// power of two that brings its largest element near the end of f16's range.
-void halveProducts(Module& module, Item& func, bool attention);
+void halveProducts(Module& module, Item& func);
 
 }  // namespace tg

@@ -4,7 +4,7 @@
 // What: with f16 or bf16, every tg.matmul of f32 becomes one of that type (narrow_products.cpp): casts in front of it and behind
 //   it say which activations, gradients of activations and copies of weights are 16-bit in memory. Parameters,
 //   their gradients, the optimizer and everything between the casts stay f32. With f32x3 each product of extents from
-//   16 on, and with `attention` that of heads up to 64 wide, gets that precision and its operands scales (halved_products.cpp), and
+//   16 on, and attention of heads up to 64 wide, gets that precision and its operands scales (halved_products.cpp), and
 //   nothing is cast. With f16 and gradients at hand the loss is scaled: the gradient starts at a
 //   state instead of 1, and each parameter's is divided by it, so that small gradients stay above what f16 holds.
 //   The scale is a power of two, which rounds nothing in f32. A step whose gradients have a sum of squares that is
@@ -19,7 +19,7 @@
 //                                         @loss_scale.good …
 //
 // Requires: stage tensor.
-//   c1: the function exists; c2: precision is f16, bf16 or f32x3, and attention of f32x3 alone; c3: loss-scale is 0 (no scaling) or a power of
+//   c1: the function exists; c2: precision is f16, bf16 or f32x3; c3: loss-scale is 0 (no scaling) or a power of
 //   two up to 2^24, growth is 1 or more; c4: the states are not there yet; c5: the gradient starts at
 //   a constant with `seed`, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
 // Ensures: products are of the type, or of f32 tensors with the precision. After append-grad{accumulate=N} the scale
@@ -72,7 +72,7 @@ void setPrecision(Module& module, const MixedPrecisionOptions& options) {
     if (narrow)
       narrowProducts(module, *func, *narrow);
     else
-      halveProducts(module, *func, options.attention);
+      halveProducts(module, *func);
   }
 }
 
@@ -189,9 +189,6 @@ Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options
     return precisionError(
         func.loc, 2,
         fmt::format("there is no precision '{}'; there are f16, bf16 and f32x3", options.precision));
-  if (options.attention && options.precision != "f32x3")
-    return precisionError(
-        func.loc, 2, fmt::format("attention=true is of f32x3; {} is of all products", options.precision));
   int exponent = 0;
   const bool power = std::frexp(options.lossScale, &exponent) == 0.5;
   if (options.lossScale != 0 && (!power || options.lossScale < 1 || options.lossScale > kLargestScale))

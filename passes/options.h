@@ -74,7 +74,6 @@ struct MixedPrecisionOptions {
   std::string func = "train";
   double lossScale = 65536;
   int64_t growth = 2000;
-  bool attention = false;
   static constexpr auto fields() {
     return std::tuple{
         option(
@@ -84,8 +83,6 @@ struct MixedPrecisionOptions {
         option("loss-scale", &MixedPrecisionOptions::lossScale,
                "the first scale of the loss, a power of two; 0: none; only f16 has one"),
         option("growth", &MixedPrecisionOptions::growth, "finite steps until the scale doubles"),
-        option("attention", &MixedPrecisionOptions::attention,
-               "of f32x3: attention in it too (docs/precision.md)"),
     };
   }
 };

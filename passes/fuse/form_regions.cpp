@@ -10,9 +10,9 @@
 // Each op starts alone and joins the region of a producer when one kernel can compute both: it has the same
 // loops (elements, rows, a product's elements), binds what the target allows, and reads nothing that depends
 // on the region from outside. The best producer is the one whose value is largest, since that value then need
-// not travel through memory. Views, constants and iota are copied into every reader. Maps that only a sum
-// over leading axes reads stay with the sum where a kernel over rows would have to store them for it. At the end,
-// kernels that only put results side by side go (read_joins.h).
+// not travel through memory. Views, constants and iota are copied into every reader. A kernel over rows takes sums over
+// so many rows along; where it cannot, maps that only such a sum reads stay with it, as they would be stored for it
+// alone. At the end, kernels that only put results side by side go (read_joins.h).
 //
 // Requires: stage(tensor) with a target, without tg.grad; no op that takes several kernels
 //   (split-reductions) or computes with f16 or bf16 (compute-in-f32).
@@ -229,12 +229,11 @@ static bool roundsAttention(const Op& op, const Value& value) {
          value.def->info().fusion == Fusion::attention;
 }
 
-/// Whether an element of a value is summed by the invocation that writes it, of a kernel that what follows element
-/// by element may join.
+/// Whether the invocation that writes an element of a value sums it, of a kernel that what follows may join.
 static bool scatters(const Value& value) { return value.def && value.def->info().fusion == Fusion::scatter; }
 
-/// Whether a kernel over rows may sum up each so many of them for an op, as the gradients of a norm's gain and bias and
-/// of the bias behind it: what it reads and computes anyway need not be read, or even stored, for the sums.
+/// Whether a kernel over rows takes a sum along, as the gradients of a norm's gain and bias and of the bias behind it: what
+/// it has on its way need not be read, or even stored, for the sum.
 bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
   const int64_t each = rowsPerSum(sum, rows.rows);
   return each && sumsRows(rows.rows, each, target_) &&
@@ -383,9 +382,9 @@ void Former::link(int region, const Op& op) {
   }
 }
 
-/// A region of the same rows that reads a tensor of the op's which no region in between does, and does not
-/// lead to the op: a cross entropy's, for its gradient, which then may take the place of the logits; a
-/// softmax's, for the rows' log Σ e^x; a layer norm's gradient, for the sums of what it is given. -1 for none.
+/// A region of the same rows that reads a tensor of the op's which no region in between does, and does not lead to the
+/// op: a cross entropy's, for its gradient, which then may take the place of the logits; a softmax's, for the rows'
+/// log Σ e^x; that of a norm's gradient, for sums of what it is given. -1 for none.
 int Former::rowPartner(const Op& op, const Region& own) {
   for (Value* base : bases(op)) {
     const std::vector<Op*>& readers = readers_[base];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mixed-precision{precision=f32x3,attention=true} on a device, whose compiler may simplify the arithmetic of halves as
+// mixed-precision{precision=f32x3} on a device, whose compiler may simplify the arithmetic of halves as
 // no interpreter does. A device without matrix units computes such an attention in f32.
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(AttentionOnADevice, ErrorsOfHalvesAreOfTheSizeOfThoseOfF32) {
     EXPECT_TRUE(ran) << ran.error().str();
     return gpu.run(*stagesOf(**module, gpu.device()->info().target).spirv, {"f"}, {in}).at(0);
   };
-  const Results halves = computed("mixed-precision{precision=f32x3,attention=true,func=f}"),
+  const Results halves = computed("mixed-precision{precision=f32x3,func=f}"),
                 whole = computed("canonicalize");
   for (const auto& [name, value] : want.value) {
     const RowErrors own = errorsOf(halves.at(name).data, value, want.size.at(name)),

@@ -34,7 +34,7 @@ Results computed(const AttentionCase& c, const Arrays& in, bool halves) {
     auto ran = passes->run(lowered);
     EXPECT_TRUE(ran) << ran.error().str();
   };
-  if (halves) run("mixed-precision{precision=f32x3,attention=true,func=f}");
+  if (halves) run("mixed-precision{precision=f32x3,func=f}");
   run(fmt::format("fuse{{target={}}}", halves ? target : "gpu"));
   if (halves && c.schedule) {
     std::string fused = print(*lowered);
