@@ -42,7 +42,8 @@ struct ProfiledCall {
 /// may keep neighbours from overlapping, so that the sum of the commands can be more than the span.
 struct Profile {
   std::string function;
-  int repetitions = 0;                    ///< of each kind
+  int repetitions = 0;  ///< of each kind
+  int64_t parts = 1;    ///< of a call, one after the other; the commands are those of the first
   std::vector<ProfiledCommand> commands;  ///< in order
   double wallMilliseconds = 0;            ///< of a plain call, median
   double deviceMilliseconds = 0;          ///< from a plain call's first command to its last, median

@@ -47,6 +47,7 @@ Json summary(const Profile& profile, const Ceilings& ceilings, const ProfileSubj
           {"device", subject.device},
           {"driver", subject.driver},
           {"repetitions", profile.repetitions},
+          {"parts", profile.parts},
           {"commands_ms", profile.commandMilliseconds()},
           {"device_ms", profile.deviceMilliseconds},
           {"wall_ms", profile.wallMilliseconds},

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/batch.h"
 #include "runtime/profile.h"
 #include "runtime/session_program.h"
 
@@ -88,7 +89,10 @@ CallResult<Profile> Session::profile(const std::string& function, const Inputs& 
   return serve<Profile>([&]() -> Result<Profile> {
     auto* executor = dynamic_cast<Executor*>(&program_->runner());
     if (!executor) return fail("profile times kernels on a Vulkan device; the interpreter has none");
-    Inputs shaped = inputs;
+    Profile out;
+    out.parts = function == options_.trainFunction ? options_.parts : 1;
+    TG_TRY(const Item* entry, program_->function(function));
+    TG_TRY(Inputs shaped, partOf(*entry, inputs, 0, out.parts));
     TG_TRY(SessionProgram::Callable callable, program_->callable(function, shaped, {}));
     TG_TRY(std::shared_ptr<const Module> module, program_->moduleOf(callable));
     auto timed = [&](int count, double seconds) -> Result<std::vector<TimedCall>> {
@@ -105,7 +109,6 @@ CallResult<Profile> Session::profile(const std::string& function, const Inputs& 
       }
       return out;
     };
-    Profile out;
     out.function = function;
     out.repetitions = std::max(options.repetitions, 1);
     std::vector<TimedCall> plain, detailed;

@@ -20,6 +20,7 @@
 #include "tools/driver/bench_models.h"
 #include "tools/driver/bench_results.h"
 #include "tools/driver/run_setup.h"
+#include "tools/driver/step_parts.h"
 
 namespace tg {
 
@@ -35,6 +36,7 @@ constexpr double kTogether = 5;
 struct BenchFlags {
   int steps = kLeastSteps, warmup = 5;
   double minTime = 1;
+  int64_t microBatch = 0;  ///< rows that run at once; 0 is all
   bool json = false, compile = false, wait = false;
   std::string results, table, against;
 };
@@ -103,16 +105,39 @@ int64_t itemsOf(const Item& func) {
   return sequences ? type.elements() : type.shape[0];
 }
 
+/// What a step with an update calls, and how often: @train for each part, and what follows several calls.
+std::vector<std::pair<const Item*, int64_t>> callsOf(const Module& module, int64_t parts) {
+  std::vector<std::pair<const Item*, int64_t>> calls;
+  for (const Item* func : module.all(ItemKind::func)) {
+    if (func->name == kTrain) calls.emplace_back(func, parts);
+    if (find(func->attrs, "every")) calls.emplace_back(func, 1);
+  }
+  return calls;
+}
+
+int64_t kernelsOf(const OpenModel& open) {
+  int64_t kernels = 0;
+  for (const auto& [func, calls] : callsOf(*open.session->module(), open.parts))
+    if (auto count = open.session->kernelCount(func->name)) kernels += *count * calls;
+  return kernels;
+}
+
 /// Work of a step against its time.
-void addRates(Json& row, const Module& module, const Item& source) {
+void addRates(Json& row, const OpenModel& open) {
   double seconds = row["ms_median"].get<double>() / 1e3, flops = 0, bytes = 0;
-  row["items"] = itemsOf(source);
-  row["items_per_second"] = static_cast<double>(itemsOf(source)) / seconds;
-  const Item* func = module.func(kTrain);
-  if (!func || module.stage < Stage::kernel) return;
-  for (const CommandReport& command : commandReports(module, *func)) {
-    flops += command.flops;
-    bytes += command.bytes;
+  const int64_t items = itemsOf(*open.source->func(kTrain)) * open.parts;
+  row["items"] = items;
+  row["items_per_second"] = static_cast<double>(items) / seconds;
+  const Module& module = *open.session->module();
+  if (!module.func(kTrain) || module.stage < Stage::kernel) return;
+  for (const auto& [func, calls] : callsOf(module, open.parts)) {
+    const Attr* every = find(func->attrs, "every");
+    const double share = every ? static_cast<double>(open.parts) / static_cast<double>(every->integer)
+                               : static_cast<double>(calls);
+    for (const CommandReport& command : commandReports(module, *func)) {
+      flops += command.flops * share;
+      bytes += command.bytes * share;
+    }
   }
   row["flops"] = flops;
   row["bytes"] = bytes;
@@ -120,7 +145,7 @@ void addRates(Json& row, const Module& module, const Item& source) {
   row["gbytes"] = bytes / seconds / 1e9;
 }
 
-Json toJson(const std::string& model, const OpenModel& open, int64_t kernels, const Timing& timing) {
+Json toJson(const std::string& model, const OpenModel& open, const Timing& timing) {
   SessionInfo info = open.session->info();
   Json phases = Json::object();
   for (const auto& [phase, ms] : open.milliseconds) phases[phase] = phases.value(phase, 0.0) + ms;
@@ -130,7 +155,8 @@ Json toJson(const std::string& model, const OpenModel& open, int64_t kernels, co
           {"ms_median", timing.median()},
           {"ms_min", timing.milliseconds.front()},
           {"steps", timing.steps},
-          {"kernels", kernels},
+          {"parts", open.parts},
+          {"kernels", kernelsOf(open)},
           {"parameters", info.parameters},
           {"arena_bytes", info.persistentBytes + info.ioBytes + info.arenaBytes},
           {"persistent_bytes", info.persistentBytes},
@@ -148,6 +174,9 @@ void printText(const Json& row) {
   fmt::print("{} on {}\n", row["model"].get<std::string>(), row["device"].get<std::string>());
   fmt::print("  step      {:.3f} ms median, {:.3f} ms min of {} steps\n", number("ms_median"),
              number("ms_min"), row["steps"].get<int64_t>());
+  if (row["parts"].get<int64_t>() > 1)
+    fmt::print("  parts     {} of the batch, one after the other: a step is all of them\n",
+               row["parts"].get<int64_t>());
   fmt::print("  kernels   {} (dispatches, copies and fills of a step)\n", row["kernels"].get<int64_t>());
   fmt::print("  arena     {} bytes: persistent {}, io {}, transient {} (lower bound {})\n",
              row["arena_bytes"].get<int64_t>(), row["persistent_bytes"].get<int64_t>(),
@@ -206,6 +235,7 @@ struct Bench : Verb {
         ->check(between(kLeastSteps, kMostSteps));
     app.add_option("--warmup", flags.warmup, "steps before")->capture_default_str()->check(atLeast(0));
     app.add_option("--min-time", flags.minTime, "seconds of steps, at least")->capture_default_str();
+    app.add_option("--micro-batch", flags.microBatch, kMicroBatchHelp)->option_text("N")->check(atLeast(1));
     app.add_flag("--wait", flags.wait, "begin no step before the last one's loss is read");
     app.add_flag("--json", flags.json, "print JSON");
     app.add_flag("--compile", flags.compile, "also time compiling with empty caches, then with full ones");
@@ -232,14 +262,14 @@ struct Bench : Verb {
     if (!module) return report(app, exitInput, module.error());
     if (auto good = verify(**module); !good) return report(app, exitInput, good.error());
     double parsing = since(start);
-    if (int code = openModel(app, model, *std::move(module), {kTrain}, open)) return code;
+    if (int code = openStep(app, model, flags.microBatch, *std::move(module), open)) return code;
     split = compileSplit(parsing, open.milliseconds);
     split["cpu"] = cpuMilliseconds() - cpu;
     return exitOk;
   }
   /// With --compile twice, and `compiling` tells of both.
   int openTimed(CLI::App& app, std::unique_ptr<Module> module, OpenModel& open, Json& compiling) {
-    if (!flags.compile) return openModel(app, model, std::move(module), {kTrain}, open);
+    if (!flags.compile) return openStep(app, model, flags.microBatch, std::move(module), open);
     const std::string text = print(*module);
     Json cold, warm;
     if (int code = timeCompiling(app, text, cold, open)) return code;
@@ -264,9 +294,8 @@ struct Bench : Verb {
     if (int code = openTimed(app, std::move(module), open, compiling)) return code;
     auto timing = measure(*open.session, *inputs, flags);
     if (!timing) return report(app, open.session->device() ? exitDevice : exitInput, timing.error());
-    auto kernels = open.session->kernelCount(kTrain);
-    Json row = toJson(model.file, open, kernels ? *kernels : 0, *timing);
-    addRates(row, *open.session->module(), *open.source->func(kTrain));
+    Json row = toJson(model.file, open, *timing);
+    addRates(row, open);
     row.update(compiling);
     if (!flags.results.empty())
       if (auto added = addResult(flags.results, row); !added) return report(app, exitInput, added.error());

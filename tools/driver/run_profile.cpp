@@ -18,6 +18,7 @@
 #include "tools/driver/io.h"
 #include "tools/driver/ranks.h"
 #include "tools/driver/run_setup.h"
+#include "tools/driver/step_parts.h"
 #include "tools/driver/table_text.h"
 
 namespace tg {
@@ -80,9 +81,10 @@ void printTravels(const std::vector<TravelTimes>& travels) {
 
 struct ProfileVerb : Verb {
   ModelFlags model;
-  std::string function = "train";
+  std::string function = kTrain;
   ProfileOptions options;
   std::string trace, roofline;
+  int64_t microBatch = 0;  ///< rows that run at once; 0 is all
   bool json = false;
   RankFlags rankFlags;
 
@@ -98,6 +100,7 @@ struct ProfileVerb : Verb {
         ->option_text("N")
         ->capture_default_str()
         ->check(between(1, 10000));
+    app.add_option("--micro-batch", microBatch, kMicroBatchHelp)->option_text("N")->check(atLeast(1));
     app.add_option("--trace", trace, "write the calls as a trace for Chrome or Perfetto")
         ->option_text("FILE");
     app.add_option("--roofline", roofline, "write a page: each kernel under the device's ceilings")
@@ -131,6 +134,9 @@ struct ProfileVerb : Verb {
     auto made = randomInputs(known ? *known : *module->func(function));
     if (!made) return report(app, exitInput, made.error());
     inputs = std::move(*made);
+    if (microBatch && function != kTrain)
+      return report(app, exitUsage, "--micro-batch is of steps, which call @train");
+    if (function == kTrain) return openStep(app, model, microBatch, std::move(module), out);
     return openModel(app, model, std::move(module), {function}, out);
   }
 
@@ -232,6 +238,9 @@ struct ProfileVerb : Verb {
       return exitOk;
     }
     fmt::print("@{} of {} on {}\n", function, subject.model, info.device);
+    if (profile->parts > 1)
+      fmt::print("a call runs {} parts of its batch; kernels and commands are those of the first\n",
+                 profile->parts);
     printCeilings(*ceilings);
     printTable(byKernel(*profile), *ceilings);
     printTotals(*profile);

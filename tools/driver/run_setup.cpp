@@ -476,7 +476,7 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
     if (smaller->module) {
       if (flags.emitModule.empty()) keepFunctions(*smaller->module, entries);
       out.source = clone(*smaller->module);
-      options.parts = smaller->parts;
+      options.parts = out.parts = smaller->parts;
       notes.clear();
       done = compile(std::move(smaller->module), target, rest);
     }
@@ -584,7 +584,7 @@ int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Modu
   out.source = clone(*module);
   SessionOptions options;
   options.ranks = flags.ranks;
-  options.parts = flags.parts;
+  options.parts = out.parts = flags.parts;
   if (int code = openDevice(app, flags, *module, options)) return code;
   if (int code = compileModel(app, flags, entries, options, module, out)) return code;
   auto session = Session::create(std::move(module), options);

@@ -123,7 +123,8 @@ int setBatch(const CLI::App& app, const std::string& function, int64_t size, std
 /// A session and what making it took.
 struct OpenModel {
   std::unique_ptr<Session> session;
-  std::shared_ptr<const Module> source;                      ///< as it was before fuse
+  std::shared_ptr<const Module> source;  ///< as it was before fuse
+  int64_t parts = 1;                     ///< of the batch, which a step runs one after the other
   std::vector<std::pair<std::string, double>> milliseconds;  ///< of compilation, by phase
   double compileMs() const;
 };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tools/driver/run_config.h"
+#include "tools/driver/step_parts.h"
 
 namespace tg {
 
@@ -29,9 +30,7 @@ void addTrainFlags(CLI::App& app, TrainFlags& flags) {
       ->check(atLeast(1))
       ->excludes("--steps");
   length("--max-time", "TIME", flags.maxTime, "save and end after 90s, 10m, 2h");
-  learn("--micro-batch", "N", flags.microBatch,
-        "run N rows of the batch at a time and sum their gradients: the memory of N rows")
-      ->check(atLeast(1));
+  learn("--micro-batch", "N", flags.microBatch, kMicroBatchHelp)->check(atLeast(1));
   learn("--lr", "RATE", flags.lr, "instead of the module's: 1e-3, or 'warmup(100, cosine(1e-3, 0, 900))'");
   learn("--set", "NAME=SPEC", flags.set, "start a parameter from this: w=@w.npy, b=0");
   learn("--init-from", "FILE", flags.initFrom,

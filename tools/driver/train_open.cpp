@@ -9,7 +9,6 @@
 #include "ir/dims.h"
 #include "ir/parser.h"
 #include "ir/text_hash.h"
-#include "passes/mean_of_parts.h"
 #include "passes/pass.h"
 #include "runtime/compile.h"
 #include "runtime/data/spec.h"
@@ -17,8 +16,8 @@
 #include "runtime/train/rank_feed.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
-#include "tools/driver/batch_parts.h"
 #include "tools/driver/listings.h"
+#include "tools/driver/step_parts.h"
 #include "tools/driver/train_folder.h"
 #include "tools/driver/train_share.h"
 
@@ -41,74 +40,6 @@ Result<std::string> pipelineOf(const Module& module, const ModelFlags& model) {
                   "  tg-run train {0} --pipeline='append-grad,append-adam{{lr=1e-3}}' …\n"
                   "  or write train_pipeline = \"append-grad,append-adam{{lr=1e-3}}\" on the module",
                   model.file));
-}
-
-/// `--micro-batch`: the train function for some rows of its batch, which a step then runs in parts.
-int runInParts(const CLI::App& app, const TrainFlags& flags, ModelFlags& model,
-               std::unique_ptr<Module>& module, std::vector<std::string>& notes) {
-  if (flags.microBatch == 0) return exitOk;
-  const int64_t rows = batchSize(*module->func(kTrain));
-  if (rows == 0)
-    return report(app, exitInput,
-                  fmt::format("--micro-batch: no argument of @train says which axis is its batch; write %x: "
-                              "tensor<…> {{batch = 0}} in {}",
-                              model.file));
-  if (rows % flags.microBatch)
-    return report(
-        app, exitUsage,
-        fmt::format("--micro-batch={} is no divisor of the batch, {} rows", flags.microBatch, rows));
-  model.parts = rows / flags.microBatch;
-  if (model.parts == 1) return exitOk;
-  notes.push_back(
-      fmt::format("note: a step runs its {} rows in {} parts and sums their gradients", rows, model.parts));
-  if (module->stage == Stage::tensor)
-    if (auto same = checkMeanOfParts(*module->func(kTrain)); !same) {
-      const Diagnostic& why = same.error().diagnostics().front();
-      notes.push_back(fmt::format(
-          "note: its loss and gradients are means of the parts, which those of the batch are not: "
-          "{}: {}",
-          locString(why.loc), why.message));
-    }
-  auto passes = accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; });
-  if (!passes) return report(app, exitInput, passes.error());
-  if (passes->empty())
-    return report(app, exitInput,
-                  fmt::format("--micro-batch sums gradients by append-grad{{accumulate={}}}, and '{}' has no "
-                              "append-grad",
-                              model.parts, model.pipeline));
-  model.pipeline = *passes;
-  return setBatch(app, kTrain, flags.microBatch, module);
-}
-
-/// What is compiled where --memory does not do for the whole batch, or only at a high price: the train function for
-/// as many rows of it as keep the budget at the least cost.
-MakeSmaller rowsWithin(ModelFlags& model, const Module& written, const std::vector<std::string>& entries,
-                       OpenTraining& out) {
-  const std::shared_ptr<const Module> source = clone(written);
-  return [&model, source, entries, &out](const Target& target, const CompileOptions& options,
-                                         std::optional<Error> why) -> Result<SmallerStep> {
-    if (options.budget == "least") return why ? Result<SmallerStep>(std::move(*why)) : SmallerStep{};
-    CompileOptions whole = options;
-    TG_TRY(whole.pipeline, forRanks(model, model.pipeline));
-    PlansInParts plans(*source, entries, target, whole);
-    TG_TRY(const PlansInParts::Choice choice, plans.choose(options.budget, std::move(why)));
-    if (choice.parts == 1) return SmallerStep{};
-    model.parts = choice.parts;
-    out.microBatch = plans.rows() / choice.parts;
-    out.notes.push_back(fmt::format("note: @train: a step runs its {} rows in {} parts and sums their "
-                                    "gradients, as with --micro-batch={}, so that "
-                                    "{} do: {:.0f} % more time by the cost model",
-                                    plans.rows(), choice.parts, out.microBatch, options.budget,
-                                    100 * std::max(choice.time - 1, 0.0)));
-    if (choice.whole > 0)
-      out.notes.back() += fmt::format("; whole, with --micro-batch={}, it takes {:.0f} % more", plans.rows(),
-                                      100 * (choice.whole - 1));
-    CompileOptions first;
-    first.until = Stage::tensor;
-    TG_TRY(first.pipeline, inParts(whole.pipeline, kTrain, plans.rows(), choice.parts));
-    TG_TRY(Compiled ran, compile(clone(*source), {}, first));
-    return SmallerStep{std::move(ran.module), choice.parts};
-  };
 }
 
 std::string scheduleOf(const Module& module) {
@@ -367,7 +298,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (auto bytes = parseBytes(model.memory)) out.options.memory = *bytes;
   if (share.split > 1)
     if (int code = setBatch(app, kTrain, batchSize(*module->func(kTrain)) / share.split, module)) return code;
-  if (int code = runInParts(app, flags, model, module, out.notes)) return code;
+  if (int code = runInParts(app, flags.microBatch, model, module, out.notes)) return code;
   const bool first = !model.ranks || model.ranks->rank() == 0;
   if (out.resumed) {
     if (first) out.options.runDir = run;
@@ -383,7 +314,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   if (out.feed->evalBatches()) entries.emplace_back(kEval);
   if (flags.sampleEvery) entries.emplace_back("predict");
   if (!out.resumed && !model.memory.empty() && flags.microBatch == 0)
-    model.smaller = rowsWithin(model, *module, entries, out);
+    model.smaller = rowsWithin(model, *module, entries, out.microBatch, out.notes);
   const int opened = openModel(app, model, std::move(module), entries, out.model);
   model.smaller = nullptr;
   if (opened != exitOk) return opened;

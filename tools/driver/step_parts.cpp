@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/driver/step_parts.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "ir/dims.h"
+#include "passes/mean_of_parts.h"
+#include "tools/driver/batch_parts.h"
+
+namespace tg {
+
+int runInParts(const CLI::App& app, int64_t microBatch, ModelFlags& model, std::unique_ptr<Module>& module,
+               std::vector<std::string>& notes) {
+  if (microBatch == 0) return exitOk;
+  const int64_t rows = batchSize(*module->func(kTrain));
+  if (rows == 0)
+    return report(app, exitInput,
+                  fmt::format("--micro-batch: no argument of @train says which axis is its batch; write %x: "
+                              "tensor<…> {{batch = 0}} in {}",
+                              model.file));
+  if (rows % microBatch)
+    return report(app, exitUsage,
+                  fmt::format("--micro-batch={} is no divisor of the batch, {} rows", microBatch, rows));
+  model.parts = rows / microBatch;
+  if (model.parts == 1) return exitOk;
+  notes.push_back(
+      fmt::format("note: a step runs its {} rows in {} parts and sums their gradients", rows, model.parts));
+  if (module->stage == Stage::tensor)
+    if (auto same = checkMeanOfParts(*module->func(kTrain)); !same) {
+      const Diagnostic& why = same.error().diagnostics().front();
+      notes.push_back(fmt::format(
+          "note: its loss and gradients are means of the parts, which those of the batch are not: "
+          "{}: {}",
+          locString(why.loc), why.message));
+    }
+  auto passes = accumulating(model.pipeline, [&](int64_t calls) { return calls * model.parts; });
+  if (!passes) return report(app, exitInput, passes.error());
+  if (passes->empty())
+    return report(app, exitInput,
+                  fmt::format("--micro-batch sums gradients by append-grad{{accumulate={}}}, and '{}' has no "
+                              "append-grad",
+                              model.parts, model.pipeline));
+  model.pipeline = *passes;
+  return setBatch(app, kTrain, microBatch, module);
+}
+
+MakeSmaller rowsWithin(ModelFlags& model, const Module& written, const std::vector<std::string>& entries,
+                       int64_t& microBatch, std::vector<std::string>& notes) {
+  const std::shared_ptr<const Module> source = clone(written);
+  return [&model, source, entries, &microBatch, &notes](const Target& target, const CompileOptions& options,
+                                                        std::optional<Error> why) -> Result<SmallerStep> {
+    if (options.budget == "least") return why ? Result<SmallerStep>(std::move(*why)) : SmallerStep{};
+    CompileOptions whole = options;
+    TG_TRY(whole.pipeline, forRanks(model, model.pipeline));
+    PlansInParts plans(*source, entries, target, whole);
+    TG_TRY(const PlansInParts::Choice choice, plans.choose(options.budget, std::move(why)));
+    if (choice.parts == 1) return SmallerStep{};
+    model.parts = choice.parts;
+    microBatch = plans.rows() / choice.parts;
+    notes.push_back(fmt::format("note: @train: a step runs its {} rows in {} parts and sums their "
+                                "gradients, as with --micro-batch={}, so that "
+                                "{} do: {:.0f} % more time by the cost model",
+                                plans.rows(), choice.parts, microBatch, options.budget,
+                                100 * std::max(choice.time - 1, 0.0)));
+    if (choice.whole > 0)
+      notes.back() += fmt::format("; whole, with --micro-batch={}, it takes {:.0f} % more", plans.rows(),
+                                  100 * (choice.whole - 1));
+    CompileOptions first;
+    first.until = Stage::tensor;
+    TG_TRY(first.pipeline, inParts(whole.pipeline, kTrain, plans.rows(), choice.parts));
+    TG_TRY(Compiled ran, compile(clone(*source), {}, first));
+    return SmallerStep{std::move(ran.module), choice.parts};
+  };
+}
+
+int openStep(const CLI::App& app, const ModelFlags& flags, int64_t microBatch, std::unique_ptr<Module> module,
+             OpenModel& out) {
+  ModelFlags model = flags;
+  std::vector<std::string> notes;
+  const std::vector<std::string> entries = {kTrain};
+  if (int code = runInParts(app, microBatch, model, module, notes)) return code;
+  if (!model.memory.empty() && microBatch == 0 && module->stage == Stage::tensor)
+    model.smaller = rowsWithin(model, *module, entries, microBatch, notes);
+  const int code = openModel(app, model, std::move(module), entries, out);
+  for (const std::string& note : notes)
+    if (code == exitOk && model.notes) fmt::print(stderr, "{}\n", note);
+  return code;
+}
+
+}  // namespace tg
