@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Units as allocations of the arena. The members of a group lie side by side, but each needs its bytes from its own
 // first write to its own last read. The gradients of a step are such a group: when the backward pass begins, where
-// most is alive, few of them exist, and activations that die before the others do lie in their place.
+// most is alive, few of them exist, and activations that die before the others do lie in their place. Padding behind
+// a member is zeroed in front of that member's first write, and is alive with it.
 #include <algorithm>
 
 #include "passes/plan/function_plan.h"
@@ -58,13 +59,19 @@ std::vector<Piece> FunctionPlan::piecesOf(const Unit& unit, bool intervals) cons
   if (!unit.inParts())
     return {{0, bytes, intervals ? unit.from : unit.first, intervals ? unit.to : unit.last}};
   std::vector<Piece> pieces;
+  auto fill = unit.fills.begin();
   for (size_t member = 0; member < unit.members.size(); ++member) {
     const Life life = lifeOf(*unit.members[member]);
     const int64_t from = unit.offsets[member] / target_.alignment * target_.alignment;
     const int64_t end =
         std::min(roundUp(unit.offsets[member] + unit.bytesOf(member), target_.alignment), bytes);
-    addPiece(pieces, {from, end - from, intervals ? intervalStart(life.first) : life.first,
-                      intervals ? intervalEnd(life.last) : life.last});
+    const int last = intervals ? intervalEnd(life.last) : life.last;
+    addPiece(pieces, {from, end - from, intervals ? intervalStart(life.first) : life.first, last});
+    if (fill == unit.fills.end() || fill->member != member) continue;
+    // Padding is alive from its fill on. It ends where the member does, in the last block of it.
+    const int64_t padding = fill->from / target_.alignment * target_.alignment;
+    addPiece(pieces, {padding, end - padding, fill->before, last});
+    ++fill;
   }
   if (intervals) limitPieces(pieces);  // the bound is that of all
   return pieces;

@@ -48,13 +48,16 @@ int FunctionPlan::lastOther(const Unit& unit, int op) const {
   return last;
 }
 
-/// Bytes are kept for whole intervals. Padding is zeroed in the interval before the first write, so that no
-/// barrier stands in between.
+/// Bytes are kept for whole intervals. Padding is zeroed in the interval before the first write of what it stands
+/// behind, so that no barrier stands in between.
 void FunctionPlan::setIntervals() {
   for (Unit& unit : units_) {
     unit.from = intervalStart(unit.first);
     unit.to = intervalEnd(unit.last);
-    if (!intervals_.empty() && !unit.fills.empty() && unit.from > 0) unit.from = intervalStart(unit.from - 1);
+    for (Unit::Fill& fill : unit.fills) {
+      fill.before = intervalStart(unit.inParts() ? lifeOf(*unit.members[fill.member]).first : unit.first);
+      if (!intervals_.empty() && fill.before > 0) fill.before = intervalStart(fill.before - 1);
+    }
   }
 }
 

@@ -284,21 +284,22 @@ bool FunctionPlan::defines(const Unit& unit, const Op& op, const ResultSlot& slo
 }
 
 /// The kernel of a result group writes the padding it spans. Other padding reads as zero: that of
-/// homes from the session's start on, elsewhere by a fill before the first member is written.
+/// homes from the session's start on, elsewhere by a fill.
 void FunctionPlan::setFills() {
   for (Unit& unit : units_) {
     if (!unit.group || unit.room == Unit::Room::home) continue;
-    bool extends = false;  // the last fill may go on: no argument has come since
+    bool extends =
+        false;  // the last fill may go on: no argument has come since, nor bytes that others may use
     for (size_t index = 0; index < unit.members.size(); ++index) {
       const Value* member = unit.members[index];
       int64_t from = unit.offsets[index] + member->type.bytes();
       int64_t to = index + 1 < unit.members.size() ? unit.offsets[index + 1] : unit.bytes;
-      extends = extends && member->def;
+      extends = extends && member->def && !unit.inParts();
       if (from == to || (member->def && slotOf(*member).group)) continue;
       if (extends)
         unit.fills.back().to = to;
       else
-        unit.fills.push_back({from, to});
+        unit.fills.push_back({from, to, index, 0});
       extends = true;
     }
   }
@@ -445,15 +446,14 @@ void FunctionPlan::markHomesInPlace() {
   }
 }
 
-/// Puts each group's fill before the op that writes the group first.
 void FunctionPlan::insertFills() {
   for (const Unit& unit : units_)
     for (const Unit::Fill& bytes : unit.fills) {
       const Place& first = *unit.members[0]->place;
       Operand range = Operand::range(first.buffer, first.offset + bytes.from, bytes.to - bytes.from);
       Builder builder(func_.body.ops);
-      builder.setBefore(ops_[static_cast<size_t>(unit.from)])
-          .setLoc(derivedLoc("plan", unit.members[0]->loc));
+      builder.setBefore(ops_[static_cast<size_t>(bytes.before)])
+          .setLoc(derivedLoc("plan", unit.members[bytes.member]->loc));
       builder.create(Opcode::fill, {Operand::keyword("args", {Operand::keyword("out", {range})})});
     }
 }

@@ -25,7 +25,7 @@ constexpr int64_t roundUp(int64_t bytes, int64_t alignment) {
 }
 
 /// `%a` or `[%a, %b, …]`: what must be contiguous, a lone value or the run of a group. The members of a run keep
-/// their bytes from their own first write to their own last read, unless there is padding to zero between them.
+/// their bytes from their own first write to their own last read, with the padding behind them.
 struct Unit {
   enum class Room { home, io, arena };
   std::vector<Value*> members;
@@ -35,21 +35,23 @@ struct Unit {
   Room room = Room::arena;
   int first = 0, last = 0;   ///< ops that write it first and read it last
   int firstBlock = 0;        ///< of its blocks, which are its members, or all of them as one
-  int from = 0, to = 0;      ///< the ops it keeps its bytes for: the whole intervals of these
+  int from = 0, to = 0;      ///< the intervals it keeps its bytes for, by their first and last op
   int64_t home = 0;          ///< room home: offset in @persistent
   int takesOver = -1;        ///< the unit whose bytes it takes, in place
   bool taken = false;        ///< another unit takes its bytes
   Value* inplace = nullptr;  ///< and the first operand value that names them
-  /// Bytes, from the unit's start, that are zeroed before the first member is written: padding between
-  /// members that are written separately, with those between that no one has written yet, but never an
-  /// argument.
+  /// Bytes, from the unit's start, that are zeroed in front of an op: padding behind a member that is written by
+  /// itself. In @io, where no bytes are free in between, one fill goes on over members that no one has written
+  /// yet, but never over an argument.
   struct Fill {
     int64_t from = 0, to = 0;
+    size_t member = 0;  ///< whose padding it begins with
+    int before = 0;     ///< the op
   };
   std::vector<Fill> fills;
 
   /// Whether each member has bytes of its own, which others may use while it is not alive.
-  bool inParts() const { return group && room == Room::arena && fills.empty(); }
+  bool inParts() const { return group && room == Room::arena; }
   /// The bytes from a member's start on to the next one's, or the unit's end.
   int64_t bytesOf(size_t member) const {
     return (member + 1 < offsets.size() ? offsets[member + 1] : bytes) - offsets[member];

@@ -45,10 +45,6 @@ class MemoryTrace {
     out_.steps.push_back({std::move(label), std::move(source), 0});
   }
   void read(const Range& range);
-  /// What lies in a range with padding that was zeroed is alive as one; else each of its values is by itself.
-  void join(const Range& range);
-  /// Bytes that are zeroed between the members of a group.
-  void zero(Range range) { zeroed_.push_back(std::move(range)); }
   /// Call after the step's reads.
   void write(MemoryValue value);
   void fixed(MemoryValue value) { out_.values.push_back(std::move(value)); }
@@ -56,45 +52,20 @@ class MemoryTrace {
   int now() const { return static_cast<int>(out_.steps.size()) - 1; }
 
  private:
-  /// Bytes that are alive together: a lone value, or the members of a group with padding between them.
-  struct Unit {
-    int first = 0, last = -1;
-    int64_t from = 0, to = 0;
-  };
   Range rangeOfEntry(size_t entry) const {
     const MemoryValue& value = entries_[entry];
     return {value.room, value.offset, value.bytes};
   }
-  size_t rootOf(size_t entry) const {
-    while (parent_[entry] != entry) entry = parent_[entry];
-    return entry;
-  }
-  std::map<size_t, Unit> units() const;
 
   MemoryReport& out_;
   int64_t alignment_ = 1;
   std::vector<MemoryValue> entries_;  ///< of the arena, by birth
-  std::vector<size_t> parent_;        ///< the entry each is in one allocation with; a root is its own
   std::vector<size_t> live_;          ///< entries that nothing was written over
-  std::vector<Range> zeroed_;
 };
 
 void MemoryTrace::read(const Range& range) {
   for (size_t entry : live_)
     if (range.overlaps(rangeOfEntry(entry))) entries_[entry].last = now();
-  join(range);
-}
-
-void MemoryTrace::join(const Range& range) {
-  if (std::none_of(zeroed_.begin(), zeroed_.end(), [&](const Range& zeros) { return range.overlaps(zeros); }))
-    return;
-  const size_t none = entries_.size();
-  size_t root = none;
-  for (size_t entry : live_) {
-    if (!range.overlaps(rangeOfEntry(entry))) continue;
-    if (root == none) root = rootOf(entry);
-    parent_[rootOf(entry)] = root;
-  }
 }
 
 void MemoryTrace::write(MemoryValue value) {
@@ -104,33 +75,18 @@ void MemoryTrace::write(MemoryValue value) {
       live_, [&](size_t old) { return entries_[old].first != now() && range.overlaps(rangeOfEntry(old)); });
   value.first = value.last = now();
   live_.push_back(entries_.size());
-  parent_.push_back(entries_.size());
   entries_.push_back(std::move(value));
-}
-
-std::map<size_t, MemoryTrace::Unit> MemoryTrace::units() const {
-  std::map<size_t, Unit> units;
-  for (size_t entry = 0; entry < entries_.size(); ++entry) {
-    const MemoryValue& value = entries_[entry];
-    const int64_t end = value.offset + value.bytes;
-    auto [found, fresh] = units.try_emplace(rootOf(entry), Unit{value.first, value.last, value.offset, end});
-    Unit& unit = found->second;
-    unit = {std::min(unit.first, value.first), std::max(unit.last, value.last),
-            std::min(unit.from, value.offset), std::max(unit.to, end)};
-  }
-  return units;
 }
 
 void MemoryTrace::finish() {
   for (MemoryValue& value : out_.values) value.last = now();
-  const std::map<size_t, Unit> units = this->units();
-  // Bytes that two live units share, one in place of the other, count once.
+  // Bytes that two live values share, one in place of the other, count once.
   auto up = [&](int64_t bytes) { return (bytes + alignment_ - 1) / alignment_ * alignment_; };
   for (int i = 0; i <= now(); ++i) {
     std::vector<std::pair<int64_t, int64_t>> ranges;
-    for (const auto& [root, unit] : units)
-      if (unit.first <= i && i <= unit.last)
-        ranges.emplace_back(unit.from / alignment_ * alignment_, up(unit.to));
+    for (const MemoryValue& value : entries_)
+      if (value.first <= i && i <= value.last)
+        ranges.emplace_back(value.offset / alignment_ * alignment_, up(value.offset + value.bytes));
     std::sort(ranges.begin(), ranges.end());
     int64_t end = 0, &live = out_.steps[static_cast<size_t>(i)].liveBytes;
     for (const auto& [from, to] : ranges) {
@@ -138,11 +94,6 @@ void MemoryTrace::finish() {
       end = std::max(end, to);
     }
     if (out_.peak < 0 || live > out_.peakBytes()) out_.peak = i;
-  }
-  for (size_t entry = 0; entry < entries_.size(); ++entry) {
-    const Unit& unit = units.at(rootOf(entry));
-    entries_[entry].first = unit.first;
-    entries_[entry].last = unit.last;
   }
   std::stable_sort(entries_.begin(), entries_.end(),
                    [](const MemoryValue& a, const MemoryValue& b) { return a.first < b.first; });
@@ -190,17 +141,14 @@ void plannedStep(const Op& op, MemoryTrace& memory) {
   memory.step(std::move(label), locString(op.loc));
   readOperands(op, memory);
   if (op.code == Opcode::fill)
-    for (const Operand& range : argumentsOf(op)) memory.zero(argumentRange(range));
+    for (const Operand& argument : argumentsOf(op)) {
+      Range range = argumentRange(argument);
+      memory.write({"padding", "bytes", locString(op.loc), range.buffer, range.offset, range.bytes});
+    }
   for (const auto& result : op.results) {
     if (!result->place) continue;
     if (result->place->buffer == "arena") memory.write(placed(*result));
     if (result->place->buffer == "io") memory.fixed(placed(*result));
-  }
-  if (op.code != Opcode::fused) return;
-  for (const ResultSlot& slot : resultSlots(op)) {
-    std::vector<Value*> members;
-    for (int i = 0; i < slot.count; ++i) members.push_back(op.result(slot.first + i));
-    if (members[0]->place) memory.join(spanOf(members));
   }
 }
 
@@ -231,7 +179,6 @@ void commandStep(const Module& module, const Op& op, MemoryTrace& memory) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (!writes(i)) continue;
     Range range = argumentRange(args[i]);
-    if (op.code == Opcode::fill) memory.zero(range);
     const Value* param = kernel && i < kernel->body.args.size() ? kernel->body.args[i].get() : nullptr;
     memory.write({param ? param->name : labelOf(op), param ? param->type.str() : "bytes", source,
                   range.buffer, range.offset, range.bytes});
