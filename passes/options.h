@@ -229,12 +229,12 @@ struct ExactSumsOptions {
 /// What several passes of fuse have in common, and one flag of fuse turns on for all.
 
 struct SplitRowsOptions {
-  int64_t limit = 0;
+  std::string limit = {};
   static constexpr auto fields() {
     return std::tuple{
         option("limit", &SplitRowsOptions::limit,
-               "bytes of the largest value that is computed whole; 0 is what one binding of the target may "
-               "span"),
+               "bytes of the largest value that is computed whole, such as 256MiB; empty is what one binding "
+               "of the target may span"),
     };
   }
 };

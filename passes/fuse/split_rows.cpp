@@ -30,11 +30,13 @@
 #include <utility>
 
 #include "ir/access.h"
+#include "ir/byte_size.h"
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
+#include "ir/verify_structure.h"
 #include "passes/fuse/row_pieces.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
@@ -538,18 +540,21 @@ namespace tg {
 
 Result<void> run_split_rows(Module& module, const SplitRowsOptions& options, const PassContext& context) {
   const bool aimed = find(module.attrs, "target") != nullptr;
-  if (options.limit < 0 || (options.limit == 0 && !aimed))
-    return failAt(
-        module.loc,
-        options.limit < 0
-            ? fmt::format("split-rows [split-rows.c1]: limit={} is below 0", options.limit)
-            : "split-rows [split-rows.c1]: there is no limit; give limit=BYTES, or run set-target first");
-  int64_t binding = options.limit;
+  if (options.limit.empty() && !aimed)
+    return failAt(module.loc,
+                  "split-rows [split-rows.c1]: there is no limit; give limit=BYTES, or run set-target first");
+  int64_t limit = kMaxBytes;
+  if (!options.limit.empty()) {
+    auto bytes = parseBytes(options.limit);
+    if (!bytes) return failAt(module.loc, "split-rows [split-rows.c1]: limit: " + bytes.error().message());
+    limit = *bytes;
+  }
+  int64_t binding = limit;
   if (aimed) {
     TG_TRY(const Target target, fuse::targetOn(module, "split-rows"));
     binding = mostBytes(target);
   }
-  const int64_t limit = options.limit ? std::min(options.limit, binding) : binding;
+  limit = std::min(limit, binding);
   for (Item* func : module.all(ItemKind::func))
     fuse::RowSplitter(module, *func, limit, binding, context).run();
   return {};
