@@ -66,6 +66,15 @@ Result<void> PlansInParts::checkParts() const {
   if (rows() == 0)
     return fail(fmt::format("no argument of @{} says which axis is its batch: {{batch = 0}}", function));
   if (rows() == 1) return fail("the batch is one row");
+  TG_TRY(const PassManager pipeline, PassManager::parse(options_.pipeline));
+  for (const PipelineStep& step : pipeline.steps()) {
+    const bool setsBatch =
+        std::any_of(step.options.begin(), step.options.end(), [&](const NamedAttr& option) {
+          return step.pass->name == "set-dim" && option.name == "name" && option.value.text == kBatchDim;
+        });
+    if (setsBatch || step.pass->name == "set-batch")
+      return fail(fmt::format("the passes set its rows themselves, by {}", step.pass->name));
+  }
   TG_TRY(const std::string passes, accumulating(options_.pipeline, [](int64_t calls) { return calls; }));
   if (passes.empty()) return fail("the passes have no append-grad, which sums the gradients of parts");
   return checkMeanOfParts(*source_.func(function));

@@ -7,6 +7,7 @@
 
 #include "ir/byte_size.h"
 #include "ir/dims.h"
+#include "passes/pass.h"
 #include "runtime/compile.h"
 #include "runtime/train/plan_report.h"
 #include "tools/driver/batch_parts.h"
@@ -119,9 +120,15 @@ struct ExplainMemory : Verb {
     app.add_flag("--budgets", budgets, "print what memory budgets cost in time, down to the least one");
   }
 
-  Result<MemoryReport> planned(std::unique_ptr<Module> module, const std::string& pipeline) const {
+  /// What a plan takes, and for how many rows: 0 where no argument says which axis is the batch.
+  struct Planned {
+    MemoryReport memory;
+    int64_t batch = 0;
+  };
+  Result<Planned> planned(std::unique_ptr<Module> module, const std::string& pipeline) const {
     TG_TRY(const std::unique_ptr<Module> done, compiled(std::move(module), pipeline));
-    return memoryReport(*done, *done->func(function));
+    const Item& func = *done->func(function);
+    return Planned{memoryReport(*done, func), batchSize(func)};
   }
 
   Result<Target> targetFor(const Module& module) const {
@@ -188,8 +195,9 @@ struct ExplainMemory : Verb {
       return exitOk;
     }
     auto source = clone(*module);
-    auto memory = planned(std::move(module), model.pipeline);
-    if (!memory) return report(app, exitInput, memory.error());
+    auto now = planned(std::move(module), model.pipeline);
+    if (!now) return report(app, exitInput, now.error());
+    const MemoryReport* memory = &now->memory;
     printTotals(*memory);
     fmt::print("\nlive at the peak, step {} ({}):\n", memory->peak,
                memory->peak < 0 ? "none" : memory->steps[static_cast<size_t>(memory->peak)].label);
@@ -202,19 +210,31 @@ struct ExplainMemory : Verb {
     fmt::print("\nalways there:\n");
     printRows(*memory, fixed, top);
     printTimeline(*memory);
-    return whatIf(app, std::move(source), *memory);
+    return whatIf(app, std::move(source), *now);
   }
 
-  int whatIf(const CLI::App& app, std::unique_ptr<Module> source, const MemoryReport& now) const {
-    int64_t batch = source->stage == Stage::tensor ? batchSize(*source->func(function)) : 0;
-    if (batch < 2 || hasUpdate(*source, function)) return exitOk;
-    std::string passes = fmt::format("set-batch{{n={}}}", batch / 2);
-    if (!model.pipeline.empty()) passes += "," + model.pipeline;
-    auto half = planned(std::move(source), passes);
+  /// With half the rows; where the pipeline sets its own batch, with half of those.
+  int whatIf(const CLI::App& app, std::unique_ptr<Module> source, const Planned& now) const {
+    if (source->stage != Stage::tensor || now.batch < 2 || hasUpdate(*source, function)) return exitOk;
+    auto passes = PassManager::parse(model.pipeline);
+    if (!passes) return report(app, exitInput, passes.error());
+    bool sets = false;
+    for (PipelineStep& step : passes->steps())
+      for (NamedAttr& option : step.options)
+        if (step.pass->name == "set-batch" && option.name == "n") {
+          option.value = Attr::of(now.batch / 2);
+          sets = true;
+        }
+    std::string pipeline = passes->str();
+    if (!sets)
+      pipeline = fmt::format("set-batch{{n={}}}{}{}", now.batch / 2, pipeline.empty() ? "" : ",", pipeline);
+    auto half = planned(std::move(source), pipeline);
     if (!half) return report(app, exitInput, half.error());
-    fmt::print("\nwith a batch of {} instead of {}: {} in all, {} of arena ({:.0f} % of now)\n", batch / 2,
-               batch, sizeText(half->totalBytes()), sizeText(half->arenaBytes),
-               100.0 * static_cast<double>(half->totalBytes()) / static_cast<double>(now.totalBytes()));
+    if (half->batch != now.batch / 2) return exitOk;  // another pass sets it
+    const MemoryReport &less = half->memory, &all = now.memory;
+    fmt::print("\nwith a batch of {} instead of {}: {} in all, {} of arena ({:.0f} % of now)\n", half->batch,
+               now.batch, sizeText(less.totalBytes()), sizeText(less.arenaBytes),
+               100.0 * static_cast<double>(less.totalBytes()) / static_cast<double>(all.totalBytes()));
     return exitOk;
   }
 };
