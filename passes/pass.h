@@ -41,7 +41,7 @@ struct OptionInfo {
   std::string bare;  ///< of a string: what the name without a value stands for; "" wants a value
 };
 
-/// A pass with its options bound, ready to run.
+/// A pass with its options bound, ready to run. One that throws, or is empty, is a pass with a bug.
 using PassFunction = std::function<Result<void>(Module&, const PassContext&)>;
 /// Binds options; an error names the option and lists the known ones.
 using PassFactory = std::function<Result<PassFunction>(const AttrList&)>;
@@ -144,8 +144,9 @@ class PassManager {
   /// Runs all passes, an alias as the passes it stands for. Options are bound before the first one runs.
   /// Before each, the module's stage must be the pass's; the module is verified before the first and, unless
   /// verifyEach is off, after each. On failure the module is left as the failing pass left it. A module that
-  /// a pass breaks is that pass's bug and is called so; sizes beyond the limits, and running out of memory,
-  /// are the module's.
+  /// a pass breaks, or leaves without the functions it had, is that pass's bug and is called so, and so is an
+  /// exception of a pass; sizes beyond the limits, and running out of memory, are the module's. Hooks and the
+  /// diagnostic handler must not throw.
   Result<void> run(std::unique_ptr<Module>& module) const;
 
  private:

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/caller_code.h"
 #include "ir/out_of_memory.h"
 #include "ir/parser.h"
 #include "ir/verify.h"
@@ -59,7 +60,12 @@ Result<std::vector<PassManager::Bound>> PassManager::bind(const PipelineStep& st
     if (!pass.make)
       return fail(fmt::format("{} is not part of this program; use tg-opt{}", pass.name,
                               pass.tool.empty() ? "" : " or " + pass.tool));
-    TG_TRY(each.run, pass.make(each.step.options));
+    Result<PassFunction> made = PassFunction();
+    if (auto thrown = thrownBy([&] { made = pass.make(each.step.options); }))
+      return fail(fmt::format("pass {} threw where its options were bound: {}", pass.name, pass.fault()))
+          .note(nullptr, *thrown);
+    TG_TRY(each.run, std::move(made));
+    if (!each.run) return fail(fmt::format("pass {} is an empty function: {}", pass.name, pass.fault()));
   }
   return out;
 }
@@ -97,6 +103,11 @@ static bool isOfInput(const Error& error) {
   });
 }
 
+static bool hasFunctions(const Module& module) {
+  return std::any_of(module.items.begin(), module.items.end(),
+                     [](const auto& item) { return item->kind == ItemKind::func && !isKernelFunc(*item); });
+}
+
 // What a pass left behind is not a module.
 static Error brokenBy(const PipelineStep& step, std::string what, Error why, const std::string& reproducer) {
   Error error = fail(fmt::format("pass {} {}: {}", step.pass->name, what, step.pass->fault()));
@@ -132,11 +143,14 @@ Result<double> PassManager::runPass(int index, const Bound& bound, const std::st
     for (const Instrumentation& hook : hooks_)
       if (hook.phase) hook.phase(step, name, milliseconds);
   };
-  Result<void> done = withinMemory(module->loc, "the compiler", [&] {
-    return bound.run(*module, {handler_, onPhase});
+  Result<void> done;
+  const bool hadFunctions = hasFunctions(*module);
+  const auto thrown = thrownBy([&] {
+    done = withinMemory(module->loc, "the compiler", [&] { return bound.run(*module, {handler_, onPhase}); });
   });
   double elapsed =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (thrown) return brokenBy(step, "threw an exception", fail(*thrown), writeReproducer(index, before));
   if (!done) return done.takeError().note(nullptr, where);
 
   if (!step.pass->mayGive(module->stage)) {
@@ -148,6 +162,7 @@ Result<double> PassManager::runPass(int index, const Bound& bound, const std::st
     if (auto fits = verifySizes(*module); !fits) return fits.takeError().note(nullptr, where);
     auto valid = verify(*module);
     if (!valid && isOfInput(valid.error())) return valid.takeError().note(nullptr, where);
+    if (valid && hadFunctions && !hasFunctions(*module)) valid = fail("it has no function any more");
     if (!valid)
       return brokenBy(step, "made an invalid module", valid.takeError(), writeReproducer(index, before));
   }

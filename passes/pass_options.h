@@ -70,6 +70,7 @@ Result<Options> readOptions(std::string_view pass, const AttrList& attrs) {
 template <class Options>
 PassFactory passFactory(std::string name, Result<void> (*run)(Module&, const Options&, const PassContext&)) {
   return [name = std::move(name), run](const AttrList& attrs) -> Result<PassFunction> {
+    if (!run) return PassFunction();
     TG_TRY(Options options, readOptions<Options>(name, attrs));
     return PassFunction([run, options = std::move(options)](Module& module, const PassContext& context) {
       return run(module, options, context);

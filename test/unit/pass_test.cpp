@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 
 #include <gtest/gtest.h>
 
@@ -49,6 +50,14 @@ Result<void> runBreaking(Module& module, const NoOptions&, const PassContext&) {
   return {};
 }
 Result<void> runStaying(Module&, const NoOptions&, const PassContext&) { return {}; }
+Result<void> runThrowing(Module&, const NoOptions&, const PassContext&) {
+  throw std::out_of_range("no such thing");
+}
+Result<void> runThrowingNumber(Module&, const NoOptions&, const PassContext&) { throw 7; }
+Result<void> runEmptying(Module& module, const NoOptions&, const PassContext&) {
+  module.items.take();
+  return {};
+}
 // A word that no text can hold: fine in memory, lost when printed.
 Result<void> runUnprintable(Module& module, const NoOptions&, const PassContext&) {
   module.attrs.push_back({"train_pipeline", Attr::word("a b")});
@@ -72,6 +81,10 @@ class PassTest : public testing::Test {
     addPass<NoOptions>("t-break", Stage::tensor, Stage::tensor, runBreaking);
     addPass<NoOptions>("t-stay", Stage::tensor, Stage::fused, runStaying);
     addPass<NoOptions>("t-unprintable", Stage::tensor, Stage::tensor, runUnprintable);
+    addPass<NoOptions>("t-throw", Stage::tensor, Stage::tensor, runThrowing);
+    addPass<NoOptions>("t-throw-number", Stage::tensor, Stage::tensor, runThrowingNumber);
+    addPass<NoOptions>("t-empty", Stage::tensor, Stage::tensor, runEmptying);
+    addPass<NoOptions>("t-no-function", Stage::tensor, Stage::tensor, nullptr);
     addPass<NoOptions>("t-far", Stage::planned, Stage::spirv, runStaying);
   }
   static std::unique_ptr<Module> module(const std::string& stage = "") {
@@ -350,6 +363,54 @@ TEST_F(PassTest, ABrokenModuleIsThePassesFaultAndLeavesAReproducer) {
   ASSERT_TRUE(again) << again.error().str();
   EXPECT_FALSE(pipeline("t-break,t-dummy{count=9}").run(*again));
   std::remove(path.c_str());
+}
+
+TEST_F(PassTest, AnExceptionIsThePassesFault) {
+  auto m = module();
+  auto done = pipeline("t-dummy,t-throw").run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().str(),
+            "error: pass t-throw threw an exception: a bug in that pass, not in the input\n"
+            "note: no such thing\n");
+  done = pipeline("t-throw-number").run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message(),
+            "pass t-throw-number threw an exception: a bug in that pass, not in the input");
+}
+
+TEST_F(PassTest, AFactoryThatThrowsOrGivesNothingIsThePassesFault) {
+  PassInfo info{
+      "t-factory", "", Stage::tensor, Stage::tensor, "", {}, [](const AttrList&) -> Result<PassFunction> {
+        throw std::runtime_error("no factory");
+      }};
+  ASSERT_TRUE(registerPass(info));
+  info.name = "t-empty-function";
+  info.make = [](const AttrList&) { return Result<PassFunction>(PassFunction()); };
+  ASSERT_TRUE(registerPass(info));
+  auto m = module();
+  auto done = pipeline("t-dummy{loud},t-factory").run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().str(),
+            "error: pass t-factory threw where its options were bound: a bug in that pass, not in the input\n"
+            "note: no factory\n");
+  for (const char* name : {"t-empty-function", "t-no-function"}) {
+    done = pipeline(name).run(m);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().message(),
+              std::string("pass ") + name + " is an empty function: a bug in that pass, not in the input");
+  }
+}
+
+TEST_F(PassTest, APassThatLosesAllFunctionsIsAtFault) {
+  auto m = module();
+  auto done = pipeline("t-dummy,t-empty").verifyEach(VerifyEach::on).run(m);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().str(),
+            "error: pass t-empty made an invalid module: a bug in that pass, not in the input\n"
+            "note: it has no function any more\n");
+  auto none = tg::parse("module @m {\n}\n", "m.tgir");
+  ASSERT_TRUE(none);
+  EXPECT_TRUE(pipeline("t-empty").run(*none)) << "there was none before";
 }
 
 TEST_F(PassTest, APassThatDoesNotReachItsStageIsCaught) {
