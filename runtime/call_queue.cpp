@@ -13,6 +13,7 @@ Result<CallQueue::Turn> CallQueue::wait(std::unique_lock<std::mutex>& lock) {
   if (!self.aborted.empty()) return fail(self.aborted);
   waiting_.pop_front();
   busy_ = true;
+  owner_ = std::this_thread::get_id();
   return Turn(this);
 }
 
@@ -44,6 +45,11 @@ void CallQueue::close(const std::string& why) {
   if (closed_.empty()) closed_ = why;
   abortWaiting(why);
   changed_.wait(lock, [&] { return !busy_; });
+}
+
+bool CallQueue::isMine() const {
+  std::lock_guard lock(mutex_);
+  return busy_ && owner_ == std::this_thread::get_id();
 }
 
 size_t CallQueue::waiting() const {

@@ -6,6 +6,8 @@
 #include <deque>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "ir/result.h"
 
@@ -59,6 +61,8 @@ class CallQueue {
   Result<Turn> enterInstead(const std::string& why);
   /// Aborts the waiting calls and all later ones, then waits until the running one is done.
   void close(const std::string& why);
+  /// Whether the turn is that of a call on this thread, which a further one would wait for without end.
+  bool isMine() const;
   /// Calls that wait for their turn.
   size_t waiting() const;
 
@@ -74,7 +78,8 @@ class CallQueue {
   std::condition_variable changed_;
   std::deque<Waiter*> waiting_;
   bool busy_ = false;
-  std::string closed_;  ///< why; "" while it is open
+  std::thread::id owner_;  ///< whose turn it is, while busy
+  std::string closed_;     ///< why; "" while it is open
 };
 
 }  // namespace tg

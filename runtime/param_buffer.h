@@ -20,8 +20,10 @@ struct ParamBuffer {
   std::string device;                      ///< for people
   std::shared_ptr<vulkan::Buffer> buffer;  ///< on a device: holds the parameter from `offset` bytes on
   int64_t offset = 0;
-  std::shared_ptr<NdArray> array;    ///< on the interpreter, in place of a buffer
-  std::shared_ptr<std::mutex> turn;  ///< held by whoever computes with the memory
+  std::shared_ptr<NdArray> array;  ///< on the interpreter, in place of a buffer
+  /// Held by whoever computes with the memory. Recursive, because a call of one session may read from another, as
+  /// writeTensors does.
+  std::shared_ptr<std::recursive_mutex> turn;
 };
 
 /// By the parameter's name, without '@'.

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/caller_code.h"
 #include "ir/parser.h"
 #include "ir/rate_schedule.h"
 
@@ -72,7 +73,9 @@ Result<double> LearningRate::at(int64_t step) const {
   if (step <= start_)
     return fail(fmt::format("the learning rate {} begins after step {}; it has none for step {}", text_,
                             start_, step));
-  double rate = function_(step - start_);
+  double rate = 0;
+  if (auto thrown = thrownBy([&] { rate = function_(step - start_); }))
+    return fail(fmt::format("the learning rate {} threw at its step {}: {}", text_, step - start_, *thrown));
   if (std::isfinite(rate)) return rate;
   return fail(fmt::format("the learning rate {} is {} at its step {}", text_, rate, step - start_));
 }

@@ -32,7 +32,7 @@ Result<double> learningRate(const Attr& schedule, int64_t step);
 ///   TG_CHECK(rate.set("linear(1e-3, 0, 500)", session.steps()));        // counts from here
 class LearningRate {
  public:
-  /// A rate by the step, counted from 1 at the schedule's start.
+  /// A rate by the step, counted from 1 at the schedule's start. What it throws is an error of at().
   using Function = std::function<double(int64_t step)>;
 
   /// Replaces the schedule after `atStep` finished steps: step atStep + 1 is the new one's step 1, whatever
@@ -49,7 +49,7 @@ class LearningRate {
 
   explicit operator bool() const { return static_cast<bool>(function_); }
   /// The rate of the session's step `step`, counted from 1. An error when there is no schedule, when
-  /// `step` is not after start(), or when a function gives no finite number.
+  /// `step` is not after start(), or when a function throws or gives no finite number.
   Result<double> at(int64_t step) const;
   /// How the schedule is written; parses back unless it is a function. "" without one.
   const std::string& text() const { return text_; }

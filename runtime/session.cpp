@@ -27,6 +27,14 @@ Result<std::unique_ptr<Session>> Session::create(std::unique_ptr<Module> module,
 Result<void> Session::openDevice() {
   device_ = options_.device.open;
   if (device_ || options_.device.name == "interp") return {};
+/// A call from inside another one of the same session would wait for that one, which waits for it.
+Result<void> Session::checkOutside() const {
+  if (!queue_.isMine()) return {};
+  return fail(
+      "the session is called from inside one of its own calls, by a function or a source of tensors that it "
+      "was given; copyTensors gives a source that does not call it");
+}
+
   TG_TRY(device_, vulkan::Device::open({options_.device.name, options_.validation, false, {}}));
   return {};
 }
@@ -77,6 +85,7 @@ CallResult<void> Session::replaceModule(std::unique_ptr<Module> module, ReplaceO
   auto turn = queue_.enterInstead("the session was given another module before the call's turn");
   if (!turn) return CallResult<void>::aborted(turn.takeError());
   return replace(std::move(module), options);
+  TG_CHECK(checkOutside());
 }
 
 void Session::close() {

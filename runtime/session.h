@@ -122,7 +122,8 @@ struct ProfileOptions;
 
 /// Calls from several threads are served one after the other, in the order they were made. Every one gives a
 /// CallResult: completed, failed (the session goes on as if the call had not been made) or aborted (the
-/// session was closed or given another module before the call's turn).
+/// session was closed or given another module before the call's turn). What runs inside a call, such as a
+/// learning rate's function or a source of tensors, must not call the session: such a call fails.
 class Session {
  public:
   /// Verifies and finishes the module, opens the device, makes and initialises params and states.
@@ -234,6 +235,7 @@ class Session {
   explicit Session(SessionOptions options);
   template <class T, class Body>
   CallResult<T> serve(Body body);
+  Result<void> checkOutside() const;
   Result<void> openDevice();
   Result<void> fillHostScalars(const Item& func, int64_t step, Inputs& inputs, double* rate,
                                int64_t part = 0) const;

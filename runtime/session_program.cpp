@@ -463,8 +463,8 @@ Result<ParamBuffers> SessionProgram::params() {
   return out;
 }
 
-std::vector<std::unique_lock<std::mutex>> SessionProgram::lockMemory() {
-  std::vector<std::unique_lock<std::mutex>> held;
+std::vector<std::unique_lock<std::recursive_mutex>> SessionProgram::lockMemory() {
+  std::vector<std::unique_lock<std::recursive_mutex>> held;
   for (const auto& turn : turns_) held.emplace_back(*turn);
   return held;
 }

@@ -64,7 +64,7 @@ class SessionProgram {
   bool isBorrowed(const std::string& param) const { return borrowed_.contains(param); }
   Result<ParamBuffers> params();
   /// Locks the memory of this session and of those it borrows from.
-  std::vector<std::unique_lock<std::mutex>> lockMemory();
+  std::vector<std::unique_lock<std::recursive_mutex>> lockMemory();
   Result<int64_t> kernelCount(const std::string& key) const;
 
  private:
@@ -117,8 +117,8 @@ class SessionProgram {
   std::map<VariantId, Variant> variants_;
   std::unique_ptr<Runner> runner_;
   /// Of this session and of those it borrows from, by address: all sessions lock in one order.
-  std::vector<std::shared_ptr<std::mutex>> turns_;
-  std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
+  std::vector<std::shared_ptr<std::recursive_mutex>> turns_;
+  std::shared_ptr<std::recursive_mutex> turn_ = std::make_shared<std::recursive_mutex>();
   std::string pinned_;
   uint64_t clock_ = 0;
 };
@@ -136,6 +136,7 @@ struct Session::Begun {
 template <class T, class Body>
 CallResult<T> Session::serve(Body body) {
   auto turn = queue_.enter();
+  TG_CHECK(checkOutside());
   if (!turn) return CallResult<T>::aborted(turn.takeError());
   auto memory = program_->lockMemory();
   return CallResult<T>(body());

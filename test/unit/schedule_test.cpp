@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include <gtest/gtest.h>
 
@@ -141,6 +142,19 @@ TEST(LearningRate, numbersAndFunctions) {
   auto infinite = rate.at(1);
   ASSERT_FALSE(infinite);
   EXPECT_EQ(infinite.error().message(), "the learning rate log is -inf at its step 1");
+}
+
+TEST(LearningRate, whatAFunctionThrowsIsAnError) {
+  LearningRate rate;
+  ASSERT_TRUE(
+      rate.set([](int64_t step) { return step < 3 ? 0.5 : throw std::runtime_error("no more"); }, 10));
+  EXPECT_DOUBLE_EQ(at(rate, 12), 0.5);
+  auto thrown = rate.at(13);
+  ASSERT_FALSE(thrown);
+  EXPECT_EQ(thrown.error().message(), "the learning rate a function threw at its step 3: no more");
+  ASSERT_TRUE(rate.set([](int64_t) -> double { throw 7; }, 0, "seven"));
+  EXPECT_EQ(rate.at(1).error().message(),
+            "the learning rate seven threw at its step 1: an exception that is no std::exception");
 }
 
 TEST(LearningRate, anErrorKeepsWhatWas) {

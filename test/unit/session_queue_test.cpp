@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <latch>
+#include <stdexcept>
 #include <thread>
 
 namespace tg {
@@ -108,6 +109,46 @@ TEST(SessionQueueTest, failedCallsLetTheNextOnesRun) {
   auto next = session->step(trainInputs());
   EXPECT_EQ(next.status(), CallStatus::completed);
   EXPECT_EQ(next->step, 1);
+}
+
+TEST(SessionQueueTest, aCallFromInsideACallFails) {
+  const std::string inside = "the session is called from inside one of its own calls";
+  auto session = onInterpreter();
+  auto written = session->writeTensors(ItemKind::param, session->tensors(ItemKind::param));
+  EXPECT_EQ(written.status(), CallStatus::failed);
+  EXPECT_EQ(messageOf(written).substr(0, inside.size()), inside);
+  std::string why;
+  ASSERT_TRUE(session->setLearningRate([&](int64_t) {
+    why = messageOf(session->downloadParams());
+    EXPECT_EQ(messageOf(session->replaceModule(model())), why);
+    return 0.5;
+  }));
+  EXPECT_TRUE(session->step(trainInputs()));
+  EXPECT_EQ(why.substr(0, inside.size()), inside);
+  auto copy = session->copyTensors();
+  ASSERT_TRUE(copy);
+  EXPECT_TRUE(session->writeTensors(ItemKind::param, copy->params));
+}
+
+TEST(SessionQueueTest, aCallMayReadFromASessionItSharesMemoryWith) {
+  auto session = onInterpreter();
+  SessionOptions borrowing = interpOptions();
+  borrowing.trainPipeline = "";
+  borrowing.sharedParams = *session->params();
+  auto reader = onInterpreter(borrowing);
+  const NamedArrays before = *session->downloadParams();
+  EXPECT_TRUE(reader->writeTensors(ItemKind::param, session->tensors(ItemKind::param)));
+  EXPECT_TRUE(sameBits(*session->downloadParams(), before));
+}
+
+TEST(SessionQueueTest, aRateThatThrowsFailsItsStep) {
+  auto session = onInterpreter();
+  ASSERT_TRUE(session->setLearningRate([](int64_t) -> double { throw std::runtime_error("no rate"); }));
+  EXPECT_EQ(messageOf(session->step(trainInputs())),
+            "the learning rate a function threw at its step 1: no rate");
+  EXPECT_EQ(session->steps(), 0);
+  ASSERT_TRUE(session->setLearningRate(0.5));
+  EXPECT_TRUE(session->step(trainInputs()));
 }
 
 /// A session whose next call of @train stays in its turn until `release`: it asks the learning rate for a
