@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "ir/byte_size.h"
 #include "passes/pass.h"
+#include "passes/tuning.h"
 
 namespace tg {
 
@@ -66,6 +68,13 @@ PassManager restOfPipeline(Stage stage, const Target& target, const CompileOptio
 Result<void> checkGiven(const Module* module, std::string_view call) {
   if (module) return {};
   return fail(fmt::format("{}: the module is null", call));
+}
+
+Result<void> checkLaterOptions(const CompileOptions& options) {
+  if (!options.budget.empty() && options.budget != "least")
+    if (auto bytes = parseBytes(options.budget); !bytes) return fail("budget: " + bytes.error().message());
+  TG_CHECK(readTuning(options.tuning));
+  return {};
 }
 
 bool hasUpdate(const Module& module, const std::string& function) {

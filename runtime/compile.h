@@ -45,6 +45,9 @@ Result<Compiled> compile(std::unique_ptr<Module> module, const Target& target,
 /// An error for a null pointer where a call wants a module.
 Result<void> checkGiven(const Module* module, std::string_view call);
 
+/// What is wrong with `tuning` and `budget`, which only a module that is compiled that far would tell.
+Result<void> checkLaterOptions(const CompileOptions& options);
+
 /// Whether a function commits anything: one that does learns or counts.
 bool hasUpdate(const Module& module, const std::string& function);
 /// The passes by which the module says that `function` learns, its attribute train_pipeline; "" when it has

@@ -10,6 +10,9 @@
 
 namespace tg {
 
+/// Far from where counting on would overflow; the whole numbers up to it are doubles too.
+static constexpr int64_t kMostSteps = int64_t{1} << 53;
+
 Session::Session(SessionOptions options) : options_(std::move(options)) {}
 
 Session::~Session() { close(); }
@@ -24,9 +27,6 @@ Result<std::unique_ptr<Session>> Session::create(std::unique_ptr<Module> module,
   return session;
 }
 
-Result<void> Session::openDevice() {
-  device_ = options_.device.open;
-  if (device_ || options_.device.name == "interp") return {};
 /// A call from inside another one of the same session would wait for that one, which waits for it.
 Result<void> Session::checkOutside() const {
   if (!queue_.isMine()) return {};
@@ -35,6 +35,9 @@ Result<void> Session::checkOutside() const {
       "was given; copyTensors gives a source that does not call it");
 }
 
+Result<void> Session::openDevice() {
+  device_ = options_.device.open;
+  if (device_ || options_.device.name == "interp") return {};
   TG_TRY(device_, vulkan::Device::open({options_.device.name, options_.validation, false, {}}));
   return {};
 }
@@ -82,10 +85,10 @@ Result<void> Session::replace(std::unique_ptr<Module> module, const ReplaceOptio
 }
 
 CallResult<void> Session::replaceModule(std::unique_ptr<Module> module, ReplaceOptions options) {
+  TG_CHECK(checkOutside());
   auto turn = queue_.enterInstead("the session was given another module before the call's turn");
   if (!turn) return CallResult<void>::aborted(turn.takeError());
   return replace(std::move(module), options);
-  TG_CHECK(checkOutside());
 }
 
 void Session::close() {
@@ -134,7 +137,8 @@ CallResult<void> Session::resetLearningRate() {
 
 CallResult<void> Session::setSteps(int64_t steps) {
   return serve<void>([&]() -> Result<void> {
-    if (steps < 0) return fail(fmt::format("setSteps: {} is negative", steps));
+    if (steps < 0 || steps > kMostSteps)
+      return fail(fmt::format("setSteps: {} is not from 0 to {}", steps, kMostSteps));
     countFrom(steps);
     int64_t applied = steps / program_->stepsPerUpdate();
     if (applied < rate_.start()) rate_.rebase(applied);

@@ -55,7 +55,7 @@ struct SessionOptions {
   /// Bytes that all buffers of a function may take together, such as "8GiB"; "" sets no bound. Kernels run again
   /// where values would take more, with the same results; where that is not enough it is an error.
   std::string memory = {};
-  std::string trainFunction = "train";  ///< what `step` calls
+  std::string trainFunction = "train";  ///< what `step` calls, of the module; any but this name must be there
   /// Calls of it that make a step, each on an equal part of the batch's rows. Their gradients are summed by
   /// append-grad{accumulate}, of which this is a divisor: a step then updates as one call on the whole batch would,
   /// in the memory of a part. The loss is the mean over the parts, other results are the last one's.
@@ -210,7 +210,7 @@ class Session {
   uint64_t seed() const { return seed_; }
   /// Steps so far, the merely accumulating ones included.
   int64_t steps() const { return steps_; }
-  /// Goes on counting from here, after states were uploaded.
+  /// Goes on counting from here, 0 to 2^53, after states were uploaded.
   CallResult<void> setSteps(int64_t steps);
 
   SessionInfo info() const;

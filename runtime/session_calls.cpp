@@ -72,10 +72,12 @@ Result<void> Session::fillHostScalars(const Item& func, int64_t step, Inputs& in
       value.i32()[0] = static_cast<int32_t>(static_cast<uint32_t>(seed_.load()) + before * kGolden);
       // Each rank draws as the step of one rank that would take its part of the batch.
       const collective::Engine* ranks = func.name == options_.trainFunction ? options_.ranks.get() : nullptr;
-      const int64_t calls =
-          func.name == options_.trainFunction ? (step - 1) * options_.parts + part : step - 1;
-      const int64_t ahead = ranks ? calls * ranks->ranks() + ranks->rank() : calls;
-      value.i32()[1] = static_cast<int32_t>(ahead);
+      auto calls = static_cast<uint64_t>(step - 1);
+      if (func.name == options_.trainFunction)
+        calls = calls * static_cast<uint64_t>(options_.parts) + static_cast<uint64_t>(part);
+      if (ranks) calls = calls * static_cast<uint64_t>(ranks->ranks()) + static_cast<uint64_t>(ranks->rank());
+      value.i32()[1] =
+          static_cast<int32_t>(static_cast<uint32_t>(calls));  // its low bits, unsigned: it may wrap
     }
     if (host->text == "lr") {
       TG_TRY(*rate, rateAt(*arg, (step - 1) / every + 1));

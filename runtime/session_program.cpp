@@ -99,6 +99,7 @@ Result<std::unique_ptr<SessionProgram>> SessionProgram::create(std::unique_ptr<M
   std::unique_ptr<SessionProgram> program(new SessionProgram(options));
   program->device_ = std::move(device);
   TG_CHECK(verify(*module));
+  TG_CHECK(program->checkOptions(*module));
   program->describeDevice();
   TG_CHECK(program->borrow(*module));
   TG_CHECK(program->compile(std::move(module)));
@@ -106,6 +107,16 @@ Result<std::unique_ptr<SessionProgram>> SessionProgram::create(std::unique_ptr<M
   TG_CHECK(program->makeRunner());
   program->measure();
   return program;
+}
+
+/// The interpreter neither plans nor chooses schedules, and would never say what is wrong with these.
+Result<void> SessionProgram::checkOptions(const Module& module) const {
+  std::map<std::string, const Item*> functions;
+  for (const Item* func : module.all(ItemKind::func)) functions.emplace(func->name, func);
+  if (options_.trainFunction != SessionOptions().trainFunction && !functions.contains(options_.trainFunction))
+    return noFunction(options_.trainFunction, functions)
+        .note(nullptr, "trainFunction of the session names it");
+  return checkLaterOptions(compileOptions(0));
 }
 
 Result<void> SessionProgram::checkParts() const {

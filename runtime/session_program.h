@@ -85,6 +85,7 @@ class SessionProgram {
   explicit SessionProgram(const SessionOptions& options) : options_(options) {}
   void describeDevice();
   Result<void> borrow(Module& module);
+  Result<void> checkOptions(const Module& module) const;
   Result<void> checkParts() const;
   Result<void> checkBorrowed(const Item& param, const ParamBuffer& shared) const;
   Result<void> compile(std::unique_ptr<Module> module);
@@ -135,8 +136,8 @@ struct Session::Begun {
 /// Runs a call's body when its turn has come, with the memory it may touch locked.
 template <class T, class Body>
 CallResult<T> Session::serve(Body body) {
-  auto turn = queue_.enter();
   TG_CHECK(checkOutside());
+  auto turn = queue_.enter();
   if (!turn) return CallResult<T>::aborted(turn.takeError());
   auto memory = program_->lockMemory();
   return CallResult<T>(body());

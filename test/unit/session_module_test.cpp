@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sessions and their modules: attached functions, replacement, a look inside, calls the module has nothing
 // for.
+#include <limits>
+
 #include "runtime/compile.h"
 #include "test/unit/run_passes.h"
 #include "test/unit/session_support.h"
@@ -150,6 +152,31 @@ TEST(SessionModule, ItsOwnTrainPipelineRunsOnce) {
   auto broken = Session::create(parsed(ownTrainer("append-nothing")), options);
   ASSERT_FALSE(broken);
   EXPECT_NE(messageOf(broken).find("append-nothing"), std::string::npos) << messageOf(broken);
+}
+
+TEST(SessionModule, OptionsAreCheckedOnEveryDevice) {
+  SessionOptions options = interpOptions();
+  options.trainFunction = "fit";
+  EXPECT_EQ(messageOf(Session::create(model(), options)),
+            "there is no function @fit; the module has @predict, @train");
+  options = interpOptions();
+  options.memory = "much";
+  EXPECT_EQ(messageOf(Session::create(model(), options)).substr(0, 8), "budget: ");
+  options.memory = "1GiB";
+  options.tuning = "/nowhere/tuning.txt";
+  EXPECT_EQ(messageOf(Session::create(model(), options)), "tuning file /nowhere/tuning.txt cannot be opened");
+  options.tuning.clear();
+  EXPECT_TRUE(Session::create(model(), options));
+}
+
+TEST(SessionModule, StepsThatCannotBeCountedAreRefused) {
+  auto session = *Session::create(model(), interpOptions());
+  constexpr int64_t most = int64_t{1} << 53;
+  for (int64_t steps : {std::numeric_limits<int64_t>::max(), most + 1, int64_t{-1}})
+    EXPECT_EQ(messageOf(session->setSteps(steps)),
+              "setSteps: " + std::to_string(steps) + " is not from 0 to 9007199254740992");
+  ASSERT_TRUE(session->setSteps(most));
+  EXPECT_EQ(session->step(trainInputs())->step, most + 1);
 }
 
 TEST(SessionModule, NullIsAnError) {
