@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "codegen/lower_schedules.h"
@@ -238,8 +239,9 @@ void SharedRows::storeSums(const Index& group, std::span<const KV> sums) {
     c_.kernel.barrier();
     for (int64_t first = 0; first < vectors; first += workgroup_) {
       const Index at = c_.space.add(c_.space.variable(invocation, workgroup_), IndexSpace::constant(first));
-      auto [inside, vector] = c_.emitter.below(at, vectors);
-      c_.kernel.guard(inside, [&] {
+      const std::pair<KV, Index> part = c_.emitter.below(at, vectors);
+      const Index& vector = part.second;
+      c_.kernel.guard(part.first, [&] {
         const KV place = c_.space.materialize(vector);
         KV sum = c_.kernel.loadHere(shared, {KernelBuilder::u32(0), place});
         for (int64_t other = 1; other < perGroup(); ++other)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "codegen/index.h"
 #include "codegen/schedule_parts.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
