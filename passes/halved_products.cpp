@@ -158,8 +158,6 @@ class HalvedProducts {
 
 }  // namespace
 
-void halveProducts(Module& module, Item& func) {
-  HalvedProducts(module, func).run();
-}
+void halveProducts(Module& module, Item& func) { HalvedProducts(module, func).run(); }
 
 }  // namespace tg
