@@ -97,8 +97,6 @@ double timeOf(const CoopmatTiling& tiling, const ProductSizes& size, const Targe
 
 }  // namespace
 
-bool isSplit(const Op& op) { return as::matmul(op).precision() == "f32x3"; }
-
 DType factorType(const Op& op) { return as::matmul(op).precision() == "bf16" ? DType::bf16 : DType::f16; }
 
 bool alongK(const Product& p, const CoopmatSchedule& schedule, int which) {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "codegen/product.h"
+#include "ir/split_product.h"
 
 namespace tg {
 
@@ -15,8 +16,6 @@ constexpr int64_t narrowPatchColumns(int64_t columns) { return columns / kEight 
 
 /// Values of 16 bits among these.
 int64_t narrowCount(std::span<Value* const> values);
-/// Whether a product, or an attention, multiplies f32 by products of f16 halves: precision f32x3.
-bool isSplit(const Op& op);
 /// The element type that matrix units read the factors of a product, or of an attention, in.
 DType factorType(const Op& op);
 /// Whether vectors of an operand lie along k.

@@ -4,6 +4,7 @@
 
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
+#include "ir/split_product.h"
 
 namespace tg::inference {
 
@@ -45,8 +46,7 @@ Result<void> expectType(const Context& c, int constraint, int index, const Type&
 
 /// With f32x3 the operands from `first` on are scales, so many.
 Result<void> checkScales(const Context& c, int constraint, int first, int count) {
-  const bool split = as::attention(c.op).precision() == "f32x3";
-  const int wanted = split ? count : 0, given = c.op.numOperands() - first;
+  const int wanted = isSplit(c.op) ? count : 0, given = c.op.numOperands() - first;
   if (given != wanted)
     return c.error(constraint, fmt::format("precision = {} has {} scales, not {}",
                                            as::attention(c.op).precision(), wanted, given));

@@ -24,6 +24,7 @@
 #include "ir/parser.h"
 #include "ir/region_key.h"
 #include "ir/schedule.h"
+#include "ir/split_product.h"
 #include "ir/text_hash.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/settle.h"
@@ -58,17 +59,12 @@ std::string printTuning(AttrList tuning) {
 
 namespace fuse {
 
-/// Attention of f32 by halves.
-static bool isSplitAttention(const Op& op) {
-  return op.info().fusion == table::Fusion::attention && as::attention(op).precision() == "f32x3";
-}
-
 /// What a kernel does that multiplies as any other though the product's precision asks for matrix units: the target
 /// has none, or the product does not fit them. Empty for other kernels.
 static std::string withoutUnits(const Op& region) {
   std::string precision = "f32";
   for (Op* op : region.regions[0]->ops)
-    if (op->code == Opcode::matmul || isSplitAttention(*op)) precision = as::matmul(*op).precision();
+    if (op->code == Opcode::matmul || isSplit(*op)) precision = as::matmul(*op).precision();
   const Schedule schedule = scheduleOf(region);
   if (precision == "f32" || std::holds_alternative<CoopmatSchedule>(schedule) ||
       std::holds_alternative<CoopmatAttentionSchedule>(schedule))

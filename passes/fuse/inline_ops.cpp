@@ -8,6 +8,7 @@
 #include "ir/access.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
+#include "ir/split_product.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 
@@ -61,7 +62,7 @@ void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forc
 static bool readBySplits(const Value& value) {
   return !value.uses.empty() && std::all_of(value.uses.begin(), value.uses.end(), [](const Use& use) {
     const Op& user = *use.user();
-    if (user.code == Opcode::matmul) return as::matmul(user).precision() == "f32x3";
+    if (user.code == Opcode::matmul) return isSplit(user);
     return user.info().has(table::view) && readBySplits(*user.result());
   });
 }

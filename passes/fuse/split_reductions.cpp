@@ -29,6 +29,7 @@
 #include "ir/cross_entropy.h"
 #include "ir/infer.h"
 #include "ir/op_view.h"
+#include "ir/split_product.h"
 #include "ir/tensor_expr.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
@@ -280,7 +281,7 @@ class Splitter {
       wanted = kBlocksPerUnit * target_.units() / blocks + 1, least = kLeastSharedPiece;
     }
     int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));
-    if (as::matmul(op).precision() == "f32x3" && target_.multiplies(DType::f16))
+    if (isSplit(op) && target_.multiplies(DType::f16))
       pieces = fewestIdle(out, inner, 1, inner, {kHalvedSide, kHalvedSide, kStoreHalvedPiece});
     else if (readsNarrow(op))
       pieces = fewestIdle(out, inner, 1, inner, {kMatrixRows, kMatrixColumns, kStoreMatrixPiece});
@@ -299,7 +300,7 @@ class Splitter {
   bool readsNarrow(const Op& op) const {
     const std::string precision = as::matmul(op).precision();
     const DType narrow = precision == "bf16" ? DType::bf16 : DType::f16;
-    if (precision == "f32" || precision == "f32x3" || !target_.multiplies(narrow)) return false;
+    if (precision == "f32" || isSplit(op) || !target_.multiplies(narrow)) return false;
     return std::all_of(op.operands.begin(), op.operands.end(), [&](const Operand& operand) {
       const Op* def = operand.value->def;
       return def && def->code == Opcode::cast && def->in(0)->type.dtype == narrow;

@@ -18,8 +18,8 @@
 
 #include "ir/builder.h"
 #include "ir/op_bytes.h"
-#include "ir/op_view.h"
 #include "ir/schedule.h"
+#include "ir/split_product.h"
 #include "ir/verify_structure.h"
 #include "ir/work.h"
 #include "passes/fuse/cost.h"
@@ -36,10 +36,7 @@ double speedOf(const Op& region) {
       !std::holds_alternative<CoopmatAttentionSchedule>(schedule))
     return 1;
   bool byHalves = false;
-  walk(*region.regions[0], [&](const Op& op) {
-    const bool multiplies = op.code == Opcode::matmul || op.info().fusion == table::Fusion::attention;
-    byHalves = byHalves || (multiplies && as::matmul(op).precision() == "f32x3");
-  });
+  walk(*region.regions[0], [&](const Op& op) { byHalves = byHalves || isSplit(op); });
   return byHalves ? fuse::kMatrixSpeed / 3 : fuse::kMatrixSpeed;
 }
 
