@@ -46,7 +46,7 @@ void GlslSurvey::visit(const Op& op) {
   unrolls |= op.code == Opcode::k_for && (op.flag("unroll") || op.flag("rolled"));
   subgroupArithmetic |= op.code == Opcode::k_subgroup_reduce;
   subgroupShuffle |= op.code == Opcode::k_subgroup_shuffle || op.code == Opcode::k_coopmat_row_reduce;
-  subgroupBallot |= op.code == Opcode::k_subgroup_ballot;
+  subgroupBallot |= op.code == Opcode::k_subgroup_ballot || op.code == Opcode::k_coopmat_any_above;
   subgroupBasic |= op.code == Opcode::k_subgroup_size || op.code == Opcode::k_subgroup_id ||
                    op.code == Opcode::k_subgroup_lane;
 }
@@ -270,6 +270,7 @@ void GlslPrinter::op(const Op& op) {
   case k_coopmat_index: matrixIndex(op); break;
   case k_coopmat_repeat: matrixRepeat(op); break;
   case k_coopmat_row_reduce: matrixRowReduce(op); break;
+  case k_coopmat_any_above: matrixAnyAbove(op); break;
   case k_coopmat_convert: matrixConvert(op); break;
   case k_coopmat_store: matrixStore(op); break;
   default:  // arithmetic

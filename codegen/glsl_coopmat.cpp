@@ -89,14 +89,18 @@ void GlslPrinter::matrixStore(const Op& op) {
 }
 
 /// A matrix whose element e in each invocation is the expression.
+/// The elements that an invocation has of a matrix. With `quads` fragments their number is known, so that loops over
+/// them have a constant bound.
+std::string GlslPrinter::matrixCount(const Type& type, const std::string& name) const {
+  return survey_.quads ? std::to_string(type.shape[0] * type.shape[1] / kQuadInvocations)
+                       : name + ".length()";
+}
+
 void GlslPrinter::matrixEach(const Op& op, const std::string& element) {
   const std::string& name = names_.of(op.result());
   const Type& type = op.result()->type;
   main_.add("{} {};", glslVariable(type), name);
-  // With `quads` fragments the number of elements is known, so the loop has a constant bound.
-  const std::string count =
-      survey_.quads ? std::to_string(type.shape[0] * type.shape[1] / kQuadInvocations) : name + ".length()";
-  main_.add("for (int e = 0; e < {}; ++e) {}[e] = {};", count, name, element);
+  main_.add("for (int e = 0; e < {}; ++e) {}[e] = {};", matrixCount(type, name), name, element);
 }
 
 // Where a target's fragments are `quads`, as those of NVIDIA's matrices of 16x16: four invocations share rows r and
@@ -143,6 +147,25 @@ void GlslPrinter::matrixRowReduce(const Op& op) {
   main_.add("{0}[e] = {0}[e + 1] = {0}[e + 2] = {0}[e + 3] = row;", name);
   --main_.depth;
   main_.add("}}");
+}
+
+/// The largest that the invocation has, then a ballot.
+void GlslPrinter::matrixAnyAbove(const Op& op) {
+  const std::string name = names_.of(op.result()), most = name + "_most";
+  auto largest = [&](const std::string& element) {
+    std::string out;
+    for (int i = 1; i < op.numOperands(); ++i) {
+      const std::string x = names_.of(op.in(i)) + element;
+      out = i == 1 ? x : fmt::format("max({}, {})", out, x);
+    }
+    return out;
+  };
+  main_.add("float {} = {};", most, largest("[0]"));
+  main_.add("for (int e = 1; e < {1}; ++e) {0} = max({0}, {2});", most,
+            matrixCount(op.in(1)->type, names_.of(op.in(1))), largest("[e]"));
+  const std::string above =
+      fmt::format("{} > {}", most, operandText(op.operands[0], Type::scalar(DType::f32)));
+  define(op, fmt::format("subgroupBallot({}) != uvec4(0u)", above));
 }
 
 void GlslPrinter::matrixConvert(const Op& op) {

@@ -125,11 +125,13 @@ class GlslPrinter {
   void matrixLoad(const Op& op);
   void matrixStore(const Op& op);
   void matrixProduct(const Op& op);
+  std::string matrixCount(const Type& type, const std::string& name) const;
   void matrixEach(const Op& op, const std::string& element);
   std::string matrixAxis(const Op& op);
   void matrixIndex(const Op& op);
   void matrixRepeat(const Op& op);
   void matrixRowReduce(const Op& op);
+  void matrixAnyAbove(const Op& op);
   void matrixConvert(const Op& op);
 
   const Item& kernel_;

@@ -22,6 +22,7 @@ class RowAttention final : public AttentionWalk {
                        .block = schedule.block,
                        .down = schedule.tile,
                        .across = schedule.block,
+                       .weighed = schedule.block,
                        .atOnce = 1}) {}
 
  private:

@@ -47,7 +47,7 @@ class SharedAttention final : public AttentionWalk {
     return static_cast<size_t>(b_.rows * r_.width(sum) / kLanes / b_.invocations());
   }
   Parts scores(int which, int64_t column) override;
-  Parts maskedScores(bool masked) override;
+  Parts maskedScores(int64_t from, bool masked) override;
   KV largestOf(size_t row, const KV& before, const Parts& scores) override;
   void rescale(size_t row, const KV& by, std::span<KV> sums) override;
   KV visible(int64_t row, int64_t column) override;
@@ -89,6 +89,7 @@ SharedAttention::SharedAttention(LowerContext& c, const AttentionRegion& region,
                      .invocations = blocking.invocations(),
                      .down = blocking.tile / kLanes,
                      .across = blocking.columns,
+                     .weighed = blocking.columns,
                      .atOnce = blocking.columns,
                      .vector = kLanes}),
       b_(blocking), place_(placeOf(c.space, lane_, placesDown(), placesAcross())) {
@@ -207,7 +208,7 @@ KV SharedAttention::visible(int64_t row, int64_t column) {
 }
 
 /// Leaves in shared memory the largest score that each invocation has of its rows.
-AttentionWalk::Parts SharedAttention::maskedScores(bool) {
+AttentionWalk::Parts SharedAttention::maskedScores(int64_t, bool) {
   Parts s = scores(0, 0);
   for (int64_t four = 0; four < d_.down; ++four) {
     KV most;

@@ -48,6 +48,7 @@ class MatrixSplitter {
   void splitProduct(const Op& op);
   void splitAlongAxis(const Op& op);
   void splitRowReduce(const Op& op);
+  void splitAnyAbove(Op& op);
   void splitLanes(const Op& op);
   void splitResults(Op& op);
   void splitYield(Op& yield);
@@ -187,6 +188,14 @@ void MatrixSplitter::splitLanes(const Op& op) {
   parts_[op.result()] = std::move(grid);
 }
 
+/// Looks through the parts of all matrices.
+void MatrixSplitter::splitAnyAbove(Op& op) {
+  OperandList operands{op.operands[0]};
+  for (int i = 1; i < op.numOperands(); ++i)
+    for (Value* part : parts_.at(op.in(i)).values) operands.push_back(Operand::of(part));
+  op.operands = std::move(operands);
+}
+
 void MatrixSplitter::splitOp(Op& op) {
   build_.setBefore(&op).setLoc(op.loc);
   switch (op.code) {
@@ -196,6 +205,7 @@ void MatrixSplitter::splitOp(Op& op) {
   case Opcode::k_coopmat_index:
   case Opcode::k_coopmat_repeat: splitAlongAxis(op); break;
   case Opcode::k_coopmat_row_reduce: splitRowReduce(op); break;
+  case Opcode::k_coopmat_any_above: return splitAnyAbove(op);
   default: splitLanes(op);
   }
   replaced_.push_back(&op);

@@ -92,12 +92,11 @@ void storeAttention(LowerContext& c, const Value* result, const Index& offset, c
 }
 
 AttentionWalk::AttentionWalk(LowerContext& c, const AttentionRegion& region, Division division)
-    : c_(c), kernel_(c.kernel), r_(region), d_(division),
+    : c_(c), kernel_(c.kernel), r_(region), d_(division), exponent_(region.scale * std::numbers::log2e),
       otherBlocks_((region.otherRows() + division.block - 1) / division.block),
       lane_(division.vector == 0
                 ? Index{}
-                : c.space.variable(c.kernel.id(Opcode::k_local_id, 0), division.invocations)),
-      exponent_(region.scale * std::numbers::log2e) {}
+                : c.space.variable(c.kernel.id(Opcode::k_local_id, 0), division.invocations)) {}
 
 KV AttentionWalk::element(int operand, const Index& row, const Index& column) {
   Indices at = lead_;
@@ -148,9 +147,9 @@ std::span<const KV> AttentionWalk::storeBlock(std::span<const KV> loaded) {
   return loaded;
 }
 
-AttentionWalk::Parts AttentionWalk::maskedScores(bool masked) {
+AttentionWalk::Parts AttentionWalk::maskedScores(int64_t from, bool masked) {
   Parts out;
-  for (int64_t column = 0; column < d_.across; column += d_.atOnce) {
+  for (int64_t column = from; column < from + d_.weighed; column += d_.atOnce) {
     const Parts s = scores(0, column);
     for (int64_t k = 0; k < std::ssize(s); ++k) {
       const int64_t i = k % d_.down, j = column + k / d_.down;
@@ -193,22 +192,17 @@ void AttentionWalk::rescale(size_t row, const KV& by, std::span<KV> sums) {
   for (KV& each : sums.subspan(row * width, width)) each = kernel_.mul(each, by);
 }
 
-/// State: the rows' maxima, the sums of what each part has seen, the mixture.
-void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
-  const auto rows = static_cast<size_t>(d_.down), columns = static_cast<size_t>(d_.across);
-  const std::span<KV> largest = state.first(rows), total = state.subspan(rows, rows),
-                      sums = state.subspan(2 * rows);
-  Parts p = maskedScores(masked);
+void AttentionWalk::weigh(int64_t, Parts& scores, std::span<KV> largest, std::span<KV> total,
+                          std::span<KV> sums) {
+  const auto rows = static_cast<size_t>(d_.down), columns = scores.size() / rows;
   for (size_t i = 0; i < rows; ++i) {
-    const KV top = largestOf(i, largest[i], p);
-    const KV shrink = power(exponentOf(sub(largest[i], top)));
-    const KV shift = d_.powersOfTwo ? scaled(top, -exponent_) : top;
+    const KV top = largestOf(i, largest[i], scores);
+    const KV shrink = power(sub(largest[i], top));
     largest[i] = top;
     total[i] = kernel_.mul(total[i], shrink);
     for (size_t j = 0; j < columns; ++j) {
-      KV& each = p[j * rows + i];
-      each =
-          power(d_.powersOfTwo ? kernel_.fma(each, KernelBuilder::f32(exponent_), shift) : sub(each, shift));
+      KV& each = scores[j * rows + i];
+      each = power(sub(each, top));
       // A row that has seen nothing yet has the lowest maximum, against which a masked score is no less.
       if (r_.hasEmptyRows())
         each = kernel_.select(visible(static_cast<int64_t>(i), static_cast<int64_t>(j)), each, zero());
@@ -216,11 +210,21 @@ void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
     }
     rescale(i, shrink, sums);
   }
-  for (int64_t column = 0; column < d_.across; column += d_.atOnce) {
-    Parts weights;
-    for (int64_t k = column * d_.down; k < (column + d_.atOnce) * d_.down; ++k)
-      weights.push_back(factor(p[static_cast<size_t>(k)]));
-    addProducts(column, weights, {}, sums);
+}
+
+/// State: the rows' maxima, the sums of what each part has seen, the mixture.
+void AttentionWalk::forwardStep(std::span<KV> state, bool masked) {
+  const auto rows = static_cast<size_t>(d_.down);
+  const std::span<KV> sums = state.subspan(2 * rows);
+  for (int64_t from = 0; from < d_.across; from += d_.weighed) {
+    Parts p = maskedScores(from, masked);
+    weigh(from, p, state.first(rows), state.subspan(rows, rows), sums);
+    for (int64_t column = 0; column < d_.weighed; column += d_.atOnce) {
+      Parts weights;
+      for (int64_t k = column * d_.down; k < (column + d_.atOnce) * d_.down; ++k)
+        weights.push_back(factor(p[static_cast<size_t>(k)]));
+      addProducts(from + column, weights, {}, sums);
+    }
   }
 }
 

@@ -84,7 +84,8 @@ class AttentionWalk {
     int64_t rows, block;  ///< of the own side that are held; of the other side in a step
     int64_t invocations = 1;
     int64_t down, across;      ///< parts of the scores, along the own side and along the other
-    int64_t atOnce;            ///< columns of parts whose weights are multiplied at a time
+    int64_t weighed;           ///< columns of parts whose scores are weighed at a time, forward
+    int64_t atOnce;            ///< columns of parts whose weights are multiplied at a time, a part of these
     int64_t vector = 0;        ///< elements staged at a time; 0 where rows are read where they are used
     bool powersOfTwo = false;  ///< p is 2^(s·scale·log₂e - m); else scores come scaled, p is e^(s - m)
     bool rolled = false;       ///< loops over blocks stay loops
@@ -112,9 +113,12 @@ class AttentionWalk {
   virtual size_t partsOf(const AttentionRegion::Sum& sum) const = 0;
   /// Scores of `atOnce` columns of parts: own[which] times other[which].
   virtual Parts scores(int which, int64_t column) = 0;
-  /// All scores of a block, those that are hidden being lowest.
-  virtual Parts maskedScores(bool masked);
-  /// The largest of what the rows have seen before and of a block's scores.
+  /// The scores of `weighed` columns of parts, those that are hidden being lowest.
+  virtual Parts maskedScores(int64_t from, bool masked);
+  /// Turns scores, those of the columns from `from` on, into weights, and keeps up what rows have seen: their maxima, the sums of weights, the mixture.
+  virtual void weigh(int64_t from, Parts& scores, std::span<KV> largest, std::span<KV> total,
+                     std::span<KV> sums);
+  /// The largest of what the rows have seen before and of scores.
   virtual KV largestOf(size_t row, const KV& before, const Parts& scores) = 0;
   /// Multiplies what is summed up of a row of parts so far: sums are row by row.
   virtual void rescale(size_t row, const KV& by, std::span<KV> sums);
@@ -161,10 +165,16 @@ class AttentionWalk {
   KV sub(const KV& a, const KV& b) { return f32(Opcode::k_sub, a, b); }
   KV larger(const KV& a, const KV& b) { return f32(Opcode::k_max, a, b); }
 
+  KV power(const KV& x) {
+    return kernel_.op(d_.powersOfTwo ? Opcode::k_exp2 : Opcode::k_exp, {x}, DType::f32);
+  }
+  KV scaled(const KV& x, double by) { return kernel_.mul(x, KernelBuilder::f32(by)); }
+
   LowerContext& c_;
   KernelBuilder& kernel_;
   const AttentionRegion& r_;
   const Division d_;
+  const double exponent_;  ///< of 2, of which a score is a multiple
   const int64_t otherBlocks_;
   Index lane_;           ///< the invocation's number
   Index batch_, first_;  ///< of the group; its first own row
@@ -172,15 +182,9 @@ class AttentionWalk {
   Index block_;  ///< of the other side, of the step at hand
 
  private:
-  KV power(const KV& x) {
-    return kernel_.op(d_.powersOfTwo ? Opcode::k_exp2 : Opcode::k_exp, {x}, DType::f32);
-  }
-  KV scaled(const KV& x, double by) { return kernel_.mul(x, KernelBuilder::f32(by)); }
   KV exponentOf(const KV& x) { return d_.powersOfTwo ? scaled(x, exponent_) : x; }
   void forwardStep(std::span<KV> state, bool masked);
   void gradientStep(std::span<KV> sums, bool masked);
-
-  const double exponent_;  ///< of 2, of which a score is a multiple
 };
 
 /// The kernel of a region whose attention workgroups divide by `division`, each by one Walk.

@@ -128,6 +128,8 @@ class KernelBuilder {
   KV coopmatRepeat(Value* buffer, const KV& index, Type type, bool columns);
   /// In each element the sum or maximum of its row, of matrices side by side.
   KV coopmatRowReduce(std::span<const KV> xs, std::string_view kind);
+  /// Whether any element of the matrices is above a limit.
+  KV coopmatAnyAbove(const KV& limit, std::span<const KV> xs);
   /// An accumulator as an operand A, or the other way round; `bounded` where no element reaches 2^112.
   KV coopmatConvert(const KV& x, Type type, bool bounded = false);
   void coopmatStore(const KV& value, Value* buffer, const std::vector<KV>& index);

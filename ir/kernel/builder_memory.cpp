@@ -163,6 +163,13 @@ KV KernelBuilder::coopmatRowReduce(std::span<const KV> xs, std::string_view kind
   return reduce(Opcode::k_coopmat_row_reduce, xs, kind);
 }
 
+KV KernelBuilder::coopmatAnyAbove(const KV& limit, std::span<const KV> xs) {
+  OperandList operands{operand(limit)};
+  for (const KV& x : xs) operands.push_back(operand(x));
+  return result(place(depth(), Opcode::k_coopmat_any_above, std::move(operands), {Type::scalar(DType::i1)}),
+                depth());
+}
+
 KV KernelBuilder::coopmatConvert(const KV& x, Type type, bool bounded) {
   return result(place(depth(), Opcode::k_coopmat_convert, {operand(x)}, {type}, flagOf("bounded", bounded)),
                 depth());

@@ -221,7 +221,7 @@ const OperandList& iterArgs(const Op& loop) {
 
 Type literalType(const Op& op) {
   if (op.code == Opcode::k_exact_add || op.code == Opcode::k_exact_store ||
-      op.code == Opcode::k_coopmat_splat)
+      op.code == Opcode::k_coopmat_splat || op.code == Opcode::k_coopmat_any_above)
     return Type::scalar(DType::f32);
   if (op.numOperands() >= 2 && op.operands.back().kind == Operand::Kind::element && op.operands.back().value)
     return Type::scalar(elementType(op.operands.back().value->type).dtype);  // what is stored or added
@@ -287,6 +287,7 @@ Result<std::vector<Type>> inferKernelOp(const Op& op) {
   case k_coopmat_index: return coopmatIndex(op);
   case k_coopmat_repeat: return coopmatRepeat(op);
   case k_coopmat_row_reduce: return coopmatRowReduce(op);
+  case k_coopmat_any_above: return coopmatAnyAbove(op);
   case k_coopmat_convert: return coopmatConvert(op);
   case k_coopmat_store: return coopmatStore(op);
   case k_call: return call(op);

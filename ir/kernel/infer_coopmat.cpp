@@ -137,16 +137,31 @@ Result<Types> coopmatRepeat(const Op& op) {
   return Types{type};
 }
 
-Result<Types> coopmatRowReduce(const Op& op) {
-  if (op.numOperands() == 0) return violation(op, "c1", "nothing is reduced");
-  for (int i = 0; i < op.numOperands(); ++i) {
-    const Type type = matrixOperand(op, i), first = matrixOperand(op, 0);
+/// Accumulators of one shape side by side: the operands from `first` on.
+static Result<Type> accumulators(const Op& op, int first) {
+  if (op.numOperands() <= first) return violation(op, "c1", "there is no matrix");
+  const Type shape = matrixOperand(op, first);
+  for (int i = first; i < op.numOperands(); ++i) {
+    const Type type = matrixOperand(op, i);
     if (!isAccumulator(type))
       return violation(op, "c1", fmt::format("{} is no accumulator of f32", type.str()));
-    if (type != first)
-      return violation(op, "c1", fmt::format("{} stands beside {}", type.str(), first.str()));
+    if (type != shape)
+      return violation(op, "c1", fmt::format("{} stands beside {}", type.str(), shape.str()));
   }
-  return Types{matrixOperand(op, 0)};
+  return shape;
+}
+
+Result<Types> coopmatRowReduce(const Op& op) {
+  TG_TRY(Type type, accumulators(op, 0));
+  return Types{type};
+}
+
+Result<Types> coopmatAnyAbove(const Op& op) {
+  const Type limit = operandType(op, op.operands[0]);
+  if (!op.operands[0].isLiteral() && limit != Type::scalar(DType::f32))
+    return violation(op, "c1", fmt::format("the limit is {}, not f32", limit.str()));
+  TG_CHECK(accumulators(op, 1));
+  return Types{Type::scalar(DType::i1)};
 }
 
 Result<Types> coopmatConvert(const Op& op) {

@@ -35,6 +35,7 @@ Result<Types> coopmatMma(const Op& op);
 Result<Types> coopmatIndex(const Op& op);
 Result<Types> coopmatRepeat(const Op& op);
 Result<Types> coopmatRowReduce(const Op& op);
+Result<Types> coopmatAnyAbove(const Op& op);
 Result<Types> coopmatConvert(const Op& op);
 /// A lane-wise op of which an operand is a matrix.
 Result<Types> coopmatLanes(const Op& op);

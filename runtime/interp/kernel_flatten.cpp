@@ -10,7 +10,8 @@ namespace {
 bool isSubgroupOp(const Op& op) {
   return op.code == Opcode::k_subgroup_reduce || op.code == Opcode::k_subgroup_shuffle ||
          op.code == Opcode::k_subgroup_ballot || op.code == Opcode::k_coopmat_mma ||
-         op.code == Opcode::k_coopmat_row_reduce || op.code == Opcode::k_coopmat_store;
+         op.code == Opcode::k_coopmat_row_reduce || op.code == Opcode::k_coopmat_any_above ||
+         op.code == Opcode::k_coopmat_store;
 }
 
 bool holdsCollective(const Block& block) {

@@ -61,6 +61,25 @@ void Flattener::matrixRowReduce(const Op& op) {
   emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
 }
 
+/// Whether this invocation has one above the limit, then a ballot.
+void Flattener::matrixAnyAbove(const Op& op) {
+  constexpr uint32_t kWords = 4;
+  const uint32_t own = allocate(1), any = base(op.result()), bits = allocate(kWords);
+  emit({Code::move, own, constant(0)});
+  for (int i = 1; i < op.numOperands(); ++i)
+    for (int slot = 0; slot < width(op.in(i)->type); ++slot) {
+      const uint32_t above =
+          computed(laneCode(KernelOp::k_gt, DType::f32), operand(op, i, slot), operand(op, 0, 0));
+      emit({laneCode(KernelOp::k_or, DType::i1), own, own, above});
+    }
+  Collective made{Collective::Kind::ballot, {}, 0, 0, 0, 0, 0, 0, loops_};
+  made.reduction = {{Folding::Kind::add, DType::u32}, bits, own, kWords, false};
+  program_.collectives.push_back(std::move(made));
+  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+  for (uint32_t word = 1; word < kWords; ++word) emit({Code::k_or_u, bits, bits, bits + word});
+  emit({Code::k_ne_u, any, bits, constant(0)});
+}
+
 void Flattener::matrixProduct(const Op& op) {
   Collective made{Collective::Kind::product, {}, 0, base(op.in(1)), base(op.in(2)), 0, 0, 0, loops_};
   made.reduction = {{Folding::Kind::add, DType::f32}, base(op.result()), base(op.in(0)), 0, false};

@@ -112,6 +112,7 @@ void Flattener::op(const Op& op) {
   case k_coopmat_index: matrixIndex(op); break;
   case k_coopmat_repeat: matrixRepeat(op); break;
   case k_coopmat_row_reduce: matrixRowReduce(op); break;
+  case k_coopmat_any_above: matrixAnyAbove(op); break;
   case k_coopmat_convert: matrixConvert(op); break;
   case k_coopmat_store: matrixStore(op); break;
   case k_call: assert(false); break;  // runKernel inlines or refuses it

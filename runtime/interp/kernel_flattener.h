@@ -40,6 +40,7 @@ class Flattener {
   void matrixIndex(const Op& op);
   void matrixRepeat(const Op& op);
   void matrixRowReduce(const Op& op);
+  void matrixAnyAbove(const Op& op);
   void matrixProduct(const Op& op);
   void matrixLoad(const Op& op);
   void matrixConvert(const Op& op);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/interp/interp.h"
@@ -24,11 +25,13 @@ struct AttentionCase {
   DType dtype;
   bool causal;
   const char* schedule = nullptr;  ///< in place of the chosen one
+  double growth = 0;               ///< key i is 1 + growth·i times as large: maxima rise again and again
 };
 
 inline std::string nameOf(const AttentionCase& c) {
-  return fmt::format("B{}T{}S{}D{}x{}{}{}{}", c.batch, c.queries, c.keys, c.width, c.valueWidth,
-                     name(c.dtype), c.causal ? "causal" : "", c.schedule ? "other" : "");
+  return fmt::format("B{}T{}S{}D{}x{}{}{}{}{}", c.batch, c.queries, c.keys, c.width, c.valueWidth,
+                     name(c.dtype), c.causal ? "causal" : "", c.schedule ? "other" : "",
+                     c.growth != 0 ? "rising" : "");
 }
 
 inline std::string attentionText(const AttentionCase& c) {
@@ -51,8 +54,13 @@ inline std::string attentionText(const AttentionCase& c) {
 using Arrays = std::map<std::string, NdArray>;
 
 inline Arrays inputs(const AttentionCase& c) {
+  NdArray keys = drawn({c.batch, c.keys, c.width}, 2);
+  for (size_t i = 0; i < keys.data.size(); ++i) {
+    const auto key = static_cast<double>(static_cast<int64_t>(i) / c.width % c.keys);
+    keys.data[i] = static_cast<float>(keys.data[i] * (1 + c.growth * key));
+  }
   return {{"q", drawn({c.batch, c.queries, c.width}, 1)},
-          {"k", drawn({c.batch, c.keys, c.width}, 2)},
+          {"k", std::move(keys)},
           {"v", drawn({c.batch, c.keys, c.valueWidth}, 3)},
           {"dy", drawn({c.batch, c.queries, c.valueWidth}, 4)}};
 }

@@ -20,8 +20,9 @@
 namespace tg::test {
 namespace {
 
-// With m = x·I: z = 0.5·((m - its row's largest magnitude)·(its row's number) + v[4 + column]), and w = (column·v[row] +
-// the sum of m's row), rounded to an operand A, times I.
+// With m = x·I: z = 0.5·((m - its row's largest magnitude)·(its row's number) + v[4 + column]), plus 4 where a column's
+// number is above 14 and 32 where one is above 15, and w = (column·v[row] + the sum of m's row), rounded to an operand
+// A, times I.
 constexpr const char* kFragmentKernel = R"(
   kernel @k(%x: buf<16x2xvec4<u32>, in>, %i: buf<16x2xvec4<u32>, in>, %v: buf<20xf32, in>,
             %z: buf<16x16xf32, out>, %w: buf<16x16xf32, out>) workgroup(32) grid(1) {
@@ -52,9 +53,14 @@ constexpr const char* kFragmentKernel = R"(
     %less = tgk.sub %m, %top : coopmat<f32, 16x16, acc>
     %scaled = tgk.fma %less, %rows, %columns : coopmat<f32, 16x16, acc>
     %half = tgk.mul 0.5, %scaled : coopmat<f32, 16x16, acc>
-    tgk.coopmat_store %half, %z[0, 0]
     %first = tgk.coopmat_repeat %s[0] : coopmat<f32, 16x16, acc>
     %across = tgk.coopmat_index {columns = true} : coopmat<f32, 16x16, acc>
+    %some = tgk.coopmat_any_above 14.0, %zero, %across : bool
+    %none = tgk.coopmat_any_above 15.0, %across, %zero : bool
+    %four = tgk.select %some, 4.0, 0.0 : f32
+    %off = tgk.select %none, 32.0, %four : f32
+    %moved = tgk.add %half, %off : coopmat<f32, 16x16, acc>
+    tgk.coopmat_store %moved, %z[0, 0]
     %sum = tgk.coopmat_row_reduce %m, %minus, %m : coopmat<f32, 16x16, acc>
     %more = tgk.fma %across, %first, %sum : coopmat<f32, 16x16, acc>
     %mc = tgk.coopmat_convert %more {bounded = BOUNDED} : coopmat<REAL, 16x16, A>
@@ -99,7 +105,8 @@ TEST_P(Fragments, RowsColumnsAndConversions) {
       for (int j = 0; j < 16; ++j)
         top = std::max(top, std::fabs(value[16 * i + j])), sum += value[16 * i + j];
       for (int j = 0; j < 16; ++j) {
-        EXPECT_NEAR(z[16 * i + j], 0.5 * ((value[16 * i + j] - top) * i + v[4 + j]), 1e-5) << i << ' ' << j;
+        EXPECT_NEAR(z[16 * i + j], 0.5 * ((value[16 * i + j] - top) * i + v[4 + j]) + 4, 1e-5)
+            << i << ' ' << j;
         EXPECT_NEAR(w[16 * i + j], j * v[i] + sum, 8e-3 * (std::fabs(j * v[i]) + std::fabs(sum)))
             << i << ' ' << j;
         EXPECT_EQ(w[16 * i + j], rounded(GetParam(), w[16 * i + j])) << i << ' ' << j;
@@ -237,7 +244,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, FragmentAttention,
                                            AttentionCase{1, 17, 17, 96, 96, DType::f16, true},
                                            AttentionCase{1, 70, 70, 128, 128, DType::f16, true},
                                            AttentionCase{1, 96, 160, 32, 32, DType::f16, true,
-                                                         "coopmat_attention{tile = [64, 64], warp = 16}"}),
+                                                         "coopmat_attention{tile = [64, 64], warp = 16}"},
+                                           AttentionCase{1, 40, 130, 32, 32, DType::bf16, false, nullptr, 0.06},
+                                           AttentionCase{1, 90, 90, 64, 64, DType::f16, true, nullptr, 0.06}),
                          [](const auto& info) { return nameOf(info.param); });
 
 TEST(FragmentAttentionChoice, LeavesWhatItCannotDo) {

@@ -49,7 +49,12 @@ constexpr const char* kEveryOp = R"(
     %top = tgk.coopmat_row_reduce %b1, %b2 {kind = max} : coopmat<f32, 16x16, acc>
     %sum = tgk.coopmat_row_reduce %b2 {kind = add} : coopmat<f32, 16x16, acc>
     %less = tgk.sub %b2, %top : coopmat<f32, 16x16, acc>
-    %both = tgk.add %less, %sum : coopmat<f32, 16x16, acc>
+    %some_less = tgk.coopmat_any_above 14.0, %rows, %columns : bool
+    %none_less = tgk.coopmat_any_above 15.0, %rows, %columns : bool
+    %off = tgk.select %some_less, 0.25, 0.5 : f32
+    %more = tgk.select %none_less, 16.0, %off : f32
+    %moved = tgk.add %less, %more : coopmat<f32, 16x16, acc>
+    %both = tgk.add %moved, %sum : coopmat<f32, 16x16, acc>
     tgk.coopmat_store %both, %z[%g, 2]
     %narrow = tgk.coopmat_convert %columns : coopmat<f16, 16x16, A>
     tgk.coopmat_store %narrow, %w[0, 0]
