@@ -146,6 +146,9 @@ constexpr int64_t kFewResults = 4096;
 /// so many kernels, chosen: until then caches hold the tensor.
 constexpr int64_t kLargeBytes = 1 << 16;
 constexpr int kSoon = 8;
+/// Kernels that one is put off for, to be results of another that reads the same, chosen: so many lie between a weight's
+/// gradient and that of the normalisation in front of it.
+constexpr size_t kHostReach = 8;
 /// Growth of the bytes alive at one time that fewer kernels are worth, chosen: one part in this, 1 %, and so many
 /// bytes in any case, as many as rematerialize finds worth a kernel.
 constexpr int64_t kLiveGrowth = 100, kLeastGrowth = 1 << 18;

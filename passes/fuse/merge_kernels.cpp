@@ -14,12 +14,19 @@
 //   text      a   p1  b  p2  c   r         a, b, c wait; p1 and p2 do not depend on them; r reads b
 //   becomes   p1  p2  {a | b | c}  r       side by side, or as one pass over the rows that they share
 //
+// A kernel that computes element by element, or row by row, from a tensor that a kernel soon behind it reads in the same
+// loops, becomes results of that one, its host: of a product an epilogue's, as the activation that is computed again for
+// the weights' gradient, beside its own gradient. Until then it is put off, with what reads from it:
+//
+//   text      a   r1  p   h   r2       h reads what a does, and does not depend on a; r1 and r2 read from a
+//   becomes   p   {h | a}  r1  r2      where h keeps its schedule; else all stay as they are
+//
 // A kernel that reads from one that waits waits a level above it. Side by side, each part keeps its schedule
 // and gets workgroups of its own; passes over the same rows of one tensor become one region with one
 // schedule.
 //
 // Requires: stage(fused).
-// Ensures: none is put off past its first reader; no more bytes are alive at one time than before, but for
+// Ensures: each comes before what reads from it; no more bytes are alive at one time than before, but for
 //   one part in a hundred or 256 KiB; no kernel binds more than the target allows. Bytes are counted as plan
 //   places them: groups whole, results in place of operands that die, none for what is returned or committed.
 // Where: behind all passes that move ops between kernels, before choose-schedules, which knows kernels by
@@ -38,9 +45,10 @@
 #include "ir/schedule.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
+#include "passes/fuse/hosts.h"
 #include "passes/fuse/inline_ops.h"
+#include "passes/fuse/joined.h"
 #include "passes/fuse/lives.h"
-#include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
 
@@ -48,6 +56,9 @@ namespace tg::fuse {
 namespace {
 
 using table::Fusion;
+
+/// In place of a merged kernel: a kernel is put off until a host comes.
+constexpr int kLate = -2;
 
 /// A kernel as it was formed, or what joins ranks between kernels.
 struct Kernel {
@@ -60,7 +71,7 @@ struct Kernel {
   bool isPart = false;              ///< may stand beside others
   bool waits = false;               ///< others that it may stand with are worth waiting for
   bool isAwaited = false;           ///< by another that waits
-  int waitsIn = -1;                 ///< the merged one
+  int waitsIn = -1;                 ///< the merged one, or kLate
 };
 
 /// Kernels that wait, to be one.
@@ -85,43 +96,6 @@ void addOnce(std::vector<const Value*>& list, const Value* value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
 
-/// Invocations of a workgroup that a schedule cannot do without; 0 where it takes any number.
-int64_t neededWorkgroup(const MapSchedule&) { return 0; }
-int64_t neededWorkgroup(const RowSchedule& row) { return row.lanes > 1 ? row.workgroup : 0; }
-int64_t neededWorkgroup(const ColumnSchedule& column) { return column.lanes * column.side; }
-
-/// The schedule of a kernel that may stand beside others; nothing for other kinds.
-std::optional<PartSchedule> partOf(const Op& fused) {
-  return std::visit(
-      [](const auto& kind) -> std::optional<PartSchedule> {
-        if constexpr (std::is_constructible_v<PartSchedule, decltype(kind)>) return PartSchedule(kind);
-        return std::nullopt;
-      },
-      scheduleOf(fused));
-}
-int64_t neededWorkgroup(const Op& fused) {
-  const std::optional<PartSchedule> part = partOf(fused);
-  return part ? std::visit([](const auto& kind) { return neededWorkgroup(kind); }, *part) : 0;
-}
-/// Results that an invocation, or invocations side by side, of a part compute at once.
-int64_t resultsAtOnce(const PartSchedule& part) {
-  const auto* column = std::get_if<ColumnSchedule>(&part);
-  return std::visit([](const auto& kind) { return kind.vec; }, part) *
-         (column ? column->side : kSmallestGroup);
-}
-/// Invocations of a part's workgroup.
-int64_t workgroupOf(const PartSchedule& part) {
-  const auto* column = std::get_if<ColumnSchedule>(&part);
-  return column                                      ? neededWorkgroup(*column)
-         : std::holds_alternative<MapSchedule>(part) ? std::get<MapSchedule>(part).workgroup
-                                                     : std::get<RowSchedule>(part).workgroup;
-}
-/// Gives a part that takes any number of invocations so many.
-void setWorkgroup(PartSchedule& part, int64_t workgroup) {
-  if (auto* map = std::get_if<MapSchedule>(&part)) map->workgroup = workgroup;
-  if (auto* row = std::get_if<RowSchedule>(&part); row && row->lanes == 1) row->workgroup = workgroup;
-}
-
 class Merger {
  public:
   /// Says to `report`, unless that is null, which kernels became one.
@@ -142,13 +116,15 @@ class Merger {
   void compute(const std::vector<int>& kernels);
   void release(const Value* value);
   void take(int at);
+  void takeHost(int at);
+  void place(int at);
   void wait(int at);
   void runWaiting(int index);
   bool fits(const Merged& merged, const Kernel& kernel) const;
   bool joinsRows(Merged& merged, int at);
   bool joinsBeside(Merged& merged, int at);
+  bool joinsHost(Merged& merged, int at);
   void join(int index, int at);
-  std::unique_ptr<Op> build(const std::vector<Op*>& ops);
   std::unique_ptr<Op> build(const Merged& merged);
   void rebuild();
 
@@ -175,7 +151,10 @@ class Merger {
   int64_t pending_ = 0;          ///< bytes that results of waiting kernels will take
   std::vector<Merged> merged_;
   std::vector<int> waiting_;  ///< of merged_
-  std::vector<Turn> order_;   ///< in which they run
+  std::vector<int> hosts_;    ///< of kernels
+  std::vector<int> late_;     ///< kernels that are put off, until this one comes
+  int host_ = -1;
+  std::vector<Turn> order_;  ///< in which they run
 };
 
 void Merger::collect() {
@@ -211,6 +190,9 @@ void Merger::collect() {
         ++readers_[value];
         elsewhere_.insert(value);
       });
+  std::vector<const Op*> ops;
+  for (const Kernel& kernel : kernels_) ops.push_back(kernel.op);
+  hosts_ = hostsOf(ops, [&](size_t at) { return !kernels_[at].waits; });
   findRuns();
 }
 
@@ -366,7 +348,7 @@ bool Merger::joinsRows(Merged& merged, int at) {
   }
   if (!shares || kernel.rows->length < 2) return false;
   ops.push_back(kernel.op);
-  if (!std::holds_alternative<RowSchedule>(scheduleOf(*build(ops)))) return false;
+  if (!std::holds_alternative<RowSchedule>(scheduleOf(*joined(ops, target_)))) return false;
   merged.parts[0].push_back(at);
   merged.sideBySide = merged.sideBySide && kernel.isPart;
   return true;
@@ -380,6 +362,20 @@ bool Merger::joinsBeside(Merged& merged, int at) {
     return false;
   merged.parts.push_back({at});
   merged.workgroup = std::max(merged.workgroup, needed);
+  return true;
+}
+
+/// A host takes a kernel along where it keeps its schedule.
+bool Merger::joinsHost(Merged& merged, int at) {
+  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+  if (!fits(merged, kernel)) return false;
+  std::vector<Op*> ops;
+  for (int other : merged.parts[0]) ops.push_back(kernels_[static_cast<size_t>(other)].op);
+  ops.push_back(kernel.op);
+  if (scheduleOf(*joined(ops, target_)) != scheduleOf(*ops[0])) return false;
+  merged.parts[0].push_back(at);
+  for (const Value* value : kernel.bound) addOnce(merged.bound, value);
+  merged.bindings += kernel.bindings;
   return true;
 }
 
@@ -448,7 +444,53 @@ void Merger::runWaiting(int index) {
   order_.push_back({true, index});
 }
 
+/// What has a host is put off until that comes, and so is what reads from it.
 void Merger::take(int at) {
+  Kernel& kernel = kernels_[static_cast<size_t>(at)];
+  if (at == host_) return takeHost(at);
+  const int host = hosts_[static_cast<size_t>(at)];
+  if (host_ < 0) host_ = host;
+  if (host_ < 0 || (host != host_ && std::none_of(kernel.reads.begin(), kernel.reads.end(),
+                                                  [&](auto* value) { return waitsIn(value) == kLate; })))
+    return place(at);
+  kernel.waitsIn = kLate;
+  late_.push_back(at);
+}
+
+/// A host, with what it takes along of what was put off, and the rest behind it. All come in the order of the text where
+/// it takes none, or where the results of so many kernels could be too many bytes at one time.
+void Merger::takeHost(int at) {
+  const std::vector<int> late = std::exchange(late_, {});
+  host_ = -1;
+  const Kernel& kernel = kernels_[static_cast<size_t>(at)];
+  int64_t bytes = newBytes(kernel);
+  Merged merged;
+  merged.parts = {{at}};
+  merged.bound = kernel.bound;
+  merged.bindings = kernel.bindings;
+  std::vector<int> rest;
+  for (int each : late) {
+    kernels_[static_cast<size_t>(each)].waitsIn = -1;
+    bytes += newBytes(kernels_[static_cast<size_t>(each)]);
+    if (hosts_[static_cast<size_t>(each)] != at || !joinsHost(merged, each)) rest.push_back(each);
+  }
+  const bool joins = rest.size() < late.size();
+  while (joins && !waiting_.empty() && live_ + pending_ + bytes > limit_) runWaiting(waiting_[0]);
+  if (!joins || live_ + pending_ + bytes > limit_) {
+    for (int each : late) place(each);
+    return place(at);
+  }
+  for (int each : merged.parts[0])
+    for (const Value* value : kernels_[static_cast<size_t>(each)].reads)
+      if (const int from = waitsIn(value); from >= 0) runWaiting(from);
+  compute(merged.parts[0]);
+  order_.push_back({true, static_cast<int>(merged_.size())});
+  merged_.push_back(std::move(merged));
+  for (int each : rest) place(each);
+}
+
+/// Has a kernel run, or wait for others.
+void Merger::place(int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   for (size_t i = waiting_.size(); i-- > 0;)
     if (i < waiting_.size() && merged_[static_cast<size_t>(waiting_[i])].deadline <= at)
@@ -469,28 +511,9 @@ void Merger::take(int at) {
   order_.push_back({false, at});
 }
 
-/// One region of the bodies of several, with copies of their results. The ops stay as they are.
-std::unique_ptr<Op> Merger::build(const std::vector<Op*>& ops) {
-  RegionWriter writer(ops[0]->loc);
-  std::vector<Value*> yielded;
-  for (const Op* op : ops) {
-    for (const Operand& operand : op->operands)
-      writer.define(operand.value, writer.bind(operand.items[0], *operand.value));
-    for (Op* part : op->regions[0]->ops) {
-      if (part->code != Opcode::yield)
-        writer.copy(*part);
-      else
-        for (const Operand& operand : part->operands) yielded.push_back(writer.here(operand.value));
-    }
-  }
-  writer.yield(yielded);
-  return ops.size() == 1 ? writer.finish(ops[0]->attr("schedule")) : writer.finish(target_);
-}
-
 std::unique_ptr<Op> Merger::build(const Merged& merged) {
   std::vector<Op*> all;
   PartsSchedule schedules;
-  int64_t workgroup = merged.workgroup;
   for (const std::vector<int>& part : merged.parts) {
     std::vector<Op*> ops;
     int64_t count = 0;
@@ -499,27 +522,23 @@ std::unique_ptr<Op> Merger::build(const Merged& merged) {
       count += static_cast<int64_t>(ops.back()->results.size());
     }
     all.insert(all.end(), ops.begin(), ops.end());
-    schedules.of.push_back(*partOf(ops.size() == 1 ? *ops[0] : *build(ops)));
+    if (merged.parts.size() == 1) break;
+    schedules.of.push_back(*partOf(ops.size() == 1 ? *ops[0] : *joined(ops, target_)));
     schedules.results.push_back(count);
   }
-  std::unique_ptr<Op> fused = build(all);
-  if (schedules.of.size() > 1) {
-    // Small workgroups spread few invocations over the device.
-    if (!workgroup) {
-      workgroup = workgroupOf(schedules.of[0]);
-      for (const PartSchedule& part : schedules.of) workgroup = std::min(workgroup, workgroupOf(part));
-    }
-    for (PartSchedule& part : schedules.of) setWorkgroup(part, workgroup);
+  std::unique_ptr<Op> fused = joined(all, target_);
+  if (!schedules.of.empty()) {
+    setWorkgroups(schedules.of, merged.workgroup);
     fused->setAttr("schedule", scheduleAttr(schedules));
   }
-  std::string joined;
+  std::string names;
   for (Op* op : all)
     for (auto& result : op->results) {
-      if (result == op->results[0]) joined += fmt::format("{}%{}", joined.empty() ? "" : ", ", result->name);
+      if (result == op->results[0]) names += fmt::format("{}%{}", names.empty() ? "" : ", ", result->name);
       result->def = fused.get();
       fused->results.push_back(std::move(result));
     }
-  if (report_) report_->remark(fused->loc, fmt::format("the kernels of {} are one", joined));
+  if (report_) report_->remark(fused->loc, fmt::format("the kernels of {} are one", names));
   return fused;
 }
 
