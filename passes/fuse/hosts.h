@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/module.h"
+#include "ir/schedule.h"
 
 namespace tg::fuse {
 
@@ -16,5 +17,9 @@ namespace tg::fuse {
 /// kernel, whose few ops are cheap. Only kernels for which `mayJoin` holds have hosts and are some.
 std::vector<int> hostsOf(const std::vector<const Op*>& kernels,
                          const std::function<bool(size_t at)>& mayJoin);
+
+/// Whether a kernel that gets more results keeps its loops: its schedule is the same, but for how results of matrix units
+/// go to memory.
+bool keepsLoops(const Schedule& host, Schedule more);
 
 }  // namespace tg::fuse
