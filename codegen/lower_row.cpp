@@ -16,19 +16,11 @@
 
 namespace tg {
 
-/// How many rows the sums over rows among some ops add up each; 0 without such sums.
-static int64_t rowsSummed(const OpList& ops, const RowSpace& rows) {
-  for (const Op* op : ops)
-    if (const int64_t each = rowsPerSum(*op, rows)) return each;
-  return 0;
-}
-
 template <>
 std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
-  RowSpace rows{1, 1};  // all of the region's are equal
-  for (const Op* op : fused.regions[0]->ops)
-    if (auto space = rowSpaceOf(*op)) rows = *space;
-  const int64_t each = rowsSummed(fused.regions[0]->ops, rows);
+  const OpList& ops = fused.regions[0]->ops;
+  const RowSpace rows = rowSpaceOf(ops).value_or(RowSpace{1, 1});
+  const int64_t each = rowsPerSum(ops, rows);
   if (each && sumsRows(rows, each, target))
     return RowSchedule{.lanes = reliedSubgroup(target), .vec = kLanes, .workgroup = kSumGroup};
   constexpr int64_t kFewRounds = 4, kTiny = 16;
@@ -57,11 +49,10 @@ std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
 
 std::vector<Schedule> neighbours(const Op& fused, const Target& target, const RowSchedule& chosen) {
   std::vector<Schedule> out;
-  RowSpace rows{1, 1};
-  for (Op* op : fused.regions[0]->ops)
-    if (auto space = rowSpaceOf(*op)) rows = *space;
+  const OpList& ops = fused.regions[0]->ops;
+  const RowSpace rows = rowSpaceOf(ops).value_or(RowSpace{1, 1});
   const int64_t lanes = chosen.lanes, subgroup = reliedSubgroup(target), length = rows.length;
-  if (const int64_t each = rowsSummed(fused.regions[0]->ops, rows)) {
+  if (const int64_t each = rowsPerSum(ops, rows)) {
     for (int64_t workgroup : {chosen.workgroup / 2, 2 * chosen.workgroup})
       if (workgroup <= largestGroup(target) && each % (workgroup / lanes) == 0)
         out.push_back(RowSchedule{.lanes = lanes, .vec = chosen.vec, .workgroup = workgroup});

@@ -93,24 +93,11 @@ static Part partOf(const Op& fused, int result) {
   return {};
 }
 
-/// How many elements along the last axes an op puts together, of its first operand; 0 where it is no
-/// reduction or row composite, or not along the last axes. All of a row is read before anything that comes of
-/// it.
+/// How many elements of its first operand an op puts together along the last axes; 0 where it does not. All of a row is
+/// read before anything that comes of it, but by an argmax.
 static int64_t rowLength(const Op& op) {
-  const OpInfo& row = op.info();
-  const bool reduces = row.fusion == table::Fusion::reduce && row.attr("axes");
-  if (!reduces && row.fusion != table::Fusion::row) return 0;
-  const Shape& shape = op.in(0)->type.shape;
-  std::vector<int64_t> axes{-1};
-  if (row.attr("axes")) axes = as::sum(op).axes();
-  if (row.attr("axis")) axes = {as::softmax(op).axis()};
-  int64_t length = 1;
-  int first = shape.rank();
-  for (int64_t axis : axes) {
-    first = std::min(first, normalAxis(axis, shape.rank()));
-    length *= shape[normalAxis(axis, shape.rank())];
-  }
-  return first + static_cast<int>(axes.size()) == shape.rank() ? length : 0;
+  const auto rows = op.code == Opcode::argmax ? std::nullopt : rowSpaceOf(op);
+  return rows ? rows->length : 0;
 }
 
 /// Whether an op sums up neighbouring rows of a value of so many elements.

@@ -36,6 +36,12 @@ std::optional<RowSpace> rowSpaceOf(const Op& op) {
   return space;
 }
 
+std::optional<RowSpace> rowSpaceOf(const OpList& ops) {
+  for (const Op* op : ops)
+    if (auto rows = rowSpaceOf(*op)) return rows;
+  return std::nullopt;
+}
+
 int64_t rowsPerSum(const Op& op, const RowSpace& rows) {
   if (op.code != Opcode::sum) return 0;
   const Shape& shape = op.in(0)->type.shape;
@@ -44,6 +50,12 @@ int64_t rowsPerSum(const Op& op, const RowSpace& rows) {
   if (axis < 0 || axes.size() != 1 || normalAxis(axes[0], shape.rank()) != axis) return 0;
   const bool same = shape.back() == rows.length && shape.elements() == rows.rows * rows.length;
   return same && rows.length > 1 ? shape[axis] : 0;
+}
+
+int64_t rowsPerSum(const OpList& ops, const RowSpace& rows) {
+  for (const Op* op : ops)
+    if (const int64_t each = rowsPerSum(*op, rows)) return each;
+  return 0;
 }
 
 }  // namespace tg

@@ -19,8 +19,13 @@ struct RowSpace {
 /// last axis. Nothing for other ops.
 std::optional<RowSpace> rowSpaceOf(const Op& op);
 
+/// The rows of a kernel's ops, where they have any: all of them have the same.
+std::optional<RowSpace> rowSpaceOf(const OpList& ops);
+
 /// How many neighbouring rows each result of a sum adds up, of a tensor of these rows as [.., rows, length]: the partial
 /// sums of the gradient of a gain or bias. 0 for other ops.
 int64_t rowsPerSum(const Op& op, const RowSpace& rows);
+/// The same of the sums among a kernel's ops, all of which add up as many.
+int64_t rowsPerSum(const OpList& ops, const RowSpace& rows);
 
 }  // namespace tg
