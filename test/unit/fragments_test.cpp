@@ -245,7 +245,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, FragmentAttention,
                                            AttentionCase{1, 70, 70, 128, 128, DType::f16, true},
                                            AttentionCase{1, 96, 160, 32, 32, DType::f16, true,
                                                          "coopmat_attention{tile = [64, 64], warp = 16}"},
-                                           AttentionCase{1, 40, 130, 32, 32, DType::bf16, false, nullptr, 0.06},
+                                           AttentionCase{1, 40, 130, 32, 32, DType::bf16, false, nullptr,
+                                                         0.06},
                                            AttentionCase{1, 90, 90, 64, 64, DType::f16, true, nullptr, 0.06}),
                          [](const auto& info) { return nameOf(info.param); });
 

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <initializer_list>
-
 #include "ir/parser.h"
 #include "runtime/compile.h"
-#include "runtime/interp/tolerance.h"
 #include "test/unit/run_passes.h"
 #include "test/unit/sweep_graphs.h"
 #include "test/unit/sweep_runs.h"
@@ -90,24 +87,7 @@ void compare(const Module& tensor, const Module& final) {
     functions.push_back(func->name);
     inputs.push_back(inputsFor(*func));
   }
-  Gpu gpu;
-  std::vector<Results> device = gpu.run(final, functions, inputs, {});
-  ASSERT_EQ(device.size(), functions.size());
-  InterpOptions rounded, kernels;
-  rounded.mode = InterpMode::exact;
-  for (size_t i = 0; i < functions.size(); ++i) {
-    kernels.kernel = laneOrder(static_cast<int>(i));
-    const std::string& f = functions[i];
-    const Results wide = interpret(tensor, f, inputs[i]),
-                  exact = interpret(tensor, f, inputs[i], {}, rounded);
-    const Results kernel = interpret(final, f, inputs[i], {}, kernels);
-    for (const auto& [name, value] : wide)
-      for (const Results* got : std::initializer_list<const Results*>{&kernel, &device[i]}) {
-        std::string why;
-        EXPECT_TRUE(wholeFunctionClose(got->at(name), value, exact.at(name), kWholeFunctionFloor, &why))
-            << (got == &kernel ? "kernel: @" : "vulkan: @") << f << " " << name << ": " << why;
-      }
-  }
+  expectMeaning(tensor, final, functions, inputs);
 }
 
 struct Case {

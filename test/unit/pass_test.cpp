@@ -100,6 +100,13 @@ class PassTest : public testing::Test {
     EXPECT_TRUE(parsed) << parsed.error().str();
     return *std::move(parsed);
   }
+  /// Runs passes that must fail.
+  static void expectError(const std::string& passes, const std::string& error) {
+    auto m = module();
+    auto done = pipeline(passes).run(m);
+    ASSERT_FALSE(done) << passes;
+    EXPECT_EQ(done.error().str(), error);
+  }
   static std::string errorOf(const std::string& text) {
     auto parsed = PassManager::parse(text);
     return parsed ? "" : parsed.error().str();
@@ -366,16 +373,12 @@ TEST_F(PassTest, ABrokenModuleIsThePassesFaultAndLeavesAReproducer) {
 }
 
 TEST_F(PassTest, AnExceptionIsThePassesFault) {
-  auto m = module();
-  auto done = pipeline("t-dummy,t-throw").run(m);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().str(),
-            "error: pass t-throw threw an exception: a bug in that pass, not in the input\n"
-            "note: no such thing\n");
-  done = pipeline("t-throw-number").run(m);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().message(),
-            "pass t-throw-number threw an exception: a bug in that pass, not in the input");
+  expectError("t-dummy,t-throw",
+              "error: pass t-throw threw an exception: a bug in that pass, not in the input\n"
+              "note: no such thing\n");
+  expectError("t-throw-number",
+              "error: pass t-throw-number threw an exception: a bug in that pass, not in the input\n"
+              "note: an exception that is no std::exception\n");
 }
 
 TEST_F(PassTest, AFactoryThatThrowsOrGivesNothingIsThePassesFault) {
@@ -387,27 +390,19 @@ TEST_F(PassTest, AFactoryThatThrowsOrGivesNothingIsThePassesFault) {
   info.name = "t-empty-function";
   info.make = [](const AttrList&) { return Result<PassFunction>(PassFunction()); };
   ASSERT_TRUE(registerPass(info));
-  auto m = module();
-  auto done = pipeline("t-dummy{loud},t-factory").run(m);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().str(),
-            "error: pass t-factory threw where its options were bound: a bug in that pass, not in the input\n"
-            "note: no factory\n");
-  for (const char* name : {"t-empty-function", "t-no-function"}) {
-    done = pipeline(name).run(m);
-    ASSERT_FALSE(done);
-    EXPECT_EQ(done.error().message(),
-              std::string("pass ") + name + " is an empty function: a bug in that pass, not in the input");
-  }
+  expectError(
+      "t-dummy{loud},t-factory",
+      "error: pass t-factory threw where its options were bound: a bug in that pass, not in the input\n"
+      "note: no factory\n");
+  for (const std::string name : {"t-empty-function", "t-no-function"})
+    expectError(name,
+                "error: pass " + name + " is an empty function: a bug in that pass, not in the input\n");
 }
 
 TEST_F(PassTest, APassThatLosesAllFunctionsIsAtFault) {
-  auto m = module();
-  auto done = pipeline("t-dummy,t-empty").verifyEach(VerifyEach::on).run(m);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().str(),
-            "error: pass t-empty made an invalid module: a bug in that pass, not in the input\n"
-            "note: it has no function any more\n");
+  expectError("t-dummy,t-empty",
+              "error: pass t-empty made an invalid module: a bug in that pass, not in the input\n"
+              "note: it has no function any more\n");
   auto none = tg::parse("module @m {\n}\n", "m.tgir");
   ASSERT_TRUE(none);
   EXPECT_TRUE(pipeline("t-empty").run(*none)) << "there was none before";

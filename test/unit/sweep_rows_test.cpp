@@ -4,12 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <initializer_list>
-
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "runtime/executor.h"
-#include "runtime/interp/tolerance.h"
 #include "test/unit/sweep_graphs.h"
 #include "test/unit/sweep_runs.h"
 
@@ -105,30 +102,6 @@ Arrays inputsFor(const Item& func, uint32_t seed) {
   return out;
 }
 
-/// Functions of a module on the device and by their kernels' meaning, beside what the tensors mean.
-void expectClose(const Module& tensor, const Stages& stages, const std::vector<std::string>& functions,
-                 const std::vector<Arrays>& inputs) {
-  Gpu gpu;
-  std::vector<Results> device = gpu.run(*stages.spirv, functions, inputs, {});
-  ASSERT_EQ(device.size(), functions.size());
-  InterpOptions rounded, kernels;
-  rounded.mode = InterpMode::exact;
-  for (size_t i = 0; i < functions.size(); ++i) {
-    kernels.kernel = laneOrder(static_cast<int>(i));
-    const std::string& f = functions[i];
-    const Results wide = interpret(tensor, f, inputs[i], {}),
-                  exact = interpret(tensor, f, inputs[i], {}, rounded);
-    const Results kernel = interpret(*stages.spirv, f, inputs[i], {}, kernels);
-    for (const auto& [name, value] : wide)
-      for (const Results* got : std::initializer_list<const Results*>{&kernel, &device[i]}) {
-        std::string why;
-        EXPECT_TRUE(wholeFunctionClose(got->at(name), value, exact.at(name), kWholeFunctionFloor, &why))
-            << (got == &kernel ? "kernel: " : "vulkan: ") << why << "\n"
-            << print(*tensor.func(f));
-      }
-  }
-}
-
 Target sharing(int64_t subgroup) {
   Target target = *targetByName("gpu");
   target.subgroup = subgroup;
@@ -163,7 +136,7 @@ TEST_P(SharedRows, MatchTheOracle) {
   for (const Item* kernel : stages.spirv->all(ItemKind::kernel))
     walk(kernel->body, [&](Op& op) { reductions += op.code == Opcode::k_subgroup_reduce; });
   EXPECT_EQ(reductions > 0, target.subgroup > 1);
-  expectClose(**tensor, stages, functions, inputs);
+  expectMeaning(**tensor, *stages.spirv, functions, inputs);
 }
 // lavapipe's subgroups have 8 invocations.
 INSTANTIATE_TEST_SUITE_P(Subgroups, SharedRows, ::testing::Values(1, 8));
@@ -198,7 +171,7 @@ TEST(SharedRows, SumRowsOnTheirWay) {
   ASSERT_EQ(kernels.size(), 2u);  // the second adds up the sums' parts
   EXPECT_EQ(kernels[0]->results.size(), 4u);
   EXPECT_EQ(kernels[0]->attr("schedule").str(), "row{lanes = 8, vec = 4, workgroup = 256}");
-  expectClose(**tensor, stages, {"norm"}, {inputsFor(*(*tensor)->func("norm"), 7)});
+  expectMeaning(**tensor, *stages.spirv, {"norm"}, {inputsFor(*(*tensor)->func("norm"), 7)});
 }
 
 TEST(SharedRows, AnotherSubgroupWidthIsRefused) {

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
+#include "runtime/interp/tolerance.h"
 #include "runtime/interp_runner.h"
 #include "test/unit/run_passes.h"
 
@@ -100,6 +103,29 @@ std::vector<Results> Gpu::run(const Module& module, const std::vector<std::strin
       for (const auto& [name, value] : *arrays) results.emplace(name, toNdArray(value));
   }
   return out;
+}
+
+void expectMeaning(const Module& tensor, const Module& final, const std::vector<std::string>& functions,
+                   const std::vector<Arrays>& inputs) {
+  Gpu gpu;
+  const std::vector<Results> device = gpu.run(final, functions, inputs);
+  ASSERT_EQ(device.size(), functions.size());
+  InterpOptions rounded, kernels;
+  rounded.mode = InterpMode::exact;
+  for (size_t i = 0; i < functions.size(); ++i) {
+    kernels.kernel = laneOrder(static_cast<int>(i));
+    const std::string& f = functions[i];
+    const Results wide = interpret(tensor, f, inputs[i]),
+                  exact = interpret(tensor, f, inputs[i], {}, rounded);
+    const Results kernel = interpret(final, f, inputs[i], {}, kernels);
+    for (const auto& [name, value] : wide)
+      for (const Results* got : std::initializer_list<const Results*>{&kernel, &device[i]}) {
+        std::string why;
+        EXPECT_TRUE(wholeFunctionClose(got->at(name), value, exact.at(name), kWholeFunctionFloor, &why))
+            << (got == &kernel ? "kernel: " : "vulkan: ") << name << ": " << why << "\n"
+            << print(*tensor.func(f));
+      }
+  }
 }
 
 KernelRunOptions laneOrder(int number) {

@@ -49,6 +49,11 @@ class Gpu {
   std::shared_ptr<vulkan::ValidationLog> log_;
 };
 
+/// Expects what a final module's kernels compute, on the device and in the interpreter, to be close to what the tensors
+/// of the module mean. There are inputs for each of the functions.
+void expectMeaning(const Module& tensor, const Module& final, const std::vector<std::string>& functions,
+                   const std::vector<Arrays>& inputs);
+
 /// An order in which kernels' lanes take turns.
 KernelRunOptions laneOrder(int number);
 
