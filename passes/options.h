@@ -260,8 +260,16 @@ struct RematerializeOptions {
 };
 
 struct MergeKernelsOptions {
+  std::string budget = {};
   bool report = false;
-  static constexpr auto fields() { return std::tuple{TG_REPORT(MergeKernelsOptions)}; }
+  static constexpr auto fields() {
+    return std::tuple{
+        option("budget", &MergeKernelsOptions::budget,
+               "the budget that plan is given: where more is alive, what is computed again stays a kernel of "
+               "its own"),
+        TG_REPORT(MergeKernelsOptions),
+    };
+  }
 };
 
 struct ChooseSchedulesOptions {

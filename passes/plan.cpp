@@ -38,6 +38,7 @@
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
 #include "ir/verify_structure.h"
+#include "passes/budget.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/pass.h"
 #include "passes/plan/function_plan.h"
@@ -281,13 +282,11 @@ struct Function {
   std::unique_ptr<Item> written;
 };
 
-constexpr int64_t kLeast = -1;
-
 struct Layout {
   Module& module;
   const Target& target;
   std::optional<int64_t> slack;  ///< of an order with few barriers; none: the text's order
-  int64_t budget = 0;            ///< kLeast: as few bytes as there can be
+  int64_t budget = 0;            ///< kLeastBudget: as few bytes as there can be
   double addedWork = 0;          ///< by kernels that run again, in the function with the most
   int64_t persistent = 0;
   std::vector<Function> functions;
@@ -323,7 +322,7 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
   int64_t fixed = layout.persistent;
   for (const Function& each : layout.functions) fixed = each.plan->ioEnd(fixed);
   const int64_t room = std::max<int64_t>(layout.budget - fixed, 0);
-  const bool least = layout.budget == kLeast;
+  const bool least = layout.budget == kLeastBudget;
   const Function* worst = nullptr;
   for (Function& each : layout.functions) {
     const int64_t before = each.plan->arenaBytes();
@@ -421,14 +420,7 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
     return failAt(module.loc, fmt::format("reserve is {}; it is 0 to {}", options.reserve, kMaxBytes - 1));
   if (options.slack < 0 || options.slack >= kMaxBytes)
     return failAt(module.loc, fmt::format("slack is {}; it is 0 to {}", options.slack, kMaxBytes - 1));
-  int64_t budget = kMaxBytes;
-  if (options.budget == "least") {
-    budget = kLeast;
-  } else if (!options.budget.empty()) {
-    auto bytes = parseBytes(options.budget);
-    if (!bytes) return failAt(module.loc, "budget: " + bytes.error().message());
-    budget = *bytes;
-  }
+  TG_TRY(const int64_t budget, budgetOf(module, options.budget));
   TG_TRY(Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) {
     moveUpdatesToEnd(*func);

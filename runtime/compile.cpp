@@ -49,7 +49,8 @@ PassManager restOfPipeline(Stage stage, const Target& target, const CompileOptio
   PassManager manager;
   AttrList plan;
   if (options.reserve) plan.push_back({"reserve", Attr::of(options.reserve)});
-  if (!options.budget.empty()) plan.push_back({"budget", Attr::string(options.budget)});
+  if (!options.budget.empty())
+    for (AttrList* each : {&fuse, &plan}) each->push_back({"budget", Attr::string(options.budget)});
   if (options.textOrder) plan.push_back({"order", Attr::string("text")});
   auto add = [&](Stage result, const char* pass, AttrList set) {
     if (stage < result && result <= options.until) manager.add(*findPass(pass), std::move(set));

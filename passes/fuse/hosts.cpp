@@ -78,11 +78,14 @@ bool visitsElements(const Op& fused, const Value& value) {
   return false;
 }
 
-/// Whether a kernel's loops are those of a host, for a value that both read.
+/// Whether a kernel's loops are those of a host, for a value that both read. Rows are summed in the same order.
 bool sharesLoops(const Op& kernel, const Op& host, const Value& value) {
   const std::optional<RowSpace> rows = rowsOf(kernel);
   if (!rows) return value.type.elements() == kernel.result()->type.elements() && visitsElements(host, value);
-  return value.type.elements() == rows->rows * rows->length && rows->length > 1 && rowsOf(host) == rows;
+  if (value.type.elements() != rows->rows * rows->length || rows->length == 1 || rowsOf(host) != rows)
+    return false;
+  const auto own = std::get<RowSchedule>(scheduleOf(kernel)), other = std::get<RowSchedule>(scheduleOf(host));
+  return own.lanes == other.lanes && own.vec == other.vec;
 }
 
 /// Whether a later kernel depends on an earlier one.

@@ -21,6 +21,8 @@
 //   text      a   r1  p   h   r2       h reads what a does, and does not depend on a; r1 and r2 read from a
 //   becomes   p   {h | a}  r1  r2      where h keeps its loops; else all stay as they are
 //
+// Not where a step takes more than its budget: plan knows a kernel that repeats an earlier one, and chooses when it runs.
+//
 // A kernel that reads from one that waits waits a level above it. Side by side, each part keeps its schedule
 // and gets workgroups of its own; passes over the same rows of one tensor become one region with one
 // schedule.
@@ -43,6 +45,7 @@
 #include "ir/access.h"
 #include "ir/needs.h"
 #include "ir/schedule.h"
+#include "passes/budget.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/hosts.h"
@@ -98,9 +101,10 @@ void addOnce(std::vector<const Value*>& list, const Value* value) {
 
 class Merger {
  public:
-  /// Says to `report`, unless that is null, which kernels became one.
-  Merger(const Module& module, Item& func, const Target& target, const PassContext* report)
-      : module_(module), func_(func), target_(target), report_(report) {}
+  /// No kernel has a host where more than `room` bytes are alive. Says to `report`, unless that is null, which kernels
+  /// became one.
+  Merger(const Module& module, Item& func, const Target& target, int64_t room, const PassContext* report)
+      : module_(module), func_(func), target_(target), room_(room), report_(report) {}
   void run();
 
  private:
@@ -138,6 +142,7 @@ class Merger {
   const Module& module_;
   Item& func_;
   const Target& target_;
+  const int64_t room_;
   const PassContext* report_;
   std::vector<Kernel> kernels_;
   std::unordered_map<const Value*, int> maker_;        ///< of kernels' results: the kernel
@@ -564,6 +569,8 @@ void Merger::run() {
   collect();
   if (kernels_.size() < 2) return;
   measureLife();
+  // Then plan chooses what runs again, and when: it knows a kernel that computes what an earlier one did.
+  if (limit_ > room_) std::fill(hosts_.begin(), hosts_.end(), -1);
   for (int at = 0; at < static_cast<int>(kernels_.size()); ++at) take(at);
   while (!waiting_.empty()) runWaiting(waiting_[0]);
   rebuild();
@@ -576,8 +583,11 @@ namespace tg {
 
 Result<void> run_merge_kernels(Module& module, const MergeKernelsOptions& options,
                                const PassContext& context) {
+  TG_TRY(int64_t room, budgetOf(module, options.budget));
+  for (const auto& item : module.items)
+    if (item->kind == ItemKind::param || item->kind == ItemKind::state) room -= item->type.bytes();
   return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
-    fuse::Merger(module, func, target, options.report ? &context : nullptr).run();
+    fuse::Merger(module, func, target, room, options.report ? &context : nullptr).run();
   });
 }
 

@@ -93,7 +93,7 @@ Result<const Module*> PlansInParts::fused(int64_t parts) {
   CompileOptions options = options_;
   TG_TRY(options.pipeline, inParts(options_.pipeline, entries_.front(), rows(), parts));
   options.until = Stage::fused;
-  options.budget.clear();
+  options.budget = "least";  // for all budgets: what is computed again stays apart, as where one is short
   options.onDiagnostic = nullptr;
   TG_TRY(Compiled done, compile(std::move(module), target_, options));
   found = std::move(done.module);
