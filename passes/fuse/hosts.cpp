@@ -20,9 +20,7 @@ using table::Fusion;
 /// The rows of a kernel over rows.
 std::optional<RowSpace> rowsOf(const Op& fused) {
   if (!std::holds_alternative<RowSchedule>(scheduleOf(fused))) return {};
-  for (const Op* op : fused.regions[0]->ops)
-    if (auto rows = rowSpaceOf(*op)) return rows;
-  return {};
+  return rowSpaceOf(fused.regions[0]->ops);
 }
 
 /// Whether a kernel computes all of its results element by element, or row by row, with few ops.

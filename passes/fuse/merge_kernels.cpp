@@ -233,8 +233,8 @@ void Merger::describe(Kernel& kernel) const {
     case Fusion::view: break;
     default: return;
     }
-    if (auto rows = rowSpaceOf(*inner); rows && isRow) kernel.rows = rows;
   }
+  if (isRow) kernel.rows = rowSpaceOf(op.regions[0]->ops);
   int64_t largest = 0;
   for (const auto& result : op.results) largest = std::max(largest, result->type.elements());
   // One pass over each row, whose results are the row's.
