@@ -81,9 +81,9 @@ NdArray arrayOf(const std::vector<std::byte>& bytes, const HostArray& like, bool
   return toNdArray(array);
 }
 
-/// The parameters after the kernel has run on them.
+/// The parameters after the kernel has run on them. Says what the kernel did wrong to `findings`, unless that is null.
 Result<std::vector<NdArray>> interpreted(const Module& module, const KernelStep& step, uint32_t subgroup,
-                                         bool wide) {
+                                         bool wide, std::vector<std::string>* findings) {
   std::vector<std::vector<std::byte>> memory;
   std::vector<KernelBuffer> buffers;
   for (const StepBuffer& buffer : step.buffers) memory.push_back(memoryOf(buffer.before, wide));
@@ -92,12 +92,12 @@ Result<std::vector<NdArray>> interpreted(const Module& module, const KernelStep&
   const OperandList& extents = step.op->keyword("grid")->items;
   for (size_t axis = 0; axis < extents.size() && axis < 3; ++axis) grid[axis] = extents[axis].integer;
   KernelRunOptions options;
-  options.checks = false;
+  options.checks = findings != nullptr;
   options.subgroupSize = subgroup;
   options.wide = wide;
   options.module = &module;
   TG_TRY(KernelCounters counted, runKernel(*step.kernel, buffers, grid, options));
-  (void)counted;
+  if (findings) *findings = std::move(counted.findings);
   std::vector<NdArray> out;
   for (size_t i = 0; i < memory.size(); ++i) out.push_back(arrayOf(memory[i], step.buffers[i].before, wide));
   return out;
@@ -188,8 +188,8 @@ Result<bool> KernelSteps::next(KernelStep& out) {
 }
 
 Result<void> KernelSteps::interpret(KernelStep& step) const {
-  TG_TRY(std::vector<NdArray> exact, interpreted(*source_, step, subgroup_, false));
-  TG_TRY(std::vector<NdArray> wide, interpreted(*source_, step, subgroup_, true));
+  TG_TRY(std::vector<NdArray> exact, interpreted(*source_, step, subgroup_, false, &step.findings));
+  TG_TRY(std::vector<NdArray> wide, interpreted(*source_, step, subgroup_, true, nullptr));
   for (size_t i = 0; i < step.buffers.size(); ++i) {
     StepBuffer& buffer = step.buffers[i];
     buffer.exact = toHostArray(exact[i]);

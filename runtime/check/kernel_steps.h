@@ -26,6 +26,8 @@ struct KernelStep {
   const Op* op = nullptr;  ///< the dispatch
   const Item* kernel = nullptr;
   std::vector<StepBuffer> buffers;
+  /// What the interpreter found: accesses outside of buffers, races, elements written twice or read too early.
+  std::vector<std::string> findings;
   /// The first buffer on which both differ, or null.
   const StepBuffer* wrong() const;
 };

@@ -13,11 +13,12 @@ struct Oracle {
   RunResult result;
 };
 
+/// Kernels of the input's own are looked at for races and the like; those that the compiler makes, KernelSteps does.
 Result<Oracle> consult(const Module& module, const std::string& function, const NamedArrays& params,
                        const Inputs& inputs, InterpMode mode) {
   InterpOptions options;
   options.mode = mode;
-  options.kernel.checks = false;
+  options.kernel.checks = mode == InterpMode::wide;
   TG_TRY(Interpreter interpreter, Interpreter::create(module, options));
   for (const auto& [name, value] : params) TG_CHECK(interpreter.setStorage(name, toNdArray(value)));
   std::map<std::string, NdArray> arrays;

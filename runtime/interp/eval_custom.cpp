@@ -83,7 +83,7 @@ Result<std::vector<NdArray>> evalCustom(const Op& op, std::span<const NdArray* c
   for (size_t axis = 0; axis < grid.size(); ++axis) grid[axis] = kernel->grid[axis].integer;
   TG_TRY(KernelCounters counted, runKernel(*kernel, buffers, grid, options));
   if (!counted.findings.empty())
-    return failAt(op.loc, fmt::format("tg.custom: @{}: {}", source->name, counted.findings[0]))
+    return failAt(op.loc, fmt::format("tg.custom: @{}: {}", source->name, firstOf(counted.findings)))
         .note(source->loc, fmt::format("@{} is here", source->name));
   std::vector<NdArray> results;
   for (size_t index = 0; index < params.size(); ++index)

@@ -93,4 +93,8 @@ Result<KernelCounters> runKernel(const Item& kernel, std::span<KernelBuffer> buf
   return KernelMachine<float>(flat, program, buffers, grid, options).run();
 }
 
+std::string firstOf(const std::vector<std::string>& findings) {
+  return findings[0] + (findings.size() > 1 ? fmt::format(" (and {} more)", findings.size() - 1) : "");
+}
+
 }  // namespace tg

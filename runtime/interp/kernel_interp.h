@@ -60,6 +60,9 @@ struct KernelCounters {
   std::vector<std::string> findings;  ///< the first of each, for a person
 };
 
+/// The first of some findings, and how many more stand behind it.
+std::string firstOf(const std::vector<std::string>& findings);
+
 /// Bytes of one lane of an element of a parameter as runKernel takes it: `wide` as in the options.
 inline int64_t kernelElementBytes(DType dtype, bool wide) {
   return wide && isFloat(dtype) ? 8 : byteSize(dtype);

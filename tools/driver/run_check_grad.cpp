@@ -214,9 +214,7 @@ struct CheckGrad : Verb {
     if (!device) return report(app, exitDevice, device.error());
     const std::string& name = (*device)->info().name;
     auto compared = check.compareDevice(*device);
-    if (!compared)
-      return report(app, placeOf(compared.error().diagnostics().front().loc) ? exitInput : exitDevice,
-                    compared.error());
+    if (!compared) return report(app, codeOf(compared.error()), compared.error());
     int checked = 0, wrong = 0;
     for (const Item* param : checkedParams(module, check)) {
       auto found = compared->find(param->name);

@@ -379,6 +379,8 @@ Result<Target> targetOf(const std::string& text) {
   return targetFromJson(json, text);
 }
 
+int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc) ? exitInput : exitDevice; }
+
 namespace {
 
 /// Drops functions nobody will call, before they are compiled. One with `every` is called by the steps.
@@ -421,9 +423,6 @@ Result<void> loadWeights(Session& session, const std::string& path, bool notes) 
   auto written = session.writeTensors(ItemKind::param, matched);
   return written ? Result<void>() : written.error();
 }
-
-/// An error with a place in the text is the input's; any other one of a session is the device's.
-int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc) ? exitInput : exitDevice; }
 
 /// The bytes that --memory means; "" where it says nothing.
 Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* device,

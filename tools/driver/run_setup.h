@@ -24,6 +24,9 @@ inline constexpr const char *kTrain = "train", *kEval = "eval";
 
 enum ExitCode : int { exitOk = 0, exitInput = 1, exitUsage = 2, exitNumeric = 3, exitDevice = 4 };
 
+/// An error with a place in the text is the input's; any other one of something that runs is the device's.
+int codeOf(const Error& error);
+
 /// Prints an error after the verb's name and returns the code.
 int report(const CLI::App& app, int code, const Error& error);
 int report(const CLI::App& app, int code, const std::string& message);

@@ -7,6 +7,7 @@
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
 #include "runtime/compile.h"
+#include "runtime/interp/kernel_interp.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/train_open.h"
 #include "tools/driver/verify_dump.h"
@@ -77,7 +78,7 @@ class Verification {
     if (!inputs) return report(app_, exitInput, inputs.error());
     if (!source_) return walk(func.name, *inputs, false);
     auto checks = compareFunction(*source_, *spirv_, func.name, params_, *inputs, device_);
-    if (!checks) return report(app_, exitDevice, checks.error());
+    if (!checks) return report(app_, codeOf(checks.error()), checks.error());
     int64_t wrong = 0;
     for (const ResultCheck& check : *checks) {
       wrong += !check.close;
@@ -103,7 +104,7 @@ class Verification {
       auto more = steps->next(step);
       if (!more) return report(app_, exitDevice, more.error());
       if (!*more) break;
-      if (step.wrong()) return blame(function, step, steps->dispatches());
+      if (step.wrong() || !step.findings.empty()) return blame(function, step, steps->dispatches());
     }
     fmt::print("@{}: each of {} kernels agrees with the interpreter on equal inputs on {}\n", function,
                steps->dispatches(), device_->info().name);
@@ -115,9 +116,11 @@ class Verification {
 
   int blame(const std::string& function, const KernelStep& step, int64_t dispatches) {
     std::string label = step.op->word("label"), place = locString(step.op->loc);
-    fmt::print("@{}: kernel @{}{} is the first that differs on equal inputs: dispatch {} of {}{}\n", function,
-               step.kernel->name, label.empty() ? "" : " (" + label + ")", step.number, dispatches,
+    fmt::print("@{}: kernel @{}{} is the first that {}: dispatch {} of {}{}\n", function, step.kernel->name,
+               label.empty() ? "" : " (" + label + ")",
+               step.wrong() ? "differs on equal inputs" : "does what none may", step.number, dispatches,
                place.empty() ? "" : ", " + place);
+    if (!step.findings.empty()) fmt::print("  {}\n", firstOf(step.findings));
     for (const StepBuffer& buffer : step.buffers)
       if (!buffer.close) fmt::print("  %{}, {}\n", buffer.name, buffer.why);
     if (flags_.dump.empty()) return exitNumeric;
