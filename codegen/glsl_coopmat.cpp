@@ -88,7 +88,6 @@ void GlslPrinter::matrixStore(const Op& op) {
   main_.add("coopMatStoreNV({}, {}, false);", names_.of(op.in(0)), matrixPlace(op.operands[1]));
 }
 
-/// A matrix whose element e in each invocation is the expression.
 /// The elements that an invocation has of a matrix. With `quads` fragments their number is known, so that loops over
 /// them have a constant bound.
 std::string GlslPrinter::matrixCount(const Type& type, const std::string& name) const {
@@ -96,6 +95,7 @@ std::string GlslPrinter::matrixCount(const Type& type, const std::string& name) 
                        : name + ".length()";
 }
 
+/// A matrix whose element e in each invocation is the expression.
 void GlslPrinter::matrixEach(const Op& op, const std::string& element) {
   const std::string& name = names_.of(op.result());
   const Type& type = op.result()->type;

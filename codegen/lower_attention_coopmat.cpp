@@ -34,8 +34,8 @@ namespace tg {
 namespace {
 
 constexpr double kHidden = 1e30;  ///< subtracted from a masked score
-/// Exponents forward may be so much above 0. What is weighed is 2^8 at most, as f16 holds; of f32x3 it is 1, as its
-/// kernels multiply it by kWeights.
+/// How far above 0 an exponent may be before the row's sums are rescaled. Weights are 2^8 at most, which f16 holds. Not
+/// of f32x3, whose weights are 1 at most, as they are multiplied by kWeights.
 constexpr double kRoom = 8;
 // Of f32x3: what low halves are multiplied by, p where it is a factor of gradients, and do·vᵀ and δ.
 constexpr double kLow = 0x1p11, kWeights = 0x1p15, kGradients = 0x1p-21;
@@ -341,8 +341,8 @@ KV CoopmatAttention::largestOf(size_t row, const KV& before, const Parts& scores
   return larger(kernel_.coopmatRowReduce(all, "max"), before);
 }
 
-/// Exponents are relative to -shift of their row: its maximum when shift was set last, with the first scores or where an
-/// exponent of the subgroup's rows was above kRoom. Few blocks raise it, so few multiply what is summed up.
+/// Weights are powers with the exponent score + shift, where -shift is a maximum of the row so far. Shift is set from the
+/// first scores, and again where an exponent of any row of the subgroup is above kRoom; only then sums are rescaled.
 void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, std::span<KV> total,
                              std::span<KV> sums) {
   const auto rows = static_cast<size_t>(d_.down);
@@ -358,8 +358,12 @@ void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, s
   };
   const KV raises = kernel_.coopmatAnyAbove(unlessFirst(split_ ? 0 : kRoom), scores), least = unlessFirst(0);
   const std::span<KV> changed[] = {scores, shift, total, sums};
-  Parts before;
-  for (const std::span<KV>& some : changed) before.insert(before.end(), some.begin(), some.end());
+  auto all = [&] {
+    Parts out;
+    for (const std::span<KV>& some : changed) out.insert(out.end(), some.begin(), some.end());
+    return out;
+  };
+  const Parts before = all();
   auto raise = [&] {
     for (size_t i = 0; i < rows; ++i) {
       const KV top = largestOf(i, least, scores);
@@ -370,9 +374,7 @@ void CoopmatAttention::weigh(int64_t from, Parts& scores, std::span<KV> shift, s
       total[i] = kernel_.mul(total[i], shrink);
       rescale(i, shrink, sums);
     }
-    Parts out;
-    for (const std::span<KV>& some : changed) out.insert(out.end(), some.begin(), some.end());
-    return out;
+    return all();
   };
   const std::vector<Type> types(before.size(), matrix(MatrixUse::acc));
   const Parts after = kernel_.branch(raises, types, raise, [&] { return before; });

@@ -115,7 +115,8 @@ class AttentionWalk {
   virtual Parts scores(int which, int64_t column) = 0;
   /// The scores of `weighed` columns of parts, those that are hidden being lowest.
   virtual Parts maskedScores(int64_t from, bool masked);
-  /// Turns scores, those of the columns from `from` on, into weights, and keeps up what rows have seen: their maxima, the sums of weights, the mixture.
+  /// Turns the scores of the columns from `from` on into weights. Updates the rows' maxima, the sums of their weights
+  /// and the mixture.
   virtual void weigh(int64_t from, Parts& scores, std::span<KV> largest, std::span<KV> total,
                      std::span<KV> sums);
   /// The largest of what the rows have seen before and of scores.

@@ -140,7 +140,7 @@ Result<std::shared_ptr<PendingCall>> InterpRunner::begin(const std::string& key,
   TG_TRY(RunResult result, function->program->interpreter.run(function->name, values));
   // A device would say nothing of these, and compute something.
   if (const std::vector<std::string>& findings = result.counters.findings; !findings.empty())
-    return fail(fmt::format("@{}: a kernel does what none may: {}", function->name, firstOf(findings)));
+    return fail(fmt::format("@{}: a kernel is wrong: {}", function->name, firstOf(findings)));
   RunOutputs out;
   for (const auto& [name, array] : result.results) out.results.emplace_back(name, toHostArray(array));
   if (captures)

@@ -118,8 +118,8 @@ class Verification {
     std::string label = step.op->word("label"), place = locString(step.op->loc);
     fmt::print("@{}: kernel @{}{} is the first that {}: dispatch {} of {}{}\n", function, step.kernel->name,
                label.empty() ? "" : " (" + label + ")",
-               step.wrong() ? "differs on equal inputs" : "does what none may", step.number, dispatches,
-               place.empty() ? "" : ", " + place);
+               step.wrong() ? "differs on equal inputs" : "the interpreter found wrong", step.number,
+               dispatches, place.empty() ? "" : ", " + place);
     if (!step.findings.empty()) fmt::print("  {}\n", firstOf(step.findings));
     for (const StepBuffer& buffer : step.buffers)
       if (!buffer.close) fmt::print("  %{}, {}\n", buffer.name, buffer.why);
