@@ -125,6 +125,7 @@ class Merger {
   void wait(int at);
   void runWaiting(int index);
   bool fits(const Merged& merged, const Kernel& kernel) const;
+  std::vector<Op*> opsOf(const std::vector<int>& kernels) const;
   bool joinsRows(Merged& merged, int at);
   bool joinsBeside(Merged& merged, int at);
   bool joinsHost(Merged& merged, int at);
@@ -337,11 +338,16 @@ bool Merger::fits(const Merged& merged, const Kernel& kernel) const {
   return bound.fit();
 }
 
+std::vector<Op*> Merger::opsOf(const std::vector<int>& kernels) const {
+  std::vector<Op*> ops;
+  for (int at : kernels) ops.push_back(kernels_[static_cast<size_t>(at)].op);
+  return ops;
+}
+
 /// Passes over the same rows of a tensor that both read become one kernel over rows.
 bool Merger::joinsRows(Merged& merged, int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   if (!kernel.rows || merged.parts.size() != 1) return false;
-  std::vector<Op*> ops;
   bool shares = false;
   for (int other : merged.parts[0]) {
     const Kernel& partner = kernels_[static_cast<size_t>(other)];
@@ -349,9 +355,9 @@ bool Merger::joinsRows(Merged& merged, int at) {
     for (const Value* value : partner.reads)
       shares = shares || (value->type.elements() == kernel.rows->rows * kernel.rows->length &&
                           std::find(kernel.reads.begin(), kernel.reads.end(), value) != kernel.reads.end());
-    ops.push_back(partner.op);
   }
   if (!shares || kernel.rows->length < 2) return false;
+  std::vector<Op*> ops = opsOf(merged.parts[0]);
   ops.push_back(kernel.op);
   if (!std::holds_alternative<RowSchedule>(scheduleOf(*joined(ops, target_)))) return false;
   merged.parts[0].push_back(at);
@@ -374,8 +380,7 @@ bool Merger::joinsBeside(Merged& merged, int at) {
 bool Merger::joinsHost(Merged& merged, int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   if (!fits(merged, kernel)) return false;
-  std::vector<Op*> ops;
-  for (int other : merged.parts[0]) ops.push_back(kernels_[static_cast<size_t>(other)].op);
+  std::vector<Op*> ops = opsOf(merged.parts[0]);
   ops.push_back(kernel.op);
   if (!keepsLoops(scheduleOf(*ops[0]), scheduleOf(*joined(ops, target_)))) return false;
   merged.parts[0].push_back(at);
@@ -520,12 +525,9 @@ std::unique_ptr<Op> Merger::build(const Merged& merged) {
   std::vector<Op*> all;
   PartsSchedule schedules;
   for (const std::vector<int>& part : merged.parts) {
-    std::vector<Op*> ops;
+    const std::vector<Op*> ops = opsOf(part);
     int64_t count = 0;
-    for (int at : part) {
-      ops.push_back(kernels_[static_cast<size_t>(at)].op);
-      count += static_cast<int64_t>(ops.back()->results.size());
-    }
+    for (const Op* op : ops) count += static_cast<int64_t>(op->results.size());
     all.insert(all.end(), ops.begin(), ops.end());
     if (merged.parts.size() == 1) break;
     schedules.of.push_back(*partOf(ops.size() == 1 ? *ops[0] : *joined(ops, target_)));
