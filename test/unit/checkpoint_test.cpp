@@ -53,7 +53,6 @@ Checkpoint checkpointAt(int64_t step, int64_t elements = 6) {
 class Checkpoints : public Files {
  protected:
   void SetUp() override {
-    Files::SetUp();
     run_ = path("run");
     fs::create_directory(run_);
   }

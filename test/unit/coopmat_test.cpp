@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +16,7 @@
 #include "runtime/interp/tolerance.h"
 #include "test/unit/halves.h"
 #include "test/unit/kernel_text.h"
+#include "test/unit/target_file.h"
 
 namespace tg::test {
 namespace {
@@ -206,12 +206,8 @@ void checkLowering(const Case& c, const std::string& tail = "", const std::strin
   for (auto& [name, array] : sizes)
     for (double& value : array.data) value = std::fabs(value);
   const NdArray magnitude = resultOf(*module, sizes);
-  std::string target = "gpu-coopmat";
-  if (c.precision == std::string("bf16")) {
-    target = ::testing::TempDir() + "gpu-bf16.json";
-    std::ofstream(target) << targetToJson(withBf16());
-  }
-  auto fused = after(*module, fmt::format("fuse{{target={}}}", target));
+  const TargetFile target(c.precision == std::string("bf16") ? withBf16() : *targetByName("gpu-coopmat"));
+  auto fused = after(*module, fmt::format("fuse{{target={}}}", target.path()));
   ASSERT_TRUE(fused);
   if (c.schedule) schedule(*fused, c.schedule);
   EXPECT_NE(print(*fused).find("coopmat{tile"), std::string::npos) << print(*fused);
@@ -347,14 +343,13 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
   // The weight gradients of a transformer are computed in pieces of the rows, which fill the device.
   Target roomy = *targetByName("gpu-coopmat");
   roomy.storageRange = roomy.allocation = int64_t{1} << 32;  // no product is split for a binding's sake
-  const std::string file = ::testing::TempDir() + "gpu-roomy.json";
-  std::ofstream(file) << targetToJson(roomy);
+  const TargetFile file(roomy);
   auto pieces = [&](int64_t m, int64_t n, int64_t k) {
     Case c{m, n, k, true};
     c.memory = DType::f16;
     auto fused =
         after(*parsedModule(narrowModule(c, {k, m}, {k, n}, {m, n}, "transpose_a = true, precision = f16")),
-              fmt::format("fuse{{target={}}}", file));
+              fmt::format("fuse{{target={}}}", file.path()));
     return fused->func("f")->body.ops.front()->result()->type.str();
   };
   EXPECT_EQ(pieces(768, 3072, 8192), "tensor<4x768x3072xf32>");
@@ -363,10 +358,9 @@ TEST(CoopmatSchedule, FollowsPrecisionSizeAndTarget) {
   EXPECT_EQ(pieces(768, 50304, 8192), "tensor<768x50304xf32>");
   Target cpu = *targetByName("gpu-coopmat");
   cpu.matmul = "register";  // whose driver makes scalar code of matrices
-  const std::string cpuFile = ::testing::TempDir() + "cpu-matrices.json";
-  std::ofstream(cpuFile) << targetToJson(cpu);
+  const TargetFile cpuFile(cpu);
   for (const auto& plain :
-       {scheduleOf(64, 64, 64, "f32", "gpu-coopmat"), scheduleOf(64, 64, 64, "f16", cpuFile.c_str()),
+       {scheduleOf(64, 64, 64, "f32", "gpu-coopmat"), scheduleOf(64, 64, 64, "f16", cpuFile.path().c_str()),
         scheduleOf(64, 8, 64, "f16", "gpu-coopmat"), scheduleOf(64, 64, 64, "f16", "gpu")})
     EXPECT_TRUE(plain.starts_with("matmul{")) << plain;
 }

@@ -48,7 +48,7 @@ inline HostArray arrayOf(DType dtype, Shape shape, const std::vector<double>& va
   } while (false)
 #define ASSERT_OK(result) ASSERT_TRUE(result) << (result).error().message()
 
-using Files = TempFolder;
+using Files = FolderTest;
 
 inline std::string npy(const std::string& descr, const std::string& shape, const std::string& elements,
                        const std::string& order = "False", int version = 1) {

@@ -92,7 +92,6 @@ module @m {
 class FeedTest : public Files {
  protected:
   void SetUp() override {
-    Files::SetUp();
     auto module = parse(kModel, "m.tgir");
     ASSERT_OK(module);
     module_ = std::move(*module);

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include "passes/pass.h"
 #include "test/unit/halves.h"
 #include "test/unit/kernel_text.h"
+#include "test/unit/target_file.h"
 
 namespace tg::test {
 namespace {
@@ -58,13 +58,12 @@ TEST_P(FragmentProduct, GivesWhatTensorsGive) {
   const ProductCase& c = GetParam();
   auto tensor = parse(textOf(c), "product.tgir");
   ASSERT_TRUE(tensor) << tensor.error().str() << textOf(c);
-  const std::string file = ::testing::TempDir() + "product-quads.json";
   Target target = withBf16();
   target.name = "quads";
   target.fragments = "quads";
-  std::ofstream(file) << targetToJson(target);
+  const TargetFile file(target);
   auto kernelModule = parse(textOf(c), "product.tgir");
-  auto passes = PassManager::parse(fmt::format("fuse{{target={}}},plan,spirv-emit", file));
+  auto passes = PassManager::parse(fmt::format("fuse{{target={}}},plan,spirv-emit", file.path()));
   ASSERT_TRUE(passes) << passes.error().str();
   auto ran = passes->run(*kernelModule);
   ASSERT_TRUE(ran) << ran.error().str();

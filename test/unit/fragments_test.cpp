@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "test/unit/attention_formula.h"
 #include "test/unit/halves.h"
 #include "test/unit/kernel_text.h"
+#include "test/unit/target_file.h"
 
 namespace tg::test {
 namespace {
@@ -195,15 +195,14 @@ TEST_P(FragmentAttention, MatchesItsFormula) {
   const AttentionCase& c = GetParam();
   auto tensor = parse(attentionText(c), "attention.tgir");
   ASSERT_TRUE(tensor) << tensor.error().str();
-  const std::string target = ::testing::TempDir() + "quads.json";
-  std::ofstream(target) << targetToJson(withFragments());
+  const TargetFile target(withFragments());
   auto run = [&](std::unique_ptr<Module>& module, const std::string& pipeline) {
     auto passes = PassManager::parse(pipeline);
     ASSERT_TRUE(passes) << passes.error().str();
     auto ran = passes->run(module);
     ASSERT_TRUE(ran) << ran.error().str();
   };
-  run(*tensor, fmt::format("fuse{{target={}}}", target));
+  run(*tensor, fmt::format("fuse{{target={}}}", target.path()));
   if (c.schedule) {
     std::string fused = print(**tensor);
     const std::string chosen = "coopmat_attention{tile = [128, 32], warp = 32}";
@@ -255,8 +254,7 @@ TEST(FragmentAttentionChoice, LeavesWhatItCannotDo) {
     const char* attrs;
     int64_t queries, keys, width;
   };
-  const std::string target = ::testing::TempDir() + "quads.json";
-  std::ofstream(target) << targetToJson(withFragments());
+  const TargetFile target(withFragments());
   for (const Row& row : {Row{"causal = true", 32, 32, 32},                     // f32
                          Row{"precision = f16", 32, 32, 24},                   // no whole matrices
                          Row{"precision = f16", 32, 32, 256},                  // too wide for the registers
@@ -269,7 +267,7 @@ TEST(FragmentAttentionChoice, LeavesWhatItCannotDo) {
                           row.queries, row.keys, row.width, row.attrs),
               "choice.tgir");
     ASSERT_TRUE(module) << module.error().str();
-    auto passes = PassManager::parse(fmt::format("fuse{{target={}}}", target));
+    auto passes = PassManager::parse(fmt::format("fuse{{target={}}}", target.path()));
     ASSERT_TRUE(passes);
     ASSERT_TRUE(passes->run(*module));
     EXPECT_EQ(print(**module).find("coopmat_attention"), std::string::npos) << row.attrs << row.width;

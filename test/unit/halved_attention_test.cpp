@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include "ir/target.h"
 #include "passes/pass.h"
 #include "test/unit/attention_formula.h"
+#include "test/unit/target_file.h"
 
 namespace tg::test {
 namespace {
@@ -23,8 +23,7 @@ using Results = std::map<std::string, std::vector<double>>;
 
 /// The results behind passes, f32 rounded at each step of a kernel.
 Results computed(const AttentionCase& c, const Arrays& in, bool halves) {
-  const std::string target = ::testing::TempDir() + "halved_quads.json";
-  std::ofstream(target) << targetToJson(withFragments());
+  const TargetFile target(withFragments());
   auto module = parse(attentionText(c), "halved_attention_test.tgir");
   EXPECT_TRUE(module) << module.error().str();
   std::unique_ptr<Module> lowered = *std::move(module);
@@ -35,7 +34,7 @@ Results computed(const AttentionCase& c, const Arrays& in, bool halves) {
     EXPECT_TRUE(ran) << ran.error().str();
   };
   if (halves) run("mixed-precision{precision=f32x3,func=f}");
-  run(fmt::format("fuse{{target={}}}", halves ? target : "gpu"));
+  run(fmt::format("fuse{{target={}}}", halves ? target.path() : "gpu"));
   if (halves && c.schedule) {
     std::string fused = print(*lowered);
     const size_t first = fused.find("coopmat_attention{"), end = fused.find('}', first) + 1;

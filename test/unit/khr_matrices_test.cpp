@@ -14,6 +14,7 @@
 #include "ir/target.h"
 #include "test/unit/halves.h"
 #include "test/unit/kernel_text.h"
+#include "test/unit/temp_folder.h"
 
 namespace tg::test {
 namespace {
@@ -313,7 +314,8 @@ TEST(KhrMatrices, EachFormHasItsPlaceInTheCache) {
   auto nv = printGlsl(verified(*module), target);
   ASSERT_TRUE(khr && nv);
   EXPECT_EQ(khr->text, nv->text);
-  ShaderCache cache(::testing::TempDir() + "khr_matrices_cache");
+  const TempFolder folder;
+  ShaderCache cache(folder.path("cache"));
   auto first = compileGlsl(*khr, "k", &cache), second = compileGlsl(*nv, "k", &cache);
   ASSERT_TRUE(first && second);
   EXPECT_NE(*first, *second);

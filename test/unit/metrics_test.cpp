@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Metrics : public TempFolder {
+class Metrics : public FolderTest {
  protected:
   std::string text(const std::string& name) const {
     std::ifstream file(directory_ + "/" + name, std::ios::binary);

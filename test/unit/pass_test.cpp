@@ -16,6 +16,7 @@
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "passes/pass_options.h"
+#include "test/unit/temp_folder.h"
 
 namespace tg {
 namespace {
@@ -353,7 +354,8 @@ TEST_F(PassTest, AnInvalidInputIsTheInputsFault) {
 
 // The reproducer must fail in the same way when its own instructions are followed.
 TEST_F(PassTest, ABrokenModuleIsThePassesFaultAndLeavesAReproducer) {
-  std::string path = testing::TempDir() + "tg_reproducer.tgir";
+  const TempFolder folder;
+  const std::string path = folder.path("reproducer.tgir");
   auto m = module();
   std::string before = print(*m);
   auto done = pipeline("t-dummy,t-break,t-dummy{count=9}").reproducer(path).run(m);
@@ -361,15 +363,11 @@ TEST_F(PassTest, ABrokenModuleIsThePassesFaultAndLeavesAReproducer) {
   EXPECT_EQ(done.error().message(),
             "pass t-break made an invalid module: a bug in that pass, not in the input");
   EXPECT_NE(done.error().str().find("note: the module before the pass is in " + path), std::string::npos);
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_EQ(text.str(),
-            "// Reproduce: tg-opt --pass-pipeline='t-break,t-dummy{count=9}' THIS_FILE\n" + before);
-  auto again = tg::parse(text.str(), path);
+  const std::string text = folder.slurp("reproducer.tgir");
+  EXPECT_EQ(text, "// Reproduce: tg-opt --pass-pipeline='t-break,t-dummy{count=9}' THIS_FILE\n" + before);
+  auto again = tg::parse(text, path);
   ASSERT_TRUE(again) << again.error().str();
   EXPECT_FALSE(pipeline("t-break,t-dummy{count=9}").run(*again));
-  std::remove(path.c_str());
 }
 
 TEST_F(PassTest, AnExceptionIsThePassesFault) {

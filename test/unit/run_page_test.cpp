@@ -25,12 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class RunPage : public TempFolder {
+class RunPage : public FolderTest {
  protected:
-  void SetUp() override {
-    TempFolder::SetUp();
-    fs::create_directories(directory_ + "/gpt-7");
-  }
+  void SetUp() override { fs::create_directories(directory_ + "/gpt-7"); }
   std::string run() const { return directory_ + "/gpt-7"; }
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(run() + "/" + name, std::ios::binary) << text;

@@ -22,13 +22,8 @@ namespace {
 
 using Words = std::vector<uint32_t>;
 
-class ShaderCacheTest : public TempFolder {
+class ShaderCacheTest : public FolderTest {
  protected:
-  void SetUp() override {
-    TempFolder::SetUp();
-    folder_ = directory_;
-  }
-
   fs::path file(const std::string& key) const { return folder_ / (key + ".spv"); }
   void makeOlder(const fs::path& path, int hours) {
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
@@ -41,7 +36,7 @@ class ShaderCacheTest : public TempFolder {
     stream.put(byte);
   }
 
-  fs::path folder_;
+  const fs::path folder_ = directory_;
 };
 
 TEST_F(ShaderCacheTest, GivesBackWhatWasStored) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // split-rows computes what the whole does: results, parameters and states after a step, in the interpreter.
 #include <cmath>
-#include <fstream>
 #include <optional>
 
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 #include "runtime/interp/interp.h"
 #include "test/unit/plan_support.h"
 #include "test/unit/run_passes.h"
+#include "test/unit/temp_folder.h"
 
 namespace tg::test {
 namespace {
@@ -114,19 +114,18 @@ void expectSame(const std::string& first, const std::string& second, double tole
                   item->name, tolerance);
 }
 
-/// A file with a target of bindings of 4096 bytes, less than the table has.
-std::string smallTarget() {
-  std::string path = ::testing::TempDir() + "split_rows_small.json";
-  std::ofstream(path) << R"({"name": "small", "storage_range": 4096, "alignment": 16})";
-  return path;
+/// A device with bindings of 4096 bytes, less than the table has.
+std::string smallTarget(const TempFolder& folder) {
+  return folder.put("small.json", R"({"name": "small", "storage_range": 4096, "alignment": 16})");
 }
 
 class SplitRows : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(SplitRows, ComputesTheSame) {
   const std::string before = std::get<0>(GetParam()), split = std::get<1>(GetParam());
+  const TempFolder folder;
   const std::string rest =
-      split == "small" ? "set-target{target=" + smallTarget() + "},expand-views,split-rows" : split;
+      split == "small" ? "set-target{target=" + smallTarget(folder) + "},expand-views,split-rows" : split;
   expectSame(before, before + "," + rest, 1e-9);
 }
 
@@ -141,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(SplitRowsPlanned, UpdatesTheRowsWhereTheyAre) {
   // All of the tied table: 6144 bytes in bindings of 4096.
-  const std::string rest = ",fuse{target=" + smallTarget() + "},plan";
+  const TempFolder folder;
+  const std::string rest = ",fuse{target=" + smallTarget(folder) + "},plan";
   for (const std::string before :
        {"append-grad,append-sgd{lr=0.1 momentum=0.9}", "append-grad{accumulate=2},append-adam"})
     expectSame(before, before + rest, 2e-4);

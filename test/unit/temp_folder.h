@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fixture with a folder of its own, which is gone after the test.
+// A folder of a test's own. Tests run in parallel: a file of a fixed name may be read by one while another writes it.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 
 namespace tg {
 
-class TempFolder : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "/tg_test_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
+/// A new folder, removed with all it holds at the end of this object's life. Throws std::system_error where none can
+/// be made.
+class TempFolder {
+ public:
+  TempFolder() : directory_(testing::TempDir() + "/tg_test_XXXXXX") {
+    if (!mkdtemp(directory_.data())) throw std::system_error(errno, std::generic_category(), directory_);
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
+  }
 
   std::string path(const std::string& name) const { return directory_ + "/" + name; }
   /// Writes a file; returns its path.
@@ -36,7 +43,11 @@ class TempFolder : public testing::Test {
     return static_cast<size_t>(std::distance(begin(files), end(files)));
   }
 
+ protected:
   std::string directory_;
 };
+
+/// A fixture each of whose tests has a folder.
+class FolderTest : public testing::Test, protected TempFolder {};
 
 }  // namespace tg

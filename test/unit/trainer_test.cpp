@@ -117,7 +117,6 @@ using Heard = std::vector<std::string>;
 class TrainerTest : public Files {
  protected:
   void SetUp() override {
-    Files::SetUp();
     auto module = parse(kPull, "m.tgir");
     ASSERT_OK(module);
     SessionOptions options;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules chosen by timing: the rule, the table, and a device. No time is asserted.
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -10,6 +9,7 @@
 #include "runtime/compile.h"
 #include "runtime/tune.h"
 #include "test/unit/session_support.h"
+#include "test/unit/temp_folder.h"
 
 namespace tg {
 namespace {
@@ -84,13 +84,7 @@ class TuneOnADevice : public SessionTest {
  protected:
   void SetUp() override {
     SessionTest::SetUp();
-    folder_ = (std::filesystem::temp_directory_path() / "tg-tune-XXXXXX").string();
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
     if (!device_ || !device_->info().timestamps) GTEST_SKIP() << "the queue has no timestamps";
-  }
-  void TearDown() override {
-    SessionTest::TearDown();
-    std::filesystem::remove_all(folder_);
   }
   std::unique_ptr<Module> fused(const Target& target) {
     CompileOptions options;
@@ -100,7 +94,7 @@ class TuneOnADevice : public SessionTest {
     EXPECT_TRUE(done) << done.error().str();
     return done ? std::move(done->module) : nullptr;
   }
-  std::string folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(TuneOnADevice, TimesEverySchedule) {
@@ -149,7 +143,7 @@ TEST_F(TuneOnADevice, OtherSchedulesGiveTheSameResults) {
     if (op->code == Opcode::fused)
       if (auto all = scheduleCandidates(*op, device_->info().target); all.size() > 1)
         set(table, tuningKey(*op), scheduleAttr(all.back()));
-  const std::string file = folder_ + "/tuning.txt";
+  const std::string file = folder_.path("tuning.txt");
   std::ofstream(file) << printTuning(table);
   Inputs inputs;
   inputs.emplace("ids", HostArray::zeros(DType::i32, {16}));

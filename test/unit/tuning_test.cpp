@@ -59,7 +59,7 @@ Fused fused(const std::string& tuning = "") {
   return out;
 }
 
-class Tuning : public TempFolder {
+class Tuning : public FolderTest {
  protected:
   std::string file(const std::string& text) const { return put("tuning.txt", text); }
 };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Vulkan layer on whatever device there is, always under the validation layer.
-#include <filesystem>
 #include <fstream>
 #include <numeric>
 
@@ -9,6 +8,7 @@
 
 #include "runtime/vulkan/recording.h"
 #include "runtime/vulkan/share.h"
+#include "test/unit/temp_folder.h"
 
 namespace tg::vulkan {
 namespace {
@@ -365,17 +365,14 @@ TEST_P(Vulkan, StorageAndTexelRangesAreLimited) {
 }
 
 TEST_P(Vulkan, PipelineCacheIsSavedAndDamageIsIgnored) {
-  const auto folder =
-      std::filesystem::path(::testing::TempDir()) / (GetParam() ? "tg_cache_s" : "tg_cache_m");
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  const std::string path = folder / "pipelines.bin";
+  const TempFolder folder;
+  const std::string path = folder.path("pipelines.bin");
   auto absent = device_->loadCache(path);
   ASSERT_OK(absent);
   EXPECT_FALSE(*absent);
   auto kept = pipeline(addKernel());
   ASSERT_OK(device_->saveCache(path));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1) << "no temporary file is left";
+  EXPECT_EQ(folder.fileCount(), 1u) << "no temporary file is left";
   auto loaded = device_->loadCache(path);
   ASSERT_OK(loaded);
   EXPECT_TRUE(*loaded);
@@ -387,8 +384,7 @@ TEST_P(Vulkan, PipelineCacheIsSavedAndDamageIsIgnored) {
   auto damaged = device_->loadCache(path);
   ASSERT_OK(damaged);
   EXPECT_FALSE(*damaged);
-  EXPECT_FALSE(device_->saveCache((folder / "no" / "such" / "folder.bin").string()));
-  std::filesystem::remove_all(folder);
+  EXPECT_FALSE(device_->saveCache(folder.path("no/such/folder.bin")));
 }
 
 TEST_P(Vulkan, TwoDevicesAreIndependent) {
