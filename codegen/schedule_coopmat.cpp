@@ -147,12 +147,11 @@ CoopmatSchedule arranged(const Op& fused, const Target& target, CoopmatSchedule 
   const Product p = productIn(*region);
   if (!p.op) return schedule;
   schedule.turned = turnedOperands(fused, *region, p, p.k, true);
-  // Each result of 16 bits has a patch of its own; those of f32 need none.
+  // Results of 16 bits go through one patch, one after the other; those of f32 need none.
   const auto operands = FragmentEpilogue::operandsOf(fused, *region, p, target);
-  const int64_t patches = operands ? narrowCount(region->yields) : 1;
-  if (patches == 0) return schedule;
+  if (operands && narrowCount(region->yields) == 0) return schedule;
   auto patchRow = [&](int64_t columns) {
-    return operands ? patches * narrowPatchColumns(columns) * kEight * 2 : (columns + kPatchPad) * 4;
+    return operands ? narrowPatchColumns(columns) * kEight * 2 : (columns + kPatchPad) * 4;
   };
   // Wide patches make for long stores and few copies of the epilogue, if workgroups stay as small as two of
   // them must be, or at least fit.

@@ -127,10 +127,4 @@ std::vector<int> hostsOf(const std::vector<const Op*>& kernels,
   return hosts;
 }
 
-bool keepsLoops(const Schedule& host, Schedule more) {
-  const auto* units = std::get_if<CoopmatSchedule>(&host);
-  if (auto* patched = std::get_if<CoopmatSchedule>(&more); patched && units) patched->patch = units->patch;
-  return more == host;
-}
-
 }  // namespace tg::fuse

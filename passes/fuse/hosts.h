@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ir/module.h"
-#include "ir/schedule.h"
 
 namespace tg::fuse {
 
@@ -17,9 +16,5 @@ namespace tg::fuse {
 /// many ops or costly ones. Kernels for which `mayJoin` does not hold neither have a host nor are one.
 std::vector<int> hostsOf(const std::vector<const Op*>& kernels,
                          const std::function<bool(size_t at)>& mayJoin);
-
-/// Whether a kernel that gets more results keeps its loops: its schedule is the same, but for how results of matrix units
-/// go to memory.
-bool keepsLoops(const Schedule& host, Schedule more);
 
 }  // namespace tg::fuse

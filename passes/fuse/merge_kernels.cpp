@@ -19,7 +19,7 @@
 // the weights' gradient, beside its own gradient. Until then it is put off, with what reads from it:
 //
 //   text      a   r1  p   h   r2       h reads what a does, and does not depend on a; r1 and r2 read from a
-//   becomes   p   {h | a}  r1  r2      where h keeps its loops; else all stay as they are
+//   becomes   p   {h | a}  r1  r2      where h keeps its schedule; else all stay as they are
 //
 // Not where a step takes more than its budget: plan knows a kernel that repeats an earlier one, and chooses when it runs.
 //
@@ -376,13 +376,13 @@ bool Merger::joinsBeside(Merged& merged, int at) {
   return true;
 }
 
-/// A host takes a kernel along where its loops stay as they are.
+/// A host takes a kernel along where it keeps its schedule.
 bool Merger::joinsHost(Merged& merged, int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   if (!fits(merged, kernel)) return false;
   std::vector<Op*> ops = opsOf(merged.parts[0]);
   ops.push_back(kernel.op);
-  if (!keepsLoops(scheduleOf(*ops[0]), scheduleOf(*joined(ops, target_)))) return false;
+  if (scheduleOf(*joined(ops, target_)) != scheduleOf(*ops[0])) return false;
   merged.parts[0].push_back(at);
   for (const Value* value : kernel.bound) addOnce(merged.bound, value);
   merged.bindings += kernel.bindings;
