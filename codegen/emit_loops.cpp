@@ -355,51 +355,68 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   if (op.numOperands() < 3)
     return sumOver(level, ids.elements(), 1, start,
                    [&](const Index& n, const KV& sum) { return step(n, sum); });
-  // Blocks without an id of this row's bucket are skipped; the others are searched in order. Several flags,
-  // and several ids, are loaded before the first is tested, so that the latencies of their loads overlap.
+  // Blocks without an id of this row's bucket are skipped, those with one add its update, and the others are searched
+  // in order. Several flags, and several ids, are loaded before the first is tested, so that the latencies of their
+  // loads overlap.
   const Shape& near = as::scatter_add(op).near()->type.shape;
   int64_t block = ids.elements() / near[1], rows = as::scatter_add(op).rows();
   Index bucket = space_.div(at[0], (rows + near[0] - 1) / near[0]);
-  using Each = std::function<KV(const Index&, const KV&)>;
-  auto where = [&](int loop, int64_t count, int64_t atOnce, const std::function<KV(const Index&)>& holds,
+  using Load = std::function<KV(const Index&)>;
+  using Test = std::function<KV(const KV&)>;
+  using Each = std::function<KV(const Index&, const KV& loaded, const KV& sum)>;
+  auto where = [&](int loop, int64_t count, int64_t atOnce, const Load& load, const Test& holds,
                    const Each& add) {
     int64_t some = atOnce;
     while (count % some != 0) some /= 2;
     auto visit = [&](const Index& first, const KV& sum) {
-      std::vector<KV> conditions;
-      for (int64_t i = 0; i < some; ++i)
-        conditions.push_back(holds(space_.add(first, IndexSpace::constant(i))));
+      auto index = [&](int64_t i) { return space_.add(first, IndexSpace::constant(i)); };
+      std::vector<KV> loaded, conditions;
+      for (int64_t i = 0; i < some; ++i) loaded.push_back(load(index(i)));
+      for (const KV& value : loaded) conditions.push_back(holds(value));
       KV any = conditions[0];
       for (size_t i = 1; i < conditions.size(); ++i)
         any = kernel_.op(Opcode::k_or, {any, conditions[i]}, DType::i1);
       return kernel_.guarded(any, sum, [&] {
         KV out = sum;
         for (int64_t i = 0; i < some; ++i) {
+          const auto slot = static_cast<size_t>(i);
           const KV before = out;
-          out = kernel_.guarded(conditions[static_cast<size_t>(i)], before,
-                                [&] { return add(space_.add(first, IndexSpace::constant(i)), before); });
+          out =
+              kernel_.guarded(conditions[slot], before, [&] { return add(index(i), loaded[slot], before); });
         }
         return out;
       });
     };
     return sumOver(loop, count, some, start, visit, 1);
   };
-  auto isNear = [&](const Index& k) {
-    KV flag = emit(as::scatter_add(op).near(), {bucket, k});
+  auto place = [&](const Index& k, const Index& n) {
+    return space_.delinear(space_.add(space_.scale(k, block), n), ids.shape);
+  };
+  auto isRow = [&](const KV& id) { return kernel_.op(Opcode::k_eq, {id, row}, DType::i1); };
+  auto added = [&](Indices in, const KV& sum) {
+    in.insert(in.end(), at.begin() + 1, at.end());
+    return kernel_.add(sum, emit(as::scatter_add(op).updates(), in));
+  };
+  auto isNear = [&](const KV& flag) {
     return kernel_.op(Opcode::k_ne, {flag, KernelBuilder::literal(DType::i32, 0)}, DType::i1);
   };
-  return where(level, near[1], 8, isNear, [&](const Index& k, const KV& total) {
-    auto place = [&](const Index& n) {
-      return space_.delinear(space_.add(space_.scale(k, block), n), ids.shape);
-    };
-    auto isRow = [&](const Index& n) {
-      return kernel_.op(Opcode::k_eq, {emit(op.in(0), place(n)), row}, DType::i1);
-    };
-    return kernel_.add(total, where(kernel_.depth(), block, 4, isRow, [&](const Index& n, const KV& sum) {
-                         Indices in = place(n);
-                         in.insert(in.end(), at.begin() + 1, at.end());
-                         return kernel_.add(sum, emit(as::scatter_add(op).updates(), in));
-                       }));
+  auto flagOf = [&](const Index& k) { return emit(as::scatter_add(op).near(), {bucket, k}); };
+  return where(level, near[1], 8, flagOf, isNear, [&](const Index& k, const KV& flag, const KV& total) {
+    const KV alone =
+        kernel_.op(Opcode::k_sub, {kernel_.cast(flag, DType::u32), KernelBuilder::u32(kOneNear)}, DType::u32);
+    const KV end = KernelBuilder::u32(block);
+    const KV isAlone = kernel_.op(Opcode::k_lt, {alone, end}, DType::i1),
+             areSeveral = kernel_.op(Opcode::k_ge, {alone, end}, DType::i1);
+    const KV one = kernel_.guarded(isAlone, total, [&] {
+      const Indices in = place(k, space_.variable(alone, block));
+      return kernel_.guarded(isRow(emit(op.in(0), in)), total, [&] { return added(in, total); });
+    });
+    return kernel_.guarded(areSeveral, one, [&] {
+      auto idAt = [&](const Index& n) { return emit(op.in(0), place(k, n)); };
+      return kernel_.add(
+          one, where(kernel_.depth(), block, 4, idAt, isRow,
+                     [&](const Index& n, const KV&, const KV& sum) { return added(place(k, n), sum); }));
+    });
   });
 }
 

@@ -11,6 +11,9 @@
 
 namespace tg {
 
+/// What near of tg.scatter_add says of a block with one id of a bucket, less the id's place in the block.
+constexpr int64_t kOneNear = 1 << 20;
+
 /// The result types of an op from its operands and attributes. Ops whose type is free (param,
 /// constant, iota, cast's element type, kernel buffers) read it from the results the op already has.
 /// An error is labelled with the constraint, `tg.matmul [matmul.c2]: inner dimensions differ: 8 and 9`.

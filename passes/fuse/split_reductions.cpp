@@ -9,7 +9,8 @@
 //   scan blocks  %c = tg.cumsum %x {axis = 0}
 //                → the scans of blocks of 64, plus the exclusive scan of the blocks' sums
 //   joins        a tg.concat of more tensors than a kernel binds → a tg.concat of some
-//   buckets      a large tg.scatter_add gets a third operand: which blocks of ids have any near which rows
+//   buckets      a large tg.scatter_add gets a third operand: where blocks of ids have any near which rows
+//   pieces       a tg.scatter_add to few rows adds pieces of the ids to rows of their own, then these
 //   parts        composites without a kernel of their own are taken apart: short attention into matmul,
 //                softmax, matmul; a reduced cross entropy into rows and a mean; rows along another axis than
 //                the last
@@ -162,51 +163,91 @@ class Splitter {
     return builder_.op(Opcode::concat, parts, attrs);
   }
 
-  /// Every row of a scatter looks at every id. With many of both, a kernel before it finds which blocks of
-  /// ids have any near which rows; the order of the sums stays.
+  Value* number(int64_t value) {
+    return builder_.constant(static_cast<double>(value), Type::tensor(DType::i32, {}));
+  }
+  /// Indices 0, step, 2·step, … along one axis, which no kernel stores.
+  Value* counted(int64_t count, int64_t step, const Shape& shape) {
+    Value* index = builder_.op(Opcode::iota, {}, {}, {Type::tensor(DType::i32, {count})});
+    if (step != 1) index = builder_.binary(Opcode::mul, index, number(step));
+    return builder_.reshape(index, shape);
+  }
+  /// `value` where begin <= x < begin + width, else `otherwise`.
+  Value* within(Value* x, Value* begin, int64_t width, Value* value, Value* otherwise) {
+    if (width == 1)
+      return builder_.op(Opcode::select, {builder_.binary(Opcode::equal, x, begin), value, otherwise});
+    Value* off = builder_.binary(Opcode::sub, x, begin);
+    Value* below =
+        builder_.op(Opcode::select, {builder_.binary(Opcode::less, off, number(width)), value, otherwise});
+    return builder_.op(Opcode::select,
+                       {builder_.binary(Opcode::greater_equal, off, number(0)), below, otherwise});
+  }
+
+  /// Every row of a scatter looks at every id, and adds what it finds in order.
   Value* scatterAdd(const Op& op) {
+    const int64_t rows = as::scatter_add(op).rows(), count = op.in(0)->type.elements();
+    if (op.numOperands() > 2) return nullptr;
+    if (target_.reduce == "workgroup") {
+      // As many pieces as let the rows' elements fill the device.
+      const int64_t units = (op.result()->type.elements() + 3) / 4;
+      const int64_t most = std::min(kScatterFill * target_.parallel / units, count / kLeastScatterPiece);
+      if (const int64_t pieces = most > 0 ? divisorUpTo(count, most) : 1; pieces >= kFewestScatterPieces)
+        return scatterPieces(op, pieces);
+    }
+    const bool large = rows >= kScatterSide && count >= kScatterSide && rows * count >= kScatterWork;
+    return large ? scatterBlocks(op) : nullptr;
+  }
+
+  /// With few rows and many ids, each piece of the ids adds to rows of its own, and a kernel behind it adds these:
+  ///
+  ///   ids    [piece 0 | piece 1 | …]     row r of piece k is row k·rows + r of a larger table, and near says that
+  ///                                      its updates are all in block k
+  Value* scatterPieces(const Op& op, int64_t pieces) {
+    const as::scatter_add scatter(op);
+    const int64_t rows = scatter.rows(), length = scatter.ids()->type.elements() / pieces;
+    const int64_t width = op.result()->type.elements() / rows;
+    Value* ids = builder_.reshape(scatter.ids(), {pieces, length});
+    Value* own = within(ids, number(0), rows, ids, number(-pieces * rows));  // ids outside stay outside
+    own = builder_.binary(Opcode::add, own, counted(pieces, rows, {pieces, 1}));
+    builder_.setHint("near");
+    Value* near =
+        within(counted(pieces, 1, {pieces, 1}), counted(pieces, 1, {1, pieces}), 1, number(1), number(0));
+    builder_.setHint("");
+    Value* updates = builder_.reshape(scatter.updates(), {pieces, length, width});
+    Value* parts =
+        builder_.op(Opcode::scatter_add, {own, updates, near}, {{"rows", Attr::of(pieces * rows)}});
+    Value* sum = builder_.reduce(Opcode::sum, builder_.reshape(parts, {pieces, rows, width}), {0}, false);
+    return builder_.reshape(sum, op.result()->type.shape);
+  }
+
+  /// With many of both, a kernel before it finds where blocks of ids have any near which rows; the order of the sums
+  /// stays.
+  Value* scatterBlocks(const Op& op) {
     const bool byGroups = target_.reduce == "workgroup";
     const int64_t flags = byGroups ? kGroupFlags : kLaneFlags;
     const int64_t narrowest = byGroups ? kNarrowestGroupBucket : kNarrowestLaneBucket;
     Value* ids = op.in(0);
-    int64_t rows = as::scatter_add(op).rows(), count = ids->type.elements(),
-            block = divisorUpTo(count, kScatterBlock);
-    bool large = rows >= kScatterSide && count >= kScatterSide && rows * count >= kScatterWork &&
-                 block >= kLeastScatterBlock;
-    if (op.numOperands() > 2 || !large) return nullptr;
-    int64_t blocks = count / block;
-    int64_t width = std::max<int64_t>(narrowest, (rows * blocks + flags - 1) / flags);  // rows of a bucket
-    int64_t buckets = (rows + width - 1) / width;
-    const Type number = Type::tensor(DType::i32, {});
-    auto literal = [&](int64_t value) { return builder_.constant(static_cast<double>(value), number); };
-    // The first row of each bucket, 0, width, 2·width, …, as a view of indices that no kernel stores.
-    Value* index = builder_.op(Opcode::iota, {}, {}, {Type::tensor(DType::i32, {buckets * width})});
-    Value* first = builder_.op(Opcode::slice, {index},
-                               {{"starts", Attr::ints({0})},
-                                {"limits", Attr::ints({buckets * width})},
-                                {"strides", Attr::ints({width})}});
+    const int64_t rows = as::scatter_add(op).rows(), count = ids->type.elements();
+    const int64_t block = divisorUpTo(count, byGroups ? kGroupScatterBlock : kLaneScatterBlock);
+    if (block < kLeastScatterBlock) return nullptr;
+    const int64_t blocks = count / block;
+    const int64_t width =
+        std::max<int64_t>(narrowest, (rows * blocks + flags - 1) / flags);  // rows of a bucket
+    const int64_t buckets = (rows + width - 1) / width;
     Value* cut = builder_.reshape(ids, {1, blocks, block});
+    Shape firsts{buckets, 1, 1}, places{1, 1, block};
     if (byGroups) {
       // An invocation looks through a block for 4 neighbouring buckets, whose ids are loads for all: ids along the
       // first axis, buckets along the last. Rows of ids summed by workgroups took 284 µs of a step of GPT-2.
       cut = builder_.transpose(cut, {2, 1, 0});
-      first = builder_.reshape(first, {1, 1, buckets});
-    } else {
-      first = builder_.reshape(first, {buckets, 1, 1});
+      std::swap(firsts[0], firsts[2]);
+      std::swap(places[0], places[2]);
     }
-    Value* inside = nullptr;
-    if (width == 1) {
-      inside =
-          builder_.op(Opcode::select, {builder_.binary(Opcode::equal, cut, first), literal(1), literal(0)});
-    } else {
-      Value* off = builder_.binary(Opcode::sub, cut, first);
-      Value* below = builder_.op(
-          Opcode::select, {builder_.binary(Opcode::less, off, literal(width)), literal(1), literal(0)});
-      inside = builder_.op(Opcode::select,
-                           {builder_.binary(Opcode::greater_equal, off, literal(0)), below, literal(0)});
-    }
+    // The sum says of one id where it is, and that there are several.
+    Value* found = builder_.binary(Opcode::add, counted(block, 1, places), number(kOneNear));
+    Value* inside = within(cut, counted(buckets, width, firsts), width, found, number(0));
     builder_.setHint("near");
-    Value* near = builder_.reduce(Opcode::max_reduce, inside, {byGroups ? 0 : 2}, false);
+    Value* near = builder_.reduce(Opcode::sum, inside, {byGroups ? 0 : 2}, false);
     if (byGroups) near = builder_.transpose(near, {1, 0});
     builder_.setHint("");
     return builder_.op(Opcode::scatter_add, {ids, as::scatter_add(op).updates(), near},

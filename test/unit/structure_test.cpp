@@ -135,5 +135,15 @@ TEST(Scatter, SkipsBlocksAndAddsTheSame) {
   EXPECT_EQ(storageOfKernels(more, *targetByName("lavapipe"), 20).size(), 2u);
 }
 
+TEST(Scatter, AddsPiecesToFewRows) {
+  const Program program = {"%i: tensor<8x1024xi32>, %u: tensor<8x1024x4x2xf32>",
+                           "    %r = tg.scatter_add %i, %u {rows = 20} : tensor<20x4x2xf32>\n",
+                           "tensor<20x4x2xf32>"};
+  // Of ids up to 40, half are outside: the ids of pieces, sums of pieces, their sum.
+  for (double ids : {20.0, 40.0})
+    EXPECT_EQ(storageOfKernels(program, *targetByName("vulkan-min"), ids).size(), 3u);
+  EXPECT_EQ(storageOfKernels(program, *targetByName("lavapipe"), 20).size(), 1u);
+}
+
 }  // namespace
 }  // namespace tg::test

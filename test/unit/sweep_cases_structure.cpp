@@ -189,6 +189,8 @@ void addScatters(StructureCases& out) {
             [=](Builder& b, const Values& in) { return near(in, 10, b); });
   // Large enough for fuse to look for blocks by itself.
   out.plain(scatter_add, {{i32({2, 720}), -2, 40}, {f32({2, 720})}}, {{"rows", Attr::of(int64_t{3000})}});
+  // Few rows and so many ids that pieces of them add to rows of their own.
+  out.plain(scatter_add, {{i32({2, 2048}), -2, 40}, {f32({2, 2048, 3})}}, {{"rows", Attr::of(int64_t{30})}});
 }
 
 }  // namespace
