@@ -108,8 +108,7 @@ std::optional<Join> joinOf(Op& op, const Target& target) {
   Join join{&op, -1, {}};
   const Value* yield = op.regions[0]->terminator()->in(0);
   const Type& type = op.result()->type;
-  // Matrix units' factors of 16 bits are staged eight at a time, wherever the eight lie.
-  if (!isNarrow(type.dtype) || !addPieces(*yield, join) || join.pieces.size() < 2 || join.axis < 0) return {};
+  if (!addPieces(*yield, join) || join.pieces.size() < 2 || join.axis < 0) return {};
   std::sort(join.pieces.begin(), join.pieces.end(),
             [](const Piece& a, const Piece& b) { return a.low < b.low; });
   const std::unordered_map<const Value*, Value*> outside = outsideOf(op);

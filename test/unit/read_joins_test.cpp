@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joins of kernels' results that nobody makes: their readers find the pieces one behind the other in memory.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
 
 #include "ir/parser.h"
 #include "runtime/interp/tolerance.h"
@@ -41,8 +45,12 @@ constexpr const char* kHeads = R"(module @m {
 }
 )";
 
-TEST(ReadJoins, MeanTheSame) {
-  auto parsed = parse(kHeads, "heads.tgir");
+class ReadJoins : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ReadJoins, MeanTheSame) {
+  // What memory holds, of the parameter's type.
+  const std::string text = std::regex_replace(kHeads, std::regex("xbf16>"), fmt::format("x{}>", GetParam()));
+  auto parsed = parse(text, "heads.tgir");
   ASSERT_TRUE(parsed) << parsed.error().str();
   const Module& module = **parsed;
   Target target = shippedTarget("lavapipe");  // its limits, so that it runs the kernels
@@ -76,6 +84,8 @@ TEST(ReadJoins, MeanTheSame) {
           << name << ": " << why;
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, ReadJoins, ::testing::Values("bf16", "f16", "f32"));
 
 }  // namespace
 }  // namespace tg::test
