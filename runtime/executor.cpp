@@ -263,7 +263,9 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
     function.port = std::make_shared<Port>();
     function.port->bytes = laneBytes(values);
   }
-  TG_CHECK(makePassage(function, 0));
+  // What lacks is told before the first call; but the ranks of a job have not compared yet what they are about to do,
+  // and meet in the first call.
+  if (function.meetings.empty()) TG_CHECK(makePassage(function, 0));
   return function;
 }
 

@@ -21,11 +21,41 @@ double secondsBetween(Clock::time_point begin, Clock::time_point end) {
 
 }  // namespace
 
+// Memory that all ranks see becomes buffers of the device, so that what it copies lies where they add it up. Where one
+// of them has no such memory, or its device does not take it, all have buffers of their own and send each other what
+// is in them.
+Result<TravelRoom> TravelRoom::create(vulkan::Device& device, const std::string& name, int64_t bytes,
+                                      collective::Engine& ranks) {
+  TravelRoom room;
+  auto fill = [&](int64_t all) -> Result<void> {
+    for (int64_t first = 0; first < all; first += kTravelBuffer) {
+      std::byte* memory = room.shared ? room.shared->of(ranks.rank()) + first : nullptr;
+      TG_TRY(auto made, vulkan::Buffer::create(device, {name, std::min(all - first, kTravelBuffer),
+                                                        vulkan::MemoryKind::host, memory}));
+      room.buffers.push_back(std::move(made));
+    }
+    return {};
+  };
+  TG_TRY(const bool takes, ranks.agree(device.info().takesHostMemory));
+  if (takes) {
+    TG_TRY(room.shared, collective::SharedMemory::create(ranks, bytes));
+  }
+  if (room.shared) {
+    const auto filled = fill(room.shared->bytes());
+    TG_TRY(const bool all, ranks.agree(static_cast<bool>(filled)));
+    if (all) return room;
+    room.buffers.clear();
+    room.shared = nullptr;
+  }
+  TG_CHECK(fill(bytes));
+  return room;
+}
+
 // Pieces and buffers are whole multiples of each other, so no piece lies in two buffers. A piece has as many bytes of
 // each rank's part, one part's behind the other's, as the engine wants them.
 Result<std::unique_ptr<Travel>> HostTravel::create(vulkan::Device& device, const std::string& name,
-                                                   int64_t id, const Cargo& cargo,
-                                                   const collective::Engine& ranks, TravelRoom& room) {
+                                                   int64_t id, const Cargo& cargo, collective::Engine& ranks,
+                                                   TravelRoom& room) {
   using collective::Kind;
   std::unique_ptr<HostTravel> travel(new HostTravel);
   travel->device_ = device.shared_from_this();
@@ -45,15 +75,14 @@ Result<std::unique_ptr<Travel>> HostTravel::create(vulkan::Device& device, const
   const int64_t part = bytes / parts, step = kPiece / parts / kElement * kElement;
   const int64_t pieces = (part + step - 1) / step;
   const int64_t staged = pieces == 0 ? 0 : (pieces - 1) * kPiece + (part - (pieces - 1) * step) * parts;
-  for (int64_t left = room.empty() ? staged : 0; left > 0; left -= kTravelBuffer) {
-    TG_TRY(auto made,
-           vulkan::Buffer::create(device, {name, std::min(left, kTravelBuffer), vulkan::MemoryKind::host}));
-    room.push_back(std::move(made));
+  if (staged > 0 && room.buffers.empty()) {
+    TG_TRY(room, TravelRoom::create(device, name, staged, ranks));
   }
+  travel->shared_ = room.shared;
   size_t range = 0;
   int64_t taken = 0;  // of the range's part
   for (int64_t piece = 0; piece < pieces; ++piece) {
-    vulkan::Buffer& buffer = *room[static_cast<size_t>(piece * kPiece / kTravelBuffer)];
+    vulkan::Buffer& buffer = *room.buffers[static_cast<size_t>(piece * kPiece / kTravelBuffer)];
     const int64_t first = piece * kPiece % kTravelBuffer;
     const int64_t length = std::min(step, part - piece * step);
     std::vector<vulkan::Command> down, up;
@@ -97,9 +126,9 @@ Result<void> HostTravel::begin(collective::Engine& ranks) {
       auto reached = device->completed();
       return !reached || *reached >= submission;
     };
-    TG_TRY(piece.ticket,
-           ranks.begin({piece.host, piece.bytes / static_cast<int64_t>(sizeof(float)),
-                        collective::Element::f32, reduction_, std::move(ready), &journey_, kind_}));
+    TG_TRY(piece.ticket, ranks.begin({piece.host, piece.bytes / static_cast<int64_t>(sizeof(float)),
+                                      collective::Element::f32, reduction_, std::move(ready), &journey_,
+                                      kind_, shared_.get()}));
   }
   return {};
 }

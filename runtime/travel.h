@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/collective/engine.h"
+#include "runtime/collective/shared_memory.h"
 #include "runtime/vulkan/recording.h"
 
 namespace tg {
@@ -30,7 +31,14 @@ std::string toJson(const std::vector<TravelTimes>& travels);
 
 /// Memory of the host for the bytes of travels, of which one at a time is under way: buffers of `kTravelBuffer` bytes
 /// each and a smaller last one.
-using TravelRoom = std::vector<std::unique_ptr<vulkan::Buffer>>;
+struct TravelRoom {
+  std::shared_ptr<collective::SharedMemory> shared;  ///< what the buffers are, where ranks see each other's
+  std::vector<std::unique_ptr<vulkan::Buffer>> buffers;
+
+  /// A meeting of all ranks.
+  static Result<TravelRoom> create(vulkan::Device& device, const std::string& name, int64_t bytes,
+                                   collective::Engine& ranks);
+};
 constexpr int64_t kTravelBuffer = int64_t(64) << 20;
 
 /// What a travel does to ranges of f32 of a device. Whole ranges are one part for each rank, in their order; they
@@ -57,10 +65,10 @@ class Travel {
 /// Ranges that are copied to the host, reduced there and copied back, in pieces: one is copied while another is reduced.
 class HostTravel final : public Travel {
  public:
-  /// Of the collective `id`. The room outlives the travel; an empty one is made as large as needed, and another travel
-  /// of the same ranges has left it so.
+  /// Of the collective `id`. The room outlives the travel; an empty one is made as large as needed, in a meeting of all
+  /// ranks, and another travel of the same ranges has left it so.
   static Result<std::unique_ptr<Travel>> create(vulkan::Device& device, const std::string& name, int64_t id,
-                                                const Cargo& cargo, const collective::Engine& ranks,
+                                                const Cargo& cargo, collective::Engine& ranks,
                                                 TravelRoom& room);
   Result<void> begin(collective::Engine& ranks) override;
   Result<void> wait(collective::Engine& ranks) override;
@@ -80,6 +88,7 @@ class HostTravel final : public Travel {
   collective::Kind kind_ = collective::Kind::allReduce;
   collective::Reduction reduction_ = collective::Reduction::mean;
   std::vector<Piece> pieces_;
+  std::shared_ptr<collective::SharedMemory> shared_;  ///< the room's
   collective::Journey journey_;
   TravelTimes times_;
   bool timed_ = false, copied_ = false;  ///< the device has timestamps; copies whose times nobody has read

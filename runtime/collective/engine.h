@@ -3,6 +3,7 @@
 // functions in the same order.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -52,6 +53,8 @@ struct Journey {
   Clock::time_point begin, end;
 };
 
+class SharedMemory;
+
 /// Replaces `count` elements of host memory as its kind says; reductions are added in the order of the ranks, so that
 /// all get the same bits every time. Except for allReduce the count is a multiple of the number of ranks.
 struct Task {
@@ -64,6 +67,9 @@ struct Task {
   /// Null, or where the times are written, by several tasks too; to be read when `wait` has come back.
   Journey* journey = nullptr;
   Kind kind = Kind::allReduce;
+  /// Null, or where the elements lie, at the same place of each rank's (shared_memory.h): nothing is sent, but word
+  /// that they are there.
+  const SharedMemory* shared = nullptr;
 };
 
 class NcclEngine;
@@ -89,6 +95,11 @@ class Engine {
 
   /// What each rank gave, in the order of the ranks; a meeting of all.
   virtual Result<std::vector<std::string>> gather(const std::string& own) = 0;
+  /// Whether all ranks say yes; a meeting of all.
+  Result<bool> agree(bool own) {
+    TG_TRY(const std::vector<std::string> said, gather(own ? "yes" : "no"));
+    return std::all_of(said.begin(), said.end(), [](const std::string& each) { return each == "yes"; });
+  }
 
   /// Whether the engine itself has failed, on all ranks that are still there: a rank is lost.
   virtual bool failed() const = 0;

@@ -4,16 +4,20 @@
 // up once, in the order of the ranks: the result has the same bits on all of them, and in every run.
 // Large ones are cut into pieces. A few pieces are under way at once: the parts of one travel while another is
 // added up. All ranks begin pieces, and send their sums, in the order of their tickets, by which messages find each other.
+// Where all ranks see each other's elements, the same is done without copies: rank r reads its part where each has it
+// and writes the sum there. Messages of one byte say that parts, and then sums, are there.
 #include "runtime/collective/host_engine.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "runtime/collective/add_up.h"
+#include "runtime/collective/shared_memory.h"
 
 namespace tg::collective {
 
@@ -32,27 +36,14 @@ constexpr size_t kPieces = 4;
 constexpr auto kLately = std::chrono::milliseconds(2);
 constexpr auto kPause = std::chrono::microseconds(50);
 
-int64_t sizeOf(Element element) { return element == Element::f32 ? 4 : 8; }
+/// Threads that add up at most: memory has no more to give.
+constexpr int kMostHelpers = 6;
 
-/// Adds the parts, in the order of the ranks, into `sum`, which may be one of them. Block by block, so that the inner
-/// loops are over neighbouring elements.
-template <class T>
-void addUp(const std::vector<const std::byte*>& parts, int64_t count, Reduction reduction, std::byte* sum) {
-  constexpr int64_t kBlock = 1024;
-  std::array<T, kBlock> total;
-  const auto ranks = static_cast<T>(parts.size());
-  for (int64_t first = 0; first < count; first += kBlock) {
-    const auto length = static_cast<size_t>(std::min(kBlock, count - first));
-    const size_t at = static_cast<size_t>(first) * sizeof(T);
-    std::memcpy(total.data(), parts[0] + at, length * sizeof(T));
-    for (size_t rank = 1; rank < parts.size(); ++rank) {
-      const T* terms = reinterpret_cast<const T*>(parts[rank] + at);
-      for (size_t i = 0; i < length; ++i) total[i] += terms[i];
-    }
-    if (reduction == Reduction::mean)
-      for (size_t i = 0; i < length; ++i) total[i] /= ranks;
-    std::memcpy(sum + at, total.data(), length * sizeof(T));
-  }
+/// Threads beside the engine's, where all ranks share a host: a core of each rank is its caller's.
+int helpersOf(int ranks) {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 0;
+  return std::clamp(CPU_COUNT(&cores) / ranks - 2, 0, kMostHelpers);
 }
 
 }  // namespace
@@ -277,16 +268,26 @@ std::pair<std::byte*, int64_t> HostEngine::part(const Task& task, int rank) cons
   return {static_cast<std::byte*>(task.elements) + first * size, (end - first) * size};
 }
 
-void HostEngine::sendParts(Reducing& reducing) {
-  const Task& task = reducing.job.task;
-  if (task.kind == Kind::allGather) return;
-  const int64_t bytes = part(task, rank_).second;
-  if (!spare_.empty()) {
+/// Where a rank has what lies at `own` of this one.
+std::byte* HostEngine::seen(const Task& task, std::byte* own, int rank) const {
+  return task.shared->of(rank) + (own - task.shared->of(rank_));
+}
+
+/// For what comes.
+void HostEngine::makeRoom(Reducing& reducing, int64_t bytes) {
+  if (reducing.come.empty() && !spare_.empty()) {
     reducing.come = std::move(spare_.back());
     spare_.pop_back();
   }
-  if (const auto all = static_cast<size_t>(bytes * (ranks_ - 1)); reducing.come.size() < all)
-    reducing.come.resize(all);
+  if (const auto all = static_cast<size_t>(bytes); reducing.come.size() < all) reducing.come.resize(all);
+}
+
+void HostEngine::sendParts(Reducing& reducing) {
+  const Task& task = reducing.job.task;
+  if (task.shared) return sendWord(reducing, tagParts);
+  if (task.kind == Kind::allGather) return;
+  const int64_t bytes = part(task, rank_).second;
+  makeRoom(reducing, bytes * (ranks_ - 1));
   reducing.messages = exchange(
       tagParts, [&](int peer) -> std::pair<const void*, int64_t> { return part(task, peer); },
       [&](int peer) -> std::pair<void*, int64_t> {
@@ -295,28 +296,64 @@ void HostEngine::sendParts(Reducing& reducing) {
 }
 
 /// Adds up what has come.
-void HostEngine::addParts(Reducing& reducing) const {
+void HostEngine::addParts(Reducing& reducing) {
   const Task& task = reducing.job.task;
+  if (task.shared) return addShared(task);
+  if (task.kind == Kind::allGather) return;
   const auto [own, bytes] = part(task, rank_);
   std::vector<const std::byte*> terms;
   for (int rank = 0; rank < ranks_; ++rank)
     terms.push_back(rank == rank_ ? own : reducing.come.data() + bytes * (rank < rank_ ? rank : rank - 1));
-  const int64_t count = bytes / sizeOf(task.element);
-  if (task.element == Element::f32)
-    addUp<float>(terms, count, task.reduction, own);
-  else
-    addUp<double>(terms, count, task.reduction, own);
+  addUp(task.element, task.reduction, terms, bytes / sizeOf(task.element), {own});
+}
+
+/// Adds up this rank's part where each rank has it, and writes the sums where they are wanted: nobody else reads or
+/// writes these bytes until all have heard that the sums are there.
+void HostEngine::addShared(const Task& task) {
+  if (!crew_) crew_ = std::make_unique<Crew>(helpersOf(ranks_));
+  const auto [own, bytes] = part(task, rank_);
+  const int64_t size = sizeOf(task.element), count = bytes / size;
+  crew_->run([&, own = own](int index) {
+    const int64_t first = count * index / crew_->threads(), end = count * (index + 1) / crew_->threads();
+    std::byte* mine = own + first * size;
+    std::vector<const std::byte*> terms;
+    std::vector<std::byte*> sums;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      std::byte* its = seen(task, mine, rank);
+      if (task.kind != Kind::allGather) terms.push_back(its);
+      if (rank == rank_ ? task.kind != Kind::allGather : task.kind != Kind::reduceScatter)
+        sums.push_back(its);
+    }
+    if (task.kind == Kind::allGather) terms.push_back(mine);
+    addUp(task.element, task.kind == Kind::allGather ? Reduction::same : task.reduction, terms, end - first,
+          sums);
+  });
 }
 
 /// Makes this rank's sums and sends them.
 void HostEngine::sendSums(Reducing& reducing) {
   const Task& task = reducing.job.task;
-  if (task.kind != Kind::allGather) addParts(reducing);
+  addParts(reducing);
   reducing.sums = true;
+  if (task.shared) return sendWord(reducing, tagSums);
   if (task.kind == Kind::reduceScatter) return;
   reducing.messages = exchange(
       tagSums, [&](int) -> std::pair<const void*, int64_t> { return part(task, rank_); },
       [&](int peer) -> std::pair<void*, int64_t> { return part(task, peer); });
+}
+
+/// Tells all others that bytes which they see are there, and takes the same from each.
+void HostEngine::sendWord(Reducing& reducing, int tag) {
+  static constexpr char kWord = 'w';
+  makeRoom(reducing, ranks_);
+  reducing.messages = exchange(
+      tag,
+      [](int) -> std::pair<const void*, int64_t> {
+        return {&kWord, 1};
+      },
+      [&](int peer) -> std::pair<void*, int64_t> {
+        return {reducing.come.data() + peer, 1};
+      });
 }
 
 /// Tells the caller that a job is done.

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "runtime/collective/crew.h"
 #include "runtime/collective/engine.h"
 #include "runtime/collective/transport.h"
 
@@ -55,12 +56,12 @@ class HostEngine : public Engine {
     bool comes;
   };
   /// A task that has begun: parts come from all ranks, then sums do. What is scattered keeps its sums, and what is
-  /// gathered is sums from the start.
+  /// gathered is sums from the start. Of memory that all see, word that they are there comes in their place.
   struct Reducing {
     Job job;
     bool sums = false;
     std::vector<Message> messages;
-    std::vector<std::byte> come;  ///< the parts of the other ranks, in their order
+    std::vector<std::byte> come;  ///< the parts of the other ranks, in their order, or a byte of each
   };
   struct Peer {
     int64_t sent = -1, awaited = -1;  ///< requests of signs of life
@@ -79,9 +80,13 @@ class HostEngine : public Engine {
   Result<bool> beginNext();
   Result<bool> advance();
   std::pair<std::byte*, int64_t> part(const Task& task, int rank) const;
+  std::byte* seen(const Task& task, std::byte* own, int rank) const;
+  void makeRoom(Reducing& reducing, int64_t bytes);
   void sendParts(Reducing& reducing);
-  void addParts(Reducing& reducing) const;
+  void addParts(Reducing& reducing);
+  void addShared(const Task& task);
   void sendSums(Reducing& reducing);
+  void sendWord(Reducing& reducing, int tag);
   void finish(const Job& job);
   Result<void> meet(std::vector<std::string>& texts);
   std::vector<Message> exchange(int tag, const std::function<std::pair<const void*, int64_t>(int)>& toPeer,
@@ -98,6 +103,7 @@ class HostEngine : public Engine {
   std::vector<Peer> peers_;                    ///< the thread's
   std::deque<Reducing> reducing_;              ///< the thread's, in the order of their tickets
   std::vector<std::vector<std::byte>> spare_;  ///< the thread's: room for parts
+  std::unique_ptr<Crew> crew_;                 ///< the thread's, of what lies in memory that all see
   Clock::time_point signed_;                   ///< when signs of life were sent last
   Clock::time_point moved_;                    ///< when something last happened
   int rank_ = 0, ranks_ = 1;

@@ -83,6 +83,7 @@ VkResult createLogicalDevice(DeviceState& state) {
     core.pNext = &bf16;
     extensions.push_back(kKhrBf16Extension);
   }
+  if (probe.info.takesHostMemory) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   if (state.shared) {
     extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
     extensions.push_back(VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME);

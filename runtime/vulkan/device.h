@@ -34,6 +34,7 @@ struct DeviceInfo {
   bool int64 = false;              ///< kernels may compute in 64-bit integers
   bool timestamps = false;         ///< dispatches can be timed on the device
   bool shares = false;             ///< another API can take memory and timelines (runtime/vulkan/share.h)
+  bool takesHostMemory = false;    ///< a buffer may be memory that the program has (`BufferOptions::memory`)
   std::string unusable;            ///< why the device cannot be opened; empty when it can
   Limits limits;                   ///< what it gives kernels
   Target target;                   ///< the same as a target, with the preferences of its kind

@@ -83,8 +83,9 @@ struct DeviceState {
   void nameObject(VkObjectType type, uint64_t object, const std::string& name);
 };
 
+struct BufferOptions;
 /// Uninitialised memory; see `Buffer::create` for the errors.
-Result<Allocation> allocate(DeviceState& state, const std::string& name, int64_t bytes, MemoryKind kind);
+Result<Allocation> allocate(DeviceState& state, const BufferOptions& options);
 
 /// A timeline semaphore that begins at 0; of a shared device another API can take it.
 Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& name);

@@ -59,12 +59,24 @@ Result<void> checkSize(const DeviceState& state, const std::string& name, int64_
   return {};
 }
 
-Result<void> createBuffer(DeviceState& state, Allocation& made, bool shared) {
+/// What the memory of a buffer has to do with others.
+enum class Sharing : uint8_t {
+  none,
+  exported,  ///< another API can take it (share.h)
+  callers,   ///< it is there already
+};
+
+constexpr VkExternalMemoryHandleTypeFlagBits handleOf(Sharing sharing) {
+  return sharing == Sharing::callers ? VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT
+                                     : VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+}
+
+Result<void> createBuffer(DeviceState& state, Allocation& made, Sharing sharing) {
   auto info = typed<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
   info.size = VkDeviceSize(made.capacity);
   auto shares = typed<VkExternalMemoryBufferCreateInfo>(VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO);
-  shares.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
-  if (shared) info.pNext = &shares;
+  shares.handleTypes = handleOf(sharing);
+  if (sharing != Sharing::none) info.pNext = &shares;
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT |
                VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   VkBuffer raw;
@@ -75,26 +87,46 @@ Result<void> createBuffer(DeviceState& state, Allocation& made, bool shared) {
   return {};
 }
 
+/// Of memory types, those that memory of the caller's may have.
+Result<uint32_t> typesOf(DeviceState& state, const BufferOptions& options) {
+  auto types = typed<VkMemoryHostPointerPropertiesEXT>(VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT);
+  VkResult result = state.vk().vkGetMemoryHostPointerPropertiesEXT(state.raw(), handleOf(Sharing::callers),
+                                                                   options.memory, &types);
+  if (result != VK_SUCCESS)
+    return state.failure(result, fmt::format("asking about the memory of buffer '{}'", options.name));
+  return types.memoryTypeBits;
+}
+
 /// Memory that is shared is of one buffer alone, as other APIs ask for.
-Result<void> bindMemory(DeviceState& state, Allocation& made, MemoryKind kind, bool shared) {
+Result<void> bindMemory(DeviceState& state, Allocation& made, const BufferOptions& options, Sharing sharing) {
   const VolkDeviceTable& vk = state.vk();
   VkMemoryRequirements needs;
   vk.vkGetBufferMemoryRequirements(state.raw(), made.buffer.get(), &needs);
-  const int type = chooseType(state, needs.memoryTypeBits, kind);
+  uint32_t allowed = needs.memoryTypeBits;
+  if (sharing == Sharing::callers) {
+    TG_TRY(const uint32_t types, typesOf(state, options));
+    allowed &= types;
+  }
+  const int type = chooseType(state, allowed, options.kind);
   if (type < 0) {
     return fail(
         fmt::format("{} has no memory of the kind buffer '{}' needs", state.probe.info.name, made.name));
   }
   auto info = typed<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
-  info.allocationSize = needs.size;
+  info.allocationSize = sharing == Sharing::callers ? VkDeviceSize(made.capacity) : needs.size;
   info.memoryTypeIndex = uint32_t(type);
   auto dedicated = typed<VkMemoryDedicatedAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO);
   dedicated.buffer = made.buffer.get();
   auto exported = typed<VkExportMemoryAllocateInfo>(VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO);
   exported.pNext = &dedicated;
-  exported.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
-  if (shared) info.pNext = &exported;
-  if (shared) made.sharedBytes = int64_t(needs.size);
+  exported.handleTypes = handleOf(sharing);
+  auto callers =
+      typed<VkImportMemoryHostPointerInfoEXT>(VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT);
+  callers.handleType = handleOf(sharing);
+  callers.pHostPointer = options.memory;
+  if (sharing == Sharing::exported) info.pNext = &exported;
+  if (sharing == Sharing::callers) info.pNext = &callers;
+  if (sharing == Sharing::exported) made.sharedBytes = int64_t(needs.size);
   const std::string doing = fmt::format("allocating buffer '{}' of {} bytes", made.name, made.bytes);
   VkDeviceMemory raw;
   VkResult result = vk.vkAllocateMemory(state.raw(), &info, nullptr, &raw);
@@ -103,9 +135,12 @@ Result<void> bindMemory(DeviceState& state, Allocation& made, MemoryKind kind, b
   state.setName(VK_OBJECT_TYPE_DEVICE_MEMORY, raw, made.name);
   result = vk.vkBindBufferMemory(state.raw(), made.buffer.get(), raw, 0);
   if (result != VK_SUCCESS) return state.failure(result, doing);
+  made.mapped = options.memory;
+  if (made.mapped) return {};
 
   const VkMemoryPropertyFlags flags = state.probe.memory.memoryTypes[type].propertyFlags;
-  const bool map = kind == MemoryKind::host || (state.probe.info.unifiedMemory && !state.stageTransfers);
+  const bool map =
+      options.kind == MemoryKind::host || (state.probe.info.unifiedMemory && !state.stageTransfers);
   if (!map || !(flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)) return {};
   void* address = nullptr;
   result = vk.vkMapMemory(state.raw(), raw, 0, VK_WHOLE_SIZE, 0, &address);
@@ -116,26 +151,32 @@ Result<void> bindMemory(DeviceState& state, Allocation& made, MemoryKind kind, b
 
 }  // namespace
 
-Result<Allocation> allocate(DeviceState& state, const std::string& name, int64_t bytes, MemoryKind kind) {
-  TG_CHECK(checkSize(state, name, bytes));
+Result<Allocation> allocate(DeviceState& state, const BufferOptions& options) {
+  TG_CHECK(checkSize(state, options.name, options.bytes));
+  if (options.memory && !state.probe.info.takesHostMemory)
+    return fail(fmt::format("{} takes no memory of the program's for buffer '{}': it lacks {}",
+                            state.probe.info.name, options.name, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME));
   Allocation made;
-  made.name = name;
-  made.bytes = bytes;
-  made.capacity = std::max(granule, (bytes + granule - 1) / granule * granule);
-  const bool shared = state.shared && kind == MemoryKind::device;
-  TG_CHECK(createBuffer(state, made, shared));
-  TG_CHECK(bindMemory(state, made, kind, shared));
+  made.name = options.name;
+  made.bytes = options.bytes;
+  made.capacity = std::max(granule, (options.bytes + granule - 1) / granule * granule);
+  const Sharing sharing = options.memory                                       ? Sharing::callers
+                          : state.shared && options.kind == MemoryKind::device ? Sharing::exported
+                                                                               : Sharing::none;
+  TG_CHECK(createBuffer(state, made, sharing));
+  TG_CHECK(bindMemory(state, made, options, sharing));
   state.allocatedBytes += made.capacity;
   return made;
 }
 
 Result<std::unique_ptr<Buffer>> Buffer::create(Device& device, const BufferOptions& options) {
   DeviceState& state = device.state();
-  TG_TRY(Allocation made, allocate(state, options.name, options.bytes, options.kind));
+  TG_TRY(Allocation made, allocate(state, options));
   std::unique_ptr<Buffer> buffer(new Buffer());
   buffer->device_ = device.shared_from_this();
   buffer->allocation_ = std::make_unique<Allocation>(std::move(made));
   const Allocation& a = buffer->allocation();
+  if (options.memory) return buffer;
   if (a.mapped) {
     std::memset(a.mapped, 0, size_t(a.capacity));
     return buffer;

@@ -22,9 +22,12 @@ struct BufferOptions {
   std::string name;  ///< for errors and for graphics debuggers
   int64_t bytes = 0;
   MemoryKind kind = MemoryKind::device;
+  /// Not null, of kind host: the buffer is this memory of the caller's, which is there as long as it is. Of a device
+  /// that takes it (`DeviceInfo::takesHostMemory`); both the address and the bytes are multiples of 64 KiB.
+  std::byte* memory = nullptr;
 };
 
-/// Bytes on a device that kernels can bind as storage or texels. Holds zeros when new. A recording
+/// Bytes on a device that kernels can bind as storage or texels. Holds zeros when new, but for the caller's memory. A recording
 /// names buffers without owning them: they outlive it.
 class Buffer {
  public:

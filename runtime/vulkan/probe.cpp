@@ -276,6 +276,17 @@ bool sharesByDescriptor(VkPhysicalDevice physical, uint32_t api) {
   return can.externalSemaphoreFeatures & VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT;
 }
 
+/// Whether memory of the program, in pages of 64 KiB, can be a buffer's.
+bool takesHostMemory(VkPhysicalDevice physical, uint32_t api) {
+  if (api < neededApi || !hasExtension(physical, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) return false;
+  auto core = typed<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
+  auto host = typed<VkPhysicalDeviceExternalMemoryHostPropertiesEXT>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT);
+  core.pNext = &host;
+  vkGetPhysicalDeviceProperties2(physical, &core);
+  return kHostPage % host.minImportedHostPointerAlignment == 0;
+}
+
 Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   Probe probe;
   probe.physical = physical;
@@ -313,6 +324,7 @@ Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   }
   info.timestamps = probe.timestampBits != 0;
   info.shares = sharesByDescriptor(physical, base.apiVersion);
+  info.takesHostMemory = takesHostMemory(physical, base.apiVersion);
   readLimits(info.limits, probe.limits, p.driver.driverID, probe.minSubgroup, probe.maxSubgroup,
              probe.choosesSubgroup);
   info.limits.lacks[static_cast<size_t>(FeatureId::subgroups)] = !hasSubgroupOps(p.subgroup);

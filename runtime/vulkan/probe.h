@@ -9,6 +9,9 @@
 
 namespace tg::vulkan {
 
+/// What a buffer that is memory of the program is a multiple of; no driver asks for more.
+constexpr uint64_t kHostPage = uint64_t{64} << 10;
+
 struct Probe {
   VkPhysicalDevice physical = VK_NULL_HANDLE;
   DeviceInfo info;

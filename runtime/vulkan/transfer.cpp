@@ -65,7 +65,7 @@ Result<void> reserveStaging(DeviceState& state, const std::vector<std::vector<Pi
   if (needed <= state.staging.capacity) return {};
   int64_t size = 65536;
   while (size < needed) size *= 2;
-  TG_TRY(Allocation larger, allocate(state, "staging", size, MemoryKind::host));
+  TG_TRY(Allocation larger, allocate(state, {.name = "staging", .bytes = size, .kind = MemoryKind::host}));
   state.allocatedBytes -= state.staging.capacity;
   state.staging = std::move(larger);
   return {};

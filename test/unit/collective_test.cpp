@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/collective/crew.h"
+#include "runtime/collective/shared_memory.h"
 #include "runtime/collective/simulated.h"
 
 namespace tg {
@@ -16,6 +18,7 @@ using collective::Element;
 using collective::Engine;
 using collective::Kind;
 using collective::Reduction;
+using collective::SharedMemory;
 using Engines = std::vector<std::shared_ptr<Engine>>;
 
 /// Runs a function on each rank's thread. Each rank's engine ends there, as it does in a process.
@@ -92,6 +95,110 @@ TEST(CollectiveTest, eachRankHasThePartItReduces) {
         ASSERT_TRUE(gathered && engine.wait(*gathered));
         for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], sumOf(count, i));
       });
+}
+
+/// A task over elements that all ranks see, `offset` of them behind the first.
+collective::Task sharedTask(const SharedMemory& memory, const Engine& engine, int64_t offset, int64_t count) {
+  return {.elements = memory.of(engine.rank()) + offset * int64_t{sizeof(float)},
+          .count = count,
+          .reduction = Reduction::mean,
+          .shared = &memory};
+}
+
+TEST(CollectiveTest, ranksAddUpInMemoryThatAllSee) {
+  for (int count : {1, 2, 3, 5})
+    for (int64_t elements : {int64_t{1}, int64_t{7}, int64_t{1000}, (int64_t{1} << 20) + 9})
+      onEach(ranks(count), [&](Engine& engine) {
+        constexpr int64_t kOffset = 3;
+        auto made = SharedMemory::create(engine, (kOffset + elements + 1) * int64_t{sizeof(float)});
+        ASSERT_TRUE(made && *made);
+        const SharedMemory& memory = **made;
+        auto* values = reinterpret_cast<float*>(memory.of(engine.rank()));
+        for (int64_t i = 0; i < elements; ++i)
+          values[kOffset + i] = valueOf(engine.rank(), static_cast<size_t>(i));
+        values[kOffset - 1] = values[kOffset + elements] = -1;
+        auto begun = engine.begin(sharedTask(memory, engine, kOffset, elements));
+        ASSERT_TRUE(begun && engine.wait(*begun));
+        for (int64_t i = 0; i < elements; ++i)
+          ASSERT_EQ(values[kOffset + i], sumOf(count, static_cast<size_t>(i)) / static_cast<float>(count))
+              << count << " ranks, element " << i << " of " << elements;
+        EXPECT_EQ(values[kOffset - 1], -1);
+        EXPECT_EQ(values[kOffset + elements], -1);
+      });
+}
+
+/// Each rank overwrites what it has as soon as it is told that its part of a task is done.
+TEST(CollectiveTest, partsOfMemoryThatAllSeeAreNobodyElsesAfterwards) {
+  constexpr int64_t kPart = 50'000;
+  onEach(ranks(3), [&](Engine& engine) {
+    auto made = SharedMemory::create(engine, 3 * kPart * int64_t{sizeof(float)});
+    ASSERT_TRUE(made && *made);
+    auto* values = reinterpret_cast<float*>((*made)->of(engine.rank()));
+    const int64_t first = kPart * engine.rank();
+    for (int round = 0; round < 50; ++round) {
+      for (int64_t i = 0; i < 3 * kPart; ++i)
+        values[i] = static_cast<float>(round + engine.rank()) + static_cast<float>(i % 7);
+      collective::Task task = sharedTask(**made, engine, 0, 3 * kPart);
+      task.kind = Kind::reduceScatter;
+      auto scattered = engine.begin(task);
+      ASSERT_TRUE(scattered && engine.wait(*scattered));
+      for (int64_t i = 0; i < 3 * kPart; ++i) {
+        if (i < first || i >= first + kPart)
+          values[i] = -1;
+        else
+          ASSERT_EQ(values[i], static_cast<float>(round + 1) + static_cast<float>(i % 7));
+      }
+      task.kind = Kind::allGather;
+      task.reduction = Reduction::same;
+      auto gathered = engine.begin(task);
+      ASSERT_TRUE(gathered && engine.wait(*gathered));
+      for (int64_t i = 0; i < 3 * kPart; ++i)
+        ASSERT_EQ(values[i], static_cast<float>(round + 1) + static_cast<float>(i % 7));
+    }
+  });
+}
+
+/// Says of every rank but the first that it runs on another host.
+class Abroad : public Engine {
+ public:
+  explicit Abroad(Engine& others) : others_(others) {}
+  int rank() const override { return others_.rank(); }
+  int ranks() const override { return others_.ranks(); }
+  std::string describe() const override { return others_.describe(); }
+  Result<int64_t> begin(const collective::Task& task) override { return others_.begin(task); }
+  Result<void> wait(int64_t ticket) override { return others_.wait(ticket); }
+  collective::Traffic traffic() const override { return others_.traffic(); }
+  Result<std::vector<std::string>> gather(const std::string& own) override {
+    const bool placed = own.find(" /proc/") != std::string::npos;
+    return others_.gather(placed && rank() > 0 ? "another " + own : own);
+  }
+  bool failed() const override { return others_.failed(); }
+  bool speaks() const override { return others_.speaks(); }
+  void abort(int code) override { others_.abort(code); }
+
+ private:
+  Engine& others_;
+};
+
+TEST(CollectiveTest, hostsSeeNoMemoryOfEachOther) {
+  onEach(ranks(3), [&](Engine& engine) {
+    Abroad abroad(engine);
+    auto made = SharedMemory::create(abroad, 1000);
+    ASSERT_TRUE(made) << made.error().message();
+    EXPECT_EQ(*made, nullptr);
+  });
+}
+
+TEST(CollectiveTest, aCrewsThreadsEachDoTheirs) {
+  for (int helpers : {0, 1, 5}) {
+    collective::Crew crew(helpers);
+    ASSERT_EQ(crew.threads(), helpers + 1);
+    std::vector<int> done(static_cast<size_t>(crew.threads()));
+    for (int round = 1; round <= 200; ++round) {
+      crew.run([&](int index) { ++done[static_cast<size_t>(index)]; });
+      EXPECT_EQ(done, std::vector<int>(done.size(), round));
+    }
+  }
 }
 
 TEST(CollectiveTest, partsOfOtherLengthsAreRefused) {

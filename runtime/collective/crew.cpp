@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/collective/crew.h"
+
+#include <system_error>
+
+namespace tg::collective {
+
+Crew::Crew(int helpers) {
+  try {
+    for (int index = 1; index <= helpers; ++index) helpers_.emplace_back([this, index] { help(index); });
+  } catch (const std::system_error&) {
+    // A system without threads to spare works with those there are.
+  }
+}
+
+Crew::~Crew() {
+  {
+    std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  begun_.notify_all();
+  for (std::thread& helper : helpers_) helper.join();
+}
+
+void Crew::run(const std::function<void(int)>& job) {
+  {
+    std::lock_guard lock(mutex_);
+    job_ = &job;
+    left_ = static_cast<int>(helpers_.size());
+    ++round_;
+  }
+  begun_.notify_all();
+  job(0);
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return left_ == 0; });
+}
+
+void Crew::help(int index) {
+  std::unique_lock lock(mutex_);
+  for (int64_t seen = 0;;) {
+    begun_.wait(lock, [&] { return over_ || round_ > seen; });
+    if (over_) return;
+    seen = round_;
+    const auto& job = *job_;
+    lock.unlock();
+    job(index);
+    lock.lock();
+    if (--left_ == 0) done_.notify_one();
+  }
+}
+
+}  // namespace tg::collective
