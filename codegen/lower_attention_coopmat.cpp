@@ -6,6 +6,9 @@
 //   forward    p = 2^(s·c - m), m a maximum of the row's s·c so far, c = scale·log₂e
 //   gradients  p = 2^(s·c - lse·log₂e), ds = p·(do·vᵀ·scale - delta·scale)
 //
+// Of wide rows two subgroups have the same own rows, and each half of the columns (`share`): of what scores are products
+// of, so that they add up their scores, and of the results. Weights are then the same in both.
+//
 // Blocks that a causal mask cuts, and the last one where its rows are fewer, are a loop of their own, in which hidden
 // scores get a large negative term.
 //
@@ -65,7 +68,7 @@ class CoopmatAttention final : public AttentionWalk {
   KV zero() override { return kernel_.coopmatSplat(0, matrix(MatrixUse::acc)); }
   KV lowest() override { return zero(); }  // where `shift` starts
   size_t partsOf(const AttentionRegion::Sum& sum) const override {
-    return static_cast<size_t>(d_.down * r_.width(sum) / kSide);
+    return static_cast<size_t>(d_.down * f_.part(r_.width(sum)) / kSide);
   }
   Parts scores(int which, int64_t column) override;
   KV largestOf(size_t row, const KV& before, const Parts& scores) override;
@@ -93,20 +96,28 @@ class CoopmatAttention final : public AttentionWalk {
   KV scaleOf(int operand);
   KV unscaleOf(int operand);
   Factor halved(const KV& given, bool isP);
-  Factor loaded(const KV& row, int64_t deep, MatrixUse use, bool turned);
+  /// The first column of a matrix, `number` counting those of a part of the columns.
+  Index columnOf(const Index& part, int64_t width, int64_t number) {
+    return plus(c_.space.scale(part, f_.part(width)), number * kSide);
+  }
+  Factor loaded(const KV& row, int operand, int64_t number, MatrixUse use, bool turned);
   /// What products are added to. Of f32x3 those of low halves start from zero; the first of high halves is the sum.
   Sums startFrom(const KV& before) { return split_ ? Sums{{}, zero()} : Sums{before, {}}; }
   void multiply(const Factor& a, const Factor& b, Sums& sums);
   KV scaledNumber(int operand, const Index& row);
+  void padRows(int operand, int64_t from, int64_t count);
   std::vector<Factor> ownMatrices(int operand);
+  KV addedUp(const KV& scores);
   void unscale(const AttentionRegion::Sum& sum, std::span<KV> parts);
   void storeMatrix(const KV& matrix, int64_t i,
-                   const std::function<void(const Index& row, const Index& cell)>& body);
+                   const std::function<void(const Index& row, const Index& part, const Index& half)>& body);
+  void whereThere(const Index& column, int64_t width, const std::function<void(const Index&)>& body);
   void storeStatistics(std::span<const KV> lse);
 
   const AttentionFragments& f_;
   const bool split_;
   const DType narrow_;
+  Index pair_, part_;  ///< which of the workgroup's rows and which part of the columns the subgroup has
   Index warpRow_;
   KV subgroup_;
   Value *rows_, *patch_, *lse_ = nullptr, *delta_ = nullptr;
@@ -131,10 +142,12 @@ CoopmatAttention::CoopmatAttention(LowerContext& c, const AttentionRegion& regio
                      .values = isSplit(*region.op) ? size_t{2} : size_t{1}}),
       f_(fragments), split_(isSplit(*region.op)), narrow_(factorType(*region.op)) {
   subgroup_ = kernel_.subgroup(Opcode::k_subgroup_id);
-  warpRow_ = c.space.scale(c.space.variable(subgroup_, f_.subgroups()), f_.warp);
+  const Index subgroup = c.space.variable(subgroup_, f_.subgroups());
+  pair_ = c.space.div(subgroup, f_.share);
+  part_ = c.space.mod(subgroup, f_.share);
+  warpRow_ = c.space.scale(pair_, f_.warp);
   rows_ = kernel_.sharedBuffer(
-      Type::buffer(DType::u32, kLanes, {f_.staged() * (split_ ? 2 : 1), AttentionFragments::pitch(*r_.op)},
-                   BufMode::shared),
+      Type::buffer(DType::u32, kLanes, {f_.staged() * (split_ ? 2 : 1), f_.pitch(*r_.op)}, BufMode::shared),
       "rows");
   patch_ = kernel_.sharedBuffer(
       Type::buffer(DType::f32, 1, {f_.subgroups() * kSide, AttentionFragments::kPatch}, BufMode::shared),
@@ -198,10 +211,13 @@ CoopmatAttention::Factor CoopmatAttention::halved(const KV& given, bool isP) {
   return {high, converted(kernel_.mul(rest, KernelBuilder::f32(kLow)))};
 }
 
-/// A matrix of staged rows from `row` on, `deep` being its first column, or row where it is turned.
-CoopmatAttention::Factor CoopmatAttention::loaded(const KV& row, int64_t deep, MatrixUse use, bool turned) {
+/// A matrix of an operand's staged rows from `row` on, `number` counting those of the subgroup's columns; with columns
+/// as rows where it is turned.
+CoopmatAttention::Factor CoopmatAttention::loaded(const KV& row, int operand, int64_t number, MatrixUse use,
+                                                  bool turned) {
+  const KV column = at(c_.space.div(columnOf(part_, r_.width(operand), number), kEight));
   auto matrixAt = [&](const KV& from) {
-    return kernel_.coopmatLoad(rows_, {from, KernelBuilder::u32(deep / kEight)}, matrix(use), turned);
+    return kernel_.coopmatLoad(rows_, {from, column}, matrix(use), turned);
   };
   return {matrixAt(row), split_ ? matrixAt(kernel_.add(row, KernelBuilder::u32(f_.staged()))) : KV{}};
 }
@@ -227,14 +243,28 @@ KV CoopmatAttention::scaledNumber(int operand, const Index& row) {
   return kernel_.mul(kernel_.mul(x, scaleOf(kDo)), kernel_.mul(scaleOf(kV), KernelBuilder::f32(kGradients)));
 }
 
+/// Stages zeros behind rows of an operand where its last subgroup has more columns than there are.
+void CoopmatAttention::padRows(int operand, int64_t from, int64_t count) {
+  const int64_t width = r_.width(operand), lack = (f_.share * f_.part(width) - width) / kEight;
+  if (lack == 0) return;
+  const KV zeros = kernel_.splat(KernelBuilder::u32(0), kLanes);
+  tasks(count * lack).store([&](const Index& task) {
+    const KV column = at(plus(c_.space.mod(task, lack), width / kEight));
+    for (int64_t half = 0; half < (split_ ? 2 : 1); ++half)
+      kernel_.store(zeros, rows_,
+                    std::vector<KV>{at(plus(c_.space.div(task, lack), from + half * f_.staged())), column});
+  });
+}
+
 /// The subgroup's rows of an operand of its own side, by way of shared memory.
 std::vector<CoopmatAttention::Factor> CoopmatAttention::ownMatrices(int operand) {
   storeRows(loadRows(operand, first_, f_.rows, r_.ownRows()), operand, f_.rows);
+  padRows(operand, 0, f_.rows);
   kernel_.barrier();
   std::vector<Factor> out;
   for (int64_t i = 0; i < d_.down; ++i)
-    for (int64_t deep = 0; deep < r_.width(operand); deep += kSide)
-      out.push_back(loaded(at(plus(warpRow_, i * kSide)), deep, MatrixUse::a, false));
+    for (int64_t number = 0; number < f_.part(r_.width(operand)) / kSide; ++number)
+      out.push_back(loaded(at(plus(warpRow_, i * kSide)), operand, number, MatrixUse::a, false));
   kernel_.barrier();
   return out;
 }
@@ -247,9 +277,9 @@ void CoopmatAttention::begin() {
     scoreScale_[1] = KernelBuilder::f32(kGradients);
   }
   own_[0] = ownMatrices(r_.own[0]);
-  if (r_.isForward()) return;
-  own_[1] = ownMatrices(r_.own[1]);
-  if (r_.forKeys) return;
+  if (!r_.isForward()) own_[1] = ownMatrices(r_.own[1]);
+  for (const int which : {0, 1}) padRows(r_.other[which], which * f_.block, f_.block);
+  if (r_.isForward() || r_.forKeys) return;
   tasks(f_.rows).store([&](const Index& task) {
     const Index row = inside(c_.space.add(first_, task), r_.ownRows());
     kernel_.store(scaledNumber(3, row), lse_, at(task));
@@ -286,14 +316,29 @@ std::span<const KV> CoopmatAttention::storeBlock(std::span<const KV> loaded) {
   return loaded;
 }
 
+/// The sum of what the subgroups of the same rows have of scores. As a + b is b + a, it is one number in both.
+KV CoopmatAttention::addedUp(const KV& scores) {
+  if (f_.share == 1) return scores;
+  auto patchOf = [&](const Index& part) {
+    const Index subgroup = c_.space.add(c_.space.scale(pair_, f_.share), part);
+    return std::vector<KV>{at(c_.space.scale(subgroup, kSide)), KernelBuilder::u32(0)};
+  };
+  kernel_.coopmatStore(scores, patch_, patchOf(part_));
+  kernel_.barrier();
+  const Index other = plus(c_.space.scale(part_, -1), 1);
+  const KV rest = kernel_.coopmatLoad(patch_, patchOf(other), matrix(MatrixUse::acc), false);
+  kernel_.barrier();
+  return kernel_.add(scores, rest);
+}
+
 AttentionWalk::Parts CoopmatAttention::scores(int which, int64_t column) {
   const std::vector<Factor>& own = own_[which];
   const int64_t steps = std::ssize(own) / d_.down;
   std::vector<Sums> sums(static_cast<size_t>(d_.down * d_.atOnce), startFrom(zero()));
   for (int64_t deep = 0; deep < steps; ++deep)
     for (int64_t j = 0; j < d_.atOnce; ++j) {
-      const Factor factor = loaded(KernelBuilder::u32(which * f_.block + (column + j) * kSide), deep * kSide,
-                                   MatrixUse::b, true);
+      const Factor factor = loaded(KernelBuilder::u32(which * f_.block + (column + j) * kSide),
+                                   r_.other[which], deep, MatrixUse::b, true);
       for (int64_t i = 0; i < d_.down; ++i)
         multiply(own[static_cast<size_t>(i * steps + deep)], factor,
                  sums[static_cast<size_t>(j * d_.down + i)]);
@@ -301,11 +346,11 @@ AttentionWalk::Parts CoopmatAttention::scores(int which, int64_t column) {
   Parts out;
   for (const Sums& each : sums) {
     if (!split_) {
-      out.push_back(each.high);
+      out.push_back(addedUp(each.high));
       continue;
     }
     const KV unit = scoreScale_[which], lowUnit = kernel_.mul(unit, KernelBuilder::f32(1 / kLow));
-    out.push_back(kernel_.fma(each.high, unit, kernel_.mul(each.low, lowUnit)));
+    out.push_back(addedUp(kernel_.fma(each.high, unit, kernel_.mul(each.low, lowUnit))));
   }
   return out;
 }
@@ -396,15 +441,16 @@ std::pair<KV, KV> CoopmatAttention::statistics(int64_t row, int64_t column) {
 
 void CoopmatAttention::addProducts(int64_t column, const Parts& p, const Parts& ds, std::span<KV> sums) {
   for (const auto& sum : r_.sums) {
-    const int64_t across = r_.width(sum) / kSide;
+    const int which = sum.ofP ? 1 : 0;
+    const int64_t across = f_.part(r_.width(sum)) / kSide;
     std::vector<Factor> weights;
     for (const KV& each : sum.ofP ? p : ds)
       weights.push_back(split_ ? halved(each, sum.ofP) : Factor{each, {}});
     for (int64_t j = 0; j < across; ++j) {
       std::vector<Factor> factors;
       for (int64_t k = 0; k < d_.atOnce; ++k)
-        factors.push_back(loaded(KernelBuilder::u32((sum.ofP ? f_.block : 0) + (column + k) * kSide),
-                                 j * kSide, MatrixUse::b, false));
+        factors.push_back(loaded(KernelBuilder::u32(which * f_.block + (column + k) * kSide), r_.other[which],
+                                 j, MatrixUse::b, false));
       for (int64_t i = 0; i < d_.down; ++i) {
         KV& each = sums[static_cast<size_t>(i * across + j)];
         Sums products = startFrom(each);
@@ -448,17 +494,19 @@ std::vector<AttentionWalk::Range> CoopmatAttention::ranges(const KV& from, const
   return out;
 }
 
-/// Stores a matrix of the subgroup to its patch and calls body(row, half) in every invocation: it takes the left or the
-/// right eight columns of a row, given by its place on the own side. Rows behind the end are left out.
-void CoopmatAttention::storeMatrix(const KV& matrix, int64_t i,
-                                   const std::function<void(const Index& row, const Index& cell)>& body) {
+/// Stores a matrix of the subgroup to its patch and calls body(row, part, half) in every invocation: it takes the left or the
+/// right eight columns of a row, given by its place on the own side, in a subgroup's part of the columns. Rows behind the
+/// end are left out.
+void CoopmatAttention::storeMatrix(
+    const KV& matrix, int64_t i,
+    const std::function<void(const Index& row, const Index& part, const Index& half)>& body) {
   kernel_.coopmatStore(matrix, patch_,
                        {kernel_.mul(subgroup_, KernelBuilder::u32(kSide)), KernelBuilder::u32(0)});
   kernel_.barrier();
-  const Index own = c_.space.mod(lane_, f_.subgroup), warp = c_.space.div(lane_, f_.subgroup);
-  const Index row = c_.space.div(own, 2);
-  const Index place = plus(c_.space.add(first_, c_.space.add(c_.space.scale(warp, f_.warp), row)), i * kSide);
-  whereOwn(place, [&](const Index& in) { body(in, c_.space.mod(own, 2)); });
+  const Index own = c_.space.mod(lane_, f_.subgroup), subgroup = c_.space.div(lane_, f_.subgroup);
+  const Index pair = c_.space.div(subgroup, f_.share), row = c_.space.div(own, 2);
+  const Index place = plus(c_.space.add(first_, c_.space.add(c_.space.scale(pair, f_.warp), row)), i * kSide);
+  whereOwn(place, [&](const Index& in) { body(in, c_.space.mod(subgroup, f_.share), c_.space.mod(own, 2)); });
   kernel_.barrier();
 }
 
@@ -477,34 +525,48 @@ void CoopmatAttention::unscale(const AttentionRegion::Sum& sum, std::span<KV> pa
     for (const KV& factor : by) each = kernel_.mul(each, factor);
 }
 
+/// Calls body with a first of eight columns where a result has them.
+void CoopmatAttention::whereThere(const Index& column, int64_t width,
+                                  const std::function<void(const Index&)>& body) {
+  if (c_.space.max(column) < width) return body(column);
+  const KV first = at(column);
+  kernel_.guard(kernel_.op(Opcode::k_lt, {first, KernelBuilder::u32(width)}, DType::i1),
+                [&] { body(c_.space.variable(first, width, kEight)); });
+}
+
 void CoopmatAttention::storeSum(size_t number, std::span<KV> parts) {
   const Value* value = r_.op->result(r_.sums[number].result);
   if (split_) unscale(r_.sums[number], parts);
-  const int64_t width = r_.width(r_.sums[number]), across = width / kSide;
+  const int64_t width = r_.width(r_.sums[number]), across = f_.part(width) / kSide;
   const KV patchRow = at(c_.space.div(lane_, 2));
   for (int64_t i = 0; i < d_.down; ++i)
     for (int64_t j = 0; j < across; ++j)
-      storeMatrix(parts[static_cast<size_t>(i * across + j)], i, [&](const Index& row, const Index& cell) {
-        const Index column = c_.space.scale(cell, kEight);
-        const Index start = plus(c_.space.scale(overBatches(row), width), j * kSide);
-        KV fours[2];
-        for (int64_t half = 0; half < 2; ++half) {
-          std::vector<KV> lanes;
-          for (int64_t lane = 0; lane < kLanes; ++lane)
-            lanes.push_back(kernel_.loadHere(patch_, {patchRow, at(plus(column, half * kLanes + lane))}));
-          fours[half] = kernel_.vec(lanes);
-        }
-        const Index offset = c_.space.add(c_.space.add(start, column), IndexSpace::lane());
-        storeAttention(c_, value, offset, fours[0], &fours[1]);
-      });
+      storeMatrix(
+          parts[static_cast<size_t>(i * across + j)], i,
+          [&](const Index& row, const Index& part, const Index& half) {
+            const Index patchColumn = c_.space.scale(half, kEight);
+            whereThere(c_.space.add(columnOf(part, width, j), patchColumn), width, [&](const Index& column) {
+              KV fours[2];
+              for (int64_t four = 0; four < 2; ++four) {
+                std::vector<KV> lanes;
+                for (int64_t lane = 0; lane < kLanes; ++lane)
+                  lanes.push_back(
+                      kernel_.loadHere(patch_, {patchRow, at(plus(patchColumn, four * kLanes + lane))}));
+                fours[four] = kernel_.vec(lanes);
+              }
+              const Index start = c_.space.add(c_.space.scale(overBatches(row), width), column);
+              storeAttention(c_, value, c_.space.add(start, IndexSpace::lane()), fours[0], &fours[1]);
+            });
+          });
 }
 
-/// Each row's number stands in every column.
+/// Each row's number stands in every column, and in each subgroup of the row.
 void CoopmatAttention::storeStatistics(std::span<const KV> lse) {
   const KV patchRow = at(c_.space.div(lane_, 2));
   for (int64_t i = 0; i < d_.down; ++i)
-    storeMatrix(lse[static_cast<size_t>(i)], i, [&](const Index& row, const Index& cell) {
-      const KV first = kernel_.op(Opcode::k_eq, {at(cell), KernelBuilder::u32(0)}, DType::i1);
+    storeMatrix(lse[static_cast<size_t>(i)], i, [&](const Index& row, const Index& part, const Index& half) {
+      const Index place = c_.space.add(c_.space.scale(part, 2), half);
+      const KV first = kernel_.op(Opcode::k_eq, {at(place), KernelBuilder::u32(0)}, DType::i1);
       kernel_.guard(first, [&] {
         const KV number = kernel_.loadHere(patch_, {patchRow, KernelBuilder::u32(0)});
         storeAttention(c_, r_.op->result(1), overBatches(row), number);

@@ -18,9 +18,19 @@ int64_t widest(const Op& attention) {
                   as::attention(attention).v()->type.shape.back());
 }
 
+/// The widest rows of which so many subgroups have registers.
+int64_t mostColumns(const Op& attention, int64_t share) { return isSplit(attention) ? 64 : share * 128; }
+
 }  // namespace
 
-int64_t AttentionFragments::pitch(const Op& attention) { return widest(attention) / kEight + 1; }
+int64_t AttentionFragments::part(int64_t columns) const {
+  const int64_t matrices = columns / kSide;
+  return (matrices + share - 1) / share * kSide;
+}
+
+int64_t AttentionFragments::pitch(const Op& attention) const {
+  return share * part(widest(attention)) / kEight + 1;
+}
 
 int64_t AttentionFragments::bytes(const Op& attention) const {
   const bool forward = attention.code == Opcode::attention;
@@ -40,36 +50,44 @@ std::string AttentionFragments::problem(const Op& attention, const Target& targe
     return fmt::format(
         "needs an attention of 16 bits or f32x3 and a target with `coopmat` of {} and `fragments`, not {}",
         isSplit(attention) ? "f16" : view.precision(), target.name);
+  if (widest(attention) > mostColumns(attention, share))
+    return fmt::format("with share = {} holds rows of {} columns at most, not of {}", share,
+                       mostColumns(attention, share), widest(attention));
   return lackOfRoom(invocations(), bytes(attention), target);
 }
 
 bool suitsFragments(const Op& attention, const Target& target) {
-  // Wider rows do not fit the registers of a subgroup.
-  const int64_t widestRow = isSplit(attention) ? 64 : 128;
   const auto view = as::attention(attention);
   const Shape &q = view.q()->type.shape, &v = view.v()->type.shape;
   const bool blind = view.causal() && q[q.rank() - 2] > v[v.rank() - 2];
   return view.precision() != "f32" && target.multiplies(factorType(attention)) &&
          target.fragments == "quads" && target.subgroup == 32 && !blind && view.scale() >= 0 &&
-         widest(attention) <= widestRow && q.back() % AttentionFragments::kSide == 0 &&
-         v.back() % AttentionFragments::kSide == 0;
+         q.back() % AttentionFragments::kSide == 0 && v.back() % AttentionFragments::kSide == 0;
+}
+
+/// What an attention may have, the fastest first.
+static std::vector<CoopmatAttentionSchedule> candidates(const Op& attention) {
+  using S = CoopmatAttentionSchedule;
+  // Of f32x3 own rows take twice the registers. Two workgroups of 64 share a processor; one of 128 took 8 % more time.
+  if (isSplit(attention)) return {S{{64, 32}, 16}, S{{32, 32}, 16}};
+  // The gradient of keys and values has twice the sums: steps of 16 rows load half as much ahead into registers.
+  if (widest(attention) > mostColumns(attention, 1)) {
+    if (attention.code == Opcode::attention_grad_kv) return {S{{64, 16}, 16, 2}, S{{32, 16}, 16, 2}};
+    return {S{{64, 32}, 16, 2}, S{{64, 16}, 16, 2}, S{{32, 16}, 16, 2}};
+  }
+  std::vector<S> out{S{{128, 64}, 16}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{32, 32}, 16}};
+  // 32 rows read each matrix of the other side once for two products: 13 % less time at heads of 64 on an H200.
+  // Of wider heads they hold more sums than there are registers.
+  constexpr int64_t kTwoRows = 64;
+  if (widest(attention) <= kTwoRows) out.insert(out.begin(), S{{128, 32}, 32});
+  return out;
 }
 
 template <>
 std::optional<CoopmatAttentionSchedule> choose(const Op& attention, const Target& target) {
   if (!suitsFragments(attention, target)) return std::nullopt;
-  // 32 rows read each matrix of the other side once for two products: 13 % less time at heads of 64 on an H200.
-  // Of wider heads they hold more sums than there are registers.
-  constexpr int64_t kTwoRows = 64;
-  using S = CoopmatAttentionSchedule;
-  // Of f32x3 own rows take twice the registers. Two workgroups of 64 share a processor; one of 128 took 8 % more time.
-  const bool split = isSplit(attention);
-  for (const S& each :
-       {S{{128, 32}, 32}, S{{128, 64}, 16}, S{{64, 64}, 16}, S{{64, 32}, 16}, S{{32, 32}, 16}})
-    if ((!split || (each.tile[0] <= 64 && each.tile[1] <= 32)) &&
-        (each.warp == 16 || widest(attention) <= kTwoRows) &&
-        AttentionFragments(each, target).problem(attention, target).empty())
-      return each;
+  for (const CoopmatAttentionSchedule& each : candidates(attention))
+    if (AttentionFragments(each, target).problem(attention, target).empty()) return each;
   return std::nullopt;
 }
 
@@ -79,7 +97,8 @@ Schedules neighbours(const Op& fused, const Target& target, const CoopmatAttenti
   if (!attention) return out;
   using S = CoopmatAttentionSchedule;
   for (const S& each : {S{{128, 32}, 32}, S{{128, 64}, 32}, S{{128, 64}, 16}, S{{64, 64}, 16},
-                        S{{64, 32}, 16}, S{{64, 64}, 32}})
+                        S{{64, 32}, 16}, S{{64, 64}, 32}, S{{64, 32}, 16, 2}, S{{64, 16}, 16, 2},
+                        S{{32, 32}, 16, 2}, S{{32, 16}, 16, 2}, S{{128, 32}, 32, 2}})
     if (AttentionFragments(each, target).problem(*attention, target).empty()) out.push_back(each);
   return out;
 }

@@ -70,12 +70,13 @@ struct AttentionFormula {
   std::map<std::string, std::vector<double>> value, size;
 };
 
-/// softmax(q·kᵀ/√D)·v and its gradients, in f64, from rounded q, k, v and dy.
+/// softmax(q·kᵀ/√D)·v and its gradients, in f64, from rounded q, k, v and dy; delta, the sum of o·dy, from dy as it is.
 inline AttentionFormula attentionFormula(const AttentionCase& c, const Arrays& in) {
   AttentionFormula out;
-  auto of = [&](const char* array, int64_t b, int64_t rows, int64_t row, int64_t width, int64_t column) {
-    return rounded(c.dtype, in.at(array).data[static_cast<size_t>((b * rows + row) * width + column)]);
+  auto given = [&](const char* array, int64_t b, int64_t rows, int64_t row, int64_t width, int64_t column) {
+    return in.at(array).data[static_cast<size_t>((b * rows + row) * width + column)];
   };
+  auto of = [&](auto... where) { return rounded(c.dtype, given(where...)); };
   auto add = [&](const char* result, int64_t at, int64_t count, double term, double size) {
     auto &values = out.value[result], &sizes = out.size[result];
     values.resize(static_cast<size_t>(count)), sizes.resize(static_cast<size_t>(count));
@@ -101,9 +102,10 @@ inline AttentionFormula attentionFormula(const AttentionCase& c, const Arrays& i
       for (int64_t s = 0; s < seen; ++s) {
         p[static_cast<size_t>(s)] /= total;
         const double w = p[static_cast<size_t>(s)];
-        delta += w * dp[static_cast<size_t>(s)], deltaSize += w * std::fabs(dp[static_cast<size_t>(s)]);
+        deltaSize += w * std::fabs(dp[static_cast<size_t>(s)]);
         for (int64_t d = 0; d < wide; ++d) {
           const double o = w * of("v", b, keys, s, wide, d), dv = w * of("dy", b, queries, t, wide, d);
+          delta += o * given("dy", b, queries, t, wide, d);
           add("o", (b * queries + t) * wide + d, batch * queries * wide, o, o);
           add("dv", (b * keys + s) * wide + d, batch * keys * wide, dv, dv);
         }

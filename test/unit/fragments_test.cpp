@@ -235,19 +235,30 @@ TEST_P(FragmentAttention, MatchesItsFormula) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, FragmentAttention,
-                         ::testing::Values(AttentionCase{1, 200, 200, 64, 64, DType::f16, true},
-                                           AttentionCase{1, 33, 77, 32, 48, DType::f16, false},
-                                           AttentionCase{1, 100, 150, 16, 16, DType::bf16, true},
-                                           AttentionCase{2, 64, 66, 64, 32, DType::bf16, false},
-                                           AttentionCase{1, 17, 17, 96, 96, DType::f16, true},
-                                           AttentionCase{1, 70, 70, 128, 128, DType::f16, true},
-                                           AttentionCase{1, 96, 160, 32, 32, DType::f16, true,
-                                                         "coopmat_attention{tile = [64, 64], warp = 16}"},
-                                           AttentionCase{1, 40, 130, 32, 32, DType::bf16, false, nullptr,
-                                                         0.06},
-                                           AttentionCase{1, 90, 90, 64, 64, DType::f16, true, nullptr, 0.06}),
-                         [](const auto& info) { return nameOf(info.param); });
+/// In place of the chosen one, where rows are not too wide for one subgroup.
+constexpr const char* kShared = "coopmat_attention{tile = [64, 32], warp = 32, share = 2}";
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, FragmentAttention,
+    ::testing::Values(AttentionCase{1, 200, 200, 64, 64, DType::f16, true},
+                      AttentionCase{1, 33, 77, 32, 48, DType::f16, false},
+                      AttentionCase{1, 100, 150, 16, 16, DType::bf16, true},
+                      AttentionCase{2, 64, 66, 64, 32, DType::bf16, false},
+                      AttentionCase{1, 17, 17, 96, 96, DType::f16, true},
+                      AttentionCase{1, 70, 70, 128, 128, DType::f16, true},
+                      AttentionCase{1, 33, 77, 144, 144, DType::bf16, false},
+                      AttentionCase{1, 60, 90, 192, 192, DType::bf16, true},
+                      AttentionCase{2, 70, 70, 256, 256, DType::f16, true},
+                      AttentionCase{1, 40, 50, 256, 256, DType::bf16, false},
+                      AttentionCase{1, 20, 35, 208, 16, DType::f16, false},
+                      AttentionCase{1, 35, 35, 48, 176, DType::f16, true},
+                      AttentionCase{1, 90, 90, 240, 256, DType::f16, true, nullptr, 0.06},
+                      AttentionCase{1, 70, 90, 48, 64, DType::bf16, true, kShared},
+                      AttentionCase{1, 96, 160, 32, 32, DType::f16, true,
+                                    "coopmat_attention{tile = [64, 64], warp = 16}"},
+                      AttentionCase{1, 40, 130, 32, 32, DType::bf16, false, nullptr, 0.06},
+                      AttentionCase{1, 90, 90, 64, 64, DType::f16, true, nullptr, 0.06}),
+    [](const auto& info) { return nameOf(info.param); });
 
 TEST(FragmentAttentionChoice, LeavesWhatItCannotDo) {
   struct Row {
@@ -257,7 +268,7 @@ TEST(FragmentAttentionChoice, LeavesWhatItCannotDo) {
   const TargetFile target(withFragments());
   for (const Row& row : {Row{"causal = true", 32, 32, 32},                     // f32
                          Row{"precision = f16", 32, 32, 24},                   // no whole matrices
-                         Row{"precision = f16", 32, 32, 256},                  // too wide for the registers
+                         Row{"precision = f16", 32, 32, 272},                  // too wide for the registers
                          Row{"causal = true, precision = f16", 40, 32, 32},    // rows that see nothing
                          Row{"scale = -0.5, precision = f16", 32, 32, 32}}) {  // maxima would be minima
     auto module =

@@ -114,7 +114,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HalvedAttention,
                                            AttentionCase{1, 33, 77, 32, 48, DType::f32, false},
                                            AttentionCase{2, 20, 36, 16, 16, DType::f32, true},
                                            AttentionCase{1, 70, 100, 64, 32, DType::f32, true,
-                                                         "coopmat_attention{tile = [64, 64], warp = 32}"}),
+                                                         "coopmat_attention{tile = [64, 64], warp = 32}"},
+                                           AttentionCase{1, 40, 50, 48, 64, DType::f32, false,
+                                                         "coopmat_attention{tile = [32, 32], warp = 16, "
+                                                         "share = 2}"}),
                          [](const auto& info) { return nameOf(info.param); });
 
 }  // namespace

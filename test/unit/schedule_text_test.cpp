@@ -36,6 +36,7 @@ const char* const kTexts[] = {
     "attention{tile = 4, block = 2, workgroup = 16}",
     "attention{tile = 8, block = 4, shared = [64, 32]}",
     "coopmat_attention{tile = [128, 64], warp = 16}",
+    "coopmat_attention{tile = [64, 32], warp = 16, share = 2}",
     "custom",
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, turned = [false, true]}",
     "matmul{tile = [8, 4], depth = 4, workgroup = 16, stepwise = true}",
