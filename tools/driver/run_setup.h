@@ -153,5 +153,11 @@ void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string&
 
 /// A shipped target by name, or a JSON file.
 Result<Target> targetOf(const std::string& text);
+/// The target that a module is compiled for on an open device; a note on standard error where that has matrix units that
+/// do not pay.
+Target targetOn(const Module& module, const std::shared_ptr<vulkan::Device>& device, const std::string& cache,
+                bool notes = true);
+/// What is known of a device's matrix units, on one line: their extension and shapes, what was measured. "" without.
+std::string matrixLine(const vulkan::DeviceInfo& device);
 
 }  // namespace tg

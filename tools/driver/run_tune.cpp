@@ -170,7 +170,8 @@ struct TuneVerb : Verb {
     if (int code = openOutput(app, device->info())) return code;
     CompileOptions until;
     until.until = Stage::fused;
-    auto fused = compile(std::move(module), device->info().target, until);
+    const Target target = targetOn(*module, device, opened.cache, model.notes);
+    auto fused = compile(std::move(module), target, until);
     if (!fused) return report(app, exitInput, fused.error());
     if (!json) {
       fmt::print("{} on {}{}\n", given == "-" ? "standard input" : given, device->info().name,
