@@ -206,6 +206,8 @@ Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, con
     schedules[i].least = *std::min_element(times[i].begin(), times[i].end());
     schedules[i].median = medianOf(std::move(times[i]));
   }
+  TG_TRY(std::vector<vulkan::KernelStatistics> told, executor.statistics("f"));
+  for (size_t i = 0; i < schedules.size(); ++i) schedules[i].statistics = std::move(told[i + 1]);
   return {};
 }
 

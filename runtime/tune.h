@@ -12,13 +12,15 @@
 #include "ir/module.h"
 #include "ir/result.h"
 #include "runtime/vulkan/device.h"
+#include "runtime/vulkan/statistics.h"
 
 namespace tg {
 
 /// A schedule and its times by the device's clock.
 struct TimedSchedule {
   Attr schedule;
-  double least = 0, median = 0;  ///< microseconds
+  double least = 0, median = 0;              ///< microseconds
+  vulkan::KernelStatistics statistics = {};  ///< of its kernel, where the device was opened for them
 };
 
 /// A region that stands in a module, at several places perhaps.

@@ -276,6 +276,13 @@ bool sharesByDescriptor(VkPhysicalDevice physical, uint32_t api) {
   return can.externalSemaphoreFeatures & VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT;
 }
 
+bool tellsStatistics(VkPhysicalDevice physical) {
+  if (!hasExtension(physical, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME)) return false;
+  auto feature = typed<VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR);
+  return askedFeatures(physical, feature).pipelineExecutableInfo;
+}
+
 Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   Probe probe;
   probe.physical = physical;
@@ -313,6 +320,7 @@ Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   }
   info.timestamps = probe.timestampBits != 0;
   info.shares = sharesByDescriptor(physical, base.apiVersion);
+  info.statistics = info.unusable.empty() && tellsStatistics(physical);
   readLimits(info.limits, probe.limits, p.driver.driverID, probe.minSubgroup, probe.maxSubgroup,
              probe.choosesSubgroup);
   info.limits.lacks[static_cast<size_t>(FeatureId::subgroups)] = !hasSubgroupOps(p.subgroup);

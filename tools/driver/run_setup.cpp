@@ -503,8 +503,10 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
         fmt::format(
             "the run works on --device={}, and its ranks have met on another: say so, or --collective=mpi",
             flags.device));
-  auto device = flags.opened ? Result<std::shared_ptr<vulkan::Device>>(flags.opened)
-                             : vulkan::Device::open({name, flags.validation, false, {}});
+  vulkan::DeviceOptions wanted{name, flags.validation, false, {}};
+  wanted.statistics = flags.statistics;
+  auto device =
+      flags.opened ? Result<std::shared_ptr<vulkan::Device>>(flags.opened) : vulkan::Device::open(wanted);
   if (!device) return report(app, exitDevice, device.error());
   options.device.open = *device;
   options.onDiagnostic = [notes = flags.notes](const Diagnostic& diagnostic) {

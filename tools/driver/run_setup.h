@@ -82,6 +82,7 @@ struct ModelFlags {
   std::vector<std::string> captures;  ///< that calls will ask for; no others are kept, unless emitted
   uint64_t seed = 0;
   bool validation = false, noCache = false;
+  bool statistics = false;  ///< ask the driver about kernels
   bool notes = true;    ///< tell on standard error what a user may want to know; warnings come in any case
   int64_t parts = 1;    ///< of the batch, which a step runs one after the other
   MakeSmaller smaller;  ///< null: what takes more than --memory is an error
