@@ -213,7 +213,9 @@ Result<void> Executor::makePipelines(const Module& module, Program& program,
     TG_TRY(auto bindings, bindingsOf(module, *binary));
     KernelNeeds needs;
     addCode(needs, binary->code, target);
-    codes.push_back({binary->name, binary->code, std::move(bindings), static_cast<uint32_t>(needs.subgroup)});
+    const Item* kernel = module.find(ItemKind::kernel, binary->name);
+    codes.push_back({binary->name, binary->code, std::move(bindings), static_cast<uint32_t>(needs.subgroup),
+                     kernel ? needsOf(*kernel)[LimitId::sharedBytes] : 0});
   }
   constexpr double kLong = 2;  // seconds that nobody wonders about
   auto took = [&](const std::string& name, double seconds) {

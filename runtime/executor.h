@@ -80,6 +80,10 @@ class Executor : public Runner {
   /// and states whose bytes it binds, eight at most.
   Result<std::vector<std::string>> labels(const std::string& function) const;
 
+  /// What the driver tells of each command's kernel, in the order of its times: nothing of fills and copies, and
+  /// nothing at all on a device that was not opened for it.
+  Result<std::vector<vulkan::KernelStatistics>> statistics(const std::string& function) const;
+
   /// From now on `run` uses recordings with these timestamps and remembers its times, or no longer does.
   void measure(vulkan::Timestamps timestamps);
   /// The calls since `measure` or the last `takeTimes`.

@@ -80,4 +80,15 @@ Result<std::vector<TravelTimes>> Executor::travels() const {
   return out;
 }
 
+Result<std::vector<vulkan::KernelStatistics>> Executor::statistics(const std::string& function) const {
+  TG_TRY(const Function* found, find(function));
+  std::vector<vulkan::KernelStatistics> out;
+  for (const vulkan::Command& command : found->commands) {
+    if (std::holds_alternative<vulkan::Barrier>(command)) continue;
+    const auto* dispatch = std::get_if<vulkan::Dispatch>(&command);
+    out.push_back(dispatch ? dispatch->pipeline->statistics() : vulkan::KernelStatistics());
+  }
+  return out;
+}
+
 }  // namespace tg

@@ -25,6 +25,7 @@ std::vector<ProfiledKernel> byKernel(const Profile& profile) {
       out.back().kernel = name;
       out.back().label = report.label;
       out.back().source = report.source;
+      out.back().statistics = command.statistics;
     }
     ProfiledKernel& kernel = out[row->second];
     ++kernel.calls;

@@ -8,6 +8,7 @@
 
 #include "runtime/train/plan_report.h"
 #include "runtime/vulkan/recording.h"
+#include "runtime/vulkan/statistics.h"
 
 namespace tg {
 
@@ -20,6 +21,7 @@ struct ProfileOptions {
 struct ProfiledCommand {
   CommandReport report;
   double microseconds = 0;
+  vulkan::KernelStatistics statistics = {};  ///< of a dispatch, where the device was opened for them
 };
 
 /// What the host did in a call, in microseconds from the call's start.
@@ -62,9 +64,10 @@ struct ProfiledKernel {
   std::string source;  ///< the first one's, file:line:column or ""
   bool otherLabels = false;
   int64_t calls = 0;
-  double microseconds = 0, share = 0;  ///< share of all commands, 0 to 1
-  double bytes = 0, flops = 0;         ///< as CommandReport counts them
-  bool counted = true;                 ///< false where only the ranges bound are known: no flops
+  double microseconds = 0, share = 0;        ///< share of all commands, 0 to 1
+  double bytes = 0, flops = 0;               ///< as CommandReport counts them
+  vulkan::KernelStatistics statistics = {};  ///< as the commands'
+  bool counted = true;                       ///< false where only the ranges bound are known: no flops
 
   double gigabytesPerSecond() const { return microseconds > 0 ? bytes / microseconds * 1e-3 : 0; }
   double gigaflopsPerSecond() const { return microseconds > 0 ? flops / microseconds * 1e-3 : 0; }

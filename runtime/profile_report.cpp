@@ -24,19 +24,21 @@ std::string dump(const Json& json, int indent) {
 
 Json kernelRow(const ProfiledKernel& kernel, const Ceilings& ceilings) {
   const RoofPlace place = placeUnder(ceilings, kernel);
-  return {{"kernel", kernel.kernel},
-          {"label", kernel.label},
-          {"other_labels", kernel.otherLabels},
-          {"source", kernel.source},
-          {"calls", kernel.calls},
-          {"us", kernel.microseconds},
-          {"share", kernel.share},
-          {"bytes", kernel.bytes},
-          {"flops", kernel.counted ? Json(kernel.flops) : Json()},
-          {"gb_per_s", kernel.gigabytesPerSecond()},
-          {"gflop_per_s", kernel.counted ? Json(kernel.gigaflopsPerSecond()) : Json()},
-          {"bound", place.compute ? "compute" : "memory"},
-          {"of_roof", place.share}};
+  Json row = {{"kernel", kernel.kernel},
+              {"label", kernel.label},
+              {"other_labels", kernel.otherLabels},
+              {"source", kernel.source},
+              {"calls", kernel.calls},
+              {"us", kernel.microseconds},
+              {"share", kernel.share},
+              {"bytes", kernel.bytes},
+              {"flops", kernel.counted ? Json(kernel.flops) : Json()},
+              {"gb_per_s", kernel.gigabytesPerSecond()},
+              {"gflop_per_s", kernel.counted ? Json(kernel.gigaflopsPerSecond()) : Json()},
+              {"bound", place.compute ? "compute" : "memory"},
+              {"of_roof", place.share}};
+  row.update(Json::parse(toJson(kernel.statistics)));
+  return row;
 }
 
 Json summary(const Profile& profile, const Ceilings& ceilings, const ProfileSubject& subject) {

@@ -132,8 +132,9 @@ CallResult<Profile> Session::profile(const std::string& function, const Inputs& 
     out.wallMilliseconds = median(wall);
     out.deviceMilliseconds = median(device);
     out.hostMilliseconds = median(host);
+    TG_TRY(std::vector<vulkan::KernelStatistics> told, executor->statistics(callable.key));
     for (CommandReport& report : commandReports(*module, *callable.func))
-      out.commands.push_back({std::move(report), 0});
+      out.commands.push_back({std::move(report), 0, std::move(told[out.commands.size()])});
     for (const TimedCall& one : detailed) out.calls.push_back(detailOf(one, detailed.front().begin));
     for (size_t i = 0; i < out.commands.size(); ++i) {
       std::vector<double> times;

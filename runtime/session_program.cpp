@@ -12,6 +12,7 @@
 #include "ir/verify.h"
 #include "runtime/batch.h"
 #include "runtime/interp_runner.h"
+#include "runtime/matrix_units.h"
 
 namespace tg {
 
@@ -71,6 +72,13 @@ void SessionProgram::remark(std::string message) const {
 Target SessionProgram::target() const {
   if (options_.target) return *options_.target;
   return device_ ? device_->info().target : Target{};
+}
+
+Target SessionProgram::target(const Module& module) const {
+  if (options_.target || !device_) return target();
+  ChosenTarget chosen = targetFor(module, device_, options_.cache);
+  if (!chosen.note.empty()) remark(std::move(chosen.note));
+  return std::move(chosen.target);
 }
 
 CompileOptions SessionProgram::passes(const std::string& pipeline) const {
@@ -203,7 +211,8 @@ Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
   }
   if (module->stage == Stage::tensor) trained_ = clone(*module);
   if (device_) {
-    TG_TRY(Compiled done, tg::compile(std::move(module), target(), compileOptions(windows_.reserve)));
+    const Target chosen = target(*module);
+    TG_TRY(Compiled done, tg::compile(std::move(module), chosen, compileOptions(windows_.reserve)));
     for (auto& phase : done.milliseconds) info_.milliseconds.push_back(std::move(phase));
     module = std::move(done.module);
   }
@@ -264,7 +273,8 @@ Result<std::unique_ptr<Module>> SessionProgram::compileSibling(std::unique_ptr<M
     if (isStorage(*item) && module->stage < Stage::planned) item->place = module_->storage(item->name)->place;
   CompileOptions rest = compileOptions(persistentBytes(*module_));
   rest.keepCaptures = captures;
-  TG_TRY(Compiled done, tg::compile(std::move(module), target(), rest));
+  const Target chosen = target(*module);
+  TG_TRY(Compiled done, tg::compile(std::move(module), chosen, rest));
   return std::move(done.module);
 }
 
@@ -431,7 +441,7 @@ Result<std::unique_ptr<Module>> SessionProgram::moduleAt(Stage stage) const {
   if (stage == Stage::tensor) return clone(*trained_);
   CompileOptions rest = compileOptions(windows_.reserve);
   rest.until = stage;
-  TG_TRY(Compiled done, tg::compile(clone(*trained_), target(), rest));
+  TG_TRY(Compiled done, tg::compile(clone(*trained_), target(*trained_), rest));
   return std::move(done.module);
 }
 

@@ -103,6 +103,8 @@ class SessionProgram {
   void measure();
   void remark(std::string message) const;
   Target target() const;
+  /// The one that a module is compiled for: perhaps without matrix units (runtime/matrix_units.h).
+  Target target(const Module& module) const;
   /// These passes alone.
   CompileOptions passes(const std::string& pipeline) const;
   CompileOptions compileOptions(int64_t reserve) const;

@@ -19,6 +19,7 @@
 #include "runtime/compile.h"
 #include "runtime/data/init.h"
 #include "runtime/executor.h"
+#include "runtime/matrix_units.h"
 #include "runtime/train/feed.h"
 
 namespace tg {
@@ -88,7 +89,8 @@ void renameInside(Block& block, NameTable& names) {
 /// A function f that computes the region by every schedule, one after the other, from states in<i>. Nobody
 /// reads the results, so that all stand at the same place of the arena and no two kernels overlap. The first
 /// runs twice: whatever comes first pays for the caches.
-std::unique_ptr<Module> moduleOf(const Op& fused, const TunedRegion& region, const Target& target) {
+std::unique_ptr<Module> moduleOf(const Op& fused, const std::vector<TimedSchedule>& schedules,
+                                 const Target& target) {
   auto module = std::make_unique<Module>();
   module->name = "tune";
   module->stage = Stage::fused;
@@ -113,8 +115,8 @@ std::unique_ptr<Module> moduleOf(const Op& fused, const TunedRegion& region, con
     renameInside(*op->regions[0], builder.names());
     builder.append(std::move(op));
   };
-  add(region.schedules[0].schedule);
-  for (const TimedSchedule& each : region.schedules) add(each.schedule);
+  add(schedules[0].schedule);
+  for (const TimedSchedule& each : schedules) add(each.schedule);
   builder.create(Opcode::return_, {});
   return module;
 }
@@ -182,10 +184,10 @@ double medianOf(std::vector<double> values) {
 }
 
 /// Runs f until every schedule was timed often enough.
-Result<void> time(Executor& executor, TunedRegion& region, const TuneOptions& options) {
+Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, const TuneOptions& options) {
   using Clock = std::chrono::steady_clock;
   executor.measure(vulkan::Timestamps::commands);
-  std::vector<std::vector<double>> times(region.schedules.size());
+  std::vector<std::vector<double>> times(schedules.size());
   const Clock::time_point start = Clock::now();
   auto enough = [&](int round) {
     return round > options.rounds &&
@@ -196,30 +198,16 @@ Result<void> time(Executor& executor, TunedRegion& region, const TuneOptions& op
     TG_TRY(std::vector<RunTimes> runs, executor.takeTimes());
     const std::vector<vulkan::DeviceTime>& commands = runs.front().device;
     if (commands.size() != times.size() + 1)
-      return fail(fmt::format("{} took {} commands for {} schedules", region.label, commands.size(),
-                              times.size() + 1));
+      return fail(fmt::format("{} commands for {} schedules", commands.size(), times.size() + 1));
     if (round == 0) continue;  // drivers compile and map memory when something first runs
     for (size_t i = 0; i < times.size(); ++i) times[i].push_back(commands[i + 1].microseconds());
   }
   for (size_t i = 0; i < times.size(); ++i) {
-    region.schedules[i].least = *std::min_element(times[i].begin(), times[i].end());
-    region.schedules[i].median = medianOf(std::move(times[i]));
+    schedules[i].least = *std::min_element(times[i].begin(), times[i].end());
+    schedules[i].median = medianOf(std::move(times[i]));
   }
-  return {};
-}
-
-Result<void> measure(Subject& subject, const std::shared_ptr<vulkan::Device>& device, const Target& target,
-                     const TuneOptions& options) {
-  std::unique_ptr<Module> module = moduleOf(*subject.fused, subject.region, target);
-  TG_CHECK(verify(*module));
-  CompileOptions rest;
-  rest.textOrder = true;
-  rest.shaders = options.shaders;
-  TG_TRY(Compiled done, compile(std::move(module), target, rest));
-  TG_TRY(std::unique_ptr<Executor> executor, Executor::create(*done.module, device));
-  TG_CHECK(fillInputs(*executor, *subject.fused, options.seed));
-  TG_CHECK(time(*executor, subject.region, options));
-  subject.region.best = fastest(subject.region.schedules);
+  TG_TRY(std::vector<vulkan::KernelStatistics> told, executor.statistics("f"));
+  for (size_t i = 0; i < schedules.size(); ++i) schedules[i].statistics = std::move(told[i + 1]);
   return {};
 }
 
@@ -237,6 +225,19 @@ size_t fastest(const std::vector<TimedSchedule>& schedules) {
   return best;
 }
 
+Result<void> timeSchedules(const Op& fused, std::vector<TimedSchedule>& schedules, const Target& target,
+                           const std::shared_ptr<vulkan::Device>& device, const TuneOptions& options) {
+  std::unique_ptr<Module> module = moduleOf(fused, schedules, target);
+  TG_CHECK(verify(*module));
+  CompileOptions rest;
+  rest.textOrder = true;
+  rest.shaders = options.shaders;
+  TG_TRY(Compiled done, compile(std::move(module), target, rest));
+  TG_TRY(std::unique_ptr<Executor> executor, Executor::create(*done.module, device));
+  TG_CHECK(fillInputs(*executor, fused, options.seed));
+  return time(*executor, schedules, options);
+}
+
 Result<std::vector<TunedRegion>> tune(const Module& fused, const std::shared_ptr<vulkan::Device>& device,
                                       const TuneOptions& options) {
   if (!device->info().timestamps)
@@ -245,13 +246,15 @@ Result<std::vector<TunedRegion>> tune(const Module& fused, const std::shared_ptr
     return failAt(fused.loc, fmt::format("schedules are chosen at stage fused; this module is of stage {}",
                                          name(fused.stage)));
   TG_TRY(Target target, targetOf(fused.attrs));
-  if (targetToJson(target) != targetToJson(device->info().target))
+  const Target& own = device->info().target;
+  if (targetToJson(target) != targetToJson(own) && targetToJson(target) != targetToJson(withoutMatrices(own)))
     return failAt(fused.loc, fmt::format("the module is made for target '{}', which is not that of {}",
                                          target.name, device->info().name));
   std::vector<Subject> subjects = subjectsOf(fused, target);
   std::vector<TunedRegion> out;
   for (Subject& subject : subjects) {
-    TG_CHECK(measure(subject, device, target, options));
+    TG_CHECK(timeSchedules(*subject.fused, subject.region.schedules, target, device, options));
+    subject.region.best = fastest(subject.region.schedules);
     out.push_back(std::move(subject.region));
     if (options.onRegion) options.onRegion(out.back());
   }

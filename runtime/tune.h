@@ -12,13 +12,15 @@
 #include "ir/module.h"
 #include "ir/result.h"
 #include "runtime/vulkan/device.h"
+#include "runtime/vulkan/statistics.h"
 
 namespace tg {
 
 /// A schedule and its times by the device's clock.
 struct TimedSchedule {
   Attr schedule;
-  double least = 0, median = 0;  ///< microseconds
+  double least = 0, median = 0;              ///< microseconds
+  vulkan::KernelStatistics statistics = {};  ///< of its kernel, where the device was opened for them
 };
 
 /// A region that stands in a module, at several places perhaps.
@@ -45,9 +47,14 @@ constexpr double kClearlyFaster = 0.03;
 /// The index of the fastest of those that are clearly faster than the first, or 0.
 size_t fastest(const std::vector<TimedSchedule>& schedules);
 
+/// Times schedules of a region, which stands in a module of stage fused, and sets their times. It runs alone, on
+/// random data, by each in turn; by the first once more in front, as whatever comes first pays for the caches.
+Result<void> timeSchedules(const Op& fused, std::vector<TimedSchedule>& schedules, const Target& target,
+                           const std::shared_ptr<vulkan::Device>& device, const TuneOptions& options);
+
 /// Times the schedules (codegen/schedule.h, scheduleCandidates) of the regions of a module of stage fused
-/// made for the device's target. Each region runs alone, on random data, its schedules in turn; equal ones
-/// once. Left out are regions with one schedule only, and those whose operands no storage binding spans.
+/// made for the device's target, with its matrix units or without. Equal regions are timed once. Left out are
+/// regions with one schedule only, and those whose operands no storage binding spans.
 /// Errors: a device without timestamps, another stage or target, memory, the driver's refusals.
 Result<std::vector<TunedRegion>> tune(const Module& fused, const std::shared_ptr<vulkan::Device>& device,
                                       const TuneOptions& options);

@@ -26,7 +26,7 @@ LAYERS = (
     (r"passes/(spirv_emit|lower_kernels)\.cpp", (r"ir/.*", r"codegen/.*")),
     (r"passes/fuse(/\w+)?\.(cpp|h)", (r"ir/.*", r"codegen/schedule\.h")),
     (r"passes/.*", (r"ir/.*",)),
-    (r"runtime/(ceilings|compile|session|tune)\.cpp", (r"ir/.*", r"passes/.*", r"codegen/.*")),
+    (r"runtime/(ceilings|compile|matrix_units|session|tune)\.cpp", (r"ir/.*", r"passes/.*", r"codegen/.*")),
     (r"runtime/.*", (r"ir/.*",)),
     (r"(tools|test|docs)/.*", (r".*",)),
 )

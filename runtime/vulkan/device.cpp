@@ -84,6 +84,14 @@ VkResult createLogicalDevice(DeviceState& state) {
     extensions.push_back(kKhrBf16Extension);
   }
   if (probe.info.takesHostMemory) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  auto statistics = typed<VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR);
+  if (state.statistics) {
+    statistics.pipelineExecutableInfo = VK_TRUE;
+    statistics.pNext = core.pNext;
+    core.pNext = &statistics;
+    extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+  }
   if (state.shared) {
     extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
     extensions.push_back(VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME);
@@ -148,6 +156,7 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   state.probe = std::move(opening.probes[size_t(selection.index)]);
   state.stageTransfers = options.stageTransfers;
   state.shared = options.shared;
+  state.statistics = options.statistics && state.probe.info.statistics;
   if (options.shared && !state.probe.info.shares)
     return fail(fmt::format("{} shares no memory with other APIs: it lacks VK_KHR_external_memory_fd or "
                             "VK_KHR_external_semaphore_fd",

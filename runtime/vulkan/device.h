@@ -33,6 +33,7 @@ struct DeviceInfo {
   bool float16 = false;            ///< kernels may compute in and store f16
   bool int64 = false;              ///< kernels may compute in 64-bit integers
   bool timestamps = false;         ///< dispatches can be timed on the device
+  bool statistics = false;         ///< the driver tells of compiled kernels (runtime/vulkan/statistics.h)
   bool shares = false;             ///< another API can take memory and timelines (runtime/vulkan/share.h)
   bool takesHostMemory = false;    ///< a buffer may be memory that the program has (`BufferOptions::memory`)
   std::string unusable;            ///< why the device cannot be opened; empty when it can
@@ -65,6 +66,8 @@ struct DeviceOptions {
   std::vector<std::string> ignoredMessages;
   /// Buffers of kind device, and the order of work, can be shared with another API; an error where the device cannot.
   bool shared = false;
+  /// Pipelines keep what the driver tells of them, where it does. Compiling may take longer, and caches may not serve.
+  bool statistics = false;
 };
 
 /// What the validation layer reported. Shared, so that it can be read after the device is closed.

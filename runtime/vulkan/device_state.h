@@ -39,7 +39,8 @@ struct DeviceState {
   std::shared_ptr<Instance> instance;
   Probe probe;
   bool stageTransfers = false;
-  bool shared = false;  ///< buffers and timelines can be shared with another API
+  bool shared = false;      ///< buffers and timelines can be shared with another API
+  bool statistics = false;  ///< pipelines are made so that the driver tells of them, which it can
   LogicalDevice device;
   VkQueue queue = VK_NULL_HANDLE;
   Handle<VkSemaphore> timeline;

@@ -106,11 +106,13 @@ struct PipelineMaker {
     info.stage.pName = "main";
     if (kernel.subgroupSize && state.probe.minSubgroup != state.probe.maxSubgroup) info.stage.pNext = &width;
     info.layout = made->state_->layout.get();
+    if (state.statistics) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
     VkPipeline raw;
     if (!ok(state.vk().vkCreateComputePipelines(state.raw(), state.cache.get(), 1, &info, nullptr, &raw)))
       return false;
     made->state_->pipeline = {state.raw(), raw, state.vk().vkDestroyPipeline};
     state.setName(VK_OBJECT_TYPE_PIPELINE, raw, kernel.name);
+    if (state.statistics) made->statistics_ = {statisticsOf(state, raw), kernel.sharedBytes};
     return true;
   }
 };

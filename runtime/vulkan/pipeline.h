@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/vulkan/device.h"
+#include "runtime/vulkan/statistics.h"
 
 namespace tg::vulkan {
 
@@ -33,6 +34,7 @@ struct KernelCode {
   std::vector<uint32_t> spirv;
   std::vector<BindingKind> bindings;
   uint32_t subgroupSize = 0;  ///< the subgroup width the code relies on; 0 when it relies on none
+  int64_t sharedBytes = 0;    ///< that the kernel declares, to tell beside the driver's
 };
 
 struct PipelineState;
@@ -47,6 +49,8 @@ class Pipeline {
   const std::string& name() const { return name_; }
   const std::vector<BindingKind>& bindings() const { return bindings_; }
   const Device& device() const { return *device_; }
+  /// Empty unless the device was opened for statistics.
+  const KernelStatistics& statistics() const { return statistics_; }
 
   /// For the other files of this folder.
   const PipelineState& state() const { return *state_; }
@@ -56,6 +60,7 @@ class Pipeline {
   Pipeline() = default;
   std::string name_;
   std::vector<BindingKind> bindings_;
+  KernelStatistics statistics_;
   std::shared_ptr<Device> device_;
   std::unique_ptr<PipelineState> state_;
 };

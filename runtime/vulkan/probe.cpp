@@ -287,6 +287,13 @@ bool takesHostMemory(VkPhysicalDevice physical, uint32_t api) {
   return kHostPage % host.minImportedHostPointerAlignment == 0;
 }
 
+bool tellsStatistics(VkPhysicalDevice physical) {
+  if (!hasExtension(physical, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME)) return false;
+  auto feature = typed<VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR);
+  return askedFeatures(physical, feature).pipelineExecutableInfo;
+}
+
 Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   Probe probe;
   probe.physical = physical;
@@ -325,6 +332,7 @@ Probe probeDevice(VkInstance instance, VkPhysicalDevice physical, int index) {
   info.timestamps = probe.timestampBits != 0;
   info.shares = sharesByDescriptor(physical, base.apiVersion);
   info.takesHostMemory = takesHostMemory(physical, base.apiVersion);
+  info.statistics = info.unusable.empty() && tellsStatistics(physical);
   readLimits(info.limits, probe.limits, p.driver.driverID, probe.minSubgroup, probe.maxSubgroup,
              probe.choosesSubgroup);
   info.limits.lacks[static_cast<size_t>(FeatureId::subgroups)] = !hasSubgroupOps(p.subgroup);

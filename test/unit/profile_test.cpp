@@ -56,6 +56,15 @@ TEST(Profile, AddsUpByKernel) {
   EXPECT_DOUBLE_EQ(small().hostShare(), 0.45);
 }
 
+TEST(Profile, TellsWhatTheDriverTellsOfAKernel) {
+  Profile profile = small();
+  profile.commands[0].statistics = {{{"Register Count", 96}}, 1024};
+  const Json rows = Json::parse(toJson(profile, {4, 20, 1 << 20}, {"m", "d", "r"}))["kernels"];
+  EXPECT_EQ(rows[0]["registers"], 96);
+  EXPECT_EQ(rows[0]["declared_shared_bytes"], 1024);
+  EXPECT_FALSE(rows[1].contains("registers")) << "nothing is known of @b";
+}
+
 TEST(Profile, PlacesKernelsUnderTheCeilings) {
   const Ceilings ceilings{4, 20, 1 << 20};  // GB/s, GFLOP/s: the ridge is at 5 FLOP per byte
   const std::vector<ProfiledKernel> rows = byKernel(small());

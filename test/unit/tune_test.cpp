@@ -135,6 +135,28 @@ TEST_F(TuneOnADevice, TimesEverySchedule) {
   EXPECT_TRUE(shared) << "the two products are one region at two places";
 }
 
+TEST_F(TuneOnADevice, KeepsWhatTheDriverTellsOfEachKernel) {
+  vulkan::DeviceOptions telling;
+  telling.validation = true;
+  telling.statistics = true;
+  auto asked = vulkan::Device::open(telling);
+  ASSERT_TRUE(asked) << asked.error().message();
+  auto module = fused(device_->info().target);
+  ASSERT_TRUE(module);
+  TuneOptions options;
+  options.rounds = 1;
+  options.leastSeconds = 0;
+  auto told = tune(*module, *asked, options), silent = tune(*module, device_, options);
+  ASSERT_TRUE(told && silent);
+  for (const TunedRegion& region : *told)
+    for (const TimedSchedule& each : region.schedules)
+      EXPECT_EQ(!each.statistics.told.empty(), (*asked)->info().statistics) << region.label;
+  for (const TunedRegion& region : *silent)
+    for (const TimedSchedule& each : region.schedules)
+      EXPECT_TRUE(each.statistics.told.empty()) << "it was not opened for them";
+  EXPECT_TRUE((*asked)->validationMessages().empty()) << (*asked)->validationMessages().front();
+}
+
 TEST_F(TuneOnADevice, OtherSchedulesGiveTheSameResults) {
   AttrList table;
   auto module = fused(device_->info().target);

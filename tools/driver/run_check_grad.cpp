@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "passes/pass.h"
+#include "runtime/cache_folder.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
 #include "runtime/compile.h"
@@ -81,7 +82,7 @@ Result<std::map<std::string, ResultCheck>>
 Check::compareDevice(const std::shared_ptr<vulkan::Device>& device) const {
   CompileOptions options;
   options.keepGrads = true;
-  TG_TRY(Compiled done, compile(clone(module_), device->info().target, options));
+  TG_TRY(Compiled done, compile(clone(module_), targetOn(module_, device, userCacheFolder()), options));
   TG_TRY(auto checks, compareFunction(module_, *done.module, flags_.function, given_, givenInputs_, device));
   std::map<std::string, ResultCheck> out;
   for (ResultCheck& check : checks)

@@ -5,15 +5,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/cache_folder.h"
+#include "runtime/matrix_units.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
-
-Result<Target> deviceTarget() {
-  TG_TRY(auto devices, vulkan::listDevices());
-  TG_TRY(vulkan::Selection chosen, vulkan::selectDevice(devices, "auto"));
-  return devices[static_cast<size_t>(chosen.index)].target;
-}
 
 namespace {
 
@@ -32,17 +28,12 @@ Json toJson(const vulkan::DeviceInfo& info) {
                {"float16", info.float16},
                {"timestamps", info.timestamps}};
   if (!info.unusable.empty()) json["unusable"] = info.unusable;
-  json["target"] = Json::parse(targetToJson(info.target));
+  const auto figures = readMatrixFigures(matrixFile(userCacheFolder(), info));
+  if (figures)
+    json["matrix_units"] = {
+        {"gflops", figures->matrices}, {"gflops_without", figures->scalars}, {"used", matricesPay(*figures)}};
+  json["target"] = Json::parse(targetToJson(targetFrom(info, figures)));
   return json;
-}
-
-/// `16x16x16 f16 in f32, 16x8x16 f16 in f32`
-std::string shapes(const std::vector<CoopShape>& all) {
-  std::string out;
-  for (const CoopShape& each : all)
-    out += fmt::format("{}{}x{}x{} {} in {}", out.empty() ? "" : ", ", each.m, each.n, each.k,
-                       name(each.operand), name(each.result));
-  return out;
 }
 
 struct Devices : Verb {
@@ -64,8 +55,7 @@ struct Devices : Verb {
     for (const vulkan::DeviceInfo& info : *devices) {
       fmt::print("{}  {}  {}  Vulkan {}  {}  {:.1f} GiB  --device={}\n", info.index, info.name, info.type,
                  info.api, info.driver, static_cast<double>(info.heapBytes) / (1 << 30), info.index);
-      if (!info.target.coopmat.empty())
-        fmt::print("   matrix units, {}: {}\n", info.target.matrices, shapes(info.target.coopmat));
+      if (const std::string line = matrixLine(info); !line.empty()) fmt::print("   {}\n", line);
       if (!info.unusable.empty()) fmt::print("   cannot be used: {}\n", info.unusable);
     }
     return exitOk;

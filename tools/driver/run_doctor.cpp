@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/cache_folder.h"
 #include "runtime/check/fit.h"
 #include "runtime/compile.h"
+#include "runtime/matrix_units.h"
 #include "runtime/vulkan/device.h"
 #include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
@@ -137,6 +139,7 @@ struct Doctor : Verb {
     CompileOptions options;
     if (int code = tuningOf(app, tuning, against->device ? &*against->device : nullptr, options.tuning))
       return code;
+    if (against->device) against->target = keptTarget(*module, *against->device, userCacheFolder());
     auto done = compile(std::move(module), against->target, options);
     if (!done) {
       int code = report(app, exitInput, done.error());
@@ -147,6 +150,8 @@ struct Doctor : Verb {
                      against->device ? std::optional(against->device->limits) : std::nullopt);
     if (!fit) return report(app, exitInput, fit.error());
     print(*fit, *against);
+    if (const std::string line = against->device ? matrixLine(*against->device) : ""; !line.empty())
+      fmt::print("{}\n", line);
     return fit->fits() ? exitOk : exitInput;
   }
 };

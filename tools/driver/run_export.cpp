@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 
 #include "runtime/bundle/bundle.h"
+#include "runtime/cache_folder.h"
 #include "runtime/compile.h"
 #include "runtime/data/safetensors.h"
+#include "runtime/matrix_units.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
 #include "runtime/vulkan/device.h"
@@ -80,13 +82,11 @@ Result<NamedArrays> readWeights(const std::vector<fs::path>& files) {
   return values;
 }
 
-Result<Target> targetFor(const ExportFlags& flags) {
-  if (flags.target.empty()) {
-    TG_TRY(auto devices, vulkan::listDevices());
-    TG_TRY(auto chosen, vulkan::selectDevice(devices, flags.device));
-    return devices[static_cast<size_t>(chosen.index)].target;
-  }
-  return targetOf(flags.target);
+Result<Target> targetFor(const ExportFlags& flags, const Module& module) {
+  if (!flags.target.empty()) return targetOf(flags.target);
+  TG_TRY(auto devices, vulkan::listDevices());
+  TG_TRY(auto chosen, vulkan::selectDevice(devices, flags.device));
+  return keptTarget(module, devices[static_cast<size_t>(chosen.index)], userCacheFolder());
 }
 
 struct Export : Verb {
@@ -127,7 +127,7 @@ struct Export : Verb {
     if (!forward) return report(app, exitInput, forward.error());
     auto values = readWeights(source->weights);
     if (!values) return report(app, exitInput, values.error());
-    auto target = targetFor(flags);
+    auto target = targetFor(flags, **forward);
     if (!target) return report(app, flags.target.empty() ? exitDevice : exitUsage, target.error());
     CompileOptions options;
     options.keepCaptures = "";

@@ -38,11 +38,12 @@ void printTable(const std::vector<ProfiledKernel>& kernels, const Ceilings& ceil
   for (const ProfiledKernel& kernel : kernels) {
     std::string more = kernel.otherLabels ? ", ..." : "";
     const RoofPlace roof = placeUnder(ceilings, kernel);
-    fmt::print("{:<{}}  {:<{}} {:>5} {:>10.4f} {:>6.1f}% {:>8.2f} {:>9}  {} {:.0f}%\n",
+    const std::string told = sentence(kernel.statistics);
+    fmt::print("{:<{}}  {:<{}} {:>5} {:>10.4f} {:>6.1f}% {:>8.2f} {:>9}  {} {:.0f}%{}{}\n",
                cut(kernel.kernel, name), name, cut(kernel.label, label - more.size()) + more, label,
                kernel.calls, kernel.microseconds * 1e-3, 100 * kernel.share, kernel.gigabytesPerSecond(),
                kernel.counted ? fmt::format("{:.2f}", kernel.gigaflopsPerSecond()) : "-",
-               roof.compute ? "compute" : "memory", 100 * roof.share);
+               roof.compute ? "compute" : "memory", 100 * roof.share, told.empty() ? "" : "  ", told);
   }
 }
 
@@ -105,6 +106,8 @@ struct ProfileVerb : Verb {
         ->option_text("FILE");
     app.add_option("--roofline", roofline, "write a page: each kernel under the device's ceilings")
         ->option_text("FILE");
+    app.add_flag("--statistics", model.statistics,
+                 "add what the driver tells of each kernel: registers, shared memory, spills");
     app.add_flag("--json", json, "print JSON");
     addRankFlags(app, rankFlags, "Options");
   }
@@ -164,8 +167,8 @@ struct ProfileVerb : Verb {
     holdReports(&told);
     OpenModel opened;
     Inputs inputs;
-    int code = !trace.empty() || !roofline.empty()
-                   ? report(app, exitUsage, "--trace and --roofline are of one rank's commands")
+    int code = !trace.empty() || !roofline.empty() || model.statistics
+                   ? report(app, exitUsage, "--trace, --roofline and --statistics are of one rank's commands")
                    : open(app, opened, inputs);
     holdReports(nullptr);
     const RankFacts facts = code == exitOk ? factsOf(*opened.session) : RankFacts();
@@ -242,7 +245,12 @@ struct ProfileVerb : Verb {
       fmt::print("a call runs {} parts of its batch; kernels and commands are those of the first\n",
                  profile->parts);
     printCeilings(*ceilings);
-    printTable(byKernel(*profile), *ceilings);
+    const std::vector<ProfiledKernel> kernels = byKernel(*profile);
+    printTable(kernels, *ceilings);
+    const bool tells = std::any_of(kernels.begin(), kernels.end(), [](const ProfiledKernel& kernel) {
+      return !kernel.statistics.told.empty();
+    });
+    if (model.statistics && !tells) fmt::print("{}\n", kNoStatistics);
     printTotals(*profile);
     for (const std::string* path : {&trace, &roofline})
       if (!path->empty()) fmt::print("wrote {}\n", *path);

@@ -372,13 +372,6 @@ int tuningOf(const CLI::App& app, const std::string& flag, const vulkan::DeviceI
   return exitOk;
 }
 
-Result<Target> targetOf(const std::string& text) {
-  bool file = text.find('/') != std::string::npos || text.ends_with(".json");
-  if (!file) return targetByName(text);
-  TG_TRY(std::string json, readInput(text));
-  return targetFromJson(json, text);
-}
-
 int codeOf(const Error& error) { return placeOf(error.diagnostics().front().loc) ? exitInput : exitDevice; }
 
 namespace {
@@ -455,7 +448,7 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
   }
   Target target;
   if (flags.target.empty()) {
-    target = options.device.open->info().target;
+    target = targetOn(*module, options.device.open, options.cache, flags.notes);
   } else {
     auto given = targetOf(flags.target);
     if (!given) return report(app, exitUsage, given.error());
@@ -510,8 +503,10 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
         fmt::format(
             "the run works on --device={}, and its ranks have met on another: say so, or --collective=mpi",
             flags.device));
-  auto device = flags.opened ? Result<std::shared_ptr<vulkan::Device>>(flags.opened)
-                             : vulkan::Device::open({name, flags.validation, false, {}});
+  vulkan::DeviceOptions wanted{name, flags.validation, false, {}};
+  wanted.statistics = flags.statistics;
+  auto device =
+      flags.opened ? Result<std::shared_ptr<vulkan::Device>>(flags.opened) : vulkan::Device::open(wanted);
   if (!device) return report(app, exitDevice, device.error());
   options.device.open = *device;
   options.onDiagnostic = [notes = flags.notes](const Diagnostic& diagnostic) {

@@ -82,6 +82,7 @@ struct ModelFlags {
   std::vector<std::string> captures;  ///< that calls will ask for; no others are kept, unless emitted
   uint64_t seed = 0;
   bool validation = false, noCache = false;
+  bool statistics = false;  ///< ask the driver about kernels
   bool notes = true;    ///< tell on standard error what a user may want to know; warnings come in any case
   int64_t parts = 1;    ///< of the batch, which a step runs one after the other
   MakeSmaller smaller;  ///< null: what takes more than --memory is an error
@@ -153,5 +154,11 @@ void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string&
 
 /// A shipped target by name, or a JSON file.
 Result<Target> targetOf(const std::string& text);
+/// The target that a module is compiled for on an open device; a note on standard error where that has matrix units that
+/// do not pay.
+Target targetOn(const Module& module, const std::shared_ptr<vulkan::Device>& device, const std::string& cache,
+                bool notes = true);
+/// What is known of a device's matrix units, on one line: their extension and shapes, what was measured. "" without.
+std::string matrixLine(const vulkan::DeviceInfo& device);
 
 }  // namespace tg

@@ -57,16 +57,28 @@ void printRow(const TunedRegion& region) {
   const TimedSchedule &chosen = region.schedules[0], &best = region.schedules[region.best];
   fmt::print("{:<36} {:>6} {:>11.2f} {:>11.2f} {:>6.2f}  {}\n", cut(region.label, 36), region.count,
              chosen.least, best.least, chosen.least / best.least, region.best ? best.schedule.str() : "");
+  for (const TimedSchedule& each : region.schedules)
+    if (const std::string told = sentence(each.statistics); !told.empty())
+      fmt::print("  {:>9.2f} us  {}: {}\n", each.least, each.schedule.str(), told);
   std::fflush(stdout);
+}
+
+/// Whether the driver has told of any kernel.
+bool tellsAny(const std::vector<TunedRegion>& regions) {
+  return std::any_of(regions.begin(), regions.end(), [](const TunedRegion& region) {
+    return !region.schedules.front().statistics.told.empty();
+  });
 }
 
 Json toJson(const std::vector<TunedRegion>& regions) {
   Json out = Json::array();
   for (const TunedRegion& region : regions) {
     Json schedules = Json::array();
-    for (const TimedSchedule& each : region.schedules)
-      schedules.push_back(
-          {{"schedule", each.schedule.str()}, {"us", each.least}, {"median_us", each.median}});
+    for (const TimedSchedule& each : region.schedules) {
+      Json row = {{"schedule", each.schedule.str()}, {"us", each.least}, {"median_us", each.median}};
+      row.update(Json::parse(toJson(each.statistics)));
+      schedules.push_back(std::move(row));
+    }
     out.push_back({{"key", region.key},
                    {"kernel", region.label},
                    {"source", region.source},
@@ -151,6 +163,7 @@ struct TuneVerb : Verb {
     if (auto done = writeOutput(out, printTuning(*tuning)); !done)
       return report(app, exitInput, done.error());
     if (json) return exitOk;
+    if (!regions.empty() && !tellsAny(regions)) fmt::print("{}\n", kNoStatistics);
     fmt::print("{} kernels at {} places: {:.3f} ms by rule, {:.3f} ms by the fastest, {:.2f} times as fast\n",
                regions.size(), totals.places, totals.chosen * 1e-3, totals.best * 1e-3,
                totals.best > 0 ? totals.chosen / totals.best : 1.0);
@@ -164,13 +177,15 @@ struct TuneVerb : Verb {
     const std::string given = model.file;
     std::unique_ptr<Module> module;
     if (int code = load(app, module)) return code;
+    model.statistics = true;
     SessionOptions opened;
     if (int code = openDevice(app, model, *module, opened)) return code;
     const std::shared_ptr<vulkan::Device>& device = opened.device.open;
     if (int code = openOutput(app, device->info())) return code;
     CompileOptions until;
     until.until = Stage::fused;
-    auto fused = compile(std::move(module), device->info().target, until);
+    const Target target = targetOn(*module, device, opened.cache, model.notes);
+    auto fused = compile(std::move(module), target, until);
     if (!fused) return report(app, exitInput, fused.error());
     if (!json) {
       fmt::print("{} on {}{}\n", given == "-" ? "standard input" : given, device->info().name,

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/cache_folder.h"
 #include "runtime/check/random_point.h"
 #include "runtime/check/verify_device.h"
 #include "runtime/compile.h"
@@ -52,7 +53,7 @@ class Verification {
     CompileOptions options;
     options.keepGrads = true;
     if (int code = tuningOf(app_, model_.tuning, &device_->info(), options.tuning)) return code;
-    auto done = compile(clone(source), device_->info().target, options);
+    auto done = compile(clone(source), targetOn(source, device_, userCacheFolder()), options);
     if (!done) return report(app_, exitInput, done.error());
     spirv_ = std::move(done->module);
     source_ = source.stage < Stage::planned ? &source : nullptr;

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The targets of tg-run's verbs: by name, of a file, of a device.
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "runtime/cache_folder.h"
+#include "runtime/matrix_units.h"
+#include "tools/driver/io.h"
+#include "tools/driver/run_setup.h"
+
+namespace tg {
+
+Result<Target> targetOf(const std::string& text) {
+  bool file = text.find('/') != std::string::npos || text.ends_with(".json");
+  if (!file) return targetByName(text);
+  TG_TRY(std::string json, readInput(text));
+  return targetFromJson(json, text);
+}
+
+Result<Target> deviceTarget() {
+  TG_TRY(auto devices, vulkan::listDevices());
+  TG_TRY(vulkan::Selection chosen, vulkan::selectDevice(devices, "auto"));
+  const vulkan::DeviceInfo& info = devices[static_cast<size_t>(chosen.index)];
+  return targetFrom(info, readMatrixFigures(matrixFile(userCacheFolder(), info)));
+}
+
+Target targetOn(const Module& module, const std::shared_ptr<vulkan::Device>& device, const std::string& cache,
+                bool notes) {
+  ChosenTarget chosen = targetFor(module, device, cache);
+  if (notes && !chosen.note.empty()) fmt::print(stderr, "note: {}\n", chosen.note);
+  return std::move(chosen.target);
+}
+
+std::string matrixLine(const vulkan::DeviceInfo& device) {
+  return matrixLine(device.target, readMatrixFigures(matrixFile(userCacheFolder(), device)));
+}
+
+}  // namespace tg
