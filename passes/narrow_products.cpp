@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/collective.h"
 #include "ir/op_view.h"
 #include "passes/rewrite.h"
 
@@ -40,17 +41,26 @@ class NarrowProducts {
   }
 
  private:
-  /// Whether a value is only read on the way to gradients of parameters.
+  /// Whether a value is only read on the way to gradients of parameters, or to states in which they are summed up.
   bool leadsToParameters(const Value& value) {
     if (auto known = leads_.find(&value); known != leads_.end()) return known->second;
     bool leads = !value.uses.empty();
     for (const Use& use : value.uses) {
       const Op& user = *use.user();
-      if (user.code == Opcode::param_grad) continue;
-      leads = leads && user.code != Opcode::matmul && user.results.size() == 1 &&
-              leadsToParameters(*user.result());
+      if (user.code == Opcode::param_grad || user.code == Opcode::update) continue;
+      const Value* next = becomes(value, user);
+      leads = leads && next && leadsToParameters(*next);
     }
     return leads_[&value] = leads;
+  }
+
+  /// What an op that is no product makes of a value; of several values, collectives make a result each. Null: not one.
+  static const Value* becomes(const Value& value, const Op& user) {
+    if (user.code == Opcode::matmul) return nullptr;
+    if (!isCollective(user)) return user.results.size() == 1 ? user.result() : nullptr;
+    for (int i = 0; i < user.numOperands(); ++i)
+      if (user.in(i) == &value) return user.result(i);
+    return nullptr;
   }
 
   /// Whether the function returns a value, or a view of it, and nothing else reads it.
