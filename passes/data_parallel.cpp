@@ -23,9 +23,7 @@
 //   %w_mean = tg.reduce_scatter %d_w {ranks = N}
 //   tg.param_grad @w, %w_mean {ranks = N}
 //
-//   A parameter whose elements N does not divide stays whole, and so do the smallest, which together have a
-//   hundredth of all bytes: gains and biases are two thirds of a transformer's parameters, and each would travel
-//   apart twice a step. A remark says how many bytes these are.
+//   A parameter whose elements N does not divide stays whole, and a remark says how many bytes these are.
 //
 // Requires: stage tensor.
 //   c1: the function exists; c2: it has gradients; c3: nothing is joined yet; c4: no parameter with a
@@ -70,7 +68,7 @@ class Joining {
     Value* value = reader.in(operand);
     if (!isFloat(value->type.dtype) || (value->def && value->def->code == Opcode::constant)) return;
     auto [known, isNew] = slots_.try_emplace(value, values_.size());
-    if (isNew) values_.push_back({value, {}, false});
+    if (isNew) values_.push_back({value, {}});
     values_[known->second].readers.push_back({&reader, operand});
   }
 
@@ -89,27 +87,15 @@ class Joining {
     }
     if (!together.empty()) join(together);
   }
-  /// Decides which gradients are given in parts. Gives the bytes of those that stay whole although parts are asked
-  /// for, and of all.
-  std::pair<int64_t, int64_t> divide() {
-    std::vector<Joined*> gradients;
-    int64_t all = 0, whole = 0;
-    for (Joined& joined : values_)
+  /// Bytes of the gradients that stay whole although parts are asked for, and of all.
+  std::pair<int64_t, int64_t> wholeBytes() const {
+    std::pair<int64_t, int64_t> bytes;
+    for (const Joined& joined : values_)
       if (isGradient(joined)) {
-        gradients.push_back(&joined);
-        all += joined.value->type.bytes();
+        bytes.first += hasParts(joined) ? 0 : joined.value->type.bytes();
+        bytes.second += joined.value->type.bytes();
       }
-    std::stable_sort(gradients.begin(), gradients.end(), [](const Joined* a, const Joined* b) {
-      return a->value->type.bytes() < b->value->type.bytes();
-    });
-    int64_t smallest = 0;
-    for (Joined* joined : gradients) {
-      smallest += joined->value->type.bytes();
-      joined->hasParts =
-          parts_ > 1 && joined->value->type.elements() % parts_ == 0 && smallest > all / kSmallest;
-      if (!joined->hasParts) whole += joined->value->type.bytes();
-    }
-    return {whole, all};
+    return bytes;
   }
 
  private:
@@ -120,14 +106,14 @@ class Joining {
   struct Joined {
     Value* value;
     std::vector<Reader> readers;
-    bool hasParts = false;
   };
-  /// Of all gradients' bytes the smallest have a part of this at most.
-  static constexpr int64_t kSmallest = 100;
 
   static bool isGradient(const Joined& joined) {
     return std::all_of(joined.readers.begin(), joined.readers.end(),
                        [](const Reader& reader) { return reader.op->code == Opcode::param_grad; });
+  }
+  bool hasParts(const Joined& joined) const {
+    return parts_ > 1 && isGradient(joined) && joined.value->type.elements() % parts_ == 0;
   }
   int placeOf(const Joined& joined) const { return joined.value->def ? place_.at(joined.value->def) : -1; }
 
@@ -146,7 +132,7 @@ class Joining {
       for (const Reader& reader : joined->readers) {
         reader.op->operands[static_cast<size_t>(reader.operand)] = Operand::of(mean);
         if (reader.op->code != Opcode::param_grad) continue;
-        if (joined->hasParts) set(reader.op->attrs, "ranks", Attr::of(parts_));
+        if (hasParts(*joined)) set(reader.op->attrs, "ranks", Attr::of(parts_));
         if (reader.op == next) next = next->next();
         builder_.setBefore(next);
         func_.body.ops.insert(next, func_.body.ops.take(reader.op));
@@ -162,7 +148,7 @@ class Joining {
     std::vector<const Joined*> its;
     std::vector<Value*> sent;
     for (const Joined* joined : together) {
-      if (joined->hasParts != scatters) continue;
+      if (hasParts(*joined) != scatters) continue;
       its.push_back(joined);
       builder_.setHint(joined->value->name + "_f32");
       sent.push_back(builder_.cast(joined->value, DType::f32));
@@ -241,13 +227,12 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
       for (Op* op : func->body.ops)
         if (op->code == Opcode::param_grad) joining.add(*op, at::param_grad::value);
     if (func == train && func->body.terminator()->numOperands() > 0) joining.add(*func->body.terminator(), 0);
-    const auto [whole, all] = joining.divide();
+    const auto [whole, all] = joining.wholeBytes();
     if (func == step && parts > 1 && whole > 0)
-      context.remark(
-          func->loc,
-          fmt::format("{} of {} bytes of parameters are of tensors that are small or have no {} equal "
-                      "parts: each rank keeps their moments whole",
-                      whole, all, parts));
+      context.remark(func->loc,
+                     fmt::format("{} of {} bytes of parameters are of tensors that have no {} equal parts: "
+                                 "each rank keeps their moments whole",
+                                 whole, all, parts));
     joining.run();
     if (train == step) break;
   }
