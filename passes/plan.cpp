@@ -17,6 +17,9 @@
 // few barriers are needed (plan{order=text} leaves them). ir/verify_plan.cpp proves the result without this
 // file's help.
 //
+// What tg.reduce_scatter takes apart keeps its bytes until a part is read, where the peak allows: it travels until some
+// kernel touches them.
+//
 // With a budget, kernels run again where more bytes than that would be alive: plan/within.cpp. They are ordinary
 // ops of the text, of the same schedule, so that results have the same bits with any budget.
 //

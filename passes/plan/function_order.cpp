@@ -71,6 +71,9 @@ void FunctionPlan::addDependences(Task& task, int opIndex, const std::vector<int
     for (const Reading& use : readings_.at(value))  // it writes over what these read
       if (use.op < opIndex && taskAt[use.op] >= 0) addOnce(task.after, taskAt[use.op]);
   });
+  if (auto held = held_.find(opIndex); held != held_.end())
+    for (const Value* value : held->second)
+      if (unitOf_.contains(value)) addOnce(task.reads, blockOf(*value));
   for (const auto& result : op.results) {
     addOnce(task.writes, blockOf(*result));
     auto update = updates_.find(result.get());

@@ -71,6 +71,49 @@ void FunctionPlan::findReadings() {
     for (int binding = 0; binding < op.numOperands(); ++binding)
       for (Value* value : bindingSources(op, binding)) readings_[value].push_back({index, binding});
   }
+  holdSources();
+}
+
+/// Null where nothing reads the value.
+const FunctionPlan::Reading* FunctionPlan::firstReading(const Value& value) const {
+  auto uses = readings_.find(&value);
+  if (uses == readings_.end()) return nullptr;
+  return &*std::min_element(uses->second.begin(), uses->second.end(),
+                            [](const Reading& a, const Reading& b) { return a.op < b.op; });
+}
+
+/// Lets what ranks take apart travel until a part is read. A wait stands in front of the first kernel that touches
+/// bytes under way, so no other kernel may get the bytes of the whole before. Those that travel last are chosen first,
+/// as long as no more bytes are alive at the peak.
+void FunctionPlan::chooseHeld() {
+  std::vector<int64_t> live = liveBytes(allocations());
+  if (live.empty()) return;
+  const int64_t most = *std::max_element(live.begin(), live.end());
+  live.resize(ops_.size());
+  for (auto at = ops_.rbegin(); at != ops_.rend(); ++at) {
+    const Op* op = *at;
+    if (op->code != Opcode::reduce_scatter || as::reduce_scatter(*op).reduction() == "same") continue;
+    std::vector<int64_t> with = live;
+    for (int i = 0; i < op->numOperands(); ++i) {
+      const Reading* first = firstReading(*op->result(i));
+      for (int place = lifeOf(*op->in(i)).last + 1; first && place <= first->op; ++place)
+        with[static_cast<size_t>(place)] += roundUp(op->in(i)->type.bytes(), target_.alignment);
+    }
+    if (*std::max_element(with.begin(), with.end()) > most) continue;
+    live = std::move(with);
+    holds_.insert(op);
+  }
+}
+
+void FunctionPlan::holdSources() {
+  for (const Op* op : ops_)
+    for (int i = 0; holds_.contains(op) && i < op->numOperands(); ++i) {
+      const Reading* first = firstReading(*op->result(i));
+      if (!first) continue;
+      const int reader = first->op;
+      held_[reader].push_back(op->in(i));
+      readings_[op->in(i)].push_back({reader, -1});
+    }
 }
 
 void FunctionPlan::addUnit(std::vector<Value*> members, bool group) {
@@ -319,7 +362,7 @@ bool FunctionPlan::mayShare(int opIndex, int binding, const ResultSlot& slot, in
   if (group != source.group || group != slot.group || source.bytes != unit.bytes) return false;
   for (Value* member : sources)
     for (const Reading& use : readings_.at(member))
-      if (use.op == opIndex && (bindingSources(op, use.binding) != sources ||
+      if (use.op == opIndex && (use.binding < 0 || bindingSources(op, use.binding) != sources ||
                                 !readsOnlyWrittenElement(op, use.binding, slotIndex, module_)))
         return false;
   return true;
@@ -412,6 +455,7 @@ Result<void> FunctionPlan::findPlaces() {
   reads_.clear();
   heirs_.clear();
   sources_.clear();
+  held_.clear();
   findReadings();
   TG_CHECK(findUnits());
   setLifetimes();
@@ -426,6 +470,8 @@ Result<void> FunctionPlan::findPlaces() {
 Result<void> FunctionPlan::analyse(std::optional<int64_t> slack, int64_t room) {
   TG_CHECK(findPlaces());
   TG_CHECK(checkRanges());
+  chooseHeld();
+  if (!holds_.empty()) TG_CHECK(findPlaces());
   return order(slack, room);
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/access.h"
@@ -107,6 +108,9 @@ class FunctionPlan {
   Result<void> findPlaces();
   Result<void> findUnits();
   void findReadings();
+  const Reading* firstReading(const Value& value) const;
+  void chooseHeld();
+  void holdSources();
   Value* heir(Value* value) const;
   /// Calls `use` with a member of a unit and with those values whose bytes it took over between ranks.
   template <class Function>
@@ -166,6 +170,8 @@ class FunctionPlan {
   std::unordered_map<const Value*, std::vector<Reading>> readings_;
   /// Of what ranks join: operand -> the result, in the same bytes, and back.
   std::unordered_map<const Value*, Value*> heirs_, sources_;
+  std::unordered_set<const Op*> holds_;  ///< tg.reduce_scatter whose operands live until a part is read
+  std::unordered_map<int, std::vector<const Value*>> held_;  ///< these, by the op that reads their part first
   std::unordered_map<const Value*, const Op*> updates_;  ///< value -> the first update that commits it
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
