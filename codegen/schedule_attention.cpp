@@ -62,8 +62,9 @@ bool streamsScores(const Op& attention, const Target& target) {
   // 384 MiB a layer (B 8, T 1024), and 119.1 against 126.7 with 768 (B 1, T 4096).
   const int64_t bytes = byteSize(dtypeNamed(as::attention(attention).precision()).value_or(DType::f32));
   constexpr int64_t kWidest = 256;  // wider rows do not fit the registers of an invocation
+  const int64_t scores = size.batch * size.queries * size.keys * bytes;
   return size.width + size.valueWidth <= kWidest &&
-         size.batch * size.queries * size.keys * bytes >= target.streamScores;
+         (scores >= target.streamScores || scores > mostBytes(target));
 }
 
 std::string lackOfRoom(int64_t invocations, int64_t bytes, const Target& target) {

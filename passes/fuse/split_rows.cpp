@@ -72,6 +72,7 @@ class RowSplitter {
   Value* rowsById(const Op& op, Value* ids);
   bool scatter(const Op& op);
   bool squares(const Op& op);
+  bool reduceRanks(const Op& op);
   bool reshape(const Op& op);
   bool elementwise(const Op& op);
   bool composite(const Op& op);
@@ -337,6 +338,37 @@ bool RowSplitter::squares(const Op& op) {
   return any;
 }
 
+/// Ranks join each piece by itself, in the collective of the whole.
+bool RowSplitter::reduceRanks(const Op& op) {
+  std::vector<Value*> sent;
+  bool any = false;
+  for (const Operand& operand : op.operands) {
+    const RowPieces* pieces = piecesOf(operand.value);
+    any = any || pieces;
+    if (pieces)
+      sent.insert(sent.end(), pieces->values.begin(), pieces->values.end());
+    else
+      sent.push_back(operand.value);
+  }
+  if (!any) return false;
+  const Op* made = build().op(Opcode::all_reduce, sent, op.attrs)->def;
+  int next = 0;
+  for (int i = 0; i < op.numOperands(); ++i) {
+    const RowPieces* pieces = piecesOf(op.in(i));
+    if (!pieces) {
+      replace(op.result(i), made->result(next++));
+      continue;
+    }
+    RowPieces joined{pieces->bounds, {}, false};
+    for (size_t piece = 0; piece < pieces->values.size(); ++piece) {
+      joined.values.push_back(made->result(next++));
+      joined.values.back()->name = build().names().unique(op.result(i)->name);
+    }
+    out_.set(op.result(i), std::move(joined));
+  }
+  return true;
+}
+
 /// Rows stay rows where the last axis does.
 bool RowSplitter::reshape(const Op& op) {
   const RowPieces* pieces = piecesOf(op.in(0));
@@ -513,6 +545,7 @@ bool RowSplitter::splits(const Op& op) {
   case Opcode::embedding: return lookup(op);
   case Opcode::scatter_add: return scatter(op);
   case Opcode::sum_of_squares: return squares(op);
+  case Opcode::all_reduce: return reduceRanks(op);
   case Opcode::reshape: return reshape(op);
   case Opcode::cross_entropy:
   case Opcode::cross_entropy_grad: return crossEntropy(op);
