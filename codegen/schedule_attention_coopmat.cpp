@@ -82,6 +82,12 @@ static std::vector<CoopmatAttentionSchedule> candidates(const Op& attention) {
   // Of wider heads they hold more sums than there are registers.
   constexpr int64_t kTwoRows = 64;
   if (widest(attention) <= kTwoRows) out.insert(out.begin(), S{{128, 32}, 32});
+  // The gradient of keys and values of long contexts takes steps of 64: at heads of 64 on an H100 1 % more time with
+  // 1024 rows, 2 % less with 4096 and 8 % less with 32768.
+  constexpr int64_t kLong = 4096;
+  const Shape& q = as::attention(attention).q()->type.shape;
+  if (widest(attention) == kTwoRows && attention.code == Opcode::attention_grad_kv && q[q.rank() - 2] >= kLong)
+    out.insert(out.begin(), S{{128, 64}, 32});
   return out;
 }
 
