@@ -332,7 +332,7 @@ Result<SharedBlocking> blockingOf(const LowerContext& c, const SharedMatmulSched
 template <>
 std::optional<SharedMatmulSchedule> choose(const Op& product, const Target& target) {
   const auto [m, n, inner, batch] = productSizes(product);
-  if (target.matmul != "shared" || m < 16 || n < 16) return {};
+  if (target.matmul != "shared" || std::min(m, n) < kLeastSharedSide) return {};
   const bool bothAlongK = !as::matmul(product).transpose_a() && as::matmul(product).transpose_b();
   for (const BlockingChoice& each : kSharedBlockings) {
     if (!each.fits(target) || (each.bothAlongK && !bothAlongK)) continue;

@@ -28,6 +28,9 @@ Schedule withSkips(const Op& fused, Schedule schedule);
 Schedule withReads(const Op& fused, const Target& target, Schedule schedule);
 bool readsAreTight(const Op& fused, const Target& target);
 
+/// Rows and columns of a product that blocks in shared memory are for; of fewer, invocations have tiles in registers.
+constexpr int64_t kLeastSharedSide = 16;
+
 /// Every way in which chooseSchedule stages a product in shared memory.
 std::vector<SharedMatmulSchedule> sharedMatmulSchedules();
 

@@ -59,6 +59,10 @@ constexpr int64_t kTileElements = 16;
 /// The least of the inner axis for one piece: 8 steps of a tile's depth, which is 8 in registers, 16 in
 /// shared memory.
 constexpr int64_t kLeastPiece = 64, kLeastSharedPiece = 128;
+/// Where rows or columns are too few for blocks in shared memory, each round of a tile in registers waits for its loads. On
+/// an H100 a product of 64 x 1568 by 1568 x 10 took 17 µs with pieces of 196 terms, 7 with 56 and 5 with 32, the step of
+/// a small CNN 0.156, 0.143 and 0.143 ms.
+constexpr int64_t kLeastNarrowPiece = 32;
 /// A side of the block that a workgroup computes of a small product, and how many of them a processor is
 /// given, chosen: while some wait for loads, others compute.
 constexpr int64_t kSmallBlock = 64, kBlocksPerUnit = 8;

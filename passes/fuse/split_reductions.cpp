@@ -319,7 +319,8 @@ class Splitter {
       int64_t m = out[out.rank() - 2], n = out.back();
       int64_t blocks = out.elements() / (m * n) * ((m + kSmallBlock - 1) / kSmallBlock) *
                        ((n + kSmallBlock - 1) / kSmallBlock);
-      wanted = kBlocksPerUnit * target_.units() / blocks + 1, least = kLeastSharedPiece;
+      wanted = kBlocksPerUnit * target_.units() / blocks + 1;
+      least = std::min(m, n) < kLeastSharedSide ? kLeastNarrowPiece : kLeastSharedPiece;
     }
     int64_t pieces = divisorUpTo(inner, std::min(wanted, inner / least));
     if (isSplit(op) && target_.multiplies(DType::f16))
