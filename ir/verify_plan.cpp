@@ -512,8 +512,7 @@ void PlanVerifier::function(const Item& func) {
   for (Op* op : func.body.ops) operation(*op);
   // Nothing may have overwritten what the host reads once the step has ended.
   for (Op* op : func.body.ops)
-    if (op->code == Opcode::param_grad || op->code == Opcode::capture || op->code == Opcode::return_)
-      forEachUse(static_cast<const Op&>(*op), [&](Value* value) { read(*op, *value); });
+    if (hostReads(*op)) forEachUse(static_cast<const Op&>(*op), [&](Value* value) { read(*op, *value); });
 }
 
 Result<void> PlanVerifier::run() {

@@ -35,6 +35,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/byte_size.h"
 #include "ir/needs.h"
@@ -78,9 +79,7 @@ void copyEntryValues(Item& func) {
   std::optional<NameTable> names;  // only where something is copied
   std::vector<Op*> readers;
   for (Op* op : func.body.ops)
-    if (op->code == Opcode::update || op->code == Opcode::param_grad || op->code == Opcode::capture ||
-        op->code == Opcode::return_)
-      readers.push_back(op);
+    if (op->code == Opcode::update || hostReads(*op)) readers.push_back(op);
   std::map<std::string, Value*> copies;  // by the source's name
   for (Op* op : readers)
     forEachUse(*op, [&](Value*& value) {

@@ -524,7 +524,7 @@ void Former::emit() {
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), effects;
   for (Op* op : old.all()) {
-    if (op->code == Opcode::param || op->code == Opcode::state)
+    if (readsSymbol(*op))
       body.push_back(old.take(op));
     else if (isBoundary(*op))
       effects.push_back(old.take(op));

@@ -109,6 +109,8 @@ bool isWidening(const Op& op) {
   return isNarrow(from) && op.result()->type.dtype == computeType(from);
 }
 
+bool readsSymbol(const Op& op) { return op.code == Opcode::param || op.code == Opcode::state; }
+
 bool isBoundary(const Op& op) {
   switch (op.code) {
   case Opcode::param:

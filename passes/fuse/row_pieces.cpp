@@ -118,8 +118,7 @@ bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const 
   if (!def || def->list() != &made_ || std::find(missing.begin(), missing.end(), def) != missing.end())
     return true;
   if (pieceOf_.contains(def) || isBoundary(*def)) {
-    const bool reads = def->code == Opcode::param || def->code == Opcode::state;
-    if (!reads) return false;
+    if (!readsSymbol(*def)) return false;
   } else if (!isInline(*def) && value.type.bytes() > kAhead) {
     return false;
   }

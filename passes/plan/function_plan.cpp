@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/kernel/custom.h"
 #include "ir/needs.h"
@@ -35,13 +36,8 @@ int64_t bytesOf(const std::vector<Value*>& values, bool group) {
 SlotOf slotOf(const Value& value) {
   std::vector<ResultSlot> slots = resultSlots(*value.def);
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
-    SlotOf slot{index, {}, 0, slots[index].group};
-    bool holds = false;
-    for (int member = 0; member < slots[index].count; ++member) {
-      slot.values.push_back(value.def->result(slots[index].first + member));
-      holds |= slot.values.back() == &value;
-    }
-    if (!holds) continue;
+    SlotOf slot{index, valuesOf(*value.def, slots[index]), 0, slots[index].group};
+    if (std::find(slot.values.begin(), slot.values.end(), &value) == slot.values.end()) continue;
     slot.bytes = bytesOf(slot.values, slot.group);
     return slot;
   }
@@ -308,8 +304,7 @@ void FunctionPlan::setRooms() {
   std::vector<Unit*> io;
   for (const auto& arg : func_.body.args) io.push_back(&units_[unitOf_.at(arg.get())]);
   for (Op* op : func_.body.ops) {
-    if (op->code != Opcode::return_ && op->code != Opcode::capture && op->code != Opcode::param_grad)
-      continue;
+    if (!hostReads(*op)) continue;
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
       if (auto unit = unitOf_.find(value); unit != unitOf_.end()) io.push_back(&units_[unit->second]);
     });
