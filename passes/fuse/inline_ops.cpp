@@ -116,6 +116,7 @@ bool isBoundary(const Op& op) {
   case Opcode::param:
   case Opcode::state:
   case Opcode::update:
+  case Opcode::adjoin:
   case Opcode::param_grad:
   case Opcode::capture:
   case Opcode::return_: return true;
