@@ -45,10 +45,20 @@ std::vector<ResultSlot> resultSlots(const Op& fused) {
   return slots;
 }
 
+std::vector<Value*> valuesOf(const Op& fused, const ResultSlot& slot) {
+  std::vector<Value*> values;
+  for (int member = 0; member < slot.count; ++member) values.push_back(fused.result(slot.first + member));
+  return values;
+}
+
 std::vector<Type> typesOf(const std::vector<Value*>& values) {
   std::vector<Type> types;
   for (const Value* value : values) types.push_back(value->type);
   return types;
+}
+
+bool hostReads(const Op& op) {
+  return op.code == Opcode::return_ || op.code == Opcode::capture || op.code == Opcode::param_grad;
 }
 
 int64_t placedBytes(const Value& value) {

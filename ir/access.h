@@ -22,9 +22,12 @@ struct ResultSlot {
   bool group = false;
 };
 std::vector<ResultSlot> resultSlots(const Op& fused);
+std::vector<Value*> valuesOf(const Op& fused, const ResultSlot& slot);
 
 /// The types of some values, as groupBytes wants them.
 std::vector<Type> typesOf(const std::vector<Value*>& values);
+/// Whether the host reads the op's operands after the call: return, tg.capture, tg.param_grad.
+bool hostReads(const Op& op);
 /// Bytes a placed value spans, its pitch included.
 int64_t placedBytes(const Value& value);
 

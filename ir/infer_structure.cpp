@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference of rearrangements along axes, and of reads by index along one.
+// Inference of rearrangements along axes, of reads by index along one, and of what lies side by side.
 #include <array>
 
+#include "ir/access.h"
 #include "ir/infer.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
@@ -53,6 +54,37 @@ Result<Types> types(at::stack, const Context& c) {
   for (int axis = 0; axis < rank; ++axis)
     shape.push(axis == at ? c.op.numOperands() : c.shape(0)[axis < at ? axis : axis - 1]);
   return Types{Type::tensor(c.in(0).dtype, shape)};
+}
+
+/// Only what the host reads is a whole of which no kernel knows.
+static Result<void> checkReaders(const Context& c) {
+  for (const auto& result : c.op.results)
+    for (const Use& use : result->uses)
+      if (const Op* reader = use.user(); !hostReads(*reader))
+        return c.error(
+            4, fmt::format("{} reads %{}, which is for the host alone", reader->info().name, result->name));
+  return {};
+}
+
+Result<Types> types(at::adjoin, const Context& c) {
+  constexpr int64_t kMember = 16;  // bytes, a multiple of which values begin at
+  TG_TRY(const Type type, c.declared());
+  if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
+  int64_t elements = 0;
+  for (int i = 0; i < c.op.numOperands(); ++i) {
+    const Type& part = c.in(i);
+    if (part.dtype != type.dtype)
+      return c.error(2, fmt::format("operand {} is {}, the result {}", i, part.str(), type.str()), i);
+    if (i + 1 < c.op.numOperands() && part.bytes() % kMember != 0)
+      return c.error(3, fmt::format("operand {} takes {} bytes, no multiple of {}", i, part.bytes(), kMember),
+                     i);
+    elements += part.elements();
+  }
+  if (elements != type.elements())
+    return c.error(
+        2, fmt::format("the operands have {} elements, {} has {}", elements, type.str(), type.elements()));
+  TG_CHECK(checkReaders(c));
+  return Types{type};
 }
 
 Result<Types> types(at::split, const Context& c) {

@@ -47,6 +47,7 @@ class PlanVerifier {
   void region(const Op& op);
   void allReduce(const Op& op);
   void parts(const Op& op);
+  void adjoin(const Op& op);
   void groupOperand(const Op& op, int binding);
   void read(const Op& op, const Value& value);
   void resultRoom(const Op& op, const Value& value);
@@ -233,6 +234,8 @@ bool PlanVerifier::placed(const Op& op) {
 void PlanVerifier::read(const Op& op, const Value& value) {
   auto owner = ownerOf_.find(&value);
   if (owner == ownerOf_.end()) return;  // reported where it has no good place
+  if (value.def && value.def->code == Opcode::adjoin)
+    return forEachUse(std::as_const(*value.def), [&](const Value* part) { read(op, *part); });
   auto other = bytes_.foreign(rangeOf(value), owner->second);
   if (!other) return;
   const Owner& writer = owners_[other->owner];
@@ -434,6 +437,26 @@ void PlanVerifier::parts(const Op& op) {
   }
 }
 
+/// The operands stand side by side, and are intact as long as somebody reads the result, which owns no byte itself.
+void PlanVerifier::adjoin(const Op& op) {
+  const Value& whole = *op.result();
+  int64_t offset = whole.place->offset;
+  for (int index = 0; index < op.numOperands(); ++index) {
+    const Value& part = *op.in(index);
+    if (!ownerOf_.contains(&part)) return;  // reported where it was defined
+    read(op, part);
+    if (part.place->buffer != whole.place->buffer || part.place->offset != offset || part.place->pitch)
+      return report(op.loc,
+                    fmt::format("{}: %{} is at @{}[{}], not at @{}[{}] where %{} has it", label(op, "adjoin"),
+                                part.name, part.place->buffer, part.place->offset, whole.place->buffer,
+                                offset, whole.name),
+                    part.loc, fmt::format("%{} is defined here", part.name));
+    offset += part.type.bytes();
+  }
+  resultRoom(op, whole);
+  ownerOf_[&whole] = newOwner("%" + whole.name, whole.loc);
+}
+
 void PlanVerifier::fill(const Op& op) {
   const Operand* args = op.keyword("args");
   bool formed = args && args->items.size() == 1 && args->items[0].items.size() == 1 &&
@@ -497,6 +520,7 @@ void PlanVerifier::operation(const Op& op) {
   case Opcode::all_reduce: return allReduce(op);
   case Opcode::reduce_scatter:
   case Opcode::all_gather: return parts(op);
+  case Opcode::adjoin: return adjoin(op);
   case Opcode::fill: return fill(op);
   case Opcode::update: return update(op);
   case Opcode::param_grad:
@@ -512,8 +536,7 @@ void PlanVerifier::function(const Item& func) {
   for (Op* op : func.body.ops) operation(*op);
   // Nothing may have overwritten what the host reads once the step has ended.
   for (Op* op : func.body.ops)
-    if (op->code == Opcode::param_grad || op->code == Opcode::capture || op->code == Opcode::return_)
-      forEachUse(static_cast<const Op&>(*op), [&](Value* value) { read(*op, *value); });
+    if (hostReads(*op)) forEachUse(static_cast<const Op&>(*op), [&](Value* value) { read(*op, *value); });
 }
 
 Result<void> PlanVerifier::run() {

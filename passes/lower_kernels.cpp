@@ -57,11 +57,7 @@ Range bindingRange(const Op& op, int binding) {
   return placeOf(bindingSources(op, binding), op.operands[binding].items[0].kind == Operand::Kind::group);
 }
 
-Range slotRange(const Op& op, const ResultSlot& slot) {
-  std::vector<Value*> values;
-  for (int member = 0; member < slot.count; ++member) values.push_back(op.result(slot.first + member));
-  return placeOf(values, slot.group);
-}
+Range slotRange(const Op& op, const ResultSlot& slot) { return placeOf(valuesOf(op, slot), slot.group); }
 
 /// The op a kernel is named after: the heaviest class wins, then the last in the text.
 const Op* mainOp(const Op& fused) {
@@ -454,8 +450,7 @@ void FunctionLowering::copies() {
 /// Values that the host reads keep their names and places.
 void FunctionLowering::homes() {
   for (Op* op : func_.body.ops) {
-    if (op->code != Opcode::param_grad && op->code != Opcode::capture && op->code != Opcode::return_)
-      continue;
+    if (!hostReads(*op)) continue;
     forEachUse(std::as_const(*op), [&](Value* value) {
       if (!value->def || value->def->code == Opcode::home) return;
       auto named = Op::create(Opcode::home, value->loc);
@@ -469,8 +464,7 @@ void FunctionLowering::homes() {
   }
   OpList& ops = func_.body.ops;
   for (Op* op : ops.all())
-    if (op->code == Opcode::param_grad || op->code == Opcode::capture || op->code == Opcode::return_)
-      out_.push_back(ops.take(op));
+    if (hostReads(*op)) out_.push_back(ops.take(op));
 }
 
 Result<void> FunctionLowering::run() {

@@ -20,6 +20,9 @@
 // What tg.reduce_scatter takes apart keeps its bytes until a part is read, where the peak allows: it travels until some
 // kernel touches them.
 //
+// The operands of a tg.adjoin are placed side by side in @io, where their kernels write them: no kernel binds the
+// result, and none copies it. Bytes that one binding may span limit what kernels bind, not what the host reads.
+//
 // With a budget, kernels run again where more bytes than that would be alive: plan/within.cpp. They are ordinary
 // ops of the text, of the same schedule, so that results have the same bits with any budget.
 //
@@ -35,6 +38,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/byte_size.h"
 #include "ir/needs.h"
@@ -78,9 +82,7 @@ void copyEntryValues(Item& func) {
   std::optional<NameTable> names;  // only where something is copied
   std::vector<Op*> readers;
   for (Op* op : func.body.ops)
-    if (op->code == Opcode::update || op->code == Opcode::param_grad || op->code == Opcode::capture ||
-        op->code == Opcode::return_)
-      readers.push_back(op);
+    if (op->code == Opcode::update || hostReads(*op)) readers.push_back(op);
   std::map<std::string, Value*> copies;  // by the source's name
   for (Op* op : readers)
     forEachUse(*op, [&](Value*& value) {
@@ -94,6 +96,32 @@ void copyEntryValues(Item& func) {
 }
 
 bool readsRows(const Value& value) { return plan::isSymbolRead(value) && namesRows(*value.def); }
+
+/// What tg.adjoin puts side by side has one place: a copy takes it where the value itself has another, in a second
+/// tg.adjoin, in a group with others or padding, or as an argument or a parameter.
+void copyAdjoined(Item& func) {
+  std::optional<NameTable> names;  // only where something is copied
+  std::unordered_set<const Value*> taken;
+  const auto take = [&](const std::vector<Value*>& group) {
+    if (group.size() > 1 || groupBytes(typesOf(group)) != group[0]->type.bytes())
+      taken.insert(group.begin(), group.end());
+  };
+  for (const Op* op : func.body.ops) {
+    if (op->code != Opcode::fused) continue;
+    for (const ResultSlot& slot : resultSlots(*op))
+      if (slot.group) take(valuesOf(*op, slot));
+    for (int binding = 0; binding < op->numOperands(); ++binding)
+      if (op->operands[binding].items[0].kind == Operand::Kind::group) take(bindingSources(*op, binding));
+  }
+  for (Op* op : func.body.ops.all()) {
+    if (op->code != Opcode::adjoin) continue;
+    forEachUse(*op, [&](Value*& value) {
+      if (value->def && !plan::isSymbolRead(*value) && taken.insert(value).second) return;
+      if (!names) names.emplace(func);
+      value = copyBefore(func, op, value, *names)->result();
+    });
+  }
+}
 
 /// What ranks join takes the place of what they give: that is copied first where something reads it later, or where
 /// it is no value of the step.
@@ -234,6 +262,26 @@ Result<void> checkRowsBind(const Module& module, const Target& target) {
                              rowsKey(*op), begin, symbol.name, target.alignment, target.name))
               .note(op->loc, "tg.slice takes any rows of the whole"));
     }
+  if (!errors.empty()) return errors;
+  return {};
+}
+
+/// What stands side by side is bound where it lies, as rows of a symbol are.
+Result<void> checkAdjoinedBind(const Item& func, const Target& target) {
+  Error errors;
+  for (const Op* op : func.body.ops) {
+    if (op->code != Opcode::adjoin) continue;
+    int64_t begin = 0;
+    for (int i = 0; i < op->numOperands(); ++i) {
+      const Value& value = *op->in(i);
+      if (begin % target.alignment != 0)
+        errors.append(failAt(
+            op->loc, fmt::format("%{} begins at byte {} of %{}, and what kernels bind at a multiple "
+                                 "of {} on target '{}'",
+                                 value.name, begin, op->result()->name, target.alignment, target.name)));
+      begin += value.type.bytes();
+    }
+  }
   if (!errors.empty()) return errors;
   return {};
 }
@@ -427,7 +475,9 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
   TG_TRY(Target target, targetOf(module.attrs));
   for (Item* func : module.all(ItemKind::func)) {
     moveUpdatesToEnd(*func);
+    TG_CHECK(checkAdjoinedBind(*func, target));
     copyEntryValues(*func);
+    copyAdjoined(*func);
     copyTravelling(*func);
   }
   Layout layout{module, target, options.order == "barriers" ? std::optional(options.slack) : std::nullopt,

@@ -106,7 +106,7 @@ class Former {
 /// Values that effects and results name must be regions' results: a view or a bare argument gets a
 /// copy region. So must what a custom kernel reads; reshapes change nothing in memory.
 void Former::keepEffects() {
-  auto needsCopy = [](const Value& value) { return !value.def || isBoundary(*value.def); };
+  auto needsCopy = [](const Value& value) { return !value.def || readsSymbol(*value.def); };
   auto isOutside = [](const Op& op) { return isBoundary(op) || isCollective(op); };
   // Parts are taken from values where they are, and put together elsewhere.
   auto leaves = [](const Op& op) { return isCollective(op) && op.code != Opcode::all_reduce; };
@@ -524,7 +524,7 @@ void Former::emit() {
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), effects;
   for (Op* op : old.all()) {
-    if (op->code == Opcode::param || op->code == Opcode::state)
+    if (readsSymbol(*op))
       body.push_back(old.take(op));
     else if (isBoundary(*op))
       effects.push_back(old.take(op));

@@ -109,11 +109,14 @@ bool isWidening(const Op& op) {
   return isNarrow(from) && op.result()->type.dtype == computeType(from);
 }
 
+bool readsSymbol(const Op& op) { return op.code == Opcode::param || op.code == Opcode::state; }
+
 bool isBoundary(const Op& op) {
   switch (op.code) {
   case Opcode::param:
   case Opcode::state:
   case Opcode::update:
+  case Opcode::adjoin:
   case Opcode::param_grad:
   case Opcode::capture:
   case Opcode::return_: return true;

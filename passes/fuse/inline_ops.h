@@ -32,6 +32,8 @@ void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forc
 bool draws(const Op& op);
 /// Arithmetic that is no more work than to read what it computes.
 bool isCheapMap(const Op& op);
+/// Whether an op is the value of a parameter or a state.
+bool readsSymbol(const Op& op);
 /// Whether an op stands for memory outside of kernels: parameters, states, updates, what is returned or kept.
 bool isBoundary(const Op& op);
 /// Whether an op runs by itself among kernels: a kernel, or what joins ranks, which is none.

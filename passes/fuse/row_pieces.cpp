@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/access.h"
 #include "passes/fuse/inline_ops.h"
 
 namespace tg::fuse {
@@ -52,8 +53,24 @@ Value* PieceBuilder::whole(Value* value) {
   Value*& joined = wholes_[value];
   if (joined) return joined;
   joined = join(pieces->values, value->type);
-  joined->name = value->name;
+  if (!adjoined_.contains(value)) joined->name = value->name;
   return joined;
+}
+
+Value* PieceBuilder::forHost(Value* value) {
+  // Pieces stay where kernels bind them.
+  const RowPieces& pieces = *piecesOf(value);
+  const int64_t rowBytes = value->type.shape.back() * byteSize(value->type.dtype);
+  const bool bind = std::all_of(pieces.bounds.begin(), std::prev(pieces.bounds.end()),
+                                [&](int64_t from) { return from * rowBytes % kPieceBytes == 0; });
+  if (!aimed_ || !bind || wholes_.contains(value)) return whole(value);
+  Value*& adjoined = adjoined_[value];
+  if (adjoined) return adjoined;
+  OperandList parts;
+  for (Value* piece : pieces.values) parts.push_back(Operand::of(piece));
+  adjoined = build_.create(Opcode::adjoin, std::move(parts), {}, {value->type})->result();
+  adjoined->name = value->name;
+  return adjoined;
 }
 
 Value* PieceBuilder::columns(Value* matrix, int64_t from, int64_t to) {
@@ -107,7 +124,7 @@ Value* PieceBuilder::inPiece(size_t piece, bool streams, const std::function<Val
 void PieceBuilder::keep(std::unique_ptr<Op> op) {
   build_.setLoc(op->loc);
   forEachUse(*op, [&](Value*& value) {
-    if (piecesOf(value)) value = whole(value);
+    if (piecesOf(value)) value = hostReads(*op) ? forHost(value) : whole(value);
   });
   made_.push_back(std::move(op));
 }
@@ -118,8 +135,7 @@ bool PieceBuilder::isThere(const Value& value, std::vector<Op*>& missing) const 
   if (!def || def->list() != &made_ || std::find(missing.begin(), missing.end(), def) != missing.end())
     return true;
   if (pieceOf_.contains(def) || isBoundary(*def)) {
-    const bool reads = def->code == Opcode::param || def->code == Opcode::state;
-    if (!reads) return false;
+    if (!readsSymbol(*def)) return false;
   } else if (!isInline(*def) && value.type.bytes() > kAhead) {
     return false;
   }

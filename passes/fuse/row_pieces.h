@@ -34,7 +34,10 @@ struct RowPieces {
 /// Builds the new body of a function, in which some values are pieces.
 class PieceBuilder {
  public:
-  PieceBuilder(Module& module, Item& func) : build_(&module, &func) { build_.setEnd(made_); }
+  PieceBuilder(Module& module, Item& func)
+      : build_(&module, &func), aimed_(find(module.attrs, "target") != nullptr) {
+    build_.setEnd(made_);
+  }
 
   Builder& build() { return build_; }
   /// The pieces of a value of the old body; null where it stands whole.
@@ -43,6 +46,8 @@ class PieceBuilder {
   void set(const Value* value, RowPieces pieces) { pieces_[value] = std::move(pieces); }
   /// A value of the old body as one: its pieces joined, the first time by a tg.concat here.
   Value* whole(Value* value);
+  /// The same for the host, by tg.adjoin: no kernel binds it.
+  Value* forHost(Value* value);
   /// Pieces joined to a value of this type.
   Value* join(const std::vector<Value*>& values, const Type& type);
 
@@ -65,8 +70,9 @@ class PieceBuilder {
 
   OpList made_;
   Builder build_;
+  bool aimed_;  ///< at a target: its functions may hold ops of stage fused
   std::unordered_map<const Value*, RowPieces> pieces_;
-  std::unordered_map<const Value*, Value*> wholes_;
+  std::unordered_map<const Value*, Value*> wholes_, adjoined_;
   std::unordered_map<const Op*, size_t> pieceOf_;
 };
 

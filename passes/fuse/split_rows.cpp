@@ -13,6 +13,7 @@
 //   over rows    sums, mean losses, and products along the rows (gradients of weights): added up in the order of
 //                the pieces
 //   joined       results whose rows are short enough to fit, and what any other op reads
+//   side by side what the host reads: pieces of one tg.adjoin, which no kernel binds whole
 //   symbols      parameters and states that are larger than a binding: read and updated by rows, their
 //                gradients computed by rows, their rows looked up in each piece
 //

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "ir/builder.h"
 #include "ir/kernel/custom.h"
 #include "ir/needs.h"
@@ -22,7 +23,8 @@ struct SlotOf {
 };
 
 std::string describe(const Unit& unit) {
-  if (!unit.group) return fmt::format("%{} : {}", unit.members[0]->name, unit.members[0]->type.str());
+  const Value& one = unit.whole ? *unit.whole : *unit.members[0];
+  if (!unit.group || unit.whole) return fmt::format("%{} : {}", one.name, one.type.str());
   return fmt::format("[%{}, …] of {} members", unit.members[0]->name, unit.members.size());
 }
 
@@ -35,13 +37,8 @@ int64_t bytesOf(const std::vector<Value*>& values, bool group) {
 SlotOf slotOf(const Value& value) {
   std::vector<ResultSlot> slots = resultSlots(*value.def);
   for (int index = 0; index < static_cast<int>(slots.size()); ++index) {
-    SlotOf slot{index, {}, 0, slots[index].group};
-    bool holds = false;
-    for (int member = 0; member < slots[index].count; ++member) {
-      slot.values.push_back(value.def->result(slots[index].first + member));
-      holds |= slot.values.back() == &value;
-    }
-    if (!holds) continue;
+    SlotOf slot{index, valuesOf(*value.def, slots[index]), 0, slots[index].group};
+    if (std::find(slot.values.begin(), slot.values.end(), &value) == slot.values.end()) continue;
     slot.bytes = bytesOf(slot.values, slot.group);
     return slot;
   }
@@ -153,10 +150,14 @@ Result<void> FunctionPlan::findUnits() {
   for (const auto& arg : func_.body.args) addValue(arg.get());
   for (Op* op : func_.body.ops)
     for (const auto& result : op->results)
-      if (!isSymbolRead(*result)) addValue(result.get());
+      if (!isSymbolRead(*result) && op->code != Opcode::adjoin) addValue(result.get());
 
   std::vector<Sequence> sequences;
   for (Op* op : func_.body.ops) {
+    if (op->code == Opcode::adjoin) {
+      sequences.push_back({{}, op, true});
+      forEachUse(*op, [&](Value* part) { sequences.back().keys.push_back(keyOf[heir(part)]); });
+    }
     if (op->code != Opcode::fused) continue;
     for (const ResultSlot& slot : resultSlots(*op)) {
       if (!slot.group) continue;
@@ -196,6 +197,12 @@ Result<void> FunctionPlan::findUnits() {
     std::vector<Value*> members;
     for (int member : runs[runAt[key]]) members.push_back(values[member]);
     addUnit(std::move(members), true);
+  }
+  for (Op* op : func_.body.ops) {
+    if (op->code != Opcode::adjoin) continue;
+    const int unit = unitOf_.at(op->in(0));
+    unitOf_[op->result()] = unit;
+    units_[static_cast<size_t>(unit)].whole = op->result();
   }
   return {};
 }
@@ -308,8 +315,7 @@ void FunctionPlan::setRooms() {
   std::vector<Unit*> io;
   for (const auto& arg : func_.body.args) io.push_back(&units_[unitOf_.at(arg.get())]);
   for (Op* op : func_.body.ops) {
-    if (op->code != Opcode::return_ && op->code != Opcode::capture && op->code != Opcode::param_grad)
-      continue;
+    if (!hostReads(*op)) continue;
     forEachUse(static_cast<const Op&>(*op), [&](Value* value) {
       if (auto unit = unitOf_.find(value); unit != unitOf_.end()) io.push_back(&units_[unit->second]);
     });
@@ -330,7 +336,7 @@ bool FunctionPlan::defines(const Unit& unit, const Op& op, const ResultSlot& slo
 /// homes from the session's start on, elsewhere by a fill.
 void FunctionPlan::setFills() {
   for (Unit& unit : units_) {
-    if (!unit.group || unit.room == Unit::Room::home) continue;
+    if (!unit.group || unit.whole || unit.room == Unit::Room::home) continue;
     bool extends =
         false;  // the last fill may go on: no argument has come since, nor bytes that others may use
     for (size_t index = 0; index < unit.members.size(); ++index) {
@@ -437,9 +443,31 @@ Result<void> FunctionPlan::checkRanges() const {
   if (together == kMaxBytes)
     return failAt(func_.loc,
                   fmt::format("the values of @{} take {} bytes together, or more", func_.name, kMaxBytes));
-  for (const Unit& unit : units_)
-    if (unit.bytes > most)
-      errors.append(overBinding(unit.members[0]->loc, describe(unit), unit.bytes, most, target_));
+  std::vector<Unit> bound(units_.size());  // what of each the largest binding spans
+  const auto bind = [&](std::vector<Value*> values, bool group) {
+    const auto at = unitOf_.find(values[0]);
+    const int64_t bytes = bytesOf(values, group);
+    if (at == unitOf_.end() || bound[static_cast<size_t>(at->second)].bytes >= bytes) return;
+    Unit& largest = bound[static_cast<size_t>(at->second)];
+    largest.members = std::move(values);
+    largest.bytes = bytes;
+    largest.group = group;
+  };
+  for (const Op* op : ops_) {
+    if (op->code != Opcode::fused) continue;
+    for (int binding = 0; binding < op->numOperands(); ++binding)
+      bind(bindingSources(*op, binding), op->operands[binding].items[0].kind == Operand::Kind::group);
+    for (const ResultSlot& slot : resultSlots(*op)) bind(valuesOf(*op, slot), slot.group);
+  }
+  for (size_t index = 0; index < units_.size(); ++index) {
+    const Unit &unit = units_[index], &largest = bound[index];
+    if (largest.bytes > most)
+      errors.append(overBinding(largest.members[0]->loc, describe(largest), largest.bytes, most, target_));
+    else if (unit.bytes > target_.allocation)
+      errors.append(failAt(unit.members[0]->loc,
+                           fmt::format("{} takes {} bytes, more than the {} of one buffer on target '{}'",
+                                       describe(unit), unit.bytes, target_.allocation, target_.name)));
+  }
   if (!errors.empty()) return errors;
   return {};
 }
@@ -532,6 +560,8 @@ int64_t FunctionPlan::apply(int64_t ioOffset) {
     place.inplace = nullptr;
     const_cast<Value*>(source)->place = place;
   }
+  for (Op* op : func_.body.ops)
+    if (op->code == Opcode::adjoin) op->result()->place = op->in(0)->place;
   for (Op* op : func_.body.ops)
     for (const auto& result : op->results)
       if (isSymbolRead(*result)) result->place = homeOf(*op);

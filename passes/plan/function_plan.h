@@ -25,14 +25,15 @@ constexpr int64_t roundUp(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// `%a` or `[%a, %b, …]`: what must be contiguous, a lone value or the run of a group. The members of a run keep
-/// their bytes from their own first write to their own last read, with the padding behind them.
+/// `%a` or `[%a, %b, …]`: what must be contiguous, a lone value or the run of a group or of a tg.adjoin. The members
+/// of a run keep their bytes from their own first write to their own last read, with the padding behind them.
 struct Unit {
   enum class Room { home, io, arena };
   std::vector<Value*> members;
   std::vector<int64_t> offsets;  ///< of the members, from the unit's start
   int64_t bytes = 0;
   bool group = false;
+  const Value* whole = nullptr;  ///< what a tg.adjoin makes of the members
   Room room = Room::arena;
   int first = 0, last = 0;   ///< ops that write it first and read it last
   int firstBlock = 0;        ///< of its blocks, which are its members, or all of them as one
@@ -172,7 +173,7 @@ class FunctionPlan {
   std::unordered_map<const Value*, Value*> heirs_, sources_;
   std::unordered_set<const Op*> holds_;  ///< tg.reduce_scatter whose operands live until a part is read
   std::unordered_map<int, std::vector<const Value*>> held_;  ///< these, by the op that reads their part first
-  std::unordered_map<const Value*, const Op*> updates_;  ///< value -> the first update that commits it
+  std::unordered_map<const Value*, const Op*> updates_;      ///< value -> the first update that commits it
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
   /// The first op of each interval between barriers; empty: every op is an interval.

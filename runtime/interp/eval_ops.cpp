@@ -38,6 +38,7 @@ WALKED(capture);
 WALKED(all_reduce);
 WALKED(reduce_scatter);
 WALKED(all_gather);
+WALKED(adjoin);
 WALKED(fused);
 WALKED(yield);
 WALKED(return_);

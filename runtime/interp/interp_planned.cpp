@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "ir/collective.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
@@ -75,7 +76,7 @@ Result<void> waitCollective(InterpCall& call, int64_t ticket) {
 static std::vector<const Value*> outputs(const Item& function) {
   std::vector<const Value*> out;
   for (Op* op : function.body.ops)
-    if (op->code == Opcode::return_ || op->code == Opcode::capture || op->code == Opcode::param_grad)
+    if (hostReads(*op))
       for (const Operand& operand : op->operands)
         if (operand.kind == Operand::Kind::value) out.push_back(operand.value);
   return out;

@@ -71,12 +71,20 @@ class TensorWalk {
       for (int i = 0; i < op.numOperands(); ++i)
         call_.result.results.emplace_back(call_.function.results[i].name, environment_.at(op.in(i)));
       return {};
+    case Opcode::adjoin: adjoin(op); return {};
     case Opcode::fused: return fused(op);
     case Opcode::all_reduce: return allReduce(op);
     case Opcode::reduce_scatter:
     case Opcode::all_gather: return parts(op);
     default: return evalInto(op, environment_, call_.context);
     }
+  }
+
+  void adjoin(const Op& op) {
+    NdArray all = NdArray::zeros(op.result()->type);
+    auto to = all.data.begin();
+    for (int i = 0; i < op.numOperands(); ++i) to = std::ranges::copy(environment_.at(op.in(i)).data, to).out;
+    environment_.own(op.result(), std::move(all));
   }
 
   Result<void> allReduce(const Op& op) {

@@ -131,9 +131,16 @@ void readOperands(const Op& op, MemoryTrace& memory) {
   });
 }
 
+/// Whether a value is a part of what the host reads, under that name.
+bool isAdjoined(const Value& value) {
+  return std::any_of(value.uses.begin(), value.uses.end(),
+                     [](const Use& use) { return use.user()->code == Opcode::adjoin; });
+}
+
 /// One op of a planned function.
 void plannedStep(const Op& op, MemoryTrace& memory) {
   if (op.code == Opcode::param || op.code == Opcode::state) return;
+  if (op.code == Opcode::adjoin) return memory.fixed(placed(*op.result()));
   bool moves = op.code == Opcode::fused || op.code == Opcode::fill || op.code == Opcode::copy;
   if (!moves && op.results.empty() && op.code != Opcode::update) return;
   std::string label = op.results.empty() ? std::string(op.info().name) : "%" + op.result()->name;
@@ -148,7 +155,7 @@ void plannedStep(const Op& op, MemoryTrace& memory) {
   for (const auto& result : op.results) {
     if (!result->place) continue;
     if (result->place->buffer == "arena") memory.write(placed(*result));
-    if (result->place->buffer == "io") memory.fixed(placed(*result));
+    if (result->place->buffer == "io" && !isAdjoined(*result)) memory.fixed(placed(*result));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "ir/parser.h"
@@ -62,6 +63,34 @@ TEST(PlanReport, LifetimesOfALoweredFunction) {
   EXPECT_EQ(largest[1].first, 1);
   EXPECT_EQ(largest[1].last, 2);
   EXPECT_EQ(largest[0].source, "m.tgir:8:5");
+}
+
+// y is made of a and b, which are no values of their own for whoever reads what lies in @io.
+constexpr const char* kAdjoined = R"(
+module @m stage(planned) attributes {target = {alignment = 16}, plan = {arena = 0, lower_bound = 0, persistent = 0, io = 1024}} {
+  buffer @persistent : 0
+  buffer @io : 1024
+  buffer @arena : 0
+  func @f(%x: tensor<64xf32> -> @io[0]) -> (y: tensor<2x64xf32>, z: tensor<64xf32>) {
+    %a, %b, %z = tg.fused (%x = %x) {schedule = map{}} : tensor<64xf32>, tensor<64xf32>, tensor<64xf32> -> @io[256], @io[512], @io[768] {
+      %r = tg.relu %x : tensor<64xf32>
+      tg.yield %r, %r, %r : tensor<64xf32>, tensor<64xf32>, tensor<64xf32>
+    }
+    %y = tg.adjoin %a, %b : tensor<2x64xf32> -> @io[256]
+    return %y, %z : tensor<2x64xf32>, tensor<64xf32>
+  }
+}
+)";
+
+TEST(PlanReport, WhatStandsSideBySideIsOneValue) {
+  auto module = parsed(kAdjoined);
+  ASSERT_TRUE(module);
+  std::vector<std::pair<std::string, int64_t>> values;
+  const MemoryReport memory = memoryReport(*module, *module->func("f"));
+  for (const MemoryValue& value : memory.values) values.emplace_back(value.name, value.bytes);
+  std::sort(values.begin(), values.end());
+  EXPECT_EQ(values, (std::vector<std::pair<std::string, int64_t>>{{"x", 256}, {"y", 512}, {"z", 256}}));
+  EXPECT_EQ(memory.steps.size(), 1U);
 }
 
 // a and b are written by themselves and read as the group [a, b].
