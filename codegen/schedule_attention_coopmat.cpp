@@ -86,7 +86,8 @@ static std::vector<CoopmatAttentionSchedule> candidates(const Op& attention) {
   // 1024 rows, 2 % less with 4096 and 8 % less with 32768.
   constexpr int64_t kLong = 4096;
   const Shape& q = as::attention(attention).q()->type.shape;
-  if (widest(attention) == kTwoRows && attention.code == Opcode::attention_grad_kv && q[q.rank() - 2] >= kLong)
+  if (widest(attention) == kTwoRows && attention.code == Opcode::attention_grad_kv &&
+      q[q.rank() - 2] >= kLong)
     out.insert(out.begin(), S{{128, 64}, 32});
   return out;
 }

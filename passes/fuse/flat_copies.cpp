@@ -3,11 +3,14 @@
 //   →  [%w_bf16, %b_bf16] = tg.fused (%p = [%w, %b]) { %copy = tg.cast %p : tensor<Nxbf16>  tg.yield %copy }
 #include "passes/fuse/flat_copies.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "ir/access.h"
+#include "ir/needs.h"
+#include "ir/op_view.h"
 #include "ir/symbol_rows.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/flat_norm.h"
@@ -30,11 +33,29 @@ const Op* copiedBy(const Op& op) {
              : nullptr;
 }
 
-/// Parameters that stand one behind the other in memory, as the groups that functions read them by say.
+/// Parameters whose parts ranks take for their optimizer: what is copied first. Empty where some have homes already.
+std::vector<std::string> runOfParts(const Module& module, const Op& scatter) {
+  std::vector<std::string> run;
+  for (const Operand& operand : scatter.operands)
+    if (const Op* def = operand.value->def; def && def->code == Opcode::param && !namesRows(*def))
+      run.push_back(def->operands[0].text);
+  const bool placed = std::any_of(run.begin(), run.end(), [&](const std::string& name) {
+    return module.storage(name)->place.has_value();
+  });
+  const std::unordered_set<std::string> copied = copiedParameters(module);
+  std::stable_partition(run.begin(), run.end(),
+                        [&](const std::string& name) { return copied.contains(name); });
+  return placed ? std::vector<std::string>() : run;
+}
+
+/// Parameters that stand one behind the other in memory, as the groups that functions read them by say, or may, as no
+/// group holds those whose optimizer has parts.
 std::vector<std::vector<std::string>> runsOf(const Module& module) {
   std::vector<std::vector<std::string>> runs;
   for (const Item* func : module.all(ItemKind::func))
     for (const Op* op : func->body.ops) {
+      if (op->code == Opcode::reduce_scatter && as::reduce_scatter(*op).reduction() == "same")
+        runs.push_back(runOfParts(module, *op));
       if (op->code != Opcode::fused) continue;
       for (int binding = 0; binding < op->numOperands(); ++binding) {
         if (op->operands[static_cast<size_t>(binding)].items[0].kind != Operand::Kind::group) continue;
@@ -94,9 +115,11 @@ void flattenCopies(const Module& module, Item& func, const Target& target) {
     if (casts.size() < 2) continue;
     for (const std::vector<std::string>& run : runsOf(module)) {
       std::vector<Op*> adjoining;
+      int64_t bytes = 0;
       auto end = [&] {
         if (adjoining.size() > 1) build(func, adjoining, target);
         adjoining.clear();
+        bytes = 0;
       };
       for (const std::string& name : run) {
         auto cast = casts.find(name);
@@ -104,6 +127,9 @@ void flattenCopies(const Module& module, Item& func, const Target& target) {
           end();
           continue;
         }
+        const int64_t own = groupBytes({cast->second->in(0)->type});
+        if (bytes + own > mostBytes(target)) end();
+        bytes += own;
         adjoining.push_back(cast->second);
         casts.erase(cast);
       }

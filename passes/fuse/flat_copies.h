@@ -16,7 +16,7 @@ namespace tg::fuse {
 std::unordered_set<std::string> copiedParameters(const Module& module);
 
 /// Makes the casts of a function's parameters to 16 bits one region, for each run of parameters that stand one behind
-/// the other in a group of the module. Other casts stay. The copies then live together, from the region on; rematerialize may
+/// the other in a group of the module, or of whose updates each rank has a part. Other casts stay. The copies then live together, from the region on; rematerialize may
 /// run the region again.
 void flattenCopies(const Module& module, Item& func, const Target& target);
 
