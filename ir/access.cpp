@@ -5,6 +5,7 @@
 #include <climits>
 #include <unordered_set>
 
+#include "ir/collective.h"
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
 #include "ir/op_view.h"
@@ -60,6 +61,10 @@ std::vector<Type> typesOf(const std::vector<Value*>& values) {
 bool hostReads(const Op& op) {
   return op.code == Opcode::return_ || op.code == Opcode::capture || op.code == Opcode::param_grad;
 }
+
+bool readsSymbol(const Op& op) { return op.code == Opcode::param || op.code == Opcode::state; }
+
+bool isTurn(const Op& op) { return op.code == Opcode::fused || isCollective(op); }
 
 int64_t placedBytes(const Value& value) {
   if (!value.place || value.place->pitch == 0 || value.type.rank() == 0) return value.type.bytes();

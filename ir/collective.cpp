@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/access.h"
 #include "ir/op_view.h"
 
 namespace tg {
@@ -16,7 +17,7 @@ const Op* readOf(const Value& value) {
   if (def && def->code == Opcode::reduce_scatter && as::reduce_scatter(*def).reduction() == "same")
     for (int i = 0; i < def->numOperands(); ++i)
       if (def->result(i) == &value) return readOf(*def->in(i));
-  return def && (def->code == Opcode::param || def->code == Opcode::state) ? def : nullptr;
+  return def && readsSymbol(*def) ? def : nullptr;
 }
 
 std::optional<Type> wholeOf(const Item& state) {

@@ -29,6 +29,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/dims.h"
 #include "ir/infer.h"
 #include "ir/kernel/custom.h"
@@ -141,7 +142,7 @@ class Resizing {
     if (op.code == Opcode::param_grad)
       return dim_.error(op.loc, 4,
                         fmt::format("@{} has gradients; run {} before append-grad", func_.name, dim_.pass));
-    if (op.code == Opcode::param || op.code == Opcode::state) return readStorage(op);
+    if (readsSymbol(op)) return readStorage(op);
     const Resized* source = nullptr;
     const Value* suspect = nullptr;
     forEachUse(static_cast<const Op&>(op), [&](Value* value) {

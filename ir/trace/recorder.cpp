@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/trace/recorder.h"
+#include "ir/access.h"
 #include "ir/trace/ops.h"
 #include <fmt/format.h>
 
@@ -101,7 +102,7 @@ void Recorder::remember() {
   for (const auto& arg : func_.body.args)
     if (const Attr* host = find(arg->attrs, "host"); host && host->text == "rng") key_ = arg.get();
   for (const auto& op : func_.body.ops) {
-    const bool reads = op->code == Opcode::param || op->code == Opcode::state;
+    const bool reads = readsSymbol(*op);
     if (reads) reads_.emplace(op->operands[0].text, op->result());
     if (op->code == Opcode::capture) captures_.emplace(op->word("name"), op->loc);
     if (op->code == Opcode::update) updates_.emplace(op->operands[0].text, op->loc);
@@ -424,7 +425,7 @@ void Recorder::readsFirst() {
   for (const auto& item : module_.items) places.emplace(item->name, places.size());
   size_t rest = places.size();
   auto place = [&](const Op* op) {
-    bool read = op->code == Opcode::param || op->code == Opcode::state;
+    bool read = readsSymbol(*op);
     return read ? places.at(op->operands[0].text) : rest;
   };
   OpList& ops = func_.body.ops;

@@ -574,7 +574,7 @@ namespace tg {
 static Result<void> checkOps(const Item& func, const Target& target) {
   for (const Op* op : func.body.ops) {
     if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");
-    if (!fuse::isTurn(*op) && fuse::computesNarrow(*op))
+    if (!isTurn(*op) && fuse::computesNarrow(*op))
       return failAt(op->loc, fmt::format("{} computes with {}; run compute-in-f32 first", op->info().name,
                                          op->results.empty() ? "a narrow type" : op->result()->type.str()));
     if (!fuse::isOneKernel(*op, target))

@@ -6,7 +6,6 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
-#include "ir/collective.h"
 #include "ir/op_view.h"
 #include "ir/split_product.h"
 #include "passes/fuse/bindings.h"
@@ -109,8 +108,6 @@ bool isWidening(const Op& op) {
   return isNarrow(from) && op.result()->type.dtype == computeType(from);
 }
 
-bool readsSymbol(const Op& op) { return op.code == Opcode::param || op.code == Opcode::state; }
-
 bool isBoundary(const Op& op) {
   switch (op.code) {
   case Opcode::param:
@@ -123,8 +120,6 @@ bool isBoundary(const Op& op) {
   default: return false;
   }
 }
-
-bool isTurn(const Op& op) { return op.code == Opcode::fused || isCollective(op); }
 
 Value* throughReshapes(Value* value) {
   while (value->def && (value->def->code == Opcode::reshape || value->def->code == Opcode::stop_gradient))

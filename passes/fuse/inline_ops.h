@@ -32,12 +32,8 @@ void boundViews(const Item& func, std::unordered_map<const Op*, const Op*>& forc
 bool draws(const Op& op);
 /// Arithmetic that is no more work than to read what it computes.
 bool isCheapMap(const Op& op);
-/// Whether an op is the value of a parameter or a state.
-bool readsSymbol(const Op& op);
 /// Whether an op stands for memory outside of kernels: parameters, states, updates, what is returned or kept.
 bool isBoundary(const Op& op);
-/// Whether an op runs by itself among kernels: a kernel, or what joins ranks, which is none.
-bool isTurn(const Op& op);
 /// Whether one kernel computes the op, if it is a composite: no product with views around it, whose views go
 /// to what reads them and whose product gets a schedule of its own; no draw over rows, a map and a reduction;
 /// no attention gradient, which is two kernels, and no attention that is faster through its scores; nothing

@@ -553,8 +553,7 @@ void Merger::rebuild() {
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), effects;
   for (Op* op : old.all())
-    if (!isTurn(*op))
-      (op->code == Opcode::param || op->code == Opcode::state ? body : effects).push_back(old.take(op));
+    if (!isTurn(*op)) (readsSymbol(*op) ? body : effects).push_back(old.take(op));
   for (const Turn& turn : order_) {
     const Merged* merged = turn.isMerged ? &merged_[static_cast<size_t>(turn.index)] : nullptr;
     if (merged && (merged->parts.size() > 1 || merged->parts[0].size() > 1)) {

@@ -244,9 +244,7 @@ bool Rematerializer::follows(const Value& value) {
 /// Whether a kernel reads parameters and states alone.
 bool readsSymbols(const Op& fused) {
   bool all = true;
-  forEachUse(fused, [&](const Value* value) {
-    all = all && value->def && (value->def->code == Opcode::param || value->def->code == Opcode::state);
-  });
+  forEachUse(fused, [&](const Value* value) { all = all && value->def && readsSymbol(*value->def); });
   return all;
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/access.h"
 #include "ir/op_view.h"
 #include "passes/lookup.h"
 
@@ -185,8 +186,7 @@ TensorExpr StepBuilder::named(const std::string& name, TensorExpr value) {
 /// Where mixed-precision scales the loss, its next scale is selected by whether all gradients are finite.
 void StepBuilder::findReads() {
   for (Op* op : func_.body.ops) {
-    if (op->code == Opcode::param || op->code == Opcode::state)
-      reads_.try_emplace(op->operands[0].text, op->result());
+    if (readsSymbol(*op)) reads_.try_emplace(op->operands[0].text, op->result());
     if (op->code != Opcode::update || op->operands[0].text != "loss_scale" || finite_) continue;
     const Op* chosen = as::update(*op).value()->def;
     if (chosen && chosen->code == Opcode::select) finite_ = as::select(*chosen).cond();

@@ -19,8 +19,6 @@ void addOnce(std::vector<int>& list, int number) {
   if (std::find(list.begin(), list.end(), number) == list.end()) list.push_back(number);
 }
 
-bool isLeaf(const Op& op) { return op.code == Opcode::param || op.code == Opcode::state; }
-
 }  // namespace
 
 int FunctionPlan::intervalStart(int op) const {
@@ -137,7 +135,7 @@ Result<void> FunctionPlan::arrange(const std::vector<Op*>& regions, const std::v
   OpList& body = func_.body.ops;
   OpList old = body.takeAll(), rest;
   for (Op* op : old.all())
-    if (!isTurn(*op)) (isLeaf(*op) ? body : rest).push_back(old.take(op));
+    if (!isTurn(*op)) (readsSymbol(*op) ? body : rest).push_back(old.take(op));
   const int first = static_cast<int>(body.size());
   intervals_.clear();
   for (int start : starts) intervals_.push_back(start ? first + start : 0);

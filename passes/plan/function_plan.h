@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ir/access.h"
-#include "ir/collective.h"
 #include "ir/module.h"
 #include "ir/result.h"
 #include "ir/symbol_rows.h"
@@ -184,12 +183,7 @@ class FunctionPlan {
   int kernels_ = 0, barriers_ = 0, barriersOfText_ = 0;
 };
 
-/// Whether an op takes a turn of its own, between which barriers may stand: a kernel, or what joins ranks.
-inline bool isTurn(const Op& op) { return op.code == Opcode::fused || isCollective(op); }
-
 /// Whether a value is a parameter or state as it is at entry.
-inline bool isSymbolRead(const Value& value) {
-  return value.def && (value.def->code == Opcode::param || value.def->code == Opcode::state);
-}
+inline bool isSymbolRead(const Value& value) { return value.def && readsSymbol(*value.def); }
 
 }  // namespace tg::plan

@@ -139,7 +139,7 @@ bool isAdjoined(const Value& value) {
 
 /// One op of a planned function.
 void plannedStep(const Op& op, MemoryTrace& memory) {
-  if (op.code == Opcode::param || op.code == Opcode::state) return;
+  if (readsSymbol(op)) return;
   if (op.code == Opcode::adjoin) return memory.fixed(placed(*op.result()));
   bool moves = op.code == Opcode::fused || op.code == Opcode::fill || op.code == Opcode::copy;
   if (!moves && op.results.empty() && op.code != Opcode::update) return;
