@@ -39,7 +39,7 @@ class Check {
   const std::map<std::string, NdArray>& grads() const { return grads_; }
 
  private:
-  Result<void> setParams();
+  Result<void> setStorage();
   Result<void> setInputs();
   Result<double> lossAt(const Item& param, const NdArray& direction, double step);
 
@@ -49,25 +49,22 @@ class Check {
   uint64_t seed_;
   NamedArrays given_;
   Inputs givenInputs_;
-  std::map<std::string, NdArray> params_, states_, inputs_, grads_;
+  std::map<std::string, NdArray> storage_, inputs_, grads_;
 };
 
 Result<void> Check::setUp() {
-  TG_CHECK(setParams());
+  TG_CHECK(setStorage());
   TG_CHECK(setInputs());
   TG_TRY(RunResult first, interpreter_.run(flags_.function, inputs_));
   grads_ = std::move(first.paramGrads);
   return {};
 }
 
-Result<void> Check::setParams() {
-  given_ = randomParams(module_, seed_);
+Result<void> Check::setStorage() {
+  TG_TRY(given_, randomStorage(module_, seed_));
   for (const auto& [name, value] : given_) {
-    params_[name] = toNdArray(value);
-    TG_CHECK(interpreter_.setStorage(name, params_[name]));
-  }
-  for (const Item* state : module_.all(ItemKind::state)) {
-    TG_TRY(states_[state->name], interpreter_.storage(state->name));
+    storage_[name] = toNdArray(value);
+    TG_CHECK(interpreter_.setStorage(name, storage_[name]));
   }
   return {};
 }
@@ -91,8 +88,7 @@ Check::compareDevice(const std::shared_ptr<vulkan::Device>& device) const {
 }
 
 Result<double> Check::lossAt(const Item& param, const NdArray& direction, double step) {
-  for (const auto& [name, value] : states_) TG_CHECK(interpreter_.setStorage(name, value));
-  for (const auto& [name, value] : params_) {
+  for (const auto& [name, value] : storage_) {
     NdArray moved = value;
     if (name == param.name)
       for (size_t i = 0; i < moved.data.size(); ++i) moved.data[i] += step * direction.data[i];
