@@ -115,7 +115,7 @@ Result<std::string> Check::compare(const Item& param, int sample) {
   double noise = 1e-15 * (std::fabs(above) + std::fabs(below)) / flags_.eps;
   double apart = std::fabs(analytic - numeric);
   if (apart <= flags_.atol + noise + flags_.rtol * std::max(scale, std::fabs(numeric)) &&
-      std::isfinite(analytic))
+      std::isfinite(analytic) && std::isfinite(numeric))
     return std::string();
   return fmt::format("@{}: the gradient gives {:.9g} along direction {}, differences give {:.9g}\n",
                      param.name, analytic, sample, numeric);
@@ -161,10 +161,12 @@ struct CheckGrad : Verb {
     app.add_option("--samples", flags.samples, "directions for each parameter")
         ->capture_default_str()
         ->check(atLeast(1));
-    app.add_option("--eps", flags.eps, "step of the differences")->capture_default_str();
+    app.add_option("--eps", flags.eps, "step of the differences")
+        ->capture_default_str()
+        ->check(between(1e-10, 1));
     app.add_option("--device", flags.device, "check what this device computes too: auto, cpu, an index")
         ->option_text("DEVICE");
-    app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str();
+    app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str()->check(atLeast(0));
     app.add_option("--seed", model.seed, "of directions, parameters and inputs")->capture_default_str();
   }
   int run(CLI::App& app, const Arguments&) override {
