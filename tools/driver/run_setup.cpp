@@ -214,10 +214,11 @@ Result<void> mayWrite(const std::string& flag, const std::string& path) {
 
 Result<void> mayMakeFolder(const std::string& flag, const std::string& path) {
   std::error_code error;
+  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
   fs::path at = fs::absolute(path, error).lexically_normal();
+  if (error) return refuse(fmt::format("where this runs: {}", error.message()));
   if (!at.has_filename()) at = at.parent_path();
   while (!fs::exists(fs::symlink_status(at, error)) && at.has_relative_path()) at = at.parent_path();
-  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
   if (!fs::is_directory(at, error)) return refuse(fmt::format("{} is no folder", at.string()));
   return ::access(at.c_str(), W_OK | X_OK) == 0
              ? Result<void>()
