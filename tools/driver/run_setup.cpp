@@ -129,6 +129,18 @@ static std::string givenTwice(const CLI::App& app, const Arguments& args) {
   return "";
 }
 
+/// The first option with nothing behind its '=', or "": CLI11 takes the next word for its value.
+static std::string withoutValue(const CLI::App& app, const Arguments& args) {
+  for (const std::string& word : args) {
+    if (word == "--") break;
+    if (!word.starts_with("--") || !word.ends_with('=')) continue;
+    const std::string flag = word.substr(0, word.size() - 1);
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    if (option && option->get_items_expected_max() > 0) return flag;
+  }
+  return "";
+}
+
 static void parseWords(CLI::App& app, const Arguments& args) {
   Arguments reversed = withoutShortEquals(args);
   std::reverse(reversed.begin(), reversed.end());  // CLI11 takes a vector from its end
@@ -157,6 +169,8 @@ static std::string faultyConfig(CLI::App& app, const Arguments& args) {
 }
 
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
+  if (const std::string flag = withoutValue(app, args); !flag.empty())
+    return report(app, exitUsage, fmt::format("{0}= has no value; see {1} --help", flag, app.get_name()));
   try {
     parseWords(app, args);
   } catch (const CLI::CallForHelp&) {
