@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,6 +15,7 @@
 #include "codegen/glsl.h"
 #include "codegen/glsl_expr.h"
 #include "codegen/glsl_names.h"
+#include "ir/kernel/index_analysis.h"
 #include "ir/kernel/kernel.h"
 
 namespace tg {
@@ -77,6 +79,7 @@ class GlslPrinter {
   void define(const Op& op, const std::string& expression);
   void branch(const Op& op);
   void branchBody(const Op& op, const Block& block);
+  bool indexMayWrap(const Op& loop);
   void loop(const Op& op);
   void yieldToLoop(const Op& op);
   std::string operandText(const Operand& operand, const Type& type);
@@ -136,6 +139,7 @@ class GlslPrinter {
 
   const Item& kernel_;
   GlslSurvey survey_;
+  std::optional<IndexAnalysis> indices_;  ///< made when a loop asks for it
   GlslNames names_;
   GlslHelpers helpers_;
   std::map<std::string, std::string> functions_;  ///< by name: reductions, exact sums of a buffer

@@ -35,10 +35,10 @@ std::optional<RowSchedule> choose(const Op& fused, const Target& target) {
     int64_t wanted = roundUpToPowerOfTwo((rows.length + vec * kFewRounds - 1) / (vec * kFewRounds));
     lanes = narrow ? subgroup : std::min(std::max(wanted, least), most);
     // A subgroup for a short row has little to do for each workgroup that is started.
-    const int64_t group = vec == 1 ? lightWorkgroup(target, rows.rows * lanes) : target.workgroup;
+    const int64_t group = vec == 1 ? lightWorkgroup(target, rows.rows * lanes) : preferredGroup(target);
     workgroup = narrow ? std::max(group / lanes, int64_t{1}) * lanes : lanes;
   } else {
-    const int64_t most = std::min(target.workgroup, largestGroup(target));
+    const int64_t most = preferredGroup(target);
     workgroup = most;
     if (target.reduce != "workgroup")
       workgroup = std::clamp<int64_t>(roundUpToPowerOfTwo(rows.rows / target.parallel * 8),
@@ -70,7 +70,7 @@ std::vector<Schedule> neighbours(const Op& fused, const Target& target, const Ro
   } else {
     shared(2 * lanes, 2 * lanes);
     shared(lanes / 2, lanes / 2);
-    if (subgroup > 1) shared(subgroup, std::max(target.workgroup / subgroup, int64_t{1}) * subgroup);
+    if (subgroup > 1) shared(subgroup, std::max(preferredGroup(target) / subgroup, int64_t{1}) * subgroup);
   }
   addOtherVec(out, chosen, length % 4 == 0);
   return out;

@@ -24,6 +24,11 @@ inline int64_t largestGroup(const Target& target) {
   return std::min(limitOf(target, LimitId::invocations), limitOf(target, LimitId::workgroupX));
 }
 
+/// As many as the target prefers, within its limits.
+inline int64_t preferredGroup(const Target& target) {
+  return std::min(target.workgroup, largestGroup(target));
+}
+
 /// The largest divisor of n among the candidates, which end with 1.
 inline int64_t divisor(int64_t n, std::initializer_list<int64_t> candidates) {
   for (int64_t candidate : candidates)
@@ -37,7 +42,7 @@ inline int64_t divisor(int64_t n, std::initializer_list<int64_t> candidates) {
 /// and 22.
 inline int64_t lightWorkgroup(const Target& target, int64_t invocations) {
   constexpr int64_t kMany = 16, kTimes = 4;
-  const int64_t most = largestGroup(target), group = std::min(target.workgroup, most);
+  const int64_t most = largestGroup(target), group = preferredGroup(target);
   const bool many = target.reduce == "workgroup" && invocations >= kMany * target.parallel;
   return many ? std::min(kTimes * group, most) : group;
 }

@@ -4,13 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <fstream>
-#include <iterator>
-
 #include "ir/base64.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/parser_rules.h"
+#include "ir/text_file.h"
 
 namespace tg {
 
@@ -262,18 +259,9 @@ Result<std::unique_ptr<Module>> parse(std::string_view text, std::string fileNam
 }
 
 Result<std::unique_ptr<Module>> parseFile(const std::string& path) {
-  std::string text;
-  if (path == "-") {
-    char chunk[65536];
-    size_t count = 0;
-    while ((count = std::fread(chunk, 1, sizeof chunk, stdin)) > 0) text.append(chunk, count);
-    return parse(text, "<stdin>");
-  }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(fmt::format("{}: cannot be opened", path));
-  text.assign(std::istreambuf_iterator<char>(in), {});
-  if (in.bad() || (text.empty() && !in.eof())) return fail(fmt::format("{}: cannot be read", path));
-  return parse(text, path);
+  const bool piped = path == "-";
+  TG_TRY(const std::string text, piped ? readText(0, "standard input") : readTextFile(path));
+  return parse(text, piped ? "<stdin>" : path);
 }
 
 }  // namespace tg

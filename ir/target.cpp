@@ -105,6 +105,9 @@ Attr shapesToAttr(const std::vector<CoopShape>& shapes) {
   return Attr::array(std::move(rows));
 }
 
+/// Vulkan's.
+constexpr int64_t kMostSubgroup = 128;
+
 /// Sums of a few limits then fit 64 bits.
 bool isLimit(int64_t value) { return value > 0 && value <= kMaxBytes; }
 
@@ -127,6 +130,9 @@ Result<void> checkMembers(const Target& target) {
   });
   if (!wrong.empty())
     return fail(fmt::format("target '{}': {} is not in 1 … {}", target.name, wrong, kMaxBytes));
+  if (target.subgroup > kMostSubgroup || (target.subgroup & (target.subgroup - 1)))
+    return fail(fmt::format("target '{}': subgroup {} is no power of two of at most {}", target.name,
+                            target.subgroup, kMostSubgroup));
   // Offsets stay representable on every device when they are a power of two of at least a texel.
   if (target.alignment < 16 || (target.alignment & (target.alignment - 1)))
     return fail(fmt::format("target '{}': alignment {} is no power of two of 16 or more", target.name,

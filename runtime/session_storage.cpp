@@ -17,43 +17,6 @@ namespace tg {
 
 namespace {
 
-/// The elements of a nested list in row-major order.
-void flatten(const Attr& attr, std::vector<double>& out) {
-  if (attr.isNumber()) out.push_back(attr.number());
-  for (const Attr& member : attr.list) flatten(member, out);
-}
-
-/// What a param or state starts from: drawn or filled piece by piece, or elements that the text gives.
-struct FirstValue {
-  InitialValue drawn;
-  std::optional<HostArray> given;
-  void fill(int64_t first, std::span<std::byte> out) const {
-    if (!given) return drawn.fill(first, out);
-    const auto at = static_cast<size_t>(first * byteSize(given->dtype));
-    std::memcpy(out.data(), &given->bytes[at], out.size());
-  }
-  bool isZero() const { return !given && drawn.isZero(); }
-};
-
-Result<FirstValue> firstValue(const Item& item, uint64_t seed) {
-  FirstValue out;
-  const Attr* init = find(item.attrs, "init");
-  const std::string kind = init ? init->text : item.kind == ItemKind::state ? "zeros" : "randn";
-  std::vector<double> args;
-  if (init)
-    for (const Attr& arg : init->list) flatten(arg, args);
-  if (kind != "dense") {
-    TG_TRY(out.drawn, InitialValue::of(item.name, item.type, kind, args, seed));
-    return out;
-  }
-  if (static_cast<int64_t>(args.size()) != item.type.elements())
-    return failAt(item.loc,
-                  fmt::format("@{}: dense gives {} values for {}", item.name, args.size(), item.type.str()));
-  out.given = HostArray::zeros(item.type);
-  for (size_t i = 0; i < args.size(); ++i) out.given->set(static_cast<int64_t>(i), args[i]);
-  return out;
-}
-
 std::string known(const Module& module, ItemKind kind) {
   std::string out;
   for (const Item* item : module.all(kind)) out += (out.empty() ? "@" : ", @") + item->name;
@@ -114,7 +77,7 @@ Result<void> Session::initialise(SessionProgram& program, ItemKind kind, uint64_
   std::vector<std::byte> piece(static_cast<size_t>(largest));
   for (const Item* item : program.module()->all(kind)) {
     if (kind == ItemKind::param && program.isBorrowed(item->name)) continue;
-    TG_TRY(const FirstValue value, firstValue(*item, seed));
+    TG_TRY(const FirstValue value, FirstValue::of(*item, seed));
     if (isNew && value.isZero()) continue;
     TG_CHECK(eachPiece(item->type, [&](int64_t first, int64_t count) -> Result<void> {
       const std::span out(piece.data(), static_cast<size_t>(count * byteSize(item->type.dtype)));

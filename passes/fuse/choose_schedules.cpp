@@ -14,8 +14,6 @@
 #include "passes/tuning.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -25,6 +23,7 @@
 #include "ir/region_key.h"
 #include "ir/schedule.h"
 #include "ir/split_product.h"
+#include "ir/text_file.h"
 #include "ir/text_hash.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/settle.h"
@@ -36,9 +35,7 @@ std::string tuningKey(const Op& fused) { return "r" + textHash(regionKey(fused))
 
 Result<AttrList> readTuning(const std::string& path) {
   if (path.empty()) return AttrList{};
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(fmt::format("tuning file {} cannot be opened", path));
-  std::string text(std::istreambuf_iterator<char>(in), {});
+  TG_TRY(const std::string text, readTextFile(path));
   TG_TRY(Attr table, parseAttr(text, path));
   if (table.kind != Attr::Kind::dict)
     return fail(fmt::format("tuning file {} is no {{key = schedule, …}}", path));

@@ -31,16 +31,34 @@ std::unique_ptr<Op> joined(const std::vector<Op*>& ops, const Target& target) {
 
 namespace {
 
-int64_t needed(const MapSchedule&) { return 0; }
+// Of each kind of part. One that has a `workgroup` takes any number of invocations, one that has a `vec` computes so
+// many results in each, if nothing else is said of it here.
+
+template <class Part>
+requires requires(Part part) { part.workgroup; }
+int64_t needed(const Part&) { return 0; }
 int64_t needed(const RowSchedule& row) { return row.lanes > 1 ? row.workgroup : 0; }
 int64_t needed(const ColumnSchedule& column) { return column.lanes * column.side; }
 
+template <class Part>
+int64_t atOnce(const Part& part) {
+  if constexpr (requires { part.vec; }) return part.vec * kSmallestGroup;
+  return kSmallestGroup;
+}
+int64_t atOnce(const ColumnSchedule& column) { return column.vec * column.side; }
+
 /// Invocations of a part's workgroup.
-int64_t workgroupOf(const PartSchedule& part) {
-  const auto* column = std::get_if<ColumnSchedule>(&part);
-  return column                                      ? needed(*column)
-         : std::holds_alternative<MapSchedule>(part) ? std::get<MapSchedule>(part).workgroup
-                                                     : std::get<RowSchedule>(part).workgroup;
+template <class Part>
+int64_t workgroupOf(const Part& part) {
+  if constexpr (requires { part.workgroup; }) return part.workgroup;
+  return needed(part);
+}
+
+/// Where it takes any number of them.
+template <class Part>
+void setWorkgroup(Part& part, int64_t workgroup) {
+  if constexpr (requires { part.workgroup; })
+    if (needed(part) == 0) part.workgroup = workgroup;
 }
 
 }  // namespace
@@ -60,20 +78,18 @@ int64_t neededWorkgroup(const Op& fused) {
 }
 
 int64_t resultsAtOnce(const PartSchedule& part) {
-  const auto* column = std::get_if<ColumnSchedule>(&part);
-  return std::visit([](const auto& kind) { return kind.vec; }, part) *
-         (column ? column->side : kSmallestGroup);
+  return std::visit([](const auto& kind) { return atOnce(kind); }, part);
 }
 
 void setWorkgroups(std::vector<PartSchedule>& parts, int64_t workgroup) {
+  auto own = [](const PartSchedule& part) {
+    return std::visit([](const auto& kind) { return workgroupOf(kind); }, part);
+  };
   if (!workgroup) {
-    workgroup = workgroupOf(parts[0]);
-    for (const PartSchedule& part : parts) workgroup = std::min(workgroup, workgroupOf(part));
+    workgroup = own(parts[0]);
+    for (const PartSchedule& part : parts) workgroup = std::min(workgroup, own(part));
   }
-  for (PartSchedule& part : parts) {
-    if (auto* map = std::get_if<MapSchedule>(&part)) map->workgroup = workgroup;
-    if (auto* row = std::get_if<RowSchedule>(&part); row && row->lanes == 1) row->workgroup = workgroup;
-  }
+  for (PartSchedule& part : parts) std::visit([&](auto& kind) { setWorkgroup(kind, workgroup); }, part);
 }
 
 }  // namespace tg::fuse

@@ -11,9 +11,7 @@
 // Where: first of fuse. What is done before (gradients, optimizers) is the same for all targets.
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
-
+#include "ir/text_file.h"
 #include "passes/fuse/target_of.h"
 #include "passes/pass.h"
 
@@ -24,9 +22,7 @@ static Result<Target> resolveTarget(const std::string& option) {
   if (option.starts_with("{")) return targetFromJson(option, "target");
   bool file = option.find('/') != std::string::npos || option.ends_with(".json");
   if (!file) return targetByName(option);
-  std::ifstream in(option);
-  if (!in) return fail(fmt::format("target file {} cannot be opened", option));
-  std::string text(std::istreambuf_iterator<char>(in), {});
+  TG_TRY(const std::string text, readTextFile(option));
   return targetFromJson(text, option);
 }
 

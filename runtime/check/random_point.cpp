@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/philox.h"
+#include "runtime/data/init.h"
 #include "runtime/data/spec.h"
 #include "runtime/interp_runner.h"
 #include "runtime/train/feed.h"
@@ -38,7 +39,7 @@ NdArray randomNormal(const Type& type, uint64_t seed, uint32_t salt) {
   return out;
 }
 
-NamedArrays randomParams(const Module& module, uint64_t seed) {
+Result<NamedArrays> randomStorage(const Module& module, uint64_t seed) {
   NamedArrays out;
   uint32_t salt = 1;
   for (const Item* param : module.all(ItemKind::param)) {
@@ -49,6 +50,12 @@ NamedArrays randomParams(const Module& module, uint64_t seed) {
             : 1 / std::sqrt(static_cast<double>(param->type.elements() / param->type.shape.back()));
     for (double& x : value.data) x *= scale;
     out.emplace_back(param->name, toHostArray(value));
+  }
+  for (const Item* state : module.all(ItemKind::state)) {
+    TG_TRY(const FirstValue first, FirstValue::of(*state, seed));
+    HostArray value = HostArray::zeros(state->type);
+    first.fill(0, value.bytes);
+    out.emplace_back(state->name, std::move(value));
   }
   return out;
 }

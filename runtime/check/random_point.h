@@ -16,8 +16,9 @@ namespace tg {
 NdArray randomNormal(const Type& type, uint64_t seed, uint32_t salt);
 
 /// Random values for every param: zeros and ones, as biases and gains start, would hide a wrong gradient.
-/// Matrices are of the size trained ones have, so that activations neither vanish nor saturate.
-NamedArrays randomParams(const Module& module, uint64_t seed);
+/// Matrices are of the size trained ones have, so that activations neither vanish nor saturate. States are what they
+/// start from, so that counters and scales are such as a step may find.
+Result<NamedArrays> randomStorage(const Module& module, uint64_t seed);
 
 /// A value for every argument. `given` holds NAME=SPEC texts (runtime/data/spec.h); of the others ids are
 /// below the smallest table they index, where the stage tells, and host scalars are those of a first step

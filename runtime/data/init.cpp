@@ -175,6 +175,37 @@ void InitialValue::fillPart(int64_t first, std::span<std::byte> out) const {
   }
 }
 
+/// The elements of a nested list in row-major order.
+static void flatten(const Attr& attr, std::vector<double>& out) {
+  if (attr.isNumber()) out.push_back(attr.number());
+  for (const Attr& member : attr.list) flatten(member, out);
+}
+
+Result<FirstValue> FirstValue::of(const Item& item, uint64_t seed) {
+  FirstValue out;
+  const Attr* init = find(item.attrs, "init");
+  const std::string kind = init ? init->text : item.kind == ItemKind::state ? "zeros" : "randn";
+  std::vector<double> args;
+  if (init)
+    for (const Attr& arg : init->list) flatten(arg, args);
+  if (kind != "dense") {
+    TG_TRY(out.drawn_, InitialValue::of(item.name, item.type, kind, args, seed));
+    return out;
+  }
+  if (static_cast<int64_t>(args.size()) != item.type.elements())
+    return failAt(item.loc,
+                  fmt::format("@{}: dense gives {} values for {}", item.name, args.size(), item.type.str()));
+  out.given_ = HostArray::zeros(item.type);
+  for (size_t i = 0; i < args.size(); ++i) out.given_->set(static_cast<int64_t>(i), args[i]);
+  return out;
+}
+
+void FirstValue::fill(int64_t first, std::span<std::byte> out) const {
+  if (!given_) return drawn_.fill(first, out);
+  const auto at = static_cast<size_t>(first * byteSize(given_->dtype));
+  std::memcpy(out.data(), &given_->bytes[at], out.size());
+}
+
 Result<HostArray> initialValue(std::string_view name, const Type& type, std::string_view kindName,
                                std::span<const double> args, uint64_t seed) {
   TG_TRY(const InitialValue value, InitialValue::of(name, type, kindName, args, seed));

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
+#include "ir/module.h"
 #include "ir/result.h"
 #include "runtime/data/array.h"
 #include "runtime/data/draws.h"
@@ -43,7 +45,19 @@ class InitialValue {
   friend struct InitKind;
 };
 
-/// The whole of it.
+/// What a param or state of a module starts from: drawn or filled piece by piece, or elements that the text gives.
+class FirstValue {
+ public:
+  static Result<FirstValue> of(const Item& item, uint64_t seed);
+  void fill(int64_t first, std::span<std::byte> out) const;
+  bool isZero() const { return !given_ && drawn_.isZero(); }
+
+ private:
+  InitialValue drawn_;
+  std::optional<HostArray> given_;
+};
+
+/// The whole of an InitialValue.
 Result<HostArray> initialValue(std::string_view name, const Type& type, std::string_view kind,
                                std::span<const double> args, uint64_t seed);
 

@@ -32,8 +32,14 @@ struct FileHeader {
 };
 
 std::vector<char> readAll(const std::string& path) {
+  // Of a folder, and of what cannot be read, nothing.
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  std::vector<char> bytes(error ? 0 : size);
   std::ifstream in(path, std::ios::binary);
-  return std::vector<char>(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(in.gcount()));
+  return bytes;
 }
 
 /// The driver's part of a file, or empty when the file is not whole.

@@ -164,7 +164,8 @@ TEST(SessionModule, OptionsAreCheckedOnEveryDevice) {
   EXPECT_EQ(messageOf(Session::create(model(), options)).substr(0, 8), "budget: ");
   options.memory = "1GiB";
   options.tuning = "/nowhere/tuning.txt";
-  EXPECT_EQ(messageOf(Session::create(model(), options)), "tuning file /nowhere/tuning.txt cannot be opened");
+  EXPECT_EQ(messageOf(Session::create(model(), options)),
+            "cannot open /nowhere/tuning.txt: No such file or directory");
   options.tuning.clear();
   EXPECT_TRUE(Session::create(model(), options));
 }

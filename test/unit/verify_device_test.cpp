@@ -29,17 +29,23 @@ class VerifyTest : public SessionTest {
     auto done = compile(clone(*source_), device_->info().target, options);
     ASSERT_TRUE(done) << done.error().str();
     spirv_ = std::move(done->module);
-    params_ = randomParams(*source_, 3);
+    storage_ = storageOf(*source_);
     auto inputs = randomInputs(*source_->func("train"), {}, 3);
     ASSERT_TRUE(inputs) << inputs.error().str();
     inputs_ = std::move(*inputs);
+  }
+
+  static NamedArrays storageOf(const Module& module) {
+    auto storage = randomStorage(module, 3);
+    EXPECT_TRUE(storage) << storage.error().str();
+    return storage ? std::move(*storage) : NamedArrays{};
   }
 
   /// The name of the first kernel that differs, "" when none does, and the step itself.
   std::string blamed(const Module& module, KernelStep& step) {
     auto steps = KernelSteps::create(module, "train", device_);
     EXPECT_TRUE(steps) << steps.error().str();
-    auto begun = steps->begin(params_, inputs_);
+    auto begun = steps->begin(storage_, inputs_);
     EXPECT_TRUE(begun) << begun.error().str();
     int64_t count = 0;
     while (true) {
@@ -64,12 +70,12 @@ class VerifyTest : public SessionTest {
   }
 
   std::unique_ptr<Module> source_, spirv_;
-  NamedArrays params_;
+  NamedArrays storage_;
   Inputs inputs_;
 };
 
 TEST_F(VerifyTest, everythingAgrees) {
-  auto checks = compareFunction(*source_, *spirv_, "train", params_, inputs_, device_);
+  auto checks = compareFunction(*source_, *spirv_, "train", storage_, inputs_, device_);
   ASSERT_TRUE(checks) << checks.error().str();
   std::map<std::string, int> kinds;
   for (const ResultCheck& check : *checks) {
@@ -122,7 +128,7 @@ double apart(const std::map<std::string, NdArray>& a, const std::map<std::string
 // epsilon of adam, a branch of expm1 that is not taken): the interpreter, with the edited text, says which.
 TEST_F(VerifyTest, mutatedKernelsAreBlamed) {
   int mutants = 0;
-  const auto sound = outcome(*spirv_, params_, inputs_);
+  const auto sound = outcome(*spirv_, storage_, inputs_);
   std::set<std::string> kernels, mutated;
   std::vector<std::string> names;
   for (Op* op : spirv_->func("train")->body.ops)
@@ -141,13 +147,13 @@ TEST_F(VerifyTest, mutatedKernelsAreBlamed) {
       found->code = from == Opcode::k_mul   ? Opcode::k_sub
                     : from == Opcode::k_add ? Opcode::k_sub
                                             : Opcode::k_add;
-      if (apart(sound, outcome(*edited, params_, inputs_)) < 1e-3) continue;
+      if (apart(sound, outcome(*edited, storage_, inputs_)) < 1e-3) continue;
       compileOther(*module, *kernel);
       KernelStep step;
       EXPECT_EQ(blamed(*module, step), name) << "the last " << info(from).name << " of @" << name;
       ++mutants;
       mutated.insert(name);
-      auto checks = compareFunction(*source_, *module, "train", params_, inputs_, device_);
+      auto checks = compareFunction(*source_, *module, "train", storage_, inputs_, device_);
       ASSERT_TRUE(checks) << checks.error().str();
       EXPECT_TRUE(std::any_of(checks->begin(), checks->end(), [](const ResultCheck& c) { return !c.close; }))
           << name;
@@ -160,6 +166,7 @@ TEST_F(VerifyTest, mutatedKernelsAreBlamed) {
 // The worst element and what both computed, of a difference in one element of many.
 TEST_F(VerifyTest, worstElementIsNamed) {
   inputs_ = trainInputs();
+  storage_ = storageOf(*model());
   auto module = parsed(edited(kModel, "%d = tg.sub %p, %y", "%d = tg.add %p, %y"));
   auto fused = compile(clone(*module), device_->info().target, {});
   auto sound = compile(model(), device_->info().target, {});

@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/text_file.h"
+
 namespace tg {
 
 namespace fs = std::filesystem;
@@ -21,34 +23,10 @@ static Error cannot(std::string_view what, const std::string& path) {
   return fail(fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
 }
 
-static Result<std::string> readAll(int file, const std::string& path) {
-  std::string text;
-  char buffer[65536];
-  for (;;) {
-    ssize_t count = ::read(file, buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return cannot("read", path);
-    if (count == 0) break;
-    text.append(buffer, static_cast<size_t>(count));
-  }
-  size_t zero = text.find('\0');
-  if (zero != std::string::npos)
-    return fail(fmt::format("{} is not text: byte {} is zero", path == "-" ? "standard input" : path, zero));
-  return text;
-}
-
 Result<std::string> readInput(const std::string& path) {
-  if (path == "-") {
-    if (::isatty(0)) fmt::print(stderr, "reading standard input; end it with Ctrl-D\n");
-    return readAll(0, path);
-  }
-  if (std::error_code error; fs::is_directory(path, error))
-    return fail(fmt::format("{} is a directory", path));
-  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return cannot("open", path);
-  auto text = readAll(file, path);
-  ::close(file);
-  return text;
+  if (path != "-") return readTextFile(path);
+  if (::isatty(0)) fmt::print(stderr, "reading standard input; end it with Ctrl-D\n");
+  return readText(0, "standard input");
 }
 
 static bool writeAll(int file, const std::string& text) {

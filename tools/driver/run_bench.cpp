@@ -234,7 +234,9 @@ struct Bench : Verb {
         ->capture_default_str()
         ->check(between(kLeastSteps, kMostSteps));
     app.add_option("--warmup", flags.warmup, "steps before")->capture_default_str()->check(atLeast(0));
-    app.add_option("--min-time", flags.minTime, "seconds of steps, at least")->capture_default_str();
+    app.add_option("--min-time", flags.minTime, "seconds of steps, at least")
+        ->capture_default_str()
+        ->check(atLeast(0));
     app.add_option("--micro-batch", flags.microBatch, kMicroBatchHelp)->option_text("N")->check(atLeast(1));
     app.add_flag("--wait", flags.wait, "begin no step before the last one's loss is read");
     app.add_flag("--json", flags.json, "print JSON");

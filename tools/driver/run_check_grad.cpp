@@ -39,7 +39,7 @@ class Check {
   const std::map<std::string, NdArray>& grads() const { return grads_; }
 
  private:
-  Result<void> setParams();
+  Result<void> setStorage();
   Result<void> setInputs();
   Result<double> lossAt(const Item& param, const NdArray& direction, double step);
 
@@ -49,25 +49,22 @@ class Check {
   uint64_t seed_;
   NamedArrays given_;
   Inputs givenInputs_;
-  std::map<std::string, NdArray> params_, states_, inputs_, grads_;
+  std::map<std::string, NdArray> storage_, inputs_, grads_;
 };
 
 Result<void> Check::setUp() {
-  TG_CHECK(setParams());
+  TG_CHECK(setStorage());
   TG_CHECK(setInputs());
   TG_TRY(RunResult first, interpreter_.run(flags_.function, inputs_));
   grads_ = std::move(first.paramGrads);
   return {};
 }
 
-Result<void> Check::setParams() {
-  given_ = randomParams(module_, seed_);
+Result<void> Check::setStorage() {
+  TG_TRY(given_, randomStorage(module_, seed_));
   for (const auto& [name, value] : given_) {
-    params_[name] = toNdArray(value);
-    TG_CHECK(interpreter_.setStorage(name, params_[name]));
-  }
-  for (const Item* state : module_.all(ItemKind::state)) {
-    TG_TRY(states_[state->name], interpreter_.storage(state->name));
+    storage_[name] = toNdArray(value);
+    TG_CHECK(interpreter_.setStorage(name, storage_[name]));
   }
   return {};
 }
@@ -91,8 +88,7 @@ Check::compareDevice(const std::shared_ptr<vulkan::Device>& device) const {
 }
 
 Result<double> Check::lossAt(const Item& param, const NdArray& direction, double step) {
-  for (const auto& [name, value] : states_) TG_CHECK(interpreter_.setStorage(name, value));
-  for (const auto& [name, value] : params_) {
+  for (const auto& [name, value] : storage_) {
     NdArray moved = value;
     if (name == param.name)
       for (size_t i = 0; i < moved.data.size(); ++i) moved.data[i] += step * direction.data[i];
@@ -119,7 +115,7 @@ Result<std::string> Check::compare(const Item& param, int sample) {
   double noise = 1e-15 * (std::fabs(above) + std::fabs(below)) / flags_.eps;
   double apart = std::fabs(analytic - numeric);
   if (apart <= flags_.atol + noise + flags_.rtol * std::max(scale, std::fabs(numeric)) &&
-      std::isfinite(analytic))
+      std::isfinite(analytic) && std::isfinite(numeric))
     return std::string();
   return fmt::format("@{}: the gradient gives {:.9g} along direction {}, differences give {:.9g}\n",
                      param.name, analytic, sample, numeric);
@@ -165,10 +161,12 @@ struct CheckGrad : Verb {
     app.add_option("--samples", flags.samples, "directions for each parameter")
         ->capture_default_str()
         ->check(atLeast(1));
-    app.add_option("--eps", flags.eps, "step of the differences")->capture_default_str();
+    app.add_option("--eps", flags.eps, "step of the differences")
+        ->capture_default_str()
+        ->check(between(1e-10, 1));
     app.add_option("--device", flags.device, "check what this device computes too: auto, cpu, an index")
         ->option_text("DEVICE");
-    app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str();
+    app.add_option("--rtol", flags.rtol, "relative tolerance")->capture_default_str()->check(atLeast(0));
     app.add_option("--seed", model.seed, "of directions, parameters and inputs")->capture_default_str();
   }
   int run(CLI::App& app, const Arguments&) override {

@@ -104,8 +104,9 @@ std::string difference(const std::string& name, const HostArray& got, const Host
   double largest = -1;
   for (int64_t i = 0; i < got.elements(); ++i) {
     double a = got.at(i), b = expected.at(i), apart = std::fabs(a - b);
-    if (a == b || (std::isnan(a) && std::isnan(b)) || apart <= flags.atol + flags.rtol * std::fabs(b))
-      continue;
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    // No part of an infinite number is a tolerance.
+    if (std::isfinite(b) && apart <= flags.atol + flags.rtol * std::fabs(b)) continue;
     if (wrong++ == 0) first = i;
     if (!(apart <= largest)) largest = apart, worst = i;
   }
@@ -201,8 +202,12 @@ struct Exec : Verb {
     app.add_option("--capture", flags.captures, "print a captured value too")->option_text("NAME");
     app.add_option("--expected-output", flags.expected, "compare; exit 3 on a mismatch")
         ->option_text("NAME=SPEC");
-    app.add_option("--rtol", flags.rtol, "relative tolerance of the comparison")->capture_default_str();
-    app.add_option("--atol", flags.atol, "absolute tolerance of the comparison")->capture_default_str();
+    app.add_option("--rtol", flags.rtol, "relative tolerance of the comparison")
+        ->capture_default_str()
+        ->check(atLeast(0));
+    app.add_option("--atol", flags.atol, "absolute tolerance of the comparison")
+        ->capture_default_str()
+        ->check(atLeast(0));
   }
   int run(CLI::App& app, const Arguments&) override {
     if (auto good = checkOutputs(flags, model.file); !good) return report(app, exitUsage, good.error());

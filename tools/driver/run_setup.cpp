@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -65,127 +63,6 @@ std::string shellWord(const std::string& word) {
   return quoted + "'";
 }
 
-static CLI::Validator numberCheck(const std::string& range, bool (*good)(double, double, double), double a,
-                                  double b) {
-  auto check = [=](const std::string& text) {
-    double value = 0;
-    // What is no number at all is told by the option's type.
-    if (!CLI::detail::lexical_cast(text, value) || good(value, a, b)) return std::string();
-    return fmt::format("expected a number {}, not {}", range, text);
-  };
-  return CLI::Validator(check, "");
-}
-
-CLI::Validator atLeast(double least) {
-  return numberCheck(
-      fmt::format("of at least {}", least), [](double x, double a, double) { return x >= a; }, least, 0);
-}
-CLI::Validator above(double bound) {
-  return numberCheck(
-      fmt::format("above {}", bound), [](double x, double a, double) { return x > a; }, bound, 0);
-}
-CLI::Validator between(double least, double most) {
-  return numberCheck(
-      fmt::format("from {} to {}", least, most),
-      [](double x, double a, double b) { return x >= a && x <= b; }, least, most);
-}
-
-/// What CLI11 lets pass in numbers: it cuts off what is too large, wraps what is negative, and takes nan.
-static std::string wrongNumber(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string type = option->get_type_name();
-    const bool natural = type.starts_with("UINT"), real = type.starts_with("FLOAT");
-    if (!natural && !real && !type.starts_with("INT")) continue;
-    for (const std::string& text : option->results()) {
-      const char *begin = text.data() + text.starts_with('+'), *end = text.data() + text.size();
-      int64_t whole = 0;
-      uint64_t positive = 0;
-      double number = 0;
-      auto [at, status] = real      ? std::from_chars(begin, end, number)
-                          : natural ? std::from_chars(begin, end, positive)
-                                    : std::from_chars(begin, end, whole);
-      // CLI11 reads a leading zero as the base 8.
-      const bool octal = !real && end - begin > 1 && *begin == '0';
-      if (status == std::errc() && at == end && std::isfinite(number) && !octal) continue;
-      return fmt::format("{} is '{}': expected {}", option->get_name(), text,
-                         real      ? "a finite number"
-                         : natural ? "a whole number from 0 to 18446744073709551615"
-                                   : "a whole number of at most 19 digits");
-    }
-  }
-  return "";
-}
-
-/// The first option that is given more often than it takes values, or "".
-static std::string givenTwice(const CLI::App& app, const Arguments& args) {
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().empty() || option->get_items_expected_max() != 1) continue;
-    const std::string flag = "--" + option->get_lnames().front();
-    const auto count = std::count_if(args.begin(), args.end(), [&](const std::string& word) {
-      return word == flag || word.starts_with(flag + "=");
-    });
-    if (count > 1) return flag;
-  }
-  return "";
-}
-
-static void parseWords(CLI::App& app, const Arguments& args) {
-  Arguments reversed = withoutShortEquals(args);
-  std::reverse(reversed.begin(), reversed.end());  // CLI11 takes a vector from its end
-  app.parse(std::move(reversed));
-}
-
-/// The file that --config names, where the words without it can be parsed: then what cannot is in the file.
-static std::string faultyConfig(CLI::App& app, const Arguments& args) {
-  std::string file;
-  Arguments rest;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i].starts_with("--config="))
-      file = args[i].substr(args[i].find('=') + 1);
-    else if (args[i] == "--config" && i + 1 < args.size())
-      file = args[++i];
-    else
-      rest.push_back(args[i]);
-  }
-  if (file.empty()) return "";
-  try {
-    parseWords(app, rest);
-  } catch (const CLI::Error&) {
-    return "";
-  }
-  return wrongNumber(app).empty() ? file : "";
-}
-
-std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
-  try {
-    parseWords(app, args);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", helpOf(app));
-    return exitOk;
-  } catch (const CLI::ExtrasError& error) {
-    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
-               unknownFlag(app, args).value_or(error.what()), app.get_name());
-    return exitUsage;
-  } catch (const CLI::ArgumentMismatch& error) {
-    const std::string twice = givenTwice(app, args);
-    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
-               twice.empty() ? error.what() : twice + " is given more than once", app.get_name());
-    return exitUsage;
-  } catch (const CLI::ParseError& error) {
-    const std::string why = error.what();
-    if (const std::string file = faultyConfig(app, args); !file.empty())
-      return report(app, exitInput, why.starts_with(file) ? why : fmt::format("{}: {}", file, why));
-    fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), why, app.get_name());
-    return exitUsage;
-  }
-  if (std::string wrong = wrongNumber(app); !wrong.empty()) {
-    const std::string file = faultyConfig(app, args);
-    return file.empty() ? report(app, exitUsage, wrong)
-                        : report(app, exitInput, fmt::format("{}: {}", file, wrong));
-  }
-  return {};
-}
-
 bool beginsSafetensors(std::string_view bytes) {
   uint64_t length = 0;
   if (bytes.size() < 9) return false;
@@ -214,10 +91,11 @@ Result<void> mayWrite(const std::string& flag, const std::string& path) {
 
 Result<void> mayMakeFolder(const std::string& flag, const std::string& path) {
   std::error_code error;
+  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
   fs::path at = fs::absolute(path, error).lexically_normal();
+  if (error) return refuse(fmt::format("where this runs: {}", error.message()));
   if (!at.has_filename()) at = at.parent_path();
   while (!fs::exists(fs::symlink_status(at, error)) && at.has_relative_path()) at = at.parent_path();
-  auto refuse = [&](const std::string& why) { return fail(fmt::format("{}={}: {}", flag, path, why)); };
   if (!fs::is_directory(at, error)) return refuse(fmt::format("{} is no folder", at.string()));
   return ::access(at.c_str(), W_OK | X_OK) == 0
              ? Result<void>()

@@ -60,7 +60,9 @@ class Verification {
     if (!source_)
       fmt::print("a module of stage {} has no f64 oracle for whole functions: each kernel is compared\n",
                  tg::name(source.stage));
-    params_ = randomParams(source, model_.seed);
+    auto storage = randomStorage(source, model_.seed);
+    if (!storage) return report(app_, exitInput, storage.error());
+    storage_ = std::move(*storage);
     int worst = exitOk;
     for (const std::string& function : functions) {
       int code = one(*source.func(function));
@@ -78,7 +80,7 @@ class Verification {
     auto inputs = randomInputs(func, given, model_.seed);
     if (!inputs) return report(app_, exitInput, inputs.error());
     if (!source_) return walk(func.name, *inputs, false);
-    auto checks = compareFunction(*source_, *spirv_, func.name, params_, *inputs, device_);
+    auto checks = compareFunction(*source_, *spirv_, func.name, storage_, *inputs, device_);
     if (!checks) return report(app_, codeOf(checks.error()), checks.error());
     int64_t wrong = 0;
     for (const ResultCheck& check : *checks) {
@@ -99,7 +101,7 @@ class Verification {
   int walk(const std::string& function, const Inputs& inputs, bool expected) {
     auto steps = KernelSteps::create(*spirv_, function, device_);
     if (!steps) return report(app_, exitDevice, steps.error());
-    if (auto begun = steps->begin(params_, inputs); !begun) return report(app_, exitDevice, begun.error());
+    if (auto begun = steps->begin(storage_, inputs); !begun) return report(app_, exitDevice, begun.error());
     KernelStep step;
     while (true) {
       auto more = steps->next(step);
@@ -137,7 +139,7 @@ class Verification {
   std::shared_ptr<vulkan::Device> device_;
   std::unique_ptr<Module> spirv_;
   const Module* source_ = nullptr;
-  NamedArrays params_;
+  NamedArrays storage_;
 };
 
 /// The function of --entry, or all.

@@ -49,12 +49,10 @@ TrainSignals::TrainSignals(TrainControl& asked) {
   action.sa_handler = askForCheckpoint;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGUSR1, &action, nullptr);
-  // A file that may grow no further is an error of the write, which is told; not the end of the process.
-  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 TrainSignals::~TrainSignals() {
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGXFSZ}) std::signal(signal, SIG_DFL);
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_DFL);
   control = nullptr;
 }
 

@@ -59,8 +59,8 @@ void openStreams() {
   for (int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(file, F_GETFD) < 0 && errno == EBADF)
       (void)::open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-  // A reader that is gone is an error of the write.
-  std::signal(SIGPIPE, SIG_IGN);
+  // A reader that is gone, and a file that may grow no further, are errors of the write and not the end of the process.
+  for (int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   stdout = streamOver(stdout, writeOutputStream, ::isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
   stderr = streamOver(stderr, writeErrorStream, _IONBF);
 }

@@ -65,6 +65,8 @@ COMMAND_LINE = [
     Row("value too large", bare("--steps=99999999999999999999"), USAGE, r"--steps.*99999999999999999999"),
     Row("value fractional", bare("--steps=1.5"), USAGE, r"--steps.*1\.5"),
     Row("value missing", bare("--steps"), USAGE, r"--steps"),
+    Row("value empty", bare("--out=", "--steps=3"), USAGE, r"--out= has no value"),
+    Row("value empty, last", bare("--out="), USAGE, r"--out= has no value"),
     Row("seed negative", train("--seed=-1"), USAGE, r"--seed.*-1"),
     Row("rate negative", train("--lr=-1"), USAGE, r"--lr=-1: schedule -1 is negative|--lr=-1: schedule -1: -1 is negative"),
     Row("rate of an unknown form", train("--lr=cosin(1e-3,0,5)"), USAGE, r"unknown schedule cosin.*cosine\(peak, final, steps\)"),

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/text_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+static Error cannot(const char* what, const std::string& name) {
+  return fail(fmt::format("cannot {} {}: {}", what, name, std::strerror(errno)));
+}
+
+Result<std::string> readText(int file, const std::string& name) {
+  std::string text;
+  char buffer[65536];
+  for (;;) {
+    const ssize_t count = ::read(file, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return cannot("read", name);
+    if (count == 0) break;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+  if (const size_t zero = text.find('\0'); zero != std::string::npos)
+    return fail(fmt::format("{} is not text: byte {} is zero", name, zero));
+  return text;
+}
+
+Result<std::string> readTextFile(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+    return fail(fmt::format("{} is a directory", path));
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return cannot("open", path);
+  auto text = readText(file, path);
+  ::close(file);
+  return text;
+}
+
+}  // namespace tg
