@@ -29,16 +29,17 @@ using Json = nlohmann::ordered_json;
 /// the next one, and figures of older kernels are measured again.
 constexpr int kKernels = 1;
 
-std::unique_ptr<Module> productModule(DType operand, int64_t side) {
+std::unique_ptr<Module> productModule(const std::string& precision, int64_t side) {
   const std::string square = fmt::format("tensor<{0}x{0}x", side);
-  const std::string text = fmt::format("module @product {{\n"
-                                       "  func @f(%a: {0}{1}>, %b: {0}{1}>) -> (c: {0}f32>) {{\n"
-                                       "    %aw = tg.cast %a : {0}f32>\n"
-                                       "    %bw = tg.cast %b : {0}f32>\n"
-                                       "    %c = tg.matmul %aw, %bw {{precision = {1}}} : {0}f32>\n"
-                                       "    return %c : {0}f32>\n"
-                                       "  }}\n}}\n",
-                                       square, name(operand));
+  const std::string text =
+      fmt::format("module @product {{\n"
+                  "  func @f(%a: {0}{1}>, %b: {0}{1}>) -> (c: {0}f32>) {{\n"
+                  "    %aw = tg.cast %a : {0}f32>\n"
+                  "    %bw = tg.cast %b : {0}f32>\n"
+                  "    %c = tg.matmul %aw, %bw {{precision = {2}}} : {0}f32>\n"
+                  "    return %c : {0}f32>\n"
+                  "  }}\n}}\n",
+                  square, dtypeNamed(precision).has_value() ? precision : "f32", precision);
   return std::move(*parse(text, "product"));
 }
 
@@ -50,14 +51,14 @@ const Op* regionOf(const Module& fused) {
 
 /// Timed in turn, by a few runs: the shortest of each counts.
 Result<std::optional<std::array<double, 2>>> microseconds(const std::shared_ptr<vulkan::Device>& device,
-                                                          DType operand, int64_t side,
+                                                          const std::string& precision, int64_t side,
                                                           const SchedulePair& pair,
                                                           const std::string& shaders) {
   using Times = std::optional<std::array<double, 2>>;
   const Target& target = device->info().target;
   CompileOptions until;
   until.until = Stage::fused;
-  TG_TRY(Compiled done, compile(productModule(operand, side), target, until));
+  TG_TRY(Compiled done, compile(productModule(precision, side), target, until));
   const Op* region = regionOf(*done.module);
   const auto schedules = region ? pair(*region) : std::nullopt;
   if (!schedules) return Times();
@@ -182,11 +183,11 @@ SchedulePair matrixSchedules(const Target& target) {
 }
 
 Result<std::optional<MatrixFigures>> measureProduct(const std::shared_ptr<vulkan::Device>& device,
-                                                    DType operand, const SchedulePair& pair,
+                                                    const std::string& precision, const SchedulePair& pair,
                                                     const std::string& shaders, const ProductSides& sides) {
   if (!device->info().timestamps) return std::optional<MatrixFigures>();
   for (int64_t side = sides.first;; side *= 2) {
-    TG_TRY(const auto times, microseconds(device, operand, side, pair, shaders));
+    TG_TRY(const auto times, microseconds(device, precision, side, pair, shaders));
     if (!times) return std::optional<MatrixFigures>();
     const auto [scalars, matrices] = *times;
     if (scalars < sides.leastMicroseconds && side < sides.most) continue;
@@ -221,9 +222,9 @@ ChosenTarget targetFor(const Module& module, const vulkan::DeviceInfo& device, c
 ChosenTarget targetFor(const Module& module, const std::shared_ptr<vulkan::Device>& device,
                        const std::string& cache) {
   const Target& target = device->info().target;
-  const DType operand = target.multiplies(DType::f16) ? DType::f16 : DType::bf16;
+  const std::string precision = target.multiplies(DType::f16) ? "f16" : "bf16";
   return targetFor(module, device->info(), cache, [&] {
-    return measureProduct(device, operand, matrixSchedules(target), shaderFolder(cache));
+    return measureProduct(device, precision, matrixSchedules(target), shaderFolder(cache));
   });
 }
 

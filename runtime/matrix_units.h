@@ -57,10 +57,10 @@ struct ProductSides {
   int64_t first = 512, most = 2048;
   double leastMicroseconds = 50;
 };
-/// Times a product of `operand` in memory, summed in f32, by both schedules. Nothing where there are not two, or no
-/// timestamps. `shaders` is spirv-emit's option cache.
+/// Times a product of this precision by both schedules: of f16 or bf16 in memory, or of f32 there by f32x3. Nothing where
+/// there are not two, or no timestamps. `shaders` is spirv-emit's option cache.
 Result<std::optional<MatrixFigures>> measureProduct(const std::shared_ptr<vulkan::Device>& device,
-                                                    DType operand, const SchedulePair& pair,
+                                                    const std::string& precision, const SchedulePair& pair,
                                                     const std::string& shaders,
                                                     const ProductSides& sides = {});
 

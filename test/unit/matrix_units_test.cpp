@@ -248,6 +248,13 @@ TEST(MatrixUnits, SchedulesToCompareAreWithAndWithoutThem) {
   EXPECT_TRUE(std::holds_alternative<SharedMatmulSchedule>((*pair)[0])) << scheduleAttr((*pair)[0]).str();
   EXPECT_TRUE(std::holds_alternative<CoopmatSchedule>((*pair)[1])) << scheduleAttr((*pair)[1]).str();
   EXPECT_FALSE(matrixSchedules(*targetByName("gpu"))(*region));
+
+  auto halves = compile(product("f32x3"), target, until);
+  ASSERT_TRUE(halves) << halves.error().str();
+  const auto both = matrixSchedules(target)(*halves->module->func("f")->body.ops.front());
+  ASSERT_TRUE(both) << "of f32, by products of f16";
+  EXPECT_TRUE(std::holds_alternative<SharedMatmulSchedule>((*both)[0])) << scheduleAttr((*both)[0]).str();
+  EXPECT_TRUE(std::holds_alternative<CoopmatSchedule>((*both)[1])) << scheduleAttr((*both)[1]).str();
 }
 
 class MatrixMeasurement : public SessionTest {};
@@ -262,7 +269,7 @@ TEST_F(MatrixMeasurement, TimesTwoSchedulesOfAProduct) {
     if (all.size() < 2) return {};
     return std::array<Schedule, 2>{all[0], all[1]};
   };
-  auto figures = measureProduct(device_, DType::f16, pair, "", {128, 512, 0});
+  auto figures = measureProduct(device_, "f16", pair, "", {128, 512, 0});
   ASSERT_TRUE(figures) << figures.error().str();
   ASSERT_TRUE(*figures);
   EXPECT_EQ(side, 128);
@@ -270,13 +277,17 @@ TEST_F(MatrixMeasurement, TimesTwoSchedulesOfAProduct) {
   EXPECT_GT((*figures)->scalars, 0);
   const double ratio = (*figures)->matrices / (*figures)->scalars;
   EXPECT_TRUE(ratio > 1e-3 && ratio < 1e3) << ratio << ": both are rates of the same product";
-  figures = measureProduct(device_, DType::f16, pair, "", {16, 64, 1e9});
+  figures = measureProduct(device_, "f16", pair, "", {16, 64, 1e9});
   ASSERT_TRUE(figures && *figures);
   EXPECT_EQ(side, 64) << "larger ones follow, to the largest";
+  figures = measureProduct(device_, "f32x3", pair, "", {32, 32, 0});
+  ASSERT_TRUE(figures) << figures.error().str();
+  ASSERT_TRUE(*figures) << "f32 in memory";
+  EXPECT_EQ(side, 32);
 }
 
 TEST_F(MatrixMeasurement, NothingIsTimedWithoutTwoSchedules) {
-  auto figures = measureProduct(device_, DType::f16, matrixSchedules(*targetByName("gpu")), "");
+  auto figures = measureProduct(device_, "f16", matrixSchedules(*targetByName("gpu")), "");
   ASSERT_TRUE(figures) << figures.error().str();
   EXPECT_FALSE(*figures);
 }

@@ -11,9 +11,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/op_view.h"
 #include "passes/tuning.h"
 #include "runtime/cache_folder.h"
 #include "runtime/compile.h"
+#include "runtime/matrix_units.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/tune.h"
 #include "tools/driver/bench_models.h"
@@ -70,6 +72,24 @@ bool tellsAny(const std::vector<TunedRegion>& regions) {
   });
 }
 
+/// Whether a product reads f32 and multiplies it as f32.
+bool hasWideProducts(const Module& module) {
+  bool has = false;
+  for (const Item* func : module.all(ItemKind::func))
+    walk(func->body, [&](const Op& op) {
+      has = has || (op.code == Opcode::matmul && as::matmul(op).precision() == "f32" &&
+                    op.in(0)->type.dtype == DType::f32);
+    });
+  return has;
+}
+
+/// Whether f32 by products of f16 is worth choosing on the device.
+std::string adviceOf(const MatrixFigures& figures) {
+  return fmt::format(
+      "f32 products by mixed-precision{{precision=f32x3}}: {:.1f} GFLOP/s, {:.1f} as they are: {}",
+      figures.matrices, figures.scalars, matricesPay(figures) ? "worth choosing" : "not worth choosing");
+}
+
 Json toJson(const std::vector<TunedRegion>& regions) {
   Json out = Json::array();
   for (const TunedRegion& region : regions) {
@@ -98,8 +118,9 @@ struct TuneVerb : Verb {
   void describe(CLI::App& app) override {
     app.description(
         "Times every kernel of a module with a handful of schedules on the device, on random\n"
-        "data, and adds those that are clearly faster to a file that --tuning reads. FILE may be\n"
-        "a run or a workload: " +
+        "data, and adds those that are clearly faster to a file that --tuning reads. Where the device\n"
+        "multiplies f16 on matrix units, it also says whether f32 by products of these is faster. FILE\n"
+        "may be a run or a workload: " +
         fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
     app.add_option("FILE", model.file, "a module of stage tensor or fused; - or nothing is standard input")
         ->option_text(" ");
@@ -171,6 +192,14 @@ struct TuneVerb : Verb {
     return exitOk;
   }
 
+  /// Rates of f32 products by f32x3 and as they are, where the module has some and the device the units for that.
+  Result<std::optional<MatrixFigures>> halves(const Module& fused,
+                                              const std::shared_ptr<vulkan::Device>& device) const {
+    const Target& target = device->info().target;
+    if (!target.multiplies(DType::f16) || !hasWideProducts(fused)) return std::optional<MatrixFigures>();
+    return measureProduct(device, "f32x3", matrixSchedules(target), options.shaders);
+  }
+
   int run(CLI::App& app, const Arguments&) override {
     if (model.device == "interp")
       return report(app, exitUsage, "tune times kernels on a Vulkan device; --device=interp has none");
@@ -196,11 +225,18 @@ struct TuneVerb : Verb {
     options.shaders = shaderFolder(opened.cache);
     auto regions = tune(*fused->module, device, options);
     if (!regions) return report(app, exitDevice, regions.error());
-    if (json)
-      fmt::print("{}\n", Json{{"device", device->info().name},
-                              {"driver", device->info().driver},
-                              {"kernels", toJson(*regions)}}
-                             .dump(2));
+    auto wide = halves(*fused->module, device);
+    if (!wide) return report(app, exitDevice, wide.error());
+    if (json) {
+      Json all{
+          {"device", device->info().name}, {"driver", device->info().driver}, {"kernels", toJson(*regions)}};
+      if (*wide)
+        all["f32x3"] = {
+            {"gflops", (*wide)->matrices}, {"f32_gflops", (*wide)->scalars}, {"pays", matricesPay(**wide)}};
+      fmt::print("{}\n", all.dump(2));
+    } else if (*wide) {
+      fmt::print("{}\n", adviceOf(**wide));
+    }
     return write(app, *regions);
   }
 };
