@@ -111,15 +111,18 @@ void Overlap::run() {
   }
 }
 
-}  // namespace
-
-int64_t sharedBytes(const Item& kernel) {
+int64_t bytesMadeBy(Opcode code, const Item& kernel) {
   int64_t bytes = 0;
   walk(kernel.body, [&](const Op& op) {
-    if (op.code == Opcode::k_shared) bytes += op.result()->type.bytes();
+    if (op.code == code) bytes += op.result()->type.bytes();
   });
   return bytes;
 }
+
+}  // namespace
+
+int64_t sharedBytes(const Item& kernel) { return bytesMadeBy(Opcode::k_shared, kernel); }
+int64_t localBytes(const Item& kernel) { return bytesMadeBy(Opcode::k_local, kernel); }
 
 void overlapSharedBuffers(Item& kernel) {
   // The extents of a buffer that tgk.dim reads, and rows that a matrix lies in, must stay.

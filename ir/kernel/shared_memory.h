@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much shared memory a kernel takes, and taking less.
+// How much memory of its own a kernel takes, and taking less of what is shared.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace tg {
 
-/// Bytes of the kernel's shared buffers.
+/// Bytes of the kernel's shared buffers, and of an invocation's local ones.
 int64_t sharedBytes(const Item& kernel);
+int64_t localBytes(const Item& kernel);
 
 /// Lets shared buffers of one element type and rank take one place where all accesses of one are done before
 /// the first of the other, with a meeting of the workgroup between: the earlier buffer, grown to the larger

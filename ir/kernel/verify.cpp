@@ -59,7 +59,7 @@ class KernelVerifier {
   const std::string_view room_;  ///< what labels begin with
   std::unordered_set<const Value*> visible_;
   std::unordered_set<std::string> names_;  ///< of visible values
-  int64_t sharedBytes_ = 0;
+  int64_t sharedBytes_ = 0, localBytes_ = 0;
   Error errors_;
 };
 
@@ -70,6 +70,9 @@ Result<void> KernelVerifier::run() {
   if (sharedBytes_ > kMaxSharedBytes)
     kernelError("shared",
                 fmt::format("{} bytes of shared memory, more than {}", sharedBytes_, kMaxSharedBytes));
+  if (localBytes_ > kMaxLocalBytes)
+    kernelError("local", fmt::format("{} bytes of local buffers for each invocation, more than {}",
+                                     localBytes_, kMaxLocalBytes));
   if (errors_.empty()) {  // these rely on well-formed ops
     meetings(kernel_.body, nullptr, Uniformity(kernel_));
     bool any = false;
@@ -304,6 +307,7 @@ bool KernelVerifier::scalarType(const Op& op, const Type& type) {
     return false;
   }
   if (memory && type.mode == BufMode::shared) sharedBytes_ += type.bytes();
+  if (memory && type.mode == BufMode::local) localBytes_ += type.bytes();
   return true;
 }
 

@@ -31,6 +31,8 @@ const std::vector<KernelVjpRefusal>& kernelVjpRefusals() {
        "write the gradient's kernel and name it, `vjp(@mine)`; the compiler makes its own of tg.matmul"},
       {"g8", "its tiles and their gradients need more than 65536 bytes of shared memory",
        "use smaller tiles, or write the gradient's kernel and name it, `vjp(@mine)`"},
+      {"g9", "its local buffers and their gradients need more than 524288 bytes for each invocation",
+       "keep fewer elements, or write the gradient's kernel and name it, `vjp(@mine)`"},
   };
   return kRows;
 }

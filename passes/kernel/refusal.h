@@ -9,7 +9,7 @@
 namespace tg {
 
 /// The rows of kernelVjpRefusals(), labelled kernel-vjp.g1, g2, …
-enum class Refusal : uint8_t { oldValue, exchange, exact, order, rank, trips, matrix, shared };
+enum class Refusal : uint8_t { oldValue, exchange, exact, order, rank, trips, matrix, shared, local };
 
 /// `12:5: error: tgk.atomic_exchange [kernel-vjp.g2]: why`, with the way out as a note.
 Error refusal(const Op& op, Refusal which);

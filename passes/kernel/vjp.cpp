@@ -233,6 +233,7 @@ Result<KernelVjp> VjpMaker::finish(const Replay& replay) {
   // Lowering overlaps what it can; here that would cost the next derivative.
   if (sharedBytes(*made_) > kMaxSharedBytes) overlapSharedBuffers(*made_);
   if (sharedBytes(*made_) > kMaxSharedBytes) return refusal(*source_, Refusal::shared);
+  if (localBytes(*made_) > kMaxLocalBytes) return refusal(*source_, Refusal::local);
   readExtentsElsewhere();
   KernelVjp out;
   out.source = source_;
