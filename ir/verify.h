@@ -22,7 +22,7 @@ Result<void> verifyPlan(const Module& module);
 /// Beyond these no device of today runs a kernel; a target's own limits are checked where kernels are made.
 constexpr int64_t kMaxInvocations = 1024;   ///< of a workgroup
 constexpr int64_t kMaxSharedBytes = 65536;  ///< of its shared memory
-constexpr int64_t kMaxLocalBytes = 524288;  ///< of an invocation's local buffers: what NVIDIA's GPUs have for a thread
+constexpr int64_t kMaxLocalBytes = 524288;  ///< of an invocation's local buffers, as on NVIDIA's GPUs
 
 /// Checks one kernel: types, scopes, uniform barriers, constant indices in range, buffer modes.
 Result<void> verifyKernel(const Item& kernel);
