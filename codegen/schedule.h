@@ -28,7 +28,7 @@ Schedule withSkips(const Op& fused, Schedule schedule);
 Schedule withReads(const Op& fused, const Target& target, Schedule schedule);
 bool readsAreTight(const Op& fused, const Target& target);
 
-/// Rows and columns of a product that blocks in shared memory are for; of fewer, invocations have tiles in registers.
+/// The least rows and columns of a product that is staged in shared memory; smaller ones have tiles in registers.
 constexpr int64_t kLeastSharedSide = 16;
 
 /// Every way in which chooseSchedule stages a product in shared memory.

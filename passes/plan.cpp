@@ -17,8 +17,8 @@
 // few barriers are needed (plan{order=text} leaves them). ir/verify_plan.cpp proves the result without this
 // file's help.
 //
-// What tg.reduce_scatter takes apart keeps its bytes until a part is read, where the peak allows: it travels until some
-// kernel touches them.
+// Operands of tg.reduce_scatter stay alive until a result is read, where the peak of live bytes does not grow: kernels
+// in between then need not wait for the collective.
 //
 // The operands of a tg.adjoin are placed side by side in @io, where their kernels write them: no kernel binds the
 // result, and none copies it. Bytes that one binding may span limit what kernels bind, not what the host reads.

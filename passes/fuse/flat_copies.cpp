@@ -33,7 +33,7 @@ const Op* copiedBy(const Op& op) {
              : nullptr;
 }
 
-/// Parameters whose parts ranks take for their optimizer: what is copied first. Empty where some have homes already.
+/// The parameters of a tg.reduce_scatter, those with 16-bit copies first. Empty if some have places in memory already.
 std::vector<std::string> runOfParts(const Module& module, const Op& scatter) {
   std::vector<std::string> run;
   for (const Operand& operand : scatter.operands)
@@ -48,8 +48,8 @@ std::vector<std::string> runOfParts(const Module& module, const Op& scatter) {
   return placed ? std::vector<std::string>() : run;
 }
 
-/// Parameters that stand one behind the other in memory, as the groups that functions read them by say, or may, as no
-/// group holds those whose optimizer has parts.
+/// Parameters that lie one behind the other in memory: members of a group that a region reads. Those of a sharded optimizer
+/// are in no group, so they may get such an order here.
 std::vector<std::vector<std::string>> runsOf(const Module& module) {
   std::vector<std::vector<std::string>> runs;
   for (const Item* func : module.all(ItemKind::func))

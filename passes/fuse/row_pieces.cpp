@@ -66,9 +66,7 @@ Value* PieceBuilder::forHost(Value* value) {
   if (!aimed_ || !bind || wholes_.contains(value)) return whole(value);
   Value*& adjoined = adjoined_[value];
   if (adjoined) return adjoined;
-  OperandList parts;
-  for (Value* piece : pieces.values) parts.push_back(Operand::of(piece));
-  adjoined = build_.create(Opcode::adjoin, std::move(parts), {}, {value->type})->result();
+  adjoined = build_.op(Opcode::adjoin, pieces.values, {}, {value->type});
   adjoined->name = value->name;
   return adjoined;
 }

@@ -72,6 +72,7 @@ class RowSplitter {
   bool lookup(const Op& op);
   Value* rowsById(const Op& op, Value* ids);
   bool scatter(const Op& op);
+  std::vector<Value*> operandsInPieces(const Op& op) const;
   bool squares(const Op& op);
   bool reduceRanks(const Op& op);
   bool reshape(const Op& op);
@@ -324,34 +325,31 @@ bool RowSplitter::scatter(const Op& op) {
   return true;
 }
 
-bool RowSplitter::squares(const Op& op) {
-  std::vector<Value*> parts;
-  bool any = false;
-  for (Value* value : as::sum_of_squares(op).xs()) {
-    const RowPieces* pieces = piecesOf(value);
-    any = any || pieces;
-    if (pieces)
-      parts.insert(parts.end(), pieces->values.begin(), pieces->values.end());
-    else
-      parts.push_back(value);
-  }
-  if (any) replace(op.result(), build().op(Opcode::sum_of_squares, parts));
-  return any;
-}
-
-/// Ranks join each piece by itself, in the collective of the whole.
-bool RowSplitter::reduceRanks(const Op& op) {
-  std::vector<Value*> sent;
+/// The operands of an op, each piece of one in pieces as an operand of its own. Empty where none is in pieces.
+std::vector<Value*> RowSplitter::operandsInPieces(const Op& op) const {
+  std::vector<Value*> out;
   bool any = false;
   for (const Operand& operand : op.operands) {
     const RowPieces* pieces = piecesOf(operand.value);
     any = any || pieces;
     if (pieces)
-      sent.insert(sent.end(), pieces->values.begin(), pieces->values.end());
+      out.insert(out.end(), pieces->values.begin(), pieces->values.end());
     else
-      sent.push_back(operand.value);
+      out.push_back(operand.value);
   }
-  if (!any) return false;
+  return any ? out : std::vector<Value*>();
+}
+
+bool RowSplitter::squares(const Op& op) {
+  const std::vector<Value*> parts = operandsInPieces(op);
+  if (!parts.empty()) replace(op.result(), build().op(Opcode::sum_of_squares, parts));
+  return !parts.empty();
+}
+
+/// Each piece is an operand of the same all_reduce, and has a result of its own.
+bool RowSplitter::reduceRanks(const Op& op) {
+  const std::vector<Value*> sent = operandsInPieces(op);
+  if (sent.empty()) return false;
   const Op* made = build().op(Opcode::all_reduce, sent, op.attrs)->def;
   int next = 0;
   for (int i = 0; i < op.numOperands(); ++i) {

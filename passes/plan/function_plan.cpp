@@ -79,9 +79,9 @@ const FunctionPlan::Reading* FunctionPlan::firstReading(const Value& value) cons
                             [](const Reading& a, const Reading& b) { return a.op < b.op; });
 }
 
-/// Lets what ranks take apart travel until a part is read. A wait stands in front of the first kernel that touches
-/// bytes under way, so no other kernel may get the bytes of the whole before. Those that travel last are chosen first,
-/// as long as no more bytes are alive at the peak.
+/// Chooses the tg.reduce_scatter whose operands stay alive until a result is read first. Lowering waits for a collective
+/// in front of the first kernel that touches its bytes. If another value took an operand's bytes earlier, the kernel that
+/// writes it would wait. The last collectives are tried first; one is chosen if the peak of live bytes does not grow.
 void FunctionPlan::chooseHeld() {
   std::vector<int64_t> live = liveBytes(allocations());
   if (live.empty()) return;
@@ -102,6 +102,7 @@ void FunctionPlan::chooseHeld() {
   }
 }
 
+/// Adds a read of each such operand at the first reader of its result.
 void FunctionPlan::holdSources() {
   for (const Op* op : ops_)
     for (int i = 0; holds_.contains(op) && i < op->numOperands(); ++i) {

@@ -170,9 +170,10 @@ class FunctionPlan {
   std::unordered_map<const Value*, std::vector<Reading>> readings_;
   /// Of what ranks join: operand -> the result, in the same bytes, and back.
   std::unordered_map<const Value*, Value*> heirs_, sources_;
-  std::unordered_set<const Op*> holds_;  ///< tg.reduce_scatter whose operands live until a part is read
-  std::unordered_map<int, std::vector<const Value*>> held_;  ///< these, by the op that reads their part first
-  std::unordered_map<const Value*, const Op*> updates_;      ///< value -> the first update that commits it
+  std::unordered_set<const Op*> holds_;  ///< tg.reduce_scatter whose operands live until a result is read
+  std::unordered_map<int, std::vector<const Value*>>
+      held_;  ///< these operands, by the first op that reads the result
+  std::unordered_map<const Value*, const Op*> updates_;  ///< value -> the first update that commits it
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
   /// The first op of each interval between barriers; empty: every op is an interval.
