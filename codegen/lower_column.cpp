@@ -53,7 +53,7 @@ std::optional<ColumnSpace> columnSpaceOf(const Op& op) {
   }
 }
 
-/// The columns of a region of maps and reductions over leading axes; nothing for other regions.
+/// The columns of a region of maps, constants and reductions over leading axes; nothing for other regions.
 std::optional<ColumnSpace> columnsOf(const Op& fused) {
   using table::Fusion;
   std::optional<ColumnSpace> space;
@@ -64,7 +64,8 @@ std::optional<ColumnSpace> columnsOf(const Op& fused) {
       if (space && (space->results != found->results || space->count != found->count)) return std::nullopt;
       space = found;
       ++reductions;
-    } else if (fusion != Fusion::map && fusion != Fusion::view && fusion != Fusion::none) {
+    } else if (fusion != Fusion::map && fusion != Fusion::view && fusion != Fusion::leaf &&
+               fusion != Fusion::none) {
       return std::nullopt;
     }
   }

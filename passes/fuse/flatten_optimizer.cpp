@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // flatten-optimizer: the optimizer as one kernel. The updates of a function become one update of flat groups,
-// the global gradient norm one sum over the flat gradients; sums of gradients over several calls are added to
-// by one kernel and cleared by another. Where the tensors take more bytes than one binding may span, they are as
-// many groups as it takes, each with a kernel and a part of the norm of its own; no tensor is cut.
+// the global gradient norm one sum over the flat gradients; sums of gradients over several calls are cleared by one
+// kernel. Where the tensors take more bytes than one binding may span, they are as many groups as it takes, each with
+// a kernel and a part of the norm of its own; no tensor is cut.
 //
 //   before:  %w_next, %m_next, %v_next = tg.adam_update %w, %d_w, %m, %v, %lr …   and the same of %b
 //   after:   [%w_next, %b_next], [%m_next, …], [%v_next, …] =
@@ -50,7 +50,7 @@ namespace {
 struct Form {
   std::vector<int> kept;  ///< operands read from a parameter or state; result i is the next kept[i]
   std::vector<const char*> names;
-  std::vector<int> shared;  ///< rank 0, first the rate: one value for all that join; none: no optimizer
+  std::vector<int> shared;  ///< rank 0, first the rate: one value for all that join
   int decay = -1;           ///< rank 0 here; an operand of every parameter, or only of those that decay
 };
 
@@ -58,7 +58,6 @@ std::optional<Form> formOf(const Op& op) {
   if (op.code == Opcode::adam_update)
     return Form{
         {0, 2, 3}, {"p", "m", "v"}, op.numOperands() > 6 ? std::vector<int>{4, 6} : std::vector<int>{4}, 5};
-  if (op.code == Opcode::add) return Form{{0}, {"sum"}, {}};
   if (op.code != Opcode::sgd_update) return std::nullopt;
   if (op.numOperands() > 4) return Form{{0, 4}, {"p", "v"}, {2}, 3};
   return Form{{0}, {"p"}, {2}, 3};
@@ -114,7 +113,6 @@ class Flattener {
  private:
   Op* onlyReader(const Value& value) const;
   bool joins(const Op& update) const;
-  bool accumulates(const Op& add) const;
   void collect();
   bool fillsItsPlace(const Update& update) const;
   bool follows(const Update& before, const Update& after) const;
@@ -122,11 +120,6 @@ class Flattener {
   std::vector<std::vector<Update>> adjoining(std::vector<Update> updates) const;
   const Op* placeFor(const std::vector<Update>& updates) const;
   void flatten(std::vector<Update>& updates, bool cut);
-  /// Of a sum, by its state: where it stands in the groups of another function, and in which of them.
-  struct Elsewhere {
-    size_t order, group;
-  };
-  std::map<std::string, Elsewhere> placesElsewhere() const;
   bool isReadBy(const Value& value, const Op& reader) const;
   std::vector<Value*> findScalings(std::vector<Update>& updates) const;
   Value* findChoices(std::vector<Update>& updates) const;
@@ -168,8 +161,7 @@ Op* Flattener::onlyReader(const Value& value) const {
 bool Flattener::joins(const Op& update) const {
   const Form form = *formOf(update);
   const Value* decay = decayOf(update);
-  if ((update.code == Opcode::add && !accumulates(update)) || (decay && decay->type.rank() != 0))
-    return false;
+  if (decay && decay->type.rank() != 0) return false;
   std::unordered_set<std::string> read;
   for (int index : form.kept) {
     const Op* def = readOf(*update.in(index));
@@ -179,15 +171,6 @@ bool Flattener::joins(const Op& update) const {
   return read.size() == form.kept.size() &&
          std::none_of(read.begin(), read.end(),
                       [&](const std::string& name) { return taken_.contains(name); });
-}
-
-/// Whether the op is @s + x, for nothing but an update of @s.
-bool Flattener::accumulates(const Op& add) const {
-  const Value *sum = add.in(0), *result = add.result();
-  if (!sum->def || sum->def->code != Opcode::state || !onlyReader(*sum)) return false;
-  if (!(sum->type == as::add(add).rhs()->type) || sum->type.dtype != DType::f32) return false;
-  const Op* reader = onlyReader(*result);
-  return reader && reader->code == Opcode::update && rowsKey(*reader) == rowsKey(*sum->def);
 }
 
 void Flattener::collect() {
@@ -245,15 +228,6 @@ bool Flattener::fitsBinding(const std::vector<Update>& updates) const {
 /// as many bytes as a binding may span.
 std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> updates) const {
   const bool cut = !fitsBinding(updates);
-  std::map<std::string, Elsewhere> elsewhere;
-  auto placeElsewhere = [&](const Update& update) {
-    auto at = elsewhere.find(readOf(*update.op->in(0))->operands[0].text);
-    return at == elsewhere.end() ? Elsewhere{elsewhere.size(), elsewhere.size()} : at->second;
-  };
-  if (formOf(*updates[0].op)->shared.empty()) {
-    elsewhere = placesElsewhere();
-    sortBy(updates, [&](const Update& update) { return placeElsewhere(update).order; });
-  }
   // Decayed parameters first, so that decay is a question of the index; given homes in their order; last what
   // nothing may follow. Among equals what is copied in 16 bits comes first: the copies are one group.
   sortBy(updates, [&](const Update& update) {
@@ -261,17 +235,10 @@ std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> update
     return std::tuple(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1,
                       !fillsItsPlace(update), !copied_.contains(symbol->name));
   });
-  // Sums that fit no group together are cut where the groups of the other function are.
   std::vector<std::vector<Update>> parts;
   int64_t bytes = 0;  // of the last part
-  // Whether an unused parameter's sum, to which nothing is added, lies between the two in the other function's group.
-  auto skips = [&](const Update& update) {
-    const size_t before = placeElsewhere(parts.back().back()).order, order = placeElsewhere(update).order;
-    return order != elsewhere.size() && order != before + 1;
-  };
   for (Update& update : updates) {
-    const bool starts = parts.empty() || !follows(parts.back().back(), update) || skips(update) ||
-                        (cut && placeElsewhere(parts.back().back()).group != placeElsewhere(update).group);
+    const bool starts = parts.empty() || !follows(parts.back().back(), update);
     const int64_t own = groupBytes({update.op->in(0)->type});
     if (starts || (cut && bytes + own > mostBytes(target_))) parts.emplace_back(), bytes = 0;
     parts.back().push_back(update);
@@ -292,22 +259,6 @@ const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
     if (ours.contains(op)) last = early ? nullptr : op;
   }
   return last;
-}
-
-/// Sums stand in one order in all functions, since they have one home. One whose function has its groups
-/// already, because it decays some parameters and others not, gives the order.
-std::map<std::string, Flattener::Elsewhere> Flattener::placesElsewhere() const {
-  std::map<std::string, Elsewhere> places;
-  size_t group = 0;
-  for (const Item* func : module_.all(ItemKind::func))
-    for (Op* op : func->body.ops) {
-      if (op->code != Opcode::fused) continue;
-      for (int binding = 0; binding < op->numOperands(); ++binding, ++group)
-        for (const Value* source : bindingSources(*op, binding))
-          if (source->def && source->def->code == Opcode::state)
-            places.try_emplace(source->def->operands[0].text, Elsewhere{places.size(), group});
-    }
-  return places;
 }
 
 /// Whether a value is read by this op and by sums of squares alone.
@@ -454,10 +405,9 @@ Value* Flattener::decayByIndex(RegionWriter& region, Value* decay, const std::ve
 void Flattener::flatten(std::vector<Update>& updates, bool cut) {
   const Form form = *formOf(*updates[0].op);
   const Op* last = placeFor(updates);
-  const bool optimizer = !form.shared.empty();
-  if (!last || (!optimizer && updates.size() < 2)) return;
+  if (!last) return;
   const std::vector<Value*> scales = findScalings(updates);
-  Value* choice = optimizer ? findChoices(updates) : nullptr;
+  Value* choice = findChoices(updates);
   std::vector<Value*> unscaled;
   for (const Update& update : updates) unscaled.push_back(update.gradient);
   materialise(updates);
@@ -469,13 +419,13 @@ void Flattener::flatten(std::vector<Update>& updates, bool cut) {
     gradients.push_back(updates[i].gradient);
     if (Value* own = decayOf(*updates[i].op)) decay = own, decayed.push_back(updates[i].op->in(0));
   }
-  for (size_t from = 0; same && optimizer && from <= scales.size(); ++from) {
+  for (size_t from = 0; same && from <= scales.size(); ++from) {
     std::vector<Value*> terms = gradients;
     for (size_t i = 0; from > 0 && i < updates.size(); ++i)
       terms[i] = updates[i].scalings[from - 1]->result();
     norms_.add(terms, gradients, {scales.begin(), scales.begin() + static_cast<std::ptrdiff_t>(from)}, cut);
   }
-  if (optimizer) clearTogether(gradients);
+  clearTogether(gradients);
 
   const Op& first = *updates[0].op;
   // Not before the last of them: all operands exist there.
@@ -589,10 +539,7 @@ namespace tg {
 
 Result<void> run_flatten_optimizer(Module& module, const NoOptions&, const PassContext&) {
   TG_TRY(const Target target, fuse::targetOn(module, "flatten-optimizer"));
-  // A function that runs every n-th step orders the sums that the others add to.
-  for (bool repeated : {true, false})
-    for (Item* func : module.all(ItemKind::func))
-      if ((find(func->attrs, "every") != nullptr) == repeated) fuse::Flattener(module, *func, target).run();
+  for (Item* func : module.all(ItemKind::func)) fuse::Flattener(module, *func, target).run();
   for (Item* func : module.all(ItemKind::func)) fuse::flattenCopies(module, *func, target);
   return {};
 }

@@ -229,8 +229,8 @@ static bool roundsAttention(const Op& op, const Value& value) {
          value.def->info().fusion == Fusion::attention;
 }
 
-/// Whether the invocation that writes an element of a value sums it, of a kernel that what follows may join.
-static bool scatters(const Value& value) { return value.def && value.def->info().fusion == Fusion::scatter; }
+/// Whether the invocation that writes an element sums it, in a kernel that what follows may join.
+static bool scatters(const Region& region) { return region.ops[0]->info().fusion == Fusion::scatter; }
 
 /// Whether a kernel over rows takes a sum along, as the gradients of a norm's gain and bias and of the bias behind it: what
 /// it has on its way need not be read, or even stored, for the sum.
@@ -258,7 +258,7 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
       return true;
     if (!ordered || through->type.elements() != elements) return false;
     if (other.space == Space::closed)
-      return roundsAttention(op, *through) || (keepsElements(op) && scatters(*through));
+      return roundsAttention(op, *through) || (keepsElements(op) && scatters(other));
     return other.space == Space::row ? isRowSized(elements, other.rows) : elements == other.elements;
   case Space::row:
     if (other.space == Space::row) return own.rows == other.rows && ordered;
@@ -303,7 +303,7 @@ bool Former::waitsDearly(const Op& op, const Region& product) {
   int start = 0, last = 0;
   for (const Op* each : product.ops) start = std::max(start, position_[each]);
   for (const Value* base : bases(op))
-    if (base->def) last = std::max(last, position_[base->def]);
+    if (base->def && !readsSymbol(*base->def)) last = std::max(last, position_[base->def]);
   if (last <= start) return false;
   int64_t kept = 0;
   for (const Op* each : product.ops)
