@@ -79,6 +79,7 @@ class PlanVerifier {
   std::unordered_map<std::string, int> entryOf_;  ///< owner of a symbol's value at entry
   std::unordered_map<const Op*, int> position_;
   std::unordered_map<const Value*, int> lastUse_;
+  std::unordered_map<const Value*, const Value*> inPlaceOf_;  ///< what regions write in a value's place
   std::unordered_map<const Value*, std::vector<const Op*>> updates_;
   std::vector<std::pair<Range, const Item*>> io_;
 };
@@ -179,6 +180,7 @@ void PlanVerifier::start(const Item& func) {
   position_.clear();
   lastUse_.clear();
   updates_.clear();
+  inPlaceOf_.clear();
   newOwner("a fill", nullptr);  // ByteOwners::kZero
   if (const Item* persistent = module_.find(ItemKind::buffer, "persistent"))
     bytes_.write({"persistent", 0, persistent->bytes}, ByteOwners::kZero);
@@ -192,6 +194,10 @@ void PlanVerifier::start(const Item& func) {
     position_[op] = index;
     forEachUse(*op, [&](Value* value) { lastUse_[value] = index; });
     if (op->code == Opcode::update) updates_[as::update(*op).value()].push_back(op);
+    for (const auto& result : op->results) {
+      const Value* source = result->place ? result->place->inplace : nullptr;
+      if (source && source->def != op && position_.contains(source->def)) inPlaceOf_[source] = result.get();
+    }
     ++index;
   }
 }
@@ -276,17 +282,21 @@ void PlanVerifier::groupOperand(const Op& op, int binding) {
                                members[0]->name, first.buffer));
 }
 
-/// @persistent holds homes alone: what is written there is the new value of that home's symbol.
+/// @persistent holds homes alone: what is written there is the new value of that home's symbol, or becomes it in place.
 void PlanVerifier::resultRoom(const Op& op, const Value& value) {
   const std::string& buffer = value.place->buffer;
   if (buffer == "io") io_.push_back({rangeOf(value), func_});
   if (buffer != "persistent") return;
-  auto symbols = updates_.find(&value);
-  if (symbols != updates_.end())
-    for (const Op* update : symbols->second)
-      if (const Item* symbol = module_.storage(update->operands[0].text);
-          symbol && rowsHome(*update, *symbol).offset == value.place->offset)
-        return;
+  for (const Value* each = &value; each;) {
+    auto symbols = updates_.find(each);
+    if (symbols != updates_.end())
+      for (const Op* update : symbols->second)
+        if (const Item* symbol = module_.storage(update->operands[0].text);
+            symbol && rowsHome(*update, *symbol).offset == value.place->offset)
+          return;
+    const auto next = inPlaceOf_.find(each);
+    each = next == inPlaceOf_.end() ? nullptr : next->second;
+  }
   report(value.loc, fmt::format("{}: %{} is at @persistent[{}], which is no home of a symbol it updates",
                                 label(op, "home"), value.name, value.place->offset));
 }

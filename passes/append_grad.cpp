@@ -10,8 +10,8 @@
 //                                           return %loss
 //
 // With accumulate=N the gradient of one step is the mean over N calls: @train adds a N-th of each gradient to
-// a state, right behind what makes the gradient, so that one kernel can do both; @apply, which the host runs after
-// every N-th call, holds the sums as its gradients and clears them. An optimizer pass puts its updates there.
+// a state, and @apply, which the host runs after every N-th call, holds the sums as its gradients and clears
+// them. An optimizer pass puts its updates there.
 //
 //   state @g.w                                       func @apply() attributes {every = N} {
 //   func @train … {                                    %g_w = tg.state @g.w
@@ -35,7 +35,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -135,43 +134,28 @@ Result<std::vector<Item*>> chosenParams(const Module& module, const Item& func, 
   return chosen;
 }
 
-/// What is built next stands right behind `op`, or at the end of the function's level where that is null.
-void placeBehind(Builder& builder, Item& func, const Op* op) {
-  if (op && op->next())
-    builder.setBefore(op->next());
-  else
-    builder.setEnd(func.body.ops);
-}
-
 /// Sums of gradients over several calls, and the function that hands them on.
 class Accumulation {
  public:
   Accumulation(Module& module, Item& func, int64_t calls)
       : module_(module), train_(func), calls_(calls), builder_(&module, &func) {}
 
-  /// Adds a gradient to its parameter's sum, right behind `at`, or at the end of the function where that is null.
-  void add(const Item& param, Value* gradient, const Op* at) {
-    declare(param);
-    if (!reciprocal_) {
-      builder_.setBefore(train_.body.ops.front()).setHint("share");
-      reciprocal_ = builder_.scalar(1.0 / static_cast<double>(calls_));
-    }
-    placeBehind(builder_, train_, at);
-    builder_.setLoc(derivedLoc("grad", param.loc)).setHint(gradient->name + "_f32");
-    Value* wide = builder_.cast(gradient, sumType(param).dtype);
-    Value* share = builder_.binary(Opcode::mul, wide, reciprocal_);
-    Value* sum = read(builder_, param);
-    builder_.setHint(stateOf(param) + "_next");
-    next_.push_back(builder_.binary(Opcode::add, sum, share));
-  }
-
-  /// Once each of `params` has been added: appends to the function, without its terminator, what keeps the sums.
-  void finish(const std::vector<Item*>& params) {
-    builder_.setEnd(train_.body.ops);
+  /// Appends to the function without its terminator; `gradients` are those of `params`.
+  void run(const std::vector<Item*>& params, const std::vector<Value*>& gradients) {
+    std::vector<Value*> next;
     for (size_t i = 0; i < params.size(); ++i) {
+      declare(*params[i]);
       builder_.setLoc(derivedLoc("grad", params[i]->loc));
-      builder_.create(Opcode::update, {Operand::symbol(stateOf(*params[i])), Operand::of(next_[i])});
+      const Type type = sumType(*params[i]);
+      builder_.setHint(gradients[i]->name + "_f32");
+      Value* wide = builder_.cast(gradients[i], type.dtype);
+      Value* share = builder_.binary(Opcode::mul, wide, reciprocal());
+      Value* sum = read(builder_, *params[i]);
+      builder_.setHint(stateOf(*params[i]) + "_next");
+      next.push_back(builder_.binary(Opcode::add, sum, share));
     }
+    for (size_t i = 0; i < params.size(); ++i)
+      builder_.create(Opcode::update, {Operand::symbol(stateOf(*params[i])), Operand::of(next[i])});
     addApply(params);
   }
 
@@ -179,6 +163,12 @@ class Accumulation {
   static constexpr const char* kApply = "apply";
 
  private:
+  Value* reciprocal() {
+    builder_.setHint("share");
+    if (!reciprocal_) reciprocal_ = builder_.scalar(1.0 / static_cast<double>(calls_));
+    return reciprocal_;
+  }
+
   static Value* read(Builder& builder, const Item& param) {
     builder.setHint("g_" + param.name);
     return builder.create(Opcode::state, {Operand::symbol(stateOf(param))}, {}, {sumType(param)})->result();
@@ -226,8 +216,7 @@ class Accumulation {
   Item& train_;
   int64_t calls_;
   Builder builder_;
-  Value* reciprocal_ = nullptr;  ///< of the number of calls
-  std::vector<Value*> next_;
+  Value* reciprocal_ = nullptr;
 };
 
 Result<void> checkAccumulation(const Module& module, const Item& func, const std::vector<Item*>& params,
@@ -263,22 +252,19 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
     }
   Builder builder(&module, &func);
   auto gradients = GradEngine(builder, func, options.checkpoint, onRemark).trainingGradients(loss, wrt);
+  std::vector<Value*> totals;
   if (gradients) {
-    std::optional<Accumulation> sums;
-    if (options.accumulate > 1) sums.emplace(module, func, options.accumulate);
     for (const Item* param : params) {
-      builder.setEnd(ops).setLoc(derivedLoc("grad", param->loc)).setHint("d_" + param->name);
+      builder.setLoc(derivedLoc("grad", param->loc));
+      builder.setHint("d_" + param->name);
       Value* total = nullptr;
       for (size_t slot : slots[param->name])
         total = total ? builder.binary(Opcode::add, total, (*gradients)[slot]) : (*gradients)[slot];
       if (!total) total = builder.constant(0, param->type);
-      // What is summed over several calls is named and added where it is made: one kernel then makes and adds it.
-      const Op* made = sums && total->def && total->def->list() == &ops ? total->def : nullptr;
-      if (made) placeBehind(builder, func, made);
-      Op* named = builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(total)});
-      if (sums) sums->add(*param, total, named);
+      builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(total)});
+      totals.push_back(total);
     }
-    if (sums) sums->finish(params);
+    if (options.accumulate > 1) Accumulation(module, func, options.accumulate).run(params, totals);
   }
   ops.push_back(std::move(end));
   if (!gradients) return gradients.takeError();

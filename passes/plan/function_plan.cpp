@@ -69,6 +69,32 @@ void FunctionPlan::findReadings() {
       for (Value* value : bindingSources(op, binding)) readings_[value].push_back({index, binding});
   }
   holdSources();
+  findSteps();
+}
+
+/// What a region turns, element by element, into the new value of a symbol is a step of that update, and may stand in
+/// the symbol's home too: of a tied table's gradient the head's part is added to a sum long before the embedding's.
+void FunctionPlan::findSteps() {
+  for (size_t index = ops_.size(); index-- > 0;) {
+    const Op& op = *ops_[index];
+    if (op.code != Opcode::fused) continue;
+    const std::vector<ResultSlot> slots = resultSlots(op);
+    for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) {
+      const Value* result = op.result(slots[static_cast<size_t>(slot)].first);
+      const auto update = updates_.find(result);
+      if (update == updates_.end() || slots[static_cast<size_t>(slot)].group) continue;
+      const Op* symbol = update->second;
+      for (int binding = 0; binding < op.numOperands(); ++binding) {
+        const Value* source = bindingSources(op, binding)[0];
+        if (op.operands[binding].items[0].kind != Operand::Kind::value || !source->def ||
+            source->def->code != Opcode::fused || source->type.bytes() != result->type.bytes() ||
+            readings_.at(source).size() != 1 || !readsOnlyWrittenElement(op, binding, slot, module_))
+          continue;
+        updates_.try_emplace(source, symbol);
+        break;
+      }
+    }
+  }
 }
 
 /// Null where nothing reads the value.
@@ -504,7 +530,7 @@ Result<void> FunctionPlan::analyse(std::optional<int64_t> slack, int64_t room) {
   return order(slack, room);
 }
 
-/// A home that its region also reads is spelled in place, as in the arena.
+/// A home that its region also reads, as the old value or as a step of the update, is spelled in place, as in the arena.
 void FunctionPlan::markHomesInPlace() {
   for (Op* op : func_.body.ops) {
     if (op->code != Opcode::fused) continue;
@@ -513,7 +539,8 @@ void FunctionPlan::markHomesInPlace() {
       if (op->result(slot.first)->place->buffer != "persistent") continue;
       for (int binding = 0; binding < op->numOperands(); ++binding) {
         Value* source = bindingSources(*op, binding)[0];
-        if (!isSymbolRead(*source) || source->place->offset != start) continue;
+        const std::optional<Place>& at = source->place;
+        if (!at || at->buffer != "persistent" || at->offset != start) continue;
         for (int member = 0; member < slot.count; ++member)
           op->result(slot.first + member)->place->inplace = source;
       }

@@ -108,6 +108,7 @@ class FunctionPlan {
   Result<void> findPlaces();
   Result<void> findUnits();
   void findReadings();
+  void findSteps();
   const Reading* firstReading(const Value& value) const;
   void chooseHeld();
   void holdSources();
@@ -173,7 +174,8 @@ class FunctionPlan {
   std::unordered_set<const Op*> holds_;  ///< tg.reduce_scatter whose operands live until a result is read
   std::unordered_map<int, std::vector<const Value*>>
       held_;  ///< these operands, by the first op that reads the result
-  std::unordered_map<const Value*, const Op*> updates_;  ///< value -> the first update that commits it
+  std::unordered_map<const Value*, const Op*>
+      updates_;  ///< value, or a step to it -> the first update that commits it
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
   /// The first op of each interval between barriers; empty: every op is an interval.

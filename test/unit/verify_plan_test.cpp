@@ -197,6 +197,42 @@ TEST(VerifyPlan, Home) {
             "tg.fill [plan.home]: @persistent holds homes alone");
 }
 
+// A step of an update stands in the symbol's home if what follows takes its place, up to the new value.
+TEST(VerifyPlan, HomeOfSteps) {
+  const std::string steps = R"(module @m stage(planned) {
+  state @s : tensor<4xf32> -> @persistent[0]
+  buffer @persistent : 16
+  buffer @io : 32
+  buffer @arena : 16
+  func @train(%x: tensor<4xf32> -> @io[0]) -> (y: tensor<4xf32>) {
+    %s = tg.state @s : tensor<4xf32> -> @persistent[0]
+    %h = tg.fused (%a = %s, %b = %x) {schedule = map} : tensor<4xf32> -> @persistent[0] inplace(%s) {
+      %r = tg.add %a, %b : tensor<4xf32>
+      tg.yield %r : tensor<4xf32>
+    }
+    %y = tg.fused (%b = %x) {schedule = map} : tensor<4xf32> -> @io[16] {
+      %r = tg.exp %b : tensor<4xf32>
+      tg.yield %r : tensor<4xf32>
+    }
+    %n = tg.fused (%a = %h) {schedule = map} : tensor<4xf32> -> @persistent[0] inplace(%h) {
+      %r = tg.exp %a : tensor<4xf32>
+      tg.yield %r : tensor<4xf32>
+    }
+    tg.update @s, %n
+    return %y : tensor<4xf32>
+  }
+}
+)";
+  EXPECT_EQ(finding(steps), "");
+  EXPECT_EQ(finding(edited(steps, "-> @persistent[0] inplace(%h)", "-> @arena[0]")),
+            "tg.fused [plan.home]: %h is at @persistent[0], which is no home of a symbol it updates");
+  EXPECT_EQ(finding(edited(steps, "(%b = %x) {schedule = map} : tensor<4xf32> -> @io[16]",
+                           "(%b = %s) {schedule = map} : tensor<4xf32> -> @io[16]")),
+            "tg.fused [plan.inplace]: %h in place of %s: %s is read again later");
+  EXPECT_EQ(finding(edited(steps, "tg.update @s, %n", "tg.update @s, %y")),
+            "tg.fused [plan.home]: %h is at @persistent[0], which is no home of a symbol it updates");
+}
+
 TEST(VerifyPlan, Update) {
   // %w is read once more after its home holds the new value, then after a copy has replaced it.
   EXPECT_EQ(after("(%a = %q, %b = %k)", "(%a = %q, %b = %w)"),

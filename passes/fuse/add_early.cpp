@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// add-early: what is added to a state is added as soon as it is there, so that the kernel that makes it can do both,
+// and nothing but the state outlives it. Gradients that several calls sum are such: append-grad adds them at the end.
+//
+//   before:  %a = …  %b = …  %d = tg.add %a, %b  …  %s = tg.state @g  %part = tg.mul %d, %share
+//            %next = tg.add %s, %part                          tg.update @g, %next
+//   after:   %s = tg.state @g
+//            %a = …  %part_2 = tg.mul %a, %share  %next_2 = tg.add %s, %part_2
+//            %b = …  %part = tg.mul %b, %share    %next = tg.add %next_2, %part     …  tg.update @g, %next
+//
+// A sum of several terms is added term by term, as they come: of a table that is read as the embedding and as the head,
+// the head's gradient is there long before the embedding's.
+//
+// Requires: stage(tensor).
+// Ensures: the same values but for the order in which terms are added; ops only move up.
+// Where: before passes that look at who reads a gradient, behind drop-captures and dce: what a step hands out, or
+//   something else reads, stays one value.
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/op_view.h"
+#include "ir/symbol_rows.h"
+#include "ir/unread.h"
+#include "passes/pass.h"
+
+namespace tg {
+namespace {
+
+class EarlyAdder {
+ public:
+  EarlyAdder(Module& module, Item& func) : ops_(func.body.ops), builder_(&module, &func) {
+    for (const Op* op : ops_) places_.emplace(op, places_.size() + 1);
+  }
+
+  void run() {
+    std::vector<const Op*> updates;
+    for (const Op* op : ops_)
+      if (op->code == Opcode::update) updates.push_back(op);
+    for (const Op* update : updates) addEarly(*update);
+    eraseUnread(ops_);
+  }
+
+ private:
+  /// `@s + x`, which nothing but an update of @s reads.
+  struct Addition {
+    Op* add = nullptr;
+    Op* state = nullptr;
+    std::vector<Op*> scalings;  ///< of x, casts and products with one number, from the add on
+    std::vector<Value*> terms;  ///< what they scale is the sum of these, in the order of the text
+  };
+
+  /// Where an op stood, or what it was put behind; 0 for what was moved to the front, and for no op.
+  size_t placeOf(const Op* op) const {
+    const auto at = places_.find(op);
+    return at == places_.end() ? 0 : at->second;
+  }
+
+  std::vector<Value*> termsOf(Value* sum) const {
+    std::vector<Value*> terms, work = {sum};
+    while (!work.empty()) {
+      Value* value = work.back();
+      work.pop_back();
+      const Op* def = value->def;
+      if (def && def->code == Opcode::add && value->uses.hasOne() && def->in(0)->type == value->type &&
+          def->in(1)->type == value->type)
+        work.insert(work.end(), {def->in(1), def->in(0)});
+      else
+        terms.push_back(value);
+    }
+    std::stable_sort(terms.begin(), terms.end(),
+                     [&](const Value* a, const Value* b) { return placeOf(a->def) < placeOf(b->def); });
+    return terms;
+  }
+
+  static bool isScaling(const Op& op) {
+    return op.code == Opcode::cast || (op.code == Opcode::mul && op.in(1)->type.rank() == 0);
+  }
+
+  /// Nothing where the update is none, or not of floats.
+  Addition additionOf(const Op& update) const {
+    Addition out;
+    Op* add = as::update(update).value()->def;
+    if (!add || add->code != Opcode::add || !add->result()->uses.hasOne()) return out;
+    Op* state = add->in(0)->def;
+    if (!state || state->code != Opcode::state || !state->result()->uses.hasOne() ||
+        rowsKey(*state) != rowsKey(update) || !(add->in(0)->type == add->in(1)->type) ||
+        !isFloat(add->in(0)->type.dtype))
+      return out;
+    Value* scaled = add->in(1);
+    while (scaled->def && scaled->uses.hasOne() && isScaling(*scaled->def)) {
+      out.scalings.push_back(scaled->def);
+      scaled = scaled->def->in(0);
+    }
+    out.terms = termsOf(scaled);
+    const Op* last = out.terms.back()->def;
+    if (last && !last->info().has(table::leaf)) out.add = add, out.state = state;
+    return out;
+  }
+
+  /// Whether what symbols and constants alone give is computed first of all now.
+  bool moveToFront(Op* op) {
+    const bool isLeaf = op->info().has(table::leaf);
+    if (!isLeaf &&
+        (!op->info().has(table::pure) || op->results.size() != 1 || op->result()->type.rank() != 0))
+      return false;
+    for (const Operand& operand : op->operands) {
+      if (operand.kind != Operand::Kind::value) continue;
+      if (!operand.value->def || !moveToFront(operand.value->def)) return false;
+    }
+    places_[op] = 0;
+    if (op == front_)
+      front_ = op->next();
+    else
+      ops_.insert(front_, ops_.take(op));
+    return true;
+  }
+
+  /// The later of two ops, by where they stood.
+  Op* later(Op* a, Op* b) const { return placeOf(a) >= placeOf(b) ? a : b; }
+
+  /// Adds a scaled term to the sum by new ops.
+  Value* addBehind(Op* place, const Addition& found, Value* sum, Value* term) {
+    builder_.setBefore(place->next()).setLoc(found.add->loc);
+    for (size_t i = found.scalings.size(); i-- > 0;) {
+      const Op& scaling = *found.scalings[i];
+      builder_.setHint(scaling.result()->name);
+      term = scaling.code == Opcode::cast ? builder_.cast(term, scaling.result()->type.dtype)
+                                          : builder_.binary(Opcode::mul, term, scaling.in(1));
+    }
+    builder_.setHint(found.add->result()->name);
+    return builder_.binary(Opcode::add, sum, term);
+  }
+
+  /// Adds the last term by the ops that were there.
+  Value* moveBehind(Op* place, const Addition& found, Value* sum, Value* term) {
+    Op* innermost = found.scalings.empty() ? found.add : found.scalings.back();
+    innermost->operands[found.scalings.empty() ? 1 : 0] = Operand::of(term);
+    found.add->operands[0] = Operand::of(sum);
+    for (size_t i = found.scalings.size(); i-- > 0; place = found.scalings[i])
+      moveNext(found.scalings[i], place);
+    moveNext(found.add, place);
+    return found.add->result();
+  }
+
+  void moveNext(Op* op, Op* place) {
+    if (place->next() != op) ops_.insert(place->next(), ops_.take(op));
+  }
+
+  void addEarly(const Op& update) {
+    const Addition found = additionOf(update);
+    if (!found.add) return;
+    moveToFront(found.state);
+    Op* number = nullptr;  // the last of the numbers that scale, if it must stay
+    for (const Op* scaling : found.scalings)
+      if (scaling->code == Opcode::mul)
+        if (Op* def = scaling->in(1)->def; def && !moveToFront(def)) number = later(number, def);
+    Value* sum = found.state->result();
+    for (Value* term : found.terms) {
+      // Behind what it reads: the last sum, the term, the numbers.
+      Op* behind = later(sum->def, later(term->def, number));
+      const bool isLast = term == found.terms.back();
+      sum = isLast ? moveBehind(behind, found, sum, term) : addBehind(behind, found, sum, term);
+      places_[sum->def] = placeOf(behind);
+    }
+  }
+
+  OpList& ops_;
+  Op* front_ = ops_.front();  ///< what is moved to the front stands before it
+  Builder builder_;
+  std::unordered_map<const Op*, size_t> places_;
+};
+
+}  // namespace
+
+Result<void> run_add_early(Module& module, const NoOptions&, const PassContext&) {
+  for (Item* func : module.all(ItemKind::func))
+    if (!func->body.ops.empty()) EarlyAdder(module, *func).run();
+  return {};
+}
+
+}  // namespace tg
