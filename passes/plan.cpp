@@ -389,8 +389,9 @@ Result<void> keepBudget(Layout& layout, const PassContext& context) {
         context.remark(
             func->loc,
             fmt::format("@{}: {} kernels run again, {:.0f} % more work, so that {} do instead of {}",
-                        func->name, within.runsAgain, 100 * within.addedWork,
-                        sizeText(fixed + each.plan->arenaBytes()), sizeText(fixed + before)));
+                        func->name, within.runsAgain > 0 ? std::to_string(within.runsAgain) : "other",
+                        100 * within.addedWork, sizeText(fixed + each.plan->arenaBytes()),
+                        sizeText(fixed + before)));
     }
     if (!worst || each.plan->arenaBytes() > worst->plan->arenaBytes()) worst = &each;
   }

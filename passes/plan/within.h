@@ -12,7 +12,7 @@ namespace tg::plan {
 struct Planned {
   std::unique_ptr<Item> func;
   std::unique_ptr<FunctionPlan> plan;
-  int runsAgain = 0;     ///< kernels that were added
+  int runsAgain = 0;     ///< kernels that were added; none where others run again than those the text repeats
   double addedWork = 0;  ///< theirs, as a part of the function's
 };
 
