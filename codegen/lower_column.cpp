@@ -143,6 +143,10 @@ Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule) {
     if (vec == kLanes) result = c.space.add(result, IndexSpace::lane());
     c.emitter.shareRows({lanes, result, lane, c.kernel.depth(), 1, 1, side});
     for (const Value* value : c.yields) c.emitter.emitLinear(value, result);
+    // All lanes have computed the result; the first stores it, perhaps over an operand that the others have read too.
+    const bool inPlace = std::any_of(c.fused.results.begin(), c.fused.results.end(),
+                                     [](const auto& each) { return each->place && each->place->inplace; });
+    if (inPlace) c.kernel.barrier();
     c.kernel.guard(stores, [&] {
       for (size_t slot = 0; slot < c.yields.size(); ++slot) c.store(slot, result);
     });

@@ -89,6 +89,19 @@ static bool takesOver(const Op& fused, const Op& custom, int binding, int result
   return found;
 }
 
+/// Whether invocations of a column kernel that have no result of their own compute what others write.
+static bool hasSurplus(const ColumnSchedule& schedule, const Op& fused, int result) {
+  const Op* yield = fused.regions.empty() ? nullptr : fused.regions[0]->terminator();
+  if (!yield || result >= yield->numOperands()) return true;
+  return yield->in(result)->type.elements() % (schedule.vec * schedule.side) != 0;
+}
+
+/// What a schedule without parts takes over for a result.
+static TakesOver takesFor(const Schedule& schedule, const Op& fused, int result) {
+  const auto* column = std::get_if<ColumnSchedule>(&schedule);
+  return column && hasSurplus(*column, fused, result) ? TakesOver::nothing : takesOver(schedule);
+}
+
 /// Results [first, end) that one schedule computes, the one asked for among them.
 struct Part {
   TakesOver takes = TakesOver::nothing;
@@ -99,10 +112,11 @@ static Part partOf(const Op& fused, int result) {
   const auto schedule = parseSchedule(fused.attr("schedule"));
   if (!schedule) return {};
   const auto* parts = std::get_if<PartsSchedule>(&*schedule);
-  if (!parts) return {takesOver(*schedule), 0, INT_MAX};
+  if (!parts) return {takesFor(*schedule, fused, result), 0, INT_MAX};
   Part part;
   for (size_t i = 0; i < parts->of.size(); ++i) {
-    part = {takesOver(wholeSchedule(parts->of[i])), part.end, part.end + static_cast<int>(parts->results[i])};
+    part = {takesFor(wholeSchedule(parts->of[i]), fused, result), part.end,
+            part.end + static_cast<int>(parts->results[i])};
     if (result < part.end) return part;
   }
   return {};

@@ -45,7 +45,10 @@ bool keepsElements(const Op& op);
 /// gather or contraction of the binding, anywhere in the region, says no. So does a larger result:
 /// one invocation computes an element of all largest results after loading each operand's element
 /// once, and smaller results in code of their own, which may load again after a store. Of several schedules
-/// side by side the slot's is a map, and no other part's results are reached.
+/// side by side the slot's is a map or a column, and no other part's results are reached.
+///
+/// A kernel over columns stores a result when all its lanes have computed it; not where invocations are left over, which
+/// compute what others store.
 ///
 /// A kernel over rows may also reduce the binding along the rows: their invocations have read all of a row
 /// before one of them writes an element of it.

@@ -63,9 +63,9 @@ class EarlyAdder {
       Value* value = work.back();
       work.pop_back();
       const Op* def = value->def;
-      if (def && def->code == Opcode::add && value->uses.hasOne() && def->in(0)->type == value->type &&
-          def->in(1)->type == value->type)
-        work.insert(work.end(), {def->in(1), def->in(0)});
+      const bool isSum = def && def->code == Opcode::add && value->uses.hasOne();
+      if (isSum && as::add(*def).lhs()->type == value->type && as::add(*def).rhs()->type == value->type)
+        work.insert(work.end(), {as::add(*def).rhs(), as::add(*def).lhs()});
       else
         terms.push_back(value);
     }
@@ -75,7 +75,7 @@ class EarlyAdder {
   }
 
   static bool isScaling(const Op& op) {
-    return op.code == Opcode::cast || (op.code == Opcode::mul && op.in(1)->type.rank() == 0);
+    return op.code == Opcode::cast || (op.code == Opcode::mul && as::mul(op).rhs()->type.rank() == 0);
   }
 
   /// Nothing where the update is none, or not of floats.
@@ -83,12 +83,11 @@ class EarlyAdder {
     Addition out;
     Op* add = as::update(update).value()->def;
     if (!add || add->code != Opcode::add || !add->result()->uses.hasOne()) return out;
-    Op* state = add->in(0)->def;
+    Value *sum = as::add(*add).lhs(), *scaled = as::add(*add).rhs();
+    Op* state = sum->def;
     if (!state || state->code != Opcode::state || !state->result()->uses.hasOne() ||
-        rowsKey(*state) != rowsKey(update) || !(add->in(0)->type == add->in(1)->type) ||
-        !isFloat(add->in(0)->type.dtype))
+        rowsKey(*state) != rowsKey(update) || !(sum->type == scaled->type) || !isFloat(sum->type.dtype))
       return out;
-    Value* scaled = add->in(1);
     while (scaled->def && scaled->uses.hasOne() && isScaling(*scaled->def)) {
       out.scalings.push_back(scaled->def);
       scaled = scaled->def->in(0);
@@ -127,7 +126,7 @@ class EarlyAdder {
       const Op& scaling = *found.scalings[i];
       builder_.setHint(scaling.result()->name);
       term = scaling.code == Opcode::cast ? builder_.cast(term, scaling.result()->type.dtype)
-                                          : builder_.binary(Opcode::mul, term, scaling.in(1));
+                                          : builder_.binary(Opcode::mul, term, as::mul(scaling).rhs());
     }
     builder_.setHint(found.add->result()->name);
     return builder_.binary(Opcode::add, sum, term);
@@ -155,7 +154,7 @@ class EarlyAdder {
     Op* number = nullptr;  // the last of the numbers that scale, if it must stay
     for (const Op* scaling : found.scalings)
       if (scaling->code == Opcode::mul)
-        if (Op* def = scaling->in(1)->def; def && !moveToFront(def)) number = later(number, def);
+        if (Op* def = as::mul(*scaling).rhs()->def; def && !moveToFront(def)) number = later(number, def);
     Value* sum = found.state->result();
     for (Value* term : found.terms) {
       // Behind what it reads: the last sum, the term, the numbers.
