@@ -41,7 +41,7 @@ std::string possibleRanks(int64_t batches, int64_t rows) {
 
 }  // namespace
 
-bool joinsRanks(const Module& module) {
+bool isDataParallel(const Module& module) {
   for (const Item* func : module.all(ItemKind::func))
     for (const Op* op : func->body.ops)
       if (isCollective(*op) || op->code == Opcode::collective_begin) return true;
@@ -131,7 +131,7 @@ int passesFor(const CLI::App& app, const RankShare& share, const std::string& ru
   // A run of one rank may have been started without.
   if (auto joins = named("data-parallel"); joins != steps.end())
     std::erase_if(joins->options, [](const NamedAttr& option) { return option.name == "ranks"; });
-  else if (model.ranks && !joinsRanks(source))
+  else if (model.ranks && !isDataParallel(source))
     steps.insert(named("append-grad") + 1, {findPass("data-parallel"), {}, nullptr});
   model.pipeline = passes->str();
   return exitOk;
