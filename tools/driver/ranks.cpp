@@ -79,8 +79,8 @@ void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group) {
 
 Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags) {
   const bool asked = flags.collective == "mpi" || flags.collective == "nccl";
-  const bool joins = asked || (flags.collective == "auto" && isLaunched());
-  if (!joins) return std::shared_ptr<collective::Engine>();
+  const bool several = asked || (flags.collective == "auto" && isLaunched());
+  if (!several) return std::shared_ptr<collective::Engine>();
   auto engine = collective::openPlugin(libraries(), flags.timeout);
   if (!engine) return fail(fmt::format("--collective={}: {}", flags.collective, engine.error().message()));
   return engine;
@@ -89,19 +89,19 @@ Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags) {
 int initGpuCollectives(const CLI::App& app, const RankFlags& flags, ModelFlags& model) {
   if (flags.collective == "mpi" || (flags.collective == "auto" && model.device == "interp")) return exitOk;
   const std::string name = deviceName(model);
-  auto joined = initNccl(model.ranks, {name, model.validation, false, {}});
-  if (!joined) return endJob(app, *model.ranks, exitDevice, joined.error());
-  if (joined->ranks) {
-    model.ranks = joined->ranks;
-    model.opened = joined->device;
+  auto nccl = initNccl(model.ranks, {name, model.validation, false, {}});
+  if (!nccl) return endJob(app, *model.ranks, exitDevice, nccl.error());
+  if (nccl->ranks) {
+    model.ranks = nccl->ranks;
+    model.opened = nccl->device;
     model.openedAs = name;
     return exitOk;
   }
   const bool first = model.ranks->rank() == 0;
   if (flags.collective == "nccl")
-    return first ? report(app, exitInput, "--collective=nccl: " + joined->why) : int{exitInput};
-  if (first && joined->expected && model.notes)
-    fmt::print(stderr, "note: nccl: {}; mpi is used instead\n", joined->why);
+    return first ? report(app, exitInput, "--collective=nccl: " + nccl->why) : int{exitInput};
+  if (first && nccl->expected && model.notes)
+    fmt::print(stderr, "note: nccl: {}; mpi is used instead\n", nccl->why);
   return exitOk;
 }
 
