@@ -30,7 +30,7 @@ std::vector<Type> typesOf(const std::vector<Value*>& values);
 bool hostReads(const Op& op);
 /// Whether an op is the value of a parameter or a state at entry.
 bool readsSymbol(const Op& op);
-/// Whether an op takes a turn of its own, between which barriers may stand: a kernel, or what joins ranks.
+/// Whether an op takes a turn of its own, between which barriers may stand: a kernel or a collective.
 bool isTurn(const Op& op);
 /// Bytes a placed value spans, its pitch included.
 int64_t placedBytes(const Value& value);

@@ -30,15 +30,15 @@ std::optional<Type> wholeOf(const Item& state) {
     if (extent.kind != Attr::Kind::integer || extent.integer < 1) return std::nullopt;
     whole.shape.push(extent.integer);
   }
-  const int64_t part = state.type.elements();
-  if (part < 1 || whole.elements() % part != 0) return std::nullopt;
+  const int64_t shard = state.type.elements();
+  if (shard < 1 || whole.elements() % shard != 0) return std::nullopt;
   return whole;
 }
 
-Error otherRanks(const Loc& loc, int64_t parts, int64_t ranks) {
-  return failAt(loc, fmt::format("this module has parts for {} ranks, and {}: compile it for as many "
+Error otherRanks(const Loc& loc, int64_t shards, int64_t ranks) {
+  return failAt(loc, fmt::format("this module is sharded for {} ranks, and {}: compile it for as many "
                                  "(data-parallel{{ranks}})",
-                                 parts, ranks == 1 ? "there is 1" : fmt::format("there are {}", ranks)));
+                                 shards, ranks == 1 ? "there is 1" : fmt::format("there are {}", ranks)));
 }
 
 }  // namespace tg

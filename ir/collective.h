@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that ranks have in parts: each rank one, of equal length, in the order of the ranks.
+// Collectives between ranks, and values that are sharded: each rank has one of equally long shards, in rank order.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,16 @@
 
 namespace tg {
 
-/// Whether the op brings ranks together before the kernel stage: tg.all_reduce, tg.reduce_scatter, tg.all_gather.
+/// tg.all_reduce, tg.reduce_scatter or tg.all_gather.
 bool isCollective(const Op& op);
 
-/// The tg.param or tg.state which this value is, or of which it is this rank's part; null: neither.
+/// The tg.param or tg.state that this value reads, or of which it is this rank's shard; else null.
 const Op* readOf(const Value& value);
 
-/// The type of what the ranks' parts of a state make together; none where each rank has the whole state.
-/// A malformed `part_of` is none.
+/// The type of a sharded state's whole; none if the state is not sharded or its `part_of` is malformed.
 std::optional<Type> wholeOf(const Item& state);
 
-/// Why a module with so many parts of a value cannot run on other ranks.
-Error otherRanks(const Loc& loc, int64_t parts, int64_t ranks);
+/// The error of running a module that is sharded for `shards` ranks on `ranks`.
+Error otherRanks(const Loc& loc, int64_t shards, int64_t ranks);
 
 }  // namespace tg

@@ -19,7 +19,7 @@ struct Diagnostic {
   std::vector<Diagnostic> notes;
 };
 
-/// Receives diagnostics that do not end the work (warnings, remarks). Errors travel in `Result`.
+/// Receives diagnostics that do not end the work (warnings, remarks). Errors are returned in `Result`.
 using DiagnosticHandler = std::function<void(const Diagnostic&)>;
 
 /// `file:line:col: error: message`, the source line, a caret, then the notes in the same form and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of what ranks bring together.
+// Types of collectives.
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
 
@@ -7,20 +7,21 @@ namespace tg::inference {
 
 namespace {
 
-Result<Types> parts(const Context& c, int64_t ranks) {
+Result<Types> shardTypes(const Context& c, int64_t ranks) {
   Types types;
   for (int operand = 0; operand < c.op.numOperands(); ++operand) {
     const int64_t elements = c.in(operand).elements();
     if (ranks < 1 || elements % ranks != 0)
-      return c.error(
-          3, fmt::format("the {} elements of operand {} are not {} equal parts", elements, operand, ranks),
-          operand);
+      return c.error(3,
+                     fmt::format("the {} elements of operand {} cannot be divided into {} equal shards",
+                                 elements, operand, ranks),
+                     operand);
     types.push_back(Type::tensor(DType::f32, {elements / ranks}));
   }
   return types;
 }
 
-Result<Types> wholes(const Context& c, int64_t ranks) {
+Result<Types> wholeTypes(const Context& c, int64_t ranks) {
   if (ranks < 1) return c.error(3, fmt::format("ranks = {} is not 1 or more", ranks));
   const auto results = static_cast<int>(c.op.results.size());
   if (results != c.op.numOperands())
@@ -30,11 +31,10 @@ Result<Types> wholes(const Context& c, int64_t ranks) {
     const Type& whole = c.op.result(operand)->type;
     const int64_t elements = c.in(operand).elements() * ranks;
     if (!whole.isTensor() || whole.dtype != DType::f32 || whole.elements() != elements)
-      return c.error(
-          4,
-          fmt::format("result {} is {}, not the {} elements of f32 that {} parts of operand {} have", operand,
-                      whole.str(), elements, ranks, operand),
-          operand);
+      return c.error(4,
+                     fmt::format("result {} is {}, not the {} elements of f32 of {} shards like operand {}",
+                                 operand, whole.str(), elements, ranks, operand),
+                     operand);
     types.push_back(whole);
   }
   return types;
@@ -42,8 +42,8 @@ Result<Types> wholes(const Context& c, int64_t ranks) {
 
 }  // namespace
 
-/// The operands' types, when all are f32.
-static Result<Types> tensors(const Context& c) {
+/// The operands' types; an error unless all are f32.
+static Result<Types> operandTypes(const Context& c) {
   if (c.op.numOperands() == 0) return c.error(1, "it has no operand");
   Types types;
   for (int operand = 0; operand < c.op.numOperands(); ++operand) {
@@ -54,16 +54,16 @@ static Result<Types> tensors(const Context& c) {
   return types;
 }
 
-Result<Types> types(at::all_reduce, const Context& c) { return tensors(c); }
+Result<Types> types(at::all_reduce, const Context& c) { return operandTypes(c); }
 
 Result<Types> types(at::reduce_scatter, const Context& c) {
-  TG_CHECK(tensors(c));
-  return parts(c, as::reduce_scatter(c.op).ranks());
+  TG_CHECK(operandTypes(c));
+  return shardTypes(c, as::reduce_scatter(c.op).ranks());
 }
 
 Result<Types> types(at::all_gather, const Context& c) {
-  TG_CHECK(tensors(c));
-  return wholes(c, as::all_gather(c.op).ranks());
+  TG_CHECK(operandTypes(c));
+  return wholeTypes(c, as::all_gather(c.op).ranks());
 }
 
 }  // namespace tg::inference

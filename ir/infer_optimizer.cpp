@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of the optimizer updates, and of what joins gradients of several ranks.
+// Types of the optimizer updates.
 #include <cmath>
 
 #include <fmt/format.h>

@@ -39,8 +39,8 @@ static Result<Types> storageWrite(const Context& c, bool update) {
   Type type = !item ? value : update ? rowsType(c.op, item->type) : item->type;
   if (const int64_t ranks = update ? 1 : as::param_grad(c.op).ranks(); item && ranks != 1) {
     if (ranks < 1 || type.elements() % ranks != 0)
-      return c.error(
-          4, fmt::format("the {} elements of @{} are not {} equal parts", type.elements(), symbol, ranks));
+      return c.error(4, fmt::format("the {} elements of @{} cannot be divided into {} equal shards",
+                                    type.elements(), symbol, ranks));
     type = Type::tensor(type.dtype, {type.elements() / ranks});
   }
   if (!(type == value))

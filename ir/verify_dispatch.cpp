@@ -17,7 +17,7 @@ namespace {
 
 using Range = ByteOwners::Range;
 
-/// One byte range a command touches.
+/// A byte range that a command accesses.
 struct Access {
   Range range;
   std::string_view mode;  ///< in, out, inout, texel
@@ -44,7 +44,7 @@ class DispatchVerifier {
                   const Item* kernel);
   void aliases(const Op& op, const std::vector<Access>& accesses);
   void hazards(const Op& op, const std::vector<Access>& accesses);
-  void underWay(const Op& op, const std::vector<Access>& accesses);
+  void inFlightAccess(const Op& op, const std::vector<Access>& accesses);
   void begin(const Op& op);
   void wait(const Op& op);
   void command(const Op& op);
@@ -54,13 +54,13 @@ class DispatchVerifier {
   Error errors_;
   std::unordered_map<std::string, const Item*> kernels_, binaries_;
   std::vector<std::pair<Access, const Op*>> pending_;  ///< since the last barrier
-  /// Between ranks: what was begun and not waited for.
-  struct Travelling {
+  /// A collective that has begun and is not waited for.
+  struct InFlight {
     int64_t id;
     const Op* op;
     std::vector<Access> accesses;
   };
-  std::vector<Travelling> travelling_;
+  std::vector<InFlight> inFlight_;
 };
 
 void DispatchVerifier::hashes() {
@@ -82,7 +82,7 @@ void DispatchVerifier::hashes() {
   }
 }
 
-/// What is wrong with a range that does not lie in one allocation; "" of one that does.
+/// The error of a range that crosses the end of an allocation, or "".
 std::string DispatchVerifier::crossing(const Range& range) const {
   if (target_.fit(range.offset, range.bytes) == range.offset) return "";
   return fmt::format("bytes {} to {} of @{} cross a multiple of {}, where one buffer ends", range.offset,
@@ -174,8 +174,8 @@ std::string modeOf(const Type& type) {
   return type.mode == BufMode::in || type.mode == BufMode::out ? std::string(name(type.mode)) : "inout";
 }
 
-/// Within one dispatch nothing orders invocations: outputs are apart from each other and from texel
-/// views; a storage input may be an output's own bytes, read at the element written.
+/// Invocations of one dispatch are unordered: outputs overlap neither each other nor texel views. A storage input may be
+/// exactly an output's range, if each element is read by the invocation that writes it.
 void DispatchVerifier::aliases(const Op& op, const std::vector<Access>& accesses) {
   auto text = [](const Range& range) {
     return fmt::format("@{}[{}:{}]", range.buffer, range.offset, range.bytes);
@@ -244,31 +244,32 @@ void DispatchVerifier::hazards(const Op& op, const std::vector<Access>& accesses
   for (const Access& access : accesses) pending_.push_back({access, &op});
 }
 
-/// Nothing touches bytes that are under way between ranks.
-void DispatchVerifier::underWay(const Op& op, const std::vector<Access>& accesses) {
-  for (const Travelling& begun : travelling_)
+/// No command accesses the ranges of a collective in flight.
+void DispatchVerifier::inFlightAccess(const Op& op, const std::vector<Access>& accesses) {
+  for (const InFlight& begun : inFlight_)
     for (const Access& access : accesses)
-      for (const Access& away : begun.accesses) {
-        if (!ByteOwners::overlap(access.range, away.range)) continue;
+      for (const Access& its : begun.accesses) {
+        if (!ByteOwners::overlap(access.range, its.range)) continue;
         errors_.append(
-            failAt(op.loc, fmt::format("{} [plan.collective]: touches @{}[{}:{}], which is under way "
-                                       "between ranks until the wait of id {}",
+            failAt(op.loc, fmt::format("{} [plan.collective]: accesses @{}[{}:{}], which a collective "
+                                       "in flight uses until the wait for id {}",
                                        op.info().name, access.range.buffer, access.range.offset,
                                        access.range.bytes, begun.id))
-                .note(begun.op->loc, "begun here"));
+                .note(begun.op->loc, "it begins here"));
         return;
       }
 }
 
-/// Whether these are what is read and what is written, by turns, one of the two so many times as long as the other.
+/// Whether the ranges are pairs of an input and an output, of which one is that of all ranks' shards and the other one
+/// shard, for one number of ranks.
 static bool arePairs(const std::vector<Access>& touched, bool gathers) {
   int64_t ranks = 0;
   for (size_t in = 0; in < touched.size(); in += 2) {
     if (in + 1 == touched.size() || touched[in].mode != "in" || touched[in + 1].mode != "out") return false;
     const int64_t whole = touched[gathers ? in + 1 : in].range.bytes;
-    const int64_t part = touched[gathers ? in : in + 1].range.bytes;
-    if (part <= 0 || part % 4 != 0 || whole % part != 0 || (ranks && whole / part != ranks)) return false;
-    ranks = whole / part;
+    const int64_t shard = touched[gathers ? in : in + 1].range.bytes;
+    if (shard <= 0 || shard % 4 != 0 || whole % shard != 0 || (ranks && whole / shard != ranks)) return false;
+    ranks = whole / shard;
   }
   return true;
 }
@@ -281,12 +282,12 @@ void DispatchVerifier::begin(const Op& op) {
   if (touched.empty()) report(op, "args", "wants args(inout(@buffer[offset:bytes]), …)");
   if (gathers != (as::collective_begin(op).reduction() == "same") && (gathers || inPlace))
     return report(op, "collective",
-                  gathers ? "what is gathered is not reduced: reduction = same"
-                          : "what all ranks have the same is not reduced");
+                  gathers ? "all_gather wants reduction = same"
+                          : "all_reduce does not take reduction = same");
   if (!inPlace && !arePairs(touched, gathers))
     return report(op, "args",
                   fmt::format("wants pairs in(@buffer[offset:bytes]), out(@buffer[offset:bytes]) of f32 "
-                              "elements, {} one part for each rank",
+                              "elements, {} one shard for each rank",
                               gathers ? "out" : "in"));
   for (size_t index = 0; index < touched.size(); ++index) {
     if (inPlace && (touched[index].mode != "inout" || touched[index].range.bytes % 4 != 0))
@@ -295,18 +296,19 @@ void DispatchVerifier::begin(const Op& op) {
       if (ByteOwners::overlap(touched[index].range, touched[other].range))
         return report(op, "overlap", "two of its ranges overlap");
   }
-  underWay(op, touched);
+  inFlightAccess(op, touched);
   const int64_t id = as::collective_begin(op).id();
-  for (const Travelling& begun : travelling_)
-    if (begun.id == id) report(op, "collective", fmt::format("id {} is under way already", id));
+  for (const InFlight& begun : inFlight_)
+    if (begun.id == id)
+      report(op, "collective", fmt::format("the collective with id {} is in flight already", id));
   pending_.clear();
-  travelling_.push_back({id, &op, std::move(touched)});
+  inFlight_.push_back({id, &op, std::move(touched)});
 }
 
 void DispatchVerifier::wait(const Op& op) {
   const int64_t id = as::collective_wait(op).id();
-  if (std::erase_if(travelling_, [&](const Travelling& begun) { return begun.id == id; }) == 0)
-    report(op, "collective", fmt::format("nothing with id {} is under way", id));
+  if (std::erase_if(inFlight_, [&](const InFlight& begun) { return begun.id == id; }) == 0)
+    report(op, "collective", fmt::format("no collective with id {} is in flight", id));
 }
 
 void DispatchVerifier::command(const Op& op) {
@@ -328,7 +330,7 @@ void DispatchVerifier::command(const Op& op) {
     if (ByteOwners::overlap(touched[0].range, touched[1].range))
       report(op, "overlap", "copies a range over itself");
   }
-  underWay(op, touched);
+  inFlightAccess(op, touched);
   hazards(op, touched);
 }
 
@@ -338,11 +340,11 @@ Result<void> DispatchVerifier::run() {
   for (const auto& item : module_.items) {
     if (item->kind != ItemKind::func || isKernelFunc(*item)) continue;
     pending_.clear();
-    travelling_.clear();
+    inFlight_.clear();
     for (const auto& arg : item->body.args) place(arg->loc, *arg);
     for (Op* op : item->body.ops) command(*op);
-    for (const Travelling& begun : travelling_)
-      report(*begun.op, "collective", fmt::format("nothing waits for id {}", begun.id));
+    for (const InFlight& begun : inFlight_)
+      report(*begun.op, "collective", fmt::format("no tg.collective_wait for id {}", begun.id));
   }
   if (!errors_.empty()) return std::move(errors_);
   return {};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// data-parallel: gradients of several devices become their mean.
+// data-parallel: averages gradients over the ranks of a job.
 //
-// What: every rank of a job runs the same module on its own rows of the batch. What tg.param_grad names, and the
-//   loss, becomes the mean over all ranks, so that each takes the same step. Unless parts are asked for, the module
-//   does not say how many ranks there are: it runs on one, and then nothing travels.
+// What: every rank runs the same module on its own rows of the batch. The gradients that tg.param_grad names, and the
+//   loss, become means over all ranks, so that each rank takes the same step. Without sharding the module does not
+//   depend on the number of ranks; on a single rank the collectives are the identity.
 //
 //   %loss = …                        %loss = …
 //   %d_b = …                         %d_b = …
@@ -13,25 +13,25 @@
 //   return %loss                     tg.param_grad @b, %b_mean
 //                                    return %loss_mean
 //
-//   What travels together is a bucket: values in the order in which the text computes them, until `bucket` bytes
-//   are full. It stands right behind the last of them, so that it travels while the rest is computed. With
-//   append-grad{accumulate=N} gradients travel in @apply, every N-th call, and the loss in each.
+//   Values are put into buckets in the order in which the text computes them, until `bucket` bytes are full. A bucket's
+//   collective stands right behind its last value, so that it overlaps with the rest of the backward pass. With
+//   append-grad{accumulate=N} gradients are reduced in @apply, every N-th call, and the loss in each call.
 //
-//   With shard=optimizer and ranks=N each rank gets one part of N of each gradient alone, and the optimizer behind
-//   keeps moments for that part, updates that part of the parameter, and puts the parameter together again:
+//   With shard=optimizer and ranks=N (ZeRO stage 1) each rank gets one of N shards of each gradient, and the optimizer
+//   keeps moments for that shard, updates that shard of the parameter, and gathers the parameter:
 //
 //   %w_mean = tg.reduce_scatter %d_w {ranks = N}
 //   tg.param_grad @w, %w_mean {ranks = N}
 //
-//   A parameter whose elements N does not divide stays whole, and a remark says how many bytes these are.
+//   A parameter whose elements N does not divide is not sharded, and a remark says how many bytes these are.
 //
 // Requires: stage tensor.
-//   c1: the function exists; c2: it has gradients; c3: nothing is joined yet; c4: no parameter with a
+//   c1: the function exists; c2: it has gradients; c3: it has no collectives yet; c4: no parameter with a
 //   gradient is updated yet; c5: the loss is not scaled yet; c6: bucket is 0 or more; c7: shard is none or
 //   optimizer; c8: ranks is 1 or more.
-// Ensures: gradients of f16 and bf16 travel as f32. What else reads a gradient or the loss sees this rank's own.
-// Where: behind append-grad, whose gradients it joins; before mixed-precision, which must judge on all ranks by the
-//   same gradients whether they are finite, and before the optimizer, which takes the step.
+// Ensures: gradients of f16 and bf16 are reduced as f32. Other readers of a gradient or the loss see this rank's own.
+// Where: behind append-grad; before mixed-precision, so that all ranks decide by the same gradients whether they are
+//   finite, and before the optimizer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,18 +52,18 @@ Error parallelError(const Loc& loc, int constraint, const std::string& message) 
   return failAt(loc, fmt::format("data-parallel [data-parallel.c{}]: {}", constraint, message));
 }
 
-/// Puts the collectives of one function into its text.
-class Joining {
+/// Inserts the collectives of one function.
+class Bucketing {
  public:
-  /// Gradients are given in parts where there are `parts` ranks, more than one.
-  Joining(Module& module, Item& func, int64_t bucket, int64_t parts)
-      : func_(func), bucket_(bucket), parts_(parts), builder_(&module, &func) {
+  /// Gradients are sharded if `shards` is more than 1.
+  Bucketing(Module& module, Item& func, int64_t bucket, int64_t shards)
+      : func_(func), bucket_(bucket), shards_(shards), builder_(&module, &func) {
     builder_.setLoc(derivedLoc("ranks", func.loc));
     int place = 0;
     for (const Op* op : func.body.ops) place_[op] = place++;
   }
 
-  /// The operand of an op is to be the mean over the ranks.
+  /// Makes the operand of an op the mean over the ranks.
   void add(Op& reader, int operand) {
     Value* value = reader.in(operand);
     if (!isFloat(value->type.dtype) || (value->def && value->def->code == Opcode::constant)) return;
@@ -74,26 +74,26 @@ class Joining {
 
   void run() {
     std::stable_sort(values_.begin(), values_.end(),
-                     [&](const Joined& a, const Joined& b) { return placeOf(a) < placeOf(b); });
-    std::vector<Joined*> together;
+                     [&](const Reduced& a, const Reduced& b) { return placeOf(a) < placeOf(b); });
+    std::vector<Reduced*> bucket;
     int64_t bytes = 0;
-    for (Joined& joined : values_) {
-      together.push_back(&joined);
-      bytes += joined.value->type.elements() * byteSize(DType::f32);
+    for (Reduced& each : values_) {
+      bucket.push_back(&each);
+      bytes += each.value->type.elements() * byteSize(DType::f32);
       if (bytes < bucket_) continue;
-      join(together);
-      together.clear();
+      reduce(bucket);
+      bucket.clear();
       bytes = 0;
     }
-    if (!together.empty()) join(together);
+    if (!bucket.empty()) reduce(bucket);
   }
-  /// Bytes of the gradients that stay whole although parts are asked for, and of all.
+  /// Bytes of the gradients that cannot be sharded, and of all.
   std::pair<int64_t, int64_t> wholeBytes() const {
     std::pair<int64_t, int64_t> bytes;
-    for (const Joined& joined : values_)
-      if (isGradient(joined)) {
-        bytes.first += hasParts(joined) ? 0 : joined.value->type.bytes();
-        bytes.second += joined.value->type.bytes();
+    for (const Reduced& each : values_)
+      if (isGradient(each)) {
+        bytes.first += isSharded(each) ? 0 : each.value->type.bytes();
+        bytes.second += each.value->type.bytes();
       }
     return bytes;
   }
@@ -103,36 +103,36 @@ class Joining {
     Op* op;
     int operand;
   };
-  struct Joined {
+  struct Reduced {
     Value* value;
     std::vector<Reader> readers;
   };
 
-  static bool isGradient(const Joined& joined) {
-    return std::all_of(joined.readers.begin(), joined.readers.end(),
+  static bool isGradient(const Reduced& each) {
+    return std::all_of(each.readers.begin(), each.readers.end(),
                        [](const Reader& reader) { return reader.op->code == Opcode::param_grad; });
   }
-  bool hasParts(const Joined& joined) const {
-    return parts_ > 1 && isGradient(joined) && joined.value->type.elements() % parts_ == 0;
+  bool isSharded(const Reduced& each) const {
+    return shards_ > 1 && isGradient(each) && each.value->type.elements() % shards_ == 0;
   }
-  int placeOf(const Joined& joined) const { return joined.value->def ? place_.at(joined.value->def) : -1; }
+  int placeOf(const Reduced& each) const { return each.value->def ? place_.at(each.value->def) : -1; }
 
-  /// Collectives behind the last of the values, and behind them what names their results.
-  void join(const std::vector<Joined*>& together) {
-    const Op* last = together.back()->value->def;
+  /// Inserts the collectives behind the last of the values, and moves their readers behind them.
+  void reduce(const std::vector<Reduced*>& bucket) {
+    const Op* last = bucket.back()->value->def;
     Op* next = last ? last->next() : func_.body.ops.front();
     builder_.setBefore(next);
-    std::unordered_map<const Joined*, Value*> means;
-    collect(together, Opcode::all_reduce, means);
-    collect(together, Opcode::reduce_scatter, means);
-    for (const Joined* joined : together) {
-      Value* mean = means.at(joined);
-      builder_.setHint(mean->name + "_" + std::string(name(joined->value->type.dtype)));
-      mean = builder_.cast(mean, joined->value->type.dtype);
-      for (const Reader& reader : joined->readers) {
+    std::unordered_map<const Reduced*, Value*> means;
+    addCollective(bucket, Opcode::all_reduce, means);
+    addCollective(bucket, Opcode::reduce_scatter, means);
+    for (const Reduced* each : bucket) {
+      Value* mean = means.at(each);
+      builder_.setHint(mean->name + "_" + std::string(name(each->value->type.dtype)));
+      mean = builder_.cast(mean, each->value->type.dtype);
+      for (const Reader& reader : each->readers) {
         reader.op->operands[static_cast<size_t>(reader.operand)] = Operand::of(mean);
         if (reader.op->code != Opcode::param_grad) continue;
-        if (hasParts(*joined)) set(reader.op->attrs, "ranks", Attr::of(parts_));
+        if (isSharded(*each)) set(reader.op->attrs, "ranks", Attr::of(shards_));
         if (reader.op == next) next = next->next();
         builder_.setBefore(next);
         func_.body.ops.insert(next, func_.body.ops.take(reader.op));
@@ -141,22 +141,22 @@ class Joining {
     builder_.setHint("");
   }
 
-  /// One collective of those values that it is for.
-  void collect(const std::vector<Joined*>& together, Opcode code,
-               std::unordered_map<const Joined*, Value*>& means) {
+  /// Inserts one collective of those values of the bucket that are, or are not, sharded.
+  void addCollective(const std::vector<Reduced*>& bucket, Opcode code,
+                     std::unordered_map<const Reduced*, Value*>& means) {
     const bool scatters = code == Opcode::reduce_scatter;
-    std::vector<const Joined*> its;
+    std::vector<const Reduced*> its;
     std::vector<Value*> sent;
-    for (const Joined* joined : together) {
-      if (hasParts(*joined) != scatters) continue;
-      its.push_back(joined);
-      builder_.setHint(joined->value->name + "_f32");
-      sent.push_back(builder_.cast(joined->value, DType::f32));
+    for (const Reduced* each : bucket) {
+      if (isSharded(*each) != scatters) continue;
+      its.push_back(each);
+      builder_.setHint(each->value->name + "_f32");
+      sent.push_back(builder_.cast(each->value, DType::f32));
     }
     if (its.empty()) return;
     builder_.setHint("mean");
     AttrList attrs = {{"reduction", Attr::word("mean")}};
-    if (scatters) attrs.push_back({"ranks", Attr::of(parts_)});
+    if (scatters) attrs.push_back({"ranks", Attr::of(shards_)});
     const Op* made = builder_.op(code, sent, attrs)->def;
     for (size_t i = 0; i < its.size(); ++i) {
       Value* mean = means[its[i]] = made->result(static_cast<int>(i));
@@ -165,11 +165,11 @@ class Joining {
   }
 
   Item& func_;
-  int64_t bucket_, parts_;
+  int64_t bucket_, shards_;
   Builder builder_;
   std::unordered_map<const Op*, int> place_;
   std::unordered_map<const Value*, size_t> slots_;  ///< of values_, before they are sorted
-  std::vector<Joined> values_;
+  std::vector<Reduced> values_;
 };
 
 bool hasGradients(const Item& func, std::string_view param = "") {
@@ -182,7 +182,7 @@ Result<void> checkFunction(const Item& func, const Item& step) {
   for (Op* op : func.body.ops) {
     if (isCollective(*op))
       return parallelError(op->loc, 3,
-                           fmt::format("@{} joins ranks already; data-parallel runs once", func.name));
+                           fmt::format("@{} has collectives already; data-parallel runs once", func.name));
     if (op->code == Opcode::update && hasGradients(step, op->operands[0].text))
       return parallelError(
           op->loc, 4,
@@ -220,20 +220,21 @@ Result<void> run_data_parallel(Module& module, const DataParallelOptions& option
                          fmt::format("there is no shard '{}'; there are none and optimizer", options.shard));
   if (options.ranks < 1)
     return parallelError(train->loc, 8, fmt::format("ranks={} is not 1 or more", options.ranks));
-  const int64_t parts = options.shard == "optimizer" ? options.ranks : 1;
+  const int64_t shards = options.shard == "optimizer" ? options.ranks : 1;
   for (Item* func : {train, step}) {
-    Joining joining(module, *func, options.bucket, parts);
+    Bucketing buckets(module, *func, options.bucket, shards);
     if (func == step)
       for (Op* op : func->body.ops)
-        if (op->code == Opcode::param_grad) joining.add(*op, at::param_grad::value);
-    if (func == train && func->body.terminator()->numOperands() > 0) joining.add(*func->body.terminator(), 0);
-    const auto [whole, all] = joining.wholeBytes();
-    if (func == step && parts > 1 && whole > 0)
-      context.remark(func->loc,
-                     fmt::format("{} of {} bytes of parameters are of tensors that have no {} equal parts: "
-                                 "each rank keeps their moments whole",
-                                 whole, all, parts));
-    joining.run();
+        if (op->code == Opcode::param_grad) buckets.add(*op, at::param_grad::value);
+    if (func == train && func->body.terminator()->numOperands() > 0) buckets.add(*func->body.terminator(), 0);
+    const auto [whole, all] = buckets.wholeBytes();
+    if (func == step && shards > 1 && whole > 0)
+      context.remark(
+          func->loc,
+          fmt::format("{} of {} bytes of parameters are of tensors that cannot be divided into {} equal "
+                      "shards: each rank keeps their moments whole",
+                      whole, all, shards));
+    buckets.run();
     if (train == step) break;
   }
   return {};

@@ -154,7 +154,7 @@ class FunctionLowering {
   void startValues(const Op& fused, const KnownKernel& kernel, const std::vector<Access>& accesses);
   Access watchWord(const Loc& loc);
   void begin(const Op& op);
-  void beginParts(const Op& op);
+  void beginShards(const Op& op);
   void beginWith(const Op& op, OperandList args, std::vector<Range> ranges, const std::string& reduction);
   void waitFor(const std::vector<Access>& accesses, bool all = false);
   void copies();
@@ -177,12 +177,12 @@ class FunctionLowering {
   Builder build_{out_};
   std::unordered_map<std::string, std::vector<Range>> read_, written_;  ///< since the last barrier, by buffer
   /// Bytes between ranks, in the order in which they left.
-  struct UnderWay {
+  struct InFlight {
     int64_t id;
     std::vector<Range> ranges;
     Loc loc;
   };
-  std::vector<UnderWay> underWay_;
+  std::vector<InFlight> inFlight_;
   int64_t collectives_ = 0;
 };
 
@@ -369,8 +369,8 @@ FunctionLowering::Access FunctionLowering::watchWord(const Loc& loc) {
   return {std::move(word), "inout"};
 }
 
-/// Sends what ranks join on its way. Neighbours in memory travel as one range, with the padding between them, whose
-/// zeros stay zero. All earlier commands end before, as at a barrier.
+/// Begins an all_reduce. Neighbours in memory become one range, with the padding between them, whose zeros stay zero.
+/// Like a barrier, it is ordered behind all earlier commands.
 void FunctionLowering::begin(const Op& op) {
   constexpr int64_t kMember = 16;  // what members of a group start at
   std::vector<Range> ranges;
@@ -378,24 +378,24 @@ void FunctionLowering::begin(const Op& op) {
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
     return std::tie(a.buffer, a.offset) < std::tie(b.buffer, b.offset);
   });
-  std::vector<Range> joined;
+  std::vector<Range> merged;
   for (const Range& range : ranges) {
-    Range* last = joined.empty() ? nullptr : &joined.back();
+    Range* last = merged.empty() ? nullptr : &merged.back();
     const bool adjoins = last && last->buffer == range.buffer &&
                          (last->offset + last->bytes + kMember - 1) / kMember * kMember == range.offset;
     const int64_t bytes = adjoins ? range.offset + range.bytes - last->offset : 0;
     if (adjoins && target_.fit(last->offset, bytes) == last->offset)
       last->bytes = bytes;
     else
-      joined.push_back(range);
+      merged.push_back(range);
   }
   OperandList args;
-  for (const Range& range : joined) args.push_back(argument({range, "inout"}));
-  beginWith(op, std::move(args), std::move(joined), as::all_reduce(op).reduction());
+  for (const Range& range : merged) args.push_back(argument({range, "inout"}));
+  beginWith(op, std::move(args), std::move(merged), as::all_reduce(op).reduction());
 }
 
-/// Of what is taken apart or put together each tensor and its part are a pair of their own.
-void FunctionLowering::beginParts(const Op& op) {
+/// Begins a reduce_scatter or all_gather: a pair of ranges for each operand and its result.
+void FunctionLowering::beginShards(const Op& op) {
   OperandList args;
   std::vector<Range> ranges;
   std::vector<Access> accesses;
@@ -420,18 +420,16 @@ void FunctionLowering::beginWith(const Op& op, OperandList args, std::vector<Ran
   build_.setLoc(op.loc).create(Opcode::collective_begin, {Operand::keyword("args", std::move(args))}, attrs);
   read_.clear();
   written_.clear();
-  underWay_.push_back({collectives_++, std::move(ranges), op.loc});
+  inFlight_.push_back({collectives_++, std::move(ranges), op.loc});
 }
 
-/// Waits for what is under way and a command is about to touch, or for `all`.
+/// Waits for the collectives in flight that use bytes of these accesses, or for `all`.
 void FunctionLowering::waitFor(const std::vector<Access>& accesses, bool all) {
-  std::erase_if(underWay_, [&](const UnderWay& travelling) {
+  std::erase_if(inFlight_, [&](const InFlight& begun) {
     bool touched = all;
     for (const Access& access : accesses)
-      for (const Range& range : travelling.ranges)
-        touched = touched || ByteOwners::overlap(access.range, range);
-    if (touched)
-      build_.setLoc(travelling.loc).create(Opcode::collective_wait, {}, {{"id", Attr::of(travelling.id)}});
+      for (const Range& range : begun.ranges) touched = touched || ByteOwners::overlap(access.range, range);
+    if (touched) build_.setLoc(begun.loc).create(Opcode::collective_wait, {}, {{"id", Attr::of(begun.id)}});
     return touched;
   });
 }
@@ -472,7 +470,7 @@ Result<void> FunctionLowering::run() {
   for (Op* op : func_.body.ops) {
     if (op->code == Opcode::fill) fill(*op);
     if (op->code == Opcode::all_reduce) begin(*op);
-    if (op->code == Opcode::reduce_scatter || op->code == Opcode::all_gather) beginParts(*op);
+    if (op->code == Opcode::reduce_scatter || op->code == Opcode::all_gather) beginShards(*op);
     if (op->code != Opcode::fused) continue;
     if (auto lowered = dispatch(*op); !lowered) errors.append(lowered.takeError());
   }

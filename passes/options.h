@@ -59,12 +59,13 @@ struct DataParallelOptions {
     return std::tuple{
         option("func", &DataParallelOptions::func, "the function that was differentiated"),
         option("bucket", &DataParallelOptions::bucket,
-               "bytes from which on gradients travel together; 0: each by itself"),
-        option("shard", &DataParallelOptions::shard,
-               "none | optimizer: each rank has the moments of its part of every parameter, and updates that "
-               "part"),
+               "bytes from which on a bucket of gradients is full; 0: a bucket for each gradient"),
+        option(
+            "shard", &DataParallelOptions::shard,
+            "none | optimizer: each rank keeps the moments of its shard of every parameter, and updates that "
+            "shard"),
         option("ranks", &DataParallelOptions::ranks,
-               "how many there are, which parts depend on; tg-run fills it in as mpirun has started them"),
+               "number of ranks, for shard=optimizer; tg-run sets it to the number that mpirun started"),
     };
   }
 };

@@ -123,9 +123,9 @@ void copyAdjoined(Item& func) {
   }
 }
 
-/// What ranks join takes the place of what they give: that is copied first where something reads it later, or where
-/// it is no value of the step.
-void copyTravelling(Item& func) {
+/// tg.all_reduce is in place: its operands are copied first if something reads them later, or if they are arguments,
+/// params or states.
+void copyReduced(Item& func) {
   std::optional<NameTable> names;  // only where something is copied
   std::unordered_map<const Op*, int> place;
   for (const Op* op : func.body.ops) place.emplace(op, static_cast<int>(place.size()));
@@ -479,7 +479,7 @@ Result<void> run_plan(Module& module, const PlanOptions& options, const PassCont
     TG_CHECK(checkAdjoinedBind(*func, target));
     copyEntryValues(*func);
     copyAdjoined(*func);
-    copyTravelling(*func);
+    copyReduced(*func);
   }
   Layout layout{module, target, options.order == "barriers" ? std::optional(options.slack) : std::nullopt,
                 budget, 0,      0,

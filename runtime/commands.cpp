@@ -102,7 +102,7 @@ std::vector<ProgramStep> programSteps(const Item& func) {
       const as::collective_begin collective(*op);
       CollectiveStep begin{collective.id(), collective.kind(), collective.reduction(), {}, {}};
       for (const Operand& argument : op->keyword("args")->items)
-        (argument.text == "out" ? begin.to : begin.from).push_back(rangeOf(argument));
+        (argument.text == "out" ? begin.receive : begin.send).push_back(rangeOf(argument));
       steps.push_back({op->loc, std::move(begin)});
     }
     if (op->code != Opcode::fill && op->code != Opcode::copy) continue;

@@ -35,13 +35,13 @@ struct CopyStep {
   BufferRange source, target;  ///< equally long
 };
 
-/// Hands ranges to what joins ranks; all earlier commands are done.
+/// Starts a collective behind all earlier commands.
 struct CollectiveStep {
   int64_t id = 0;
-  std::string kind, reduction;        ///< `all_reduce`, `reduce_scatter`, `all_gather`; `mean`, `sum`, `same`
-  std::vector<BufferRange> from, to;  ///< where what is read is not what is written; else `from` alone
+  std::string kind, reduction;  ///< `all_reduce`, `reduce_scatter`, `all_gather`; `mean`, `sum`, `same`
+  std::vector<BufferRange> send, receive;  ///< all_reduce is in place and has `send` alone
 };
-/// Waits until the collective of this id has its results in its ranges.
+/// Waits for the collective with this id.
 struct WaitStep {
   int64_t id = 0;
 };

@@ -82,7 +82,7 @@ Result<void> Executor::addModule(const Module& module, const std::string& only, 
   return {};
 }
 
-// Another API reduces what lies in memory of the device alone.
+// NCCL reads device memory alone.
 bool Executor::mapsIo(int64_t bytes) const { return bytes <= kMappedIoBytes && !device_->shared(); }
 
 /// The bytes of a buffer from `from` on.
@@ -126,14 +126,14 @@ Result<void> Executor::makeBuffers(const Module& module, const Target& target, P
   }
   const Segments& io = program.buffers["io"];
   if (io.size() == 1 && mapsIo(io[0].buffer->bytes())) {
-    program.port = std::make_shared<Port>();
-    program.port->io = program.port->lanes[0].buffer = io[0].buffer;
-    program.port->bytes = io[0].buffer->bytes();
+    program.laneSet = std::make_shared<LaneSet>();
+    program.laneSet->io = program.laneSet->lanes[0].buffer = io[0].buffer;
+    program.laneSet->bytes = io[0].buffer->bytes();
   }
   return {};
 }
 
-// The first module's own part is made once; siblings have none.
+// Made for the first module; siblings have no params and states of their own.
 Result<void> Executor::makePersistent(const Item& item, const Target& target) {
   if (!functions_.empty() || !storage_.empty()) {
     if (item.bytes <= persistentBytes()) return {};
@@ -146,7 +146,7 @@ Result<void> Executor::makePersistent(const Item& item, const Target& target) {
   return {};
 }
 
-// The first module's homes count; a sibling's must be the same.
+// The first module sets the homes; those of siblings must be the same.
 Result<void> Executor::shareStorage(const Module& module, const Program& program) {
   bool first = functions_.empty() && storage_.empty();
   for (const auto& item : module.items) {
@@ -217,7 +217,7 @@ Result<void> Executor::makePipelines(const Module& module, Program& program,
     codes.push_back({binary->name, binary->code, std::move(bindings), static_cast<uint32_t>(needs.subgroup),
                      kernel ? needsOf(*kernel)[LimitId::sharedBytes] : 0});
   }
-  constexpr double kLong = 2;  // seconds that nobody wonders about
+  constexpr double kLong = 2;  // seconds
   auto took = [&](const std::string& name, double seconds) {
     const Item* kernel = module.find(ItemKind::kernel, name);
     if (seconds <= kLong || !onDiagnostic_) return;
@@ -259,15 +259,15 @@ Result<Executor::Function> Executor::makeFunction(const Item& func, const Progra
       TG_CHECK(add(values.results, func.results[static_cast<size_t>(i)].name, *op->in(i)));
   }
   TG_CHECK(watch(func, program, function));
-  TG_TRY(function.commands, program.commandsOf(func, ranks_.get(), function.meetings));
-  function.port = program.port;
-  if (!function.port) {
-    function.port = std::make_shared<Port>();
-    function.port->bytes = laneBytes(values);
+  TG_TRY(function.commands, program.commandsOf(func, ranks_.get(), function.collectivePoints));
+  function.laneSet = program.laneSet;
+  if (!function.laneSet) {
+    function.laneSet = std::make_shared<LaneSet>();
+    function.laneSet->bytes = laneBytes(values);
   }
-  // What lacks is told before the first call; but the ranks of a job have not compared yet what they are about to do,
-  // and meet in the first call.
-  if (function.meetings.empty()) TG_CHECK(makePassage(function, 0));
+  // Recorded now, so that errors come before the first call. With collectives it is done in the first call, before which
+  // the ranks have compared their modules.
+  if (function.collectivePoints.empty()) TG_CHECK(recordLane(function, 0));
   return function;
 }
 

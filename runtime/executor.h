@@ -13,42 +13,43 @@
 #include "ir/module.h"
 #include "ir/target.h"
 #include "runtime/collective/engine.h"
+#include "runtime/device_collective.h"
 #include "runtime/runner.h"
-#include "runtime/travel.h"
 #include "runtime/vulkan/recording.h"
 
 namespace tg {
 
 class NcclDevice;
 
-/// Buffers of other sessions, seen as the first `reserve` bytes of a module's @persistent. What the module
-/// places there is theirs; its own params and states lie behind.
+/// Buffers of other sessions, mapped to the first `reserve` bytes of a module's @persistent. The module's own params and
+/// states lie behind them.
 struct BorrowedBuffers {
   struct Window {
-    int64_t base = 0;  ///< where the buffer's first byte stands in @persistent
+    int64_t base = 0;  ///< of the buffer in @persistent
     std::shared_ptr<vulkan::Buffer> buffer;
   };
-  std::vector<Window> windows;  ///< apart from each other
-  int64_t reserve = 0;          ///< behind the last window
+  std::vector<Window> windows;  ///< disjoint
+  int64_t reserve = 0;          ///< at least the last window's end
 };
 
 /// A call that was measured.
 struct RunTimes {
   using Clock = std::chrono::steady_clock;
   std::string key;  ///< of the function
-  /// When it began, and when the host had written the inputs, had submitted the commands, heard that they
-  /// were done and had read the results.
+  /// When it began, and when the host had written the inputs, had submitted the commands, saw them complete and had
+  /// read the results.
   Clock::time_point begin, written, submitted, finished, read;
   std::vector<vulkan::DeviceTime> device;  ///< as Recording::times
 };
 
-/// Each function is recorded once for each of its lanes and replayed. Not for several threads at once.
+/// Records the commands of each function once for each of its lanes, the buffers of calls in flight, and replays them.
+/// Not thread-safe.
 class Executor : public Runner {
  public:
-  /// Makes the buffers, pipelines and recordings of a verified module. Own params and states are zero.
-  /// Errors: another stage, a binary that is not of its kernel, a limit, memory, the driver's refusals.
-  /// `onDiagnostic`, which may be empty, hears a note of each kernel that the driver compiles for long. `ranks`
-  /// joins this one with others; null: there is one alone.
+  /// Makes the buffers, pipelines and recordings of a verified module. Its own params and states are zero.
+  /// Errors: another stage, a binary that does not match its kernel, a limit, memory, the driver's errors.
+  /// `onDiagnostic`, which may be empty, receives a note of each kernel that the driver takes long to compile. `ranks`
+  /// runs the module's collectives; null: this is the only rank.
   static Result<std::unique_ptr<Executor>>
   create(const Module& module, std::shared_ptr<vulkan::Device> device, const BorrowedBuffers& borrowed = {},
          const DiagnosticHandler& onDiagnostic = {}, std::shared_ptr<collective::Engine> ranks = nullptr);
@@ -66,12 +67,12 @@ class Executor : public Runner {
   Result<void> readRows(const std::string& name, int64_t first, std::span<std::byte> rows) override;
   Result<std::shared_ptr<StorageCopy>> copyStorages() override;
   Result<ParamBuffer> share(const std::string& name) override;
-  /// Waits for the oldest of kLanes calls that nobody has taken, and for this one where it is measured,
-  /// captures are wanted or a result is too large for a lane.
+  /// Waits for the oldest call if kLanes are in flight, and for this one if it is measured, captures are wanted or a
+  /// result is too large for a lane.
   Result<std::shared_ptr<PendingCall>> begin(const std::string& function, const Inputs& inputs,
                                              bool captures) override;
   Result<NamedArrays> paramGrads(const std::string& function) override;
-  /// What lies where the function keeps its captures, whoever wrote it.
+  /// What lies where the function keeps its captures, whichever call wrote it.
   Result<NamedArrays> captured(const std::string& function);
 
   /// Of the function's text; copies from and to lanes do not count.
@@ -80,16 +81,16 @@ class Executor : public Runner {
   /// and states whose bytes it binds, eight at most.
   Result<std::vector<std::string>> labels(const std::string& function) const;
 
-  /// What the driver tells of each command's kernel, in the order of its times: nothing of fills and copies, and
-  /// nothing at all on a device that was not opened for it.
+  /// What the driver reports of each command's kernel, in the order of `RunTimes::device`. Empty for fills and copies,
+  /// and for all on a device that was not opened for statistics.
   Result<std::vector<vulkan::KernelStatistics>> statistics(const std::string& function) const;
 
-  /// From now on `run` uses recordings with these timestamps and remembers its times, or no longer does.
+  /// Whether later calls use recordings with timestamps, and which, and keep their times.
   void measure(vulkan::Timestamps timestamps);
   /// The calls since `measure` or the last `takeTimes`.
   Result<std::vector<RunTimes>> takeTimes();
-  /// What each collective has cost. Waits for what is under way.
-  Result<std::vector<TravelTimes>> travels() const;
+  /// What each collective has cost. Waits for those in flight.
+  Result<std::vector<CollectiveTimes>> collectiveTimes() const;
   const std::shared_ptr<vulkan::Device>& device() const { return device_; }
 
  private:
@@ -100,20 +101,20 @@ class Executor : public Runner {
     vulkan::Buffer* buffer = nullptr;
     int64_t offset = 0, pitch = 0;  ///< bytes; elements from one row to the next, 0 when dense
   };
-  /// A buffer, or the part of one that is a buffer of its own, as the module's text sees it.
+  /// One of the Vulkan buffers that make up a buffer of the module's text.
   struct Segment {
     int64_t base = 0;
     std::shared_ptr<vulkan::Buffer> buffer;
     int64_t end() const { return base + buffer->bytes(); }
   };
-  /// In order of their bases. Those that the executor makes end at multiples of the target's allocation.
+  /// By base. Those that the executor makes end at multiples of the target's allocation size.
   using Segments = std::vector<Segment>;
   /// Where a function's values lie.
   struct Values {
     std::vector<Slot> inputs, results, captures, grads;
   };
-  /// The kernels of a function that watch their loops, each with the number of its word. The words are one
-  /// result more than the function's, the last.
+  /// The kernels of a function that watch their loops, each with the index of its word. The words are an additional
+  /// last result of the function.
   struct Watched {
     struct Kernel {
       std::string name;
@@ -127,27 +128,27 @@ class Executor : public Runner {
   class Call;
   class Copied;
   struct Lane;
-  struct Port;
-  static constexpr size_t kLanes = 3;  ///< a step, the next one and its update
-  /// Where the host brings this rank together with others: ranges leave, or what left under this id is back.
-  struct Meeting {
-    size_t at = 0;  ///< behind so many of the function's commands
+  struct LaneSet;
+  static constexpr size_t kLanes = 3;  ///< calls in flight: a step, the next one and its update
+  /// A begin or a wait of a collective, which splits a function's commands into several recordings.
+  struct CollectivePoint {
+    size_t at = 0;  ///< how many of the commands precede it
     int64_t id = 0;
     bool begins = false;
-    Cargo cargo;  ///< where it begins
+    CollectiveArgs args;  ///< of a begin
   };
-  /// Commands up to a meeting, null where there are none, and what travels then or is waited for.
-  struct Leg {
-    std::unique_ptr<vulkan::Recording> recording;
-    Travel* travel = nullptr;
+  /// The commands up to a collective point, and what the host does then.
+  struct Chunk {
+    std::unique_ptr<vulkan::Recording> recording;  ///< null: no commands
+    DeviceCollective* collective = nullptr;
     bool begins = false;
   };
-  /// A function whose values go through one of its port's lanes.
-  struct Passage {
+  /// A function recorded for one lane.
+  struct LaneRecording {
     Values values;
-    std::map<int64_t, std::unique_ptr<Travel>> travels;  ///< by id
-    std::vector<Leg> legs;                               ///< up to the last meeting
-    std::unique_ptr<vulkan::Recording> recording;        ///< what comes then
+    std::map<int64_t, std::unique_ptr<DeviceCollective>> collectives;  ///< by id
+    std::vector<Chunk> chunks;                                         ///< up to the last collective point
+    std::unique_ptr<vulkan::Recording> recording;                      ///< of the commands behind it
   };
   struct Function {
     std::string name;
@@ -155,12 +156,12 @@ class Executor : public Runner {
     std::shared_ptr<const Watched> watched;                ///< null: no loop may be cut
     std::vector<std::shared_ptr<vulkan::Buffer>> buffers;  ///< outlive the recordings that name them
     std::vector<vulkan::Command> commands;
-    std::vector<Meeting> meetings;  ///< by their places among the commands
-    std::shared_ptr<Port> port;
-    std::map<int64_t, TravelRoom> rooms;       ///< by id, of the passages' travels
-    std::array<Passage, kLanes> passages;      ///< the later ones made when first used
-    size_t lane = 0;                           ///< of the last call
-    std::unique_ptr<vulkan::Recording> timed;  ///< the commands with timestamps, made when first measured
+    std::vector<CollectivePoint> collectivePoints;  ///< in the order of the commands
+    std::shared_ptr<LaneSet> laneSet;
+    std::map<int64_t, StagingBuffers> staging;     ///< by a collective's id; shared by the lanes
+    std::array<LaneRecording, kLanes> recordings;  ///< by lane; made when first used
+    size_t lane = 0;                               ///< of the last call
+    std::unique_ptr<vulkan::Recording> timed;      ///< the commands with timestamps, made when first measured
   };
   struct Program;
 
@@ -176,16 +177,16 @@ class Executor : public Runner {
   Result<void> watch(const Item& func, const Program& program, Function& function) const;
   static Result<void> checkLoops(const Watched* watched, NamedArrays& results);
   Result<Function*> find(const std::string& function) const;
-  static Result<size_t> freeLane(Port& port);
+  static Result<size_t> freeLane(LaneSet& set);
   static bool fitsLane(const Slot& slot);
   static int64_t strideInLane(const Slot& slot);
   static int64_t laneBytes(const Values& values);
   static std::vector<vulkan::Copy> stage(std::vector<Slot>& slots, vulkan::Buffer& lane, int64_t& offset,
                                          bool toDevice);
-  Result<void> makePassage(Function& function, size_t lane);
-  Result<std::unique_ptr<Travel>> makeTravel(Function& function, const Meeting& meeting);
-  Result<void> makeLeg(Function& function, Passage& passage, std::vector<vulkan::Command> commands,
-                       const Meeting& meeting);
+  Result<void> recordLane(Function& function, size_t lane);
+  Result<std::unique_ptr<DeviceCollective>> makeCollective(Function& function, const CollectivePoint& point);
+  Result<void> addChunk(Function& function, LaneRecording& out, std::vector<vulkan::Command> commands,
+                        const CollectivePoint& point);
   Result<RunOutputs> runTimed(const std::string& key, Function& function, const Inputs& inputs,
                               bool captures);
   Result<const Slot*> storageSlot(const std::string& name) const;
@@ -200,11 +201,11 @@ class Executor : public Runner {
 
   std::shared_ptr<vulkan::Device> device_;
   DiagnosticHandler onDiagnostic_;
-  std::shared_ptr<collective::Engine> ranks_;  ///< null: one alone
-  std::shared_ptr<NcclDevice> gpu_;            ///< where ranks reduce on their GPUs, since the first travel
-  int64_t reserve_ = 0;                        ///< bytes of @persistent that are borrowed
-  Segments persistent_;                        ///< the windows on borrowed buffers, then this executor's own
-  Segments arena_;                             ///< large enough for every function so far
+  std::shared_ptr<collective::Engine> ranks_;  ///< null: a single rank
+  std::shared_ptr<NcclDevice> nccl_;  ///< with an engine by NCCL, since the first collective; else null
+  int64_t reserve_ = 0;               ///< bytes of @persistent that are borrowed
+  Segments persistent_;               ///< the windows on borrowed buffers, then this executor's own
+  Segments arena_;                    ///< large enough for every function so far
   std::unordered_map<std::string, Slot> storage_;
   std::map<std::string, std::unique_ptr<Function>> functions_;
   vulkan::Timestamps timestamps_ = vulkan::Timestamps::none;

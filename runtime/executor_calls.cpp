@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "runtime/executor_program.h"
-#include "runtime/nccl_travel.h"
+#include "runtime/nccl_collective.h"
 
 namespace tg {
 
@@ -46,7 +46,7 @@ std::vector<const std::byte*> Executor::valuesOf(std::span<const Slot> slots, co
   return values;
 }
 
-// What lies in the lane is copied at once: the caller has waited for the lane's last call.
+// The caller has waited for the lane's last call, so lane values are copied at once.
 Result<void> Executor::write(vulkan::Device& device, std::span<const Slot> slots,
                              std::span<const std::byte* const> values, const Buffer* lane) {
   std::vector<vulkan::HostWrite> writes;
@@ -108,7 +108,7 @@ Result<NamedArrays> Executor::read(vulkan::Device& device, std::span<const Slot>
 
 namespace {
 
-/// The same commands on another buffer in place of one.
+/// The commands with buffer `from` replaced by `to`.
 std::vector<vulkan::Command> moved(std::vector<vulkan::Command> commands, Buffer* from, Buffer* to) {
   auto move = [&](Buffer*& buffer) {
     if (buffer == from) buffer = to;
@@ -132,7 +132,7 @@ int64_t Executor::laneBytes(const Values& values) {
   return bytes;
 }
 
-/// Gives the values that fit places in the lane and makes the copies between these and their own ones.
+/// Places the values that fit in the lane. Returns the copies between lane and device.
 std::vector<vulkan::Copy> Executor::stage(std::vector<Slot>& slots, Buffer& lane, int64_t& offset,
                                           bool toDevice) {
   std::vector<vulkan::Copy> copies;
@@ -150,84 +150,85 @@ std::vector<vulkan::Copy> Executor::stage(std::vector<Slot>& slots, Buffer& lane
   return copies;
 }
 
-Result<void> Executor::makePassage(Function& function, size_t index) {
-  Port& port = *function.port;
-  Lane& lane = port.lanes[index];
+Result<void> Executor::recordLane(Function& function, size_t index) {
+  LaneSet& set = *function.laneSet;
+  Lane& lane = set.lanes[index];
   if (!lane.buffer) {
     TG_TRY(lane.buffer,
-           Buffer::create(*device_, {function.name + ".lane", port.bytes, vulkan::MemoryKind::host}));
+           Buffer::create(*device_, {function.name + ".lane", set.bytes, vulkan::MemoryKind::host}));
   }
-  Passage passage;
-  passage.values = function.values;
-  Values& values = passage.values;
+  LaneRecording out;
+  out.values = function.values;
+  Values& values = out.values;
   std::vector<vulkan::Command> commands;
-  std::vector<Meeting> meetings = function.meetings;
-  if (port.io) {
+  std::vector<CollectivePoint> points = function.collectivePoints;
+  if (set.io) {
     for (auto* slots : {&values.inputs, &values.results, &values.captures, &values.grads})
       for (Slot& slot : *slots)
-        if (slot.buffer == port.io.get()) slot.buffer = lane.buffer.get();
-    commands = moved(function.commands, port.io.get(), lane.buffer.get());
-    for (Meeting& meeting : meetings)
-      for (auto* ranges : {&meeting.cargo.from, &meeting.cargo.to})
+        if (slot.buffer == set.io.get()) slot.buffer = lane.buffer.get();
+    commands = moved(function.commands, set.io.get(), lane.buffer.get());
+    for (CollectivePoint& point : points)
+      for (auto* ranges : {&point.args.send, &point.args.receive})
         for (vulkan::Binding& range : *ranges)
-          if (range.buffer == port.io.get()) range.buffer = lane.buffer.get();
+          if (range.buffer == set.io.get()) range.buffer = lane.buffer.get();
   } else {
     int64_t offset = 0;
-    const auto in = stage(values.inputs, *lane.buffer, offset, true);
-    const auto out = stage(values.results, *lane.buffer, offset, false);
-    commands.assign(in.begin(), in.end());
+    const auto toDevice = stage(values.inputs, *lane.buffer, offset, true);
+    const auto toHost = stage(values.results, *lane.buffer, offset, false);
+    commands.assign(toDevice.begin(), toDevice.end());
     commands.emplace_back(vulkan::Barrier{});
-    for (Meeting& meeting : meetings) meeting.at += commands.size();
+    for (CollectivePoint& point : points) point.at += commands.size();
     commands.insert(commands.end(), function.commands.begin(), function.commands.end());
     commands.emplace_back(vulkan::Barrier{});
-    commands.insert(commands.end(), out.begin(), out.end());
+    commands.insert(commands.end(), toHost.begin(), toHost.end());
   }
   size_t done = 0;
-  for (Meeting& meeting : meetings) {
-    const auto begin = commands.begin() + static_cast<std::ptrdiff_t>(std::exchange(done, meeting.at));
-    TG_CHECK(makeLeg(function, passage, {begin, commands.begin() + static_cast<std::ptrdiff_t>(meeting.at)},
-                     meeting));
+  for (CollectivePoint& point : points) {
+    const auto begin = commands.begin() + static_cast<std::ptrdiff_t>(std::exchange(done, point.at));
+    TG_CHECK(
+        addChunk(function, out, {begin, commands.begin() + static_cast<std::ptrdiff_t>(point.at)}, point));
   }
   commands.erase(commands.begin(), commands.begin() + static_cast<std::ptrdiff_t>(done));
-  TG_TRY(passage.recording, vulkan::Recording::create(*device_, std::move(commands), {function.name}));
-  function.passages[index] = std::move(passage);
+  TG_TRY(out.recording, vulkan::Recording::create(*device_, std::move(commands), {function.name}));
+  function.recordings[index] = std::move(out);
   return {};
 }
 
-Result<void> Executor::makeLeg(Function& function, Passage& passage, std::vector<vulkan::Command> commands,
-                               const Meeting& meeting) {
-  std::unique_ptr<Travel>& travel = passage.travels[meeting.id];
-  if (meeting.begins) {
-    TG_TRY(travel, makeTravel(function, meeting));
+Result<void> Executor::addChunk(Function& function, LaneRecording& out, std::vector<vulkan::Command> commands,
+                                const CollectivePoint& point) {
+  std::unique_ptr<DeviceCollective>& collective = out.collectives[point.id];
+  if (point.begins) {
+    TG_TRY(collective, makeCollective(function, point));
   }
-  Leg leg{nullptr, travel.get(), meeting.begins};
+  Chunk chunk{nullptr, collective.get(), point.begins};
   if (!commands.empty()) {
-    TG_TRY(leg.recording, vulkan::Recording::create(*device_, std::move(commands), {function.name}));
+    TG_TRY(chunk.recording, vulkan::Recording::create(*device_, std::move(commands), {function.name}));
   }
-  passage.legs.push_back(std::move(leg));
+  out.chunks.push_back(std::move(chunk));
   return {};
 }
 
-Result<std::unique_ptr<Travel>> Executor::makeTravel(Function& function, const Meeting& meeting) {
-  collective::NcclEngine* gpus = ranks_->onGpus();
-  if (!gpus)
-    return HostTravel::create(*device_, fmt::format("{}.ranks{}", function.name, meeting.id), meeting.id,
-                              meeting.cargo, *ranks_, function.rooms[meeting.id]);
-  if (!gpu_) {
-    TG_TRY(gpu_, NcclDevice::create(*device_, *gpus));
+Result<std::unique_ptr<DeviceCollective>> Executor::makeCollective(Function& function,
+                                                                   const CollectivePoint& point) {
+  collective::NcclEngine* engine = ranks_->nccl();
+  if (!engine)
+    return StagedCollective::create(*device_, fmt::format("{}.collective{}", function.name, point.id),
+                                    point.id, point.args, *ranks_, function.staging[point.id]);
+  if (!nccl_) {
+    TG_TRY(nccl_, NcclDevice::create(*device_, *engine));
   }
-  return NcclTravel::create(gpu_, meeting.id, meeting.cargo);
+  return NcclCollective::create(nccl_, point.id, point.args);
 }
 
-/// A lane whose results somebody has; where there is none, those of the older call are fetched.
-Result<size_t> Executor::freeLane(Port& port) {
+/// A lane without results to be taken. If there is none, fetches those of the oldest call.
+Result<size_t> Executor::freeLane(LaneSet& set) {
   size_t oldest = 0;
   for (size_t i = 0; i < kLanes; ++i) {
-    const std::shared_ptr<Call> call = port.lanes[i].call.lock();
+    const std::shared_ptr<Call> call = set.lanes[i].call.lock();
     if (!call || !call->holdsLane()) return i;
-    if (port.lanes[i].submission < port.lanes[oldest].submission) oldest = i;
+    if (set.lanes[i].submission < set.lanes[oldest].submission) oldest = i;
   }
-  TG_CHECK(port.lanes[oldest].call.lock()->fetch());
+  TG_CHECK(set.lanes[oldest].call.lock()->fetch());
   return oldest;
 }
 
@@ -241,24 +242,24 @@ Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, con
     TG_TRY(RunOutputs out, runTimed(key, *function, inputs, captures));
     return std::shared_ptr<PendingCall>(std::make_shared<DoneCall>(std::move(out)));
   }
-  TG_TRY(const size_t index, freeLane(*function->port));
-  Lane& lane = function->port->lanes[index];
+  TG_TRY(const size_t index, freeLane(*function->laneSet));
+  Lane& lane = function->laneSet->lanes[index];
   TG_CHECK(device_->waitFor(lane.submission));
-  Passage& passage = function->passages[index];
-  if (!passage.recording) TG_CHECK(makePassage(*function, index));
-  TG_CHECK(
-      write(*device_, passage.values.inputs, valuesOf(passage.values.inputs, inputs), lane.buffer.get()));
-  for (Leg& leg : passage.legs) {
-    if (leg.recording) TG_CHECK(leg.recording->submit());
-    TG_CHECK(leg.begins ? leg.travel->begin(*ranks_) : leg.travel->wait(*ranks_));
+  LaneRecording& recorded = function->recordings[index];
+  if (!recorded.recording) TG_CHECK(recordLane(*function, index));
+  const Values& values = recorded.values;
+  TG_CHECK(write(*device_, values.inputs, valuesOf(values.inputs, inputs), lane.buffer.get()));
+  for (Chunk& chunk : recorded.chunks) {
+    if (chunk.recording) TG_CHECK(chunk.recording->submit());
+    TG_CHECK(chunk.begins ? chunk.collective->begin(*ranks_) : chunk.collective->wait(*ranks_));
   }
-  TG_CHECK(passage.recording->submit());
+  TG_CHECK(recorded.recording->submit());
   function->lane = index;
-  lane.submission = passage.recording->lastSubmission();
-  auto call = std::make_shared<Call>(device_, lane.buffer, lane.submission, passage.values.results,
-                                     function->watched);
+  lane.submission = recorded.recording->lastSubmission();
+  auto call =
+      std::make_shared<Call>(device_, lane.buffer, lane.submission, values.results, function->watched);
   lane.call = call;
-  const bool elsewhere = std::any_of(passage.values.results.begin(), passage.values.results.end(),
+  const bool elsewhere = std::any_of(values.results.begin(), values.results.end(),
                                      [&](const Slot& slot) { return slot.buffer != lane.buffer.get(); });
   if (captures || elsewhere) TG_CHECK(call->fetch());
   if (captures) {
@@ -269,12 +270,12 @@ Result<std::shared_ptr<PendingCall>> Executor::begin(const std::string& key, con
 
 Result<NamedArrays> Executor::captured(const std::string& key) {
   TG_TRY(Function * function, find(key));
-  return read(*device_, function->passages[function->lane].values.captures);
+  return read(*device_, function->recordings[function->lane].values.captures);
 }
 
 Result<NamedArrays> Executor::paramGrads(const std::string& key) {
   TG_TRY(Function * function, find(key));
-  return read(*device_, function->passages[function->lane].values.grads);
+  return read(*device_, function->recordings[function->lane].values.grads);
 }
 
 }  // namespace tg

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the values of calls reach the device and come back: by lanes, so that the host fills one while the
-// device works on what another holds. Internal to the executor.
+// Inputs and results of calls in flight. Each call has a lane, a host-visible buffer, so that the host fills one while
+// the device works on another. Internal to the executor.
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@
 
 namespace tg {
 
-/// A buffer up to here is mapped and its own lane, so that a call needs no copies: kernels read inputs and
-/// write results there. Larger ones (kept gradients, captures, many rows) stay where kernels are fast.
+/// Up to this size @io itself is mapped and each lane is a copy of it: kernels access inputs and results there, and a
+/// call needs no copies. A larger @io (kept gradients, captures, many rows) is in device memory.
 constexpr int64_t kMappedIoBytes = int64_t(1) << 20;
-/// Of values copied from and to lanes. Larger ones are moved piece by piece while the device rests.
+/// The largest value that is copied by way of a lane. Larger ones are transferred in pieces while the device is idle.
 constexpr int64_t kLaneValueBytes = int64_t(64) << 20;
 
-/// A call whose results are in its lane until somebody takes them or the lane is needed.
+/// A call whose results stay in its lane until they are taken or the lane is needed.
 class Executor::Call : public PendingCall {
  public:
   Call(std::shared_ptr<vulkan::Device> device, std::shared_ptr<vulkan::Buffer> lane, uint64_t submission,
@@ -26,7 +26,7 @@ class Executor::Call : public PendingCall {
         results_(std::move(results)), watched_(std::move(watched)) {}
 
   Result<RunOutputs> take() override;
-  /// Waits for the call and empties the lane.
+  /// Waits for the call, copies its results and releases the lane.
   Result<void> fetch();
   bool holdsLane() const { return lane_ != nullptr; }
   RunOutputs& outputs() { return outputs_; }
@@ -37,7 +37,7 @@ class Executor::Call : public PendingCall {
   uint64_t submission_;
   std::vector<Slot> results_;
   std::shared_ptr<const Watched> watched_;
-  Error cut_;  ///< what of the watched loops was not done
+  Error cut_;  ///< which watched loop was ended early
   RunOutputs outputs_;
 };
 
@@ -47,9 +47,9 @@ struct Executor::Lane {
   std::weak_ptr<Call> call;
 };
 
-/// The lanes of a module whose @io is mapped, or of one function.
-struct Executor::Port {
-  /// What the text calls @io, and the first lane is; null where values are copied.
+/// The lanes of a module with mapped @io, or of one function.
+struct Executor::LaneSet {
+  /// @io of the text, which is also the first lane. Null: values are copied between lanes and @io.
   std::shared_ptr<vulkan::Buffer> io;
   int64_t bytes = 0;  ///< of a lane
   std::array<Lane, kLanes> lanes;

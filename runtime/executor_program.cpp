@@ -95,9 +95,8 @@ Result<vulkan::Command> Executor::Program::command(const Loc& loc, const CopySte
       vulkan::Copy{source.buffer, source.offset, target.buffer, target.offset, source.bytes});
 }
 
-Result<Executor::Meeting> Executor::Program::meeting(const Loc& loc, const CollectiveStep& step) const {
-  Meeting made{
-      0, step.id, true, {collective::kindOf(step.kind), collective::reductionOf(step.reduction), {}, {}}};
+Result<CollectiveArgs> Executor::Program::argsOf(const Loc& loc, const CollectiveStep& step) const {
+  CollectiveArgs args{collective::kindOf(step.kind), collective::reductionOf(step.reduction), {}, {}};
   auto bind = [&](const std::vector<BufferRange>& named,
                   std::vector<vulkan::Binding>& ranges) -> Result<void> {
     for (const BufferRange& each : named) {
@@ -106,55 +105,56 @@ Result<Executor::Meeting> Executor::Program::meeting(const Loc& loc, const Colle
     }
     return {};
   };
-  TG_CHECK(bind(step.from, made.cargo.from));
-  TG_CHECK(bind(step.to, made.cargo.to));
-  return made;
+  TG_CHECK(bind(step.send, args.send));
+  TG_CHECK(bind(step.receive, args.receive));
+  return args;
 }
 
-/// Whether what is taken apart and put together is one part for each rank.
-static Result<void> checkParts(const Loc& loc, const Cargo& cargo, int ranks) {
-  if (cargo.kind == collective::Kind::allReduce) return {};
-  const bool gathers = cargo.kind == collective::Kind::allGather;
-  const int64_t parts =
-      gathers ? cargo.to[0].bytes / cargo.from[0].bytes : cargo.from[0].bytes / cargo.to[0].bytes;
-  return parts == ranks ? Result<void>() : otherRanks(loc, parts, ranks);
+/// An error unless there is one shard for each rank.
+static Result<void> checkShards(const Loc& loc, const CollectiveArgs& args, int ranks) {
+  if (args.kind == collective::Kind::allReduce) return {};
+  const bool gathers = args.kind == collective::Kind::allGather;
+  const int64_t shards =
+      gathers ? args.receive[0].bytes / args.send[0].bytes : args.send[0].bytes / args.receive[0].bytes;
+  return shards == ranks ? Result<void>() : otherRanks(loc, shards, ranks);
 }
 
-/// Copies of what needs no other rank, between barriers: this rank's part of what all ranks have.
-void Executor::Program::takeParts(const Meeting& meeting, int rank, std::vector<vulkan::Command>& commands) {
+/// A collective that needs no other rank: copies this rank's shards, between barriers.
+void Executor::Program::copyShards(const CollectiveArgs& args, int rank,
+                                   std::vector<vulkan::Command>& commands) {
   commands.emplace_back(vulkan::Barrier{});
-  for (size_t i = 0; i < meeting.cargo.to.size(); ++i) {
-    const vulkan::Binding &from = meeting.cargo.from[i], &to = meeting.cargo.to[i];
+  for (size_t i = 0; i < args.receive.size(); ++i) {
+    const vulkan::Binding &from = args.send[i], &to = args.receive[i];
     commands.emplace_back(
         vulkan::Copy{from.buffer, from.offset + rank * to.bytes, to.buffer, to.offset, to.bytes});
   }
   commands.emplace_back(vulkan::Barrier{});
 }
 
-Result<std::vector<vulkan::Command>> Executor::Program::commandsOf(const Item& func,
-                                                                   const collective::Engine* ranks,
-                                                                   std::vector<Meeting>& meetings) const {
+Result<std::vector<vulkan::Command>>
+Executor::Program::commandsOf(const Item& func, const collective::Engine* ranks,
+                              std::vector<CollectivePoint>& points) const {
   std::vector<vulkan::Command> commands;
-  std::set<int64_t> here;  // what needs no other rank
+  std::set<int64_t> local;  // collectives that need no other rank
   for (const ProgramStep& step : programSteps(func)) {
-    const auto* begin = std::get_if<CollectiveStep>(&step.what);
-    const auto* wait = std::get_if<WaitStep>(&step.what);
-    if (begin) {
-      TG_TRY(Meeting made, meeting(step.loc, *begin));
-      TG_CHECK(checkParts(step.loc, made.cargo, ranks ? ranks->ranks() : 1));
-      const bool same = made.cargo.kind == collective::Kind::reduceScatter &&
-                        made.cargo.reduction == collective::Reduction::same;
+    if (const auto* begin = std::get_if<CollectiveStep>(&step.what)) {
+      TG_TRY(CollectiveArgs args, argsOf(step.loc, *begin));
+      TG_CHECK(checkShards(step.loc, args, ranks ? ranks->ranks() : 1));
+      const bool same =
+          args.kind == collective::Kind::reduceScatter && args.reduction == collective::Reduction::same;
       if (!ranks || same) {
-        here.insert(begin->id);
-        takeParts(made, ranks ? ranks->rank() : 0, commands);
-        continue;
+        local.insert(begin->id);
+        copyShards(args, ranks ? ranks->rank() : 0, commands);
+      } else {
+        points.push_back({.at = commands.size(), .id = begin->id, .begins = true, .args = std::move(args)});
       }
-      meetings.push_back(std::move(made));
+      continue;
     }
-    if (wait && here.contains(wait->id)) continue;
-    if (wait) meetings.push_back({.at = 0, .id = wait->id, .begins = false, .cargo = {}});
-    if (begin || wait) meetings.back().at = commands.size();
-    if (begin || wait) continue;
+    if (const auto* wait = std::get_if<WaitStep>(&step.what)) {
+      if (!local.contains(wait->id))
+        points.push_back({.at = commands.size(), .id = wait->id, .begins = false, .args = {}});
+      continue;
+    }
     TG_TRY(vulkan::Command made,
            std::visit(
                [&](const auto& what) -> Result<vulkan::Command> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that are measured: the same commands with timestamps among them, and the host's clock around them.
+// Measured calls: the same commands with timestamps, and the host's clock around them.
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,13 +14,14 @@ void Executor::measure(vulkan::Timestamps timestamps) {
   for (auto& [key, function] : functions_) function->timed.reset();
 }
 
-// Straight to and from where the text places the values, which may be the first lane.
+// Inputs and results are accessed where the text places them, which may be the first lane.
 Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function, const Inputs& inputs,
                                       bool captures) {
-  for (const Lane& lane : function.port->lanes)
+  for (const Lane& lane : function.laneSet->lanes)
     if (const std::shared_ptr<Call> call = lane.call.lock()) TG_CHECK(call->fetch());
-  if (!function.meetings.empty())
-    return fail(fmt::format("@{} joins ranks, and its commands are timed on one rank alone", function.name));
+  if (!function.collectivePoints.empty())
+    return fail(fmt::format("@{} has collectives between ranks; commands are timed on a single rank only",
+                            function.name));
   if (!function.timed) {
     TG_TRY(function.timed,
            vulkan::Recording::create(*device_, function.commands, {function.name, timestamps_}));
@@ -46,7 +47,7 @@ Result<RunOutputs> Executor::runTimed(const std::string& key, Function& function
   return out;
 }
 
-// Reading timestamps takes time of its own, which no call is charged with.
+// Timestamps are read here, so that reading them is part of no call's time.
 Result<std::vector<RunTimes>> Executor::takeTimes() {
   for (RunTimes& times : times_) {
     TG_TRY(Function * function, find(times.key));
@@ -56,23 +57,23 @@ Result<std::vector<RunTimes>> Executor::takeTimes() {
   return std::exchange(times_, {});
 }
 
-Result<std::vector<TravelTimes>> Executor::travels() const {
-  std::vector<TravelTimes> out;
+Result<std::vector<CollectiveTimes>> Executor::collectiveTimes() const {
+  std::vector<CollectiveTimes> out;
   for (const auto& [key, function] : functions_) {
-    std::map<int64_t, TravelTimes> byId;
-    for (const Passage& passage : function->passages)
-      for (const auto& [id, travel] : passage.travels) {
-        TG_TRY(const TravelTimes its, travel->times());
-        TravelTimes& all = byId[id];
+    std::map<int64_t, CollectiveTimes> byId;
+    for (const LaneRecording& lane : function->recordings)
+      for (const auto& [id, collective] : lane.collectives) {
+        TG_TRY(const CollectiveTimes its, collective->times());
+        CollectiveTimes& all = byId[id];
         all.function = function->name;
         all.id = id;
         all.bytes = its.bytes;
-        all.downBytes = its.downBytes;
-        all.upBytes = its.upBytes;
+        all.toHostBytes = its.toHostBytes;
+        all.toDeviceBytes = its.toDeviceBytes;
         all.times += its.times;
-        all.down += its.down;
-        all.between += its.between;
-        all.up += its.up;
+        all.toHost += its.toHost;
+        all.exchange += its.exchange;
+        all.toDevice += its.toDevice;
         all.waited += its.waited;
       }
     for (auto& [id, times] : byId) out.push_back(std::move(times));

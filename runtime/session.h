@@ -17,10 +17,10 @@
 #include "runtime/call_queue.h"
 #include "runtime/captures.h"
 #include "runtime/collective/engine.h"
+#include "runtime/device_collective.h"
 #include "runtime/param_buffer.h"
 #include "runtime/runner.h"
 #include "runtime/schedule.h"
-#include "runtime/travel.h"
 #include "runtime/vulkan/device.h"
 
 namespace tg {
@@ -63,8 +63,8 @@ struct SessionOptions {
   /// Parameters to use in place of own ones of these names: `params()` of other sessions on the device. They
   /// are not initialised. Names the module lacks are passed over.
   ParamBuffers sharedParams = {};
-  /// Joins this session with those of the other ranks of a job, which make the same calls; null: one alone. Random
-  /// ops draw other numbers on each rank, those of its part of the global batch.
+  /// Connects the sessions of a job's ranks, which must all make the same calls; null: a single rank. Random ops draw
+  /// other numbers on each rank, those of its rows of the global batch.
   std::shared_ptr<collective::Engine> ranks = nullptr;
   int cachedBatches = 8;  ///< batch sizes kept compiled for each function
   DiagnosticHandler onDiagnostic =
@@ -147,7 +147,7 @@ class Session {
   /// none.
   CallResult<StepResult> endStep();
   /// Steps begun and not ended; replaceModule and close forget them.
-  size_t stepsUnderWay() const { return underWay_; }
+  size_t stepsInFlight() const { return inFlight_; }
   /// One call of any function. One of the train function counts as a step. Of the calls of another function
   /// between two steps, each is filled in another `rng`: the first that of the next step, the n-th one of its
   /// own, which is the same whenever seed, step and n are.
@@ -158,8 +158,8 @@ class Session {
   /// its calls count as steps. An error on the interpreter and on a device without timestamps.
   CallResult<Profile> profile(const std::string& function, const Inputs& inputs,
                               const ProfileOptions& options);
-  /// What bringing ranks together has cost on a device, for each collective of the module (runtime/travel.h).
-  CallResult<std::vector<TravelTimes>> travels();
+  /// What each collective of the module has cost on a device; empty on the interpreter.
+  CallResult<std::vector<CollectiveTimes>> collectiveTimes();
 
   /// Adds the functions of a module of any stage before planned. Its params and states are ones of this
   /// session, by name and type.
@@ -175,18 +175,17 @@ class Session {
   /// Params by name. Unless `partial`, all must be given. On an error nothing is changed.
   CallResult<void> uploadParams(const NamedArrays& values, UploadOptions options = {});
   CallResult<NamedArrays> downloadParams();
-  /// The same for states: moments, step counters. Of those that ranks have in parts, this rank's.
+  /// The same for states: moments, step counters. Of sharded states, this rank's shard.
   CallResult<void> uploadStates(const NamedArrays& values, UploadOptions options = {});
   CallResult<NamedArrays> downloadStates();
-  /// Writes params or states, whole ones where ranks have parts, all of them unless `partial`, from a source, piece by piece, and says how far that is where it takes long. On an
-  /// error of the source some of them are written.
+  /// Writes params or states from a source, piece by piece: all of them unless `partial`, sharded states from the whole.
+  /// Reports progress if it takes long. After an error of the source some are written.
   CallResult<void> writeTensors(ItemKind kind, const TensorSource& source, UploadOptions options = {});
-  /// Params or states, read from the device as the source is asked for them: one call of the session for each
-  /// piece. States that ranks have in parts are whole here: all ranks read them, in the same order, as each gives the
-  /// others what it has. It must not outlive the session.
+  /// Params or states, read from the device on demand by one call of the session for each piece. Sharded states are
+  /// whole: reading them is collective, in the same order on all ranks. It must not outlive the session.
   TensorSource tensors(ItemKind kind);
-  /// Params and states as they are now, in as much memory again: read from any one thread while other calls go on,
-  /// also when the session is gone. Errors: no room for that, states that ranks have in parts.
+  /// A copy of params and states in further device memory. One thread may read it while other calls go on, also after
+  /// the session's end. Errors: not enough memory, sharded states.
   CallResult<TensorsCopy> copyTensors();
   /// The gradients of the last step; an error when there was none or the session does not keep them.
   CallResult<NamedArrays> downloadParamGrads();
@@ -275,7 +274,7 @@ class Session {
   std::map<std::string, uint32_t>
       draws_;  ///< by function: calls since the last step that were given no `rng`
   std::atomic<uint64_t> seed_ = 0;
-  std::atomic<size_t> underWay_ = 0;  ///< size of begun_
+  std::atomic<size_t> inFlight_ = 0;  ///< size of begun_
 
   mutable std::mutex viewMutex_;  ///< guards the two below
   SessionInfo info_;

@@ -194,22 +194,22 @@ CallResult<int64_t> Session::beginStep(const Inputs& inputs) {
     TG_TRY(Begun begun, begin(options_.trainFunction, inputs, {}));
     const int64_t step = begun.out.step;
     begun_.push_back(std::move(begun));
-    underWay_ = begun_.size();
+    inFlight_ = begun_.size();
     return step;
   });
 }
 
 void Session::forgetSteps() {
   begun_.clear();
-  underWay_ = 0;
+  inFlight_ = 0;
 }
 
 CallResult<StepResult> Session::endStep() {
   return serve<StepResult>([&]() -> Result<StepResult> {
-    if (begun_.empty()) return fail("endStep: no step is under way; beginStep begins one");
+    if (begun_.empty()) return fail("endStep: no step is in flight; beginStep begins one");
     Begun oldest = std::move(begun_.front());
     begun_.erase(begun_.begin());
-    underWay_ = begun_.size();
+    inFlight_ = begun_.size();
     return endOfStep(std::move(oldest));
   });
 }

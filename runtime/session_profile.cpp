@@ -145,10 +145,10 @@ CallResult<Profile> Session::profile(const std::string& function, const Inputs& 
   });
 }
 
-CallResult<std::vector<TravelTimes>> Session::travels() {
-  return serve<std::vector<TravelTimes>>([&]() -> Result<std::vector<TravelTimes>> {
+CallResult<std::vector<CollectiveTimes>> Session::collectiveTimes() {
+  return serve<std::vector<CollectiveTimes>>([&]() -> Result<std::vector<CollectiveTimes>> {
     const auto* executor = dynamic_cast<Executor*>(&program_->runner());
-    return executor ? executor->travels() : std::vector<TravelTimes>();
+    return executor ? executor->collectiveTimes() : std::vector<CollectiveTimes>();
   });
 }
 

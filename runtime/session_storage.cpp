@@ -23,10 +23,10 @@ std::string known(const Module& module, ItemKind kind) {
   return out.empty() ? "none" : out;
 }
 
-/// The type of a param or state, of all ranks' parts together where a state is one of them.
+/// The type of a param or state; of a sharded state, that of the whole.
 Type wholeType(const Item& item) { return wholeOf(item).value_or(item.type); }
 
-/// Every name and type, those of whole states where `wholes` is set, before anything is written.
+/// Checks every name and type before anything is written. `wholes`: values of sharded states are whole.
 Result<void> checkUpload(const Module& module, ItemKind kind,
                          const std::vector<std::pair<std::string, Type>>& values, UploadOptions options,
                          bool wholes = false) {
@@ -50,15 +50,15 @@ Result<void> checkUpload(const Module& module, ItemKind kind,
                           missing, known(module, kind)));
 }
 
-/// Of `count` elements of a whole from `first` on, those in this rank's part: the first of the part, the first of the
-/// piece, how many.
+/// The overlap of a piece, `count` elements of a whole state from `first` on, with this rank's shard: its first element in
+/// the shard and in the piece, and how many.
 struct Overlap {
-  int64_t inPart, inPiece, count;
+  int64_t inShard, inPiece, count;
 };
 Overlap overlapOf(const Item& item, int rank, int64_t first, int64_t count) {
-  const int64_t part = item.type.elements(), begin = part * rank;
-  const int64_t from = std::clamp(first, begin, begin + part);
-  const int64_t to = std::clamp(first + count, begin, begin + part);
+  const int64_t shard = item.type.elements(), begin = shard * rank;
+  const int64_t from = std::clamp(first, begin, begin + shard);
+  const int64_t to = std::clamp(first + count, begin, begin + shard);
   return {from - begin, from - first, to - from};
 }
 
@@ -157,35 +157,38 @@ CallResult<void> Session::writeTensors(ItemKind kind, const TensorSource& source
   });
 }
 
-/// This rank's part of a piece of a whole state is written alone.
+/// Of a sharded state, writes what lies in this rank's shard.
 Result<void> Session::writePiece(const Item& item, int64_t first, std::span<const std::byte> piece) {
   if (!wholeOf(item)) return program_->runner().writeRows(item.name, first, piece);
   const int64_t size = byteSize(item.type.dtype);
-  const auto [inPart, inPiece, count] =
+  const auto [inShard, inPiece, count] =
       overlapOf(item, rank(), first, static_cast<int64_t>(piece.size()) / size);
   if (count == 0) return {};
   return program_->runner().writeRows(
-      item.name, inPart,
+      item.name, inShard,
       piece.subspan(static_cast<size_t>(inPiece * size), static_cast<size_t>(count * size)));
 }
 
-/// A piece of a whole state comes from all ranks, each of which has some of it: they read it together.
+/// Collective for a sharded state: gathers the piece from all ranks.
 Result<void> Session::readPiece(const Item& item, int64_t first, std::span<std::byte> piece) {
   if (!wholeOf(item) || !options_.ranks) return program_->runner().readRows(item.name, first, piece);
   const int64_t size = byteSize(item.type.dtype);
-  const auto [inPart, inPiece, count] =
+  const auto [inShard, inPiece, count] =
       overlapOf(item, rank(), first, static_cast<int64_t>(piece.size()) / size);
   std::string own(static_cast<size_t>(count * size), '\0');
   if (count > 0)
-    TG_CHECK(program_->runner().readRows(item.name, inPart, std::as_writable_bytes(std::span(own))));
-  TG_TRY(const std::vector<std::string> all, options_.ranks->gather(own));
+    TG_CHECK(program_->runner().readRows(item.name, inShard, std::as_writable_bytes(std::span(own))));
+  TG_TRY(const std::vector<std::string> all, options_.ranks->allGather(own));
   size_t at = 0;
   for (const std::string& some : all) {
-    if (at + some.size() > piece.size()) return fail(fmt::format("ranks have other parts of @{}", item.name));
+    if (at + some.size() > piece.size())
+      return fail(fmt::format("the ranks' shards of @{} do not make up the state", item.name));
     std::memcpy(&piece[at], some.data(), some.size());
     at += some.size();
   }
-  return at == piece.size() ? Result<void>() : fail(fmt::format("ranks have other parts of @{}", item.name));
+  return at == piece.size()
+             ? Result<void>()
+             : fail(fmt::format("the ranks' shards of @{} do not make up the state", item.name));
 }
 
 int Session::rank() const { return options_.ranks ? options_.ranks->rank() : 0; }
@@ -211,7 +214,7 @@ CallResult<TensorsCopy> Session::copyTensors() {
     const Module& module = *program_->module();
     for (const Item* state : module.all(ItemKind::state))
       if (options_.ranks && wholeOf(*state))
-        return fail(fmt::format("ranks have parts of @{}, and read it together", state->name));
+        return fail(fmt::format("@{} is sharded, so all ranks must read it together", state->name));
     TG_TRY(const std::shared_ptr<StorageCopy> copy, program_->runner().copyStorages());
     auto source = [&](ItemKind kind) {
       TensorSource out;

@@ -10,17 +10,17 @@
 
 namespace tg {
 
-/// What a kernel op does beside computing its results.
+/// What a kernel op does besides computing its results.
 enum class KernelEffect : uint8_t {
-  pure,      ///< nothing: it may be repeated, merged, moved and dropped
-  reads,     ///< reads an element of a buffer
-  writes,    ///< stores to an element, or changes it
-  declares,  ///< makes a buffer
-  control,   ///< runs bodies, or ends one
-  meets,     ///< all invocations of a workgroup come together
-  talks,     ///< exchanges values with the subgroup's invocations that arrive together
-  matrix,    ///< all invocations of a subgroup come together over a matrix
-  calls,     ///< runs a body of the module that is not known here
+  pure,          ///< nothing: it may be repeated, merged, moved and dropped
+  reads,         ///< reads an element of a buffer
+  writes,        ///< stores to an element, or changes it
+  declares,      ///< makes a buffer
+  control,       ///< runs bodies, or ends one
+  synchronizes,  ///< a barrier or reduction of the workgroup
+  subgroupOp,    ///< exchanges values between the active invocations of a subgroup
+  matrix,        ///< a cooperative matrix op: needs all invocations of a subgroup
+  calls,         ///< runs a func of the module, which is not known here
 };
 
 /// Where the results of an op are the same.

@@ -12,7 +12,7 @@
 namespace tg {
 namespace {
 
-bool meets(const Op& op) { return semantics(op.code).effect == KernelEffect::meets; }
+bool synchronizes(const Op& op) { return semantics(op.code).effect == KernelEffect::synchronizes; }
 
 bool touches(const Op& op, const Value* buffer) {
   if (const Operand* element = elementOf(op); element && element->value == buffer) return true;
@@ -22,19 +22,19 @@ bool touches(const Op& op, const Value* buffer) {
   });
 }
 
-/// Whether the workgroup meets inside of an op behind its last access to a buffer, or before its first.
+/// Whether an op's bodies synchronize the workgroup behind their last access to a buffer, or before their first.
 template <bool kBehind>
-bool meetsInside(const Op& op, const Value* buffer) {
-  auto meetsIn = [&](auto at, auto end) {
+bool synchronizesInside(const Op& op, const Value* buffer) {
+  auto synchronizesIn = [&](auto at, auto end) {
     for (; at != end; ++at) {
-      if (meets(**at)) return true;
-      if (touches(**at, buffer)) return meetsInside<kBehind>(**at, buffer);
+      if (synchronizes(**at)) return true;
+      if (touches(**at, buffer)) return synchronizesInside<kBehind>(**at, buffer);
     }
     return true;  // the body has no access
   };
   return !op.regions.empty() && std::all_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
     const auto& ops = region->ops;
-    return kBehind ? meetsIn(ops.rbegin(), ops.rend()) : meetsIn(ops.begin(), ops.end());
+    return kBehind ? synchronizesIn(ops.rbegin(), ops.rend()) : synchronizesIn(ops.begin(), ops.end());
   });
 }
 
@@ -71,9 +71,9 @@ bool Overlap::apart(const Range& earlier, const Range& later) const {
   if (earlier.last >= later.first) return false;
   auto begin = ops_.begin() + static_cast<std::ptrdiff_t>(earlier.last) + 1;
   auto end = ops_.begin() + static_cast<std::ptrdiff_t>(later.first);
-  return std::any_of(begin, end, [](const auto& op) { return meets(*op); }) ||
-         meetsInside<true>(*ops_[earlier.last], earlier.buffer) ||
-         meetsInside<false>(*ops_[later.first], later.buffer);
+  return std::any_of(begin, end, [](const auto& op) { return synchronizes(*op); }) ||
+         synchronizesInside<true>(*ops_[earlier.last], earlier.buffer) ||
+         synchronizesInside<false>(*ops_[later.first], later.buffer);
 }
 
 /// The extents of the buffer that can stand for both, if one has at least those of the other.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory of its own a kernel takes, and taking less of what is shared.
+// Sizes of a kernel's shared and local memory, and reuse of shared memory.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,13 @@
 
 namespace tg {
 
-/// Bytes of the kernel's shared buffers, and of an invocation's local ones.
+/// Bytes of the kernel's shared buffers, and of its local ones for one invocation.
 int64_t sharedBytes(const Item& kernel);
 int64_t localBytes(const Item& kernel);
 
-/// Lets shared buffers of one element type and rank take one place where all accesses of one are done before
-/// the first of the other, with a meeting of the workgroup between: the earlier buffer, grown to the larger
-/// extents, stands for both. What invocations read stays the same; an element that is read before it is
-/// written, undefined as ever, may hold what the earlier buffer left.
+/// Merges two shared buffers of one element type and rank if all accesses of one precede all of the other and a barrier
+/// lies between. The first, grown to the larger extents, replaces both. An element that is read before it is written,
+/// which is undefined anyway, may then hold a value of the other buffer.
 void overlapSharedBuffers(Item& kernel);
 
 }  // namespace tg

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies one kernel, or one func that kernels call. Inference judges each op by itself; here stand scopes,
-// declared types, uniform control flow around barriers, and the launch shape.
+// Verifies one kernel, or one func that kernels call: scopes, declared types, uniform control flow around barriers,
+// and the launch shape. Inference checks each op by itself.
 #include "ir/verify.h"
 
 #include <fmt/format.h>
@@ -42,8 +42,8 @@ class KernelVerifier {
   bool results(const Op& op);
   void nested(const Op& op, const Block& region);
   bool scalarType(const Op& op, const Type& type);
-  void meetings(const Block& block, const Op* parting, const Uniformity& uniformity);
-  void matrices(const Block& block, const Op* parting, const Uniformity& uniformity);
+  void barriers(const Block& block, const Op* divergent, const Uniformity& uniformity);
+  void matrices(const Block& block, const Op* divergent, const Uniformity& uniformity);
   void rewrites();
 
   void report(const Loc& loc, std::string message) { errors_.append(failAt(loc, std::move(message))); }
@@ -56,7 +56,7 @@ class KernelVerifier {
   }
 
   const Item& kernel_;
-  const std::string_view room_;  ///< what labels begin with
+  const std::string_view room_;  ///< prefix of labels
   std::unordered_set<const Value*> visible_;
   std::unordered_set<std::string> names_;  ///< of visible values
   int64_t sharedBytes_ = 0, localBytes_ = 0;
@@ -74,7 +74,7 @@ Result<void> KernelVerifier::run() {
     kernelError("local", fmt::format("{} bytes of local buffers for each invocation, more than {}",
                                      localBytes_, kMaxLocalBytes));
   if (errors_.empty()) {  // these rely on well-formed ops
-    meetings(kernel_.body, nullptr, Uniformity(kernel_));
+    barriers(kernel_.body, nullptr, Uniformity(kernel_));
     bool any = false;
     walk(kernel_.body, [&](Op& op) { any = any || isCoopmatOp(op.code); });
     if (any) matrices(kernel_.body, nullptr, Uniformity(kernel_, Uniformity::Scope::subgroup));
@@ -321,7 +321,7 @@ void KernelVerifier::nested(const Op& op, const Block& region) {
   for (const auto& arg : region.args) leave(*arg);
 }
 
-/// Whether all invocations of a workgroup enter an op's bodies, and equally often.
+/// Whether all invocations of a workgroup enter an op's bodies equally often.
 bool entersUniformly(const Op& op, const Uniformity& uniformity) {
   if (op.code == Opcode::k_if) return uniformity.uniform(op.operands[0]);
   const Operand* step = op.keyword("step");
@@ -338,18 +338,17 @@ const Value* divergentIn(const Operand& operand, const Uniformity& uniformity) {
   return nullptr;
 }
 
-/// Notes the branch or loop that not all enter, or not equally often, and where the value that decides it
-/// first differs.
-void addParting(Error& error, const Op& parting, const Uniformity& uniformity) {
-  const Value* value = divergentIn(parting.operands[0], uniformity);
+/// Notes the divergent branch or loop, and where its condition or bound first differs between invocations.
+void addDivergence(Error& error, const Op& divergent, const Uniformity& uniformity) {
+  const Value* value = divergentIn(divergent.operands[0], uniformity);
   for (const char* bound : {"to", "step"})
-    if (const Operand* operand = parting.keyword(bound); operand && !value)
+    if (const Operand* operand = divergent.keyword(bound); operand && !value)
       value = divergentIn(*operand, uniformity);
   if (!value) return;
-  error.addNote(parting.loc,
-                fmt::format("{} by %{}, which may differ between invocations",
-                            parting.code == Opcode::k_for ? "this loop is bounded" : "decided here",
-                            value->name));
+  error.addNote(divergent.loc, fmt::format("{} by %{}, which may differ between invocations",
+                                           divergent.code == Opcode::k_for ? "this loop is bounded"
+                                                                           : "this branch is decided",
+                                           value->name));
   for (const Value* source = value; source;) {
     value = source;
     source = nullptr;
@@ -360,42 +359,43 @@ void addParting(Error& error, const Op& parting, const Uniformity& uniformity) {
   if (value->loc) error.addNote(value->loc, fmt::format("%{} differs from here on", value->name));
 }
 
-/// Barriers and reductions stand only where all invocations of a workgroup arrive.
-/// `parting` is the op around that not all may enter, or null.
-void KernelVerifier::meetings(const Block& block, const Op* parting, const Uniformity& uniformity) {
+/// Barriers and workgroup reductions must be in uniform control flow. `divergent` is the enclosing branch or loop
+/// that is not uniform, or null.
+void KernelVerifier::barriers(const Block& block, const Op* divergent, const Uniformity& uniformity) {
   for (Op* op : block.ops) {
-    bool meets = op->code == Opcode::k_barrier || op->code == Opcode::k_workgroup_reduce;
-    if (meets && parting) {
-      Error error = failAt(
-          op->loc, fmt::format("{} [{}.c1]: invocations of a workgroup may part before it", op->info().name,
-                               op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
-      addParting(error, *parting, uniformity);
+    bool synchronizes = op->code == Opcode::k_barrier || op->code == Opcode::k_workgroup_reduce;
+    if (synchronizes && divergent) {
+      Error error =
+          failAt(op->loc,
+                 fmt::format("{} [{}.c1]: some invocations of a workgroup may not reach it", op->info().name,
+                             op->code == Opcode::k_barrier ? "k_barrier" : "k_workgroup_reduce"));
+      addDivergence(error, *divergent, uniformity);
       errors_.append(std::move(error));
     }
     for (const auto& region : op->regions)
-      meetings(*region, parting || entersUniformly(*op, uniformity) ? parting : op, uniformity);
+      barriers(*region, divergent || entersUniformly(*op, uniformity) ? divergent : op, uniformity);
   }
 }
 
-/// A subgroup makes and uses matrices as one: all its invocations arrive, with the same places.
-void KernelVerifier::matrices(const Block& block, const Op* parting, const Uniformity& uniformity) {
+/// Cooperative matrix ops must be reached by all invocations of a subgroup, with uniform operands.
+void KernelVerifier::matrices(const Block& block, const Op* divergent, const Uniformity& uniformity) {
   for (Op* op : block.ops) {
     bool given = std::all_of(op->operands.begin(), op->operands.end(), [&](const Operand& operand) {
       return operand.value && operand.value->type.isCoopmat() ? true : uniformity.uniform(operand);
     });
-    if (isCoopmatOp(op->code) && (parting || !given)) {
+    if (isCoopmatOp(op->code) && (divergent || !given)) {
       const bool moves = elementOf(*op) != nullptr;
       Error error = failAt(
           op->loc,
           fmt::format("{} [k_{}.{}]: {}", op->info().name, op->info().name.substr(4), moves ? "c5" : "c2",
-                      parting ? "invocations of a subgroup may part before it"
-                              : "its operands may differ between invocations of a subgroup; compute the "
-                                "place from tgk.subgroup_id"));
-      if (parting) addParting(error, *parting, uniformity);
+                      divergent ? "some invocations of a subgroup may not reach it"
+                                : "its operands may differ between invocations of a subgroup; compute the "
+                                  "place from tgk.subgroup_id"));
+      if (divergent) addDivergence(error, *divergent, uniformity);
       errors_.append(std::move(error));
     }
     for (const auto& region : op->regions)
-      matrices(*region, parting || entersUniformly(*op, uniformity) ? parting : op, uniformity);
+      matrices(*region, divergent || entersUniformly(*op, uniformity) ? divergent : op, uniformity);
   }
 }
 

@@ -10,7 +10,7 @@
 // Each op starts alone and joins the region of a producer when one kernel can compute both: it has the same
 // loops (elements, rows, a product's elements), binds what the target allows, and reads nothing that depends
 // on the region from outside. The best producer is the one whose value is largest, since that value then need
-// not travel through memory. Views, constants and iota are copied into every reader. A kernel over rows takes sums over
+// not go through memory. Views, constants and iota are copied into every reader. A kernel over rows takes sums over
 // so many rows along; where it cannot, maps that only such a sum reads stay with it, as they would be stored for it
 // alone. At the end, kernels that only put results side by side go (read_joins.h).
 //

@@ -63,7 +63,7 @@ using table::Fusion;
 /// In place of a merged kernel: a kernel is put off until a host comes.
 constexpr int kLate = -2;
 
-/// A kernel as it was formed, or what joins ranks between kernels.
+/// A formed kernel, or a collective.
 struct Kernel {
   Op* op = nullptr;
   std::vector<const Value*> reads;  ///< distinct

@@ -105,11 +105,9 @@ GradEntry gradient(at::rms_norm_grad) { return decomposes(); }
 GradEntry gradient(at::gelu_grad) { return decomposes(); }
 GradEntry gradient(at::adam_update) { return noGradient("an optimizer's step is not part of a loss"); }
 GradEntry gradient(at::sgd_update) { return noGradient("an optimizer's step is not part of a loss"); }
-GradEntry gradient(at::all_reduce) {
-  return noGradient("data-parallel joins gradients of several ranks, behind append-grad");
-}
+GradEntry gradient(at::all_reduce) { return noGradient("data-parallel adds collectives behind append-grad"); }
 GradEntry gradient(at::reduce_scatter) {
-  return noGradient("data-parallel joins gradients of several ranks, behind append-grad");
+  return noGradient("data-parallel adds collectives behind append-grad");
 }
 GradEntry gradient(at::all_gather) { return noGradient("an optimizer's step is not part of a loss"); }
 

@@ -42,7 +42,7 @@ void AdjointSweep::reverseOp(const Op& op) {
   builder_.setLoc(derivedLoc("vjp", op.loc));
   if (op.code == Opcode::k_barrier) return builder_.barrier();
   if (op.code == Opcode::k_workgroup_reduce && memory_.changes()) builder_.barrier();  // it orders memory too
-  if (!activity_.active(op)) return meetIfNeeded(op);
+  if (!activity_.active(op)) return barrierIfNeeded(op);
   if (op.code == Opcode::k_if) return reverseIf(op);
   if (op.code == Opcode::k_for) return reverseLoop(op);
   if (op.code == Opcode::k_call) return distributeCall(op);
@@ -52,10 +52,10 @@ void AdjointSweep::reverseOp(const Op& op) {
   if (!g.is(0)) distribute(op, g);
 }
 
-/// Where invocations meet in an op that has nothing to reverse, what comes before must still be done.
-void AdjointSweep::meetIfNeeded(const Op& op) {
+/// A barrier for an op that synchronizes but has nothing to reverse: what precedes it must still be complete.
+void AdjointSweep::barrierIfNeeded(const Op& op) {
   bool inside = false;
-  for (const auto& region : op.regions) walk(*region, [&](Op& inner) { inside |= meets(inner); });
+  for (const auto& region : op.regions) walk(*region, [&](Op& inner) { inside |= synchronizes(inner); });
   if (inside) builder_.barrier();
 }
 

@@ -33,7 +33,7 @@ class AdjointSweep {
   void reverseBody(const Block& body, const std::vector<KV>& yielded);
   /// The active values from outside that a body reads, in text order.
   std::vector<const Value*> captured(const Op& op) const;
-  void meetIfNeeded(const Op& op);
+  void barrierIfNeeded(const Op& op);
 
   // adjoint_rules.cpp: an op's result adjoint becomes its operands'.
   void distribute(const Op& op, const KV& g);

@@ -62,7 +62,7 @@ void Liveness::index(const Block& block, const Op* owner) {
 
 /// Whether the outside, or another invocation, sees that the op is there.
 bool Liveness::isRoot(const Op& op) const {
-  if (meets(op)) return true;
+  if (synchronizes(op)) return true;
   if (!writesElement(op)) return false;
   BufMode mode = elementOf(op)->value->type.mode;
   return mode == BufMode::out || mode == BufMode::inout || mode == BufMode::accum;
@@ -89,7 +89,7 @@ void Liveness::needCarried(const Op* loop, size_t index) {
 
 /// What an op needs to be done, whoever reads its results.
 void Liveness::needOperands(const Op& op) {
-  if (op.code == Opcode::k_workgroup_reduce) return;  // without a reader only the meeting counts
+  if (op.code == Opcode::k_workgroup_reduce) return;  // without a reader it is only a barrier
   for (const Operand& operand : op.operands) {
     if (operand.kind == Operand::Kind::binding)
       need(operand.items[0]);
@@ -178,7 +178,7 @@ void sweep(Block& block, const Liveness& liveness) {
 
 /// Whether a barrier beside the op orders it against other invocations.
 bool isOrdered(const Op& op) {
-  if (talksToSubgroup(op) || op.code == Opcode::k_call) return true;
+  if (isSubgroupOp(op) || op.code == Opcode::k_call) return true;
   const Operand* element = elementOf(op);
   return element && element->value->type.mode != BufMode::local && element->value->type.mode != BufMode::in;
 }

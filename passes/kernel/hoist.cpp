@@ -45,7 +45,7 @@ class Loop {
   Op& op_;
   const std::unordered_set<const Value*>& writtenAnywhere_;
   std::unordered_set<const Value*> inside_, writtenHere_;
-  bool meets_ = false;
+  bool synchronizes_ = false;
 };
 
 Loop::Loop(Op& loop, const std::unordered_set<const Value*>& writtenAnywhere)
@@ -58,7 +58,7 @@ void Loop::define(const Block& block) {
   for (Op* op : block.ops) {
     for (const auto& result : op->results) inside_.insert(result.get());
     if (writesElement(*op)) writtenHere_.insert(elementOf(*op)->value);
-    meets_ |= meets(*op);
+    synchronizes_ |= synchronizes(*op);
     for (const auto& region : op->regions) define(*region);
   }
 }
@@ -69,7 +69,7 @@ bool Loop::movableLoad(const Op& op, bool always) const {
   const Value* buffer = elementOf(op)->value;
   BufMode mode = buffer->type.mode;
   bool constant = !writtenAnywhere_.contains(buffer);
-  bool ordered = meets_ && mode != BufMode::local;
+  bool ordered = synchronizes_ && mode != BufMode::local;
   if (!constant && (writtenHere_.contains(buffer) || ordered)) return false;
   return always || (constant && (mode == BufMode::in || mode == BufMode::inout) && inRange(*elementOf(op)));
 }

@@ -21,7 +21,7 @@ void KernelFacts::visit(const Block& block, const Op* parent) {
   for (Op* op : block.ops) {
     for (const auto& result : op->results) owner_[result.get()] = &block;
     if (writesElement(*op)) mutable_.insert(elementOf(*op)->value);
-    if (parent && meets(*op)) meetsInside_ = true;
+    if (parent && synchronizes(*op)) synchronizesInside_ = true;
     for (const auto& region : op->regions) {
       for (const auto& arg : region->args) owner_[arg.get()] = region.get();
       outer_[region.get()] = &block;

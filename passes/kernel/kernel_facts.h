@@ -34,8 +34,8 @@ class KernelFacts {
   bool isMemory(const Value* value) const;
   /// Results of memory in a block and its ifs, but not in loops.
   std::vector<const Value*> memoryIn(const Block& block) const;
-  /// Whether invocations meet inside an if or loop, which then must stay uniform.
-  bool meetsInside() const { return meetsInside_; }
+  /// Whether an if or loop holds a barrier. Its condition or bounds must then stay uniform.
+  bool synchronizesInside() const { return synchronizesInside_; }
   const Uniformity& uniformity() const { return uniformity_; }
   /// Whether all invocations of a workgroup enter an op's bodies, and equally often.
   bool entersUniformly(const Op& op) const;
@@ -53,7 +53,7 @@ class KernelFacts {
   std::unordered_set<const Value*> mutable_;
   std::vector<std::unique_ptr<Refill>> refills_;
   std::unordered_map<const Op*, const Refill*> refillOf_;
-  bool meetsInside_ = false;
+  bool synchronizesInside_ = false;
 };
 
 }  // namespace tg

@@ -74,10 +74,10 @@ bool touches(const Op& op, const Value* buffer) {
   return found;
 }
 
-bool holdsMeeting(const Op& op) {
-  bool meet = false;
-  for (const auto& region : op.regions) walk(*region, [&](Op& inner) { meet |= meets(inner); });
-  return meet;
+bool synchronizesInside(const Op& op) {
+  bool found = false;
+  for (const auto& region : op.regions) walk(*region, [&](Op& inner) { found |= synchronizes(inner); });
+  return found;
 }
 
 /// What an op and its bodies load from and store to a buffer.
@@ -89,32 +89,32 @@ void accessesIn(const Op& op, const Value* buffer, std::vector<const Op*>& loads
     for (Op* inner : region->ops) accessesIn(*inner, buffer, loads, stores);
 }
 
-/// Goes through the block in which all accesses lie: stores, a meeting, loads, a meeting, stores again.
+/// Walks the block that holds all accesses: stores, a barrier, loads, a barrier, stores again.
 void RefillFinder::refillsOf(const Value* buffer, const Accesses& accesses) {
   const Path& first = accesses.paths[0];
   size_t depth = first.size() - 1;
   for (const Path& path : accesses.paths)
     while (depth >= path.size() || path[depth] != first[depth]) --depth;
   const Block& block = *first[depth];
-  bool met = false, usable = true;
+  bool synchronized = false, usable = true;
   Refill now{buffer, &block, {}, {}, false};
   auto restart = [&] {
     if (!now.loads.empty()) keep(std::move(now), accesses.paths.size());
     now = {buffer, &block, {}, {}, false};
-    met = false;
+    synchronized = false;
     usable = true;
   };
   for (Op* op : block.ops) {
-    if (meets(*op)) met = !now.stores.empty();
+    if (synchronizes(*op)) synchronized = !now.stores.empty();
     if (!touches(*op, buffer)) continue;
     std::vector<const Op*> loads, stores;
     accessesIn(*op, buffer, loads, stores);
     if (!stores.empty() && (!now.loads.empty() || !loads.empty() || !usable)) restart();
     if (!stores.empty()) {
-      usable = usable && loads.empty() && !holdsMeeting(*op);
+      usable = usable && loads.empty() && !synchronizesInside(*op);
       now.stores.insert(now.stores.end(), stores.begin(), stores.end());
-      met = false;
-    } else if (usable && !now.stores.empty() && (met || buffer->type.mode == BufMode::local)) {
+      synchronized = false;
+    } else if (usable && !now.stores.empty() && (synchronized || buffer->type.mode == BufMode::local)) {
       now.loads.insert(now.loads.end(), loads.begin(), loads.end());
     }
   }

@@ -21,9 +21,8 @@ struct Refill {
 };
 
 /// The refills of a kernel. For each:
-/// - all its stores are done, and of a shared buffer the workgroup has met, before the first of its loads,
-///   and no other store comes between;
-/// - stores are plain, and invocations do not meet inside of the ops that hold them;
+/// - all its stores precede its loads, of a shared buffer with a barrier between, and no other store comes between;
+/// - stores are plain, and the ops that hold them have no barriers inside;
 /// - no load finds what was there before: the loads are proved to find what the stores wrote since the block
 ///   was entered; or there are no other stores, and these are to the same elements in every iteration of the
 ///   loops around.

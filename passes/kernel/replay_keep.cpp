@@ -89,9 +89,10 @@ KV Replay::fetch(const Value* value) {
   std::vector<KV> at = place(slot);
   auto load = [&] {
     KV out = builder_.loadHere(slot.buffer, at);
-    // What is the same for the workgroup must be seen to be, where invocations meet under it.
-    bool meet = facts_.meetsInside() && uniformFlow() && facts_.uniformity().uniform(value);
-    return meet ? builder_.workgroupReduce(out, "max") : out;
+    // A loaded value does not look uniform to the verifier. If it may decide whether a barrier is reached, a reduction
+    // makes it so.
+    bool needsUniform = facts_.synchronizesInside() && uniformFlow() && facts_.uniformity().uniform(value);
+    return needsUniform ? builder_.workgroupReduce(out, "max") : out;
   };
   builder_.hint(value->name);
   std::vector<KV> lanes;

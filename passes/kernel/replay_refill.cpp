@@ -104,7 +104,7 @@ void Replay::fill(const Block& block) {
   run(frame, [&] {
     if (shared) builder_.barrier();
     for (const Op* op = block.ops.front(); op != end; op = op->next()) {
-      if (shared && meets(*op)) builder_.barrier();
+      if (shared && synchronizes(*op)) builder_.barrier();
       if (fills(*op, block)) fillBy(*op, block);
     }
     if (shared) builder_.barrier();

@@ -159,10 +159,10 @@ std::vector<Gradient> gradientsIn(const Item& func) {
 }
 
 Value* sumOfSquares(Builder& builder, const std::vector<Gradient>& gradients) {
-  std::vector<Value*> wholes, parts;
-  for (const Gradient& gradient : gradients) (gradient.ranks > 1 ? parts : wholes).push_back(gradient.value);
-  if (parts.empty()) return builder.op(Opcode::sum_of_squares, wholes);
-  Value* all = builder.op(Opcode::all_reduce, {builder.op(Opcode::sum_of_squares, parts)},
+  std::vector<Value*> wholes, shards;
+  for (const Gradient& gradient : gradients) (gradient.ranks > 1 ? shards : wholes).push_back(gradient.value);
+  if (shards.empty()) return builder.op(Opcode::sum_of_squares, wholes);
+  Value* all = builder.op(Opcode::all_reduce, {builder.op(Opcode::sum_of_squares, shards)},
                           {{"reduction", Attr::word("sum")}});
   return wholes.empty() ? all : builder.binary(Opcode::add, all, builder.op(Opcode::sum_of_squares, wholes));
 }
@@ -213,7 +213,7 @@ void StepBuilder::collect() {
   }
 }
 
-/// Of parameters that ranks update in parts, this rank's.
+/// Of sharded parameters, this rank's shard.
 void StepBuilder::takeParts() {
   std::vector<TrainedParam*> with;
   std::vector<Value*> wholes;
@@ -221,7 +221,7 @@ void StepBuilder::takeParts() {
     if (trained.ranks > 1) {
       with.push_back(&trained);
       wholes.push_back(trained.value);
-      shared_.emplace(trained.param->name, &trained);
+      sharded_.emplace(trained.param->name, &trained);
     }
   if (with.empty()) return;
   const Op* made = builder_
@@ -232,19 +232,19 @@ void StepBuilder::takeParts() {
     with[i]->value = named(with[i]->param->name + "_part", expr(made->result(static_cast<int>(i)))).value;
 }
 
-/// Puts the updated parts of parameters together.
+/// Gathers the sharded parameters.
 void StepBuilder::gather() {
-  if (parts_.empty()) return;
+  if (shards_.empty()) return;
   OperandList operands;
   std::vector<Type> wholes;
-  for (const auto& [trained, value] : parts_) {
+  for (const auto& [trained, value] : shards_) {
     operands.push_back(Operand::of(value));
     wholes.push_back(Type::tensor(DType::f32, trained->param->type.shape));
   }
   const Op* made = builder_.create(Opcode::all_gather, std::move(operands),
-                                   {{"ranks", Attr::of(parts_.front().first->ranks)}}, wholes);
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    const Item& param = *parts_[i].first->param;
+                                   {{"ranks", Attr::of(shards_.front().first->ranks)}}, wholes);
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const Item& param = *shards_[i].first->param;
     Value* whole = named(param.name + "_whole", expr(made->result(static_cast<int>(i)))).value;
     whole = builder_.setHint(param.name + "_" + std::string(tg::name(param.type.dtype)))
                 .cast(whole, param.type.dtype);
@@ -340,12 +340,12 @@ TensorExpr StepBuilder::learningRate() {
 }
 
 void StepBuilder::update(const std::string& symbol, Value* value) {
-  if (auto part = shared_.find(symbol); part != shared_.end()) {
+  if (auto shard = sharded_.find(symbol); shard != sharded_.end()) {
     if (finite_) {
-      Value* kept = builder_.op(Opcode::select, {finite_, value, part->second->value});
+      Value* kept = builder_.op(Opcode::select, {finite_, value, shard->second->value});
       value = named(symbol + "_kept", expr(kept)).value;
     }
-    parts_.emplace_back(part->second, value);
+    shards_.emplace_back(shard->second, value);
     return;
   }
   if (const DType dtype = module_.storage(symbol)->type.dtype; dtype != value->type.dtype) {

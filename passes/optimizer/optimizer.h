@@ -60,21 +60,21 @@ void remarkFrozen(const Site& site, const PassContext& context);
 struct Gradient {
   std::string param;
   Value* value = nullptr;
-  int64_t ranks = 1;  ///< more than one: `value` is this rank's part
+  int64_t ranks = 1;  ///< more than one: `value` is this rank's shard
 };
 std::vector<Gradient> gradientsIn(const Item& func);
 
-/// Σ x² of gradients, or numbers of one rank. Parts are added up over the ranks.
+/// Σ x² of gradients. Those of shards are summed over the ranks.
 Value* sumOfSquares(Builder& builder, const std::vector<Gradient>& gradients);
 
-/// A parameter with a gradient. Where ranks have parts of it, an optimizer updates this rank's part, and its states
-/// are of the part's type.
+/// A parameter with a gradient. If the gradient is sharded, the optimizer updates this rank's shard, and its states
+/// are of the shard's type.
 struct TrainedParam {
   Item* param = nullptr;
-  Value* value = nullptr;  ///< the parameter when the step begins, or this rank's part
+  Value* value = nullptr;  ///< the parameter before the step, or this rank's shard of it
   TensorExpr grad;         ///< normalized and clipped
   bool decays = false;     ///< and the weight decay is not 0
-  int64_t ranks = 1;       ///< that have parts
+  int64_t ranks = 1;       ///< more than one: sharded
 };
 
 /// Builds the updates behind a function's body. Between construction and finish() the body has no
@@ -123,10 +123,8 @@ class StepBuilder {
   std::unordered_map<std::string, Value*> reads_;  ///< of params and states, by symbol; the first of each
   Value* finite_ = nullptr;  ///< where the loss is scaled: whether all gradients are finite
   std::vector<TrainedParam> params_;
-  std::unordered_map<std::string, const TrainedParam*>
-      shared_;  ///< by symbol: those that ranks have parts of
-  std::vector<std::pair<const TrainedParam*, Value*>>
-      parts_;  ///< next parts of parameters, to be put together
+  std::unordered_map<std::string, const TrainedParam*> sharded_;  ///< by symbol
+  std::vector<std::pair<const TrainedParam*, Value*>> shards_;    ///< updated, to be gathered
   TensorExpr norm_;
 };
 

@@ -135,7 +135,7 @@ class ManifestMaker {
     return made;
   }
   Result<Json> command(const Loc&, const BarrierStep&) { return Json{{"barrier", true}}; }
-  /// A bundle is one rank, for which what joins ranks is the barrier that it begins with.
+  /// A bundle runs on a single rank, where a collective is only a barrier.
   Result<Json> command(const Loc&, const CollectiveStep&) { return Json{{"barrier", true}}; }
   Result<Json> command(const Loc&, const WaitStep&) { return Json{{"barrier", true}}; }
   Result<Json> command(const Loc&, const FillStep& step) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What joins the ranks of a job: each rank is a process with a device of its own, and all call the same
-// functions in the same order.
+// Collective operations between the ranks of a job. A rank is a process that drives one device. All ranks call the
+// same functions in the same order.
 #pragma once
 
 #include <algorithm>
@@ -17,58 +17,59 @@
 namespace tg::collective {
 
 enum class Element : uint8_t { f32, f64 };
-/// `same`: all ranks have the same, of which each takes what it wants; where parts are gathered, nothing is added.
+/// `same`: no arithmetic. A reduceScatter of values that are equal on all ranks takes this rank's shard; an
+/// allGather only copies.
 enum class Reduction : uint8_t { sum, mean, same };
-/// What elements become that are one part for each rank, in their order, all of one length: their reduction on all
-/// ranks; this rank's part its reduction, and the others nothing one may read; or the others' parts what they have.
+/// The elements are divided into one shard for each rank, in rank order, all of one length. allReduce leaves the
+/// reduction on all ranks. reduceScatter leaves it in this rank's shard, and the other shards undefined. allGather fills
+/// the other ranks' shards from their owners.
 enum class Kind : uint8_t { allReduce, reduceScatter, allGather };
 
-/// The reduction that collectives call by this name.
+/// By the names in a module's text.
 inline Reduction reductionOf(std::string_view name) {
   return name == "sum" ? Reduction::sum : name == "same" ? Reduction::same : Reduction::mean;
 }
-/// And the kind.
 inline Kind kindOf(std::string_view name) {
   return name == "reduce_scatter" ? Kind::reduceScatter
          : name == "all_gather"   ? Kind::allGather
                                   : Kind::allReduce;
 }
 
-/// Bytes that each rank sends the others, and as many it gets, where so many of all parts together are brought together.
+/// Bytes that each rank sends, and as many it receives, for a collective over `bytes` of all shards together.
 inline int64_t sentBytes(Kind kind, int64_t bytes, int64_t ranks) {
-  const int64_t times = kind == Kind::allReduce ? 2 : 1;  // a scattering and a gathering
+  const int64_t times = kind == Kind::allReduce ? 2 : 1;  // a reduce-scatter and an all-gather
   return times * bytes * (ranks - 1) / ranks;
 }
 
 /// What collectives have cost this rank so far.
 struct Traffic {
-  int64_t bytes = 0;  ///< that it has sent the others
-  double underWay = 0,
-         waited = 0;  ///< seconds: of reductions, and of those in which the caller did nothing else
+  int64_t bytes = 0;    ///< sent
+  double inFlight = 0;  ///< seconds with a collective in flight
+  double waited = 0;    ///< seconds the caller was blocked in `wait`
 };
 
-/// When the first of some reductions began to travel, and when the last was done.
-struct Journey {
+/// From the start of the first of some tasks to the end of the last.
+struct Interval {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin, end;
 };
 
 class SharedMemory;
 
-/// Replaces `count` elements of host memory as its kind says; reductions are added in the order of the ranks, so that
-/// all get the same bits every time. Except for allReduce the count is a multiple of the number of ranks.
+/// A collective in place on `count` elements of host memory. Terms are added in rank order, so all ranks get the same
+/// bits in every run. Except for allReduce, `count` is a multiple of the number of ranks.
 struct Task {
   void* elements = nullptr;
   int64_t count = 0;
   Element element = Element::f32;
   Reduction reduction = Reduction::sum;
-  /// Asked by another thread, again and again, whether the elements are there; empty: they are.
+  /// Polled by another thread until the elements may be read; empty: they may be at once.
   std::function<bool()> ready = nullptr;
-  /// Null, or where the times are written, by several tasks too; to be read when `wait` has come back.
-  Journey* journey = nullptr;
+  /// Where the times are written, or null. Several tasks may share one; read it after their `wait`.
+  Interval* interval = nullptr;
   Kind kind = Kind::allReduce;
-  /// Null, or where the elements lie, at the same place of each rank's (shared_memory.h): nothing is sent, but word
-  /// that they are there.
+  /// The shared memory that holds the elements, at the same offset on each rank (shared_memory.h), or null. With it
+  /// ranks exchange no elements, only messages of one byte that they are ready.
   const SharedMemory* shared = nullptr;
 };
 
@@ -81,31 +82,31 @@ class Engine {
 
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
-  /// For people: `2 ranks by mpi`.
+  /// For messages: `2 ranks by mpi`.
   virtual std::string describe() const = 0;
 
-  /// Begins a task and gives its ticket. The bytes belong to the engine until `wait` of the ticket.
+  /// Starts a task and returns its ticket. The elements belong to the engine until `wait` of the ticket returns.
   virtual Result<int64_t> begin(const Task& task) = 0;
   virtual Result<void> wait(int64_t ticket) = 0;
 
   virtual Traffic traffic() const = 0;
 
-  /// This engine where ranks reduce on their GPUs (nccl_engine.h); null: what lies on a device goes through the host.
-  virtual NcclEngine* onGpus() { return nullptr; }
+  /// This engine, if it works on GPU memory by NCCL (nccl_engine.h). Null: device memory is staged through the host.
+  virtual NcclEngine* nccl() { return nullptr; }
 
-  /// What each rank gave, in the order of the ranks; a meeting of all.
-  virtual Result<std::vector<std::string>> gather(const std::string& own) = 0;
-  /// Whether all ranks say yes; a meeting of all.
+  /// Collective: each rank's text, in rank order.
+  virtual Result<std::vector<std::string>> allGather(const std::string& own) = 0;
+  /// Collective: the logical and of all ranks' values.
   Result<bool> agree(bool own) {
-    TG_TRY(const std::vector<std::string> said, gather(own ? "yes" : "no"));
+    TG_TRY(const std::vector<std::string> said, allGather(own ? "yes" : "no"));
     return std::all_of(said.begin(), said.end(), [](const std::string& each) { return each == "yes"; });
   }
 
-  /// Whether the engine itself has failed, on all ranks that are still there: a rank is lost.
+  /// Whether a rank is lost. All ranks that are left see this.
   virtual bool failed() const = 0;
-  /// Whether this is the rank that then tells people: the first of those that are still there.
-  virtual bool speaks() const = 0;
-  /// Ends all processes of the job with this exit code. Returns where it cannot end this one.
+  /// After a failure: whether this rank prints it. It is the lowest of those that are left.
+  virtual bool reportsFailure() const = 0;
+  /// Ends all processes of the job with this exit code. Returns if it cannot end this one.
   virtual void abort(int code) = 0;
 };
 

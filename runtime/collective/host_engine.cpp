@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reduction of n elements by N ranks: rank r adds up the r-th of N parts, which all others send it, and sends
-// the result to all. Every rank sends and receives 2(N-1)/N of the bytes, the least there is, and each element is added
-// up once, in the order of the ranks: the result has the same bits on all of them, and in every run.
-// Large ones are cut into pieces. A few pieces are under way at once: the parts of one travel while another is
-// added up. All ranks begin pieces, and send their sums, in the order of their tickets, by which messages find each other.
-// Where all ranks see each other's elements, the same is done without copies: rank r reads its part where each has it
-// and writes the sum there. Messages of one byte say that parts, and then sums, are there.
+// An all-reduce of n elements over N ranks is a reduce-scatter and an all-gather, each by direct messages: rank r
+// receives the r-th of N shards from all others, reduces it, and sends the result to all. Every rank sends and receives
+// 2(N-1)/N of the bytes, the minimum, and each element is reduced once, in rank order: all ranks get the same bits in
+// every run.
+// A large task is cut into chunks, of which a few are in flight at once, so that one is transferred while another is
+// reduced. All ranks start chunks, and their all-gather, in ticket order: messages carry no ticket and match by order.
+// In shared memory nothing is copied: rank r reads its shard where each rank has it and writes the result there.
+// Messages of one byte say that shards, and then results, are ready.
 #include "runtime/collective/host_engine.h"
 
 #include <sched.h>
@@ -16,30 +17,30 @@
 
 #include <fmt/format.h>
 
-#include "runtime/collective/add_up.h"
+#include "runtime/collective/reduce.h"
 #include "runtime/collective/shared_memory.h"
 
 namespace tg::collective {
 
 namespace {
 
-enum Tag : int { tagParts = 1, tagSums = 2, tagSizes = 3, tagTexts = 4, tagSign = 5 };
-constexpr char kAlive = 'a', kLeaves = 'l';
-constexpr auto kSignEvery = std::chrono::milliseconds(500);
+enum Tag : int { tagScatter = 1, tagGather = 2, tagSizes = 3, tagTexts = 4, tagHeartbeat = 5 };
+constexpr char kAlive = 'a', kLeaving = 'l';
+constexpr auto kHeartbeatEvery = std::chrono::milliseconds(500);
+/// How long messages may still arrive after a rank's last heartbeat.
 constexpr auto kLastMessages = std::chrono::seconds(1);
-/// Elements of a piece: 4 MiB of f32.
-constexpr int64_t kPiece = int64_t(1) << 20;
-/// Pieces under way at once.
-constexpr size_t kPieces = 4;
-/// Many transports move bytes only while somebody asks after them, 32 KiB at a time: the thread asks again at once as
-/// long as something has happened lately, and then after pauses.
-constexpr auto kLately = std::chrono::milliseconds(2);
+/// Elements: 4 MiB of f32.
+constexpr int64_t kChunk = int64_t(1) << 20;
+constexpr size_t kMaxInFlight = 4;
+/// Many transports make progress only while polled, 32 KiB at a time. The thread polls without a pause until nothing
+/// has progressed for kSpin, and then every kPause.
+constexpr auto kSpin = std::chrono::milliseconds(2);
 constexpr auto kPause = std::chrono::microseconds(50);
 
-/// Threads that add up at most: memory has no more to give.
+/// More threads do not reduce faster: memory bandwidth is the limit.
 constexpr int kMostHelpers = 6;
 
-/// Threads beside the engine's, where all ranks share a host: a core of each rank is its caller's.
+/// Threads besides the engine's, when all ranks share a host. One core of each rank is left to its caller.
 int helpersOf(int ranks) {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 0;
@@ -48,9 +49,9 @@ int helpersOf(int ranks) {
 
 }  // namespace
 
-Result<std::unique_ptr<HostEngine>> HostEngine::create(OpenTransport open, double patience) {
+Result<std::unique_ptr<HostEngine>> HostEngine::create(OpenTransport open, double timeout) {
   std::unique_ptr<HostEngine> engine(new HostEngine);
-  engine->patience_ = patience;
+  engine->timeout_ = timeout;
   engine->thread_ = std::thread([raw = engine.get(), open = std::move(open)] { raw->work(open); });
   {
     std::unique_lock lock(engine->mutex_);
@@ -76,7 +77,7 @@ bool HostEngine::failed() const {
   return !failure_.empty();
 }
 
-bool HostEngine::speaks() const { return rank_ == speaker_; }
+bool HostEngine::reportsFailure() const { return rank_ == reporter_; }
 
 Result<int64_t> HostEngine::post(Job job) {
   std::lock_guard lock(mutex_);
@@ -89,17 +90,18 @@ Result<int64_t> HostEngine::post(Job job) {
 
 Result<int64_t> HostEngine::begin(const Task& task) {
   if (task.kind != Kind::allReduce && task.count % ranks_ != 0)
-    return fail(fmt::format("{} elements are not one part for each of {} ranks", task.count, ranks_));
-  Task piece = task;
-  // Parts of a whole are no parts of its pieces.
+    return fail(
+        fmt::format("{} elements cannot be divided into equal shards for {} ranks", task.count, ranks_));
+  Task chunk = task;
+  // The shards of the other kinds are those of the whole range, not of each chunk.
   const bool cut = task.kind == Kind::allReduce;
-  for (int64_t left = task.count - kPiece; cut && left > 0; left -= kPiece) {
-    piece.count = kPiece;
-    TG_CHECK(post({.task = piece, .gathered = nullptr}));
-    piece.elements = static_cast<std::byte*>(piece.elements) + kPiece * sizeOf(task.element);
-    piece.count = left;
+  for (int64_t left = task.count - kChunk; cut && left > 0; left -= kChunk) {
+    chunk.count = kChunk;
+    TG_CHECK(post({.task = chunk, .texts = nullptr}));
+    chunk.elements = static_cast<std::byte*>(chunk.elements) + kChunk * sizeOf(task.element);
+    chunk.count = left;
   }
-  return post({.task = std::move(piece), .gathered = nullptr});
+  return post({.task = std::move(chunk), .texts = nullptr});
 }
 
 Traffic HostEngine::traffic() const {
@@ -116,10 +118,10 @@ Result<void> HostEngine::wait(int64_t ticket) {
   return failure_;
 }
 
-Result<std::vector<std::string>> HostEngine::gather(const std::string& own) {
+Result<std::vector<std::string>> HostEngine::allGather(const std::string& own) {
   std::vector<std::string> texts(static_cast<size_t>(ranks_));
   texts[static_cast<size_t>(rank_)] = own;
-  TG_TRY(const int64_t ticket, post({.task = {}, .gathered = &texts}));
+  TG_TRY(const int64_t ticket, post({.task = {}, .texts = &texts}));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return finished_ >= ticket || over_; });
   if (finished_ < ticket) return failure_;
@@ -132,11 +134,11 @@ void HostEngine::abort(int code) {
     abortCode_ = code;
   }
   changed_.notify_all();
-  // Of most transports the thread does not come back from that.
+  // With most transports the process ends here.
   if (thread_.joinable()) thread_.join();
 }
 
-/// Joins the job, and learns where each rank runs, for messages that name it.
+/// Joins the job and collects each rank's name for error messages.
 Result<void> HostEngine::join(const OpenTransport& open) {
   TG_TRY(transport_, open());
   rank_ = transport_->rank;
@@ -150,12 +152,12 @@ Result<void> HostEngine::join(const OpenTransport& open) {
   }
   names[static_cast<size_t>(rank_)] =
       fmt::format("rank {} (process {} on {})", rank_, getpid(), transport_->host);
-  TG_CHECK(meet(names));
+  TG_CHECK(gatherTexts(names));
   for (size_t peer = 0; peer < names.size(); ++peer) peers_[peer].name = names[peer];
   return {};
 }
 
-/// The thread: joins the job, does what is posted, leaves.
+/// The engine's thread.
 void HostEngine::work(const OpenTransport& open) {
   auto joined = join(open);
   {
@@ -177,22 +179,22 @@ void HostEngine::work(const OpenTransport& open) {
 
 void HostEngine::serve() {
   Result<void> outcome;
-  while (outcome && abortCode_ < 0 && awaitJobs()) {
+  while (outcome && abortCode_ < 0 && waitForJobs()) {
     auto step = [&]() -> Result<void> {
       const auto begin = Clock::now();
-      const bool travels = !reducing_.empty();
-      TG_TRY(const bool began, beginNext());
+      const bool inFlight = !active_.empty();
+      TG_TRY(const bool started, startNext());
       TG_TRY(const bool advanced, advance());
-      TG_CHECK(signOfLife(kAlive));
-      rest(began || advanced);
-      if (!travels) return {};
+      TG_CHECK(heartbeat(kAlive));
+      pause(started || advanced);
+      if (!inFlight) return {};
       std::lock_guard lock(mutex_);
-      traffic_.underWay += std::chrono::duration<double>(Clock::now() - begin).count();
+      traffic_.inFlight += std::chrono::duration<double>(Clock::now() - begin).count();
       return {};
     };
     outcome = step();
   }
-  if (outcome && abortCode_ < 0) outcome = farewell();
+  if (outcome && abortCode_ < 0) outcome = leave();
   if (outcome || abortCode_ >= 0) return;
   {
     std::lock_guard lock(mutex_);
@@ -200,179 +202,178 @@ void HostEngine::serve() {
     over_ = true;
   }
   changed_.notify_all();
-  // Until the job is aborted, or this rank closes.
+  // Until the caller aborts the job or destroys the engine.
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return closing_ || abortCode_ >= 0; });
 }
 
-/// Sleeps for a while where there is nothing to do; false at the end.
-bool HostEngine::awaitJobs() {
+/// Waits up to 50 ms for a job. False when the engine closes and none is left.
+bool HostEngine::waitForJobs() {
   std::unique_lock lock(mutex_);
-  if (!jobs_.empty() || !reducing_.empty()) return true;
+  if (!jobs_.empty() || !active_.empty()) return true;
   if (!closing_) changed_.wait_for(lock, std::chrono::milliseconds(50));
-  moved_ = Clock::now();
+  lastProgress_ = Clock::now();
   return !jobs_.empty() || !closing_;
 }
 
-/// Begins what was posted first, if it is ready and few others are under way. Whether it did.
-Result<bool> HostEngine::beginNext() {
+/// Starts the oldest job if it is ready and fewer than kMaxInFlight are in flight. Whether it did.
+Result<bool> HostEngine::startNext() {
   Job job;
   {
     std::lock_guard lock(mutex_);
-    if (jobs_.empty() || reducing_.size() >= kPieces) return false;
-    if (jobs_.front().gathered && !reducing_.empty()) return false;
+    if (jobs_.empty() || active_.size() >= kMaxInFlight) return false;
+    if (jobs_.front().texts && !active_.empty()) return false;
     job = jobs_.front();
   }
   if (job.task.ready && !job.task.ready()) return false;
   {
     std::lock_guard lock(mutex_);
     jobs_.pop_front();
-    Journey* journey = job.task.journey;
-    if (journey && journey->begin == Clock::time_point()) journey->begin = Clock::now();
+    Interval* interval = job.task.interval;
+    if (interval && interval->begin == Clock::time_point()) interval->begin = Clock::now();
   }
-  if (job.gathered) {
-    TG_CHECK(meet(*job.gathered));
+  if (job.texts) {
+    TG_CHECK(gatherTexts(*job.texts));
     finish(job);
     return true;
   }
-  Reducing& reducing = reducing_.emplace_back();
-  reducing.job = std::move(job);
-  sendParts(reducing);
+  ActiveTask& active = active_.emplace_back();
+  active.job = std::move(job);
+  startScatter(active);
   return true;
 }
 
-/// Looks at what is under way. Whether something has moved.
+/// Polls the tasks in flight. Whether one progressed.
 Result<bool> HostEngine::advance() {
-  bool moved = false, sumsSent = true;
-  for (Reducing& reducing : reducing_) {
-    TG_TRY(const bool some, progress(reducing.messages));
-    moved = moved || some;
-    // Sums leave in the order of the tickets.
-    if (!reducing.sums && reducing.messages.empty() && sumsSent) sendSums(reducing);
-    sumsSent = sumsSent && reducing.sums;
+  bool progressed = false, mayGather = true;
+  for (ActiveTask& active : active_) {
+    TG_TRY(const bool some, progress(active.messages));
+    progressed = progressed || some;
+    // In ticket order.
+    if (!active.gathering && active.messages.empty() && mayGather) startGather(active);
+    mayGather = mayGather && active.gathering;
   }
-  while (!reducing_.empty() && reducing_.front().sums && reducing_.front().messages.empty()) {
-    finish(reducing_.front().job);
-    // A gathering took no room, so it leaves none.
-    if (!reducing_.front().come.empty()) spare_.push_back(std::move(reducing_.front().come));
-    reducing_.pop_front();
-    moved = true;
+  while (!active_.empty() && active_.front().gathering && active_.front().messages.empty()) {
+    finish(active_.front().job);
+    // An allGather has no receive buffer.
+    if (!active_.front().received.empty()) spare_.push_back(std::move(active_.front().received));
+    active_.pop_front();
+    progressed = true;
   }
-  return moved;
+  return progressed;
 }
 
-/// What a rank adds up of a task, and its bytes.
-std::pair<std::byte*, int64_t> HostEngine::part(const Task& task, int rank) const {
+/// A rank's shard of a task, and its bytes.
+std::pair<std::byte*, int64_t> HostEngine::shard(const Task& task, int rank) const {
   const int64_t first = task.count * rank / ranks_, end = task.count * (rank + 1) / ranks_;
   const int64_t size = sizeOf(task.element);
   return {static_cast<std::byte*>(task.elements) + first * size, (end - first) * size};
 }
 
-/// Where a rank has what lies at `own` of this one.
-std::byte* HostEngine::seen(const Task& task, std::byte* own, int rank) const {
+/// Where `own` of this rank's shared memory lies in that of another rank.
+std::byte* HostEngine::peerAddress(const Task& task, std::byte* own, int rank) const {
   return task.shared->of(rank) + (own - task.shared->of(rank_));
 }
 
-/// For what comes.
-void HostEngine::makeRoom(Reducing& reducing, int64_t bytes) {
-  if (reducing.come.empty() && !spare_.empty()) {
-    reducing.come = std::move(spare_.back());
+void HostEngine::reserveReceived(ActiveTask& active, int64_t bytes) {
+  if (active.received.empty() && !spare_.empty()) {
+    active.received = std::move(spare_.back());
     spare_.pop_back();
   }
-  if (const auto all = static_cast<size_t>(bytes); reducing.come.size() < all) reducing.come.resize(all);
+  if (const auto all = static_cast<size_t>(bytes); active.received.size() < all) active.received.resize(all);
 }
 
-void HostEngine::sendParts(Reducing& reducing) {
-  const Task& task = reducing.job.task;
-  if (task.shared) return sendWord(reducing, tagParts);
+/// Sends each rank its shard and receives this rank's from all.
+void HostEngine::startScatter(ActiveTask& active) {
+  const Task& task = active.job.task;
+  if (task.shared) return sendReady(active, tagScatter);
   if (task.kind == Kind::allGather) return;
-  const int64_t bytes = part(task, rank_).second;
-  makeRoom(reducing, bytes * (ranks_ - 1));
-  reducing.messages = exchange(
-      tagParts, [&](int peer) -> std::pair<const void*, int64_t> { return part(task, peer); },
+  const int64_t bytes = shard(task, rank_).second;
+  reserveReceived(active, bytes * (ranks_ - 1));
+  active.messages = exchange(
+      tagScatter, [&](int peer) -> std::pair<const void*, int64_t> { return shard(task, peer); },
       [&](int peer) -> std::pair<void*, int64_t> {
-        return {reducing.come.data() + bytes * (peer < rank_ ? peer : peer - 1), bytes};
+        return {active.received.data() + bytes * (peer < rank_ ? peer : peer - 1), bytes};
       });
 }
 
-/// Adds up what has come.
-void HostEngine::addParts(Reducing& reducing) {
-  const Task& task = reducing.job.task;
-  if (task.shared) return addShared(task);
+void HostEngine::reduceReceived(ActiveTask& active) {
+  const Task& task = active.job.task;
+  if (task.shared) return reduceShared(task);
   if (task.kind == Kind::allGather) return;
-  const auto [own, bytes] = part(task, rank_);
-  std::vector<const std::byte*> terms;
+  const auto [own, bytes] = shard(task, rank_);
+  std::vector<const std::byte*> inputs;
   for (int rank = 0; rank < ranks_; ++rank)
-    terms.push_back(rank == rank_ ? own : reducing.come.data() + bytes * (rank < rank_ ? rank : rank - 1));
-  addUp(task.element, task.reduction, terms, bytes / sizeOf(task.element), {own});
+    inputs.push_back(rank == rank_ ? own : active.received.data() + bytes * (rank < rank_ ? rank : rank - 1));
+  reduce(task.element, task.reduction, inputs, bytes / sizeOf(task.element), {own});
 }
 
-/// Adds up this rank's part where each rank has it, and writes the sums where they are wanted: nobody else reads or
-/// writes these bytes until all have heard that the sums are there.
-void HostEngine::addShared(const Task& task) {
-  if (!crew_) crew_ = std::make_unique<Crew>(helpersOf(ranks_));
-  const auto [own, bytes] = part(task, rank_);
+/// Reduces this rank's shard and writes the result to the ranks that want it. No other rank accesses this shard until
+/// all have sent that their results are ready.
+void HostEngine::reduceShared(const Task& task) {
+  if (!workers_) workers_ = std::make_unique<WorkerPool>(helpersOf(ranks_));
+  const auto [own, bytes] = shard(task, rank_);
   const int64_t size = sizeOf(task.element), count = bytes / size;
-  crew_->run([&, own = own](int index) {
-    const int64_t first = count * index / crew_->threads(), end = count * (index + 1) / crew_->threads();
+  workers_->run([&, own = own](int index) {
+    const int64_t first = count * index / workers_->threads(),
+                  end = count * (index + 1) / workers_->threads();
     std::byte* mine = own + first * size;
-    std::vector<const std::byte*> terms;
-    std::vector<std::byte*> sums;
+    std::vector<const std::byte*> inputs;
+    std::vector<std::byte*> outputs;
     for (int rank = 0; rank < ranks_; ++rank) {
-      std::byte* its = seen(task, mine, rank);
-      if (task.kind != Kind::allGather) terms.push_back(its);
+      std::byte* its = peerAddress(task, mine, rank);
+      if (task.kind != Kind::allGather) inputs.push_back(its);
       if (rank == rank_ ? task.kind != Kind::allGather : task.kind != Kind::reduceScatter)
-        sums.push_back(its);
+        outputs.push_back(its);
     }
-    if (task.kind == Kind::allGather) terms.push_back(mine);
-    addUp(task.element, task.kind == Kind::allGather ? Reduction::same : task.reduction, terms, end - first,
-          sums);
+    if (task.kind == Kind::allGather) inputs.push_back(mine);
+    reduce(task.element, task.kind == Kind::allGather ? Reduction::same : task.reduction, inputs, end - first,
+           outputs);
   });
 }
 
-/// Makes this rank's sums and sends them.
-void HostEngine::sendSums(Reducing& reducing) {
-  const Task& task = reducing.job.task;
-  addParts(reducing);
-  reducing.sums = true;
-  if (task.shared) return sendWord(reducing, tagSums);
+/// Reduces this rank's shard and sends the result to all.
+void HostEngine::startGather(ActiveTask& active) {
+  const Task& task = active.job.task;
+  reduceReceived(active);
+  active.gathering = true;
+  if (task.shared) return sendReady(active, tagGather);
   if (task.kind == Kind::reduceScatter) return;
-  reducing.messages = exchange(
-      tagSums, [&](int) -> std::pair<const void*, int64_t> { return part(task, rank_); },
-      [&](int peer) -> std::pair<void*, int64_t> { return part(task, peer); });
+  active.messages = exchange(
+      tagGather, [&](int) -> std::pair<const void*, int64_t> { return shard(task, rank_); },
+      [&](int peer) -> std::pair<void*, int64_t> { return shard(task, peer); });
 }
 
-/// Tells all others that bytes which they see are there, and takes the same from each.
-void HostEngine::sendWord(Reducing& reducing, int tag) {
-  static constexpr char kWord = 'w';
-  makeRoom(reducing, ranks_);
-  reducing.messages = exchange(
+/// Sends all ranks one byte, which says that this rank's shared memory is ready, and receives theirs.
+void HostEngine::sendReady(ActiveTask& active, int tag) {
+  static constexpr char kReady = 'w';
+  reserveReceived(active, ranks_);
+  active.messages = exchange(
       tag,
       [](int) -> std::pair<const void*, int64_t> {
-        return {&kWord, 1};
+        return {&kReady, 1};
       },
       [&](int peer) -> std::pair<void*, int64_t> {
-        return {reducing.come.data() + peer, 1};
+        return {active.received.data() + peer, 1};
       });
 }
 
-/// Tells the caller that a job is done.
 void HostEngine::finish(const Job& job) {
   {
     std::lock_guard lock(mutex_);
     traffic_.bytes += sentBytes(job.task.kind, job.task.count * sizeOf(job.task.element), ranks_);
-    if (job.task.journey) job.task.journey->end = Clock::now();
+    if (job.task.interval) job.task.interval->end = Clock::now();
     finished_ = job.ticket;
   }
   changed_.notify_all();
 }
 
-/// Everybody's text, of which this rank knows its own.
-Result<void> HostEngine::meet(std::vector<std::string>& texts) {
+/// Fills in the other ranks' texts.
+Result<void> HostEngine::gatherTexts(std::vector<std::string>& texts) {
   std::vector<int64_t> sizes;
   for (const std::string& text : texts) sizes.push_back(static_cast<int64_t>(text.size()));
   const auto own = static_cast<size_t>(rank_);
-  TG_CHECK(drive(exchange(
+  TG_CHECK(waitAll(exchange(
       tagSizes,
       [&](int) -> std::pair<const void*, int64_t> {
         return {&sizes[own], sizeof sizes[own]};
@@ -381,7 +382,7 @@ Result<void> HostEngine::meet(std::vector<std::string>& texts) {
         return {&sizes[static_cast<size_t>(peer)], sizeof(int64_t)};
       })));
   for (size_t rank = 0; rank < texts.size(); ++rank) texts[rank].resize(static_cast<size_t>(sizes[rank]));
-  return drive(exchange(
+  return waitAll(exchange(
       tagTexts,
       [&](int) -> std::pair<const void*, int64_t> {
         return {texts[own].data(), sizes[own]};
@@ -391,12 +392,12 @@ Result<void> HostEngine::meet(std::vector<std::string>& texts) {
       }));
 }
 
-/// Begins to send each peer bytes and to take some from it.
+/// Starts a send to and a receive from each peer.
 std::vector<HostEngine::Message>
 HostEngine::exchange(int tag, const std::function<std::pair<const void*, int64_t>(int)>& toPeer,
                      const std::function<std::pair<void*, int64_t>(int)>& fromPeer) {
   std::vector<Message> messages;
-  // Each begins with another one, so that not all send to the same.
+  // Each rank starts with its successor, so that not all send to one rank at once.
   for (int step = 1; step < ranks_; ++step) {
     const int peer = (rank_ + step) % ranks_;
     if (const auto [bytes, count] = fromPeer(peer); count > 0)
@@ -407,17 +408,16 @@ HostEngine::exchange(int tag, const std::function<std::pair<const void*, int64_t
   return messages;
 }
 
-/// Until all messages have arrived.
-Result<void> HostEngine::drive(std::vector<Message> messages) {
+Result<void> HostEngine::waitAll(std::vector<Message> messages) {
   while (!messages.empty()) {
-    TG_TRY(const bool moved, progress(messages));
-    TG_CHECK(signOfLife(kAlive));
-    if (!messages.empty()) rest(moved);
+    TG_TRY(const bool progressed, progress(messages));
+    TG_CHECK(heartbeat(kAlive));
+    if (!messages.empty()) pause(progressed);
   }
   return {};
 }
 
-/// Takes the messages that have arrived from the list. Whether there were some.
+/// Removes the messages that are complete. Whether there were any.
 Result<bool> HostEngine::progress(std::vector<Message>& messages) {
   const size_t before = messages.size();
   Result<void> good;
@@ -428,72 +428,73 @@ Result<bool> HostEngine::progress(std::vector<Message>& messages) {
     return state == 1;
   });
   TG_CHECK(std::move(good));
-  // What it sent before it left may still be on its way.
+  // Messages that it sent before it left may still be in flight.
   for (const Message& message : messages)
     if (const Peer& peer = peers_[static_cast<size_t>(message.peer)];
-        message.comes && peer.left && Clock::now() - peer.last > kLastMessages)
+        message.incoming && peer.left && Clock::now() - peer.last > kLastMessages)
       return lost(message.peer, "has ended before the others");
   if (abortCode_ >= 0) return fail("the job is aborted");
   return messages.size() < before;
 }
 
-/// Gives others the core until it is time to look again.
-void HostEngine::rest(bool moved) {
+/// Until the next poll.
+void HostEngine::pause(bool progressed) {
   const auto now = Clock::now();
-  if (moved) moved_ = now;
-  if (now - moved_ < kLately)
+  if (progressed) lastProgress_ = now;
+  if (now - lastProgress_ < kSpin)
     std::this_thread::yield();
   else
     std::this_thread::sleep_for(kPause);
 }
 
-/// Sends signs of life when it is time, takes those of others, and tells whose have been missing for too long.
-Result<void> HostEngine::signOfLife(char sign) {
+/// Sends heartbeats when due and receives those of others. An error names a rank whose heartbeats time out.
+Result<void> HostEngine::heartbeat(char kind) {
   const auto now = Clock::now();
-  const bool due = now - signed_ >= kSignEvery;
-  if (due) signed_ = now;
+  const bool due = now - lastHeartbeat_ >= kHeartbeatEvery;
+  if (due) lastHeartbeat_ = now;
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) continue;
     Peer& peer = peers_[static_cast<size_t>(rank)];
-    if (peer.sent >= 0 && transport_->done(transport_->self, peer.sent) != 0) peer.sent = -1;
-    if ((due || sign != kAlive) && peer.sent < 0 && peer.sign != kLeaves) {
-      peer.sign = sign;
-      peer.sent = transport_->send(transport_->self, rank, tagSign, &peer.sign, 1);
+    if (peer.sending >= 0 && transport_->done(transport_->self, peer.sending) != 0) peer.sending = -1;
+    if ((due || kind != kAlive) && peer.sending < 0 && peer.sent != kLeaving) {
+      peer.sent = kind;
+      peer.sending = transport_->send(transport_->self, rank, tagHeartbeat, &peer.sent, 1);
     }
     if (peer.left) continue;
-    if (peer.awaited < 0) peer.awaited = transport_->receive(transport_->self, rank, tagSign, &peer.heard, 1);
-    if (peer.awaited >= 0 && transport_->done(transport_->self, peer.awaited) == 1) {
-      peer.awaited = -1;
+    if (peer.receiving < 0)
+      peer.receiving = transport_->receive(transport_->self, rank, tagHeartbeat, &peer.received, 1);
+    if (peer.receiving >= 0 && transport_->done(transport_->self, peer.receiving) == 1) {
+      peer.receiving = -1;
       peer.last = now;
-      peer.left = peer.heard == kLeaves;
+      peer.left = peer.received == kLeaving;
     }
-    if (!peer.left && std::chrono::duration<double>(now - peer.last).count() > patience_)
-      return lost(rank, fmt::format("has given no sign of life for {:.0f} s: it is stopped, gone, or cut off",
-                                    patience_));
+    if (!peer.left && std::chrono::duration<double>(now - peer.last).count() > timeout_)
+      return lost(rank, fmt::format("has sent no heartbeat for {:.0f} s: it is stopped, dead, or unreachable",
+                                    timeout_));
   }
   return {};
 }
 
-/// Tells the others that this rank is done, and waits until they are.
-Result<void> HostEngine::farewell() {
-  auto staying = [&](int rank) {
+/// A barrier: tells the others that this rank leaves, and waits until they leave too.
+Result<void> HostEngine::leave() {
+  auto pending = [&](int rank) {
     const Peer& peer = peers_[static_cast<size_t>(rank)];
-    return rank != rank_ && (!peer.left || peer.sign != kLeaves || peer.sent >= 0);
+    return rank != rank_ && (!peer.left || peer.sent != kLeaving || peer.sending >= 0);
   };
   for (bool all = false; !all && abortCode_ < 0;) {
-    TG_CHECK(signOfLife(kLeaves));
+    TG_CHECK(heartbeat(kLeaving));
     all = true;
-    for (int rank = 0; rank < ranks_; ++rank) all = all && !staying(rank);
+    for (int rank = 0; rank < ranks_; ++rank) all = all && !pending(rank);
     if (!all) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (abortCode_ < 0) transport_->close(transport_->self);
   return {};
 }
 
-/// The job cannot go on without this rank.
+/// The error for a lost rank, without which the job cannot go on.
 Error HostEngine::lost(int peer, const std::string& what) const {
-  // The first rank that is there speaks.
-  const_cast<HostEngine*>(this)->speaker_ = peer == 0 ? 1 : 0;
+  // The lowest rank that is left.
+  const_cast<HostEngine*>(this)->reporter_ = peer == 0 ? 1 : 0;
   return fail(fmt::format("{} {}", peers_[static_cast<size_t>(peer)].name, what));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport of MPI, a plug-in library: the one file that sees MPI, and that sees nothing else of ours.
+// The transport over MPI, a plug-in library. The only file that includes mpi.h; of this project it includes the
+// transport's interface alone.
 #include <mpi.h>
 
 #include <climits>
@@ -31,7 +32,7 @@ class MpiTransport {
  private:
   static MpiTransport& of(void* self) { return *static_cast<MpiTransport*>(self); }
 
-  /// The place of a request in the list, or -1.
+  /// The index of a request, or -1.
   int64_t started(int code, MPI_Request request) {
     if (!good(code)) return -1;
     if (free_.empty()) {
@@ -89,6 +90,6 @@ class MpiTransport {
 extern "C" __attribute__((visibility("default"))) TgTransport* tgTransport(char* why, int64_t whySize) {
   static MpiTransport transport;
   if (transport.open() == MPI_SUCCESS) return transport.table();
-  std::snprintf(why, static_cast<size_t>(whySize), "MPI does not start");
+  std::snprintf(why, static_cast<size_t>(whySize), "MPI cannot be initialized");
   return nullptr;
 }

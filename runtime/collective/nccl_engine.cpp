@@ -15,10 +15,10 @@ namespace tg::collective {
 
 namespace {
 
-/// How often what is under way is looked at, and NCCL and the other engine are asked whether all is well.
-constexpr auto kLook = std::chrono::microseconds(20);
+/// How often observers are polled, and NCCL and the other engine are asked for errors.
+constexpr auto kPoll = std::chrono::microseconds(20);
 constexpr auto kAsk = std::chrono::milliseconds(100);
-/// What NCCL sees of a lost rank comes before the launcher or the other engine tells which one it was.
+/// NCCL reports a lost rank earlier than the launcher or the other engine, which know its number: wait for them so long.
 constexpr auto kUntilNamed = std::chrono::seconds(5);
 constexpr int kNcclInProgress = 7;
 
@@ -29,8 +29,8 @@ std::string uuidText(const CudaUuid& uuid) {
   return text;
 }
 
-double secondsOf(const Journey& journey) {
-  return std::max(0.0, std::chrono::duration<double>(journey.end - journey.begin).count());
+double secondsOf(const Interval& interval) {
+  return std::max(0.0, std::chrono::duration<double>(interval.end - interval.begin).count());
 }
 
 }  // namespace
@@ -55,8 +55,8 @@ Result<std::shared_ptr<CudaGpu>> CudaGpu::open(std::shared_ptr<const NcclLibrary
   TG_CHECK(cuda.cuda(cuda.cuDevicePrimaryCtxRetain(&gpu->context_, device), "to open the device"));
   gpu->device_ = device;
   TG_CHECK(gpu->enter());
-  constexpr unsigned kApartFromTheDefault = 1;  // CU_STREAM_NON_BLOCKING
-  TG_CHECK(cuda.cuda(cuda.cuStreamCreate(&gpu->stream_, kApartFromTheDefault), "to make a stream"));
+  constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+  TG_CHECK(cuda.cuda(cuda.cuStreamCreate(&gpu->stream_, kNonBlocking), "to make a stream"));
   return gpu;
 }
 
@@ -74,7 +74,7 @@ Result<void> CudaGpu::finish() const {
   return library_->cuda(library_->cuStreamSynchronize(stream_), "to finish its work");
 }
 
-// CUDA closes a descriptor that it has taken, and only then.
+// A successful import closes the descriptor; after a failed one it is still open.
 Result<std::shared_ptr<CudaMemory>> CudaMemory::create(std::shared_ptr<CudaGpu> gpu, int descriptor,
                                                        int64_t bytes) {
   std::shared_ptr<CudaMemory> memory(new CudaMemory);
@@ -84,7 +84,8 @@ Result<std::shared_ptr<CudaMemory>> CudaMemory::create(std::shared_ptr<CudaGpu> 
   CudaMemoryHandle handle;
   handle.fd = descriptor;
   handle.size = static_cast<unsigned long long>(bytes);
-  auto taken = cuda.cuda(cuda.cuImportExternalMemory(&memory->memory_, &handle), "to take memory of Vulkan");
+  auto taken =
+      cuda.cuda(cuda.cuImportExternalMemory(&memory->memory_, &handle), "to import memory of Vulkan");
   if (!taken) {
     close(descriptor);
     return taken.takeError();
@@ -111,7 +112,7 @@ Result<std::shared_ptr<CudaTimeline>> CudaTimeline::create(std::shared_ptr<CudaG
   CudaSemaphoreHandle handle;
   handle.fd = descriptor;
   auto taken = cuda.cuda(cuda.cuImportExternalSemaphore(&timeline->semaphore_, &handle),
-                         "to take a semaphore of Vulkan");
+                         "to import a semaphore of Vulkan");
   if (taken) return timeline;
   close(descriptor);
   return taken.takeError();
@@ -123,8 +124,7 @@ CudaTimeline::~CudaTimeline() {
   gpu_->library().cuDestroyExternalSemaphore(semaphore_);
 }
 
-/// Work of the stream.
-Result<void> CudaTimeline::add(NcclLibrary::SemaphoreCall work, uint64_t value, const char* doing) const {
+Result<void> CudaTimeline::enqueue(NcclLibrary::SemaphoreCall work, uint64_t value, const char* doing) const {
   TG_CHECK(gpu_->enter());
   CudaSemaphoreValue at;
   at.value = value;
@@ -132,16 +132,16 @@ Result<void> CudaTimeline::add(NcclLibrary::SemaphoreCall work, uint64_t value, 
 }
 
 Result<void> CudaTimeline::await(uint64_t value) const {
-  return add(gpu_->library().cuWaitExternalSemaphoresAsync, value, "to wait for Vulkan");
+  return enqueue(gpu_->library().cuWaitExternalSemaphoresAsync, value, "to wait for Vulkan");
 }
 
 Result<void> CudaTimeline::signal(uint64_t value) const {
-  return add(gpu_->library().cuSignalExternalSemaphoresAsync, value, "to tell Vulkan");
+  return enqueue(gpu_->library().cuSignalExternalSemaphoresAsync, value, "to signal Vulkan");
 }
 
 Result<std::string> NcclEngine::makeId(const NcclLibrary& library) {
   NcclId id;
-  TG_CHECK(library.nccl(library.ncclGetUniqueId(&id), "to make an id"));
+  TG_CHECK(library.nccl(library.ncclGetUniqueId(&id), "to make a communicator id"));
   return std::string(id.bytes, sizeof id.bytes);
 }
 
@@ -155,10 +155,10 @@ Result<std::shared_ptr<NcclEngine>> NcclEngine::join(std::shared_ptr<Engine> hos
   return engine;
 }
 
-// NCCL comes back when all ranks have called it. One that is lost before is told by the host's engine, and the call is
-// left to the process's end.
+// ncclCommInitRank returns when all ranks have called it. If the host's engine loses a rank before, the calling thread
+// is abandoned until the process ends.
 Result<void> NcclEngine::start(const std::string& id) {
-  struct Call {
+  struct Init {
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
@@ -166,7 +166,7 @@ Result<void> NcclEngine::start(const std::string& id) {
     int code = 0;
     CudaHandle communicator = nullptr;
   };
-  auto call = std::make_shared<Call>();
+  auto call = std::make_shared<Init>();
   NcclId known;
   std::memcpy(known.bytes, id.data(), std::min(id.size(), sizeof known.bytes));
   std::thread caller([call, known, gpu = gpu_, ranks = ranks(), rank = rank()] {
@@ -190,7 +190,7 @@ Result<void> NcclEngine::start(const std::string& id) {
   caller.join();
   TG_CHECK(std::move(call->entered));
   communicator_ = call->communicator;
-  return gpu_->library().nccl(call->code, "to join the ranks");
+  return gpu_->library().nccl(call->code, "to initialize the communicator");
 }
 
 NcclEngine::~NcclEngine() {
@@ -202,8 +202,8 @@ NcclEngine::~NcclEngine() {
   if (thread_.joinable()) thread_.join();
   observers_.clear();
   if (!communicator_ || !gpu_->enter()) return;
-  // No rank takes from another's memory any more.
-  if (host_->gather(""))
+  // A barrier: no rank reads another's memory after it.
+  if (host_->allGather(""))
     gpu_->library().ncclCommDestroy(communicator_);
   else
     gpu_->library().ncclCommAbort(communicator_);
@@ -216,7 +216,7 @@ Traffic NcclEngine::traffic() const {
   return traffic_;
 }
 
-Result<void> NcclEngine::run(std::span<const Load> loads) {
+Result<void> NcclEngine::run(std::span<const Collective> group) {
   CudaHandle communicator = nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -227,26 +227,26 @@ Result<void> NcclEngine::run(std::span<const Load> loads) {
   const NcclLibrary& library = gpu_->library();
   int code = library.ncclGroupStart();
   int64_t bytes = 0;
-  for (const Load& load : loads) {
-    const void* from = reinterpret_cast<const void*>(load.from);
-    void* to = reinterpret_cast<void*>(load.to);
-    const int op = load.reduction == Reduction::mean ? kNcclAvg : kNcclSum;
-    const auto count = static_cast<size_t>(load.count);
+  for (const Collective& each : group) {
+    const void* send = reinterpret_cast<const void*>(each.send);
+    void* receive = reinterpret_cast<void*>(each.receive);
+    const int op = each.reduction == Reduction::mean ? kNcclAvg : kNcclSum;
+    const auto count = static_cast<size_t>(each.count);
     CudaHandle stream = gpu_->stream();
-    if (code == 0 && load.kind == Kind::allReduce)
-      code = library.ncclAllReduce(from, to, count, kNcclFloat32, op, communicator, stream);
-    else if (code == 0 && load.kind == Kind::reduceScatter)
-      code = library.ncclReduceScatter(from, to, count, kNcclFloat32, op, communicator, stream);
+    if (code == 0 && each.kind == Kind::allReduce)
+      code = library.ncclAllReduce(send, receive, count, kNcclFloat32, op, communicator, stream);
+    else if (code == 0 && each.kind == Kind::reduceScatter)
+      code = library.ncclReduceScatter(send, receive, count, kNcclFloat32, op, communicator, stream);
     else if (code == 0)
-      code = library.ncclAllGather(from, to, count, kNcclFloat32, communicator, stream);
-    const int64_t parts = load.kind == Kind::allReduce ? 1 : ranks();
-    bytes += sentBytes(load.kind, load.count * parts * static_cast<int64_t>(sizeof(float)), ranks());
+      code = library.ncclAllGather(send, receive, count, kNcclFloat32, communicator, stream);
+    const int64_t shards = each.kind == Kind::allReduce ? 1 : ranks();
+    bytes += sentBytes(each.kind, each.count * shards * static_cast<int64_t>(sizeof(float)), ranks());
   }
   const int ended = library.ncclGroupEnd();
   std::lock_guard lock(mutex_);
   if (!failure_.empty()) return failure_;
   traffic_.bytes += bytes;
-  return library.nccl(code ? code : ended, "to bring ranks together");
+  return library.nccl(code ? code : ended, "in a collective");
 }
 
 void NcclEngine::observe(Observer observer) {
@@ -267,7 +267,7 @@ void NcclEngine::onFailure(const void* owner, std::function<void(const Error&)> 
     handler(failure_);
 }
 
-/// The thread: looks at what is under way, and gives up when the ranks have failed.
+/// The engine's thread: polls observers, and aborts everything after a failure.
 void NcclEngine::watch() {
   constexpr unsigned long kNanoseconds = 1000;
   prctl(PR_SET_TIMERSLACK, kNanoseconds, 0, 0, 0);
@@ -280,31 +280,31 @@ void NcclEngine::watch() {
       if (closing_) return;
       observers.splice(observers.end(), observers_);
     }
-    if (!observers.empty()) std::this_thread::sleep_for(kLook);
-    look(observers);
+    if (!observers.empty()) std::this_thread::sleep_for(kPoll);
+    poll(observers);
     if (const Clock::time_point now = Clock::now(); now - asked_ >= kAsk) {
       asked_ = now;
-      if (const Error why = failure(); !why.empty()) return giveUp(why);
+      if (const Error why = failure(); !why.empty()) return abortAll(why);
     }
   }
 }
 
-/// The stream does one run after the other.
-void NcclEngine::look(std::list<Observer>& observers) {
+/// Runs complete in order.
+void NcclEngine::poll(std::list<Observer>& observers) {
   while (!observers.empty()) {
-    const std::optional<Journey> done = observers.front()(before_);
+    const std::optional<Interval> done = observers.front()(before_);
     if (!done) return;
     observers.pop_front();
     before_ = done->end;
     std::lock_guard lock(mutex_);
-    traffic_.underWay += secondsOf(*done);
+    traffic_.inFlight += secondsOf(*done);
   }
 }
 
 Error NcclEngine::failure() {
   if (host_->failed()) {
     auto failed = host_->begin({});
-    return failed ? fail("the ranks have lost each other") : failed.takeError();
+    return failed ? fail("the other ranks are lost") : failed.takeError();
   }
   int code = 0;
   {
@@ -316,11 +316,11 @@ Error NcclEngine::failure() {
   const Clock::time_point now = Clock::now();
   if (suspect_ == Clock::time_point()) suspect_ = now;
   if (now - suspect_ < kUntilNamed) return {};
-  return gpu_->library().nccl(code, "to bring ranks together").takeError();
+  return gpu_->library().nccl(code, "in a collective").takeError();
 }
 
-/// Whoever waits hears why first; what they leave behind is of no use.
-void NcclEngine::giveUp(const Error& why) {
+/// Handlers first: they set the error that waiting threads return when the abort wakes them.
+void NcclEngine::abortAll(const Error& why) {
   CudaHandle communicator = nullptr;
   {
     std::lock_guard lock(mutex_);

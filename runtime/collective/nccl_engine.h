@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that bring together what lies on their NVIDIA GPUs without the host, by NCCL. All else (meetings, values of the host,
-// signs of life) is another engine's, by which the ranks have met.
+// Collectives in memory of NVIDIA GPUs, by NCCL. Host memory, texts and heartbeats are left to another engine of the
+// same ranks.
 #pragma once
 
 #include <condition_variable>
@@ -20,11 +20,10 @@
 
 namespace tg::collective {
 
-/// A GPU as CUDA sees it, and a stream of its work, which is done in order. Memory and timelines of another API come in
-/// as descriptors.
+/// A CUDA device with one stream. Imports memory and timeline semaphores of Vulkan by file descriptors.
 class CudaGpu : public std::enable_shared_from_this<CudaGpu> {
  public:
-  /// The GPU of this UUID, as Vulkan tells it (8-4-4-4-12 digits). An error where CUDA has none.
+  /// By the UUID that Vulkan reports (8-4-4-4-12 digits). An error if CUDA has no such device.
   static Result<std::shared_ptr<CudaGpu>> open(std::shared_ptr<const NcclLibrary> library,
                                                const std::string& uuid);
   ~CudaGpu();
@@ -33,8 +32,9 @@ class CudaGpu : public std::enable_shared_from_this<CudaGpu> {
 
   const NcclLibrary& library() const { return *library_; }
   CudaHandle stream() const { return stream_; }
-  /// Has this thread's calls be of this GPU.
+  /// Makes the GPU's context current on this thread.
   Result<void> enter() const;
+  /// Waits for the stream.
   Result<void> finish() const;
 
  private:
@@ -44,10 +44,10 @@ class CudaGpu : public std::enable_shared_from_this<CudaGpu> {
   CudaHandle context_ = nullptr, stream_ = nullptr;
 };
 
-/// Memory of another API. Waits for the stream at its end.
+/// Imported memory. Its destructor waits for the stream.
 class CudaMemory {
  public:
-  /// All bytes of the memory behind a descriptor, which this takes.
+  /// Maps the whole allocation. Takes ownership of the descriptor.
   static Result<std::shared_ptr<CudaMemory>> create(std::shared_ptr<CudaGpu> gpu, int descriptor,
                                                     int64_t bytes);
   ~CudaMemory();
@@ -62,47 +62,46 @@ class CudaMemory {
   CudaAddress address_ = 0;
 };
 
-/// A timeline of another API, which counts up. Waits for the stream at its end.
+/// An imported timeline semaphore. Its destructor waits for the stream.
 class CudaTimeline {
  public:
-  /// Of the semaphore behind a descriptor, which this takes.
+  /// Takes ownership of the descriptor.
   static Result<std::shared_ptr<CudaTimeline>> create(std::shared_ptr<CudaGpu> gpu, int descriptor);
   ~CudaTimeline();
   CudaTimeline(const CudaTimeline&) = delete;
   CudaTimeline& operator=(const CudaTimeline&) = delete;
-  /// The stream's work from now on waits for this value, or gives it when that before is done.
+  /// Enqueues a wait for this value on the stream.
   Result<void> await(uint64_t value) const;
+  /// Enqueues a signal of this value on the stream.
   Result<void> signal(uint64_t value) const;
 
  private:
   CudaTimeline() = default;
-  Result<void> add(NcclLibrary::SemaphoreCall work, uint64_t value, const char* doing) const;
+  Result<void> enqueue(NcclLibrary::SemaphoreCall work, uint64_t value, const char* doing) const;
   std::shared_ptr<CudaGpu> gpu_;
   CudaHandle semaphore_ = nullptr;
 };
 
 class NcclEngine final : public Engine {
  public:
-  using Clock = Journey::Clock;
-  /// Elements of f32 on the GPU that ranks bring together, by kind: `count` of a rank's part, of allReduce all. What
-  /// allReduce takes it may put in its place.
-  struct Load {
+  using Clock = Interval::Clock;
+  /// The arguments of one NCCL collective on f32 elements. An allReduce may be in place.
+  struct Collective {
     Kind kind = Kind::allReduce;
     Reduction reduction = Reduction::sum;
-    CudaAddress from = 0, to = 0;
-    int64_t count = 0;
+    CudaAddress send = 0, receive = 0;
+    int64_t count = 0;  ///< elements: of a shard; of allReduce, all
   };
-  /// Asked by a thread of the engine, again and again, until it says from when to when a run was under way. It is
-  /// given when the one before was done.
-  using Observer = std::function<std::optional<Journey>(Clock::time_point before)>;
+  /// Polled by a thread of the engine until it returns when a run began and ended. `before` is the end of the run before.
+  using Observer = std::function<std::optional<Interval>(Clock::time_point before)>;
 
-  /// What rank 0 tells the others before they join.
+  /// ncclGetUniqueId, called by rank 0.
   static Result<std::string> makeId(const NcclLibrary& library);
-  /// A meeting of all ranks of `host`, each with a GPU of its own and the same id. Errors: what NCCL says; a rank that
-  /// `host` has lost, which then has failed.
+  /// Collective over the ranks of `host`, each with its own GPU and the same id. Errors: those of NCCL; `host` has lost a
+  /// rank.
   static Result<std::shared_ptr<NcclEngine>> join(std::shared_ptr<Engine> host, std::shared_ptr<CudaGpu> gpu,
                                                   const std::string& id, bool oneHost = true);
-  /// Waits for the other ranks to end theirs, unless something has failed.
+  /// Waits for the other ranks' engines to end too, unless something has failed.
   ~NcclEngine() override;
   NcclEngine(const NcclEngine&) = delete;
   NcclEngine& operator=(const NcclEngine&) = delete;
@@ -112,26 +111,29 @@ class NcclEngine final : public Engine {
   std::string describe() const override;
   Result<int64_t> begin(const Task& task) override { return host_->begin(task); }
   Result<void> wait(int64_t ticket) override { return host_->wait(ticket); }
-  /// Of what was brought together on the GPUs, `waited` excepted, which devices know.
+  /// Of the collectives on the GPUs. `waited` is 0: only the device knows.
   Traffic traffic() const override;
-  Result<std::vector<std::string>> gather(const std::string& own) override { return host_->gather(own); }
+  Result<std::vector<std::string>> allGather(const std::string& own) override {
+    return host_->allGather(own);
+  }
   bool failed() const override { return host_->failed(); }
-  bool speaks() const override { return host_->speaks(); }
+  bool reportsFailure() const override { return host_->reportsFailure(); }
   void abort(int code) override { host_->abort(code); }
-  NcclEngine* onGpus() override { return this; }
+  NcclEngine* nccl() override { return this; }
 
   const std::shared_ptr<CudaGpu>& gpu() const { return gpu_; }
-  /// Why nothing is brought together any more; empty while it is.
+  /// Why collectives fail from now on; empty while they do not.
   Error failure();
-  /// Ends this rank's part without the others, which do the same.
-  void quit() { giveUp(fail("the ranks have parted")); }
-  /// Whether all ranks run on one host, whose GPUs are near to each other.
+  /// Aborts the communicator without the other ranks, which do the same.
+  void quit() { abortAll(fail("the ranks do not use NCCL")); }
+  /// Whether all ranks run on one host.
   bool onOneHost() const { return oneHost_; }
-  /// Adds to the stream's work; all ranks call it with the same loads, none of which takes what another brings.
-  Result<void> run(std::span<const Load> loads);
+  /// Enqueues one NCCL group on the stream. All ranks pass the same collectives, none of which reads another's result.
+  Result<void> run(std::span<const Collective> group);
+  /// Of the run that was enqueued last.
   void observe(Observer observer);
-  /// Called once, by a thread of the engine, when what is under way will never be done: with why. What waits for them is to be
-  /// woken. The last handler of an owner counts, and a null one takes it back.
+  /// Sets an owner's handler, or removes it if null. It is called once, by a thread of the engine, with the reason, when
+  /// runs in flight will never complete; it is to wake what waits for them.
   void onFailure(const void* owner, std::function<void(const Error&)> handler);
 
  private:
@@ -139,24 +141,24 @@ class NcclEngine final : public Engine {
       : host_(std::move(host)), gpu_(std::move(gpu)) {}
   Result<void> start(const std::string& id);
   void watch();
-  void look(std::list<Observer>& observers);
-  void giveUp(const Error& why);
+  void poll(std::list<Observer>& observers);
+  void abortAll(const Error& why);
 
   std::shared_ptr<Engine> host_;
   std::shared_ptr<CudaGpu> gpu_;
   bool oneHost_ = true;
-  CudaHandle communicator_ = nullptr;  ///< null where it is aborted
+  CudaHandle communicator_ = nullptr;  ///< null: aborted
 
-  mutable std::mutex mutex_;  ///< of what follows
+  mutable std::mutex mutex_;  ///< guards the members below, up to closing_
   std::condition_variable changed_;
-  std::list<Observer> observers_;  ///< new ones
+  std::list<Observer> observers_;  ///< that the thread has not taken yet
   std::map<const void*, std::function<void(const Error&)>> handlers_;
   Traffic traffic_;
   Error failure_;
   bool closing_ = false;
 
-  /// When the last run was done, NCCL was last asked, and first told of a failure.
-  Clock::time_point before_{}, asked_{}, suspect_{};  ///< the thread's
+  // Of the thread: the end of the last run, the last check for errors, and the first error of NCCL.
+  Clock::time_point before_{}, asked_{}, suspect_{};
   std::thread thread_;
 };
 

@@ -9,15 +9,15 @@ namespace tg::collective {
 
 namespace {
 
-/// The library stays open: neither can be loaded twice.
+/// Never closed: neither library can be loaded twice.
 Result<void*> openObject(const std::string& name) {
   if (void* object = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return object;
   const std::string why = dlerror();
-  if (why.find("No such file") != std::string::npos) return fail(fmt::format("{} is not there", name));
+  if (why.find("No such file") != std::string::npos) return fail(fmt::format("{} is not found", name));
   return fail(fmt::format("{} cannot be loaded: {}", name, why));
 }
 
-/// Fills in functions by their names, or tells the first that a library lacks.
+/// Looks up functions by name and remembers the first that is missing.
 class Symbols {
  public:
   Symbols(void* object, const std::string& library) : object_(object), library_(library) {}

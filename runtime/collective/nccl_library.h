@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is used of the CUDA driver and of NCCL, which are opened when asked for: no program links them and no header
-// of theirs is needed. Layouts and numbers are those of cuda.h 10 to 13 and of nccl.h 2.
+// The functions used of the CUDA driver and of NCCL. Both libraries are loaded at run time; neither they nor their
+// headers are needed to build. Layouts and numbers are those of cuda.h 10 to 13 and of nccl.h 2.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ using CudaUuid = std::array<unsigned char, 16>;
 /// CUDA_EXTERNAL_MEMORY_HANDLE_DESC
 struct CudaMemoryHandle {
   int type = 1;            ///< CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
-  alignas(8) int fd = -1;  ///< of a union of two pointers
+  alignas(8) int fd = -1;  ///< a union with two pointers
   alignas(8) void* unused = nullptr;
   unsigned long long size = 0;
   unsigned int flags = 1;  ///< CUDA_EXTERNAL_MEMORY_DEDICATED
@@ -35,12 +35,12 @@ struct CudaMemoryRange {
 /// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC
 struct CudaSemaphoreHandle {
   int type = 9;            ///< CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
-  alignas(8) int fd = -1;  ///< of a union of two pointers
+  alignas(8) int fd = -1;  ///< a union with two pointers
   alignas(8) void* unused = nullptr;
   unsigned int flags = 0;
   unsigned int reserved[16] = {};
 };
-/// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, which agree in what timelines use
+/// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, which agree for timeline semaphores
 struct CudaSemaphoreValue {
   unsigned long long value = 0;
   unsigned int ofOthers[16] = {};
@@ -52,13 +52,13 @@ static_assert(sizeof(CudaMemoryRange) == 88 && sizeof(CudaSemaphoreHandle) == 96
 static_assert(offsetof(CudaSemaphoreHandle, flags) == 24);
 static_assert(sizeof(CudaSemaphoreValue) == 144 && offsetof(CudaSemaphoreValue, flags) == 72);
 
-/// ncclUniqueId, by which ranks find each other.
+/// ncclUniqueId
 struct NcclId {
   char bytes[128] = {};
 };
 enum NcclNumber : int { kNcclSum = 0, kNcclAvg = 4, kNcclFloat32 = 7 };
 
-/// The functions by their names; codes are 0 or say what failed.
+/// They return 0 or an error code.
 struct NcclFunctions {
   int (*cuInit)(unsigned int);
   int (*cuGetErrorString)(int, const char**);
@@ -94,18 +94,18 @@ struct NcclFunctions {
   int (*ncclAllGather)(const void*, void*, size_t, int, CudaHandle, CudaHandle);
 };
 
-/// Names of the two libraries, of which a system finds the rest.
+/// As the dynamic loader finds them.
 struct NcclNames {
   std::string cuda = "libcuda.so.1", nccl = "libnccl.so.2";
 };
 
 struct NcclLibrary : NcclFunctions {
-  /// CUDA alone, where a system has it; its devices can be asked for.
+  /// Loads CUDA alone.
   static Result<std::shared_ptr<NcclLibrary>> open(const NcclNames& names = {});
-  /// NCCL too. An error says what is missing.
+  /// Loads NCCL too.
   Result<void> openNccl(const NcclNames& names = {});
 
-  /// Good where the code is 0, else an error that says what failed.
+  /// An error if the code is not 0. `doing` completes "CUDA failed ...".
   Result<void> cuda(int code, const char* doing) const;
   Result<void> nccl(int code, const char* doing) const;
 

@@ -14,14 +14,14 @@ namespace tg::collective {
 static Result<TgTransport*> join(const std::vector<std::string>& libraries) {
   std::string reasons;
   for (const std::string& library : libraries) {
-    // Global: the library's own plug-ins look for its symbols among all that are loaded.
+    // RTLD_GLOBAL: MPI's own plug-ins resolve its symbols among all loaded libraries.
     void* object = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (!object) {
       reasons += fmt::format("\n  {}", dlerror());
       continue;
     }
     auto* entry = reinterpret_cast<TgTransportEntry*>(dlsym(object, "tgTransport"));
-    if (!entry) return fail(fmt::format("{} joins no ranks: it has no tgTransport", library));
+    if (!entry) return fail(fmt::format("{} is no transport library: it has no tgTransport", library));
     std::array<char, 256> why{};
     TgTransport* transport = entry(why.data(), why.size());
     if (!transport) return fail(fmt::format("{}: {}", library, why.data()));
@@ -29,12 +29,12 @@ static Result<TgTransport*> join(const std::vector<std::string>& libraries) {
     return fail(fmt::format("{} is of version {}, and this program takes version {}", library,
                             transport->version, static_cast<int>(kTgTransportVersion)));
   }
-  return fail(fmt::format("the library that joins ranks cannot be loaded:{}", reasons));
+  return fail(fmt::format("no transport library can be loaded:{}", reasons));
 }
 
-Result<std::shared_ptr<Engine>> openPlugin(const std::vector<std::string>& libraries, double patience) {
+Result<std::shared_ptr<Engine>> openPlugin(const std::vector<std::string>& libraries, double timeout) {
   TG_TRY(std::unique_ptr<HostEngine> engine,
-         HostEngine::create([libraries] { return join(libraries); }, patience));
+         HostEngine::create([libraries] { return join(libraries); }, timeout));
   return std::shared_ptr<Engine>(std::move(engine));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joining a job by a plug-in library.
+// Joins a job by a transport in a plug-in library.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace tg::collective {
 
-/// Joins the job that this process was launched in, through the first of these libraries that can be loaded (a name
-/// without a folder is looked for among the system's). Errors: none can be, one is of another version, joining fails.
-/// `patience` as of HostEngine.
-Result<std::shared_ptr<Engine>> openPlugin(const std::vector<std::string>& libraries, double patience);
+/// Joins the job that this process was launched in, by the first of these libraries that can be loaded; a name without
+/// a folder is searched for by the dynamic loader. Errors: none can be loaded, another version, joining fails.
+/// `timeout` as of HostEngine.
+Result<std::shared_ptr<Engine>> openPlugin(const std::vector<std::string>& libraries, double timeout);
 
 }  // namespace tg::collective

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank makes a file in memory that has no name (memfd_create), and tells the others where it is:
-// /proc/PROCESS/fd/DESCRIPTOR. They open and map it, and find a number there which its owner has told too. The kernel
-// frees it when the last of them has ended, however that was.
+// Each rank creates an anonymous file in memory (memfd_create) and sends the others its path,
+// /proc/PROCESS/fd/DESCRIPTOR, and a random number that it has written to its start. They map the file and compare the
+// number. The kernel frees the file when the last process that maps it has ended, also after a crash.
 #include "runtime/collective/shared_memory.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kPage = int64_t(64) << 10;
 
-/// A descriptor that is closed at the end.
+/// Owns a file descriptor.
 struct File {
   int descriptor = -1;
   explicit File(int opened) : descriptor(opened) {}
@@ -34,8 +34,8 @@ struct File {
   }
 };
 
-/// Where numbers of processes mean the same: this boot of this kernel, and the process namespace in it. Empty: unknown.
-std::string space() {
+/// Identifies the PID namespace: the kernel's boot id and the namespace's name. Empty: unknown.
+std::string pidNamespace() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::array<char, 64> processes{};
@@ -60,17 +60,17 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(Engine& ranks, int64_
   File file(memfd_create("tensorgrad", MFD_CLOEXEC));
   if (file.descriptor >= 0 && ftruncate(file.descriptor, made->bytes_) == 0) own = map(file, made->bytes_);
   const uint64_t number = std::random_device()() * uint64_t{0x100000001} + 1;
-  const std::string here = space();
+  const std::string here = pidNamespace();
   std::string place;
   if (own && !here.empty()) {
     std::memcpy(own, &number, sizeof number);
     place = fmt::format("{} /proc/{}/fd/{} {}", here, getpid(), file.descriptor, number);
   }
-  TG_TRY(const std::vector<std::string> places, ranks.gather(place));
+  TG_TRY(const std::vector<std::string> places, ranks.allGather(place));
   bool all = !place.empty();
   for (int rank = 0; rank < ranks.ranks() && all; ++rank) {
     const std::string& told = places[static_cast<size_t>(rank)];
-    // Elsewhere the path may be that of anything.
+    // In another PID namespace the path may name any other file.
     all = told.starts_with(here + ' ');
     if (!all || rank == ranks.rank()) continue;
     const size_t path = here.size() + 1, end = told.find(' ', path);
@@ -81,7 +81,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(Engine& ranks, int64_
     all = base && told.substr(end + 1) == std::to_string(found);
   }
   TG_TRY(all, ranks.agree(all));
-  if (own) std::memset(own, 0, sizeof number);  // all have looked
+  if (own) std::memset(own, 0, sizeof number);  // all have compared it
   return all ? std::move(made) : nullptr;
 }
 

@@ -14,7 +14,7 @@ namespace tg::collective {
 
 namespace {
 
-/// Messages that were sent and not received.
+/// Messages sent and not yet received.
 struct Hub {
   std::mutex mutex;
   std::map<std::tuple<int, int, int>, std::deque<std::vector<std::byte>>> messages;  ///< by from, to, tag
@@ -44,7 +44,7 @@ class SimulatedTransport {
     int from, tag;
     void* bytes;  ///< null: a message that was sent
     int64_t count;
-    bool come = false;
+    bool arrived = false;
   };
 
   static SimulatedTransport& of(void* self) { return *static_cast<SimulatedTransport*>(self); }
@@ -67,25 +67,25 @@ class SimulatedTransport {
   static int done(void* self, int64_t number) {
     SimulatedTransport& own = of(self);
     const Request request = own.requests_.at(number);
-    if (request.bytes && !request.come) {
+    if (request.bytes && !request.arrived) {
       if (own.mute_) return 0;
       if (!own.fill(request.from, request.tag)) return -1;
-      if (!own.requests_.at(number).come) return 0;
+      if (!own.requests_.at(number).arrived) return 0;
     }
     own.requests_.erase(number);
     return 1;
   }
-  /// Gives what has come from a rank to the oldest requests. False: one is of another size.
+  /// Delivers messages of a rank to its oldest receive requests. False: the sizes differ.
   bool fill(int from, int tag) {
     std::lock_guard lock(hub_->mutex);
     auto& queue = hub_->messages[{from, table_.rank, tag}];
     for (auto& [number, request] : requests_) {
       if (queue.empty()) break;
-      if (!request.bytes || request.come || request.from != from || request.tag != tag) continue;
+      if (!request.bytes || request.arrived || request.from != from || request.tag != tag) continue;
       if (static_cast<int64_t>(queue.front().size()) != request.count) return false;
       std::memcpy(request.bytes, queue.front().data(), queue.front().size());
       queue.pop_front();
-      request.come = true;
+      request.arrived = true;
     }
     return true;
   }
@@ -102,7 +102,7 @@ class SimulatedTransport {
 
 }  // namespace
 
-Result<std::vector<std::shared_ptr<Engine>>> simulatedRanks(int ranks, double patience, int mute) {
+Result<std::vector<std::shared_ptr<Engine>>> simulatedRanks(int ranks, double timeout, int mute) {
   auto hub = std::make_shared<Hub>();
   using Made = Result<std::unique_ptr<HostEngine>>;
   std::vector<std::future<Made>> opening;
@@ -110,7 +110,7 @@ Result<std::vector<std::shared_ptr<Engine>>> simulatedRanks(int ranks, double pa
     opening.push_back(std::async(std::launch::async, [=]() -> Made {
       auto transport = std::make_shared<SimulatedTransport>(hub, rank, ranks, rank == mute);
       return HostEngine::create([transport]() -> Result<TgTransport*> { return transport->table(); },
-                                patience);
+                                timeout);
     }));
   std::vector<std::shared_ptr<Engine>> engines;
   Error failure;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of one process, for tests and for the interpreter as the oracle of several ranks.
+// Ranks as threads of one process: for tests, and for the interpreter as the reference for several ranks.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace tg::collective {
 
-/// So many engines that are joined with each other, each for a thread of its own. A rank is muted where its number
-/// is `mute`: it gives no sign of life and receives nothing, as a process that is stopped.
-Result<std::vector<std::shared_ptr<Engine>>> simulatedRanks(int ranks, double patience = 20, int mute = -1);
+/// Connected engines, one for each rank; each is to be used by its own thread. Rank `mute`, if there is one, sends and
+/// receives nothing, like a stopped process. `timeout` as of HostEngine.
+Result<std::vector<std::shared_ptr<Engine>>> simulatedRanks(int ranks, double timeout = 20, int mute = -1);
 
 }  // namespace tg::collective

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages kernel and spirv: a straight list of commands over bytes. Barriers order nothing here,
-// because each command ends before the next begins.
+// Interprets functions of stages kernel and spirv: lists of commands over bytes. Barriers are no-ops, because commands
+// run one after the other.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -79,7 +79,7 @@ class CommandWalk {
   }
 
   Result<void> begin(const Op& op) {
-    if (as::collective_begin(op).kind() != "all_reduce") return beginParts(op);
+    if (as::collective_begin(op).kind() != "all_reduce") return runSharded(op);
     std::vector<int64_t>& tickets = tickets_[as::collective_begin(op).id()];
     tickets.clear();
     for (const Operand& argument : op.keyword("args")->items) {
@@ -90,26 +90,26 @@ class CommandWalk {
     return {};
   }
 
-  /// Done at once, as no command here may come between.
-  Result<void> beginParts(const Op& op) {
+  /// Runs at once: no command between begin and wait may use the result.
+  Result<void> runSharded(const Op& op) {
     const OperandList& args = op.keyword("args")->items;
     for (size_t i = 0; i < args.size(); i += 2) {
-      Parts parts{op.loc,
-                  as::collective_begin(op).kind(),
-                  as::collective_begin(op).reduction(),
-                  collective::Element::f32,
-                  {},
-                  {}};
-      TG_TRY(parts.from, bytesOf(memory_, op, args[i]));
-      TG_TRY(parts.to, bytesOf(memory_, op, args[i + 1]));
-      TG_CHECK(shareParts(call_, parts));
+      ShardArgs its{op.loc,
+                    as::collective_begin(op).kind(),
+                    as::collective_begin(op).reduction(),
+                    collective::Element::f32,
+                    {},
+                    {}};
+      TG_TRY(its.send, bytesOf(memory_, op, args[i]));
+      TG_TRY(its.receive, bytesOf(memory_, op, args[i + 1]));
+      TG_CHECK(tg::runSharded(call_, its));
     }
     return {};
   }
 
   InterpCall& call_;
   PlannedMemory& memory_;
-  std::map<int64_t, std::vector<int64_t>> tickets_;  ///< of what is under way, by id
+  std::map<int64_t, std::vector<int64_t>> tickets_;  ///< of collectives in flight, by id
 };
 
 }  // namespace

@@ -41,29 +41,29 @@ Result<int64_t> beginCollective(InterpCall& call, std::span<std::byte> bytes, st
                        .reduction = collective::reductionOf(reduction)});
 }
 
-Result<void> shareParts(InterpCall& call, const Parts& parts) {
+Result<void> runSharded(InterpCall& call, const ShardArgs& args) {
   using collective::Kind;
-  const bool gathers = parts.kind == "all_gather";
-  const auto& whole = gathers ? parts.to : parts.from;
-  const size_t part = gathers ? parts.from.size() : parts.to.size();
+  const bool gathers = args.kind == "all_gather";
+  const auto& whole = gathers ? args.receive : args.send;
+  const size_t shard = gathers ? args.send.size() : args.receive.size();
   collective::Engine* ranks = call.state.options.ranks.get();
   const int64_t there = ranks ? ranks->ranks() : 1;
-  if (const auto parted = static_cast<int64_t>(whole.size() / part); parted != there)
-    return otherRanks(parts.loc, parted, there);
-  std::vector<std::byte> room(whole.size());
+  if (const auto shards = static_cast<int64_t>(whole.size() / shard); shards != there)
+    return otherRanks(args.loc, shards, there);
+  std::vector<std::byte> all(whole.size());
   std::span<std::byte> own =
-      std::span(room).subspan(ranks ? static_cast<size_t>(ranks->rank()) * part : 0, part);
-  std::ranges::copy(parts.from, (gathers ? own : std::span(room)).begin());
-  if (ranks && (gathers || parts.reduction != "same")) {
-    TG_TRY(const int64_t ticket, ranks->begin({.elements = room.data(),
-                                               .count = static_cast<int64_t>(room.size()) /
-                                                        (parts.element == collective::Element::f32 ? 4 : 8),
-                                               .element = parts.element,
-                                               .reduction = collective::reductionOf(parts.reduction),
-                                               .kind = collective::kindOf(parts.kind)}));
+      std::span(all).subspan(ranks ? static_cast<size_t>(ranks->rank()) * shard : 0, shard);
+  std::ranges::copy(args.send, (gathers ? own : std::span(all)).begin());
+  if (ranks && (gathers || args.reduction != "same")) {
+    TG_TRY(const int64_t ticket, ranks->begin({.elements = all.data(),
+                                               .count = static_cast<int64_t>(all.size()) /
+                                                        (args.element == collective::Element::f32 ? 4 : 8),
+                                               .element = args.element,
+                                               .reduction = collective::reductionOf(args.reduction),
+                                               .kind = collective::kindOf(args.kind)}));
     TG_CHECK(ranks->wait(ticket));
   }
-  std::ranges::copy(gathers ? std::span(room) : own, parts.to.begin());
+  std::ranges::copy(gathers ? std::span(all) : own, args.receive.begin());
   return {};
 }
 
@@ -136,7 +136,7 @@ class PlannedWalk {
       if (op->code == Opcode::fused) TG_CHECK(fused(*op));
       if (op->code == Opcode::fill) TG_CHECK(runFill(memory_, *op));
       if (op->code == Opcode::all_reduce) TG_CHECK(allReduce(*op));
-      if (op->code == Opcode::reduce_scatter || op->code == Opcode::all_gather) TG_CHECK(parts(*op));
+      if (op->code == Opcode::reduce_scatter || op->code == Opcode::all_gather) TG_CHECK(sharded(*op));
     }
     for (Op* op : call_.function.body.ops)
       if (op->code == Opcode::update) TG_CHECK(commit(*op));
@@ -182,22 +182,22 @@ class PlannedWalk {
     return {};
   }
 
-  Result<void> parts(const Op& op) {
+  Result<void> sharded(const Op& op) {
     for (int i = 0; i < op.numOperands(); ++i) {
       auto bytes = [&](const Value& value) -> Result<std::span<std::byte>> {
         TG_TRY(const Place* place, homeOf(value));
         return memory_.range(place->buffer, place->offset, value.type.bytes(), op.loc);
       };
       const bool scatters = op.code == Opcode::reduce_scatter;
-      Parts parts{op.loc,
-                  std::string(op.info().name.substr(3)),
-                  scatters ? as::reduce_scatter(op).reduction() : "same",
-                  collective::Element::f32,
-                  {},
-                  {}};
-      TG_TRY(parts.from, bytes(*op.in(i)));
-      TG_TRY(parts.to, bytes(*op.result(i)));
-      TG_CHECK(shareParts(call_, parts));
+      ShardArgs args{op.loc,
+                     std::string(op.info().name.substr(3)),
+                     scatters ? as::reduce_scatter(op).reduction() : "same",
+                     collective::Element::f32,
+                     {},
+                     {}};
+      TG_TRY(args.send, bytes(*op.in(i)));
+      TG_TRY(args.receive, bytes(*op.result(i)));
+      TG_CHECK(runSharded(call_, args));
     }
     return {};
   }

@@ -62,19 +62,19 @@ Result<std::span<std::byte>> bytesOf(PlannedMemory& memory, const Op& op, const 
 /// tg.fill: zeros.
 Result<void> runFill(PlannedMemory& memory, const Op& op);
 
-/// f32 elements on their way to the other ranks, and back; on one rank they stay as they are.
+/// Begins an all-reduce of f32 elements; the result is its ticket. A no-op on a single rank.
 Result<int64_t> beginCollective(InterpCall& call, std::span<std::byte> bytes, std::string_view reduction);
-/// Elements that are one part for each rank, and this rank's part of them: `kind` is reduce_scatter or all_gather.
-struct Parts {
+/// The arguments of a reduce_scatter or all_gather.
+struct ShardArgs {
   const Loc& loc;
   std::string kind;
   std::string reduction;
   collective::Element element;
-  std::span<const std::byte> from;
-  std::span<std::byte> to;
+  std::span<const std::byte> send;
+  std::span<std::byte> receive;
 };
-/// Takes this rank's part, or puts all together. An error where there are not as many ranks.
-Result<void> shareParts(InterpCall& call, const Parts& parts);
+/// Runs it. An error if there is not one shard for each rank.
+Result<void> runSharded(InterpCall& call, const ShardArgs& args);
 Result<void> waitCollective(InterpCall& call, int64_t ticket);
 
 /// Poisons the arena and the function's outputs, then stores the inputs.

@@ -75,7 +75,7 @@ class TensorWalk {
     case Opcode::fused: return fused(op);
     case Opcode::all_reduce: return allReduce(op);
     case Opcode::reduce_scatter:
-    case Opcode::all_gather: return parts(op);
+    case Opcode::all_gather: return sharded(op);
     default: return evalInto(op, environment_, call_.context);
     }
   }
@@ -104,11 +104,11 @@ class TensorWalk {
     return {};
   }
 
-  Result<void> parts(const Op& op) {
+  Result<void> sharded(const Op& op) {
     const bool scatters = op.code == Opcode::reduce_scatter;
     for (int i = 0; i < op.numOperands(); ++i) {
       NdArray from = environment_.at(op.in(i)), to = NdArray::zeros(op.result(i)->type);
-      TG_CHECK(shareParts(call_, {op.loc, std::string(op.info().name.substr(3)),
+      TG_CHECK(runSharded(call_, {op.loc, std::string(op.info().name.substr(3)),
                                   scatters ? as::reduce_scatter(op).reduction() : "same",
                                   collective::Element::f64, std::as_writable_bytes(std::span(from.data)),
                                   std::as_writable_bytes(std::span(to.data))}));

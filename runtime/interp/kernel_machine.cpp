@@ -168,11 +168,11 @@ void KernelMachine<Real>::step(uint32_t lane) {
       break;
     case Code::barrier:
     case Code::reduce:
-      status_[lane] = Status::waiting;
+      status_[lane] = Status::atBarrier;
       stop = true;
       break;
     case Code::collective:
-      status_[lane] = Status::together;
+      status_[lane] = Status::atSubgroupOp;
       stop = true;
       break;
     case Code::end:
@@ -262,8 +262,8 @@ Result<void> KernelMachine<Real>::group(int64_t index) {
   for (bool more = true; more;) {
     advance();
     if (zeroStep_) return failAt(kernel_.loc, fmt::format("kernel @{}: a loop's step is 0", kernel_.name));
-    if (meetSubgroups()) continue;
-    TG_TRY(more, meet());
+    if (runSubgroupOps()) continue;
+    TG_TRY(more, releaseBarrier());
   }
   return {};
 }

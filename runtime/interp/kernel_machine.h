@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Invocations of a flattened kernel taking turns, over registers of one real type.
+// Interprets a flattened kernel: the invocations of a workgroup in turn, with registers of one real type.
 #pragma once
 
 #include <random>
@@ -25,8 +25,7 @@ class KernelMachine {
   using Word = LaneWord<Real>;
   using Kind = RaceShadow::Kind;
   enum class Pace : uint8_t { free, toStore, counted };
-  /// `together` waits for its subgroup, `waiting` for its workgroup.
-  enum class Status : uint8_t { running, together, waiting, done };
+  enum class Status : uint8_t { running, atSubgroupOp, atBarrier, done };
 
   // kernel_machine.cpp: workgroups, turns, instructions.
   Result<void> group(int64_t index);
@@ -40,12 +39,12 @@ class KernelMachine {
   [[gnu::noinline]] void atomic(const Atomic& atomic, Word* regs, const Visit& visit);
   [[gnu::noinline]] void exact(const Instr& in, Word* regs, const Visit& visit);
 
-  // kernel_meeting.cpp: where invocations wait for each other.
-  Result<bool> meet();
+  // kernel_collectives.cpp: barriers and ops of a workgroup or subgroup.
+  Result<bool> releaseBarrier();
   void reduce(const Reduction& reduction);
-  bool meetSubgroups();
+  bool runSubgroupOps();
   std::vector<uint32_t> position(uint32_t lane) const;
-  void collect(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
+  void runCollective(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
   void shuffle(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);
   void ballot(const Collective& collective, std::span<const uint32_t> lanes);
   void product(const Collective& collective, const Op& op, std::span<const uint32_t> lanes);

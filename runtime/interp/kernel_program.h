@@ -70,8 +70,8 @@ inline uint32_t matrixRegisters(const Type& matrix, uint32_t subgroupSize) {
   return (static_cast<uint32_t>(matrix.elements()) + subgroupSize - 1) / subgroupSize;
 }
 
-/// An op of a subgroup. Invocations at one position meet when they also stand in the same turn of each
-/// loop around it; positions are ordered as an invocation passes them.
+/// An op of a subgroup. It runs with the invocations that are at the same instruction in the same iteration of each
+/// enclosing loop.
 struct Collective {
   enum class Kind : uint8_t { reduce, shuffle, ballot, product, rows, words };
   Kind kind;
@@ -79,7 +79,7 @@ struct Collective {
   uint32_t lane = 0;      ///< shuffle: whose value
   uint32_t b = 0, c = 0;  ///< product: first registers of B and C, the source being A's
   uint32_t m = 0, n = 0, k = 0;  ///< product: A is m x k, B is k x n; rows, words: of the matrix m x n
-  std::vector<std::pair<uint32_t, uint32_t>> loops;  ///< first instruction of each, register of its turns
+  std::vector<std::pair<uint32_t, uint32_t>> loops;  ///< first instruction, register of the iteration
 };
 
 struct Constant {

@@ -67,7 +67,7 @@ Result<double> evaluateTogether(Session& session, const Feed& feed, int64_t batc
   std::string own(losses.size() * sizeof(double), '\0');
   std::memcpy(own.data(), losses.data(), own.size());
   sessionFailed = true;
-  TG_TRY(const std::vector<std::string> gathered, ranks.gather(own));
+  TG_TRY(const std::vector<std::string> gathered, ranks.allGather(own));
   sessionFailed = false;
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -3,7 +3,7 @@
 // and no file beside it.
 //
 // It draws metrics.jsonl as curves and shows what else a run directory has: plan.json (memory at the peak,
-// kernels), ranks.json (what travelled between ranks), samples.jsonl, config.toml, env.json. Files that are missing are left out; those that cannot be
+// kernels), ranks.json (times of collectives), samples.jsonl, config.toml, env.json. Files that are missing are left out; those that cannot be
 // understood are errors that name them. A curve has at most kCurvePoints points: of a longer one the page
 // has the extremes of buckets, so that no spike is lost.
 #pragma once

@@ -117,7 +117,7 @@ Result<std::string> Trainer::faultOf(const StepResult& step) {
     TG_TRY(Snapshot after, snapshot());
     TG_TRY(std::string found, notFinite(sourceOf(after.params), sourceOf(after.states)));
     if (together_) {  // each has looked at its parts
-      TG_TRY(const std::vector<std::string> all, options_.ranks->gather(found));
+      TG_TRY(const std::vector<std::string> all, options_.ranks->allGather(found));
       found = *std::max_element(all.begin(), all.end());
     }
     if (!found.empty()) return fmt::format("{} after step {}", found, step.step);
@@ -221,7 +221,7 @@ Result<void> Trainer::endSave(TrainObserver& observer, bool wait) {
   return finish(std::move(saved), observer);
 }
 
-/// Saves, or where all ranks have a part of what is saved, tells them before the next step.
+/// Saves; with sharded states, asks all ranks to save before the next step.
 Result<void> Trainer::saveSoon(TrainObserver& observer, TrainControl& control) {
   saveAsked_ = together_;
   return together_ ? Result<void>() : save(observer, control, /*mayGoOn=*/true);
@@ -305,8 +305,8 @@ std::optional<TrainEnd> Trainer::ownEnd(const TrainControl& control) const {
   return {};
 }
 
-/// The same for all ranks, which leave after the same step: the gravest of their reasons. Where they save together,
-/// and one asked for it, they do so first.
+/// Collective: whether the run ends here, for the gravest reason of any rank. With sharded states, first saves if a rank
+/// asked for it.
 Result<std::optional<TrainEnd>> Trainer::endBefore(TrainObserver& observer, TrainControl& control) {
   constexpr TrainEnd kByWeight[] = {TrainEnd::done, TrainEnd::outOfTime, TrainEnd::stopped,
                                     TrainEnd::notFinite};
@@ -316,7 +316,7 @@ Result<std::optional<TrainEnd>> Trainer::endBefore(TrainObserver& observer, Trai
   constexpr char kSave = 's';
   std::string told = std::to_string(weight);
   if (std::exchange(saveAsked_, false)) told += kSave;
-  TG_TRY(const std::vector<std::string> all, options_.ranks->gather(told));
+  TG_TRY(const std::vector<std::string> all, options_.ranks->allGather(told));
   const char most = (*std::max_element(all.begin(), all.end()))[0];
   const bool ends = most != '0';
   const bool notFinite = ends && kByWeight[most - '1'] == TrainEnd::notFinite;
@@ -328,9 +328,9 @@ Result<std::optional<TrainEnd>> Trainer::endBefore(TrainObserver& observer, Trai
   return ends ? std::optional(kByWeight[most - '1']) : std::nullopt;
 }
 
-/// Hears of the oldest steps until only so many are under way, or one ends the run.
-Result<void> Trainer::settle(size_t underWay, TrainObserver& observer) {
-  while (session_.stepsUnderWay() > underWay && summary_.fault.empty()) {
+/// Ends the oldest steps until only so many are in flight, or one ends the run.
+Result<void> Trainer::settle(size_t inFlight, TrainObserver& observer) {
+  while (session_.stepsInFlight() > inFlight && summary_.fault.empty()) {
     sessionFailed_ = true;
     TG_TRY(StepResult done, session_.endStep());
     sessionFailed_ = false;
@@ -409,11 +409,11 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   summary_.firstStep = state_.step;
   begun_ = state_.step;
   withoutUpdate_ = 0;
-  if (session_.stepsUnderWay()) return fail("the session has steps under way; end them before it is trained");
+  if (session_.stepsInFlight()) return fail("the session has steps in flight; end them before it is trained");
   TG_CHECK(prepare());
   auto end = loop(observer, control);
   // What was begun since a step or an error that ends the run is nobody's.
-  while (session_.stepsUnderWay()) (void)session_.endStep();
+  while (session_.stepsInFlight()) (void)session_.endStep();
   // A checkpoint that is being written is whole before the run ends, whatever ends it.
   auto written = endSave(observer, /*wait=*/true);
   if (!end) return end.takeError();

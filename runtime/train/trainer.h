@@ -61,8 +61,8 @@ struct TrainerOptions {
 
 /// What others may ask of a running trainer, also from a signal handler.
 struct TrainControl {
-  std::atomic<bool> stop = false;        ///< finish the steps under way, save, return
-  std::atomic<bool> checkpoint = false;  ///< save after the steps under way and go on
+  std::atomic<bool> stop = false;        ///< finish the steps in flight, save, return
+  std::atomic<bool> checkpoint = false;  ///< save after the steps in flight and go on
   std::atomic<bool> saving =
       false;  ///< told by the trainer: a checkpoint is being written, while steps go on or not
   std::atomic<bool> atOnce = false;  ///< with stop: no checkpoint behind the one that is being written
@@ -121,7 +121,7 @@ class Trainer {
   Trainer(Session& session, const Feed& feed, TrainerOptions options, TrainState state)
       : session_(session), feed_(feed), options_(std::move(options)), state_(std::move(state)) {}
 
-  /// Errors: steps under way, of the feed, the device, a save, an observer. After one, what was saved before
+  /// Errors: steps in flight, of the feed, the device, a save, an observer. After one, what was saved before
   /// stays. Where a step that is not good ends the run, the session may have done one step more than the
   /// summary says.
   Result<TrainSummary> run(TrainObserver& observer, TrainControl& control);
@@ -138,7 +138,7 @@ class Trainer {
   };
   Result<void> begin(const Inputs& inputs);
   Result<void> prepare();
-  Result<void> settle(size_t underWay, TrainObserver& observer);
+  Result<void> settle(size_t inFlight, TrainObserver& observer);
   Result<TrainEnd> loop(TrainObserver& observer, TrainControl& control);
   Result<std::string> faultOf(const StepResult& step);
   Result<void> leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer);
@@ -182,8 +182,8 @@ class Trainer {
   std::deque<double> last_;
   Snapshot good_;                ///< with OnNan::skip: params and states after the last good step
   std::set<std::string> given_;  ///< params that were not finite before the first step, such as masks
-  bool together_ = false;        ///< all ranks have a part of what is saved
-  bool saveAsked_ = false;       ///< by this rank, of all
+  bool together_ = false;        ///< states are sharded: all ranks save together
+  bool saveAsked_ = false;       ///< by this rank
   bool scalesLoss_ = false;      ///< the module leaves out updates by gradients that are not finite
   int64_t withoutUpdate_ = 0;    ///< steps since the last good update
   int64_t begun_ = 0;            ///< the newest step that was begun; that of the state is the newest heard of

@@ -108,7 +108,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
   /// It was opened to be shared with another API.
   bool shared() const;
-  /// From now on nothing is submitted or waited for: every wait, also one under way, gives this error. For work that
+  /// From now on nothing is submitted or waited for: every wait, also one that is blocked, gives this error. For work that
   /// another API will never end. What the device holds is of no use.
   void abandon(const Error& why);
 

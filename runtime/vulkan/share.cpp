@@ -33,7 +33,7 @@ Result<SharedMemory> shareMemory(const Buffer& buffer) {
   TG_CHECK(checkShared(state));
   const Allocation& allocation = buffer.allocation();
   if (!allocation.sharedBytes)
-    return fail(fmt::format("buffer '{}' is memory of the host, which is not shared", allocation.name));
+    return fail(fmt::format("buffer '{}' is in host memory, which is not shared", allocation.name));
   auto info = typed<VkMemoryGetFdInfoKHR>(VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR);
   info.memory = allocation.memory.get();
   info.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
@@ -45,37 +45,39 @@ Result<SharedMemory> shareMemory(const Buffer& buffer) {
 
 Result<int> shareSubmissions(Device& device) { return share(device.state(), device.state().timeline.get()); }
 
-struct Arrivals::Impl {
+struct ExternalTimeline::Impl {
   std::shared_ptr<Device> device;
   Handle<VkSemaphore> semaphore;
 };
 
-Arrivals::Arrivals() : impl_(std::make_unique<Impl>()) {}
+ExternalTimeline::ExternalTimeline() : impl_(std::make_unique<Impl>()) {}
 
-Result<std::unique_ptr<Arrivals>> Arrivals::create(Device& device) {
-  std::unique_ptr<Arrivals> arrivals(new Arrivals);
-  arrivals->impl_->device = device.shared_from_this();
+Result<std::unique_ptr<ExternalTimeline>> ExternalTimeline::create(Device& device) {
+  std::unique_ptr<ExternalTimeline> timeline(new ExternalTimeline);
+  timeline->impl_->device = device.shared_from_this();
   TG_CHECK(checkShared(device.state()));
-  TG_TRY(arrivals->impl_->semaphore, makeTimeline(device.state(), "arrivals"));
-  return arrivals;
+  TG_TRY(timeline->impl_->semaphore, makeTimeline(device.state(), "external timeline"));
+  return timeline;
 }
 
-Arrivals::~Arrivals() {
+ExternalTimeline::~ExternalTimeline() {
   DeviceState& state = impl_->device->state();
   if (auto waited = state.waitFor(state.newest()); !waited) state.lost = true;
 }
 
-Result<int> Arrivals::share() const { return vulkan::share(impl_->device->state(), impl_->semaphore.get()); }
+Result<int> ExternalTimeline::share() const {
+  return vulkan::share(impl_->device->state(), impl_->semaphore.get());
+}
 
-Result<uint64_t> Arrivals::reached() const {
+Result<uint64_t> ExternalTimeline::reached() const {
   DeviceState& state = impl_->device->state();
   uint64_t value = 0;
   VkResult result = state.vk().vkGetSemaphoreCounterValue(state.raw(), impl_->semaphore.get(), &value);
-  if (result != VK_SUCCESS) return state.failure(result, "asking what has arrived");
+  if (result != VK_SUCCESS) return state.failure(result, "reading a timeline semaphore");
   return value;
 }
 
-void Arrivals::await(uint64_t value) {
+void ExternalTimeline::await(uint64_t value) {
   DeviceState& state = impl_->device->state();
   std::lock_guard lock(state.queueMutex);
   state.awaited.emplace_back(impl_->semaphore.get(), value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What another API on the same GPU takes over of a device that was opened with `shared`: memory, and the order of work.
-// Descriptors belong to the caller, who closes them or hands them on.
+// Exports memory and timeline semaphores of a device that was opened with `shared` to another API on the same GPU, as
+// file descriptors. The caller owns them.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,31 @@ namespace tg::vulkan {
 
 struct SharedMemory {
   int descriptor = -1;
-  int64_t bytes = 0;  ///< of the memory behind it, in which the buffer begins at 0
+  int64_t bytes = 0;  ///< of the allocation; the buffer starts at 0
 };
-/// The memory of a buffer of kind `device`, which outlives the other API's use of it.
+/// Of a buffer of kind `device`, which must outlive the other API's use.
 Result<SharedMemory> shareMemory(const Buffer& buffer);
 
-/// The timeline of a device's submissions: it reaches the number of each (`Recording::lastSubmission`) when that is done.
+/// The device's timeline semaphore, which reaches a submission's number (`Recording::lastSubmission`) when that is done.
 Result<int> shareSubmissions(Device& device);
 
-/// A timeline that the other API signals and the device waits for.
-class Arrivals {
+/// A timeline semaphore that the other API signals and the device's queue waits for.
+class ExternalTimeline {
  public:
-  static Result<std::unique_ptr<Arrivals>> create(Device& device);
+  static Result<std::unique_ptr<ExternalTimeline>> create(Device& device);
   /// Waits for everything submitted so far.
-  ~Arrivals();
-  Arrivals(const Arrivals&) = delete;
-  Arrivals& operator=(const Arrivals&) = delete;
+  ~ExternalTimeline();
+  ExternalTimeline(const ExternalTimeline&) = delete;
+  ExternalTimeline& operator=(const ExternalTimeline&) = delete;
   Result<int> share() const;
-  /// The newest that was signalled; 0 before the first.
+  /// The semaphore's value; 0 before the first signal.
   Result<uint64_t> reached() const;
-  /// What is submitted from now on starts after this value is reached. The other API has been told to signal it.
+  /// Later submissions wait for this value. Its signal must be enqueued already.
   void await(uint64_t value);
 
  private:
   struct Impl;
-  Arrivals();
+  ExternalTimeline();
   std::unique_ptr<Impl> impl_;
 };
 

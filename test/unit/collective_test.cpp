@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads: what they compute together, and what each hears when one is lost.
+// Collectives between ranks that are threads: results, and errors when a rank is lost.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/collective/crew.h"
 #include "runtime/collective/shared_memory.h"
 #include "runtime/collective/simulated.h"
+#include "runtime/collective/worker_pool.h"
 
 namespace tg {
 namespace {
@@ -21,7 +21,7 @@ using collective::Reduction;
 using collective::SharedMemory;
 using Engines = std::vector<std::shared_ptr<Engine>>;
 
-/// Runs a function on each rank's thread. Each rank's engine ends there, as it does in a process.
+/// Runs a function on each rank's thread, which also destroys the rank's engine.
 void onEach(Engines engines, const std::function<void(Engine&)>& run) {
   std::vector<std::thread> threads;
   for (auto& engine : engines)
@@ -33,8 +33,8 @@ void onEach(Engines engines, const std::function<void(Engine&)>& run) {
   for (std::thread& thread : threads) thread.join();
 }
 
-Engines ranks(int count, double patience = 20) {
-  auto made = collective::simulatedRanks(count, patience);
+Engines ranks(int count, double timeout = 20) {
+  auto made = collective::simulatedRanks(count, timeout);
   EXPECT_TRUE(made) << made.error().message();
   return made ? *made : Engines();
 }
@@ -49,14 +49,14 @@ float valueOf(int rank, size_t index) {
   return 1.0F / static_cast<float>(index + 3) + static_cast<float>(rank) * 1e7F;
 }
 
-/// The sum in the order of the ranks, as f32 rounds it.
+/// The f32 sum in rank order.
 float sumOf(int count, size_t index) {
   float sum = valueOf(0, index);
   for (int rank = 1; rank < count; ++rank) sum += valueOf(rank, index);
   return sum;
 }
 
-TEST(CollectiveTest, sumsInTheOrderOfTheRanks) {
+TEST(CollectiveTest, allReduceAddsInRankOrder) {
   for (int count : {1, 2, 3, 5})
     for (size_t elements : {size_t{0}, size_t{1}, size_t{2}, size_t{7}, size_t{1000}})
       for (Reduction reduction : {Reduction::sum, Reduction::mean})
@@ -73,11 +73,11 @@ TEST(CollectiveTest, sumsInTheOrderOfTheRanks) {
         });
 }
 
-TEST(CollectiveTest, eachRankHasThePartItReduces) {
+TEST(CollectiveTest, reduceScatterThenAllGather) {
   for (int count : {1, 2, 3})
-    for (size_t part : {size_t{1}, size_t{5}, size_t{700'000}})
+    for (size_t shard : {size_t{1}, size_t{5}, size_t{700'000}})
       onEach(ranks(count), [&](Engine& engine) {
-        std::vector<float> values(part * static_cast<size_t>(count));
+        std::vector<float> values(shard * static_cast<size_t>(count));
         for (size_t i = 0; i < values.size(); ++i) values[i] = valueOf(engine.rank(), i);
         const auto all = static_cast<int64_t>(values.size());
         auto scattered = engine.begin({.elements = values.data(),
@@ -85,11 +85,11 @@ TEST(CollectiveTest, eachRankHasThePartItReduces) {
                                        .reduction = Reduction::sum,
                                        .kind = Kind::reduceScatter});
         ASSERT_TRUE(scattered && engine.wait(*scattered));
-        const size_t first = part * static_cast<size_t>(engine.rank());
-        for (size_t i = first; i < first + part; ++i) ASSERT_EQ(values[i], sumOf(count, i));
-        // What the others' parts hold now is overwritten when all are put together.
+        const size_t first = shard * static_cast<size_t>(engine.rank());
+        for (size_t i = first; i < first + shard; ++i) ASSERT_EQ(values[i], sumOf(count, i));
+        // The all-gather must overwrite the other shards.
         for (size_t i = 0; i < values.size(); ++i)
-          if (i < first || i >= first + part) values[i] = -1;
+          if (i < first || i >= first + shard) values[i] = -1;
         auto gathered = engine.begin(
             {.elements = values.data(), .count = all, .reduction = Reduction::same, .kind = Kind::allGather});
         ASSERT_TRUE(gathered && engine.wait(*gathered));
@@ -97,7 +97,7 @@ TEST(CollectiveTest, eachRankHasThePartItReduces) {
       });
 }
 
-/// A task over elements that all ranks see, `offset` of them behind the first.
+/// A task over shared memory from element `offset` on.
 collective::Task sharedTask(const SharedMemory& memory, const Engine& engine, int64_t offset, int64_t count) {
   return {.elements = memory.of(engine.rank()) + offset * int64_t{sizeof(float)},
           .count = count,
@@ -105,7 +105,7 @@ collective::Task sharedTask(const SharedMemory& memory, const Engine& engine, in
           .shared = &memory};
 }
 
-TEST(CollectiveTest, ranksAddUpInMemoryThatAllSee) {
+TEST(CollectiveTest, allReduceInSharedMemory) {
   for (int count : {1, 2, 3, 5})
     for (int64_t elements : {int64_t{1}, int64_t{7}, int64_t{1000}, (int64_t{1} << 20) + 9})
       onEach(ranks(count), [&](Engine& engine) {
@@ -127,23 +127,23 @@ TEST(CollectiveTest, ranksAddUpInMemoryThatAllSee) {
       });
 }
 
-/// Each rank overwrites what it has as soon as it is told that its part of a task is done.
-TEST(CollectiveTest, partsOfMemoryThatAllSeeAreNobodyElsesAfterwards) {
-  constexpr int64_t kPart = 50'000;
+/// After `wait` a rank may overwrite its shared memory at once.
+TEST(CollectiveTest, sharedMemoryIsFreeAfterWait) {
+  constexpr int64_t kShard = 50'000;
   onEach(ranks(3), [&](Engine& engine) {
-    auto made = SharedMemory::create(engine, 3 * kPart * int64_t{sizeof(float)});
+    auto made = SharedMemory::create(engine, 3 * kShard * int64_t{sizeof(float)});
     ASSERT_TRUE(made && *made);
     auto* values = reinterpret_cast<float*>((*made)->of(engine.rank()));
-    const int64_t first = kPart * engine.rank();
+    const int64_t first = kShard * engine.rank();
     for (int round = 0; round < 50; ++round) {
-      for (int64_t i = 0; i < 3 * kPart; ++i)
+      for (int64_t i = 0; i < 3 * kShard; ++i)
         values[i] = static_cast<float>(round + engine.rank()) + static_cast<float>(i % 7);
-      collective::Task task = sharedTask(**made, engine, 0, 3 * kPart);
+      collective::Task task = sharedTask(**made, engine, 0, 3 * kShard);
       task.kind = Kind::reduceScatter;
       auto scattered = engine.begin(task);
       ASSERT_TRUE(scattered && engine.wait(*scattered));
-      for (int64_t i = 0; i < 3 * kPart; ++i) {
-        if (i < first || i >= first + kPart)
+      for (int64_t i = 0; i < 3 * kShard; ++i) {
+        if (i < first || i >= first + kShard)
           values[i] = -1;
         else
           ASSERT_EQ(values[i], static_cast<float>(round + 1) + static_cast<float>(i % 7));
@@ -152,65 +152,65 @@ TEST(CollectiveTest, partsOfMemoryThatAllSeeAreNobodyElsesAfterwards) {
       task.reduction = Reduction::same;
       auto gathered = engine.begin(task);
       ASSERT_TRUE(gathered && engine.wait(*gathered));
-      for (int64_t i = 0; i < 3 * kPart; ++i)
+      for (int64_t i = 0; i < 3 * kShard; ++i)
         ASSERT_EQ(values[i], static_cast<float>(round + 1) + static_cast<float>(i % 7));
     }
   });
 }
 
-/// Says of every rank but the first that it runs on another host.
-class Abroad : public Engine {
+/// Makes every rank but the first appear to run on another host.
+class OtherHosts : public Engine {
  public:
-  explicit Abroad(Engine& others) : others_(others) {}
+  explicit OtherHosts(Engine& others) : others_(others) {}
   int rank() const override { return others_.rank(); }
   int ranks() const override { return others_.ranks(); }
   std::string describe() const override { return others_.describe(); }
   Result<int64_t> begin(const collective::Task& task) override { return others_.begin(task); }
   Result<void> wait(int64_t ticket) override { return others_.wait(ticket); }
   collective::Traffic traffic() const override { return others_.traffic(); }
-  Result<std::vector<std::string>> gather(const std::string& own) override {
+  Result<std::vector<std::string>> allGather(const std::string& own) override {
     const bool placed = own.find(" /proc/") != std::string::npos;
-    return others_.gather(placed && rank() > 0 ? "another " + own : own);
+    return others_.allGather(placed && rank() > 0 ? "another " + own : own);
   }
   bool failed() const override { return others_.failed(); }
-  bool speaks() const override { return others_.speaks(); }
+  bool reportsFailure() const override { return others_.reportsFailure(); }
   void abort(int code) override { others_.abort(code); }
 
  private:
   Engine& others_;
 };
 
-TEST(CollectiveTest, hostsSeeNoMemoryOfEachOther) {
+TEST(CollectiveTest, noSharedMemoryBetweenHosts) {
   onEach(ranks(3), [&](Engine& engine) {
-    Abroad abroad(engine);
-    auto made = SharedMemory::create(abroad, 1000);
+    OtherHosts hosts(engine);
+    auto made = SharedMemory::create(hosts, 1000);
     ASSERT_TRUE(made) << made.error().message();
     EXPECT_EQ(*made, nullptr);
   });
 }
 
-TEST(CollectiveTest, aCrewsThreadsEachDoTheirs) {
+TEST(CollectiveTest, workerPoolRunsEachIndexOnce) {
   for (int helpers : {0, 1, 5}) {
-    collective::Crew crew(helpers);
-    ASSERT_EQ(crew.threads(), helpers + 1);
-    std::vector<int> done(static_cast<size_t>(crew.threads()));
+    collective::WorkerPool pool(helpers);
+    ASSERT_EQ(pool.threads(), helpers + 1);
+    std::vector<int> done(static_cast<size_t>(pool.threads()));
     for (int round = 1; round <= 200; ++round) {
-      crew.run([&](int index) { ++done[static_cast<size_t>(index)]; });
+      pool.run([&](int index) { ++done[static_cast<size_t>(index)]; });
       EXPECT_EQ(done, std::vector<int>(done.size(), round));
     }
   }
 }
 
-TEST(CollectiveTest, partsOfOtherLengthsAreRefused) {
+TEST(CollectiveTest, unequalShardsAreRefused) {
   onEach(ranks(2), [&](Engine& engine) {
     std::vector<float> values(3);
     auto begun = engine.begin({.elements = values.data(), .count = 3, .kind = Kind::allGather});
     ASSERT_FALSE(begun);
-    EXPECT_EQ(begun.error().message(), "3 elements are not one part for each of 2 ranks");
+    EXPECT_EQ(begun.error().message(), "3 elements cannot be divided into equal shards for 2 ranks");
   });
 }
 
-TEST(CollectiveTest, moreThanOnePiece) {
+TEST(CollectiveTest, moreThanOneChunk) {
   constexpr size_t kElements = (size_t{1} << 24) + 5;
   onEach(ranks(2), [&](Engine& engine) {
     std::vector<float> values(kElements, static_cast<float>(engine.rank() + 1));
@@ -222,7 +222,7 @@ TEST(CollectiveTest, moreThanOnePiece) {
   });
 }
 
-TEST(CollectiveTest, severalUnderWayComeInTheirOrder) {
+TEST(CollectiveTest, tasksInFlightCompleteInOrder) {
   onEach(ranks(3), [&](Engine& engine) {
     std::vector<std::vector<double>> values;
     std::vector<int64_t> tickets;
@@ -235,42 +235,42 @@ TEST(CollectiveTest, severalUnderWayComeInTheirOrder) {
 }
 
 TEST(CollectiveTest, aTaskIsNotReadBeforeItIsReady) {
-  const auto start = collective::Journey::Clock::now();  // of all ranks
+  const auto start = collective::Interval::Clock::now();  // of all ranks
   onEach(ranks(2), [&](Engine& engine) {
     std::vector<float> values(3, -1), more(5, 1);
     std::atomic<bool> there = false;
-    collective::Journey journey;
+    collective::Interval interval;
     auto first = engine.begin(
-        {values.data(), 3, Element::f32, Reduction::sum, [&] { return there.load(); }, &journey});
+        {values.data(), 3, Element::f32, Reduction::sum, [&] { return there.load(); }, &interval});
     auto second = engine.begin({more.data(), 5, Element::f32, Reduction::sum});
     ASSERT_TRUE(first && second);
-    // One rank is late; the other's elements wait for it.
+    // Rank 1 is late, and rank 0's task waits for it.
     std::this_thread::sleep_for(std::chrono::milliseconds(engine.rank() ? 60 : 10));
     values.assign(3, 7);
     there = true;
     ASSERT_TRUE(engine.wait(*second));
     EXPECT_EQ(values, std::vector<float>(3, 14));
     EXPECT_EQ(more, std::vector<float>(5, 2));
-    EXPECT_GE(journey.begin - start, std::chrono::milliseconds(10));
-    EXPECT_GE(journey.end - start, std::chrono::milliseconds(60));
+    EXPECT_GE(interval.begin - start, std::chrono::milliseconds(10));
+    EXPECT_GE(interval.end - start, std::chrono::milliseconds(60));
   });
 }
 
 TEST(CollectiveTest, gathersTextsOfAnyLength) {
   onEach(ranks(3), [&](Engine& engine) {
     const std::vector<std::string> texts = {"", "one", std::string(100000, 'x')};
-    auto all = engine.gather(texts[static_cast<size_t>(engine.rank())]);
+    auto all = engine.allGather(texts[static_cast<size_t>(engine.rank())]);
     ASSERT_TRUE(all) << all.error().message();
     EXPECT_EQ(*all, texts);
   });
 }
 
-TEST(CollectiveTest, aRankThatIsStoppedIsNamed) {
+TEST(CollectiveTest, aSilentRankIsNamed) {
   const auto begin = std::chrono::steady_clock::now();
   auto made = collective::simulatedRanks(2, 1.0, /*mute=*/1);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().message(),
-            "rank 1 has given no sign of life for 1 s: it is stopped, gone, or cut off");
+            "rank 1 has sent no heartbeat for 1 s: it is stopped, dead, or unreachable");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
@@ -283,12 +283,12 @@ TEST(CollectiveTest, aRankThatEndsEarlyIsNamed) {
     EXPECT_NE(done.error().message().find("rank 1 (process "), std::string::npos) << done.error().message();
     EXPECT_NE(done.error().message().find("has ended before the others"), std::string::npos);
     EXPECT_TRUE(engine.failed());
-    EXPECT_EQ(engine.speaks(), engine.rank() == 0);
+    EXPECT_EQ(engine.reportsFailure(), engine.rank() == 0);
     EXPECT_FALSE(reduce(engine, values, Reduction::sum));
   });
 }
 
-TEST(CollectiveTest, ranksMayBeBusyForLongerThanOthersArePatient) {
+TEST(CollectiveTest, aBusyRankDoesNotTimeOut) {
   onEach(ranks(2, 1.0), [&](Engine& engine) {
     if (engine.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
     std::vector<float> values = {1};

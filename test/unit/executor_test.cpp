@@ -41,8 +41,8 @@ TEST_F(ExecutorTest, finishedModulesRunAsTheyAre) {
   EXPECT_TRUE(sameBits(*(*session)->downloadParams(), *(*bare)->downloadParams()));
 }
 
-/// Two ranks with a buffer each: pieces of several ranges, through more than one buffer of the host, twice.
-TEST_F(ExecutorTest, rangesTravelThroughTheHost) {
+/// Two ranks; a chunk spans several ranges, and there is more than one staging buffer.
+TEST_F(ExecutorTest, stagedAllReduceRunsAgain) {
   constexpr int64_t kFloats = (int64_t{70} << 18) + 3, kBytes = kFloats * 4, kHole = 1000;
   auto engines = collective::simulatedRanks(2);
   ASSERT_TRUE(engines) << engines.error().str();
@@ -57,16 +57,17 @@ TEST_F(ExecutorTest, rangesTravelThroughTheHost) {
     const std::vector<vulkan::Binding> ranges = {{buffer->get(), 0, hole},
                                                  {buffer->get(), hole, 0},
                                                  {buffer->get(), hole + kHole, kBytes - hole - kHole}};
-    TravelRoom room;
-    const auto travel = [&](collective::Reduction reduction) {
-      return HostTravel::create(*device_, "test", 7, {collective::Kind::allReduce, reduction, ranges, {}},
-                                *engine, room);
+    StagingBuffers staging;
+    const auto allReduce = [&](collective::Reduction reduction) {
+      return StagedCollective::create(*device_, "test", 7,
+                                      {collective::Kind::allReduce, reduction, ranges, {}}, *engine, staging);
     };
-    auto mean = travel(collective::Reduction::mean), sum = travel(collective::Reduction::sum);
+    auto mean = allReduce(collective::Reduction::mean), sum = allReduce(collective::Reduction::sum);
     ASSERT_TRUE(mean && sum);
-    EXPECT_EQ(room.buffers.size(), 2U);
-    EXPECT_EQ(room.shared != nullptr, device_->info().takesHostMemory);
-    for (Travel* each : {mean->get(), mean->get(), sum->get()}) {  // the second mean is of equal values
+    EXPECT_EQ(staging.buffers.size(), 2U);
+    EXPECT_EQ(staging.shared != nullptr, device_->info().takesHostMemory);
+    for (DeviceCollective* each :
+         {mean->get(), mean->get(), sum->get()}) {  // the second mean is of equal values
       ASSERT_TRUE(each->begin(*engine));
       ASSERT_TRUE(each->wait(*engine));
     }
@@ -82,10 +83,10 @@ TEST_F(ExecutorTest, rangesTravelThroughTheHost) {
     ASSERT_TRUE(times);
     EXPECT_EQ(times->times, 2);
     EXPECT_EQ(times->bytes, kBytes - kHole);
-    EXPECT_GT(times->between, 0);
+    EXPECT_GT(times->exchange, 0);
     EXPECT_GE(times->waited, 0);
-    EXPECT_LE(times->waited, times->between);
-    EXPECT_EQ(times->down > 0, device_->info().timestamps);
+    EXPECT_LE(times->waited, times->exchange);
+    EXPECT_EQ(times->toHost > 0, device_->info().timestamps);
   };
   std::thread other([&, engine = std::move((*engines)[1])] { run(engine); });
   run(std::exchange((*engines)[0], nullptr));

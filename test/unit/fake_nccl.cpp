@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands for libcuda.so.1 and libnccl.so.2 in tests: one GPU for each rank, which is a thread. A stream is a thread
-// that does one thing after the other, memory and semaphores are files in memory, a semaphore's file being its value.
+// A fake of libcuda.so.1 and libnccl.so.2 for tests, with one GPU for each rank. A rank is a thread, a stream is a
+// thread, memory is a file in memory, and so is a semaphore: its 8 bytes are the value.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -76,13 +76,13 @@ struct Memory {
 
 using Counter = std::atomic<uint64_t>;
 
-/// Ranks that have met by one id.
+/// The ranks of one communicator.
 struct Job {
   std::mutex mutex;
   std::condition_variable changed;
   int come = 0;
   bool aborted = false;
-  std::map<int64_t, std::vector<const float*>> terms;  ///< of each load, by rank
+  std::map<int64_t, std::vector<const float*>> terms;  ///< of each collective, by rank
   std::map<int64_t, int> given, taken;
 };
 
@@ -92,7 +92,7 @@ struct Communicator {
   int64_t runs = 0;
 };
 
-std::mutex& jobsMutex = *new std::mutex;  // outlive threads that nobody joins
+std::mutex& jobsMutex = *new std::mutex;  // outlives threads that are never joined
 auto& jobs = *new std::map<std::string, std::shared_ptr<Job>>;
 std::atomic<int> asyncError = 0;
 std::mutex callsMutex;
@@ -114,7 +114,7 @@ bool meet(Job& job, std::unique_lock<std::mutex>& lock, std::map<int64_t, int>& 
   return !job.aborted;
 }
 
-/// Elements that ranks bring together.
+/// A collective.
 struct Load {
   Kind kind;
   const float* from;
@@ -154,7 +154,7 @@ int add(const Load& load, int type, CudaHandle communicator, CudaHandle stream) 
 
 extern "C" {
 
-/// What the test asks for: the calls so far, and what NCCL says of its health.
+/// For the test: the calls so far, and the result of ncclCommGetAsyncError.
 const char* fakeCalls() {
   std::lock_guard lock(callsMutex);
   static std::string given;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interpreters that are ranks of a job.
+// Interpreters as ranks of a job.
 #include <functional>
 #include <string>
 #include <thread>
@@ -16,7 +16,7 @@ namespace {
 
 using test::Inputs;
 
-/// Runs @f on so many ranks of the interpreter, each with its own inputs; one is alone.
+/// Runs @f on so many ranks of the interpreter, each with its own inputs; 1 is without an engine.
 void onRanks(const char* text, int count, const std::function<Inputs(int)>& inputs,
              const std::function<void(int, Result<RunResult>&)>& check) {
   auto module = parse(text, "m");
@@ -41,8 +41,7 @@ void onRanks(const char* text, int count, const std::function<Inputs(int)>& inpu
   for (std::thread& thread : threads) thread.join();
 }
 
-/// The interpreter is the oracle: two ranks of it, each with its own input.
-TEST(InterpRanksTest, interpretersMeet) {
+TEST(InterpRanksTest, allReduce) {
   const char* tensor = R"(
 module @m {
   func @f(%x: tensor<3xf32>, %y: tensor<f32>) -> (a: tensor<3xf32>, b: tensor<f32>) {
@@ -80,8 +79,8 @@ module @m stage(kernel) {
           });
 }
 
-/// Parts of a sum, of what all have, and both put together again: at the stages of tensors, of places and of commands.
-TEST(InterpRanksTest, interpretersShareParts) {
+/// At the stages tensor, planned and kernel.
+TEST(InterpRanksTest, reduceScatterAndAllGather) {
   const char* tensor = R"(
 module @m {
   func @f(%x: tensor<2x3xf32>) -> (a: tensor<3xf32>, b: tensor<3xf32>, c: tensor<3x2xf32>) {
@@ -129,8 +128,8 @@ module @m stage(kernel) {
           [&](int rank, Result<RunResult>& result) {
             if (count != 2) {
               ASSERT_FALSE(result);
-              EXPECT_NE(result.error().message().find(count == 1 ? "parts for 2 ranks, and there is 1"
-                                                                 : "parts for 2 ranks, and there are 3"),
+              EXPECT_NE(result.error().message().find(count == 1 ? "sharded for 2 ranks, and there is 1"
+                                                                 : "sharded for 2 ranks, and there are 3"),
                         std::string::npos)
                   << result.error().message();
               return;

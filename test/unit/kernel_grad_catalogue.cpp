@@ -376,7 +376,7 @@ std::vector<NamedKernelGrad> privateKernels() {
 
 std::vector<NamedKernelGrad> kernelGradCatalogue() {
   std::vector<NamedKernelGrad> out;
-  for (auto&& group : {privateKernels(), meetingKernels(), tileKernels(), languageKernels()})
+  for (auto&& group : {privateKernels(), barrierKernels(), tileKernels(), languageKernels()})
     out.insert(out.end(), group.begin(), group.end());
   return out;
 }

@@ -24,8 +24,8 @@ KernelArray drawn(Shape shape, int seed, int lanes = 1);
 
 /// Straight code, branches, loops and memory of one invocation.
 std::vector<NamedKernelGrad> privateKernels();
-/// Invocations that meet: gathers, shared memory, several workgroups.
-std::vector<NamedKernelGrad> meetingKernels();
+/// With barriers: gathers, shared memory, several workgroups.
+std::vector<NamedKernelGrad> barrierKernels();
 /// Tiles in shared and local memory, filled and read by loops.
 std::vector<NamedKernelGrad> tileKernels();
 /// What the language has besides: functions, vectors, reductions, calls, user rules.

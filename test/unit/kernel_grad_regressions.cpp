@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the reducer left of random kernels, each under the name of what was wrong. These were found by taking
 // a rule out of the differentiation: the adjoint of an overwritten element cleared, gradients added
-// atomically where invocations meet.
+// atomically where invocations access one element.
 #include "test/unit/kernel_grad_regressions.h"
 
 namespace tg::test {

@@ -163,7 +163,7 @@ TEST(KernelInterpGroups, OnlyThoseThatArriveMeet) {
       tgk.yield %n : u32
     })"),
                  memory, 4, {200, 2, 200, 2, 100, 1});
-  // Invocation l takes l turns: in turn k those with l > k meet.
+  // Invocation l makes l iterations: in iteration k those with l > k are active.
   expectTogether(ofSix(R"(%r = tgk.for %k = 0 to(%l) iter_args(%s = 0) : u32 {
       %n = tgk.subgroup_reduce 1 : u32
       %t = tgk.add %s, %n : u32
@@ -193,7 +193,7 @@ TEST(KernelInterpGroups, TurnsOfALoopKeepApart) {
     return ofSix(out.replace(out.find("AFTER"), 5, text));
   };
   expectTogether(after("%q = tgk.add %n, 0 : u32"), memory, 4, {2, 2, 2, 2, 1, 1});
-  // All meet after that in each turn: twice the sum of what the turn's reduction gave.
+  // All are active behind that in each iteration: twice the sum of that iteration's reduction.
   expectTogether(after("%q = tgk.subgroup_reduce %n : u32"), memory, 4, {8, 8, 8, 8, 2, 2});
 }
 

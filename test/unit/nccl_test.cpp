@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads reduce by NCCL, for which a library of the tests stands: in which order what is done, and what
-// each hears when one is lost.
+// NcclEngine between ranks that are threads, with a fake of CUDA and NCCL: the order of work, and errors when a rank is
+// lost.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ Function* fake(const char* name) {
   return reinterpret_cast<Function*>(dlsym(object, name));
 }
 
-/// Bytes that two APIs see; the descriptor goes to the other one.
+/// Memory of one API that is exported to another one by a descriptor.
 class Shared {
  public:
   explicit Shared(size_t size) : size_(size), descriptor_(memfd_create("shared", 0)) {
@@ -75,11 +75,11 @@ Result<std::shared_ptr<NcclEngine>> join(const std::shared_ptr<Engine>& host) {
   if (host->rank() == 0) {
     TG_TRY(id, NcclEngine::makeId(*library));
   }
-  TG_TRY(const auto ids, host->gather(id));
+  TG_TRY(const auto ids, host->allGather(id));
   return NcclEngine::join(host, gpu, ids[0]);
 }
 
-/// Runs a function on each rank's thread, which then leaves.
+/// Runs a function on each rank's thread, which also destroys the rank's engines.
 void onEachGpu(int count, const std::function<void(NcclEngine&)>& run) {
   auto hosts = collective::simulatedRanks(count);
   ASSERT_TRUE(hosts) << hosts.error().message();
@@ -96,25 +96,25 @@ void onEachGpu(int count, const std::function<void(NcclEngine&)>& run) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(NcclTest, reducesBehindTheLastWriterAndBeforeTheNextReader) {
+TEST(NcclTest, allReduceIsOrderedByTimelines) {
   onEachGpu(3, [](NcclEngine& engine) {
     EXPECT_EQ(engine.describe(), "3 ranks by nccl");
-    EXPECT_EQ(engine.onGpus(), &engine);
+    EXPECT_EQ(engine.nccl(), &engine);
     Shared bytes(8192), sent(8), back(8);
     auto memory = CudaMemory::create(engine.gpu(), bytes.give(), 8192);
     auto written = CudaTimeline::create(engine.gpu(), sent.give());
-    auto arrived = CudaTimeline::create(engine.gpu(), back.give());
-    ASSERT_TRUE(memory && written && arrived);
+    auto finished = CudaTimeline::create(engine.gpu(), back.give());
+    ASSERT_TRUE(memory && written && finished);
     const auto inPlace = [&](uint64_t offset, int64_t count, Reduction reduction) {
       const auto at = (*memory)->address() + offset;
-      return NcclEngine::Load{Kind::allReduce, reduction, at, at, count};
+      return NcclEngine::Collective{Kind::allReduce, reduction, at, at, count};
     };
     for (uint64_t round = 1; round <= 3; ++round) {
       ASSERT_TRUE((*written)->await(round * 2));
       const Reduction reduction = round == 2 ? Reduction::sum : Reduction::mean;
-      const NcclEngine::Load loads[] = {inPlace(400, 5, reduction), inPlace(4096, 1000, reduction)};
-      ASSERT_TRUE(engine.run(loads));
-      ASSERT_TRUE((*arrived)->signal(round));
+      const NcclEngine::Collective group[] = {inPlace(400, 5, reduction), inPlace(4096, 1000, reduction)};
+      ASSERT_TRUE(engine.run(group));
+      ASSERT_TRUE((*finished)->signal(round));
       std::this_thread::sleep_for(std::chrono::milliseconds(5 * engine.rank()));
       EXPECT_EQ(back.counter(), round - 1);
       for (int i = 0; i < 5; ++i) bytes.values()[100 + i] = static_cast<float>(engine.rank() * 2 + i);
@@ -129,41 +129,41 @@ TEST(NcclTest, reducesBehindTheLastWriterAndBeforeTheNextReader) {
   });
 }
 
-TEST(NcclTest, takesApartAndPutsTogether) {
+TEST(NcclTest, reduceScatterThenAllGather) {
   onEachGpu(3, [](NcclEngine& engine) {
     Shared bytes(8192), back(8);
     auto memory = CudaMemory::create(engine.gpu(), bytes.give(), 8192);
-    auto arrived = CudaTimeline::create(engine.gpu(), back.give());
-    ASSERT_TRUE(memory && arrived);
+    auto finished = CudaTimeline::create(engine.gpu(), back.give());
+    ASSERT_TRUE(memory && finished);
     const auto rank = static_cast<float>(engine.rank());
-    float *whole = bytes.values(), *part = whole + 100, *again = whole + 200;
+    float *whole = bytes.values(), *shard = whole + 100, *again = whole + 200;
     for (int i = 0; i < 12; ++i) whole[i] = static_cast<float>(i) + rank * 30;
     const auto at = (*memory)->address();
-    const NcclEngine::Load loads[] = {{Kind::reduceScatter, Reduction::mean, at, at + 400, 4},
-                                      {Kind::allGather, Reduction::sum, at + 400, at + 800, 4}};
-    // Loads of one run may be brought in any order.
-    for (const NcclEngine::Load& load : loads) ASSERT_TRUE(engine.run({&load, 1}));
-    ASSERT_TRUE((*arrived)->signal(1));
+    const NcclEngine::Collective group[] = {{Kind::reduceScatter, Reduction::mean, at, at + 400, 4},
+                                            {Kind::allGather, Reduction::sum, at + 400, at + 800, 4}};
+    // One group each: the second reads what the first writes.
+    for (const NcclEngine::Collective& each : group) ASSERT_TRUE(engine.run({&each, 1}));
+    ASSERT_TRUE((*finished)->signal(1));
     while (back.counter() < 1) std::this_thread::yield();
-    for (int i = 0; i < 4; ++i) EXPECT_NEAR(part[i], rank * 4 + static_cast<float>(i) + 30, 1e-4);
+    for (int i = 0; i < 4; ++i) EXPECT_NEAR(shard[i], rank * 4 + static_cast<float>(i) + 30, 1e-4);
     for (int i = 0; i < 12; ++i) EXPECT_NEAR(again[i], i + 30, 1e-4);
     EXPECT_EQ(engine.traffic().bytes, 2 * 48 * 2 / 3);
   });
 }
 
-TEST(NcclTest, tellsHowLongItsRunsAreUnderWay) {
+TEST(NcclTest, trafficAddsUpRunTimes) {
   onEachGpu(2, [](NcclEngine& engine) {
     std::atomic<int> asked = 0;
     const auto begin = NcclEngine::Clock::now();
     for (int i = 1; i <= 2; ++i)
       engine.observe(
-          [&asked, begin, i](NcclEngine::Clock::time_point before) -> std::optional<collective::Journey> {
+          [&asked, begin, i](NcclEngine::Clock::time_point before) -> std::optional<collective::Interval> {
             if (++asked < 10 * i) return {};
-            return collective::Journey{std::max(begin, before), begin + i * 100ms};
+            return collective::Interval{std::max(begin, before), begin + i * 100ms};
           });
     while (asked < 20) std::this_thread::yield();
-    while (engine.traffic().underWay < 0.2) std::this_thread::yield();
-    EXPECT_NEAR(engine.traffic().underWay, 0.2, 1e-6);
+    while (engine.traffic().inFlight < 0.2) std::this_thread::yield();
+    EXPECT_NEAR(engine.traffic().inFlight, 0.2, 1e-6);
   });
 }
 
@@ -177,12 +177,12 @@ class Losable : public Engine {
   Result<int64_t> begin(const collective::Task&) override { return fail("rank 1 is gone"); }
   Result<void> wait(int64_t) override { return {}; }
   collective::Traffic traffic() const override { return {}; }
-  Result<std::vector<std::string>> gather(const std::string& own) override {
+  Result<std::vector<std::string>> allGather(const std::string& own) override {
     if (lost) return fail("rank 1 is gone");
-    return others_->gather(own);
+    return others_->allGather(own);
   }
   bool failed() const override { return lost; }
-  bool speaks() const override { return true; }
+  bool reportsFailure() const override { return true; }
   void abort(int) override {}
   std::atomic<bool> lost = false;
 
@@ -191,8 +191,9 @@ class Losable : public Engine {
   std::shared_ptr<Engine> others_;
 };
 
-/// Two ranks, of which the first is in a reduction that the second never comes to. Gives what whoever waits hears.
-std::string heardOf(const std::function<void(Losable&)>& lose, std::chrono::milliseconds within) {
+/// Two ranks, of which the first is in an all-reduce that the second never calls. Returns the error that its failure
+/// handler gets.
+std::string failureOf(const std::function<void(Losable&)>& lose, std::chrono::milliseconds within) {
   std::string heard;
   auto hosts = collective::simulatedRanks(2);
   EXPECT_TRUE(hosts);
@@ -207,27 +208,27 @@ std::string heardOf(const std::function<void(Losable&)>& lose, std::chrono::mill
       if (rank == 0) {
         Shared bytes(4096), back(8);
         auto memory = CudaMemory::create(engine.gpu(), bytes.give(), 4096);
-        auto arrived = CudaTimeline::create(engine.gpu(), back.give());
+        auto finished = CudaTimeline::create(engine.gpu(), back.give());
         std::mutex mutex;
         engine.onFailure(&heard, [&](const Error& why) {
           std::lock_guard lock(mutex);
           heard = why.message();
         });
         const auto at = (*memory)->address();
-        const NcclEngine::Load load = {Kind::allReduce, Reduction::sum, at, at, 3};
-        ASSERT_TRUE(engine.run({&load, 1}));
-        ASSERT_TRUE((*arrived)->signal(1));
+        const NcclEngine::Collective sum = {Kind::allReduce, Reduction::sum, at, at, 3};
+        ASSERT_TRUE(engine.run({&sum, 1}));
+        ASSERT_TRUE((*finished)->signal(1));
         const auto begin = std::chrono::steady_clock::now();
         lose(*host);
         const auto hasHeard = [&] {
           std::lock_guard lock(mutex);
           return !heard.empty();
         };
-        // Nobody waits for ever. The other rank's end may end the reduction before this one has noticed.
+        // The other rank's end may abort the all-reduce before this rank has noticed the failure.
         while ((back.counter() == 0 || !hasHeard()) && std::chrono::steady_clock::now() - begin < within)
           std::this_thread::sleep_for(1ms);
         EXPECT_LT(std::chrono::steady_clock::now() - begin, within);
-        const std::string told = errorOf(engine.run({&load, 1}));
+        const std::string told = errorOf(engine.run({&sum, 1}));
         std::lock_guard lock(mutex);
         EXPECT_FALSE(heard.empty());
         EXPECT_EQ(told, heard);
@@ -241,26 +242,25 @@ std::string heardOf(const std::function<void(Losable&)>& lose, std::chrono::mill
   return heard;
 }
 
-TEST(NcclTest, aLostRankEndsWhatIsUnderWay) {
+TEST(NcclTest, aLostRankAbortsTheGroup) {
   auto* calls = fake<const char*()>("fakeCalls");
   const std::string before = calls();
-  EXPECT_EQ(heardOf([](Losable& host) { host.lost = true; }, 20s), "rank 1 is gone");
-  EXPECT_EQ(std::string(calls()).substr(before.size()), "abort\nabort\n")
-      << "of both ranks, and nothing is destroyed";
+  EXPECT_EQ(failureOf([](Losable& host) { host.lost = true; }, 20s), "rank 1 is gone");
+  EXPECT_EQ(std::string(calls()).substr(before.size()), "abort\nabort\n") << "on both ranks, and no destroy";
 }
 
-TEST(NcclTest, anErrorOfNcclEndsWhatIsUnderWay) {
+TEST(NcclTest, anErrorOfNcclAbortsTheGroup) {
   auto* asyncError = fake<void(int)>("fakeAsyncError");
-  // What the other engine says of it counts for a while: it names the rank.
-  EXPECT_EQ(heardOf([&](Losable&) { asyncError(6); }, 60s),
-            "NCCL failed to bring ranks together: a rank is gone (NCCL_DEBUG=WARN tells more)");
+  // Reported only after a delay, in which the other engine may name the lost rank.
+  EXPECT_EQ(failureOf([&](Losable&) { asyncError(6); }, 60s),
+            "NCCL failed in a collective: a rank is gone (NCCL_DEBUG=WARN tells more)");
   asyncError(0);
 }
 
-TEST(NcclTest, aRankLostBeforeAllHaveJoinedIsTold) {
+TEST(NcclTest, aRankLostDuringInitIsReported) {
   auto hosts = collective::simulatedRanks(2);
   ASSERT_TRUE(hosts);
-  std::thread other([own = std::move((*hosts)[1])] { EXPECT_TRUE(own->gather("")); });
+  std::thread other([own = std::move((*hosts)[1])] { EXPECT_TRUE(own->allGather("")); });
   Losable* seen = nullptr;
   auto host = std::make_shared<Losable>(0, (*hosts)[0]);
   seen = host.get();
@@ -275,20 +275,20 @@ TEST(NcclTest, aRankLostBeforeAllHaveJoinedIsTold) {
   other.join();
 }
 
-TEST(NcclTest, whatIsMissingIsNamed) {
-  EXPECT_EQ(errorOf(NcclLibrary::open({"libnone.so.1", ""})), "libnone.so.1 is not there");
+TEST(NcclTest, missingLibrariesAreNamed) {
+  EXPECT_EQ(errorOf(NcclLibrary::open({"libnone.so.1", ""})), "libnone.so.1 is not found");
   EXPECT_EQ(errorOf(NcclLibrary::open({"libm.so.6", ""})), "libm.so.6 has no cuInit: it is too old");
   auto library = NcclLibrary::open(kFake);
   ASSERT_TRUE(library) << library.error().message();
-  EXPECT_EQ(errorOf((*library)->openNccl({"", "libnone.so.2"})), "libnone.so.2 is not there");
+  EXPECT_EQ(errorOf((*library)->openNccl({"", "libnone.so.2"})), "libnone.so.2 is not found");
   EXPECT_EQ(errorOf(CudaGpu::open(*library, "00000000-0000-0000-0000-0000000000ff")),
             "none of the 4 devices of CUDA has the UUID 00000000-0000-0000-0000-0000000000ff");
   auto gpu = CudaGpu::open(*library, uuidOf(0));
   ASSERT_TRUE(gpu) << gpu.error().message();
   EXPECT_EQ(errorOf(CudaMemory::create(*gpu, dup(0), 0)),
-            "CUDA failed to take memory of Vulkan: a fake error (1)");
+            "CUDA failed to import memory of Vulkan: a fake error (1)");
   EXPECT_EQ(errorOf(CudaTimeline::create(*gpu, -1)),
-            "CUDA failed to take a semaphore of Vulkan: a fake error (1)");
+            "CUDA failed to import a semaphore of Vulkan: a fake error (1)");
 }
 
 }  // namespace

@@ -11,12 +11,12 @@ namespace {
 
 /// Memory that the generator knows how to use without races.
 struct Memory {
-  enum class Kind : uint8_t { own, meeting, sums };
+  enum class Kind : uint8_t { own, exchanged, sums };
   Kind kind = Kind::own;  ///< touched by one invocation; written by one between barriers; only added to
   std::string name;
   std::string prefix;   ///< indices before the last: "%i, " or "%g, " or ""
   int extent = 1;       ///< of the last axis
-  bool atomic = false;  ///< meeting: atomics are allowed on it
+  bool atomic = false;  ///< exchanged: atomics are allowed on it
 };
 
 void append(std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; }
@@ -43,7 +43,7 @@ class Generator {
   void loop();
   void branch();
   void access();
-  void meeting();
+  void exchanged();
   void exchange(const Memory& memory);
   void histogram(const Memory& memory);
   void broadcast(const Memory& memory);
@@ -162,14 +162,14 @@ void Generator::memory() {
   }
   if (rows_ == lanes_ * groups_ && random_.chance(45)) {
     text_.line(fmt::format("%s = tgk.shared : buf<{}xf32, shared>", lanes_));
-    memory_.push_back({meeting, "%s", "", lanes_, true});
+    memory_.push_back({exchanged, "%s", "", lanes_, true});
   }
   if (rows_ == lanes_ * groups_ && random_.chance(20)) {
     Shape shape{groups_, lanes_};
     bool tape = random_.chance(50);
     parameter("e", "f32", shape, tape ? "tape" : "inout", tape ? KernelArray{shape, {}} : values(shape));
     if (!tape) case_.wrt.push_back("e"), case_.of.push_back("e");
-    memory_.push_back({meeting, "%e", "%g, ", lanes_, true});
+    memory_.push_back({exchanged, "%e", "%g, ", lanes_, true});
   }
   if (random_.chance(40)) {
     int extent = random_.between(1, 4);
@@ -282,7 +282,7 @@ void Generator::access() {
   text_.line(fmt::format("tgk.store {}, {}", bounded, place));
 }
 
-/// Each invocation writes its slot, all meet, each reads others' slots, all meet.
+/// Each invocation writes its slot; a barrier; each reads other slots; a barrier.
 void Generator::exchange(const Memory& memory) {
   std::string slot =
       random_.chance(70) ? "%l" : text_.let(fmt::format("tgk.sub {}, %l : u32", lanes_ - 1), "u");
@@ -299,7 +299,7 @@ void Generator::exchange(const Memory& memory) {
   text_.line("tgk.barrier");
 }
 
-/// Slots start at something, all add to some, all meet and read.
+/// Slots are initialized, all invocations add to some; a barrier; all read.
 void Generator::histogram(const Memory& memory) {
   text_.line(fmt::format("tgk.store {}, {}[{}%l]", random_.chance(50) ? "0.0" : text_.number(4), memory.name,
                          memory.prefix));
@@ -324,8 +324,8 @@ void Generator::broadcast(const Memory& memory) {
   text_.line("tgk.barrier");
 }
 
-void Generator::meeting() {
-  const Memory& memory = any(Memory::Kind::meeting);
+void Generator::exchanged() {
+  const Memory& memory = any(Memory::Kind::exchanged);
   switch (random_.below(4)) {
   case 0: return histogram(memory);
   case 1: return broadcast(memory);
@@ -510,7 +510,7 @@ void Generator::statement() {
   if (kind < 62) return access();
   if (kind < 72 && nesting_ < 3 && budget_ > 0) return loop();
   if (kind < 82 && nesting_ < 3 && budget_ > 0) return branch();
-  if (kind < 91 && uniform_ && has(Memory::Kind::meeting)) return meeting();
+  if (kind < 91 && uniform_ && has(Memory::Kind::exchanged)) return exchanged();
   if (kind < 95 && uniform_) return collective();
   if (kind < 97) return stopped();
   text_.arithmetic();

@@ -200,7 +200,7 @@ std::vector<std::vector<double>> trained(const Module& module) {
   return out;
 }
 
-// What joins ranks takes its turn among the kernels.
+// A collective keeps its place among the kernels.
 TEST(Recompute, KernelsRunAgainBetweenCollectives) {
   const std::string gradient = "append-grad,data-parallel{ranks=2 bucket=0}";
   auto free = plannedWithin(8, "", gradient), least = plannedWithin(8, "least", gradient);

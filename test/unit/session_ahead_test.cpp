@@ -15,7 +15,7 @@ Inputs batchOf(int64_t step) {
   return inputs;
 }
 
-/// Losses of `steps` steps, `ahead` of which are under way when one is ended; 0 uses `step`.
+/// Losses of `steps` steps, `ahead` of which are in flight when one is ended; 0 uses `step`.
 std::vector<double> losses(Session& session, int64_t steps, size_t ahead) {
   std::vector<double> out;
   auto end = [&] {
@@ -32,15 +32,15 @@ std::vector<double> losses(Session& session, int64_t steps, size_t ahead) {
     auto begun = session.beginStep(batchOf(step));
     EXPECT_TRUE(begun) << begun.error().str();
     EXPECT_EQ(*begun, step);
-    if (session.stepsUnderWay() == ahead) end();
+    if (session.stepsInFlight() == ahead) end();
   }
-  while (session.stepsUnderWay()) end();
+  while (session.stepsInFlight()) end();
   return out;
 }
 
 class SessionAhead : public SessionTest {
  protected:
-  /// However many steps are under way, every loss, parameter and gradient is that of steps by themselves.
+  /// However many steps are in flight, every loss, parameter and gradient is that of steps by themselves.
   void expectSameBits(const std::string& text) {
     auto alone = open(parsed(text), options());
     ASSERT_TRUE(alone);
@@ -133,7 +133,7 @@ TEST_F(SessionAhead, OtherCallsComeAfterWhatWasBegun) {
       ASSERT_TRUE(alone->uploadParams({{"b1", zero}}, {.partial = true}));
     }
   }
-  EXPECT_EQ(session->stepsUnderWay(), 6u);
+  EXPECT_EQ(session->stepsInFlight(), 6u);
   for (int64_t step = 1; step <= 6; ++step) EXPECT_EQ(session->endStep()->step, step);
   // A step by itself is ended by itself, before those that were begun.
   ASSERT_TRUE(session->beginStep(batchOf(7)));
@@ -187,13 +187,13 @@ module @accumulating {
 TEST_F(SessionAhead, WhatCannotBeBegunLeavesNothing) {
   for (auto& session : {open(options()), interpreter()}) {
     ASSERT_TRUE(session);
-    EXPECT_NE(messageOf(session->endStep()).find("no step is under way"), std::string::npos);
+    EXPECT_NE(messageOf(session->endStep()).find("no step is in flight"), std::string::npos);
     EXPECT_FALSE(session->beginStep({{"x", ramp({5, 3}, 0, 1)}}));
-    EXPECT_EQ(session->stepsUnderWay(), 0u);
+    EXPECT_EQ(session->stepsInFlight(), 0u);
     EXPECT_EQ(session->steps(), 0);
     ASSERT_TRUE(session->beginStep(batchOf(1)));
     ASSERT_TRUE(session->replaceModule(model()));
-    EXPECT_EQ(session->stepsUnderWay(), 0u);
+    EXPECT_EQ(session->stepsInFlight(), 0u);
     EXPECT_FALSE(session->endStep());
     ASSERT_TRUE(session->beginStep(batchOf(1)));
     session->close();
@@ -258,7 +258,7 @@ module @heavy {
     ASSERT_TRUE(session->beginStep(inputs));
     ASSERT_TRUE(session->beginStep(inputs));
     returnedBefore = *device_->completed() == before;
-    while (session->stepsUnderWay()) ASSERT_TRUE(session->endStep());
+    while (session->stepsInFlight()) ASSERT_TRUE(session->endStep());
   }
   EXPECT_TRUE(returnedBefore);
 }

@@ -65,7 +65,7 @@ Result<void> tour(double& last, double& slopeFound, int64_t& batch) {
 
   for (int i = 0; i < 20; ++i) {
     TG_CHECK(session->beginStep({{"x", points(8)}, {"y", line(8)}}));
-    if (session->stepsUnderWay() < 2) continue;
+    if (session->stepsInFlight() < 2) continue;
     TG_TRY(StepResult step, session->endStep());  // the oldest one begun
     last = step.loss;
   }

@@ -258,7 +258,7 @@ TEST_F(TrainerTest, ACheckpointThatCannotBeWrittenMeanwhileEndsTheRun) {
   EXPECT_NE(summary.error().message().find("cannot save"), std::string::npos) << summary.error().message();
   EXPECT_FALSE(trainer.sessionFailed());
   EXPECT_FALSE(control_.saving);
-  EXPECT_EQ(session_->stepsUnderWay(), 0u);
+  EXPECT_EQ(session_->stepsInFlight(), 0u);
 }
 
 TEST_F(TrainerTest, ACopyBeyondTheBudgetIsNotMade) {
@@ -294,7 +294,7 @@ TEST_F(TrainerTest, ALossThatIsNoNumberEndsTheRunUnsaved) {
   EXPECT_EQ(summary.step, 4);
   EXPECT_TRUE(std::isnan(summary.lastLoss));
   EXPECT_EQ(kept(), (std::vector<int64_t>{2})) << "not 4, where one is due";
-  EXPECT_EQ(session_->stepsUnderWay(), 0u);
+  EXPECT_EQ(session_->stepsInFlight(), 0u);
   EXPECT_EQ(listener_.losses.size(), 3u);
   EXPECT_EQ(summary.fault, "the loss is nan at step 4");
   EXPECT_EQ(summary.faultNotes,
@@ -425,7 +425,7 @@ TEST_F(TrainerTest, AnErrorLeavesNoStepUnderWay) {
   auto failed = trainer.run(observer, control_);
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().message(), "no more");
-  EXPECT_EQ(session_->stepsUnderWay(), 0u);
+  EXPECT_EQ(session_->stepsInFlight(), 0u);
   EXPECT_EQ(session_->steps(), 4) << "begun when step 3 was heard of";
 }
 
@@ -434,7 +434,7 @@ TEST_F(TrainerTest, StepsOfOthersAreNotHeardOf) {
   Trainer trainer(*session_, feed_, {.steps = 4}, {});
   auto refused = trainer.run(listener_, control_);
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message().find("has steps under way"), std::string::npos);
+  EXPECT_NE(refused.error().message().find("has steps in flight"), std::string::npos);
   EXPECT_EQ(session_->endStep()->step, 1);
   EXPECT_TRUE(listener_.losses.empty());
 }

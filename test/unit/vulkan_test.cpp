@@ -465,7 +465,7 @@ TEST(VulkanDevices, SharesOnlyWhatItWasOpenedFor) {
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message().find("was not opened to be shared"), std::string::npos);
   EXPECT_FALSE(shareSubmissions(**opened));
-  EXPECT_FALSE(Arrivals::create(**opened));
+  EXPECT_FALSE(ExternalTimeline::create(**opened));
 }
 
 TEST(VulkanDevices, BadSelectionNamesWhatThereIs) {

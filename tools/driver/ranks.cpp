@@ -12,7 +12,7 @@
 #include "ir/parser.h"
 #include "ir/text_hash.h"
 #include "runtime/collective/open.h"
-#include "runtime/nccl_join.h"
+#include "runtime/nccl_init.h"
 #include "tools/driver/listings.h"
 
 namespace tg {
@@ -20,17 +20,17 @@ namespace tg {
 namespace {
 
 constexpr const char* kLibrary = "libtensorgrad_mpi.so";
-/// Between the parts of what ranks tell each other.
-constexpr char kEnd = '\x1f';
+/// Separates the fields of a rank's text in compareRanks.
+constexpr char kSeparator = '\x1f';
 
-/// Whether a launcher has started this process as one of several.
+/// Whether a launcher started this process as one of several.
 bool isLaunched() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"})
     if (const char* size = std::getenv(name); size && std::atoi(size) > 1) return true;
   return false;
 }
 
-/// Where the plug-in stands: beside the libraries of this program's build or installation, or among the system's.
+/// Where to look for the plug-in: beside this program's libraries, then by the dynamic loader.
 std::vector<std::string> libraries() {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -39,16 +39,16 @@ std::vector<std::string> libraries() {
 }
 
 std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
+  std::vector<std::string> fields;
   for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(kEnd, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
+    const size_t end = std::min(text.find(kSeparator, begin), text.size());
+    fields.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  return parts;
+  return fields;
 }
 
-/// How a rank's facts differ from rank 0's, or "".
+/// The first difference of a rank's facts from rank 0's, or "".
 std::string difference(int rank, const std::vector<std::string>& own, const std::vector<std::string>& first,
                        const RankFacts& names) {
   for (size_t i = 0; i < names.size(); ++i)
@@ -63,14 +63,14 @@ std::string difference(int rank, const std::vector<std::string>& own, const std:
 void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group) {
   app.add_option(
          "--collective", flags.collective,
-         "how the ranks of a job meet: auto (mpi where mpirun or srun has started several, and nccl on "
-         "NVIDIA's GPUs), mpi, nccl, none")
+         "library for collectives between ranks: auto (mpi if mpirun or srun started several, and nccl on "
+         "NVIDIA GPUs), mpi, nccl, none")
       ->option_text("HOW")
       ->check(CLI::IsMember({"auto", "mpi", "nccl", "none"}))
       ->group(group)
       ->configurable(false);
   app.add_option("--collective-timeout", flags.timeout,
-                 "seconds without a sign of life from a rank that end the job (default 20)")
+                 "seconds without a heartbeat from a rank after which the job ends (default 20)")
       ->option_text("SECONDS")
       ->check(atLeast(2))
       ->group(group)
@@ -79,29 +79,29 @@ void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group) {
 
 Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags) {
   const bool asked = flags.collective == "mpi" || flags.collective == "nccl";
-  const bool joins = asked || (flags.collective == "auto" && isLaunched());
-  if (!joins) return std::shared_ptr<collective::Engine>();
+  const bool several = asked || (flags.collective == "auto" && isLaunched());
+  if (!several) return std::shared_ptr<collective::Engine>();
   auto engine = collective::openPlugin(libraries(), flags.timeout);
   if (!engine) return fail(fmt::format("--collective={}: {}", flags.collective, engine.error().message()));
   return engine;
 }
 
-int joinGpus(const CLI::App& app, const RankFlags& flags, ModelFlags& model) {
+int initGpuCollectives(const CLI::App& app, const RankFlags& flags, ModelFlags& model) {
   if (flags.collective == "mpi" || (flags.collective == "auto" && model.device == "interp")) return exitOk;
   const std::string name = deviceName(model);
-  auto joined = joinNccl(model.ranks, {name, model.validation, false, {}});
-  if (!joined) return endJob(app, *model.ranks, exitDevice, joined.error());
-  if (joined->ranks) {
-    model.ranks = joined->ranks;
-    model.opened = joined->device;
+  auto nccl = initNccl(model.ranks, {name, model.validation, false, {}});
+  if (!nccl) return endJob(app, *model.ranks, exitDevice, nccl.error());
+  if (nccl->ranks) {
+    model.ranks = nccl->ranks;
+    model.opened = nccl->device;
     model.openedAs = name;
     return exitOk;
   }
   const bool first = model.ranks->rank() == 0;
   if (flags.collective == "nccl")
-    return first ? report(app, exitInput, "--collective=nccl: " + joined->why) : int{exitInput};
-  if (first && joined->expected && model.notes)
-    fmt::print(stderr, "note: nccl: {}; mpi is used instead\n", joined->why);
+    return first ? report(app, exitInput, "--collective=nccl: " + nccl->why) : int{exitInput};
+  if (first && nccl->expected && model.notes)
+    fmt::print(stderr, "note: nccl: {}; mpi is used instead\n", nccl->why);
   return exitOk;
 }
 
@@ -119,23 +119,23 @@ RankFacts factsOf(const Session& session) {
           {"the module compiled for its device", textHash(print(*session.module()))}};
 }
 
-int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& told,
+int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& message,
                  const RankFacts& facts) {
-  std::string own = fmt::format("{}{}{}", code, kEnd, told);
-  for (const auto& [name, fact] : facts) own += kEnd + fact;
-  auto all = ranks.gather(own);
+  std::string own = fmt::format("{}{}{}", code, kSeparator, message);
+  for (const auto& [name, fact] : facts) own += kSeparator + fact;
+  auto all = ranks.allGather(own);
   if (!all) return endJob(app, ranks, exitDevice, all.error());
-  std::vector<std::vector<std::string>> parts;
-  for (const std::string& text : *all) parts.push_back(split(text));
+  std::vector<std::vector<std::string>> fields;
+  for (const std::string& text : *all) fields.push_back(split(text));
   for (int rank = 0; rank < ranks.ranks(); ++rank) {
-    const std::vector<std::string>& its = parts[static_cast<size_t>(rank)];
+    const std::vector<std::string>& its = fields[static_cast<size_t>(rank)];
     const int failed = std::atoi(its[0].c_str());
     if (failed == exitOk) continue;
     if (ranks.rank() == 0) fmt::print(stderr, "rank {}: {}", rank, its[1]);
     return failed;
   }
   for (int rank = 1; rank < ranks.ranks(); ++rank) {
-    const std::string other = difference(rank, parts[static_cast<size_t>(rank)], parts[0], facts);
+    const std::string other = difference(rank, fields[static_cast<size_t>(rank)], fields[0], facts);
     if (other.empty()) continue;
     return ranks.rank() == 0 ? report(app, exitInput, other + "; all ranks must start alike")
                              : int{exitInput};
@@ -145,12 +145,12 @@ int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const
 
 int endJob(const CLI::App& app, collective::Engine& ranks, int code, const Error& error) {
   constexpr auto kUntilKilled = std::chrono::seconds(5);
-  const bool othersFault = ranks.failed();
-  if (othersFault) code = exitDevice;
-  // All ranks see that one is lost; one tells it, and ends the others.
-  if (othersFault && !ranks.speaks()) std::this_thread::sleep_for(kUntilKilled);
-  if (!othersFault || ranks.speaks())
-    report(app, code, othersFault ? error : fail(fmt::format("rank {}: {}", ranks.rank(), error.message())));
+  const bool rankLost = ranks.failed();
+  if (rankLost) code = exitDevice;
+  // All ranks see that one is lost. One of them reports it and ends the others.
+  if (rankLost && !ranks.reportsFailure()) std::this_thread::sleep_for(kUntilKilled);
+  if (!rankLost || ranks.reportsFailure())
+    report(app, code, rankLost ? error : fail(fmt::format("rank {}: {}", ranks.rank(), error.message())));
   std::fflush(nullptr);
   ranks.abort(code);
   return code;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run as one of several ranks, which mpirun or srun has started.
+// tg-run as one of several ranks, started by mpirun or srun.
 #pragma once
 
 #include <memory>
@@ -14,35 +14,34 @@ namespace tg {
 
 struct RankFlags {
   std::string collective = "auto";
-  double timeout = 20;  ///< seconds of silence
+  double timeout = 20;  ///< seconds without a heartbeat
 };
-/// In the help's group of this name.
+/// `group` is the heading in the help.
 void addRankFlags(CLI::App& app, RankFlags& flags, const std::string& group);
 
-/// Joins the job that this process was started in; null where it is alone.
+/// Joins the job that this process was started in. Null: it is the only rank.
 Result<std::shared_ptr<collective::Engine>> joinRanks(const RankFlags& flags);
 
-/// Has the ranks of `model` reduce on their GPUs by NCCL, where the flags ask for it, or let them and they can; the
-/// device is then open. 0, or an exit code after rank 0 has told why. Where NVIDIA's GPUs do without, a note says why.
-int joinGpus(const CLI::App& app, const RankFlags& flags, ModelFlags& model);
+/// Collective. Switches the ranks of `model` to NCCL and opens its device, if the flags demand it, or allow it and all
+/// ranks can. 0, or an exit code after rank 0 has reported why. A note says why NVIDIA GPUs do not use NCCL.
+int initGpuCollectives(const CLI::App& app, const RankFlags& flags, ModelFlags& model);
 
-/// This process's number among those of its host, as its launcher says.
+/// This process's index among those of its host, from the launcher's environment.
 int localRank();
 
-/// What ranks compare before they work: a name for people, and what this one has.
+/// What ranks compare before they start: a name for messages, and this rank's value.
 using RankFacts = std::vector<std::pair<std::string, std::string>>;
 
-/// The program, the device and what was compiled for it.
+/// Of the program, the device and the compiled module.
 RankFacts factsOf(const Session& session);
 
-/// A meeting of all ranks, each with an exit code and what it told of it, or with its facts where the code is 0. The
-/// code of the first rank that failed or has other facts than rank 0, which rank 0 tells by one message; 0 where all
-/// can begin.
-int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& told,
+/// Collective. Each rank passes its exit code so far and its error message, or its facts if the code is 0. The result is
+/// the code of the first rank that failed or whose facts differ from rank 0's; rank 0 reports it. 0: all can start.
+int compareRanks(const CLI::App& app, collective::Engine& ranks, int code, const std::string& message,
                  const RankFacts& facts);
 
-/// Ends the job after a rank's error: one message tells the rank and why, and all processes end with the code,
-/// exitDevice where a rank is lost.
+/// Ends the job after a rank's error: one message names the rank and the reason, and all processes end with the code, or
+/// with exitDevice if a rank is lost.
 int endJob(const CLI::App& app, collective::Engine& ranks, int code, const Error& error);
 
 }  // namespace tg

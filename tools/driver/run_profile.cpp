@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run profile: which kernels take the device's time, and how much the host adds.
+// tg-run profile: the device's time by kernel, and the host's overhead.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -64,20 +64,20 @@ void printTotals(const Profile& profile) {
       fmt::format("what a call takes besides the device: {:.2f} % of wall", 100 * profile.hostShare()));
 }
 
-/// What each collective took of a call.
-void printTravels(const std::vector<TravelTimes>& travels) {
-  auto leg = [](const TravelTimes& travel, int64_t bytes, double seconds) {
-    return fmt::format("{:>10.4f} {:>8.2f}", seconds * 1e3 / static_cast<double>(travel.times),
-                       travelRate(travel, bytes, seconds));
-  };
-  fmt::print("{:<12} {:>12} {:>10} {:>8} {:>10} {:>8} {:>10} {:>8} {:>10}\n", "collective", "bytes",
-             "down ms", "GB/s", "between ms", "GB/s", "back ms", "GB/s", "waited ms");
-  for (const TravelTimes& travel : travels)
-    if (travel.times > 0)
-      fmt::print("{:<12} {:>12} {} {} {} {:>10.4f}\n", fmt::format("@{} {}", travel.function, travel.id),
-                 travel.bytes, leg(travel, travel.downBytes, travel.down),
-                 leg(travel, travel.bytes, travel.between), leg(travel, travel.upBytes, travel.up),
-                 travel.waited * 1e3 / static_cast<double>(travel.times));
+/// Milliseconds a call.
+void printCollectives(const std::vector<CollectiveTimes>& collectives) {
+  fmt::print("{:<12} {:>12} {:>12} {:>8} {:>12} {:>8} {:>12} {:>8} {:>10}\n", "collective", "bytes",
+             "to host ms", "GB/s", "exchange ms", "GB/s", "to device ms", "GB/s", "waited ms");
+  for (const CollectiveTimes& each : collectives) {
+    if (each.times == 0) continue;
+    const auto times = static_cast<double>(each.times);
+    auto phase = [&](int64_t bytes, double seconds) {
+      return fmt::format("{:>12.4f} {:>8.2f}", seconds * 1e3 / times, transferRate(each, bytes, seconds));
+    };
+    fmt::print("{:<12} {:>12} {} {} {} {:>10.4f}\n", fmt::format("@{} {}", each.function, each.id),
+               each.bytes, phase(each.toHostBytes, each.toHost), phase(each.bytes, each.exchange),
+               phase(each.toDeviceBytes, each.toDevice), each.waited * 1e3 / times);
+  }
 }
 
 struct ProfileVerb : Verb {
@@ -112,7 +112,7 @@ struct ProfileVerb : Verb {
     addRankFlags(app, rankFlags, "Options");
   }
 
-  /// Opens what FILE stands for and makes its inputs. 0, or an exit code after printing why.
+  /// Opens FILE and makes random inputs. 0, or an exit code after reporting why.
   int open(const CLI::App& app, OpenModel& out, Inputs& inputs) {
     const TrainedKind kind = trainedKind(model.file);
     std::unique_ptr<Module> source;
@@ -125,7 +125,7 @@ struct ProfileVerb : Verb {
       if (auto same = checkRunFiles(trained->run, &*trained->state); !same)
         return report(app, exitInput, same.error());
       if (model.weights.empty()) model.weights = model.file;
-      // Only the text that was written tells which tables ids look into.
+      // The ranges of random ids come from the source module: the final one does not say which table an id indexes.
       ModelFlags written = model;
       written.file = RunDir{trained->run}.model();
       if (int code = loadModule(app, written, source)) return code;
@@ -154,11 +154,11 @@ struct ProfileVerb : Verb {
     return exitOk;
   }
 
-  /// Calls of several ranks, whose commands are not timed: what travels between them.
-  int together(const CLI::App& app, std::shared_ptr<collective::Engine> ranks) {
+  /// Times the collectives of several ranks; their kernels are not timed.
+  int runRanks(const CLI::App& app, std::shared_ptr<collective::Engine> ranks) {
     model.ranks = std::move(ranks);
     model.localRank = localRank();
-    if (int code = joinGpus(app, rankFlags, model)) return code;
+    if (int code = initGpuCollectives(app, rankFlags, model)) return code;
     ranks = model.ranks;
     const bool first = ranks->rank() == 0;
     model.notes = model.notes && first;
@@ -168,51 +168,52 @@ struct ProfileVerb : Verb {
     OpenModel opened;
     Inputs inputs;
     int code = !trace.empty() || !roofline.empty() || model.statistics
-                   ? report(app, exitUsage, "--trace, --roofline and --statistics are of one rank's commands")
+                   ? report(app, exitUsage, "--trace, --roofline and --statistics need a single rank")
                    : open(app, opened, inputs);
     holdReports(nullptr);
     const RankFacts facts = code == exitOk ? factsOf(*opened.session) : RankFacts();
     if (code = compareRanks(app, *ranks, code, told, facts); code != exitOk) return code;
     Session& session = *opened.session;
-    auto measured = callsTogether(session, inputs);
+    auto measured = measureCollectives(session, inputs);
     if (!measured) return endJob(app, *ranks, exitDevice, measured.error());
     if (!first) return exitOk;
     if (json) {
-      fmt::print("{}", toJson(measured->travels));
+      fmt::print("{}", toJson(measured->collectives));
       return exitOk;
     }
     fmt::print("@{} of {} on {}, {}\n", function, given, session.info().device, ranks->describe());
-    printTravels(measured->travels);
+    printCollectives(measured->collectives);
     fmt::print("\nwall {:.4f} ms a call, mean of {}\n", measured->milliseconds, options.repetitions);
     return exitOk;
   }
 
-  struct Together {
-    std::vector<TravelTimes> travels;
+  struct Measured {
+    std::vector<CollectiveTimes> collectives;
     double milliseconds = 0;  ///< of a call
   };
 
-  /// The calls' travels, without those of two calls before.
-  Result<Together> callsTogether(Session& session, const Inputs& inputs) const {
+  /// After two calls to warm up.
+  Result<Measured> measureCollectives(Session& session, const Inputs& inputs) const {
     using Clock = std::chrono::steady_clock;
     auto call = [&](int count) -> Result<void> {
       for (int i = 0; i < count; ++i) TG_CHECK(session.run(function, inputs));
       return {};
     };
     TG_CHECK(call(2));
-    TG_TRY(const std::vector<TravelTimes> before, session.travels());
+    TG_TRY(const std::vector<CollectiveTimes> before, session.collectiveTimes());
     const auto begin = Clock::now();
     TG_CHECK(call(options.repetitions));
-    Together out;
+    Measured out;
     out.milliseconds =
         std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / options.repetitions;
-    TG_TRY(out.travels, session.travels());
+    TG_TRY(out.collectives, session.collectiveTimes());
     for (size_t i = 0; i < before.size(); ++i) {
-      out.travels[i].times -= before[i].times;
-      out.travels[i].down -= before[i].down;
-      out.travels[i].between -= before[i].between;
-      out.travels[i].up -= before[i].up;
-      out.travels[i].waited -= before[i].waited;
+      CollectiveTimes& its = out.collectives[i];
+      its.times -= before[i].times;
+      its.toHost -= before[i].toHost;
+      its.exchange -= before[i].exchange;
+      its.toDevice -= before[i].toDevice;
+      its.waited -= before[i].waited;
     }
     return out;
   }
@@ -224,7 +225,7 @@ struct ProfileVerb : Verb {
       if (auto may = mayWrite(flag, *path); !may) return report(app, exitUsage, may.error());
     auto joined = joinRanks(rankFlags);
     if (!joined) return report(app, exitInput, joined.error());
-    if (*joined) return together(app, *joined);
+    if (*joined) return runRanks(app, *joined);
     const std::string given = model.file;
     OpenModel opened;
     Inputs inputs;

@@ -376,11 +376,10 @@ int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& modul
   bool poolLeftOut = leavePoolOut(module);
   const std::string name = deviceName(flags);
   if (flags.opened && flags.openedAs != name)
-    return report(
-        app, exitUsage,
-        fmt::format(
-            "the run works on --device={}, and its ranks have met on another: say so, or --collective=mpi",
-            flags.device));
+    return report(app, exitUsage,
+                  fmt::format("the run uses --device={}, but NCCL was initialized on --device={}: give "
+                              "--device, or --collective=mpi",
+                              flags.device, flags.openedAs));
   vulkan::DeviceOptions wanted{name, flags.validation, false, {}};
   wanted.statistics = flags.statistics;
   auto device =

@@ -87,9 +87,9 @@ struct ModelFlags {
   int64_t parts = 1;    ///< of the batch, which a step runs one after the other
   MakeSmaller smaller;  ///< null: what takes more than --memory is an error
   int localRank = 0;    ///< among the ranks of this host
-  std::shared_ptr<collective::Engine> ranks;  ///< joins this process with others; null: it is alone
-  std::shared_ptr<vulkan::Device> opened;     ///< where the ranks have met on their devices
-  std::string openedAs;                       ///< its name then
+  std::shared_ptr<collective::Engine> ranks;  ///< null: a single rank
+  std::shared_ptr<vulkan::Device> opened;     ///< by initGpuCollectives, or null
+  std::string openedAs;                       ///< its --device
   std::vector<std::string> plugins;           ///< shared objects whose passes `pipeline` may name
 };
 void addModelFlags(CLI::App& app, ModelFlags& flags);

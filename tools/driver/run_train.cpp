@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tg-run train: steps on data, a line for each few, a folder that keeps all of it.
+// tg-run train: runs steps, prints progress and keeps the run in a folder.
 #include <algorithm>
 #include <cstdio>
 #include <span>
@@ -49,7 +49,7 @@ struct Train : Verb {
     model.ranks = *joined;
     model.localRank = localRank();
     if (model.ranks)
-      if (int code = joinGpus(app, flags.ranks, model)) return code;
+      if (int code = initGpuCollectives(app, flags.ranks, model)) return code;
     OpenTraining training;
     if (!model.ranks) {
       if (int code = prepare(app, training)) return code;
@@ -66,7 +66,7 @@ struct Train : Verb {
  private:
   bool writes() const { return !model.ranks || model.ranks->rank() == 0; }
 
-  /// Everything before the first step, which all ranks must have alike: one message where they have not.
+  /// As `prepare`, then compares the ranks: an error if one failed or differs in what must be the same on all.
   int prepareTogether(CLI::App& app, OpenTraining& training) {
     std::string told;
     holdReports(&told);
@@ -84,7 +84,7 @@ struct Train : Verb {
     return compareRanks(app, *model.ranks, code, told, facts);
   }
 
-  /// What makes ranks take the same steps to the same bits.
+  /// What must be equal on all ranks for the same steps with the same bits.
   static Result<RankFacts> factsOf(const OpenTraining& training, const std::string& lr) {
     const TrainState& state = training.state;
     TG_TRY(const NamedArrays params, training.model.session->downloadParams());
@@ -106,7 +106,7 @@ struct Train : Verb {
                      {"its first parameters", textHash(hashes)}};
   }
 
-  /// Checks, opens and compiles everything; 0, or an exit code after telling why.
+  /// Checks, opens and compiles everything. 0, or an exit code after reporting why.
   int prepare(CLI::App& app, OpenTraining& training) {
     flags.quiet = !model.notes;
     if (auto good = checkTrainFlags(model, flags); !good) return report(app, exitUsage, good.error());
@@ -126,8 +126,8 @@ struct Train : Verb {
     return exitOk;
   }
 
-  /// The run's checkpoint under its lock, and the options it was started with, over which those typed now
-  /// win. An exit code where that fails.
+  /// Opens a run to resume: its lock, its checkpoint, and the options it was started with, which the command line's
+  /// override. An exit code on failure.
   std::optional<int> goOn(CLI::App& app, const std::string& resume, OpenTraining& training) {
     const std::string run = runOf(resume);
     const TypedOptions typed = typedOptions(app);
@@ -144,7 +144,7 @@ struct Train : Verb {
     return {};
   }
 
-  /// Everything but the steps: the data of the first one is gathered too.
+  /// Everything but the steps; gathers the first one's data.
   int dryRun(const CLI::App& app, OpenTraining& training) {
     training.options.runDir.clear();
     auto console = TrainConsole::open(flags, training);
@@ -179,7 +179,7 @@ struct Train : Verb {
     console.eraseBar();
     if (!summary) {
       int code = trainer.sessionFailed() && session.device() ? exitDevice : exitInput;
-      // A folder that is gone is the reason of whatever could not be written there.
+      // If the folder is gone, that is why a write failed.
       auto there = training.lock ? training.lock->check() : Result<void>();
       if (model.ranks) {
         failed(training, code);
@@ -188,57 +188,59 @@ struct Train : Verb {
       report(app, code, there ? summary.error() : there.error());
       return failed(training, code);
     }
-    if (auto kept = keepTravels(training, travels_); !kept) return ended(app, exitInput, kept.error());
+    if (auto written = writeCollectiveTimes(training, collectives_); !written)
+      return ended(app, exitInput, written.error());
     if (auto finished = console.finish(); !finished) return ended(app, exitInput, finished.error());
     return conclude(app, training, console, *summary);
   }
 
-  /// An error that ends the run, and with it those of the other ranks.
+  /// Ends the run with an error, and the job if there are other ranks.
   int ended(const CLI::App& app, int code, const Error& error) const {
     return model.ranks ? endJob(app, *model.ranks, code, error) : report(app, code, error);
   }
 
-  /// What joining the ranks took of a step, the first one's compilation included.
-  static std::string trafficLine(collective::Traffic traffic, const std::vector<TravelTimes>& travels,
+  /// The cost of collectives in a step, the first step's compilation included.
+  static std::string trafficLine(collective::Traffic traffic, const std::vector<CollectiveTimes>& collectives,
                                  int64_t steps) {
     const double each = 1.0 / static_cast<double>(steps);
-    // A device's travels know when it was the device that was waited for.
-    if (!travels.empty()) traffic.waited = 0;
-    for (const TravelTimes& travel : travels) traffic.waited += travel.waited;
-    return fmt::format("between ranks: {:.3f} MiB a step, {:.2f} ms under way{}, {:.2f} ms of it waited for",
-                       static_cast<double>(traffic.bytes) * each / (1 << 20), traffic.underWay * 1e3 * each,
-                       rateText(traffic.bytes, traffic.underWay), traffic.waited * 1e3 * each);
+    // The engine's `waited` includes waiting for the device, a device collective's does not.
+    if (!collectives.empty()) traffic.waited = 0;
+    for (const CollectiveTimes& collective : collectives) traffic.waited += collective.waited;
+    return fmt::format("between ranks: {:.3f} MiB a step, {:.2f} ms in flight{}, {:.2f} ms of it waited for",
+                       static_cast<double>(traffic.bytes) * each / (1 << 20), traffic.inFlight * 1e3 * each,
+                       rateText(traffic.bytes, traffic.inFlight), traffic.waited * 1e3 * each);
   }
 
   static std::string rateText(int64_t bytes, double seconds) {
     return seconds > 0 ? fmt::format(" ({:.2f} GB/s)", static_cast<double>(bytes) / seconds * 1e-9) : "";
   }
 
-  /// The copies of what has travelled: to the host and back.
-  static std::string copiesLine(const std::vector<TravelTimes>& travels, int64_t steps) {
-    int64_t downBytes = 0, upBytes = 0;
-    double down = 0, up = 0;
-    for (const TravelTimes& each : travels) {
-      downBytes += each.downBytes * each.times;
-      upBytes += each.upBytes * each.times;
-      down += each.down;
-      up += each.up;
+  /// The copies between the device and the host's staging buffers.
+  static std::string copiesLine(const std::vector<CollectiveTimes>& collectives, int64_t steps) {
+    int64_t toHostBytes = 0, toDeviceBytes = 0;
+    double toHost = 0, toDevice = 0;
+    for (const CollectiveTimes& each : collectives) {
+      toHostBytes += each.toHostBytes * each.times;
+      toDeviceBytes += each.toDeviceBytes * each.times;
+      toHost += each.toHost;
+      toDevice += each.toDevice;
     }
     const double ms = 1e3 / static_cast<double>(steps);
-    return fmt::format("copies: {:.2f} ms a step to the host{}, {:.2f} ms back{}", down * ms,
-                       rateText(downBytes, down), up * ms, rateText(upBytes, up));
+    return fmt::format("copies: {:.2f} ms a step to the host{}, {:.2f} ms back{}", toHost * ms,
+                       rateText(toHostBytes, toHost), toDevice * ms, rateText(toDeviceBytes, toDevice));
   }
 
-  /// What has travelled, for the run's page.
-  static Result<void> keepTravels(OpenTraining& training, std::vector<TravelTimes>& travels) {
-    TG_TRY(travels, training.model.session->travels());
+  /// Writes ranks.json, which the run's page shows.
+  static Result<void> writeCollectiveTimes(OpenTraining& training,
+                                           std::vector<CollectiveTimes>& collectives) {
+    TG_TRY(collectives, training.model.session->collectiveTimes());
     const std::string& dir = training.options.runDir;
-    if (dir.empty() || travels.empty()) return {};
-    const std::string text = toJson(travels);
+    if (dir.empty() || collectives.empty()) return {};
+    const std::string text = toJson(collectives);
     return writeFile(RunDir{dir}.ranks(), std::as_bytes(std::span(text)));
   }
 
-  /// What of the run is safe after an error.
+  /// Prints the last good checkpoint after an error.
   static int failed(const OpenTraining& training, int code) {
     const std::string& dir = training.options.runDir;
     if (dir.empty()) return code;
@@ -251,7 +253,7 @@ struct Train : Verb {
 
   int conclude(const CLI::App& app, OpenTraining& training, TrainConsole& console,
                const TrainSummary& summary) {
-    // What all ranks know, rank 0 tells.
+    // Rank 0 alone prints.
     if (!writes()) return summary.end == TrainEnd::notFinite ? int{exitNumeric} : int{exitOk};
     if (summary.end == TrainEnd::notFinite) {
       Error error = fail(summary.fault + "; the parameters of this step are not saved");
@@ -267,8 +269,8 @@ struct Train : Verb {
       console.line(fmt::format("no step is left of {}", training.options.steps));
     if (const int64_t steps = (summary.step - summary.firstStep) / training.options.stride;
         model.ranks && steps > 0) {
-      console.line(trafficLine(model.ranks->traffic(), travels_, steps));
-      if (!travels_.empty() && !model.ranks->onGpus()) console.line(copiesLine(travels_, steps));
+      console.line(trafficLine(model.ranks->traffic(), collectives_, steps));
+      if (!collectives_.empty() && !model.ranks->nccl()) console.line(copiesLine(collectives_, steps));
     }
     if (summary.leftOut) console.line(fmt::format("{} steps were left out", summary.leftOut));
     if (auto saved = writeParams(*training.model.session, flags.out); !saved)
@@ -293,7 +295,7 @@ struct Train : Verb {
     return summary.end == TrainEnd::outOfTime ? exitOk : 128 + TrainSignals::stoppedBy();
   }
 
-  std::vector<TravelTimes> travels_;  ///< when the steps are done
+  std::vector<CollectiveTimes> collectives_;  ///< when the steps are done
 };
 
 }  // namespace

@@ -326,9 +326,9 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
                     model.file, shellWord(model.pipeline)));
   Session& session = *out.model.session;
   const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
-  if (ranks > 1 && !joinsRanks(*out.model.source))
+  if (ranks > 1 && !isDataParallel(*out.model.source))
     return report(app, exitInput,
-                  fmt::format("{} ranks would train {} apart from each other: @train joins no gradients. Put "
+                  fmt::format("{} ranks would train {} independently: @train does not average gradients. Put "
                               "data-parallel between append-grad and the optimizer: "
                               "--pipeline='append-grad,data-parallel,append-adam{{lr=1e-3}}'",
                               ranks, model.file));

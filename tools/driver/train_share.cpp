@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An update takes so many batches of the source module, however many ranks there are. N ranks take them in turns, each
-// several or one; or where there are more ranks than batches, several ranks take a batch's rows together. The run goes
-// on counting steps as it did where an update is a whole number of the new ones: one then counts as several.
+// An update takes a fixed number of batches of the source module. N ranks divide the batches among them or, if there are
+// more ranks than batches, divide the rows of each. If an update takes fewer steps than before, a step counts as several,
+// so that the run's numbers of steps keep their meaning.
 #include "tools/driver/train_share.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 std::string rankCount(int64_t count) { return count == 1 ? "1 rank" : fmt::format("{} ranks", count); }
 std::string batchCount(int64_t count) { return count == 1 ? "1 batch" : fmt::format("{} batches", count); }
 
-/// Ranks that share a batch where `ranks` take so many together; 0 where they cannot.
+/// How many ranks share the rows of one batch, if `ranks` share `batches` of `rows`; 0: they cannot.
 int64_t splitOf(int64_t batches, int64_t rows, int64_t ranks) {
   if (batches % ranks == 0) return 1;
   const bool whole = ranks % batches == 0 && rows > 0 && rows % (ranks / batches) == 0;
@@ -41,7 +41,7 @@ std::string possibleRanks(int64_t batches, int64_t rows) {
 
 }  // namespace
 
-bool joinsRanks(const Module& module) {
+bool isDataParallel(const Module& module) {
   for (const Item* func : module.all(ItemKind::func))
     for (const Op* op : func->body.ops)
       if (isCollective(*op) || op->code == Opcode::collective_begin) return true;
@@ -83,7 +83,7 @@ int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flag
   share.stepsPerUpdate = std::lcm(counted, share.batches);
   share.stride = share.stepsPerUpdate / share.batches;
   share.step = saved.step * (share.stepsPerUpdate / counted);
-  // Gradients that are summed up are those of the ranks there were.
+  // The gradient sums in the checkpoint are those of the former ranks.
   if (saved.ranks != ranks && saved.step % counted != 0)
     return report(app, exitUsage,
                   fmt::format("step {1} of {0} is between two updates, with gradients of {2}: start as many, "
@@ -98,9 +98,9 @@ int recount(const CLI::App& app, const std::string& run, const TrainState& saved
   if (saved.ranks == ranks) return exitOk;
   if (share.step != saved.step && !out.stepsTyped)
     return report(app, exitUsage,
-                  fmt::format("{} was trained by {}, and the steps of {} are others: step {} is step {} "
-                              "then. Say by --steps up to which to train",
-                              run, rankCount(saved.ranks), ranks, saved.step, share.step));
+                  fmt::format("{} was trained by {}; with {} step {} becomes step {}: "
+                              "give --steps, the last step to train",
+                              run, rankCount(saved.ranks), rankCount(ranks), saved.step, share.step));
   std::string note = fmt::format("note: {} was trained by {}; now ", run, rankCount(saved.ranks));
   note += share.split > 1 ? fmt::format("{} share the rows of a batch", share.split)
           : ranks == 1    ? fmt::format("one takes {} an update", batchCount(share.batches))
@@ -116,11 +116,10 @@ int passesFor(const CLI::App& app, const RankShare& share, const std::string& ru
   auto summed = accumulating(model.pipeline, [&](int64_t) { return share.batches * model.parts; });
   if (!summed) return report(app, exitInput, summed.error());
   if (summed->empty())
-    return report(
-        app, exitUsage,
-        fmt::format("another number of ranks sums gradients by append-grad{{accumulate=N}}, and the "
-                    "pipeline of {} has no append-grad: start as many as it was trained by",
-                    run));
+    return report(app, exitUsage,
+                  fmt::format("another number of ranks needs append-grad{{accumulate=N}}, and the "
+                              "pipeline of {} has no append-grad: start as many as it was trained by",
+                              run));
   auto passes = PassManager::parse(*summed);
   if (!passes) return report(app, exitInput, passes.error());
   std::vector<PipelineStep>& steps = passes->steps();
@@ -128,10 +127,10 @@ int passesFor(const CLI::App& app, const RankShare& share, const std::string& ru
     return std::find_if(steps.begin(), steps.end(),
                         [&](const auto& step) { return step.pass->name == name; });
   };
-  // A run of one rank may have been started without.
-  if (auto joins = named("data-parallel"); joins != steps.end())
-    std::erase_if(joins->options, [](const NamedAttr& option) { return option.name == "ranks"; });
-  else if (model.ranks && !joinsRanks(source))
+  // A run of one rank may have been started without it.
+  if (auto step = named("data-parallel"); step != steps.end())
+    std::erase_if(step->options, [](const NamedAttr& option) { return option.name == "ranks"; });
+  else if (model.ranks && !isDataParallel(source))
     steps.insert(named("append-grad") + 1, {findPass("data-parallel"), {}, nullptr});
   model.pipeline = passes->str();
   return exitOk;

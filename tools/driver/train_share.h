@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that goes on with another number of ranks: how these share the batches of an update, which stay the same.
+// Resuming a run with another number of ranks: how they share the batches of an update, which stay the same.
 #pragma once
 
 #include <memory>
@@ -14,31 +14,30 @@
 
 namespace tg {
 
-/// What one of the ranks does of an update, and what its steps count in the run.
+/// One rank's share of an update, and how its steps are counted in the run.
 struct RankShare {
-  int64_t split = 1;                      ///< ranks that share one batch, each with its part of the rows
-  int64_t batches = 1;                    ///< of an update that a rank takes, one a step
-  int64_t step = 0;                       ///< of the run to go on from
+  int64_t split = 1;                      ///< ranks that share the rows of one batch
+  int64_t batches = 1;                    ///< that a rank takes in an update, one a step
+  int64_t step = 0;                       ///< of the run, to resume from
   int64_t stepsPerUpdate = 1;             ///< as the run counts them
-  int64_t stride = 1;                     ///< steps of the run that one of the rank is
-  bool others = false;                    ///< the ranks, or how they share, are others than when it was saved
-  bool anew = false;                      ///< the module is compiled for these ranks
-  std::unique_ptr<Module> ran = nullptr;  ///< what the run was started with, compiled
+  int64_t stride = 1;                     ///< steps of the run in one of the rank's
+  bool others = false;                    ///< ranks or shares differ from when it was saved
+  bool anew = false;                      ///< the module must be compiled for these ranks
+  std::unique_ptr<Module> ran = nullptr;  ///< the compiled module that the run was started with
 };
 
-/// Whether a function of the module joins the gradients of several ranks.
-bool joinsRanks(const Module& module);
+/// Whether the module averages gradients over ranks.
+bool isDataParallel(const Module& module);
 
 /// Calls of @train in one update.
 int64_t callsPerUpdate(const Module& module);
 
-/// The share of one of the ranks there are now in the updates of a run, from the state that was saved and the source
-/// module. 0, or an exit code after telling which numbers of ranks can go on.
+/// The share of each of the current ranks, from the saved state and the source module. 0, or an exit code after
+/// reporting which numbers of ranks can resume.
 int shareOf(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags, const std::string& run,
             const Module& source, const TrainState& saved, RankShare& share);
 
-/// Tells what is new about the steps. 0, or an exit code where the run's count is another one from now on and nobody
-/// has said how long to train.
+/// Prints how steps are counted from now on. 0, or an exit code if the count changes and --steps is not given.
 int recount(const CLI::App& app, const std::string& run, const TrainState& saved, const RankShare& share,
             const ModelFlags& model, OpenTraining& out);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Invocations that meet: gathers, shared memory, several workgroups.
+// Kernels with barriers: gathers, shared memory, several workgroups.
 #include "test/unit/kernel_grad_catalogue.h"
 
 namespace tg::test {
@@ -361,7 +361,7 @@ std::vector<NamedKernelGrad> worked() {
 
 }  // namespace
 
-std::vector<NamedKernelGrad> meetingKernels() {
+std::vector<NamedKernelGrad> barrierKernels() {
   std::vector<NamedKernelGrad> out;
   for (auto&& group : {gathers(), sharedMemory(), worked()})
     out.insert(out.end(), group.begin(), group.end());

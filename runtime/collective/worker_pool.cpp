@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/collective/crew.h"
+#include "runtime/collective/worker_pool.h"
 
 #include <system_error>
 
 namespace tg::collective {
 
-Crew::Crew(int helpers) {
+WorkerPool::WorkerPool(int helpers) {
   try {
-    for (int index = 1; index <= helpers; ++index) helpers_.emplace_back([this, index] { help(index); });
+    for (int index = 1; index <= helpers; ++index) helpers_.emplace_back([this, index] { work(index); });
   } catch (const std::system_error&) {
-    // A system without threads to spare works with those there are.
+    // Works with the threads it got.
   }
 }
 
-Crew::~Crew() {
+WorkerPool::~WorkerPool() {
   {
     std::lock_guard lock(mutex_);
     over_ = true;
@@ -22,7 +22,7 @@ Crew::~Crew() {
   for (std::thread& helper : helpers_) helper.join();
 }
 
-void Crew::run(const std::function<void(int)>& job) {
+void WorkerPool::run(const std::function<void(int)>& job) {
   {
     std::lock_guard lock(mutex_);
     job_ = &job;
@@ -35,7 +35,7 @@ void Crew::run(const std::function<void(int)>& job) {
   done_.wait(lock, [&] { return left_ == 0; });
 }
 
-void Crew::help(int index) {
+void WorkerPool::work(int index) {
   std::unique_lock lock(mutex_);
   for (int64_t seen = 0;;) {
     begun_.wait(lock, [&] { return over_ || round_ > seen; });

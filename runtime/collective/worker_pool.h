@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that wait between one short piece of work and the next.
+// Threads that are kept for many short jobs.
 #pragma once
 
 #include <condition_variable>
@@ -11,22 +11,22 @@
 
 namespace tg::collective {
 
-/// Unlike `onAllCores`, which starts threads for each job that is long.
-class Crew {
+/// For jobs too short for `onAllCores`, which starts its threads for each job.
+class WorkerPool {
  public:
-  /// So many threads beside the caller's, or as many as the system gives.
-  explicit Crew(int helpers);
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  /// So many threads besides the caller's, or fewer where the system has no more.
+  explicit WorkerPool(int helpers);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// The caller's thread counts.
+  /// The caller's included.
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
-  /// job(i) for each i below `threads()`, each on a thread of its own. Comes back when all are done; throws nothing.
+  /// Runs job(i) for each i below `threads()`, each on its own thread, and waits for all. `job` must not throw.
   void run(const std::function<void(int)>& job);
 
  private:
-  void help(int index);
+  void work(int index);
 
   std::mutex mutex_;
   std::condition_variable begun_, done_;

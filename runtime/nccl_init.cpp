@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/nccl_join.h"
+#include "runtime/nccl_init.h"
 
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/nccl_travel.h"
+#include "runtime/nccl_collective.h"
 
 namespace tg {
 
@@ -22,39 +22,39 @@ using collective::Engine;
 using collective::NcclEngine;
 using collective::NcclLibrary;
 
-/// What a rank tells in a meeting: a letter and a text, of which a UUID may come first.
-constexpr char kFit = 'y', kUnfit = 'n', kElsewhere = 'e';
-constexpr size_t kUuid = 36;
+/// A rank's status in a text that all gather: the first letter. A UUID or a reason follows.
+constexpr char kOk = 'y', kFailed = 'n', kNotNvidia = 'e';
+constexpr size_t kUuidLength = 36;
 
 std::string hostName() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-/// A rank's way to the others. Each step is made by all ranks or by none.
-class Joining {
+/// After each step all ranks exchange whether it succeeded; if one failed, all stop.
+class NcclInitializer {
  public:
-  Joining(std::shared_ptr<Engine> host, vulkan::DeviceOptions options)
+  NcclInitializer(std::shared_ptr<Engine> host, vulkan::DeviceOptions options)
       : host_(std::move(host)), options_(std::move(options)) {
     options_.shared = true;
   }
 
-  Result<NcclJoined> run(const collective::NcclNames& names) {
+  Result<NcclInit> run(const collective::NcclNames& names) {
     auto found = findGpu(names);
     const std::string own =
-        found ? kFit + info_.uuid + hostName() : (nvidia_ ? kUnfit : kElsewhere) + found.error().message();
-    TG_TRY(std::vector<std::string> all, meet(own));
-    if (out_.why.empty()) findShared(all);
+        found ? kOk + info_.uuid + hostName() : (nvidia_ ? kFailed : kNotNvidia) + found.error().message();
+    TG_TRY(std::vector<std::string> all, exchangeStatus(own));
+    if (out_.why.empty()) compareGpus(all);
     if (!out_.why.empty()) return out_;
 
     std::string id;
     auto opened = open(id);
-    TG_TRY(all, meet(opened ? kFit + id : kUnfit + opened.error().message()));
+    TG_TRY(all, exchangeStatus(opened ? kOk + id : kFailed + opened.error().message()));
     if (!out_.why.empty()) return out_;
 
-    auto joined = join(all[0].substr(1));
-    if (stuck_ || host_->failed()) return joined.takeError();
-    TG_TRY(all, meet(joined ? std::string(1, kFit) : kUnfit + joined.error().message()));
+    auto connected = connect(all[0].substr(1));
+    if (hangs_ || host_->failed()) return connected.takeError();
+    TG_TRY(all, exchangeStatus(connected ? std::string(1, kOk) : kFailed + connected.error().message()));
     if (!out_.why.empty()) {
       if (engine_) engine_->quit();
       return out_;
@@ -65,32 +65,32 @@ class Joining {
   }
 
  private:
-  /// Takes the first rank's reason why not.
-  Result<std::vector<std::string>> meet(const std::string& own) {
-    TG_TRY(std::vector<std::string> all, host_->gather(own));
-    bool elsewhere = false;
+  /// Sets `why` to the reason of the first rank that failed.
+  Result<std::vector<std::string>> exchangeStatus(const std::string& own) {
+    TG_TRY(std::vector<std::string> all, host_->allGather(own));
+    bool notNvidia = false;
     for (size_t rank = 0; rank < all.size(); ++rank) {
-      if (all[rank][0] == kFit) continue;
-      elsewhere = elsewhere || all[rank][0] == kElsewhere;
+      if (all[rank][0] == kOk) continue;
+      notNvidia = notNvidia || all[rank][0] == kNotNvidia;
       const std::string why = all[rank].substr(1);
       if (out_.why.empty()) out_.why = rank == 0 ? why : fmt::format("rank {}: {}", rank, why);
     }
-    out_.expected = !elsewhere;
+    out_.expected = !notNvidia;
     return all;
   }
 
-  /// What ranks share: a GPU, which they may not, and a host.
-  void findShared(const std::vector<std::string>& all) {
+  /// Sets `why` if two ranks use one GPU, and oneHost_.
+  void compareGpus(const std::vector<std::string>& all) {
     std::map<std::string, size_t> first;
     for (size_t rank = 0; rank < all.size(); ++rank) {
-      const std::string uuid = all[rank].substr(1, kUuid), host = all[rank].substr(1 + kUuid);
-      oneHost_ = oneHost_ && host == all[0].substr(1 + kUuid);
+      const std::string uuid = all[rank].substr(1, kUuidLength), host = all[rank].substr(1 + kUuidLength);
+      oneHost_ = oneHost_ && host == all[0].substr(1 + kUuidLength);
       if (const auto [other, isNew] = first.emplace(uuid, rank); !isNew && out_.why.empty())
         out_.why = fmt::format("ranks {} and {} share a GPU, and each needs its own", other->second, rank);
     }
   }
 
-  /// The libraries and the GPU, or why a rank has none.
+  /// Loads the libraries and opens the GPU.
   Result<void> findGpu(const collective::NcclNames& names) {
     if (options_.select == "interp") return fail("the interpreter runs on no GPU");
     TG_TRY(library_, NcclLibrary::open(names));
@@ -112,8 +112,8 @@ class Joining {
     return {};
   }
 
-  /// Joins the ranks, and sees that a mean of all comes back from Vulkan to Vulkan.
-  Result<void> join(const std::string& id) {
+  /// Initializes the communicator and tests an all-reduce of a Vulkan buffer.
+  Result<void> connect(const std::string& id) {
     TG_TRY(engine_, NcclEngine::join(host_, gpu_, id, oneHost_));
     constexpr size_t kCount = 1000;
     std::vector<float> values(kCount, static_cast<float>(host_->rank()));
@@ -121,12 +121,12 @@ class Joining {
     TG_TRY(const auto buffer, vulkan::Buffer::create(*device_, {"sum", bytes, vulkan::MemoryKind::device}));
     TG_CHECK(buffer->write(0, bytes, values.data()));
     TG_TRY(const auto shared, NcclDevice::create(*device_, *engine_));
-    Cargo cargo;
-    cargo.from = {{buffer.get(), 0, bytes}};
-    TG_TRY(const auto travel, NcclTravel::create(shared, 0, cargo));
-    TG_CHECK(travel->begin(*engine_));
-    TG_CHECK(travel->wait(*engine_));
-    TG_CHECK(awaitSum(*shared));
+    CollectiveArgs args;
+    args.send = {{buffer.get(), 0, bytes}};
+    TG_TRY(const auto allReduce, NcclCollective::create(shared, 0, args));
+    TG_CHECK(allReduce->begin(*engine_));
+    TG_CHECK(allReduce->wait(*engine_));
+    TG_CHECK(waitForTest(*shared));
     TG_CHECK(buffer->read(0, bytes, values.data()));
     const float mean = static_cast<float>(host_->ranks() - 1) / 2;
     for (const float value : values)
@@ -135,27 +135,27 @@ class Joining {
     return {};
   }
 
-  Result<void> awaitSum(const NcclDevice& shared) {
-    constexpr auto kLong = std::chrono::seconds(60);
+  Result<void> waitForTest(const NcclDevice& shared) {
+    constexpr auto kTimeout = std::chrono::seconds(60);
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
     for (;;) {
-      TG_TRY(const uint64_t arrived, shared.arrived());
-      if (arrived > 0) return {};
+      TG_TRY(const uint64_t finished, shared.finished());
+      if (finished > 0) return {};
       if (host_->failed()) return engine_->failure();
-      if (Clock::now() - begin > kLong) break;
+      if (Clock::now() - begin > kTimeout) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    stuck_ = true;
-    return fail("nccl: a first sum has not come back after 60 s; --collective=mpi does without");
+    hangs_ = true;
+    return fail("nccl: the first all-reduce is not done after 60 s; --collective=mpi does without NCCL");
   }
 
   std::shared_ptr<Engine> host_;
   vulkan::DeviceOptions options_;
-  NcclJoined out_;
+  NcclInit out_;
   std::shared_ptr<NcclLibrary> library_;
   vulkan::DeviceInfo info_;
-  bool nvidia_ = false, oneHost_ = true, stuck_ = false;
+  bool nvidia_ = false, oneHost_ = true, hangs_ = false;
   std::shared_ptr<CudaGpu> gpu_;
   std::shared_ptr<vulkan::Device> device_;
   std::shared_ptr<NcclEngine> engine_;
@@ -163,9 +163,9 @@ class Joining {
 
 }  // namespace
 
-Result<NcclJoined> joinNccl(const std::shared_ptr<Engine>& host, vulkan::DeviceOptions device,
-                            const collective::NcclNames& names) {
-  return Joining(host, std::move(device)).run(names);
+Result<NcclInit> initNccl(const std::shared_ptr<Engine>& host, vulkan::DeviceOptions device,
+                          const collective::NcclNames& names) {
+  return NcclInitializer(host, std::move(device)).run(names);
 }
 
 }  // namespace tg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where invocations wait for each other: barriers, reductions, ops of a subgroup.
+// Barriers, reductions of a workgroup, and ops of a subgroup.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ std::vector<LaneWord<Real>> KernelMachine<Real>::gather(const Reduction& from, u
   return out;
 }
 
-/// The tree of the printed shader: a power of two of invocations takes in the other half, halving.
+/// A binary tree in the same order as the generated shader's.
 template <class Real>
 void KernelMachine<Real>::reduce(const Reduction& reduction) {
   for (uint32_t part = 0; part < reduction.width; ++part) {
@@ -29,15 +29,16 @@ void KernelMachine<Real>::reduce(const Reduction& reduction) {
   }
 }
 
-/// Lets the workgroup go on after a barrier; false when all invocations are done.
+/// Once no invocation runs: continues the workgroup behind its barrier. False when all are done. An error if only some
+/// have reached it.
 template <class Real>
-Result<bool> KernelMachine<Real>::meet() {
+Result<bool> KernelMachine<Real>::releaseBarrier() {
   if (std::all_of(status_.begin(), status_.end(), [](Status status) { return status == Status::done; }))
     return false;
   for (uint32_t lane = 0; lane < lanes_; ++lane) {
-    if (status_[lane] == Status::waiting && pc_[lane] == pc_[order_[0]]) continue;
+    if (status_[lane] == Status::atBarrier && pc_[lane] == pc_[order_[0]]) continue;
     uint32_t waiting = 0;
-    while (status_[waiting] != Status::waiting) ++waiting;
+    while (status_[waiting] != Status::atBarrier) ++waiting;
     const Op* op = program_.ops[pc_[waiting] - 1];
     return failAt(op->loc, fmt::format("kernel @{}: {} is reached by some invocations of a workgroup only",
                                        kernel_.name, op->info().name));
@@ -49,8 +50,8 @@ Result<bool> KernelMachine<Real>::meet() {
   return true;
 }
 
-/// Where an invocation stands at a collective: each loop around it and which turn of it, then the place.
-/// Compared like words, positions grow as an invocation goes on.
+/// The position of an invocation at a collective: each enclosing loop and its iteration, then the program counter.
+/// Positions grow lexicographically as an invocation proceeds.
 template <class Real>
 std::vector<uint32_t> KernelMachine<Real>::position(uint32_t lane) const {
   std::vector<uint32_t> out;
@@ -62,34 +63,34 @@ std::vector<uint32_t> KernelMachine<Real>::position(uint32_t lane) const {
   return out;
 }
 
-/// Once every invocation stands: in each subgroup, those at the earliest collective do it. False when
-/// nobody waits for one.
+/// Once no invocation runs: in each subgroup, runs the earliest collective with the invocations at it. False if no
+/// invocation is at one.
 template <class Real>
-bool KernelMachine<Real>::meetSubgroups() {
+bool KernelMachine<Real>::runSubgroupOps() {
   bool any = false;
   if (program_.collectives.empty()) return false;
   for (uint32_t first = 0; first < lanes_; first += options_.subgroupSize) {
-    std::vector<uint32_t> meeting, earliest;
+    std::vector<uint32_t> active, earliest;
     for (uint32_t lane = first; lane < std::min(lanes_, first + options_.subgroupSize); ++lane) {
-      if (status_[lane] != Status::together) continue;
+      if (status_[lane] != Status::atSubgroupOp) continue;
       std::vector<uint32_t> here = position(lane);
-      if (meeting.empty() || here < earliest) {
-        meeting.clear();
+      if (active.empty() || here < earliest) {
+        active.clear();
         earliest = here;
       }
-      if (here == earliest) meeting.push_back(lane);
+      if (here == earliest) active.push_back(lane);
     }
-    if (meeting.empty()) continue;
+    if (active.empty()) continue;
     any = true;
-    collect(program_.collectives[standsAt(meeting[0]).a], *program_.ops[pc_[meeting[0]] - 1], meeting);
-    for (uint32_t lane : meeting) status_[lane] = Status::running;
+    runCollective(program_.collectives[standsAt(active[0]).a], *program_.ops[pc_[active[0]] - 1], active);
+    for (uint32_t lane : active) status_[lane] = Status::running;
   }
   return any;
 }
 
 template <class Real>
-void KernelMachine<Real>::collect(const Collective& collective, const Op& op,
-                                  std::span<const uint32_t> lanes) {
+void KernelMachine<Real>::runCollective(const Collective& collective, const Op& op,
+                                        std::span<const uint32_t> lanes) {
   if (collective.kind == Collective::Kind::shuffle) return shuffle(collective, op, lanes);
   if (collective.kind == Collective::Kind::ballot) return ballot(collective, lanes);
   if (collective.kind == Collective::Kind::product) return product(collective, op, lanes);
@@ -104,13 +105,13 @@ void KernelMachine<Real>::collect(const Collective& collective, const Op& op,
   }
 }
 
-/// The value of a lane that is not there is undefined: a NaN pattern, and a finding.
+/// The value of an inactive lane is undefined: a NaN pattern, and a finding.
 template <class Real>
 void KernelMachine<Real>::shuffle(const Collective& collective, const Op& op,
                                   std::span<const uint32_t> lanes) {
   const Reduction& moved = collective.reduction;
   uint32_t first = lanes[0] - lanes[0] % options_.subgroupSize;
-  std::vector<size_t> from;  // lanes.size() where the lane is absent
+  std::vector<size_t> from;  // index into lanes; lanes.size(): inactive
   for (uint32_t lane : lanes) {
     uint32_t wanted = laneRegs(lane)[collective.lane].u;
     size_t at = 0;
@@ -137,8 +138,8 @@ void KernelMachine<Real>::ballot(const Collective& collective, std::span<const u
     for (uint32_t part = 0; part < 4; ++part) laneRegs(lane)[collective.reduction.dst + part].u = bits[part];
 }
 
-/// The elements of a matrix that the subgroup holds from a register on. Where the workgroup does not fill it,
-/// elements are missing: a NaN pattern, and a finding.
+/// Gathers the elements of a matrix from the subgroup's registers. If the workgroup does not fill the subgroup, the
+/// missing elements are a NaN pattern, and a finding.
 template <class Real>
 std::vector<LaneWord<Real>> KernelMachine<Real>::matrix(uint32_t source, uint32_t count, const Op& op,
                                                         std::span<const uint32_t> lanes) {
@@ -160,7 +161,7 @@ void KernelMachine<Real>::spread(const std::vector<Word>& matrix, uint32_t dst,
       laneRegs(lane)[dst + at / size] = matrix[at];
 }
 
-/// Each row's elements folded, in all of its places.
+/// Replaces each element by the reduction of its row.
 template <class Real>
 void KernelMachine<Real>::rows(const Collective& collective, const Op& op, std::span<const uint32_t> lanes) {
   const Reduction& reduction = collective.reduction;
@@ -174,7 +175,7 @@ void KernelMachine<Real>::rows(const Collective& collective, const Op& op, std::
   spread(all, reduction.dst, lanes);
 }
 
-/// Two neighbours of a matrix of 16 bits as a word, `width` words to an element; element e goes to lane e % size.
+/// Packs two neighbours of a 16-bit matrix into a word, `width` words to an element. Element e goes to lane e % size.
 template <class Real>
 void KernelMachine<Real>::words(const Collective& collective, const Op& op, std::span<const uint32_t> lanes) {
   const Reduction& reduction = collective.reduction;
@@ -190,7 +191,7 @@ void KernelMachine<Real>::words(const Collective& collective, const Op& op, std:
       }
 }
 
-/// A·B + C of matrices that the subgroup holds.
+/// A·B + C.
 template <class Real>
 void KernelMachine<Real>::product(const Collective& collective, const Op& op,
                                   std::span<const uint32_t> lanes) {

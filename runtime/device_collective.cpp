@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device_collective.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tg {
+
+namespace {
+
+/// Large enough for full bandwidth, small enough that the first is soon reduced.
+constexpr int64_t kChunkBytes = int64_t(4) << 20;
+
+using Clock = collective::Interval::Clock;
+
+double secondsBetween(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+}  // namespace
+
+// The device imports memory that all ranks map, so that its copies land where the ranks reduce them. If that fails on
+// one rank, all use buffers of their own and exchange messages.
+Result<StagingBuffers> StagingBuffers::create(vulkan::Device& device, const std::string& name, int64_t bytes,
+                                              collective::Engine& ranks) {
+  StagingBuffers staging;
+  auto addBuffers = [&](int64_t all) -> Result<void> {
+    for (int64_t first = 0; first < all; first += kStagingBufferBytes) {
+      std::byte* memory = staging.shared ? staging.shared->of(ranks.rank()) + first : nullptr;
+      TG_TRY(auto made, vulkan::Buffer::create(device, {name, std::min(all - first, kStagingBufferBytes),
+                                                        vulkan::MemoryKind::host, memory}));
+      staging.buffers.push_back(std::move(made));
+    }
+    return {};
+  };
+  TG_TRY(const bool takes, ranks.agree(device.info().takesHostMemory));
+  if (takes) {
+    TG_TRY(staging.shared, collective::SharedMemory::create(ranks, bytes));
+  }
+  if (staging.shared) {
+    const auto added = addBuffers(staging.shared->bytes());
+    TG_TRY(const bool all, ranks.agree(static_cast<bool>(added)));
+    if (all) return staging;
+    staging.buffers.clear();
+    staging.shared = nullptr;
+  }
+  TG_CHECK(addBuffers(bytes));
+  return staging;
+}
+
+// Chunks and staging buffers are whole multiples of each other, so no chunk lies in two buffers. A chunk has the same
+// bytes of each rank's shard, one shard's behind the other's, as the engine expects them.
+Result<std::unique_ptr<DeviceCollective>>
+StagedCollective::create(vulkan::Device& device, const std::string& name, int64_t id,
+                         const CollectiveArgs& args, collective::Engine& ranks, StagingBuffers& staging) {
+  using collective::Kind;
+  std::unique_ptr<StagedCollective> made(new StagedCollective);
+  made->device_ = device.shared_from_this();
+  made->timed_ = device.info().timestamps;
+  made->times_.id = id;
+  made->kind_ = args.kind;
+  made->reduction_ = args.reduction;
+  const bool scatters = args.kind == Kind::reduceScatter, gathers = args.kind == Kind::allGather;
+  const auto& whole = gathers ? args.receive : args.send;
+  const auto& own = gathers ? args.send : args.receive;
+  const int64_t shards = args.kind == Kind::allReduce ? 1 : ranks.ranks();
+  int64_t bytes = 0;
+  for (const vulkan::Binding& range : whole) bytes += range.bytes;
+  made->times_.bytes = collective::sentBytes(args.kind, bytes, ranks.ranks());
+  made->times_.toHostBytes = gathers ? bytes / shards : bytes;
+  made->times_.toDeviceBytes = scatters ? bytes / shards : bytes;
+  constexpr auto kElement = static_cast<int64_t>(sizeof(float));
+  const int64_t shard = bytes / shards, step = kChunkBytes / shards / kElement * kElement;
+  const int64_t chunks = (shard + step - 1) / step;
+  const int64_t staged =
+      chunks == 0 ? 0 : (chunks - 1) * kChunkBytes + (shard - (chunks - 1) * step) * shards;
+  if (staged > 0 && staging.buffers.empty()) {
+    TG_TRY(staging, StagingBuffers::create(device, name, staged, ranks));
+  }
+  made->shared_ = staging.shared;
+  size_t range = 0;
+  int64_t taken = 0;  // bytes of the range's shard
+  for (int64_t index = 0; index < chunks; ++index) {
+    vulkan::Buffer& buffer = *staging.buffers[static_cast<size_t>(index * kChunkBytes / kStagingBufferBytes)];
+    const int64_t first = index * kChunkBytes % kStagingBufferBytes;
+    const int64_t length = std::min(step, shard - index * step);
+    std::vector<vulkan::Command> toHost, toDevice;
+    for (int64_t done = 0; done < length;) {
+      const int64_t rangeShard = whole[range].bytes / shards;
+      if (taken == rangeShard) {
+        ++range, taken = 0;
+        continue;
+      }
+      const int64_t some = std::min(length - done, rangeShard - taken);
+      auto copy = [&](int64_t rank, const vulkan::Binding& at, int64_t offset, bool down, bool up) {
+        const int64_t host = first + rank * length + done;
+        if (down) toHost.emplace_back(vulkan::Copy{at.buffer, offset, &buffer, host, some});
+        if (up) toDevice.emplace_back(vulkan::Copy{&buffer, host, at.buffer, offset, some});
+      };
+      for (int64_t rank = 0; rank < shards; ++rank)
+        copy(rank, whole[range], whole[range].offset + rank * rangeShard + taken, !gathers, !scatters);
+      if (args.kind != Kind::allReduce)
+        copy(ranks.rank(), own[range], own[range].offset + taken, gathers, scatters);
+      done += some;
+      taken += some;
+    }
+    Chunk chunk{buffer.mapped() + first, length * shards, nullptr, nullptr};
+    const auto stamps = made->timed_ ? vulkan::Timestamps::ends : vulkan::Timestamps::none;
+    TG_TRY(chunk.toHost, vulkan::Recording::create(device, std::move(toHost), {name + ".to_host", stamps}));
+    TG_TRY(chunk.toDevice,
+           vulkan::Recording::create(device, std::move(toDevice), {name + ".to_device", stamps}));
+    made->chunks_.push_back(std::move(chunk));
+  }
+  return std::unique_ptr<DeviceCollective>(std::move(made));
+}
+
+Result<void> StagedCollective::begin(collective::Engine& ranks) {
+  TG_CHECK(addCopyTimes());
+  interval_ = {};
+  for (Chunk& chunk : chunks_) {
+    TG_CHECK(chunk.toHost->submit());
+    // True also when the device is lost; whoever waits for a submission reports that.
+    auto ready = [device = device_, submission = chunk.toHost->lastSubmission()] {
+      auto reached = device->completed();
+      return !reached || *reached >= submission;
+    };
+    TG_TRY(chunk.ticket, ranks.begin({chunk.host, chunk.bytes / static_cast<int64_t>(sizeof(float)),
+                                      collective::Element::f32, reduction_, std::move(ready), &interval_,
+                                      kind_, shared_.get()}));
+  }
+  return {};
+}
+
+Result<void> StagedCollective::wait(collective::Engine& ranks) {
+  const auto begin = Clock::now();
+  for (Chunk& chunk : chunks_) {
+    TG_CHECK(ranks.wait(chunk.ticket));
+    TG_CHECK(chunk.toDevice->submit());
+  }
+  // Before the exchange began, the wait was for the device's kernels.
+  times_.waited += std::max(0.0, secondsBetween(std::max(begin, interval_.begin), interval_.end));
+  times_.exchange += secondsBetween(interval_.begin, interval_.end);
+  ++times_.times;
+  copied_ = true;
+  return {};
+}
+
+/// Adds the timestamps of the last run's copies.
+Result<void> StagedCollective::addCopyTimes() {
+  if (!std::exchange(copied_, false) || !timed_) return {};
+  for (Chunk& chunk : chunks_) {
+    TG_TRY(const std::vector<vulkan::DeviceTime> toHost, chunk.toHost->times());
+    TG_TRY(const std::vector<vulkan::DeviceTime> toDevice, chunk.toDevice->times());
+    times_.toHost += toHost.front().microseconds() * 1e-6;
+    times_.toDevice += toDevice.front().microseconds() * 1e-6;
+  }
+  return {};
+}
+
+Result<CollectiveTimes> StagedCollective::times() {
+  TG_CHECK(addCopyTimes());
+  return times_;
+}
+
+double transferRate(const CollectiveTimes& collective, int64_t bytes, double seconds) {
+  return seconds > 0 ? static_cast<double>(bytes * collective.times) / seconds * 1e-9 : 0;
+}
+
+std::string toJson(const std::vector<CollectiveTimes>& collectives) {
+  std::string out;
+  for (const CollectiveTimes& each : collectives) {
+    const auto times = static_cast<double>(std::max<int64_t>(each.times, 1));
+    auto phase = [&](const char* name, int64_t bytes, double seconds) {
+      return fmt::format(", \"{0}_ms\": {1:.4f}, \"{0}_gb_per_s\": {2:.3f}", name, seconds / times * 1e3,
+                         transferRate(each, bytes, seconds));
+    };
+    out += fmt::format(
+        R"({}    {{"function": "{}", "id": {}, "bytes": {}, "times": {}{}{}{}, "waited_ms": {:.4f}}})",
+        out.empty() ? "" : ",\n", each.function, each.id, each.bytes, each.times,
+        phase("down", each.toHostBytes, each.toHost), phase("between", each.bytes, each.exchange),
+        phase("up", each.toDeviceBytes, each.toDevice), each.waited / times * 1e3);
+  }
+  return fmt::format("{{\n  \"collectives\": [\n{}\n  ]\n}}\n", out);
+}
+
+}  // namespace tg
