@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a function's values are written and read, and by which op the new value of a symbol is committed.
+#include <algorithm>
+
+#include "ir/access.h"
+#include "ir/op_view.h"
+#include "passes/plan/function_plan.h"
+
+namespace tg::plan {
+
+void FunctionPlan::findReadings() {
+  ops_ = func_.body.ops.all();
+  for (const auto& arg : func_.body.args) position_[arg.get()] = 0;
+  for (int index = 0; index < static_cast<int>(ops_.size()); ++index) {
+    Op& op = *ops_[index];
+    for (const auto& result : op.results) {
+      position_[result.get()] = index;
+      if (isSymbolRead(*result)) reads_[op.operands[0].text].push_back(result.get());
+    }
+    for (int i = 0; op.code == Opcode::all_reduce && i < op.numOperands(); ++i) {
+      heirs_[op.in(i)] = op.result(i);
+      sources_[op.result(i)] = op.in(i);
+    }
+    if (op.code == Opcode::update) updates_.try_emplace(as::update(op).value(), &op);
+    if (op.code != Opcode::fused) {
+      forEachUse(static_cast<const Op&>(op), [&](Value* value) { readings_[value].push_back({index, -1}); });
+      continue;
+    }
+    for (int binding = 0; binding < op.numOperands(); ++binding)
+      for (Value* value : bindingSources(op, binding)) readings_[value].push_back({index, binding});
+  }
+  holdSources();
+  findSteps();
+}
+
+/// What a region turns, element by element, into the new value of a symbol is a step of that update, and may stand in
+/// the symbol's home too: of a tied table's gradient the head's part is added to a sum long before the embedding's.
+void FunctionPlan::findSteps() {
+  for (size_t index = ops_.size(); index-- > 0;) {
+    const Op& op = *ops_[index];
+    if (op.code != Opcode::fused) continue;
+    const std::vector<ResultSlot> slots = resultSlots(op);
+    for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) {
+      const Value* result = op.result(slots[static_cast<size_t>(slot)].first);
+      const auto update = updates_.find(result);
+      if (update == updates_.end() || slots[static_cast<size_t>(slot)].group) continue;
+      const Op* symbol = update->second;
+      for (int binding = 0; binding < op.numOperands(); ++binding) {
+        const Value* source = bindingSources(op, binding)[0];
+        if (op.operands[binding].items[0].kind != Operand::Kind::value || !source->def ||
+            source->def->code != Opcode::fused || source->type.bytes() != result->type.bytes() ||
+            readings_.at(source).size() != 1 || !readsOnlyWrittenElement(op, binding, slot, module_))
+          continue;
+        updates_.try_emplace(source, symbol);
+        break;
+      }
+    }
+  }
+}
+
+/// Null where nothing reads the value.
+const FunctionPlan::Reading* FunctionPlan::firstReading(const Value& value) const {
+  auto uses = readings_.find(&value);
+  if (uses == readings_.end()) return nullptr;
+  return &*std::min_element(uses->second.begin(), uses->second.end(),
+                            [](const Reading& a, const Reading& b) { return a.op < b.op; });
+}
+
+/// Chooses the tg.reduce_scatter whose operands stay alive until a result is read first. Lowering waits for a collective
+/// in front of the first kernel that touches its bytes. If another value took an operand's bytes earlier, the kernel that
+/// writes it would wait. The last collectives are tried first; one is chosen if the peak of live bytes does not grow.
+void FunctionPlan::chooseHeld() {
+  std::vector<int64_t> live = liveBytes(allocations());
+  if (live.empty()) return;
+  const int64_t most = *std::max_element(live.begin(), live.end());
+  live.resize(ops_.size());
+  for (auto at = ops_.rbegin(); at != ops_.rend(); ++at) {
+    const Op* op = *at;
+    if (op->code != Opcode::reduce_scatter || as::reduce_scatter(*op).reduction() == "same") continue;
+    std::vector<int64_t> with = live;
+    for (int i = 0; i < op->numOperands(); ++i) {
+      const Reading* first = firstReading(*op->result(i));
+      for (int place = lifeOf(*op->in(i)).last + 1; first && place <= first->op; ++place)
+        with[static_cast<size_t>(place)] += roundUp(op->in(i)->type.bytes(), target_.alignment);
+    }
+    if (*std::max_element(with.begin(), with.end()) > most) continue;
+    live = std::move(with);
+    holds_.insert(op);
+  }
+}
+
+/// Adds a read of each such operand at the first reader of its result.
+void FunctionPlan::holdSources() {
+  for (const Op* op : ops_)
+    for (int i = 0; holds_.contains(op) && i < op->numOperands(); ++i) {
+      const Reading* first = firstReading(*op->result(i));
+      if (!first) continue;
+      const int reader = first->op;
+      held_[reader].push_back(op->in(i));
+      readings_[op->in(i)].push_back({reader, -1});
+    }
+}
+
+}  // namespace tg::plan
