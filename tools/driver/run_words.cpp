@@ -93,8 +93,9 @@ static std::string givenTwice(const CLI::App& app, const Arguments& args) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_lnames().empty() || option->get_items_expected_max() != 1) continue;
     const std::string flag = "--" + option->get_lnames().front();
+    const std::string letter = option->get_snames().empty() ? flag : "-" + option->get_snames().front();
     const auto count = std::count_if(args.begin(), args.end(), [&](const std::string& word) {
-      return word == flag || word.starts_with(flag + "=");
+      return word == flag || word.starts_with(flag + "=") || (letter != flag && word.starts_with(letter));
     });
     if (count > 1) return flag;
   }

@@ -251,6 +251,7 @@ DEVICES = [
     Row("tuning of another target", train("--tuning=auto", "--target=lavapipe", "--device=cpu"), USAGE,
         r"--tuning=auto is what tune measured .*name the file"),
     Row("tuning without a device", train("--tuning=auto"), USAGE, r"--tuning=auto is what tune measured"),
+    Row("a tuning file without a device", train("--tuning=none.json"), USAGE, r"--tuning is of a device's kernels"),
 ]
 
 OTHER_VERBS = [
@@ -292,6 +293,10 @@ OTHER_VERBS = [
     Row("plot written onto a folder", ["plot", "run", "-o", "folder"], USAGE, r"folder"),
     Row("plot written where no folder is", ["plot", "run", "-o", "none/p.html"], USAGE, r"none/p\.html"),
     Row("plot written onto the run's rows", ["plot", "run", "-o", "run/metrics.jsonl"], USAGE, r"run/metrics\.jsonl"),
+    Row("export for a target and a device", ["export", "run", "-o", "new", "--target=vulkan-min", "--device=cpu"], USAGE,
+        r"--device excludes --target|--target excludes --device"),
+    Row("export to two places", ["export", "run", "-o", "new", "--out=other", "--target=vulkan-min"], USAGE,
+        r"--out is given more than once"),
     Row("export to nowhere", ["export", "run"], USAGE, r"--out"),
     Row("export without parameters", ["export", "good.tgir", "-o", "new"], USAGE, r"--weights"),
     Row("export without a forward function", ["export", "no-predict.tgir", "-o", "new", "--weights=good.safetensors",
