@@ -159,7 +159,7 @@ constexpr const char* kPow = R"(float tgPow(float x, float y) {
   if (size == 0.0) power = y > 0.0 ? 0.0 : infinity;
   if (x < 0.0 && !whole && size != infinity) power = nan;
   if (floatBitsToUint(x) >> 31 != 0u && odd) power = -power;
-  if (max(floatBitsToUint(size), floatBitsToUint(y) & 0x7fffffffu) > 0x7f800000u) power = nan;
+  if (max(floatBitsToUint(x) & 0x7fffffffu, floatBitsToUint(y) & 0x7fffffffu) > 0x7f800000u) power = nan;
   return y == 0.0 || x == 1.0 ? 1.0 : power;
 }
 )";

@@ -156,11 +156,12 @@ KV KernelBuilder::select(const KV& cond, const KV& a, const KV& b) {
 }
 
 KV KernelBuilder::cast(const KV& x, DType dtype) {
-  if (x.isLiteral() && x.type.dtype != dtype)
-    return literal(dtype, dtype == DType::i1 ? x.number != 0
-                          : isFloat(dtype)   ? x.number
-                                             : std::trunc(x.number));
   const DType to = computeType(dtype);
+  if (x.isLiteral() && x.type.dtype == to) return literal(dtype, x.number);
+  if (x.isLiteral()) {
+    const std::array<uint32_t, 1> word = {wordOf(x)};
+    return literal(dtype, literalOf(*kernelWord(Opcode::k_cast, x.type.dtype, to, word), to).number);
+  }
   const KV wide = x.type.dtype == to ? x : op(Opcode::k_cast, {x}, to);
   if (!isNarrow(dtype)) return wide;
   return op(dtype == DType::f16 ? Opcode::k_round_f16 : Opcode::k_round_bf16, {wide}, to);

@@ -92,6 +92,8 @@ class Former {
   const PassContext* report_;  ///< null: nobody asks
   /// Views that must become values of their own, and the ops that read them as such.
   std::unordered_map<const Op*, const Op*> forced_;
+  /// Ops that are copied into every reader. What an op reads decides it, and regions take the place of that.
+  std::unordered_set<const Op*> copied_;
   std::vector<Region> regions_;
   RegionGraph graph_;
   std::unordered_map<const Op*, int> regionOf_;
@@ -172,7 +174,7 @@ const std::vector<Value*>& Former::bases(const Op& op) {
     Value* value = work.back();
     work.pop_back();
     if (!seen.insert(value).second) continue;
-    if (value->def && isInline(*value->def) && !forced_.contains(value->def))
+    if (value->def && copied_.contains(value->def))
       pushOperands(*value->def);
     else
       out.push_back(value);
@@ -413,8 +415,7 @@ void Former::findReaders() {
   int at = 0;
   for (Op* op : func_.body.ops) {
     position_[op] = at++;
-    bool skipped = isInline(*op) && !forced_.contains(op);
-    if (skipped) continue;
+    if (copied_.contains(op)) continue;
     for (Value* base : bases(*op)) readers_[base].push_back(op);
   }
 }
@@ -464,7 +465,7 @@ void Former::partition() {
   for (Op* op : func_.body.ops)
     if (op->info().fusion == Fusion::reduce && !rowSpaceOf(*op)) keepWithSum(*op);
   for (Op* op : func_.body.ops) {
-    if (isBoundary(*op) || (isInline(*op) && !forced_.contains(op))) continue;
+    if (isBoundary(*op) || copied_.contains(op)) continue;
     Region own = alone(*op);
     std::string why;
     int home = own.space == Space::closed ? -1 : bestProducer(*op, own, why);
@@ -498,7 +499,7 @@ std::unique_ptr<Op> Former::build(int index) {
   std::function<void(const Op&)> copy = [&](const Op& op) {
     forEachUse(op, [&](Value* value) {
       if (writer.find(value)) return;
-      if (value->def && isInline(*value->def) && !forced_.contains(value->def)) return copy(*value->def);
+      if (value->def && copied_.contains(value->def)) return copy(*value->def);
       writer.define(value, writer.bind(value));
     });
     writer.copy(op);
@@ -561,6 +562,8 @@ void Former::emit() {
 
 void Former::run() {
   keepEffects();
+  for (const Op* op : func_.body.ops)
+    if (isInline(*op) && !forced_.contains(op)) copied_.insert(op);
   partition();
   emit();
 }

@@ -141,9 +141,10 @@ struct Unpacked {
 Result<Unpacked> readMember(const std::string& path, std::string_view key) {
   TG_TRY(const auto file, readFile(path));
   TG_TRY(const auto members, readDirectory(file, path));
-  auto found = std::find_if(members.begin(), members.end(), [&](const ZipMember& member) {
-    return member.name == key || keyOf(member.name) == key;
-  });
+  auto isMeant = [&](const ZipMember& member) { return member.name == key || keyOf(member.name) == key; };
+  auto found = std::find_if(members.begin(), members.end(), isMeant);
+  if (found != members.end() && std::any_of(found + 1, members.end(), isMeant))
+    return fail(fmt::format("{}: there are two members '{}'", path, key));
   if (key.empty() && members.size() == 1) found = members.begin();
   if (found == members.end()) {
     std::vector<std::string> keys;

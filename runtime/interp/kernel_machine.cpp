@@ -162,7 +162,7 @@ void KernelMachine<Real>::step(uint32_t lane) {
       break;
     case Code::checkStep:
       if (regs[in.b].u != 0) break;
-      zeroStep_ = true;
+      zeroStep_ = program_.ops[pc - 1];
       status_[lane] = Status::done;
       stop = true;
       break;
@@ -261,7 +261,8 @@ Result<void> KernelMachine<Real>::group(int64_t index) {
   memory_.startGroup();
   for (bool more = true; more;) {
     advance();
-    if (zeroStep_) return failAt(kernel_.loc, fmt::format("kernel @{}: a loop's step is 0", kernel_.name));
+    if (zeroStep_)
+      return failAt(zeroStep_->loc, fmt::format("kernel @{}: the step of this loop is 0", kernel_.name));
     if (runSubgroupOps()) continue;
     TG_TRY(more, releaseBarrier());
   }

@@ -74,7 +74,7 @@ class KernelMachine {
   uint32_t turns_ = 0;  // instructions left, of Pace::counted
   uint32_t epoch_ = 0, groupStart_ = 0;
   int64_t group_ = 0;
-  bool zeroStep_ = false;
+  const Op* zeroStep_ = nullptr;  // a loop that would never end
 };
 
 /// Two values by a folding's kind.

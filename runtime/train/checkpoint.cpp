@@ -107,7 +107,8 @@ Result<std::vector<CheckpointEntry>> findCheckpoints(const std::string& runDir) 
   if (!fs::is_directory(runDir, error)) return fail(fmt::format("{}: there is no such run", runDir));
   const std::string ckpt = runDir + "/ckpt";
   std::vector<CheckpointEntry> entries;
-  if (!fs::exists(ckpt, error)) return entries;
+  // A link to nowhere is no folder without checkpoints.
+  if (!fs::exists(fs::symlink_status(ckpt, error))) return entries;
   fs::directory_iterator at(ckpt, error);
   for (; !error && at != fs::directory_iterator(); at.increment(error))
     if (auto step = stepOf(at->path().filename().native())) entries.push_back({at->path(), *step, ""});
@@ -146,7 +147,7 @@ std::string fileDamage(const std::string& path, const std::string& name, const F
 bool verify(CheckpointEntry& entry) {
   entry.hold = FolderHold::take(entry.path);
   std::error_code error;
-  if (!entry.hold && !fs::exists(entry.path, error)) return false;
+  if (!entry.hold && !fs::exists(fs::symlink_status(entry.path, error))) return false;
   entry.damage = checkpointDamage(entry.path);
   return true;
 }
@@ -156,11 +157,13 @@ bool verify(CheckpointEntry& entry) {
 std::string checkpointDamage(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return "it is not a folder";
-  if (!fs::exists(fileIn(path, kCompleteFile), error))
+  const fs::file_status complete = fs::status(fileIn(path, kCompleteFile), error);
+  if (complete.type() == fs::file_type::not_found)
     return fmt::format("{} is missing: it was never finished", kCompleteFile);
+  if (!fs::status_known(complete))
+    return fmt::format("{} cannot be read: {}", kCompleteFile, error.message());
   // A pipe would be waited for.
-  if (!fs::is_regular_file(fileIn(path, kCompleteFile), error))
-    return fmt::format("{} is not a file", kCompleteFile);
+  if (!fs::is_regular_file(complete)) return fmt::format("{} is not a file", kCompleteFile);
   auto text = readFile(fileIn(path, kCompleteFile));
   if (!text) return fmt::format("{} cannot be read: {}", kCompleteFile, text.error().message());
   auto files = parseComplete({reinterpret_cast<const char*>(text->data()), text->size()});

@@ -21,6 +21,7 @@
 
 #include "runtime/data/file_io.h"
 #include "runtime/train/append_file.h"
+#include "runtime/train/run_dir.h"
 #include "runtime/train/tensorboard.h"
 
 namespace tg {
@@ -32,8 +33,8 @@ using Json = nlohmann::ordered_json;
 // A crash loses at most this much of what nobody flushed.
 constexpr size_t kBufferedBytes = 1 << 16;
 
-std::string jsonlPath(const std::string& runDir) { return runDir + "/metrics.jsonl"; }
-std::string csvPath(const std::string& runDir) { return runDir + "/metrics.csv"; }
+std::string jsonlPath(const std::string& runDir) { return RunDir{runDir}.metrics(); }
+std::string csvPath(const std::string& runDir) { return RunDir{runDir}.metricsTable(); }
 
 Result<void> replaceFile(const std::string& path, const std::string& text) {
   return writeFile(path, std::as_bytes(std::span(text)));

@@ -24,6 +24,7 @@ struct RunDir {
   std::string ranks() const { return path + "/ranks.json"; }
   std::string env() const { return path + "/env.json"; }
   std::string metrics() const { return path + "/metrics.jsonl"; }
+  std::string metricsTable() const { return path + "/metrics.csv"; }
   std::string samples() const { return path + "/samples.jsonl"; }
   std::string log() const { return path + "/log.txt"; }
   std::string page() const { return path + "/index.html"; }

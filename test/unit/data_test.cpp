@@ -115,6 +115,11 @@ TEST_F(Files, NpzReadsStoredAndDeflatedMembers) {
   EXPECT_FAILS(readNpz(file, "z"), "d.npz", "got 'z'", "x, y");
   EXPECT_FAILS(readNpz(file, ""), "it has: x, y");
   EXPECT_FAILS(readNpz(put("e.npz", "PK"), "x"), "expected a .npz archive");
+  const std::string twice = put("two.npz", zip({{"x.npy", npy("<f4", "(1,)", le<float>({1}))},
+                                                {"y.npy", npy("<f4", "(1,)", le<float>({2}))},
+                                                {"x.npy", npy("<f4", "(1,)", le<float>({3}))}}));
+  EXPECT_FAILS(readNpz(twice, "x"), "two.npz", "there are two members 'x'");
+  ASSERT_OK(readNpz(twice, "y"));
 }
 
 TEST_F(Files, NpzRefusesDamage) {

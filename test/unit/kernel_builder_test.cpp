@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -132,6 +133,34 @@ TEST(KernelBuilder, LiteralsFold) {
   EXPECT_TRUE(b.bitcast(KernelBuilder::f32(1), DType::u32).is(0x3f800000));
   EXPECT_TRUE(b.bitcast(KernelBuilder::u32(0xffffffff), DType::i32).is(-1));
   EXPECT_TRUE(b.bitcast(KernelBuilder::literal(DType::i32, -1073741824), DType::f32).is(-2));
+  EXPECT_TRUE(item.body.ops.empty());
+}
+
+// As tgk.cast of a value: the fraction is dropped, what is out of range clamped, NaN is 0; integers wrap.
+TEST(KernelBuilder, CastsOfLiteralsAreThoseOfValues) {
+  Item item = kernelItem();
+  KernelBuilder b(&item);
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const struct {
+    double from;
+    double i32, u32;
+  } cases[] = {{2.7, 2, 2},
+               {-2.7, -2, 0},
+               {3e9, 2147483647, 3e9},
+               {-3e9, -2147483648.0, 0},
+               {inf, 2147483647, 4294967295},
+               {-inf, -2147483648.0, 0},
+               {nan, 0, 0}};
+  for (const auto& each : cases) {
+    EXPECT_TRUE(b.cast(KernelBuilder::f32(each.from), DType::i32).is(each.i32)) << each.from;
+    EXPECT_TRUE(b.cast(KernelBuilder::f32(each.from), DType::u32).is(each.u32)) << each.from;
+    EXPECT_TRUE(b.cast(KernelBuilder::f32(each.from), DType::i1).is(1)) << each.from;
+  }
+  EXPECT_TRUE(b.cast(KernelBuilder::literal(DType::i32, -1), DType::u32).is(4294967295));
+  EXPECT_TRUE(b.cast(KernelBuilder::u32(4294967295), DType::i32).is(-1));
+  EXPECT_TRUE(b.cast(KernelBuilder::literal(DType::i32, 16777217), DType::f32).is(16777216));
+  EXPECT_FALSE(std::signbit(b.cast(b.cast(KernelBuilder::f32(-0.5), DType::i32), DType::f32).number));
+  EXPECT_TRUE(b.cast(KernelBuilder::f32(1 + 0x1p-11), DType::f16).is(1));
   EXPECT_TRUE(item.body.ops.empty());
 }
 

@@ -189,13 +189,27 @@ TEST_F(KernelDevice, CastsToIntegersClamp) {
     }
 }
 
-// All pairs of edges, against C's pow.
-TEST_F(KernelDevice, PowersAreDefinedEverywhere) {
+/// All pairs of edges: bases and exponents.
+std::pair<std::vector<float>, std::vector<float>> powerEdges() {
   const std::vector<float> edges{0,    -0.0f, 0.5f, -0.5f, 1,    -1,    2,           -2,
                                  2.5f, -2.5f, 3,    -3,    kInf, -kInf, 16777216.0f, std::nanf("")};
   std::vector<float> x, y;
   for (float a : edges)
     for (float b : edges) x.push_back(a), y.push_back(b);
+  return {x, y};
+}
+
+/// Whether a power is C's.
+void expectPower(float x, float y, float value) {
+  auto want = static_cast<float>(std::pow(static_cast<double>(x), static_cast<double>(y)));
+  bool same = std::isnan(want) ? std::isnan(value)
+                               : std::signbit(value) == std::signbit(want) &&
+                                     (value == want || std::abs(value - want) <= 4e-6f * std::abs(want));
+  EXPECT_TRUE(same) << x << " to the power " << y << " is " << value << ", not " << want;
+}
+
+TEST_F(KernelDevice, PowersAreDefinedEverywhere) {
+  const auto [x, y] = powerEdges();
   for (int lanes : {1, 4}) {
     auto module = kernels(rowsKernel({"pow %x, %y"}, "f32", "f32", x.size(), lanes));
     Memory memory{bytesOf(x), bytesOf(y), std::vector<std::byte>(x.size() * 4)};
@@ -203,17 +217,25 @@ TEST_F(KernelDevice, PowersAreDefinedEverywhere) {
     run(verified(*module), reference);
     onDevice(*module, memory);
     auto got = valuesOf<float>(memory[2]), interpreted = valuesOf<float>(reference[2]);
-    for (size_t n = 0; n < x.size(); ++n) {
-      auto want = static_cast<float>(std::pow(static_cast<double>(x[n]), static_cast<double>(y[n])));
-      for (float value : {got[n], interpreted[n]}) {
-        bool same = std::isnan(want)
-                        ? std::isnan(value)
-                        : std::signbit(value) == std::signbit(want) &&
-                              (value == want || std::abs(value - want) <= 4e-6f * std::abs(want));
-        EXPECT_TRUE(same) << x[n] << " to the power " << y[n] << " is " << value << ", not " << want;
-      }
-    }
+    for (size_t n = 0; n < x.size(); ++n)
+      for (float value : {got[n], interpreted[n]}) expectPower(x[n], y[n], value);
   }
+}
+
+// Drivers compute with literals themselves, and take the absolute value of -0 for -0.
+TEST_F(KernelDevice, PowersOfLiteralsAreThoseOfValues) {
+  const auto [x, y] = powerEdges();
+  std::string body;
+  for (size_t n = 0; n < x.size(); ++n)
+    body += fmt::format("    %x{0} = tgk.constant {1:.1f} : f32\n    %y{0} = tgk.constant {2:.1f} : f32\n"
+                        "    tgk.store pow(%x{0}, %y{0}), %o[{0}]\n",
+                        n, x[n], y[n]);
+  auto module =
+      kernels(fmt::format("kernel @k(%o: buf<{}xf32, out>) workgroup(1) grid(1) {{\n{}  }}", x.size(), body));
+  Memory memory{std::vector<std::byte>(x.size() * 4)};
+  onDevice(*module, memory);
+  const auto got = valuesOf<float>(memory[0]);
+  for (size_t n = 0; n < x.size(); ++n) expectPower(x[n], y[n], got[n]);
 }
 
 TEST_F(KernelDevice, FloatsAtTheirEdges) {

@@ -138,6 +138,22 @@ TEST(KernelInterpChecks, OutIsWrittenOnce) {
               });
 }
 
+TEST(KernelInterpChecks, AStepOfZeroIsLocatedAtItsLoop) {
+  auto module = kernels(R"(kernel @k(%n: buf<1xu32, in>) workgroup(1) grid(1) {
+    %v = tgk.load %n[0] : u32
+    tgk.for %j = 0 to(4) step(2) {
+    }
+    tgk.for %k = 0 to(4) step(%v) {
+    }
+  })");
+  std::vector<std::byte> bytes(4);
+  std::vector<KernelBuffer> buffers{{bytes.data(), 4}};
+  const Item& kernel = *module->find(ItemKind::kernel, "k");
+  auto result = runKernel(kernel, buffers, {1, 1, 1});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(locString(result.error().diagnostics().front().loc), locString(kernel.body.ops.back()->loc));
+}
+
 TEST(KernelInterpChecks, RefusesWhatItCannotRun) {
   auto module = kernels(R"(kernel @k(%n: buf<1xu32, in>) workgroup(2) grid(1) {
     %l = tgk.local_id 0 : u32
@@ -158,7 +174,7 @@ TEST(KernelInterpChecks, RefusesWhatItCannotRun) {
     return result ? std::string() : result.error().message();
   };
   EXPECT_NE(message("k", buffers, {1, 1, 1}).find("tgk.barrier is reached by some"), std::string::npos);
-  EXPECT_NE(message("s", buffers, {1, 1, 1}).find("step is 0"), std::string::npos);
+  EXPECT_NE(message("s", buffers, {1, 1, 1}).find("step of this loop is 0"), std::string::npos);
   EXPECT_NE(message("s", small, {1, 1, 1}).find("%n needs 4 bytes, 3 are given"), std::string::npos);
   EXPECT_NE(message("s", none, {1, 1, 1}).find("1 buffers, 0 are given"), std::string::npos);
   EXPECT_NE(message("s", buffers, {1, 0, 1}).find("grid extent of 0"), std::string::npos);

@@ -136,7 +136,9 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
     for (const CheckpointEntry& entry : entries)
       if (entry.step == state.bestStep && entry.damage.empty()) out["best"]["path"] = entry.path;
   }
-  if (out["state"] == "running") return {};
+  // A run without options, such as one of a program of its own, is gone on with by no command.
+  std::error_code error;
+  if (out["state"] == "running" || !fs::exists(RunDir{run}.config(), error)) return {};
   out["resume"] = "tg-run train --resume=" + shellWord(run);
   if (out["state"] == "finished")
     out["resume"] = fmt::format("{} --steps={}", out["resume"].get<std::string>(), 2 * newest->step);
@@ -154,13 +156,14 @@ Result<Facts> runFacts(const std::string& path) {
   out["val_loss"] = numberOrNull(summary.valLoss);
   out["items_per_s"] = numberOrNull(summary.itemsPerSecond);
   out["eta_seconds"] = numberOrNull(summary.eta);
-  if (fs::exists(RunDir{path}.env())) {
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(RunDir{path}.env(), error))) {
     TG_TRY(std::string text, readInput(RunDir{path}.env()));
     out["env"] = Facts::parse(text, nullptr, false);
     if (!out["env"].is_object()) return fail(fmt::format("{}: expected a JSON object", RunDir{path}.env()));
   }
   if (auto same = checkRunFiles(path, nullptr); !same) out["damage"] = same.error().message();
-  if (out["damage"] == "" && fs::exists(RunDir{path}.model())) {
+  if (out["damage"] == "" && fs::exists(RunDir{path}.model(), error)) {
     TG_TRY(auto module, readModule(RunDir{path}.model()));
     out["module"] = moduleFacts(*module);
   }

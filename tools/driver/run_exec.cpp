@@ -86,8 +86,7 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
     else if (const int axis = batchAxis(*arg); axis >= 0 && like)
       type.shape[axis] = (*batched)[batchAxis(*like)];
     TG_TRY(HostArray value, load(spec.second, type, spec.first));
-    if (!inputs.emplace(spec.first, std::move(value)).second)
-      return fail(fmt::format("there are two sources for '{}'", spec.first));
+    inputs.emplace(spec.first, std::move(value));
   }
   for (const auto& arg : func.body.args)
     if (!inputs.contains(arg->name) && !find(arg->attrs, "host"))

@@ -105,12 +105,14 @@ struct Export : Verb {
     app.add_option("--name", flags.name, "of the C header and its struct; the module's by default")
         ->option_text("NAME");
     app.add_flag("--force", flags.force, "replace a bundle that is there");
-    app.add_option("--target", flags.target, "a shipped target or a JSON file instead of a device's limits")
-        ->option_text("TARGET")
-        ->group("Model and device");
+    CLI::Option* target = app.add_option("--target", flags.target,
+                                         "a shipped target or a JSON file instead of a device's limits")
+                              ->option_text("TARGET")
+                              ->group("Model and device");
     app.add_option("--device", flags.device, "export for this device (default: auto)")
         ->option_text("DEVICE")
-        ->group("Model and device");
+        ->group("Model and device")
+        ->excludes(target);
   }
 
   int run(CLI::App& app, const Arguments&) override {

@@ -321,6 +321,8 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
   rest.budget = *budget;
   if (!options.device.open && flags.target.empty()) {
     if (int code = tuningOf(app, flags.tuning, nullptr, rest.tuning)) return code;
+    if (!flags.tuning.empty() && module->stage == Stage::tensor)
+      return report(app, exitUsage, "--tuning is of a device's kernels; the interpreter has none");
     if (flags.emitModule.empty()) return exitOk;
     return report(app, exitUsage, "--emit-module with --device=interp wants a --target");
   }

@@ -4,10 +4,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 #include <fmt/format.h>
 
 #include "tools/driver/cli.h"
+#include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
@@ -63,13 +65,37 @@ static std::string wrongNumber(const CLI::App& app) {
   return "";
 }
 
+/// What is wrong where one name is given two values: `--set-dim=time=8 --set-dim=time=16`.
+static std::string nameTwice(const CLI::App& app) {
+  for (const char* flag : {"--set-dim", "--set", "--input"}) {
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    if (!option) continue;
+    std::map<std::string, std::string> given;
+    for (const std::string& text : option->results()) {
+      std::string name = CLI::detail::trim_copy(text.substr(0, text.find('=')));
+      if (name.starts_with("%")) name.erase(0, 1);
+      const auto [first, isNew] = given.try_emplace(name, text);
+      if (!isNew)
+        return fmt::format("{} says two values for {}: '{}' and '{}'", flag, name, first->second, text);
+    }
+  }
+  return "";
+}
+
+/// What CLI11 lets pass, or "".
+static std::string wrongValue(const CLI::App& app) {
+  const std::string wrong = wrongNumber(app);
+  return wrong.empty() ? nameTwice(app) : wrong;
+}
+
 /// The first option that is given more often than it takes values, or "".
 static std::string givenTwice(const CLI::App& app, const Arguments& args) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_lnames().empty() || option->get_items_expected_max() != 1) continue;
     const std::string flag = "--" + option->get_lnames().front();
+    const std::string letter = option->get_snames().empty() ? flag : "-" + option->get_snames().front();
     const auto count = std::count_if(args.begin(), args.end(), [&](const std::string& word) {
-      return word == flag || word.starts_with(flag + "=");
+      return word == flag || word.starts_with(flag + "=") || (letter != flag && word.starts_with(letter));
     });
     if (count > 1) return flag;
   }
@@ -112,7 +138,7 @@ static std::string faultyConfig(CLI::App& app, const Arguments& args) {
   } catch (const CLI::Error&) {
     return "";
   }
-  return wrongNumber(app).empty() ? file : "";
+  return wrongValue(app).empty() ? file : "";
 }
 
 std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
@@ -132,6 +158,9 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(),
                twice.empty() ? error.what() : twice + " is given more than once", app.get_name());
     return exitUsage;
+  } catch (const CLI::FileError& error) {  // CLI11 does not say why it cannot read the file of --config
+    auto text = readInput(app.get_config_ptr()->as<std::string>());
+    return text ? report(app, exitInput, std::string(error.what())) : report(app, exitInput, text.error());
   } catch (const CLI::ParseError& error) {
     const std::string why = error.what();
     if (const std::string file = faultyConfig(app, args); !file.empty())
@@ -139,7 +168,7 @@ std::optional<int> parseVerb(CLI::App& app, const Arguments& args) {
     fmt::print(stderr, "{}: error: {}; see {} --help\n", app.get_name(), why, app.get_name());
     return exitUsage;
   }
-  if (std::string wrong = wrongNumber(app); !wrong.empty()) {
+  if (std::string wrong = wrongValue(app); !wrong.empty()) {
     const std::string file = faultyConfig(app, args);
     return file.empty() ? report(app, exitUsage, wrong)
                         : report(app, exitInput, fmt::format("{}: {}", file, wrong));

@@ -57,10 +57,19 @@ std::string defaultName(const ModelFlags& model, int number) {
   return number == 1 ? first : fmt::format("{}-{}", first, number);
 }
 
+/// Whether something is at a path; an error where that cannot be told.
+Result<bool> isThere(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::status_known(status)) return fail(fmt::format("{}: {}", path, error.message()));
+  return fs::exists(status);
+}
+
 /// Whether a run is in the folder that may start anew there, since it was stopped before its first
 /// checkpoint.
 Result<bool> startsAnew(const std::string& dir) {
-  if (!fs::exists(RunDir{dir}.config())) return false;
+  TG_TRY(const bool begun, isThere(RunDir{dir}.config()));
+  if (!begun) return false;
   TG_TRY(LatestCheckpoint latest, latestCheckpoint(dir));
   if (!latest.good && latest.skipped.empty()) return true;
   return fail(fmt::format(
@@ -127,7 +136,8 @@ Result<void> moveLaterAside(OpenTraining& training) {
 /// env.json as the run's first part wrote it; nothing where it is not there or damaged, which a warning says.
 Result<Json> earlierEnv(OpenTraining& training) {
   const std::string file = RunDir{training.options.runDir}.env();
-  if (!training.resumed || !fs::exists(file)) return Json();
+  std::error_code error;
+  if (!training.resumed || !fs::exists(fs::symlink_status(file, error))) return Json();
   auto text = readInput(file);
   Json env = text ? Json::parse(*text, nullptr, false) : Json();
   if (env.is_object()) return env;
@@ -135,6 +145,19 @@ Result<Json> earlierEnv(OpenTraining& training) {
   training.notes.push_back(
       fmt::format("warning: {} is damaged, so it is kept as {} and written anew", file, aside));
   return Json();
+}
+
+/// A folder where a file goes that is only looked at stops no run.
+Result<void> moveFoldersAside(OpenTraining& training) {
+  const RunDir dir{training.options.runDir};
+  std::error_code error;
+  for (const std::string& file : {dir.plan(), dir.log(), dir.metricsTable(), dir.samples(), dir.page()}) {
+    if (!fs::is_directory(file, error)) continue;
+    TG_TRY(std::string aside, setAside(file));
+    training.notes.push_back(fmt::format(
+        "warning: {} is a folder, so it is kept as {} and the file is written anew", file, aside));
+  }
+  return {};
 }
 
 Result<void> writeEnv(const std::string& command, OpenTraining& training) {
@@ -190,7 +213,8 @@ Result<std::string> resumedRun(const TrainFlags& flags) {
   const bool any = flags.resume == "auto";
   std::string path = any ? flags.runDir : flags.resume;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  if (fs::exists(RunDir{runOf(path)}.config())) return path;
+  TG_TRY(const bool begun, isThere(RunDir{runOf(path)}.config()));
+  if (begun) return path;
   return any ? Result<std::string>(std::string()) : fail(fmt::format("--resume={}: no run is there", path));
 }
 
@@ -255,6 +279,7 @@ Result<void> takeRunDir(const CLI::App& app, const std::string& command, const M
   if (training.options.runDir.empty()) return {};
   if (!training.resumed) TG_CHECK(claim(model, flags, training));
   TG_CHECK(moveLaterAside(training));
+  TG_CHECK(moveFoldersAside(training));
   training.options.lock = &*training.lock;
   const RunDir dir{training.options.runDir};
   removeStaleFiles(dir.path);

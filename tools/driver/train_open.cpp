@@ -16,6 +16,7 @@
 #include "runtime/train/rank_feed.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
+#include "tools/driver/io.h"
 #include "tools/driver/listings.h"
 #include "tools/driver/step_parts.h"
 #include "tools/driver/train_folder.h"
@@ -346,6 +347,7 @@ Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags
   addModelFlags(app, model);
   addTrainFlags(app, flags);
   const std::string file = RunDir{run}.config();
+  TG_CHECK(readInput(file));  // CLI11 does not say why it cannot
   try {
     app.parse(std::vector<std::string>{"--config=" + file});
   } catch (const CLI::ParseError& error) {
