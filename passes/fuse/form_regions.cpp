@@ -35,6 +35,7 @@
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/read_joins.h"
+#include "passes/fuse/region.h"
 #include "passes/fuse/region_graph.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
@@ -44,18 +45,6 @@ namespace tg::fuse {
 namespace {
 
 using table::Fusion;
-
-/// What one kernel computes in common: the shape of its loops.
-enum class Space : uint8_t { map, row, product, sum, closed };
-
-struct Region {
-  Space space = Space::map;
-  int64_t elements = 0;  ///< map, product, sum: of each result; a window is a sum here
-  RowSpace rows;         ///< row
-  std::vector<Op*> ops;  ///< in text order
-  int first = 0;         ///< text position of its first op
-  bool alive = true;
-};
 
 class Former {
  public:
@@ -213,27 +202,6 @@ bool Former::fits(int region, const Op& op) {
   return bound.fit();
 }
 
-/// Whether `value`, as `op` reads it, keeps its element order: only reshapes and casts from memory's type lie
-/// between.
-static bool keepsOrder(const Op& op, const Value* base) {
-  bool found = false;
-  forEachUse(op, [&](Value* value) {
-    value = throughReshapes(value);
-    while (value != base && value->def && isWidening(*value->def)) value = throughReshapes(value->def->in(0));
-    found = found || value == base;
-  });
-  return found;
-}
-
-/// What an attention's kernel does to its results: memory takes them rounded.
-static bool roundsAttention(const Op& op, const Value& value) {
-  return op.code == Opcode::cast && isNarrow(op.result()->type.dtype) && value.def &&
-         value.def->info().fusion == Fusion::attention;
-}
-
-/// Whether the invocation that writes an element sums it, in a kernel that what follows may join.
-static bool scatters(const Region& region) { return region.ops[0]->info().fusion == Fusion::scatter; }
-
 /// Whether a kernel over rows takes a sum along, as the gradients of a norm's gain and bias and of the bias behind it: what
 /// it has on its way need not be read, or even stored, for the sum.
 bool Former::sumsOnTheWay(const Op& sum, const Region& rows) const {
@@ -289,13 +257,6 @@ bool Former::joins(const Op& op, const Region& own, const Region& other, Value* 
   }
   default: return false;
   }
-}
-
-/// Whether passes over rows would repeat draws of the map they read, one number a call: that costs more than
-/// four a call once and a trip through memory. Of few elements the dispatch in between would cost more.
-static bool repeatsDraws(const Region& own, const Region& other) {
-  return own.space == Space::row && other.space == Space::map && other.elements > kFewDraws &&
-         std::any_of(other.ops.begin(), other.ops.end(), [](const Op* op) { return draws(*op); });
 }
 
 /// Whether an op that adds to a product something computed much later would have what the product reads wait

@@ -255,8 +255,17 @@ void FunctionPlan::setRooms() {
     });
   }
   for (Unit* unit : io) unit->room = Unit::Room::io;
-  for (Unit& unit : units_)
+  const auto placeHome = [&](Unit& unit) {
     if (unit.room == Unit::Room::arena && fitsHome(unit, &unit.home)) unit.room = Unit::Room::home;
+  };
+  for (Unit& unit : units_)
+    if (!steps_.contains(unit.members[0])) placeHome(unit);
+  // A step only where what it becomes stands there, so from the last on.
+  for (auto op = ops_.rbegin(); op != ops_.rend(); ++op)
+    for (const auto& result : (*op)->results)
+      if (const auto step = steps_.find(result.get()); step != steps_.end())
+        if (units_[unitOf_.at(step->second)].room == Unit::Room::home)
+          placeHome(units_[unitOf_.at(result.get())]);
 }
 
 bool FunctionPlan::defines(const Unit& unit, const Op& op, const ResultSlot& slot) const {
@@ -414,6 +423,7 @@ Result<void> FunctionPlan::findPlaces() {
   position_.clear();
   readings_.clear();
   updates_.clear();
+  steps_.clear();
   reads_.clear();
   heirs_.clear();
   sources_.clear();

@@ -48,10 +48,11 @@ void FunctionPlan::findSteps() {
       for (int binding = 0; binding < op.numOperands(); ++binding) {
         const Value* source = bindingSources(op, binding)[0];
         if (op.operands[binding].items[0].kind != Operand::Kind::value || !source->def ||
-            source->def->code != Opcode::fused || source->type.bytes() != result->type.bytes() ||
-            readings_.at(source).size() != 1 || !readsOnlyWrittenElement(op, binding, slot, module_))
+            source->def->code != Opcode::fused || !source->def->groups.empty() ||
+            source->type.bytes() != result->type.bytes() || readings_.at(source).size() != 1 ||
+            !readsOnlyWrittenElement(op, binding, slot, module_))
           continue;
-        updates_.try_emplace(source, symbol);
+        if (updates_.try_emplace(source, symbol).second) steps_.emplace(source, result);
         break;
       }
     }
