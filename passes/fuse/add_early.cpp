@@ -12,7 +12,7 @@
 // the head's gradient is there long before the embedding's.
 //
 // Requires: stage(tensor).
-// Ensures: the same values but for the order in which terms are added; ops only move up.
+// Ensures: the same values but for the order in which terms are added and rounded; ops only move up.
 // Where: before passes that look at who reads a gradient, behind drop-captures and dce: what a step hands out, or
 //   something else reads, stays one value.
 #include <algorithm>
@@ -75,7 +75,8 @@ class EarlyAdder {
   }
 
   static bool isScaling(const Op& op) {
-    return op.code == Opcode::cast || (op.code == Opcode::mul && as::mul(op).rhs()->type.rank() == 0);
+    if (op.code == Opcode::cast) return isFloat(op.in(0)->type.dtype);
+    return op.code == Opcode::mul && as::mul(op).rhs()->type.rank() == 0;
   }
 
   /// Nothing where the update is none, or not of floats.
@@ -100,6 +101,7 @@ class EarlyAdder {
 
   /// Whether what symbols and constants alone give is computed first of all now.
   bool moveToFront(Op* op) {
+    if (placeOf(op) == 0) return true;  // it is there
     const bool isLeaf = op->info().has(table::leaf);
     if (!isLeaf &&
         (!op->info().has(table::pure) || op->results.size() != 1 || op->result()->type.rank() != 0))
@@ -156,10 +158,11 @@ class EarlyAdder {
       if (scaling->code == Opcode::mul)
         if (Op* def = as::mul(*scaling).rhs()->def; def && !moveToFront(def)) number = later(number, def);
     Value* sum = found.state->result();
-    for (Value* term : found.terms) {
+    for (size_t i = 0; i < found.terms.size(); ++i) {
+      Value* term = found.terms[i];
       // Behind what it reads: the last sum, the term, the numbers.
       Op* behind = later(sum->def, later(term->def, number));
-      const bool isLast = term == found.terms.back();
+      const bool isLast = i + 1 == found.terms.size();
       sum = isLast ? moveBehind(behind, found, sum, term) : addBehind(behind, found, sum, term);
       places_[sum->def] = placeOf(behind);
     }
