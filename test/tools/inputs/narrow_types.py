@@ -215,7 +215,7 @@ BUNDLED = """module @m {
 
 
 def bundle(run, folder, flags):
-    """An exported program gives what exec gives; all extents are odd."""
+    """An exported program, for the target or else the device, gives what exec gives; all extents are odd."""
     values = [0.5, -1, 2, 0.25, 1.5, -0.125, 0.75, 3, -2]
     bits = struct.pack("<9H", *(toBf16(f32Bits(value)) for value in values))
     misuse_files.write(folder, "m.tgir", BUNDLED)
@@ -224,7 +224,7 @@ def bundle(run, folder, flags):
     misuse_files.write(folder, "m.safetensors", misuse_files.safetensors(
         {"w": ("F32", [3, 3], struct.pack("<9f", *values))}))
     shutil.rmtree(f"{folder}/bundle", ignore_errors=True)
-    run("export", "m.tgir", *flags, "--weights=m.safetensors", "-o", "bundle")
+    run("export", "m.tgir", flags[-1], "--weights=m.safetensors", "-o", "bundle")
     subprocess.run(["c++", "-std=c++17", "bundle/example.cpp", "bundle/tensorgrad_bundle.cpp", "-ldl", "-o", "example"],
                    cwd=folder, check=True)
     subprocess.run(["./example", "bundle", "--device=cpu", "--out=.", "x.bin"], cwd=folder, check=True,
