@@ -143,7 +143,7 @@ Result<void> lowerKernel(LowerContext& c, const ColumnSchedule& schedule) {
     if (vec == kLanes) result = c.space.add(result, IndexSpace::lane());
     c.emitter.shareRows({lanes, result, lane, c.kernel.depth(), 1, 1, side});
     for (const Value* value : c.yields) c.emitter.emitLinear(value, result);
-    // All lanes have computed the result; the first stores it, perhaps over an operand that the others have read too.
+    // The first lane stores the result. In place of an operand it must wait until the other lanes have read that.
     const bool inPlace = std::any_of(c.fused.results.begin(), c.fused.results.end(),
                                      [](const auto& each) { return each->place && each->place->inplace; });
     if (inPlace) c.kernel.barrier();

@@ -89,14 +89,14 @@ static bool takesOver(const Op& fused, const Op& custom, int binding, int result
   return found;
 }
 
-/// Whether invocations of a column kernel that have no result of their own compute what others write.
+/// Whether a column kernel has more invocations than results. Those beyond the end compute results that others store.
 static bool hasSurplus(const ColumnSchedule& schedule, const Op& fused, int result) {
   const Op* yield = fused.regions.empty() ? nullptr : fused.regions[0]->terminator();
   if (!yield || result >= yield->numOperands()) return true;
   return yield->in(result)->type.elements() % (schedule.vec * schedule.side) != 0;
 }
 
-/// What a schedule without parts takes over for a result.
+/// Which operands' bytes a result of a schedule without parts may take over.
 static TakesOver takesFor(const Schedule& schedule, const Op& fused, int result) {
   const auto* column = std::get_if<ColumnSchedule>(&schedule);
   return column && hasSurplus(*column, fused, result) ? TakesOver::nothing : takesOver(schedule);

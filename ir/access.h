@@ -47,8 +47,8 @@ bool keepsElements(const Op& op);
 /// once, and smaller results in code of their own, which may load again after a store. Of several schedules
 /// side by side the slot's is a map or a column, and no other part's results are reached.
 ///
-/// A kernel over columns stores a result when all its lanes have computed it; not where invocations are left over, which
-/// compute what others store.
+/// A column kernel has a barrier between the reads of all lanes and the store. It qualifies only if no invocation lies
+/// beyond the results, since those read what another workgroup stores.
 ///
 /// A kernel over rows may also reduce the binding along the rows: their invocations have read all of a row
 /// before one of them writes an element of it.

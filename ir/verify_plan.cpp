@@ -79,7 +79,8 @@ class PlanVerifier {
   std::unordered_map<std::string, int> entryOf_;  ///< owner of a symbol's value at entry
   std::unordered_map<const Op*, int> position_;
   std::unordered_map<const Value*, int> lastUse_;
-  std::unordered_map<const Value*, const Value*> inPlaceOf_;  ///< what regions write in a value's place
+  std::unordered_map<const Value*, const Value*>
+      inPlaceOf_;  ///< value -> the result that takes over its bytes
   std::unordered_map<const Value*, std::vector<const Op*>> updates_;
   std::vector<std::pair<Range, const Item*>> io_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// add-early: what is added to a state is added as soon as it is there, so that the kernel that makes it can do both,
-// and nothing but the state outlives it. Gradients that several calls sum are such: append-grad adds them at the end.
+// add-early: moves additions to states right behind the ops that define the addends. A kernel that computes a gradient can
+// then add it to its sum over several calls as its epilogue, and the gradient needs no memory. append-grad puts these
+// additions at the end of the function.
 //
 //   before:  %a = …  %b = …  %d = tg.add %a, %b  …  %s = tg.state @g  %part = tg.mul %d, %share
 //            %next = tg.add %s, %part                          tg.update @g, %next
@@ -8,8 +9,8 @@
 //            %a = …  %part_2 = tg.mul %a, %share  %next_2 = tg.add %s, %part_2
 //            %b = …  %part = tg.mul %b, %share    %next = tg.add %next_2, %part     …  tg.update @g, %next
 //
-// A sum of several terms is added term by term, as they come: of a table that is read as the embedding and as the head,
-// the head's gradient is there long before the embedding's.
+// A sum of several terms is added term by term: the gradient of a table that is both embedding and head has two, and the
+// head's is computed long before the embedding's.
 //
 // Requires: stage(tensor).
 // Ensures: the same values but for the order in which terms are added and rounded; ops only move up.
@@ -51,12 +52,14 @@ class EarlyAdder {
     std::vector<Value*> terms;  ///< what they scale is the sum of these, in the order of the text
   };
 
-  /// Where an op stood, or what it was put behind; 0 for what was moved to the front, and for no op.
+  /// An op's position in the text as it was; of a new or moved op, that of the op it was put behind. 0 at the front, and
+  /// for null.
   size_t placeOf(const Op* op) const {
     const auto at = places_.find(op);
     return at == places_.end() ? 0 : at->second;
   }
 
+  /// The terms of nested additions that nothing else reads, in the order of the text.
   std::vector<Value*> termsOf(Value* sum) const {
     std::vector<Value*> terms, work = {sum};
     while (!work.empty()) {
@@ -79,7 +82,7 @@ class EarlyAdder {
     return op.code == Opcode::mul && as::mul(op).rhs()->type.rank() == 0;
   }
 
-  /// Nothing where the update is none, or not of floats.
+  /// Empty if the update does not commit such an addition of floats.
   Addition additionOf(const Op& update) const {
     Addition out;
     Op* add = as::update(update).value()->def;
@@ -99,7 +102,7 @@ class EarlyAdder {
     return out;
   }
 
-  /// Whether what symbols and constants alone give is computed first of all now.
+  /// Moves a number to the front, behind its operands. False if it depends on more than symbols and constants.
   bool moveToFront(Op* op) {
     if (placeOf(op) == 0) return true;  // it is there
     const bool isLeaf = op->info().has(table::leaf);
@@ -134,7 +137,7 @@ class EarlyAdder {
     return builder_.binary(Opcode::add, sum, term);
   }
 
-  /// Adds the last term by the ops that were there.
+  /// Adds the last term by moving the ops that were there, which keeps their names.
   Value* moveBehind(Op* place, const Addition& found, Value* sum, Value* term) {
     Op* innermost = found.scalings.empty() ? found.add : found.scalings.back();
     innermost->operands[found.scalings.empty() ? 1 : 0] = Operand::of(term);
@@ -160,7 +163,7 @@ class EarlyAdder {
     Value* sum = found.state->result();
     for (size_t i = 0; i < found.terms.size(); ++i) {
       Value* term = found.terms[i];
-      // Behind what it reads: the last sum, the term, the numbers.
+      // Behind its operands: the sum so far, the term, the numbers.
       Op* behind = later(sum->def, later(term->def, number));
       const bool isLast = i + 1 == found.terms.size();
       sum = isLast ? moveBehind(behind, found, sum, term) : addBehind(behind, found, sum, term);

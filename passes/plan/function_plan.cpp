@@ -260,7 +260,7 @@ void FunctionPlan::setRooms() {
   };
   for (Unit& unit : units_)
     if (!steps_.contains(unit.members[0])) placeHome(unit);
-  // A step only where what it becomes stands there, so from the last on.
+  // A step takes a home only if the value it is turned into has it, so the last steps come first.
   for (auto op = ops_.rbegin(); op != ops_.rend(); ++op)
     for (const auto& result : (*op)->results)
       if (const auto step = steps_.find(result.get()); step != steps_.end())

@@ -108,6 +108,7 @@ class FunctionPlan {
   Result<void> findPlaces();
   Result<void> findUnits();
   void findReadings();
+  const Value* stepTo(const Op& op, const ResultSlot& slot, int slotIndex) const;
   void findSteps();
   const Reading* firstReading(const Value& value) const;
   void chooseHeld();
@@ -176,7 +177,8 @@ class FunctionPlan {
       held_;  ///< these operands, by the first op that reads the result
   std::unordered_map<const Value*, const Op*>
       updates_;  ///< value, or a step to it -> the first update that commits it
-  std::unordered_map<const Value*, const Value*> steps_;  ///< of these, a step -> what it becomes
+  std::unordered_map<const Value*, const Value*>
+      steps_;  ///< a step of an update -> the value it is turned into
   std::unordered_map<std::string, std::vector<const Value*>>
       reads_;  ///< symbol -> results of its param/state ops
   /// The first op of each interval between barriers; empty: every op is an interval.

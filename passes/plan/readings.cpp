@@ -33,28 +33,35 @@ void FunctionPlan::findReadings() {
   findSteps();
 }
 
-/// What a region turns, element by element, into the new value of a symbol is a step of that update, and may stand in
-/// the symbol's home too: of a tied table's gradient the head's part is added to a sum long before the embedding's.
+/// The operand that a region turns, element by element, into this result, and that nothing else reads; null if there is
+/// none, or if either is a member of a group.
+const Value* FunctionPlan::stepTo(const Op& op, const ResultSlot& slot, int slotIndex) const {
+  if (slot.group) return nullptr;
+  for (int binding = 0; binding < op.numOperands(); ++binding) {
+    if (op.operands[binding].items[0].kind != Operand::Kind::value) continue;
+    const Value* source = bindingSources(op, binding)[0];
+    const Op* def = source->def;
+    if (def && def->code == Opcode::fused && def->groups.empty() &&
+        source->type.bytes() == op.result(slot.first)->type.bytes() && readings_.at(source).size() == 1 &&
+        readsOnlyWrittenElement(op, binding, slotIndex, module_))
+      return source;
+  }
+  return nullptr;
+}
+
+/// Finds the steps of updates, from the last op on. A step may stand in the symbol's home like the new value: the head's
+/// part of a tied table's gradient is added to a sum long before the embedding's.
 void FunctionPlan::findSteps() {
-  for (size_t index = ops_.size(); index-- > 0;) {
-    const Op& op = *ops_[index];
-    if (op.code != Opcode::fused) continue;
-    const std::vector<ResultSlot> slots = resultSlots(op);
-    for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) {
-      const Value* result = op.result(slots[static_cast<size_t>(slot)].first);
+  for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
+    if ((*op)->code != Opcode::fused) continue;
+    const std::vector<ResultSlot> slots = resultSlots(**op);
+    for (size_t index = 0; index < slots.size(); ++index) {
+      const Value* result = (*op)->result(slots[index].first);
       const auto update = updates_.find(result);
-      if (update == updates_.end() || slots[static_cast<size_t>(slot)].group) continue;
-      const Op* symbol = update->second;
-      for (int binding = 0; binding < op.numOperands(); ++binding) {
-        const Value* source = bindingSources(op, binding)[0];
-        if (op.operands[binding].items[0].kind != Operand::Kind::value || !source->def ||
-            source->def->code != Opcode::fused || !source->def->groups.empty() ||
-            source->type.bytes() != result->type.bytes() || readings_.at(source).size() != 1 ||
-            !readsOnlyWrittenElement(op, binding, slot, module_))
-          continue;
-        if (updates_.try_emplace(source, symbol).second) steps_.emplace(source, result);
-        break;
-      }
+      if (update == updates_.end()) continue;
+      const Op* commits = update->second;
+      const Value* step = stepTo(**op, slots[index], static_cast<int>(index));
+      if (step && updates_.try_emplace(step, commits).second) steps_.emplace(step, result);
     }
   }
 }

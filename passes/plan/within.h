@@ -12,7 +12,7 @@ namespace tg::plan {
 struct Planned {
   std::unique_ptr<Item> func;
   std::unique_ptr<FunctionPlan> plan;
-  int runsAgain = 0;     ///< kernels that were added; none where others run again than those the text repeats
+  int runsAgain = 0;     ///< more runs of kernels than in the text; 0 if only others are repeated
   double addedWork = 0;  ///< theirs, as a part of the function's
 };
 
