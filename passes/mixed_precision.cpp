@@ -42,6 +42,7 @@
 #include "passes/narrow_products.h"
 #include "passes/optimizer/optimizer.h"
 #include "passes/pass.h"
+#include "passes/rewrite.h"
 
 namespace tg {
 namespace {
@@ -52,11 +53,6 @@ constexpr double kLargestScale = 0x1p24;
 
 Error precisionError(const Loc& loc, int constraint, const std::string& message) {
   return failAt(loc, fmt::format("mixed-precision [mixed-precision.c{}]: {}", constraint, message));
-}
-
-bool isZero(const Value& value) {
-  return value.def && value.def->code == Opcode::constant && value.def->operands[0].isLiteral() &&
-         value.def->operands[0].number() == 0;
 }
 
 /// Whether there are gradients but the zeros of parameters that the loss does not depend on.

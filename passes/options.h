@@ -240,6 +240,17 @@ struct SplitRowsOptions {
   }
 };
 
+struct FlattenOptimizerOptions {
+  std::string group = "512MiB";
+  static constexpr auto fields() {
+    return std::tuple{
+        option("group", &FlattenOptimizerOptions::group,
+               "bytes of the parameters that one kernel updates, if there are more; each group is updated as "
+               "soon as its gradients are there"),
+    };
+  }
+};
+
 #define TG_REPORT(Options) option("report", &Options::report, "say of kernels what the pass decides, and why")
 
 struct FormRegionsOptions {

@@ -17,13 +17,13 @@
 // Where: before passes that look at who reads a gradient, behind drop-captures and dce: what a step hands out, or
 //   something else reads, stays one value.
 #include <algorithm>
-#include <unordered_map>
 #include <vector>
 
 #include "ir/builder.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
 #include "ir/unread.h"
+#include "passes/fuse/text_places.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -31,9 +31,8 @@ namespace {
 
 class EarlyAdder {
  public:
-  EarlyAdder(Module& module, Item& func) : ops_(func.body.ops), builder_(&module, &func) {
-    for (const Op* op : ops_) places_.emplace(op, places_.size() + 1);
-  }
+  EarlyAdder(Module& module, Item& func)
+      : ops_(func.body.ops), places_(func.body.ops), builder_(&module, &func) {}
 
   void run() {
     std::vector<const Op*> updates;
@@ -52,13 +51,6 @@ class EarlyAdder {
     std::vector<Value*> terms;  ///< what they scale is the sum of these, in the order of the text
   };
 
-  /// An op's position in the text as it was; of a new or moved op, that of the op it was put behind. 0 at the front, and
-  /// for null.
-  size_t placeOf(const Op* op) const {
-    const auto at = places_.find(op);
-    return at == places_.end() ? 0 : at->second;
-  }
-
   /// The terms of nested additions that nothing else reads, in the order of the text.
   std::vector<Value*> termsOf(Value* sum) const {
     std::vector<Value*> terms, work = {sum};
@@ -73,7 +65,7 @@ class EarlyAdder {
         terms.push_back(value);
     }
     std::stable_sort(terms.begin(), terms.end(),
-                     [&](const Value* a, const Value* b) { return placeOf(a->def) < placeOf(b->def); });
+                     [&](const Value* a, const Value* b) { return places_.of(a->def) < places_.of(b->def); });
     return terms;
   }
 
@@ -101,28 +93,6 @@ class EarlyAdder {
     if (last && !last->info().has(table::leaf)) out.add = add, out.state = state;
     return out;
   }
-
-  /// Moves a number to the front, behind its operands. False if it depends on more than symbols and constants.
-  bool moveToFront(Op* op) {
-    if (placeOf(op) == 0) return true;  // it is there
-    const bool isLeaf = op->info().has(table::leaf);
-    if (!isLeaf &&
-        (!op->info().has(table::pure) || op->results.size() != 1 || op->result()->type.rank() != 0))
-      return false;
-    for (const Operand& operand : op->operands) {
-      if (operand.kind != Operand::Kind::value) continue;
-      if (!operand.value->def || !moveToFront(operand.value->def)) return false;
-    }
-    places_[op] = 0;
-    if (op == front_)
-      front_ = op->next();
-    else
-      ops_.insert(front_, ops_.take(op));
-    return true;
-  }
-
-  /// The later of two ops, by where they stood.
-  Op* later(Op* a, Op* b) const { return placeOf(a) >= placeOf(b) ? a : b; }
 
   /// Adds a scaled term to the sum by new ops.
   Value* addBehind(Op* place, const Addition& found, Value* sum, Value* term) {
@@ -155,26 +125,26 @@ class EarlyAdder {
   void addEarly(const Op& update) {
     const Addition found = additionOf(update);
     if (!found.add) return;
-    moveToFront(found.state);
+    places_.moveToFront(found.state);
     Op* number = nullptr;  // the last of the numbers that scale, if it must stay
     for (const Op* scaling : found.scalings)
       if (scaling->code == Opcode::mul)
-        if (Op* def = as::mul(*scaling).rhs()->def; def && !moveToFront(def)) number = later(number, def);
+        if (Op* def = as::mul(*scaling).rhs()->def; def && !places_.moveToFront(def))
+          number = places_.later(number, def);
     Value* sum = found.state->result();
     for (size_t i = 0; i < found.terms.size(); ++i) {
       Value* term = found.terms[i];
       // Behind its operands: the sum so far, the term, the numbers.
-      Op* behind = later(sum->def, later(term->def, number));
+      Op* behind = places_.later(sum->def, places_.later(term->def, number));
       const bool isLast = i + 1 == found.terms.size();
       sum = isLast ? moveBehind(behind, found, sum, term) : addBehind(behind, found, sum, term);
-      places_[sum->def] = placeOf(behind);
+      places_.putBehind(sum->def, behind);
     }
   }
 
   OpList& ops_;
-  Op* front_ = ops_.front();  ///< what is moved to the front stands before it
+  fuse::TextPlaces places_;
   Builder builder_;
-  std::unordered_map<const Op*, size_t> places_;
 };
 
 }  // namespace

@@ -44,11 +44,13 @@ static std::vector<int> placesIn(const Op& norm, const std::vector<Value*>& term
   return static_cast<int>(places.size()) == count ? places : std::vector<int>{};
 }
 
-void FlatNorms::add(const std::vector<Value*>& terms, const std::vector<Value*>& members,
+void FlatNorms::add(const Op* place, const std::vector<Value*>& terms, const std::vector<Value*>& members,
                     const std::vector<Value*>& numbers, bool cut) {
   Op* root = nullptr;
   std::vector<int> places;
+  bool isEarly = false;  // whether `place` stands before the sum
   for (Op* op : func_.body.ops) {
+    isEarly = isEarly || op == place;
     if (op->code != Opcode::sum_of_squares) continue;
     places = placesIn(*op, terms, cut);
     if (places.empty()) continue;
@@ -76,7 +78,7 @@ void FlatNorms::add(const std::vector<Value*>& terms, const std::vector<Value*>&
   Value* partial = b.sum(squares, {1});
   region.yield({partial});
   region.op().addResult(partial->type, build_.names().unique("norm_partial"));
-  const Op* norms = before_[root].push_back(region.finish(target_));
+  const Op* norms = before_[isEarly ? place : root].push_back(region.finish(target_));
   auto known =
       std::find_if(norms_.begin(), norms_.end(), [&](const auto& each) { return each.first == root; });
   if (known == norms_.end()) known = norms_.insert(norms_.end(), {root, {}});

@@ -30,9 +30,10 @@ class FlatNorms {
   FlatNorms(Item& func, const Target& target, Builder& build, std::unordered_map<const Op*, OpList>& before)
       : func_(func), target_(target), build_(build), before_(before) {}
 
-  /// The part that these terms have in a sum of squares becomes one two-stage sum. Each is the member of the group
+  /// The part that these terms have in a sum of squares becomes one two-stage sum, before `place` or, if that comes
+  /// first, before the sum of squares. Each is the member of the group
   /// at its place, multiplied by numbers in their order. `cut` says that other parts come of other groups.
-  void add(const std::vector<Value*>& terms, const std::vector<Value*>& members,
+  void add(const Op* place, const std::vector<Value*>& terms, const std::vector<Value*>& members,
            const std::vector<Value*>& numbers, bool cut);
   /// Adds the parts of each sum of squares in the order of its operands: sums over flat groups, and squares of
   /// what belongs to none. Calls `replace(sumOfSquares, total)` with each.

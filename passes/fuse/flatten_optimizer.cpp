@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // flatten-optimizer: the optimizer as one kernel. The updates of a function become one update of flat groups,
 // the global gradient norm one sum over the flat gradients; sums of gradients over several calls are cleared by one
-// kernel. Where the tensors take more bytes than one binding may span, they are as many groups as it takes, each with
-// a kernel and a part of the norm of its own; no tensor is cut.
+// kernel. Tensors of more bytes than `group`, or than one binding may span, are as many groups as it takes, each with
+// a kernel and a part of the norm of its own; no tensor is cut. Such a group is updated as soon as its gradients are
+// there, in the middle of the backward pass, so that gradients of different groups need not be alive together:
+//
+//   d_w3  d_w2  [w3 and w2 updated]  d_w1  d_w0  [w1 and w0 updated]
 //
 //   before:  %w_next, %m_next, %v_next = tg.adam_update %w, %d_w, %m, %v, %lr …   and the same of %b
 //   after:   [%w_next, %b_next], [%m_next, …], [%v_next, …] =
@@ -30,6 +33,7 @@
 
 #include "codegen/schedule.h"
 #include "ir/access.h"
+#include "ir/byte_size.h"
 #include "ir/collective.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
@@ -40,90 +44,31 @@
 #include "passes/fuse/inline_ops.h"
 #include "passes/fuse/region_writer.h"
 #include "passes/fuse/target_of.h"
+#include "passes/fuse/update_groups.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
 namespace tg::fuse {
 namespace {
 
-/// Where an optimizer's op has what. The gradient is operand 1.
-struct Form {
-  std::vector<int> kept;  ///< operands read from a parameter or state; result i is the next kept[i]
-  std::vector<const char*> names;
-  std::vector<int> shared;  ///< rank 0, first the rate: one value for all that join
-  int decay = -1;           ///< rank 0 here; an operand of every parameter, or only of those that decay
-};
-
-std::optional<Form> formOf(const Op& op) {
-  if (op.code == Opcode::adam_update)
-    return Form{
-        {0, 2, 3}, {"p", "m", "v"}, op.numOperands() > 6 ? std::vector<int>{4, 6} : std::vector<int>{4}, 5};
-  if (op.code != Opcode::sgd_update) return std::nullopt;
-  if (op.numOperands() > 4) return Form{{0, 4}, {"p", "v"}, {2}, 3};
-  return Form{{0}, {"p"}, {2}, 3};
-}
-
-bool isZero(const Value& value) {
-  return value.def && value.def->code == Opcode::constant && value.def->operands[0].isLiteral() &&
-         value.def->operands[0].number() == 0;
-}
-
-/// The decay of an update, or null: none, or a constant zero.
-Value* decayOf(const Op& op) {
-  int index = formOf(op)->decay;
-  if (index < 0 || index >= op.numOperands() || isZero(*op.in(index))) return nullptr;
-  return op.in(index);
-}
-
-struct Update {
-  Op* op;
-  Value* gradient;            ///< before the scalings
-  std::vector<Op*> scalings;  ///< by numbers, from the gradient on to what the update reads
-  std::vector<Op*> choices;   ///< by result, if it is kept only where a number says so
-  /// What becomes a result of the group.
-  Value* result(int which) const { return choices.empty() ? op->result(which) : choices[which]->result(); }
-};
-
-/// Sorts by a rank that is computed once for each; equal ones keep their order.
-template <class RankOf>
-void sortBy(std::vector<Update>& updates, RankOf rankOf) {
-  std::vector<std::pair<decltype(rankOf(updates[0])), Update>> ranked;
-  for (Update& update : updates) ranked.emplace_back(rankOf(update), update);
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::transform(ranked.begin(), ranked.end(), updates.begin(), [](const auto& each) { return each.second; });
-}
-
 class Flattener {
  public:
   Flattener(Module& module, Item& func, const Target& target)
       : module_(module), func_(func), target_(target), build_(&module, &func),
-        copied_(copiedParameters(module)), norms_(func, target, build_, before_) {}
+        norms_(func, target, build_, before_) {}
 
-  void run() {
-    collect();
-    for (auto& [key, updates] : groups_) {
-      (void)key;
-      const bool cut = !fitsBinding(updates);
-      for (std::vector<Update>& part : adjoining(std::move(updates))) flatten(part, cut);
-    }
+  void run(std::vector<UpdateGroup> groups) {
+    for (UpdateGroup& group : groups) flatten(group);
     rebuild();
   }
 
  private:
   Op* onlyReader(const Value& value) const;
-  bool joins(const Op& update) const;
-  void collect();
-  bool fillsItsPlace(const Update& update) const;
-  bool follows(const Update& before, const Update& after) const;
-  bool fitsBinding(const std::vector<Update>& updates) const;
-  std::vector<std::vector<Update>> adjoining(std::vector<Update> updates) const;
-  const Op* placeFor(const std::vector<Update>& updates) const;
-  void flatten(std::vector<Update>& updates, bool cut);
+  void flatten(UpdateGroup& group);
   bool isReadBy(const Value& value, const Op& reader) const;
   std::vector<Value*> findScalings(std::vector<Update>& updates) const;
   Value* findChoices(std::vector<Update>& updates) const;
-  void materialise(std::vector<Update>& updates);
+  void materialise(UpdateGroup& group);
   Value* makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
                     const std::string& hint);
   std::vector<Value*> bindNumbers(RegionWriter& region, const std::vector<Value*>& numbers, size_t groups,
@@ -136,9 +81,6 @@ class Flattener {
   Item& func_;
   const Target& target_;
   Builder build_;  ///< of the function's level
-  std::map<std::string, std::vector<Update>> groups_;
-  const std::unordered_set<std::string> copied_;
-  std::unordered_set<std::string> taken_;  ///< symbols that the updates so far read
   std::unordered_set<const Op*> dropped_;
   std::unordered_map<const Op*, OpList> before_;  // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
@@ -154,111 +96,6 @@ Op* Flattener::onlyReader(const Value& value) const {
     only = use.user();
   }
   return only;
-}
-
-/// Whether parameter and states are read from their symbols, each once, and the decay is one number: then
-/// they have homes that a group can lay out. Any other update is a map like others.
-bool Flattener::joins(const Op& update) const {
-  const Form form = *formOf(update);
-  const Value* decay = decayOf(update);
-  if (decay && decay->type.rank() != 0) return false;
-  std::unordered_set<std::string> read;
-  for (int index : form.kept) {
-    const Op* def = readOf(*update.in(index));
-    if (!def) return false;
-    read.insert(rowsKey(*def));
-  }
-  return read.size() == form.kept.size() &&
-         std::none_of(read.begin(), read.end(),
-                      [&](const std::string& name) { return taken_.contains(name); });
-}
-
-void Flattener::collect() {
-  std::map<std::string, std::string> decays;  // by key: the one decay its updates share
-  for (Op* op : func_.body.ops) {
-    const std::optional<Form> form = formOf(*op);
-    if (!form || !joins(*op)) continue;
-    for (int index : form->kept) taken_.insert(rowsKey(*readOf(*op->in(index))));
-    // Updates join when everything but the tensors is the same; those without decay join any.
-    std::string key(op->info().name);
-    for (int index : form->shared) key += '|' + op->in(index)->name;
-    for (const NamedAttr& attr : op->attrs) key += '|' + attr.name + attr.value.str();
-    if (op->in(0)->def != readOf(*op->in(0))) key += "|part";  // lies in another buffer
-    const Value* decay = decayOf(*op);
-    if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
-      key += "|decay " + decay->name;
-    groups_[key].push_back({op, op->in(at::adam_update::g), {}, {}});
-  }
-}
-
-/// Whether what comes behind the parameter in a group starts where another kernel can bind it by itself.
-/// Members start at multiples of 16 bytes, which drivers take for storage buffers; texel views may want more.
-bool Flattener::fillsItsPlace(const Update& update) const {
-  return target_.reads != "texel" || groupBytes({update.op->in(0)->type}) % target_.alignment == 0;
-}
-
-/// Whether a group may hold the symbols of one update behind those of another: not where a kernel could not
-/// bind the second alone. Homes that plan chooses allow any order; those that are given, because another
-/// module shares them, must lie so already.
-bool Flattener::follows(const Update& before, const Update& after) const {
-  if (!fillsItsPlace(before)) return false;
-  const Form form = *formOf(*before.op);
-  for (int index : form.kept) {
-    const Op *one = readOf(*before.op->in(index)), *other = readOf(*after.op->in(index));
-    if (before.op->in(index)->def != one) continue;  // a part has no home
-    // Rows of a symbol lie beside its other rows, in a group of their own.
-    if (namesRows(*one) || namesRows(*other)) return false;
-    const Item* first = module_.storage(one->operands[0].text);
-    const Item* second = module_.storage(other->operands[0].text);
-    if (first->place.has_value() != second->place.has_value()) return false;
-    if (first->place && second->place->offset != first->place->offset + groupBytes({first->type}))
-      return false;
-  }
-  return true;
-}
-
-/// Whether one binding can span the parameters of all, or their gradients or moments, which are as large.
-bool Flattener::fitsBinding(const std::vector<Update>& updates) const {
-  std::vector<Type> types;
-  for (const Update& update : updates) types.push_back(update.op->in(0)->type);
-  return groupBytes(types) <= mostBytes(target_);
-}
-
-/// The updates in the order of their group, split where one may not follow the other, and where the group has
-/// as many bytes as a binding may span.
-std::vector<std::vector<Update>> Flattener::adjoining(std::vector<Update> updates) const {
-  const bool cut = !fitsBinding(updates);
-  // Decayed parameters first, so that decay is a question of the index; given homes in their order; last what
-  // nothing may follow. Among equals what is copied in 16 bits comes first: the copies are one group.
-  sortBy(updates, [&](const Update& update) {
-    const Item* symbol = module_.storage(readOf(*update.op->in(0))->operands[0].text);
-    return std::tuple(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1,
-                      !fillsItsPlace(update), !copied_.contains(symbol->name));
-  });
-  std::vector<std::vector<Update>> parts;
-  int64_t bytes = 0;  // of the last part
-  for (Update& update : updates) {
-    const bool starts = parts.empty() || !follows(parts.back().back(), update);
-    const int64_t own = groupBytes({update.op->in(0)->type});
-    if (starts || (cut && bytes + own > mostBytes(target_))) parts.emplace_back(), bytes = 0;
-    parts.back().push_back(update);
-    bytes += own;
-  }
-  return parts;
-}
-
-/// The last of the updates in the text, or null when one of their results is read before it.
-const Op* Flattener::placeFor(const std::vector<Update>& updates) const {
-  std::unordered_set<const Op*> ours;
-  for (const Update& update : updates) ours.insert(update.op);
-  const Op* last = nullptr;
-  bool early = false;  // whether one of their results has been read
-  for (Op* op : func_.body.ops) {
-    forEachUse(static_cast<const Op&>(*op),
-               [&](Value* value) { early = early || ours.contains(value->def); });
-    if (ours.contains(op)) last = early ? nullptr : op;
-  }
-  return last;
 }
 
 /// Whether a value is read by this op and by sums of squares alone.
@@ -367,7 +204,8 @@ std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vect
 
 /// Members of a group are values of their own: each gradient once, and not a view that reorders. States have
 /// homes, so a group holds them alone or not at all.
-void Flattener::materialise(std::vector<Update>& updates) {
+void Flattener::materialise(UpdateGroup& group) {
+  std::vector<Update>& updates = group.updates;
   std::unordered_set<const Value*> taken;
   std::unordered_set<std::string> states;
   for (Update& update : updates)
@@ -381,10 +219,10 @@ void Flattener::materialise(std::vector<Update>& updates) {
       continue;
     }
     // A product with one is no view, so a region computes it.
-    Value* one = makeBefore(update.op, Opcode::constant, {Operand::literal(1.0)}, {},
+    Value* one = makeBefore(group.place, Opcode::constant, {Operand::literal(1.0)}, {},
                             Type::tensor(DType::f32, {}), "one");
-    update.gradient = makeBefore(update.op, Opcode::mul, {Operand::of(update.gradient), Operand::of(one)}, {},
-                                 update.gradient->type, update.gradient->name);
+    update.gradient = makeBefore(group.place, Opcode::mul, {Operand::of(update.gradient), Operand::of(one)},
+                                 {}, update.gradient->type, update.gradient->name);
   }
 }
 
@@ -401,16 +239,15 @@ Value* Flattener::decayByIndex(RegionWriter& region, Value* decay, const std::ve
   return b.op(Opcode::select, {decays, decay, b.scalar(0)});
 }
 
-/// Builds the region of a group; `cut` says that other groups hold tensors of the same optimizer.
-void Flattener::flatten(std::vector<Update>& updates, bool cut) {
+/// Builds the region of a group.
+void Flattener::flatten(UpdateGroup& group) {
+  std::vector<Update>& updates = group.updates;
   const Form form = *formOf(*updates[0].op);
-  const Op* last = placeFor(updates);
-  if (!last) return;
   const std::vector<Value*> scales = findScalings(updates);
   Value* choice = findChoices(updates);
   std::vector<Value*> unscaled;
   for (const Update& update : updates) unscaled.push_back(update.gradient);
-  materialise(updates);
+  materialise(group);
   bool same = true;
   std::vector<Value*> gradients, decayed;
   Value* decay = nullptr;
@@ -423,12 +260,12 @@ void Flattener::flatten(std::vector<Update>& updates, bool cut) {
     std::vector<Value*> terms = gradients;
     for (size_t i = 0; from > 0 && i < updates.size(); ++i)
       terms[i] = updates[i].scalings[from - 1]->result();
-    norms_.add(terms, gradients, {scales.begin(), scales.begin() + static_cast<std::ptrdiff_t>(from)}, cut);
+    const std::vector<Value*> numbers(scales.begin(), scales.begin() + static_cast<std::ptrdiff_t>(from));
+    norms_.add(group.place, terms, gradients, numbers, group.isPart);
   }
   clearTogether(gradients);
 
   const Op& first = *updates[0].op;
-  // Not before the last of them: all operands exist there.
   RegionWriter region(first.loc);
   Builder& b = region.builder();
   std::vector<Value*> operands(static_cast<size_t>(first.numOperands()));
@@ -445,7 +282,7 @@ void Flattener::flatten(std::vector<Update>& updates, bool cut) {
   outside.insert(outside.end(), scales.begin(), scales.end());
   if (choice) outside.push_back(choice);
   if (decay) outside.push_back(decay);
-  std::vector<Value*> numbers = bindNumbers(region, outside, 2 * form.kept.size() + 1, last);
+  std::vector<Value*> numbers = bindNumbers(region, outside, 2 * form.kept.size() + 1, group.place);
   for (size_t i = 0; i < form.shared.size(); ++i) operands[form.shared[i]] = numbers[i];
   for (size_t i = 0; i < scales.size(); ++i) {
     b.setHint("scaled");
@@ -486,7 +323,7 @@ void Flattener::flatten(std::vector<Update>& updates, bool cut) {
     for (int which = 0; which < results; ++which)
       replaced_[updates[i].result(which)] = region.op().result(which * count + i);
   }
-  before_[last].push_back(region.finish(target_));
+  before_[group.place].push_back(region.finish(target_));
 }
 
 /// Gradients that are states, summed over several calls, are cleared behind everything that reads them: one
@@ -537,9 +374,14 @@ void Flattener::rebuild() {
 
 namespace tg {
 
-Result<void> run_flatten_optimizer(Module& module, const NoOptions&, const PassContext&) {
+Result<void> run_flatten_optimizer(Module& module, const FlattenOptimizerOptions& options,
+                                   const PassContext&) {
   TG_TRY(const Target target, fuse::targetOn(module, "flatten-optimizer"));
-  for (Item* func : module.all(ItemKind::func)) fuse::Flattener(module, *func, target).run();
+  const auto bytes = parseBytes(options.group);
+  if (!bytes) return failAt(module.loc, "flatten-optimizer: group: " + bytes.error().message());
+  const int64_t most = std::min(*bytes, mostBytes(target));
+  for (Item* func : module.all(ItemKind::func))
+    fuse::Flattener(module, *func, target).run(fuse::UpdateGroups(module, *func, target, most).find());
   for (Item* func : module.all(ItemKind::func)) fuse::flattenCopies(module, *func, target);
   return {};
 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/fuse/update_groups.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "ir/access.h"
+#include "ir/collective.h"
+#include "ir/op_view.h"
+#include "ir/symbol_rows.h"
+#include "passes/fuse/flat_copies.h"
+#include "passes/fuse/inline_ops.h"
+#include "passes/rewrite.h"
+
+namespace tg::fuse {
+
+std::optional<Form> formOf(const Op& op) {
+  if (op.code == Opcode::adam_update)
+    return Form{
+        {0, 2, 3}, {"p", "m", "v"}, op.numOperands() > 6 ? std::vector<int>{4, 6} : std::vector<int>{4}, 5};
+  if (op.code != Opcode::sgd_update) return std::nullopt;
+  if (op.numOperands() > 4) return Form{{0, 4}, {"p", "v"}, {2}, 3};
+  return Form{{0}, {"p"}, {2}, 3};
+}
+
+/// The decay of an update, or null: none, or a constant zero.
+Value* decayOf(const Op& op) {
+  int index = formOf(op)->decay;
+  if (index < 0 || index >= op.numOperands() || isZero(*op.in(index))) return nullptr;
+  return op.in(index);
+}
+
+UpdateGroups::UpdateGroups(Module& module, Item& func, const Target& target, int64_t mostBytes)
+    : module_(module), func_(func), target_(target), mostBytes_(mostBytes),
+      copied_(copiedParameters(module)) {}
+
+std::vector<UpdateGroup> UpdateGroups::find() {
+  collect();
+  std::vector<UpdateGroup> groups;
+  for (auto& [key, updates] : byKey_) {
+    (void)key;
+    const bool isCut = !fits(updates);
+    if (isCut) findNeeds(updates);
+    for (Updates& part : adjoining(std::move(updates), isCut))
+      if (Op* place = placeFor(part)) groups.push_back({std::move(part), isCut, place});
+  }
+  return groups;
+}
+
+/// Whether parameter and states are read from their symbols, each once, and the decay is one number: then
+/// they have homes that a group can lay out. Any other update is a map like others.
+bool UpdateGroups::joins(const Op& update) const {
+  const Form form = *formOf(update);
+  const Value* decay = decayOf(update);
+  if (decay && decay->type.rank() != 0) return false;
+  std::unordered_set<std::string> read;
+  for (int index : form.kept) {
+    const Op* def = readOf(*update.in(index));
+    if (!def) return false;
+    read.insert(rowsKey(*def));
+  }
+  return read.size() == form.kept.size() &&
+         std::none_of(read.begin(), read.end(),
+                      [&](const std::string& name) { return taken_.contains(name); });
+}
+
+void UpdateGroups::collect() {
+  std::map<std::string, std::string> decays;  // by key: the one decay its updates share
+  for (Op* op : func_.body.ops) {
+    const std::optional<Form> form = formOf(*op);
+    if (!form || !joins(*op)) continue;
+    for (int index : form->kept) taken_.insert(rowsKey(*readOf(*op->in(index))));
+    // Updates join when everything but the tensors is the same; those without decay join any.
+    std::string key(op->info().name);
+    for (int index : form->shared) key += '|' + op->in(index)->name;
+    for (const NamedAttr& attr : op->attrs) key += '|' + attr.name + attr.value.str();
+    if (op->in(0)->def != readOf(*op->in(0))) key += "|part";  // lies in another buffer
+    const Value* decay = decayOf(*op);
+    if (decay && decays.try_emplace(key, decay->name).first->second != decay->name)
+      key += "|decay " + decay->name;
+    byKey_[key].push_back({op, op->in(at::adam_update::g), {}, {}});
+  }
+}
+
+/// Whether what comes behind the parameter in a group starts where another kernel can bind it by itself.
+/// Members start at multiples of 16 bytes, which drivers take for storage buffers; texel views may want more.
+bool UpdateGroups::fillsItsPlace(const Update& update) const {
+  return target_.reads != "texel" || groupBytes({update.op->in(0)->type}) % target_.alignment == 0;
+}
+
+/// Whether a group may hold the symbols of one update behind those of another: not where a kernel could not
+/// bind the second alone. Homes that plan chooses allow any order; those that are given, because another
+/// module shares them, must lie so already.
+bool UpdateGroups::follows(const Update& before, const Update& after) const {
+  if (!fillsItsPlace(before)) return false;
+  const Form form = *formOf(*before.op);
+  for (int index : form.kept) {
+    const Op *one = readOf(*before.op->in(index)), *other = readOf(*after.op->in(index));
+    if (before.op->in(index)->def != one) continue;  // a part has no home
+    // Rows of a symbol lie beside its other rows, in a group of their own.
+    if (namesRows(*one) || namesRows(*other)) return false;
+    const Item* first = module_.storage(one->operands[0].text);
+    const Item* second = module_.storage(other->operands[0].text);
+    if (first->place.has_value() != second->place.has_value()) return false;
+    if (first->place && second->place->offset != first->place->offset + groupBytes({first->type}))
+      return false;
+  }
+  return true;
+}
+
+/// Whether all may be one group.
+bool UpdateGroups::fits(const Updates& updates) const {
+  std::vector<Type> types;
+  for (const Update& update : updates) types.push_back(update.op->in(0)->type);
+  return groupBytes(types) <= mostBytes_;
+}
+
+/// Finds the op behind which each update may stand at the earliest: the last of those that define its operands and of
+/// those that read what it overwrites. The rate and other numbers of symbols alone move to the front of the function. A
+/// gradient that a collective makes is waited for at the end, so that kernels run meanwhile.
+void UpdateGroups::findNeeds(Updates& updates) {
+  if (!places_) places_.emplace(func_.body.ops);
+  for (const Update& update : updates)
+    forEachUse(*update.op, [&](Value* value) { places_->moveToFront(value->def); });
+  for (Update& update : updates) {
+    const Op* gradient = throughReshapes(update.gradient)->def;
+    if (gradient && isCollective(*gradient)) continue;
+    Op* last = nullptr;
+    forEachUse(*update.op, [&](Value* value) { last = places_->later(last, value->def); });
+    const Form form = *formOf(*update.op);
+    for (int index : form.kept)
+      for (const Use& use : update.op->in(index)->uses)
+        if (use.user() != update.op) last = places_->later(last, use.user());
+    if (last && places_->of(last) < places_->of(update.op)) update.needs = last;
+  }
+}
+
+/// Decayed parameters first, so that decay is a question of the index; given homes in their order; last what nothing may
+/// follow. Among equals what is copied in 16 bits comes first: the copies are one group. Of several groups the first is
+/// the one whose gradients are there first.
+void UpdateGroups::sort(Updates& updates, bool isCut) {
+  using Rank = std::tuple<bool, int64_t, bool, bool, size_t>;
+  std::vector<std::pair<Rank, Update>> ranked;
+  for (Update& update : updates) {
+    const Item* symbol = module_.storage(readOf(*update.op->in(0))->operands[0].text);
+    const size_t when = isCut ? places_->of(update.needs ? update.needs : update.op) : 0;
+    ranked.emplace_back(Rank(!decayOf(*update.op), symbol->place ? symbol->place->offset : -1,
+                             !fillsItsPlace(update), !copied_.contains(symbol->name), when),
+                        std::move(update));
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::transform(ranked.begin(), ranked.end(), updates.begin(),
+                 [](auto& each) { return std::move(each.second); });
+}
+
+/// The updates in the order of their group, split where one may not follow the other, and where the group has as many
+/// bytes as it may have.
+std::vector<UpdateGroups::Updates> UpdateGroups::adjoining(Updates updates, bool isCut) {
+  sort(updates, isCut);
+  std::vector<Updates> parts;
+  int64_t bytes = 0;  // of the last part
+  for (Update& update : updates) {
+    const bool starts = parts.empty() || !follows(parts.back().back(), update);
+    const int64_t own = groupBytes({update.op->in(0)->type});
+    if (starts || (isCut && bytes + own > mostBytes_)) parts.emplace_back(), bytes = 0;
+    parts.back().push_back(std::move(update));
+    bytes += own;
+  }
+  return parts;
+}
+
+/// The op in front of which the updates of a group stand, or null when one of their results is read before it.
+Op* UpdateGroups::placeFor(const Updates& updates) const {
+  Op* needs = nullptr;
+  for (const Update& update : updates) {
+    if (!update.needs) return lastOf(updates);
+    needs = places_->later(needs, update.needs);
+  }
+  return needs->next();
+}
+
+/// The last of the updates in the text, or null when one of their results is read before it.
+Op* UpdateGroups::lastOf(const Updates& updates) const {
+  std::unordered_set<const Op*> ours;
+  for (const Update& update : updates) ours.insert(update.op);
+  Op* last = nullptr;
+  bool early = false;  // whether one of their results has been read
+  for (Op* op : func_.body.ops) {
+    forEachUse(static_cast<const Op&>(*op),
+               [&](Value* value) { early = early || ours.contains(value->def); });
+    if (ours.contains(op)) last = early ? nullptr : op;
+  }
+  return last;
+}
+
+}  // namespace tg::fuse
