@@ -1,38 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// merge-kernels: kernels that do not depend on each other, in one. A step has dozens of small reductions, the
-// gradients of gains and biases and what long reductions leave to a second stage: each alone costs a dispatch
-// and fills a fraction of the device.
+// merge-kernels: kernels that do not depend on each other, in one. A step has dozens of small reductions, the gradients of
+// gains and biases and second stages of long reductions: each alone costs a dispatch and fills a fraction of the device.
 //
 //   before:  %a = tg.fused (%x = %x) {schedule = column{…}} { tg.sum; … }
 //            %b = tg.fused (%y = %y) {schedule = map{…}} { tg.sum; … }
 //   after:   %a, %b = tg.fused (%x = %x, %y = %y)
 //                {schedule = parts{of = [column{…}, map{…}], results = [1, 1]}} { tg.sum; tg.sum; … }
 //
-// Kernels are taken in text order. A small reduction waits, and those that wait together become one kernel
-// when the first reader of a result comes:
+// Kernels are taken in text order. A small reduction waits, and those that wait together become one kernel when the first
+// reader of a result comes:
 //
 //   text      a   p1  b  p2  c   r         a, b, c wait; p1 and p2 do not depend on them; r reads b
 //   becomes   p1  p2  {a | b | c}  r       side by side, or as one pass over the rows that they share
 //
 // A kernel that computes element by element, or row by row, from a tensor that a kernel soon behind it reads in the same
-// loops, becomes results of that one, its host: of a product an epilogue's, as the activation that is computed again for
-// the weights' gradient, beside its own gradient. Until then it is put off, with what reads from it:
+// loops, becomes results of that one, its host, such as a product's epilogue. Until then it is put off, with its readers:
 //
 //   text      a   r1  p   h   r2       h reads what a does, and does not depend on a; r1 and r2 read from a
 //   becomes   p   {h | a}  r1  r2      where h keeps its schedule; else all stay as they are
 //
-// Not where a step takes more than its budget: plan knows a kernel that repeats an earlier one, and chooses when it runs.
+// Where a step takes more than its budget there are no hosts, and what frees many bytes does not wait.
 //
-// A kernel that reads from one that waits waits a level above it. Side by side, each part keeps its schedule
-// and gets workgroups of its own; passes over the same rows of one tensor become one region with one
-// schedule.
+// A kernel that reads from one that waits waits a level above it. Side by side, each part keeps its schedule and gets
+// workgroups of its own; passes over the same rows of one tensor become one region with one schedule.
 //
 // Requires: stage(fused).
-// Ensures: each comes before what reads from it; no more bytes are alive at one time than before, but for
-//   one part in a hundred or 256 KiB; no kernel binds more than the target allows. Bytes are counted as plan
-//   places them: groups whole, results in place of operands that die, none for what is returned or committed.
-// Where: behind all passes that move ops between kernels, before choose-schedules, which knows kernels by
-//   what they hold in the end.
+// Ensures: each comes before what reads from it; no more bytes are alive at one time than before, but for one part in a
+//   hundred or 256 KiB; no kernel binds more than the target allows. Bytes are counted as plan places them: groups
+//   whole, results in place of operands that die, none for what is returned or committed.
+// Where: behind all passes that move ops between kernels, before choose-schedules, which knows kernels by their content.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -131,6 +127,7 @@ class Merger {
   bool joinsHost(Merged& merged, int at);
   void join(int index, int at);
   std::unique_ptr<Op> build(const Merged& merged);
+  void keepLivesShort();
   void rebuild();
 
   /// Values that lie one behind the other, as kernels write or read them as groups.
@@ -287,8 +284,7 @@ void Merger::release(const Value* value) {
     live_ -= members.bytes;
 }
 
-/// Keeps account of the bytes alive: results of kernels that run as one come, then what nobody reads any more
-/// goes.
+/// Keeps account of the bytes alive: results of kernels that run as one come, then what nobody reads any more goes.
 void Merger::compute(const std::vector<int>& kernels) {
   int64_t taken = 0;
   for (int at : kernels) {
@@ -468,7 +464,7 @@ void Merger::take(int at) {
 }
 
 /// A host, with what it takes along of what was put off, and the rest behind it. All come in the order of the text where
-/// it takes none, or where the results of so many kernels could be too many bytes at one time.
+/// it takes none, or where the results could be too many bytes.
 void Merger::takeHost(int at) {
   const std::vector<int> late = std::exchange(late_, {});
   host_ = -1;
@@ -514,7 +510,6 @@ void Merger::place(int at) {
       if (fits(merged_[static_cast<size_t>(index)], kernel) &&
           joinsRows(merged_[static_cast<size_t>(index)], at))
         return join(index, at);
-  // What waits keeps alive what it reads, and takes bytes for its results once it runs.
   while (!waiting_.empty() && live_ + pending_ + newBytes(kernel) - takenOver(kernel) > limit_)
     runWaiting(waiting_[0]);
   compute({at});
@@ -566,12 +561,22 @@ void Merger::rebuild() {
   body.append(std::move(effects));
 }
 
+/// With a budget plan chooses what runs again: it knows a kernel that computes what an earlier one did. What frees many
+/// bytes, as the norm of a group of gradients, does not wait.
+void Merger::keepLivesShort() {
+  std::fill(hosts_.begin(), hosts_.end(), -1);
+  for (Kernel& kernel : kernels_) {
+    int64_t read = 0;
+    for (const Value* value : kernel.reads) read += maker_.contains(value) ? bytesOf(*value) : 0;
+    if (read > std::max(limit_ / kLiveGrowth, kLeastGrowth)) kernel.waits = false;
+  }
+}
+
 void Merger::run() {
   collect();
   if (kernels_.size() < 2) return;
   measureLife();
-  // Then plan chooses what runs again, and when: it knows a kernel that computes what an earlier one did.
-  if (limit_ > room_) std::fill(hosts_.begin(), hosts_.end(), -1);
+  if (limit_ > room_) keepLivesShort();
   for (int at = 0; at < static_cast<int>(kernels_.size()); ++at) take(at);
   while (!waiting_.empty()) runWaiting(waiting_[0]);
   rebuild();

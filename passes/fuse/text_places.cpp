@@ -18,8 +18,7 @@ bool TextPlaces::moveToFront(Op* op) {
   if (!isLeaf && (!op->info().has(table::pure) || op->results.size() != 1 || op->result()->type.rank() != 0))
     return false;
   for (const Operand& operand : op->operands) {
-    if (operand.kind != Operand::Kind::value) continue;
-    if (!operand.value->def || !moveToFront(operand.value->def)) return false;
+    if (operand.kind == Operand::Kind::value && !moveToFront(operand.value->def)) return false;
   }
   places_[op] = 0;
   if (op == front_)

@@ -21,7 +21,7 @@ class TextPlaces {
   /// Says that an op stands behind another now.
   void putBehind(const Op* op, const Op* other) { places_[op] = of(other); }
   /// Moves what reads a symbol, or a number, to the front, behind its operands. False, and the op stays, if it depends on
-  /// more than symbols and constants.
+  /// more than arguments, symbols and constants.
   bool moveToFront(Op* op);
 
  private:

@@ -117,7 +117,7 @@ bool UpdateGroups::fits(const Updates& updates) const {
 }
 
 /// Finds the op behind which each update may stand at the earliest: the last of those that define its operands and of
-/// those that read what it overwrites. The rate and other numbers of symbols alone move to the front of the function. A
+/// those that read what it overwrites. The rate and other numbers of arguments and symbols move to the front of the function. A
 /// gradient that a collective makes is waited for at the end, so that kernels run meanwhile.
 void UpdateGroups::findNeeds(Updates& updates) {
   if (!places_) places_.emplace(func_.body.ops);
