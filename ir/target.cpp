@@ -143,6 +143,13 @@ Result<void> checkMembers(const Target& target) {
   return {};
 }
 
+/// What members that are given are put into. Those of vulkan-min are its values, but the name is not.
+Target unnamed() {
+  Target target;
+  target.name = "unnamed";
+  return target;
+}
+
 /// Where none is given, an allocation holds the largest binding.
 void defaultAllocation(Target& target) {
   const int64_t range = (target.storageRange + target.alignment - 1) / target.alignment * target.alignment;
@@ -197,7 +204,7 @@ std::vector<TraitRow> traitRows() {
 Result<Target> targetFromJson(std::string_view text, std::string_view file) {
   Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return fail(fmt::format("{}: not a JSON object", file));
-  Target target;
+  Target target = unnamed();
   std::string wrong;
   size_t used = 0;
   eachMember(target, [&](const char* name, auto& member) {
@@ -259,7 +266,7 @@ Attr targetToAttr(const Target& target) {
 
 Result<Target> targetFromAttr(const Attr& attr) {
   if (attr.kind != Attr::Kind::dict) return fail("the module's target attribute is not {member = value, …}");
-  Target target;
+  Target target = unnamed();
   for (const NamedAttr& given : attr.dict) {
     bool known = false, fits = false;
     eachMember(target, [&](std::string_view name, auto& member) {

@@ -59,7 +59,8 @@ std::vector<TraitRow> traitRows();
 std::vector<std::string_view> targetNames();
 /// A shipped target by name; an error lists the known names.
 Result<Target> targetByName(std::string_view name);
-/// Reads a target from JSON; missing members keep vulkan-min's values, unknown ones are an error.
+/// Reads a target from JSON; missing members have vulkan-min's values, a missing name is `unnamed`, unknown ones are an
+/// error.
 Result<Target> targetFromJson(std::string_view json, std::string_view file);
 std::string targetToJson(const Target& target);
 /// The form written on a module: `target = {name = "lavapipe", …}`, every member printed.

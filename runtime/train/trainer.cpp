@@ -256,9 +256,12 @@ Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool 
   TG_CHECK(endSave(observer, /*wait=*/true));
   saved_ = now();
   if (savedStep_ == state_.step || !summary_.fault.empty()) return {};
-  // After a second signal the checkpoint that was being written is the last. Ranks that save together save once
-  // more, since each waits for all.
-  if (control.stop && control.atOnce && !together_ && !summary_.checkpoint.empty()) return {};
+  // After a second signal the checkpoint that was being written is the last, also where no step is left. Ranks that
+  // save together save once more, since each waits for all.
+  if (control.stop && control.atOnce && !together_ && !summary_.checkpoint.empty()) {
+    summary_.end = TrainEnd::stopped;
+    return {};
+  }
   savedStep_ = state_.step;
   if (options_.runDir.empty()) {
     TG_TRY(const std::string found,

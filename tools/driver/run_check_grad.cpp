@@ -52,7 +52,18 @@ class Check {
   std::map<std::string, NdArray> storage_, inputs_, grads_;
 };
 
+bool hasLoss(const Item& func) {
+  if (func.results.empty()) return false;
+  const Type& type = func.results.front().type;
+  return isFloat(type.dtype) && type.elements() == 1;
+}
+
 Result<void> Check::setUp() {
+  // Gradients that are written by hand may be those of a function without a loss.
+  if (const Item* func = module_.func(flags_.function); func && !hasLoss(*func))
+    return failAt(
+        func->loc,
+        fmt::format("@{}: its first result is differentiated, so it must be one float number", func->name));
   TG_CHECK(setStorage());
   TG_CHECK(setInputs());
   TG_TRY(RunResult first, interpreter_.run(flags_.function, inputs_));

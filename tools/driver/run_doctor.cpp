@@ -137,8 +137,8 @@ struct Doctor : Verb {
     if (int code = loadSource(app, model, module)) return code;
     if (int code = runFirst(app, model.pipeline, module)) return code;
     CompileOptions options;
-    if (int code = tuningOf(app, tuning, against->device ? &*against->device : nullptr, options.tuning))
-      return code;
+    const vulkan::DeviceInfo* tuned = against->device ? &*against->device : nullptr;
+    if (int code = tuningOf(app, tuning, *module, tuned, options.tuning)) return code;
     if (against->device) against->target = keptTarget(*module, *against->device, userCacheFolder());
     auto done = compile(std::move(module), against->target, options);
     if (!done) {

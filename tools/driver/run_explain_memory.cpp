@@ -132,8 +132,9 @@ struct ExplainMemory : Verb {
   }
 
   Result<Target> targetFor(const Module& module) const {
-    if (module.stage >= Stage::planned || target.empty()) return Target();
-    return target == "auto" ? deviceTarget() : targetOf(target);
+    const bool planned = module.stage >= Stage::planned;
+    if (target.empty() || (planned && target == "auto")) return Target();
+    return target == "auto" ? deviceTarget() : targetOf(target, module);
   }
 
   /// As a run has it when memory is planned.

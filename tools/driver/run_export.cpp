@@ -83,7 +83,7 @@ Result<NamedArrays> readWeights(const std::vector<fs::path>& files) {
 }
 
 Result<Target> targetFor(const ExportFlags& flags, const Module& module) {
-  if (!flags.target.empty()) return targetOf(flags.target);
+  if (!flags.target.empty()) return targetOf(flags.target, module);
   TG_TRY(auto devices, vulkan::listDevices());
   TG_TRY(auto chosen, vulkan::selectDevice(devices, flags.device));
   return keptTarget(module, devices[static_cast<size_t>(chosen.index)], userCacheFolder());

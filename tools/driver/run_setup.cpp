@@ -232,9 +232,15 @@ void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string&
   if (flags.pipeline.empty()) flags.pipeline = ownPipeline(module, function);
 }
 
-int tuningOf(const CLI::App& app, const std::string& flag, const vulkan::DeviceInfo* device,
-             std::string& file) {
+int tuningOf(const CLI::App& app, const std::string& flag, const Module& module,
+             const vulkan::DeviceInfo* device, std::string& file) {
   file = flag;
+  if (!flag.empty() && module.stage > Stage::tensor)
+    return report(
+        app, exitUsage,
+        fmt::format("--tuning chooses schedules, and the module is of stage {}, which has its own; it wants "
+                    "one of stage tensor",
+                    name(module.stage)));
   if (flag != "auto") return exitOk;
   if (!device)
     return report(app, exitUsage,
@@ -320,8 +326,8 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
   if (!budget) return report(app, exitUsage, budget.error());
   rest.budget = *budget;
   if (!options.device.open && flags.target.empty()) {
-    if (int code = tuningOf(app, flags.tuning, nullptr, rest.tuning)) return code;
-    if (!flags.tuning.empty() && module->stage == Stage::tensor)
+    if (int code = tuningOf(app, flags.tuning, *module, nullptr, rest.tuning)) return code;
+    if (!flags.tuning.empty())
       return report(app, exitUsage, "--tuning is of a device's kernels; the interpreter has none");
     if (flags.emitModule.empty()) return exitOk;
     return report(app, exitUsage, "--emit-module with --device=interp wants a --target");
@@ -330,13 +336,12 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
   if (flags.target.empty()) {
     target = targetOn(*module, options.device.open, options.cache, flags.notes);
   } else {
-    auto given = targetOf(flags.target);
+    auto given = targetOf(flags.target, *module);
     if (!given) return report(app, exitUsage, given.error());
     target = *given;
   }
-  if (module->stage == Stage::tensor)  // later ones have their schedules
-    if (int code = tuningOf(app, flags.tuning, flags.target.empty() ? open : nullptr, rest.tuning))
-      return code;
+  const vulkan::DeviceInfo* tuned = flags.target.empty() ? open : nullptr;
+  if (int code = tuningOf(app, flags.tuning, *module, tuned, rest.tuning)) return code;
   rest.shaders = shaderFolder(options.cache);
   if (flags.emitModule.empty()) rest.keepCaptures = fmt::format("{}", fmt::join(flags.captures, "|"));
   std::vector<std::string> notes;

@@ -109,9 +109,10 @@ std::string deviceName(const ModelFlags& flags);
 int openDevice(const CLI::App& app, const ModelFlags& flags, const Module& module, SessionOptions& options);
 
 /// The file that --tuning means: `auto` is what tune measured on the device, which is null where no device or
-/// another target than its own was asked for. 0, or an exit code after printing why.
-int tuningOf(const CLI::App& app, const std::string& flag, const vulkan::DeviceInfo* device,
-             std::string& file);
+/// another target than its own was asked for. An error where the module has its schedules. 0, or an exit code after
+/// printing why.
+int tuningOf(const CLI::App& app, const std::string& flag, const Module& module,
+             const vulkan::DeviceInfo* device, std::string& file);
 
 /// Runs passes over the module, adding what each took where that is asked for. 0, or an exit code after printing
 /// why.
@@ -152,8 +153,8 @@ int loadModel(const CLI::App& app, ModelFlags& flags, const std::string& functio
 /// one.
 void takeOwnPipeline(const Module& module, ModelFlags& flags, const std::string& function);
 
-/// A shipped target by name, or a JSON file.
-Result<Target> targetOf(const std::string& text);
+/// A shipped target by name, or a JSON file. An error where the module is compiled for another one already.
+Result<Target> targetOf(const std::string& text, const Module& module);
 /// The target that a module is compiled for on an open device; a note on standard error where that has matrix units that
 /// do not pay.
 Target targetOn(const Module& module, const std::shared_ptr<vulkan::Device>& device, const std::string& cache,

@@ -11,11 +11,25 @@
 
 namespace tg {
 
-Result<Target> targetOf(const std::string& text) {
+namespace {
+
+Result<Target> readTarget(const std::string& text) {
   bool file = text.find('/') != std::string::npos || text.ends_with(".json");
   if (!file) return targetByName(text);
   TG_TRY(std::string json, readInput(text));
   return targetFromJson(json, text);
+}
+
+}  // namespace
+
+Result<Target> targetOf(const std::string& text, const Module& module) {
+  TG_TRY(Target given, readTarget(text));
+  if (module.stage == Stage::tensor) return given;
+  TG_TRY(const Target own, targetOf(module.attrs));
+  if (targetToJson(own) == targetToJson(given)) return given;
+  return fail(fmt::format("--target={}: the module is of stage {} and compiled for '{}' already; another "
+                          "target wants one of stage tensor",
+                          text, name(module.stage), own.name));
 }
 
 Result<Target> deviceTarget() {

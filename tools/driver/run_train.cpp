@@ -44,6 +44,7 @@ struct Train : Verb {
   }
 
   int run(CLI::App& app, const Arguments& args) override {
+    TrainSignals::expectCheckpoints();
     auto joined = joinRanks(flags.ranks);
     if (!joined) return report(app, exitInput, joined.error());
     model.ranks = *joined;

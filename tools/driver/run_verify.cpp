@@ -52,7 +52,7 @@ class Verification {
   int run(const Module& source, const std::vector<std::string>& functions) {
     CompileOptions options;
     options.keepGrads = true;
-    if (int code = tuningOf(app_, model_.tuning, &device_->info(), options.tuning)) return code;
+    if (int code = tuningOf(app_, model_.tuning, source, &device_->info(), options.tuning)) return code;
     auto done = compile(clone(source), targetOn(source, device_, userCacheFolder()), options);
     if (!done) return report(app_, exitInput, done.error());
     spirv_ = std::move(done->module);

@@ -41,6 +41,8 @@ void askForCheckpoint(int) {
 
 std::atomic<bool> TrainSignals::barStands = false;
 
+void TrainSignals::expectCheckpoints() { std::signal(SIGUSR1, SIG_IGN); }
+
 TrainSignals::TrainSignals(TrainControl& asked) {
   control = &asked;
   for (int signal : {SIGINT, SIGTERM}) std::signal(signal, askToStop);
@@ -52,7 +54,8 @@ TrainSignals::TrainSignals(TrainControl& asked) {
 }
 
 TrainSignals::~TrainSignals() {
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_DFL);
+  for (int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  expectCheckpoints();
   control = nullptr;
 }
 

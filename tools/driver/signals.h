@@ -17,6 +17,8 @@ class TrainSignals {
   ~TrainSignals();
   TrainSignals(const TrainSignals&) = delete;
   TrainSignals& operator=(const TrainSignals&) = delete;
+  /// SIGUSR1 ends no process that trains sooner or later: before the first step and behind the last it does nothing.
+  static void expectCheckpoints();
   /// The signal that asked to stop; 0 when none did.
   static int stoppedBy();
   /// Whether a bar stands on standard error: a signal that ends the process or asks it to clears the line.

@@ -109,6 +109,42 @@ def while_it_saves_meanwhile(tg_run, faults, folder, signals):
     return saved[-1] + 1, open(f"{run.dir}/ckpt/step_{saved[-1] + 1:08}/model.safetensors", "rb").read()
 
 
+def behind_the_last_step(tg_run, faults, folder):
+    """Two signals when all steps are done and an earlier checkpoint is being written: the last one is left out, and
+    the run says that it is to be resumed."""
+    log = f"{folder}/last.operations"
+    env = dict(os.environ, LD_PRELOAD=faults, FAULT_ROOT=f"{folder}/last/ckpt", FAULT_LOG=log, FAULT_SLOW="1")
+    run = Run(folder, "last", tg_run, f"{folder}/large.tgir", "--ckpt-every=2", "--log-every=1", env=env, steps=3)
+    wait_for(lambda: os.path.exists(log) and "fsync" in open(log).read())
+    wait_for(lambda: "step 3/3" in run.text())
+    assert not run.checkpoints(), run.checkpoints()
+    run.process.send_signal(signal.SIGTERM)
+    time.sleep(0.05)
+    run.process.send_signal(signal.SIGTERM)
+    code, _ = run.end()
+    assert code == 143 and "interrupted at step 3, saved at step 2. Resume: " in run.text(), (code, run.text())
+    assert [int(each[5:]) for each in run.checkpoints()] == [2], run.checkpoints()
+    goes_on(tg_run, run, 2)
+
+
+def asked_to_save_too_early_and_too_late(tg_run, faults, folder):
+    """SIGUSR1 while the module is read and while --out is written ends nothing."""
+    log, out = f"{folder}/out.operations", f"{folder}/out.safetensors"
+    env = dict(os.environ, LD_PRELOAD=faults, FAULT_ROOT=out, FAULT_LOG=log, FAULT_SLOW="1")
+    text = open(f"{folder}/m.tgir").read()
+    process = subprocess.Popen([tg_run, "train", "-", "--device=interp", "--pipeline=append-grad,append-adam", "--steps=1",
+                                "--data=x=rand(1),y=0", f"--run-dir={folder}/asked", f"--out={out}"], env=env, text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process.stdin.write("//" + "." * 1000000 + "\n")  # more than a pipe holds: it is being read
+    process.stdin.flush()
+    process.send_signal(signal.SIGUSR1)
+    process.stdin.write(text)
+    process.stdin.close()
+    wait_for(lambda: os.path.exists(log) and "fsync" in open(log).read())
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(60) == 0 and os.path.exists(out), (process.returncode, process.stdout.read())
+
+
 def same_as_without_a_signal(tg_run, folder, step, tensors):
     run = Run(folder, f"to-{step}", tg_run, f"{folder}/large.tgir", steps=step)
     assert run.end()[0] == 0, run.text()
@@ -132,6 +168,8 @@ def main():
                                 "  param @large : tensor<1200x1400xf32> {init = randn(0.1)}"))
     while_it_saves_meanwhile(tg_run, faults, folder, (signal.SIGINT, signal.SIGTERM))
     same_as_without_a_signal(tg_run, folder, *while_it_saves_meanwhile(tg_run, faults, folder, (signal.SIGINT,)))
+    behind_the_last_step(tg_run, faults, folder)
+    asked_to_save_too_early_and_too_late(tg_run, faults, folder)
     print("two signals end a run, none of its checkpoints")
 
 
