@@ -36,9 +36,8 @@ class Watcher {
     Block& body = *loop.regions[0];
     NameTable& names = build_.names();
     const Type word = Type::scalar(DType::u32);
-    const Operand from = loop.operands[0].items[0], to = loop.keyword("to")->items[0];
-    const Operand* step = loop.keyword("step");
-    const Operand by = step ? step->items[0] : Operand::literal(int64_t{1});
+    const LoopRange range = rangeOf(loop);
+    const Operand from = range.from, to = range.to, by = range.step;
     while (loop.results.size() < iterArgs(loop).size())
       loop.addResult(iterArgs(loop)[loop.results.size()].value->type, names.unique("unread"));
     build_.setLoc(loop.loc).setEnd(body.ops);

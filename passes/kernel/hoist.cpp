@@ -14,7 +14,7 @@ namespace {
 
 /// Whether a loop's body runs at least once for certain.
 bool runs(const Op& loop) {
-  const Operand &from = loop.operands[0].items[0], &to = loop.keyword("to")->items[0];
+  const auto [from, to, step] = rangeOf(loop);
   return from.isLiteral() && to.isLiteral() && from.integer < to.integer;
 }
 
