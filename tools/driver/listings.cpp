@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "passes/grad_rules/grad_rules.h"
 
 #ifndef TG_VERSION
@@ -30,9 +31,7 @@ std::string passList() {
 }
 
 std::string partsOf(const PassInfo& alias, std::string_view between) {
-  std::string out;
-  for (const PassInfo* part : alias.parts) out += fmt::format("{}{}", out.empty() ? "" : between, part->name);
-  return out;
+  return listText(alias.parts, &PassInfo::name, between);
 }
 
 std::string passHelp(const PassInfo& pass) {
