@@ -35,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
 #include "passes/halved_products.h"
@@ -54,15 +55,10 @@ Error precisionError(const Loc& loc, int constraint, const std::string& message)
   return failAt(loc, fmt::format("mixed-precision [mixed-precision.c{}]: {}", constraint, message));
 }
 
-bool isZero(const Value& value) {
-  return value.def && value.def->code == Opcode::constant && value.def->operands[0].isLiteral() &&
-         value.def->operands[0].number() == 0;
-}
-
 /// Whether there are gradients but the zeros of parameters that the loss does not depend on.
 bool hasGradients(const Item& func) {
   return std::any_of(func.body.ops.begin(), func.body.ops.end(), [](const Op* op) {
-    return op->code == Opcode::param_grad && !isZero(*as::param_grad(*op).value());
+    return op->code == Opcode::param_grad && !isNumber(*as::param_grad(*op).value(), 0);
   });
 }
 

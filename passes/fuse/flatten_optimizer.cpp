@@ -63,15 +63,10 @@ std::optional<Form> formOf(const Op& op) {
   return Form{{0}, {"p"}, {2}, 3};
 }
 
-bool isZero(const Value& value) {
-  return value.def && value.def->code == Opcode::constant && value.def->operands[0].isLiteral() &&
-         value.def->operands[0].number() == 0;
-}
-
 /// The decay of an update, or null: none, or a constant zero.
 Value* decayOf(const Op& op) {
   int index = formOf(op)->decay;
-  if (index < 0 || index >= op.numOperands() || isZero(*op.in(index))) return nullptr;
+  if (index < 0 || index >= op.numOperands() || isNumber(*op.in(index), 0)) return nullptr;
   return op.in(index);
 }
 
@@ -495,7 +490,8 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   std::vector<Op*> updates;
   std::unordered_map<std::string, Op*> cleared;  // a symbol, or some rows of it, has one update
   for (Op* op : func_.body.ops)
-    if (op->code == Opcode::update && isZero(*as::update(*op).value())) cleared.emplace(rowsKey(*op), op);
+    if (op->code == Opcode::update && isNumber(*as::update(*op).value(), 0))
+      cleared.emplace(rowsKey(*op), op);
   for (const Value* gradient : gradients) {
     if (!gradient->def || gradient->def->code != Opcode::state) return;
     auto update = cleared.find(rowsKey(*gradient->def));

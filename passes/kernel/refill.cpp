@@ -65,15 +65,6 @@ std::vector<std::unique_ptr<Refill>> RefillFinder::run() {
   return std::move(out_);
 }
 
-/// Whether an op, or one in its bodies, accesses a buffer.
-bool touches(const Op& op, const Value* buffer) {
-  const Operand* element = elementOf(op);
-  bool found = element && element->value == buffer;
-  for (const auto& region : op.regions)
-    for (Op* inner : region->ops) found = found || touches(*inner, buffer);
-  return found;
-}
-
 bool synchronizesInside(const Op& op) {
   bool found = false;
   for (const auto& region : op.regions) walk(*region, [&](Op& inner) { found |= synchronizes(inner); });

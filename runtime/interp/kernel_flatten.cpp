@@ -235,6 +235,11 @@ Reduction Flattener::reduction(const Op& op) {
           op.operands[0].isLiteral()};
 }
 
+void Flattener::emitCollective(Collective made) {
+  program_.collectives.push_back(std::move(made));
+  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+}
+
 void Flattener::collective(const Op& op, Collective::Kind kind) {
   Collective made;
   made.kind = kind;
@@ -248,8 +253,7 @@ void Flattener::collective(const Op& op, Collective::Kind kind) {
                       op.result()->type.lanes,
                       op.operands[0].isLiteral()};
   if (kind == Collective::Kind::shuffle) made.lane = operand(op, 1, 0);
-  program_.collectives.push_back(std::move(made));
-  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+  emitCollective(std::move(made));
 }
 
 void Flattener::body(const Block& block) {

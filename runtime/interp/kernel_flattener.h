@@ -33,6 +33,7 @@ class Flattener {
   void yieldToLoop(const Op& op);
   Reduction reduction(const Op& op);
   void collective(const Op& op, Collective::Kind kind);
+  void emitCollective(Collective made);
   void body(const Block& block);
 
   // kernel_flatten_coopmat.cpp: matrices of a subgroup.

@@ -34,6 +34,12 @@ std::string partsOf(const PassInfo& alias, std::string_view between) {
   return listText(alias.parts, &PassInfo::name, between);
 }
 
+std::string cell(std::string_view text) {
+  std::string out;
+  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
 std::string passHelp(const PassInfo& pass) {
   std::string out =
       fmt::format("{}: {}\nstages: {} to {}\n", pass.name, pass.summary, name(pass.from), name(pass.to));
