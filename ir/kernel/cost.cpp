@@ -2,7 +2,6 @@
 #include "ir/kernel/cost.h"
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>

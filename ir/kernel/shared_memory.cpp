@@ -2,7 +2,6 @@
 #include "ir/kernel/shared_memory.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <vector>
 

@@ -13,7 +13,6 @@
 #include "ir/kernel/element.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/semantics.h"
-#include "ir/kernel/shared_memory.h"
 #include "ir/kernel/specialize.h"
 
 namespace tg {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/kernel/watch_loops.h"
 
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "ir/builder.h"
 #include "ir/kernel/kernel.h"
 

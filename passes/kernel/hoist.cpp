@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loop-invariant code of a kernel moves before its loop. Inner loops come first, so that what leaves one of
 // them is looked at again in the next.
-#include <algorithm>
-#include <iterator>
 #include <unordered_set>
 
 #include "ir/kernel/kernel.h"

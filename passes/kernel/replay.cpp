@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/kernel/replay.h"
 
-#include <algorithm>
 #include <cassert>
 
 #include "passes/kernel/effects.h"

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "runtime/data/elements.h"
 #include "runtime/data/file_io.h"

@@ -2,7 +2,6 @@
 // Kernel text to flat instructions: the state both halves of the translation share.
 #pragma once
 
-#include <map>
 #include <unordered_map>
 
 #include "runtime/interp/kernel_program.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts of inspect as text.
 #include <algorithm>
-#include <cstdio>
 
 #include <fmt/format.h>
 

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -13,7 +12,6 @@
 
 #include "ir/list_text.h"
 #include "runtime/train/run_files.h"
-#include "tools/driver/listings.h"
 
 namespace tg {
 

@@ -11,7 +11,6 @@
 
 #include "ir/list_text.h"
 #include "ir/parser.h"
-#include "ir/text_hash.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/plan_report.h"
 #include "runtime/train/run_dir.h"
