@@ -41,6 +41,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/needs.h"
 #include "ir/schedule.h"

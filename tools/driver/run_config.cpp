@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "ir/list_text.h"
+#include "passes/pass.h"
 #include "runtime/train/run_files.h"
 
 namespace tg {
