@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Targets on the command line: names stay, files and `auto` become data before any pass runs.
 
-
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"
 

@@ -261,8 +261,8 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
                     {model.file, model.weights, flags.initFrom, model.tuning});
 }
 
-/// The data of both functions. 0, or an exit code after reporting why, as below.
-static int openFeed(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
+/// Opens the data of both functions. 0, or an exit code after reporting why.
+static int takeData(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
                     const TrainState& saved, Module& module, OpenTraining& out) {
   auto data = parseData(flags.data);
   if (!data) return report(app, exitUsage, data.error());
@@ -303,7 +303,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   auto pipeline = pipelineOf(*module, model);
   if (!pipeline) return report(app, exitInput, pipeline.error());
   model.pipeline = *pipeline;
-  if (int code = openFeed(app, model, flags, saved, *module, out)) return code;
+  if (int code = takeData(app, model, flags, saved, *module, out)) return code;
   RankShare share;
   if (out.resumed) {
     auto same = checkSame(out, run, model, saved);
