@@ -311,11 +311,9 @@ KV RegionEmitter::element(at::cumsum, const Op& op, const Indices& at) {
   Opcode counts =
       reverse ? (exclusive ? Opcode::k_gt : Opcode::k_ge) : (exclusive ? Opcode::k_lt : Opcode::k_le);
   int level = levelOf(at);
-  KV zero = KernelBuilder::literal(type.dtype, 0), start = zero, here;
-  kernel_.at(level, [&] {
-    here = space_.materialize(at[axis]);
-    if (IndexSpace::usesLane(at)) start = kernel_.splat(zero);
-  });
+  KV zero = KernelBuilder::literal(type.dtype, 0), here;
+  kernel_.at(level, [&] { here = space_.materialize(at[axis]); });
+  const KV start = zeroAt(level, at, type.dtype);
   Indices in = at;
   return over(level, type.shape[static_cast<int>(axis)], 1, {start},
               [&](const Index& index, const std::vector<KV>& carried) {
@@ -326,13 +324,18 @@ KV RegionEmitter::element(at::cumsum, const Op& op, const Indices& at) {
               })[0];
 }
 
+KV RegionEmitter::zeroAt(int level, const Indices& at, DType dtype) {
+  KV zero = KernelBuilder::literal(dtype, 0);
+  if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { zero = kernel_.splat(zero); });
+  return zero;
+}
+
 KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at[0])) return lanewise(op.result(), at);
   const Type &ids = as::scatter_add(op).ids()->type, &updates = as::scatter_add(op).updates()->type;
   KV row = kernel_.cast(space_.materialize(at[0]), DType::i32);
   int level = levelOf(at);
-  KV start = KernelBuilder::literal(updates.dtype, 0);
-  if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { start = kernel_.splat(start); });
+  const KV start = zeroAt(level, at, updates.dtype);
   auto step = [&](const Index& n, const KV& sum, const KV& valid = KernelBuilder::literal(DType::i1, 1)) {
     Indices in = space_.delinear(n, ids.shape);
     KV id = emit(op.in(0), in);
@@ -355,9 +358,15 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   if (op.numOperands() < 3)
     return sumOver(level, ids.elements(), 1, start,
                    [&](const Index& n, const KV& sum) { return step(n, sum); });
-  // Blocks without an id of this row's bucket are skipped, those with one add its update, and the others are searched
-  // in order. Several flags, and several ids, are loaded before the first is tested, so that the latencies of their
-  // loads overlap.
+  return scatterByBuckets(op, at, row, level, start);
+}
+
+// Blocks without an id of this row's bucket are skipped, those with one add its update, and the others are searched
+// in order. Several flags, and several ids, are loaded before the first is tested, so that the latencies of their
+// loads overlap.
+KV RegionEmitter::scatterByBuckets(const Op& op, const Indices& at, const KV& row, int level,
+                                   const KV& start) {
+  const Type& ids = as::scatter_add(op).ids()->type;
   const Shape& near = as::scatter_add(op).near()->type.shape;
   int64_t block = ids.elements() / near[1], rows = as::scatter_add(op).rows();
   Index bucket = space_.div(at[0], (rows + near[0] - 1) / near[0]);
@@ -426,8 +435,7 @@ KV RegionEmitter::element(at::take_along_axis_grad, const Op& op, const Indices&
   if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);
   KV place = kernel_.cast(space_.materialize(at[axis]), DType::i32);
   int level = levelOf(at);
-  KV start = KernelBuilder::literal(updates.dtype, 0);
-  if (IndexSpace::usesLane(at)) kernel_.at(level, [&] { start = kernel_.splat(start); });
+  const KV start = zeroAt(level, at, updates.dtype);
   Indices in = at;
   return sumOver(level, updates.shape[static_cast<int>(axis)], 1, start, [&](const Index& n, const KV& sum) {
     in[axis] = n;

@@ -121,6 +121,10 @@ class RegionEmitter {
   /// The four words of a quad of a random op's elements.
   std::array<KV, kLanes> randomQuad(const Op& op, const Index& quad);
   KV sharedReduction(const Op& op, Indices in, const std::vector<int>& axes, int level);
+  /// Where a sum at a place begins: a number, or a vector where the place is a lane's.
+  KV zeroAt(int level, const Indices& at, DType dtype);
+  /// A row of a scatter whose third operand says which blocks of ids are near which rows.
+  KV scatterByBuckets(const Op& op, const Indices& at, const KV& row, int level, const KV& start);
   /// Σ select(iota = id, x, 0) over an axis has one term: the element of x at the id, or 0 where the id is out of
   /// range. Nothing for any other reduction.
   std::optional<KV> soleTerm(const Op& op, Indices in, const std::vector<int>& axes);

@@ -192,14 +192,14 @@ void GlslPrinter::yieldToLoop(const Op& op) {
 /// Whether the last index of a loop plus its step may be more than a u32 holds, and so look as if it were below the
 /// limit.
 bool GlslPrinter::indexMayWrap(const Op& loop) {
-  const Operand* step = loop.keyword("step");
-  if (!step) return false;
+  const LoopRange range = rangeOf(loop);
+  if (range.step.isLiteral() && range.step.integer == 1) return false;
   auto most = [&](const Operand& operand) {
     if (operand.isLiteral()) return operand.integer;
     if (!indices_) indices_.emplace(kernel_);
     return indices_->range(operand, loop).hi;
   };
-  return most(loop.keyword("to")->items[0]) + most(step->items[0]) - 1 > UINT32_MAX;
+  return most(range.to) + most(range.step) - 1 > UINT32_MAX;
 }
 
 void GlslPrinter::loop(const Op& op) {
@@ -213,13 +213,11 @@ void GlslPrinter::loop(const Op& op) {
   }
   Type count = Type::scalar(DType::u32);
   const std::string& index = names_.of(op.operands[0].value);
-  const Operand* step = op.keyword("step");
-  const std::string to = operandText(op.keyword("to")->items[0], count),
-                    by = step ? operandText(step->items[0], count) : "1u";
+  const LoopRange range = rangeOf(op);
+  const std::string to = operandText(range.to, count), by = operandText(range.step, count);
   const char* hint = op.flag("unroll") ? "[[unroll]] " : op.flag("rolled") ? "[[dont_unroll]] " : "";
-  main_.add("{}for (uint {} = {}; {} < {}; {} += {}) {{", hint, index,
-            operandText(op.operands[0].items[0], count), index, to, index,
-            indexMayWrap(op) ? fmt::format("min({}, {} - {})", by, to, index) : by);
+  main_.add("{}for (uint {} = {}; {} < {}; {} += {}) {{", hint, index, operandText(range.from, count), index,
+            to, index, indexMayWrap(op) ? fmt::format("min({}, {} - {})", by, to, index) : by);
   ++main_.depth;
   body(*op.regions[0]);
   yieldToLoop(op);

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include "ir/list_text.h"
+
 namespace tg {
 
 std::string glslType(const Type& scalar) {
@@ -259,12 +261,7 @@ std::string Expression::print() {
   case k_select: return select();
   case k_cast: return cast();
   case k_bitcast: return bitcast();
-  case k_vec:
-    return fmt::format("{}({})", glslType(type_), [&] {
-      std::string lanes;
-      for (const GlslOperand& lane : operands_) lanes += (lanes.empty() ? "" : ", ") + lane.text;
-      return lanes;
-    }());
+  case k_vec: return fmt::format("{}({})", glslType(type_), listText(operands_, &GlslOperand::text));
   case k_extract: return lane(0, static_cast<int>(op_.operands[1].integer));
   default: return none();
   }

@@ -8,9 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 #include "codegen/glsl.h"
 #include "codegen/glsl_expr.h"

@@ -24,7 +24,6 @@
 //
 // Results are divided by the scales. Powers are of e, as in f32: in units of log₂ scores would be rounded more often.
 
-#include <cmath>
 #include <numbers>
 #include <span>
 

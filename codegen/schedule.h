@@ -4,7 +4,6 @@
 // what each means.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "ir/module.h"

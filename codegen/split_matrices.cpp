@@ -10,7 +10,6 @@
 // Loops carry the parts, and ifs yield them. The ops on whole matrices are erased at the end.
 #include "codegen/split_matrices.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <utility>
 #include <vector>

@@ -28,11 +28,6 @@ bool sameMatrix(const Value& a, const Value& b) {
   return isMatrix(a) && isMatrix(b) && rowsOf(a) == rowsOf(b) && columnsOf(a) == columnsOf(b);
 }
 
-bool isNumber(const Value& value, double number) {
-  return value.def && value.def->code == Opcode::constant && value.def->operands[0].isLiteral() &&
-         value.def->operands[0].number() == number;
-}
-
 bool isCausalMask(const Value& mask) { return mask.def && mask.def->code == Opcode::causal_mask; }
 
 /// A selection that takes its second operand where a causal mask says so.

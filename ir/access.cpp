@@ -62,6 +62,11 @@ bool hostReads(const Op& op) {
   return op.code == Opcode::return_ || op.code == Opcode::capture || op.code == Opcode::param_grad;
 }
 
+bool isNumber(const Value& value, double number) {
+  return value.def && value.def->code == Opcode::constant && value.def->operands[0].isLiteral() &&
+         value.def->operands[0].number() == number;
+}
+
 bool readsSymbol(const Op& op) { return op.code == Opcode::param || op.code == Opcode::state; }
 
 bool isTurn(const Op& op) { return op.code == Opcode::fused || isCollective(op); }
@@ -89,17 +94,14 @@ static bool takesOver(const Op& fused, const Op& custom, int binding, int result
   return found;
 }
 
-/// Whether a column kernel has more invocations than results. Those beyond the end compute results that others store.
-static bool hasSurplus(const ColumnSchedule& schedule, const Op& fused, int result) {
-  const Op* yield = fused.regions.empty() ? nullptr : fused.regions[0]->terminator();
-  if (!yield || result >= yield->numOperands()) return true;
-  return yield->in(result)->type.elements() % (schedule.vec * schedule.side) != 0;
-}
-
 /// Which operands' bytes a result of a schedule without parts may take over.
 static TakesOver takesFor(const Schedule& schedule, const Op& fused, int result) {
-  const auto* column = std::get_if<ColumnSchedule>(&schedule);
-  return column && hasSurplus(*column, fused, result) ? TakesOver::nothing : takesOver(schedule);
+  if (const auto* column = std::get_if<ColumnSchedule>(&schedule)) {
+    const Op* yield = fused.regions.empty() ? nullptr : fused.regions[0]->terminator();
+    if (!yield || result >= yield->numOperands() || hasSurplus(*column, yield->in(result)->type.elements()))
+      return TakesOver::nothing;
+  }
+  return takesOver(schedule);
 }
 
 /// Results [first, end) that one schedule computes, the one asked for among them.

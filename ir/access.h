@@ -28,6 +28,8 @@ std::vector<Value*> valuesOf(const Op& fused, const ResultSlot& slot);
 std::vector<Type> typesOf(const std::vector<Value*>& values);
 /// Whether the host reads the op's operands after the call: return, tg.capture, tg.param_grad.
 bool hostReads(const Op& op);
+/// Whether a value is a constant that holds this number everywhere.
+bool isNumber(const Value& value, double number);
 /// Whether an op is the value of a parameter or a state at entry.
 bool readsSymbol(const Op& op);
 /// Whether an op takes a turn of its own, between which barriers may stand: a kernel or a collective.

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "ir/list_text.h"
+
 namespace tg {
 
 Attr Attr::boolean(bool value) {
@@ -93,17 +95,10 @@ static std::string escaped(const std::string& text) {
   return out;
 }
 
-static std::string joined(const std::vector<Attr>& list) {
-  std::string out;
-  for (const Attr& element : list) out += (out.empty() ? "" : ", ") + element.str();
-  return out;
-}
+static std::string joined(const std::vector<Attr>& list) { return listText(list, &Attr::str); }
 
 static std::string joined(const std::vector<NamedAttr>& dict) {
-  std::string out;
-  for (const NamedAttr& member : dict)
-    out += (out.empty() ? "" : ", ") + member.name + " = " + member.value.str();
-  return out;
+  return listText(dict, [](const NamedAttr& member) { return member.name + " = " + member.value.str(); });
 }
 
 std::string Attr::str() const {

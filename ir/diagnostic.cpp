@@ -7,7 +7,7 @@
 
 namespace tg {
 
-static std::string_view severityName(Severity severity) {
+std::string_view name(Severity severity) {
   switch (severity) {
   case Severity::error: return "error";
   case Severity::warning: return "warning";
@@ -44,7 +44,7 @@ static std::string shortened(const std::string& message) {
 
 static void renderOne(const Diagnostic& diagnostic, std::string& out) {
   std::string where = locString(diagnostic.loc);
-  out += fmt::format("{}{}{}: {}\n", where, where.empty() ? "" : ": ", severityName(diagnostic.severity),
+  out += fmt::format("{}{}{}: {}\n", where, where.empty() ? "" : ": ", name(diagnostic.severity),
                      shortened(diagnostic.message));
   const LocNode* place = placeOf(diagnostic.loc);
   if (place && place->line > 0) {

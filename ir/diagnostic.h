@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/location.h"
@@ -11,6 +12,7 @@
 namespace tg {
 
 enum class Severity : uint8_t { error, warning, remark, note };
+std::string_view name(Severity severity);
 
 struct Diagnostic {
   Severity severity = Severity::error;

@@ -3,7 +3,6 @@
 // reason why not.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "ir/module.h"

@@ -2,8 +2,6 @@
 // What the parser's parts share: token helpers, types, attributes. Private to ir/parser*.cpp.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <string>
 #include <utility>

@@ -10,9 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "ir/kernel/absent.h"
 #include "ir/kernel/axis_names.h"
 #include "ir/kernel/kernel.h"
 #include "ir/parser_rules.h"

@@ -145,6 +145,39 @@ Result<void> Parser::positional(Op& op, const Slot& slot) {
   return {};
 }
 
+/// `(%x, 0.5)` behind `@kernel`.
+Result<void> Parser::calleeInputs(Op& op) {
+  TG_CHECK(expect("("));
+  TG_TRY(OperandList inputs, operandsUntil(")", 0));
+  for (Operand& input : inputs) {
+    if (input.kind != Operand::Kind::value && input.kind != Operand::Kind::literal)
+      return failAt(op.loc,
+                    fmt::format("{}: an input of @{} is no value", op.info().name, op.operands[0].text));
+    op.operands.push_back(std::move(input));
+  }
+  return {};
+}
+
+/// `(%a = %x, %g = [%y, %z])` of a tg.fused.
+Result<void> Parser::regionBindings(Op& op) {
+  TG_CHECK(expect("("));
+  TG_TRY(OperandList bound, operandsUntil(")", 0));
+  for (Operand& operand : bound) {
+    if (operand.kind != Operand::Kind::binding)
+      return failAt(op.loc, fmt::format("{}: expected bindings '%a = %x'", op.info().name));
+    const Operand& source = operand.items[0];
+    bool good =
+        source.kind == Operand::Kind::value || (source.kind == Operand::Kind::group && !source.items.empty());
+    for (const Operand& member : source.items) good = good && member.kind == Operand::Kind::value;
+    if (!good)
+      return failAt(operand.value->loc,
+                    fmt::format("{}: %{} is bound to neither a value nor a group [%x, …] of values",
+                                op.info().name, operand.value->name));
+    op.operands.push_back(std::move(operand));
+  }
+  return {};
+}
+
 Result<void> Parser::operandList(Op& op) {
   bool first = true;
   auto wrongCount = [&](std::string_view slot) {
@@ -161,36 +194,8 @@ Result<void> Parser::operandList(Op& op) {
         return wrongCount(slot.name);
       }
       break;
-    case SlotKind::callee: {
-      TG_CHECK(positional(op, slot));
-      TG_CHECK(expect("("));
-      TG_TRY(OperandList inputs, operandsUntil(")", 0));
-      for (Operand& input : inputs) {
-        if (input.kind != Operand::Kind::value && input.kind != Operand::Kind::literal)
-          return failAt(op.loc,
-                        fmt::format("{}: an input of @{} is no value", op.info().name, op.operands[0].text));
-        op.operands.push_back(std::move(input));
-      }
-      return {};
-    }
-    case SlotKind::bindings: {
-      TG_CHECK(expect("("));
-      TG_TRY(OperandList bound, operandsUntil(")", 0));
-      for (Operand& operand : bound) {
-        if (operand.kind != Operand::Kind::binding)
-          return failAt(op.loc, fmt::format("{}: expected bindings '%a = %x'", op.info().name));
-        const Operand& source = operand.items[0];
-        bool good = source.kind == Operand::Kind::value ||
-                    (source.kind == Operand::Kind::group && !source.items.empty());
-        for (const Operand& member : source.items) good = good && member.kind == Operand::Kind::value;
-        if (!good)
-          return failAt(operand.value->loc,
-                        fmt::format("{}: %{} is bound to neither a value nor a group [%x, …] of values",
-                                    op.info().name, operand.value->name));
-        op.operands.push_back(std::move(operand));
-      }
-      break;
-    }
+    case SlotKind::callee: TG_CHECK(positional(op, slot)); return calleeInputs(op);
+    case SlotKind::bindings: TG_CHECK(regionBindings(op)); break;
     case SlotKind::optional:
       if (accept(",")) TG_CHECK(positional(op, slot));
       break;

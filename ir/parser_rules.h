@@ -37,6 +37,8 @@ class Parser : ParseCore {
   Result<void> resultNames(Op& op);
   Result<void> operandList(Op& op);
   Result<void> positional(Op& op, const table::Slot& slot);
+  Result<void> calleeInputs(Op& op);
+  Result<void> regionBindings(Op& op);
   Result<Operand> operand(int depth = 0);
   Result<Operand> literalToken();
   Result<Operand> binding();

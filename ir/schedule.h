@@ -80,6 +80,11 @@ Schedule scheduleOf(const Op& fused);
 Attr scheduleAttr(const Schedule& schedule);
 /// A part as a schedule of its own.
 Schedule wholeSchedule(const PartSchedule& part);
+
+/// Whether a column kernel has more invocations than it needs. Those beyond the end compute results that others store.
+inline bool hasSurplus(const ColumnSchedule& schedule, int64_t results) {
+  return results % (schedule.vec * schedule.side) != 0;
+}
 /// How it reads: the fields `storage` and `scalars`, which all kinds but custom have.
 std::vector<int64_t> storageReads(const Schedule& schedule);
 bool readsScalars(const Schedule& schedule);

@@ -4,7 +4,6 @@
 // its element type.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "ir/builder.h"

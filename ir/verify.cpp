@@ -10,6 +10,7 @@
 #include "ir/collective.h"
 #include "ir/dims.h"
 #include "ir/infer.h"
+#include "ir/list_text.h"
 #include "ir/op_view.h"
 #include "ir/rate_schedule.h"
 #include "ir/schedule.h"
@@ -122,9 +123,7 @@ bool Verifier::attributes(const Op& op) {
     if (find(op.attrs, attr.name) != &attr.value)
       bad(fmt::format("attribute '{}' is given twice", attr.name));
     if (!row) {
-      std::string known;
-      for (const auto& each : op.info().attrs)
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
+      const std::string known = listText(op.info().attrs, &table::AttrRow::name);
       bad(fmt::format("unknown attribute '{}'; {}", attr.name,
                       known.empty() ? "it has none" : "known: " + known));
     } else if (!admits(*row, attr.value)) {

@@ -12,7 +12,6 @@
 // is nan for an infinite x, and nothing through stop_gradient, which means something to append-grad.
 // Requires: stage tensor. Ensures: the same values, up to the sign of zero in x+0.
 // Where: before cse, which then sees more equal ops; fuse runs it.
-#include <cmath>
 
 #include "ir/infer.h"
 #include "ir/op_view.h"

@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

@@ -35,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/op_view.h"
 #include "ir/tensor_expr.h"
 #include "passes/halved_products.h"
@@ -42,7 +43,6 @@
 #include "passes/narrow_products.h"
 #include "passes/optimizer/optimizer.h"
 #include "passes/pass.h"
-#include "passes/rewrite.h"
 
 namespace tg {
 namespace {
@@ -58,7 +58,7 @@ Error precisionError(const Loc& loc, int constraint, const std::string& message)
 /// Whether there are gradients but the zeros of parameters that the loss does not depend on.
 bool hasGradients(const Item& func) {
   return std::any_of(func.body.ops.begin(), func.body.ops.end(), [](const Op* op) {
-    return op->code == Opcode::param_grad && !isZero(*as::param_grad(*op).value());
+    return op->code == Opcode::param_grad && !isNumber(*as::param_grad(*op).value(), 0);
   });
 }
 

@@ -69,14 +69,11 @@ bool read(const Attr& attr, Attr& out) {
 Error unknownOption(std::string_view pass, std::string_view option, const std::vector<OptionInfo>& known) {
   if (known.empty()) return fail(fmt::format("{} has no options, '{}' is none", pass, option));
   std::vector<std::string> names;
-  std::string list;
-  for (const OptionInfo& info : known) {
-    names.push_back(info.name);
-    list += (list.empty() ? "" : ", ") + info.name;
-  }
+  for (const OptionInfo& info : known) names.push_back(info.name);
   std::string near = nearestName(option, names);
   return fail(fmt::format("{} has no option '{}'{} (options: {})", pass, option,
-                          near.empty() ? "" : fmt::format("; did you mean '{}'?", near), list));
+                          near.empty() ? "" : fmt::format("; did you mean '{}'?", near),
+                          fmt::join(names, ", ")));
 }
 
 Error badOption(std::string_view pass, const OptionInfo& option, std::string_view value) {

@@ -72,14 +72,10 @@ bool isWrapper(std::string_view name) {
 
 Error unknownPass(Loc loc, std::string_view name) {
   std::vector<std::string> names;
-  std::string list;
-  for (const PassInfo& pass : passes()) {
-    names.push_back(pass.name);
-    list += (list.empty() ? "" : ", ") + pass.name;
-  }
-  std::string near = nearestName(name, names);
-  std::string hint =
-      near.empty() ? fmt::format("; passes: {}", list) : fmt::format("; did you mean '{}'?", near);
+  for (const PassInfo& pass : passes()) names.push_back(pass.name);
+  const std::string near = nearestName(name, names);
+  const std::string hint = near.empty() ? fmt::format("; passes: {}", fmt::join(names, ", "))
+                                        : fmt::format("; did you mean '{}'?", near);
   return failAt(std::move(loc), fmt::format("no pass is named '{}'{}", name, hint));
 }
 

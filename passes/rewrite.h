@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "ir/builder.h"
@@ -27,12 +26,6 @@ inline void replaceOps(Item& func, const std::function<Value*(Op&)>& fold) {
     }
     op = next;
   }
-}
-
-/// Whether a value is a constant all of whose elements are 0.
-inline bool isZero(const Value& value) {
-  return value.def && value.def->code == Opcode::constant && value.def->operands[0].isLiteral() &&
-         value.def->operands[0].number() == 0;
 }
 
 /// An op's result gets another element type; a cast behind the op has the old type and name, and is what users

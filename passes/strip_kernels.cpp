@@ -14,8 +14,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "ir/kernel/unroll.h"
 #include "ir/target.h"
 #include "passes/pass.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/call_queue.h"
 
-#include <algorithm>
-
 namespace tg {
 
 Result<CallQueue::Turn> CallQueue::wait(std::unique_lock<std::mutex>& lock) {

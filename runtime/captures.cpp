@@ -2,6 +2,7 @@
 #include "runtime/captures.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -11,9 +12,7 @@ namespace {
 
 template <class Map>
 std::string keys(const Map& map) {
-  std::string out;
-  for (const auto& [name, value] : map) out += (out.empty() ? "" : ", ") + name;
-  return out;
+  return fmt::format("{}", fmt::join(std::views::keys(map), ", "));
 }
 
 }  // namespace

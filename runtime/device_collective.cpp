@@ -179,8 +179,8 @@ std::string toJson(const std::vector<CollectiveTimes>& collectives) {
     out += fmt::format(
         R"({}    {{"function": "{}", "id": {}, "bytes": {}, "times": {}{}{}{}, "waited_ms": {:.4f}}})",
         out.empty() ? "" : ",\n", each.function, each.id, each.bytes, each.times,
-        phase("down", each.toHostBytes, each.toHost), phase("between", each.bytes, each.exchange),
-        phase("up", each.toDeviceBytes, each.toDevice), each.waited / times * 1e3);
+        phase("to_host", each.toHostBytes, each.toHost), phase("exchange", each.bytes, each.exchange),
+        phase("to_device", each.toDeviceBytes, each.toDevice), each.waited / times * 1e3);
   }
   return fmt::format("{{\n  \"collectives\": [\n{}\n  ]\n}}\n", out);
 }

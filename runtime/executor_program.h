@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 
 #include "runtime/commands.h"
 #include "runtime/executor.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/matrix_units.h"
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -14,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/schedule.h"
+#include "ir/list_text.h"
 #include "ir/parser.h"
 #include "runtime/compile.h"
 #include "runtime/data/file_io.h"
@@ -106,10 +106,9 @@ bool matricesPay(const MatrixFigures& figures) { return figures.matrices >= kMat
 
 std::string matrixLine(const Target& device, const std::optional<MatrixFigures>& figures) {
   if (device.coopmat.empty()) return "";
-  std::string shapes;
-  for (const CoopShape& each : device.coopmat)
-    shapes += fmt::format("{}{}x{}x{} {} in {}", shapes.empty() ? "" : ", ", each.m, each.n, each.k,
-                          name(each.operand), name(each.result));
+  const std::string shapes = listText(device.coopmat, [](const CoopShape& each) {
+    return fmt::format("{}x{}x{} {} in {}", each.m, each.n, each.k, name(each.operand), name(each.result));
+  });
   const std::string measured =
       figures ? fmt::format("{:.1f} GFLOP/s, {:.1f} without them: {}", figures->matrices, figures->scalars,
                             matricesPay(*figures) ? "used" : "not used")

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/session.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "runtime/session_program.h"
 
 namespace tg {
@@ -200,11 +198,9 @@ CallResult<int64_t> Session::kernelCount(const std::string& function) {
 CallResult<Shape> Session::outputShape(const std::string& function, std::string_view result) {
   return serve<Shape>([&]() -> Result<Shape> {
     TG_TRY(const Item* func, program_->function(function));
-    std::string known;
-    for (const NamedType& own : func->results) {
+    for (const NamedType& own : func->results)
       if (result.empty() || own.name == result) return own.type.shape;
-      known += (known.empty() ? "" : ", ") + own.name;
-    }
+    const std::string known = listText(func->results, &NamedType::name);
     return fail(
         fmt::format("@{} has no result '{}'; it has {}", function, result, known.empty() ? "none" : known));
   });

@@ -4,8 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "runtime/batch.h"
 #include "runtime/profile.h"
 #include "runtime/session_program.h"

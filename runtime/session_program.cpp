@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -54,13 +55,6 @@ int64_t roundUp(int64_t bytes, int64_t step) { return (bytes + step - 1) / step 
 int64_t persistentBytes(const Module& module) {
   const Item* buffer = module.find(ItemKind::buffer, "persistent");
   return buffer ? buffer->bytes : 0;
-}
-
-template <class Map>
-std::string names(const Map& map) {
-  std::string out;
-  for (const auto& [name, value] : map) out += (out.empty() ? "@" : ", @") + name;
-  return out;
 }
 
 }  // namespace
@@ -197,8 +191,8 @@ Result<void> SessionProgram::borrow(Module& module) {
   std::sort(turns_.begin(), turns_.end());
   turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
   if (options_.sharedParams.empty() || !borrowed_.empty()) return {};
-  return failAt(module.loc,
-                fmt::format("sharedParams: the module has none of {}", names(options_.sharedParams)));
+  return failAt(module.loc, fmt::format("sharedParams: the module has none of @{}",
+                                        fmt::join(std::views::keys(options_.sharedParams), ", @")));
 }
 
 Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
@@ -326,11 +320,9 @@ SessionProgram::wantedCaptures(const std::string& function, const Variant* varia
       for (const auto& [name, type] : known) wanted.push_back(name);
       continue;
     }
-    if (!known.contains(capture)) {
-      std::string list;
-      for (const auto& [name, type] : known) list += (list.empty() ? "" : ", ") + name;
-      return fail(fmt::format("@{} has no capture '{}'; it has {}", function, capture, list));
-    }
+    if (!known.contains(capture))
+      return fail(fmt::format("@{} has no capture '{}'; it has {}", function, capture,
+                              fmt::join(std::views::keys(known), ", ")));
     wanted.push_back(capture);
   }
   return wanted;

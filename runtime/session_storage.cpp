@@ -2,7 +2,6 @@
 // A session's parameters and states: their first values, and moving them to and from the host.
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <random>
 
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // gelu and its gradient, clamp, leaky_relu, embedding.
-#include <cmath>
 
 #include "ir/decompose/decompose.h"
 

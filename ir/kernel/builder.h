@@ -10,7 +10,6 @@
 #include <memory_resource>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "ir/builder.h"

@@ -2,7 +2,6 @@
 #include "ir/kernel/cost.h"
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -130,10 +129,9 @@ void Counter::findControl(const Block& block) {
   for (Op* op : block.ops) {
     if (op->code == Opcode::k_if) need(op->operands[0]);
     if (op->code == Opcode::k_for) {
-      need(op->operands[0].items[0]);
       needed_.insert(op->operands[0].value);
-      if (const Operand* to = op->keyword("to")) need(*to);
-      if (const Operand* step = op->keyword("step")) need(*step);
+      const auto [from, to, step] = rangeOf(*op);
+      for (const Operand* bound : {&from, &to, &step}) need(*bound);
     }
     for (const auto& region : op->regions) findControl(*region);
   }
@@ -275,10 +273,8 @@ void Counter::trips(const Op& op, uint32_t first, uint32_t last, uint32_t step, 
 }
 
 void Counter::loop(const Op& op, double weight) {
-  const Operand* to = op.keyword("to");
-  const Operand* by = op.keyword("step");
-  Known first = value(op.operands[0].items[0]), last = to ? value(*to) : Known{};
-  Known step = by ? value(*by) : Known{1};
+  const LoopRange range = rangeOf(op);
+  const Known first = value(range.from), last = value(range.to), step = value(range.step);
   for (const auto& result : op.results) values_.erase(result.get());
   if (!first || !last || !step || !*step) {
     undecided();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/kernel/custom.h"
 
-#include <algorithm>
 #include <cassert>
 
 namespace tg {

@@ -2,6 +2,8 @@
 // The buffer element that a kernel op loads, stores, adds to or exchanges.
 #pragma once
 
+#include <algorithm>
+
 #include "ir/module.h"
 
 namespace tg {
@@ -11,6 +13,15 @@ inline const Operand* elementOf(const Op& op) {
   for (const Operand& operand : op.operands)
     if (operand.kind == Operand::Kind::element) return &operand;
   return nullptr;
+}
+
+/// Whether an op, or one in its bodies, has an element of this buffer.
+inline bool touches(const Op& op, const Value* buffer) {
+  if (const Operand* element = elementOf(op); element && element->value == buffer) return true;
+  return std::any_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
+    return std::any_of(region->ops.begin(), region->ops.end(),
+                       [&](const auto& inner) { return touches(*inner, buffer); });
+  });
 }
 
 }  // namespace tg

@@ -34,9 +34,10 @@ IndexAnalysis::Interval IndexAnalysis::range(const Operand& operand, const Op& a
 
 std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
   int scope = forms_->scopeOf(loop);
-  const Operand &from = loop.operands[0].items[0], &to = loop.keyword("to")->items[0];
-  const Operand* step = loop.keyword("step");
-  int64_t by = step ? std::max<int64_t>(range(step->items[0], loop).lo, 1) : 1;
+  const LoopRange bounds = rangeOf(loop);
+  const Operand &from = bounds.from, &to = bounds.to;
+  const Interval step = range(bounds.step, loop);
+  const int64_t by = std::max<int64_t>(step.lo, 1);
   auto exactFrom = bounds_->exact(forms_->form(from), DType::u32, scope);
   auto exactTo = bounds_->exact(forms_->form(to), DType::u32, scope);
   auto most = [&](bool open) {
@@ -45,8 +46,7 @@ std::optional<int64_t> IndexAnalysis::tripCount(const Op& loop) const {
     return span <= 0 ? 0 : (span - 1) / by + 1;
   };
   // Where the index may wrap around, the loop may start again.
-  if (range(to, loop).hi + by > indexing::kWrap) return {};
-  if (step && range(step->items[0], loop).hi + range(to, loop).hi > indexing::kWrap) return {};
+  if (range(to, loop).hi + std::max(by, step.hi) > indexing::kWrap) return {};
   // Bounds by the limits of types and launches always exist; only what holds without them is worth a tape.
   if (most(true) >= Bounds::kUnknown) return {};
   return most(false);

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "ir/kernel/specialize.h"
 
@@ -308,9 +307,9 @@ void FormsBuilder::visitIf(const Op& op, int scope) {
 /// The iteration of a loop as a form, and what its body knows of the index. The step is 0 where it is no
 /// constant: then the index itself tells the iterations apart, if it does not wrap.
 Affine FormsBuilder::iteration(const Op& op, int scope, int inner, Affine& step) {
-  const Operand* stepWord = op.keyword("step");
-  Affine from = form(op.operands[0].items[0]), to = form(op.keyword("to")->items[0]);
-  step = stepWord ? form(stepWord->items[0]) : Affine::of(1);
+  const LoopRange range = rangeOf(op);
+  Affine from = form(range.from), to = form(range.to);
+  step = form(range.step);
   Interval first = bounds_.value(from, DType::u32, scope), limit = bounds_.value(to, DType::u32, scope);
   Interval by = bounds_.value(step, DType::u32, scope);
   auto exactFrom = bounds_.exact(from, DType::u32, scope), exactTo = bounds_.exact(to, DType::u32, scope);
@@ -377,8 +376,8 @@ void FormsBuilder::visitCarried(const Op& op, int inner, const Affine& count, bo
   int after = f_.symbols();
   visit(*op.regions[0], inner);
   std::vector<int> around;
-  symbolsOf(form(op.operands[0].items[0]), around);
-  symbolsOf(form(op.keyword("to")->items[0]), around);
+  symbolsOf(form(rangeOf(op).from), around);
+  symbolsOf(form(rangeOf(op).to), around);
   symbolsOf(count, around);
   for (size_t index = 0; index < bindings.size(); ++index) {
     const Operand &first = bindings[index].items[0], &next = yieldOf(*op.regions[0])->operands[index];

@@ -6,7 +6,6 @@
 #include <array>
 #include <climits>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

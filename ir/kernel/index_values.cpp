@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "ir/kernel/index_builder.h"
 #include "ir/kernel/semantics.h"

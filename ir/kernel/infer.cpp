@@ -213,6 +213,12 @@ const Op* yieldOf(const Block& body) {
   return body.ops.back();
 }
 
+LoopRange rangeOf(const Op& loop) {
+  static const Operand kOne = Operand::literal(int64_t{1});
+  const Operand* step = loop.keyword("step");
+  return {loop.operands[0].items[0], loop.keyword("to")->items[0], step ? step->items[0] : kOne};
+}
+
 const OperandList& iterArgs(const Op& loop) {
   static const OperandList kNone;
   const Operand* keyword = loop.keyword("iter_args");

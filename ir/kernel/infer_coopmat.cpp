@@ -38,16 +38,23 @@ Result<Type> declaredAccumulator(const Op& op, std::string_view label) {
   return type;
 }
 
-/// Checks that a matrix which starts at an element of a buffer fits what is around it, and the indices.
-Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
-  const Operand* element = op.operands.empty() ? nullptr : &op.operands.back();
+/// The operand `%b[…]` of a buffer of this rank. Its indices are u32.
+Result<const Operand*> placeOf(const Op& op, const Operand* element, int rank, const char* form) {
   if (!element || element->kind != Operand::Kind::element || !element->value->type.isBuffer() ||
-      element->value->type.rank() != 2 || element->items.size() != 2)
-    return violation(op, "c1", "the place is an element %s[row, column] of a buffer of rank 2");
-  const Type& buffer = element->value->type;
+      element->value->type.rank() != rank || element->items.size() != static_cast<size_t>(rank))
+    return violation(op, "c1",
+                     fmt::format("the place is an element %s[{}] of a buffer of rank {}", form, rank));
   for (const Operand& at : element->items)
     if (!at.isLiteral() && !(at.value && at.value->type == Type::scalar(DType::u32)))
       return violation(op, "c1", "an index is not u32");
+  return element;
+}
+
+/// Checks that a matrix which starts at an element of a buffer fits what is around it, and the indices.
+Result<void> place(const Op& op, const Type& matrix, bool columnMajor) {
+  TG_TRY(const Operand* element,
+         placeOf(op, op.operands.empty() ? nullptr : &op.operands.back(), 2, "row, column"));
+  const Type& buffer = element->value->type;
   const bool loads = op.code == Opcode::k_coopmat_load;
   const BufMode way = loads ? BufMode::in : BufMode::out;
   const bool inReach = buffer.mode == BufMode::shared || buffer.mode == BufMode::inout || buffer.mode == way;
@@ -116,14 +123,9 @@ Result<Types> coopmatIndex(const Op& op) {
 
 Result<Types> coopmatRepeat(const Op& op) {
   TG_TRY(Type type, declaredAccumulator(op, "c4"));
-  const Operand* element = op.operands.empty() ? nullptr : &op.operands.front();
-  if (!element || element->kind != Operand::Kind::element || !element->value->type.isBuffer() ||
-      element->value->type.rank() != 1 || element->items.size() != 1)
-    return violation(op, "c1", "the place is an element %s[at] of a buffer of rank 1");
+  TG_TRY(const Operand* element, placeOf(op, op.operands.empty() ? nullptr : &op.operands.front(), 1, "at"));
   const Type& buffer = element->value->type;
   const Operand& at = element->items[0];
-  if (!at.isLiteral() && !(at.value && at.value->type == Type::scalar(DType::u32)))
-    return violation(op, "c1", "an index is not u32");
   const bool inReach = buffer.mode == BufMode::shared || buffer.mode == BufMode::in;
   if (!inReach || buffer.dtype != DType::f32 || buffer.lanes != 1 || buffer.shape[0] == Shape::kDynamic)
     return violation(op, "c2",

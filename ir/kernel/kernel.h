@@ -60,6 +60,13 @@ constexpr int64_t kExactWords = 11;
 /// The yield that ends a body, or null.
 const Op* yieldOf(const Block& body);
 
+/// The range of a `tgk.for`: `step` is the literal 1 where its text has none.
+struct LoopRange {
+  const Operand &from, &to, &step;
+};
+/// `loop` must be inferred without errors.
+LoopRange rangeOf(const Op& loop);
+
 /// The iter_args of a `tgk.for` as bindings (block argument, first value); empty when missing.
 const OperandList& iterArgs(const Op& loop);
 
@@ -75,6 +82,8 @@ class Uniformity {
   explicit Uniformity(const Item& kernel, Scope scope = Scope::workgroup);
   bool uniform(const Value* value) const { return !divergent_.contains(value); }
   bool uniform(const Operand& operand) const;
+  /// Whether all enter the bodies of a `tgk.if` or `tgk.for` equally often.
+  bool entersUniformly(const Op& op) const;
 
  private:
   bool resultUniform(const Op& op) const;

@@ -5,12 +5,10 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "ir/dtype.h"
 #include "ir/scalar.h"

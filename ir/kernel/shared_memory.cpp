@@ -2,7 +2,6 @@
 #include "ir/kernel/shared_memory.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -13,14 +12,6 @@ namespace tg {
 namespace {
 
 bool synchronizes(const Op& op) { return semantics(op.code).effect == KernelEffect::synchronizes; }
-
-bool touches(const Op& op, const Value* buffer) {
-  if (const Operand* element = elementOf(op); element && element->value == buffer) return true;
-  return std::any_of(op.regions.begin(), op.regions.end(), [&](const auto& region) {
-    return std::any_of(region->ops.begin(), region->ops.end(),
-                       [&](const auto& inner) { return touches(*inner, buffer); });
-  });
-}
 
 /// Whether an op's bodies synchronize the workgroup behind their last access to a buffer, or before their first.
 template <bool kBehind>

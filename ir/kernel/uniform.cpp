@@ -19,6 +19,12 @@ bool Uniformity::uniform(const Operand& operand) const {
   return true;
 }
 
+bool Uniformity::entersUniformly(const Op& op) const {
+  if (op.code == Opcode::k_if) return uniform(op.operands[0]);
+  const auto [from, to, step] = rangeOf(op);
+  return uniform(from) && uniform(to) && uniform(step);
+}
+
 void Uniformity::mark(const Value* value) { changed_ |= divergent_.insert(value).second; }
 
 bool Uniformity::resultUniform(const Op& op) const {
@@ -60,8 +66,7 @@ void Uniformity::visitIf(const Op& op) {
 }
 
 void Uniformity::visitFor(const Op& op) {
-  bool bounds = uniform(op.operands[0].items[0]) && uniform(*op.keyword("to"));
-  if (const Operand* step = op.keyword("step")) bounds = bounds && uniform(*step);
+  const bool bounds = entersUniformly(op);
   if (!bounds) mark(op.operands[0].value);
   const Op* yield = yieldOf(*op.regions[0]);
   const auto& carried = iterArgs(op);

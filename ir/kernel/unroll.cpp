@@ -6,7 +6,6 @@
 #include <optional>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -76,9 +75,8 @@ class Iterations {
   const Known& known(const Op& loop) {
     auto [found, fresh] = known_.try_emplace(&loop);
     if (!fresh) return found->second;
-    const Operand* step = loop.keyword("step");
-    auto from = constant(loop.operands[0].items[0], loop), to = constant(loop.keyword("to")->items[0], loop);
-    auto by = step ? constant(step->items[0], loop) : int64_t{1};
+    const LoopRange range = rangeOf(loop);
+    auto from = constant(range.from, loop), to = constant(range.to, loop), by = constant(range.step, loop);
     Known& out = found->second;
     if (!from || !to || !by) {
       out.trips = analysis().tripCount(loop);

@@ -13,7 +13,6 @@
 #include "ir/kernel/element.h"
 #include "ir/kernel/index_analysis.h"
 #include "ir/kernel/semantics.h"
-#include "ir/kernel/shared_memory.h"
 #include "ir/kernel/specialize.h"
 
 namespace tg {
@@ -321,14 +320,6 @@ void KernelVerifier::nested(const Op& op, const Block& region) {
   for (const auto& arg : region.args) leave(*arg);
 }
 
-/// Whether all invocations of a workgroup enter an op's bodies equally often.
-bool entersUniformly(const Op& op, const Uniformity& uniformity) {
-  if (op.code == Opcode::k_if) return uniformity.uniform(op.operands[0]);
-  const Operand* step = op.keyword("step");
-  return uniformity.uniform(op.operands[0].items[0]) && uniformity.uniform(*op.keyword("to")) &&
-         (!step || uniformity.uniform(*step));
-}
-
 /// The first value in an operand that may differ between invocations, or null.
 const Value* divergentIn(const Operand& operand, const Uniformity& uniformity) {
   if (operand.kind != Operand::Kind::binding && operand.value && !uniformity.uniform(operand.value))
@@ -373,7 +364,7 @@ void KernelVerifier::barriers(const Block& block, const Op* divergent, const Uni
       errors_.append(std::move(error));
     }
     for (const auto& region : op->regions)
-      barriers(*region, divergent || entersUniformly(*op, uniformity) ? divergent : op, uniformity);
+      barriers(*region, divergent || uniformity.entersUniformly(*op) ? divergent : op, uniformity);
   }
 }
 
@@ -395,7 +386,7 @@ void KernelVerifier::matrices(const Block& block, const Op* divergent, const Uni
       errors_.append(std::move(error));
     }
     for (const auto& region : op->regions)
-      matrices(*region, divergent || entersUniformly(*op, uniformity) ? divergent : op, uniformity);
+      matrices(*region, divergent || uniformity.entersUniformly(*op) ? divergent : op, uniformity);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "ir/infer.h"
 #include "ir/kernel/infer_detail.h"
+#include "ir/list_text.h"
 #include "ir/verify.h"
 
 namespace tg {
@@ -99,9 +100,8 @@ void SymbolVerifier::gradientParameter(const Value& param) {
   if (const Value* primal = item_.arg(param.name)) return matches(param, *primal, false);
   const Value* primal = param.name.starts_with("d_") ? item_.arg(param.name.substr(2)) : nullptr;
   if (primal) return matches(param, *primal, true);
-  std::string known;
-  for (const auto& arg : item_.body.args)
-    known += fmt::format("{}%{} %d_{}", known.empty() ? "" : " ", arg->name, arg->name);
+  const std::string known = listText(
+      item_.body.args, [](const auto& arg) { return fmt::format("%{0} %d_{0}", arg->name); }, " ");
   vjpError(fmt::format("its gradient's parameter %{} is none of {}, nor a tape", param.name, known));
 }
 
@@ -151,11 +151,7 @@ void SymbolVerifier::funcVjp(const std::string& name) {
   std::vector<Type> givenInputs, givenResults;
   for (const auto& arg : gradient->body.args) givenInputs.push_back(arg->type);
   for (const NamedType& result : gradient->results) givenResults.push_back(result.type);
-  auto list = [](const std::vector<Type>& types) {
-    std::string text;
-    for (const Type& type : types) text += (text.empty() ? "" : ", ") + type.str();
-    return text;
-  };
+  auto list = [](const std::vector<Type>& types) { return listText(types, &Type::str); };
   if (givenInputs != inputs || givenResults != results)
     vjpError(fmt::format("@{} is ({}) -> ({}), not ({}) -> ({}): arguments, cotangents of the float results, "
                          "then the gradients of the float arguments",

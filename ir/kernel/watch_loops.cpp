@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/kernel/watch_loops.h"
 
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "ir/builder.h"
 #include "ir/kernel/kernel.h"
 
@@ -36,9 +32,8 @@ class Watcher {
     Block& body = *loop.regions[0];
     NameTable& names = build_.names();
     const Type word = Type::scalar(DType::u32);
-    const Operand from = loop.operands[0].items[0], to = loop.keyword("to")->items[0];
-    const Operand* step = loop.keyword("step");
-    const Operand by = step ? step->items[0] : Operand::literal(int64_t{1});
+    const LoopRange range = rangeOf(loop);
+    const Operand from = range.from, to = range.to, by = range.step;
     while (loop.results.size() < iterArgs(loop).size())
       loop.addResult(iterArgs(loop)[loop.results.size()].value->type, names.unique("unread"));
     build_.setLoc(loop.loc).setEnd(body.ops);

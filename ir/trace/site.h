@@ -2,7 +2,6 @@
 // Where in the model's C++ source a call stands.
 #pragma once
 
-#include <cstdint>
 #include <source_location>
 
 namespace tg::nn {

@@ -11,7 +11,6 @@
 // Ensures: of such tensors there are casts, views, constants and what names memory. So sums and products add up
 //   in f32 however they are taken apart later, and a value is the same whether it goes through memory or not.
 // Where: behind expand-views, since a view computes nothing; before cse, which merges equal casts.
-#include <fmt/format.h>
 
 #include <algorithm>
 

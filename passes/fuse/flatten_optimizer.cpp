@@ -332,7 +332,8 @@ void Flattener::clearTogether(const std::vector<Value*>& gradients) {
   std::vector<Op*> updates;
   std::unordered_map<std::string, Op*> cleared;  // a symbol, or some rows of it, has one update
   for (Op* op : func_.body.ops)
-    if (op->code == Opcode::update && isZero(*as::update(*op).value())) cleared.emplace(rowsKey(*op), op);
+    if (op->code == Opcode::update && isNumber(*as::update(*op).value(), 0))
+      cleared.emplace(rowsKey(*op), op);
   for (const Value* gradient : gradients) {
     if (!gradient->def || gradient->def->code != Opcode::state) return;
     auto update = cleared.find(rowsKey(*gradient->def));

@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/rows.h"
 #include "ir/schedule.h"

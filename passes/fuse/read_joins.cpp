@@ -179,14 +179,7 @@ std::unique_ptr<Op> reading(const Op& reader, const Join& join, const Target& ta
     Value* group = writer.bind(Operand::group(members), flat, joined->name);
     writer.define(operand.value, viewOf(writer.builder(), join, group));
   }
-  std::vector<Value*> yielded;
-  for (const Op* op : reader.regions[0]->ops) {
-    if (op->code != Opcode::yield) {
-      writer.copy(*op);
-      continue;
-    }
-    for (const Operand& operand : op->operands) yielded.push_back(writer.here(operand.value));
-  }
+  const std::vector<Value*> yielded = writer.copyBody(reader);
   for (const auto& result : reader.results) writer.addResult(*result);
   writer.yield(yielded);
   return writer.finish(target);

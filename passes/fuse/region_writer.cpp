@@ -27,6 +27,15 @@ Value* RegionWriter::find(const Value* elsewhere) const {
   return it == here_.end() ? nullptr : it->second;
 }
 
+std::vector<Value*> RegionWriter::copyBody(const Op& fused) {
+  std::vector<Value*> yielded;
+  for (const Op* op : fused.regions[0]->ops)
+    if (op->code != Opcode::yield) copy(*op);
+  for (const Operand& operand : fused.regions[0]->terminator()->operands)
+    yielded.push_back(here(operand.value));
+  return yielded;
+}
+
 void RegionWriter::yield(const std::vector<Value*>& values) { builder_.op(Opcode::yield, values); }
 
 Value* RegionWriter::addResult(const Value& like) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -38,6 +37,8 @@ class RegionWriter {
   Value* here(const Value* elsewhere) const { return here_.at(elsewhere); }
   /// Copies an op whose operands are known here.
   Op* copy(const Op& op) { return builder_.append(cloneOp(op, here_)); }
+  /// Copies the body of a region whose values are known here but for its own; what it yields.
+  std::vector<Value*> copyBody(const Op& fused);
   /// Ends the body.
   void yield(const std::vector<Value*>& values);
   /// A result with this value's type, name and location.

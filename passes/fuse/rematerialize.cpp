@@ -310,9 +310,7 @@ Op* Rematerializer::runAgain(const Choice& choice) {
   for (const Operand& operand : from.operands)
     writer.define(operand.value, writer.bind(operand.items[0], *operand.value));
   if (Value* late = lateOperand(*choice.at, choice.value)) writer.bind(late);
-  for (const Op* op : from.regions[0]->ops)
-    if (op->code != Opcode::yield) writer.copy(*op);
-  writer.yield({writer.here(from.regions[0]->terminator()->in(0))});
+  writer.yield({writer.copyBody(from)[0]});
   writer.op().groups = from.groups;
   for (const auto& result : from.results) {
     Value* again = writer.addResult(*result);

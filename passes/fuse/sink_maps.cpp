@@ -116,14 +116,7 @@ void Sinker::addTo(Op& reader, const Value* arg, const Op& from, const Slice& sl
   for (const Value* leaf : slice.leaves) writer.define(leaf, writer.bind(outside.at(leaf)));
   for (const Op* op : slice.ops) writer.copy(*op);
   writer.define(arg, writer.here(inner));
-  std::vector<Value*> yielded;
-  for (Op* op : reader.regions[0]->ops) {
-    if (op->code != Opcode::yield) {
-      writer.copy(*op);
-      continue;
-    }
-    for (const Operand& operand : op->operands) yielded.push_back(writer.here(operand.value));
-  }
+  const std::vector<Value*> yielded = writer.copyBody(reader);
   become(reader, writer.finish(yielded, std::move(reader.results), target_));
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/fuse/slice.h"
 
-#include <algorithm>
 #include <unordered_set>
 
 namespace tg::fuse {

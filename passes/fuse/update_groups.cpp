@@ -11,7 +11,6 @@
 #include "ir/symbol_rows.h"
 #include "passes/fuse/flat_copies.h"
 #include "passes/fuse/inline_ops.h"
-#include "passes/rewrite.h"
 
 namespace tg::fuse {
 
@@ -27,7 +26,7 @@ std::optional<Form> formOf(const Op& op) {
 /// The decay of an update, or null: none, or a constant zero.
 Value* decayOf(const Op& op) {
   int index = formOf(op)->decay;
-  if (index < 0 || index >= op.numOperands() || isZero(*op.in(index))) return nullptr;
+  if (index < 0 || index >= op.numOperands() || isNumber(*op.in(index), 0)) return nullptr;
   return op.in(index);
 }
 

@@ -2,7 +2,6 @@
 // Which values and buffers of a kernel a gradient passes through.
 #pragma once
 
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/kernel/adjoint.h"
 
-#include <algorithm>
-
 #include "passes/kernel/effects.h"
 
 namespace tg {

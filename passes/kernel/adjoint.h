@@ -2,7 +2,6 @@
 // The backward sweep of a VJP: control flow, and what an adjoint goes through on its way.
 #pragma once
 
-#include <optional>
 #include <unordered_map>
 #include <vector>
 

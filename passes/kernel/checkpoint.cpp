@@ -42,9 +42,8 @@ void StripMiner::split(Op& loop) {
   OpList& ops = *loop.list();
   NameTable& names = build_.names();
   build_.setBefore(&loop).setLoc(loop.loc);
-  const Operand from = loop.operands[0].items[0], to = loop.keyword("to")->items[0];
-  const Operand* by = loop.keyword("step");
-  const Operand step = by ? by->items[0] : Operand::literal(int64_t{1});
+  const LoopRange range = rangeOf(loop);
+  const Operand from = range.from, to = range.to, step = range.step;
   auto lit = [](int64_t value) { return Operand::literal(value); };
   Operand count = lit(KernelFacts::staticTrips(loop));
   if (count.integer < 0) {

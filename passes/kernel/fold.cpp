@@ -214,9 +214,8 @@ void Folder::settleCarried(Op& loop) {
 
 void Folder::visitFor(Op& loop) {
   substitute(loop);
-  const Operand from = loop.operands[0].items[0], to = loop.keyword("to")->items[0];
-  const Operand* step = loop.keyword("step");
-  const Operand by = step ? step->items[0] : Operand::literal(int64_t{1});
+  const LoopRange range = rangeOf(loop);
+  const Operand from = range.from, to = range.to, by = range.step;
   bool counted = from.isLiteral() && to.isLiteral();
   bool none = counted && from.integer >= to.integer;
   bool once = counted && !none && by.isLiteral() && from.integer + by.integer >= to.integer;

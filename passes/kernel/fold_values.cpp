@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/kernel/fold_values.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "ir/kernel/semantics.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loop-invariant code of a kernel moves before its loop. Inner loops come first, so that what leaves one of
 // them is looked at again in the next.
-#include <algorithm>
-#include <iterator>
 #include <unordered_set>
 
 #include "ir/kernel/kernel.h"
@@ -14,7 +12,7 @@ namespace {
 
 /// Whether a loop's body runs at least once for certain.
 bool runs(const Op& loop) {
-  const Operand &from = loop.operands[0].items[0], &to = loop.keyword("to")->items[0];
+  const auto [from, to, step] = rangeOf(loop);
   return from.isLiteral() && to.isLiteral() && from.integer < to.integer;
 }
 

@@ -65,19 +65,10 @@ std::vector<const Value*> KernelFacts::memoryIn(const Block& block) const {
   return out;
 }
 
-bool KernelFacts::entersUniformly(const Op& op) const {
-  if (op.code == Opcode::k_if) return uniformity_.uniform(op.operands[0]);
-  const Operand* step = op.keyword("step");
-  return uniformity_.uniform(op.operands[0].items[0]) && uniformity_.uniform(*op.keyword("to")) &&
-         (!step || uniformity_.uniform(*step));
-}
-
 int64_t KernelFacts::staticTrips(const Op& loop) {
-  const Operand &from = loop.operands[0].items[0], &to = loop.keyword("to")->items[0];
-  const Operand* step = loop.keyword("step");
-  if (!from.isLiteral() || !to.isLiteral() || (step && !step->items[0].isLiteral())) return -1;
-  int64_t by = step ? step->items[0].integer : 1;
-  return std::max<int64_t>(0, (to.integer - from.integer + by - 1) / by);
+  const auto [from, to, step] = rangeOf(loop);
+  if (!from.isLiteral() || !to.isLiteral() || !step.isLiteral()) return -1;
+  return std::max<int64_t>(0, (to.integer - from.integer + step.integer - 1) / step.integer);
 }
 
 }  // namespace tg

@@ -38,7 +38,7 @@ class KernelFacts {
   bool synchronizesInside() const { return synchronizesInside_; }
   const Uniformity& uniformity() const { return uniformity_; }
   /// Whether all invocations of a workgroup enter an op's bodies, and equally often.
-  bool entersUniformly(const Op& op) const;
+  bool entersUniformly(const Op& op) const { return uniformity_.entersUniformly(op); }
   /// The trips of a loop whose bounds are literals, else -1.
   static int64_t staticTrips(const Op& loop);
 

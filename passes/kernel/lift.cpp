@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/kernel/lift.h"
 
-#include <algorithm>
 #include <unordered_set>
 
 #include "ir/kernel/index_analysis.h"

@@ -194,15 +194,13 @@ bool Tree::stride(const TreeStage& stage, const Known& known) {
 bool Tree::strides(const TreeStage& stage) {
   if (!stage.loop) return stride(stage, {});
   const Op& loop = *stage.loop;
-  const Operand *to = &loop.keyword("to")->items[0], *step = loop.keyword("step");
-  const Operand& from = loop.operands[0].items[0];
-  if (!from.isLiteral() || !to->isLiteral() || (step && !step->items[0].isLiteral())) return false;
-  int64_t by = step ? step->items[0].integer : 1;
-  if ((to->integer - from.integer) / by > kMostTrips) return false;
+  const auto [from, to, step] = rangeOf(loop);
+  if (!from.isLiteral() || !to.isLiteral() || !step.isLiteral()) return false;
+  if ((to.integer - from.integer) / step.integer > kMostTrips) return false;
   Known known;
   for (const Operand& binding : iterArgs(loop))
     if (auto first = evaluate(binding.items[0], {}, kernel_)) known[binding.value] = *first;
-  for (int64_t index = from.integer; index < to->integer; index += by) {
+  for (int64_t index = from.integer; index < to.integer; index += step.integer) {
     known[loop.operands[0].value] = static_cast<uint32_t>(index);
     if (!stride(stage, known)) return false;
     Known after;

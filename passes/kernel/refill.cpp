@@ -65,15 +65,6 @@ std::vector<std::unique_ptr<Refill>> RefillFinder::run() {
   return std::move(out_);
 }
 
-/// Whether an op, or one in its bodies, accesses a buffer.
-bool touches(const Op& op, const Value* buffer) {
-  const Operand* element = elementOf(op);
-  bool found = element && element->value == buffer;
-  for (const auto& region : op.regions)
-    for (Op* inner : region->ops) found = found || touches(*inner, buffer);
-  return found;
-}
-
 bool synchronizesInside(const Op& op) {
   bool found = false;
   for (const auto& region : op.regions) walk(*region, [&](Op& inner) { found |= synchronizes(inner); });
@@ -145,10 +136,8 @@ bool RefillFinder::storesSteadily(const Op& op, const Value* buffer,
                        [&](const Operand& index) { return steady(index, loops); });
   if (!touches(op, buffer)) return true;
   if (op.code == Opcode::k_for) {
-    const Operand* step = op.keyword("step");
-    if (!steady(op.operands[0].items[0], loops) || !steady(op.keyword("to")->items[0], loops) ||
-        (step && !steady(step->items[0], loops)))
-      return false;
+    const auto [from, to, step] = rangeOf(op);
+    if (!steady(from, loops) || !steady(to, loops) || !steady(step, loops)) return false;
   } else if (!steady(op.operands[0], loops) &&
              !(op.regions.size() == 2 && storesSame(*op.regions[0], *op.regions[1], buffer))) {
     return false;
@@ -169,10 +158,9 @@ bool RefillFinder::steady(const Value* value, const std::vector<const Op*>& loop
   if (std::find(around.begin(), around.end(), loops[0]) == around.end()) return true;
   if (!value->def) {  // the index of a loop inside
     const Op* loop = around.back();
-    const Operand* step = loop->keyword("step");
     return std::find(loops.begin(), loops.end(), loop) == loops.end() &&
-           loop->regions[0]->args[0].get() == value && steady(loop->operands[0].items[0], loops) &&
-           (!step || steady(step->items[0], loops));
+           loop->regions[0]->args[0].get() == value && steady(rangeOf(*loop).from, loops) &&
+           steady(rangeOf(*loop).step, loops);
   }
   const Op& op = *value->def;
   bool load = isLoad(op) && !facts_.isMutable(elementOf(op)->value);

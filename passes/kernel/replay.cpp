@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/kernel/replay.h"
 
-#include <algorithm>
 #include <cassert>
 
 #include "passes/kernel/effects.h"
@@ -165,17 +164,15 @@ void Replay::branchAgain(const Op& op) {
 }
 
 LoopBounds Replay::bounds(const Op& loop) {
-  const Operand* step = loop.keyword("step");
-  LoopBounds out{primal(loop.operands[0].items[0], DType::u32),
-                 step ? primal(step->items[0], DType::u32) : KernelBuilder::u32(1),
-                 {}};
+  const LoopRange range = rangeOf(loop);
+  LoopBounds out{primal(range.from, DType::u32), primal(range.step, DType::u32), {}};
   if (int64_t trips = KernelFacts::staticTrips(loop); trips >= 0) {
     out.trips = KernelBuilder::u32(trips);
     return out;
   }
   // from < to ? (to - from - 1) / step + 1 : 0, of which the range analysis sees that these are no more trips
   // than those of `loop`.
-  KV to = primal(loop.keyword("to")->items[0], DType::u32), zero = KernelBuilder::u32(0);
+  KV to = primal(range.to, DType::u32), zero = KernelBuilder::u32(0);
   out.trips = out.from.is(0) ? to : builder_.op(Opcode::k_sub, {to, out.from});
   if (!out.step.is(1)) {
     KV last = builder_.op(Opcode::k_sub, {out.trips, KernelBuilder::u32(1)});
@@ -191,9 +188,9 @@ std::vector<KV> Replay::runLoop(const Op& op, Kind kind, bool keepThem,
                                 const std::function<void(const Block&)>& body) {
   const Block& block = *op.regions[0];
   bool uniform = uniformFlow() && facts_.entersUniformly(op);
-  const Operand* by = op.keyword("step");
-  KV from = primal(op.operands[0].items[0], DType::u32), to = primal(op.keyword("to")->items[0], DType::u32);
-  KV step = by ? primal(by->items[0], DType::u32) : KernelBuilder::u32(1);
+  const LoopRange range = rangeOf(op);
+  KV from = primal(range.from, DType::u32), to = primal(range.to, DType::u32);
+  KV step = primal(range.step, DType::u32);
   std::vector<KV> init;
   std::vector<Type> types;
   for (const Operand& binding : iterArgs(op)) {

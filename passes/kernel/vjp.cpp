@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "ir/infer.h"
 #include "ir/kernel/inline.h"

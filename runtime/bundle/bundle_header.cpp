@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "runtime/bundle/bundle.h"
 
 namespace tg {
@@ -34,12 +35,11 @@ std::vector<StructMember> members(const std::vector<NamedType>& values) {
 std::string sizes(const std::string& prefix, const std::vector<StructMember>& all) {
   std::string text;
   for (const StructMember& member : all) {
-    std::string shape;
-    for (int64_t extent : member.type.shape) shape += fmt::format("{}{}", shape.empty() ? "" : ", ", extent);
     std::string macro = upper(fmt::format("{}_{}", prefix, member.name));
     text += fmt::format("#define {}_ELEMENTS {}\n#define {}_BYTES {}\n", macro, member.type.elements(), macro,
                         member.type.bytes());
-    if (!shape.empty()) text += fmt::format("#define {}_SHAPE {{{}}}\n", macro, shape);
+    if (member.type.rank() > 0)
+      text += fmt::format("#define {}_SHAPE {{{}}}\n", macro, fmt::join(member.type.shape, ", "));
   }
   return text;
 }
@@ -54,11 +54,10 @@ std::string structure(const std::string& name, const std::vector<StructMember>& 
 }
 
 std::string list(std::string_view from, const std::vector<StructMember>& all) {
-  std::string text;
-  for (const StructMember& member : all)
-    text += fmt::format("{}{{{}->{}, sizeof {}->{}}}", text.empty() ? "" : ", ", from, member.name, from,
-                        member.name);
-  return text.empty() ? "{0, 0}" : text;
+  if (all.empty()) return "{0, 0}";
+  return listText(all, [&](const StructMember& member) {
+    return fmt::format("{{{0}->{1}, sizeof {0}->{1}}}", from, member.name);
+  });
 }
 
 }  // namespace

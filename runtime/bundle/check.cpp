@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "ir/needs.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/data/file_io.h"
 

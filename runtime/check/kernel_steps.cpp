@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/check/kernel_steps.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 

@@ -5,7 +5,6 @@
 
 #include <climits>
 #include <cstdio>
-#include <memory>
 #include <vector>
 
 #include "runtime/collective/transport.h"

@@ -22,10 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".tmp.";
 
-Error systemError(const std::string& path, const char* doing) {
-  return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
-}
-
 /// A descriptor that closes itself.
 struct Descriptor {
   int value = -1;
@@ -63,6 +59,10 @@ Result<void> openForReading(const std::string& path, bool pipes, Descriptor& fil
 }
 
 }  // namespace
+
+Error systemError(const std::string& path, const char* doing) {
+  return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+}
 
 Result<std::vector<std::byte>> readFile(const std::string& path) {
   Descriptor file;

@@ -13,6 +13,9 @@
 
 namespace tg {
 
+/// `path: cannot write: ` and what errno stands for.
+Error systemError(const std::string& path, const char* doing);
+
 /// All bytes of a regular file or pipe. Errors name the file and the system's reason.
 Result<std::vector<std::byte>> readFile(const std::string& path);
 

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "runtime/data/elements.h"
 #include "runtime/data/file_io.h"
@@ -186,10 +185,9 @@ Result<HostArray> readNpy(const std::string& path) {
 
 std::vector<std::byte> formatNpy(const HostArray& array) {
   const FileType type = tg::fileTypeOf(array.dtype);
-  std::string dims;
-  for (const int64_t dim : array.shape) dims += fmt::format("{}{}", dims.empty() ? "" : " ", dim) + ",";
-  // A tuple of one keeps its comma; longer ones are written as NumPy writes them.
-  if (array.shape.rank() > 1) dims.pop_back();
+  // A tuple of one ends in a comma; longer ones are written as NumPy writes them.
+  const std::string dims =
+      fmt::format("{}{}", fmt::join(array.shape, ", "), array.shape.rank() == 1 ? "," : "");
   std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
                                    byteSize(type) == 1 ? '|' : '<', info(type).npy, dims);
   // The elements start at a multiple of 64 bytes.

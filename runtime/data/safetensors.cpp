@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
 #include "runtime/data/data_file.h"
@@ -139,10 +138,9 @@ Result<std::string> formatHeader(const TensorSource& source,
     TG_TRY(const std::string key, quoted(name));
     const FileType type = fileTypeOf(tensor.dtype);
     const int64_t end = at + tensor.elements() * byteSize(type);
-    std::string dims;
-    for (const int64_t dim : tensor.shape) dims += fmt::format("{}{}", dims.empty() ? "" : ",", dim);
     header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                          header.size() > 1 ? "," : "", key, info(type).safetensors, dims, at, end);
+                          header.size() > 1 ? "," : "", key, info(type).safetensors,
+                          fmt::join(tensor.shape, ","), at, end);
     at = end;
   }
   header += '}';

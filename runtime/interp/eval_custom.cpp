@@ -2,8 +2,6 @@
 // tg.custom: the kernel of the module, lane by lane, on arrays.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "ir/kernel/custom.h"
 #include "ir/kernel/inline.h"
 #include "ir/kernel/specialize.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The body of a tg.fused: isolated from above, so that its bindings are all it needs.
-#include <fmt/format.h>
 
 #include "runtime/interp/interp_state.h"
 

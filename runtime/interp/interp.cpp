@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "ir/out_of_memory.h"
 #include "runtime/interp/interp_state.h"
 
@@ -153,9 +154,7 @@ static Result<std::vector<const NdArray*>> orderInputs(const Item& function,
   }
   for (const auto& [name, array] : inputs) {
     if (function.arg(name)) continue;
-    std::string known;
-    for (const auto& arg : function.body.args)
-      known += fmt::format("{}%{}", known.empty() ? "" : ", ", arg->name);
+    const std::string known = listText(function.body.args, [](const auto& arg) { return '%' + arg->name; });
     return failAt(function.loc, fmt::format("@{} has no input %{}; it takes {}", function.name, name,
                                             known.empty() ? "none" : known));
   }

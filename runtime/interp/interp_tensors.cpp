@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages tensor and fused: every value is an array, nothing shares bytes.
-#include <fmt/format.h>
 
 #include <algorithm>
 

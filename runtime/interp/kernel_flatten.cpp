@@ -204,11 +204,10 @@ void Flattener::loop(const Op& op) {
     if (at < op.results.size())
       base_[op.results[at].get()] = base(carried[at].value);  // one register for both
   }
-  assign(index, op.operands[0].items[0]);
-  uint32_t to = reg(op.keyword("to")->items[0], count, 0);
-  const Operand* stepWord = op.keyword("step");
-  uint32_t step = stepWord ? reg(stepWord->items[0], count, 0) : constant(1);
-  if (stepWord && !stepWord->items[0].isLiteral()) emit({Code::checkStep, 0, 0, step});
+  const LoopRange range = rangeOf(op);
+  assign(index, range.from);
+  uint32_t to = reg(range.to, count, 0), step = reg(range.step, count, 0);
+  if (!range.step.isLiteral()) emit({Code::checkStep, 0, 0, step});
   bool turns = holdsCollective(*op.regions[0]);
   uint32_t turn = turns ? allocate(1) : 0;
   if (turns) emit({Code::move, turn, constant(0)});
@@ -236,6 +235,11 @@ Reduction Flattener::reduction(const Op& op) {
           op.operands[0].isLiteral()};
 }
 
+void Flattener::emitCollective(Collective made) {
+  program_.collectives.push_back(std::move(made));
+  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+}
+
 void Flattener::collective(const Op& op, Collective::Kind kind) {
   Collective made;
   made.kind = kind;
@@ -249,8 +253,7 @@ void Flattener::collective(const Op& op, Collective::Kind kind) {
                       op.result()->type.lanes,
                       op.operands[0].isLiteral()};
   if (kind == Collective::Kind::shuffle) made.lane = operand(op, 1, 0);
-  program_.collectives.push_back(std::move(made));
-  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+  emitCollective(std::move(made));
 }
 
 void Flattener::body(const Block& block) {

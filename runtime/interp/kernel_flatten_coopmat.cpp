@@ -57,8 +57,7 @@ void Flattener::matrixRowReduce(const Op& op) {
   }
   made.m = static_cast<uint32_t>(op.in(0)->type.shape[0]);
   made.n = static_cast<uint32_t>(op.in(0)->type.shape[1]);
-  program_.collectives.push_back(std::move(made));
-  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+  emitCollective(std::move(made));
 }
 
 /// Whether this invocation has one above the limit, then a ballot.
@@ -74,8 +73,7 @@ void Flattener::matrixAnyAbove(const Op& op) {
     }
   Collective made{Collective::Kind::ballot, {}, 0, 0, 0, 0, 0, 0, loops_};
   made.reduction = {{Folding::Kind::add, DType::u32}, bits, own, kWords, false};
-  program_.collectives.push_back(std::move(made));
-  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+  emitCollective(std::move(made));
   for (uint32_t word = 1; word < kWords; ++word) emit({Code::k_or_u, bits, bits, bits + word});
   emit({Code::k_ne_u, any, bits, constant(0)});
 }
@@ -86,8 +84,7 @@ void Flattener::matrixProduct(const Op& op) {
   made.m = static_cast<uint32_t>(op.in(0)->type.shape[0]);
   made.k = static_cast<uint32_t>(op.in(0)->type.shape[1]);
   made.n = static_cast<uint32_t>(op.in(1)->type.shape[1]);
-  program_.collectives.push_back(std::move(made));
-  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+  emitCollective(std::move(made));
 }
 
 /// Where this invocation's element in a register of a matrix lies around an element of the buffer.
@@ -152,8 +149,7 @@ void Flattener::matrixStoreWords(const Op& op) {
   made.m = static_cast<uint32_t>(matrix.shape[0]);
   made.n = static_cast<uint32_t>(matrix.shape[1]);
   const uint32_t packed = made.reduction.dst;
-  program_.collectives.push_back(std::move(made));
-  emit({Code::collective, 0, static_cast<uint32_t>(program_.collectives.size() - 1)});
+  emitCollective(std::move(made));
   const Type index = Type::scalar(DType::u32);
   for (uint32_t slot = 0; slot < slots; ++slot) {
     const uint32_t number = computed(Code::k_add_u, Program::kSubgroupLane, constant(slot * subgroupSize_));

@@ -2,7 +2,6 @@
 // Kernel text to flat instructions: the state both halves of the translation share.
 #pragma once
 
-#include <map>
 #include <unordered_map>
 
 #include "runtime/interp/kernel_program.h"
@@ -33,6 +32,7 @@ class Flattener {
   void yieldToLoop(const Op& op);
   Reduction reduction(const Op& op);
   void collective(const Op& op, Collective::Kind kind);
+  void emitCollective(Collective made);
   void body(const Block& block);
 
   // kernel_flatten_coopmat.cpp: matrices of a subgroup.

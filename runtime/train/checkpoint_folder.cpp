@@ -19,6 +19,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/data/file_io.h"
+
 namespace tg {
 
 namespace {
@@ -27,10 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTitle = "tensorgrad checkpoint 1";
 constexpr std::string_view kTemporary = ".tmp-";
-
-Error systemError(const std::string& path, const char* doing) {
-  return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
-}
 
 bool parseNumber(std::string_view text, uint64_t& value, int base) {
   const char* end = text.data() + text.size();

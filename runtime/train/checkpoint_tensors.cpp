@@ -3,7 +3,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <set>
 #include <string_view>

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "runtime/data/spec.h"
 #include "runtime/train/feed.h"
 #include "runtime/train/permutation.h"
@@ -246,8 +247,7 @@ Result<void> openRows(const std::string& binding, const SourceOptions& options, 
 }
 
 std::string inputNames(const Item& func) {
-  std::string out;
-  for (const Value* arg : dataArguments(func)) out += (out.empty() ? "" : ", ") + arg->name;
+  const std::string out = listText(dataArguments(func), &Value::name);
   return out.empty() ? "none" : out;
 }
 

@@ -14,58 +14,39 @@ namespace tg {
 
 namespace {
 
-/// Training data, and evaluation data where there is a function for it.
+/// Data for training, for evaluation or for both: one of the two may be null.
 class JoinedFeed : public Feed {
  public:
   JoinedFeed(std::unique_ptr<Source> train, std::unique_ptr<Source> eval, std::string fingerprint)
       : train_(std::move(train)), eval_(std::move(eval)), fingerprint_(std::move(fingerprint)) {}
 
-  Result<Inputs> batch(int64_t step) const override { return train_->batch(step); }
-  std::string notFinite(int64_t step) const override { return train_->notFinite(step); }
-  int64_t itemsPerStep() const override { return train_->itemsPerStep(); }
-  std::string unit() const override { return train_->unit(); }
-  int64_t stepsPerEpoch() const override { return train_->stepsPerEpoch(); }
+  Result<Inputs> batch(int64_t step) const override {
+    if (!train_) return fail("there is no data for training");
+    return train_->batch(step);
+  }
+  std::string notFinite(int64_t step) const override { return train_ ? train_->notFinite(step) : ""; }
+  int64_t itemsPerStep() const override { return main().itemsPerStep(); }
+  std::string unit() const override { return main().unit(); }
+  int64_t stepsPerEpoch() const override { return train_ ? train_->stepsPerEpoch() : 0; }
   int64_t evalBatches() const override { return eval_ ? eval_->evalBatches() : 0; }
   Result<Inputs> evalBatch(int64_t index) const override {
     if (index < 0 || index >= evalBatches())
       return fail(fmt::format("there are {} batches for evaluation, got index {}", evalBatches(), index));
     return eval_->evalBatch(index);
   }
-  const Vocabulary* vocabulary() const override { return train_->vocabulary(); }
+  const Vocabulary* vocabulary() const override { return main().vocabulary(); }
   std::string fingerprint() const override { return fingerprint_; }
   std::vector<std::string> describe() const override {
-    std::vector<std::string> out = train_->describe();
-    if (eval_)
+    std::vector<std::string> out = main().describe();
+    if (train_ && eval_)
       for (std::string& line : eval_->describe()) out.push_back("evaluation: " + std::move(line));
     return out;
   }
 
  private:
+  const Source& main() const { return train_ ? *train_ : *eval_; }
+
   std::unique_ptr<Source> train_, eval_;
-  std::string fingerprint_;
-};
-
-/// Evaluation data alone.
-class EvalFeed : public Feed {
- public:
-  EvalFeed(std::unique_ptr<Source> eval, std::string fingerprint)
-      : eval_(std::move(eval)), fingerprint_(std::move(fingerprint)) {}
-  Result<Inputs> batch(int64_t) const override { return fail("there is no data for training"); }
-  int64_t itemsPerStep() const override { return eval_->itemsPerStep(); }
-  std::string unit() const override { return eval_->unit(); }
-  int64_t stepsPerEpoch() const override { return 0; }
-  int64_t evalBatches() const override { return eval_->evalBatches(); }
-  Result<Inputs> evalBatch(int64_t index) const override {
-    if (index < 0 || index >= evalBatches())
-      return fail(fmt::format("there are {} batches for evaluation, got index {}", evalBatches(), index));
-    return eval_->evalBatch(index);
-  }
-  const Vocabulary* vocabulary() const override { return eval_->vocabulary(); }
-  std::string fingerprint() const override { return fingerprint_; }
-  std::vector<std::string> describe() const override { return eval_->describe(); }
-
- private:
-  std::unique_ptr<Source> eval_;
   std::string fingerprint_;
 };
 
@@ -154,7 +135,7 @@ Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Ite
   source.vocabulary = options.vocabulary;
   TG_TRY(auto made, openSource(source, eval));
   TG_TRY(std::string print, made->fingerprint());
-  return std::unique_ptr<Feed>(new EvalFeed(std::move(made), std::move(print)));
+  return std::unique_ptr<Feed>(new JoinedFeed(nullptr, std::move(made), std::move(print)));
 }
 
 }  // namespace tg

@@ -5,7 +5,6 @@
 #include <array>
 #include <map>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "ir/access.h"

@@ -5,7 +5,6 @@
 
 #include <span>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "runtime/data/file_io.h"

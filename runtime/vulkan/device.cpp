@@ -26,7 +26,54 @@ Result<Opening> probeAll(bool validation, std::shared_ptr<ValidationLog> log) {
   return opening;
 }
 
-/// Turns on what kernels may use, where the device has it. Robust access stays off.
+/// What kernels may use, turned on where the device has it, and the extensions that it is part of. Robust access stays
+/// off.
+struct DeviceRequest {
+  explicit DeviceRequest(const DeviceState& state);
+
+  template <class T>
+  void add(T& structure, const char* extension) {
+    features.add(structure);
+    extensions.push_back(extension);
+  }
+
+  Features features;
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV matricesNv = typed<VkPhysicalDeviceCooperativeMatrixFeaturesNV>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV);
+  KhrMatrixFeatures matricesKhr;
+  KhrBf16Features bf16;
+  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics =
+      typed<VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR>(
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR);
+  std::vector<const char*> extensions;
+};
+
+DeviceRequest::DeviceRequest(const DeviceState& state) : features(state.probe.apiVersion) {
+  const Probe& probe = state.probe;
+  features.core.features.shaderInt64 = probe.info.int64;
+  features.core.features.shaderInt16 = probe.int16;
+  features.v11.storageBuffer16BitAccess = probe.info.target.halfStorage;
+  features.v12.shaderFloat16 = probe.info.float16;
+  features.v12.timelineSemaphore = VK_TRUE;
+  features.v12.vulkanMemoryModel = probe.matricesNv || probe.matricesKhr;
+  features.v13.subgroupSizeControl = probe.choosesSubgroup;
+  features.atomics.shaderBufferFloat32AtomicAdd = VK_TRUE;
+  if (probe.floatAtomics) add(features.atomics, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME);
+  matricesNv.cooperativeMatrix = VK_TRUE;
+  if (probe.matricesNv) add(matricesNv, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
+  matricesKhr.matrices = VK_TRUE;
+  if (probe.matricesKhr) add(matricesKhr, kKhrMatrixExtension);
+  bf16.type = bf16.matrices = VK_TRUE;
+  if (probe.matricesBf16) add(bf16, kKhrBf16Extension);
+  if (probe.info.takesHostMemory) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  statistics.pipelineExecutableInfo = VK_TRUE;
+  if (state.statistics) add(statistics, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+  if (state.shared) {
+    extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+    extensions.push_back(VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME);
+  }
+}
+
 VkResult createLogicalDevice(DeviceState& state) {
   const Probe& probe = state.probe;
   const float priority = 1;
@@ -34,70 +81,11 @@ VkResult createLogicalDevice(DeviceState& state) {
   queue.queueFamilyIndex = probe.queueFamily;
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
-
-  auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
-  auto v11 = typed<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
-  auto v12 = typed<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
-  auto v13 = typed<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
-  auto atomics = typed<VkPhysicalDeviceShaderAtomicFloatFeaturesEXT>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT);
-  core.pNext = &v11;
-  v11.pNext = &v12;
-  if (probe.apiVersion >= VK_API_VERSION_1_3) v12.pNext = &v13;
-  core.features.shaderInt64 = probe.info.int64;
-  core.features.shaderInt16 = probe.int16;
-  v11.storageBuffer16BitAccess = probe.info.target.halfStorage;
-  v12.shaderFloat16 = probe.info.float16;
-  v12.timelineSemaphore = VK_TRUE;
-  v12.vulkanMemoryModel = probe.matricesNv || probe.matricesKhr;
-  v13.subgroupSizeControl = probe.choosesSubgroup;
-
+  const DeviceRequest request(state);
   auto info = typed<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO);
-  info.pNext = &core;
-  std::vector<const char*> extensions;
-  if (probe.floatAtomics) {
-    atomics.shaderBufferFloat32AtomicAdd = VK_TRUE;
-    atomics.pNext = core.pNext;
-    core.pNext = &atomics;
-    extensions.push_back(VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME);
-  }
-  auto matricesNv = typed<VkPhysicalDeviceCooperativeMatrixFeaturesNV>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV);
-  if (probe.matricesNv) {
-    matricesNv.cooperativeMatrix = VK_TRUE;
-    matricesNv.pNext = core.pNext;
-    core.pNext = &matricesNv;
-    extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
-  }
-  KhrMatrixFeatures matricesKhr;
-  if (probe.matricesKhr) {
-    matricesKhr.matrices = VK_TRUE;
-    matricesKhr.pNext = core.pNext;
-    core.pNext = &matricesKhr;
-    extensions.push_back(kKhrMatrixExtension);
-  }
-  KhrBf16Features bf16;
-  if (probe.matricesBf16) {
-    bf16.type = bf16.matrices = VK_TRUE;
-    bf16.pNext = core.pNext;
-    core.pNext = &bf16;
-    extensions.push_back(kKhrBf16Extension);
-  }
-  if (probe.info.takesHostMemory) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
-  auto statistics = typed<VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR);
-  if (state.statistics) {
-    statistics.pipelineExecutableInfo = VK_TRUE;
-    statistics.pNext = core.pNext;
-    core.pNext = &statistics;
-    extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
-  }
-  if (state.shared) {
-    extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
-    extensions.push_back(VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME);
-  }
-  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
-  info.ppEnabledExtensionNames = extensions.data();
+  info.pNext = &request.features.core;
+  info.enabledExtensionCount = static_cast<uint32_t>(request.extensions.size());
+  info.ppEnabledExtensionNames = request.extensions.data();
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   VkResult result = vkCreateDevice(probe.physical, &info, nullptr, &state.device.raw);

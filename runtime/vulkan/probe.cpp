@@ -145,25 +145,17 @@ void queryMatrices(Probe& probe, VkInstance instance, bool usable) {
 }
 
 void queryFeatures(Probe& probe, VkInstance instance) {
-  auto core = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
-  auto v11 = typed<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
-  auto v12 = typed<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
-  auto v13 = typed<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
-  auto atomics = typed<VkPhysicalDeviceShaderAtomicFloatFeaturesEXT>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT);
-  core.pNext = &v11;
-  v11.pNext = &v12;
-  if (probe.apiVersion >= VK_API_VERSION_1_3) v12.pNext = &v13;
-  if (hasExtension(probe.physical, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME)) {
-    atomics.pNext = core.pNext;
-    core.pNext = &atomics;
-  }
-  vkGetPhysicalDeviceFeatures2(probe.physical, &core);
-  probe.floatAtomics = atomics.shaderBufferFloat32AtomicAdd;
+  Features features(probe.apiVersion);
+  const auto& core = features.core.features;
+  const auto& v11 = features.v11;
+  const auto& v12 = features.v12;
+  if (hasExtension(probe.physical, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME)) features.add(features.atomics);
+  vkGetPhysicalDeviceFeatures2(probe.physical, &features.core);
+  probe.floatAtomics = features.atomics.shaderBufferFloat32AtomicAdd;
   probe.info.float16 = v12.shaderFloat16 && v11.storageBuffer16BitAccess;
-  probe.info.int64 = core.features.shaderInt64;
-  probe.int16 = core.features.shaderInt16;
-  probe.choosesSubgroup = v13.subgroupSizeControl;
+  probe.info.int64 = core.shaderInt64;
+  probe.int16 = core.shaderInt16;
+  probe.choosesSubgroup = features.v13.subgroupSizeControl;
   queryMatrices(probe, instance, probe.info.float16 && v12.vulkanMemoryModel);
   auto lack = [&](FeatureId id, bool given) { probe.info.limits.lacks[static_cast<size_t>(id)] = !given; };
   lack(FeatureId::float16, probe.info.float16);

@@ -30,6 +30,35 @@ struct Probe {
   uint32_t timestampBits = 0;
 };
 
+/// The features that a device is asked for and opened with: a chain of structures.
+struct Features {
+  explicit Features(uint32_t apiVersion) {
+    core.pNext = &v11;
+    v11.pNext = &v12;
+    if (apiVersion >= VK_API_VERSION_1_3) v12.pNext = &v13;
+  }
+  Features(const Features&) = delete;
+  Features& operator=(const Features&) = delete;
+  /// Puts a structure into the chain, which holds its address.
+  template <class T>
+  void add(T& structure) {
+    structure.pNext = core.pNext;
+    core.pNext = &structure;
+  }
+
+  VkPhysicalDeviceFeatures2 core =
+      typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
+  VkPhysicalDeviceVulkan11Features v11 =
+      typed<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
+  VkPhysicalDeviceVulkan12Features v12 =
+      typed<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  VkPhysicalDeviceVulkan13Features v13 =
+      typed<VkPhysicalDeviceVulkan13Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
+  /// Not in the chain until it is added.
+  VkPhysicalDeviceShaderAtomicFloatFeaturesEXT atomics = typed<VkPhysicalDeviceShaderAtomicFloatFeaturesEXT>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT);
+};
+
 /// All physical devices of an instance, in the drivers' order.
 Result<std::vector<Probe>> probeDevices(VkInstance instance);
 

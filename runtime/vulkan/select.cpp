@@ -2,7 +2,6 @@
 // Choosing a device from a list: text in, index and reason out.
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 
 #include <fmt/format.h>
 

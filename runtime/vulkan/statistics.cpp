@@ -2,7 +2,6 @@
 #include "runtime/vulkan/statistics.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include <fmt/format.h>

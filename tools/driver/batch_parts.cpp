@@ -7,7 +7,6 @@
 
 #include "ir/byte_size.h"
 #include "ir/dims.h"
-#include "ir/kernel/custom.h"
 #include "passes/mean_of_parts.h"
 #include "passes/pass.h"
 #include "passes/plan/within.h"

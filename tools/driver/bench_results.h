@@ -2,7 +2,6 @@
 // What tg-run bench measured: rows kept in a file, shown as tables, compared with those of another build.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "tools/driver/instruments.h"
+#include "tools/driver/io.h"
 
 namespace tg {
 
@@ -26,22 +27,14 @@ struct Saved {
 };
 Saved* saved = nullptr;
 
-void put(int file, const std::string& text) {
-  for (size_t done = 0; done < text.size();) {
-    ssize_t count = ::write(file, text.data() + done, text.size() - done);
-    if (count <= 0) return;
-    done += static_cast<size_t>(count);
-  }
-}
-
 void onCrash(int signal) {
   for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &saved->before[i], nullptr);
   if (!saved->text.empty()) {
     int file = ::open(saved->path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (file >= 0) {
-      put(file, saved->text);
+      (void)writeAll(file, saved->text);
       ::close(file);
-      put(2, saved->message);
+      (void)writeAll(2, saved->message);
     }
   }
   ::raise(signal);

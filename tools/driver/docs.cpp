@@ -18,13 +18,6 @@ namespace tg {
 
 namespace {
 
-/// Text inside a table's cell: a bar would end it.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
-  return out;
-}
-
 /// A code span that survives bars in a table and backticks in the text.
 std::string code(std::string_view text) { return "`" + cell(text) + "`"; }
 
@@ -94,6 +87,15 @@ std::string_view distinctField(const ScheduleRow& row) {
   return row.kind;
 }
 
+/// The words of the rows for which `holds`.
+template <class Row, size_t kCount, class Holds>
+std::string wordsOf(const std::pair<Row, const char*> (&rows)[kCount], Holds holds) {
+  std::vector<std::string_view> words;
+  for (const auto& [row, word] : rows)
+    if (holds(row)) words.push_back(word);
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 std::string placesOf(const OpInfo& op) {
   constexpr std::pair<table::Where, const char*> kPlaces[] = {
       {table::inTensor, "tensor functions"},
@@ -102,10 +104,7 @@ std::string placesOf(const OpInfo& op) {
       {table::inDispatch, "kernel and spirv functions"},
       {table::inRegion, "regions"},
       {table::inKernel, "kernels"}};
-  std::string out;
-  for (auto [place, text] : kPlaces)
-    if (op.mayStand(place)) out += (out.empty() ? "" : ", ") + std::string(text);
-  return out;
+  return wordsOf(kPlaces, [&](table::Where place) { return op.mayStand(place); });
 }
 
 std::string traitsOf(const OpInfo& op) {
@@ -113,9 +112,7 @@ std::string traitsOf(const OpInfo& op) {
       {table::pure, "pure"}, {table::commutative, "commutative"}, {table::composite, "composite"},
       {table::view, "view"}, {table::terminator, "terminator"},   {table::effect, "effect"},
       {table::leaf, "leaf"}, {table::elements, "elements"}};
-  std::string out;
-  for (auto [trait, text] : kTraits)
-    if (op.has(trait)) out += (out.empty() ? "" : ", ") + std::string(text);
+  const std::string out = wordsOf(kTraits, [&](table::Trait trait) { return op.has(trait); });
   return out.empty() ? "none" : out;
 }
 

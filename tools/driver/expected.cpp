@@ -13,16 +13,6 @@ namespace {
 constexpr std::string_view kMark = "expected-";
 constexpr uint32_t kAbove = UINT32_MAX - 1, kBelow = UINT32_MAX;
 
-std::string_view severityName(Severity severity) {
-  switch (severity) {
-  case Severity::error: return "error";
-  case Severity::warning: return "warning";
-  case Severity::remark: return "remark";
-  case Severity::note: return "note";
-  }
-  return "";
-}
-
 bool takeWord(std::string_view& text, std::string_view word) {
   if (!text.starts_with(word)) return false;
   text.remove_prefix(word.size());
@@ -31,7 +21,7 @@ bool takeWord(std::string_view& text, std::string_view word) {
 
 std::optional<Severity> takeSeverity(std::string_view& text) {
   for (Severity severity : {Severity::error, Severity::warning, Severity::remark, Severity::note})
-    if (takeWord(text, severityName(severity))) return severity;
+    if (takeWord(text, name(severity))) return severity;
   return {};
 }
 
@@ -93,7 +83,7 @@ void ExpectedDiagnostics::scanLine(std::string_view line, uint32_t number) {
     size_t close = rest.find("}}");
     if (!place || !rest.starts_with("{{") || close == std::string_view::npos) {
       unexpected_ += fmt::format("{}:{}: error: malformed expectation: expected-{}[@PLACE] {{{{text}}}}\n",
-                                 fileName_, number, severityName(*severity));
+                                 fileName_, number, name(*severity));
       continue;
     }
     expected_.push_back({*severity, *place, std::string(rest.substr(2, close - 2)), number});
@@ -118,7 +108,7 @@ void ExpectedDiagnostics::see(const Diagnostic& diagnostic) {
   if (!match(diagnostic) && diagnostic.severity != Severity::note) {
     std::string where = locString(diagnostic.loc);
     unexpected_ += fmt::format("{}: error: unexpected {}: {}\n", where.empty() ? fileName_ : where,
-                               severityName(diagnostic.severity), diagnostic.message);
+                               name(diagnostic.severity), diagnostic.message);
   }
   for (const Diagnostic& note : diagnostic.notes) see(note);
 }
@@ -130,7 +120,7 @@ std::string ExpectedDiagnostics::mismatches() const {
     std::string where =
         expectation.line == 0 ? "without a place" : fmt::format("on line {}", expectation.line);
     out += fmt::format("{}:{}: error: expected {} {} was not produced: {}\n", fileName_,
-                       expectation.writtenAt, severityName(expectation.severity), where, expectation.text);
+                       expectation.writtenAt, name(expectation.severity), where, expectation.text);
   }
   return out;
 }

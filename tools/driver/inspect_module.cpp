@@ -4,8 +4,6 @@
 #include <map>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "ir/op_info.h"
 #include "ir/target.h"
 #include "runtime/train/plan_report.h"

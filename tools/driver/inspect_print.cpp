@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts of inspect as text.
 #include <algorithm>
-#include <cstdio>
 
 #include <fmt/format.h>
 
 #include "ir/byte_size.h"
+#include "ir/list_text.h"
 #include "tools/driver/inspect_facts.h"
 #include "tools/driver/table_text.h"
 #include "tools/driver/train_console.h"
@@ -27,9 +27,9 @@ std::string word(const Facts& value) {
 std::string word(const Facts& object, const char* key) { return word(object.value(key, Facts())); }
 
 std::string extents(const Facts& shape) {
-  std::string out;
-  for (const Facts& extent : shape) out += (out.empty() ? "" : "x") + extent.dump();
-  return out.empty() ? "scalar" : out;
+  if (shape.empty()) return "scalar";
+  return listText(
+      shape, [](const Facts& extent) { return extent.dump(); }, "x");
 }
 
 void printTensors(const char* title, const Facts& tensors) {
@@ -65,13 +65,12 @@ void printTensors(const char* title, const Facts& tensors) {
 }
 
 std::string signature(const Facts& func) {
-  std::string inputs, results;
-  for (const Facts& input : func["inputs"])
-    inputs += fmt::format("{}%{}: {}", inputs.empty() ? "" : ", ", word(input["name"]), word(input["type"]));
-  for (const Facts& result : func["results"])
-    results +=
-        fmt::format("{}{}: {}", results.empty() ? "" : ", ", word(result["name"]), word(result["type"]));
-  return fmt::format("@{}({}) -> ({})", word(func["name"]), inputs, results);
+  auto list = [&](const char* key, const char* sign) {
+    return listText(func[key], [&](const Facts& value) {
+      return fmt::format("{}{}: {}", sign, word(value["name"]), word(value["type"]));
+    });
+  };
+  return fmt::format("@{}({}) -> ({})", word(func["name"]), list("inputs", "%"), list("results", ""));
 }
 
 void printFunction(const Facts& func) {

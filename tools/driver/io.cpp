@@ -29,7 +29,7 @@ Result<std::string> readInput(const std::string& path) {
   return readText(0, "standard input");
 }
 
-static bool writeAll(int file, const std::string& text) {
+bool writeAll(int file, std::string_view text) {
   for (size_t done = 0; done < text.size();) {
     ssize_t count = ::write(file, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "ir/result.h"
 
@@ -14,5 +15,8 @@ Result<std::string> readInput(const std::string& path);
 /// Writes to a temporary file beside `path` and renames it; "-" is standard output. What is there and
 /// is no regular file (a pipe, /dev/null) is written to directly.
 Result<void> writeOutput(const std::string& path, const std::string& text);
+
+/// Writes all of a text to a descriptor; false, with errno, when that fails. Safe in a signal handler.
+bool writeAll(int file, std::string_view text);
 
 }  // namespace tg

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "passes/grad_rules/grad_rules.h"
 
 #ifndef TG_VERSION
@@ -30,8 +31,12 @@ std::string passList() {
 }
 
 std::string partsOf(const PassInfo& alias, std::string_view between) {
+  return listText(alias.parts, &PassInfo::name, between);
+}
+
+std::string cell(std::string_view text) {
   std::string out;
-  for (const PassInfo* part : alias.parts) out += fmt::format("{}{}", out.empty() ? "" : between, part->name);
+  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
   return out;
 }
 

@@ -23,4 +23,7 @@ std::string versionText();
 /// The word for a fusion class; "-" for an op that is never fused.
 std::string_view fusionName(table::Fusion fusion);
 
+/// Text inside a cell of a Markdown table: a bar would end it.
+std::string cell(std::string_view text);
+
 }  // namespace tg

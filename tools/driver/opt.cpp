@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "ir/parser.h"
-#include "ir/verify.h"
 #include "tools/driver/cli.h"
 #include "tools/driver/expected.h"
 #include "tools/driver/instruments.h"

@@ -5,14 +5,14 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
+#include "passes/pass.h"
 #include "runtime/train/run_files.h"
-#include "tools/driver/listings.h"
 
 namespace tg {
 
@@ -300,9 +300,8 @@ std::string configText(const CLI::App& app, const std::string& model) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_single_name();
     if (!option->get_configurable() || option->empty() || name == "run-dir") continue;
-    std::string values;
-    for (const std::string& value : option->results())
-      values += (values.empty() ? "" : ", ") + valueText(fromAnyFolder(name, value));
+    std::string values = listText(
+        option->results(), [&](const std::string& value) { return valueText(fromAnyFolder(name, value)); });
     if (name == "FILE" && option->results().front() == "-") values = quoted(model);
     const bool list = option->results().size() > 1;
     text += fmt::format("{}={}{}{}\n", name, list ? "[" : "", values, list ? "]" : "");

@@ -2,7 +2,6 @@
 // config.toml of a run: options as text, both ways, from any folder.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>

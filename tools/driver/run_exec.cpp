@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ir/dims.h"
+#include "ir/list_text.h"
 #include "runtime/batch.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/spec.h"
@@ -74,11 +75,9 @@ Result<Inputs> inputsOf(const Item& func, const std::vector<std::string>& specs)
   for (const std::string& text : specs) {
     TG_TRY(auto spec, parseInputSpec(text));
     const Value* arg = func.arg(spec.first);
-    std::string known;
-    for (const auto& own : func.body.args) known += (known.empty() ? "" : ", ") + own->name;
     if (!arg)
       return fail(fmt::format("@{} has no input '{}'; it has {}", func.name, spec.first,
-                              known.empty() ? "none" : known));
+                              func.body.args.empty() ? "none" : listText(func.body.args, &Value::name)));
     TG_TRY(const std::optional<Shape> own, shapeOf(spec.second));
     Type type = arg->type;
     if (own)
@@ -154,13 +153,10 @@ Result<void> checkOutputs(const ExecFlags& flags, const std::string& module) {
 /// Whether the function has the results that are written and compared.
 Result<void> checkResults(const Item& func, const ExecFlags& flags) {
   auto check = [&](const char* flag, const std::string& name) -> Result<void> {
-    std::string known;
-    for (const auto& result : func.results) {
+    for (const auto& result : func.results)
       if (result.name == name) return {};
-      known += (known.empty() ? "" : ", ") + result.name;
-    }
-    return fail(
-        fmt::format("{} names '{}', which is no result of @{}; it has {}", flag, name, func.name, known));
+    return fail(fmt::format("{} names '{}', which is no result of @{}; it has {}", flag, name, func.name,
+                            listText(func.results, &NamedType::name)));
   };
   for (const std::string& text : flags.outputs) TG_CHECK(check("--output", outputOf(text).first));
   for (const std::string& text : flags.expected) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tg-run export: a directory that runs a trained model without the compiler.
-#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -13,7 +12,6 @@
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
 #include "runtime/vulkan/device.h"
-#include "tools/driver/io.h"
 #include "tools/driver/listings.h"
 #include "tools/driver/run_setup.h"
 

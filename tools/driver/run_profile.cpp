@@ -114,22 +114,15 @@ struct ProfileVerb : Verb {
 
   /// Opens FILE and makes random inputs. 0, or an exit code after reporting why.
   int open(const CLI::App& app, OpenModel& out, Inputs& inputs) {
-    const TrainedKind kind = trainedKind(model.file);
+    std::string run;
+    if (int code = takeRun(app, model, run)) return code;
     std::unique_ptr<Module> source;
-    if (kind == TrainedKind::run || kind == TrainedKind::checkpoint) {
-      auto trained = resolveWeights(model.file);
-      if (!trained) return report(app, exitInput, trained.error());
-      if (trained->run.empty())
-        return report(app, exitUsage,
-                      model.file + " belongs to no run, so give the module as FILE and this as --weights");
-      if (auto same = checkRunFiles(trained->run, &*trained->state); !same)
-        return report(app, exitInput, same.error());
-      if (model.weights.empty()) model.weights = model.file;
+    if (!run.empty()) {
       // The ranges of random ids come from the source module: the final one does not say which table an id indexes.
       ModelFlags written = model;
-      written.file = RunDir{trained->run}.model();
+      written.file = RunDir{run}.model();
       if (int code = loadModule(app, written, source)) return code;
-      model.file = RunDir{trained->run}.finalModule();
+      model.file = RunDir{run}.finalModule();
     }
     std::unique_ptr<Module> module;
     if (int code = loadModel(app, model, function, module)) return code;

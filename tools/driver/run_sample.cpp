@@ -58,18 +58,9 @@ struct Sample : Verb {
     auto ranks = joinRanks(rankFlags);
     if (!ranks) return report(app, exitInput, ranks.error());
     if (*ranks && (*ranks)->rank() > 0) return exitOk;
-    const TrainedKind kind = trainedKind(model.file);
-    if (kind == TrainedKind::run || kind == TrainedKind::checkpoint) {
-      auto trained = resolveWeights(model.file);
-      if (!trained) return report(app, exitInput, trained.error());
-      if (trained->run.empty())
-        return report(app, exitUsage,
-                      model.file + " belongs to no run, so give the module as FILE and this as --weights");
-      if (auto same = checkRunFiles(trained->run, &*trained->state); !same)
-        return report(app, exitInput, same.error());
-      if (model.weights.empty()) model.weights = model.file;
-      model.file = RunDir{trained->run}.model();
-    }
+    std::string run;
+    if (int code = takeRun(app, model, run)) return code;
+    if (!run.empty()) model.file = RunDir{run}.model();
     if (model.weights.empty())
       return report(app, exitUsage,
                     "say which parameters: --weights=PATH of a run, checkpoint or safetensors");

@@ -214,6 +214,21 @@ static int readModule(const CLI::App& app, const ModelFlags& flags, std::unique_
   return exitOk;
 }
 
+int takeRun(const CLI::App& app, ModelFlags& flags, std::string& run) {
+  const TrainedKind kind = trainedKind(flags.file);
+  if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return exitOk;
+  auto trained = resolveWeights(flags.file);
+  if (!trained) return report(app, exitInput, trained.error());
+  if (trained->run.empty())
+    return report(app, exitUsage,
+                  flags.file + " belongs to no run, so give the module as FILE and this as --weights");
+  if (auto same = checkRunFiles(trained->run, &*trained->state); !same)
+    return report(app, exitInput, same.error());
+  if (flags.weights.empty()) flags.weights = flags.file;
+  run = trained->run;
+  return exitOk;
+}
+
 int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out) {
   if (int code = readModule(app, flags, out)) return code;
   return setDims(app, flags, out);

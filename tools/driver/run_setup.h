@@ -143,6 +143,9 @@ int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Modu
 /// the extents they name.
 /// 0, or an exit code after printing why.
 int loadModule(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module>& out);
+/// Where FILE is a run or one of its checkpoints, takes its parameters unless others are given, and writes the run's
+/// folder to `run`, which stays "" otherwise. 0, or an exit code after reporting why.
+int takeRun(const CLI::App& app, ModelFlags& flags, std::string& run);
 
 /// The same for a module that must have `function`. When that has no updates yet and no passes were asked
 /// for, the module's own train_pipeline is.

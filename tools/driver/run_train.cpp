@@ -36,8 +36,9 @@ struct Train : Verb {
   TrainFlags flags;
 
   void describe(CLI::App& app) override {
-    app.description("Runs steps of @train on data and keeps the run in a folder. Ctrl-C finishes the steps "
-                    "under way, saves and prints the command that goes on; SIGUSR1 saves and goes on.");
+    app.description(
+        "Runs steps of @train on data and keeps the run in a folder. Ctrl-C finishes the steps that "
+        "are running, saves and prints the command that goes on; SIGUSR1 saves and goes on.");
     addModelFlags(app, model);
     addQuietFlag(app, model, "print errors and warnings alone; the run's log.txt has the lines");
     addTrainFlags(app, flags);

@@ -14,30 +14,21 @@
 
 #include <fmt/format.h>
 
+#include "tools/driver/io.h"
+
 namespace tg {
 
 namespace {
 
 int outputError = 0;  ///< errno of the first write to standard output that failed
 
-/// Writes all of it; false, with errno, when that fails.
-bool writeAll(int file, const char* text, size_t size) {
-  for (size_t done = 0; done < size;) {
-    const ssize_t count = ::write(file, text + done, size - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    done += static_cast<size_t>(count);
-  }
-  return true;
-}
-
 // Both say that all was written: a stream in its error state makes fmt::print throw, wherever that happens.
 ssize_t writeOutputStream(void*, const char* text, size_t size) {
-  if (!outputError && !writeAll(STDOUT_FILENO, text, size)) outputError = errno;
+  if (!outputError && !writeAll(STDOUT_FILENO, {text, size})) outputError = errno;
   return static_cast<ssize_t>(size);
 }
 ssize_t writeErrorStream(void*, const char* text, size_t size) {
-  (void)writeAll(STDERR_FILENO, text, size);
+  (void)writeAll(STDERR_FILENO, {text, size});
   return static_cast<ssize_t>(size);
 }
 

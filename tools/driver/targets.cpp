@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Targets on the command line: names stay, files and `auto` become data before any pass runs.
-#include <algorithm>
-
-#include <fmt/format.h>
 
 #include "tools/driver/cli.h"
 #include "tools/driver/io.h"

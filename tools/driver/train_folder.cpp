@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/list_text.h"
 #include "ir/parser.h"
-#include "ir/text_hash.h"
 #include "runtime/data/file_io.h"
 #include "runtime/train/plan_report.h"
 #include "runtime/train/run_dir.h"
@@ -239,9 +239,8 @@ Result<void> checkTyped(const std::string& run, const TypedOptions& typed) {
   TG_TRY(const std::string text, readInput(file));
   TG_TRY(const std::vector<ConfigEntry> entries, parseConfig(text, file));
   auto joined = [](const std::string& option, const std::vector<std::string>& values) {
-    std::string out;
-    for (const std::string& value : values) out += (out.empty() ? "" : " ") + fromAnyFolder(option, value);
-    return out;
+    return listText(
+        values, [&](const std::string& value) { return fromAnyFolder(option, value); }, " ");
   };
   for (const auto& [option, why] : fixed) {
     auto given = typed.find(option);

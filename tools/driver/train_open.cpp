@@ -261,6 +261,37 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
                     {model.file, model.weights, flags.initFrom, model.tuning});
 }
 
+/// Opens the data of both functions. 0, or an exit code after reporting why.
+static int takeData(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
+                    const TrainState& saved, Module& module, OpenTraining& out) {
+  auto data = parseData(flags.data);
+  if (!data) return report(app, exitUsage, data.error());
+  if (!data->val.empty() || flags.valFraction > 0)
+    if (auto has = ensureEval(module, out.notes); !has) return report(app, exitInput, has.error());
+  auto feed = openData(module, model.seed, flags, saved.vocabulary);
+  if (!feed) return report(app, exitInput, feed.error());
+  out.feed = std::move(*feed);
+  return exitOk;
+}
+
+/// Whether @train updates something, and on several ranks something that they share.
+static int checkLearns(const CLI::App& app, const ModelFlags& model, const OpenTraining& out) {
+  if (!hasUpdate(*out.model.source, kTrain))
+    return report(
+        app, exitInput,
+        fmt::format("@train of {} updates nothing after --pipeline={}, so it cannot learn: an optimizer "
+                    "such as append-adam is missing, or no parameter has a gradient",
+                    model.file, shellWord(model.pipeline)));
+  const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
+  if (ranks > 1 && !isDataParallel(*out.model.source))
+    return report(app, exitInput,
+                  fmt::format("{} ranks would train {} independently: @train does not average gradients. Put "
+                              "data-parallel between append-grad and the optimizer: "
+                              "--pipeline='append-grad,data-parallel,append-adam{{lr=1e-3}}'",
+                              ranks, model.file));
+  return exitOk;
+}
+
 int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
                  OpenTraining& out) {
   out.resumed = out.checkpoint.has_value();
@@ -272,13 +303,7 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   auto pipeline = pipelineOf(*module, model);
   if (!pipeline) return report(app, exitInput, pipeline.error());
   model.pipeline = *pipeline;
-  auto data = parseData(flags.data);
-  if (!data) return report(app, exitUsage, data.error());
-  if (!data->val.empty() || flags.valFraction > 0)
-    if (auto has = ensureEval(*module, out.notes); !has) return report(app, exitInput, has.error());
-  auto feed = openData(*module, model.seed, flags, saved.vocabulary);
-  if (!feed) return report(app, exitInput, feed.error());
-  out.feed = std::move(*feed);
+  if (int code = takeData(app, model, flags, saved, *module, out)) return code;
   RankShare share;
   if (out.resumed) {
     auto same = checkSame(out, run, model, saved);
@@ -319,25 +344,13 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
   const int opened = openModel(app, model, std::move(module), entries, out.model);
   model.smaller = nullptr;
   if (opened != exitOk) return opened;
-  if (!hasUpdate(*out.model.source, kTrain))
-    return report(
-        app, exitInput,
-        fmt::format("@train of {} updates nothing after --pipeline={}, so it cannot learn: an optimizer "
-                    "such as append-adam is missing, or no parameter has a gradient",
-                    model.file, shellWord(model.pipeline)));
-  Session& session = *out.model.session;
-  const int64_t ranks = model.ranks ? model.ranks->ranks() : 1;
-  if (ranks > 1 && !isDataParallel(*out.model.source))
-    return report(app, exitInput,
-                  fmt::format("{} ranks would train {} independently: @train does not average gradients. Put "
-                              "data-parallel between append-grad and the optimizer: "
-                              "--pipeline='append-grad,data-parallel,append-adam{{lr=1e-3}}'",
-                              ranks, model.file));
+  if (int code = checkLearns(app, model, out)) return code;
   if (flags.sampleEvery)
     if (auto can = openSampler(flags, model.seed, out); !can) return report(app, exitInput, can.error());
   out.schedule = scheduleOf(*out.model.source);
   beginState(saved, share, model, out);
-  auto ready = out.resumed ? restore(session, *out.checkpoint, share) : setParams(session, flags.set);
+  auto ready = out.resumed ? restore(*out.model.session, *out.checkpoint, share)
+                           : setParams(*out.model.session, flags.set);
   out.checkpoint.reset();
   return ready ? exitOk : report(app, exitInput, ready.error());
 }

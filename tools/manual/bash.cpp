@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "tools/manual/manual.h"
 
 namespace tg {
@@ -137,9 +138,8 @@ std::string valueCases(const ToolCard& tool, const std::string& verb) {
   std::string out;
   for (const OptionCard& option : tool.options) {
     if (option.value.empty()) continue;
-    std::string names;
-    for (const std::string& name : option.names)
-      names += fmt::format("{}'{} {}'", names.empty() ? "" : " | ", verb, name);
+    const std::string names = listText(
+        option.names, [&](const std::string& name) { return fmt::format("'{} {}'", verb, name); }, " | ");
     out += fmt::format("    {}) {} ;;\n", names, printed(valueLines(option)));
   }
   return out;

@@ -114,8 +114,7 @@ std::string phrase(std::string text) {
 }  // namespace
 
 std::string OptionCard::usage() const {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  const std::string text = fmt::format("{}", fmt::join(names, ", "));
   if (!names.front().starts_with('-')) return text + (many ? "..." : "");
   if (value.empty()) return text;
   return text + (bare ? fmt::format("[={}]", value) : names.back().size() == 2 ? " " + value : "=" + value);

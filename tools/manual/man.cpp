@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "tools/driver/listings.h"
 #include "tools/manual/manual.h"
 
@@ -51,8 +52,7 @@ std::string head(std::string_view page, std::string_view summary) {
 
 /// `\fB--steps\fR=\fIN\fR`.
 std::string term(const OptionCard& option) {
-  std::string out;
-  for (const std::string& name : option.names) out += (out.empty() ? "" : ", ") + bold(name);
+  const std::string out = listText(option.names, bold);
   if (!option.names.front().starts_with('-')) return fmt::format("\\fI{}\\fR", roff(option.usage()));
   if (option.value.empty()) return out;
   std::string value = fmt::format("\\fI{}\\fR", roff(option.value));

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/driver/listings.h"
 #include "tools/manual/manual.h"
 
 namespace tg {
@@ -11,13 +12,6 @@ namespace tg {
 namespace {
 
 constexpr std::string_view kShared = "Model and device";
-
-/// Text inside a table's cell: a bar would end it.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
-  return out;
-}
 
 std::string row(const OptionCard& option) {
   return fmt::format("| `{}` | {} |\n", cell(option.usage()), cell(option.meaning()));

@@ -27,12 +27,6 @@ std::string plain(std::string_view text) {
   return inQuotes(out);
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
-  return out;
-}
-
 /// `_tg_opt_append_adam`.
 std::string functionName(const std::string& tool, const std::string& what) {
   std::string out = "_" + tool + "_" + what;
@@ -47,7 +41,7 @@ std::string action(const OptionCard& option, const std::string& tool) {
   case Words::spec: return "_files";
   case Words::folders: return "_files -/";
   case Words::choices:
-  case Words::devices: return fmt::format("({})", joined(offeredWords(option)));
+  case Words::devices: return fmt::format("({})", fmt::join(offeredWords(option), " "));
   case Words::targets: return functionName(tool, "targets");
   case Words::passes: return functionName(tool, "passes");
   case Words::options: return functionName(tool, option.names.back().substr(2));
@@ -62,7 +56,7 @@ std::string functions(const ToolCard& card, const std::string& tool) {
   any.words = Words::targets;
   std::string out = fmt::format(
       "{}() {{\n  _alternative 'targets:target:({})' 'files:file:_files'\n}}\n\n{}() {{\n  _values -s , pass",
-      functionName(tool, "targets"), joined(offeredWords(any)), functionName(tool, "passes"));
+      functionName(tool, "targets"), fmt::join(offeredWords(any), " "), functionName(tool, "passes"));
   for (const PassInfo& pass : passes())
     out += fmt::format(" \\\n    '{}[{}]'", pass.name, plain(pass.summary));
   out += "\n}\n\n";

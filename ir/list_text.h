@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists in messages and texts.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace tg {
+
+/// The texts of all elements with `between` in the middle: `listText(func.results, &NamedType::name)` is "loss, y".
+template <class Range, class TextOf>
+std::string listText(const Range& range, TextOf textOf, std::string_view between = ", ") {
+  std::string out;
+  for (const auto& each : range) {
+    if (!out.empty()) out += between;
+    out += std::invoke(textOf, each);
+  }
+  return out;
+}
+
+}  // namespace tg
