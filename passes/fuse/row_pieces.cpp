@@ -41,10 +41,16 @@ const RowPieces* PieceBuilder::piecesOf(const Value* value) const {
   return at == pieces_.end() ? nullptr : &at->second;
 }
 
+Value* PieceBuilder::concat(std::vector<Value*> parts, int64_t axis) {
+  const DType dtype = parts[0]->type.dtype;
+  for (Value*& part : parts)
+    if (isNarrow(dtype)) part = build_.cast(part, computeType(dtype));
+  Value* all = build_.op(Opcode::concat, parts, {{"axis", Attr::of(axis)}});
+  return isNarrow(dtype) ? build_.cast(all, dtype) : all;
+}
+
 Value* PieceBuilder::join(const std::vector<Value*>& values, const Type& type) {
-  Value* all =
-      values.size() == 1 ? values[0] : build_.op(Opcode::concat, values, {{"axis", Attr::of(int64_t{0})}});
-  return build_.reshape(all, type.shape);
+  return build_.reshape(values.size() == 1 ? values[0] : concat(values, 0), type.shape);
 }
 
 Value* PieceBuilder::whole(Value* value) {

@@ -48,6 +48,8 @@ class PieceBuilder {
   Value* whole(Value* value);
   /// The same for the host, by tg.adjoin: no kernel binds it.
   Value* forHost(Value* value);
+  /// A tg.concat, of f16 and bf16 in f32 between casts as compute-in-f32 has it, which loses nothing.
+  Value* concat(std::vector<Value*> parts, int64_t axis);
   /// Pieces joined to a value of this type.
   Value* join(const std::vector<Value*>& values, const Type& type);
 

@@ -218,7 +218,7 @@ Value* RowSplitter::product(const Op& op, int64_t mFrom, int64_t mTo, int64_t kF
     return times(out_.columns(out_.rows(matmul.rhs(), 0, rowCount(matmul.rhs()->type)), kFrom, kTo));
   std::vector<Value*> parts;
   for (Value* piece : pieces->values) parts.push_back(times(out_.columns(piece, kFrom, kTo)));
-  return build().op(Opcode::concat, parts, {{"axis", Attr::of(int64_t{1})}});
+  return out_.concat(std::move(parts), 1);
 }
 
 bool RowSplitter::product(const Op& op) {
