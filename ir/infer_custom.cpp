@@ -38,8 +38,8 @@ Result<void> checkCounts(const Context& c, const Item& kernel, const std::vector
 
 Result<void> checkFit(const Context& c, const Value& param, const Value& value, int note) {
   const Type& buffer = param.type;
-  std::string pair =
-      fmt::format("%{}: {} is bound to %{}: {}", param.name, buffer.str(), value.name, value.type.str());
+  std::string pair = fmt::format("%{}: {} is bound to {}: {}", param.name, buffer.str(),
+                                 value.name.empty() ? "a result" : "%" + value.name, value.type.str());
   if (!buffer.isBuffer() || buffer.mode == BufMode::shared || buffer.mode == BufMode::local || buffer.texel)
     return c.error(3, fmt::format("{}; only plain buffers are bound", pair), note);
   if (!elementsFit(value.type, buffer)) return c.error(3, fmt::format("{}: the elements differ", pair), note);

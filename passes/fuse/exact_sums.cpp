@@ -253,10 +253,19 @@ class SumRewriter {
       uses.buffer->type = withWords(uses.buffer->type);
     }
     rewriteAccesses(kernel.body, chosen);
-    if (!chosen.empty()) tg::erase(kernel.attrs, "vjp");  // gradients are there; its parameters match no more
+    if (!chosen.empty()) dropGradientsOf(kernel);
     Exact exact;
     for (const auto& arg : kernel.body.args) exact.push_back(chosen.contains(arg.get()));
     return exact;
+  }
+
+  /// The parameters of a kernel match those of its gradient no more, nor those of a kernel whose gradient it is. All
+  /// gradients are there already, so nothing asks for them.
+  void dropGradientsOf(Item& kernel) {
+    for (Item* each : module_.all(ItemKind::kernel)) {
+      const Attr* vjp = find(each->attrs, "vjp");
+      if (each == &kernel || (vjp && vjp->text == kernel.name)) tg::erase(each->attrs, "vjp");
+    }
   }
 
   void rewriteCalls(Item& func) {

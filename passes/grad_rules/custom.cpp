@@ -33,7 +33,7 @@ class CustomGradient {
   std::vector<std::string> reached() const;
   Result<const Item*> place(KernelVjp& vjp);
   void bind(const Value& arg, Value* input, const Type& result, int gradientOf);
-  Grads call(const Item& vjp);
+  Result<Grads> call(const Item& vjp);
 
   const GradContext& c_;
   const Item& kernel_;
@@ -101,10 +101,14 @@ void CustomGradient::bind(const Value& arg, Value* input, const Type& result, in
   gradientOf_.push_back(gradientOf);
 }
 
-Grads CustomGradient::call(const Item& vjp) {
+/// Errors: the VJP does not take these shapes, or starts no workgroup for them.
+Result<Grads> CustomGradient::call(const Item& vjp) {
   OperandList operands{Operand::symbol(vjp.name)};
   operands.insert(operands.end(), inputs_.begin(), inputs_.end());
-  Op* op = c_.builder.create(Opcode::custom, std::move(operands), {}, results_);
+  Result<Op*> made = c_.builder.tryCreate(Opcode::custom, std::move(operands), {}, results_);
+  if (!made)
+    return made.takeError().note(vjp.loc, fmt::format("@{} is the gradient of @{}", vjp.name, kernel_.name));
+  const Op* op = *made;
   Grads grads(c_.op.operands.size());
   for (size_t i = 0; i < results_.size(); ++i) {
     if (gradientOf_[i] < 0) continue;
