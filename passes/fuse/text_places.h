@@ -16,7 +16,9 @@ class TextPlaces {
   /// An op's position in the text as it was; of a new or moved op, that of the op it was put behind. 0 at the front, and
   /// for null.
   size_t of(const Op* op) const;
-  /// The later of two ops, of which each may be null.
+  /// The last op at the front; null without any.
+  Op* lastAtFront() const { return front_ ? front_->previous() : ops_.back(); }
+  /// The later of two ops, of which each may be null; of two at the front the first.
   Op* later(Op* a, Op* b) const { return of(a) >= of(b) ? a : b; }
   /// Says that an op stands behind another now.
   void putBehind(const Op* op, const Op* other) { places_[op] = of(other); }

@@ -36,11 +36,16 @@ UpdateGroups::UpdateGroups(Module& module, Item& func, const Target& target, int
 
 std::vector<UpdateGroup> UpdateGroups::find() {
   collect();
+  std::vector<Updates*> cut;
+  for (auto& [key, updates] : byKey_)
+    if (!fits(updates)) cut.push_back(&updates);
+  // Where updates may stand is known once all has moved that moves.
+  if (!cut.empty()) places_.emplace(func_.body.ops);
+  for (const Updates* updates : cut) moveNumbers(*updates);
+  for (Updates* updates : cut) findNeeds(*updates);
   std::vector<UpdateGroup> groups;
   for (auto& [key, updates] : byKey_) {
-    (void)key;
-    const bool isCut = !fits(updates);
-    if (isCut) findNeeds(updates);
+    const bool isCut = std::find(cut.begin(), cut.end(), &updates) != cut.end();
     for (Updates& part : adjoining(std::move(updates), isCut))
       if (Op* place = placeFor(part)) groups.push_back({std::move(part), isCut, place});
   }
@@ -115,17 +120,20 @@ bool UpdateGroups::fits(const Updates& updates) const {
   return groupBytes(types) <= mostBytes_;
 }
 
-/// Finds the op behind which each update may stand at the earliest: the last of those that define its operands and of
-/// those that read what it overwrites. The rate and other numbers of arguments and symbols move to the front of the function. A
-/// gradient that a collective makes is waited for at the end, so that kernels run meanwhile.
-void UpdateGroups::findNeeds(Updates& updates) {
-  if (!places_) places_.emplace(func_.body.ops);
+/// Moves the rate and other numbers that depend on arguments and symbols to the front of the function.
+void UpdateGroups::moveNumbers(const Updates& updates) {
   for (const Update& update : updates)
     forEachUse(*update.op, [&](Value* value) { places_->moveToFront(value->def); });
+}
+
+/// Finds the op behind which each update may stand at the earliest: the last of those that define its operands and of
+/// those that read what it overwrites. A gradient that a collective makes is waited for at the end, so that kernels run
+/// meanwhile.
+void UpdateGroups::findNeeds(Updates& updates) {
   for (Update& update : updates) {
     const Op* gradient = throughReshapes(update.gradient)->def;
     if (gradient && isCollective(*gradient)) continue;
-    Op* last = nullptr;
+    Op* last = places_->lastAtFront();
     forEachUse(*update.op, [&](Value* value) { last = places_->later(last, value->def); });
     const Form form = *formOf(*update.op);
     for (int index : form.kept)
@@ -175,7 +183,7 @@ Op* UpdateGroups::placeFor(const Updates& updates) const {
   Op* needs = nullptr;
   for (const Update& update : updates) {
     if (!update.needs) return lastOf(updates);
-    needs = places_->later(needs, update.needs);
+    needs = places_->later(update.needs, needs);
   }
   return needs->next();
 }

@@ -63,6 +63,7 @@ class UpdateGroups {
   bool fillsItsPlace(const Update& update) const;
   bool follows(const Update& before, const Update& after) const;
   bool fits(const Updates& updates) const;
+  void moveNumbers(const Updates& updates);
   void findNeeds(Updates& updates);
   void sort(Updates& updates, bool isCut);
   std::vector<Updates> adjoining(Updates updates, bool isCut);

@@ -171,7 +171,7 @@ TEST(PlanErrors, AValueOverTheStorageRangeIsNamed) {
   ASSERT_FALSE(ran);
   EXPECT_EQ(
       ran.error().message(),
-      "%x : tensor<64xf32> takes 256 bytes, more than the 128 one binding may span on target 'vulkan-min'");
+      "%x : tensor<64xf32> takes 256 bytes, more than the 128 one binding may span on target 'unnamed'");
   EXPECT_EQ(locString(ran.error().diagnostics()[0].loc), "test.tgir:2:15");
 }
 
