@@ -19,4 +19,10 @@ std::string listText(const Range& range, TextOf textOf, std::string_view between
   return out;
 }
 
+/// The keys of a map with `between` in the middle.
+template <class Map>
+std::string keysText(const Map& map, std::string_view between = ", ") {
+  return listText(map, &Map::value_type::first, between);
+}
+
 }  // namespace tg

@@ -2,20 +2,12 @@
 #include "runtime/captures.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
+
 namespace tg {
-
-namespace {
-
-template <class Map>
-std::string keys(const Map& map) {
-  return fmt::format("{}", fmt::join(std::views::keys(map), ", "));
-}
-
-}  // namespace
 
 Captures::Captures(std::string function, std::map<std::string, Type, std::less<>> registered,
                    NamedArrays read)
@@ -27,14 +19,14 @@ Error Captures::unknown(std::string_view name) const {
   if (registered_.empty())
     return fail(
         fmt::format("@{} has no capture '{}'; it has none: mark the value with tg.capture", function_, name));
-  return fail(fmt::format("@{} has no capture '{}'; it has {}", function_, name, keys(registered_)));
+  return fail(fmt::format("@{} has no capture '{}'; it has {}", function_, name, keysText(registered_)));
 }
 
 Result<HostArray> Captures::get(std::string_view name) const {
   if (auto found = read_.find(name); found != read_.end()) return found->second;
   if (!registered_.contains(name)) return unknown(name);
   return fail(fmt::format("this call did not read capture '{0}' of @{1}; it read {2}: name '{0}' in the call",
-                          name, function_, read_.empty() ? "none" : keys(read_)));
+                          name, function_, read_.empty() ? "none" : keysText(read_)));
 }
 
 Result<Shape> Captures::shape(std::string_view name) const {

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
-#include <ranges>
 
 #include <fmt/format.h>
 
+#include "ir/list_text.h"
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "runtime/batch.h"
@@ -192,7 +192,7 @@ Result<void> SessionProgram::borrow(Module& module) {
   turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
   if (options_.sharedParams.empty() || !borrowed_.empty()) return {};
   return failAt(module.loc, fmt::format("sharedParams: the module has none of @{}",
-                                        fmt::join(std::views::keys(options_.sharedParams), ", @")));
+                                        keysText(options_.sharedParams, ", @")));
 }
 
 Result<void> SessionProgram::compile(std::unique_ptr<Module> module) {
@@ -321,8 +321,7 @@ SessionProgram::wantedCaptures(const std::string& function, const Variant* varia
       continue;
     }
     if (!known.contains(capture))
-      return fail(fmt::format("@{} has no capture '{}'; it has {}", function, capture,
-                              fmt::join(std::views::keys(known), ", ")));
+      return fail(fmt::format("@{} has no capture '{}'; it has {}", function, capture, keysText(known)));
     wanted.push_back(capture);
   }
   return wanted;

@@ -143,9 +143,9 @@ void UpdateGroups::findNeeds(Updates& updates) {
   }
 }
 
-/// Decayed parameters first, so that decay is a question of the index; given homes in their order; last what nothing may
-/// follow. Among equals what is copied in 16 bits comes first: the copies are one group. Of several groups the first is
-/// the one whose gradients are there first.
+/// Decayed parameters first, so that decay is a question of the index; given homes in their order; last what
+/// nothing may follow. Among equals what is copied in 16 bits comes first: the copies are one group. Of several
+/// groups the first is the one whose gradients are there first.
 void UpdateGroups::sort(Updates& updates, bool isCut) {
   using Rank = std::tuple<bool, int64_t, bool, bool, size_t>;
   std::vector<std::pair<Rank, Update>> ranked;

@@ -23,6 +23,7 @@
 #include "runtime/compile.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
+#include "runtime/train/run_files.h"
 #include "runtime/tune.h"
 #include "tools/driver/batch_parts.h"
 #include "tools/driver/bench_models.h"
