@@ -146,6 +146,13 @@ static int64_t commonFactor(const Index& rest, int64_t n) {
   return g;
 }
 
+int64_t IndexSpace::belowUnit(const Index& rest, int64_t n) const {
+  int64_t unit = n;
+  for (auto [id, factor] : rest.terms)
+    unit = std::gcd(unit, factor * variables_[static_cast<size_t>(id)].align);
+  return (rest.c % unit + unit) % unit;
+}
+
 bool IndexSpace::laneSplits(const Index& a, int64_t n) const {
   if (!usesLane(a)) return true;
   Index whole, rest;
@@ -171,6 +178,7 @@ Index IndexSpace::div(const Index& a, int64_t n) {
   if (rest.terms.empty() || max(rest) < n) return whole;
   if (usesLane(rest)) rest = atLane(rest, 0);  // laneSplits holds: the lanes share the quotient
   if (max(rest) < n) return whole;
+  rest.c -= belowUnit(rest, n);
   int64_t g = commonFactor(rest, n);
   if (g > 1) {
     Index reduced = rest;
@@ -187,15 +195,16 @@ Index IndexSpace::mod(const Index& a, int64_t n) {
   split(a, n, whole, rest);
   if (rest.terms.empty() || max(rest) < n) return rest;
   if (usesLane(rest)) return add(mod(atLane(rest, 0), n), lane());
+  const int64_t low = belowUnit(rest, n);
+  rest.c -= low;
   int64_t g = commonFactor(rest, n);
   if (g > 1) {
     Index reduced = rest;
-    int64_t low = rest.c % g;
     reduced.c /= g;
     for (auto& term : reduced.terms) term.second /= g;
     return add(scale(mod(reduced, n / g), g), constant(low));
   }
-  return {0, {{division(rest, n, Part::remainder), 1}}};
+  return {low, {{division(rest, n, Part::remainder), 1}}};
 }
 
 Index IndexSpace::linear(const Indices& indices, const Shape& shape) const {

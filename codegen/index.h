@@ -82,6 +82,9 @@ class IndexSpace {
   };
   /// Splits a into n·whole + rest: rest holds the terms that n does not divide, and is never negative.
   void split(const Index& a, int64_t n, Index& whole, Index& rest) const;
+  /// The part of rest's constant that no quotient by n depends on: all other terms, and n, are multiples of a unit,
+  /// of which it is the remainder.
+  int64_t belowUnit(const Index& rest, int64_t n) const;
   int division(const Index& base, int64_t n, Part part);
   void rejoin(Index& a) const;
 
