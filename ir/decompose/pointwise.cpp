@@ -29,10 +29,11 @@ Results expand(at::gelu, const Composite& composite) {
 Results expand(at::gelu_grad, const Composite& composite) {
   TensorExpr x = composite[at::gelu_grad::x], dy = composite[at::gelu_grad::dy];
   if (as::gelu_grad(composite.op).approximate() == "tanh") {
-    const TensorExpr u = tanhArgument(x), s = sigmoid(u);
-    // 1 - s as 1/(1 + e^2u), which does not cancel.
-    TensorExpr slope = 2 * kRootTwoOverPi + (6 * kCubic * kRootTwoOverPi) * square(x);
-    return {dy * (s + x * s * sigmoid(-u) * slope)};
+    // With e = e^-2u, s is 1/(1 + e) and 1 - s is e·s, which does not cancel. Where e overflows, s is 0: the bound
+    // keeps the product from being 0·∞.
+    const TensorExpr e = exp(-tanhArgument(x)), s = 1.0 / (1.0 + e);
+    const TensorExpr slope = 2 * kRootTwoOverPi + (6 * kCubic * kRootTwoOverPi) * square(x);
+    return {dy * (s + x * s * (min(e, 0x1p126) * s) * slope)};
   }
   TensorExpr phi = exp(-0.5 * square(x)) * kInvRootTwoPi;
   TensorExpr cdf = 0.5 * (1.0 + erf(x * kRootHalf));

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // planned → kernel → spirv: commands, barriers, equal kernels, copies, limits.
+#include <cmath>
 #include <functional>
+#include <numbers>
 
 #include "codegen/emit_glsl.h"
 #include "ir/parser.h"
 #include "ir/target.h"
 #include "ir/verify_dispatch.h"
+#include "passes/pass.h"
+#include "runtime/interp/interp.h"
 #include "test/unit/plan_support.h"
 
 namespace tg::test {
@@ -262,6 +266,39 @@ TEST(SpirvEmit, StopsWhereItIsTold) {
   auto ran = run_spirv_emit(*wrong, {.emit = "ptx", .cache = ""}, {});
   ASSERT_FALSE(ran);
   EXPECT_EQ(ran.error().message(), "spirv-emit: emit=ptx is unknown; known: kernel, glsl, spirv");
+}
+
+// The kernel computes 1 - s from the exponential of s, which overflows far to the left.
+TEST(LowerKernels, GeluGradientsKeepTheirTails) {
+  const NdArray x{Type::tensor(DType::f32, {12}), {-100, -11, -10.5, -9, -6, -3, -1, 0, 1, 6, 9, 100}};
+  NdArray dy = x;
+  for (double& value : dy.data) value = 1;
+  auto module = parse("module @m stage(tensor) {\n  func @f(%x: tensor<12xf32>, %dy: tensor<12xf32>) -> "
+                      "(y: tensor<12xf32>) {\n    %y = tg.gelu_grad %x, %dy {approximate = tanh} : "
+                      "tensor<12xf32>\n    return %y : tensor<12xf32>\n  }\n}\n",
+                      "lower_kernels_test.tgir");
+  ASSERT_TRUE(module) << module.error().str();
+  auto passes = PassManager::parse("fuse,plan,spirv-emit");
+  ASSERT_TRUE(passes) << passes.error().str();
+  std::unique_ptr<Module> kernels = *std::move(module);
+  auto lowering = passes->run(kernels);
+  ASSERT_TRUE(lowering) << lowering.error().str();
+  auto interp = Interpreter::create(*kernels);
+  ASSERT_TRUE(interp) << interp.error().str();
+  auto run = interp->run("f", {{"x", x}, {"dy", dy}});
+  ASSERT_TRUE(run) << run.error().str();
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    // Of f64's formula by tanh; where 1 + tanh(u) cancels, e^2u stands for half of it.
+    const double at = x.data[i], root = std::sqrt(2 / std::numbers::pi),
+                 u = root * (at + 0.044715 * at * at * at);
+    const double s = u < -12 ? std::exp(2 * u) : (1 + std::tanh(u)) / 2;
+    const double rest = u > 12 ? std::exp(-2 * u) : (1 - std::tanh(u)) / 2;
+    const double want = s + at * s * rest * 2 * root * (1 + 3 * 0.044715 * at * at);
+    // An exponential of -2u loses 2|u| ulps; results below the least normal f32 may be 0.
+    EXPECT_NEAR(run->results[0].second.data[i], want,
+                std::fabs(want) * (16 + 16 * std::fabs(u)) * 0x1p-24 + 0x1p-126)
+        << "x = " << at;
+  }
 }
 
 }  // namespace
