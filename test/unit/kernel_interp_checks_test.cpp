@@ -178,6 +178,12 @@ TEST(KernelInterpChecks, RefusesWhatItCannotRun) {
   EXPECT_NE(message("s", small, {1, 1, 1}).find("%n needs 4 bytes, 3 are given"), std::string::npos);
   EXPECT_NE(message("s", none, {1, 1, 1}).find("1 buffers, 0 are given"), std::string::npos);
   EXPECT_NE(message("s", buffers, {1, 0, 1}).find("grid extent of 0"), std::string::npos);
+  EXPECT_NE(
+      message("s", buffers, {1 << 29, 2, 1}).find("536870912 x 2 x 1 workgroups, of 2 invocations each"),
+      std::string::npos);
+  constexpr int64_t kLargest = (int64_t{1} << 32) - 1;  // whose product is more than 64 bits hold
+  EXPECT_NE(message("s", buffers, {kLargest, kLargest, kLargest}).find("up to 1073741824 invocations in all"),
+            std::string::npos);
 }
 
 TEST(KernelInterpChecks, UndefinedMemoryIsNan) {
