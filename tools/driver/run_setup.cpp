@@ -333,6 +333,18 @@ Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* 
   return std::to_string(device->freeBytes - device->freeBytes / 16);
 }
 
+/// fuse among the passes of --pipeline knows no device: it takes the target that it is told, or the least one.
+void noteOtherTarget(const ModelFlags& flags, const Module& module, const Target& device) {
+  if (!flags.notes || flags.pipeline.empty() || module.stage == Stage::tensor) return;
+  const auto own = targetOf(module.attrs);
+  if (!own || own->name == device.name) return;
+  fmt::print(
+      stderr,
+      "note: the passes make kernels for target '{}', not for {}: leave fuse out of --pipeline, and they are "
+      "made for the device\n",
+      own->name, device.name);
+}
+
 int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector<std::string>& entries,
                  SessionOptions& options, std::unique_ptr<Module>& module, OpenModel& out) {
   const vulkan::DeviceInfo* open = options.device.open ? &options.device.open->info() : nullptr;
@@ -350,6 +362,7 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
   Target target;
   if (flags.target.empty()) {
     target = targetOn(*module, options.device.open, options.cache, flags.notes);
+    noteOtherTarget(flags, *module, target);
   } else {
     auto given = targetOf(flags.target, *module);
     if (!given) return report(app, exitUsage, given.error());
