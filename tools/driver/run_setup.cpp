@@ -214,6 +214,13 @@ static int readModule(const CLI::App& app, const ModelFlags& flags, std::unique_
   return exitOk;
 }
 
+Error noParameters(const std::string& file) {
+  std::error_code error;
+  if (!file.empty() && file != "-" && !benchModel(file) && !fs::exists(file, error))
+    return fail(fmt::format("{}: no such file or folder", file));
+  return fail("say which parameters: --weights=PATH of a run, checkpoint or safetensors");
+}
+
 int takeRun(const CLI::App& app, ModelFlags& flags, std::string& run) {
   const TrainedKind kind = trainedKind(flags.file);
   if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return exitOk;
