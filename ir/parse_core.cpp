@@ -237,7 +237,11 @@ Result<Type> ParseCore::parseType(std::vector<std::string>* axes) {
     std::string_view raw = trim(lex_.rawUntil('>'));
     auto split = splitShape(raw, nullptr);
     auto dtype = split ? dtypeNamed(split->second) : std::nullopt;
-    if (!dtype) return failAt(loc(), fmt::format("'tensor<{}>' is no tensor type", raw.substr(0, 60)));
+    if (!dtype)
+      return failAt(
+          loc(), fmt::format("'tensor<{}>' is no tensor type: it has extents of at least 1, then an element "
+                             "type, as 2x3xf32",
+                             raw.substr(0, 60)));
     for (int64_t dim : split->first)
       if (dim == Shape::kDynamic)
         return failAt(loc(), "a tensor's extents are fixed; '?' is for kernel buffers");

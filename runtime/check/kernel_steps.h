@@ -11,7 +11,8 @@
 
 namespace tg {
 
-/// A buffer parameter of one dispatch: its elements before it, and after it by both.
+/// A buffer parameter of one dispatch: its elements before it, and after it by both. Without `device`, and with an
+/// `exact` that may not be whole, where the kernel has findings.
 struct StepBuffer {
   std::string name;
   Loc loc;
@@ -26,7 +27,8 @@ struct KernelStep {
   const Op* op = nullptr;  ///< the dispatch
   const Item* kernel = nullptr;
   std::vector<StepBuffer> buffers;
-  /// What the interpreter found: accesses outside of buffers, races, elements written twice or read too early.
+  /// What the interpreter found: accesses outside of buffers, races, elements written twice or read too early. The
+  /// device does not run a kernel with findings, and the walk ends there.
   std::vector<std::string> findings;
   /// The first buffer on which both differ, or null.
   const StepBuffer* wrong() const;
@@ -49,7 +51,6 @@ class KernelSteps {
 
  private:
   KernelSteps() = default;
-  Result<void> interpret(KernelStep& step) const;
 
   const Module* source_ = nullptr;
   std::shared_ptr<const Module> stepped_;  ///< a function for each command

@@ -20,7 +20,7 @@ Result<std::shared_ptr<const DataFile>> DataFile::open(const std::string& path) 
   file->path_ = path;
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    TG_TRY(file->held_, readFile(path));
+    TG_TRY(file->held_, readFileOrPipe(path));
     file->size_ = file->held_.size();
     return std::shared_ptr<const DataFile>(std::move(file));
   }

@@ -48,26 +48,28 @@ Result<void> writeAll(int descriptor, const std::string& path, std::span<const s
   return {};
 }
 
+/// What is at a path instead of a file.
+Error noFile(const std::string& path, mode_t mode) {
+  const char* kind = S_ISDIR(mode)    ? "directory"
+                     : S_ISFIFO(mode) ? "pipe"
+                     : S_ISSOCK(mode) ? "socket"
+                                      : "device";
+  return fail(fmt::format("{}: expected a file, got a {}", path, kind));
+}
+
 /// Opens what can be read to an end; a device such as /dev/zero has none.
 Result<void> openForReading(const std::string& path, bool pipes, Descriptor& file, struct stat& status) {
   file.value = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (pipes ? 0 : O_NONBLOCK));
   if (file.value < 0) return systemError(path, "open");
   if (::fstat(file.value, &status) != 0) return systemError(path, "read");
   if (S_ISREG(status.st_mode) || (pipes && S_ISFIFO(status.st_mode))) return {};
-  const bool folder = S_ISDIR(status.st_mode);
-  return fail(fmt::format("{}: expected a file, got {}", path, folder ? "a directory" : "a device"));
+  return noFile(path, status.st_mode);
 }
 
-}  // namespace
-
-Error systemError(const std::string& path, const char* doing) {
-  return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
-}
-
-Result<std::vector<std::byte>> readFile(const std::string& path) {
+Result<std::vector<std::byte>> readWhole(const std::string& path, bool pipes) {
   Descriptor file;
   struct stat status {};
-  TG_CHECK(openForReading(path, /*pipes=*/true, file, status));
+  TG_CHECK(openForReading(path, pipes, file, status));
 
   std::vector<std::byte> bytes(static_cast<size_t>(status.st_size) + 1);
   size_t used = 0;
@@ -81,6 +83,24 @@ Result<std::vector<std::byte>> readFile(const std::string& path) {
   }
   bytes.resize(used);
   return bytes;
+}
+
+}  // namespace
+
+Error systemError(const std::string& path, const char* doing) {
+  return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+}
+
+Result<void> expectFile(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return {};
+  return noFile(path, status.st_mode);
+}
+
+Result<std::vector<std::byte>> readFile(const std::string& path) { return readWhole(path, /*pipes=*/false); }
+
+Result<std::vector<std::byte>> readFileOrPipe(const std::string& path) {
+  return readWhole(path, /*pipes=*/true);
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {

@@ -16,8 +16,13 @@ namespace tg {
 /// `path: cannot write: ` and what errno stands for.
 Error systemError(const std::string& path, const char* doing);
 
-/// All bytes of a regular file or pipe. Errors name the file and the system's reason.
+/// An error where something is at a path that is no regular file: a folder, a pipe, a socket, a device.
+Result<void> expectFile(const std::string& path);
+
+/// All bytes of a regular file. Errors name the file and the system's reason.
 Result<std::vector<std::byte>> readFile(const std::string& path);
+/// The same of what a user names, which may be a pipe; it is waited for.
+Result<std::vector<std::byte>> readFileOrPipe(const std::string& path);
 
 /// A file that appears under its name at `commit` only. Until then its bytes are in a temporary
 /// file in the same directory, which the destructor removes.

@@ -179,7 +179,7 @@ Result<HostArray> parseNpy(std::span<const std::byte> bytes, std::string_view wh
 }
 
 Result<HostArray> readNpy(const std::string& path) {
-  TG_TRY(const auto bytes, readFile(path));
+  TG_TRY(const auto bytes, readFileOrPipe(path));
   return parseNpy(bytes, path);
 }
 

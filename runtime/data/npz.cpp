@@ -123,7 +123,7 @@ Result<std::vector<std::byte>> unpack(Bytes file, const ZipMember& member, const
 }  // namespace
 
 Result<std::vector<std::string>> npzKeys(const std::string& path) {
-  TG_TRY(const auto file, readFile(path));
+  TG_TRY(const auto file, readFileOrPipe(path));
   TG_TRY(const auto members, readDirectory(file, path));
   std::vector<std::string> keys;
   for (const ZipMember& member : members) keys.push_back(keyOf(member.name));
@@ -139,7 +139,7 @@ struct Unpacked {
 };
 
 Result<Unpacked> readMember(const std::string& path, std::string_view key) {
-  TG_TRY(const auto file, readFile(path));
+  TG_TRY(const auto file, readFileOrPipe(path));
   TG_TRY(const auto members, readDirectory(file, path));
   auto isMeant = [&](const ZipMember& member) { return member.name == key || keyOf(member.name) == key; };
   auto found = std::find_if(members.begin(), members.end(), isMeant);

@@ -8,12 +8,8 @@
 #include "runtime/interp/kernel_memory.h"
 
 namespace tg {
-namespace {
-constexpr size_t kFindings = 16;
-}
-
 void KernelFindings::add(const Op& op, std::string_view buffer, const Visit& visit, const std::string& what) {
-  if (counters_.findings.size() >= kFindings) return;
+  if (full()) return;
   std::string at = locString(op.loc);
   counters_.findings.push_back(fmt::format("{}{}{}{}{}: {}, invocation {}", at, at.empty() ? "" : ": ",
                                            op.info().name, buffer.empty() ? "" : " on %", buffer, what,

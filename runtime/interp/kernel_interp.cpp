@@ -16,6 +16,8 @@ namespace tg {
 namespace {
 
 constexpr uint32_t kLargestSubgroup = 128;  // what a ballot has bits for
+/// Invocations of a dispatch: they are numbered by a u32, and so many take minutes where each does next to nothing.
+constexpr int64_t kMostInvocations = int64_t{1} << 30;
 
 /// The extents a parameter has in this run.
 Result<Shape> boundShape(const Item& kernel, const Value& param, const KernelBuffer& buffer, bool wide) {
@@ -58,6 +60,14 @@ Result<void> checkRun(const Item& kernel, std::array<int64_t, 3> grid, const Ker
   for (int64_t extent : grid)
     if (extent < 1)
       return failAt(kernel.loc, fmt::format("kernel @{}: a grid extent of {}", kernel.name, extent));
+  const auto& group = kernel.workgroup;
+  if (Shape{grid[0], grid[1], grid[2], group[0], group[1], group[2]}.elements() > kMostInvocations)
+    return failAt(
+        kernel.loc,
+        fmt::format(
+            "kernel @{}: its grid is {} x {} x {} workgroups, of {} invocations each; the interpreter "
+            "runs up to {} invocations in all",
+            kernel.name, grid[0], grid[1], grid[2], group[0] * group[1] * group[2], kMostInvocations));
   if (!std::has_single_bit(options.subgroupSize) || options.subgroupSize > kLargestSubgroup)
     return failAt(kernel.loc, fmt::format("kernel @{}: a subgroup size of {}, not a power of two up to {}",
                                           kernel.name, options.subgroupSize, kLargestSubgroup));

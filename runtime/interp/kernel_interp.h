@@ -50,8 +50,10 @@ struct KernelRunOptions {
   const Module* module = nullptr;
 };
 
-/// What went wrong while the kernel ran; it runs to its end all the same.
+/// What went wrong while the kernel ran. It goes on until `kMostFindings` are listed, and ends there.
 struct KernelCounters {
+  static constexpr size_t kMostFindings = 16;
+
   int64_t outOfRange = 0;     ///< loads that gave 0, and stores and atomics that were dropped
   int64_t races = 0;          ///< accesses to an element that another invocation touches unordered
   int64_t rewrites = 0;       ///< stores to an `out` element that was written before

@@ -156,7 +156,12 @@ void KernelMachine<Real>::step(uint32_t lane) {
       stop |= pace == Pace::toStore;
       break;
     case Code::exactLoad: exact(in, regs, visit); break;
-    case Code::jump: pc = in.a; break;
+    case Code::jump:
+      pc = in.a;
+      if (!memory_.findings().full()) break;
+      status_[lane] = Status::done;
+      stop = true;
+      break;
     case Code::jumpUnless:
       if (!regs[in.b].u) pc = in.a;
       break;
@@ -263,6 +268,7 @@ Result<void> KernelMachine<Real>::group(int64_t index) {
     advance();
     if (zeroStep_)
       return failAt(zeroStep_->loc, fmt::format("kernel @{}: the step of this loop is 0", kernel_.name));
+    if (memory_.findings().full()) return {};
     if (runSubgroupOps()) continue;
     TG_TRY(more, releaseBarrier());
   }
@@ -271,7 +277,10 @@ Result<void> KernelMachine<Real>::group(int64_t index) {
 
 template <class Real>
 Result<KernelCounters> KernelMachine<Real>::run() {
-  for (int64_t index : ordered(grid_[0] * grid_[1] * grid_[2], options_, random_)) TG_CHECK(group(index));
+  for (int64_t index : ordered(grid_[0] * grid_[1] * grid_[2], options_, random_)) {
+    TG_CHECK(group(index));
+    if (memory_.findings().full()) break;
+  }
   return memory_.findings().take();
 }
 

@@ -38,6 +38,8 @@ class KernelFindings {
   void uninitialised(const Access& access, const Visit& visit, int64_t element);
   void absentLane(const Op& op, const Visit& visit, uint32_t lane);
   KernelCounters take() { return std::move(counters_); }
+  /// Whether no more are listed.
+  bool full() const { return counters_.findings.size() >= KernelCounters::kMostFindings; }
 
   /// Gives the parameters' regions their bytes and, where something is written, shadows; shared memory
   /// one too. Buffers that overlap get one shadow together, so that a race through two names of the same

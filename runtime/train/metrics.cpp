@@ -134,6 +134,7 @@ Result<void> forEachLine(const std::string& path, const std::function<Result<voi
   const auto failed = [&](const char* doing) {
     return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
   };
+  TG_CHECK(expectFile(path));
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
   if (!file) return failed("open");
   std::string held(size_t{1} << 18, '\0');

@@ -61,8 +61,16 @@ Result<std::optional<RunHashes>> configHashes(std::string_view text, const std::
   return std::optional(std::move(hashes));
 }
 
+Result<void> checkRunKinds(const std::string& run) {
+  const RunDir dir{run};
+  for (const std::string& file : {dir.config(), dir.model(), dir.finalModule(), dir.metrics()})
+    TG_CHECK(expectFile(file));
+  return {};
+}
+
 Result<void> checkRunFiles(const std::string& run, const TrainState* state) {
   const RunDir dir{run};
+  TG_CHECK(checkRunKinds(run));
   std::error_code error;
   std::optional<RunHashes> hashes;
   if (fs::exists(dir.config(), error)) {

@@ -27,7 +27,11 @@ std::string formatConfig(const RunHashes& hashes, const std::string& options);
 /// by a program before there was one. An error, which begins with `where`, when the text is not as written.
 Result<std::optional<RunHashes>> configHashes(std::string_view text, const std::string& where);
 
-/// Compares config.toml, model.tgir and module.spirv.tgir with the hashes of config.toml, where it has them,
+/// An error where one of the files that a run starts from or goes on with is there and is none: a folder, or a pipe,
+/// which would be waited for.
+Result<void> checkRunKinds(const std::string& run);
+
+/// checkRunKinds; then compares config.toml, model.tgir and module.spirv.tgir with the hashes of config.toml, where it has them,
 /// and with those of `state`, a checkpoint's, where there is one. The error names the file.
 Result<void> checkRunFiles(const std::string& run, const TrainState* state);
 

@@ -45,6 +45,26 @@ TEST(KernelInterpChecks, OutOfRangeIsCountedAndHarmless) {
   }
 }
 
+TEST(KernelInterpChecks, EndsWhereTheListIsFull) {
+  auto module = kernels(R"(kernel @loop(%o: buf<1xf32, out>) workgroup(2) grid(3) {
+    %s = tgk.shared : buf<4xf32, shared>
+    tgk.for %k = 4 to(100000) step(1) {
+      tgk.store 1.0, %s[%k]
+    }
+    tgk.barrier
+  }
+  kernel @groups(%o: buf<1xf32, out>) workgroup(1) grid(1000) {
+    tgk.store 1.0, %o[7]
+  })");
+  for (const char* name : {"loop", "groups"})
+    for (const KernelRunOptions& options : schedules()) {
+      Memory memory{Memory::value_type(4)};
+      const KernelCounters counters = run(*module->find(ItemKind::kernel, name), memory, options);
+      EXPECT_EQ(counters.findings.size(), KernelCounters::kMostFindings);
+      EXPECT_LT(counters.outOfRange, 20) << name;  // each invocation ends with the iteration that it is in
+    }
+}
+
 std::string sharedNeighbour(const std::string& between) {
   return R"(kernel @k(%o: buf<8xu32, out>) workgroup(8) grid(1) {
     %s = tgk.shared : buf<8xu32, shared>
@@ -178,6 +198,12 @@ TEST(KernelInterpChecks, RefusesWhatItCannotRun) {
   EXPECT_NE(message("s", small, {1, 1, 1}).find("%n needs 4 bytes, 3 are given"), std::string::npos);
   EXPECT_NE(message("s", none, {1, 1, 1}).find("1 buffers, 0 are given"), std::string::npos);
   EXPECT_NE(message("s", buffers, {1, 0, 1}).find("grid extent of 0"), std::string::npos);
+  EXPECT_NE(
+      message("s", buffers, {1 << 29, 2, 1}).find("536870912 x 2 x 1 workgroups, of 2 invocations each"),
+      std::string::npos);
+  constexpr int64_t kLargest = (int64_t{1} << 32) - 1;  // whose product is more than 64 bits hold
+  EXPECT_NE(message("s", buffers, {kLargest, kLargest, kLargest}).find("up to 1073741824 invocations in all"),
+            std::string::npos);
 }
 
 TEST(KernelInterpChecks, UndefinedMemoryIsNan) {

@@ -158,6 +158,7 @@ Result<Facts> runFacts(const std::string& path) {
   out["eta_seconds"] = numberOrNull(summary.eta);
   std::error_code error;
   if (fs::exists(fs::symlink_status(RunDir{path}.env(), error))) {
+    TG_CHECK(expectFile(RunDir{path}.env()));
     TG_TRY(std::string text, readInput(RunDir{path}.env()));
     out["env"] = Facts::parse(text, nullptr, false);
     if (!out["env"].is_object()) return fail(fmt::format("{}: expected a JSON object", RunDir{path}.env()));
@@ -173,7 +174,8 @@ Result<Facts> runFacts(const std::string& path) {
 
 bool startsLikeTensors(const std::string& path) {
   if (path.ends_with(".safetensors")) return true;
-  if (path.ends_with(".tgir")) return false;
+  if (path.ends_with(".tgir") || !expectFile(path))
+    return false;  // what a pipe gives is gone once it is read
   // A header's length in 8 bytes, and the brace that it begins with.
   std::FILE* file = std::fopen(path.c_str(), "rb");
   char head[9] = {};

@@ -215,6 +215,13 @@ static int readModule(const CLI::App& app, const ModelFlags& flags, std::unique_
   return exitOk;
 }
 
+Error noParameters(const std::string& file) {
+  std::error_code error;
+  if (!file.empty() && file != "-" && !benchModel(file) && !fs::exists(file, error))
+    return fail(fmt::format("{}: no such file or folder", file));
+  return fail("say which parameters: --weights=PATH of a run, checkpoint or safetensors");
+}
+
 int takeRun(const CLI::App& app, ModelFlags& flags, std::string& run) {
   const TrainedKind kind = trainedKind(flags.file);
   if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) return exitOk;
@@ -334,6 +341,18 @@ Result<std::string> budgetOf(const ModelFlags& flags, const vulkan::DeviceInfo* 
   return std::to_string(device->freeBytes - device->freeBytes / 16);
 }
 
+/// fuse among the passes of --pipeline knows no device: it takes the target that it is told, or the least one.
+void noteOtherTarget(const ModelFlags& flags, const Module& module, const Target& device) {
+  if (!flags.notes || flags.pipeline.empty() || module.stage == Stage::tensor) return;
+  const auto own = targetOf(module.attrs);
+  if (!own || own->name == device.name) return;
+  fmt::print(
+      stderr,
+      "note: the passes make kernels for target '{}', not for {}: leave fuse out of --pipeline, and they are "
+      "made for the device\n",
+      own->name, device.name);
+}
+
 int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector<std::string>& entries,
                  SessionOptions& options, std::unique_ptr<Module>& module, OpenModel& out) {
   const vulkan::DeviceInfo* open = options.device.open ? &options.device.open->info() : nullptr;
@@ -351,6 +370,7 @@ int compileModel(const CLI::App& app, const ModelFlags& flags, const std::vector
   Target target;
   if (flags.target.empty()) {
     target = targetOn(*module, options.device.open, options.cache, flags.notes);
+    noteOtherTarget(flags, *module, target);
   } else {
     auto given = targetOf(flags.target, *module);
     if (!given) return report(app, exitUsage, given.error());

@@ -129,7 +129,8 @@ class Verification {
     if (flags_.dump.empty()) return exitNumeric;
     auto folder = dumpStep(flags_.dump, function, *spirv_, step, device_->info());
     if (!folder) return report(app_, exitInput, folder.error());
-    fmt::print("  its inputs, both outputs and its code are in {}\n", *folder);
+    fmt::print("  its inputs{} and its code are in {}\n", step.findings.empty() ? ", both outputs" : "",
+               *folder);
     return exitNumeric;
   }
 

@@ -147,15 +147,17 @@ Result<Json> earlierEnv(OpenTraining& training) {
   return Json();
 }
 
-/// A folder where a file goes that is only looked at stops no run.
-Result<void> moveFoldersAside(OpenTraining& training) {
+/// A folder or pipe where a file goes that is only looked at stops no run.
+Result<void> moveOthersAside(OpenTraining& training) {
   const RunDir dir{training.options.runDir};
   std::error_code error;
-  for (const std::string& file : {dir.plan(), dir.log(), dir.metricsTable(), dir.samples(), dir.page()}) {
-    if (!fs::is_directory(file, error)) continue;
+  for (const std::string& file :
+       {dir.env(), dir.plan(), dir.ranks(), dir.log(), dir.metricsTable(), dir.samples(), dir.page()}) {
+    if (expectFile(file)) continue;
+    const char* kind = fs::is_directory(file, error) ? "folder" : "pipe, socket or device";
     TG_TRY(std::string aside, setAside(file));
     training.notes.push_back(fmt::format(
-        "warning: {} is a folder, so it is kept as {} and the file is written anew", file, aside));
+        "warning: {} is a {}, so it is kept as {} and the file is written anew", file, kind, aside));
   }
   return {};
 }
@@ -276,9 +278,12 @@ Result<std::string> freshRunDir(const ModelFlags& model, const TrainFlags& flags
 Result<void> takeRunDir(const CLI::App& app, const std::string& command, const ModelFlags& model,
                         const TrainFlags& flags, OpenTraining& training) {
   if (training.options.runDir.empty()) return {};
-  if (!training.resumed) TG_CHECK(claim(model, flags, training));
+  if (!training.resumed) {
+    TG_CHECK(claim(model, flags, training));
+    TG_CHECK(checkRunKinds(training.options.runDir));
+  }
   TG_CHECK(moveLaterAside(training));
-  TG_CHECK(moveFoldersAside(training));
+  TG_CHECK(moveOthersAside(training));
   training.options.lock = &*training.lock;
   const RunDir dir{training.options.runDir};
   removeStaleFiles(dir.path);

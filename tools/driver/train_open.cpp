@@ -360,6 +360,7 @@ Result<void> readRunConfig(const std::string& run, ModelFlags& model, TrainFlags
   addModelFlags(app, model);
   addTrainFlags(app, flags);
   const std::string file = RunDir{run}.config();
+  TG_CHECK(checkRunKinds(run));
   TG_CHECK(readInput(file));  // CLI11 does not say why it cannot
   try {
     app.parse(std::vector<std::string>{"--config=" + file});

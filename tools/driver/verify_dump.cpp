@@ -51,7 +51,7 @@ Result<std::string> dumpStep(const std::string& dir, const std::string& function
       return (folder / fmt::format("{}_{}.npy", what, buffer.name)).string();
     };
     TG_CHECK(writeNpy(path("before"), buffer.before));
-    if (!buffer.written) continue;
+    if (!buffer.written || !step.findings.empty()) continue;
     TG_CHECK(writeNpy(path("device"), buffer.device));
     TG_CHECK(writeNpy(path("interp"), buffer.exact));
   }
