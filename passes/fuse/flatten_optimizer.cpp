@@ -25,16 +25,11 @@
 // Where: before split-reductions and form-regions, for which the parts of the gradient norm would be hundreds
 //   of sums, and before cse, which merges what the groups leave twice.
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <string>
-#include <tuple>
 #include <unordered_set>
 
-#include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/byte_size.h"
-#include "ir/collective.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
