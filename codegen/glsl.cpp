@@ -35,9 +35,8 @@ GlslSurvey::GlslSurvey(const Item& kernel, const Target& target) {
 void GlslSurvey::visit(const Op& op) {
   const Operand* element = op.operands.empty() ? nullptr : &op.operands.back();
   if (element && element->kind != Operand::Kind::element) element = nullptr;
-  bool loads = op.code == Opcode::k_load || op.code == Opcode::k_exact_load;
-  if (element && (loads || op.code == Opcode::k_accumulate)) loaded.insert(element->value);
-  if (element && !loads) written.insert(element->value);
+  if (element && (isLoad(op) || op.code == Opcode::k_accumulate)) loaded.insert(element->value);
+  if (element && !isLoad(op)) written.insert(element->value);
   barriers |= op.code == Opcode::k_barrier;
   reductions |= op.code == Opcode::k_workgroup_reduce;
   matrices |= isCoopmatOp(op.code);

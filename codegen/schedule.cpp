@@ -7,7 +7,6 @@
 
 #include "codegen/index.h"
 #include "codegen/schedule_parts.h"
-#include "ir/infer.h"
 #include "ir/op_view.h"
 
 namespace tg {

@@ -6,7 +6,6 @@
 #include <unordered_set>
 
 #include "ir/collective.h"
-#include "ir/infer.h"
 #include "ir/kernel/custom.h"
 #include "ir/op_view.h"
 #include "ir/rows.h"

@@ -2,7 +2,6 @@
 // Types of cross_entropy, rms_norm and rope, and of their gradients.
 #include <cmath>
 
-#include "ir/infer.h"
 #include "ir/infer_context.h"
 #include "ir/op_view.h"
 

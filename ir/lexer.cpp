@@ -29,11 +29,6 @@ void Lexer::rewind(uint32_t offset) {
   advance();
 }
 
-void Lexer::skipLine() {
-  size_t newline = text_.find('\n', token_.offset);
-  rewind(static_cast<uint32_t>(newline == std::string_view::npos ? text_.size() : newline));
-}
-
 std::string_view Lexer::rawUntil(char stop) {
   uint32_t begin = token_.offset;
   size_t end = begin;

@@ -39,8 +39,6 @@ class Lexer {
   bool startsWith(std::string_view text) const;
   /// Restarts at a byte offset, which must begin a token or white space.
   void rewind(uint32_t offset);
-  /// Skips to the end of the line that holds the current token.
-  void skipLine();
 
  private:
   void advance();

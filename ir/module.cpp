@@ -351,6 +351,14 @@ Item* Module::addStorage(ItemKind kind, std::string name) {
   while (behind != items.begin() && !isStorageKind(**std::prev(behind))) --behind;
   return items.insert(behind, newItem(kind, std::move(name)))->get();
 }
+Item* Module::addBuffer(std::string name, int64_t bytes) {
+  auto firstFunc =
+      std::find_if(items.begin(), items.end(), [](const auto& item) { return item->kind == ItemKind::func; });
+  Item* buffer = items.insert(firstFunc, newItem(ItemKind::buffer, std::move(name)))->get();
+  buffer->bytes = bytes;
+  buffer->loc = loc;
+  return buffer;
+}
 std::vector<Item*> Module::all(ItemKind kind) const {
   std::vector<Item*> out;
   for (const auto& item : items)

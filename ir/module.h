@@ -394,6 +394,8 @@ struct Module {
   Item* add(ItemKind kind, std::string name);
   /// Adds a param or state behind those there are.
   Item* addStorage(ItemKind kind, std::string name);
+  /// Adds a buffer behind those there are, in front of the functions.
+  Item* addBuffer(std::string name, int64_t bytes);
   /// The items of a kind; of funcs, those over tensors.
   std::vector<Item*> all(ItemKind kind) const;
 };

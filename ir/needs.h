@@ -8,12 +8,10 @@
 //   for (const Unmet& each : unmet(needs, limitsOf(target))) …
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "ir/location.h"
 #include "ir/module.h"

@@ -2,7 +2,6 @@
 #include "ir/op_info.h"
 
 #include <algorithm>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

@@ -3,11 +3,8 @@
 // instantiated over f64 (interpreters), tensors (gradient rules) and kernel values (lowering).
 #pragma once
 
-#include <array>
 #include <cmath>
-#include <limits>
 #include <string_view>
-#include <vector>
 
 namespace tg {
 

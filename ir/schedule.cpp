@@ -184,7 +184,6 @@ class ScheduleReader {
     if (error_) return fail(*error_);
     return {};
   }
-  const std::optional<std::string>& error() const { return error_; }
   void bad(std::string_view why) {
     if (!error_) error_ = fmt::format("schedule {} {}", whole_.str(), why);
   }

@@ -21,7 +21,6 @@ using Range = ByteOwners::Range;
 struct Access {
   Range range;
   std::string_view mode;  ///< in, out, inout, texel
-  bool reads() const { return mode != "out"; }
   bool writes() const { return mode == "out" || mode == "inout"; }
 };
 

@@ -497,16 +497,7 @@ Result<void> run_lower_kernels(Module& module, const NoOptions&, const PassConte
   module.items.eraseIf(
       [](const auto& item) { return item->kind == ItemKind::kernel || isKernelFunc(*item); });
   for (auto& kernel : kernels.take()) module.items.push_back(std::move(kernel));
-  if (loopsBytes > 0) {
-    auto firstFunc = std::find_if(module.items.begin(), module.items.end(),
-                                  [](const auto& item) { return item->kind == ItemKind::func; });
-    auto loops = std::make_unique<Item>();
-    loops->kind = ItemKind::buffer;
-    loops->name = kLoopsBuffer;
-    loops->bytes = loopsBytes;
-    loops->loc = module.loc;
-    module.items.insert(firstFunc, std::move(loops));
-  }
+  if (loopsBytes > 0) module.addBuffer(std::string(kLoopsBuffer), loopsBytes);
   for (const Item* kernel : module.all(ItemKind::kernel)) {
     if (const int64_t size = codeSize(*kernel); size > target.kernelOps)
       context.remark(

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <new>
-#include <stdexcept>
 
 #include <fmt/format.h>
 

@@ -449,18 +449,9 @@ void writeSizes(Layout& layout, int64_t io) {
                     {"io", Attr::of(io)}};
   if (layout.addedWork > 0) sizes.push_back({"added_work", Attr::of(layout.addedWork)});
   set(module.attrs, "plan", Attr::dictionary(std::move(sizes)));
-  // Buffers stand before the functions that use them.
-  auto firstFunc = std::find_if(module.items.begin(), module.items.end(),
-                                [](const auto& item) { return item->kind == ItemKind::func; });
-  for (auto& [name, bytes] : std::vector<std::pair<std::string, int64_t>>{
-           {"arena", arena}, {"io", io}, {"persistent", persistent}}) {
-    auto buffer = std::make_unique<Item>();
-    buffer->kind = ItemKind::buffer;
-    buffer->name = name;
-    buffer->bytes = bytes;
-    buffer->loc = module.loc;
-    firstFunc = module.items.insert(firstFunc, std::move(buffer));
-  }
+  module.addBuffer("persistent", persistent);
+  module.addBuffer("io", io);
+  module.addBuffer("arena", arena);
 }
 
 }  // namespace

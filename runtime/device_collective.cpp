@@ -19,6 +19,65 @@ double secondsBetween(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
+/// Copies between the ranges of a collective and a staging buffer.
+struct ChunkCopies {
+  std::vector<vulkan::Command> toHost, toDevice;
+};
+
+/// Goes over the ranges of a collective, which hold the same number of shards each.
+class ShardCopier {
+ public:
+  ShardCopier(const CollectiveArgs& args, const collective::Engine& ranks)
+      : kind_(args.kind), gathers_(kind_ == collective::Kind::allGather),
+        whole_(gathers_ ? args.receive : args.send), own_(gathers_ ? args.send : args.receive),
+        rank_(ranks.rank()), shards_(kind_ == collective::Kind::allReduce ? 1 : ranks.ranks()) {}
+
+  int64_t shards() const { return shards_; }
+  /// Of all shards.
+  int64_t bytes() const {
+    int64_t bytes = 0;
+    for (const vulkan::Binding& range : whole_) bytes += range.bytes;
+    return bytes;
+  }
+  /// The copies of the next `length` bytes of each shard. The buffer has them from `first` on, one shard's behind the
+  /// other's, as the engine expects them.
+  ChunkCopies next(vulkan::Buffer& buffer, int64_t first, int64_t length);
+
+ private:
+  collective::Kind kind_;
+  bool gathers_;
+  const std::vector<vulkan::Binding>&whole_, &own_;
+  int64_t rank_, shards_;
+  size_t range_ = 0;
+  int64_t taken_ = 0;  ///< bytes of the range's shard
+};
+
+ChunkCopies ShardCopier::next(vulkan::Buffer& buffer, int64_t first, int64_t length) {
+  using collective::Kind;
+  const bool scatters = kind_ == Kind::reduceScatter;
+  ChunkCopies out;
+  for (int64_t done = 0; done < length;) {
+    const vulkan::Binding& range = whole_[range_];
+    const int64_t rangeShard = range.bytes / shards_;
+    if (taken_ == rangeShard) {
+      ++range_, taken_ = 0;
+      continue;
+    }
+    const int64_t some = std::min(length - done, rangeShard - taken_);
+    auto copy = [&](int64_t rank, const vulkan::Binding& at, int64_t offset, bool down, bool up) {
+      const int64_t host = first + rank * length + done;
+      if (down) out.toHost.emplace_back(vulkan::Copy{at.buffer, offset, &buffer, host, some});
+      if (up) out.toDevice.emplace_back(vulkan::Copy{&buffer, host, at.buffer, offset, some});
+    };
+    for (int64_t rank = 0; rank < shards_; ++rank)
+      copy(rank, range, range.offset + rank * rangeShard + taken_, !gathers_, !scatters);
+    if (kind_ != Kind::allReduce) copy(rank_, own_[range_], own_[range_].offset + taken_, gathers_, scatters);
+    done += some;
+    taken_ += some;
+  }
+  return out;
+}
+
 }  // namespace
 
 // The device imports memory that all ranks map, so that its copies land where the ranks reduce them. If that fails on
@@ -50,8 +109,7 @@ Result<StagingBuffers> StagingBuffers::create(vulkan::Device& device, const std:
   return staging;
 }
 
-// Chunks and staging buffers are whole multiples of each other, so no chunk lies in two buffers. A chunk has the same
-// bytes of each rank's shard, one shard's behind the other's, as the engine expects them.
+// Chunks and staging buffers are whole multiples of each other, so no chunk lies in two buffers.
 Result<std::unique_ptr<DeviceCollective>>
 StagedCollective::create(vulkan::Device& device, const std::string& name, int64_t id,
                          const CollectiveArgs& args, collective::Engine& ranks, StagingBuffers& staging) {
@@ -59,18 +117,14 @@ StagedCollective::create(vulkan::Device& device, const std::string& name, int64_
   std::unique_ptr<StagedCollective> made(new StagedCollective);
   made->device_ = device.shared_from_this();
   made->timed_ = device.info().timestamps;
-  made->times_.id = id;
   made->kind_ = args.kind;
   made->reduction_ = args.reduction;
-  const bool scatters = args.kind == Kind::reduceScatter, gathers = args.kind == Kind::allGather;
-  const auto& whole = gathers ? args.receive : args.send;
-  const auto& own = gathers ? args.send : args.receive;
-  const int64_t shards = args.kind == Kind::allReduce ? 1 : ranks.ranks();
-  int64_t bytes = 0;
-  for (const vulkan::Binding& range : whole) bytes += range.bytes;
+  ShardCopier copier(args, ranks);
+  const int64_t shards = copier.shards(), bytes = copier.bytes();
+  made->times_.id = id;
   made->times_.bytes = collective::sentBytes(args.kind, bytes, ranks.ranks());
-  made->times_.toHostBytes = gathers ? bytes / shards : bytes;
-  made->times_.toDeviceBytes = scatters ? bytes / shards : bytes;
+  made->times_.toHostBytes = args.kind == Kind::allGather ? bytes / shards : bytes;
+  made->times_.toDeviceBytes = args.kind == Kind::reduceScatter ? bytes / shards : bytes;
   constexpr auto kElement = static_cast<int64_t>(sizeof(float));
   const int64_t shard = bytes / shards, step = kChunkBytes / shards / kElement * kElement;
   const int64_t chunks = (shard + step - 1) / step;
@@ -80,37 +134,17 @@ StagedCollective::create(vulkan::Device& device, const std::string& name, int64_
     TG_TRY(staging, StagingBuffers::create(device, name, staged, ranks));
   }
   made->shared_ = staging.shared;
-  size_t range = 0;
-  int64_t taken = 0;  // bytes of the range's shard
   for (int64_t index = 0; index < chunks; ++index) {
     vulkan::Buffer& buffer = *staging.buffers[static_cast<size_t>(index * kChunkBytes / kStagingBufferBytes)];
     const int64_t first = index * kChunkBytes % kStagingBufferBytes;
     const int64_t length = std::min(step, shard - index * step);
-    std::vector<vulkan::Command> toHost, toDevice;
-    for (int64_t done = 0; done < length;) {
-      const int64_t rangeShard = whole[range].bytes / shards;
-      if (taken == rangeShard) {
-        ++range, taken = 0;
-        continue;
-      }
-      const int64_t some = std::min(length - done, rangeShard - taken);
-      auto copy = [&](int64_t rank, const vulkan::Binding& at, int64_t offset, bool down, bool up) {
-        const int64_t host = first + rank * length + done;
-        if (down) toHost.emplace_back(vulkan::Copy{at.buffer, offset, &buffer, host, some});
-        if (up) toDevice.emplace_back(vulkan::Copy{&buffer, host, at.buffer, offset, some});
-      };
-      for (int64_t rank = 0; rank < shards; ++rank)
-        copy(rank, whole[range], whole[range].offset + rank * rangeShard + taken, !gathers, !scatters);
-      if (args.kind != Kind::allReduce)
-        copy(ranks.rank(), own[range], own[range].offset + taken, gathers, scatters);
-      done += some;
-      taken += some;
-    }
+    ChunkCopies copies = copier.next(buffer, first, length);
     Chunk chunk{buffer.mapped() + first, length * shards, nullptr, nullptr};
     const auto stamps = made->timed_ ? vulkan::Timestamps::ends : vulkan::Timestamps::none;
-    TG_TRY(chunk.toHost, vulkan::Recording::create(device, std::move(toHost), {name + ".to_host", stamps}));
+    TG_TRY(chunk.toHost,
+           vulkan::Recording::create(device, std::move(copies.toHost), {name + ".to_host", stamps}));
     TG_TRY(chunk.toDevice,
-           vulkan::Recording::create(device, std::move(toDevice), {name + ".to_device", stamps}));
+           vulkan::Recording::create(device, std::move(copies.toDevice), {name + ".to_device", stamps}));
     made->chunks_.push_back(std::move(chunk));
   }
   return std::unique_ptr<DeviceCollective>(std::move(made));

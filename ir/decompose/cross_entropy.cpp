@@ -3,7 +3,6 @@
 #include "ir/cross_entropy.h"
 
 #include "ir/decompose/decompose.h"
-#include "ir/infer.h"
 #include "ir/op_view.h"
 
 namespace tg {

@@ -334,7 +334,7 @@ void Counter::charge(const Op& op, double times) {
   }
   ParamTraffic& traffic = cost_.params[param->second];
   bool stores = matrixStore || op.code == Opcode::k_store || op.code == Opcode::k_exact_store;
-  bool loads = matrixLoad || op.code == Opcode::k_load || op.code == Opcode::k_exact_load;
+  bool loads = matrixLoad || isLoad(op);
   if (!stores) traffic.loaded += times * bytes;
   if (!loads) traffic.stored += times * bytes;
 }

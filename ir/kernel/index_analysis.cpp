@@ -67,18 +67,6 @@ bool IndexAnalysis::lanePrivate(const std::vector<const Op*>& accesses) const {
   return decoder.invocationKnown();
 }
 
-bool IndexAnalysis::injective(const Op& access) const {
-  const indexing::Scope& scope = forms_->scope(forms_->scopeOf(access));
-  if (!scope.countsLoops) return false;
-  BufMode mode = elementOf(access)->value->type.mode;
-  Decoder decoder(*forms_, *bounds_, {&access});
-  if (mode == BufMode::shared) decoder.sameGroup();
-  if (mode == BufMode::local) decoder.sameInvocation();
-  decoder.run();
-  return decoder.invocationKnown() &&
-         std::all_of(scope.loops.begin(), scope.loops.end(), [&](int loop) { return decoder.known(loop); });
-}
-
 bool IndexAnalysis::certainlyRepeats(const std::vector<const Op*>& stores) const {
   return indexing::foundTwice(*forms_, *bounds_, stores);
 }

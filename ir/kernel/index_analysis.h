@@ -21,7 +21,7 @@ class Bounds;
 /// but at least 1. The kernel must outlive the analysis and stay as it is.
 ///
 /// Assumed of every launch: extents of buffers are below 2^31, and so is the number of invocations along an
-/// axis; and where the grid or an extent is unknown, `lanePrivate` and `injective` take it to be small enough
+/// axis; and where the grid or an extent is unknown, `lanePrivate` takes it to be small enough
 /// that no index wraps around because of it (with `shapes` nothing of the kind is assumed). Answers hold for
 /// executions whose accesses stay in range; u32 and i32 arithmetic wraps, and is taken as exact only where
 /// the intervals show that it does not.
@@ -50,9 +50,6 @@ class IndexAnalysis {
   /// of one buffer), of the whole dispatch, or of one workgroup if the buffer is `shared`. A proof: false
   /// means unknown.
   bool lanePrivate(const std::vector<const Op*>& accesses) const;
-  /// Whether every execution (invocation and iteration of the loops around) of the access touches another
-  /// element; of one workgroup for `shared`, of one invocation for `local` buffers. A proof.
-  bool injective(const Op& access) const;
   /// Whether two executions of these stores (all to one buffer) certainly touch one element, whatever the
   /// data: a witness is found among the first and last invocations and iterations. Each execution counts,
   /// also two by one invocation; of one workgroup for `shared`, of one invocation for `local` buffers.

@@ -40,12 +40,6 @@ void Decoder::sameGroup() {
     if (int id = forms_.groupSymbol(axis); id >= 0) known_.insert(id);
 }
 
-void Decoder::sameInvocation() {
-  sameGroup();
-  for (int axis = 0; axis < 3; ++axis)
-    if (int id = forms_.localSymbol(axis); id >= 0) known_.insert(id);
-}
-
 /// Whether all that a symbol depends on is known; a carried value depends on itself.
 bool Decoder::known(int symbol) const {
   std::set<int> asked{symbol};

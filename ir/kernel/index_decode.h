@@ -16,9 +16,8 @@ class Decoder {
  public:
   Decoder(const Forms& forms, const Bounds& bounds, const std::vector<const Op*>& accesses);
 
-  /// Takes it as given that the invocations are in one workgroup, or are one.
+  /// Takes it as given that the invocations are in one workgroup.
   void sameGroup();
-  void sameInvocation();
   /// Draws every conclusion.
   void run();
   bool known(int symbol) const;

@@ -113,7 +113,6 @@ int FormsBuilder::newScope(int parent) {
   std::vector<Affine> facts;
   if (parent >= 0) {
     made.complete = f_.scope(parent).complete;
-    made.countsLoops = f_.scope(parent).countsLoops;
     made.loops = f_.scope(parent).loops;
     facts = f_.facts(parent);
   }
@@ -328,7 +327,6 @@ Affine FormsBuilder::iteration(const Op& op, int scope, int inner, Affine& step)
   Affine count = once ? Affine::of(0) : Affine::symbol(add(std::move(made)));
   Affine index = regular ? wrapped(sum(from, count, by1)) : count;
   if (!once) body.loops.push_back(count.terms.begin()->first);
-  if (!regular && (wraps || by.lo == 0)) body.countsLoops = false;
   body.complete = body.complete && regular && exactFrom && exactTo;
   f_.forms_[op.operands[0].value] = index;
   if (exactFrom && regular && exactTo) addFact(inner, *exactTo - Affine::of(1) - sum(*exactFrom, count, by1));

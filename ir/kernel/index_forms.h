@@ -57,7 +57,6 @@ struct Scope {
   std::vector<Affine> zeros;  ///< forms that are 0 here mod 2^32, with a positive first coefficient
   std::vector<int> loops;     ///< iteration symbols of the loops around, outermost first
   bool complete = true;       ///< the facts of all scopes around say exactly when the body runs
-  bool countsLoops = true;    ///< every loop around has an iteration symbol that tells its iterations apart
 };
 
 /// The forms of all values of a kernel, made in one walk.

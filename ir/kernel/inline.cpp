@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/kernel/kernel.h"
 
 namespace tg {
 namespace {

@@ -64,6 +64,16 @@ struct KernelSemantics {
 const KernelSemantics& semantics(KernelOp op);
 /// The same; an op of the other dialect, such as the `return` of a func, counts as control.
 const KernelSemantics& semantics(Opcode code);
+/// Whether an op computes its results from its operands alone: it may be repeated, merged and moved.
+inline bool isArithmetic(const Op& op) { return semantics(op.code).effect == KernelEffect::pure; }
+/// Whether an op reads an element of a buffer and does nothing else.
+inline bool isLoad(const Op& op) { return semantics(op.code).effect == KernelEffect::reads; }
+/// Stores, accumulations and atomics.
+inline bool writesElement(const Op& op) { return semantics(op.code).effect == KernelEffect::writes; }
+/// Whether an op is a barrier or reduction of the workgroup.
+inline bool synchronizes(const Op& op) { return semantics(op.code).effect == KernelEffect::synchronizes; }
+/// Whether an op exchanges values between the invocations of a subgroup.
+inline bool isSubgroupOp(const Op& op) { return semantics(op.code).effect == KernelEffect::subgroupOp; }
 /// Whether an op makes or takes matrices that a subgroup holds.
 inline bool isCoopmatOp(Opcode code) { return semantics(code).effect == KernelEffect::matrix; }
 /// Whether a lane-wise op takes operands of an element type.

@@ -11,8 +11,6 @@
 namespace tg {
 namespace {
 
-bool synchronizes(const Op& op) { return semantics(op.code).effect == KernelEffect::synchronizes; }
-
 /// Whether an op's bodies synchronize the workgroup behind their last access to a buffer, or before their first.
 template <bool kBehind>
 bool synchronizesInside(const Op& op, const Value* buffer) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "ir/access.h"
 #include "ir/op_view.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/inline_ops.h"

@@ -25,16 +25,11 @@
 // Where: before split-reductions and form-regions, for which the parts of the gradient norm would be hundreds
 //   of sums, and before cse, which merges what the groups leave twice.
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <string>
-#include <tuple>
 #include <unordered_set>
 
-#include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/byte_size.h"
-#include "ir/collective.h"
 #include "ir/needs.h"
 #include "ir/op_view.h"
 #include "ir/symbol_rows.h"
@@ -69,11 +64,16 @@ class Flattener {
   std::vector<Value*> findScalings(std::vector<Update>& updates) const;
   Value* findChoices(std::vector<Update>& updates) const;
   void materialise(UpdateGroup& group);
+  void addNorms(const UpdateGroup& group, const std::vector<Value*>& scales,
+                const std::vector<Value*>& unscaled);
   Value* makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
                     const std::string& hint);
   std::vector<Value*> bindNumbers(RegionWriter& region, const std::vector<Value*>& numbers, size_t groups,
                                   const Op* at);
   Value* decayByIndex(RegionWriter& region, Value* decay, const std::vector<Value*>& decayed);
+  std::vector<Value*> writeUpdate(RegionWriter& region, const UpdateGroup& group,
+                                  const std::vector<Value*>& scales, Value* choice);
+  void replace(const std::vector<Update>& updates, Op& region);
   void clearTogether(const std::vector<Value*>& gradients);
   void rebuild();
 
@@ -239,34 +239,35 @@ Value* Flattener::decayByIndex(RegionWriter& region, Value* decay, const std::ve
   return b.op(Opcode::select, {decays, decay, b.scalar(0)});
 }
 
-/// Builds the region of a group.
-void Flattener::flatten(UpdateGroup& group) {
-  std::vector<Update>& updates = group.updates;
-  const Form form = *formOf(*updates[0].op);
-  const std::vector<Value*> scales = findScalings(updates);
-  Value* choice = findChoices(updates);
-  std::vector<Value*> unscaled;
-  for (const Update& update : updates) unscaled.push_back(update.gradient);
-  materialise(group);
-  bool same = true;
-  std::vector<Value*> gradients, decayed;
-  Value* decay = nullptr;
-  for (size_t i = 0; i < updates.size(); ++i) {
-    same = same && throughReshapes(unscaled[i]) == updates[i].gradient;
-    gradients.push_back(updates[i].gradient);
-    if (Value* own = decayOf(*updates[i].op)) decay = own, decayed.push_back(updates[i].op->in(0));
-  }
-  for (size_t from = 0; same && from <= scales.size(); ++from) {
+std::vector<Value*> gradientsOf(const std::vector<Update>& updates) {
+  std::vector<Value*> out;
+  for (const Update& update : updates) out.push_back(update.gradient);
+  return out;
+}
+
+/// Sums of squares of the gradients, or of what they are after some of their scalings, are sums over the flat group.
+/// `unscaled`: the gradients before they were made values of their own, if that was needed.
+void Flattener::addNorms(const UpdateGroup& group, const std::vector<Value*>& scales,
+                         const std::vector<Value*>& unscaled) {
+  const std::vector<Update>& updates = group.updates;
+  const std::vector<Value*> gradients = gradientsOf(updates);
+  for (size_t i = 0; i < updates.size(); ++i)
+    if (throughReshapes(unscaled[i]) != gradients[i]) return;
+  for (size_t from = 0; from <= scales.size(); ++from) {
     std::vector<Value*> terms = gradients;
     for (size_t i = 0; from > 0 && i < updates.size(); ++i)
       terms[i] = updates[i].scalings[from - 1]->result();
     const std::vector<Value*> numbers(scales.begin(), scales.begin() + static_cast<std::ptrdiff_t>(from));
     norms_.add(group.place, terms, gradients, numbers, group.isPart);
   }
-  clearTogether(gradients);
+}
 
+/// Writes the optimizer's op on the flat group, and what it reads. What becomes of the kept operands.
+std::vector<Value*> Flattener::writeUpdate(RegionWriter& region, const UpdateGroup& group,
+                                           const std::vector<Value*>& scales, Value* choice) {
+  const std::vector<Update>& updates = group.updates;
   const Op& first = *updates[0].op;
-  RegionWriter region(first.loc);
+  const Form form = *formOf(first);
   Builder& b = region.builder();
   std::vector<Value*> operands(static_cast<size_t>(first.numOperands()));
   auto bindKept = [&](size_t which) {
@@ -275,9 +276,13 @@ void Flattener::flatten(UpdateGroup& group) {
     operands[form.kept[which]] = bindGroup(region, form.names[which], members);
   };
   bindKept(0);
-  operands[1] = bindGroup(region, "g", gradients);
+  operands[1] = bindGroup(region, "g", gradientsOf(updates));
   for (size_t which = 1; which < form.kept.size(); ++which) bindKept(which);
-  std::vector<Value*> outside;
+
+  Value* decay = nullptr;
+  std::vector<Value*> outside, decayed;
+  for (const Update& update : updates)
+    if (Value* own = decayOf(*update.op)) decay = own, decayed.push_back(update.op->in(0));
   for (int index : form.shared) outside.push_back(first.in(index));
   outside.insert(outside.end(), scales.begin(), scales.end());
   if (choice) outside.push_back(choice);
@@ -298,31 +303,48 @@ void Flattener::flatten(UpdateGroup& group) {
   }
   b.setHint("new");
   b.op(first.code, operands, first.attrs);
-  Op* made = b.ops().back();
-  const int results = static_cast<int>(form.kept.size()), count = static_cast<int>(updates.size());
-  std::vector<Value*> yielded;
+  const Op& made = *b.ops().back();
+  std::vector<Value*> out;
+  for (size_t which = 0; which < form.kept.size(); ++which) {
+    out.push_back(made.result(static_cast<int>(which)));
+    if (!choice) continue;
+    b.setHint("kept");
+    out.back() = b.op(Opcode::select, {numbers[form.shared.size() + scales.size()], out.back(),
+                                       operands[static_cast<size_t>(form.kept[which])]});
+  }
+  return out;
+}
+
+/// Gives a region the results of the updates, a group of results for each of an update's, and drops the updates.
+void Flattener::replace(const std::vector<Update>& updates, Op& region) {
+  const int results = static_cast<int>(formOf(*updates[0].op)->kept.size());
   for (int which = 0; which < results; ++which) {
-    Value* result = made->result(which);
-    if (choice) {
-      b.setHint("kept");
-      Value* before = operands[static_cast<size_t>(form.kept[static_cast<size_t>(which)])];
-      result = b.op(Opcode::select, {numbers[form.shared.size() + scales.size()], result, before});
-    }
-    yielded.push_back(result);
     for (const Update& update : updates)
-      region.op().addResult(update.result(which)->type, update.result(which)->name);
-    region.op().groups.push_back(count);
+      replaced_[update.result(which)] =
+          region.addResult(update.result(which)->type, update.result(which)->name);
+    region.groups.push_back(static_cast<int>(updates.size()));
   }
-  region.yield(yielded);
-  for (int i = 0; i < count; ++i) {
-    dropped_.insert(updates[i].op);
-    dropped_.insert(updates[i].choices.begin(), updates[i].choices.end());
+  for (const Update& update : updates) {
+    dropped_.insert(update.op);
+    dropped_.insert(update.choices.begin(), update.choices.end());
     // Sums of squares may still read what is scaled; dce takes what nothing reads.
-    const std::vector<Op*>& scalings = updates[i].scalings;
+    const std::vector<Op*>& scalings = update.scalings;
     if (!scalings.empty() && onlyReader(*scalings.back()->result())) dropped_.insert(scalings.back());
-    for (int which = 0; which < results; ++which)
-      replaced_[updates[i].result(which)] = region.op().result(which * count + i);
   }
+}
+
+/// Builds the region of a group.
+void Flattener::flatten(UpdateGroup& group) {
+  std::vector<Update>& updates = group.updates;
+  const std::vector<Value*> scales = findScalings(updates);
+  Value* choice = findChoices(updates);
+  const std::vector<Value*> unscaled = gradientsOf(updates);
+  materialise(group);
+  addNorms(group, scales, unscaled);
+  clearTogether(gradientsOf(updates));
+  RegionWriter region(updates[0].op->loc);
+  region.yield(writeUpdate(region, group, scales, choice));
+  replace(updates, region.op());
   before_[group.place].push_back(region.finish(target_));
 }
 

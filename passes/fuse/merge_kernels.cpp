@@ -37,15 +37,14 @@
 #include <unordered_set>
 #include <utility>
 
-#include "codegen/schedule.h"
 #include "ir/access.h"
 #include "ir/needs.h"
+#include "ir/rows.h"
 #include "ir/schedule.h"
 #include "passes/budget.h"
 #include "passes/fuse/bindings.h"
 #include "passes/fuse/cost.h"
 #include "passes/fuse/hosts.h"
-#include "passes/fuse/inline_ops.h"
 #include "passes/fuse/joined.h"
 #include "passes/fuse/lives.h"
 #include "passes/fuse/target_of.h"

@@ -19,7 +19,6 @@ struct Region {
   RowSpace rows;         ///< row
   std::vector<Op*> ops;  ///< in text order
   int first = 0;         ///< text position of its first op
-  bool alive = true;
 };
 
 /// Whether `value`, as `op` reads it, keeps its element order: only reshapes and casts from memory's type lie

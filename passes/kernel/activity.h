@@ -31,12 +31,9 @@ class Activity {
 
  private:
   void forward(const Block& block);
-  void forwardLoop(const Op& op);
-  void forwardElement(const Op& op);
   void backward(const Block& block);
-  void backwardLoop(const Op& op);
-  void backwardElement(const Op& op);
   void spread(const Operand& from, const Value* to);
+  void want(const Operand& from);
   bool mark(std::unordered_set<const Value*>& set, const Value* value);
 
   std::unordered_set<const Value*> varied_, useful_, singular_;

@@ -15,6 +15,8 @@ class StripMiner {
 
  private:
   Operand make(Opcode code, OperandList operands, std::string hint);
+  Operand tripsOf(const Op& loop);
+  Value* replaceIndex(Op& loop, const Operand& piece);
   void split(Op& loop);
 
   Builder build_;
@@ -36,31 +38,54 @@ void StripMiner::visit(Block& block) {
   }
 }
 
+static Operand literal(int64_t number) { return Operand::literal(number); }
+
+static bool is(const Operand& operand, int64_t number) {
+  return operand.isLiteral() && operand.integer == number;
+}
+
+/// How often a loop runs; ops in front of it count where the bounds are no literals.
+Operand StripMiner::tripsOf(const Op& loop) {
+  const auto [from, to, step] = rangeOf(loop);
+  if (const int64_t known = KernelFacts::staticTrips(loop); known >= 0) return literal(known);
+  Operand count = to;
+  if (!is(from, 0)) {
+    Operand above = make(Opcode::k_max, {from, to}, "end");
+    count = make(Opcode::k_sub, {above, from}, "span");
+  }
+  if (is(step, 1)) return count;
+  Operand whole = make(Opcode::k_div, {count, step}, "whole"),
+          part = make(Opcode::k_mod, {count, step}, "part");
+  Operand more = make(Opcode::k_min, {part, literal(1)}, "more");
+  return make(Opcode::k_add, {whole, more}, "trips");
+}
+
+/// Gives the body of a loop a new index, that of a trip within a piece. The old one is computed in front.
+Value* StripMiner::replaceIndex(Op& loop, const Operand& piece) {
+  const auto [from, to, step] = rangeOf(loop);
+  Block& body = *loop.regions[0];
+  const std::unique_ptr<Value> old = std::move(body.args[0]);
+  body.args[0] = std::make_unique<Value>();
+  Value* index = body.args[0].get();
+  index->type = Type::scalar(DType::u32);
+  index->name = build_.names().unique(old->name + "_inner");
+  index->block = &body;
+  build_.setEnd(body.ops).setBefore(body.ops.front());
+  Operand at = make(Opcode::k_add, {piece, Operand::of(index)}, "at");
+  if (!is(step, 1)) at = make(Opcode::k_mul, {at, step}, "at");
+  at = make(Opcode::k_add, {from, at}, old->name);
+  old->uses.replaceAll(at.value);
+  return index;
+}
+
 /// for k = from to(to) step(s)  →  n = trips; for c = 0 to(n) step(N): for j = 0 to(min(N, n - c)): k = from
 /// + (c + j)·s
 void StripMiner::split(Op& loop) {
   OpList& ops = *loop.list();
   NameTable& names = build_.names();
   build_.setBefore(&loop).setLoc(loop.loc);
-  const LoopRange range = rangeOf(loop);
-  const Operand from = range.from, to = range.to, step = range.step;
-  auto lit = [](int64_t value) { return Operand::literal(value); };
-  Operand count = lit(KernelFacts::staticTrips(loop));
-  if (count.integer < 0) {
-    bool atZero = from.isLiteral() && from.integer == 0, byOne = step.isLiteral() && step.integer == 1;
-    count = to;
-    if (!atZero) {
-      Operand above = make(Opcode::k_max, {from, to}, "end");
-      count = make(Opcode::k_sub, {above, from}, "span");
-    }
-    if (!byOne) {
-      Operand whole = make(Opcode::k_div, {count, step}, "whole"),
-              part = make(Opcode::k_mod, {count, step}, "part");
-      Operand more = make(Opcode::k_min, {part, lit(1)}, "more");
-      count = make(Opcode::k_add, {whole, more}, "trips");
-    }
-  }
-  Block& body = *loop.regions[0];
+  const Operand count = tripsOf(loop);
+  const Block& body = *loop.regions[0];
   const OperandList bindings = iterArgs(loop);
   auto pieces = std::make_unique<Block>();
   Value* piece = pieces->addArg(Type::scalar(DType::u32), names.unique(body.args[0]->name + "_piece"));
@@ -70,28 +95,19 @@ void StripMiner::split(Op& loop) {
     outerArgs.push_back(binding.items[0]);
     innerArgs.push_back(Operand::binding(binding.value, Operand::of(arg)));
   }
-  Op* outer = ops.insert(&loop, makeLoop(std::move(pieces), lit(0), count, lit(trips_), outerArgs, loop.loc));
+  const Operand trips = literal(trips_);
+  Op* outer = ops.insert(&loop, makeLoop(std::move(pieces), literal(0), count, trips, outerArgs, loop.loc));
   OpList& outerOps = outer->regions[0]->ops;
   build_.setEnd(outerOps);
   Operand left = make(Opcode::k_sub, {count, Operand::of(piece)}, "left");
-  Operand length = make(Opcode::k_min, {left, lit(trips_)}, "length");
+  Operand length = make(Opcode::k_min, {left, trips}, "length");
 
-  // The inner loop is the old op with a new index; its body finds the old one in front.
-  std::unique_ptr<Value> oldIndex = std::move(body.args[0]);
-  body.args[0] = std::make_unique<Value>();
-  Value* inner = body.args[0].get();
-  inner->type = Type::scalar(DType::u32);
-  inner->name = names.unique(oldIndex->name + "_inner");
-  inner->block = &body;
-  build_.setEnd(body.ops).setBefore(body.ops.front());
-  Operand at = make(Opcode::k_add, {Operand::of(piece), Operand::of(inner)}, "at");
-  if (!(step.isLiteral() && step.integer == 1)) at = make(Opcode::k_mul, {at, step}, "at");
-  at = make(Opcode::k_add, {from, at}, oldIndex->name);
-  oldIndex->uses.replaceAll(at.value);
+  // The inner loop is the old op.
+  Value* inner = replaceIndex(loop, Operand::of(piece));
   outer->results = std::move(loop.results);
   for (auto& result : outer->results) result->def = outer;
   loop.results.clear();
-  loop.operands = {Operand::binding(inner, lit(0)), Operand::keyword("to", {length}),
+  loop.operands = {Operand::binding(inner, literal(0)), Operand::keyword("to", {length}),
                    Operand::keyword("iter_args", innerArgs)};
   outerOps.push_back(ops.take(&loop));
   OperandList next;

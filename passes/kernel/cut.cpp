@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "ir/kernel/kernel.h"
 #include "passes/kernel/effects.h"
 
 namespace tg {
@@ -60,28 +59,13 @@ void ValueFlow::visit(const Block& block) {
 }
 
 void ValueFlow::visitOp(const Op& op) {
-  if (op.code == Opcode::k_if) {
-    for (const auto& region : op.regions)
-      if (const Op* yield = yieldOf(*region))
-        for (size_t i = 0; i < op.results.size(); ++i) add(yield->operands[i], op.results[i].get());
-  } else if (op.code == Opcode::k_for) {
-    const auto& carried = iterArgs(op);
-    const Op* yield = yieldOf(*op.regions[0]);
-    for (size_t i = 0; i < carried.size(); ++i)
-      for (const Operand* from : {&carried[i].items[0], &yield->operands[i]}) {
-        add(*from, carried[i].value);
-        if (!op.results.empty()) add(*from, op.results[i].get());
-      }
-  } else if (const Operand* element = elementOf(op)) {
-    if (writesElement(op)) add(op.operands[static_cast<size_t>(broughtOperand(op))], element->value);
-    for (const auto& result : op.results) add(*element, result.get());
-  } else if (op.code != Opcode::k_stop_gradient) {
-    for (const auto& result : op.results)
-      for (const Operand& operand : op.operands)
-        if (operand.kind == Operand::Kind::value && operand.value->type.dtype != DType::i1 &&
-            result->type.dtype != DType::i1)
-          add(operand, result.get());
-  }
+  if (eachFlow(op, [&](const Operand& from, const Value* to) { add(from, to); })) return;
+  if (op.code == Opcode::k_stop_gradient) return;
+  for (const auto& result : op.results)
+    for (const Operand& operand : op.operands)
+      if (operand.kind == Operand::Kind::value && operand.value->type.dtype != DType::i1 &&
+          result->type.dtype != DType::i1)
+        add(operand, result.get());
 }
 
 }  // namespace

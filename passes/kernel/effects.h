@@ -1,27 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicates on kernel ops, from ir/kernel/semantics.def.
+// What the ops of a kernel write, and which values they pass on.
 #pragma once
 
+#include <unordered_set>
+
 #include "ir/kernel/element.h"
+#include "ir/kernel/kernel.h"
 #include "ir/kernel/semantics.h"
 
 namespace tg {
 
-inline bool isLoad(const Op& op) { return semantics(op.code).effect == KernelEffect::reads; }
-
-/// Stores, accumulations and atomics.
-inline bool writesElement(const Op& op) { return semantics(op.code).effect == KernelEffect::writes; }
-
-/// Whether an op is a barrier or reduction of the workgroup.
-inline bool synchronizes(const Op& op) { return semantics(op.code).effect == KernelEffect::synchronizes; }
-
-/// Whether an op exchanges values between the invocations of a subgroup.
-inline bool isSubgroupOp(const Op& op) { return semantics(op.code).effect == KernelEffect::subgroupOp; }
-
-/// Whether an op computes its result from its operands alone: it may be repeated, merged and moved.
-inline bool isArithmetic(const Op& op) { return semantics(op.code).effect == KernelEffect::pure; }
+/// The buffers of which a kernel writes an element.
+inline std::unordered_set<const Value*> writtenBuffers(const Item& kernel) {
+  std::unordered_set<const Value*> written;
+  walk(kernel.body, [&](const Op& op) {
+    if (writesElement(op)) written.insert(elementOf(op)->value);
+  });
+  return written;
+}
 
 /// The index of the operand that an op stores or combines with an element: 1 of a compare-exchange, else 0.
 inline int broughtOperand(const Op& op) { return op.code == Opcode::k_atomic_compare_exchange ? 1 : 0; }
+
+/// Calls `flow(from, to)`, of an operand and a value, for what an op passes on: an if what its bodies yield, a loop what
+/// it begins with and carries on, an access what it brings to a buffer, or finds there. A buffer is one value. False
+/// for any other op, of which none is called.
+template <class Flow>
+bool eachFlow(const Op& op, Flow flow) {
+  if (op.code == Opcode::k_if) {
+    for (const auto& region : op.regions)
+      if (const Op* yield = yieldOf(*region))
+        for (size_t i = 0; i < op.results.size(); ++i) flow(yield->operands[i], op.results[i].get());
+  } else if (op.code == Opcode::k_for) {
+    const auto& carried = iterArgs(op);
+    const Op* yield = yieldOf(*op.regions[0]);
+    for (size_t i = 0; i < carried.size(); ++i)
+      for (const Operand* from : {&carried[i].items[0], &yield->operands[i]}) {
+        flow(*from, carried[i].value);
+        if (!op.results.empty()) flow(*from, op.results[i].get());
+      }
+  } else if (const Operand* element = elementOf(op)) {
+    if (writesElement(op)) flow(op.operands[static_cast<size_t>(broughtOperand(op))], element->value);
+    for (const auto& result : op.results) flow(*element, result.get());
+  } else {
+    return false;
+  }
+  return true;
+}
 
 }  // namespace tg

@@ -103,11 +103,7 @@ void hoist(Block& block, const std::unordered_set<const Value*>& written) {
 
 void hoistInvariants(Item& kernel) {
   makeNamesUnique(kernel);
-  std::unordered_set<const Value*> written;
-  walk(kernel.body, [&](Op& op) {
-    if (writesElement(op)) written.insert(elementOf(op)->value);
-  });
-  hoist(kernel.body, written);
+  hoist(kernel.body, writtenBuffers(kernel));
 }
 
 }  // namespace tg

@@ -15,10 +15,7 @@ class Lifter {
  public:
   explicit Lifter(Item& kernel) : analysis_(kernel) {
     Uniformity uniformity(kernel);
-    std::unordered_set<const Value*> written;
-    walk(kernel.body, [&](Op& op) {
-      if (writesElement(op)) written.insert(elementOf(op)->value);
-    });
+    const std::unordered_set<const Value*> written = writtenBuffers(kernel);
     walk(kernel.body, [&](Op& op) {
       if (op.code == Opcode::k_load && !written.contains(elementOf(op)->value) &&
           uniformity.uniform(*elementOf(op)))

@@ -12,11 +12,7 @@ namespace {
 
 class Merger {
  public:
-  explicit Merger(Item& kernel) : kernel_(kernel) {
-    walk(kernel.body, [&](Op& op) {
-      if (writesElement(op)) written_.insert(elementOf(op)->value);
-    });
-  }
+  explicit Merger(Item& kernel) : kernel_(kernel), written_(writtenBuffers(kernel)) {}
   void run() { block(kernel_.body); }
 
  private:
@@ -27,7 +23,7 @@ class Merger {
   const Op* find(const std::string& key) const;
 
   Item& kernel_;
-  std::unordered_set<const Value*> written_;
+  const std::unordered_set<const Value*> written_;
   ValueNumbering numbers_;
   std::vector<std::unordered_map<std::string, const Op*>> scopes_;
 };

@@ -38,7 +38,6 @@ class VjpMaker {
   Result<KernelVjp> run();
 
  private:
-  void declare();
   Value* parameter(const Value* primal, Role role, Type type, const std::string& hint);
   void mapGrid();
   void readExtentsElsewhere();

@@ -3,7 +3,6 @@
 // as a small kernel: all of them end before the next begins. So kernels that do not depend on each other
 // stand together, and nothing placed in one of these intervals shares bytes with anything else in it.
 #include <algorithm>
-#include <unordered_set>
 
 #include "passes/plan/function_plan.h"
 

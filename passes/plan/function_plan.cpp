@@ -71,38 +71,41 @@ Value* FunctionPlan::heir(Value* value) const {
   return value;
 }
 
-/// Groups of the function's own values become runs; the rest stand alone. Groups of parameters and
-/// states were laid out with the homes.
-Result<void> FunctionPlan::findUnits() {
+/// The values that the function finds places for, but for those whose bytes another takes over.
+std::vector<Value*> FunctionPlan::ownValues() const {
   std::vector<Value*> values;
-  std::unordered_map<const Value*, int> keyOf;
-  auto addValue = [&](Value* value) {
-    if (heirs_.contains(value)) return;
-    keyOf[value] = static_cast<int>(values.size());
-    values.push_back(value);
-  };
-  for (const auto& arg : func_.body.args) addValue(arg.get());
-  for (Op* op : func_.body.ops)
+  for (const auto& arg : func_.body.args)
+    if (!heirs_.contains(arg.get())) values.push_back(arg.get());
+  for (const Op* op : func_.body.ops) {
+    if (op->code == Opcode::adjoin) continue;
     for (const auto& result : op->results)
-      if (!isSymbolRead(*result) && op->code != Opcode::adjoin) addValue(result.get());
+      if (!isSymbolRead(*result) && !heirs_.contains(result.get())) values.push_back(result.get());
+  }
+  return values;
+}
 
+/// What must be contiguous: the parts of each tg.adjoin, and the groups that regions write and read. Groups of
+/// parameters and states were laid out with the homes.
+Result<std::vector<Sequence>>
+FunctionPlan::findSequences(const std::unordered_map<const Value*, int>& keyOf) const {
   std::vector<Sequence> sequences;
-  for (Op* op : func_.body.ops) {
+  auto add = [&](const Op& op, const std::vector<Value*>& members) {
+    Sequence sequence{{}, &op, true};
+    for (Value* member : members) sequence.keys.push_back(keyOf.at(heir(member)));
+    sequences.push_back(std::move(sequence));
+  };
+  for (const Op* op : func_.body.ops) {
     if (op->code == Opcode::adjoin) {
-      sequences.push_back({{}, op, true});
-      forEachUse(*op, [&](Value* part) { sequences.back().keys.push_back(keyOf[heir(part)]); });
+      std::vector<Value*> parts;
+      forEachUse(*op, [&](Value* part) { parts.push_back(part); });
+      add(*op, parts);
     }
     if (op->code != Opcode::fused) continue;
-    for (const ResultSlot& slot : resultSlots(*op)) {
-      if (!slot.group) continue;
-      Sequence sequence{{}, op, true};
-      for (int member = 0; member < slot.count; ++member)
-        sequence.keys.push_back(keyOf[heir(op->result(slot.first + member))]);
-      sequences.push_back(std::move(sequence));
-    }
+    for (const ResultSlot& slot : resultSlots(*op))
+      if (slot.group) add(*op, valuesOf(*op, slot));
     for (int binding = 0; binding < op->numOperands(); ++binding) {
       if (op->operands[binding].items[0].kind != Operand::Kind::group) continue;
-      std::vector<Value*> members = bindingSources(*op, binding);
+      const std::vector<Value*> members = bindingSources(*op, binding);
       auto symbols =
           std::count_if(members.begin(), members.end(), [](Value* value) { return isSymbolRead(*value); });
       if (symbols == static_cast<long>(members.size())) continue;
@@ -111,11 +114,18 @@ Result<void> FunctionPlan::findUnits() {
                       fmt::format("tg.fused [plan.group]: the group of %{} mixes parameters or states with "
                                   "values of the step; they live in different buffers",
                                   op->operands[binding].value->name));
-      Sequence sequence{{}, op, true};
-      for (Value* member : members) sequence.keys.push_back(keyOf[heir(member)]);
-      sequences.push_back(std::move(sequence));
+      add(*op, members);
     }
   }
+  return sequences;
+}
+
+/// Groups of the function's own values become runs; the rest stand alone.
+Result<void> FunctionPlan::findUnits() {
+  const std::vector<Value*> values = ownValues();
+  std::unordered_map<const Value*, int> keyOf;
+  for (Value* value : values) keyOf.emplace(value, static_cast<int>(keyOf.size()));
+  TG_TRY(std::vector<Sequence> sequences, findSequences(keyOf));
   auto nameOf = [&](int key) { return "%" + values[key]->name; };
   TG_TRY(std::vector<std::vector<int>> runs,
          mergeRuns(std::move(sequences), static_cast<int>(values.size()), nameOf));

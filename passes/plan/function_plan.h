@@ -106,6 +106,8 @@ class FunctionPlan {
     int first = 0, last = 0;
   };
   Result<void> findPlaces();
+  std::vector<Value*> ownValues() const;
+  Result<std::vector<Sequence>> findSequences(const std::unordered_map<const Value*, int>& keyOf) const;
   Result<void> findUnits();
   void findReadings();
   const Value* stepTo(const Op& op, const ResultSlot& slot, int slotIndex) const;

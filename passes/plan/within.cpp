@@ -20,7 +20,6 @@
 #include "ir/op_bytes.h"
 #include "ir/schedule.h"
 #include "ir/split_product.h"
-#include "ir/verify_structure.h"
 #include "ir/work.h"
 #include "passes/fuse/cost.h"
 #include "passes/plan/recompute.h"

@@ -9,7 +9,6 @@
 #include "runtime/data/init.h"
 #include "runtime/data/spec.h"
 #include "runtime/interp_runner.h"
-#include "runtime/train/feed.h"
 #include "runtime/train/random_inputs.h"
 
 namespace tg {

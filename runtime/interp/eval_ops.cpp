@@ -4,9 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "ir/builder.h"
 #include "runtime/interp/eval_elementwise.h"
 #include "runtime/interp/eval_index.h"

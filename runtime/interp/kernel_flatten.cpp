@@ -7,16 +7,15 @@
 namespace tg {
 namespace {
 
-bool isSubgroupOp(const Op& op) {
-  return op.code == Opcode::k_subgroup_reduce || op.code == Opcode::k_subgroup_shuffle ||
-         op.code == Opcode::k_subgroup_ballot || op.code == Opcode::k_coopmat_mma ||
-         op.code == Opcode::k_coopmat_row_reduce || op.code == Opcode::k_coopmat_any_above ||
-         op.code == Opcode::k_coopmat_store;
+/// Whether the invocations of a subgroup run an op together.
+bool runsTogether(const Op& op) {
+  return isSubgroupOp(op) || op.code == Opcode::k_coopmat_mma || op.code == Opcode::k_coopmat_row_reduce ||
+         op.code == Opcode::k_coopmat_any_above || op.code == Opcode::k_coopmat_store;
 }
 
 bool holdsCollective(const Block& block) {
   for (Op* op : block.ops) {
-    if (isSubgroupOp(*op)) return true;
+    if (runsTogether(*op)) return true;
     for (const auto& region : op->regions)
       if (holdsCollective(*region)) return true;
   }

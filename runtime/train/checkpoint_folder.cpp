@@ -13,7 +13,6 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <thread>
 

@@ -54,12 +54,10 @@ Result<void> Descriptors::createPool(DeviceState& state, const std::vector<const
   info.maxSets = uint32_t(dispatches.size());
   info.poolSizeCount = uint32_t(sizes.size());
   info.pPoolSizes = sizes.data();
-  VkDescriptorPool raw;
-  VkResult result = state.vk().vkCreateDescriptorPool(state.raw(), &info, nullptr, &raw);
+  VkResult result = state.make(pool_, info, state.vk().vkCreateDescriptorPool,
+                               state.vk().vkDestroyDescriptorPool, VK_OBJECT_TYPE_DESCRIPTOR_POOL, name);
   if (result != VK_SUCCESS)
     return state.failure(result, fmt::format("creating the descriptors of '{}'", name));
-  pool_ = Handle<VkDescriptorPool>(state.raw(), raw, state.vk().vkDestroyDescriptorPool);
-  state.setName(VK_OBJECT_TYPE_DESCRIPTOR_POOL, raw, name);
   return {};
 }
 
@@ -91,16 +89,14 @@ Result<VkBufferView> Descriptors::view(DeviceState& state, const Binding& bindin
   info.format = formatOf(kind);
   info.offset = VkDeviceSize(binding.offset);
   info.range = VkDeviceSize(bytes);
-  VkBufferView raw;
-  VkResult result = state.vk().vkCreateBufferView(state.raw(), &info, nullptr, &raw);
+  VkResult result =
+      state.make(shared, info, state.vk().vkCreateBufferView, state.vk().vkDestroyBufferView,
+                 VK_OBJECT_TYPE_BUFFER_VIEW, fmt::format("{}+{}", binding.buffer->name(), binding.offset));
   if (result != VK_SUCCESS) {
     return state.failure(
         result, fmt::format("viewing buffer '{}' as texels for '{}'", binding.buffer->name(), label));
   }
-  shared = Handle<VkBufferView>(state.raw(), raw, state.vk().vkDestroyBufferView);
-  state.setName(VK_OBJECT_TYPE_BUFFER_VIEW, raw,
-                fmt::format("{}+{}", binding.buffer->name(), binding.offset));
-  return raw;
+  return shared.get();
 }
 
 /// The last of an odd number of 16-bit elements stands in a word of its own.

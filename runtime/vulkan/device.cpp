@@ -99,23 +99,19 @@ VkResult createLogicalDevice(DeviceState& state) {
 VkResult createDeviceObjects(DeviceState& state) {
   const VolkDeviceTable& vk = state.vk();
   auto cacheInfo = typed<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
-  VkPipelineCache cache;
-  VkResult result = vk.vkCreatePipelineCache(state.raw(), &cacheInfo, nullptr, &cache);
+  VkResult result = state.make(state.cache, cacheInfo, vk.vkCreatePipelineCache, vk.vkDestroyPipelineCache,
+                               VK_OBJECT_TYPE_PIPELINE_CACHE, "pipelines");
   if (result != VK_SUCCESS) return result;
-  state.cache = Handle<VkPipelineCache>(state.raw(), cache, vk.vkDestroyPipelineCache);
-  state.setName(VK_OBJECT_TYPE_PIPELINE_CACHE, cache, "pipelines");
 
   auto poolInfo = typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
   poolInfo.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT | VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
   poolInfo.queueFamilyIndex = state.probe.queueFamily;
-  VkCommandPool pool;
-  result = vk.vkCreateCommandPool(state.raw(), &poolInfo, nullptr, &pool);
+  result = state.make(state.transferPool, poolInfo, vk.vkCreateCommandPool, vk.vkDestroyCommandPool,
+                      VK_OBJECT_TYPE_COMMAND_POOL, "transfers");
   if (result != VK_SUCCESS) return result;
-  state.transferPool = Handle<VkCommandPool>(state.raw(), pool, vk.vkDestroyCommandPool);
-  state.setName(VK_OBJECT_TYPE_COMMAND_POOL, pool, "transfers");
 
   auto commands = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
-  commands.commandPool = pool;
+  commands.commandPool = state.transferPool.get();
   commands.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   commands.commandBufferCount = 1;
   result = vk.vkAllocateCommandBuffers(state.raw(), &commands, &state.transferCommands);

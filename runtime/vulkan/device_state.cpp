@@ -103,11 +103,11 @@ Result<Handle<VkSemaphore>> makeTimeline(DeviceState& state, const std::string& 
   if (state.shared) type.pNext = &shares;
   auto info = typed<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO);
   info.pNext = &type;
-  VkSemaphore semaphore;
-  VkResult result = vk.vkCreateSemaphore(state.raw(), &info, nullptr, &semaphore);
+  Handle<VkSemaphore> semaphore;
+  VkResult result = state.make(semaphore, info, vk.vkCreateSemaphore, vk.vkDestroySemaphore,
+                               VK_OBJECT_TYPE_SEMAPHORE, name);
   if (result != VK_SUCCESS) return state.failure(result, fmt::format("making the semaphore of {}", name));
-  state.setName(VK_OBJECT_TYPE_SEMAPHORE, semaphore, name);
-  return Handle<VkSemaphore>(state.raw(), semaphore, vk.vkDestroySemaphore);
+  return semaphore;
 }
 
 uint64_t DeviceState::newest() {

@@ -75,6 +75,18 @@ struct DeviceState {
   /// The caller holds `transferMutex`.
   Result<void> runOnce(const std::function<void(VkCommandBuffer)>& record);
 
+  /// Creates an object that belongs to the device, with a name for tools and messages; `out` owns it.
+  template <class T, class Info>
+  VkResult make(Handle<T>& out, const Info& info,
+                VkResult(VKAPI_PTR* create)(VkDevice, const Info*, const VkAllocationCallbacks*, T*),
+                typename Handle<T>::Destroy destroy, VkObjectType type, const std::string& name) {
+    T object;
+    const VkResult result = create(raw(), &info, nullptr, &object);
+    if (result != VK_SUCCESS) return result;
+    out = Handle<T>(raw(), object, destroy);
+    setName(type, object, name);
+    return result;
+  }
   template <class T>
   void setName(VkObjectType type, T object, const std::string& name) {
     nameObject(type, uint64_t(object), name);

@@ -79,11 +79,9 @@ Result<void> createBuffer(DeviceState& state, Allocation& made, Sharing sharing)
   if (sharing != Sharing::none) info.pNext = &shares;
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT |
                VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-  VkBuffer raw;
-  VkResult result = state.vk().vkCreateBuffer(state.raw(), &info, nullptr, &raw);
+  VkResult result = state.make(made.buffer, info, state.vk().vkCreateBuffer, state.vk().vkDestroyBuffer,
+                               VK_OBJECT_TYPE_BUFFER, made.name);
   if (result != VK_SUCCESS) return state.failure(result, fmt::format("creating buffer '{}'", made.name));
-  made.buffer = Handle<VkBuffer>(state.raw(), raw, state.vk().vkDestroyBuffer);
-  state.setName(VK_OBJECT_TYPE_BUFFER, raw, made.name);
   return {};
 }
 
@@ -128,12 +126,10 @@ Result<void> bindMemory(DeviceState& state, Allocation& made, const BufferOption
   if (sharing == Sharing::callers) info.pNext = &callers;
   if (sharing == Sharing::exported) made.sharedBytes = int64_t(needs.size);
   const std::string doing = fmt::format("allocating buffer '{}' of {} bytes", made.name, made.bytes);
-  VkDeviceMemory raw;
-  VkResult result = vk.vkAllocateMemory(state.raw(), &info, nullptr, &raw);
+  VkResult result = state.make(made.memory, info, vk.vkAllocateMemory, vk.vkFreeMemory,
+                               VK_OBJECT_TYPE_DEVICE_MEMORY, made.name);
   if (result != VK_SUCCESS) return state.failure(result, doing);
-  made.memory = Handle<VkDeviceMemory>(state.raw(), raw, vk.vkFreeMemory);
-  state.setName(VK_OBJECT_TYPE_DEVICE_MEMORY, raw, made.name);
-  result = vk.vkBindBufferMemory(state.raw(), made.buffer.get(), raw, 0);
+  result = vk.vkBindBufferMemory(state.raw(), made.buffer.get(), made.memory.get(), 0);
   if (result != VK_SUCCESS) return state.failure(result, doing);
   made.mapped = options.memory;
   if (made.mapped) return {};
@@ -143,7 +139,7 @@ Result<void> bindMemory(DeviceState& state, Allocation& made, const BufferOption
       options.kind == MemoryKind::host || (state.probe.info.unifiedMemory && !state.stageTransfers);
   if (!map || !(flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)) return {};
   void* address = nullptr;
-  result = vk.vkMapMemory(state.raw(), raw, 0, VK_WHOLE_SIZE, 0, &address);
+  result = vk.vkMapMemory(state.raw(), made.memory.get(), 0, VK_WHOLE_SIZE, 0, &address);
   if (result != VK_SUCCESS) return state.failure(result, fmt::format("mapping buffer '{}'", made.name));
   made.mapped = static_cast<std::byte*>(address);
   return {};

@@ -71,19 +71,17 @@ struct PipelineMaker {
         typed<VkDescriptorSetLayoutCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO);
     setInfo.bindingCount = uint32_t(bindings.size());
     setInfo.pBindings = bindings.data();
-    VkDescriptorSetLayout set;
-    if (!ok(state.vk().vkCreateDescriptorSetLayout(state.raw(), &setInfo, nullptr, &set))) return false;
-    p.setLayout = {state.raw(), set, state.vk().vkDestroyDescriptorSetLayout};
-    state.setName(VK_OBJECT_TYPE_DESCRIPTOR_SET_LAYOUT, set, kernel.name);
+    if (!ok(state.make(p.setLayout, setInfo, state.vk().vkCreateDescriptorSetLayout,
+                       state.vk().vkDestroyDescriptorSetLayout, VK_OBJECT_TYPE_DESCRIPTOR_SET_LAYOUT,
+                       kernel.name)))
+      return false;
 
+    const VkDescriptorSetLayout set = p.setLayout.get();
     auto info = typed<VkPipelineLayoutCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO);
     info.setLayoutCount = 1;
     info.pSetLayouts = &set;
-    VkPipelineLayout layout;
-    if (!ok(state.vk().vkCreatePipelineLayout(state.raw(), &info, nullptr, &layout))) return false;
-    p.layout = {state.raw(), layout, state.vk().vkDestroyPipelineLayout};
-    state.setName(VK_OBJECT_TYPE_PIPELINE_LAYOUT, layout, kernel.name);
-    return true;
+    return ok(state.make(p.layout, info, state.vk().vkCreatePipelineLayout,
+                         state.vk().vkDestroyPipelineLayout, VK_OBJECT_TYPE_PIPELINE_LAYOUT, kernel.name));
   }
 
   bool makePipeline() {
@@ -91,10 +89,10 @@ struct PipelineMaker {
     auto moduleInfo = typed<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
     moduleInfo.codeSize = kernel.spirv.size() * sizeof(uint32_t);
     moduleInfo.pCode = kernel.spirv.data();
-    VkShaderModule rawModule;
-    if (!ok(state.vk().vkCreateShaderModule(state.raw(), &moduleInfo, nullptr, &rawModule))) return false;
-    Handle<VkShaderModule> module(state.raw(), rawModule, state.vk().vkDestroyShaderModule);
-    state.setName(VK_OBJECT_TYPE_SHADER_MODULE, rawModule, kernel.name);
+    Handle<VkShaderModule> module;
+    if (!ok(state.make(module, moduleInfo, state.vk().vkCreateShaderModule, state.vk().vkDestroyShaderModule,
+                       VK_OBJECT_TYPE_SHADER_MODULE, kernel.name)))
+      return false;
 
     auto width = typed<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
         VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
@@ -102,7 +100,7 @@ struct PipelineMaker {
     auto info = typed<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
     info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
     info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-    info.stage.module = rawModule;
+    info.stage.module = module.get();
     info.stage.pName = "main";
     if (kernel.subgroupSize && state.probe.minSubgroup != state.probe.maxSubgroup) info.stage.pNext = &width;
     info.layout = made->state_->layout.get();

@@ -69,25 +69,21 @@ Result<void> Recording::Impl::createQueries(int64_t work) {
   auto info = typed<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
   info.queryType = VK_QUERY_TYPE_TIMESTAMP;
   info.queryCount = queryCount;
-  VkQueryPool raw;
-  VkResult result = vk().vkCreateQueryPool(state().raw(), &info, nullptr, &raw);
+  VkResult result = state().make(queries, info, vk().vkCreateQueryPool, vk().vkDestroyQueryPool,
+                                 VK_OBJECT_TYPE_QUERY_POOL, name);
   if (result != VK_SUCCESS)
     return state().failure(result, fmt::format("creating the timestamps of '{}'", name));
-  queries = Handle<VkQueryPool>(state().raw(), raw, vk().vkDestroyQueryPool);
-  state().setName(VK_OBJECT_TYPE_QUERY_POOL, raw, name);
   return {};
 }
 
 Result<void> Recording::Impl::createCommandBuffer() {
   auto poolInfo = typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
   poolInfo.queueFamilyIndex = state().probe.queueFamily;
-  VkCommandPool raw;
-  VkResult result = vk().vkCreateCommandPool(state().raw(), &poolInfo, nullptr, &raw);
+  VkResult result = state().make(pool, poolInfo, vk().vkCreateCommandPool, vk().vkDestroyCommandPool,
+                                 VK_OBJECT_TYPE_COMMAND_POOL, name);
   if (result != VK_SUCCESS) return state().failure(result, fmt::format("recording '{}'", name));
-  pool = Handle<VkCommandPool>(state().raw(), raw, vk().vkDestroyCommandPool);
-  state().setName(VK_OBJECT_TYPE_COMMAND_POOL, raw, name);
   auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
-  info.commandPool = raw;
+  info.commandPool = pool.get();
   info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   info.commandBufferCount = 1;
   result = vk().vkAllocateCommandBuffers(state().raw(), &info, &commands);

@@ -31,7 +31,6 @@ struct Analysed {
     return out;
   }
   bool lanePrivate(const std::string& buffer) const { return analysis->lanePrivate(of(buffer)); }
-  bool injective(const std::string& buffer) const { return analysis->injective(*of(buffer).at(0)); }
   bool repeats(const std::string& buffer) const {
     auto stores = of(buffer);
     std::erase_if(stores, [](const Op* op) { return op->code != Opcode::k_store; });
@@ -85,102 +84,100 @@ const char* const kOpenGrid = "ceildiv(dim(%y, 0), 64)";
 struct Pattern {
   const char* name;
   const char* body;
-  bool lanePrivate, injective, repeats;
+  bool lanePrivate, repeats;
   const char* y = "?xf32";
   const char* grid = "4";
   const char* workgroup = "64";
 };
 
 const Pattern kPatterns[] = {
-    {"global", "tgk.store 1.0, %y[%i]", true, true, false},
-    {"globalOpen", "tgk.store 1.0, %y[%i]", true, true, false, "?xf32", kOpenGrid},
-    {"rowOfGroup", "tgk.store 1.0, %y[%w, %l]", true, true, false, "?x256xf32"},
-    {"timeFirst", "tgk.for %t = 0 to(%n) {\n tgk.store 1.0, %y[%t, %i]\n }", true, true, false, "?x256xf32",
+    {"global", "tgk.store 1.0, %y[%i]", true, false},
+    {"globalOpen", "tgk.store 1.0, %y[%i]", true, false, "?xf32", kOpenGrid},
+    {"rowOfGroup", "tgk.store 1.0, %y[%w, %l]", true, false, "?x256xf32"},
+    {"timeFirst", "tgk.for %t = 0 to(%n) {\n tgk.store 1.0, %y[%t, %i]\n }", true, false, "?x256xf32",
      kOpenGrid},
-    {"strided", "%a = tgk.mul %i, 4 : u32\n tgk.store 1.0, %y[%a]", true, true, false},
+    {"strided", "%a = tgk.mul %i, 4 : u32\n tgk.store 1.0, %y[%a]", true, false},
     {"fours",
      "%a = tgk.mul %i, 4 : u32\n %b = tgk.add %a, 1 : u32\n tgk.store 1.0, %y[%a]\n tgk.store 1.0, %y[%b]",
-     true, true, false, "4096xf32"},
-    {"reversed", "%m = tgk.sub %n, 1 : u32\n %a = tgk.sub %m, %i : u32\n tgk.store 1.0, %y[%a]", true, true,
-     false, "?xf32", kOpenGrid},
-    {"laneStrided", "tgk.for %k = %l to(1000) step(64) {\n tgk.store 1.0, %y[%w, %k]\n }", true, true, false,
+     true, false, "4096xf32"},
+    {"reversed", "%m = tgk.sub %n, 1 : u32\n %a = tgk.sub %m, %i : u32\n tgk.store 1.0, %y[%a]", true, false,
+     "?xf32", kOpenGrid},
+    {"laneStrided", "tgk.for %k = %l to(1000) step(64) {\n tgk.store 1.0, %y[%w, %k]\n }", true, false,
      "?x1000xf32"},
     {"laneStridedFlat",
      "%b = tgk.mul %w, 1000 : u32\n tgk.for %k = %l to(1000) step(64) {\n %a = tgk.add %b, %k : u32\n"
      " tgk.store 1.0, %y[%a]\n }",
-     true, true, false, "?xf32", kOpenGrid},
+     true, false, "?xf32", kOpenGrid},
     {"grouped256",
      "%b = tgk.mul %w, 256 : u32\n tgk.for %k = 0 to(4) {\n %c = tgk.mul %k, 64 : u32\n"
      " %d = tgk.add %b, %c : u32\n %a = tgk.add %d, %l : u32\n tgk.store 1.0, %y[%a]\n }",
-     true, true, false, "?xf32", kOpenGrid},
+     true, false, "?xf32", kOpenGrid},
     {"quotientAndRemainder",
-     "%q = tgk.div %i, 10 : u32\n %r = tgk.mod %i, 10 : u32\n tgk.store 1.0, %y[%r, %q]", true, true, false,
+     "%q = tgk.div %i, 10 : u32\n %r = tgk.mod %i, 10 : u32\n tgk.store 1.0, %y[%r, %q]", true, false,
      "10x900xf32", kOpenGrid},
-    {"bits", "%q = tgk.shr %i, 3 : u32\n %r = tgk.and %i, 7 : u32\n tgk.store 1.0, %y[%q, %r]", true, true,
-     false, "?x8xf32", kOpenGrid},
-    {"openRows", "%q = tgk.div %i, %xn : u32\n tgk.store 1.0, %y[%q, %i]", true, true, false, "?x256xf32"},
-    {"laneZero", "%z = tgk.eq %l, 0 : bool\n tgk.if %z {\n tgk.store 1.0, %y[%w]\n }", true, true, false},
+    {"bits", "%q = tgk.shr %i, 3 : u32\n %r = tgk.and %i, 7 : u32\n tgk.store 1.0, %y[%q, %r]", true, false,
+     "?x8xf32", kOpenGrid},
+    {"openRows", "%q = tgk.div %i, %xn : u32\n tgk.store 1.0, %y[%q, %i]", true, false, "?x256xf32"},
+    {"laneZero", "%z = tgk.eq %l, 0 : bool\n tgk.if %z {\n tgk.store 1.0, %y[%w]\n }", true, false},
     {"invocationZero",
      "%z = tgk.eq %i, 0 : bool\n tgk.if %z {\n tgk.for %k = 0 to(9) {\n tgk.store 1.0, %y[%k]\n }\n }", true,
-     true, false, "?xf32", kOpenGrid},
+     false, "?xf32", kOpenGrid},
     {"uniformLane",
      "%f = tgk.load %idx[0] : u32\n %z = tgk.eq %i, %f : bool\n tgk.if %z {\n"
      " tgk.store 1.0, %y[0]\n }",
-     true, true, false},
+     true, false},
     {"loadedBase",
      "%f = tgk.load %idx[%w] : u32\n %a = tgk.add %f, %l : u32\n %g = tgk.le %f, 1000 : bool\n tgk.if %g {\n"
      " tgk.store 1.0, %y[%w, %a]\n }",
-     true, true, false, "?x256xf32"},
-    {"signed", "%c = tgk.cast %i : i32\n %a = tgk.sub 300, %c : i32\n tgk.store 1.0, %y[%a]", true, true,
-     false},
+     true, false, "?x256xf32"},
+    {"signed", "%c = tgk.cast %i : i32\n %a = tgk.sub 300, %c : i32\n tgk.store 1.0, %y[%a]", true, false},
     {"induction",
      "%e = tgk.for %k = 0 to(4) iter_args(%p = %i) : u32 {\n tgk.store 1.0, %y[%p]\n"
      " %q = tgk.add %p, 256 : u32\n tgk.yield %q\n }",
-     true, true, false},
+     true, false},
     {"notNot", "%c = tgk.ne %l, 3 : bool\n %z = tgk.not %c : bool\n tgk.if %z {\n tgk.store 1.0, %y[%w]\n }",
-     true, true, false},
-    {"elseOfNe", "%c = tgk.ne %l, 3 : bool\n tgk.if %c {\n } else {\n tgk.store 1.0, %y[%w]\n }", true, true,
+     true, false},
+    {"elseOfNe", "%c = tgk.ne %l, 3 : bool\n tgk.if %c {\n } else {\n tgk.store 1.0, %y[%w]\n }", true,
      false},
-    {"oneInvocation", "tgk.store 1.0, %y[0]", true, true, false, "?xf32", "1", "1"},
-    {"sameLaneTwice", "tgk.store 1.0, %y[%i]\n tgk.store 2.0, %y[%i]", true, true, true, "512xf32"},
-    {"everyIteration", "tgk.for %k = 0 to(3) {\n tgk.store 1.0, %y[%i]\n }", true, false, true, "512xf32"},
+    {"oneInvocation", "tgk.store 1.0, %y[0]", true, false, "?xf32", "1", "1"},
+    {"sameLaneTwice", "tgk.store 1.0, %y[%i]\n tgk.store 2.0, %y[%i]", true, true, "512xf32"},
+    {"everyIteration", "tgk.for %k = 0 to(3) {\n tgk.store 1.0, %y[%i]\n }", true, true, "512xf32"},
 
-    {"halves", "%a = tgk.div %i, 2 : u32\n tgk.store 1.0, %y[%a]", false, false, true, "512xf32"},
-    {"gathered", "%a = tgk.load %idx[%i] : u32\n tgk.store 1.0, %y[%a]", false, false, false},
+    {"halves", "%a = tgk.div %i, 2 : u32\n tgk.store 1.0, %y[%a]", false, true, "512xf32"},
+    {"gathered", "%a = tgk.load %idx[%i] : u32\n tgk.store 1.0, %y[%a]", false, false},
     {"neighbour", "%a = tgk.add %i, 1 : u32\n tgk.store 1.0, %y[%i]\n tgk.store 1.0, %y[%a]", false, true,
-     true, "512xf32"},
-    {"constant", "tgk.store 1.0, %y[0]", false, false, true},
-    {"constantOpen", "tgk.store 1.0, %y[0]", false, false, true, "?xf32", kOpenGrid},
-    {"groupOnly", "tgk.store 1.0, %y[%w]", false, false, true, "4xf32"},
-    {"laneOnly", "tgk.store 1.0, %y[%l]", false, false, true, "64xf32"},
-    {"laneOnlyOpen", "tgk.store 1.0, %y[%l]", false, false, false, "64xf32", kOpenGrid},
-    {"wrapped", "%a = tgk.mul %i, 2147483648 : u32\n tgk.store 1.0, %y[%a]", false, false, true},
-    {"wrapsAround", "%a = tgk.mul %i, 2147483648 : u32\n tgk.store 1.0, %y[%a]", false, false, true, "?xf32",
-     "1"},
+     "512xf32"},
+    {"constant", "tgk.store 1.0, %y[0]", false, true},
+    {"constantOpen", "tgk.store 1.0, %y[0]", false, true, "?xf32", kOpenGrid},
+    {"groupOnly", "tgk.store 1.0, %y[%w]", false, true, "4xf32"},
+    {"laneOnly", "tgk.store 1.0, %y[%l]", false, true, "64xf32"},
+    {"laneOnlyOpen", "tgk.store 1.0, %y[%l]", false, false, "64xf32", kOpenGrid},
+    {"wrapped", "%a = tgk.mul %i, 2147483648 : u32\n tgk.store 1.0, %y[%a]", false, true},
+    {"wrapsAround", "%a = tgk.mul %i, 2147483648 : u32\n tgk.store 1.0, %y[%a]", false, true, "?xf32", "1"},
     {"otherStride", "%a = tgk.mul %i, 2 : u32\n tgk.store 1.0, %y[%i]\n tgk.store 1.0, %y[%a]", false, true,
-     true, "512xf32"},
+     "512xf32"},
     {"shortRows", "%b = tgk.mul %w, 63 : u32\n %a = tgk.add %b, %l : u32\n tgk.store 1.0, %y[%a]", false,
-     false, true, "512xf32"},
+     true, "512xf32"},
     {"overlappingTime",
      "tgk.for %k = 0 to(5) {\n %b = tgk.mul %i, 4 : u32\n %a = tgk.add %b, %k : u32\n tgk.store 1.0, "
      "%y[%a]\n }",
-     false, false, true, "2048xf32"},
-    {"firstLanes", "%c = tgk.lt %l, 2 : bool\n tgk.if %c {\n tgk.store 1.0, %y[%w]\n }", false, false, true,
+     false, true, "2048xf32"},
+    {"firstLanes", "%c = tgk.lt %l, 2 : bool\n tgk.if %c {\n tgk.store 1.0, %y[%w]\n }", false, true,
      "4xf32"},
     {"dataSaysWho",
      "%f = tgk.load %idx[%l] : u32\n %z = tgk.eq %f, 0 : bool\n tgk.if %z {\n"
      " tgk.store 1.0, %y[%w]\n }",
-     false, false, false},
+     false, false},
     {"twoLanes",
      "%c = tgk.eq %l, 0 : bool\n tgk.if %c {\n tgk.store 1.0, %y[%w]\n }\n %d = tgk.eq %l, 1 : bool\n"
      " tgk.if %d {\n tgk.store 1.0, %y[%w]\n }",
-     false, true, true, "4xf32"},
+     false, true, "4xf32"},
     {"mutableLane",
      "%f = tgk.load %y[0] : f32\n %u = tgk.cast %f : u32\n %z = tgk.eq %i, %u : bool\n tgk.if %z {\n"
      " tgk.store 1.0, %y[1]\n }",
-     false, false, false},
+     false, false},
     {"butterfly", "%a = tgk.xor %l, 1 : u32\n tgk.store 1.0, %y[%w, %l]\n tgk.store 1.0, %y[%w, %a]", false,
-     true, true, "4x64xf32"},
+     true, "4x64xf32"},
 };
 
 TEST(IndexAnalysis, Patterns) {
@@ -189,7 +186,6 @@ TEST(IndexAnalysis, Patterns) {
     Analysed k(around(pattern.body, pattern.grid, pattern.y, pattern.workgroup));
     ASSERT_TRUE(k.analysis);
     EXPECT_EQ(k.lanePrivate("y"), pattern.lanePrivate);
-    EXPECT_EQ(k.analysis->injective(*k.of("y").at(0)), pattern.injective);
     EXPECT_EQ(k.repeats("y"), pattern.repeats);
   }
 }
@@ -415,10 +411,10 @@ TEST(IndexAnalysis, SharedAndLocalBuffers) {
     tgk.store 1.0, %v[%k]
   }
 )"));
-  EXPECT_TRUE(k.lanePrivate("s") && k.injective("s"));
-  EXPECT_TRUE(k.lanePrivate("t") && k.injective("t"));
+  EXPECT_TRUE(k.lanePrivate("s"));
+  EXPECT_TRUE(k.lanePrivate("t"));
   EXPECT_FALSE(k.lanePrivate("u"));
-  EXPECT_TRUE(k.lanePrivate("v") && k.injective("v"));
+  EXPECT_TRUE(k.lanePrivate("v"));
   EXPECT_FALSE(k.repeats("v"));
 }
 

@@ -3,7 +3,6 @@
 // were made ready before the pass started.
 #include <array>
 #include <csignal>
-#include <cstring>
 #include <string>
 
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/driver/docs.h"
 
-#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>

@@ -10,7 +10,6 @@
 #include "ir/parser.h"
 #include "ir/verify.h"
 #include "runtime/bundle/bundle.h"
-#include "runtime/data/file_io.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/checkpoint_folder.h"
 #include "runtime/train/run_dir.h"

@@ -292,6 +292,50 @@ static int checkLearns(const CLI::App& app, const ModelFlags& model, const OpenT
   return exitOk;
 }
 
+/// What a trainer is to do, and within how much memory. 0, or an exit code after reporting why.
+static int takeOptions(const CLI::App& app, const ModelFlags& model, const TrainFlags& flags,
+                       const RankShare& share, OpenTraining& out) {
+  auto options = trainerOptions(flags, *out.feed, share.stride);
+  if (!options) return report(app, exitUsage, options.error());
+  out.options = *options;
+  out.options.ranks = model.ranks.get();
+  // The least budget has no room for a copy to save; what a device has free is asked when one is made.
+  if (model.memory == "least") out.options.memory = 1;
+  if (auto bytes = parseBytes(model.memory)) out.options.memory = *bytes;
+  return exitOk;
+}
+
+/// Chooses the run's folder, which the first rank alone writes, and the values that parameters begin with. A resumed
+/// run's module becomes the one it goes on with.
+static int takeStart(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
+                     RankShare& share, std::unique_ptr<Module>& module, OpenTraining& out) {
+  const bool first = !model.ranks || model.ranks->rank() == 0;
+  if (out.resumed) {
+    if (first) out.options.runDir = run;
+    model.weights.clear();
+    return goOnWith(app, model, run, share, module);
+  }
+  if (!flags.initFrom.empty()) model.weights = flags.initFrom;
+  if (!first) return exitOk;
+  auto fresh = freshRunDir(model, flags);
+  if (!fresh) return report(app, exitInput, fresh.error());
+  out.options.runDir = *fresh;
+  return exitOk;
+}
+
+/// Compiles the module and opens it on its device.
+static int compileTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags,
+                           std::unique_ptr<Module> module, OpenTraining& out) {
+  std::vector<std::string> entries = {kTrain};
+  if (out.feed->evalBatches()) entries.emplace_back(kEval);
+  if (flags.sampleEvery) entries.emplace_back("predict");
+  if (!out.resumed && !model.memory.empty() && flags.microBatch == 0)
+    model.smaller = rowsWithin(model, *module, entries, out.microBatch, out.notes);
+  const int opened = openModel(app, model, std::move(module), entries, out.model);
+  model.smaller = nullptr;
+  return opened != exitOk ? opened : checkLearns(app, model, out);
+}
+
 int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags, const std::string& run,
                  OpenTraining& out) {
   out.resumed = out.checkpoint.has_value();
@@ -315,36 +359,12 @@ int openTraining(const CLI::App& app, ModelFlags& model, const TrainFlags& flags
     out.feed = rankFeed(std::move(out.feed), model.ranks->rank(), model.ranks->ranks(), share.split, *module);
   if (flags.sampleEvery)
     if (auto can = checkSampling(*module, *out.feed, flags); !can) return report(app, exitInput, can.error());
-  auto options = trainerOptions(flags, *out.feed, share.stride);
-  if (!options) return report(app, exitUsage, options.error());
-  out.options = *options;
-  out.options.ranks = model.ranks.get();
-  // The least budget has no room for a copy to save; what a device has free is asked when one is made.
-  if (model.memory == "least") out.options.memory = 1;
-  if (auto bytes = parseBytes(model.memory)) out.options.memory = *bytes;
+  if (int code = takeOptions(app, model, flags, share, out)) return code;
   if (share.split > 1)
     if (int code = setBatch(app, kTrain, batchSize(*module->func(kTrain)) / share.split, module)) return code;
   if (int code = runInParts(app, flags.microBatch, model, module, out.notes)) return code;
-  const bool first = !model.ranks || model.ranks->rank() == 0;
-  if (out.resumed) {
-    if (first) out.options.runDir = run;
-    if (int code = goOnWith(app, model, run, share, module)) return code;
-  } else if (first) {
-    auto fresh = freshRunDir(model, flags);
-    if (!fresh) return report(app, exitInput, fresh.error());
-    out.options.runDir = *fresh;
-  }
-  if (!flags.initFrom.empty() && !out.resumed) model.weights = flags.initFrom;
-  if (out.resumed) model.weights.clear();
-  std::vector<std::string> entries = {kTrain};
-  if (out.feed->evalBatches()) entries.emplace_back(kEval);
-  if (flags.sampleEvery) entries.emplace_back("predict");
-  if (!out.resumed && !model.memory.empty() && flags.microBatch == 0)
-    model.smaller = rowsWithin(model, *module, entries, out.microBatch, out.notes);
-  const int opened = openModel(app, model, std::move(module), entries, out.model);
-  model.smaller = nullptr;
-  if (opened != exitOk) return opened;
-  if (int code = checkLearns(app, model, out)) return code;
+  if (int code = takeStart(app, model, flags, run, share, module, out)) return code;
+  if (int code = compileTraining(app, model, flags, std::move(module), out)) return code;
   if (flags.sampleEvery)
     if (auto can = openSampler(flags, model.seed, out); !can) return report(app, exitInput, can.error());
   out.schedule = scheduleOf(*out.model.source);
