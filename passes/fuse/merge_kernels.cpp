@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// merge-kernels: kernels that do not depend on each other, in one. A step has dozens of small reductions, the gradients of
-// gains and biases and second stages of long reductions: each alone costs a dispatch and fills a fraction of the device.
+// merge-kernels: kernels that do not depend on each other, in one. A step has dozens of small reductions, the
+// gradients of gains and biases and second stages of long reductions: each alone costs a dispatch and fills a fraction
+// of the device.
 //
 //   before:  %a = tg.fused (%x = %x) {schedule = column{…}} { tg.sum; … }
 //            %b = tg.fused (%y = %y) {schedule = map{…}} { tg.sum; … }
 //   after:   %a, %b = tg.fused (%x = %x, %y = %y)
 //                {schedule = parts{of = [column{…}, map{…}], results = [1, 1]}} { tg.sum; tg.sum; … }
 //
-// Kernels are taken in text order. A small reduction waits, and those that wait together become one kernel when the first
-// reader of a result comes:
+// Kernels are taken in text order. A small reduction waits, and those that wait together become one kernel when the
+// first reader of a result comes:
 //
 //   text      a   p1  b  p2  c   r         a, b, c wait; p1 and p2 do not depend on them; r reads b
 //   becomes   p1  p2  {a | b | c}  r       side by side, or as one pass over the rows that they share
 //
-// A kernel that computes element by element, or row by row, from a tensor that a kernel soon behind it reads in the same
-// loops, becomes results of that one, its host, such as a product's epilogue. Until then it is put off, with its readers:
+// A kernel that computes element by element, or row by row, from a tensor that a kernel soon behind it reads in the
+// same loops, becomes results of that one, its host, such as a product's epilogue. Until then it is put off, with its
+// readers:
 //
 //   text      a   r1  p   h   r2       h reads what a does, and does not depend on a; r1 and r2 read from a
 //   becomes   p   {h | a}  r1  r2      where h keeps its schedule; else all stay as they are

@@ -31,8 +31,8 @@ Result<std::optional<RunHashes>> configHashes(std::string_view text, const std::
 /// which would be waited for.
 Result<void> checkRunKinds(const std::string& run);
 
-/// checkRunKinds; then compares config.toml, model.tgir and module.spirv.tgir with the hashes of config.toml, where it has them,
-/// and with those of `state`, a checkpoint's, where there is one. The error names the file.
+/// checkRunKinds; then compares config.toml, model.tgir and module.spirv.tgir with the hashes of config.toml, where
+/// it has them, and with those of `state`, a checkpoint's, where there is one. The error names the file.
 Result<void> checkRunFiles(const std::string& run, const TrainState* state);
 
 }  // namespace tg
