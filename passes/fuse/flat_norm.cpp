@@ -43,22 +43,46 @@ static std::vector<int> placesIn(const Op& norm, const std::vector<Value*>& term
   return static_cast<int>(places.size()) == count ? places : std::vector<int>{};
 }
 
+std::optional<FlatNorms::Terms> FlatNorms::find(const Op* place, const std::vector<Value*>& terms,
+                                                bool cut) const {
+  bool isBehind = false;
+  for (Op* op : func_.body.ops) {
+    isBehind = isBehind || op == place;
+    if (op->code != Opcode::sum_of_squares) continue;
+    std::vector<int> places = placesIn(*op, terms, cut);
+    if (!places.empty()) return Terms{op, std::move(places), isBehind};
+  }
+  return {};
+}
+
+Value* rowSums(Builder& b, Value* flat, int64_t rows) {
+  b.setHint("squares");
+  Value* squares = b.op(Opcode::square, {flat});
+  b.setHint("rows");
+  squares = b.reshape(squares, {rows, flat->type.elements() / rows});
+  b.setHint("partial");
+  return b.sum(squares, {1});
+}
+
+int64_t FlatNorms::rowsAlong(int64_t elements) const {
+  if (target_.reduce != "workgroup") return 0;
+  const int64_t rows = divisorUpTo(elements / kNormVector, std::max<int64_t>(1, elements / kUpdateRow));
+  return rows < kUpdateRows * target_.units() ? 0 : rows;
+}
+
+void FlatNorms::take(Terms terms, Value* norms) {
+  auto known =
+      std::find_if(norms_.begin(), norms_.end(), [&](const auto& each) { return each.first == terms.root; });
+  if (known == norms_.end()) known = norms_.insert(norms_.end(), {terms.root, {}});
+  const int first = terms.places[0];
+  known->second[first] = {std::move(terms.places), norms};
+}
+
 void FlatNorms::add(const Op* place, const std::vector<Value*>& terms, const std::vector<Value*>& members,
                     const std::vector<Value*>& numbers, bool cut) {
-  Op* root = nullptr;
-  std::vector<int> places;
-  bool isEarly = false;  // whether `place` stands before the sum
-  for (Op* op : func_.body.ops) {
-    isEarly = isEarly || op == place;
-    if (op->code != Opcode::sum_of_squares) continue;
-    places = placesIn(*op, terms, cut);
-    if (places.empty()) continue;
-    root = op;
-    break;
-  }
-  if (!root) return;
-
-  RegionWriter region(root->loc);
+  std::optional<Terms> found = find(place, terms, cut);
+  if (!found) return;
+  RegionWriter region(found->root->loc);
   Builder& b = region.builder();
   Value* flat = bindGroup(region, "g", members);
   for (Value* number : numbers) {
@@ -66,23 +90,15 @@ void FlatNorms::add(const Op* place, const std::vector<Value*>& terms, const std
     b.setHint("scaled");
     flat = b.binary(Opcode::mul, flat, inner);
   }
-  int64_t count = flat->type.elements();
-  int64_t pieces = divisorUpTo(count / kNormVector,
-                               std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / kNormPiece)));
-  b.setHint("squares");
-  Value* squares = b.op(Opcode::square, {flat});
-  b.setHint("rows");
-  squares = b.reshape(squares, {pieces, count / pieces});
-  b.setHint("partial");
-  Value* partial = b.sum(squares, {1});
+  const int64_t count = flat->type.elements();
+  Value* partial =
+      rowSums(b, flat,
+              divisorUpTo(count / kNormVector,
+                          std::min<int64_t>(target_.parallel, std::max<int64_t>(1, count / kNormPiece))));
   region.yield({partial});
   region.op().addResult(partial->type, build_.names().unique("norm_partial"));
-  const Op* norms = before_[isEarly ? place : root].push_back(region.finish(target_));
-  auto known =
-      std::find_if(norms_.begin(), norms_.end(), [&](const auto& each) { return each.first == root; });
-  if (known == norms_.end()) known = norms_.insert(norms_.end(), {root, {}});
-  const int first = places[0];
-  known->second[first] = {std::move(places), norms->result()};
+  const Op* norms = before_[found->isBehind ? place : found->root].push_back(region.finish(target_));
+  take(*std::move(found), norms->result());
 }
 
 void FlatNorms::build(const std::function<void(const Op*, Value*)>& replace) {

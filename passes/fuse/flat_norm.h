@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -23,12 +24,29 @@ Value* bindNumber(RegionWriter& region, Value* number);
 /// A region's argument for these values, laid out one after the other.
 Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members);
 
+/// The sums of squares of as many rows as flat gradients are cut into.
+Value* rowSums(Builder& b, Value* flat, int64_t rows);
+
 /// The sums of squares of a function whose operands are in groups.
 class FlatNorms {
  public:
   /// New ops go to the lists of `before`, by the op that they precede.
   FlatNorms(Item& func, const Target& target, Builder& build, std::unordered_map<const Op*, OpList>& before)
       : func_(func), target_(target), build_(build), before_(before) {}
+
+  /// Operands of a sum of squares that a group has, ascending.
+  struct Terms {
+    Op* root;
+    std::vector<int> places;
+    bool isBehind;  ///< whether the sum stands behind the group's place
+  };
+  /// Where terms stand in a sum of squares, if anywhere. `cut` says that its other terms come of other groups.
+  std::optional<Terms> find(const Op* place, const std::vector<Value*>& terms, bool cut) const;
+  /// In how many rows the update of a flat group of so many elements goes over them to sum squares on its way; 0 where
+  /// a kernel of its own is better: workgroups that do not reduce, or rows too few to keep the device busy.
+  int64_t rowsAlong(int64_t elements) const;
+  /// These are the sums of rows of a group's terms.
+  void take(Terms terms, Value* norms);
 
   /// The part that these terms have in a sum of squares becomes one two-stage sum, before `place` or, if that comes
   /// first, before the sum of squares. Each is the member of the group

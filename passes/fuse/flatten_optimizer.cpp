@@ -15,6 +15,8 @@
 //              tg.yield %p_next, …
 //            }
 //
+//   Of many parameters the update's kernel goes over rows and sums the squares of gradients for the norm on its way,
+//   if the update does not depend on it.
 //   Casts of these parameters to 16 bits, where products read them so, are one region as well (flat_copies.h).
 //   Numbers that all gradients of a group are multiplied by, as a loss scale's or clipping's, and a truth value that
 //   selects between what all its updates make and what was before, are read by the group's kernel.
@@ -25,6 +27,7 @@
 // Where: before split-reductions and form-regions, for which the parts of the gradient norm would be hundreds
 //   of sums, and before cse, which merges what the groups leave twice.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -53,6 +56,7 @@ class Flattener {
         norms_(func, target, build_, before_) {}
 
   void run(std::vector<UpdateGroup> groups) {
+    isAlone_ = groups.size() == 1;
     for (UpdateGroup& group : groups) flatten(group);
     rebuild();
   }
@@ -64,8 +68,9 @@ class Flattener {
   std::vector<Value*> findScalings(std::vector<Update>& updates) const;
   Value* findChoices(std::vector<Update>& updates) const;
   void materialise(UpdateGroup& group);
-  void addNorms(const UpdateGroup& group, const std::vector<Value*>& scales,
-                const std::vector<Value*>& unscaled);
+  bool ownGradients(const UpdateGroup& group, const std::vector<Value*>& unscaled) const;
+  std::optional<FlatNorms::Terms> normAlong(UpdateGroup& group);
+  void addNorms(const UpdateGroup& group, const std::vector<Value*>& scales);
   Value* makeBefore(const Op* at, Opcode code, OperandList operands, AttrList attrs, Type type,
                     const std::string& hint);
   std::vector<Value*> bindNumbers(RegionWriter& region, const std::vector<Value*>& numbers, size_t groups,
@@ -85,6 +90,7 @@ class Flattener {
   std::unordered_map<const Op*, OpList> before_;  // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
   FlatNorms norms_;
+  bool isAlone_ = false;  ///< whether there is one group
 };
 
 /// The only op of the function that reads a value, or null. Ops that will stand there do not count.
@@ -245,14 +251,48 @@ std::vector<Value*> gradientsOf(const std::vector<Update>& updates) {
   return out;
 }
 
+/// Whether the gradients are still what they were before they were made values of their own.
+bool Flattener::ownGradients(const UpdateGroup& group, const std::vector<Value*>& unscaled) const {
+  for (size_t i = 0; i < unscaled.size(); ++i)
+    if (throughReshapes(unscaled[i]) != group.updates[i].gradient) return false;
+  return true;
+}
+
+/// Moves an op down to another, with what depends on it between both. False, and all stays, where the other or an
+/// update depends on it, or something that may not move.
+static bool moveDown(OpList& ops, Op* op, Op* to) {
+  std::vector<Op*> moved;
+  std::unordered_set<const Op*> follow;
+  for (Op* each = op;; each = each->next()) {
+    bool follows = each == op;
+    forEachUse(*each, [&](Value* value) { follows = follows || follow.contains(value->def); });
+    if (follows && (each == to || formOf(*each) || !each->info().has(table::pure))) return false;
+    if (each == to) break;
+    if (follows) follow.insert(each), moved.push_back(each);
+  }
+  for (Op* each : moved) ops.insert(to, ops.take(each));
+  return true;
+}
+
+/// The sum of squares of the gradients, if the update can compute it on its way: it does not depend on it, there is a
+/// buffer for it and one for numbers, and all else that may read it stands behind.
+std::optional<FlatNorms::Terms> Flattener::normAlong(UpdateGroup& group) {
+  std::vector<Value*> terms = gradientsOf(group.updates);
+  for (Value*& term : terms) term = throughReshapes(term);
+  Bindings all(target_);
+  all.write(2 * formOf(*group.updates[0].op)->kept.size() + 3);
+  if (!all.fitOnce() || norms_.rowsAlong(groupElements(terms)) == 0) return {};
+  std::optional<FlatNorms::Terms> found = norms_.find(group.place, terms, group.isPart);
+  if (!found || found->isBehind) return found;
+  if (!isAlone_ || !moveDown(func_.body.ops, found->root, group.place)) return {};
+  group.place = found->root;
+  return found;
+}
+
 /// Sums of squares of the gradients, or of what they are after some of their scalings, are sums over the flat group.
-/// `unscaled`: the gradients before they were made values of their own, if that was needed.
-void Flattener::addNorms(const UpdateGroup& group, const std::vector<Value*>& scales,
-                         const std::vector<Value*>& unscaled) {
+void Flattener::addNorms(const UpdateGroup& group, const std::vector<Value*>& scales) {
   const std::vector<Update>& updates = group.updates;
   const std::vector<Value*> gradients = gradientsOf(updates);
-  for (size_t i = 0; i < updates.size(); ++i)
-    if (throughReshapes(unscaled[i]) != gradients[i]) return;
   for (size_t from = 0; from <= scales.size(); ++from) {
     std::vector<Value*> terms = gradients;
     for (size_t i = 0; from > 0 && i < updates.size(); ++i)
@@ -339,12 +379,25 @@ void Flattener::flatten(UpdateGroup& group) {
   const std::vector<Value*> scales = findScalings(updates);
   Value* choice = findChoices(updates);
   const std::vector<Value*> unscaled = gradientsOf(updates);
+  std::optional<FlatNorms::Terms> along;
+  if (scales.empty() && !choice) along = normAlong(group);
   materialise(group);
-  addNorms(group, scales, unscaled);
+  const bool own = ownGradients(group, unscaled);
+  if (own && !along) addNorms(group, scales);
   clearTogether(gradientsOf(updates));
   RegionWriter region(updates[0].op->loc);
-  region.yield(writeUpdate(region, group, scales, choice));
+  std::vector<Value*> yields = writeUpdate(region, group, scales, choice);
+  if (own && along) {
+    Value* flat = region.op().regions[0]->args[1].get();
+    yields.push_back(rowSums(region.builder(), flat, norms_.rowsAlong(flat->type.elements())));
+  }
+  region.yield(yields);
   replace(updates, region.op());
+  if (own && along) {
+    region.op().groups.push_back(0);
+    norms_.take(*std::move(along),
+                region.op().addResult(yields.back()->type, build_.names().unique("norm_partial")));
+  }
   before_[group.place].push_back(region.finish(target_));
 }
 
