@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// merge-kernels: kernels that do not depend on each other, in one. A step has dozens of small reductions, the
-// gradients of gains and biases and second stages of long reductions: each alone costs a dispatch and fills a fraction
-// of the device.
+// merge-kernels: kernels that do not depend on each other, in one. A step has dozens of small reductions, such as
+// gradients of gains and biases: each alone costs a dispatch and fills a fraction of the device.
 //
 //   before:  %a = tg.fused (%x = %x) {schedule = column{…}} { tg.sum; … }
 //            %b = tg.fused (%y = %y) {schedule = map{…}} { tg.sum; … }

@@ -145,6 +145,7 @@ Result<void> HostEngine::join(const OpenTransport& open) {
   ranks_ = transport_->ranks;
   name_ = transport_->name;
   peers_.resize(static_cast<size_t>(ranks_));
+  lastLook_ = Clock::now();
   std::vector<std::string> names(static_cast<size_t>(ranks_));
   for (int peer = 0; peer < ranks_; ++peer) {
     peers_[static_cast<size_t>(peer)].last = Clock::now();
@@ -452,6 +453,10 @@ Result<void> HostEngine::heartbeat(char kind) {
   const auto now = Clock::now();
   const bool due = now - lastHeartbeat_ >= kHeartbeatEvery;
   if (due) lastHeartbeat_ = now;
+  // A rank that was stopped itself, or with its machine, heard nothing meanwhile: the others get that time again.
+  const auto away = now - std::exchange(lastLook_, now);
+  if (std::chrono::duration<double>(away).count() > timeout_ / 2)
+    for (Peer& peer : peers_) peer.last += away;
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) continue;
     Peer& peer = peers_[static_cast<size_t>(rank)];

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """lost_rank.py SIGNAL RANK COMMAND…: starts the command, sends the rank's process a signal once the run has printed a
-step, and prints what the job then says, its exit code, and whether any process is left after 30 seconds."""
+step, and prints what the job then says, its exit code, and whether any process is left after 30 seconds. With `SUSPEND`
+all ranks are stopped for 6 seconds and go on for 3, as where a machine is suspended, before the rank is interrupted."""
 import os
 import signal
 import subprocess
@@ -44,7 +45,14 @@ reader.start()
 if not stepped.wait(60):
     job.kill()
     sys.exit("no step: " + "".join(lines))
-os.kill(ranks()[rank], getattr(signal, name))
+if name == "SUSPEND":
+    name = "SIGINT"
+    for sent, seconds in ((signal.SIGSTOP, 6), (signal.SIGCONT, 3)):
+        for pid in ranks().values():
+            os.kill(pid, sent)
+        time.sleep(seconds)
+if ranks():
+    os.kill(ranks()[rank], getattr(signal, name))
 begin = time.monotonic()
 try:
     code = job.wait(30)
