@@ -24,7 +24,7 @@ Value* bindNumber(RegionWriter& region, Value* number);
 /// A region's argument for these values, laid out one after the other.
 Value* bindGroup(RegionWriter& region, std::string_view hint, const std::vector<Value*>& members);
 
-/// The sums of squares of as many rows as flat gradients are cut into.
+/// Cuts flat gradients into so many rows; the sum of squares of each row.
 Value* rowSums(Builder& b, Value* flat, int64_t rows);
 
 /// The sums of squares of a function whose operands are in groups.
@@ -42,15 +42,15 @@ class FlatNorms {
   };
   /// Where terms stand in a sum of squares, if anywhere. `cut` says that its other terms come of other groups.
   std::optional<Terms> find(const Op* place, const std::vector<Value*>& terms, bool cut) const;
-  /// In how many rows the update of a flat group of so many elements goes over them to sum squares on its way; 0 where
-  /// a kernel of its own is better: workgroups that do not reduce, or rows too few to keep the device busy.
+  /// The number of rows in which the update of a flat group may sum squares in its own kernel. 0 where the sum needs
+  /// another kernel: workgroups do not reduce on the target, or there are too few rows to keep the device busy.
   int64_t rowsAlong(int64_t elements) const;
-  /// These are the sums of rows of a group's terms.
+  /// Records the value that holds the sums of squares of these terms, row by row.
   void take(Terms terms, Value* norms);
 
   /// The part that these terms have in a sum of squares becomes one two-stage sum, before `place` or, if that comes
-  /// first, before the sum of squares. Each is the member of the group
-  /// at its place, multiplied by numbers in their order. `cut` says that other parts come of other groups.
+  /// first, before the sum of squares. Each term is a member of the group, multiplied by numbers in their order.
+  /// `cut` says that other terms belong to other groups.
   void add(const Op* place, const std::vector<Value*>& terms, const std::vector<Value*>& members,
            const std::vector<Value*>& numbers, bool cut);
   /// Adds the parts of each sum of squares in the order of its operands: sums over flat groups, and squares of

@@ -15,8 +15,8 @@
 //              tg.yield %p_next, …
 //            }
 //
-//   Of many parameters the update's kernel goes over rows and sums the squares of gradients for the norm on its way,
-//   if the update does not depend on it.
+//   Where a group has many parameters and the update does not depend on the gradient norm, the update's kernel also
+//   sums the squares of its gradients, row by row.
 //   Casts of these parameters to 16 bits, where products read them so, are one region as well (flat_copies.h).
 //   Numbers that all gradients of a group are multiplied by, as a loss scale's or clipping's, and a truth value that
 //   selects between what all its updates make and what was before, are read by the group's kernel.
@@ -258,8 +258,8 @@ bool Flattener::ownGradients(const UpdateGroup& group, const std::vector<Value*>
   return true;
 }
 
-/// Moves an op down to another, with what depends on it between both. False, and all stays, where the other or an
-/// update depends on it, or something that may not move.
+/// Moves an op to just before `to`, together with the ops between them that depend on it. Returns false and moves
+/// nothing if `to` or an update depends on the op, or if one of the ops to move is not pure.
 static bool moveDown(OpList& ops, Op* op, Op* to) {
   std::vector<Op*> moved;
   std::unordered_set<const Op*> follow;
@@ -274,8 +274,9 @@ static bool moveDown(OpList& ops, Op* op, Op* to) {
   return true;
 }
 
-/// The sum of squares of the gradients, if the update can compute it on its way: it does not depend on it, there is a
-/// buffer for it and one for numbers, and all else that may read it stands behind.
+/// The sum of squares that the group's update can compute in its own kernel, if there is one: the update does not
+/// depend on it, all its readers stand behind the update, and the target has bindings for it and for packed numbers.
+/// May move the sum and its readers behind the update.
 std::optional<FlatNorms::Terms> Flattener::normAlong(UpdateGroup& group) {
   std::vector<Value*> terms = gradientsOf(group.updates);
   for (Value*& term : terms) term = throughReshapes(term);

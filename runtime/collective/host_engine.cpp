@@ -453,7 +453,8 @@ Result<void> HostEngine::heartbeat(char kind) {
   const auto now = Clock::now();
   const bool due = now - lastHeartbeat_ >= kHeartbeatEvery;
   if (due) lastHeartbeat_ = now;
-  // A rank that was stopped itself, or with its machine, heard nothing meanwhile: the others get that time again.
+  // If this rank was stopped itself, say because its machine was suspended, it could not receive heartbeats. That
+  // time does not count against the other ranks.
   const auto away = now - std::exchange(lastLook_, now);
   if (std::chrono::duration<double>(away).count() > timeout_ / 2)
     for (Peer& peer : peers_) peer.last += away;

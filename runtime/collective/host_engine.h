@@ -108,7 +108,7 @@ class HostEngine : public Engine {
   std::vector<std::vector<std::byte>> spare_;  ///< receive buffers to reuse
   std::unique_ptr<WorkerPool> workers_;        ///< for shared memory; null until first used
   Clock::time_point lastHeartbeat_;            ///< sent
-  Clock::time_point lastLook_;                 ///< for heartbeats of others
+  Clock::time_point lastLook_;                 ///< when this rank last polled for heartbeats
   Clock::time_point lastProgress_;
 
   int rank_ = 0, ranks_ = 1;
