@@ -14,8 +14,8 @@ static_assert(exact_sum::kWords == kExactWords);
 std::string minMax(const std::string& kind, const Type& type) {
   std::string beats = type.lanes == 1 ? fmt::format("y {} x", kind == "Min" ? "<" : ">")
                                       : fmt::format("{}(y, x)", kind == "Min" ? "lessThan" : "greaterThan");
-  return fmt::format("{0} tg{1}({0} x, {0} y) {{ return mix(mix(x, y, {2}), y, isnan(y)); }}\n",
-                     glslType(type), kind, beats);
+  return fmt::format("{0} tg{1}({0} x, {0} y) {{ return mix(x, y, mix({2}, {3}(true), isnan(y))); }}\n",
+                     glslType(type), kind, beats, type.lanes == 1 ? "bool" : fmt::format("bvec{}", type.lanes));
 }
 
 /// What a device makes of NaN in its own minimum is open; here it wins.
@@ -102,8 +102,8 @@ constexpr const char* kHalfBits = R"(uint tgHalfBits(float x) {
 constexpr const char* kBf16Value = "float tgBf16Value(uint bits) { return uintBitsToFloat(bits << 16); }\n";
 constexpr const char* kBf16Bits = R"(uint tgBf16Bits(float x) {
   uint bits = floatBitsToUint(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 0x40u;
-  return bits + 0x7fffu + (bits >> 16 & 1u) >> 16;
+  uint near = bits + 0x7fffu + (bits >> 16 & 1u);
+  return mix(near, bits | 0x400000u, (bits & 0x7fffffffu) > 0x7f800000u) >> 16;
 }
 )";
 

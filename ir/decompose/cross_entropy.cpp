@@ -72,18 +72,18 @@ Results expand(at::cross_entropy, const Composite& composite) {
   return {rows.sum(all) / countedRows(composite.op, composite[at::cross_entropy::targets], rows.dtype())};
 }
 
-// (softmax(logits) - q)·dy, dy being 0 for rows whose target is outside
+// (softmax(logits) - q)·dy, dy being 0 for rows whose target is outside. Each row divides once, by its sum.
 Results expand(at::cross_entropy_grad, const Composite& composite) {
   TensorExpr logits = composite[at::cross_entropy_grad::logits], dy = composite[at::cross_entropy_grad::dy],
              column = asColumn(composite);
   int64_t axis = logits.rank() - 1;
   TensorExpr e = exp(shifted(logits, axis));
-  TensorExpr p = e / e.sum({axis}, true);
   TensorExpr hit = isTarget(logits, column);
   TensorExpr weight = dy.rank() > 0 ? dy.reshape(column.shape()) : dy;
   weight = whereInside(column, logits.shape().back(), weight);
   const Expectation q(composite);
-  return {select(hit, p - q.hit, q.other == 0 ? p : p - q.other) * weight};
+  TensorExpr p = e * (weight / e.sum({axis}, true));
+  return {select(hit, p - q.hit * weight, q.other == 0 ? p : p - q.other * weight)};
 }
 
 }  // namespace decomposition
