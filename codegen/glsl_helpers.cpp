@@ -15,7 +15,8 @@ std::string minMax(const std::string& kind, const Type& type) {
   std::string beats = type.lanes == 1 ? fmt::format("y {} x", kind == "Min" ? "<" : ">")
                                       : fmt::format("{}(y, x)", kind == "Min" ? "lessThan" : "greaterThan");
   return fmt::format("{0} tg{1}({0} x, {0} y) {{ return mix(x, y, mix({2}, {3}(true), isnan(y))); }}\n",
-                     glslType(type), kind, beats, type.lanes == 1 ? "bool" : fmt::format("bvec{}", type.lanes));
+                     glslType(type), kind, beats,
+                     type.lanes == 1 ? "bool" : fmt::format("bvec{}", type.lanes));
 }
 
 /// What a device makes of NaN in its own minimum is open; here it wins.

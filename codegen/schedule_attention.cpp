@@ -51,9 +51,28 @@ std::optional<AttentionSchedule> choose(const Op& op, const Target& target) {
   return AttentionSchedule{.tile = tile, .block = block, .workgroup = workgroup};
 }
 
+/// Whether one kernel in shared memory computes an attention faster than products and a softmax between them. On an
+/// H200, streamed against stored, in microseconds (batch and heads x rows x width):
+///
+///   causal        64x64x16  9.1  11.6    64x128x32  13.0  15.8    384x256x64  184  221    96x1024x64  505  662
+///   few groups    12x256x64  28    19    12x512x64    47    38    24x512x64    47   68    12x1024x64   84  122
+///   not causal    64x64x16  8.7  11.6    512x128x32   60    79    384x256x64  256  239    96x1024x64  898  839
+///   wide rows     64x256x128 93    77    64x64x128    18    17
+///
+/// So it does with rows that are not wide, where workgroups fill the device or go over the keys of one tile.
+static bool streamsForward(const Op& attention, const AttentionSizes& size, const Target& target) {
+  if (attention.code != Opcode::attention) return false;
+  const auto schedule = choose<SharedAttentionSchedule>(attention, target);
+  if (!schedule) return false;
+  const int64_t rows = schedule->shared[0], widest = as::attention(attention).causal() ? 128 : 64;
+  if (size.width + size.valueWidth > widest || size.queries < rows) return false;
+  return size.batch * ((size.queries + rows - 1) / rows) >= target.units() || size.keys <= rows;
+}
+
 bool streamsScores(const Op& attention, const Target& target) {
   if (choose<CoopmatAttentionSchedule>(attention, target)) return true;
   AttentionSizes size(attention);
+  if (streamsForward(attention, size, target)) return true;
   // Stored scores are computed once, streamed ones in each of the three kernels of a training step; storing
   // wins while a cache holds them. On lavapipe a causal step took, streamed against stored, 1.1 times as
   // long with 128 KiB of scores (T 16, D 16) and 256 KiB (T 64, D 64), 0.8 with 512 KiB (T 64, D 16), 0.75
