@@ -136,34 +136,41 @@ int64_t idsOf(const Item& body, const Value* operand) {
   return limit;
 }
 
-/// Normal floats, coins, and ids below what the region reads by them: a pattern, over and over.
-Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uint64_t seed) {
-  constexpr int64_t kPattern = 65521;  // a prime, so that no row is like the next
-  HostArray out = HostArray::zeros(type);
-  if (type.elements() == 0) return out;
-  const Type few = Type::tensor(DType::f32, {std::min(type.elements(), kPattern)});
-  if (type.dtype == DType::f32) {
-    TG_TRY(HostArray pattern, initialValue(fmt::format("in{}", binding), few, "randn", {}, seed));
-    for (size_t at = 0; at < out.bytes.size(); at += pattern.bytes.size())
-      std::memcpy(&out.bytes[at], pattern.bytes.data(),
-                  std::min(pattern.bytes.size(), out.bytes.size() - at));
-    return out;
-  }
+/// Normal floats of any width, coins, or ids below what the region reads by them.
+Result<HostArray> randomPattern(const Op& fused, int binding, const Type& type, uint64_t seed) {
+  const std::string name = fmt::format("in{}", binding);
+  if (isFloat(type.dtype)) return initialValue(name, type, "randn", {}, seed);
   std::unordered_map<const Value*, Value*> map;
   std::unique_ptr<Op> copy = cloneOp(fused, map);
   Item body;
   body.kind = ItemKind::func;
   body.body = std::move(*copy->regions[0]);
   const int64_t limit = std::max<int64_t>(idsOf(body, body.body.args[static_cast<size_t>(binding)].get()), 2);
-  TG_TRY(HostArray pattern, initialValue(fmt::format("in{}", binding), few, "uniform",
-                                         std::array{0.0, static_cast<double>(limit)}, seed));
+  TG_TRY(const HostArray drawn, initialValue(name, Type::tensor(DType::f32, type.shape), "uniform",
+                                             std::array{0.0, static_cast<double>(limit)}, seed));
+  HostArray out = HostArray::zeros(type);
   for (int64_t i = 0; i < type.elements(); ++i) {
-    const double drawn = pattern.at(i % pattern.elements());
-    const int64_t id = std::min(static_cast<int64_t>(drawn), limit - 1);
+    const int64_t id = std::min(static_cast<int64_t>(drawn.at(i)), limit - 1);
     out.set(i, type.dtype == DType::i1 ? static_cast<double>(id % 2) : static_cast<double>(id));
   }
   return out;
 }
+
+}  // namespace
+
+// A pattern over and over: the host is done soon, and the device does not rest for long.
+Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uint64_t seed) {
+  constexpr int64_t kPattern = 65521;  // a prime, so that no row is like the next
+  HostArray out = HostArray::zeros(type);
+  if (type.elements() == 0) return out;
+  const Type few = Type::tensor(type.dtype, {std::min(type.elements(), kPattern)});
+  TG_TRY(const HostArray pattern, randomPattern(fused, binding, few, seed));
+  for (size_t at = 0; at < out.bytes.size(); at += pattern.bytes.size())
+    std::memcpy(&out.bytes[at], pattern.bytes.data(), std::min(pattern.bytes.size(), out.bytes.size() - at));
+  return out;
+}
+
+namespace {
 
 Result<void> fillInputs(Executor& executor, const Op& fused, uint64_t seed) {
   std::unordered_map<const Value*, int> seen;
@@ -188,20 +195,25 @@ Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, con
   using Clock = std::chrono::steady_clock;
   executor.measure(vulkan::Timestamps::commands);
   std::vector<std::vector<double>> times(schedules.size());
-  const Clock::time_point start = Clock::now();
-  auto enough = [&](int round) {
-    return round > options.rounds &&
-           std::chrono::duration<double>(Clock::now() - start).count() >= options.leastSeconds;
+  // Runs f until both bounds are reached.
+  auto repeat = [&](int rounds, double seconds, auto take) -> Result<void> {
+    const Clock::time_point start = Clock::now();
+    auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+    for (int round = 0; round < rounds || passed() < seconds; ++round) {
+      TG_CHECK(executor.run("f", {}, false));
+      TG_TRY(std::vector<RunTimes> runs, executor.takeTimes());
+      const std::vector<vulkan::DeviceTime>& commands = runs.front().device;
+      if (commands.size() != times.size() + 1)
+        return fail(fmt::format("{} commands for {} schedules", commands.size(), times.size() + 1));
+      take(commands);
+    }
+    return {};
   };
-  for (int round = 0; !enough(round); ++round) {
-    TG_CHECK(executor.run("f", {}, false));
-    TG_TRY(std::vector<RunTimes> runs, executor.takeTimes());
-    const std::vector<vulkan::DeviceTime>& commands = runs.front().device;
-    if (commands.size() != times.size() + 1)
-      return fail(fmt::format("{} commands for {} schedules", commands.size(), times.size() + 1));
-    if (round == 0) continue;  // drivers compile and map memory when something first runs
+  // Drivers compile and map memory when something first runs, and the clocks of a device that rested rise slowly.
+  TG_CHECK(repeat(1, options.warmSeconds, [](const auto&) {}));
+  TG_CHECK(repeat(options.rounds, options.leastSeconds, [&](const std::vector<vulkan::DeviceTime>& commands) {
     for (size_t i = 0; i < times.size(); ++i) times[i].push_back(commands[i + 1].microseconds());
-  }
+  }));
   for (size_t i = 0; i < times.size(); ++i) {
     schedules[i].least = *std::min_element(times[i].begin(), times[i].end());
     schedules[i].median = medianOf(std::move(times[i]));

@@ -11,6 +11,7 @@
 
 #include "ir/module.h"
 #include "ir/result.h"
+#include "runtime/data/array.h"
 #include "runtime/vulkan/device.h"
 #include "runtime/vulkan/statistics.h"
 
@@ -36,6 +37,7 @@ struct TunedRegion {
 struct TuneOptions {
   int rounds = 10;                                   ///< times each schedule is timed, at least
   double leastSeconds = 0.1;                         ///< for a region: short kernels are timed more often
+  double warmSeconds = 0.3;                          ///< of runs of a region before, in which clocks rise
   std::string shaders;                               ///< spirv-emit's option cache: a folder
   uint64_t seed = 0;                                 ///< of the data
   std::function<void(const TunedRegion&)> onRegion;  ///< called when one is done; may be empty
@@ -46,6 +48,10 @@ struct TuneOptions {
 constexpr double kClearlyFaster = 0.03;
 /// The index of the fastest of those that are clearly faster than the first, or 0.
 size_t fastest(const std::vector<TimedSchedule>& schedules);
+
+/// Data of a type for an operand of a region, by its binding: normal floats of any width, coins, or ids below what the
+/// region reads by them.
+Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uint64_t seed);
 
 /// Times schedules of a region, which stands in a module of stage fused, and sets their times. It runs alone, on
 /// random data, by each in turn; by the first once more in front, as whatever comes first pays for the caches.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules chosen by timing: the rule, the table, and a device. No time is asserted.
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <set>
 
 #include "codegen/schedule.h"
+#include "ir/access.h"
 #include "passes/tuning.h"
 #include "runtime/compile.h"
 #include "runtime/tune.h"
@@ -80,6 +82,40 @@ module @blocks {
 }
 )";
 
+TEST(Tune, DataAreNormalFloatsOfAnyWidthAndIdsOfRows) {
+  constexpr const char* kText = R"(
+module @m {
+  func @f(%ids: tensor<4096xi32>, %table: tensor<7x64xbf16>) -> (x: tensor<4096x64xbf16>) {
+    %x = tg.embedding %table, %ids : tensor<4096x64xbf16>
+    return %x : tensor<4096x64xbf16>
+  }
+}
+)";
+  CompileOptions options;
+  options.until = Stage::fused;
+  auto done = compile(parsed(kText), *targetByName("gpu"), options);
+  ASSERT_TRUE(done) << done.error().str();
+  const Op& region = *done->module->func("f")->body.ops.front();
+  ASSERT_EQ(region.code, Opcode::fused);
+  for (int binding = 0; binding < region.numOperands(); ++binding) {
+    const Type& type = bindingSources(region, binding)[0]->type;
+    auto data = randomData(region, binding, type, 1);
+    ASSERT_TRUE(data) << data.error().str();
+    std::set<double> values;
+    double squares = 0;
+    for (int64_t i = 0; i < type.elements(); ++i) {
+      values.insert(data->at(i));
+      squares += data->at(i) * data->at(i);
+    }
+    if (type.dtype == DType::i32) {
+      EXPECT_EQ(values, (std::set<double>{0, 1, 2, 3, 4, 5, 6}));
+    } else {
+      EXPECT_GT(values.size(), 100u) << type.str();
+      EXPECT_NEAR(std::sqrt(squares / static_cast<double>(type.elements())), 0.02, 0.004) << "randn(0.02)";
+    }
+  }
+}
+
 class TuneOnADevice : public SessionTest {
  protected:
   void SetUp() override {
@@ -111,7 +147,7 @@ TEST_F(TuneOnADevice, TimesEverySchedule) {
   }
   TuneOptions options;
   options.rounds = 2;
-  options.leastSeconds = 0;
+  options.leastSeconds = options.warmSeconds = 0;
   int told = 0;
   options.onRegion = [&](const TunedRegion&) { ++told; };
   auto regions = tune(*module, device_, options);
@@ -145,7 +181,7 @@ TEST_F(TuneOnADevice, KeepsWhatTheDriverTellsOfEachKernel) {
   ASSERT_TRUE(module);
   TuneOptions options;
   options.rounds = 1;
-  options.leastSeconds = 0;
+  options.leastSeconds = options.warmSeconds = 0;
   auto told = tune(*module, *asked, options), silent = tune(*module, device_, options);
   ASSERT_TRUE(told && silent);
   for (const TunedRegion& region : *told)
