@@ -37,9 +37,10 @@ const Op* contractionOf(const Op& fused) {
 }
 
 /// Matrix units, then shared memory, then registers, as the target and the product's size allow.
-static Schedule chooseProduct(const Op& product, const Target& target) {
+static Schedule chooseProduct(const Op& fused, const Op& product, const Target& target) {
   if (auto schedule = choose<CoopmatSchedule>(product, target)) return *schedule;
-  if (auto schedule = choose<SharedMatmulSchedule>(product, target)) return *schedule;
+  if (auto schedule = choose<SharedMatmulSchedule>(product, target))
+    return forEpilogue(fused, product, target, *schedule);
   return *choose<MatmulSchedule>(product, target);
 }
 
@@ -78,7 +79,7 @@ static Schedule fastestSchedule(const Op& fused, const Target& target) {
   };
   if (products == 1 && !rows && !mixed &&
       everyYield([&](const Type& type) { return type.elements() == product->result()->type.elements(); }))
-    return chooseProduct(*product, target);
+    return chooseProduct(fused, *product, target);
   if (rows && !mixed && everyYield([&](const Type& type) {
         return type.elements() == rows->rows || type.elements() == rows->rows * rows->length;
       }))

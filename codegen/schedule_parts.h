@@ -85,6 +85,10 @@ std::optional<Kind> choose(const Op& op, const Target& target);
   std::optional<Struct> choose(const Op& op, const Target& target);
 #include "ir/schedules.def"
 
+/// A choice for a product, or a smaller tile where the region reads an operand as large as the result beside the sums.
+SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Target& target,
+                                 SharedMatmulSchedule chosen);
+
 // The same with what follows from it and from the region: which way operands are read, in which order blocks
 // go. The others have nothing of the kind.
 MatmulSchedule arranged(const Op& fused, const Target& target, MatmulSchedule schedule);
