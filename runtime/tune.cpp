@@ -129,7 +129,12 @@ int64_t idsOf(const Item& body, const Value* operand) {
     if (ids == operand) limit = limit ? std::min(limit, rows) : rows;
   };
   for (Op* op : body.body.ops) {
-    if (op->code == Opcode::scatter_add) note(as::scatter_add(*op).ids(), as::scatter_add(*op).rows());
+    if (op->code == Opcode::scatter_add) {
+      const as::scatter_add scatter(*op);
+      note(scatter.ids(), scatter.rows());
+      // Of a block of ids most rows have none near, so none has here: 0. Other numbers would have every row search.
+      if (scatter.near()) note(scatter.near(), 1);
+    }
     if (op->code == Opcode::cross_entropy_grad)
       note(as::cross_entropy_grad(*op).targets(), as::cross_entropy_grad(*op).logits()->type.shape.back());
   }
@@ -145,7 +150,7 @@ Result<HostArray> randomPattern(const Op& fused, int binding, const Type& type, 
   Item body;
   body.kind = ItemKind::func;
   body.body = std::move(*copy->regions[0]);
-  const int64_t limit = std::max<int64_t>(idsOf(body, body.body.args[static_cast<size_t>(binding)].get()), 2);
+  const int64_t ids = idsOf(body, body.body.args[static_cast<size_t>(binding)].get()), limit = ids ? ids : 2;
   TG_TRY(const HostArray drawn, initialValue(name, Type::tensor(DType::f32, type.shape), "uniform",
                                              std::array{0.0, static_cast<double>(limit)}, seed));
   HostArray out = HostArray::zeros(type);

@@ -383,18 +383,20 @@ void Flattener::flatten(UpdateGroup& group) {
   std::optional<FlatNorms::Terms> along;
   if (scales.empty() && !choice) along = normAlong(group);
   materialise(group);
-  const bool own = ownGradients(group, unscaled);
-  if (own && !along) addNorms(group, scales);
+  if (!ownGradients(group, unscaled))
+    along.reset();
+  else if (!along)
+    addNorms(group, scales);
   clearTogether(gradientsOf(updates));
   RegionWriter region(updates[0].op->loc);
   std::vector<Value*> yields = writeUpdate(region, group, scales, choice);
-  if (own && along) {
+  if (along) {
     Value* flat = region.op().regions[0]->args[1].get();
     yields.push_back(rowSums(region.builder(), flat, norms_.rowsAlong(flat->type.elements())));
   }
   region.yield(yields);
   replace(updates, region.op());
-  if (own && along) {
+  if (along) {
     region.op().groups.push_back(0);
     norms_.take(*std::move(along),
                 region.op().addResult(yields.back()->type, build_.names().unique("norm_partial")));
