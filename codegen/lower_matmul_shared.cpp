@@ -352,17 +352,18 @@ std::optional<SharedMatmulSchedule> choose(const Op& product, const Target& targ
   return std::nullopt;
 }
 
-/// Where sums of few terms meet an operand as large as the result, loads take as long as the sums, and invocations with
-/// few sums, which are many, wait for more of them at a time. The gradient of a softmax behind a product of 64 terms,
-/// 96 x 1024 x 1024 elements, took 427 us on an H100 with 4 x 4 elements an invocation, 474 with 8 x 4, 582 with 8 x 8.
+/// Where a product has few terms and its epilogue reads an operand as large as the result, that operand's loads take as
+/// long as the sums. A smaller tile needs fewer registers, so that more invocations are resident and more loads in
+/// flight. The gradient of a softmax as the epilogue of a product of 64 terms, 96 x 1024 x 1024 elements, took 427 us
+/// on an H100 with 4 x 4 elements an invocation, 474 with 8 x 4, 582 with 8 x 8.
 SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Target& target,
                                  SharedMatmulSchedule chosen) {
   constexpr int64_t kFewTerms = 64;
   constexpr BlockingChoice kSmall{{{4, 4}, {64, 64}, 16}, 0};
   const auto [m, n, inner, batch] = productSizes(product);
   const bool isLarger = chosen.tile[0] * chosen.tile[1] > kSmall.blocking.tile[0] * kSmall.blocking.tile[1];
-  // The factors are smaller than the result then.
   if (!isLarger || inner > kFewTerms || inner >= std::min(m, n) || !kSmall.fits(target)) return chosen;
+  // With fewer terms than rows and columns both factors are smaller than the result: what is as large is another operand.
   for (int binding = 0; binding < fused.numOperands(); ++binding)
     for (const Value* source : bindingSources(fused, binding))
       if (source->type.elements() >= batch * m * n) return kSmall.schedule();

@@ -85,7 +85,7 @@ std::optional<Kind> choose(const Op& op, const Target& target);
   std::optional<Struct> choose(const Op& op, const Target& target);
 #include "ir/schedules.def"
 
-/// A choice for a product, or a smaller tile where the region reads an operand as large as the result beside the sums.
+/// The tile chosen for a product, or a smaller one where its epilogue reads an operand as large as the result.
 SharedMatmulSchedule forEpilogue(const Op& fused, const Op& product, const Target& target,
                                  SharedMatmulSchedule chosen);
 

@@ -121,7 +121,7 @@ std::unique_ptr<Module> moduleOf(const Op& fused, const std::vector<TimedSchedul
   return module;
 }
 
-/// How many ids there are for a region's operand; 0 where it is read as no ids.
+/// How many values the integers of a region's operand have, from 0 on; 0 where nothing in the region bounds them.
 int64_t idsOf(const Item& body, const Value* operand) {
   int64_t limit = idLimit(body, operand);
   auto note = [&](const Value* ids, int64_t rows) {
@@ -132,7 +132,7 @@ int64_t idsOf(const Item& body, const Value* operand) {
     if (op->code == Opcode::scatter_add) {
       const as::scatter_add scatter(*op);
       note(scatter.ids(), scatter.rows());
-      // Of a block of ids most rows have none near, so none has here: 0. Other numbers would have every row search.
+      // 0 says that a block has no id of a row, as is so of most. Other numbers make each row search the block.
       if (scatter.near()) note(scatter.near(), 1);
     }
     if (op->code == Opcode::cross_entropy_grad)
@@ -150,7 +150,8 @@ Result<HostArray> randomPattern(const Op& fused, int binding, const Type& type, 
   Item body;
   body.kind = ItemKind::func;
   body.body = std::move(*copy->regions[0]);
-  const int64_t ids = idsOf(body, body.body.args[static_cast<size_t>(binding)].get()), limit = ids ? ids : 2;
+  const int64_t bound = idsOf(body, body.body.args[static_cast<size_t>(binding)].get());
+  const int64_t limit = bound ? bound : 2;
   TG_TRY(const HostArray drawn, initialValue(name, Type::tensor(DType::f32, type.shape), "uniform",
                                              std::array{0.0, static_cast<double>(limit)}, seed));
   HostArray out = HostArray::zeros(type);
@@ -160,22 +161,6 @@ Result<HostArray> randomPattern(const Op& fused, int binding, const Type& type, 
   }
   return out;
 }
-
-}  // namespace
-
-// A pattern over and over: the host is done soon, and the device does not rest for long.
-Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uint64_t seed) {
-  constexpr int64_t kPattern = 65521;  // a prime, so that no row is like the next
-  HostArray out = HostArray::zeros(type);
-  if (type.elements() == 0) return out;
-  const Type few = Type::tensor(type.dtype, {std::min(type.elements(), kPattern)});
-  TG_TRY(const HostArray pattern, randomPattern(fused, binding, few, seed));
-  for (size_t at = 0; at < out.bytes.size(); at += pattern.bytes.size())
-    std::memcpy(&out.bytes[at], pattern.bytes.data(), std::min(pattern.bytes.size(), out.bytes.size() - at));
-  return out;
-}
-
-namespace {
 
 Result<void> fillInputs(Executor& executor, const Op& fused, uint64_t seed) {
   std::unordered_map<const Value*, int> seen;
@@ -214,7 +199,7 @@ Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, con
     }
     return {};
   };
-  // Drivers compile and map memory when something first runs, and the clocks of a device that rested rise slowly.
+  // Drivers compile and map memory in the first run, and the clocks of a device that was idle rise slowly.
   TG_CHECK(repeat(1, options.warmSeconds, [](const auto&) {}));
   TG_CHECK(repeat(options.rounds, options.leastSeconds, [&](const std::vector<vulkan::DeviceTime>& commands) {
     for (size_t i = 0; i < times.size(); ++i) times[i].push_back(commands[i + 1].microseconds());
@@ -229,6 +214,18 @@ Result<void> time(Executor& executor, std::vector<TimedSchedule>& schedules, con
 }
 
 }  // namespace
+
+// Repeats a short pattern: while the host draws numbers, an idle device lowers its clocks.
+Result<HostArray> randomData(const Op& fused, int binding, const Type& type, uint64_t seed) {
+  constexpr int64_t kPattern = 65521;  // a prime, so that no row is like the next
+  HostArray out = HostArray::zeros(type);
+  if (type.elements() == 0) return out;
+  const Type few = Type::tensor(type.dtype, {std::min(type.elements(), kPattern)});
+  TG_TRY(const HostArray pattern, randomPattern(fused, binding, few, seed));
+  for (size_t at = 0; at < out.bytes.size(); at += pattern.bytes.size())
+    std::memcpy(&out.bytes[at], pattern.bytes.data(), std::min(pattern.bytes.size(), out.bytes.size() - at));
+  return out;
+}
 
 size_t fastest(const std::vector<TimedSchedule>& schedules) {
   const TimedSchedule& chosen = schedules.front();
