@@ -176,13 +176,26 @@ class BlockProduct {
     origin_[1] = c_.space.scale(column, blocking_.block[1]);
     std::vector<KV> acc = sums();
     if (blocking_.slices > 1) return storeSlices(acc);
-    if (!schedule_.zeros) return storeTile(acc);
+    if (!schedule_.zeros) return whereStored({}, [&] { storeTile(acc); });
     c_.kernel.guard(visible_, [&] { storeTile(acc); });
-    c_.kernel.guard(c_.kernel.op(Opcode::k_not, {visible_}, DType::i1), [&] { storeTile({}); });
+    whereStored(c_.kernel.op(Opcode::k_not, {visible_}, DType::i1), [&] { storeTile({}); });
   }
 
  private:
   int64_t quads() const { return blocking_.tile[1] / kLanes; }
+
+  /// Runs `body` on a condition, if any, and unless the block lies in tiles of `unread` rows and columns above the
+  /// diagonal's.
+  void whereStored(std::optional<KV> condition, const std::function<void()>& body) {
+    KernelBuilder& kernel = c_.kernel;
+    if (schedule_.unread) {
+      auto tile = [&](const Index& at) { return c_.space.materialize(c_.space.div(at, schedule_.unread)); };
+      const Index last = c_.space.add(origin_[0], IndexSpace::constant(blocking_.block[0] - 1));
+      const KV isRead = kernel.op(Opcode::k_le, {tile(origin_[1]), tile(last)}, DType::i1);
+      condition = condition ? kernel.op(Opcode::k_and, {*condition, isRead}, DType::i1) : isRead;
+    }
+    condition ? kernel.guard(*condition, body) : body();
+  }
 
   /// The results of the tile's sums; zeros without any.
   void storeTile(std::span<const KV> acc) {

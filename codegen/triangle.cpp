@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <unordered_set>
 
@@ -161,10 +162,71 @@ Skips skipsOf(const Op& fused) {
   return skips;
 }
 
+namespace {
+
+/// The tile by which a product's kernel reads an operand of its region, as unreadTile says; 0 where it may read all.
+/// As the first factor it is read in a block's rows up to the diagonal's end in the last of them, rounded up to a step;
+/// in the epilogue, in the blocks of the result that are not hidden.
+int64_t tileOfReads(const Op& reader, size_t operand) {
+  const Schedule schedule = scheduleOf(reader);
+  const auto* shared = std::get_if<SharedMatmulSchedule>(&schedule);
+  if (!shared || !reader.groups.empty()) return 0;
+  const std::unique_ptr<PlainRegion> region = plainRegion(reader);
+  const Product p = productIn(*region);
+  if (!p.op) return 0;
+  const auto [rows, columns, step] = shared->shared;
+  const Value& matrix = *region->bindings[operand];
+  std::unordered_set<const Value*> carriers{&matrix};  // of its elements
+  int64_t tile = 1;
+  for (const Op* op : region->body.ops) {
+    if (op->code == Opcode::yield) break;
+    bool reads = false;
+    forEachUse(*op, [&](const Value* value) { reads = reads || carriers.contains(value); });
+    if (!reads) continue;
+    if (op == p.op) {
+      if (!shared->lower || p.m != p.k || carriers.contains(op->in(1))) return 0;
+      tile = std::lcm(tile, std::lcm(rows, step));
+      continue;
+    }
+    if (!keepsElements(*op) || op->results.size() != 1 || !sameMatrix(*op->result(), matrix)) return 0;
+    carriers.insert(op->result());
+  }
+  if (std::none_of(region->yields.begin(), region->yields.end(),
+                   [&](const Value* value) { return carriers.contains(value); }))
+    return tile;
+  return shared->hidden && shared->zeros && p.m == p.n ? std::lcm(tile, std::lcm(rows, columns)) : 0;
+}
+
+}  // namespace
+
+int64_t unreadTile(const Op& fused) {
+  const std::unique_ptr<PlainRegion> region = plainRegion(fused);
+  const Product p = productIn(*region);
+  if (!p.op || p.m != p.n) return 0;
+  int64_t tile = 1;
+  for (const auto& result : fused.results) {
+    if (!isMatrix(*result) || rowsOf(*result) != p.m || columnsOf(*result) != p.n) return 0;
+    for (const Use& use : result->uses) {
+      const Op& reader = *use.user();
+      if (reader.code != Opcode::fused) return 0;
+      for (size_t i = 0; i < reader.operands.size(); ++i) {
+        const Operand& source = reader.operands[i].items[0];
+        if (source.kind != Operand::Kind::value) return 0;
+        if (source.value != result.get()) continue;
+        const int64_t own = tileOfReads(reader, i);
+        if (own == 0) return 0;
+        tile = std::lcm(tile, own);
+      }
+    }
+  }
+  return tile < p.m ? tile : 0;  // in one tile there is nothing above the diagonal's
+}
+
 Schedule withSkips(const Op& fused, Schedule schedule) {
   if (auto* shared = std::get_if<SharedMatmulSchedule>(&schedule)) {
     const Skips skips = skipsOf(fused);
     shared->lower = skips.lower, shared->hidden = skips.hidden, shared->zeros = skips.zeros;
+    shared->unread = skips.hidden && shared->slices == 1 ? unreadTile(fused) : 0;
   }
   return schedule;
 }
@@ -172,7 +234,7 @@ Schedule withSkips(const Op& fused, Schedule schedule) {
 Result<void> checkSkips(const Op& fused) {
   const Schedule schedule = scheduleOf(fused);
   const auto* shared = std::get_if<SharedMatmulSchedule>(&schedule);
-  if (!shared || (!shared->lower && !shared->hidden && !shared->zeros)) return {};
+  if (!shared || (!shared->lower && !shared->hidden && !shared->zeros && !shared->unread)) return {};
   const Skips skips = skipsOf(fused);
   auto bad = [&](std::string_view why) {
     return failAt(fused.loc, fmt::format("schedule {} {}", fused.attr("schedule").str(), why));
@@ -183,6 +245,13 @@ Result<void> checkSkips(const Op& fused) {
     return bad("has `hidden`, but what the product has above its diagonal may be read");
   if (shared->zeros && !(shared->hidden && skips.zeros))
     return bad("has `zeros`, but results of hidden blocks may be other than zero");
+  if (!shared->unread) return {};
+  if (!shared->hidden) return bad("has `unread`, which needs `hidden`");
+  const int64_t tile = unreadTile(fused);
+  if (tile == 0) return bad("has `unread`, but what its results have above the diagonal may be read");
+  if (shared->unread % tile != 0)
+    return bad(
+        fmt::format("has `unread`, but kernels read its results by tiles of {} rows and columns", tile));
   return {};
 }
 

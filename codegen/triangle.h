@@ -4,6 +4,14 @@
 //
 //   %s = tg.matmul %q, %k   %m = tg.select %mask, %s, -inf      hidden: above the diagonal nobody reads %s
 //   %p = tg.exp(%m - max)   %o = tg.matmul %p, %v               lower: %p is zero there
+//
+// Where all kernels that read a result leave out what is hidden, block by block, it is stored up to their blocks across
+// the diagonal and no further:
+//
+//     unread = 2      x 0 - - - -      x  computed
+//                     x x - - - -      0  hidden and stored
+//                     x x x 0 - -      -  hidden, in tiles above the diagonal's: not stored
+//                     x x x x - -
 #pragma once
 
 #include "ir/module.h"
@@ -21,6 +29,10 @@ struct Skips {
   bool zeros = false;   ///< and the region's results are zero there
 };
 Skips skipsOf(const Op& fused);
+
+/// The least `unread` that a region's kernel may have: no result is read in tiles of so many rows and columns above
+/// the diagonal's, by the schedules of the kernels that read them. 0 where any element may be read.
+int64_t unreadTile(const Op& fused);
 
 /// An error where the schedule of a region leaves out what counts.
 Result<void> checkSkips(const Op& fused);

@@ -38,7 +38,7 @@ std::set<std::string> lowerAll(const std::vector<SweepCase>& cases, const Target
       Schedule own = scheduleOf(*op);
       // What a kernel may leave out depends on others, which candidates are timed without.
       if (auto* shared = std::get_if<SharedMatmulSchedule>(&own))
-        shared->lower = shared->hidden = shared->zeros = false;
+        shared->lower = shared->hidden = shared->zeros = false, shared->unread = 0;
       EXPECT_EQ(schedules.front(), own) << "the chosen one comes first";
       const std::vector<bool> texel(op->operands.size(), target.reads == "texel");
       for (size_t i = 0; i < schedules.size(); ++i) {
