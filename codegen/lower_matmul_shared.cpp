@@ -420,12 +420,16 @@ Result<void> lowerKernel(LowerContext& c, const SharedMatmulSchedule& schedule) 
   if (groupsM % band != 0)
     return failAt(c.fused.loc, fmt::format("schedule {} has bands that do not divide {} rows of blocks",
                                            c.schedule.str(), groupsM));
+  const int64_t bands = groupsM / band;
   c.launchGroups(p.batch * groupsM * groupsN, blocking.invocations(), [&](const Index& group) {
-    Index within = c.space.mod(group, band * groupsN), rest = c.space.div(group, band * groupsN);
-    Index row =
-        c.space.add(c.space.scale(c.space.mod(rest, groupsM / band), band), c.space.mod(within, band));
-    BlockProduct(c, p, schedule, blocking)
-        .emit(c.space.div(rest, groupsM / band), row, c.space.div(within, band));
+    const Index within = c.space.mod(group, band * groupsN), rest = c.space.div(group, band * groupsN);
+    Index batch = c.space.div(rest, bands), rows = c.space.mod(rest, bands);
+    if (schedule.lower) {
+      batch = c.space.mod(rest, p.batch), rows = c.space.div(rest, p.batch);
+      if (!p.ta) rows = c.space.add(IndexSpace::constant(bands - 1), c.space.scale(rows, -1));
+    }
+    const Index row = c.space.add(c.space.scale(rows, band), c.space.mod(within, band));
+    BlockProduct(c, p, schedule, blocking).emit(batch, row, c.space.div(within, band));
   });
   return {};
 }

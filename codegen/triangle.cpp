@@ -226,6 +226,7 @@ Schedule withSkips(const Op& fused, Schedule schedule) {
   if (auto* shared = std::get_if<SharedMatmulSchedule>(&schedule)) {
     const Skips skips = skipsOf(fused);
     shared->lower = skips.lower, shared->hidden = skips.hidden, shared->zeros = skips.zeros;
+    if (skips.lower) shared->band = 1;
     shared->unread = skips.hidden && shared->slices == 1 ? unreadTile(fused) : 0;
   }
   return schedule;
