@@ -65,6 +65,8 @@ static Opcode combiner(Opcode code) {
 /// The start value of a reduction.
 static KV neutral(Opcode combine, DType dtype) {
   if (combine == Opcode::k_add) return KernelBuilder::literal(dtype, 0);
+  if (dtype == DType::u32)
+    return KernelBuilder::literal(dtype, combine == Opcode::k_min ? std::numeric_limits<uint32_t>::max() : 0);
   double most = isFloat(dtype) ? std::numeric_limits<double>::infinity() : 2147483647.0;
   if (combine == Opcode::k_min) return KernelBuilder::literal(dtype, most);
   return KernelBuilder::literal(dtype, isFloat(dtype) ? -most : -most - 1);
@@ -333,7 +335,7 @@ KV RegionEmitter::zeroAt(int level, const Indices& at, DType dtype) {
 KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
   if (IndexSpace::usesLane(at[0])) return lanewise(op.result(), at);
   const Type &ids = as::scatter_add(op).ids()->type, &updates = as::scatter_add(op).updates()->type;
-  KV row = kernel_.cast(space_.materialize(at[0]), DType::i32);
+  KV row = kernel_.cast(space_.materialize(at[0]), ids.dtype);
   int level = levelOf(at);
   const KV start = zeroAt(level, at, updates.dtype);
   auto step = [&](const Index& n, const KV& sum, const KV& valid = KernelBuilder::literal(DType::i1, 1)) {
@@ -433,7 +435,7 @@ KV RegionEmitter::element(at::take_along_axis_grad, const Op& op, const Indices&
   const Type& updates = as::take_along_axis_grad(op).dy()->type;
   size_t axis = static_cast<size_t>(normalAxis(as::take_along_axis_grad(op).axis(), updates.rank()));
   if (IndexSpace::usesLane(at[axis])) return lanewise(op.result(), at);
-  KV place = kernel_.cast(space_.materialize(at[axis]), DType::i32);
+  KV place = kernel_.cast(space_.materialize(at[axis]), op.in(0)->type.dtype);
   int level = levelOf(at);
   const KV start = zeroAt(level, at, updates.dtype);
   Indices in = at;

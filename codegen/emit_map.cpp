@@ -255,7 +255,7 @@ KV RegionEmitter::element(at::take_along_axis, const Op& op, const Indices& at) 
 
 KV RegionEmitter::element(at::one_hot, const Op& op, const Indices& at) {
   KV id = emit(op.in(0), Indices(at.begin(), at.end() - 1));
-  KV column = kernel_.cast(space_.materialize(at.back()), DType::i32);
+  KV column = kernel_.cast(space_.materialize(at.back()), op.in(0)->type.dtype);
   return kernel_.select(kernel_.op(Opcode::k_eq, {id, column}, DType::i1), KernelBuilder::f32(1),
                         KernelBuilder::f32(0));
 }

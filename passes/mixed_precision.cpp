@@ -20,7 +20,7 @@
 //
 // Requires: stage tensor.
 //   c1: the function exists; c2: precision is f16, bf16 or f32x3; c3: loss-scale is 0 (no scaling) or a power of
-//   two up to 2^24, growth is 1 or more; c4: the states are not there yet; c5: the gradient starts at
+//   two up to 2^24, growth is from 1 to 2^31 - 1; c4: the states are not there yet; c5: the gradient starts at
 //   a constant with `seed`, as append-grad leaves it; c6: nothing updates a parameter that has a gradient yet.
 // Ensures: products are of the type, or of f32 tensors with the precision. After append-grad{accumulate=N} the scale
 //   changes where the summed gradients are, in @apply. Other composites that hold products keep theirs.
@@ -31,6 +31,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -190,8 +191,10 @@ Result<void> checkOptions(const Item& func, const MixedPrecisionOptions& options
     return precisionError(
         func.loc, 3,
         fmt::format("loss-scale={} is neither 0 nor a power of two from 1 to 2^24", options.lossScale));
-  if (options.growth < 1)
-    return precisionError(func.loc, 3, fmt::format("growth={} is not 1 or more", options.growth));
+  constexpr int64_t kMostSteps = std::numeric_limits<int32_t>::max();  // that the state counts
+  if (options.growth < 1 || options.growth > kMostSteps)
+    return precisionError(func.loc, 3,
+                          fmt::format("growth={} is not from 1 to {}", options.growth, kMostSteps));
   return {};
 }
 

@@ -113,7 +113,7 @@ class NarrowProducts {
     if (Value* narrow = exact(value)) return narrow;
     if (Value* known = narrow_[value]) return known;
     Op* def = value->def;
-    if (moves(def) && def->code != Opcode::concat) return moved(value, {narrowed(def->in(0))});
+    if (moves(def) && def->numOperands() == 1) return moved(value, {narrowed(def->in(0))});
     builder_.setBefore(def ? def->next() : func_.body.ops.front());
     if (def) builder_.setLoc(def->loc);
     builder_.setHint(fmt::format("{}_{}", value->name, name(dtype_)));

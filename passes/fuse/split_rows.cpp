@@ -283,8 +283,9 @@ Value* RowSplitter::rowsById(const Op& op, Value* ids) {
 bool RowSplitter::lookup(const Op& op) {
   Value* ids = as::embedding(op).ids();
   const Type& type = op.result()->type;
-  const bool large = type.bytes() > binding_ && op.in(0)->type.rank() == 2;
-  if ((!piecesOf(op.in(0)) && !large) || ids->type.dtype != DType::i32) return false;
+  const bool large = type.bytes() > binding_;
+  if (op.in(0)->type.rank() != 2 || (!piecesOf(op.in(0)) && !large) || ids->type.dtype != DType::i32)
+    return false;
   RowPieces made{large ? boundsFor(op, binding_) : RowBounds{0, rowCount(type)}, {}, true};
   if (made.bounds.size() < 3) {
     replace(op.result(), rowsById(op, ids));
@@ -394,13 +395,15 @@ Value* RowSplitter::operandRows(Value* value, const Shape& shape, int64_t from, 
   return broadcast ? build().reshape(value, {own.back()}) : out_.rows(value, from, to);
 }
 
-/// The op of other operands, its results with so many rows.
+/// The op of other operands, its results with so many rows. Its axis, if any, is the last one, which pieces of rows keep.
 Value* RowSplitter::clone(const Op& op, const std::vector<Value*>& operands, int64_t rows) {
   std::vector<Type> types;
   if (op.code == Opcode::cast)
     types.push_back(Type::tensor(op.result()->type.dtype, {rows, op.result()->type.shape.back()}));
   build().setHint(op.result()->name);
-  Value* made = build().op(op.code, operands, op.attrs, types);
+  AttrList attrs = op.attrs;
+  if (find(attrs, "axis")) set(attrs, "axis", Attr::of(int64_t{-1}));
+  Value* made = build().op(op.code, operands, attrs, types);
   build().setHint("");
   return made;
 }
@@ -432,9 +435,9 @@ bool RowSplitter::byRows(const Op& op, int lead, const RowBounds& bounds, bool s
 
 bool RowSplitter::elementwise(const Op& op) {
   const Type& type = op.result()->type;
-  const bool moves =
-      op.code == Opcode::reshape || op.code == Opcode::broadcast_to || op.code == Opcode::dropout;
-  if (!keepsElements(op) || moves || type.rank() < 1) return false;
+  const bool byPlace = op.code == Opcode::reshape || op.code == Opcode::broadcast_to ||
+                       op.code == Opcode::dropout || op.code == Opcode::where_causal;
+  if (!keepsElements(op) || byPlace || type.rank() < 1) return false;
   const RowPieces* pieces = nullptr;
   for (const Operand& operand : op.operands) {
     if (!hasRows(operand.value, type.shape)) return false;
