@@ -184,7 +184,7 @@ int64_t tileOfReads(const Op& reader, size_t operand) {
     forEachUse(*op, [&](const Value* value) { reads = reads || carriers.contains(value); });
     if (!reads) continue;
     if (op == p.op) {
-      if (!shared->lower || p.m != p.k || carriers.contains(op->in(1))) return 0;
+      if (!shared->lower || p.m != p.k || carriers.contains(as::matmul(*op).rhs())) return 0;
       tile = std::lcm(tile, std::lcm(rows, step));
       continue;
     }
