@@ -65,11 +65,11 @@ static Opcode combiner(Opcode code) {
 /// The start value of a reduction.
 static KV neutral(Opcode combine, DType dtype) {
   if (combine == Opcode::k_add) return KernelBuilder::literal(dtype, 0);
-  if (dtype == DType::u32)
-    return KernelBuilder::literal(dtype, combine == Opcode::k_min ? std::numeric_limits<uint32_t>::max() : 0);
-  double most = isFloat(dtype) ? std::numeric_limits<double>::infinity() : 2147483647.0;
-  if (combine == Opcode::k_min) return KernelBuilder::literal(dtype, most);
-  return KernelBuilder::literal(dtype, isFloat(dtype) ? -most : -most - 1);
+  const bool ofLeast = combine == Opcode::k_min;
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  if (isFloat(dtype)) return KernelBuilder::literal(dtype, ofLeast ? kInfinite : -kInfinite);
+  const auto [least, most] = integerRange(dtype);
+  return KernelBuilder::literal(dtype, static_cast<double>(ofLeast ? most : least));
 }
 
 Indices RegionEmitter::keptIndices(const Op& op, const Indices& at) {

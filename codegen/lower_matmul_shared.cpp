@@ -184,8 +184,8 @@ class BlockProduct {
  private:
   int64_t quads() const { return blocking_.tile[1] / kLanes; }
 
-  /// Runs `body` on a condition, if any, and unless the block lies in tiles of `unread` rows and columns above the
-  /// diagonal's.
+  /// Emits `body` under the condition, if there is one, and, with `unread`, under the condition that other kernels read
+  /// the block: some of it lies in a tile on the diagonal or below.
   void whereStored(std::optional<KV> condition, const std::function<void()>& body) {
     KernelBuilder& kernel = c_.kernel;
     if (schedule_.unread) {

@@ -164,9 +164,10 @@ Skips skipsOf(const Op& fused) {
 
 namespace {
 
-/// The tile by which a product's kernel reads an operand of its region, as unreadTile says; 0 where it may read all.
-/// As the first factor it is read in a block's rows up to the diagonal's end in the last of them, rounded up to a step;
-/// in the epilogue, in the blocks of the result that are not hidden.
+/// The side of the least square tile such that the kernel of a product reads no element of an operand in tiles above the
+/// diagonal's; 0 where it may read any element. A first factor is read by blocks of rows, each up to the column where
+/// the diagonal leaves the block, rounded up to a step of k. An operand of the epilogue is read in the result's blocks
+/// that are not hidden.
 int64_t tileOfReads(const Op& reader, size_t operand) {
   const Schedule schedule = scheduleOf(reader);
   const auto* shared = std::get_if<SharedMatmulSchedule>(&schedule);
@@ -197,8 +198,8 @@ int64_t tileOfReads(const Op& reader, size_t operand) {
   return shared->hidden && shared->zeros && p.m == p.n ? std::lcm(tile, std::lcm(rows, columns)) : 0;
 }
 
-}  // namespace
-
+/// The least `unread` that a region's kernel may have: no result is read in tiles of so many rows and columns above
+/// the diagonal's, by the schedules of the kernels that read them. 0 where any element may be read.
 int64_t unreadTile(const Op& fused) {
   const std::unique_ptr<PlainRegion> region = plainRegion(fused);
   const Product p = productIn(*region);
@@ -219,8 +220,10 @@ int64_t unreadTile(const Op& fused) {
       }
     }
   }
-  return tile < p.m ? tile : 0;  // in one tile there is nothing above the diagonal's
+  return tile < p.m ? tile : 0;  // one tile has the diagonal, and there is none above it
 }
+
+}  // namespace
 
 Schedule withSkips(const Op& fused, Schedule schedule) {
   if (auto* shared = std::get_if<SharedMatmulSchedule>(&schedule)) {

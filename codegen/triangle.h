@@ -30,10 +30,6 @@ struct Skips {
 };
 Skips skipsOf(const Op& fused);
 
-/// The least `unread` that a region's kernel may have: no result is read in tiles of so many rows and columns above
-/// the diagonal's, by the schedules of the kernels that read them. 0 where any element may be read.
-int64_t unreadTile(const Op& fused);
-
 /// An error where the schedule of a region leaves out what counts.
 Result<void> checkSkips(const Op& fused);
 

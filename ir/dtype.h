@@ -46,6 +46,17 @@ constexpr bool isFloat(DType dtype) { return info(dtype).family == DTypeFamily::
 constexpr DType computeType(DType dtype) { return info(dtype).compute; }
 /// Whether it is a real whose bits are fewer than those it is computed with.
 constexpr bool isNarrow(DType dtype) { return computeType(dtype) != dtype; }
+/// The least and the largest number of an integer type or of i1.
+struct IntegerRange {
+  int64_t least, most;
+};
+constexpr IntegerRange integerRange(DType integer) {
+  switch (info(integer).family) {
+  case DTypeFamily::sint: return {INT32_MIN, INT32_MAX};
+  case DTypeFamily::flag: return {0, 1};
+  default: return {0, UINT32_MAX};
+  }
+}
 /// The type of that name.
 std::optional<DType> dtypeNamed(std::string_view name);
 /// `f32, f16 or i32`: all of them.

@@ -36,9 +36,7 @@ bool hasValidExtents(const Shape& shape) {
 
 bool represents(const Operand& literal, DType dtype) {
   if (isFloat(dtype)) return true;
-  const DTypeFamily family = info(dtype).family;
-  int64_t least = family == DTypeFamily::sint ? INT32_MIN : 0;
-  int64_t most = family == DTypeFamily::sint ? INT32_MAX : family == DTypeFamily::uint ? UINT32_MAX : 1;
+  const auto [least, most] = integerRange(dtype);
   return literal.isInteger && literal.integer >= least && literal.integer <= most;
 }
 

@@ -49,9 +49,8 @@ int64_t filled(int64_t value) {
 }  // namespace
 
 Interval wholeRange(DType dtype) {
-  if (dtype == DType::i32) return {INT32_MIN, INT32_MAX};
-  if (dtype == DType::i1) return {0, 1};
-  return {0, UINT32_MAX};
+  const auto [least, most] = integerRange(dtype);
+  return {least, most};
 }
 
 /// The search for one bound, which seeks others on its way: they share what may be spent.

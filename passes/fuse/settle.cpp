@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of schedules follows from the finished function, after all regions are formed and tuned: what products
-// leave out because a mask of another kernel hides it or no other kernel reads it, and how kernels read that come near the target's
-// bindings or the texels of a view. Lowering reads all of it in the text.
+// What of schedules follows from the finished function, after all regions are formed and tuned: what products leave out
+// because a mask of another kernel hides it or no other kernel reads it, and how kernels read that come near the
+// target's bindings or the texels of a view. Lowering reads all of it in the text.
 //   before:  schedule = matmul{tile = [4, 4], shared = [32, 32, 16]}
 //   after:   schedule = matmul{tile = [4, 4], shared = [32, 32, 16], hidden = true}
 #include <fmt/format.h>
@@ -17,24 +17,28 @@
 namespace tg::fuse {
 
 void settleSchedules(Item& func, const Target& target, const PassContext& context) {
-  const auto settle = [](Op& op, const Schedule& schedule) {
-    if (!(schedule == scheduleOf(op))) op.setAttr("schedule", scheduleAttr(schedule));
+  const auto change = [](Op& op, const Schedule& before, const Schedule& after) {
+    if (!(after == before)) op.setAttr("schedule", scheduleAttr(after));
   };
   // Backwards: what a kernel need not store follows from the schedules of those behind it.
-  for (auto op = func.body.ops.rbegin(); op != func.body.ops.rend(); ++op)
-    if ((*op)->code == Opcode::fused) settle(**op, withSkips(**op, scheduleOf(**op)));
+  for (auto op = func.body.ops.rbegin(); op != func.body.ops.rend(); ++op) {
+    if ((*op)->code != Opcode::fused) continue;
+    const Schedule chosen = scheduleOf(**op);
+    change(**op, chosen, withSkips(**op, chosen));
+  }
 
   std::unordered_map<std::string, Schedule> known;  // of equal regions, which layers repeat
   for (Op* op : func.body.ops) {
     if (op->code != Opcode::fused) continue;
-    Schedule schedule = scheduleOf(*op);
+    const Schedule chosen = scheduleOf(*op);
+    Schedule schedule = chosen;
     if (readsAreTight(*op, target)) {
       const std::string key = regionKey(*op) + scheduleAttr(schedule).str();
       auto found = known.find(key);
       if (found == known.end()) found = known.emplace(key, withReads(*op, target, schedule)).first;
       schedule = found->second;
     }
-    settle(*op, schedule);
+    change(*op, chosen, schedule);
     for (int64_t binding : storageReads(schedule))
       context.remark(op->loc,
                      fmt::format("%{} has more texels than the {} of a view on target '{}'; it is read as "

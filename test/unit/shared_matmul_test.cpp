@@ -168,7 +168,7 @@ TEST(CausalProducts, LeaveOutWhatIsHidden) {
   check({blocking({4, 4}, {32, 32, 16})}, attention(100, 100), 7, 7, 2, true);
   check({blocking({4, 4}, {32, 32, 16})}, attention(70, 70), 7, 7, 2, false);
 }
-// Kernels with blocks of 64 rows read what is stored in blocks of 32: zeros, where these are hidden and those are not.
+// Blocks of 64 rows are read, blocks of 32 stored: hidden blocks in a block that is read have to be stored as zeros.
 TEST(CausalProducts, StoreTheZerosThatLargerBlocksRead) {
   const Attr small = blocking({4, 4}, {32, 32, 16}), large = blocking({8, 4}, {64, 32, 16});
   const std::vector<Attr> schedules = {small, small, small, small, large, large, large};
