@@ -342,8 +342,8 @@ KV RegionEmitter::element(at::scatter_add, const Op& op, const Indices& at) {
     Indices in = space_.delinear(n, ids.shape);
     KV id = emit(op.in(0), in);
     in.insert(in.end(), at.begin() + 1, at.end());
-    KV same = kernel_.op(Opcode::k_eq, {id, row}, DType::i1);
-    if (!valid.isLiteral()) same = kernel_.op(Opcode::k_and, {same, valid}, DType::i1);
+    const KV isRow = kernel_.op(Opcode::k_eq, {id, row}, DType::i1);
+    const KV same = kernel_.op(Opcode::k_and, {isRow, valid}, DType::i1);
     return kernel_.guarded(same, sum,
                            [&] { return kernel_.add(sum, emit(as::scatter_add(op).updates(), in)); });
   };

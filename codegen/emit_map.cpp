@@ -173,12 +173,7 @@ KV RegionEmitter::element(at::pad, const Op& op, const Indices& at) {
   std::vector<int64_t> low = as::pad(op).low(), interior = as::pad(op).interior();
   const Shape& inner = op.in(0)->type.shape;
   KV cond = KernelBuilder::literal(DType::i1, 1);
-  auto require = [&](const KV& also) {
-    if (also.is(0))
-      cond = also;
-    else if (!also.isLiteral() && !cond.is(0))
-      cond = cond.is(1) ? also : kernel_.op(Opcode::k_and, {cond, also}, DType::i1);
-  };
+  auto require = [&](const KV& also) { cond = kernel_.op(Opcode::k_and, {cond, also}, DType::i1); };
   Indices in;
   for (size_t i = 0; i < at.size(); ++i) {
     int64_t step = interior.empty() ? 1 : interior[i] + 1;

@@ -36,9 +36,6 @@ RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, 
   auto below = [&](const KV& value, int64_t limit) {
     return kernel_.op(Opcode::k_lt, {value, KernelBuilder::u32(limit)}, DType::i1);
   };
-  auto both = [&](const KV& a, const KV& b) {
-    return a.is(1) ? b : b.is(1) ? a : kernel_.op(Opcode::k_and, {a, b}, DType::i1);
-  };
   Hit hit{KernelBuilder::literal(DType::i1, 1), {}, false};
   KV window;
   if (dilation == 1 || dilation == -1) {
@@ -67,7 +64,7 @@ RegionEmitter::Hit RegionEmitter::hitWindow(const Op& op, const Index& element, 
     }
   }
   // A difference below zero wraps to above any count.
-  hit.cond = both(hit.cond, below(window, count));
+  hit.cond = kernel_.op(Opcode::k_and, {hit.cond, below(window, count)}, DType::i1);
   hit.inside = space_.variable(window, count);
   return hit;
 }
@@ -86,8 +83,8 @@ KV RegionEmitter::element(at::fold, const Op& op, const Indices& at) {
     Hit window = hitWindow(op, at[axis], trip, &k);
     in[axis] = window.inside;
     in.push_back(k);
-    auto more = [&] { return kernel_.add(carried[0], emit(op.in(0), in)); };
-    return std::vector<KV>{window.cond.is(1) ? more() : kernel_.guarded(window.cond, carried[0], more)};
+    return std::vector<KV>{kernel_.guarded(window.cond, carried[0],
+                                           [&] { return kernel_.add(carried[0], emit(op.in(0), in)); })};
   })[0];
 }
 

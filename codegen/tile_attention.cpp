@@ -175,7 +175,7 @@ KV AttentionWalk::sees(const Index& own, const Index& other) {
   const int64_t ahead = r_.keys - r_.queries;
   const KV before = compare(Opcode::k_le, plus(r_.forKeys ? own : other, std::max<int64_t>(-ahead, 0)),
                             plus(r_.forKeys ? other : own, std::max<int64_t>(ahead, 0)));
-  return seen.isLiteral() ? before : kernel_.op(Opcode::k_and, {seen, before}, DType::i1);
+  return kernel_.op(Opcode::k_and, {seen, before}, DType::i1);
 }
 
 KV AttentionWalk::divisorOf(const KV& total) {

@@ -99,8 +99,8 @@ static KV literalOf(uint32_t word, DType dtype) {
 /// constant folding.
 static bool foldsLiterals(Opcode code, DType dtype) {
   if (semantics(code).givesCondition()) return true;
-  const bool plain =
-      code == Opcode::k_add || code == Opcode::k_mul || code == Opcode::k_mulhi || code == Opcode::k_xor;
+  const bool plain = code == Opcode::k_add || code == Opcode::k_sub || code == Opcode::k_mul ||
+                     code == Opcode::k_mulhi || code == Opcode::k_xor;
   return plain && !isFloat(dtype) && dtype != DType::i1;
 }
 
@@ -109,6 +109,9 @@ static bool fold(Opcode code, std::span<const KV> in, DType dtype, KV& out) {
   const bool integer = !isFloat(dtype);
   if (in.size() == 2) {
     const KV &a = in[0], &b = in[1];
+    const bool conjunction = code == Opcode::k_and && dtype == DType::i1;
+    if (conjunction && (a.is(1) || b.is(0))) return out = b, true;
+    if (conjunction && (b.is(1) || a.is(0))) return out = a, true;
     if (code == Opcode::k_add && integer && b.is(0)) return out = a, true;
     if (code == Opcode::k_add && integer && a.is(0)) return out = b, true;
     if (code == Opcode::k_sub && integer && b.is(0)) return out = a, true;
@@ -329,6 +332,7 @@ std::vector<KV> KernelBuilder::branch(const KV& cond, const std::vector<Type>& t
 }
 
 KV KernelBuilder::guarded(const KV& cond, const KV& otherwise, const std::function<KV()>& body) {
+  if (cond.isLiteral()) return cond.number != 0 ? body() : otherwise;
   auto then = std::make_unique<Block>(), other = std::make_unique<Block>();
   Type type = otherwise.type;
   bodyOf(then.get(), true, [&] {

@@ -158,7 +158,7 @@ class KernelBuilder {
   /// results `otherwise` may be empty. A literal condition runs one body and makes no if.
   std::vector<KV> branch(const KV& cond, const std::vector<Type>& types, const BranchBody& then,
                          const BranchBody& otherwise = {});
-  /// A value computed only where cond holds, else `otherwise`.
+  /// A value computed only where cond holds, else `otherwise`. A literal condition makes no if.
   KV guarded(const KV& cond, const KV& otherwise, const std::function<KV()>& body);
 
   /// Depth of the innermost open scope.

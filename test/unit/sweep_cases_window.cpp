@@ -76,6 +76,13 @@ void addUnfolds(WindowCases& out) {
   out.plain(fold, {{f32({3, 16, 4})}}, ofWindows(0, "extent", 8, 2, -1));
   out.plain(fold, {{f32({3, 3, 4, 3})}}, ofWindows(1, "extent", 12, 2, 3));
   out.plain(fold, {{f32({16, 4, 9})}}, ofWindows(1, "extent", 12, 1, -1));
+  // Four elements are a vector's lanes, whose windows are known when the kernel is built.
+  for (int64_t dilation : {1, -1}) {
+    out.plain(fold, {{f32({3, 2})}}, ofWindows(0, "extent", 4, 1, dilation));
+    out.plain(fold, {{f32({2, 2})}}, ofWindows(0, "extent", 4, 2, dilation));
+    out.plain(fold, {{f32({2, 3})}}, ofWindows(0, "extent", 4, 1, dilation));
+    out.plain(fold, {{f32({2, 2})}}, ofWindows(0, "extent", 4, 1, 2 * dilation));
+  }
   out.plain(fold, {{f32({5, 4})}}, ofWindows(0, "extent", 23, 4, 1));
 }
 
