@@ -40,6 +40,13 @@ bool represents(const Operand& literal, DType dtype) {
   return literal.isInteger && literal.integer >= least && literal.integer <= most;
 }
 
+bool represents(double number, DType dtype) {
+  if (isFloat(dtype)) return true;
+  const auto [least, most] = integerRange(dtype);
+  return number >= static_cast<double>(least) && number <= static_cast<double>(most) &&
+         number == std::trunc(number);
+}
+
 int normalAxis(int64_t axis, int rank) {
   if (axis < 0) axis += rank;
   return axis >= 0 && axis < rank ? static_cast<int>(axis) : -1;
@@ -112,10 +119,7 @@ Result<Types> types(at::cumsum, const Context& c) {
 Result<Types> types(at::clamp, const Context& c) {
   double lo = as::clamp(c.op).lo(), hi = as::clamp(c.op).hi();
   if (!(lo <= hi)) return c.error(1, fmt::format("lo = {} is not below hi = {}", lo, hi));
-  for (double bound : {lo, hi})
-    if (c.in(0).dtype == DType::i32 &&
-        !(bound >= INT32_MIN && bound <= INT32_MAX && bound == std::trunc(bound)))
-      return c.error(2, fmt::format("bound {} is no i32", bound));
+  for (double bound : {lo, hi}) TG_CHECK(c.mayHold(c.in(0).dtype, bound, 2, "bound"));
   return Types{c.in(0)};
 }
 
@@ -186,6 +190,7 @@ Result<Types> types(at::pad, const Context& c) {
   if (low.size() != rank || high.size() != rank)
     return c.error(1, fmt::format("low and high need {} entries", rank), 0);
   if (interior.size() != rank) return c.error(1, fmt::format("interior needs {} entries, or none", rank), 0);
+  TG_CHECK(c.mayHold(c.in(0).dtype, as::pad(c.op).value(), 3, "value"));
   Shape shape;
   for (size_t i = 0; i < rank; ++i) {
     int64_t extent = c.shape(0)[static_cast<int>(i)];

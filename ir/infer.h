@@ -31,6 +31,8 @@ constexpr int64_t kMaxElements = int64_t{1} << 40;
 bool hasValidExtents(const Shape& shape);
 /// Whether a literal is a value of an element type; any number is one of a float type.
 bool represents(const Operand& literal, DType dtype);
+/// Whether an element type has a number, reals being rounded to it.
+bool represents(double number, DType dtype);
 /// A possibly negative axis as 0..rank-1, or -1 when out of range.
 int normalAxis(int64_t axis, int rank);
 /// The shape after reducing `axes`.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/infer.h"
 #include "ir/module.h"
 #include "ir/op_view.h"
 #include "ir/result.h"
@@ -34,6 +35,11 @@ struct Context {
     return out;
   }
   std::string_view label() const { return op.info().name; }
+  /// An error with the constraint's number where `dtype` lacks the number of an attribute.
+  Result<void> mayHold(DType dtype, double number, int constraint, std::string_view attribute) const {
+    if (represents(number, dtype)) return {};
+    return error(constraint, fmt::format("{} {} is no {}", attribute, formatReal(number), name(dtype)));
+  }
   /// The type the op already has, for ops whose type is free.
   Result<Type> declared() const {
     if (op.results.empty()) return failAt(op.loc, fmt::format("{}: the result type must be given", label()));

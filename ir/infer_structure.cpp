@@ -143,10 +143,7 @@ Result<Types> types(at::tile, const Context& c) {
 Result<Types> types(at::where_causal, const Context& c) {
   const Type& x = c.in(0);
   if (x.rank() < 2) return c.error(1, fmt::format("x is {}, of rank under 2", x.str()), 0);
-  double fill = as::where_causal(c.op).fill();
-  bool whole =
-      fill >= INT32_MIN && fill <= INT32_MAX && fill == static_cast<double>(static_cast<int64_t>(fill));
-  if (!isFloat(x.dtype) && !whole) return c.error(2, fmt::format("fill {} is no {}", fill, name(x.dtype)), 0);
+  TG_CHECK(c.mayHold(x.dtype, as::where_causal(c.op).fill(), 2, "fill"));
   return Types{x};
 }
 

@@ -21,11 +21,12 @@ TensorExpr countedRows(const Op& crossEntropy, const TensorExpr& targets, DType 
 
 namespace decomposition {
 
-/// The targets with a last axis of 1, beside the logits' rows; ignored ones moved outside the classes.
+/// The targets with a last axis of 1, beside the logits' rows; ignored ones become the first id that is no class.
 static TensorExpr asColumn(const Composite& composite) {
   TensorExpr targets = composite[at::cross_entropy::targets];
+  const int64_t classes = composite[at::cross_entropy::logits].shape().back();
   if (std::optional<int64_t> ignored = ignoredTarget(composite.op))
-    targets = select(eq(targets, static_cast<double>(*ignored)), -1.0, targets);
+    targets = select(eq(targets, static_cast<double>(*ignored)), static_cast<double>(classes), targets);
   Shape shape = targets.shape();
   shape.push(1);
   return targets.reshape(shape);
@@ -33,13 +34,13 @@ static TensorExpr asColumn(const Composite& composite) {
 
 /// True at each row's target class; nowhere in a row whose target is outside the classes.
 static TensorExpr isTarget(const TensorExpr& logits, const TensorExpr& column) {
-  return eq(iota(*logits.builder, {logits.shape().back()}, 0), column);
+  return eq(iota(*logits.builder, {logits.shape().back()}, 0).cast(column.dtype()), column);
 }
 
 /// x in rows whose target is one of the classes, else 0.
 static TensorExpr whereInside(const TensorExpr& column, int64_t classes, const TensorExpr& x) {
-  TensorExpr above = select(ge(column, 0.0), x, 0.0);
-  return select(lt(column, static_cast<double>(classes)), above, 0.0);
+  const double outside = static_cast<double>(classes);
+  return select(lt(select(ge(column, 0.0), column, outside), outside), x, 0.0);
 }
 
 /// What each class of a row is expected to have: `hit` for its target, `other` for the rest.
@@ -72,7 +73,8 @@ Results expand(at::cross_entropy, const Composite& composite) {
   return {rows.sum(all) / countedRows(composite.op, composite[at::cross_entropy::targets], rows.dtype())};
 }
 
-// (softmax(logits) - q)·dy, dy being 0 for rows whose target is outside. Each row divides once, by its sum.
+// (softmax(logits) - q)·dy, and 0 in rows whose target is outside, whatever their logits are. Each row divides once,
+// by its sum.
 Results expand(at::cross_entropy_grad, const Composite& composite) {
   TensorExpr logits = composite[at::cross_entropy_grad::logits], dy = composite[at::cross_entropy_grad::dy],
              column = asColumn(composite);
@@ -80,10 +82,10 @@ Results expand(at::cross_entropy_grad, const Composite& composite) {
   TensorExpr e = exp(shifted(logits, axis));
   TensorExpr hit = isTarget(logits, column);
   TensorExpr weight = dy.rank() > 0 ? dy.reshape(column.shape()) : dy;
-  weight = whereInside(column, logits.shape().back(), weight);
   const Expectation q(composite);
   TensorExpr p = e * (weight / e.sum({axis}, true));
-  return {select(hit, p - q.hit * weight, q.other == 0 ? p : p - q.other * weight)};
+  TensorExpr gradient = select(hit, p - q.hit * weight, q.other == 0 ? p : p - q.other * weight);
+  return {whereInside(column, logits.shape().back(), gradient)};
 }
 
 }  // namespace decomposition

@@ -199,7 +199,7 @@ bool rowsFit(const Shape& file, const Shape& input, bool idx) {
   return rows == input;
 }
 
-Error foreignIn(const Item& func, const Value& arg, std::string_view source, int32_t id) {
+Error foreignIn(const Item& func, const Value& arg, std::string_view source, double id) {
   const int64_t limit = idLimit(func, &arg);
   return fail(fmt::format("{} holds the id {}, but %{} indexes {} rows: ids are 0 … {}", source, id, arg.name,
                           limit, limit - 1));
@@ -208,7 +208,7 @@ Error foreignIn(const Item& func, const Value& arg, std::string_view source, int
 /// Converts all rows once where some element could be wrong: ids, and integers and booleans that may not fit.
 Result<void> scan(const Table& table, const InputSpec& spec, const Item& func, const Value& arg) {
   const FileType type = table.fileType();
-  const bool ids = arg.type.dtype == DType::i32 && idLimit(func, &arg) > 0;
+  const bool ids = idLimit(func, &arg) > 0;
   const bool narrows = type == FileType::i64 || type == FileType::u64 || type == FileType::boolean;
   if (!ids && !narrows) return {};
   constexpr int64_t kElements = 1 << 20;
@@ -217,8 +217,8 @@ Result<void> scan(const Table& table, const InputSpec& spec, const Item& func, c
   for (int64_t first = 0; first < table.rows(); first += each) {
     TG_TRY(const HostArray piece, table.range(first, std::min(each, table.rows() - first)));
     if (!ids || spec.divisor) continue;
-    const size_t foreign = foreignId(func, arg, piece.i32());
-    if (foreign < piece.i32().size()) return foreignIn(func, arg, table.path(), piece.i32()[foreign]);
+    const int64_t foreign = foreignId(func, arg, piece);
+    if (foreign < piece.elements()) return foreignIn(func, arg, table.path(), piece.at(foreign));
   }
   return {};
 }
@@ -269,11 +269,9 @@ Result<void> openColumn(const std::string& binding, const SourceOptions& options
     if (!opened) return fail(fmt::format("input '{}': {}", spec.first, opened.error().message()));
   } else {
     TG_TRY(column.constant, load(spec.second, column.type, column.name));
-    if (column.type.dtype == DType::i32) {
-      const auto ids = column.constant.i32();
-      const size_t foreign = foreignId(func, **arg, ids);
-      if (foreign < ids.size()) return foreignIn(func, **arg, "'" + binding + "'", ids[foreign]);
-    }
+    const HostArray& ids = column.constant;
+    const int64_t foreign = foreignId(func, **arg, ids);
+    if (foreign < ids.elements()) return foreignIn(func, **arg, "'" + binding + "'", ids.at(foreign));
   }
   columns.push_back(std::move(column));
   return {};

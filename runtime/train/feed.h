@@ -70,7 +70,7 @@ Result<std::unique_ptr<Feed>> openFeed(const FeedOptions& options, const Item& t
 /// an error.
 Result<std::unique_ptr<Feed>> openEvalFeed(const FeedOptions& options, const Item& eval);
 
-/// The smallest table each i32 argument of a function of stage tensor indexes, 0 where none is seen.
+/// The smallest table each integer argument of a function of stage tensor indexes, 0 where none is seen.
 int64_t idLimit(const Item& func, const Value* argument);
 
 /// Whether a fingerprint was made as those of this program are, so that a difference is one of the data.

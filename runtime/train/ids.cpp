@@ -67,13 +67,15 @@ int64_t idLimit(const Item& func, const Value* argument) {
   return limit;
 }
 
-size_t foreignId(const Item& func, const Value& arg, std::span<const int32_t> ids) {
+int64_t foreignId(const Item& func, const Value& arg, const HostArray& ids) {
   const std::vector<IdReader> readers = readersOf(func, &arg);
-  const auto foreign = std::find_if(ids.begin(), ids.end(), [&](int32_t id) {
-    return !std::all_of(readers.begin(), readers.end(),
-                        [&](const IdReader& each) { return each.admits(id); });
-  });
-  return static_cast<size_t>(foreign - ids.begin());
+  auto admitted = [&](int64_t id) {
+    return std::all_of(readers.begin(), readers.end(), [&](const IdReader& each) { return each.admits(id); });
+  };
+  if (readers.empty()) return ids.elements();
+  int64_t place = 0;
+  while (place < ids.elements() && admitted(static_cast<int64_t>(ids.at(place)))) ++place;
+  return place;
 }
 
 std::vector<const Value*> dataArguments(const Item& func) {

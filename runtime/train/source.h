@@ -61,8 +61,8 @@ Result<std::unique_ptr<Source>> openTokens(const SourceOptions& options, const I
 /// The arguments that data feeds.
 std::vector<const Value*> dataArguments(const Item& func);
 
-/// The first of `ids` that something the argument indexes does not hold: its place, or ids.size().
-size_t foreignId(const Item& func, const Value& arg, std::span<const int32_t> ids);
+/// The first of `ids`, integers, that something the argument indexes does not hold: its place, or ids.elements().
+int64_t foreignId(const Item& func, const Value& arg, const HostArray& ids);
 
 /// Digests of names, shapes, sizes and bytes, each over the one before.
 class Fingerprint {

@@ -111,18 +111,16 @@ Result<std::unique_ptr<Source>> finish(const SourceOptions& options, TokenStream
 /// Every token of every file, against what both arguments index.
 Result<void> checkTokens(const TokenStream& stream, const std::vector<const Value*>& args, const Item& func) {
   constexpr int64_t kPiece = 1 << 20;
-  std::vector<int32_t> ids;
   for (const auto& part : stream.parts())
     for (int64_t at = 0; at < part.count; at += kPiece) {
-      ids.resize(static_cast<size_t>(std::min(kPiece, part.count - at)));
-      TG_CHECK(stream.read(part.first + at, ids));
+      HostArray ids = HostArray::zeros(DType::i32, {std::min(kPiece, part.count - at)});
+      TG_CHECK(stream.read(part.first + at, ids.i32()));
       for (const Value* arg : args) {
-        const size_t foreign = foreignId(func, *arg, ids);
-        if (foreign == ids.size()) continue;
+        const int64_t foreign = foreignId(func, *arg, ids);
+        if (foreign == ids.elements()) continue;
         const int64_t limit = idLimit(func, arg);
         return fail(fmt::format("{} holds the id {} at token {}, but %{} indexes {} rows: ids are 0 … {}",
-                                part.path, ids[foreign], at + static_cast<int64_t>(foreign), arg->name, limit,
-                                limit - 1));
+                                part.path, ids.at(foreign), at + foreign, arg->name, limit, limit - 1));
       }
     }
   return {};

@@ -114,6 +114,40 @@ TEST(CrossEntropy, CountsOnlyTargetsThatNobodyMeant) {
   EXPECT_EQ(counters.outOfRange, 1);
 }
 
+// -1 is no u32: what marks an ignored row may not be a negative number.
+TEST(CrossEntropy, TargetsMayBeUnsigned) {
+  const NdArray logits = scattered({4, 4});
+  const NdArray targets{Type::tensor(DType::u32, {4}), {3, 1, 2, 4294967295.0}};
+  for (double smoothing : {0.0, 0.5}) {
+    const std::string attrs = "label_smoothing = " + std::to_string(smoothing);
+    const double a = rowLoss(logits, 0, 4, 3, smoothing), b = rowLoss(logits, 1, 4, 1, smoothing),
+                 c = rowLoss(logits, 2, 4, 2, smoothing);
+    expectNear(crossEntropy(logits, targets, attrs), {(a + b + c) / 4});
+    expectNear(crossEntropy(logits, targets, attrs + ", ignore_index = 1"), {(a + c) / 3});
+    expectNear(crossEntropy(logits, targets, attrs + ", ignore_index = 4294967295"), {(a + b + c) / 3});
+  }
+}
+
+// The model may give anything for what does not count, as for the tokens of a padding.
+TEST(CrossEntropy, NoGradientOfIgnoredRowsThatAreNoNumbers) {
+  NdArray logits = scattered({4, 4});
+  for (size_t c = 0; c < 4; ++c) {
+    logits.data[4 + c] = std::numeric_limits<double>::quiet_NaN();
+    logits.data[12 + c] = std::numeric_limits<double>::infinity();
+  }
+  const NdArray dx = evaluate("%g = tg.constant 1.0 : tensor<f32>\n"
+                              "%r = tg.cross_entropy_grad %x, %t, %g {ignore_index = 1} : tensor<4x4xf32>",
+                              "tensor<4x4xf32>", {{"t", i32({4}, {3, 1, 2, 7})}, {"x", logits}});
+  for (size_t row : {size_t{0}, size_t{2}}) {
+    double total = 0;
+    for (size_t c = 0; c < 4; ++c) total += std::exp(logits.data[4 * row + c]);
+    for (size_t c = 0; c < 4; ++c)
+      EXPECT_NEAR(dx.data[4 * row + c], std::exp(logits.data[4 * row + c]) / total - (c == 3 - row / 2),
+                  1e-6);
+  }
+  for (size_t i : {4, 5, 6, 7, 12, 13, 14, 15}) EXPECT_EQ(dx.data[i], 0.0) << i;
+}
+
 TEST(CrossEntropy, OneIgnoredRow) {
   const NdArray logits = scattered({5});
   expectNear(crossEntropy(logits, i32({}, {3}), "ignore_index = 3"), {0});

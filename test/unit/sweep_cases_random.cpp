@@ -105,6 +105,11 @@ void addRows(std::vector<SweepCase>& out) {
       plain(out, cross_entropy_grad, {{f32({2, 9, 64})}, {i32({2, 9}), -1, 63}, {f32({2, 9})}}, options);
       plain(out, cross_entropy_grad, {{f32({4})}, {i32({}), 2, 2}, {f32({})}}, options);
     }
+  const Type ids = Type::tensor(DType::u32, {6});
+  for (const AttrList& options : {AttrList{}, AttrList{{"ignore_index", Attr::of(int64_t{2})}}}) {
+    plain(out, cross_entropy, {{f32({6, 5}), -4, 4}, {ids, 0, 5}}, options);
+    plain(out, cross_entropy_grad, {{f32({6, 5})}, {ids, 0, 5}, {f32({})}}, options);
+  }
 }
 
 void addRope(std::vector<SweepCase>& out) {
