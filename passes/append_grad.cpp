@@ -25,9 +25,9 @@
 //   scratch of a kernel's own VJP has static extents.
 // A tg.custom is differentiated as kernel-vjp does it, unless its kernel names a VJP of its own.
 // A remark names an op that a value passes on its way to the loss but its gradient does not: a tgk.bitcast in
-// a kernel, an op that gives integers. tg.stop_gradient says that none is meant.
+// a kernel, an op that gives integers. tg.stop_gradient says that none is meant. Another names the first product of f16.
 // Ensures: no tg.grad is left; one tg.param_grad for each parameter of floats the pattern names, zeros where
-//   the loss does not depend on it; without parameters, nothing but the tg.grad expanded. Parameters of
+//   the loss does not depend on it, and in rows that no tg.param reads; without parameters, nothing but the tg.grad expanded. Parameters of
 //   integers, function results, captures and updates stay as they are. The gradients that @train names are
 //   those of its call, undivided; those of @apply are the means.
 // Where: first of all, so that every later pass sees forward and backward as one program.
@@ -232,6 +232,16 @@ Result<void> checkAccumulation(const Module& module, const Item& func, const std
   return {};
 }
 
+/// The gradient of what a tg.param reads as one of the whole parameter: zeros in the rows that it does not read.
+Value* ofWhole(Builder& builder, const Item& param, const Value& read, Value* gradient) {
+  const std::vector<int64_t> rows = as::param(*read.def).rows();
+  if (rows.empty()) return gradient;
+  std::vector<int64_t> low(static_cast<size_t>(param.type.rank()), 0), high = low;
+  low[0] = rows[0];
+  high[0] = param.type.shape[0] - rows[1];
+  return builder.op(Opcode::pad, {gradient}, {{"low", Attr::ints(low)}, {"high", Attr::ints(high)}});
+}
+
 Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std::vector<Item*>& params,
                               const AppendGradOptions& options, const DiagnosticHandler& onRemark) {
   auto& ops = func.body.ops;
@@ -258,8 +268,10 @@ Result<void> appendParamGrads(Module& module, Item& func, Value* loss, const std
       builder.setLoc(derivedLoc("grad", param->loc));
       builder.setHint("d_" + param->name);
       Value* total = nullptr;
-      for (size_t slot : slots[param->name])
-        total = total ? builder.binary(Opcode::add, total, (*gradients)[slot]) : (*gradients)[slot];
+      for (size_t slot : slots[param->name]) {
+        Value* each = ofWhole(builder, *param, *wrt[slot], (*gradients)[slot]);
+        total = total ? builder.binary(Opcode::add, total, each) : each;
+      }
       if (!total) total = builder.constant(0, param->type);
       builder.create(Opcode::param_grad, {Operand::symbol(param->name), Operand::of(total)});
       totals.push_back(total);
@@ -293,6 +305,18 @@ static bool onlyRequests(const Module& module, const AppendGradOptions& options)
   return false;
 }
 
+/// Says so where gradients pass products of f16, in which small ones become 0, before anything scales the loss.
+static void remarkUnscaled(const Item& func, const PassContext& context) {
+  for (const Op* op : func.body.ops) {
+    const bool multiplies = op->code == Opcode::matmul || op->info().fusion == table::Fusion::attention;
+    if (!multiplies || (op->in(0)->type.dtype != DType::f16 && op->word("precision") != "f16")) continue;
+    return context.remark(op->loc, fmt::format("{} is of f16, in which small gradients become 0; run "
+                                               "mixed-precision{{precision=f16}} behind append-grad: it "
+                                               "scales the loss",
+                                               op->info().name));
+  }
+}
+
 static Result<void> expandRequests(Module& module, const AppendGradOptions& options,
                                    const DiagnosticHandler& onRemark) {
   for (Item* each : module.all(ItemKind::func))
@@ -321,6 +345,7 @@ Result<void> run_append_grad(Module& module, const AppendGradOptions& options, c
   }
   TG_TRY(std::vector<Item*> params, chosenParams(module, *func, options.wrt));
   TG_CHECK(checkAccumulation(module, *func, params, options.accumulate));
+  remarkUnscaled(*func, context);
   TG_CHECK(expandRequests(module, options, onRemark));
   TG_TRY(Value * loss, findLoss(*func));
   return appendParamGrads(module, *func, loss, params, options, onRemark);

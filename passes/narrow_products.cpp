@@ -30,7 +30,8 @@ class NarrowProducts {
     std::vector<Op*> products;
     for (Op* op : func_.body.ops) {
       const bool multiplies = op->code == Opcode::matmul || op->info().fusion == table::Fusion::attention;
-      if (multiplies && op->in(0)->type.dtype == DType::f32) products.push_back(op);
+      if (multiplies && op->in(0)->type.dtype == DType::f32 && op->word("precision") == "f32")
+        products.push_back(op);
     }
     // What leads to parameters is judged before a cast stands on the way.
     std::vector<bool> wide;

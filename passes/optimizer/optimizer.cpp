@@ -9,6 +9,7 @@
 
 #include "ir/access.h"
 #include "ir/op_view.h"
+#include "ir/symbol_rows.h"
 #include "passes/lookup.h"
 
 namespace tg::optimizer {
@@ -186,7 +187,7 @@ TensorExpr StepBuilder::named(const std::string& name, TensorExpr value) {
 /// Where mixed-precision scales the loss, its next scale is selected by whether all gradients are finite.
 void StepBuilder::findReads() {
   for (Op* op : func_.body.ops) {
-    if (readsSymbol(*op)) reads_.try_emplace(op->operands[0].text, op->result());
+    if (readsSymbol(*op) && !namesRows(*op)) reads_.try_emplace(op->operands[0].text, op->result());
     if (op->code != Opcode::update || op->operands[0].text != "loss_scale" || finite_) continue;
     const Op* chosen = as::update(*op).value()->def;
     if (chosen && chosen->code == Opcode::select) finite_ = as::select(*chosen).cond();
