@@ -90,6 +90,7 @@ class Flattener {
   std::unordered_map<const Op*, OpList> before_;  // new ops by the op they precede
   std::unordered_map<const Value*, Value*> replaced_;
   FlatNorms norms_;
+  std::unordered_set<const Value*> placed_;  ///< gradients that stand in a group
   bool isAlone_ = false;  ///< whether there is one group
 };
 
@@ -208,11 +209,10 @@ std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vect
   return inner;
 }
 
-/// Members of a group are values of their own: each gradient once, and not a view that reorders. States have
+/// Members of groups are values of their own: each gradient once in all groups, and not a view that reorders. States have
 /// homes, so a group holds them alone or not at all.
 void Flattener::materialise(UpdateGroup& group) {
   std::vector<Update>& updates = group.updates;
-  std::unordered_set<const Value*> taken;
   std::unordered_set<std::string> states;
   for (Update& update : updates)
     if (const Op* def = update.gradient->def; def && def->code == Opcode::state) states.insert(rowsKey(*def));
@@ -220,7 +220,7 @@ void Flattener::materialise(UpdateGroup& group) {
   for (Update& update : updates) {
     Value* base = throughReshapes(update.gradient);
     bool own = base->def && !isInline(*base->def) && !isBoundary(*base->def);
-    if (own && taken.insert(base).second) {
+    if (own && placed_.insert(base).second) {
       update.gradient = base;
       continue;
     }
