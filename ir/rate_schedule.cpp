@@ -28,8 +28,8 @@ constexpr Form kForms[] = {
 };
 
 Result<void> checkRate(const Attr& schedule, const Attr& rate) {
-  if (!std::isfinite(rate.number()))
-    return fail(fmt::format("schedule {}: {} is not finite", schedule.str(), rate.str()));
+  if (!std::isfinite(static_cast<float>(rate.number())))
+    return fail(fmt::format("schedule {}: {} is not finite as an f32", schedule.str(), rate.str()));
   if (rate.number() >= 0) return {};
   return fail(fmt::format("schedule {}: {} is negative", schedule.str(), rate.str()));
 }

@@ -392,6 +392,11 @@ void Verifier::storage(const Item& item) {
   if (init->text == "dense" && static_cast<int64_t>(init->list.size()) != item.type.elements())
     report(item.loc,
            fmt::format("@{}: dense gives {} values for {}", item.name, init->list.size(), item.type.str()));
+  if (init->text != "dense" && init->text != "constant") return;
+  for (const Attr& value : init->list)
+    if (value.isNumber() && !represents(value.number(), item.type.dtype))
+      return report(item.loc, fmt::format("@{}: init = {}: {} is no {}", item.name, init->str(), value.str(),
+                                          name(item.type.dtype)));
 }
 
 /// Whether everything else may be looked at.

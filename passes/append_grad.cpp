@@ -21,7 +21,7 @@
 // Requires: stage tensor.
 //   c1: the function exists; c2: it has a result; c3: that is a rank-0 f32; c4: it has no tg.param_grad
 //   and no seed yet; c5: the pattern names a parameter of floats; c6: every op on a path from a parameter to the loss has
-//   a gradient; c7: accumulate is 1 or more; c8: then @apply and the states @g.NAME are not there yet; c9:
+//   a gradient; c7: accumulate is 1 or more, and checkpoint 0 or more; c8: then @apply and the states @g.NAME are not there yet; c9:
 //   scratch of a kernel's own VJP has static extents.
 // A tg.custom is differentiated as kernel-vjp does it, unless its kernel names a VJP of its own.
 // A remark names an op that a value passes on its way to the loss but its gradient does not: a tgk.bitcast in
@@ -326,6 +326,8 @@ static Result<void> expandRequests(Module& module, const AppendGradOptions& opti
 
 Result<void> run_append_grad(Module& module, const AppendGradOptions& options, const PassContext& context) {
   const DiagnosticHandler onRemark = once(context.onDiagnostic);
+  if (options.checkpoint < 0)
+    return gradError(module.loc, 7, fmt::format("checkpoint={} is not 0 or more", options.checkpoint));
   if (onlyRequests(module, options)) return expandRequests(module, options, onRemark);
   Item* func = module.func(options.func);
   if (!func)

@@ -9,7 +9,7 @@
 //
 // Requires: stage tensor.
 //   c1: the module has the kernel; c2: wrt and of name its parameters; c3: these hold floats; c4: wrt names
-//   in and inout parameters, of names out, inout and accum ones. Every op on a path from wrt to of has a
+//   in and inout parameters, of names out, inout and accum ones; c5: checkpoint is 0 or more. Every op on a path from wrt to of has a
 //   derivative; the refusals kernel-vjp.g1, g2, … say of one that has none where it stands, why, and the way
 //   out.
 // Ensures: kernels that were there stay as they are; the new one is called NAME.vjp, or NAME.vjp_2, … if that
@@ -51,6 +51,9 @@ Result<void> run_kernel_vjp(Module& module, const KernelVjpOptions& options, con
                                           options.kernel.empty() ? "no kernel is named"
                                                                  : "there is no kernel " + options.kernel,
                                           kernels.empty() ? "none" : namesOf(kernels)));
+  if (options.checkpoint < 0)
+    return failAt(module.loc, fmt::format("kernel-vjp [kernel-vjp.c5]: checkpoint={} is not 0 or more",
+                                          options.checkpoint));
   KernelVjpRequest request{namesIn(options.wrt), namesIn(options.of), kernel->name + ".vjp",
                            options.checkpoint};
   for (int n = 2; module.find(ItemKind::kernel, request.name); ++n)

@@ -16,7 +16,7 @@
 // Values of one group, as the 16-bit copies of weights, lie in memory together: a kernel that computes them from
 // parameters and states alone runs again as a whole.
 //
-// Requires: stage(fused). recompute=0 changes nothing.
+// Requires: stage(fused). c1: recompute is 0, which changes nothing, or more.
 // Ensures: the highest sum of live bytes is no higher; a copy costs a map, a pass over rows, or a product of
 //   few terms.
 // Where: behind sink-maps, which moves what is alive; before merge-kernels, which changes the order.
@@ -363,7 +363,10 @@ namespace tg {
 
 Result<void> run_rematerialize(Module& module, const RematerializeOptions& options,
                                const PassContext& context) {
-  if (options.recompute <= 0) return {};
+  if (options.recompute < 0)
+    return failAt(module.loc, fmt::format("rematerialize [rematerialize.c1]: recompute={} is not 0 or more",
+                                          options.recompute));
+  if (options.recompute == 0) return {};
   return fuse::rewriteFunctions(module, targetOf(module.attrs), [&](Item& func, const Target& target) {
     fuse::Rematerializer(module, func, target, options.recompute).run(options.report ? &context : nullptr);
   });

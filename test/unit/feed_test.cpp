@@ -69,6 +69,11 @@ module @m {
     %loss = tg.cross_entropy %x, %y : tensor<f32>
     return %loss : tensor<f32>
   }
+  func @unsigned(%i: tensor<4xu32>) -> (rows: tensor<4x3xf32>) {
+    %w = tg.param @w : tensor<7x3xf32>
+    %rows = tg.embedding %w, %i : tensor<4x3xf32>
+    return %rows : tensor<4x3xf32>
+  }
   func @eval(%x: tensor<3x2xf32>) -> (x: tensor<3x2xf32>) {
     return %x : tensor<3x2xf32>
   }
@@ -340,6 +345,13 @@ TEST_F(FeedTest, WrongBindingsAreRefused) {
   EXPECT_FAILS(open(x + ",y=2"), "'y=2' holds the id 2", "%y indexes 2 rows");
   EXPECT_FAILS(open(x + ",y=@" + put("i.npy", npy("<i8", "(8,)", le<int64_t>({0, 1, 0, 1, 0, 1, 0, 5})))),
                "i.npy", "holds the id 5, but %y indexes 2 rows: ids are 0 … 1");
+}
+
+TEST_F(FeedTest, UnsignedIdsAreJudgedToo) {
+  ASSERT_OK(open("i=[0,6,1,2]", "unsigned"));
+  EXPECT_FAILS(open("i=[0,4000000000,1,2]", "unsigned"), "holds the id 4000000000, but %i indexes 7 rows");
+  EXPECT_FAILS(open("i=@" + put("u.npy", npy("<u4", "(4,)", le<uint32_t>({6, 0, 7, 1}))), "unsigned"),
+               "holds the id 7, but %i indexes 7 rows: ids are 0 … 6");
 }
 
 TEST_F(FeedTest, ImagesOfIdxMayBeFlat) {
