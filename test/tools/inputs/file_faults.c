@@ -2,7 +2,7 @@
 // LD_PRELOAD: numbers the file operations of a process below FAULT_ROOT, and lets one of them fail.
 //   FAULT_ROOT  a folder; only paths with this prefix count
 //   FAULT       N:enospc, N:eio, N:short (half of a write, then no space) or N:kill, for the N-th operation
-//   FAULT_SLOW  set: an fsync takes half a second longer
+//   FAULT_GATE  a file: an fsync waits until it is there
 //   FAULT_LOG   a file that gets a line `N operation path` for each
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -39,10 +39,10 @@ static int fault(const char* operation, const char* path) {
   if (!root || !path || strncmp(path, root, strlen(root)) != 0) return 0;
   int number = atomic_fetch_add(&count, 1) + 1;
   note(number, operation, path);
-  if (getenv("FAULT_SLOW") && !strcmp(operation, "fsync")) {
-    struct timespec left = {0, 500000000};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
+  const char* gate = getenv("FAULT_GATE");
+  while (gate && !strcmp(operation, "fsync") && access(gate, F_OK) != 0) {
+    struct timespec pause = {0, 5000000};
+    nanosleep(&pause, NULL);
   }
   const int removes = !strncmp(operation, "unlink", 6) || !strcmp(operation, "rmdir");
   if (atomic_load(&full) && !removes) return ENOSPC;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """lost_rank.py SIGNAL RANK COMMAND…: starts the command, sends the rank's process a signal once the run has printed a
-step, and prints what the job then says, its exit code, and whether any process is left after 30 seconds. With `SUSPEND`
-all ranks are stopped for 6 seconds and go on for 3, as where a machine is suspended, before the rank is interrupted."""
+step and, with --ckpt-every, saved one, and prints what the job then says, its exit code, and how many processes are left. With `SUSPEND` all ranks are
+stopped for longer than the timeout of 8 seconds, as where a machine is suspended, and go on for a few before the rank is
+interrupted. A job that neither steps nor ends for minutes has failed, however busy the machine is."""
 import os
 import signal
 import subprocess
@@ -30,38 +31,58 @@ name, rank, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                        env={**os.environ, "LOST_RANK": str(os.getpid())})
 lines = []
-stepped = threading.Event()
+seen = threading.Event()
+awaited = "saved " if any(word.startswith("--ckpt-every") for word in command) else "step "
+SECONDS = 300
 
 
 def read():
     for line in job.stdout:
         lines.append(line)
-        if line.startswith("step "):
-            stepped.set()
+        if line.startswith(awaited):
+            seen.set()
 
 
 reader = threading.Thread(target=read, daemon=True)
 reader.start()
-if not stepped.wait(60):
-    job.kill()
-    sys.exit("no step: " + "".join(lines))
+
+
+def wait(over):
+    """Whether `over` came true within a time that is enough for it."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        if over():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def wait_for_step():
+    seen.clear()
+    if not wait(lambda: seen.is_set() or job.poll() is not None):
+        job.kill()
+        sys.exit("no step: " + "".join(lines[-10:]))
+
+
+wait_for_step()
 if name == "SUSPEND":
     name = "SIGINT"
-    for sent, seconds in ((signal.SIGSTOP, 6), (signal.SIGCONT, 3)):
+    for sent, seconds in ((signal.SIGSTOP, 12), (signal.SIGCONT, 3)):
         for pid in ranks().values():
             os.kill(pid, sent)
         time.sleep(seconds)
+    wait_for_step()
 if ranks():
     os.kill(ranks()[rank], getattr(signal, name))
-begin = time.monotonic()
 try:
-    code = job.wait(30)
+    code = job.wait(SECONDS)
 except subprocess.TimeoutExpired:
     job.kill()
-    sys.exit("still there after 30 s: " + "".join(lines[-10:]))
-reader.join(5)
+    sys.exit(f"still there after {SECONDS} s: " + "".join(lines[-10:]))
+reader.join(SECONDS)
+wait(lambda: not ranks())  # the launcher may end before them
 left = ranks()
 for pid in left.values():
     os.kill(pid, signal.SIGKILL)
 print("".join(line for line in lines if not line.startswith("step ")))
-print(f"exit code {code}, {len(left)} processes left, {'in time' if time.monotonic() - begin < 30 else 'late'}")
+print(f"exit code {code}, {len(left)} processes left")
