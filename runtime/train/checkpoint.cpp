@@ -84,12 +84,12 @@ Result<void> makeFolder(const std::string& path) {
   return syncFolder(parent.empty() ? "." : parent.string());
 }
 
-/// Whether a checkpoint is there, good and of these tensors.
+/// Whether a checkpoint is there, good, of these tensors and as far evaluated.
 bool isSaved(const std::string& path, const TrainState& state) {
   std::error_code error;
   if (!fs::exists(path, error) || !checkpointDamage(path).empty()) return false;
   auto there = readState(path);
-  return there && there->stateHash == state.stateHash;
+  return there && there->stateHash == state.stateHash && there->evaluationOwed == state.evaluationOwed;
 }
 
 Result<void> save(const std::string& ckpt, TrainState& state, const TensorSource& params,

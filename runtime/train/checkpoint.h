@@ -32,6 +32,7 @@ struct TrainState {
   std::string version;                    ///< of the program that wrote it
   std::optional<std::string> vocabulary;  ///< Vocabulary::printable
   std::optional<double> valLoss;          ///< of the last evaluation
+  bool evaluationOwed = false;            ///< that of `step` was broken off; who goes on makes up for it
   std::optional<double> bestValLoss;
   int64_t bestStep = 0;
   double learningRate = 0;       ///< of the last step
@@ -63,8 +64,8 @@ struct CheckpointEntry {
   std::shared_ptr<const FolderHold> hold = {};  ///< while it lives, the run's training does not prune it
 };
 
-/// Writes `runDir`/ckpt/step_N and returns its path. One that is there already, good and of the same tensors
-/// stays as it is; any other is replaced in one step. On an error (no space, no permission) the temporary
+/// Writes `runDir`/ckpt/step_N and returns its path. One that is there already, good, of the same tensors and as far
+/// evaluated stays as it is; any other is replaced in one step. On an error (no space, no permission) the temporary
 /// folder is removed and what was there is untouched. model.safetensors carries the step, the seed and the
 /// vocabulary as metadata, so that the file serves alone.
 /// Tensors are read while they are written, so that none is on the host whole.

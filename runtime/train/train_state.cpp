@@ -53,6 +53,13 @@ class Members {
     else
       refuse(name, "a string");
   }
+  void take(const char* name, bool& into) {
+    const json* value = find(name);
+    if (value && value->is_boolean())
+      into = value->get<bool>();
+    else
+      refuse(name, "true or false");
+  }
   void take(const char* name, double& into) {
     const json* value = find(name);
     if (!value || !number(*value, into)) refuse(name, "a number");
@@ -133,6 +140,7 @@ std::string stateToJson(const TrainState& state) {
   out["ranks"] = state.ranks;
   out["batches"] = state.batches;
   out["steps_per_update"] = state.stepsPerUpdate;
+  out["evaluation_owed"] = state.evaluationOwed;
   // A driver's name may be anything; what is not UTF-8 in it is replaced.
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
@@ -150,6 +158,7 @@ Result<TrainState> stateFromJson(std::string_view text, const std::string& where
   if (object.contains("ranks")) members.take("ranks", state.ranks);  // older programs had one
   if (object.contains("batches")) members.take("batches", state.batches);
   if (object.contains("steps_per_update")) members.take("steps_per_update", state.stepsPerUpdate);
+  if (object.contains("evaluation_owed")) members.take("evaluation_owed", state.evaluationOwed);
   if (!members.wrong().empty()) return fail(fmt::format("{}: {}", where, members.wrong()));
   if (state.step < 0) return fail(fmt::format("{}: expected a step of 0 and more", where));
   return state;

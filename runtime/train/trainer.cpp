@@ -161,10 +161,13 @@ Result<void> Trainer::lookAtFault() {
   return {};
 }
 
+/// Owed until its loss is known: a stop breaks it off.
 Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
+  state_.evaluationOwed = true;
   TG_TRY(const std::optional<double> loss,
          evaluateLoss(session_, feed_, options_.evalBatches, sessionFailed_, &control.stop));
   if (!loss) return {};
+  state_.evaluationOwed = false;
   EvalResult result;
   result.loss = *loss;
   result.step = evaluatedStep_ = state_.step;
@@ -180,6 +183,13 @@ Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   TG_CHECK(observer.onEval(result));
   if (result.best && options_.keepBest) TG_CHECK(saveSoon(observer, control));
   return {};
+}
+
+/// Before the first step, the evaluation that an earlier part of the run owes. The checkpoint then knows of it.
+Result<void> Trainer::makeUp(TrainObserver& observer, TrainControl& control) {
+  if (!owesEvaluation()) return {};
+  TG_CHECK(evaluate(observer, control));
+  return state_.evaluationOwed ? Result<void>() : saveSoon(observer, control);
 }
 
 /// Tensors go to the file piece by piece, each looked at on the way. Touches nothing that changes while steps go on.
@@ -293,6 +303,12 @@ Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool 
 
 bool Trainer::evalDue() const { return hasEval() && options_.due(begun_, options_.evalEvery); }
 
+/// Whether an evaluation was broken off that belongs behind the last step also by the options of this part.
+bool Trainer::owesEvaluation() const {
+  const bool due = state_.step == options_.steps || options_.due(state_.step, options_.evalEvery);
+  return state_.evaluationOwed && hasEval() && due;
+}
+
 bool Trainer::checkpointDue(TrainControl& control) {
   if (control.checkpoint.exchange(false)) return true;
   if (options_.due(begun_, options_.checkpointEvery)) return true;
@@ -339,6 +355,7 @@ Result<void> Trainer::settle(size_t inFlight, TrainObserver& observer) {
     sessionFailed_ = false;
     done.step *= options_.stride;
     state_.step = done.step;
+    state_.evaluationOwed = false;
     state_.learningRate = done.learningRate;
     summary_.lastLoss = done.loss;
     TG_TRY(std::string fault, faultOf(done));
@@ -395,12 +412,16 @@ Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
   return summary_.fault.empty() ? *end : TrainEnd::notFinite;
 }
 
-/// The last evaluation and checkpoint, unless the last step was not good.
+/// The last evaluation and checkpoint, unless the last step was not good. A run without its last evaluation is not done.
 Result<void> Trainer::conclude(TrainObserver& observer, TrainControl& control) {
-  if (summary_.end == TrainEnd::notFinite || state_.step == summary_.firstStep) return {};
-  if (summary_.end == TrainEnd::done && hasEval() && evaluatedStep_ != state_.step)
-    TG_CHECK(evaluate(observer, control));
-  if (summary_.fault.empty()) TG_CHECK(save(observer, control, /*mayGoOn=*/false));
+  if (summary_.end == TrainEnd::notFinite) return {};
+  if (state_.step != summary_.firstStep) {
+    if (summary_.end == TrainEnd::done && hasEval() && evaluatedStep_ != state_.step)
+      TG_CHECK(evaluate(observer, control));
+    if (summary_.fault.empty()) TG_CHECK(save(observer, control, /*mayGoOn=*/false));
+  }
+  summary_.evaluationOwed = owesEvaluation();
+  if (summary_.evaluationOwed && summary_.end == TrainEnd::done) summary_.end = TrainEnd::stopped;
   if (!summary_.fault.empty()) summary_.end = TrainEnd::notFinite;
   return {};
 }
@@ -414,6 +435,7 @@ Result<TrainSummary> Trainer::run(TrainObserver& observer, TrainControl& control
   withoutUpdate_ = 0;
   if (session_.stepsInFlight()) return fail("the session has steps in flight; end them before it is trained");
   TG_CHECK(prepare());
+  TG_CHECK(makeUp(observer, control));
   auto end = loop(observer, control);
   // What was begun since a step or an error that ends the run is nobody's.
   while (session_.stepsInFlight()) (void)session_.endStep();

@@ -108,8 +108,9 @@ struct TrainSummary {
   std::string fault;    ///< where the run ends as notFinite: what is not finite, and of which step
   /// What else is known of it: the input of that step that is not finite, a tensor it has spoilt.
   std::vector<std::string> faultNotes;
-  std::string checkpoint;      ///< the newest one written by this part; "" when none was
-  int64_t checkpointStep = 0;  ///< its step
+  bool evaluationOwed = false;  ///< a stop broke off the evaluation of the last step
+  std::string checkpoint;       ///< the newest one written by this part; "" when none was
+  int64_t checkpointStep = 0;   ///< its step
 };
 
 /// Trains a session on a feed until a step count, a time or a request ends it. Equal module, feed, seed,
@@ -164,6 +165,7 @@ class Trainer {
   Result<void> advance(const Inputs& inputs, TrainObserver& observer, TrainControl& control);
   Result<void> conclude(TrainObserver& observer, TrainControl& control);
   Result<void> evaluate(TrainObserver& observer, TrainControl& control);
+  Result<void> makeUp(TrainObserver& observer, TrainControl& control);
   Result<void> saveSoon(TrainObserver& observer, TrainControl& control);
   Result<void> save(TrainObserver& observer, TrainControl& control, bool mayGoOn);
   Saved write(TrainState state, TensorSource params, TensorSource states) const;
@@ -172,6 +174,7 @@ class Trainer {
   std::optional<TensorsCopy> copyToSave(TrainObserver& observer);
   bool checkpointDue(TrainControl& control);
   bool evalDue() const;
+  bool owesEvaluation() const;
   bool hasEval() const { return feed_.evalBatches() > 0 && (!options_.ranks || options_.ranks->rank() == 0); }
 
   Session& session_;

@@ -357,6 +357,57 @@ TEST_F(TrainerTest, AnEvaluationIsBrokenOffByAStop) {
   EXPECT_FALSE(*loss);
 }
 
+TEST_F(TrainerTest, AResumedRunMakesUpForTheEvaluationThatAStopBrokeOff) {
+  const TrainerOptions options = {.steps = 6, .evalEvery = 3, .checkpointEvery = 2, .keepBest = true};
+  listener_.stopAt = 3;
+  EXPECT_EQ(train(options).end, TrainEnd::stopped);
+  EXPECT_EQ(listener_.heard, (Heard{"save 2", "save 3"}));
+  control_.stop = false;
+  listener_.heard.clear();
+  auto saved = readState(directory_ + "/ckpt/step_00000003");
+  ASSERT_OK(saved);
+  EXPECT_TRUE(saved->evaluationOwed);
+  EXPECT_EQ(train(options, *saved).end, TrainEnd::done);
+  EXPECT_EQ(listener_.heard, (Heard{"eval 3 best", "save 3", "save 4", "eval 6", "save 6"}));
+  EXPECT_NEAR(listener_.evaluations.at(0), std::pow(weightAfter(3) - 1, 2), 1e-5) << "before step 4";
+  saved = readState(directory_ + "/ckpt/step_00000003");
+  ASSERT_OK(saved);
+  EXPECT_FALSE(saved->evaluationOwed);
+  EXPECT_EQ(saved->bestStep, 3) << "the checkpoint is that of a run without a stop";
+}
+
+TEST_F(TrainerTest, ARunIsNotDoneWithoutItsLastEvaluation) {
+  listener_.stopAt = 2;
+  TrainSummary summary = train({.steps = 2});
+  EXPECT_EQ(summary.end, TrainEnd::stopped);
+  EXPECT_TRUE(summary.evaluationOwed);
+  listener_.stopAt = 0;
+  // Stopped again before it is made up for.
+  summary = train({.steps = 2}, state_);
+  EXPECT_EQ(summary.end, TrainEnd::stopped);
+  EXPECT_EQ(listener_.heard, Heard{"save 2"});
+  control_.stop = false;
+  summary = train({.steps = 2}, state_);
+  EXPECT_EQ(summary.end, TrainEnd::done);
+  EXPECT_FALSE(summary.evaluationOwed);
+  EXPECT_EQ(listener_.heard, (Heard{"save 2", "eval 2 best", "save 2"}));
+  auto saved = readState(directory_ + "/ckpt/step_00000002");
+  ASSERT_OK(saved);
+  EXPECT_EQ(saved->valLoss, state_.valLoss);
+  EXPECT_TRUE(saved->valLoss);
+}
+
+TEST_F(TrainerTest, AnEvaluationThatIsNotDueAnyMoreIsNotMadeUpFor) {
+  listener_.stopAt = 2;
+  train({.steps = 2});
+  control_.stop = false;
+  listener_.heard.clear();
+  train({.steps = 4}, state_);
+  EXPECT_EQ(listener_.heard, (Heard{"eval 4 best", "save 4"}))
+      << "as where all four steps were meant at once";
+  EXPECT_FALSE(state_.evaluationOwed);
+}
+
 TEST_F(TrainerTest, OrItsBatchIsLeftOut) {
   feed_.badStep = 4;
   feed_.batches = 0;

@@ -135,6 +135,8 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
     for (const CheckpointEntry& entry : entries)
       if (entry.step == state.bestStep && entry.damage.empty()) out["best"]["path"] = entry.path;
   }
+  // All steps are done, but not the evaluation behind them.
+  if (state.evaluationOwed && out["state"] == "finished") out["state"] = name(RunState::stopped);
   // A run without options, such as one of a program of its own, is gone on with by no command.
   std::error_code error;
   if (out["state"] == "running" || !fs::exists(RunDir{run}.config(), error)) return {};

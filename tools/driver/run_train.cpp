@@ -285,11 +285,12 @@ struct Train : Verb {
                     dir.empty() ? lost
                                 : fmt::format("{}; the run ends at step {}. Resume: tg-run train --resume={}",
                                               lost, summary.step, shellWord(dir)));
-    std::string why = summary.end == TrainEnd::outOfTime ? "out of time" : "interrupted";
+    const std::string why = summary.end == TrainEnd::outOfTime ? "out of time" : "interrupted";
+    const char* owed = summary.evaluationOwed ? ", before its evaluation was done" : "";
     if (dir.empty())
-      console.line(fmt::format("{} at step {}; nothing is kept: --run-dir=none", why, summary.step));
+      console.line(fmt::format("{} at step {}{}; nothing is kept: --run-dir=none", why, summary.step, owed));
     else
-      console.line(fmt::format("{} at step {}{}. Resume: tg-run train --resume={}", why, summary.step,
+      console.line(fmt::format("{} at step {}{}{}. Resume: tg-run train --resume={}", why, summary.step, owed,
                                summary.checkpoint.empty() || summary.checkpointStep == summary.step
                                    ? ""
                                    : fmt::format(", saved at step {}", summary.checkpointStep),
