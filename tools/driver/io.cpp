@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include <fcntl.h>
@@ -28,6 +29,25 @@ Result<std::string> readInput(const std::string& path) {
   if (::isatty(0)) fmt::print(stderr, "reading standard input; end it with Ctrl-D\n");
   return readText(0, "standard input");
 }
+
+Result<void> notOverOther(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
+                          const std::vector<std::string>& read) {
+  std::error_code error;
+  if (path.empty() || path == "-" || !fs::is_regular_file(path, error)) return {};
+  for (const std::string& input : read)
+    if (fs::equivalent(path, input, error))
+      return fail(fmt::format("{}={} would be written over {}, which is read: choose another name", flag,
+                              path, input));
+  std::ifstream file(path, std::ios::binary);
+  std::string start(4096, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<size_t>(file.gcount()));
+  if (start.empty() || begins(start)) return {};
+  return fail(fmt::format("{}={} would replace a file of another kind: remove it or choose another name",
+                          flag, path));
+}
+
+bool beginsText(std::string_view bytes) { return bytes.find('\0') == std::string_view::npos; }
 
 bool writeAll(int file, std::string_view text) {
   for (size_t done = 0; done < text.size();) {

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/result.h"
 
@@ -15,6 +16,13 @@ Result<std::string> readInput(const std::string& path);
 /// Writes to a temporary file beside `path` and renames it; "-" is standard output. What is there and
 /// is no regular file (a pipe, /dev/null) is written to directly.
 Result<void> writeOutput(const std::string& path, const std::string& text);
+
+/// An error where what is written to `path` would take the place of one of the files `read`, by any name, or of one
+/// that does not begin as `begins` tells. The error names `flag`.
+Result<void> notOverOther(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
+                          const std::vector<std::string>& read);
+/// Whether these bytes begin a text.
+bool beginsText(std::string_view bytes);
 
 /// Writes all of a text to a descriptor; false, with errno, when that fails. Safe in a signal handler.
 bool writeAll(int file, std::string_view text);

@@ -184,8 +184,23 @@ int Invocation::run() {
   return 0;
 }
 
+/// Whether what is written takes the place of nothing that is read, besides the module itself, and of text alone.
+Result<void> checkOutputs(const Command& command) {
+  std::vector<std::string> read = {command.target};
+  for (const PipelineStep& step : command.pipeline.steps())
+    for (const NamedAttr& option : step.options) read.push_back(option.value.text);
+  TG_CHECK(notOverOther("--output", command.output, beginsText, read));
+  if (command.reproducer == "none") return {};
+  read.push_back(command.input);
+  return notOverOther("--crash-reproducer", command.reproducer, beginsText, read);
+}
+
 int runCommand(ParsedCommand parsed, const OptHooks& hooks) {
   if (parsed.exit) return *parsed.exit;
+  if (auto good = checkOutputs(parsed.command); !good) {
+    fmt::print(stderr, "{}: {}", parsed.command.tool, good.error().str());
+    return 2;
+  }
   if (auto resolved = resolveTargets(parsed.command, hooks); !resolved) {
     fmt::print(stderr, "{}: {}", parsed.command.tool, resolved.error().str());
     return 2;

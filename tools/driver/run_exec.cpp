@@ -138,8 +138,8 @@ std::pair<std::string, std::string> outputOf(const std::string& text) {
 bool beginsNpy(std::string_view bytes) { return bytes.starts_with("\x93NUMPY"); }
 
 /// Whether outputs are spelled right and take the place of no other file.
-Result<void> checkOutputs(const ExecFlags& flags, const std::string& module) {
-  std::vector<std::string> read = {module};
+Result<void> checkOutputs(const ExecFlags& flags, const ModelFlags& model) {
+  std::vector<std::string> read = filesRead(model);
   for (const std::string& text : flags.inputs)
     if (auto spec = parseInputSpec(text); spec && spec->second.isFile()) read.push_back(spec->second.path);
   for (const std::string& text : flags.outputs) {
@@ -205,7 +205,7 @@ struct Exec : Verb {
         ->check(atLeast(0));
   }
   int run(CLI::App& app, const Arguments&) override {
-    if (auto good = checkOutputs(flags, model.file); !good) return report(app, exitUsage, good.error());
+    if (auto good = checkOutputs(flags, model); !good) return report(app, exitUsage, good.error());
     std::unique_ptr<Module> module;
     if (int code = loadModule(app, model, module)) return code;
     auto entry = entryOf(*module, flags.entry);

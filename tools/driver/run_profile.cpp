@@ -25,6 +25,9 @@ namespace tg {
 
 namespace {
 
+/// As chromeTrace writes it.
+bool beginsTrace(std::string_view bytes) { return bytes.starts_with("{\"displayTimeUnit\""); }
+
 void printTable(const std::vector<ProfiledKernel>& kernels, const Ceilings& ceilings) {
   size_t name = 6, label = 5;
   for (const ProfiledKernel& kernel : kernels) {
@@ -214,8 +217,11 @@ struct ProfileVerb : Verb {
   int run(CLI::App& app, const Arguments&) override {
     if (model.device == "interp")
       return report(app, exitUsage, "profile times kernels on a Vulkan device; --device=interp has none");
-    for (const auto& [flag, path] : {std::pair("--trace", &trace), std::pair("--roofline", &roofline)})
-      if (auto may = mayWrite(flag, *path); !may) return report(app, exitUsage, may.error());
+    const std::vector<std::string> read = filesRead(model);
+    if (auto may = mayReplace("--trace", trace, beginsTrace, read); !may)
+      return report(app, exitUsage, may.error());
+    if (auto may = mayReplace("--roofline", roofline, beginsPage, read); !may)
+      return report(app, exitUsage, may.error());
     auto joined = joinRanks(rankFlags);
     if (!joined) return report(app, exitInput, joined.error());
     if (*joined) return runRanks(app, *joined);

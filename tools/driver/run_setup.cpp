@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -22,6 +21,7 @@
 #include "runtime/cache_folder.h"
 #include "runtime/compile.h"
 #include "runtime/train/checkpoint.h"
+#include "runtime/train/checkpoint_folder.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_files.h"
 #include "runtime/tune.h"
@@ -106,19 +106,24 @@ Result<void> mayMakeFolder(const std::string& flag, const std::string& path) {
 Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                         const std::vector<std::string>& read) {
   TG_CHECK(mayWrite(flag, path));
+  TG_CHECK(notOverOther(flag, path, begins, read));
+  // With one file changed, the checkpoint is damaged.
   std::error_code error;
-  if (path.empty() || !fs::is_regular_file(path, error)) return {};
-  for (const std::string& input : read)
-    if (fs::equivalent(path, input, error))
-      return fail(fmt::format("{}={} would be written over {}, which is read: choose another name", flag,
-                              path, input));
-  std::ifstream file(path, std::ios::binary);
-  std::string start(4096, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  start.resize(static_cast<size_t>(file.gcount()));
-  if (start.empty() || begins(start)) return {};
-  return fail(fmt::format("{}={} would replace a file of another kind: remove it or choose another name",
-                          flag, path));
+  const std::string folder = path.empty() ? "" : fs::weakly_canonical(path, error).parent_path().string();
+  if (!fs::exists(fmt::format("{}/{}", folder, kCompleteFile), error)) return {};
+  return fail(fmt::format("{}={} would change a checkpoint: choose another folder", flag, path));
+}
+
+std::vector<std::string> filesRead(const ModelFlags& flags) {
+  std::vector<std::string> read;
+  for (const std::string& path : {flags.file, flags.weights, flags.tuning, flags.target}) {
+    read.push_back(path);
+    const TrainedKind kind = trainedKind(path);
+    if (kind != TrainedKind::run && kind != TrainedKind::checkpoint) continue;
+    const RunDir run{runOf(path)};
+    read.insert(read.end(), {run.model(), run.finalModule(), run.config()});
+  }
+  return read;
 }
 
 CLI::Option* addPluginFlag(CLI::App& app, std::vector<std::string>& into) {
@@ -489,7 +494,7 @@ Result<std::string> forRanks(const ModelFlags& flags, const std::string& pipelin
 
 int openModel(const CLI::App& app, const ModelFlags& flags, std::unique_ptr<Module> module,
               const std::vector<std::string>& entries, OpenModel& out) {
-  if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, {flags.file}); !may)
+  if (auto may = mayReplace("--emit-module", flags.emitModule, beginsModule, filesRead(flags)); !may)
     return report(app, exitUsage, may.error());
   auto pipeline = forRanks(flags, flags.pipeline);
   if (!pipeline) return report(app, exitInput, pipeline.error());

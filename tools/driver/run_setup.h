@@ -41,7 +41,8 @@ Result<void> mayWrite(const std::string& flag, const std::string& path);
 /// The same for a folder that is there or will be made with those above it.
 Result<void> mayMakeFolder(const std::string& flag, const std::string& path);
 /// `mayWrite`, and an error where the output would take the place of a file that is no such output: one that
-/// is there and does not begin as `begins` tells, or one of `read`, the files that the command reads.
+/// is there and does not begin as `begins` tells, or one of `read`, the files that the command reads, or one of a
+/// checkpoint.
 Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                         const std::vector<std::string>& read);
 /// Whether these bytes begin a safetensors file, a module or a page.
@@ -93,6 +94,8 @@ struct ModelFlags {
   std::vector<std::string> plugins;           ///< shared objects whose passes `pipeline` may name
 };
 void addModelFlags(CLI::App& app, ModelFlags& flags);
+/// Files that the flags name or, where they name a run or a checkpoint, its module and options.
+std::vector<std::string> filesRead(const ModelFlags& flags);
 /// --quiet: no notes, and what else the help says.
 void addQuietFlag(CLI::App& app, ModelFlags& flags, const char* help);
 /// --set-dim, beside each --pipeline: other extents of named axes, set as the module is loaded.

@@ -169,7 +169,7 @@ struct TuneVerb : Verb {
       fs::create_directories(folder, failed);
       if (failed) return report(app, exitInput, fmt::format("{}: {}", folder, failed.message()));
     }
-    if (auto may = mayReplace("--out", out, beginsTuning, {model.file}); !may)
+    if (auto may = mayReplace("--out", out, beginsTuning, filesRead(model)); !may)
       return report(app, exitUsage, may.error());
     auto before = held();
     return before ? exitOk : report(app, exitInput, before.error());

@@ -257,8 +257,9 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
       return fail(fmt::format("--lr={}: {}", flags.lr, rate.error().message()));
   if (flags.resume.empty() && flags.runDir != "none")
     TG_CHECK(mayMakeFolder("--run-dir", flags.runDir.empty() ? "runs" : flags.runDir));
-  return mayReplace("--out", flags.out, beginsSafetensors,
-                    {model.file, model.weights, flags.initFrom, model.tuning});
+  std::vector<std::string> read = filesRead(model);
+  read.push_back(flags.initFrom);
+  return mayReplace("--out", flags.out, beginsSafetensors, read);
 }
 
 /// Opens the data of both functions. 0, or an exit code after reporting why.
