@@ -47,4 +47,11 @@ void AppendFile::close() {
   descriptor_ = -1;
 }
 
+std::string DamagedRows::text() const {
+  if (count == 0) return "";
+  const std::string more = count > 1 ? fmt::format(", and {} more", count - 1) : "";
+  return fmt::format("{}:{}: the row is damaged{}; all rows are kept as {}, the good ones are taken over",
+                     path, first, more, aside);
+}
+
 }  // namespace tg

@@ -4,12 +4,23 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "ir/result.h"
 
 namespace tg {
+
+/// Lines of a file of rows that were none. All lines are kept as `aside`, and the good ones were taken over.
+struct DamagedRows {
+  std::string path, aside;
+  int64_t first = 0, count = 0;  ///< the number of the first such line, and how many there are
+
+  void add(int64_t line) { first = count++ ? first : line; }
+  /// For people, beginning with the file and the line; "" where there are none.
+  std::string text() const;
+};
 
 /// A file that only grows. A write that fails half way is taken back, so that every line in it is whole.
 class AppendFile {

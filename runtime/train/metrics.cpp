@@ -20,7 +20,6 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/data/file_io.h"
-#include "runtime/train/append_file.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/tensorboard.h"
 
@@ -128,9 +127,13 @@ std::optional<MetricRow> parseJsonRow(std::string_view line) {
   return row;
 }
 
-/// Calls `line` with each line of a file, without its break, until one gives an error. What follows the last
-/// break is left out: someone is writing it. Holds a piece of the file at a time.
-Result<void> forEachLine(const std::string& path, const std::function<Result<void>(std::string_view)>& line) {
+/// What follows the last line break of a file: a line that someone is writing, or one that was never finished.
+enum class Rest : uint8_t { skip, read };
+
+/// Calls `line` with each line of a file, without its break, until one gives an error. Holds a piece of the file at a
+/// time.
+Result<void> forEachLine(const std::string& path, Rest rest,
+                         const std::function<Result<void>(std::string_view)>& line) {
   const auto failed = [&](const char* doing) {
     return fail(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
   };
@@ -142,7 +145,8 @@ Result<void> forEachLine(const std::string& path, const std::function<Result<voi
   while (true) {
     if (used == held.size()) held.resize(held.size() * 2);
     const size_t got = std::fread(held.data() + used, 1, held.size() - used, file.get());
-    if (got == 0) return std::ferror(file.get()) ? failed("read") : Result<void>();
+    if (got == 0 && std::ferror(file.get())) return failed("read");
+    if (got == 0) return rest == Rest::read && used ? line({held.data(), used}) : Result<void>();
     const std::string_view all(held.data(), used + got);
     size_t begin = 0;
     for (size_t end = all.find('\n', used); end != all.npos; end = all.find('\n', begin)) {
@@ -155,11 +159,12 @@ Result<void> forEachLine(const std::string& path, const std::function<Result<voi
 }
 
 /// Calls `visit` with each row of a file, and `broken` with the number of each line that is none.
-Result<void> forEachRow(const std::string& path, const std::function<void(const MetricRow&)>& visit,
+Result<void> forEachRow(const std::string& path, Rest rest,
+                        const std::function<void(const MetricRow&)>& visit,
                         const std::function<Result<void>(int64_t)>& broken) {
   MetricRow row;
   int64_t number = 0;
-  return forEachLine(path, [&](std::string_view line) -> Result<void> {
+  return forEachLine(path, rest, [&](std::string_view line) -> Result<void> {
     ++number;
     if (!OwnLine(line).read(row)) {
       auto other = parseJsonRow(line);
@@ -199,7 +204,7 @@ double wallTime() {
 
 struct MetricsWriter::Impl {
   std::string runDir;
-  std::string damaged;
+  DamagedRows damaged;
   std::string jsonLines;  ///< not written yet
   AppendFile jsonl;
 
@@ -224,16 +229,16 @@ Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep) {
   const std::string path = jsonlPath(runDir);
   std::string kept;
   if (lastStep > 0 && ::access(path.c_str(), F_OK) == 0) {
-    bool broken = false;
     auto keep = [&](const MetricRow& row) {
       if (row.step <= lastStep) kept += jsonLine(row);
     };
-    TG_CHECK(forEachRow(path, keep, [&](int64_t) -> Result<void> {
-      broken = true;
+    damaged.path = path;
+    TG_CHECK(forEachRow(path, Rest::read, keep, [&](int64_t number) -> Result<void> {
+      damaged.add(number);
       return {};
     }));
-    if (broken) {
-      TG_TRY(damaged, setAside(path));
+    if (damaged.count) {
+      TG_TRY(damaged.aside, setAside(path));
     }
   }
   TG_CHECK(replaceFile(path, kept));
@@ -330,7 +335,7 @@ MetricsWriter::open(const std::string& runDir, const std::vector<MetricsFormat>&
   return writer;
 }
 
-const std::string& MetricsWriter::damaged() const { return impl_->damaged; }
+const DamagedRows& MetricsWriter::damaged() const { return impl_->damaged; }
 
 MetricsWriter::~MetricsWriter() {
   if (impl_) (void)flush();  // a caller that wants to know has called it
@@ -355,7 +360,7 @@ Result<void> MetricsWriter::flush() {
 
 Result<void> forEachMetricRow(const std::string& runDir, const std::function<void(const MetricRow&)>& visit) {
   const std::string path = jsonlPath(runDir);
-  return forEachRow(path, visit, [&](int64_t number) -> Result<void> {
+  return forEachRow(path, Rest::skip, visit, [&](int64_t number) -> Result<void> {
     return fail(fmt::format("{}:{}: expected a row {{\"step\": …}} of numbers", path, number));
   });
 }

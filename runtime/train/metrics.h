@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ir/result.h"
+#include "runtime/train/append_file.h"
 
 namespace tg {
 
@@ -30,13 +31,12 @@ Result<std::vector<MetricsFormat>> parseMetricsFormats(const std::string& text);
 /// Appends rows to the files of one run: metrics.jsonl (always), metrics.csv, events.out.tfevents.* .
 class MetricsWriter {
  public:
-  /// Rows after `lastStep` that an interrupted run left are removed first; 0 starts anew. A cut off last line
-  /// is dropped too.
+  /// Rows after `lastStep` that an interrupted run left are removed first; 0 starts anew.
   static Result<std::unique_ptr<MetricsWriter>>
   open(const std::string& runDir, const std::vector<MetricsFormat>& formats, int64_t lastStep);
   ~MetricsWriter();
-  /// Where the rows that were there are, when some were damaged: the good ones were taken over.
-  const std::string& damaged() const;
+  /// Rows that were there and are damaged, a cut off last one too.
+  const DamagedRows& damaged() const;
   /// Buffered; `flush` makes the rows visible to readers.
   Result<void> add(const MetricRow& row);
   Result<void> flush();

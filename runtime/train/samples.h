@@ -14,18 +14,17 @@ namespace tg {
 /// Appends {"step", "prompt", "text"} for each text; what is not UTF-8 in one is replaced.
 class SampleLog {
  public:
-  /// Rows after `lastStep` that an interrupted run left are removed first, a cut off last line too; 0 starts
-  /// anew.
+  /// Rows after `lastStep` that an interrupted run left are removed first; 0 starts anew.
   static Result<std::unique_ptr<SampleLog>> open(const std::string& runDir, int64_t lastStep);
-  /// Where the rows that were there are, when some were damaged: the good ones were taken over.
-  const std::string& damaged() const { return damaged_; }
+  /// Rows that were there and are damaged, a cut off last one too.
+  const DamagedRows& damaged() const { return damaged_; }
   /// `text` is what follows the prompt. Others can read the row when this returns.
   Result<void> add(int64_t step, const std::string& prompt, const std::string& text);
 
  private:
   SampleLog() = default;
   AppendFile file_;
-  std::string damaged_;
+  DamagedRows damaged_;
 };
 
 }  // namespace tg

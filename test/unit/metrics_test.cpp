@@ -271,16 +271,25 @@ TEST_F(Metrics, ANewRunStartsEmpty) {
   EXPECT_EQ(text("metrics.jsonl"), "");
 }
 
-TEST_F(Metrics, ACutOffLastLineIsPassedOver) {
+TEST_F(Metrics, ACutOffLastLineIsPassedOverAndKept) {
   write("metrics.jsonl", "{\"step\": 1, \"time\": 1, \"loss\": 3}\n{\"step\": 2, \"time\": 2, \"lo");
   auto rows = readMetrics(directory_);
   ASSERT_TRUE(rows);
   EXPECT_EQ(rows->size(), 1u);
+  const std::string before = text("metrics.jsonl");
   auto writer = open("jsonl", 2);
   ASSERT_TRUE(writer->add(row(2, 2, {{"loss", 2}})));
   ASSERT_TRUE(writer->flush());
-  EXPECT_EQ(text("metrics.jsonl"),
-            "{\"step\": 1, \"time\": 1, \"loss\": 3}\n{\"step\": 2, \"time\": 2, \"loss\": 2}\n");
+  const std::string whole =
+      "{\"step\": 1, \"time\": 1, \"loss\": 3}\n{\"step\": 2, \"time\": 2, \"loss\": 2}\n";
+  EXPECT_EQ(text("metrics.jsonl"), whole);
+  EXPECT_EQ(writer->damaged().first, 2);
+  EXPECT_EQ(text("metrics.jsonl.old"), before);
+  // A whole row without its line break is a row.
+  write("metrics.jsonl", whole.substr(0, whole.size() - 1));
+  writer = open("jsonl", 2);
+  EXPECT_EQ(writer->damaged().count, 0);
+  EXPECT_EQ(text("metrics.jsonl"), whole);
 }
 
 TEST_F(Metrics, ABrokenLineIsNamed) {
@@ -294,7 +303,12 @@ TEST_F(Metrics, ABrokenLineIsNamed) {
     const std::string before = text("metrics.jsonl");
     auto writer = MetricsWriter::open(directory_, {}, 3);
     ASSERT_TRUE(writer) << "what is only looked at ends no training";
-    EXPECT_EQ(text(fs::path((*writer)->damaged()).filename().string()), before) << "nothing is lost";
+    const DamagedRows& damaged = (*writer)->damaged();
+    EXPECT_EQ(text(fs::path(damaged.aside).filename().string()), before) << "nothing is lost";
+    EXPECT_EQ(damaged.text(),
+              fmt::format("{0}/metrics.jsonl:2: the row is damaged; all rows are kept as {1}, the "
+                          "good ones are taken over",
+                          directory_, damaged.aside));
     EXPECT_EQ(text("metrics.jsonl"), "{\"step\": 1, \"time\": 0}\n{\"step\": 3, \"time\": 0}\n");
   }
 }

@@ -171,12 +171,23 @@ TEST_F(RunPage, SamplesAfterTheCheckpointAreDropped) {
   };
   EXPECT_EQ(text().substr(0, one.size()), one);
   write("samples.jsonl", text() + "{\"step\": 1, \"te");
-  ASSERT_TRUE(SampleLog::open(run(), 1));
+  auto cut = SampleLog::open(run(), 1);
+  ASSERT_TRUE(cut);
+  EXPECT_EQ((*cut)->damaged().first, 4) << "so is a row that was cut off, which is told";
   EXPECT_EQ(text(), one);
-  write("samples.jsonl", "x\n");
+  write("samples.jsonl", one.substr(0, one.size() - 1));
+  auto whole = SampleLog::open(run(), 1);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ((*whole)->damaged().count, 0) << "only the line break is missing";
+  EXPECT_EQ(text(), one);
+  write("samples.jsonl", "x\ny\n");
   auto damaged = SampleLog::open(run(), 1);
   ASSERT_TRUE(damaged);
-  EXPECT_EQ((*damaged)->damaged(), run() + "/samples.jsonl.old") << "what cannot be understood stays";
+  EXPECT_EQ((*damaged)->damaged().aside, run() + "/samples.jsonl.old.2") << "what cannot be understood stays";
+  EXPECT_EQ((*damaged)->damaged().text(),
+            fmt::format("{0}/samples.jsonl:1: the row is damaged, and 1 more; all rows are kept as "
+                        "{0}/samples.jsonl.old.2, the good ones are taken over",
+                        run()));
   EXPECT_EQ(text(), "");
   ASSERT_TRUE(SampleLog::open(run(), 0));
   EXPECT_EQ(text(), "");

@@ -17,6 +17,7 @@
 #include "runtime/train/run_page.h"
 #include "runtime/train/tensor_facts.h"
 #include "tools/driver/io.h"
+#include "tools/driver/run_config.h"
 #include "tools/driver/run_setup.h"
 
 namespace tg {
@@ -109,6 +110,18 @@ Facts supersededOf(const std::string& run) {
   return found;
 }
 
+/// Why the options cannot be read; "" where they can, or there are none. Without its line of hashes only their spelling
+/// is known.
+std::string configDamage(const std::string& run) {
+  const std::string file = RunDir{run}.config();
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(file, error))) return "";
+  auto text = readInput(file);
+  if (!text) return text.error().message();
+  auto entries = parseConfig(*text, file);
+  return entries ? "" : entries.error().message();
+}
+
 Result<void> addCheckpoints(const std::string& run, Facts& out) {
   TG_TRY(std::vector<CheckpointEntry> entries, listCheckpoints(run));
   Facts list = Facts::array();
@@ -118,6 +131,9 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
     if (auto state = readState(entry.path)) one["val_loss"] = numberOrNull(state->valLoss);
     list.push_back(std::move(one));
     if (entry.damage.empty() && !newest) newest = &entry;
+    // Training goes on from a good one, but what was trained to get here is lost.
+    if (!entry.damage.empty() && out["damage"] == "")
+      out["damage"] = fmt::format("ckpt/{}: {}", fs::path(entry.path).filename().string(), entry.damage);
   }
   out["checkpoints"] = std::move(list);
   out["superseded"] = supersededOf(run);
@@ -165,6 +181,7 @@ Result<Facts> runFacts(const std::string& path) {
     if (!out["env"].is_object()) return fail(fmt::format("{}: expected a JSON object", RunDir{path}.env()));
   }
   if (auto same = checkRunFiles(path, nullptr); !same) out["damage"] = same.error().message();
+  if (out["damage"] == "") out["damage"] = configDamage(path);
   if (out["damage"] == "" && fs::exists(RunDir{path}.model(), error)) {
     TG_TRY(auto module, readModule(RunDir{path}.model()));
     out["module"] = moduleFacts(*module);

@@ -81,11 +81,19 @@ class ConfigReader {
   ConfigReader(std::string_view text, const std::string& where) : text_(text), where_(where) {}
 
   Result<std::vector<ConfigEntry>> read() {
+    if (const auto bad = std::find_if(text_.begin(), text_.end(), isControl); bad != text_.end()) {
+      line_ += static_cast<int>(std::count(text_.begin(), bad, '\n'));
+      return wrong(
+          fmt::format("unexpected byte 0x{:02x}: this is no text", static_cast<unsigned char>(*bad)));
+    }
     std::vector<ConfigEntry> out;
     while (skipLines()) {
       ConfigEntry entry;
       entry.line = line_;
       TG_TRY(entry.key, key());
+      for (const ConfigEntry& before : out)
+        if (before.key == entry.key)
+          return wrong(fmt::format("'{}' stands in line {} already", entry.key, before.line));
       if (!take('=')) return wrong(fmt::format("expected '=' behind '{}'", entry.key));
       skipBlanks();
       if (take('[')) {
@@ -105,6 +113,12 @@ class ConfigReader {
   char peek() const { return atEnd() ? '\0' : text_[at_]; }
   void skipBlanks() {
     while (peek() == ' ' || peek() == '\t' || peek() == '\r') ++at_;
+  }
+  /// TOML has no control characters but blanks and line breaks.
+  static bool isControl(char c) {
+    return (static_cast<unsigned char>(c) < 0x20 &&
+            std::string_view("\t\r\n").find(c) == std::string_view::npos) ||
+           c == 0x7f;
   }
   bool take(char c) {
     skipBlanks();

@@ -26,8 +26,8 @@ struct ConfigEntry {
   std::vector<std::string> values;
   int line = 0;
 };
-/// Reads `key = value` lines of TOML: strings in both quotes, numbers, true and false, lists of these. Errors
-/// name `where` and the line.
+/// Reads `key = value` lines of TOML: strings in both quotes, numbers, true and false, lists of these. Errors, which
+/// include a key that stands twice, name `where` and the line.
 Result<std::vector<ConfigEntry>> parseConfig(std::string_view text, const std::string& where);
 
 /// Makes --config of `app` read files by `parseConfig`. An option that was typed wins, also over those in the

@@ -48,10 +48,8 @@ size_t barColumns() {
   return known ? size.ws_col - 1U : 79U;
 }
 
-void warnDamaged(const std::string& path) {
-  if (!path.empty())
-    fmt::print(stderr, "warning: some rows are damaged; all are kept as {}, the good ones are taken over\n",
-               path);
+void warnDamaged(const DamagedRows& rows) {
+  if (rows.count) fmt::print(stderr, "warning: {}\n", rows.text());
 }
 
 }  // namespace

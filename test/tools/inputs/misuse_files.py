@@ -84,6 +84,8 @@ def texts(affine):
         "no-functions.tgir": "module @m {\n  param @w : tensor<2xf32> {init = zeros}\n}\n",
         "unknown.toml": "steps=2\nstpes=3\n",
         "value.toml": 'steps="many"\n',
+        "twice.toml": "steps=2\nseed=1\nsteps=3\n",
+        "nul.toml": "steps=2\nseed=\0\n",
         "syntax.toml": '[[[\n=\n',
         "broken.json": '{"name": ',
         "field.json": '{"nmae": "x"}',

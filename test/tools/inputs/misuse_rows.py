@@ -100,6 +100,9 @@ CONFIGURATION = [
     Row("config has an unknown key", train("--config=unknown.toml"), INPUT, r"unknown\.toml:2: unknown option 'stpes'; did you mean 'steps'"),
     Row("config has a bad value", bare("--config=value.toml"), INPUT, r"--steps.*many"),
     Row("config is no configuration", train("--config=syntax.toml"), INPUT, r"syntax\.toml:1: expected a line such as steps = 200"),
+    Row("config has an option twice", bare("--config=twice.toml"), INPUT,
+        r"twice\.toml:3: 'steps' stands in line 1 already"),
+    Row("config has a byte that is no text", bare("--config=nul.toml"), INPUT, r"nul\.toml:2: unexpected byte 0x00"),
     Row("config is a folder", train("--config=folder"), INPUT, r"folder.*directory"),
 ]
 
