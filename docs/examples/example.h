@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -47,10 +49,12 @@ inline int failed(const Error& error) {
   std::fputs(error.str().c_str(), stderr);
   return 1;
 }
+/// Prints the model; an error where standard output cannot be written, such as to a full disk.
 inline int printed(const Module& module, std::string_view title) {
   std::string text = print(module);
   std::printf("// %.*s\n%s", static_cast<int>(title.size()), title.data(), text.c_str());
-  return 0;
+  const bool good = std::fflush(stdout) == 0 && !std::ferror(stdout);
+  return good ? 0 : failed(fail(std::string("cannot write standard output: ") + std::strerror(errno)));
 }
 /// Arrays of values, row-major.
 inline HostArray floats(const Shape& shape, const std::vector<float>& values) {

@@ -9,8 +9,9 @@
 
 #include "docs/examples/gpt_gen.h"
 #include "ir/parser.h"
+#include "tools/driver/streams.h"
 
-int main(int argc, char** argv) {
+static int run(int argc, char** argv) {
   CLI::App app("Prints a GPT of nanoGPT's shape as a module: @train and @predict over shared parameters.",
                "gpt-gen");
   tg::GptConfig config;
@@ -43,4 +44,9 @@ int main(int argc, char** argv) {
   auto module = tg::makeGpt(config);
   if (!module) return fmt::print(stderr, "gpt-gen: {}", module.error().str()), 1;
   fmt::print("{}", tg::print(**module));
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  return tg::runTool("gpt-gen", [&] { return run(argc, argv); });
 }

@@ -166,6 +166,22 @@ Result<void> checkResults(const Item& func, const ExecFlags& flags) {
   return {};
 }
 
+/// Whether the function, after the passes of --pipeline, has the captures that are to be printed.
+Result<void> checkCaptures(const Item& func, const ExecFlags& flags) {
+  std::vector<std::string> known;
+  for (const Op* op : func.body.ops)
+    if (op->code == Opcode::capture) known.push_back(op->word("name"));
+  for (const std::string& name : flags.captures) {
+    if (known.empty())
+      return fail(fmt::format("--capture={}: @{} has no captures: mark the values to read with tg.capture",
+                              name, func.name));
+    if (name != "*" && std::find(known.begin(), known.end(), name) == known.end())
+      return fail(fmt::format("--capture names '{}', which is no capture of @{}; it has {}", name, func.name,
+                              listText(known, [](const std::string& each) { return each; })));
+  }
+  return {};
+}
+
 std::string asText(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -224,6 +240,8 @@ struct Exec : Verb {
     OpenModel open;
     model.captures = flags.captures;
     if (int code = openModel(app, model, std::move(module), {name}, open)) return code;
+    if (auto good = checkCaptures(*open.source->func(name), flags); !good)
+      return report(app, exitInput, good.error());
     if (model.notes && !open.session->device())
       fmt::print(stderr, "note: running on the reference interpreter\n");
     auto outputs = open.session->run(name, *inputs, flags.captures);

@@ -276,6 +276,8 @@ OTHER_VERBS = [
         r"--output=x\.npy would be written over x\.npy, which is read"),
     Row("exec writes onto a text", call("--input=x=0", "--output=y=@text"), USAGE, r"--output=text would replace"),
     Row("exec captures what is not there", call("--input=x=0", "--capture=q"), INPUT, r"q"),
+    Row("exec captures what is not there, on a device", ["exec", "good.tgir", "--device=cpu", "--input=x=0", "--capture=q"],
+        INPUT, r"--capture names 'q', which is no capture of @predict; it has product"),
     Row("profile's trace written onto the module", ["profile", "good.tgir", "--device=cpu", "--trace=good.tgir"], USAGE,
         r"--trace=good\.tgir would be written over good\.tgir, which is read"),
     Row("profile's page written onto the parameters", ["profile", "good.tgir", "--device=cpu", "--weights=good.safetensors",
