@@ -171,14 +171,26 @@ Result<void> parseList(std::string_view elements, InputSpec& spec) {
   return {};
 }
 
+/// An error where a bracket of `part` is open at its end: what was meant to follow it was taken into `source`.
+Result<void> checkClosed(std::string_view part, std::string_view source) {
+  const size_t open = part.find_first_of("([");
+  if (open == std::string_view::npos) return {};
+  const char close = part[open] == '(' ? ')' : ']';
+  if (part.find(close, open) != std::string_view::npos) return {};
+  return fail(fmt::format("expected '{}': the '{}' of '{}' is not closed", close, part[open], source));
+}
+
 Result<void> parseSource(std::string_view source, InputSpec& spec) {
+  const std::string_view whole = source;
   if (source.starts_with("@")) return parseFile(source.substr(1), spec);
   if (const size_t equals = source.find('='); equals != std::string_view::npos) {
     const std::string_view type = source.substr(0, equals);
+    TG_CHECK(checkClosed(type, whole));
     source = trimmed(source.substr(equals + 1));
     if (source.starts_with("@")) return parseRawFile(type, source.substr(1), spec);
     TG_TRY(spec.type, parseType(type));
   }
+  TG_CHECK(checkClosed(source, whole));
   if (source.starts_with("rand(") && source.ends_with(")"))
     return parseRand(source.substr(5, source.size() - 6), spec);
   if (source.starts_with("[") && source.ends_with("]"))

@@ -230,7 +230,8 @@ struct Bench : Verb {
     app.description("Times steps of @train on random inputs. FILE may be a workload: " +
                     fmt::format("{}.", fmt::join(benchModelNames(), ", ")));
     addModelFlags(app, model);
-    app.add_option("--steps", flags.steps, "steps to time, at least")
+    app.add_option("--steps", flags.steps,
+                   fmt::format("steps to time, at least; {} to {}", kLeastSteps, kMostSteps))
         ->capture_default_str()
         ->check(between(kLeastSteps, kMostSteps));
     app.add_option("--warmup", flags.warmup, "steps before")->capture_default_str()->check(atLeast(0));

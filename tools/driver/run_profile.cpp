@@ -100,7 +100,7 @@ struct ProfileVerb : Verb {
     app.add_option("--function", function, "what to call, on random inputs")
         ->option_text("NAME")
         ->capture_default_str();
-    app.add_option("--steps", options.repetitions, "calls to take the medians of")
+    app.add_option("--steps", options.repetitions, "calls to take the medians of; 1 to 10000")
         ->option_text("N")
         ->capture_default_str()
         ->check(between(1, 10000));

@@ -165,6 +165,8 @@ DATA = [
     Row("raw of broken rows", fed("?x2xf32=@raw.bin"), INPUT, r"raw\.bin: expected rows of 8 bytes, got 61"),
     Row("raw of no type", fed("?x2xf23=@raw.bin"), INPUT, r"f23"),
     Row("list of another length", fed("[1,2,3]"), INPUT, r"'x'.*3"),
+    Row("parenthesis not closed", fed("rand("), INPUT, r"expected '\)': the '\(' of 'rand\(,y=@y\.npy' is not closed"),
+    Row("bracket not closed", fed("[1,2"), INPUT, r"expected '\]': the '\[' of '\[1,2,y=@y\.npy' is not closed"),
     Row("number of no kind", fed("1.2.3"), INPUT, r"1\.2\.3"),
 ]
 
