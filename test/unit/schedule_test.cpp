@@ -70,7 +70,7 @@ TEST(Schedule, errorsSayTheForm) {
   EXPECT_NE(refusal("cosin(1, 0, 5)").find("cosine(peak, final, steps)"), std::string::npos);
   EXPECT_NE(refusal("cosine(1, 0)").find("is not cosine(peak, final, steps)"), std::string::npos);
   EXPECT_NE(refusal("linear(1, 0, 0)").find("not a positive number of steps"), std::string::npos);
-  EXPECT_NE(refusal("1e39").find("is not finite as an f32"), std::string::npos);
+  EXPECT_NE(refusal("constant(1e39)").find("is not finite as an f32"), std::string::npos);
   EXPECT_NE(refusal("warmup(1, 0, constant(1))").find("not a positive number of steps"), std::string::npos);
 }
 

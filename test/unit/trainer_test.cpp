@@ -304,7 +304,7 @@ TEST_F(TrainerTest, ALossThatIsNoNumberEndsTheRunUnsaved) {
 // A rate beyond f32 makes an infinite parameter out of a finite loss and a finite gradient.
 TEST_F(TrainerTest, ParametersThatAreNotFiniteAreNotSaved) {
   feed_.batches = 0;
-  ASSERT_OK(session_->setLearningRate(1e39));
+  ASSERT_OK(session_->setLearningRate([](int64_t) { return 1e39; }));
   const TrainSummary summary = train({.steps = 1});
   EXPECT_EQ(summary.end, TrainEnd::notFinite);
   EXPECT_EQ(summary.fault, "parameter w[0] is inf after step 1");
@@ -314,7 +314,7 @@ TEST_F(TrainerTest, ParametersThatAreNotFiniteAreNotSaved) {
 // The step that spoils them is found while others go on; it is no checkpoint either, and ends the run.
 TEST_F(TrainerTest, NorWhileStepsGoOn) {
   feed_.batches = 0;
-  ASSERT_OK(session_->setLearningRate(1e39));
+  ASSERT_OK(session_->setLearningRate([](int64_t) { return 1e39; }));
   const TrainSummary summary = train({.steps = 1, .checkpointEvery = 1, .backgroundBytes = 0});
   EXPECT_EQ(summary.end, TrainEnd::notFinite);
   EXPECT_EQ(summary.fault, "parameter w[0] is inf after step 1");
