@@ -43,6 +43,7 @@
 #include "ir/op_view.h"
 #include "passes/grad_engine.h"
 #include "passes/lookup.h"
+#include "passes/narrow_products.h"
 #include "passes/pass.h"
 
 namespace tg {
@@ -308,8 +309,7 @@ static bool onlyRequests(const Module& module, const AppendGradOptions& options)
 /// Says so where gradients pass products of f16, in which small ones become 0, before anything scales the loss.
 static void remarkUnscaled(const Item& func, const PassContext& context) {
   for (const Op* op : func.body.ops) {
-    const bool multiplies = op->code == Opcode::matmul || op->info().fusion == table::Fusion::attention;
-    if (!multiplies || (op->in(0)->type.dtype != DType::f16 && op->word("precision") != "f16")) continue;
+    if (multipliedAs(*op) != "f16") continue;
     return context.remark(op->loc, fmt::format("{} is of f16, in which small gradients become 0; run "
                                                "mixed-precision{{precision=f16}} behind append-grad: it "
                                                "scales the loss",

@@ -19,6 +19,17 @@
 #include "passes/rewrite.h"
 
 namespace tg {
+
+std::string multipliedAs(const Op& op) {
+  auto narrower = [](const Value& operand, std::string precision) {
+    return isNarrow(operand.type.dtype) ? std::string(name(operand.type.dtype)) : std::move(precision);
+  };
+  if (op.code == Opcode::matmul) return narrower(*as::matmul(op).lhs(), as::matmul(op).precision());
+  if (op.info().fusion == table::Fusion::attention)
+    return narrower(*as::attention(op).q(), as::attention(op).precision());
+  return "";
+}
+
 namespace {
 
 class NarrowProducts {
@@ -29,9 +40,7 @@ class NarrowProducts {
   void run() {
     std::vector<Op*> products;
     for (Op* op : func_.body.ops) {
-      const bool multiplies = op->code == Opcode::matmul || op->info().fusion == table::Fusion::attention;
-      if (multiplies && op->in(0)->type.dtype == DType::f32 && op->word("precision") == "f32")
-        products.push_back(op);
+      if (multipliedAs(*op) == "f32") products.push_back(op);
     }
     // What leads to parameters is judged before a cast stands on the way.
     std::vector<bool> wide;

@@ -2,9 +2,15 @@
 // Products of 16-bit values, which mixed-precision makes of those of f32.
 #pragma once
 
+#include <string>
+
 #include "ir/module.h"
 
 namespace tg {
+
+/// As what a product or an attention multiplies its operands: the name of their type where that is narrow, else its
+/// precision. "" of other ops.
+std::string multipliedAs(const Op& op);
 
 /// Makes every tg.matmul and tg.attention of f32 in a function one of `dtype`, f16 or bf16. Operands are cast to it, once
 /// for all products that read a value, and so is the result, behind the bias if it has one; other ops read the cast back

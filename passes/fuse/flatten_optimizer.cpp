@@ -91,7 +91,7 @@ class Flattener {
   std::unordered_map<const Value*, Value*> replaced_;
   FlatNorms norms_;
   std::unordered_set<const Value*> placed_;  ///< gradients that stand in a group
-  bool isAlone_ = false;  ///< whether there is one group
+  bool isAlone_ = false;                     ///< whether there is one group
 };
 
 /// The only op of the function that reads a value, or null. Ops that will stand there do not count.
