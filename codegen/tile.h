@@ -62,8 +62,8 @@ void addOuterProduct(KernelBuilder& kernel, std::span<const KV> column, std::spa
 ///
 ///   store what the step before has loaded into registers; barrier; load the next tile; body; barrier
 ///
-/// Without anything to load a step is its body. The loops of a pipeline follow each other; the last step loads the last tile again, as a branch would wait for
-/// the loads.
+/// Without anything to load a step is its body. The loops of a pipeline follow each other; the last step loads the
+/// last tile again, as a branch would wait for the loads.
 class Pipeline {
  public:
   using Load = std::function<std::vector<KV>(const Index& tile)>;
@@ -83,6 +83,8 @@ class Pipeline {
 
  private:
   Index index(const KV& tile) { return c_.space.variable(tile, tiles_); }
+  /// What the steps carry of a tile: vectors, also where all lanes are one number, as of a constant operand.
+  std::vector<KV> vectorsOf(const KV& tile);
   KernelBuilder::LoopBody step(const Body& body);
 
   LowerContext& c_;

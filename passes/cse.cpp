@@ -7,7 +7,7 @@
 //
 // Requires: stage tensor. Ensures: no two pure ops of a function have equal names, operands, attributes
 // and types; the first in the text stays. The operands of a commutative op may stand in either order. Members of
-// one group of a region, which lie one behind the other, stay values of their own.
+// groups, which lie one behind the other in one place, stay values of their own.
 // Where: after append-grad, whose rules repeat constants and forward expressions; fuse runs it.
 #include <algorithm>
 #include <unordered_map>
@@ -20,18 +20,15 @@
 namespace tg {
 namespace {
 
-/// Whether some region binds both values in one group, as flatten-optimizer does gradients that are equal.
-bool standInOneGroup(const Value& one, const Value& other) {
-  return std::any_of(one.uses.begin(), one.uses.end(), [&](const Use& use) {
+/// Whether some region binds a value in a group, as flatten-optimizer does gradients.
+bool standsInGroup(const Value& value) {
+  return std::any_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
     const Op& user = *use.user();
     if (user.code != Opcode::fused) return false;
     for (int binding = 0; binding < user.numOperands(); ++binding) {
       if (user.operands[binding].items[0].kind != Operand::Kind::group) continue;
       const std::vector<Value*> members = bindingSources(user, binding);
-      auto has = [&](const Value& value) {
-        return std::find(members.begin(), members.end(), &value) != members.end();
-      };
-      if (has(one) && has(other)) return true;
+      if (std::find(members.begin(), members.end(), &value) != members.end()) return true;
     }
     return false;
   });
@@ -46,7 +43,7 @@ void mergeEqualOps(Item& func) {
     if (isNew) return nullptr;
     const Op& same = *it->second;
     for (size_t i = 0; i < op.results.size(); ++i)
-      if (standInOneGroup(*op.results[i], *same.results[i])) return nullptr;
+      if (standsInGroup(*op.results[i]) && standsInGroup(*same.results[i])) return nullptr;
     for (size_t i = 1; i < op.results.size(); ++i) op.results[i]->uses.replaceAll(same.results[i].get());
     return same.result();
   });

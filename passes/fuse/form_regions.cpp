@@ -538,6 +538,8 @@ namespace tg {
 static Result<void> checkOps(const Item& func, const Target& target) {
   for (const Op* op : func.body.ops) {
     if (op->code == Opcode::grad) return failAt(op->loc, "tg.grad is left; run append-grad first");
+    if (op->code == Opcode::sum_of_squares)
+      return failAt(op->loc, "tg.sum_of_squares is left; run flatten-optimizer first");
     if (!isTurn(*op) && fuse::computesNarrow(*op))
       return failAt(op->loc, fmt::format("{} computes with {}; run compute-in-f32 first", op->info().name,
                                          op->results.empty() ? "a narrow type" : op->result()->type.str()));

@@ -13,17 +13,15 @@
 //   text      a   p1  b  p2  c   r         a, b, c wait; p1 and p2 do not depend on them; r reads b
 //   becomes   p1  p2  {a | b | c}  r       side by side, or as one pass over the rows that they share
 //
-// A kernel that computes element by element, or row by row, from a tensor that a kernel soon behind it reads in the
-// same loops, becomes results of that one, its host, such as a product's epilogue. Until then it is put off, with its
-// readers:
+// A kernel that computes by elements or rows of a tensor that a kernel soon behind it reads in the same loops becomes
+// results of that one, its host, such as a product's epilogue. Until then it and its readers are put off:
 //
 //   text      a   r1  p   h   r2       h reads what a does, and does not depend on a; r1 and r2 read from a
 //   becomes   p   {h | a}  r1  r2      where h keeps its schedule; else all stay as they are
 //
-// Where a step takes more than its budget there are no hosts, and what frees many bytes does not wait.
-//
-// A kernel that reads from one that waits waits a level above it. Side by side, each part keeps its schedule and gets
-// workgroups of its own; passes over the same rows of one tensor become one region with one schedule.
+// Where a step takes more than its budget there are no hosts, and what frees many bytes does not wait. A kernel that
+// reads from one that waits waits a level above it. Side by side, each part keeps its schedule and gets workgroups of
+// its own; passes over the same rows of one tensor become one region with one schedule.
 //
 // Requires: stage(fused).
 // Ensures: each comes before what reads from it; no more bytes are alive at one time than before, but for one part in a
@@ -363,12 +361,14 @@ bool Merger::joinsRows(Merged& merged, int at) {
 
 bool Merger::joinsBeside(Merged& merged, int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
-  const int64_t needed = neededWorkgroup(*kernel.op);
+  const int64_t needed = neededWorkgroup(*kernel.op), workgroup = std::max(merged.workgroup, needed);
+  // Groups are counted as of kSmallestGroup invocations; short rows need fewer.
+  const int64_t times = workgroup ? std::max<int64_t>(kSmallestGroup / workgroup, 1) : 1;
   if (!kernel.isPart || !merged.sideBySide || (needed && merged.workgroup && needed != merged.workgroup) ||
-      !gives(target_, LimitId::grid, merged.groups + kernel.groups))
+      !gives(target_, LimitId::grid, times * (merged.groups + kernel.groups)))
     return false;
   merged.parts.push_back({at});
-  merged.workgroup = std::max(merged.workgroup, needed);
+  merged.workgroup = workgroup;
   return true;
 }
 

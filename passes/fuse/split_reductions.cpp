@@ -166,6 +166,8 @@ class Splitter {
   Value* number(int64_t value) {
     return builder_.constant(static_cast<double>(value), Type::tensor(DType::i32, {}));
   }
+  /// Ids as i32; those from 2^31 on are outside of every tensor, and stay so.
+  Value* signedIds(Value* ids) { return builder_.cast(ids, DType::i32); }
   /// Indices 0, step, 2·step, … along one axis, which no kernel stores.
   Value* counted(int64_t count, int64_t step, const Shape& shape) {
     Value* index = builder_.op(Opcode::iota, {}, {}, {Type::tensor(DType::i32, {count})});
@@ -206,7 +208,7 @@ class Splitter {
     const as::scatter_add scatter(op);
     const int64_t rows = scatter.rows(), length = scatter.ids()->type.elements() / pieces;
     const int64_t width = op.result()->type.elements() / rows;
-    Value* ids = builder_.reshape(scatter.ids(), {pieces, length});
+    Value* ids = builder_.reshape(signedIds(scatter.ids()), {pieces, length});
     Value* own = within(ids, number(0), rows, ids, number(-pieces * rows));  // ids outside stay outside
     own = builder_.binary(Opcode::add, own, counted(pieces, rows, {pieces, 1}));
     builder_.setHint("near");
@@ -234,7 +236,7 @@ class Splitter {
     const int64_t width =
         std::max<int64_t>(narrowest, (rows * blocks + flags - 1) / flags);  // rows of a bucket
     const int64_t buckets = (rows + width - 1) / width;
-    Value* cut = builder_.reshape(ids, {1, blocks, block});
+    Value* cut = builder_.reshape(signedIds(ids), {1, blocks, block});
     Shape firsts{buckets, 1, 1}, places{1, 1, block};
     if (byGroups) {
       // An invocation looks through a block for 4 neighbouring buckets, whose ids are loads for all: ids along the
