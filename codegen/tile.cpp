@@ -69,13 +69,7 @@ void addOuterProduct(KernelBuilder& kernel, std::span<const KV> column, std::spa
 
 Pipeline::Pipeline(LowerContext& c, int64_t tiles, const KV& first, Load load, Store store)
     : c_(c), kernel_(c.kernel), tiles_(tiles), load_(std::move(load)), store_(std::move(store)),
-      carried_(vectorsOf(first)), loads_(carried_.size()) {}
-
-std::vector<KV> Pipeline::vectorsOf(const KV& tile) {
-  std::vector<KV> out = load_(index(tile));
-  for (KV& each : out) each = kernel_.splat(each);
-  return out;
-}
+      carried_(load_(index(first))), loads_(carried_.size()) {}
 
 KernelBuilder::LoopBody Pipeline::step(const Body& body) {
   return [this, &body](const KV& tile, std::vector<KV> now) {
@@ -87,7 +81,7 @@ KernelBuilder::LoopBody Pipeline::step(const Body& body) {
     kernel_.barrier();
     const KV last = KernelBuilder::u32(tiles_ - 1);
     const std::vector<KV> loaded =
-        vectorsOf(kernel_.op(Opcode::k_min, {kernel_.add(tile, KernelBuilder::u32(1)), last}, DType::u32));
+        load_(index(kernel_.op(Opcode::k_min, {kernel_.add(tile, KernelBuilder::u32(1)), last}, DType::u32)));
     body(index(tile), std::span(now).subspan(loads_));
     kernel_.barrier();
     std::copy(loaded.begin(), loaded.end(), now.begin());

@@ -83,8 +83,6 @@ class Pipeline {
 
  private:
   Index index(const KV& tile) { return c_.space.variable(tile, tiles_); }
-  /// What the steps carry of a tile: vectors, also where all lanes are one number, as of a constant operand.
-  std::vector<KV> vectorsOf(const KV& tile);
   KernelBuilder::LoopBody step(const Body& body);
 
   LowerContext& c_;

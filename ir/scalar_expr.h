@@ -226,11 +226,13 @@ E lowerPow(const E& x, const E& y) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   E a = abs(x);
-  E zero = eq(x, 0.0), odd = isOdd(y);
+  E zero = eq(x, 0.0), whole = eq(floor(y), y);
+  // Of a fraction isOdd may round: 2 - 0.99999994 is 1.
+  E odd = isOdd(E(select(whole, y, 0.0)));
   // 1 to an infinite power would be e^(0·inf).
   E size = select(eq(a, 1.0), 1.0, exp2(y * log2(E(select(zero, 1.0, a)))));
   E fraction = select(eq(a, kInfinity), size, kNan);
-  E negative = select(odd, -size, select(eq(floor(y), y), size, fraction));
+  E negative = select(odd, -size, select(whole, size, fraction));
   E ofZero = select(gt(y, 0.0), select(odd, x, 0.0), select(odd, 1.0 / x, kInfinity));
   E value = select(zero, ofZero, select(lt(x, 0.0), negative, size));
   value = select(isnan(x), x, select(isnan(y), y, value));

@@ -169,6 +169,10 @@ TEST(ScalarEdges, FunctionsOfTwo) {
   std::vector<float> x, y;
   for (float a : edges())
     for (float b : edges()) x.push_back(a), y.push_back(b);
+  // Beside whole numbers.
+  for (float a : edges())
+    for (float b : {0x1.fffffep-1f, -0x1.fffffep-1f, 0x1.fffffep+0f, -0x1.fffffep+0f})
+      x.push_back(a), y.push_back(b);
   const std::vector<Row> rows = rowsOf(2);
   ASSERT_GE(rows.size(), 12u);
   check(gpu, rows, x, y, 2);

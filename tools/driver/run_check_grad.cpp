@@ -121,6 +121,10 @@ Result<std::string> Check::compare(const Item& param, int sample) {
   }
   TG_TRY(double above, lossAt(param, direction, flags_.eps));
   TG_TRY(double below, lossAt(param, direction, -flags_.eps));
+  if (!std::isfinite(above) || !std::isfinite(below))
+    return fmt::format("@{}: the loss is {} at {} from the parameter along direction {}: no differences\n",
+                       param.name, std::isfinite(above) ? below : above,
+                       std::isfinite(above) ? -flags_.eps : flags_.eps, sample);
   double numeric = (above - below) / (2 * flags_.eps);
   // Rounding of the losses in f64, amplified by the division.
   double noise = 1e-15 * (std::fabs(above) + std::fabs(below)) / flags_.eps;
