@@ -20,16 +20,17 @@
 //
 // Requires: stage tensor.
 //   c1: the function exists; c2: it has a result; c3: that is a rank-0 f32; c4: it has no tg.param_grad
-//   and no seed yet; c5: the pattern names a parameter of floats; c6: every op on a path from a parameter to the loss has
-//   a gradient; c7: accumulate is 1 or more, and checkpoint 0 or more; c8: then @apply and the states @g.NAME are not there yet; c9:
-//   scratch of a kernel's own VJP has static extents.
+//   and no seed yet; c5: the pattern names a parameter of floats; c6: every op on a path from a parameter to the loss
+//   has a gradient; c7: accumulate is 1 or more, and checkpoint 0 or more; c8: then @apply and the states @g.NAME are
+//   not there yet; c9: scratch of a kernel's own VJP has static extents.
 // A tg.custom is differentiated as kernel-vjp does it, unless its kernel names a VJP of its own.
 // A remark names an op that a value passes on its way to the loss but its gradient does not: a tgk.bitcast in
-// a kernel, an op that gives integers. tg.stop_gradient says that none is meant. Another names the first product of f16.
+// a kernel, an op that gives integers. tg.stop_gradient says that none is meant.
+// Another names the first product of f16, of whose gradients small ones are lost without a loss scale.
 // Ensures: no tg.grad is left; one tg.param_grad for each parameter of floats the pattern names, zeros where
-//   the loss does not depend on it, and in rows that no tg.param reads; without parameters, nothing but the tg.grad expanded. Parameters of
-//   integers, function results, captures and updates stay as they are. The gradients that @train names are
-//   those of its call, undivided; those of @apply are the means.
+//   the loss does not depend on it, and in rows that no tg.param reads; without parameters, nothing but the tg.grad
+//   expanded. Parameters of integers, function results, captures and updates stay as they are. The gradients that
+//   @train names are those of its call, undivided; those of @apply are the means.
 // Where: first of all, so that every later pass sees forward and backward as one program.
 #include <fmt/format.h>
 

@@ -9,9 +9,9 @@
 //
 // Requires: stage tensor.
 //   c1: the module has the kernel; c2: wrt and of name its parameters; c3: these hold floats; c4: wrt names
-//   in and inout parameters, of names out, inout and accum ones; c5: checkpoint is 0 or more. Every op on a path from wrt to of has a
-//   derivative; the refusals kernel-vjp.g1, g2, … say of one that has none where it stands, why, and the way
-//   out.
+//   in and inout parameters, of names out, inout and accum ones; c5: checkpoint is 0 or more. Every op on a
+//   path from wrt to of has a derivative; the refusals kernel-vjp.g1, g2, … say of one that has none where it
+//   stands, why, and the way out.
 // Ensures: kernels that were there stay as they are; the new one is called NAME.vjp, or NAME.vjp_2, … if that
 //   is taken. Results that `of` does not name have no cotangent.
 // Where: append-grad does this by itself for every kernel that a gradient passes through; alone it shows the

@@ -209,8 +209,8 @@ std::vector<Value*> Flattener::bindNumbers(RegionWriter& region, const std::vect
   return inner;
 }
 
-/// Members of groups are values of their own: each gradient once in all groups, and not a view that reorders. States have
-/// homes, so a group holds them alone or not at all.
+/// Members of groups are values of their own: each gradient once in all groups, and not a view that reorders. States
+/// have homes, so a group holds them alone or not at all.
 void Flattener::materialise(UpdateGroup& group) {
   std::vector<Update>& updates = group.updates;
   std::unordered_set<std::string> states;
