@@ -106,11 +106,11 @@ Result<void> mayMakeFolder(const std::string& flag, const std::string& path) {
 Result<void> mayReplace(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                         const std::vector<std::string>& read) {
   TG_CHECK(mayWrite(flag, path));
+  if (path.empty()) return {};
   TG_CHECK(notOverOther(flag, path, begins, read));
   // With one file changed, the checkpoint is damaged.
   std::error_code error;
-  const std::string folder = path.empty() ? "" : fs::weakly_canonical(path, error).parent_path().string();
-  if (!fs::exists(fmt::format("{}/{}", folder, kCompleteFile), error)) return {};
+  if (!fs::exists(fs::weakly_canonical(path, error).parent_path() / kCompleteFile, error)) return {};
   return fail(fmt::format("{}={} would change a checkpoint: choose another folder", flag, path));
 }
 
