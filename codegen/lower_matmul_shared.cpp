@@ -107,7 +107,7 @@ class Staged {
       std::vector<KV> lanes;
       for (int64_t lane = 0; lane < kLanes; ++lane)
         lanes.push_back(at(lead, c_.space.add(position, IndexSpace::constant(lane)), k));
-      // Equal literals, of a constant operand, are no vector by themselves, and what a loop carries keeps its type.
+      // `vec` folds the equal literals of a constant operand to a scalar; the loop carries vectors.
       out.push_back(c_.kernel.splat(c_.kernel.vec(lanes)));
     });
     return out;

@@ -227,7 +227,7 @@ E lowerPow(const E& x, const E& y) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   E a = abs(x);
   E zero = eq(x, 0.0), whole = eq(floor(y), y);
-  // Of a fraction isOdd may round: 2 - 0.99999994 is 1.
+  // isOdd holds for whole numbers alone: of -0.99999994 it takes 2 - 0.99999994, which rounds to 1.
   E odd = isOdd(E(select(whole, y, 0.0)));
   // 1 to an infinite power would be e^(0·inf).
   E size = select(eq(a, 1.0), 1.0, exp2(y * log2(E(select(zero, 1.0, a)))));

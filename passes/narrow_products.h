@@ -8,8 +8,8 @@
 
 namespace tg {
 
-/// As what a product or an attention multiplies its operands: the name of their type where that is narrow, else its
-/// precision. "" of other ops.
+/// The name of the type in which a product or an attention multiplies: its operands' where that is narrow, else its
+/// precision. "" for other ops.
 std::string multipliedAs(const Op& op);
 
 /// Makes every tg.matmul and tg.attention of f32 in a function one of `dtype`, f16 or bf16. Operands are cast to it, once

@@ -362,7 +362,7 @@ bool Merger::joinsRows(Merged& merged, int at) {
 bool Merger::joinsBeside(Merged& merged, int at) {
   const Kernel& kernel = kernels_[static_cast<size_t>(at)];
   const int64_t needed = neededWorkgroup(*kernel.op), workgroup = std::max(merged.workgroup, needed);
-  // Groups are counted as of kSmallestGroup invocations; short rows need fewer.
+  // `groups` assumes workgroups of kSmallestGroup invocations; a short row makes them smaller, and so more.
   const int64_t times = workgroup ? std::max<int64_t>(kSmallestGroup / workgroup, 1) : 1;
   if (!kernel.isPart || !merged.sideBySide || (needed && merged.workgroup && needed != merged.workgroup) ||
       !gives(target_, LimitId::grid, times * (merged.groups + kernel.groups)))

@@ -166,7 +166,7 @@ class Splitter {
   Value* number(int64_t value) {
     return builder_.constant(static_cast<double>(value), Type::tensor(DType::i32, {}));
   }
-  /// Ids as i32; those from 2^31 on are outside of every tensor, and stay so.
+  /// Ids as i32. Those from 2^31 on become negative, and so stay out of range.
   Value* signedIds(Value* ids) { return builder_.cast(ids, DType::i32); }
   /// Indices 0, step, 2·step, … along one axis, which no kernel stores.
   Value* counted(int64_t count, int64_t step, const Shape& shape) {

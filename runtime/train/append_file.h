@@ -12,7 +12,7 @@
 
 namespace tg {
 
-/// Lines of a file of rows that were none. All lines are kept as `aside`, and the good ones were taken over.
+/// Damaged lines of a file of rows. The whole file is kept as `aside`; the good rows were taken over.
 struct DamagedRows {
   std::string path, aside;
   int64_t first = 0, count = 0;  ///< the number of the first such line, and how many there are

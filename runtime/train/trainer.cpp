@@ -161,7 +161,7 @@ Result<void> Trainer::lookAtFault() {
   return {};
 }
 
-/// Owed until its loss is known: a stop breaks it off.
+/// The evaluation is owed until its loss is known, since a stop may break it off.
 Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   state_.evaluationOwed = true;
   TG_TRY(const std::optional<double> loss,
