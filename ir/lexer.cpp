@@ -20,6 +20,10 @@ Token Lexer::next() {
   return token;
 }
 
+bool Lexer::isOnLineOf(const Token& earlier) const {
+  return text_.substr(earlier.offset, token_.offset - earlier.offset).find('\n') == std::string_view::npos;
+}
+
 bool Lexer::startsWith(std::string_view text) const {
   return text_.substr(token_.offset, text.size()) == text;
 }

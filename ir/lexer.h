@@ -37,6 +37,8 @@ class Lexer {
   const std::shared_ptr<const SourceFile>& file() const { return file_; }
   /// Whether the text goes on with this at the current token, which may be a part of it: `<=` is two tokens.
   bool startsWith(std::string_view text) const;
+  /// Whether the current token begins on the line of an earlier one.
+  bool isOnLineOf(const Token& earlier) const;
   /// Restarts at a byte offset, which must begin a token or white space.
   void rewind(uint32_t offset);
 

@@ -362,11 +362,7 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
     TG_TRY(Operand whole, emit(Opcode::k_floor, {args[0]}, loc));
     return emit(Opcode::k_sub, {args[0], std::move(whole)}, loc);
   }
-  if (word == "ceildiv") {
-    TG_TRY(Operand more, call("sub", args[1], Operand::literal(int64_t{1})));
-    TG_TRY(Operand sum, call("add", args[0], std::move(more)));
-    return call("div", std::move(sum), args[1]);
-  }
+  if (word == "ceildiv") return ceildiv(args[0], args[1], loc);
   if (word == "dot") return dot(args, loc);
   const Value* typed = nullptr;
   for (const Operand& each : args)
@@ -375,6 +371,39 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
   if (lanes) return emit(Opcode::k_vec, args, loc, Type::scalar(typed->type.dtype, lanes));
   const DType to = dtypeNamed(word).value_or(DType::i1);  // the word bool
   return emit(Opcode::k_cast, args, loc, Type::scalar(to, typed->type.lanes));
+}
+
+/// a / b rounded up, for divisors of either sign. The quotient's fraction is dropped, so that 1 is added where there is a
+/// rest and it has the divisor's sign. Nothing overflows, as a + b - 1 would.
+Result<Operand> Parser::ceildiv(const Operand& a, const Operand& b, const Loc& loc) {
+  const Operand zero = Operand::literal(int64_t{0}), one = Operand::literal(int64_t{1});
+  const Type type = a.isLiteral() ? (b.isLiteral() ? Type::scalar(DType::i32) : b.value->type) : a.value->type;
+  auto isReal = [](const Operand& each) { return each.isLiteral() && !each.isInteger; };
+  if ((type.dtype != DType::i32 && type.dtype != DType::u32) || isReal(a) || isReal(b))
+    return failAt(loc, "ceildiv takes integers");
+  if (a.isLiteral() && b.isLiteral()) {
+    if (b.integer == 0) return failAt(loc, "ceildiv divides by 0");
+    const __int128 x = a.integer, y = b.integer;
+    const __int128 up = x / y + (x % y != 0 && (x < 0) == (y < 0));
+    if (up > INT64_MAX) return failAt(loc, "ceildiv of these literals has no value");
+    return Operand::literal(static_cast<int64_t>(up));
+  }
+  TG_TRY(Operand quotient, function("div", {a, b}, loc));
+  TG_TRY(Operand rest, function("mod", {a, b}, loc));
+  Operand up;
+  if (type.dtype == DType::u32 || (b.isLiteral() && b.integer > 0)) {
+    TG_TRY(up, function("min", {rest, one}, loc));
+    if (type.dtype == DType::i32) {
+      TG_TRY(up, function("max", {up, zero}, loc));
+    }
+  } else {
+    TG_TRY(Operand some, emit(Opcode::k_ne, {rest, zero}, loc));
+    TG_TRY(Operand signs, emit(Opcode::k_xor, {rest, b}, loc));
+    TG_TRY(Operand alike, emit(Opcode::k_ge, {std::move(signs), zero}, loc));
+    TG_TRY(Operand both, emit(Opcode::k_and, {std::move(some), std::move(alike)}, loc));
+    TG_TRY(up, emit(Opcode::k_cast, {std::move(both)}, loc, Type::scalar(DType::i32, type.lanes)));
+  }
+  return function("add", {std::move(quotient), std::move(up)}, loc);
 }
 
 /// The sum of the products of the lanes, from the first to the last.

@@ -87,13 +87,19 @@ Result<Operand> Parser::binding() {
   return Operand::binding(pending_.back().get(), std::move(source));
 }
 
+/// The `[` of an index. In a function over tensors, on a line behind the value's, it begins the next op:
+/// `[%a, %b] = …`.
+bool Parser::acceptIndex(const Token& value) {
+  return (expressions_ != Expressions::none || lex_.isOnLineOf(value)) && accept("[");
+}
+
 Result<Operand> Parser::operand(int depth) {
   if (depth > kMaxNesting) return errorHere("operands are nested too deeply");
   const Token token = lex_.peek();
   if (token.kind == Token::Kind::value) {
     if (startsBinding()) return binding();
     TG_TRY(Value * value, lookup());
-    if (!accept("[")) return Operand::of(value);
+    if (!acceptIndex(token)) return Operand::of(value);
     TG_TRY(OperandList indices, operandsUntil("]", depth));
     return Operand::element(value, std::move(indices));
   }

@@ -39,6 +39,7 @@ class Parser : ParseCore {
   Result<void> positional(Op& op, const table::Slot& slot);
   Result<void> calleeInputs(Op& op);
   Result<void> regionBindings(Op& op);
+  bool acceptIndex(const Token& value);
   Result<Operand> operand(int depth = 0);
   Result<Operand> literalToken();
   Result<Operand> binding();
@@ -69,6 +70,7 @@ class Parser : ParseCore {
   Result<Operand> logical(const Infix& infix, Operand left, const Loc& loc, int depth);
   Result<Operand> function(std::string_view word, OperandList args, const Loc& loc);
   Result<Operand> shorthand(std::string_view word, const OperandList& args, const Loc& loc);
+  Result<Operand> ceildiv(const Operand& a, const Operand& b, const Loc& loc);
   Result<Operand> dot(const OperandList& args, const Loc& loc);
   Result<Operand> emit(Opcode code, OperandList operands, const Loc& loc, Type declared = {});
   Result<int64_t> constantInt(std::string_view what);
