@@ -2,6 +2,7 @@
 // Whether a kernel keeps within the buffers that its target lets it bind.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace tg::fuse {
 
 /// Counts what a kernel binds. Each value read is one buffer, however often it is read: a texel view where
 /// the target reads by texels and the value fits one, else a storage buffer. Results and groups are storage
-/// buffers. The one limit is the target's `bindings`; views have Vulkan's least.
+/// buffers. plan may put a result into the bytes of a value that is read, which then is read as storage: each result
+/// may cost a view. The one limit is the target's `bindings`; views have Vulkan's least.
 class Bindings {
  public:
   explicit Bindings(const Target& target) : target_(target) {}
@@ -29,7 +31,7 @@ class Bindings {
   bool exceeded() const { return read_.size() + written_ > kMostBuffers; }
 
  private:
-  size_t storage() const { return read_.size() - views_ + written_; }
+  size_t storage() const { return read_.size() - views_ + written_ + std::min(views_, written_); }
 
   /// Views that every device has (Vulkan's least maxPerStageDescriptorSampledImages).
   static constexpr size_t kTexelViews = 16;
