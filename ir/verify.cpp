@@ -10,6 +10,7 @@
 #include "ir/collective.h"
 #include "ir/dims.h"
 #include "ir/infer.h"
+#include "ir/init.h"
 #include "ir/list_text.h"
 #include "ir/op_view.h"
 #include "ir/rate_schedule.h"
@@ -378,25 +379,24 @@ void Verifier::storage(const Item& item) {
     report(item.loc, fmt::format("@{}: attribute 'decay' is true or false, not {}", item.name, decay->str()));
   const Attr* init = find(item.attrs, "init");
   if (!init) return;
-  static const std::set<std::string_view> kinds{"zeros",   "ones",    "constant", "randn",
-                                                "uniform", "kaiming", "xavier",   "dense"};
-  bool named = init->kind == Attr::Kind::word || init->kind == Attr::Kind::call;
-  if (!named || !kinds.contains(init->text) || (item.kind == ItemKind::state && init->text != "constant"))
-    return report(
-        item.loc,
-        fmt::format(
-            "@{}: init = {} is unknown; known: {}", item.name, init->str(),
-            item.kind == ItemKind::state
-                ? "constant(v)"
-                : "zeros ones constant(v) randn(std) uniform(lo, hi) kaiming(gain) xavier(gain) dense<…>"));
-  if (init->text == "dense" && static_cast<int64_t>(init->list.size()) != item.type.elements())
-    report(item.loc,
-           fmt::format("@{}: dense gives {} values for {}", item.name, init->list.size(), item.type.str()));
+  const auto wrong = [&](std::string_view why) {
+    report(item.loc, fmt::format("@{}: init = {}: {}", item.name, init->str(), why));
+  };
+  const bool named = init->kind == Attr::Kind::word || init->kind == Attr::Kind::call;
+  if (!named) return wrong("expected a kind, as randn(0.02)");
+  if (item.kind == ItemKind::state && init->text != "constant") return wrong("a state has constant(v)");
+  const Result<std::vector<double>> numbers = initNumbers(*init);
+  if (!numbers) return wrong(numbers.error().message());
+  if (init->text != "dense") {
+    if (auto kind = initKind(init->text, item.type, *numbers); !kind) return wrong(kind.error().message());
+  } else if (static_cast<int64_t>(numbers->size()) != item.type.elements()) {
+    return report(item.loc,
+                  fmt::format("@{}: dense gives {} values for {}", item.name, numbers->size(), item.type.str()));
+  }
   if (init->text != "dense" && init->text != "constant") return;
   for (const Attr& value : init->list)
-    if (value.isNumber() && !represents(value.number(), item.type.dtype))
-      return report(item.loc, fmt::format("@{}: init = {}: {} is no {}", item.name, init->str(), value.str(),
-                                          name(item.type.dtype)));
+    if (!represents(value.number(), item.type.dtype))
+      return wrong(fmt::format("{} is no {}", value.str(), name(item.type.dtype)));
 }
 
 /// Whether everything else may be looked at.

@@ -39,49 +39,6 @@ Fans fansOf(const Shape& shape) {
   return fans;
 }
 
-}  // namespace
-
-struct InitKind {
-  std::string_view name;
-  InitialValue::Draw draw;
-  size_t minArgs, maxArgs;
-};
-
-namespace {
-
-using Draw = decltype(InitKind::draw);
-
-constexpr InitKind kKinds[] = {{"zeros", Draw::fill, 0, 0},    {"ones", Draw::fill, 0, 0},
-                               {"constant", Draw::fill, 1, 1}, {"uniform", Draw::uniform, 2, 2},
-                               {"randn", Draw::normal, 0, 1},  {"kaiming", Draw::normal, 0, 1},
-                               {"xavier", Draw::normal, 0, 1}};
-
-const InitKind* findKind(std::string_view name) {
-  for (const InitKind& kind : kKinds)
-    if (kind.name == name) return &kind;
-  return nullptr;
-}
-
-Result<void> checkArguments(const InitKind& kind, const Type& type, std::span<const double> args) {
-  if (args.size() < kind.minArgs || args.size() > kind.maxArgs)
-    return fail(fmt::format("{} takes {} arguments, got {}", kind.name,
-                            kind.minArgs == kind.maxArgs
-                                ? fmt::format("{}", kind.maxArgs)
-                                : fmt::format("{} or {}", kind.minArgs, kind.maxArgs),
-                            args.size()));
-  if (kind.draw == Draw::fill) return {};
-  if (!isFloat(type.dtype)) return fail(fmt::format("{} needs a float type, got {}", kind.name, type.str()));
-  for (const double arg : args)
-    if (!std::isfinite(arg)) return fail(fmt::format("{} needs finite arguments, got {}", kind.name, arg));
-  if (kind.draw == Draw::uniform && args[0] > args[1])
-    return fail(fmt::format("uniform needs its lower bound first, got {} and {}", args[0], args[1]));
-  if (kind.draw == Draw::normal && !args.empty() && args[0] < 0)
-    return fail(fmt::format("{} needs an argument of 0 and more, got {}", kind.name, args[0]));
-  if ((kind.name == "kaiming" || kind.name == "xavier") && type.rank() < 2)
-    return fail(fmt::format("{} needs a matrix or a convolution's filter, got {}", kind.name, type.str()));
-  return {};
-}
-
 double deviationOf(const InitKind& kind, const Shape& shape, std::span<const double> args) {
   if (kind.name == "randn") return args.empty() ? kRandnDeviation : args[0];
   const Fans fans = fansOf(shape);
@@ -99,22 +56,20 @@ Result<InitialValue> InitialValue::of(std::string_view name, const Type& type, s
                                       std::span<const double> args, uint64_t seed) {
   const auto wrong = [&](std::string_view what) { return fail(fmt::format("parameter {}: {}", name, what)); };
   if (!type.isTensor()) return wrong(fmt::format("expected a tensor type, got {}", type.str()));
-  const InitKind* kind = findKind(kindName);
-  if (!kind)
-    return wrong(
-        fmt::format("expected zeros, ones, constant, uniform, randn, kaiming or xavier, got '{}'", kindName));
-  if (auto checked = checkArguments(*kind, type, args); !checked) return wrong(checked.error().message());
+  const Result<const InitKind*> found = initKind(kindName, type, args);
+  if (!found) return wrong(found.error().message());
+  const InitKind* kind = *found;
 
   InitialValue out;
   out.dtype_ = type.dtype;
   out.draw_ = kind->draw;
   switch (kind->draw) {
-  case Draw::fill: out.low_ = fillValue(*kind, args); break;
-  case Draw::uniform:
+  case InitKind::Draw::fill: out.low_ = fillValue(*kind, args); break;
+  case InitKind::Draw::uniform:
     out.low_ = args[0];
     out.range_ = args[1] - args[0];
     break;
-  case Draw::normal: out.range_ = deviationOf(*kind, type.shape, args); break;
+  case InitKind::Draw::normal: out.range_ = deviationOf(*kind, type.shape, args); break;
   }
   const uint64_t hash = XXH3_64bits(name.data(), name.size());
   out.key_ = {{lowWord(seed), lowWord(hash)}, {highWord(hash), highWord(seed)}};
@@ -143,7 +98,7 @@ static void store(DType dtype, std::byte* at, double value) {
 
 void InitialValue::fillPart(int64_t first, std::span<std::byte> out) const {
   const auto element = static_cast<size_t>(byteSize(dtype_));
-  if (draw_ == Draw::fill) {
+  if (draw_ == InitKind::Draw::fill) {
     HostArray one = HostArray::zeros(dtype_, {});
     one.set(0, low_);
     for (size_t at = 0; at < out.size(); at += element) std::memcpy(&out[at], one.bytes.data(), element);
@@ -158,7 +113,7 @@ void InitialValue::fillPart(int64_t first, std::span<std::byte> out) const {
     drawWords(key_, static_cast<uint64_t>(first) + done, words);
     const size_t count = std::min<size_t>(kDrawBlock, all - done);
     std::byte* at = &out[done * element];
-    if (draw_ == Draw::uniform) {
+    if (draw_ == InitKind::Draw::uniform) {
       for (size_t i = 0; i < count; ++i)
         store(dtype_, at + i * element, low_ + range_ * static_cast<double>(philoxUniform(words.first[i])));
       continue;
@@ -175,19 +130,14 @@ void InitialValue::fillPart(int64_t first, std::span<std::byte> out) const {
   }
 }
 
-/// The elements of a nested list in row-major order.
-static void flatten(const Attr& attr, std::vector<double>& out) {
-  if (attr.isNumber()) out.push_back(attr.number());
-  for (const Attr& member : attr.list) flatten(member, out);
-}
-
 Result<FirstValue> FirstValue::of(const Item& item, uint64_t seed) {
   FirstValue out;
   const Attr* init = find(item.attrs, "init");
   const std::string kind = init ? init->text : item.kind == ItemKind::state ? "zeros" : "randn";
   std::vector<double> args;
-  if (init)
-    for (const Attr& arg : init->list) flatten(arg, args);
+  if (init) {
+    TG_TRY(args, initNumbers(*init));
+  }
   if (kind != "dense") {
     TG_TRY(out.drawn_, InitialValue::of(item.name, item.type, kind, args, seed));
     return out;

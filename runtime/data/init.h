@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "ir/init.h"
 #include "ir/module.h"
 #include "ir/result.h"
 #include "runtime/data/array.h"
@@ -31,18 +32,16 @@ class InitialValue {
   /// Elements from `first` on, as many as there are bytes for, made on all cores.
   void fill(int64_t first, std::span<std::byte> out) const;
   /// Whether all bytes are zero.
-  bool isZero() const { return draw_ == Draw::fill && low_ == 0; }
+  bool isZero() const { return draw_ == InitKind::Draw::fill && low_ == 0; }
 
  private:
-  enum class Draw : uint8_t { fill, uniform, normal };
   void fillPart(int64_t first, std::span<std::byte> out) const;
 
   DType dtype_ = DType::f32;
-  Draw draw_ = Draw::fill;
+  InitKind::Draw draw_ = InitKind::Draw::fill;
   double low_ = 0,
          range_ = 0;  ///< a constant or the least value, and the width; a normal's deviation is `range_`
   DrawKey key_;
-  friend struct InitKind;
 };
 
 /// What a param or state of a module starts from: drawn or filled piece by piece, or elements that the text gives.

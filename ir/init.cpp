@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/init.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tg {
+
+namespace {
+
+using Draw = InitKind::Draw;
+
+constexpr InitKind kKinds[] = {{"zeros", Draw::fill, 0, 0},    {"ones", Draw::fill, 0, 0},
+                               {"constant", Draw::fill, 1, 1}, {"uniform", Draw::uniform, 2, 2},
+                               {"randn", Draw::normal, 0, 1},  {"kaiming", Draw::normal, 0, 1},
+                               {"xavier", Draw::normal, 0, 1}};
+
+}  // namespace
+
+Result<const InitKind*> initKind(std::string_view name, const Type& type, std::span<const double> args) {
+  const auto kind = std::ranges::find(kKinds, name, &InitKind::name);
+  if (kind == std::end(kKinds))
+    return fail(fmt::format("expected zeros, ones, constant, uniform, randn, kaiming, xavier or dense<…>, got '{}'", name));
+  if (args.size() < kind->minArgs || args.size() > kind->maxArgs)
+    return fail(fmt::format("{} takes {} arguments, got {}", name,
+                            kind->minArgs == kind->maxArgs ? fmt::format("{}", kind->maxArgs)
+                                                           : fmt::format("{} or {}", kind->minArgs, kind->maxArgs),
+                            args.size()));
+  if (kind->draw == Draw::fill) return kind;
+  if (!isFloat(type.dtype)) return fail(fmt::format("{} needs a float type, got {}", name, type.str()));
+  for (const double arg : args)
+    if (!std::isfinite(arg)) return fail(fmt::format("{} needs finite arguments, got {}", name, arg));
+  if (kind->draw == Draw::uniform && args[0] > args[1])
+    return fail(fmt::format("uniform needs its lower bound first, got {} and {}", args[0], args[1]));
+  if (kind->draw == Draw::normal && !args.empty() && args[0] < 0)
+    return fail(fmt::format("{} needs an argument of 0 and more, got {}", name, args[0]));
+  if ((name == "kaiming" || name == "xavier") && type.rank() < 2)
+    return fail(fmt::format("{} needs a matrix or a convolution's filter, got {}", name, type.str()));
+  return kind;
+}
+
+Result<std::vector<double>> initNumbers(const Attr& init) {
+  if (!init.dict.empty()) return fail(fmt::format("{} takes no named argument '{}'", init.text, init.dict[0].name));
+  std::vector<double> out;
+  for (const Attr& member : init.list) {
+    if (!member.isNumber()) return fail(fmt::format("{} is no number", member.str()));
+    out.push_back(member.number());
+  }
+  return out;
+}
+
+}  // namespace tg
