@@ -11,6 +11,8 @@ bool isWordChar(char c) { return isWordStart(c) || isDigit(c) || c == '.' || c =
 static bool isBlank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 Lexer::Lexer(std::shared_ptr<const SourceFile> file) : file_(std::move(file)), text_(file_->text) {
+  if (constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf"; text_.starts_with(kByteOrderMark))
+    at_ = kByteOrderMark.size();
   advance();
 }
 

@@ -293,6 +293,10 @@ class Resizing {
       holders = said ? 1 : holders + 1;
       if (said) break;
     }
+    if (holders == 0)
+      return dim_.error(op.loc, 5,
+                        fmt::format("no extent of the shape {} holds the {} {} by itself",
+                                    op.attr("shape").str(), dim_.name, old_));
     if (holders != 1) return notHeld(op);
     return holder;
   }
