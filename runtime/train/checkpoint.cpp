@@ -196,6 +196,11 @@ Result<std::vector<CheckpointEntry>> listCheckpoints(const std::string& runDir) 
   return entries;
 }
 
+Result<std::optional<CheckpointEntry>> newestCheckpoint(const std::string& runDir) {
+  TG_TRY(const std::vector<CheckpointEntry> entries, findCheckpoints(runDir));
+  return entries.empty() ? std::nullopt : std::optional(entries.front());
+}
+
 Result<LatestCheckpoint> latestCheckpoint(const std::string& runDir) {
   // While it is read, the training may save newer ones and prune these: then the list is another.
   constexpr int kAttempts = 10;

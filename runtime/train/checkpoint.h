@@ -81,6 +81,9 @@ std::string checkpointDamage(const std::string& path);
 /// killed process left are none. A run without any has no ckpt folder; no run at all is an error.
 Result<std::vector<CheckpointEntry>> listCheckpoints(const std::string& runDir);
 
+/// The newest by its name, unverified; none where there is none.
+Result<std::optional<CheckpointEntry>> newestCheckpoint(const std::string& runDir);
+
 struct LatestCheckpoint {
   std::optional<CheckpointEntry> good;   ///< the newest good one
   std::vector<CheckpointEntry> skipped;  ///< newer ones that are damaged or incomplete

@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/data/file_io.h"
+#include "runtime/train/checkpoint.h"
 #include "runtime/train/run_dir.h"
 #include "runtime/train/run_lock.h"
 
@@ -168,18 +169,31 @@ Json summaryJson(const RunSummary& summary) {
           {"eta", numberOrNull(summary.eta)}};
 }
 
+/// What a run owes of which the last step has its row: its evaluation, or its checkpoint where there are older ones; ""
+/// where nothing is known to be owed. What is wrong with a checkpoint is for who reads it to say.
+Result<std::string> owedBy(const std::string& runDir, int64_t steps) {
+  TG_TRY(const std::optional<CheckpointEntry> newest, newestCheckpoint(runDir));
+  if (!newest) return std::string();
+  if (newest->step < steps) return fmt::format("the checkpoint of step {} is owed", steps);
+  const auto state = readState(newest->path);
+  if (!state || !state->evaluationOwed) return std::string();
+  return fmt::format("the evaluation of step {} is owed", state->step);
+}
+
 /// The summary of a run whose files are read already. A page that a training writes last finds its lock held
 /// still, so `ending` says that nobody else trains.
-RunSummary summaryOf(const std::string& runDir, const std::string& name, const Numbers& numbers,
-                     const std::optional<std::string>& config, const Json& env, bool ending) {
+Result<RunSummary> summaryOf(const std::string& runDir, const std::string& name, const Numbers& numbers,
+                             const std::optional<std::string>& config, const Json& env, bool ending) {
   int64_t steps = config ? stepsOf(*config) : 0;
   if (env.contains("steps") && env["steps"].is_number_integer()) steps = env["steps"].get<int64_t>();
   RunSummary summary = numbers.summary.finish(name, steps);
   if (config) summary.options = optionsOf(*config);
-  if (!ending && isTraining(runDir))
+  if (!ending && isTraining(runDir)) {
     summary.state = RunState::running;
-  else if (steps > 0 && summary.step >= steps)
-    summary.state = RunState::finished;
+  } else if (steps > 0 && summary.step >= steps) {
+    TG_TRY(summary.owed, owedBy(runDir, steps));
+    if (summary.owed.empty()) summary.state = RunState::finished;
+  }
   return summary;
 }
 
@@ -193,8 +207,10 @@ Result<Json> runJson(const std::string& runDir, const std::string& name, std::op
   TG_TRY(Json plan, readJson(RunDir{runDir}.plan()));
   size_t sampleCount = 0;
   TG_TRY(Json samples, readLines(RunDir{runDir}.samples(), kShownSamples, sampleCount));
-  const RunSummary summary = summaryOf(runDir, name, numbers, config, env, ending);
-  Json run = {{"name", name}, {"running", due.has_value()}, {"state", tg::name(summary.state)}};
+  TG_TRY(const RunSummary summary, summaryOf(runDir, name, numbers, config, env, ending));
+  std::string state(tg::name(summary.state));
+  if (!summary.owed.empty()) state += ", " + summary.owed;
+  Json run = {{"name", name}, {"running", due.has_value()}, {"state", state}};
   if (due) run["due_seconds"] = *due;
   run["summary"] = summaryJson(summary);
   run["series"] = seriesOf(numbers);

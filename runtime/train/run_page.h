@@ -24,7 +24,7 @@ namespace tg {
 
 constexpr size_t kCurvePoints = 2000;
 
-/// Whether a run goes on: a process holds its lock, or its last step is done, or neither.
+/// Whether a run goes on: a process holds its lock, or its last step is done with what belongs behind it, or neither.
 enum class RunState : uint8_t { running, finished, stopped };
 std::string_view name(RunState state);
 
@@ -32,6 +32,7 @@ std::string_view name(RunState state);
 struct RunSummary {
   std::string name;  ///< of the run directory
   RunState state = RunState::stopped;
+  std::string owed;   ///< of a stopped run whose rows are all there: what is still to be done; else ""
   int64_t step = 0;   ///< of the last row
   int64_t steps = 0;  ///< to be done, of env.json, else of config.toml; 0 where unknown
   double time = 0;    ///< seconds of training

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/train/checkpoint.h"
 #include "runtime/train/run_lock.h"
 #include "runtime/train/run_page.h"
 #include "runtime/train/samples.h"
@@ -158,6 +159,34 @@ TEST_F(RunPage, ARunIsRunningFinishedOrStopped) {
   write("../plot.html", *page);
   EXPECT_EQ(data(directory_ + "/plot.html")["runs"][0]["state"], "running");
   EXPECT_EQ(data(directory_ + "/plot.html")["runs"][0]["running"], false) << "nobody writes it anew";
+}
+
+TEST_F(RunPage, ARunIsNotFinishedWithoutItsLastCheckpointAndEvaluation) {
+  write("metrics.jsonl", "{\"step\": 12, \"time\": 2, \"loss\": 3}\n");
+  write("config.toml", "steps=12\n");
+  auto seen = [&] {
+    EXPECT_TRUE(writeRunPage(run()));
+    auto page = plotPage({run()});
+    EXPECT_TRUE(page);
+    write("../plot.html", *page);
+    const std::string state = data(run() + "/index.html")["runs"][0]["state"];
+    EXPECT_EQ(data(directory_ + "/plot.html")["runs"][0]["state"], state);
+    auto summary = summarizeRun(run());
+    EXPECT_EQ(summary->state == RunState::finished, state == "finished");
+    EXPECT_EQ(summary->owed.empty(), state == "finished");
+    return state;
+  };
+  TrainState state;
+  state.step = 8;
+  ASSERT_TRUE(saveCheckpoint(run(), {state, {}, {}}));
+  EXPECT_EQ(seen(), "stopped, the checkpoint of step 12 is owed");
+  state.step = 12;
+  state.evaluationOwed = true;
+  ASSERT_TRUE(saveCheckpoint(run(), {state, {}, {}}));
+  EXPECT_EQ(seen(), "stopped, the evaluation of step 12 is owed");
+  state.evaluationOwed = false;
+  ASSERT_TRUE(saveCheckpoint(run(), {state, {}, {}}));
+  EXPECT_EQ(seen(), "finished");
 }
 
 TEST_F(RunPage, SamplesAfterTheCheckpointAreDropped) {

@@ -151,8 +151,11 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
     for (const CheckpointEntry& entry : entries)
       if (entry.step == state.bestStep && entry.damage.empty()) out["best"]["path"] = entry.path;
   }
-  // All steps are done, but not the evaluation behind them.
-  if (state.evaluationOwed && out["state"] == "finished") out["state"] = name(RunState::stopped);
+  // All steps were done, but the last checkpoint is damaged.
+  if (out["state"] == "finished" && newest->step < out["steps"]) {
+    out["state"] = name(RunState::stopped);
+    out["owed"] = fmt::format("the checkpoint of step {} is owed", out["steps"].get<int64_t>());
+  }
   // A run without options, such as one of a program of its own, is gone on with by no command.
   std::error_code error;
   if (out["state"] == "running" || !fs::exists(RunDir{run}.config(), error)) return {};
@@ -166,6 +169,7 @@ Result<Facts> runFacts(const std::string& path) {
   Facts out = {{"kind", "run"}, {"path", path}, {"damage", ""}};
   TG_TRY(RunSummary summary, summarizeRun(path));
   out["state"] = name(summary.state);
+  out["owed"] = summary.owed;
   out["step"] = summary.step;
   out["steps"] = summary.steps;
   out["seconds"] = summary.time;

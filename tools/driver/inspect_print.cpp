@@ -178,6 +178,7 @@ void printRun(const Facts& facts) {
              duration(facts["seconds"].get<double>()));
   if (facts["state"] == "running" && !facts["eta_seconds"].is_null())
     fmt::print(", eta {}", duration(facts["eta_seconds"].get<double>()));
+  if (facts["owed"] != "") fmt::print(", {}", word(facts["owed"]));
   fmt::print("\nloss {} | val loss {} | {} {}/s\n", word(facts["loss"]), word(facts["val_loss"]),
              word(facts["items_per_s"]), env.contains("unit") ? word(env["unit"]) : "items");
   if (env.is_object() && !env.empty()) {

@@ -54,6 +54,8 @@ void printTable(std::FILE* out, const std::vector<RunSummary>& runs) {
     line([&](const std::string& option) { return optionOf(run, option); }, run.name, width, name(run.state),
          run.step, cell(run.loss, "{:.6g}"), best, cell(run.itemsPerSecond, "{:.0f}"));
   }
+  for (const RunSummary& run : runs)
+    if (!run.owed.empty()) fmt::print(out, "{}: {}\n", run.name, run.owed);
 }
 
 void printJson(const std::vector<RunSummary>& runs) {
@@ -65,6 +67,7 @@ void printJson(const std::vector<RunSummary>& runs) {
     for (const auto& [option, value] : run.options) options[option] = value;
     all.push_back({{"run", run.name},
                    {"state", name(run.state)},
+                   {"owed", run.owed},
                    {"steps", run.step},
                    {"seconds", run.time},
                    {"loss", number(run.loss)},

@@ -44,6 +44,12 @@ def in_an_evaluation(tg_run, folder, step, which):
         assert f"interrupted at step {step}, before its evaluation was done. Resume: " in text, text
         state = json.loads(subprocess.run([tg_run, "inspect", "--json", run.dir], capture_output=True, check=True).stdout)
         assert state["inspected"][0]["state"] == "stopped", state
+        owed = f"the evaluation of step {step} is owed" if step == 4 else ""
+        shown = f"stopped, {owed}" if owed else "stopped"
+        assert f'"state":"{shown}"' in read(f"{run.dir}/index.html").decode(), shown
+        plot = [tg_run, "plot", "--json", run.dir]
+        plotted = json.loads(subprocess.run(plot, capture_output=True, check=True).stdout)["runs"][0]
+        assert (plotted["state"], plotted["owed"]) == ("stopped", owed), plotted
         done = subprocess.run([tg_run, "train", f"--resume={run.dir}"], capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.count("val loss") == 3 - step // 2, (done.stdout, done.stderr)
         whole = Run(folder, f"{name}-whole", tg_run, f"{folder}/m.tgir", *options, steps=4, device="cpu", data=data)
