@@ -143,18 +143,7 @@ Result<void> TrainConsole::record(int64_t step, std::vector<std::pair<std::strin
   return metrics_->flush();
 }
 
-Result<void> TrainConsole::show(const StepResult& step) {
-  const TrainerOptions& options = training_.options;
-  const bool first = step.step == first_ + options.stride;
-  const bool shown = first || options.due(step.step, flags_.logEvery) || step.step == options.steps;
-  if (bar_) drawBar(step);
-  if (!shown) return {};
-  double seconds = secondsBetween(logged_, Clock::now());
-  auto steps = static_cast<double>(step.step - loggedStep_);
-  double milliseconds = seconds * 1e3 / steps;
-  double rate = steps * static_cast<double>(training_.feed->itemsPerStep()) /
-                static_cast<double>(options.stride) / seconds;
-  if (lines_) line(stepLine(step, milliseconds, rate));
+Result<void> TrainConsole::recordStep(const StepResult& step, double milliseconds, double itemsPerSecond) {
   std::vector<std::pair<std::string, double>> values = {{"loss", step.loss}};
   for (size_t i = 1; i < step.results.size(); ++i) {
     const auto& [name, value] = step.results[i];
@@ -162,9 +151,26 @@ Result<void> TrainConsole::show(const StepResult& step) {
   }
   values.emplace_back("lr", step.learningRate);
   values.emplace_back("ms", milliseconds);
-  values.emplace_back("items_per_s", rate);
+  values.emplace_back("items_per_s", itemsPerSecond);
   if (waited_ > 0) values.emplace_back("save_ms", std::exchange(waited_, 0) * 1e3);
-  TG_CHECK(record(step.step, std::move(values)));
+  return record(step.step, std::move(values));
+}
+
+Result<void> TrainConsole::show(const StepResult& step) {
+  const TrainerOptions& options = training_.options;
+  const bool first = step.step == first_ + options.stride;
+  // Rows are those of a run that was never stopped; a line also tells that a resumed one goes on.
+  const bool recorded =
+      step.step == options.stride || options.due(step.step, flags_.logEvery) || step.step == options.steps;
+  if (bar_) drawBar(step);
+  if (!recorded && !first) return {};
+  double seconds = secondsBetween(logged_, Clock::now());
+  auto steps = static_cast<double>(step.step - loggedStep_);
+  double milliseconds = seconds * 1e3 / steps;
+  double rate = steps * static_cast<double>(training_.feed->itemsPerStep()) /
+                static_cast<double>(options.stride) / seconds;
+  if (lines_) line(stepLine(step, milliseconds, rate));
+  if (recorded) TG_CHECK(recordStep(step, milliseconds, rate));
   // The first step pays for what drivers do once, so the time left is told from those after it.
   if (first) afterFirst_ = Clock::now();
   refreshPage(false);

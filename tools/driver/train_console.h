@@ -43,6 +43,7 @@ class TrainConsole : public TrainObserver {
   using Clock = std::chrono::steady_clock;
   TrainConsole(const TrainFlags& flags, const OpenTraining& training) : flags_(flags), training_(training) {}
   Result<void> record(int64_t step, std::vector<std::pair<std::string, double>> values);
+  Result<void> recordStep(const StepResult& step, double milliseconds, double itemsPerSecond);
   Result<void> show(const StepResult& step);
   bool samplesAt(int64_t step) const { return training_.options.due(step, flags_.sampleEvery); }
   Result<void> sample(int64_t step);
