@@ -12,13 +12,18 @@ namespace tg {
 using table::Slot;
 using table::SlotKind;
 
-bool Parser::startsAttributes() {
+/// Whether a list of attributes follows an op's operands. An empty one is a region where an op takes regions, unless
+/// types or a region follow it.
+bool Parser::startsAttributes(const Op& op) {
   if (!lex_.peek().is("{")) return false;
   uint32_t offset = lex_.peek().offset;
   lex_.next();
-  bool word = lex_.peek().kind == Token::Kind::word;
-  if (word) lex_.next();
-  bool attributes = word && lex_.peek().is("=");
+  bool word = lex_.peek().kind == Token::Kind::word, attributes = false;
+  if (word || lex_.peek().is("}")) {
+    lex_.next();
+    const Token& after = lex_.peek();
+    attributes = word ? after.is("=") : op.info().regions == 0 || after.is(":") || after.is("{");
+  }
   lex_.rewind(offset);
   return attributes;
 }
@@ -417,7 +422,7 @@ Result<std::unique_ptr<Op>> Parser::op() {
   named->loc = loc;
   std::unique_ptr<Op> op = std::move(named);
   TG_CHECK(operandList(*op));
-  if (startsAttributes()) {
+  if (startsAttributes(*op)) {
     lex_.next();
     TG_TRY(AttrList attrs, parseAttrMembers());
     for (NamedAttr& attr : attrs) op->setAttr(attr.name, std::move(attr.value));

@@ -96,7 +96,7 @@ class Parser : ParseCore {
   void nameValues(const Item& item);
   Error unknownOp(const Loc& loc, std::string_view name) const;
 
-  bool startsAttributes();
+  bool startsAttributes(const Op& op);
   bool startsOperand();
   bool startsResults();
   Result<void> define(Value* value, const Loc& loc);
