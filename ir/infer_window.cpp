@@ -205,6 +205,13 @@ static Result<Type> pooled(const Context& c) {
   TG_TRY(Window window, poolWindow(c));
   const Shape& x = c.shape(0);
   TG_TRY(auto counts, countWindows(c, window, x[2], x[3]));
+  // With at most half of the kernel padded, this is the one way to step over all of x: from padding into padding.
+  for (int i = 0; i < 2; ++i)
+    if (const WindowAxis& axis = window[static_cast<size_t>(i)]; axis.padding > 0 && axis.dilation > x[2 + i])
+      return c.error(4,
+                     fmt::format("a window of dilation {} lies in the padding around extent {} of axis {}",
+                                 axis.dilation, x[2 + i], 2 + i),
+                     0);
   return Type::tensor(c.in(0).dtype, {x[0], x[1], counts[0], counts[1]});
 }
 
