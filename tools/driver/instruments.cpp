@@ -34,6 +34,27 @@ void addPrinting(PassManager& pipeline, const Command& command) {
   if (hooks.before || hooks.after) pipeline.instrument(std::move(hooks));
 }
 
+/// The file of a pass, which counts from 1, or of the input.
+static std::string treeFile(const std::filesystem::path& folder, size_t number, std::string_view name) {
+  return folder / fmt::format("{:02}_{}.tgir", number, name);
+}
+
+std::vector<std::string> treeFiles(const Command& command) {
+  std::vector<std::string> files;
+  const std::vector<PipelineStep>& steps = command.pipeline.steps();
+  if (command.treeDir.empty() || steps.empty()) return files;
+  auto add = [&](const std::filesystem::path& folder) {
+    files.push_back(treeFile(folder, 0, "input"));
+    for (size_t i = 0; i < steps.size(); ++i) files.push_back(treeFile(folder, i + 1, steps[i].pass->name));
+  };
+  if (!command.split) add(command.treeDir);
+  std::error_code error;
+  if (command.split)
+    for (const auto& entry : std::filesystem::directory_iterator(command.treeDir, error))
+      if (entry.path().filename().native().starts_with("section_")) add(entry.path());
+  return files;
+}
+
 Result<void> addTree(PassManager& pipeline, const Command& command, int section) {
   if (command.treeDir.empty()) return {};
   std::filesystem::path folder = command.treeDir;
@@ -43,8 +64,9 @@ Result<void> addTree(PassManager& pipeline, const Command& command, int section)
   if (error) return fail(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
   auto write = [folder, options = command.printOptions()](int number, const std::string& name,
                                                           const Module& module) {
-    std::string path = folder / fmt::format("{:02}_{}.tgir", number, name);
-    if (auto written = writeOutput(path, print(module, options)); !written)
+    if (auto written =
+            writeOutput(treeFile(folder, static_cast<size_t>(number), name), print(module, options));
+        !written)
       fmt::print(stderr, "{}", written.error().str());
   };
   Instrumentation hooks;

@@ -15,6 +15,8 @@ void addPrinting(PassManager& pipeline, const Command& command);
 /// --print-ir-tree-dir: DIR/00_input.tgir, DIR/01_<first pass>.tgir, …; sections of a split file get a
 /// folder each (`section` counts from 1, 0 for a file that is not split).
 Result<void> addTree(PassManager& pipeline, const Command& command, int section);
+/// The files that it may write, of a split file those in the folders of sections that are there already.
+std::vector<std::string> treeFiles(const Command& command);
 
 /// Names and milliseconds in the order they happened; below an alias those of its passes, which are in its
 /// own.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <system_error>
 
 #include <fcntl.h>
@@ -45,6 +46,22 @@ Result<void> notOverOther(const std::string& flag, const std::string& path, bool
   if (start.empty() || begins(start)) return {};
   return fail(fmt::format("{}={} would replace a file of another kind: remove it or choose another name",
                           flag, path));
+}
+
+Result<void> notOneFile(const std::vector<OutputFile>& outputs) {
+  std::error_code error;
+  std::map<fs::path, const OutputFile*> known;
+  for (const OutputFile& output : outputs) {
+    const std::string& path = output.path;
+    if (path.empty() || path == "-" || (fs::exists(path, error) && !fs::is_regular_file(path, error)))
+      continue;
+    fs::path file = fs::weakly_canonical(fs::absolute(path, error), error);
+    const auto [other, added] = known.emplace(std::move(file), &output);
+    if (!added)
+      return fail(fmt::format("{}={} and {}={} are one file: choose another name for one of them",
+                              other->second->flag, other->second->path, output.flag, path));
+  }
+  return {};
 }
 
 bool beginsText(std::string_view bytes) { return bytes.find('\0') == std::string_view::npos; }

@@ -21,6 +21,12 @@ Result<void> writeOutput(const std::string& path, const std::string& text);
 /// that does not begin as `begins` tells. The error names `flag`.
 Result<void> notOverOther(const std::string& flag, const std::string& path, bool (*begins)(std::string_view),
                           const std::vector<std::string>& read);
+/// What a flag names to be written.
+struct OutputFile {
+  std::string flag, path;
+};
+/// An error where two of these outputs are one file, by any name: one of them would be lost. Pipes and devices take both.
+Result<void> notOneFile(const std::vector<OutputFile>& outputs);
 /// Whether these bytes begin a text.
 bool beginsText(std::string_view bytes);
 

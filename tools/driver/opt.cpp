@@ -190,9 +190,17 @@ Result<void> checkOutputs(const Command& command) {
   for (const PipelineStep& step : command.pipeline.steps())
     for (const NamedAttr& option : step.options) read.push_back(option.value.text);
   TG_CHECK(notOverOther("--output", command.output, beginsText, read));
-  if (command.reproducer == "none") return {};
   read.push_back(command.input);
-  return notOverOther("--crash-reproducer", command.reproducer, beginsText, read);
+  std::vector<OutputFile> outputs = {{"--output", command.output}};
+  for (const std::string& file : treeFiles(command)) {
+    TG_CHECK(notOverOther("--print-ir-tree-dir", file, beginsText, read));
+    outputs.push_back({"--print-ir-tree-dir", file});
+  }
+  if (command.reproducer != "none") {
+    TG_CHECK(notOverOther("--crash-reproducer", command.reproducer, beginsText, read));
+    outputs.push_back({"--crash-reproducer", command.reproducer});
+  }
+  return notOneFile(outputs);
 }
 
 int runCommand(ParsedCommand parsed, const OptHooks& hooks) {

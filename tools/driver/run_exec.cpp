@@ -140,14 +140,16 @@ bool beginsNpy(std::string_view bytes) { return bytes.starts_with("\x93NUMPY"); 
 /// Whether outputs are spelled right and take the place of no other file.
 Result<void> checkOutputs(const ExecFlags& flags, const ModelFlags& model) {
   std::vector<std::string> read = filesRead(model);
+  std::vector<OutputFile> outputs = {{"--emit-module", model.emitModule}};
   for (const std::string& text : flags.inputs)
     if (auto spec = parseInputSpec(text); spec && spec->second.isFile()) read.push_back(spec->second.path);
   for (const std::string& text : flags.outputs) {
     auto [name, file] = outputOf(text);
     if (file.empty()) return fail(fmt::format("--output={}: give NAME=@FILE.npy", text));
     TG_CHECK(mayReplace("--output", file, beginsNpy, read));
+    outputs.push_back({"--output", file});
   }
-  return {};
+  return notOneFile(outputs);
 }
 
 /// Whether the function has the results that are written and compared.

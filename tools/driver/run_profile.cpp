@@ -218,6 +218,10 @@ struct ProfileVerb : Verb {
     if (model.device == "interp")
       return report(app, exitUsage, "profile times kernels on a Vulkan device; --device=interp has none");
     const std::vector<std::string> read = filesRead(model);
+    if (auto apart =
+            notOneFile({{"--trace", trace}, {"--roofline", roofline}, {"--emit-module", model.emitModule}});
+        !apart)
+      return report(app, exitUsage, apart.error());
     if (auto may = mayReplace("--trace", trace, beginsTrace, read); !may)
       return report(app, exitUsage, may.error());
     if (auto may = mayReplace("--roofline", roofline, beginsPage, read); !may)

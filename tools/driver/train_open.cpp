@@ -259,6 +259,7 @@ Result<void> checkTrainFlags(const ModelFlags& model, const TrainFlags& flags) {
     TG_CHECK(mayMakeFolder("--run-dir", flags.runDir.empty() ? "runs" : flags.runDir));
   std::vector<std::string> read = filesRead(model);
   read.push_back(flags.initFrom);
+  TG_CHECK(notOneFile({{"--out", flags.out}, {"--emit-module", model.emitModule}}));
   return mayReplace("--out", flags.out, beginsSafetensors, read);
 }
 
