@@ -170,7 +170,7 @@ Result<void> Trainer::evaluate(TrainObserver& observer, TrainControl& control) {
   state_.evaluationOwed = false;
   EvalResult result;
   result.loss = *loss;
-  result.step = evaluatedStep_ = state_.step;
+  result.step = state_.step;
   state_.valLoss = result.loss;
   // A loss that is no number is never the best.
   result.best = std::isfinite(*loss) && (!state_.bestValLoss || *loss < *state_.bestValLoss);
@@ -301,7 +301,10 @@ Result<void> Trainer::save(TrainObserver& observer, TrainControl& control, bool 
   return finish(std::move(saved), observer);
 }
 
-bool Trainer::evalDue() const { return hasEval() && options_.due(begun_, options_.evalEvery); }
+/// An evaluation stands behind the last step too, before the checkpoint that is due there and knows of it.
+bool Trainer::evalDue() const {
+  return hasEval() && (begun_ >= options_.steps || options_.due(begun_, options_.evalEvery));
+}
 
 /// Whether an evaluation was broken off that belongs behind the last step also by the options of this part.
 bool Trainer::owesEvaluation() const {
@@ -412,14 +415,11 @@ Result<TrainEnd> Trainer::loop(TrainObserver& observer, TrainControl& control) {
   return summary_.fault.empty() ? *end : TrainEnd::notFinite;
 }
 
-/// The last evaluation and checkpoint, unless the last step was not good. A run without its last evaluation is not done.
+/// The last checkpoint, unless the last step was not good. A run without its last evaluation is not done.
 Result<void> Trainer::conclude(TrainObserver& observer, TrainControl& control) {
   if (summary_.end == TrainEnd::notFinite) return {};
-  if (state_.step != summary_.firstStep) {
-    if (summary_.end == TrainEnd::done && hasEval() && evaluatedStep_ != state_.step)
-      TG_CHECK(evaluate(observer, control));
-    if (summary_.fault.empty()) TG_CHECK(save(observer, control, /*mayGoOn=*/false));
-  }
+  if (state_.step != summary_.firstStep && summary_.fault.empty())
+    TG_CHECK(save(observer, control, /*mayGoOn=*/false));
   summary_.evaluationOwed = owesEvaluation();
   if (summary_.evaluationOwed && summary_.end == TrainEnd::done) summary_.end = TrainEnd::stopped;
   if (!summary_.fault.empty()) summary_.end = TrainEnd::notFinite;

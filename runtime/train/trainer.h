@@ -192,7 +192,7 @@ class Trainer {
   int64_t begun_ = 0;            ///< the newest step that was begun; that of the state is the newest heard of
   double began_ = 0, saved_ = 0;  ///< seconds of the steady clock
   double before_ = 0;             ///< seconds of the run's earlier parts
-  int64_t savedStep_ = -1, evaluatedStep_ = -1;
+  int64_t savedStep_ = -1;
   bool sessionFailed_ = false;
   bool toldWhy_ = false;       ///< why checkpoints are not written while steps go on
   std::future<Saved> saving_;  ///< the one that is; the last member, so that its thread ends first

@@ -211,7 +211,7 @@ TEST_F(TrainerTest, SavesEveryFewStepsAndAtTheEndOnce) {
 
 TEST_F(TrainerTest, AStepMayCountAsTwo) {
   const TrainSummary summary = train({.steps = 8, .stride = 2, .evalEvery = 3, .checkpointEvery = 4});
-  EXPECT_EQ(listener_.heard, (Heard{"eval 4 best", "save 4", "eval 6 best", "save 8", "eval 8"}));
+  EXPECT_EQ(listener_.heard, (Heard{"eval 4 best", "save 4", "eval 6 best", "eval 8", "save 8"}));
   EXPECT_EQ(summary.step, 8);
   EXPECT_NEAR(weight(), weightAfter(4), 1e-5);
   EXPECT_EQ(kept(), (std::vector<int64_t>{4, 8}));
@@ -395,6 +395,24 @@ TEST_F(TrainerTest, ARunIsNotDoneWithoutItsLastEvaluation) {
   ASSERT_OK(saved);
   EXPECT_EQ(saved->valLoss, state_.valLoss);
   EXPECT_TRUE(saved->valLoss);
+}
+
+TEST_F(TrainerTest, ACheckpointThatIsDueAtTheLastStepKnowsItsEvaluation) {
+  train({.steps = 4, .checkpointEvery = 2});
+  EXPECT_EQ(listener_.heard, (Heard{"save 2", "eval 4 best", "save 4"}));
+  auto saved = readState(directory_ + "/ckpt/step_00000004");
+  ASSERT_OK(saved);
+  EXPECT_EQ(saved->bestStep, 4);
+  EXPECT_TRUE(saved->valLoss && saved->valLoss == state_.valLoss);
+}
+
+TEST_F(TrainerTest, ACheckpointThatIsDueAtTheLastStepKnowsThatItsEvaluationIsOwed) {
+  listener_.stopAt = 4;
+  EXPECT_TRUE(train({.steps = 4, .checkpointEvery = 2}).evaluationOwed);
+  EXPECT_EQ(listener_.heard, (Heard{"save 2", "save 4"}));
+  auto saved = readState(directory_ + "/ckpt/step_00000004");
+  ASSERT_OK(saved);
+  EXPECT_TRUE(saved->evaluationOwed);
 }
 
 TEST_F(TrainerTest, AnEvaluationThatIsNotDueAnyMoreIsNotMadeUpFor) {
