@@ -185,6 +185,8 @@ static std::string insteadOfRun(const CLI::App& app, const std::string& path) {
         "{} is a run: {} --resume={} goes on with it, and {} {}/model.tgir --init-from={} … starts a new one "
         "from its parameters",
         path, verb, given, verb, run, given);
+  if (!app.get_option_no_throw("--weights"))
+    return fmt::format("{} is a run: {} {}/model.tgir … takes its model", path, verb, run);
   return fmt::format("{} is a run: {} {}/model.tgir --weights={} … takes its model and its parameters", path,
                      verb, run, given);
 }

@@ -110,6 +110,7 @@ MODULES = [
     Row("module is not there", ["train", "none.tgir", GIVEN], INPUT, r"cannot open none\.tgir: No such file"),
     Row("module is a run", ["train", "run", GIVEN], USAGE, r"run is a run: tg-run train --resume=run goes on with it"),
     Row("module is a run, to call", call("run")[:1] + ["run", I], USAGE, r"tg-run exec run/model\.tgir --weights=run"),
+    Row("module is a run, to look into", ["explain-memory", "run"], USAGE, r"run is a run: tg-run explain-memory run/model\.tgir … takes its model$"),
     Row("workload misspelt", ["train", "gpt-nnao", GIVEN], INPUT, r"cannot open gpt-nnao: .*did you mean the workload gpt-nano\?"),
     Row("optimizer is missing", ["train", "good.tgir", GIVEN, I, "--run-dir=none", "--pipeline=append-grad"], INPUT,
         r"@train of good\.tgir updates nothing after --pipeline=append-grad"),
