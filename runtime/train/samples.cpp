@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -17,9 +18,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The lines of rows up to `lastStep`, and which lines were no rows.
-Result<std::string> keptRows(const std::string& path, int64_t lastStep, DamagedRows& damaged) {
-  std::string kept;
+constexpr const char* kBrokenOff = "broken_off";
+
+/// Lines of rows up to a step, and the last of them where its text was broken off.
+struct KeptRows {
+  std::string rows, brokenOff;
+  int64_t owed = 0;
+};
+
+/// Those up to `lastStep`, and which lines were no rows.
+Result<KeptRows> keptRows(const std::string& path, int64_t lastStep, DamagedRows& damaged) {
+  KeptRows kept;
   if (lastStep <= 0 || ::access(path.c_str(), F_OK) != 0) return kept;
   TG_TRY(std::vector<std::byte> bytes, readFile(path));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -30,8 +39,13 @@ Result<std::string> keptRows(const std::string& path, int64_t lastStep, DamagedR
     ++number;
     const Json row = Json::parse(line, nullptr, false);
     const bool good = row.is_object() && row.contains("step") && row["step"].is_number_integer();
-    if (good && row["step"].get<int64_t>() <= lastStep) kept.append(line) += '\n';
     if (!good) damaged.add(number);
+    if (good && row["step"].get<int64_t>() <= lastStep) {
+      kept.rows += std::exchange(kept.brokenOff, "");
+      const bool whole = !row.contains(kBrokenOff);
+      kept.owed = whole ? 0 : row["step"].get<int64_t>();
+      (whole ? kept.rows : kept.brokenOff).append(line) += '\n';
+    }
     begin = end + 1;
   }
   return kept;
@@ -43,18 +57,28 @@ Result<std::unique_ptr<SampleLog>> SampleLog::open(const std::string& runDir, in
   const std::string path = RunDir{runDir}.samples();
   std::unique_ptr<SampleLog> log(new SampleLog);
   log->damaged_.path = path;
-  TG_TRY(const std::string kept, keptRows(path, lastStep, log->damaged_));
+  TG_TRY(KeptRows kept, keptRows(path, lastStep, log->damaged_));
   if (log->damaged_.count) {
     TG_TRY(log->damaged_.aside, setAside(path));
   }
-  TG_CHECK(writeFile(path, std::as_bytes(std::span(kept))));
+  const std::string rows = kept.rows + kept.brokenOff;
+  TG_CHECK(writeFile(path, std::as_bytes(std::span(rows))));
   TG_CHECK(log->file_.open(path, 0));
+  log->owed_ = kept.owed;
+  if (kept.owed) log->before_ = std::move(kept.rows);
   return log;
 }
 
-Result<void> SampleLog::add(int64_t step, const std::string& prompt, const std::string& text) {
-  const Json row = {{"step", step}, {"prompt", prompt}, {"text", text}};
-  return file_.append(row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+Result<void> SampleLog::add(int64_t step, const std::string& prompt, const std::string& text, bool whole) {
+  Json row = {{"step", step}, {"prompt", prompt}, {"text", text}};
+  if (!whole) row[kBrokenOff] = true;
+  const std::string line = row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (!owed_) return file_.append(line);
+  // The text that was broken off gives way to this one at once, whatever ends the process.
+  const std::string rows = std::exchange(before_, "") + line;
+  owed_ = 0;
+  TG_CHECK(writeFile(damaged_.path, std::as_bytes(std::span(rows))));
+  return file_.open(damaged_.path, 0);
 }
 
 }  // namespace tg

@@ -222,6 +222,34 @@ TEST_F(RunPage, SamplesAfterTheCheckpointAreDropped) {
   EXPECT_EQ(text(), "");
 }
 
+TEST_F(RunPage, ATextThatWasBrokenOffGivesWayToTheNextOne) {
+  auto text = [&] {
+    std::ifstream file(run() + "/samples.jsonl", std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  };
+  const std::string one = "{\"step\":1,\"prompt\":\"a\",\"text\":\"bcd\"}\n";
+  const std::string broken = "{\"step\":2,\"prompt\":\"a\",\"text\":\"b\",\"broken_off\":true}\n";
+  const std::string two = "{\"step\":2,\"prompt\":\"a\",\"text\":\"bef\"}\n";
+  {
+    auto log = SampleLog::open(run(), 0);
+    ASSERT_TRUE(log);
+    ASSERT_TRUE((*log)->add(1, "a", "bcd"));
+    ASSERT_TRUE((*log)->add(2, "a", "b", false));
+  }
+  EXPECT_EQ(text(), one + broken);
+  auto log = SampleLog::open(run(), 2);
+  ASSERT_TRUE(log);
+  EXPECT_EQ((*log)->owed(), 2);
+  EXPECT_EQ(text(), one + broken) << "as long as there is no other";
+  ASSERT_TRUE((*log)->add(2, "a", "bef"));
+  EXPECT_EQ((*log)->owed(), 0);
+  ASSERT_TRUE((*log)->add(3, "a", "ghi"));
+  EXPECT_EQ(text(), one + two + "{\"step\":3,\"prompt\":\"a\",\"text\":\"ghi\"}\n");
+  auto earlier = SampleLog::open(run(), 1);
+  ASSERT_TRUE(earlier);
+  EXPECT_EQ((*earlier)->owed(), 0);
+}
+
 TEST_F(RunPage, DamagedFilesAreNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {"env.json", "{"}, {"plan.json", "[]"}, {"samples.jsonl", "x\n"}};

@@ -177,6 +177,7 @@ struct Train : Verb {
     TrainControl control;
     console.begin(trainer, control);
     TrainSignals signals(control);
+    if (auto made = console.makeUp(); !made) return ended(app, exitInput, made.error());
     auto summary = trainer.run(console, control);
     console.eraseBar();
     if (!summary) {

@@ -184,18 +184,25 @@ Result<void> TrainConsole::onStep(const StepResult& step) {
   return samplesAt(step.step) ? sample(step.step) : Result<void>();
 }
 
+Result<void> TrainConsole::makeUp() {
+  const bool owed = samples_ && samples_->owed() && samples_->owed() == first_;
+  return owed && samplesAt(first_) ? sample(first_) : Result<void>();
+}
+
 /// A text by the model as it is now. Its time is no step's.
 Result<void> TrainConsole::sample(int64_t step) {
   Sampler& sampler = *training_.sampler;
   std::string text;
+  int64_t tokens = 0;
   // Who asks the run to stop does not wait for the rest of a text.
   TG_CHECK(sampler.run([&](const std::string& more) {
     text += more;
+    ++tokens;
     return !control_->stop;
   }));
   const std::string& prompt = sampler.options().prompt;
   line(fmt::format("sample at step {}: {}{}", step, prompt, text));
-  if (samples_) TG_CHECK(samples_->add(step, prompt, text));
+  if (samples_) TG_CHECK(samples_->add(step, prompt, text, tokens == sampler.options().tokens));
   logged_ = Clock::now();
   loggedStep_ = step;
   return {};

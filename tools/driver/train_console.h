@@ -31,6 +31,8 @@ class TrainConsole : public TrainObserver {
 
   /// `control` is asked to stop when standard output cannot be written any more.
   void begin(const Trainer& trainer, TrainControl& control);
+  /// Before the first step, the text that a stop broke off.
+  Result<void> makeUp();
   bool wantsSession(int64_t step) const override { return samplesAt(step); }
   Result<void> onStep(const StepResult& step) override;
   Result<void> onEval(const EvalResult& eval) override;
