@@ -217,7 +217,7 @@ struct MetricsWriter::Impl {
   AppendFile events;
   std::string eventRecords;  ///< not written yet
 
-  Result<void> openJsonl(int64_t lastStep);
+  Result<void> openJsonl(int64_t lastStep, bool evaluationOwed);
   Result<void> openEvents(int64_t lastStep);
   /// Makes metrics.csv from metrics.jsonl: at the start, and when a row has a new column.
   Result<void> rewriteCsv();
@@ -225,12 +225,15 @@ struct MetricsWriter::Impl {
   bool addColumns(const MetricRow& row);
 };
 
-Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep) {
+Result<void> MetricsWriter::Impl::openJsonl(int64_t lastStep, bool evaluationOwed) {
   const std::string path = jsonlPath(runDir);
   std::string kept;
   if (lastStep > 0 && ::access(path.c_str(), F_OK) == 0) {
     auto keep = [&](const MetricRow& row) {
-      if (row.step <= lastStep) kept += jsonLine(row);
+      const bool owed = evaluationOwed && row.step == lastStep &&
+                        std::any_of(row.values.begin(), row.values.end(),
+                                    [](const auto& value) { return value.first == "val_loss"; });
+      if (row.step <= lastStep && !owed) kept += jsonLine(row);
     };
     damaged.path = path;
     TG_CHECK(forEachRow(path, Rest::read, keep, [&](int64_t number) -> Result<void> {
@@ -317,8 +320,9 @@ Result<std::vector<MetricsFormat>> parseMetricsFormats(const std::string& text) 
   return formats;
 }
 
-Result<std::unique_ptr<MetricsWriter>>
-MetricsWriter::open(const std::string& runDir, const std::vector<MetricsFormat>& formats, int64_t lastStep) {
+Result<std::unique_ptr<MetricsWriter>> MetricsWriter::open(const std::string& runDir,
+                                                           const std::vector<MetricsFormat>& formats,
+                                                           int64_t lastStep, bool evaluationOwed) {
   std::unique_ptr<MetricsWriter> writer(new MetricsWriter);
   writer->impl_ = std::make_unique<Impl>();
   Impl& impl = *writer->impl_;
@@ -328,7 +332,7 @@ MetricsWriter::open(const std::string& runDir, const std::vector<MetricsFormat>&
   };
   impl.wantsCsv = wants(MetricsFormat::csv);
   impl.wantsEvents = wants(MetricsFormat::tensorboard);
-  TG_CHECK(impl.openJsonl(lastStep));
+  TG_CHECK(impl.openJsonl(lastStep, evaluationOwed));
   if (impl.wantsCsv) TG_CHECK(impl.rewriteCsv());
   if (impl.wantsEvents) TG_CHECK(impl.openEvents(lastStep));
   TG_CHECK(writer->flush());

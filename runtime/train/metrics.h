@@ -31,9 +31,11 @@ Result<std::vector<MetricsFormat>> parseMetricsFormats(const std::string& text);
 /// Appends rows to the files of one run: metrics.jsonl (always), metrics.csv, events.out.tfevents.* .
 class MetricsWriter {
  public:
-  /// Rows after `lastStep` that an interrupted run left are removed first; 0 starts anew.
-  static Result<std::unique_ptr<MetricsWriter>>
-  open(const std::string& runDir, const std::vector<MetricsFormat>& formats, int64_t lastStep);
+  /// Rows after `lastStep` that an interrupted run left are removed first; 0 starts anew. Where the evaluation of that
+  /// step is owed, its row is removed too: no checkpoint knows of it, so that it is made again.
+  static Result<std::unique_ptr<MetricsWriter>> open(const std::string& runDir,
+                                                     const std::vector<MetricsFormat>& formats,
+                                                     int64_t lastStep, bool evaluationOwed = false);
   ~MetricsWriter();
   /// Rows that were there and are damaged, a cut off last one too.
   const DamagedRows& damaged() const;

@@ -265,6 +265,17 @@ TEST_F(Metrics, ResumeDropsWhatFollowsTheCheckpoint) {
   EXPECT_GT(second[2].wallTime, 1.7e9);
 }
 
+TEST_F(Metrics, ResumeDropsTheRowOfAnEvaluationThatIsMadeAgain) {
+  const std::string steps =
+      "{\"step\": 1, \"time\": 0, \"val_loss\": 4}\n{\"step\": 2, \"time\": 0, \"loss\": 3}\n";
+  const std::string all = steps + "{\"step\": 2, \"time\": 0, \"val_loss\": 3}\n";
+  for (const bool owed : {false, true}) {
+    write("metrics.jsonl", all);
+    ASSERT_TRUE(MetricsWriter::open(directory_, {}, 2, owed));
+    EXPECT_EQ(text("metrics.jsonl"), owed ? steps : all);
+  }
+}
+
 TEST_F(Metrics, ANewRunStartsEmpty) {
   write("metrics.jsonl", "no rows at all\n");
   open("jsonl", 0).reset();

@@ -73,7 +73,8 @@ Result<std::unique_ptr<TrainConsole>> TrainConsole::open(const TrainFlags& flags
   console->log_ = std::fopen(path.c_str(), training.resumed ? "a" : "w");
   if (!console->log_) return fail(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   TG_TRY(auto formats, parseMetricsFormats(flags.metrics));
-  TG_TRY(console->metrics_, MetricsWriter::open(dir, formats, training.resumedStep));
+  TG_TRY(console->metrics_,
+         MetricsWriter::open(dir, formats, training.resumedStep, training.state.evaluationOwed));
   warnDamaged(console->metrics_->damaged());
   if (console->samples_) warnDamaged(console->samples_->damaged());
   return console;

@@ -50,10 +50,16 @@ def in_an_evaluation(tg_run, folder, step, which):
         plot = [tg_run, "plot", "--json", run.dir]
         plotted = json.loads(subprocess.run(plot, capture_output=True, check=True).stdout)["runs"][0]
         assert (plotted["state"], plotted["owed"]) == ("stopped", owed), plotted
+        killed = shutil.copytree(run.dir, f"{run.dir}-killed")
         done = subprocess.run([tg_run, "train", f"--resume={run.dir}"], capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.count("val loss") == 3 - step // 2, (done.stdout, done.stderr)
         whole = Run(folder, f"{name}-whole", tg_run, f"{folder}/m.tgir", *options, steps=4, device="cpu", data=data)
         assert whole.end() == 0, whole.text()
+        assert learned(run) == learned(whole), (learned(run), learned(whole))
+        # As where the run was killed behind the row of the evaluation and before the checkpoint that knows of it.
+        shutil.copy(f"{run.dir}/metrics.jsonl", killed)
+        run.dir = killed
+        subprocess.run([tg_run, "train", f"--resume={killed}"], capture_output=True, check=True)
         assert learned(run) == learned(whole), (learned(run), learned(whole))
         return
     raise AssertionError(f"the evaluation was finished in each of {TRIES} runs: {text}")
