@@ -166,9 +166,9 @@ void beginState(const TrainState& saved, const RankShare& share, const ModelFlag
   out.state.version = version.substr(0, version.find('\n'));
   if (out.resumed && (saved.device != info.device || saved.driver != info.driver))
     out.notes.push_back(
-        fmt::format("note: the run was on {} ({}); on another device or driver it goes on within "
+        fmt::format("note: the run was on {}{}; on another device or driver it goes on within "
                     "rounding, not bit for bit",
-                    saved.device, saved.driver));
+                    saved.device, saved.driver.empty() ? "" : fmt::format(" ({})", saved.driver)));
   out.state.step = share.step;
   out.state.ranks = model.ranks ? model.ranks->ranks() : 1;
   if (out.resumed) {
