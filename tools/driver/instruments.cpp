@@ -55,19 +55,21 @@ std::vector<std::string> treeFiles(const Command& command) {
   return files;
 }
 
-Result<void> addTree(PassManager& pipeline, const Command& command, int section) {
+Result<void> addTree(PassManager& pipeline, const Command& command, int section,
+                     std::optional<Error>& failed) {
   if (command.treeDir.empty()) return {};
   std::filesystem::path folder = command.treeDir;
   if (section > 0) folder /= fmt::format("section_{}", section);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return fail(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
-  auto write = [folder, options = command.printOptions()](int number, const std::string& name,
-                                                          const Module& module) {
+  auto write = [folder, options = command.printOptions(), &failed](int number, const std::string& name,
+                                                                   const Module& module) {
+    if (failed) return;
     if (auto written =
             writeOutput(treeFile(folder, static_cast<size_t>(number), name), print(module, options));
         !written)
-      fmt::print(stderr, "{}", written.error().str());
+      failed = written.takeError();
   };
   Instrumentation hooks;
   hooks.before = [write](const PipelineStep& step, int index, const Module& module) {

@@ -2,6 +2,7 @@
 // What the driver hangs on a pipeline: printing between passes, timing, saving the module of a crash.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,9 @@ namespace tg {
 void addPrinting(PassManager& pipeline, const Command& command);
 /// --print-ir-tree-dir: DIR/00_input.tgir, DIR/01_<first pass>.tgir, …; sections of a split file get a
 /// folder each (`section` counts from 1, 0 for a file that is not split).
-Result<void> addTree(PassManager& pipeline, const Command& command, int section);
+/// Why the first file that could not be written was not is added to `failed`, which outlives the pipeline's run.
+Result<void> addTree(PassManager& pipeline, const Command& command, int section,
+                     std::optional<Error>& failed);
 /// The files that it may write, of a split file those in the folders of sections that are there already.
 std::vector<std::string> treeFiles(const Command& command);
 

@@ -121,10 +121,12 @@ Result<std::string> Invocation::process(const std::string& text, int section,
   pipeline.onDiagnostic(handler).reproducer(reproducer_);
   if (command_.verifyRoundtrip) pipeline.verifyEach(VerifyEach::roundtrip);
   addPrinting(pipeline, command_);
-  TG_CHECK(addTree(pipeline, command_, section));
+  std::optional<Error> treeFailed;
+  TG_CHECK(addTree(pipeline, command_, section, treeFailed));
   timing_.watch(pipeline);
   guard.watch(pipeline);
   TG_CHECK(pipeline.run(module));
+  if (treeFailed) return *std::move(treeFailed);
   TG_CHECK(checkRoundTrip(*module, "output"));
 
   start = Clock::now();
