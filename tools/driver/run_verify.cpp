@@ -205,10 +205,17 @@ struct Verify : Verb {
     if (int code = runFirst(app, model.pipeline, module)) return code;
     auto functions = functionsOf(*module, flags.entry);
     if (!functions) return report(app, exitInput, functions.error());
-    if (auto known = checkNames(*module, *functions, flags.inputs); !known)
-      return report(app, exitInput, known.error());
+    if (auto named = checkNames(*module, *functions, flags.inputs); !named)
+      return report(app, exitInput, named.error());
     auto devices = chosenDevices(flags.devices);
     if (!devices) return report(app, flags.devices == "all" ? exitDevice : exitUsage, devices.error());
+    if (!flags.dump.empty())
+      if (auto may = mayMakeFolder("--dump", flags.dump); !may) return report(app, exitUsage, may.error());
+    // All are known before the first is compared.
+    auto known = vulkan::listDevices();
+    for (size_t i = 0; known && i < devices->size(); ++i)
+      if (auto found = vulkan::selectDevice(*known, (*devices)[i]); !found)
+        return report(app, exitDevice, found.error());
     int worst = exitOk;
     for (const std::string& select : *devices) {
       auto device = vulkan::Device::open({select, model.validation, false, {}});
