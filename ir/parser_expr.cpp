@@ -377,7 +377,8 @@ Result<Operand> Parser::shorthand(std::string_view word, const OperandList& args
 /// rest and it has the divisor's sign. Nothing overflows, as a + b - 1 would.
 Result<Operand> Parser::ceildiv(const Operand& a, const Operand& b, const Loc& loc) {
   const Operand zero = Operand::literal(int64_t{0}), one = Operand::literal(int64_t{1});
-  const Type type = a.isLiteral() ? (b.isLiteral() ? Type::scalar(DType::i32) : b.value->type) : a.value->type;
+  const Type type =
+      a.isLiteral() ? (b.isLiteral() ? Type::scalar(DType::i32) : b.value->type) : a.value->type;
   auto isReal = [](const Operand& each) { return each.isLiteral() && !each.isInteger; };
   if ((type.dtype != DType::i32 && type.dtype != DType::u32) || isReal(a) || isReal(b))
     return failAt(loc, "ceildiv takes integers");
