@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 #include <span>
 #include <unordered_set>
 #include <utility>
@@ -126,8 +125,8 @@ void loadBeforeReductions(OpList& ops) {
   }
   // Of these the loads, and what their places are computed from.
   std::unordered_set<const Op*> wanted;
-  for (const Op* op : movable | std::views::reverse)
-    if (op->code == Opcode::k_load || wanted.contains(op)) {
+  for (auto it = movable.rbegin(); it != movable.rend(); ++it)
+    if (const Op* op = *it; op->code == Opcode::k_load || wanted.contains(op)) {
       wanted.insert(op);
       forEachUse(*op, [&](const Value* value) { wanted.insert(value->def); });
     }
