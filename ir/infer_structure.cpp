@@ -134,11 +134,12 @@ Result<Types> types(at::tile, const Context& c) {
     shape.push(extent * times);
   }
   if (rank + split > kMaxRank)
-    return c.error(3,
-                   fmt::format("the rank, {}, and one more for each repeated axis of two elements or more, {}, "
-                               "are over {} together{}",
-                               rank, split, kMaxRank, rank < kMaxRank ? "; tile one axis after the other" : ""),
-                   0);
+    return c.error(
+        3,
+        fmt::format("the rank, {}, and one more for each repeated axis of two elements or more, {}, "
+                    "are over {} together{}",
+                    rank, split, kMaxRank, rank < kMaxRank ? "; tile one axis after the other" : ""),
+        0);
   return Types{Type::tensor(c.in(0).dtype, shape)};
 }
 

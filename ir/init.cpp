@@ -22,11 +22,13 @@ constexpr InitKind kKinds[] = {{"zeros", Draw::fill, 0, 0},    {"ones", Draw::fi
 Result<const InitKind*> initKind(std::string_view name, const Type& type, std::span<const double> args) {
   const auto kind = std::ranges::find(kKinds, name, &InitKind::name);
   if (kind == std::end(kKinds))
-    return fail(fmt::format("expected zeros, ones, constant, uniform, randn, kaiming, xavier or dense<…>, got '{}'", name));
+    return fail(fmt::format(
+        "expected zeros, ones, constant, uniform, randn, kaiming, xavier or dense<…>, got '{}'", name));
   if (args.size() < kind->minArgs || args.size() > kind->maxArgs)
     return fail(fmt::format("{} takes {} arguments, got {}", name,
-                            kind->minArgs == kind->maxArgs ? fmt::format("{}", kind->maxArgs)
-                                                           : fmt::format("{} or {}", kind->minArgs, kind->maxArgs),
+                            kind->minArgs == kind->maxArgs
+                                ? fmt::format("{}", kind->maxArgs)
+                                : fmt::format("{} or {}", kind->minArgs, kind->maxArgs),
                             args.size()));
   if (kind->draw == Draw::fill) return kind;
   if (!isFloat(type.dtype)) return fail(fmt::format("{} needs a float type, got {}", name, type.str()));
@@ -42,7 +44,8 @@ Result<const InitKind*> initKind(std::string_view name, const Type& type, std::s
 }
 
 Result<std::vector<double>> initNumbers(const Attr& init) {
-  if (!init.dict.empty()) return fail(fmt::format("{} takes no named argument '{}'", init.text, init.dict[0].name));
+  if (!init.dict.empty())
+    return fail(fmt::format("{} takes no named argument '{}'", init.text, init.dict[0].name));
   std::vector<double> out;
   for (const Attr& member : init.list) {
     if (!member.isNumber()) return fail(fmt::format("{} is no number", member.str()));

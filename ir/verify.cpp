@@ -390,8 +390,8 @@ void Verifier::storage(const Item& item) {
   if (init->text != "dense") {
     if (auto kind = initKind(init->text, item.type, *numbers); !kind) return wrong(kind.error().message());
   } else if (static_cast<int64_t>(numbers->size()) != item.type.elements()) {
-    return report(item.loc,
-                  fmt::format("@{}: dense gives {} values for {}", item.name, numbers->size(), item.type.str()));
+    return report(item.loc, fmt::format("@{}: dense gives {} values for {}", item.name, numbers->size(),
+                                        item.type.str()));
   }
   if (init->text != "dense" && init->text != "constant") return;
   for (const Attr& value : init->list)
