@@ -51,9 +51,9 @@ TEST_F(BindingsTest, StorageCountsResultsReadsAndTwoReadBothWays) {
 }
 
 TEST_F(BindingsTest, TexelViewsAreNoStorageUnlessTheValueIsLarge) {
-  const Target two = target("texel", 2);
-  fuse::Bindings bound(two);
-  bound.write(1);
+  const Target three = target("texel", 3);
+  fuse::Bindings bound(three);
+  bound.write(1);  // and plan may put it into the bytes of a view
   for (int i = 0; i < 16; ++i) bound.read(value(100));
   EXPECT_TRUE(bound.fit() && bound.fitOnce());
   bound.read(value(101));
@@ -61,6 +61,20 @@ TEST_F(BindingsTest, TexelViewsAreNoStorageUnlessTheValueIsLarge) {
   bound.read(value(101));
   EXPECT_FALSE(bound.fit());
   EXPECT_FALSE(bound.fitOnce());
+}
+
+TEST_F(BindingsTest, EachResultMayMakeStorageOfAView) {
+  const Target four = target("texel", 4);
+  fuse::Bindings bound(four);
+  bound.write(2);
+  for (int i = 0; i < 8; ++i) bound.read(value(10));
+  EXPECT_TRUE(bound.fit() && bound.fitOnce());  // two results and two of the views
+  bound.write(1);
+  EXPECT_FALSE(bound.fit() || bound.fitOnce());
+  fuse::Bindings few(four);
+  few.write(3);
+  few.read(value(10));
+  EXPECT_TRUE(few.fit());  // there is but one view
 }
 
 TEST_F(BindingsTest, ViewsHaveVulkansLeast) {
