@@ -126,11 +126,14 @@ Result<Json> readResults(const std::string& path) {
   return rows;
 }
 
+Result<Json> resultsBefore(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return Json::array();
+  return readResults(path);
+}
+
 Result<void> addResult(const std::string& path, const Json& row) {
-  Json rows = Json::array();
-  if (std::filesystem::exists(path)) {
-    TG_TRY(rows, readResults(path));
-  }
+  TG_TRY(Json rows, resultsBefore(path));
   auto same =
       std::find_if(rows.begin(), rows.end(), [&](const Json& each) { return each["model"] == row["model"]; });
   if (same == rows.end())

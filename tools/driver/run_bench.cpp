@@ -19,6 +19,7 @@
 #include "runtime/train/random_inputs.h"
 #include "tools/driver/bench_models.h"
 #include "tools/driver/bench_results.h"
+#include "tools/driver/io.h"
 #include "tools/driver/run_setup.h"
 #include "tools/driver/step_parts.h"
 
@@ -281,9 +282,20 @@ struct Bench : Verb {
     compiling = {{"compile_cold_ms", cold}, {"compile_warm_ms", warm}};
     return exitOk;
   }
+  /// Whether the figures can be added to the file, before they are measured.
+  int judgeResults(CLI::App& app) {
+    if (flags.results.empty()) return exitOk;
+    if (auto may = mayReplace("--results", flags.results, beginsText, filesRead(model)); !may)
+      return report(app, exitUsage, may.error());
+    if (auto one = notOneFile({{"--emit-module", model.emitModule}, {"--results", flags.results}}); !one)
+      return report(app, exitUsage, one.error());
+    if (auto rows = resultsBefore(flags.results); !rows) return report(app, exitInput, rows.error());
+    return exitOk;
+  }
   int run(CLI::App& app, const Arguments&) override {
     if (!flags.table.empty()) return printTable(app);
     if (!flags.against.empty()) return report(app, exitUsage, "--against goes with --table");
+    if (int code = judgeResults(app)) return code;
     std::unique_ptr<Module> module;
     if (int code = loadModel(app, model, kTrain, module)) return code;
     auto inputs = randomInputs(*module->func(kTrain));

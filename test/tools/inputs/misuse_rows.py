@@ -347,6 +347,17 @@ OTHER_VERBS = [
     Row("tune without a place for its file", ["tune", "good.tgir", "--device=cpu", "--no-cache"], USAGE, r"give -o FILE"),
     Row("tune written onto a text", ["tune", "good.tgir", "--device=cpu", "-o", "text"], USAGE, r"--out=text would replace"),
     Row("bench of no workload", ["bench", "mpl"], INPUT, r"cannot open mpl: .*"),
+    # The device is not there, so that only what is judged before the measurement is told.
+    Row("bench adds to a file of another kind", ["bench", "mlp", "--device=99", "--results=broken.json"], INPUT,
+        r"broken\.json holds no results of tg-run bench --results"),
+    Row("bench adds to an array", ["bench", "mlp", "--device=99", "--results=x.npy"], USAGE,
+        r"--results=x\.npy would replace a file of another kind"),
+    Row("bench adds where no folder is", ["bench", "mlp", "--device=99", "--results=none/r.json"], USAGE,
+        r"--results=none/r\.json: there is no folder none"),
+    Row("bench adds to a folder", ["bench", "mlp", "--device=99", "--results=folder"], USAGE,
+        r"--results=folder: it is a directory"),
+    Row("bench adds to its module", ["bench", "good.tgir", "--device=99", "--results=good.tgir"], USAGE,
+        r"--results=good\.tgir would be written over good\.tgir, which is read"),
 ]
 
 ROWS = COMMAND_LINE + CONFIGURATION + MODULES + DATA + TEXTS + WEIGHTS + RUNS + DEVICES + OTHER_VERBS
