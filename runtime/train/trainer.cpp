@@ -139,7 +139,8 @@ Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, T
   ++summary_.leftOut;
   const std::string data = notFiniteInput(step.step);
   observer.onSkip(step, data.empty() ? why : fmt::format("{}: input {}", why, data));
-  if (++withoutUpdate_ >= kMostLeftOut)
+  const bool allOfRun = summary_.firstStep == 0 && last_.empty() && state_.step >= options_.steps;
+  if (++withoutUpdate_ >= kMostLeftOut || allOfRun)
     endAtFault(fmt::format("{}, and the {} steps before it were left out too", why, withoutUpdate_ - 1),
                state_.step);
   return {};

@@ -330,6 +330,24 @@ TEST_F(TrainerTest, OrTheirStepIsLeftOut) {
   EXPECT_NEAR(weight(), weightAfter(8 - summary.leftOut), 1e-5);
 }
 
+TEST_F(TrainerTest, AllStepsLeftOutAreTheEndOfItsRunOnly) {
+  feed_.batches = 0;
+  feed_.badFrom = 1;
+  const TrainSummary whole = train({.steps = 3, .onNan = OnNan::skip});
+  EXPECT_EQ(whole.end, TrainEnd::notFinite);
+  EXPECT_HAS(whole.fault, "at step 3, and the 2 steps before it were left out too");
+  EXPECT_EQ(listener_.heard, (Heard{"skip 1", "skip 2", "skip 3"})) << "nothing is saved";
+  feed_.badFrom = 5;
+  listener_.heard.clear();
+  ASSERT_TRUE(session_->setSteps(0));
+  train({.steps = 4, .onNan = OnNan::skip});
+  const TrainSummary part = train({.steps = 6, .onNan = OnNan::skip}, state_);
+  EXPECT_EQ(part.end, TrainEnd::done);
+  EXPECT_EQ(part.leftOut, 2);
+  EXPECT_EQ(part.meanOf, 0);
+  EXPECT_EQ(listener_.heard, (Heard{"save 4", "skip 5", "skip 6", "save 6"}));
+}
+
 TEST_F(TrainerTest, ManyStepsLeftOutInARowEndTheRun) {
   feed_.batches = 0;
   feed_.badFrom = 3;

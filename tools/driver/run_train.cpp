@@ -276,6 +276,10 @@ struct Train : Verb {
       if (!collectives_.empty() && !model.ranks->nccl()) console.line(copiesLine(collectives_, steps));
     }
     if (summary.leftOut) console.line(fmt::format("{} steps were left out", summary.leftOut));
+    if (summary.leftOut && !summary.meanOf)
+      fmt::print(stderr,
+                 "warning: all steps after step {} were left out, the parameters are as before them\n",
+                 summary.firstStep);
     if (auto saved = writeParams(*training.model.session, flags.out); !saved)
       return report(app, exitInput, saved.error());
     if (!flags.out.empty()) console.line(fmt::format("saved {}", flags.out));
