@@ -12,7 +12,6 @@
 
 #include "ir/parser.h"
 #include "runtime/commands.h"
-#include "runtime/data/elements.h"
 #include "runtime/data/file_io.h"
 
 namespace tg {
@@ -55,9 +54,6 @@ Result<std::vector<std::byte>> weightsImage(const Module& module, const NamedArr
     const HostArray* value = nullptr;
     for (const auto& [name, array] : values)
       if (name == item->name) value = &array;
-    HostArray own;  // a file may hold reals of another type
-    if (value && value->shape == item->type.shape && value->dtype != item->type.dtype)
-      if (auto made = convertedTo(*value, item->type.dtype)) own = std::move(*made), value = &own;
     if (!value || value->type() != item->type) {
       wrong += fmt::format("{}'{}' is {}, wanted {}", wrong.empty() ? "" : "; ", item->name,
                            value ? value->type().str() : "missing", item->type.str());

@@ -22,6 +22,21 @@ TensorSource sourceOf(const std::vector<std::pair<std::string, HostArray>>& arra
   return source;
 }
 
+TensorSource someOf(const TensorSource& source, const std::function<bool(const std::string& name)>& takes) {
+  TensorSource out;
+  std::vector<size_t> places;
+  for (size_t tensor = 0; tensor < source.tensors.size(); ++tensor) {
+    if (!takes(source.tensors[tensor].first)) continue;
+    out.tensors.push_back(source.tensors[tensor]);
+    places.push_back(tensor);
+  }
+  out.read = [places = std::move(places), read = source.read](size_t tensor, int64_t first,
+                                                              std::span<std::byte> piece) {
+    return read(places[tensor], first, piece);
+  };
+  return out;
+}
+
 Result<std::vector<std::pair<std::string, HostArray>>> readAll(const TensorSource& source) {
   std::vector<std::pair<std::string, HostArray>> arrays;
   for (size_t tensor = 0; tensor < source.tensors.size(); ++tensor) {

@@ -41,6 +41,9 @@ struct TensorSource {
 /// `arrays` must outlive it.
 TensorSource sourceOf(const std::vector<std::pair<std::string, HostArray>>& arrays);
 
+/// Those whose names `takes` takes.
+TensorSource someOf(const TensorSource& source, const std::function<bool(const std::string& name)>& takes);
+
 /// All of them as arrays.
 Result<std::vector<std::pair<std::string, HostArray>>> readAll(const TensorSource& source);
 

@@ -100,4 +100,13 @@ Result<Weights> openWeights(const ResolvedWeights& weights) {
   return out;
 }
 
+Result<TensorSource> paramsOf(const ResolvedWeights& weights, const Module& module) {
+  TG_TRY(const Weights file, openWeights(weights));
+  auto others =
+      someOf(file.tensors, [&](const std::string& name) { return !module.find(ItemKind::state, name); });
+  std::vector<std::pair<std::string, Type>> wanted;
+  for (const Item* param : module.all(ItemKind::param)) wanted.emplace_back(param->name, param->type);
+  return matchTensors(std::move(others), wanted, weights.file);
+}
+
 }  // namespace tg

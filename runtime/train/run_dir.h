@@ -59,5 +59,7 @@ struct Weights {
   std::optional<std::string> vocabulary;  ///< Vocabulary::printable
 };
 Result<Weights> openWeights(const ResolvedWeights& weights);
+/// The params of a module in the file, as `matchTensors` gives them. The file may hold states of the module too.
+Result<TensorSource> paramsOf(const ResolvedWeights& weights, const Module& module);
 
 }  // namespace tg

@@ -34,18 +34,17 @@ bool isThere(const fs::path& path) {
 /// What a path to a run, a checkpoint or a file stands for.
 struct Source {
   fs::path module;
-  std::vector<fs::path> weights;  ///< later ones add what earlier ones lack
-  ResolvedWeights found;          ///< keeps a checkpoint from being pruned
+  ResolvedWeights found;  ///< the parameters; keeps a checkpoint from being pruned
+  std::string states;     ///< the file with the states that a function may read
 };
 
-/// The verified checkpoint that a path means: its parameters, and the states that a function may read.
+/// The verified checkpoint or the file that a path means.
 Result<void> findWeights(const fs::path& path, Source& out) {
   TG_TRY(out.found, resolveWeights(path.string()));
   const ResolvedWeights& found = out.found;
   for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
-  out.weights = {found.file};
-  fs::path states = fs::path(found.file).parent_path() / "optim.safetensors";
-  if (!found.run.empty() && isThere(states)) out.weights.push_back(states);
+  const fs::path beside = fs::path(found.file).parent_path() / "optim.safetensors";
+  out.states = !found.run.empty() && isThere(beside) ? beside.string() : found.file;
   return {};
 }
 
@@ -71,12 +70,19 @@ Result<Source> sourceOf(const ExportFlags& flags) {
   return out;
 }
 
-Result<NamedArrays> readWeights(const std::vector<fs::path>& files) {
-  NamedArrays values;
-  for (const fs::path& file : files) {
-    TG_TRY(Safetensors read, readSafetensors(file.string()));
-    for (auto& tensor : read.tensors) values.push_back(std::move(tensor));
-  }
+/// The parameters of the module, judged as all verbs judge them, and the states that are left in `forward`.
+Result<NamedArrays> readWeights(const Source& source, const Module& module, const Module& forward) {
+  TG_TRY(const TensorSource params, paramsOf(source.found, module));
+  TG_TRY(NamedArrays values, readAll(params));
+  std::vector<std::pair<std::string, Type>> wanted;
+  for (const Item* state : forward.all(ItemKind::state)) wanted.emplace_back(state->name, state->type);
+  if (wanted.empty()) return values;
+  TG_TRY(const SafetensorsFile file, openSafetensors(source.states));
+  auto known =
+      someOf(file.tensors, [&](const std::string& name) { return !!forward.find(ItemKind::state, name); });
+  TG_TRY(const TensorSource states, matchTensors(std::move(known), wanted, source.states));
+  TG_TRY(NamedArrays more, readAll(states));
+  for (auto& state : more) values.push_back(std::move(state));
   return values;
 }
 
@@ -116,7 +122,7 @@ struct Export : Verb {
   int run(CLI::App& app, const Arguments&) override {
     auto source = sourceOf(flags);
     if (!source) return report(app, exitInput, source.error());
-    if (source->weights.empty())
+    if (source->found.file.empty())
       return report(app, exitUsage, "say which parameters: --weights=model.safetensors");
     ModelFlags model;
     model.file = source->module.string();
@@ -125,7 +131,7 @@ struct Export : Verb {
     std::string entry = flags.entry.starts_with('@') ? flags.entry.substr(1) : flags.entry;
     auto forward = forwardOnly(*module, entry);
     if (!forward) return report(app, exitInput, forward.error());
-    auto values = readWeights(source->weights);
+    auto values = readWeights(*source, *module, **forward);
     if (!values) return report(app, exitInput, values.error());
     auto target = targetFor(flags, **forward);
     if (!target) return report(app, flags.target.empty() ? exitDevice : exitUsage, target.error());

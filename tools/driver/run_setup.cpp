@@ -310,23 +310,7 @@ Result<void> loadWeights(Session& session, const std::string& path, bool notes) 
   TG_TRY(ResolvedWeights found, resolveWeights(path));
   for (const std::string& line : found.skipped) fmt::print(stderr, "warning: {}\n", line);
   if (notes && found.file != path) fmt::print(stderr, "note: parameters of {}\n", found.taken);
-  TG_TRY(const Weights weights, openWeights(found));
-  const Module& module = *session.module();
-  // A file may hold the states too, which are not asked for.
-  TensorSource params;
-  std::vector<size_t> places;
-  for (size_t tensor = 0; tensor < weights.tensors.tensors.size(); ++tensor) {
-    if (module.find(ItemKind::state, weights.tensors.tensors[tensor].first)) continue;
-    params.tensors.push_back(weights.tensors.tensors[tensor]);
-    places.push_back(tensor);
-  }
-  params.read = [places, read = weights.tensors.read](size_t tensor, int64_t first,
-                                                      std::span<std::byte> out) {
-    return read(places[tensor], first, out);
-  };
-  std::vector<std::pair<std::string, Type>> wanted;
-  for (const Item* param : module.all(ItemKind::param)) wanted.emplace_back(param->name, param->type);
-  TG_TRY(const TensorSource matched, matchTensors(std::move(params), wanted, found.file));
+  TG_TRY(const TensorSource matched, paramsOf(found, *session.module()));
   auto written = session.writeTensors(ItemKind::param, matched);
   return written ? Result<void>() : written.error();
 }

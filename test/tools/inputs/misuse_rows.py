@@ -358,6 +358,9 @@ OTHER_VERBS = [
         r"--results=folder: it is a directory"),
     Row("bench adds to its module", ["bench", "good.tgir", "--device=99", "--results=good.tgir"], USAGE,
         r"--results=good\.tgir would be written over good\.tgir, which is read"),
+    Row("export of too many tensors", ["export", "good.tgir", "-o", "new", "--target=vulkan-min",
+                                       "--weights=more.safetensors"], INPUT,
+        r"more\.safetensors: the tensors do not fit the module:"),
 ]
 
 ROWS = COMMAND_LINE + CONFIGURATION + MODULES + DATA + TEXTS + WEIGHTS + RUNS + DEVICES + OTHER_VERBS
