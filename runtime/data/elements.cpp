@@ -6,12 +6,26 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <type_traits>
+#include <utility>
 
 namespace tg {
 
 namespace {
+
+/// Whether a value is kept by the type that it was converted to: a real may be rounded, not become infinite.
+template <class From, class To>
+bool keeps(From from, To to) {
+  if constexpr (std::is_floating_point_v<From>)
+    return std::isfinite(to) || !std::isfinite(from);
+  else
+    return std::in_range<To>(from);
+}
+
+template <class From>
+Error misfit(int64_t index, From value, DType dtype) {
+  return fail(fmt::format("element {} is {}, which does not fit {}", index, value, name(dtype)));
+}
 
 /// Converts each stored `From` by `convert` into a `To` of `array`.
 template <class From, class To, class Convert>
@@ -25,21 +39,20 @@ void convertAll(std::span<const std::byte> raw, HostArray& array, Convert conver
   }
 }
 
-template <class From>
-Result<HostArray> toI32(const Shape& shape, std::span<const std::byte> raw) {
-  HostArray array = HostArray::zeros(DType::i32, shape);
-  bool fits = true;
+/// The same by a cast, where an element that is not kept is an error that numbers it from `first` on.
+template <class From, class To>
+Result<HostArray> castAll(DType dtype, const Shape& shape, std::span<const std::byte> raw, int64_t first) {
+  HostArray array = HostArray::zeros(dtype, shape);
+  const int64_t none = shape.elements();
+  int64_t index = 0, wrong = none;
   From outlier = 0;
-  convertAll<From, int32_t>(raw, array, [&](From value) {
-    bool inside = true;
-    if constexpr (std::is_same_v<From, int64_t>)
-      inside = value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max();
-    if constexpr (std::is_same_v<From, uint64_t>) inside = value <= std::numeric_limits<int32_t>::max();
-    if (!inside && fits) outlier = value;
-    fits = fits && inside;
-    return static_cast<int32_t>(value);
+  convertAll<From, To>(raw, array, [&](From value) {
+    const auto cast = static_cast<To>(value);
+    if (wrong == none && !keeps(value, cast)) wrong = index, outlier = value;
+    ++index;
+    return cast;
   });
-  if (!fits) return fail(fmt::format("expected 64-bit integers that fit i32, got {}", outlier));
+  if (wrong != none) return misfit(first + wrong, outlier, dtype);
   return array;
 }
 
@@ -73,18 +86,19 @@ std::optional<FileType> fileTypeNamed(std::string_view name) {
   return std::nullopt;
 }
 
-Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw) {
+Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw,
+                                   int64_t first, Beyond beyond) {
   const int64_t expected = shape.elements() * byteSize(type);
   if (static_cast<size_t>(expected) != raw.size())
     return fail(fmt::format("expected {} bytes of elements, got {}", expected, raw.size()));
   switch (type) {
   case FileType::boolean: return toI1(shape, raw);
-  case FileType::i8: return toI32<int8_t>(shape, raw);
-  case FileType::u8: return toI32<uint8_t>(shape, raw);
-  case FileType::i16: return toI32<int16_t>(shape, raw);
-  case FileType::u16: return toI32<uint16_t>(shape, raw);
-  case FileType::i64: return toI32<int64_t>(shape, raw);
-  case FileType::u64: return toI32<uint64_t>(shape, raw);
+  case FileType::i8: return castAll<int8_t, int32_t>(DType::i32, shape, raw, first);
+  case FileType::u8: return castAll<uint8_t, int32_t>(DType::i32, shape, raw, first);
+  case FileType::i16: return castAll<int16_t, int32_t>(DType::i32, shape, raw, first);
+  case FileType::u16: return castAll<uint16_t, int32_t>(DType::i32, shape, raw, first);
+  case FileType::i64: return castAll<int64_t, int32_t>(DType::i32, shape, raw, first);
+  case FileType::u64: return castAll<uint64_t, int32_t>(DType::i32, shape, raw, first);
   case FileType::i32: return copyOf(DType::i32, shape, raw);
   case FileType::u32: return copyOf(DType::u32, shape, raw);
   case FileType::f32: return copyOf(DType::f32, shape, raw);
@@ -95,6 +109,7 @@ Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<
     return toF32<uint16_t>(shape, raw,
                            [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); });
   case FileType::f64:
+    if (beyond == Beyond::error) return castAll<double, float>(DType::f32, shape, raw, first);
     return toF32<double>(shape, raw, [](double value) { return static_cast<float>(value); });
   }
   return fail("unknown element type");
@@ -110,17 +125,14 @@ std::vector<std::byte> toFileElements(const HostArray& array) {
   return packed;
 }
 
-Result<HostArray> convertedTo(const HostArray& from, DType dtype) {
+Result<HostArray> convertedTo(const HostArray& from, DType dtype, int64_t first) {
   if (from.dtype == dtype) return from;
   if (isFloat(from.dtype) != isFloat(dtype)) return fail("it is of another type");
   HostArray to = HostArray::zeros(dtype, from.shape);
   for (int64_t i = 0; i < from.elements(); ++i) {
     const double value = from.at(i);
     to.set(i, value);
-    if (!isFloat(dtype) && to.at(i) != value)
-      return fail(fmt::format("element {} is {}, which does not fit", i, value));
-    if (isFloat(dtype) && std::isfinite(value) && !std::isfinite(to.at(i)))
-      return fail(fmt::format("element {} is {}, which does not fit", i, value));
+    if (isFloat(dtype) ? !keeps(value, to.at(i)) : to.at(i) != value) return misfit(first + i, value, dtype);
   }
   return to;
 }

@@ -48,14 +48,19 @@ constexpr DType hostType(FileType type) { return info(type).host; }
 /// Bytes of one element.
 constexpr int64_t byteSize(FileType type) { return info(type).bytes; }
 
+/// What an f64 beyond the reals of f32 is: an error, or infinite as any other real that is rounded.
+enum class Beyond : uint8_t { error, infinite };
+
 /// The array of dense row-major elements. f64, f16 and bf16 become f32 (f64 rounded); i64, u64 and
 /// the narrow integers become i32; boolean becomes i1. A 64-bit integer that does not fit is an
-/// error, as is a boolean byte above 1 or a byte count that does not match the shape.
-Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw);
+/// error, as is a boolean byte above 1 or a byte count that does not match the shape. Errors number the elements
+/// from `first` on.
+Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw,
+                                   int64_t first = 0, Beyond beyond = Beyond::error);
 
-/// The array with every element rounded to `dtype`, or why one cannot be: reals become reals that stay
-/// finite, integers keep their values.
-Result<HostArray> convertedTo(const HostArray& array, DType dtype);
+/// The array with every element rounded to `dtype`, or why one cannot be: reals become reals, those that are finite
+/// stay it, integers keep their values. Errors number the elements from `first` on.
+Result<HostArray> convertedTo(const HostArray& array, DType dtype, int64_t first = 0);
 
 /// The type that an array is written as: itself, i1 as boolean.
 FileType fileTypeOf(DType dtype);

@@ -235,7 +235,7 @@ Result<SafetensorsFile> openContent(size_t fileSize, const ReadBytes& read, std:
     const int64_t count = static_cast<int64_t>(out.size()) / byteSize(dtype);
     std::vector<std::byte> raw(static_cast<size_t>(count * byteSize(entry.type)));
     TG_CHECK(read(at, raw));
-    auto array = fromFileElements(entry.type, Shape{count}, raw);
+    auto array = fromFileElements(entry.type, Shape{count}, raw, first);
     if (!array) return fail(fmt::format("{}: tensor '{}': {}", where, entry.name, array.error().message()));
     std::copy(array->bytes.begin(), array->bytes.end(), out.begin());
     return {};

@@ -212,7 +212,8 @@ size_t Table::rowBytes() const {
 }
 
 Result<HostArray> Table::convert(const Shape& shape, std::span<const std::byte> raw) const {
-  auto array = fromFileElements(type_, shape, raw);
+  // What is not finite in a batch is told by the step that it spoils, or left out with it.
+  auto array = fromFileElements(type_, shape, raw, 0, Beyond::infinite);
   if (!array) return fail(fmt::format("{}: {}", path_, array.error().message()));
   return array;
 }

@@ -48,7 +48,7 @@ Result<void> readAs(const TensorSource& source, size_t tensor, DType dtype, int6
   if (own == dtype) return source.read(tensor, first, out);
   HostArray raw = HostArray::zeros(own, Shape{static_cast<int64_t>(out.size()) / byteSize(dtype)});
   TG_CHECK(source.read(tensor, first, raw.bytes));
-  TG_TRY(const HostArray value, convertedTo(raw, dtype));
+  TG_TRY(const HostArray value, convertedTo(raw, dtype, first));
   std::copy(value.bytes.begin(), value.bytes.end(), out.begin());
   return {};
 }

@@ -513,7 +513,16 @@ TEST(MatchTensors, ListsEveryMismatch) {
                               {"d", type(DType::f32, {4})}},
                              "m.st"),
                "m.st", "shape: a is tensor<2xf32>, expected tensor<1x2xf32>", "type: c is tensor<1xi32>",
-               "type: big is", "missing: d tensor<4xf32>", "not wanted: b tensor<3xf32>");
+               "type: big is", "element 0 is 1000000000, which does not fit f16", "missing: d tensor<4xf32>",
+               "not wanted: b tensor<3xf32>");
+}
+
+TEST(MatchTensors, NumbersAnElementOfALaterPiece) {
+  const int64_t count = kPieceBytes / 2 + 5;
+  NamedArrays file = {{"large", HostArray::zeros(DType::f32, {count})}};
+  file[0].second.f32()[static_cast<size_t>(count) - 2] = 70000;
+  const std::string told = fmt::format("element {} is 70000, which does not fit f16", count - 2);
+  EXPECT_FAILS(matchedArrays(file, {{"large", Type::tensor(DType::f16, {count})}}, "m"), told.c_str());
 }
 
 TEST(MatchTensors, NamesOfTheTypescriptLibrary) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <numeric>
 #include <thread>
 
@@ -54,6 +55,12 @@ TEST_F(Files, IdxIsReadPlainAndPacked) {
   const auto shorts = Table::openIdx(put("s.idx", idx(0x0B, {2}, std::string("\x01\x02\xff\xfe", 4))));
   ASSERT_OK(shorts);
   EXPECT_EQ(valuesOf(*shorts->all()), (std::vector<double>{258, -2}));
+}
+
+TEST_F(Files, RowsTakeRealsBeyondF32AsInfinite) {
+  const auto table = Table::openNpy(put("d.npy", npy("<f8", "(3,)", le<double>({0.5, 1e300, -1e300}))));
+  ASSERT_OK(table);
+  EXPECT_EQ(rowsOf(table, {2, 0, 1}), (std::vector<double>{-INFINITY, 0.5, INFINITY}));
 }
 
 TEST_F(Files, BrokenIdxIsRefused) {

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <initializer_list>
+#include <limits>
 #include <map>
 
 #include <fmt/format.h>
@@ -67,7 +69,7 @@ TEST(Npy, RefusesWhatItCannotRead) {
   EXPECT_FAILS(parse(npy("<f4", "(0, 4294967296, 4294967296)", "")), "too many elements");
   EXPECT_FAILS(parse(npy("<f4", "(99999999999999999999,)", two)), "expected a .npy header");
   EXPECT_FAILS(parse(npy("<f4", "(1,1,1,1,1,1,1,1,2)", two)), "at most 8 dimensions, got 9");
-  EXPECT_FAILS(parse(npy("<i8", "(1,)", le<int64_t>({1LL << 31}))), "fit i32", "2147483648");
+  EXPECT_FAILS(parse(npy("<i8", "(1,)", le<int64_t>({1LL << 31}))), "element 0 is 2147483648", "fit i32");
   EXPECT_FAILS(parse(npy("<u8", "(1,)", le<uint64_t>({~0ull}))), "18446744073709551615");
   EXPECT_FAILS(parse(npy("|b1", "(1,)", "\2")), "0 or 1, got 2");
   const std::string good = npy("<f4", "(2,)", two);
@@ -179,6 +181,27 @@ TEST(Safetensors, ReadsEveryType) {
   expect("t", DType::i1, {2}, {1, 0});
   expect("i", DType::i32, {1}, {7});
   EXPECT_EQ(content->find("q"), nullptr);
+}
+
+TEST(Safetensors, RefusesRealsThatWouldBecomeInfinite) {
+  const auto parse = [](std::initializer_list<double> values) {
+    return parseTensors(
+        tensors(fmt::format("{{\"a\":{{\"dtype\":\"F64\",\"shape\":[{0}],\"data_offsets\":[0,{1}]}}}}",
+                            values.size(), values.size() * 8),
+                le<double>(values)));
+  };
+  EXPECT_FAILS(parse({1, -1e300, 1e301}), "m.st: tensor 'a': element 1 is -1e+300, which does not fit f32");
+  EXPECT_FAILS(parse({3.4028236e38}), "element 0 is 3.4028236e+38");
+  // What stands in the file stays, as does what is rounded to the largest real or to 0.
+  const double infinite = std::numeric_limits<double>::infinity();
+  const auto kept = parse({infinite, -infinite, std::nan(""), 3.4028234664e38, 1e-300});
+  ASSERT_OK(kept);
+  const HostArray& a = *kept->find("a");
+  EXPECT_EQ(a.at(0), infinite);
+  EXPECT_EQ(a.at(1), -infinite);
+  EXPECT_TRUE(std::isnan(a.at(2)));
+  EXPECT_EQ(a.at(3), std::numeric_limits<float>::max());
+  EXPECT_EQ(a.at(4), 0);
 }
 
 TEST(Safetensors, RefusesHostileHeaders) {

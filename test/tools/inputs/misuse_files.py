@@ -64,6 +64,7 @@ def arrays():
         "shape.safetensors": safetensors({"w": ("F32", [2, 3], b"\0" * 24)}),
         "name.safetensors": safetensors({"v": ("F32", [2, 2], b"\0" * 16)}),
         "ints.safetensors": safetensors({"w": ("I32", [2, 2], b"\0" * 16)}),
+        "beyond.safetensors": safetensors({"w": ("F64", [2, 2], struct.pack("<4d", 1, float("inf"), -1e300, 1e300))}),
         "more.safetensors": safetensors({**params, "v": ("F32", [2], b"\0" * 8)}),
         "json.safetensors": safetensors({}, header='{"w": '), "text.safetensors": b"no tensors in here",
         "huge.safetensors": struct.pack("<Q", 1 << 60) + b"{}",
