@@ -132,6 +132,13 @@ std::string Trainer::notFiniteInput(int64_t step) const {
   return feed_.notFinite(options_.overfitOneBatch ? 1 : step / options_.stride);
 }
 
+/// What is said of the steps that were left out before the one that ends a run.
+static std::string alsoLeftOut(int64_t before) {
+  if (before == 0) return ", and it was the only step";
+  if (before == 1) return ", and the step before it was left out too";
+  return fmt::format(", and the {} steps before it were left out too", before);
+}
+
 /// Takes params and states back to what the last good step left.
 Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, TrainObserver& observer) {
   TG_CHECK(session_.uploadParams(good_.params));
@@ -141,8 +148,7 @@ Result<void> Trainer::leaveOut(const StepResult& step, const std::string& why, T
   observer.onSkip(step, data.empty() ? why : fmt::format("{}: input {}", why, data));
   const bool allOfRun = summary_.firstStep == 0 && last_.empty() && state_.step >= options_.steps;
   if (++withoutUpdate_ >= kMostLeftOut || allOfRun)
-    endAtFault(fmt::format("{}, and the {} steps before it were left out too", why, withoutUpdate_ - 1),
-               state_.step);
+    endAtFault(why + alsoLeftOut(withoutUpdate_ - 1), state_.step);
   return {};
 }
 

@@ -337,6 +337,9 @@ TEST_F(TrainerTest, AllStepsLeftOutAreTheEndOfItsRunOnly) {
   EXPECT_EQ(whole.end, TrainEnd::notFinite);
   EXPECT_HAS(whole.fault, "at step 3, and the 2 steps before it were left out too");
   EXPECT_EQ(listener_.heard, (Heard{"skip 1", "skip 2", "skip 3"})) << "nothing is saved";
+  ASSERT_TRUE(session_->setSteps(0));
+  EXPECT_HAS(train({.steps = 1, .onNan = OnNan::skip}).fault, "at step 1, and it was the only step");
+  ASSERT_TRUE(session_->setSteps(0));
   feed_.badFrom = 5;
   listener_.heard.clear();
   ASSERT_TRUE(session_->setSteps(0));
