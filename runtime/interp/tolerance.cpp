@@ -94,11 +94,13 @@ namespace {
 struct Bounds {
   double allowed = 0;  ///< float elements that both oracles have finite
 
-  Bounds(const NdArray& wide, const NdArray& exact, double floor) {
+  Bounds(const NdArray& wide, const NdArray& exact, double floor, std::span<const NdArray* const> others) {
     double error = 0, largest = 0;
     for (size_t i = 0; i < wide.data.size(); ++i) {
       if (!std::isfinite(wide.data[i]) || !std::isfinite(exact.data[i])) continue;
       error = std::max(error, std::fabs(exact.data[i] - wide.data[i]));
+      for (const NdArray* other : others)
+        if (std::isfinite(other->data[i])) error = std::max(error, std::fabs(other->data[i] - wide.data[i]));
       largest = std::max(largest, std::fabs(wide.data[i]));
     }
     // Of a narrow real an error of f32 may be the one that turns its rounding.
@@ -110,7 +112,7 @@ struct Bounds {
 }  // namespace
 
 bool wholeFunctionClose(const NdArray& device, const NdArray& wide, const NdArray& exact, double floor,
-                        std::string* why) {
+                        std::string* why, std::span<const NdArray* const> others) {
   if (device.type != wide.type || exact.type != wide.type || device.data.size() != wide.data.size() ||
       exact.data.size() != wide.data.size()) {
     if (why)
@@ -118,7 +120,7 @@ bool wholeFunctionClose(const NdArray& device, const NdArray& wide, const NdArra
     return false;
   }
   const bool real = isFloat(wide.type.dtype);
-  const Bounds bounds(wide, exact, floor);
+  const Bounds bounds(wide, exact, floor, others);
   double worst = 0;
   for (size_t i = 0; i < wide.data.size(); ++i) {
     if (!real && wide.data[i] != exact.data[i]) continue;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "ir/op_info.h"
@@ -43,8 +44,10 @@ constexpr double kWholeFunctionFloor = 0x1p-19;
 /// the largest |exact - wide| and M the largest |wide| of the tensor (one element's own error may be
 /// zero by luck). Where the oracle is not finite the device must agree with it. Integers and i1 must
 /// be equal wherever wide and exact agree; elsewhere they stand at a boundary and are not compared.
-/// The types must be equal. `why`, when given, receives a line about the worst offender.
+/// The types must be equal. `why`, when given, receives a line about the worst offender. E is the largest of
+/// |other - wide| too for each of `others`, further arrays of the same type that differ from wide by rounding.
 bool wholeFunctionClose(const NdArray& device, const NdArray& wide, const NdArray& exact,
-                        double floor = kWholeFunctionFloor, std::string* why = nullptr);
+                        double floor = kWholeFunctionFloor, std::string* why = nullptr,
+                        std::span<const NdArray* const> others = {});
 
 }  // namespace tg

@@ -75,6 +75,12 @@ TEST(Tolerance, WholeFunctions) {
   EXPECT_TRUE(wholeFunctionClose(f32({3}, {1, 100.0001, -3}), wide, wide));
   EXPECT_FALSE(wholeFunctionClose(f32({3}, {1, 100.001, -3}), wide, wide));
   EXPECT_FALSE(wholeFunctionClose(f32({2}, {1, 100}), wide, exact));
+  // A third run, whose rounding errors are larger: four times the largest of them is allowed.
+  const NdArray third = f32({3}, {1, 100, -3.01});
+  const NdArray* others[] = {&third};
+  EXPECT_TRUE(wholeFunctionClose(f32({3}, {1.03, 100, -3}), wide, exact, kWholeFunctionFloor, &why, others))
+      << why;
+  EXPECT_FALSE(wholeFunctionClose(f32({3}, {1.05, 100, -3}), wide, exact, kWholeFunctionFloor, &why, others));
 }
 
 TEST(Tolerance, InfiniteAndDiscreteResults) {
