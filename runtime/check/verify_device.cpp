@@ -63,7 +63,7 @@ Result<NamedArrays> roundedOtherwise(const Module& module, const NamedArrays& pa
   return out;
 }
 
-/// Of so many elements some have an error in one run that is as large as in other runs.
+/// From so many elements on, the largest error of one run is a fair estimate.
 constexpr int64_t kFewElements = 16;
 /// Runs with parameters that are rounded otherwise.
 constexpr uint64_t kOtherRuns = 3;
