@@ -98,39 +98,35 @@ Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Mod
   TG_TRY(Oracle exact, consult(spirv, function, params, inputs, InterpMode::exact));
   TG_TRY(RunOutputs ran, executor->run(function, inputs, true));
   TG_TRY(NamedArrays grads, executor->paramGrads(function));
-  std::vector<Oracle> others;
-  const auto compared = [&] {
-    std::vector<ResultCheck> out;
-    const auto compare = [&](const char* kind, const NamedArrays& values, const auto& of) {
-      for (const auto& [name, value] : values) {
-        std::vector<const NdArray*> near;
-        for (const Oracle& other : others)
-          if (value.elements() < kFewElements) near.push_back(&of(other, name));
-        out.push_back(check(kind, name, value, of(wide, name), of(exact, name), near));
-      }
-    };
-    compare("result", ran.results, [](const Oracle& oracle, const std::string& name) -> const NdArray& {
-      return *oracle.result.result(name);
-    });
-    compare("capture", ran.captures, [](const Oracle& oracle, const std::string& name) -> const NdArray& {
-      return oracle.result.captures.at(name);
-    });
-    compare("gradient", grads, [](const Oracle& oracle, const std::string& name) -> const NdArray& {
-      return oracle.result.paramGrads.at(name);
-    });
-    return out;
-  };
-  std::vector<ResultCheck> out = compared();
+  std::vector<ResultCheck> out;
   const double roundoff = narrowRoundoff(source, function);
-  if (roundoff > 0 &&
-      std::any_of(out.begin(), out.end(), [](const ResultCheck& each) { return !each.close; })) {
-    for (uint64_t seed = 1; seed <= kOtherRuns; ++seed) {
-      TG_TRY(const NamedArrays rounded, roundedOtherwise(source, params, roundoff, seed));
-      TG_TRY(Oracle other, consult(source, function, rounded, inputs, InterpMode::wide));
-      others.push_back(std::move(other));
+  std::vector<Oracle> others;  // made when the first result needs them
+  const auto compare = [&](const char* kind, const NamedArrays& values, const auto& of) -> Result<void> {
+    for (const auto& [name, value] : values) {
+      out.push_back(check(kind, name, value, of(wide, name), of(exact, name)));
+      if (out.back().close || roundoff == 0 || value.elements() >= kFewElements) continue;
+      for (uint64_t seed = others.size() + 1; seed <= kOtherRuns; ++seed) {
+        TG_TRY(const NamedArrays rounded, roundedOtherwise(source, params, roundoff, seed));
+        TG_TRY(Oracle other, consult(source, function, rounded, inputs, InterpMode::wide));
+        others.push_back(std::move(other));
+      }
+      std::vector<const NdArray*> near;
+      for (const Oracle& other : others) near.push_back(&of(other, name));
+      out.back() = check(kind, name, value, of(wide, name), of(exact, name), near);
     }
-    out = compared();
-  }
+    return {};
+  };
+  TG_CHECK(
+      compare("result", ran.results, [](const Oracle& oracle, const std::string& name) -> const NdArray& {
+        return *oracle.result.result(name);
+      }));
+  TG_CHECK(
+      compare("capture", ran.captures, [](const Oracle& oracle, const std::string& name) -> const NdArray& {
+        return oracle.result.captures.at(name);
+      }));
+  TG_CHECK(compare("gradient", grads, [](const Oracle& oracle, const std::string& name) -> const NdArray& {
+    return oracle.result.paramGrads.at(name);
+  }));
   TG_CHECK(compareStorage(source, *executor, wide, exact, params, out));
   return out;
 }
