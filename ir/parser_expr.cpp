@@ -13,6 +13,7 @@
 
 #include "ir/kernel/axis_names.h"
 #include "ir/kernel/kernel.h"
+#include "ir/kernel/specialize.h"
 #include "ir/parser_rules.h"
 
 namespace tg {
@@ -384,10 +385,8 @@ Result<Operand> Parser::ceildiv(const Operand& a, const Operand& b, const Loc& l
     return failAt(loc, "ceildiv takes integers");
   if (a.isLiteral() && b.isLiteral()) {
     if (b.integer == 0) return failAt(loc, "ceildiv divides by 0");
-    const __int128 x = a.integer, y = b.integer;
-    const __int128 up = x / y + (x % y != 0 && (x < 0) == (y < 0));
-    if (up > INT64_MAX) return failAt(loc, "ceildiv of these literals has no value");
-    return Operand::literal(static_cast<int64_t>(up));
+    if (const auto up = combineExtents("ceildiv", a.integer, b.integer)) return Operand::literal(*up);
+    return failAt(loc, "ceildiv of these literals has no value");
   }
   TG_TRY(Operand quotient, function("div", {a, b}, loc));
   TG_TRY(Operand rest, function("mod", {a, b}, loc));

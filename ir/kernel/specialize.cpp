@@ -27,7 +27,10 @@ Extent inRange(__int128 value) {
   return static_cast<int64_t>(value);
 }
 
-Extent combine(std::string_view name, __int128 a, __int128 b) {
+}  // namespace
+
+std::optional<int64_t> combineExtents(std::string_view name, int64_t x, int64_t y) {
+  const __int128 a = x, b = y;
   if (name == "add") return inRange(a + b);
   if (name == "sub") return inRange(a - b);
   if (name == "mul") return inRange(a * b);
@@ -37,6 +40,8 @@ Extent combine(std::string_view name, __int128 a, __int128 b) {
   __int128 quotient = a / b - (a % b != 0 && (a < 0) != (b < 0));  // rounded down
   return inRange(name == "div" || quotient * b == a ? quotient : quotient + 1);
 }
+
+namespace {
 
 bool isFunction(std::string_view name) {
   constexpr std::string_view known[] = {"ceildiv", "div", "add", "sub", "mul", "min", "max"};
@@ -89,7 +94,7 @@ Extent evaluate(const Item& kernel, const std::vector<Shape>& shapes, const Oper
   }
   Extent a = evaluate(kernel, shapes, extent.items[0]), b = evaluate(kernel, shapes, extent.items[1]);
   if (!a || !b) return {};
-  return combine(extent.text, *a, *b);
+  return combineExtents(extent.text, *a, *b);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "ir/module.h"
@@ -15,6 +17,10 @@ namespace tg {
 /// axis)` (the extent of a parameter's axis, in elements of the buffer), or ceildiv, div, add, sub, mul, min
 /// or max of two extents. Errors are labelled [kernel.grid].
 Result<void> checkGrid(const Item& kernel);
+
+/// What a function of two extents gives, by its name there, for any integers: div rounds down, ceildiv up. Nothing for a
+/// division by 0 and beyond 64 bits.
+std::optional<int64_t> combineExtents(std::string_view function, int64_t a, int64_t b);
 
 /// The grid, in workgroups, for the given shapes of the parameters: in their order, in elements of the
 /// buffer (a vec4 is one), nothing open. Missing axes are 1; div rounds down. The error, located at the
