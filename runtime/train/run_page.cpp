@@ -24,6 +24,8 @@
 
 namespace tg {
 
+std::string checkpointOwed(int64_t step) { return fmt::format("the checkpoint of step {} is owed", step); }
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -169,12 +171,12 @@ Json summaryJson(const RunSummary& summary) {
           {"eta", numberOrNull(summary.eta)}};
 }
 
-/// What a run owes of which the last step has its row: its evaluation, or its checkpoint where there are older ones; ""
-/// where nothing is known to be owed. What is wrong with a checkpoint is for who reads it to say.
+/// What is still to be done by a run that has the row of its last step: the evaluation or the checkpoint behind it; ""
+/// where it is done or there is no checkpoint to tell. A damaged state.json counts as done: resuming reports it.
 Result<std::string> owedBy(const std::string& runDir, int64_t steps) {
   TG_TRY(const std::optional<CheckpointEntry> newest, newestCheckpoint(runDir));
   if (!newest) return std::string();
-  if (newest->step < steps) return fmt::format("the checkpoint of step {} is owed", steps);
+  if (newest->step < steps) return checkpointOwed(steps);
   const auto state = readState(newest->path);
   if (!state || !state->evaluationOwed) return std::string();
   return fmt::format("the evaluation of step {} is owed", state->step);

@@ -24,6 +24,9 @@ namespace tg {
 
 constexpr size_t kCurvePoints = 2000;
 
+/// What RunSummary::owed says where the last checkpoint is missing or damaged.
+std::string checkpointOwed(int64_t step);
+
 /// Whether a run goes on: a process holds its lock, or its last step is done with what belongs behind it, or neither.
 enum class RunState : uint8_t { running, finished, stopped };
 std::string_view name(RunState state);

@@ -154,7 +154,7 @@ Result<void> addCheckpoints(const std::string& run, Facts& out) {
   // All steps were done, but the last checkpoint is damaged.
   if (out["state"] == "finished" && newest->step < out["steps"]) {
     out["state"] = name(RunState::stopped);
-    out["owed"] = fmt::format("the checkpoint of step {} is owed", out["steps"].get<int64_t>());
+    out["owed"] = checkpointOwed(out["steps"].get<int64_t>());
   }
   // A run without options, such as one of a program of its own, is gone on with by no command.
   std::error_code error;
