@@ -123,7 +123,7 @@ void loadBeforeReductions(OpList& ops) {
     behind.erase(op);
     movable.push_back(*it);
   }
-  // Of these the loads, and what their places are computed from.
+  // Only loads move, and the computations of their addresses.
   std::unordered_set<const Op*> wanted;
   for (auto it = movable.rbegin(); it != movable.rend(); ++it)
     if (const Op* op = *it; op->code == Opcode::k_load || wanted.contains(op)) {

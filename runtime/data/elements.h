@@ -48,7 +48,7 @@ constexpr DType hostType(FileType type) { return info(type).host; }
 /// Bytes of one element.
 constexpr int64_t byteSize(FileType type) { return info(type).bytes; }
 
-/// What an f64 beyond the reals of f32 is: an error, or infinite as any other real that is rounded.
+/// How an f64 that is too large for f32 is read: as an error, or rounded to infinity.
 enum class Beyond : uint8_t { error, infinite };
 
 /// The array of dense row-major elements. f64, f16 and bf16 become f32 (f64 rounded); i64, u64 and
@@ -58,8 +58,8 @@ enum class Beyond : uint8_t { error, infinite };
 Result<HostArray> fromFileElements(FileType type, const Shape& shape, std::span<const std::byte> raw,
                                    int64_t first = 0, Beyond beyond = Beyond::error);
 
-/// The array with every element rounded to `dtype`, or why one cannot be: reals become reals, those that are finite
-/// stay it, integers keep their values. Errors number the elements from `first` on.
+/// The array with every element rounded to `dtype`, or why one cannot be: reals become reals, and
+/// finite ones must stay finite; integers keep their values. Errors number the elements from `first` on.
 Result<HostArray> convertedTo(const HostArray& array, DType dtype, int64_t first = 0);
 
 /// The type that an array is written as: itself, i1 as boolean.

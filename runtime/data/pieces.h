@@ -41,7 +41,7 @@ struct TensorSource {
 /// `arrays` must outlive it.
 TensorSource sourceOf(const std::vector<std::pair<std::string, HostArray>>& arrays);
 
-/// Those whose names `takes` takes.
+/// The tensors of a source whose names `takes` accepts.
 TensorSource someOf(const TensorSource& source, const std::function<bool(const std::string& name)>& takes);
 
 /// All of them as arrays.

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kBrokenOff = "broken_off";
 
-/// Lines of rows up to a step, and the last of them where its text was broken off.
+/// The rows of a file up to a step, as lines; the last one apart if its text was broken off.
 struct KeptRows {
   std::string rows, brokenOff;
   int64_t owed = 0;

@@ -12,7 +12,7 @@
 namespace tg {
 
 /// Appends {"step", "prompt", "text"} for each text; what is not UTF-8 in one is replaced. A text that a stop broke off
-/// has "broken_off" too: it stays until who goes on adds the next one.
+/// has "broken_off" too: it stays until a resumed run adds the next text.
 class SampleLog {
  public:
   /// Rows after `lastStep` that an interrupted run left are removed first; 0 starts anew.

@@ -18,7 +18,7 @@ nlohmann::ordered_json compileSplit(double parse, const std::vector<std::pair<st
 
 /// The rows of a file: an array of objects with a "model", or an error that names the file.
 Result<nlohmann::ordered_json> readResults(const std::string& path);
-/// Those that a file has before a row is added to it; a missing file is an empty one.
+/// The rows that are in a file already; none where there is no file.
 Result<nlohmann::ordered_json> resultsBefore(const std::string& path);
 /// Adds a row to them, in place of one of the same model.
 Result<void> addResult(const std::string& path, const nlohmann::ordered_json& row);

@@ -15,7 +15,7 @@ namespace tg {
 void addPrinting(PassManager& pipeline, const Command& command);
 /// --print-ir-tree-dir: DIR/00_input.tgir, DIR/01_<first pass>.tgir, …; sections of a split file get a
 /// folder each (`section` counts from 1, 0 for a file that is not split).
-/// Why the first file that could not be written was not is added to `failed`, which outlives the pipeline's run.
+/// The error of the first file that could not be written goes to `failed`, which outlives the pipeline's run.
 Result<void> addTree(PassManager& pipeline, const Command& command, int section,
                      std::optional<Error>& failed);
 /// The files that it may write, of a split file those in the folders of sections that are there already.
