@@ -46,9 +46,12 @@ struct Profile {
   std::string function;
   int repetitions = 0;  ///< of each kind
   int64_t parts = 1;    ///< of a call, one after the other; the commands are those of the first
+  /// Recordings that a plain call submitted: its parts, and what a step runs behind them.
+  int64_t submissions = 0;
   std::vector<ProfiledCommand> commands;  ///< in order
   double wallMilliseconds = 0;            ///< of a plain call, median
-  double deviceMilliseconds = 0;          ///< from a plain call's first command to its last, median
+  /// From the first command of each submission of a plain call to its last, added up; median of the calls.
+  double deviceMilliseconds = 0;
   double hostMilliseconds = 0;            ///< what a plain call takes besides that, median
   std::vector<ProfiledCall> calls;
 

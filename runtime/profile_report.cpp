@@ -50,6 +50,7 @@ Json summary(const Profile& profile, const Ceilings& ceilings, const ProfileSubj
           {"driver", subject.driver},
           {"repetitions", profile.repetitions},
           {"parts", profile.parts},
+          {"submissions", profile.submissions},
           {"commands_ms", profile.commandMilliseconds()},
           {"device_ms", profile.deviceMilliseconds},
           {"wall_ms", profile.wallMilliseconds},

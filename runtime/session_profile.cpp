@@ -127,6 +127,7 @@ CallResult<Profile> Session::profile(const std::string& function, const Inputs& 
       device.push_back(deviceMicroseconds(one) * 1e-3);
       host.push_back(wall.back() - device.back());
     }
+    out.submissions = static_cast<int64_t>(plain.front().runs.size());
     out.wallMilliseconds = median(wall);
     out.deviceMilliseconds = median(device);
     out.hostMilliseconds = median(host);
