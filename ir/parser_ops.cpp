@@ -262,12 +262,12 @@ Result<void> Parser::resultNames(Op& op) {
   return expect("=");
 }
 
-Result<void> Parser::types(Op& op) {
+Result<void> Parser::types(Op& op, std::string_view name) {
   if (!accept(":")) {
     if (op.results.empty()) return {};
     // When the line is over, the next one is not to blame.
     if (placeOf(here())->line != placeOf(op.loc)->line)
-      return failAt(op.loc, fmt::format("{}: expected ':' and the result types at the end", op.info().name));
+      return failAt(op.loc, fmt::format("{}: expected ':' and the result types at the end", name));
     return expected("':' and the result types");
   }
   std::vector<Type> parsed;
@@ -286,11 +286,11 @@ Result<void> Parser::types(Op& op) {
   if (op.info().has(table::terminator)) {
     // A terminator prints its operands' types.
     if (parsed.size() != op.operands.size())
-      return failAt(op.loc, fmt::format("{}: {} operands but {} types", op.info().name, op.operands.size(),
+      return failAt(op.loc, fmt::format("{}: {} operands but {} types", name, op.operands.size(),
                                         parsed.size()));
     for (size_t i = 0; i < parsed.size(); ++i)
       if (op.operands[i].value && !(op.operands[i].value->type == parsed[i]))
-        return std::move(failAt(op.loc, fmt::format("{}: %{} has type {}, not {}", op.info().name,
+        return std::move(failAt(op.loc, fmt::format("{}: %{} has type {}, not {}", name,
                                                     op.operands[i].value->name,
                                                     op.operands[i].value->type.str(), parsed[i].str())))
             .note(op.operands[i].value->loc, "defined here");
@@ -298,7 +298,7 @@ Result<void> Parser::types(Op& op) {
   }
   if (parsed.size() != op.results.size())
     return failAt(
-        op.loc, fmt::format("{}: {} results but {} types", op.info().name, op.results.size(), parsed.size()));
+        op.loc, fmt::format("{}: {} results but {} types", name, op.results.size(), parsed.size()));
   for (size_t i = 0; i < parsed.size(); ++i) op.results[i]->type = parsed[i];
   return {};
 }
@@ -427,7 +427,7 @@ Result<std::unique_ptr<Op>> Parser::op() {
     TG_TRY(AttrList attrs, parseAttrMembers());
     for (NamedAttr& attr : attrs) op->setAttr(attr.name, std::move(attr.value));
   }
-  TG_CHECK(types(*op));
+  TG_CHECK(types(*op, op->info().name));
   TG_CHECK(places(*op));
   TG_CHECK(regions(*op));
   TG_CHECK(location(op->loc));

@@ -44,7 +44,7 @@ class Parser : ParseCore {
   Result<Operand> literalToken();
   Result<Operand> binding();
   Result<OperandList> operandsUntil(std::string_view close, int depth);
-  Result<void> types(Op& op);
+  Result<void> types(Op& op, std::string_view name);
   Result<void> places(Op& op);
   Result<Place> place();
   Result<void> regions(Op& op);

@@ -190,7 +190,7 @@ Result<std::unique_ptr<Op>> Parser::whileLoop(std::unique_ptr<Op> loop) {
   loop->operands = {Operand::binding(index.get(), Operand::literal(int64_t{0})), std::move(*most)};
   if (carried) loop->operands.push_back(std::move(*carried));
   pending_.insert(pending_.begin(), std::move(index));
-  TG_CHECK(types(*loop));
+  TG_CHECK(types(*loop, "tgk.while"));
   TG_CHECK(typeBindings(*loop));
   if (!lex_.peek().is("{")) return expected("'{'");
   if (++depth_ > kMaxNesting) return failAt(loop->loc, "regions are nested too deeply");
@@ -220,6 +220,14 @@ Result<void> Parser::whileBody(Op& loop, uint32_t condition, uint32_t body) {
   auto branch = Op::create(Opcode::k_if, loop.loc, {std::move(cond)});
   branch->regions.push_back(std::make_unique<Block>());
   TG_CHECK(block(*branch->regions.back()));
+  // Told here, because the verifier knows only the two ops that the loop becomes.
+  const Op* last = branch->regions.back()->ops.back();
+  const size_t yielded = last && last->code == Opcode::k_yield ? last->operands.size() : 0;
+  const size_t carried = round.args.size() - 1;  // all but the index
+  if (carried != loop.results.size() || yielded != carried)
+    return failAt(loop.loc, fmt::format("tgk.while: {} results, {} carried values, {} yielded; it takes one of "
+                                        "each for every value",
+                                        loop.results.size(), carried, yielded));
   auto yieldTo = [&](Block& block) -> Op& {
     return *block.ops.push_back(Op::create(Opcode::k_yield, loop.loc));
   };
