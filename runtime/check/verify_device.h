@@ -18,13 +18,13 @@ struct ResultCheck {
   std::string why;  ///< the worst element, when not close
 };
 
-/// Calls a function once on the device and in the interpreter, exact on the same module of stage spirv and in
-/// f64 on `source`, the same function at stage tensor or fused. Results, captures, gradients the module
-/// keeps, and params and states that the function changes are compared by the rule |device - wide| <= 4
-/// |exact - wide| + floor of tolerance.h. For a result of few elements one exact run is
-/// a poor estimate of the rounding error. In a module of f16 or bf16, where that error is large, three runs with
-/// parameters that are rounded otherwise are taken too where such a result differs. Errors with a place are of the modules, as of a custom kernel that
-/// races or leaves its buffers; others are the device's.
+/// Calls a function once on the device and in the interpreter, exact on the same module of stage spirv and in f64 on
+/// `source`, the same function at stage tensor or fused. Results, captures, gradients the module keeps, and params and
+/// states that the function changes are compared by the rule |device - wide| <= 4 |exact - wide| + floor of
+/// tolerance.h. For a result of few elements one exact run is a poor estimate of the rounding error: where one of a
+/// module of f16 or bf16, whose error is large, differs, three runs with parameters that are rounded otherwise are
+/// taken too. Errors with a place are of the modules, as of a custom kernel that races or leaves its buffers; others
+/// are the device's.
 Result<std::vector<ResultCheck>> compareFunction(const Module& source, const Module& spirv,
                                                  const std::string& function, const NamedArrays& params,
                                                  const Inputs& inputs,
