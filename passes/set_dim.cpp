@@ -21,6 +21,7 @@
 //   and meet no value with the axis keep it, and a remark names them.
 // Where: before append-grad.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>

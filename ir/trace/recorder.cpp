@@ -3,6 +3,7 @@
 #include "ir/access.h"
 #include "ir/trace/ops.h"
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>

@@ -2,6 +2,7 @@
 #include "runtime/data/npy.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cstring>

@@ -3,6 +3,7 @@
 // input, is a finding, and is saved.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

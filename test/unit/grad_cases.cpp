@@ -268,7 +268,7 @@ static void addWindows(std::vector<GradCase>& out) {
       {"kernel = [2, 2]", "1x2x4x4", "1x2x2x2", "4, 4"},
       {"kernel = [3, 2], stride = [1, 2], padding = [1, 1]", "2x1x4x4", "2x1x4x3", "4, 4"},
   };
-  for (auto [attrs, x, y, size] : kPools) {
+  for (const auto& [attrs, x, y, size] : kPools) {
     std::string image = fmt::format("{}xf32", x), pooled = fmt::format("{}xf32", y);
     out.push_back(one(max_pool2d, fmt::format("%a {{{}}}", attrs), {CaseInput{image}}, {pooled}));
     out.push_back(one(max_pool2d_grad, fmt::format("%a, %b {{{}}}", attrs), {{image}, {pooled}}, {image}));

@@ -3,6 +3,7 @@
 #include "test/unit/kernel_grad_check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

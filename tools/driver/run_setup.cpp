@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "ir/byte_size.h"
 #include "ir/parser.h"
