@@ -5,7 +5,7 @@
 //   operators + - * / between E and E, E and double, double and E; unary -
 //   exp log sqrt rsqrt tanh sigmoid sign abs (E); pow min max (E, E or double)
 //   lt le gt ge eq (E, E or double), giving a condition as an E
-//   sin cos (E) for gradients; floor exp2 log2 isnan (E) and ne (E, E) for kernel forms
+//   sin cos sinh cosh (E) for gradients; floor exp2 log2 isnan (E) and ne (E, E) for kernel forms
 //   select(E condition, E or double, E or double)
 //   E builtinScalar(Scalar, std::span<const E>): the function E has ready-made (scalarLower only)
 // They are found by argument-dependent lookup, so each user brings its own: tensors for gradient
@@ -26,6 +26,14 @@ E polynomial(const E& x, const double (&coefficients)[N]) {
   E sum = x * coefficients[0] + coefficients[1];
   for (size_t i = 2; i < N; ++i) sum = sum * x + coefficients[i];
   return sum;
+}
+
+/// n/(x² + y²) by squares of x and y over |x| + |y|, which neither overflow nor vanish.
+template <class E>
+E overSquares(const E& n, const E& x, const E& y) {
+  E scale = 1.0 / (abs(x) + abs(y));
+  E a = x * scale, b = y * scale;
+  return n * scale * scale / (a * a + b * b);
 }
 
 /// tanh in single precision (Cephes tanhf): an odd polynomial near 0, else by exp, which saturates

@@ -82,6 +82,8 @@ TG_EXPR_UNARY(sigmoid, sigmoid)
 TG_EXPR_UNARY(erf, erf)
 TG_EXPR_UNARY(sin, sin)
 TG_EXPR_UNARY(cos, cos)
+TG_EXPR_UNARY(sinh, sinh)
+TG_EXPR_UNARY(cosh, cosh)
 TG_EXPR_UNARY(square, square)
 TG_EXPR_UNARY(stopGradient, stop_gradient)
 #undef TG_EXPR_UNARY

@@ -74,6 +74,8 @@ inline KExpr floor(const KExpr& x) { return kexpr::unary(Opcode::k_floor, x); }
 inline KExpr tanh(const KExpr& x) { return kexpr::unary(Opcode::k_tanh, x); }
 inline KExpr sin(const KExpr& x) { return kexpr::unary(Opcode::k_sin, x); }
 inline KExpr cos(const KExpr& x) { return kexpr::unary(Opcode::k_cos, x); }
+inline KExpr sinh(const KExpr& x) { return kexpr::unary(Opcode::k_sinh, x); }
+inline KExpr cosh(const KExpr& x) { return kexpr::unary(Opcode::k_cosh, x); }
 inline KExpr isnan(const KExpr& x) { return {x.kernel, x.kernel->op(Opcode::k_isnan, {x.v}, DType::i1)}; }
 inline KExpr sigmoid(const KExpr& x) { return 1.0 / (1.0 + exp(-x)); }
 

@@ -248,6 +248,15 @@ bool sameByAlgebra(Opcode row, const Op& op, std::string_view mutation) {
   if (row == Opcode::pow && op.code == Opcode::select && op.in(0)->def &&
       op.in(0)->def->code == Opcode::less_equal)
     return true;
+  // n/(x² + y²) is computed over a scale, 1/(|x| + |y|), which cancels (ScalarTable.GradientsKeepTheirRange).
+  auto made = [&](int operand, Opcode code) {
+    return op.in(operand)->def && op.in(operand)->def->code == code;
+  };
+  if (row == Opcode::atan2 && (op.code == Opcode::abs || op.code == Opcode::constant ||
+                               (op.code == Opcode::add && made(0, Opcode::abs)) ||
+                               (op.code == Opcode::div && made(0, Opcode::constant)) ||
+                               (op.code == Opcode::mul && !op.in(0)->def && mutation == "flip the sign")))
+    return true;
   // With no row counted, every row is masked, whatever it was divided by.
   bool count = op.code == Opcode::max && mutation == "keep operand 0 alone";
   if (row == Opcode::cross_entropy &&

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scalar table over plain numbers: values, gradients, and the single-precision kernel forms.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,6 +65,8 @@ NUMBER_UNARY(tanh, std::tanh(x))
 NUMBER_UNARY(sigmoid, 1 / (1 + std::exp(-x)))
 NUMBER_UNARY(sin, std::sin(x))
 NUMBER_UNARY(cos, std::cos(x))
+NUMBER_UNARY(sinh, std::sinh(x))
+NUMBER_UNARY(cosh, std::cosh(x))
 NUMBER_UNARY(exp2, std::exp2(x))
 NUMBER_UNARY(log2, std::log2(x))
 NUMBER_UNARY(isnan, std::isnan(x))
@@ -347,9 +350,9 @@ TEST(ScalarTable, GradientsOfPowerAtItsEdges) {
   const double ln2 = std::log(2.0), nan = std::nan("");
   const double cases[][4] = {
       // x, y, d/dx, d/dy
-      {2, 3, 12, 8 * ln2}, {-2, 3, 12, 0}, {-2, 2, -4, 0},     {-2, -1, -0.25, 0},
-      {-2, 0, 0, 0},       {0, 2, 0, 0},   {0, 1, 1, 0},       {0, 0, 0, 0},
-      {0, 3, 0, 0},        {2, 0, 0, ln2}, {nan, 2, nan, nan}, {2, nan, nan, nan},
+      {2, 3, 12, 8 * ln2}, {-2, 3, 12, 0},     {-2, 2, -4, 0},   {-2, -1, -0.25, 0}, {-2, 0, 0, 0},
+      {0, 2, 0, 0},        {0, 1, 1, 0},       {0, 0, 0, 0},     {0, 3, 0, 0},       {2, 0, 0, ln2},
+      {nan, 2, nan, nan},  {2, nan, nan, nan}, {nan, 0, 0, nan},
   };
   auto expectNear = [](double got, double want, double x, double y) {
     if (std::isnan(want))
@@ -362,6 +365,50 @@ TEST(ScalarTable, GradientsOfPowerAtItsEdges) {
     const auto grads = scalarGrads<E>(Scalar::pow, operands, E(evalScalar(Scalar::pow, x, y)), E(1.0));
     expectNear(grads[0].value, dx, x, y);
     expectNear(grads[1].value, dy, x, y);
+  }
+}
+
+// In f32, where a rule that squares or subtracts what is large gives 0, inf or noise.
+TEST(ScalarTable, GradientsKeepTheirRange) {
+  using E = Number<float>;
+  const double inf = std::numeric_limits<double>::infinity();
+  const double near = 1 - 0.9999f;  // exact
+  struct Case {
+    Scalar scalar;
+    double x, y, dx, dy;
+  };
+  const Case cases[] = {
+      {Scalar::silu, 2e7, 0, 1, 0},
+      {Scalar::silu, 1e30, 0, 1, 0},
+      {Scalar::silu, -1e9, 0, 0, 0},
+      {Scalar::silu, 1.5, 0, 1.041294154, 0},
+      {Scalar::sinh, 89.25, 0, std::cosh(89.25), 0},
+      {Scalar::cosh, -89.25, 0, std::sinh(-89.25), 0},
+      {Scalar::cosh, 1e-5, 0, std::sinh(1e-5), 0},
+      {Scalar::asin, 0.9999, 0, 1 / std::sqrt(near * (2 - near)), 0},
+      {Scalar::acos, -0.9999, 0, -1 / std::sqrt(near * (2 - near)), 0},
+      {Scalar::atan2, 1e-25, 1e-25, 5e24, -5e24},
+      {Scalar::atan2, 1e19, 2e19, 4e-20, -2e-20},
+      {Scalar::atan2, 0, -3, -1 / 3.0, 0},
+      {Scalar::atan2, 3, 0, 0, -1 / 3.0},
+      {Scalar::pow, inf, 0, 0, inf},
+      {Scalar::pow, -inf, 0, 0, 0},
+      {Scalar::pow, 0, 0, 0, 0},
+  };
+  for (const Case& row : cases) {
+    const E operands[] = {E(static_cast<float>(row.x)), E(static_cast<float>(row.y))};
+    const auto arity = static_cast<size_t>(info(row.scalar).arity);
+    const E result(static_cast<float>(evalScalar(row.scalar, row.x, row.y)));
+    const auto grads = scalarGrads<E>(row.scalar, std::span(operands, arity), result, E(1));
+    const double want[] = {row.dx, row.dy};
+    for (size_t i = 0; i < grads.size(); ++i) {
+      const double got = grads[i].value;
+      const std::string at = fmt::format("{} at {}, {}", info(row.scalar).name, row.x, row.y);
+      if (std::isinf(want[i]))
+        EXPECT_EQ(got, want[i]) << at;
+      else
+        EXPECT_NEAR(got, want[i], 2e-6 * std::abs(want[i])) << at;
+    }
   }
 }
 
