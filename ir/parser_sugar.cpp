@@ -26,7 +26,7 @@ void Parser::nameValues(const Item& item) {
 Error Parser::unknownOp(const Loc& loc, std::string_view name) const {
   std::string text = fmt::format("unknown op '{}'", name.substr(0, 60));
   const bool kernel = name.starts_with("tgk.") || expressions_ == Expressions::ops;
-  if (std::string_view way = kernel ? insteadOf(name.substr(name.find('.') + 1)) : ""; !way.empty())
+  if (std::string_view way = kernel ? insteadOf(name) : ""; !way.empty())
     return failAt(loc, fmt::format("{}; {}", text, way));
   std::string_view near = nearestOp(name, kernel);
   return failAt(loc, near.empty() ? text : fmt::format("{}; did you mean '{}'?", text, near));

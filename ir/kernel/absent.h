@@ -6,8 +6,8 @@
 
 namespace tg {
 
-/// How something is written that the kernel language has under no such name, "" for what is not known either.
-/// `word` is the name without `tgk.`.
-std::string_view insteadOf(std::string_view word);
+/// How something is written that the kernel language has under no such name, "" for what is not known either. `name`
+/// is as its language has it: `threadIdx.x`, `__syncthreads`, `tl.arange`, `gl_WorkGroupID`, `tgk.break`.
+std::string_view insteadOf(std::string_view name);
 
 }  // namespace tg
